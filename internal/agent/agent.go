@@ -1,9 +1,8 @@
-// Package agent is the side of a session that runs on its machine: it obeys the keeper's
-// orders, says how it is, sets the machine up, saves the work folder, and ends the session by
-// its lease or its idle rule also where no keeper is left.
+// Package agent runs on the machine of a session: it obeys the keeper's orders, writes statuses,
+// sets the machine up, saves the work folder, and ends the session by its lease or idle rule even
+// without a keeper.
 //
-// Everything that it needs to go on is in its state folder. So it may be killed at any point
-// and started again.
+// All state that it needs is in its state folder, so it may be killed at any point and restarted.
 package agent
 
 import (
@@ -16,112 +15,111 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Store is where the documents of a session are, relative to its control prefix. It answers
-// as a checkpoint.Backend does.
+// Store holds the documents of a session, keyed relative to its control prefix. Its errors are
+// those of checkpoint.Backend.
 type Store interface {
 	Get(ctx context.Context, key string, limit int64) (checkpoint.Object, error)
 	Create(ctx context.Context, key string, data []byte) error
 	Replace(ctx context.Context, key string, data []byte, version string) (string, error)
 }
 
-// Cage holds the processes of a session, also those that left their process group.
+// Cage contains the processes of a session, including those that left their process group.
 type Cage interface {
-	// Start starts a command inside.
+	// Start starts a command in the cage.
 	Start(ctx context.Context, c *exec.Cmd) error
-	// Processes lists those that are inside now. The agent is none of them.
+	// Processes returns the current processes in the cage, without the agent.
 	Processes() ([]int, error)
-	// Kill ends all of them, and returns once none is left.
+	// Kill ends all processes in the cage and waits until none is left.
 	Kill(ctx context.Context) error
 }
 
-// Ender gives the machine back where it goes with the session. It may be asked again.
-type Ender interface {
-	End(ctx context.Context) error
+// MachineTerminator terminates the machine of a whole-machine session. Terminate is idempotent.
+type MachineTerminator interface {
+	Terminate(ctx context.Context) error
 }
 
 // GPUs reads the GPUs of the machine.
 type GPUs interface {
-	// Read returns what each GPU that the driver shows is doing now. ErrNoGPUs: the machine
-	// has none.
+	// Read returns the current state of each GPU that the driver lists, or ErrNoGPUs.
 	Read(ctx context.Context) ([]GPU, error)
 }
 
-// GPU is one reading of one GPU. A signal that was not measured is not in Signals.
+// GPU is one reading of one GPU. Signals lacks the signals that were not measured.
 type GPU struct {
 	Index, UUID string
 	Signals     map[usage.Signal]float64
 }
 
-// Parameters reads what Host.Secrets names.
+// Parameters reads the parameters named by HostConfig.Secrets.
 type Parameters interface {
 	Parameter(ctx context.Context, name string) (string, error)
 }
 
-// Notices tells of the end that the provider announces for a spot machine.
+// Notices reads spot interruption notices.
 type Notices interface {
-	// Notice returns when the provider takes the machine; zero: nothing is announced.
+	// Notice returns the announced termination time; zero if there is none.
 	Notice(ctx context.Context) (time.Time, error)
 }
 
-// Datasets brings what Host.Data names to the machine.
+// Datasets fetches the datasets of HostConfig.Data.
 type Datasets interface {
-	// Fetch makes what lies at an address readable below a folder. A fetch that was cut off
-	// is fetched again.
+	// Fetch makes the data at a URL readable below dir. An interrupted fetch is repeated.
 	Fetch(ctx context.Context, from, dir string) error
 }
 
-// Options are an agent's session and what it reaches. Fields that may be nil say what that
-// means.
+// Options configure an agent.
 type Options struct {
-	Host session.Host
-	// State is the folder for what has to survive the process; it is on this machine.
+	Host session.HostConfig
+	// State is a local folder for the state that survives the process.
 	State string
-	// Home is the home of the session's user: "~" of Host.WorkDir, and where .curfew/keep is.
+	// Home replaces "~" in HostConfig.WorkDir and holds .curfew/keep.
 	Home string
-	// Control is the store at Host.Control, Work opens the one of a URL below Host.Work.
+	// Control is the store at HostConfig.Control; Work opens a store at a URL below
+	// HostConfig.Work.
 	Control Store
 	Work    func(ctx context.Context, url string) (checkpoint.Backend, error)
 	Cage    Cage
-	// Ender ends the machine; nil: it stays, and its files with it.
-	Ender Ender
-	// GPUs is nil where the session has none.
+	// Terminator terminates the machine; nil keeps the machine and its files.
+	Terminator MachineTerminator
+	// GPUs is nil if the session has none.
 	GPUs GPUs
-	// Parameters, Notices and Datasets are nil where there are none to be had.
+	// Parameters, Notices and Datasets are nil where the machine has no such source.
 	Parameters Parameters
 	Notices    Notices
 	Datasets   Datasets
-	// Now is the wall clock. Uptime names the machine's boot and says how long ago it was,
-	// by a clock that no one sets.
+	// Now is the wall clock. Uptime returns the boot id and the time since boot by a monotonic
+	// clock.
 	Now    func() time.Time
 	Uptime func() (boot string, up time.Duration)
-	// Environ is the environment of what runs in the session.
+	// Environ is the environment of commands in the session.
 	Environ []string
-	// Address is where peers reach this machine; empty: unknown.
+	// Address is the address that peers connect to; empty if unknown.
 	Address string
-	// Memory is a folder in memory for secrets; empty: there is none, and a session with
-	// secrets fails to set up.
+	// Memory is an in-memory folder for secrets; empty makes the setup of a session with secrets
+	// fail.
 	Memory string
-	// Log is told what the agent does, a line each; nil: no one.
+	// Log receives a line per action of the agent; nil discards them.
 	Log func(line string)
-	// Paces change how often things are done; zero fields mean the defaults.
-	Paces Paces
+	// Intervals override the default intervals where not zero.
+	Intervals Intervals
 }
 
-// Paces are how often the agent does things, and how long steps of the set-up may take.
-type Paces struct {
-	Poll   time.Duration // between looks at the orders: 5 s
-	Status time.Duration // between statuses that say nothing new, at most: 30 s
-	Sample time.Duration // that a measurement stands for, of which two looks are taken: 10 s, less where Idle is short
-	Tick   time.Duration // between decisions: 1 s, less where Sample is
-	Retry  time.Duration // between tries of a save that fails: 1 s, then twice that up to 30 s
-	Flush  time.Duration // until events are sent: 2 s
-	Notice time.Duration // between looks for a spot notice: 5 s
-	Quiet  time.Duration // that files have to stay as they are to count as finished: 2 s
-	Step   time.Duration // most that a step of the set-up may take: 30 min
+// Intervals are the intervals and timeouts of the agent; zero fields take the default named at
+// each.
+type Intervals struct {
+	Poll        time.Duration // between reads of the order: 5 s
+	Status      time.Duration // between unchanged statuses: 30 s
+	Sample      time.Duration // covered by one sample, made of two measurements: 10 s, less with a short idle time
+	Tick        time.Duration // between decisions: 1 s, less with a short Sample
+	Retry       time.Duration // between failing saves: 1 s, doubled up to 30 s
+	Flush       time.Duration // before events are sent: 2 s
+	Notice      time.Duration // between reads of the spot notice: 5 s
+	FileQuiet   time.Duration // without changes until a file counts as finished: 2 s
+	StepTimeout time.Duration // for one step of the setup: 30 min
 }
 
-// withDefaults returns the paces for an idle time.
-func (p Paces) withDefaults(idle time.Duration) Paces {
+// withDefaults returns the intervals with defaults for an idle time.
+func (p Intervals) withDefaults(idle time.Duration) Intervals {
 	or := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {
 			*d = v
@@ -138,7 +136,7 @@ func (p Paces) withDefaults(idle time.Duration) Paces {
 	or(&p.Retry, time.Second)
 	or(&p.Flush, 2*time.Second)
 	or(&p.Notice, 5*time.Second)
-	or(&p.Quiet, 2*time.Second)
-	or(&p.Step, 30*time.Minute)
+	or(&p.FileQuiet, 2*time.Second)
+	or(&p.StepTimeout, 30*time.Minute)
 	return p
 }

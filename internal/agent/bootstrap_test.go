@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/test/versitygw"
 )
 
-// programs writes programs of the machine that a set-up runs.
+// programs writes executables that a setup runs.
 func (w *world) programs(list map[string]string) {
 	w.t.Helper()
 	dir := filepath.Join(w.dir, "bin")
@@ -31,8 +31,8 @@ func (w *world) programs(list map[string]string) {
 	w.env = append(w.env, "PATH="+dir+":"+os.Getenv("PATH"))
 }
 
-// outfit gives a session everything that a set-up does.
-func (w *world) outfit() {
+// prepareFullSetup configures a session that uses every setup step.
+func (w *world) prepareFullSetup() {
 	t := w.t
 	t.Helper()
 	if !inMemory("/dev/shm") {
@@ -44,26 +44,26 @@ func (w *world) outfit() {
 		"python3": `echo "PyTorch 2.5.1 12.4"`,
 		"jupyter": `echo "$JUPYTER_TOKEN $*" >>"` + filepath.Join(w.dir, "jupyter") + `"; exec sleep 1000`,
 	})
-	w.r.SMI = "" // it is on the PATH
-	w.r.Host.GPUs = []string{"0"}
-	w.r.Memory, w.r.Parameters = "/dev/shm", filepath.Join(w.dir, "parameters")
-	must(t, os.WriteFile(w.r.Parameters, []byte(`{"/team/token": "it's secret"}`), 0o600))
-	w.r.Host.Secrets = map[string]string{"TOKEN": "/team/token"}
-	w.r.Host.Ports = []int{8888}
+	w.config.SMI = "" // found on the PATH
+	w.config.Host.GPUs = []string{"0"}
+	w.config.Memory, w.config.Parameters = "/dev/shm", filepath.Join(w.dir, "parameters")
+	must(t, os.WriteFile(w.config.Parameters, []byte(`{"/team/token": "it's secret"}`), 0o600))
+	w.config.Host.Secrets = map[string]string{"TOKEN": "/team/token"}
+	w.config.Host.Ports = []int{8888}
 	data := filepath.Join(w.dir, "imagenet")
 	must(t, os.MkdirAll(data, 0o755))
 	must(t, os.WriteFile(filepath.Join(data, "image"), []byte("pixels"), 0o600))
-	w.r.Host.Data = []string{"file://" + data}
-	w.r.Host.Setup = `echo "$TOKEN" >token; cat ~/data/imagenet/image >image; cat old >copy; echo run >>runs`
-	w.r.Host.Env = map[string]string{"HOME": w.r.Home}
+	w.config.Host.Data = []string{"file://" + data}
+	w.config.Host.Setup = `echo "$TOKEN" >token; cat ~/data/imagenet/image >image; cat old >copy; echo run >>runs`
+	w.config.Host.Env = map[string]string{"HOME": w.config.Home}
 	t.Cleanup(func() {
-		_ = os.RemoveAll(filepath.Join("/dev/shm", fmt.Sprintf("curfew-%s-0", w.r.Host.Session)))
+		_ = os.RemoveAll(filepath.Join("/dev/shm", fmt.Sprintf("curfew-%s-0", w.config.Host.Session)))
 	})
-	// There is a snapshot of an earlier start.
+	// An earlier start left a snapshot.
 	old := filepath.Join(t.TempDir(), "old")
 	must(t, os.MkdirAll(old, 0o755))
 	must(t, os.WriteFile(filepath.Join(old, "old"), []byte("kept"), 0o600))
-	s, err := objectstore.Open(t.Context(), workURL(&w.r.Host), objectstore.Options{})
+	s, err := objectstore.Open(t.Context(), workURL(&w.config.Host), objectstore.Options{})
 	must(t, err)
 	a, err := checkpoint.Run{Store: s, Now: time.Now}.Claim(t.Context(), "test")
 	must(t, err)
@@ -72,8 +72,8 @@ func (w *world) outfit() {
 	}
 }
 
-// isSetUp checks what a set-up has to leave, however often it was killed.
-func (w *world) isSetUp() {
+// checkSetup checks the results of a full setup, however often it was killed.
+func (w *world) checkSetup() {
 	t := w.t
 	t.Helper()
 	for name, want := range map[string]string{
@@ -84,7 +84,7 @@ func (w *world) isSetUp() {
 		}
 	}
 	var st state
-	data, err := os.ReadFile(filepath.Join(w.r.State, "state.json"))
+	data, err := os.ReadFile(filepath.Join(w.config.State, "state.json"))
 	must(t, err)
 	must(t, json.Unmarshal(data, &st))
 	for _, s := range st.Steps {
@@ -97,19 +97,19 @@ func (w *world) isSetUp() {
 	}
 }
 
-// A set-up does every step once, keeps secrets off the disk, and starts Jupyter with a token
-// on the loopback.
-func TestBootstrap(t *testing.T) {
+// TestBootstrapRunsStepsOnce also checks that secrets stay off the disk and that Jupyter listens on
+// the loopback with a token.
+func TestBootstrapRunsStepsOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.outfit()
-	w.r.Verb = "bootstrap"
+	w.prepareFullSetup()
+	w.config.Mode = "bootstrap"
 	m := w.start()
-	if err := m.ends(); err != nil {
+	if err := m.wait(); err != nil {
 		t.Fatal(err)
 	}
-	w.isSetUp()
-	secrets := filepath.Join("/dev/shm", fmt.Sprintf("curfew-%s-0", w.r.Host.Session), "secrets.env")
+	w.checkSetup()
+	secrets := filepath.Join("/dev/shm", fmt.Sprintf("curfew-%s-0", w.config.Host.Session), "secrets.env")
 	info, err := os.Stat(secrets)
 	must(t, err)
 	if info.Mode().Perm() != 0o600 {
@@ -129,10 +129,10 @@ func TestBootstrap(t *testing.T) {
 		t.Errorf("Jupyter was called as %q", called)
 	}
 	await(t, "sent", func() bool {
-		return w.saw("step", "driver 580.65.06, CUDA toolkit 12.4, PyTorch 2.5.1 for CUDA 12.4: they fit")
+		return w.hasEvent("step", "driver 580.65.06, CUDA toolkit 12.4, PyTorch 2.5.1 for CUDA 12.4: they fit")
 	})
 	must(t, filepath.WalkDir(w.dir, func(at string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() || at == w.r.Parameters || at == w.path("token") {
+		if err != nil || d.IsDir() || at == w.config.Parameters || at == w.path("token") {
 			return err
 		}
 		if data, err := os.ReadFile(at); err == nil && strings.Contains(string(data), "it's secret") {
@@ -140,18 +140,18 @@ func TestBootstrap(t *testing.T) {
 		}
 		return nil
 	}))
-	// Once more: nothing is done again, and Jupyter runs on.
-	if err := w.start().ends(); err != nil {
+	// A second run repeats nothing, and Jupyter keeps running.
+	if err := w.start().wait(); err != nil {
 		t.Fatal(err)
 	}
-	w.isSetUp()
+	w.checkSetup()
 	if data, _ := os.ReadFile(filepath.Join(w.dir, "jupyter")); string(data) != called {
 		t.Errorf("Jupyter was started again: %q", data)
 	}
 }
 
-// Killed at every step and run again, with all that it had started gone as when the machine
-// is reset: in name spaces of its own, under a temporary root.
+// TestBootstrapKilledAtEveryStep kills the agent at every step, with all of its processes as in a
+// machine reset, and runs it again.
 func TestBootstrapKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	steps := []string{"driver", "work", "secrets", "data", "jupyter", "setup"}
@@ -167,27 +167,27 @@ func TestBootstrapKilledAtEveryStep(t *testing.T) {
 			t.Run(step+" "+at, func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
-				w.outfit()
-				w.r.Verb = "bootstrap"
-				w.r.KillAt = "step: " + step + ": " + at
+				w.prepareFullSetup()
+				w.config.Mode = "bootstrap"
+				w.config.KillAt = "step: " + step + ": " + at
 				if out, err := w.unshared(); err == nil {
 					t.Fatalf("it was not killed:\n%s", out)
 				}
-				w.r.KillAt = ""
+				w.config.KillAt = ""
 				if out, err := w.unshared(); err != nil {
 					t.Fatalf("run again: %v\n%s", err, out)
 				}
-				w.isSetUp()
+				w.checkSetup()
 			})
 		}
 	}
 }
 
-// unshared runs the agent in name spaces of its own: its processes end with it, its memory
-// is empty, and all that it can write is the world's folder.
+// unshared runs the agent in new namespaces: its processes end with it, its memory folder is empty,
+// and it can write only to the world's folder.
 func (w *world) unshared() (string, error) {
 	w.t.Helper()
-	text, err := json.Marshal(w.r)
+	text, err := json.Marshal(w.config)
 	must(w.t, err)
 	self, err := os.Executable()
 	must(w.t, err)
@@ -215,12 +215,11 @@ chroot "$ROOT" /tmp/agent
 	return string(out), err
 }
 
-// The set-up has its time; what takes longer is ended and named.
-func TestStepsAreTimeBoxed(t *testing.T) {
+func TestStepTimesOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.r.Paces.Step = time.Second
-	w.r.Host.Setup = "echo waiting; sleep 1000"
+	w.config.Paces.StepTimeout = time.Second
+	w.config.Host.Setup = "echo waiting; sleep 1000"
 	w.start()
 	w.awaitPhase(session.HostFailed)
 	if why := w.status(0).Why; !strings.Contains(why, "setup: it took longer than 1s") {
@@ -229,34 +228,34 @@ func TestStepsAreTimeBoxed(t *testing.T) {
 	await(t, "ended", func() bool { left, err := w.cage().Processes(); return err == nil && len(left) == 0 })
 }
 
-// A set-up command goes on while the agent is away, and is not run twice.
-func TestSetupOutlivesTheAgent(t *testing.T) {
+// TestSetupSurvivesAgentRestart checks that a setup command survives the agent and is not run
+// twice.
+func TestSetupSurvivesAgentRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	gate := filepath.Join(w.dir, "gate")
-	w.r.Host.Setup = `echo run >>runs; echo first; while ! [ -e "` + gate + `" ]; do sleep 0.05; done; echo last`
+	w.config.Host.Setup = `echo run >>runs; echo first; while ! [ -e "` + gate + `" ]; do sleep 0.05; done; echo last`
 	m := w.start()
-	await(t, "under way", func() bool { return w.saw("output", "first") })
+	await(t, "under way", func() bool { return w.hasEvent("output", "first") })
 	m.kill()
 	w.start()
-	await(t, "resumed", func() bool { return w.saw("resumed", "") })
+	await(t, "resumed", func() bool { return w.hasEvent("resumed", "") })
 	must(t, os.WriteFile(gate, nil, 0o600))
 	w.awaitPhase(session.HostReady)
-	await(t, "told", func() bool { return w.saw("output", "last") })
+	await(t, "told", func() bool { return w.hasEvent("output", "last") })
 	if data, err := os.ReadFile(w.path("runs")); err != nil || string(data) != "run\n" {
 		t.Errorf("it ran as %q, %v", data, err)
 	}
 }
 
-// Output is bounded, and what is left out is said.
 func TestOutputIsBounded(t *testing.T) {
-	slow(t)
+	skipUnlessSlow(t)
 	t.Parallel()
 	w := newWorld(t)
-	w.r.Host.Setup = `i=0; while [ $i -lt 40000 ]; do echo "a line of output, of which there are too many $i"; i=$((i+1)); done; printf %s end`
+	w.config.Host.Setup = `i=0; while [ $i -lt 40000 ]; do echo "a line of output, of which there are too many $i"; i=$((i+1)); done; printf %s end`
 	w.start()
 	w.awaitPhase(session.HostReady)
-	await(t, "cut off", func() bool { return w.saw("output", "more than 1024 KiB were printed") })
+	await(t, "cut off", func() bool { return w.hasEvent("output", "more than 1024 KiB were printed") })
 	size := 0
 	for _, e := range w.events() {
 		if e.Kind == "output" {
@@ -268,33 +267,32 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 }
 
-// A folder with files is someone's work: nothing is restored over it.
 func TestRestoreKeepsFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.r.Host.Setup = "echo from the snapshot >a; echo kept >b"
+	w.config.Host.Setup = "echo from the snapshot >a; echo kept >b"
 	m := w.start()
 	w.awaitPhase(session.HostReady)
 	w.order(func(o *session.Order) { o.End = &session.End{Why: "done", By: "bo"} })
-	if err := m.ends(); err != nil {
+	if err := m.wait(); err != nil {
 		t.Fatal(err)
 	}
 	must(t, os.Remove(w.path("b")))
 	w.write("a", "newer")
-	w.r.State, w.r.Host.Epoch, w.r.Host.Setup, w.serial = filepath.Join(w.dir, "state2"), 2, "", 0
+	w.config.State, w.config.Host.Epoch, w.config.Host.Setup, w.serial = filepath.Join(w.dir, "state2"), 2, "", 0
 	must(t, os.RemoveAll(filepath.Join(w.dir, "control")))
-	w.version, w.keep = "", nil
+	w.version, w.keeperStore = "", nil
 	w.start()
 	w.awaitPhase(session.HostReady)
-	await(t, "said", func() bool { return w.saw("step", "has files, which stay as they are") })
+	await(t, "said", func() bool { return w.hasEvent("step", "has files, which stay as they are") })
 	if data, err := os.ReadFile(w.path("a")); err != nil || string(data) != "newer" {
 		t.Errorf("a has %q, %v", data, err)
 	}
 }
 
-// A store that was set back since the keeper heard of a newer snapshot restores nothing, and one
-// that was emptied is no first start.
-func TestOlderStoreIsNotRestored(t *testing.T) {
+// TestRefusesRolledBackStore checks that nothing is restored from a store that is older than the
+// snapshot known to the keeper, or was emptied.
+func TestRefusesRolledBackStore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	m := w.start()
@@ -302,17 +300,17 @@ func TestOlderStoreIsNotRestored(t *testing.T) {
 	store, older := filepath.Join(w.dir, "work"), filepath.Join(w.t.TempDir(), "older")
 	save := func(number int64, text string) {
 		w.write("file", text)
-		w.order(func(o *session.Order) { o.Save = number })
-		await(t, "saved", func() bool { return w.status(0).Saved == number })
+		w.order(func(o *session.Order) { o.SaveRequest = number })
+		await(t, "saved", func() bool { return w.status(0).AnsweredSave == number })
 	}
 	save(1, "first")
 	must(t, os.CopyFS(older, os.DirFS(store)))
 	save(2, "second")
-	w.order(func(o *session.Order) { o.Save, o.End = 2, &session.End{Why: "done", By: "bo"} })
-	if err := m.ends(); err != nil {
+	w.order(func(o *session.Order) { o.SaveRequest, o.End = 2, &session.End{Why: "done", By: "bo"} })
+	if err := m.wait(); err != nil {
 		t.Fatal(err)
 	}
-	w.r.Host.Seen = w.status(0).Snapshot.Manifest
+	w.config.Host.NewestSnapshot = w.status(0).Snapshot.Manifest
 
 	for i, c := range []struct {
 		name  string
@@ -326,7 +324,7 @@ func TestOlderStoreIsNotRestored(t *testing.T) {
 		}, "the run was set back"},
 		{"emptied", func() { must(t, os.RemoveAll(store)) }, "the run was set back"},
 	} {
-		w.onNewMachine(int64(i) + 2)
+		w.useNewMachine(int64(i) + 2)
 		c.setUp()
 		m := w.start()
 		want := session.HostReady
@@ -339,28 +337,29 @@ func TestOlderStoreIsNotRestored(t *testing.T) {
 			err == nil {
 			t.Errorf("%s: %q, the file has %q", c.name, why, got)
 		}
-		if m.runs() {
+		if m.isRunning() {
 			m.kill()
 		}
 	}
 }
 
-// Nodes learn one another's addresses from the keeper, get what torchrun and MPI need, and
-// are judged together: one that rests does not end while another works.
-func TestNodes(t *testing.T) {
+// TestNodesAreJudgedTogether checks that nodes learn each other's addresses, get the files for
+// torchrun and MPI, and do not end while another node works.
+func TestNodesAreJudgedTogether(t *testing.T) {
 	t.Parallel()
 	first := newWorld(t)
-	// A node that has not measured for three samples is unknown, so a sample takes as long as a
-	// busy machine may keep the agent waiting.
+	// A node is unknown after three samples without measurement, so a sample has to be longer than
+	// delays on a busy machine.
 	idle := 6 * time.Second
-	first.r.Paces.Sample = 3 * time.Second
-	first.r.Host.Nodes, first.r.Host.Idle, first.r.Host.Grace = 2, session.Duration(idle), session.Duration(
+	first.config.Paces.Sample = 3 * time.Second
+	first.config.Host.Nodes, first.config.Host.IdleTimeout, first.config.Host.Grace = 2, session.Duration(
+		idle), session.Duration(
 		500*time.Millisecond)
-	first.r.Address = "10.0.0.1"
-	first.r.Host.Setup = "env >env"
+	first.config.Address = "10.0.0.1"
+	first.config.Host.Setup = "env >env"
 	second := *first
-	second.r.Host.Node, second.r.Address = 1, "10.0.0.2"
-	second.r.State, second.r.Home = filepath.Join(first.dir, "state-1"), filepath.Join(first.dir, "home-1")
+	second.config.Host.Node, second.config.Address = 1, "10.0.0.2"
+	second.config.State, second.config.Home = filepath.Join(first.dir, "state-1"), filepath.Join(first.dir, "home-1")
 	a, b := first.start(), second.start()
 	await(t, "both with addresses", func() bool {
 		return first.status(0).Address == "10.0.0.1" && first.status(1).Address == "10.0.0.2"
@@ -382,7 +381,7 @@ func TestNodes(t *testing.T) {
 			t.Errorf("no %s in:\n%s", want, env)
 		}
 	}
-	if hosts, err := os.ReadFile(filepath.Join(second.r.State, "hostfile")); err != nil ||
+	if hosts, err := os.ReadFile(filepath.Join(second.config.State, "hostfile")); err != nil ||
 		string(hosts) != "10.0.0.1 slots=1\n10.0.0.2 slots=1\n" {
 		t.Errorf("hostfile %q, %v", hosts, err)
 	}
@@ -394,36 +393,36 @@ func TestNodes(t *testing.T) {
 		s := first.status(0)
 		return s.Activity == "idle" && s.At.Sub(rests) > idle+time.Second
 	})
-	if s := first.status(0); s.Phase != session.HostReady || !a.runs() {
+	if s := first.status(0); s.Phase != session.HostReady || !a.isRunning() {
 		t.Errorf("node 0 rests and node 1 works: %+v", s)
 	}
 	must(t, spin.Process.Kill())
-	if err := errors.Join(a.ends(), b.ends()); err != nil {
+	if err := errors.Join(a.wait(), b.wait()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// The same over S3: control documents, snapshots and fencing.
+// TestOverS3 repeats saving and restoring with control documents and snapshots in S3.
 func TestOverS3(t *testing.T) {
-	slow(t)
+	skipUnlessSlow(t)
 	s := versitygw.Start(t)
 	s.Use(t)
 	w := newWorld(t)
 	w.env = os.Environ()
-	w.r.Host.Control, w.r.Host.Work = "s3://"+versitygw.Bucket+"/control", "s3://"+versitygw.Bucket+"/work"
-	w.r.Host.Idle = short
-	w.r.Host.Setup = "echo kept >file"
+	w.config.Host.Control, w.config.Host.Work = "s3://"+versitygw.Bucket+"/control", "s3://"+versitygw.Bucket+"/work"
+	w.config.Host.IdleTimeout = short
+	w.config.Host.Setup = "echo kept >file"
 	m := w.start()
-	if err := m.ends(); err != nil {
+	if err := m.wait(); err != nil {
 		t.Fatal(err)
 	}
-	w.inOrder("ready", "idle", "warned", "snapshot: snapshot confirmed", "ended")
-	if got := w.restored("file"); got != "kept\n" || w.phase() != session.HostEnding {
+	w.checkEventOrder("ready", "idle", "warned", "snapshot: snapshot confirmed", "ended")
+	if got := w.restoredFile("file"); got != "kept\n" || w.phase() != session.HostEnding {
 		t.Errorf("the snapshot has %q, in phase %s", got, w.phase())
 	}
 }
 
-func TestDrivers(t *testing.T) {
+func TestChecksDriverAgainstCUDA(t *testing.T) {
 	for _, c := range []struct {
 		cuda, driver string
 		fits         bool
@@ -432,31 +431,31 @@ func TestDrivers(t *testing.T) {
 		{"13.0", "580.65.06", true}, {"13.0", "570.86.15", false}, {"11.8", "450.80.02", true}, {"11.8", "450.36.06", false},
 		{"14.0", "999.0", false}, {"10.2", "550.54.14", false}, {"12.x", "550.54.14", false}, {"12.4", "N/A", false},
 	} {
-		if err := fits(c.cuda, c.driver); (err == nil) != c.fits {
+		if err := checkDriver(c.cuda, c.driver); (err == nil) != c.fits {
 			t.Errorf("CUDA %s with driver %s: %v, want it to fit: %t", c.cuda, c.driver, err, c.fits)
 		}
 	}
 	for _, d := range cudaDrivers {
-		if _, err := time.Parse(time.DateOnly, d.asOf); err != nil ||
+		if _, err := time.Parse(time.DateOnly, d.readOn); err != nil ||
 			!strings.HasPrefix(d.source, "https://docs.nvidia.com/") {
-			t.Errorf("CUDA %d: source %q of %q", d.cuda, d.source, d.asOf)
+			t.Errorf("CUDA %d: source %q of %q", d.cudaMajor, d.source, d.readOn)
 		}
 	}
 }
 
-// Secrets are on no disk: without a folder in memory there are none.
-func TestSecretsOnlyInMemory(t *testing.T) {
+func TestRefusesSecretsOnDisk(t *testing.T) {
 	dir := t.TempDir()
 	if inMemory(dir) {
 		t.Skip("temporary folders are in memory here")
 	}
 	b := &bootstrap{
-		o: &Options{
-			Host: session.Host{Session: "s", Secrets: map[string]string{"A": "b"}}, Memory: dir, Parameters: changing{},
-			Now: time.Now,
+		options: &Options{
+			Host: session.HostConfig{Session: "s", Secrets: map[string]string{"A": "b"}}, Memory: dir,
+			Parameters: countingParameters{},
+			Now:        time.Now,
 		},
 	}
-	if err := b.refresh(context.Background()); err == nil || !strings.Contains(err.Error(), "no folder in memory") {
+	if err := b.readSecrets(context.Background()); err == nil || !strings.Contains(err.Error(), "no folder in memory") {
 		t.Errorf("got %v", err)
 	}
 	if list, _ := os.ReadDir(dir); len(list) > 0 {

@@ -16,87 +16,88 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// TestEndIsBounded holds that a machine whose work cannot be saved is given back once the limit
-// after its lease is over, and that its last status names what is not saved.
-func TestEndIsBounded(t *testing.T) {
+// TestEndTimesOut checks that a machine with unsaved work is released at its limit after the lease,
+// and that the last status describes the unsaved work.
+func TestEndTimesOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.r.Ended = filepath.Join(w.dir, "ended")
-	w.r.Host.Save, w.r.Host.Limit = session.Duration(500*time.Millisecond), session.Duration(2*time.Second)
+	w.config.TerminatedFile = filepath.Join(w.dir, "ended")
+	w.config.Host.SaveLimit, w.config.Host.EndTimeout = session.Duration(500*time.Millisecond), session.Duration(
+		2*time.Second)
 	m := w.start()
 	w.awaitPhase(session.HostReady)
 	w.write("file", "work")
 	must(t, os.RemoveAll(filepath.Join(w.dir, "work")))
-	must(t, os.WriteFile(filepath.Join(w.dir, "work"), nil, 0o600)) // a store that only fails
-	w.leaseIn(time.Second)
-	if err := m.ends(); err != nil {
+	must(t, os.WriteFile(filepath.Join(w.dir, "work"), nil, 0o600)) // a store whose calls fail
+	w.shortenLease(time.Second)
+	if err := m.wait(); err != nil {
 		t.Fatal(err)
 	}
-	if early := time.Until(w.r.Host.Lease.Add(2 * time.Second)); early > 0 {
+	if early := time.Until(w.config.Host.LeaseUntil.Add(2 * time.Second)); early > 0 {
 		t.Errorf("it ended %s before the limit", early)
 	}
-	if _, err := os.Stat(w.r.Ended); err != nil {
+	if _, err := os.Stat(w.config.TerminatedFile); err != nil {
 		t.Errorf("the machine is not given back: %v", err)
 	}
-	if s := w.status(0); s.Phase != session.HostEnding || s.Unsaved == "" {
+	if s := w.status(0); s.Phase != session.HostEnding || s.UnsavedReason == "" {
 		t.Errorf("its last status: %+v", s)
 	}
-	w.inOrder("unsaved: the time to end is over", "ended: its lease ended at")
+	w.checkEventOrder("unsaved: the time to end is over", "ended: its lease ended at")
 }
 
-// TestHangingSaveEndsWithTheLimit holds the same of a save that never returns.
-func TestHangingSaveEndsWithTheLimit(t *testing.T) {
+func TestHangingSaveTimesOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.r.Ended = filepath.Join(w.dir, "ended")
-	w.r.Host.Save, w.r.Host.Limit = session.Duration(500*time.Millisecond), session.Duration(2*time.Second)
+	w.config.TerminatedFile = filepath.Join(w.dir, "ended")
+	w.config.Host.SaveLimit, w.config.Host.EndTimeout = session.Duration(500*time.Millisecond), session.Duration(
+		2*time.Second)
 	m := w.start()
 	w.awaitPhase(session.HostReady)
 	w.write("file", "work")
-	// HEAD of the store is a pipe that no one writes: whoever opens it waits.
+	// HEAD of the store is a pipe without a writer, so opening it blocks.
 	head := filepath.Join(w.dir, "work", "node-0", "HEAD")
 	must(t, os.MkdirAll(filepath.Dir(head), 0o700))
 	_ = os.Remove(head)
 	must(t, unix.Mkfifo(head, 0o600))
-	w.leaseIn(time.Second)
-	if err := m.ends(); err != nil {
+	w.shortenLease(time.Second)
+	if err := m.wait(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(w.r.Ended); err != nil {
+	if _, err := os.Stat(w.config.TerminatedFile); err != nil {
 		t.Errorf("the machine is not given back: %v", err)
 	}
 }
 
-// stuck is a store whose calls never return.
-type stuck struct{ until chan struct{} }
+// hangingStore is a Store whose calls never return.
+type hangingStore struct{ until chan struct{} }
 
-func (s stuck) Get(context.Context, string, int64) (checkpoint.Object, error) {
+func (s hangingStore) Get(context.Context, string, int64) (checkpoint.Object, error) {
 	<-s.until
 	return checkpoint.Object{}, io.EOF
 }
 
-func (s stuck) Create(context.Context, string, []byte) error { <-s.until; return io.EOF }
+func (s hangingStore) Create(context.Context, string, []byte) error { <-s.until; return io.EOF }
 
-func (s stuck) Replace(context.Context, string, []byte, string) (string, error) {
+func (s hangingStore) Replace(context.Context, string, []byte, string) (string, error) {
 	<-s.until
 	return "", io.EOF
 }
 
-// never is a cage whose processes are never gone, and a notice that never comes.
-type never struct{ Tree }
+// hangingMachine has a cage whose processes never end, and no notice.
+type hangingMachine struct{ ProcessTree }
 
-func (never) Processes() ([]int, error) { return []int{1}, nil }
+func (hangingMachine) Processes() ([]int, error) { return []int{1}, nil }
 
-func (never) Notice(context.Context) (time.Time, error) { return time.Time{}, io.EOF }
+func (hangingMachine) Notice(context.Context) (time.Time, error) { return time.Time{}, io.EOF }
 
-func (never) Parameter(ctx context.Context, _ string) (string, error) {
+func (hangingMachine) Parameter(ctx context.Context, _ string) (string, error) {
 	<-ctx.Done()
 	return "", ctx.Err()
 }
 
-// TestLoopsEndWithTheirContext holds that everything that the agent does until its context ends
-// returns once it has, whatever the store does.
-func TestLoopsEndWithTheirContext(t *testing.T) {
+// TestLoopsReturnOnCancel checks that each loop of the agent returns when its context ends, even if
+// the store hangs.
+func TestLoopsReturnOnCancel(t *testing.T) {
 	t.Parallel()
 	until := make(chan struct{})
 	t.Cleanup(func() { close(until) })
@@ -106,63 +107,63 @@ func TestLoopsEndWithTheirContext(t *testing.T) {
 		return Options{
 			State:      filepath.Join(dir, "state"),
 			Home:       dir,
-			Control:    stuck{until},
-			Cage:       Tree{ID: "bounds"},
+			Control:    hangingStore{until},
+			Cage:       ProcessTree{ID: "bounds"},
 			Now:        time.Now,
 			Uptime:     bootTime,
-			Notices:    never{},
-			Parameters: never{},
+			Notices:    hangingMachine{},
+			Parameters: hangingMachine{},
 			Memory:     "/dev/shm",
 			Work:       func(ctx context.Context, _ string) (checkpoint.Backend, error) { <-ctx.Done(); return nil, ctx.Err() },
-			Host: session.Host{
-				Schema:  session.HostSchema,
-				Session: "bounds",
-				Nodes:   2,
-				Epoch:   1,
-				WorkDir: dir,
-				Work:    "x",
-				Lease:   now.Add(time.Hour),
-				Save:    session.Duration(time.Hour),
-				Secrets: map[string]string{"A": "/a"},
+			Host: session.HostConfig{
+				Schema:     session.HostSchema,
+				Session:    "bounds",
+				Nodes:      2,
+				Epoch:      1,
+				WorkDir:    dir,
+				Work:       "x",
+				LeaseUntil: now.Add(time.Hour),
+				SaveLimit:  session.Duration(time.Hour),
+				Secrets:    map[string]string{"A": "/a"},
 			},
 		}
 	}
 	opened := func(t *testing.T) *host {
 		h, err := newHost(fresh(t))
 		must(t, err)
-		t.Cleanup(h.disk.close)
+		t.Cleanup(h.folder.close)
 		return h
 	}
 	for name, run := range map[string]func(ctx context.Context, t *testing.T){
 		"poll": func(ctx context.Context, t *testing.T) {
 			h := opened(t)
-			poll(ctx, h.o.Control, &h.o.Host, time.Hour, make(chan ordered))
+			pollOrders(ctx, h.options.Control, &h.options.Host, time.Hour, make(chan orderResult))
 		},
 		"sampler": func(ctx context.Context, t *testing.T) {
-			(&sampler{o: &opened(t).o, step: time.Hour}).run(ctx, make(chan measured))
+			(&sampler{options: &opened(t).options, step: time.Hour}).run(ctx, make(chan measurement))
 		},
-		"tell":       func(ctx context.Context, t *testing.T) { opened(t).tell(ctx) },
+		"tell":       func(ctx context.Context, t *testing.T) { opened(t).writeStatuses(ctx) },
 		"watchNodes": func(ctx context.Context, t *testing.T) { opened(t).watchNodes(ctx, make(chan []duty.Verdict)) },
 		"watchNotices": func(ctx context.Context, t *testing.T) {
-			watchNotices(ctx, never{}, time.Hour, make(chan time.Time))
+			watchNotices(ctx, hangingMachine{}, time.Hour, make(chan time.Time))
 		},
-		"keepFresh": func(ctx context.Context, t *testing.T) { opened(t).boot.keepFresh(ctx) },
-		"bootstrap": func(ctx context.Context, t *testing.T) { _ = opened(t).boot.run(ctx) },
-		"save":      func(ctx context.Context, t *testing.T) { opened(t).work.save(ctx, saving{}) },
+		"keepFresh": func(ctx context.Context, t *testing.T) { opened(t).bootstrap.refreshSecrets(ctx) },
+		"bootstrap": func(ctx context.Context, t *testing.T) { _ = opened(t).bootstrap.run(ctx) },
+		"save":      func(ctx context.Context, t *testing.T) { opened(t).work.save(ctx, saveRequest{}) },
 		"flush": func(ctx context.Context, t *testing.T) {
 			h := opened(t)
-			h.j.add("ready", "x")
-			_ = h.j.flush(ctx)
+			h.journal.add("ready", "x")
+			_ = h.journal.flush(ctx)
 		},
 		"status": func(ctx context.Context, t *testing.T) {
-			_ = (&teller{store: opened(t).o.Control}).tell(ctx, session.Status{})
+			_ = (&statusWriter{store: opened(t).options.Control}).write(ctx, session.Status{})
 		},
-		"kill":      func(ctx context.Context, _ *testing.T) { _ = Tree{ID: "no one's"}.Kill(ctx) },
+		"kill":      func(ctx context.Context, _ *testing.T) { _ = ProcessTree{ID: "no one's"}.Kill(ctx) },
 		"run":       func(ctx context.Context, t *testing.T) { _ = Run(ctx, fresh(t)) },
 		"Bootstrap": func(ctx context.Context, t *testing.T) { _ = Bootstrap(ctx, fresh(t)) },
-		"Door": func(ctx context.Context, _ *testing.T) {
-			_ = Door(ctx, DoorOptions{
-				Key: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA4Y5sYyZ0s0fQxkYlTj0p1oCwzq7q0cJ6p1mT3xkq2U", Out: io.Discard,
+		"ServeOneSSH": func(ctx context.Context, _ *testing.T) {
+			_ = ServeOneSSH(ctx, OneSSHOptions{
+				PublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA4Y5sYyZ0s0fQxkYlTj0p1oCwzq7q0cJ6p1mT3xkq2U", Out: io.Discard,
 			})
 		},
 	} {
@@ -188,9 +189,9 @@ func TestLoopsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// TestSecretsStayOutOfForeignFolders holds that secrets go to no folder that another user may have
-// made.
-func TestSecretsStayOutOfForeignFolders(t *testing.T) {
+// TestRefusesForeignSecretsFolder checks that secrets are not written to a folder that another user
+// may have created.
+func TestRefusesForeignSecretsFolder(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {
 		name string
@@ -214,7 +215,7 @@ func TestSecretsStayOutOfForeignFolders(t *testing.T) {
 		if c.name == "open" {
 			must(t, os.Chmod(path, 0o777))
 		}
-		if err := ownFolder(path); (err == nil) != c.ok {
+		if err := makePrivateFolder(path); (err == nil) != c.ok {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

@@ -12,25 +12,24 @@ import (
 	"time"
 )
 
-// Marker is the environment variable by which a Tree knows what belongs to a session.
-const Marker = "CURFEW_SESSION_ID"
+// SessionEnvVar is the environment variable that marks the processes of a session.
+const SessionEnvVar = "CURFEW_SESSION_ID"
 
-// Tree is a cage of processes that carry Marker in their environment, and of all that come
-// from them. It needs no rights and survives the agent; a process that clears its environment
-// and leaves its parent escapes it. Where the whole machine is the session, nothing escapes
-// the end.
-type Tree struct {
-	// ID is the session with its node.
+// ProcessTree is a Cage of the processes with SessionEnvVar and their descendants. It needs no
+// privileges and survives the agent, but a process that clears its environment and detaches from
+// its parent escapes. In a whole-machine session nothing escapes the end.
+type ProcessTree struct {
+	// ID identifies the session and node.
 	ID string
-	// Whole counts every process of the machine as inside, but for the agent and the
-	// kernel's.
-	Whole bool
+	// WholeMachine puts every process of the machine in the cage, except the agent and kernel
+	// threads.
+	WholeMachine bool
 }
 
-// Start implements Cage: in a process group of its own, so that no signal to the agent's
-// terminal reaches it.
-func (t Tree) Start(_ context.Context, c *exec.Cmd) error {
-	c.Env = append(c.Env, Marker+"="+t.ID)
+// Start implements Cage. The command gets its own process group, so that signals to the agent's
+// terminal do not reach it.
+func (t ProcessTree) Start(_ context.Context, c *exec.Cmd) error {
+	c.Env = append(c.Env, SessionEnvVar+"="+t.ID)
 	if c.SysProcAttr == nil {
 		c.SysProcAttr = &syscall.SysProcAttr{}
 	}
@@ -41,12 +40,12 @@ func (t Tree) Start(_ context.Context, c *exec.Cmd) error {
 }
 
 // Processes implements Cage.
-func (t Tree) Processes() ([]int, error) {
+func (t ProcessTree) Processes() ([]int, error) {
 	all, err := allProcesses()
 	if err != nil {
 		return nil, err
 	}
-	if t.Whole {
+	if t.WholeMachine {
 		var list []int
 		for _, p := range all {
 			if p.pid != os.Getpid() && p.parent != 2 && p.pid != 2 && p.state != 'Z' {
@@ -55,12 +54,12 @@ func (t Tree) Processes() ([]int, error) {
 		}
 		return list, nil
 	}
-	return t.marked(all), nil
+	return t.markedProcesses(all), nil
 }
 
-// marked lists the processes with the marker and their descendants, but not the agent.
-func (t Tree) marked(all []process) []int {
-	marker := []byte(Marker + "=" + t.ID)
+// markedProcesses returns the processes with the marker and their descendants, without the agent.
+func (t ProcessTree) markedProcesses(all []process) []int {
+	marker := []byte(SessionEnvVar + "=" + t.ID)
 	children := map[int][]int{}
 	state := map[int]byte{}
 	var list []int
@@ -95,64 +94,64 @@ func (t Tree) marked(all []process) []int {
 	return list
 }
 
-// victims are the processes that Kill ends. Of a whole machine, the services of the system
-// stay until it shuts down: what people run is what is marked, has a terminal, or is of a
-// user that is no service.
-func (t Tree) victims() ([]int, error) {
+// processesToKill returns the processes that Kill ends. On a whole machine, system services stay
+// until shutdown: only processes with the marker, a terminal or a person's UID end.
+func (t ProcessTree) processesToKill() ([]int, error) {
 	all, err := allProcesses()
 	if err != nil {
 		return nil, err
 	}
-	list := t.marked(all)
-	if !t.Whole {
+	list := t.markedProcesses(all)
+	if !t.WholeMachine {
 		return list, nil
 	}
 	parent := map[int]int{}
 	for _, p := range all {
 		parent[p.pid] = p.parent
 	}
-	spared := map[int]bool{}
-	for pid := os.Getpid(); pid > 0 && !spared[pid]; pid = parent[pid] {
-		spared[pid] = true
+	ancestors := map[int]bool{}
+	for pid := os.Getpid(); pid > 0 && !ancestors[pid]; pid = parent[pid] {
+		ancestors[pid] = true
 	}
 	for _, p := range all {
-		if (p.tty != 0 || owner(p.pid) >= firstUser) && !spared[p.pid] && p.state != 'Z' && !slices.Contains(list, p.pid) {
+		personal := p.tty != 0 || processOwner(p.pid) >= firstPersonUID
+		if personal && !ancestors[p.pid] && p.state != 'Z' && !slices.Contains(list, p.pid) {
 			list = append(list, p.pid)
 		}
 	}
 	return list, nil
 }
 
-// firstUser is the first number of users that are people: useradd's UID_MIN.
-const firstUser = 1000
+// firstPersonUID is the lowest UID of people: useradd's UID_MIN.
+const firstPersonUID = 1000
 
-// owner is the user of a process.
-func owner(pid int) uint32 {
+// processOwner returns the UID of a process; 0 if unknown.
+func processOwner(pid int) uint32 {
 	i, err := os.Stat("/proc/" + strconv.Itoa(pid))
 	if err != nil {
 		return 0
 	}
-	if s, ok := i.Sys().(*syscall.Stat_t); ok && s.Uid < 65534 { // that of no user is a service
+	if s, ok := i.Sys().(*syscall.Stat_t); ok && s.Uid < 65534 { // 65534 is nobody, which services use
 		return s.Uid
 	}
 	return 0
 }
 
-// killPatience is how long processes have to end by themselves.
-const killPatience = 5 * time.Second
+// killGrace is the time between SIGTERM and SIGKILL.
+const killGrace = 5 * time.Second
 
 // Kill implements Cage.
-func (t Tree) Kill(ctx context.Context) error {
+func (t ProcessTree) Kill(ctx context.Context) error {
 	signal := syscall.SIGTERM
 	for waited := time.Duration(0); ; waited += 50 * time.Millisecond {
-		list, err := t.victims()
+		list, err := t.processesToKill()
 		if err != nil {
 			return err
 		}
 		if len(list) == 0 {
 			return nil
 		}
-		if waited >= killPatience {
+		if waited >= killGrace {
 			signal = syscall.SIGKILL
 		}
 		if waited == 0 || signal == syscall.SIGKILL {

@@ -3,61 +3,60 @@ package agent
 import "time"
 
 const (
-	// jumpFrom is by how much the wall clock may leave the time since boot at once before it
-	// counts as set: NTP slews by less.
-	jumpFrom = 5 * time.Second
-	// jumpStands is how long a wall clock that was set forward has to stay so until the lease
-	// goes by it.
-	jumpStands = 5 * time.Minute
+	// jumpThreshold is the change of the wall clock against the time since boot that counts as a
+	// jump; NTP slews by less.
+	jumpThreshold = 5 * time.Second
+	// jumpSettleTime is how long a forward jump has to persist before the lease follows it.
+	jumpSettleTime = 5 * time.Minute
 )
 
-// anchor is a moment on both clocks of one boot of the machine.
-type anchor struct {
+// clockAnchor is a moment on both clocks of one boot.
+type clockAnchor struct {
 	Boot string        `json:"boot"`
 	Up   time.Duration `json:"up"`
 	Wall time.Time     `json:"wall"`
 }
 
-// clock is the time that decisions go by: that of the wall clock as long as it agrees with
-// the time since boot. A wall clock that is set back never gives the session more time, one
-// that is set forward ends it only when it stays so.
+// clock is the clock for decisions: the wall clock as long as it agrees with the time since boot.
+// Setting the wall clock back never gives a session more time; setting it forward ends a session
+// only if it persists.
 type clock struct {
 	now    func() time.Time
 	uptime func() (string, time.Duration)
-	anchor anchor
-	// away is by how much the wall clock was set, since when on the time since boot.
-	away  time.Duration
-	since time.Duration
+	anchor clockAnchor
+	// offset is the jump of the wall clock, offsetSince the time since boot at which it happened.
+	offset      time.Duration
+	offsetSince time.Duration
 }
 
-// newClock returns a clock that goes on from the anchor of an earlier process of the same
-// boot.
-func newClock(now func() time.Time, uptime func() (string, time.Duration), old anchor) *clock {
+// newClock returns a clock that continues from the anchor of an earlier process of this boot.
+func newClock(now func() time.Time, uptime func() (string, time.Duration), old clockAnchor) *clock {
 	c := &clock{now: now, uptime: uptime, anchor: old}
 	if boot, up := uptime(); old.Boot != boot || old.Wall.IsZero() || up < old.Up {
-		c.anchor = anchor{Boot: boot, Up: up, Wall: now().Round(0).UTC()}
+		c.anchor = clockAnchor{Boot: boot, Up: up, Wall: now().Round(0).UTC()}
 	}
 	return c
 }
 
-// read returns the time, and by how much the wall clock was set since the last reading; 0
-// where it was not.
+// read returns the time and the jump of the wall clock since the last reading; 0 if there was none.
 func (c *clock) read() (now time.Time, jumped time.Duration) {
 	_, up := c.uptime()
 	wall := c.now().Round(0).UTC()
 	now = c.anchor.Wall.Add(up - c.anchor.Up)
-	off := wall.Sub(now)
-	if by := off - c.away; by > jumpFrom || by < -jumpFrom {
+	offset := wall.Sub(now)
+	if by := offset - c.offset; by > jumpThreshold || by < -jumpThreshold {
 		jumped = by
-		c.away, c.since = off, up
+		c.offset, c.offsetSince = offset, up
 	}
 	switch {
-	case c.away == 0, off > -jumpFrom && off < jumpFrom, c.away > 0 && up-c.since >= jumpStands:
-		// The clocks agree, but for the little that NTP slews.
-		c.anchor.Up, c.anchor.Wall, c.away = up, wall, 0
+	case c.offset == 0,
+		offset > -jumpThreshold && offset < jumpThreshold,
+		c.offset > 0 && up-c.offsetSince >= jumpSettleTime:
+		// The clocks agree up to NTP slewing.
+		c.anchor.Up, c.anchor.Wall, c.offset = up, wall, 0
 		return wall, jumped
 	default:
-		c.away = off
+		c.offset = offset
 	}
 	return now, jumped
 }

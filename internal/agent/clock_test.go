@@ -17,10 +17,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-func TestClock(t *testing.T) {
+func TestClockIgnoresJumps(t *testing.T) {
 	start := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	wall, up := start, time.Hour
-	c := newClock(func() time.Time { return wall }, func() (string, time.Duration) { return "b", up }, anchor{})
+	c := newClock(func() time.Time { return wall }, func() (string, time.Duration) { return "b", up }, clockAnchor{})
 	pass := func(d, set time.Duration) { wall, up = wall.Add(d+set), up+d }
 	check := func(name string, wantAt time.Duration, wantJump bool) {
 		t.Helper()
@@ -44,7 +44,7 @@ func TestClock(t *testing.T) {
 	check("set back", 6*time.Minute+time.Second, true)
 	pass(24*time.Hour, 0)
 	check("back for a day", 24*time.Hour+6*time.Minute+time.Second, false)
-	// Another process of this boot is not fooled either; one of another boot has no choice.
+	// A later process of this boot knows the jump; after a reboot the wall clock has to be trusted.
 	next := newClock(c.now, c.uptime, c.anchor)
 	if now, _ := next.read(); now.Sub(start) != 24*time.Hour+6*time.Minute+time.Second {
 		t.Errorf("the next process: %s", now.Sub(start))
@@ -62,87 +62,87 @@ func TestClock(t *testing.T) {
 	check("believed after a while", 25*time.Hour+14*time.Minute+time.Second, false)
 }
 
-// empty is a cage without processes.
-type empty struct{}
+// emptyCage is a cage without processes.
+type emptyCage struct{}
 
-func (empty) Start(context.Context, *exec.Cmd) error { return nil }
-func (empty) Processes() ([]int, error)              { return nil, nil }
-func (empty) Kill(context.Context) error             { return nil }
+func (emptyCage) Start(context.Context, *exec.Cmd) error { return nil }
+func (emptyCage) Processes() ([]int, error)              { return nil, nil }
+func (emptyCage) Kill(context.Context) error             { return nil }
 
-// silent is a control store that can be lost.
-type silent struct {
+// losableStore is a control store that can become unreachable.
+type losableStore struct {
 	Store
 	mu   sync.Mutex
 	lost bool
 }
 
-func (s *silent) lose() { s.mu.Lock(); s.lost = true; s.mu.Unlock() }
+func (s *losableStore) lose() { s.mu.Lock(); s.lost = true; s.mu.Unlock() }
 
-func (s *silent) gone(ctx context.Context) bool {
+func (s *losableStore) gone(ctx context.Context) bool {
 	s.mu.Lock()
 	lost := s.lost
 	s.mu.Unlock()
 	if lost {
-		_ = pause(ctx, 20*time.Second) // it hangs
+		_ = pause(ctx, 20*time.Second) // the call hangs
 	}
 	return lost
 }
 
-func (s *silent) Get(ctx context.Context, key string, limit int64) (checkpoint.Object, error) {
+func (s *losableStore) Get(ctx context.Context, key string, limit int64) (checkpoint.Object, error) {
 	if s.gone(ctx) {
 		return checkpoint.Object{}, context.DeadlineExceeded
 	}
 	return s.Store.Get(ctx, key, limit)
 }
 
-func (s *silent) Create(ctx context.Context, key string, data []byte) error {
+func (s *losableStore) Create(ctx context.Context, key string, data []byte) error {
 	if s.gone(ctx) {
 		return context.DeadlineExceeded
 	}
 	return s.Store.Create(ctx, key, data)
 }
 
-func (s *silent) Replace(ctx context.Context, key string, data []byte, version string) (string, error) {
+func (s *losableStore) Replace(ctx context.Context, key string, data []byte, version string) (string, error) {
 	if s.gone(ctx) {
 		return "", context.DeadlineExceeded
 	}
 	return s.Store.Replace(ctx, key, data, version)
 }
 
-// settable is a clock of a machine that can be set.
-type settable struct {
+// settableClock is a wall clock that can be set.
+type settableClock struct {
 	mu  sync.Mutex
 	off time.Duration
 }
 
-func (s *settable) now() time.Time {
+func (s *settableClock) now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Add(s.off)
 }
 
-func (s *settable) set(off time.Duration) { s.mu.Lock(); s.off = off; s.mu.Unlock() }
+func (s *settableClock) set(off time.Duration) { s.mu.Lock(); s.off = off; s.mu.Unlock() }
 
-// In simulated time, the whole agent: the lease ends a session after its four hours whatever
-// becomes of the wall clock and the control store, and never earlier.
-func TestLeaseInTime(t *testing.T) {
+// TestLeaseEndsOnTime runs the agent in simulated time: the lease ends a session after four hours,
+// never earlier, whatever happens to the wall clock and the control store.
+func TestLeaseEndsOnTime(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		do   func(*settable, *silent)
-		// earliest and latest are when it may end, after its start.
+		do   func(*settableClock, *losableStore)
+		// bounds of the end after the start
 		earliest, latest time.Duration
 	}{
-		{"nothing happens", func(*settable, *silent) {}, 4 * time.Hour, 4*time.Hour + time.Minute},
-		{"the store is lost", func(_ *settable, s *silent) { s.lose() }, 4 * time.Hour, 4*time.Hour + 2*time.Minute},
-		{"the clock is set back", func(k *settable, _ *silent) {
+		{"no disturbance", func(*settableClock, *losableStore) {}, 4 * time.Hour, 4*time.Hour + time.Minute},
+		{"store lost", func(_ *settableClock, s *losableStore) { s.lose() }, 4 * time.Hour, 4*time.Hour + 2*time.Minute},
+		{"clock set back", func(k *settableClock, _ *losableStore) {
 			k.set(-3 * time.Hour)
 		}, 4 * time.Hour, 4*time.Hour + time.Minute},
-		{"the clock is set forward for a minute", func(k *settable, _ *silent) {
+		{"clock set forward for a minute", func(k *settableClock, _ *losableStore) {
 			k.set(9 * time.Hour)
 			time.Sleep(time.Minute)
 			k.set(0)
 		}, 4 * time.Hour, 4*time.Hour + time.Minute},
-		{"the clock was an hour slow", func(k *settable, _ *silent) {
+		{"clock an hour slow", func(k *settableClock, _ *losableStore) {
 			k.set(time.Hour)
 		}, 3 * time.Hour, 3*time.Hour + time.Minute},
 	} {
@@ -152,15 +152,15 @@ func TestLeaseInTime(t *testing.T) {
 			must(t, err)
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				k, s := &settable{}, &silent{Store: control}
+				k, s := &settableClock{}, &losableStore{Store: control}
 				o := Options{
-					Host: session.Host{
+					Host: session.HostConfig{
 						Schema: session.HostSchema, Session: "s", Name: "demo", Nodes: 1, Epoch: 1, WorkDir: filepath.Join(dir, "w"),
-						Lease: began.Add(4 * time.Hour), Every: session.Duration(10 * time.Minute),
-						Save: session.Duration(5 * time.Minute)},
-					State: filepath.Join(dir, "state"), Home: dir, Control: s, Cage: empty{}, Now: k.now,
+						LeaseUntil: began.Add(4 * time.Hour), SaveInterval: session.Duration(10 * time.Minute),
+						SaveLimit: session.Duration(5 * time.Minute)},
+					State: filepath.Join(dir, "state"), Home: dir, Control: s, Cage: emptyCage{}, Now: k.now,
 					Uptime: func() (string, time.Duration) { return "boot", time.Hour + time.Since(began) },
-					Paces: Paces{
+					Intervals: Intervals{
 						Poll: 2 * time.Minute, Tick: 20 * time.Second, Sample: time.Minute, Flush: 5 * time.Minute,
 						Status: 10 * time.Minute,
 					},
@@ -175,21 +175,21 @@ func TestLeaseInTime(t *testing.T) {
 				if took := time.Since(began); took < c.earliest || took > c.latest {
 					t.Errorf("it ended after %s, want %s to %s", took, c.earliest, c.latest)
 				}
-				time.Sleep(time.Hour) // whatever was begun has ended
+				time.Sleep(time.Hour) // everything that was started has ended
 			})
 		})
 	}
 }
 
-// changing is a parameter store whose values change all the time.
-type changing struct{ began time.Time }
+// countingParameters returns a new value at each read.
+type countingParameters struct{ began time.Time }
 
-func (c changing) Parameter(context.Context, string) (string, error) {
+func (c countingParameters) Parameter(context.Context, string) (string, error) {
 	return fmt.Sprint(int64(time.Since(c.began) / time.Second)), nil
 }
 
-// Secrets are never older than five minutes.
-func TestSecretsAreFresh(t *testing.T) {
+// TestRefreshesSecrets checks that secrets are never older than five minutes.
+func TestRefreshesSecrets(t *testing.T) {
 	memory := "/dev/shm"
 	if !inMemory(memory) {
 		t.Skip("no folder in memory here")
@@ -198,18 +198,18 @@ func TestSecretsAreFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		o := &Options{
-			Host: session.Host{
+			Host: session.HostConfig{
 				Session: fmt.Sprint("secrets-", filepath.Base(dir)), Secrets: map[string]string{"TOKEN": "/team/token"},
 			},
-			Memory: memory, Parameters: changing{began}, Now: time.Now, Cage: empty{}}
-		d, err := openDisk(filepath.Join(dir, "state"))
+			Memory: memory, Parameters: countingParameters{began}, Now: time.Now, Cage: emptyCage{}}
+		d, err := openStateFolder(filepath.Join(dir, "state"))
 		must(t, err)
 		defer d.close()
-		b := &bootstrap{o: o, disk: d, view: func() state { return state{} }, say: func(string, string) {}}
-		must(t, b.refresh(t.Context()))
-		defer b.forget()
+		b := &bootstrap{options: o, folder: d, readState: func() state { return state{} }, addEvent: func(string, string) {}}
+		must(t, b.readSecrets(t.Context()))
+		defer b.removeSecrets()
 		ctx, cancel := context.WithCancel(t.Context())
-		go b.keepFresh(ctx)
+		go b.refreshSecrets(ctx)
 		for range 100 {
 			time.Sleep(37 * time.Second)
 			env, err := b.withSecrets(t.Context())

@@ -21,12 +21,12 @@ const (
 // storeTimeout bounds a call of the control store.
 const storeTimeout = time.Minute
 
-// bounded is a store whose calls end with their context, and in time, also where the store does
-// not see to it: a folder on a file system that hangs, or with a pipe in place of a file.
-type bounded struct{ Store }
+// timedStore is a Store whose calls return when their context ends, even if the file system hangs
+// or a file is a pipe.
+type timedStore struct{ Store }
 
-// within returns what a call answers, or the context's error where that is over first.
-func within[T any](ctx context.Context, call func(ctx context.Context) (T, error)) (T, error) {
+// callWithTimeout returns the result of a call, or the context's error if that ends first.
+func callWithTimeout[T any](ctx context.Context, call func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	type answer struct {
@@ -34,8 +34,8 @@ func within[T any](ctx context.Context, call func(ctx context.Context) (T, error
 		err error
 	}
 	if err := ctx.Err(); err != nil {
-		var none T
-		return none, err
+		var zero T
+		return zero, err
 	}
 	done := make(chan answer, 1)
 	go func() {
@@ -46,39 +46,43 @@ func within[T any](ctx context.Context, call func(ctx context.Context) (T, error
 	case a := <-done:
 		return a.v, a.err
 	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
+		var zero T
+		return zero, ctx.Err()
 	}
 }
 
 // Get implements Store.
-func (b bounded) Get(ctx context.Context, key string, limit int64) (checkpoint.Object, error) {
-	return within(ctx, func(ctx context.Context) (checkpoint.Object, error) { return b.Store.Get(ctx, key, limit) })
+func (b timedStore) Get(ctx context.Context, key string, limit int64) (checkpoint.Object, error) {
+	return callWithTimeout(ctx, func(ctx context.Context) (checkpoint.Object, error) {
+		return b.Store.Get(ctx, key, limit)
+	})
 }
 
 // Create implements Store.
-func (b bounded) Create(ctx context.Context, key string, data []byte) error {
-	_, err := within(ctx, func(ctx context.Context) (struct{}, error) {
+func (b timedStore) Create(ctx context.Context, key string, data []byte) error {
+	_, err := callWithTimeout(ctx, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, b.Store.Create(ctx, key, data)
 	})
 	return err
 }
 
 // Replace implements Store.
-func (b bounded) Replace(ctx context.Context, key string, data []byte, version string) (string, error) {
-	return within(ctx, func(ctx context.Context) (string, error) { return b.Store.Replace(ctx, key, data, version) })
+func (b timedStore) Replace(ctx context.Context, key string, data []byte, version string) (string, error) {
+	return callWithTimeout(ctx, func(ctx context.Context) (string, error) {
+		return b.Store.Replace(ctx, key, data, version)
+	})
 }
 
-// statusKey is where a node says how it is.
+// statusKey returns the key of a node's status.
 func statusKey(node int) string { return fmt.Sprintf("status-%d.json", node) }
 
-// eventsKey is a file of events of a node.
+// eventsKey returns the key of a node's event file.
 func eventsKey(node int, number int64) string {
 	return fmt.Sprintf("events-%d/%d.jsonl", node, number)
 }
 
-// readOrder returns what is ordered now; nil where nothing is.
-func readOrder(ctx context.Context, s Store, h *session.Host) (*session.Order, error) {
+// readOrder returns the current order; nil if there is none.
+func readOrder(ctx context.Context, s Store, h *session.HostConfig) (*session.Order, error) {
 	o, err := s.Get(ctx, orderKey, maxOrder)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return nil, nil
@@ -96,14 +100,13 @@ func readOrder(ctx context.Context, s Store, h *session.Host) (*session.Order, e
 	case order.Session != h.Session:
 		return nil, fmt.Errorf("read %s: it is for session %q", orderKey, order.Session)
 	case order.Epoch != h.Epoch:
-		return nil, nil // for another start of the session
+		return nil, nil // belongs to another start of the session
 	}
 	return &order, nil
 }
 
-// poll looks at the orders again and again and hands newer ones over. A store that does not
-// answer is told once.
-func poll(ctx context.Context, s Store, h *session.Host, every time.Duration, out chan<- ordered) {
+// pollOrders reads the order repeatedly and sends it. It reports a failing store once.
+func pollOrders(ctx context.Context, s Store, h *session.HostConfig, every time.Duration, out chan<- orderResult) {
 	failing := false
 	for {
 		order, err := readOrder(ctx, s, h)
@@ -112,26 +115,26 @@ func poll(ctx context.Context, s Store, h *session.Host, every time.Duration, ou
 		}
 		if order != nil || err != nil && !failing {
 			select {
-			case out <- ordered{order, err}:
+			case out <- orderResult{order, err}:
 			case <-ctx.Done():
 				return
 			}
 		}
 		failing = err != nil
-		// Jitter, so that the hosts of a session do not ask at once.
+		// Jitter keeps the hosts of a session from polling in step.
 		if pause(ctx, every*4/5+rand.N(every*2/5+1)) != nil {
 			return
 		}
 	}
 }
 
-// ordered is what a look at the orders gave: an order, or why there is none.
-type ordered struct {
+// orderResult is the result of reading the order.
+type orderResult struct {
 	order *session.Order
 	err   error
 }
 
-// pause lets time pass.
+// pause sleeps until the time is over or the context ends.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -143,16 +146,16 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// teller writes statuses, one after the other.
-type teller struct {
-	store   Store
-	node    int
-	version string
-	last    []byte
+// statusWriter writes the statuses of a node one after the other.
+type statusWriter struct {
+	store       Store
+	node        int
+	version     string
+	lastWritten []byte
 }
 
-// tell writes a status.
-func (t *teller) tell(ctx context.Context, s session.Status) error {
+// write writes a status.
+func (t *statusWriter) write(ctx context.Context, s session.Status) error {
 	data, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -162,14 +165,14 @@ func (t *teller) tell(ctx context.Context, s session.Status) error {
 	for range 3 {
 		t.version, err = t.store.Replace(ctx, key, data, t.version)
 		if err == nil {
-			t.last = data
+			t.lastWritten = data
 			return nil
 		}
 		if !errors.Is(err, checkpoint.ErrConflict) {
 			t.version = ""
 			return fmt.Errorf("write %s: %w", key, err)
 		}
-		// An answer was lost, or an earlier process of this node wrote it.
+		// A response was lost, or an earlier process of this node wrote the status.
 		o, readErr := t.store.Get(ctx, key, maxOrder)
 		if readErr != nil && !errors.Is(readErr, checkpoint.ErrNotFound) {
 			return fmt.Errorf("write %s: %w", key, readErr)

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// cudaDriver is the oldest driver with which programs of a CUDA release family run.
+// cudaDriver is the oldest driver that runs programs of a CUDA major version.
 type cudaDriver struct {
-	cuda   int // major version
-	driver [3]int
-	source string
-	asOf   string // when the source was read
+	cudaMajor int
+	minDriver [3]int
+	source    string
+	readOn    string // date of reading the source
 }
 
-// cudaDrivers are NVIDIA's own lines for minor version compatibility. Newer drivers run older
-// families.
+// cudaDrivers are NVIDIA's minimum drivers for minor version compatibility. Newer drivers run older
+// major versions.
 var cudaDrivers = []cudaDriver{
 	{13, [3]int{580}, "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html", "2026-11-23"},
 	{12, [3]int{525}, "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html", "2026-11-23"},
@@ -29,8 +29,8 @@ var cudaDrivers = []cudaDriver{
 	},
 }
 
-// version reads "550.54.14".
-func version(s string) (v [3]int, err error) {
+// parseVersion parses a version such as "550.54.14".
+func parseVersion(s string) (v [3]int, err error) {
 	for i, part := range strings.SplitN(strings.TrimSpace(s), ".", 3) {
 		if v[i], err = strconv.Atoi(part); err != nil {
 			return v, fmt.Errorf("%q is no version", s)
@@ -48,56 +48,59 @@ func older(a, b [3]int) bool {
 	return false
 }
 
-// fits says why programs of a CUDA version do not run with a driver; nil where they do.
-func fits(cuda, driver string) error {
-	have, err := version(driver)
+// checkDriver returns an error if a driver cannot run programs of a CUDA version.
+func checkDriver(cuda, driver string) error {
+	installed, err := parseVersion(driver)
 	if err != nil {
 		return fmt.Errorf("read the driver's version: %w", err)
 	}
-	want, err := version(cuda)
+	wanted, err := parseVersion(cuda)
 	if err != nil {
 		return fmt.Errorf("read the CUDA version: %w", err)
 	}
 	for _, d := range cudaDrivers {
-		if d.cuda != want[0] {
+		if d.cudaMajor != wanted[0] {
 			continue
 		}
-		if older(have, d.driver) {
-			least := strings.TrimSuffix(strings.TrimSuffix(fmt.Sprintf("%d.%02d.%02d", d.driver[0], d.driver[1], d.driver[2]),
-				".00"), ".00")
+		if older(installed, d.minDriver) {
+			least := strings.TrimSuffix(
+				strings.TrimSuffix(fmt.Sprintf("%d.%02d.%02d", d.minDriver[0], d.minDriver[1], d.minDriver[2]),
+					".00"), ".00")
 			return fmt.Errorf("CUDA %s needs NVIDIA driver %s or newer, and %s is installed (%s, read %s): update the driver "+
-				"or install programs for an older CUDA", cuda, least, driver, d.source, d.asOf)
+				"or install programs for an older CUDA", cuda, least, driver, d.source, d.readOn)
 		}
 		return nil
 	}
-	if newest := cudaDrivers[0].cuda; want[0] > newest {
+	if newest := cudaDrivers[0].cudaMajor; wanted[0] > newest {
 		return fmt.Errorf("CUDA %s is newer than what curfew knows (%d): whether driver %s runs it is not known", cuda,
 			newest, driver)
 	}
-	return fmt.Errorf("CUDA %s is older than what curfew knows (%d)", cuda, cudaDrivers[len(cudaDrivers)-1].cuda)
+	return fmt.Errorf("CUDA %s is older than what curfew knows (%d)", cuda, cudaDrivers[len(cudaDrivers)-1].cudaMajor)
 }
 
-// frameworks are asked for the CUDA version that they were built for: a line with name,
-// version and CUDA version, which is "None" without CUDA.
-const frameworks = `
+// frameworkProbe is a Python program that prints a line per framework: name, version, and the CUDA
+// version it was built for ("None" without CUDA).
+const frameworkProbe = `
 import importlib.util as u
 if u.find_spec("torch"):
     import torch
     print("PyTorch", torch.__version__, torch.version.cuda)
 `
 
-// driverStep checks that what is installed fits the driver. A machine without GPUs passes.
+// driverStep checks that the installed CUDA programs fit the driver. It is skipped without GPUs.
 func (b *bootstrap) driverStep(ctx context.Context) (skipped string, err error) {
-	if !hasGPUs(b.o) {
+	if !hasGPUs(b.options) {
 		return "the session has no GPUs", nil
 	}
 	smi, err := exec.LookPath("nvidia-smi")
 	if err != nil {
 		switch {
-		case nvidiaDevice(), len(b.o.Host.GPUs) > 0 &&
-			b.o.Host.Machine, slices.ContainsFunc(b.o.Host.GPUs, func(id string) bool { return strings.HasPrefix(id, "GPU-") }):
+		case nvidiaDevice(), len(b.options.Host.GPUs) > 0 &&
+			b.options.Host.WholeMachine, slices.ContainsFunc(b.options.Host.GPUs, func(id string) bool {
+			return strings.HasPrefix(id, "GPU-")
+		}):
 			return "", fmt.Errorf("the session has GPUs and there is no nvidia-smi: install the NVIDIA driver")
-		case len(b.o.Host.GPUs) > 0:
+		case len(b.options.Host.GPUs) > 0:
 			return "its GPUs are those that curfew.yaml lists: no NVIDIA driver tells of them", nil
 		}
 		return "the machine has no NVIDIA GPU", nil
@@ -114,13 +117,13 @@ func (b *bootstrap) driverStep(ctx context.Context) (skipped string, err error) 
 	if out, err := output(ctx, b.environ(), "nvcc", "--version"); err == nil {
 		if _, rest, ok := strings.Cut(out, "release "); ok {
 			cuda, _, _ := strings.Cut(rest, ",")
-			if err := fits(cuda, driver); err != nil {
+			if err := checkDriver(cuda, driver); err != nil {
 				return "", fmt.Errorf("the CUDA toolkit: %w", err)
 			}
 			checked = append(checked, "CUDA toolkit "+cuda)
 		}
 	}
-	if out, err := output(ctx, b.environ(), "python3", "-c", frameworks); err == nil {
+	if out, err := output(ctx, b.environ(), "python3", "-c", frameworkProbe); err == nil {
 		for line := range strings.Lines(out) {
 			f := strings.Fields(line)
 			if len(f) != 3 {
@@ -129,17 +132,17 @@ func (b *bootstrap) driverStep(ctx context.Context) (skipped string, err error) 
 			if f[2] == "None" {
 				return "", fmt.Errorf("%s %s was built without CUDA: it does not use the GPU", f[0], f[1])
 			}
-			if err := fits(f[2], driver); err != nil {
+			if err := checkDriver(f[2], driver); err != nil {
 				return "", fmt.Errorf("%s %s: %w", f[0], f[1], err)
 			}
 			checked = append(checked, fmt.Sprintf("%s %s for CUDA %s", f[0], f[1], f[2]))
 		}
 	}
-	b.say("step", strings.Join(checked, ", ")+": they fit")
+	b.addEvent("step", strings.Join(checked, ", ")+": they fit")
 	return "", nil
 }
 
-// output runs a program of the machine and returns what it prints.
+// output runs a program and returns its standard output.
 func output(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	path, err := lookPath(name, env)
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// ErrNoGPUs says that a machine has no GPUs.
+// ErrNoGPUs means that the machine has no GPUs.
 var ErrNoGPUs = errors.New("the machine has no GPUs")
 
 // SMI reads GPUs with nvidia-smi.
 type SMI struct {
-	// Command is the program; empty: nvidia-smi on the PATH.
+	// Command is the path of the program; empty finds nvidia-smi on the PATH.
 	Command string
 }
 
@@ -47,7 +47,7 @@ func (s SMI) Read(ctx context.Context) ([]GPU, error) {
 	return parseSMI(rows, users)
 }
 
-// query runs nvidia-smi, whose output is CSV without header and units.
+// query runs nvidia-smi and parses its CSV output.
 func query(ctx context.Context, command, what string) ([][]string, error) {
 	c := exec.CommandContext(ctx, command, what, "--format=csv,noheader,nounits")
 	var stderr bytes.Buffer
@@ -66,22 +66,22 @@ func query(ctx context.Context, command, what string) ([][]string, error) {
 	return rows, nil
 }
 
-// parseSMI makes readings of the rows about GPUs and about the processes that use them.
-func parseSMI(rows, users [][]string) ([]GPU, error) {
-	held := map[string]float64{}
-	for _, u := range users {
-		held[u[0]]++
+// parseSMI combines the rows about GPUs with those about processes on them.
+func parseSMI(rows, apps [][]string) ([]GPU, error) {
+	processes := map[string]float64{}
+	for _, u := range apps {
+		processes[u[0]]++
 	}
 	var list []GPU
 	for _, r := range rows {
 		if len(r) < 6 {
 			return nil, fmt.Errorf("nvidia-smi: a line has %d fields, not 6", len(r))
 		}
-		g := GPU{Index: r[0], UUID: r[1], Signals: map[usage.Signal]float64{usage.Processes: held[r[1]]}}
+		g := GPU{Index: r[0], UUID: r[1], Signals: map[usage.Signal]float64{usage.Processes: processes[r[1]]}}
 		for i, s := range []usage.Signal{usage.GPUUtil, usage.MemUsed, usage.MemTotal, usage.Power} {
 			v, err := strconv.ParseFloat(r[2+i], 64)
 			if err != nil {
-				continue // [N/A]: not measured
+				continue // [N/A] means not measured
 			}
 			if s == usage.MemUsed || s == usage.MemTotal {
 				v *= 1 << 20
@@ -96,10 +96,10 @@ func parseSMI(rows, users [][]string) ([]GPU, error) {
 	return list, nil
 }
 
-// hasGPUs says whether GPUs may be the session's.
-func hasGPUs(o *Options) bool { return o.GPUs != nil && (o.Host.Machine || len(o.Host.GPUs) > 0) }
+// hasGPUs reports whether the session may have GPUs.
+func hasGPUs(o *Options) bool { return o.GPUs != nil && (o.Host.WholeMachine || len(o.Host.GPUs) > 0) }
 
-// nvidiaDevice says whether the machine has a PCI device of NVIDIA's (vendor 10de).
+// nvidiaDevice reports whether the machine has an NVIDIA PCI display device (vendor 10de).
 func nvidiaDevice() bool {
 	entries, err := os.ReadDir("/sys/bus/pci/devices")
 	if err != nil {

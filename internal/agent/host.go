@@ -19,83 +19,84 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// host is one session on one machine. Its loop is the only one that decides; everything that
-// takes time runs next to it and tells it.
+// host is one session on one machine. Only its main loop decides; slow work runs in goroutines that
+// report to it.
 type host struct {
-	o     Options
-	paces Paces
-	disk  *disk
-	clock *clock
-	j     *journal
-	work  *saver
-	boot  *bootstrap
-	id    string // of this process
+	options   Options
+	intervals Intervals
+	folder    *stateFolder
+	clock     *clock
+	journal   *journal
+	work      *saver
+	bootstrap *bootstrap
+	processID string // of this agent process
 
 	mu    sync.Mutex
-	st    state
+	state state
 	peers []string
 
-	// now is the time of the present decision, by the clock that no one sets.
-	now   time.Time
-	watch *watch
-	last  measured
-	// activity is what the session does, and why, since when.
-	verdict  duty.Verdict
-	activity string
-	since    time.Time
-	others   []duty.Verdict // of the other nodes
+	// now is the time of the current decision, by the monotonic clock.
+	now             time.Time
+	tracker         *activityTracker
+	lastMeasurement measurement
+	// activity is the current activity, verdict the reason for it.
+	verdict       duty.Verdict
+	activity      string
+	activitySince time.Time
+	otherVerdicts []duty.Verdict // verdicts of the other nodes
 
-	phase session.Phase
-	why   string
-	// rests is the time before which no rest counts: it was put back, or became ready then.
-	rests   time.Time
-	warning *warning
-	end     *ending
-	notice  *notice
-	unsaved string
+	phase       session.Phase
+	phaseReason string
+	// idleNotBefore is the earliest start of idle time that counts: the session became ready then,
+	// or activity was reported.
+	idleNotBefore time.Time
+	warning       *warning
+	ending        *ending
+	notice        *notice
+	unsavedReason string
 
-	saving   bool
-	saves    chan saved
-	lastSave time.Time
-	nextTry  time.Time
-	tries    int
-	final    *saved // what the last save of the end gave
-	gaveUp   bool
+	saving       bool
+	saveResults  chan saveResult
+	lastSave     time.Time
+	nextSaveAt   time.Time
+	saveAttempts int
+	finalSave    *saveResult // result of the last save of the end
+	saveGivenUp  bool
 
-	told *board
-	// stopBoot ends the set-up, and returns once it does nothing more.
-	stopBoot func()
+	outbox *statusOutbox
+	// stopBootstrap cancels the setup and waits for it.
+	stopBootstrap func()
 }
 
-// warning is a warning that the session ends.
+// warning is a pending warning that the session ends.
 type warning struct {
 	since time.Time
-	// accepted is when it was told: to a terminal, or to the store that the keeper reads.
-	// Before that no grace runs.
-	accepted time.Time
-	looks    int // measurements since then
-	serial   int64
-	told     int
+	// accepted is when a terminal showed the warning or the store took it. The grace period begins
+	// then.
+	accepted     time.Time
+	measurements int // since the warning was accepted
+	serial       int64
+	terminals    int
 }
 
-// notice is the end that the provider announced.
+// notice is an announced spot interruption.
 type notice struct {
-	at    time.Time
-	saved time.Time
+	at      time.Time
+	savedAt time.Time
 }
 
-// board is the status that is to be told.
-type board struct {
-	mu     sync.Mutex
-	status session.Status
-	dirty  bool
-	wake   chan struct{}
-	phase  session.Phase // that the store has
-	at     time.Time     // when it was told last
-	err    string
+// statusOutbox holds the status to be written.
+type statusOutbox struct {
+	mu           sync.Mutex
+	status       session.Status
+	dirty        bool
+	wake         chan struct{}
+	writtenPhase session.Phase // phase of the last written status
+	writtenAt    time.Time     // time of the last write
+	writeError   string
 }
 
-func (b *board) put(s session.Status) {
+func (b *statusOutbox) set(s session.Status) {
 	b.mu.Lock()
 	before := b.status
 	before.At, before.Events = s.At, s.Events
@@ -113,10 +114,10 @@ func (b *board) put(s session.Status) {
 	}
 }
 
-func (b *board) toldPhase() (session.Phase, string) {
+func (b *statusOutbox) lastWritten() (session.Phase, string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.phase, b.err
+	return b.writtenPhase, b.writeError
 }
 
 // newHost opens the state of a session on this machine.
@@ -124,58 +125,60 @@ func newHost(o Options) (*host, error) {
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}
-	o.Control = bounded{o.Control}
+	o.Control = timedStore{o.Control}
 	h := &host{
-		o: o, paces: o.Paces.withDefaults(time.Duration(o.Host.Idle)), saves: make(chan saved, 1),
-		phase: session.HostStarting, told: &board{wake: make(chan struct{}, 1)}, stopBoot: func() {},
+		options: o, intervals: o.Intervals.withDefaults(time.Duration(o.Host.IdleTimeout)),
+		saveResults: make(chan saveResult, 1),
+		phase:       session.HostStarting, outbox: &statusOutbox{wake: make(chan struct{}, 1)}, stopBootstrap: func() {},
 	}
 	var err error
-	if h.disk, err = openDisk(o.State); err != nil {
+	if h.folder, err = openStateFolder(o.State); err != nil {
 		return nil, err
 	}
-	st, err := h.disk.load(&o.Host)
+	st, err := h.folder.load(&o.Host)
 	if err != nil {
-		h.disk.close()
+		h.folder.close()
 		return nil, err
 	}
-	h.st = *st
-	if h.j, err = openJournal(h.disk.path("events"), o.Control, o.Host.Node, o.Now, o.Log, st.Events,
+	h.state = *st
+	if h.journal, err = openJournal(h.folder.path("events"), o.Control, o.Host.Node, o.Now, o.Log, st.Events,
 		st.Output); err != nil {
-		h.disk.close()
+		h.folder.close()
 		return nil, err
 	}
 	h.peers = st.Order.Peers
 	h.clock = newClock(o.Now, o.Uptime, st.Anchor)
 	h.now, _ = h.clock.read()
 	boot, up := o.Uptime()
-	h.id = fmt.Sprintf("%.8s-%d", boot, up.Milliseconds())
+	h.processID = fmt.Sprintf("%.8s-%d", boot, up.Milliseconds())
 	dir := o.Host.WorkDir
 	if rest, home := strings.CutPrefix(dir, "~"); home {
 		dir = filepath.Join(o.Home, rest)
 	}
-	h.work = &saver{o: &h.o, dir: dir, quiet: h.paces.Quiet}
-	h.boot = &bootstrap{
-		o: &h.o, limit: h.paces.Step, disk: h.disk, dir: dir, work: h.work, view: h.view, update: h.update, say: h.j.add,
-		print: h.j.print, peers: h.peerList,
+	h.work = &saver{options: &h.options, dir: dir, quietTime: h.intervals.FileQuiet}
+	h.bootstrap = &bootstrap{
+		options: &h.options, stepTimeout: h.intervals.StepTimeout, folder: h.folder, workDir: dir, saver: h.work,
+		readState: h.readState, updateState: h.updateState, addEvent: h.journal.add,
+		printLine: h.journal.addOutput, peers: h.peerList,
 	}
-	return h, h.update(func(s *state) { s.Anchor = h.clock.anchor })
+	return h, h.updateState(func(s *state) { s.Anchor = h.clock.anchor })
 }
 
-func (h *host) view() state {
+func (h *host) readState() state {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.st
-	s.Steps = append([]session.Step(nil), h.st.Steps...)
+	s := h.state
+	s.Steps = append([]session.SetupStep(nil), h.state.Steps...)
 	return s
 }
 
-// update changes the state, durably.
-func (h *host) update(change func(*state)) error {
+// updateState changes the state durably.
+func (h *host) updateState(change func(*state)) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	change(&h.st)
-	h.st.Events, h.st.Output = h.j.numbers()
-	if err := h.disk.save(&h.st); err != nil {
+	change(&h.state)
+	h.state.Events, h.state.Output = h.journal.counters()
+	if err := h.folder.save(&h.state); err != nil {
 		return fmt.Errorf("write the state: %w", err)
 	}
 	return nil
@@ -187,43 +190,43 @@ func (h *host) peerList() []string {
 	return h.peers
 }
 
-// Bootstrap sets the machine up and returns: what Run does first.
+// Bootstrap sets the machine up and returns; Run does the same first.
 func Bootstrap(ctx context.Context, o Options) error {
 	h, err := newHost(o)
 	if err != nil {
 		return err
 	}
-	defer h.disk.close()
+	defer h.folder.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if o.Host.Nodes > 1 {
-		orders := make(chan ordered)
-		go poll(ctx, o.Control, &h.o.Host, h.paces.Poll, orders)
+		orders := make(chan orderResult)
+		go pollOrders(ctx, o.Control, &h.options.Host, h.intervals.Poll, orders)
 		go func() {
 			for {
 				select {
 				case got := <-orders:
-					h.take(got)
+					h.obeyOrder(got)
 				case <-ctx.Done():
 					return
 				}
 			}
 		}()
 	}
-	err = h.boot.run(ctx)
-	return errors.Join(err, h.j.flush(ctx))
+	err = h.bootstrap.run(ctx)
+	return errors.Join(err, h.journal.flush(ctx))
 }
 
-// Run is the life of a session on this machine: it returns nil once the session has ended and
-// the machine is given back, or when the context ends, from where another process goes on.
+// Run runs the session on this machine. It returns nil once the session has ended and the machine
+// is released, or when the context ends, in which case a later process continues.
 func Run(ctx context.Context, o Options) error {
 	h, err := newHost(o)
 	if err != nil {
 		return err
 	}
-	defer h.disk.close()
-	if h.view().Steps != nil {
-		h.j.add("resumed", "the agent was started again: "+h.id)
+	defer h.folder.close()
+	if h.readState().Steps != nil {
+		h.journal.add("resumed", "the agent was started again: "+h.processID)
 	}
 	return h.run(ctx)
 }
@@ -233,48 +236,48 @@ func (h *host) run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel()
-	orders, looks, ready, notices, others := make(chan ordered), make(chan measured), make(chan error,
+	orders, looks, ready, notices, others := make(chan orderResult), make(chan measurement), make(chan error,
 		1), make(chan time.Time), make(chan []duty.Verdict)
-	beside.Go(func() { poll(ctx, h.o.Control, &h.o.Host, h.paces.Poll, orders) })
-	sampler := &sampler{o: &h.o, step: h.paces.Sample / 2}
+	beside.Go(func() { pollOrders(ctx, h.options.Control, &h.options.Host, h.intervals.Poll, orders) })
+	sampler := &sampler{options: &h.options, step: h.intervals.Sample / 2}
 	beside.Go(func() { sampler.run(ctx, looks) })
-	beside.Go(func() { h.tell(ctx) })
-	if h.o.Host.Nodes > 1 {
+	beside.Go(func() { h.writeStatuses(ctx) })
+	if h.options.Host.Nodes > 1 {
 		beside.Go(func() { h.watchNodes(ctx, others) })
 	}
-	if h.o.Notices != nil {
-		beside.Go(func() { watchNotices(ctx, h.o.Notices, h.paces.Notice, notices) })
+	if h.options.Notices != nil {
+		beside.Go(func() { watchNotices(ctx, h.options.Notices, h.intervals.Notice, notices) })
 	}
-	st := h.view()
+	st := h.readState()
 	switch {
 	case st.Ending != nil:
-		h.end, ready = st.Ending, nil
-		h.phase, h.why = session.HostSaving, st.Ending.Why
-	case st.Failed != "":
-		h.phase, h.why, ready = session.HostFailed, st.Failed, nil
+		h.ending, ready = st.Ending, nil
+		h.phase, h.phaseReason = session.HostSaving, st.Ending.Why
+	case st.FailReason != "":
+		h.phase, h.phaseReason, ready = session.HostFailed, st.FailReason, nil
 	default:
-		h.phase, h.why = h.standing()
+		h.phase, h.phaseReason = h.normalPhase()
 		booting, stop := context.WithCancel(ctx)
 		over := make(chan struct{})
-		h.stopBoot = func() { stop(); <-over }
+		h.stopBootstrap = func() { stop(); <-over }
 		defer stop()
 		beside.Go(func() {
 			defer close(over)
-			ready <- h.boot.run(booting)
+			ready <- h.bootstrap.run(booting)
 		})
 	}
-	beside.Go(func() { h.boot.keepFresh(ctx) })
+	beside.Go(func() { h.bootstrap.refreshSecrets(ctx) })
 	var gpus inventory.Fact[int]
-	if !hasGPUs(&h.o) {
+	if !hasGPUs(&h.options) {
 		gpus = inventory.Known(0)
 	}
-	h.watch = newWatch(h.paces.Sample, time.Duration(h.o.Host.Idle), gpus)
-	h.watch.record = h.disk.sampled
-	h.rests, h.lastSave, h.since = h.now, h.now, h.now
-	if h.o.Host.Nodes > 1 {
-		h.others = []duty.Verdict{{Why: "what the other nodes do is not known yet"}}
+	h.tracker = newActivityTracker(h.intervals.Sample, time.Duration(h.options.Host.IdleTimeout), gpus)
+	h.tracker.record = h.folder.appendSample
+	h.idleNotBefore, h.lastSave, h.activitySince = h.now, h.now, h.now
+	if h.options.Host.Nodes > 1 {
+		h.otherVerdicts = []duty.Verdict{{Why: "what the other nodes do is not known yet"}}
 	}
-	tick := time.NewTicker(h.paces.Tick)
+	tick := time.NewTicker(h.intervals.Tick)
 	defer tick.Stop()
 	for {
 		done, err := h.decide(ctx)
@@ -290,19 +293,19 @@ func (h *host) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case got := <-orders:
-			h.take(got)
+			h.obeyOrder(got)
 		case m := <-looks:
-			h.look(&m)
+			h.addMeasurement(&m)
 		case err := <-ready:
 			ready = nil
-			if err := h.isReady(ctx, err); err != nil {
+			if err := h.finishSetup(ctx, err); err != nil {
 				return err
 			}
 		case at := <-notices:
-			h.announced(at)
-		case h.others = <-others:
-		case s := <-h.saves:
-			if err := h.saveDone(&s); err != nil {
+			h.handleNotice(at)
+		case h.otherVerdicts = <-others:
+		case s := <-h.saveResults:
+			if err := h.handleSaveResult(&s); err != nil {
 				return err
 			}
 		case <-tick.C:
@@ -310,120 +313,120 @@ func (h *host) run(ctx context.Context) error {
 	}
 }
 
-// isReady takes the end of the set-up.
-func (h *host) isReady(ctx context.Context, err error) error {
-	if ctx.Err() != nil || h.end != nil && h.end.Killed {
-		return nil //nolint:nilerr // it was ended, or another process goes on
+// finishSetup handles the end of the setup.
+func (h *host) finishSetup(ctx context.Context, err error) error {
+	if ctx.Err() != nil || h.ending != nil && h.ending.Killed {
+		return nil // ended, or a later process continues
 	}
-	if h.view().Ready { // another process had set it up
+	if h.readState().Ready { // an earlier process completed the setup
 		if err != nil {
-			h.j.add("step", "after a restart: "+err.Error())
+			h.journal.add("step", "after a restart: "+err.Error())
 		}
 		return nil
 	}
-	h.rests = h.now
+	h.idleNotBefore = h.now
 	if err != nil {
-		h.phase, h.why = session.HostFailed, err.Error()
-		h.j.add("step", "the set-up failed: "+err.Error())
-		return h.update(func(s *state) { s.Failed = err.Error() })
+		h.phase, h.phaseReason = session.HostFailed, err.Error()
+		h.journal.add("step", "the set-up failed: "+err.Error())
+		return h.updateState(func(s *state) { s.FailReason = err.Error() })
 	}
 	if h.phase == session.HostStarting {
-		h.phase, h.why = session.HostReady, ""
+		h.phase, h.phaseReason = session.HostReady, ""
 	}
-	h.j.add("ready", "the session is ready")
-	return h.update(func(s *state) { s.Ready = true })
+	h.journal.add("ready", "the session is ready")
+	return h.updateState(func(s *state) { s.Ready = true })
 }
 
-// take obeys an order that is newer than the one before.
-func (h *host) take(got ordered) {
+// obeyOrder stores an order if it is newer than the known one.
+func (h *host) obeyOrder(got orderResult) {
 	if got.order == nil {
 		if got.err != nil {
-			h.j.add("order", got.err.Error()+"; the lease that is known stands")
+			h.journal.add("order", got.err.Error()+"; the lease that is known stands")
 		}
 		return
 	}
-	old := h.view().Order
+	old := h.readState().Order
 	if got.order.Serial <= old.Serial {
 		return
 	}
-	if err := h.update(func(s *state) { s.Order = *got.order }); err != nil {
-		h.o.Log(err.Error())
-		return // what is not durable is not obeyed yet
+	if err := h.updateState(func(s *state) { s.Order = *got.order }); err != nil {
+		h.options.Log(err.Error())
+		return // an order that is not durable is not obeyed
 	}
 	h.mu.Lock()
 	h.peers = got.order.Peers
 	h.mu.Unlock()
-	before, _ := h.bounds(old)
-	if lease, _ := h.bounds(*got.order); !lease.Equal(before) {
-		h.j.add("extended", "the lease is until "+plain.Time(lease)+" (before: "+plain.Time(before)+")")
+	before, _ := h.leaseAndIdle(old)
+	if lease, _ := h.leaseAndIdle(*got.order); !lease.Equal(before) {
+		h.journal.add("extended", "the lease is until "+plain.Time(lease)+" (before: "+plain.Time(before)+")")
 	}
 }
 
-// bounds returns the lease and the idle time that an order leaves.
-func (h *host) bounds(o session.Order) (time.Time, time.Duration) {
-	lease, idle := h.o.Host.Lease, time.Duration(h.o.Host.Idle)
+// leaseAndIdle returns the lease and idle time under an order.
+func (h *host) leaseAndIdle(o session.Order) (time.Time, time.Duration) {
+	lease, idle := h.options.Host.LeaseUntil, time.Duration(h.options.Host.IdleTimeout)
 	if o.Serial > 0 {
-		idle = time.Duration(o.Idle)
-		if !o.Lease.IsZero() {
-			lease = o.Lease
+		idle = time.Duration(o.IdleTimeout)
+		if !o.LeaseUntil.IsZero() {
+			lease = o.LeaseUntil
 		}
 	}
 	return lease, idle
 }
 
-// look takes what was measured.
-func (h *host) look(m *measured) {
+// addMeasurement handles a new measurement.
+func (h *host) addMeasurement(m *measurement) {
 	if m.err != nil {
-		h.o.Log(m.err.Error())
+		h.options.Log(m.err.Error())
 		return
 	}
-	h.read()
-	_, up := h.o.Uptime()
-	h.watch.add(h.now.Add(m.to-up), m.to-m.from, m, len(h.o.Host.GPUs))
+	h.readClock()
+	_, up := h.options.Uptime()
+	h.tracker.add(h.now.Add(m.end-up), m.end-m.start, m, len(h.options.Host.GPUs))
 	if h.warning != nil && !h.warning.accepted.IsZero() {
-		h.warning.looks++
+		h.warning.measurements++
 	}
-	for _, c := range m.connected {
-		if !hasConnection(h.last.connected, c) {
-			h.j.add("connection", c.Kind+" from "+c.From+" is open")
+	for _, c := range m.connections {
+		if !containsConnection(h.lastMeasurement.connections, c) {
+			h.journal.add("connection", c.Kind+" from "+c.Source+" is open")
 		}
 	}
-	for _, c := range h.last.connected {
-		if !hasConnection(m.connected, c) {
-			h.j.add("connection", c.Kind+" from "+c.From+" is closed")
+	for _, c := range h.lastMeasurement.connections {
+		if !containsConnection(m.connections, c) {
+			h.journal.add("connection", c.Kind+" from "+c.Source+" is closed")
 		}
 	}
-	h.last = *m
+	h.lastMeasurement = *m
 }
 
-func hasConnection(list []session.Connection, c session.Connection) bool {
+func containsConnection(list []session.Connection, c session.Connection) bool {
 	for _, k := range list {
-		if k.Kind == c.Kind && k.From == c.From {
+		if k.Kind == c.Kind && k.Source == c.Source {
 			return true
 		}
 	}
 	return false
 }
 
-// read reads the clock. One that was set puts a warning back: no one knows how long a grace
-// lasted by it.
-func (h *host) read() {
-	away := h.clock.away
+// readClock reads the clock. A jump cancels a pending warning, because the elapsed grace period is
+// uncertain.
+func (h *host) readClock() {
+	away := h.clock.offset
 	now, jumped := h.clock.read()
 	h.now = now
-	if away != 0 && h.clock.away == 0 {
-		if err := h.update(func(s *state) { s.Anchor = h.clock.anchor }); err != nil {
-			h.o.Log(err.Error())
+	if away != 0 && h.clock.offset == 0 {
+		if err := h.updateState(func(s *state) { s.Anchor = h.clock.anchor }); err != nil {
+			h.options.Log(err.Error())
 		}
 	}
 	if jumped == 0 {
 		return
 	}
-	h.j.add("clock", fmt.Sprintf("the clock of the machine was set by %s: the lease goes by the time since boot",
+	h.journal.add("clock", fmt.Sprintf("the clock of the machine was set by %s: the lease goes by the time since boot",
 		signed(jumped)))
-	h.watch.reset()
-	h.putBack("the clock was set")
-	h.rests = h.now
+	h.tracker.reset()
+	h.cancelWarning("the clock was set")
+	h.idleNotBefore = h.now
 }
 
 func signed(d time.Duration) string {
@@ -433,36 +436,36 @@ func signed(d time.Duration) string {
 	return "+" + plain.Duration(d)
 }
 
-// tell writes statuses and events until the context ends.
-func (h *host) tell(ctx context.Context) {
-	t := &teller{store: h.o.Control, node: h.o.Host.Node}
-	timer := time.NewTicker(min(h.paces.Flush, h.paces.Status))
+// writeStatuses writes statuses and events until the context ends.
+func (h *host) writeStatuses(ctx context.Context) {
+	t := &statusWriter{store: h.options.Control, node: h.options.Host.Node}
+	timer := time.NewTicker(min(h.intervals.Flush, h.intervals.Status))
 	defer timer.Stop()
 	for {
-		h.tellOnce(ctx, t, false)
+		h.flushOnce(ctx, t, false)
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.told.wake:
+		case <-h.outbox.wake:
 		case <-timer.C:
 		}
 	}
 }
 
-// tellOnce sends events, and the status where it is due.
-func (h *host) tellOnce(ctx context.Context, t *teller, always bool) {
+// flushOnce sends events, and the status if it is due.
+func (h *host) flushOnce(ctx context.Context, t *statusWriter, always bool) {
 	limited, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	b := h.told
+	b := h.outbox
 	b.mu.Lock()
 	s, dirty := b.status, b.dirty
-	due := always || dirty || s.At.Sub(b.at) >= h.paces.Status
+	due := always || dirty || s.At.Sub(b.writtenAt) >= h.intervals.Status
 	b.dirty = false
 	b.mu.Unlock()
-	err := h.j.flush(limited)
+	err := h.journal.flush(limited)
 	if s.Schema != "" && due {
-		s.Events, _ = h.j.numbers()
-		err = errors.Join(err, t.tell(limited, s))
+		s.Events, _ = h.journal.counters()
+		err = errors.Join(err, t.write(limited, s))
 	}
 	if ctx.Err() != nil && !always {
 		return
@@ -470,29 +473,33 @@ func (h *host) tellOnce(ctx context.Context, t *teller, always bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
-		if b.err == "" {
-			h.o.Log("the control store does not answer: " + err.Error())
+		if b.writeError == "" {
+			h.options.Log("the control store does not answer: " + err.Error())
 		}
-		b.err, b.dirty = err.Error(), b.dirty || due
+		b.writeError, b.dirty = err.Error(), b.dirty || due
 		return
 	}
-	b.err = ""
+	b.writeError = ""
 	if s.Schema != "" && due {
-		b.phase, b.at = s.Phase, s.At
+		b.writtenPhase, b.writtenAt = s.Phase, s.At
 	}
 }
 
-// status is what the session says of itself.
-func (h *host) status() session.Status {
-	st := h.view()
-	lease, _ := h.bounds(st.Order)
+// currentStatus returns the status of the session.
+func (h *host) currentStatus() session.Status {
+	st := h.readState()
+	lease, _ := h.leaseAndIdle(st.Order)
 	s := session.Status{
-		Schema: session.StatusSchema, Session: h.o.Host.Session, Node: h.o.Host.Node, Epoch: h.o.Host.Epoch,
-		At: h.o.Now().UTC(), Boot: h.id,
-		Serial: st.Order.Serial, Saved: st.Saved, Phase: h.phase, Why: h.why, Steps: st.Steps, Lease: lease.UTC(),
-		Activity: h.activity, Since: h.since.UTC().Truncate(time.Second), EndsAt: h.endsAt(), Snapshot: st.Snapshot,
-		Unsaved:   h.unsaved,
-		Terminals: len(h.last.terminals), Connections: h.last.connected, Address: h.o.Address,
+		Schema: session.StatusSchema, Session: h.options.Host.Session, Node: h.options.Host.Node,
+		Epoch: h.options.Host.Epoch,
+		At:    h.options.Now().UTC(), Boot: h.processID,
+		OrderSerial: st.Order.Serial, AnsweredSave: st.AnsweredSave, Phase: h.phase, Why: h.phaseReason, Steps: st.Steps,
+		LeaseUntil: lease.UTC(),
+		Activity:   h.activity, ActivitySince: h.activitySince.UTC().Truncate(time.Second), EndsAt: h.endsAt(),
+		Snapshot:      st.Snapshot,
+		UnsavedReason: h.unsavedReason,
+		Terminals:     len(h.lastMeasurement.terminals), Connections: h.lastMeasurement.connections,
+		Address: h.options.Address,
 	}
 	if !s.EndsAt.IsZero() {
 		s.EndsAt = s.EndsAt.UTC().Truncate(time.Second)
@@ -500,14 +507,14 @@ func (h *host) status() session.Status {
 	return s
 }
 
-// endsAt is when the session ends by its idle rule or its lease if nothing changes; zero
-// while it works.
+// endsAt returns the end of the session by its idle rule or lease if nothing changes; zero while it
+// works.
 func (h *host) endsAt() time.Time {
-	lease, idle := h.bounds(h.view().Order)
-	grace := time.Duration(h.o.Host.Grace)
+	lease, idle := h.leaseAndIdle(h.readState().Order)
+	grace := time.Duration(h.options.Host.Grace)
 	var at time.Time
 	switch {
-	case h.end != nil:
+	case h.ending != nil:
 		return time.Time{}
 	case h.notice != nil:
 		at = h.notice.at
@@ -516,8 +523,8 @@ func (h *host) endsAt() time.Time {
 		if !h.warning.accepted.IsZero() {
 			at = h.warning.accepted.Add(grace)
 		}
-	case idle > 0 && h.atRest():
-		at = h.restSince().Add(idle + grace)
+	case idle > 0 && h.isResting():
+		at = h.restingSince().Add(idle + grace)
 	default:
 		return time.Time{}
 	}
@@ -527,19 +534,19 @@ func (h *host) endsAt() time.Time {
 	return at
 }
 
-// finish says the last word and gives the machine back.
+// finish writes the last status and releases the machine.
 func (h *host) finish() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-	h.boot.forget()
-	t := &teller{store: h.o.Control, node: h.o.Host.Node}
-	h.told.put(h.status())
-	h.tellOnce(ctx, t, true)
+	h.bootstrap.removeSecrets()
+	t := &statusWriter{store: h.options.Control, node: h.options.Host.Node}
+	h.outbox.set(h.currentStatus())
+	h.flushOnce(ctx, t, true)
 	cancel()
 	ctx, cancel = context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	err := h.o.Cage.Kill(ctx)
-	if h.o.Ender != nil {
-		err = errors.Join(err, h.o.Ender.End(ctx))
+	err := h.options.Cage.Kill(ctx)
+	if h.options.Terminator != nil {
+		err = errors.Join(err, h.options.Terminator.Terminate(ctx))
 	}
 	if err != nil {
 		return fmt.Errorf("end the session: %w", err)
@@ -547,7 +554,7 @@ func (h *host) finish() error {
 	return nil
 }
 
-// watchNotices looks for the provider's notice until there is one.
+// watchNotices polls for spot notices.
 func watchNotices(ctx context.Context, n Notices, every time.Duration, out chan<- time.Time) {
 	for {
 		if at, err := n.Notice(ctx); err == nil && !at.IsZero() {
@@ -562,13 +569,14 @@ func watchNotices(ctx context.Context, n Notices, every time.Duration, out chan<
 	}
 }
 
-// watchNodes reads what the other nodes do: a machine of several is judged by all of them.
+// watchNodes reads the statuses of the other nodes, because the nodes of a session are judged
+// together.
 func (h *host) watchNodes(ctx context.Context, out chan<- []duty.Verdict) {
 	for {
 		var list []duty.Verdict
-		for node := range h.o.Host.Nodes {
-			if node != h.o.Host.Node {
-				list = append(list, h.otherNode(ctx, node))
+		for node := range h.options.Host.Nodes {
+			if node != h.options.Host.Node {
+				list = append(list, h.nodeVerdict(ctx, node))
 			}
 		}
 		select {
@@ -576,43 +584,45 @@ func (h *host) watchNodes(ctx context.Context, out chan<- []duty.Verdict) {
 		case <-ctx.Done():
 			return
 		}
-		if pause(ctx, h.paces.Poll) != nil {
+		if pause(ctx, h.intervals.Poll) != nil {
 			return
 		}
 	}
 }
 
-// staleStatus is how old the status of another node may be.
-const staleStatus = 90 * time.Second
+// statusMaxAge is the age at which another node's status is stale.
+const statusMaxAge = 90 * time.Second
 
-func (h *host) otherNode(ctx context.Context, node int) duty.Verdict {
+func (h *host) nodeVerdict(ctx context.Context, node int) duty.Verdict {
 	unknown := duty.Verdict{Why: fmt.Sprintf("node %d does not say what it does", node)}
-	o, err := h.o.Control.Get(ctx, statusKey(node), maxOrder)
+	o, err := h.options.Control.Get(ctx, statusKey(node), maxOrder)
 	if err != nil {
 		return unknown
 	}
 	var s session.Status
-	if err := json.NewDecoder(bytes.NewReader(o.Data)).Decode(&s); err != nil || s.Epoch != h.o.Host.Epoch ||
-		s.Session != h.o.Host.Session {
+	if err := json.NewDecoder(bytes.NewReader(o.Data)).Decode(&s); err != nil || s.Epoch != h.options.Host.Epoch ||
+		s.Session != h.options.Host.Session {
 		return unknown
 	}
-	v := duty.Verdict{State: duty.State(s.Activity), Since: s.Since, Why: fmt.Sprintf("node %d is %s", node, s.Activity)}
+	v := duty.Verdict{
+		State: duty.State(s.Activity), Since: s.ActivitySince, Why: fmt.Sprintf("node %d is %s", node, s.Activity),
+	}
 	if s.Activity == duty.Unknown.String() {
 		v.State = duty.Unknown
 	}
-	// One that ends says no more.
+	// An ending node writes no more statuses.
 	over := s.Phase == session.HostEnding || s.Phase == session.HostSaving
-	if age := h.o.Now().Sub(s.At); !over && (age > staleStatus || age < -staleStatus) {
+	if age := h.options.Now().Sub(s.At); !over && (age > statusMaxAge || age < -statusMaxAge) {
 		return unknown
 	}
-	v.Until, v.Expires = h.o.Now().Add(staleStatus), h.o.Now().Add(staleStatus)
+	v.Until, v.Expires = h.options.Now().Add(statusMaxAge), h.options.Now().Add(statusMaxAge)
 	v.Lasting, v.Coverage = max(0, v.Until.Sub(v.Since)), 1
 	return v
 }
 
-// keepFile is the file whose touch puts an end off.
-func (h *host) keepFile() time.Time {
-	i, err := os.Stat(filepath.Join(h.o.Home, ".curfew", "keep"))
+// keepFileTime returns the time of the file that postpones an end when touched.
+func (h *host) keepFileTime() time.Time {
+	i, err := os.Stat(filepath.Join(h.options.Home, ".curfew", "keep"))
 	if err != nil {
 		return time.Time{}
 	}

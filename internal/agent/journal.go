@@ -20,16 +20,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// Bounds of what is kept and sent.
+// Limits of stored and sent events.
 const (
-	fileBytes   = 64 << 10 // a file of events is closed from here on
-	spoolFiles  = 1000     // files that wait for a store that does not answer
-	outputBytes = 1 << 20  // output of commands that is sent in all
-	lineBytes   = 4 << 10  // one line of output
+	maxFileBytes   = 64 << 10 // size at which an event file is closed
+	maxSpoolFiles  = 1000     // unsent files
+	maxOutputBytes = 1 << 20  // sent output of commands in total
+	maxLineBytes   = 4 << 10  // one line of output
 )
 
-// journal keeps events on this machine until the store has them: numbered files, of which
-// the highest is being written.
+// journal spools events in numbered files until the store has them. The highest file is being
+// written.
 type journal struct {
 	dir   string
 	store Store
@@ -37,20 +37,20 @@ type journal struct {
 	now   func() time.Time
 	log   func(string)
 
-	mu      sync.Mutex
-	number  int64 // of the file that is being written
-	size    int
-	dropped int
-	output  int64
-	sent    int64 // of the newest file that the store has
+	mu         sync.Mutex
+	current    int64 // number of the file being written
+	size       int
+	dropped    int
+	outputSize int64
+	newestSent int64 // number of the newest file in the store
 }
 
-// openJournal goes on after what an earlier process wrote; newest is the number that its
-// state knows.
+// openJournal continues after an earlier process; newest is the newest sent file that the state
+// records.
 func openJournal(dir string, store Store, node int, now func() time.Time, log func(string), newest,
 	output int64) (*journal, error) {
-	j := &journal{dir: dir, store: store, node: node, now: now, log: log, output: output}
-	files, err := j.waiting()
+	j := &journal{dir: dir, store: store, node: node, now: now, log: log, outputSize: output}
+	files, err := j.spooledFiles()
 	if err != nil {
 		return nil, err
 	}
@@ -59,17 +59,17 @@ func openJournal(dir string, store Store, node int, now func() time.Time, log fu
 			newest = max(newest, n)
 		}
 	}
-	j.sent, j.number = newest, newest+1
+	j.newestSent, j.current = newest, newest+1
 	if len(files) > 0 {
-		// What was being written may end in the middle of a line, so another file is begun.
-		j.number = max(j.number, files[len(files)-1]+1)
-		j.sent = max(newest, files[0]-1)
+		// The last file may end within a line, so a new one is begun.
+		j.current = max(j.current, files[len(files)-1]+1)
+		j.newestSent = max(newest, files[0]-1)
 	}
 	return j, nil
 }
 
-// waiting lists the numbers of the files that are on this machine, in order.
-func (j *journal) waiting() ([]int64, error) {
+// spooledFiles returns the numbers of the local files in order.
+func (j *journal) spooledFiles() ([]int64, error) {
 	entries, err := os.ReadDir(j.dir)
 	if err != nil {
 		return nil, fmt.Errorf("read the events on this machine: %w", err)
@@ -91,44 +91,44 @@ func (j *journal) file(n int64) string {
 // add records an event.
 func (j *journal) add(kind, text string) {
 	j.mu.Lock()
-	j.put(kind, text)
+	j.write(kind, text)
 	j.mu.Unlock()
 	j.log(kind + ": " + text)
 }
 
-// print records a line that a command printed, up to what is sent in all.
-func (j *journal) print(line string) {
-	if len(line) > lineBytes {
-		line = strings.ToValidUTF8(line[:lineBytes], "") + " …"
+// addOutput records a line of command output, up to maxOutputBytes in total.
+func (j *journal) addOutput(line string) {
+	if len(line) > maxLineBytes {
+		line = strings.ToValidUTF8(line[:maxLineBytes], "") + " …"
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	before := j.output
-	j.output += int64(len(line)) + 1
+	before := j.outputSize
+	j.outputSize += int64(len(line)) + 1
 	switch {
-	case j.output <= outputBytes:
-		j.put("output", line)
-	case before <= outputBytes:
-		j.put("output", fmt.Sprintf("more than %d KiB were printed: the rest is in the state folder of the agent alone",
-			outputBytes>>10))
+	case j.outputSize <= maxOutputBytes:
+		j.write("output", line)
+	case before <= maxOutputBytes:
+		j.write("output", fmt.Sprintf("more than %d KiB were printed: the rest is in the state folder of the agent alone",
+			maxOutputBytes>>10))
 	}
 }
 
-func (j *journal) put(kind, text string) {
+func (j *journal) write(kind, text string) {
 	line, err := json.Marshal(session.Event{At: j.now().UTC(), Node: j.node, Kind: kind, Text: text})
 	if err != nil {
 		return
 	}
-	if j.number-j.sent > spoolFiles {
+	if j.current-j.newestSent > maxSpoolFiles {
 		j.dropped++
 		return
 	}
 	if j.dropped > 0 {
 		n := j.dropped
 		j.dropped = 0
-		j.put("output", fmt.Sprintf("%d events were dropped, because the store did not answer for long", n))
+		j.write("output", fmt.Sprintf("%d events were dropped, because the store did not answer for long", n))
 	}
-	f, err := os.OpenFile(j.file(j.number), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(j.file(j.current), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err == nil {
 		_, err = f.Write(append(line, '\n'))
 		err = errors.Join(err, f.Close())
@@ -137,28 +137,27 @@ func (j *journal) put(kind, text string) {
 		j.log("write an event: " + err.Error())
 		return
 	}
-	if j.size += len(line) + 1; j.size >= fileBytes {
-		j.number, j.size = j.number+1, 0
+	if j.size += len(line) + 1; j.size >= maxFileBytes {
+		j.current, j.size = j.current+1, 0
 	}
 }
 
-// numbers returns the number of the newest file that the store has, and how much output was
-// recorded.
-func (j *journal) numbers() (events, output int64) {
+// counters returns the number of the newest sent file and the recorded output in bytes.
+func (j *journal) counters() (events, output int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.sent, j.output
+	return j.newestSent, j.outputSize
 }
 
-// flush sends everything there is, in order.
+// flush sends all events in order.
 func (j *journal) flush(ctx context.Context) error {
 	j.mu.Lock()
 	if j.size > 0 {
-		j.number, j.size = j.number+1, 0
+		j.current, j.size = j.current+1, 0
 	}
-	below := j.number
+	below := j.current
 	j.mu.Unlock()
-	files, err := j.waiting()
+	files, err := j.spooledFiles()
 	if err != nil {
 		return err
 	}
@@ -171,14 +170,14 @@ func (j *journal) flush(ctx context.Context) error {
 			return err
 		}
 		data = data[:bytes.LastIndexByte(data, '\n')+1]
-		// One that is there was sent by a process that died before it knew.
+		// ErrExists: an earlier process crashed between sending and recording it.
 		if err := j.store.Create(ctx, eventsKey(j.node, n), data); err != nil && !errors.Is(err, checkpoint.ErrExists) {
 			return fmt.Errorf("write %s: %w", eventsKey(j.node, n), err)
 		}
 		j.mu.Lock()
-		j.sent = n
+		j.newestSent = n
 		j.mu.Unlock()
-		// Its number is never used again, also where the process dies here.
+		// The recorded number keeps a later process from reusing it.
 		if err := durable.ReplaceBytes(filepath.Join(j.dir, "sent"), 0o600, []byte(strconv.FormatInt(n, 10))); err != nil {
 			return err
 		}

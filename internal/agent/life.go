@@ -11,157 +11,157 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// decide does what is due now. It returns true when the machine is to be given back.
+// decide does what is due. It returns true when the machine is to be released.
 func (h *host) decide(ctx context.Context) (bool, error) {
-	h.read()
-	h.judge()
-	h.kept()
-	defer func() { h.told.put(h.status()) }()
-	if h.end == nil {
-		h.mustEnd()
+	h.readClock()
+	h.updateActivity()
+	h.checkKeepFile()
+	defer func() { h.outbox.set(h.currentStatus()) }()
+	if h.ending == nil {
+		h.endIfDue()
 	}
-	if h.end != nil {
-		return h.drive(ctx)
+	if h.ending != nil {
+		return h.advanceEnd(ctx)
 	}
-	h.atNotice(ctx)
+	h.saveBeforeNotice(ctx)
 	h.saveWhenDue(ctx)
 	if h.phase != session.HostStarting {
-		h.idle()
+		h.warnIfIdle()
 	}
 	return false, nil
 }
 
-// judge says what the session does: what it tells is of this machine, and what it goes by is
-// of all its machines.
-func (h *host) judge() {
-	v := h.watch.verdict(h.now)
+// updateActivity updates the activity: the status reports that of this machine, decisions use that
+// of all nodes.
+func (h *host) updateActivity() {
+	v := h.tracker.verdict(h.now)
 	if h.phase == session.HostStarting {
 		v = duty.Verdict{State: duty.Busy, Why: "it is set up"}
 	}
 	h.verdict = v
-	if h.o.Host.Nodes > 1 {
-		h.verdict = together(append([]duty.Verdict{v}, h.others...)...)
+	if h.options.Host.Nodes > 1 {
+		h.verdict = combineVerdicts(append([]duty.Verdict{v}, h.otherVerdicts...)...)
 	}
 	is := v.State.String()
 	switch v.State {
 	case duty.Idle, duty.Held, duty.Unknown, duty.Busy:
 	default:
-		is = duty.Busy.String() // it computes, or is on its way to
+		is = duty.Busy.String() // it computes or is about to
 	}
 	if is == h.activity {
 		return
 	}
 	old := h.activity
-	h.activity, h.since = is, h.now
+	h.activity, h.activitySince = is, h.now
 	resting := v.State == duty.Idle || v.State == duty.Held
-	if resting && v.Since.After(h.rests) {
-		h.since = v.Since
+	if resting && v.Since.After(h.idleNotBefore) {
+		h.activitySince = v.Since
 	} else if resting {
-		h.since = h.rests
+		h.activitySince = h.idleNotBefore
 	}
-	if old != "" && !h.watch.newest.IsZero() && h.phase != session.HostStarting {
+	if old != "" && !h.tracker.coveredUntil.IsZero() && h.phase != session.HostStarting {
 		kind := "busy"
 		if resting {
 			kind = "idle"
 		}
-		h.j.add(kind, is+": "+v.Why)
+		h.journal.add(kind, is+": "+v.Why)
 	}
 }
 
-// atRest says whether the session is known to rest.
-func (h *host) atRest() bool { return h.verdict.State == duty.Idle || h.verdict.State == duty.Held }
+// isResting reports whether the session is known to be idle.
+func (h *host) isResting() bool { return h.verdict.State == duty.Idle || h.verdict.State == duty.Held }
 
-// restSince is since when its rest counts.
-func (h *host) restSince() time.Time {
-	if h.verdict.Since.After(h.rests) {
+// restingSince returns the start of the idle time that counts.
+func (h *host) restingSince() time.Time {
+	if h.verdict.Since.After(h.idleNotBefore) {
 		return h.verdict.Since
 	}
-	return h.rests
+	return h.idleNotBefore
 }
 
-// kept looks for a touch of the keep file, which counts as work.
-func (h *host) kept() {
-	at, known := h.keepFile(), h.view().Kept
+// checkKeepFile treats a touch of the keep file as work.
+func (h *host) checkKeepFile() {
+	at, known := h.keepFileTime(), h.readState().KeepFileTime
 	if at.IsZero() || at.Equal(known) {
 		return
 	}
-	if err := h.update(func(s *state) { s.Kept = at }); err != nil {
-		h.o.Log(err.Error())
+	if err := h.updateState(func(s *state) { s.KeepFileTime = at }); err != nil {
+		h.options.Log(err.Error())
 		return
 	}
-	if h.warning == nil && h.end == nil {
-		h.j.add("extended", "~/.curfew/keep was touched")
+	if h.warning == nil && h.ending == nil {
+		h.journal.add("extended", "~/.curfew/keep was touched")
 	}
-	h.rests = h.now
-	h.putBack("~/.curfew/keep was touched")
-	if h.end != nil && h.end.Cause == byIdle && !h.end.Killed {
-		h.takeBack("~/.curfew/keep was touched")
+	h.idleNotBefore = h.now
+	h.cancelWarning("~/.curfew/keep was touched")
+	if h.ending != nil && h.ending.Cause == causeIdle && !h.ending.Killed {
+		h.cancelEnd("~/.curfew/keep was touched")
 	}
 }
 
-// mustEnd begins the end where an order or the lease says so.
-func (h *host) mustEnd() {
-	st := h.view()
-	lease, _ := h.bounds(st.Order)
+// endIfDue begins the end if an order or the lease requires it.
+func (h *host) endIfDue() {
+	st := h.readState()
+	lease, _ := h.leaseAndIdle(st.Order)
 	switch {
 	case st.Order.End != nil:
 		e := st.Order.End
-		h.begin(ending{Cause: byOrder, Why: e.Reason(), Discard: e.Discard})
+		h.beginEnd(ending{Cause: causeOrder, Why: e.Reason(), Discard: e.Discard})
 	case !h.now.Before(lease):
-		h.begin(ending{Cause: byLease, Why: "its lease ended at " + plain.Time(lease)})
+		h.beginEnd(ending{Cause: causeLease, Why: "its lease ended at " + plain.Time(lease)})
 	}
 }
 
-// begin begins the end of the session: the last snapshot.
-func (h *host) begin(e ending) {
+// beginEnd begins the end of the session with the final save.
+func (h *host) beginEnd(e ending) {
 	e.Since = h.now
-	h.end, h.warning, h.final, h.gaveUp = &e, nil, nil, false
-	h.tries, h.nextTry = 0, time.Time{}
-	h.phase, h.why = session.HostSaving, e.Why
-	h.j.add("snapshot", "the last snapshot is taken: "+e.Why)
+	h.ending, h.warning, h.finalSave, h.saveGivenUp = &e, nil, nil, false
+	h.saveAttempts, h.nextSaveAt = 0, time.Time{}
+	h.phase, h.phaseReason = session.HostSaving, e.Why
+	h.journal.add("snapshot", "the last snapshot is taken: "+e.Why)
 	told := "the session ends: " + e.Why
-	if e.Cause != byIdle {
-		warn(h.last.terminals, told)
+	if e.Cause != causeIdle {
+		warnTerminals(h.lastMeasurement.terminals, told)
 	}
 }
 
-// keepEnd writes the end down: from here on no process takes it back.
-func (h *host) keepEnd() error {
-	e := *h.end
-	return h.update(func(s *state) { s.Ending = &e })
+// persistEnd stores the end: no later process cancels it.
+func (h *host) persistEnd() error {
+	e := *h.ending
+	return h.updateState(func(s *state) { s.Ending = &e })
 }
 
-// takeBack gives up an end that nothing was done for yet.
-func (h *host) takeBack(why string) {
-	h.end, h.final, h.gaveUp = nil, nil, false
-	h.rests = h.now
-	h.phase, h.why = h.standing()
-	h.j.add("extended", "the session goes on: "+why)
-	warn(h.last.terminals, "the session goes on: "+why)
+// cancelEnd cancels an end that has had no effect yet.
+func (h *host) cancelEnd(why string) {
+	h.ending, h.finalSave, h.saveGivenUp = nil, nil, false
+	h.idleNotBefore = h.now
+	h.phase, h.phaseReason = h.normalPhase()
+	h.journal.add("extended", "the session goes on: "+why)
+	warnTerminals(h.lastMeasurement.terminals, "the session goes on: "+why)
 }
 
-// standing is the phase of a session that does not end.
-func (h *host) standing() (session.Phase, string) {
-	st := h.view()
+// normalPhase returns the phase of a session that does not end.
+func (h *host) normalPhase() (session.Phase, string) {
+	st := h.readState()
 	switch {
-	case st.Failed != "":
-		return session.HostFailed, st.Failed
+	case st.FailReason != "":
+		return session.HostFailed, st.FailReason
 	case st.Ready:
 		return session.HostReady, ""
 	}
 	return session.HostStarting, ""
 }
 
-// drive takes an end one step further: save, confirm, look again, give back.
-func (h *host) drive(ctx context.Context) (bool, error) {
-	e := h.end
-	st := h.view()
-	lease, idle := h.bounds(st.Order)
+// advanceEnd advances an end by one step: save, confirm, check again, release.
+func (h *host) advanceEnd(ctx context.Context) (bool, error) {
+	e := h.ending
+	st := h.readState()
+	lease, idle := h.leaseAndIdle(st.Order)
 	over := !h.now.Before(lease)
 	if o := st.Order.End; o != nil {
 		e.Discard = e.Discard || o.Discard
-		if e.Cause == byIdle {
-			e.Cause, e.Why = byOrder, o.Why+", by "+o.By
+		if e.Cause == causeIdle {
+			e.Cause, e.Why = causeOrder, o.Why+", by "+o.By
 		}
 	}
 	if e.Done {
@@ -169,213 +169,215 @@ func (h *host) drive(ctx context.Context) (bool, error) {
 	}
 	if !e.Killed {
 		switch {
-		case e.Cause == byOrder && st.Order.End == nil && !over:
-			h.takeBack("the order to end was taken back")
+		case e.Cause == causeOrder && st.Order.End == nil && !over:
+			h.cancelEnd("the order to end was taken back")
 			return false, nil
-		case e.Cause == byLease && st.Order.End == nil && !over:
-			h.takeBack("its lease is until " + plain.Time(lease))
+		case e.Cause == causeLease && st.Order.End == nil && !over:
+			h.cancelEnd("its lease is until " + plain.Time(lease))
 			return false, nil
-		case e.Cause == byIdle && !over && h.notAtRest(e.Since, idle) != "":
-			h.takeBack(h.notAtRest(e.Since, idle))
+		case e.Cause == causeIdle && !over && h.activeReason(e.Since, idle) != "":
+			h.cancelEnd(h.activeReason(e.Since, idle))
 			return false, nil
 		}
 	}
-	saves := h.o.Host.Work != ""
+	saves := h.options.Host.Work != ""
 	switch {
 	case e.Discard:
-		return h.isOver("what is not saved is given up, as ordered")
+		return h.finishEnd("what is not saved is given up, as ordered")
 	case !saves:
-		return h.isOver("the session names no place for snapshots")
-	case !h.restored(&st):
-		// What is in the folder is less than the newest snapshot.
-		return h.isOver("the work folder was not set up: there is nothing to save")
-	case !h.now.Before(h.endBy(lease)):
-		why := cmp.Or(h.unsaved, "the last snapshot took too long")
-		h.unsaved = why
-		h.j.add("unsaved", "the time to end is over, and the newest work is not saved: "+why)
-		return h.isOver("there is no last snapshot (" + why + ")")
+		return h.finishEnd("the session names no place for snapshots")
+	case !h.workRestored(&st):
+		// The folder holds less than the newest snapshot.
+		return h.finishEnd("the work folder was not set up: there is nothing to save")
+	case !h.now.Before(h.endDeadline(lease)):
+		why := cmp.Or(h.unsavedReason, "the last snapshot took too long")
+		h.unsavedReason = why
+		h.journal.add("unsaved", "the time to end is over, and the newest work is not saved: "+why)
+		return h.finishEnd("there is no last snapshot (" + why + ")")
 	case h.saving:
 		return false, nil
-	case h.final != nil && h.final.err == nil && !e.Killed:
-		if over, err := h.still(ctx); over || err != nil {
+	case h.finalSave != nil && h.finalSave.err == nil && !e.Killed:
+		if over, err := h.stopProcesses(ctx); over || err != nil {
 			return over, err
 		}
-	case h.final != nil && h.final.err == nil && h.final.snapshot.Complete:
-		return h.isOver(fmt.Sprintf("the last snapshot is confirmed: number %d", h.final.number))
+	case h.finalSave != nil && h.finalSave.err == nil && h.finalSave.snapshot.Complete:
+		return h.finishEnd(fmt.Sprintf("the last snapshot is confirmed: number %d", h.finalSave.number))
 	}
-	if within := time.Duration(h.o.Host.Save); h.now.Sub(e.Since) >= within && (h.tries > 0 || h.gaveUp) {
-		if done, err := h.giveUp(lease, within); done || err != nil || h.end == nil {
+	if within := time.Duration(h.options.Host.SaveLimit); h.now.Sub(e.Since) >= within &&
+		(h.saveAttempts > 0 || h.saveGivenUp) {
+		if done, err := h.giveUpSave(lease, within); done || err != nil || h.ending == nil {
 			return done, err
 		}
 	}
-	if !h.now.Before(h.nextTry) {
-		h.startSave(ctx, saving{last: true, exited: e.Killed, within: time.Duration(h.o.Host.Save)})
+	if !h.now.Before(h.nextSaveAt) {
+		h.startSave(ctx, saveRequest{
+			final: true, processesEnded: e.Killed, timeout: time.Duration(h.options.Host.SaveLimit),
+		})
 	}
 	return false, nil
 }
 
-// still ends the processes, so that nothing is written after the last snapshot. Where
-// something was, or wrote all the time, another one is taken of the folder that stands still.
-func (h *host) still(ctx context.Context) (bool, error) {
-	h.end.Killed = true
-	if err := h.keepEnd(); err != nil {
+// stopProcesses ends the processes so that nothing is written after the final snapshot. If files
+// changed meanwhile, it requests another save of the now quiet folder.
+func (h *host) stopProcesses(ctx context.Context) (bool, error) {
+	h.ending.Killed = true
+	if err := h.persistEnd(); err != nil {
 		return false, err
 	}
-	h.stopBoot() // it would run the set-up command again
+	h.stopBootstrap() // it would run the setup command again
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := h.o.Cage.Kill(limited); err != nil {
-		h.o.Log(err.Error())
+	if err := h.options.Cage.Kill(limited); err != nil {
+		h.options.Log(err.Error())
 	}
-	if f := h.final; f.snapshot.Complete && f.seen != "" {
-		if now, err := fingerprint(h.work.dir); err == nil && now == f.seen {
-			return h.isOver(fmt.Sprintf("the last snapshot is confirmed: number %d", f.number))
+	if f := h.finalSave; f.snapshot.Complete && f.fingerprint != "" {
+		if now, err := fingerprint(h.work.dir); err == nil && now == f.fingerprint {
+			return h.finishEnd(fmt.Sprintf("the last snapshot is confirmed: number %d", f.number))
 		}
 	}
-	h.j.add("snapshot", "files changed since: the processes are ended and the last snapshot is taken again")
-	h.final, h.nextTry = nil, time.Time{}
+	h.journal.add("snapshot", "files changed since: the processes are ended and the last snapshot is taken again")
+	h.finalSave, h.nextSaveAt = nil, time.Time{}
 	return false, nil
 }
 
-// notAtRest says why a session that ends because it rests does not any more; empty where it
-// still rests since before a time.
-func (h *host) notAtRest(since time.Time, idle time.Duration) string {
+// activeReason explains why a session ending for idleness is not idle any more; empty if it has
+// been idle since a time.
+func (h *host) activeReason(since time.Time, idle time.Duration) string {
 	switch {
 	case h.verdict.State == duty.Unknown:
 		return "what it does is unknown: " + h.verdict.Why
-	case !h.atRest():
+	case !h.isResting():
 		return "it works: " + h.verdict.Why
-	case h.restSince().After(since):
+	case h.restingSince().After(since):
 		return "it worked since"
-	case idle == 0 || h.now.Sub(h.restSince()) < idle:
+	case idle == 0 || h.now.Sub(h.restingSince()) < idle:
 		return "the idle time was extended"
 	}
 	return ""
 }
 
-// isOver is the end of a session whose work is safe: from here on nothing takes it back.
-func (h *host) isOver(how string) (bool, error) {
-	h.end.Done = true
-	h.j.add("ended", h.end.Why+"; "+how)
-	if err := h.keepEnd(); err != nil {
+// finishEnd completes the end of a session whose work is safe; nothing cancels it afterwards.
+func (h *host) finishEnd(how string) (bool, error) {
+	h.ending.Done = true
+	h.journal.add("ended", h.ending.Why+"; "+how)
+	if err := h.persistEnd(); err != nil {
 		return false, err
 	}
-	h.phase, h.why = session.HostEnding, h.end.Why
-	warn(h.last.terminals, "the session ended: "+h.end.Why)
+	h.phase, h.phaseReason = session.HostEnding, h.ending.Why
+	warnTerminals(h.lastMeasurement.terminals, "the session ended: "+h.ending.Why)
 	return true, nil
 }
 
-// endBy is when the session ends whatever is unfinished: so long after its lease, or after the end
-// began where that was later, because the agent was away.
-func (h *host) endBy(lease time.Time) time.Time {
+// endDeadline returns the time at which the session ends even if work is unsaved: EndLimit after
+// the lease, or after the begin of the end if that is later because the agent was down.
+func (h *host) endDeadline(lease time.Time) time.Time {
 	from := lease
-	if h.end.Since.After(from) {
-		from = h.end.Since
+	if h.ending.Since.After(from) {
+		from = h.ending.Since
 	}
-	return from.Add(time.Duration(h.o.Host.EndLimit()))
+	return from.Add(time.Duration(h.options.Host.EndLimit()))
 }
 
-// giveUp is where the last snapshot could not be taken in its time. Work that is not saved
-// keeps its machine: only where nothing is lost with it the session ends all the same, once
-// its lease is over. A session that rests goes on until then.
-func (h *host) giveUp(lease time.Time, within time.Duration) (bool, error) {
-	e := h.end
+// giveUpSave handles a final save that exceeded its time. Unsaved work keeps the machine until the
+// deadline unless nothing would be lost. An idle session continues until its lease ends.
+func (h *host) giveUpSave(lease time.Time, within time.Duration) (bool, error) {
+	e := h.ending
 	if !h.now.Before(lease.Add(within)) {
-		if h.o.Ender == nil {
-			return h.isOver("there is no last snapshot (" + h.unsaved + "), and the files stay on the machine")
+		if h.options.Terminator == nil {
+			return h.finishEnd("there is no last snapshot (" + h.unsavedReason + "), and the files stay on the machine")
 		}
-		if seen := h.view().Seen; seen != "" {
+		if seen := h.readState().SavedFingerprint; seen != "" {
 			if now, err := fingerprint(h.work.dir); err == nil && now == seen {
-				h.unsaved = ""
-				return h.isOver("nothing was written since the last snapshot")
+				h.unsavedReason = ""
+				return h.finishEnd("nothing was written since the last snapshot")
 			}
 		}
 	}
-	if !h.gaveUp {
-		h.gaveUp = true
+	if !h.saveGivenUp {
+		h.saveGivenUp = true
 		said := fmt.Sprintf("the work of this session is not saved: %s. The machine is kept until it is, and until %s at "+
-			"most; curfew down --discard gives it up", h.unsaved, plain.Time(h.endBy(lease)))
-		h.j.add("unsaved", said)
-		warn(h.last.terminals, said)
+			"most; curfew down --discard gives it up", h.unsavedReason, plain.Time(h.endDeadline(lease)))
+		h.journal.add("unsaved", said)
+		warnTerminals(h.lastMeasurement.terminals, said)
 	}
-	if e.Cause == byIdle && h.now.Before(lease) && !e.Killed {
-		h.takeBack("its work could not be saved: " + h.unsaved)
+	if e.Cause == causeIdle && h.now.Before(lease) && !e.Killed {
+		h.cancelEnd("its work could not be saved: " + h.unsavedReason)
 	}
 	return false, nil
 }
 
-// startSave begins a save, where none runs.
-func (h *host) startSave(ctx context.Context, w saving) {
-	if h.saving || h.o.Host.Work == "" {
+// startSave starts a save unless one is running.
+func (h *host) startSave(ctx context.Context, w saveRequest) {
+	if h.saving || h.options.Host.Work == "" {
 		return
 	}
 	h.saving = true
-	w.began, w.asked = h.now, h.view().Order.Save
-	go func() { h.saves <- h.work.save(ctx, w) }()
+	w.startedAt, w.orderSave = h.now, h.readState().Order.SaveRequest
+	go func() { h.saveResults <- h.work.save(ctx, w) }()
 }
 
-// saveDone takes what became of a save.
-func (h *host) saveDone(s *saved) error {
+// handleSaveResult records the result of a save.
+func (h *host) handleSaveResult(s *saveResult) error {
 	h.saving = false
-	h.tries++
+	h.saveAttempts++
 	if s.err != nil {
-		h.unsaved = s.err.Error()
-		wait := min(h.paces.Retry<<min(h.tries-1, 10), 30*time.Second)
-		h.nextTry = h.now.Add(wait)
-		if h.tries%20 == 1 {
-			h.j.add("unsaved", "the work folder is not saved: "+s.err.Error())
+		h.unsavedReason = s.err.Error()
+		wait := min(h.intervals.Retry<<min(h.saveAttempts-1, 10), 30*time.Second)
+		h.nextSaveAt = h.now.Add(wait)
+		if h.saveAttempts%20 == 1 {
+			h.journal.add("unsaved", "the work folder is not saved: "+s.err.Error())
 		}
-		if s.last {
-			h.final = s
+		if s.final {
+			h.finalSave = s
 		}
 		return nil
 	}
-	h.unsaved, h.lastSave, h.tries, h.nextTry = s.why, s.began, 0, time.Time{}
+	h.unsavedReason, h.lastSave, h.saveAttempts, h.nextSaveAt = s.incomplete, s.startedAt, 0, time.Time{}
 	if h.notice != nil {
-		h.notice.saved = h.now
+		h.notice.savedAt = h.now
 	}
-	if s.last && h.end != nil {
-		h.final = s
-		if !s.snapshot.Complete && h.end.Killed {
-			h.tries, h.nextTry = 1, h.now.Add(h.paces.Retry)
+	if s.final && h.ending != nil {
+		h.finalSave = s
+		if !s.snapshot.Complete && h.ending.Killed {
+			h.saveAttempts, h.nextSaveAt = 1, h.now.Add(h.intervals.Retry)
 		}
 	}
 	text := fmt.Sprintf("snapshot confirmed: number %d, %s", s.number, plain.Size(s.snapshot.Bytes))
-	if s.why != "" {
-		text += "; " + s.why
+	if s.incomplete != "" {
+		text += "; " + s.incomplete
 	}
-	h.j.add("snapshot", text)
-	return h.update(func(st *state) {
-		st.Snapshot, st.Seen, st.Saved = s.snapshot, s.seen, max(st.Saved, s.asked)
+	h.journal.add("snapshot", text)
+	return h.updateState(func(st *state) {
+		st.Snapshot, st.SavedFingerprint, st.AnsweredSave = s.snapshot, s.fingerprint, max(st.AnsweredSave, s.orderSave)
 	})
 }
 
-// saveWhenDue saves when the time has come or the keeper asks.
+// saveWhenDue saves at each interval and when the keeper requests it.
 func (h *host) saveWhenDue(ctx context.Context) {
-	st := h.view()
-	asked := st.Order.Save > st.Saved
-	if h.o.Host.Work == "" {
+	st := h.readState()
+	asked := st.Order.SaveRequest > st.AnsweredSave
+	if h.options.Host.Work == "" {
 		if asked {
-			h.unsaved = "the session names no place for snapshots"
-			if err := h.update(func(s *state) { s.Saved = s.Order.Save }); err != nil {
-				h.o.Log(err.Error())
+			h.unsavedReason = "the session names no place for snapshots"
+			if err := h.updateState(func(s *state) { s.AnsweredSave = s.Order.SaveRequest }); err != nil {
+				h.options.Log(err.Error())
 			}
 		}
 		return
 	}
-	every := time.Duration(h.o.Host.Every)
+	every := time.Duration(h.options.Host.SaveInterval)
 	due := every > 0 && h.now.Sub(h.lastSave) >= every
 	// Before the restore is done, the folder is not the work.
-	if !h.restored(&st) || h.saving || h.now.Before(h.nextTry) || h.notice != nil {
+	if !h.workRestored(&st) || h.saving || h.now.Before(h.nextSaveAt) || h.notice != nil {
 		return
 	}
 	if asked || due {
-		h.startSave(ctx, saving{})
+		h.startSave(ctx, saveRequest{})
 	}
 }
 
-// restored says whether the work folder holds the work.
-func (h *host) restored(st *state) bool {
+// workRestored reports whether the work folder holds the work.
+func (h *host) workRestored(st *state) bool {
 	for _, s := range st.Steps {
 		if s.Name == "work" {
 			return s.State == "done" || s.State == "skipped"
@@ -384,100 +386,102 @@ func (h *host) restored(st *state) bool {
 	return false
 }
 
-// announced takes the provider's notice.
-func (h *host) announced(at time.Time) {
+// handleNotice handles a spot notice.
+func (h *host) handleNotice(at time.Time) {
 	if h.notice != nil && h.notice.at.Equal(at) {
 		return
 	}
 	h.notice = &notice{at: at}
 	said := "the provider takes this machine at " + plain.Time(at) + ": the work folder is saved now"
-	h.j.add("notice", said)
-	warn(h.last.terminals, said)
+	h.journal.add("notice", said)
+	warnTerminals(h.lastMeasurement.terminals, said)
 }
 
-// noticeMargin is how long before the end that was announced a save has to be over.
+// noticeMargin is the time before the announced end by which a save has to finish.
 const noticeMargin = 10 * time.Second
 
-// atNotice saves at once after a notice, and again as long as time is left.
-func (h *host) atNotice(ctx context.Context) {
+// saveBeforeNotice saves right after a spot notice, and again while time is left.
+func (h *host) saveBeforeNotice(ctx context.Context) {
 	n := h.notice
 	if n == nil {
 		return
 	}
-	if h.o.Now().After(n.at.Add(5 * time.Minute)) {
-		h.notice = nil // the provider thought better of it
-		h.phase, h.why = h.standing()
-		h.j.add("notice", "the machine was not taken")
+	if h.options.Now().After(n.at.Add(5 * time.Minute)) {
+		h.notice = nil // the provider did not take the machine
+		h.phase, h.phaseReason = h.normalPhase()
+		h.journal.add("notice", "the machine was not taken")
 		return
 	}
-	h.phase, h.why = session.HostSaving, "the provider takes the machine at "+plain.Time(n.at)
+	h.phase, h.phaseReason = session.HostSaving, "the provider takes the machine at "+plain.Time(n.at)
 	deadline := n.at.Add(-noticeMargin)
-	st := h.view()
-	left := deadline.Sub(h.o.Now())
-	if h.saving || !h.restored(&st) || left <= time.Second || h.now.Before(h.nextTry) || !n.saved.IsZero() &&
-		h.now.Sub(n.saved) < 15*time.Second {
+	st := h.readState()
+	left := deadline.Sub(h.options.Now())
+	if h.saving || !h.workRestored(&st) || left <= time.Second || h.now.Before(h.nextSaveAt) || !n.savedAt.IsZero() &&
+		h.now.Sub(n.savedAt) < 15*time.Second {
 		return
 	}
-	h.startSave(ctx, saving{deadline: deadline, within: left})
+	h.startSave(ctx, saveRequest{deadline: deadline, timeout: left})
 }
 
-// idle warns a session that rests, and ends it after the grace.
-func (h *host) idle() {
-	_, limit := h.bounds(h.view().Order)
+// warnIfIdle warns an idle session, and ends it after the grace period.
+func (h *host) warnIfIdle() {
+	_, limit := h.leaseAndIdle(h.readState().Order)
 	if h.notice != nil {
 		return
 	}
 	if w := h.warning; w != nil {
-		h.grace(w, limit)
+		h.endAfterGrace(w, limit)
 		return
 	}
-	if limit == 0 || !h.atRest() || h.now.Sub(h.restSince()) < limit {
+	if limit == 0 || !h.isResting() || h.now.Sub(h.restingSince()) < limit {
 		return
 	}
-	w := &warning{since: h.now, serial: h.view().Order.Serial}
-	grace := time.Duration(h.o.Host.Grace)
-	rested := plain.Duration(h.now.Sub(h.restSince()).Truncate(time.Second))
+	w := &warning{since: h.now, serial: h.readState().Order.Serial}
+	grace := time.Duration(h.options.Host.Grace)
+	rested := plain.Duration(h.now.Sub(h.restingSince()).Truncate(time.Second))
 	said := fmt.Sprintf(
 		"this session rests for %s and ends in %s. To keep it: work, run curfew extend %s, or touch ~/.curfew/keep", rested,
-		plain.Duration(grace), h.o.Host.Name)
-	w.told = warn(h.last.terminals, said)
+		plain.Duration(grace), h.options.Host.Name)
+	w.terminals = warnTerminals(h.lastMeasurement.terminals, said)
 	h.warning = w
-	h.phase, h.why = session.HostWarned, h.activity+" for "+rested+": "+h.verdict.Why
-	h.j.add("warned", fmt.Sprintf("%s; %s told; it ends in %s", h.why, plain.Count(w.told, "terminal"),
+	h.phase, h.phaseReason = session.HostWarned, h.activity+" for "+rested+": "+h.verdict.Why
+	h.journal.add("warned", fmt.Sprintf("%s; %s told; it ends in %s", h.phaseReason, plain.Count(w.terminals, "terminal"),
 		plain.Duration(grace)))
-	if w.told > 0 {
+	if w.terminals > 0 {
 		w.accepted = h.now
 	}
 }
 
-// grace is the time after a warning: whatever changes puts it back.
-func (h *host) grace(w *warning, limit time.Duration) {
-	if why := h.notAtRest(w.since, limit); why != "" {
-		h.putBack(why)
+// endAfterGrace ends a warned session after its grace period; any activity cancels the warning.
+func (h *host) endAfterGrace(w *warning, limit time.Duration) {
+	if why := h.activeReason(w.since, limit); why != "" {
+		h.cancelWarning(why)
 		return
 	}
 	if w.accepted.IsZero() {
-		// The warning counts once the owner can have read it.
-		if phase, err := h.told.toldPhase(); err == "" && phase == session.HostWarned {
+		// The grace period begins once the owner can read the warning.
+		if phase, err := h.outbox.lastWritten(); err == "" && phase == session.HostWarned {
 			w.accepted = h.now
 		}
 		return
 	}
-	// Two measurements at least, so that one that was wrong does not end it.
-	if h.now.Sub(w.accepted) < time.Duration(h.o.Host.Grace) || w.looks < 2 {
+	// Require two measurements: a single bad one must not end the session.
+	if h.now.Sub(w.accepted) < time.Duration(h.options.Host.Grace) || w.measurements < 2 {
 		return
 	}
-	h.begin(ending{Cause: byIdle, Why: h.activity + " since " + plain.Time(h.restSince()) + ": " + h.verdict.Why})
+	h.beginEnd(ending{
+		Cause: causeIdle, Why: h.activity + " since " + plain.Time(h.restingSince()) + ": " + h.verdict.Why,
+	})
 }
 
-// putBack takes a warning back.
-func (h *host) putBack(why string) {
+// cancelWarning cancels a pending warning.
+func (h *host) cancelWarning(why string) {
 	if h.warning == nil {
 		return
 	}
 	h.warning = nil
-	h.rests = h.now
-	h.phase, h.why = h.standing()
-	h.j.add("extended", "the warning is taken back: "+why)
-	warn(h.last.terminals, "the session goes on: "+why)
+	h.idleNotBefore = h.now
+	h.phase, h.phaseReason = h.normalPhase()
+	h.journal.add("extended", "the warning is taken back: "+why)
+	warnTerminals(h.lastMeasurement.terminals, "the session goes on: "+why)
 }

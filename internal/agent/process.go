@@ -12,31 +12,31 @@ import (
 	"time"
 )
 
-// ticks is how many of the kernel's clock ticks are in a second: USER_HZ is 100 on every
-// Linux that Go runs on.
-const ticks = 100
+// clockTicks is the number of kernel clock ticks per second: USER_HZ is 100 on every Linux that Go
+// supports.
+const clockTicks = 100
 
-// process is what the kernel says of one process.
+// process is the kernel's description of a process.
 type process struct {
 	pid, parent, session int
 	name                 string
 	state                byte
-	// tty is the number of its terminal, 0 for none.
+	// tty is the device number of its terminal, 0 for none.
 	tty int
-	// began is when it started, in ticks since boot: with pid it names the process.
-	began uint64
-	// cpu is what it and its children that ended have computed.
-	cpu time.Duration
-	// disk is what it has read from and written to disks, in bytes.
-	disk uint64
+	// startTicks is its start in ticks since boot; with pid it identifies the process.
+	startTicks uint64
+	// cpuTime includes children that ended.
+	cpuTime time.Duration
+	// diskBytes were read from and written to disks.
+	diskBytes uint64
 }
 
-// readProcess reads a process; fs.ErrNotExist where it has ended.
+// readProcess reads a process; fs.ErrNotExist means that it ended.
 func readProcess(pid int) (process, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	data, err := os.ReadFile(dir + "/stat")
 	if err != nil {
-		return process{}, gone(err)
+		return process{}, asNotExist(err)
 	}
 	p, err := parseStat(data)
 	if err != nil {
@@ -44,12 +44,12 @@ func readProcess(pid int) (process, error) {
 	}
 	p.pid = pid
 	if data, err := os.ReadFile(dir + "/io"); err == nil {
-		p.disk = parseIO(data)
+		p.diskBytes = parseIO(data)
 	}
 	return p, nil
 }
 
-// parseStat reads /proc/PID/stat (proc_pid_stat(5)). The name may hold anything.
+// parseStat parses /proc/PID/stat (proc_pid_stat(5)). The name may contain any bytes.
 func parseStat(data []byte) (process, error) {
 	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 	if open < 0 || end < open {
@@ -60,17 +60,17 @@ func parseStat(data []byte) (process, error) {
 	if len(f) < 20 {
 		return p, fmt.Errorf("the kernel's line about process %s has %d fields", p.name, len(f))
 	}
-	n := func(field int) uint64 { // by its number in the manual
+	n := func(field int) uint64 { // field number in the manual
 		v, _ := strconv.ParseInt(f[field-3], 10, 64)
 		return uint64(min(max(v, 0), 1<<40))
 	}
 	p.state = f[0][0]
-	p.parent, p.session, p.tty, p.began = int(n(4)), int(n(6)), int(n(7)), n(22)
-	p.cpu = time.Duration(n(14)+n(15)+n(16)+n(17)) * (time.Second / ticks)
+	p.parent, p.session, p.tty, p.startTicks = int(n(4)), int(n(6)), int(n(7)), n(22)
+	p.cpuTime = time.Duration(n(14)+n(15)+n(16)+n(17)) * (time.Second / clockTicks)
 	return p, nil
 }
 
-// parseIO reads /proc/PID/io.
+// parseIO parses /proc/PID/io.
 func parseIO(data []byte) (sum uint64) {
 	for line := range strings.Lines(string(data)) {
 		name, value, _ := strings.Cut(line, ": ")
@@ -82,22 +82,21 @@ func parseIO(data []byte) (sum uint64) {
 	return sum
 }
 
-// gone makes one error of the ways in which a process that ended is not there.
-func gone(err error) error {
+// asNotExist maps the errors about a process that ended to fs.ErrNotExist.
+func asNotExist(err error) error {
 	if err != nil && strings.Contains(err.Error(), "no such process") {
 		return fs.ErrNotExist
 	}
 	return err
 }
 
-// alive says whether a process that began at a tick still runs; one that nothing reaped does
-// not.
+// alive reports whether the process with a start time still runs; a zombie does not.
 func alive(pid int, began uint64) bool {
 	p, err := readProcess(pid)
-	return err == nil && p.began == began && p.state != 'Z'
+	return err == nil && p.startTicks == began && p.state != 'Z'
 }
 
-// allProcesses lists the processes of the machine.
+// allProcesses returns the processes of the machine.
 func allProcesses() ([]process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -116,7 +115,7 @@ func allProcesses() ([]process, error) {
 	return list, nil
 }
 
-// sockets lists the inodes of the sockets that a process holds.
+// sockets returns the inodes of a process's sockets.
 func sockets(pid int) []uint32 {
 	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
 	entries, err := os.ReadDir(dir)
@@ -135,7 +134,7 @@ func sockets(pid int) []uint32 {
 	return list
 }
 
-// interfaceBytes is what all network interfaces but the loopback have received and sent.
+// interfaceBytes returns the bytes received and sent by all network interfaces except the loopback.
 func interfaceBytes() (uint64, error) {
 	data, err := os.ReadFile("/proc/net/dev")
 	if err != nil {

@@ -7,19 +7,19 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// maxSamples is how large a file of samples becomes before it is put aside, in bytes.
+// maxSamples is the size in bytes at which a sample file is rotated.
 const maxSamples = 4 << 20
 
-// sampled appends what was measured to the file of samples. Where that fails, those who judge
-// from outside have a gap, which is unknown and no rest; the session goes on.
-func (d *disk) sampled(s session.Sampled) {
+// appendSample appends a measurement to the sample file. A failed write leaves a gap, which
+// collectors treat as unknown and never as idle.
+func (d *stateFolder) appendSample(s session.Measurement) {
 	line, err := json.Marshal(s)
 	if err != nil {
 		return
 	}
 	path := d.path(session.SamplesFile)
 	if info, err := os.Stat(path); err == nil && info.Size() > maxSamples {
-		if os.Rename(path, d.path(session.SamplesBefore)) != nil {
+		if os.Rename(path, d.path(session.PreviousSamplesFile)) != nil {
 			return
 		}
 	}
@@ -27,6 +27,6 @@ func (d *disk) sampled(s session.Sampled) {
 	if err != nil {
 		return
 	}
-	_, _ = f.Write(append(line, '\n')) // a line that is cut off is not read
+	_, _ = f.Write(append(line, '\n')) // readers skip incomplete lines
 	_ = f.Close()
 }

@@ -13,29 +13,31 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestSamplesAreWrittenDown holds that what the watch takes is in the file of samples, step by
-// step and without a gap, and that a full file is put aside.
-func TestSamplesAreWrittenDown(t *testing.T) {
-	d, err := openDisk(t.TempDir())
+// TestWritesSamples checks that the sample file holds every tracked step without gaps, and that a
+// full file is rotated.
+func TestWritesSamples(t *testing.T) {
+	d, err := openStateFolder(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.close()
-	w := newWatch(time.Second, time.Minute, inventory.Known(1))
-	w.record = d.sampled
+	w := newActivityTracker(time.Second, time.Minute, inventory.Known(1))
+	w.record = d.appendSample
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	began := at
-	measure(w, &at, 30, measured{
-		cpu: 7, net: 3, disk: -1, typed: 1, gpus: []GPU{{"0", "GPU-a", map[usage.Signal]float64{usage.GPUUtil: 55}}},
+	addMeasurements(w, &at, 30, measurement{
+		cpu: 7, net: 3, disk: -1, typedTerminals: 1, gpus: []GPU{
+			{"0", "GPU-a", map[usage.Signal]float64{usage.GPUUtil: 55}},
+		},
 	})
-	lines := func(name string) (all []session.Sampled) {
+	lines := func(name string) (all []session.Measurement) {
 		f, err := os.Open(d.path(name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer f.Close()
 		for s := bufio.NewScanner(f); s.Scan(); {
-			var one session.Sampled
+			var one session.Measurement
 			if err := json.Unmarshal(s.Bytes(), &one); err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +48,7 @@ func TestSamplesAreWrittenDown(t *testing.T) {
 	next := began
 	for _, s := range lines(session.SamplesFile) {
 		_, disk := s.Host["disk_bytes"]
-		if !s.From.Equal(next) || s.Step != session.Duration(time.Second) || s.Host["cpu_util"] != 7 ||
+		if !s.Start.Equal(next) || s.Step != session.Duration(time.Second) || s.Host["cpu_util"] != 7 ||
 			s.Host["net_bytes"] != 3 || s.Host["sessions"] != 1 || disk || s.GPUs["GPU-a"]["gpu_util"] != 55 {
 			t.Fatalf("at %s it is %+v", next, s)
 		}
@@ -58,11 +60,11 @@ func TestSamplesAreWrittenDown(t *testing.T) {
 	if err := os.WriteFile(d.path(session.SamplesFile), []byte(strings.Repeat("{}\n", maxSamples/2)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	measure(w, &at, 2, measured{cpu: 7, net: 3, disk: 0, noGPUs: true})
+	addMeasurements(w, &at, 2, measurement{cpu: 7, net: 3, disk: 0, noGPUs: true})
 	if got := lines(session.SamplesFile); len(got) != 2 {
 		t.Errorf("the new file has %d lines", len(got))
 	}
-	if _, err := os.Stat(d.path(session.SamplesBefore)); err != nil {
+	if _, err := os.Stat(d.path(session.PreviousSamplesFile)); err != nil {
 		t.Error(err)
 	}
 }

@@ -15,32 +15,31 @@ import (
 	"time"
 )
 
-// setupScript runs the command of the user and writes down how it ended, so that an agent
-// that was started since learns it.
+// setupScript runs the user's command and records its exit status for a restarted agent.
 const setupScript = `sh -c "$1"; code=$?; echo $code >"$2.new" && mv "$2.new" "$2"; exit $code`
 
-// setupStep runs Host.Setup once in the work folder. It goes on while the agent is away: the
-// next one waits for it and does not run it twice.
+// setupStep runs HostConfig.Setup once in the work folder. The command survives the agent; a
+// restarted agent waits for it instead of running it twice.
 func (b *bootstrap) setupStep(ctx context.Context) (string, error) {
-	if b.o.Host.Setup == "" {
+	if b.options.Host.Setup == "" {
 		return "the session has none", nil
 	}
-	ended, log := b.disk.path("setup.exit"), b.disk.path("setup.log")
-	s := b.view()
+	exitFile, log := b.folder.path("setup.exit"), b.folder.path("setup.log")
+	s := b.readState()
 	if s.Setup.PID == 0 {
-		if err := b.startSetup(ctx, ended, log); err != nil {
+		if err := b.startSetup(ctx, exitFile, log); err != nil {
 			return "", err
 		}
-		s = b.view()
+		s = b.readState()
 	}
 	for {
-		running := alive(s.Setup.PID, s.Setup.Began)
-		if err := b.ship(log, !running); err != nil {
+		running := alive(s.Setup.PID, s.Setup.StartTicks)
+		if err := b.sendOutput(log, !running); err != nil {
 			return "", err
 		}
-		code, err := os.ReadFile(ended)
+		code, err := os.ReadFile(exitFile)
 		if err == nil {
-			if err := b.ship(log, true); err != nil {
+			if err := b.sendOutput(log, true); err != nil {
 				return "", err
 			}
 			if n := strings.TrimSpace(string(code)); n != "0" {
@@ -52,15 +51,15 @@ func (b *bootstrap) setupStep(ctx context.Context) (string, error) {
 			return "", err
 		}
 		if !running {
-			if s.Setup.gone {
-				// It ended without a word: it, or the machine, was killed. It is run again.
-				if err := b.startSetup(ctx, ended, log); err != nil {
+			if s.Setup.exitedSilently {
+				// The command or the machine was killed: run it again.
+				if err := b.startSetup(ctx, exitFile, log); err != nil {
 					return "", err
 				}
-				s = b.view()
+				s = b.readState()
 				continue
 			}
-			s.Setup.gone = true // it may have written it since
+			s.Setup.exitedSilently = true // it may have written the exit status since
 			continue
 		}
 		if err := pause(ctx, 100*time.Millisecond); err != nil {
@@ -72,27 +71,29 @@ func (b *bootstrap) setupStep(ctx context.Context) (string, error) {
 	}
 }
 
-func (b *bootstrap) startSetup(ctx context.Context, ended, log string) error {
+func (b *bootstrap) startSetup(ctx context.Context, exitFile, log string) error {
 	env, err := b.withSecrets(ctx)
 	if err != nil {
 		return err
 	}
-	// Where the process died before its number was known, the command may run already.
-	if pids, err := b.o.Cage.Processes(); err == nil {
+	// The previous process may have died after starting the command but before recording its PID.
+	if pids, err := b.options.Cage.Processes(); err == nil {
 		for _, pid := range pids {
 			line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 			if args := bytes.Split(line, []byte{0}); err == nil && len(args) > 5 && string(args[2]) == setupScript &&
-				string(args[5]) == ended {
+				string(args[5]) == exitFile {
 				p, err := readProcess(pid)
 				if err != nil {
 					break
 				}
-				return b.update(func(s *state) { s.Setup = setup{PID: pid, Began: p.began, Read: s.Setup.Read} })
+				return b.updateState(func(s *state) {
+					s.Setup = setupCommand{PID: pid, StartTicks: p.startTicks, OutputRead: s.Setup.OutputRead}
+				})
 			}
 		}
 	}
-	if code, err := os.ReadFile(ended); err == nil && len(code) > 0 {
-		return nil // it ran to its end before its number was known
+	if code, err := os.ReadFile(exitFile); err == nil && len(code) > 0 {
+		return nil // it ended before its PID was recorded
 	}
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -100,22 +101,25 @@ func (b *bootstrap) startSetup(ctx context.Context, ended, log string) error {
 	}
 	defer out.Close()
 	//nolint:noctx // the user's own command; it outlives the agent
-	c := exec.Command("/bin/sh", "-c", setupScript, "setup", b.o.Host.Setup, ended)
-	c.Env, c.Dir, c.Stdout, c.Stderr, c.SysProcAttr = env, b.dir, out, out, &syscall.SysProcAttr{Setsid: true}
-	if err := b.o.Cage.Start(ctx, c); err != nil {
+	c := exec.Command("/bin/sh", "-c", setupScript, "setup", b.options.Host.Setup, exitFile)
+	c.Env, c.Dir, c.Stdout, c.Stderr, c.SysProcAttr = env, b.workDir, out, out, &syscall.SysProcAttr{Setsid: true}
+	if err := b.options.Cage.Start(ctx, c); err != nil {
 		return fmt.Errorf("start the command: %w", err)
 	}
 	p, err := readProcess(c.Process.Pid)
-	go func() { _ = c.Wait() }() // it is reaped; how it ended is in the file
+	go func() { _ = c.Wait() }() // reap it; the exit status is in the file
 	if err != nil {
 		return fmt.Errorf("start the command: %w", err)
 	}
-	return b.update(func(s *state) { s.Setup = setup{PID: p.pid, Began: p.began, Read: s.Setup.Read} })
+	return b.updateState(func(s *state) {
+		s.Setup = setupCommand{PID: p.pid, StartTicks: p.startTicks, OutputRead: s.Setup.OutputRead}
+	})
 }
 
-// ship records what the command printed since, line by line; all of it once it ended.
-func (b *bootstrap) ship(log string, ended bool) error {
-	read := b.view().Setup.Read
+// sendOutput records new output of the command line by line, including an incomplete last line once
+// the command ended.
+func (b *bootstrap) sendOutput(log string, ended bool) error {
+	read := b.readState().Setup.OutputRead
 	f, err := os.Open(log)
 	if err != nil {
 		return err
@@ -124,19 +128,19 @@ func (b *bootstrap) ship(log string, ended bool) error {
 	if _, err := f.Seek(read, io.SeekStart); err != nil {
 		return err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, outputBytes))
+	data, err := io.ReadAll(io.LimitReader(f, maxOutputBytes))
 	if err != nil {
 		return err
 	}
 	whole := bytes.LastIndexByte(data, '\n') + 1
-	if ended || len(data) == outputBytes {
+	if ended || len(data) == maxOutputBytes {
 		whole = len(data)
 	}
 	if whole == 0 {
 		return nil
 	}
 	for line := range strings.Lines(string(data[:whole])) {
-		b.print(strings.TrimRight(line, "\r\n"))
+		b.printLine(strings.TrimRight(line, "\r\n"))
 	}
-	return b.update(func(s *state) { s.Setup.Read = read + int64(whole) })
+	return b.updateState(func(s *state) { s.Setup.OutputRead = read + int64(whole) })
 }

@@ -16,13 +16,13 @@ import (
 // socket is a TCP connection of this machine.
 type socket struct {
 	inode uint32
-	// local and peer are its ends.
+	// local and peer are the addresses of its ends.
 	local, peer netip.AddrPort
-	// bytes were received or sent and acknowledged.
+	// bytes is the sum of received and acknowledged bytes.
 	bytes uint64
 }
 
-// Of sock_diag(7).
+// Constants of sock_diag(7).
 const (
 	sockDiagByFamily = 20
 	diagInfo         = 2 // INET_DIAG_INFO
@@ -31,7 +31,7 @@ const (
 	messageSize      = 72
 )
 
-// connections lists the TCP connections that are established.
+// connections returns the established TCP connections.
 func connections() ([]socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
@@ -53,15 +53,15 @@ func connections() ([]socket, error) {
 		if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 			return nil, fmt.Errorf("ask the kernel for connections: %w", err)
 		}
-		if list, err = answers(fd, list); err != nil {
+		if list, err = readSockets(fd, list); err != nil {
 			return nil, fmt.Errorf("ask the kernel for connections: %w", err)
 		}
 	}
 	return list, nil
 }
 
-// answers reads one dump to its end.
-func answers(fd int, list []socket) ([]socket, error) {
+// readSockets reads one netlink dump to its end.
+func readSockets(fd int, list []socket) ([]socket, error) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, _, err := unix.Recvfrom(fd, buffer, 0)
@@ -94,7 +94,7 @@ func answers(fd int, list []socket) ([]socket, error) {
 	}
 }
 
-// parseSocket reads an inet_diag_msg with its attributes.
+// parseSocket parses an inet_diag_msg and its attributes.
 func parseSocket(m []byte) (s socket, ok bool) {
 	if len(m) < messageSize {
 		return s, false
@@ -125,16 +125,16 @@ func parseSocket(m []byte) (s socket, ok bool) {
 	return s, ok
 }
 
-// inMemory says whether a folder is in memory and not on a disk.
+// inMemory reports whether a folder is on an in-memory file system.
 func inMemory(dir string) bool {
 	var s unix.Statfs_t
 	return unix.Statfs(dir, &s) == nil && (s.Type == unix.TMPFS_MAGIC || s.Type == unix.RAMFS_MAGIC)
 }
 
-// noTerminal opens a terminal without waiting for it and without making it the agent's own.
+// noTerminal opens a terminal without blocking and without making it the controlling terminal.
 const noTerminal = unix.O_NONBLOCK | unix.O_NOCTTY
 
-// accessed is when a file was read last: for a terminal, when something was typed there.
+// accessed returns the access time of a file; for a terminal, the time of the last input.
 func accessed(i os.FileInfo) time.Time {
 	if s, ok := i.Sys().(*syscall.Stat_t); ok {
 		return time.Unix(s.Atim.Unix())

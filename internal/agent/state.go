@@ -14,85 +14,85 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// state is what has to survive the process.
+// state is the agent's state that survives its process.
 type state struct {
 	Session string        `json:"session"`
 	Epoch   int64         `json:"epoch"`
-	Anchor  anchor        `json:"anchor"`
+	Anchor  clockAnchor   `json:"anchor"`
 	Order   session.Order `json:"order"`
-	// Saved is the highest Order.Save that was answered.
-	Saved    int64            `json:"saved"`
-	Snapshot session.Snapshot `json:"snapshot"`
-	// Seen is the print of the work folder that Snapshot holds (see fingerprint).
-	Seen string `json:"seen,omitempty"`
-	// Ready says that the set-up is done, Failed why it is not.
-	Ready  bool           `json:"ready"`
-	Failed string         `json:"failed,omitempty"`
-	Steps  []session.Step `json:"steps"`
-	// Restoring says that a restore into the work folder began, so that what is there is
-	// no one's work yet.
+	// AnsweredSave is the highest Order.SaveRequest that was carried out.
+	AnsweredSave int64            `json:"saved"`
+	Snapshot     session.Snapshot `json:"snapshot"`
+	// SavedFingerprint is the fingerprint of the work folder at Snapshot.
+	SavedFingerprint string `json:"seen,omitempty"`
+	// Ready reports that the setup is done, FailReason why it failed.
+	Ready      bool                `json:"ready"`
+	FailReason string              `json:"failed,omitempty"`
+	Steps      []session.SetupStep `json:"steps"`
+	// Restoring reports that a restore is in progress, so that files in the work folder are
+	// nobody's work yet.
 	Restoring bool `json:"restoring,omitempty"`
-	// Ending is a decision to end that nothing takes back.
+	// Ending is an end that nothing cancels.
 	Ending *ending `json:"ending,omitempty"`
-	// Kept is the time of the keep file that was seen last.
-	Kept time.Time `json:"kept,omitzero"`
-	// Events is the number of the newest file of events, Output how much of what commands
-	// printed was sent, in bytes.
-	Events  int64   `json:"events"`
-	Output  int64   `json:"output"`
-	Setup   setup   `json:"setup"`
-	Jupyter running `json:"jupyter"`
-	// Slots is how many processes a node of several runs, Master the address of the first.
+	// KeepFileTime is the last seen modification time of the keep file.
+	KeepFileTime time.Time `json:"kept,omitzero"`
+	// Events is the number of the newest event file, Output the sent command output in bytes.
+	Events  int64        `json:"events"`
+	Output  int64        `json:"output"`
+	Setup   setupCommand `json:"setup"`
+	Jupyter processRef   `json:"jupyter"`
+	// Slots is the number of processes per node, Master the address of node 0, for distributed
+	// runs.
 	Slots  int    `json:"slots,omitempty"`
 	Master string `json:"master,omitempty"`
 }
 
-// running is a process, with when it began in the kernel's ticks since boot, so that another
-// one with its number is not taken for it.
-type running struct {
-	PID   int    `json:"pid,omitempty"`
-	Began uint64 `json:"began,omitempty"`
+// processRef identifies a process by PID and start time in ticks since boot, because PIDs are
+// reused.
+type processRef struct {
+	PID        int    `json:"pid,omitempty"`
+	StartTicks uint64 `json:"began,omitempty"`
 }
 
-// ending is why and since when a session ends.
+// ending describes the end of a session.
 type ending struct {
 	Cause   cause     `json:"cause"`
 	Why     string    `json:"why"`
 	Since   time.Time `json:"since"`
 	Discard bool      `json:"discard"`
-	// Killed says that its processes were ended, Done that nothing is left to do but to give
-	// the machine back.
+	// Killed reports that the processes were ended, Done that only the release of the machine is
+	// left.
 	Killed bool `json:"killed"`
 	Done   bool `json:"done"`
 }
 
-// cause is what ends a session.
+// cause is the cause of an end.
 type cause string
 
 const (
-	byOrder cause = "order"
-	byLease cause = "lease"
-	byIdle  cause = "idle"
+	causeOrder cause = "order"
+	causeLease cause = "lease"
+	causeIdle  cause = "idle"
 )
 
-// setup is the command of Host.Setup that is under way.
-type setup struct {
-	PID   int    `json:"pid,omitempty"`
-	Began uint64 `json:"began,omitempty"`
-	// Read is how much of its output was read.
-	Read int64 `json:"read,omitempty"`
-	// gone says that it was seen to have ended without having said how.
-	gone bool
+// setupCommand is the running HostConfig.Setup command.
+type setupCommand struct {
+	PID        int    `json:"pid,omitempty"`
+	StartTicks uint64 `json:"began,omitempty"`
+	// OutputRead is the number of output bytes already recorded.
+	OutputRead int64 `json:"read,omitempty"`
+	// exitedSilently reports that it ended without an exit status.
+	exitedSilently bool
 }
 
-// disk is the state folder. Only one process at a time has it.
-type disk struct {
+// stateFolder is the state folder, locked by one process at a time.
+type stateFolder struct {
 	dir  string
 	lock *os.File
 }
 
-// openDisk takes the state folder.
-func openDisk(dir string) (*disk, error) {
+// openStateFolder creates and locks the state folder.
+func openStateFolder(dir string) (*stateFolder, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "events"), 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder: %w", err)
 	}
@@ -104,18 +104,18 @@ func openDisk(dir string) (*disk, error) {
 		_ = lock.Close()
 		return nil, fmt.Errorf("%w: %s", ErrRunning, dir)
 	}
-	return &disk{dir, lock}, nil
+	return &stateFolder{dir, lock}, nil
 }
 
-// ErrRunning says that another process has the state folder.
+// ErrRunning means that another process has locked the state folder.
 var ErrRunning = errors.New("another agent uses this state folder")
 
-func (d *disk) close() { _ = d.lock.Close() }
+func (d *stateFolder) close() { _ = d.lock.Close() }
 
-func (d *disk) path(name string) string { return filepath.Join(d.dir, name) }
+func (d *stateFolder) path(name string) string { return filepath.Join(d.dir, name) }
 
-// load reads the state of a session; a new one has none.
-func (d *disk) load(h *session.Host) (*state, error) {
+// load reads the state of a session, empty for a new one.
+func (d *stateFolder) load(h *session.HostConfig) (*state, error) {
 	s := &state{Session: h.Session, Epoch: h.Epoch}
 	data, err := os.ReadFile(d.path("state.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -135,8 +135,8 @@ func (d *disk) load(h *session.Host) (*state, error) {
 	return s, nil
 }
 
-// save writes the state: all of it or nothing.
-func (d *disk) save(s *state) error {
+// save writes the state atomically.
+func (d *stateFolder) save(s *state) error {
 	data, err := json.MarshalIndent(s, "", " ")
 	if err != nil {
 		return err

@@ -17,39 +17,39 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// measured is what one look at the machine gave, over the time since the look before.
-type measured struct {
-	from, to time.Duration // since boot
-	// cpu is percent: see sampler.busiest. net and disk are bytes a second; negative where
-	// they were not measured.
+// measurement is one measurement of the machine over the time since the previous one.
+type measurement struct {
+	start, end time.Duration // since boot
+	// cpu is in percent (see sampler.cpuPercent); net and disk are bytes per second, negative if
+	// not measured.
 	cpu, net, disk float64
-	typed          int // terminals with input since the look before
+	typedTerminals int // terminals with input during the measurement
 	gpus           []GPU
-	// noGPUs says that the session has none, gpuErr why they could not be read.
-	noGPUs    bool
-	gpuErr    error
-	terminals []terminal
-	connected []session.Connection
-	err       error
+	// noGPUs reports that the session has no GPUs, gpuErr why they could not be read.
+	noGPUs      bool
+	gpuErr      error
+	terminals   []terminal
+	connections []session.Connection
+	err         error
 }
 
-// sampler measures what the processes of the cage do.
+// sampler measures the processes of the cage.
 type sampler struct {
-	o        *Options
-	step     time.Duration
-	last     map[int]process
-	bytes    map[uint32]uint64
-	wire     uint64 // of all interfaces
-	wired    bool
-	at       time.Duration // of the last look; 0 before the first
-	known    map[string]time.Time
-	gpusSeen bool
+	options             *Options
+	step                time.Duration
+	lastProcesses       map[int]process
+	socketBytes         map[uint32]uint64
+	interfaceBytes      uint64 // of all interfaces
+	interfaceBytesKnown bool
+	lastAt              time.Duration // time of the last measurement; 0 before the first
+	connectionsSince    map[string]time.Time
+	gpusSeen            bool
 }
 
-// run measures again and again.
-func (s *sampler) run(ctx context.Context, out chan<- measured) {
+// run measures periodically.
+func (s *sampler) run(ctx context.Context, out chan<- measurement) {
 	for {
-		m, ok := s.look(ctx)
+		m, ok := s.measure(ctx)
 		if ok {
 			select {
 			case out <- m:
@@ -63,15 +63,15 @@ func (s *sampler) run(ctx context.Context, out chan<- measured) {
 	}
 }
 
-// look measures once; the first look only begins.
-func (s *sampler) look(ctx context.Context) (m measured, ok bool) {
-	_, now := s.o.Uptime()
-	m = measured{from: s.at, to: now, net: -1, disk: -1}
-	pids, err := s.o.Cage.Processes()
+// measure measures once; the first measurement only sets the starting point.
+func (s *sampler) measure(ctx context.Context) (m measurement, ok bool) {
+	_, now := s.options.Uptime()
+	m = measurement{start: s.lastAt, end: now, net: -1, disk: -1}
+	pids, err := s.options.Cage.Processes()
 	if err != nil {
-		// What is not known is no rest: the verdict ages into unknown.
+		// Unknown is not idle: without measurements the verdict ages into unknown.
 		m.err = fmt.Errorf("list the processes of the session: %w", err)
-		s.at = 0
+		s.lastAt = 0
 		return m, true
 	}
 	processes := map[int]process{}
@@ -80,40 +80,40 @@ func (s *sampler) look(ctx context.Context) (m measured, ok bool) {
 			processes[pid] = p
 		}
 	}
-	first := s.at == 0
-	elapsed := now - s.at
-	m.cpu = s.busiest(processes, elapsed)
-	m.disk = s.disks(processes) / elapsed.Seconds()
+	first := s.lastAt == 0
+	elapsed := now - s.lastAt
+	m.cpu = s.cpuPercent(processes, elapsed)
+	m.disk = s.diskBytes(processes) / elapsed.Seconds()
 	socks, err := connections()
-	m.net = s.network(processes, socks, err) / elapsed.Seconds()
+	m.net = s.networkBytes(processes, socks, err) / elapsed.Seconds()
 	m.terminals = terminals(processes)
 	for _, t := range m.terminals {
-		if !first && t.input.After(s.o.Now().Add(-elapsed)) {
-			m.typed++
+		if !first && t.lastInput.After(s.options.Now().Add(-elapsed)) {
+			m.typedTerminals++
 		}
 	}
-	m.connected = s.connected(processes, socks, now)
+	m.connections = s.findConnections(processes, socks, now)
 	s.readGPUs(ctx, &m)
-	s.last, s.at = processes, now
+	s.lastProcesses, s.lastAt = processes, now
 	return m, !first && elapsed > 0
 }
 
-// busiest is how much the processes compute, in percent: what the busiest of them takes of
-// one CPU, or all of them of all CPUs, whichever is more. So one thread that works is work
-// also on a machine of a hundred CPUs, and many that idle, as those of an open editor, are
-// none. What a child computed that ended since counts for its parent.
-func (s *sampler) busiest(now map[int]process, elapsed time.Duration) float64 {
-	ended := map[int]time.Duration{} // counted before, and by now in the parent's
-	for pid, p := range s.last {
-		if q, ok := now[pid]; !ok || q.began != p.began {
-			ended[p.parent] += p.cpu
+// cpuPercent returns the CPU use in percent: the share of one CPU used by the busiest process, or
+// of all CPUs by all processes, whichever is more. One busy thread thus counts as work on a machine
+// with 100 CPUs, while many idle threads, as in an open editor, do not. CPU time of ended children
+// counts for their parent.
+func (s *sampler) cpuPercent(now map[int]process, elapsed time.Duration) float64 {
+	ended := map[int]time.Duration{} // counted before and now part of the parent's time
+	for pid, p := range s.lastProcesses {
+		if q, ok := now[pid]; !ok || q.startTicks != p.startTicks {
+			ended[p.parent] += p.cpuTime
 		}
 	}
 	var sum, most time.Duration
 	for pid, p := range now {
-		grown := p.cpu
-		if before, ok := s.last[pid]; ok && before.began == p.began {
-			grown = p.cpu - before.cpu
+		grown := p.cpuTime
+		if before, ok := s.lastProcesses[pid]; ok && before.startTicks == p.startTicks {
+			grown = p.cpuTime - before.cpuTime
 		}
 		grown = max(0, grown-ended[pid])
 		sum += grown
@@ -123,27 +123,27 @@ func (s *sampler) busiest(now map[int]process, elapsed time.Duration) float64 {
 	return min(100, max(share(most), share(sum)/float64(runtime.NumCPU())))
 }
 
-func (s *sampler) disks(now map[int]process) (sum float64) {
+func (s *sampler) diskBytes(now map[int]process) (sum float64) {
 	for pid, p := range now {
 		before := uint64(0)
-		if old, ok := s.last[pid]; ok && old.began == p.began {
-			before = old.disk
+		if old, ok := s.lastProcesses[pid]; ok && old.startTicks == p.startTicks {
+			before = old.diskBytes
 		}
-		if p.disk > before {
-			sum += float64(p.disk - before)
+		if p.diskBytes > before {
+			sum += float64(p.diskBytes - before)
 		}
 	}
 	return sum
 }
 
-// network is the traffic since the last look: of the machine where all of it is the session,
-// else of the TCP connections of its processes to other machines. Where the kernel does not
-// tell those, all traffic of the machine counts: it is no less. Negative is not measured.
-func (s *sampler) network(now map[int]process, socks []socket, err error) float64 {
+// networkBytes returns the traffic since the last measurement: of the machine in a whole-machine
+// session, else of the session's TCP connections to other machines. If the kernel cannot list
+// those, all traffic counts, which is an upper bound. Negative means not measured.
+func (s *sampler) networkBytes(now map[int]process, socks []socket, err error) float64 {
 	wire, wireErr := interfaceBytes()
-	before, known := s.wire, s.wired
-	s.wire, s.wired = wire, wireErr == nil
-	if s.o.Host.Machine || err != nil {
+	before, known := s.interfaceBytes, s.interfaceBytesKnown
+	s.interfaceBytes, s.interfaceBytesKnown = wire, wireErr == nil
+	if s.options.Host.WholeMachine || err != nil {
 		if wireErr != nil || !known || wire < before {
 			return math.Inf(-1)
 		}
@@ -162,24 +162,24 @@ func (s *sampler) network(now map[int]process, socks []socket, err error) float6
 			continue
 		}
 		counts[k.inode] = k.bytes
-		if old := s.bytes[k.inode]; k.bytes > old {
+		if old := s.socketBytes[k.inode]; k.bytes > old {
 			sum += float64(k.bytes - old)
 		}
 	}
-	s.bytes = counts
+	s.socketBytes = counts
 	return sum
 }
 
-// readGPUs reads the GPUs that are the session's.
-func (s *sampler) readGPUs(ctx context.Context, m *measured) {
-	h := &s.o.Host
-	if !hasGPUs(s.o) {
+// readGPUs reads the session's GPUs.
+func (s *sampler) readGPUs(ctx context.Context, m *measurement) {
+	h := &s.options.Host
+	if !hasGPUs(s.options) {
 		m.noGPUs = true
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(s.step, 10*time.Second))
 	defer cancel()
-	all, err := s.o.GPUs.Read(ctx)
+	all, err := s.options.GPUs.Read(ctx)
 	if errors.Is(err, ErrNoGPUs) && len(h.GPUs) == 0 && !s.gpusSeen {
 		m.noGPUs = true
 		return
@@ -196,61 +196,62 @@ func (s *sampler) readGPUs(ctx context.Context, m *measured) {
 	}
 }
 
-// watch judges what was measured, as rounds do: by package duty.
-type watch struct {
+// activityTracker judges measurements with package duty, as rounds do.
+type activityTracker struct {
 	step, lookBack time.Duration
-	// host takes the signals of the processes, gpu those of the GPUs. A session works when
-	// either does: a notebook that holds a GPU may well compute on the CPUs.
-	host, gpu *duty.Tracker
-	// gpus is how many the session has; unknown before they were read.
-	gpus inventory.Fact[int]
-	// newest is the end of what was taken, carried what was measured since.
-	newest  time.Time
-	carried *measured
-	// record is told what was taken; nil: no one.
-	record func(session.Sampled)
+	// hostTracker judges the signals of the processes, gpuTracker those of the GPUs. A session
+	// works when either does: a notebook that holds a GPU may compute on CPUs.
+	hostTracker, gpuTracker *duty.Tracker
+	// gpuCount is the number of GPUs of the session; unknown before they were read.
+	gpuCount inventory.Fact[int]
+	// Measurements are tracked up to coveredUntil; pending holds a later one.
+	coveredUntil time.Time
+	pending      *measurement
+	// record receives each tracked measurement; nil discards them.
+	record func(session.Measurement)
 }
 
-// newWatch returns a watch that sees rest as long as idle asks.
-func newWatch(step, idle time.Duration, gpus inventory.Fact[int]) *watch {
-	w := &watch{step: step, gpus: gpus, lookBack: max(duty.DefaultLookBack, 2*idle)}
+// newActivityTracker returns a tracker that looks back long enough to see the idle time.
+func newActivityTracker(step, idle time.Duration, gpus inventory.Fact[int]) *activityTracker {
+	w := &activityTracker{step: step, gpuCount: gpus, lookBack: max(duty.DefaultLookBack, 2*idle)}
 	w.reset()
 	return w
 }
 
-// reset forgets everything, as when the clock was set.
-func (w *watch) reset() {
+// reset discards all measurements, for example after a clock jump.
+func (w *activityTracker) reset() {
 	t := duty.DefaultThresholds()
-	w.host = duty.NewTracker(t, t.Activity(nil), w.lookBack)
-	w.gpu = duty.NewTracker(t, t.Activity(nil), w.lookBack)
-	w.newest, w.carried = time.Time{}, nil
+	w.hostTracker = duty.NewTracker(t, t.Activity(nil), w.lookBack)
+	w.gpuTracker = duty.NewTracker(t, t.Activity(nil), w.lookBack)
+	w.coveredUntil, w.pending = time.Time{}, nil
 }
 
-// longestGap is how long a look may come late and still speak for the time before it.
-const longestGap = time.Minute
+// maxMeasurementGap is the longest delay for which a measurement still covers the time since the
+// previous one.
+const maxMeasurementGap = time.Minute
 
-// add takes what was measured up to a time, over some time before it.
-func (w *watch) add(to time.Time, over time.Duration, m *measured, given int) {
-	if m.err != nil || over <= 0 {
+// add tracks a measurement that covers span before end.
+func (w *activityTracker) add(end time.Time, span time.Duration, m *measurement, assignedGPUs int) {
+	if m.err != nil || span <= 0 {
 		return
 	}
-	// Each look goes on where the one before it ended, in whole steps: what is counted was
-	// counted all along, however late the look is.
-	start := w.newest
-	if start.IsZero() || start.After(to) || to.Sub(start) > max(longestGap, 6*w.step) {
-		start = to.Add(-min(over, w.step))
+	// Each measurement continues at the end of the previous one, in whole steps: the kernel's
+	// counters accumulate even if a measurement is late.
+	start := w.coveredUntil
+	if start.IsZero() || start.After(end) || end.Sub(start) > max(maxMeasurementGap, 6*w.step) {
+		start = end.Add(-min(span, w.step))
 	}
-	w.fold(m)
-	count := int(to.Sub(start) / w.step)
+	w.merge(m)
+	count := int(end.Sub(start) / w.step)
 	if count == 0 {
-		w.newest = start
-		return // the rest of the step is looked at first
+		w.coveredUntil = start
+		return // less than a whole step is covered
 	}
-	m = w.carried
-	w.carried = nil
+	m = w.pending
+	w.pending = nil
 	opened := usage.Opened{Step: w.step, Source: "agent"}
-	took := session.Sampled{
-		From: start.UTC(), Step: session.Duration(w.step), Steps: count, Host: map[string]float64{},
+	recorded := session.Measurement{
+		Start: start.UTC(), Step: session.Duration(w.step), Steps: count, Host: map[string]float64{},
 		GPUs: map[string]map[string]float64{},
 	}
 	put := func(k *duty.Tracker, gpu string, s usage.Signal, v float64) {
@@ -258,47 +259,47 @@ func (w *watch) add(to time.Time, over time.Duration, m *measured, given int) {
 			return
 		}
 		k.AddRun(opened, gpu, s, start, count, v)
-		if k == w.host {
-			took.Host[s.String()] = v
+		if k == w.hostTracker {
+			recorded.Host[s.String()] = v
 			return
 		}
-		if took.GPUs[gpu] == nil {
-			took.GPUs[gpu] = map[string]float64{}
+		if recorded.GPUs[gpu] == nil {
+			recorded.GPUs[gpu] = map[string]float64{}
 		}
-		took.GPUs[gpu][s.String()] = v
+		recorded.GPUs[gpu][s.String()] = v
 	}
-	put(w.host, "", usage.CPUUtil, m.cpu)
-	put(w.host, "", usage.NetBytes, m.net*w.step.Seconds())
-	put(w.host, "", usage.DiskBytes, m.disk*w.step.Seconds())
-	put(w.host, "", usage.Sessions, float64(m.typed))
+	put(w.hostTracker, "", usage.CPUUtil, m.cpu)
+	put(w.hostTracker, "", usage.NetBytes, m.net*w.step.Seconds())
+	put(w.hostTracker, "", usage.DiskBytes, m.disk*w.step.Seconds())
+	put(w.hostTracker, "", usage.Sessions, float64(m.typedTerminals))
 	for _, g := range m.gpus {
 		for s, v := range g.Signals {
-			put(w.gpu, g.UUID, s, v)
+			put(w.gpuTracker, g.UUID, s, v)
 		}
 	}
 	switch {
 	case m.noGPUs:
-		w.gpus = inventory.Known(0)
-	case given > 0:
-		w.gpus = inventory.Known(given)
+		w.gpuCount = inventory.Known(0)
+	case assignedGPUs > 0:
+		w.gpuCount = inventory.Known(assignedGPUs)
 	case m.gpuErr == nil:
-		w.gpus = inventory.Known(max(len(m.gpus), w.gpus.Or(0)))
+		w.gpuCount = inventory.Known(max(len(m.gpus), w.gpuCount.Or(0)))
 	}
-	w.newest = start.Add(time.Duration(count) * w.step)
+	w.coveredUntil = start.Add(time.Duration(count) * w.step)
 	if w.record != nil {
-		w.record(took)
+		w.record(recorded)
 	}
 }
 
-// fold takes what was measured within a step together: the most of each.
-func (w *watch) fold(m *measured) {
-	if w.carried == nil {
-		w.carried = m
+// merge combines the measurements of one step by their maximum.
+func (w *activityTracker) merge(m *measurement) {
+	if w.pending == nil {
+		w.pending = m
 		return
 	}
-	c := w.carried
+	c := w.pending
 	c.cpu, c.net, c.disk = max(c.cpu, m.cpu), max(c.net, m.net), max(c.disk, m.disk)
-	c.typed, c.noGPUs, c.gpuErr = c.typed+m.typed, m.noGPUs, m.gpuErr
+	c.typedTerminals, c.noGPUs, c.gpuErr = c.typedTerminals+m.typedTerminals, m.noGPUs, m.gpuErr
 	for _, g := range c.gpus {
 		for _, n := range m.gpus {
 			for s, v := range g.Signals {
@@ -311,17 +312,17 @@ func (w *watch) fold(m *measured) {
 	c.gpus = m.gpus
 }
 
-// verdict says what the session does at a time.
-func (w *watch) verdict(now time.Time) duty.Verdict {
-	host := w.host.Explain(now, duty.Machine{GPUs: inventory.Known(0)})
-	if n, known := w.gpus.Get(); known && n == 0 {
+// verdict returns what the session does at a time.
+func (w *activityTracker) verdict(now time.Time) duty.Verdict {
+	host := w.hostTracker.Explain(now, duty.Machine{GPUs: inventory.Known(0)})
+	if n, known := w.gpuCount.Get(); known && n == 0 {
 		return host
 	}
-	return together(w.gpu.Explain(now, duty.Machine{GPUs: w.gpus}), host)
+	return combineVerdicts(w.gpuTracker.Explain(now, duty.Machine{GPUs: w.gpuCount}), host)
 }
 
-// together judges several by one rule, in the words of the one that decides.
-func together(all ...duty.Verdict) duty.Verdict {
+// combineVerdicts judges several verdicts as one gang, with the reason of the verdict that decides.
+func combineVerdicts(all ...duty.Verdict) duty.Verdict {
 	mute := slices.Clone(all)
 	for i := range mute {
 		mute[i].Why = ""
@@ -339,12 +340,12 @@ func together(all ...duty.Verdict) duty.Verdict {
 // terminal is a terminal of the session.
 type terminal struct {
 	path string
-	// input is when something was typed there last.
-	input time.Time
+	// lastInput is the time of the last keystroke.
+	lastInput time.Time
 }
 
-// terminal is the pseudo-terminal of a process; empty: it has none. Of the number of a terminal,
-// bits 8 to 15 are the major number, and 136 to 143 are those of pseudo-terminals.
+// terminal returns the pseudo-terminal of a process; empty if it has none. Bits 8 to 15 of a device
+// number are the major number, and 136 to 143 are pseudo-terminals.
 func (p process) terminal() string {
 	major := p.tty >> 8 & 0xfff
 	if major < 136 || major > 143 {
@@ -354,7 +355,7 @@ func (p process) terminal() string {
 	return "/dev/pts/" + strconv.Itoa((major-136)<<8|minor)
 }
 
-// terminals lists the pseudo-terminals of processes.
+// terminals returns the pseudo-terminals of processes.
 func terminals(now map[int]process) []terminal {
 	seen := map[string]bool{}
 	var list []terminal
@@ -382,18 +383,18 @@ func compareTerminals(a, b string) int {
 	return 1
 }
 
-// warn writes a message to terminals and returns how many took it.
-func warn(list []terminal, text string) (told int) {
+// warnTerminals writes a message to terminals and returns how many accepted it.
+func warnTerminals(list []terminal, text string) (reached int) {
 	for _, t := range list {
-		// One that is stuck, or is no one's any more, does not keep the agent.
+		// A stuck or closed terminal must not block the agent.
 		f, err := os.OpenFile(t.path, os.O_WRONLY|noTerminal, 0)
 		if err != nil {
 			continue
 		}
 		_, err = f.WriteString("\r\n\a*** curfew: " + text + "\r\n")
 		if closeErr := f.Close(); err == nil && closeErr == nil {
-			told++
+			reached++
 		}
 	}
-	return told
+	return reached
 }

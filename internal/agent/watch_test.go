@@ -23,7 +23,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// pty is a terminal as a person has it.
+// pty is a pseudo-terminal with a reader.
 type pty struct {
 	*os.File
 	path string
@@ -48,7 +48,7 @@ func newPTY(t *testing.T) *pty {
 		buffer := make([]byte, 4096)
 		for {
 			n, err := unix.Read(fd, buffer)
-			if err == unix.EAGAIN || err == unix.EINTR || err == unix.EIO { // EIO: no one has it open yet
+			if err == unix.EAGAIN || err == unix.EINTR || err == unix.EIO { // EIO: nobody has opened it yet
 				time.Sleep(10 * time.Millisecond)
 				continue
 			}
@@ -69,7 +69,7 @@ func (p *pty) text() string {
 	return p.read.String()
 }
 
-// shell starts a shell of the session on it.
+// shell starts a session shell on the terminal.
 func (p *pty) shell(w *world) *exec.Cmd {
 	w.t.Helper()
 	f, err := os.OpenFile(p.path, os.O_RDWR|unix.O_NOCTTY, 0)
@@ -84,9 +84,9 @@ func (p *pty) shell(w *world) *exec.Cmd {
 	return c
 }
 
-// An open terminal and an open tunnel do not stop the idle rule, the terminal reads the
-// warning, and both are recorded.
-func TestTerminalsAndConnections(t *testing.T) {
+// TestOpenTerminalsDoNotCountAsWork checks that an open terminal and an open tunnel do not prevent
+// the idle end, that the terminal shows the warning, and that both are recorded.
+func TestOpenTerminalsDoNotCountAsWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -101,8 +101,8 @@ func TestTerminalsAndConnections(t *testing.T) {
 			defer c.Close()
 		}
 	}()
-	w.r.Host.Ports = []int{l.Addr().(*net.TCPAddr).Port}
-	w.r.Host.Idle, w.r.Host.Grace = session.Duration(2*time.Second), session.Duration(2*time.Second)
+	w.config.Host.Ports = []int{l.Addr().(*net.TCPAddr).Port}
+	w.config.Host.IdleTimeout, w.config.Host.Grace = session.Duration(2*time.Second), session.Duration(2*time.Second)
 	term := newPTY(t)
 	m := w.start()
 	w.awaitPhase(session.HostReady)
@@ -119,7 +119,7 @@ func TestTerminalsAndConnections(t *testing.T) {
 		return s.Terminals == 1 && strings.Contains(kinds, "shell") && strings.Contains(kinds, "port")
 	})
 	w.awaitPhase(session.HostEnding)
-	if err := m.ends(); err != nil {
+	if err := m.wait(); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the terminal has the last line", func() bool { return strings.Contains(term.text(), "the session ended") })
@@ -129,13 +129,13 @@ func TestTerminalsAndConnections(t *testing.T) {
 			t.Errorf("the terminal has %q, without %q", text, want)
 		}
 	}
-	if !w.saw("warned", "1 terminal told") || !w.saw("connection", "shell from "+term.path+" is open") ||
-		!w.saw("connection", "port from "+tunnel.LocalAddr().String()+" is open") {
+	if !w.hasEvent("warned", "1 terminal told") || !w.hasEvent("connection", "shell from "+term.path+" is open") ||
+		!w.hasEvent("connection", "port from "+tunnel.LocalAddr().String()+" is open") {
 		t.Errorf("events: %v", w.events())
 	}
 }
 
-// smi writes an nvidia-smi that prints what a file says.
+// smi writes an nvidia-smi that prints the content of a file.
 func (w *world) smi() (set func(utilization, memory, processes int)) {
 	w.t.Helper()
 	dir := filepath.Join(w.dir, "bin")
@@ -149,8 +149,8 @@ case "$1" in
 --query-compute-apps=*) i=0; while [ $i -lt $p ]; do echo "GPU-aaaa, $i"; i=$((i+1)); done; echo "GPU-bbbb, 77" ;;
 esac
 `
-	w.r.SMI = filepath.Join(dir, "nvidia-smi")
-	must(w.t, os.WriteFile(w.r.SMI, []byte(script), 0o755))
+	w.config.SMI = filepath.Join(dir, "nvidia-smi")
+	must(w.t, os.WriteFile(w.config.SMI, []byte(script), 0o755))
 	w.env = append(w.env, "PATH="+dir+":"+os.Getenv("PATH"))
 	return func(u, m, p int) {
 		w.t.Helper()
@@ -158,14 +158,14 @@ esac
 	}
 }
 
-// Of the GPUs, those of the session count: at work it is busy, holding memory it is held and
-// ends, and one that cannot be read is never at rest.
-func TestGPUsOfASession(t *testing.T) {
+// TestJudgesOwnGPUs checks that only the session's GPUs count: busy ones keep it, held ones let it
+// end, and unreadable ones are never idle.
+func TestJudgesOwnGPUs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	set := w.smi()
 	set(80, 9000, 1)
-	w.r.Host.GPUs, w.r.Host.Idle, w.r.Host.Grace = []string{"0"}, short, session.Duration(time.Hour)
+	w.config.Host.GPUs, w.config.Host.IdleTimeout, w.config.Host.Grace = []string{"0"}, short, session.Duration(time.Hour)
 	w.start()
 	await(t, "busy", func() bool { s := w.status(0); return s.Phase == session.HostReady && s.Activity == "busy" })
 	must(t, os.Rename(filepath.Join(w.dir, "gpu"), filepath.Join(w.dir, "gpu.away")))
@@ -181,17 +181,17 @@ func TestGPUsOfASession(t *testing.T) {
 	await(t, "put back", func() bool { s := w.status(0); return s.Phase == session.HostReady && s.Activity == "busy" })
 }
 
-// measure feeds a watch with looks a second apart.
-func measure(w *watch, at *time.Time, n int, m measured) duty.Verdict {
+// addMeasurements adds n measurements a second apart to a tracker.
+func addMeasurements(w *activityTracker, at *time.Time, n int, m measurement) duty.Verdict {
 	for range n {
 		*at = at.Add(time.Second)
-		look := m // the watch keeps it
+		look := m // the tracker keeps a pointer
 		w.add(*at, time.Second, &look, 1)
 	}
 	return w.verdict(*at)
 }
 
-func TestVerdicts(t *testing.T) {
+func TestActivityVerdicts(t *testing.T) {
 	gpu := func(util, mem, processes float64) []GPU {
 		return []GPU{
 			{
@@ -202,43 +202,46 @@ func TestVerdicts(t *testing.T) {
 			},
 		}
 	}
-	quiet := measured{cpu: 1, net: 10, disk: 0}
-	with := func(change func(*measured)) measured { m := quiet; change(&m); return m }
+	quiet := measurement{cpu: 1, net: 10, disk: 0}
+	with := func(change func(*measurement)) measurement { m := quiet; change(&m); return m }
 	for _, c := range []struct {
 		name string
 		gpus inventory.Fact[int]
-		m    measured
+		m    measurement
 		want duty.State
 	}{
-		{"nothing, without GPUs", inventory.Known(0), with(func(m *measured) { m.noGPUs = true }), duty.Idle},
-		{"busy CPUs", inventory.Known(0), with(func(m *measured) { m.noGPUs, m.cpu = true, 60 }), duty.Busy},
-		{"a download", inventory.Known(0), with(func(m *measured) { m.noGPUs, m.net = true, 20e6 }), duty.Busy},
-		{"a little traffic", inventory.Known(0), with(func(m *measured) { m.noGPUs, m.net = true, 500e3 }), duty.Unknown},
+		{"no GPUs, no activity", inventory.Known(0), with(func(m *measurement) { m.noGPUs = true }), duty.Idle},
+		{"busy CPUs", inventory.Known(0), with(func(m *measurement) { m.noGPUs, m.cpu = true, 60 }), duty.Busy},
+		{"download", inventory.Known(0), with(func(m *measurement) { m.noGPUs, m.net = true, 20e6 }), duty.Busy},
+		{"little traffic", inventory.Known(0), with(func(m *measurement) { m.noGPUs, m.net = true, 500e3 }), duty.Unknown},
 		{
-			"traffic that is not measured", inventory.Known(0), with(func(m *measured) { m.noGPUs, m.net = true, -1 }),
+			"traffic that is not measured", inventory.Known(0), with(func(m *measurement) { m.noGPUs, m.net = true, -1 }),
 			duty.Unknown,
 		},
-		{"someone types", inventory.Known(0), with(func(m *measured) { m.noGPUs, m.typed = true, 1 }), duty.Held},
-		{"a GPU computes", inventory.Known(1), with(func(m *measured) { m.gpus = gpu(70, 10, 1) }), duty.Busy},
-		{"a GPU is held", inventory.Known(1), with(func(m *measured) { m.gpus = gpu(0, 10, 1) }), duty.Held},
-		{"a GPU rests", inventory.Known(1), with(func(m *measured) { m.gpus = gpu(0, 0, 0) }), duty.Idle},
 		{
-			"a GPU is held and the CPUs compute", inventory.Known(1),
-			with(func(m *measured) { m.gpus, m.cpu = gpu(0, 10, 1), 60 }), duty.Busy,
+			"someone types", inventory.Known(0), with(func(m *measurement) { m.noGPUs, m.typedTerminals = true, 1 }),
+			duty.Held,
+		},
+		{"busy GPU", inventory.Known(1), with(func(m *measurement) { m.gpus = gpu(70, 10, 1) }), duty.Busy},
+		{"held GPU", inventory.Known(1), with(func(m *measurement) { m.gpus = gpu(0, 10, 1) }), duty.Held},
+		{"idle GPU", inventory.Known(1), with(func(m *measurement) { m.gpus = gpu(0, 0, 0) }), duty.Idle},
+		{
+			"held GPU, busy CPUs", inventory.Known(1),
+			with(func(m *measurement) { m.gpus, m.cpu = gpu(0, 10, 1), 60 }), duty.Busy,
 		},
 		{
-			"a GPU rests and the CPUs compute", inventory.Known(1),
-			with(func(m *measured) { m.gpus, m.cpu = gpu(0, 0, 0), 60 }), duty.Busy,
+			"idle GPU, busy CPUs", inventory.Known(1),
+			with(func(m *measurement) { m.gpus, m.cpu = gpu(0, 0, 0), 60 }), duty.Busy,
 		},
 		{
-			"a GPU that is not read", inventory.Fact[int]{}, with(func(m *measured) { m.gpuErr = os.ErrPermission }),
+			"unreadable GPU", inventory.Fact[int]{}, with(func(m *measurement) { m.gpuErr = os.ErrPermission }),
 			duty.Unknown,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWatch(time.Second, time.Minute, c.gpus)
+			w := newActivityTracker(time.Second, time.Minute, c.gpus)
 			at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
-			v := measure(w, &at, 120, c.m)
+			v := addMeasurements(w, &at, 120, c.m)
 			if v.State != c.want {
 				t.Errorf("got %s (%s), want %s", v.State, v.Why, c.want)
 			}
@@ -246,7 +249,7 @@ func TestVerdicts(t *testing.T) {
 				(rest < 110*time.Second || rest > 121*time.Second) {
 				t.Errorf("it rests for %s, want 2m", rest)
 			}
-			// What is not measured any more is unknown soon.
+			// A signal that is no longer measured becomes unknown.
 			if v := w.verdict(at.Add(10 * time.Second)); v.State != duty.Unknown {
 				t.Errorf("10 s later, without a look: %s", v.State)
 			}
@@ -254,12 +257,13 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// A look that comes late speaks for the time before it; a machine that slept does not.
-func TestLateLooks(t *testing.T) {
-	m := measured{cpu: 1, net: 0, disk: 0, noGPUs: true}
+// TestLateMeasurements checks that a late measurement covers the time before it, unless the machine
+// slept.
+func TestLateMeasurements(t *testing.T) {
+	m := measurement{cpu: 1, net: 0, disk: 0, noGPUs: true}
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	began := at
-	w := newWatch(time.Second, time.Minute, inventory.Known(0))
+	w := newActivityTracker(time.Second, time.Minute, inventory.Known(0))
 	for _, late := range []time.Duration{
 		1400, 1000, 1700, 3300, 20000, 1000, 45500, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300,
 		1300, 1300, 1300,
@@ -278,11 +282,12 @@ func TestLateLooks(t *testing.T) {
 	}
 }
 
-// What children computed that have ended counts once, and one thread counts on any machine.
-func TestBusiest(t *testing.T) {
+// TestCPUPercent checks that CPU time of ended children counts once, and that one busy thread
+// counts on any machine.
+func TestCPUPercent(t *testing.T) {
 	s := &sampler{}
 	p := func(pid, parent int, began uint64, cpu time.Duration) process {
-		return process{pid: pid, parent: parent, began: began, cpu: cpu}
+		return process{pid: pid, parent: parent, startTicks: began, cpuTime: cpu}
 	}
 	of := func(list ...process) map[int]process {
 		m := map[int]process{}
@@ -292,16 +297,16 @@ func TestBusiest(t *testing.T) {
 		return m
 	}
 	look := func(now map[int]process) float64 {
-		v := s.busiest(now, 10*time.Second)
-		s.last = now
+		v := s.cpuPercent(now, 10*time.Second)
+		s.lastProcesses = now
 		return v
 	}
 	look(of(p(1, 0, 1, 0), p(2, 1, 5, time.Hour)))
-	// The child ends after an hour of work and 100 ms more, and its parent is told of all.
+	// The child ends after an hour of work and 100 ms more, and its parent inherits its time.
 	if got := look(of(p(1, 0, 1, time.Hour+100*time.Millisecond))); got < 0.9 || got > 1.1 {
 		t.Errorf("got %g%%, want 1%%", got)
 	}
-	// One thread at work, and a process with a number that was used before.
+	// One busy thread, and a reused PID.
 	if got := look(of(p(1, 0, 1, time.Hour+100*time.Millisecond), p(2, 1, 9, 8*time.Second))); got < 79 || got > 81 {
 		t.Errorf("got %g%%, want 80%%", got)
 	}
@@ -310,7 +315,8 @@ func TestBusiest(t *testing.T) {
 func TestParseStat(t *testing.T) {
 	p, err := parseStat([]byte("41 (a) b) (c) S 7 41 40 34817 41 4194304 1 2 3 4 150 50 25 25 20 0 1 0 987654 1 2 3"))
 	want := process{
-		name: "a) b) (c", state: 'S', parent: 7, session: 40, tty: 34817, began: 987654, cpu: 2500 * time.Millisecond,
+		name: "a) b) (c", state: 'S', parent: 7, session: 40, tty: 34817, startTicks: 987654,
+		cpuTime: 2500 * time.Millisecond,
 	}
 	if err != nil || p != want {
 		t.Errorf("got %+v, %v, want %+v", p, err, want)
@@ -322,7 +328,7 @@ func FuzzParseStat(f *testing.F) {
 	f.Add([]byte("1 (x"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := parseStat(data)
-		if err == nil && (p.cpu < 0 || p.parent < 0) {
+		if err == nil && (p.cpuTime < 0 || p.parent < 0) {
 			t.Errorf("%q: %+v", data, p)
 		}
 	})
@@ -349,8 +355,8 @@ func TestParseSMI(t *testing.T) {
 	}
 }
 
-// The kernel's own counts of a connection are those of what was sent.
-func TestConnectionBytes(t *testing.T) {
+// TestReadsConnectionBytes compares the kernel's counters with the bytes that were sent.
+func TestReadsConnectionBytes(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer l.Close()

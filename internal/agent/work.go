@@ -17,58 +17,58 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// saving is a save that is asked for.
-type saving struct {
-	// last says that the session ends after it.
-	last bool
-	// exited says that no process of the session is left, so that nothing writes.
-	exited bool
-	// deadline is when the machine is taken away; zero: it is not.
+// saveRequest is a request to save the work folder.
+type saveRequest struct {
+	// final marks the last save before the session ends.
+	final bool
+	// processesEnded reports that no process of the session can write any more.
+	processesEnded bool
+	// deadline is when the machine is taken away; zero if never.
 	deadline time.Time
-	// within is the most that it may take; 0 is no limit.
-	within time.Duration
-	// asked is the Order.Save that it answers.
-	asked int64
-	// began is when it began, by the clock of decisions.
-	began time.Time
+	// timeout bounds the save; 0 means no limit.
+	timeout time.Duration
+	// orderSave is the Order.SaveRequest that the save answers.
+	orderSave int64
+	// startedAt is the start by the clock of decisions.
+	startedAt time.Time
 }
 
-// saved is what became of a save.
-type saved struct {
-	saving
+// saveResult is the result of a save.
+type saveResult struct {
+	saveRequest
 	snapshot session.Snapshot
-	number   int64 // of the snapshot in its store
-	// seen is the print of the folder as it was saved; empty where it changed.
-	seen string
-	// why says what the snapshot does not hold as it was; empty where it holds all.
-	why string
-	err error
+	number   int64 // sequence number of the snapshot
+	// fingerprint is that of the saved folder; empty if the folder changed during the save.
+	fingerprint string
+	// incomplete describes what the snapshot lacks; empty if nothing.
+	incomplete string
+	err        error
 }
 
-// saver saves the work folder. It serves one save at a time.
+// saver saves the work folder, one save at a time.
 type saver struct {
-	o       *Options
-	dir     string
-	quiet   time.Duration
-	store   checkpoint.Backend
-	attempt *checkpoint.Attempt
-	saves   int
+	options   *Options
+	dir       string
+	quietTime time.Duration
+	store     checkpoint.Backend
+	attempt   *checkpoint.Attempt
+	saves     int
 }
 
-// retention is which snapshots of a session's work are kept.
+// retention selects the snapshots to keep.
 var retention = checkpoint.Retention{Keep: 6, KeepFor: 24 * time.Hour}
 
-// run opens the store of this node's snapshots.
-func (s *saver) run(ctx context.Context) (checkpoint.Run, error) {
+// openRun opens the store of this node's snapshots.
+func (s *saver) openRun(ctx context.Context) (checkpoint.Run, error) {
 	if s.store == nil {
-		store, err := s.o.Work(ctx, workURL(&s.o.Host))
+		store, err := s.options.Work(ctx, workURL(&s.options.Host))
 		if err != nil {
 			return checkpoint.Run{}, err
 		}
 		s.store = store
 	}
-	run := checkpoint.Run{Store: s.store, Now: s.o.Now}
-	if seen := s.o.Host.Seen; seen != "" {
+	run := checkpoint.Run{Store: s.store, Now: s.options.Now}
+	if seen := s.options.Host.NewestSnapshot; seen != "" {
 		var err error
 		if run.Seen, err = checkpoint.MarkOf(seen); err != nil {
 			return run, fmt.Errorf("read which snapshot was seen before: %w", err)
@@ -77,54 +77,55 @@ func (s *saver) run(ctx context.Context) (checkpoint.Run, error) {
 	return run, nil
 }
 
-// workURL is where a node's snapshots are.
-func workURL(h *session.Host) string {
+// workURL returns the URL of a node's snapshots.
+func workURL(h *session.HostConfig) string {
 	return strings.TrimSuffix(h.Work, "/") + fmt.Sprintf("/node-%d", h.Node)
 }
 
-// save saves the folder and confirms that the store names the snapshot.
-func (s *saver) save(ctx context.Context, w saving) saved {
-	done := saved{saving: w}
-	if w.within > 0 {
+// save saves the folder and confirms that the store lists the snapshot.
+func (s *saver) save(ctx context.Context, w saveRequest) saveResult {
+	done := saveResult{saveRequest: w}
+	if w.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, w.within)
+		ctx, cancel = context.WithTimeout(ctx, w.timeout)
 		defer cancel()
 	}
 	before, err := fingerprint(s.dir)
 	if err == nil {
-		err = s.put(ctx, w, &done)
+		err = s.saveSnapshot(ctx, w, &done)
 	}
 	if err != nil {
 		if errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, checkpoint.ErrDamaged) {
-			s.attempt = nil // else what was stored by then is used again
+			s.attempt = nil // the claim is lost, or stored data must not be reused
 		}
 		done.err = err
 		return done
 	}
 	if after, err := fingerprint(s.dir); err == nil && after == before && done.snapshot.Complete {
-		done.seen = after
+		done.fingerprint = after
 	}
 	return done
 }
 
-func (s *saver) put(ctx context.Context, w saving, done *saved) error {
-	run, err := s.run(ctx)
+func (s *saver) saveSnapshot(ctx context.Context, w saveRequest, done *saveResult) error {
+	run, err := s.openRun(ctx)
 	if err != nil {
 		return err
 	}
 	if s.attempt == nil {
-		writer := fmt.Sprintf("session %s, start %d, node %d", s.o.Host.Name, s.o.Host.Epoch, s.o.Host.Node)
-		if s.attempt, err = run.ClaimFor(ctx, writer, s.o.Host.Epoch); err != nil {
+		writer := fmt.Sprintf("session %s, start %d, node %d", s.options.Host.Name, s.options.Host.Epoch,
+			s.options.Host.Node)
+		if s.attempt, err = run.ClaimFor(ctx, writer, s.options.Host.Epoch); err != nil {
 			return err
 		}
 	}
-	o := checkpoint.SaveOptions{Quiet: s.quiet, Wait: pause, Deadline: w.deadline}
-	o.Evidence.Exited = w.exited
+	o := checkpoint.SaveOptions{Quiet: s.quietTime, Wait: pause, Deadline: w.deadline}
+	o.Evidence.Exited = w.processesEnded
 	r, err := s.attempt.Save(ctx, s.dir, o)
 	if err != nil {
 		return err
 	}
-	// It counts once the store names it.
+	// Only a snapshot listed in HEAD counts.
 	head, _, err := run.ReadHead(ctx)
 	if err != nil {
 		return fmt.Errorf("confirm the snapshot: %w", err)
@@ -134,11 +135,11 @@ func (s *saver) put(ctx context.Context, w saving, done *saved) error {
 	}) {
 		return fmt.Errorf("confirm the snapshot: HEAD of the run does not name it: %w", checkpoint.ErrFenced)
 	}
-	done.snapshot = session.Snapshot{Manifest: r.Snapshot.Manifest, At: r.Snapshot.At, Epoch: s.o.Host.Epoch,
+	done.snapshot = session.Snapshot{Manifest: r.Snapshot.Manifest, At: r.Snapshot.At, Epoch: s.options.Host.Epoch,
 		Complete: r.Snapshot.State == checkpoint.Complete, Bytes: r.Snapshot.Bytes}
-	done.number, done.why = r.Snapshot.Seq, unsettled(&r.Manifest)
-	if s.saves++; s.saves%6 == 0 && !w.last && w.deadline.IsZero() && done.snapshot.Complete {
-		// Old snapshots that cannot be dropped cost money, not work.
+	done.number, done.incomplete = r.Snapshot.Seq, incompleteReason(&r.Manifest)
+	if s.saves++; s.saves%6 == 0 && !w.final && w.deadline.IsZero() && done.snapshot.Complete {
+		// Failing to delete old snapshots costs money, not work.
 		if _, err := s.attempt.Collect(ctx, retention); err != nil {
 			s.attempt = nil
 		}
@@ -146,8 +147,8 @@ func (s *saver) put(ctx context.Context, w saving, done *saved) error {
 	return nil
 }
 
-// unsettled says what a snapshot does not hold as it was.
-func unsettled(m *checkpoint.Manifest) string {
+// incompleteReason describes what a snapshot lacks.
+func incompleteReason(m *checkpoint.Manifest) string {
 	switch m.State {
 	case checkpoint.Partial:
 		var names []string
@@ -167,8 +168,8 @@ func unsettled(m *checkpoint.Manifest) string {
 	return ""
 }
 
-// fingerprint is a hash of the names, sizes and times of everything in a folder: where it is
-// the same, nothing was written in between.
+// fingerprint returns a hash of the names, modes, sizes and times in a folder: if it is unchanged,
+// nothing was written in between.
 func fingerprint(dir string) (string, error) {
 	h := sha256.New()
 	err := filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
@@ -187,9 +188,9 @@ func fingerprint(dir string) (string, error) {
 		}
 		size := i.Size()
 		if d.IsDir() {
-			size = 0 // it depends on the file system
+			size = 0 // the size of a folder depends on the file system
 		}
-		_, _ = fmt.Fprintf(h, "%q %v %d %d\n", at, i.Mode(), size, i.ModTime().UnixNano()) // a hash takes all
+		_, _ = fmt.Fprintf(h, "%q %v %d %d\n", at, i.Mode(), size, i.ModTime().UnixNano()) // writing to a hash cannot fail
 		return nil
 	})
 	if err != nil {
@@ -198,14 +199,14 @@ func fingerprint(dir string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// restore puts the newest snapshot into the work folder, and returns what to say of it.
-// Files that are there already are someone's work, unless a restore was cut off.
+// restore restores the newest snapshot into the work folder and returns a message for the journal.
+// Existing files are someone's work and stay, unless a restore was interrupted.
 func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, string, error) {
 	none := session.Snapshot{}
-	if s.o.Host.Work == "" {
+	if s.options.Host.Work == "" {
 		return none, "", nil
 	}
-	run, err := s.run(ctx)
+	run, err := s.openRun(ctx)
 	if err != nil {
 		return none, "", err
 	}
@@ -215,14 +216,14 @@ func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, str
 	}
 	if err := run.RolledBack(list); err != nil {
 		return none, "", fmt.Errorf("%w: find out who changed %s; a session of another name begins without this work, "+
-			"and `curfew checkpoint restore` brings back an older snapshot by its number", err, workURL(&s.o.Host))
+			"and `curfew checkpoint restore` brings back an older snapshot by its number", err, workURL(&s.options.Host))
 	}
-	if len(list) == 0 { // it is the first start
+	if len(list) == 0 { // first start
 		return none, "", nil
 	}
 	o := checkpoint.RestoreOptions{Replace: cutOff}
 	if !slices.ContainsFunc(list, func(n checkpoint.Snapshot) bool { return n.State != checkpoint.Unsettled }) {
-		o.Seq = list[0].Seq // better files that changed while they were read than none
+		o.Seq = list[0].Seq // files that changed while being read are better than none
 	}
 	r, err := run.Restore(ctx, s.dir, o)
 	if errors.Is(err, checkpoint.ErrNotEmpty) {
@@ -238,6 +239,7 @@ func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, str
 		said += fmt.Sprintf("; snapshot %d is newer and not restored: %s", k.Snapshot.Seq, k.Why)
 	}
 	return session.Snapshot{
-		Manifest: n.Manifest, At: n.At, Epoch: s.o.Host.Epoch, Complete: n.State == checkpoint.Complete, Bytes: n.Bytes,
+		Manifest: n.Manifest, At: n.At, Epoch: s.options.Host.Epoch, Complete: n.State == checkpoint.Complete,
+		Bytes: n.Bytes,
 	}, said, nil
 }

@@ -25,35 +25,34 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// recipe is how a process of a test runs the agent.
-type recipe struct {
-	Host  session.Host
+// agentConfig configures an agent process of a test.
+type agentConfig struct {
+	Host  session.HostConfig
 	State string
 	Home  string
-	// Verb is "host" or "bootstrap".
-	Verb string
-	// KillAt ends the process with SIGKILL at the line of its log that begins with it.
+	// Mode is "host" or "bootstrap".
+	Mode string
+	// KillAt kills the process at the log line with this prefix.
 	KillAt string
-	// Ended is a file that the machine's end makes; empty: the machine stays.
-	Ended string
-	// Parameters, Notice and Memory are files and a folder.
+	// TerminatedFile is created when the machine is terminated; empty means that the machine stays.
+	TerminatedFile string
+	// Parameters and Notice are files, Memory is a folder.
 	Parameters, Notice, Memory string
 	Address                    string
-	Paces                      Paces
+	Paces                      Intervals
 	SMI                        string
 }
 
-// TestMain runs the agent where a test started this program for it.
+// TestMain runs the agent if a test started this program for that.
 func TestMain(m *testing.M) {
 	if text, ok := os.LookupEnv("AGENT_RECIPE"); ok {
-		if err := cook(text); err != nil {
+		if err := runAgent(text); err != nil {
 			fmt.Println("the agent failed:", err)
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}
-	// The tests wait for processes most of their time, so more of them run at once than
-	// there are CPUs.
+	// The tests mostly wait for processes, so more of them may run than there are CPUs.
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
 		if err := flag.Set("test.parallel", "6"); err != nil {
@@ -63,16 +62,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// slow leaves a test to make test-slow.
-func slow(t *testing.T) {
+// skipUnlessSlow skips a test outside of make test-slow.
+func skipUnlessSlow(t *testing.T) {
 	t.Helper()
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("make test-slow runs it")
 	}
 }
 
-func cook(text string) error {
-	var r recipe
+func runAgent(text string) error {
+	var r agentConfig
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return err
 	}
@@ -83,7 +82,7 @@ func cook(text string) error {
 		return err
 	}
 	o := Options{
-		Host: r.Host, State: r.State, Home: r.Home, Control: control, Cage: Tree{
+		Host: r.Host, State: r.State, Home: r.Home, Control: control, Cage: ProcessTree{
 			ID: r.Host.Session + "-" + strconv.Itoa(r.Host.Node),
 		},
 		Work: func(ctx context.Context, url string) (checkpoint.Backend, error) {
@@ -92,7 +91,7 @@ func cook(text string) error {
 		Now: time.Now, Uptime: bootTime, Environ: slices.DeleteFunc(os.Environ(), func(v string) bool {
 			return strings.HasPrefix(v, "AGENT_RECIPE=")
 		}),
-		Memory: r.Memory, Address: r.Address, Paces: r.Paces, GPUs: SMI{Command: r.SMI}, Datasets: linked{},
+		Memory: r.Memory, Address: r.Address, Intervals: r.Paces, GPUs: SMI{Command: r.SMI}, Datasets: symlinkDatasets{},
 		Log: func(line string) {
 			fmt.Println(line)
 			if r.KillAt != "" && strings.HasPrefix(line, r.KillAt) {
@@ -101,8 +100,8 @@ func cook(text string) error {
 			}
 		},
 	}
-	if r.Ended != "" {
-		o.Ender = endFile(r.Ended)
+	if r.TerminatedFile != "" {
+		o.Terminator = endFile(r.TerminatedFile)
 	}
 	if r.Parameters != "" {
 		o.Parameters = parameterFile(r.Parameters)
@@ -110,7 +109,7 @@ func cook(text string) error {
 	if r.Notice != "" {
 		o.Notices = noticeFile(r.Notice)
 	}
-	if r.Verb == "bootstrap" {
+	if r.Mode == "bootstrap" {
 		return Bootstrap(ctx, o)
 	}
 	return Run(ctx, o)
@@ -124,12 +123,12 @@ func bootTime() (string, time.Duration) {
 	return "boot", time.Duration(t.Nano())
 }
 
-// endFile is a machine that goes: its end is a file.
+// endFile is a MachineTerminator that creates a file.
 type endFile string
 
-func (f endFile) End(context.Context) error { return os.WriteFile(string(f), nil, 0o600) }
+func (f endFile) Terminate(context.Context) error { return os.WriteFile(string(f), nil, 0o600) }
 
-// parameterFile is a store of parameters, as JSON.
+// parameterFile implements Parameters with a JSON file.
 type parameterFile string
 
 func (f parameterFile) Parameter(_ context.Context, name string) (string, error) {
@@ -148,7 +147,7 @@ func (f parameterFile) Parameter(_ context.Context, name string) (string, error)
 	return v, nil
 }
 
-// noticeFile holds the time of a notice.
+// noticeFile implements Notices with a file that holds a time.
 type noticeFile string
 
 func (f noticeFile) Notice(context.Context) (time.Time, error) {
@@ -162,10 +161,10 @@ func (f noticeFile) Notice(context.Context) (time.Time, error) {
 	return time.Parse(time.RFC3339Nano, string(data))
 }
 
-// linked brings datasets by links.
-type linked struct{}
+// symlinkDatasets implements Datasets with symbolic links.
+type symlinkDatasets struct{}
 
-func (linked) Fetch(_ context.Context, from, dir string) error {
+func (symlinkDatasets) Fetch(_ context.Context, from, dir string) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil
 	}
@@ -174,37 +173,38 @@ func (linked) Fetch(_ context.Context, from, dir string) error {
 
 // world is a session with a keeper, its stores and its machine.
 type world struct {
-	t    *testing.T
-	dir  string
-	r    recipe
-	env  []string
-	keep checkpoint.Backend
-	// serial and version are of the order.
+	t           *testing.T
+	dir         string
+	config      agentConfig
+	env         []string
+	keeperStore checkpoint.Backend
+	// serial and version of the current order
 	serial  int64
 	version string
 }
 
-// newWorld makes a session that never rests long enough and whose lease is far.
+// newWorld returns a session that does not end by itself within a test.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("processes are read on Linux only")
 	}
 	w := &world{t: t, dir: t.TempDir(), env: os.Environ()}
-	w.r = recipe{Verb: "host", State: filepath.Join(w.dir, "state"), Home: filepath.Join(w.dir, "home"),
-		Host: session.Host{
+	w.config = agentConfig{Mode: "host", State: filepath.Join(w.dir, "state"), Home: filepath.Join(w.dir, "home"),
+		Host: session.HostConfig{
 			Schema: session.HostSchema, Session: "s-" + strings.ToLower(strings.NewReplacer("/", "-").Replace(t.Name())),
 			Name: "demo", Nodes: 1, Epoch: 1,
 			Control: "file://" + filepath.Join(w.dir, "control"), Work: "file://" + filepath.Join(w.dir, "work"),
-			WorkDir: "~/work",
-			Every:   session.Duration(time.Hour), Lease: time.Now().Add(time.Hour).UTC(), Grace: session.Duration(time.Second),
-			Save: session.Duration(20 * time.Second)},
-		Paces: Paces{
+			WorkDir:      "~/work",
+			SaveInterval: session.Duration(time.Hour), LeaseUntil: time.Now().Add(time.Hour).UTC(),
+			Grace:     session.Duration(time.Second),
+			SaveLimit: session.Duration(20 * time.Second)},
+		Paces: Intervals{
 			Poll: 100 * time.Millisecond, Tick: 50 * time.Millisecond, Flush: 100 * time.Millisecond,
-			Retry: 100 * time.Millisecond, Notice: 100 * time.Millisecond, Quiet: 100 * time.Millisecond,
+			Retry: 100 * time.Millisecond, Notice: 100 * time.Millisecond, FileQuiet: 100 * time.Millisecond,
 		},
 	}
-	must(t, os.MkdirAll(w.r.Home, 0o755))
+	must(t, os.MkdirAll(w.config.Home, 0o755))
 	return w
 }
 
@@ -215,30 +215,30 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// machine is an agent that runs.
-type machine struct {
-	w    *world
-	c    *exec.Cmd
-	log  string
-	done chan error
+// agentProcess is a running agent.
+type agentProcess struct {
+	world *world
+	cmd   *exec.Cmd
+	log   string
+	done  chan error
 }
 
-// start starts the agent; what it logs is shown where the test fails.
-func (w *world) start() *machine {
+// start starts the agent. Its log is printed if the test fails.
+func (w *world) start() *agentProcess {
 	w.t.Helper()
-	text, err := json.Marshal(w.r)
+	text, err := json.Marshal(w.config)
 	must(w.t, err)
 	log, err := os.CreateTemp(w.dir, "log-")
 	must(w.t, err)
-	m := &machine{w: w, log: log.Name(), done: make(chan error, 1)}
-	m.c = exec.Command("/proc/self/exe")
-	m.c.Env = append(slices.Clone(w.env), "AGENT_RECIPE="+string(text))
-	m.c.Stdout, m.c.Stderr = log, log
-	must(w.t, m.c.Start())
+	m := &agentProcess{world: w, log: log.Name(), done: make(chan error, 1)}
+	m.cmd = exec.Command("/proc/self/exe")
+	m.cmd.Env = append(slices.Clone(w.env), "AGENT_RECIPE="+string(text))
+	m.cmd.Stdout, m.cmd.Stderr = log, log
+	must(w.t, m.cmd.Start())
 	must(w.t, log.Close())
-	go func() { m.done <- m.c.Wait() }()
+	go func() { m.done <- m.cmd.Wait() }()
 	w.t.Cleanup(func() {
-		_ = m.c.Process.Kill()
+		_ = m.cmd.Process.Kill()
 		_ = w.cage().Kill(context.Background())
 		if w.t.Failed() {
 			data, _ := os.ReadFile(m.log)
@@ -248,51 +248,53 @@ func (w *world) start() *machine {
 	return m
 }
 
-// onNewMachine readies the next start of the session, on a machine with nothing.
-func (w *world) onNewMachine(epoch int64) {
+// useNewMachine prepares the next start of the session on an empty machine.
+func (w *world) useNewMachine(epoch int64) {
 	w.t.Helper()
-	w.r.State, w.r.Host.Epoch = filepath.Join(w.dir, fmt.Sprintf("state%d", epoch)), epoch
-	must(w.t, os.RemoveAll(filepath.Join(w.r.Home, "work")))
+	w.config.State, w.config.Host.Epoch = filepath.Join(w.dir, fmt.Sprintf("state%d", epoch)), epoch
+	must(w.t, os.RemoveAll(filepath.Join(w.config.Home, "work")))
 	must(w.t, os.RemoveAll(filepath.Join(w.dir, "control")))
-	w.serial, w.version, w.keep = 0, "", nil
+	w.serial, w.version, w.keeperStore = 0, "", nil
 }
 
-func (w *world) cage() Tree { return Tree{ID: w.r.Host.Session + "-" + strconv.Itoa(w.r.Host.Node)} }
+func (w *world) cage() ProcessTree {
+	return ProcessTree{ID: w.config.Host.Session + "-" + strconv.Itoa(w.config.Host.Node)}
+}
 
-// patience is how long something may take on a machine with much else to do.
-const patience = 3 * time.Minute
+// awaitTimeout bounds waits on a busy machine.
+const awaitTimeout = 3 * time.Minute
 
-// await waits until something is so.
-func await(t testing.TB, what string, is func() bool) {
+// await waits until a condition holds.
+func await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !is(); {
+	for end := time.Now().Add(awaitTimeout); !condition(); {
 		if time.Now().After(end) {
-			t.Fatalf("after %s: not %s", patience, what)
+			t.Fatalf("after %s: not %s", awaitTimeout, what)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// ends waits for the end of the agent.
-func (m *machine) ends() error {
-	m.w.t.Helper()
+// wait waits for the end of the agent.
+func (m *agentProcess) wait() error {
+	m.world.t.Helper()
 	select {
 	case err := <-m.done:
 		m.done <- err
 		return err
-	case <-time.After(patience):
-		m.w.t.Fatalf("after %s: the agent runs", patience)
+	case <-time.After(awaitTimeout):
+		m.world.t.Fatalf("after %s: the agent runs", awaitTimeout)
 		return nil
 	}
 }
 
-func (m *machine) kill() {
-	m.w.t.Helper()
-	must(m.w.t, m.c.Process.Kill())
-	_ = m.ends()
+func (m *agentProcess) kill() {
+	m.world.t.Helper()
+	must(m.world.t, m.cmd.Process.Kill())
+	_ = m.wait()
 }
 
-func (m *machine) runs() bool {
+func (m *agentProcess) isRunning() bool {
 	select {
 	case err := <-m.done:
 		m.done <- err
@@ -302,24 +304,24 @@ func (m *machine) runs() bool {
 	}
 }
 
-// store opens what the keeper sees.
+// store returns the keeper's view of the control store.
 func (w *world) store() checkpoint.Backend {
 	w.t.Helper()
-	if w.keep == nil {
-		s, err := objectstore.Open(w.t.Context(), w.r.Host.Control, objectstore.Options{})
+	if w.keeperStore == nil {
+		s, err := objectstore.Open(w.t.Context(), w.config.Host.Control, objectstore.Options{})
 		must(w.t, err)
-		w.keep = s
+		w.keeperStore = s
 	}
-	return w.keep
+	return w.keeperStore
 }
 
-// order writes an order of the keeper, on top of what the host was told.
+// order writes an order of the keeper.
 func (w *world) order(change func(*session.Order)) {
 	w.t.Helper()
 	w.serial++
 	o := session.Order{
-		Schema: session.OrderSchema, Session: w.r.Host.Session, Epoch: w.r.Host.Epoch, Serial: w.serial,
-		At: time.Now().UTC(), Lease: w.r.Host.Lease, Idle: w.r.Host.Idle,
+		Schema: session.OrderSchema, Session: w.config.Host.Session, Epoch: w.config.Host.Epoch, Serial: w.serial,
+		At: time.Now().UTC(), LeaseUntil: w.config.Host.LeaseUntil, IdleTimeout: w.config.Host.IdleTimeout,
 	}
 	change(&o)
 	data, err := json.Marshal(o)
@@ -328,15 +330,15 @@ func (w *world) order(change func(*session.Order)) {
 	must(w.t, err)
 }
 
-// leaseIn orders a lease that is over soon, and waits until the host goes by it.
-func (w *world) leaseIn(d time.Duration) {
+// shortenLease orders a lease that ends soon and waits until the host obeys.
+func (w *world) shortenLease(d time.Duration) {
 	w.t.Helper()
-	w.r.Host.Lease = time.Now().Add(d).UTC()
-	w.order(func(o *session.Order) { o.Save = w.status(w.r.Host.Node).Saved })
-	await(w.t, "under the new lease", func() bool { return w.status(w.r.Host.Node).Serial == w.serial })
+	w.config.Host.LeaseUntil = time.Now().Add(d).UTC()
+	w.order(func(o *session.Order) { o.SaveRequest = w.status(w.config.Host.Node).AnsweredSave })
+	await(w.t, "under the new lease", func() bool { return w.status(w.config.Host.Node).OrderSerial == w.serial })
 }
 
-// status reads what a node says; the zero status where it said nothing.
+// status returns the status of a node, zero before the first.
 func (w *world) status(node int) (s session.Status) {
 	o, err := w.store().Get(w.t.Context(), statusKey(node), maxOrder)
 	if err != nil {
@@ -346,18 +348,18 @@ func (w *world) status(node int) (s session.Status) {
 	return s
 }
 
-func (w *world) phase() session.Phase { return w.status(w.r.Host.Node).Phase }
+func (w *world) phase() session.Phase { return w.status(w.config.Host.Node).Phase }
 
 func (w *world) awaitPhase(p session.Phase) {
 	w.t.Helper()
 	await(w.t, "in phase "+string(p), func() bool { return w.phase() == p })
 }
 
-// events are all that a node sent, in order.
+// events returns all events of a node in order.
 func (w *world) events() (list []session.Event) {
 	w.t.Helper()
 	for n := int64(1); ; n++ {
-		o, err := w.store().Get(w.t.Context(), eventsKey(w.r.Host.Node, n), maxOrder)
+		o, err := w.store().Get(w.t.Context(), eventsKey(w.config.Host.Node, n), maxOrder)
 		if errors.Is(err, checkpoint.ErrNotFound) {
 			return list
 		}
@@ -370,15 +372,15 @@ func (w *world) events() (list []session.Event) {
 	}
 }
 
-// saw says whether an event was sent.
-func (w *world) saw(kind, part string) bool {
+// hasEvent reports whether an event was sent.
+func (w *world) hasEvent(kind, part string) bool {
 	return slices.ContainsFunc(w.events(), func(e session.Event) bool {
 		return e.Kind == kind && strings.Contains(e.Text, part)
 	})
 }
 
-// inOrder checks that events were sent one after the other, others between them.
-func (w *world) inOrder(want ...string) {
+// checkEventOrder checks that events were sent in this order, possibly with others in between.
+func (w *world) checkEventOrder(want ...string) {
 	w.t.Helper()
 	var got []string
 	next := 0
@@ -394,17 +396,17 @@ func (w *world) inOrder(want ...string) {
 	}
 }
 
-func (w *world) path(name string) string { return filepath.Join(w.r.Home, "work", name) }
+func (w *world) path(name string) string { return filepath.Join(w.config.Home, "work", name) }
 
 func (w *world) write(name, text string) {
 	w.t.Helper()
 	must(w.t, os.WriteFile(w.path(name), []byte(text), 0o600))
 }
 
-// snapshots restores the newest snapshot of a node by hand, and returns a file of it.
-func (w *world) restored(name string) string {
+// restoredFile restores the newest snapshot and returns one of its files.
+func (w *world) restoredFile(name string) string {
 	w.t.Helper()
-	s, err := objectstore.Open(w.t.Context(), workURL(&w.r.Host), objectstore.Options{})
+	s, err := objectstore.Open(w.t.Context(), workURL(&w.config.Host), objectstore.Options{})
 	must(w.t, err)
 	to := filepath.Join(w.t.TempDir(), "restored")
 	if _, err := (checkpoint.Run{Store: s, Now: time.Now}).Restore(w.t.Context(), to,
@@ -416,7 +418,7 @@ func (w *world) restored(name string) string {
 	return string(data)
 }
 
-// spawn starts a command in the cage of the session, as a person does who connects.
+// spawn starts a command in the session's cage, as a connected person does.
 func (w *world) spawn(script string) *exec.Cmd {
 	w.t.Helper()
 	c := exec.Command("/bin/sh", "-c", script)

@@ -191,7 +191,7 @@ func (a *app) ciWork(ctx context.Context, all *sessions.Sessions, s session.Sess
 	}
 	if now.State != session.Ready {
 		return false, 0, &failure{
-			exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, now.EndWhy),
+			exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, now.EndReason),
 		}
 	}
 	err = connect.Enter(ctx, all, s.ID, os.Environ(), a.Stderr, func(ctx context.Context, m *connect.Machine) error {
@@ -228,7 +228,7 @@ func (a *app) ciEnded(ctx context.Context, all *sessions.Sessions, s session.Ses
 			after = time.Second
 		}
 		if _, now, err := all.Run(ctx, s.ID); err == nil && now.State != session.Ready {
-			return first(now.EndWhy, "it is "+string(now.State))
+			return first(now.EndReason, "it is "+string(now.State))
 		}
 		if !lost {
 			return ""

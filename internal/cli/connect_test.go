@@ -136,7 +136,8 @@ func reach(t *testing.T) *reached {
 		t.Fatal(err)
 	}
 	r.s = session.Session{
-		ID: "s1", Name: "demo", By: "ana", Owner: inventory.Owner{User: "ana"}, Spec: sp.Canonical(), Hash: sp.Hash(),
+		ID: "s1", Name: "demo", RequestedBy: "ana", Owner: inventory.Owner{User: "ana"}, Spec: sp.Canonical(),
+		Hash:     sp.Hash(),
 		Provider: clouds.ProviderAWS, Account: awssdk.ToString(who.Account),
 		Region: connectRegion, Epoch: 1, State: session.Ready, Machines: []session.Machine{
 			{ID: r.machine, Pool: session.Pool{Type: "g6.xlarge", Region: connectRegion}},
@@ -335,7 +336,7 @@ func (r *reached) refusals() {
 		want   string
 	}{
 		{"another's session", func(s *session.Session) {
-			s.By, s.Owner.User = "ben", "ben"
+			s.RequestedBy, s.Owner.User = "ben", "ben"
 		}, nil, nil, ExitDenied, "session demo is ben's: only its owner connects to it"},
 		{"another's machine", func(s *session.Session) {
 			s.Machines[0].ID = r.launch("AIDABENBENBENBEN")

@@ -89,7 +89,7 @@ func settled(r view.Run) bool {
 }
 
 // over says whether nothing of a session is left or will be.
-func over(r view.Run) bool { return session.State(r.State).Over() }
+func over(r view.Run) bool { return session.State(r.State).IsFinal() }
 
 // refused shows the session that the gate did not let pass, where it is one, and returns why.
 func (a *app) refused(run view.Run, why error) error {

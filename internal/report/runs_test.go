@@ -15,12 +15,12 @@ import (
 // run, to which machine and since when, and nothing of those that are over.
 func TestRunsShowWhoIsConnected(t *testing.T) {
 	now := time.Date(2026, 11, 23, 18, 0, 0, 0, time.UTC)
-	by := []session.Connected{
+	by := []session.NodeConnection{
 		{
 			Node:       1,
-			Connection: session.Connection{Kind: "ssh", From: "ana-0f3a9c6e85af1b2c3d", Since: now.Add(-90 * time.Minute)},
+			Connection: session.Connection{Kind: "ssh", Source: "ana-0f3a9c6e85af1b2c3d", Since: now.Add(-90 * time.Minute)},
 		},
-		{Node: 0, Connection: session.Connection{Kind: "port", From: "bo-77", Since: now.Add(-time.Minute)}},
+		{Node: 0, Connection: session.Connection{Kind: "port", Source: "bo-77", Since: now.Add(-time.Minute)}},
 	}
 	doc := view.Runs{}
 	for name, state := range map[string]session.State{

@@ -10,53 +10,53 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// Bounds of what a host says of itself. Whoever runs in a session can write in its host's name,
-// so nothing of it is believed beyond them.
+// Limits of host documents. Anyone inside a session can write as its host, so values beyond these
+// limits are dropped.
 const (
-	// maxText bounds a text of a status, in bytes, and maxEventText that of an event.
-	maxText      = 2 << 10
-	maxEventText = 8 << 10
-	maxKind      = 32
-	maxSteps     = 64
-	maxConnected = 256
-	maxTerminals = 10_000
-	// maxEventLines bounds the events of one file, and maxEventFiles the files of a node.
+	// maxStatusText bounds a text of a status, in bytes, and maxEventText that of an event.
+	maxStatusText  = 2 << 10
+	maxEventText   = 8 << 10
+	maxKindLength  = 32
+	maxSetupSteps  = 64
+	maxConnections = 256
+	maxTerminals   = 10_000
+	// maxEventLines bounds the events of one file, maxEventFiles the files of one node.
 	maxEventLines = 2_000
 	maxEventFiles = 20_000
-	// A host flushes its journal every two seconds while it prints, and it prints up to a bound;
-	// after that it writes a file each ten seconds at most.
+	// A host flushes its journal every two seconds while output is below its limit, afterwards at
+	// most one file per ten seconds.
 	firstEventFiles   = 2_000
 	eventFileInterval = 10 * time.Second
-	// eventFilesPerPass bounds the files that one pass reads of one node.
+	// eventFilesPerPass bounds the files read from one node in one pass.
 	eventFilesPerPass = 64
-	// clockLeeway is how far the clock of a host may be ahead of the keeper's.
+	// clockLeeway is how far a host's clock may be ahead of the keeper's.
 	clockLeeway = 5 * time.Minute
-	// planLeeway is how far ahead a host may plan: no lease is longer than a year.
+	// planLeeway bounds planned times; no lease is longer than a year.
 	planLeeway = 400 * 24 * time.Hour
 )
 
 var (
-	hostAddress  = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9.:_-]{0,251}[A-Za-z0-9])?$`)
-	snapshotKey  = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,511}$`)
-	hostPhases   = []Phase{HostStarting, HostReady, HostWarned, HostSaving, HostEnding, HostFailed}
-	hostActivity = []string{"", "busy", "held", "idle", "unknown"}
-	stepStates   = []string{"waiting", "running", "done", "failed", "skipped"}
-	connections  = []string{"shell", "ssh", "port"}
+	hostAddressPattern = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9.:_-]{0,251}[A-Za-z0-9])?$`)
+	snapshotKeyPattern = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,511}$`)
+	hostPhases         = []Phase{HostStarting, HostReady, HostWarned, HostSaving, HostEnding, HostFailed}
+	hostActivities     = []string{"", "busy", "held", "idle", "unknown"}
+	stepStates         = []string{"waiting", "running", "done", "failed", "skipped"}
+	connectionKinds    = []string{"shell", "ssh", "port"}
 )
 
-// check holds a status of a session's host to its bounds and to what can have happened by now. It
-// drops what is beyond them and names the fields, never their values. A status without a valid
-// phase says nothing: ok is false.
-func (st *Status) check(s *Session, now time.Time) (wrong []string, ok bool) {
+// sanitize clears the fields of a host's status that exceed their limits or cannot be true yet, and
+// returns the names of those fields. It returns false if the phase is invalid, in which case the
+// status is unusable.
+func (st *Status) sanitize(s *Session, now time.Time) (rejected []string, ok bool) {
 	drop := func(name string, bad bool, clear func()) {
 		if bad {
-			wrong = append(wrong, name)
+			rejected = append(rejected, name)
 			clear()
 		}
 	}
-	times := func(name string, at *time.Time, ahead time.Duration) {
-		early := s.RequestedAt.AddDate(0, 0, -1)
-		drop(name, !at.IsZero() && (at.After(now.Add(ahead)) || at.Before(early)), func() { *at = time.Time{} })
+	times := func(name string, at *time.Time, leeway time.Duration) {
+		earliest := s.RequestedAt.AddDate(0, 0, -1)
+		drop(name, !at.IsZero() && (at.After(now.Add(leeway)) || at.Before(earliest)), func() { *at = time.Time{} })
 		*at = at.UTC()
 	}
 	text := func(at *string, limit int) {
@@ -65,107 +65,107 @@ func (st *Status) check(s *Session, now time.Time) (wrong []string, ok bool) {
 		}
 	}
 	times("at", &st.At, clockLeeway)
-	times("lease_until", &st.Lease, planLeeway)
-	times("since", &st.Since, clockLeeway)
+	times("lease_until", &st.LeaseUntil, planLeeway)
+	times("since", &st.ActivitySince, clockLeeway)
 	times("ends_at", &st.EndsAt, planLeeway)
 	drop("boot", len(st.Boot) > 128 || !utf8.ValidString(st.Boot), func() { st.Boot = "" })
-	drop("serial", st.Serial < 0 || st.Serial > s.Serial, func() { st.Serial = 0 })
-	drop("saved", st.Saved < 0 || st.Saved > s.Save, func() { st.Saved = 0 })
-	drop("activity", !slices.Contains(hostActivity, st.Activity), func() { st.Activity = "unknown" })
+	drop("serial", st.OrderSerial < 0 || st.OrderSerial > s.OrderSerial, func() { st.OrderSerial = 0 })
+	drop("saved", st.AnsweredSave < 0 || st.AnsweredSave > s.SaveRequest, func() { st.AnsweredSave = 0 })
+	drop("activity", !slices.Contains(hostActivities, st.Activity), func() { st.Activity = "unknown" })
 	drop("terminals", st.Terminals < 0 || st.Terminals > maxTerminals, func() { st.Terminals = 0 })
-	drop("address", st.Address != "" && !hostAddress.MatchString(st.Address), func() { st.Address = "" })
-	drop("events", st.Events < 0 || st.Events > eventFiles(s, now), func() { st.Events = 0 })
-	text(&st.Why, maxText)
-	text(&st.Unsaved, maxText)
-	drop("steps", len(st.Steps) > maxSteps || slices.ContainsFunc(st.Steps, func(p Step) bool {
+	drop("address", st.Address != "" && !hostAddressPattern.MatchString(st.Address), func() { st.Address = "" })
+	drop("events", st.Events < 0 || st.Events > possibleEventFiles(s, now), func() { st.Events = 0 })
+	text(&st.Why, maxStatusText)
+	text(&st.UnsavedReason, maxStatusText)
+	drop("steps", len(st.Steps) > maxSetupSteps || slices.ContainsFunc(st.Steps, func(p SetupStep) bool {
 		return len(p.Name) > 64 || !slices.Contains(stepStates, p.State)
 	}), func() { st.Steps = nil })
 	for i := range st.Steps {
 		times("steps", &st.Steps[i].StartedAt, clockLeeway)
 		times("steps", &st.Steps[i].FinishedAt, clockLeeway)
 		text(&st.Steps[i].Name, 64)
-		text(&st.Steps[i].Why, maxText)
+		text(&st.Steps[i].Why, maxStatusText)
 	}
 	drop(
 		"connections",
-		len(st.Connections) > maxConnected || slices.ContainsFunc(st.Connections, func(c Connection) bool {
-			return !slices.Contains(connections, c.Kind) || len(c.From) > 256
+		len(st.Connections) > maxConnections || slices.ContainsFunc(st.Connections, func(c Connection) bool {
+			return !slices.Contains(connectionKinds, c.Kind) || len(c.Source) > 256
 		}),
 		func() { st.Connections = nil },
 	)
 	for i := range st.Connections {
-		text(&st.Connections[i].From, 256)
-		// A terminal may be older than the session.
+		text(&st.Connections[i].Source, 256)
+		// A terminal may predate the session.
 		if at := st.Connections[i].Since; !at.IsZero() &&
 			(at.After(now.Add(clockLeeway)) || at.Before(time.Unix(0, 0))) {
-			wrong = append(wrong, "connections")
+			rejected = append(rejected, "connections")
 			st.Connections[i].Since = time.Time{}
 		}
 	}
 	n := st.Snapshot
 	impossible := n.Bytes < 0 || n.Epoch < 0 || n.Epoch > s.Epoch || n.At.After(now.Add(clockLeeway)) ||
-		n.Manifest != "" && !snapshotKey.MatchString(n.Manifest) || !n.At.IsZero() && n.At.Before(time.Unix(0, 0))
+		n.Manifest != "" && !snapshotKeyPattern.MatchString(n.Manifest) || !n.At.IsZero() && n.At.Before(time.Unix(0, 0))
 	drop("snapshot", impossible, func() { st.Snapshot = Snapshot{} })
 	ok = slices.Contains(hostPhases, st.Phase)
 	drop("phase", !ok, func() { st.Phase = "" })
-	slices.Sort(wrong)
-	return slices.Compact(wrong), ok
+	slices.Sort(rejected)
+	return slices.Compact(rejected), ok
 }
 
-// eventFiles is how many files of events a host can have written by now.
-func eventFiles(s *Session, now time.Time) int64 {
+// possibleEventFiles returns the most event files that a host can have written by now.
+func possibleEventFiles(s *Session, now time.Time) int64 {
 	began := s.LaunchedAt
 	if began.IsZero() {
 		began = s.RequestedAt
 	}
-	fits := firstEventFiles + int64(max(0, now.Sub(began))/eventFileInterval)
-	return min(fits, maxEventFiles)
+	count := firstEventFiles + int64(max(0, now.Sub(began))/eventFileInterval)
+	return min(count, maxEventFiles)
 }
 
-// checkHosts is [Status.check] for what every host said. A host whose status says nothing is left
-// out; wrong names the fields that were dropped, by node.
-func checkHosts(s *Session, hosts map[int]Status, broken map[int]string, now time.Time) (wrong []string) {
-	for node, why := range broken {
-		wrong = append(wrong, fmt.Sprintf("node %d: %s", node, why))
+// sanitizeHosts sanitizes all statuses and deletes unusable ones. It returns the rejected fields by
+// node.
+func sanitizeHosts(s *Session, hosts map[int]Status, unreadable map[int]string, now time.Time) (rejected []string) {
+	for node, why := range unreadable {
+		rejected = append(rejected, fmt.Sprintf("node %d: %s", node, why))
 	}
 	for node, st := range hosts {
-		fields, ok := st.check(s, now)
+		fields, ok := st.sanitize(s, now)
 		if len(fields) > 0 {
-			wrong = append(wrong, fmt.Sprintf("node %d: %s", node, strings.Join(fields, ", ")))
+			rejected = append(rejected, fmt.Sprintf("node %d: %s", node, strings.Join(fields, ", ")))
 		}
 		if hosts[node] = st; !ok {
 			delete(hosts, node)
 		}
 	}
-	slices.Sort(wrong)
-	return wrong
+	slices.Sort(rejected)
+	return rejected
 }
 
-// checkEvents holds a file of events to its bounds. A file below the newest that has no event is
-// one that says so, so that no pass reads it again.
-func checkEvents(s *Session, node int, events []Event, now time.Time) []Event {
+// sanitizeEvents enforces the limits on one event file. A missing or empty file below the newest
+// becomes a single event, so that later passes skip it.
+func sanitizeEvents(s *Session, node int, events []Event, now time.Time) []Event {
 	if len(events) == 0 {
-		return []Event{{At: now, Node: node, Kind: unreadable, Text: "a file of events is missing or empty"}}
+		return []Event{{At: now, Node: node, Kind: eventUnreadable, Text: "a file of events is missing or empty"}}
 	}
-	if left := len(events) - maxEventLines; left > 0 {
+	if excess := len(events) - maxEventLines; excess > 0 {
 		events = append(
 			events[:maxEventLines:maxEventLines],
 			Event{
 				At:   now,
 				Node: node,
-				Kind: unreadable,
-				Text: fmt.Sprintf("%d more events of one file are left out", left),
+				Kind: eventUnreadable,
+				Text: fmt.Sprintf("%d more events of one file are left out", excess),
 			},
 		)
 	}
 	for i := range events {
 		e := &events[i]
 		if e.At.After(now.Add(clockLeeway)) || e.At.Before(s.RequestedAt.AddDate(0, 0, -1)) {
-			e.At = now // it was read by then
+			e.At = now // the time of reading is the latest possible time
 		}
 		e.At = e.At.UTC()
-		if len(e.Kind) > maxKind || !utf8.ValidString(e.Kind) {
-			e.Kind = unreadable
+		if len(e.Kind) > maxKindLength || !utf8.ValidString(e.Kind) {
+			e.Kind = eventUnreadable
 		}
 		if len(e.Text) > maxEventText {
 			e.Text = strings.ToValidUTF8(e.Text[:maxEventText], "\uFFFD") + " …"

@@ -14,23 +14,24 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Control is how the keeper and the hosts of a session speak with each other: documents below
-// the session's control prefix.
+// Control exchanges documents between the keeper and the hosts of a session, below the session's
+// control prefix.
 type Control interface {
-	// Hosts returns what each node said last, by its node; a node that said nothing yet is
-	// not there. Unreadable says why what a node wrote is no status.
+	// Hosts returns the last status of each node that wrote one, and for each unreadable status the
+	// reason.
 	Hosts(ctx context.Context, s *Session, nodes int) (hosts map[int]Status, unreadable map[int]string, err error)
-	// Order returns the order that is there, with its version for Give; the zero Order and ""
-	// where there is none.
+	// Order returns the current order and its version for WriteOrder; a zero Order and "" if there
+	// is none.
 	Order(ctx context.Context, s *Session) (Order, string, error)
-	// Give replaces the order of a version. ErrConflict where another keeper was faster.
-	Give(ctx context.Context, s *Session, o Order, version string) error
-	// Events returns a file of a node's events; none where it is not there.
+	// WriteOrder replaces the order of a version. ErrConflict means that another keeper wrote
+	// first.
+	WriteOrder(ctx context.Context, s *Session, o Order, version string) error
+	// Events returns the events in one file of a node; none if the file does not exist.
 	Events(ctx context.Context, s *Session, node int, file int64) ([]Event, error)
 }
 
-// Bounds of the documents of a host, in bytes and values. A host that was taken over must not fill
-// a keeper's memory or the state.
+// Limits of host documents, in bytes and values: a compromised host must not fill the keeper's
+// memory or the database.
 const (
 	maxStatus = 256 << 10
 	maxOrder  = 256 << 10
@@ -38,28 +39,28 @@ const (
 	maxValues = 10_000
 )
 
-// ErrUnreadable says that a document of a host is not what it can be: no regular file, too large,
-// or nothing that can be decoded. It is the host's doing, and reading it again changes nothing.
+// ErrUnreadable means that a host's document is no regular file, too large or malformed. The host
+// caused it, so reading again does not help.
 var ErrUnreadable = errors.New("the document of a host is not readable")
 
-// ControlStore is where the documents of one session are.
+// ControlStore stores the documents of one session.
 type ControlStore interface {
-	// Get returns an object of at most limit bytes: checkpoint.ErrNotFound where there is none,
-	// checkpoint.ErrTooLarge or ErrUnreadable where it is not what it can be.
+	// Get returns an object of at most limit bytes. Its errors are checkpoint.ErrNotFound,
+	// checkpoint.ErrTooLarge and ErrUnreadable.
 	Get(ctx context.Context, key string, limit int64) (checkpoint.Object, error)
-	// Replace writes an object over the version that was read, and returns its new version.
+	// Replace overwrites the given version of an object and returns the new version.
 	Replace(ctx context.Context, key string, data []byte, version string) (string, error)
 }
 
-// Documents is Control over stores: Open returns the one of a session.
+// Documents implements Control with the stores that Open returns.
 type Documents struct {
 	Open func(ctx context.Context, s *Session) (ControlStore, error)
 }
 
-// readDocument reads an object that a host may have written, and decodes it where it holds to its
-// bounds.
-func readDocument(ctx context.Context, at ControlStore, key string, limit int64, v any) (version string, err error) {
-	o, err := at.Get(ctx, key, limit)
+// readDocument reads and decodes a document that a host may have written, within its limits.
+func readDocument(ctx context.Context, store ControlStore, key string, limit int64, v any) (version string,
+	err error) {
+	o, err := store.Get(ctx, key, limit)
 	if errors.Is(err, checkpoint.ErrTooLarge) {
 		err = fmt.Errorf("%s has over %s: %w", key, plain.Size(limit), ErrUnreadable)
 	}
@@ -78,14 +79,14 @@ func readDocument(ctx context.Context, at ControlStore, key string, limit int64,
 // Hosts implements Control.
 func (d Documents) Hosts(ctx context.Context, s *Session, nodes int) (hosts map[int]Status, unreadable map[int]string,
 	err error) {
-	at, err := d.Open(ctx, s)
+	store, err := d.Open(ctx, s)
 	if err != nil {
 		return nil, nil, err
 	}
 	hosts, unreadable = map[int]Status{}, map[int]string{}
 	for node := range nodes {
 		var st Status
-		_, err := readDocument(ctx, at, "status-"+strconv.Itoa(node)+".json", maxStatus, &st)
+		_, err := readDocument(ctx, store, "status-"+strconv.Itoa(node)+".json", maxStatus, &st)
 		switch {
 		case errors.Is(err, checkpoint.ErrNotFound):
 		case errors.Is(err, ErrUnreadable):
@@ -101,38 +102,38 @@ func (d Documents) Hosts(ctx context.Context, s *Session, nodes int) (hosts map[
 
 // Order implements Control.
 func (d Documents) Order(ctx context.Context, s *Session) (order Order, version string, err error) {
-	at, err := d.Open(ctx, s)
+	store, err := d.Open(ctx, s)
 	if err != nil {
 		return order, "", err
 	}
-	version, err = readDocument(ctx, at, OrderFile, maxOrder, &order)
+	version, err = readDocument(ctx, store, OrderFile, maxOrder, &order)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
 		return Order{}, "", nil
-	case errors.Is(err, ErrUnreadable) && version != "", err == nil && order.Serial > s.Serial+serialLeeway:
-		return Order{}, version, nil // no keeper wrote it: it is replaced
+	case errors.Is(err, ErrUnreadable) && version != "", err == nil && order.Serial > s.OrderSerial+serialLeeway:
+		return Order{}, version, nil // no keeper wrote it, so it is replaced
 	case err != nil:
 		return Order{}, version, fmt.Errorf("read the order of %s: %w", s.Name, err)
 	}
 	return order, version, nil
 }
 
-// OrderFile is the name of the document with the order.
+// OrderFile is the name of the order document.
 const OrderFile = "order.json"
 
-// serialLeeway is how far the serial of an order may be ahead of the record: another keeper may have
-// written both since the record was read.
+// serialLeeway bounds how far the serial of a genuine order may be ahead of the record: another
+// keeper may have written both since the record was read.
 const serialLeeway = 1000
 
-// Give implements Control.
-func (d Documents) Give(ctx context.Context, s *Session, o Order, version string) error {
-	at, err := d.Open(ctx, s)
+// WriteOrder implements Control.
+func (d Documents) WriteOrder(ctx context.Context, s *Session, o Order, version string) error {
+	store, err := d.Open(ctx, s)
 	if err != nil {
 		return err
 	}
 	text, err := json.Marshal(o)
 	if err == nil {
-		_, err = at.Replace(ctx, OrderFile, text, version)
+		_, err = store.Replace(ctx, OrderFile, text, version)
 	}
 	if errors.Is(err, checkpoint.ErrConflict) {
 		return ErrConflict
@@ -143,19 +144,19 @@ func (d Documents) Give(ctx context.Context, s *Session, o Order, version string
 	return nil
 }
 
-// Events implements Control. A file or a line that cannot be read is an event that says so, so that
-// what a host wrote keeps no one from what it wrote after.
+// Events implements Control. An unreadable file or line becomes an event of its own, so that it
+// does not hide the events after it.
 func (d Documents) Events(ctx context.Context, s *Session, node int, file int64) ([]Event, error) {
-	at, err := d.Open(ctx, s)
+	store, err := d.Open(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	o, err := at.Get(ctx, "events-"+strconv.Itoa(node)+"/"+strconv.FormatInt(file, 10)+".jsonl", maxEvents)
+	o, err := store.Get(ctx, "events-"+strconv.Itoa(node)+"/"+strconv.FormatInt(file, 10)+".jsonl", maxEvents)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
 		return nil, nil
 	case errors.Is(err, checkpoint.ErrTooLarge), errors.Is(err, ErrUnreadable):
-		return []Event{{Node: node, Kind: unreadable, Text: "a file of events cannot be read"}}, nil
+		return []Event{{Node: node, Kind: eventUnreadable, Text: "a file of events cannot be read"}}, nil
 	case err != nil:
 		return nil, fmt.Errorf("read the events of node %d of %s: %w", node, s.Name, err)
 	}
@@ -170,7 +171,7 @@ func (d Documents) Events(ctx context.Context, s *Session, node int, file int64)
 			err = json.Unmarshal(line, &e)
 		}
 		if err != nil {
-			e = Event{Kind: unreadable, Text: strings.ToValidUTF8(err.Error(), "?")}
+			e = Event{Kind: eventUnreadable, Text: strings.ToValidUTF8(err.Error(), "?")}
 		}
 		e.Node = node
 		out = append(out, e)
@@ -178,5 +179,5 @@ func (d Documents) Events(ctx context.Context, s *Session, node int, file int64)
 	return out, nil
 }
 
-// unreadable is the kind of an event that stands for what could not be read.
-const unreadable = "unreadable"
+// eventUnreadable is the kind of an event that replaces an unreadable file or line.
+const eventUnreadable = "unreadable"

@@ -11,218 +11,226 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// Timing bounds what a session may wait for. Zero fields take those of [DefaultTiming].
-type Timing struct {
-	// Gate is how long a record may stand that was left before the gate answered, and Answer
-	// how long one waits whose approval no one gives.
-	Gate, Answer time.Duration
-	// Launch is how long machines are asked for, Start how long they may take to become ready.
+// Timeouts bounds the waiting times of a session. Zero fields take the values of [DefaultTimeouts].
+type Timeouts struct {
+	// Gate bounds the time until the gate decides, Approval the time that a request waits for an
+	// approver.
+	Gate, Approval time.Duration
+	// Launch bounds the time until machines are launched, Start the time until they are ready.
 	Launch, Start time.Duration
-	// Avoid is how long a pool is left aside that had no machine.
-	Avoid time.Duration
-	// Shown is how long after a launch the provider may not show a machine yet.
-	Shown time.Duration
-	// Apart is the time between the two empty look-ups that say that machines are gone.
-	Apart time.Duration
-	// Again is after what time an accepted end is asked for again.
-	Again time.Duration
-	// Stray is how long a machine without a record is warned of before it is ended.
-	Stray time.Duration
-	// Charge is how often the ledger is told of what runs.
-	Charge time.Duration
-	// Poll is how often it is looked whether machines became ready or went.
-	Poll time.Duration
-	// Grace is how long a host goes on after its warning, Save how long its last snapshot may
-	// take.
+	// PoolBackoff is the time that a pool without capacity is not tried again.
+	PoolBackoff time.Duration
+	// VisibilityDelay is the longest that the provider may hide a launched machine.
+	VisibilityDelay time.Duration
+	// LookupInterval is the time between the two empty lookups that prove machines gone.
+	LookupInterval time.Duration
+	// TerminateRetry is the time after which an accepted end is requested again.
+	TerminateRetry time.Duration
+	// OrphanGrace is the time between the warning about an orphan and its end.
+	OrphanGrace time.Duration
+	// ChargeInterval is the time between charges to the ledger.
+	ChargeInterval time.Duration
+	// PollInterval is the time between lookups while machines start or end.
+	PollInterval time.Duration
+	// Grace is the time between a host's warning and its end, Save the longest that its last
+	// snapshot may take.
 	Grace, Save time.Duration
-	// End is the most that grace period, save and last snapshot may take together; by default
-	// Grace, Save and [EndMargin]. After it the machines are released, whatever is unfinished.
+	// End bounds warning, saving and release together; it defaults to Grace, Save and [EndMargin].
+	// After it the machines are released even if work is unsaved.
 	End time.Duration
-	// KeepsFiles says that the files of machines stay after the end, so that no machine is kept
-	// for them. Where it is false, End counts from the end of the lease.
+	// KeepsFiles reports that files outlive their machine, so that no machine waits for them.
+	// Otherwise End counts from the end of the lease.
 	KeepsFiles bool
 }
 
-// EndMargin is how much longer than its parts an end may take unless another limit is set.
+// EndMargin is the default slack of End beyond Grace and Save.
 const EndMargin = 3 * time.Minute
 
-// DefaultTiming is the timing of providers that show things late.
-func DefaultTiming() Timing {
-	return Timing{
-		Gate: 15 * time.Minute, Answer: 24 * time.Hour, Launch: 15 * time.Minute, Start: 30 * time.Minute,
-		Avoid: 10 * time.Minute, Shown: 2 * time.Minute,
-		Apart: 5 * time.Second, Again: 2 * time.Minute, Stray: 30 * time.Minute, Charge: 10 * time.Minute,
-		Poll: 2 * time.Second, Grace: 2 * time.Minute, Save: 10 * time.Minute}
+// DefaultTimeouts returns timeouts for providers with eventually consistent listings.
+func DefaultTimeouts() Timeouts {
+	return Timeouts{
+		Gate: 15 * time.Minute, Approval: 24 * time.Hour, Launch: 15 * time.Minute, Start: 30 * time.Minute,
+		PoolBackoff: 10 * time.Minute, VisibilityDelay: 2 * time.Minute,
+		LookupInterval: 5 * time.Second, TerminateRetry: 2 * time.Minute, OrphanGrace: 30 * time.Minute,
+		ChargeInterval: 10 * time.Minute,
+		PollInterval:   2 * time.Second, Grace: 2 * time.Minute, Save: 10 * time.Minute}
 }
 
-// Fill takes the defaults where nothing is given.
-func (t Timing) Fill() Timing {
-	d := DefaultTiming()
-	t.Gate, t.Answer, t.Launch, t.Start = cmp.Or(t.Gate, d.Gate), cmp.Or(t.Answer, d.Answer), cmp.Or(t.Launch,
+// WithDefaults replaces zero fields by their defaults.
+func (t Timeouts) WithDefaults() Timeouts {
+	d := DefaultTimeouts()
+	t.Gate, t.Approval, t.Launch, t.Start = cmp.Or(t.Gate, d.Gate), cmp.Or(t.Approval, d.Approval), cmp.Or(t.Launch,
 		d.Launch), cmp.Or(t.Start, d.Start)
-	t.Avoid, t.Shown, t.Apart, t.Again = cmp.Or(t.Avoid, d.Avoid), cmp.Or(t.Shown, d.Shown), cmp.Or(t.Apart,
-		d.Apart), cmp.Or(t.Again, d.Again)
-	t.Poll = cmp.Or(t.Poll, d.Poll)
-	t.Stray, t.Charge, t.Grace, t.Save = cmp.Or(t.Stray, d.Stray), cmp.Or(t.Charge, d.Charge), cmp.Or(t.Grace,
+	t.PoolBackoff, t.VisibilityDelay, t.LookupInterval, t.TerminateRetry = cmp.Or(t.PoolBackoff, d.PoolBackoff), cmp.Or(
+		t.VisibilityDelay, d.VisibilityDelay), cmp.Or(t.LookupInterval,
+		d.LookupInterval), cmp.Or(t.TerminateRetry, d.TerminateRetry)
+	t.PollInterval = cmp.Or(t.PollInterval, d.PollInterval)
+	t.OrphanGrace, t.ChargeInterval, t.Grace, t.Save = cmp.Or(t.OrphanGrace, d.OrphanGrace), cmp.Or(t.ChargeInterval,
+		d.ChargeInterval), cmp.Or(t.Grace,
 		d.Grace), cmp.Or(t.Save, d.Save)
 	t.End = cmp.Or(t.End, t.Grace+t.Save+EndMargin)
 	t.Save = min(t.Save, t.End)
 	return t
 }
 
-// View is all that a decision about one session rests on.
-type View struct {
+// Observation is the input of Decide: one session and its latest known state.
+type Observation struct {
 	Now     time.Time
 	Session Session
-	// Found are its machines as the provider shows them; meaningless unless Looked.
-	Found  []Found
-	Looked bool
-	// Hosts is what its hosts said last; meaningless unless Heard.
-	Hosts map[int]Status
-	Heard bool
-	// Wrong says what hosts wrote that cannot be; it is not in Hosts.
-	Wrong []string
-	// Untold says that the order could not be written in this pass.
-	Untold bool
-	// Order is the order that is there.
+	// FoundMachines are the session's machines as the provider lists them, valid if MachinesListed.
+	FoundMachines  []FoundMachine
+	MachinesListed bool
+	// Hosts holds the last statuses by node, valid if HostsRead.
+	Hosts     map[int]Status
+	HostsRead bool
+	// RejectedFields describes the invalid parts of host documents, which Hosts omits.
+	RejectedFields []string
+	// OrderFailed reports that writing the order failed in this pass.
+	OrderFailed bool
+	// Order is the current order document.
 	Order Order
-	// Pools are where it can be launched, the best first, where that was asked for, for so
-	// many Nodes, and Aside the pools that had no machine, of all sessions.
-	Pools []Pool
-	Nodes int
-	Aside []Try
-	// Gated says that this process can ask the gate.
-	Gated bool
-	// Strays is how many machines without a record are due to be ended at once.
-	Strays int
+	// Pools are the pools that can launch Nodes machines, best first, read only while launching.
+	// CapacityFailures are those of all sessions.
+	Pools            []Pool
+	Nodes            int
+	CapacityFailures []CapacityFailure
+	// HasGate reports that this process can call the gate.
+	HasGate bool
+	// DueOrphans counts the machines without a record that are due to end now.
+	DueOrphans int
 }
 
-// Act is what is missing.
-type Act string
+// Step is the next action that Decide asks for.
+type Step string
 
-// The acts. Each is carried out, and then everything is looked at again.
+// The steps. After each step the session is observed again.
 const (
-	Wait    Act = "wait"   // nothing now
-	Admit   Act = "admit"  // ask the gate
-	Change  Act = "change" // write the record that Next is
-	Starts  Act = "launch" // the launch goes a pass on
-	Tell    Act = "order"  // write the order that Order is
-	Release Act = "end"    // the end goes a pass on
-	Clean   Act = "clean"  // remove what the machines left, settle the hold, charge, and then write Next
-	Charge  Act = "charge" // tell the ledger of what runs, and then write Next
+	StepWait        Step = "wait"   // do nothing now
+	StepAdmit       Step = "admit"  // call the gate
+	StepWriteRecord Step = "change" // write Decision.Session
+	StepLaunch      Step = "launch" // advance the launch
+	StepSendOrder   Step = "order"  // write Decision.Order
+	StepRelease     Step = "end"    // advance the release of the machines
+	StepCleanUp     Step = "clean"  // delete leftovers, charge, settle the hold, then write Decision.Session
+	StepCharge      Step = "charge" // charge the ledger, then write Decision.Session
 )
 
-// Next is what is missing of a session, and when to look again if nothing happens.
-type Next struct {
-	Act Act
-	// Session is the record to write, with Events to keep with it.
-	Session Session
-	Events  []Event
-	Order   Order
-	After   time.Duration
+// Decision is the next step of a session and the time to decide again if nothing happens.
+type Decision struct {
+	Step Step
+	// Session is the record to write together with Events.
+	Session    Session
+	Events     []Event
+	Order      Order
+	RetryAfter time.Duration
 }
 
-// MaxStrays is how many machines without a record may be due at once for any of them to be
-// ended: more of them are a sign that the records are wrong, and not the machines.
-const MaxStrays = 5
+// MaxDueOrphans is the most orphans that may end at once: more of them suggest that the records are
+// wrong, and none is ended.
+const MaxDueOrphans = 5
 
-// Decide returns what is missing of a session. It is a pure function: all that is known is in
-// the view and in the record.
-func Decide(v View, t Timing) Next {
-	d := &deciding{View: v, t: t, next: Next{Act: Wait, Session: v.Session, After: time.Minute}}
-	if v.Session.ByHand && v.Session.State != Ending {
-		d.byHand()
-		return d.next
+// Decide returns the next step of a session. It is a pure function of the observation and the
+// timeouts.
+func Decide(v Observation, t Timeouts) Decision {
+	d := &decider{
+		Observation: v, timeouts: t, decision: Decision{Step: StepWait, Session: v.Session, RetryAfter: time.Minute},
+	}
+	if v.Session.UserLaunched && v.Session.State != Ending {
+		d.decideUserLaunched()
+		return d.decision
 	}
 	switch v.Session.State {
 	case Requested:
-		d.requested()
+		d.decideRequested()
 	case Launching:
-		d.launching()
+		d.decideLaunching()
 	case Starting, Ready:
-		d.running()
+		d.decideRunning()
 	case Ending:
-		d.ending()
+		d.decideEnding()
 	}
-	return d.next
+	return d.decision
 }
 
-type deciding struct {
-	View
-	t    Timing
-	next Next
+type decider struct {
+	Observation
+	timeouts Timeouts
+	decision Decision
 }
 
-// s is the record that is to be written.
-func (d *deciding) s() *Session { return &d.next.Session }
+// record returns the record to write.
+func (d *decider) record() *Session { return &d.decision.Session }
 
-// say adds an event of the keeper.
-func (d *deciding) say(kind, format string, a ...any) {
-	d.next.Events = append(d.next.Events, Event{At: d.Now, Node: Keepers, Kind: kind, Text: fmt.Sprintf(format, a...)})
+// addEvent adds an event of the keeper.
+func (d *decider) addEvent(kind, format string, a ...any) {
+	d.decision.Events = append(d.decision.Events, Event{
+		At: d.Now, Node: KeeperNode, Kind: kind, Text: fmt.Sprintf(format, a...),
+	})
 }
 
-// change asks for the record to be written.
-func (d *deciding) change() { d.next.Act = Change }
+// writeRecord requests that the record be written.
+func (d *decider) writeRecord() { d.decision.Step = StepWriteRecord }
 
-// wait asks to be called again after so long.
-func (d *deciding) wait(after time.Duration) {
-	d.next = Next{Act: Wait, Session: d.Session, After: max(after, 0)}
+// wait requests another decision after a time and discards changes to the record.
+func (d *decider) wait(after time.Duration) {
+	d.decision = Decision{Step: StepWait, Session: d.Session, RetryAfter: max(after, 0)}
 }
 
-// end turns the session to its end.
-func (d *deciding) end(by, format string, a ...any) {
-	s := d.s()
-	endSession(s, d.Now, by, fmt.Sprintf(format, a...))
-	d.say("ending", "%s", s.Why)
-	d.change()
+// beginEnding moves the session to Ending.
+func (d *decider) beginEnding(by, format string, a ...any) {
+	s := d.record()
+	setEnding(s, d.Now, by, fmt.Sprintf(format, a...))
+	d.addEvent("ending", "%s", s.Why)
+	d.writeRecord()
 }
 
-// endSession turns a session to its end.
-func endSession(s *Session, now time.Time, by, why string) {
-	s.State, s.EndingAt, s.EndBy, s.EndWhy, s.Why = Ending, now, by, why, why
-	s.Serial++
+// setEnding moves a session to Ending.
+func setEnding(s *Session, now time.Time, by, why string) {
+	s.State, s.EndingAt, s.EndedBy, s.EndReason, s.Why = Ending, now, by, why, why
+	s.OrderSerial++
 }
 
-func (d *deciding) requested() {
+func (d *decider) decideRequested() {
 	age := d.Now.Sub(d.Session.RequestedAt)
 	switch {
-	case d.Session.Approval != "" && age > d.t.Answer:
-		d.end(keeper, "no one approved request %s within %s", d.Session.Approval, d.t.Answer)
-	case d.Gated:
-		d.next.Act = Admit
-	case d.Session.Approval == "" && age > d.t.Gate:
-		d.end(keeper, "it was given up before the gate decided")
+	case d.Session.ApprovalID != "" && age > d.timeouts.Approval:
+		d.beginEnding(keeperActor, "no one approved request %s within %s", d.Session.ApprovalID, d.timeouts.Approval)
+	case d.HasGate:
+		d.decision.Step = StepAdmit
+	case d.Session.ApprovalID == "" && age > d.timeouts.Gate:
+		d.beginEnding(keeperActor, "it was given up before the gate decided")
 	default:
 		d.wait(30 * time.Second)
 	}
 }
 
-// keeper is who does what no one asked for.
-const keeper = "keeper"
+// keeperActor is the actor of steps that no person requested.
+const keeperActor = "keeper"
 
-func (d *deciding) launching() {
+func (d *decider) decideLaunching() {
 	s := &d.Session
-	switch state := s.Launch.State(); {
-	case state == intent.Planned && s.Launch.Key == "":
-		d.choose()
+	switch state := s.LaunchStep.State(); {
+	case state == intent.Planned && s.LaunchStep.Key == "":
+		d.choosePool()
 	case state == intent.Confirmed && len(s.Machines) > 0:
-		n := d.s()
+		n := d.record()
 		n.State, n.Why = Starting, ""
-		d.say("launched", "%d × %s", len(s.Machines), s.Pool)
-		d.change()
+		d.addEvent("launched", "%d × %s", len(s.Machines), s.Pool)
+		d.writeRecord()
 	case state == intent.GivenUp, state == intent.Confirmed:
-		d.end(keeper, "its machines ended while they were launched")
+		d.beginEnding(keeperActor, "its machines ended while they were launched")
 	case state == intent.Refused:
-		d.refused()
-	case d.Now.Sub(s.RequestedAt) > d.t.Launch:
-		d.end(keeper, "the provider did not say within %s whether its machines were launched: %s", d.t.Launch,
-			cmp.Or(s.Launch.Error, "no answer"))
+		d.handleRefusedLaunch()
+	case d.Now.Sub(s.RequestedAt) > d.timeouts.Launch:
+		d.beginEnding(keeperActor, "the provider did not say within %s whether its machines were launched: %s",
+			d.timeouts.Launch,
+			cmp.Or(s.LaunchStep.Error, "no answer"))
 	default:
-		d.next.Act, d.next.After = Starts, d.t.Poll
+		d.decision.Step, d.decision.RetryAfter = StepLaunch, d.timeouts.PollInterval
 	}
 }
 
-// Refusals as they are kept in the launch's step.
+// Classes of refused launches, stored in the launch step.
 const (
 	classCapacity    = "capacity"
 	classQuota       = "quota"
@@ -231,168 +239,177 @@ const (
 	classNoRole      = "no-role"
 )
 
-// refused follows a launch that the provider refused: only where there is no machine, another
-// pool is tried.
-func (d *deciding) refused() {
-	s := d.s()
-	why := s.Launch.Error
-	if s.Launch.Refused != classCapacity {
-		d.end(keeper, "%s: %s", s.Pool, why)
+// handleRefusedLaunch tries another pool if the refused one lacks capacity, and ends the session
+// otherwise.
+func (d *decider) handleRefusedLaunch() {
+	s := d.record()
+	why := s.LaunchStep.Error
+	if s.LaunchStep.Refused != classCapacity {
+		d.beginEnding(keeperActor, "%s: %s", s.Pool, why)
 		return
 	}
-	s.Tries = append(s.Tries, Try{Pool: s.Pool, Why: why, At: d.Now, Until: d.Now.Add(d.t.Avoid)})
-	d.say("no-capacity", "%s: %s", s.Pool, why)
-	s.Pool, s.Launch, s.Machines, s.LaunchedAt = Pool{}, intent.Step{}, nil, time.Time{}
-	d.change()
+	s.CapacityFailures = append(s.CapacityFailures, CapacityFailure{
+		Pool: s.Pool, Why: why, At: d.Now, Until: d.Now.Add(d.timeouts.PoolBackoff),
+	})
+	d.addEvent("no-capacity", "%s: %s", s.Pool, why)
+	s.Pool, s.LaunchStep, s.Machines, s.LaunchedAt = Pool{}, intent.Step{}, nil, time.Time{}
+	d.writeRecord()
 }
 
-// choose takes the best pool that is not left aside.
-func (d *deciding) choose() {
+// choosePool starts a launch in the best pool that has not failed lately and costs no more than the
+// ceiling.
+func (d *decider) choosePool() {
 	if len(d.Pools) == 0 {
-		d.end(keeper, "no place to launch it from is known")
+		d.beginEnding(keeperActor, "no place to launch it from is known")
 		return
 	}
-	aside := func(p Pool) bool {
-		return slices.ContainsFunc(d.Session.Tries, func(t Try) bool { return t.Pool.Same(p) }) ||
-			slices.ContainsFunc(d.Aside, func(t Try) bool { return t.Pool.Same(p) && d.Now.Before(t.Until) })
+	failed := func(p Pool) bool {
+		return slices.ContainsFunc(d.Session.CapacityFailures, func(t CapacityFailure) bool {
+			return t.Pool.SamePlace(p)
+		}) ||
+			slices.ContainsFunc(d.CapacityFailures, func(t CapacityFailure) bool {
+				return t.Pool.SamePlace(p) && d.Now.Before(t.Until)
+			})
 	}
-	over := 0
+	overCeiling := 0
 	for _, p := range d.Pools {
-		if aside(p) {
+		if failed(p) {
 			continue
 		}
 		if d.overCeiling(p) {
-			over++
+			overCeiling++
 			continue
 		}
-		s := d.s()
-		s.Launches++
-		s.Pool, s.Launch = p, intent.Step{Name: "launch", Key: token(s)}
-		d.say("launching", "%s", p)
-		d.change()
+		s := d.record()
+		s.LaunchAttempts++
+		s.Pool, s.LaunchStep = p, intent.Step{Name: "launch", Key: launchToken(s)}
+		d.addEvent("launching", "%s", p)
+		d.writeRecord()
 		return
 	}
 	var tried []string
-	for _, t := range d.Session.Tries {
+	for _, t := range d.Session.CapacityFailures {
 		tried = append(tried, t.Pool.String())
 	}
-	rest := ""
-	if over > 0 {
-		rest = fmt.Sprintf(
-			"; %d of %d pools cost more than the gate let pass (%s an hour): name a machine type to ask for one", over,
-			len(d.Pools), d.Session.Ceiling.Dollars())
+	ceilingNote := ""
+	if overCeiling > 0 {
+		ceilingNote = fmt.Sprintf(
+			"; %d of %d pools cost more than the gate let pass (%s an hour): name a machine type to ask for one", overCeiling,
+			len(d.Pools), d.Session.HourlyCeiling.Dollars())
 	}
 	switch {
 	case len(tried) > 0:
-		d.end(keeper, "no capacity in %s%s", strings.Join(tried, ", "), rest)
-	case over == len(d.Pools):
-		d.end(keeper, "no place is as cheap as what the gate let pass%s", rest)
+		d.beginEnding(keeperActor, "no capacity in %s%s", strings.Join(tried, ", "), ceilingNote)
+	case overCeiling == len(d.Pools):
+		d.beginEnding(keeperActor, "no place is as cheap as what the gate let pass%s", ceilingNote)
 	default:
-		d.end(keeper, "no capacity: %d pools had none for other sessions within %s%s", len(d.Pools)-over, d.t.Avoid, rest)
+		d.beginEnding(keeperActor, "no capacity: %d pools had none for other sessions within %s%s", len(d.Pools)-overCeiling,
+			d.timeouts.PoolBackoff, ceilingNote)
 	}
 }
 
-// overCeiling says whether machines of a pool would cost more than the gate let pass. What has no
-// price is.
-func (d *deciding) overCeiling(p Pool) bool {
-	if d.Session.Ceiling <= 0 {
+// overCeiling reports whether machines of a pool cost more than the gate allowed. An unpriced pool
+// does.
+func (d *decider) overCeiling(p Pool) bool {
+	if d.Session.HourlyCeiling <= 0 {
 		return false
 	}
-	all := rate(p, max(1, d.Nodes))
+	all := poolRate(p, max(1, d.Nodes))
 	if all == nil {
 		return true
 	}
 	hourly, err := all.Times(1)
-	return err != nil || hourly > d.Session.Ceiling
+	return err != nil || hourly > d.Session.HourlyCeiling
 }
 
-func (d *deciding) running() {
+func (d *decider) decideRunning() {
 	s := &d.Session
-	alive := d.alive()
+	found := d.found()
 	switch {
-	case d.Looked && len(alive) < len(s.Machines) && d.Now.Sub(s.LaunchedAt) >= d.t.Shown:
-		if d.missing() {
-			d.vanished(alive)
+	case d.MachinesListed && len(found) < len(s.Machines) && d.Now.Sub(s.LaunchedAt) >= d.timeouts.VisibilityDelay:
+		if d.confirmMissing() {
+			d.endVanished(found)
 		}
 		return
-	case d.Looked && !s.Missing.IsZero() && len(alive) >= len(s.Machines):
-		d.s().Missing = time.Time{}
-		d.change()
+	case d.MachinesListed && !s.MissingSince.IsZero() && len(found) >= len(s.Machines):
+		d.record().MissingSince = time.Time{}
+		d.writeRecord()
 		return
 	}
-	if d.Heard && d.hosts() {
+	if d.HostsRead && d.followHosts() {
 		return
 	}
-	if s.State == Starting && d.Now.Sub(s.LaunchedAt) > d.t.Start {
-		d.end(keeper, "it was not ready within %s", d.t.Start)
+	if s.State == Starting && d.Now.Sub(s.LaunchedAt) > d.timeouts.Start {
+		d.beginEnding(keeperActor, "it was not ready within %s", d.timeouts.Start)
 		return
 	}
-	if s.State == Ready && d.Now.After(s.LeaseUntil.Add(d.t.Grace)) {
-		d.end(keeper, "its lease ended at %s", s.LeaseUntil.UTC().Format(time.RFC3339))
+	if s.State == Ready && d.Now.After(s.LeaseUntil.Add(d.timeouts.Grace)) {
+		d.beginEnding(keeperActor, "its lease ended at %s", s.LeaseUntil.UTC().Format(time.RFC3339))
 		return
 	}
-	if d.tell() || d.due() || d.Heard && d.note() {
+	if d.sendOrder() || d.chargeIfDue() || d.HostsRead && d.noteHosts() {
 		return
 	}
-	d.wait(d.soon())
+	d.wait(d.pollInterval())
 }
 
-// lookAfter is how often it is looked whether a machine is there that a person started.
-const lookAfter = 5 * time.Minute
+// userLaunchedPollInterval is the time between lookups of machines that a person launched.
+const userLaunchedPollInterval = 5 * time.Minute
 
-// byHand looks after machines that a person started: whether they are there, and whether their
-// lease is over. The ladder ends them, with its warnings.
-func (d *deciding) byHand() {
+// decideUserLaunched tracks whether machines that a person launched still exist and whether their
+// lease is over. The safety ladder ends them, with its warnings.
+func (d *decider) decideUserLaunched() {
 	s := &d.Session
-	over := ""
+	leaseNote := ""
 	if s.State == Ready && !d.Now.Before(s.LeaseUntil) {
-		over = "its lease ended at " + s.LeaseUntil.UTC().Format(time.RFC3339) +
+		leaseNote = "its lease ended at " + s.LeaseUntil.UTC().Format(time.RFC3339) +
 			"; a policy that selects expired leases stops it"
 	}
 	switch {
-	case s.State != Ready: // whoever adopts it goes on
-	case d.Looked && len(d.alive()) < len(s.Machines):
-		if d.missing() {
-			d.end(keeper, "its machine was stopped, ended or given back")
+	case s.State != Ready: // the adopting command completes the record
+	case d.MachinesListed && len(d.found()) < len(s.Machines):
+		if d.confirmMissing() {
+			d.beginEnding(keeperActor, "its machine was stopped, ended or given back")
 		}
 		return
-	case d.Looked && !s.Missing.IsZero():
-		d.s().Missing = time.Time{}
-		d.change()
+	case d.MachinesListed && !s.MissingSince.IsZero():
+		d.record().MissingSince = time.Time{}
+		d.writeRecord()
 		return
-	case s.Why != over:
-		d.s().Why = over
-		if over != "" {
-			d.say("lease", "%s", over)
+	case s.Why != leaseNote:
+		d.record().Why = leaseNote
+		if leaseNote != "" {
+			d.addEvent("lease", "%s", leaseNote)
 		}
-		d.change()
+		d.writeRecord()
 		return
 	}
-	d.wait(lookAfter)
+	d.wait(userLaunchedPollInterval)
 }
 
-// soon is when to look again at what runs.
-func (d *deciding) soon() time.Duration {
+// pollInterval returns the time until the next lookup of running machines.
+func (d *decider) pollInterval() time.Duration {
 	if d.Session.State == Starting {
-		return d.t.Poll
+		return d.timeouts.PollInterval
 	}
-	return 5 * d.t.Poll
+	return 5 * d.timeouts.PollInterval
 }
 
-// vanished is for machines that are gone though no one ended them.
-func (d *deciding) vanished(alive []Found) {
+// endVanished ends a session whose machines are gone without the keeper's doing.
+func (d *decider) endVanished(found []FoundMachine) {
 	for node, h := range d.Hosts {
-		if d.Heard && (h.Phase == HostEnding || h.Phase == HostSaving || h.Phase == HostWarned) {
-			d.end("host", "%s", cmp.Or(h.Why, fmt.Sprintf("node %d ended it", node)))
+		if d.HostsRead && (h.Phase == HostEnding || h.Phase == HostSaving || h.Phase == HostWarned) {
+			d.beginEnding("host", "%s", cmp.Or(h.Why, fmt.Sprintf("node %d ended it", node)))
 			return
 		}
 	}
-	d.end(keeper, "%d of its %d machines are gone, and it did not end them", len(d.Session.Machines)-len(alive),
+	d.beginEnding(keeperActor, "%d of its %d machines are gone, and it did not end them",
+		len(d.Session.Machines)-len(found),
 		len(d.Session.Machines))
 }
 
-// hosts follows what the hosts say. It says whether something is to be done about it.
-func (d *deciding) hosts() bool {
+// followHosts applies the phases that hosts report. It returns true if the record changes.
+func (d *decider) followHosts() bool {
 	s := &d.Session
 	ready := 0
 	for node := range s.Machines {
@@ -402,105 +419,104 @@ func (d *deciding) hosts() bool {
 		}
 		switch h.Phase {
 		case HostFailed:
-			d.end("host", "the set-up of node %d failed: %s", node, cmp.Or(h.Why, "it does not say why"))
+			d.beginEnding("host", "the set-up of node %d failed: %s", node, cmp.Or(h.Why, "it does not say why"))
 			return true
 		case HostEnding, HostSaving:
-			d.end("host", "%s", cmp.Or(h.Why, fmt.Sprintf("node %d ended it", node)))
+			d.beginEnding("host", "%s", cmp.Or(h.Why, fmt.Sprintf("node %d ended it", node)))
 			return true
 		case HostReady, HostWarned:
 			ready++
 		}
 	}
 	if s.State == Starting && ready == len(s.Machines) {
-		n := d.s()
+		n := d.record()
 		n.State, n.ReadyAt, n.Why = Ready, d.Now, ""
-		d.say("ready", "after %s", d.Now.Sub(s.RequestedAt).Round(100*time.Millisecond))
-		d.newest()
-		n.Connections = d.connected()
-		d.change()
+		d.addEvent("ready", "after %s", d.Now.Sub(s.RequestedAt).Round(100*time.Millisecond))
+		d.takeNewestSnapshot()
+		n.Connections = d.liveConnections()
+		d.writeRecord()
 	}
-	return d.next.Act == Change
+	return d.decision.Step == StepWriteRecord
 }
 
-// Within noteWindow, maxNotes changes of a record keep what hosts say; wrongInterval is the least
-// time between two notes of what they wrote wrong.
+// At most maxNotes writes per noteWindow record what hosts report, and rejected fields are recorded
+// once per wrongInterval.
 const (
 	noteWindow    = time.Minute
 	maxNotes      = 20
 	wrongInterval = 10 * time.Minute
 )
 
-// note keeps what hosts say of themselves in the record. It comes after all that ends a session,
-// and is counted, because a host may say something else at each look.
-func (d *deciding) note() bool {
-	s, changed := d.s(), d.newest()
-	if now := d.connected(); s.State != Ending && !slices.Equal(now, s.Connections) {
+// noteHosts records what hosts report. It runs after everything that can end the session and is
+// rate-limited, because a host may report something new at every poll.
+func (d *decider) noteHosts() bool {
+	s, changed := d.record(), d.takeNewestSnapshot()
+	if now := d.liveConnections(); s.State != Ending && !slices.Equal(now, s.Connections) {
 		s.Connections, changed = now, true
 	}
-	if wrong := strings.Join(d.Wrong, "; "); wrong != "" && wrong != s.Wrong &&
-		(s.WrongAt.IsZero() || d.Now.Sub(s.WrongAt) >= wrongInterval) {
-		s.Wrong, s.WrongAt, changed = wrong, d.Now, true
-		d.say("wrong", "ignored what hosts wrote that cannot be: %s", wrong)
+	if wrong := strings.Join(d.RejectedFields, "; "); wrong != "" && wrong != s.RejectedFields &&
+		(s.RejectedAt.IsZero() || d.Now.Sub(s.RejectedAt) >= wrongInterval) {
+		s.RejectedFields, s.RejectedAt, changed = wrong, d.Now, true
+		d.addEvent("wrong", "ignored what hosts wrote that cannot be: %s", wrong)
 	}
-	return changed && d.counted()
+	return changed && d.writeNote()
 }
 
-// counted asks for the record to be written because of what hosts say, unless they say something
-// else too often. Then nothing of it is kept now.
-func (d *deciding) counted() bool {
-	s := d.s()
-	if age := d.Now.Sub(s.NotedAt); age >= noteWindow || age < 0 {
-		s.Noted, s.NotedAt = 0, d.Now
+// writeNote requests a write of reported changes unless the limit is reached, in which case it
+// drops them.
+func (d *decider) writeNote() bool {
+	s := d.record()
+	if age := d.Now.Sub(s.NotesSince); age >= noteWindow || age < 0 {
+		s.NoteCount, s.NotesSince = 0, d.Now
 	}
-	if s.Noted >= maxNotes {
-		d.wait(d.t.Poll)
+	if s.NoteCount >= maxNotes {
+		d.wait(d.timeouts.PollInterval)
 		return false
 	}
-	s.Noted++
-	d.change()
+	s.NoteCount++
+	d.writeRecord()
 	return true
 }
 
-// silent is after what time what a host said last is not how it is now: hosts say how they are
-// every 30 seconds.
-const silent = 2 * time.Minute
+// statusMaxAge is the age at which a status is stale; hosts write one every 30 seconds.
+const statusMaxAge = 2 * time.Minute
 
-// connected are the connections to machines by what hosts say that are not silent, by node.
-func (d *deciding) connected() (out []Connected) {
+// liveConnections returns the connections that fresh statuses report, by node.
+func (d *decider) liveConnections() (out []NodeConnection) {
 	for node := range d.Session.Machines {
 		h, ok := d.Hosts[node]
-		if !ok || d.Now.Sub(h.At) > silent {
+		if !ok || d.Now.Sub(h.At) > statusMaxAge {
 			continue
 		}
 		for _, c := range h.Connections {
 			c.Since = c.Since.UTC().Truncate(time.Second)
-			out = append(out, Connected{Node: node, Connection: c})
+			out = append(out, NodeConnection{Node: node, Connection: c})
 		}
 	}
 	return out
 }
 
-// newest takes the newest snapshot that a host confirmed into the record. It says whether
-// there is a newer one.
-func (d *deciding) newest() (newer bool) {
+// takeNewestSnapshot records the newest snapshot that a host confirmed. It returns true if there is
+// a newer one.
+func (d *decider) takeNewestSnapshot() (newer bool) {
 	for _, h := range d.Hosts {
-		if n := h.Snapshot; n.Manifest != "" && n.At.After(d.s().Snapshot.At) {
-			d.s().Snapshot, newer = n, true
-			d.s().Snapshot.At = n.At.UTC()
+		if n := h.Snapshot; n.Manifest != "" && n.At.After(d.record().Snapshot.At) {
+			d.record().Snapshot, newer = n, true
+			d.record().Snapshot.At = n.At.UTC()
 		}
 	}
 	return newer
 }
 
-// wanted is the order that follows from the record and from what the hosts say of themselves.
-func (d *deciding) wanted() Order {
+// desiredOrder returns the order that follows from the record and the hosts' addresses.
+func (d *decider) desiredOrder() Order {
 	s := &d.Session
 	o := Order{
-		Schema: OrderSchema, Session: s.ID, Epoch: s.Epoch, Serial: s.Serial, At: d.Now, Lease: s.LeaseUntil.UTC(),
-		Idle: Duration(s.Idle), Save: s.Save,
+		Schema: OrderSchema, Session: s.ID, Epoch: s.Epoch, Serial: s.OrderSerial, At: d.Now, LeaseUntil: s.LeaseUntil.UTC(),
+		IdleTimeout: Duration(s.IdleTimeout), SaveRequest: s.SaveRequest,
 	}
 	if s.State == Ending {
-		o.End = &End{Why: s.EndWhy, By: s.EndBy, At: s.EndingAt.UTC(), Discard: s.Discard}
+		o.End = &End{Why: s.EndReason, By: s.EndedBy, At: s.EndingAt.UTC(), Discard: s.Discard}
 	}
 	for node := range s.Machines {
 		h, ok := d.Hosts[node]
@@ -513,138 +529,142 @@ func (d *deciding) wanted() Order {
 	return o
 }
 
-// tell gives the order that the record asks for where another one is there. An order has a
-// serial of its own for each content, so that hosts obey the newest.
-func (d *deciding) tell() bool {
-	if !d.Heard || d.Session.Control == "" {
+// sendOrder requests a write of the desired order if the current one differs. Each content has its
+// own serial, so that hosts can obey the newest.
+func (d *decider) sendOrder() bool {
+	if !d.HostsRead || d.Session.ControlPrefix == "" {
 		return false
 	}
-	want := d.wanted()
-	have := d.Order
-	if have.Session == want.Session && have.Epoch == want.Epoch && sameOrder(have, want) && have.Serial >= want.Serial {
+	desired := d.desiredOrder()
+	current := d.Order
+	if current.Session == desired.Session && current.Epoch == desired.Epoch && sameOrder(current, desired) &&
+		current.Serial >= desired.Serial {
 		return false
 	}
-	if len(want.Peers) == 0 && have.Session == want.Session && have.Epoch == want.Epoch {
-		want.Peers = have.Peers
-		if sameOrder(have, want) && have.Serial >= want.Serial {
+	if len(desired.Peers) == 0 && current.Session == desired.Session && current.Epoch == desired.Epoch {
+		desired.Peers = current.Peers
+		if sameOrder(current, desired) && current.Serial >= desired.Serial {
 			return false
 		}
 	}
-	if have.Epoch == want.Epoch && have.Serial >= want.Serial {
-		n := d.s()
-		n.Serial = have.Serial + 1
-		d.change()
+	if current.Epoch == desired.Epoch && current.Serial >= desired.Serial {
+		n := d.record()
+		n.OrderSerial = current.Serial + 1
+		d.writeRecord()
 		return true
 	}
-	d.next.Act, d.next.Order = Tell, want
+	d.decision.Step, d.decision.Order = StepSendOrder, desired
 	return true
 }
 
-// sameOrder says whether two orders ask for the same.
+// sameOrder reports whether two orders request the same.
 func sameOrder(a, b Order) bool {
 	if (a.End == nil) != (b.End == nil) || a.End != nil && (a.End.Discard != b.End.Discard || a.End.Why != b.End.Why) {
 		return false
 	}
-	return a.Lease.Equal(b.Lease) && a.Idle == b.Idle && a.Save == b.Save && slices.Equal(a.Peers, b.Peers)
+	return a.LeaseUntil.Equal(b.LeaseUntil) && a.IdleTimeout == b.IdleTimeout && a.SaveRequest == b.SaveRequest &&
+		slices.Equal(a.Peers, b.Peers)
 }
 
-// due charges for what runs.
-func (d *deciding) due() bool {
+// chargeIfDue requests a charge for running machines once per ChargeInterval.
+func (d *decider) chargeIfDue() bool {
 	s := &d.Session
-	if s.LaunchedAt.IsZero() || d.Now.Sub(cmp.Or(s.Charged, s.LaunchedAt)) < d.t.Charge {
+	if s.LaunchedAt.IsZero() || d.Now.Sub(cmp.Or(s.ChargedUntil, s.LaunchedAt)) < d.timeouts.ChargeInterval {
 		return false
 	}
-	d.s().Charged = d.Now
-	d.next.Act = Charge
+	d.record().ChargedUntil = d.Now
+	d.decision.Step = StepCharge
 	return true
 }
 
-// alive are the machines that the provider shows: those that are on their way out too.
-func (d *deciding) alive() []Found { return d.Found }
+// found returns the listed machines, including terminating ones.
+func (d *decider) found() []FoundMachine { return d.FoundMachines }
 
-func (d *deciding) ending() {
+func (d *decider) decideEnding() {
 	s := &d.Session
-	// What was asked for and not answered may have been carried out: the call is repeated
-	// with its token until the provider says which.
-	launch := s.Launch.State()
+	// An unacknowledged launch may have succeeded: retry with its idempotency token until the
+	// provider reports the outcome.
+	launch := s.LaunchStep.State()
 	if launch == intent.Intended {
-		d.next.Act, d.next.After = Starts, d.t.Poll
+		d.decision.Step, d.decision.RetryAfter = StepLaunch, d.timeouts.PollInterval
 		return
 	}
-	if len(s.Machines) == 0 && len(d.Found) == 0 && (launch == intent.Refused || launch == intent.Planned) && !s.Adopted {
-		d.over()
+	if len(s.Machines) == 0 && len(d.FoundMachines) == 0 && (launch == intent.Refused || launch == intent.Planned) &&
+		!s.Orphan {
+		d.cleanUp()
 		return
 	}
-	if !s.Gone.IsZero() {
-		d.gone()
+	if !s.GoneSince.IsZero() {
+		d.confirmGone()
 		return
 	}
-	if !d.Looked {
+	if !d.MachinesListed {
 		d.wait(5 * time.Second)
 		return
 	}
-	if s.End.Key == "" {
-		if !d.overdue() && (d.Heard && d.note() || !d.Untold && d.tell() || !d.saved()) {
+	if s.EndStep.Key == "" {
+		if !d.overdue() && (d.HostsRead && d.noteHosts() || !d.OrderFailed && d.sendOrder() || !d.readyToRelease()) {
 			return
 		}
-		n := d.s()
-		d.newest()
-		n.End = intent.Step{Name: "end", Key: "end-" + s.ID}
-		if n.Lost = d.lost(); n.Lost != "" {
-			d.say("lost", "%s", n.Lost)
+		n := d.record()
+		d.takeNewestSnapshot()
+		n.EndStep = intent.Step{Name: "end", Key: "end-" + s.ID}
+		if n.UnsavedWork = d.unsavedWork(); n.UnsavedWork != "" {
+			d.addEvent("lost", "%s", n.UnsavedWork)
 		}
-		d.change()
+		d.writeRecord()
 		return
 	}
-	switch state := s.End.State(); {
-	case state == intent.Confirmed && len(d.alive()) == 0:
-		d.s().Gone = d.Now
-		d.change()
-	case state == intent.Confirmed, state == intent.Accepted && d.Now.Sub(s.End.AcceptedAt) > d.t.Again:
-		n := d.s() // the provider shows machines all the same: it is asked again
-		n.End = intent.Step{Name: "end", Key: n.End.Key}
-		d.change()
+	switch state := s.EndStep.State(); {
+	case state == intent.Confirmed && len(d.found()) == 0:
+		d.record().GoneSince = d.Now
+		d.writeRecord()
+	case state == intent.Confirmed, state == intent.Accepted &&
+		d.Now.Sub(s.EndStep.AcceptedAt) > d.timeouts.TerminateRetry:
+		n := d.record() // the provider still lists machines: request the end again
+		n.EndStep = intent.Step{Name: "end", Key: n.EndStep.Key}
+		d.writeRecord()
 	default:
-		d.next.Act, d.next.After = Release, d.t.Poll
+		d.decision.Step, d.decision.RetryAfter = StepRelease, d.timeouts.PollInterval
 	}
 }
 
-// ReleaseBy is when the machines of a session that ends are released whatever is unfinished; zero
-// where no such time is known.
-func ReleaseBy(s *Session, t Timing) time.Time {
-	from := s.EndingAt
-	if from.IsZero() || s.Adopted || s.ByHand {
+// ReleaseBy returns the time at which the machines of an ending session are released even if work
+// is unsaved; zero if unknown.
+func ReleaseBy(s *Session, t Timeouts) time.Time {
+	start := s.EndingAt
+	if start.IsZero() || s.Orphan || s.UserLaunched {
 		return time.Time{}
 	}
-	t = t.Fill()
-	if !t.KeepsFiles && s.LeaseUntil.After(from) {
-		from = s.LeaseUntil
+	t = t.WithDefaults()
+	if !t.KeepsFiles && s.LeaseUntil.After(start) {
+		start = s.LeaseUntil
 	}
-	return from.Add(t.End)
+	return start.Add(t.End)
 }
 
-// overdue says whether the time for the last snapshot is over. It depends on nothing that a host
-// says or does.
-func (d *deciding) overdue() bool {
-	by := ReleaseBy(&d.Session, d.t)
+// overdue reports whether the time for the last snapshot is over. It depends on nothing that a host
+// reports.
+func (d *decider) overdue() bool {
+	by := ReleaseBy(&d.Session, d.timeouts)
 	return !by.IsZero() && !d.Now.Before(by)
 }
 
-// lost says which work was not confirmed as saved when the machines are released; empty where all
-// was, or was given up.
-func (d *deciding) lost() string {
+// unsavedWork describes the work that is not confirmed as saved at release; it is empty if all is
+// saved or discarded.
+func (d *decider) unsavedWork() string {
 	s := &d.Session
-	if s.Discard || s.ByHand || s.Adopted {
+	if s.Discard || s.UserLaunched || s.Orphan {
 		return ""
 	}
 	var lost []string
-	for _, m := range d.machines(d.alive()) {
+	for _, m := range d.allMachines(d.found()) {
 		h, ok := d.Hosts[m.Node]
-		ok = ok && d.Heard
+		ok = ok && d.HostsRead
 		switch {
-		case ok && h.Phase == HostEnding && h.Unsaved == "", s.ReadyAt.IsZero() && (!ok || h.Phase == HostFailed):
-		case ok && h.Unsaved != "":
-			lost = append(lost, fmt.Sprintf("node %d: %s", m.Node, h.Unsaved))
+		case ok && h.Phase == HostEnding && h.UnsavedReason == "", s.ReadyAt.IsZero() && (!ok || h.Phase == HostFailed):
+		case ok && h.UnsavedReason != "":
+			lost = append(lost, fmt.Sprintf("node %d: %s", m.Node, h.UnsavedReason))
 		default:
 			lost = append(lost, fmt.Sprintf("node %d did not confirm its last snapshot", m.Node))
 		}
@@ -653,80 +673,79 @@ func (d *deciding) lost() string {
 		return ""
 	}
 	newest := "no snapshot of its work is confirmed"
-	if n := d.s().Snapshot; n.Manifest != "" {
+	if n := d.record().Snapshot; n.Manifest != "" {
 		newest = "the newest confirmed snapshot is of " + n.At.UTC().Format(time.RFC3339)
 	}
 	return strings.Join(lost, "; ") + "; " + newest
 }
 
-// saved says whether a session's machines may be released: every host has saved its work, or
-// has nothing to save, or its owner gave it up, or it is gone.
-func (d *deciding) saved() bool {
+// readyToRelease reports whether the machines may be released: each host has saved, has nothing to
+// save or is gone, or the owner discarded the work.
+func (d *decider) readyToRelease() bool {
 	s := &d.Session
-	if s.Adopted {
+	if s.Orphan {
 		switch {
-		case d.Now.Before(s.NotBefore):
-			d.wait(s.NotBefore.Sub(d.Now))
+		case d.Now.Before(s.EndNotBefore):
+			d.wait(s.EndNotBefore.Sub(d.Now))
 			return false
-		case d.Strays > MaxStrays:
-			d.because(
+		case d.DueOrphans > MaxDueOrphans:
+			d.explainWait(
 				"%d machines without a record are due at once, which is a sign that the records are wrong: end them by hand",
-				d.Strays)
+				d.DueOrphans)
 			return false
 		}
-		return true // its lease is over, and its host was to save and end by itself
+		return true // the lease is over, and the host was to save and end by itself
 	}
-	if s.Discard || s.ByHand { // a machine that a person started keeps its disks
+	if s.Discard || s.UserLaunched { // a machine that a person launched keeps its disks
 		return true
 	}
-	if !d.Heard {
-		d.because("what its hosts saved cannot be read")
+	if !d.HostsRead {
+		d.explainWait("what its hosts saved cannot be read")
 		return false
 	}
-	alive := d.alive()
-	for _, m := range d.machines(alive) {
+	found := d.found()
+	for _, m := range d.allMachines(found) {
 		h, ok := d.Hosts[m.Node]
 		switch {
 		case ok && h.Phase == HostEnding, ok && h.Phase == HostFailed && s.ReadyAt.IsZero():
-		case !slices.ContainsFunc(alive, func(f Found) bool { return f.ID == m.ID }):
-			if !d.missing() { // once it is gone there is nothing to save any more
+		case !slices.ContainsFunc(found, func(f FoundMachine) bool { return f.ID == m.ID }):
+			if !d.confirmMissing() { // a machine that is gone cannot save any more
 				return false
 			}
-		case !ok && s.ReadyAt.IsZero() && d.Now.Sub(cmp.Or(s.LaunchedAt, s.EndingAt)) > d.t.Start:
-			// It never said a word: no one worked on it.
+		case !ok && s.ReadyAt.IsZero() && d.Now.Sub(cmp.Or(s.LaunchedAt, s.EndingAt)) > d.timeouts.Start:
+			// The host never reported, so nobody worked on it.
 		case !ok:
-			d.because("node %d has not said yet that its work is saved", m.Node)
+			d.explainWait("node %d has not said yet that its work is saved", m.Node)
 			return false
 		default:
-			d.because("node %d is saving its work%s", m.Node, unsaved(h))
+			d.explainWait("node %d is saving its work%s", m.Node, unsavedSuffix(h))
 			return false
 		}
 	}
 	return true
 }
 
-// missing says whether machines that the provider does not show are gone: not before it
-// shows all that were launched, and by two look-ups.
-func (d *deciding) missing() bool {
+// confirmMissing reports whether unlisted machines are gone: after VisibilityDelay, by two lookups.
+func (d *decider) confirmMissing() bool {
 	s := &d.Session
-	switch shown := s.LaunchedAt.Add(d.t.Shown); {
+	switch shown := s.LaunchedAt.Add(d.timeouts.VisibilityDelay); {
 	case d.Now.Before(shown):
-		d.wait(min(shown.Sub(d.Now), d.t.Poll))
-	case s.Missing.IsZero():
-		d.s().Missing = d.Now
-		d.change()
-	case d.Now.Sub(s.Missing) < d.t.Apart:
-		d.wait(d.t.Apart - d.Now.Sub(s.Missing))
+		d.wait(min(shown.Sub(d.Now), d.timeouts.PollInterval))
+	case s.MissingSince.IsZero():
+		d.record().MissingSince = d.Now
+		d.writeRecord()
+	case d.Now.Sub(s.MissingSince) < d.timeouts.LookupInterval:
+		d.wait(d.timeouts.LookupInterval - d.Now.Sub(s.MissingSince))
 	default:
 		return true
 	}
 	return false
 }
 
-// machines are those of the record, and those that were found and are not in it.
-func (d *deciding) machines(alive []Found) []Machine {
+// allMachines returns the machines of the record and the found ones that it lacks.
+func (d *decider) allMachines(found []FoundMachine) []Machine {
 	out := slices.Clone(d.Session.Machines)
-	for _, f := range alive {
+	for _, f := range found {
 		if !slices.ContainsFunc(out, func(m Machine) bool { return m.ID == f.ID }) {
 			out = append(out, f.Machine)
 		}
@@ -734,54 +753,54 @@ func (d *deciding) machines(alive []Found) []Machine {
 	return out
 }
 
-func unsaved(h Status) string {
-	if h.Unsaved == "" {
+func unsavedSuffix(h Status) string {
+	if h.UnsavedReason == "" {
 		return ""
 	}
-	return ": " + h.Unsaved
+	return ": " + h.UnsavedReason
 }
 
-// because keeps why a session does not go on.
-func (d *deciding) because(format string, a ...any) {
-	why := d.Session.EndWhy + "; " + fmt.Sprintf(format, a...)
+// explainWait records why the session does not continue.
+func (d *decider) explainWait(format string, a ...any) {
+	why := d.Session.EndReason + "; " + fmt.Sprintf(format, a...)
 	if why == d.Session.Why {
-		d.wait(d.t.Poll)
+		d.wait(d.timeouts.PollInterval)
 		return
 	}
-	d.s().Why = why
-	d.counted()
+	d.record().Why = why
+	d.writeNote()
 }
 
-// gone is a session whose machines were gone at one look-up: a second one has to say so too.
-func (d *deciding) gone() {
+// confirmGone requires a second empty lookup before the session is closed.
+func (d *decider) confirmGone() {
 	switch {
-	case !d.Looked:
+	case !d.MachinesListed:
 		d.wait(5 * time.Second)
-	case len(d.alive()) > 0:
-		n := d.s()
-		n.Gone, n.End = time.Time{}, intent.Step{Name: "end", Key: n.End.Key}
-		d.change()
-	case d.Now.Sub(d.Session.Gone) < d.t.Apart:
-		d.wait(d.t.Apart - d.Now.Sub(d.Session.Gone))
+	case len(d.found()) > 0:
+		n := d.record()
+		n.GoneSince, n.EndStep = time.Time{}, intent.Step{Name: "end", Key: n.EndStep.Key}
+		d.writeRecord()
+	case d.Now.Sub(d.Session.GoneSince) < d.timeouts.LookupInterval:
+		d.wait(d.timeouts.LookupInterval - d.Now.Sub(d.Session.GoneSince))
 	default:
-		d.over()
+		d.cleanUp()
 	}
 }
 
-// over cleans up and closes the record.
-func (d *deciding) over() {
-	s := d.s()
+// cleanUp requests the cleanup and closes the record.
+func (d *decider) cleanUp() {
+	s := d.record()
 	s.EndedAt = d.Now
-	if !s.Gone.IsZero() {
-		s.EndedAt = s.Gone
+	if !s.GoneSince.IsZero() {
+		s.EndedAt = s.GoneSince
 	}
-	s.State, s.Why = Ended, s.EndWhy
-	if s.ReadyAt.IsZero() && !s.Adopted {
+	s.State, s.Why = Ended, s.EndReason
+	if s.ReadyAt.IsZero() && !s.Orphan {
 		s.State = Failed
 	}
 	for i := range s.Machines {
 		s.Machines[i].State = inventory.StateDeleting
 	}
-	d.say("ended", "%s", s.Why)
-	d.next.Act = Clean
+	d.addEvent("ended", "%s", s.Why)
+	d.decision.Step = StepCleanUp
 }

@@ -2,8 +2,7 @@ package session
 
 import "testing"
 
-// TestReason: who ends a session is named, and once.
-func TestReason(t *testing.T) {
+func TestEndReasonNamesActorOnce(t *testing.T) {
 	for _, tc := range []struct{ why, by, want string }{
 		{"asked for by bo", "bo", "asked for by bo"},
 		{"asked for by bobby", "bo", "asked for by bobby, by bo"},

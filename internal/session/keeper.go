@@ -21,73 +21,72 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// Admission is the gate's answer about a session.
+// Admission is the gate's decision about a session.
 type Admission struct {
 	Verdict gate.Verdict
-	// HoldID is what was reserved, ApprovalID the request that waits or was used up.
+	// HoldID is the reservation; ApprovalID the pending or used approval request.
 	HoldID, ApprovalID string
 	Reasons            []string
-	// Hourly is the most that an hour of it may cost by this answer; 0: its price is not known.
-	Hourly money.Amount
+	// HourlyLimit is the highest hourly cost that the decision allows; 0 if the price is unknown.
+	HourlyLimit money.Amount
 }
 
 // Gate decides whether a session may start.
 type Gate interface {
-	// Admit decides. Asking again for the same session answers with the hold that it has.
+	// Admit decides. It is idempotent: a second call returns the existing hold.
 	Admit(ctx context.Context, s *Session) (Admission, error)
 }
 
-// Holds are what was reserved for sessions.
+// Holds manages the budget reservations of sessions.
 type Holds interface {
-	// Close ends every hold of a session: settled with what it came to where machines ran,
-	// released where none did. One that is closed already is no error.
+	// Close closes every hold of a session: it settles them at the actual cost if machines ran, and
+	// releases them otherwise. Closed holds are no error.
 	Close(ctx context.Context, s *Session, actual money.Amount, ran bool) error
 }
 
-// Books charge for the machines of sessions.
-type Books interface {
-	// Charge says that the machines of a session ran until a time, and, where ended is set,
-	// that they are gone since then.
+// Ledger charges for the machines of sessions.
+type Ledger interface {
+	// Charge records that the machines of a session ran until a time, and, if ended is set, that
+	// they are gone since then.
 	Charge(ctx context.Context, s *Session, at time.Time, ended bool) error
 }
 
-// Keeper does what is missing of sessions. It knows nothing between passes: a crash anywhere
-// is a restart, and any number of them may work on one state, because every write is
-// conditional on the version that was read, and every call of a provider carries a token.
+// Keeper takes the missing steps of sessions. It holds no state between passes, and any number of
+// keepers may share a database: every write is conditional on the version read, and every provider
+// call carries a token.
 type Keeper struct {
 	Store Store
-	// Launchers are the providers, by their names. A session of another is left alone.
+	// Launchers maps provider names; sessions of other providers are left alone.
 	Launchers map[string]Launcher
 	Control   Control
-	// Gate decides about new sessions; nil: another process asks it.
-	Gate  Gate
-	Holds Holds
-	Books Books
-	// Hands reach the machines of sessions that were started by hand: they find those that run
-	// and are under its lease, and stop them. Nil: another process does.
-	Hands Launcher
-	// Tell reaches the owner of machines that were found without a record; an error says that no
-	// channel took it. Nil: no one is told.
-	Tell func(ctx context.Context, s *Session) (accepted string, err error)
-	// Installation is the name under which machines are tagged.
+	// Gate decides about new sessions; nil leaves that to another process.
+	Gate   Gate
+	Holds  Holds
+	Ledger Ledger
+	// UserLauncher finds and stops machines that people launched and put under a lease; nil leaves
+	// them to another process.
+	UserLauncher Launcher
+	// NotifyOwner notifies the owner of orphans; an error means that no channel accepted the
+	// message. Nil disables notifications.
+	NotifyOwner func(ctx context.Context, s *Session) (accepted string, err error)
+	// Installation is the name that tags the machines.
 	Installation string
-	// Mine says whether this process can reach a session's provider: machines of another
-	// host's local provider are not its own. Nil: all.
-	Mine func(s *Session) bool
-	Now  func() time.Time
-	// Timing bounds what is waited for, by provider.
-	Timing map[string]Timing
-	Log    *slog.Logger
+	// Reachable reports whether this process can reach a session's provider: local machines are
+	// reachable only from their own host. Nil means all.
+	Reachable func(s *Session) bool
+	Now       func() time.Time
+	// Timeouts holds the timeouts by provider.
+	Timeouts map[string]Timeouts
+	Log      *slog.Logger
 }
 
-// maxActs bounds one pass over a session.
-const maxActs = 64
+// maxStepsPerPass bounds the steps of one pass over a session.
+const maxStepsPerPass = 64
 
-// Keep does what is missing of a session, as far as that goes now, and says when to look
-// again.
+// Keep takes steps for a session until it has to wait, and returns the time until the next pass.
 func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err error) {
-	untold := false
-	for range maxActs {
+	orderFailed := false
+	for range maxStepsPerPass {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
@@ -95,10 +94,10 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 		if err != nil {
 			return 0, err
 		}
-		if s.State.Over() || k.launcher(&s) == nil || k.Mine != nil && !k.Mine(&s) {
+		if s.State.IsFinal() || k.launcher(&s) == nil || k.Reachable != nil && !k.Reachable(&s) {
 			return time.Hour, nil
 		}
-		if told, err := k.tell(ctx, &s); told || err != nil {
+		if wrote, err := k.notifyOwner(ctx, &s); wrote || err != nil {
 			if errors.Is(err, ErrConflict) {
 				continue
 			}
@@ -107,102 +106,102 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 			}
 			continue
 		}
-		v, err := k.look(ctx, &s)
+		v, err := k.observe(ctx, &s)
 		if err != nil {
 			return 0, err
 		}
-		v.Untold = untold
-		n := Decide(v, k.timing(&s))
-		if n.Act == Wait {
-			return n.After, nil
+		v.OrderFailed = orderFailed
+		n := Decide(v, k.timeouts(&s))
+		if n.Step == StepWait {
+			return n.RetryAfter, nil
 		}
-		waits, err := k.act(ctx, &s, v, n)
+		waits, err := k.execute(ctx, &s, v, n)
 		switch {
 		case errors.Is(err, ErrConflict), errors.Is(err, intent.ErrConflict):
-			continue // another keeper was faster: what is there now counts
-		case err != nil && n.Act == Tell && s.Discard && ctx.Err() == nil:
-			// What is given up needs no word to its hosts.
+			continue // another keeper wrote first: read again
+		case err != nil && n.Step == StepSendOrder && s.Discard && ctx.Err() == nil:
+			// Discarding needs no acknowledgment from the hosts.
 			k.Log.WarnContext(ctx, "the hosts of a session could not be told that it is given up", "session", s.Name, "error",
 				err)
-			untold = true
+			orderFailed = true
 		case err != nil:
 			return 0, fmt.Errorf("session %s: %w", s.Name, err)
 		case waits:
-			return n.After, nil
+			return n.RetryAfter, nil
 		}
 	}
 	return 0, nil
 }
 
-// tellAgain is after what time the owner of a machine without a record is tried again.
-const tellAgain = 10 * time.Minute
+// notifyRetry is the time between attempts to notify the owner of an orphan.
+const notifyRetry = 10 * time.Minute
 
-// tell tells the owner of machines that were found without a record, once. It says whether it
-// wrote the record.
-func (k *Keeper) tell(ctx context.Context, s *Session) (wrote bool, err error) {
+// notifyOwner notifies the owner of orphans once. It returns true if it wrote the record.
+func (k *Keeper) notifyOwner(ctx context.Context, s *Session) (wrote bool, err error) {
 	now := k.Now().UTC()
-	if !s.Adopted || len(s.Machines) == 0 || k.Tell == nil || !s.ToldAt.IsZero() || now.Before(s.TellAt) {
+	if !s.Orphan || len(s.Machines) == 0 || k.NotifyOwner == nil || !s.OwnerNotifiedAt.IsZero() ||
+		now.Before(s.NotifyOwnerAt) {
 		return false, nil
 	}
 	next := *s
-	e := Event{At: now, Node: Keepers, Kind: "told"}
-	if e.Text, err = k.Tell(ctx, s); err != nil {
-		next.TellAt = now.Add(tellAgain)
+	e := Event{At: now, Node: KeeperNode, Kind: "told"}
+	if e.Text, err = k.NotifyOwner(ctx, s); err != nil {
+		next.NotifyOwnerAt = now.Add(notifyRetry)
 		e.Kind, e.Text = "untold", "its owner was not told: "+action.Redact(err.Error())
 	} else {
-		next.ToldAt = now
+		next.OwnerNotifiedAt = now
 	}
-	_, err = k.put(ctx, s, next, []Event{e})
+	_, err = k.writeRecord(ctx, s, next, []Event{e})
 	return err == nil, err
 }
 
-// launcher is what reaches a session's machines; nil: this process does not.
+// launcher returns the launcher for a session's machines; nil if this process has none.
 func (k *Keeper) launcher(s *Session) Launcher {
-	if s.ByHand {
-		return k.Hands
+	if s.UserLaunched {
+		return k.UserLauncher
 	}
 	return k.Launchers[s.Provider]
 }
 
-func (k *Keeper) timing(s *Session) Timing { return k.Timing[s.Provider].Fill() }
+func (k *Keeper) timeouts(s *Session) Timeouts { return k.Timeouts[s.Provider].WithDefaults() }
 
-// look gathers what a decision rests on. What cannot be read is unknown; the decision waits
-// for it where it counts.
-func (k *Keeper) look(ctx context.Context, s *Session) (View, error) {
-	v := View{Now: k.Now().UTC(), Session: *s, Gated: k.Gate != nil}
+// observe gathers the input of Decide. What cannot be read stays unknown, and Decide waits for it
+// where it matters.
+func (k *Keeper) observe(ctx context.Context, s *Session) (Observation, error) {
+	v := Observation{Now: k.Now().UTC(), Session: *s, HasGate: k.Gate != nil}
 	l := k.launcher(s)
 	switch s.State {
 	case Requested:
 		return v, nil
 	case Launching:
-		if s.Launch.Key != "" || s.ByHand {
+		if s.LaunchStep.Key != "" || s.UserLaunched {
 			return v, nil
 		}
 		return v, k.pools(ctx, l, &v)
 	}
 	var err error
-	if v.Found, err = l.Find(ctx, k.Installation, s.ID); err != nil {
+	if v.FoundMachines, err = l.Find(ctx, k.Installation, s.ID); err != nil {
 		k.Log.WarnContext(ctx, "the machines of a session could not be listed", "session", s.Name, "error", err)
 	} else {
-		v.Looked = true
-		v.Found = slices.DeleteFunc(v.Found, func(f Found) bool { return f.Session != s.ID })
+		v.MachinesListed = true
+		v.FoundMachines = slices.DeleteFunc(v.FoundMachines, func(f FoundMachine) bool { return f.Session != s.ID })
 	}
-	if s.Adopted {
-		open, err := k.Store.Sessions(ctx, Query{Open: true})
+	if s.Orphan {
+		open, err := k.Store.Sessions(ctx, Query{OpenOnly: true})
 		if err != nil {
 			return v, err
 		}
 		for _, o := range open {
-			if o.Adopted && !v.Now.Before(o.NotBefore) {
-				v.Strays += len(o.Machines)
+			if o.Orphan && !v.Now.Before(o.EndNotBefore) {
+				v.DueOrphans += len(o.Machines)
 			}
 		}
 	}
-	if s.Control == "" {
-		v.Heard = true
+	if s.ControlPrefix == "" {
+		v.HostsRead = true
 		return v, nil
 	}
-	v.Hosts, v.Wrong, err = k.Hosts(ctx, s, max(len(s.Machines), highest(v.Found)+1))
+	v.Hosts, v.RejectedFields, err = k.Hosts(ctx, s, max(len(s.Machines), highestNode(v.FoundMachines)+1))
 	if err == nil {
 		v.Order, _, err = k.Control.Order(ctx, s)
 	}
@@ -210,24 +209,24 @@ func (k *Keeper) look(ctx context.Context, s *Session) (View, error) {
 		k.Log.WarnContext(ctx, "the hosts of a session could not be heard", "session", s.Name, "error", err)
 		return v, nil
 	}
-	v.Heard = true
-	if err := k.collect(ctx, s, v.Hosts); err != nil {
+	v.HostsRead = true
+	if err := k.collectEvents(ctx, s, v.Hosts); err != nil {
 		k.Log.WarnContext(ctx, "the events of a session could not be kept", "session", s.Name, "error", err)
 	}
 	return v, nil
 }
 
-// Hosts returns what the hosts of a session said last that can be, and names what cannot.
+// Hosts returns the sanitized statuses of a session's hosts and describes what was rejected.
 func (k *Keeper) Hosts(ctx context.Context, s *Session, nodes int) (hosts map[int]Status, wrong []string, err error) {
 	hosts, broken, err := k.Control.Hosts(ctx, s, nodes)
 	if err != nil {
 		return nil, nil, err
 	}
-	wrong = checkHosts(s, hosts, broken, k.Now().UTC())
+	wrong = sanitizeHosts(s, hosts, broken, k.Now().UTC())
 	return hosts, wrong, nil
 }
 
-func highest(found []Found) int {
+func highestNode(found []FoundMachine) int {
 	node := -1
 	for _, f := range found {
 		node = max(node, f.Node)
@@ -235,8 +234,8 @@ func highest(found []Found) int {
 	return node
 }
 
-// pools reads where a session can be launched, and which of that had no machine of late.
-func (k *Keeper) pools(ctx context.Context, l Launcher, v *View) error {
+// pools reads the pools that can launch the session and the recent capacity failures.
+func (k *Keeper) pools(ctx context.Context, l Launcher, v *Observation) error {
 	sp, err := spec.Parse(v.Session.Name, v.Session.Spec)
 	if err != nil {
 		return err
@@ -249,23 +248,23 @@ func (k *Keeper) pools(ctx context.Context, l Launcher, v *View) error {
 	all, err := k.Store.Sessions(ctx, Query{})
 	for _, s := range all {
 		if s.Provider == v.Session.Provider && s.Account == v.Session.Account {
-			v.Aside = append(v.Aside, s.Tries...)
+			v.CapacityFailures = append(v.CapacityFailures, s.CapacityFailures...)
 		}
 	}
 	return err
 }
 
-// collect keeps the events that hosts wrote since the last time, so many files of each in one pass.
-func (k *Keeper) collect(ctx context.Context, s *Session, hosts map[int]Status) error {
+// collectEvents stores new event files of the hosts, a limited number of each host per pass.
+func (k *Keeper) collectEvents(ctx context.Context, s *Session, hosts map[int]Status) error {
 	for node, h := range hosts {
-		kept, err := k.Store.Newest(ctx, s.ID, node)
+		kept, err := k.Store.NewestEventFile(ctx, s.ID, node)
 		if err != nil {
 			return err
 		}
 		for file := kept + 1; file <= min(h.Events, kept+eventFilesPerPass); file++ {
 			events, err := k.Control.Events(ctx, s, node, file)
 			if err == nil {
-				err = k.Store.AddEvents(ctx, s.ID, node, file, checkEvents(s, node, events, k.Now().UTC()))
+				err = k.Store.AddEvents(ctx, s.ID, node, file, sanitizeEvents(s, node, events, k.Now().UTC()))
 			}
 			if err = cmp.Or(err, ctx.Err()); err != nil {
 				return err
@@ -275,45 +274,46 @@ func (k *Keeper) collect(ctx context.Context, s *Session, hosts map[int]Status) 
 	return nil
 }
 
-// act carries one act out. It says whether there is nothing more to do now.
-func (k *Keeper) act(ctx context.Context, s *Session, v View, n Next) (waits bool, err error) {
-	switch n.Act {
-	case Admit:
+// execute takes one step. It returns true if the session has to wait.
+func (k *Keeper) execute(ctx context.Context, s *Session, v Observation, n Decision) (waits bool, err error) {
+	switch n.Step {
+	case StepAdmit:
 		return k.admit(ctx, s)
-	case Change:
-		_, err = k.put(ctx, s, n.Session, n.Events)
+	case StepWriteRecord:
+		_, err = k.writeRecord(ctx, s, n.Session, n.Events)
 		return false, err
-	case Starts:
-		return k.start(ctx, s)
-	case Tell:
+	case StepLaunch:
+		return k.advanceLaunch(ctx, s)
+	case StepSendOrder:
 		_, version, err := k.Control.Order(ctx, s)
 		if err == nil {
-			err = k.Control.Give(ctx, s, n.Order, version)
+			err = k.Control.WriteOrder(ctx, s, n.Order, version)
 		}
 		return false, err
-	case Release:
-		return k.release(ctx, s, v)
-	case Charge:
-		if k.Books != nil {
-			if err := k.Books.Charge(ctx, s, n.Session.Charged, false); err != nil {
+	case StepRelease:
+		return k.advanceRelease(ctx, s, v)
+	case StepCharge:
+		if k.Ledger != nil {
+			if err := k.Ledger.Charge(ctx, s, n.Session.ChargedUntil, false); err != nil {
 				k.Log.WarnContext(ctx, "a session could not be charged", "session", s.Name, "error", err)
 			}
 		}
-		_, err = k.put(ctx, s, n.Session, nil)
+		_, err = k.writeRecord(ctx, s, n.Session, nil)
 		return false, err
-	case Clean:
-		return k.clean(ctx, s, n)
+	case StepCleanUp:
+		return k.cleanUp(ctx, s, n)
 	}
 	return true, nil
 }
 
-// put writes a record with an entry of the audit log.
-func (k *Keeper) put(ctx context.Context, old *Session, s Session, events []Event) (Session, error) {
+// writeRecord writes a record and its audit entry.
+func (k *Keeper) writeRecord(ctx context.Context, old *Session, s Session, events []Event) (Session, error) {
 	e := action.Entry{
-		At: k.Now().UTC(), Account: s.Provider + "/" + s.Account, Actor: cmp.Or(s.EndBy, s.By), What: action.EventSession,
+		At: k.Now().UTC(), Account: s.Provider + "/" + s.Account, Actor: cmp.Or(s.EndedBy, s.RequestedBy),
+		What:     action.EventSession,
 		Resource: "session/" + s.Name, Item: s.ID, Verb: string(s.State), Because: s.Why}
-	if s.EndBy == "" && old != nil {
-		e.Actor = keeper
+	if s.EndedBy == "" && old != nil {
+		e.Actor = keeperActor
 	}
 	for _, event := range events {
 		e.Outcome = strings.TrimPrefix(e.Outcome+"; "+strings.TrimSpace(event.Kind+" "+event.Text), "; ")
@@ -321,36 +321,36 @@ func (k *Keeper) put(ctx context.Context, old *Session, s Session, events []Even
 	return k.Store.Put(ctx, s, events, e)
 }
 
-// admit asks the gate.
+// admit calls the gate and records its decision.
 func (k *Keeper) admit(ctx context.Context, s *Session) (waits bool, err error) {
 	a, err := k.Gate.Admit(ctx, s)
 	if err != nil {
 		return false, err
 	}
 	next := *s
-	next.Approval = a.ApprovalID
+	next.ApprovalID = a.ApprovalID
 	event := Event{
-		At: k.Now().UTC(), Node: Keepers, Kind: "gate", Text: string(a.Verdict) + ": " + strings.Join(a.Reasons, "; "),
+		At: k.Now().UTC(), Node: KeeperNode, Kind: "gate", Text: string(a.Verdict) + ": " + strings.Join(a.Reasons, "; "),
 	}
 	switch a.Verdict {
 	case gate.Allow:
-		next.HoldID, next.State, next.Why, next.Ceiling = a.HoldID, Launching, "", a.Hourly
+		next.HoldID, next.State, next.Why, next.HourlyCeiling = a.HoldID, Launching, "", a.HourlyLimit
 	case gate.Held:
 		next.Why = strings.Join(a.Reasons, "; ")
-		if next.Approval == s.Approval && next.Why == s.Why {
+		if next.ApprovalID == s.ApprovalID && next.Why == s.Why {
 			return true, nil
 		}
-		_, err = k.put(ctx, s, next, []Event{event})
+		_, err = k.writeRecord(ctx, s, next, []Event{event})
 		return true, err
 	default:
-		endSession(&next, k.Now().UTC(), "gate", "denied: "+strings.Join(a.Reasons, "; "))
+		setEnding(&next, k.Now().UTC(), "gate", "denied: "+strings.Join(a.Reasons, "; "))
 	}
-	_, err = k.put(ctx, s, next, []Event{event})
+	_, err = k.writeRecord(ctx, s, next, []Event{event})
 	return false, err
 }
 
-// classes of refusals of a launch.
-func class(err error) string {
+// refusalClass returns the class of a refused launch, empty for other errors.
+func refusalClass(err error) string {
 	switch {
 	case errors.Is(err, ErrCapacity):
 		return classCapacity
@@ -366,38 +366,38 @@ func class(err error) string {
 	return ""
 }
 
-// token is the token of a launch: one for each try of a pool.
-func token(s *Session) string {
-	// texts and numbers alone
+// launchToken returns the idempotency token of a launch, unique per attempted pool.
+func launchToken(s *Session) string {
+	// only strings and numbers, which always encode
 	text, _ := json.Marshal([]any{
-		"curfew.launch/v1", s.ID, s.Epoch, s.Launches, s.Pool.Type, s.Pool.Region, s.Pool.Zone, s.Pool.Spot,
+		"curfew.launch/v1", s.ID, s.Epoch, s.LaunchAttempts, s.Pool.Type, s.Pool.Region, s.Pool.Zone, s.Pool.Spot,
 	})
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
-// start takes a session's launch a pass on.
-func (k *Keeper) start(ctx context.Context, s *Session) (waits bool, err error) {
-	on := &launching{k: k, s: s}
+// advanceLaunch advances a session's launch by one step.
+func (k *Keeper) advanceLaunch(ctx context.Context, s *Session) (waits bool, err error) {
+	subject := &launchIntent{keeper: k, session: s}
 	run := intent.Run{Now: func() time.Time {
 		return k.Now().UTC()
-	}, Idempotent: true, Class: class, Redact: action.Redact}
-	step, out, err := run.Do(ctx, on, s.Launch)
+	}, Idempotent: true, Class: refusalClass, Redact: action.Redact}
+	step, outcome, err := run.Do(ctx, subject, s.LaunchStep)
 	if err != nil {
 		return false, err
 	}
-	switch out {
+	switch outcome {
 	case intent.Lapsed:
-		next := *on.s
+		next := *subject.session
 		if s.State == Ending {
-			// What is asked for no more is not asked for again; should it show up after all,
-			// reconciliation finds it.
-			next.Launch.Refused, next.Launch.Error = "lapsed", cmp.Or(step.Error, "no trace of it was seen")
+			// A launch that is no longer wanted is not repeated; if its machines appear after all,
+			// reconciliation finds them.
+			next.LaunchStep.Refused, next.LaunchStep.Error = "lapsed", cmp.Or(step.Error, "no trace of it was seen")
 		} else {
-			next.Launch = step.Intend(step.Key, k.Now().UTC())
-			next.Launch.RepeatedAt = next.Launch.IntentAt
+			next.LaunchStep = step.Intend(step.Key, k.Now().UTC())
+			next.LaunchStep.RepeatedAt = next.LaunchStep.IntentAt
 		}
-		_, err = k.put(ctx, on.s, next, nil)
+		_, err = k.writeRecord(ctx, subject.session, next, nil)
 		return false, err
 	case intent.Unseen, intent.UnderWay, intent.Due:
 		return true, nil
@@ -405,83 +405,85 @@ func (k *Keeper) start(ctx context.Context, s *Session) (waits bool, err error) 
 	return false, nil
 }
 
-// launching is the launch of a session as an intent's subject.
-type launching struct {
-	k *Keeper
-	s *Session
-	// made are the machines that the call answered with.
-	made []Machine
+// launchIntent is the launch of a session as an intent.Subject.
+type launchIntent struct {
+	keeper  *Keeper
+	session *Session
+	// machines are those that the launch call returned.
+	machines []Machine
 }
 
 // Keep implements intent.Subject.
-func (l *launching) Keep(ctx context.Context, step intent.Step, what intent.Event) error {
-	next := *l.s
-	next.Launch = step
-	if len(l.made) > 0 {
-		next.Machines = l.made
-		next.LaunchedAt = earliest(l.made, l.k.Now().UTC())
-		next.Rate = rate(next.Pool, len(l.made))
+func (l *launchIntent) Keep(ctx context.Context, step intent.Step, what intent.Event) error {
+	next := *l.session
+	next.LaunchStep = step
+	if len(l.machines) > 0 {
+		next.Machines = l.machines
+		next.LaunchedAt = earliestLaunch(l.machines, l.keeper.Now().UTC())
+		next.Rate = poolRate(next.Pool, len(l.machines))
 	}
 	next.Region = cmp.Or(next.Pool.Region, next.Region)
 	var events []Event
-	if step.Error != "" && step.Error != l.s.Launch.Error {
-		events = append(events, Event{At: l.k.Now().UTC(), Node: Keepers, Kind: "launch-" + string(what), Text: step.Error})
+	if step.Error != "" && step.Error != l.session.LaunchStep.Error {
+		events = append(events, Event{
+			At: l.keeper.Now().UTC(), Node: KeeperNode, Kind: "launch-" + string(what), Text: step.Error,
+		})
 	}
-	made, err := l.k.put(ctx, l.s, next, events)
+	made, err := l.keeper.writeRecord(ctx, l.session, next, events)
 	if err == nil {
-		*l.s = made
+		*l.session = made
 	}
 	return err
 }
 
 // Call implements intent.Subject.
-func (l *launching) Call(ctx context.Context, step intent.Step) (string, error) {
-	launch, err := l.k.launch(l.s, step.Key)
+func (l *launchIntent) Call(ctx context.Context, step intent.Step) (string, error) {
+	launch, err := l.keeper.newLaunch(l.session, step.Key)
 	if err != nil {
 		return "", err
 	}
-	machines, err := l.k.Launchers[l.s.Provider].Launch(ctx, launch)
+	machines, err := l.keeper.Launchers[l.session.Provider].Launch(ctx, launch)
 	if err != nil {
 		return "", err
 	}
 	if len(machines) != launch.Nodes {
 		return "", fmt.Errorf("the provider answered with %d machines instead of %d", len(machines), launch.Nodes)
 	}
-	l.take(machines)
-	return strings.Join(l.s.IDs(), ","), nil
+	l.setMachines(machines)
+	return strings.Join(l.session.MachineIDs(), ","), nil
 }
 
-// take keeps the machines of the launch.
-func (l *launching) take(machines []Machine) {
-	l.made = slices.Clone(machines)
-	slices.SortFunc(l.made, func(a, b Machine) int { return a.Node - b.Node })
-	for i := range l.made {
-		l.made[i].Pool = l.s.Pool // with its price
-		l.made[i].LaunchedAt = l.made[i].LaunchedAt.UTC()
+// setMachines stores the launched machines in node order.
+func (l *launchIntent) setMachines(machines []Machine) {
+	l.machines = slices.Clone(machines)
+	slices.SortFunc(l.machines, func(a, b Machine) int { return a.Node - b.Node })
+	for i := range l.machines {
+		l.machines[i].Pool = l.session.Pool // with its price
+		l.machines[i].LaunchedAt = l.machines[i].LaunchedAt.UTC()
 	}
 }
 
-// Look implements intent.Subject. What the call answered is a proof; what the provider shows
-// is one where it shows all machines of the token.
-func (l *launching) Look(ctx context.Context, step intent.Step) (intent.Progress, string, error) {
-	if len(l.made) > 0 || len(l.s.Machines) > 0 {
+// Look implements intent.Subject. The machines returned by the call prove success, and so does a
+// listing with all machines of the token.
+func (l *launchIntent) Look(ctx context.Context, step intent.Step) (intent.Progress, string, error) {
+	if len(l.machines) > 0 || len(l.session.Machines) > 0 {
 		return intent.Complete, step.Receipt, nil
 	}
-	found, err := l.k.Launchers[l.s.Provider].Find(ctx, l.k.Installation, l.s.ID)
+	found, err := l.keeper.Launchers[l.session.Provider].Find(ctx, l.keeper.Installation, l.session.ID)
 	if err != nil {
 		return "", "", err
 	}
 	var machines []Machine
 	for _, f := range found {
-		if f.Token != step.Key || f.Session != l.s.ID {
+		if f.Token != step.Key || f.Session != l.session.ID {
 			continue
 		}
-		if f.Unstarted {
+		if f.LaunchPending {
 			return intent.NotDone, "", nil
 		}
 		machines = append(machines, f.Machine)
 	}
-	sp, err := spec.Parse(l.s.Name, l.s.Spec)
+	sp, err := spec.Parse(l.session.Name, l.session.Spec)
 	if err != nil {
 		return "", "", err
 	}
@@ -491,11 +493,11 @@ func (l *launching) Look(ctx context.Context, step intent.Step) (intent.Progress
 	case len(machines) < sp.Resources.Nodes:
 		return intent.InProgress, "", nil
 	}
-	l.take(machines)
+	l.setMachines(machines)
 	return intent.Complete, "", nil
 }
 
-func earliest(machines []Machine, now time.Time) time.Time {
+func earliestLaunch(machines []Machine, now time.Time) time.Time {
 	for _, m := range machines {
 		if !m.LaunchedAt.IsZero() && m.LaunchedAt.Before(now) {
 			now = m.LaunchedAt
@@ -504,8 +506,8 @@ func earliest(machines []Machine, now time.Time) time.Time {
 	return now
 }
 
-// rate is what so many machines of a pool cost an hour; nil where they have no price.
-func rate(p Pool, n int) *money.Rate {
+// poolRate returns the hourly price of n machines of a pool; nil if unknown.
+func poolRate(p Pool, n int) *money.Rate {
 	if p.Rate == nil {
 		return nil
 	}
@@ -516,42 +518,43 @@ func rate(p Pool, n int) *money.Rate {
 	return &all
 }
 
-// launch is the call that starts a session's machines.
-func (k *Keeper) launch(s *Session, key string) (Launch, error) {
+// newLaunch builds the call that launches a session's machines.
+func (k *Keeper) newLaunch(s *Session, key string) (Launch, error) {
 	sp, err := spec.Parse(s.Name, s.Spec)
 	if err != nil {
 		return Launch{}, err
 	}
-	t := k.timing(s)
-	// What is asked for with a token is always the same, also where the lease was extended
-	// meanwhile: the host learns that by its first order.
+	t := k.timeouts(s)
+	// A repeated call must be identical even after the lease was extended; the host learns the new
+	// lease from its first order.
 	lease := firstLease(s, sp)
-	h := Host{
-		Schema: HostSchema, Session: s.ID, Name: s.Name, Nodes: sp.Resources.Nodes, Epoch: s.Epoch, Control: s.Control,
-		Work: s.Work, WorkDir: DefaultWorkDir,
-		Every: Duration(DefaultEvery), Idle: Duration(s.Idle), Lease: lease, Grace: Duration(t.Grace),
-		Save: Duration(t.Save), Limit: Duration(t.End),
+	h := HostConfig{
+		Schema: HostSchema, Session: s.ID, Name: s.Name, Nodes: sp.Resources.Nodes, Epoch: s.Epoch, Control: s.ControlPrefix,
+		Work: s.WorkPrefix, WorkDir: DefaultWorkDir,
+		SaveInterval: Duration(DefaultSaveInterval), IdleTimeout: Duration(s.IdleTimeout), LeaseUntil: lease,
+		Grace:     Duration(t.Grace),
+		SaveLimit: Duration(t.Save), EndTimeout: Duration(t.End),
 		Setup: sp.Setup, Env: sp.Env, Secrets: sp.Secrets, Ports: sp.Ports}
 	if h.Nodes <= 1 {
-		h.Seen = s.Earlier.Manifest
+		h.NewestSnapshot = s.PreviousSnapshot.Manifest
 	}
 	if w := sp.Work; w != nil {
-		h.WorkDir, h.Every = cmp.Or(w.Dir, h.WorkDir), cmp.Or(Duration(w.Every), h.Every)
+		h.WorkDir, h.SaveInterval = cmp.Or(w.Dir, h.WorkDir), cmp.Or(Duration(w.Every), h.SaveInterval)
 	}
-	if end := h.Limit; end > 0 {
-		if h.Limit = 0; h.EndLimit() != end { // an agent of an older version knows the default alone
-			h.Limit = end
+	if end := h.EndTimeout; end > 0 {
+		if h.EndTimeout = 0; h.EndLimit() != end { // older agents know only the default
+			h.EndTimeout = end
 		}
 	}
 	for _, d := range sp.Data {
 		h.Data = append(h.Data, d.URI)
 	}
 	return Launch{
-		Token: key, Session: *s, Spec: sp, Pool: s.Pool, Nodes: sp.Resources.Nodes, Tags: k.tags(s, sp, key), Host: h,
+		Token: key, Session: *s, Spec: sp, Pool: s.Pool, Nodes: sp.Resources.Nodes, Tags: k.machineTags(s, sp, key), Host: h,
 	}, nil
 }
 
-// firstLease is until when a session runs unless its lease is extended.
+// firstLease returns the end of the initial lease.
 func firstLease(s *Session, sp *spec.Spec) time.Time {
 	if sp.Lease > 0 {
 		return s.RequestedAt.Add(sp.Lease).UTC()
@@ -559,38 +562,37 @@ func firstLease(s *Session, sp *spec.Spec) time.Time {
 	return s.LeaseUntil.UTC()
 }
 
-// What a session has that says nothing of it.
+// Defaults of sessions whose specification is silent.
 const (
-	DefaultWorkDir = "~/work"
-	DefaultEvery   = 10 * time.Minute
-	DefaultIdle    = 30 * time.Minute
+	DefaultWorkDir      = "~/work"
+	DefaultSaveInterval = 10 * time.Minute
+	DefaultIdleTimeout  = 30 * time.Minute
 )
 
-// TagName is the tag with the name that a person gave a session, TagPerson the one by which
-// the provider's permissions know who may connect to it.
+// TagName holds the session name; provider permissions match TagAllowedUser to let a user connect.
 const (
-	TagName   = "curfew:session-name"
-	TagPerson = "curfew:owner"
+	TagName        = "curfew:session-name"
+	TagAllowedUser = "curfew:owner"
 )
 
-// tags are those of everything that is made for a session.
-func (k *Keeper) tags(s *Session, sp *spec.Spec, key string) map[string]string {
+// machineTags returns the tags for all resources of a session.
+func (k *Keeper) machineTags(s *Session, sp *spec.Spec, key string) map[string]string {
 	tags := map[string]string{
 		"Name": s.Name, inventory.TagSession: s.ID, TagName: s.Name, inventory.TagIntent: key,
 		inventory.TagInstallation: k.Installation,
 		inventory.TagManaged:      "true", inventory.TagLifetime: string(inventory.Ephemeral),
 		inventory.TagLease: firstLease(s, sp).Format(time.RFC3339),
-		TagPerson:          cmp.Or(s.Person, s.Owner.User, s.By, keeper),
+		TagAllowedUser:     cmp.Or(s.AllowedUser, s.Owner.User, s.RequestedBy, keeperActor),
 	}
-	if sp.Resources.Nodes > 1 { // they are judged together
+	if sp.Resources.Nodes > 1 { // the nodes are judged together
 		tags[inventory.TagGang] = s.ID
 	}
-	if s.Work != "" { // its work is saved before it ends, whoever ends it
+	if s.WorkPrefix != "" { // the work is saved before any end
 		tags[inventory.TagDisks] = inventory.DisksScratch
 	}
 	for key, v := range map[string]string{
 		inventory.TagHold: s.HoldID, "curfew:team": s.Owner.Team, "curfew:project": s.Owner.Project,
-		"curfew:user":        cmp.Or(s.Owner.User, s.By),
+		"curfew:user":        cmp.Or(s.Owner.User, s.RequestedBy),
 		"curfew:environment": s.Owner.Environment, "curfew:cost-center": s.Owner.CostCenter} {
 		if v != "" {
 			tags[key] = v
@@ -602,19 +604,19 @@ func (k *Keeper) tags(s *Session, sp *spec.Spec, key string) map[string]string {
 	return tags
 }
 
-// release takes a session's end a pass on.
-func (k *Keeper) release(ctx context.Context, s *Session, v View) (waits bool, err error) {
-	on := &releasing{k: k, s: s, found: v.Found}
+// advanceRelease advances the release of a session's machines by one step.
+func (k *Keeper) advanceRelease(ctx context.Context, s *Session, v Observation) (waits bool, err error) {
+	subject := &releaseIntent{keeper: k, session: s, foundMachines: v.FoundMachines}
 	run := intent.Run{Now: func() time.Time { return k.Now().UTC() }, Idempotent: true, Redact: action.Redact}
-	step, out, err := run.Do(ctx, on, s.End)
+	step, outcome, err := run.Do(ctx, subject, s.EndStep)
 	if err != nil {
 		return false, err
 	}
-	switch out {
+	switch outcome {
 	case intent.Lapsed:
-		next := *on.s
-		next.End = intent.Step{Name: "end", Key: step.Key}
-		_, err = k.put(ctx, on.s, next, nil)
+		next := *subject.session
+		next.EndStep = intent.Step{Name: "end", Key: step.Key}
+		_, err = k.writeRecord(ctx, subject.session, next, nil)
 		return false, err
 	case intent.Unseen, intent.UnderWay, intent.Due:
 		return true, nil
@@ -622,90 +624,91 @@ func (k *Keeper) release(ctx context.Context, s *Session, v View) (waits bool, e
 	return false, nil
 }
 
-// releasing is the end of a session's machines as an intent's subject.
-type releasing struct {
-	k     *Keeper
-	s     *Session
-	found []Found
+// releaseIntent is the release of a session's machines as an intent.Subject.
+type releaseIntent struct {
+	keeper        *Keeper
+	session       *Session
+	foundMachines []FoundMachine
 }
 
 // Keep implements intent.Subject.
-func (r *releasing) Keep(ctx context.Context, step intent.Step, what intent.Event) error {
-	next := *r.s
-	next.End = step
+func (r *releaseIntent) Keep(ctx context.Context, step intent.Step, what intent.Event) error {
+	next := *r.session
+	next.EndStep = step
 	var events []Event
-	if step.Error != "" && step.Error != r.s.End.Error {
-		events = append(events, Event{At: r.k.Now().UTC(), Node: Keepers, Kind: "end-" + string(what), Text: step.Error})
+	if step.Error != "" && step.Error != r.session.EndStep.Error {
+		events = append(events, Event{
+			At: r.keeper.Now().UTC(), Node: KeeperNode, Kind: "end-" + string(what), Text: step.Error,
+		})
 	}
-	made, err := r.k.put(ctx, r.s, next, events)
+	made, err := r.keeper.writeRecord(ctx, r.session, next, events)
 	if err == nil {
-		*r.s = made
+		*r.session = made
 	}
 	return err
 }
 
 // Call implements intent.Subject.
-func (r *releasing) Call(ctx context.Context, _ intent.Step) (string, error) {
-	ids := r.s.IDs()
-	for _, f := range r.found {
+func (r *releaseIntent) Call(ctx context.Context, _ intent.Step) (string, error) {
+	ids := r.session.MachineIDs()
+	for _, f := range r.foundMachines {
 		if !slices.Contains(ids, f.ID) {
 			ids = append(ids, f.ID)
 		}
 	}
-	l := r.k.launcher(r.s)
-	if files, ok := l.(Rescuer); ok && r.s.Lost != "" {
-		where, err := files.Rescue(ctx, r.s.ID, ids)
-		if err == nil && where != "" && !strings.Contains(r.s.Lost, where) {
-			next := *r.s
-			next.Lost += "; its files are kept in " + where
-			if next, err = r.k.put(ctx, r.s, next, []Event{
-				{At: r.k.Now().UTC(), Node: Keepers, Kind: "kept", Text: "files that are not saved: " + where},
+	l := r.keeper.launcher(r.session)
+	if files, ok := l.(FilePreserver); ok && r.session.UnsavedWork != "" {
+		where, err := files.PreserveFiles(ctx, r.session.ID, ids)
+		if err == nil && where != "" && !strings.Contains(r.session.UnsavedWork, where) {
+			next := *r.session
+			next.UnsavedWork += "; its files are kept in " + where
+			if next, err = r.keeper.writeRecord(ctx, r.session, next, []Event{
+				{At: r.keeper.Now().UTC(), Node: KeeperNode, Kind: "kept", Text: "files that are not saved: " + where},
 			}); err == nil {
-				*r.s = next
+				*r.session = next
 			}
 		}
 		if err != nil {
 			return "", err
 		}
 	}
-	return strings.Join(ids, ","), l.End(ctx, r.s.ID, ids)
+	return strings.Join(ids, ","), l.End(ctx, r.session.ID, ids)
 }
 
 // Look implements intent.Subject.
-func (r *releasing) Look(ctx context.Context, step intent.Step) (intent.Progress, string, error) {
-	found, err := r.k.launcher(r.s).Find(ctx, r.k.Installation, r.s.ID)
+func (r *releaseIntent) Look(ctx context.Context, step intent.Step) (intent.Progress, string, error) {
+	found, err := r.keeper.launcher(r.session).Find(ctx, r.keeper.Installation, r.session.ID)
 	if err != nil {
 		return "", "", err
 	}
 	switch {
 	case step.AcceptedAt.IsZero():
-		return intent.NotDone, "", nil // machines that do not show may be there all the same
+		return intent.NotDone, "", nil // unlisted machines may still exist
 	case len(found) > 0:
 		return intent.InProgress, "", nil
 	}
 	return intent.Complete, "", nil
 }
 
-// clean removes what the machines of a session left, charges for them, settles its hold, and
-// closes the record.
-func (k *Keeper) clean(ctx context.Context, s *Session, n Next) (waits bool, err error) {
+// cleanUp deletes what the machines left, charges for them, settles the hold and closes the record.
+func (k *Keeper) cleanUp(ctx context.Context, s *Session, n Decision) (waits bool, err error) {
 	left, err := k.launcher(s).Leftovers(ctx, k.Installation, s.ID)
 	if err != nil {
 		return false, fmt.Errorf("remove what it left: %w", err)
 	}
 	if len(left) > 0 {
-		why := s.EndWhy + "; not removed yet: " + strings.Join(left, ", ")
+		why := s.EndReason + "; not removed yet: " + strings.Join(left, ", ")
 		if why == s.Why {
 			return true, nil
 		}
 		next := *s
 		next.Why = why
-		_, err := k.put(ctx, s, next, nil)
+		_, err := k.writeRecord(ctx, s, next, nil)
 		return true, err
 	}
 	done := n.Session
-	if len(done.Machines) > 0 && k.Books != nil {
-		if err := k.Books.Charge(ctx, &done, done.EndedAt, true); err != nil {
+	if len(done.Machines) > 0 && k.Ledger != nil {
+		if err := k.Ledger.Charge(ctx, &done, done.EndedAt, true); err != nil {
 			return false, err
 		}
 	}
@@ -714,7 +717,7 @@ func (k *Keeper) clean(ctx context.Context, s *Session, n Next) (waits bool, err
 		err = k.Holds.Close(ctx, &done, actual, len(done.Machines) > 0)
 	}
 	if err == nil {
-		_, err = k.put(ctx, s, done, n.Events)
+		_, err = k.writeRecord(ctx, s, done, n.Events)
 	}
 	return false, err
 }

@@ -9,88 +9,88 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// Classes of a launch that did not happen. Only ErrCapacity is tried in another pool.
+// Errors of a launch that started nothing. Only ErrCapacity is tried in another pool.
 var (
-	// ErrCapacity: the pool has no machine now.
+	// ErrCapacity means that the pool has no machine now.
 	ErrCapacity = errors.New("no capacity")
-	// ErrQuota: a limit of the account; it is shown and not tried again elsewhere.
+	// ErrQuota means that an account limit is reached.
 	ErrQuota = errors.New("over a quota")
-	// ErrUnsupported: the pool never has such a machine.
+	// ErrUnsupported means that the pool never offers such a machine.
 	ErrUnsupported = errors.New("not offered")
-	// ErrMismatch: the token was used for another launch.
+	// ErrMismatch means that the token belongs to another launch.
 	ErrMismatch = errors.New("the token was used for another launch")
-	// ErrNoRole: the provider lets no role be made for the session's machines. They share none, so
-	// none is launched.
+	// ErrNoRole means that no IAM role could be created for the session's machines. Sessions never
+	// share a role, so nothing is launched.
 	ErrNoRole = errors.New("its machines can have no role of their own")
 )
 
-// Launch is one call for all machines of a session from one pool: all or none.
+// Launch requests all machines of a session from one pool, all or none.
 type Launch struct {
-	// Token makes the call repeatable: the same token and pool never launch twice.
+	// Token is the idempotency token: the same token and pool never launch twice.
 	Token   string
 	Session Session
 	Spec    *spec.Spec
 	Pool    Pool
 	Nodes   int
-	// Tags are put on everything that is made: owner, lease, session, hold, managed, intent
-	// and installation.
+	// Tags are set on every created resource: owner, lease, session, hold, managed, intent and
+	// installation.
 	Tags map[string]string
-	// Host is what node 0 is told; the launcher sets Node and GPUs for each machine.
-	Host Host
+	// Host is the configuration of node 0; the launcher sets Node and GPUs for each machine.
+	Host HostConfig
 }
 
-// Launcher starts and ends machines at one provider. Implementations: cloud/local,
-// cloud/aws. The conformance suite is cloudtest.TestLauncher.
+// Launcher starts and ends machines at one provider, as cloud/local and cloud/aws do. The
+// conformance suite is cloudtest.TestLauncher.
 type Launcher interface {
-	// Pools returns where the specification can be launched, the best first: by price of
-	// useful work where prices are known. It reads only. ErrUnsupported where none can.
+	// Pools returns the pools that can run the specification, best first: by price of useful work
+	// where prices are known. It is read-only. ErrUnsupported means that there are none.
 	Pools(ctx context.Context, s *spec.Spec) ([]Pool, error)
-	// Launch starts the machines, or returns those that the token started before. Leftovers
-	// removes what a refused launch leaves.
+	// Launch starts the machines, or returns those that the token started before. A refused launch
+	// may leave resources behind for Leftovers.
 	Launch(ctx context.Context, l Launch) ([]Machine, error)
-	// Find returns all machines of an installation that carry a session (of all sessions:
-	// ""), those included that are ending, by what the provider says now. It may not show a
-	// machine yet that was just launched.
-	Find(ctx context.Context, installation, session string) ([]Found, error)
-	// End releases machines; ended ones are no error. It returns as soon as the provider has
-	// accepted; Find says when they are gone.
+	// Find returns all machines of an installation and session ("" for all sessions) as the
+	// provider lists them now, terminating ones included. A machine launched just now may be
+	// absent.
+	Find(ctx context.Context, installation, session string) ([]FoundMachine, error)
+	// End releases machines and returns once the provider has accepted; Find shows when they are
+	// gone. Machines that ended already are no error.
 	End(ctx context.Context, session string, machines []string) error
-	// Leftovers removes what machines leave behind (volumes, addresses, interfaces, folders
-	// of control) once all of them are gone, and names what it could not.
+	// Leftovers deletes what a session's machines leave behind once all are gone (volumes,
+	// addresses, interfaces, control folders), and returns the names of the resources that it could
+	// not delete.
 	Leftovers(ctx context.Context, installation, session string) ([]string, error)
 }
 
-// Rescuer is a Launcher whose machines' files stay after the end where that is asked for.
-type Rescuer interface {
-	// Rescue has the end of machines put their files aside instead of removing them, because they
-	// hold work that is not saved. It says where they will be; empty where there are none.
-	Rescue(ctx context.Context, session string, machines []string) (where string, err error)
+// FilePreserver is a Launcher that can keep the files of ended machines.
+type FilePreserver interface {
+	// PreserveFiles marks the files of machines to be kept at the end because they hold unsaved
+	// work. It returns their future location, empty if the machines have no files.
+	PreserveFiles(ctx context.Context, session string, machines []string) (where string, err error)
 }
 
-// RoleLister is a [Launcher] that makes a role for the machines of each session, which
-// [Launcher.Leftovers] deletes.
+// RoleLister is a [Launcher] that creates a role per session, which [Launcher.Leftovers] deletes.
 type RoleLister interface {
-	// Roles returns the roles of the sessions of an installation. A role that was just made or
-	// deleted may show late.
+	// Roles returns the session roles of an installation. Recent creations and deletions may not
+	// show yet.
 	Roles(ctx context.Context, installation string) ([]Role, error)
 }
 
-// Role is the role of a session's machines as the provider shows it.
+// Role is the provider's role of one session.
 type Role struct {
 	Session, Name string
 	CreatedAt     time.Time
 }
 
-// Found is a machine as the provider shows it.
-type Found struct {
+// FoundMachine is a machine as the provider lists it.
+type FoundMachine struct {
 	Machine
 	Session, Token string
-	// Account is the provider's account that it is in.
+	// Account is the provider account of the machine.
 	Account    string
 	LeaseUntil time.Time
-	// Unstarted says that its launch died on the way: it begins only when the launch is asked
-	// for again, with its token.
-	Unstarted bool
-	// Owner is who its tags say that it belongs to.
+	// LaunchPending reports that the launch crashed midway: the machine starts only when the launch
+	// is repeated with its token.
+	LaunchPending bool
+	// Owner is read from the machine's tags.
 	Owner inventory.Owner
 }

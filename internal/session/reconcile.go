@@ -13,71 +13,72 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// Reconcile compares the machines of the installation at a provider with the records, and
-// resolves what does not agree: machines whose session is over end again, and machines that no record knows
-// get one, so that people see them; they end after a warning and once their own lease is
-// over. Machines of another installation are left alone.
+// Reconcile compares the installation's machines at a provider with the records. It ends again the
+// machines of sessions that are over, and records machines without a session as orphans, which
+// people see and which end after a warning and their own lease. Machines of other installations are
+// left alone.
 func (k *Keeper) Reconcile(ctx context.Context, provider string) error {
 	found, err := k.Launchers[provider].Find(ctx, k.Installation, "")
 	if err != nil {
 		return fmt.Errorf("list the machines of %s: %w", provider, err)
 	}
-	by := map[string][]Found{}
+	bySession := map[string][]FoundMachine{}
 	for _, f := range found {
 		if f.Session != "" {
-			by[f.Session] = append(by[f.Session], f)
+			bySession[f.Session] = append(bySession[f.Session], f)
 		}
 	}
 	var errs []error
-	for id, machines := range by {
+	for id, machines := range bySession {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := k.resolve(ctx, provider, id, machines); err != nil && !errors.Is(err, ErrConflict) {
+		if err := k.reconcileMachines(ctx, provider, id, machines); err != nil && !errors.Is(err, ErrConflict) {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, k.reconcileRoles(ctx, provider, by))...)
+	return errors.Join(append(errs, k.reconcileRoles(ctx, provider, bySession))...)
 }
 
-// reconcileRoles removes the roles of sessions that are over, and makes a record for those that
-// no record knows: its end removes them after a while, as it does machines. Those of sessions with
-// machines are theirs.
-func (k *Keeper) reconcileRoles(ctx context.Context, provider string, machines map[string][]Found) error {
-	lister, makes := k.Launchers[provider].(RoleLister)
-	if !makes {
+// reconcileRoles deletes the roles of sessions that are over and records roles without a session as
+// orphans. It skips sessions with machines, whose end deletes the role.
+func (k *Keeper) reconcileRoles(ctx context.Context, provider string, machines map[string][]FoundMachine) error {
+	lister, listsRoles := k.Launchers[provider].(RoleLister)
+	if !listsRoles {
 		return nil
 	}
 	roles, err := lister.Roles(ctx, k.Installation)
 	if err != nil {
 		return fmt.Errorf("list the roles of %s: %w", provider, err)
 	}
-	by := map[string][]Role{}
+	bySession := map[string][]Role{}
 	for _, r := range roles {
 		if len(machines[r.Session]) == 0 {
-			by[r.Session] = append(by[r.Session], r)
+			bySession[r.Session] = append(bySession[r.Session], r)
 		}
 	}
 	var errs []error
-	for id, left := range by {
-		if err := k.resolveRoles(ctx, provider, id, left); err != nil && !errors.Is(err, ErrConflict) {
+	for id, left := range bySession {
+		if err := k.reconcileSessionRoles(ctx, provider, id, left); err != nil && !errors.Is(err, ErrConflict) {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// resolveRoles removes the roles of a session that is over. What stays is said in its record.
-func (k *Keeper) resolveRoles(ctx context.Context, provider, id string, roles []Role) error {
+// reconcileSessionRoles deletes the roles of a session that is over, and records those that remain.
+func (k *Keeper) reconcileSessionRoles(ctx context.Context, provider, id string, roles []Role) error {
 	now := k.Now().UTC()
 	s, err := k.Store.Session(ctx, id)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		if slices.ContainsFunc(roles, func(r Role) bool { return now.Sub(r.CreatedAt) < k.Timing[provider].Fill().Stray }) {
-			return nil // a launch whose record is elsewhere may be under way
+		if slices.ContainsFunc(roles, func(r Role) bool {
+			return now.Sub(r.CreatedAt) < k.Timeouts[provider].WithDefaults().OrphanGrace
+		}) {
+			return nil // a launch recorded in another database may be under way
 		}
-		return k.adopt(ctx, provider, id, nil, now)
-	case err != nil, !s.State.Over(), s.EndedAt.Add(k.timing(&s).Apart).After(now):
+		return k.recordOrphan(ctx, provider, id, nil, now)
+	case err != nil, !s.State.IsFinal(), s.EndedAt.Add(k.timeouts(&s).LookupInterval).After(now):
 		return err
 	}
 	left, err := k.Launchers[provider].Leftovers(ctx, k.Installation, id)
@@ -85,54 +86,55 @@ func (k *Keeper) resolveRoles(ctx context.Context, provider, id string, roles []
 		return fmt.Errorf("remove what session %s left: %w", s.Name, err)
 	}
 	next := s
-	if next.Why = s.EndWhy; len(left) > 0 {
+	if next.Why = s.EndReason; len(left) > 0 {
 		next.Why += "; not removed yet: " + strings.Join(left, ", ")
 	}
 	if next.Why == s.Why {
 		return nil
 	}
-	_, err = k.put(ctx, &s, next, []Event{{At: now, Node: Keepers, Kind: "leftovers", Text: next.Why}})
+	_, err = k.writeRecord(ctx, &s, next, []Event{{At: now, Node: KeeperNode, Kind: "leftovers", Text: next.Why}})
 	return err
 }
 
-// resolve gives the machines of a session a record that is not over.
-func (k *Keeper) resolve(ctx context.Context, provider, id string, found []Found) error {
+// reconcileMachines makes sure that an open record exists for found machines.
+func (k *Keeper) reconcileMachines(ctx context.Context, provider, id string, found []FoundMachine) error {
 	now := k.Now().UTC()
 	s, err := k.Store.Session(ctx, id)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return k.adopt(ctx, provider, id, found, now)
-	case err != nil, !s.State.Over():
+		return k.recordOrphan(ctx, provider, id, found, now)
+	case err != nil, !s.State.IsFinal():
 		return err
-	case s.EndedAt.Add(k.timing(&s).Apart).After(now):
-		return nil // it may be shown late
+	case s.EndedAt.Add(k.timeouts(&s).LookupInterval).After(now):
+		return nil // the listing may lag behind the end
 	}
 	next := s
-	next.State, next.EndedAt, next.Gone, next.End = Ending, time.Time{}, time.Time{}, intent.Step{}
-	next.EndWhy = "its machines were seen again after its end"
-	next.Why = next.EndWhy
-	next.Discard = true // its work was saved, or given up, before it was over
-	next.Machines = joined(s.Machines, found)
-	events := []Event{{At: now, Node: Keepers, Kind: "alarm", Text: next.Why}}
-	_, err = k.put(ctx, &s, next, events)
-	if errors.Is(err, ErrConflict) { // or another session has the name by now
-		next.Name = stray(id)
-		_, err = k.put(ctx, &s, next, events)
+	next.State, next.EndedAt, next.GoneSince, next.EndStep = Ending, time.Time{}, time.Time{}, intent.Step{}
+	next.EndReason = "its machines were seen again after its end"
+	next.Why = next.EndReason
+	next.Discard = true // its work was saved or discarded before it was over
+	next.Machines = mergeMachines(s.Machines, found)
+	events := []Event{{At: now, Node: KeeperNode, Kind: "alarm", Text: next.Why}}
+	_, err = k.writeRecord(ctx, &s, next, events)
+	if errors.Is(err, ErrConflict) { // an open session may have taken the name
+		next.Name = orphanName(id)
+		_, err = k.writeRecord(ctx, &s, next, events)
 	}
 	return err
 }
 
-// stray is the name of a session that no one named.
-func stray(id string) string { return "stray-" + id[:min(40, len(id))] }
+// orphanName returns the session name for machines without a record.
+func orphanName(id string) string { return "stray-" + id[:min(40, len(id))] }
 
-// adopt makes a record of machines that have none.
-func (k *Keeper) adopt(ctx context.Context, provider, id string, found []Found, now time.Time) error {
+// recordOrphan creates a record for machines or roles that have none.
+func (k *Keeper) recordOrphan(ctx context.Context, provider, id string, found []FoundMachine, now time.Time) error {
 	s := Session{
-		ID: id, Name: stray(id), By: keeper, Provider: provider, State: Ending, Adopted: true, RequestedAt: now,
-		EndingAt: now, EndBy: keeper,
-		EndWhy: "it was found without a record", Epoch: 1}
-	t := k.timing(&s)
-	s.NotBefore = now.Add(t.Stray)
+		ID: id, Name: orphanName(id), RequestedBy: keeperActor, Provider: provider, State: Ending, Orphan: true,
+		RequestedAt: now,
+		EndingAt:    now, EndedBy: keeperActor,
+		EndReason: "it was found without a record", Epoch: 1}
+	t := k.timeouts(&s)
+	s.EndNotBefore = now.Add(t.OrphanGrace)
 	for _, f := range found {
 		if s.Owner == (inventory.Owner{}) {
 			s.Owner = f.Owner
@@ -140,28 +142,28 @@ func (k *Keeper) adopt(ctx context.Context, provider, id string, found []Found, 
 		s.Region, s.Account = cmp.Or(s.Region, f.Pool.Region), cmp.Or(s.Account, f.Account)
 		if end := f.LeaseUntil.Add(t.End); f.LeaseUntil.After(s.LeaseUntil) {
 			s.LeaseUntil = f.LeaseUntil.UTC()
-			if end.After(s.NotBefore) {
-				s.NotBefore = end.UTC()
+			if end.After(s.EndNotBefore) {
+				s.EndNotBefore = end.UTC()
 			}
 		}
 	}
-	s.Machines = joined(nil, found)
-	s.LaunchedAt = earliest(s.Machines, now)
+	s.Machines = mergeMachines(nil, found)
+	s.LaunchedAt = earliestLaunch(s.Machines, now)
 	if len(found) == 0 {
-		s.EndWhy = "its role was found without a record"
+		s.EndReason = "its role was found without a record"
 	}
-	s.Why = fmt.Sprintf("%s; it ends after %s", s.EndWhy, s.NotBefore.Format(time.RFC3339))
-	_, err := k.put(ctx, nil, s, []Event{
-		{At: now, Node: Keepers, Kind: "alarm", Text: s.Why}, {At: now, Node: Keepers, Kind: "warned", Text: s.Why},
+	s.Why = fmt.Sprintf("%s; it ends after %s", s.EndReason, s.EndNotBefore.Format(time.RFC3339))
+	_, err := k.writeRecord(ctx, nil, s, []Event{
+		{At: now, Node: KeeperNode, Kind: "alarm", Text: s.Why}, {At: now, Node: KeeperNode, Kind: "warned", Text: s.Why},
 	})
-	if errors.Is(err, ErrTaken) {
-		return nil // another keeper was faster
+	if errors.Is(err, ErrNameTaken) {
+		return nil // another keeper wrote first
 	}
 	return err
 }
 
-// joined are machines of a record and those that were found, by their nodes.
-func joined(machines []Machine, found []Found) []Machine {
+// mergeMachines returns recorded and found machines in node order.
+func mergeMachines(machines []Machine, found []FoundMachine) []Machine {
 	out := slices.Clone(machines)
 	for _, f := range found {
 		if !slices.ContainsFunc(out, func(m Machine) bool { return m.ID == f.ID }) {
@@ -172,25 +174,25 @@ func joined(machines []Machine, found []Found) []Machine {
 	return out
 }
 
-// Stop turns a session to its end: its work is saved and confirmed, unless discard gives it
-// up, and then its machines are released. One that is ending already takes a discard on.
+// Stop moves a session to Ending: its work is saved, unless discarded, and then its machines are
+// released. A session that is ending already can still be discarded.
 func (k *Keeper) Stop(ctx context.Context, id, by, why string, discard bool) (Session, error) {
-	for range maxActs {
+	for range maxStepsPerPass {
 		if err := ctx.Err(); err != nil {
 			return Session{}, err
 		}
 		s, err := k.Store.Session(ctx, id)
-		if err != nil || s.State.Over() {
+		if err != nil || s.State.IsFinal() {
 			return s, err
 		}
 		next := s
 		switch {
 		case s.State != Ending:
-			endSession(&next, k.Now().UTC(), by, why)
+			setEnding(&next, k.Now().UTC(), by, why)
 			next.Discard = discard
 		case discard && !s.Discard:
 			next.Discard = true
-			next.Serial++
+			next.OrderSerial++
 		default:
 			return s, nil
 		}
@@ -198,7 +200,7 @@ func (k *Keeper) Stop(ctx context.Context, id, by, why string, discard bool) (Se
 		if discard {
 			what += "; unsaved work is given up"
 		}
-		made, err := k.put(ctx, &s, next, []Event{{At: k.Now().UTC(), Node: Keepers, Kind: "down", Text: what}})
+		made, err := k.writeRecord(ctx, &s, next, []Event{{At: k.Now().UTC(), Node: KeeperNode, Kind: "down", Text: what}})
 		if errors.Is(err, ErrConflict) {
 			continue
 		}
@@ -207,9 +209,9 @@ func (k *Keeper) Stop(ctx context.Context, id, by, why string, discard bool) (Se
 	return Session{}, ErrConflict
 }
 
-// Prolong lets a session run until a time, which is not before its lease ends.
-func (k *Keeper) Prolong(ctx context.Context, id, by string, until time.Time) (Session, error) {
-	for range maxActs {
+// Extend extends the lease of a session to a time; an earlier time changes nothing.
+func (k *Keeper) Extend(ctx context.Context, id, by string, until time.Time) (Session, error) {
+	for range maxStepsPerPass {
 		if err := ctx.Err(); err != nil {
 			return Session{}, err
 		}
@@ -217,17 +219,17 @@ func (k *Keeper) Prolong(ctx context.Context, id, by string, until time.Time) (S
 		switch {
 		case err != nil:
 			return s, err
-		case s.State == Ending || s.State.Over():
+		case s.State == Ending || s.State.IsFinal():
 			return s, fmt.Errorf("session %s is %s", s.Name, s.State)
 		case !until.After(s.LeaseUntil):
 			return s, nil
 		}
 		next := s
 		next.LeaseUntil = until.UTC()
-		next.Serial++
-		made, err := k.put(ctx, &s, next, []Event{
+		next.OrderSerial++
+		made, err := k.writeRecord(ctx, &s, next, []Event{
 			{
-				At: k.Now().UTC(), Node: Keepers, Kind: "extended",
+				At: k.Now().UTC(), Node: KeeperNode, Kind: "extended",
 				Text: "until " + next.LeaseUntil.Format(time.RFC3339) + " (" + by + ")",
 			},
 		})

@@ -1,7 +1,6 @@
-// Package session is the life of an interactive machine: asked for, launched, made ready,
-// watched, ended. Its keeper is level-triggered: it reads a session's record, what the
-// provider has and what the hosts say, and does what is missing. So a crash anywhere is a
-// restart.
+// Package session runs interactive machines from request to release. Its keeper is level-triggered:
+// each pass reads the session's record, the provider's machines and the hosts' statuses, and takes
+// the next missing step, so a crash is only a restart.
 package session
 
 import (
@@ -13,165 +12,171 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// State is how far a session has come.
+// State is the phase of a session's life.
 type State string
 
-// The states, in their order. A session that fails to start is ended like any other, so that
-// nothing of it stays, and then is Failed.
+// The states, in order. A session that fails to start passes through Ending too, so that its
+// machines are released, and is then Failed.
 const (
-	Requested State = "requested" // recorded; the gate has not let it pass yet
-	Launching State = "launching" // machines are asked for
-	Starting  State = "starting"  // machines are there and set themselves up
+	Requested State = "requested" // recorded; the gate has not allowed it yet
+	Launching State = "launching" // machines are being launched
+	Starting  State = "starting"  // machines run and set themselves up
 	Ready     State = "ready"
-	Ending    State = "ending" // saved, then released
+	Ending    State = "ending" // saving work, then releasing machines
 	Ended     State = "ended"
-	Failed    State = "failed" // it never became ready; nothing of it is left
+	Failed    State = "failed" // ended without having been ready
 )
 
-// Over says whether nothing of the session is left or will be.
-func (s State) Over() bool { return s == Ended || s == Failed }
+// IsFinal reports whether the session is over and nothing of it remains.
+func (s State) IsFinal() bool { return s == Ended || s == Failed }
 
-// Session is the record of one session. The zero value of a time is: not yet.
+// Session is the record of one session. Zero times mean "not yet". It is stored as JSON under the
+// names of the tags, and under the field name where there is no tag.
 type Session struct {
-	// ID is unique; Name is the person's word for it. Among sessions that are not over, a
-	// name is unique.
+	// ID is unique; Name is chosen by the person and unique among open sessions.
 	ID, Name string
-	// By is who asked, Owner the team and person that pay.
-	By    string
-	Owner inventory.Owner
-	// Spec is the file in its canonical form (spec.Spec.Canonical) and Hash its hash: what
-	// was estimated, approved and is launched.
+	// RequestedBy is the actor who requested the session; Owner pays for it.
+	RequestedBy string `json:"By"`
+	Owner       inventory.Owner
+	// Spec is the canonical specification (spec.Spec.Canonical) that was estimated and approved
+	// and is launched, and Hash its hash.
 	Spec []byte
 	Hash string
-	// Provider is "local" or "aws", Account its account, Region where it runs ("" local).
+	// Provider is "local" or "aws", Account its account and Region its region ("" for local).
 	Provider, Account, Region string
-	// Person is who may connect to its machines, as the provider's own permissions name them
-	// (the tag curfew:owner); empty: Owner.User.
-	Person string
-	// Epoch rises by one each time the name is started; it fences the snapshots of its work.
+	// AllowedUser may connect to the machines, as the provider's permissions check it (tag
+	// curfew:owner); empty allows Owner.User.
+	AllowedUser string `json:"Person"`
+	// Epoch increases each time the name is started; it fences the snapshots of the work.
 	Epoch int64
-	// HoldID is the budget's hold, Rate what all its machines cost an hour; nil where they
-	// have no price. Approval is the request that waits, or that was used up.
-	HoldID, Approval string
-	Rate             *money.Rate
-	// Ceiling is what an hour of all its machines may cost by what the gate let pass; 0: the
-	// gate let it pass without a price.
-	Ceiling money.Amount
-	State   State
-	// Why says what led to the state, for people.
+	// HoldID is the budget reservation; ApprovalID the pending or used approval request.
+	HoldID     string
+	ApprovalID string `json:"Approval"`
+	// Rate is the hourly price of all machines; nil if unknown.
+	Rate *money.Rate
+	// HourlyCeiling is the highest hourly cost that the gate allowed; 0 if it allowed the session
+	// without a price.
+	HourlyCeiling money.Amount `json:"Ceiling"`
+	State         State
+	// Why explains the state to people.
 	Why      string
 	Machines []Machine
-	// LeaseUntil is when it ends unless it is extended; Idle ends it after so long at rest.
-	LeaseUntil time.Time
-	Idle       time.Duration
-	Snapshot   Snapshot
-	// Earlier is the newest snapshot that a start of the same name confirmed before this one:
-	// its host restores none that is older. It is known for sessions of one node.
-	Earlier Snapshot
-	// Connections are those that people have to its machines, by what the hosts said last.
-	Connections []Connected
-	// Control is the prefix of the documents between the keeper and its hosts, Work where its
-	// snapshots are; empty: nowhere.
-	Control, Work string
-	// Launch is the call that starts its machines from Pool, and End the one that releases
-	// them. Launches counts the pools that were tried: it makes the token of each a new one.
-	Launch, End intent.Step
-	Pool        Pool
-	Launches    int
-	// Tries are pools that had no machine.
-	Tries []Try
-	// Serial is that of the newest order, Save the highest snapshot that was asked for.
-	Serial, Save int64
-	// EndBy is who ended it, EndWhy why; NotBefore is before when a machine without a record
-	// is not ended.
-	EndBy, EndWhy string
-	NotBefore     time.Time
-	// Missing is when its machines were first not seen any more though no one ended them;
-	// Gone is when they were first seen to be gone after their end was accepted.
-	Missing, Gone time.Time
-	// Charged is until when the ledger was told of its machines.
-	Charged time.Time
-	// Adopted says that it stands for machines that were found without a record. ToldAt is when
-	// their owner's channel took the message about it, TellAt when it is tried again until then.
-	Adopted        bool
-	ToldAt, TellAt time.Time
-	// ByHand says that a person started its machines and put them under a lease: no launcher
-	// knows them. The ladder ends them by its policies, with its warnings; the keeper stops
-	// them only where a person asks, and never terminates them. Place is where they are.
-	ByHand bool
-	Place  Place
-	// Discard says that its owner gave up what is not saved.
+	// At LeaseUntil the session ends unless the lease is extended; IdleTimeout ends it earlier.
+	LeaseUntil  time.Time
+	IdleTimeout time.Duration `json:"Idle"`
+	Snapshot    Snapshot
+	// PreviousSnapshot is the newest snapshot that an earlier start of the same name confirmed: the
+	// host restores none older. It is set for sessions of one node.
+	PreviousSnapshot Snapshot `json:"Earlier"`
+	// Connections are people's connections to the machines by the hosts' last statuses.
+	Connections []NodeConnection
+	// ControlPrefix is the prefix of the documents between keeper and hosts, WorkPrefix that of the
+	// snapshots; empty disables either.
+	ControlPrefix string `json:"Control"`
+	WorkPrefix    string `json:"Work"`
+	// LaunchStep launches the machines from Pool, EndStep releases them. LaunchAttempts counts the
+	// tried pools, which makes each attempt's token unique.
+	LaunchStep     intent.Step `json:"Launch"`
+	EndStep        intent.Step `json:"End"`
+	Pool           Pool
+	LaunchAttempts int `json:"Launches"`
+	// CapacityFailures are the tried pools without capacity.
+	CapacityFailures []CapacityFailure `json:"Tries"`
+	// OrderSerial is the serial of the newest order, SaveRequest the highest requested snapshot.
+	OrderSerial int64 `json:"Serial"`
+	SaveRequest int64 `json:"Save"`
+	// EndedBy is the actor of the end and EndReason its reason. An orphan does not end before
+	// EndNotBefore.
+	EndedBy      string    `json:"EndBy"`
+	EndReason    string    `json:"EndWhy"`
+	EndNotBefore time.Time `json:"NotBefore"`
+	// MissingSince is the first lookup without machines that nobody ended; GoneSince the first one
+	// without machines after the end was accepted.
+	MissingSince time.Time `json:"Missing"`
+	GoneSince    time.Time `json:"Gone"`
+	// ChargedUntil is the time up to which the ledger was charged.
+	ChargedUntil time.Time `json:"Charged"`
+	// Orphan marks machines that were found without a record. OwnerNotifiedAt is the time when a
+	// channel accepted the message to their owner, NotifyOwnerAt the time of the next attempt.
+	Orphan          bool      `json:"Adopted"`
+	OwnerNotifiedAt time.Time `json:"ToldAt"`
+	NotifyOwnerAt   time.Time `json:"TellAt"`
+	// UserLaunched marks machines that a person launched and put under a lease. The safety ladder
+	// ends them by policy, with warnings; the keeper stops them only on request and never
+	// terminates them. Place locates them.
+	UserLaunched bool `json:"ByHand"`
+	Place        Place
+	// Discard reports that the owner gave up unsaved work.
 	Discard bool
-	// Lost says which work was not saved when its machines were released; empty: none is known.
-	Lost string
-	// Wrong says what its hosts wrote that cannot be, for people; it was ignored. WrongAt is when
-	// that was noted.
-	Wrong   string
-	WrongAt time.Time
-	// Noted counts, from NotedAt, the changes that only keep what hosts say. A host that says
-	// something else each time is not followed each time.
-	Noted   int
-	NotedAt time.Time
-	// RunAs is the Unix user that its processes run as on a machine of the provider "local"; empty:
-	// the user of whoever launches it.
+	// UnsavedWork describes the work that was not saved at release; empty if none is known.
+	UnsavedWork string `json:"Lost"`
+	// RejectedFields describes the invalid parts of host documents, recorded at RejectedAt.
+	RejectedFields string    `json:"Wrong"`
+	RejectedAt     time.Time `json:"WrongAt"`
+	// NoteCount counts the writes since NotesSince that only record host reports. It limits the
+	// writes caused by a host that reports something new at every poll.
+	NoteCount  int       `json:"Noted"`
+	NotesSince time.Time `json:"NotedAt"`
+	// RunAs is the Unix user of the processes of a local session; empty means the launching user.
 	RunAs                                               string
 	RequestedAt, LaunchedAt, ReadyAt, EndingAt, EndedAt time.Time
-	// Version is the record's, for conditional writes; 0 for a new one.
+	// Version is the version of the record for conditional writes; 0 for a new one.
 	Version int64
 }
 
-// Place is how the machines of a session are reached that were started by hand.
+// Place locates the machines of a session that a person launched.
 type Place struct {
-	// Refs are the identities of the machines, in the order of their nodes.
+	// Refs identify the machines, in node order.
 	Refs []inventory.Ref
-	// Profile and Role are what their account is read with; empty: what the configuration says.
+	// Profile and Role select the credentials that read their account; empty takes the configured
+	// ones.
 	Profile, Role string
 }
 
-// Connected is a connection that a person has to a machine of a session.
-type Connected struct {
-	// Node is the place of the machine, from 0.
+// NodeConnection is a person's connection to one machine of a session.
+type NodeConnection struct {
+	// Node is the index of the machine, from 0.
 	Node int
 	Connection
 }
 
 // Machine is one machine of a session.
 type Machine struct {
-	// ID is the provider's, Node its place, from 0.
+	// ID is the provider's id, Node the index within the session, from 0.
 	ID   string
 	Node int
-	// Pool is where it was launched.
+	// Pool is the pool that the machine was launched from.
 	Pool Pool
-	// State is the provider's word for it, in the terms of inventory.
+	// State is the provider's state, in the terms of package inventory.
 	State      inventory.State
 	LaunchedAt time.Time
 }
 
-// Try is a pool that had no machine: it is left aside until a time, by all sessions.
-type Try struct {
+// CapacityFailure records a pool without capacity, which no session tries again before Until.
+type CapacityFailure struct {
 	Pool  Pool
 	Why   string
 	At    time.Time
 	Until time.Time
 }
 
-// Pool is a place to launch machines from: one type in one zone, bought one way.
+// Pool is one way to launch a machine: a type in one zone, on demand or spot.
 type Pool struct {
 	Type, Region, Zone string
 	Spot               bool
-	// Image is what machines start from, pinned when the pool was chosen, so that a repeated
-	// launch is the same one; empty where the provider has no images.
+	// Image is pinned when the pool is chosen, so that a repeated launch is identical; empty where
+	// the provider has no images.
 	Image string
-	// Rate is the price of an hour of one machine; nil where there is none.
+	// Rate is the hourly price of one machine; nil if unknown.
 	Rate *money.Rate
 }
 
-// Same says whether two pools are the same place, whatever they cost.
-func (p Pool) Same(o Pool) bool {
+// SamePlace reports whether two pools are equal apart from image and price.
+func (p Pool) SamePlace(o Pool) bool {
 	return p.Type == o.Type && p.Region == o.Region && p.Zone == o.Zone && p.Spot == o.Spot
 }
 
-// String names the pool for people: "g6.2xlarge spot in us-east-1a".
+// String returns the pool as people read it: "g6.2xlarge spot in us-east-1a".
 func (p Pool) String() string {
 	s := p.Type
 	if p.Spot {
@@ -183,8 +188,8 @@ func (p Pool) String() string {
 	return s
 }
 
-// Cost is what its machines came to until a time: for each the seconds since its launch, at
-// the pool's rate. It is false where a machine has no price.
+// Cost returns the cost of the machines up to now: seconds since launch at the pool's rate. It
+// returns false if a machine has no price.
 func (s *Session) Cost(now time.Time) (money.Amount, bool, error) {
 	if !s.EndedAt.IsZero() && s.EndedAt.Before(now) {
 		now = s.EndedAt
@@ -206,8 +211,8 @@ func (s *Session) Cost(now time.Time) (money.Amount, bool, error) {
 	return total, true, nil
 }
 
-// IDs are the machines' ids, in the order of their nodes.
-func (s *Session) IDs() []string {
+// MachineIDs returns the ids of the machines in node order.
+func (s *Session) MachineIDs() []string {
 	ids := make([]string, 0, len(s.Machines))
 	for _, m := range s.Machines {
 		ids = append(ids, m.ID)
@@ -215,13 +220,13 @@ func (s *Session) IDs() []string {
 	return ids
 }
 
-// Snapshot is the newest durable snapshot of a session's work.
+// Snapshot describes the newest durable snapshot of a session's work.
 type Snapshot struct {
-	// Manifest is its key in the run's store, empty: there is none.
+	// Manifest is its key in the run's store; empty means that there is no snapshot.
 	Manifest string    `json:"manifest,omitempty"`
 	At       time.Time `json:"at,omitzero"`
 	Epoch    int64     `json:"epoch,omitempty"`
-	// Complete says that it holds the whole work folder as it was at that time.
+	// Complete reports whether it holds the whole work folder as of At.
 	Complete bool  `json:"complete"`
 	Bytes    int64 `json:"bytes"`
 }

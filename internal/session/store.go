@@ -7,54 +7,51 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// Errors of the store.
+// Errors of a Store.
 var (
-	// ErrNotFound says that there is no such session.
+	// ErrNotFound means that the id names no session.
 	ErrNotFound = errors.New("no such session")
-	// ErrConflict says that another process wrote the session since it was read.
+	// ErrConflict means that another process wrote the session after it was read.
 	ErrConflict = errors.New("another process changed the session meanwhile")
-	// ErrTaken says that a session that is not over has the name.
-	ErrTaken = errors.New("a session of that name is not over")
+	// ErrNameTaken means that another open session has the name.
+	ErrNameTaken = errors.New("a session of that name is not over")
 )
 
-// Query says which sessions are asked for.
+// Query filters sessions.
 type Query struct {
-	// Name is one name; empty: all.
+	// Name selects one name; empty selects all.
 	Name string
-	// Open leaves out those that are over.
-	Open bool
+	// OpenOnly leaves out final sessions.
+	OpenOnly bool
 }
 
-// Keepers is the node of events that the keeper wrote.
-const Keepers = -1
+// KeeperNode is the node number of the keeper's own events.
+const KeeperNode = -1
 
-// Logged is an event with its place in a journal: the node that wrote it ([Keepers] for the
-// keeper), the number of the file (of the keeper: the version of the record), and the line.
-type Logged struct {
+// LoggedEvent is a stored event: File is the number of the event file, or for [KeeperNode] the
+// version of the record, and Line the index in it.
+type LoggedEvent struct {
 	Event
 	File int64
 	Line int
 }
 
-// Store keeps sessions. The implementation is in internal/store.
+// Store keeps sessions; package store implements it.
 type Store interface {
-	// Put writes a session whose version is the one it was read with, with events of the
-	// keeper and entries of the audit log in the same transaction, and returns it with its
-	// new version. ErrConflict where another wrote it meanwhile, ErrTaken where a new one has
-	// the name of one that is not over.
+	// Put writes a session over the version it was read with, with events and audit entries in the
+	// same transaction, and returns it with its new version. It returns ErrConflict if another
+	// process wrote it since, and ErrNameTaken if a new session takes the name of an open one.
 	Put(ctx context.Context, s Session, events []Event, entries ...action.Entry) (Session, error)
-	// Session returns the session of an id; ErrNotFound where there is none.
+	// Session returns the session with an id, or ErrNotFound.
 	Session(ctx context.Context, id string) (Session, error)
-	// Sessions returns those that are asked for, the newest first.
+	// Sessions returns the matching sessions, newest first.
 	Sessions(ctx context.Context, q Query) ([]Session, error)
-	// AddEvents keeps a file of a host's events. A file that is kept already changes nothing.
+	// AddEvents stores a host's event file; a file that is stored already is left unchanged.
 	AddEvents(ctx context.Context, id string, node int, file int64, events []Event) error
-	// Events returns the events of a session, by time, and within one instant by node, file
-	// and line.
-	Events(ctx context.Context, id string) ([]Logged, error)
-	// Newest returns the highest number of a node's files of events that is kept; 0: none.
-	Newest(ctx context.Context, id string, node int) (int64, error)
-	// Installation returns the name under which this state's machines are tagged. It never
-	// changes.
+	// Events returns the events of a session by time, then node, file and line.
+	Events(ctx context.Context, id string) ([]LoggedEvent, error)
+	// NewestEventFile returns the highest stored file number of a node; 0 means none.
+	NewestEventFile(ctx context.Context, id string, node int) (int64, error)
+	// Installation returns the immutable name that tags this installation's machines.
 	Installation(ctx context.Context) (string, error)
 }

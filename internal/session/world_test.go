@@ -19,106 +19,107 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// world is a provider, hosts, a store, budgets and a gate in memory, with real state and a
-// clock that the test turns. Whatever it does it may do and lose the answer of, or not do,
-// and its process may die before or after it.
+// world is a provider, hosts, a store, budgets and a gate in memory with a manual clock. Any call
+// may fail before or after its effect, and its process may crash at either point.
 type world struct {
 	mu  sync.Mutex
 	now time.Time
 	rng *rand.Rand
 
 	sessions map[string]Session
-	events   map[string][]Logged
+	events   map[string][]LoggedEvent
 	audit    []action.Entry
 
-	machines map[string]*fakeMachine
-	tokens   map[string][]string  // by token and pool: the machines that it launched
-	launches map[string]int       // launches that made machines, by token
-	late     time.Duration        // how late the provider shows things
-	noMore   map[string]bool      // pools without machines
-	leftover map[string]bool      // sessions whose folder is there
-	roles    map[string]time.Time // when the role of a session was made
-	stuck    map[string]bool      // sessions whose role the provider does not delete
+	machines        map[string]*fakeMachine
+	tokens          map[string][]string  // launched machines by token and pool
+	launches        map[string]int       // number of launches by token
+	visibilityDelay time.Duration        // longest delay of the listing
+	emptyPools      map[string]bool      // zones without capacity
+	folders         map[string]bool      // sessions with a control folder
+	roles           map[string]time.Time // creation time by session
+	stuckRoles      map[string]bool      // sessions whose role cannot be deleted
 
-	orders map[string]Order
-	given  map[string]int
-	status map[string]map[int]Status
-	broken map[int]string // by node: why its status is none
-	saved  map[string]int // by session and node: what the host saved of its work
-	work   map[string]int // what there is
+	orders        map[string]Order
+	orderVersions map[string]int
+	status        map[string]map[int]Status
+	unreadable    map[int]string // reason by node
+	saved         map[string]int // saved work by session and node
+	work          map[string]int // finished work by session and node
 
-	holds   map[string]string // by session: its state
+	holds   map[string]string // state by session
 	charged map[string]time.Time
 
 	verdict gate.Verdict
-	// fault is how likely a call fails, and die that the process dies at it.
-	fault, die float64
+	// failureRate is the probability that a call fails, crashRate that the process crashes at it.
+	failureRate, crashRate float64
 }
 
 type fakeMachine struct {
-	Found
+	FoundMachine
 	installation string
-	shown        time.Time // from when the provider shows it
-	ending       time.Time // zero: it is not
-	left         time.Time // from when it is not shown any more
+	visibleAt    time.Time // hidden from listings before
+	terminatedAt time.Time // zero: running
+	goneAt       time.Time // hidden from listings after
 }
 
-// errKilled is the death of a process.
+// errKilled simulates a crash of the process.
 var errKilled = errors.New("killed")
 
 func newWorld(seed uint64) *world {
 	return &world{
 		now: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), rng: rand.New(rand.NewPCG(seed, 17)),
-		sessions: map[string]Session{}, events: map[string][]Logged{},
+		sessions: map[string]Session{}, events: map[string][]LoggedEvent{},
 		machines: map[string]*fakeMachine{}, tokens: map[string][]string{}, launches: map[string]int{},
-		noMore: map[string]bool{}, leftover: map[string]bool{}, roles: map[string]time.Time{}, stuck: map[string]bool{},
-		orders: map[string]Order{}, given: map[string]int{}, status: map[string]map[int]Status{}, saved: map[string]int{},
-		work: map[string]int{}, holds: map[string]string{}, charged: map[string]time.Time{}, verdict: gate.Allow}
+		emptyPools: map[string]bool{}, folders: map[string]bool{}, roles: map[string]time.Time{},
+		stuckRoles: map[string]bool{},
+		orders:     map[string]Order{}, orderVersions: map[string]int{}, status: map[string]map[int]Status{},
+		saved: map[string]int{},
+		work:  map[string]int{}, holds: map[string]string{}, charged: map[string]time.Time{}, verdict: gate.Allow}
 }
 
-// at is where a process may die, and a call fail: before it has an effect, or after it.
-func (w *world) at(do func() error) error {
+// withFaults runs a call that may fail or crash before or after its effect.
+func (w *world) withFaults(do func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before, after := w.rng.Float64(), w.rng.Float64()
 	switch {
-	case before < w.die:
+	case before < w.crashRate:
 		panic(errKilled)
-	case before < w.die+w.fault:
+	case before < w.crashRate+w.failureRate:
 		return errors.New("throttled")
 	}
 	err := do()
 	switch {
-	case after < w.die:
+	case after < w.crashRate:
 		panic(errKilled)
-	case err == nil && after < w.die+w.fault:
+	case err == nil && after < w.crashRate+w.failureRate:
 		return errors.New("the answer was lost")
 	}
 	return err
 }
 
-// memory is the world's Store.
-type memory struct{ *world }
+// memoryStore implements Store.
+type memoryStore struct{ *world }
 
-func (m memory) Put(_ context.Context, s Session, events []Event, entries ...action.Entry) (Session, error) {
-	err := m.at(func() error {
+func (m memoryStore) Put(_ context.Context, s Session, events []Event, entries ...action.Entry) (Session, error) {
+	err := m.withFaults(func() error {
 		old, there := m.sessions[s.ID]
 		if !there && s.Version != 0 || there && old.Version != s.Version {
 			return ErrConflict
 		}
 		for _, o := range m.sessions {
-			if o.Name == s.Name && o.ID != s.ID && !o.State.Over() && !s.State.Over() {
+			if o.Name == s.Name && o.ID != s.ID && !o.State.IsFinal() && !s.State.IsFinal() {
 				if s.Version == 0 {
-					return ErrTaken
+					return ErrNameTaken
 				}
 				return ErrConflict
 			}
 		}
 		s.Version++
-		s.Machines, s.Tries = slices.Clone(s.Machines), slices.Clone(s.Tries)
+		s.Machines, s.CapacityFailures = slices.Clone(s.Machines), slices.Clone(s.CapacityFailures)
 		m.sessions[s.ID] = s
 		for i, e := range events {
-			m.events[s.ID] = append(m.events[s.ID], Logged{e, s.Version, i})
+			m.events[s.ID] = append(m.events[s.ID], LoggedEvent{e, s.Version, i})
 		}
 		m.audit = append(m.audit, entries...)
 		return nil
@@ -126,22 +127,22 @@ func (m memory) Put(_ context.Context, s Session, events []Event, entries ...act
 	return s, err
 }
 
-func (m memory) Session(_ context.Context, id string) (s Session, err error) {
-	err = m.at(func() error {
+func (m memoryStore) Session(_ context.Context, id string) (s Session, err error) {
+	err = m.withFaults(func() error {
 		var ok bool
 		if s, ok = m.sessions[id]; !ok {
 			return ErrNotFound
 		}
-		s.Machines, s.Tries = slices.Clone(s.Machines), slices.Clone(s.Tries)
+		s.Machines, s.CapacityFailures = slices.Clone(s.Machines), slices.Clone(s.CapacityFailures)
 		return nil
 	})
 	return s, err
 }
 
-func (m memory) Sessions(_ context.Context, q Query) (out []Session, err error) {
-	err = m.at(func() error {
+func (m memoryStore) Sessions(_ context.Context, q Query) (out []Session, err error) {
+	err = m.withFaults(func() error {
 		for _, s := range m.sessions {
-			if (q.Name == "" || s.Name == q.Name) && (!q.Open || !s.State.Over()) {
+			if (q.Name == "" || s.Name == q.Name) && (!q.OpenOnly || !s.State.IsFinal()) {
 				out = append(out, s)
 			}
 		}
@@ -151,27 +152,27 @@ func (m memory) Sessions(_ context.Context, q Query) (out []Session, err error) 
 	return out, err
 }
 
-func (m memory) AddEvents(_ context.Context, id string, node int, file int64, events []Event) error {
-	return m.at(func() error {
+func (m memoryStore) AddEvents(_ context.Context, id string, node int, file int64, events []Event) error {
+	return m.withFaults(func() error {
 		for _, e := range m.events[id] {
 			if e.Node == node && e.File == file {
 				return nil
 			}
 		}
 		for i, e := range events {
-			m.events[id] = append(m.events[id], Logged{e, file, i})
+			m.events[id] = append(m.events[id], LoggedEvent{e, file, i})
 		}
 		return nil
 	})
 }
 
-func (m memory) Events(_ context.Context, id string) ([]Logged, error) {
+func (m memoryStore) Events(_ context.Context, id string) ([]LoggedEvent, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.events[id]), nil
 }
 
-func (m memory) Newest(_ context.Context, id string, node int) (file int64, err error) {
+func (m memoryStore) NewestEventFile(_ context.Context, id string, node int) (file int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.events[id] {
@@ -182,28 +183,28 @@ func (m memory) Newest(_ context.Context, id string, node int) (file int64, err 
 	return file, nil
 }
 
-func (m memory) Installation(context.Context) (string, error) { return "us", nil }
+func (m memoryStore) Installation(context.Context) (string, error) { return "us", nil }
 
-// provider is the world's Launcher.
-type provider struct{ *world }
+// fakeLauncher implements Launcher.
+type fakeLauncher struct{ *world }
 
-var pools = []Pool{
-	{Type: "g6.xlarge", Region: "us-east-1", Zone: "a", Rate: rated(800)},
-	{Type: "g6.xlarge", Region: "us-east-1", Zone: "b", Rate: rated(900)},
+var testPools = []Pool{
+	{Type: "g6.xlarge", Region: "us-east-1", Zone: "a", Rate: pricePtr(800)},
+	{Type: "g6.xlarge", Region: "us-east-1", Zone: "b", Rate: pricePtr(900)},
 }
 
-func rated(milliUSD int64) *money.Rate {
+func pricePtr(milliUSD int64) *money.Rate {
 	r := money.Rate(milliUSD) * money.USDPerUnit / 1000
 	return &r
 }
 
-func (p provider) Pools(context.Context, *spec.Spec) (out []Pool, err error) {
-	err = p.at(func() error { out = slices.Clone(pools); return nil })
+func (p fakeLauncher) Pools(context.Context, *spec.Spec) (out []Pool, err error) {
+	err = p.withFaults(func() error { out = slices.Clone(testPools); return nil })
 	return out, err
 }
 
-func (p provider) Launch(_ context.Context, l Launch) (out []Machine, err error) {
-	err = p.at(func() error { // its role is made by a call of its own
+func (p fakeLauncher) Launch(_ context.Context, l Launch) (out []Machine, err error) {
+	err = p.withFaults(func() error { // the role needs a call of its own
 		if _, made := p.roles[l.Session.ID]; !made {
 			p.roles[l.Session.ID] = p.now
 		}
@@ -212,7 +213,7 @@ func (p provider) Launch(_ context.Context, l Launch) (out []Machine, err error)
 	if err != nil {
 		return nil, err
 	}
-	err = p.at(func() error {
+	err = p.withFaults(func() error {
 		key := l.Token + " " + l.Pool.Zone
 		if ids, ok := p.tokens[key]; ok {
 			for _, id := range ids {
@@ -220,20 +221,20 @@ func (p provider) Launch(_ context.Context, l Launch) (out []Machine, err error)
 			}
 			return nil
 		}
-		if p.noMore[l.Pool.Zone] {
+		if p.emptyPools[l.Pool.Zone] {
 			return fmt.Errorf("%s: %w", l.Pool, ErrCapacity)
 		}
 		p.launches[l.Token]++
-		p.leftover[l.Session.ID] = true
+		p.folders[l.Session.ID] = true
 		for node := range l.Nodes {
 			id := fmt.Sprintf("i-%d", len(p.machines))
 			m := &fakeMachine{
 				installation: l.Tags[inventory.TagInstallation],
-				shown:        p.now.Add(time.Duration(p.rng.Int64N(int64(p.late) + 1))),
+				visibleAt:    p.now.Add(time.Duration(p.rng.Int64N(int64(p.visibilityDelay) + 1))),
 			}
-			m.Found = Found{
+			m.FoundMachine = FoundMachine{
 				Machine: Machine{ID: id, Node: node, Pool: l.Pool, LaunchedAt: p.now}, Session: l.Tags[inventory.TagSession],
-				Token: l.Token, LeaseUntil: l.Host.Lease,
+				Token: l.Token, LeaseUntil: l.Host.LeaseUntil,
 			}
 			p.machines[id] = m
 			p.tokens[key] = append(p.tokens[key], id)
@@ -247,44 +248,44 @@ func (p provider) Launch(_ context.Context, l Launch) (out []Machine, err error)
 	return out, err
 }
 
-func (p provider) Find(_ context.Context, installation, session string) (out []Found, err error) {
-	err = p.at(func() error {
+func (p fakeLauncher) Find(_ context.Context, installation, session string) (out []FoundMachine, err error) {
+	err = p.withFaults(func() error {
 		for _, m := range p.machines {
-			if m.installation == installation && (session == "" || m.Session == session) && !p.now.Before(m.shown) &&
-				(m.ending.IsZero() || p.now.Before(m.left)) {
-				out = append(out, m.Found)
+			if m.installation == installation && (session == "" || m.Session == session) && !p.now.Before(m.visibleAt) &&
+				(m.terminatedAt.IsZero() || p.now.Before(m.goneAt)) {
+				out = append(out, m.FoundMachine)
 			}
 		}
-		slices.SortFunc(out, func(a, b Found) int { return strings.Compare(a.ID, b.ID) })
+		slices.SortFunc(out, func(a, b FoundMachine) int { return strings.Compare(a.ID, b.ID) })
 		return nil
 	})
 	return out, err
 }
 
-func (p provider) End(_ context.Context, _ string, ids []string) error {
-	return p.at(func() error {
+func (p fakeLauncher) End(_ context.Context, _ string, ids []string) error {
+	return p.withFaults(func() error {
 		for _, id := range ids {
-			if m := p.machines[id]; m != nil && m.ending.IsZero() {
-				m.ending = p.now
-				m.left = p.now.Add(time.Duration(p.rng.Int64N(int64(p.late) + 1)))
+			if m := p.machines[id]; m != nil && m.terminatedAt.IsZero() {
+				m.terminatedAt = p.now
+				m.goneAt = p.now.Add(time.Duration(p.rng.Int64N(int64(p.visibilityDelay) + 1)))
 			}
 		}
 		return nil
 	})
 }
 
-func (p provider) Leftovers(_ context.Context, _, session string) (left []string, err error) {
-	err = p.at(func() error {
+func (p fakeLauncher) Leftovers(_ context.Context, _, session string) (left []string, err error) {
+	err = p.withFaults(func() error {
 		for _, m := range p.machines {
-			if m.Session == session && (m.ending.IsZero() || p.now.Before(m.left)) {
+			if m.Session == session && (m.terminatedAt.IsZero() || p.now.Before(m.goneAt)) {
 				left = append(left, "machine "+m.ID)
 			}
 		}
 		if len(left) > 0 {
 			return nil
 		}
-		delete(p.leftover, session)
-		if p.stuck[session] {
+		delete(p.folders, session)
+		if p.stuckRoles[session] {
 			left = append(left, "role of "+session)
 			return nil
 		}
@@ -295,8 +296,8 @@ func (p provider) Leftovers(_ context.Context, _, session string) (left []string
 }
 
 // Roles implements RoleLister.
-func (p provider) Roles(_ context.Context, installation string) (out []Role, err error) {
-	err = p.at(func() error {
+func (p fakeLauncher) Roles(_ context.Context, installation string) (out []Role, err error) {
+	err = p.withFaults(func() error {
 		for id, made := range p.roles {
 			if installation == "us" {
 				out = append(out, Role{Session: id, Name: "role of " + id, CreatedAt: made})
@@ -307,24 +308,25 @@ func (p provider) Roles(_ context.Context, installation string) (out []Role, err
 	return out, err
 }
 
-// control is the world's Control.
-type control struct{ *world }
+// fakeControl implements Control.
+type fakeControl struct{ *world }
 
-func (c control) Hosts(_ context.Context, s *Session, _ int) (out map[int]Status, broken map[int]string, err error) {
-	err = c.at(func() error {
+func (c fakeControl) Hosts(_ context.Context, s *Session, _ int) (out map[int]Status, broken map[int]string,
+	err error) {
+	err = c.withFaults(func() error {
 		out = map[int]Status{}
 		for node, st := range c.status[s.ID] {
 			out[node] = st
 		}
 		return nil
 	})
-	return out, c.broken, err
+	return out, c.unreadable, err
 }
 
-func (c control) Order(_ context.Context, s *Session) (o Order, version string, err error) {
-	err = c.at(func() error {
+func (c fakeControl) Order(_ context.Context, s *Session) (o Order, version string, err error) {
+	err = c.withFaults(func() error {
 		o = c.orders[s.ID]
-		if n := c.given[s.ID]; n > 0 {
+		if n := c.orderVersions[s.ID]; n > 0 {
 			version = fmt.Sprint(n)
 		}
 		return nil
@@ -332,28 +334,27 @@ func (c control) Order(_ context.Context, s *Session) (o Order, version string, 
 	return o, version, err
 }
 
-func (c control) Give(_ context.Context, s *Session, o Order, version string) error {
-	return c.at(func() error {
-		if n := c.given[s.ID]; n > 0 && version != fmt.Sprint(n) || n == 0 && version != "" {
+func (c fakeControl) WriteOrder(_ context.Context, s *Session, o Order, version string) error {
+	return c.withFaults(func() error {
+		if n := c.orderVersions[s.ID]; n > 0 && version != fmt.Sprint(n) || n == 0 && version != "" {
 			return ErrConflict
 		}
 		c.orders[s.ID] = o
-		c.given[s.ID]++
+		c.orderVersions[s.ID]++
 		return nil
 	})
 }
 
-func (c control) Events(_ context.Context, s *Session, node int, file int64) ([]Event, error) {
+func (c fakeControl) Events(_ context.Context, s *Session, node int, file int64) ([]Event, error) {
 	return []Event{{At: c.now, Node: node, Kind: "ready", Text: fmt.Sprint(file)}}, nil
 }
 
-// host lets the hosts of all machines live for a moment: they become ready, work, save, and
-// obey their orders.
-func (w *world) host() {
+// runHosts advances all hosts by one step: they become ready, work, save and obey orders.
+func (w *world) runHosts() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range w.machines {
-		if !m.ending.IsZero() {
+		if !m.terminatedAt.IsZero() {
 			continue
 		}
 		id := m.Session
@@ -363,8 +364,8 @@ func (w *world) host() {
 		key := fmt.Sprint(id, "/", m.Node)
 		st, o := w.status[id][m.Node], w.orders[id]
 		st.Session, st.Node, st.Epoch, st.At, st.Events = id, m.Node, w.sessions[id].Epoch, w.now, 1
-		if o.Serial > st.Serial {
-			st.Serial = o.Serial
+		if o.Serial > st.OrderSerial {
+			st.OrderSerial = o.Serial
 		}
 		switch {
 		case st.Phase == "":
@@ -388,11 +389,11 @@ func (w *world) host() {
 	}
 }
 
-// desk is the world's Gate, Holds and Books.
-type desk struct{ *world }
+// fakeGate implements Gate, Holds and Ledger.
+type fakeGate struct{ *world }
 
-func (d desk) Admit(_ context.Context, s *Session) (a Admission, err error) {
-	err = d.at(func() error {
+func (d fakeGate) Admit(_ context.Context, s *Session) (a Admission, err error) {
+	err = d.withFaults(func() error {
 		a = Admission{Verdict: d.verdict, Reasons: []string{"because"}}
 		switch d.verdict {
 		case gate.Allow:
@@ -408,8 +409,8 @@ func (d desk) Admit(_ context.Context, s *Session) (a Admission, err error) {
 	return a, err
 }
 
-func (d desk) Close(_ context.Context, s *Session, _ money.Amount, ran bool) error {
-	return d.at(func() error {
+func (d fakeGate) Close(_ context.Context, s *Session, _ money.Amount, ran bool) error {
+	return d.withFaults(func() error {
 		if d.holds[s.ID] == "live" {
 			d.holds[s.ID] = map[bool]string{true: "settled", false: "released"}[ran]
 		}
@@ -417,22 +418,24 @@ func (d desk) Close(_ context.Context, s *Session, _ money.Amount, ran bool) err
 	})
 }
 
-func (d desk) Charge(_ context.Context, s *Session, at time.Time, _ bool) error {
-	return d.at(func() error { d.charged[s.ID] = at; return nil })
+func (d fakeGate) Charge(_ context.Context, s *Session, at time.Time, _ bool) error {
+	return d.withFaults(func() error { d.charged[s.ID] = at; return nil })
 }
 
-// keep returns a controller of the world.
-func (w *world) keep() *Keeper {
+// newKeeper returns a keeper of the world.
+func (w *world) newKeeper() *Keeper {
 	return &Keeper{
-		Store: memory{w}, Launchers: map[string]Launcher{"fake": provider{w}}, Control: control{w}, Gate: desk{w},
-		Holds: desk{w}, Books: desk{w}, Installation: "us",
+		Store: memoryStore{w}, Launchers: map[string]Launcher{"fake": fakeLauncher{w}}, Control: fakeControl{w},
+		Gate:  fakeGate{w},
+		Holds: fakeGate{w}, Ledger: fakeGate{w}, Installation: "us",
 		Now: func() time.Time {
 			return w.now
-		}, Timing: map[string]Timing{"fake": {Shown: time.Minute}}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		}, Timeouts: map[string]Timeouts{"fake": {VisibilityDelay: time.Minute}},
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 }
 
-// ask records a session.
-func (w *world) ask(name string, nodes int) string {
+// addSession records a requested session.
+func (w *world) addSession(name string, nodes int) string {
 	sp, err := spec.Parse("s",
 		[]byte(fmt.Sprintf(
 			"apiVersion: curfew.session/v1\nname: %s\nresources: {instance_type: g6.xlarge, nodes: %d}\nlease: 4h\n", name,
@@ -442,13 +445,14 @@ func (w *world) ask(name string, nodes int) string {
 	}
 	id := fmt.Sprintf("s%d-%s", len(w.sessions), name)
 	w.sessions[id] = Session{
-		ID: id, Name: name, By: "ana", Spec: sp.Canonical(), Hash: sp.Hash(), Provider: "fake", Account: "1", Epoch: 1,
-		State: Requested, Control: "x", Work: "y",
-		RequestedAt: w.now, LeaseUntil: w.now.Add(4 * time.Hour), Idle: time.Hour, Version: 1}
+		ID: id, Name: name, RequestedBy: "ana", Spec: sp.Canonical(), Hash: sp.Hash(), Provider: "fake", Account: "1",
+		Epoch: 1,
+		State: Requested, ControlPrefix: "x", WorkPrefix: "y",
+		RequestedAt: w.now, LeaseUntil: w.now.Add(4 * time.Hour), IdleTimeout: time.Hour, Version: 1}
 	return id
 }
 
-// pass lets one controller do a pass over everything; it says whether it died.
+// pass runs one pass of a keeper over everything. It returns true if the process crashed.
 func (w *world) pass(ctx context.Context, k *Keeper) (died bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -459,7 +463,7 @@ func (w *world) pass(ctx context.Context, k *Keeper) (died bool) {
 		}
 	}()
 	for _, id := range w.ids() {
-		_, _ = k.Keep(ctx, id) // an error is tried again by the next pass
+		_, _ = k.Keep(ctx, id) // the next pass retries after an error
 	}
 	for provider := range k.Launchers {
 		_ = k.Reconcile(ctx, provider)
@@ -477,11 +481,11 @@ func (w *world) ids() (ids []string) {
 	return ids
 }
 
-// alive are the machines of this installation that are not on their way out, by session.
-func (w *world) alive() map[string][]string {
+// runningMachines returns the machines of this installation that are not terminating, by session.
+func (w *world) runningMachines() map[string][]string {
 	out := map[string][]string{}
 	for id, m := range w.machines {
-		if m.installation == "us" && m.ending.IsZero() {
+		if m.installation == "us" && m.terminatedAt.IsZero() {
 			out[m.Session] = append(out[m.Session], id)
 		}
 	}

@@ -550,7 +550,7 @@ var decisions = []decision{
 	{
 		name:    "a session is asked for",
 		entries: []int{1},
-		again:   []error{session.ErrTaken, session.ErrConflict},
+		again:   []error{session.ErrNameTaken, session.ErrConflict},
 		decide: func(ctx context.Context, s *store.Store, id string) error {
 			_, err := s.Sessions().Put(
 				ctx,

@@ -51,7 +51,7 @@ func (f *flag) Scan(from any) error {
 func (d sessions) Put(ctx context.Context, s session.Session, events []session.Event, entries ...action.Entry) (
 	session.Session, error) {
 	row := sessionRow{
-		ID: s.ID, Name: s.Name, State: s.State, Over: flag(s.State.Over()), RequestedAt: at(s.RequestedAt),
+		ID: s.ID, Name: s.Name, State: s.State, Over: flag(s.State.IsFinal()), RequestedAt: at(s.RequestedAt),
 		Version: s.Version + 1, Body: document[session.Session]{s},
 	}
 	err := exact(s.ID, s.Name)
@@ -59,10 +59,11 @@ func (d sessions) Put(ctx context.Context, s session.Session, events []session.E
 		err = errors.New("it needs an id and a name")
 	}
 	if err == nil {
-		s.Why, s.EndWhy, s.Launch.Error, s.End.Error = prose(s.Why), prose(s.EndWhy), prose(s.Launch.Error), prose(
-			s.End.Error)
-		for i := range s.Tries {
-			s.Tries[i].Why = prose(s.Tries[i].Why)
+		s.Why, s.EndReason, s.LaunchStep.Error, s.EndStep.Error = prose(s.Why), prose(s.EndReason), prose(
+			s.LaunchStep.Error), prose(
+			s.EndStep.Error)
+		for i := range s.CapacityFailures {
+			s.CapacityFailures[i].Why = prose(s.CapacityFailures[i].Why)
 		}
 		row.Body.of = s
 		err = d.transact(ctx, func(t *tx) error {
@@ -70,7 +71,7 @@ func (d sessions) Put(ctx context.Context, s session.Session, events []session.E
 				return err
 			}
 			t.changed, t.later = true, true
-			if err := t.addSessionEvents(ctx, s.ID, session.Keepers, row.Version, events); err != nil {
+			if err := t.addSessionEvents(ctx, s.ID, session.KeeperNode, row.Version, events); err != nil {
 				return err
 			}
 			return t.record(entries...)
@@ -79,7 +80,7 @@ func (d sessions) Put(ctx context.Context, s session.Session, events []session.E
 	if errors.Is(err, session.ErrConflict) && s.Version == 0 {
 		var same sessionRow
 		if again := d.get(ctx, &same, sessionTable.query+" WHERE id = ?", s.ID); errors.Is(again, sql.ErrNoRows) {
-			err = session.ErrTaken
+			err = session.ErrNameTaken
 		}
 	}
 	if err != nil {
@@ -107,7 +108,7 @@ func (d sessions) Sessions(ctx context.Context, q session.Query) ([]session.Sess
 	if q.Name != "" {
 		f.and("name = ?", q.Name)
 	}
-	if q.Open {
+	if q.OpenOnly {
 		f.and("over = 0")
 	}
 	var rows []sessionRow
@@ -152,22 +153,22 @@ type sessionEventRow struct {
 }
 
 // Events implements session.Store.
-func (d sessions) Events(ctx context.Context, id string) ([]session.Logged, error) {
+func (d sessions) Events(ctx context.Context, id string) ([]session.LoggedEvent, error) {
 	var rows []sessionEventRow
 	err := d.list(ctx, &rows, "SELECT node, file, line, at, kind, text FROM session_events WHERE session = ? ORDER BY "+
 		"COALESCE(at, 0), node, file, line", id)
 	if err != nil {
 		return nil, fmt.Errorf("read the events of session %s: %w", id, err)
 	}
-	return convert(rows, func(r sessionEventRow) session.Logged {
-		return session.Logged{
+	return convert(rows, func(r sessionEventRow) session.LoggedEvent {
+		return session.LoggedEvent{
 			Event: session.Event{At: r.At.Time, Node: r.Node, Kind: r.Kind, Text: r.Text}, File: r.File, Line: r.Line,
 		}
 	}), nil
 }
 
 // Newest implements session.Store.
-func (d sessions) Newest(ctx context.Context, id string, node int) (file int64, err error) {
+func (d sessions) NewestEventFile(ctx context.Context, id string, node int) (file int64, err error) {
 	err = d.get(ctx, &file, "SELECT COALESCE(MAX(file), 0) FROM session_events WHERE session = ? AND node = ?", id, node)
 	if err != nil {
 		return 0, fmt.Errorf("read the events of session %s: %w", id, err)

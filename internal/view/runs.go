@@ -118,7 +118,7 @@ type RunHost struct {
 	// Connections are those that people have to the machine.
 	Connections []RunConnection `json:"connections"`
 	// Steps are those of its set-up.
-	Steps []session.Step `json:"steps"`
+	Steps []session.SetupStep `json:"steps"`
 }
 
 // RunConnection is a connection that a person has to a machine.
@@ -142,17 +142,18 @@ type RunConnected struct {
 func NewRun(s session.Session, now time.Time) Run {
 	r := Run{
 		ID: s.ID, Name: s.Name, Kind: "session", State: string(s.State), Why: s.Why, Provider: s.Provider, Region: s.Region,
-		Type: s.Pool.Type, Nodes: len(s.Machines), Image: s.Pool.Image, ResourceIDs: s.IDs(),
-		Attempt: s.Launches, Epoch: s.Epoch, Owner: s.Owner, AskedBy: s.By, LeaseUntil: s.LeaseUntil.UTC(), HoldID: s.HoldID,
-		ApprovalID: s.Approval, RequestedAt: s.RequestedAt.UTC(),
+		Type: s.Pool.Type, Nodes: len(s.Machines), Image: s.Pool.Image, ResourceIDs: s.MachineIDs(),
+		Attempt: s.LaunchAttempts, Epoch: s.Epoch, Owner: s.Owner, AskedBy: s.RequestedBy, LeaseUntil: s.LeaseUntil.UTC(),
+		HoldID:     s.HoldID,
+		ApprovalID: s.ApprovalID, RequestedAt: s.RequestedAt.UTC(),
 		LaunchedAt: optionalTime(s.LaunchedAt), ReadyAt: optionalTime(s.ReadyAt), EndedAt: optionalTime(s.EndedAt),
-		HourlyUSD: s.Rate, RunAs: s.RunAs, Lost: s.Lost, Wrong: s.Wrong}
-	if s.Idle > 0 {
-		r.Idle = session.Duration(s.Idle).String()
+		HourlyUSD: s.Rate, RunAs: s.RunAs, Lost: s.UnsavedWork, Wrong: s.RejectedFields}
+	if s.IdleTimeout > 0 {
+		r.Idle = session.Duration(s.IdleTimeout).String()
 	}
 	if s.State == session.Ready {
 		for _, c := range s.Connections {
-			r.Connections = append(r.Connections, RunConnected{c.Node, RunConnection{c.Kind, c.From, c.Since.UTC()}})
+			r.Connections = append(r.Connections, RunConnected{c.Node, RunConnection{c.Kind, c.Source, c.Since.UTC()}})
 		}
 	}
 	if c := s.Snapshot; c.Manifest != "" {
@@ -174,12 +175,12 @@ func NewRun(s session.Session, now time.Time) Run {
 func NewRunHost(h session.Status) RunHost {
 	connections := make([]RunConnection, 0, len(h.Connections))
 	for _, c := range h.Connections {
-		connections = append(connections, RunConnection{c.Kind, c.From, c.Since.UTC()})
+		connections = append(connections, RunConnection{c.Kind, c.Source, c.Since.UTC()})
 	}
 	return RunHost{
-		Node: h.Node, Phase: string(h.Phase), Why: h.Why, At: h.At.UTC(), Activity: h.Activity, Since: h.Since.UTC(),
-		EndsAt: optionalTime(h.EndsAt), Unsaved: h.Unsaved,
-		Terminals: h.Terminals, Connections: connections, Steps: append([]session.Step{}, h.Steps...)}
+		Node: h.Node, Phase: string(h.Phase), Why: h.Why, At: h.At.UTC(), Activity: h.Activity, Since: h.ActivitySince.UTC(),
+		EndsAt: optionalTime(h.EndsAt), Unsaved: h.UnsavedReason,
+		Terminals: h.Terminals, Connections: connections, Steps: append([]session.SetupStep{}, h.Steps...)}
 }
 
 // SessionLog is what `logs` prints.
@@ -201,11 +202,11 @@ type SessionEvent struct {
 }
 
 // NewSessionLog makes the document of a session's journal.
-func NewSessionLog(s session.Session, events []session.Logged) SessionLog {
+func NewSessionLog(s session.Session, events []session.LoggedEvent) SessionLog {
 	doc := SessionLog{Schema: SessionLogSchema, Name: s.Name, ID: s.ID, Events: make([]SessionEvent, 0, len(events))}
 	for _, e := range events {
 		one := SessionEvent{At: e.At.UTC(), Kind: e.Kind, Text: e.Text}
-		if e.Node != session.Keepers {
+		if e.Node != session.KeeperNode {
 			one.Node = &e.Node
 		}
 		doc.Events = append(doc.Events, one)

@@ -70,7 +70,7 @@ var outputs = []output{
 	{view.RunsSchema, "curfew ls -o json", []any{view.Runs{}}},
 	{view.AdoptionSchema, "curfew session adopt -o json", []any{view.Adoption{}}},
 	{view.SessionLogSchema, "curfew logs NAME -o json", []any{view.SessionLog{}}},
-	{session.HostSchema, "what a machine of a session is told, for curfew agent host", []any{session.Host{}}},
+	{session.HostSchema, "what a machine of a session is told, for curfew agent host", []any{session.HostConfig{}}},
 	{session.OrderSchema, "order.json below a session's control prefix", []any{session.Order{}}},
 	{session.StatusSchema, "status-NODE.json below a session's control prefix", []any{session.Status{}}},
 	{view.HoldSchema, "curfew budget settle, release and extend -o json", []any{view.OneHold{}}},

@@ -17,13 +17,14 @@ import (
 // Launchers are the providers that sessions can be started at here, with what they may be
 // waited for.
 func Launchers(_ context.Context, req *runtime.Request, cfg config.Config) (map[string]session.Launcher,
-	map[string]session.Timing, error) {
-	timings := map[string]session.Timing{
+	map[string]session.Timeouts, error) {
+	timings := map[string]session.Timeouts{
 		ProviderAWS: {Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit},
 		// This machine shows at once what it launched, and keeps the files of what ended unsaved.
 		ProviderLocal: {
-			Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit, Shown: time.Millisecond, Apart: 100 * time.Millisecond,
-			Again: 30 * time.Second, Poll: 100 * time.Millisecond, Charge: time.Minute,
+			Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit, VisibilityDelay: time.Millisecond,
+			LookupInterval: 100 * time.Millisecond,
+			TerminateRetry: 30 * time.Second, PollInterval: 100 * time.Millisecond, ChargeInterval: time.Minute,
 			KeepsFiles: true},
 	}
 	own, dir, err := thisMachine(req, cfg)

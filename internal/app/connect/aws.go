@@ -61,7 +61,7 @@ func reachOf(ctx context.Context, a *sessions.Sessions, s *session.Session, o Op
 	if err != nil {
 		return nil, err
 	}
-	if owner := cmp.Or(s.Owner.User, s.By); owner != who && s.By != who {
+	if owner := cmp.Or(s.Owner.User, s.RequestedBy); owner != who && s.RequestedBy != who {
 		return nil, &runtime.Error{
 			Class: runtime.Denied, Code: "not_yours",
 			Err:  fmt.Errorf("session %s is %s's: only its owner connects to it", s.Name, owner),

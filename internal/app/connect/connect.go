@@ -75,7 +75,7 @@ func Connect(ctx context.Context, a *sessions.Sessions, o Options) (int, error) 
 	switch {
 	case s.State != session.Ready:
 		hint := "`curfew status " + s.Name + " --watch` shows when it is ready"
-		if s.State.Over() {
+		if s.State.IsFinal() {
 			hint = "`curfew up " + s.Name + "` starts it again"
 		}
 		return 0, &runtime.Error{Code: "not_ready", Err: fmt.Errorf("session %s is %s", s.Name, s.State), Hint: hint}
@@ -83,7 +83,7 @@ func Connect(ctx context.Context, a *sessions.Sessions, o Options) (int, error) 
 		return 0, runtime.Invalid("--node %d: session %s has nodes 0 to %d", o.Node, s.Name, len(s.Machines)-1)
 	case s.Provider == clouds.ProviderAWS:
 		return connectAWS(ctx, a, &s, o)
-	case !isOwn || !a.Keeper.Mine(&s):
+	case !isOwn || !a.Keeper.Reachable(&s):
 		return 0, &runtime.Error{
 			Class: runtime.Usage, Code: "other_machine",
 			Err:  fmt.Errorf("session %s runs at %s %s, which this command does not reach", s.Name, s.Provider, s.Account),

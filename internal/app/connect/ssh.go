@@ -117,12 +117,13 @@ func (l *doorLines) Write(b []byte) (int, error) {
 
 func (l *doorLines) line(text string) {
 	switch {
-	case text == agent.DoorUsed && !l.used:
+	case text == agent.SSHUsedLine && !l.used:
 		l.used = true
 		close(l.door.used)
-	case strings.HasPrefix(text, agent.DoorPrefix) && !l.told:
+	case strings.HasPrefix(text, agent.SSHReadyPrefix) && !l.told:
 		var kind, key string
-		if _, err := fmt.Sscanf(strings.TrimPrefix(text, agent.DoorPrefix), "%d %s %s %s", &l.door.port, &l.door.user, &kind,
+		if _, err := fmt.Sscanf(strings.TrimPrefix(text, agent.SSHReadyPrefix), "%d %s %s %s", &l.door.port, &l.door.user,
+			&kind,
 			&key); err != nil {
 			l.words = append(l.words, text)
 			return

@@ -27,7 +27,7 @@ import (
 
 // AgentOptions are how a session's agent runs.
 type AgentOptions struct {
-	// File has the session.Host; "-" is In.
+	// File has the session.HostConfig; "-" is In.
 	File string
 	In   io.Reader
 	// State is the folder for what survives the process; empty: below the data directory.
@@ -73,7 +73,7 @@ func agentError(err error) error {
 const maxHost = 1 << 20
 
 // readHost reads what a machine is told.
-func readHost(req *runtime.Request, o AgentOptions) (h session.Host, err error) {
+func readHost(req *runtime.Request, o AgentOptions) (h session.HostConfig, err error) {
 	in := o.In
 	if o.File != "-" {
 		f, err := os.Open(req.Path(o.File))
@@ -100,13 +100,13 @@ func readHost(req *runtime.Request, o AgentOptions) (h session.Host, err error) 
 		return h, runtime.Invalid("read %s: its schema is %q, not %s", o.File, h.Schema, session.HostSchema)
 	case h.Session == "" || strings.ContainsAny(h.Session, "/\\\x00") || h.Session[0] == '.':
 		return h, runtime.Invalid("read %s: session %q is no id", o.File, h.Session)
-	case h.Control == "" || h.WorkDir == "" || h.Lease.IsZero() || h.Epoch < 1:
+	case h.Control == "" || h.WorkDir == "" || h.LeaseUntil.IsZero() || h.Epoch < 1:
 		return h, runtime.Invalid("read %s: control, work_dir, lease_until and epoch are required", o.File)
 	case h.Node < 0 || h.Node >= max(1, h.Nodes):
 		return h, runtime.Invalid("read %s: node %d is none of %d", o.File, h.Node, max(1, h.Nodes))
-	case h.Every < 0 || h.Idle < 0 || h.Grace < 0 || h.Save < 0:
+	case h.SaveInterval < 0 || h.IdleTimeout < 0 || h.Grace < 0 || h.SaveLimit < 0:
 		return h, runtime.Invalid("read %s: a time is negative", o.File)
-	case h.Idle > 0 && h.Grace <= 0:
+	case h.IdleTimeout > 0 && h.Grace <= 0:
 		return h, runtime.Invalid("read %s: an idle time needs a grace: nothing ends without a warning", o.File)
 	}
 	return h, nil
@@ -155,7 +155,7 @@ func newAgent(ctx context.Context, req *runtime.Request, o AgentOptions) (agent.
 		Work: func(ctx context.Context, url string) (checkpoint.Backend, error) {
 			return objectstore.Open(ctx, url, objectstore.Options{})
 		},
-		Cage: cage, Paces: paces(h.Control),
+		Cage: cage, Intervals: paces(h.Control),
 		GPUs: agent.SMI{}, Datasets: datasets{}, Memory: memoryFolder(req.Lookup),
 		Uptime: func() (string, time.Duration) {
 			if boot, up := req.Uptime(); boot != "" {
@@ -165,7 +165,7 @@ func newAgent(ctx context.Context, req *runtime.Request, o AgentOptions) (agent.
 		},
 		Log: func(line string) { plain.Fprintln(o.Out, line) },
 	}
-	if !h.Machine && len(h.Secrets) == 0 {
+	if !h.WholeMachine && len(h.Secrets) == 0 {
 		a.Address = "127.0.0.1"
 		return a, nil
 	}
@@ -174,11 +174,11 @@ func newAgent(ctx context.Context, req *runtime.Request, o AgentOptions) (agent.
 		return agent.Options{}, err
 	}
 	a.Parameters = machine
-	if !h.Machine {
+	if !h.WholeMachine {
 		a.Address = "127.0.0.1"
 		return a, nil
 	}
-	a.Ender, a.Notices = shutdown{}, machine
+	a.Terminator, a.Notices = shutdown{}, machine
 	// A machine that is not of EC2 has its host name.
 	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -202,10 +202,10 @@ func folder(req *runtime.Request, o AgentOptions) (string, bool) {
 
 // caged returns what holds the processes of a session. On a machine of this computer that is
 // its cage, and the session's home and state are in the machine's folder, which goes with it.
-func caged(req *runtime.Request, h *session.Host, o *AgentOptions, state *string) (agent.Cage, error) {
+func caged(req *runtime.Request, h *session.HostConfig, o *AgentOptions, state *string) (agent.Cage, error) {
 	dir, ok := folder(req, *o)
 	if !ok {
-		return agent.Tree{ID: fmt.Sprintf("%s-%d", h.Session, h.Node), Whole: h.Machine}, nil
+		return agent.ProcessTree{ID: fmt.Sprintf("%s-%d", h.Session, h.Node), WholeMachine: h.WholeMachine}, nil
 	}
 	c, err := local.OpenCage(dir)
 	if err != nil {
@@ -235,8 +235,8 @@ func memoryFolder(lookup func(string) (string, bool)) string {
 // shutdown gives a machine back: it is launched so that it is terminated when it shuts down.
 type shutdown struct{}
 
-// End implements agent.Ender.
-func (shutdown) End(ctx context.Context) error {
+// End implements agent.MachineTerminator.
+func (shutdown) Terminate(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, "shutdown", "-h", "now").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("shut the machine down: %w: %.200s", err, strings.TrimSpace(string(out)))
@@ -246,7 +246,7 @@ func (shutdown) End(ctx context.Context) error {
 
 // paces are how often an agent looks at its orders: where they are a folder, which costs
 // nothing to read, soon enough for whoever waits for `curfew down`.
-func paces(control string) (p agent.Paces) {
+func paces(control string) (p agent.Intervals) {
 	if strings.HasPrefix(control, "file://") {
 		p.Poll = 500 * time.Millisecond
 	}

@@ -37,7 +37,7 @@ func placeFile(host string) string { return filepath.Join(filepath.Dir(host), "a
 
 // leavePlace says to those who come to the machine where its agent keeps its things.
 func leavePlace(req *runtime.Request, o AgentOptions, a agent.Options) error {
-	if !a.Host.Machine || o.File == "-" {
+	if !a.Host.WholeMachine || o.File == "-" {
 		return nil
 	}
 	text, err := json.Marshal(agentPlace{a.State, a.Home})
@@ -78,7 +78,7 @@ func enterCommand(req *runtime.Request, environ []string) (env []string, file st
 	if named, ok := req.Lookup("CURFEW_HOST"); ok && named != "" {
 		host = named
 	}
-	var h session.Host
+	var h session.HostConfig
 	var place agentPlace
 	for name, to := range map[string]any{host: &h, placeFile(host): &place} {
 		text, err := os.ReadFile(name)
@@ -120,7 +120,7 @@ func enterCommand(req *runtime.Request, environ []string) (env []string, file st
 
 // AgentDoor lets one SSH connection in to this machine.
 func AgentDoor(ctx context.Context, req *runtime.Request, key string, environ []string, out io.Writer) error {
-	return agent.Door(ctx, agent.DoorOptions{Key: key, Environ: environ, Out: out})
+	return agent.ServeOneSSH(ctx, agent.OneSSHOptions{PublicKey: key, Environ: environ, Out: out})
 }
 
 // EnterScript begins in what the set-up left, in the work folder.

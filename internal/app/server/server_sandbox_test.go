@@ -411,7 +411,8 @@ func TestServedSessionsFollowTheConfiguration(t *testing.T) {
 		}
 		now := time.Now()
 		s := session.Session{
-			ID: id, Name: id, By: "ana", Provider: clouds.ProviderAWS, Account: wire.DefaultAccount, Spec: sp.Canonical(),
+			ID: id, Name: id, RequestedBy: "ana", Provider: clouds.ProviderAWS, Account: wire.DefaultAccount,
+			Spec: sp.Canonical(),
 			Hash: sp.Hash(), Epoch: 1, State: session.Launching, RequestedAt: now, LeaseUntil: now.Add(time.Hour),
 		}
 		before := len(said())
@@ -420,7 +421,7 @@ func TestServedSessionsFollowTheConfiguration(t *testing.T) {
 		}
 		r.until("session "+id+" is looked at in "+region, func() (bool, string) {
 			now, err := r.state.Sessions().Session(t.Context(), id)
-			text := now.Why + now.EndWhy
+			text := now.Why + now.EndReason
 			for line := range strings.Lines(said()[before:]) {
 				if strings.Contains(line, "session="+id) {
 					text += line

@@ -65,7 +65,7 @@ func (a sessionActs) Plan(ctx context.Context, r *inventory.Resource, do policy.
 			"knows whether its work is saved", r.ID, id)
 	case err != nil:
 		return nil, err
-	case s.State.Over():
+	case s.State.IsFinal():
 		return refuse("session %s of machine %s is over: its keeper releases what is left", s.Name, r.ID)
 	case do.Verb != policy.Terminate:
 		return refuse("machine %s belongs to session %s, which can end and not %s: its work is saved, and curfew up "+
@@ -87,7 +87,7 @@ func (a sessionActs) of(ctx context.Context, ref inventory.Ref) (session.Session
 		return session.Session{}, err
 	}
 	for _, s := range all {
-		if s.Provider == ref.Cloud && slices.Contains(s.IDs(), ref.ID) {
+		if s.Provider == ref.Cloud && slices.Contains(s.MachineIDs(), ref.ID) {
 			return s, nil
 		}
 	}
@@ -100,7 +100,7 @@ func (a sessionActs) Do(ctx context.Context, t action.Task) (receipt string, err
 		return a.AWSActions.Do(ctx, t)
 	}
 	s, err := a.of(ctx, t.Ref)
-	if err != nil || s.State.Over() {
+	if err != nil || s.State.IsFinal() {
 		return s.ID, err
 	}
 	if err := a.stop(ctx, s.ID, "a policy ends it"); err != nil {
@@ -119,7 +119,7 @@ func (a sessionActs) Look(ctx context.Context, t action.Task) (action.Progress, 
 	switch {
 	case err != nil:
 		return "", "", err
-	case s.State.Over():
+	case s.State.IsFinal():
 		return action.Complete, s.ID, nil
 	case s.State == session.Ending:
 		return action.InProgress, s.ID, nil

@@ -106,12 +106,12 @@ func Adopt(ctx context.Context, req *runtime.Request, name string, o AdoptOption
 // read reads the machine and the records.
 func (x *adopting) read(ctx context.Context) error {
 	a := x.a
-	open, err := a.store.Sessions().Sessions(ctx, session.Query{Open: true})
+	open, err := a.store.Sessions().Sessions(ctx, session.Query{OpenOnly: true})
 	if err != nil {
 		return err
 	}
 	for _, s := range open {
-		if s.ByHand && slices.Contains(s.Place.Refs, x.ref) {
+		if s.UserLaunched && slices.Contains(s.Place.Refs, x.ref) {
 			x.open = &s
 		}
 	}
@@ -170,7 +170,7 @@ func (x *adopting) read(ctx context.Context) error {
 // idle is the idle period after which it is to end; 0 is none. What was recorded stays.
 func (x *adopting) idle() time.Duration {
 	if x.open != nil {
-		return x.open.Idle
+		return x.open.IdleTimeout
 	}
 	return cmp.Or(x.o.Idle, x.a.Config.Sessions.Idle)
 }
@@ -365,7 +365,7 @@ func (x *adopting) carryOut(ctx context.Context) error {
 	s.State, s.ReadyAt, s.Why = session.Ready, x.now, ""
 	if _, err := x.a.store.Sessions().Put(ctx, s, []session.Event{
 		{
-			At: x.now, Node: session.Keepers, Kind: "adopted",
+			At: x.now, Node: session.KeeperNode, Kind: "adopted",
 			Text: "by " + x.by + ", until " + s.LeaseUntil.Format(time.RFC3339),
 		},
 	}, sessionEntry(x.a, s, x.by, "adopted "+x.ref.String())); err != nil {
@@ -410,10 +410,11 @@ func (x *adopting) record(ctx context.Context, file *sessionfile.File) (session.
 		Type: x.r.Type, Region: x.ref.Region, Zone: x.r.Zone, Spot: file.Spec.Capacity == "spot", Image: file.Spec.Image,
 	}
 	s := session.Session{
-		ID: hex.EncodeToString(random), Name: x.name, By: x.by, Owner: x.owner, Spec: file.Spec.Canonical(),
+		ID: hex.EncodeToString(random), Name: x.name, RequestedBy: x.by, Owner: x.owner, Spec: file.Spec.Canonical(),
 		Hash: file.Spec.Hash(), Provider: clouds.ProviderAWS, Account: x.ref.Account, Region: x.ref.Region,
-		Epoch: 1, State: session.Launching, Why: "its tags are being written", LeaseUntil: x.doc.LeaseUntil, Idle: x.idle(),
-		Pool: pool, ByHand: true,
+		Epoch: 1, State: session.Launching, Why: "its tags are being written", LeaseUntil: x.doc.LeaseUntil,
+		IdleTimeout: x.idle(),
+		Pool:        pool, UserLaunched: true,
 		Place: session.Place{Refs: []inventory.Ref{x.ref}, Profile: x.o.Profile}, RequestedAt: x.now, LaunchedAt: x.now}
 	if len(x.o.AssumeRoles) > 0 {
 		s.Place.Role = x.o.AssumeRoles[0]
@@ -430,9 +431,9 @@ func (x *adopting) record(ctx context.Context, file *sessionfile.File) (session.
 		s.Epoch = max(s.Epoch, b.Epoch+1)
 	}
 	made, err := a.store.Sessions().Put(ctx, s, []session.Event{
-		{At: x.now, Node: session.Keepers, Kind: "requested", Text: "by " + x.by + ": " + x.ref.String()},
+		{At: x.now, Node: session.KeeperNode, Kind: "requested", Text: "by " + x.by + ": " + x.ref.String()},
 	}, sessionEntry(a, s, x.by, "asked to adopt "+x.ref.String()))
-	if errors.Is(err, session.ErrTaken) {
+	if errors.Is(err, session.ErrNameTaken) {
 		err = &runtime.Error{
 			Class: runtime.Usage, Code: "taken", Err: fmt.Errorf("there is a session %s already", s.Name),
 			Hint: "--name gives this one another name",

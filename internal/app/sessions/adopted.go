@@ -53,7 +53,7 @@ func (h resourceActions) cloud(ctx context.Context, s *session.Session) (*clouds
 }
 
 // Find implements session.Launcher.
-func (h resourceActions) Find(ctx context.Context, _, id string) ([]session.Found, error) {
+func (h resourceActions) Find(ctx context.Context, _, id string) ([]session.FoundMachine, error) {
 	if id == "" {
 		return nil, nil
 	}
@@ -65,10 +65,10 @@ func (h resourceActions) Find(ctx context.Context, _, id string) ([]session.Foun
 	if err != nil {
 		return nil, err
 	}
-	var found []session.Found
+	var found []session.FoundMachine
 	for _, r := range seen {
 		node := slices.Index(s.Place.Refs, r.Ref())
-		found = append(found, session.Found{Session: id, LeaseUntil: r.LeaseUntil,
+		found = append(found, session.FoundMachine{Session: id, LeaseUntil: r.LeaseUntil,
 			Machine: session.Machine{ID: r.ID, Node: node, Pool: s.Pool, State: r.State, LaunchedAt: s.LaunchedAt}})
 	}
 	return found, nil
@@ -119,7 +119,7 @@ func (h resourceActions) End(ctx context.Context, id string, ids []string) error
 	var errs []error
 	for _, r := range seen {
 		if slices.Contains(ids, r.ID) && r.State == inventory.StateRunning {
-			errs = append(errs, h.stop(ctx, cloud, r, stopOf(s.Discard), s.End.Key))
+			errs = append(errs, h.stop(ctx, cloud, r, stopOf(s.Discard), s.EndStep.Key))
 		}
 	}
 	return errors.Join(errs...)
@@ -194,7 +194,7 @@ func extendByHand(ctx context.Context, a *Sessions, s session.Session, until tim
 			return s, d, fmt.Errorf("prolong the lease of %s: %w", r.ID, err)
 		}
 	}
-	s, err = a.Keeper.Prolong(ctx, s.ID, who.Name, until.Truncate(time.Second))
+	s, err = a.Keeper.Extend(ctx, s.ID, who.Name, until.Truncate(time.Second))
 	return s, d, err
 }
 

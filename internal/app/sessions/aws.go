@@ -43,8 +43,8 @@ func sessionRegions(ctx context.Context, s session.Store, now time.Time) ([]stri
 	all, err := s.Sessions(ctx, session.Query{})
 	var regions []string
 	for _, s := range all {
-		if s.Provider == clouds.ProviderAWS && !s.ByHand && s.Region != "" &&
-			(!s.State.Over() || now.Sub(s.EndedAt) < watchFor) && !slices.Contains(regions, s.Region) {
+		if s.Provider == clouds.ProviderAWS && !s.UserLaunched && s.Region != "" &&
+			(!s.State.IsFinal() || now.Sub(s.EndedAt) < watchFor) && !slices.Contains(regions, s.Region) {
 			regions = append(regions, s.Region)
 		}
 	}
@@ -76,7 +76,7 @@ func (a *awsSessions) Launch(ctx context.Context, l session.Launch) ([]session.M
 func (a *awsSessions) launched(ctx context.Context) (bool, error) {
 	all, err := a.store.Sessions(ctx, session.Query{})
 	return slices.ContainsFunc(all, func(s session.Session) bool {
-		return s.Provider == clouds.ProviderAWS && !s.ByHand
+		return s.Provider == clouds.ProviderAWS && !s.UserLaunched
 	}), err
 }
 
@@ -93,7 +93,7 @@ func (a *awsSessions) Roles(ctx context.Context, installation string) ([]session
 }
 
 // Find implements session.Launcher. Where no session was ever asked for, there is none.
-func (a *awsSessions) Find(ctx context.Context, installation, id string) ([]session.Found, error) {
+func (a *awsSessions) Find(ctx context.Context, installation, id string) ([]session.FoundMachine, error) {
 	if id == "" {
 		if launched, err := a.launched(ctx); err != nil || !launched {
 			return nil, err
@@ -134,11 +134,11 @@ func (a *awsSessions) Leftovers(ctx context.Context, installation, id string) ([
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case s.Control == "" || path.Base(s.Control) != id:
+	case s.ControlPrefix == "" || path.Base(s.ControlPrefix) != id:
 		return nil, nil
 	}
-	if err := a.forget(ctx, s.Control); err != nil {
-		return []string{s.Control + ": " + err.Error()}, nil //nolint:nilerr // it is named, and removed later
+	if err := a.forget(ctx, s.ControlPrefix); err != nil {
+		return []string{s.ControlPrefix + ": " + err.Error()}, nil //nolint:nilerr // it is named, and removed later
 	}
 	return nil, nil
 }

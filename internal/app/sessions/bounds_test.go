@@ -14,9 +14,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TestLoopsEndWithTheirContext holds that everything that keeps, shows or waits for sessions returns
+// TestLoopsReturnOnCancel holds that everything that keeps, shows or waits for sessions returns
 // once its context is over: where that is so at its beginning, and meanwhile.
-func TestLoopsEndWithTheirContext(t *testing.T) {
+func TestLoopsReturnOnCancel(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "curfew.yaml")
 	if err := os.WriteFile(file, []byte("sessions: {cloud: local}\n"), 0o600); err != nil {

@@ -141,7 +141,7 @@ func (g *sessionGate) Admit(ctx context.Context, s *session.Session) (session.Ad
 	}
 	g.decision = &d
 	return session.Admission{
-		Verdict: d.Decision, HoldID: d.HoldID, ApprovalID: d.ApprovalID, Reasons: d.Reasons, Hourly: e.Hourly,
+		Verdict: d.Decision, HoldID: d.HoldID, ApprovalID: d.ApprovalID, Reasons: d.Reasons, HourlyLimit: e.Hourly,
 	}, nil
 }
 
@@ -188,7 +188,7 @@ func (h sessionHolds) Close(ctx context.Context, s *session.Session, actual mone
 	if err != nil {
 		return err
 	}
-	desk, by := budget.Desk{Store: st}, cmp.Or(s.EndBy, s.By)
+	desk, by := budget.Desk{Store: st}, cmp.Or(s.EndedBy, s.RequestedBy)
 	for _, hold := range all {
 		if hold.Run != s.ID && (s.HoldID == "" || hold.ID != s.HoldID) || hold.State != budget.Live &&
 			hold.State != budget.Pending {
@@ -210,14 +210,14 @@ func (h sessionHolds) Close(ctx context.Context, s *session.Session, actual mone
 // no one else knows those of this one.
 type sessionBooks struct{ a *Sessions }
 
-// Charge implements session.Books. What is charged is from the launch, which is observed
+// Charge implements session.Ledger. What is charged is from the launch, which is observed
 // itself, to the end; a second before the end the machine still ran.
 func (b sessionBooks) Charge(ctx context.Context, s *session.Session, at time.Time, ended bool) error {
 	if s.Provider != clouds.ProviderLocal || len(s.Machines) == 0 {
 		return nil
 	}
 	at = whole(at)
-	if s.Charged.IsZero() || ended {
+	if s.ChargedUntil.IsZero() || ended {
 		if err := b.post(ctx, s, whole(s.LaunchedAt), inventory.StateRunning); err != nil {
 			return err
 		}

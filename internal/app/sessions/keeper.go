@@ -164,7 +164,7 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 		}
 		keeper := a.Keeper // passes that are under way go on with theirs
 		reading, read := context.WithTimeout(ctx, readTimeout)
-		open, err := a.store.Sessions().Sessions(reading, session.Query{Open: true})
+		open, err := a.store.Sessions().Sessions(reading, session.Query{OpenOnly: true})
 		held := a.heldBack(reading, log, len(open) > 0)
 		if err != nil {
 			log.WarnContext(ctx, "the sessions could not be read", "error", err)
@@ -178,8 +178,8 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 		read()
 		mine := 0
 		for _, s := range open {
-			rests := s.ByHand && s.State != session.Ending // looked at now and then; no reason to stay
-			if !s.ByHand && keeper.Launchers[s.Provider] == nil {
+			rests := s.UserLaunched && s.State != session.Ending // looked at now and then; no reason to stay
+			if !s.UserLaunched && keeper.Launchers[s.Provider] == nil {
 				continue
 			}
 			if held {
@@ -203,7 +203,7 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 			passes.Go(func() {
 				bounded, stop := context.WithTimeout(ctx, passTimeout)
 				defer stop()
-				isMine := keeper.Mine(&s) // it may ask the provider, so it is not asked in the loop
+				isMine := keeper.Reachable(&s) // it may ask the provider, so it is not asked in the loop
 				after, err := maxLookInterval, error(nil)
 				if isMine {
 					after, err = keeper.Keep(bounded, s.ID)

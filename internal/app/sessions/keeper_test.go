@@ -53,7 +53,7 @@ func stateOf(t *testing.T, req *runtime.Request) (config.Config, *store.Store) {
 func leave(t *testing.T, s *store.Store, id string) {
 	t.Helper()
 	left := session.Session{
-		ID: id, Name: id, By: "ana", Provider: clouds.ProviderLocal, Account: runtime.HostName(), Epoch: 1,
+		ID: id, Name: id, RequestedBy: "ana", Provider: clouds.ProviderLocal, Account: runtime.HostName(), Epoch: 1,
 		State: session.Requested, RequestedAt: time.Now().Add(-time.Hour), LeaseUntil: time.Now().Add(time.Hour),
 	}
 	if _, err := s.Sessions().Put(t.Context(), left, nil); err != nil {
@@ -99,7 +99,7 @@ func TestAServiceKeepsSessions(t *testing.T) {
 		t.Errorf("while another process keeps it, it is %s", got)
 	}
 	other.Close()
-	for end := time.Now().Add(time.Minute); !is().Over() && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); !is().IsFinal() && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if got := is(); got != session.Failed {
@@ -139,7 +139,7 @@ func TestKeepingGoesOver(t *testing.T) {
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if now, err := s.Sessions().Session(t.Context(), id); err != nil {
 				t.Fatal(err)
-			} else if now.State.Over() {
+			} else if now.State.IsFinal() {
 				return
 			}
 		}

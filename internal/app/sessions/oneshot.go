@@ -35,7 +35,7 @@ func once(sp *spec.Spec, timeout time.Duration) {
 
 // Withdraw takes a session back that the gate has not let pass.
 func (a *Sessions) Withdraw(ctx context.Context, s session.Session, why string) error {
-	if _, err := a.Keeper.Stop(ctx, s.ID, s.By, why, true); err != nil {
+	if _, err := a.Keeper.Stop(ctx, s.ID, s.RequestedBy, why, true); err != nil {
 		return err
 	}
 	_, err := a.Keeper.Keep(ctx, s.ID)
@@ -70,8 +70,8 @@ func checkOneShot(ctx context.Context, a *Sessions, cloud string, before *sessio
 	switch {
 	case !mine(a.Config.Sessions.Owner):
 		return refuse(a.Config.Sessions.Owner, "leave sessions.owner out, or use the credentials of that owner")
-	case before != nil && before.Provider == cloud && !mine(before.Person):
-		return refuse(before.Person, "use the same role session name at each try, or another --name")
+	case before != nil && before.Provider == cloud && !mine(before.AllowedUser):
+		return refuse(before.AllowedUser, "use the same role session name at each try, or another --name")
 	}
 	return nil
 }

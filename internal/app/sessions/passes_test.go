@@ -42,7 +42,7 @@ type lister struct {
 	found func(id string)
 }
 
-func (l lister) Find(ctx context.Context, _, id string) ([]session.Found, error) {
+func (l lister) Find(ctx context.Context, _, id string) ([]session.FoundMachine, error) {
 	l.found(id)
 	if l.hangs {
 		<-ctx.Done()
@@ -93,7 +93,7 @@ func TestHangingProviderDelaysNoOtherSessions(t *testing.T) {
 				}
 			}},
 		},
-		Mine: func(s *session.Session) bool {
+		Reachable: func(s *session.Session) bool {
 			if s.Provider == "hangs" {
 				<-ctx.Done()
 			}

@@ -138,10 +138,10 @@ func OpenIn(ctx context.Context, req *runtime.Request, cfg config.Config, by vie
 	launchers[clouds.ProviderAWS] = a.aws
 	a.Keeper = &session.Keeper{
 		Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: controlStore(launchers, documents)},
-		Hands: resourceActions{a}, Tell: a.warnOrphanOwner, Holds: sessionHolds{a}, Books: sessionBooks{a},
-		Installation: installation, Now: now, Timing: timings, Log: log,
-		Mine: func(s *session.Session) bool {
-			if s.ByHand {
+		UserLauncher: resourceActions{a}, NotifyOwner: a.warnOrphanOwner, Holds: sessionHolds{a}, Ledger: sessionBooks{a},
+		Installation: installation, Now: now, Timeouts: timings, Log: log,
+		Reachable: func(s *session.Session) bool {
+			if s.UserLaunched {
 				return true // by the credentials that its place names
 			}
 			if s.Provider == clouds.ProviderAWS {
@@ -170,7 +170,7 @@ func controlStore(launchers map[string]session.Launcher, open func(ctx context.C
 				return store, nil
 			}
 		}
-		return open(ctx, s.Control)
+		return open(ctx, s.ControlPrefix)
 	}
 }
 
@@ -209,7 +209,7 @@ func Stop(ctx context.Context, req *runtime.Request, cfg config.Config, s *store
 // well.
 func (a *Sessions) List(ctx context.Context, all bool) (view.Runs, error) {
 	doc := view.Runs{Schema: view.RunsSchema, Runs: []view.Run{}}
-	list, err := a.store.Sessions().Sessions(ctx, session.Query{Open: !all})
+	list, err := a.store.Sessions().Sessions(ctx, session.Query{OpenOnly: !all})
 	for _, s := range list {
 		doc.Runs = append(doc.Runs, view.NewRun(s, a.now()))
 	}
@@ -236,7 +236,7 @@ func (a *Sessions) Newest(ctx context.Context, name string) (session.Session, er
 // newest is of sessions of one name, the newest first, the one that is not over, else the
 // first; nil where there is none.
 func newest(list []session.Session) *session.Session {
-	i := slices.IndexFunc(list, func(s session.Session) bool { return !s.State.Over() })
+	i := slices.IndexFunc(list, func(s session.Session) bool { return !s.State.IsFinal() })
 	if len(list) == 0 {
 		return nil
 	}
@@ -257,7 +257,7 @@ func (a *Sessions) Status(ctx context.Context, name string) (view.Runs, error) {
 	if err != nil {
 		return doc, err
 	}
-	if s.ByHand && !s.State.Over() { // what became of its machine is known to its provider alone
+	if s.UserLaunched && !s.State.IsFinal() { // what became of its machine is known to its provider alone
 		if _, err := a.Keeper.Keep(ctx, s.ID); err != nil {
 			return doc, err
 		}
@@ -267,10 +267,10 @@ func (a *Sessions) Status(ctx context.Context, name string) (view.Runs, error) {
 	}
 	r := view.NewRun(s, a.now())
 	r.Notes = a.Notes(s)
-	if by := session.ReleaseBy(&s, a.Keeper.Timing[s.Provider]); !by.IsZero() && !s.State.Over() {
+	if by := session.ReleaseBy(&s, a.Keeper.Timeouts[s.Provider]); !by.IsZero() && !s.State.IsFinal() {
 		r.ReleaseBy = &by
 	}
-	if !s.State.Over() && s.Control != "" {
+	if !s.State.IsFinal() && s.ControlPrefix != "" {
 		hosts, _, err := a.Keeper.Hosts(ctx, &s, max(1, len(s.Machines)))
 		if err != nil {
 			r.Why = strings.TrimPrefix(r.Why+"; its hosts cannot be heard: "+err.Error(), "; ")
@@ -326,7 +326,7 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 	if err != nil {
 		return session.Session{}, nil, err
 	}
-	i := slices.IndexFunc(list, func(s session.Session) bool { return !s.State.Over() })
+	i := slices.IndexFunc(list, func(s session.Session) bool { return !s.State.IsFinal() })
 	if err := askCaller(a, o, list, nil); err != nil {
 		return session.Session{}, nil, err
 	}
@@ -425,7 +425,7 @@ func (a *Sessions) same(o UpOptions, s session.Session, who approval.Person) err
 	if err != nil {
 		return err
 	}
-	if was.Owner.User == s.By && sp.Owner == (inventory.Owner{User: who.Name}) {
+	if was.Owner.User == s.RequestedBy && sp.Owner == (inventory.Owner{User: who.Name}) {
 		sp.Owner = was.Owner
 	}
 	if cloud != s.Provider || sp.Hash() != s.Hash {
@@ -532,9 +532,10 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 	}
 	now := a.now()
 	s := session.Session{
-		ID: hex.EncodeToString(random), Name: sp.Name, By: who.Name, Owner: sp.Owner, Spec: sp.Canonical(), Hash: sp.Hash(),
+		ID: hex.EncodeToString(random), Name: sp.Name, RequestedBy: who.Name, Owner: sp.Owner, Spec: sp.Canonical(),
+		Hash:     sp.Hash(),
 		Provider: cloud, Epoch: 1, State: session.Requested,
-		LeaseUntil: now.Add(sp.Lease), Idle: sp.Idle, RequestedAt: now}
+		LeaseUntil: now.Add(sp.Lease), IdleTimeout: sp.Idle, RequestedAt: now}
 	switch cloud {
 	case clouds.ProviderLocal:
 		s.Account = runtime.HostName()
@@ -544,31 +545,31 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 		}
 	case clouds.ProviderAWS:
 		var err error
-		if s.Account, s.Person, err = a.aws.account(ctx); err != nil {
+		if s.Account, s.AllowedUser, err = a.aws.account(ctx); err != nil {
 			return s, err
 		}
-		s.Person = cmp.Or(a.Config.Sessions.Owner, s.Person)
+		s.AllowedUser = cmp.Or(a.Config.Sessions.Owner, s.AllowedUser)
 	}
 	for _, b := range before {
 		s.Epoch = max(s.Epoch, b.Epoch+1)
 	}
 	var err error
-	if s.Control, s.Work, err = a.places(ctx, sp, cloud, s.ID, s.RunAs); err != nil {
+	if s.ControlPrefix, s.WorkPrefix, err = a.places(ctx, sp, cloud, s.ID, s.RunAs); err != nil {
 		return s, err
 	}
 	switch again := !o.asks() && len(before) > 0; {
 	case o.Once:
 		// The work folder of a run begins empty: what one of the same name left is not taken for
 		// what this one made.
-		s.Work = below(s.Work, s.ID)
-	case again && before[0].Snapshot.Manifest != "" && before[0].Work == below(s.Work, before[0].ID):
-		s.Work = before[0].Work // of a run, whose work was saved
+		s.WorkPrefix = below(s.WorkPrefix, s.ID)
+	case again && before[0].Snapshot.Manifest != "" && before[0].WorkPrefix == below(s.WorkPrefix, before[0].ID):
+		s.WorkPrefix = before[0].WorkPrefix // of a run, whose work was saved
 	}
-	s.Earlier = newestOf(s.Work, before)
+	s.PreviousSnapshot = newestOf(s.WorkPrefix, before)
 	made, err := a.store.Sessions().Put(ctx, s, []session.Event{
-		{At: now, Node: session.Keepers, Kind: "requested", Text: fmt.Sprintf("by %s, lease %s", who.Name, sp.Lease)},
+		{At: now, Node: session.KeeperNode, Kind: "requested", Text: fmt.Sprintf("by %s, lease %s", who.Name, sp.Lease)},
 	}, sessionEntry(a, s, who.Name, "asked for"))
-	if errors.Is(err, session.ErrTaken) {
+	if errors.Is(err, session.ErrNameTaken) {
 		err = &runtime.Error{
 			Code: "taken", Err: fmt.Errorf("another process started session %s meanwhile", s.Name),
 			Hint: "`curfew up " + s.Name + "` attaches to it",
@@ -581,14 +582,14 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 // place for work.
 func newestOf(work string, before []session.Session) session.Snapshot {
 	for _, b := range before {
-		if b.Work != work || len(b.Machines) > 1 {
+		if b.WorkPrefix != work || len(b.Machines) > 1 {
 			continue
 		}
 		if b.Snapshot.Manifest != "" {
 			return b.Snapshot
 		}
-		if b.Earlier.Manifest != "" {
-			return b.Earlier
+		if b.PreviousSnapshot.Manifest != "" {
+			return b.PreviousSnapshot
 		}
 	}
 	return session.Snapshot{}
@@ -646,10 +647,10 @@ func (a *Sessions) Down(ctx context.Context, name string, discard bool) (session
 		return session.Session{}, err
 	}
 	s, err := a.Newest(ctx, name)
-	if err != nil || s.State.Over() {
+	if err != nil || s.State.IsFinal() {
 		return s, err
 	}
-	if s.ByHand {
+	if s.UserLaunched {
 		err = checkStop(ctx, a, &s, discard)
 	} else {
 		err = checkReachable(ctx, a, &s)
@@ -662,7 +663,7 @@ func (a *Sessions) Down(ctx context.Context, name string, discard bool) (session
 
 // Open are the names of the sessions that are not over.
 func (a *Sessions) Open(ctx context.Context) (names []string, err error) {
-	list, err := a.store.Sessions().Sessions(ctx, session.Query{Open: true})
+	list, err := a.store.Sessions().Sessions(ctx, session.Query{OpenOnly: true})
 	for _, s := range list {
 		names = append(names, s.Name)
 	}
@@ -680,7 +681,7 @@ func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (s
 	switch {
 	case err != nil:
 		return s, nil, err
-	case s.State.Over() || s.State == session.Ending:
+	case s.State.IsFinal() || s.State == session.Ending:
 		return s, nil, &runtime.Error{
 			Code: "over", Err: fmt.Errorf("session %s is %s", s.Name, s.State),
 			Hint: "`curfew up " + s.Name + "` starts it again",
@@ -700,13 +701,13 @@ func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (s
 				until.Sub(s.RequestedAt).Round(time.Second), most),
 			Hint: "end it and start it again, which keeps its work"}
 	}
-	if s.ByHand {
+	if s.UserLaunched {
 		return extendByHand(ctx, a, s, until, who)
 	}
 	d, err := a.prolongHold(ctx, s, until, who)
 	if err != nil || d != nil && d.Decision != gate.Allow {
 		return s, d, err
 	}
-	s, err = a.Keeper.Prolong(ctx, s.ID, who.Name, until)
+	s, err = a.Keeper.Extend(ctx, s.ID, who.Name, until)
 	return s, d, err
 }

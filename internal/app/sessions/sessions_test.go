@@ -26,22 +26,29 @@ func TestNewestSnapshotOfEarlierStarts(t *testing.T) {
 		{"the first start", nil, ""},
 		{
 			"a start that saved",
-			[]session.Session{{Work: place, Machines: one, Snapshot: of("b")}, {Work: place, Machines: one, Snapshot: of("a")}},
+			[]session.Session{
+				{WorkPrefix: place, Machines: one, Snapshot: of("b")}, {WorkPrefix: place, Machines: one, Snapshot: of("a")},
+			},
 			"b",
 		},
 		{
 			"a start that saved nothing",
-			[]session.Session{{Work: place, Machines: one, Earlier: of("c")}, {Work: place, Machines: one, Snapshot: of("a")}},
+			[]session.Session{
+				{WorkPrefix: place, Machines: one, PreviousSnapshot: of("c")},
+				{WorkPrefix: place, Machines: one, Snapshot: of("a")},
+			},
 			"c",
 		},
 		{
 			"another place",
 			[]session.Session{
-				{Work: place + "/run", Machines: one, Snapshot: of("b")}, {Work: place, Machines: one, Snapshot: of("a")},
+				{
+					WorkPrefix: place + "/run", Machines: one, Snapshot: of("b"),
+				}, {WorkPrefix: place, Machines: one, Snapshot: of("a")},
 			},
 			"a",
 		},
-		{"several nodes", []session.Session{{Work: place, Machines: two, Snapshot: of("b")}}, ""},
+		{"several nodes", []session.Session{{WorkPrefix: place, Machines: two, Snapshot: of("b")}}, ""},
 	} {
 		if got := newestOf(place, c.before).Manifest; got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
@@ -96,7 +103,7 @@ func TestSessionsAreChargedBySeconds(t *testing.T) {
 			if err := books.Charge(t.Context(), x, x.LaunchedAt.Add(at), false); err != nil {
 				t.Fatal(err)
 			}
-			x.Charged = x.LaunchedAt.Add(at)
+			x.ChargedUntil = x.LaunchedAt.Add(at)
 		}
 		x.EndedAt = x.LaunchedAt.Add(c.ran)
 		for range 2 {

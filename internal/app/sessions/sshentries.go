@@ -173,7 +173,7 @@ func TidyEntries(ctx context.Context, a *Sessions) error {
 	if err != nil {
 		return err
 	}
-	open, err := a.store.Sessions().Sessions(ctx, session.Query{Open: true})
+	open, err := a.store.Sessions().Sessions(ctx, session.Query{OpenOnly: true})
 	if err != nil {
 		return err
 	}

@@ -201,7 +201,7 @@ func TestLauncherConforms(t *testing.T) {
 			Launcher: newLauncher(tb, nil), Nodes: 4,
 			Again: func(tb testing.TB) session.Launcher { return newLauncher(tb, nil) },
 			Spec:  oneMachine("g6.xlarge"), Impossible: oneMachine("x9.huge"),
-			Host: session.Host{Control: "s3://documents/control", WorkDir: "~/work", Setup: "true"},
+			Host: session.HostConfig{Control: "s3://documents/control", WorkDir: "~/work", Setup: "true"},
 			Pass: func(testing.TB) { scratch.Wire.Launches.Show() },
 			Left: withRoles,
 			Inject: func(tb testing.TB, f cloudtest.LaunchFault) bool {
@@ -237,7 +237,7 @@ func launchOf(id string, p session.Pool, nodes int) session.Launch {
 	s.Resources.Nodes = nodes
 	return session.Launch{
 		Token: "token-" + id, Session: session.Session{ID: id, Name: "demo"}, Spec: s, Pool: p, Nodes: nodes,
-		Host: session.Host{
+		Host: session.HostConfig{
 			Schema: session.HostSchema, Session: id, Name: "demo", Nodes: nodes,
 			Control: "s3://sessions/sessions/control/" + id, WorkDir: "~/work", Setup: "echo \"@ it's $HOME\"\n",
 		},
@@ -428,7 +428,7 @@ func TestMachinesOfSessions(t *testing.T) {
 
 // told runs the user data of machines with a metadata service that is a program, and checks
 // what the agent of each is started with.
-func told(t *testing.T, api *ec2.Client, machines []session.Machine, host session.Host) {
+func told(t *testing.T, api *ec2.Client, machines []session.Machine, host session.HostConfig) {
 	t.Helper()
 	for _, m := range machines {
 		out, err := api.DescribeInstanceAttribute(t.Context(), &ec2.DescribeInstanceAttributeInput{
@@ -470,12 +470,12 @@ func told(t *testing.T, api *ec2.Client, machines []session.Machine, host sessio
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("its mode is %v, %v", info.Mode(), err)
 		}
-		var got session.Host
+		var got session.HostConfig
 		if err := json.Unmarshal(text, &got); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
 		want := host
-		want.Node, want.Machine = m.Node, true
+		want.Node, want.WholeMachine = m.Node, true
 		a, _ := json.Marshal(got)
 		b, _ := json.Marshal(want)
 		if string(a) != string(b) {

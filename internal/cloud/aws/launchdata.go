@@ -95,7 +95,7 @@ exec "$run" "$CURFEW_HOST" "$agent" "$HOME" "$AWS_REGION"
 // metadata service which one it is. It holds no secret.
 func (l *Launcher) userData(want session.Launch) (string, error) {
 	h := want.Host
-	h.Machine = true
+	h.WholeMachine = true
 	told, err := json.Marshal(h)
 	var fields map[string]json.RawMessage
 	if err == nil {
@@ -108,7 +108,7 @@ func (l *Launcher) userData(want session.Launch) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("write what the host is told: %w", err)
 	}
-	over := h.Lease.Add(time.Duration(h.Grace) + time.Duration(h.Save))
+	over := h.LeaseUntil.Add(time.Duration(h.Grace) + time.Duration(h.SaveLimit))
 	var b bytes.Buffer
 	fmt.Fprintf(&b, script, want.Pool.Region, base64.StdEncoding.EncodeToString(bytes.TrimPrefix(told, []byte("{"))),
 		l.options.Agent.lines(), over.Unix())

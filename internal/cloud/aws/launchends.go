@@ -50,11 +50,11 @@ func (l *Launcher) machines(ctx context.Context, region string, filters []types.
 }
 
 // Find implements [session.Launcher].
-func (l *Launcher) Find(ctx context.Context, installation, id string) ([]session.Found, error) {
+func (l *Launcher) Find(ctx context.Context, installation, id string) ([]session.FoundMachine, error) {
 	if installation == "" {
 		return nil, errors.New("find the machines of sessions: no installation is named")
 	}
-	var out []session.Found
+	var out []session.FoundMachine
 	regions, err := l.watched(ctx)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (l *Launcher) Find(ctx context.Context, installation, id string) ([]session
 			if stateOf(i) == types.InstanceStateNameTerminated || tags[inventory.TagSession] == "" {
 				return
 			}
-			f := session.Found{
+			f := session.FoundMachine{
 				Machine: sessionMachine(i), Session: tags[inventory.TagSession], Token: tags[inventory.TagIntent],
 				LeaseUntil: leaseOf(tags), Owner: inventory.DefaultTagMapping().Owner(tags),
 			}
@@ -76,7 +76,7 @@ func (l *Launcher) Find(ctx context.Context, installation, id string) ([]session
 			return nil, wrapped("find the machines of sessions in "+region, err)
 		}
 	}
-	slices.SortFunc(out, func(a, b session.Found) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b session.FoundMachine) int { return strings.Compare(a.ID, b.ID) })
 	return out, nil
 }
 

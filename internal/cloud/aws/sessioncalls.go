@@ -7,7 +7,7 @@ import (
 
 // TagPerson is the identity of the person who may connect to a machine, as the owner_identity
 // of terraform/backbone names it.
-const TagPerson = session.TagPerson
+const TagPerson = session.TagAllowedUser
 
 // SessionCaller is who makes a call of sessions, and so by which document of
 // terraform/backbone it is allowed.

@@ -57,8 +57,8 @@ func roleTags(want session.Launch) (map[string]string, error) {
 				value, session.ErrNoRole)
 		}
 	}
-	if value := want.Tags[session.TagPerson]; value != "" {
-		tags[session.TagPerson] = tagValue(value)
+	if value := want.Tags[session.TagAllowedUser]; value != "" {
+		tags[session.TagAllowedUser] = tagValue(value)
 	}
 	return tags, nil
 }

@@ -45,7 +45,7 @@ type LauncherCase struct {
 	// has to be room for two such launches at once.
 	Nodes int
 	// Host is what the machines are told, but for names and numbers.
-	Host session.Host
+	Host session.HostConfig
 	// Pass lets the provider go on with what is under way, and time with it.
 	Pass func(tb testing.TB)
 	// Inject lets something go wrong with the next launch of any client. It returns false
@@ -130,11 +130,12 @@ func (l *launches) launch(nodes int) session.Launch {
 	want.Resources.Nodes = nodes
 	at := time.Now().Add(4 * time.Hour).UTC().Truncate(time.Second)
 	host := l.Host
-	host.Schema, host.Session, host.Name, host.Nodes, host.Epoch, host.Lease = session.HostSchema, id, "demo", nodes, 1,
+	host.Schema, host.Session, host.Name, host.Nodes, host.Epoch, host.LeaseUntil = session.HostSchema, id, "demo", nodes,
+		1,
 		at
 	out := session.Launch{Token: "t-" + id, Spec: &want, Pool: pools[0], Nodes: nodes, Host: host,
 		Session: session.Session{
-			ID: id, Name: "demo", By: "ana", Owner: inventory.Owner{User: "ana"}, Epoch: 1, State: session.Launching,
+			ID: id, Name: "demo", RequestedBy: "ana", Owner: inventory.Owner{User: "ana"}, Epoch: 1, State: session.Launching,
 			LeaseUntil: at, Spec: want.Canonical(), Hash: want.Hash(),
 		}}
 	out.Tags = map[string]string{
@@ -185,19 +186,19 @@ func (l *launches) eventually(what string, done func() bool) {
 }
 
 // shown returns the machines of a session that are not on their way out.
-func (l *launches) shown(c session.Launcher, id string) []session.Found {
+func (l *launches) shown(c session.Launcher, id string) []session.FoundMachine {
 	l.t.Helper()
 	found, err := c.Find(l.ctx, l.installation(), id)
 	if err != nil {
 		l.t.Fatalf("find: %v", err)
 	}
-	return slices.DeleteFunc(found, func(f session.Found) bool { return f.State == inventory.StateDeleting })
+	return slices.DeleteFunc(found, func(f session.FoundMachine) bool { return f.State == inventory.StateDeleting })
 }
 
 // shows waits until a session has so many machines.
-func (l *launches) shows(id string, n int) []session.Found {
+func (l *launches) shows(id string, n int) []session.FoundMachine {
 	l.t.Helper()
-	var found []session.Found
+	var found []session.FoundMachine
 	l.eventually(fmt.Sprintf("%s shows %d machines", id, n), func() bool {
 		found = l.shown(l.Launcher, id)
 		return len(found) == n
@@ -226,7 +227,7 @@ func ids(machines []session.Machine) []string {
 	return out
 }
 
-func foundIDs(found []session.Found) []string {
+func foundIDs(found []session.FoundMachine) []string {
 	out := make([]string, len(found))
 	for i, f := range found {
 		out[i] = f.ID
@@ -311,7 +312,7 @@ func (l *launches) whole() {
 			}
 		}
 		l.eventually("its machines run", func() bool {
-			return !slices.ContainsFunc(l.shown(l.Launcher, launch.Session.ID), func(f session.Found) bool {
+			return !slices.ContainsFunc(l.shown(l.Launcher, launch.Session.ID), func(f session.FoundMachine) bool {
 				return f.State != inventory.StateRunning
 			})
 		})

@@ -77,7 +77,7 @@ type made struct {
 	Session, Token, Installation string
 	LeaseUntil                   time.Time
 	Tags                         map[string]string
-	Host                         session.Host
+	Host                         session.HostConfig
 	EndsAt                       time.Time // zero: it was not asked to end
 	HiddenTo                     time.Time
 }
@@ -159,8 +159,8 @@ func (m *Machines) Calls() (out []MachineCall) {
 }
 
 // Hosts returns what the machines of a session that are not gone were told, by their ids.
-func (m *Machines) Hosts(id string) map[string]session.Host {
-	out := map[string]session.Host{}
+func (m *Machines) Hosts(id string) map[string]session.HostConfig {
+	out := map[string]session.HostConfig{}
 	m.change(func(v *machines) {
 		for _, x := range v.Made {
 			if x.Session == id && !x.gone(m.now()) {
@@ -326,12 +326,12 @@ func (v *machines) end(now time.Time, which func(*made) bool) {
 }
 
 // Find implements [session.Launcher].
-func (m *Machines) Find(ctx context.Context, installation, id string) (out []session.Found, err error) {
+func (m *Machines) Find(ctx context.Context, installation, id string) (out []session.FoundMachine, err error) {
 	now := m.now()
 	err = m.call(ctx, "find", nil, func(v *machines) error {
 		for _, x := range v.Made {
 			if x.Installation == installation && (id == "" || x.Session == id) && !x.gone(now) && !now.Before(x.HiddenTo) {
-				out = append(out, session.Found{
+				out = append(out, session.FoundMachine{
 					Machine: v.at(x, now), Session: x.Session, Token: x.Token, LeaseUntil: x.LeaseUntil,
 				})
 			}

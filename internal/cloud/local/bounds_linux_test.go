@@ -28,7 +28,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := w.p.resource(m)
-	s := &session.Session{ID: l.Session.ID, Provider: CloudName, Control: "file://" + m.path(controlName)}
+	s := &session.Session{ID: l.Session.ID, Provider: CloudName, ControlPrefix: "file://" + m.path(controlName)}
 	documents, ok := w.p.Control(s)
 	if !ok {
 		t.Fatal("it has no documents")
@@ -44,7 +44,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		"Launch":    func(ctx context.Context) error { _, err := w.p.Launch(ctx, launch(cpu(1))); return err },
 		"Find":      func(ctx context.Context) error { _, err := w.p.Find(ctx, "inst", ""); return err },
 		"End":       func(ctx context.Context) error { return w.p.End(ctx, l.Session.ID, ids) },
-		"Rescue":    func(ctx context.Context) error { _, err := w.p.Rescue(ctx, l.Session.ID, ids); return err },
+		"Rescue":    func(ctx context.Context) error { _, err := w.p.PreserveFiles(ctx, l.Session.ID, ids); return err },
 		"Leftovers": func(ctx context.Context) error { _, err := w.p.Leftovers(ctx, "inst", l.Session.ID); return err },
 		"List":      func(ctx context.Context) error { _, err := w.p.List(ctx, round.Query{Now: time.Now()}); return err },
 		"Measure": func(ctx context.Context) error {

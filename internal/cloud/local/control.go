@@ -45,8 +45,8 @@ func (m *machine) lease() (until string) {
 
 // leaseUntil is that as a time; zero where it is not known.
 func (m *machine) leaseUntil() time.Time {
-	if o, ok := m.ordered(); ok && !o.Lease.IsZero() {
-		return o.Lease
+	if o, ok := m.ordered(); ok && !o.LeaseUntil.IsZero() {
+		return o.LeaseUntil
 	}
 	return m.LeaseUntil
 }

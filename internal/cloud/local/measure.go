@@ -56,8 +56,8 @@ func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource,
 			continue // its agent has measured nothing yet
 		}
 		from := iv.From
-		if samples[0].From.After(from) {
-			from = samples[0].From
+		if samples[0].Start.After(from) {
+			from = samples[0].Start
 		}
 		if sink := open(r, usage.Opened{From: from, Step: time.Duration(samples[0].Step), Source: p.Name()}); sink != nil {
 			hand(sink, samples, iv)
@@ -68,21 +68,22 @@ func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource,
 
 // samples are what the agent of a machine measured within an interval, in order of time, and
 // by one step: that of the newest. An agent that was started again with another one begins again.
-func (p *Provider) samples(ctx context.Context, r *inventory.Resource, iv usage.Interval) ([]session.Sampled, error) {
+func (p *Provider) samples(ctx context.Context, r *inventory.Resource, iv usage.Interval) ([]session.Measurement,
+	error) {
 	m, err := openMachine(p.Folder(r.ID))
 	if err != nil {
 		return nil, err
 	}
-	var all []session.Sampled
+	var all []session.Measurement
 	now := p.o.Now()
-	for _, name := range []string{session.SamplesBefore, session.SamplesFile} {
-		if err := eachSample(ctx, m.own(), filepath.Join("agent", name), func(s session.Sampled) {
+	for _, name := range []string{session.PreviousSamplesFile, session.SamplesFile} {
+		if err := eachSample(ctx, m.own(), filepath.Join("agent", name), func(s session.Measurement) {
 			if time.Duration(s.Step) < leastStep || time.Duration(s.Step) > time.Hour || s.Steps <= 0 || s.Steps > 1<<16 ||
-				len(s.Host) > maxSignals || len(s.GPUs) > maxSignals || s.From.Before(m.LaunchedAt.Add(-time.Hour)) {
+				len(s.Host) > maxSignals || len(s.GPUs) > maxSignals || s.Start.Before(m.LaunchedAt.Add(-time.Hour)) {
 				return
 			}
-			end := s.From.Add(time.Duration(s.Steps) * time.Duration(s.Step))
-			if !s.From.Before(iv.To) || !end.After(iv.From) || end.After(now.Add(time.Minute)) {
+			end := s.Start.Add(time.Duration(s.Steps) * time.Duration(s.Step))
+			if !s.Start.Before(iv.To) || !end.After(iv.From) || end.After(now.Add(time.Minute)) {
 				return
 			}
 			if len(all) > 0 && all[len(all)-1].Step != s.Step {
@@ -93,24 +94,24 @@ func (p *Provider) samples(ctx context.Context, r *inventory.Resource, iv usage.
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(all, func(a, b session.Sampled) int { return a.From.Compare(b.From) })
+	slices.SortStableFunc(all, func(a, b session.Measurement) int { return a.Start.Compare(b.Start) })
 	// Two that stand for the same time were not both measured: the first counts.
 	kept, until, points := all[:0], time.Time{}, 0
 	for _, s := range all {
-		if s.From.Before(until) {
+		if s.Start.Before(until) {
 			continue
 		}
 		if points += s.Steps; points > maxPoints {
 			return nil, fmt.Errorf("its agent says that it measured more than %d times", maxPoints)
 		}
-		until = s.From.Add(time.Duration(s.Steps) * time.Duration(s.Step))
+		until = s.Start.Add(time.Duration(s.Steps) * time.Duration(s.Step))
 		kept = append(kept, s)
 	}
 	return kept, nil
 }
 
 // eachSample reads the lines of a file of samples. The last one may be cut off.
-func eachSample(ctx context.Context, of tree, name string, take func(session.Sampled)) error {
+func eachSample(ctx context.Context, of tree, name string, take func(session.Measurement)) error {
 	data, err := of.read(ctx, name, maxSamples)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -121,7 +122,7 @@ func eachSample(ctx context.Context, of tree, name string, take func(session.Sam
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, maxSample)
 	for lines.Scan() {
-		var s session.Sampled
+		var s session.Measurement
 		if json.Unmarshal(lines.Bytes(), &s) == nil {
 			take(s)
 		}
@@ -133,10 +134,10 @@ func eachSample(ctx context.Context, of tree, name string, take func(session.Sam
 }
 
 // hand hands samples over, each signal of a GPU or of the machine in order of time.
-func hand(sink usage.Sink, samples []session.Sampled, iv usage.Interval) {
+func hand(sink usage.Sink, samples []session.Measurement, iv usage.Interval) {
 	for _, s := range samples {
 		for n := range s.Steps {
-			at := s.From.Add(time.Duration(n) * time.Duration(s.Step))
+			at := s.Start.Add(time.Duration(n) * time.Duration(s.Step))
 			if at.Before(iv.From) || !at.Before(iv.To) {
 				continue
 			}

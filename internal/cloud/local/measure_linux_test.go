@@ -84,7 +84,7 @@ func TestMeasure(t *testing.T) {
 	p := alone(t)
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	dir := measuring(t, p, "m-1", at)
-	write := func(name, tail string, samples ...session.Sampled) {
+	write := func(name, tail string, samples ...session.Measurement) {
 		var b strings.Builder
 		for _, s := range samples {
 			line, err := json.Marshal(s)
@@ -104,13 +104,13 @@ func TestMeasure(t *testing.T) {
 
 	step := session.Duration(10 * time.Second)
 	// another step
-	write(session.SamplesBefore, "", session.Sampled{
-		From: at.Add(-time.Minute), Step: session.Duration(time.Second), Steps: 60,
+	write(session.PreviousSamplesFile, "", session.Measurement{
+		Start: at.Add(-time.Minute), Step: session.Duration(time.Second), Steps: 60,
 		Host: map[string]float64{"cpu_util": 99},
 	},
-		session.Sampled{From: at, Step: step, Steps: 2, Host: map[string]float64{"cpu_util": 3, "net_bytes": 0}})
-	write(session.SamplesFile, `{"from":"2026-11-2`, session.Sampled{
-		From: at.Add(20 * time.Second), Step: step, Steps: 1, Host: map[string]float64{"cpu_util": 80, "no_such_signal": 1},
+		session.Measurement{Start: at, Step: step, Steps: 2, Host: map[string]float64{"cpu_util": 3, "net_bytes": 0}})
+	write(session.SamplesFile, `{"from":"2026-11-2`, session.Measurement{
+		Start: at.Add(20 * time.Second), Step: step, Steps: 1, Host: map[string]float64{"cpu_util": 80, "no_such_signal": 1},
 		GPUs: map[string]map[string]float64{"GPU-a": {"gpu_util": 42}}})
 	want := []point{
 		{"", usage.CPUUtil, at, 3}, {"", usage.NetBytes, at, 0}, {"", usage.CPUUtil, at.Add(10 * time.Second), 3},
@@ -150,8 +150,8 @@ func TestMeasuredRestIsIdle(t *testing.T) {
 	p := alone(t)
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	dir := measuring(t, p, "m-1", at)
-	line, err := json.Marshal(session.Sampled{
-		From: at, Step: session.Duration(10 * time.Second), Steps: 180,
+	line, err := json.Marshal(session.Measurement{
+		Start: at, Step: session.Duration(10 * time.Second), Steps: 180,
 		Host: map[string]float64{"cpu_util": 0.5, "net_bytes": 0, "disk_bytes": 0, "sessions": 0},
 	})
 	if err == nil {
@@ -187,7 +187,7 @@ func TestMeasurementsOfStrangers(t *testing.T) {
 		"\n", 2000)
 	for _, c := range []struct {
 		name    string
-		samples []session.Sampled
+		samples []session.Measurement
 		text    string
 		put     func(path string) error
 		most    int
@@ -198,16 +198,19 @@ func TestMeasurementsOfStrangers(t *testing.T) {
 			name: "too many", text: strings.ReplaceAll(many, `"steps":65536`, `"steps":1,"x":"`+strings.Repeat("x", 10)+`"`),
 			most: 1,
 		},
-		{name: "the future", samples: []session.Sampled{{From: at.Add(2 * time.Hour), Step: second, Steps: 60, Host: cpu}}},
+		{
+			name:    "the future",
+			samples: []session.Measurement{{Start: at.Add(2 * time.Hour), Step: second, Steps: 60, Host: cpu}},
+		},
 		{
 			name:    "before its launch",
-			samples: []session.Sampled{{From: at.Add(-2 * time.Hour), Step: second, Steps: 60, Host: cpu}},
+			samples: []session.Measurement{{Start: at.Add(-2 * time.Hour), Step: second, Steps: 60, Host: cpu}},
 		},
-		{name: "steps of nothing", samples: []session.Sampled{{From: at, Step: 1, Steps: 60, Host: cpu}}},
-		{name: "a negative count", samples: []session.Sampled{{From: at, Step: second, Steps: -5, Host: cpu}}},
+		{name: "steps of nothing", samples: []session.Measurement{{Start: at, Step: 1, Steps: 60, Host: cpu}}},
+		{name: "a negative count", samples: []session.Measurement{{Start: at, Step: second, Steps: -5, Host: cpu}}},
 		{
 			name:    "a negative value",
-			samples: []session.Sampled{{From: at, Step: second, Steps: 5, Host: map[string]float64{"cpu_util": -1}}},
+			samples: []session.Measurement{{Start: at, Step: second, Steps: 5, Host: map[string]float64{"cpu_util": -1}}},
 		},
 		{name: "a line that never ends", text: strings.Repeat("x", maxSample+1), blind: true},
 		{name: "a file without end", put: func(path string) error {

@@ -273,7 +273,7 @@ func TestStoppedAgentsOfOtherUsers(t *testing.T) {
 	// By its watcher alone. What it writes as the order prolongs nothing.
 	l = launch(cpu(1), as(one, `sleep 1000`), func(l *session.Launch) {
 		l.Session.LeaseUntil = time.Now().Add(2 * time.Second)
-		l.Host.Lease, l.Host.Limit = l.Session.LeaseUntil, session.Duration(3*time.Second)
+		l.Host.LeaseUntil, l.Host.EndTimeout = l.Session.LeaseUntil, session.Duration(3*time.Second)
 		l.Host.Control = "file://" + filepath.Join(w.p.o.Sessions, l.Session.ID, controlName)
 	})
 	machines = w.start(l)
@@ -281,10 +281,10 @@ func TestStoppedAgentsOfOtherUsers(t *testing.T) {
 	eventually(t, "its agent runs", func() bool { s, err = m.look(); return err == nil && s.Agent.Alive() })
 	order, _ := json.Marshal(
 		session.Order{
-			Schema:  session.OrderSchema,
-			Session: l.Session.ID,
-			Serial:  99,
-			Lease:   time.Now().AddDate(1, 0, 0),
+			Schema:     session.OrderSchema,
+			Session:    l.Session.ID,
+			Serial:     99,
+			LeaseUntil: time.Now().AddDate(1, 0, 0),
 		},
 	)
 	control := filepath.Join(w.p.o.Sessions, l.Session.ID, controlName)
@@ -356,13 +356,13 @@ func TestLinksOfOtherUsersLeadNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &session.Session{
-		ID:       mine.Session.ID,
-		Name:     "demo",
-		Provider: CloudName,
-		RunAs:    one.Name,
-		Epoch:    1,
-		Serial:   5,
-		Control:  mine.Host.Control,
+		ID:            mine.Session.ID,
+		Name:          "demo",
+		Provider:      CloudName,
+		RunAs:         one.Name,
+		Epoch:         1,
+		OrderSerial:   5,
+		ControlPrefix: mine.Host.Control,
 	}
 	at, ok := w.p.Control(s)
 	if !ok {
@@ -433,7 +433,7 @@ func TestLinksOfOtherUsersLeadNowhere(t *testing.T) {
 		t.Errorf("the order is %q", got)
 	}
 	// Its files put aside are its own, whatever it puts in their place.
-	if _, err := w.p.Rescue(t.Context(), mine.Session.ID, idsOf(first)); err != nil {
+	if _, err := w.p.PreserveFiles(t.Context(), mine.Session.ID, idsOf(first)); err != nil {
 		t.Fatal(err)
 	}
 	sh("mv " + m.ID + " away && ln -s ../" + theirs.Session.ID + "/" + other.ID + " " + m.ID)
@@ -537,12 +537,12 @@ func TestFullDiskOfOtherUsers(t *testing.T) {
 		t.Errorf("the other session: %q", got)
 	}
 	s := &session.Session{
-		ID:       calm.Session.ID,
-		Name:     "demo",
-		Provider: CloudName,
-		RunAs:    two.Name,
-		Epoch:    1,
-		Control:  calm.Host.Control,
+		ID:            calm.Session.ID,
+		Name:          "demo",
+		Provider:      CloudName,
+		RunAs:         two.Name,
+		Epoch:         1,
+		ControlPrefix: calm.Host.Control,
 	}
 	at, _ := w.p.Control(s)
 	if _, err := at.Replace(t.Context(), session.OrderFile, []byte(`{"session":"`+calm.Session.ID+`"}`), ""); err != nil {

@@ -74,8 +74,8 @@ type Provider struct {
 }
 
 var (
-	_ session.Launcher = (*Provider)(nil)
-	_ session.Rescuer  = (*Provider)(nil)
+	_ session.Launcher      = (*Provider)(nil)
+	_ session.FilePreserver = (*Provider)(nil)
 )
 
 // NewProvider returns this machine as a provider.
@@ -280,7 +280,8 @@ func (p *Provider) lock(ctx context.Context) (unlock func(), err error) {
 // times that the configuration gives, make it no other launch.
 func asked(l session.Launch) (string, error) {
 	h := l.Host
-	h.Lease, h.Every, h.Idle, h.Grace, h.Save, h.Limit, h.Node, h.GPUs = time.Time{}, 0, 0, 0, 0, 0, 0, nil
+	h.LeaseUntil, h.SaveInterval, h.IdleTimeout, h.Grace, h.SaveLimit, h.EndTimeout, h.Node, h.GPUs = time.Time{}, 0, 0,
+		0, 0, 0, 0, nil
 	b, err := json.Marshal(map[string]any{
 		"session": l.Session.ID, "nodes": l.Nodes, "type": l.Pool.Type, "zone": l.Pool.Zone, "spec": l.Spec.Hash(),
 		"host": h,
@@ -380,7 +381,7 @@ func (p *Provider) record(ctx context.Context, l session.Launch, own *User, inst
 	if err != nil {
 		return nil, err
 	}
-	if !pool.Same(l.Pool) {
+	if !pool.SamePlace(l.Pool) {
 		return nil, fmt.Errorf("launch from %s: this machine is %s: %w", l.Pool, pool, session.ErrUnsupported)
 	}
 	found, err := Probe(ctx, p.o.Helper)
@@ -430,7 +431,7 @@ func (p *Provider) record(ctx context.Context, l session.Launch, own *User, inst
 				ID: identify(installation, l.Token, node), Installation: installation, Session: l.Session.ID, Token: l.Token,
 				Asked: hash,
 				Node:  node, Nodes: l.Nodes, Pool: pool, Tags: l.Tags,
-				LeaseUntil: cmpTime(l.Session.LeaseUntil, l.Host.Lease).UTC(), LaunchedAt: now,
+				LeaseUntil: cmpTime(l.Session.LeaseUntil, l.Host.LeaseUntil).UTC(), LaunchedAt: now,
 				Kind: found.Kind, Size: of, Agent: p.o.Agent, Helper: p.o.Helper, Limit: l.Host.EndLimit(),
 				Limits: p.limits(of, own), User: own}}
 		for _, g := range gpus[:of.GPUs] {
@@ -494,7 +495,7 @@ func (p *Provider) available(all []*machine, of []GPU) ([]GPU, error) {
 
 // write makes a machine's folder, which appears whole, after that of its session where this is
 // another user's.
-func (p *Provider) write(ctx context.Context, m *machine, h session.Host) (err error) {
+func (p *Provider) write(ctx context.Context, m *machine, h session.HostConfig) (err error) {
 	tmp, err := os.MkdirTemp(p.machinesDir(), unfinished+"new-")
 	if err != nil {
 		return err
@@ -505,7 +506,7 @@ func (p *Provider) write(ctx context.Context, m *machine, h session.Host) (err e
 		}
 	}()
 	m.dir = filepath.Join(p.machinesDir(), m.ID)
-	h.Node, h.GPUs, h.Machine = m.Node, m.GPUs, false
+	h.Node, h.GPUs, h.WholeMachine = m.Node, m.GPUs, false
 	if h.Control == "" {
 		h.Control = "file://" + m.path("control")
 	}
@@ -528,7 +529,7 @@ func (p *Provider) write(ctx context.Context, m *machine, h session.Host) (err e
 }
 
 // writeOwn makes the folder of the files of a machine whose processes are another user's.
-func (p *Provider) writeOwn(ctx context.Context, m *machine, h session.Host) error {
+func (p *Provider) writeOwn(ctx context.Context, m *machine, h session.HostConfig) error {
 	base, err := p.sessionsDir()
 	if err != nil {
 		return fmt.Errorf("launch as %s: %w", m.User.Name, err)

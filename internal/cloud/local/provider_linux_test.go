@@ -32,7 +32,7 @@ import (
 func stubAgent(file string) int {
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, unix.SIGTERM)
-	var h session.Host
+	var h session.HostConfig
 	if _, err := readJSON(file, &h); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -273,7 +273,7 @@ func launch(s *spec.Spec, change ...func(*session.Launch)) session.Launch {
 		Token: "t-" + id, Spec: s, Nodes: max(s.Resources.Nodes, 1), Session: session.Session{
 			ID: id, Name: "demo", LeaseUntil: until,
 		},
-		Host: session.Host{Schema: session.HostSchema, Session: id, Name: "demo", WorkDir: "/tmp", Lease: until},
+		Host: session.HostConfig{Schema: session.HostSchema, Session: id, Name: "demo", WorkDir: "/tmp", LeaseUntil: until},
 		Tags: map[string]string{
 			"Name": "demo", inventory.TagSession: id, inventory.TagInstallation: "inst", inventory.TagManaged: "true",
 			inventory.TagLifetime: string(inventory.Ephemeral), inventory.TagLease: until.Format(time.RFC3339),
@@ -305,7 +305,7 @@ func (w *world) start(l session.Launch) []session.Machine {
 	return machines
 }
 
-func (w *world) find(id string) []session.Found {
+func (w *world) find(id string) []session.FoundMachine {
 	w.t.Helper()
 	found, err := w.p.Find(context.Background(), "inst", id)
 	if err != nil {
@@ -317,7 +317,7 @@ func (w *world) find(id string) []session.Found {
 // runs waits until all machines of a session run.
 func (w *world) runs(l session.Launch) {
 	w.t.Helper()
-	var found []session.Found
+	var found []session.FoundMachine
 	defer func() {
 		if w.t.Failed() {
 			w.t.Logf("found: %+v", found)
@@ -330,7 +330,7 @@ func (w *world) runs(l session.Launch) {
 	}()
 	eventually(w.t, "its machines run", func() bool {
 		found = w.find(l.Session.ID)
-		return len(found) == l.Nodes && !slices.ContainsFunc(found, func(f session.Found) bool {
+		return len(found) == l.Nodes && !slices.ContainsFunc(found, func(f session.FoundMachine) bool {
 			return f.State != inventory.StateRunning
 		})
 	})
@@ -389,7 +389,7 @@ func TestLauncher(t *testing.T) {
 		faulty := &faulty{Provider: w.p, after: func() { mu.Lock(); taken = false; mu.Unlock() }}
 		return cloudtest.LauncherCase{
 			Launcher: faulty, Again: func(testing.TB) session.Launcher { return w.open(with) },
-			Spec: l4(1, 1), Impossible: l4(64, 1), Nodes: 2, Host: session.Host{WorkDir: "/tmp"},
+			Spec: l4(1, 1), Impossible: l4(64, 1), Nodes: 2, Host: session.HostConfig{WorkDir: "/tmp"},
 			Pass: func(testing.TB) { time.Sleep(20 * time.Millisecond) },
 			Inject: func(_ testing.TB, f cloudtest.LaunchFault) bool {
 				mu.Lock()

@@ -18,12 +18,12 @@ import (
 )
 
 // Find implements session.Launcher. A machine is found until nothing of it runs any more.
-func (p *Provider) Find(_ context.Context, installation, sessionID string) ([]session.Found, error) {
+func (p *Provider) Find(_ context.Context, installation, sessionID string) ([]session.FoundMachine, error) {
 	all, err := p.machines()
 	if err != nil {
 		return nil, err
 	}
-	var out []session.Found
+	var out []session.FoundMachine
 	for _, m := range all {
 		if m.Installation != installation || sessionID != "" && m.Session != sessionID {
 			continue
@@ -33,10 +33,10 @@ func (p *Provider) Find(_ context.Context, installation, sessionID string) ([]se
 			return nil, err
 		}
 		if s.State != "" {
-			out = append(out, session.Found{
+			out = append(out, session.FoundMachine{
 				Machine: m.shown(s.State), Session: m.Session, Token: m.Token, LeaseUntil: m.LeaseUntil,
-				Owner:     p.o.Tags.Owner(m.Tags),
-				Unstarted: s.State == inventory.StatePending && !s.Watcher.Alive()})
+				Owner:         p.o.Tags.Owner(m.Tags),
+				LaunchPending: s.State == inventory.StatePending && !s.Watcher.Alive()})
 		}
 	}
 	return out, nil
@@ -198,8 +198,8 @@ func (p *Provider) rescue(ctx context.Context, m *machine) error {
 	return p.forget(ctx, m)
 }
 
-// Rescue implements session.Rescuer.
-func (p *Provider) Rescue(ctx context.Context, sessionID string, ids []string) (string, error) {
+// Rescue implements session.FilePreserver.
+func (p *Provider) PreserveFiles(ctx context.Context, sessionID string, ids []string) (string, error) {
 	unlock, err := p.lock(ctx)
 	if err != nil {
 		return "", err

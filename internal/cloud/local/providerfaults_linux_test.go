@@ -181,8 +181,8 @@ func TestLaunchersAtOnce(t *testing.T) {
 			t.Errorf("%s has the GPUs %v, which %s has", m.ID, m.GPUs, seen[m.GPUs[0]])
 		}
 		seen[m.GPUs[0]] = m.ID
-		var h session.Host
-		if _, err := readJSON(m.path(hostFile), &h); err != nil || !slices.Equal(h.GPUs, m.GPUs) || h.Machine {
+		var h session.HostConfig
+		if _, err := readJSON(m.path(hostFile), &h); err != nil || !slices.Equal(h.GPUs, m.GPUs) || h.WholeMachine {
 			t.Errorf("its agent is told of %v (%v)", h.GPUs, err)
 		}
 	}

@@ -199,7 +199,7 @@ func TestSessionsAreListed(t *testing.T) {
 	}
 	later := b.Session.LeaseUntil.Add(time.Hour)
 	if err := errors.Join(os.MkdirAll(w.p.ordersDir(), 0o700),
-		writeJSON(w.p.orderPath(m.Session), session.Order{Session: m.Session, Lease: later})); err != nil {
+		writeJSON(w.p.orderPath(m.Session), session.Order{Session: m.Session, LeaseUntil: later})); err != nil {
 		t.Fatal(err)
 	}
 	if obs, err = w.p.List(t.Context(), round.Query{Now: now, Only: map[inventory.Ref]bool{holds[0]: true}}); err !=

@@ -278,7 +278,7 @@ var _ session.ControlStore = (*controlFolder)(nil)
 
 // Control returns the store of the documents of a session, where that is a folder of this computer.
 func (p *Provider) Control(s *session.Session) (session.ControlStore, bool) {
-	dir, ok := folderOf(s.Control)
+	dir, ok := folderOf(s.ControlPrefix)
 	if !ok || s.Provider != CloudName || s.ID == "" || s.ID != filepath.Base(s.ID) {
 		return nil, false
 	}

@@ -41,7 +41,7 @@ var sessions = []test{
 	}},
 	{"a name is unique among those that are not over", func(t *testing.T, b *Backend) {
 		first := must(b.Sessions.Put(t.Context(), asked("1", "demo"), nil))(t)
-		if _, err := b.Sessions.Put(t.Context(), asked("2", "demo"), nil); !errors.Is(err, session.ErrTaken) {
+		if _, err := b.Sessions.Put(t.Context(), asked("2", "demo"), nil); !errors.Is(err, session.ErrNameTaken) {
 			t.Errorf("a second one of the name: %v, want ErrTaken", err)
 		}
 		must(b.Sessions.Put(t.Context(), asked("3", "other"), nil))(t)
@@ -59,7 +59,7 @@ var sessions = []test{
 		if got := len(must(b.Sessions.Sessions(t.Context(), session.Query{Name: "demo"}))(t)); got != 3 {
 			t.Errorf("%d sessions of the name, want 3", got)
 		}
-		if open := must(b.Sessions.Sessions(t.Context(), session.Query{Open: true}))(t); len(open) != 1 ||
+		if open := must(b.Sessions.Sessions(t.Context(), session.Query{OpenOnly: true}))(t); len(open) != 1 ||
 			open[0].ID != "3" {
 			t.Errorf("open: %v, want the other alone", open)
 		}
@@ -88,7 +88,7 @@ var sessions = []test{
 				_, err := conn.Sessions.Put(t.Context(), asked(fmt.Sprint("id", i), "demo"), nil)
 				if err == nil {
 					made.Add(1)
-				} else if !errors.Is(err, session.ErrTaken) {
+				} else if !errors.Is(err, session.ErrNameTaken) {
 					t.Error(err)
 				}
 			})
@@ -129,7 +129,7 @@ func sessionWriters(t *testing.T, b *Backend) {
 		all.Go(func() {
 			next := s
 			next.State, next.Why = session.Launching, fmt.Sprint("writer ", i)
-			events := []session.Event{{At: noon, Node: session.Keepers, Kind: "launching", Text: next.Why}}
+			events := []session.Event{{At: noon, Node: session.KeeperNode, Kind: "launching", Text: next.Why}}
 			_, err := conn.Sessions.Put(t.Context(), next, events, action.Entry{
 				At: noon, What: action.EventSession, Item: "1", Because: next.Why,
 			})
@@ -185,7 +185,7 @@ func sessionEvents(t *testing.T, b *Backend) {
 		t.Error(diff)
 	}
 	for node, want := range map[int]int64{0: 2, 1: 1, 2: 0} {
-		if n := must(b.Sessions.Newest(t.Context(), s.ID, node))(t); n != want {
+		if n := must(b.Sessions.NewestEventFile(t.Context(), s.ID, node))(t); n != want {
 			t.Errorf("the newest file of node %d is %d, want %d", node, n, want)
 		}
 	}

@@ -18,37 +18,37 @@ import (
 	"time"
 )
 
-// DoorPrefix begins the line by which a door says where it is: the port, the user, and the host
-// key in two words. DoorUsed is the line that says that it was used.
+// SSHReadyPrefix begins the line with the port, the user and the host key (two words). SSHUsedLine
+// reports that a client connected.
 const (
-	DoorPrefix = "curfew-ssh "
-	DoorUsed   = "curfew-ssh used"
+	SSHReadyPrefix = "curfew-ssh "
+	SSHUsedLine    = "curfew-ssh used"
 )
 
-// DoorOptions are those of a door.
-type DoorOptions struct {
-	// Key is the public key that opens it, as a line of authorized_keys: "ssh-ed25519 AAAA…".
-	Key string
+// OneSSHOptions configure ServeOneSSH.
+type OneSSHOptions struct {
+	// PublicKey is the accepted key, as a line of authorized_keys: "ssh-ed25519 AAAA…".
+	PublicKey string
 	// Environ is the environment of this process.
 	Environ []string
-	// Out takes the lines that say where it is and that it was used.
+	// Out receives the lines with SSHReadyPrefix and SSHUsedLine.
 	Out io.Writer
-	// Within is how long it stays open when no one comes; 0: 2 minutes.
-	Within time.Duration
+	// Timeout bounds the wait for a client; 0 means 2 minutes.
+	Timeout time.Duration
 }
 
-// doorWithin is how long a door stays open.
-const doorWithin = 2 * time.Minute
+// oneSSHTimeout is the default timeout.
+const oneSSHTimeout = 2 * time.Minute
 
-// visitors is how many connections a door takes until one of them proved its key.
-const visitors = 8
+// maxSSHConnections bounds the connections until one of them proves the key.
+const maxSSHConnections = 8
 
-// Door lets one SSH connection in: by one key, with a host key made for it, on a port of the
-// loopback. Once the key was proven, or in time when no one comes, the port is closed and both
-// keys are gone; the connection goes on without the door. Nothing of the machine's own SSH server
-// or of its users' keys is touched. It returns when the door is closed.
-func Door(ctx context.Context, o DoorOptions) error {
-	key, err := doorKey(o.Key)
+// ServeOneSSH accepts one SSH connection with one public key and a new host key, on a loopback
+// port. It returns once a client has proven the key or the timeout ends; then the port is closed
+// and both keys are deleted, while the connection continues. The machine's own SSH server and keys
+// are untouched.
+func ServeOneSSH(ctx context.Context, o OneSSHOptions) error {
+	key, err := checkPublicKey(o.PublicKey)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func Door(ctx context.Context, o DoorOptions) error {
 	if err != nil {
 		return err
 	}
-	who, err := user.Current()
+	account, err := user.Current()
 	if err != nil {
 		return fmt.Errorf("open a door for SSH: %w", err)
 	}
@@ -65,8 +65,8 @@ func Door(ctx context.Context, o DoorOptions) error {
 		return fmt.Errorf("open a door for SSH: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a courtesy: what opens is the port
-	d := &door{dir: dir, sshd: sshd, environ: o.Environ}
-	host, err := d.prepare(ctx, key, who.Username)
+	d := &oneSSHServer{dir: dir, sshd: sshd, environ: o.Environ}
+	host, err := d.prepare(ctx, key, account.Username)
 	if err != nil {
 		return fmt.Errorf("open a door for SSH: %w", err)
 	}
@@ -75,28 +75,28 @@ func Door(ctx context.Context, o DoorOptions) error {
 	if err != nil {
 		return fmt.Errorf("open a door for SSH: %w", err)
 	}
-	defer l.Close() //nolint:errcheck // it may be closed
-	if o.Within <= 0 {
-		o.Within = doorWithin
+	defer l.Close() // it may be closed already
+	if o.Timeout <= 0 {
+		o.Timeout = oneSSHTimeout
 	}
-	limited, cancel := context.WithTimeout(ctx, o.Within)
+	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	if _, err := fmt.Fprintf(o.Out, "%s%d %s %s\n", DoorPrefix, l.Addr().(*net.TCPAddr).Port, who.Username,
+	if _, err := fmt.Fprintf(o.Out, "%s%d %s %s\n", SSHReadyPrefix, l.Addr().(*net.TCPAddr).Port, account.Username,
 		host); err != nil {
 		return err
 	}
-	if !d.wait(limited, l) {
+	if !d.serveUntilProven(limited, l) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return fmt.Errorf("no one came by SSH within %s", o.Within)
+		return fmt.Errorf("no one came by SSH within %s", o.Timeout)
 	}
-	_, err = fmt.Fprintln(o.Out, DoorUsed)
+	_, err = fmt.Fprintln(o.Out, SSHUsedLine)
 	return err
 }
 
-// doorKey checks a public key: one key of the kind that curfew makes, without options.
-func doorKey(line string) (string, error) {
+// checkPublicKey accepts an ssh-ed25519 key without options.
+func checkPublicKey(line string) (string, error) {
 	kind, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 	blob, err := base64.StdEncoding.DecodeString(text)
 	if kind != "ssh-ed25519" || err != nil || len(blob) != 4+len(kind)+4+32 || string(blob[4:4+len(kind)]) != kind {
@@ -105,7 +105,7 @@ func doorKey(line string) (string, error) {
 	return kind + " " + text, nil
 }
 
-// findSshd finds the SSH server, which is not in everyone's PATH.
+// findSshd finds the SSH server, which may not be on the PATH.
 func findSshd() (string, error) {
 	if path, err := exec.LookPath("sshd"); err == nil {
 		return filepath.Abs(path)
@@ -118,17 +118,17 @@ func findSshd() (string, error) {
 	return "", errors.New("there is no sshd on this machine: its image needs openssh-server")
 }
 
-type door struct {
+type oneSSHServer struct {
 	dir, sshd string
 	environ   []string
 	mu        sync.Mutex
-	came      []*exec.Cmd
+	servers   []*exec.Cmd
 }
 
-func (d *door) path(name string) string { return filepath.Join(d.dir, name) }
+func (d *oneSSHServer) path(name string) string { return filepath.Join(d.dir, name) }
 
-// prepare writes what the server needs and returns its public host key.
-func (d *door) prepare(ctx context.Context, key, who string) (string, error) {
+// prepare writes the server's files and returns its public host key.
+func (d *oneSSHServer) prepare(ctx context.Context, key, who string) (string, error) {
 	keygen := exec.CommandContext(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", d.path("host"))
 	if out, err := keygen.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("ssh-keygen: %w: %.200s", err, strings.TrimSpace(string(out)))
@@ -151,9 +151,9 @@ func (d *door) prepare(ctx context.Context, key, who string) (string, error) {
 	}
 	if os.Geteuid() == 0 {
 		if _, err := os.Stat("/etc/pam.d/sshd"); err == nil {
-			config = append(config, "UsePAM yes") // a user whose password is locked comes in by key
+			config = append(config, "UsePAM yes") // lets users with a locked password log in by key
 		}
-		// Debian's server asks for this folder, which only its service makes.
+		// Debian's sshd requires this folder, which only its service creates.
 		if err := os.Mkdir("/run/sshd", 0o755); err != nil && !errors.Is(err, fs.ErrExist) &&
 			!errors.Is(err, fs.ErrNotExist) {
 			return "", err
@@ -171,9 +171,8 @@ func (d *door) prepare(ctx context.Context, key, who string) (string, error) {
 	return f[0] + " " + f[1], nil
 }
 
-// setEnv is what a connection by SSH has of this process's environment, which it needs to find the
-// agent.
-func (d *door) setEnv() (set string) {
+// setEnv returns the environment variables that an SSH connection needs to find the agent.
+func (d *oneSSHServer) setEnv() (set string) {
 	if self, err := os.Executable(); err == nil {
 		set += fmt.Sprintf(" CURFEW_AGENT=%q", self)
 	}
@@ -185,15 +184,16 @@ func (d *door) setEnv() (set string) {
 	return set
 }
 
-// wait serves connections until one has proven the key, or ctx ends. Then no other one is left.
-func (d *door) wait(ctx context.Context, l net.Listener) bool {
+// serveUntilProven serves connections until one has proven the key or the context ends. It ends all
+// others.
+func (d *oneSSHServer) serveUntilProven(ctx context.Context, l net.Listener) bool {
 	stop := context.AfterFunc(ctx, func() { l.Close() }) //nolint:errcheck // Accept says it
 	defer stop()
-	proven := make(chan int, visitors)
-	refused := make(chan struct{})
+	proven := make(chan int, maxSSHConnections)
+	closed := make(chan struct{})
 	go func() {
-		defer close(refused)
-		for n := range visitors {
+		defer close(closed)
+		for n := range maxSSHConnections {
 			conn, err := l.Accept()
 			if err != nil {
 				return
@@ -203,29 +203,29 @@ func (d *door) wait(ctx context.Context, l net.Listener) bool {
 			}
 		}
 	}()
-	who := -1
+	accepted := -1
 	select {
-	case who = <-proven:
+	case accepted = <-proven:
 	case <-ctx.Done():
 	}
 	l.Close() //nolint:errcheck // no one else comes
-	<-refused
+	<-closed
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for n, c := range d.came {
-		if n == who {
-			_ = c.Process.Release() // it goes on by itself
+	for n, c := range d.servers {
+		if n == accepted {
+			_ = c.Process.Release() // the server outlives this process
 			continue
 		}
 		_ = c.Process.Kill() // it may have ended
 		_ = c.Wait()
 	}
-	return who >= 0
+	return accepted >= 0
 }
 
-// serve gives a connection to a server of its own, which outlives this process, and says when
-// it has proven the key: the server's log does.
-func (d *door) serve(ctx context.Context, conn *net.TCPConn, n int, proven chan<- int) error {
+// serve hands a connection to its own sshd process, which outlives this one, and reports through
+// proven when the sshd log shows an accepted key.
+func (d *oneSSHServer) serve(ctx context.Context, conn *net.TCPConn, n int, proven chan<- int) error {
 	defer conn.Close() //nolint:errcheck // the server has it
 	f, err := conn.File()
 	if err != nil {
@@ -240,7 +240,7 @@ func (d *door) serve(ctx context.Context, conn *net.TCPConn, n int, proven chan<
 		return fmt.Errorf("start %s: %w", d.sshd, err)
 	}
 	d.mu.Lock()
-	d.came = append(d.came, c)
+	d.servers = append(d.servers, c)
 	d.mu.Unlock()
 	go func() {
 		for {

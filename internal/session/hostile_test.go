@@ -17,74 +17,74 @@ import (
 	"github.com/curfew-dev/curfew/internal/checkpoint"
 )
 
-// hostile is a Control whose hosts lie, and that counts what is asked of it.
-type hostile struct {
-	control
-	say   func(out map[int]Status)
-	reads *int
-	fail  error // of Hosts, Order and Give
+// hostileControl is a Control with hostile hosts. It counts reads of event files.
+type hostileControl struct {
+	fakeControl
+	mutate func(out map[int]Status)
+	reads  *int
+	err    error // returned by Hosts, Order and WriteOrder
 }
 
-func (h hostile) Hosts(ctx context.Context, s *Session, n int) (map[int]Status, map[int]string, error) {
-	if h.fail != nil {
-		return nil, nil, h.fail
+func (h hostileControl) Hosts(ctx context.Context, s *Session, n int) (map[int]Status, map[int]string, error) {
+	if h.err != nil {
+		return nil, nil, h.err
 	}
-	out, broken, err := h.control.Hosts(ctx, s, n)
-	if err == nil && h.say != nil {
-		h.say(out)
+	out, broken, err := h.fakeControl.Hosts(ctx, s, n)
+	if err == nil && h.mutate != nil {
+		h.mutate(out)
 	}
 	return out, broken, err
 }
 
-func (h hostile) Order(ctx context.Context, s *Session) (Order, string, error) {
-	if h.fail != nil {
-		return Order{}, "", h.fail
+func (h hostileControl) Order(ctx context.Context, s *Session) (Order, string, error) {
+	if h.err != nil {
+		return Order{}, "", h.err
 	}
-	return h.control.Order(ctx, s)
+	return h.fakeControl.Order(ctx, s)
 }
 
-func (h hostile) Give(ctx context.Context, s *Session, o Order, version string) error {
-	if h.fail != nil {
-		return h.fail
+func (h hostileControl) WriteOrder(ctx context.Context, s *Session, o Order, version string) error {
+	if h.err != nil {
+		return h.err
 	}
-	return h.control.Give(ctx, s, o, version)
+	return h.fakeControl.WriteOrder(ctx, s, o, version)
 }
 
-func (h hostile) Events(ctx context.Context, s *Session, node int, file int64) ([]Event, error) {
+func (h hostileControl) Events(ctx context.Context, s *Session, node int, file int64) ([]Event, error) {
 	if h.reads != nil {
 		*h.reads++
 	}
-	return h.control.Events(ctx, s, node, file)
+	return h.fakeControl.Events(ctx, s, node, file)
 }
 
-// saying returns a host that says the same of itself at each look, fresh.
-func saying(w *world, change func(st *Status, look int)) func(map[int]Status) {
-	look := 0
+// mutateEach returns a function that changes every status freshly at each read.
+func mutateEach(w *world, change func(st *Status, reads int)) func(map[int]Status) {
+	reads := 0
 	return func(out map[int]Status) {
-		look++
+		reads++
 		for node, st := range out {
 			st.At = w.now
-			change(&st, look)
+			change(&st, reads)
 			out[node] = st
 		}
 	}
 }
 
-// TestEndIsBounded holds that a session is released when its time is over, whatever its hosts say
-// or do not say, and that what was not saved is named in the record, its journal and the audit log.
-func TestEndIsBounded(t *testing.T) {
+// TestEndTimesOut checks that a session is released at its limit whatever its hosts report, and
+// that unsaved work is named in the record, the events and the audit log.
+func TestEndTimesOut(t *testing.T) {
 	silent := func(map[int]Status) {}
 	failing := func(w *world) func(map[int]Status) {
-		return saying(w, func(st *Status, _ int) { st.Phase, st.Unsaved = HostSaving, "the store says no" })
+		return mutateEach(w, func(st *Status, _ int) { st.Phase, st.UnsavedReason = HostSaving, "the store says no" })
 	}
 	flapping := func(w *world) func(map[int]Status) {
-		return saying(w, func(st *Status, look int) {
-			st.Phase, st.Unsaved = HostReady, fmt.Sprint("for reason ", look)
+		return mutateEach(w, func(st *Status, look int) {
+			st.Phase, st.UnsavedReason = HostReady, fmt.Sprint("for reason ", look)
 			st.Snapshot = Snapshot{
 				Manifest: fmt.Sprint("m", look),
 				At:       w.now.Add(time.Duration(look) * time.Millisecond),
 			}
-			st.Connections = []Connection{{Kind: "shell", From: fmt.Sprint(look)}}
+			st.Connections = []Connection{{Kind: "shell", Source: fmt.Sprint(look)}}
 		})
 	}
 	for _, c := range []struct {
@@ -92,84 +92,84 @@ func TestEndIsBounded(t *testing.T) {
 		say  func(*world) func(map[int]Status)
 		fail error
 		stay bool // the provider keeps the files
-		down bool // its owner ends it; else its lease does
+		down bool // the owner ends the session, otherwise its lease does
 		lost string
 	}{
-		{name: "silent hosts after the lease", say: func(*world) func(map[int]Status) {
+		{name: "silent hosts", say: func(*world) func(map[int]Status) {
 			return silent
 		}, lost: "did not confirm its last snapshot"},
-		{name: "silent hosts and files that stay", say: func(*world) func(map[int]Status) {
+		{name: "silent hosts, kept files", say: func(*world) func(map[int]Status) {
 			return silent
 		}, stay: true, down: true, lost: "did not confirm"},
-		{name: "hosts that cannot save", say: failing, lost: "the store says no"},
-		{name: "hosts that cannot save, asked to end", say: failing, down: true, lost: "the store says no"},
-		{name: "hosts that say something else each time", say: flapping, lost: "for reason"},
+		{name: "failing saves", say: failing, lost: "the store says no"},
+		{name: "failing saves, stopped", say: failing, down: true, lost: "the store says no"},
+		{name: "flapping hosts", say: flapping, lost: "for reason"},
 		{
-			name: "hosts that say something else each time, asked to end", say: flapping, stay: true, down: true,
+			name: "flapping hosts, stopped", say: flapping, stay: true, down: true,
 			lost: "for reason",
 		},
-		{name: "a control store that is away", fail: errors.New("no route"), lost: "did not confirm"},
+		{name: "unreachable control store", fail: errors.New("no route"), lost: "did not confirm"},
 		{
-			name: "a control store that is away, asked to end", fail: errors.New("no route"), stay: true, down: true,
+			name: "unreachable control store, stopped", fail: errors.New("no route"), stay: true, down: true,
 			lost: "did not confirm",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(21)
-			id := w.ask("demo", 1)
+			id := w.addSession("demo", 1)
 			w.settle(t, func() bool { return w.state(id) == Ready })
-			k := w.keep()
-			k.Timing = map[string]Timing{"fake": {Shown: time.Minute, KeepsFiles: c.stay}}
-			h := hostile{control: control{w}, fail: c.fail}
+			k := w.newKeeper()
+			k.Timeouts = map[string]Timeouts{"fake": {VisibilityDelay: time.Minute, KeepsFiles: c.stay}}
+			h := hostileControl{fakeControl: fakeControl{w}, err: c.fail}
 			if c.say != nil {
-				h.say = c.say(w)
+				h.mutate = c.say(w)
 			}
 			k.Control = h
 			s := w.sessions[id]
-			by := s.LeaseUntil.Add(k.timing(&s).Grace + k.timing(&s).End)
+			by := s.LeaseUntil.Add(k.timeouts(&s).Grace + k.timeouts(&s).End)
 			if c.down {
 				if _, err := k.Stop(t.Context(), id, "ana", "down", false); err != nil {
 					t.Fatal(err)
 				}
 				s = w.sessions[id]
-				by = ReleaseBy(&s, k.timing(&s))
+				by = ReleaseBy(&s, k.timeouts(&s))
 			} else {
 				w.now = s.LeaseUntil.Add(-time.Minute)
 			}
-			for i := 0; len(w.alive()[id]) > 0 && w.now.Before(by.Add(time.Hour)); i++ {
+			for i := 0; len(w.runningMachines()[id]) > 0 && w.now.Before(by.Add(time.Hour)); i++ {
 				w.pass(t.Context(), k)
 				w.now = w.now.Add(15 * time.Second)
 			}
 			s = w.sessions[id]
-			if len(w.alive()[id]) > 0 || w.now.Sub(by) > 2*time.Minute {
+			if len(w.runningMachines()[id]) > 0 || w.now.Sub(by) > 2*time.Minute {
 				t.Fatalf("at %s, %s after its limit, it is %s: %s", w.now, w.now.Sub(by), s.State, s.Why)
 			}
 			if early := by.Add(-3 * time.Minute); w.now.Before(early) {
 				t.Errorf("it was released at %s, its limit is %s", w.now, by)
 			}
 			named := func(text string) bool { return strings.Contains(text, c.lost) }
-			if !named(s.Lost) ||
+			if !named(s.UnsavedWork) ||
 				!slices.ContainsFunc(
 					w.events[id],
-					func(e Logged) bool { return e.Kind == "lost" && named(e.Text) },
+					func(e LoggedEvent) bool { return e.Kind == "lost" && named(e.Text) },
 				) ||
 				!slices.ContainsFunc(w.audit, func(e action.Entry) bool { return named(e.Outcome) }) {
-				t.Errorf("what was lost is not named: %q, %v", s.Lost, w.events[id])
+				t.Errorf("what was lost is not named: %q, %v", s.UnsavedWork, w.events[id])
 			}
 		})
 	}
 }
 
-// TestFlappingHostsAreNotFollowed holds that hosts that say something else at each look neither
-// hold up the end of the lease nor fill the state.
-func TestFlappingHostsAreNotFollowed(t *testing.T) {
+// TestLimitsWritesForFlappingHosts checks that hosts that report something new at every poll
+// neither delay the end of the lease nor flood the database.
+func TestLimitsWritesForFlappingHosts(t *testing.T) {
 	w := newWorld(22)
-	id := w.ask("demo", 1)
+	id := w.addSession("demo", 1)
 	w.settle(t, func() bool { return w.state(id) == Ready })
-	k := w.keep()
-	k.Control = hostile{control: control{w}, say: saying(w, func(st *Status, look int) {
+	k := w.newKeeper()
+	k.Control = hostileControl{fakeControl: fakeControl{w}, mutate: mutateEach(w, func(st *Status, look int) {
 		st.Phase = []Phase{HostReady, HostWarned}[look%2]
-		st.Connections = []Connection{{Kind: "shell", From: fmt.Sprint(look)}}
+		st.Connections = []Connection{{Kind: "shell", Source: fmt.Sprint(look)}}
 		st.Snapshot = Snapshot{
 			Manifest: fmt.Sprint("m", look),
 			At:       w.now.Add(time.Duration(look%1000) * time.Millisecond),
@@ -195,107 +195,110 @@ func TestFlappingHostsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestDiscardNeedsNoHost holds that what is given up ends at once, also where its hosts cannot be
-// told.
+// TestDiscardNeedsNoHost checks that discarded sessions end at once even if their hosts are
+// unreachable.
 func TestDiscardNeedsNoHost(t *testing.T) {
 	w := newWorld(23)
-	id := w.ask("demo", 1)
+	id := w.addSession("demo", 1)
 	w.settle(t, func() bool { return w.state(id) == Ready })
-	k := w.keep()
-	k.Control = hostile{control: control{w}, fail: errors.New("no route")}
+	k := w.newKeeper()
+	k.Control = hostileControl{fakeControl: fakeControl{w}, err: errors.New("no route")}
 	if _, err := k.Stop(t.Context(), id, "ana", "down", true); err != nil {
 		t.Fatal(err)
 	}
 	w.pass(t.Context(), k)
-	if s := w.sessions[id]; len(w.alive()[id]) > 0 || s.Lost != "" {
-		t.Errorf("it is %s (%s), lost %q", s.State, s.Why, s.Lost)
+	if s := w.sessions[id]; len(w.runningMachines()[id]) > 0 || s.UnsavedWork != "" {
+		t.Errorf("it is %s (%s), lost %q", s.State, s.Why, s.UnsavedWork)
 	}
-	// Where only the order cannot be written, the same.
-	id = w.ask("other", 1)
+	// The same holds if only the order cannot be written.
+	id = w.addSession("other", 1)
 	w.settle(t, func() bool { return w.state(id) == Ready })
-	k = w.keep()
-	k.Control = unwritable{control{w}}
+	k = w.newKeeper()
+	k.Control = readOnlyControl{fakeControl{w}}
 	if _, err := k.Stop(t.Context(), id, "ana", "down", true); err != nil {
 		t.Fatal(err)
 	}
 	w.pass(t.Context(), k)
-	if s := w.sessions[id]; len(w.alive()[id]) > 0 {
+	if s := w.sessions[id]; len(w.runningMachines()[id]) > 0 {
 		t.Errorf("it is %s (%s)", s.State, s.Why)
 	}
 }
 
-type unwritable struct{ control }
+type readOnlyControl struct{ fakeControl }
 
-func (unwritable) Give(context.Context, *Session, Order, string) error {
+func (readOnlyControl) WriteOrder(context.Context, *Session, Order, string) error {
 	return errors.New("read-only file system")
 }
 
-// TestCountersOfHostsAreBounded holds that a count that cannot be is named and not followed.
-func TestCountersOfHostsAreBounded(t *testing.T) {
+// TestRejectsImpossibleEventCount checks that an impossible count of event files is reported and
+// ignored.
+func TestRejectsImpossibleEventCount(t *testing.T) {
 	for _, events := range []int64{math.MaxInt64, -1, firstEventFiles + 1_000_000} {
 		w := newWorld(24)
-		id := w.ask("demo", 1)
+		id := w.addSession("demo", 1)
 		w.settle(t, func() bool { return w.state(id) == Ready })
-		k := w.keep()
+		k := w.newKeeper()
 		var log bytes.Buffer
 		k.Log = slog.New(slog.NewTextHandler(&log, nil))
 		reads := 0
-		k.Control = hostile{
-			control: control{w},
-			reads:   &reads,
-			say:     saying(w, func(st *Status, _ int) { st.Events = events }),
+		k.Control = hostileControl{
+			fakeControl: fakeControl{w},
+			reads:       &reads,
+			mutate:      mutateEach(w, func(st *Status, _ int) { st.Events = events }),
 		}
 		for range 5 {
 			w.pass(t.Context(), k)
 			w.now = w.now.Add(10 * time.Second)
 		}
 		s := w.sessions[id]
-		if reads > 5*eventFilesPerPass || !strings.Contains(s.Wrong, "node 0: events") ||
-			!slices.ContainsFunc(w.events[id], func(e Logged) bool { return e.Kind == "wrong" }) {
-			t.Errorf("%d: %d files were read; wrong %q", events, reads, s.Wrong)
+		if reads > 5*eventFilesPerPass || !strings.Contains(s.RejectedFields, "node 0: events") ||
+			!slices.ContainsFunc(w.events[id], func(e LoggedEvent) bool { return e.Kind == "wrong" }) {
+			t.Errorf("%d: %d files were read; wrong %q", events, reads, s.RejectedFields)
 		}
 	}
-	// What fits the time is read, a part at a time, and each file once.
+	// A plausible count is read in parts, each file once.
 	w := newWorld(25)
-	id := w.ask("demo", 1)
+	id := w.addSession("demo", 1)
 	w.settle(t, func() bool { return w.state(id) == Ready })
-	k := w.keep()
+	k := w.newKeeper()
 	reads := 0
-	k.Control = hostile{
-		control: control{w},
-		reads:   &reads,
-		say:     saying(w, func(st *Status, _ int) { st.Events = 150 }),
+	k.Control = hostileControl{
+		fakeControl: fakeControl{w},
+		reads:       &reads,
+		mutate:      mutateEach(w, func(st *Status, _ int) { st.Events = 150 }),
 	}
 	s := w.sessions[id]
-	for part := range 3 { // one look reads one part
-		if _, err := k.look(t.Context(), &s); err != nil || reads > (part+1)*eventFilesPerPass {
+	for part := range 3 { // each pass reads one part
+		if _, err := k.observe(t.Context(), &s); err != nil || reads > (part+1)*eventFilesPerPass {
 			t.Errorf("%d files are read by %d looks: %v", reads, part+1, err)
 		}
 	}
-	if newest, _ := k.Store.Newest(t.Context(), id, 0); newest != 150 || reads > 150 {
+	if newest, _ := k.Store.NewestEventFile(t.Context(), id, 0); newest != 150 || reads > 150 {
 		t.Errorf("%d files are kept after %d reads, want 150", newest, reads)
 	}
 }
 
-func TestStatusesAreChecked(t *testing.T) {
+func TestSanitizesStatus(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	s := &Session{RequestedAt: now.Add(-time.Hour), LaunchedAt: now.Add(-time.Hour), Serial: 7, Save: 2, Epoch: 3}
+	s := &Session{
+		RequestedAt: now.Add(-time.Hour), LaunchedAt: now.Add(-time.Hour), OrderSerial: 7, SaveRequest: 2, Epoch: 3,
+	}
 	plain := Status{
-		Phase:     HostReady,
-		At:        now,
-		Boot:      "b",
-		Serial:    7,
-		Saved:     2,
-		Activity:  "busy",
-		Since:     now.Add(-time.Minute),
-		EndsAt:    now.Add(time.Hour),
-		Lease:     now.Add(time.Hour),
-		Address:   "10.0.0.7",
-		Events:    9,
-		Terminals: 2,
-		Steps:     []Step{{Name: "work", State: "done", StartedAt: now, FinishedAt: now}},
+		Phase:         HostReady,
+		At:            now,
+		Boot:          "b",
+		OrderSerial:   7,
+		AnsweredSave:  2,
+		Activity:      "busy",
+		ActivitySince: now.Add(-time.Minute),
+		EndsAt:        now.Add(time.Hour),
+		LeaseUntil:    now.Add(time.Hour),
+		Address:       "10.0.0.7",
+		Events:        9,
+		Terminals:     2,
+		Steps:         []SetupStep{{Name: "work", State: "done", StartedAt: now, FinishedAt: now}},
 		Connections: []Connection{
-			{Kind: "ssh", From: "ana", Since: now.AddDate(0, -1, 0)},
+			{Kind: "ssh", Source: "ana", Since: now.AddDate(0, -1, 0)},
 		},
 		Snapshot: Snapshot{Manifest: "manifests/3-1.json", At: now, Epoch: 3, Bytes: 5},
 	}
@@ -318,24 +321,24 @@ func TestStatusesAreChecked(t *testing.T) {
 		{"address", func(st *Status) { st.Address = "10.0.0.7\nevil slots=99" }},
 		{"at", func(st *Status) { st.At = now.Add(time.Hour) }},
 		{"at", func(st *Status) { st.At = far }},
-		{"since", func(st *Status) { st.Since = far }},
+		{"since", func(st *Status) { st.ActivitySince = far }},
 		{"ends_at", func(st *Status) { st.EndsAt = far }},
-		{"lease_until", func(st *Status) { st.Lease = far }},
-		{"lease_until", func(st *Status) { st.Lease = time.Date(-5, 1, 1, 0, 0, 0, 0, time.UTC) }},
-		{"serial", func(st *Status) { st.Serial = math.MaxInt64 }},
-		{"saved", func(st *Status) { st.Saved = 3 }},
+		{"lease_until", func(st *Status) { st.LeaseUntil = far }},
+		{"lease_until", func(st *Status) { st.LeaseUntil = time.Date(-5, 1, 1, 0, 0, 0, 0, time.UTC) }},
+		{"serial", func(st *Status) { st.OrderSerial = math.MaxInt64 }},
+		{"saved", func(st *Status) { st.AnsweredSave = 3 }},
 		{"events", func(st *Status) { st.Events = math.MaxInt64 }},
 		{"events", func(st *Status) { st.Events = math.MinInt64 }},
 		{"activity", func(st *Status) { st.Activity = "asleep" }},
 		{"phase", func(st *Status) { st.Phase = "immortal" }},
 		{"terminals", func(st *Status) { st.Terminals = math.MaxInt }},
 		{"boot", func(st *Status) { st.Boot = strings.Repeat("x", 1<<20) }},
-		{"steps", func(st *Status) { st.Steps = make([]Step, 100_000) }},
+		{"steps", func(st *Status) { st.Steps = make([]SetupStep, 100_000) }},
 		{"steps", func(st *Status) { st.Steps[0].State = "?" }},
 		{"steps", func(st *Status) { st.Steps[0].FinishedAt = far }},
 		{"connections", func(st *Status) { st.Connections = make([]Connection, 100_000) }},
 		{"connections", func(st *Status) { st.Connections[0].Since = far }},
-		{"connections", func(st *Status) { st.Connections[0].From = strings.Repeat("x", 1000) }},
+		{"connections", func(st *Status) { st.Connections[0].Source = strings.Repeat("x", 1000) }},
 		{"snapshot", func(st *Status) { st.Snapshot.At = now.AddDate(1, 0, 0) }},
 		{"snapshot", func(st *Status) { st.Snapshot.Bytes = -1 }},
 		{"snapshot", func(st *Status) { st.Snapshot.Epoch = 4 }},
@@ -344,25 +347,25 @@ func TestStatusesAreChecked(t *testing.T) {
 		st := plain
 		st.Steps, st.Connections = slices.Clone(plain.Steps), slices.Clone(plain.Connections)
 		c.change(&st)
-		wrong, ok := st.check(s, now)
+		wrong, ok := st.sanitize(s, now)
 		if got := strings.Join(wrong, ","); got != c.want || ok != (c.want != "phase") {
 			t.Errorf("%q, want %q", got, c.want)
 		}
-		if len(st.Why) > 2*maxText || len(st.Steps) > maxSteps || len(st.Connections) > maxConnected ||
+		if len(st.Why) > 2*maxStatusText || len(st.Steps) > maxSetupSteps || len(st.Connections) > maxConnections ||
 			st.At.After(now.Add(clockLeeway)) ||
 			st.Snapshot.At.After(now.Add(clockLeeway)) {
 			t.Errorf("%s: what was found wrong is kept: %.200v", c.want, st)
 		}
-		if again, _ := st.check(s, now); len(again) > 0 && c.want != "phase" {
+		if again, _ := st.sanitize(s, now); len(again) > 0 && c.want != "phase" {
 			t.Errorf("%s: checked again it is wrong in %v", c.want, again)
 		}
 	}
 }
 
-// folder is a ControlStore of texts.
-type folder map[string]string
+// memoryDocuments is a ControlStore in memory.
+type memoryDocuments map[string]string
 
-func (f folder) Get(_ context.Context, key string, limit int64) (checkpoint.Object, error) {
+func (f memoryDocuments) Get(_ context.Context, key string, limit int64) (checkpoint.Object, error) {
 	text, ok := f[key]
 	switch {
 	case !ok:
@@ -373,21 +376,21 @@ func (f folder) Get(_ context.Context, key string, limit int64) (checkpoint.Obje
 	return checkpoint.Object{Data: []byte(text), Version: "1"}, nil
 }
 
-func (f folder) Replace(_ context.Context, key string, data []byte, _ string) (string, error) {
+func (f memoryDocuments) Replace(_ context.Context, key string, data []byte, _ string) (string, error) {
 	f[key] = string(data)
 	return "2", nil
 }
 
-// TestDocumentsOfStrangers holds that a document of one node that cannot be read hides no other,
-// and that an order which no keeper wrote is replaced.
-func TestDocumentsOfStrangers(t *testing.T) {
-	s := &Session{ID: "s", Name: "demo", Epoch: 1, Serial: 3, Control: "x"}
+// TestUnreadableHostDocuments checks that an unreadable document of one node does not hide the
+// others, and that an order that no keeper wrote is replaced.
+func TestUnreadableHostDocuments(t *testing.T) {
+	s := &Session{ID: "s", Name: "demo", Epoch: 1, OrderSerial: 3, ControlPrefix: "x"}
 	good := `{"session":"s","node":1,"epoch":1,"phase":"ready"}`
 	for _, bad := range []string{
 		"", "{", strings.Repeat("[", 200), strings.Repeat(" ", maxStatus+1),
 		`{"steps":[` + strings.Repeat("{},", 20_000) + `{}]}`, `{"events":1e400}`, `{"at":"soon"}`,
 	} {
-		f := folder{
+		f := memoryDocuments{
 			"status-0.json":    bad,
 			"status-1.json":    good,
 			OrderFile:          bad,
@@ -408,7 +411,7 @@ func TestDocumentsOfStrangers(t *testing.T) {
 		}
 	}
 	d := Documents{Open: func(context.Context, *Session) (ControlStore, error) {
-		return folder{
+		return memoryDocuments{
 			OrderFile: `{"session":"s","epoch":1,"serial":9223372036854775807,"lease_until":"2999-01-01T00:00:00Z"}`,
 		}, nil
 	}}
@@ -417,16 +420,16 @@ func TestDocumentsOfStrangers(t *testing.T) {
 	}
 }
 
-// busy is a Store in which another process writes every session between a read and a write.
-type busy struct{ memory }
+// conflictingStore is a Store in which every write conflicts.
+type conflictingStore struct{ memoryStore }
 
-func (busy) Put(context.Context, Session, []Event, ...action.Entry) (Session, error) {
+func (conflictingStore) Put(context.Context, Session, []Event, ...action.Entry) (Session, error) {
 	return Session{}, ErrConflict
 }
 
-// TestLoopsEnd holds that everything that a keeper does ends: at once where its context is over,
-// and by a bound where another process is always faster.
-func TestLoopsEnd(t *testing.T) {
+// TestRetriesAreBounded checks that every loop of the keeper ends: at once when its context is
+// canceled, and after a bounded number of write conflicts.
+func TestRetriesAreBounded(t *testing.T) {
 	calls := map[string]func(ctx context.Context, k *Keeper, id string) error{
 		"Keep":      func(ctx context.Context, k *Keeper, id string) error { _, err := k.Keep(ctx, id); return err },
 		"Reconcile": func(ctx context.Context, k *Keeper, _ string) error { return k.Reconcile(ctx, "fake") },
@@ -435,27 +438,27 @@ func TestLoopsEnd(t *testing.T) {
 			return err
 		},
 		"Prolong": func(ctx context.Context, k *Keeper, id string) error {
-			_, err := k.Prolong(ctx, id, "ana", k.Now().AddDate(1, 0, 0))
+			_, err := k.Extend(ctx, id, "ana", k.Now().AddDate(1, 0, 0))
 			return err
 		},
 		"collect": func(ctx context.Context, k *Keeper, id string) error {
 			s, _ := k.Store.Session(context.Background(), id)
-			return k.collect(ctx, &s, map[int]Status{0: {Events: math.MaxInt64}})
+			return k.collectEvents(ctx, &s, map[int]Status{0: {Events: math.MaxInt64}})
 		},
 	}
 	for name, call := range calls {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(26)
-			id := w.ask("demo", 1)
+			id := w.addSession("demo", 1)
 			w.settle(t, func() bool { return w.state(id) == Ready })
-			k := w.keep()
+			k := w.newKeeper()
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
 			if err := call(ended, k, id); !errors.Is(err, context.Canceled) {
 				t.Errorf("%s with a context that is over: %v", name, err)
 			}
-			k.Store = busy{memory{w}}
-			_ = call(t.Context(), k, id) // what it says of the conflict is its own
+			k.Store = conflictingStore{memoryStore{w}}
+			_ = call(t.Context(), k, id) // the error itself does not matter
 		})
 	}
 }

@@ -16,10 +16,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// TestConnectionsThroughSystemsManager shows what the agent sees of real processes: workers of
-// Systems Manager with a terminal, with a stream to an SSH server, with one to a port, and with
-// none; and the same without Systems Manager.
-func TestConnectionsThroughSystemsManager(t *testing.T) {
+// TestFindsConnections uses real processes: Systems Manager workers with a terminal, with a stream
+// to an SSH server or a port, and with none, and the same without Systems Manager.
+func TestFindsConnections(t *testing.T) {
 	for _, name := range []string{"bash", "script"} {
 		if _, err := exec.LookPath(name); err != nil {
 			t.Skip("there is no " + name)
@@ -43,7 +42,7 @@ func TestConnectionsThroughSystemsManager(t *testing.T) {
 			_ = c.Wait()
 		})
 	}
-	// workerOf starts a worker whose connection's name is that of its program's file.
+	// workerOf starts a worker whose connection is named after its program file.
 	workerOf := func(id, program string) {
 		t.Helper()
 		must(t, os.WriteFile(filepath.Join(dir, id), []byte(program+"\n"), 0o600))
@@ -64,8 +63,7 @@ func TestConnectionsThroughSystemsManager(t *testing.T) {
 	served, err := page.Accept()
 	must(t, err)
 	t.Cleanup(func() { served.Close() })
-	// An SSH server has the other end of what comes to it: through Systems Manager, and from the
-	// network.
+	// An SSH server serves a stream through Systems Manager and one from the network.
 	direct, err := net.Dial("tcp", "127.0.0.1:"+sshPort)
 	must(t, err)
 	t.Cleanup(func() { direct.Close() })
@@ -85,7 +83,7 @@ func TestConnectionsThroughSystemsManager(t *testing.T) {
 		all, err := allProcesses()
 		must(t, err)
 		now := map[int]process{}
-		for grew := true; grew; { // what this test has started
+		for grew := true; grew; { // processes started by this test
 			grew = false
 			for _, p := range all {
 				if _, has := now[p.pid]; !has && (started[p.pid] || now[p.parent].pid != 0) {
@@ -96,21 +94,21 @@ func TestConnectionsThroughSystemsManager(t *testing.T) {
 		socks, err := connections()
 		must(t, err)
 		var got []string
-		for _, c := range s.connected(now, socks, up) {
+		for _, c := range s.findConnections(now, socks, up) {
 			if c.Since.IsZero() {
-				t.Errorf("%s from %s has no beginning", c.Kind, c.From)
+				t.Errorf("%s from %s has no beginning", c.Kind, c.Source)
 			}
-			got = append(got, c.Kind+" "+c.From)
+			got = append(got, c.Kind+" "+c.Source)
 		}
 		return got
 	}
-	s := &sampler{o: &Options{Now: time.Now}}
+	s := &sampler{options: &Options{Now: time.Now}}
 	_, up := bootTime()
 	want := []string{
 		"port ana-port", "port ana-quiet", "shell ana-shell", "ssh " + direct.LocalAddr().String(), "ssh ana-ssh",
 	}
 	var got []string
-	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) { // a worker takes a while to do what it does
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) { // a worker needs time to start
 		if got = look(up+time.Hour, s); slices.Equal(got, want) {
 			break
 		}
@@ -118,17 +116,19 @@ func TestConnectionsThroughSystemsManager(t *testing.T) {
 			t.Fatalf("the agent sees %q, want %q", got, want)
 		}
 	}
-	// A connection has begun when it was first seen.
-	first := s.known["ssh ana-ssh"]
-	if look(up+time.Hour, s); !s.known["ssh ana-ssh"].Equal(first) {
+	// Since is the first observation.
+	first := s.connectionsSince["ssh ana-ssh"]
+	if look(up+time.Hour, s); !s.connectionsSince["ssh ana-ssh"].Equal(first) {
 		t.Error("a connection that is seen again has a new beginning")
 	}
-	// A worker that has just begun may become anything.
-	if got := look(0, &sampler{o: &Options{Now: time.Now}}); slices.Contains(got, "port ana-quiet") {
+	// A new worker is not classified yet.
+	if got := look(0, &sampler{options: &Options{Now: time.Now}}); slices.Contains(got, "port ana-quiet") {
 		t.Errorf("the agent sees %q at once", got)
 	}
-	// Without Systems Manager, a port is one that the session names.
-	byPort := &sampler{o: &Options{Now: time.Now, Host: session.Host{Ports: []int{page.Addr().(*net.TCPAddr).Port}}}}
+	// Without Systems Manager, only the session's ports count.
+	byPort := &sampler{
+		options: &Options{Now: time.Now, Host: session.HostConfig{Ports: []int{page.Addr().(*net.TCPAddr).Port}}},
+	}
 	near, err := net.Dial("tcp", "127.0.0.1:"+pagePort)
 	must(t, err)
 	defer near.Close()
@@ -138,39 +138,39 @@ func TestConnectionsThroughSystemsManager(t *testing.T) {
 	}
 }
 
-func TestDoorTakesOneKeyAlone(t *testing.T) {
+func TestOneSSHChecksKey(t *testing.T) {
 	const good = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJes1j3bA5mozt4b7HfojNOjOIjGsFBcXcQ//kTxUufW"
-	if got, err := doorKey(good + "\n"); err != nil || got != good {
+	if got, err := checkPublicKey(good + "\n"); err != nil || got != good {
 		t.Errorf("got %q, %v", got, err)
 	}
 	for _, bad := range []string{
 		"", "ssh-ed25519", "ssh-rsa " + strings.Fields(good)[1], good + " ana@laptop", `command="sh" ` + good,
 		good + "\n" + good, "ssh-ed25519 AAAA", "ssh-rsa " + good,
 	} {
-		if got, err := doorKey(bad); err == nil {
+		if got, err := checkPublicKey(bad); err == nil {
 			t.Errorf("%q is taken as %q", bad, got)
 		}
 	}
 }
 
-// TestDoorCloses: a door that no one uses closes, one without a server does not open, and neither
-// leaves anything.
-func TestDoorCloses(t *testing.T) {
+// TestOneSSHTimesOut checks that the port closes when no client comes, that nothing opens without
+// sshd, and that no files remain.
+func TestOneSSHTimesOut(t *testing.T) {
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJes1j3bA5mozt4b7HfojNOjOIjGsFBcXcQ//kTxUufW"
 	t.Setenv("TMPDIR", t.TempDir())
 	if _, err := findSshd(); err != nil {
 		t.Skip(err)
 	}
 	var out strings.Builder
-	err := Door(t.Context(), DoorOptions{Key: key, Out: &out, Within: 100 * time.Millisecond})
+	err := ServeOneSSH(t.Context(), OneSSHOptions{PublicKey: key, Out: &out, Timeout: 100 * time.Millisecond})
 	if err == nil || !strings.Contains(err.Error(), "no one came by SSH") ||
-		!strings.HasPrefix(out.String(), DoorPrefix) || strings.Contains(out.String(), DoorUsed) {
+		!strings.HasPrefix(out.String(), SSHReadyPrefix) || strings.Contains(out.String(), SSHUsedLine) {
 		t.Errorf("got %v, %q", err, out.String())
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
 		t.Errorf("left are %v, %v", left, err)
 	}
-	if err := Door(t.Context(), DoorOptions{Key: "x", Out: io.Discard}); err == nil {
+	if err := ServeOneSSH(t.Context(), OneSSHOptions{PublicKey: "x", Out: io.Discard}); err == nil {
 		t.Error("a door without a key opens")
 	}
 }
