@@ -132,7 +132,7 @@ type Overdrawn struct {
 // Error gives the numbers.
 func (o *Overdrawn) Error() string {
 	if o.Quota != "" {
-		return fmt.Sprintf("quota %s: %d %s asked for, %d of %d are held", o.Quota, o.AskedCapacity, o.Of, o.InUse, o.MostOf)
+		return fmt.Sprintf("quota %s: %d %s asked for, %d of %d are reserved", o.Quota, o.AskedCapacity, o.Of, o.InUse, o.MostOf)
 	}
 	unit, unknown := "", ""
 	if o.PerHour {

@@ -15,7 +15,7 @@ import (
 func TestConfirm(t *testing.T) {
 	d := newDesktop(t)
 	d.now = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
-	if code, out, _ := d.run("confirm"); code != ExitDone || !strings.Contains(out, "No fuse has blown") {
+	if code, out, _ := d.run("confirm"); code != ExitDone || !strings.Contains(out, "Nothing waits for confirmation") {
 		t.Fatalf("exit %d: %s", code, out)
 	}
 	blow := func(accounts ...string) {

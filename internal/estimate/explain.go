@@ -124,7 +124,7 @@ func (c *chooser) assumed(o *outcome) []string {
 				plain.Number(c.taken.Low, 2), plain.Number(c.taken.High, 2))
 		}
 		if r.every > 0 {
-			n.add("work is saved every %s, in no time of its own; what was done since is lost", plain.Duration(r.every))
+			n.add("work is saved every %s, which takes no time (assumed); an interruption loses what was done since", plain.Duration(r.every))
 		} else if c.spec.Kind == spec.Job {
 			n.add("no checkpoint is kept: an interruption loses all work")
 		}

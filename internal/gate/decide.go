@@ -344,7 +344,7 @@ func (d *decision) weigh(standings []budget.Standing) (asks []string, err error)
 		d.lines = append(d.lines, Line{
 			Budget: s.Budget, Window: s.Window, Amount: b.Amount, Used: s.Used, Held: s.Held, Unknown: s.Unknown,
 			Asked: s.Asked, LeftBefore: s.Limit - before, LeftAfter: s.Limit - after, State: state})
-		what := fmt.Sprintf("budget %s: with %s for this, %s of %s is spent or held", s.Budget, s.Asked.Exact(),
+		what := fmt.Sprintf("budget %s: with %s for this, %s of %s is spent or reserved", s.Budget, s.Asked.Exact(),
 			after.Exact(), b.Amount.Exact())
 		switch {
 		case s.Asked == 0:

@@ -292,9 +292,9 @@ func TestABudgetDenies(t *testing.T) {
 		{"a cent short", team, 960, func(a *Ask) {
 			a.P95 += money.Cent
 		}, Denied, "$40.01 asked for, $40.00 of $1,000.00 is left"},
-		{"up to the gate", team, 859, nil, Allow, "$899.00 of $1,000.00 is spent or held"},
+		{"up to the gate", team, 859, nil, Allow, "$899.00 of $1,000.00 is spent or reserved"},
 		{"from the gate on", team, 860, nil, Held, "from 90% on it needs approval"},
-		{"warned", team, 760, nil, Allow, "$800.00 of $1,000.00 is spent or held"},
+		{"warned", team, 760, nil, Allow, "$800.00 of $1,000.00 is spent or reserved"},
 		{"another purpose", team, 0, func(a *Ask) {
 			a.Purpose = inventory.Inference
 		}, Held, "no budget covers team vision, user ana, purpose inference"},

@@ -159,7 +159,7 @@ func subject(m action.Message) string {
 	who, verb := Named(m.Resource), done[m.Verb]
 	switch {
 	case m.Kind == "alarm" && verb != "":
-		return who + " needs a look: that it was " + verb + " is not confirmed"
+		return who + " needs a look: it is not confirmed that it was " + verb
 	case m.Kind == "alarm":
 		return who + " needs a look: " + because
 	case m.Kind == "acted" && verb != "":

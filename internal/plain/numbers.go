@@ -91,6 +91,15 @@ func Size[N int64 | float64](bytes N) string {
 	return Number(v, 1) + " " + units[i]
 }
 
+// MeteredHours returns a time of so many seconds for which something was metered, of one resource or
+// of many together: "6,292 metered hours", "40m of metered time".
+func MeteredHours(seconds int64) string {
+	if seconds < 3600 {
+		return Duration(time.Duration(seconds)*time.Second) + " of metered time"
+	}
+	return Count(seconds/3600, "metered hour")
+}
+
 // Count prints a number of things: "1 machine", "1,284 machines". A plural that the
 // rules of English spelling do not give is the second noun: Count(2, "child", "children").
 func Count[N int | int64](n N, noun string, plural ...string) string {

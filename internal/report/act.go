@@ -413,7 +413,7 @@ func FusesSheet(d view.Fuses, now time.Time, globals string) layout.Sheet {
 			" blown: nothing of these policies is carried out until a person confirms",
 	}
 	if len(d.Fuses) == 0 {
-		s.Title = "No fuse has blown: no policy was due on more than five machines and over half of those that it selects"
+		s.Title = "Nothing waits for confirmation"
 		return s
 	}
 	g := layout.Grid{

@@ -136,16 +136,15 @@ func backtestFigures(r, foresight *backtest.Result) []layout.Figure {
 		idle, saved,
 		{
 			Label: "restarts", Value: plain.Number(float64(r.Restarts), 0),
-			Note: fmt.Sprintf("of these %s interrupted work: it came back within one restart cost",
-				plain.Number(float64(r.Interrupted), 0)),
+			Note: plain.Number(float64(r.Interrupted), 0) + " restarts interrupted work",
 		},
 	}
 	if foresight == nil {
 		return out
 	}
 	share := layout.Figure{
-		Label: "share of perfect foresight", Value: "unknown",
-		Note: "perfect foresight saves " + hoursText(foresight.NetSavedHours),
+		Label: "share of the best possible", Value: "unknown",
+		Note: "the best possible saves " + hoursText(foresight.NetSavedHours),
 	}
 	switch {
 	case r.OfForesight != nil:
@@ -214,7 +213,7 @@ func rulesGrid(doc *view.Backtest) layout.Grid {
 // ruleName is the name of a rule for people.
 func ruleName(name string) string {
 	if name == backtest.PerfectForesight {
-		return "perfect foresight"
+		return "best possible"
 	}
 	return name
 }

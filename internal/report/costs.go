@@ -58,7 +58,7 @@ func Costs(c view.Costs) layout.Sheet {
 			most = "at most " + usd(*t.AtMost)
 		}
 		s.Figures = append(s.Figures, layout.Figure{
-			Label: "unknown", Value: unknownText(t.UnknownSeconds), Note: "of metered time, not charged: " + most,
+			Label: "unknown", Value: unknownText(t.UnknownSeconds), Note: "not charged: " + most,
 		})
 	}
 	g := layout.Grid{Head: []string{}, Right: []bool{}}

@@ -71,13 +71,13 @@ func Spot(r spot.Report) layout.Sheet {
 func spotTitle(r spot.Report, x spot.Result) string {
 	switch {
 	case x.Saving <= 0:
-		return fmt.Sprintf("Use on-demand: spot saves nothing; a case costs %s on-demand and %s with spot",
+		return fmt.Sprintf("Use on-demand: spot saves nothing; one run costs %s on-demand and %s with spot",
 			r.OnDemandUSD.Dollars(), x.MeanCostUSD.Dollars())
 	case x.Misses > 0:
 		return fmt.Sprintf("Use spot only with a later deadline: it saves %s, but misses the deadline in %d of %s",
 			plain.Share(x.Saving, 1), x.Misses, plain.Count(x.Cases, "case"))
 	}
-	return fmt.Sprintf("Use spot: a case costs %s instead of %s on-demand (saves %s), and no deadline is missed in %s",
+	return fmt.Sprintf("Use spot: one run costs %s instead of %s on-demand (saves %s), and no deadline is missed in %s",
 		x.MeanCostUSD.Dollars(), r.OnDemandUSD.Dollars(), plain.Share(x.Saving, 1), plain.Count(x.Cases, "case"))
 }
 

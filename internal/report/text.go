@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/finding"
@@ -88,18 +89,18 @@ func (d *audit) bounds(step int) (most money.Amount, open int) {
 	return most, open
 }
 
-// beyond says what may come on top of the known savings of a step: "up to $640
-// more, 1 finding without a figure". It is empty when nothing may.
+// beyond says what may come on top of the known savings of a step: "perhaps $640
+// more; 1 not estimated". It is empty when nothing may.
 func (d *audit) beyond(step int) string {
 	most, open := d.bounds(step)
 	var more, unknown string
 	if most > 0 {
-		more = "up to " + most.Dollars() + " more"
+		more = "perhaps " + most.Dollars() + " more"
 	}
 	if open > 0 {
-		unknown = plain.Count(open, "finding") + " without a figure"
+		unknown = fmt.Sprintf("%d not estimated", open)
 	}
-	return layout.Joined(", ", more, unknown)
+	return layout.Joined("; ", more, unknown)
 }
 
 // thing names a resource for people: its type, its name or id, its region.

@@ -112,8 +112,7 @@ func (w *ScanWindow) Gap() string {
 	if v, ok := w.UnknownAtMostUSD.Get(); ok {
 		most = "at most " + money.Known(v).String()
 	}
-	return plain.Duration(time.Duration(w.UnknownSeconds)*time.Second) + " of metered time in the last " + w.Span() +
-		", neither used nor wasted: " + most
+	return plain.MeteredHours(w.UnknownSeconds) + " of the last " + w.Span() + " not charged: " + most
 }
 
 // Resources counts what was seen.

@@ -517,7 +517,8 @@ func unjudged(m *meters) []Unjudged {
 func (m *meters) assumptions() []string {
 	out := []string{
 		"A month is 730 hours; each resource is taken to run on as it does now.",
-		"Costs are list prices. Savings are net of reserved instances and savings plans, and of what keeps costing.",
+		"Costs are list prices. Reserved instances and savings plans already cover part of this and are subtracted " +
+			"from savings, and so is what keeps costing.",
 		"Waste is what idle, held, stalled or unused resources cost over the window, brought to a month. What was not " +
 			"measured is in neither used nor waste.",
 		"Savings are what all fixes together save: storage and right-sizing are savings and no waste.",

@@ -14,7 +14,7 @@ import (
 const (
 	// most is how many characters a line may have; a tab counts as one.
 	most = 119
-	// data is how long a string is that may go beyond: a record, a name of somebody else, a
+	// data is how long a string is that may go beyond: a record, a name that others gave, a
 	// sentence that people look for.
 	data = 40
 )

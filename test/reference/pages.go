@@ -347,7 +347,7 @@ func (p *book) findings() error {
 	p.text("Rules in the order of the steps in which waste is best removed. [findings.md](../findings.md) explains " +
 		"them. Thresholds are keys of [the configuration](configuration.md).")
 	p.text("A signal that covers under 90%% of its window, or whose newest sample is older than three steps, decides " +
-		"nothing. Each dollar counts once, in the first finding that claims it. Savings are net of commitments and of " +
+		"nothing. Each dollar counts once, in the first finding that claims it. Savings are without what commitments cover and without " +
 		"what remains.")
 	rules := finding.All(aws.Rules())
 	for step := finding.StepMeasure; step <= finding.StepCommit; step++ {

@@ -505,7 +505,13 @@ func TestDrill(t *testing.T) {
 				d.copyState(d.state[1], backup)
 				p = d.start("")
 				d.rounds(1)
-				d.stops(d.idle())
+				m := d.idle()
+				d.stops(m)
+				// What is owed by a state that is lost is lost with it.
+				wait(t, "its owner is told", time.Minute, func() bool {
+					_, acted, _ := d.cloud.letters(m.id)
+					return acted == 1
+				})
 				d.kill(p)
 				if err := os.RemoveAll(d.state[1]); err != nil {
 					t.Fatal(err)

@@ -51,6 +51,13 @@ var phrases = []phrase{
 	say(`\btheir like\b|\bthe like of\b`, "similar ones"),
 	say(`\bby hand of\b`, "by"),
 	say(`\bit is not so that\b`, "not"),
+	say(`\bwithout a figure\b`, "not estimated"),
+	say(`\btelemetry that tells\b`, "GPU metrics"),
+	say(`\bin no time of its own\b`, "takes no time (assumed)"),
+	say(`\ba case costs\b`, "one run costs"),
+	say(`\bspent or held\b`, "spent or reserved"),
+	say(`\bNo fuse has blown\b`, "Nothing waits for confirmation"),
+	say(`\bSavings are net\b`, "… already cover part of this and are subtracted"),
 }
 
 // style is refused in strings and documents only, where people read figures.

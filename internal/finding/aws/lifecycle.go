@@ -265,9 +265,9 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	case sized && enabled == 0:
 		d.Because = plain.Size(total) + " in the standard class, no lifecycle rule"
 	case all:
-		d.Because = plain.Size(m.open+m.perhaps+m.left) + " in the standard class, no rule moves it"
+		d.Because = plain.Size(m.open+m.perhaps+m.left) + " in the standard class that no lifecycle rule moves"
 	case sized:
-		d.Because = "up to " + plain.Size(total-m.reached) + " in the standard class, no rule moves it"
+		d.Because = "up to " + plain.Size(total-m.reached) + " in the standard class that no lifecycle rule moves"
 	}
 	if sized {
 		d.Evidence = append(d.Evidence, finding.Fact(s, "standard_bytes", plain.Decimal(float64(total), 0)))

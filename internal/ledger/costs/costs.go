@@ -283,7 +283,7 @@ func (t *tally) cost() Cost {
 		Amount: t.total, UnknownSeconds: t.unknown.Seconds, UnboundedSeconds: t.unknown.Unbounded,
 	}
 	if t.unknown.Unbounded != 0 {
-		c.AtMostReason = fmt.Sprintf("for %s of it there is no price", span(t.unknown.Unbounded))
+		c.AtMostReason = "no price for " + plain.MeteredHours(t.unknown.Unbounded)
 		return c
 	}
 	most := t.unknown.AtMost
@@ -303,7 +303,7 @@ func (c *Costs) explain() {
 	}
 	c.CoverageNotes, c.Changes = []string{}, []string{}
 	if t := c.Total; t.UnknownSeconds > 0 {
-		note := fmt.Sprintf("%s of metered time is not known and not charged", span(t.UnknownSeconds))
+		note := fmt.Sprintf("%s not charged, because it is not known", plain.MeteredHours(t.UnknownSeconds))
 		if t.AtMost != nil {
 			note += ", at most " + t.AtMost.Dollars()
 		} else {

@@ -69,7 +69,7 @@ func Warning() action.Message {
 		KeepTag: "aws ec2 create-tags --resources i-0abc --tags Key=curfew:keep-until,Value=2026-11-22T15:04:00Z --region " +
 			"us-east-1",
 		Undo: "none",
-		Know: "its disks are declared scratch and go with it",
+		Know: "its disks are deleted too",
 		Evidence: []usage.Evidence{
 			{Signal: "gpu_util_max_pct", Value: "0.4", Window: 3 * time.Hour, Coverage: 0.999, Source: "cloudwatch"},
 			usage.Fact("logged_in", "0", "agent"),
