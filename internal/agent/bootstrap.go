@@ -23,6 +23,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // bootstrapStep is one step of the setup. Steps are idempotent, because the process may crash
@@ -183,7 +184,7 @@ func (b *bootstrap) nodesStep(ctx context.Context) (string, error) {
 			if len(peers) == h.Nodes && !slices.Contains(peers, "") {
 				break
 			}
-			if err := pause(ctx, 100*time.Millisecond); err != nil {
+			if err := wait.For(ctx, 100*time.Millisecond); err != nil {
 				return "", fmt.Errorf("wait for the addresses of %d nodes: %w", h.Nodes, err)
 			}
 		}
@@ -334,7 +335,7 @@ func (b *bootstrap) refreshSecrets(ctx context.Context) {
 		return
 	}
 	lastMessage := ""
-	for pause(ctx, maxSecretsAge*4/5) == nil {
+	for wait.For(ctx, maxSecretsAge*4/5) == nil {
 		message := ""
 		if err := b.readSecrets(ctx); err != nil && ctx.Err() == nil {
 			message = "the secrets are not read again: " + err.Error()

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // SessionEnvVar is the environment variable that marks the processes of a session.
@@ -159,7 +161,7 @@ func (t ProcessTree) Kill(ctx context.Context) error {
 				_ = syscall.Kill(pid, signal) // it may have ended
 			}
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := wait.For(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("end %d processes of the session: %w", len(list), err)
 		}
 	}

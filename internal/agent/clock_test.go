@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/checkpoint"
 	"github.com/curfew-dev/curfew/internal/objectstore"
 	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 func TestClockIgnoresJumps(t *testing.T) {
@@ -83,7 +84,7 @@ func (s *losableStore) gone(ctx context.Context) bool {
 	lost := s.lost
 	s.mu.Unlock()
 	if lost {
-		_ = pause(ctx, 20*time.Second) // the call hangs
+		_ = wait.For(ctx, 20*time.Second) // the call hangs
 	}
 	return lost
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/checkpoint"
 	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 const (
@@ -122,7 +123,7 @@ func pollOrders(ctx context.Context, s Store, h *session.HostConfig, every time.
 		}
 		failing = err != nil
 		// Jitter keeps the hosts of a session from polling in step.
-		if pause(ctx, every*4/5+rand.N(every*2/5+1)) != nil {
+		if wait.For(ctx, every*4/5+rand.N(every*2/5+1)) != nil {
 			return
 		}
 	}
@@ -132,18 +133,6 @@ func pollOrders(ctx context.Context, s Store, h *session.HostConfig, every time.
 type orderResult struct {
 	order *session.Order
 	err   error
-}
-
-// pause sleeps until the time is over or the context ends.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // statusWriter writes the statuses of a node one after the other.

@@ -17,6 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // host is one session on one machine. Only its main loop decides; slow work runs in goroutines that
@@ -563,7 +564,7 @@ func watchNotices(ctx context.Context, n Notices, every time.Duration, out chan<
 			case <-ctx.Done():
 			}
 		}
-		if pause(ctx, every) != nil {
+		if wait.For(ctx, every) != nil {
 			return
 		}
 	}
@@ -584,7 +585,7 @@ func (h *host) watchNodes(ctx context.Context, out chan<- []duty.Verdict) {
 		case <-ctx.Done():
 			return
 		}
-		if pause(ctx, h.intervals.Poll) != nil {
+		if wait.For(ctx, h.intervals.Poll) != nil {
 			return
 		}
 	}

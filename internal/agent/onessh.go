@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // SSHReadyPrefix begins the line with the port, the user and the host key (two words). SSHUsedLine
@@ -248,7 +250,7 @@ func (d *oneSSHServer) serve(ctx context.Context, conn *net.TCPConn, n int, prov
 				proven <- n
 				return
 			}
-			if pause(ctx, 20*time.Millisecond) != nil {
+			if wait.For(ctx, 20*time.Millisecond) != nil {
 				return
 			}
 		}

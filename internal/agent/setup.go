@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // setupScript runs the user's command and records its exit status for a restarted agent.
@@ -62,7 +64,7 @@ func (b *bootstrap) setupStep(ctx context.Context) (string, error) {
 			s.Setup.exitedSilently = true // it may have written the exit status since
 			continue
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := wait.For(ctx, 100*time.Millisecond); err != nil {
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				_ = syscall.Kill(-s.Setup.PID, syscall.SIGKILL) // it may have ended
 			}

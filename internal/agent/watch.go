@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // measurement is one measurement of the machine over the time since the previous one.
@@ -57,7 +58,7 @@ func (s *sampler) run(ctx context.Context, out chan<- measurement) {
 				return
 			}
 		}
-		if pause(ctx, s.step) != nil {
+		if wait.For(ctx, s.step) != nil {
 			return
 		}
 	}

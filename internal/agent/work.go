@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/checkpoint"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // saveRequest is a request to save the work folder.
@@ -119,7 +120,7 @@ func (s *saver) saveSnapshot(ctx context.Context, w saveRequest, done *saveResul
 			return err
 		}
 	}
-	o := checkpoint.SaveOptions{Quiet: s.quietTime, Wait: pause, Deadline: w.deadline}
+	o := checkpoint.SaveOptions{Quiet: s.quietTime, Wait: wait.For, Deadline: w.deadline}
 	o.Evidence.Exited = w.processesEnded
 	r, err := s.attempt.Save(ctx, s.dir, o)
 	if err != nil {

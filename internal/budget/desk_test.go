@@ -460,12 +460,12 @@ quotas:
 	first := live(t, d, h, now)
 	h.Key = "b"
 	_, err := d.Reserve(ctx, h, now)
-	if over := overdrawn(t, err, "vision"); over.Error() != "quota vision: 2 machines asked for, 2 of 3 are held" {
+	if over := overdrawn(t, err, "vision"); over.Error() != "quota vision: 2 machines asked for, 2 of 3 are reserved" {
 		t.Errorf("got %q", over)
 	}
 	h.Owner, h.GPUs = speech, map[string]int{"H100": 9}
 	_, err = d.Reserve(ctx, h, now)
-	if over := overdrawn(t, err, "h100"); over.Error() != "quota h100: 9 H100 asked for, 8 of 16 are held" {
+	if over := overdrawn(t, err, "h100"); over.Error() != "quota h100: 9 H100 asked for, 8 of 16 are reserved" {
 		t.Errorf("got %q", over)
 	}
 	h.GPUs = map[string]int{"H100-NVL": 4, "h100-80gb": 5, "H1000": 99, "GH100": 99}

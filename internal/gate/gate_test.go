@@ -310,11 +310,11 @@ func TestABudgetDenies(t *testing.T) {
 		{"deny beats ask", team, 700, func(a *Ask) { a.P95 = 400 * money.USD }, Denied, "$300.00 of $1,000.00 is left"},
 		{
 			"a quota of GPUs", "quotas: [{id: a100, gpus: {a100: 7}}]", 0, nil, Denied,
-			"quota a100: 8 a100 asked for, 0 of 7 are held",
+			"quota a100: 8 a100 asked for, 0 of 7 are reserved",
 		},
 		{
 			"a quota of machines", "quotas: [{id: none, team: vision, machines: 0}]", 0, nil, Denied,
-			"quota none: 1 machines asked for, 0 of 0 are held",
+			"quota none: 1 machines asked for, 0 of 0 are reserved",
 		},
 		{
 			"dollars an hour", "budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 3}]", 0, nil,

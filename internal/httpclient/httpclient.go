@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // Defaults of [Options].
@@ -415,15 +417,12 @@ type prepareError struct{ error }
 
 func (e *prepareError) Unwrap() error { return e.error }
 
+// sleep lets time pass; its error is the cause by which the context ended.
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
+	if wait.For(ctx, d) != nil {
 		return context.Cause(ctx)
-	case <-t.C:
-		return nil
 	}
+	return nil
 }
 
 // attemptTransport sends a request once, within the bounds of one attempt.

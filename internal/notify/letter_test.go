@@ -72,7 +72,7 @@ func TestSubject(t *testing.T) {
 		{"done", with(func(m *action.Message) { m.Kind = "acted" }), "curfew: i-0abc (vision/ana) was terminated"},
 		{
 			"an alarm does not say that it was done", with(func(m *action.Message) { m.Kind = "alarm" }),
-			"curfew: i-0abc (vision/ana) needs a look: that it was terminated is not confirmed",
+			"curfew: i-0abc (vision/ana) needs a look: it is not confirmed that it was terminated",
 		},
 		{
 			"a notice", with(func(m *action.Message) { m.Kind, m.Because = "notice", "price rose" }),

@@ -14,6 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // Recipients with a meaning of their own.
@@ -215,14 +216,14 @@ func (r *Router) deliver(ctx context.Context, s stop, m action.Message) error {
 		if !errors.As(err, &f) || !f.Temporary {
 			return err
 		}
-		wait := max(f.RetryAfter, backoff<<(attempt-1))
-		if wait > longestWait {
+		rest := max(f.RetryAfter, backoff<<(attempt-1))
+		if rest > longestWait {
 			return fmt.Errorf("%w, and asks to wait for %s", err, plain.Duration(f.RetryAfter))
 		}
 		if attempt == attempts {
 			return fmt.Errorf("%w (tried %d times)", err, attempts)
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := wait.For(ctx, rest); err != nil {
 			return err
 		}
 	}
@@ -232,15 +233,4 @@ func attemptOne(ctx context.Context, ch Channel, to string, m action.Message) er
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return ch.Send(ctx, to, m)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

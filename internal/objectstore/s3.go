@@ -24,6 +24,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/curfew-dev/curfew/internal/checkpoint"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // bucket is a prefix of an S3 bucket.
@@ -166,7 +167,7 @@ func (b *bucket) Get(ctx context.Context, key string, limit int64) (o checkpoint
 		if o, err = b.get(ctx, key, limit); err == nil || ctx.Err() != nil || !errors.Is(err, errBrokenOff) {
 			return o, err
 		}
-		if err := pause(ctx, try); err != nil {
+		if err := wait.For(ctx, backoff(try)); err != nil {
 			return o, err
 		}
 	}
@@ -213,17 +214,8 @@ func missingBucket(err error) bool {
 	return errors.As(err, &no) || err != nil && strings.Contains(err.Error(), "NoSuchBucket")
 }
 
-// pause waits before another try.
-func pause(ctx context.Context, try int) error {
-	t := time.NewTimer(time.Duration(100<<try) * time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// backoff is the pause after a try.
+func backoff(try int) time.Duration { return time.Duration(100<<try) * time.Millisecond }
 
 // List implements checkpoint.Reader.
 func (b *bucket) List(ctx context.Context, prefix string, each func(checkpoint.Info) error) error {

@@ -50,7 +50,7 @@ func TestCommitmentsAreTheSources(t *testing.T) {
 		}
 	}
 	if held < 30 || len(b.commitments) != len(rows)-1 {
-		t.Errorf("%d of %d are held against on demand; the source has %d", held, len(b.commitments), len(rows)-1)
+		t.Errorf("%d of %d are reserved against on demand; the source has %d", held, len(b.commitments), len(rows)-1)
 	}
 	if got := b.Commitments(AWS, "p4d.24xlarge", "nowhere"); len(got) != 0 {
 		t.Errorf("a price that no source has: %+v", got)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // dialect is what the two databases differ in.
@@ -183,16 +184,7 @@ func damaged(err error) error {
 
 // pause waits for a random time of at most 4 ms. It is as short for who has waited
 // long as for who comes new, or else the one who writes most would keep others out.
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(rand.N(4 * time.Millisecond))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
+func pause(ctx context.Context) error { return wait.For(ctx, rand.N(4*time.Millisecond)) }
 
 // tx is a transaction that writes. Statements mark their parameters by "?".
 type tx struct {

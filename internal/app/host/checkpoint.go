@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // CheckpointStore is where checkpoints are and how they are reached.
@@ -138,7 +139,7 @@ func CheckpointSave(ctx context.Context, req *runtime.Request, dir string, to Ch
 				filepath.Join(o.RunDir, checkpoint.EventsFile)))
 		}
 	}
-	o.Wait = runtime.Wait
+	o.Wait = wait.For
 	var finish func()
 	o.Progress, finish = bytesBar(req, "saving "+doc.Dir)
 	got, a, err := saveOnce(ctx, run, dir, o)

@@ -22,6 +22,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // BacktestRunner says how a process carries out the backtests of its state.
@@ -69,7 +70,7 @@ func RunBacktests(ctx context.Context, req *runtime.Request, o BacktestRunner) {
 	if o.Sources == nil {
 		o.Sources = func() []clouds.Source { return []clouds.Source{{}} }
 	}
-	for runtime.Wait(ctx, scheduler.Jitter(o.Poll*9/10, o.Poll)) == nil {
+	for wait.For(ctx, scheduler.Jitter(o.Poll*9/10, o.Poll)) == nil {
 		if err := nextBacktest(ctx, req, o); err != nil && ctx.Err() == nil {
 			o.Log.Error("no backtest is carried out", "error", action.Redact(err.Error()))
 		}
@@ -165,7 +166,7 @@ func ignoreEnded(err error) error {
 func keepBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner, id string, lease store.Lease,
 	done *atomic.Int64, lose context.CancelCauseFunc) {
 	last := req.Now()
-	for runtime.Wait(ctx, o.Check) == nil {
+	for wait.For(ctx, o.Check) == nil {
 		began := req.Now()
 		bounded, end := context.WithTimeout(ctx, o.TTL)
 		_, err := o.Store.Leases().Renew(bounded, lease, o.TTL)

@@ -2,13 +2,11 @@ package runtime
 
 import (
 	"compress/gzip"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/curfew-dev/curfew/internal/plan"
 )
@@ -75,18 +73,6 @@ func (req *Request) OpenFile(what, name string) (*os.File, error) {
 		return nil, &Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("read %s %s: %w", what, name, Cause(err))}
 	}
 	return f, nil
-}
-
-// Wait lets time pass.
-func Wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Given reads a file of which the text is given, else the file.

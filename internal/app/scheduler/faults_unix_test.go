@@ -20,6 +20,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/wait"
 	"github.com/curfew-dev/curfew/test/postgres"
 )
 
@@ -97,7 +98,7 @@ func (c *calling) Round(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := sleep(ctx, time.Duration(rand.IntN(30))*time.Millisecond); err != nil {
+	if err := wait.For(ctx, time.Duration(rand.IntN(30))*time.Millisecond); err != nil {
 		return Outcome{}, err
 	}
 	if err := c.s.Leases().Holds(ctx, c.lease); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // renew renews the leases of all sources that this process holds, together, until the context
@@ -16,7 +17,7 @@ import (
 func (s *Scheduler) renew(ctx context.Context) {
 	var apart sync.WaitGroup
 	defer apart.Wait()
-	for sleep(ctx, jitter(s.TTL/4)) == nil {
+	for wait.For(ctx, jitter(s.TTL/4)) == nil {
 		select {
 		case s.renewing <- struct{}{}:
 		case <-ctx.Done():

@@ -17,6 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // Source is an account that is read and decided by itself.
@@ -232,7 +233,7 @@ func New(o Options) *Scheduler {
 		o.Drain = DefaultDrain
 	}
 	if o.Sleep == nil {
-		o.Sleep = sleep
+		o.Sleep = wait.For
 	}
 	s := &Scheduler{
 		Options: o, held: map[string]*holding{}, status: map[string]*Status{}, others: map[string]store.Lease{},
@@ -241,17 +242,6 @@ func New(o Options) *Scheduler {
 		renewing: make(chan struct{}, 1), beginning: make(chan struct{}, 4*runtime.GOMAXPROCS(0))}
 	s.Metrics = newMetrics(s)
 	return s
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // Set replaces the sources. Rounds under way go on to their end, and sources that are the

@@ -24,6 +24,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // table is a state's leases in memory, which the tests of internal/store hold the real ones
@@ -163,7 +164,7 @@ func (r *deskRounds) Round(ctx context.Context) (Outcome, error) {
 		ctx = context.WithoutCancel(ctx)
 	}
 	if takes > 0 {
-		if slept := sleep(ctx, takes); slept != nil {
+		if slept := wait.For(ctx, takes); slept != nil {
 			return Outcome{}, slept
 		}
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // oneDay is how long policies act in `enforce --demo -o json`, and the time before it
@@ -138,7 +139,7 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 				defer end()
 			}
 			if o.Speed > 0 {
-				if err := runtime.Wait(ctx, time.Duration(float64(d)/o.Speed)); err != nil {
+				if err := wait.For(ctx, time.Duration(float64(d)/o.Speed)); err != nil {
 					return err
 				}
 			}

@@ -15,6 +15,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 const (
@@ -186,12 +187,8 @@ func twice[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	if !errors.Is(err, inventory.ErrNotFound) {
 		return v, err
 	}
-	timer := time.NewTimer(secondLook)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return v, ctx.Err()
-	case <-timer.C:
-		return ask()
+	if err := wait.For(ctx, secondLook); err != nil {
+		return v, err
 	}
+	return ask()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // RolePath begins the paths of the roles of sessions. The installation and the session follow:
@@ -237,11 +238,7 @@ func withProfile[T any](ctx context.Context, launch func() (T, error)) (T, error
 		if !unseenProfile(err) || waited >= profilePatience {
 			return out, err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if wait.For(ctx, pause) != nil {
 			return out, err
 		}
 		waited += pause

@@ -131,7 +131,7 @@ func TestCostsDocument(t *testing.T) {
 	for _, part := range []string{
 		`"schema":"curfew.costs/v1"`, `"granularity":"day"`, `"by":["team"]`, `"committed_usd":"20.00"`,
 		`"total_usd":"6.20"`,
-		`"unknown_at_most_usd":null,"unknown_at_most_reason":"for 2h of it there is no price"`, `"key":[""]`,
+		`"unknown_at_most_usd":null,"unknown_at_most_reason":"no price for 2 metered hours"`, `"key":[""]`,
 	} {
 		if !strings.Contains(string(b), part) {
 			t.Errorf("the document lacks %s:\n%s", part, b)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/httpclient"
 	"github.com/curfew-dev/curfew/internal/notify"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 // DefaultURL is the REST API of github.com.
@@ -81,7 +82,7 @@ func New(o Options, p Pull) (*Client, error) {
 		return nil, fmt.Errorf("speak to GitHub: the address of its API %w", err)
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/") + "/"
-	c := &Client{pull: p, owner: owner, repo: repo, login: o.Login, secrets: notify.Secrets{o.Token}, wait: wait}
+	c := &Client{pull: p, owner: owner, repo: repo, login: o.Login, secrets: notify.Secrets{o.Token}, wait: wait.For}
 	send := transport(o.Token, cmp.Or(o.Timeout, DefaultTimeout), func(ctx context.Context, d time.Duration) error {
 		return c.wait(ctx, d)
 	})

@@ -89,15 +89,3 @@ func limit(a httpclient.Attempt) (time.Duration, bool) {
 	}
 	return 0, false
 }
-
-// wait waits, or returns the context's error.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}

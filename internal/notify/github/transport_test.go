@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/curfew-dev/curfew/internal/notify"
+	"github.com/curfew-dev/curfew/internal/wait"
 )
 
 func newServer(t testing.TB, h http.Handler) string {
@@ -110,11 +111,11 @@ func TestContext(t *testing.T) {
 	h.faults = []fault{{"GET", "", refuse(502, "Server Error"), false}}
 	c, _ := h.client(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	c.wait = func(ctx context.Context, d time.Duration) error { cancel(); return wait(ctx, d) }
+	c.wait = func(ctx context.Context, d time.Duration) error { cancel(); return wait.For(ctx, d) }
 	if _, err := c.Comment(ctx, report()); !errors.Is(err, context.Canceled) {
 		t.Errorf("Comment = %v, want the cancellation", err)
 	}
-	if err := wait(t.Context(), time.Millisecond); err != nil {
+	if err := wait.For(t.Context(), time.Millisecond); err != nil {
 		t.Errorf("wait = %v", err)
 	}
 }
