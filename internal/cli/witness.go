@@ -59,7 +59,7 @@ service may go on meanwhile. Every page is checked on the way, so that a damaged
 no backup. No file is replaced, and an interrupted backup leaves none of that name. To
 restore it, put it in the place of curfew.db in an empty data directory. A state in
 PostgreSQL is backed up with pg_dump.`,
-		Example: "  curfew state backup /backup/curfew.db",
+		Example: "  curfew state backup monday.db",
 		Args:    oneArg("the name of the new file"),
 		RunE: func(c *cobra.Command, args []string) error {
 			doc, err := act.BackupState(c.Context(), a.req, args[0])
