@@ -51,7 +51,7 @@ type bench struct {
 	rate                float64
 	warm, length        time.Duration
 	postgres            bool
-	autovacuum          bool
+	autovacuum, whole   bool
 	lease               time.Duration
 	limit               string
 	audits              bool
@@ -82,6 +82,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	f.DurationVar(&b.lease, "lease", 8*time.Second, "for how long a process takes an account")
 	f.BoolVar(&b.audits, "audits", false, "let the service audit the accounts too, each once in six hours")
 	f.StringVar(&b.limit, "limit", "1000000000", "metrics.cloudwatch.max_usd_per_month")
+	f.BoolVar(&b.whole, "whole", false, "let a policy ask what was charged, so that every round is posted whole")
 	f.StringVar(&b.policy, "policy", "", "a policy file that the service evaluates (default: one on idle machines)")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -109,7 +110,7 @@ const policies = `apiVersion: curfew.policy/v1
 policies:
   - name: idle-gpu-machines
     select: {kind: instance, lifetime: ephemeral}
-    when: duty.state in ["idle", "held"] && duty.lasting >= duration("30m")
+    when: duty.state in ["idle", "held"] && duty.lasting >= duration("30m")%s
     then: [{warn: {notify: [owner], grace: 15m}}, {do: stop}]
 `
 
@@ -126,7 +127,11 @@ func (b *bench) serve(ctx context.Context, database string) (end func(), err err
 	}
 	if b.policy == "" {
 		b.policy = filepath.Join(b.dir, "policies.yaml")
-		if err := os.WriteFile(b.policy, []byte(policies), 0o600); err != nil {
+		charged := ""
+		if b.whole {
+			charged = " && budget.used_share >= 0.0"
+		}
+		if err := os.WriteFile(b.policy, fmt.Appendf(nil, policies, charged), 0o600); err != nil {
 			return nil, err
 		}
 	}
