@@ -333,7 +333,7 @@ func TestWhatNeedsAStateSaysSo(t *testing.T) {
 	data := filepath.Join(d.dir, "none")
 	for _, line := range []string{
 		"scan", "scan --demo", "scan --no-save --bill imported", "enforce --once", "serve", "consent i-1 --reason x",
-		"tag --enforce", "settings clock --reason x", "bill import s3://x/y --profile p",
+		"tag --enforce", "settings clock --reason x", "state backup x", "bill import s3://x/y --profile p",
 		"costs shares --metrics-source http://127.0.0.1:1", "costs shares --profile p",
 		"connect demo", "costs units --counts x.csv --unit x", "keep i-1 --for 1h --reason x --profile p",
 		"gate x.yaml --github", "gate x.yaml --votes v.yaml", "approve ff --proof aws", "audit --anchor x",

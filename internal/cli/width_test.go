@@ -76,6 +76,7 @@ var notRun = map[string]string{
 	"login":         "it signs in to a service; login_test.go runs it at one",
 	"logout":        "it signs out of a service; login_test.go runs it at one",
 	"state accept":  "it needs a state that was put back; witness_test.go runs it on one",
+	"state backup":  "it replaces no file, and lines run several times; test/service runs it at a service",
 }
 
 // withoutJSON are the commands without -o json, with the reason.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/act"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -45,7 +46,31 @@ the audit log.`,
 	}
 	ops.AcceptState.AddFlags(accept.Flags(), &in)
 	a.outputs(accept, tableJSON...)
-	c.AddCommand(accept)
+	c.AddCommand(accept, a.newStateBackup())
+	return c
+}
+
+func (a *app) newStateBackup() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Copy the file of the state while a service uses it",
+		Long: `Writes the state as it is at one moment to a new file, which only its user can read. A
+service may go on meanwhile. Every page is checked on the way, so that a damaged state gives
+no backup. No file is replaced, and an interrupted backup leaves none of that name. To
+restore it, put it in the place of curfew.db in an empty data directory. A state in
+PostgreSQL is backed up with pg_dump.`,
+		Example: "  curfew state backup monday.db",
+		Args:    oneArg("the name of the new file"),
+		RunE: func(c *cobra.Command, args []string) error {
+			doc, err := act.BackupState(c.Context(), a.req, args[0])
+			if err != nil {
+				return err
+			}
+			return a.say(doc, "The state up to %s is in %s (%s).", plain.Time(doc.At), plain.Line(doc.File),
+				plain.Size(doc.Bytes))
+		},
+	}
+	a.outputs(c, tableJSON...)
 	return c
 }
 

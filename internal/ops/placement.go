@@ -86,6 +86,7 @@ var local = map[string]Placement{
 	"login":          {At: AtService, Why: "it signs in to a server"},
 	"logout":         {At: AtService, Why: "it signs out of a server"},
 	"settings clock": {At: ByState, Why: "it is about the file of the state"},
+	"state backup":   {At: ByState, Why: "it copies the file of the state"},
 	"token":          {At: Here, Why: printsHelp},
 	"connect": {
 		At: ByState, Why: "it reaches the machine of a session from here, with the credentials of the user",

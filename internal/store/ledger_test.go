@@ -6,6 +6,8 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/test/postgres"
 )
 
 func TestLedgerIsAppendOnly(t *testing.T) {
@@ -39,5 +41,34 @@ func TestLedgerIsAppendOnly(t *testing.T) {
 				t.Errorf("the sums are %+v, %v; want $5", sums, err)
 			}
 		})
+	}
+}
+
+// The sums of an hour are rewritten by each round that is posted. Their tables and indexes must not
+// grow by that, also where no vacuum comes by, as on the servers of the tests.
+func TestSumsDoNotGrowByRounds(t *testing.T) {
+	at := store.Options{URL: postgres.Start(t)}
+	s := open(t, at)
+	entries := fleetHour(january)[:600]
+	size := func() (bytes int64) {
+		t.Helper()
+		if err := raw(t, at).QueryRow("SELECT SUM(pg_relation_size(oid) + pg_indexes_size(oid)) FROM pg_class " +
+			"WHERE relname LIKE 'ledger_%_sums'").Scan(&bytes); err != nil {
+			t.Fatal(err)
+		}
+		return bytes
+	}
+	var version, first int64
+	for round := range 30 {
+		var err error
+		if version, err = s.Ledger().Append(t.Context(), benchPayer, version, entries); err != nil {
+			t.Fatal(err)
+		}
+		if round == 1 { // the first one that updates takes the room that is left for it
+			first = size()
+		}
+	}
+	if last := size(); last > first*11/10 {
+		t.Errorf("28 rounds made the sums grow from %d to %d bytes", first, last)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -182,6 +183,9 @@ func (w *watch) sync(ctx context.Context, d *database, account string, acts bool
 	if err == nil && why == "" && owner != nil && owner.State != w.state {
 		why, err = w.disowned(ctx, d, owner, seen)
 	}
+	if err == nil && why == "" && known == nil {
+		why, err = w.misplaced(ctx, d, seen)
+	}
 	if err != nil {
 		return err
 	}
@@ -208,6 +212,24 @@ func (w *watch) disowned(ctx context.Context, d *database, owner *witness.Owner,
 		return "", err
 	}
 	return d.older(ctx, moved, seen)
+}
+
+// misplaced says why a state under a name that the witness does not know must not act: it is an
+// older copy of one that has acted on the same accounts; empty where it is not.
+func (w *watch) misplaced(ctx context.Context, d *database, seen witness.Seen) (string, error) {
+	for _, account := range slices.Sorted(maps.Keys(seen.Rounds)) {
+		owner, err := w.Owner(ctx, account)
+		if err != nil {
+			return "", err
+		}
+		if owner == nil || owner.State == w.state || owner.Identity != seen.Identity {
+			continue // another state is refused in a round of its account
+		}
+		if why, err := w.disowned(ctx, d, owner, seen); why != "" || err != nil {
+			return why, err
+		}
+	}
+	return "", nil
 }
 
 // learn brings the witness up to date.
@@ -352,7 +374,7 @@ type Standing struct {
 	// Witness says where the witness is; empty: there is none. Problem is why it cannot be used.
 	Witness string
 	Problem error
-	// Known is what the witness keeps of the state; nil: nothing.
+	// Known is what the witness keeps of the state, here or where it was before; nil: nothing.
 	Known *witness.Record
 }
 
@@ -372,9 +394,23 @@ func (s *Store) Standing(ctx context.Context) (Standing, error) {
 	out.NewestAt = newest.Time
 	if w := s.db.watch; w != nil {
 		out.Witness = w.Documents.String()
-		out.Known, out.Problem = w.Record(ctx, w.state)
+		out.Known, out.Problem = w.newest(ctx, s.db, seen.Identity)
 	}
 	return out, nil
+}
+
+// newest returns what the witness keeps of the state, or what it keeps of the same state in another
+// place where it went further there; nil where it keeps nothing.
+func (w *watch) newest(ctx context.Context, d *database, identity string) (known *witness.Record, err error) {
+	records, err := w.records(ctx, d)
+	for _, r := range records {
+		further := known != nil && known.Identity == identity && (r.Epoch > known.Epoch ||
+			r.Epoch == known.Epoch && r.Generation > known.Generation)
+		if r.State == w.state || r.Identity == identity && (known == nil || further) {
+			known = &r
+		}
+	}
+	return known, err
 }
 
 // Compare compares the state with its witness before something acts by it, in an account unless

@@ -262,6 +262,32 @@ func TestCopyElsewhereActsOnNothingOnceItIsOlder(t *testing.T) {
 	}
 }
 
+// Sessions are kept without a round of an account: they too must not be kept by an older copy.
+func TestCopyElsewhereIsNoticedBeforeARound(t *testing.T) {
+	w := newWatched(t)
+	s := w.open()
+	w.round(s)
+	w.close(s)
+	w.copy(w.dir, w.dir+".restored")
+	s = w.open()
+	w.round(s)
+	w.keep(s, "i-kept")
+	before, err := s.Standing(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.close(s)
+	w.dir += ".restored"
+	s = w.open()
+	if err := s.Compare(t.Context(), ""); !errors.Is(err, store.ErrQuarantined) {
+		t.Fatalf("it is compared with %v; want a quarantine", err)
+	}
+	now, err := s.Standing(t.Context())
+	if err != nil || now.Known == nil || now.Known.Generation != before.Mark.Generation {
+		t.Errorf("the witness knows %+v, %v; want generation %d", now.Known, err, before.Mark.Generation)
+	}
+}
+
 func TestMovedStateGoesOn(t *testing.T) {
 	w := newWatched(t)
 	s := w.open()

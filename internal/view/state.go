@@ -7,8 +7,22 @@ import (
 	"github.com/curfew-dev/curfew/internal/witness"
 )
 
-// StateSchema is that of how far a state and its witness are.
-const StateSchema = "curfew.state/v1"
+const (
+	// StateSchema is that of how far a state and its witness are.
+	StateSchema = "curfew.state/v1"
+	// StateBackupSchema is that of a backup that was written.
+	StateBackupSchema = "curfew.state-backup/v1"
+)
+
+// StateBackup is a copy of a state that was written to a file.
+type StateBackup struct {
+	Schema string `json:"schema"`
+	// At is the time of the state before the copy was made: it holds every change up to then.
+	At   time.Time `json:"at"`
+	File string    `json:"file"`
+	// Bytes is the size of the file.
+	Bytes int64 `json:"bytes"`
+}
 
 // State is how far a state is, and what its witness knows of it.
 type State struct {

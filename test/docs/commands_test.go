@@ -61,6 +61,7 @@ var long = regexp.MustCompile(
 var elsewhere = map[string]string{
 	"docs/getting-started.md": "TestGettingStarted", "docs/first-gated-pr.md": "TestFirstGatedPullRequest",
 	"docs/on-call.md":   "TestDrill of test/service",
+	"docs/backup.md":    "TestBackupIsRestored of test/service",
 	"docs/terraform.md": "TestDocument of test/terraform"}
 
 // stands is an example of an id or a name, and what it stands for in the world.

@@ -135,9 +135,10 @@ func Own(tb testing.TB) (*Server, string) {
 	return o, at
 }
 
-// Launch starts a server with a database of the returned URL, until Remove.
-func Launch(ctx context.Context) (*Server, string, error) {
-	s, err := launch()
+// Launch starts a server with a database of the returned URL, until Remove. Settings such as
+// "autovacuum=on" count over those of the tests.
+func Launch(ctx context.Context, settings ...string) (*Server, string, error) {
+	s, err := launch(settings...)
 	if err != nil {
 		return nil, "", err
 	}
@@ -219,7 +220,7 @@ var settings = []string{
 const access = "local all " + GuardedUser + " scram-sha-256\nlocal all all trust\n"
 
 // launch makes a cluster and starts its server.
-func launch() (_ *server, err error) {
+func launch(more ...string) (_ *server, err error) {
 	initdb, err := binary("initdb")
 	if err != nil {
 		return nil, err
@@ -258,7 +259,7 @@ func launch() (_ *server, err error) {
 		return nil, fmt.Errorf("make a PostgreSQL cluster: %w", err)
 	}
 	args := []string{"-D", data, "-k", s.dir}
-	for _, setting := range settings {
+	for _, setting := range slices.Concat(settings, more) {
 		args = append(args, "-c", setting)
 	}
 	s.cmd = exec.Command(postgres, args...)

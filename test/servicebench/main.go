@@ -51,6 +51,7 @@ type bench struct {
 	rate                float64
 	warm, length        time.Duration
 	postgres            bool
+	autovacuum, whole   bool
 	lease               time.Duration
 	limit               string
 	audits              bool
@@ -73,6 +74,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	all := f.Int("machines", 20_000, "machines in all accounts")
 	f.IntVar(&b.replicas, "replicas", 1, "processes of the service")
 	f.BoolVar(&b.postgres, "postgres", false, "keep the state in PostgreSQL and not in SQLite")
+	f.BoolVar(&b.autovacuum, "autovacuum", true, "let PostgreSQL vacuum tables by itself, as it does by default")
 	f.IntVar(&b.clients, "clients", 20, "clients of the API")
 	f.Float64Var(&b.rate, "rate", 1, "calls a second of each client")
 	f.DurationVar(&b.warm, "warm", 5*time.Minute, "for how long it runs before it is measured")
@@ -80,6 +82,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	f.DurationVar(&b.lease, "lease", 8*time.Second, "for how long a process takes an account")
 	f.BoolVar(&b.audits, "audits", false, "let the service audit the accounts too, each once in six hours")
 	f.StringVar(&b.limit, "limit", "1000000000", "metrics.cloudwatch.max_usd_per_month")
+	f.BoolVar(&b.whole, "whole", false, "let a policy ask what was charged, so that every round is posted whole")
 	f.StringVar(&b.policy, "policy", "", "a policy file that the service evaluates (default: one on idle machines)")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -107,7 +110,7 @@ const policies = `apiVersion: curfew.policy/v1
 policies:
   - name: idle-gpu-machines
     select: {kind: instance, lifetime: ephemeral}
-    when: duty.state in ["idle", "held"] && duty.lasting >= duration("30m")
+    when: duty.state in ["idle", "held"] && duty.lasting >= duration("30m")%s
     then: [{warn: {notify: [owner], grace: 15m}}, {do: stop}]
 `
 
@@ -124,7 +127,11 @@ func (b *bench) serve(ctx context.Context, database string) (end func(), err err
 	}
 	if b.policy == "" {
 		b.policy = filepath.Join(b.dir, "policies.yaml")
-		if err := os.WriteFile(b.policy, []byte(policies), 0o600); err != nil {
+		charged := ""
+		if b.whole {
+			charged = " && budget.used_share >= 0.0"
+		}
+		if err := os.WriteFile(b.policy, fmt.Appendf(nil, policies, charged), 0o600); err != nil {
 			return nil, err
 		}
 	}
@@ -199,14 +206,15 @@ func free() string {
 }
 
 func (b *bench) measure(ctx context.Context) error {
-	database, size := "", func() int64 { return sizeOf(filepath.Join(b.dir, "state")) }
+	database := ""
+	size := func() (sizes, error) { return sizeOf(filepath.Join(b.dir, "state")), nil }
 	if b.postgres {
-		server, at, err := postgres.Launch(ctx)
+		server, at, err := postgres.Launch(ctx, "full_page_writes=on", fmt.Sprintf("autovacuum=%t", b.autovacuum))
 		if err != nil {
 			return err
 		}
 		defer server.Remove() //nolint:errcheck // it ends with this process too
-		database, size = at, func() int64 { return sizeOfDatabase(ctx, at) }
+		database, size = at, func() (sizes, error) { return sizeOfDatabase(ctx, at) }
 	}
 	end, err := b.serve(ctx, database)
 	if err != nil {
@@ -223,7 +231,11 @@ func (b *bench) measure(ctx context.Context) error {
 	}
 	_, audits := b.read(ctx)
 	before, beside := b.usage(), b.beside()
-	calls, queries, bytes, began := b.w.calls(), b.w.queries.Load(), size(), time.Now()
+	bytes, err := size()
+	if err != nil {
+		return err
+	}
+	calls, queries, began := b.w.calls(), b.w.queries.Load(), time.Now()
 	measured, stop := context.WithTimeout(ctx, b.length)
 	defer stop()
 	var wg sync.WaitGroup
@@ -267,9 +279,11 @@ func (b *bench) measure(ctx context.Context) error {
 	fmt.Fprintf(b.out, "API p99 under %s             %s\n", promised, map[bool]string{
 		false: "missed", true: "kept",
 	}[all.at(0.99) < promised && all.failed == 0])
-	grown := size() - bytes
-	fmt.Fprintf(b.out, "database                     %s, %s more in %s, which is %s a day\n", mib(size()), mib(grown),
-		took.Round(time.Second), mib(int64(float64(grown)/took.Hours()*24)))
+	now, err := size()
+	if err != nil {
+		return err
+	}
+	grown(b.out, bytes, now, took, b.machines*b.accounts)
 	month := 730 / took.Hours()
 	asked, most := 0, 0
 	for name, n := range b.w.calls() {
