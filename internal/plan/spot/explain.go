@@ -51,7 +51,7 @@ func (r *Report) explain(tr Trace, p Params, markets []market) {
 		}
 	}
 	r.Changes = append(r.Changes,
-		fmt.Sprintf("the best possible saves %s, curfew %s; no strategy saves more than the best possible",
+		fmt.Sprintf("perfect foresight saves %s, curfew %s; no strategy saves more than perfect foresight",
 			plain.Share(bound.Saving, 1), plain.Share(curfew.Saving, 1)))
 	if len(r.Zones) > 1 {
 		low, high := r.Zones[0], r.Zones[0]
