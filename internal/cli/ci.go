@@ -75,7 +75,7 @@ is saved.`,
 			if f.Timeout, err = ops.ParseOptionalDuration("timeout", f.timeout); err != nil {
 				return err
 			}
-			f.command, f.Once = args, true
+			f.command, f.OneShot = args, true
 			return a.ciRun(c.Context(), f)
 		},
 	}

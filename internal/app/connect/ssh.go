@@ -155,7 +155,7 @@ func (l *doorLines) said() string {
 // at a time has the socket and the file of the host's key; it gives them up once it is
 // through.
 func (r *reachable) stdio(ctx context.Context, o Options) error {
-	e, err := sessions.SSHEntryOf(r.all, r.s.Name, o.Node)
+	e, err := sessions.NewSSHEntry(r.all, r.s.Name, o.Node)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (r *reachable) stdio(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	turn, err := e.Turn(ctx)
+	turn, err := e.Lock(ctx)
 	if err != nil {
 		return err
 	}

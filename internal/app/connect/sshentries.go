@@ -113,7 +113,7 @@ func (r *reachable) editor(ctx context.Context, o Options) error {
 			Hint: "its image needs openssh-server; `curfew connect " + r.s.Name + "` works without",
 		}
 	}
-	e, err := sessions.SSHEntryOf(r.all, r.s.Name, o.Node)
+	e, err := sessions.NewSSHEntry(r.all, r.s.Name, o.Node)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func writeEntry(a *sessions.Sessions, e *sessions.SSHEntry, s *session.Session, 
 		return err
 	}
 	dir := filepath.Dir(e.Dir)
-	if err := e.MakeDir(); err != nil {
+	if err := e.CreateDir(); err != nil {
 		return err
 	}
 	data, err := filepath.Abs(a.Request.Path(a.Config.DataDir))
@@ -184,5 +184,5 @@ func Disconnect(ctx context.Context, a *sessions.Sessions) error {
 	if left > 0 {
 		err = fmt.Errorf("%s of processes that were killed could not be ended: %w", plain.Count(left, "connection"), err)
 	}
-	return errors.Join(err, sessions.TidyEntries(ctx, a))
+	return errors.Join(err, sessions.RemoveStaleEntries(ctx, a))
 }

@@ -65,7 +65,7 @@ func TestAnEntryFindsItsState(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := &sessions.Sessions{Request: req, Config: cfg}
-		e, err := sessions.SSHEntryOf(a, "demo", 0)
+		e, err := sessions.NewSSHEntry(a, "demo", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,11 +121,11 @@ func TestEntriesOfStrangers(t *testing.T) {
 	for _, name := range []string{
 		"", "*", "demo *", "demo\nHost *", "a/../b", "-x", "!demo", "demo?", strings.Repeat("x", 101),
 	} {
-		if e, err := sessions.SSHEntryOf(a, name, 0); err == nil {
+		if e, err := sessions.NewSSHEntry(a, name, 0); err == nil {
 			t.Errorf("%q is the host %q", name, e.Alias)
 		}
 	}
-	e, err := sessions.SSHEntryOf(a, "demo", 1)
+	e, err := sessions.NewSSHEntry(a, "demo", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,23 +152,23 @@ func TestEntriesOfStrangers(t *testing.T) {
 	}
 	// A folder of others.
 	for _, dir := range []string{filepath.Join(home, ".ssh"), e.Dir} {
-		if err := e.MakeDir(); err != nil {
+		if err := e.CreateDir(); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chmod(dir, 0o770); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.MakeDir(); err == nil {
+		if err := e.CreateDir(); err == nil {
 			t.Errorf("%s is writable for its group", dir)
 		}
-		if _, err := e.Turn(t.Context()); err == nil {
+		if _, err := e.Lock(t.Context()); err == nil {
 			t.Errorf("a key is offered in %s", dir)
 		}
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := e.MakeDir(); err != nil {
+	if err := e.CreateDir(); err != nil {
 		t.Fatal(err)
 	}
 	if i, err := os.Stat(e.Dir); err != nil || i.Mode().Perm() != 0o700 {
@@ -178,7 +178,7 @@ func TestEntriesOfStrangers(t *testing.T) {
 		if err := os.Chown(e.Dir, 12345, 12345); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.MakeDir(); err == nil {
+		if err := e.CreateDir(); err == nil {
 			t.Error("it is another user's")
 		}
 	}
