@@ -147,7 +147,7 @@ func TestKeepsWithNewestWorkingConfig(t *testing.T) {
 	}
 	kept("s1")
 	wrong := cfg
-	wrong.Local.GPUs = []local.Listed{{Model: "L4"}}
+	wrong.Local.GPUs = []local.ConfiguredGPU{{Model: "L4"}}
 	inForce.Store(&runtime.GovernedConfig{Config: wrong})
 	for end := time.Now().Add(time.Minute); !strings.Contains(log.String(), "by the configuration before") &&
 		time.Now().Before(end); {

@@ -35,7 +35,8 @@ func checkLocalAllowed(a *Sessions, cloud string) error {
 		return &runtime.Error{
 			Class: runtime.Denied, Code: "local_not_root",
 			Err: fmt.Errorf(
-				"the service runs as %s and not as root, so it cannot start sessions on its machine as other users", local.Self()),
+				"the service runs as %s and not as root, so it cannot start sessions on its machine as other users",
+				local.CurrentUserName()),
 			Hint: "run the service as root with local.users, or ask for another --cloud"}
 	}
 	return nil
@@ -48,7 +49,7 @@ func unixUser(ctx context.Context, a *Sessions, cloud, person string) (string, e
 		return "", nil
 	}
 	if !a.Request.Storage.Serves() {
-		return local.Self(), nil
+		return local.CurrentUserName(), nil
 	}
 	if err := checkLocalAllowed(a, cloud); err != nil {
 		return "", err
@@ -78,7 +79,7 @@ func checkUnixUsers(ctx context.Context, cfg config.Config) (wrong []error) {
 	if os.Geteuid() != 0 {
 		return []error{
 			fmt.Errorf("local.serve: the service runs as %s and not as root: it starts no sessions on its machine",
-				local.Self()),
+				local.CurrentUserName()),
 		}
 	}
 	for _, person := range slices.Sorted(maps.Keys(cfg.Local.Users)) {

@@ -600,7 +600,7 @@ func (a *Sessions) storagePrefixes(ctx context.Context, sp *spec.Spec, cloud, id
 	control, work = a.Config.Sessions.Control, a.Config.Sessions.Work
 	if own, ok := a.Keeper.Launchers[cloud].(clouds.OwnMachine); ok {
 		// Documents of another Unix user stay in that user's folders.
-		documents, snapshots, err := own.Places(id, runAs)
+		documents, snapshots, err := own.SessionFolders(id, runAs)
 		if err != nil {
 			return "", "", err
 		}
