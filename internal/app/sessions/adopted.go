@@ -223,7 +223,7 @@ func holdUserLaunched(ctx context.Context, a *Sessions, s *session.Session, unti
 	if err != nil {
 		return nil, err
 	}
-	c := &gate.Counter{Ask: gate.AskOf(e, who, s.ID), Params: params}
+	c := &gate.Counter{Ask: gate.NewAsk(e, who, s.ID), Params: params}
 	d, err := c.Decide(ctx)
 	if err != nil || d.Decision != gate.Allow {
 		return &d, err

@@ -131,7 +131,7 @@ func (g *sessionGate) Admit(ctx context.Context, s *session.Session) (session.Ad
 	if err != nil {
 		return session.Admission{}, err
 	}
-	c := &gate.Counter{Ask: gate.AskOf(e, g.person, s.ID), Params: params}
+	c := &gate.Counter{Ask: gate.NewAsk(e, g.person, s.ID), Params: params}
 	d, err := c.Decide(ctx)
 	if err != nil {
 		return session.Admission{}, err
