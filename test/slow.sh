@@ -19,9 +19,9 @@ run() {
 	services) slow -timeout 30m -run 'TestServeDemoSaves|TestProcessesThatDieAndSleep|TestServeRecordsAndReplays' ./internal/cli ./internal/app/server ./internal/app/scheduler ;;
 	cli) slow -timeout 30m -run 'TestSlowScripts|TestBooksCanBeTried|TestDemoDay|TestNoLineIsWiderThanTheTerminal|TestSessionsOnPostgres|TestConnectBySSH|TestTheSameWhereverTheStateIs|TestSessionsOfOtherUsersAtAServer' ./internal/cli ;;
 	docs) slow -timeout 30m -run 'TestGettingStarted|TestCommands' ./test/docs ;;
-	checkpoints) slow -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench ;;
+	checkpoints) slow -timeout 30m -run 'TestFaultAtEveryCall|TestKilledAtEveryCall|TestOneWriterWins|TestSurvivesServerKill|TestSurvivesBadNetwork|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench ;;
 	agents) slow -timeout 30m ./internal/agent ;;
-	local) slow -timeout 30m -run TestKilledAtEveryStep ./internal/cloud/local ;;
+	local) slow -timeout 30m -run TestLaunchKilledAtEveryStep ./internal/cloud/local ;;
 	api) ./test/requirements.sh npm && slow -run 'TestSchemathesis|TestGeneratedClients' ./test/api -seed "${SEED:-1}" ;;
 	image) slow -run TestContainerRuns ./test/deploy ;;
 	python) CURFEW_KILLS=${KILLS:-10} CURFEW_SEED=${SEED:-1} ./test/python.sh --slow ;;

@@ -71,7 +71,7 @@ func (s *saver) openRun(ctx context.Context) (checkpoint.Run, error) {
 	run := checkpoint.Run{Store: s.store, Now: s.options.Now}
 	if seen := s.options.Host.NewestSnapshot; seen != "" {
 		var err error
-		if run.Seen, err = checkpoint.MarkOf(seen); err != nil {
+		if run.NewestSeen, err = checkpoint.MarkOf(seen); err != nil {
 			return run, fmt.Errorf("read which snapshot was seen before: %w", err)
 		}
 	}
@@ -121,7 +121,7 @@ func (s *saver) saveSnapshot(ctx context.Context, w saveRequest, done *saveResul
 		}
 	}
 	o := checkpoint.SaveOptions{Quiet: s.quietTime, Wait: wait.For, Deadline: w.deadline}
-	o.Evidence.Exited = w.processesEnded
+	o.Evidence.WriterExited = w.processesEnded
 	r, err := s.attempt.Save(ctx, s.dir, o)
 	if err != nil {
 		return err
@@ -215,7 +215,7 @@ func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, str
 	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 		return none, "", fmt.Errorf("read the snapshots: %w", err)
 	}
-	if err := run.RolledBack(list); err != nil {
+	if err := run.CheckRolledBack(list); err != nil {
 		return none, "", fmt.Errorf("%w: find out who changed %s; a session of another name begins without this work, "+
 			"and `curfew checkpoint restore` brings back an older snapshot by its number", err, workURL(&s.options.Host))
 	}

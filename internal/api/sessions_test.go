@@ -77,7 +77,7 @@ func (s *service) keeps() {
 		}
 		defer all.Close()
 		for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-			names, err := all.Open(ctx)
+			names, err := all.OpenNames(ctx)
 			if err != nil || time.Now().After(end) {
 				s.tb.Errorf("sessions stay: %v, %v\n%s", names, err, s.log)
 				return

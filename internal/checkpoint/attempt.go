@@ -11,34 +11,33 @@ import (
 	"slices"
 )
 
-// Attempt holds a run for writing, until a newer attempt claims it. It is not safe for use
-// by several goroutines.
+// Attempt is the writer of a run until a newer attempt claims it. It is not safe for concurrent
+// use.
 type Attempt struct {
 	run     Run
 	head    Head
 	version string
-	// newest is the manifest that the newest snapshot has: what it names can be used again.
-	// It is nil before the first.
+	// newest is the manifest of the newest snapshot, whose chunks are reused; nil before the first.
 	newest *Manifest
-	// index finds chunks again: in the parts of newest, and in what this attempt stored.
-	index map[[32]byte]place
-	parts []*stored
-	// Notes say what a person should know of the claim.
+	// index locates the reusable chunks: those of newest and those that this attempt stored.
+	index map[[32]byte]chunkLocation
+	parts []*storedPart
+	// Notes are remarks about the claim for people.
 	Notes []string
 }
 
-// place is where a chunk is stored.
-type place struct {
-	part *stored
+// chunkLocation is the location of a stored chunk.
+type chunkLocation struct {
+	part *storedPart
 	Chunk
 }
 
-// Head returns HEAD as this attempt knows it.
+// Head returns the last known HEAD.
 func (a *Attempt) Head() Head { return a.head }
 
-// ReadHead reads HEAD. It returns ErrNotFound for a run that never was claimed.
+// ReadHead reads HEAD. It returns ErrNotFound if the run was never claimed.
 func (r Run) ReadHead(ctx context.Context) (h Head, version string, err error) {
-	err = again(func() error {
+	err = retryDamaged(func() error {
 		o, err := r.Store.Get(ctx, HeadKey, MaxHead)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", HeadKey, err)
@@ -50,9 +49,9 @@ func (r Run) ReadHead(ctx context.Context) (h Head, version string, err error) {
 	return h, version, err
 }
 
-// again reads up to three times what is damaged: it may be the answer that is, and not the
-// object.
-func again(read func() error) (err error) {
+// retryDamaged reads damaged objects up to three times, because the response may be damaged rather
+// than the object.
+func retryDamaged(read func() error) (err error) {
 	for range 3 {
 		if err = read(); !errors.Is(err, ErrDamaged) {
 			return err
@@ -61,24 +60,23 @@ func again(read func() error) (err error) {
 	return err
 }
 
-// Claim makes the caller the only writer of the run: it writes the next epoch into HEAD, on
-// the version that it read. Attempts before it can change nothing more. It returns
-// ErrFenced when another attempt claimed the run at the same moment.
+// Claim makes the caller the only writer of the run by writing the next epoch into HEAD on the
+// version that it read. Earlier attempts can change nothing afterwards. It returns ErrFenced when a
+// concurrent claim wins.
 func (r Run) Claim(ctx context.Context, writer string) (*Attempt, error) {
 	return r.ClaimFor(ctx, writer, 0)
 }
 
-// ClaimFor is Claim for a writer that is one of a series, such as the starts of a session:
-// it returns ErrFenced as well where a later generation has claimed the run. Within a
-// generation a writer may claim again, after a crash. Generation 0 is of no series, and
-// claims over any.
+// ClaimFor is Claim for a writer in a series, such as the starts of a session. It also returns
+// ErrFenced if a later generation has claimed the run; within a generation a writer may claim again
+// after a crash. Generation 0 belongs to no series and claims over any.
 func (r Run) ClaimFor(ctx context.Context, writer string, generation int64) (*Attempt, error) {
 	a := &Attempt{run: r}
 	old, version, err := r.ReadHead(ctx)
 	switch {
 	case errors.Is(err, ErrNotFound):
 	case errors.Is(err, ErrDamaged):
-		if old, err = r.rebuild(ctx); err != nil {
+		if old, err = r.rebuildHead(ctx); err != nil {
 			return nil, fmt.Errorf("claim the run: %w", err)
 		}
 		a.Notes = append(a.Notes,
@@ -92,13 +90,13 @@ func (r Run) ClaimFor(ctx context.Context, writer string, generation int64) (*At
 			generation, ErrFenced)
 	}
 	var random [8]byte
-	_, _ = rand.Read(random[:]) // it never fails
+	_, _ = rand.Read(random[:]) // rand.Read never fails
 	if store, ok := r.Store.(interface{ Conditional() bool }); !r.Conditional && !(ok && store.Conditional()) {
-		if err := r.probe(ctx, hex.EncodeToString(random[:])); err != nil {
+		if err := r.probeConditions(ctx, hex.EncodeToString(random[:])); err != nil {
 			return nil, fmt.Errorf("claim the run: %w", err)
 		}
 	}
-	if rolled := r.RolledBack(old.Snapshots); rolled != nil {
+	if rolled := r.CheckRolledBack(old.Snapshots); rolled != nil {
 		a.Notes = append(a.Notes, rolled.Error())
 	}
 	h := old
@@ -106,18 +104,17 @@ func (r Run) ClaimFor(ctx context.Context, writer string, generation int64) (*At
 	h.Attempt, h.Writer, h.ClaimedAt = fmt.Sprintf("%d-%s", h.Epoch, hex.EncodeToString(random[:])), writer, r.Now().UTC()
 	h.Generation = max(old.Generation, generation)
 	a.version = version
-	if err := a.write(ctx, h); err != nil {
+	if err := a.writeHead(ctx, h); err != nil {
 		return nil, fmt.Errorf("claim the run: %w", err)
 	}
-	return a, a.load(ctx, -1)
+	return a, a.loadNewest(ctx, -1)
 }
 
-// load reads the newest manifest, so that what it names can be used again. A manifest that
-// is damaged or not there costs time, not work: everything is stored again.
-func (a *Attempt) load(ctx context.Context, rank int) error {
-	a.index = map[[32]byte]place{}
+// loadNewest reads the newest manifest for reuse. Without it, everything is stored again.
+func (a *Attempt) loadNewest(ctx context.Context, rank int) error {
+	a.index = map[[32]byte]chunkLocation{}
 	for _, s := range a.head.Snapshots[:min(1, len(a.head.Snapshots))] {
-		m, err := a.run.manifest(ctx, s)
+		m, err := a.run.snapshotManifest(ctx, s)
 		if err == nil && rank >= 0 && rank < len(m.Nodes) {
 			m, err = a.run.ReadManifest(ctx, m.Nodes[rank].Manifest)
 		}
@@ -130,15 +127,15 @@ func (a *Attempt) load(ctx context.Context, rank int) error {
 			return err
 		}
 		if len(m.Nodes) == 0 {
-			a.hold(&m, m.storedParts())
+			a.setNewest(&m, m.storedParts())
 		}
 	}
 	return nil
 }
 
-// write replaces HEAD, or says that the run is another's. After a lost answer it reads
-// back whether what is there is ours.
-func (a *Attempt) write(ctx context.Context, h Head) error {
+// writeHead replaces HEAD or returns ErrFenced. After a lost response it reads HEAD back to see
+// whether the write succeeded.
+func (a *Attempt) writeHead(ctx context.Context, h Head) error {
 	data, err := encodeHead(h)
 	if err != nil {
 		return err
@@ -164,30 +161,30 @@ func (a *Attempt) write(ctx context.Context, h Head) error {
 		return fmt.Errorf("write %s: %w", HeadKey, decodeErr)
 	}
 	if now.Attempt == a.head.Attempt && a.head.Attempt != "" {
-		// An earlier write of ours arrived after we gave it up.
+		// An earlier write that was given up arrived late.
 		a.head, a.version = now, o.Version
-		return errLate
+		return errLateWrite
 	}
 	return fmt.Errorf("write %s: epoch %d of %s is there: %w", HeadKey, now.Epoch, now.Writer, ErrFenced)
 }
 
-// errLate says that HEAD is a write of this attempt that was given up; try again on top.
-var errLate = errors.New("an earlier write of this attempt arrived late")
+// errLateWrite means that HEAD holds a given-up write of this attempt: try again on top of it.
+var errLateWrite = errors.New("an earlier write of this attempt arrived late")
 
-// change replaces HEAD by what edit makes of the present one.
-func (a *Attempt) change(ctx context.Context, edit func(h *Head)) error {
+// updateHead replaces HEAD by an edited copy.
+func (a *Attempt) updateHead(ctx context.Context, edit func(h *Head)) error {
 	for {
 		h := a.head
 		h.Snapshots = slices.Clone(h.Snapshots)
 		h.Revision++
 		edit(&h)
-		if err := a.write(ctx, h); !errors.Is(err, errLate) {
+		if err := a.writeHead(ctx, h); !errors.Is(err, errLateWrite) {
 			return err
 		}
 	}
 }
 
-// nextSeq is the number of the next snapshot.
+// nextSeq returns the number of the next snapshot.
 func (a *Attempt) nextSeq() int64 {
 	if len(a.head.Snapshots) == 0 {
 		return 1
@@ -195,7 +192,7 @@ func (a *Attempt) nextSeq() int64 {
 	return a.head.Snapshots[0].Seq + 1
 }
 
-// commit stores a manifest whose parts are stored, and makes it the newest of the run.
+// commit stores a manifest whose parts are stored and makes it the newest of the run.
 func (a *Attempt) commit(ctx context.Context, m Manifest, files, size int64) (Snapshot, error) {
 	data, key, err := encodeManifest(m)
 	if err != nil {
@@ -205,7 +202,7 @@ func (a *Attempt) commit(ctx context.Context, m Manifest, files, size int64) (Sn
 	if err := m.check(k); err != nil {
 		return Snapshot{}, fmt.Errorf("check manifest %d: %w", m.Seq, err)
 	}
-	// Its key says its content and its attempt, so one that is there is this one.
+	// The key contains the content's hash and the attempt, so an existing object is identical.
 	if err := a.run.Store.Create(ctx, key, data); err != nil && !errors.Is(err, ErrExists) {
 		return Snapshot{}, fmt.Errorf("store %s: %w", key, err)
 	}
@@ -218,10 +215,10 @@ func (a *Attempt) commit(ctx context.Context, m Manifest, files, size int64) (Sn
 			len(a.head.Snapshots))
 	}
 	late := false
-	err = a.change(ctx, func(h *Head) {
+	err = a.updateHead(ctx, func(h *Head) {
 		late = false
 		if len(h.Snapshots) > 0 && h.Snapshots[0].Seq >= s.Seq {
-			late = true // a commit that was given up took this number
+			late = true // a given-up commit took this number
 			return
 		}
 		h.Snapshots = slices.Insert(h.Snapshots, 0, s)
@@ -235,7 +232,7 @@ func (a *Attempt) commit(ctx context.Context, m Manifest, files, size int64) (Sn
 
 // ReadManifest reads and verifies a manifest.
 func (r Run) ReadManifest(ctx context.Context, key string) (m Manifest, err error) {
-	err = again(func() error {
+	err = retryDamaged(func() error {
 		o, err := r.Store.Get(ctx, key, MaxManifest)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", key, err)
@@ -246,15 +243,15 @@ func (r Run) ReadManifest(ctx context.Context, key string) (m Manifest, err erro
 	return m, err
 }
 
-// manifest reads and verifies the manifest of a snapshot, which has to be as HEAD says.
-func (r Run) manifest(ctx context.Context, s Snapshot) (Manifest, error) {
+// snapshotManifest reads the manifest of a snapshot and compares it with HEAD.
+func (r Run) snapshotManifest(ctx context.Context, s Snapshot) (Manifest, error) {
 	m, err := r.ReadManifest(ctx, s.Manifest)
 	if err != nil {
 		return m, err
 	}
 	files, size := m.totals()
 	if len(m.Nodes) > 0 {
-		files, size = s.Files, s.Bytes // those of all ranks
+		files, size = s.Files, s.Bytes // totals of all ranks
 	}
 	step := m.Step == nil && s.Step == nil || m.Step != nil && s.Step != nil && *m.Step == *s.Step
 	if m.State != s.State || m.Finished != s.Finished || !step || !m.At.Equal(s.At) || files != s.Files ||
@@ -266,14 +263,13 @@ func (r Run) manifest(ctx context.Context, s Snapshot) (Manifest, error) {
 
 // Check reads the manifest of a snapshot and returns what is wrong with it.
 func (r Run) Check(ctx context.Context, s Snapshot) error {
-	_, err := r.manifest(ctx, s)
+	_, err := r.snapshotManifest(ctx, s)
 	return err
 }
 
-// rebuild makes a HEAD of the manifests that are in the store, for a run whose HEAD is
-// damaged. Its epoch is the highest of them; who claims the run on it has a random suffix
-// that no earlier attempt has.
-func (r Run) rebuild(ctx context.Context) (Head, error) {
+// rebuildHead reconstructs a damaged HEAD from the manifests in the store. Its epoch is their
+// highest; a claim on it gets a random suffix that no earlier attempt has.
+func (r Run) rebuildHead(ctx context.Context) (Head, error) {
 	h := Head{Schema: Schema}
 	var keys []string
 	err := r.Store.List(ctx, manifestPrefix, func(i Info) error {
@@ -285,8 +281,8 @@ func (r Run) rebuild(ctx context.Context) (Head, error) {
 	if err != nil {
 		return h, err
 	}
-	// By number and then by epoch, the newest first: of two manifests of one number, the
-	// later attempt's counts.
+	// Newest first by number, then epoch: of two manifests with one number the later attempt's
+	// counts.
 	slices.SortFunc(keys, func(x, y string) int { return compareKeys(y, x) })
 	for _, key := range keys {
 		k, _ := parseManifestKey(key)
@@ -304,7 +300,7 @@ func (r Run) rebuild(ctx context.Context) (Head, error) {
 			f, b := share.totals()
 			files, size = files+f, size+b
 		}
-		if broken(err) {
+		if isBroken(err) {
 			continue
 		}
 		if err != nil {
@@ -323,7 +319,7 @@ func compareKeys(x, y string) int {
 	return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.epoch, b.epoch), cmp.Compare(x, y))
 }
 
-// totals counts the files of a manifest and adds up their sizes.
+// totals returns the number and total size of the files of a manifest.
 func (m *Manifest) totals() (files, size int64) {
 	for _, e := range m.Entries {
 		if e.Kind == File {

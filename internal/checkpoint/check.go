@@ -9,15 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of names, which are those of Linux, and of what is nested.
+// Limits of names, as on Linux, and of nesting.
 const (
 	maxPath  = 4096
 	maxName  = 255
 	maxDepth = 256
 )
 
-// check refuses a manifest that is not safe to restore. A save checks its own, so that what
-// it stored can be read.
+// check refuses a manifest that is not safe to restore. Save checks its own manifests too.
 func (m *Manifest) check(k manifestKey) error {
 	if m.Schema != Schema {
 		return fmt.Errorf("schema %q is not %s", m.Schema, Schema)
@@ -26,7 +25,7 @@ func (m *Manifest) check(k manifestKey) error {
 		return err
 	}
 	switch {
-	case m.cost() > maxDecoded:
+	case m.decodedSize() > maxDecoded:
 		return fmt.Errorf("it takes more than %d MiB of memory: save the folder in several runs", maxDecoded>>20)
 	case (m.Rank != nil) != (k.rank >= 0), m.Rank != nil && (*m.Rank != k.rank || m.Ranks != k.ranks):
 		return fmt.Errorf("its rank is not that of its key")
@@ -55,7 +54,7 @@ func (m *Manifest) check(k manifestKey) error {
 	return m.checkCoverage()
 }
 
-// checkParts refuses parts that are elsewhere, of a later attempt, or there twice.
+// checkParts refuses duplicate parts, parts outside the run and parts of a later attempt.
 func (m *Manifest) checkParts() error {
 	keys := make(map[string]bool, len(m.Parts))
 	for i, p := range m.Parts {
@@ -73,9 +72,8 @@ func (m *Manifest) checkParts() error {
 	return nil
 }
 
-// checkCoverage refuses chunks that are a part of one another, and parts without a chunk: two
-// chunks are the same bytes of a part or have none in common, so that a part is read and
-// decompressed for no more than it holds.
+// checkCoverage refuses overlapping chunks and unused parts, so that reading a part decompresses no
+// more than it holds.
 func (m *Manifest) checkCoverage() error {
 	var n int
 	for i := range m.Entries {
@@ -109,7 +107,7 @@ func (m *Manifest) checkCoverage() error {
 	return nil
 }
 
-// checkPath refuses every path that could lead out of the folder.
+// checkPath refuses paths that could leave the folder.
 func checkPath(p string) error {
 	switch {
 	case p == "" || p == "." || path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../"):
@@ -127,7 +125,7 @@ func checkPath(p string) error {
 	return nil
 }
 
-// checkEntry checks an entry against those that stand before it.
+// checkEntry checks an entry against the entries before it.
 func (m *Manifest) checkEntry(e *Entry, seen map[string]*Entry) error {
 	if err := checkPath(e.Path); err != nil {
 		return err
@@ -138,7 +136,7 @@ func (m *Manifest) checkEntry(e *Entry, seen map[string]*Entry) error {
 	if seen[e.Path] != nil {
 		return fmt.Errorf("it is there twice")
 	}
-	// A folder stands before what is in it, so that nothing is written through a link.
+	// A folder precedes its content, so that nothing is written through a link.
 	if parent := path.Dir(e.Path); parent != "." && (seen[parent] == nil || seen[parent].Kind != Folder) {
 		return fmt.Errorf("%q is no folder before it", parent)
 	}
@@ -179,7 +177,7 @@ func (m *Manifest) checkEntry(e *Entry, seen map[string]*Entry) error {
 	return nil
 }
 
-// isSum says whether a text is a SHA-256 in hexadecimal.
+// isSum reports whether a text is a hexadecimal SHA-256.
 func isSum(s string) bool {
 	return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == ""
 }

@@ -8,20 +8,20 @@ import (
 	"io"
 
 	chunkers "github.com/PlakarKorp/go-cdc-chunkers"
-	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc" // registers the method
+	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc" // registers the algorithm
 	"github.com/klauspost/compress/zstd"
 )
 
-// The bounds of chunks in bytes: docs/decisions/0010-chunks-and-parts.md has what they
-// were measured against. They decide what is found again, never what is right.
+// Chunk size limits in bytes, measured in docs/decisions/0010-chunks-and-parts.md. They affect
+// deduplication only, not correctness.
 const (
 	chunkMin    = 64 << 10
 	chunkNormal = 256 << 10
 	chunkMax    = 1 << 20
 )
 
-// splitter cuts content into chunks where the content says so, so that what was inserted
-// moves no later cut.
+// splitter cuts content at content-defined boundaries, so that an insertion does not move later
+// cuts.
 type splitter struct{ c *chunkers.Chunker }
 
 func newSplitter() (*splitter, error) {
@@ -34,8 +34,7 @@ func newSplitter() (*splitter, error) {
 	return &splitter{c}, nil
 }
 
-// split calls each with every chunk of what is read. The chunk is only valid until each
-// returns.
+// split calls each with every chunk of r. A chunk is valid only until each returns.
 func (s *splitter) split(r io.Reader, each func([]byte) error) error {
 	s.c.Reset(r)
 	for {
@@ -54,21 +53,21 @@ func (s *splitter) split(r io.Reader, each func([]byte) error) error {
 	}
 }
 
-// pays is how large a compressed chunk may be, in 64ths of its content.
-const pays = 60
+// maxPackedRatio is the largest worthwhile size of a compressed chunk, in 64ths of its content.
+const maxPackedRatio = 60
 
-// sample is how many bytes of a chunk are tried first.
-const sample = 16 << 10
+// probeSize is the number of bytes compressed first to estimate compressibility.
+const probeSize = 16 << 10
 
-// pack compresses a chunk where it pays, into buf. It returns nil where it does not.
+// pack compresses a chunk into buf. It returns nil if compression does not pay.
 func pack(z *zstd.Encoder, chunk, buf []byte) []byte {
-	if len(chunk) > 4*sample {
-		middle := chunk[len(chunk)/2:][:sample]
-		if tried := z.EncodeAll(middle, buf[:0]); len(tried)*64 > len(middle)*pays {
+	if len(chunk) > 4*probeSize {
+		middle := chunk[len(chunk)/2:][:probeSize]
+		if tried := z.EncodeAll(middle, buf[:0]); len(tried)*64 > len(middle)*maxPackedRatio {
 			return nil
 		}
 	}
-	if packed := z.EncodeAll(chunk, buf[:0]); len(packed)*64 <= len(chunk)*pays {
+	if packed := z.EncodeAll(chunk, buf[:0]); len(packed)*64 <= len(chunk)*maxPackedRatio {
 		return packed
 	}
 	return nil
@@ -84,7 +83,7 @@ func newDecoder() (*zstd.Decoder, error) {
 		zstd.WithDecoderMaxWindow(chunkMax), zstd.WithDecodeAllCapLimit(true))
 }
 
-// unpack returns the content of a chunk of a part, verified, in buf where it needs one.
+// unpack returns the verified content of a chunk, using buf where needed.
 func unpack(z *zstd.Decoder, c *Chunk, part, buf []byte) ([]byte, error) {
 	stored := part[c.Offset : c.Offset+c.Stored]
 	content := stored
@@ -100,11 +99,11 @@ func unpack(z *zstd.Decoder, c *Chunk, part, buf []byte) ([]byte, error) {
 	return content, nil
 }
 
-// decoder takes chunks out of parts; each worker has one.
+// decoder unpacks chunks; each worker has one.
 type decoder struct {
 	z   *zstd.Decoder
 	buf []byte
 }
 
-// chunk returns a chunk's content, valid until the next.
+// chunk returns a chunk's content, valid until the next call.
 func (d *decoder) chunk(c *Chunk, part []byte) ([]byte, error) { return unpack(d.z, c, part, d.buf) }

@@ -18,42 +18,42 @@ import (
 	"github.com/curfew-dev/curfew/internal/objectstore"
 )
 
-// fault is what happens to a call of a store.
+// fault describes how a call of a store fails.
 type fault int
 
 const (
-	// dies loses every call from one on, as a process does that ends before it.
+	// dies loses every call from this one on, as in a crash before it.
 	dies fault = iota
-	// diesAfter carries the call out, and loses the answer and every later call.
+	// diesAfter executes the call and loses its response and every later call.
 	diesAfter
-	// refused fails one call, which is not carried out.
+	// refused fails one call without executing it.
 	refused
-	// unanswered carries one call out and loses its answer.
+	// unanswered executes one call and loses its response.
 	unanswered
-	// late carries one call out only when the next one comes, and loses its answer.
+	// late executes one call when the next one comes, and loses its response.
 	late
-	// repeated carries one call out twice, and gives the second answer.
+	// repeated executes one call twice and returns the second response.
 	repeated
 	faults
 )
 
-// never is a call that no writer reaches.
-const never = 1 << 60
+// noCall is the number of a call that no writer reaches.
+const noCall = 1 << 60
 
 var errFault = errors.New("the connection broke")
 
-// faulty is a store in which one call goes wrong.
-type faulty struct {
+// faultyStore is a store in which one call fails.
+type faultyStore struct {
 	checkpoint.Backend
 	at      int64
 	fault   fault
 	calls   atomic.Int64
 	pending atomic.Pointer[func()]
-	// kill ends the process instead.
+	// kill ends the process instead of failing the call.
 	kill bool
 }
 
-func (f *faulty) call(do func() error) error {
+func (f *faultyStore) call(do func() error) error {
 	n := f.calls.Add(1)
 	if pending := f.pending.Swap(nil); pending != nil {
 		(*pending)()
@@ -90,12 +90,12 @@ func (f *faulty) call(do func() error) error {
 	return do()
 }
 
-func (f *faulty) Get(ctx context.Context, key string, limit int64) (o checkpoint.Object, err error) {
+func (f *faultyStore) Get(ctx context.Context, key string, limit int64) (o checkpoint.Object, err error) {
 	err = f.call(func() (err error) { o, err = f.Backend.Get(ctx, key, limit); return err })
 	return o, err
 }
 
-func (f *faulty) List(ctx context.Context, prefix string, each func(checkpoint.Info) error) error {
+func (f *faultyStore) List(ctx context.Context, prefix string, each func(checkpoint.Info) error) error {
 	var list []checkpoint.Info
 	err := f.call(func() error {
 		list = nil
@@ -109,12 +109,12 @@ func (f *faulty) List(ctx context.Context, prefix string, each func(checkpoint.I
 	return err
 }
 
-func (f *faulty) Create(ctx context.Context, key string, data []byte) error {
+func (f *faultyStore) Create(ctx context.Context, key string, data []byte) error {
 	data = append([]byte(nil), data...) // it may be carried out after the buffer is used again
 	return f.call(func() error { return f.Backend.Create(context.WithoutCancel(ctx), key, data) })
 }
 
-func (f *faulty) Replace(ctx context.Context, key string, data []byte, on string) (v string, err error) {
+func (f *faultyStore) Replace(ctx context.Context, key string, data []byte, on string) (v string, err error) {
 	err = f.call(func() (err error) {
 		v, err = f.Backend.Replace(context.WithoutCancel(ctx), key, data, on)
 		return err
@@ -122,18 +122,18 @@ func (f *faulty) Replace(ctx context.Context, key string, data []byte, on string
 	return v, err
 }
 
-func (f *faulty) Delete(ctx context.Context, keys []string) error {
+func (f *faultyStore) Delete(ctx context.Context, keys []string) error {
 	return f.call(func() error { return f.Backend.Delete(ctx, keys) })
 }
 
-func (f *faulty) Abandoned(ctx context.Context) (list []checkpoint.Upload, err error) {
+func (f *faultyStore) Abandoned(ctx context.Context) (list []checkpoint.Upload, err error) {
 	err = f.call(func() (err error) { list, err = f.Backend.Abandoned(ctx); return err })
 	return list, err
 }
 
 // saves are two contents and what a writer does with them: two attempts, of which the
 // second collects. It notes what it was told is saved.
-func work(r checkpoint.Run, dir string, saved func(seq int64, step int)) error {
+func runWriter(r checkpoint.Run, dir string, saved func(seq int64, step int)) error {
 	for step := range 4 {
 		a, err := r.Claim(context.Background(), "worker")
 		if err != nil {
@@ -145,7 +145,7 @@ func work(r checkpoint.Run, dir string, saved func(seq int64, step int)) error {
 			}
 			var got checkpoint.Result
 			if got, err = a.Save(context.Background(), dir, checkpoint.SaveOptions{
-				Evidence: checkpoint.Evidence{Exited: true},
+				Evidence: checkpoint.Evidence{WriterExited: true},
 			}); err == nil {
 				saved(got.Snapshot.Seq, step)
 				break
@@ -161,10 +161,9 @@ func work(r checkpoint.Run, dir string, saved func(seq int64, step int)) error {
 	return nil
 }
 
-// sound holds a run against everything that must hold after any fault: HEAD names whole
-// snapshots alone, the newest save that was completed can be restored as it was, and the
-// next attempt goes on.
-func sound(t *testing.T, r checkpoint.Run, seq int64, step int) {
+// checkRun checks the invariants after any fault: HEAD names only whole snapshots, the newest
+// completed save can be restored, and the next attempt continues.
+func checkRun(t *testing.T, r checkpoint.Run, seq int64, step int) {
 	t.Helper()
 	list, notes, err := r.Snapshots(t.Context())
 	if errors.Is(err, checkpoint.ErrNotFound) && seq == 0 {
@@ -193,7 +192,7 @@ func sound(t *testing.T, r checkpoint.Run, seq int64, step int) {
 	}
 	dir := t.TempDir()
 	write(t, dir, "weights", random(99, 300_000))
-	after := save(t, claim(t, r), dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{Exited: true}})
+	after := save(t, claim(t, r), dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{WriterExited: true}})
 	if after.Snapshot.Seq <= seq {
 		t.Fatalf("the next snapshot is %d after %d", after.Snapshot.Seq, seq)
 	}
@@ -201,10 +200,10 @@ func sound(t *testing.T, r checkpoint.Run, seq int64, step int) {
 	same(t, dir, to)
 }
 
-// Every call of a writer's life goes wrong in every way.
-func TestFaultAtEveryBoundary(t *testing.T) {
-	count := &faulty{Backend: run(t, t.TempDir()).Store, at: never}
-	if err := work(checkpoint.Run{Store: count, Now: time.Now}, t.TempDir(), func(int64, int) {}); err != nil {
+// TestFaultAtEveryCall injects every fault at every call of a writer.
+func TestFaultAtEveryCall(t *testing.T) {
+	count := &faultyStore{Backend: run(t, t.TempDir()).Store, at: noCall}
+	if err := runWriter(checkpoint.Run{Store: count, Now: time.Now}, t.TempDir(), func(int64, int) {}); err != nil {
 		t.Fatal(err)
 	}
 	total := count.calls.Load()
@@ -224,26 +223,26 @@ func TestFaultAtEveryBoundary(t *testing.T) {
 				r := run(t, t.TempDir())
 				var seq int64
 				var step int
-				err := work(checkpoint.Run{Store: &faulty{Backend: r.Store, at: at, fault: f}, Now: time.Now}, t.TempDir(),
+				err := runWriter(checkpoint.Run{Store: &faultyStore{Backend: r.Store, at: at, fault: f}, Now: time.Now},
+					t.TempDir(),
 					func(s int64, n int) { seq, step = s, n })
 				if err == nil && (f == dies || f == diesAfter) && at < total {
 					t.Fatal("the fault was not noticed")
 				}
-				sound(t, r, seq, step)
+				checkRun(t, r, seq, step)
 			})
 		}
 	}
 }
 
-// A writer that is killed while it saves to a real S3 server, before or after any of its
-// calls, leaves a run as sound as one that was told of the fault.
-func TestKilledAnywhere(t *testing.T) {
+// TestKilledAtEveryCall kills a writer to a real S3 server before and after each of its calls.
+func TestKilledAtEveryCall(t *testing.T) {
 	if at := os.Getenv("CHECKPOINT_KILLED_AT"); at != "" {
-		killed(t, at)
+		runKilledWriter(t, at)
 		return
 	}
 	url := "s3://bucket/run"
-	s := server(t)
+	s := s3Server(t)
 	count := int64(40)
 	every := int64(13)
 	if slow() {
@@ -257,7 +256,7 @@ func TestKilledAnywhere(t *testing.T) {
 			t.Run(fmt.Sprintf("call %d fault %d", n, f), func(t *testing.T) {
 				url = s.url(t)
 				dir := t.TempDir()
-				child := exec.Command(os.Args[0], "-test.run", "^TestKilledAnywhere$")
+				child := exec.Command(os.Args[0], "-test.run", "^TestKilledAtEveryCall$")
 				child.Env = append(os.Environ(), fmt.Sprintf("CHECKPOINT_KILLED_AT=%d", n), fmt.Sprintf("CHECKPOINT_FAULT=%d", f),
 					"CHECKPOINT_DIR="+dir, "CHECKPOINT_URL="+url)
 				said, err := child.Output()
@@ -274,14 +273,14 @@ func TestKilledAnywhere(t *testing.T) {
 						}
 					}
 				}
-				sound(t, s.run(t, url), seq, step)
+				checkRun(t, s.run(t, url), seq, step)
 			})
 		}
 	}
 }
 
-// killed is the writer that ends itself.
-func killed(t *testing.T, at string) {
+// runKilledWriter is the writer process that kills itself.
+func runKilledWriter(t *testing.T, at string) {
 	n, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -294,13 +293,13 @@ func killed(t *testing.T, at string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := checkpoint.Run{Store: &faulty{Backend: b, at: n, fault: fault(f), kill: true}, Now: time.Now}
-	if err := work(r, os.Getenv("CHECKPOINT_DIR"), func(seq int64, step int) {
+	r := checkpoint.Run{Store: &faultyStore{Backend: b, at: n, fault: fault(f), kill: true}, Now: time.Now}
+	if err := runWriter(r, os.Getenv("CHECKPOINT_DIR"), func(seq int64, step int) {
 		fmt.Printf("saved %d %d\n", seq, step)
 	}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// slow says that tests that take minutes run as well.
+// slow reports whether tests that take minutes run.
 func slow() bool { return os.Getenv("CURFEW_SLOW") != "" }

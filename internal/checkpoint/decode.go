@@ -13,30 +13,29 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what decoding a document takes, whatever the document says.
+// Limits of decoding, independent of the document.
 const (
-	// maxDecoded is how much memory a decoded manifest takes at most, in bytes. It is enough for
-	// four million chunks, which are about 1 TiB.
+	// maxDecoded bounds the memory of a decoded manifest in bytes. It suffices for four million
+	// chunks, about 1 TiB.
 	maxDecoded = 512 << 20
 	// maxJSON is the largest uncompressed manifest in bytes.
 	maxJSON = 2 << 30
-	// expandBase and expandFactor bound it further, to so many bytes and so many for each
-	// compressed one: gzip could make 1,000 bytes of one.
+	// expandBase and expandFactor bound the expansion of gzip, which can reach 1,000, to a base
+	// plus a multiple of the compressed size.
 	expandBase   = 16 << 20
 	expandFactor = 16
-	// maxValue is the longest text in bytes, as it is written.
+	// maxValue is the longest text in bytes, as written.
 	maxValue = 64 << 10
-	// maxKeys is how many keys an object has at most.
+	// maxKeys is the most keys of an object.
 	maxKeys = 32
 )
 
-// maxExpanded is the size that a manifest of so many compressed bytes may have.
+// maxExpanded returns the largest uncompressed size of a manifest with a compressed size.
 func maxExpanded(compressed int64) int64 {
 	return min(expandBase+expandFactor*compressed, maxJSON)
 }
 
-// What a decoded value takes in memory, in bytes: at least its struct, its strings without
-// those of any length, and what is kept to check it.
+// Memory of decoded values in bytes: struct, fixed-length strings and bookkeeping.
 const (
 	chunkCost    = 144
 	entryCost    = 320
@@ -46,21 +45,20 @@ const (
 	snapshotCost = 512
 )
 
-// stream reads one JSON document value by value, so that no more of it is in memory than what
-// is kept. Unlike encoding/json it takes names of keys exactly and each once, and no text that
-// is not UTF-8.
-type stream struct {
+// jsonReader reads a JSON document value by value with bounded memory. Unlike encoding/json it
+// matches keys exactly, refuses duplicates and refuses invalid UTF-8.
+type jsonReader struct {
 	r *bufio.Reader
-	// left is how many bytes the decoded values may still take.
-	left int64
+	// budget is the memory that decoded values may still take, in bytes.
+	budget int64
 }
 
-func newStream(r io.Reader, size, decoded int64) *stream {
-	return &stream{bufio.NewReaderSize(&limited{r, size}, maxValue), decoded}
+func newJSONReader(r io.Reader, size, decoded int64) *jsonReader {
+	return &jsonReader{bufio.NewReaderSize(&limitedReader{r, size}, maxValue), decoded}
 }
 
-// limited fails where a document is larger than so many bytes.
-type limited struct {
+// limitedReader fails when a document exceeds its limit.
+type limitedReader struct {
 	r    io.Reader
 	left int64
 }
@@ -68,7 +66,7 @@ type limited struct {
 var errLarge = errors.New("it is larger than its bounds allow")
 
 // Read implements io.Reader.
-func (l *limited) Read(p []byte) (int, error) {
+func (l *limitedReader) Read(p []byte) (int, error) {
 	n, err := l.r.Read(p)
 	if l.left -= int64(n); l.left < 0 {
 		return 0, errLarge
@@ -76,16 +74,16 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// spend counts what a value takes.
-func (s *stream) spend(bytes int) error {
-	if s.left -= int64(bytes); s.left < 0 {
+// spend charges a value to the budget.
+func (s *jsonReader) spend(bytes int) error {
+	if s.budget -= int64(bytes); s.budget < 0 {
 		return errLarge
 	}
 	return nil
 }
 
-// next returns the first byte of the next token, and leaves it there.
-func (s *stream) next() (byte, error) {
+// peek returns the first byte of the next token without consuming it.
+func (s *jsonReader) peek() (byte, error) {
 	for {
 		c, err := s.r.ReadByte()
 		if errors.Is(err, io.EOF) {
@@ -100,9 +98,9 @@ func (s *stream) next() (byte, error) {
 	}
 }
 
-// delim reads one of some bytes.
-func (s *stream) delim(of string) (byte, error) {
-	c, err := s.next()
+// delim reads one of the given bytes.
+func (s *jsonReader) delim(of string) (byte, error) {
+	c, err := s.peek()
 	if err != nil {
 		return 0, err
 	}
@@ -113,9 +111,9 @@ func (s *stream) delim(of string) (byte, error) {
 	return c, err
 }
 
-// end refuses what follows the document.
-func (s *stream) end() error {
-	c, err := s.next()
+// end refuses trailing content.
+func (s *jsonReader) end() error {
+	c, err := s.peek()
 	if err == nil {
 		return fmt.Errorf("there is more after the document: %q", c)
 	}
@@ -125,19 +123,19 @@ func (s *stream) end() error {
 	return err
 }
 
-// object reads an object: each reads the value of a key. Keys that are not there, twice there
-// or unknown to each are mistakes.
-func (s *stream) object(required []string, each func(key string) error) error {
+// object reads an object and calls each for the value of every key. Missing, duplicate and unknown
+// keys are errors.
+func (s *jsonReader) object(required []string, each func(key string) error) error {
 	if _, err := s.delim("{"); err != nil {
 		return err
 	}
 	var keys [maxKeys]string
 	n := 0
 	for c := byte(','); c == ','; {
-		if first, err := s.next(); err != nil {
+		if first, err := s.peek(); err != nil {
 			return err
 		} else if n == 0 && first == '}' {
-			_, _ = s.r.ReadByte() // it was read before
+			_, _ = s.r.ReadByte() // peeked before
 			break
 		}
 		key, err := s.text()
@@ -167,8 +165,8 @@ func (s *stream) object(required []string, each func(key string) error) error {
 	return nil
 }
 
-// list reads a list or null: each reads one value.
-func (s *stream) list(each func() error) error {
+// list reads a list or null and calls each for every value.
+func (s *jsonReader) list(each func() error) error {
 	if null, err := s.null(); null || err != nil {
 		return err
 	}
@@ -176,7 +174,7 @@ func (s *stream) list(each func() error) error {
 		return err
 	}
 	for n := 0; ; n++ {
-		if first, err := s.next(); err != nil {
+		if first, err := s.peek(); err != nil {
 			return err
 		} else if n == 0 && first == ']' {
 			_, err = s.r.ReadByte()
@@ -191,14 +189,14 @@ func (s *stream) list(each func() error) error {
 	}
 }
 
-func unknown(key string) error { return fmt.Errorf("key %.100q is unknown", key) }
+func unknownKey(key string) error { return fmt.Errorf("key %.100q is unknown", key) }
 
 // text reads a text.
-func (s *stream) text() (string, error) {
+func (s *jsonReader) text() (string, error) {
 	if _, err := s.delim(`"`); err != nil {
 		return "", err
 	}
-	quoted := []byte{'"'} // only of a text with escaped quotes
+	quoted := []byte{'"'} // used only for texts with escaped quotes
 	for {
 		some, err := s.r.ReadSlice('"')
 		if errors.Is(err, bufio.ErrBufferFull) || len(quoted)+len(some) > maxValue {
@@ -207,11 +205,11 @@ func (s *stream) text() (string, error) {
 		if err != nil {
 			return "", errors.Join(err, io.ErrUnexpectedEOF)
 		}
-		if len(quoted) == 1 && plain(some[:len(some)-1]) {
+		if len(quoted) == 1 && isPlain(some[:len(some)-1]) {
 			return string(some[:len(some)-1]), nil
 		}
 		quoted = append(quoted, some...)
-		if !escaped(quoted[1:]) {
+		if !isEscaped(quoted[1:]) {
 			break
 		}
 	}
@@ -222,8 +220,8 @@ func (s *stream) text() (string, error) {
 	return t, json.Unmarshal(quoted, &t)
 }
 
-// plain says whether a text has neither escapes nor bytes that need a check.
-func plain(text []byte) bool {
+// isPlain reports whether a text has no escapes and only ASCII.
+func isPlain(text []byte) bool {
 	for _, c := range text {
 		if c < ' ' || c == '\\' || c >= utf8.RuneSelf {
 			return false
@@ -232,8 +230,8 @@ func plain(text []byte) bool {
 	return true
 }
 
-// escaped says whether the quote at the end of a text belongs to it.
-func escaped(text []byte) bool {
+// isEscaped reports whether the quote at the end of a text is part of it.
+func isEscaped(text []byte) bool {
 	n := 0
 	for i := len(text) - 2; i >= 0 && text[i] == '\\'; i-- {
 		n++
@@ -241,12 +239,12 @@ func escaped(text []byte) bool {
 	return n%2 == 1
 }
 
-// word reads a number, true, false or null.
-func (s *stream) word() (string, error) {
-	if _, err := s.next(); err != nil {
+// literal reads a number, true, false or null.
+func (s *jsonReader) literal() (string, error) {
+	if _, err := s.peek(); err != nil {
 		return "", err
 	}
-	var word [24]byte // the longest number has 20
+	var word [24]byte // numbers have up to 20 bytes
 	for n := 0; ; n++ {
 		c, err := s.r.ReadByte()
 		if err != nil {
@@ -262,23 +260,23 @@ func (s *stream) word() (string, error) {
 	}
 }
 
-// null reads null, if it is there.
-func (s *stream) null() (bool, error) {
-	c, err := s.next()
+// null reads null if it is next.
+func (s *jsonReader) null() (bool, error) {
+	c, err := s.peek()
 	if err != nil || c != 'n' {
 		return false, err
 	}
-	w, err := s.word()
+	w, err := s.literal()
 	if err == nil && w != "null" {
 		err = fmt.Errorf("%q is no value", w)
 	}
 	return true, err
 }
 
-// text reads a text into to, and counts it where it may be long.
-func text[T ~string](s *stream, to *T) error {
+// readText reads a text and charges its length.
+func readText[T ~string](s *jsonReader, to *T) error {
 	v, err := s.text()
-	for _, known := range words { // most are one of them: it is in memory once
+	for _, known := range commonTexts { // common texts are shared
 		if v == known {
 			*to = T(known)
 			return err
@@ -291,13 +289,13 @@ func text[T ~string](s *stream, to *T) error {
 	return err
 }
 
-var words = []string{
+var commonTexts = []string{
 	"", string(File), string(Folder), string(Symlink), string(Hardlink), string(Declared), string(Renamed),
 	string(Marked),
 	string(Exited), string(Quiescent), string(Complete), string(Partial), string(Unsettled)}
 
-func number[T int | int64 | uint32](s *stream, to *T) error {
-	w, err := s.word()
+func readNumber[T int | int64 | uint32](s *jsonReader, to *T) error {
+	w, err := s.literal()
 	if err != nil {
 		return err
 	}
@@ -309,17 +307,17 @@ func number[T int | int64 | uint32](s *stream, to *T) error {
 	return nil
 }
 
-// optional reads a number or null.
-func optional[T int | int64](s *stream, to **T) error {
+// readOptional reads a number or null.
+func readOptional[T int | int64](s *jsonReader, to **T) error {
 	if null, err := s.null(); null || err != nil {
 		return err
 	}
 	*to = new(T)
-	return number(s, *to)
+	return readNumber(s, *to)
 }
 
-func yesNo(s *stream, to *bool) error {
-	w, err := s.word()
+func readBool(s *jsonReader, to *bool) error {
+	w, err := s.literal()
 	if err == nil && w != "true" && w != "false" {
 		err = fmt.Errorf("%q is neither true nor false", w)
 	}
@@ -327,7 +325,7 @@ func yesNo(s *stream, to *bool) error {
 	return err
 }
 
-func moment(s *stream, to *time.Time) error {
+func readTime(s *jsonReader, to *time.Time) error {
 	v, err := s.text()
 	if err == nil {
 		*to, err = time.Parse(time.RFC3339, v)
@@ -341,29 +339,29 @@ var (
 	partKeys  = []string{"key", "size", "sha256", "crc32c"}
 	nodeKeys  = []string{"manifest", "sha256"}
 	leftKeys  = []string{"path", "bytes", "why"}
-	// Of a snapshot in HEAD.
+	// Keys of a snapshot in HEAD.
 	snapshotKeys = []string{
 		"seq", "epoch", "at", "state", "finished", "manifest", "sha256", "files", "bytes", "new_bytes",
 	}
 )
 
-func (s *stream) head() (h Head, err error) {
+func (s *jsonReader) head() (h Head, err error) {
 	err = s.object(nil, func(key string) error {
 		switch key {
 		case "schema":
-			return text(s, &h.Schema)
+			return readText(s, &h.Schema)
 		case "revision":
-			return number(s, &h.Revision)
+			return readNumber(s, &h.Revision)
 		case "epoch":
-			return number(s, &h.Epoch)
+			return readNumber(s, &h.Epoch)
 		case "attempt":
-			return text(s, &h.Attempt)
+			return readText(s, &h.Attempt)
 		case "generation":
-			return number(s, &h.Generation)
+			return readNumber(s, &h.Generation)
 		case "writer":
-			return text(s, &h.Writer)
+			return readText(s, &h.Writer)
 		case "claimed_at":
-			return moment(s, &h.ClaimedAt)
+			return readTime(s, &h.ClaimedAt)
 		case "snapshots":
 			return s.list(func() error {
 				n, err := s.snapshot()
@@ -371,7 +369,7 @@ func (s *stream) head() (h Head, err error) {
 				return err
 			})
 		}
-		return unknown(key)
+		return unknownKey(key)
 	})
 	if err == nil {
 		err = s.end()
@@ -379,80 +377,80 @@ func (s *stream) head() (h Head, err error) {
 	return h, err
 }
 
-func (s *stream) snapshot() (n Snapshot, err error) {
+func (s *jsonReader) snapshot() (n Snapshot, err error) {
 	if err := s.spend(snapshotCost); err != nil {
 		return n, err
 	}
 	return n, s.object(snapshotKeys, func(key string) error {
 		switch key {
 		case "seq":
-			return number(s, &n.Seq)
+			return readNumber(s, &n.Seq)
 		case "epoch":
-			return number(s, &n.Epoch)
+			return readNumber(s, &n.Epoch)
 		case "at":
-			return moment(s, &n.At)
+			return readTime(s, &n.At)
 		case "state":
-			return text(s, &n.State)
+			return readText(s, &n.State)
 		case "finished":
-			return text(s, &n.Finished)
+			return readText(s, &n.Finished)
 		case "step":
-			return optional(s, &n.Step)
+			return readOptional(s, &n.Step)
 		case "manifest":
-			return text(s, &n.Manifest)
+			return readText(s, &n.Manifest)
 		case "sha256":
-			return text(s, &n.SHA256)
+			return readText(s, &n.SHA256)
 		case "files":
-			return number(s, &n.Files)
+			return readNumber(s, &n.Files)
 		case "bytes":
-			return number(s, &n.Bytes)
+			return readNumber(s, &n.Bytes)
 		case "new_bytes":
-			return number(s, &n.NewBytes)
+			return readNumber(s, &n.NewBytes)
 		}
-		return unknown(key)
+		return unknownKey(key)
 	})
 }
 
-func (s *stream) manifest() (m Manifest, err error) {
+func (s *jsonReader) manifest() (m Manifest, err error) {
 	err = s.object(nil, func(key string) error {
 		switch key {
 		case "schema":
-			return text(s, &m.Schema)
+			return readText(s, &m.Schema)
 		case "seq":
-			return number(s, &m.Seq)
+			return readNumber(s, &m.Seq)
 		case "epoch":
-			return number(s, &m.Epoch)
+			return readNumber(s, &m.Epoch)
 		case "attempt":
-			return text(s, &m.Attempt)
+			return readText(s, &m.Attempt)
 		case "writer":
-			return text(s, &m.Writer)
+			return readText(s, &m.Writer)
 		case "started_at":
-			return moment(s, &m.StartedAt)
+			return readTime(s, &m.StartedAt)
 		case "at":
-			return moment(s, &m.At)
+			return readTime(s, &m.At)
 		case "state":
-			return text(s, &m.State)
+			return readText(s, &m.State)
 		case "finished":
-			return text(s, &m.Finished)
+			return readText(s, &m.Finished)
 		case "step":
-			return optional(s, &m.Step)
+			return readOptional(s, &m.Step)
 		case "rank":
-			return optional(s, &m.Rank)
+			return readOptional(s, &m.Rank)
 		case "ranks":
-			return number(s, &m.Ranks)
+			return readNumber(s, &m.Ranks)
 		case "bytes_per_second":
-			return number(s, &m.BytesPerSecond)
+			return readNumber(s, &m.BytesPerSecond)
 		case "new_bytes":
-			return number(s, &m.NewBytes)
+			return readNumber(s, &m.NewBytes)
 		case "nodes":
-			return s.list(func() error { return grow(s, &m.Nodes, nodeCost, s.node) })
+			return s.list(func() error { return appendValue(s, &m.Nodes, nodeCost, s.node) })
 		case "parts":
-			return s.list(func() error { return grow(s, &m.Parts, partCost, s.part) })
+			return s.list(func() error { return appendValue(s, &m.Parts, partCost, s.part) })
 		case "entries":
-			return s.list(func() error { return grow(s, &m.Entries, entryCost, s.entry) })
+			return s.list(func() error { return appendValue(s, &m.Entries, entryCost, s.entry) })
 		case "left_out":
-			return s.list(func() error { return grow(s, &m.LeftOut, leftOutCost, s.leftOut) })
+			return s.list(func() error { return appendValue(s, &m.LeftOut, leftOutCost, s.leftOut) })
 		}
-		return unknown(key)
+		return unknownKey(key)
 	})
 	if err == nil {
 		err = s.end()
@@ -460,8 +458,8 @@ func (s *stream) manifest() (m Manifest, err error) {
 	return m, err
 }
 
-// grow reads one more value of a list.
-func grow[T any](s *stream, list *[]T, cost int, read func(*T) error) error {
+// appendValue reads one more value of a list.
+func appendValue[T any](s *jsonReader, list *[]T, cost int, read func(*T) error) error {
 	if err := s.spend(cost); err != nil {
 		return err
 	}
@@ -470,63 +468,63 @@ func grow[T any](s *stream, list *[]T, cost int, read func(*T) error) error {
 	return read(&(*list)[len(*list)-1])
 }
 
-func (s *stream) node(n *Node) error {
+func (s *jsonReader) node(n *Node) error {
 	return s.object(nodeKeys, func(key string) error {
 		switch key {
 		case "manifest":
-			return text(s, &n.Manifest)
+			return readText(s, &n.Manifest)
 		case "sha256":
-			return text(s, &n.SHA256)
+			return readText(s, &n.SHA256)
 		}
-		return unknown(key)
+		return unknownKey(key)
 	})
 }
 
-func (s *stream) part(p *Part) error {
+func (s *jsonReader) part(p *Part) error {
 	return s.object(partKeys, func(key string) error {
 		switch key {
 		case "key":
-			return text(s, &p.Key)
+			return readText(s, &p.Key)
 		case "size":
-			return number(s, &p.Size)
+			return readNumber(s, &p.Size)
 		case "sha256":
-			return text(s, &p.SHA256)
+			return readText(s, &p.SHA256)
 		case "crc32c":
-			return text(s, &p.CRC32C)
+			return readText(s, &p.CRC32C)
 		}
-		return unknown(key)
+		return unknownKey(key)
 	})
 }
 
-func (s *stream) entry(e *Entry) error {
+func (s *jsonReader) entry(e *Entry) error {
 	return s.object(entryKeys, func(key string) error {
 		switch key {
 		case "path":
-			return text(s, &e.Path)
+			return readText(s, &e.Path)
 		case "kind":
-			return text(s, &e.Kind)
+			return readText(s, &e.Kind)
 		case "mode":
-			return number(s, &e.Mode)
+			return readNumber(s, &e.Mode)
 		case "modified":
-			return moment(s, &e.Modified)
+			return readTime(s, &e.Modified)
 		case "size":
-			return number(s, &e.Size)
+			return readNumber(s, &e.Size)
 		case "target":
-			return text(s, &e.Target)
+			return readText(s, &e.Target)
 		case "sparse":
-			return yesNo(s, &e.Sparse)
+			return readBool(s, &e.Sparse)
 		case "finished":
-			return text(s, &e.Finished)
+			return readText(s, &e.Finished)
 		case "stale":
-			return yesNo(s, &e.Stale)
+			return readBool(s, &e.Stale)
 		case "chunks":
-			return s.list(func() error { return grow(s, &e.Chunks, chunkCost, s.chunk) })
+			return s.list(func() error { return appendValue(s, &e.Chunks, chunkCost, s.chunk) })
 		}
-		return unknown(key)
+		return unknownKey(key)
 	})
 }
 
-func (s *stream) chunk(c *Chunk) error {
+func (s *jsonReader) chunk(c *Chunk) error {
 	return s.object(chunkKeys, func(key string) error {
 		switch key {
 		case "sha256":
@@ -537,36 +535,36 @@ func (s *stream) chunk(c *Chunk) error {
 			}
 			return err
 		case "size":
-			return number(s, &c.Size)
+			return readNumber(s, &c.Size)
 		case "part":
-			return number(s, &c.Part)
+			return readNumber(s, &c.Part)
 		case "offset":
-			return number(s, &c.Offset)
+			return readNumber(s, &c.Offset)
 		case "stored":
-			return number(s, &c.Stored)
+			return readNumber(s, &c.Stored)
 		case "zstd":
-			return yesNo(s, &c.Zstd)
+			return readBool(s, &c.Zstd)
 		}
-		return unknown(key)
+		return unknownKey(key)
 	})
 }
 
-func (s *stream) leftOut(l *LeftOut) error {
+func (s *jsonReader) leftOut(l *LeftOut) error {
 	return s.object(leftKeys, func(key string) error {
 		switch key {
 		case "path":
-			return text(s, &l.Path)
+			return readText(s, &l.Path)
 		case "bytes":
-			return number(s, &l.Bytes)
+			return readNumber(s, &l.Bytes)
 		case "why":
-			return text(s, &l.Why)
+			return readText(s, &l.Why)
 		}
-		return unknown(key)
+		return unknownKey(key)
 	})
 }
 
-// cost is what a manifest takes in memory, as the stream counts it.
-func (m *Manifest) cost() int64 {
+// decodedSize returns the memory of a manifest as jsonReader counts it.
+func (m *Manifest) decodedSize() int64 {
 	n := len(m.Nodes)*nodeCost + len(m.Parts)*partCost + len(m.Entries)*entryCost + len(m.LeftOut)*leftOutCost
 	for _, p := range m.Parts {
 		n += len(p.Key) + len(p.SHA256) + len(p.CRC32C)

@@ -14,16 +14,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/checkpoint"
 )
 
-// The kernel refuses to write more, on the store's disk and on the one that is restored to:
-// each says so, and neither leaves anything behind that looks whole.
-func TestDiskRefuses(t *testing.T) {
+// TestReportsFullDisk checks that a full disk is reported by the store and by a restore, and that
+// neither leaves incomplete files in place.
+func TestReportsFullDisk(t *testing.T) {
 	if what := os.Getenv("CHECKPOINT_LIMITED"); what != "" {
-		limited(t, what)
+		runLimited(t, what)
 		return
 	}
 	child := func(what string, dirs ...string) {
 		t.Helper()
-		c := exec.Command(os.Args[0], "-test.run", "^TestDiskRefuses$", "-test.v")
+		c := exec.Command(os.Args[0], "-test.run", "^TestReportsFullDisk$", "-test.v")
 		c.Env = append(os.Environ(), "CHECKPOINT_LIMITED="+what, "CHECKPOINT_DIRS="+strings.Join(dirs, ":"))
 		said, err := c.CombinedOutput()
 		if err != nil || !strings.Contains(string(said), "refused: ") {
@@ -46,8 +46,8 @@ func TestDiskRefuses(t *testing.T) {
 	same(t, dir, to)
 }
 
-// limited is the process that may write no file over 1 MiB.
-func limited(t *testing.T, what string) {
+// runLimited runs a process whose files may not exceed 1 MiB.
+func runLimited(t *testing.T, what string) {
 	signal.Ignore(syscall.SIGXFSZ)
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20}); err != nil {
 		t.Fatal(err)
@@ -67,13 +67,12 @@ func limited(t *testing.T, what string) {
 	}
 }
 
-// A file that may not be read is an error that names it.
-func TestUnreadable(t *testing.T) {
-	if os.Getuid() == 0 { // who reads everything
-		cmd := exec.Command("/proc/self/exe", "-test.run=^TestUnreadable$", "-test.v")
+func TestReportsUnreadableFile(t *testing.T) {
+	if os.Getuid() == 0 { // root reads everything
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestReportsUnreadableFile$", "-test.v")
 		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "--- PASS: TestUnreadable") {
+		if err != nil || !strings.Contains(string(out), "--- PASS: TestReportsUnreadableFile") {
 			t.Errorf("as a user without rights: %v\n%s", err, out)
 		}
 		return

@@ -12,32 +12,32 @@ import (
 	"time"
 )
 
-// EventsFile is where a training declares what it did, in the folder that CURFEW_RUN_DIR
-// names: a line of JSON for each event.
+// EventsFile is the file in CURFEW_RUN_DIR to which a training appends its events, one JSON object
+// a line.
 const EventsFile = "events.jsonl"
 
-// maxEvent is the longest line of events in bytes; a longer one is not read.
-const maxEvent = 64 << 10
+// maxEventLine is the longest accepted line in bytes.
+const maxEventLine = 64 << 10
 
-// Saved is the declaration that a checkpoint is finished.
-type Saved struct {
-	// Path is as it was declared: absolute, or relative to the training's working folder.
+// Declaration is the declaration that a checkpoint is finished.
+type Declaration struct {
+	// Path is the declared path: absolute, or relative to the training's working folder.
 	Path string
 	Step *int64
 	At   time.Time
 }
 
-// Events are what a training declared.
+// Events are the declarations of a training.
 type Events struct {
-	// Step is the newest step; nil is unknown.
+	// Step is the newest step; nil if unknown.
 	Step *int64
-	// Saved are in the order of the declarations.
-	Saved []Saved
-	// Unread counts lines that are no event.
-	Unread int
+	// Saved is in order of declaration.
+	Saved []Declaration
+	// InvalidLines counts lines that are no event.
+	InvalidLines int
 }
 
-// ReadEvents reads the declarations in a run's folder. No file is no declaration.
+// ReadEvents reads the events in a run's folder. A missing file means no events.
 func ReadEvents(runDir string) (Events, error) {
 	f, err := os.Open(filepath.Join(runDir, EventsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,11 +54,10 @@ func ReadEvents(runDir string) (Events, error) {
 	return e, nil
 }
 
-// parseEvents reads lines. A line without its newline is still being written and does not
-// count.
+// parseEvents parses lines. A line without newline is still being written and is ignored.
 func parseEvents(r io.Reader) (Events, error) {
 	var e Events
-	b := bufio.NewReaderSize(r, maxEvent)
+	b := bufio.NewReaderSize(r, maxEventLine)
 	for {
 		line, err := b.ReadSlice('\n')
 		switch {
@@ -74,7 +73,7 @@ func parseEvents(r io.Reader) (Events, error) {
 			if err != nil {
 				return e, err
 			}
-			e.Unread++
+			e.InvalidLines++
 			continue
 		case err != nil:
 			return e, err
@@ -92,39 +91,39 @@ func (e *Events) add(line []byte) {
 	}
 	switch err := json.Unmarshal(line, &event); {
 	case err != nil, event.At.IsZero():
-		e.Unread++
+		e.InvalidLines++
 	case event.Event == "step" && event.Step != nil:
 		e.Step = event.Step
 	case event.Event == "saved" && event.Path != "":
-		e.Saved = append(e.Saved, Saved{Path: event.Path, Step: event.Step, At: event.At})
+		e.Saved = append(e.Saved, Declaration{Path: event.Path, Step: event.Step, At: event.At})
 	default:
-		e.Unread++
+		e.InvalidLines++
 	}
 }
 
-// resolved is a path without symbolic links, where it leads somewhere.
-func resolved(p string) string {
+// resolveLinks resolves symbolic links where the target exists.
+func resolveLinks(p string) string {
 	if real, err := filepath.EvalSymlinks(p); err == nil {
 		return real
 	}
 	return p
 }
 
-// In returns the declarations of paths in a folder, relative to it and with slashes; "."
-// is the folder itself. The folder is absolute. Relative ones are taken from the training's working folder.
-func (e Events) In(dir, workdir string) []Saved {
-	var in []Saved
-	dir = resolved(dir)
+// DeclaredIn returns the declarations inside an absolute folder, with slash-separated paths
+// relative to it; "." is the folder itself. Relative declarations are resolved against workdir.
+func (e Events) DeclaredIn(dir, workdir string) []Declaration {
+	var in []Declaration
+	dir = resolveLinks(dir)
 	for _, s := range e.Saved {
 		at := s.Path
 		if !filepath.IsAbs(at) {
 			at = filepath.Join(workdir, at)
 		}
-		rel, err := filepath.Rel(dir, resolved(at))
+		rel, err := filepath.Rel(dir, resolveLinks(at))
 		if err != nil || !filepath.IsLocal(rel) {
 			continue
 		}
-		in = append(in, Saved{filepath.ToSlash(rel), s.Step, s.At})
+		in = append(in, Declaration{filepath.ToSlash(rel), s.Step, s.At})
 	}
 	return in
 }

@@ -11,28 +11,28 @@ import (
 	"time"
 )
 
-// group is what a final save saves or leaves as a whole: a checkpoint that was declared or
-// marked, a folder in the folder, or all files that are in no other folder.
-type group struct {
+// saveGroup is saved or left out as a whole by a final save: a declared or marked checkpoint, a
+// top-level folder, or all files outside of folders.
+type saveGroup struct {
 	name   string
 	newest time.Time
-	files  []found
-	// unread is how much there is to read: what is not as the newest snapshot has it.
-	unread int64
-	// same says that the newest snapshot has it as it is, by sizes and times.
-	same bool
-	// why says why it was not saved; empty while it may be.
+	files  []foundEntry
+	// bytesToRead is the size of what differs from the newest snapshot.
+	bytesToRead int64
+	// unchanged reports that the newest snapshot holds the same sizes and times.
+	unchanged bool
+	// why explains why the group is left out; empty while it is not.
 	why string
 }
 
-// loose names the group of the files that are in no other folder.
-const loose = "."
+// rootGroup is the name of the group of files outside of folders.
+const rootGroup = "."
 
-// groupOf returns the group of a path.
-func groupOf(units []unit, e Entry) string {
+// groupOf returns the name of a path's group.
+func groupOf(units []checkpointUnit, e Entry) string {
 	in, found := "", false
 	for _, u := range units {
-		if u.has(e.Path) && (!found || len(u.path) > len(in)) {
+		if u.contains(e.Path) && (!found || len(u.path) > len(in)) {
 			in, found = u.path, true
 		}
 	}
@@ -41,30 +41,29 @@ func groupOf(units []unit, e Entry) string {
 	}
 	top, rest, _ := strings.Cut(e.Path, "/")
 	if rest == "" && e.Kind != Folder {
-		return loose
+		return rootGroup
 	}
 	return top
 }
 
-// planFinal decides how a folder is saved in the time that is left: the newest group first.
-// It reads nothing.
-func planFinal(all []found, j judgment, newest *Manifest) []*group {
+// planFinal orders the groups for the remaining time, newest first, without reading files.
+func planFinal(all []foundEntry, j judgment, newest *Manifest) []*saveGroup {
 	had := map[string]Entry{}
 	if newest != nil {
 		for _, e := range newest.Entries {
 			had[e.Path] = e
 		}
 	}
-	by := map[string]*group{}
-	var list []*group
+	by := map[string]*saveGroup{}
+	var list []*saveGroup
 	for i, f := range all {
-		if f.why != "" || j.progress[i] {
+		if f.skipReason != "" || j.inProgress[i] {
 			continue
 		}
 		name := groupOf(j.units, f.Entry)
 		g := by[name]
 		if g == nil {
-			g = &group{name: name, same: true}
+			g = &saveGroup{name: name, unchanged: true}
 			by[name] = g
 			list = append(list, g)
 		}
@@ -74,10 +73,10 @@ func planFinal(all []found, j judgment, newest *Manifest) []*group {
 		}
 		if e, ok := had[f.Path]; !ok || e.Kind != f.Kind || e.Size != f.Size || e.Target != f.Target || f.Kind == File &&
 			!e.Modified.Equal(f.Modified) || e.Finished == "" {
-			g.same = false
+			g.unchanged = false
 		}
 		if f.Kind == File {
-			g.unread += f.Size
+			g.bytesToRead += f.Size
 		}
 	}
 	for _, u := range j.units {
@@ -85,7 +84,7 @@ func planFinal(all []found, j judgment, newest *Manifest) []*group {
 			g.newest = u.at
 		}
 	}
-	// A group that lost a file is not as it was.
+	// A group that lost a file has changed.
 	if newest != nil {
 		there := make(map[string]bool, len(all))
 		for _, f := range all {
@@ -93,54 +92,55 @@ func planFinal(all []found, j judgment, newest *Manifest) []*group {
 		}
 		for _, e := range newest.Entries {
 			if g := by[groupOf(j.units, e)]; g != nil && !there[e.Path] {
-				g.same = false
+				g.unchanged = false
 			}
 		}
 	}
 	for _, g := range list {
-		if g.same {
-			g.unread = 0
+		if g.unchanged {
+			g.bytesToRead = 0
 		}
 	}
-	slices.SortStableFunc(list, func(x, y *group) int {
+	slices.SortStableFunc(list, func(x, y *saveGroup) int {
 		return cmp.Or(y.newest.Compare(x.newest), cmp.Compare(x.name, y.name))
 	})
 	return list
 }
 
-// fits says whether so much can be saved in the time that is left at a rate in bytes a
-// second. An unknown rate fits: the clock decides then.
+// fits reports whether an amount can be saved in the remaining time at a rate in bytes per second.
+// An unknown rate fits: then the clock decides.
 func fits(unread, rate int64, left time.Duration) bool {
 	return rate <= 0 || float64(unread)/float64(rate) <= left.Seconds()
 }
 
-// measured is how much has to be read before a rate counts as measured.
-const measured = 32 << 20
+// minMeasuredBytes is the amount to read before a rate counts as measured.
+const minMeasuredBytes = 32 << 20
 
-// final reads groups, the newest first, as long as the time is enough.
-func (s *saving) final(ctx context.Context, m Manifest, before []found) (Manifest, error) {
-	j := judge(before, s.o.Evidence)
+// saveFinal reads groups, newest first, while time is left.
+func (s *saveRun) saveFinal(ctx context.Context, m Manifest, before []foundEntry) (Manifest, error) {
+	j := judgeFiles(before, s.o.Evidence)
 	s.groups = planFinal(before, j, s.a.newest)
 	var rate int64
 	if s.a.newest != nil {
 		rate = s.a.newest.BytesPerSecond
 	}
 	for _, g := range s.groups {
-		s.total += g.unread
+		s.total += g.bytesToRead
 	}
-	end := s.started.Add(s.window())
+	end := s.started.Add(s.storeWindow())
 	for _, g := range s.groups {
 		now := s.a.run.Now()
-		if done := s.pipe.read.Load(); done >= measured && now.After(s.started) {
+		if done := s.pipe.read.Load(); done >= minMeasuredBytes && now.After(s.started) {
 			rate = int64(float64(done) / now.Sub(s.started).Seconds())
 		}
 		if ctx.Err() != nil {
 			g.why = "the deadline came first"
-		} else if !g.same && !fits(g.unread, rate, end.Sub(now)) {
-			g.why = fmt.Sprintf("%d bytes at the measured %d bytes a second do not fit in the %s that are left", g.unread, rate,
+		} else if !g.unchanged && !fits(g.bytesToRead, rate, end.Sub(now)) {
+			g.why = fmt.Sprintf("%d bytes at the measured %d bytes a second do not fit in the %s that are left", g.bytesToRead,
+				rate,
 				end.Sub(now).Round(100*time.Millisecond))
 		}
-		if g.why != "" || g.same {
+		if g.why != "" || g.unchanged {
 			continue
 		}
 		for _, f := range g.files {
@@ -159,37 +159,37 @@ func (s *saving) final(ctx context.Context, m Manifest, before []found) (Manifes
 	if err != nil {
 		return m, err
 	}
-	for i := range before { // what was not read stands for itself
+	for i := range before { // unread files count as unchanged
 		f := before[i]
 		if f.Kind == File && s.read[f.Path] == nil {
-			s.read[f.Path] = &content{seen: f, whole: true}
+			s.read[f.Path] = &fileContent{seen: f, complete: true}
 		}
 	}
-	s.compare(&m, after, judge(after, s.o.Evidence))
+	s.compare(&m, after, judgeFiles(after, s.o.Evidence))
 	return m, nil
 }
 
-// late replaces what a final save did not store in time by what the newest snapshot has of
-// it, as wholes: files of two saves never mix in one group.
-func (s *saving) late(m *Manifest) error {
+// fillFromNewest replaces groups that were not stored in time by those of the newest snapshot. A
+// group never mixes files of two saves.
+func (s *saveRun) fillFromNewest(m *Manifest) error {
 	if s.o.Deadline.IsZero() {
 		return nil
 	}
-	by := map[string]*group{}
+	by := map[string]*saveGroup{}
 	for _, g := range s.groups {
 		by[g.name] = g
 		for _, f := range g.files {
 			c := s.read[f.Path]
-			if g.why != "" || g.same || f.Kind != File || c == nil {
+			if g.why != "" || g.unchanged || f.Kind != File || c == nil {
 				continue
 			}
-			if !c.whole || slices.ContainsFunc(c.chunks, func(p place) bool { return !p.part.done }) ||
-				sum(c.chunks) != c.size {
+			if !c.complete || slices.ContainsFunc(c.chunks, func(p chunkLocation) bool { return !p.part.done }) ||
+				totalSize(c.chunks) != c.size {
 				g.why = "the deadline came before it was stored"
 			}
 		}
 	}
-	of := map[string]*group{}
+	of := map[string]*saveGroup{}
 	for _, g := range s.groups {
 		for _, f := range g.files {
 			of[f.Path] = g
@@ -207,18 +207,18 @@ func (s *saving) late(m *Manifest) error {
 	}
 	entries := map[string]Entry{}
 	for _, e := range m.Entries {
-		if g := of[e.Path]; g != nil && g.why == "" && !g.same || e.Kind == Folder {
+		if g := of[e.Path]; g != nil && g.why == "" && !g.unchanged || e.Kind == Folder {
 			entries[e.Path] = e
 		}
 	}
-	had := map[*group]bool{}
+	had := map[*saveGroup]bool{}
 	if s.a.newest != nil {
 		for _, e := range s.a.newest.Entries {
 			g := of[e.Path]
 			if g == nil {
 				g = by[groupOf(nil, e)]
 			}
-			if _, ok := entries[e.Path]; g == nil || g.why == "" && !g.same || ok && e.Kind == Folder {
+			if _, ok := entries[e.Path]; g == nil || g.why == "" && !g.unchanged || ok && e.Kind == Folder {
 				continue
 			}
 			e.Stale = e.Kind == File && g.why != ""
@@ -228,7 +228,7 @@ func (s *saving) late(m *Manifest) error {
 			had[g] = true
 		}
 	}
-	m.Entries = ordered(entries)
+	m.Entries = sortEntries(entries)
 	for _, g := range s.groups {
 		if g.why == "" {
 			continue
@@ -238,15 +238,16 @@ func (s *saving) late(m *Manifest) error {
 		if had[g] {
 			why += "; it is as the snapshot before has it"
 		}
-		m.LeftOut = append(m.LeftOut, LeftOut{g.name, g.unread, why})
+		m.LeftOut = append(m.LeftOut, LeftOut{g.name, g.bytesToRead, why})
 	}
-	if !slices.ContainsFunc(s.groups, func(g *group) bool { return g.why == "" && !g.same }) && m.State == Partial {
+	if !slices.ContainsFunc(s.groups, func(g *saveGroup) bool { return g.why == "" && !g.unchanged }) &&
+		m.State == Partial {
 		return fmt.Errorf("%w: %s: %s", ErrNoTime, s.groups[0].name, s.groups[0].why)
 	}
 	return nil
 }
 
-// weakestOf returns the weakest proof of the files that match.
+// weakestOf returns the weakest evidence among the matching files.
 func weakestOf(entries []Entry, match func(Entry) bool) Finished {
 	weakest := Declared
 	for _, e := range entries {
@@ -257,22 +258,22 @@ func weakestOf(entries []Entry, match func(Entry) bool) Finished {
 	return weakest
 }
 
-func sum(chunks []place) (size int64) {
+func totalSize(chunks []chunkLocation) (size int64) {
 	for _, c := range chunks {
 		size += c.Size
 	}
 	return size
 }
 
-// ordered returns entries so that folders stand before what is in them and links after what
-// they lead to. What has no folder or no target is not restorable and is left out.
-func ordered(entries map[string]Entry) []Entry {
+// sortEntries sorts folders before their content and links after their targets. Entries without
+// parent or target are not restorable and are dropped.
+func sortEntries(entries map[string]Entry) []Entry {
 	list := make([]Entry, 0, len(entries))
 	for _, e := range entries {
 		list = append(list, e)
 	}
 	slices.SortFunc(list, func(x, y Entry) int {
-		return cmp.Or(cmp.Compare(b2i(x.Kind == Hardlink), b2i(y.Kind == Hardlink)),
+		return cmp.Or(cmp.Compare(boolToInt(x.Kind == Hardlink), boolToInt(y.Kind == Hardlink)),
 			slices.Compare(strings.Split(x.Path, "/"), strings.Split(y.Path, "/")))
 	})
 	kept := list[:0]
@@ -287,7 +288,7 @@ func ordered(entries map[string]Entry) []Entry {
 	return kept
 }
 
-func b2i(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/checkpoint"
 )
 
-// slowly is a store that takes so many bytes a second.
-type slowly struct {
+// slowStore is a store with a limited rate in bytes per second.
+type slowStore struct {
 	checkpoint.Backend
 	rate int
 }
 
-func (s *slowly) Create(ctx context.Context, key string, data []byte) error {
+func (s *slowStore) Create(ctx context.Context, key string, data []byte) error {
 	select {
 	case <-time.After(time.Duration(len(data)) * time.Second / time.Duration(s.rate)):
 	case <-ctx.Done():
@@ -27,8 +27,9 @@ func (s *slowly) Create(ctx context.Context, key string, data []byte) error {
 	return s.Backend.Create(ctx, key, data)
 }
 
-// A final save takes the newest checkpoint first, leaves the rest as it was, and says so.
-func TestFinalSave(t *testing.T) {
+// TestFinalSaveTakesNewestFirst checks that a final save stores the newest checkpoint first and
+// reports what it left out.
+func TestFinalSaveTakesNewestFirst(t *testing.T) {
 	dir, r := t.TempDir(), run(t, t.TempDir())
 	write(t, dir, "ckpt/11/weights", random(11, 1<<20))
 	write(t, dir, "data/big", random(1, 2<<20))
@@ -49,11 +50,11 @@ func TestFinalSave(t *testing.T) {
 	}
 	write(t, dir, "ckpt/12/weights", random(12, 1<<20))
 	step := int64(12)
-	a := claim(t, checkpoint.Run{Store: &slowly{r.Store, 4 << 20}, Now: time.Now})
+	a := claim(t, checkpoint.Run{Store: &slowStore{r.Store, 4 << 20}, Now: time.Now})
 	within := 6 * time.Second
 	started := time.Now()
 	got := save(t, a, dir, checkpoint.SaveOptions{Deadline: started.Add(within), Uploads: 1,
-		Evidence: checkpoint.Evidence{Declared: []checkpoint.Saved{{Path: "ckpt/12", Step: &step, At: time.Now()}}}})
+		Evidence: checkpoint.Evidence{Declared: []checkpoint.Declaration{{Path: "ckpt/12", Step: &step, At: time.Now()}}}})
 	// All of it would take 20 s longer. A busy machine takes its time.
 	if took := time.Since(started); took > within+14*time.Second {
 		t.Errorf("took %s of %s", took, within)
@@ -89,7 +90,7 @@ func TestFinalSave(t *testing.T) {
 	}
 	// With enough time it is all there, and complete.
 	after := save(t, claim(t, r), dir, checkpoint.SaveOptions{
-		Deadline: time.Now().Add(time.Minute), Evidence: checkpoint.Evidence{Exited: true},
+		Deadline: time.Now().Add(time.Minute), Evidence: checkpoint.Evidence{WriterExited: true},
 	})
 	if after.Snapshot.State != checkpoint.Complete || len(after.Manifest.LeftOut) != 0 {
 		t.Errorf("saved %+v, left out %+v", after.Snapshot, after.Manifest.LeftOut)
@@ -98,15 +99,16 @@ func TestFinalSave(t *testing.T) {
 	same(t, dir, to)
 }
 
-// Where nothing new fits, there is no snapshot that only looks new.
-func TestFinalSaveOfNothing(t *testing.T) {
+// TestFinalSaveWithoutTime checks that a final save without time for anything new creates no
+// snapshot.
+func TestFinalSaveWithoutTime(t *testing.T) {
 	dir, r := t.TempDir(), run(t, t.TempDir())
 	write(t, dir, "weights", random(1, 1<<20))
 	save(t, claim(t, r), dir, checkpoint.SaveOptions{})
 	write(t, dir, "weights", random(2, 20<<20))
-	a := claim(t, checkpoint.Run{Store: &slowly{r.Store, 1 << 20}, Now: time.Now})
+	a := claim(t, checkpoint.Run{Store: &slowStore{r.Store, 1 << 20}, Now: time.Now})
 	_, err := a.Save(t.Context(), dir, checkpoint.SaveOptions{
-		Deadline: time.Now().Add(1500 * time.Millisecond), Evidence: checkpoint.Evidence{Exited: true},
+		Deadline: time.Now().Add(1500 * time.Millisecond), Evidence: checkpoint.Evidence{WriterExited: true},
 	})
 	if !errors.Is(err, checkpoint.ErrNoTime) {
 		t.Errorf("saved: %v", err)

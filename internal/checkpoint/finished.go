@@ -9,106 +9,108 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// Evidence is what is known of the work of a training, besides its files.
+// Evidence is what is known about a training besides its files.
 type Evidence struct {
-	// Declared are declarations of paths in the folder ([Events.In]).
-	Declared []Saved
-	// Done is a pattern of paths in the folder, as path.Match has it: "*/DONE". A file that
-	// it matches says that the folder around it is finished, a folder that it is itself.
-	Done string
-	// Exited says that the process that writes the folder has ended.
-	Exited bool
+	// Declared are declarations inside the folder ([Events.DeclaredIn]).
+	Declared []Declaration
+	// DonePattern is a path.Match pattern such as "*/DONE". A matching file marks its folder as
+	// finished, a matching folder itself.
+	DonePattern string
+	// WriterExited reports that the writing process has ended.
+	WriterExited bool
 }
 
-// unit is a checkpoint within the folder: what is finished, saved and left out as a whole.
-type unit struct {
+// checkpointUnit is a checkpoint inside the folder, which is finished, saved or left out as a
+// whole.
+type checkpointUnit struct {
 	path string
 	how  Finished
 	at   time.Time
 	step *int64
 }
 
-// has says whether a path is the unit's.
-func (u unit) has(p string) bool {
+// contains reports whether a path belongs to the unit.
+func (u checkpointUnit) contains(p string) bool {
 	return u.path == "." || p == u.path || strings.HasPrefix(p, u.path+"/")
 }
 
-// grace is how much later than its declaration a file may be dated, because clocks of file
-// systems tick more coarsely than the one that the training reads.
-const grace = time.Second
+// declarationSlack is how much later than its declaration a file may be dated, because file systems
+// have coarse clocks.
+const declarationSlack = time.Second
 
-// judgment is what the evidence says of each name of the folder.
+// judgment assesses each name of the folder.
 type judgment struct {
-	units []unit
-	// how is by the index of what was found; the empty one leaves it to whether it changes.
-	how []Finished
-	// progress are the indexes of what is still being written.
-	progress map[int]bool
+	units []checkpointUnit
+	// finished holds the evidence by index of the listing; "" leaves it to whether the file
+	// changes.
+	finished []Finished
+	// inProgress holds the indexes of names that are still being written.
+	inProgress map[int]bool
 }
 
-// judge says of each name how it is known to be finished, in the order: declared, renamed,
-// marked, exited.
-func judge(all []found, ev Evidence) judgment {
-	j := judgment{how: make([]Finished, len(all)), progress: map[int]bool{}}
+// judgeFiles decides how each name is known to be finished: declared, renamed, marked or exited, in
+// this order.
+func judgeFiles(all []foundEntry, ev Evidence) judgment {
+	j := judgment{finished: make([]Finished, len(all)), inProgress: map[int]bool{}}
 	there := make(map[string]int, len(all))
 	for i, f := range all {
 		there[f.Path] = i
 	}
-	last := map[string]Saved{}
+	last := map[string]Declaration{}
 	for _, s := range ev.Declared {
 		if _, ok := there[s.Path]; ok || s.Path == "." {
 			last[s.Path] = s
 		}
 	}
 	for p, s := range last {
-		j.units = append(j.units, unit{p, Declared, s.At.Add(grace), s.Step})
+		j.units = append(j.units, checkpointUnit{p, Declared, s.At.Add(declarationSlack), s.Step})
 	}
-	if ev.Done != "" {
+	if ev.DonePattern != "" {
 		for _, f := range all {
-			if ok, err := path.Match(ev.Done, f.Path); err != nil || !ok {
+			if ok, err := path.Match(ev.DonePattern, f.Path); err != nil || !ok {
 				continue
 			}
-			u := unit{path: f.Path, how: Marked, at: f.changed}
+			u := checkpointUnit{path: f.Path, how: Marked, at: f.changed}
 			if f.Kind != Folder {
 				u.path = path.Dir(f.Path)
 			}
 			j.units = append(j.units, u)
 		}
 	}
-	moved := renamed(all, there)
+	moved := renamedFiles(all, there)
 	for i, f := range all {
 		switch u, ok := j.unitOf(f.Path); {
 		case ok && u.how == Declared && !f.Modified.After(u.at):
-			j.how[i] = Declared
+			j.finished[i] = Declared
 		case moved[i]:
-			j.how[i] = Renamed
+			j.finished[i] = Renamed
 		case ok && u.how == Marked && (f.Kind == Folder || !f.Modified.After(u.at)):
-			j.how[i] = Marked
-		case ev.Exited:
-			j.how[i] = Exited
+			j.finished[i] = Marked
+		case ev.WriterExited:
+			j.finished[i] = Exited
 		}
 	}
-	if !ev.Exited {
-		j.unfinished(all)
+	if !ev.WriterExited {
+		j.findUnfinished(all)
 	}
 	return j
 }
 
-// unitOf returns the innermost unit of a path; of two, the stronger.
-func (j judgment) unitOf(p string) (best unit, ok bool) {
+// unitOf returns the innermost unit of a path, the one with stronger evidence if there are two.
+func (j judgment) unitOf(p string) (best checkpointUnit, ok bool) {
 	for _, u := range j.units {
-		if u.has(p) && (!ok || len(u.path) > len(best.path) || len(u.path) == len(best.path) && u.how == Declared) {
+		if u.contains(p) && (!ok || len(u.path) > len(best.path) || len(u.path) == len(best.path) && u.how == Declared) {
 			best, ok = u, true
 		}
 	}
 	return best, ok
 }
 
-// renamed says which files are known to have been renamed into place: their metadata, or
-// that of a folder around them, changed after the last write, as a rename does.
-func renamed(all []found, there map[string]int) []bool {
+// renamedFiles reports which files were renamed into place: their metadata, or that of an enclosing
+// folder, changed after the last write.
+func renamedFiles(all []foundEntry, there map[string]int) []bool {
 	newest := make([]time.Time, len(all))
-	for i := len(all) - 1; i >= 0; i-- { // what is in a folder stands after it
+	for i := len(all) - 1; i >= 0; i-- { // a folder's content follows it
 		if all[i].changed.After(newest[i]) {
 			newest[i] = all[i].changed
 		}
@@ -126,14 +128,14 @@ func renamed(all []found, there map[string]int) []bool {
 
 var digits = lazyregexp.New(`[0-9]+`)
 
-// unfinished finds what is still being written next to finished checkpoints: a name of the
-// same form ("step-#", or a temporary name that begins so), in the same folder, with
-// something that is as new as the newest file of them, or newer. The time of a declaration
-// does not do: the next checkpoint may be under way within its grace.
-func (j *judgment) unfinished(all []found) {
+// findUnfinished finds what is being written next to finished checkpoints: names of the same form
+// ("step-#", or a temporary name with that prefix) in the same folder, with content at least as new
+// as their newest file. The declaration time is no criterion, because the next checkpoint may begin
+// within declarationSlack.
+func (j *judgment) findUnfinished(all []foundEntry) {
 	type family struct{ in, form string }
 	since := map[family]time.Time{}
-	of := func(u unit) family {
+	of := func(u checkpointUnit) family {
 		return family{path.Dir(u.path), digits.ReplaceAllString(path.Base(u.path), "#")}
 	}
 	for _, f := range all {
@@ -145,7 +147,7 @@ func (j *judgment) unfinished(all []found) {
 	if len(since) == 0 {
 		return
 	}
-	// top returns the name in the folder of a family that a path is below.
+	// top returns the name in the family's folder that contains a path.
 	top := func(in, p string) (string, bool) {
 		rest, ok := p, in == "."
 		if !ok {
@@ -169,14 +171,14 @@ func (j *judgment) unfinished(all []found) {
 	for i, f := range all {
 		for p := f.Path; p != "."; p = path.Dir(p) {
 			if writing[p] {
-				j.progress[i] = true
+				j.inProgress[i] = true
 				break
 			}
 		}
 	}
 }
 
-// weakerProof returns what says less of whether something is finished.
+// weakerProof returns the weaker evidence of two.
 func weakerProof(x, y Finished) Finished {
 	rank := map[Finished]int{Declared: 5, Renamed: 4, Marked: 3, Exited: 2, Quiescent: 1}
 	if rank[y] < rank[x] {
@@ -185,10 +187,12 @@ func weakerProof(x, y Finished) Finished {
 	return x
 }
 
-// overall says how a snapshot is known to be finished, and in which state it is, from its
-// entries: as its checkpoints are, else as the weakest of its files is.
-func overall(units []unit, entries []Entry) (State, Finished) {
-	in := func(e Entry) bool { return slices.ContainsFunc(units, func(u unit) bool { return u.has(e.Path) }) }
+// overallState returns the state of a snapshot and the evidence for it: that of its checkpoints if
+// there are any, else the weakest of its files.
+func overallState(units []checkpointUnit, entries []Entry) (State, Finished) {
+	in := func(e Entry) bool {
+		return slices.ContainsFunc(units, func(u checkpointUnit) bool { return u.contains(e.Path) })
+	}
 	how := weakestOf(entries, func(Entry) bool { return true })
 	if slices.ContainsFunc(entries, func(e Entry) bool { return e.Kind == File && in(e) }) {
 		how = weakestOf(entries, in)

@@ -19,7 +19,7 @@ import (
 // Schema names the format.
 const Schema = "curfew.checkpoint/v1"
 
-// The keys of a run.
+// Keys of a run.
 const (
 	HeadKey        = "HEAD"
 	manifestPrefix = "manifests/"
@@ -27,40 +27,39 @@ const (
 	rankPrefix     = "ranks/"
 )
 
-// Bounds of what is read.
+// Limits of what is read.
 const (
 	// MaxHead is the largest HEAD in bytes.
 	MaxHead = 16 << 20
-	// MaxManifest is the largest manifest in bytes, compressed.
+	// MaxManifest is the largest compressed manifest in bytes.
 	MaxManifest = 384 << 20
-	// PartSize is where a part is closed, in bytes.
+	// PartSize is the size in bytes at which a part is closed.
 	PartSize = 8 << 20
 	// MaxPart is the largest part in bytes.
 	MaxPart = PartSize + chunkMax
-	// MaxSnapshots is how many snapshots a HEAD names at most.
+	// MaxSnapshots is the most snapshots in a HEAD.
 	MaxSnapshots = 10000
 )
 
-// State says how much of the folder a snapshot holds.
+// State is the completeness of a snapshot.
 type State string
 
 // The states of a snapshot.
 const (
-	// Complete is a whole folder of finished files.
+	// Complete means that all files are finished and included.
 	Complete State = "complete"
-	// Partial is a final save that ran out of time: each unit is whole, and some are older
-	// than others or missing.
+	// Partial means that a final save ran out of time: each checkpoint is whole, but some are older
+	// or missing.
 	Partial State = "partial"
-	// Unsettled is a folder with files that changed while they were read. Restore does not
-	// choose it by itself.
+	// Unsettled means that files changed while being read. Restore uses such a snapshot only on
+	// request.
 	Unsettled State = "unsettled"
 )
 
-// Finished says how a file or a snapshot is known to be finished; the empty one says that
-// it is not.
+// Finished is the evidence that a file or snapshot is finished; empty if there is none.
 type Finished string
 
-// The ways to know, the strongest first.
+// Evidence, strongest first.
 const (
 	Declared  Finished = "declared"
 	Renamed   Finished = "renamed"
@@ -72,39 +71,38 @@ const (
 // Head is the object HEAD of a run.
 type Head struct {
 	Schema string `json:"schema"`
-	// Revision rises by one with every write, so that no two contents are equal.
+	// Revision increases with every write, so that no two contents are equal.
 	Revision int64 `json:"revision"`
-	// Epoch rises by one with every attempt. Attempt is the epoch with a random suffix.
+	// Epoch increases with every attempt. Attempt is the epoch with a random suffix.
 	Epoch   int64  `json:"epoch"`
 	Attempt string `json:"attempt"`
-	// Generation is the highest of those who claimed the run as one of a series
-	// ([Run.ClaimFor]); 0 is none.
+	// Generation is the highest generation that claimed the run ([Run.ClaimFor]); 0 if none.
 	Generation int64 `json:"generation,omitempty"`
-	// Writer is who holds the run, in words.
+	// Writer describes the current writer.
 	Writer    string    `json:"writer"`
 	ClaimedAt time.Time `json:"claimed_at"`
-	// Snapshots are those within retention, the newest first.
+	// Snapshots are the retained snapshots, newest first.
 	Snapshots []Snapshot `json:"snapshots"`
 }
 
-// Snapshot is what HEAD says of a manifest.
+// Snapshot is HEAD's entry for a manifest.
 type Snapshot struct {
 	Seq      int64     `json:"seq"`
 	Epoch    int64     `json:"epoch"`
 	At       time.Time `json:"at"`
 	State    State     `json:"state"`
 	Finished Finished  `json:"finished"`
-	// Step is the newest step that the training declared as saved; nil is unknown.
+	// Step is the newest declared step; nil if unknown.
 	Step     *int64 `json:"step"`
 	Manifest string `json:"manifest"`
 	SHA256   string `json:"sha256"`
 	Files    int64  `json:"files"`
-	// Bytes are the sizes of all files, NewBytes what this save stored.
+	// Bytes is the size of all files, NewBytes the stored size of this save.
 	Bytes    int64 `json:"bytes"`
 	NewBytes int64 `json:"new_bytes"`
 }
 
-// Manifest is one snapshot: everything that is needed to restore it, but for the parts.
+// Manifest describes one snapshot, with everything needed to restore it except the parts.
 type Manifest struct {
 	Schema    string    `json:"schema"`
 	Seq       int64     `json:"seq"`
@@ -119,9 +117,9 @@ type Manifest struct {
 	// Rank and Ranks are set in the manifest of one node of several.
 	Rank  *int `json:"rank,omitempty"`
 	Ranks int  `json:"ranks,omitempty"`
-	// Nodes are the manifests of all ranks in order, in a manifest without entries.
+	// Nodes are the manifests of all ranks in order; such a manifest has no entries.
 	Nodes []Node `json:"nodes,omitempty"`
-	// BytesPerSecond is how fast this save read, hashed and stored; 0 is unknown.
+	// BytesPerSecond is the rate of reading, hashing and storing; 0 if unknown.
 	BytesPerSecond int64     `json:"bytes_per_second"`
 	NewBytes       int64     `json:"new_bytes"`
 	Parts          []Part    `json:"parts"`
@@ -129,13 +127,13 @@ type Manifest struct {
 	LeftOut        []LeftOut `json:"left_out"`
 }
 
-// Node is the manifest of one rank.
+// Node refers to the manifest of one rank.
 type Node struct {
 	Manifest string `json:"manifest"`
 	SHA256   string `json:"sha256"`
 }
 
-// Part is a stored object: chunks one after the other.
+// Part is a stored object of concatenated chunks.
 type Part struct {
 	Key    string `json:"key"`
 	Size   int64  `json:"size"`
@@ -143,7 +141,7 @@ type Part struct {
 	CRC32C string `json:"crc32c"`
 }
 
-// Kind is what an entry is.
+// Kind is the kind of an entry.
 type Kind string
 
 // The kinds of entries.
@@ -151,42 +149,42 @@ const (
 	File    Kind = "file"
 	Folder  Kind = "folder"
 	Symlink Kind = "symlink"
-	// Hardlink is a further name of a file that stands before it.
+	// Hardlink is a further name of an earlier file.
 	Hardlink Kind = "hardlink"
 )
 
-// Entry is one name of the folder, relative to it, with slashes.
+// Entry is a name in the folder, relative and slash-separated.
 type Entry struct {
 	Path string `json:"path"`
 	Kind Kind   `json:"kind"`
-	// Mode are the permission bits: 0 to 0777.
+	// Mode holds the permission bits, 0 to 0777.
 	Mode     uint32    `json:"mode"`
 	Modified time.Time `json:"modified"`
 	Size     int64     `json:"size"`
-	// Target is where a link leads.
+	// Target is the target of a link.
 	Target string `json:"target,omitempty"`
-	// Sparse says that the file had holes: restore leaves out chunks of zeros.
+	// Sparse reports that the file had holes: restore skips chunks of zeros.
 	Sparse   bool     `json:"sparse,omitempty"`
 	Finished Finished `json:"finished"`
-	// Stale says that the entry is as an earlier snapshot has it.
+	// Stale reports that the entry comes from an earlier snapshot.
 	Stale  bool    `json:"stale,omitempty"`
 	Chunks []Chunk `json:"chunks,omitempty"`
 }
 
 // Chunk is a piece of a file.
 type Chunk struct {
-	// SHA256 and Size are of the content.
+	// SHA256 and Size describe the content.
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
-	// Part is an index of Manifest.Parts; the chunk is there at Offset, Stored bytes long.
+	// Part indexes Manifest.Parts; the chunk occupies Stored bytes at Offset.
 	Part   int   `json:"part"`
 	Offset int64 `json:"offset"`
 	Stored int64 `json:"stored"`
-	// Zstd says that what is stored is one zstd frame; else it is the content.
+	// Zstd reports that the stored bytes are a zstd frame of the content.
 	Zstd bool `json:"zstd,omitempty"`
 }
 
-// LeftOut is something of the folder that the snapshot does not hold as it was.
+// LeftOut is a name that the snapshot does not hold in its current state.
 type LeftOut struct {
 	Path  string `json:"path"`
 	Bytes int64  `json:"bytes"`
@@ -202,7 +200,7 @@ func hash(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// encodeHead writes a HEAD: a line of JSON and the line of its SHA-256.
+// encodeHead encodes a HEAD: a line of JSON and a line with its SHA-256.
 func encodeHead(h Head) ([]byte, error) {
 	line, err := json.Marshal(h)
 	if err != nil {
@@ -217,13 +215,13 @@ func encodeHead(h Head) ([]byte, error) {
 	return data, nil
 }
 
-// DecodeHead reads a HEAD. Whatever is wrong with it is ErrDamaged.
+// DecodeHead decodes a HEAD. All its errors are ErrDamaged.
 func DecodeHead(data []byte) (Head, error) {
 	end := bytes.IndexByte(data, '\n') + 1
 	if end == 0 || string(data[end:]) != hash(data[:end])+"\n" {
 		return Head{}, fmt.Errorf("read %s: it does not fit its SHA-256: %w", HeadKey, ErrDamaged)
 	}
-	h, err := newStream(bytes.NewReader(data[:end]), MaxHead, (MaxSnapshots+1)*2*snapshotCost).head()
+	h, err := newJSONReader(bytes.NewReader(data[:end]), MaxHead, (MaxSnapshots+1)*2*snapshotCost).head()
 	if err != nil {
 		return Head{}, fmt.Errorf("read %s: %w: %w", HeadKey, err, ErrDamaged)
 	}
@@ -277,13 +275,13 @@ func (f Finished) check() error {
 	return fmt.Errorf("finished %q is unknown", f)
 }
 
-// manifestKey is what the key of a manifest says.
+// manifestKey holds the parts of a manifest's key.
 type manifestKey struct {
 	seq     int64
 	epoch   int64
 	attempt string
 	sum     string
-	rank    int // -1 for none
+	rank    int // -1 without ranks
 	ranks   int
 }
 
@@ -317,8 +315,8 @@ func parseManifestKey(key string) (manifestKey, bool) {
 	return k, false
 }
 
-// partKey returns the key of a part, and epochOf the epoch that a key of a part or a
-// manifest was written in; 0 is unknown.
+// partKey returns the key of a part. epochOf returns the epoch in the key of a part or manifest, 0
+// if unknown.
 func partKey(attempt, sum string) string { return partPrefix + attempt + "/" + sum }
 
 func epochOf(key string) int64 {
@@ -333,11 +331,11 @@ func epochOf(key string) int64 {
 	return k.epoch
 }
 
-// encodeManifest writes a manifest: JSON, compressed by gzip, which every language reads.
+// encodeManifest encodes a manifest as gzip-compressed JSON, which every language can read.
 func encodeManifest(m Manifest) (data []byte, key string, err error) {
 	data, size, err := compressed(m, gzip.BestSpeed)
 	if err == nil && size > maxExpanded(int64(len(data))) {
-		// Names and chunks that repeat compress so well that a reader would take it for a bomb.
+		// Repetitive names and chunks compress so well that a reader would refuse the expansion.
 		data, size, err = compressed(m, gzip.HuffmanOnly)
 	}
 	if err != nil {
@@ -355,7 +353,7 @@ func encodeManifest(m Manifest) (data []byte, key string, err error) {
 	return data, k.String(), nil
 }
 
-// compressed writes a manifest at a level of gzip, and returns its size before.
+// compressed encodes a manifest at a gzip level and also returns its uncompressed size.
 func compressed(m Manifest, level int) (data []byte, size int64, err error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, level)
@@ -369,7 +367,7 @@ func compressed(m Manifest, level int) (data []byte, size int64, err error) {
 	return b.Bytes(), n.n, nil
 }
 
-// counter counts the bytes that pass.
+// counter counts written bytes.
 type counter struct {
 	w io.Writer
 	n int64
@@ -381,8 +379,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return c.w.Write(p)
 }
 
-// DecodeManifest reads the manifest that was stored under a key. Whatever is wrong with it
-// is ErrDamaged: what it returns is safe to restore.
+// DecodeManifest decodes the manifest stored under a key. All its errors are ErrDamaged, and its
+// result is safe to restore.
 func DecodeManifest(key string, data []byte) (Manifest, error) {
 	damaged := func(err error) (Manifest, error) {
 		return Manifest{}, fmt.Errorf("read %s: %w: %w", key, err, ErrDamaged)
@@ -398,7 +396,7 @@ func DecodeManifest(key string, data []byte) (Manifest, error) {
 	if err != nil {
 		return damaged(err)
 	}
-	m, err := newStream(z, maxExpanded(int64(len(data))), maxDecoded).manifest()
+	m, err := newJSONReader(z, maxExpanded(int64(len(data))), maxDecoded).manifest()
 	if err != nil {
 		return damaged(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 const attempt = "3-00112233445566aa"
 
-// manifest is one that is right, to be made wrong.
+// manifest returns a valid manifest for mutation.
 func manifest() Manifest {
 	sum := strings.Repeat("ab", 32)
 	return Manifest{Schema: Schema, Seq: 7, Epoch: 3, Attempt: attempt, State: Complete, Finished: Declared,
@@ -27,7 +27,7 @@ func manifest() Manifest {
 		}}
 }
 
-func TestManifests(t *testing.T) {
+func TestChecksManifests(t *testing.T) {
 	chunk := func(m *Manifest) *Chunk { return &m.Entries[1].Chunks[0] }
 	for name, edit := range map[string]func(*Manifest){
 		"right":                    func(*Manifest) {},
@@ -78,7 +78,7 @@ func TestManifests(t *testing.T) {
 			if bad := strings.HasPrefix(name, "bad: "); bad != errors.Is(err, ErrDamaged) {
 				t.Fatalf("decode: %+v, %v", got, err)
 			}
-			// No bit of it can change without being seen.
+			// Every bit flip is detected.
 			for i := range data {
 				data[i] ^= 1
 				if _, err := DecodeManifest(key, data); !errors.Is(err, ErrDamaged) {
@@ -99,7 +99,7 @@ func head() Head {
 	return Head{Schema: Schema, Revision: 9, Epoch: 3, Attempt: attempt, Snapshots: []Snapshot{snapshot(8), snapshot(6)}}
 }
 
-func TestHeads(t *testing.T) {
+func TestChecksHeads(t *testing.T) {
 	for name, edit := range map[string]func(*Head){
 		"right":             func(*Head) {},
 		"empty":             func(h *Head) { h.Snapshots = nil },
@@ -138,7 +138,7 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// What a HEAD says can be written again as it is.
+// FuzzHead checks that a decoded HEAD encodes again.
 func FuzzHead(f *testing.F) {
 	good, err := encodeHead(head())
 	if err != nil {
@@ -163,7 +163,7 @@ func FuzzHead(f *testing.F) {
 	})
 }
 
-// Whatever the stream reads, encoding/json reads the same, and it reads what that wrote.
+// FuzzDocument compares jsonReader with encoding/json.
 func FuzzDocument(f *testing.F) {
 	m, err := json.Marshal(manifest())
 	if err != nil {
@@ -177,19 +177,18 @@ func FuzzDocument(f *testing.F) {
 	f.Add(h)
 	f.Add([]byte(`{"writer":"\"\\\u00e9é\ud83d\ude00","entries":null,"step":-3}`))
 	f.Fuzz(func(t *testing.T, doc []byte) {
-		m, err := newStream(bytes.NewReader(doc), MaxHead, maxDecoded).manifest()
+		m, err := newJSONReader(bytes.NewReader(doc), MaxHead, maxDecoded).manifest()
 		if err == nil {
 			sameJSON(t, doc, m)
 		}
-		h, err := newStream(bytes.NewReader(doc), MaxHead, maxDecoded).head()
+		h, err := newJSONReader(bytes.NewReader(doc), MaxHead, maxDecoded).head()
 		if err == nil {
 			sameJSON(t, doc, h)
 		}
 	})
 }
 
-// sameJSON holds that a document says what was read, for encoding/json and when it is written
-// again.
+// sameJSON checks that encoding/json decodes the document to the same value.
 func sameJSON[T any](t *testing.T, doc []byte, got T) {
 	t.Helper()
 	var want T
@@ -207,16 +206,16 @@ func sameJSON[T any](t *testing.T, doc []byte, got T) {
 	}
 	switch any(got).(type) {
 	case Manifest:
-		_, err = newStream(bytes.NewReader(x), MaxHead, maxDecoded).manifest()
+		_, err = newJSONReader(bytes.NewReader(x), MaxHead, maxDecoded).manifest()
 	case Head:
-		_, err = newStream(bytes.NewReader(x), MaxHead, maxDecoded).head()
+		_, err = newJSONReader(bytes.NewReader(x), MaxHead, maxDecoded).head()
 	}
 	if err != nil {
 		t.Fatalf("written again: %v\n%s", err, x)
 	}
 }
 
-// Whatever a manifest says, every path stays in the folder and every chunk in its part.
+// FuzzManifest checks that paths stay in the folder and chunks in their part.
 func FuzzManifest(f *testing.F) {
 	good, err := json.Marshal(manifest())
 	if err != nil {
@@ -248,13 +247,13 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// However events are cut off, no line counts before its newline, and nothing that counted
-// before counts no more.
+// FuzzEvents checks that truncated events never count before their newline, and that appending
+// never removes an event.
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte(`{"event":"step","step":1,"at":"2026-01-02T03:04:05Z"}`+"\n"+
 		`{"event":"saved","path":"x","step":1,"at":"2026-01-02T03:04:05Z"}`+"\n"+`{"event":`), 80)
-	f.Add(append(bytes.Repeat([]byte("x"), maxEvent+10), '\n'), 3)
-	f.Add(bytes.Repeat([]byte("x"), maxEvent+10), maxEvent+1)
+	f.Add(append(bytes.Repeat([]byte("x"), maxEventLine+10), '\n'), 3)
+	f.Add(bytes.Repeat([]byte("x"), maxEventLine+10), maxEventLine+1)
 	f.Fuzz(func(t *testing.T, data []byte, cut int) {
 		all, err := parseEvents(bytes.NewReader(data))
 		if err != nil {
@@ -271,7 +270,7 @@ func FuzzEvents(f *testing.F) {
 			len(some.Saved) > 0 && some.Saved[0].Step == nil {
 			t.Fatalf("%+v, cut off %+v", all, some)
 		}
-		if n := bytes.Count(data, []byte("\n")); len(all.Saved)+all.Unread > n {
+		if n := bytes.Count(data, []byte("\n")); len(all.Saved)+all.InvalidLines > n {
 			t.Fatalf("%d lines are %+v", n, all)
 		}
 	})

@@ -8,38 +8,35 @@ import (
 	"time"
 )
 
-// MinAge is how old an object is at least before it is collected, by the clock of the
-// store.
+// MinAge is the minimum age of a collected object, by the clock of the store.
 const MinAge = 24 * time.Hour
 
-// Retention says which snapshots are kept; one that either rule keeps is kept. The zero
-// value keeps all.
+// Retention selects the snapshots to keep; either rule suffices. The zero value keeps all.
 type Retention struct {
-	// Keep is how many complete snapshots are kept; 0 is all.
+	// Keep is the number of complete snapshots to keep; 0 keeps all.
 	Keep int
-	// KeepFor keeps each that is younger, by the clock of the store.
+	// KeepFor keeps younger snapshots, by the clock of the store.
 	KeepFor time.Duration
 }
 
-// Collected is what a collection did.
-type Collected struct {
-	// Dropped are the snapshots that the run names no more.
+// CollectResult is the result of a collection.
+type CollectResult struct {
+	// Dropped are the snapshots removed from the run.
 	Dropped []Snapshot
-	// Deleted are objects that were deleted, Aborted uploads that no one ended.
+	// Deleted counts deleted objects, Aborted removed unfinished uploads.
 	Deleted, Aborted int
-	// Bytes are the sizes of what was deleted.
+	// Bytes is the total size of deleted objects.
 	Bytes int64
-	// Young are objects that nothing needs and that are too young to be deleted.
-	Young int
+	// TooYoung counts unneeded objects younger than MinAge.
+	TooYoung int
 }
 
-// batch is how many objects are deleted between two looks at HEAD.
-const batch = 500
+// deleteBatch is the number of objects deleted between two reads of HEAD.
+const deleteBatch = 500
 
-// Collect drops snapshots beyond retention, and deletes what no snapshot needs. It deletes
-// nothing that is younger than MinAge, nothing of a later epoch, and nothing at all when a
-// manifest that is kept cannot be read.
-func (a *Attempt) Collect(ctx context.Context, keep Retention) (Collected, error) {
+// Collect drops snapshots beyond retention and deletes unneeded objects. It deletes nothing younger
+// than MinAge, nothing of a later epoch, and nothing at all if a retained manifest cannot be read.
+func (a *Attempt) Collect(ctx context.Context, keep Retention) (CollectResult, error) {
 	c, err := a.collect(ctx, keep)
 	if err != nil {
 		return c, fmt.Errorf("collect garbage: %w", err)
@@ -47,28 +44,28 @@ func (a *Attempt) Collect(ctx context.Context, keep Retention) (Collected, error
 	return c, nil
 }
 
-func (a *Attempt) collect(ctx context.Context, keep Retention) (Collected, error) {
-	var done Collected
-	// The write of HEAD tells the time of the store, and that the run is still ours.
-	if err := a.change(ctx, func(*Head) {}); err != nil {
+func (a *Attempt) collect(ctx context.Context, keep Retention) (CollectResult, error) {
+	var done CollectResult
+	// Writing HEAD reveals the store's clock and proves that the run is still held.
+	if err := a.updateHead(ctx, func(*Head) {}); err != nil {
 		return done, err
 	}
-	now, objects, err := a.run.objects(ctx)
+	now, objects, err := a.run.listObjects(ctx)
 	if err != nil {
 		return done, err
 	}
 	kept, dropped := keep.split(a.head.Snapshots, objects, now)
 	needed := map[string]bool{HeadKey: true}
-	for _, at := range a.index { // what this attempt stored and no manifest names yet
+	for _, at := range a.index { // stored by this attempt and in no manifest yet
 		needed[at.part.Key] = true
 	}
 	for _, s := range kept {
-		if err := a.run.needs(ctx, s, needed); err != nil {
+		if err := a.run.addNeeded(ctx, s, needed); err != nil {
 			return done, fmt.Errorf("snapshot %d is kept and cannot be read, so nothing is deleted: %w", s.Seq, err)
 		}
 	}
 	if len(dropped) > 0 {
-		if err := a.change(ctx, func(h *Head) { h.Snapshots = kept }); err != nil {
+		if err := a.updateHead(ctx, func(h *Head) { h.Snapshots = kept }); err != nil {
 			return done, err
 		}
 		done.Dropped = dropped
@@ -77,19 +74,19 @@ func (a *Attempt) collect(ctx context.Context, keep Retention) (Collected, error
 	for _, i := range objects {
 		epoch := epochOf(i.Key)
 		switch {
-		case needed[i.Key], epoch == 0, epoch > a.head.Epoch: // also objects that are not ours
+		case needed[i.Key], epoch == 0, epoch > a.head.Epoch: // foreign objects stay too
 		case now.Sub(i.Modified) < MinAge:
-			done.Young++
+			done.TooYoung++
 		default:
 			old = append(old, i)
 		}
 	}
-	// Manifests go before the parts that they name.
+	// Manifests are deleted before the parts that they name.
 	slices.SortStableFunc(old, func(x, y Info) int {
-		return b2i(strings.HasPrefix(x.Key, partPrefix)) - b2i(strings.HasPrefix(y.Key, partPrefix))
+		return boolToInt(strings.HasPrefix(x.Key, partPrefix)) - boolToInt(strings.HasPrefix(y.Key, partPrefix))
 	})
-	for some := range slices.Chunk(old, batch) {
-		if err := a.still(ctx); err != nil {
+	for some := range slices.Chunk(old, deleteBatch) {
+		if err := a.checkHeld(ctx); err != nil {
 			return done, err
 		}
 		keys := make([]string, len(some))
@@ -104,18 +101,18 @@ func (a *Attempt) collect(ctx context.Context, keep Retention) (Collected, error
 			done.Bytes += o.Size
 		}
 	}
-	return done, a.abort(ctx, now, &done)
+	return done, a.abortUploads(ctx, now, &done)
 }
 
-// abort removes what writers began and never ended.
-func (a *Attempt) abort(ctx context.Context, now time.Time, done *Collected) error {
+// abortUploads removes old unfinished writes.
+func (a *Attempt) abortUploads(ctx context.Context, now time.Time, done *CollectResult) error {
 	uploads, err := a.run.Store.Abandoned(ctx)
 	if err != nil {
 		return err
 	}
 	for _, u := range uploads {
 		if now.Sub(u.Begun) < MinAge {
-			done.Young++
+			done.TooYoung++
 			continue
 		}
 		if err := a.run.Store.Abort(ctx, u); err != nil {
@@ -126,8 +123,8 @@ func (a *Attempt) abort(ctx context.Context, now time.Time, done *Collected) err
 	return nil
 }
 
-// still says that the run is this attempt's.
-func (a *Attempt) still(ctx context.Context) error {
+// checkHeld returns ErrFenced if the attempt no longer holds the run.
+func (a *Attempt) checkHeld(ctx context.Context) error {
 	h, _, err := a.run.ReadHead(ctx)
 	if err == nil && h.Attempt != a.head.Attempt {
 		return fmt.Errorf("epoch %d of %s is there: %w", h.Epoch, h.Writer, ErrFenced)
@@ -135,8 +132,8 @@ func (a *Attempt) still(ctx context.Context) error {
 	return err
 }
 
-// objects lists a run, and the time of the store: when HEAD was written, just now.
-func (r Run) objects(ctx context.Context) (now time.Time, list []Info, err error) {
+// objects of a run with the store's current time, taken from a just written HEAD.
+func (r Run) listObjects(ctx context.Context) (now time.Time, list []Info, err error) {
 	err = r.Store.List(ctx, "", func(i Info) error {
 		if i.Key == HeadKey {
 			now = i.Modified
@@ -150,7 +147,7 @@ func (r Run) objects(ctx context.Context) (now time.Time, list []Info, err error
 	return now, list, err
 }
 
-// split divides snapshots, the newest first, into those that are kept and the others.
+// split divides snapshots, newest first, into kept and dropped ones.
 func (k Retention) split(list []Snapshot, objects []Info, now time.Time) (kept, dropped []Snapshot) {
 	if k.Keep <= 0 && k.KeepFor <= 0 {
 		return list, nil
@@ -163,8 +160,8 @@ func (k Retention) split(list []Snapshot, objects []Info, now time.Time) (kept, 
 	for _, s := range list {
 		at, there := modified[s.Manifest]
 		young := k.KeepFor > 0 && (!there || now.Sub(at) < k.KeepFor)
-		// Before the newest complete one nothing is dropped, so that one is always there. Only
-		// a complete snapshot counts; others are kept as long as those around them.
+		// Everything newer than the newest complete snapshot is kept, so that a complete one always
+		// remains. Incomplete snapshots live as long as their neighbors.
 		if young || whole < max(k.Keep, 1) {
 			kept = append(kept, s)
 		} else {
@@ -177,9 +174,9 @@ func (k Retention) split(list []Snapshot, objects []Info, now time.Time) (kept, 
 	return kept, dropped
 }
 
-// needs adds what a snapshot needs.
-func (r Run) needs(ctx context.Context, s Snapshot, needed map[string]bool) error {
-	m, err := r.manifest(ctx, s)
+// addNeeded adds the objects that a snapshot needs.
+func (r Run) addNeeded(ctx context.Context, s Snapshot, needed map[string]bool) error {
+	m, err := r.snapshotManifest(ctx, s)
 	if err != nil {
 		return err
 	}

@@ -21,26 +21,25 @@ import (
 	"github.com/curfew-dev/curfew/internal/checkpoint"
 )
 
-// hostile is a run of two snapshots, of which the second is replaced by someone who can write
-// the store.
-type hostile struct {
+// hostileRun is a run of two snapshots, the second of which an attacker with write access replaces.
+type hostileRun struct {
 	checkpoint.Run
 	store, base string
 	manifest    checkpoint.Manifest
 	head        checkpoint.Head
 }
 
-func newHostile(t *testing.T) *hostile {
+func newHostileRun(t *testing.T) *hostileRun {
 	t.Helper()
 	base := t.TempDir()
-	h := &hostile{store: filepath.Join(base, "store"), base: base}
+	h := &hostileRun{store: filepath.Join(base, "store"), base: base}
 	h.Run = run(t, h.store)
 	dir := filepath.Join(base, "dir")
 	a := claim(t, h.Run)
 	for i := range 2 {
 		write(t, dir, "sub/weights", random(i, 200_000))
 		write(t, dir, "log", bytes.Repeat([]byte("loss 0.25\n"), 20_000+i))
-		got := save(t, a, dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{Exited: true}})
+		got := save(t, a, dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{WriterExited: true}})
 		h.manifest = got.Manifest
 	}
 	h.head = a.Head()
@@ -48,7 +47,7 @@ func newHostile(t *testing.T) *hostile {
 }
 
 // file returns the entry of a file.
-func (h *hostile) file(path string) *checkpoint.Entry {
+func (h *hostileRun) file(path string) *checkpoint.Entry {
 	for i := range h.manifest.Entries {
 		if h.manifest.Entries[i].Path == path {
 			return &h.manifest.Entries[i]
@@ -57,8 +56,8 @@ func (h *hostile) file(path string) *checkpoint.Entry {
 	panic(path)
 }
 
-// put stores the manifest as the newest snapshot; edit changes its JSON.
-func (h *hostile) put(t *testing.T, edit func(string) string) {
+// putManifest stores the manifest as the newest snapshot after an edit of its JSON.
+func (h *hostileRun) putManifest(t *testing.T, edit func(string) string) {
 	t.Helper()
 	doc, err := json.Marshal(h.manifest)
 	if err != nil {
@@ -75,7 +74,7 @@ func (h *hostile) put(t *testing.T, edit func(string) string) {
 }
 
 // putRaw stores the bytes of a manifest.
-func (h *hostile) putRaw(t *testing.T, data []byte) {
+func (h *hostileRun) putRaw(t *testing.T, data []byte) {
 	t.Helper()
 	key := h.manifest.Key(data)
 	s := &h.head.Snapshots[0]
@@ -99,9 +98,9 @@ func zipped(t *testing.T, doc []byte) []byte {
 	return b.Bytes()
 }
 
-// refused holds that the newest snapshot is refused by everything that reads it, that the one
-// before is restored, and that nothing else is written.
-func (h *hostile) refused(t *testing.T) {
+// checkRefused checks that every reader refuses the newest snapshot, that the one before is
+// restored, and that nothing else is written.
+func (h *hostileRun) checkRefused(t *testing.T) {
 	t.Helper()
 	v, err := h.Verify(t.Context(), 0, 1, nil)
 	if err != nil || len(v.Damage) != 1 || len(v.Damage[0].Seqs) != 1 || v.Damage[0].Seqs[0] != 2 {
@@ -130,19 +129,19 @@ func (h *hostile) refused(t *testing.T) {
 	}
 }
 
-func TestHostileManifests(t *testing.T) {
-	add := func(entries ...checkpoint.Entry) func(*hostile) {
-		return func(h *hostile) {
+func TestRefusesHostileManifests(t *testing.T) {
+	add := func(entries ...checkpoint.Entry) func(*hostileRun) {
+		return func(h *hostileRun) {
 			for i := range entries {
 				entries[i].Modified = time.Unix(0, 0).UTC()
 			}
 			h.manifest.Entries = append(h.manifest.Entries, entries...)
 		}
 	}
-	named := func(path string) func(*hostile) {
+	named := func(path string) func(*hostileRun) {
 		return add(checkpoint.Entry{Path: path, Kind: checkpoint.File})
 	}
-	for name, edit := range map[string]func(*hostile){
+	for name, edit := range map[string]func(*hostileRun){
 		// Names and kinds.
 		"above":        named("../x"),
 		"absolute":     named("/x"),
@@ -158,42 +157,42 @@ func TestHostileManifests(t *testing.T) {
 		"device":                 add(checkpoint.Entry{Path: "x", Kind: "device"}),
 		"set-user-id":            add(checkpoint.Entry{Path: "x", Kind: checkpoint.File, Mode: 0o4755}),
 		"long name":              named(strings.Repeat("x", 256)),
-		"deep":                   func(h *hostile) { nest(h, 300) },
+		"deep":                   func(h *hostileRun) { nest(h, 300) },
 		"long path":              named(strings.Repeat("x/", 2500) + "x"),
-		"file of another's size": func(h *hostile) { h.file("log").Size++ },
+		"file of another's size": func(h *hostileRun) { h.file("log").Size++ },
 		// Content.
-		"part twice": func(h *hostile) {
+		"part twice": func(h *hostileRun) {
 			m := &h.manifest
 			m.Parts = append(m.Parts, m.Parts[0])
 		},
-		"part twice, all chunks in the first": func(h *hostile) {
+		"part twice, all chunks in the first": func(h *hostileRun) {
 			m := &h.manifest
 			m.Parts = append([]checkpoint.Part{m.Parts[0]}, m.Parts...)
 		},
-		"part without a chunk": func(h *hostile) {
+		"part without a chunk": func(h *hostileRun) {
 			p := h.manifest.Parts[0]
 			p.SHA256 = strings.Repeat("ab", 32)
 			p.Key = p.Key[:len(p.Key)-64] + p.SHA256
 			h.manifest.Parts = append(h.manifest.Parts, p)
 		},
-		"part elsewhere": func(h *hostile) { h.manifest.Parts[0].Key = "../other/" + h.manifest.Parts[0].Key },
-		"part of later epoch": func(h *hostile) {
+		"part elsewhere": func(h *hostileRun) { h.manifest.Parts[0].Key = "../other/" + h.manifest.Parts[0].Key },
+		"part of later epoch": func(h *hostileRun) {
 			h.manifest.Parts[0].Key = strings.Replace(h.manifest.Parts[0].Key, "/1-", "/9-", 1)
 		},
-		"part of another size": func(h *hostile) { h.manifest.Parts[0].Size-- },
-		"part that is not there": func(h *hostile) {
+		"part of another size": func(h *hostileRun) { h.manifest.Parts[0].Size-- },
+		"part that is not there": func(h *hostileRun) {
 			p := &h.manifest.Parts[0]
 			p.SHA256 = strings.Repeat("ab", 32)
 			p.Key = p.Key[:len(p.Key)-64] + p.SHA256
 		},
-		"part twice, each with chunks": func(h *hostile) {
+		"part twice, each with chunks": func(h *hostileRun) {
 			m := &h.manifest
 			m.Parts = append(m.Parts, m.Parts[0])
 			for i := range h.file("log").Chunks {
 				h.file("log").Chunks[i].Part = len(m.Parts) - 1
 			}
 		},
-		"chunks overlap": func(h *hostile) { // the second has the hash of what it covers
+		"chunks overlap": func(h *hostileRun) { // the second has the hash of what it covers
 			e := h.file("sub/weights")
 			whole, err := os.ReadFile(filepath.Join(h.base, "dir", "sub", "weights"))
 			c := e.Chunks[0]
@@ -205,28 +204,31 @@ func TestHostileManifests(t *testing.T) {
 			e.Chunks, e.Size = append(e.Chunks, c), e.Size+c.Size
 			h.head.Snapshots[0].Bytes += c.Size
 		},
-		"chunk of another hash":  func(h *hostile) { h.file("log").Chunks[0].SHA256 = strings.Repeat("ab", 32) },
-		"chunk of no hash":       func(h *hostile) { h.file("log").Chunks[0].SHA256 = strings.Repeat("xy", 32) },
-		"chunk is missing":       func(h *hostile) { e := h.file("sub/weights"); e.Chunks = e.Chunks[:len(e.Chunks)-1] },
-		"chunk is there twice":   func(h *hostile) { e := h.file("sub/weights"); e.Chunks = append(e.Chunks, e.Chunks[0]) },
-		"negative chunk":         func(h *hostile) { h.file("log").Chunks[0].Size = -1 },
-		"chunk offset overflows": func(h *hostile) { h.file("log").Chunks[0].Offset = 1<<63 - 1 },
-		"decompresses to more": func(h *hostile) {
+		"chunk of another hash": func(h *hostileRun) { h.file("log").Chunks[0].SHA256 = strings.Repeat("ab", 32) },
+		"chunk of no hash":      func(h *hostileRun) { h.file("log").Chunks[0].SHA256 = strings.Repeat("xy", 32) },
+		"chunk is missing":      func(h *hostileRun) { e := h.file("sub/weights"); e.Chunks = e.Chunks[:len(e.Chunks)-1] },
+		"chunk is there twice": func(h *hostileRun) {
+			e := h.file("sub/weights")
+			e.Chunks = append(e.Chunks, e.Chunks[0])
+		},
+		"negative chunk":         func(h *hostileRun) { h.file("log").Chunks[0].Size = -1 },
+		"chunk offset overflows": func(h *hostileRun) { h.file("log").Chunks[0].Offset = 1<<63 - 1 },
+		"decompresses to more": func(h *hostileRun) {
 			e := h.file("log")
 			e.Chunks[0].Size -= 100
 			e.Size -= 100
 			h.head.Snapshots[0].Bytes -= 100
 		},
 		// What HEAD says.
-		"other bytes than HEAD": func(h *hostile) { h.head.Snapshots[0].Bytes++ },
-		"other state than HEAD": func(h *hostile) { h.manifest.State = checkpoint.Unsettled },
-		"other step than HEAD":  func(h *hostile) { h.manifest.Step = new(int64) },
+		"other bytes than HEAD": func(h *hostileRun) { h.head.Snapshots[0].Bytes++ },
+		"other state than HEAD": func(h *hostileRun) { h.manifest.State = checkpoint.Unsettled },
+		"other step than HEAD":  func(h *hostileRun) { h.manifest.Step = new(int64) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHostile(t)
+			h := newHostileRun(t)
 			edit(h)
-			h.put(t, nil)
-			h.refused(t)
+			h.putManifest(t, nil)
+			h.checkRefused(t)
 		})
 	}
 	for name, edit := range map[string]func(string) string{
@@ -249,14 +251,14 @@ func TestHostileManifests(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHostile(t)
-			h.put(t, edit)
-			h.refused(t)
+			h := newHostileRun(t)
+			h.putManifest(t, edit)
+			h.checkRefused(t)
 		})
 	}
 	t.Run("right", func(t *testing.T) { // so that the others are refused for what they change
-		h := newHostile(t)
-		h.put(t, nil)
+		h := newHostileRun(t)
+		h.putManifest(t, nil)
 		if r, err := h.Restore(t.Context(), filepath.Join(h.base, "restored"), checkpoint.RestoreOptions{}); err != nil ||
 			r.Snapshot.Seq != 2 {
 			t.Errorf("restored %+v, %v", r, err)
@@ -265,7 +267,7 @@ func TestHostileManifests(t *testing.T) {
 }
 
 // nest adds folders in folders.
-func nest(h *hostile, depth int) {
+func nest(h *hostileRun, depth int) {
 	for i := range depth {
 		h.manifest.Entries = append(h.manifest.Entries, checkpoint.Entry{
 			Path: strings.TrimSuffix(strings.Repeat("d/", i+1), "/"), Kind: checkpoint.Folder,
@@ -273,12 +275,13 @@ func nest(h *hostile, depth int) {
 	}
 }
 
-// A collection deletes nothing that a snapshot needs whose manifest is refused.
+// TestCollectRefusesHostileManifest checks that a collection deletes nothing if a manifest is
+// refused.
 func TestCollectRefusesHostileManifest(t *testing.T) {
-	h := newHostile(t)
+	h := newHostileRun(t)
 	h.manifest.Parts = append(h.manifest.Parts, h.manifest.Parts[0])
-	h.put(t, nil)
-	age(t, h.store, 48*time.Hour)
+	h.putManifest(t, nil)
+	makeOlder(t, h.store, 48*time.Hour)
 	before := objects(t, h.store)
 	if c, err := claim(t, h.Run).Collect(t.Context(), checkpoint.Retention{Keep: 1}); !errors.Is(err,
 		checkpoint.ErrDamaged) || objects(t, h.store) != before {
@@ -286,7 +289,8 @@ func TestCollectRefusesHostileManifest(t *testing.T) {
 	}
 }
 
-// Chunks that only an older manifest names are verified, although a newer one names the part.
+// TestVerifyReadsChunksOfEachManifest checks that chunks named only by an older manifest are
+// verified even if a newer one names their part.
 func TestVerifyReadsChunksOfEachManifest(t *testing.T) {
 	dir, store := t.TempDir(), t.TempDir()
 	r := run(t, store)
@@ -298,7 +302,7 @@ func TestVerifyReadsChunksOfEachManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	save(t, a, dir, checkpoint.SaveOptions{})
-	h := &hostile{Run: r, store: store, manifest: first.Manifest, head: a.Head()}
+	h := &hostileRun{Run: r, store: store, manifest: first.Manifest, head: a.Head()}
 	h.file("b").Chunks[0].SHA256 = strings.Repeat("ab", 32)
 	data, key, err := checkpoint.EncodeManifest(h.manifest)
 	if err != nil {
@@ -317,8 +321,8 @@ func TestVerifyReadsChunksOfEachManifest(t *testing.T) {
 	}
 }
 
-// bombs write manifests that are small and would be large in memory.
-func bombs() map[string]func(w io.Writer) {
+// decompressionBombs writes small manifests that would need much memory.
+func decompressionBombs() map[string]func(w io.Writer) {
 	const most = checkpoint.ExpandBase
 	entry := func(i int) string {
 		return fmt.Sprintf(
@@ -359,12 +363,12 @@ func bombs() map[string]func(w io.Writer) {
 	}
 }
 
-// maxTaken is the memory that a process may take from the system that reads a bomb of up to
-// 1 MiB: what is made of 32 MiB of JSON, and the same again for the garbage collector.
-const maxTaken = 384 << 20
+// maxReaderMemory bounds the memory of a process that reads a bomb of up to 1 MiB: 32 MiB of JSON
+// and its values, doubled for the garbage collector.
+const maxReaderMemory = 384 << 20
 
-// TestDocumentMemory measures processes that read bombs. The process of a bomb is this test.
-func TestDocumentMemory(t *testing.T) {
+// TestDecodingMemoryIsBounded measures processes that read bombs, by running this test again.
+func TestDecodingMemoryIsBounded(t *testing.T) {
 	if at := os.Getenv("CHECKPOINT_TEST_BOMB"); at != "" {
 		data, err := os.ReadFile(at)
 		if err != nil {
@@ -379,7 +383,7 @@ func TestDocumentMemory(t *testing.T) {
 		fmt.Printf("took %d\n", took.Sys)
 		return
 	}
-	for name, write := range bombs() {
+	for name, write := range decompressionBombs() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at := filepath.Join(t.TempDir(), "bomb")
@@ -396,7 +400,7 @@ func TestDocumentMemory(t *testing.T) {
 			if i, err := os.Stat(at); err != nil || i.Size() > 1<<20+1<<16 {
 				t.Fatalf("it has %d bytes, %v", i.Size(), err)
 			}
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestDocumentMemory$")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestDecodingMemoryIsBounded$")
 			cmd.Env = append(os.Environ(), "CHECKPOINT_TEST_BOMB="+at)
 			out, err := cmd.CombinedOutput()
 			var took int64
@@ -404,15 +408,14 @@ func TestDocumentMemory(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			t.Logf("%d MiB, %v", took>>20, cmd.ProcessState.UserTime())
-			if took > maxTaken {
+			if took > maxReaderMemory {
 				t.Errorf("it took %d MiB", took>>20)
 			}
 		})
 	}
 }
 
-// A HEAD names no more snapshots than it may before the others are made.
-func TestHeadMemory(t *testing.T) {
+func TestHeadSnapshotsAreBounded(t *testing.T) {
 	line := []byte(`{"snapshots":[{}` + strings.Repeat(",{}", checkpoint.MaxHead/3-100) + "]}\n")
 	data := fmt.Appendf(line, "%x\n", sha256.Sum256(line))
 	var before, after runtime.MemStats

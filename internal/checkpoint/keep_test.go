@@ -17,8 +17,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/checkpoint"
 )
 
-// age makes everything in a store that much older, by the store's clock, but for HEAD.
-func age(t *testing.T, store string, d time.Duration) {
+// makeOlder ages all objects in a store except HEAD, by the store's clock.
+func makeOlder(t *testing.T, store string, d time.Duration) {
 	t.Helper()
 	err := filepath.WalkDir(store, func(at string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || e.Name() == "HEAD" {
@@ -57,16 +57,16 @@ func TestRetention(t *testing.T) {
 	for i := range 5 {
 		write(t, dir, "weights", random(i, 1<<20))
 		write(t, dir, "constant", random(99, 1<<20))
-		save(t, a, dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{Exited: true}})
+		save(t, a, dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{WriterExited: true}})
 	}
 	all := objects(t, store)
 	// Young objects stay, whatever is dropped. The first part has the constant file as well,
 	// which all need.
 	got, err := a.Collect(t.Context(), checkpoint.Retention{Keep: 4})
-	if err != nil || len(got.Dropped) != 1 || got.Deleted != 0 || got.Young != 1 || objects(t, store) != all {
+	if err != nil || len(got.Dropped) != 1 || got.Deleted != 0 || got.TooYoung != 1 || objects(t, store) != all {
 		t.Fatalf("collected %+v, %v", got, err)
 	}
-	age(t, store, 25*time.Hour)
+	makeOlder(t, store, 25*time.Hour)
 	// One rule keeps what the other drops.
 	got, err = a.Collect(t.Context(), checkpoint.Retention{Keep: 1, KeepFor: 48 * time.Hour})
 	if err != nil || len(got.Dropped) != 0 || got.Deleted != 1 {
@@ -88,7 +88,7 @@ func TestRetention(t *testing.T) {
 	write(t, store, "parts/1-0011223344556677/"+strings.Repeat("ab", 32), []byte("no manifest names it"))
 	write(t, store, "parts/9-0011223344556677/"+strings.Repeat("ab", 32), []byte("of a later epoch"))
 	write(t, store, "notes.txt", []byte("not ours"))
-	age(t, store, 25*time.Hour)
+	makeOlder(t, store, 25*time.Hour)
 	got, err = a.Collect(t.Context(), checkpoint.Retention{})
 	if err != nil || got.Deleted != 1 || got.Aborted != 1 {
 		t.Fatalf("collected %+v, %v", got, err)
@@ -107,12 +107,12 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// The newest complete snapshot is never dropped, however many came after it that are not.
-func TestRetentionCountsComplete(t *testing.T) {
+// TestKeepsNewestCompleteSnapshot checks retention with incomplete newer snapshots.
+func TestKeepsNewestCompleteSnapshot(t *testing.T) {
 	dir, r := t.TempDir(), run(t, t.TempDir())
 	write(t, dir, "weights", random(1, 1000))
 	a := claim(t, r)
-	save(t, a, dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{Exited: true}})
+	save(t, a, dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{WriterExited: true}})
 	n := 0
 	for range 3 {
 		save(t, a, dir, checkpoint.SaveOptions{Quiet: time.Hour, Wait: func(context.Context, time.Duration) error {
@@ -129,9 +129,9 @@ func TestRetentionCountsComplete(t *testing.T) {
 	}
 }
 
-// Whatever bit flips in whatever object, it is found, the snapshot before is restored, and
-// nothing that is damaged is put in place.
-func TestFlippedBits(t *testing.T) {
+// TestDetectsFlippedBits flips bits in every object: each flip is detected, the previous snapshot
+// is restored, and no damaged file is put in place.
+func TestDetectsFlippedBits(t *testing.T) {
 	store, dir := t.TempDir(), t.TempDir()
 	r := run(t, store)
 	a := claim(t, r)
@@ -141,10 +141,10 @@ func TestFlippedBits(t *testing.T) {
 	if err := os.CopyFS(first, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	save(t, a, dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{Exited: true}})
+	save(t, a, dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{WriterExited: true}})
 	write(t, dir, "weights", random(2, 100_000))
 	write(t, dir, "log", []byte(strings.Repeat("loss 0.50\n", 5000)))
-	save(t, a, dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{Exited: true}})
+	save(t, a, dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{WriterExited: true}})
 	newest := a.Head().Snapshots[0]
 	m, err := r.ReadManifest(t.Context(), newest.Manifest)
 	if err != nil {
@@ -193,12 +193,12 @@ func TestFlippedBits(t *testing.T) {
 	if len(b.Notes) != 1 || len(b.Head().Snapshots) != 2 || b.Head().Epoch != 2 {
 		t.Errorf("claimed %+v, notes %v", b.Head(), b.Notes)
 	}
-	if got := save(t, b, dir, checkpoint.SaveOptions{}); got.Snapshot.Seq != 3 || got.Sent != 0 {
+	if got := save(t, b, dir, checkpoint.SaveOptions{}); got.Snapshot.Seq != 3 || got.BytesStored != 0 {
 		t.Errorf("saved %+v", got.Snapshot)
 	}
 	// A damaged part is only replaced by a full save.
 	flip(t, filepath.Join(store, m.Parts[0].Key), 77)
-	if got := save(t, b, dir, checkpoint.SaveOptions{Full: true}); got.Sent == 0 {
+	if got := save(t, b, dir, checkpoint.SaveOptions{Full: true}); got.BytesStored == 0 {
 		t.Error("a full save sent nothing")
 	}
 	if to, done := restore(t, r, checkpoint.RestoreOptions{}); done.Snapshot.Seq != 4 {
@@ -208,39 +208,41 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// full is a store on a disk that is full after so many bytes.
-type full struct {
+// fullStore is a store that fails after a number of bytes.
+type fullStore struct {
 	checkpoint.Backend
 	left int
 }
 
-func (f *full) Create(ctx context.Context, key string, data []byte) error {
+func (f *fullStore) Create(ctx context.Context, key string, data []byte) error {
 	if f.left -= len(data); f.left < 0 {
 		return syscall.ENOSPC
 	}
 	return f.Backend.Create(ctx, key, data)
 }
 
-func (f *full) Replace(ctx context.Context, key string, data []byte, on string) (string, error) {
+func (f *fullStore) Replace(ctx context.Context, key string, data []byte, on string) (string, error) {
 	if f.left -= len(data); f.left < 0 {
 		return "", syscall.ENOSPC
 	}
 	return f.Backend.Replace(ctx, key, data, on)
 }
 
-// However full the store's disk is, a save that fails says so and breaks nothing.
-func TestStoreIsFull(t *testing.T) {
+// TestReportsFullStore checks that a save into a full store fails with an error and breaks nothing.
+func TestReportsFullStore(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "weights", random(5, 300_000))
 	for _, left := range []int{0, 100, 500, 100_000, 300_000, 300_600, 301_000, 301_500, 302_000} {
 		r := run(t, t.TempDir())
-		first := save(t, claim(t, r), dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{Exited: true}})
-		failing := checkpoint.Run{Store: &full{r.Store, left}, Now: time.Now}
+		first := save(t, claim(t, r), dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{WriterExited: true}})
+		failing := checkpoint.Run{Store: &fullStore{r.Store, left}, Now: time.Now}
 		seq, step := first.Snapshot.Seq, 5
 		a, err := failing.Claim(t.Context(), "full")
 		if err == nil {
 			write(t, dir, "weights", random(6, 300_000))
-			if _, err = a.Save(t.Context(), dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{Exited: true}}); err ==
+			if _, err = a.Save(t.Context(), dir, checkpoint.SaveOptions{
+				Evidence: checkpoint.Evidence{WriterExited: true},
+			}); err ==
 				nil {
 				seq, step = 2, 6
 			}
@@ -249,11 +251,11 @@ func TestStoreIsFull(t *testing.T) {
 		if err != nil && !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("%d bytes left: %v", left, err)
 		}
-		sound(t, r, seq, step)
+		checkRun(t, r, seq, step)
 	}
 }
 
-func TestRanks(t *testing.T) {
+func TestJoinsRanks(t *testing.T) {
 	store := t.TempDir()
 	r := run(t, store)
 	holder := claim(t, r)
@@ -261,7 +263,7 @@ func TestRanks(t *testing.T) {
 		return checkpoint.SaveOptions{
 			Ranks: 3,
 			Evidence: checkpoint.Evidence{
-				Declared: []checkpoint.Saved{{Path: ".", Step: &step, At: time.Now().Add(time.Hour)}},
+				Declared: []checkpoint.Declaration{{Path: ".", Step: &step, At: time.Now().Add(time.Hour)}},
 			},
 		}
 	}
@@ -307,7 +309,7 @@ func TestRanks(t *testing.T) {
 	if _, err := r.Restore(t.Context(), filepath.Join(t.TempDir(), "x"), checkpoint.RestoreOptions{Rank: 3}); err == nil {
 		t.Error("restored a rank that is not there")
 	}
-	age(t, store, 25*time.Hour)
+	makeOlder(t, store, 25*time.Hour)
 	// the share of step 11
 	if c, err := holder.Collect(t.Context(), checkpoint.Retention{Keep: 1}); err != nil || c.Deleted != 2 {
 		t.Errorf("collected %+v, %v", c, err)
@@ -332,9 +334,9 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// TestRanksTogether saves by ranks that start in any order, some of them twice, while former
-// attempts lie around: each snapshot has what every rank had, and none is without one.
-func TestRanksTogether(t *testing.T) {
+// TestRanksSaveInAnyOrder saves ranks in any order, some twice, with remains of earlier attempts:
+// each snapshot holds the shares of all ranks.
+func TestRanksSaveInAnyOrder(t *testing.T) {
 	const ranks = 3
 	r := run(t, t.TempDir())
 	pause := func(ctx context.Context, _ time.Duration) error {
@@ -351,7 +353,7 @@ func TestRanksTogether(t *testing.T) {
 	}
 	together := func(ctx context.Context, rank int, patience time.Duration) (checkpoint.Result, error) {
 		got, _, err := r.SaveTogether(ctx, t.Name(), dirs[rank], checkpoint.SaveOptions{
-			Rank: rank, Ranks: ranks, Wait: pause, Evidence: checkpoint.Evidence{Exited: true},
+			Rank: rank, Ranks: ranks, Wait: pause, Evidence: checkpoint.Evidence{WriterExited: true},
 		}, patience)
 		return got, err
 	}

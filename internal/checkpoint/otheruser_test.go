@@ -13,7 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/test/otheruser"
 )
 
-// Root restores into a folder of another user, who plants links where it writes.
+// TestRestoreFollowsNoLinkOfOtherUser restores as root into a folder of another user with planted
+// links.
 func TestRestoreFollowsNoLinkOfOtherUser(t *testing.T) {
 	u := otheruser.One(t)
 	dir, r := t.TempDir(), run(t, t.TempDir())
@@ -54,7 +55,8 @@ func TestRestoreFollowsNoLinkOfOtherUser(t *testing.T) {
 	}
 }
 
-// The other user renames folders and plants links for as long as root restores.
+// TestRestoreSurvivesRacesOfOtherUser lets another user rename folders and plant links while root
+// restores.
 func TestRestoreSurvivesRacesOfOtherUser(t *testing.T) {
 	u := otheruser.One(t)
 	dir, r := t.TempDir(), run(t, t.TempDir())

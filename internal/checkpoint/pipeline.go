@@ -15,40 +15,40 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// stored is a part, which is named once it is stored.
-type stored struct {
+// storedPart is a part with its key, set once it is stored.
+type storedPart struct {
 	Part
 	done bool
 }
 
-// pipeline takes files apart, hashes and compresses their chunks, and stores the parts. One
-// goroutine reads, several hash and compress, one fills parts in the order that was read,
-// several store them. Every buffer comes from a fixed set, so the memory is bounded.
+// pipeline splits files into chunks, hashes and compresses them, and stores parts. One goroutine
+// reads, several hash and compress, one fills parts in reading order, several store. All buffers
+// come from a fixed pool, which bounds the memory.
 type pipeline struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	a      *Attempt
 	split  *splitter
 
-	// free are the jobs that carry no chunk, jobs those to be hashed, ordered all in order.
+	// free holds unused jobs, jobs those to be hashed, ordered all in reading order.
 	free, jobs, ordered chan *job
-	// buffers are for parts.
+	// buffers holds buffers for parts.
 	buffers chan []byte
-	// index guards the attempt's.
+	// index guards the attempt's index.
 	index   sync.RWMutex
 	workers sync.WaitGroup
 	packed  chan struct{}
 	uploads sync.WaitGroup
 
-	open       *stored
+	open       *storedPart
 	buf        []byte
 	read, sent atomic.Int64
 }
 
-// job is a chunk on its way.
+// job is a chunk in the pipeline.
 type job struct {
-	of *content
-	// buf and out are whole buffers; chunk is in buf, packed in out or nil.
+	of *fileContent
+	// buf and out are whole buffers; chunk is inside buf, packed inside out or nil.
 	buf, out      []byte
 	chunk, packed []byte
 	sum           [32]byte
@@ -76,15 +76,15 @@ func newPipeline(ctx context.Context, a *Attempt, workers, uploads int) (*pipeli
 		if err != nil {
 			return nil, fmt.Errorf("set up compression: %w", err)
 		}
-		p.workers.Go(func() { p.work(z) })
+		p.workers.Go(func() { p.hashChunks(z) })
 	}
 	go p.fillParts()
 	return p, nil
 }
 
-// file reads a file of the size that it was seen with into chunks of c.
-func (p *pipeline) file(ctx context.Context, at string, size int64, c *content, progress func()) error {
-	// What was a file when it was listed may be a link or a pipe by now.
+// readFile reads a file of a known size into chunks.
+func (p *pipeline) readFile(ctx context.Context, at string, size int64, c *fileContent, progress func()) error {
+	// The file may have been replaced by a link or pipe since it was listed.
 	f, err := os.OpenFile(at, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
@@ -110,11 +110,11 @@ func (p *pipeline) file(ctx context.Context, at string, size int64, c *content, 
 		progress()
 		return nil
 	})
-	c.whole = err == nil && c.size == size
+	c.complete = err == nil && c.size == size
 	return err
 }
 
-func (p *pipeline) work(z *zstd.Encoder) {
+func (p *pipeline) hashChunks(z *zstd.Encoder) {
 	for j := range p.jobs {
 		j.sum = sha256.Sum256(j.chunk)
 		p.index.RLock()
@@ -129,22 +129,22 @@ func (p *pipeline) work(z *zstd.Encoder) {
 	}
 }
 
-// fillParts puts chunks into parts in the order in which they were read.
+// fillParts adds chunks to parts in reading order.
 func (p *pipeline) fillParts() {
 	defer close(p.packed)
 	for j := range p.ordered {
 		<-j.ready
 		if p.ctx.Err() == nil {
-			p.put(j)
+			p.addToPart(j)
 		}
 		p.free <- j
 	}
 	if p.ctx.Err() == nil {
-		p.flush()
+		p.storePart()
 	}
 }
 
-func (p *pipeline) put(j *job) {
+func (p *pipeline) addToPart(j *job) {
 	p.index.RLock()
 	at, known := p.a.index[j.sum]
 	p.index.RUnlock()
@@ -158,13 +158,13 @@ func (p *pipeline) put(j *job) {
 			if p.buf == nil {
 				p.buf = make([]byte, 0, MaxPart)
 			}
-			p.buf, p.open = p.buf[:0], &stored{}
+			p.buf, p.open = p.buf[:0], &storedPart{}
 		}
 		data := j.chunk
 		if j.packed != nil {
 			data = j.packed
 		}
-		at = place{
+		at = chunkLocation{
 			p.open,
 			Chunk{
 				SHA256: hex.EncodeToString(j.sum[:]), Size: int64(len(j.chunk)), Offset: int64(len(p.buf)),
@@ -178,12 +178,12 @@ func (p *pipeline) put(j *job) {
 	}
 	j.of.chunks = append(j.of.chunks, at)
 	if len(p.buf) >= PartSize {
-		p.flush()
+		p.storePart()
 	}
 }
 
-// flush stores the open part.
-func (p *pipeline) flush() {
+// storePart stores the open part.
+func (p *pipeline) storePart() {
 	if p.open == nil {
 		return
 	}
@@ -193,7 +193,7 @@ func (p *pipeline) flush() {
 		defer func() { p.buffers <- buf }()
 		part.Size, part.SHA256, part.CRC32C = int64(len(buf)), hash(buf), crc(buf)
 		part.Key = partKey(p.a.head.Attempt, part.SHA256)
-		// The key is of this attempt alone and says the content: what is there is this part.
+		// The key contains the attempt and the content's hash, so an existing object is identical.
 		if err := p.a.run.Store.Create(p.ctx, part.Key, buf); err != nil && !errors.Is(err, ErrExists) {
 			p.cancel(fmt.Errorf("store %s: %w", part.Key, err))
 			return
@@ -203,9 +203,9 @@ func (p *pipeline) flush() {
 	})
 }
 
-// stop ends the pipeline, once everything that was read is stored or something failed. What
-// was not stored is not found again.
-func (p *pipeline) stop() error {
+// finish waits until everything is stored or something failed. Chunks that were not stored are
+// removed from the index.
+func (p *pipeline) finish() error {
 	close(p.jobs)
 	close(p.ordered)
 	p.workers.Wait()
@@ -223,13 +223,13 @@ func (p *pipeline) stop() error {
 	return err
 }
 
-// wornOut is the share of a part that has to be in use for its chunks to be used again, in
-// percent. The chunks of other parts are stored again, so that the old part can go.
-const wornOut = 50
+// minPartUse is the share of a part, in percent, that has to be in use for its chunks to be reused.
+// Chunks of other parts are stored again, so that the old part can be deleted.
+const minPartUse = 50
 
-// hold makes a manifest the newest, and finds its chunks again from now on.
-func (a *Attempt) hold(m *Manifest, parts []*stored) {
-	a.newest, a.parts, a.index = m, parts, map[[32]byte]place{}
+// setNewest makes a manifest the newest and its chunks reusable.
+func (a *Attempt) setNewest(m *Manifest, parts []*storedPart) {
+	a.newest, a.parts, a.index = m, parts, map[[32]byte]chunkLocation{}
 	used := make([]int64, len(parts))
 	seen := map[string]bool{}
 	for _, e := range m.Entries {
@@ -244,22 +244,22 @@ func (a *Attempt) hold(m *Manifest, parts []*stored) {
 		for _, c := range e.Chunks {
 			var sum [32]byte
 			if n, err := hex.Decode(sum[:], []byte(c.SHA256)); err != nil || n != len(sum) ||
-				used[c.Part]*100 < parts[c.Part].Size*wornOut {
+				used[c.Part]*100 < parts[c.Part].Size*minPartUse {
 				continue
 			}
-			a.index[sum] = a.held(c)
+			a.index[sum] = a.newestChunk(c)
 		}
 	}
 }
 
-// held returns the place of a chunk of the newest manifest.
-func (a *Attempt) held(c Chunk) place { return place{a.parts[c.Part], c} }
+// newestChunk returns the location of a chunk of the newest manifest.
+func (a *Attempt) newestChunk(c Chunk) chunkLocation { return chunkLocation{a.parts[c.Part], c} }
 
-// storedParts are the parts of a manifest that was read.
-func (m *Manifest) storedParts() []*stored {
-	parts := make([]*stored, len(m.Parts))
+// storedParts returns the parts of a manifest that was read.
+func (m *Manifest) storedParts() []*storedPart {
+	parts := make([]*storedPart, len(m.Parts))
 	for i, p := range m.Parts {
-		parts[i] = &stored{p, true}
+		parts[i] = &storedPart{p, true}
 	}
 	return parts
 }

@@ -6,10 +6,11 @@ import (
 	"testing"
 )
 
-// On a folder that a file system is mounted on, entries are moved, and what was there goes.
-func TestPutInPlaceOnAMount(t *testing.T) {
+// TestRestoresIntoMountPoint checks that entries are moved into a mount point and its old content
+// is removed.
+func TestRestoresIntoMountPoint(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"old/a", "same", "lost+found/x", staging + "1/new/b", staging + "1/same"} {
+	for _, name := range []string{"old/a", "same", "lost+found/x", stagingPrefix + "1/new/b", stagingPrefix + "1/same"} {
 		at := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			t.Fatal(err)
@@ -23,16 +24,16 @@ func TestPutInPlaceOnAMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	root, err := in.OpenRoot(staging + "1")
+	root, err := in.OpenRoot(stagingPrefix + "1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	if err := (target{in: in}).place(root, staging+"1"); err != nil {
+	if err := (restoreTarget{parent: in}).moveIntoPlace(root, stagingPrefix+"1"); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"new/b": staging + "1/new/b", "same": staging + "1/same", "lost+found/x": "lost+found/x",
+		"new/b": stagingPrefix + "1/new/b", "same": stagingPrefix + "1/same", "lost+found/x": "lost+found/x",
 	} {
 		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
 			t.Errorf("%s is %q, %v", name, got, err)
@@ -42,7 +43,7 @@ func TestPutInPlaceOnAMount(t *testing.T) {
 		t.Errorf("what was there: %v", err)
 	}
 	// A save leaves out what a restore that was killed left.
-	if err := os.MkdirAll(filepath.Join(dir, staging+"7", "x"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, stagingPrefix+"7", "x"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	all, err := scan(dir)

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// ErrRanksMissing says that not all ranks have saved: there is no snapshot yet.
+// ErrRanksMissing means that not all ranks have saved: there is no snapshot yet.
 var ErrRanksMissing = errors.New("not all ranks have saved")
 
-// Follow lets one node of several save its share for the attempt that another node holds.
-// It returns ErrFenced when the run is no longer that attempt's. After each snapshot the
-// node follows again.
+// Follow returns an attempt with which one node of several saves its share for the attempt of
+// another node. It returns ErrFenced if that attempt no longer holds the run. Each snapshot needs a
+// new Follow.
 func (r Run) Follow(ctx context.Context, attempt string, rank int) (*Attempt, error) {
 	h, version, err := r.ReadHead(ctx)
 	if err != nil {
@@ -23,18 +23,18 @@ func (r Run) Follow(ctx context.Context, attempt string, rank int) (*Attempt, er
 		return nil, fmt.Errorf("follow attempt %s: epoch %d of %s is there: %w", attempt, h.Epoch, h.Writer, ErrFenced)
 	}
 	a := &Attempt{run: r, head: h, version: version}
-	return a, a.load(ctx, rank)
+	return a, a.loadNewest(ctx, rank)
 }
 
-// SaveRank stores a folder as the share of one rank of the next snapshot, which exists only
-// once Join has all of them: the snapshot of the result is zero. Options need Rank and Ranks.
+// SaveRank stores a folder as one rank's share of the next snapshot, which exists only after Join:
+// the result's snapshot is zero. It requires Rank and Ranks.
 func (a *Attempt) SaveRank(ctx context.Context, dir string, o SaveOptions) (Result, error) {
-	got, _, err := a.share(ctx, dir, o)
+	got, _, err := a.saveShare(ctx, dir, o)
 	return got, err
 }
 
-// share saves a share and returns its key as well.
-func (a *Attempt) share(ctx context.Context, dir string, o SaveOptions) (Result, string, error) {
+// saveShare saves a share and also returns its key.
+func (a *Attempt) saveShare(ctx context.Context, dir string, o SaveOptions) (Result, string, error) {
 	if o.Ranks < 1 || o.Rank < 0 || o.Rank >= o.Ranks {
 		return Result{}, "", fmt.Errorf("save rank %d of %d: there is no such rank", o.Rank, o.Ranks)
 	}
@@ -55,12 +55,12 @@ func (a *Attempt) share(ctx context.Context, dir string, o SaveOptions) (Result,
 	if err != nil {
 		return Result{}, "", fmt.Errorf("save rank %d of %s: %w", o.Rank, dir, err)
 	}
-	a.hold(&m, s.parts)
+	a.setNewest(&m, s.parts)
 	return s.result(m), key, nil
 }
 
-// Join makes one snapshot of the shares of all ranks, or none: it returns ErrRanksMissing
-// until each has saved. The shares must be of one step, where steps are known.
+// Join makes one snapshot of the shares of all ranks. It returns ErrRanksMissing until each rank
+// has saved. Shares with known steps must have the same step.
 func (a *Attempt) Join(ctx context.Context, ranks int) (Snapshot, error) {
 	s, err := a.join(ctx, ranks)
 	if err != nil {
@@ -77,7 +77,7 @@ func (a *Attempt) join(ctx context.Context, ranks int) (Snapshot, error) {
 	written := make([]time.Time, len(m.Nodes))
 	prefix := fmt.Sprintf("%s%012d-%s/", rankPrefix, m.Seq, m.Attempt)
 	err := a.run.Store.List(ctx, prefix, func(i Info) error {
-		// Of two shares of one rank, the later counts: the rank saved again.
+		// The later of two shares of a rank counts: the rank saved again.
 		if k, ok := parseManifestKey(i.Key); ok && k.ranks == ranks && !i.Modified.Before(written[k.rank]) {
 			m.Nodes[k.rank], written[k.rank] = Node{i.Key, k.sum}, i.Modified
 		}
@@ -107,7 +107,7 @@ func (a *Attempt) join(ctx context.Context, ranks int) (Snapshot, error) {
 		} else if (share.Step == nil) != (m.Step == nil) || share.Step != nil && *share.Step != *m.Step {
 			return Snapshot{}, fmt.Errorf("rank %d saved another step than rank 0: %w", rank, ErrRanksMissing)
 		}
-		m.State, m.Finished = weaker(m.State, share.State), weakerProof(m.Finished, share.Finished)
+		m.State, m.Finished = weakerState(m.State, share.State), weakerProof(m.Finished, share.Finished)
 		m.NewBytes += share.NewBytes
 		f, b := share.totals()
 		files, size = files+f, size+b
@@ -116,8 +116,8 @@ func (a *Attempt) join(ctx context.Context, ranks int) (Snapshot, error) {
 	return a.commit(ctx, m, files, size)
 }
 
-// weaker returns the state that says less.
-func weaker(x, y State) State {
+// weakerState returns the less complete state.
+func weakerState(x, y State) State {
 	order := map[State]int{Unsettled: 0, Partial: 1, Complete: 2}
 	if order[y] < order[x] {
 		return y
@@ -125,19 +125,18 @@ func weaker(x, y State) State {
 	return x
 }
 
-// joinEvery is how long a rank waits before it looks again for the others.
-const joinEvery = 2 * time.Second
+// joinPollInterval is the time between a rank's lookups for the others.
+const joinPollInterval = 2 * time.Second
 
-// SaveTogether saves the folder of one rank as its share of the next snapshot, and waits for
-// patience until that snapshot has the shares of all ranks. Each rank calls it at about the
-// same time: rank 0 claims the run for writer and joins the shares, the others follow it, a
-// new attempt of rank 0 included. It returns ErrRanksMissing where not all ranks came in
-// time; there is no new snapshot then. The attempt is that of rank 0, and nil for the others.
+// SaveTogether saves a rank's folder as its share of the next snapshot and waits up to patience for
+// that snapshot. Each rank calls it at about the same time: rank 0 claims the run and joins the
+// shares, the others follow it, even into a new attempt. ErrRanksMissing means that not all ranks
+// came in time and there is no new snapshot. The returned attempt is nil for ranks other than 0.
 func (r Run) SaveTogether(ctx context.Context, writer, dir string, o SaveOptions, patience time.Duration) (Result,
 	*Attempt, error) {
 	end := r.Now().Add(patience)
 	if o.Rank != 0 {
-		got, err := r.followTogether(ctx, dir, o, end)
+		got, err := r.followUntilJoined(ctx, dir, o, end)
 		return got, nil, err
 	}
 	a, err := r.Claim(ctx, writer)
@@ -157,24 +156,25 @@ func (r Run) SaveTogether(ctx context.Context, writer, dir string, o SaveOptions
 		if !errors.Is(err, ErrRanksMissing) || !r.Now().Before(end) {
 			return got, a, err
 		}
-		if err := o.Wait(ctx, joinEvery); err != nil {
+		if err := o.Wait(ctx, joinPollInterval); err != nil {
 			return Result{}, nil, err
 		}
 	}
 }
 
-// followTogether saves a share for whichever attempt holds the run, until a snapshot has it.
-func (r Run) followTogether(ctx context.Context, dir string, o SaveOptions, end time.Time) (got Result, err error) {
-	var attempt, key string // whose share is stored, and where
+// followUntilJoined saves a share for whichever attempt holds the run, until a snapshot includes
+// it.
+func (r Run) followUntilJoined(ctx context.Context, dir string, o SaveOptions, end time.Time) (got Result, err error) {
+	var attempt, key string // attempt and key of the stored share
 	for {
 		h, _, err := r.ReadHead(ctx)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return Result{}, err
 		}
-		joined := h.joined()
+		joined := h.joinedSnapshot()
 		switch {
 		case joined != nil && h.Attempt == attempt:
-			m, err := r.manifest(ctx, *joined)
+			m, err := r.snapshotManifest(ctx, *joined)
 			if err != nil {
 				return Result{}, err
 			}
@@ -185,28 +185,28 @@ func (r Run) followTogether(ctx context.Context, dir string, o SaveOptions, end 
 		case joined == nil && h.Attempt != "" && h.Attempt != attempt:
 			node, err := r.Follow(ctx, h.Attempt, o.Rank)
 			if err == nil {
-				got, key, err = node.share(ctx, dir, o)
+				got, key, err = node.saveShare(ctx, dir, o)
 			}
 			if errors.Is(err, ErrFenced) {
-				break // a newer attempt came meanwhile
+				break // a newer attempt has claimed the run
 			}
 			if err != nil {
 				return Result{}, err
 			}
 			attempt = h.Attempt
-			continue // rank 0 may have waited for this share alone
+			continue // rank 0 may have waited for only this share
 		}
 		if !r.Now().Before(end) {
 			return Result{}, fmt.Errorf("no snapshot has the share of rank %d: %w", o.Rank, ErrRanksMissing)
 		}
-		if err := o.Wait(ctx, joinEvery); err != nil {
+		if err := o.Wait(ctx, joinPollInterval); err != nil {
 			return Result{}, err
 		}
 	}
 }
 
-// joined returns the snapshot that the attempt which holds the run has made; nil: none yet.
-func (h Head) joined() *Snapshot {
+// joinedSnapshot returns the snapshot that the current attempt has made; nil if none yet.
+func (h Head) joinedSnapshot() *Snapshot {
 	for i, s := range h.Snapshots {
 		if k, ok := parseManifestKey(s.Manifest); ok && k.attempt == h.Attempt {
 			return &h.Snapshots[i]

@@ -17,63 +17,63 @@ import (
 	"github.com/curfew-dev/curfew/internal/trust"
 )
 
-// RestoreOptions say what is restored. The zero value is the newest complete snapshot, into
-// a folder that is empty or not there.
+// RestoreOptions select what to restore. The zero value restores the newest complete snapshot into
+// an empty or missing folder.
 type RestoreOptions struct {
-	// Seq is a snapshot, also an unsettled one or one that is older than [Run.Seen]; 0 is the
-	// newest that is complete.
+	// Seq selects a snapshot, even if it is unsettled or older than [Run.NewestSeen]; 0 selects the
+	// newest complete one.
 	Seq int64
-	// Rank is the node of a snapshot of several nodes.
+	// Rank selects the node in a snapshot of several nodes.
 	Rank int
-	// Replace replaces a folder that is not empty.
+	// Replace allows replacing a non-empty folder.
 	Replace bool
-	// Workers is how many parts are read at a time: 4 unless told, about 20 MiB each.
+	// Workers is the number of parts read in parallel, about 20 MiB each; 4 by default.
 	Workers  int
 	Progress func(done, total int64)
 }
 
-// Skipped is a snapshot that was not restored.
-type Skipped struct {
+// SkippedSnapshot is a damaged snapshot that was not restored.
+type SkippedSnapshot struct {
 	Snapshot Snapshot
 	Why      string
 }
 
-// Restored is what a restore did.
-type Restored struct {
+// RestoreResult is the result of a restore.
+type RestoreResult struct {
 	Snapshot Snapshot
 	Manifest Manifest
-	Skipped  []Skipped
-	// Notes say what a person should know: that HEAD is damaged.
+	Skipped  []SkippedSnapshot
+	// Notes are remarks for people, such as a damaged HEAD.
 	Notes []string
-	// Newest is the newest snapshot of the run, whichever was restored.
-	Newest Mark
+	// Newest is the newest snapshot of the run, restored or not.
+	Newest SnapshotMark
 }
 
-// ErrNotEmpty says that a folder holds something that a restore would replace.
+// ErrNotEmpty means that the folder holds files that a restore would replace.
 var ErrNotEmpty = errors.New("the folder is not empty")
 
-// Snapshots lists what can be restored, the newest first: from HEAD, or where it is damaged
-// from the manifests that are in the store.
+// Snapshots returns the restorable snapshots, newest first: from HEAD, or from the manifests if
+// HEAD is damaged.
 func (r Run) Snapshots(ctx context.Context) (list []Snapshot, notes []string, err error) {
 	h, _, err := r.ReadHead(ctx)
 	if errors.Is(err, ErrDamaged) {
 		note := err.Error()
-		if h, err = r.rebuild(ctx); err == nil {
+		if h, err = r.rebuildHead(ctx); err == nil {
 			return h.Snapshots, []string{note + "; these are the manifests that are in the store"}, nil
 		}
 	}
 	return h.Snapshots, nil, err
 }
 
-// Restore puts a snapshot into a folder. Nothing is in place before all of it is verified;
-// a snapshot that is damaged is skipped for the one before it, and said so.
-func (r Run) Restore(ctx context.Context, dir string, o RestoreOptions) (Restored, error) {
+// Restore restores a snapshot into a folder. Files are moved into place only after all are
+// verified; damaged snapshots are skipped and reported.
+func (r Run) Restore(ctx context.Context, dir string, o RestoreOptions) (RestoreResult, error) {
 	list, notes, err := r.Snapshots(ctx)
 	if err != nil {
-		return Restored{}, fmt.Errorf("restore %s: %w", dir, err)
+		return RestoreResult{}, fmt.Errorf("restore %s: %w", dir, err)
 	}
-	done := Restored{Notes: notes, Newest: Newest(list)}
-	if rolled := r.RolledBack(list); rolled != nil {
+	done := RestoreResult{Notes: notes, Newest: NewestMark(list)}
+	if rolled := r.CheckRolledBack(list); rolled != nil {
 		if o.Seq == 0 {
 			return done, fmt.Errorf("restore %s: %w", dir, rolled)
 		}
@@ -89,12 +89,12 @@ func (r Run) Restore(ctx context.Context, dir string, o RestoreOptions) (Restore
 			continue
 		}
 		if o.Seq == 0 && s.State == Unsettled {
-			done.Skipped = append(done.Skipped, Skipped{s, "files changed while they were read"})
+			done.Skipped = append(done.Skipped, SkippedSnapshot{s, "files changed while they were read"})
 			continue
 		}
 		m, err := r.restore(ctx, to, s, o)
 		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotFound) {
-			done.Skipped = append(done.Skipped, Skipped{s, err.Error()})
+			done.Skipped = append(done.Skipped, SkippedSnapshot{s, err.Error()})
 			continue
 		}
 		if err != nil {
@@ -106,35 +106,35 @@ func (r Run) Restore(ctx context.Context, dir string, o RestoreOptions) (Restore
 	return done, fmt.Errorf("restore %s: %w", dir, ErrNoSnapshot)
 }
 
-// target is the folder that is restored to. It is reached by open directories alone, so that
-// another user who owns one of them can plant no link through which something else is written.
-type target struct {
-	// in is the directory that the folder is in, or the folder itself if another file system is
-	// mounted on it; name is the folder there, empty for a mounted one.
-	in   *os.Root
-	name string
-	// exists says that the folder is there, with the mode.
+// restoreTarget is the folder to restore to. It is accessed through open directories only, so that
+// another user who owns one of them cannot redirect writes with links.
+type restoreTarget struct {
+	// parent is the parent directory, or the folder itself if it is a mount point; name is the name
+	// in parent, empty for a mount point.
+	parent *os.Root
+	name   string
+	// exists reports that the folder exists, with mode.
 	exists bool
 	mode   fs.FileMode
 }
 
-func (t target) close() { _ = t.in.Close() } // everything is synced by then
+func (t restoreTarget) close() { _ = t.parent.Close() } // everything is synced already
 
 // openTarget opens and checks the folder to restore to.
-func openTarget(dir string, replace bool) (target, error) {
+func openTarget(dir string, replace bool) (restoreTarget, error) {
 	in, name, err := trust.Parent(dir, 0o777)
 	if err != nil {
-		return target{}, err
+		return restoreTarget{}, err
 	}
-	t := target{in: in, name: name}
+	t := restoreTarget{parent: in, name: name}
 	if t, err = t.check(replace); err != nil {
-		return target{}, errors.Join(err, in.Close())
+		return restoreTarget{}, errors.Join(err, in.Close())
 	}
 	return t, nil
 }
 
-func (t target) check(replace bool) (target, error) {
-	info, err := t.in.Lstat(t.name)
+func (t restoreTarget) check(replace bool) (restoreTarget, error) {
+	info, err := t.parent.Lstat(t.name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, nil
 	}
@@ -144,11 +144,11 @@ func (t target) check(replace bool) (target, error) {
 	if !info.IsDir() {
 		return t, fmt.Errorf("it is no folder")
 	}
-	above, err := t.in.Stat(".")
+	above, err := t.parent.Stat(".")
 	if err != nil {
 		return t, err
 	}
-	folder, err := trust.OpenIn(t.in, t.name)
+	folder, err := trust.OpenIn(t.parent, t.name)
 	if err != nil {
 		return t, err
 	}
@@ -164,12 +164,12 @@ func (t target) check(replace bool) (target, error) {
 		t.exists, t.mode = true, info.Mode().Perm()
 		return t, errors.Join(err, folder.Close())
 	}
-	return target{in: folder}, t.in.Close()
+	return restoreTarget{parent: folder}, t.parent.Close()
 }
 
-// manifestOf reads the manifest of a snapshot, or of a rank of it.
+// manifestOf reads the manifest of a snapshot, or of one rank of it.
 func (r Run) manifestOf(ctx context.Context, s Snapshot, rank int) (Manifest, error) {
-	m, err := r.manifest(ctx, s)
+	m, err := r.snapshotManifest(ctx, s)
 	if err != nil || len(m.Nodes) == 0 {
 		return m, err
 	}
@@ -179,17 +179,17 @@ func (r Run) manifestOf(ctx context.Context, s Snapshot, rank int) (Manifest, er
 	return r.ReadManifest(ctx, m.Nodes[rank].Manifest)
 }
 
-func (r Run) restore(ctx context.Context, to target, s Snapshot, o RestoreOptions) (Manifest, error) {
+func (r Run) restore(ctx context.Context, to restoreTarget, s Snapshot, o RestoreOptions) (Manifest, error) {
 	m, err := r.manifestOf(ctx, s, o.Rank)
 	if err != nil {
 		return m, err
 	}
-	stage := staging + strings.ToLower(rand.Text())
-	if err := to.in.Mkdir(stage, 0o700); err != nil {
+	stage := stagingPrefix + strings.ToLower(rand.Text())
+	if err := to.parent.Mkdir(stage, 0o700); err != nil {
 		return m, err
 	}
-	defer func() { _ = to.in.RemoveAll(stage) }() // nothing is left of it once it is in place
-	root, err := trust.OpenIn(to.in, stage)
+	defer func() { _ = to.parent.RemoveAll(stage) }() // empty once its content is in place
+	root, err := trust.OpenIn(to.parent, stage)
 	if err != nil {
 		return m, err
 	}
@@ -197,14 +197,14 @@ func (r Run) restore(ctx context.Context, to target, s Snapshot, o RestoreOption
 	if st, err := root.Stat("."); err != nil || st.Mode().Perm() != 0o700 || trust.Info(root.Name(), st) != nil {
 		return m, fmt.Errorf("%s was replaced while it was made: %w", root.Name(), err)
 	}
-	if err := r.unfold(ctx, root, m, o); err != nil {
+	if err := r.writeFiles(ctx, root, m, o); err != nil {
 		return m, err
 	}
-	return m, to.place(root, stage)
+	return m, to.moveIntoPlace(root, stage)
 }
 
-// unfold writes a manifest's files into a root, verified.
-func (r Run) unfold(ctx context.Context, root *os.Root, m Manifest, o RestoreOptions) error {
+// writeFiles writes and verifies a manifest's files below a root.
+func (r Run) writeFiles(ctx context.Context, root *os.Root, m Manifest, o RestoreOptions) error {
 	type spot struct {
 		entry  *Entry
 		offset int64
@@ -271,11 +271,11 @@ func (r Run) unfold(ctx context.Context, root *os.Root, m Manifest, o RestoreOpt
 	if err != nil {
 		return err
 	}
-	return dress(root, m)
+	return applyMetadata(root, m)
 }
 
-// dress gives what was written its links, modes and times, and makes it durable.
-func dress(root *os.Root, m Manifest) error {
+// applyMetadata sets links, modes and times and syncs everything.
+func applyMetadata(root *os.Root, m Manifest) error {
 	for _, e := range m.Entries {
 		var err error
 		switch e.Kind {
@@ -293,7 +293,7 @@ func dress(root *os.Root, m Manifest) error {
 			return err
 		}
 	}
-	for _, e := range slices.Backward(m.Entries) { // from the innermost, as each changes the times around it
+	for _, e := range slices.Backward(m.Entries) { // innermost first, because each change updates the parent's time
 		if e.Kind != Folder {
 			continue
 		}
@@ -309,37 +309,37 @@ func dress(root *os.Root, m Manifest) error {
 	return nil
 }
 
-// place puts what is verified where it belongs. On a mounted folder its entries are moved one
-// by one; else the folder changes at once.
-func (t target) place(root *os.Root, stage string) error {
+// moveIntoPlace moves the verified files to the target: entry by entry into a mount point,
+// otherwise by swapping the folder.
+func (t restoreTarget) moveIntoPlace(root *os.Root, stage string) error {
 	old := stage + "-old"
-	defer func() { _ = t.in.RemoveAll(old) }() // empty where it was put back
+	defer func() { _ = t.parent.RemoveAll(old) }() // empty if it was put back
 	if t.name == "" {
-		if err := t.in.Mkdir(old, 0o700); err != nil {
+		if err := t.parent.Mkdir(old, 0o700); err != nil {
 			return err
 		}
-		if err := moveAll(t.in, ".", old, stage, old); err != nil {
-			return errors.Join(err, moveAll(t.in, old, "."))
+		if err := moveAll(t.parent, ".", old, stage, old); err != nil {
+			return errors.Join(err, moveAll(t.parent, old, "."))
 		}
-		return errors.Join(moveAll(t.in, stage, "."), syncFolder(t.in))
+		return errors.Join(moveAll(t.parent, stage, "."), syncFolder(t.parent))
 	}
 	mode := fs.FileMode(0o755)
 	if t.exists {
 		mode = t.mode
-		if err := t.in.Rename(t.name, old); err != nil {
+		if err := t.parent.Rename(t.name, old); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(root.Chmod(".", mode), t.in.Rename(stage, t.name)); err != nil {
+	if err := errors.Join(root.Chmod(".", mode), t.parent.Rename(stage, t.name)); err != nil {
 		if t.exists {
-			err = errors.Join(err, t.in.Rename(old, t.name))
+			err = errors.Join(err, t.parent.Rename(old, t.name))
 		}
 		return err
 	}
-	return syncFolder(t.in)
+	return syncFolder(t.parent)
 }
 
-// moveAll moves what is in a folder of a root into another, but for some names.
+// moveAll moves the entries of one folder of a root into another, except some names.
 func moveAll(in *os.Root, from, to string, but ...string) error {
 	entries, err := fs.ReadDir(in.FS(), from)
 	if err != nil {
@@ -364,14 +364,14 @@ func syncFolder(dir *os.Root) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// eachPart reads and verifies the parts of a manifest, several at a time.
+// eachPart reads and verifies the parts of a manifest in parallel.
 func (r Run) eachPart(ctx context.Context, m Manifest, workers int,
 	each func(part int, data []byte, d *decoder) error) error {
 	all := make([]int, len(m.Parts))
 	for i := range all {
 		all[i] = i
 	}
-	return r.eachWhole(ctx, m, all, workers, func(part int, data []byte, d *decoder, err error) error {
+	return r.eachPartResult(ctx, m, all, workers, func(part int, data []byte, d *decoder, err error) error {
 		if err != nil {
 			return err
 		}
@@ -379,9 +379,8 @@ func (r Run) eachPart(ctx context.Context, m Manifest, workers int,
 	})
 }
 
-// eachWhole reads some parts of a manifest, several at a time, and hands each over with what
-// is wrong with it.
-func (r Run) eachWhole(ctx context.Context, m Manifest, parts []int, workers int,
+// eachPartResult reads parts in parallel and passes each on with its error.
+func (r Run) eachPartResult(ctx context.Context, m Manifest, parts []int, workers int,
 	each func(part int, data []byte, d *decoder, err error) error) error {
 	if workers <= 0 {
 		workers = 4
@@ -421,7 +420,7 @@ func (r Run) eachWhole(ctx context.Context, m Manifest, parts []int, workers int
 
 // readPart reads and verifies one part.
 func (r Run) readPart(ctx context.Context, p Part) (data []byte, err error) {
-	err = again(func() error {
+	err = retryDamaged(func() error {
 		o, err := r.Store.Get(ctx, p.Key, p.Size)
 		switch {
 		case errors.Is(err, ErrTooLarge):

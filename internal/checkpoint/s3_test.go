@@ -26,13 +26,13 @@ import (
 	"github.com/curfew-dev/curfew/test/versitygw"
 )
 
-// s3 is a real server, which this process's SDK uses.
+// s3 is a real S3 server for this process.
 type s3 struct {
 	*versitygw.Server
 	runs int
 }
 
-func server(t *testing.T) *s3 {
+func s3Server(t *testing.T) *s3 {
 	s := &s3{Server: versitygw.Start(t)}
 	s.Use(t)
 	return s
@@ -69,10 +69,10 @@ func (s *s3) before(t *testing.T, handler func(next http.Handler) http.Handler) 
 	versitygw.Use(t, strings.TrimPrefix(p.URL(), "http://"))
 }
 
-// Of writers that claim one run at the same moment at most one wins, and of all that saved
-// the newest snapshot is one that was told to be saved.
-func TestManyWriters(t *testing.T) {
-	s := server(t)
+// TestOneWriterWins checks that at most one of several concurrent claims wins, and that the newest
+// snapshot is one that was reported as saved.
+func TestOneWriterWins(t *testing.T) {
+	s := s3Server(t)
 	at := s.url(t)
 	rounds, writers := 15, 6
 	if slow() {
@@ -98,7 +98,7 @@ func TestManyWriters(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(dir, "weights"), random(round*10+w, 100_000), 0o644); err != nil {
 					t.Error(err)
 				}
-				got, err := a.Save(t.Context(), dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{Exited: true}})
+				got, err := a.Save(t.Context(), dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{WriterExited: true}})
 				if errors.Is(err, checkpoint.ErrFenced) {
 					return
 				}
@@ -125,9 +125,9 @@ func TestManyWriters(t *testing.T) {
 	}
 }
 
-// The server is killed before or after any request, and comes back.
-func TestServerKilled(t *testing.T) {
-	s := server(t)
+// TestSurvivesServerKill kills the server before or after requests and restarts it.
+func TestSurvivesServerKill(t *testing.T) {
+	s := s3Server(t)
 	every := int64(20)
 	if slow() {
 		every = 1
@@ -169,19 +169,20 @@ func TestServerKilled(t *testing.T) {
 				after.Store(late)
 				var seq int64
 				var step int
-				_ = work(s.run(t, url), t.TempDir(), func(s int64, n int) { seq, step = s, n }) // it may fail, and must say so
+				// it may fail, and must say so
+				_ = runWriter(s.run(t, url), t.TempDir(), func(s int64, n int) { seq, step = s, n })
 				at.Store(-1)
 				mu.RLock()
 				defer mu.RUnlock()
-				sound(t, s.run(t, url), seq, step)
+				checkRun(t, s.run(t, url), seq, step)
 			})
 		}
 	}
 }
 
-// Requests are lost, cut, repeated, late, and answered by something else.
-func TestBadNetwork(t *testing.T) {
-	s := server(t)
+// TestSurvivesBadNetwork loses, cuts, repeats, delays and falsifies responses.
+func TestSurvivesBadNetwork(t *testing.T) {
+	s := s3Server(t)
 	behind := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: s.Address()})
 	behind.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
 	p := faultproxy.NewHTTP(behind)
@@ -198,21 +199,21 @@ func TestBadNetwork(t *testing.T) {
 		p.Storm(uint64(seed+1), 0.15)
 		var seq int64
 		var step int
-		if err := work(s.run(t, at), t.TempDir(), func(s int64, n int) { seq, step = s, n }); err != nil {
+		if err := runWriter(s.run(t, at), t.TempDir(), func(s int64, n int) { seq, step = s, n }); err != nil {
 			failed++
 		} else {
 			done++
 		}
 		p.Calm()
 		s.Use(t)
-		sound(t, s.run(t, at), seq, step)
+		checkRun(t, s.run(t, at), seq, step)
 	}
 	t.Logf("%d writers got through, %d failed", done, failed)
 }
 
-// A server that takes a request and then nothing more is given up and asked again.
-func TestStall(t *testing.T) {
-	s := server(t)
+// TestRetriesStalledRequest checks that a stalled request is given up and retried.
+func TestRetriesStalledRequest(t *testing.T) {
+	s := s3Server(t)
 	var n atomic.Int64
 	release := make(chan struct{})
 	defer close(release)
@@ -229,7 +230,7 @@ func TestStall(t *testing.T) {
 	write(t, dir, "weights", random(1, 1<<20))
 	r := s.run(t, s.url(t))
 	started := time.Now()
-	save(t, claim(t, r), dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{Exited: true}})
+	save(t, claim(t, r), dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{WriterExited: true}})
 	if n.Load() < 4 || time.Since(started) > 2*time.Minute {
 		t.Errorf("%d requests in %s", n.Load(), time.Since(started))
 	}
@@ -237,9 +238,8 @@ func TestStall(t *testing.T) {
 	same(t, dir, to)
 }
 
-// A clock that is years off changes nothing but what people read.
-func TestWrongClock(t *testing.T) {
-	s := server(t)
+func TestWrongClockIsHarmless(t *testing.T) {
+	s := s3Server(t)
 	r := s.run(t, s.url(t))
 	dir := t.TempDir()
 	for i, at := range []time.Time{
@@ -254,21 +254,22 @@ func TestWrongClock(t *testing.T) {
 			t.Fatalf("collected %+v, %v: nothing is a day old by the store's clock", got, err)
 		}
 	}
-	sound(t, r, 3, 2)
+	checkRun(t, r, 3, 2)
 }
 
-// The script that knows only the document finds what verify finds.
-func TestScriptVerifies(t *testing.T) {
+// TestScriptFindsSameDamage checks that a script written from the format's document agrees with
+// Verify.
+func TestScriptFindsSameDamage(t *testing.T) {
 	python := versitygw.Python(t)
-	s := server(t)
+	s := s3Server(t)
 	at := s.url(t)
 	r := s.run(t, at)
 	dir := t.TempDir()
-	furnish(t, dir)
+	fillFolder(t, dir)
 	a := claim(t, r)
 	for i := range 3 {
 		write(t, dir, "new", random(50+i, 200_000))
-		save(t, a, dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{Exited: true}})
+		save(t, a, dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{WriterExited: true}})
 	}
 	prefix := strings.TrimPrefix(at, "s3://"+versitygw.Bucket+"/")
 	script := func(folder ...string) (said struct {

@@ -11,71 +11,70 @@ import (
 	"time"
 )
 
-// SaveOptions say how a folder is saved. The zero value saves all of it.
+// SaveOptions configure a save. The zero value saves the whole folder.
 type SaveOptions struct {
 	Evidence Evidence
-	// Workers hash and compress, Uploads are parts under way: 2 and 4 unless told. Both
-	// bound the memory, about 9 MiB for each upload and 4 MiB for each worker.
+	// Workers (default 2) hash and compress, Uploads (default 4) are concurrent part uploads. Both
+	// bound the memory: about 9 MiB per upload and 4 MiB per worker.
 	Workers, Uploads int
-	// Quiet is how long files have to stay as they are to count as finished where nothing
-	// else says so; Wait lets that time pass.
+	// Quiet is how long files must stay unchanged to count as finished without other evidence; Wait
+	// sleeps.
 	Quiet time.Duration
 	Wait  func(ctx context.Context, d time.Duration) error
-	// Deadline is when a final save has to be over; zero is none. What does not fit by then
-	// is left as the snapshot before has it.
+	// Deadline is the end of a final save; zero means none. What does not fit is taken from the
+	// previous snapshot.
 	Deadline time.Time
-	// Full uses nothing again of what the newest snapshot names.
+	// Full reuses nothing of the newest snapshot.
 	Full bool
-	// Rank and Ranks are of one node of several: its manifest waits for [Attempt.Join].
+	// Rank and Ranks belong to one node of several: its manifest waits for [Attempt.Join].
 	Rank, Ranks int
-	// Progress is told the bytes read so far, and all that there are to read.
+	// Progress receives the bytes read so far and in total.
 	Progress func(done, total int64)
 }
 
-// rounds is how often a folder that changes is looked at again.
-const rounds = 3
+// maxReadRounds is the most passes over a folder that keeps changing.
+const maxReadRounds = 3
 
-// Result is what a save did.
+// Result is the result of a save.
 type Result struct {
 	Snapshot Snapshot
 	Manifest Manifest
-	// Read are bytes of files, Sent bytes of parts that were stored.
-	Read, Sent int64
-	// Stale are units that the snapshot has as an earlier one had them, or not at all.
+	// BytesRead counts bytes of files, BytesStored bytes of stored parts.
+	BytesRead, BytesStored int64
+	// Stale lists what is missing or taken from an earlier snapshot.
 	Stale []LeftOut
 }
 
-// saving is one save under way.
-type saving struct {
+// saveRun is one save in progress.
+type saveRun struct {
 	a       *Attempt
 	dir     string
 	o       SaveOptions
 	started time.Time
 	pipe    *pipeline
-	// read are the files that were read, by path.
-	read map[string]*content
-	// total is how much there is to read.
+	// read holds the files that were read, by path.
+	read map[string]*fileContent
+	// total is the size to read.
 	total int64
-	// parts are those of the manifest, in its order.
-	parts []*stored
-	// groups and kept are of a final save: what is saved or left as a whole, and the paths
-	// whose entries are those of the newest snapshot.
-	groups []*group
-	// before is what was found before it was read.
-	before []found
+	// parts are the manifest's parts in order.
+	parts []*storedPart
+	// For a final save, groups are its groups and kept the paths taken from the newest snapshot.
+	groups []*saveGroup
+	// before is the listing before reading.
+	before []foundEntry
 	kept   map[string]bool
 }
 
-// content is what reading a file gave.
-type content struct {
-	seen   found
-	chunks []place
+// fileContent is the content read from a file.
+type fileContent struct {
+	seen   foundEntry
+	chunks []chunkLocation
 	size   int64
-	// whole says that the file was read to its end.
-	whole bool
+	// complete reports that the file was read to its end.
+	complete bool
 }
 
-// Save stores a folder as the next snapshot of the run, and makes it the newest.
+// Save stores a folder as the next and newest snapshot of the run.
 func (a *Attempt) Save(ctx context.Context, dir string, o SaveOptions) (Result, error) {
 	s, m, err := a.store(ctx, dir, o)
 	if err != nil {
@@ -87,56 +86,56 @@ func (a *Attempt) Save(ctx context.Context, dir string, o SaveOptions) (Result, 
 		return Result{}, fmt.Errorf("save %s: %w", dir, err)
 	}
 	m.Seq = snapshot.Seq
-	a.hold(&m, s.parts)
+	a.setNewest(&m, s.parts)
 	got := s.result(m)
 	got.Snapshot = snapshot
 	return got, nil
 }
 
-// result is what was stored of a folder.
-func (s *saving) result(m Manifest) Result {
-	return Result{Manifest: m, Read: s.pipe.read.Load(), Sent: s.pipe.sent.Load(), Stale: m.stale()}
+// result summarizes a stored folder.
+func (s *saveRun) result(m Manifest) Result {
+	return Result{Manifest: m, BytesRead: s.pipe.read.Load(), BytesStored: s.pipe.sent.Load(), Stale: m.staleEntries()}
 }
 
-// store stores the parts of a folder and returns its manifest, which is not stored.
-func (a *Attempt) store(ctx context.Context, dir string, o SaveOptions) (*saving, Manifest, error) {
-	dir = resolved(dir) // a link is not listed as the folder that it leads to
+// store stores the parts of a folder and returns the manifest without storing it.
+func (a *Attempt) store(ctx context.Context, dir string, o SaveOptions) (*saveRun, Manifest, error) {
+	dir = resolveLinks(dir) // list the target of a link, not the link
 	o.Workers, o.Uploads = max(cmp.Or(o.Workers, 2), 1), max(cmp.Or(o.Uploads, 4), 1)
 	if o.Full {
-		a.index = map[[32]byte]place{}
+		a.index = map[[32]byte]chunkLocation{}
 	}
-	s := &saving{a: a, dir: dir, o: o, started: a.run.Now(), read: map[string]*content{}, kept: map[string]bool{}}
+	s := &saveRun{a: a, dir: dir, o: o, started: a.run.Now(), read: map[string]*fileContent{}, kept: map[string]bool{}}
 	work := ctx
 	if !o.Deadline.IsZero() {
 		var cancel context.CancelFunc
-		work, cancel = context.WithTimeout(ctx, s.window())
+		work, cancel = context.WithTimeout(ctx, s.storeWindow())
 		defer cancel()
 	}
 	var err error
 	if s.pipe, err = newPipeline(work, a, o.Workers, o.Uploads); err != nil {
 		return nil, Manifest{}, err
 	}
-	m, err := s.all(work)
-	stopped := s.pipe.stop()
+	m, err := s.readUntilStable(work)
+	stopped := s.pipe.finish()
 	if err = cmp.Or(err, stopped); err != nil && (o.Deadline.IsZero() || ctx.Err() != nil ||
 		!errors.Is(err, context.DeadlineExceeded)) {
 		return nil, Manifest{}, err
 	}
-	if err := s.late(&m); err != nil {
+	if err := s.fillFromNewest(&m); err != nil {
 		return nil, Manifest{}, err
 	}
 	s.fill(&m)
 	return s, m, nil
 }
 
-// window is how long a final save may store parts: the rest is for the manifest and HEAD.
-func (s *saving) window() time.Duration {
+// storeWindow returns the time for storing parts; the rest is reserved for the manifest and HEAD.
+func (s *saveRun) storeWindow() time.Duration {
 	left := s.o.Deadline.Sub(s.started)
 	return left - min(max(left/10, 500*time.Millisecond), 10*time.Second)
 }
 
-// all reads the folder, until it is the same before and after or has changed too often.
-func (s *saving) all(ctx context.Context) (Manifest, error) {
+// readUntilStable reads the folder until two listings agree or maxReadRounds is reached.
+func (s *saveRun) readUntilStable(ctx context.Context) (Manifest, error) {
 	m := Manifest{
 		Schema: Schema, Seq: s.a.nextSeq(), Epoch: s.a.head.Epoch, Attempt: s.a.head.Attempt, Writer: s.a.head.Writer,
 		StartedAt: s.started.UTC(),
@@ -150,15 +149,15 @@ func (s *saving) all(ctx context.Context) (Manifest, error) {
 	}
 	s.before = before
 	if !s.o.Deadline.IsZero() {
-		return s.final(ctx, m, before)
+		return s.saveFinal(ctx, m, before)
 	}
 	for round := 1; ; round++ {
-		j := judge(before, s.o.Evidence)
-		if err := s.readAll(ctx, before, j); err != nil {
+		j := judgeFiles(before, s.o.Evidence)
+		if err := s.readChanged(ctx, before, j); err != nil {
 			return m, err
 		}
-		if slices.Contains(j.how, "") {
-			if err := s.quiet(ctx); err != nil {
+		if slices.Contains(j.finished, "") {
+			if err := s.waitQuiet(ctx); err != nil {
 				return m, err
 			}
 		}
@@ -166,20 +165,21 @@ func (s *saving) all(ctx context.Context) (Manifest, error) {
 		if err != nil {
 			return m, err
 		}
-		j = judge(after, s.o.Evidence)
-		if changed := s.compare(&m, after, j); !changed || round == rounds {
+		j = judgeFiles(after, s.o.Evidence)
+		if changed := s.compare(&m, after, j); !changed || round == maxReadRounds {
 			return m, nil
 		}
 		before, s.before = after, after
 	}
 }
 
-// readAll reads the files that were not read as they are.
-func (s *saving) readAll(ctx context.Context, all []found, j judgment) error {
-	var todo []found
+// readChanged reads the files that were not read in their current state.
+func (s *saveRun) readChanged(ctx context.Context, all []foundEntry, j judgment) error {
+	var todo []foundEntry
 	s.total = s.pipe.read.Load()
 	for i, f := range all {
-		if c := s.read[f.Path]; f.Kind != File || f.why != "" || j.progress[i] || c != nil && c.whole && c.seen.same(f) {
+		if c := s.read[f.Path]; f.Kind != File || f.skipReason != "" || j.inProgress[i] || c != nil && c.complete &&
+			c.seen.unchanged(f) {
 			continue
 		}
 		todo = append(todo, f)
@@ -193,11 +193,11 @@ func (s *saving) readAll(ctx context.Context, all []found, j judgment) error {
 	return nil
 }
 
-// readFile reads one file into the pipeline. One that was removed meanwhile is not read.
-func (s *saving) readFile(ctx context.Context, f found) error {
-	c := &content{seen: f}
+// readFile reads one file into the pipeline; a file removed meanwhile is skipped.
+func (s *saveRun) readFile(ctx context.Context, f foundEntry) error {
+	c := &fileContent{seen: f}
 	s.read[f.Path] = c
-	err := s.pipe.file(ctx, path.Join(s.dir, f.Path), f.Size, c, func() {
+	err := s.pipe.readFile(ctx, path.Join(s.dir, f.Path), f.Size, c, func() {
 		if s.o.Progress != nil {
 			s.o.Progress(s.pipe.read.Load(), s.total)
 		}
@@ -209,27 +209,27 @@ func (s *saving) readFile(ctx context.Context, f found) error {
 	return err
 }
 
-// quiet waits until the files had the time to change that the options give them.
-func (s *saving) quiet(ctx context.Context) error {
+// waitQuiet waits for SaveOptions.Quiet.
+func (s *saveRun) waitQuiet(ctx context.Context) error {
 	if left := s.o.Quiet - s.a.run.Now().Sub(s.started); left > 0 && s.o.Wait != nil {
 		return s.o.Wait(ctx, left)
 	}
 	return nil
 }
 
-// compare makes the entries of what is in the folder now, and says whether any of it is
-// not what was read.
-func (s *saving) compare(m *Manifest, after []found, j judgment) (changed bool) {
+// compare creates the entries of the current listing. It returns true if anything differs from what
+// was read.
+func (s *saveRun) compare(m *Manifest, after []foundEntry, j judgment) (changed bool) {
 	m.Entries, m.LeftOut = nil, nil
 	there, created := map[string]bool{}, false
 	for i, f := range after {
 		e := f.Entry
-		e.Finished = cmp.Or(j.how[i], Quiescent)
+		e.Finished = cmp.Or(j.finished[i], Quiescent)
 		switch c := s.read[f.Path]; {
-		case f.why != "":
-			m.LeftOut = append(m.LeftOut, LeftOut{f.Path, 0, f.why})
+		case f.skipReason != "":
+			m.LeftOut = append(m.LeftOut, LeftOut{f.Path, 0, f.skipReason})
 			continue
-		case j.progress[i]:
+		case j.inProgress[i]:
 			if f.Kind == File {
 				m.LeftOut = append(m.LeftOut, LeftOut{
 					f.Path, f.Size, "it is still being written: no one declared or marked it as finished",
@@ -241,38 +241,39 @@ func (s *saving) compare(m *Manifest, after []found, j judgment) (changed bool) 
 			m.LeftOut = append(m.LeftOut, LeftOut{f.Path, f.Size, "it was created while the folder was read"})
 			changed, created = true, true
 			continue
-		case !c.whole || !c.seen.same(f):
+		case !c.complete || !c.seen.unchanged(f):
 			e.Finished, changed = "", true
 		}
 		if e.Kind == Hardlink && !there[e.Target] {
-			continue // its first name is left out, and it with it
+			continue // left out together with its first name
 		}
 		there[e.Path] = true
 		m.Entries = append(m.Entries, e)
 	}
-	m.State, m.Finished = overall(j.units, m.Entries)
+	m.State, m.Finished = overallState(j.units, m.Entries)
 	if created && m.Finished != Declared && m.Finished != Marked {
 		m.State, m.Finished = Unsettled, ""
 	}
 	m.Step = newestStep(j.units, there)
-	if s.declaredLost(after, j, there) {
+	if s.declaredRemoved(after, j, there) {
 		m.State, m.Finished, changed = Unsettled, "", true
 	}
 	return changed
 }
 
-// declaredLost says whether the training removed what it declared while it was saved, as it
-// does with old checkpoints: half of one, or those alone that are not declared yet, are no
-// checkpoint to go on from.
-func (s *saving) declaredLost(after []found, j judgment, there map[string]bool) bool {
+// declaredRemoved reports whether the training removed declared files during the save, as it does
+// with old checkpoints. What remains would be no usable checkpoint.
+func (s *saveRun) declaredRemoved(after []foundEntry, j judgment, there map[string]bool) bool {
 	if len(s.o.Evidence.Declared) == 0 {
 		return false
 	}
-	declared := func(p string) (unit, bool) {
+	declared := func(p string) (checkpointUnit, bool) {
 		u, ok := j.unitOf(p)
 		return u, ok && u.how == Declared
 	}
-	if !slices.ContainsFunc(j.units, func(u unit) bool { return u.how == Declared && (u.path == "." || there[u.path]) }) {
+	if !slices.ContainsFunc(j.units, func(u checkpointUnit) bool {
+		return u.how == Declared && (u.path == "." || there[u.path])
+	}) {
 		return true
 	}
 	for _, f := range after {
@@ -281,15 +282,15 @@ func (s *saving) declaredLost(after []found, j judgment, there map[string]bool) 
 		}
 	}
 	for _, f := range s.before {
-		if u, ok := declared(f.Path); ok && u.path != "." && !there[f.Path] && f.why == "" {
+		if u, ok := declared(f.Path); ok && u.path != "." && !there[f.Path] && f.skipReason == "" {
 			return true
 		}
 	}
 	return false
 }
 
-// newestStep is the highest step that was declared of a path that is saved.
-func newestStep(units []unit, there map[string]bool) (newest *int64) {
+// newestStep returns the highest declared step among saved paths.
+func newestStep(units []checkpointUnit, there map[string]bool) (newest *int64) {
 	for _, u := range units {
 		if u.step != nil && (there[u.path] || u.path == ".") && (newest == nil || *u.step > *newest) {
 			newest = u.step
@@ -298,10 +299,10 @@ func newestStep(units []unit, there map[string]bool) (newest *int64) {
 	return newest
 }
 
-// fill gives the entries their chunks, once all parts are stored.
-func (s *saving) fill(m *Manifest) {
-	index := map[*stored]int{}
-	place := func(p place) Chunk {
+// fill assigns the entries their chunks once all parts are stored.
+func (s *saveRun) fill(m *Manifest) {
+	index := map[*storedPart]int{}
+	place := func(p chunkLocation) Chunk {
 		at, ok := index[p.part]
 		if !ok {
 			at = len(m.Parts)
@@ -318,7 +319,7 @@ func (s *saving) fill(m *Manifest) {
 		case e.Kind != File:
 		case s.kept[e.Path]:
 			for k, c := range e.Chunks {
-				e.Chunks[k] = place(s.a.held(c))
+				e.Chunks[k] = place(s.a.newestChunk(c))
 			}
 		default:
 			e.Size = c.size
@@ -334,8 +335,8 @@ func (s *saving) fill(m *Manifest) {
 	}
 }
 
-// stale lists what the snapshot does not have as the folder has it.
-func (m *Manifest) stale() []LeftOut {
+// staleEntries lists the names that the snapshot does not hold in their current state.
+func (m *Manifest) staleEntries() []LeftOut {
 	var list []LeftOut
 	for _, e := range m.Entries {
 		if e.Stale {

@@ -18,8 +18,8 @@ import (
 
 func bytesSum(b []byte) [32]byte { return sha256.Sum256(b) }
 
-// furnish fills a folder with everything that a folder can have.
-func furnish(t testing.TB, dir string) {
+// fillFolder fills a folder with every kind of entry.
+func fillFolder(t testing.TB, dir string) {
 	t.Helper()
 	write(t, dir, "ckpt/12/weights.bin", random(1, 9<<20))
 	write(t, dir, "ckpt/12/log.txt", bytes.Repeat([]byte("loss 0.25\n"), 200_000))
@@ -62,10 +62,11 @@ func furnish(t testing.TB, dir string) {
 
 func TestRoundTrip(t *testing.T) {
 	dir, r := t.TempDir(), run(t, t.TempDir())
-	furnish(t, dir)
-	got := save(t, claim(t, r), dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{Exited: true}})
-	if got.Snapshot.State != checkpoint.Complete || got.Snapshot.Seq != 1 || got.Sent == 0 || got.Sent > 10<<20 {
-		t.Errorf("saved %+v, sent %d", got.Snapshot, got.Sent)
+	fillFolder(t, dir)
+	got := save(t, claim(t, r), dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{WriterExited: true}})
+	if got.Snapshot.State != checkpoint.Complete || got.Snapshot.Seq != 1 || got.BytesStored == 0 ||
+		got.BytesStored > 10<<20 {
+		t.Errorf("saved %+v, sent %d", got.Snapshot, got.BytesStored)
 	}
 	to, done := restore(t, r, checkpoint.RestoreOptions{})
 	same(t, dir, to)
@@ -87,11 +88,11 @@ func TestRoundTrip(t *testing.T) {
 	// Nothing that changed is nothing that is stored, also for an attempt that only holds
 	// the manifest.
 	again := save(t, claim(t, r), dir, checkpoint.SaveOptions{})
-	if again.Sent != 0 || again.Snapshot.Seq != 2 {
-		t.Errorf("saved again: %d bytes sent, %+v", again.Sent, again.Snapshot)
+	if again.BytesStored != 0 || again.Snapshot.Seq != 2 {
+		t.Errorf("saved again: %d bytes sent, %+v", again.BytesStored, again.Snapshot)
 	}
-	if full := save(t, claim(t, r), dir, checkpoint.SaveOptions{Full: true}); full.Sent != got.Sent {
-		t.Errorf("saved in full: %d bytes sent, want %d", full.Sent, got.Sent)
+	if full := save(t, claim(t, r), dir, checkpoint.SaveOptions{Full: true}); full.BytesStored != got.BytesStored {
+		t.Errorf("saved in full: %d bytes sent, want %d", full.BytesStored, got.BytesStored)
 	}
 	v, err := r.Verify(t.Context(), 0, 2, nil)
 	if err != nil || len(v.Damage) != 0 || len(v.Snapshots) != 3 {
@@ -99,10 +100,9 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A folder that a link leads to is saved, and restored to, as the folder.
-func TestLinkToTheFolder(t *testing.T) {
+func TestFollowsLinkToFolder(t *testing.T) {
 	dir, r := t.TempDir(), run(t, t.TempDir())
-	furnish(t, dir)
+	fillFolder(t, dir)
 	links := t.TempDir()
 	to := filepath.Join(links, "empty")
 	if err := errors.Join(os.Symlink(dir, filepath.Join(links, "from")), os.Mkdir(to, 0o755),
@@ -118,23 +118,23 @@ func TestLinkToTheFolder(t *testing.T) {
 	same(t, dir, to)
 }
 
-// A change, or an insertion, costs what it changed and not the file.
-func TestOnlyChangesAreSent(t *testing.T) {
+// TestStoresOnlyChanges checks that a change or insertion stores only what it changed.
+func TestStoresOnlyChanges(t *testing.T) {
 	const size = 24 << 20
 	dir, r := t.TempDir(), run(t, t.TempDir())
 	before := random(1, size)
 	a := claim(t, r)
 	write(t, dir, "data", before)
-	if got := save(t, a, dir, checkpoint.SaveOptions{}); got.Sent < size || got.Sent > size+size/100 {
-		t.Fatalf("the first save sent %d of %d bytes", got.Sent, size)
+	if got := save(t, a, dir, checkpoint.SaveOptions{}); got.BytesStored < size || got.BytesStored > size+size/100 {
+		t.Fatalf("the first save sent %d of %d bytes", got.BytesStored, size)
 	}
 	for name, data := range map[string][]byte{
 		"changed": change(before, 1, 0.05, 1<<20), "inserted": insert(before, 1, 0.05, 1<<20),
 		"at the front": append([]byte("front"), before...), "cut off": before[1<<20:],
 	} {
 		write(t, dir, "data", data)
-		if got := save(t, claim(t, r), dir, checkpoint.SaveOptions{}); got.Sent > size/10 {
-			t.Errorf("%s: sent %d bytes, more than a tenth of %d", name, got.Sent, size)
+		if got := save(t, claim(t, r), dir, checkpoint.SaveOptions{}); got.BytesStored > size/10 {
+			t.Errorf("%s: sent %d bytes, more than a tenth of %d", name, got.BytesStored, size)
 		}
 		write(t, dir, "data", before)
 		save(t, claim(t, r), dir, checkpoint.SaveOptions{})
@@ -143,7 +143,7 @@ func TestOnlyChangesAreSent(t *testing.T) {
 	same(t, dir, to)
 }
 
-func TestWhatIsNoFile(t *testing.T) {
+func TestLeavesOutSpecialFiles(t *testing.T) {
 	dir, r := t.TempDir(), run(t, t.TempDir())
 	write(t, dir, "file", []byte("x"))
 	l, err := net.Listen("unix", filepath.Join(dir, "socket"))
@@ -158,9 +158,9 @@ func TestWhatIsNoFile(t *testing.T) {
 	}
 }
 
-// A file that is written all the time makes a snapshot that says so, and that restore does
-// not choose.
-func TestChangesWhileRead(t *testing.T) {
+// TestMarksChangingFilesUnsettled checks that a file that changes all the time makes the snapshot
+// unsettled, which a restore does not choose by itself.
+func TestMarksChangingFilesUnsettled(t *testing.T) {
 	dir, r := t.TempDir(), run(t, t.TempDir())
 	write(t, dir, "weights", random(1, 1<<20))
 	a := claim(t, r)
@@ -191,7 +191,7 @@ func TestChangesWhileRead(t *testing.T) {
 	}
 }
 
-func TestFenced(t *testing.T) {
+func TestNewerClaimFences(t *testing.T) {
 	dir, r := t.TempDir(), run(t, t.TempDir())
 	write(t, dir, "weights", random(1, 1<<20))
 	zombie := claim(t, r)
@@ -208,10 +208,10 @@ func TestFenced(t *testing.T) {
 	}
 }
 
-// Restore changes nothing that is there, unless it is told to.
-func TestRestoreInto(t *testing.T) {
+// TestRestoreKeepsExistingFiles checks that a restore replaces existing files only on request.
+func TestRestoreKeepsExistingFiles(t *testing.T) {
 	dir, r := t.TempDir(), run(t, t.TempDir())
-	furnish(t, dir)
+	fillFolder(t, dir)
 	save(t, claim(t, r), dir, checkpoint.SaveOptions{})
 	to := filepath.Join(t.TempDir(), "x")
 	write(t, to, "mine", []byte("precious"))
@@ -249,9 +249,9 @@ func names(t testing.TB, dir string) string {
 	return strings.Join(list, " ")
 }
 
-// A start of a session that came before the one that holds the run cannot claim it, however
-// it restarts; the one that holds it can, after a crash.
-func TestGenerations(t *testing.T) {
+// TestOlderGenerationCannotClaim checks that an earlier start of a session cannot claim a run,
+// while the current one can after a crash.
+func TestOlderGenerationCannotClaim(t *testing.T) {
 	dir, r := t.TempDir(), run(t, t.TempDir())
 	write(t, dir, "a", []byte("a"))
 	claimFor := func(generation int64) (*checkpoint.Attempt, error) {

@@ -12,32 +12,32 @@ import (
 	"unicode/utf8"
 )
 
-// staging begins the names of folders in which restore puts files before they are verified.
-const staging = ".curfew-restore-"
+// stagingPrefix begins the names of folders that hold restored files until they are verified.
+const stagingPrefix = ".curfew-restore-"
 
-// found is one name of the folder as it was seen.
-type found struct {
+// foundEntry is a listed name of the folder.
+type foundEntry struct {
 	Entry
-	// changed is when data or metadata last changed, by the clock of the file system.
+	// changed is the last change of data or metadata, by the clock of the file system.
 	changed  time.Time
 	dev, ino uint64
 	names    uint64
-	// why says why it is left out; empty for what is saved.
-	why string
+	// skipReason explains why the name is left out; empty if it is saved.
+	skipReason string
 }
 
-// same says whether nothing is known to have changed from one look to the next.
-func (f found) same(g found) bool {
+// unchanged reports whether nothing is known to have changed between two listings.
+func (f foundEntry) unchanged(g foundEntry) bool {
 	return f.Kind == g.Kind && f.Size == g.Size && f.Mode == g.Mode && f.Target == g.Target && f.ino == g.ino &&
 		f.dev == g.dev &&
 		f.Modified.Equal(g.Modified) && f.changed.Equal(g.changed)
 }
 
-// scan lists a folder, each folder before what is in it. Files are not read. What cannot be
-// listed is an error: a snapshot is never silent about a part of the folder.
-func scan(dir string) ([]found, error) {
-	var all []found
-	first := map[[2]uint64]string{} // the first name of a file that has several
+// scan lists a folder, parents first, without reading files. An unlistable part is an error, so
+// that no snapshot omits it silently.
+func scan(dir string) ([]foundEntry, error) {
+	var all []foundEntry
+	first := map[[2]uint64]string{} // first names of files with hard links
 	err := filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
 		rel, relErr := filepath.Rel(dir, at)
 		if relErr != nil {
@@ -45,14 +45,14 @@ func scan(dir string) ([]found, error) {
 		}
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) && rel != "." {
-				return nil // removed since its folder was listed, as old checkpoints are
+				return nil // removed since its folder was listed
 			}
 			return err
 		}
 		if rel == "." {
 			return nil
 		}
-		if strings.HasPrefix(path.Base(rel), staging) && d.IsDir() {
+		if strings.HasPrefix(path.Base(rel), stagingPrefix) && d.IsDir() {
 			return fs.SkipDir
 		}
 		info, err := d.Info()
@@ -62,7 +62,7 @@ func scan(dir string) ([]found, error) {
 		if err != nil {
 			return err
 		}
-		f := found{
+		f := foundEntry{
 			Entry: Entry{Path: filepath.ToSlash(rel), Mode: uint32(info.Mode().Perm()), Modified: info.ModTime().UTC()},
 		}
 		if !utf8.ValidString(rel) || checkPath(f.Path) != nil {
@@ -93,7 +93,7 @@ func scan(dir string) ([]found, error) {
 				return fmt.Errorf("%q leads to a name that cannot be saved", rel)
 			}
 		default:
-			f.Kind, f.why = File, "it is a "+special(info.Mode())
+			f.Kind, f.skipReason = File, "it is a "+special(info.Mode())
 		}
 		all = append(all, f)
 		return nil

@@ -11,14 +11,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/checkpoint"
 )
 
-// A store that is set back to an earlier state is noticed by whoever saw the later one.
-func TestRollbackIsNoticed(t *testing.T) {
+func TestDetectsRollback(t *testing.T) {
 	base := t.TempDir()
 	store, dir, old := filepath.Join(base, "store"), filepath.Join(base, "dir"), filepath.Join(base, "old")
 	r := run(t, store)
-	snapshot := func(seed int) checkpoint.Mark {
+	snapshot := func(seed int) checkpoint.SnapshotMark {
 		write(t, dir, "weights", random(seed, 1000))
-		return checkpoint.Newest([]checkpoint.Snapshot{save(t, claim(t, r), dir, checkpoint.SaveOptions{}).Snapshot})
+		return checkpoint.NewestMark([]checkpoint.Snapshot{save(t, claim(t, r), dir, checkpoint.SaveOptions{}).Snapshot})
 	}
 	snapshot(1)
 	if err := os.CopyFS(old, os.DirFS(store)); err != nil {
@@ -28,7 +27,7 @@ func TestRollbackIsNoticed(t *testing.T) {
 	if m, err := checkpoint.MarkOf(newest.Manifest); err != nil || m != newest {
 		t.Errorf("its key is the mark %+v, %v; want %+v", m, err, newest)
 	}
-	r.Seen = newest
+	r.NewestSeen = newest
 	to := filepath.Join(base, "to")
 	if _, err := r.Restore(t.Context(), to, checkpoint.RestoreOptions{}); err != nil {
 		t.Fatal(err)
@@ -64,20 +63,20 @@ func TestRollbackIsNoticed(t *testing.T) {
 	if a := claim(t, r); len(a.Notes) != 1 {
 		t.Errorf("notes %v", a.Notes)
 	}
-	r.Seen = fork
+	r.NewestSeen = fork
 	if _, err := r.Restore(t.Context(), filepath.Join(t.TempDir(), "to"), checkpoint.RestoreOptions{}); err != nil {
 		t.Error(err)
 	}
 }
 
-// careless is a store that ignores the conditions of writes.
-type careless struct {
+// unconditionalStore is a store that ignores the conditions of writes.
+type unconditionalStore struct {
 	checkpoint.Backend
 	creates, replaces bool
 	probes            int
 }
 
-func (c *careless) Create(ctx context.Context, key string, data []byte) error {
+func (c *unconditionalStore) Create(ctx context.Context, key string, data []byte) error {
 	c.probes++
 	err := c.Backend.Create(ctx, key, data)
 	if c.creates && errors.Is(err, checkpoint.ErrExists) {
@@ -86,7 +85,7 @@ func (c *careless) Create(ctx context.Context, key string, data []byte) error {
 	return err
 }
 
-func (c *careless) Replace(ctx context.Context, key string, data []byte, version string) (string, error) {
+func (c *unconditionalStore) Replace(ctx context.Context, key string, data []byte, version string) (string, error) {
 	v, err := c.Backend.Replace(ctx, key, data, version)
 	if c.replaces && errors.Is(err, checkpoint.ErrConflict) {
 		return "v", nil
@@ -94,8 +93,8 @@ func (c *careless) Replace(ctx context.Context, key string, data []byte, version
 	return v, err
 }
 
-func TestClaimRefusesStoreWithoutConditions(t *testing.T) {
-	for _, c := range []careless{{creates: true}, {replaces: true}, {creates: true, replaces: true}, {}} {
+func TestClaimRefusesUnconditionalStore(t *testing.T) {
+	for _, c := range []unconditionalStore{{creates: true}, {replaces: true}, {creates: true, replaces: true}, {}} {
 		store := t.TempDir()
 		r := run(t, store)
 		c.Backend = r.Store

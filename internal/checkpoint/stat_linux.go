@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// inode returns what of a file is not in fs.FileInfo: its identity, when its data or
-// metadata last changed, how many names it has, and whether it has holes.
+// inode returns the identity, change time and link count of a file, and whether it has holes.
 func inode(i fs.FileInfo) (dev, ino uint64, changed time.Time, names uint64, sparse bool) {
 	s, ok := i.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -9,36 +9,37 @@ import (
 	"slices"
 )
 
-// Damage is an object that is not what was written.
+// Damage is an object that differs from what was written.
 type Damage struct {
-	// Key is the object; Seqs are the snapshots that it breaks.
+	// Key is the damaged object, Seqs the snapshots that need it.
 	Key  string  `json:"key"`
 	Seqs []int64 `json:"snapshots"`
 	Why  string  `json:"why"`
 }
 
-// Verified is what a verification found.
-type Verified struct {
+// VerifyResult is the result of a verification.
+type VerifyResult struct {
 	Snapshots []Snapshot
 	Parts     int
 	Bytes     int64
 	Damage    []Damage
 	Notes     []string
-	// RolledBack says that a newer snapshot was seen than the run has.
+	// RolledBack reports that a newer snapshot than the newest was seen before.
 	RolledBack bool
 	// Newest is the newest snapshot of the run.
-	Newest Mark
+	Newest SnapshotMark
 }
 
-// Verify reads everything that the snapshots of a run need, and names what is damaged or
-// not there. Seq is one snapshot; 0 is all of them.
-func (r Run) Verify(ctx context.Context, seq int64, workers int, progress func(done, total int64)) (Verified, error) {
+// Verify reads everything that the snapshots of a run need and returns damaged and missing objects.
+// Seq selects one snapshot; 0 selects all.
+func (r Run) Verify(ctx context.Context, seq int64, workers int, progress func(done, total int64)) (VerifyResult,
+	error) {
 	list, notes, err := r.Snapshots(ctx)
 	if err != nil {
-		return Verified{}, fmt.Errorf("verify the run: %w", err)
+		return VerifyResult{}, fmt.Errorf("verify the run: %w", err)
 	}
-	v := Verified{Notes: notes, Newest: Newest(list)}
-	if rolled := r.RolledBack(list); rolled != nil {
+	v := VerifyResult{Notes: notes, Newest: NewestMark(list)}
+	if rolled := r.CheckRolledBack(list); rolled != nil {
 		v.RolledBack = true
 		v.Notes = append(v.Notes, rolled.Error())
 	}
@@ -52,7 +53,7 @@ func (r Run) Verify(ctx context.Context, seq int64, workers int, progress func(d
 		}
 		v.Damage[i].Seqs = append(v.Damage[i].Seqs, seq)
 	}
-	known := verified{map[string]bool{}, map[[16]byte]struct{}{}}
+	known := verifyCache{map[string]bool{}, map[[16]byte]struct{}{}}
 	for _, s := range list {
 		if seq != 0 && s.Seq != seq {
 			continue
@@ -76,16 +77,16 @@ func (r Run) Verify(ctx context.Context, seq int64, workers int, progress func(d
 	return v, nil
 }
 
-func broken(err error) bool { return errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotFound) }
+func isBroken(err error) bool { return errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotFound) }
 
-// maxDamage is how many damaged objects end a verification.
+// maxDamage is the number of damaged objects that ends a verification.
 const maxDamage = 1000
 
-// verifySnapshot verifies the manifests of a snapshot, one after the other, and their parts.
-func (r Run) verifySnapshot(ctx context.Context, s Snapshot, workers int, known *verified, v *Verified,
+// verifySnapshot verifies the manifests of a snapshot and their parts.
+func (r Run) verifySnapshot(ctx context.Context, s Snapshot, workers int, known *verifyCache, v *VerifyResult,
 	report func(string, error), progress func(done, total int64)) error {
-	m, err := r.manifest(ctx, s)
-	if broken(err) {
+	m, err := r.snapshotManifest(ctx, s)
+	if isBroken(err) {
 		report(s.Manifest, err)
 		return nil
 	}
@@ -97,7 +98,7 @@ func (r Run) verifySnapshot(ctx context.Context, s Snapshot, workers int, known 
 	}
 	for _, n := range m.Nodes {
 		share, err := r.ReadManifest(ctx, n.Manifest)
-		if broken(err) {
+		if isBroken(err) {
 			report(n.Manifest, err)
 			continue
 		}
@@ -111,28 +112,27 @@ func (r Run) verifySnapshot(ctx context.Context, s Snapshot, workers int, known 
 	return nil
 }
 
-// verified is what a verification has read.
-type verified struct {
-	// parts are those that were read: whether each is good.
+// verifyCache records what was verified.
+type verifyCache struct {
+	// parts records for each part read whether it is intact.
 	parts map[string]bool
-	// chunks are the places of parts that hold what a manifest says.
+	// chunks records the verified chunk locations.
 	chunks map[[16]byte]struct{}
 }
 
-// maxVerified is how many chunks are remembered, so that they are not read again for an older
-// snapshot: 256 MiB.
-const maxVerified = 4 << 20
+// maxCachedChunks bounds the recorded chunks to 256 MiB.
+const maxCachedChunks = 4 << 20
 
-// id names a chunk at its place.
+// id identifies a chunk at its location.
 func (c *Chunk) id(part string) (id [16]byte) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d %d %d %t", part, c.SHA256, c.Size, c.Offset, c.Stored, c.Zstd))
 	copy(id[:], sum[:])
 	return id
 }
 
-// verifyParts reads the parts of a manifest that were not read before, or of which it says
-// something that no newer manifest said, and all chunks in them.
-func (r Run) verifyParts(ctx context.Context, m Manifest, workers int, known *verified, v *Verified,
+// verifyParts reads the parts with chunks that no newer manifest covered, and verifies those
+// chunks.
+func (r Run) verifyParts(ctx context.Context, m Manifest, workers int, known *verifyCache, v *VerifyResult,
 	report func(string, error), progress func(done, total int64)) error {
 	chunks := make([][]*Chunk, len(m.Parts))
 	for i := range m.Entries {
@@ -146,7 +146,7 @@ func (r Run) verifyParts(ctx context.Context, m Manifest, workers int, known *ve
 	var todo []int
 	var total int64
 	for i, p := range m.Parts {
-		// What is there many times is verified once: chunks are the same or apart.
+		// Duplicate chunks are verified once: chunks are equal or disjoint.
 		slices.SortFunc(chunks[i], func(x, y *Chunk) int { return cmp.Compare(x.Offset, y.Offset) })
 		chunks[i] = slices.CompactFunc(chunks[i], func(x, y *Chunk) bool { return *x == *y })
 		good, read := known.parts[p.Key]
@@ -168,9 +168,9 @@ func (r Run) verifyParts(ctx context.Context, m Manifest, workers int, known *ve
 	fail := make(chan error, 1)
 	go func() {
 		defer close(results)
-		// A worker never fails for damage: it says so and goes on.
-		fail <- r.eachWhole(ctx, m, todo, workers, func(part int, data []byte, d *decoder, err error) error {
-			if err != nil && !broken(err) {
+		// Damage does not stop a worker.
+		fail <- r.eachPartResult(ctx, m, todo, workers, func(part int, data []byte, d *decoder, err error) error {
+			if err != nil && !isBroken(err) {
 				return err
 			}
 			found := outcome{part, err}
@@ -183,7 +183,7 @@ func (r Run) verifyParts(ctx context.Context, m Manifest, workers int, known *ve
 				}
 			}
 			results <- found
-			return nil //nolint:nilerr // damage is a finding
+			return nil // damage is a finding, not an error
 		})
 	}()
 	var done int64
@@ -199,7 +199,7 @@ func (r Run) verifyParts(ctx context.Context, m Manifest, workers int, known *ve
 			report(p.Key, o.err)
 		}
 		for _, c := range chunks[o.part] {
-			if o.err == nil && len(known.chunks) < maxVerified {
+			if o.err == nil && len(known.chunks) < maxCachedChunks {
 				known.chunks[c.id(p.Key)] = struct{}{}
 			}
 		}

@@ -45,7 +45,7 @@ func save(t testing.TB, a *checkpoint.Attempt, dir string, o checkpoint.SaveOpti
 	return got
 }
 
-// random returns content that does not compress.
+// random returns incompressible content.
 func random(seed, size int) []byte {
 	data := make([]byte, size)
 	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
@@ -64,7 +64,7 @@ func write(t testing.TB, dir, name string, data []byte) {
 	}
 }
 
-// entry is all that a restore has to bring back of a name.
+// entry is what a restore has to bring back of a name.
 type entry struct {
 	Mode     fs.FileMode
 	Modified time.Time
@@ -73,7 +73,7 @@ type entry struct {
 	Same     string // the first name of the same file
 }
 
-// tree reads a folder by itself, so that it can be compared with another.
+// tree reads a folder independently of the package under test.
 func tree(t testing.TB, dir string) map[string]entry {
 	t.Helper()
 	all := map[string]entry{}
@@ -124,7 +124,7 @@ func same(t testing.TB, want, got string) {
 	}
 }
 
-func restore(t testing.TB, r checkpoint.Run, o checkpoint.RestoreOptions) (string, checkpoint.Restored) {
+func restore(t testing.TB, r checkpoint.Run, o checkpoint.RestoreOptions) (string, checkpoint.RestoreResult) {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "back")
 	got, err := r.Restore(context.Background(), to, o)

@@ -129,8 +129,8 @@ There is one snapshot of all ranks, or none if one does not come within --wait.`
 					f.nice = 0
 				}
 			}
-			if _, err := path.Match(o.Evidence.Done, ""); err != nil {
-				return usageError("--done %q: it is a pattern of paths in the folder, such as '*/DONE'", o.Evidence.Done)
+			if _, err := path.Match(o.Evidence.DonePattern, ""); err != nil {
+				return usageError("--done %q: it is a pattern of paths in the folder, such as '*/DONE'", o.Evidence.DonePattern)
 			}
 			if o.Workers < 1 || o.Workers > 64 || o.Uploads < 1 || o.Uploads > 64 {
 				return usageError("--workers %d --uploads %d: each is 1 to 64", o.Workers, o.Uploads)
@@ -164,11 +164,11 @@ There is one snapshot of all ranks, or none if one does not come within --wait.`
 	f.add(c)
 	keep.add(c, 0, "0 keeps all")
 	fl := c.Flags()
-	fl.StringVar(&o.Evidence.Done, "done", "",
+	fl.StringVar(&o.Evidence.DonePattern, "done", "",
 		"`pattern` of the marker of a finished checkpoint, such as '*/DONE', or of its folder")
 	fl.StringVar(&o.RunDir, "run-dir", "",
 		"`folder` in which the training declares what it saved (default: CURFEW_RUN_DIR)")
-	fl.BoolVar(&o.Evidence.Exited, "exited", false, "the process that writes the folder has ended")
+	fl.BoolVar(&o.Evidence.WriterExited, "exited", false, "the process that writes the folder has ended")
 	fl.StringVar(&quiet, "quiet-for", "2s",
 		"how long files have to stay unchanged where nothing else says that they are finished")
 	fl.StringVar(&deadline, "deadline", "", "time that a final save has, such as `90s`")

@@ -75,7 +75,7 @@ is saved.`,
 			if f.Timeout, err = ops.ParseOptionalDuration("timeout", f.timeout); err != nil {
 				return err
 			}
-			f.command, f.Once = args, true
+			f.command, f.OneShot = args, true
 			return a.ciRun(c.Context(), f)
 		},
 	}
@@ -121,13 +121,13 @@ func (a *app) ciRun(ctx context.Context, f ciFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	skip, err := connect.Skip(all, dir, f.excludes)
+	skip, err := connect.SkipPatterns(all, dir, f.excludes)
 	if err != nil {
 		return err
 	}
 	named := f.Name != ""
 	if !named {
-		if f.Name, err = connect.OnceName(); err != nil {
+		if f.Name, err = connect.NewOneShotName(); err != nil {
 			return err
 		}
 	}
@@ -143,13 +143,13 @@ func (a *app) ciRun(ctx context.Context, f ciFlags) (err error) {
 	if err := all.EnsureKeeper(ctx); err != nil {
 		return errors.Join(err, a.ciDown(ctx, all, s, true))
 	}
-	bounded, stop := context.WithTimeoutCause(ctx, connect.OnceTimeout(s, f.Timeout)-a.Now().Sub(began), errTimedOut)
+	bounded, stop := context.WithTimeoutCause(ctx, connect.OneShotTimeout(s, f.Timeout)-a.Now().Sub(began), errTimedOut)
 	defer stop()
 	ran, code, err := a.ciWork(bounded, all, s, f, dir, skip)
 	if errors.Is(context.Cause(bounded), errTimedOut) {
 		err = &failure{
 			exit: ExitError, code: "timed_out",
-			err:  fmt.Errorf("the command did not end within %s", plain.Duration(connect.OnceTimeout(s, f.Timeout))),
+			err:  fmt.Errorf("the command did not end within %s", plain.Duration(connect.OneShotTimeout(s, f.Timeout))),
 			hint: "--timeout says how long it may take",
 		}
 	}
@@ -194,16 +194,17 @@ func (a *app) ciWork(ctx context.Context, all *sessions.Sessions, s session.Sess
 			exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, now.EndReason),
 		}
 	}
-	err = connect.Enter(ctx, all, s.ID, os.Environ(), a.Stderr, func(ctx context.Context, m *connect.Machine) error {
-		if err := m.CopyIn(ctx, dir, skip); err != nil {
-			return err
-		}
-		ran = true
-		if code, err = m.Run(ctx, f.command, strings.NewReader(""), a.raw.out, a.raw.err); err != nil {
-			return fmt.Errorf("whether the command succeeded is not known: %w", err)
-		}
-		return nil
-	})
+	err = connect.UseFirstMachine(ctx, all, s.ID, os.Environ(), a.Stderr,
+		func(ctx context.Context, m *connect.Machine) error {
+			if err := m.CopyIn(ctx, dir, skip); err != nil {
+				return err
+			}
+			ran = true
+			if code, err = m.Run(ctx, f.command, strings.NewReader(""), a.raw.out, a.raw.err); err != nil {
+				return fmt.Errorf("whether the command succeeded is not known: %w", err)
+			}
+			return nil
+		})
 	switch {
 	case ctx.Err() != nil:
 		return ran, 0, errors.Join(ctx.Err(), err)
@@ -248,7 +249,7 @@ func (a *app) ciKeep(ctx context.Context, all *sessions.Sessions, s session.Sess
 	ctx, stop := context.WithTimeout(ctx, max(ciCopy, s.LeaseUntil.Sub(a.Now())-ciCopy))
 	defer stop()
 	var missing, left []string
-	err = connect.Enter(ctx, all, s.ID, os.Environ(), a.Stderr,
+	err = connect.UseFirstMachine(ctx, all, s.ID, os.Environ(), a.Stderr,
 		func(ctx context.Context, m *connect.Machine) (err error) {
 			missing, left, err = m.CopyOut(ctx, f.artifacts, dir)
 			return err

@@ -124,7 +124,7 @@ func (a *app) connect(ctx context.Context, f connectFlags) error {
 	defer stop()
 	a.progress.clear(true)
 	o.Environ, o.In, o.Out, o.Err = os.Environ(), a.Stdin, a.raw.out, a.raw.err
-	o.Yield, o.Consent = a.Yield, func(line, file string) error { return a.consent(line, file, f.yes) }
+	o.YieldTerminal, o.Confirm = a.Yield, func(line, file string) error { return a.consent(line, file, f.yes) }
 	if o.Port > 0 || o.Editor != "" || o.Copy != nil {
 		o.Err = a.Stderr
 	}

@@ -28,7 +28,7 @@ type Local struct {
 	// Limits bound what a session on this machine uses.
 	Limits LocalLimits `yaml:"limits"`
 	// GPUs are those of this machine where nvidia-smi is not installed.
-	GPUs []local.Listed `yaml:"gpus"`
+	GPUs []local.ConfiguredGPU `yaml:"gpus"`
 }
 
 // LocalLimits bound what a session on this machine uses.
@@ -81,7 +81,7 @@ func (l Local) check() (key string, err error) {
 			return "local.users", errors.New("a person has a name")
 		case name == "root":
 			return "local.users", fmt.Errorf("%s: no session runs as root", person)
-		case !local.UserName.MatchString(name):
+		case !local.UserNamePattern.MatchString(name):
 			return "local.users", fmt.Errorf("%s: %q is no name of a Unix user", person, name)
 		}
 	}
@@ -101,7 +101,7 @@ func (c *Config) checkMachines(f *document.File, root ast.Node) error {
 		err error
 	}{
 		{"machines", c.Machines.Validate(c.Rates)}, {"rates", c.Rates.Validate()},
-		{"local.gpus", local.CheckGPUs(c.Local.GPUs)},
+		{"local.gpus", local.ValidateGPUs(c.Local.GPUs)},
 	} {
 		var field *local.FieldError
 		switch {

@@ -82,7 +82,7 @@ func TestLocal(t *testing.T) {
 		t.Error("the API starts sessions without being told so")
 	}
 	if err := Decode("curfew.yaml", []byte("local:\n  serve: true\n  gpus: [{model: L4, count: 2}]\n"), &c); err != nil ||
-		!c.Local.Serve || len(c.Local.GPUs) != 1 || c.Local.GPUs[0] != (local.Listed{Model: "L4", Count: 2}) {
+		!c.Local.Serve || len(c.Local.GPUs) != 1 || c.Local.GPUs[0] != (local.ConfiguredGPU{Model: "L4", Count: 2}) {
 		t.Errorf("%+v, %v", c.Local, err)
 	}
 	for text, want := range map[string]string{

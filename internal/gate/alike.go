@@ -11,24 +11,23 @@ import (
 	"github.com/curfew-dev/curfew/internal/budget"
 )
 
-// without is a store that leaves some holds out of what it lists.
-type without struct {
+// filteredStore is a store whose listing omits some holds.
+type filteredStore struct {
 	budget.Store
 	holds []budget.Hold
 }
 
-// Holds lists the holds that are not left out.
-func (w without) Holds(ctx context.Context, from, to time.Time) ([]budget.Hold, error) {
+// Holds returns the holds that are not omitted.
+func (w filteredStore) Holds(ctx context.Context, from, to time.Time) ([]budget.Hold, error) {
 	all, err := w.Store.Holds(ctx, from, to)
 	return slices.DeleteFunc(all, func(h budget.Hold) bool {
 		return slices.ContainsFunc(w.holds, func(o budget.Hold) bool { return o.ID == h.ID })
 	}), err
 }
 
-// alike finds the live holds, other than own, of the same work and of the same key. A
-// hold of the key for another spec is replaced while nothing was charged under it; once
-// its run has begun it is an error.
-func (d *decision) alike(ctx context.Context, own string) error {
+// findDuplicates finds the live holds, other than own, of the same work and of the same key. A hold
+// of the key for another spec is replaced unless something was charged under it, which is an error.
+func (d *decision) findDuplicates(ctx context.Context, own string) error {
 	live, err := d.Budgets.Store.Holds(ctx, d.Now, d.Now.Add(time.Nanosecond))
 	if err != nil {
 		return err
@@ -38,7 +37,7 @@ func (d *decision) alike(ctx context.Context, own string) error {
 			h.Purpose == d.Purpose
 	}
 	live = slices.DeleteFunc(live, func(h budget.Hold) bool {
-		return h.ID == own || h.At(d.Now) != budget.Live || !d.sameRun(h.Run, h.AskedBy) &&
+		return h.ID == own || h.At(d.Now) != budget.Live || !d.isSameRun(h.Run, h.AskedBy) &&
 			!(same(h) && (h.Run == "" || d.Key == ""))
 	})
 	if len(live) == 0 {
@@ -46,7 +45,7 @@ func (d *decision) alike(ctx context.Context, own string) error {
 	}
 	from := d.Now
 	for _, h := range live {
-		from = earliest(from, h.From)
+		from = earlierTime(from, h.From)
 	}
 	spent, err := d.Budgets.Store.Spent(ctx, budget.Match{}, from.Truncate(time.Hour), d.Now.Add(time.Hour))
 	if err != nil {
@@ -56,7 +55,7 @@ func (d *decision) alike(ctx context.Context, own string) error {
 		used := spent.ByHold[h.ID] > 0
 		switch {
 		case same(h) && !used:
-			d.unused = append(d.unused, h)
+			d.duplicates = append(d.duplicates, h)
 		case same(h):
 		case used:
 			return fmt.Errorf("the key %q names a run that has begun (hold %s); settle that hold or give another key", d.Key,
@@ -70,21 +69,21 @@ func (d *decision) alike(ctx context.Context, own string) error {
 	return nil
 }
 
-func earliest(a, b time.Time) time.Time {
+func earlierTime(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}
 	return a
 }
 
-// sameRun says whether a hold or request of a key is of this run.
-func (d *decision) sameRun(key, askedBy string) bool {
+// isSameRun reports whether a hold or request with a key belongs to this run.
+func (d *decision) isSameRun(key, askedBy string) bool {
 	return d.Key != "" && key == d.Key && strings.EqualFold(strings.TrimSpace(askedBy), strings.TrimSpace(d.AskedBy))
 }
 
-// unusedReasons tells of holds that the same work has already.
-func (d *decision) unusedReasons() (out []string) {
-	for _, h := range d.unused {
+// duplicateReasons describes the holds that the same work has already.
+func (d *decision) duplicateReasons() (out []string) {
+	for _, h := range d.duplicates {
 		out = append(out, fmt.Sprintf("hold %s reserves %s for the same work since %s, and nothing was charged under it; "+
 			"`curfew budget release %s` gives it back, `--key` makes repeated requests one run",
 			h.ID, h.Amount.Exact(), h.CreatedAt.UTC().Format(time.RFC3339), h.ID))
@@ -92,14 +91,14 @@ func (d *decision) unusedReasons() (out []string) {
 	return out
 }
 
-func (d *decision) unusedIDs() (out []string) {
-	for _, h := range d.unused {
+func (d *decision) duplicateIDs() (out []string) {
+	for _, h := range d.duplicates {
 		out = append(out, h.ID)
 	}
 	return out
 }
 
-// replaceRequests voids the open requests of the same key for another plan.
+// replaceRequests voids open requests of the same key for another plan.
 func (d *decision) replaceRequests(ctx context.Context) error {
 	if d.Key == "" {
 		return nil
@@ -109,9 +108,9 @@ func (d *decision) replaceRequests(ctx context.Context) error {
 		return err
 	}
 	for _, r := range all {
-		if state := r.At(d.Now); r.PlanHash != d.hash && d.sameRun(r.Run, r.AskedBy) &&
+		if state := r.At(d.Now); r.PlanHash != d.hash && d.isSameRun(r.Run, r.AskedBy) &&
 			(state == approval.Pending || state == approval.Approved) {
-			if err := d.void(ctx, r, "the run "+d.Key+" asks for another plan"); err != nil {
+			if err := d.voidRequest(ctx, r, "the run "+d.Key+" asks for another plan"); err != nil {
 				return err
 			}
 		}
@@ -119,7 +118,7 @@ func (d *decision) replaceRequests(ctx context.Context) error {
 	return nil
 }
 
-// replaceHolds releases what the run replaces, before its own hold is made.
+// replaceHolds releases the replaced holds before the new hold is made.
 func (d *decision) replaceHolds(ctx context.Context) error {
 	for _, h := range d.replaced {
 		if _, err := d.Budgets.Release(ctx, h.ID, d.AskedBy, d.Now); err != nil {
@@ -129,8 +128,8 @@ func (d *decision) replaceHolds(ctx context.Context) error {
 	return d.replaceRequests(ctx)
 }
 
-// pending is the id of the open request of the plan; empty where there is none.
-func (d *decision) pending(ctx context.Context) (string, error) {
+// pendingRequest returns the id of the open request for the plan, empty if there is none.
+func (d *decision) pendingRequest(ctx context.Context) (string, error) {
 	all, err := d.Desk.Store.Requests(ctx, d.hash)
 	for _, r := range all {
 		if r.At(d.Now) == approval.Pending && r.Amount >= d.P95 {
@@ -140,8 +139,8 @@ func (d *decision) pending(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// because says why a run is admitted.
-func (d *decision) because(approved *approval.Request) []string {
+// admissionReasons explains why a run is admitted.
+func (d *decision) admissionReasons(approved *approval.Request) []string {
 	if approved != nil {
 		return []string{
 			fmt.Sprintf("%s approved up to %s (%s)", approved.DecidedBy, approved.Amount.Exact(), approved.Proof),
@@ -152,11 +151,11 @@ func (d *decision) because(approved *approval.Request) []string {
 	}
 }
 
-// wouldAdmit is the answer of a dry run to what would be admitted.
-func (d *decision) wouldAdmit(approved *approval.Request) Decision {
+// dryRunAdmission returns the decision that a real run would get.
+func (d *decision) dryRunAdmission(approved *approval.Request) Decision {
 	out := Decision{
-		Decision: Allow, Reasons: slices.Concat(d.reasons, d.because(approved), d.unusedReasons()),
-		Budget: append([]Line{}, d.lines...), Unused: d.unusedIDs(),
+		Decision: Allow, Reasons: slices.Concat(d.reasons, d.admissionReasons(approved), d.duplicateReasons()),
+		Budget: append([]Line{}, d.lines...), Unused: d.duplicateIDs(),
 	}
 	if approved != nil {
 		out.ApprovalID = approved.ID

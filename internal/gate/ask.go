@@ -9,9 +9,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/estimate"
 )
 
-// AskOf is what the gate is asked about an estimate, by a person; key names the run and may
-// be empty.
-func AskOf(e *estimate.Estimate, who approval.Person, key string) Ask {
+// NewAsk returns the gate's input for a person's estimate. The key identifies the run and may be
+// empty.
+func NewAsk(e *estimate.Estimate, who approval.Person, key string) Ask {
 	ask := Ask{
 		Kind: e.Kind, Name: e.Name, SpecHash: e.SpecHash, Owner: e.Owner, Purpose: e.Purpose, P50: e.P50, P95: e.P95,
 		Hourly: e.Hourly,
@@ -33,10 +33,10 @@ func AskOf(e *estimate.Estimate, who approval.Person, key string) Ask {
 			other.GPUs = map[string]int{alt.GPU: alt.GPUs * alt.Count}
 		}
 		if alt.Unknown == 0 {
-			ask.Instead = append(ask.Instead, other)
+			ask.Alternatives = append(ask.Alternatives, other)
 		}
 	}
-	// What is held does not expire before the last of it is done.
+	// The hold must not expire before the last job is done.
 	ask.MaxRuntime = min(e.Longest(), budget.MaxRun)
 	return ask
 }

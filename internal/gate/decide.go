@@ -16,32 +16,30 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// errAgain says that another decision about the same was faster.
-var errAgain = errors.New("another decision about the same was made meanwhile")
+// errRetry means that a concurrent decision about the same run won.
+var errRetry = errors.New("another decision about the same was made meanwhile")
 
-// tries is how often a decision starts over because another was faster.
-const tries = 8
+// maxRetries bounds the restarts of a decision after concurrent ones.
+const maxRetries = 8
 
-// unbounded is for how long a run is held that neither says how long it takes nor what
-// an hour of it costs.
-const unbounded = 24 * time.Hour
+// defaultHoldTime is the time of a hold without runtime and hourly rate.
+const defaultHoldTime = 24 * time.Hour
 
-// Decide decides about an ask, in that order: deny where a budget or a quota would be
-// exceeded, ask where an approval is needed and missing, allow otherwise, with a
-// hold that was taken in one transaction.
+// Decide decides about an ask: deny if a budget or quota would be exceeded, ask if a required
+// approval is missing, allow otherwise with a hold taken in the same transaction.
 //
-// An approval is used up for exactly one hold: in one transaction the hold is made, as
-// pending and under the approval's id, the approval is used, the decision is recorded and
-// the hold is made live. A process that dies before it answers may have admitted the run;
-// asking again with the same Key tells which hold it has. Older versions took these steps
-// one by one: an approval that is used up and whose hold is pending is found again.
+// An approval is used for exactly one hold. One transaction makes the hold pending under the
+// approval's id, uses the approval, records the decision and makes the hold live. A process that
+// crashes before it returns may have admitted the run; repeating the call with the same Key returns
+// its hold. Older versions took these steps separately, so a used approval with a pending hold is
+// still recovered.
 func Decide(ctx context.Context, ask Ask, p Params) (Decision, error) {
 	if err := ask.check(); err != nil {
 		return Decision{}, fmt.Errorf("decide about %s: %w", ask, err)
 	}
-	for range tries {
+	for range maxRetries {
 		d, err := (&decision{Ask: ask, Params: p, hash: ask.PlanHash()}).decide(ctx)
-		if errors.Is(err, errAgain) {
+		if errors.Is(err, errRetry) {
 			continue
 		}
 		if err != nil {
@@ -49,10 +47,10 @@ func Decide(ctx context.Context, ask Ask, p Params) (Decision, error) {
 		}
 		return d, nil
 	}
-	return Decision{}, fmt.Errorf("decide about %s: %w, %d times; try again", ask, errAgain, tries)
+	return Decision{}, fmt.Errorf("decide about %s: %w, %d times; try again", ask, errRetry, maxRetries)
 }
 
-// String names an ask for people: "job resnet50".
+// String returns the ask for people: "job resnet50".
 func (a Ask) String() string { return a.Kind + " " + a.Name }
 
 func (a Ask) check() error {
@@ -68,9 +66,8 @@ func (a Ask) check() error {
 	return nil
 }
 
-// PlanHash is the hash that an approval is bound to: of the specification, its name,
-// owner and purpose, and of who asks, because an approval is valid only for the person
-// who asked.
+// PlanHash is the hash that an approval is bound to: specification, name, owner, purpose and
+// requester, because an approval is valid only for the person who asked.
 func (a Ask) PlanHash() string {
 	return hashOf("curfew.gate/v1", a.Kind, a.Name, a.SpecHash, a.Owner, a.Purpose,
 		strings.ToLower(strings.TrimSpace(a.AskedBy)))
@@ -79,45 +76,44 @@ func (a Ask) PlanHash() string {
 func hashOf(parts ...any) string {
 	text, err := json.Marshal(parts)
 	if err != nil {
-		panic(err) // texts and structs of texts always encode
+		panic(err) // strings and structs of strings always encode
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// decision is one decision on its way.
+// decision is a decision in progress.
 type decision struct {
 	Ask
 	Params
 	hash string
-	// after is the hold of the same key that was given back or expired before; empty:
-	// none.
-	after   string
-	reasons []string
-	lines   []Line
-	// replaced are holds of the same key for another spec, unused holds of the same spec.
+	// previousHoldID is the released or expired hold of the same key; empty if there is none.
+	previousHoldID string
+	reasons        []string
+	lines          []Line
+	// replaced are holds of the same key for another spec, duplicates holds of the same spec.
 	// Nothing was charged under either.
-	replaced, unused []budget.Hold
+	replaced, duplicates []budget.Hold
 }
 
 func (d *decision) decide(ctx context.Context) (Decision, error) {
-	switch h, ok, err := d.earlier(ctx); {
+	switch h, ok, err := d.previousHold(ctx); {
 	case err != nil:
 		return Decision{}, err
 	case ok:
-		return d.replay(h), nil
+		return d.previousDecision(h), nil
 	}
-	approved, err := d.approved(ctx)
+	approved, err := d.usableApproval(ctx)
 	if err != nil {
 		return Decision{}, err
 	}
-	h := d.hold(approved)
+	h := d.newHold(approved)
 	if own, err := d.Budgets.Store.Keyed(ctx, h.Key); err == nil {
-		h.ID = own.ID // left by a process that died: it must not stand in its own way
+		h.ID = own.ID // ignore the hold that a crashed process left behind
 	} else if !errors.Is(err, budget.ErrNotFound) {
 		return Decision{}, err
 	}
-	if err := d.alike(ctx, h.ID); err != nil {
+	if err := d.findDuplicates(ctx, h.ID); err != nil {
 		return Decision{}, err
 	}
 	over, asks, err := d.judge(ctx, h)
@@ -134,30 +130,30 @@ func (d *decision) decide(ctx context.Context) (Decision, error) {
 	return d.admit(ctx, approved)
 }
 
-// judge says where a hold does not fit, and why an approval is needed.
+// judge returns the budget or quota that a hold exceeds, and the reasons for an approval.
 func (d *decision) judge(ctx context.Context, h budget.Hold) (over *budget.Overdrawn, asks []string, err error) {
 	desk := d.Budgets
-	desk.Store = without{desk.Store, d.replaced}
+	desk.Store = filteredStore{desk.Store, d.replaced}
 	standings, err := desk.Look(ctx, h, d.Now)
 	if err != nil && !errors.As(err, &over) {
 		return nil, nil, err
 	}
-	asks, err = d.weigh(standings)
+	asks, err = d.checkBudgets(standings)
 	return over, asks, err
 }
 
-// hold is what is to be reserved, by an approval or without one.
-func (d *decision) hold(approved *approval.Request) budget.Hold {
+// newHold returns the hold to reserve, with or without an approval.
+func (d *decision) newHold(approved *approval.Request) budget.Hold {
 	length := d.MaxRuntime
 	switch {
 	case length == 0 && d.Hourly > 0:
 		hours := min(int64(d.P95/d.Hourly)+1, int64(budget.MaxRun/time.Hour))
 		length = time.Duration(hours) * time.Hour
 	case length == 0:
-		length = unbounded
+		length = defaultHoldTime
 	}
 	h := budget.Hold{
-		Key: "run/" + hashOf(d.hash, d.Key, d.after), Run: d.Key,
+		Key: "run/" + hashOf(d.hash, d.Key, d.previousHoldID), Run: d.Key,
 		Kind: d.Kind, Name: d.Name, SpecHash: d.SpecHash, Owner: d.Owner, Purpose: d.Purpose,
 		Amount: d.P95, Hourly: d.Hourly, GPUs: d.GPUs, Machines: d.Machines,
 		From: d.Now.UTC(), Until: d.Now.Add(length).UTC(), AskedBy: d.AskedBy,
@@ -168,13 +164,13 @@ func (d *decision) hold(approved *approval.Request) budget.Hold {
 	return h
 }
 
-// approvalKey is the key of the one hold that an approval is used up for.
+// approvalKey returns the key of the hold of an approval.
 func approvalKey(id string) string { return "approval/" + id }
 
-// earlier returns the hold that a run with the ask's key was given before. A hold that was
-// released or expired does not bind: the run is decided about again, under a key
-// that follows from that hold's. What was settled did run, and does not run again.
-func (d *decision) earlier(ctx context.Context) (h budget.Hold, ok bool, err error) {
+// previousHold returns the hold that a run with the ask's key got before. After a release or expiry
+// the run is decided again under a key derived from that hold's; a settled run did run and is not
+// repeated.
+func (d *decision) previousHold(ctx context.Context) (h budget.Hold, ok bool, err error) {
 	if d.Key == "" {
 		return budget.Hold{}, false, nil
 	}
@@ -183,35 +179,35 @@ func (d *decision) earlier(ctx context.Context) (h budget.Hold, ok bool, err err
 		return budget.Hold{}, false, err
 	}
 	for _, r := range requests {
-		h, found, err := d.keyed(ctx, approvalKey(r.ID))
+		h, found, err := d.holdOfKey(ctx, approvalKey(r.ID))
 		if err != nil {
 			return budget.Hold{}, false, err
 		}
 		if found && h.Run == d.Key && h.At(d.Now) == budget.Live {
-			return h, true, d.covers(h)
+			return h, true, d.checkCovers(h)
 		}
 		if found && h.Run == d.Key && h.State == budget.Settled {
-			return budget.Hold{}, false, d.over(h)
+			return budget.Hold{}, false, d.finishedError(h)
 		}
 	}
 	for {
-		h, found, err := d.keyed(ctx, d.hold(nil).Key)
+		h, found, err := d.holdOfKey(ctx, d.newHold(nil).Key)
 		switch {
 		case err != nil:
 			return budget.Hold{}, false, err
 		case !found || h.State == budget.Pending:
 			return budget.Hold{}, false, nil
 		case h.State == budget.Settled:
-			return budget.Hold{}, false, d.over(h)
+			return budget.Hold{}, false, d.finishedError(h)
 		case h.At(d.Now) == budget.Live:
-			return h, true, d.covers(h)
+			return h, true, d.checkCovers(h)
 		}
-		d.after = h.ID
+		d.previousHoldID = h.ID
 	}
 }
 
-// keyed returns the hold of a key, and whether there is one.
-func (d *decision) keyed(ctx context.Context, key string) (h budget.Hold, found bool, err error) {
+// holdOfKey returns the hold of a key.
+func (d *decision) holdOfKey(ctx context.Context, key string) (h budget.Hold, found bool, err error) {
 	h, err = d.Budgets.Store.Keyed(ctx, key)
 	if errors.Is(err, budget.ErrNotFound) {
 		return h, false, nil
@@ -219,8 +215,8 @@ func (d *decision) keyed(ctx context.Context, key string) (h budget.Hold, found 
 	return h, err == nil, err
 }
 
-// covers says that a live hold of the key is for less than the ask.
-func (d *decision) covers(h budget.Hold) error {
+// checkCovers returns an error if the live hold of the key is smaller than the ask.
+func (d *decision) checkCovers(h budget.Hold) error {
 	if h.Amount < d.P95 || h.Hourly < d.Hourly {
 		return fmt.Errorf("the key %q was admitted for %s, not %s (hold %s); release that hold or give another key", d.Key,
 			h.Amount.Exact(), d.P95.Exact(), h.ID)
@@ -228,14 +224,14 @@ func (d *decision) covers(h budget.Hold) error {
 	return nil
 }
 
-// over says that the run of the key is over.
-func (d *decision) over(h budget.Hold) error {
+// finishedError returns the error for a key whose run is over.
+func (d *decision) finishedError(h budget.Hold) error {
 	return fmt.Errorf("the key %q was for a run that is over (hold %s is settled); give the next one another", d.Key,
 		h.ID)
 }
 
-// replay gives the answer that was given.
-func (d *decision) replay(h budget.Hold) Decision {
+// previousDecision returns the decision of an existing hold.
+func (d *decision) previousDecision(h budget.Hold) Decision {
 	return Decision{Decision: Allow, HoldID: h.ID, ApprovalID: h.Approval, Budget: []Line{},
 		Reasons: []string{
 			fmt.Sprintf("the run %q was admitted at %s and holds %s", d.Key, h.CreatedAt.Format(time.RFC3339),
@@ -243,9 +239,9 @@ func (d *decision) replay(h budget.Hold) Decision {
 		}}
 }
 
-// approved returns an approval to use, or one that was used up for a hold that is not
-// live yet. Requests for less than the ask are void: they were about another price.
-func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
+// usableApproval returns an approval to use, or one that was used for a hold that is not live yet.
+// Requests for a smaller amount are voided, because they were about another price.
+func (d *decision) usableApproval(ctx context.Context) (*approval.Request, error) {
 	requests, err := d.Desk.Store.Requests(ctx, d.hash)
 	if err != nil {
 		return nil, fmt.Errorf("look for an approval: %w", err)
@@ -257,7 +253,7 @@ func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
 		case r.Amount < d.P95 && (state == approval.Approved || state == approval.Pending):
 			why := fmt.Sprintf("request %s was for %s; it now costs up to %s and needs a new approval", r.ID, r.Amount.Exact(),
 				d.P95.Exact())
-			if err := d.void(ctx, r, why); err != nil {
+			if err := d.voidRequest(ctx, r, why); err != nil {
 				return nil, err
 			}
 			d.reasons = append(d.reasons, why)
@@ -269,9 +265,9 @@ func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
 			err := d.Desk.Proven(ctx, r)
 			var refusal *approval.Refusal
 			switch {
-			case errors.As(err, &refusal): // it has to be asked again
+			case errors.As(err, &refusal): // a new request is needed
 				d.reasons = append(d.reasons, refusal.Why)
-				if err := d.void(ctx, r, refusal.Why); err != nil {
+				if err := d.voidRequest(ctx, r, refusal.Why); err != nil {
 					return nil, err
 				}
 			case err != nil:
@@ -292,10 +288,10 @@ func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
 	return found, nil
 }
 
-// transact carries out one step of the decision in one transaction.
+// transact runs one step of the decision in a transaction.
 func (d *decision) transact(ctx context.Context, do func(*decision) (Decision, error)) (out Decision, err error) {
 	err = d.Transact(ctx, func(in Stores) error {
-		step := *d // so that a second call begins where the first one did
+		step := *d // a retry starts from the same state
 		step.Desk.Store, step.Budgets.Store, step.Store = in.Approvals, in.Budgets, in.Decisions
 		var err error
 		out, err = do(&step)
@@ -304,20 +300,20 @@ func (d *decision) transact(ctx context.Context, do func(*decision) (Decision, e
 	return out, err
 }
 
-// void ends a request that was about something else.
-func (d *decision) void(ctx context.Context, r approval.Request, why string) error {
+// voidRequest voids a request about something else.
+func (d *decision) voidRequest(ctx context.Context, r approval.Request, why string) error {
 	if d.DryRun {
 		return nil
 	}
 	err := d.Desk.Void(ctx, r, approval.Event{At: d.Now, By: d.AskedBy, Why: why})
 	if errors.Is(err, approval.ErrConflict) {
-		return errAgain
+		return errRetry
 	}
 	return err
 }
 
-// weigh fills in the lines and returns why an approval is needed.
-func (d *decision) weigh(standings []budget.Standing) (asks []string, err error) {
+// checkBudgets fills in the lines and returns the reasons for an approval.
+func (d *decision) checkBudgets(standings []budget.Standing) (asks []string, err error) {
 	if d.P95 > d.Threshold {
 		asks = append(asks, fmt.Sprintf("it may cost up to %s, and over %s it needs approval", d.P95.Exact(),
 			d.Threshold.Exact()))
@@ -358,13 +354,13 @@ func (d *decision) weigh(standings []budget.Standing) (asks []string, err error)
 		}
 	}
 	if len(covered) == 0 && d.P95 > 0 && len(d.Budgets.Set.Budgets()) > 0 {
-		asks = append(asks, fmt.Sprintf("no budget covers %s", spender(d.Owner, d.Purpose)))
+		asks = append(asks, fmt.Sprintf("no budget covers %s", describeSpender(d.Owner, d.Purpose)))
 	}
 	return asks, nil
 }
 
-// spender names whose spend it is.
-func spender(o inventory.Owner, p inventory.Purpose) string {
+// describeSpender describes the owner and purpose for people.
+func describeSpender(o inventory.Owner, p inventory.Purpose) string {
 	var parts []string
 	for _, f := range [][2]string{
 		{"team", o.Team}, {"project", o.Project}, {"user", o.User}, {"environment", o.Environment}, {"purpose", string(p)},
@@ -379,7 +375,7 @@ func spender(o inventory.Owner, p inventory.Purpose) string {
 	return strings.Join(parts, ", ")
 }
 
-// deny records and returns a denial; id replaces what was recorded under it.
+// deny records and returns a denial, replacing the record with the given id.
 func (d *decision) deny(ctx context.Context, over *budget.Overdrawn, id string) (Decision, error) {
 	if id == "" {
 		id = hashOf(d.hash, d.Now.UTC().Format(time.RFC3339Nano))[:24]
@@ -389,17 +385,17 @@ func (d *decision) deny(ctx context.Context, over *budget.Overdrawn, id string) 
 		return Decision{}, err
 	}
 	return d.record(ctx, id, d.Now, Decision{
-		Decision: Denied, Reasons: append([]string{over.Error()}, d.unusedReasons()...), WouldPass: ways,
+		Decision: Denied, Reasons: append([]string{over.Error()}, d.duplicateReasons()...), WouldPass: ways,
 	})
 }
 
-// ask files a request, or finds the open one.
+// ask files a request or finds the open one.
 func (d *decision) ask(ctx context.Context, asks []string) (Decision, error) {
-	reasons := slices.Concat(asks, d.reasons, d.unusedReasons())
+	reasons := slices.Concat(asks, d.reasons, d.duplicateReasons())
 	if d.DryRun {
-		id, err := d.pending(ctx)
+		id, err := d.pendingRequest(ctx)
 		return Decision{
-			Decision: Held, Reasons: reasons, ApprovalID: id, Budget: append([]Line{}, d.lines...), Unused: d.unusedIDs(),
+			Decision: Held, Reasons: reasons, ApprovalID: id, Budget: append([]Line{}, d.lines...), Unused: d.duplicateIDs(),
 		}, err
 	}
 	plan, err := json.Marshal(d.plan(reasons))
@@ -422,19 +418,18 @@ func (d *decision) ask(ctx context.Context, asks []string) (Decision, error) {
 			return Decision{}, err
 		}
 		if r.State == approval.Approved {
-			return Decision{}, errAgain // approved since it was looked for
+			return Decision{}, errRetry // approved in the meantime
 		}
 		return d.record(ctx, r.ID, r.AskedAt, Decision{Decision: Held, Reasons: reasons, ApprovalID: r.ID})
 	})
 }
 
-// admit takes the hold, uses the approval up where one is needed, and makes the hold
-// live.
+// admit takes the hold, uses the required approval, and makes the hold live.
 func (d *decision) admit(ctx context.Context, approved *approval.Request) (Decision, error) {
 	if d.DryRun {
-		return d.wouldAdmit(approved), nil
+		return d.dryRunAdmission(approved), nil
 	}
-	id := "" // of the hold, once it is reserved
+	id := "" // the hold's id once it is reserved
 	out, err := d.transact(ctx, func(d *decision) (Decision, error) { return d.reserve(ctx, approved, &id) })
 	if over := (*budget.Overdrawn)(nil); errors.As(err, &over) {
 		return d.deny(ctx, over, id)
@@ -442,35 +437,35 @@ func (d *decision) admit(ctx context.Context, approved *approval.Request) (Decis
 	return out, err
 }
 
-// reserve carries out [decision.admit] in one transaction. It returns an
-// *budget.Overdrawn where the run does not fit.
+// reserve is [decision.admit] in one transaction. It returns a *budget.Overdrawn if the run does
+// not fit.
 func (d *decision) reserve(ctx context.Context, approved *approval.Request, id *string) (Decision, error) {
 	*id = ""
 	if err := d.replaceHolds(ctx); err != nil {
 		return Decision{}, err
 	}
-	h, err := d.Budgets.Reserve(ctx, d.hold(approved), d.Now)
+	h, err := d.Budgets.Reserve(ctx, d.newHold(approved), d.Now)
 	switch {
 	case errors.Is(err, budget.ErrConflict):
-		return Decision{}, errAgain
+		return Decision{}, errRetry
 	case err != nil:
 		return Decision{}, err
 	case h.State == budget.Released && approved != nil:
 		return Decision{}, fmt.Errorf(
 			"its hold %s was released while approval %s was being used; deny that request and ask again", h.ID, approved.ID)
 	case h.State != budget.Pending:
-		return Decision{}, errAgain
+		return Decision{}, errRetry
 	}
 	*id = h.ID
-	h.Run = d.Key // of several runs that found one approval, whose hold it is to be
+	h.Run = d.Key // decides between several runs that found one approval
 	if approved != nil {
-		if err := d.use(ctx, approved); err != nil {
+		if err := d.useApproval(ctx, approved); err != nil {
 			return Decision{}, err
 		}
 	} else if d.Key == "" {
-		h.Key = "done/" + h.ID // the next one is a run of its own
+		h.Key = "done/" + h.ID // frees the key for the next run
 	}
-	d.reasons = slices.Concat(d.reasons, d.because(approved), d.unusedReasons())
+	d.reasons = slices.Concat(d.reasons, d.admissionReasons(approved), d.duplicateReasons())
 	out, err := d.record(ctx, h.ID, d.Now, Decision{
 		Decision: Allow, Reasons: d.reasons, ApprovalID: h.Approval, HoldID: h.ID,
 	})
@@ -479,27 +474,27 @@ func (d *decision) reserve(ctx context.Context, approved *approval.Request, id *
 	}
 	switch _, err := d.Budgets.Admit(ctx, h, d.Now); {
 	case errors.Is(err, budget.ErrConflict):
-		return Decision{}, errAgain
+		return Decision{}, errRetry
 	case err != nil:
 		return Decision{}, err
 	}
 	return out, nil
 }
 
-// use uses an approval up for the pending hold of its own, once.
-func (d *decision) use(ctx context.Context, r *approval.Request) error {
+// useApproval uses an approval for its pending hold, once.
+func (d *decision) useApproval(ctx context.Context, r *approval.Request) error {
 	if r.State == approval.Used {
 		return nil // already used, by a process that crashed before it activated the hold
 	}
 	_, err := d.Desk.Use(ctx, *r, d.AskedBy, d.Now)
 	if errors.Is(err, approval.ErrConflict) {
-		return errAgain
+		return errRetry
 	}
 	return err
 }
 
 func (d *decision) record(ctx context.Context, id string, at time.Time, out Decision) (Decision, error) {
-	out.Budget, out.Unused = append([]Line{}, d.lines...), d.unusedIDs()
+	out.Budget, out.Unused = append([]Line{}, d.lines...), d.duplicateIDs()
 	if d.DryRun {
 		return out, nil
 	}

@@ -12,23 +12,21 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Extension is the Kind of a request for more money or time for a run that is live.
+// Extension is the Kind of a request for more money or time for a live run.
 const Extension = "extension"
 
-// Extend decides whether a live hold may come to an amount in all and last until a time.
-// More money or more time passes the gate as a new launch does: deny where it exceeds a
-// budget or its hourly limit, ask where the amount, or what the time asked for costs at
-// the hold's hourly rate, is over the threshold, allow otherwise. An extension that asks
-// for no more than the hold has needs no approval. It never shortens a run.
+// Extend decides whether a live hold may reach a total amount and last until a time. Like a launch,
+// it is denied if it exceeds a budget or hourly limit, asks if the added amount, or the added time
+// at the hourly rate, exceeds the threshold, and is allowed otherwise. It never shortens a run.
 //
-// An approval names the hold as it was when the extension was asked for. A process that
-// died after it used one up carries the same extension out again; once the hold has
-// changed, the approval is for nothing any more.
+// An approval is bound to the hold as it was when the extension was requested. A process that
+// crashed after using it can repeat the same extension; once the hold has changed, the approval is
+// void.
 func Extend(ctx context.Context, id string, amount money.Amount, until time.Time, askedBy string, p Params) (Decision,
 	error) {
-	for range tries {
-		out, err := extend(ctx, id, amount, until, askedBy, p)
-		if errors.Is(err, errAgain) {
+	for range maxRetries {
+		out, err := extendOnce(ctx, id, amount, until, askedBy, p)
+		if errors.Is(err, errRetry) {
 			continue
 		}
 		if err != nil {
@@ -36,10 +34,11 @@ func Extend(ctx context.Context, id string, amount money.Amount, until time.Time
 		}
 		return out, nil
 	}
-	return Decision{}, fmt.Errorf("extend hold %s: %w, %d times; try again", id, errAgain, tries)
+	return Decision{}, fmt.Errorf("extend hold %s: %w, %d times; try again", id, errRetry, maxRetries)
 }
 
-func extend(ctx context.Context, id string, amount money.Amount, until time.Time, askedBy string, p Params) (Decision,
+func extendOnce(ctx context.Context, id string, amount money.Amount, until time.Time, askedBy string,
+	p Params) (Decision,
 	error) {
 	h, err := p.Budgets.Store.Hold(ctx, id)
 	if err != nil {
@@ -63,7 +62,7 @@ func extend(ctx context.Context, id string, amount money.Amount, until time.Time
 		return Decision{}, err
 	}
 	d := &decision{Ask: ask, Params: p, hash: ask.PlanHash()}
-	granted, err := d.granted(ctx)
+	granted, err := d.usableApprovalForExtension(ctx)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -76,7 +75,7 @@ func extend(ctx context.Context, id string, amount money.Amount, until time.Time
 	if err != nil && !errors.As(err, &over) {
 		return Decision{}, err
 	}
-	asks, err := d.weigh(standings)
+	asks, err := d.checkBudgets(standings)
 	if amount <= h.Amount && next.Until.Equal(h.Until) {
 		asks = nil
 	}
@@ -90,19 +89,22 @@ func extend(ctx context.Context, id string, amount money.Amount, until time.Time
 	case len(asks) == 0:
 		granted = nil
 	}
-	out, err := d.transact(ctx, func(d *decision) (Decision, error) { return d.prolong(ctx, h.ID, until, granted) })
+	out, err := d.transact(ctx, func(d *decision) (Decision, error) {
+		return d.applyExtension(ctx, h.ID, until, granted)
+	})
 	if errors.As(err, &over) {
 		return d.deny(ctx, over, "")
 	}
 	return out, err
 }
 
-// prolong uses an approval up where one is needed, and extends the hold.
-func (d *decision) prolong(ctx context.Context, id string, until time.Time, granted *approval.Request) (Decision,
+// applyExtension uses a required approval and extends the hold.
+func (d *decision) applyExtension(ctx context.Context, id string, until time.Time, granted *approval.Request) (
+	Decision,
 	error) {
 	out := Decision{Decision: Allow, Reasons: slices.Clone(d.reasons)}
 	if granted != nil {
-		if err := d.use(ctx, granted); err != nil {
+		if err := d.useApproval(ctx, granted); err != nil {
 			return Decision{}, err
 		}
 		out.ApprovalID = granted.ID
@@ -111,7 +113,7 @@ func (d *decision) prolong(ctx context.Context, id string, until time.Time, gran
 	h, err := d.Budgets.Extend(ctx, id, d.P50, until, d.AskedBy, d.Now)
 	switch {
 	case errors.Is(err, budget.ErrConflict):
-		return Decision{}, errAgain
+		return Decision{}, errRetry
 	case err != nil:
 		return Decision{}, err
 	}
@@ -121,8 +123,8 @@ func (d *decision) prolong(ctx context.Context, id string, until time.Time, gran
 	return d.record(ctx, hashOf(h.ID, h.Version)[:24], d.Now, out)
 }
 
-// granted returns an approval of exactly this extension, used up for it or not yet.
-func (d *decision) granted(ctx context.Context) (*approval.Request, error) {
+// usableApprovalForExtension returns an approval for exactly this extension, used or not.
+func (d *decision) usableApprovalForExtension(ctx context.Context) (*approval.Request, error) {
 	requests, err := d.Desk.Store.Requests(ctx, d.hash)
 	if err != nil {
 		return nil, fmt.Errorf("look for an approval: %w", err)
@@ -132,7 +134,7 @@ func (d *decision) granted(ctx context.Context) (*approval.Request, error) {
 			var refusal *approval.Refusal
 			if err := d.Desk.Proven(ctx, r); state == approval.Approved && errors.As(err, &refusal) {
 				d.reasons = append(d.reasons, refusal.Why)
-				if err := d.void(ctx, r, refusal.Why); err != nil {
+				if err := d.voidRequest(ctx, r, refusal.Why); err != nil {
 					return nil, err
 				}
 				continue

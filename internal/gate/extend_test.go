@@ -11,14 +11,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// running admits ana's job of $40 and returns its hold.
-func running(t testing.TB, h *house) budget.Hold {
+// admitRunningJob admits ana's job of $40 and returns its hold.
+func admitRunningJob(t testing.TB, h *memoryStores) budget.Hold {
 	t.Helper()
 	decide(t, h, job(40), now)
-	return h.live(t, now)[0]
+	return h.liveHolds(t, now)[0]
 }
 
-func extended(t testing.TB, h *house, id string, dollars int64, by time.Duration) Decision {
+func extendBy(t testing.TB, h *memoryStores, id string, dollars int64, by time.Duration) Decision {
 	t.Helper()
 	d, err := Extend(context.Background(), id, money.Amount(dollars)*money.USD, now.Add(by), "ana", h.params(now))
 	if err != nil {
@@ -27,14 +27,14 @@ func extended(t testing.TB, h *house, id string, dollars int64, by time.Duration
 	return d
 }
 
-func TestAnExtensionPassesTheGate(t *testing.T) {
+func TestExtensionIsGated(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		dollars int64
 		by      time.Duration
 		want    Verdict
 		says    string
-		amount  money.Amount // of the hold, after it
+		amount  money.Amount // of the hold afterwards
 	}{
 		{"under the threshold", 100, 24 * time.Hour, Allow, "it may cost up to $100.00 until 2026-11-22T12:30:00Z", 100},
 		{"over the threshold", 400, 24 * time.Hour, Held, "over $100.00 it needs approval", 40},
@@ -47,10 +47,10 @@ func TestAnExtensionPassesTheGate(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := newHouse(t, team)
-			hold := running(t, h)
-			want(t, extended(t, h, hold.ID, tc.dollars, tc.by), tc.want, tc.says)
-			if after := h.live(t, now); len(after) != 1 || after[0].Amount != tc.amount*money.USD ||
+			h := newMemoryStores(t, team)
+			hold := admitRunningJob(t, h)
+			want(t, extendBy(t, h, hold.ID, tc.dollars, tc.by), tc.want, tc.says)
+			if after := h.liveHolds(t, now); len(after) != 1 || after[0].Amount != tc.amount*money.USD ||
 				after[0].Until.Before(hold.Until) {
 				t.Errorf("the holds are %+v", after)
 			}
@@ -58,18 +58,18 @@ func TestAnExtensionPassesTheGate(t *testing.T) {
 	}
 }
 
-func TestAnApprovedExtension(t *testing.T) {
-	h := newHouse(t, team)
-	hold := running(t, h)
-	h.approve(t, extended(t, h, hold.ID, 400, 24*time.Hour).ApprovalID, now)
-	want(t, extended(t, h, hold.ID, 401, 24*time.Hour), Held, "")
-	want(t, extended(t, h, hold.ID, 400, 24*time.Hour+1), Held, "") // the approval is for 24 hours
-	want(t, extended(t, h, hold.ID, 400, 24*time.Hour), Allow, "bo approved up to $400.00")
-	if h.used() != 1 {
-		t.Errorf("%d approvals were used", h.used())
+func TestApprovedExtensionOnce(t *testing.T) {
+	h := newMemoryStores(t, team)
+	hold := admitRunningJob(t, h)
+	h.approve(t, extendBy(t, h, hold.ID, 400, 24*time.Hour).ApprovalID, now)
+	want(t, extendBy(t, h, hold.ID, 401, 24*time.Hour), Held, "")
+	want(t, extendBy(t, h, hold.ID, 400, 24*time.Hour+1), Held, "") // the approval is for 24 hours
+	want(t, extendBy(t, h, hold.ID, 400, 24*time.Hour), Allow, "bo approved up to $400.00")
+	if h.usedApprovals() != 1 {
+		t.Errorf("%d approvals were used", h.usedApprovals())
 	}
-	want(t, extended(t, h, hold.ID, 400, 24*time.Hour), Allow, "") // no more than it has
-	want(t, extended(t, h, hold.ID, 400, 48*time.Hour), Held, "")  // more time
+	want(t, extendBy(t, h, hold.ID, 400, 24*time.Hour), Allow, "") // no more than it has
+	want(t, extendBy(t, h, hold.ID, 400, 48*time.Hour), Held, "")  // more time
 	d, err := Extend(context.Background(), hold.ID, 400*money.USD, now.Add(25*time.Hour), "ana",
 		h.params(now.Add(time.Hour)))
 	if err != nil {
@@ -84,11 +84,11 @@ func TestAnApprovedExtension(t *testing.T) {
 	}
 }
 
-func TestAnExtensionKilledAnywhere(t *testing.T) {
+func TestExtensionKilledAtEveryWrite(t *testing.T) {
 	for kill := 1; ; kill++ {
-		h := newHouse(t, team)
-		hold := running(t, h)
-		h.approve(t, extended(t, h, hold.ID, 400, 24*time.Hour).ApprovalID, now)
+		h := newMemoryStores(t, team)
+		hold := admitRunningJob(t, h)
+		h.approve(t, extendBy(t, h, hold.ID, 400, 24*time.Hour).ApprovalID, now)
 		points := 0
 		h.fault = func(string) error {
 			if points++; points >= kill {
@@ -107,29 +107,30 @@ func TestAnExtensionKilledAnywhere(t *testing.T) {
 		if !errors.Is(err, errKilled) {
 			t.Fatal(err)
 		}
-		d = extended(t, h, hold.ID, 400, 24*time.Hour)
-		if live := h.live(t, now); d.Decision != Allow || h.used() != 1 || len(live) != 1 ||
+		d = extendBy(t, h, hold.ID, 400, 24*time.Hour)
+		if live := h.liveHolds(t, now); d.Decision != Allow || h.usedApprovals() != 1 || len(live) != 1 ||
 			live[0].Amount != 400*money.USD {
-			t.Errorf("killed at point %d: %+v, %d approvals used, holds %s", kill, d, h.used(), fmt.Sprint(live))
+			t.Errorf("killed at point %d: %+v, %d approvals used, holds %s", kill, d, h.usedApprovals(), fmt.Sprint(live))
 		}
 	}
 }
 
-// TestTheThresholdOfAnExtension: what was admitted raises no threshold, by a nano-dollar.
-func TestTheThresholdOfAnExtension(t *testing.T) {
+// TestExtensionThreshold checks to the nano-dollar that the admitted amount does not raise the
+// threshold.
+func TestExtensionThreshold(t *testing.T) {
 	for more, verdict := range map[money.Amount]Verdict{0: Allow, 1: Held} {
-		h := newHouse(t, team)
-		hold := running(t, h)
+		h := newMemoryStores(t, team)
+		hold := admitRunningJob(t, h)
 		d, err := Extend(context.Background(), hold.ID, DefaultThreshold+more, hold.Until, "ana", h.params(now))
 		if err != nil {
 			t.Fatal(err)
 		}
 		want(t, d, verdict, "")
 	}
-	h := newHouse(t, team)
+	h := newMemoryStores(t, team)
 	h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
 	decide(t, h, job(400), now)
-	hold := h.live(t, now)[0]
+	hold := h.liveHolds(t, now)[0]
 	d, err := Extend(context.Background(), hold.ID, 400*money.USD+1, hold.Until, "ana", h.params(now))
 	if err != nil {
 		t.Fatal(err)
@@ -137,24 +138,23 @@ func TestTheThresholdOfAnExtension(t *testing.T) {
 	want(t, d, Held, "over $100.00 it needs approval")
 }
 
-// TestAnExtensionPassesTheHourlyLimit: the rate counts again, as that of a launch does.
-func TestAnExtensionPassesTheHourlyLimit(t *testing.T) {
-	h := newHouse(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 5}]`)
-	hold := running(t, h)
-	want(t, extended(t, h, hold.ID, 50, 12*time.Hour), Allow, "")
+func TestExtensionHourlyLimit(t *testing.T) {
+	h := newMemoryStores(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 5}]`)
+	hold := admitRunningJob(t, h)
+	want(t, extendBy(t, h, hold.ID, 50, 12*time.Hour), Allow, "")
 	set, err := budget.Parse("budgets.yaml",
 		[]byte(`budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 3}]`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.set = set
-	want(t, extended(t, h, hold.ID, 60, 12*time.Hour), Denied, "$4.00 an hour asked for, $3.00 of $3.00 is left")
+	want(t, extendBy(t, h, hold.ID, 60, 12*time.Hour), Denied, "$4.00 an hour asked for, $3.00 of $3.00 is left")
 }
 
-// TestExtendingIsNoWayAroundABudget launches jobs of $90 and extends each over a year: what
-// is held of a month is all that can be spent in it, so that a budget of $200 admits two.
-func TestExtendingIsNoWayAroundABudget(t *testing.T) {
-	h := newHouse(t,
+// TestExtensionsRespectBudget launches jobs of $90 and extends each over a year: a hold reserves in
+// each month all that can be spent in it, so that a budget of $200 admits two.
+func TestExtensionsRespectBudget(t *testing.T) {
+	h := newMemoryStores(t,
 		`budgets: [{id: vision, team: vision, purpose: training, amount: 200, thresholds: {warn: 98%, gate: 99%}}]`)
 	admitted := 0
 	for i := range 24 {
@@ -166,10 +166,10 @@ func TestExtendingIsNoWayAroundABudget(t *testing.T) {
 			continue
 		}
 		admitted++
-		asked := extended(t, h, d.HoldID, 90, 8700*time.Hour)
+		asked := extendBy(t, h, d.HoldID, 90, 8700*time.Hour)
 		want(t, asked, Held, "it may cost up to $78,300.00")
 		h.approve(t, asked.ApprovalID, now)
-		want(t, extended(t, h, d.HoldID, 90, 8700*time.Hour), Allow, "")
+		want(t, extendBy(t, h, d.HoldID, 90, 8700*time.Hour), Allow, "")
 	}
 	if admitted != 2 {
 		t.Errorf("%d jobs of $90 were admitted under $200", admitted)

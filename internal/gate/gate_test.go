@@ -20,9 +20,9 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 30, 0, 0, time.UTC)
 
-// house is everything a decision stands on, in memory. Fault is called before and after
-// every write of any of its stores.
-type house struct {
+// memoryStores are the stores of a decision in memory. Fault is called before and after every
+// write.
+type memoryStores struct {
 	holds    budgettest.Store
 	mu       sync.Mutex
 	requests []approval.Request
@@ -31,34 +31,34 @@ type house struct {
 	set      budget.Set
 }
 
-func newHouse(t testing.TB, budgets string) *house {
+func newMemoryStores(t testing.TB, budgets string) *memoryStores {
 	t.Helper()
 	set, err := budget.Parse("budgets.yaml", []byte(budgets))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{set: set, records: map[string]Record{}}
-	h.holds.Fault = h.at
+	h := &memoryStores{set: set, records: map[string]Record{}}
+	h.holds.Fault = h.callFault
 	return h
 }
 
-func (h *house) at(point string) error {
+func (h *memoryStores) callFault(point string) error {
 	if h.fault == nil {
 		return nil
 	}
 	return h.fault(point)
 }
 
-func (h *house) params(at time.Time) Params {
+func (h *memoryStores) params(at time.Time) Params {
 	return Params{
 		Desk: approval.Desk{Store: h}, Budgets: budget.Desk{Store: &h.holds, Set: h.set}, Store: h,
 		Threshold: DefaultThreshold, Now: at,
-		// In memory each write stands by itself, so that a decision is met half made.
+		// In memory each write is separate, so that partial decisions occur.
 		Transact: func(_ context.Context, do func(Stores) error) error { return do(Stores{h, &h.holds, h}) }}
 }
 
-func (h *house) PutRequest(_ context.Context, r approval.Request, _ approval.Event) (approval.Request, error) {
-	if err := h.at("before request"); err != nil {
+func (h *memoryStores) PutRequest(_ context.Context, r approval.Request, _ approval.Event) (approval.Request, error) {
+	if err := h.callFault("before request"); err != nil {
 		return approval.Request{}, err
 	}
 	h.mu.Lock()
@@ -74,10 +74,10 @@ func (h *house) PutRequest(_ context.Context, r approval.Request, _ approval.Eve
 		r.Version++
 		h.requests[i] = r
 	}
-	return r, h.at("after request")
+	return r, h.callFault("after request")
 }
 
-func (h *house) Request(_ context.Context, id string) (approval.Request, error) {
+func (h *memoryStores) Request(_ context.Context, id string) (approval.Request, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, r := range h.requests {
@@ -88,8 +88,8 @@ func (h *house) Request(_ context.Context, id string) (approval.Request, error) 
 	return approval.Request{}, approval.ErrNotFound
 }
 
-func (h *house) Requests(_ context.Context, hash string) ([]approval.Request, error) {
-	if err := h.at("read"); err != nil {
+func (h *memoryStores) Requests(_ context.Context, hash string) ([]approval.Request, error) {
+	if err := h.callFault("read"); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
@@ -99,17 +99,17 @@ func (h *house) Requests(_ context.Context, hash string) ([]approval.Request, er
 	}), nil
 }
 
-func (h *house) PutDecision(_ context.Context, r Record) error {
-	if err := h.at("before record"); err != nil {
+func (h *memoryStores) PutDecision(_ context.Context, r Record) error {
+	if err := h.callFault("before record"); err != nil {
 		return err
 	}
 	h.mu.Lock()
 	h.records[r.ID] = r
 	h.mu.Unlock()
-	return h.at("after record")
+	return h.callFault("after record")
 }
 
-func (h *house) Decisions(_ context.Context, from, to time.Time) ([]Record, error) {
+func (h *memoryStores) Decisions(_ context.Context, from, to time.Time) ([]Record, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []Record
@@ -122,8 +122,8 @@ func (h *house) Decisions(_ context.Context, from, to time.Time) ([]Record, erro
 	return out, nil
 }
 
-// live are the holds that are live, used the requests that were used up.
-func (h *house) live(t testing.TB, at time.Time) (out []budget.Hold) {
+// liveHolds returns the live holds, and usedApprovals the number of used requests.
+func (h *memoryStores) liveHolds(t testing.TB, at time.Time) (out []budget.Hold) {
 	t.Helper()
 	all, err := h.holds.Holds(context.Background(), at.AddDate(-1, 0, 0), at.AddDate(1, 0, 0))
 	if err != nil {
@@ -132,7 +132,7 @@ func (h *house) live(t testing.TB, at time.Time) (out []budget.Hold) {
 	return slices.DeleteFunc(all, func(b budget.Hold) bool { return b.At(at) != budget.Live })
 }
 
-func (h *house) used() (n int) {
+func (h *memoryStores) usedApprovals() (n int) {
 	for _, r := range h.requests {
 		if r.State == approval.Used {
 			n++
@@ -141,8 +141,8 @@ func (h *house) used() (n int) {
 	return n
 }
 
-// approve lets bo approve a request.
-func (h *house) approve(t testing.TB, id string, at time.Time) {
+// approve approves a request as bo.
+func (h *memoryStores) approve(t testing.TB, id string, at time.Time) {
 	t.Helper()
 	if _, err := (approval.Desk{Store: h}).Decide(context.Background(), id, bo, true, "", at); err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ var bo = approval.Person{Name: "bo", Roles: []string{approval.DefaultRole}}
 
 const team = `budgets: [{id: vision, team: vision, purpose: training, amount: 1000}]`
 
-// job is a training job of team vision that ana wants to start.
+// job returns ana's training job for team vision.
 func job(dollars int64) Ask {
 	p95 := money.Amount(dollars) * money.USD
 	return Ask{
@@ -163,7 +163,7 @@ func job(dollars int64) Ask {
 		MaxRuntime: 12 * time.Hour, AskedBy: "ana"}
 }
 
-func decide(t testing.TB, h *house, a Ask, at time.Time) Decision {
+func decide(t testing.TB, h *memoryStores, a Ask, at time.Time) Decision {
 	t.Helper()
 	d, err := Decide(context.Background(), a, h.params(at))
 	if err != nil {
@@ -182,15 +182,15 @@ func want(t testing.TB, d Decision, v Verdict, says string) {
 	}
 }
 
-func TestAnEverydayJobPasses(t *testing.T) {
-	h := newHouse(t, team)
+func TestAllowsCheapJob(t *testing.T) {
+	h := newMemoryStores(t, team)
 	d := decide(t, h, job(40), now)
 	want(t, d, Allow, "allowed: at most $40.00, of $100.00 that a run may cost (gate.ask_over)")
 	if l := d.Budget[0]; l.Budget != "vision" || l.LeftBefore != 1000*money.USD || l.LeftAfter != 960*money.USD ||
 		l.Asked != 40*money.USD || l.State != budget.OK {
 		t.Errorf("the budget is %+v", l)
 	}
-	held := h.live(t, now)
+	held := h.liveHolds(t, now)
 	if len(held) != 1 || held[0].ID != d.HoldID || held[0].Amount != 40*money.USD ||
 		held[0].ExpiresAt != now.Add(12*time.Hour+budget.Slack) {
 		t.Errorf("held is %+v", held)
@@ -200,8 +200,8 @@ func TestAnEverydayJobPasses(t *testing.T) {
 	}
 }
 
-func TestAnExpensiveJobAsksAndPassesOnce(t *testing.T) {
-	h := newHouse(t, team)
+func TestExpensiveJobNeedsApprovalOnce(t *testing.T) {
+	h := newMemoryStores(t, team)
 	asked := decide(t, h, job(400), now)
 	want(t, asked, Held, "it may cost up to $400.00, and over $100.00 it needs approval")
 	if again := decide(t, h, job(400), now); again.ApprovalID != asked.ApprovalID || len(h.requests) != 1 {
@@ -218,7 +218,7 @@ func TestAnExpensiveJobAsksAndPassesOnce(t *testing.T) {
 	h.approve(t, asked.ApprovalID, now.Add(time.Hour))
 	passed := decide(t, h, job(400), now.Add(2*time.Hour))
 	want(t, passed, Allow, "bo approved up to $400.00")
-	if passed.ApprovalID != asked.ApprovalID || len(h.live(t, now.Add(2*time.Hour))) != 1 {
+	if passed.ApprovalID != asked.ApprovalID || len(h.liveHolds(t, now.Add(2*time.Hour))) != 1 {
 		t.Errorf("passed by %s, want %s", passed.ApprovalID, asked.ApprovalID)
 	}
 	again := decide(t, h, job(400), now.Add(3*time.Hour))
@@ -228,7 +228,7 @@ func TestAnExpensiveJobAsksAndPassesOnce(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotExactlyApprovedAsks(t *testing.T) {
+func TestApprovalCoversExactPlan(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*Ask)
@@ -246,7 +246,7 @@ func TestWhatIsNotExactlyApprovedAsks(t *testing.T) {
 		{"too late", func(*Ask) {}, approval.DefaultExpiry, Held, "it needs approval"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := newHouse(t, team)
+			h := newMemoryStores(t, team)
 			h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
 			a := job(400)
 			tc.change(&a)
@@ -255,9 +255,9 @@ func TestWhatIsNotExactlyApprovedAsks(t *testing.T) {
 	}
 }
 
-// TestAHigherPriceVoidsAnApproval: it stays void when the price falls again.
-func TestAHigherPriceVoidsAnApproval(t *testing.T) {
-	h := newHouse(t, team)
+// TestHigherPriceVoidsApproval checks that the approval stays void when the price falls again.
+func TestHigherPriceVoidsApproval(t *testing.T) {
+	h := newMemoryStores(t, team)
 	first := decide(t, h, job(400), now).ApprovalID
 	h.approve(t, first, now)
 	second := decide(t, h, job(401), now)
@@ -270,7 +270,7 @@ func TestAHigherPriceVoidsAnApproval(t *testing.T) {
 	want(t, decide(t, h, job(400), now), Allow, "bo approved up to $401.00")
 }
 
-func TestABudgetDenies(t *testing.T) {
+func TestBudgetVerdicts(t *testing.T) {
 	charge := func(dollars int64) budgettest.Charge {
 		return budgettest.Charge{
 			At: now.Add(-time.Hour), Owner: job(1).Owner, Purpose: inventory.Training,
@@ -322,7 +322,7 @@ func TestABudgetDenies(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := newHouse(t, tc.budgets)
+			h := newMemoryStores(t, tc.budgets)
 			h.holds.Charge(charge(tc.spent))
 			a := job(40)
 			if tc.change != nil {
@@ -337,14 +337,14 @@ func TestABudgetDenies(t *testing.T) {
 	}
 }
 
-// TestADenialKeepsTheApproval: what does not fit today may fit tomorrow.
-func TestADenialKeepsTheApproval(t *testing.T) {
-	h := newHouse(t, team)
+// TestDenialKeepsApproval checks that a denied run can pass later with its approval.
+func TestDenialKeepsApproval(t *testing.T) {
+	h := newMemoryStores(t, team)
 	h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
 	other := decide(t, h, func() Ask { a := job(100); a.Name = "other"; return a }(), now)
 	h.holds.Charge(budgettest.Charge{At: now, Owner: job(1).Owner, Purpose: inventory.Training, Amount: 501 * money.USD})
 	want(t, decide(t, h, job(400), now), Denied, "$399.00 of $1,000.00 is left ($501.00 spent, $100.00 held)")
-	if h.used() != 0 {
+	if h.usedApprovals() != 0 {
 		t.Fatal("a denial used the approval up")
 	}
 	if _, err := h.params(now).Budgets.Release(context.Background(), other.HoldID, "ana", now); err != nil {
@@ -353,7 +353,7 @@ func TestADenialKeepsTheApproval(t *testing.T) {
 	want(t, decide(t, h, job(400), now), Allow, "bo approved")
 }
 
-func TestWhatIsNotKnownIsAnError(t *testing.T) {
+func TestRejectsUnknownInputs(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*Ask)
@@ -365,7 +365,7 @@ func TestWhatIsNotKnownIsAnError(t *testing.T) {
 		{"its end", func(a *Ask) { a.MaxRuntime = 9000 * time.Hour }, "at most 366 days"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := newHouse(t, team)
+			h := newMemoryStores(t, team)
 			a := job(40)
 			tc.change(&a)
 			d, err := Decide(context.Background(), a, h.params(now))
@@ -376,9 +376,8 @@ func TestWhatIsNotKnownIsAnError(t *testing.T) {
 	}
 }
 
-// TestTheZeroThresholdAsks: zero values are safe.
-func TestTheZeroThresholdAsks(t *testing.T) {
-	h := newHouse(t, "")
+func TestZeroThresholdAsks(t *testing.T) {
+	h := newMemoryStores(t, "")
 	p := h.params(now)
 	p.Threshold = 0
 	if d, err := Decide(context.Background(), job(1), p); err != nil || d.Decision != Held {
@@ -386,10 +385,9 @@ func TestTheZeroThresholdAsks(t *testing.T) {
 	}
 }
 
-// TestTwoLaunchesRaceForOneRemainder: exactly one wins.
-func TestTwoLaunchesRaceForOneRemainder(t *testing.T) {
+func TestConcurrentLaunchesRespectBudget(t *testing.T) {
 	for range 50 {
-		h := newHouse(t, team)
+		h := newMemoryStores(t, team)
 		h.holds.Charge(budgettest.Charge{At: now, Owner: job(1).Owner, Purpose: inventory.Training, Amount: 800 * money.USD})
 		var wg sync.WaitGroup
 		won := make([]Verdict, 8)
@@ -409,17 +407,18 @@ func TestTwoLaunchesRaceForOneRemainder(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := len(slices.DeleteFunc(won, func(v Verdict) bool { return v != Allow })); n != 1 || len(h.live(t, now)) != 1 {
+		if n := len(slices.DeleteFunc(won, func(v Verdict) bool { return v != Allow })); n != 1 ||
+			len(h.liveHolds(t, now)) != 1 {
 			t.Fatalf("%d of %d launches won one remainder", n, len(won))
 		}
 	}
 }
 
-// TestOneApprovalAdmitsOneRun lets many processes find the same approval at once, some
-// of them under a key of their own.
+// TestOneApprovalAdmitsOneRun lets many processes find the same approval concurrently, some with
+// their own key.
 func TestOneApprovalAdmitsOneRun(t *testing.T) {
 	for range 50 {
-		h := newHouse(t, team)
+		h := newMemoryStores(t, team)
 		h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
 		var wg sync.WaitGroup
 		allowed := make(chan string, 8)
@@ -439,16 +438,15 @@ func TestOneApprovalAdmitsOneRun(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if len(allowed) != 1 || len(h.live(t, now)) != 1 || h.used() != 1 {
-			t.Fatalf("one approval let %d runs in, holds %d, and was used %d times", len(allowed), len(h.live(t, now)),
-				h.used())
+		if len(allowed) != 1 || len(h.liveHolds(t, now)) != 1 || h.usedApprovals() != 1 {
+			t.Fatalf("one approval let %d runs in, holds %d, and was used %d times", len(allowed), len(h.liveHolds(t, now)),
+				h.usedApprovals())
 		}
 	}
 }
 
-// TestADenialIsTold: who asks again after a denial is told so.
-func TestADenialIsTold(t *testing.T) {
-	h := newHouse(t, team)
+func TestReportsEarlierDenial(t *testing.T) {
+	h := newMemoryStores(t, team)
 	first := decide(t, h, job(400), now)
 	if _, err := (approval.Desk{Store: h}).Decide(context.Background(), first.ApprovalID, bo, false,
 		"use the reserved machines", now); err != nil {
@@ -463,16 +461,15 @@ func TestADenialIsTold(t *testing.T) {
 
 var errKilled = errors.New("killed")
 
-// TestKilledAnywhere ends the process before and after every write of a decision, and
-// decides again: the run is admitted once, with one hold, and an approval is used for it
-// once. Only a process that dies after it admitted the run has done it without saying so.
-func TestKilledAnywhere(t *testing.T) {
-	for _, dollars := range []int64{40, 600} { // of $1000: a hold left behind must not stand in its own way
+// TestKilledAtEveryWrite kills the process before and after every write of a decision and decides
+// again: the run is admitted once, with one hold and one used approval.
+func TestKilledAtEveryWrite(t *testing.T) {
+	for _, dollars := range []int64{40, 600} { // a leftover hold must not count against its own retry
 		for _, key := range []string{"", "build 7"} {
 			for _, later := range []time.Duration{time.Minute, budget.PendingFor + time.Hour} {
 				t.Run(fmt.Sprintf("$%d, key %q, again after %s", dollars, key, later), func(t *testing.T) {
 					kill := 1
-					for killed(t, dollars, key, kill, later) {
+					for killAndRetry(t, dollars, key, kill, later) {
 						kill++
 					}
 					if kill < 7 {
@@ -484,10 +481,10 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// killed kills a decision at one point and decides again later; it returns false where
-// the decision has fewer points.
-func killed(t *testing.T, dollars int64, key string, kill int, later time.Duration) bool {
-	h := newHouse(t, team)
+// killAndRetry kills a decision at one point and retries later; it returns false if the decision
+// has fewer points.
+func killAndRetry(t *testing.T, dollars int64, key string, kill int, later time.Duration) bool {
+	h := newMemoryStores(t, team)
 	a := job(dollars)
 	a.Key = key
 	approvals := 0
@@ -512,21 +509,21 @@ func killed(t *testing.T, dollars int64, key string, kill int, later time.Durati
 		t.Fatal(err)
 	}
 	verdict, holds := Allow, 1
-	if admitted := len(h.live(t, now)) == 1; admitted && key == "" {
-		if verdict = Denied; approvals == 0 { // what the run holds leaves too little for another
+	if admitted := len(h.liveHolds(t, now)) == 1; admitted && key == "" {
+		if verdict = Denied; approvals == 0 { // the run's hold leaves too little for another
 			verdict, holds = Allow, 2
 		}
 	}
 	at := now.Add(later)
 	d := decide(t, h, a, at)
-	if d.Decision != verdict || len(h.live(t, at)) != holds || h.used() != approvals {
+	if d.Decision != verdict || len(h.liveHolds(t, at)) != holds || h.usedApprovals() != approvals {
 		t.Errorf("killed %s (%d): decided %s: %q with %d holds live and %d approvals used, want %s, %d, %d",
-			point, kill, d.Decision, d.Reasons, len(h.live(t, at)), h.used(), verdict, holds, approvals)
+			point, kill, d.Decision, d.Reasons, len(h.liveHolds(t, at)), h.usedApprovals(), verdict, holds, approvals)
 	}
 	return true
 }
 
-func TestReport(t *testing.T) {
+func TestReportCounts(t *testing.T) {
 	at := func(minutes int) time.Time { return now.Add(time.Duration(minutes) * time.Minute) }
 	requests := []approval.Request{
 		{ID: "a1", State: approval.Used, AskedAt: now, DecidedAt: at(10), ExpiresAt: at(999)},
@@ -547,7 +544,7 @@ func TestReport(t *testing.T) {
 		{ID: "d3", At: at(1), Decision: Denied, PlanHash: "1"},
 		{ID: "h9", At: at(60), Decision: Allow, PlanHash: "9"},
 	}
-	r := Sum(records, requests, now, at(60), at(60))
+	r := NewReport(records, requests, now, at(60), at(60))
 	got := []any{r.Runs, r.Asked, r.Denied, r.Waiting, r.Answered, r.WaitP50, r.WaitP95}
 	if want := []any{6, 4, 1, 1, 2, 10 * time.Minute, 30 * time.Minute}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -558,14 +555,14 @@ func TestReport(t *testing.T) {
 	if len(r.Changes) != 1 || len(r.CoverageNotes) != 2 {
 		t.Errorf("got %+v", r)
 	}
-	if _, ok := (Sum(nil, nil, now, at(1), at(1))).AskedShare(); ok {
+	if _, ok := (NewReport(nil, nil, now, at(1), at(1))).AskedShare(); ok {
 		t.Error("nothing was decided, and a share of it asked")
 	}
 }
 
-// TestTheReportOfAStory sums up what Decide itself recorded.
-func TestTheReportOfAStory(t *testing.T) {
-	ctx, h := context.Background(), newHouse(t, team)
+// TestReportOfRecordedDecisions reports decisions that Decide recorded.
+func TestReportOfRecordedDecisions(t *testing.T) {
+	ctx, h := context.Background(), newMemoryStores(t, team)
 	decide(t, h, job(40), now)
 	asked := decide(t, h, job(400), now)
 	decide(t, h, job(400), now.Add(time.Minute))
@@ -578,17 +575,17 @@ func TestTheReportOfAStory(t *testing.T) {
 		t.Fatal(err)
 	}
 	requests, _ := h.Requests(ctx, "")
-	r := Sum(records, requests, now, end, end)
+	r := NewReport(records, requests, now, end, end)
 	if r.Runs != 2 || r.Asked != 1 || r.WaitP50 != 20*time.Minute || r.Answered != 1 {
 		t.Errorf("got %+v from %+v", r, records)
 	}
 }
 
-// TestUnpricedHoursAsk: a budget that counts what is unknown does not know what is
-// left of it while something has no price at all.
-func TestUnpricedHoursAsk(t *testing.T) {
+// TestUnpricedUsageAsks checks that a budget that counts unknown spend asks while some usage has no
+// price.
+func TestUnpricedUsageAsks(t *testing.T) {
 	for _, counts := range []bool{false, true} {
-		h := newHouse(t,
+		h := newMemoryStores(t,
 			fmt.Sprintf("budgets: [{id: vision, team: vision, purpose: training, amount: 1000, count_unknown: %v}]", counts))
 		h.holds.Charge(budgettest.Charge{
 			At: now.Add(-time.Hour), Owner: job(1).Owner, Purpose: inventory.Training, Unpriced: true, Unbounded: time.Hour,
@@ -602,10 +599,10 @@ func TestUnpricedHoursAsk(t *testing.T) {
 	}
 }
 
-// TestSpendIsNotForgottenWithoutScans launches a job of $90 for an hour every two hours
-// under $200 and never scans: what was admitted is held until it is settled or observed.
-func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
-	h := newHouse(t,
+// TestHoldsLastWithoutScans launches hourly jobs of $90 every two hours under $200 without scans:
+// admitted amounts stay held until settled or observed.
+func TestHoldsLastWithoutScans(t *testing.T) {
+	h := newMemoryStores(t,
 		`budgets: [{id: vision, team: vision, purpose: training, amount: 200, thresholds: {warn: 98%, gate: 99%}}]`)
 	var ids []string
 	at := now
@@ -642,10 +639,10 @@ func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
 }
 
 func BenchmarkDecide(b *testing.B) {
-	var h *house
+	var h *memoryStores
 	for n := 0; b.Loop(); n++ {
-		if n%500 == 0 { // as many holds as are live in a large installation
-			h = newHouse(b, "budgets: [{id: all, purpose: any, amount: 1000000}]")
+		if n%500 == 0 { // as many live holds as in a large installation
+			h = newMemoryStores(b, "budgets: [{id: all, purpose: any, amount: 1000000}]")
 		}
 		if d, err := Decide(context.Background(), job(40), h.params(now)); err != nil || d.Decision != Allow {
 			b.Fatal(d, err)

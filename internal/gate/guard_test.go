@@ -12,19 +12,19 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestOneNanoOverTheThresholdAsks, and the threshold itself does not.
-func TestOneNanoOverTheThresholdAsks(t *testing.T) {
+// TestThresholdIsExact checks that one nano-dollar above the threshold asks and the threshold does
+// not.
+func TestThresholdIsExact(t *testing.T) {
 	for more, verdict := range map[money.Amount]Verdict{-1: Allow, 0: Allow, 1: Held} {
 		a := job(100)
 		a.P95 += more
-		want(t, decide(t, newHouse(t, team), a, now), verdict, "")
+		want(t, decide(t, newMemoryStores(t, team), a, now), verdict, "")
 	}
 }
 
-// TestAKeyIsForItsHourlyRate: the run of a key was admitted at a rate, and a faster one of
-// the same amount is another run.
-func TestAKeyIsForItsHourlyRate(t *testing.T) {
-	h := newHouse(t, team)
+// TestKeyCoversHourlyRate checks that a higher hourly rate under the same key is another run.
+func TestKeyCoversHourlyRate(t *testing.T) {
+	h := newMemoryStores(t, team)
 	a := job(40)
 	a.Key = "build 7"
 	first := decide(t, h, a, now)
@@ -41,14 +41,13 @@ func TestAKeyIsForItsHourlyRate(t *testing.T) {
 	}
 }
 
-// killedBeforeItsHoldIsLive lets a process use an approval of $400 up and die before the
-// hold is live.
-func killedBeforeItsHoldIsLive(t *testing.T, h *house) {
+// killBeforeHoldIsLive lets a process use an approval of $400 and crash before its hold is live.
+func killBeforeHoldIsLive(t *testing.T, h *memoryStores) {
 	t.Helper()
 	h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
 	reserved := false
 	h.fault = func(point string) error {
-		if point == "before reserve" && reserved { // making the pending hold live is the second
+		if point == "before reserve" && reserved { // the second reserve makes the pending hold live
 			return errKilled
 		}
 		reserved = reserved || point == "after reserve"
@@ -58,33 +57,32 @@ func killedBeforeItsHoldIsLive(t *testing.T, h *house) {
 		t.Fatal(err)
 	}
 	h.fault = nil
-	if h.used() != 1 || len(h.live(t, now)) != 0 {
-		t.Fatalf("%d approvals were used, %d holds are live", h.used(), len(h.live(t, now)))
+	if h.usedApprovals() != 1 || len(h.liveHolds(t, now)) != 0 {
+		t.Fatalf("%d approvals were used, %d holds are live", h.usedApprovals(), len(h.liveHolds(t, now)))
 	}
 }
 
-// TestAUsedApprovalIsForItsAmount: the approval that a process used up before it died is
-// found again for as much or less, and not for more.
-func TestAUsedApprovalIsForItsAmount(t *testing.T) {
+// TestUsedApprovalCoversItsAmount checks that an approval used before a crash is found for the same
+// or a smaller amount only.
+func TestUsedApprovalCoversItsAmount(t *testing.T) {
 	for _, tc := range []struct {
 		more money.Amount
 		want Verdict
 	}{{-1, Allow}, {0, Allow}, {1, Held}} {
-		h := newHouse(t, team)
-		killedBeforeItsHoldIsLive(t, h)
+		h := newMemoryStores(t, team)
+		killBeforeHoldIsLive(t, h)
 		a := job(400)
 		a.P95 += tc.more
 		want(t, decide(t, h, a, now), tc.want, "")
-		if live := h.live(t, now); (len(live) == 1) != (tc.want == Allow) || h.used() != 1 {
-			t.Errorf("%d nano-dollars more: %d holds are live, %d approvals used", tc.more, len(live), h.used())
+		if live := h.liveHolds(t, now); (len(live) == 1) != (tc.want == Allow) || h.usedApprovals() != 1 {
+			t.Errorf("%d nano-dollars more: %d holds are live, %d approvals used", tc.more, len(live), h.usedApprovals())
 		}
 	}
 }
 
-// TestAnotherApprovalIsNotUsedInstead: where another approval of the same plan comes
-// between, the one that was found is used, and the other one stays.
-func TestAnotherApprovalIsNotUsedInstead(t *testing.T) {
-	h := newHouse(t, team)
+// TestUsesFoundApprovalOnly checks that a newer approval of the same plan stays unused.
+func TestUsesFoundApprovalOnly(t *testing.T) {
+	h := newMemoryStores(t, team)
 	h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
 	other := h.requests[0]
 	other.ID, other.Version = "0ther", 0
@@ -97,25 +95,27 @@ func TestAnotherApprovalIsNotUsedInstead(t *testing.T) {
 		return nil
 	}
 	d, err := Decide(context.Background(), job(400), h.params(now))
-	if err != nil || d.Decision != Allow || d.ApprovalID == "0ther" || len(h.live(t, now)) != 1 {
-		t.Fatalf("got %+v, %v with %d live holds", d, err, len(h.live(t, now)))
+	if err != nil || d.Decision != Allow || d.ApprovalID == "0ther" || len(h.liveHolds(t, now)) != 1 {
+		t.Fatalf("got %+v, %v with %d live holds", d, err, len(h.liveHolds(t, now)))
 	}
 	if r, err := h.Request(context.Background(), "0ther"); err != nil || r.State != approval.Approved {
 		t.Errorf("the other approval is %+v, %v", r, err)
 	}
 }
 
-// TestWhoseProofIsNoneAdmitsNothing: a run that a person with a refused proof approved
-// needs a new request, and is an error where the proof cannot be checked.
-func TestWhoseProofIsNoneAdmitsNothing(t *testing.T) {
-	for name, do := range map[string]func(h *house, id string, p Params) (Decision, error){
-		"launch": func(_ *house, _ string, p Params) (Decision, error) { return Decide(context.Background(), job(400), p) },
-		"extension": func(_ *house, id string, p Params) (Decision, error) {
+// TestRefusedProofAdmitsNothing checks that an approval with a refused proof requires a new
+// request, and that an uncheckable proof is an error.
+func TestRefusedProofAdmitsNothing(t *testing.T) {
+	for name, do := range map[string]func(h *memoryStores, id string, p Params) (Decision, error){
+		"launch": func(_ *memoryStores, _ string, p Params) (Decision, error) {
+			return Decide(context.Background(), job(400), p)
+		},
+		"extension": func(_ *memoryStores, id string, p Params) (Decision, error) {
 			return Extend(context.Background(), id, 400*money.USD, now.Add(12*time.Hour), "ana", p)
 		},
 	} {
-		h := newHouse(t, team)
-		id := running(t, h).ID
+		h := newMemoryStores(t, team)
+		id := admitRunningJob(t, h).ID
 		d, err := do(h, id, h.params(now))
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +129,8 @@ func TestWhoseProofIsNoneAdmitsNothing(t *testing.T) {
 			}
 			return &approval.Refusal{Rule: "proof", Why: "its session is over"}
 		}
-		if d, err := do(h, id, p); !errors.Is(err, errKilled) || h.used() != 0 || h.requests[0].State != approval.Approved {
+		if d, err := do(h, id, p); !errors.Is(err, errKilled) || h.usedApprovals() != 0 ||
+			h.requests[0].State != approval.Approved {
 			t.Errorf("%s: not to be checked: %+v, %v", name, d, err)
 		}
 		d, err = do(h, id, p)
@@ -137,15 +138,14 @@ func TestWhoseProofIsNoneAdmitsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(t, d, Held, "its session is over")
-		if h.used() != 0 || len(h.requests) != 2 || h.requests[1].State != approval.Void {
+		if h.usedApprovals() != 0 || len(h.requests) != 2 || h.requests[1].State != approval.Void {
 			t.Errorf("%s: refused: the requests are %+v", name, h.requests)
 		}
 	}
 }
 
-// TestEveryDenialIsRecorded, by itself, and by an id.
-func TestEveryDenialIsRecorded(t *testing.T) {
-	h := newHouse(t, team)
+func TestRecordsEveryDenial(t *testing.T) {
+	h := newMemoryStores(t, team)
 	for i := range 3 {
 		want(t, decide(t, h, job(4000), now.Add(time.Duration(i)*time.Minute)), Denied, "")
 	}
@@ -154,9 +154,9 @@ func TestEveryDenialIsRecorded(t *testing.T) {
 	}
 }
 
-// TestAnApproverSeesTheRun: how long, on what, and what it leaves of the budget.
-func TestAnApproverSeesTheRun(t *testing.T) {
-	h := newHouse(t, team)
+// TestPlanDescribesRun checks that an approver sees duration, machines and remaining budget.
+func TestPlanDescribesRun(t *testing.T) {
+	h := newMemoryStores(t, team)
 	decide(t, h, job(400), now)
 	plan, _ := h.requests[0].Shown()
 	for _, note := range []string{
@@ -169,32 +169,33 @@ func TestAnApproverSeesTheRun(t *testing.T) {
 	}
 	a := job(400)
 	a.MaxRuntime, a.Machines, a.GPUs = 0, 0, nil
-	h = newHouse(t, team)
+	h = newMemoryStores(t, team)
 	decide(t, h, a, now)
 	if plan, _ := h.requests[0].Shown(); len(plan.Notes) != 2 {
 		t.Errorf("its duration and its machines are unknown: %q", plan.Notes)
 	}
 }
 
-// TestTheNewestOfTwoApprovalsIsUsed, and admits one run; the other one stays.
-func TestTheNewestOfTwoApprovalsIsUsed(t *testing.T) {
-	h := newHouse(t, team)
+// TestUsesNewestApproval checks that the newest of two approvals admits one run and the other
+// stays.
+func TestUsesNewestApproval(t *testing.T) {
+	h := newMemoryStores(t, team)
 	h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
 	newer := h.requests[0]
 	newer.ID, newer.Version = "newer", 0
 	if _, err := h.PutRequest(context.Background(), newer, approval.Event{}); err != nil {
 		t.Fatal(err)
 	}
-	if d := decide(t, h, job(400), now); d.Decision != Allow || d.ApprovalID != "newer" || h.used() != 1 {
-		t.Errorf("got %+v, %d approvals were used", d, h.used())
+	if d := decide(t, h, job(400), now); d.Decision != Allow || d.ApprovalID != "newer" || h.usedApprovals() != 1 {
+		t.Errorf("got %+v, %d approvals were used", d, h.usedApprovals())
 	}
 }
 
-// TestAUsedApprovalExtendsNothingElse: of an extension too, an approval that was used up
-// carries out what it was for and nothing that costs more.
-func TestAUsedApprovalExtendsNothingElse(t *testing.T) {
-	h := newHouse(t, team)
-	hold := running(t, h)
+// TestUsedApprovalCoversItsExtension checks that a used approval of an extension covers nothing
+// that costs more.
+func TestUsedApprovalCoversItsExtension(t *testing.T) {
+	h := newMemoryStores(t, team)
+	hold := admitRunningJob(t, h)
 	until := hold.Until
 	extend := func(dollars money.Amount) (Decision, error) {
 		return Extend(context.Background(), hold.ID, dollars, until, "ana", h.params(now))
@@ -210,8 +211,8 @@ func TestAUsedApprovalExtendsNothingElse(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := extend(400 * money.USD); !errors.Is(err, errKilled) || h.used() != 1 {
-		t.Fatalf("%v, %d approvals used", err, h.used())
+	if _, err := extend(400 * money.USD); !errors.Is(err, errKilled) || h.usedApprovals() != 1 {
+		t.Fatalf("%v, %d approvals used", err, h.usedApprovals())
 	}
 	h.fault = nil
 	d, err := extend(400*money.USD + 1)
@@ -225,8 +226,7 @@ func TestAUsedApprovalExtendsNothingElse(t *testing.T) {
 	want(t, d, Allow, "bo approved up to $400.00")
 }
 
-// TestOnlyWhatIsLiveIsExtended, by an approval or under the threshold.
-func TestOnlyWhatIsLiveIsExtended(t *testing.T) {
+func TestExtendsOnlyLiveHolds(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		end  func(d budget.Desk, id string) error
@@ -240,8 +240,8 @@ func TestOnlyWhatIsLiveIsExtended(t *testing.T) {
 			return err
 		}},
 	} {
-		h := newHouse(t, team)
-		hold := running(t, h)
+		h := newMemoryStores(t, team)
+		hold := admitRunningJob(t, h)
 		if err := tc.end(h.params(now).Budgets, hold.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -252,8 +252,8 @@ func TestOnlyWhatIsLiveIsExtended(t *testing.T) {
 			}
 		}
 	}
-	h := newHouse(t, team)
-	hold := running(t, h)
+	h := newMemoryStores(t, team)
+	hold := admitRunningJob(t, h)
 	if _, err := Extend(context.Background(), hold.ID, money.USD, hold.Until, "ana",
 		h.params(hold.ExpiresAt)); err == nil {
 		t.Error("an expired hold was extended")
@@ -266,8 +266,7 @@ func TestOnlyWhatIsLiveIsExtended(t *testing.T) {
 	}
 }
 
-// TestAnAskThatIsNoneIsRefused: each of its numbers and names by itself.
-func TestAnAskThatIsNoneIsRefused(t *testing.T) {
+func TestRejectsInvalidAsks(t *testing.T) {
 	for name, change := range map[string]func(*Ask){
 		"no kind": func(a *Ask) {
 			a.Kind = ""
@@ -277,64 +276,64 @@ func TestAnAskThatIsNoneIsRefused(t *testing.T) {
 	} {
 		a := job(40)
 		change(&a)
-		if d, err := Decide(context.Background(), a, newHouse(t, team).params(now)); err == nil {
+		if d, err := Decide(context.Background(), a, newMemoryStores(t, team).params(now)); err == nil {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
 	a := job(40)
 	a.Machines = 0
-	want(t, decide(t, newHouse(t, team), a, now), Allow, "")
+	want(t, decide(t, newMemoryStores(t, team), a, now), Allow, "")
 }
 
-// TestHowLongARunIsHeld: what nothing ends is held for as long as its money lasts.
-func TestHowLongARunIsHeld(t *testing.T) {
+// TestHoldDuration checks that work without a time limit is held for as long as its money lasts.
+func TestHoldDuration(t *testing.T) {
 	for _, tc := range []struct {
 		max    time.Duration
 		hourly money.Amount
 		want   time.Duration
 	}{
 		{7 * time.Hour, 4 * money.USD, 7 * time.Hour}, {0, 4 * money.USD, 11 * time.Hour}, {0, 1, budget.MaxRun},
-		{0, 0, unbounded},
+		{0, 0, defaultHoldTime},
 	} {
-		h := newHouse(t, team)
+		h := newMemoryStores(t, team)
 		a := job(40)
 		a.MaxRuntime, a.Hourly = tc.max, tc.hourly
 		decide(t, h, a, now)
-		if held := h.live(t, now); len(held) != 1 || held[0].Until.Sub(held[0].From) != tc.want {
+		if held := h.liveHolds(t, now); len(held) != 1 || held[0].Until.Sub(held[0].From) != tc.want {
 			t.Errorf("at $%s an hour for %s: held are %+v, want %s", tc.hourly, tc.max, held, tc.want)
 		}
 	}
 }
 
-// TestWhatCannotBeReadAdmitsNothing: a store that fails once, at whatever read or write, is
-// an error or the decision that it would have been, and never another.
-func TestWhatCannotBeReadAdmitsNothing(t *testing.T) {
+// TestStoreErrorsAdmitNothing fails each read or write once: the result is an error or the normal
+// decision.
+func TestStoreErrorsAdmitNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		do   func(h *house, hold string) (Decision, error)
+		do   func(h *memoryStores, hold string) (Decision, error)
 		want Verdict
 	}{
-		{"allow", func(h *house, _ string) (Decision, error) {
+		{"allow", func(h *memoryStores, _ string) (Decision, error) {
 			return Decide(context.Background(), job(40), h.params(now))
 		}, Allow},
-		{"by a key", func(h *house, _ string) (Decision, error) {
+		{"by a key", func(h *memoryStores, _ string) (Decision, error) {
 			a := job(40)
 			a.Key = "k"
 			return Decide(context.Background(), a, h.params(now))
 		}, Allow},
-		{"ask", func(h *house, _ string) (Decision, error) {
+		{"ask", func(h *memoryStores, _ string) (Decision, error) {
 			return Decide(context.Background(), job(400), h.params(now))
 		}, Held},
-		{"deny", func(h *house, _ string) (Decision, error) {
+		{"deny", func(h *memoryStores, _ string) (Decision, error) {
 			return Decide(context.Background(), job(4000), h.params(now))
 		}, Denied},
-		{"extend", func(h *house, hold string) (Decision, error) {
+		{"extend", func(h *memoryStores, hold string) (Decision, error) {
 			return Extend(context.Background(), hold, 50*money.USD, now.Add(time.Hour), "ana", h.params(now))
 		}, Allow},
 	} {
 		for kill := 1; ; kill++ {
-			h := newHouse(t, team)
-			id := running(t, h).ID
+			h := newMemoryStores(t, team)
+			id := admitRunningJob(t, h).ID
 			points, point := 0, ""
 			h.fault = func(at string) error {
 				if points++; points == kill {

@@ -10,10 +10,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-func TestAKeyNamesARun(t *testing.T) {
+func TestKeyIdentifiesRun(t *testing.T) {
 	for _, dollars := range []int64{40, 400} {
 		t.Run(fmt.Sprint(dollars), func(t *testing.T) {
-			ctx, h := context.Background(), newHouse(t, team)
+			ctx, h := context.Background(), newMemoryStores(t, team)
 			a := job(dollars)
 			a.Key = "build 7"
 			if dollars > 100 {
@@ -22,7 +22,7 @@ func TestAKeyNamesARun(t *testing.T) {
 			first := decide(t, h, a, now)
 			again := decide(t, h, a, now.Add(time.Hour))
 			want(t, again, Allow, `the run "build 7" was admitted at 2026-11-21T12:30:00Z`)
-			if again.HoldID != first.HoldID || len(h.live(t, now)) != 1 {
+			if again.HoldID != first.HoldID || len(h.liveHolds(t, now)) != 1 {
 				t.Errorf("one key made two holds: %s, %s", first.HoldID, again.HoldID)
 			}
 			costlier := a
@@ -44,9 +44,9 @@ func TestAKeyNamesARun(t *testing.T) {
 	}
 }
 
-// TestAnApprovedRunThatIsOverStopsNoOtherKey: the next run of the same plan asks again.
-func TestAnApprovedRunThatIsOverStopsNoOtherKey(t *testing.T) {
-	h := newHouse(t, team)
+// TestFinishedRunDoesNotBlockOtherKeys checks that the next run of the same plan asks again.
+func TestFinishedRunDoesNotBlockOtherKeys(t *testing.T) {
+	h := newMemoryStores(t, team)
 	a := job(400)
 	a.Key = "build 7"
 	h.approve(t, decide(t, h, a, now).ApprovalID, now)
@@ -58,13 +58,13 @@ func TestAnApprovedRunThatIsOverStopsNoOtherKey(t *testing.T) {
 	want(t, decide(t, h, a, now), Held, "")
 }
 
-// TestAKeyWithoutItsHoldIsDecidedAgain: what was given back or expired did not run or is
-// not known to, and its key asks as a new run does.
-func TestAKeyWithoutItsHoldIsDecidedAgain(t *testing.T) {
+// TestReleasedKeyIsDecidedAgain checks that a key whose hold was released or expired is decided
+// like a new run.
+func TestReleasedKeyIsDecidedAgain(t *testing.T) {
 	for _, gone := range []string{"released", "expired"} {
 		for _, dollars := range []int64{40, 400} {
 			t.Run(fmt.Sprintf("%s, %d", gone, dollars), func(t *testing.T) {
-				ctx, h := context.Background(), newHouse(t,
+				ctx, h := context.Background(), newMemoryStores(t,
 					`budgets: [{id: vision, team: vision, purpose: training, amount: 10000}]`)
 				a, at := job(dollars), now
 				a.Key = "build 7"
@@ -80,8 +80,8 @@ func TestAKeyWithoutItsHoldIsDecidedAgain(t *testing.T) {
 					if again := decide(t, h, a, at); again.HoldID != d.HoldID {
 						t.Errorf("asked again, hold %s became %s", d.HoldID, again.HoldID)
 					}
-					if seen[d.HoldID] || len(h.live(t, at)) != 1 {
-						t.Fatalf("hold %s of %v, live %d", d.HoldID, seen, len(h.live(t, at)))
+					if seen[d.HoldID] || len(h.liveHolds(t, at)) != 1 {
+						t.Fatalf("hold %s of %v, live %d", d.HoldID, seen, len(h.liveHolds(t, at)))
 					}
 					seen[d.HoldID] = true
 					if gone == "expired" {

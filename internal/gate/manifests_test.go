@@ -15,10 +15,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// group is pods of one template, each with so many of the eight GPUs of a p4d.24xlarge.
+// group is a number of pods of one template, each with some of the eight GPUs of a p4d.24xlarge.
 type group struct{ pods, gpus int }
 
-// machines is a naive count: as many pods on a machine as their GPUs fit.
+// machines counts naively how many machines fit the pods.
 func (g group) machines() int {
 	if g.gpus == 0 {
 		return 0
@@ -30,10 +30,10 @@ func (g group) machines() int {
 	return n
 }
 
-// workloadForm is how one kind of workload is written, with the pods that it comes to.
+// workloadForm is a kind of workload with the pods that it creates.
 type workloadForm struct {
 	name string
-	// ends says that something in the document ends it, so that the gate can allow it.
+	// ends reports that the document bounds its runtime, so that the gate can allow it.
 	ends  bool
 	write func(t *rapid.T) (text string, groups []group)
 }
@@ -52,7 +52,7 @@ func podSpec(gpus int) string {
 
 func podTemplate(gpus int) string { return "{spec: " + podSpec(gpus) + "}" }
 
-// ofReplicas is a kind with one template and a number of replicas.
+// ofReplicas returns a kind with one template and a number of replicas.
 func ofReplicas(name, version, form string, ends bool) workloadForm {
 	return workloadForm{name, ends, func(t *rapid.T) (string, []group) {
 		pods, gpus := drawPods(t, "pods"), drawGPUs(t, "gpus")
@@ -63,7 +63,7 @@ func ofReplicas(name, version, form string, ends bool) workloadForm {
 	}}
 }
 
-// ofRoles is a kind with two templates, each with its replicas.
+// ofRoles returns a kind with two templates and their replicas.
 func ofRoles(name, version, form string, ends bool) workloadForm {
 	return workloadForm{name, ends, func(t *rapid.T) (string, []group) {
 		a, b := group{
@@ -77,7 +77,7 @@ func ofRoles(name, version, form string, ends bool) workloadForm {
 	}}
 }
 
-// workloadForms are the kinds of the projects of the field.
+// workloadForms returns the supported kinds.
 func workloadForms() []workloadForm {
 	forms := []workloadForm{
 		{"Pod", true, func(t *rapid.T) (string, []group) {
@@ -193,7 +193,7 @@ func workloadForms() []workloadForm {
 	return forms
 }
 
-// Documents that run nothing, and ones of which it is not known what they run.
+// Documents that run nothing, and documents of unknown effect.
 var (
 	idleDocuments = []string{
 		"apiVersion: v1\nkind: ConfigMap\n", "apiVersion: v1\nkind: Service\nspec: {ports: [{port: 80}]}\n",
@@ -207,16 +207,15 @@ var (
 			"gone}, trainer: {numNodes: 8}}\n"}
 )
 
-// TestCountsEveryWorkload holds that the gate allows a file only for the machines that a naive
-// count gives it: of every kind, in every order, with other documents between and with
-// names that several documents share. What nothing ends or is not known asks.
+// TestCountsEveryWorkload compares the gate's machine counts with a naive count for every kind, in
+// any order, with other documents between and shared names. Unlimited or unknown work asks.
 func TestCountsEveryWorkload(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {
 		t.Fatal(err)
 	}
 	forms := workloadForms()
-	h := newHouse(t, "budgets:\n  - {id: all, purpose: any, amount: 900000000}\n")
+	h := newMemoryStores(t, "budgets:\n  - {id: all, purpose: any, amount: 900000000}\n")
 	p := h.params(now)
 	p.Threshold, p.DryRun = 900_000_000*money.USD, true
 	rapid.Check(t, func(t *rapid.T) {
@@ -228,7 +227,7 @@ func TestCountsEveryWorkload(t *testing.T) {
 			name := "w"
 			if strings.Contains(text, "NAMEd") || strings.Contains(text, "NAMEr") || strings.Contains(text, "NAMEc") ||
 				rapid.Bool().Draw(t, "own name") {
-				name = fmt.Sprintf("w%d", i) // a reference is to one document
+				name = fmt.Sprintf("w%d", i) // references name one document
 			}
 			documents = append(documents, strings.Split(strings.ReplaceAll(text, "NAME", name), "---\n")...)
 			for _, g := range groups {
@@ -263,7 +262,7 @@ func TestCountsEveryWorkload(t *testing.T) {
 		if e.Machines != want {
 			t.Fatalf("%d machines, want %d\n%s", e.Machines, want, src)
 		}
-		d, err := Decide(context.Background(), AskOf(e, approval.Person{Name: "ana"}, ""), p)
+		d, err := Decide(context.Background(), NewAsk(e, approval.Person{Name: "ana"}, ""), p)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 )
 
-// plan is what an approver sees of an ask.
+// plan returns what an approver sees of an ask.
 func (d *decision) plan(reasons []string) approval.Plan {
 	unit := approval.Request{Kind: d.Kind}.AmountUnit()
 	p := approval.Plan{
@@ -23,7 +23,7 @@ func (d *decision) plan(reasons []string) approval.Plan {
 		}}
 	p.Costs = append(p.Costs, d.Costs...)
 	note := func(format string, args ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, args...)) }
-	note("specification %s, for %s", d.SpecHash, spender(d.Owner, d.Purpose))
+	note("specification %s, for %s", d.SpecHash, describeSpender(d.Owner, d.Purpose))
 	if d.MaxRuntime > 0 {
 		note("runs for at most %s", short(d.MaxRuntime.Round(time.Minute)))
 	}

@@ -8,36 +8,34 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 )
 
-// Report says how often people had to ask and how long they waited: the gate is for
-// outliers, not for everyday experiments.
+// Report counts how often people had to ask and how long they waited.
 type Report struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// Runs is how many were admitted or waited to be.
+	// Runs counts admitted and waiting runs.
 	Runs int `json:"runs"`
-	// Asked is how many of the runs had to ask.
+	// Asked counts runs that needed an approval.
 	Asked int `json:"asked"`
-	// Denied is how many different things a budget or quota refused, and were not
-	// admitted later; they are no runs.
+	// Denied counts different denials that were not admitted later; they are no runs.
 	Denied int `json:"denied"`
-	// Waiting is how many of Asked are undecided.
+	// Waiting counts undecided requests.
 	Waiting int `json:"waiting"`
-	// Answered is how many were answered.
+	// Answered counts decided requests.
 	Answered int `json:"answered"`
-	// WaitP50 and WaitP95 are the percentiles (nearest rank) of the time between asking
-	// and being answered; zero where Answered is 0.
+	// WaitP50 and WaitP95 are nearest-rank percentiles of the time to an answer; zero without
+	// answers.
 	WaitP50 time.Duration `json:"-"`
 	WaitP95 time.Duration `json:"-"`
 
-	// Assumptions are what the figures take for granted.
+	// Assumptions of the counts.
 	Assumptions []string `json:"assumptions"`
-	// CoverageNotes are what the data does not cover.
+	// CoverageNotes describe what the data does not cover.
 	CoverageNotes []string `json:"coverage_notes"`
-	// Changes are what would change the answer.
+	// Changes describe what would change the result.
 	Changes []string `json:"changes"`
 }
 
-// AskedShare is Asked over Runs, and whether there was any run.
+// AskedShare returns Asked over Runs; false without runs.
 func (r Report) AskedShare() (share float64, ok bool) {
 	if r.Runs == 0 {
 		return 0, false
@@ -45,13 +43,12 @@ func (r Report) AskedShare() (share float64, ok bool) {
 	return float64(r.Asked) / float64(r.Runs), true
 }
 
-// often is the share of runs that ask from which the threshold is too low: at one run in
-// five the gate stands in the way of everyday work.
-const often = 0.2
+// highAskShare is the share of asking runs from which the threshold is too low: at one in five the
+// gate hinders everyday work.
+const highAskShare = 0.2
 
-// Sum makes the report of what was decided in [from, to) from the records of that time
-// and the requests for approval.
-func Sum(records []Record, requests []approval.Request, from, to, now time.Time) Report {
+// NewReport summarizes the decisions in [from, to) and their requests.
+func NewReport(records []Record, requests []approval.Request, from, to, now time.Time) Report {
 	r := Report{From: from, To: to}
 	byID := map[string]approval.Request{}
 	for _, q := range requests {
@@ -60,7 +57,7 @@ func Sum(records []Record, requests []approval.Request, from, to, now time.Time)
 	admitted, asked, denied := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, rec := range records {
 		if rec.At.Before(from) || !rec.At.Before(to) || rec.Kind == Extension {
-			continue // an extension is of a run that was counted
+			continue // extensions belong to a counted run
 		}
 		switch rec.Decision {
 		case Allow:
@@ -102,14 +99,14 @@ func Sum(records []Record, requests []approval.Request, from, to, now time.Time)
 	}
 	slices.Sort(waits)
 	if r.Answered = len(waits); r.Answered > 0 {
-		r.WaitP50, r.WaitP95 = rank(waits, 50), rank(waits, 95)
+		r.WaitP50, r.WaitP95 = percentile(waits, 50), percentile(waits, 95)
 	}
 	r.explain()
 	return r
 }
 
-// rank is a percentile of sorted values by nearest rank.
-func rank(sorted []time.Duration, percent int) time.Duration {
+// percentile returns a nearest-rank percentile of sorted values.
+func percentile(sorted []time.Duration, percent int) time.Duration {
 	return sorted[(len(sorted)*percent+99)/100-1]
 }
 
@@ -125,7 +122,7 @@ func (r *Report) explain() {
 		r.CoverageNotes = append(r.CoverageNotes,
 			fmt.Sprintf("%d questions expired, became void or are not on record; they are in no wait", n))
 	}
-	if share, ok := r.AskedShare(); ok && share > often {
+	if share, ok := r.AskedShare(); ok && share > highAskShare {
 		r.Changes = append(r.Changes,
 			"more than one run in five has to ask: a higher threshold would leave the gate to the outliers")
 	}

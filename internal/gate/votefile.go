@@ -11,31 +11,31 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 )
 
-// leastID is how many characters of a request's id a vote has to give.
-const leastID = 8
+// minRequestIDLength is the minimum length of a request id in a vote.
+const minRequestIDLength = 8
 
-// VoteFile is the decisions of approvers in a file whose writers are trusted: a file of a
-// protected branch, for CI whose reviews curfew cannot read.
+// VoteFile holds decisions of approvers in a trusted file, such as one on a protected branch, for
+// CI systems whose reviews curfew cannot read.
 type VoteFile struct {
 	Votes []VoteLine `yaml:"votes"`
 }
 
-// VoteLine is one decision of a file.
+// VoteLine is one decision in the file.
 type VoteLine struct {
-	// Request is the beginning of a request's id, of 8 characters at least.
+	// Request is a prefix of a request's id, at least 8 characters long.
 	Request string
 	By      string
 	Allow   bool
 	Reason  string
 }
 
-// UnmarshalYAML reads a vote strictly; mistakes have their place.
+// UnmarshalYAML decodes a vote strictly, with positions in its errors.
 func (v *VoteLine) UnmarshalYAML(n ast.Node) error {
 	f := &document.File{}
 	text := func(name string, to *string) func(ast.Node) error {
 		return func(n ast.Node) (err error) {
 			document.Note(n, document.Shape{Type: document.String})
-			if *to = document.Scalar(n); *to == "" { // an id of digits alone is no number
+			if *to = document.Scalar(n); *to == "" { // an id of digits must not become a number
 				*to, err = f.Text(n, name)
 			}
 			return err
@@ -49,13 +49,13 @@ func (v *VoteLine) UnmarshalYAML(n ast.Node) error {
 			return err
 		}),
 		document.Optional("reason", "why", text("reason", &v.Reason)))
-	if err == nil && (len(v.Request) < leastID || strings.TrimSpace(v.By) == "") {
-		err = f.At(n, "a vote needs request (at least %d characters of its id), by and allow", leastID)
+	if err == nil && (len(v.Request) < minRequestIDLength || strings.TrimSpace(v.By) == "") {
+		err = f.At(n, "a vote needs request (at least %d characters of its id), by and allow", minRequestIDLength)
 	}
 	return err
 }
 
-// ReadVotes reads a file of votes, strictly.
+// ReadVotes parses a file of votes strictly.
 func ReadVotes(name string, src []byte) (*VoteFile, error) {
 	f, err := document.Parse(name, src)
 	if err != nil {
@@ -72,7 +72,7 @@ func ReadVotes(name string, src []byte) (*VoteFile, error) {
 	return &votes, f.Decode(root, &votes)
 }
 
-// Ballot returns the votes of the file, with the roles that approvers have.
+// Ballot returns the votes of the file with the roles of their approvers.
 func (f *VoteFile) Ballot(approvers map[string][]string) Ballot {
 	return func(_ context.Context, request string) (votes []Vote, aside []string, err error) {
 		for _, v := range f.Votes {

@@ -10,19 +10,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 )
 
-// Ballot returns the votes on a request, and the other statements with the reason why they
-// are no votes.
+// Ballot returns the votes on a request, and other statements with the reason why they are not
+// votes.
 type Ballot func(ctx context.Context, request string) (votes []Vote, aside []string, err error)
 
-// Vote is the decision of an approver outside of the command line: a review, or a line of a
-// file of votes.
+// Vote is an approver's decision outside of the command line: a review or a line of a vote file.
 type Vote struct {
 	By     approval.Person
 	Allow  bool
 	Reason string
-	// At is the time of the vote; zero where it names its request.
+	// At is the time of the vote; zero if it names its request.
 	At time.Time
-	// Once says that Reason identifies the vote: it decides one request of a plan.
+	// Once reports that Reason identifies the vote, which then decides only one request of a plan.
 	Once bool
 	// Text is the text of a review.
 	Text string
@@ -41,10 +40,10 @@ func DenialsFirst(votes []Vote) {
 	})
 }
 
-// stale says why an approval is about another request of the same plan than r; empty where
-// it is about r, or about a denied request for as much that is made again. A denial is never
-// stale: it can only stop.
-func (v Vote) stale(r approval.Request, all []approval.Request, now time.Time) string {
+// staleReason explains why an approval is about another request of the plan than r; empty if it
+// applies. A repeated request for at most the denied amount counts as the same. A denial is never
+// stale.
+func (v Vote) staleReason(r approval.Request, all []approval.Request, now time.Time) string {
 	if !v.Allow {
 		return ""
 	}
@@ -58,23 +57,23 @@ func (v Vote) stale(r approval.Request, all []approval.Request, now time.Time) s
 			asked = o.AskedAt
 		}
 	}
-	if !v.At.IsZero() && v.At.Before(asked.Truncate(time.Second)) { // hosts give whole seconds
+	if !v.At.IsZero() && v.At.Before(asked.Truncate(time.Second)) { // hosts report whole seconds
 		return fmt.Sprintf("it is of %s, before request %s was made at %s", v.At.Format(time.RFC3339), r.ID,
 			r.AskedAt.UTC().Format(time.RFC3339))
 	}
 	return ""
 }
 
-// Counter decides about one ask, and lets votes decide the request that waits.
+// Counter decides an ask and lets votes decide the pending request.
 type Counter struct {
 	Ask     Ask
 	Params  Params
 	Ballots []Ballot
-	// Decided is told of each vote that decided a request; nil is not told.
+	// Decided is called for each vote that decided a request; nil ignores them.
 	Decided func(v Vote, r approval.Request)
 }
 
-// Decide decides, lets votes decide the request that waits, and decides again.
+// Decide decides, applies votes to the pending request, and decides again.
 func (c *Counter) Decide(ctx context.Context) (Decision, error) {
 	d, err := Decide(ctx, c.Ask, c.Params)
 	if err != nil || d.Decision != Held {
@@ -118,7 +117,7 @@ func (c *Counter) cast(ctx context.Context, id string, v Vote) (r approval.Reque
 		return r, "", fmt.Errorf("list the requests: %w", err)
 	}
 	if i := slices.IndexFunc(all, func(o approval.Request) bool { return o.ID == id }); i >= 0 {
-		if why = v.stale(all[i], all, c.Params.Now); why != "" {
+		if why = v.staleReason(all[i], all, c.Params.Now); why != "" {
 			return r, why, nil
 		}
 	}

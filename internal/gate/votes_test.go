@@ -70,7 +70,7 @@ func TestAnApprovalIsAboutItsRequest(t *testing.T) {
 			"before request r was made",
 		},
 	} {
-		if got := tc.vote.stale(r, []approval.Request{r, tc.other}, now); !strings.Contains(got, tc.says) ||
+		if got := tc.vote.staleReason(r, []approval.Request{r, tc.other}, now); !strings.Contains(got, tc.says) ||
 			(got == "") != (tc.says == "") {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.says)
 		}
@@ -85,7 +85,7 @@ func TestConflictsAreDecidedAgain(t *testing.T) {
 		ask  Ask
 		want Verdict
 	}{{"void", job(401), Held}, {"use", job(400), Allow}} {
-		h := newHouse(t, team)
+		h := newMemoryStores(t, team)
 		h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
 		h.fault = func(point string) error {
 			if point != "before request" {
@@ -118,7 +118,7 @@ func TestWhoseVoteCounts(t *testing.T) {
 		{"the asker", approval.Person{Name: "ana", Roles: bo.Roles}, true, false, Held, "ana does not count", 0},
 		{"decided meanwhile", bo, true, true, Allow, "bo approved", 0},
 	} {
-		h, told := newHouse(t, team), 0
+		h, told := newMemoryStores(t, team), 0
 		p := h.params(now)
 		c := Counter{Ask: job(400), Params: p, Decided: func(Vote, approval.Request) { told++ },
 			Ballots: []Ballot{func(_ context.Context, id string) ([]Vote, []string, error) {
@@ -143,7 +143,7 @@ func TestWhoseVoteCounts(t *testing.T) {
 
 // TestADryRunNamesTheRequestThatWaits, and none that is about less.
 func TestADryRunNamesTheRequestThatWaits(t *testing.T) {
-	h := newHouse(t, team)
+	h := newMemoryStores(t, team)
 	p := h.params(now)
 	p.DryRun = true
 	asked := decide(t, h, job(400), now).ApprovalID

@@ -67,7 +67,7 @@ func (d *decision) try(ctx context.Context, ask Ask, at time.Time) (Verdict, *bu
 	p := d.Params
 	p.Now = at
 	t := &decision{Ask: ask, Params: p, hash: d.hash, replaced: d.replaced}
-	over, asks, err := t.judge(ctx, t.hold(nil))
+	over, asks, err := t.judge(ctx, t.newHold(nil))
 	switch {
 	case err != nil:
 		return "", nil, err
@@ -175,7 +175,7 @@ func (d *decision) fewer(ctx context.Context, _ *budget.Overdrawn) (*Way, error)
 
 // cheaper is the cheapest other machine that fits.
 func (d *decision) cheaper(ctx context.Context, _ *budget.Overdrawn) (*Way, error) {
-	for _, o := range d.Instead {
+	for _, o := range d.Alternatives {
 		ask := d.Ask
 		ask.P50, ask.P95, ask.Hourly, ask.GPUs, ask.Machines = o.P50, o.P95, o.Hourly, o.GPUs, o.Machines
 		verdict, _, err := d.try(ctx, ask, d.Now)

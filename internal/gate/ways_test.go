@@ -22,7 +22,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 		dollars int64
 		want    Verdict
 	}{{40, Allow}, {400, Held}, {4000, Denied}} {
-		h := newHouse(t, team)
+		h := newMemoryStores(t, team)
 		h.fault = func(point string) error {
 			if point != "read" {
 				return fmt.Errorf("a dry run writes: %s", point)
@@ -47,7 +47,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 // TestAKeyHasOneRequestAndOneHold: an edited file replaces what its key asked for and was
 // given, and once the run has begun its key is taken.
 func TestAKeyHasOneRequestAndOneHold(t *testing.T) {
-	ctx, h := context.Background(), newHouse(t, team)
+	ctx, h := context.Background(), newMemoryStores(t, team)
 	edit := func(dollars int64, hash string) Ask {
 		a := job(dollars)
 		a.Key, a.SpecHash = "build 7", hash
@@ -72,13 +72,13 @@ func TestAKeyHasOneRequestAndOneHold(t *testing.T) {
 	// $700 fits only where the $400 of the same key are given back.
 	third := decide(t, h, edit(700, "3"), now)
 	want(t, third, Held, "it replaces hold "+first.HoldID)
-	if held := h.live(t, now); len(held) != 1 || held[0].ID != first.HoldID {
+	if held := h.liveHolds(t, now); len(held) != 1 || held[0].ID != first.HoldID {
 		t.Errorf("a request gave a hold back: %+v", held)
 	}
 	h.approve(t, third.ApprovalID, now)
 	last := decide(t, h, edit(700, "3"), now)
 	want(t, last, Allow, "it replaces hold "+first.HoldID)
-	if held := h.live(t, now); len(held) != 1 || held[0].ID != last.HoldID {
+	if held := h.liveHolds(t, now); len(held) != 1 || held[0].ID != last.HoldID {
 		t.Errorf("one key holds %+v", held)
 	}
 	h.holds.Charge(budgettest.Charge{
@@ -92,7 +92,7 @@ func TestAKeyHasOneRequestAndOneHold(t *testing.T) {
 
 // TestAnUnusedHoldIsReported: without a key the same work holds money twice, and is told.
 func TestAnUnusedHoldIsReported(t *testing.T) {
-	h := newHouse(t, team)
+	h := newMemoryStores(t, team)
 	first := decide(t, h, job(40), now)
 	if len(first.Unused) != 0 {
 		t.Errorf("the first run has unused holds %v", first.Unused)
@@ -116,7 +116,7 @@ func TestAnUnusedHoldIsReported(t *testing.T) {
 // a machine has its part of the GPUs and no more.
 func TestTheSmallestThatFits(t *testing.T) {
 	for left, want := range map[int64]string{50: "max_runtime 50m", 1: "max_runtime 1m", 0: ""} {
-		h := newHouse(t, fmt.Sprintf(`budgets: [{id: vision, team: vision, purpose: training, amount: %d}]`, left+1))
+		h := newMemoryStores(t, fmt.Sprintf(`budgets: [{id: vision, team: vision, purpose: training, amount: %d}]`, left+1))
 		h.holds.Charge(budgettest.Charge{At: now, Owner: job(1).Owner, Purpose: inventory.Training, Amount: money.USD})
 		a := job(60)
 		a.Hourly, a.MaxRuntime, a.Machines, a.GPUs = 60*money.USD, time.Hour, 1, nil
@@ -130,7 +130,7 @@ func TestTheSmallestThatFits(t *testing.T) {
 			t.Errorf("with $%d left: %q, want %q", left, got, want)
 		}
 	}
-	h := newHouse(t, `quotas: [{id: a100, team: vision, gpus: {A100: 8}}]`)
+	h := newMemoryStores(t, `quotas: [{id: a100, team: vision, gpus: {A100: 8}}]`)
 	a := job(40)
 	a.Machines, a.GPUs = 2, map[string]int{"A100": 16}
 	d := decide(t, h, a, now)
@@ -145,11 +145,11 @@ func TestADenialSaysWhatPasses(t *testing.T) {
 quotas: [{id: a100, team: vision, gpus: {A100: 16}}]`
 	a := job(1200) // 12 h at $100, 8 A100
 	a.Hourly, a.Machines, a.GPUs = 100*money.USD, 2, map[string]int{"A100": 16}
-	a.Instead = []Alternative{
+	a.Alternatives = []Alternative{
 		{What: "2 × expensive", P50: 900 * money.USD, P95: 1100 * money.USD, Hourly: 90 * money.USD, Machines: 2},
 		{What: "4 × spot", P50: 300 * money.USD, P95: 800 * money.USD, Hourly: 60 * money.USD, Machines: 4},
 	}
-	ways := func(h *house, a Ask) map[string]Way {
+	ways := func(h *memoryStores, a Ask) map[string]Way {
 		d := decide(t, h, a, now)
 		want(t, d, Denied, "")
 		out := map[string]Way{}
@@ -163,7 +163,8 @@ quotas: [{id: a100, team: vision, gpus: {A100: 16}}]`
 			case w.At != nil:
 				at = *w.At
 			case w.Kind == "cheaper":
-				b.P50, b.P95, b.Hourly, b.Machines, b.GPUs = a.Instead[1].P50, w.P95, a.Instead[1].Hourly, a.Instead[1].Machines,
+				b.P50, b.P95, b.Hourly, b.Machines, b.GPUs = a.Alternatives[1].P50, w.P95, a.Alternatives[1].Hourly,
+					a.Alternatives[1].Machines,
 					nil
 			case strings.HasPrefix(w.What, "max_runtime"):
 				length, err := time.ParseDuration(strings.Fields(w.What)[1])
@@ -183,7 +184,7 @@ quotas: [{id: a100, team: vision, gpus: {A100: 16}}]`
 		}
 		return out
 	}
-	h := newHouse(t, budgets)
+	h := newMemoryStores(t, budgets)
 	got := ways(h, a)
 	if w := got["smaller max_runtime"]; w.What != "max_runtime 10h" || w.P95 != 1000*money.USD || w.Decision != Held {
 		t.Errorf("a shorter run is %+v", w)
@@ -202,7 +203,7 @@ quotas: [{id: a100, team: vision, gpus: {A100: 16}}]`
 	}
 
 	// The budget of the month is spent: the next one begins on the first.
-	h = newHouse(t, budgets)
+	h = newMemoryStores(t, budgets)
 	h.holds.Charge(budgettest.Charge{At: now, Owner: a.Owner, Purpose: inventory.Training, Amount: 950 * money.USD})
 	b := a
 	b.P95, b.P50, b.Hourly = 600*money.USD, 300*money.USD, 50*money.USD
@@ -211,7 +212,7 @@ quotas: [{id: a100, team: vision, gpus: {A100: 16}}]`
 	}
 
 	// All GPUs are held until the hold of another ends.
-	h = newHouse(t, budgets)
+	h = newMemoryStores(t, budgets)
 	other := job(90)
 	held := decide(t, h, other, now)
 	c := a

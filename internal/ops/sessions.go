@@ -44,7 +44,7 @@ func (in UpInput) options() (sessions.UpOptions, error) {
 	o := sessions.UpOptions{
 		Name:    b.Name,
 		File:    b.File,
-		In:      in.Stdin,
+		Stdin:   in.Stdin,
 		GPU:     b.GPU,
 		Type:    b.Type,
 		CPUs:    b.CPUs,
@@ -56,7 +56,7 @@ func (in UpInput) options() (sessions.UpOptions, error) {
 		Image:   b.Image,
 	}
 	if b.Content != "" {
-		o.File, o.In, o.Called = "-", strings.NewReader(b.Content), b.File
+		o.File, o.Stdin, o.StdinName = "-", strings.NewReader(b.Content), b.File
 	}
 	var err error
 	if o.Lease, err = ParseOptionalDuration("lease", b.Lease); err == nil {
@@ -106,7 +106,7 @@ func (c *Call) session(ctx context.Context, id string) (*sessions.Sessions, view
 	if err != nil {
 		return nil, view.Run{}, err
 	}
-	r, err := all.Answer(ctx, s, nil)
+	r, err := all.Describe(ctx, s, nil)
 	if err == nil && !c.seesRun(r) {
 		err = sessions.NoSession(id)
 	}
@@ -182,12 +182,12 @@ var Up = declare(Operation[UpInput, view.Runs]{
 		if err != nil {
 			return Reply[view.Runs]{}, err
 		}
-		o.May = c.mayUp
+		o.Authorize = c.mayUp
 		s, d, err := all.Up(ctx, o)
 		if err != nil {
 			return Reply[view.Runs]{}, inputError("error", err)
 		}
-		return decided(all.Answer(ctx, s, d))
+		return decided(all.Describe(ctx, s, d))
 	},
 })
 
@@ -289,7 +289,7 @@ var ExtendSession = declare(Operation[ExtendSessionInput, view.Runs]{
 		if err != nil {
 			return Reply[view.Runs]{}, inputError("error", err)
 		}
-		return decided(all.Answer(ctx, s, d))
+		return decided(all.Describe(ctx, s, d))
 	},
 })
 
@@ -316,7 +316,7 @@ var Down = declare(Operation[DownInput, view.Runs]{
 		if err != nil {
 			return Reply[view.Runs]{}, err
 		}
-		return decided(all.Answer(ctx, s, nil))
+		return decided(all.Describe(ctx, s, nil))
 	},
 })
 

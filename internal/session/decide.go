@@ -49,25 +49,34 @@ const EndMargin = 3 * time.Minute
 // DefaultTimeouts returns timeouts for providers with eventually consistent listings.
 func DefaultTimeouts() Timeouts {
 	return Timeouts{
-		Gate: 15 * time.Minute, Approval: 24 * time.Hour, Launch: 15 * time.Minute, Start: 30 * time.Minute,
-		PoolBackoff: 10 * time.Minute, VisibilityDelay: 2 * time.Minute,
-		LookupInterval: 5 * time.Second, TerminateRetry: 2 * time.Minute, OrphanGrace: 30 * time.Minute,
-		ChargeInterval: 10 * time.Minute,
-		PollInterval:   2 * time.Second, Grace: 2 * time.Minute, Save: 10 * time.Minute}
+		Gate:            15 * time.Minute,
+		Approval:        24 * time.Hour,
+		Launch:          15 * time.Minute,
+		Start:           30 * time.Minute,
+		PoolBackoff:     10 * time.Minute,
+		VisibilityDelay: 2 * time.Minute,
+		LookupInterval:  5 * time.Second,
+		TerminateRetry:  2 * time.Minute,
+		OrphanGrace:     30 * time.Minute,
+		ChargeInterval:  10 * time.Minute,
+		PollInterval:    2 * time.Second,
+		Grace:           2 * time.Minute,
+		Save:            10 * time.Minute,
+	}
 }
 
 // WithDefaults replaces zero fields by their defaults.
 func (t Timeouts) WithDefaults() Timeouts {
 	d := DefaultTimeouts()
-	t.Gate, t.Approval, t.Launch, t.Start = cmp.Or(t.Gate, d.Gate), cmp.Or(t.Approval, d.Approval), cmp.Or(t.Launch,
-		d.Launch), cmp.Or(t.Start, d.Start)
-	t.PoolBackoff, t.VisibilityDelay, t.LookupInterval, t.TerminateRetry = cmp.Or(t.PoolBackoff, d.PoolBackoff), cmp.Or(
-		t.VisibilityDelay, d.VisibilityDelay), cmp.Or(t.LookupInterval,
-		d.LookupInterval), cmp.Or(t.TerminateRetry, d.TerminateRetry)
-	t.PollInterval = cmp.Or(t.PollInterval, d.PollInterval)
-	t.OrphanGrace, t.ChargeInterval, t.Grace, t.Save = cmp.Or(t.OrphanGrace, d.OrphanGrace), cmp.Or(t.ChargeInterval,
-		d.ChargeInterval), cmp.Or(t.Grace,
-		d.Grace), cmp.Or(t.Save, d.Save)
+	t.Gate, t.Approval = cmp.Or(t.Gate, d.Gate), cmp.Or(t.Approval, d.Approval)
+	t.Launch, t.Start = cmp.Or(t.Launch, d.Launch), cmp.Or(t.Start, d.Start)
+	t.PoolBackoff = cmp.Or(t.PoolBackoff, d.PoolBackoff)
+	t.VisibilityDelay = cmp.Or(t.VisibilityDelay, d.VisibilityDelay)
+	t.LookupInterval = cmp.Or(t.LookupInterval, d.LookupInterval)
+	t.TerminateRetry = cmp.Or(t.TerminateRetry, d.TerminateRetry)
+	t.PollInterval, t.ChargeInterval = cmp.Or(t.PollInterval, d.PollInterval), cmp.Or(t.ChargeInterval, d.ChargeInterval)
+	t.OrphanGrace = cmp.Or(t.OrphanGrace, d.OrphanGrace)
+	t.Grace, t.Save = cmp.Or(t.Grace, d.Grace), cmp.Or(t.Save, d.Save)
 	t.End = cmp.Or(t.End, t.Grace+t.Save+EndMargin)
 	t.Save = min(t.Save, t.End)
 	return t

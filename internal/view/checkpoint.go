@@ -103,8 +103,8 @@ type CheckpointGC struct {
 }
 
 // NewCheckpointCollected makes the document of a collection.
-func NewCheckpointCollected(c checkpoint.Collected) CheckpointCollected {
-	d := CheckpointCollected{[]int64{}, c.Deleted, c.Bytes, c.Aborted, c.Young}
+func NewCheckpointCollected(c checkpoint.CollectResult) CheckpointCollected {
+	d := CheckpointCollected{[]int64{}, c.Deleted, c.Bytes, c.Aborted, c.TooYoung}
 	for _, s := range c.Dropped {
 		d.DroppedSnapshots = append(d.DroppedSnapshots, s.Seq)
 	}
@@ -112,7 +112,7 @@ func NewCheckpointCollected(c checkpoint.Collected) CheckpointCollected {
 }
 
 // NewCheckpointVerify makes the document of a verification.
-func NewCheckpointVerify(url string, v checkpoint.Verified) CheckpointVerify {
+func NewCheckpointVerify(url string, v checkpoint.VerifyResult) CheckpointVerify {
 	d := CheckpointVerify{
 		Schema: CheckpointVerifySchema, URL: url, Snapshots: []int64{}, Parts: v.Parts, Bytes: v.Bytes,
 		Damage: append([]checkpoint.Damage{}, v.Damage...), RolledBack: v.RolledBack, Notes: Lines(v.Notes),

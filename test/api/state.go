@@ -315,7 +315,7 @@ func (s *service) keeps(ctx context.Context, req, as *runtime.Request) error {
 	before := s.end
 	s.end = func() {
 		for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-			names, err := all.Open(background)
+			names, err := all.OpenNames(background)
 			if err == nil && len(names) == 0 {
 				break
 			}

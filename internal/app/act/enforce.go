@@ -120,7 +120,7 @@ func EnforceSetting(ctx context.Context, req *runtime.Request, cfg config.Config
 	var cloud action.Cloud
 	switch l := setting.Lister.(type) {
 	case *clouds.AWS:
-		cloud = sessions.AWSActs(req, cfg, s, l)
+		cloud = sessions.AWSActions(req, cfg, s, l)
 	case *local.Provider:
 		cfg.Enforce.MirrorTag = false // there is no tag to be written
 		cloud = l.Actions(func(ctx context.Context, id, why string) error {

@@ -126,7 +126,7 @@ func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, 
 	if !ok {
 		return runtime.Invalid("--cloud %s: fixes are carried out on real accounts", f.Cloud)
 	}
-	ladders, err := clouds.Ladders(req, cfg, s, sessions.AWSActs(req, cfg, s, cloud), true)
+	ladders, err := clouds.Ladders(req, cfg, s, sessions.AWSActions(req, cfg, s, cloud), true)
 	if err != nil {
 		return err
 	}

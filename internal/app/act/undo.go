@@ -107,7 +107,7 @@ func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Sour
 			return runtime.Invalid(
 				"--cloud %s: only what was done to a real account, or at a service that simulates one, is undone", f.Cloud)
 		}
-		acts = sessions.AWSActs(req, cfg, s, cloud)
+		acts = sessions.AWSActions(req, cfg, s, cloud)
 	}
 	ladders, err := clouds.Ladders(req, cfg, s, acts, enforce)
 	if err != nil {

@@ -20,16 +20,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// Bounds of connections.
+// Timeouts of connections.
 const (
-	openTimeout   = 30 * time.Second // for AWS to open one
-	endTimeout    = 20 * time.Second // for AWS to end one
-	listenTimeout = time.Minute      // for a forwarded port
-	doorTimeout   = 2 * time.Minute  // for a machine to let SSH in
+	openTimeout   = 30 * time.Second // until AWS opens a connection
+	endTimeout    = 20 * time.Second // until AWS ends a connection
+	listenTimeout = time.Minute      // until a forwarded port listens
+	oneSSHTimeout = 2 * time.Minute  // until a machine accepts SSH
 )
 
-// connectorOf is what connects to machines of a region, as the person of the credentials.
-func connectorOf(ctx context.Context, a *sessions.Sessions, region string) (*clouds.AWSConnector, error) {
+// openConnector returns the connector to machines of a region, with the person's credentials.
+func openConnector(ctx context.Context, a *sessions.Sessions, region string) (*clouds.AWSConnector, error) {
 	cloud, err := clouds.OpenAWS(ctx, a.Config, "", []string{region})
 	if err != nil {
 		return nil, clouds.CloudError(err)
@@ -37,25 +37,26 @@ func connectorOf(ctx context.Context, a *sessions.Sessions, region string) (*clo
 	return cloud.Connector(), nil
 }
 
-// reachable is a machine of a session at AWS, and the way there.
-type reachable struct {
-	all             *sessions.Sessions
-	at              *clouds.AWSConnector
-	plugin          clouds.AWSPlugin
-	s               session.Session
-	region, machine string
-	environ         []string
-	err             io.Writer
-	// patience is how long a machine is waited for that is not connected yet.
-	patience time.Duration
+// awsMachine is a session's machine at AWS with the means to reach it.
+type awsMachine struct {
+	sessions          *sessions.Sessions
+	connector         *clouds.AWSConnector
+	plugin            clouds.AWSPlugin
+	session           session.Session
+	region, machineID string
+	environ           []string
+	messages          io.Writer
+	// joinTimeout is how long to wait for a machine that is not connected yet.
+	joinTimeout time.Duration
 }
 
-// reachOf finds the way to a machine of a session, for its owner alone.
-func reachOf(ctx context.Context, a *sessions.Sessions, s *session.Session, o Options) (*reachable, error) {
+// findAWSMachine returns a machine of a session, for its owner only.
+func findAWSMachine(ctx context.Context, a *sessions.Sessions, s *session.Session, o Options) (*awsMachine, error) {
 	m := s.Machines[o.Node]
-	r := &reachable{
-		all: a, s: *s, region: cmp.Or(s.Region, m.Pool.Region), machine: m.ID, environ: o.Environ, err: o.Err,
-		patience: o.Patience,
+	r := &awsMachine{
+		sessions: a, session: *s, region: cmp.Or(s.Region, m.Pool.Region), machineID: m.ID, environ: o.Environ,
+		messages:    o.Err,
+		joinTimeout: o.JoinTimeout,
 	}
 	who, err := a.Request.Person(a.Config)
 	if err != nil {
@@ -73,72 +74,73 @@ func reachOf(ctx context.Context, a *sessions.Sessions, s *session.Session, o Op
 	} else if err != nil {
 		return nil, err
 	}
-	if r.at, err = connectorOf(ctx, a, r.region); err != nil {
+	if r.connector, err = openConnector(ctx, a, r.region); err != nil {
 		return nil, err
 	}
-	return r, r.mine(ctx)
+	return r, r.checkOwner(ctx)
 }
 
-// mine refuses a machine that is not the session's, or whose owner is another person. IAM
-// decides the same by the tags; this says it in a line, before anything is opened.
-func (r *reachable) mine(ctx context.Context) error {
-	who, err := r.at.Person(ctx, r.region)
+// checkOwner refuses a machine of another session or owner. IAM enforces the same by tags; this
+// check gives a clear message before anything is opened.
+func (r *awsMachine) checkOwner(ctx context.Context) error {
+	who, err := r.connector.Person(ctx, r.region)
 	if err != nil {
 		return clouds.CloudError(err)
 	}
-	if r.s.Account != "" && who.Account != r.s.Account {
+	if r.session.Account != "" && who.Account != r.session.Account {
 		return &runtime.Error{
 			Class: runtime.Usage, Code: "other_account",
-			Err: fmt.Errorf("session %s is in account %s, and these credentials are of account %s", r.s.Name, r.s.Account,
+			Err: fmt.Errorf("session %s is in account %s, and these credentials are of account %s", r.session.Name,
+				r.session.Account,
 				who.Account),
 			Hint: "set AWS_PROFILE, or aws.profile in curfew.yaml"}
 	}
-	whose, err := r.at.Whose(ctx, r.region, r.machine)
+	whose, err := r.connector.Whose(ctx, r.region, r.machineID)
 	if err != nil {
 		return clouds.CloudError(err)
 	}
 	refuse := func(format string, args ...any) error {
 		return &runtime.Error{
-			Class: runtime.Denied, Code: "not_yours", Err: fmt.Errorf("connect to "+r.machine+": "+format, args...),
+			Class: runtime.Denied, Code: "not_yours", Err: fmt.Errorf("connect to "+r.machineID+": "+format, args...),
 			Hint: "only the owner of a session connects to it",
 		}
 	}
 	switch {
-	case whose.Session != r.s.ID:
-		return refuse("it is tagged as session %q, not as %s (%s)", whose.Session, r.s.ID, r.s.Name)
+	case whose.Session != r.session.ID:
+		return refuse("it is tagged as session %q, not as %s (%s)", whose.Session, r.session.ID, r.session.Name)
 	case whose.Person == "":
 		return refuse("it has no tag %s, so it has no owner", clouds.TagPerson)
 	case sessions.UniqueID.MatchString(whose.Person) && whose.Person != who.ID:
 		return refuse("its owner is %s, and these credentials are %s", whose.Person, who.ID)
 	case !whose.Running:
 		return &runtime.Error{
-			Code: "not_running", Err: fmt.Errorf("connect to %s: it does not run", r.machine),
-			Hint: "`curfew status " + r.s.Name + "` shows why",
+			Code: "not_running", Err: fmt.Errorf("connect to %s: it does not run", r.machineID),
+			Hint: "`curfew status " + r.session.Name + "` shows why",
 		}
 	}
 	return nil
 }
 
-// open opens a connection, hands it over, and ends it at AWS whatever happens. It is recorded
-// before it is asked for, so that whoever comes after a kill ends it.
-func (r *reachable) open(ctx context.Context, way clouds.AWSWay, use func(*clouds.AWSOpened) error) (err error) {
-	record, err := beginConnection(r.all, r.s.ID, r.region, r.machine)
+// open opens a connection, passes it to use, and always ends it at AWS. It is recorded first, so
+// that a later process can end it after a kill.
+func (r *awsMachine) open(ctx context.Context, way clouds.AWSWay, use func(*clouds.AWSOpened) error) (err error) {
+	record, err := beginConnection(r.sessions, r.session.ID, r.region, r.machineID)
 	if err != nil {
 		return err
 	}
 	defer record.file.Close()
-	opened, err := r.opened(ctx, way, record.Key)
+	opened, err := r.openWithRetry(ctx, way, record.Key)
 	sent := !errors.Is(err, clouds.ErrNotOpened)
 	if opened != nil {
 		record.ID = opened.ID
-		err = cmpErr(err, record.write())
+		err = firstError(err, record.write())
 	}
 	defer func() {
-		// Also when the person interrupted it.
+		// end it even after an interrupt
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 		defer cancel()
-		if e := endConnection(end, r.all, r.at, record, sent); e != nil {
-			plain.Fprintf(r.err,
+		if e := endConnection(end, r.sessions, r.connector, record, sent); e != nil {
+			plain.Fprintf(r.messages,
 				"curfew: the connection is not ended at AWS yet: %v; the next `curfew connect` or `curfew down` ends it\n", e)
 		}
 	}()
@@ -158,17 +160,17 @@ func (r *reachable) open(ctx context.Context, way clouds.AWSWay, use func(*cloud
 	return err
 }
 
-// unconnectedFor is the time between two looks whether a machine is connected.
-const unconnectedFor = 2 * time.Second
+// retryInterval is the time between attempts to reach an unconnected machine.
+const retryInterval = 2 * time.Second
 
-// opened asks AWS for a connection, and asks again as long as the machine is waited for. AWS says
-// of a machine that is not connected that nothing was opened, so nothing is opened twice.
-func (r *reachable) opened(ctx context.Context, way clouds.AWSWay, key string) (*clouds.AWSOpened, error) {
-	joining, stop := context.WithTimeout(ctx, r.patience)
+// openWithRetry opens a connection, retrying while the machine is not connected. AWS reports that
+// nothing was opened in that case, so nothing is opened twice.
+func (r *awsMachine) openWithRetry(ctx context.Context, way clouds.AWSWay, key string) (*clouds.AWSOpened, error) {
+	joining, stop := context.WithTimeout(ctx, r.joinTimeout)
 	defer stop()
 	for {
 		limited, cancel := context.WithTimeout(ctx, openTimeout)
-		opened, err := r.at.Open(limited, r.region, r.machine, way, key)
+		opened, err := r.connector.Open(limited, r.region, r.machineID, way, key)
 		cancel()
 		if !errors.Is(err, clouds.ErrUnconnected) {
 			return opened, err
@@ -176,19 +178,19 @@ func (r *reachable) opened(ctx context.Context, way clouds.AWSWay, key string) (
 		select {
 		case <-joining.Done():
 			return opened, err
-		case <-time.After(unconnectedFor):
+		case <-time.After(retryInterval):
 		}
 	}
 }
 
-// attachment is how the plugin is run.
-func (r *reachable) attachment() clouds.AWSAttachment {
+// attachment returns the settings for running the plugin.
+func (r *awsMachine) attachment() clouds.AWSAttachment {
 	return clouds.AWSAttachment{Environ: r.environ}
 }
 
 // connectAWS connects to a machine at AWS.
 func connectAWS(ctx context.Context, a *sessions.Sessions, s *session.Session, o Options) (int, error) {
-	r, err := reachOf(ctx, a, s, o)
+	r, err := findAWSMachine(ctx, a, s, o)
 	if err != nil {
 		return 0, err
 	}
@@ -199,25 +201,24 @@ func connectAWS(ctx context.Context, a *sessions.Sessions, s *session.Session, o
 		return 0, r.stdio(ctx, o)
 	case o.Editor != "":
 		return 0, r.editor(ctx, o)
-	case o.Use != nil:
-		return 0, r.use(ctx, o)
+	case o.UseMachine != nil:
+		return 0, r.useMachine(ctx, o)
 	case len(o.Command) > 0:
 		return r.run(ctx, agentCommand("enter", append([]string{"--"}, o.Command...)...), o.Out)
 	}
 	return 0, r.shell(ctx, o)
 }
 
-// shell gives the person a shell on the machine.
-func (r *reachable) shell(ctx context.Context, o Options) error {
+// shell opens a shell on the machine.
+func (r *awsMachine) shell(ctx context.Context, o Options) error {
 	return r.open(ctx, clouds.AWSWay{}, func(opened *clouds.AWSOpened) error {
 		at := r.attachment()
-		at.In, at.Out, at.Err, at.Terminal, at.Started = o.In, o.Out, o.Err, true, o.Yield
-		return r.at.Attach(ctx, r.plugin, opened, at)
+		at.In, at.Out, at.Err, at.Terminal, at.Started = o.In, o.Out, o.Err, true, o.YieldTerminal
+		return r.connector.Attach(ctx, r.plugin, opened, at)
 	})
 }
 
-// agentCommand is a script for the machine's shell that runs a command of its agent, with the
-// rights of the agent.
+// agentCommand returns a shell script that runs an agent command with the agent's privileges.
 func agentCommand(verb string, args ...string) string {
 	words := make([]string, len(args))
 	for i, word := range args {
@@ -229,24 +230,24 @@ $s test -x "$c" || c=$(command -v curfew) || { echo "the machine has no curfew" 
 exec $s "$c" agent ` + verb + " " + strings.Join(words, " ") + "\n"
 }
 
-// run runs a script on the machine, over a shell connection that AWS records.
-func (r *reachable) run(ctx context.Context, script string, out io.Writer) (code int, err error) {
+// run runs a script on the machine over a shell connection, which AWS records.
+func (r *awsMachine) run(ctx context.Context, script string, out io.Writer) (code int, err error) {
 	err = r.open(ctx, clouds.AWSWay{}, func(opened *clouds.AWSOpened) error {
-		code, err = r.at.Type(ctx, r.plugin, opened, r.attachment(), script, out)
+		code, err = r.connector.Type(ctx, r.plugin, opened, r.attachment(), script, out)
 		return err
 	})
 	return code, err
 }
 
-// forward forwards a port until the person interrupts it. It is open once this machine listens
-// on it: the plugin says nothing by its exit code.
-func (r *reachable) forward(ctx context.Context, port, local int) error {
+// forward forwards a port until it is interrupted. Success means that the local port listens,
+// because the plugin's exit code is no evidence.
+func (r *awsMachine) forward(ctx context.Context, port, local int) error {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(local)))
 	if err != nil {
 		return &runtime.Error{
 			Class: runtime.Usage, Code: "port_taken", Err: fmt.Errorf("port %d of this machine is taken", local),
-			Hint: fmt.Sprintf("name another one: --port %d:%d", port, freeNear(local)),
+			Hint: fmt.Sprintf("name another one: --port %d:%d", port, suggestPort(local)),
 		}
 	}
 	if err := l.Close(); err != nil {
@@ -256,17 +257,18 @@ func (r *reachable) forward(ctx context.Context, port, local int) error {
 		forwarding, stop := context.WithCancelCause(ctx)
 		defer stop(nil)
 		at := r.attachment()
-		said := &pluginLines{to: r.err}
+		said := &pluginLines{to: r.messages}
 		at.Out = said
 		go func() {
-			if !listens(forwarding, net.JoinHostPort("localhost", strconv.Itoa(local)), listenTimeout) {
+			if !waitForListener(forwarding, net.JoinHostPort("localhost", strconv.Itoa(local)), listenTimeout) {
 				stop(fmt.Errorf("port %d was not forwarded within %s", port, listenTimeout))
 				return
 			}
-			said.open()
-			plain.Fprintf(r.err, "port %d of %s is http://localhost:%d here; end with Ctrl-C\n", port, r.s.Name, local)
+			said.setOpen()
+			plain.Fprintf(r.messages, "port %d of %s is http://localhost:%d here; end with Ctrl-C\n", port, r.session.Name,
+				local)
 		}()
-		err := r.at.Attach(forwarding, r.plugin, opened, at)
+		err := r.connector.Attach(forwarding, r.plugin, opened, at)
 		if cause := context.Cause(forwarding); cause != nil && ctx.Err() == nil {
 			return cause
 		}
@@ -280,22 +282,22 @@ func (r *reachable) forward(ctx context.Context, port, local int) error {
 	})
 }
 
-// freeNear proposes another port.
-func freeNear(port int) int {
+// suggestPort suggests another local port.
+func suggestPort(port int) int {
 	if port < 10000 {
 		return port + 10000
 	}
 	return port - 1000
 }
 
-// listens waits until this machine listens at an address.
-func listens(ctx context.Context, address string, within time.Duration) bool {
+// waitForListener waits until a local address accepts connections.
+func waitForListener(ctx context.Context, address string, within time.Duration) bool {
 	limited, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {
 		var d net.Dialer
 		if conn, err := d.DialContext(limited, "tcp", address); err == nil {
-			conn.Close() //nolint:errcheck // it was only a look
+			conn.Close() // only a probe
 			return true
 		}
 		select {
@@ -306,7 +308,7 @@ func listens(ctx context.Context, address string, within time.Duration) bool {
 	}
 }
 
-// pluginNoise are lines of the plugin that say nothing to a person who reads curfew's.
+// pluginNoise are plugin messages that curfew replaces by its own.
 var pluginNoise = []string{
 	"Starting session with SessionId", "Waiting for connections", "Connection accepted for session",
 	"Exiting session with", "Terminate signal received",

@@ -24,39 +24,37 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// Options say what is done on which machine of a session.
+// Options select a machine and what to do on it.
 type Options struct {
 	Name string
 	Node int
-	// Command is what runs; empty is the person's shell.
+	// Command is the command to run; empty opens a shell.
 	Command []string
-	// Port is a port of the machine to forward, and Local the port here; 0: the same.
+	// Port is a machine's port to forward, Local the local port; 0 uses the same number.
 	Port, Local int
-	// Copy copies instead, Editor, one of [Editors], is opened instead, and Use is given the
-	// machine for as long as it takes.
-	Copy   *CopyPaths
-	Editor string
-	Use    func(context.Context, *Machine) error
-	// Patience is how long a machine is waited for that has just started and that its provider
-	// does not reach yet; 0: not at all.
-	Patience time.Duration
-	// Stdio makes In and Out the stream of an SSH connection: what an entry of ~/.ssh/config
-	// runs.
+	// Copy copies paths, Editor opens one of [Editors], and UseMachine gets the machine for the
+	// duration of the call.
+	Copy       *CopyPaths
+	Editor     string
+	UseMachine func(context.Context, *Machine) error
+	// JoinTimeout is how long to wait for a starting machine that its provider does not reach yet;
+	// 0 does not wait.
+	JoinTimeout time.Duration
+	// Stdio connects In and Out to an SSH stream, as the ProxyCommand of an SSH entry does.
 	Stdio bool
-	// Yield gives what is typed at the terminal, Ctrl-C too, to the shell that has just started;
-	// nil: nothing has to be done.
-	Yield func()
-	// Consent is asked before a line is added to a file of the person; an error: no.
-	Consent func(line, file string) error
+	// YieldTerminal hands the terminal, including Ctrl-C, to the started shell; nil does nothing.
+	YieldTerminal func()
+	// Confirm asks before a line is added to a file of the person; an error means no.
+	Confirm func(line, file string) error
 	Environ []string
-	// In, Out and Err are those of the process: a command's output may be anything.
+	// In, Out and Err are the streams of the process; output may be binary.
 	In  io.Reader
 	Out io.Writer
 	Err io.Writer
 }
 
-// Connect runs a command, or a shell, on a machine of a session, and returns its exit code; or
-// does what else the options ask for.
+// Connect runs a command or shell on a session's machine and returns its exit code, or does what
+// else the options select.
 func Connect(ctx context.Context, a *sessions.Sessions, o Options) (int, error) {
 	s, err := a.Newest(ctx, o.Name)
 	if err != nil {
@@ -66,10 +64,10 @@ func Connect(ctx context.Context, a *sessions.Sessions, o Options) (int, error) 
 		plain.Fprintf(o.Err, "curfew: %v\n", err)
 	}
 	if o.Copy != nil {
-		if _, _, _, err := o.Copy.split(); err != nil {
+		if _, _, _, err := o.Copy.direction(); err != nil {
 			return 0, err
 		}
-		o.Use = func(ctx context.Context, m *Machine) error { return m.copied(ctx, *o.Copy) }
+		o.UseMachine = func(ctx context.Context, m *Machine) error { return m.copyAndReport(ctx, *o.Copy) }
 	}
 	own, isOwn := a.Keeper.Launchers[s.Provider].(clouds.OwnMachine)
 	switch {
@@ -90,11 +88,12 @@ func Connect(ctx context.Context, a *sessions.Sessions, o Options) (int, error) 
 			Hint: "give the command on that machine",
 		}
 	}
-	return connectOwn(ctx, a, own, &s, o)
+	return connectLocal(ctx, a, own, &s, o)
 }
 
-// connectOwn connects to a session of this machine.
-func connectOwn(ctx context.Context, a *sessions.Sessions, own clouds.OwnMachine, s *session.Session, o Options) (int,
+// connectLocal connects to a local session.
+func connectLocal(ctx context.Context, a *sessions.Sessions, own clouds.OwnMachine, s *session.Session,
+	o Options) (int,
 	error) {
 	here := func(what, hint string) error {
 		return &runtime.Error{
@@ -109,30 +108,30 @@ func connectOwn(ctx context.Context, a *sessions.Sessions, own clouds.OwnMachine
 	case o.Editor != "" || o.Stdio:
 		var folder strings.Builder
 		o.Command, o.In, o.Out = []string{"pwd"}, nil, &folder
-		if _, err := enterOwn(ctx, own, s, o); err != nil {
+		if _, err := enterLocal(ctx, own, s, o); err != nil {
 			return 0, err
 		}
 		return 0, here("its files are files of this machine", "open the folder "+strings.TrimSpace(folder.String()))
-	case o.Use != nil:
-		return 0, o.Use(ctx, &Machine{
+	case o.UseMachine != nil:
+		return 0, o.UseMachine(ctx, &Machine{
 			a, s.Name, func(ctx context.Context, argv []string, in io.Reader, out, errs io.Writer) (int, error) {
 				one := o
 				one.Command, one.In, one.Out, one.Err = argv, in, out, errs
-				return enterOwn(ctx, own, s, one)
+				return enterLocal(ctx, own, s, one)
 			}, o.Err})
 	}
-	return enterOwn(ctx, own, s, o)
+	return enterLocal(ctx, own, s, o)
 }
 
-// outputTimeout is how long the output of a command is waited for once the command has ended, for
-// what it left running may hold it.
+// outputTimeout bounds the wait for output after a command has ended, because its background
+// processes may hold the pipe.
 const outputTimeout = time.Second
 
-// interruptedFor is how long a command may go on that is interrupted because its time is over.
-const interruptedFor = 5 * time.Second
+// interruptGrace is the time between the interrupt of a command and its end.
+const interruptGrace = 5 * time.Second
 
-// enterOwn runs a command, or a shell, in a session of this machine.
-func enterOwn(ctx context.Context, own clouds.OwnMachine, s *session.Session, o Options) (int, error) {
+// enterLocal runs a command or shell in a local session.
+func enterLocal(ctx context.Context, own clouds.OwnMachine, s *session.Session, o Options) (int, error) {
 	id := s.Machines[o.Node].ID
 	in, err := own.Inside(id)
 	if err != nil {
@@ -149,16 +148,15 @@ func enterOwn(ctx context.Context, own clouds.OwnMachine, s *session.Session, o 
 			}
 		}
 	}
-	// Not bound to ctx: it is told that it is interrupted, and takes the time that it needs.
-	//nolint:noctx // what the person asks for
+	// The command is not bound to ctx: it gets an interrupt and time to end.
 	c := exec.Command("/bin/sh",
 		append([]string{"-c", host.EnterScript, "sh", filepath.Join(in.Folder, "agent", "environment")}, argv...)...)
 	c.WaitDelay = outputTimeout
 	c.Stdin, c.Stdout, c.Stderr, c.Dir = o.In, o.Out, o.Err, "/"
 	c.Env = environ
 	if in.User != nil {
-		// The terminal stays with who gave the command: another user's process could write into it,
-		// and read what is typed there later.
+		// Another user's process must not get the terminal: it could write to it and read later
+		// input.
 		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if o.In != nil {
 			c.Stdin = struct{ io.Reader }{o.In}
@@ -180,14 +178,14 @@ func enterOwn(ctx context.Context, own clouds.OwnMachine, s *session.Session, o 
 	if err := own.Enter(ctx, id, c); err != nil {
 		return 0, err
 	}
-	if shell && o.Yield != nil {
-		o.Yield()
+	if shell && o.YieldTerminal != nil {
+		o.YieldTerminal()
 	}
 	stop := context.AfterFunc(ctx, func() {
 		_ = c.Process.Signal(os.Interrupt) // it may have ended
-		// A time-out holds for a command as well that does not listen.
+		// The timeout also ends commands that ignore the interrupt.
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			time.AfterFunc(interruptedFor, func() { _ = c.Process.Kill() })
+			time.AfterFunc(interruptGrace, func() { _ = c.Process.Kill() })
 		}
 	})
 	err = c.Wait()
@@ -202,7 +200,7 @@ func enterOwn(ctx context.Context, own clouds.OwnMachine, s *session.Session, o 
 		}
 		return max(exit.ExitCode(), 1), nil
 	case errors.Is(err, exec.ErrWaitDelay):
-		return 0, nil // it has ended; what it left running still writes
+		return 0, nil // it ended; its background processes still write
 	}
 	return 0, err
 }

@@ -24,15 +24,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// entered runs a command in a session, in its work folder, and returns its exit code. An error
-// says that the code did not come.
-type entered func(ctx context.Context, argv []string, in io.Reader, out, errs io.Writer) (int, error)
+// commandRunner runs a command in a session's work folder and returns its exit code. An error means
+// that no code arrived.
+type commandRunner func(ctx context.Context, argv []string, in io.Reader, out, errs io.Writer) (int, error)
 
-// remote runs a command in a session, in its work folder. Its error is what the command said.
-type remote func(ctx context.Context, argv []string, in io.Reader, out io.Writer) error
+// checkedRunner runs a command in a session's work folder. Its error holds the command's error
+// output.
+type checkedRunner func(ctx context.Context, argv []string, in io.Reader, out io.Writer) error
 
-// remote is the way of commands of which only the end matters.
-func (e entered) remote() remote {
+// checked returns a runner that turns failing exit codes into errors.
+func (e commandRunner) checked() checkedRunner {
 	return func(ctx context.Context, argv []string, in io.Reader, out io.Writer) error {
 		var said tailBuffer
 		code, err := e(ctx, argv, in, out, &said)
@@ -46,7 +47,7 @@ func (e entered) remote() remote {
 	}
 }
 
-// tailBuffer keeps the last of what is written.
+// tailBuffer keeps the last bytes written to it.
 type tailBuffer struct {
 	mu   sync.Mutex
 	kept []byte
@@ -63,24 +64,24 @@ func (t *tailBuffer) Write(b []byte) (int, error) {
 
 func (t *tailBuffer) String() string { t.mu.Lock(); defer t.mu.Unlock(); return string(t.kept) }
 
-// CopyPaths are the two ends of a copy. A path of the session begins with a colon and is below
-// its work folder, unless it is absolute; exactly one of the two is of the session.
+// CopyPaths are the source and target of a copy. Exactly one begins with a colon, which marks a
+// path of the session, relative to its work folder unless absolute.
 type CopyPaths struct {
 	From, To string
-	// Exactly copies a folder's content into To, and what comes from the session to the very
-	// name To. Otherwise a folder that is there gets an entry of the name that From has.
-	Exactly bool
-	// Skip says which paths below From, with slashes, are left out of an upload; nil: none.
+	// Exact copies a folder's content into To, and a download to the name To itself. Otherwise an
+	// existing target folder gets an entry with From's name.
+	Exact bool
+	// Skip reports which slash-separated paths below From an upload leaves out; nil skips none.
 	Skip func(rel string) bool
 }
 
-// notThereError is the error of a copy of a path that a session does not have.
-type notThereError string
+// missingPathError is the error for a path that the session lacks.
+type missingPathError string
 
-func (e notThereError) Error() string { return "there is no " + string(e) }
+func (e missingPathError) Error() string { return "there is no " + string(e) }
 
-// split says which way the copy goes, with the path here and the one of the session.
-func (p CopyPaths) split() (up bool, here, there string, err error) {
+// direction returns whether the copy is an upload, and the local and remote paths.
+func (p CopyPaths) direction() (up bool, here, there string, err error) {
 	from, fromThere := strings.CutPrefix(p.From, ":")
 	to, toThere := strings.CutPrefix(p.To, ":")
 	switch {
@@ -96,46 +97,45 @@ func (p CopyPaths) split() (up bool, here, there string, err error) {
 	return false, p.To, from, nil
 }
 
-// use hands the machine over, by an SSH connection to it.
-func (r *reachable) use(ctx context.Context, o Options) error {
-	return r.client(ctx, func(ctx context.Context, client *ssh.Client) error {
-		return o.Use(ctx, &Machine{r.all, r.s.Name, sshEnter(client), o.Err})
+// useMachine passes the machine to Options.UseMachine over one SSH connection.
+func (r *awsMachine) useMachine(ctx context.Context, o Options) error {
+	return r.withSSHClient(ctx, func(ctx context.Context, client *ssh.Client) error {
+		return o.UseMachine(ctx, &Machine{r.sessions, r.session.Name, sshEnter(client), o.Err})
 	})
 }
 
-// Machine is a machine of a session that is reached for a time. At AWS all that it does goes
-// over one SSH connection.
+// Machine is a reachable machine of a session. At AWS, all its calls share one SSH connection.
 type Machine struct {
-	all   *sessions.Sessions
-	name  string
-	enter entered
-	// err takes lines for people.
-	err io.Writer
+	sessions *sessions.Sessions
+	name     string
+	run      commandRunner
+	// messages receives lines for people.
+	messages io.Writer
 }
 
-// Run runs a command in the work folder, with the environment of the session, and returns its
-// exit code. An error says that the code did not come.
+// Run runs a command in the work folder with the session's environment and returns its exit code.
+// An error means that no code arrived.
 func (m *Machine) Run(ctx context.Context, argv []string, in io.Reader, out, errs io.Writer) (int, error) {
-	return m.enter(ctx, argv, in, out, errs)
+	return m.run(ctx, argv, in, out, errs)
 }
 
-// copied copies a file or a folder by tar on both sides.
-func (m *Machine) copied(ctx context.Context, p CopyPaths) error {
+// copyAndReport copies with tar on both sides and reports what was left out.
+func (m *Machine) copyAndReport(ctx context.Context, p CopyPaths) error {
 	_, err := m.copy(ctx, p)
 	return err
 }
 
-// copy copies, and says what of it was left out.
+// copy copies paths and returns those that were left out.
 func (m *Machine) copy(ctx context.Context, p CopyPaths) (leftOut []string, err error) {
-	up, here, there, err := p.split()
+	up, here, there, err := p.direction()
 	if err != nil {
 		return nil, err
 	}
-	req := m.all.Request
+	req := m.sessions.Request
 	bar := req.Progress("copying")
 	defer bar.Finish()
-	c := &copying{
-		run: m.enter.remote(), here: req.Path(here), into: strings.HasSuffix(here, "/"), there: there, exactly: p.Exactly,
+	c := &copyJob{
+		run: m.run.checked(), here: req.Path(here), intoFolder: strings.HasSuffix(here, "/"), there: there, exact: p.Exact,
 		skip: p.Skip, bar: bar,
 	}
 	if up {
@@ -151,35 +151,36 @@ func (m *Machine) copy(ctx context.Context, p CopyPaths) (leftOut []string, err 
 		return nil, fmt.Errorf("copy %s to %s: %w", p.From, p.To, err)
 	}
 	left := ""
-	if len(c.left) > 0 {
+	if len(c.leftOut) > 0 {
 		left = fmt.Sprintf("; %s left out: links that lead out of the folder, devices, sockets",
-			plain.Count(len(c.left), "entry"))
+			plain.Count(len(c.leftOut), "entry"))
 	}
-	plain.Fprintf(m.err, "%s, %s copied %s session %s%s\n", plain.Count(c.files, "file"), plain.Size(c.bytes),
+	plain.Fprintf(m.messages, "%s, %s copied %s session %s%s\n", plain.Count(c.files, "file"), plain.Size(c.bytes),
 		map[bool]string{true: "to", false: "from"}[up], m.name, left)
-	return c.left, nil
+	return c.leftOut, nil
 }
 
-// copying is one copy.
-type copying struct {
-	run         remote
+// copyJob is one copy.
+type copyJob struct {
+	run         checkedRunner
 	here, there string
-	// into says that here is a folder to copy into, also where it is not there yet.
-	into bool
-	// exactly and skip are those of the paths.
-	exactly bool
-	skip    func(rel string) bool
-	bar     runtime.Bar
+	// intoFolder reports that the local path is a folder to copy into, even if it does not exist
+	// yet.
+	intoFolder bool
+	// exact and skip are as in CopyPaths.
+	exact bool
+	skip  func(rel string) bool
+	bar   runtime.Bar
 
 	files int
-	// left are the paths that were left out: here, or those of the machine.
-	left  []string
-	bytes int64
-	total int64
+	// leftOut are the skipped local or remote paths.
+	leftOut []string
+	bytes   int64
+	total   int64
 }
 
-// Scripts of the side of the session. They print the folder and the name in it, and for what is
-// there its size in KiB as well, each ended by a zero byte; all empty where it is not there.
+// Scripts for the session's side. They print the folder, the name in it, and for existing paths the
+// size in KiB, each terminated by a zero byte; all are empty if the path does not exist.
 const (
 	home     = `case $d in "~") d=$HOME;; "~/"*) d=$HOME/${d#"~/"};; "") d=.;; esac; `
 	copyInto = `d=$1; b=$2; ` + home + `case $d in */) mkdir -p -- "$d" || exit;; esac
@@ -191,8 +192,8 @@ printf '%s\0%s\0%s\0' "$(dirname -- "$d")" "$(basename -- "$d")" "$(du -sk -- "$
 	pack   = `cd -- "$1" && exec tar -c -f - -- "$2"`
 )
 
-// ask runs a script of the other side and returns its words.
-func (c *copying) ask(ctx context.Context, script string, words int, args ...string) ([]string, error) {
+// ask runs a script on the session's side and returns its words.
+func (c *copyJob) ask(ctx context.Context, script string, words int, args ...string) ([]string, error) {
 	var out bytes.Buffer
 	if err := c.run(ctx, append([]string{"sh", "-c", script, "sh"}, args...), nil, &out); err != nil {
 		return nil, err
@@ -204,8 +205,8 @@ func (c *copying) ask(ctx context.Context, script string, words int, args ...str
 	return got, nil
 }
 
-// moved counts bytes and shows how far the copy is.
-func (c *copying) moved(n int64) {
+// addProgress counts bytes and updates the progress bar.
+func (c *copyJob) addProgress(n int64) {
 	c.bytes += n
 	c.bar.Report(round.Progress{
 		What: plain.Size(c.bytes) + " copied", Done: int(c.bytes >> 10), Total: int(max(c.total, c.bytes) >> 10),
@@ -213,7 +214,7 @@ func (c *copying) moved(n int64) {
 }
 
 // upload copies to the session.
-func (c *copying) upload(ctx context.Context) error {
+func (c *copyJob) upload(ctx context.Context) error {
 	info, err := os.Stat(c.here)
 	if err != nil {
 		return err
@@ -235,25 +236,25 @@ func (c *copying) upload(ctx context.Context) error {
 		return err
 	}
 	there := c.there
-	if c.exactly {
+	if c.exact {
 		there = cmp.Or(there, ".") + "/"
 	}
 	place, err := c.ask(ctx, copyInto, 2, there, name)
 	if err != nil {
 		return err
 	}
-	if c.exactly && info.IsDir() {
+	if c.exact && info.IsDir() {
 		place[1] = "."
 	}
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
 		err := c.pack(ctx, w, abs, place[1], info)
-		w.CloseWithError(err) //nolint:errcheck // it returns none
+		w.CloseWithError(err) // CloseWithError returns nil
 		packed <- err
 	}()
 	err = c.run(ctx, []string{"sh", "-c", unpack, "sh", place[0]}, r, io.Discard)
-	r.CloseWithError(errors.New("the machine reads no more")) //nolint:errcheck // it returns none
+	r.CloseWithError(errors.New("the machine reads no more")) // CloseWithError returns nil
 	if e := <-packed; err == nil {
 		err = e
 	}
@@ -261,7 +262,7 @@ func (c *copying) upload(ctx context.Context) error {
 }
 
 // pack writes a file or folder as a tar under a name.
-func (c *copying) pack(ctx context.Context, to io.Writer, root, name string, top fs.FileInfo) error {
+func (c *copyJob) pack(ctx context.Context, to io.Writer, root, name string, top fs.FileInfo) error {
 	w := tar.NewWriter(to)
 	add := func(file string, info fs.FileInfo, as string) error {
 		link := ""
@@ -272,7 +273,7 @@ func (c *copying) pack(ctx context.Context, to io.Writer, root, name string, top
 				return err
 			}
 		case !info.Mode().IsRegular() && !info.IsDir():
-			c.left = append(c.left, as)
+			c.leftOut = append(c.leftOut, as)
 			return nil
 		}
 		h, err := tar.FileInfoHeader(info, link)
@@ -292,8 +293,8 @@ func (c *copying) pack(ctx context.Context, to io.Writer, root, name string, top
 		}
 		defer f.Close()
 		c.files++
-		// A file that grows meanwhile is copied as long as it was.
-		_, err = io.Copy(w, &counting{io.LimitReader(f, h.Size), c})
+		// A growing file is copied up to its size in the header.
+		_, err = io.Copy(w, &countingReader{io.LimitReader(f, h.Size), c})
 		return err
 	}
 	if err := c.walk(ctx, root, func(file, rel string, info fs.FileInfo) error {
@@ -302,7 +303,7 @@ func (c *copying) pack(ctx context.Context, to io.Writer, root, name string, top
 		}
 		as := path.Join(name, rel)
 		if as == "." {
-			return nil // the folder that it goes into is there
+			return nil // its parent folder exists
 		}
 		return add(file, info, as)
 	}); err != nil {
@@ -311,9 +312,9 @@ func (c *copying) pack(ctx context.Context, to io.Writer, root, name string, top
 	return w.Close()
 }
 
-// walk visits a file, or a folder and what is in it, but for what is skipped; rel is the path
-// below it, with slashes.
-func (c *copying) walk(ctx context.Context, root string, visit func(file, rel string, info fs.FileInfo) error) error {
+// walk visits a file, or a folder with its content, except skipped paths; rel is the
+// slash-separated relative path.
+func (c *copyJob) walk(ctx context.Context, root string, visit func(file, rel string, info fs.FileInfo) error) error {
 	return filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
@@ -340,33 +341,33 @@ func (c *copying) walk(ctx context.Context, root string, visit func(file, rel st
 	})
 }
 
-// counting counts what is read.
-type counting struct {
+// countingReader adds read bytes to the progress.
+type countingReader struct {
 	io.Reader
-	c *copying
+	job *copyJob
 }
 
 // Read implements io.Reader.
-func (r *counting) Read(b []byte) (int, error) {
+func (r *countingReader) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
-	r.c.moved(int64(n))
+	r.job.addProgress(int64(n))
 	return n, err
 }
 
 // download copies from the session.
-func (c *copying) download(ctx context.Context) error {
+func (c *copyJob) download(ctx context.Context) error {
 	place, err := c.ask(ctx, copyFrom, 3, c.there)
 	if err != nil {
 		return err
 	}
 	if place[1] == "" {
-		return notThereError(c.there)
+		return missingPathError(c.there)
 	}
 	if kib, err := strconv.ParseInt(strings.TrimSpace(place[2]), 10, 64); err == nil {
 		c.total = kib << 10
 	}
 	parent, name := filepath.Dir(c.here), filepath.Base(c.here)
-	if info, err := os.Stat(c.here); !c.exactly && (err == nil && info.IsDir() || c.into) {
+	if info, err := os.Stat(c.here); !c.exact && (err == nil && info.IsDir() || c.intoFolder) {
 		parent, name = c.here, place[1]
 	}
 	if err := os.MkdirAll(parent, 0o755); err != nil {
@@ -379,27 +380,27 @@ func (c *copying) download(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close() //nolint:errcheck // nothing was written to the folder itself
+	defer root.Close() // nothing was written to the folder itself
 	r, w := io.Pipe()
 	sent := make(chan error, 1)
 	go func() {
 		err := c.run(ctx, []string{"sh", "-c", pack, "sh", place[0], place[1]}, nil, w)
-		w.CloseWithError(err) //nolint:errcheck // it returns none
+		w.CloseWithError(err) // CloseWithError returns nil
 		sent <- err
 	}()
 	err = c.unpack(root, r, place[1], name)
 	if err == nil {
-		_, err = io.Copy(io.Discard, r) // what follows the end of the archive
+		_, err = io.Copy(io.Discard, r) // drain what follows the archive
 	}
-	r.CloseWithError(errors.New("no more is taken")) //nolint:errcheck // it returns none
+	r.CloseWithError(errors.New("no more is taken")) // CloseWithError returns nil
 	if e := <-sent; e != nil && (err == nil || errors.Is(err, io.ErrUnexpectedEOF)) {
 		err = e
 	}
 	return err
 }
 
-// unpack writes the files of a tar below a folder, and nothing elsewhere whatever it says.
-func (c *copying) unpack(root *os.Root, from io.Reader, top, as string) error {
+// unpack writes the files of a tar below a folder, and nowhere else whatever the tar contains.
+func (c *copyJob) unpack(root *os.Root, from io.Reader, top, as string) error {
 	t := tar.NewReader(from)
 	for {
 		h, err := t.Next()
@@ -425,7 +426,7 @@ func (c *copying) unpack(root *os.Root, from io.Reader, top, as string) error {
 }
 
 // entry writes one entry of a tar.
-func (c *copying) entry(root *os.Root, t io.Reader, h *tar.Header, name, top, as string) error {
+func (c *copyJob) entry(root *os.Root, t io.Reader, h *tar.Header, name, top, as string) error {
 	mode := fs.FileMode(h.Mode) & 0o777
 	switch h.Typeflag {
 	case tar.TypeDir:
@@ -436,7 +437,7 @@ func (c *copying) entry(root *os.Root, t io.Reader, h *tar.Header, name, top, as
 		if err != nil {
 			return err
 		}
-		_, err = io.Copy(f, &counting{t, c})
+		_, err = io.Copy(f, &countingReader{t, c})
 		if err = errors.Join(err, f.Close()); err == nil {
 			err = root.Rename(part, name)
 		}
@@ -448,7 +449,7 @@ func (c *copying) entry(root *os.Root, t io.Reader, h *tar.Header, name, top, as
 	case tar.TypeSymlink:
 		target := filepath.Join(filepath.Dir(name), filepath.FromSlash(h.Linkname))
 		if path.IsAbs(h.Linkname) || !filepath.IsLocal(target) {
-			c.left = append(c.left, name)
+			c.leftOut = append(c.leftOut, name)
 			return nil
 		}
 		if i, err := root.Lstat(name); err == nil && !i.IsDir() {
@@ -460,7 +461,7 @@ func (c *copying) entry(root *os.Root, t io.Reader, h *tar.Header, name, top, as
 	case tar.TypeLink:
 		rest, inside := strings.CutPrefix(path.Clean(h.Linkname), top)
 		if !inside {
-			c.left = append(c.left, name)
+			c.leftOut = append(c.leftOut, name)
 			return nil
 		}
 		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -468,6 +469,6 @@ func (c *copying) entry(root *os.Root, t io.Reader, h *tar.Header, name, top, as
 		}
 		return root.Link(filepath.FromSlash(as+rest), name)
 	}
-	c.left = append(c.left, name)
+	c.leftOut = append(c.leftOut, name)
 	return nil
 }

@@ -1,3 +1,3 @@
-// Package connect reaches machines of sessions: shells, commands, copies, ports, SSH entries
-// and editors.
+// Package connect reaches machines of sessions: shells, commands, copies, ports, SSH entries and
+// editors.
 package connect

@@ -17,8 +17,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// OnceName is a name that no other run has.
-func OnceName() (string, error) {
+// NewOneShotName returns a unique name for a one-shot run.
+func NewOneShotName() (string, error) {
 	random := make([]byte, 6)
 	if _, err := rand.Read(random); err != nil {
 		return "", err
@@ -26,9 +26,9 @@ func OnceName() (string, error) {
 	return "ci-" + hex.EncodeToString(random), nil
 }
 
-// OnceTimeout is how long a one-shot session may take, from its request to the end of its
-// command: what was asked for, else what the lease leaves.
-func OnceTimeout(s session.Session, timeout time.Duration) time.Duration {
+// OneShotTimeout returns the time between a one-shot request and the end of its command: the given
+// timeout, else the lease without the time to drain.
+func OneShotTimeout(s session.Session, timeout time.Duration) time.Duration {
 	if timeout > 0 {
 		return timeout
 	}
@@ -36,36 +36,33 @@ func OnceTimeout(s session.Session, timeout time.Duration) time.Duration {
 	return lease - min(sessions.DrainTimeout, lease/4)
 }
 
-// joinTimeout is how long a machine is waited for that is ready and that Systems Manager does not
-// reach yet.
+// joinTimeout bounds the wait until Systems Manager reaches a ready machine.
 const joinTimeout = 5 * time.Minute
 
-// Enter reaches the first machine of a session for as long as use takes. Lines for people go to
-// errs.
-func Enter(ctx context.Context, a *sessions.Sessions, name string, environ []string, errs io.Writer,
+// UseFirstMachine passes a session's first machine to use. Messages for people go to errs.
+func UseFirstMachine(ctx context.Context, a *sessions.Sessions, name string, environ []string, errs io.Writer,
 	use func(context.Context, *Machine) error) error {
-	_, err := Connect(ctx, a, Options{Name: name, Use: use, Environ: environ, Err: errs, Patience: joinTimeout})
+	_, err := Connect(ctx, a, Options{Name: name, UseMachine: use, Environ: environ, Err: errs, JoinTimeout: joinTimeout})
 	return err
 }
 
-// CopyIn copies the content of a folder to the work folder. What skip says of a path below the
-// folder, with slashes, is left out.
+// CopyIn copies a folder's content to the work folder, except the slash-separated paths that skip
+// selects.
 func (m *Machine) CopyIn(ctx context.Context, dir string, skip func(rel string) bool) error {
-	return m.copied(ctx, CopyPaths{From: dir, To: ":", Exactly: true, Skip: skip})
+	return m.copyAndReport(ctx, CopyPaths{From: dir, To: ":", Exact: true, Skip: skip})
 }
 
-// CopyOut copies files and folders of the work folder to a folder. It says which of them are not
-// there, and which paths of what came were left out: links that lead out of the folder, devices,
-// sockets.
+// CopyOut copies paths of the work folder to a local folder. It returns missing paths and those
+// left out: links leading out of the folder, devices and sockets.
 func (m *Machine) CopyOut(ctx context.Context, paths []string, dir string) (missing, left []string, err error) {
 	for _, p := range paths {
 		out, err := m.copy(ctx, CopyPaths{
-			From: ":" + path.Clean(p), To: filepath.Join(dir, filepath.FromSlash(p)), Exactly: true,
+			From: ":" + path.Clean(p), To: filepath.Join(dir, filepath.FromSlash(p)), Exact: true,
 		})
-		for _, name := range out { // by its name in the folder that it was to be written to
+		for _, name := range out { // by its name in the target folder
 			left = append(left, path.Join(path.Dir(path.Clean(p)), filepath.ToSlash(name)))
 		}
-		var none notThereError
+		var none missingPathError
 		switch {
 		case errors.As(err, &none):
 			missing = append(missing, p)
@@ -76,8 +73,8 @@ func (m *Machine) CopyOut(ctx context.Context, paths []string, dir string) (miss
 	return missing, left, nil
 }
 
-// actual is a folder by its absolute path without links.
-func actual(dir string) (string, error) {
+// resolveFolder returns the absolute path of a folder without symbolic links.
+func resolveFolder(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
@@ -85,9 +82,9 @@ func actual(dir string) (string, error) {
 	return filepath.EvalSymlinks(abs)
 }
 
-// Skip says which paths of a checkout stay where they are: those that match a pattern, by the
-// whole path or by their last part, and the folder of the state, in which the machine is.
-func Skip(a *sessions.Sessions, dir string, patterns []string) (func(rel string) bool, error) {
+// SkipPatterns returns a function that selects the paths of a checkout to skip: those whose path or
+// last element matches a pattern, and the state folder, which holds the local machine.
+func SkipPatterns(a *sessions.Sessions, dir string, patterns []string) (func(rel string) bool, error) {
 	for _, p := range patterns {
 		if _, err := path.Match(p, "x"); err != nil {
 			return nil, runtime.Invalid("--exclude %q: %w", p, err)
@@ -95,11 +92,11 @@ func Skip(a *sessions.Sessions, dir string, patterns []string) (func(rel string)
 	}
 	own := ""
 	if a.Config.DataDir != "" {
-		from, err := actual(dir)
+		from, err := resolveFolder(dir)
 		if err != nil {
 			return nil, err
 		}
-		state, err := actual(a.Request.Path(a.Config.DataDir))
+		state, err := resolveFolder(a.Request.Path(a.Config.DataDir))
 		if err != nil {
 			return nil, err
 		}

@@ -9,14 +9,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// pluginLines passes on what the Session Manager plugin says, but for what curfew says itself.
+// pluginLines passes on the Session Manager plugin's output, except messages that curfew replaces.
 type pluginLines struct {
 	to io.Writer
 
-	mu      sync.Mutex
-	lines   lineBuffer
-	newest  string
-	working bool
+	mu       sync.Mutex
+	lines    lineBuffer
+	lastLine string
+	opened   bool
 }
 
 // Write implements io.Writer.
@@ -25,21 +25,20 @@ func (l *pluginLines) Write(b []byte) (int, error) {
 	defer l.mu.Unlock()
 	l.lines.add(b, func(text string) {
 		if !isNoise(text) {
-			l.newest = text
+			l.lastLine = text
 			plain.Fprintf(l.to, "%s\n", text)
 		}
 	})
 	return len(b), nil
 }
 
-// lineBuffer cuts what another program writes into lines.
+// lineBuffer splits the output of another program into lines.
 type lineBuffer []byte
 
-// maxLine bounds a line of another program; a longer one is dropped.
+// maxLine is the longest accepted line in bytes; longer ones are dropped.
 const maxLine = 4 << 10
 
-// add takes the next bytes and hands on the lines that are whole, without the space around
-// them.
+// add appends bytes and calls each for every complete line, trimmed.
 func (l *lineBuffer) add(b []byte, each func(text string)) {
 	*l = append(*l, b...)
 	for {
@@ -55,10 +54,10 @@ func (l *lineBuffer) add(b []byte, each func(text string)) {
 	}
 }
 
-// open says that the port is forwarded.
-func (l *pluginLines) open() { l.mu.Lock(); defer l.mu.Unlock(); l.working = true }
+// setOpen records that the port is forwarded.
+func (l *pluginLines) setOpen() { l.mu.Lock(); defer l.mu.Unlock(); l.opened = true }
 
-func (l *pluginLines) isOpen() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.working }
+func (l *pluginLines) isOpen() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.opened }
 
-// last is the newest line that was passed on.
-func (l *pluginLines) last() string { l.mu.Lock(); defer l.mu.Unlock(); return l.newest }
+// last returns the last line that was passed on.
+func (l *pluginLines) last() string { l.mu.Lock(); defer l.mu.Unlock(); return l.lastLine }

@@ -17,37 +17,36 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/sessions"
 )
 
-// connection is the record of a connection that a process of curfew has opened, or is about
-// to: a file that the process holds locked. Whoever finds one that is not locked ends the
-// connection: its process was killed.
+// connection records an AWS connection in a file that its process holds locked. An unlocked record
+// belongs to a killed process, whose connection any process ends.
 type connection struct {
-	// Key is the reason that AWS keeps of the connection, so that it is found also where its
-	// id was never learned.
+	// Key is the reason stored by AWS, which identifies the connection even if its id never
+	// arrived.
 	Key     string    `json:"key"`
 	Session string    `json:"session"`
 	Region  string    `json:"region"`
 	Machine string    `json:"machine"`
 	Began   time.Time `json:"began"`
-	// ID is AWS's name of it; empty: it was not answered yet.
+	// ID is AWS's id; empty until AWS answered.
 	ID string `json:"id,omitempty"`
 
 	file *os.File
 }
 
 const (
-	// connectionReason begins the keys.
+	// connectionReason is the prefix of keys.
 	connectionReason = "curfew connect "
-	// visibilityDelay is how long a connection may take to show at AWS.
+	// visibilityDelay is how long AWS may hide a new connection.
 	visibilityDelay = 5 * time.Minute
 )
 
-// connectionsDir is where the records are.
+// connectionsDir returns the folder of the records.
 func connectionsDir(a *sessions.Sessions) (string, error) {
 	dir, err := filepath.Abs(a.Request.Path(a.Config.DataDir))
 	return filepath.Join(dir, "connections"), err
 }
 
-// beginConnection writes the record of a connection before it is asked for.
+// beginConnection records a connection before it is opened.
 func beginConnection(a *sessions.Sessions, session, region, machine string) (*connection, error) {
 	dir, err := connectionsDir(a)
 	if err != nil {
@@ -64,7 +63,7 @@ func beginConnection(a *sessions.Sessions, session, region, machine string) (*co
 	c := &connection{
 		Key: connectionReason + name, Session: session, Region: region, Machine: machine, Began: a.Request.Now().UTC(),
 	}
-	// It gets its name once it is locked and whole.
+	// The file is renamed into place once it is locked and complete.
 	hidden, path := filepath.Join(dir, "."+name), filepath.Join(dir, name+".json")
 	if c.file, err = os.OpenFile(hidden, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600); err != nil {
 		return nil, fmt.Errorf("record a connection: %w", err)
@@ -83,7 +82,7 @@ func beginConnection(a *sessions.Sessions, session, region, machine string) (*co
 	return c, nil
 }
 
-// write adds what is known now: a line that is cut off by a kill leaves the one before.
+// write appends the current state; an incomplete line leaves the previous one valid.
 func (c *connection) write() error {
 	text, err := json.Marshal(c)
 	if err == nil {
@@ -95,8 +94,8 @@ func (c *connection) write() error {
 	return err
 }
 
-// endConnection ends a connection at AWS and forgets it. Where that fails the record stays, for
-// the next one that looks.
+// endConnection ends a connection at AWS and deletes its record. After a failure the record stays
+// for the next attempt.
 func endConnection(ctx context.Context, a *sessions.Sessions, at connector, c *connection, sent bool) error {
 	ids := []string{c.ID}
 	if c.ID == "" && sent {
@@ -105,7 +104,7 @@ func endConnection(ctx context.Context, a *sessions.Sessions, at connector, c *c
 			return err
 		}
 		if len(ids) == 0 && a.Request.Now().Sub(c.Began) < visibilityDelay {
-			return nil // it may only not show yet: the record stays
+			return nil // AWS may not show it yet: keep the record
 		}
 	}
 	for _, id := range ids {
@@ -127,15 +126,15 @@ func endConnection(ctx context.Context, a *sessions.Sessions, at connector, c *c
 	return err
 }
 
-// connector is what ends connections: an account of AWS.
+// connector ends connections of an AWS account.
 type connector interface {
 	Left(ctx context.Context, region, machine, reason string) ([]string, error)
 	Close(ctx context.Context, region, id string) error
 }
 
-// EndLeft ends the connections whose process was killed. It returns how many are still left and
-// why the first of them is.
-func EndLeft(ctx context.Context, a *sessions.Sessions) (left int, err error) {
+// EndAbandoned ends the connections of killed processes. It returns how many remain and the first
+// error.
+func EndAbandoned(ctx context.Context, a *sessions.Sessions) (left int, err error) {
 	dir, err := connectionsDir(a)
 	if err != nil {
 		return 0, err
@@ -145,26 +144,26 @@ func EndLeft(ctx context.Context, a *sessions.Sessions) (left int, err error) {
 		return 0, err
 	}
 	for _, file := range files {
-		ended, e := endOne(ctx, a, file)
+		ended, e := endAbandoned(ctx, a, file)
 		if !ended {
 			left++
-			err = cmpErr(err, e)
+			err = firstError(err, e)
 		}
 	}
 	return left, err
 }
 
-// cmpErr is the first error that is one.
-func cmpErr(a, b error) error {
+// firstError returns the first non-nil error.
+func firstError(a, b error) error {
 	if a != nil {
 		return a
 	}
 	return b
 }
 
-// endOne ends the connection of a record, where no process has it; true: nothing is left of it,
-// or its process lives.
-func endOne(ctx context.Context, a *sessions.Sessions, path string) (bool, error) {
+// endAbandoned ends the connection of a record without a live process. It returns true if nothing
+// remains to be done.
+func endAbandoned(ctx context.Context, a *sessions.Sessions, path string) (bool, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return true, nil
@@ -183,14 +182,14 @@ func endOne(ctx context.Context, a *sessions.Sessions, path string) (bool, error
 	for d := json.NewDecoder(io.LimitReader(f, 64<<10)); ; {
 		next := c
 		if d.Decode(&next) != nil {
-			break // the end, or a line that was cut off
+			break // the end or an incomplete line
 		}
 		c = next
 	}
 	if c.Key == "" || c.Key != connectionReason+strings.TrimSuffix(filepath.Base(path), ".json") {
 		return false, fmt.Errorf("%s is no record of a connection", path)
 	}
-	at, err := connectorOf(ctx, a, c.Region)
+	at, err := openConnector(ctx, a, c.Region)
 	if err != nil {
 		return false, err
 	}

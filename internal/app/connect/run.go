@@ -12,21 +12,21 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// errCut is a connection that ended before the exit code of a command came. What the command did,
-// or still does, is not known.
-var errCut = errors.New("the connection to the machine ended before the command told its exit code")
+// errDisconnected means that the connection ended before the exit code arrived, so the command's
+// outcome is unknown.
+var errDisconnected = errors.New("the connection to the machine ended before the command told its exit code")
 
-// sshEnter runs commands in the session of the machine, over an SSH connection. The exit code is
-// the one that the machine's server sends when the command ends: a session of package ssh waits
-// for the output to end as well, which what the command left running may hold.
-func sshEnter(client *ssh.Client) entered {
+// sshEnter returns a runner over an SSH connection. It uses the exit code that the server sends
+// when the command ends: package ssh's Session also waits for the output, which background
+// processes may hold open.
+func sshEnter(client *ssh.Client) commandRunner {
 	return func(_ context.Context, argv []string, in io.Reader, out, errs io.Writer) (int, error) {
-		cut := func(err error) (int, error) { return 0, fmt.Errorf("%w (%w)", errCut, err) }
+		cut := func(err error) (int, error) { return 0, fmt.Errorf("%w (%w)", errDisconnected, err) }
 		stream, requests, err := client.OpenChannel("session", nil)
 		if err != nil {
 			return cut(err)
 		}
-		defer stream.Close() //nolint:errcheck // it may be closed
+		defer stream.Close() // it may be closed
 		ended := make(chan int, 1)
 		go exitCode(requests, ended)
 		started, err := stream.SendRequest("exec", true,
@@ -39,28 +39,28 @@ func sshEnter(client *ssh.Client) entered {
 		}
 		go func() {
 			if in != nil {
-				_, _ = io.Copy(stream, in) // who writes it knows its end, and the command what it missed
+				_, _ = io.Copy(stream, in) // the writer sees the end, and the command what it missed
 			}
 			_ = stream.CloseWrite() // the stream may be closed
 		}()
 		var shown sync.WaitGroup
-		show := &showing{}
-		defer show.stop() //nolint:errcheck // after the end it says nothing new
+		show := &outputGate{}
+		defer show.close() // nothing new after the end
 		for _, o := range []struct {
 			from io.Reader
 			to   io.Writer
 		}{{stream, out}, {stream.Stderr(), errs}} {
 			shown.Go(func() {
-				if _, err := io.Copy(show.to(o.to), o.from); err != nil {
-					_ = stream.Close() // no one takes its output: it is to end
+				if _, err := io.Copy(show.writer(o.to), o.from); err != nil {
+					_ = stream.Close() // the output's reader is gone: end the command
 				}
 			})
 		}
 		code, known := <-ended
 		over := make(chan struct{})
 		go func() { shown.Wait(); close(over) }()
-		show.rest(over)
-		switch err := show.stop(); {
+		show.drain(over)
+		switch err := show.close(); {
 		case err != nil:
 			return 0, err
 		case !known:
@@ -70,8 +70,8 @@ func sshEnter(client *ssh.Client) entered {
 	}
 }
 
-// exitCode reads the exit code of a command from what the server of a machine says. Where it
-// does not come, the channel is closed.
+// exitCode reads a command's exit code from the server's requests. If none arrives, it closes the
+// channel.
 func exitCode(requests <-chan *ssh.Request, ended chan<- int) {
 	defer close(ended)
 	told := false
@@ -104,10 +104,10 @@ func exitCode(requests <-chan *ssh.Request, ended chan<- int) {
 	}
 }
 
-// killedBy is the exit code of a command that a signal ended, as shells give it.
+// killedBy returns the exit code of a command killed by a signal, as in shells.
 func killedBy(s syscall.Signal) int { return 128 + int(s) }
 
-// sshSignals are the signals that SSH names (RFC 4254, 6.10).
+// sshSignals are the signals named by SSH (RFC 4254, 6.10).
 var sshSignals = map[ssh.Signal]syscall.Signal{
 	ssh.SIGABRT: syscall.SIGABRT, ssh.SIGALRM: syscall.SIGALRM, ssh.SIGFPE: syscall.SIGFPE, ssh.SIGHUP: syscall.SIGHUP,
 	ssh.SIGILL: syscall.SIGILL,
@@ -116,31 +116,31 @@ var sshSignals = map[ssh.Signal]syscall.Signal{
 	ssh.SIGTERM: syscall.SIGTERM, ssh.SIGUSR1: syscall.SIGUSR1, ssh.SIGUSR2: syscall.SIGUSR2,
 }
 
-// showing passes output on until it is stopped, so that nothing is written to who has gone on.
-type showing struct {
-	mu    sync.Mutex
-	over  bool
-	shown int64 // bytes
-	err   error
+// outputGate passes output on until it is closed, so that nothing is written after the caller has
+// continued.
+type outputGate struct {
+	mu      sync.Mutex
+	closed  bool
+	written int64 // bytes
+	err     error
 }
 
-// Bounds of the output of a command that has ended: what is on its way may be as much as SSH
-// sends ahead.
+// Limits of the output after a command has ended: SSH may have that much in flight.
 const (
 	restQuiet = 5 * time.Second
 	restLasts = time.Minute
 )
 
-// to is a writer that is shown until then.
-func (s *showing) to(w io.Writer) io.Writer { return &shownTo{s, w} }
+// writer returns a writer that passes output on while the gate is open.
+func (s *outputGate) writer(w io.Writer) io.Writer { return &gatedWriter{s, w} }
 
-// rest waits for the output of a command that has ended: until it is over, or nothing of it came
-// for a while. What the command left running may go on with it.
-func (s *showing) rest(over <-chan struct{}) {
+// drain waits for the output of an ended command until it is complete or pauses. Background
+// processes may continue to write.
+func (s *outputGate) drain(over <-chan struct{}) {
 	limit := time.After(restLasts)
 	for before := int64(-1); ; {
 		s.mu.Lock()
-		n := s.shown
+		n := s.written
 		s.mu.Unlock()
 		if n == before {
 			return
@@ -156,29 +156,29 @@ func (s *showing) rest(over <-chan struct{}) {
 	}
 }
 
-// stop ends it, and says what could not be written before.
-func (s *showing) stop() error {
+// close closes the gate and returns the first write error.
+func (s *outputGate) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
+	s.closed = true
 	return s.err
 }
 
-// shownTo is one of the outputs.
-type shownTo struct {
-	*showing
+// gatedWriter is one output of the gate.
+type gatedWriter struct {
+	*outputGate
 	w io.Writer
 }
 
 // Write implements io.Writer.
-func (s *shownTo) Write(b []byte) (int, error) {
+func (s *gatedWriter) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.closed {
 		return 0, io.ErrClosedPipe
 	}
 	n, err := s.w.Write(b)
-	s.shown += int64(n)
+	s.written += int64(n)
 	if err != nil && s.err == nil {
 		s.err = err
 	}

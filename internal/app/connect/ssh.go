@@ -21,25 +21,24 @@ import (
 	"github.com/curfew-dev/curfew/internal/durable"
 )
 
-// sshDoor is a machine that lets one connection by SSH in.
-type sshDoor struct {
+// sshEndpoint is a machine that accepts one SSH connection.
+type sshEndpoint struct {
 	port    int
 	user    string
 	hostKey ssh.PublicKey
-	// used is closed once the connection has proven its key: then the key is gone from the
-	// machine.
+	// used is closed once the client has proven its key and the machine has removed it.
 	used chan struct{}
 }
 
-// config is what a client comes in with: its own key, and the one host key that was handed over.
-func (d *sshDoor) config(own ssh.Signer) *ssh.ClientConfig {
+// config returns a client configuration with the own key and the one expected host key.
+func (d *sshEndpoint) config(own ssh.Signer) *ssh.ClientConfig {
 	return &ssh.ClientConfig{
 		User: d.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(own)}, HostKeyCallback: ssh.FixedHostKey(d.hostKey),
 		HostKeyAlgorithms: []string{d.hostKey.Type()},
 	}
 }
 
-// keyPair makes the key of one connection. It is in memory only.
+// keyPair generates an in-memory key for one connection.
 func keyPair() (ed25519.PrivateKey, ssh.Signer, string, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -52,12 +51,12 @@ func keyPair() (ed25519.PrivateKey, ssh.Signer, string, error) {
 	return private, signer, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))), nil
 }
 
-// throughDoor hands a public key to the machine, over a shell connection, and runs use while
-// the machine lets a connection in by it.
-func (r *reachable) throughDoor(ctx context.Context, key string, use func(context.Context, *sshDoor) error) error {
+// withOneSSH passes a public key to the machine over a shell connection and runs use while the
+// machine accepts a connection with it.
+func (r *awsMachine) withOneSSH(ctx context.Context, key string, use func(context.Context, *sshEndpoint) error) error {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	lines := &doorLines{door: &sshDoor{used: make(chan struct{})}, at: make(chan struct{})}
+	lines := &readyParser{endpoint: &sshEndpoint{used: make(chan struct{})}, ready: make(chan struct{})}
 	type ended struct {
 		code int
 		err  error
@@ -69,22 +68,22 @@ func (r *reachable) throughDoor(ctx context.Context, key string, use func(contex
 	}()
 	failed := func(e ended) error {
 		if e.err == nil {
-			e.err = fmt.Errorf("the machine lets no SSH in: %s", lines.said())
+			e.err = fmt.Errorf("the machine lets no SSH in: %s", lines.otherOutput())
 		}
 		return e.err
 	}
 	select {
 	case e := <-done:
 		return failed(e)
-	case <-lines.at:
-	case <-time.After(doorTimeout):
+	case <-lines.ready:
+	case <-time.After(oneSSHTimeout):
 		cancel()
 		<-done
-		return fmt.Errorf("the machine let no SSH in within %s", doorTimeout)
+		return fmt.Errorf("the machine let no SSH in within %s", oneSSHTimeout)
 	}
-	err := use(ctx, lines.door)
+	err := use(ctx, lines.endpoint)
 	select {
-	case <-lines.door.used:
+	case <-lines.endpoint.used:
 		<-done // the shell ends by itself
 	default:
 		cancel()
@@ -95,34 +94,35 @@ func (r *reachable) throughDoor(ctx context.Context, key string, use func(contex
 	return err
 }
 
-// doorLines reads what the machine says of its door.
-type doorLines struct {
-	door *sshDoor
-	at   chan struct{}
+// readyParser parses the machine's lines about its SSH endpoint.
+type readyParser struct {
+	endpoint *sshEndpoint
+	ready    chan struct{}
 
-	mu    sync.Mutex
-	lines lineBuffer
-	words []string
-	told  bool
-	used  bool
+	mu        sync.Mutex
+	lines     lineBuffer
+	words     []string
+	announced bool
+	used      bool
 }
 
 // Write implements io.Writer.
-func (l *doorLines) Write(b []byte) (int, error) {
+func (l *readyParser) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines.add(b, l.line)
 	return len(b), nil
 }
 
-func (l *doorLines) line(text string) {
+func (l *readyParser) line(text string) {
 	switch {
 	case text == agent.SSHUsedLine && !l.used:
 		l.used = true
-		close(l.door.used)
-	case strings.HasPrefix(text, agent.SSHReadyPrefix) && !l.told:
+		close(l.endpoint.used)
+	case strings.HasPrefix(text, agent.SSHReadyPrefix) && !l.announced:
 		var kind, key string
-		if _, err := fmt.Sscanf(strings.TrimPrefix(text, agent.SSHReadyPrefix), "%d %s %s %s", &l.door.port, &l.door.user,
+		if _, err := fmt.Sscanf(strings.TrimPrefix(text, agent.SSHReadyPrefix), "%d %s %s %s", &l.endpoint.port,
+			&l.endpoint.user,
 			&kind,
 			&key); err != nil {
 			l.words = append(l.words, text)
@@ -133,15 +133,15 @@ func (l *doorLines) line(text string) {
 			l.words = append(l.words, text)
 			return
 		}
-		l.told, l.door.hostKey = true, public
-		close(l.at)
+		l.announced, l.endpoint.hostKey = true, public
+		close(l.ready)
 	case text != "" && len(l.words) < 20:
 		l.words = append(l.words, text)
 	}
 }
 
-// said is what the machine said besides.
-func (l *doorLines) said() string {
+// otherOutput returns the machine's other output.
+func (l *readyParser) otherOutput() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.words) == 0 {
@@ -150,12 +150,11 @@ func (l *doorLines) said() string {
 	return strings.TrimPrefix(strings.Join(l.words, " "), "curfew: ")
 }
 
-// stdio is the ProxyCommand of an entry: its standard input and output are the stream of SSH.
-// The key is in memory, and ssh takes it from the agent's socket of the entry. One connection
-// at a time has the socket and the file of the host's key; it gives them up once it is
-// through.
-func (r *reachable) stdio(ctx context.Context, o Options) error {
-	e, err := sessions.SSHEntryOf(r.all, r.s.Name, o.Node)
+// stdio is the ProxyCommand of an entry: standard input and output are the SSH stream. The key
+// stays in memory and ssh uses it through the entry's agent socket. One connection at a time owns
+// the socket and the host key file, until it is established.
+func (r *awsMachine) stdio(ctx context.Context, o Options) error {
+	e, err := sessions.NewSSHEntry(r.sessions, r.session.Name, o.Node)
 	if err != nil {
 		return err
 	}
@@ -163,7 +162,7 @@ func (r *reachable) stdio(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	turn, err := e.Turn(ctx)
+	turn, err := e.Lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -172,7 +171,7 @@ func (r *reachable) stdio(ctx context.Context, o Options) error {
 	defer give()
 	keys := sshagent.NewKeyring()
 	if err := keys.Add(sshagent.AddedKey{
-		PrivateKey: private, Comment: "curfew " + r.s.Name, LifetimeSecs: uint32(doorTimeout / time.Second),
+		PrivateKey: private, Comment: "curfew " + r.session.Name, LifetimeSecs: uint32(oneSSHTimeout / time.Second),
 	}); err != nil {
 		return err
 	}
@@ -181,9 +180,9 @@ func (r *reachable) stdio(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("offer the key of the connection to ssh: %w", err)
 	}
-	defer l.Close() //nolint:errcheck // it may be closed
+	defer l.Close() // it may be closed
 	go serveKeys(l, keys)
-	return r.throughDoor(ctx, public, func(ctx context.Context, d *sshDoor) error {
+	return r.withOneSSH(ctx, public, func(ctx context.Context, d *sshEndpoint) error {
 		known := e.Alias + " " + string(ssh.MarshalAuthorizedKey(d.hostKey))
 		if err := durable.ReplaceBytes(e.File(".known"), 0o600, []byte(known)); err != nil {
 			return err
@@ -193,7 +192,7 @@ func (r *reachable) stdio(ctx context.Context, o Options) error {
 		go func() {
 			select {
 			case <-d.used:
-				l.Close() //nolint:errcheck // it has served
+				l.Close() // it has served its purpose
 				give()
 			case <-through.Done():
 			}
@@ -201,7 +200,7 @@ func (r *reachable) stdio(ctx context.Context, o Options) error {
 		return r.open(ctx, clouds.AWSWay{SSH: d.port}, func(opened *clouds.AWSOpened) error {
 			at := r.attachment()
 			at.In, at.Out, at.Err = o.In, o.Out, o.Err
-			return r.at.Attach(ctx, r.plugin, opened, at)
+			return r.connector.Attach(ctx, r.plugin, opened, at)
 		})
 	})
 }
@@ -214,19 +213,19 @@ func serveKeys(l net.Listener, keys sshagent.Agent) {
 			return
 		}
 		go func() {
-			defer conn.Close()                  //nolint:errcheck // it may be closed
-			_ = sshagent.ServeAgent(keys, conn) // its end is an error
+			defer conn.Close()                  // it may be closed
+			_ = sshagent.ServeAgent(keys, conn) // it always ends with an error
 		}()
 	}
 }
 
-// client runs use with an SSH connection of curfew's own to the machine.
-func (r *reachable) client(ctx context.Context, use func(context.Context, *ssh.Client) error) error {
+// withSSHClient runs use with curfew's own SSH connection to the machine.
+func (r *awsMachine) withSSHClient(ctx context.Context, use func(context.Context, *ssh.Client) error) error {
 	_, signer, public, err := keyPair()
 	if err != nil {
 		return err
 	}
-	return r.throughDoor(ctx, public, func(ctx context.Context, d *sshDoor) error {
+	return r.withOneSSH(ctx, public, func(ctx context.Context, d *sshEndpoint) error {
 		return r.open(ctx, clouds.AWSWay{SSH: d.port}, func(opened *clouds.AWSOpened) error {
 			attached, stop := context.WithCancel(ctx)
 			defer stop()
@@ -242,34 +241,34 @@ func (r *reachable) client(ctx context.Context, use func(context.Context, *ssh.C
 			go func() {
 				at := r.attachment()
 				at.In, at.Out = in, out
-				err := r.at.Attach(attached, r.plugin, opened, at)
+				err := r.connector.Attach(attached, r.plugin, opened, at)
 				in.Close()
 				out.Close()
 				ended <- err
 			}()
-			stream := &pipes{fromPlugin, toPlugin}
-			// A stream that says nothing is given up.
-			quiet := time.AfterFunc(doorTimeout, func() { _ = stream.Close() })
-			conn, channels, requests, err := ssh.NewClientConn(stream, r.machine, d.config(signer))
+			stream := &pipeConn{fromPlugin, toPlugin}
+			// A stream without data times out.
+			quiet := time.AfterFunc(oneSSHTimeout, func() { _ = stream.Close() })
+			conn, channels, requests, err := ssh.NewClientConn(stream, r.machineID, d.config(signer))
 			quiet.Stop()
 			through := err == nil
 			if through {
 				client := ssh.NewClient(conn, channels, requests)
-				// Whoever interrupts it ends the stream, and with it what waits for it.
+				// An interrupt ends the stream and everything that waits for it.
 				cut := context.AfterFunc(ctx, func() { _ = stream.Close() })
 				err = use(ctx, client)
 				cut()
-				_ = client.Close() // its answer is in err
+				_ = client.Close() // err has its result
 			}
-			_ = stream.Close() // the plugin ends where its input does
+			_ = stream.Close() // the plugin ends when its input does
 			select {
 			case e := <-ended:
 				if !through && e != nil {
-					err = e // the plugin says more than its end
+					err = e // the plugin's error is more specific
 				}
 			case <-time.After(time.Second):
 				stop()
-				<-ended //nolint:errcheck // it was told to end
+				<-ended // it was told to end
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -279,22 +278,22 @@ func (r *reachable) client(ctx context.Context, use func(context.Context, *ssh.C
 	})
 }
 
-// pipes is the stream of the plugin as a connection.
-type pipes struct {
+// pipeConn is the plugin's stream as a net.Conn.
+type pipeConn struct {
 	from, to *os.File
 }
 
-func (p *pipes) Read(b []byte) (int, error)  { return p.from.Read(b) }
-func (p *pipes) Write(b []byte) (int, error) { return p.to.Write(b) }
+func (p *pipeConn) Read(b []byte) (int, error)  { return p.from.Read(b) }
+func (p *pipeConn) Write(b []byte) (int, error) { return p.to.Write(b) }
 
-// Close ends both directions.
-func (p *pipes) Close() error { return errors.Join(p.to.Close(), p.from.Close()) }
+// Close closes both directions.
+func (p *pipeConn) Close() error { return errors.Join(p.to.Close(), p.from.Close()) }
 
-func (p *pipes) LocalAddr() net.Addr              { return pipeAddr{} }
-func (p *pipes) RemoteAddr() net.Addr             { return pipeAddr{} }
-func (p *pipes) SetDeadline(time.Time) error      { return nil }
-func (p *pipes) SetReadDeadline(time.Time) error  { return nil }
-func (p *pipes) SetWriteDeadline(time.Time) error { return nil }
+func (p *pipeConn) LocalAddr() net.Addr              { return pipeAddr{} }
+func (p *pipeConn) RemoteAddr() net.Addr             { return pipeAddr{} }
+func (p *pipeConn) SetDeadline(time.Time) error      { return nil }
+func (p *pipeConn) SetReadDeadline(time.Time) error  { return nil }
+func (p *pipeConn) SetWriteDeadline(time.Time) error { return nil }
 
 type pipeAddr struct{}
 

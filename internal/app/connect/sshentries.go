@@ -19,25 +19,24 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// Editors are those that connect by an entry of SSH's configuration.
+// Editors are the editors that connect through an SSH entry.
 var Editors = []string{"code", "cursor"}
 
-// sshInclude is the one line of curfew's in ~/.ssh/config: the entries are files below
-// ~/.ssh/curfew.
+// sshInclude is curfew's only line in ~/.ssh/config; the entries are files in ~/.ssh/curfew.
 const sshInclude = "Include curfew/*.conf"
 
-// entryHead begins an entry: which session of which data directory it is.
-func entryHead(id, data string) string { return "# curfew session " + id + " of " + data }
+// entryHeader returns the first line of an entry, which names the session and the data directory.
+func entryHeader(id, data string) string { return "# curfew session " + id + " of " + data }
 
-// include adds the line to ~/.ssh/config where it is not there, with consent. Nothing else of
-// the file changes: its mode, its target where it is a link, and every other byte stay.
-func include(dir string, consent func(line, file string) error) error {
+// addInclude adds the include line to ~/.ssh/config after confirmation. The rest of the file, its
+// mode and its link target stay unchanged.
+func addInclude(dir string, consent func(line, file string) error) error {
 	file := filepath.Join(dir, "config")
 	before, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if included(string(before)) {
+	if hasInclude(string(before)) {
 		return nil
 	}
 	if err := consent(sshInclude, file); err != nil {
@@ -55,9 +54,9 @@ func include(dir string, consent func(line, file string) error) error {
 	return durable.ReplaceBytes(file, mode, append([]byte(sshInclude+"\n"), before...))
 }
 
-// included says whether a configuration has the line where it counts for every host: before
-// the first Host or Match.
-func included(config string) bool {
+// hasInclude reports whether the line is present and applies to every host: before the first Host
+// or Match.
+func hasInclude(config string) bool {
 	for line := range strings.Lines(config) {
 		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch strings.ToLower(word) {
@@ -72,9 +71,9 @@ func included(config string) bool {
 	return false
 }
 
-// entryReaches refuses an entry whose command would not find the state: a database that only a
-// flag names. The entry cannot name it, because a URL may hold a password.
-func entryReaches(a *sessions.Sessions) error {
+// checkEntryState refuses an entry whose command would not find the database because only a flag
+// names it. The entry cannot repeat that flag, since a URL may hold a password.
+func checkEntryState(a *sessions.Sessions) error {
 	if a.Request.DatabaseFlag == "" {
 		return nil
 	}
@@ -90,8 +89,8 @@ func entryReaches(a *sessions.Sessions) error {
 		Hint: "set CURFEW_DATABASE_URL, or database_url in curfew.yaml, and leave the flag out"}
 }
 
-// editor writes the entry of a machine and opens an editor by it.
-func (r *reachable) editor(ctx context.Context, o Options) error {
+// editor writes a machine's entry and opens an editor with it.
+func (r *awsMachine) editor(ctx context.Context, o Options) error {
 	var out strings.Builder
 	code, err := r.run(ctx,
 		agentCommand("enter", "--", "sh", "-c",
@@ -101,31 +100,32 @@ func (r *reachable) editor(ctx context.Context, o Options) error {
 	}
 	said := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if code != 0 || len(said) != 3 {
-		return fmt.Errorf("ask %s for its work folder: %s", r.machine, plain.Line(out.String()))
+		return fmt.Errorf("ask %s for its work folder: %s", r.machineID, plain.Line(out.String()))
 	}
 	user, folder := said[0], said[1]
-	if !filepath.IsAbs(folder) || strings.ContainsFunc(folder, unicode.IsControl) { // it is an argument of the editor
-		return fmt.Errorf("%s says that its work folder is %q, which is no folder", r.machine, folder)
+	// the folder becomes an argument of the editor
+	if !filepath.IsAbs(folder) || strings.ContainsFunc(folder, unicode.IsControl) {
+		return fmt.Errorf("%s says that its work folder is %q, which is no folder", r.machineID, folder)
 	}
 	if said[2] == "-" {
 		return &runtime.Error{
-			Code: "no_sshd", Err: fmt.Errorf("there is no sshd on %s", r.machine),
-			Hint: "its image needs openssh-server; `curfew connect " + r.s.Name + "` works without",
+			Code: "no_sshd", Err: fmt.Errorf("there is no sshd on %s", r.machineID),
+			Hint: "its image needs openssh-server; `curfew connect " + r.session.Name + "` works without",
 		}
 	}
-	e, err := sessions.SSHEntryOf(r.all, r.s.Name, o.Node)
+	e, err := sessions.NewSSHEntry(r.sessions, r.session.Name, o.Node)
 	if err != nil {
 		return err
 	}
-	if err := writeEntry(r.all, e, &r.s, user, o); err != nil {
+	if err := writeEntry(r.sessions, e, &r.session, user, o); err != nil {
 		return err
 	}
 	argv := []string{o.Editor, "--remote", "ssh-remote+" + e.Alias, folder}
-	plain.Fprintf(o.Err, "ssh %s reaches %s\n", e.Alias, r.s.Name)
+	plain.Fprintf(o.Err, "ssh %s reaches %s\n", e.Alias, r.session.Name)
 	program, err := exec.LookPath(o.Editor)
 	if err != nil {
 		plain.Fprintf(o.Err, "curfew: %s is not in PATH; where it is, give: %s\n", o.Editor, strings.Join(argv, " "))
-		return nil //nolint:nilerr // the entry is there all the same
+		return nil // the entry works all the same
 	}
 	c := exec.CommandContext(ctx, program, argv[1:]...)
 	c.Stdout, c.Stderr, c.Env = o.Err, o.Err, o.Environ
@@ -135,13 +135,13 @@ func (r *reachable) editor(ctx context.Context, o Options) error {
 	return nil
 }
 
-// writeEntry writes an entry, and the line that includes it.
+// writeEntry writes an entry and the include line.
 func writeEntry(a *sessions.Sessions, e *sessions.SSHEntry, s *session.Session, user string, o Options) error {
-	if err := entryReaches(a); err != nil {
+	if err := checkEntryState(a); err != nil {
 		return err
 	}
 	dir := filepath.Dir(e.Dir)
-	if err := e.MakeDir(); err != nil {
+	if err := e.CreateDir(); err != nil {
 		return err
 	}
 	data, err := filepath.Abs(a.Request.Path(a.Config.DataDir))
@@ -167,22 +167,22 @@ func writeEntry(a *sessions.Sessions, e *sessions.SSHEntry, s *session.Session, 
 	if proxy, err = sessions.WithConfigFlag(a.Request, proxy); err != nil {
 		return err
 	}
-	text, err := e.Text(entryHead(s.ID, data), user, proxy)
+	text, err := e.Text(entryHeader(s.ID, data), user, proxy)
 	if err != nil {
 		return err
 	}
-	if err := include(dir, o.Consent); err != nil {
+	if err := addInclude(dir, o.Confirm); err != nil {
 		return err
 	}
 	return durable.ReplaceBytes(e.File(".conf"), 0o600, []byte(text))
 }
 
-// Disconnect ends what connections left: at AWS those whose process was killed, and in ~/.ssh the
-// entries of sessions that are over.
+// Disconnect ends the AWS connections of killed processes and removes SSH entries of ended
+// sessions.
 func Disconnect(ctx context.Context, a *sessions.Sessions) error {
-	left, err := EndLeft(ctx, a)
+	left, err := EndAbandoned(ctx, a)
 	if left > 0 {
 		err = fmt.Errorf("%s of processes that were killed could not be ended: %w", plain.Count(left, "connection"), err)
 	}
-	return errors.Join(err, sessions.TidyEntries(ctx, a))
+	return errors.Join(err, sessions.RemoveStaleEntries(ctx, a))
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// TestAnEntryFindsItsState holds that the command of an SSH entry, given in any folder, finds the
-// state of the session, and that no entry is written where it would not. No entry, and no message,
-// has the URL of a database.
-func TestAnEntryFindsItsState(t *testing.T) {
+// TestEntryCommandFindsDatabase checks that an entry's command finds the session's database from
+// any folder, that no entry is written where it would not, and that neither entries nor messages
+// contain a database URL.
+func TestEntryCommandFindsDatabase(t *testing.T) {
 	const url, other = "postgres://curfew:secret@db/curfew", "postgres://curfew:hidden@db/other"
 	for _, c := range []struct {
 		name      string
 		env, yaml string
 		flag      string
 		refused   bool
-		state     string // the database that the entry's command uses
+		state     string // database used by the entry's command
 	}{
 		{name: "a file in the data directory"},
 		{name: "the environment names it", env: url, state: url},
@@ -65,12 +65,12 @@ func TestAnEntryFindsItsState(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := &sessions.Sessions{Request: req, Config: cfg}
-		e, err := sessions.SSHEntryOf(a, "demo", 0)
+		e, err := sessions.NewSSHEntry(a, "demo", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = writeEntry(a, e, &session.Session{ID: "s1", Name: "demo"}, "ubuntu",
-			Options{Consent: func(string, string) error { return nil }})
+			Options{Confirm: func(string, string) error { return nil }})
 		entry, _ := os.ReadFile(e.File(".conf"))
 		if c.refused {
 			said := (*runtime.Error)(nil)
@@ -90,7 +90,7 @@ func TestAnEntryFindsItsState(t *testing.T) {
 		if strings.Contains(string(entry), "postgres:") {
 			t.Errorf("%s: the entry has the URL:\n%s", c.name, entry)
 		}
-		// The command of the entry, in another folder.
+		// Run the entry's command in another folder.
 		_, proxy, _ := strings.Cut(string(entry), "ProxyCommand ")
 		words := strings.Fields(proxy)
 		there := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: lookup, Dir: t.TempDir(), Log: io.Discard})
@@ -109,9 +109,9 @@ func TestAnEntryFindsItsState(t *testing.T) {
 	}
 }
 
-// TestEntriesOfStrangers holds that nothing that a machine or a name says becomes another line of
-// SSH's configuration, and that keys are in no folder of others.
-func TestEntriesOfStrangers(t *testing.T) {
+// TestRefusesHostileEntryValues checks that no value from a machine or name adds a line to SSH's
+// configuration, and that keys are not written to folders of other users.
+func TestRefusesHostileEntryValues(t *testing.T) {
 	home := t.TempDir()
 	req := runtime.NewProcess(runtime.Host{
 		Now: time.Now, Dir: home, Log: io.Discard,
@@ -121,11 +121,11 @@ func TestEntriesOfStrangers(t *testing.T) {
 	for _, name := range []string{
 		"", "*", "demo *", "demo\nHost *", "a/../b", "-x", "!demo", "demo?", strings.Repeat("x", 101),
 	} {
-		if e, err := sessions.SSHEntryOf(a, name, 0); err == nil {
+		if e, err := sessions.NewSSHEntry(a, name, 0); err == nil {
 			t.Errorf("%q is the host %q", name, e.Alias)
 		}
 	}
-	e, err := sessions.SSHEntryOf(a, "demo", 1)
+	e, err := sessions.NewSSHEntry(a, "demo", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,25 +150,25 @@ func TestEntriesOfStrangers(t *testing.T) {
 			t.Errorf("%q, %q, %q: %v\n%s", c.head, c.user, c.proxy, err, text)
 		}
 	}
-	// A folder of others.
+	// A folder of another user.
 	for _, dir := range []string{filepath.Join(home, ".ssh"), e.Dir} {
-		if err := e.MakeDir(); err != nil {
+		if err := e.CreateDir(); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chmod(dir, 0o770); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.MakeDir(); err == nil {
+		if err := e.CreateDir(); err == nil {
 			t.Errorf("%s is writable for its group", dir)
 		}
-		if _, err := e.Turn(t.Context()); err == nil {
+		if _, err := e.Lock(t.Context()); err == nil {
 			t.Errorf("a key is offered in %s", dir)
 		}
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := e.MakeDir(); err != nil {
+	if err := e.CreateDir(); err != nil {
 		t.Fatal(err)
 	}
 	if i, err := os.Stat(e.Dir); err != nil || i.Mode().Perm() != 0o700 {
@@ -178,14 +178,14 @@ func TestEntriesOfStrangers(t *testing.T) {
 		if err := os.Chown(e.Dir, 12345, 12345); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.MakeDir(); err == nil {
+		if err := e.CreateDir(); err == nil {
 			t.Error("it is another user's")
 		}
 	}
 }
 
-// TestHostKeysArePinned holds that the key that the machine handed over is the only one that counts.
-func TestHostKeysArePinned(t *testing.T) {
+// TestPinsHostKey checks that only the host key supplied by the machine is accepted.
+func TestPinsHostKey(t *testing.T) {
 	key := func() ssh.Signer {
 		_, s, _, err := keyPair()
 		if err != nil {
@@ -220,7 +220,7 @@ func TestHostKeysArePinned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		door := &sshDoor{user: "u", hostKey: handed.PublicKey()}
+		door := &sshEndpoint{user: "u", hostKey: handed.PublicKey()}
 		conn, channels, requests, err := ssh.NewClientConn(client, "machine", door.config(key()))
 		if (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)

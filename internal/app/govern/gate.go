@@ -60,7 +60,7 @@ func Gate(ctx context.Context, req *runtime.Request, name string, f GateOptions)
 		f.Key = hub.pull.String() + " " + filepath.ToSlash(name)
 	}
 	params.DryRun = f.DryRun
-	c := &gate.Counter{Ask: gate.AskOf(e, who, f.Key), Params: params, Decided: func(v gate.Vote, r approval.Request) {
+	c := &gate.Counter{Ask: gate.NewAsk(e, who, f.Key), Params: params, Decided: func(v gate.Vote, r approval.Request) {
 		if v.By.Proof.Kind == approval.GitHubReview {
 			req.SetReviewed(r.ID)
 		}
@@ -230,7 +230,7 @@ func GateReport(ctx context.Context, req *runtime.Request, period runtime.Period
 	if err != nil {
 		return none, fmt.Errorf("list the requests: %w", err)
 	}
-	return view.NewGateReport(gate.Sum(records, requests, since, until, now)), nil
+	return view.NewGateReport(gate.NewReport(records, requests, since, until, now)), nil
 }
 
 // Author is who opened the pull request, and so who asks.

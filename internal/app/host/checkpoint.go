@@ -133,9 +133,9 @@ func CheckpointSave(ctx context.Context, req *runtime.Request, dir string, to Ch
 		if err != nil {
 			return doc, err
 		}
-		o.Evidence.Declared = events.In(dir, req.Dir)
-		if events.Unread > 0 {
-			notes = append(notes, fmt.Sprintf("%s in %s cannot be read", plain.Count(events.Unread, "declaration"),
+		o.Evidence.Declared = events.DeclaredIn(dir, req.Dir)
+		if events.InvalidLines > 0 {
+			notes = append(notes, fmt.Sprintf("%s in %s cannot be read", plain.Count(events.InvalidLines, "declaration"),
 				filepath.Join(o.RunDir, checkpoint.EventsFile)))
 		}
 	}
@@ -151,8 +151,9 @@ func CheckpointSave(ctx context.Context, req *runtime.Request, dir string, to Ch
 		notes = append(notes, a.Notes...)
 		seen.probed = true
 	}
-	notes = append(notes, seen.saved(checkpoint.Newest([]checkpoint.Snapshot{got.Snapshot}))...)
-	doc.Attempt, doc.Snapshot, doc.ReadBytes, doc.SentBytes = got.Manifest.Attempt, got.Snapshot, got.Read, got.Sent
+	notes = append(notes, seen.saved(checkpoint.NewestMark([]checkpoint.Snapshot{got.Snapshot}))...)
+	doc.Attempt, doc.Snapshot, doc.ReadBytes, doc.SentBytes = got.Manifest.Attempt, got.Snapshot, got.BytesRead,
+		got.BytesStored
 	doc.Seconds = req.Now().Sub(started).Seconds()
 	doc.LeftOut, doc.Notes, doc.Unsettled = append([]checkpoint.LeftOut{}, got.Manifest.LeftOut...), view.Lines(
 		notes), []string{}
@@ -245,10 +246,10 @@ func CheckpointList(ctx context.Context, req *runtime.Request, from CheckpointSt
 			notes = append(notes, fmt.Sprintf("snapshot %d cannot be restored: %v", list[0].Seq, err))
 		}
 	}
-	if rolled := run.RolledBack(list); rolled != nil {
+	if rolled := run.CheckRolledBack(list); rolled != nil {
 		notes = append(notes, rolled.Error())
 	}
-	notes = append(notes, seen.read(checkpoint.Newest(list))...)
+	notes = append(notes, seen.read(checkpoint.NewestMark(list))...)
 	doc.Epoch, doc.Attempt, doc.Writer, doc.ClaimedAt = h.Epoch, h.Attempt, h.Writer, h.ClaimedAt
 	doc.Snapshots, doc.Notes = append(doc.Snapshots, list...), view.Lines(notes)
 	return doc, nil
@@ -293,7 +294,7 @@ func CheckpointGC(ctx context.Context, req *runtime.Request, at CheckpointStore,
 	if err != nil {
 		return doc, checkpointError(err)
 	}
-	notes := append(a.Notes, seen.read(checkpoint.Newest(a.Head().Snapshots))...)
+	notes := append(a.Notes, seen.read(checkpoint.NewestMark(a.Head().Snapshots))...)
 	doc.CheckpointCollected, doc.Kept, doc.Notes = view.NewCheckpointCollected(got), len(a.Head().Snapshots), view.Lines(
 		notes)
 	return doc, nil

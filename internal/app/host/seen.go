@@ -38,8 +38,8 @@ type seen struct {
 }
 
 type seenRecord struct {
-	Store  string          `json:"store"`
-	Newest checkpoint.Mark `json:"newest"`
+	Store  string                  `json:"store"`
+	Newest checkpoint.SnapshotMark `json:"newest"`
 	// Conditional is when the store last refused a conflicting write.
 	Conditional time.Time `json:"conditional"`
 }
@@ -77,7 +77,7 @@ func openSeen(req *runtime.Request, run *checkpoint.Run) *seen {
 		return s
 	}
 	s.rec = rec
-	run.Seen = rec.Newest
+	run.NewestSeen = rec.Newest
 	run.Conditional = !rec.Conditional.After(s.now) && s.now.Sub(rec.Conditional) < probeEvery
 	return s
 }
@@ -91,7 +91,7 @@ func (s *seen) notes() []string {
 }
 
 // read records what a command saw, where that is newer.
-func (s *seen) read(newest checkpoint.Mark) []string {
+func (s *seen) read(newest checkpoint.SnapshotMark) []string {
 	if s.err != nil {
 		return s.notes()
 	}
@@ -106,7 +106,7 @@ func (s *seen) read(newest checkpoint.Mark) []string {
 }
 
 // saved records the snapshot that this process made, which is the newest whatever was seen.
-func (s *seen) saved(newest checkpoint.Mark) []string {
+func (s *seen) saved(newest checkpoint.SnapshotMark) []string {
 	if newest.Seq > 0 {
 		s.rec.Newest = newest
 	}

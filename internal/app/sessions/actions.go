@@ -16,34 +16,34 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// AWSActs is what acts on an account of AWS, with the end of sessions.
-func AWSActs(req *runtime.Request, cfg config.Config, s *store.Store, cloud *clouds.AWS) action.Cloud {
-	return sessionActs{cloud.Actions(), s.Sessions(), func(ctx context.Context, id, why string) error {
+// AWSActions returns the actions on an AWS account, with those on session machines replaced by
+// ending the session.
+func AWSActions(req *runtime.Request, cfg config.Config, s *store.Store, cloud *clouds.AWS) action.Cloud {
+	return sessionActions{cloud.Actions(), s.Sessions(), func(ctx context.Context, id, why string) error {
 		return Stop(ctx, req, cfg, s, id, why)
 	}}
 }
 
-// sessionActs ends the machines of sessions as their owners would: the session ends, and its
-// machines are released only once its work is saved and that is confirmed. That is why the tag
-// that declares their disks scratch may be believed; a machine of a session that is not in this
-// state's records is left to whoever keeps it.
-type sessionActs struct {
+// sessionActions ends sessions instead of acting on their machines: the machines are released only
+// after their work is confirmed as saved, which justifies the tag that declares their disks
+// scratch. Machines of sessions that are not in this database are left alone.
+type sessionActions struct {
 	clouds.AWSActions
 	store session.Store
-	// stop turns a session to its end.
-	stop func(ctx context.Context, id, why string) error
+	// endSession moves a session to Ending.
+	endSession func(ctx context.Context, id, why string) error
 }
 
-// stepEndSession is the one thing that is done to a machine of a session.
+// stepEndSession is the only step of an action on a session's machine.
 const stepEndSession = "end-session"
 
-// ends says whether a verb would take a machine from its session.
-func ends(v policy.Verb) bool {
+// releasesMachine reports whether a verb would take a machine from its session.
+func releasesMachine(v policy.Verb) bool {
 	return v == policy.Stop || v == policy.Hibernate || v == policy.Terminate || v == policy.Scale
 }
 
 // Plan implements action.Cloud.
-func (a sessionActs) Plan(ctx context.Context, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
+func (a sessionActions) Plan(ctx context.Context, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	id := r.Tags[inventory.TagSession]
 	if r.Kind == inventory.KindInstance && r.Tags[inventory.TagAdopted] != "" && do.Verb == policy.Terminate {
 		return nil, &action.Refusal{
@@ -52,7 +52,7 @@ func (a sessionActs) Plan(ctx context.Context, r *inventory.Resource, do policy.
 				"): it may be stopped, which keeps its disks, and not terminated",
 		}
 	}
-	if r.Kind != inventory.KindInstance || id == "" || !ends(do.Verb) {
+	if r.Kind != inventory.KindInstance || id == "" || !releasesMachine(do.Verb) {
 		return a.AWSActions.Plan(ctx, r, do)
 	}
 	refuse := func(format string, args ...any) ([]action.Step, error) {
@@ -71,8 +71,7 @@ func (a sessionActs) Plan(ctx context.Context, r *inventory.Resource, do policy.
 		return refuse("machine %s belongs to session %s, which can end and not %s: its work is saved, and curfew up "+
 			"starts it again", r.ID, s.Name, do.Verb)
 	}
-	// Everything else that protects a machine protects it here too. Its disks are saved by the
-	// session's own end.
+	// All other protections of a machine apply here too. The session's end saves its disks.
 	do.ScratchDisks = true
 	if _, err := a.AWSActions.Plan(ctx, r, do); err != nil {
 		return nil, err
@@ -80,8 +79,8 @@ func (a sessionActs) Plan(ctx context.Context, r *inventory.Resource, do policy.
 	return []action.Step{{Name: stepEndSession, Params: "{}"}}, nil
 }
 
-// of is the session that a machine belongs to by the records.
-func (a sessionActs) of(ctx context.Context, ref inventory.Ref) (session.Session, error) {
+// sessionOf returns the recorded session of a machine.
+func (a sessionActions) sessionOf(ctx context.Context, ref inventory.Ref) (session.Session, error) {
 	all, err := a.store.Sessions(ctx, session.Query{})
 	if err != nil {
 		return session.Session{}, err
@@ -95,27 +94,26 @@ func (a sessionActs) of(ctx context.Context, ref inventory.Ref) (session.Session
 }
 
 // Do implements action.Cloud.
-func (a sessionActs) Do(ctx context.Context, t action.Task) (receipt string, err error) {
+func (a sessionActions) Do(ctx context.Context, t action.Task) (receipt string, err error) {
 	if t.Step.Name != stepEndSession {
 		return a.AWSActions.Do(ctx, t)
 	}
-	s, err := a.of(ctx, t.Ref)
+	s, err := a.sessionOf(ctx, t.Ref)
 	if err != nil || s.State.IsFinal() {
 		return s.ID, err
 	}
-	if err := a.stop(ctx, s.ID, "a policy ends it"); err != nil {
+	if err := a.endSession(ctx, s.ID, "a policy ends it"); err != nil {
 		return "", fmt.Errorf("end session %s: %w", s.Name, err)
 	}
 	return s.ID, nil
 }
 
-// Look implements action.Cloud. A session is over only once the provider showed twice that its
-// machines are gone.
-func (a sessionActs) Look(ctx context.Context, t action.Task) (action.Progress, string, error) {
+// Look implements action.Cloud. A session is over only after two lookups without machines.
+func (a sessionActions) Look(ctx context.Context, t action.Task) (action.Progress, string, error) {
 	if t.Step.Name != stepEndSession {
 		return a.AWSActions.Look(ctx, t)
 	}
-	s, err := a.of(ctx, t.Ref)
+	s, err := a.sessionOf(ctx, t.Ref)
 	switch {
 	case err != nil:
 		return "", "", err
@@ -128,7 +126,7 @@ func (a sessionActs) Look(ctx context.Context, t action.Task) (action.Progress, 
 }
 
 // Undo implements action.Cloud.
-func (a sessionActs) Undo(ctx context.Context, t action.Task) error {
+func (a sessionActions) Undo(ctx context.Context, t action.Task) error {
 	if t.Step.Name != stepEndSession {
 		return a.AWSActions.Undo(ctx, t)
 	}
@@ -136,7 +134,7 @@ func (a sessionActs) Undo(ctx context.Context, t action.Task) error {
 }
 
 // Rehearse implements action.Cloud.
-func (a sessionActs) Rehearse(ctx context.Context, t action.Task) (string, error) {
+func (a sessionActions) Rehearse(ctx context.Context, t action.Task) (string, error) {
 	if t.Step.Name != stepEndSession {
 		return a.AWSActions.Rehearse(ctx, t)
 	}

@@ -27,39 +27,39 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// AdoptOptions say how a machine that a person started becomes a session.
+// AdoptOptions configure the adoption of a machine that a person launched.
 type AdoptOptions struct {
 	clouds.Source
-	// Name is that of the session; empty takes the machine's.
+	// Name is the session name; empty takes the machine's.
 	Name string
-	// Lease is how long it may still run and Idle the idle period after which it is to end; 0
-	// takes those of the configuration.
+	// Lease is the time until the end, Idle the idle time after which the machine ends; 0 takes the
+	// configured values.
 	Lease, Idle time.Duration
-	// Owner is who answers for it where no tag says so.
+	// Owner fills in what no tag says.
 	Owner inventory.Owner
 	// Enforce writes the tags and the record.
 	Enforce bool
 }
 
-// adopting is a machine on its way to become a session.
-type adopting struct {
-	o   AdoptOptions
-	a   *Sessions
-	ref inventory.Ref
-	by  string
-	now time.Time
-	// r is the machine as the provider shows it.
-	r *inventory.Resource
-	// open is the record that stands for it already; nil: none.
-	open  *session.Session
-	owner inventory.Owner
-	name  string
-	doc   view.Adoption
+// adoption is the adoption of one machine.
+type adoption struct {
+	options  AdoptOptions
+	sessions *Sessions
+	ref      inventory.Ref
+	actor    string
+	now      time.Time
+	// machine is the machine as the provider shows it.
+	machine *inventory.Resource
+	// openSession is an existing open record of the machine; nil if there is none.
+	openSession *session.Session
+	owner       inventory.Owner
+	name        string
+	doc         view.Adoption
 }
 
-// Adopt gives a machine that a person started a lease and an owner: tags that put it under the
-// policies, and a record among the sessions. It starts and ends nothing. Without Enforce it
-// changes nothing either.
+// Adopt puts a machine that a person launched under a lease and an owner: it writes tags, by which
+// policies apply, and a session record. It starts and ends nothing. Without Enforce it changes
+// nothing.
 func Adopt(ctx context.Context, req *runtime.Request, name string, o AdoptOptions) (view.Adoption, error) {
 	cfg, err := req.Config()
 	if err != nil {
@@ -88,9 +88,9 @@ func Adopt(ctx context.Context, req *runtime.Request, name string, o AdoptOption
 	if err != nil {
 		return view.Adoption{}, err
 	}
-	x := &adopting{o: o, a: a, ref: ref, by: who.Name, now: a.now().UTC().Truncate(time.Second)}
-	x.o.Cloud, x.o.Regions = clouds.ProviderAWS, []string{ref.Region}
-	if err := audit.RestoreAccess(ctx, a.Config, a.store, &x.o.Source, []inventory.Ref{ref}); err != nil {
+	x := &adoption{options: o, sessions: a, ref: ref, actor: who.Name, now: a.now().UTC().Truncate(time.Second)}
+	x.options.Cloud, x.options.Regions = clouds.ProviderAWS, []string{ref.Region}
+	if err := audit.RestoreAccess(ctx, a.Config, a.store, &x.options.Source, []inventory.Ref{ref}); err != nil {
 		return view.Adoption{}, err
 	}
 	if err := x.read(ctx); err != nil {
@@ -100,29 +100,29 @@ func Adopt(ctx context.Context, req *runtime.Request, name string, o AdoptOption
 		x.doc.State = view.AdoptRefused
 		return x.doc, nil
 	}
-	return x.doc, x.carryOut(ctx)
+	return x.doc, x.apply(ctx)
 }
 
 // read reads the machine and the records.
-func (x *adopting) read(ctx context.Context) error {
-	a := x.a
+func (x *adoption) read(ctx context.Context) error {
+	a := x.sessions
 	open, err := a.store.Sessions().Sessions(ctx, session.Query{OpenOnly: true})
 	if err != nil {
 		return err
 	}
 	for _, s := range open {
 		if s.UserLaunched && slices.Contains(s.Place.Refs, x.ref) {
-			x.open = &s
+			x.openSession = &s
 		}
 	}
-	cloud, err := clouds.OpenActionable(ctx, a.Request, a.Config, x.o.Source)
+	cloud, err := clouds.OpenActionable(ctx, a.Request, a.Config, x.options.Source)
 	if err != nil {
 		return err
 	}
-	if x.r, err = readAgain(ctx, cloud, x.ref, x.now); err != nil {
+	if x.machine, err = readMachine(ctx, cloud, x.ref, x.now); err != nil {
 		return err
 	}
-	if x.r == nil {
+	if x.machine == nil {
 		return &runtime.Error{
 			Code: "not_found", Err: fmt.Errorf("adopt %s: the provider does not show it", x.ref),
 			Hint: "look at its region and account",
@@ -132,34 +132,34 @@ func (x *adopting) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	book.Fill(x.r)
-	x.owner = merged(x.r.Owner, x.o.Owner)
-	x.name = cmp.Or(x.o.Name, sessionfile.Name(x.r.Name, x.r.ID))
-	until := x.now.Add(cmp.Or(x.o.Lease, a.Config.Sessions.Lease))
-	if x.open != nil {
-		x.name, until = x.open.Name, x.open.LeaseUntil
+	book.Fill(x.machine)
+	x.owner = mergeOwners(x.machine.Owner, x.options.Owner)
+	x.name = cmp.Or(x.options.Name, sessionfile.Name(x.machine.Name, x.machine.ID))
+	until := x.now.Add(cmp.Or(x.options.Lease, a.Config.Sessions.Lease))
+	if x.openSession != nil {
+		x.name, until = x.openSession.Name, x.openSession.LeaseUntil
 	}
 	x.doc = view.Adoption{
-		Schema: view.AdoptionSchema, DryRun: !x.o.Enforce, State: view.AdoptPreview, Resource: x.ref.String(),
-		Type: x.r.Type, Region: x.ref.Region,
-		Session: x.name, Owner: x.owner, LeaseUntil: until, Idle: session.Duration(x.idle()).String(),
+		Schema: view.AdoptionSchema, DryRun: !x.options.Enforce, State: view.AdoptPreview, Resource: x.ref.String(),
+		Type: x.machine.Type, Region: x.ref.Region,
+		Session: x.name, Owner: x.owner, LeaseUntil: until, Idle: session.Duration(x.idleTimeout()).String(),
 		Tags: []view.AddedTag{}, Refusals: []view.Refusal{}, Notes: []string{}}
-	i, ok := x.r.Detail.(*inventory.Instance)
-	if p, err := book.OnDemand(x.r.Type, x.ref.Region); err == nil && ok && i.Market == inventory.OnDemand {
+	i, ok := x.machine.Detail.(*inventory.Instance)
+	if p, err := book.OnDemand(x.machine.Type, x.ref.Region); err == nil && ok && i.Market == inventory.OnDemand {
 		if hourly, err := p.Hourly(); err == nil {
 			x.doc.HourlyUSD = money.Known(hourly)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(x.tags("…"))) {
-		t := view.AddedTag{Key: key, Value: x.tags("the id of the session")[key], From: "session adopt"}
-		if before, ok := x.r.Tags[key]; ok {
+	for _, key := range slices.Sorted(maps.Keys(x.newTags("…"))) {
+		t := view.AddedTag{Key: key, Value: x.newTags("the id of the session")[key], From: "session adopt"}
+		if before, ok := x.machine.Tags[key]; ok {
 			t.Before = &before
 		}
 		x.doc.Tags = append(x.doc.Tags, t)
 	}
 	x.doc.Notes = append(x.doc.Notes, "policies stop it when its lease is over or it was idle for that long: `curfew "+
 		"policy init` writes such policies (expired-leases.yaml), and docs/pets-to-sessions.md says more")
-	if _, err := cloud.Actions().Plan(ctx, x.r, policy.Do{Verb: policy.Stop}); err != nil {
+	if _, err := cloud.Actions().Plan(ctx, x.machine, policy.Do{Verb: policy.Stop}); err != nil {
 		x.doc.Notes = append(x.doc.Notes, "it could not be stopped now: "+action.Redact(err.Error()))
 	} else {
 		x.doc.Notes = append(x.doc.Notes, "a stop keeps its disks; curfew never terminates it")
@@ -167,16 +167,17 @@ func (x *adopting) read(ctx context.Context) error {
 	return nil
 }
 
-// idle is the idle period after which it is to end; 0 is none. What was recorded stays.
-func (x *adopting) idle() time.Duration {
-	if x.open != nil {
-		return x.open.IdleTimeout
+// idleTimeout returns the idle timeout, 0 for none. A recorded value takes precedence.
+func (x *adoption) idleTimeout() time.Duration {
+	if x.openSession != nil {
+		return x.openSession.IdleTimeout
 	}
-	return cmp.Or(x.o.Idle, x.a.Config.Sessions.Idle)
+	return cmp.Or(x.options.Idle, x.sessions.Config.Sessions.Idle)
 }
 
-// readAgain reads a machine; nil where the provider does not show it.
-func readAgain(ctx context.Context, cloud *clouds.AWS, ref inventory.Ref, now time.Time) (*inventory.Resource, error) {
+// readMachine reads a machine again; nil if the provider does not list it.
+func readMachine(ctx context.Context, cloud *clouds.AWS, ref inventory.Ref, now time.Time) (*inventory.Resource,
+	error) {
 	seen, err := cloud.List(ctx, round.Query{Now: now, Only: map[inventory.Ref]bool{ref: true}})
 	switch {
 	case err != nil:
@@ -189,29 +190,29 @@ func readAgain(ctx context.Context, cloud *clouds.AWS, ref inventory.Ref, now ti
 	return nil, nil
 }
 
-// merged is an owner with what another one says where it says nothing.
-func merged(tagged, said inventory.Owner) inventory.Owner {
+// mergeOwners fills empty fields of the tagged owner.
+func mergeOwners(tagged, said inventory.Owner) inventory.Owner {
 	return inventory.Owner{
 		Team: cmp.Or(tagged.Team, said.Team), Project: cmp.Or(tagged.Project, said.Project),
 		User:        cmp.Or(tagged.User, said.User),
 		Environment: cmp.Or(tagged.Environment, said.Environment), CostCenter: cmp.Or(tagged.CostCenter, said.CostCenter)}
 }
 
-// tags are those that the machine gets. What a tag says of its owner stays.
-func (x *adopting) tags(id string) map[string]string {
+// newTags returns the tags to write. Existing owner tags stay.
+func (x *adoption) newTags(id string) map[string]string {
 	tags := map[string]string{
 		inventory.TagAdopted: id, inventory.TagManaged: "true", inventory.TagLifetime: string(inventory.Ephemeral),
 		inventory.TagLease: x.doc.LeaseUntil.UTC().Format(time.RFC3339),
 	}
-	if idle := x.idle(); idle > 0 {
+	if idle := x.idleTimeout(); idle > 0 {
 		tags[inventory.TagIdle] = idle.String()
 	}
 	for key, pair := range map[string][2]string{
-		"curfew:team": {x.r.Owner.Team, x.owner.Team}, "curfew:project": {x.r.Owner.Project, x.owner.Project},
-		"curfew:user": {x.r.Owner.User, x.owner.User},
+		"curfew:team": {x.machine.Owner.Team, x.owner.Team}, "curfew:project": {x.machine.Owner.Project, x.owner.Project},
+		"curfew:user": {x.machine.Owner.User, x.owner.User},
 		"curfew:environment": {
-			x.r.Owner.Environment, x.owner.Environment,
-		}, "curfew:cost-center": {x.r.Owner.CostCenter, x.owner.CostCenter}} {
+			x.machine.Owner.Environment, x.owner.Environment,
+		}, "curfew:cost-center": {x.machine.Owner.CostCenter, x.owner.CostCenter}} {
 		if pair[0] == "" && pair[1] != "" {
 			tags[key] = pair[1]
 		}
@@ -219,84 +220,87 @@ func (x *adopting) tags(id string) map[string]string {
 	return tags
 }
 
-// adoptionRules are why a machine is not adopted. Each has a test that fails without it.
+// adoptionRules are the reasons to refuse an adoption.
 var adoptionRules = []struct {
 	name string
-	why  func(x *adopting) string
+	why  func(x *adoption) string
 }{
-	{"unread", func(x *adopting) string {
-		if _, ok := x.r.Detail.(*inventory.Instance); x.r.Tags == nil || !ok {
+	{"unread", func(x *adoption) string {
+		if _, ok := x.machine.Detail.(*inventory.Instance); x.machine.Tags == nil || !ok {
 			return "its tags or its details could not be read, so its owner and what manages it are not known"
 		}
 		return ""
 	}},
-	{"state", func(x *adopting) string {
-		if x.r.State != inventory.StateRunning {
-			return fmt.Sprintf("it is %s: only a machine that runs has a lease", cmp.Or(string(x.r.State), "in no known state"))
+	{"state", func(x *adoption) string {
+		if x.machine.State != inventory.StateRunning {
+			return fmt.Sprintf("it is %s: only a machine that runs has a lease",
+				cmp.Or(string(x.machine.State), "in no known state"))
 		}
 		return ""
 	}},
-	{"launched", func(x *adopting) string {
+	{"launched", func(x *adoption) string {
 		switch {
-		case x.r.Tags[inventory.TagSession] != "":
-			return "it is a machine of session " + x.r.Tags[inventory.TagSession] + " already"
-		case x.r.Tags[inventory.TagInstallation] != "":
-			return "another curfew started it (" + inventory.TagInstallation + "=" + x.r.Tags[inventory.TagInstallation] + ")"
+		case x.machine.Tags[inventory.TagSession] != "":
+			return "it is a machine of session " + x.machine.Tags[inventory.TagSession] + " already"
+		case x.machine.Tags[inventory.TagInstallation] != "":
+			return "another curfew started it (" + inventory.TagInstallation + "=" + x.machine.Tags[inventory.TagInstallation] +
+				")"
 		}
 		return ""
 	}},
-	{"adopted", func(x *adopting) string {
-		id := x.r.Tags[inventory.TagAdopted]
+	{"adopted", func(x *adoption) string {
+		id := x.machine.Tags[inventory.TagAdopted]
 		switch {
-		case x.open != nil && x.open.State == session.Ready:
-			return "it is session " + x.open.Name + " already; `curfew extend " + x.open.Name + " --for 2h` prolongs it"
-		case x.open != nil && x.open.State == session.Ending:
-			return "session " + x.open.Name + ", which stands for it, is ending"
-		case id != "" && (x.open == nil || x.open.ID != id):
+		case x.openSession != nil && x.openSession.State == session.Ready:
+			return "it is session " + x.openSession.Name + " already; `curfew extend " + x.openSession.Name +
+				" --for 2h` prolongs it"
+		case x.openSession != nil && x.openSession.State == session.Ending:
+			return "session " + x.openSession.Name + ", which stands for it, is ending"
+		case id != "" && (x.openSession == nil || x.openSession.ID != id):
 			return "it was adopted before, as " + id + " (" + inventory.TagAdopted +
 				"): take that tag away if no curfew looks after it any more"
 		}
 		return ""
 	}},
-	{"group-member", func(x *adopting) string {
-		if m := x.r.Manager; m != (inventory.Manager{}) {
+	{"group-member", func(x *adoption) string {
+		if m := x.machine.Manager; m != (inventory.Manager{}) {
 			return m.String() + " manages it and would replace it; change its size there"
 		}
 		return ""
 	}},
-	{"gang", func(x *adopting) string {
-		if x.r.Gang != "" {
-			return "it works together with the other machines of " + x.r.Gang + ", which are judged as one"
+	{"gang", func(x *adoption) string {
+		if x.machine.Gang != "" {
+			return "it works together with the other machines of " + x.machine.Gang + ", which are judged as one"
 		}
 		return ""
 	}},
-	{"persistent", func(x *adopting) string {
-		if x.r.Lifetime == inventory.Persistent {
+	{"persistent", func(x *adoption) string {
+		if x.machine.Lifetime == inventory.Persistent {
 			return "a tag says that it is persistent"
 		}
 		return ""
 	}},
-	{"not-managed", func(x *adopting) string {
-		for key, v := range x.r.Tags {
+	{"not-managed", func(x *adoption) string {
+		for key, v := range x.machine.Tags {
 			if inventory.SameTag(key, inventory.TagManaged) && v != "" && !strings.EqualFold(v, "true") {
 				return fmt.Sprintf("its tag %s=%s keeps policies off it", key, v)
 			}
 		}
 		return ""
 	}},
-	{"production", func(x *adopting) string {
+	{"production", func(x *adoption) string {
 		switch {
 		case x.owner.InProduction():
 			return "its environment is " + x.owner.Environment
-		case x.r.Purpose == inventory.Inference:
-			return "it serves (" + string(x.r.Purpose) + "), and what serves has no lease"
+		case x.machine.Purpose == inventory.Inference:
+			return "it serves (" + string(x.machine.Purpose) + "), and what serves has no lease"
 		}
 		return ""
 	}},
-	{"owner", func(x *adopting) string {
+	{"owner", func(x *adoption) string {
 		for _, f := range []struct{ what, tagged, said string }{
-			{"team", x.r.Owner.Team, x.o.Owner.Team}, {"project", x.r.Owner.Project, x.o.Owner.Project},
-			{"user", x.r.Owner.User, x.o.Owner.User},
+			{"team", x.machine.Owner.Team, x.options.Owner.Team}, {"project", x.machine.Owner.Project, x.options.Owner.Project},
+			{"user", x.machine.Owner.User, x.options.Owner.User},
 		} {
 			if f.said != "" && f.tagged != "" && f.said != f.tagged {
 				return fmt.Sprintf("a tag says that its %s is %s, not %s", f.what, f.tagged, f.said)
@@ -307,16 +311,16 @@ var adoptionRules = []struct {
 		}
 		return ""
 	}},
-	{"lease-policy", func(x *adopting) string {
-		lease, most := x.doc.LeaseUntil.Sub(x.now), x.a.Config.Sessions.MaxLease
+	{"lease-policy", func(x *adoption) string {
+		lease, most := x.doc.LeaseUntil.Sub(x.now), x.sessions.Config.Sessions.MaxLease
 		if most > 0 && lease > most {
 			return fmt.Sprintf("a lease of %s is longer than sessions.max_lease, %s", plain.Duration(lease),
 				plain.Duration(most))
 		}
 		return ""
 	}},
-	{"idle-limit", func(x *adopting) string {
-		if idle := x.idle(); idle > inventory.MaxIdle {
+	{"idle-limit", func(x *adoption) string {
+		if idle := x.idleTimeout(); idle > inventory.MaxIdle {
 			return fmt.Sprintf("an idle time of %s is longer than %s, the longest that policies look for", plain.Duration(idle),
 				plain.Duration(inventory.MaxIdle))
 		}
@@ -324,7 +328,7 @@ var adoptionRules = []struct {
 	}},
 }
 
-func (x *adopting) refusals() []view.Refusal {
+func (x *adoption) refusals() []view.Refusal {
 	out := []view.Refusal{}
 	for _, rule := range adoptionRules {
 		if why := rule.why(x); why != "" {
@@ -334,24 +338,23 @@ func (x *adopting) refusals() []view.Refusal {
 	return out
 }
 
-// carryOut writes the record, then the tags by the ladder, and then that it is done. A process
-// that dies in between leaves a record that the next one goes on with, and no machine that
-// anything ends: what ends machines of launches does not find it.
-func (x *adopting) carryOut(ctx context.Context) error {
-	file, err := sessionfile.New(machineOf(x.r, x.owner, x.now), nil, nil,
-		sessionfile.Options{Name: x.name, Lease: x.doc.LeaseUntil.Sub(x.now), Idle: x.idle()})
+// apply writes the record, then the tags through the safety ladder, and then the completion. After
+// a crash in between the next adoption continues; the record alone ends no machine.
+func (x *adoption) apply(ctx context.Context) error {
+	file, err := sessionfile.New(machineOf(x.machine, x.owner, x.now), nil, nil,
+		sessionfile.Options{Name: x.name, Lease: x.doc.LeaseUntil.Sub(x.now), Idle: x.idleTimeout()})
 	if err != nil {
 		return runtime.Invalid("%w", err)
 	}
-	if !x.o.Enforce {
+	if !x.options.Enforce {
 		return nil
 	}
-	s, err := x.record(ctx, file)
+	s, err := x.writeRecord(ctx, file)
 	if err != nil {
 		return err
 	}
 	x.doc.SessionID = s.ID
-	line, err := x.tag(ctx, s.ID)
+	line, err := x.writeTags(ctx, s.ID)
 	if err != nil {
 		return err
 	}
@@ -363,19 +366,19 @@ func (x *adopting) carryOut(ctx context.Context) error {
 		return nil
 	}
 	s.State, s.ReadyAt, s.Why = session.Ready, x.now, ""
-	if _, err := x.a.store.Sessions().Put(ctx, s, []session.Event{
+	if _, err := x.sessions.store.Sessions().Put(ctx, s, []session.Event{
 		{
 			At: x.now, Node: session.KeeperNode, Kind: "adopted",
-			Text: "by " + x.by + ", until " + s.LeaseUntil.Format(time.RFC3339),
+			Text: "by " + x.actor + ", until " + s.LeaseUntil.Format(time.RFC3339),
 		},
-	}, sessionEntry(x.a, s, x.by, "adopted "+x.ref.String())); err != nil {
+	}, sessionEntry(x.sessions, s, x.actor, "adopted "+x.ref.String())); err != nil {
 		return err
 	}
 	x.doc.State = view.AdoptDone
 	return nil
 }
 
-// machineOf is a machine of the account as one to write a session file of.
+// machineOf converts a machine of the account for a session file.
 func machineOf(r *inventory.Resource, owner inventory.Owner, now time.Time) sessionfile.Machine {
 	m := sessionfile.Machine{
 		ID: r.ID, Name: r.Name, Type: r.Type, Region: r.Region, Owner: owner, Purpose: r.Purpose,
@@ -392,12 +395,12 @@ func machineOf(r *inventory.Resource, owner inventory.Owner, now time.Time) sess
 	return m
 }
 
-// record writes the record, or takes the one of a process that died.
-func (x *adopting) record(ctx context.Context, file *sessionfile.File) (session.Session, error) {
-	if x.open != nil {
-		return *x.open, nil
+// writeRecord writes the record, or continues with that of a crashed adoption.
+func (x *adoption) writeRecord(ctx context.Context, file *sessionfile.File) (session.Session, error) {
+	if x.openSession != nil {
+		return *x.openSession, nil
 	}
-	a := x.a
+	a := x.sessions
 	random := make([]byte, 8)
 	if _, err := rand.Read(random); err != nil {
 		return session.Session{}, err
@@ -407,17 +410,19 @@ func (x *adopting) record(ctx context.Context, file *sessionfile.File) (session.
 		return session.Session{}, err
 	}
 	pool := session.Pool{
-		Type: x.r.Type, Region: x.ref.Region, Zone: x.r.Zone, Spot: file.Spec.Capacity == "spot", Image: file.Spec.Image,
+		Type: x.machine.Type, Region: x.ref.Region, Zone: x.machine.Zone, Spot: file.Spec.Capacity == "spot",
+		Image: file.Spec.Image,
 	}
 	s := session.Session{
-		ID: hex.EncodeToString(random), Name: x.name, RequestedBy: x.by, Owner: x.owner, Spec: file.Spec.Canonical(),
+		ID: hex.EncodeToString(random), Name: x.name, RequestedBy: x.actor, Owner: x.owner, Spec: file.Spec.Canonical(),
 		Hash: file.Spec.Hash(), Provider: clouds.ProviderAWS, Account: x.ref.Account, Region: x.ref.Region,
 		Epoch: 1, State: session.Launching, Why: "its tags are being written", LeaseUntil: x.doc.LeaseUntil,
-		IdleTimeout: x.idle(),
+		IdleTimeout: x.idleTimeout(),
 		Pool:        pool, UserLaunched: true,
-		Place: session.Place{Refs: []inventory.Ref{x.ref}, Profile: x.o.Profile}, RequestedAt: x.now, LaunchedAt: x.now}
-	if len(x.o.AssumeRoles) > 0 {
-		s.Place.Role = x.o.AssumeRoles[0]
+		Place: session.Place{Refs: []inventory.Ref{x.ref}, Profile: x.options.Profile}, RequestedAt: x.now,
+		LaunchedAt: x.now}
+	if len(x.options.AssumeRoles) > 0 {
+		s.Place.Role = x.options.AssumeRoles[0]
 	}
 	if hourly, priced := x.doc.HourlyUSD.Get(); priced {
 		rate, err := hourly.Rate()
@@ -426,13 +431,13 @@ func (x *adopting) record(ctx context.Context, file *sessionfile.File) (session.
 		}
 		s.Pool.Rate, s.Rate = &rate, &rate
 	}
-	s.Machines = []session.Machine{{ID: x.r.ID, Pool: s.Pool, State: x.r.State, LaunchedAt: x.now}}
+	s.Machines = []session.Machine{{ID: x.machine.ID, Pool: s.Pool, State: x.machine.State, LaunchedAt: x.now}}
 	for _, b := range before {
 		s.Epoch = max(s.Epoch, b.Epoch+1)
 	}
 	made, err := a.store.Sessions().Put(ctx, s, []session.Event{
-		{At: x.now, Node: session.KeeperNode, Kind: "requested", Text: "by " + x.by + ": " + x.ref.String()},
-	}, sessionEntry(a, s, x.by, "asked to adopt "+x.ref.String()))
+		{At: x.now, Node: session.KeeperNode, Kind: "requested", Text: "by " + x.actor + ": " + x.ref.String()},
+	}, sessionEntry(a, s, x.actor, "asked to adopt "+x.ref.String()))
 	if errors.Is(err, session.ErrNameTaken) {
 		err = &runtime.Error{
 			Class: runtime.Usage, Code: "taken", Err: fmt.Errorf("there is a session %s already", s.Name),
@@ -442,11 +447,10 @@ func (x *adopting) record(ctx context.Context, file *sessionfile.File) (session.
 	return made, err
 }
 
-// tag writes the tags by the ladder: with its refusals, its intent and outcome in the audit
-// log, and its undo.
-func (x *adopting) tag(ctx context.Context, id string) (action.Line, error) {
-	a := x.a
-	setting, err := clouds.Setting(ctx, a.Request, a.Config, x.o.Source)
+// writeTags writes the tags through the safety ladder, with its refusals, audit entries and undo.
+func (x *adoption) writeTags(ctx context.Context, id string) (action.Line, error) {
+	a := x.sessions
+	setting, err := clouds.Setting(ctx, a.Request, a.Config, x.options.Source)
 	if err != nil {
 		return action.Line{}, err
 	}
@@ -454,10 +458,10 @@ func (x *adopting) tag(ctx context.Context, id string) (action.Line, error) {
 	if !ok {
 		return action.Line{}, runtime.Invalid("nothing is tagged at %s", x.ref.Cloud)
 	}
-	setting.Sources = nil // what it does is no matter
+	setting.Sources = nil // tagging does not depend on usage
 	setting.Query.Only = map[inventory.Ref]bool{x.ref: true}
 	setting.Tagging = &round.Tagging{
-		Tags: a.Config.Tags, Declared: map[inventory.Ref]map[string]string{x.ref: x.tags(id)},
+		Tags: a.Config.Tags, Declared: map[inventory.Ref]map[string]string{x.ref: x.newTags(id)},
 	}
 	if _, err := a.Request.InTime(ctx, a.store); err != nil {
 		return action.Line{}, err
@@ -474,5 +478,5 @@ func (x *adopting) tag(ctx context.Context, id string) (action.Line, error) {
 			return l, nil
 		}
 	}
-	return action.Line{Rule: "nothing-to-do"}, nil // it has them
+	return action.Line{Rule: "nothing-to-do"}, nil // the machine has the tags already
 }

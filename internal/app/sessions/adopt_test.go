@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestEveryRefusalIsExplained holds that the guide has each rule that refuses to adopt a machine.
-func TestEveryRefusalIsExplained(t *testing.T) {
+// TestGuideExplainsRefusals checks that the guide names every rule that refuses an adoption.
+func TestGuideExplainsRefusals(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/pets-to-sessions.md")
 	if err != nil {
 		t.Fatal(err)

@@ -21,35 +21,35 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// resourceActions reach the machines of sessions that a person started: by what acts on resources, and
-// not by what launched them. A machine is under its session while it runs and has the
-// session's tag; one without it was given back and is left alone.
-type resourceActions struct{ a *Sessions }
+// resourceActions finds and stops machines that people launched, through resource actions instead
+// of a launcher. A machine belongs to its session while it runs with the session's tag; without the
+// tag it was given back and is left alone.
+type resourceActions struct{ sessions *Sessions }
 
 var _ session.Launcher = resourceActions{}
 
-// Pools implements session.Launcher: nothing is launched this way.
+// Pools implements session.Launcher. There are no pools for existing machines.
 func (h resourceActions) Pools(context.Context, *spec.Spec) ([]session.Pool, error) {
 	return nil, session.ErrUnsupported
 }
 
-// Launch implements session.Launcher: nothing is launched this way.
+// Launch implements session.Launcher. Existing machines are never launched.
 func (h resourceActions) Launch(context.Context, session.Launch) ([]session.Machine, error) {
 	return nil, session.ErrUnsupported
 }
 
-// Leftovers implements session.Launcher: machines that are stopped leave what they had.
+// Leftovers implements session.Launcher. A stopped machine keeps its resources.
 func (h resourceActions) Leftovers(context.Context, string, string) ([]string, error) {
 	return nil, nil
 }
 
-// cloud is the account of a session's machines.
+// cloud returns the account of a session's machines.
 func (h resourceActions) cloud(ctx context.Context, s *session.Session) (*clouds.AWS, error) {
 	f := clouds.Source{Cloud: clouds.ProviderAWS, Regions: []string{s.Region}, Profile: s.Place.Profile}
 	if s.Place.Role != "" {
 		f.AssumeRoles = []string{s.Place.Role}
 	}
-	return clouds.OpenActionable(ctx, h.a.Request, h.a.Config, f)
+	return clouds.OpenActionable(ctx, h.sessions.Request, h.sessions.Config, f)
 }
 
 // Find implements session.Launcher.
@@ -57,11 +57,11 @@ func (h resourceActions) Find(ctx context.Context, _, id string) ([]session.Foun
 	if id == "" {
 		return nil, nil
 	}
-	s, err := h.a.store.Sessions().Session(ctx, id)
+	s, err := h.sessions.store.Sessions().Session(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	seen, _, err := h.mine(ctx, &s)
+	seen, _, err := h.sessionMachines(ctx, &s)
 	if err != nil {
 		return nil, err
 	}
@@ -74,15 +74,16 @@ func (h resourceActions) Find(ctx context.Context, _, id string) ([]session.Foun
 	return found, nil
 }
 
-// mine are the machines of a session that are under it and not stopped.
-func (h resourceActions) mine(ctx context.Context, s *session.Session) ([]*inventory.Resource, *clouds.AWS, error) {
+// sessionMachines returns the running machines that carry the session's tag.
+func (h resourceActions) sessionMachines(ctx context.Context, s *session.Session) ([]*inventory.Resource, *clouds.AWS,
+	error) {
 	cloud, err := h.cloud(ctx, s)
 	if err != nil {
 		return nil, nil, err
 	}
 	var out []*inventory.Resource
 	for _, ref := range s.Place.Refs {
-		r, err := readAgain(ctx, cloud, ref, h.a.now().UTC())
+		r, err := readMachine(ctx, cloud, ref, h.sessions.now().UTC())
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -96,30 +97,30 @@ func (h resourceActions) mine(ctx context.Context, s *session.Session) ([]*inven
 	return out, cloud, nil
 }
 
-// stopOf is how a machine is stopped whose owner asks for it: discard gives up what a stop
-// loses.
-func stopOf(discard bool) policy.Do {
+// stopAction returns the action to stop a machine on its owner's request; discard accepts the loss
+// of what a stop loses.
+func stopAction(discard bool) policy.Do {
 	return policy.Do{Verb: policy.Stop, ScratchInstanceStore: discard}
 }
 
-// End implements session.Launcher: it stops the machines that are under the session, by what
-// carries out policies as well. Machines that have something against it stay, with the reason.
+// End implements session.Launcher. It stops the session's machines with the same checks as
+// policies; refused machines stay, with the reason.
 func (h resourceActions) End(ctx context.Context, id string, ids []string) error {
-	s, err := h.a.store.Sessions().Session(ctx, id)
+	s, err := h.sessions.store.Sessions().Session(ctx, id)
 	if err != nil {
 		return err
 	}
-	seen, cloud, err := h.mine(ctx, &s)
+	seen, cloud, err := h.sessionMachines(ctx, &s)
 	if err != nil {
 		return err
 	}
-	if frozen, err := h.a.store.Actions().Frozen(ctx); err != nil || frozen != nil {
+	if frozen, err := h.sessions.store.Actions().Frozen(ctx); err != nil || frozen != nil {
 		return cmp.Or(err, errors.New("all actions are frozen"))
 	}
 	var errs []error
 	for _, r := range seen {
 		if slices.Contains(ids, r.ID) && r.State == inventory.StateRunning {
-			errs = append(errs, h.stop(ctx, cloud, r, stopOf(s.Discard), s.EndStep.Key))
+			errs = append(errs, h.stop(ctx, cloud, r, stopAction(s.Discard), s.EndStep.Key))
 		}
 	}
 	return errors.Join(errs...)
@@ -135,8 +136,8 @@ func (h resourceActions) stop(ctx context.Context, cloud *clouds.AWS, r *invento
 	return clouds.CarryOut(ctx, actions, r, do, steps, key)
 }
 
-// checkStop says why the machines of a session that a person started cannot be stopped; nil
-// where nothing is against it. Freezes hold for it as for every action.
+// checkStop returns why machines that a person launched cannot be stopped; nil if they can. Freezes
+// apply too.
 func checkStop(ctx context.Context, a *Sessions, s *session.Session, discard bool) error {
 	frozen, err := a.store.Actions().Frozen(ctx)
 	if err != nil {
@@ -149,13 +150,13 @@ func checkStop(ctx context.Context, a *Sessions, s *session.Session, discard boo
 			Hint: "`curfew unfreeze` allows them again",
 		}
 	}
-	seen, cloud, err := resourceActions{a}.mine(ctx, s)
+	seen, cloud, err := resourceActions{a}.sessionMachines(ctx, s)
 	if err != nil {
 		return err
 	}
 	for _, r := range seen {
 		var refusal *action.Refusal
-		_, err := cloud.Actions().Plan(ctx, r, stopOf(discard))
+		_, err := cloud.Actions().Plan(ctx, r, stopAction(discard))
 		if errors.As(err, &refusal) {
 			return &runtime.Error{
 				Class: runtime.Denied, Code: "refused", Err: fmt.Errorf("session %s is not stopped: %s", s.Name, refusal.Why),
@@ -169,15 +170,15 @@ func checkStop(ctx context.Context, a *Sessions, s *session.Session, discard boo
 	return nil
 }
 
-// extendByHand prolongs the lease of machines that a person started: past the gate, which asked
-// nothing when they were started, and in their tag, by which policies go.
-func extendByHand(ctx context.Context, a *Sessions, s session.Session, until time.Time, who approval.Person) (
+// extendUserLaunched extends the lease of machines that a person launched: through the gate, which
+// was not asked at their launch, and in their tag, which policies read.
+func extendUserLaunched(ctx context.Context, a *Sessions, s session.Session, until time.Time, who approval.Person) (
 	session.Session, *gate.Decision, error) {
-	d, err := holdByHand(ctx, a, &s, until, who)
+	d, err := holdUserLaunched(ctx, a, &s, until, who)
 	if err != nil || d.Decision != gate.Allow {
 		return s, d, err
 	}
-	seen, cloud, err := resourceActions{a}.mine(ctx, &s)
+	seen, cloud, err := resourceActions{a}.sessionMachines(ctx, &s)
 	if err != nil {
 		return s, d, err
 	}
@@ -198,11 +199,11 @@ func extendByHand(ctx context.Context, a *Sessions, s session.Session, until tim
 	return s, d, err
 }
 
-// holdByHand asks the gate for what the machines cost from the end of the lease on.
-func holdByHand(ctx context.Context, a *Sessions, s *session.Session, until time.Time, who approval.Person) (
+// holdUserLaunched asks the gate to reserve the cost of the machines after their lease.
+func holdUserLaunched(ctx context.Context, a *Sessions, s *session.Session, until time.Time, who approval.Person) (
 	*gate.Decision, error) {
 	if s.HoldID != "" {
-		return a.prolongHold(ctx, *s, until, who)
+		return a.extendHold(ctx, *s, until, who)
 	}
 	sp, err := spec.Parse(s.Name, s.Spec)
 	if err != nil {
@@ -222,7 +223,7 @@ func holdByHand(ctx context.Context, a *Sessions, s *session.Session, until time
 	if err != nil {
 		return nil, err
 	}
-	c := &gate.Counter{Ask: gate.AskOf(e, who, s.ID), Params: params}
+	c := &gate.Counter{Ask: gate.NewAsk(e, who, s.ID), Params: params}
 	d, err := c.Decide(ctx)
 	if err != nil || d.Decision != gate.Allow {
 		return &d, err

@@ -18,8 +18,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// awsSessions are the sessions of the account of the credentials. AWS is not asked anything
-// before one is asked for, or kept: who has none needs no credentials.
+// awsSessions launches sessions in the AWS account of the credentials. It calls AWS only once a
+// session exists, so that local users need no credentials.
 type awsSessions struct {
 	store session.Store
 	// machines opens the account, once.
@@ -28,8 +28,8 @@ type awsSessions struct {
 	documents func(ctx context.Context, at string) (checkpoint.Backend, error)
 
 	mu sync.Mutex
-	// others are the sessions of other accounts that were told of.
-	others map[string]bool
+	// reportedAccounts holds the sessions of other accounts that were reported already.
+	reportedAccounts map[string]bool
 }
 
 var (
@@ -37,22 +37,22 @@ var (
 	_ session.RoleLister = (*awsSessions)(nil)
 )
 
-// sessionRegions are the regions of sessions that may have machines: those that are not over, and
-// those that were not long ago.
+// sessionRegions returns the regions that may hold session machines: those of open sessions and of
+// recently ended ones.
 func sessionRegions(ctx context.Context, s session.Store, now time.Time) ([]string, error) {
 	all, err := s.Sessions(ctx, session.Query{})
 	var regions []string
 	for _, s := range all {
 		if s.Provider == clouds.ProviderAWS && !s.UserLaunched && s.Region != "" &&
-			(!s.State.IsFinal() || now.Sub(s.EndedAt) < watchFor) && !slices.Contains(regions, s.Region) {
+			(!s.State.IsFinal() || now.Sub(s.EndedAt) < regionWatchTime) && !slices.Contains(regions, s.Region) {
 			regions = append(regions, s.Region)
 		}
 	}
 	return regions, err
 }
 
-// watchFor is how long the region of a session that is over is looked at.
-const watchFor = 30 * 24 * time.Hour
+// regionWatchTime is how long the region of an ended session is still listed.
+const regionWatchTime = 30 * 24 * time.Hour
 
 // Pools implements session.Launcher.
 func (a *awsSessions) Pools(ctx context.Context, s *spec.Spec) ([]session.Pool, error) {
@@ -72,17 +72,17 @@ func (a *awsSessions) Launch(ctx context.Context, l session.Launch) ([]session.M
 	return m.Launch(ctx, l)
 }
 
-// launched says whether a session was ever asked for: every launch has a record before it.
-func (a *awsSessions) launched(ctx context.Context) (bool, error) {
+// everLaunched reports whether any session was recorded; records precede launches.
+func (a *awsSessions) everLaunched(ctx context.Context) (bool, error) {
 	all, err := a.store.Sessions(ctx, session.Query{})
 	return slices.ContainsFunc(all, func(s session.Session) bool {
 		return s.Provider == clouds.ProviderAWS && !s.UserLaunched
 	}), err
 }
 
-// Roles implements session.RoleLister. Where no session was ever asked for, there is none.
+// Roles implements session.RoleLister. It calls AWS only if a session was recorded.
 func (a *awsSessions) Roles(ctx context.Context, installation string) ([]session.Role, error) {
-	if launched, err := a.launched(ctx); err != nil || !launched {
+	if launched, err := a.everLaunched(ctx); err != nil || !launched {
 		return nil, err
 	}
 	m, err := a.machines()
@@ -92,10 +92,10 @@ func (a *awsSessions) Roles(ctx context.Context, installation string) ([]session
 	return m.Roles(ctx, installation)
 }
 
-// Find implements session.Launcher. Where no session was ever asked for, there is none.
+// Find implements session.Launcher. It calls AWS only if a session was recorded.
 func (a *awsSessions) Find(ctx context.Context, installation, id string) ([]session.FoundMachine, error) {
 	if id == "" {
-		if launched, err := a.launched(ctx); err != nil || !launched {
+		if launched, err := a.everLaunched(ctx); err != nil || !launched {
 			return nil, err
 		}
 	}
@@ -118,7 +118,7 @@ func (a *awsSessions) End(ctx context.Context, id string, machines []string) err
 	return m.End(ctx, id, machines)
 }
 
-// Leftovers implements session.Launcher: what EC2 holds of it, and then its control documents.
+// Leftovers implements session.Launcher: EC2 and IAM resources first, then the control documents.
 func (a *awsSessions) Leftovers(ctx context.Context, installation, id string) ([]string, error) {
 	m, err := a.machines()
 	if err != nil {
@@ -137,17 +137,17 @@ func (a *awsSessions) Leftovers(ctx context.Context, installation, id string) ([
 	case s.ControlPrefix == "" || path.Base(s.ControlPrefix) != id:
 		return nil, nil
 	}
-	if err := a.forget(ctx, s.ControlPrefix); err != nil {
-		return []string{s.ControlPrefix + ": " + err.Error()}, nil //nolint:nilerr // it is named, and removed later
+	if err := a.deleteDocuments(ctx, s.ControlPrefix); err != nil {
+		return []string{s.ControlPrefix + ": " + err.Error()}, nil // reported and deleted later
 	}
 	return nil, nil
 }
 
-// forgetAtOnce is how many documents are deleted in one call: as many as S3 takes.
-const forgetAtOnce = 1000
+// deleteBatch is the number of objects per delete call, the maximum of S3.
+const deleteBatch = 1000
 
-// forget deletes all documents below a prefix.
-func (a *awsSessions) forget(ctx context.Context, control string) error {
+// deleteDocuments deletes all documents below a prefix.
+func (a *awsSessions) deleteDocuments(ctx context.Context, control string) error {
 	at, err := a.documents(ctx, control)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (a *awsSessions) forget(ctx context.Context, control string) error {
 	if err := at.List(ctx, "", func(i checkpoint.Info) error { keys = append(keys, i.Key); return nil }); err != nil {
 		return err
 	}
-	for some := range slices.Chunk(keys, forgetAtOnce) {
+	for some := range slices.Chunk(keys, deleteBatch) {
 		if err := at.Delete(ctx, some); err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func (a *awsSessions) forget(ctx context.Context, control string) error {
 	return nil
 }
 
-// Notes says what to know of a session's machines, for people.
+// Notes returns remarks about a session's machines for people.
 func (a *awsSessions) Notes(s session.Session) []string {
 	var out []string
 	if s.Pool.Spot {
@@ -173,7 +173,7 @@ func (a *awsSessions) Notes(s session.Session) []string {
 	return out
 }
 
-// account is whose the credentials are now, and the id by which IAM knows who has them.
+// account returns the current account and the IAM id of the caller.
 func (a *awsSessions) account(ctx context.Context) (account, person string, err error) {
 	m, err := a.machines()
 	if err != nil {
@@ -183,34 +183,33 @@ func (a *awsSessions) account(ctx context.Context) (account, person string, err 
 	return account, person, clouds.CloudErrorOrNil(err)
 }
 
-// home is the backbone whose bucket a session uses where nothing else is configured.
-func (a *awsSessions) home(ctx context.Context, sp *spec.Spec) (*clouds.AWSBackbone, error) {
+// backboneFor returns the backbone whose bucket a session uses by default.
+func (a *awsSessions) backboneFor(ctx context.Context, sp *spec.Spec) (*clouds.AWSBackbone, error) {
 	m, err := a.machines()
 	if err != nil {
 		return nil, err
 	}
 	regions, err := m.Regions(ctx, sp)
 	if err != nil {
-		return nil, noPlace(sp, err)
+		return nil, noBackboneError(sp, err)
 	}
 	b, err := m.Backbone(ctx, regions[0])
 	if err != nil {
-		return nil, noPlace(sp, err)
+		return nil, noBackboneError(sp, err)
 	}
 	return b, nil
 }
 
-// noPlace is the error for a session that nothing can be launched for.
-func noPlace(sp *spec.Spec, err error) error {
+// noBackboneError is the error for a session without a region to launch in.
+func noBackboneError(sp *spec.Spec, err error) error {
 	return &runtime.Error{
 		Code: "no_machine", Err: fmt.Errorf("look for a place for session %s: %w", sp.Name, err),
 		Hint: "docs/sessions.md says what sessions on AWS need",
 	}
 }
 
-// otherAccount says that the machines of a session are in another account than that of the
-// credentials; empty where they are in this one. Nothing is known where the account cannot be
-// read, and nothing is done then.
+// otherAccount explains that a session's machines are in another account than the credentials;
+// empty if they are not. If the account is unknown, nothing is done.
 func (a *awsSessions) otherAccount(ctx context.Context, s *session.Session) (why string, err error) {
 	here, _, err := a.account(ctx)
 	if err != nil || s.Account == "" || s.Account == here {
@@ -220,10 +219,10 @@ func (a *awsSessions) otherAccount(ctx context.Context, s *session.Session) (why
 		s.Account, here), nil
 }
 
-// mine says whether the credentials are those of a session's account. What is not is told
+// isReachable reports whether the credentials belong to a session's account. A mismatch is reported
 // once.
-func (a *awsSessions) mine(ctx context.Context, s *session.Session, tell func(string)) bool {
-	bounded, stop := context.WithTimeout(ctx, accountPatience)
+func (a *awsSessions) isReachable(ctx context.Context, s *session.Session, tell func(string)) bool {
+	bounded, stop := context.WithTimeout(ctx, accountTimeout)
 	defer stop()
 	why, err := a.otherAccount(bounded, s)
 	if err != nil {
@@ -231,20 +230,20 @@ func (a *awsSessions) mine(ctx context.Context, s *session.Session, tell func(st
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.others == nil {
-		a.others = map[string]bool{}
+	if a.reportedAccounts == nil {
+		a.reportedAccounts = map[string]bool{}
 	}
-	if why != "" && !a.others[s.ID] && ctx.Err() == nil {
+	if why != "" && !a.reportedAccounts[s.ID] && ctx.Err() == nil {
 		tell(why)
 	}
-	a.others[s.ID] = why != ""
+	a.reportedAccounts[s.ID] = why != ""
 	return why == ""
 }
 
-// accountPatience is how long AWS may take to say whose credentials these are.
-const accountPatience = 30 * time.Second
+// accountTimeout bounds the call that identifies the credentials.
+const accountTimeout = 30 * time.Second
 
-// checkReachable is an error where this process cannot do anything with a session.
+// checkReachable returns an error if this process cannot act on a session.
 func checkReachable(ctx context.Context, a *Sessions, s *session.Session) error {
 	if s.Provider != clouds.ProviderAWS {
 		return nil
@@ -262,7 +261,7 @@ func checkReachable(ctx context.Context, a *Sessions, s *session.Session) error 
 	return nil
 }
 
-// Notes are what to know of the machines of a session that is ready, for people.
+// Notes returns remarks about the machines of a ready session for people.
 func (a *Sessions) Notes(s session.Session) []string {
 	if s.State != session.Ready {
 		return nil
@@ -280,19 +279,20 @@ func (a *Sessions) Notes(s session.Session) []string {
 	return nil
 }
 
-// below joins a prefix and a name.
-func below(prefix, name string) string { return strings.TrimSuffix(prefix, "/") + "/" + name }
+// joinPrefix joins a prefix and a name.
+func joinPrefix(prefix, name string) string { return strings.TrimSuffix(prefix, "/") + "/" + name }
 
-// folders are the documents of a session of AWS and its work, by what is configured or else in the
-// backbone's bucket, below the prefixes that its role may use. The work is that of the
-// installation, because others may use the same names.
-func folders(ctx context.Context, a *Sessions, sp *spec.Spec, id, control, work string) (string, string, error) {
-	b, err := a.aws.home(ctx, sp)
+// awsPrefixes returns the control and work prefixes of an AWS session: the configured ones, or
+// those in the backbone's bucket below the prefixes that the session's role may use. The work
+// prefix includes the installation, because others may use the same names.
+func awsPrefixes(ctx context.Context, a *Sessions, sp *spec.Spec, id, control, work string) (string, string, error) {
+	b, err := a.aws.backboneFor(ctx, sp)
 	if err != nil {
 		return "", "", err
 	}
 	installation := a.Keeper.Installation
-	control, work = below(cmp.Or(control, b.ControlPrefix()), id), below(cmp.Or(work, b.WorkPrefix(installation)),
+	control, work = joinPrefix(cmp.Or(control, b.ControlPrefix()),
+		id), joinPrefix(cmp.Or(work, b.WorkPrefix(installation)),
 		sp.Name)
 	if err := b.CheckPlaces(installation, id, sp.Name, control, work); err != nil {
 		return "", "", &runtime.Error{

@@ -14,8 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TestLoopsReturnOnCancel holds that everything that keeps, shows or waits for sessions returns
-// once its context is over: where that is so at its beginning, and meanwhile.
+// TestLoopsReturnOnCancel checks that keeping, showing and awaiting sessions returns when the
+// context is canceled, before or during the call.
 func TestLoopsReturnOnCancel(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "curfew.yaml")
@@ -27,9 +27,9 @@ func TestLoopsReturnOnCancel(t *testing.T) {
 	}, Dir: dir, Log: io.Discard}).
 		Request()
 	req.ConfigFlag, req.DataFlag = file, filepath.Join(dir, "state")
-	cfg, s := stateOf(t, req)
-	leave(t, s, "s1")
-	all, err := OpenIn(t.Context(), req.Fresh(), cfg, view.Decider{Source: "local", Advisory: true}, s)
+	cfg, s := openState(t, req)
+	addUndecidedSession(t, s, "s1")
+	all, err := OpenWithStore(t.Context(), req.Fresh(), cfg, view.Decider{Source: "local", Advisory: true}, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +53,8 @@ func TestLoopsReturnOnCancel(t *testing.T) {
 		"Up":         func(ctx context.Context) { _, _, _ = all.Up(ctx, UpOptions{Name: "x", CPUs: 1}) },
 		"Extend":     func(ctx context.Context) { _, _, _ = all.Extend(ctx, "s1", time.Hour) },
 		"Down":       func(ctx context.Context) { _, _ = all.Down(ctx, "none", false) },
-		"Tidy":       func(ctx context.Context) { _ = TidyEntries(ctx, all) },
-		"flockIn":    func(ctx context.Context) { _, _ = flockIn(ctx, locked) },
+		"Tidy":       func(ctx context.Context) { _ = RemoveStaleEntries(ctx, all) },
+		"flockIn":    func(ctx context.Context) { _, _ = lockFile(ctx, locked) },
 	} {
 		for _, meanwhile := range []bool{false, true} {
 			ctx, cancel := context.WithCancel(t.Context())

@@ -1,3 +1,3 @@
 // Package sessions starts, keeps, extends and ends sessions, and adopts machines that people
-// started.
+// launched.
 package sessions

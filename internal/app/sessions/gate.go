@@ -25,7 +25,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// sessionEntry is an entry of the audit log about a session.
+// sessionEntry returns an audit entry about a session.
 func sessionEntry(a *Sessions, s session.Session, actor, outcome string) action.Entry {
 	return action.Entry{
 		At: a.now(), Account: s.Provider + "/" + s.Account, Actor: actor, What: action.EventSession,
@@ -33,7 +33,7 @@ func sessionEntry(a *Sessions, s session.Session, actor, outcome string) action.
 	}
 }
 
-// EstimateSession says what a session will cost at a provider.
+// EstimateSession estimates the cost of a session at a provider.
 func (a *Sessions) EstimateSession(ctx context.Context, sp *spec.Spec, cloud string) (*estimate.Estimate, error) {
 	if cloud == clouds.ProviderAWS {
 		return estimateAWS(ctx, a, sp)
@@ -55,12 +55,12 @@ func (a *Sessions) EstimateSession(ctx context.Context, sp *spec.Spec, cloud str
 	})
 }
 
-// leeway is how many percent more than the cheapest machine another one may cost an hour that
-// is taken where the cheapest has no capacity.
-const leeway = 50
+// rateLeewayPercent is how much more than the cheapest machine a replacement without capacity
+// problems may cost.
+const rateLeewayPercent = 50
 
-// estimateAWS says what a session will cost in the regions that it may run in. Where a price is
-// not known, the estimate says so and the gate asks.
+// estimateAWS estimates the cost of a session in its allowed regions. An unknown price is stated in
+// the estimate and makes the gate ask.
 func estimateAWS(ctx context.Context, a *Sessions, sp *spec.Spec) (*estimate.Estimate, error) {
 	book, err := a.Request.PriceBook(a.Config)
 	if err != nil {
@@ -72,7 +72,7 @@ func estimateAWS(ctx context.Context, a *Sessions, sp *spec.Spec) (*estimate.Est
 	}
 	regions, err := machines.Regions(ctx, sp)
 	if err != nil {
-		return nil, noPlace(sp, err)
+		return nil, noBackboneError(sp, err)
 	}
 	where := *sp
 	where.Regions = regions
@@ -88,7 +88,7 @@ func estimateAWS(ctx context.Context, a *Sessions, sp *spec.Spec) (*estimate.Est
 			Missing: "run `curfew price update`",
 		})
 	case err == nil && sp.Resources.InstanceType == "":
-		err = e.Leeway(leeway)
+		err = e.Leeway(rateLeewayPercent)
 	}
 	if e != nil {
 		e.SpecHash = sp.Hash()
@@ -96,29 +96,29 @@ func estimateAWS(ctx context.Context, a *Sessions, sp *spec.Spec) (*estimate.Est
 	return e, runtime.PlanError(err)
 }
 
-// admit asks the gate about a session that is recorded, and keeps the answer in its record.
+// admit asks the gate about a recorded session and stores the decision in the record.
 func (a *Sessions) admit(ctx context.Context, s session.Session, who approval.Person) (*gate.Decision, error) {
-	g := &sessionGate{a: a, who: who}
+	g := &sessionGate{sessions: a, person: who}
 	k := *a.Keeper
 	k.Gate = g
-	// What fails after the gate has decided is tried again by the keeper.
+	// The keeper retries what fails after the decision.
 	if _, err := k.Keep(ctx, s.ID); err != nil && g.decision == nil {
 		return nil, runtime.StateError(err)
 	}
 	return g.decision, nil
 }
 
-// sessionGate is the gate for one person.
+// sessionGate implements session.Gate for one person.
 type sessionGate struct {
-	a   *Sessions
-	who approval.Person
-	// decision is what was decided last.
+	sessions *Sessions
+	person   approval.Person
+	// decision is the last decision.
 	decision *gate.Decision
 }
 
 // Admit implements session.Gate.
 func (g *sessionGate) Admit(ctx context.Context, s *session.Session) (session.Admission, error) {
-	a := g.a
+	a := g.sessions
 	sp, err := spec.Parse(s.Name, s.Spec)
 	if err != nil {
 		return session.Admission{}, err
@@ -131,7 +131,7 @@ func (g *sessionGate) Admit(ctx context.Context, s *session.Session) (session.Ad
 	if err != nil {
 		return session.Admission{}, err
 	}
-	c := &gate.Counter{Ask: gate.AskOf(e, g.who, s.ID), Params: params}
+	c := &gate.Counter{Ask: gate.NewAsk(e, g.person, s.ID), Params: params}
 	d, err := c.Decide(ctx)
 	if err != nil {
 		return session.Admission{}, err
@@ -145,8 +145,8 @@ func (g *sessionGate) Admit(ctx context.Context, s *session.Session) (session.Ad
 	}, nil
 }
 
-// prolongHold lets the hold of a session last until a time; nil where it has none.
-func (a *Sessions) prolongHold(ctx context.Context, s session.Session, until time.Time, who approval.Person) (
+// extendHold extends the hold of a session to a time; nil if it has none.
+func (a *Sessions) extendHold(ctx context.Context, s session.Session, until time.Time, who approval.Person) (
 	*gate.Decision, error) {
 	if s.HoldID == "" {
 		return nil, nil
@@ -177,14 +177,14 @@ func (a *Sessions) prolongHold(ctx context.Context, s session.Session, until tim
 	return &d, nil
 }
 
-// sessionHolds closes the holds of sessions.
-type sessionHolds struct{ a *Sessions }
+// sessionHolds implements session.Holds.
+type sessionHolds struct{ sessions *Sessions }
 
-// Close implements session.Holds. It finds them by the run's key, because a process may have
-// died between the hold and the record that names it.
+// Close implements session.Holds. It finds holds by the run's key, because a process may crash
+// between the hold and the record that names it.
 func (h sessionHolds) Close(ctx context.Context, s *session.Session, actual money.Amount, ran bool) error {
-	st := h.a.store.Budgets()
-	all, err := st.Holds(ctx, s.RequestedAt.Add(-time.Hour), h.a.now().Add(budget.MaxRun))
+	st := h.sessions.store.Budgets()
+	all, err := st.Holds(ctx, s.RequestedAt.Add(-time.Hour), h.sessions.now().Add(budget.MaxRun))
 	if err != nil {
 		return err
 	}
@@ -195,9 +195,9 @@ func (h sessionHolds) Close(ctx context.Context, s *session.Session, actual mone
 			continue
 		}
 		if ran && hold.State == budget.Live {
-			_, err = desk.Settle(ctx, hold.ID, actual, by, h.a.now())
+			_, err = desk.Settle(ctx, hold.ID, actual, by, h.sessions.now())
 		} else {
-			_, err = desk.Release(ctx, hold.ID, by, h.a.now())
+			_, err = desk.Release(ctx, hold.ID, by, h.sessions.now())
 		}
 		if err != nil && !errors.Is(err, budget.ErrConflict) {
 			return err
@@ -206,19 +206,19 @@ func (h sessionHolds) Close(ctx context.Context, s *session.Session, actual mone
 	return nil
 }
 
-// sessionBooks charge for local sessions: a round observes the machines of a cloud, and
-// no one else knows those of this one.
-type sessionBooks struct{ a *Sessions }
+// sessionLedger charges for local sessions. Rounds charge for cloud machines, but do not see local
+// ones.
+type sessionLedger struct{ sessions *Sessions }
 
-// Charge implements session.Ledger. What is charged is from the launch, which is observed
-// itself, to the end; a second before the end the machine still ran.
-func (b sessionBooks) Charge(ctx context.Context, s *session.Session, at time.Time, ended bool) error {
+// Charge implements session.Ledger. It charges from the launch to the end; one second before the
+// end the machine still ran.
+func (b sessionLedger) Charge(ctx context.Context, s *session.Session, at time.Time, ended bool) error {
 	if s.Provider != clouds.ProviderLocal || len(s.Machines) == 0 {
 		return nil
 	}
-	at = whole(at)
+	at = wholeSeconds(at)
 	if s.ChargedUntil.IsZero() || ended {
-		if err := b.post(ctx, s, whole(s.LaunchedAt), inventory.StateRunning); err != nil {
+		if err := b.post(ctx, s, wholeSeconds(s.LaunchedAt), inventory.StateRunning); err != nil {
 			return err
 		}
 	}
@@ -233,11 +233,11 @@ func (b sessionBooks) Charge(ctx context.Context, s *session.Session, at time.Ti
 	return b.post(ctx, s, at, inventory.StateDeleting)
 }
 
-// whole is a time in whole seconds, as the ledger keeps it.
-func whole(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
+// wholeSeconds truncates a time to seconds, the resolution of the ledger.
+func wholeSeconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// post tells the ledger what the machines of a session were at a time.
-func (b sessionBooks) post(ctx context.Context, s *session.Session, at time.Time, state inventory.State) error {
+// post records the state of a session's machines at a time in the ledger.
+func (b sessionLedger) post(ctx context.Context, s *session.Session, at time.Time, state inventory.State) error {
 	var seen []ledger.Observation
 	for _, m := range s.Machines {
 		o := ledger.Observation{
@@ -249,10 +249,10 @@ func (b sessionBooks) post(ctx context.Context, s *session.Session, at time.Time
 				Name: s.Name, Type: m.Pool.Type, Owner: s.Owner, Purpose: inventory.Experimentation,
 				Lifetime: inventory.Ephemeral, Hold: s.HoldID,
 			},
-			State: state, StateSince: whole(m.LaunchedAt), CreatedAt: whole(m.LaunchedAt)}
+			State: state, StateSince: wholeSeconds(m.LaunchedAt), CreatedAt: wholeSeconds(m.LaunchedAt)}
 		if state == inventory.StateRunning {
 			meter := ledger.Meter{
-				Name: "compute", Category: ledger.Compute, Source: "rates of curfew.yaml", AsOf: whole(m.LaunchedAt),
+				Name: "compute", Category: ledger.Compute, Source: "rates of curfew.yaml", AsOf: wholeSeconds(m.LaunchedAt),
 			}
 			if m.Pool.Rate == nil {
 				meter.Unpriced = "no rate is configured"
@@ -267,7 +267,7 @@ func (b sessionBooks) post(ctx context.Context, s *session.Session, at time.Time
 		}
 		seen = append(seen, o)
 	}
-	if _, err := ledger.Post(ctx, b.a.store.Ledger(), ledger.Round{
+	if _, err := ledger.Post(ctx, b.sessions.store.Ledger(), ledger.Round{
 		Account: ledger.Account{Cloud: s.Provider, ID: s.Account}, At: at, Source: "session",
 	}, seen); err != nil {
 		return fmt.Errorf("charge session %s: %w", s.Name, err)
@@ -275,7 +275,7 @@ func (b sessionBooks) post(ctx context.Context, s *session.Session, at time.Time
 	return nil
 }
 
-// noLauncher says that sessions cannot be started at a provider, and what to do.
+// noLauncher returns the error for a provider without sessions.
 func noLauncher(cloud string) error {
 	return &runtime.Error{
 		Class: runtime.Usage, Code: "no_launcher", Err: fmt.Errorf("sessions cannot be started at %q here", cloud),

@@ -18,27 +18,25 @@ import (
 )
 
 const (
-	// keeperLock is the file that a keeper holds locked, in the data directory, and keeperLog
-	// what it writes.
+	// keeperLock is the lock file of the keeper in the data directory, keeperLog its log file.
 	keeperLock = "keeper.lock"
 	keeperLog  = "keeper.log"
-	// pollInterval is how often a keeper looks for new sessions, restFor how long it stays when
-	// there are none, and reconcileInterval how often it compares machines with records.
+	// pollInterval is the time between lookups for new sessions, emptyTimeout how long a keeper
+	// without sessions stays, and reconcileInterval the time between reconciliations.
 	pollInterval      = 250 * time.Millisecond
 	emptyTimeout      = 3 * time.Second
 	reconcileInterval = time.Minute
-	// maxLookInterval is the longest that a session is not looked at.
+	// maxLookInterval is the longest time between two passes over a session.
 	maxLookInterval = 15 * time.Second
-	// passTimeout bounds one pass over one session, reconcileFor the comparison of the machines
-	// of one provider with the records.
-	passTimeout  = 5 * time.Minute
-	reconcileFor = 5 * time.Minute
-	// readTimeout bounds the look for sessions.
+	// passTimeout bounds one pass over one session, reconcileTimeout the reconciliation of one
+	// provider.
+	passTimeout      = 5 * time.Minute
+	reconcileTimeout = 5 * time.Minute
+	// readTimeout bounds reading the sessions.
 	readTimeout = time.Minute
 )
 
-// lockKeeper takes the lock of the one keeper of a data directory; nil where another process
-// has it.
+// lockKeeper takes the keeper lock of a data directory; nil if another process holds it.
 func lockKeeper(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -58,9 +56,8 @@ func lockKeeper(dir string) (*os.File, error) {
 	return nil, fmt.Errorf("lock the keeper of sessions: %w", err)
 }
 
-// Keep keeps all sessions of the state until none is left that is not over. With
-// stay it goes on until the context ends. It returns at once where another process of the
-// same data directory does so already.
+// Keep keeps all sessions until none is open, or with stay until the context ends. It returns at
+// once if another process of the data directory keeps them.
 func Keep(ctx context.Context, req *runtime.Request, stay bool) error {
 	cfg, err := req.Config()
 	if err != nil {
@@ -79,14 +76,14 @@ func Keep(ctx context.Context, req *runtime.Request, stay bool) error {
 	return a.keep(ctx, stay, a.Keeper.Log, nil)
 }
 
-// takeOverInterval is how often a service looks whether the keeper of its data directory has ended.
+// takeOverInterval is the time between a service's attempts to take the keeper lock.
 const takeOverInterval = 5 * time.Second
 
-// KeepServed keeps the sessions of a service for as long as it runs, as soon as no other
-// process of the data directory does, by the configuration that is in force.
+// KeepServed keeps the sessions of a service as soon as no other process of the data directory
+// does, with the current configuration.
 func KeepServed(ctx context.Context, req *runtime.Request, log *slog.Logger, inForce func() *runtime.GovernedConfig) {
 	for {
-		if err := keepInForce(ctx, req, log, inForce); err != nil && ctx.Err() == nil {
+		if err := keepWithConfig(ctx, req, log, inForce); err != nil && ctx.Err() == nil {
 			log.WarnContext(ctx, "sessions are not kept", "error", err)
 		}
 		select {
@@ -97,10 +94,9 @@ func KeepServed(ctx context.Context, req *runtime.Request, log *slog.Logger, inF
 	}
 }
 
-// keepInForce keeps the sessions of a service until the context ends, and goes over to each
-// configuration that comes into force. Where sessions cannot be kept by it, they are kept by the
-// one before.
-func keepInForce(ctx context.Context, req *runtime.Request, log *slog.Logger,
+// keepWithConfig keeps the sessions of a service until the context ends, switching to each new
+// configuration. If one does not work, the previous one stays in use.
+func keepWithConfig(ctx context.Context, req *runtime.Request, log *slog.Logger,
 	inForce func() *runtime.GovernedConfig) error {
 	by := inForce()
 	lock, err := lockKeeper(by.Config.DataDir)
@@ -113,26 +109,26 @@ func keepInForce(ctx context.Context, req *runtime.Request, log *slog.Logger,
 		return err
 	}
 	defer s.Close()
-	a, err := OpenIn(ctx, req.Fresh(), by.Config, by.Decider, s)
+	a, err := OpenWithStore(ctx, req.Fresh(), by.Config, by.Decider, s)
 	if err != nil {
 		return err
 	}
-	for _, err := range checkUsers(ctx, by.Config) {
+	for _, err := range checkUnixUsers(ctx, by.Config) {
 		log.ErrorContext(ctx, "a Unix user of local.users starts no sessions", "error", err)
 	}
 	var refused *runtime.GovernedConfig
-	var again time.Time
+	var retryAt time.Time
 	return a.keep(ctx, true, log, func(now time.Time) *Sessions {
 		next := inForce()
-		if next == by || next == refused && now.Before(again) {
+		if next == by || next == refused && now.Before(retryAt) {
 			return nil
 		}
-		a, err := OpenIn(ctx, req.Fresh(), next.Config, next.Decider, s)
+		a, err := OpenWithStore(ctx, req.Fresh(), next.Config, next.Decider, s)
 		if err != nil {
 			if next != refused && ctx.Err() == nil {
 				log.ErrorContext(ctx, "sessions are kept by the configuration before", "error", err)
 			}
-			refused, again = next, now.Add(takeOverInterval)
+			refused, retryAt = next, now.Add(takeOverInterval)
 			return nil
 		}
 		by, refused = next, nil
@@ -140,21 +136,22 @@ func keepInForce(ctx context.Context, req *runtime.Request, log *slog.Logger,
 	})
 }
 
-// keep does what is missing of all sessions, again and again. Newer, where set, returns the
-// sessions by a newer configuration; nil: there is none.
+// keep runs passes over all sessions repeatedly. If set, newer returns the sessions under a newer
+// configuration, or nil.
 func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer func(now time.Time) *Sessions) error {
 	var mu sync.Mutex
-	// By session: a pass runs; when the next one is; the record that the last one began with;
-	// the provider is another process's.
-	busy, due, seen, unreachable := map[string]bool{}, map[string]time.Time{}, map[string]int64{}, map[string]bool{}
-	// By provider: its machines are being compared with the records; when that began.
+	// By session: whether a pass runs, the time of the next pass, the record version of the last
+	// pass, and whether its provider belongs to another process.
+	busy, due, seenVersion, unreachable := map[string]bool{}, map[string]time.Time{}, map[string]int64{},
+		map[string]bool{}
+	// By provider: whether a reconciliation runs, and its last start.
 	reconciling, reconciledAt := map[string]bool{}, map[string]time.Time{}
 	var passes sync.WaitGroup
 	defer passes.Wait()
-	comparing, stopComparing := context.WithCancel(ctx) // a provider that hangs does not hold the end up
-	defer stopComparing()
-	were := -1
-	empty := time.Now() //nolint:forbidigo // how long this process rests
+	reconcileCtx, stopReconcile := context.WithCancel(ctx) // a hanging provider must not delay the end
+	defer stopReconcile()
+	openCount := -1
+	emptySince := time.Now() //nolint:forbidigo // how long this process rests
 	for ctx.Err() == nil {
 		now := time.Now() //nolint:forbidigo // the pace of this process
 		if newer != nil {
@@ -162,62 +159,61 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 				a = next
 			}
 		}
-		keeper := a.Keeper // passes that are under way go on with theirs
-		reading, read := context.WithTimeout(ctx, readTimeout)
-		open, err := a.store.Sessions().Sessions(reading, session.Query{OpenOnly: true})
-		held := a.heldBack(reading, log, len(open) > 0)
+		keeper := a.Keeper // running passes continue with theirs
+		readCtx, cancelRead := context.WithTimeout(ctx, readTimeout)
+		open, err := a.store.Sessions().Sessions(readCtx, session.Query{OpenOnly: true})
+		held := a.checkHeldBack(readCtx, log, len(open) > 0)
 		if err != nil {
 			log.WarnContext(ctx, "the sessions could not be read", "error", err)
 		}
-		if err == nil && len(open) != were {
-			were = len(open)
-			if err := TidyEntries(reading, a); err != nil {
+		if err == nil && len(open) != openCount {
+			openCount = len(open)
+			if err := RemoveStaleEntries(readCtx, a); err != nil {
 				log.WarnContext(ctx, "the SSH entries of sessions that are over are left", "error", err)
 			}
 		}
-		read()
-		mine := 0
+		cancelRead()
+		kept := 0
 		for _, s := range open {
-			rests := s.UserLaunched && s.State != session.Ending // looked at now and then; no reason to stay
+			pollOnly := s.UserLaunched && s.State != session.Ending // poll it, but do not keep this process running for it
 			if !s.UserLaunched && keeper.Launchers[s.Provider] == nil {
 				continue
 			}
 			if held {
-				mine++
+				kept++
 				continue
 			}
 			mu.Lock()
-			if !rests && !unreachable[s.ID] {
-				mine++
+			if !pollOnly && !unreachable[s.ID] {
+				kept++
 			}
-			// A record that was changed, by a command or by the pass itself, is looked at again at
-			// once.
-			skip := busy[s.ID] || now.Before(due[s.ID]) && seen[s.ID] == s.Version
+			// A changed record gets a pass at once.
+			skip := busy[s.ID] || now.Before(due[s.ID]) && seenVersion[s.ID] == s.Version
 			if !skip {
-				busy[s.ID], seen[s.ID] = true, s.Version
+				busy[s.ID], seenVersion[s.ID] = true, s.Version
 			}
 			mu.Unlock()
 			if skip {
 				continue
 			}
 			passes.Go(func() {
-				bounded, stop := context.WithTimeout(ctx, passTimeout)
+				passCtx, stop := context.WithTimeout(ctx, passTimeout)
 				defer stop()
-				isMine := keeper.Reachable(&s) // it may ask the provider, so it is not asked in the loop
+				reachable := keeper.Reachable(&s) // it may call the provider, so it is not called in the loop
 				after, err := maxLookInterval, error(nil)
-				if isMine {
-					after, err = keeper.Keep(bounded, s.ID)
+				if reachable {
+					after, err = keeper.Keep(passCtx, s.ID)
 				}
 				if err != nil && ctx.Err() == nil {
 					log.WarnContext(ctx, "a session could not be kept", "session", s.Name, "error", err)
 					after = 5 * time.Second
 				}
-				if !rests {
+				if !pollOnly {
 					after = min(after, maxLookInterval)
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				busy[s.ID], unreachable[s.ID] = false, !isMine
+				busy[s.ID], unreachable[s.ID] = false, !reachable
 				due[s.ID] = time.Now().Add(after) //nolint:forbidigo // the pace of this process
 			})
 		}
@@ -232,9 +228,9 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 				continue
 			}
 			passes.Go(func() {
-				bounded, stop := context.WithTimeout(comparing, reconcileFor)
+				passCtx, stop := context.WithTimeout(reconcileCtx, reconcileTimeout)
 				defer stop()
-				if err := keeper.Reconcile(bounded, provider); err != nil && comparing.Err() == nil {
+				if err := keeper.Reconcile(passCtx, provider); err != nil && reconcileCtx.Err() == nil {
 					log.WarnContext(ctx, "machines and records could not be compared", "error", err)
 				}
 				mu.Lock()
@@ -242,9 +238,9 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 				reconciling[provider] = false
 			})
 		}
-		if mine > 0 || err != nil {
-			empty = now
-		} else if !stay && now.Sub(empty) > emptyTimeout {
+		if kept > 0 || err != nil {
+			emptySince = now
+		} else if !stay && now.Sub(emptySince) > emptyTimeout {
 			return nil
 		}
 		select {
@@ -255,9 +251,9 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 	return nil
 }
 
-// heldBack says whether the state is older than its witness. It does not know then what was
-// extended, saved or ended since, and takes machines that were launched since for orphans.
-func (a *Sessions) heldBack(ctx context.Context, log *slog.Logger, keeps bool) bool {
+// checkHeldBack reports whether the database is older than its witness. Then it lacks recent
+// extensions and ends, and would take newer machines for orphans.
+func (a *Sessions) checkHeldBack(ctx context.Context, log *slog.Logger, keeps bool) bool {
 	compare := a.store.Check
 	if keeps {
 		compare = func(ctx context.Context) error { return a.store.Compare(ctx, "") }
@@ -267,15 +263,14 @@ func (a *Sessions) heldBack(ctx context.Context, log *slog.Logger, keeps bool) b
 	if err != nil {
 		why = err.Error()
 	}
-	if why != a.heldBackBy && why != "" && ctx.Err() == nil {
+	if why != a.heldBackReason && why != "" && ctx.Err() == nil {
 		log.WarnContext(ctx, "sessions are not kept", "error", err)
 	}
-	a.heldBackBy = why
+	a.heldBackReason = why
 	return err != nil
 }
 
-// WithConfigFlag adds the configuration file of this process, where there is one, to the command
-// line of another.
+// WithConfigFlag adds this process's configuration file to the command line of another process.
 func WithConfigFlag(req *runtime.Request, args []string) ([]string, error) {
 	file := req.ConfigFlag
 	if file == "" {
@@ -288,9 +283,8 @@ func WithConfigFlag(req *runtime.Request, args []string) ([]string, error) {
 	return append(args, "--config", file), err
 }
 
-// EnsureKeeper starts a keeper in the background where none runs: a process of its own, which
-// goes on after this one and ends with the last session. A service on the same data directory
-// is one as well.
+// EnsureKeeper starts a keeper process in the background if none runs. It outlives this process and
+// ends with the last session. A service on the data directory counts as a keeper.
 func (a *Sessions) EnsureKeeper(ctx context.Context) error {
 	lock, err := lockKeeper(a.Config.DataDir)
 	if err != nil || lock == nil {
@@ -317,7 +311,7 @@ func (a *Sessions) EnsureKeeper(ctx context.Context) error {
 	if a.Config.DatabaseURL != "" {
 		args = append(args, "--database-url", a.Config.DatabaseURL)
 	}
-	// It is not bound to this command's context: it is to go on after it.
+	// The keeper outlives this command's context.
 	c := exec.CommandContext(context.WithoutCancel(ctx), self, args...)
 	c.Dir, c.Stdout, c.Stderr = "/", out, out
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -21,21 +21,21 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-type lines struct {
+type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (l *lines) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-func (l *lines) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l.b.String() }
+func (l *logBuffer) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l.b.String() }
 
-// stateOf opens the state of a process, until the test ends.
-func stateOf(t *testing.T, req *runtime.Request) (config.Config, *store.Store) {
+// openState opens the database of a process until the test ends.
+func openState(t *testing.T, req *runtime.Request) (config.Config, *store.Store) {
 	t.Helper()
 	cfg, err := req.Config()
 	if err != nil {
@@ -49,8 +49,8 @@ func stateOf(t *testing.T, req *runtime.Request) (config.Config, *store.Store) {
 	return cfg, s
 }
 
-// leave leaves the record of a session of before the gate decided: a keeper gives it up.
-func leave(t *testing.T, s *store.Store, id string) {
+// addUndecidedSession adds a session from before the gate decided, which a keeper gives up.
+func addUndecidedSession(t *testing.T, s *store.Store, id string) {
 	t.Helper()
 	left := session.Session{
 		ID: id, Name: id, RequestedBy: "ana", Provider: clouds.ProviderLocal, Account: runtime.HostName(), Epoch: 1,
@@ -61,9 +61,9 @@ func leave(t *testing.T, s *store.Store, id string) {
 	}
 }
 
-// TestAServiceKeepsSessions holds that a service takes over the sessions of its data directory
-// once no other process keeps them, and not before, and that it ends with its context.
-func TestAServiceKeepsSessions(t *testing.T) {
+// TestServiceTakesOverSessions checks that a service keeps the sessions of its data directory only
+// after the previous keeper ended, and stops with its context.
+func TestServiceTakesOverSessions(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "curfew.yaml")
 	if err := os.WriteFile(file, []byte("sessions: {cloud: local}\n"), 0o600); err != nil {
@@ -74,8 +74,8 @@ func TestAServiceKeepsSessions(t *testing.T) {
 		return "", false
 	}, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: io.Discard}).Request()
 	req.ConfigFlag, req.DataFlag = file, state
-	cfg, s := stateOf(t, req)
-	leave(t, s, "s1")
+	cfg, s := openState(t, req)
+	addUndecidedSession(t, s, "s1")
 	is := func() session.State {
 		now, err := s.Sessions().Session(t.Context(), "s1")
 		if err != nil {
@@ -116,26 +116,26 @@ func TestAServiceKeepsSessions(t *testing.T) {
 	}
 }
 
-// TestKeepingGoesOver holds that what keeps sessions goes over to a newer configuration, keeps to
-// the one before where sessions cannot be kept by the newer one, and takes that up once they can.
-func TestKeepingGoesOver(t *testing.T) {
+// TestKeepsWithNewestWorkingConfig checks that the keeper switches to a newer configuration, stays
+// with the previous one while the newer one fails, and switches once it works.
+func TestKeepsWithNewestWorkingConfig(t *testing.T) {
 	dir := t.TempDir()
-	log := &lines{}
+	log := &logBuffer{}
 	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(string) (string, bool) {
 		return "", false
 	}, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: io.Discard}).Request()
 	req.DataFlag = filepath.Join(dir, "state")
-	cfg, s := stateOf(t, req)
+	cfg, s := openState(t, req)
 	var inForce atomic.Pointer[runtime.GovernedConfig]
 	inForce.Store(&runtime.GovernedConfig{Config: cfg})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- keepInForce(ctx, req, slog.New(slog.NewTextHandler(log, nil)), inForce.Load) }()
-	// A session that waits for the gate is given up after a time that no configuration changes: it
-	// shows that sessions are kept at all.
+	go func() { ended <- keepWithConfig(ctx, req, slog.New(slog.NewTextHandler(log, nil)), inForce.Load) }()
+	// A session that waits for the gate times out independently of the configuration, which shows
+	// that sessions are kept.
 	kept := func(id string) {
 		t.Helper()
-		leave(t, s, id)
+		addUndecidedSession(t, s, id)
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if now, err := s.Sessions().Session(t.Context(), id); err != nil {
 				t.Fatal(err)
@@ -147,14 +147,14 @@ func TestKeepingGoesOver(t *testing.T) {
 	}
 	kept("s1")
 	wrong := cfg
-	wrong.Local.GPUs = []local.Listed{{Model: "L4"}}
+	wrong.Local.GPUs = []local.ConfiguredGPU{{Model: "L4"}}
 	inForce.Store(&runtime.GovernedConfig{Config: wrong})
 	for end := time.Now().Add(time.Minute); !strings.Contains(log.String(), "by the configuration before") &&
 		time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
 	}
 	kept("s2")
-	time.Sleep(takeOverInterval + time.Second) // it was tried again
+	time.Sleep(takeOverInterval + time.Second) // long enough for another attempt
 	if n := strings.Count(log.String(), "by the configuration before"); n != 1 {
 		t.Errorf("it was said %d times:\n%s", n, log)
 	}

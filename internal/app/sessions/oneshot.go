@@ -13,14 +13,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// DrainTimeout is what is left of the lease of a one-shot session when its time is up: to copy
-// what it made, and to end it.
+// DrainTimeout is the part of a one-shot session's lease reserved for copying results and ending
+// it.
 const DrainTimeout = 10 * time.Minute
 
-// once makes a specification that of a one-shot session. It never ends at rest and saves
-// nothing while it runs: it ends with its command, and what is wanted of it is copied. Its
-// lease ends it where whoever started it is killed.
-func once(sp *spec.Spec, timeout time.Duration) {
+// makeOneShot turns a specification into that of a one-shot session. It has no idle end and no
+// snapshots: it ends with its command, and results are copied. The lease ends it if its starter is
+// killed.
+func makeOneShot(sp *spec.Spec, timeout time.Duration) {
 	if timeout > 0 {
 		sp.Lease = timeout + DrainTimeout
 	}
@@ -33,7 +33,7 @@ func once(sp *spec.Spec, timeout time.Duration) {
 	sp.Work = &work
 }
 
-// Withdraw takes a session back that the gate has not let pass.
+// Withdraw ends a session that the gate has not allowed.
 func (a *Sessions) Withdraw(ctx context.Context, s session.Session, why string) error {
 	if _, err := a.Keeper.Stop(ctx, s.ID, s.RequestedBy, why, true); err != nil {
 		return err
@@ -42,9 +42,8 @@ func (a *Sessions) Withdraw(ctx context.Context, s session.Session, why string) 
 	return err
 }
 
-// checkOneShot refuses a one-shot session whose command could not be given to it, before anything is
-// started that costs money. The session is the one that was asked for before and waits for an
-// approval; nil: there is none.
+// checkOneShot refuses a one-shot session whose command could not be passed to it, before anything
+// costs money. Before is an earlier request that waits for approval, or nil.
 func checkOneShot(ctx context.Context, a *Sessions, cloud string, before *session.Session) error {
 	if cloud != clouds.ProviderAWS {
 		return nil
@@ -76,7 +75,7 @@ func checkOneShot(ctx context.Context, a *Sessions, cloud string, before *sessio
 	return nil
 }
 
-// MissingPlugin says how the plugin is installed that an attempt needs.
+// MissingPlugin returns the error that explains how to install a plugin.
 func MissingPlugin(attempt string) error {
 	return &runtime.Error{
 		Code: "no_plugin", Err: fmt.Errorf("%s: %w", attempt, clouds.ErrNoPlugin),
@@ -84,6 +83,5 @@ func MissingPlugin(attempt string) error {
 	}
 }
 
-// UniqueID is the form of aws:userid: that of a user, of a role with its session, or of the
-// root of an account.
+// UniqueID matches aws:userid: that of a user, of a role session, or of an account's root.
 var UniqueID = lazyregexp.New(`^(A[A-Z]{2}A[A-Z0-9]{8,}(:.*)?|[0-9]{12})$`)

@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// warnOrphanOwner tells the owner of a machine that has no record when it ends.
+// warnOrphanOwner notifies the owner of orphans of their end.
 func (a *Sessions) warnOrphanOwner(ctx context.Context, s *session.Session) (accepted string, err error) {
 	router, err := notify.New(a.Config.Reached(), a.Request.Lookup, slack.Open, mail.Open, webhook.Open)
 	if err != nil {

@@ -13,9 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// TestOpenedOnceForgetsErrors: what could not be opened is opened for the next caller, and
-// what was opened is not opened again.
-func TestOpenedOnceForgetsErrors(t *testing.T) {
+// TestOpenedOnceRetriesErrors checks that a failed open is retried and a successful one is shared.
+func TestOpenedOnceRetriesErrors(t *testing.T) {
 	calls := 0
 	open := openedOnce(func() (int, error) {
 		if calls++; calls < 3 {
@@ -35,14 +34,14 @@ func TestOpenedOnceForgetsErrors(t *testing.T) {
 	}
 }
 
-// lister is a provider that answers, or does not answer before a call is given up.
-type lister struct {
+// fakeProvider is a provider that may hang.
+type fakeProvider struct {
 	session.Launcher
 	hangs bool
 	found func(id string)
 }
 
-func (l lister) Find(ctx context.Context, _, id string) ([]session.FoundMachine, error) {
+func (l fakeProvider) Find(ctx context.Context, _, id string) ([]session.FoundMachine, error) {
 	l.found(id)
 	if l.hangs {
 		<-ctx.Done()
@@ -51,8 +50,8 @@ func (l lister) Find(ctx context.Context, _, id string) ([]session.FoundMachine,
 	return nil, nil
 }
 
-// TestHangingProviderDelaysNoOtherSessions: one provider answers neither whose its sessions
-// are nor which machines there are, and the sessions of another are kept all the same.
+// TestHangingProviderDelaysNoOtherSessions checks that sessions of one provider are kept while
+// another provider hangs.
 func TestHangingProviderDelaysNoOtherSessions(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Options{Dir: t.TempDir()})
 	if err != nil {
@@ -83,8 +82,8 @@ func TestHangingProviderDelaysNoOtherSessions(t *testing.T) {
 		Now:          time.Now,
 		Log:          slog.New(slog.DiscardHandler),
 		Launchers: map[string]session.Launcher{
-			"hangs": lister{hangs: true, found: func(string) {}},
-			"works": lister{found: func(id string) {
+			"hangs": fakeProvider{hangs: true, found: func(string) {}},
+			"works": fakeProvider{found: func(id string) {
 				switch id {
 				case "":
 					comparedOnce.Do(func() { close(compared) })

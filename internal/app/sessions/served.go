@@ -19,9 +19,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// refuseLocal refuses sessions of this machine to callers of a service, unless the configuration
-// lets them have some and the service can start them as other users than its own.
-func refuseLocal(a *Sessions, cloud string) error {
+// checkLocalAllowed refuses local sessions to callers of a service unless the configuration allows
+// them and the service can run them as other Unix users.
+func checkLocalAllowed(a *Sessions, cloud string) error {
 	if !a.Request.Storage.Serves() || cloud != clouds.ProviderLocal {
 		return nil
 	}
@@ -35,22 +35,23 @@ func refuseLocal(a *Sessions, cloud string) error {
 		return &runtime.Error{
 			Class: runtime.Denied, Code: "local_not_root",
 			Err: fmt.Errorf(
-				"the service runs as %s and not as root, so it cannot start sessions on its machine as other users", local.Self()),
+				"the service runs as %s and not as root, so it cannot start sessions on its machine as other users",
+				local.CurrentUserName()),
 			Hint: "run the service as root with local.users, or ask for another --cloud"}
 	}
 	return nil
 }
 
-// runAs is the Unix user that a session on this machine runs as: the one that local.users names for
-// who asks a service, and else who gives the command.
-func runAs(ctx context.Context, a *Sessions, cloud, person string) (string, error) {
+// unixUser returns the Unix user of a local session: for a caller of a service the one in
+// local.users, else the current user.
+func unixUser(ctx context.Context, a *Sessions, cloud, person string) (string, error) {
 	if cloud != clouds.ProviderLocal {
 		return "", nil
 	}
 	if !a.Request.Storage.Serves() {
-		return local.Self(), nil
+		return local.CurrentUserName(), nil
 	}
-	if err := refuseLocal(a, cloud); err != nil {
+	if err := checkLocalAllowed(a, cloud); err != nil {
 		return "", err
 	}
 	refused := func(err error) error {
@@ -70,15 +71,15 @@ func runAs(ctx context.Context, a *Sessions, cloud, person string) (string, erro
 	return u.Name, nil
 }
 
-// checkUsers says which Unix users of the configuration no session can run as.
-func checkUsers(ctx context.Context, cfg config.Config) (wrong []error) {
+// checkUnixUsers returns errors for configured Unix users that cannot run sessions.
+func checkUnixUsers(ctx context.Context, cfg config.Config) (wrong []error) {
 	if !cfg.Local.Serve {
 		return nil
 	}
 	if os.Geteuid() != 0 {
 		return []error{
 			fmt.Errorf("local.serve: the service runs as %s and not as root: it starts no sessions on its machine",
-				local.Self()),
+				local.CurrentUserName()),
 		}
 	}
 	for _, person := range slices.Sorted(maps.Keys(cfg.Local.Users)) {
@@ -89,22 +90,22 @@ func checkUsers(ctx context.Context, cfg config.Config) (wrong []error) {
 	return wrong
 }
 
-// askCaller asks what the caller may do with the sessions of a name, and for an owner.
-func askCaller(a *Sessions, o UpOptions, before []session.Session, owner *inventory.Owner) error {
-	if o.May == nil {
+// authorizeCaller checks the caller's permission for the sessions of a name and for an owner.
+func authorizeCaller(a *Sessions, o UpOptions, before []session.Session, owner *inventory.Owner) error {
+	if o.Authorize == nil {
 		return nil
 	}
 	var run *view.Run
-	if s := newest(before); s != nil {
+	if s := newestSession(before); s != nil {
 		r := view.NewRun(*s, a.now())
 		run = &r
 	}
-	return o.May(run, owner)
+	return o.Authorize(run, owner)
 }
 
-// Answer is the document of a session that was asked for, or asked to run longer, with what
-// the gate decided; nil is nothing to decide. The error says why the session does not go on.
-func (a *Sessions) Answer(ctx context.Context, s session.Session, d *gate.Decision) (view.Run, error) {
+// Describe returns the document of a requested or extended session with the gate's decision, nil if
+// there was none. The error explains why the session does not continue.
+func (a *Sessions) Describe(ctx context.Context, s session.Session, d *gate.Decision) (view.Run, error) {
 	run, now, err := a.Run(ctx, s.ID)
 	if err != nil {
 		return run, err

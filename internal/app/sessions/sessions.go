@@ -31,13 +31,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// UpOptions are what a session is asked for with. Fields that are zero leave it to the file,
-// or to what the session of that name was before.
+// UpOptions configure the request for a session. Zero fields are taken from the file or the
+// previous session of the name.
 type UpOptions struct {
 	Name, File string
-	// In is what the file "-" stands for.
-	In io.Reader
-	// GPU is an accelerator and how many ("L4:2"), Type a machine type, CPUs how many CPUs.
+	// Stdin is read for the file "-".
+	Stdin io.Reader
+	// GPU is an accelerator with its count ("L4:2"), Type a machine type, CPUs a number of CPUs.
 	GPU, Type string
 	CPUs      int
 	Nodes     int
@@ -48,52 +48,52 @@ type UpOptions struct {
 	Lease, Idle time.Duration
 	DiskGiB     int64
 	Image       string
-	// Called is what the file "-" is called in messages; empty is "-".
-	Called string
-	// May, where set, refuses what the caller of a service may not do: with the newest session
-	// of the name, nil where there is none, and for the owner of what is asked for, nil where
-	// that session is only shown.
-	May func(before *view.Run, owner *inventory.Owner) error
-	// Once asks for a one-shot session, which ends with its command; Timeout is how long that
-	// may take, 0 what its lease leaves.
-	Once    bool
+	// StdinName is the name of the file "-" in messages; empty means "-".
+	StdinName string
+	// Authorize, if set, refuses what a service's caller may not do. It gets the newest session of
+	// the name (nil if none) and the owner of the request (nil if the session is only shown).
+	Authorize func(before *view.Run, owner *inventory.Owner) error
+	// OneShot requests a session that ends with its command; Timeout bounds the command, 0 uses the
+	// lease.
+	OneShot bool
 	Timeout time.Duration
 }
 
-// asks says whether the options say what machine is wanted.
-func (o UpOptions) asks() bool {
+// namesMachine reports whether the options select a machine.
+func (o UpOptions) namesMachine() bool {
 	return o.File != "" || o.GPU != "" || o.Type != "" || o.CPUs > 0
 }
 
-// says says whether the options say anything besides a name.
-func (o UpOptions) says() bool {
-	return o.asks() || o.Nodes > 0 || o.Spot || len(o.Regions) > 0 || o.Cloud != "" || o.Lease > 0 || o.Idle > 0 ||
+// isSet reports whether any option besides the name is set.
+func (o UpOptions) isSet() bool {
+	return o.namesMachine() || o.Nodes > 0 || o.Spot || len(o.Regions) > 0 || o.Cloud != "" || o.Lease > 0 ||
+		o.Idle > 0 ||
 		o.DiskGiB > 0 || o.Image != ""
 }
 
-// Sessions are the sessions of a state and what works on them, for one process.
+// Sessions manages the sessions of a database for one process.
 type Sessions struct {
 	Request *runtime.Request
 	Config  config.Config
 	Decider view.Decider
 	store   *store.Store
-	// now is the time of the state.
+	// now is the clock of the database.
 	now func() time.Time
-	// aws are those of AWS.
+	// aws launches sessions at AWS.
 	aws *awsSessions
-	// Keeper does what is missing of them.
+	// Keeper takes the missing steps of sessions.
 	Keeper *session.Keeper
-	// heldBackBy is why sessions are not kept now; empty where they are.
-	heldBackBy string
+	// heldBackReason explains why sessions are not kept; empty while they are.
+	heldBackReason string
 }
 
-// Open opens the sessions of the state in force.
+// Open opens the sessions of the current database.
 func Open(ctx context.Context, req *runtime.Request) (*Sessions, error) {
 	cfg, by, s, err := req.InForce(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := OpenIn(ctx, req, cfg, by, s)
+	all, err := OpenWithStore(ctx, req, cfg, by, s)
 	if err != nil {
 		s.Close()
 		return nil, err
@@ -101,11 +101,12 @@ func Open(ctx context.Context, req *runtime.Request) (*Sessions, error) {
 	return all, nil
 }
 
-// Close gives the state back.
+// Close closes the database.
 func (a *Sessions) Close() error { return a.store.Close() }
 
-// OpenIn are those of an open state.
-func OpenIn(ctx context.Context, req *runtime.Request, cfg config.Config, by view.Decider, s *store.Store) (*Sessions,
+// OpenWithStore returns the sessions of an open database.
+func OpenWithStore(ctx context.Context, req *runtime.Request, cfg config.Config, by view.Decider, s *store.Store) (
+	*Sessions,
 	error) {
 	now, err := req.StateClock(ctx, s)
 	if err != nil {
@@ -126,7 +127,7 @@ func OpenIn(ctx context.Context, req *runtime.Request, cfg config.Config, by vie
 	}
 	a.aws = &awsSessions{
 		store: s.Sessions(), documents: documents, machines: openedOnce(func() (*clouds.AWSMachines, error) {
-			open, stop := context.WithTimeout(context.WithoutCancel(ctx), openTimeout) // for whoever asks next, too
+			open, stop := context.WithTimeout(context.WithoutCancel(ctx), openTimeout) // the result serves later callers too
 			defer stop()
 			return clouds.OpenAWSMachines(open, req, cfg, func(ctx context.Context) ([]string, error) {
 				return sessionRegions(ctx, s.Sessions(), now())
@@ -138,16 +139,16 @@ func OpenIn(ctx context.Context, req *runtime.Request, cfg config.Config, by vie
 	launchers[clouds.ProviderAWS] = a.aws
 	a.Keeper = &session.Keeper{
 		Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: controlStore(launchers, documents)},
-		UserLauncher: resourceActions{a}, NotifyOwner: a.warnOrphanOwner, Holds: sessionHolds{a}, Ledger: sessionBooks{a},
+		UserLauncher: resourceActions{a}, NotifyOwner: a.warnOrphanOwner, Holds: sessionHolds{a}, Ledger: sessionLedger{a},
 		Installation: installation, Now: now, Timeouts: timings, Log: log,
 		Reachable: func(s *session.Session) bool {
 			if s.UserLaunched {
-				return true // by the credentials that its place names
+				return true // by the credentials that Place names
 			}
 			if s.Provider == clouds.ProviderAWS {
 				bounded, stop := context.WithTimeout(ctx, passTimeout)
 				defer stop()
-				return a.aws.mine(bounded, s, func(why string) {
+				return a.aws.isReachable(bounded, s, func(why string) {
 					log.WarnContext(ctx, why)
 				})
 			}
@@ -156,11 +157,11 @@ func OpenIn(ctx context.Context, req *runtime.Request, cfg config.Config, by vie
 	return a, nil
 }
 
-// openTimeout bounds how long the clients of a cloud may take to be ready.
+// openTimeout bounds opening the clients of a cloud.
 const openTimeout = time.Minute
 
-// controlStore returns what opens the documents of a session: those of this machine are read as what
-// a stranger writes into a folder.
+// controlStore returns a function that opens the documents of a session. Local documents are read
+// as untrusted input.
 func controlStore(launchers map[string]session.Launcher, open func(ctx context.Context, at string) (checkpoint.Backend,
 	error)) func(context.Context, *session.Session) (session.ControlStore, error) {
 	own, here := launchers[clouds.ProviderLocal].(clouds.OwnMachine)
@@ -174,8 +175,8 @@ func controlStore(launchers map[string]session.Launcher, open func(ctx context.C
 	}
 }
 
-// openedOnce returns a function that opens something when it is first asked for. An error
-// is not remembered: the next caller tries again.
+// openedOnce returns a function that opens something on first use. After an error, the next caller
+// retries.
 func openedOnce[T any](open func() (T, error)) func() (T, error) {
 	var mu sync.Mutex
 	var opened *T
@@ -193,9 +194,9 @@ func openedOnce[T any](open func() (T, error)) func() (T, error) {
 	}
 }
 
-// Stop turns a session to its end, for a policy: saved and confirmed first.
+// Stop ends a session for a policy, saving first.
 func Stop(ctx context.Context, req *runtime.Request, cfg config.Config, s *store.Store, id, why string) error {
-	all, err := OpenIn(ctx, req, cfg, view.Decider{}, s)
+	all, err := OpenWithStore(ctx, req, cfg, view.Decider{}, s)
 	if err != nil {
 		return err
 	}
@@ -205,8 +206,7 @@ func Stop(ctx context.Context, req *runtime.Request, cfg config.Config, s *store
 	return all.EnsureKeeper(ctx)
 }
 
-// List returns the sessions that are not over, and with all the newest of every other name as
-// well.
+// List returns the open sessions, and with all the newest session of every other name.
 func (a *Sessions) List(ctx context.Context, all bool) (view.Runs, error) {
 	doc := view.Runs{Schema: view.RunsSchema, Runs: []view.Run{}}
 	list, err := a.store.Sessions().Sessions(ctx, session.Query{OpenOnly: !all})
@@ -216,14 +216,14 @@ func (a *Sessions) List(ctx context.Context, all bool) (view.Runs, error) {
 	return doc, err
 }
 
-// Newest returns the session of a name that is not over, else the newest, else the one of that
-// id; an error that says so where there is none.
+// Newest returns the open session of a name, else its newest, else the session with that id, else
+// an error.
 func (a *Sessions) Newest(ctx context.Context, name string) (session.Session, error) {
 	list, err := a.store.Sessions().Sessions(ctx, session.Query{Name: name})
 	if err != nil {
 		return session.Session{}, err
 	}
-	if newest := newest(list); newest != nil {
+	if newest := newestSession(list); newest != nil {
 		return *newest, nil
 	}
 	s, err := a.store.Sessions().Session(ctx, name)
@@ -233,9 +233,8 @@ func (a *Sessions) Newest(ctx context.Context, name string) (session.Session, er
 	return s, err
 }
 
-// newest is of sessions of one name, the newest first, the one that is not over, else the
-// first; nil where there is none.
-func newest(list []session.Session) *session.Session {
+// newestSession returns the open session of a list, else the first; nil if the list is empty.
+func newestSession(list []session.Session) *session.Session {
 	i := slices.IndexFunc(list, func(s session.Session) bool { return !s.State.IsFinal() })
 	if len(list) == 0 {
 		return nil
@@ -243,21 +242,21 @@ func newest(list []session.Session) *session.Session {
 	return &list[max(i, 0)]
 }
 
-// NoSession says that there is no session of a name.
+// NoSession returns the error for an unknown name.
 func NoSession(name string) error {
 	return &runtime.Error{
 		Code: "no_session", Err: fmt.Errorf("there is no session %q", name), Hint: "`curfew ls --all` lists them",
 	}
 }
 
-// Status is a session with what its machines said last.
+// Status returns a session with the last statuses of its machines.
 func (a *Sessions) Status(ctx context.Context, name string) (view.Runs, error) {
 	doc := view.Runs{Schema: view.RunsSchema, Runs: []view.Run{}}
 	s, err := a.Newest(ctx, name)
 	if err != nil {
 		return doc, err
 	}
-	if s.UserLaunched && !s.State.IsFinal() { // what became of its machine is known to its provider alone
+	if s.UserLaunched && !s.State.IsFinal() { // only the provider knows what became of the machine
 		if _, err := a.Keeper.Keep(ctx, s.ID); err != nil {
 			return doc, err
 		}
@@ -285,14 +284,13 @@ func (a *Sessions) Status(ctx context.Context, name string) (view.Runs, error) {
 	return doc, nil
 }
 
-// Log is the journal of a session.
+// Log returns the events of a session.
 func (a *Sessions) Log(ctx context.Context, name string) (view.SessionLog, error) {
 	doc, _, err := a.Journal(ctx, name)
 	return doc, err
 }
 
-// Journal is the journal of a session, with a key for each of its events that stays the same
-// and that no other one has.
+// Journal returns the events of a session and a unique, stable key for each.
 func (a *Sessions) Journal(ctx context.Context, name string) (doc view.SessionLog, keys []string, err error) {
 	s, err := a.Newest(ctx, name)
 	if err != nil {
@@ -305,7 +303,7 @@ func (a *Sessions) Journal(ctx context.Context, name string) (doc view.SessionLo
 	return view.NewSessionLog(s, events), keys, err
 }
 
-// Run is a session as its document.
+// Run returns the document of a session.
 func (a *Sessions) Run(ctx context.Context, id string) (view.Run, session.Session, error) {
 	s, err := a.store.Sessions().Session(ctx, id)
 	if err != nil {
@@ -314,9 +312,8 @@ func (a *Sessions) Run(ctx context.Context, id string) (view.Run, session.Sessio
 	return view.NewRun(s, a.now()), s, nil
 }
 
-// Up records the session that is asked for and asks the gate. A session of the name that is
-// not over is returned as it is; one that is over is started again as it was, unless the
-// options say otherwise.
+// Up records the requested session and asks the gate. An open session of the name is returned
+// unchanged; an ended one is started again with the same specification unless the options differ.
 func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.Decision, error) {
 	who, err := identity.Asker(ctx, a.Request, a.Config, a.Decider)
 	if err != nil {
@@ -327,17 +324,17 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 		return session.Session{}, nil, err
 	}
 	i := slices.IndexFunc(list, func(s session.Session) bool { return !s.State.IsFinal() })
-	if err := askCaller(a, o, list, nil); err != nil {
+	if err := authorizeCaller(a, o, list, nil); err != nil {
 		return session.Session{}, nil, err
 	}
-	if o.Once && i >= 0 && list[i].State != session.Requested {
+	if o.OneShot && i >= 0 && list[i].State != session.Requested {
 		return list[i], nil, &runtime.Error{
 			Class: runtime.Usage, Code: "taken", Err: fmt.Errorf("session %s runs already", o.Name),
 			Hint: "give each run another --name, or none",
 		}
 	}
 	if i >= 0 && list[i].State != session.Requested {
-		if err := refuseLocal(a, list[i].Provider); err != nil {
+		if err := checkLocalAllowed(a, list[i].Provider); err != nil {
 			return list[i], nil, err
 		}
 		if list[i].State == session.Ending {
@@ -346,7 +343,7 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 				Hint: "give the command again once it has ended",
 			}
 		}
-		if err := a.same(o, list[i], who); err != nil {
+		if err := a.checkSameMachine(o, list[i], who); err != nil {
 			return list[i], nil, err
 		}
 		if err := checkReachable(ctx, a, &list[i]); err != nil {
@@ -354,15 +351,15 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 		}
 		return list[i], nil, nil
 	}
-	sp, cloud, err := a.asked(o, who, list)
+	sp, cloud, err := a.requestedSpec(o, who, list)
 	if err == nil {
-		err = errors.Join(refuseLocal(a, cloud), askCaller(a, o, list, &sp.Owner))
+		err = errors.Join(checkLocalAllowed(a, cloud), authorizeCaller(a, o, list, &sp.Owner))
 	}
 	if err != nil {
 		return session.Session{}, nil, err
 	}
-	if o.Once {
-		var asked *session.Session // before, and not let pass yet
+	if o.OneShot {
+		var asked *session.Session // earlier request that the gate has not allowed yet
 		if i >= 0 {
 			asked = &list[i]
 		}
@@ -375,7 +372,7 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 	if i >= 0 && list[i].Hash == sp.Hash() && list[i].Provider == cloud {
 		s = list[i] // its approval may have been given
 	} else {
-		if i >= 0 { // another was asked for, which the gate has not let pass
+		if i >= 0 { // replaces a request that the gate has not allowed
 			if _, err := a.Keeper.Stop(ctx, list[i].ID, who.Name, "replaced by another request", true); err != nil {
 				return session.Session{}, nil, err
 			}
@@ -399,8 +396,8 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 	return s, d, err
 }
 
-// withdraw ends a session that was asked for and of which nothing was decided, so that it is not
-// tried again when no one expects it. It returns why that was.
+// withdraw ends an undecided request, so that it does not start later unexpectedly. It returns the
+// cause.
 func (a *Sessions) withdraw(ctx context.Context, s session.Session, by string, why error) error {
 	_, err := a.Keeper.Stop(ctx, s.ID, by, "it could not be started: "+plain.Line(why.Error()), true)
 	if err == nil {
@@ -412,12 +409,13 @@ func (a *Sessions) withdraw(ctx context.Context, s session.Session, by string, w
 	return why
 }
 
-// same says where options ask for another machine than the session has that runs.
-func (a *Sessions) same(o UpOptions, s session.Session, who approval.Person) error {
-	if !o.says() {
+// checkSameMachine returns an error if options request another machine than that of the running
+// session.
+func (a *Sessions) checkSameMachine(o UpOptions, s session.Session, who approval.Person) error {
+	if !o.isSet() {
 		return nil
 	}
-	sp, cloud, err := a.asked(o, who, []session.Session{s})
+	sp, cloud, err := a.requestedSpec(o, who, []session.Session{s})
 	if err != nil {
 		return err
 	}
@@ -437,8 +435,9 @@ func (a *Sessions) same(o UpOptions, s session.Session, who approval.Person) err
 	return nil
 }
 
-// asked is the specification that options ask for, and where it is to run.
-func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Session) (*spec.Spec, string, error) {
+// requestedSpec returns the requested specification and its provider.
+func (a *Sessions) requestedSpec(o UpOptions, who approval.Person, before []session.Session) (*spec.Spec, string,
+	error) {
 	if !spec.ValidName(o.Name) || strings.HasPrefix(o.Name, "stray-") {
 		return nil, "", runtime.Invalid("%q is no name of a session: it has letters, digits, dots, dashes and "+
 			"underscores, 100 at most, and does not begin with stray-", o.Name)
@@ -450,26 +449,26 @@ func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Sess
 	}
 	switch {
 	case o.File != "":
-		src, err := a.Request.Read(o.File, o.In, 1<<20)
+		src, err := a.Request.Read(o.File, o.Stdin, 1<<20)
 		if err != nil {
 			return nil, "", err
 		}
-		name := cmp.Or(o.Called, o.File)
+		name := cmp.Or(o.StdinName, o.File)
 		if sp, err = spec.Parse(name, src); err != nil {
 			return nil, "", err
 		}
 		if sp.Kind != spec.Session {
 			return nil, "", runtime.Invalid("%s is a %s; `curfew up` starts sessions", name, sp.Kind)
 		}
-	case !o.asks() && len(before) > 0:
+	case !o.namesMachine() && len(before) > 0:
 		var err error
 		if sp, err = spec.Parse(before[0].Name, before[0].Spec); err != nil {
 			return nil, "", err
 		}
 		cloud = cmp.Or(o.Cloud, before[0].Provider)
-	case !o.asks() && cloud == clouds.ProviderLocal:
+	case !o.namesMachine() && cloud == clouds.ProviderLocal:
 		sp.Resources.CPUs = 1
-	case !o.asks():
+	case !o.namesMachine():
 		return nil, "", &runtime.Error{
 			Class: runtime.Usage, Code: "usage",
 			Err: fmt.Errorf("there was no session %q, so say which machine: --gpu L4, --type g6.2xlarge, --cpus 2 or -f FILE",
@@ -499,8 +498,8 @@ func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Sess
 	}
 	sp.Lease, sp.Idle = cmp.Or(o.Lease, sp.Lease, a.Config.Sessions.Lease), cmp.Or(o.Idle, sp.Idle,
 		a.Config.Sessions.Idle)
-	if o.Once {
-		once(sp, o.Timeout)
+	if o.OneShot {
+		makeOneShot(sp, o.Timeout)
 	}
 	sp.DiskGiB, sp.Image = cmp.Or(o.DiskGiB, sp.DiskGiB), cmp.Or(o.Image, sp.Image)
 	if sp.Owner == (inventory.Owner{}) {
@@ -513,7 +512,7 @@ func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Sess
 			Hint: "ask for less, and extend it later",
 		}
 	}
-	checked, err := spec.Parse(o.Name, sp.Canonical()) // what a flag says is held to what a file may say
+	checked, err := spec.Parse(o.Name, sp.Canonical()) // flags are checked like files
 	if err != nil {
 		return nil, "", err
 	}
@@ -540,7 +539,7 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 	case clouds.ProviderLocal:
 		s.Account = runtime.HostName()
 		var err error
-		if s.RunAs, err = runAs(ctx, a, cloud, who.Name); err != nil {
+		if s.RunAs, err = unixUser(ctx, a, cloud, who.Name); err != nil {
 			return s, err
 		}
 	case clouds.ProviderAWS:
@@ -554,18 +553,18 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 		s.Epoch = max(s.Epoch, b.Epoch+1)
 	}
 	var err error
-	if s.ControlPrefix, s.WorkPrefix, err = a.places(ctx, sp, cloud, s.ID, s.RunAs); err != nil {
+	if s.ControlPrefix, s.WorkPrefix, err = a.storagePrefixes(ctx, sp, cloud, s.ID, s.RunAs); err != nil {
 		return s, err
 	}
-	switch again := !o.asks() && len(before) > 0; {
-	case o.Once:
-		// The work folder of a run begins empty: what one of the same name left is not taken for
-		// what this one made.
-		s.WorkPrefix = below(s.WorkPrefix, s.ID)
-	case again && before[0].Snapshot.Manifest != "" && before[0].WorkPrefix == below(s.WorkPrefix, before[0].ID):
-		s.WorkPrefix = before[0].WorkPrefix // of a run, whose work was saved
+	switch again := !o.namesMachine() && len(before) > 0; {
+	case o.OneShot:
+		// The work folder of a one-shot run begins empty, so files of an earlier run with this name
+		// are not mistaken for its output.
+		s.WorkPrefix = joinPrefix(s.WorkPrefix, s.ID)
+	case again && before[0].Snapshot.Manifest != "" && before[0].WorkPrefix == joinPrefix(s.WorkPrefix, before[0].ID):
+		s.WorkPrefix = before[0].WorkPrefix // of a run whose work was saved
 	}
-	s.PreviousSnapshot = newestOf(s.WorkPrefix, before)
+	s.PreviousSnapshot = newestSnapshot(s.WorkPrefix, before)
 	made, err := a.store.Sessions().Put(ctx, s, []session.Event{
 		{At: now, Node: session.KeeperNode, Kind: "requested", Text: fmt.Sprintf("by %s, lease %s", who.Name, sp.Lease)},
 	}, sessionEntry(a, s, who.Name, "asked for"))
@@ -578,9 +577,9 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 	return made, err
 }
 
-// newestOf returns the newest snapshot that sessions of one node, newest first, confirmed in a
-// place for work.
-func newestOf(work string, before []session.Session) session.Snapshot {
+// newestSnapshot returns the newest snapshot that single-node sessions, newest first, confirmed at
+// a work prefix.
+func newestSnapshot(work string, before []session.Session) session.Snapshot {
 	for _, b := range before {
 		if b.WorkPrefix != work || len(b.Machines) > 1 {
 			continue
@@ -595,13 +594,13 @@ func newestOf(work string, before []session.Session) session.Snapshot {
 	return session.Snapshot{}
 }
 
-// places are where the documents of a session and the snapshots of its work are.
-func (a *Sessions) places(ctx context.Context, sp *spec.Spec, cloud, id, runAs string) (control, work string,
+// storagePrefixes returns the prefixes of the documents and snapshots of a session.
+func (a *Sessions) storagePrefixes(ctx context.Context, sp *spec.Spec, cloud, id, runAs string) (control, work string,
 	err error) {
 	control, work = a.Config.Sessions.Control, a.Config.Sessions.Work
 	if own, ok := a.Keeper.Launchers[cloud].(clouds.OwnMachine); ok {
-		// What another user writes is in that user's folders, and not in the service's stores.
-		documents, snapshots, err := own.Places(id, runAs)
+		// Documents of another Unix user stay in that user's folders.
+		documents, snapshots, err := own.SessionFolders(id, runAs)
 		if err != nil {
 			return "", "", err
 		}
@@ -610,7 +609,7 @@ func (a *Sessions) places(ctx context.Context, sp *spec.Spec, cloud, id, runAs s
 			if sp.Work != nil && sp.Work.To != "" {
 				work = sp.Work.To
 			}
-			return fileURL(documents), below(work, sp.Name), nil
+			return fileURL(documents), joinPrefix(work, sp.Name), nil
 		}
 	}
 	if sp.Work != nil && sp.Work.To != "" {
@@ -625,7 +624,7 @@ func (a *Sessions) places(ctx context.Context, sp *spec.Spec, cloud, id, runAs s
 		work = cmp.Or(work, fileURL(filepath.Join(dir, "sessions", "work")))
 	}
 	if cloud == clouds.ProviderAWS {
-		return folders(ctx, a, sp, id, control, work)
+		return awsPrefixes(ctx, a, sp, id, control, work)
 	}
 	if control == "" || work == "" {
 		return "", "", &runtime.Error{
@@ -634,13 +633,13 @@ func (a *Sessions) places(ctx context.Context, sp *spec.Spec, cloud, id, runAs s
 			Hint: "set sessions.work and sessions.control in curfew.yaml to s3://bucket/prefix",
 		}
 	}
-	return below(control, id), below(work, sp.Name), nil
+	return joinPrefix(control, id), joinPrefix(work, sp.Name), nil
 }
 
-// fileURL is a folder as an object store.
+// fileURL returns the file URL of a folder.
 func fileURL(dir string) string { return (&url.URL{Scheme: "file", Path: dir}).String() }
 
-// Down ends a session; ended ones are returned as they are.
+// Down ends a session; ended ones are returned unchanged.
 func (a *Sessions) Down(ctx context.Context, name string, discard bool) (session.Session, error) {
 	who, err := a.Request.Person(a.Config)
 	if err != nil {
@@ -661,8 +660,8 @@ func (a *Sessions) Down(ctx context.Context, name string, discard bool) (session
 	return a.Keeper.Stop(ctx, s.ID, who, "asked for by "+who, discard)
 }
 
-// Open are the names of the sessions that are not over.
-func (a *Sessions) Open(ctx context.Context) (names []string, err error) {
+// OpenNames returns the names of the open sessions.
+func (a *Sessions) OpenNames(ctx context.Context) (names []string, err error) {
 	list, err := a.store.Sessions().Sessions(ctx, session.Query{OpenOnly: true})
 	for _, s := range list {
 		names = append(names, s.Name)
@@ -670,7 +669,7 @@ func (a *Sessions) Open(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// Extend lets a session run for so much longer, within the lease policy and by the gate.
+// Extend extends a session by a duration, subject to the lease policy and the gate.
 func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (session.Session, *gate.Decision,
 	error) {
 	who, err := identity.Asker(ctx, a.Request, a.Config, a.Decider)
@@ -687,7 +686,7 @@ func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (s
 			Hint: "`curfew up " + s.Name + "` starts it again",
 		}
 	}
-	if err := refuseLocal(a, s.Provider); err != nil {
+	if err := checkLocalAllowed(a, s.Provider); err != nil {
 		return s, nil, err
 	}
 	if err := checkReachable(ctx, a, &s); err != nil {
@@ -702,9 +701,9 @@ func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (s
 			Hint: "end it and start it again, which keeps its work"}
 	}
 	if s.UserLaunched {
-		return extendByHand(ctx, a, s, until, who)
+		return extendUserLaunched(ctx, a, s, until, who)
 	}
-	d, err := a.prolongHold(ctx, s, until, who)
+	d, err := a.extendHold(ctx, s, until, who)
 	if err != nil || d != nil && d.Decision != gate.Allow {
 		return s, d, err
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// The snapshot that the next start must find again is the newest of sessions of one node whose
-// work is in the same place; a start that saved nothing hands on what it was told.
-func TestNewestSnapshotOfEarlierStarts(t *testing.T) {
+// TestFindsNewestSnapshot checks that the newest snapshot comes from single-node sessions with the
+// same work prefix, and that a start without snapshots passes its predecessor's on.
+func TestFindsNewestSnapshot(t *testing.T) {
 	const place = "s3://b/work/demo"
 	of := func(manifest string) session.Snapshot { return session.Snapshot{Manifest: manifest} }
 	one, two := make([]session.Machine, 1), make([]session.Machine, 2)
@@ -50,22 +50,22 @@ func TestNewestSnapshotOfEarlierStarts(t *testing.T) {
 		},
 		{"several nodes", []session.Session{{WorkPrefix: place, Machines: two, Snapshot: of("b")}}, ""},
 	} {
-		if got := newestOf(place, c.before).Manifest; got != c.want {
+		if got := newestSnapshot(place, c.before).Manifest; got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }
 
-// TestSessionsAreChargedBySeconds holds that the ledger has the seconds of a session's machines
-// times their rate, to the cent, however often it was told, and of several at once.
-func TestSessionsAreChargedBySeconds(t *testing.T) {
+// TestChargesSessionsBySeconds checks that the ledger holds seconds times rate to the cent, however
+// often it was charged and with several machines.
+func TestChargesSessionsBySeconds(t *testing.T) {
 	start := time.Now().UTC().Truncate(time.Hour).Add(-5 * time.Hour)
 	s, err := store.Open(t.Context(), store.Options{Dir: t.TempDir(), Host: store.Host{Now: time.Now}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	books := sessionBooks{&Sessions{store: s}}
+	books := sessionLedger{&Sessions{store: s}}
 	hourly, err := money.ParseRate("1.2345")
 	if err != nil {
 		t.Fatal(err)

@@ -21,14 +21,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// SSHEntry is the entry of a machine in SSH's configuration. Its files are named by its alias:
-// .conf is the entry; .known has the key of the machine, .agent the key of the connection while
-// it is being made, and .lock says whose turn that is.
+// SSHEntry is the SSH configuration entry of a machine. Its files share the alias: .conf is the
+// entry, .known the host key, .agent the agent socket while a connection is being made, .lock its
+// lock.
 type SSHEntry struct {
 	Dir, Alias string
 }
 
-// SSHDir is the folder of the person's SSH files.
+// SSHDir returns the folder of the person's SSH files.
 func SSHDir(a *Sessions) (string, error) {
 	home, ok := a.Request.Lookup("HOME")
 	if !ok || !filepath.IsAbs(home) {
@@ -40,9 +40,9 @@ func SSHDir(a *Sessions) (string, error) {
 	return filepath.Join(home, ".ssh"), nil
 }
 
-// SSHEntryOf names the entry of a machine.
-func SSHEntryOf(a *Sessions, name string, node int) (*SSHEntry, error) {
-	if !spec.ValidName(name) { // it becomes a line of SSH's configuration, and of its known hosts
+// NewSSHEntry returns the entry of a machine.
+func NewSSHEntry(a *Sessions, name string, node int) (*SSHEntry, error) {
+	if !spec.ValidName(name) { // the name becomes part of SSH's configuration
 		return nil, runtime.Invalid("%q cannot be a host of SSH's configuration", name)
 	}
 	dir, err := SSHDir(a)
@@ -54,7 +54,7 @@ func SSHEntryOf(a *Sessions, name string, node int) (*SSHEntry, error) {
 		alias += "-" + strconv.Itoa(node)
 	}
 	e := &SSHEntry{filepath.Join(dir, "curfew"), alias}
-	const longest = 100 // what a socket of every system takes
+	const longest = 100 // socket paths are limited to about 100 bytes on all systems
 	if n := len(e.File(".agent")); n > longest {
 		return nil, &runtime.Error{
 			Class: runtime.Usage, Code: "usage",
@@ -68,9 +68,8 @@ func SSHEntryOf(a *Sessions, name string, node int) (*SSHEntry, error) {
 // File returns the path of one of the entry's files.
 func (e *SSHEntry) File(suffix string) string { return filepath.Join(e.Dir, e.Alias+suffix) }
 
-// MakeDir makes the folder of entries. Keys and known hosts are kept in no folder that another user
-// owns or can write.
-func (e *SSHEntry) MakeDir() error {
+// CreateDir creates the folder of entries. It refuses a folder that another user owns or can write.
+func (e *SSHEntry) CreateDir() error {
 	for _, dir := range []string{filepath.Dir(e.Dir), e.Dir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
@@ -91,33 +90,33 @@ func (e *SSHEntry) MakeDir() error {
 	return os.Chmod(e.Dir, 0o700)
 }
 
-// Turn waits until no other connection of the entry is being made.
-func (e *SSHEntry) Turn(ctx context.Context) (*os.File, error) {
-	if err := e.MakeDir(); err != nil {
+// Lock waits until no other connection of the entry is being made.
+func (e *SSHEntry) Lock(ctx context.Context) (*os.File, error) {
+	if err := e.CreateDir(); err != nil {
 		return nil, err
 	}
-	f, err := flockIn(ctx, e.File(".lock"))
+	f, err := lockFile(ctx, e.File(".lock"))
 	if err != nil {
 		return nil, fmt.Errorf("wait for another connection of %s: %w", e.Alias, err)
 	}
-	e.Clean() // what a process left that was killed
+	e.Clean() // left by a killed process
 	return f, nil
 }
 
-// Clean removes what is there only while a connection is made.
+// Clean removes the files that exist only while a connection is made.
 func (e *SSHEntry) Clean() {
 	for _, suffix := range []string{".agent", ".known"} {
-		_ = os.Remove(e.File(suffix)) // it may not be there
+		_ = os.Remove(e.File(suffix)) // it may not exist
 	}
 }
 
-// sshUser is the form of a user's name at a machine. The machine says it, and it becomes a word of
-// SSH's configuration.
-var sshUser = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_.-]{0,31}$`)
+// sshUserPattern matches user names that are safe in SSH's configuration; the machine supplies
+// them.
+var sshUserPattern = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_.-]{0,31}$`)
 
-// Text is the entry as SSH reads it. What would begin another line, or another word, is refused.
+// Text returns the entry for SSH. It refuses values that would start another line or word.
 func (e *SSHEntry) Text(head, user string, proxy []string) (string, error) {
-	if !sshUser.MatchString(user) {
+	if !sshUserPattern.MatchString(user) {
 		return "", fmt.Errorf("the machine says that its user is %q, which is no user's name", user)
 	}
 	for _, w := range append([]string{head, e.Dir}, proxy...) {
@@ -153,17 +152,17 @@ Host ` + e.Alias + `
   ProxyCommand ` + strings.Join(words, " ") + "\n", nil
 }
 
-// FirstLine returns a text up to its first line break.
+// FirstLine returns the text before the first line break.
 func FirstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line
 }
 
-// TidyEntries removes the entries of sessions of this data directory that are over.
-func TidyEntries(ctx context.Context, a *Sessions) error {
+// RemoveStaleEntries removes the entries of ended sessions of this data directory.
+func RemoveStaleEntries(ctx context.Context, a *Sessions) error {
 	dir, err := SSHDir(a)
 	if err != nil {
-		return nil //nolint:nilerr // without a home there are no entries
+		return nil // without a home there are no entries
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "curfew", "*.conf"))
 	if err != nil || len(files) == 0 {
@@ -201,8 +200,8 @@ func TidyEntries(ctx context.Context, a *Sessions) error {
 	return errors.Join(errs...)
 }
 
-// flockIn locks a file, and waits for it until ctx ends.
-func flockIn(ctx context.Context, path string) (*os.File, error) {
+// lockFile locks a file, waiting until the context ends.
+func lockFile(ctx context.Context, path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err

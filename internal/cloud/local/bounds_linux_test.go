@@ -15,13 +15,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestCallsEndWithTheirContext holds that every call of the provider returns once its context is
-// over: where that is so at its beginning, and where another process holds its lock meanwhile.
-func TestCallsEndWithTheirContext(t *testing.T) {
+// TestCallsReturnOnCancel checks that every call of the provider returns when its context is
+// canceled, before the call or while another process holds the lock.
+func TestCallsReturnOnCancel(t *testing.T) {
 	w := newWorld(t)
 	l := launch(cpu(1), func(l *session.Launch) { l.Host.Setup = "sleep 1000" })
 	machines := w.start(l)
-	w.runs(l)
+	w.waitRunning(l)
 	m, ids := w.machine(machines), idsOf(machines)
 	c, err := OpenCage(m.dir)
 	if err != nil {
@@ -35,7 +35,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	}
 	acts := w.p.Actions(func(ctx context.Context, _, _ string) error { return ctx.Err() })
 	task := action.Task{Ref: r.Ref(), Identity: action.Identity(r), Step: action.Step{Name: stepEnd, Key: "k"}}
-	at, err := m.look()
+	at, err := m.readState()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,12 +61,12 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		"Start": func(ctx context.Context) error { return c.Start(ctx, exec.Command("/bin/true")) },
 		"wait":  at.Agent.wait,
 		"settled": func(ctx context.Context) error {
-			_, err := m.settled(ctx, at.Agent) // it lives and has no lock: as a watcher that is stopped before it
+			_, err := m.watcherReady(ctx, at.Agent) // alive without a lock, like a watcher that was stopped early
 			return err
 		},
-		"pastLease": func(ctx context.Context) error { m.pastLease(ctx, time.Now()); return nil },
-		"said":      func(ctx context.Context) error { m.said(ctx); return nil },
-		"Probe":     func(ctx context.Context) error { _, err := Probe(ctx, w.p.o.Helper); return err },
+		"pastLease": func(ctx context.Context) error { m.leaseEnded(ctx, time.Now()); return nil },
+		"said":      func(ctx context.Context) error { m.lastStatus(ctx); return nil },
+		"Probe":     func(ctx context.Context) error { _, err := Probe(ctx, w.p.options.Helper); return err },
 		"LookupUser": func(ctx context.Context) error {
 			_, err := LookupUser(ctx, "daemon")
 			return err
@@ -76,7 +76,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		for when, hold := range map[string]bool{"over before it begins": false, "over meanwhile, with the lock held": true} {
 			ctx, cancel := context.WithCancel(t.Context())
 			if hold {
-				lock, busy, err := held(filepath.Join(w.dir, "lock"))
+				lock, busy, err := lockedFile(filepath.Join(w.dir, "lock"))
 				if err != nil || busy {
 					t.Fatal(err, busy)
 				}
@@ -94,13 +94,13 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 				if errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%s, %s: it ended by a time of its own: %v", name, when, err)
 				}
-			case <-time.After(patience):
+			case <-time.After(waitTimeout):
 				t.Fatalf("%s, %s: it goes on after the end of its context", name, when)
 			}
 			cancel()
-			if hold { // until the lock is given back
+			if hold { // until the lock is released
 				eventually(t, "the lock is free", func() bool {
-					lock, busy, err := held(filepath.Join(w.dir, "lock"))
+					lock, busy, err := lockedFile(filepath.Join(w.dir, "lock"))
 					if lock != nil {
 						err = lock.Close()
 					}
@@ -109,5 +109,5 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 			}
 		}
 	}
-	w.over(l, ids)
+	w.endAndCheck(l, ids)
 }

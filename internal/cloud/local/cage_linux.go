@@ -19,26 +19,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Probe finds the best kind that works here, by making a cage of each with a real process
-// in it and ending it.
-func Probe(ctx context.Context, helper []string) (Probed, error) {
-	p := Probed{Why: map[Kind]string{}}
+// Probe finds the best kind that works here by creating a cage of each kind with a process and
+// ending it.
+func Probe(ctx context.Context, helper []string) (ProbeResult, error) {
+	p := ProbeResult{Failures: map[Kind]string{}}
 	for _, k := range Kinds {
-		err := try(ctx, k, helper)
+		err := probeKind(ctx, k, helper)
 		if err == nil {
 			p.Kind = k
 			return p, nil
 		}
 		if ctx.Err() != nil {
-			return Probed{}, ctx.Err()
+			return ProbeResult{}, ctx.Err()
 		}
-		p.Why[k] = err.Error()
+		p.Failures[k] = err.Error()
 	}
-	return Probed{}, fmt.Errorf("hold processes together: %s", p.Why[Environment])
+	return ProbeResult{}, fmt.Errorf("hold processes together: %s", p.Failures[Environment])
 }
 
-// try makes a cage of a kind, starts a process in it, and ends it.
-func try(ctx context.Context, k Kind, helper []string) (err error) {
+// probeKind creates a cage of a kind with a process and ends it.
+func probeKind(ctx context.Context, k Kind, helper []string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "curfew-probe-")
@@ -52,7 +52,7 @@ func try(ctx context.Context, k Kind, helper []string) (err error) {
 	if err != nil {
 		return err
 	}
-	// It waits for the end of its standard input, which stays open.
+	// The process waits for its standard input, which stays open.
 	cmd := exec.Command("/bin/sh", "-c", "read -r nothing")
 	in, err := cmd.StdinPipe()
 	if err == nil {
@@ -69,9 +69,9 @@ func try(ctx context.Context, k Kind, helper []string) (err error) {
 	return errors.Join(err, c.KillAll(ctx), c.Remove(ctx))
 }
 
-// make makes what holds the processes. What it makes is written down before.
+// make creates the resources that hold the processes, and stores their names first.
 func (c *Cage) make(ctx context.Context) error {
-	if c.file.As != nil && c.file.Kind != Cgroup2 && c.file.Kind != Freezer {
+	if c.file.User != nil && c.file.Kind != Cgroup2 && c.file.Kind != Freezer {
 		return errors.New("a session of another user is held by control groups alone, and they cannot be used here")
 	}
 	c.limitByUser()
@@ -86,8 +86,7 @@ func (c *Cage) make(ctx context.Context) error {
 	return fmt.Errorf("%q is no kind of cage", c.file.Kind)
 }
 
-// Start starts a command in the cage, as it is: its folder, files and terminal, and as the cage's
-// user. Its environment gets what marks a process of the cage.
+// Start starts a command in the cage as the cage's user, with CageVariable in its environment.
 func (c *Cage) Start(ctx context.Context, cmd *exec.Cmd) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -99,7 +98,7 @@ func (c *Cage) Start(ctx context.Context, cmd *exec.Cmd) error {
 		return fmt.Errorf("start %s: the machine has booted since the cage was made", cmd.Path)
 	}
 	cmd.Env = c.environment(cmd)
-	c.file.As.as(cmd)
+	c.file.User.applyTo(cmd)
 	switch c.file.Kind {
 	case Cgroup2, Freezer:
 		return c.startMoved(cmd)
@@ -107,26 +106,26 @@ func (c *Cage) Start(ctx context.Context, cmd *exec.Cmd) error {
 		if err := c.startInNamespace(cmd); err != nil {
 			return err
 		}
-		return c.bound(cmd)
+		return c.applyLimits(cmd)
 	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	return c.bound(cmd)
+	return c.applyLimits(cmd)
 }
 
-// helper is the program that a command waits in. Another user may not reach it by its path, and does
-// as the program of this process.
+// helper returns the command line of the gate. Another user may not reach it by path, so it runs as
+// this process's program.
 func (c *Cage) helper() []string {
-	if c.file.As != nil {
-		return thisProgram
+	if c.file.User != nil {
+		return selfCommand
 	}
 	return c.file.Helper
 }
 
-// bound puts a process that has just begun under the limits that no control group holds it to.
-func (c *Cage) bound(cmd *exec.Cmd) error {
-	err := c.file.Bounded.apply(cmd.Process.Pid, c.file.Limits)
+// applyLimits applies the limits that no control group enforces to a new process.
+func (c *Cage) applyLimits(cmd *exec.Cmd) error {
+	err := c.file.HeldBy.apply(cmd.Process.Pid, c.file.Limits)
 	if errors.Is(err, unix.ESRCH) { // it has ended
 		return nil
 	}
@@ -139,31 +138,31 @@ func (c *Cage) bound(cmd *exec.Cmd) error {
 
 // startMoved starts a command that waits until it was moved into the control groups.
 func (c *Cage) startMoved(cmd *exec.Cmd) error {
-	return gated(cmd, c.helper(), func(pid int) error {
-		if err := move(pid, c.file.Path, c.file.Devices, inside(c.file.Memory, cageGroup),
-			inside(c.file.Processes, cageGroup)); err != nil {
+	return startGated(cmd, c.helper(), func(pid int) error {
+		if err := move(pid, c.file.Path, c.file.Devices, subgroup(c.file.Memory, cageGroup),
+			subgroup(c.file.Processes, cageGroup)); err != nil {
 			return err
 		}
-		return c.file.Bounded.apply(pid, c.file.Limits)
+		return c.file.HeldBy.apply(pid, c.file.Limits)
 	})
 }
 
-// startAgent starts the agent of the cage: as its user, outside of the group of its processes, and
-// with the whole in the machine's group. Where it runs as who starts it, it may stay outside.
+// startAgent starts the agent as the cage's user, outside of the processes' group but inside the
+// machine's. Without another user it may stay outside of both.
 func (c *Cage) startAgent(cmd *exec.Cmd, ready func(pid int) error) error {
-	c.file.As.as(cmd)
-	return gated(cmd, c.helper(), func(pid int) error {
-		err := move(pid, inside(c.file.Whole, agentGroup), inside(c.file.Memory, agentGroup),
-			inside(c.file.Processes, agentGroup))
-		if err != nil && c.file.As != nil {
+	c.file.User.applyTo(cmd)
+	return startGated(cmd, c.helper(), func(pid int) error {
+		err := move(pid, subgroup(c.file.MachineGroup, agentGroup), subgroup(c.file.Memory, agentGroup),
+			subgroup(c.file.Processes, agentGroup))
+		if err != nil && c.file.User != nil {
 			return fmt.Errorf("move the agent into its control groups: %w", err)
 		}
 		return ready(pid)
 	})
 }
 
-// inside is a group below another; "" where there is none.
-func inside(whole, name string) string {
+// subgroup returns a group below another; "" if there is none.
+func subgroup(whole, name string) string {
 	if whole == "" {
 		return ""
 	}
@@ -183,9 +182,9 @@ func move(pid int, dirs ...string) error {
 	return nil
 }
 
-// gated starts a command whose program begins only after ready returned, and never if ready
+// startGated starts a command whose program begins only after ready returned, and never if ready
 // fails or this process ends before.
-func gated(cmd *exec.Cmd, helper []string, ready func(pid int) error) error {
+func startGated(cmd *exec.Cmd, helper []string, ready func(pid int) error) error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
@@ -209,7 +208,7 @@ func gated(cmd *exec.Cmd, helper []string, ready func(pid int) error) error {
 	return err
 }
 
-// enter is what runs of [gated] until the gate opens.
+// enter waits for the gate of [startGated] and then becomes the program.
 func enter(gate int, path string, args []string) error {
 	f := os.NewFile(uintptr(gate), "gate")
 	unix.CloseOnExec(gate)
@@ -222,21 +221,21 @@ func enter(gate int, path string, args []string) error {
 	return nil
 }
 
-// Processes returns the processes of the cage, sorted: those that its kind tells, and those
-// that its variable marks wherever they went.
+// Processes returns the sorted PIDs of the cage: those that its kind lists and those that
+// CageVariable marks.
 func (c *Cage) Processes() ([]int, error) { return c.processesOf(c.file.Path) }
 
-// processesOf are those of a group of the cage, and those that its variable marks.
+// processesOf returns the processes of a group of the cage and those that CageVariable marks.
 func (c *Cage) processesOf(group string) ([]int, error) {
 	if c.file.Boot != bootID() {
 		return nil, nil
 	}
-	found, err := c.strays()
+	found, err := c.markedProcesses()
 	if err != nil {
 		return nil, err
 	}
 	if c.file.Kind == Cgroup2 || c.file.Kind == Freezer {
-		pids, err := members(group)
+		pids, err := groupProcesses(group)
 		if err != nil {
 			return nil, err
 		}
@@ -247,21 +246,21 @@ func (c *Cage) processesOf(group string) ([]int, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// strays are the processes whose environment names the cage, those of its PID namespace, and
-// what descends from them.
-func (c *Cage) strays() (map[int]Process, error) {
+// markedProcesses returns the processes whose environment names the cage, those of its PID
+// namespace, and their descendants.
+func (c *Cage) markedProcesses() (map[int]Process, error) {
 	own, boot := os.Getpid(), bootID()
-	variable, namespace := Variable+"="+c.file.Name, c.namespace()
+	variable, namespace := CageVariable+"="+c.file.Name, c.namespace()
 	all, found := map[int]stat{}, map[int]Process{}
 	if err := processes(func(pid int, s stat) {
 		all[pid] = s
-		if pid == own || c.file.As != nil && !ownedBy(pid, c.file.As.UID) {
-			return // the variable in another user's process says nothing
+		if pid == own || c.file.User != nil && !ownedBy(pid, c.file.User.UID) {
+			return // another user may set the variable at will
 		}
-		if !marked(pid, variable) && (namespace == "" || namespace != namespaceOf(pid)) {
+		if !hasVariable(pid, variable) && (namespace == "" || namespace != namespaceOf(pid)) {
 			return
 		}
-		// What was read is of the process that was listed if that is there still.
+		// The data belongs to the listed process only if that still exists.
 		if again, err := statOf(pid); err == nil && again.start == s.start {
 			found[pid] = Process{pid, s.start, boot}
 		}
@@ -274,7 +273,7 @@ func (c *Cage) strays() (map[int]Process, error) {
 			if _, has := found[pid]; has || pid == own {
 				continue
 			}
-			// A parent starts before its child; one that does not has the number of one that did.
+			// A parent starts before its child; otherwise its PID was reused.
 			if p, of := found[s.parent]; of && p.Start <= s.start {
 				found[pid], grew = Process{pid, s.start, boot}, true
 			}
@@ -286,18 +285,18 @@ func (c *Cage) strays() (map[int]Process, error) {
 	return found, nil
 }
 
-// Kill ends all processes of the cage and returns when there is none; ctx's error where some
-// are left by then. The agent goes on.
+// Kill kills all processes of the cage except the agent and waits until none is left or the context
+// ends.
 func (c *Cage) Kill(ctx context.Context) error { return c.kill(ctx, c.file.Path) }
 
-// KillAll is Kill of the agent as well.
+// KillAll is Kill including the agent.
 func (c *Cage) KillAll(ctx context.Context) error {
-	return c.kill(ctx, cmp.Or(c.file.Whole, c.file.Path))
+	return c.kill(ctx, cmp.Or(c.file.MachineGroup, c.file.Path))
 }
 
 func (c *Cage) kill(ctx context.Context, group string) error {
 	if c.file.Boot != bootID() {
-		return nil // nothing lives through a boot
+		return nil // no process survives a boot
 	}
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		var err error
@@ -310,12 +309,12 @@ func (c *Cage) kill(ctx context.Context, group string) error {
 		if err != nil {
 			return fmt.Errorf("end the processes of %s: %w", c.file.Name, err)
 		}
-		strays, err := c.strays()
+		strays, err := c.markedProcesses()
 		if err != nil {
 			return err
 		}
 		for _, p := range strays {
-			_ = p.Signal(unix.SIGKILL) // where it cannot be, the next look says that it is left
+			_ = p.Signal(unix.SIGKILL) // if it fails, the next listing shows the process again
 		}
 		pids, err := c.processesOf(group)
 		if err != nil {
@@ -332,11 +331,11 @@ func (c *Cage) kill(ctx context.Context, group string) error {
 	}
 }
 
-// Remove removes what held the processes, of which none may be left.
+// Remove removes the resources of an empty cage.
 func (c *Cage) Remove(ctx context.Context) error {
 	if c.file.Boot == bootID() {
 		for _, dir := range []string{
-			cmp.Or(c.file.Whole, c.file.Path), c.file.Devices, c.file.Memory, c.file.Processes, c.file.Outside,
+			cmp.Or(c.file.MachineGroup, c.file.Path), c.file.Devices, c.file.Memory, c.file.Processes, c.file.AgentGroup,
 		} {
 			if dir == "" {
 				continue

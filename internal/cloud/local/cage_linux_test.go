@@ -17,25 +17,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long a test waits for what has to come about, on a machine with much else
-// to do.
-const patience = 3 * time.Minute
+// waitTimeout bounds waits on a busy machine.
+const waitTimeout = 3 * time.Minute
 
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for begun := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begun) > patience {
-			t.Fatalf("not within %s: %s", patience, what)
+		if time.Since(begun) > waitTimeout {
+			t.Fatalf("not within %s: %s", waitTimeout, what)
 		}
 	}
 }
 
-// each runs a test with a cage of each kind that works here.
-func each(t *testing.T, test func(t *testing.T, k Kind)) {
+// forEachKind runs a test with each kind that works here.
+func forEachKind(t *testing.T, test func(t *testing.T, k Kind)) {
 	for _, k := range Kinds {
 		t.Run(string(k), func(t *testing.T) {
-			if err := try(t.Context(), k, thisProgram); err != nil {
+			if err := probeKind(t.Context(), k, selfCommand); err != nil {
 				t.Skipf("%s does not work here: %v", k, err)
 			}
 			test(t, k)
@@ -45,7 +44,7 @@ func each(t *testing.T, test func(t *testing.T, k Kind)) {
 
 var cages int
 
-func cage(t *testing.T, o CageOptions) *Cage {
+func newCage(t *testing.T, o CageOptions) *Cage {
 	t.Helper()
 	cages++
 	o.Name = fmt.Sprintf("test-%d-%d", os.Getpid(), cages)
@@ -54,7 +53,7 @@ func cage(t *testing.T, o CageOptions) *Cage {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 		defer cancel()
 		if err := errors.Join(c.Kill(ctx), c.Remove(ctx)); err != nil {
 			t.Error(err)
@@ -63,20 +62,19 @@ func cage(t *testing.T, o CageOptions) *Cage {
 	return c
 }
 
-// ends waits until a process is gone, as the machine tells it.
-func ends(t testing.TB, pid int) {
+// waitGone waits until a process is gone.
+func waitGone(t testing.TB, pid int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("process %d ends", pid), func() bool { return !running(pid) })
+	eventually(t, fmt.Sprintf("process %d ends", pid), func() bool { return !isRunning(pid) })
 }
 
-func running(pid int) bool {
+func isRunning(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	return err == nil && !strings.Contains(string(b), "State:\tZ") && !strings.Contains(string(b), "State:\tX")
 }
 
-// outside is the number on this machine of a process that knows its number in a namespace,
-// found by a word of its command line.
-func outside(t testing.TB, word string) int {
+// pidByWord returns the PID of a process, outside of its namespace, by a word of its command line.
+func pidByWord(t testing.TB, word string) int {
 	t.Helper()
 	found := 0
 	eventually(t, word+" runs", func() bool {
@@ -94,14 +92,13 @@ func outside(t testing.TB, word string) int {
 	return found
 }
 
-var naps = 100_000 + os.Getpid()%1000*100
+var sleepCounter = 100_000 + os.Getpid()%1000*100
 
-// nap returns a duration of sleep that no other process has.
-func nap() string { naps++; return strconv.Itoa(naps) }
+// uniqueSleep returns a duration for sleep that no other process uses.
+func uniqueSleep() string { sleepCounter++; return strconv.Itoa(sleepCounter) }
 
-// Nothing that a command started is left, however it detached.
-func TestDaemonsEndWithTheCage(t *testing.T) {
-	each(t, func(t *testing.T, k Kind) {
+func TestCageKillsDaemons(t *testing.T) {
+	forEachKind(t, func(t *testing.T, k Kind) {
 		for _, tc := range []struct{ name, script string }{
 			{"in the foreground", `exec sleep NAP`},
 			{"in the background", `sleep NAP & wait`},
@@ -110,14 +107,14 @@ func TestDaemonsEndWithTheCage(t *testing.T) {
 			{"without its environment", `(env -i "$(command -v setsid)" "$(command -v sleep)" NAP &)`},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
-				c, word := cage(t, CageOptions{Kind: k}), nap()
+				c, word := newCage(t, CageOptions{Kind: k}), uniqueSleep()
 				cmd := exec.Command("/bin/sh", "-c", strings.ReplaceAll(tc.script, "NAP", word))
 				if err := c.Start(t.Context(), cmd); err != nil {
 					t.Fatal(err)
 				}
 				go func() { _ = cmd.Wait() }()
-				pid := outside(t, word)
-				if tc.name == "without its environment" && !k.Whole() {
+				pid := pidByWord(t, word)
+				if tc.name == "without its environment" && !k.KillsDaemons() {
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 					t.Skip("this kind says that it does not find it")
 				}
@@ -132,7 +129,7 @@ func TestDaemonsEndWithTheCage(t *testing.T) {
 				if err := again.Kill(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if running(pid) {
+				if isRunning(pid) {
 					t.Errorf("process %d is there after Kill returned", pid)
 				}
 				if pids, err := c.Processes(); err != nil || len(pids) > 0 {
@@ -154,17 +151,16 @@ func TestDaemonsEndWithTheCage(t *testing.T) {
 	})
 }
 
-// What starts others faster than they can be killed one by one ends as well.
-func TestForkStormEnds(t *testing.T) {
-	each(t, func(t *testing.T, k Kind) {
-		c, word := cage(t, CageOptions{Kind: k}), nap()
+func TestKillsForkStorm(t *testing.T) {
+	forEachKind(t, func(t *testing.T, k Kind) {
+		c, word := newCage(t, CageOptions{Kind: k}), uniqueSleep()
 		cmd := exec.Command("/bin/sh", "-c",
 			`f() { sleep `+word+` & i=$((i+1)); [ $i -lt 30 ] || wait; (f) & }; i=0; f; wait`)
 		if err := c.Start(t.Context(), cmd); err != nil {
 			t.Fatal(err)
 		}
 		go func() { _ = cmd.Wait() }()
-		outside(t, word)
+		pidByWord(t, word)
 		if err := c.Kill(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -174,44 +170,44 @@ func TestForkStormEnds(t *testing.T) {
 	})
 }
 
-// What moves to another control group is found by its environment.
-func TestMovedOutIsFound(t *testing.T) {
+func TestFindsProcessMovedToOtherGroup(t *testing.T) {
 	for _, k := range []Kind{Cgroup2, Freezer} {
 		t.Run(string(k), func(t *testing.T) {
-			if err := try(t.Context(), k, thisProgram); err != nil {
+			if err := probeKind(t.Context(), k, selfCommand); err != nil {
 				t.Skipf("%s does not work here: %v", k, err)
 			}
-			c, word := cage(t, CageOptions{Kind: k}), nap()
+			c, word := newCage(t, CageOptions{Kind: k}), uniqueSleep()
 			cmd := exec.Command("sleep", word)
 			if err := c.Start(t.Context(), cmd); err != nil {
 				t.Fatal(err)
 			}
 			go func() { _ = cmd.Wait() }()
-			pid := outside(t, word)
+			pid := pidByWord(t, word)
 			if err := os.WriteFile(filepath.Join(filepath.Dir(c.file.Path), procs), []byte(strconv.Itoa(pid)),
 				0o600); err != nil {
 				t.Fatal(err)
 			}
-			if inside, err := members(c.file.Path); err != nil || len(inside) > 0 {
+			if inside, err := groupProcesses(c.file.Path); err != nil || len(inside) > 0 {
 				t.Fatalf("it did not move: %v, %v", inside, err)
 			}
 			if err := c.Kill(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			ends(t, pid)
+			waitGone(t, pid)
 		})
 	}
 }
 
-// A command of a cage keeps what it was given: user, folder, environment, files, exit code.
-func TestCommandIsAsGiven(t *testing.T) {
-	each(t, func(t *testing.T, k Kind) {
+// TestCommandKeepsItsEnvironment checks user, folder, environment, files and exit code of a
+// command.
+func TestCommandKeepsItsEnvironment(t *testing.T) {
+	forEachKind(t, func(t *testing.T, k Kind) {
 		dir := t.TempDir()
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		visible := "0,2"
-		c := cage(t, CageOptions{Kind: k, Visible: &visible})
+		c := newCage(t, CageOptions{Kind: k, VisibleGPUs: &visible})
 		cmd := exec.Command("/bin/sh", "-c",
 			`id -u; pwd; echo "$GREETING $CURFEW_MACHINE $CUDA_VISIBLE_DEVICES"; cat; cat <&3; exit 7`)
 		cmd.Dir, cmd.Env, cmd.Stdin = "/usr", []string{
@@ -253,10 +249,9 @@ func TestCommandIsAsGiven(t *testing.T) {
 	})
 }
 
-// The number of a process that has ended is another's: it is not killed. A process of
-// another boot neither.
-func TestReusedNumberIsNotKilled(t *testing.T) {
-	cmd := exec.Command("sleep", nap())
+// TestReusedPIDIsNotKilled checks PIDs reused within a boot and after it.
+func TestReusedPIDIsNotKilled(t *testing.T) {
+	cmd := exec.Command("sleep", uniqueSleep())
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +268,7 @@ func TestReusedNumberIsNotKilled(t *testing.T) {
 		if other.Alive() {
 			t.Errorf("%s: it is taken for the process", name)
 		}
-		if err := other.Signal(unix.SIGKILL); !errors.Is(err, errGone) {
+		if err := other.Signal(unix.SIGKILL); !errors.Is(err, errProcessEnded) {
 			t.Errorf("%s: the signal: %v", name, err)
 		}
 		if err := other.wait(t.Context()); err != nil {
@@ -310,30 +305,30 @@ func TestReusedNumberIsNotKilled(t *testing.T) {
 	}
 }
 
-// As a user without rights it falls to what works, and says so.
-func TestWithoutRights(t *testing.T) {
+// TestProbesWithoutPrivileges checks that an unprivileged user gets a weaker kind, with the reason.
+func TestProbesWithoutPrivileges(t *testing.T) {
 	if os.Getuid() == 0 {
-		cmd := exec.Command("/proc/self/exe", "-test.run=^TestWithoutRights$", "-test.v", "-test.timeout=5m")
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestProbesWithoutPrivileges$", "-test.v", "-test.timeout=5m")
 		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "--- PASS: TestWithoutRights") {
+		if err != nil || !strings.Contains(string(out), "--- PASS: TestProbesWithoutPrivileges") {
 			t.Errorf("as a user without rights: %v\n%s", err, out)
 		}
 		t.Logf("%s", out)
 		return
 	}
-	p, err := Probe(t.Context(), thisProgram)
+	p, err := Probe(t.Context(), selfCommand)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("it works by %s; %v", p.Kind, p.Why)
+	t.Logf("it works by %s; %v", p.Kind, p.Failures)
 	for _, k := range Kinds[:slices.Index(Kinds, p.Kind)] {
-		if p.Why[k] == "" {
+		if p.Failures[k] == "" {
 			t.Errorf("it does not say why %s does not work", k)
 		}
 	}
-	c, word := cage(t, CageOptions{}), nap()
-	if got := strings.Contains(fmt.Sprint(c.Limits()), "is not ended"); got == p.Kind.Whole() {
+	c, word := newCage(t, CageOptions{}), uniqueSleep()
+	if got := strings.Contains(fmt.Sprint(c.Limits()), "is not ended"); got == p.Kind.KillsDaemons() {
 		t.Errorf("it says %q", c.Limits())
 	}
 	cmd := exec.Command("/bin/sh", "-c", `(setsid sleep `+word+` &)`)
@@ -341,22 +336,23 @@ func TestWithoutRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	pid := outside(t, word)
+	pid := pidByWord(t, word)
 	if err := c.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ends(t, pid)
+	waitGone(t, pid)
 }
 
-// The kernel refuses devices that were not given, and no others.
-func TestDevicesAreDenied(t *testing.T) {
+// TestDeniesDevices checks that only the denied devices are refused.
+func TestDeniesDevices(t *testing.T) {
 	for _, k := range []Kind{Cgroup2, Freezer} {
 		t.Run(string(k), func(t *testing.T) {
-			if err := try(t.Context(), k, thisProgram); err != nil {
+			if err := probeKind(t.Context(), k, selfCommand); err != nil {
 				t.Skipf("%s does not work here: %v", k, err)
 			}
 			none := ""
-			c := cage(t, CageOptions{Kind: k, Visible: &none, Deny: []Device{{1, 5}, {195, 1}}}) // 1:5 is /dev/zero
+			// 1:5 is /dev/zero
+			c := newCage(t, CageOptions{Kind: k, VisibleGPUs: &none, DeniedDevices: []Device{{1, 5}, {195, 1}}})
 			if !c.file.Enforced {
 				if !strings.Contains(fmt.Sprint(c.Limits()), "advisory") {
 					t.Errorf("it says %q", c.Limits())

@@ -17,21 +17,21 @@ import (
 
 // Files of control groups.
 const (
-	procs      = "cgroup.procs"
-	killFile   = "cgroup.kill"
-	freezeFile = "freezer.state"
-	denyFile   = "devices.deny"
-	groupMark  = "curfew-" // begins the names of our groups
+	procs       = "cgroup.procs"
+	killFile    = "cgroup.kill"
+	freezeFile  = "freezer.state"
+	denyFile    = "devices.deny"
+	groupPrefix = "curfew-" // begins the names of curfew's groups
 )
 
-// hierarchy is a mounted tree of control groups.
+// hierarchy is a mounted control group hierarchy.
 type hierarchy struct {
 	mount string
-	// own is the folder of the group that this process is in.
+	// own is the folder of this process's group.
 	own string
 }
 
-// hierarchies finds the tree of version 2 ("") or of a controller of version 1.
+// hierarchies finds the version 2 hierarchy ("") or that of a version 1 controller.
 func hierarchies(controller string) (hierarchy, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -73,7 +73,7 @@ func hierarchies(controller string) (hierarchy, error) {
 	return hierarchy{}, fmt.Errorf("no control groups of %s are mounted", controller)
 }
 
-// unescape reads the octal escapes of mountinfo.
+// unescape decodes the octal escapes of mountinfo.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -89,9 +89,9 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// places are the folders in which a group can be made: at the top, where what starts curfew
-// has no say over it; else next to where curfew is, or below it.
-func (h hierarchy) places() []string {
+// candidates returns the folders to create a group in: the root, which the starter of curfew cannot
+// change, else next to or below curfew's own group.
+func (h hierarchy) candidates() []string {
 	out := []string{h.mount}
 	if h.own != "" {
 		out = append(out, filepath.Dir(h.own), h.own)
@@ -105,7 +105,7 @@ func (h hierarchy) places() []string {
 	return inside
 }
 
-// makeGroup makes the control groups of a cage.
+// makeGroup creates the control groups of a cage.
 func (c *Cage) makeGroup() error {
 	controller, file := "", killFile
 	if c.file.Kind == Freezer {
@@ -115,40 +115,40 @@ func (c *Cage) makeGroup() error {
 	if err != nil {
 		return err
 	}
-	for _, place := range h.places() {
-		c.file.Whole = filepath.Join(place, groupMark+c.file.Name)
-		c.file.Path = inside(c.file.Whole, cageGroup)
+	for _, place := range h.candidates() {
+		c.file.MachineGroup = filepath.Join(place, groupPrefix+c.file.Name)
+		c.file.Path = subgroup(c.file.MachineGroup, cageGroup)
 		var one error
 		if one = c.save(); one != nil {
 			return one
 		}
-		if one = makeGroups(c.file.Whole); one == nil {
+		if one = makeGroups(c.file.MachineGroup); one == nil {
 			if one = writable(filepath.Join(c.file.Path, file), filepath.Join(c.file.Path, procs)); one == nil {
 				c.deny()
 				if err := c.limit(); err != nil {
 					return err
 				}
-				if err := c.hand(); err != nil {
+				if err := c.delegate(); err != nil {
 					return err
 				}
-				return c.makeOutside()
+				return c.makeAgentGroup()
 			}
 		}
-		err = errors.Join(err, one, absent(removeGroups(c.file.Whole)))
+		err = errors.Join(err, one, ignoreNotExist(removeGroups(c.file.MachineGroup)))
 	}
-	c.file.Whole, c.file.Path = "", ""
+	c.file.MachineGroup, c.file.Path = "", ""
 	return err
 }
 
-// Groups below the one of a machine.
+// Groups below that of a machine.
 const (
-	cageGroup  = "cage"  // its processes
-	agentGroup = "agent" // its agent
+	cageGroup  = "cage"  // processes
+	agentGroup = "agent" // agent
 )
 
-// makeGroups makes the group of a machine, with those of its agent and its processes.
+// makeGroups creates the group of a machine with those of its agent and processes.
 func makeGroups(whole string) error {
-	for _, dir := range []string{whole, inside(whole, agentGroup), inside(whole, cageGroup)} {
+	for _, dir := range []string{whole, subgroup(whole, agentGroup), subgroup(whole, cageGroup)} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}
@@ -156,53 +156,55 @@ func makeGroups(whole string) error {
 	return nil
 }
 
-// removeGroups is removeGroup without patience, for groups that nothing was in.
+// removeGroups removes groups that were never used.
 func removeGroups(whole string) error {
-	all, err := groups(whole)
+	all, err := subgroups(whole)
 	for _, g := range all {
-		err = errors.Join(err, absent(unix.Rmdir(g)))
+		err = errors.Join(err, ignoreNotExist(unix.Rmdir(g)))
 	}
 	return err
 }
 
-// hand lets the user of the cage move its own processes into it, and end them. It moves no other
-// user's processes, because the kernel compares, and its own out of the machine's group nowhere.
-func (c *Cage) hand() error {
-	if c.file.As == nil {
+// delegate lets the cage's user move its own processes into the cage and end them. The kernel
+// prevents moving other users' processes or leaving the machine's group.
+func (c *Cage) delegate() error {
+	if c.file.User == nil {
 		return nil
 	}
 	files := []string{filepath.Join(c.file.Path, procs)}
 	switch c.file.Kind {
-	case Cgroup2: // a move has to be allowed by the group above both
-		files = append(files, filepath.Join(c.file.Whole, procs), filepath.Join(c.file.Path, killFile))
+	case Cgroup2: // a move needs write access to the common ancestor
+		files = append(files, filepath.Join(c.file.MachineGroup, procs), filepath.Join(c.file.Path, killFile))
 	case Freezer:
 		files = append(files, filepath.Join(c.file.Path, freezeFile))
 	}
-	for _, dir := range []string{c.file.Devices, inside(c.file.Memory, cageGroup), inside(c.file.Processes, cageGroup)} {
+	for _, dir := range []string{
+		c.file.Devices, subgroup(c.file.Memory, cageGroup), subgroup(c.file.Processes, cageGroup),
+	} {
 		if dir != "" {
 			files = append(files, filepath.Join(dir, procs))
 		}
 	}
 	for _, file := range files {
-		if err := os.Chown(file, int(c.file.As.UID), int(c.file.As.GID)); err != nil {
+		if err := os.Chown(file, int(c.file.User.UID), int(c.file.User.GID)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makeOutside makes the group for the agent, which a service manager would else end with
+// makeAgentGroup creates a group for the agent, which a service manager would otherwise end with
 // the service that started it.
-func (c *Cage) makeOutside() error {
+func (c *Cage) makeAgentGroup() error {
 	if c.file.Kind != Cgroup2 {
 		return c.save()
 	}
-	c.file.Outside = c.file.Whole + "-host"
+	c.file.AgentGroup = c.file.MachineGroup + "-host"
 	if err := c.save(); err != nil {
 		return err
 	}
-	if err := os.Mkdir(c.file.Outside, 0o755); err != nil {
-		c.file.Outside = ""
+	if err := os.Mkdir(c.file.AgentGroup, 0o755); err != nil {
+		c.file.AgentGroup = ""
 		return c.save()
 	}
 	return nil
@@ -221,7 +223,7 @@ func writable(paths ...string) error {
 	return nil
 }
 
-// deny has the kernel deny the cage's devices, where it can.
+// deny lets the kernel deny the cage's devices if it can.
 func (c *Cage) deny() {
 	if len(c.file.Deny) == 0 {
 		return
@@ -234,8 +236,8 @@ func (c *Cage) deny() {
 	if err != nil {
 		return
 	}
-	for _, place := range h.places() {
-		dir := filepath.Join(place, groupMark+c.file.Name)
+	for _, place := range h.candidates() {
+		dir := filepath.Join(place, groupPrefix+c.file.Name)
 		c.file.Devices = dir
 		if c.save() != nil || os.Mkdir(dir, 0o755) != nil {
 			c.file.Devices = ""
@@ -254,8 +256,8 @@ func (c *Cage) deny() {
 	}
 }
 
-// groups returns a group and all below it, those below first; none where it is not there.
-func groups(dir string) ([]string, error) {
+// subgroups returns a group and its descendants, deepest first; none if it does not exist.
+func subgroups(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -266,7 +268,7 @@ func groups(dir string) ([]string, error) {
 	var out []string
 	for _, e := range entries {
 		if e.IsDir() {
-			below, err := groups(filepath.Join(dir, e.Name()))
+			below, err := subgroups(filepath.Join(dir, e.Name()))
 			if err != nil {
 				return nil, err
 			}
@@ -276,12 +278,12 @@ func groups(dir string) ([]string, error) {
 	return append(out, dir), nil
 }
 
-// members are the processes of a group and of all below it.
-func members(dir string) ([]int, error) {
+// groupProcesses returns the processes of a group and its descendants.
+func groupProcesses(dir string) ([]int, error) {
 	if dir == "" {
 		return nil, nil
 	}
-	all, err := groups(dir)
+	all, err := subgroups(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +291,7 @@ func members(dir string) ([]int, error) {
 	for _, g := range all {
 		b, err := os.ReadFile(filepath.Join(g, procs))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
-			continue // it was removed meanwhile
+			continue // removed meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -303,21 +305,21 @@ func members(dir string) ([]int, error) {
 	return out, nil
 }
 
-// killGroup kills all members of a group of the cage at once.
+// killGroup kills all members of a group at once.
 func (c *Cage) killGroup(ctx context.Context, group string) error {
 	if group == "" {
 		return nil
 	}
 	if c.file.Kind == Cgroup2 {
-		return absent(os.WriteFile(filepath.Join(group, killFile), []byte("1"), 0o600))
+		return ignoreNotExist(os.WriteFile(filepath.Join(group, killFile), []byte("1"), 0o600))
 	}
-	if there, err := members(group); err != nil || len(there) == 0 {
+	if there, err := groupProcesses(group); err != nil || len(there) == 0 {
 		return err
 	}
-	// What is frozen starts nothing more, and its number becomes no one else's.
+	// Frozen processes start nothing, and their PIDs are not reused.
 	state := filepath.Join(group, freezeFile)
 	if err := os.WriteFile(state, []byte("FROZEN"), 0o600); err != nil {
-		return absent(err)
+		return ignoreNotExist(err)
 	}
 	const patience = 5 * time.Second
 	for begun := time.Now(); time.Since(begun) < patience && ctx.Err() == nil; time.Sleep(time.Millisecond) {
@@ -325,34 +327,35 @@ func (c *Cage) killGroup(ctx context.Context, group string) error {
 			break
 		}
 	}
-	pids, err := members(group)
+	pids, err := groupProcesses(group)
 	for _, pid := range pids {
 		if p, gone := processOf(pid); gone == nil {
-			_ = p.Signal(unix.SIGKILL) // where it cannot be, the next look says that it is left
+			_ = p.Signal(unix.SIGKILL) // if it fails, the next listing shows the process again
 		}
 	}
-	err = errors.Join(err, absent(os.WriteFile(state, []byte("THAWED"), 0o600)))
+	err = errors.Join(err, ignoreNotExist(os.WriteFile(state, []byte("THAWED"), 0o600)))
 	if group != c.file.Path { // its user may have frozen it
-		err = errors.Join(err, absent(os.WriteFile(filepath.Join(c.file.Path, freezeFile), []byte("THAWED"), 0o600)))
+		err = errors.Join(err, ignoreNotExist(os.WriteFile(filepath.Join(c.file.Path, freezeFile), []byte("THAWED"), 0o600)))
 	}
 	return err
 }
 
-// absent is nil where the error says that the group is not there: it has no members then.
-func absent(err error) error {
+// ignoreNotExist returns nil if the error means that the group does not exist, and thus has no
+// members.
+func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 		return nil
 	}
 	return err
 }
 
-// removeGroup removes a group and those below it. The kernel may take a moment to see that
-// the last process is gone.
+// removeGroup removes a group and its descendants, waiting for the kernel to notice that they are
+// empty.
 func removeGroup(ctx context.Context, dir string) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		all, err := groups(dir)
+		all, err := subgroups(dir)
 		for _, g := range all {
-			err = errors.Join(err, absent(unix.Rmdir(g)))
+			err = errors.Join(err, ignoreNotExist(unix.Rmdir(g)))
 		}
 		if err == nil || ctx.Err() != nil || !errors.Is(err, unix.EBUSY) {
 			return err

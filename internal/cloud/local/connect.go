@@ -11,27 +11,27 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// Folder is the folder of a machine, by its id.
+// Folder returns the folder of a machine.
 func (p *Provider) Folder(id string) string { return filepath.Join(p.machinesDir(), filepath.Base(id)) }
 
-// Inside is a machine as its processes see it.
+// Inside describes a machine to a process in it.
 type Inside struct {
-	// Folder has its home and what its agent set up; User is who its processes are, nil: who asks.
+	// Folder contains its home and the results of its setup. User is the user of its processes; nil
+	// means the current one.
 	Folder string
 	User   *User
 }
 
-// Inside returns how a machine looks to its processes.
+// Inside returns the description of a machine.
 func (p *Provider) Inside(id string) (Inside, error) {
 	m, err := openMachine(p.Folder(id))
 	if err != nil {
 		return Inside{}, fmt.Errorf("connect to %s: %w", id, err)
 	}
-	return Inside{m.own().path(""), m.User}, nil
+	return Inside{m.userTree().path(""), m.User}, nil
 }
 
-// Environ is the environment of a command that is started in the machine, of what the one who
-// starts it has.
+// Environ returns the environment of a command in the machine, given that of its starter.
 func (in Inside) Environ(env []string) []string {
 	if in.User == nil {
 		env = Environ(env)
@@ -43,14 +43,14 @@ func (in Inside) Environ(env []string) []string {
 	}), "HOME="+filepath.Join(in.Folder, HomeDir))
 }
 
-// Enter starts a command in the cage of a machine that runs. Its environment begins where the
-// agent's set-up left it, in the work folder.
+// Enter starts a command in the cage of a running machine, with the environment of its setup and in
+// its work folder.
 func (p *Provider) Enter(ctx context.Context, id string, cmd *exec.Cmd) error {
 	m, err := openMachine(p.Folder(id))
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", id, err)
 	}
-	s, err := m.look()
+	s, err := m.readState()
 	if err != nil {
 		return err
 	}

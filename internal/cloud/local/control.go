@@ -9,32 +9,32 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// maxStatus bounds a status, in bytes.
+// maxStatus bounds a status in bytes.
 const maxStatus = 256 << 10
 
-// said is what its agent said last; false where that is not known here.
-func (m *machine) said(ctx context.Context) (session.Status, bool) {
-	dir, ok := folderOf(m.Control)
+// lastStatus returns the last status of the agent; false if it is unknown here.
+func (m *machine) lastStatus(ctx context.Context) (session.Status, bool) {
+	dir, ok := fileURLPath(m.Control)
 	if !ok {
 		return session.Status{}, false
 	}
 	at := tree{base: dir}
 	if m.User != nil {
-		at = tree{base: m.Own, rel: filepath.Join(m.Session, controlName)}
+		at = tree{base: m.UserDir, rel: filepath.Join(m.Session, controlName)}
 	}
 	var s session.Status
 	there, err := at.readJSON(ctx, "status-"+strconv.Itoa(m.Node)+".json", maxStatus, &s)
 	return s, err == nil && there && s.Session == m.Session && s.Node == m.Node
 }
 
-// over says whether its agent has nothing more to do: the work is saved, or given up. An
-// agent that is told to go ends as well, and its session goes on.
-func (m *machine) over(ctx context.Context) bool {
-	s, known := m.said(ctx)
+// agentDone reports whether the agent has nothing left to do: the work is saved or discarded. An
+// agent that was only told to go ends too, while its session continues.
+func (m *machine) agentDone(ctx context.Context) bool {
+	s, known := m.lastStatus(ctx)
 	return !known || s.Phase == session.HostEnding
 }
 
-// lease is until when it may run: the keeper's newest order, else what it was launched with.
+// lease returns the current lease: that of the newest order, else of the launch.
 func (m *machine) lease() (until string) {
 	at := m.leaseUntil()
 	if at.IsZero() {
@@ -43,9 +43,9 @@ func (m *machine) lease() (until string) {
 	return at.UTC().Format(timeForm)
 }
 
-// leaseUntil is that as a time; zero where it is not known.
+// leaseUntil returns the lease as a time; zero if unknown.
 func (m *machine) leaseUntil() time.Time {
-	if o, ok := m.ordered(); ok && !o.LeaseUntil.IsZero() {
+	if o, ok := m.lastOrder(); ok && !o.LeaseUntil.IsZero() {
 		return o.LeaseUntil
 	}
 	return m.LeaseUntil

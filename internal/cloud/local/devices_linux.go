@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// denyByProgram attaches a program to a control group of version 2 that refuses some
-// character devices (BPF_PROG_TYPE_CGROUP_DEVICE). It goes with the group.
+// denyByProgram attaches a BPF_PROG_TYPE_CGROUP_DEVICE program that denies character devices to a
+// version 2 control group. It is removed with the group.
 func denyByProgram(dir string, deny []Device) error {
 	group, err := os.Open(dir)
 	if err != nil {
@@ -38,7 +38,7 @@ func denyByProgram(dir string, deny []Device) error {
 	if errno != 0 {
 		return fmt.Errorf("load the program that denies devices: %w", errno)
 	}
-	defer func() { _ = unix.Close(int(prog)) }() // the group holds it
+	defer func() { _ = unix.Close(int(prog)) }() // the group holds a reference
 	attach := struct{ target, prog, kind, flags uint32 }{
 		uint32(group.Fd()), uint32(prog), unix.BPF_CGROUP_DEVICE, unix.BPF_F_ALLOW_MULTI,
 	}
@@ -51,8 +51,8 @@ func denyByProgram(dir string, deny []Device) error {
 
 func address(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&b[0]))) }
 
-// denyProgram is the program, in the instructions of eBPF. Its context (r1) holds the kind
-// of access and device, the major and the minor number, 32 bits each.
+// denyProgram returns the eBPF program. Its context (r1) holds access and device type, major and
+// minor number, 32 bits each.
 func denyProgram(deny []Device) []byte {
 	var out []byte
 	put := func(op, regs byte, offset int16, value uint32) {

@@ -1,6 +1,6 @@
-// Package local observes on-premises machines: servers that the configuration lists with
-// their sizes and rates. Recorded usage alone tells their duty. No interface stops them,
-// so findings about them are advice.
+// Package local observes on-premises machines that the configuration lists with sizes and rates,
+// and runs sessions on this machine. Listed machines have no control interface, so findings about
+// them are advice only, and their duty comes from recorded usage.
 //
 // Nodes of a Kubernetes cluster can be listed in the same way.
 package local
@@ -20,37 +20,36 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// The cloud and the account of every machine, and the site of one that names none.
+// Cloud and account of every machine, and the default site.
 const (
 	OnPremises  = "onprem"
 	Account     = "own"
 	DefaultSite = "onprem"
 )
 
-// advice takes the place of fixes: only a person carries it out.
-var advice = finding.Advice{
+// manualAdvice replaces fixes, because only a person can act on these machines.
+var manualAdvice = finding.Advice{
 	End: "curfew acts on no machine of yours: give it to other work, power it down or hand it back; its rate is " +
 		"charged while it is listed",
 	Spare: "curfew acts on no machine of yours: schedule other work on the GPUs that rest",
 	Tag:   "write the tags under machines in curfew.yaml; its cost can then be attributed",
 }
 
-// FleetOptions say which machines there are and what they cost.
+// FleetOptions list the machines and their prices.
 type FleetOptions struct {
 	Machines Machines
 	Rates    Rates
-	// Tags says which tags name the owner.
+	// Tags maps tags to owners.
 	Tags inventory.TagMapping
-	// Sessions is this computer as a provider of sessions, where it is one: what its sessions
-	// are charged is not charged to the listed machine as well.
+	// Sessions is this computer's session provider, if any: charges of its sessions are subtracted
+	// from the listed machine.
 	Sessions *Provider
-	// Prices is where GPUs are known by their other names ("H100" is "H100-80GB"); nil
-	// takes each by the name it has.
+	// Prices knows alternative GPU names ("H100" is "H100-80GB"); nil uses names unchanged.
 	Prices *price.Book
 }
 
-// Fleet is the machines that are listed. It satisfies round.Lister, never changes, and is
-// safe for concurrent use.
+// Fleet is the list of machines. It implements round.Lister, is immutable and safe for concurrent
+// use.
 type Fleet struct {
 	tags     inventory.TagMapping
 	rates    tariff
@@ -61,8 +60,7 @@ type Fleet struct {
 
 var _ round.Lister = (*Fleet)(nil)
 
-// NewFleet returns the machines that the options list. What is wrong with them, or with the
-// rates, is a *FieldError.
+// NewFleet returns the listed machines. Invalid machines or rates are a *FieldError.
 func NewFleet(o FleetOptions) (*Fleet, error) {
 	if err := o.Machines.Validate(o.Rates); err != nil {
 		return nil, fmt.Errorf("machines%w", err) // machines[2].gpus: …
@@ -73,17 +71,17 @@ func NewFleet(o FleetOptions) (*Fleet, error) {
 	}
 	f := &Fleet{tags: o.Tags, rates: rates, sessions: o.Sessions}
 	for _, m := range o.Machines {
-		m.GPU = canonical(o.Prices, m.GPU)
+		m.GPU = canonicalGPU(o.Prices, m.GPU)
 		since, err := m.since()
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range m.names() {
+		for _, name := range m.hostNames() {
 			r := &inventory.Resource{
 				ID: name, Name: name, Kind: inventory.KindInstance, Cloud: OnPremises, Account: Account,
 				Region: cmp.Or(m.Site, DefaultSite),
-				// when it last booted is not known
-				Type: m.kind(), State: inventory.StateRunning, StateSince: since, Tags: m.Tags,
+				// the boot time is unknown
+				Type: m.typeName(), State: inventory.StateRunning, StateSince: since, Tags: m.Tags,
 			}
 			r.Size = m.size()
 			r.Meters = []inventory.Meter{rates.meter(OnPremises, r.Size)}
@@ -97,13 +95,13 @@ func NewFleet(o FleetOptions) (*Fleet, error) {
 	return f, nil
 }
 
-// rest is what this computer is charged for besides its sessions: its price, less theirs.
-func (f *Fleet) rest(m *inventory.Resource) ([]inventory.Meter, error) {
+// chargeWithoutSessions returns the charge for this computer minus that of its sessions.
+func (f *Fleet) chargeWithoutSessions(m *inventory.Resource) ([]inventory.Meter, error) {
 	whole, err := f.rates.hour(m.Size)
 	if err != nil {
 		return m.Meters, nil //nolint:nilerr // the meter says that it has no price
 	}
-	given, err := f.sessions.charged()
+	given, err := f.sessions.chargedRate()
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +113,8 @@ func (f *Fleet) rest(m *inventory.Resource) ([]inventory.Meter, error) {
 	return out, nil
 }
 
-// canonical is the name under which the book knows a GPU, or the one it was given.
-func canonical(book *price.Book, gpu string) string {
+// canonicalGPU returns the book's name of a GPU, or the name itself.
+func canonicalGPU(book *price.Book, gpu string) string {
 	if book != nil {
 		if a, ok := book.Accelerator(gpu); ok {
 			return a.Name
@@ -125,7 +123,7 @@ func canonical(book *price.Book, gpu string) string {
 	return gpu
 }
 
-// size is what the configuration says of it; what it leaves out is not known, but for GPUs.
+// size returns the configured size; omitted values are unknown, except GPUs.
 func (m Machine) size() inventory.Size {
 	s := inventory.Size{GPUs: inventory.Known(int(m.GPUs)), GPU: m.GPU}
 	if m.VCPUs > 0 {
@@ -137,7 +135,7 @@ func (m Machine) size() inventory.Size {
 	return s
 }
 
-// Sizes are those of the machines by what stands for their type.
+// Sizes returns the sizes by type name.
 func (f *Fleet) Sizes() map[string]inventory.Size {
 	out := map[string]inventory.Size{}
 	for _, m := range f.machines {
@@ -146,18 +144,17 @@ func (f *Fleet) Sizes() map[string]inventory.Size {
 	return out
 }
 
-// kind is what stands for a machine type: "8xH100-80GB", "64xCPU". It begins with a
-// digit, so no cloud's machine type is taken for it.
-func (m Machine) kind() string {
+// typeName returns a substitute for a machine type: "8xH100-80GB", "64xCPU". The leading digit
+// distinguishes it from cloud machine types.
+func (m Machine) typeName() string {
 	if m.GPUs > 0 {
 		return strconv.FormatInt(m.GPUs, 10) + "x" + m.GPU
 	}
 	return strconv.FormatInt(m.VCPUs, 10) + "xCPU"
 }
 
-// List lists the machines that are there at q.Now, all of them running: no
-// source states more. It returns an error where a machine of another cloud is to be read, ctx's
-// error when ctx ends, and no other.
+// List returns the machines that exist at q.Now, all of them running. Its only errors are a request
+// for another cloud and the context's error.
 func (f *Fleet) List(ctx context.Context, q round.Query) (*round.Observation, error) {
 	for ref := range q.Only {
 		if ref.Cloud != OnPremises || ref.Account != Account {
@@ -166,7 +163,7 @@ func (f *Fleet) List(ctx context.Context, q round.Query) (*round.Observation, er
 	}
 	obs := &round.Observation{
 		Cloud: OnPremises, Accounts: []string{Account}, Regions: slices.Clone(f.sites), Unread: map[string]bool{},
-		CommitmentsKnown: true, Advice: &advice,
+		CommitmentsKnown: true, Advice: &manualAdvice,
 	}
 	for i, site := range f.sites {
 		if err := ctx.Err(); err != nil {
@@ -181,12 +178,12 @@ func (f *Fleet) List(ctx context.Context, q round.Query) (*round.Observation, er
 			r.Detail, r.Tags = &inventory.Instance{}, maps.Clone(m.Tags)
 			if f.sessions != nil && f.sessions.Account() == m.Name {
 				var err error
-				if r.Meters, err = f.rest(m); err != nil {
+				if r.Meters, err = f.chargeWithoutSessions(m); err != nil {
 					return nil, err
 				}
 			}
 			if r.Tags == nil {
-				r.Tags = map[string]string{} // it has none, which is known
+				r.Tags = map[string]string{} // known to have no tags
 			}
 			if err := f.tags.Apply(&r); err != nil {
 				obs.BlindSpots = append(obs.BlindSpots, inventory.BlindSpot{

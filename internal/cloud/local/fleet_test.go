@@ -39,7 +39,7 @@ func embedded(t testing.TB) *price.Book {
 	return book
 }
 
-// fleet lists machines; one that does not say so has 64 CPUs and 512 GiB.
+// fleet lists machines, by default with 64 CPUs and 512 GiB.
 func fleet(t testing.TB, machines ...Machine) *Fleet {
 	t.Helper()
 	machines = slices.Clone(machines)
@@ -82,7 +82,7 @@ func TestConformance(t *testing.T) {
 	t.Run("with a tag that cannot be read", func(t *testing.T) { cloudtest.Run(t, c) })
 }
 
-func TestWhatIsListedWrongly(t *testing.T) {
+func TestRejectsInvalidMachines(t *testing.T) {
 	good := Machine{Name: "a", GPU: "H100", GPUs: 8}
 	with := func(change func(*Machine)) Machines {
 		m := good
@@ -160,9 +160,9 @@ func TestWhatIsListedWrongly(t *testing.T) {
 	}
 }
 
-// TestWhatIsAcceptedIsObserved lists machines at random: each list is refused, or every
-// machine of it is observed once with its size.
-func TestWhatIsAcceptedIsObserved(t *testing.T) {
+// TestObservesAcceptedMachines lists random machines: each list is rejected, or each machine is
+// observed once with its size.
+func TestObservesAcceptedMachines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := Machines(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Machine {
 			return Machine{
@@ -197,12 +197,13 @@ func TestWhatIsAcceptedIsObserved(t *testing.T) {
 	})
 }
 
-// tape is recorded usage of some machines over two days, by the minute.
-type tape map[string]func(gpu int) map[usage.Signal]float64
+// recordedUsage is per-minute usage of machines over two days.
+type recordedUsage map[string]func(gpu int) map[usage.Signal]float64
 
-func (tape) Name() string { return "tape.csv" }
+func (recordedUsage) Name() string { return "tape.csv" }
 
-func (l tape) Collect(_ context.Context, resolve func(string, time.Duration) usage.Sink) (usage.Summary, error) {
+func (l recordedUsage) Collect(_ context.Context, resolve func(string, time.Duration) usage.Sink) (usage.Summary,
+	error) {
 	const step = time.Minute
 	for name, values := range l {
 		w := resolve(name, step)
@@ -219,14 +220,14 @@ func (l tape) Collect(_ context.Context, resolve func(string, time.Duration) usa
 	return usage.Summary{}, nil
 }
 
-// gpus is what both GPUs of a machine do whose CPUs rest.
+// gpus returns the usage of two equal GPUs on a machine with idle CPUs.
 func gpus(util, memory float64) func(int) map[usage.Signal]float64 {
 	return func(int) map[usage.Signal]float64 {
 		return map[usage.Signal]float64{usage.GPUUtil: util, usage.MemUsed: memory, usage.CPUUtil: 1, usage.NetBytes: 0}
 	}
 }
 
-func audit(t *testing.T, f *Fleet, l tape) *round.Result {
+func audit(t *testing.T, f *Fleet, l recordedUsage) *round.Result {
 	t.Helper()
 	a, err := round.New(round.Setting{
 		Lister: f, Sources: []usage.Source{round.Recorded(l)}, Query: round.Query{Window: 48 * time.Hour},
@@ -240,7 +241,7 @@ func audit(t *testing.T, f *Fleet, l tape) *round.Result {
 	return a
 }
 
-func TestWhatIsFound(t *testing.T) {
+func TestFindings(t *testing.T) {
 	two := func(name string, change ...func(*Machine)) Machine {
 		m := Machine{Name: name, GPU: "H100-80GB", GPUs: 2}
 		for _, c := range change {
@@ -309,7 +310,7 @@ func TestWhatIsFound(t *testing.T) {
 			}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a := audit(t, fleet(t, tc.machine), tape{"m": tc.usage})
+			a := audit(t, fleet(t, tc.machine), recordedUsage{"m": tc.usage})
 			if got := a.Verdicts[ref("onprem", "m")]; got.State != tc.state {
 				t.Errorf("its duty is %s (%s), want %s", got.State, got.Why, tc.state)
 			}
@@ -343,9 +344,9 @@ func TestWhatIsFound(t *testing.T) {
 	}
 }
 
-// TestNoRateIsNoPrice takes the rates away one by one: what they priced is unpriced and
-// never costs zero.
-func TestNoRateIsNoPrice(t *testing.T) {
+// TestMissingRateIsUnpriced removes each rate: what it priced becomes unpriced and never costs
+// zero.
+func TestMissingRateIsUnpriced(t *testing.T) {
 	for _, m := range []Machine{{Name: "m", GPU: "A100-80GB", GPUs: 8}, {Name: "m", VCPUs: 64, MemoryGiB: 1}} {
 		f, err := NewFleet(FleetOptions{
 			Machines: Machines{m},
@@ -357,12 +358,12 @@ func TestNoRateIsNoPrice(t *testing.T) {
 		a := audit(t, f, nil)
 		if c := a.Charges[ref("onprem", "m")]; len(c) != 1 || !strings.Contains(c[0].Unpriced, "no rate") ||
 			a.Totals.Unpriced != 1 {
-			t.Errorf("%s is charged %+v", m.kind(), c)
+			t.Errorf("%s is charged %+v", m.typeName(), c)
 		}
 	}
 }
 
-func TestHour(t *testing.T) {
+func TestHourlyRate(t *testing.T) {
 	r := tariff{gpu: map[string]money.Amount{"A100": 2 * money.USD}, vcpu: inventory.Known(money.Cent)}
 	size := func(gpus int, gpu string, milliCPUs, memoryMiB int64) inventory.Size {
 		return inventory.Size{
@@ -390,15 +391,15 @@ func TestHour(t *testing.T) {
 	}
 }
 
-// TestPresent: an idle machine of a gang has the duty of the gang, and a machine with an
-// unmeasured GPU has an unknown duty.
-func TestPresent(t *testing.T) {
+// TestIdleMachineOfBusyGang checks that an idle machine of a gang has the duty of the gang, and
+// that an unmeasured GPU makes the duty unknown.
+func TestIdleMachineOfBusyGang(t *testing.T) {
 	gang := map[string]string{"curfew:gang": "run"}
 	f := fleet(t, Machine{
 		Name: "a", GPU: "H100", GPUs: 2, Tags: gang,
 	}, Machine{Name: "b", GPU: "H100", GPUs: 2, Tags: gang},
 		Machine{Name: "c", GPU: "H100", GPUs: 2}, Machine{Name: "d", GPU: "H100", GPUs: 3})
-	a := audit(t, f, tape{"a": gpus(0, 0), "b": gpus(90, 60e9), "c": gpus(0, 0), "d": gpus(0, 0)})
+	a := audit(t, f, recordedUsage{"a": gpus(0, 0), "b": gpus(90, 60e9), "c": gpus(0, 0), "d": gpus(0, 0)})
 	got := map[inventory.Ref]*duty.Verdict{}
 	for _, facts := range a.Facts {
 		got[facts.Resource.Ref()] = facts.Duty

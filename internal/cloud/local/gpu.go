@@ -18,35 +18,35 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// GPU is one of this machine's.
+// GPU is a GPU of this machine.
 type GPU struct {
-	// ID is what CUDA_VISIBLE_DEVICES takes: its UUID, or its index where it has none.
+	// ID is its value in CUDA_VISIBLE_DEVICES: the UUID, or the index if it has none.
 	ID string
-	// Model is its name as the driver says it, or the configuration.
+	// Model is its name from the driver or the configuration.
 	Model string
-	// Device is its character device; nil where that is not known.
+	// Device is its character device; nil if unknown.
 	Device *Device
 	// Users are the processes that compute on it.
 	Users []int
 }
 
-// Hardware says which GPUs this machine has.
+// Hardware lists the GPUs of this machine.
 type Hardware interface {
-	// GPUs lists them, in the order of their indexes. Without a driver there are none, and no
-	// error; what cannot be read is an error, because a GPU in use must not be given away.
+	// GPUs returns the GPUs in index order, none without a driver. An unreadable GPU is an error,
+	// because a GPU in use must not be given away.
 	GPUs(ctx context.Context) ([]GPU, error)
 }
 
-// Listed are GPUs that the configuration states, where no driver tells them.
-type Listed struct {
+// ConfiguredGPU describes GPUs from the configuration, for machines without a driver.
+type ConfiguredGPU struct {
 	// Model is the name of the GPUs, such as L4.
 	Model string `yaml:"model" form:"required"`
 	// Count is how many there are, 1 to 1,024.
 	Count int `yaml:"count" form:"required"`
 }
 
-// CheckGPUs says what is wrong with a list, as a *FieldError.
-func CheckGPUs(list []Listed) error {
+// ValidateGPUs checks a list of configured GPUs. Its errors are *FieldError.
+func ValidateGPUs(list []ConfiguredGPU) error {
 	for i, l := range list {
 		switch {
 		case l.Model == "" || l.Model != strings.TrimSpace(l.Model):
@@ -62,7 +62,7 @@ func CheckGPUs(list []Listed) error {
 	return nil
 }
 
-// SMI asks nvidia-smi, where it is installed.
+// SMI reads GPUs with nvidia-smi, if installed.
 type SMI struct{}
 
 // GPUs implements Hardware.
@@ -87,11 +87,11 @@ func (SMI) GPUs(ctx context.Context) ([]GPU, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseSMI(listed, used, minorOf)
+	return parseSMI(listed, used, deviceOf)
 }
 
-// parseSMI reads the two lists of nvidia-smi: GPUs, and processes that compute on them.
-func parseSMI(listed, used []byte, device func(bus string) *Device) ([]GPU, error) {
+// parseSMI parses the two lists of nvidia-smi: GPUs and compute processes.
+func parseSMI(listed, apps []byte, device func(bus string) *Device) ([]GPU, error) {
 	rows, err := table(listed, 3)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func parseSMI(listed, used []byte, device func(bus string) *Device) ([]GPU, erro
 	for _, r := range rows {
 		out = append(out, GPU{ID: r[0], Model: r[1], Device: device(r[2])})
 	}
-	if rows, err = table(used, 2); err != nil {
+	if rows, err = table(apps, 2); err != nil {
 		return nil, err
 	}
 	for _, r := range rows {
@@ -124,14 +124,14 @@ func table(text []byte, columns int) ([][]string, error) {
 	return rows, nil
 }
 
-// nvidiaMajor is the number of NVIDIA's character devices (Linux, Documentation/admin-guide/
-// devices.txt); the minor is the GPU's.
+// nvidiaMajor is the major number of NVIDIA's character devices (Linux,
+// Documentation/admin-guide/devices.txt); the minor number is that of the GPU.
 const nvidiaMajor = 195
 
 var deviceMinor = lazyregexp.New(`(?m)^Device Minor:\s*([0-9]+)\s*$`)
 
-// minorOf reads the device of a GPU from what the driver says of its place on the bus.
-func minorOf(bus string) *Device {
+// deviceOf reads the device of a GPU from the driver's information about its PCI address.
+func deviceOf(bus string) *Device {
 	// nvidia-smi writes the domain with 8 digits, the driver's folder has 4.
 	bus = strings.ToLower(bus)
 	if i := strings.IndexByte(bus, ':'); i == 8 {
@@ -155,15 +155,15 @@ func minorOf(bus string) *Device {
 	return &Device{Major: nvidiaMajor, Minor: uint32(n)}
 }
 
-// gpus returns the machine's GPUs: those of the driver, or else those that the configuration
-// lists, which no process is known to use.
+// gpus returns the GPUs from the driver, or else from the configuration, which no process is known
+// to use.
 func (p *Provider) gpus(ctx context.Context) ([]GPU, error) {
-	found, err := p.o.Hardware.GPUs(ctx)
+	found, err := p.options.Hardware.GPUs(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list the GPUs of this machine: %w", err)
 	}
 	if len(found) == 0 {
-		for _, l := range p.o.GPUs {
+		for _, l := range p.options.GPUs {
 			for range l.Count {
 				found = append(found, GPU{ID: strconv.Itoa(len(found)), Model: l.Model})
 			}
@@ -172,39 +172,39 @@ func (p *Provider) gpus(ctx context.Context) ([]GPU, error) {
 	return found, nil
 }
 
-// noise are words in the names of drivers that the price book leaves out: makers, and how
-// the GPU and its memory are connected.
-var noise = lazyregexp.New(`^(NVIDIA|Tesla|GeForce|SXM[0-9]*|PCIe|PCIE|HBM[0-9]*e?)$`)
+// modelNoise matches words in driver names that the price book omits: vendors and connections of
+// GPU and memory.
+var modelNoise = lazyregexp.New(`^(NVIDIA|Tesla|GeForce|SXM[0-9]*|PCIe|PCIE|HBM[0-9]*e?)$`)
 
-// named returns the name under which the price book has a GPU: "A100-80GB" of what the driver
-// calls "NVIDIA A100-SXM4-80GB".
-func named(book *price.Book, model string) string {
-	known := canonical(book, model)
+// bookName returns the price book's name of a GPU: "A100-80GB" for the driver's "NVIDIA
+// A100-SXM4-80GB".
+func bookName(book *price.Book, model string) string {
+	known := canonicalGPU(book, model)
 	if book == nil || known != model {
 		return known
 	}
 	words := strings.FieldsFunc(model, func(r rune) bool { return r == ' ' || r == '-' })
-	words = slices.DeleteFunc(words, noise.MatchString)
+	words = slices.DeleteFunc(words, modelNoise.MatchString)
 	if a, ok := book.Accelerator(strings.Join(words, "-")); ok {
 		return a.Name
 	}
 	return known
 }
 
-// ofModel are the GPUs of a model.
-func (p *Provider) ofModel(all []GPU, model string) []GPU {
-	want := named(p.o.Prices, model)
+// gpusOfModel returns the GPUs of a model.
+func (p *Provider) gpusOfModel(all []GPU, model string) []GPU {
+	want := bookName(p.options.Prices, model)
 	var out []GPU
 	for _, g := range all {
-		if named(p.o.Prices, g.Model) == want {
+		if bookName(p.options.Prices, g.Model) == want {
 			out = append(out, g)
 		}
 	}
 	return out
 }
 
-// models says how many GPUs of which models there are.
-func models(all []GPU) string {
+// describeModels returns the number of GPUs by model, for people.
+func describeModels(all []GPU) string {
 	if len(all) == 0 {
 		return "no GPU"
 	}
@@ -219,8 +219,8 @@ func models(all []GPU) string {
 	return strings.Join(parts, ", ")
 }
 
-// free are GPUs that no machine has and that no process of another uses.
-func free(of []GPU, given map[string]bool, ours map[int]bool) []GPU {
+// freeGPUs returns the GPUs that no machine has and no foreign process uses.
+func freeGPUs(of []GPU, given map[string]bool, ours map[int]bool) []GPU {
 	var out []GPU
 	for _, g := range of {
 		foreign := slices.ContainsFunc(g.Users, func(pid int) bool { return !ours[pid] })

@@ -6,10 +6,9 @@ import (
 	"strconv"
 )
 
-// Helper carries out what has to be done by a process of its own, as the hidden command
-// `curfew cage` gives it: "enter" waits at a gate and becomes another program, "init" is the
-// first process of a PID namespace, "watch" stays with a machine until it has ended. It
-// returns the exit code.
+// Helper runs the hidden command `curfew cage` and returns its exit code: "enter" waits at a gate
+// and becomes another program, "init" is the first process of a PID namespace, "watch" supervises a
+// machine until it has ended.
 func Helper(args []string, stderr io.Writer) int {
 	var err error
 	switch {
@@ -19,9 +18,9 @@ func Helper(args []string, stderr io.Writer) int {
 			err = enter(gate, args[2], args[3:])
 		}
 	case len(args) == 1 && args[0] == "init":
-		err = first()
+		err = runInit()
 	case len(args) == 2 && args[0] == "watch":
-		err = stay(args[1], stderr)
+		err = runWatcher(args[1], stderr)
 	default:
 		err = fmt.Errorf("%q: it is started by curfew alone", args)
 	}

@@ -2,20 +2,20 @@ package local
 
 import "fmt"
 
-// Limits bound what the processes of a session may use together. Zero fields bound nothing.
+// Limits bound the processes of a session together. Zero fields set no limit.
 type Limits struct {
-	// Memory is in bytes, Processes a number of processes and threads.
+	// Memory is in bytes; Processes counts processes and threads.
 	Memory    int64 `json:"memory,omitempty"`
 	Processes int64 `json:"processes,omitempty"`
 }
 
-// LimitOptions are the limits of sessions of this computer as the configuration sets them.
+// LimitOptions are the configured limits of local sessions.
 type LimitOptions struct {
-	// MemoryMiB or MemoryPercent, of the computer's, is the most memory of a machine; both 0: what
-	// it is charged for where it runs as another user, and else 90% of the computer's.
+	// MemoryMiB, or MemoryPercent of the computer's memory, bounds a machine. If both are 0, a
+	// machine of another user gets the memory it is charged for, any other 90% of the computer's.
 	MemoryMiB     int64
 	MemoryPercent int64
-	// Processes is the most processes and threads of a machine; 0: 4,096.
+	// Processes bounds the processes and threads of a machine; 0 means 4,096.
 	Processes int64
 }
 
@@ -23,15 +23,15 @@ const (
 	defaultProcesses       = 4096
 	ownMemoryPercent       = 90
 	leastMemory            = 256 << 20
-	agentMemory            = 512 << 20 // what the agent may use besides
+	agentMemory            = 512 << 20 // memory for the agent in addition
 	agentProcesses         = 128
 	bytesPerMiB      int64 = 1 << 20
 )
 
-// limits are those of a machine of a size.
+// limits returns the limits of a machine of a size.
 func (p *Provider) limits(of size, own *User) Limits {
-	o := p.o.Limits
-	_, machine := p.whole()
+	o := p.options.Limits
+	_, machine := p.capacity()
 	mib := o.MemoryMiB
 	switch {
 	case mib > 0:
@@ -52,22 +52,22 @@ func (p *Provider) limits(of size, own *User) Limits {
 	return l
 }
 
-// holder is what holds a limit.
-type holder string
+// limitHolder is the mechanism that enforces a limit.
+type limitHolder string
 
 const (
-	byGroup holder = "cgroup"
-	byUser  holder = "rlimit"
+	byGroup limitHolder = "cgroup"
+	byUser  limitHolder = "rlimit"
 )
 
-// bounded says by what each limit is held; empty: by nothing.
-type bounded struct {
-	Memory    holder `json:"memory,omitempty"`
-	Processes holder `json:"processes,omitempty"`
+// limitHolders names the mechanism of each limit; empty if there is none.
+type limitHolders struct {
+	Memory    limitHolder `json:"memory,omitempty"`
+	Processes limitHolder `json:"processes,omitempty"`
 }
 
-// notes say, for people, which limits are not those of the session.
-func (b bounded) notes(l Limits) (notes []string) {
+// warnings describes, for people, limits that do not apply to the session as a whole.
+func (b limitHolders) warnings(l Limits) (notes []string) {
 	switch {
 	case l.Memory > 0 && b.Memory == "":
 		notes = append(notes, "its memory is not limited")

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limit has control groups hold the limits of the cage, where the controllers are there, and leaves
-// to [bounded.apply] what they do not. Only what cannot be written down is an error.
+// limit sets the limits with control groups where the controllers exist, and leaves the rest to
+// [limitHolders.apply]. It fails only if the result cannot be stored.
 func (c *Cage) limit() error {
 	l := c.file.Limits
 	if l.Memory > 0 &&
@@ -22,28 +22,28 @@ func (c *Cage) limit() error {
 			func(dir string, more int64) error { return setMemory(dir, l.Memory+more) },
 			agentMemory,
 		) {
-		c.file.Bounded.Memory = byGroup
+		c.file.HeldBy.Memory = byGroup
 	}
 	if l.Processes > 0 && c.limitBy("pids", &c.file.Processes, func(dir string, more int64) error {
 		return os.WriteFile(filepath.Join(dir, "pids.max"), []byte(strconv.FormatInt(l.Processes+more, 10)), 0o600)
 	}, agentProcesses) {
-		c.file.Bounded.Processes = byGroup
+		c.file.HeldBy.Processes = byGroup
 	}
 	return c.save()
 }
 
-// limitBy sets a limit on the group of the cage's processes, and on that of the machine so much
-// more: the agent works where its session has used up what it has. It says whether that works.
+// limitBy sets a limit on the processes' group, and one higher by more on the machine's, so that
+// the agent works when the session has exhausted its limit. It returns false if that is impossible.
 func (c *Cage) limitBy(controller string, whole *string, set func(dir string, more int64) error, more int64) bool {
-	if c.file.Kind == Cgroup2 && enable(c.file.Whole, controller) {
-		return set(c.file.Whole, more) == nil && set(c.file.Path, 0) == nil
+	if c.file.Kind == Cgroup2 && enable(c.file.MachineGroup, controller) {
+		return set(c.file.MachineGroup, more) == nil && set(c.file.Path, 0) == nil
 	}
 	h, err := hierarchies(controller)
 	if err != nil {
 		return false
 	}
-	for _, place := range h.places() {
-		*whole = filepath.Join(place, groupMark+c.file.Name)
+	for _, place := range h.candidates() {
+		*whole = filepath.Join(place, groupPrefix+c.file.Name)
 		if c.save() != nil {
 			break
 		}
@@ -53,7 +53,7 @@ func (c *Cage) limitBy(controller string, whole *string, set func(dir string, mo
 				[]byte("1"),
 				0o600,
 			) // newer kernels know no other way
-			if set(*whole, more) == nil && set(inside(*whole, cageGroup), 0) == nil {
+			if set(*whole, more) == nil && set(subgroup(*whole, cageGroup), 0) == nil {
 				return true
 			}
 		}
@@ -63,7 +63,7 @@ func (c *Cage) limitBy(controller string, whole *string, set func(dir string, mo
 	return false
 }
 
-// enable turns a controller of version 2 on for the groups of a machine.
+// enable enables a version 2 controller for the groups of a machine.
 func enable(whole, controller string) bool {
 	on := []byte("+" + controller)
 	_ = os.WriteFile(
@@ -78,12 +78,12 @@ func enable(whole, controller string) bool {
 	return os.WriteFile(filepath.Join(whole, "cgroup.subtree_control"), on, 0o600) == nil
 }
 
-// setMemory limits the memory of a group, and swap where that is counted.
+// setMemory limits the memory of a group, and swap where it is accounted.
 func setMemory(dir string, limit int64) error {
 	text := []byte(strconv.FormatInt(limit, 10))
 	err := os.WriteFile(filepath.Join(dir, "memory.max"), text, 0o600)
 	if err == nil {
-		_ = os.WriteFile(filepath.Join(dir, "memory.swap.max"), []byte("0"), 0o600) // where there is swap
+		_ = os.WriteFile(filepath.Join(dir, "memory.swap.max"), []byte("0"), 0o600) // exists only with swap
 		return nil
 	}
 	if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
@@ -92,23 +92,23 @@ func setMemory(dir string, limit int64) error {
 	if err := os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), text, 0o600); err != nil {
 		return err
 	}
-	_ = os.WriteFile(filepath.Join(dir, "memory.memsw.limit_in_bytes"), text, 0o600) // where swap is counted
+	_ = os.WriteFile(filepath.Join(dir, "memory.memsw.limit_in_bytes"), text, 0o600) // exists only with swap accounting
 	return nil
 }
 
-// limitByUser notes the limits that the kernel holds for processes and users, until a control group
-// holds them.
+// limitByUser records the limits that the kernel enforces per process or user, for use until a
+// control group enforces them.
 func (c *Cage) limitByUser() {
 	if c.file.Limits.Memory > 0 {
-		c.file.Bounded.Memory = byUser
+		c.file.HeldBy.Memory = byUser
 	}
-	if c.file.Limits.Processes > 0 && c.file.As != nil { // else it counts what the person runs besides
-		c.file.Bounded.Processes = byUser
+	if c.file.Limits.Processes > 0 && c.file.User != nil { // otherwise it would count the person's other processes
+		c.file.HeldBy.Processes = byUser
 	}
 }
 
-// apply holds a process, and all that it starts, to the limits that no control group holds.
-func (b bounded) apply(pid int, l Limits) error {
+// apply applies the limits that no control group enforces to a process and its descendants.
+func (b limitHolders) apply(pid int, l Limits) error {
 	var errs []error
 	set := func(resource int, limit int64) {
 		n := uint64(limit)

@@ -11,10 +11,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Machine is a machine, or several that are alike, as curfew.yaml lists it.
+// Machine is an entry of curfew.yaml for one or several identical machines.
 type Machine struct {
-	// Name is its host name, by which recorded usage finds it. Several that are alike
-	// are NAME-1, NAME-2 and so on.
+	// Name is the host name, which recorded usage refers to. Several machines are NAME-1, NAME-2
+	// and so on.
 	Name string `yaml:"name" form:"required"`
 	// GPU is the name of its GPUs, such as H100-80GB.
 	GPU string `yaml:"gpu"`
@@ -24,29 +24,29 @@ type Machine struct {
 	VCPUs int64 `yaml:"vcpus"`
 	// MemoryGiB is its memory in GiB; may be left out where no rate prices it.
 	MemoryGiB int64 `yaml:"memory_gib"`
-	// Count is the number of machines that are alike, 1 to 10,000; 0 is 1.
+	// Count is the number of identical machines, 1 to 10,000; 0 means 1.
 	Count int `yaml:"count"`
-	// Site is where it stands; empty is "onprem".
+	// Site is the location; empty means "onprem".
 	Site string `yaml:"site"`
-	// Since is the date, or RFC 3339 time, from which it is paid for; empty is unknown.
+	// Since is the date or RFC 3339 time of the first charge; empty if unknown.
 	Since string `yaml:"since"`
-	// Tags are its tags, such as team and purpose.
+	// Tags are tags such as team and purpose.
 	Tags map[string]string `yaml:"tags"`
 }
 
-// Machines are all that are listed.
+// Machines are all listed machines.
 type Machines []Machine
 
-// FieldError is a mistake in what is listed.
+// FieldError is a mistake in the configuration of machines or rates.
 type FieldError struct {
-	// Field is where: "[2].gpus" of machines, ".as_of" of rates; empty is the whole.
+	// Field is the position: "[2].gpus" of machines, ".as_of" of rates; empty for the whole.
 	Field, Message string
 }
 
 // Error returns "[2].gpus: message".
 func (e *FieldError) Error() string { return strings.TrimPrefix(e.Field+": "+e.Message, ": ") }
 
-// Bounds of what is listed: far above any machine, and far below any overflow.
+// Limits of listed values, far above any machine and far below an overflow.
 const (
 	maxGPUs      = 1 << 10
 	maxVCPUs     = 1 << 16
@@ -54,18 +54,18 @@ const (
 	maxCount     = 10_000
 )
 
-// word is the form of names and sites, which are parts of a resource's identity.
-var word = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
+// namePattern matches names and sites, which are parts of a resource's identity.
+var namePattern = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
 
-// Validate says what is wrong with the list, as a *FieldError. What rates price has to be
-// stated of every machine: what is left out is not known, and costs more than nothing.
+// Validate checks the list. Its errors are *FieldError. Values that rates price must be stated,
+// because unknown values would cost nothing.
 func (l Machines) Validate(r Rates) error {
 	seen := map[string]int{}
 	for i, m := range l {
 		if field, err := m.check(r); err != nil {
 			return &FieldError{Field: fmt.Sprintf("[%d].%s", i, field), Message: err.Error()}
 		}
-		for _, name := range m.names() {
+		for _, name := range m.hostNames() {
 			if j, twice := seen[name]; twice {
 				return &FieldError{
 					Field:   fmt.Sprintf("[%d].name", i),
@@ -78,7 +78,7 @@ func (l Machines) Validate(r Rates) error {
 	return nil
 }
 
-// check says what is wrong with a machine, and in which field.
+// check returns a mistake in a machine and its field.
 func (m Machine) check(r Rates) (field string, err error) {
 	for _, n := range []struct {
 		field      string
@@ -92,9 +92,9 @@ func (m Machine) check(r Rates) (field string, err error) {
 		}
 	}
 	switch {
-	case !word.MatchString(m.Name):
+	case !namePattern.MatchString(m.Name):
 		return "name", fmt.Errorf("%q is not a host name: letters, digits, '.', '_' and '-'", m.Name)
-	case m.Site != "" && !word.MatchString(m.Site):
+	case m.Site != "" && !namePattern.MatchString(m.Site):
 		return "site", fmt.Errorf("%q is not a name: letters, digits, '.', '_' and '-'", m.Site)
 	case m.GPU != strings.TrimSpace(m.GPU) || (m.GPU == "") != (m.GPUs == 0):
 		return "gpu", fmt.Errorf("%d GPUs called %q: gpu names them and gpus counts them, or both are left out", m.GPUs,
@@ -112,8 +112,8 @@ func (m Machine) check(r Rates) (field string, err error) {
 	return "", nil
 }
 
-// names are those of the machines that it stands for.
-func (m Machine) names() []string {
+// hostNames returns the names of the machines of an entry.
+func (m Machine) hostNames() []string {
 	if m.Count <= 1 {
 		return []string{m.Name}
 	}
@@ -124,7 +124,7 @@ func (m Machine) names() []string {
 	return out
 }
 
-// since reads Since; empty is the zero time.
+// since parses Since; empty is the zero time.
 func (m Machine) since() (time.Time, error) {
 	if m.Since == "" {
 		return time.Time{}, nil
@@ -137,30 +137,27 @@ func (m Machine) since() (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither a date such as 2026-01-31 nor an RFC 3339 time", m.Since)
 }
 
-// Rates are the prices of what machines have, in dollars, as curfew.yaml states them.
+// Rates are the prices in dollars from curfew.yaml.
 type Rates struct {
-	// GPUHour is the price of an hour of one GPU, by its name.
+	// GPUHour is the hourly price of a GPU, by name.
 	GPUHour map[string]string `yaml:"gpu_hour" form:"dollars"`
-	// VCPUHour is the price of an hour of one CPU; empty where the price of the GPUs
-	// includes it.
+	// VCPUHour is the hourly price of a CPU; empty if the GPU price includes it.
 	VCPUHour string `yaml:"vcpu_hour" form:"dollars"`
-	// MemoryGiBHour is the price of an hour of one GiB of memory; empty where the price of
-	// the GPUs includes it.
+	// MemoryGiBHour is the hourly price of a GiB of memory; empty if the GPU price includes it.
 	MemoryGiBHour string `yaml:"memory_gib_hour" form:"dollars"`
-	// Source is whose prices they are; required of every price.
+	// Source names the origin of the prices; required with any price.
 	Source string `yaml:"source"`
-	// AsOf is the date from which they hold; required of every price.
+	// AsOf is the date of the prices; required with any price.
 	AsOf string `yaml:"as_of"`
 }
 
-// Validate says what is wrong with the rates, as a *FieldError.
+// Validate checks the rates. Its errors are *FieldError.
 func (r Rates) Validate() error {
 	_, err := r.parse()
 	return err
 }
 
-// parse reads the rates. A price that is not above zero is an error: what costs nothing
-// is not a price.
+// parse parses the rates. A price has to be above zero.
 func (r Rates) parse() (tariff, error) {
 	out := tariff{gpu: map[string]money.Amount{}, source: r.Source}
 	amount := func(field, text string) (money.Amount, error) {

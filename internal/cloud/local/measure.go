@@ -20,21 +20,21 @@ import (
 
 var _ usage.Source = (*Provider)(nil)
 
-// Bounds of what an agent measured: of a line and of a file, in bytes, of the time between two
-// samples, and of the samples of one machine in one reading. An agent runs as its session's user.
+// Limits of agent measurements, which the session's user controls: size of a line and a file in
+// bytes, time between samples, and samples of a machine per reading.
 const (
 	maxSample  = 64 << 10
 	maxSamples = 8 << 20
 	leastStep  = 10 * time.Millisecond
 	maxPoints  = 200_000
-	maxSignals = 64 // of a sample, and GPUs
+	maxSignals = 64 // signals per sample, and GPUs
 )
 
 // Name implements usage.Source.
 func (p *Provider) Name() string { return "agent" }
 
-// Measure hands over what the agents of sessions measured: they append it to files in their
-// state folders. What a machine does without such a file is unknown.
+// Measure returns the measurements that session agents append to files in their state folders.
+// Without a file, a machine's usage is unknown.
 func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
 	open func(r *inventory.Resource, o usage.Opened) usage.Sink) (usage.Measured, error) {
 	var out usage.Measured
@@ -53,21 +53,21 @@ func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource,
 			continue
 		}
 		if len(samples) == 0 {
-			continue // its agent has measured nothing yet
+			continue // no measurements yet
 		}
 		from := iv.From
 		if samples[0].Start.After(from) {
 			from = samples[0].Start
 		}
 		if sink := open(r, usage.Opened{From: from, Step: time.Duration(samples[0].Step), Source: p.Name()}); sink != nil {
-			hand(sink, samples, iv)
+			sendSamples(sink, samples, iv)
 		}
 	}
 	return out, nil
 }
 
-// samples are what the agent of a machine measured within an interval, in order of time, and
-// by one step: that of the newest. An agent that was started again with another one begins again.
+// samples returns a machine's samples within an interval in order of time, with the step of the
+// newest. A restarted agent may use another step.
 func (p *Provider) samples(ctx context.Context, r *inventory.Resource, iv usage.Interval) ([]session.Measurement,
 	error) {
 	m, err := openMachine(p.Folder(r.ID))
@@ -75,9 +75,9 @@ func (p *Provider) samples(ctx context.Context, r *inventory.Resource, iv usage.
 		return nil, err
 	}
 	var all []session.Measurement
-	now := p.o.Now()
+	now := p.options.Now()
 	for _, name := range []string{session.PreviousSamplesFile, session.SamplesFile} {
-		if err := eachSample(ctx, m.own(), filepath.Join("agent", name), func(s session.Measurement) {
+		if err := eachSample(ctx, m.userTree(), filepath.Join("agent", name), func(s session.Measurement) {
 			if time.Duration(s.Step) < leastStep || time.Duration(s.Step) > time.Hour || s.Steps <= 0 || s.Steps > 1<<16 ||
 				len(s.Host) > maxSignals || len(s.GPUs) > maxSignals || s.Start.Before(m.LaunchedAt.Add(-time.Hour)) {
 				return
@@ -95,7 +95,7 @@ func (p *Provider) samples(ctx context.Context, r *inventory.Resource, iv usage.
 		}
 	}
 	slices.SortStableFunc(all, func(a, b session.Measurement) int { return a.Start.Compare(b.Start) })
-	// Two that stand for the same time were not both measured: the first counts.
+	// Overlapping samples contradict each other: the first counts.
 	kept, until, points := all[:0], time.Time{}, 0
 	for _, s := range all {
 		if s.Start.Before(until) {
@@ -110,7 +110,7 @@ func (p *Provider) samples(ctx context.Context, r *inventory.Resource, iv usage.
 	return kept, nil
 }
 
-// eachSample reads the lines of a file of samples. The last one may be cut off.
+// eachSample reads the lines of a sample file. The last one may be incomplete.
 func eachSample(ctx context.Context, of tree, name string, take func(session.Measurement)) error {
 	data, err := of.read(ctx, name, maxSamples)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,8 +133,8 @@ func eachSample(ctx context.Context, of tree, name string, take func(session.Mea
 	return nil
 }
 
-// hand hands samples over, each signal of a GPU or of the machine in order of time.
-func hand(sink usage.Sink, samples []session.Measurement, iv usage.Interval) {
+// sendSamples passes samples on, each signal in order of time.
+func sendSamples(sink usage.Sink, samples []session.Measurement, iv usage.Interval) {
 	for _, s := range samples {
 		for n := range s.Steps {
 			at := s.Start.Add(time.Duration(n) * time.Duration(s.Step))

@@ -19,8 +19,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// alone is a provider of a folder of its own, on which nothing runs.
-func alone(t *testing.T) *Provider {
+// newProvider returns a provider without machines.
+func newProvider(t *testing.T) *Provider {
 	t.Helper()
 	p, err := NewProvider(ProviderOptions{Dir: t.TempDir(), Name: "lab-1"})
 	if err != nil {
@@ -29,8 +29,8 @@ func alone(t *testing.T) *Provider {
 	return p
 }
 
-// measuring makes a machine that was launched at a time, and returns the folder of its agent.
-func measuring(t *testing.T, p *Provider, id string, at time.Time) string {
+// addMeasuredMachine adds a machine launched at a time and returns its agent's folder.
+func addMeasuredMachine(t *testing.T, p *Provider, id string, at time.Time) string {
 	t.Helper()
 	dir := filepath.Join(p.Folder(id), "agent")
 	if err := errors.Join(os.MkdirAll(dir, 0o700), writeJSON(filepath.Join(p.Folder(id), recordFile),
@@ -40,7 +40,7 @@ func measuring(t *testing.T, p *Provider, id string, at time.Time) string {
 	return dir
 }
 
-// point is what a sink got.
+// point is a received sample.
 type point struct {
 	GPU    string
 	Signal usage.Signal
@@ -78,12 +78,12 @@ func points(t *testing.T, p *Provider, id string, iv usage.Interval) (got []poin
 	return got, o, out
 }
 
-// TestMeasure holds that what an agent wrote down reaches rounds: every step once, within the
-// interval, across the file that was put aside, by the step that holds now.
-func TestMeasure(t *testing.T) {
-	p := alone(t)
+// TestMeasuresAgentSamples checks that agent samples reach rounds: each step once, within the
+// interval, across the rotated file, with the current step length.
+func TestMeasuresAgentSamples(t *testing.T) {
+	p := newProvider(t)
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
-	dir := measuring(t, p, "m-1", at)
+	dir := addMeasuredMachine(t, p, "m-1", at)
 	write := func(name, tail string, samples ...session.Measurement) {
 		var b strings.Builder
 		for _, s := range samples {
@@ -132,7 +132,7 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("within an interval: %v, opened as %+v", got, opened)
 	}
 
-	// A file that cannot be read is a blind spot.
+	// An unreadable file is a blind spot.
 	if err := os.Remove(filepath.Join(dir, session.SamplesFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -144,12 +144,12 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestMeasuredRestIsIdle holds that a machine without GPUs is idle by what its agent measured,
-// and unknown once it measures no more.
-func TestMeasuredRestIsIdle(t *testing.T) {
-	p := alone(t)
+// TestMeasuredIdleMachine checks that a machine without GPUs is idle by its agent's samples, and
+// unknown once they stop.
+func TestMeasuredIdleMachine(t *testing.T) {
+	p := newProvider(t)
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
-	dir := measuring(t, p, "m-1", at)
+	dir := addMeasuredMachine(t, p, "m-1", at)
 	line, err := json.Marshal(session.Measurement{
 		Start: at, Step: session.Duration(10 * time.Second), Steps: 180,
 		Host: map[string]float64{"cpu_util": 0.5, "net_bytes": 0, "disk_bytes": 0, "sessions": 0},
@@ -175,10 +175,10 @@ func TestMeasuredRestIsIdle(t *testing.T) {
 	}
 }
 
-// TestMeasurementsOfStrangers holds that no file of a session makes a reading endless, or its
-// samples stand for time that has not passed.
-func TestMeasurementsOfStrangers(t *testing.T) {
-	p := alone(t)
+// TestRejectsHostileMeasurements checks that sample files cannot make a reading endless or cover
+// future time.
+func TestRejectsHostileMeasurements(t *testing.T) {
+	p := newProvider(t)
 	at := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
 	iv := usage.Interval{From: at.Add(-time.Hour), To: at.Add(3 * time.Hour)}
 	second := session.Duration(time.Second)
@@ -222,7 +222,7 @@ func TestMeasurementsOfStrangers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			id := "m-" + strings.ReplaceAll(c.name, " ", "-")
-			path := filepath.Join(measuring(t, p, id, at), session.SamplesFile)
+			path := filepath.Join(addMeasuredMachine(t, p, id, at), session.SamplesFile)
 			var err error
 			if c.put != nil {
 				err = c.put(path)

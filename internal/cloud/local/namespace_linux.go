@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeNamespace starts the first process of a PID namespace, with which all of it ends.
-// Without the rights of root it is of a user namespace too.
+// makeNamespace starts the first process of a PID namespace, whose end kills all others. Without
+// root it uses a user namespace too.
 func (c *Cage) makeNamespace(ctx context.Context) error {
 	err := c.makeNamespaceAs(ctx, false)
 	if err != nil && os.Geteuid() != 0 {
@@ -46,7 +46,7 @@ func (c *Cage) makeNamespaceAs(ctx context.Context, user bool) error {
 	defer ready.Close()
 	cmd := exec.Command(c.file.Helper[0],
 		append(slices.Clone(c.file.Helper[1:]), "init")...)
-	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", without(os.Environ(), Variable), []*os.File{gate, said}
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", withoutVariable(os.Environ(), CageVariable), []*os.File{gate, said}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
 	if user {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
@@ -60,7 +60,7 @@ func (c *Cage) makeNamespaceAs(ctx context.Context, user bool) error {
 	go func() { _ = cmd.Wait() }() // it ends by a kill
 	p, err := processOf(cmd.Process.Pid)
 	if err == nil {
-		c.file.Init, c.file.User = &p, user
+		c.file.Init, c.file.UserNamespace = &p, user
 		err = c.save()
 	}
 	if err == nil {
@@ -83,16 +83,14 @@ func (c *Cage) makeNamespaceAs(ctx context.Context, user bool) error {
 	return nil
 }
 
-// first is what the first process of the namespace runs: it takes in whoever lost their
-// parent, and does nothing else.
-func first() error {
+// runInit is the first process of the namespace: it reaps orphaned processes.
+func runInit() error {
 	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	gate, said := os.NewFile(3, "gate"), os.NewFile(4, "ready")
 	if _, err := io.ReadFull(gate, make([]byte, 1)); err != nil {
 		return errors.New("what started it has ended")
 	}
-	// Programs look for themselves by their number in /proc. Where it cannot be mounted they
-	// see that of the machine.
+	// Programs look themselves up in /proc. If it cannot be mounted, they see the machine's.
 	if unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "") == nil {
 		_ = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	}
@@ -126,7 +124,7 @@ func (c *Cage) startInNamespace(cmd *exec.Cmd) error {
 		}
 		cmd.Dir = dir
 	}
-	if c.file.User {
+	if c.file.UserNamespace {
 		nsenter, err := exec.LookPath("nsenter")
 		if err != nil {
 			return err
@@ -144,8 +142,8 @@ func (c *Cage) startInNamespace(cmd *exec.Cmd) error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		// The thread is in another mount namespace after this. It is never unlocked, so it ends
-		// with this function.
+		// The thread changes its mount namespace. It is never unlocked, so it ends with this
+		// function.
 		runtime.LockOSThread()
 		done <- c.startFromThread(cmd)
 	}()
@@ -157,7 +155,7 @@ func (c *Cage) startFromThread(cmd *exec.Cmd) error {
 	var fds []*os.File
 	defer func() {
 		for _, f := range fds {
-			_ = f.Close() // only read
+			_ = f.Close() // read-only
 		}
 	}()
 	for _, name := range []string{"mnt", "pid"} {
@@ -167,8 +165,8 @@ func (c *Cage) startFromThread(cmd *exec.Cmd) error {
 		}
 		fds = append(fds, f)
 	}
-	if !c.file.Init.Alive() { // else these would be another process's
-		return errGone
+	if !c.file.Init.Alive() { // otherwise the namespaces would be another process's
+		return errProcessEnded
 	}
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("leave the folder of the other threads: %w", err)
@@ -181,8 +179,7 @@ func (c *Cage) startFromThread(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// namespace is what the kernel calls the cage's PID namespace; "" where it has none, or it
-// has ended.
+// namespace returns the identity of the cage's PID namespace; "" if it has none or it ended.
 func (c *Cage) namespace() string {
 	if c.file.Kind != Namespace || c.file.Init == nil {
 		return ""
@@ -194,7 +191,7 @@ func (c *Cage) namespace() string {
 	return name
 }
 
-// namespaceOf is the PID namespace of a process; "" where it may not be read.
+// namespaceOf returns the PID namespace of a process; "" if it may not be read.
 func namespaceOf(pid int) string {
 	name, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/pid")
 	if err != nil {
@@ -203,12 +200,12 @@ func namespaceOf(pid int) string {
 	return name
 }
 
-// killNamespace kills the first process, and the kernel all others before it is gone.
+// killNamespace kills the first process; the kernel kills the others before it is gone.
 func (c *Cage) killNamespace() error {
 	if c.file.Init == nil {
 		return nil
 	}
-	if err := c.file.Init.Signal(unix.SIGKILL); err != nil && !errors.Is(err, errGone) {
+	if err := c.file.Init.Signal(unix.SIGKILL); err != nil && !errors.Is(err, errProcessEnded) {
 		return err
 	}
 	return nil

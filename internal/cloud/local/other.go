@@ -20,7 +20,7 @@ func bootID() string { return "" }
 func (p Process) Alive() bool { return false }
 
 // Probe finds the best kind that works here: none does.
-func Probe(context.Context, []string) (Probed, error) { return Probed{}, errLinux }
+func Probe(context.Context, []string) (ProbeResult, error) { return ProbeResult{}, errLinux }
 
 func (c *Cage) make(context.Context) error { return errLinux }
 

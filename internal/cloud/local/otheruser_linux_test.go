@@ -20,8 +20,8 @@ import (
 	"github.com/curfew-dev/curfew/test/otheruser"
 )
 
-// as has a launch run as a Unix user, who does what script says.
-func as(u otheruser.User, script string) func(*session.Launch) {
+// launchAsUser runs a launch as a Unix user who executes a script.
+func launchAsUser(u otheruser.User, script string) func(*session.Launch) {
 	return func(l *session.Launch) {
 		l.Session.RunAs, l.Session.Provider = u.Name, CloudName
 		l.Host.Setup = script
@@ -29,8 +29,8 @@ func as(u otheruser.User, script string) func(*session.Launch) {
 	}
 }
 
-// served is a machine whose sessions are other users'.
-func served(t *testing.T, change ...func(*ProviderOptions)) *world {
+// newServedWorld returns a machine that runs sessions of other users.
+func newServedWorld(t *testing.T, change ...func(*ProviderOptions)) *world {
 	t.Helper()
 	shared := otheruser.Shared(t)
 	return newWorld(
@@ -40,7 +40,7 @@ func served(t *testing.T, change ...func(*ProviderOptions)) *world {
 			change...)...)
 }
 
-// machine is the one machine of a launch.
+// machine returns the only machine of a launch.
 func (w *world) machine(ms []session.Machine) *machine {
 	w.t.Helper()
 	m, err := openMachine(filepath.Join(w.dir, "machines", ms[0].ID))
@@ -50,8 +50,8 @@ func (w *world) machine(ms []session.Machine) *machine {
 	return m
 }
 
-// inside runs a line of shell in a machine and returns what it printed.
-func (w *world) inside(id, line string) string {
+// runInMachine runs a shell command in a machine and returns its output.
+func (w *world) runInMachine(id, line string) string {
 	w.t.Helper()
 	c := exec.Command("/bin/sh", "-c", line)
 	in, err := w.p.Inside(id)
@@ -68,62 +68,63 @@ func (w *world) inside(id, line string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// TestSessionsOfOtherUsersStayApart holds that a session has its user, groups, home and variables,
-// and reaches nothing of the service, of its agents' keepers or of another session.
-func TestSessionsOfOtherUsersStayApart(t *testing.T) {
+// TestIsolatesSessionsOfOtherUsers checks that a session has its own user, groups, home and
+// variables, and cannot reach the service, watchers or other sessions.
+func TestIsolatesSessionsOfOtherUsers(t *testing.T) {
 	one, two := otheruser.Two(t)
 	t.Setenv("OIDC_CLIENT_SECRET", "hush")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "hush")
 	t.Setenv("CURFEW_DATABASE_URL", "postgres://x:hush@db/x")
-	w := served(t)
+	w := newServedWorld(t)
 	for name, text := range map[string]string{"curfew.db": "state", "owner-token": "hush", "curfew.yaml": "config"} {
 		if err := errors.Join(os.MkdirAll(w.dir, 0o700), os.WriteFile(filepath.Join(w.dir, name), []byte(text),
 			0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	mine, theirs := launch(cpu(1), as(one, "sleep 1000")), launch(cpu(1), as(two, "echo theirs > secret; sleep 1000"))
+	mine, theirs := launch(cpu(1), launchAsUser(one, "sleep 1000")), launch(cpu(1),
+		launchAsUser(two, "echo theirs > secret; sleep 1000"))
 	first, second := w.start(mine), w.start(theirs)
-	w.runs(mine)
-	w.runs(theirs)
+	w.waitRunning(mine)
+	w.waitRunning(theirs)
 	m, other := w.machine(first), w.machine(second)
 	id := m.ID
-	if got := w.inside(id, "id -u; id -G; id -un"); got != fmt.Sprintf("%d\n%d\n%s", one.UID, one.GID, one.Name) {
+	if got := w.runInMachine(id, "id -u; id -G; id -un"); got != fmt.Sprintf("%d\n%d\n%s", one.UID, one.GID, one.Name) {
 		t.Errorf("it is %q", got)
 	}
-	env := w.inside(id, "env")
+	env := w.runInMachine(id, "env")
 	for _, v := range strings.Fields(env) {
 		name, _, _ := strings.Cut(v, "=")
 		if !slices.Contains(
 			slices.Concat(
-				environment,
-				ofUser,
-				[]string{"PWD", "OLDPWD", "SHLVL", "_", Variable, "CUDA_VISIBLE_DEVICES"},
+				sessionVariables,
+				userVariables,
+				[]string{"PWD", "OLDPWD", "SHLVL", "_", CageVariable, "CUDA_VISIBLE_DEVICES"},
 			),
 			name,
 		) {
 			t.Errorf("its environment has %s", v)
 		}
 	}
-	if strings.Contains(env, "hush") || !strings.Contains(env, "HOME="+m.own().path(HomeDir)) ||
+	if strings.Contains(env, "hush") || !strings.Contains(env, "HOME="+m.userTree().path(HomeDir)) ||
 		!strings.Contains(env, "USER="+one.Name) {
 		t.Errorf("its environment is\n%s", env)
 	}
-	if got := w.inside(id, "echo x > $HOME/file && stat -c %u $HOME/file"); got != strconv.Itoa(one.UID) {
+	if got := w.runInMachine(id, "echo x > $HOME/file && stat -c %u $HOME/file"); got != strconv.Itoa(one.UID) {
 		t.Errorf("its home: %q", got)
 	}
-	s, err := m.look()
+	s, err := m.readState()
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := other.look()
+	o, err := other.readState()
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, _ := os.ReadFile(m.path(recordFile))
 	denied := func(what, line string) {
 		t.Helper()
-		if got := w.inside(id, line+" 2>/dev/null && echo reached"); strings.Contains(got, "reached") {
+		if got := w.runInMachine(id, line+" 2>/dev/null && echo reached"); strings.Contains(got, "reached") {
 			t.Errorf("%s: %q", what, got)
 		}
 	}
@@ -133,11 +134,11 @@ func TestSessionsOfOtherUsersStayApart(t *testing.T) {
 	denied("the folder of the state", "ls "+w.dir)
 	denied("its own record", "echo {} > "+m.path(recordFile))
 	denied("its end", "echo {} > "+m.path(endedFile))
-	denied("the other's files", "cat "+other.own().path("home/secret"))
-	denied("the other's folder", "ls "+other.own().path(""))
-	denied("the other's documents", "ls "+filepath.Join(w.p.o.Sessions, theirs.Session.ID, controlName))
-	denied("the names of sessions", "ls "+w.p.o.Sessions)
-	denied("a folder next to its own", "mkdir "+filepath.Join(w.p.o.Sessions, "x"))
+	denied("the other's files", "cat "+other.userTree().path("home/secret"))
+	denied("the other's folder", "ls "+other.userTree().path(""))
+	denied("the other's documents", "ls "+filepath.Join(w.p.options.Sessions, theirs.Session.ID, controlName))
+	denied("the names of sessions", "ls "+w.p.options.Sessions)
+	denied("a folder next to its own", "mkdir "+filepath.Join(w.p.options.Sessions, "x"))
 	for what, pid := range map[string]int{
 		"the service": os.Getpid(), "the watcher": s.Watcher.PID, "the other's agent": o.Agent.PID,
 		"the other's watcher": o.Watcher.PID,
@@ -148,14 +149,14 @@ func TestSessionsOfOtherUsersStayApart(t *testing.T) {
 		for _, sig := range []string{"STOP", "KILL", "TERM", "0"} {
 			denied("a signal to "+what, fmt.Sprintf("kill -%s %d", sig, pid))
 		}
-		for _, group := range []string{procs, inside(m.groupOf(t), procs)} {
+		for _, group := range []string{procs, subgroup(m.groupOf(t), procs)} {
 			if filepath.IsAbs(group) {
 				denied("to move "+what+" into its control group", fmt.Sprintf("echo %d > %s", pid, group))
 			}
 		}
 	}
-	// Its own agent it may stop and read: there is nothing of the service in it.
-	if got := w.inside(id, fmt.Sprintf("tr '\\0' '\\n' < /proc/%d/environ", s.Agent.PID)); strings.Contains(
+	// It may stop and read its own agent, which holds no secrets of the service.
+	if got := w.runInMachine(id, fmt.Sprintf("tr '\\0' '\\n' < /proc/%d/environ", s.Agent.PID)); strings.Contains(
 		got,
 		"hush",
 	) ||
@@ -168,24 +169,24 @@ func TestSessionsOfOtherUsersStayApart(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, dir := range []string{
-			c.file.Whole, c.file.Path, c.file.Memory, inside(c.file.Memory, cageGroup), c.file.Processes,
-			inside(c.file.Processes, cageGroup),
+			c.file.MachineGroup, c.file.Path, c.file.Memory, subgroup(c.file.Memory, cageGroup), c.file.Processes,
+			subgroup(c.file.Processes, cageGroup),
 		} {
 			if _, err := os.Stat(filepath.Join(dir, limit)); dir != "" && err == nil {
 				denied("its limits", "echo max > "+filepath.Join(dir, limit))
 			}
 		}
-		denied("to leave its control group", "echo $$ > "+filepath.Join(filepath.Dir(c.file.Whole), procs))
+		denied("to leave its control group", "echo $$ > "+filepath.Join(filepath.Dir(c.file.MachineGroup), procs))
 	}
 	if after, _ := os.ReadFile(m.path(recordFile)); string(after) != string(before) {
 		t.Error("its record changed")
 	}
-	w.over(mine, idsOf(first))
+	w.endAndCheck(mine, idsOf(first))
 	if found := w.find(theirs.Session.ID); len(found) != 1 {
 		t.Errorf("the other session: %+v", found)
 	}
-	w.over(theirs, idsOf(second))
-	if left, _ := os.ReadDir(w.p.o.Sessions); slices.ContainsFunc(
+	w.endAndCheck(theirs, idsOf(second))
+	if left, _ := os.ReadDir(w.p.options.Sessions); slices.ContainsFunc(
 		left,
 		func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), "work-") },
 	) {
@@ -193,7 +194,7 @@ func TestSessionsOfOtherUsersStayApart(t *testing.T) {
 	}
 }
 
-// groupOf is the control group of the processes of a machine.
+// groupOf returns the control group of a machine's processes.
 func (m *machine) groupOf(t *testing.T) string {
 	t.Helper()
 	c, err := OpenCage(m.dir)
@@ -203,23 +204,24 @@ func (m *machine) groupOf(t *testing.T) string {
 	return c.file.Path
 }
 
-// TestOtherUsersOfLaunches holds who no session runs as, and that nothing is left of a try.
-func TestOtherUsersOfLaunches(t *testing.T) {
+// TestRefusesUnusableUsers checks the users that no session may run as, and that failed launches
+// leave nothing behind.
+func TestRefusesUnusableUsers(t *testing.T) {
 	one := otheruser.One(t)
-	w := served(t)
+	w := newServedWorld(t)
 	for _, name := range []string{"no-such-user", "../root", "root\n", "-x", "#0"} {
-		l := launch(cpu(1), as(otheruser.User{Name: name}, "true"))
+		l := launch(cpu(1), launchAsUser(otheruser.User{Name: name}, "true"))
 		if m, err := w.p.Launch(t.Context(), l); name != "#0" && !errors.Is(err, session.ErrUnsupported) {
 			t.Errorf("as %q: %v, %v", name, m, err)
-			w.over(l, idsOf(m))
+			w.endAndCheck(l, idsOf(m))
 		} else if err == nil {
-			w.over(l, idsOf(m)) // this process's own user by its number
+			w.endAndCheck(l, idsOf(m)) // the current user by its number
 		}
 	}
 	if _, err := LookupUser(t.Context(), "root"); err == nil {
 		t.Error("root is a user of sessions")
 	}
-	// A folder that others can write, or that is another's, holds no session.
+	// World-writable folders and folders of other users are refused.
 	for name, spoil := range map[string]func(dir string) error{
 		"writable": func(dir string) error { return errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o777)) },
 		"another's": func(dir string) error {
@@ -232,16 +234,16 @@ func TestOtherUsersOfLaunches(t *testing.T) {
 			return errors.Join(os.MkdirAll(filepath.Dir(dir), 0o755), os.Symlink(one.Home, dir))
 		},
 	} {
-		w := served(t)
-		if err := spoil(w.p.o.Sessions); err != nil {
+		w := newServedWorld(t)
+		if err := spoil(w.p.options.Sessions); err != nil {
 			t.Fatal(err)
 		}
-		if m, err := w.p.Launch(t.Context(), launch(cpu(1), as(one, "true"))); err == nil {
+		if m, err := w.p.Launch(t.Context(), launch(cpu(1), launchAsUser(one, "true"))); err == nil {
 			t.Errorf("%s: %v", name, m)
 		}
-		w.nothing()
+		w.checkNothingLeft()
 	}
-	// Who is not root becomes no one.
+	// Only root can change its user.
 	if out, err := one.Command(t.Context(), []string{"LAUNCH_DIR=" + filepath.Join(one.Home, "local")},
 		otheruser.Program(t, "/proc/self/exe"), "launch-as", "daemon").CombinedOutput(); err != nil ||
 		!strings.Contains(string(out), "cannot run as its user") {
@@ -249,36 +251,36 @@ func TestOtherUsersOfLaunches(t *testing.T) {
 	}
 }
 
-// TestStoppedAgentsOfOtherUsers holds that neither a stopped agent nor what a session writes in its
-// own name keeps it: its watcher ends it after its lease, and an end by the service is one.
-func TestStoppedAgentsOfOtherUsers(t *testing.T) {
+// TestEndsStoppedAgentsOfOtherUsers checks that neither a stopped agent nor forged documents keep a
+// session alive: its watcher ends it after its lease, and the service can.
+func TestEndsStoppedAgentsOfOtherUsers(t *testing.T) {
 	one := otheruser.One(t)
-	w := served(t)
+	w := newServedWorld(t)
 	// By the service.
-	l := launch(cpu(1), as(one, `sleep 1000 & while :; do kill -STOP $PPID; sleep 0.1; done`))
+	l := launch(cpu(1), launchAsUser(one, `sleep 1000 & while :; do kill -STOP $PPID; sleep 0.1; done`))
 	machines := w.start(l)
-	w.runs(l)
+	w.waitRunning(l)
 	m := w.machine(machines)
-	s, err := m.look()
+	s, err := m.readState()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.inside(m.ID, fmt.Sprintf("kill -STOP %d", s.Agent.PID))
+	w.runInMachine(m.ID, fmt.Sprintf("kill -STOP %d", s.Agent.PID))
 	eventually(
 		t,
 		"its agent is stopped",
 		func() bool { st, err := statOf(s.Agent.PID); return err == nil && st.state == 'T' },
 	)
-	w.over(l, idsOf(machines))
+	w.endAndCheck(l, idsOf(machines))
 	// By its watcher alone. What it writes as the order prolongs nothing.
-	l = launch(cpu(1), as(one, `sleep 1000`), func(l *session.Launch) {
+	l = launch(cpu(1), launchAsUser(one, `sleep 1000`), func(l *session.Launch) {
 		l.Session.LeaseUntil = time.Now().Add(2 * time.Second)
 		l.Host.LeaseUntil, l.Host.EndTimeout = l.Session.LeaseUntil, session.Duration(3*time.Second)
-		l.Host.Control = "file://" + filepath.Join(w.p.o.Sessions, l.Session.ID, controlName)
+		l.Host.Control = "file://" + filepath.Join(w.p.options.Sessions, l.Session.ID, controlName)
 	})
 	machines = w.start(l)
 	m = w.machine(machines)
-	eventually(t, "its agent runs", func() bool { s, err = m.look(); return err == nil && s.Agent.Alive() })
+	eventually(t, "its agent runs", func() bool { s, err = m.readState(); return err == nil && s.Agent.Alive() })
 	order, _ := json.Marshal(
 		session.Order{
 			Schema:     session.OrderSchema,
@@ -287,7 +289,7 @@ func TestStoppedAgentsOfOtherUsers(t *testing.T) {
 			LeaseUntil: time.Now().AddDate(1, 0, 0),
 		},
 	)
-	control := filepath.Join(w.p.o.Sessions, l.Session.ID, controlName)
+	control := filepath.Join(w.p.options.Sessions, l.Session.ID, controlName)
 	if _, code := one.Sh(t, fmt.Sprintf("kill -STOP %d; printf '%%s' '%s' > %s/order.json", s.Agent.PID, order,
 		control)); code != 0 {
 		t.Fatal("its user cannot write its documents")
@@ -295,27 +297,26 @@ func TestStoppedAgentsOfOtherUsers(t *testing.T) {
 	eventually(
 		t,
 		"its watcher has ended it",
-		func() bool { over, err := m.look(); return err == nil && over.State == "" },
+		func() bool { over, err := m.readState(); return err == nil && over.State == "" },
 	)
-	s, err = m.look()
-	if err != nil || s.Ended.Why != pastLease || s.Ended.At.Before(l.Session.LeaseUntil.Add(3*time.Second)) {
+	s, err = m.readState()
+	if err != nil || s.Ended.Why != leaseEndReason || s.Ended.At.Before(l.Session.LeaseUntil.Add(3*time.Second)) {
 		t.Errorf("%+v, %v; its lease is until %s", s.Ended, err, l.Session.LeaseUntil)
 	}
-	w.over(l, idsOf(machines))
+	w.endAndCheck(l, idsOf(machines))
 }
 
-// TestStoppedWatcherIsEnded holds that a watcher that does not answer, as where a session of the same
-// user stopped it, ends with its machine.
-func TestStoppedWatcherIsEnded(t *testing.T) {
+// TestEndsStoppedWatcher checks that an unresponsive watcher ends with its machine.
+func TestEndsStoppedWatcher(t *testing.T) {
 	clock := time.Now
 	w := newWorld(t)
 	var later time.Duration
 	w.p = w.open(func(o *ProviderOptions) { o.Now = func() time.Time { return clock().Add(later) } })
 	l := launch(cpu(1), func(l *session.Launch) { l.Host.Setup = "sleep 1000" })
 	machines := w.start(l)
-	w.runs(l)
+	w.waitRunning(l)
 	m := w.machine(machines)
-	s, err := m.look()
+	s, err := m.readState()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,25 +331,26 @@ func TestStoppedWatcherIsEnded(t *testing.T) {
 	if found := w.find(l.Session.ID); len(found) != 1 {
 		t.Fatalf("a stopped watcher has ended it: %+v", found)
 	}
-	later = 2*agentPatience + time.Second
-	w.over(l, idsOf(machines))
+	later = 2*agentEndTimeout + time.Second
+	w.endAndCheck(l, idsOf(machines))
 	if s.Watcher.Alive() || s.Agent.Alive() {
 		t.Error("its watcher or its agent is left")
 	}
 }
 
-// TestLinksOfOtherUsersLeadNowhere holds that what a session puts in place of the files that the
-// service reads, writes, moves and removes reaches nothing outside of its folder.
-func TestLinksOfOtherUsersLeadNowhere(t *testing.T) {
+// TestFollowsNoLinksOfOtherUsers replaces files that the service reads, writes, moves and removes
+// by links: none leads outside of the session's folder.
+func TestFollowsNoLinksOfOtherUsers(t *testing.T) {
 	one, two := otheruser.Two(t)
-	w := served(t)
+	w := newServedWorld(t)
 	control := func(l *session.Launch) {
-		l.Host.Control = "file://" + filepath.Join(w.p.o.Sessions, l.Session.ID, controlName)
+		l.Host.Control = "file://" + filepath.Join(w.p.options.Sessions, l.Session.ID, controlName)
 	}
-	mine, theirs := launch(cpu(1), as(one, "sleep 1000"), control), launch(cpu(1), as(two, "sleep 1000"), control)
+	mine, theirs := launch(cpu(1), launchAsUser(one, "sleep 1000"), control), launch(cpu(1),
+		launchAsUser(two, "sleep 1000"), control)
 	first, second := w.start(mine), w.start(theirs)
-	w.runs(mine)
-	w.runs(theirs)
+	w.waitRunning(mine)
+	w.waitRunning(theirs)
 	m, other := w.machine(first), w.machine(second)
 	secret := filepath.Join(w.dir, "secret")
 	if err := os.WriteFile(secret, []byte(`{"session":"`+mine.Session.ID+`","phase":"ending","why":"hush"}`),
@@ -381,8 +383,8 @@ func TestLinksOfOtherUsersLeadNowhere(t *testing.T) {
 		)
 		return err
 	}
-	folder := filepath.Join(w.p.o.Sessions, mine.Session.ID)
-	victim := filepath.Join(w.p.o.Sessions, theirs.Session.ID)
+	folder := filepath.Join(w.p.options.Sessions, mine.Session.ID)
+	victim := filepath.Join(w.p.options.Sessions, theirs.Session.ID)
 	sh := func(line string) {
 		t.Helper()
 		if out, code := one.Sh(t, "cd "+folder+" && "+line); code != 0 {
@@ -408,7 +410,7 @@ func TestLinksOfOtherUsersLeadNowhere(t *testing.T) {
 		if err := give(); err != nil {
 			t.Errorf("%s: an order cannot be given: %v", c.name, err)
 		}
-		if _, known := m.said(t.Context()); known {
+		if _, known := m.lastStatus(t.Context()); known {
 			t.Errorf("%s: it is taken for a status", c.name)
 		}
 		if took := time.Since(began); took > 2*readTimeout {
@@ -442,25 +444,25 @@ func TestLinksOfOtherUsersLeadNowhere(t *testing.T) {
 	}
 	eventually(t, "it is gone", func() bool { return len(w.find(mine.Session.ID)) == 0 })
 	_, _ = w.p.Leftovers(t.Context(), "inst", mine.Session.ID) // its link leads to no files of its own
-	if _, err := os.Stat(other.own().path(HomeDir)); err != nil {
+	if _, err := os.Stat(other.userTree().path(HomeDir)); err != nil {
 		t.Errorf("the home of another session: %v", err)
 	}
-	w.over(theirs, idsOf(second))
+	w.endAndCheck(theirs, idsOf(second))
 	if err := removeTree(context.Background(), folder, m.User); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestForkBombsOfOtherUsers holds that a session at its limit of processes or memory keeps no other
-// from working, and ends like any.
-func TestForkBombsOfOtherUsers(t *testing.T) {
+// TestContainsForkBombs checks that a session at its limit of processes or memory does not affect
+// others, and ends.
+func TestContainsForkBombs(t *testing.T) {
 	one, two := otheruser.Two(t)
-	w := served(t, func(o *ProviderOptions) { o.Limits = LimitOptions{Processes: 40, MemoryMiB: 256} })
-	bomb := launch(cpu(1), as(one, `while :; do (while :; do sleep 1000 & done) & done; sleep 1000`))
-	calm := launch(cpu(1), as(two, "sleep 1000"))
+	w := newServedWorld(t, func(o *ProviderOptions) { o.Limits = LimitOptions{Processes: 40, MemoryMiB: 256} })
+	bomb := launch(cpu(1), launchAsUser(one, `while :; do (while :; do sleep 1000 & done) & done; sleep 1000`))
+	calm := launch(cpu(1), launchAsUser(two, "sleep 1000"))
 	first, second := w.start(bomb), w.start(calm)
-	w.runs(bomb)
-	w.runs(calm)
+	w.waitRunning(bomb)
+	w.waitRunning(calm)
 	m := w.machine(first)
 	c, err := OpenCage(m.dir)
 	if err != nil {
@@ -469,7 +471,7 @@ func TestForkBombsOfOtherUsers(t *testing.T) {
 	if notes := c.Limits(); len(notes) > 0 {
 		t.Skipf("no controllers here: %v", notes)
 	}
-	counts := inside(c.file.Processes, cageGroup)
+	counts := subgroup(c.file.Processes, cageGroup)
 	if counts == "" {
 		counts = c.file.Path
 	}
@@ -480,18 +482,18 @@ func TestForkBombsOfOtherUsers(t *testing.T) {
 	if pids, err := c.Processes(); err != nil || len(pids) > 40 {
 		t.Errorf("%d processes, its limit is 40: %v", len(pids), err)
 	}
-	if got := w.inside(second[0].ID, "echo $(($(seq 100 | wc -l)+1))"); got != "101" {
+	if got := w.runInMachine(second[0].ID, "echo $(($(seq 100 | wc -l)+1))"); got != "101" {
 		t.Errorf("the other session: %q", got)
 	}
 	if out, code := one.Sh(t, "sh -c 'sleep 0.01 & wait; echo alive'"); code != 0 || out != "alive" {
 		t.Errorf("its user outside of it: %q", out)
 	}
-	w.over(bomb, idsOf(first))
+	w.endAndCheck(bomb, idsOf(first))
 	// Memory that it does not have is not given.
-	hungry := launch(cpu(1), as(one, "sleep 1000"))
+	hungry := launch(cpu(1), launchAsUser(one, "sleep 1000"))
 	third := w.start(hungry)
-	w.runs(hungry)
-	if got := w.inside(third[0].ID,
+	w.waitRunning(hungry)
+	if got := w.runInMachine(third[0].ID,
 		`head -c 400000000 /dev/zero | tail -c 390000000 | wc -c; echo after`); strings.Contains(
 		got,
 		"390000000",
@@ -499,16 +501,16 @@ func TestForkBombsOfOtherUsers(t *testing.T) {
 		!strings.Contains(got, "after") {
 		t.Errorf("with 256 MiB it holds 390 MB: %q", got)
 	}
-	if got := w.inside(second[0].ID, "echo on"); got != "on" {
+	if got := w.runInMachine(second[0].ID, "echo on"); got != "on" {
 		t.Errorf("the other session: %q", got)
 	}
-	w.over(hungry, idsOf(third))
-	w.over(calm, idsOf(second))
+	w.endAndCheck(hungry, idsOf(third))
+	w.endAndCheck(calm, idsOf(second))
 }
 
-// TestFullDiskOfOtherUsers holds that a session that fills the disk of sessions keeps neither the
-// service nor another session from going on, and ends.
-func TestFullDiskOfOtherUsers(t *testing.T) {
+// TestSurvivesFullSessionDisk checks that a session that fills the disk does not affect the service
+// or other sessions, and ends.
+func TestSurvivesFullSessionDisk(t *testing.T) {
 	one, two := otheruser.Two(t)
 	disk := filepath.Join(otheruser.Shared(t), "disk")
 	if err := os.Mkdir(disk, 0o755); err != nil {
@@ -524,16 +526,17 @@ func TestFullDiskOfOtherUsers(t *testing.T) {
 	})
 	w := newWorld(t, func(o *ProviderOptions) { o.Sessions = filepath.Join(disk, "sessions") })
 	control := func(l *session.Launch) {
-		l.Host.Control = "file://" + filepath.Join(w.p.o.Sessions, l.Session.ID, controlName)
+		l.Host.Control = "file://" + filepath.Join(w.p.options.Sessions, l.Session.ID, controlName)
 	}
-	greedy, calm := launch(cpu(1), as(one, "sleep 1000"), control), launch(cpu(1), as(two, "sleep 1000"), control)
+	greedy, calm := launch(cpu(1), launchAsUser(one, "sleep 1000"), control), launch(cpu(1),
+		launchAsUser(two, "sleep 1000"), control)
 	first, second := w.start(greedy), w.start(calm)
-	w.runs(greedy)
-	w.runs(calm)
-	if got := w.inside(first[0].ID, `cat /dev/zero > $HOME/fill; echo $?`); !strings.HasSuffix(got, "1") {
+	w.waitRunning(greedy)
+	w.waitRunning(calm)
+	if got := w.runInMachine(first[0].ID, `cat /dev/zero > $HOME/fill; echo $?`); !strings.HasSuffix(got, "1") {
 		t.Fatalf("the disk is not full: %q", got)
 	}
-	if got := w.inside(second[0].ID, "echo on"); got != "on" {
+	if got := w.runInMachine(second[0].ID, "echo on"); got != "on" {
 		t.Errorf("the other session: %q", got)
 	}
 	s := &session.Session{
@@ -548,21 +551,21 @@ func TestFullDiskOfOtherUsers(t *testing.T) {
 	if _, err := at.Replace(t.Context(), session.OrderFile, []byte(`{"session":"`+calm.Session.ID+`"}`), ""); err != nil {
 		t.Errorf("an order for the other session: %v", err)
 	}
-	if m, err := w.p.Launch(t.Context(), launch(cpu(1), as(two, "true"))); err == nil {
+	if m, err := w.p.Launch(t.Context(), launch(cpu(1), launchAsUser(two, "true"))); err == nil {
 		t.Errorf("launched on a full disk: %v", m)
 	}
-	w.over(greedy, idsOf(first))
+	w.endAndCheck(greedy, idsOf(first))
 	eventually(t, "the other hears its order", func() bool {
 		_, err := at.Get(t.Context(), session.OrderFile, 1<<20)
-		_, missing := os.Stat(filepath.Join(w.p.o.Sessions, calm.Session.ID, controlName, session.OrderFile))
+		_, missing := os.Stat(filepath.Join(w.p.options.Sessions, calm.Session.ID, controlName, session.OrderFile))
 		return err == nil && missing == nil
 	})
-	w.over(calm, idsOf(second))
+	w.endAndCheck(calm, idsOf(second))
 }
 
-// TestDeepFoldersAreRemoved holds that folders in one another, deeper than descriptors go, are
-// removed, and that what cannot be removed keeps no one from a launch.
-func TestDeepFoldersAreRemoved(t *testing.T) {
+// TestRemovesDeepFolders checks that deeply nested folders are removed, and that a folder that
+// cannot be removed does not block launches.
+func TestRemovesDeepFolders(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)

@@ -7,25 +7,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is one process of this machine, told from any other that had or gets its number:
-// by when it started, and in which boot.
+// Process identifies a process of this machine by PID, start time and boot, because PIDs are
+// reused.
 type Process struct {
 	PID int `json:"pid"`
-	// Start is when it started, in clock ticks since the boot (proc_pid_stat(5), field 22).
+	// Start is the start time in clock ticks since boot (proc_pid_stat(5), field 22).
 	Start uint64 `json:"start"`
 	Boot  string `json:"boot"`
 }
 
-// errGone says that the process is not there any more.
-var errGone = errors.New("the process has ended")
+// errProcessEnded means that the process does not exist any more.
+var errProcessEnded = errors.New("the process has ended")
 
-// unfinished begins the names of files and folders that are being written, or removed: it begins
-// [durable.Unfinished].
-// Whoever holds the lock may remove those that are there.
-const unfinished = "."
+// unfinishedPrefix begins the names of files and folders that are being written or removed, as
+// [durable.Unfinished] does. The holder of the lock may remove leftovers.
+const unfinishedPrefix = "."
 
-// held opens a file and locks it; busy says that another process has the lock.
-func held(path string) (f *os.File, busy bool, err error) {
+// lockedFile opens and locks a file; busy reports that another process holds the lock.
+func lockedFile(path string) (f *os.File, busy bool, err error) {
 	f, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, false, err

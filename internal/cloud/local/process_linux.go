@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootID names this boot of the machine; "" where the kernel does not tell.
+// bootID returns the id of this boot; "" if unknown.
 var bootID = sync.OnceValue(func() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -24,7 +24,7 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(b))
 })
 
-// stat is what proc_pid_stat(5) says of a process.
+// stat holds fields of /proc/PID/stat (proc_pid_stat(5)).
 type stat struct {
 	state   byte
 	parent  int
@@ -32,11 +32,11 @@ type stat struct {
 	start   uint64
 }
 
-// statOf reads a process's line; errGone where there is none.
+// statOf reads the stat file of a process, or returns errProcessEnded.
 func statOf(pid int) (stat, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return stat{}, errGone
+		return stat{}, errProcessEnded
 	}
 	if err != nil {
 		return stat{}, err
@@ -44,7 +44,7 @@ func statOf(pid int) (stat, error) {
 	return parseStat(b)
 }
 
-// parseStat reads the fields after the name, which may hold spaces and parentheses.
+// parseStat parses the fields after the name, which may contain spaces and parentheses.
 func parseStat(line []byte) (stat, error) {
 	_, rest, ok := cutLast(line, ')')
 	f := strings.Fields(string(rest))
@@ -70,11 +70,11 @@ func cutLast(b []byte, sep byte) (before, after []byte, ok bool) {
 	return b, nil, false
 }
 
-// dead says whether a process does nothing any more: it only waits for its parent to notice.
-// The first thread alone may have ended: others then end the process, or go on.
-func (s stat) dead() bool { return (s.state == 'Z' || s.state == 'X') && s.threads <= 1 }
+// isDead reports whether a process only waits to be reaped. If just the first thread has ended,
+// other threads may continue.
+func (s stat) isDead() bool { return (s.state == 'Z' || s.state == 'X') && s.threads <= 1 }
 
-// processOf describes a running process, to be found again.
+// processOf returns the identity of a running process.
 func processOf(pid int) (Process, error) {
 	s, err := statOf(pid)
 	if err != nil {
@@ -83,41 +83,40 @@ func processOf(pid int) (Process, error) {
 	return Process{PID: pid, Start: s.start, Boot: bootID()}, nil
 }
 
-// Alive says whether the process runs: the very one, not another under its number.
+// Alive reports whether this very process runs, rather than another with its PID.
 func (p Process) Alive() bool {
 	if p.PID <= 0 || p.Boot != bootID() {
 		return false
 	}
 	s, err := statOf(p.PID)
-	return err == nil && s.start == p.Start && !s.dead()
+	return err == nil && s.start == p.Start && !s.isDead()
 }
 
-// open returns a descriptor that means this process and no other, whatever becomes of its
-// number; errGone where it has ended.
+// open returns a process descriptor, which stays valid whatever becomes of the PID; errProcessEnded
+// if the process has ended.
 func (p Process) open() (fd int, err error) {
 	if p.PID <= 0 || p.Boot != bootID() {
-		return -1, errGone
+		return -1, errProcessEnded
 	}
 	fd, err = unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) && !p.Alive() {
-		return -1, errGone
+		return -1, errProcessEnded
 	}
 	if err != nil {
 		return -1, fmt.Errorf("open process %d: %w", p.PID, err)
 	}
-	// The descriptor is of whoever has the number now. Its start says who that is.
+	// The PID may have been reused: compare the start time.
 	if !p.Alive() {
-		_ = unix.Close(fd) // nothing was done with it
-		return -1, errGone
+		_ = unix.Close(fd) // unused so far
+		return -1, errProcessEnded
 	}
 	return fd, nil
 }
 
-// Signal sends a signal to the process and never to another under its number; errGone where
-// it has ended.
+// Signal sends a signal to this very process; errProcessEnded if it has ended.
 func (p Process) Signal(sig unix.Signal) error {
 	fd, err := p.open()
-	if errors.Is(err, unix.ENOSYS) && p.Alive() { // before Linux 5.3 there is only the number
+	if errors.Is(err, unix.ENOSYS) && p.Alive() { // before Linux 5.3 there are no descriptors
 		return unix.Kill(p.PID, sig)
 	}
 	if err != nil {
@@ -126,20 +125,20 @@ func (p Process) Signal(sig unix.Signal) error {
 	defer func() { _ = unix.Close(fd) }() // nothing was written
 	err = unix.PidfdSendSignal(fd, sig, nil, 0)
 	if errors.Is(err, unix.ESRCH) {
-		return errGone
+		return errProcessEnded
 	}
 	return err
 }
 
-// wait returns when the process has ended, or ctx has.
+// wait waits until the process or the context ends.
 func (p Process) wait(ctx context.Context) error {
 	fd, err := p.open()
 	switch {
-	case errors.Is(err, errGone):
+	case errors.Is(err, errProcessEnded):
 		return nil
 	case err == nil:
 		defer func() { _ = unix.Close(fd) }() // nothing was written
-	case !errors.Is(err, unix.ENOSYS): // without descriptors (fd -1) the poll is a pause
+	case !errors.Is(err, unix.ENOSYS): // without descriptors (fd -1) poll just sleeps
 		return err
 	}
 	const slice = 100 * time.Millisecond
@@ -156,7 +155,7 @@ func (p Process) wait(ctx context.Context) error {
 	}
 }
 
-// processes calls each with every process of this machine that still does something.
+// processes calls each with every process of this machine that is not dead.
 func processes(each func(pid int, s stat)) error {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -172,16 +171,16 @@ func processes(each func(pid int, s stat)) error {
 		if err != nil {
 			continue
 		}
-		if s, err := statOf(pid); err == nil && !s.dead() {
+		if s, err := statOf(pid); err == nil && !s.isDead() {
 			each(pid, s)
 		}
 	}
 	return nil
 }
 
-// marked says whether the environment with which a process was started has a variable. What
-// may not be read is not.
-func marked(pid int, variable string) bool {
+// hasVariable reports whether a process was started with an environment variable. Unreadable
+// processes are not.
+func hasVariable(pid int, variable string) bool {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
 		return false
@@ -194,8 +193,8 @@ func marked(pid int, variable string) bool {
 	return false
 }
 
-// ownedBy says whether a process is of a user: by its own folder in /proc, which is root's where
-// the process has changed its user since. What may not be read is not.
+// ownedBy reports whether a process belongs to a user, by the owner of its /proc folder, which is
+// root if the process changed its user. Unreadable processes do not.
 func ownedBy(pid int, uid uint32) bool {
 	i, err := os.Stat("/proc/" + strconv.Itoa(pid))
 	if err != nil {

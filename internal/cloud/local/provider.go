@@ -24,53 +24,50 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// CloudName is the name of this machine as a provider of sessions; Site is where they run in
-// the inventory.
+// CloudName is the provider name of this machine, Site its site in the inventory.
 const (
 	CloudName = "local"
 	Site      = "local"
 )
 
-// ProviderOptions say what this machine offers.
+// ProviderOptions configure this machine as a provider.
 type ProviderOptions struct {
-	// Dir is the folder in which machines of sessions are kept; it is made.
+	// Dir is the folder of the machines of sessions; it is created.
 	Dir string
-	// Sessions is the folder with the files of sessions that run as other users than this process;
-	// it is made. Those users pass through it, so it is in no folder of one user alone.
+	// Sessions is the folder for files of sessions that run as other users; it is created. Those
+	// users traverse it, so its parents must be accessible.
 	Sessions string
-	// Limits bound what a session uses.
+	// Limits bound a session.
 	Limits LimitOptions
-	// Name is the name of this machine, under which Machines may list it; empty is its host
-	// name.
+	// Name is the name of this machine in Machines; empty means the host name.
 	Name string
-	// Machines and Rates price it, as they do on-premises machines.
+	// Machines and Rates price it like on-premises machines.
 	Machines Machines
 	Rates    Rates
 	Tags     inventory.TagMapping
-	// Prices knows GPUs by their other names; nil takes each by the name it has.
+	// Prices knows alternative GPU names; nil uses names unchanged.
 	Prices *price.Book
-	// GPUs are those of this machine where Hardware tells none; nil Hardware is nvidia-smi.
-	GPUs     []Listed
+	// GPUs are used if Hardware finds none; nil Hardware is nvidia-smi.
+	GPUs     []ConfiguredGPU
 	Hardware Hardware
-	// Agent is the program of the agent, to which the file of what it is told is appended.
+	// Agent is the agent's command line, to which the path of its configuration is appended.
 	Agent []string
-	// Helper is what carries out [Helper]; nil is this program with the argument "cage".
+	// Helper is the command line that runs [Helper]; nil is this program with the argument "cage".
 	Helper []string
-	// Now is the clock; nil is that of the machine.
+	// Now is the clock; nil is the machine's.
 	Now func() time.Time
-	// Log tells each step of a launch and an end, at the level of debugging; nil drops it.
+	// Log records each step of launches and ends at debug level; nil discards it.
 	Log *slog.Logger
 }
 
-// Provider is this machine as a provider of sessions: each of a session's machines is a set
-// of processes, with a folder that says what it is. It is safe for concurrent use, by any
-// number of processes.
+// Provider runs sessions on this machine: each machine of a session is a set of processes with a
+// folder that describes it. It is safe for concurrent use by any number of processes.
 type Provider struct {
-	o     ProviderOptions
-	rates tariff
-	// listed is the entry of Machines that is this machine; nil: none.
-	listed *Machine
-	users  knownUsers
+	options ProviderOptions
+	rates   tariff
+	// configured is the entry for this machine in Machines; nil if there is none.
+	configured *Machine
+	users      userCache
 }
 
 var (
@@ -87,12 +84,12 @@ func NewProvider(o ProviderOptions) (*Provider, error) {
 		}
 		o.Name = name
 	}
-	if !word.MatchString(o.Name) {
+	if !namePattern.MatchString(o.Name) {
 		return nil, &FieldError{
 			Field: ".name", Message: fmt.Sprintf("%q is not a host name: letters, digits, '.', '_' and '-'", o.Name),
 		}
 	}
-	if err := CheckGPUs(o.GPUs); err != nil {
+	if err := ValidateGPUs(o.GPUs); err != nil {
 		return nil, fmt.Errorf("gpus%w", err)
 	}
 	if err := o.Machines.Validate(o.Rates); err != nil {
@@ -106,7 +103,7 @@ func NewProvider(o ProviderOptions) (*Provider, error) {
 		o.Hardware = SMI{}
 	}
 	if o.Helper == nil {
-		o.Helper = thisProgram
+		o.Helper = selfCommand
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -114,7 +111,7 @@ func NewProvider(o ProviderOptions) (*Provider, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	// Agents and watchers run from the root, so that no folder is kept busy by them.
+	// Agents and watchers run in the root folder, so that they keep no other folder busy.
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return nil, err
 	}
@@ -123,20 +120,20 @@ func NewProvider(o ProviderOptions) (*Provider, error) {
 			return nil, err
 		}
 	}
-	p := &Provider{o: o, rates: rates}
+	p := &Provider{options: o, rates: rates}
 	for _, m := range o.Machines {
-		if slices.Contains(m.names(), o.Name) {
-			p.listed = &m
+		if slices.Contains(m.hostNames(), o.Name) {
+			p.configured = &m
 		}
 	}
 	return p, nil
 }
 
-// Account is what the machines of sessions are charged to.
-func (p *Provider) Account() string { return p.o.Name }
+// Account returns the account of session machines.
+func (p *Provider) Account() string { return p.options.Name }
 
-func (p *Provider) machinesDir() string { return filepath.Join(p.o.Dir, "machines") }
-func (p *Provider) endedDir() string    { return filepath.Join(p.o.Dir, "ended") }
+func (p *Provider) machinesDir() string { return filepath.Join(p.options.Dir, "machines") }
+func (p *Provider) endedDir() string    { return filepath.Join(p.options.Dir, "ended") }
 
 // Pools implements session.Launcher. This machine is the only pool.
 func (p *Provider) Pools(ctx context.Context, s *spec.Spec) ([]session.Pool, error) {
@@ -147,11 +144,11 @@ func (p *Provider) Pools(ctx context.Context, s *spec.Spec) ([]session.Pool, err
 	return []session.Pool{pool}, nil
 }
 
-// fits says what each node of a specification gets of this machine. ErrUnsupported where it
-// never has that much.
+// fits returns the share of this machine for each node of a specification, or ErrUnsupported if it
+// is too small.
 func (p *Provider) fits(ctx context.Context, s *spec.Spec) (size, session.Pool, error) {
 	never := func(format string, args ...any) (size, session.Pool, error) {
-		return size{}, session.Pool{}, fmt.Errorf("%s: %s: %w", p.o.Name, fmt.Sprintf(format, args...),
+		return size{}, session.Pool{}, fmt.Errorf("%s: %s: %w", p.options.Name, fmt.Sprintf(format, args...),
 			session.ErrUnsupported)
 	}
 	r := s.Resources
@@ -162,23 +159,24 @@ func (p *Provider) fits(ctx context.Context, s *spec.Spec) (size, session.Pool, 
 	case r.InstanceType != "" && r.InstanceType != CloudName:
 		return never("it is no %s; name GPUs or CPUs", r.InstanceType)
 	}
-	cpus, memory := p.whole()
+	cpus, memory := p.capacity()
 	var of size
 	if r.GPUs > 0 {
 		all, err := p.gpus(ctx)
 		if err != nil {
 			return size{}, session.Pool{}, err
 		}
-		have := p.ofModel(all, r.GPU)
+		have := p.gpusOfModel(all, r.GPU)
 		if len(have) < r.GPUs*nodes {
 			return never("asked for %s of %s, and it has %d (%s, %s of memory, %s)", plain.Count(r.GPUs*nodes, "GPU"), r.GPU,
 				len(have),
-				plain.Count(cpus, "CPU"), plain.Size(memory<<20), models(all))
+				plain.Count(cpus, "CPU"), plain.Size(memory<<20), describeModels(all))
 		}
-		// CPUs and memory go with the GPUs, in equal parts.
+		// CPUs and memory are divided in proportion to the GPUs.
 		n, of64 := int64(r.GPUs), int64(len(all))
 		of = size{
-			GPU: named(p.o.Prices, r.GPU), GPUs: r.GPUs, MilliCPUs: cpus * 1000 * n / of64, MemoryMiB: memory * n / of64,
+			GPU: bookName(p.options.Prices, r.GPU), GPUs: r.GPUs, MilliCPUs: cpus * 1000 * n / of64,
+			MemoryMiB: memory * n / of64,
 		}
 	} else {
 		n := int64(r.CPUs)
@@ -188,34 +186,34 @@ func (p *Provider) fits(ctx context.Context, s *spec.Spec) (size, session.Pool, 
 		n = cmp.Or(n, cpus)
 		of = size{MilliCPUs: n * 1000, MemoryMiB: memory * n / cpus}
 	}
-	pool := session.Pool{Type: of.kind(), Zone: p.o.Name}
+	pool := session.Pool{Type: of.typeName(), Zone: p.options.Name}
 	if m := p.rates.meter(CloudName, of.resource()); m.Unpriced == "" {
 		pool.Rate = &m.Price.Rate
 	}
 	return of, pool, nil
 }
 
-// kind is what stands for a machine type: "1xL4", "2xCPU".
-func (s size) kind() string {
+// typeName returns a substitute for a machine type: "1xL4", "2xCPU".
+func (s size) typeName() string {
 	if s.GPUs > 0 {
 		return strconv.Itoa(s.GPUs) + "x" + s.GPU
 	}
 	return strconv.FormatInt(s.MilliCPUs/1000, 10) + "xCPU"
 }
 
-// whole is what this machine has of CPUs and of memory (MiB): as the configuration lists it,
-// else as it is; memory 0 where neither tells.
-func (p *Provider) whole() (cpus, memoryMiB int64) {
-	cpus, memoryMiB = int64(runtime.NumCPU()), memoryOf()
-	if p.listed != nil {
-		cpus = cmp.Or(p.listed.VCPUs, cpus)
-		memoryMiB = cmp.Or(p.listed.MemoryGiB*1024, memoryMiB)
+// capacity returns the CPUs and memory (MiB) of this machine: as configured, else as measured;
+// memory 0 if unknown.
+func (p *Provider) capacity() (cpus, memoryMiB int64) {
+	cpus, memoryMiB = int64(runtime.NumCPU()), totalMemory()
+	if p.configured != nil {
+		cpus = cmp.Or(p.configured.VCPUs, cpus)
+		memoryMiB = cmp.Or(p.configured.MemoryGiB*1024, memoryMiB)
 	}
 	return cpus, memoryMiB
 }
 
-// memoryOf reads the memory of this machine in MiB; 0 where the kernel does not tell.
-func memoryOf() int64 {
+// totalMemory returns the memory of this machine in MiB; 0 if unknown.
+func totalMemory() int64 {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0
@@ -230,8 +228,8 @@ func memoryOf() int64 {
 	return 0
 }
 
-// lock keeps out others that launch or end machines here. It removes what a process left
-// that died while it wrote or removed a folder.
+// lock excludes other launches and ends, and removes leftovers of processes that crashed while
+// holding it.
 func (p *Provider) lock(ctx context.Context) (unlock func(), err error) {
 	for _, dir := range []string{p.machinesDir(), p.endedDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -241,7 +239,7 @@ func (p *Provider) lock(ctx context.Context) (unlock func(), err error) {
 	var f *os.File
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		var busy bool
-		if f, busy, err = held(filepath.Join(p.o.Dir, "lock")); !busy {
+		if f, busy, err = lockedFile(filepath.Join(p.options.Dir, "lock")); !busy {
 			break
 		}
 		select {
@@ -261,13 +259,13 @@ func (p *Provider) lock(ctx context.Context) (unlock func(), err error) {
 			return nil, err
 		}
 		for _, e := range entries {
-			old := strings.HasPrefix(e.Name(), unfinished)
-			if info, err := e.Info(); dir == p.endedDir() && err == nil && p.o.Now().Sub(info.ModTime()) > memory {
+			old := strings.HasPrefix(e.Name(), unfinishedPrefix)
+			if info, err := e.Info(); dir == p.endedDir() && err == nil && p.options.Now().Sub(info.ModTime()) > tokenMemory {
 				old = true
 			}
-			if old && ctx.Err() == nil { // what cannot be removed keeps no one from a launch or an end
+			if old && ctx.Err() == nil { // failing removals must not block launches and ends
 				if err := removeTree(ctx, filepath.Join(dir, e.Name()), nil); err != nil {
-					p.o.Log.WarnContext(ctx, "an old folder is left", slog.String("folder", filepath.Join(dir, e.Name())),
+					p.options.Log.WarnContext(ctx, "an old folder is left", slog.String("folder", filepath.Join(dir, e.Name())),
 						slog.String("why", err.Error()))
 				}
 			}
@@ -276,9 +274,9 @@ func (p *Provider) lock(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// asked is the hash of what a launch asks for. A lease that was extended meanwhile, and the
-// times that the configuration gives, make it no other launch.
-func asked(l session.Launch) (string, error) {
+// requestHash returns a hash of a launch request. It omits the lease and configured times, which
+// may change between repetitions.
+func requestHash(l session.Launch) (string, error) {
 	h := l.Host
 	h.LeaseUntil, h.SaveInterval, h.IdleTimeout, h.Grace, h.SaveLimit, h.EndTimeout, h.Node, h.GPUs = time.Time{}, 0, 0,
 		0, 0, 0, 0, nil
@@ -290,15 +288,15 @@ func asked(l session.Launch) (string, error) {
 	return hex.EncodeToString(sum[:]), err
 }
 
-// identify names the machine of a node. The same token is the same name, whoever launches.
-func identify(installation, token string, node int) string {
+// machineID returns the id of a node's machine, a function of the token.
+func machineID(installation, token string, node int) string {
 	sum := sha256.Sum256([]byte(installation + "\x00" + token))
 	return "m-" + hex.EncodeToString(sum[:8]) + "-" + strconv.Itoa(node)
 }
 
-// Launch implements session.Launcher. All is written down before anything starts, and every
-// process waits until its number is written down; so whatever dies at any point, a launch
-// with the same token goes on where it ended.
+// Launch implements session.Launcher. Everything is recorded before anything starts, and each
+// process waits until its PID is recorded, so that a launch with the same token continues after any
+// crash.
 func (p *Provider) Launch(ctx context.Context, l session.Launch) ([]session.Machine, error) {
 	installation := l.Tags[inventory.TagInstallation]
 	switch {
@@ -307,14 +305,14 @@ func (p *Provider) Launch(ctx context.Context, l session.Launch) ([]session.Mach
 			inventory.TagInstallation)
 	case l.Nodes < 1 || l.Spec == nil:
 		return nil, fmt.Errorf("launch %d machines: at least 1, with what they are for", l.Nodes)
-	case len(p.o.Agent) == 0:
+	case len(p.options.Agent) == 0:
 		return nil, errors.New("launch on this machine: no agent is configured")
 	}
-	hash, err := asked(l)
+	hash, err := requestHash(l)
 	if err != nil {
 		return nil, err
 	}
-	own, err := p.other(l.Session.RunAs)
+	own, err := p.otherUser(l.Session.RunAs)
 	if err != nil {
 		return nil, fmt.Errorf("launch %s: %w: %w", l.Session.Name, err, session.ErrUnsupported)
 	}
@@ -323,7 +321,7 @@ func (p *Provider) Launch(ctx context.Context, l session.Launch) ([]session.Mach
 		return nil, err
 	}
 	defer unlock()
-	if old, err := p.remembered(installation, l.Token, hash); err != nil || old != nil {
+	if old, err := p.endedMachines(installation, l.Token, hash); err != nil || old != nil {
 		return old, err
 	}
 	all, err := p.machines()
@@ -335,17 +333,17 @@ func (p *Provider) Launch(ctx context.Context, l session.Launch) ([]session.Mach
 	})
 	begun := false
 	for _, m := range mine {
-		if m.Asked != hash {
+		if m.RequestHash != hash {
 			return nil, fmt.Errorf("launch %s: %w", l.Session.Name, session.ErrMismatch)
 		}
-		s, err := m.look()
+		s, err := m.readState()
 		if err != nil {
 			return nil, err
 		}
 		begun = begun || s.Started || s.State != inventory.StatePending
 	}
 	if len(mine) < l.Nodes && !begun {
-		if mine, err = p.record(ctx, l, own, installation, hash, all, mine); err != nil {
+		if mine, err = p.recordLaunch(ctx, l, own, installation, hash, all, mine); err != nil {
 			return nil, err
 		}
 	}
@@ -355,15 +353,15 @@ func (p *Provider) Launch(ctx context.Context, l session.Launch) ([]session.Mach
 		if err != nil {
 			return nil, fmt.Errorf("start machine %s: %w", m.ID, err)
 		}
-		out = append(out, m.shown(state))
+		out = append(out, m.sessionMachine(state))
 	}
 	return out, nil
 }
 
-// remembered returns the machines of a token that are gone.
-func (p *Provider) remembered(installation, token, hash string) ([]session.Machine, error) {
-	var old past
-	there, err := readJSON(filepath.Join(p.endedDir(), identify(installation, token, 0)), &old)
+// endedMachines returns the machines of a token that are gone.
+func (p *Provider) endedMachines(installation, token, hash string) ([]session.Machine, error) {
+	var old tokenRecord
+	there, err := readJSON(filepath.Join(p.endedDir(), machineID(installation, token, 0)), &old)
 	if err != nil || !there {
 		return nil, err
 	}
@@ -373,9 +371,8 @@ func (p *Provider) remembered(installation, token, hash string) ([]session.Machi
 	return old.Machines, nil
 }
 
-// record writes the folders of the machines of a launch that have none. They appear whole,
-// and all or none.
-func (p *Provider) record(ctx context.Context, l session.Launch, own *User, installation, hash string, all,
+// recordLaunch writes the missing folders of a launch's machines, atomically and all or none.
+func (p *Provider) recordLaunch(ctx context.Context, l session.Launch, own *User, installation, hash string, all,
 	mine []*machine) (_ []*machine, err error) {
 	of, pool, err := p.fits(ctx, l.Spec)
 	if err != nil {
@@ -384,22 +381,22 @@ func (p *Provider) record(ctx context.Context, l session.Launch, own *User, inst
 	if !pool.SamePlace(l.Pool) {
 		return nil, fmt.Errorf("launch from %s: this machine is %s: %w", l.Pool, pool, session.ErrUnsupported)
 	}
-	found, err := Probe(ctx, p.o.Helper)
+	found, err := Probe(ctx, p.options.Helper)
 	if err != nil {
 		return nil, err
 	}
 	if own != nil && found.Kind != Cgroup2 && found.Kind != Freezer {
 		return nil, fmt.Errorf("launch %s as %s: it takes control groups, and they cannot be used here (version 2: %s; "+
 			"freezer of version 1: %s): %w", l.Session.Name, own.Name,
-			found.Why[Cgroup2], found.Why[Freezer], session.ErrUnsupported)
+			found.Failures[Cgroup2], found.Failures[Freezer], session.ErrUnsupported)
 	}
-	p.o.Log.DebugContext(ctx, "the kind of cage is chosen", slog.String("kind", string(found.Kind)))
+	p.options.Log.DebugContext(ctx, "the kind of cage is chosen", slog.String("kind", string(found.Kind)))
 	var hardware, gpus []GPU
 	if hardware, err = p.gpus(ctx); err != nil && of.GPUs > 0 {
 		return nil, err
 	}
 	if of.GPUs > 0 {
-		if gpus, err = p.available(all, p.ofModel(hardware, l.Spec.Resources.GPU)); err != nil {
+		if gpus, err = p.availableGPUs(all, p.gpusOfModel(hardware, l.Spec.Resources.GPU)); err != nil {
 			return nil, err
 		}
 	}
@@ -409,7 +406,8 @@ func (p *Provider) record(ctx context.Context, l session.Launch, own *User, inst
 		gpus = slices.DeleteFunc(gpus, func(g GPU) bool { return slices.Contains(m.GPUs, g.ID) })
 	}
 	if short := of.GPUs*(l.Nodes-len(mine)) - len(gpus); short > 0 {
-		return nil, fmt.Errorf("%s: %d more GPUs of %s are needed than are free: %w", p.o.Name, short, l.Spec.Resources.GPU,
+		return nil, fmt.Errorf("%s: %d more GPUs of %s are needed than are free: %w", p.options.Name, short,
+			l.Spec.Resources.GPU,
 			session.ErrCapacity)
 	}
 	var written []*machine
@@ -418,21 +416,21 @@ func (p *Provider) record(ctx context.Context, l session.Launch, own *User, inst
 			return
 		}
 		for _, m := range written {
-			err = errors.Join(err, p.forget(ctx, m))
+			err = errors.Join(err, p.removeMachine(ctx, m))
 		}
 	}()
-	now := p.o.Now().UTC()
+	now := p.options.Now().UTC()
 	for node := range l.Nodes {
 		if have[node] {
 			continue
 		}
 		m := &machine{
 			record: record{
-				ID: identify(installation, l.Token, node), Installation: installation, Session: l.Session.ID, Token: l.Token,
-				Asked: hash,
-				Node:  node, Nodes: l.Nodes, Pool: pool, Tags: l.Tags,
-				LeaseUntil: cmpTime(l.Session.LeaseUntil, l.Host.LeaseUntil).UTC(), LaunchedAt: now,
-				Kind: found.Kind, Size: of, Agent: p.o.Agent, Helper: p.o.Helper, Limit: l.Host.EndLimit(),
+				ID: machineID(installation, l.Token, node), Installation: installation, Session: l.Session.ID, Token: l.Token,
+				RequestHash: hash,
+				Node:        node, Nodes: l.Nodes, Pool: pool, Tags: l.Tags,
+				LeaseUntil: firstTime(l.Session.LeaseUntil, l.Host.LeaseUntil).UTC(), LaunchedAt: now,
+				Kind: found.Kind, Size: of, Agent: p.options.Agent, Helper: p.options.Helper, EndTimeout: l.Host.EndLimit(),
 				Limits: p.limits(of, own), User: own}}
 		for _, g := range gpus[:of.GPUs] {
 			m.GPUs = append(m.GPUs, g.ID)
@@ -440,26 +438,26 @@ func (p *Provider) record(ctx context.Context, l session.Launch, own *User, inst
 		gpus = gpus[of.GPUs:]
 		if len(hardware) > 0 {
 			visible := strings.Join(m.GPUs, ",")
-			m.Visible = &visible
+			m.VisibleGPUs = &visible
 		}
 		for _, g := range hardware {
 			if g.Device != nil && !slices.Contains(m.GPUs, g.ID) {
 				m.Deny = append(m.Deny, *g.Device)
 			}
 		}
-		if err = p.write(ctx, m, l.Host); err != nil {
+		if err = p.writeMachine(ctx, m, l.Host); err != nil {
 			return nil, fmt.Errorf("write down machine %s: %w", m.ID, err)
 		}
 		written = append(written, m)
-		p.o.Log.DebugContext(ctx, "a machine is written down", slog.String("machine", m.ID))
+		p.options.Log.DebugContext(ctx, "a machine is written down", slog.String("machine", m.ID))
 	}
 	mine = append(slices.Clone(mine), written...)
 	slices.SortFunc(mine, func(a, b *machine) int { return a.Node - b.Node })
 	return mine, nil
 }
 
-// cmpTime returns the first time that is set.
-func cmpTime(times ...time.Time) time.Time {
+// firstTime returns the first nonzero time.
+func firstTime(times ...time.Time) time.Time {
 	for _, t := range times {
 		if !t.IsZero() {
 			return t
@@ -468,11 +466,11 @@ func cmpTime(times ...time.Time) time.Time {
 	return time.Time{}
 }
 
-// available are GPUs that neither a machine of a session nor another process has.
-func (p *Provider) available(all []*machine, of []GPU) ([]GPU, error) {
+// availableGPUs returns GPUs that neither a session's machine nor another process uses.
+func (p *Provider) availableGPUs(all []*machine, of []GPU) ([]GPU, error) {
 	given, ours := map[string]bool{}, map[int]bool{}
 	for _, m := range all {
-		s, err := m.look()
+		s, err := m.readState()
 		if err != nil {
 			return nil, err
 		}
@@ -490,13 +488,13 @@ func (p *Provider) available(all []*machine, of []GPU) ([]GPU, error) {
 			ours[pid] = true
 		}
 	}
-	return free(of, given, ours), nil
+	return freeGPUs(of, given, ours), nil
 }
 
-// write makes a machine's folder, which appears whole, after that of its session where this is
-// another user's.
-func (p *Provider) write(ctx context.Context, m *machine, h session.HostConfig) (err error) {
-	tmp, err := os.MkdirTemp(p.machinesDir(), unfinished+"new-")
+// writeMachine writes a machine's folder atomically, after that of its session if it belongs to
+// another user.
+func (p *Provider) writeMachine(ctx context.Context, m *machine, h session.HostConfig) (err error) {
+	tmp, err := os.MkdirTemp(p.machinesDir(), unfinishedPrefix+"new-")
 	if err != nil {
 		return err
 	}
@@ -512,12 +510,12 @@ func (p *Provider) write(ctx context.Context, m *machine, h session.HostConfig) 
 	}
 	m.Control = h.Control
 	if m.User != nil {
-		if err := p.writeOwn(ctx, m, h); err != nil {
+		if err := p.writeUserFiles(ctx, m, h); err != nil {
 			return err
 		}
 		defer func() {
 			if err != nil {
-				err = errors.Join(err, removeTree(ctx, m.own().path(""), m.User))
+				err = errors.Join(err, removeTree(ctx, m.userTree().path(""), m.User))
 			}
 		}()
 	}
@@ -528,38 +526,37 @@ func (p *Provider) write(ctx context.Context, m *machine, h session.HostConfig) 
 	return os.Rename(tmp, m.dir)
 }
 
-// writeOwn makes the folder of the files of a machine whose processes are another user's.
-func (p *Provider) writeOwn(ctx context.Context, m *machine, h session.HostConfig) error {
+// writeUserFiles creates the folder of a machine's files that belong to another user.
+func (p *Provider) writeUserFiles(ctx context.Context, m *machine, h session.HostConfig) error {
 	base, err := p.sessionsDir()
 	if err != nil {
 		return fmt.Errorf("launch as %s: %w", m.User.Name, err)
 	}
-	m.Own = base
+	m.UserDir = base
 	b, err := json.MarshalIndent(h, "", " ")
 	if err != nil {
 		return err
 	}
-	all := tree{base: base, own: m.User}
+	all := tree{base: base, user: m.User}
 	if err := errors.Join(all.mkdir(m.Session), all.mkdir("work-"+m.User.Name)); err != nil {
 		return err
 	}
 	if err := errors.Join(all.below(m.Session).mkdir(controlName), all.below(m.Session).mkdir(m.ID),
-		m.own().mkdir(HomeDir)); err != nil {
+		m.userTree().mkdir(HomeDir)); err != nil {
 		return err
 	}
-	return m.own().write(ctx, hostFile, b)
+	return m.userTree().write(ctx, hostFile, b)
 }
 
-// forget removes a machine's folder. It is gone at once; what is left of it when this process
-// dies, or cannot be removed in time, is removed later.
-func (p *Provider) forget(ctx context.Context, m *machine) error {
+// removeMachine removes a machine's folder atomically. What cannot be deleted now is deleted later.
+func (p *Provider) removeMachine(ctx context.Context, m *machine) error {
 	if m.User != nil {
-		if err := removeTree(ctx, m.own().path(""), m.User); err != nil {
-			p.o.Log.WarnContext(ctx, "the files of a session are left", slog.String("folder", m.own().path("")),
+		if err := removeTree(ctx, m.userTree().path(""), m.User); err != nil {
+			p.options.Log.WarnContext(ctx, "the files of a session are left", slog.String("folder", m.userTree().path("")),
 				slog.String("why", err.Error()))
 		}
 	}
-	away := filepath.Join(p.machinesDir(), unfinished+"old-"+m.ID)
+	away := filepath.Join(p.machinesDir(), unfinishedPrefix+"old-"+m.ID)
 	if err := removeTree(ctx, away, nil); err != nil {
 		return err
 	}
@@ -567,7 +564,7 @@ func (p *Provider) forget(ctx context.Context, m *machine) error {
 		return err
 	}
 	if err := removeTree(ctx, away, nil); err != nil {
-		p.o.Log.WarnContext(ctx, "an old folder is left", slog.String("folder", away), slog.String("why", err.Error()))
+		p.options.Log.WarnContext(ctx, "an old folder is left", slog.String("folder", away), slog.String("why", err.Error()))
 	}
 	return nil
 }

@@ -27,8 +27,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// stubAgent is an agent that only does what a launcher sees of one: it runs the set-up in the
-// cage of its machine, and ends when it is told to. Host.Env says how it misbehaves.
+// stubAgent is a minimal agent: it runs the setup in the machine's cage and ends when told.
+// Host.Env selects misbehavior.
 func stubAgent(file string) int {
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, unix.SIGTERM)
@@ -71,27 +71,27 @@ func stubAgent(file string) int {
 	return 0
 }
 
-// order is what a process that launches is given.
-type order struct {
+// childOrder tells a child process what to launch.
+type childOrder struct {
 	Dir, Name string
-	GPUs      []Listed
+	GPUs      []ConfiguredGPU
 	Launch    session.Launch
 	KillAt    int
 	End       bool
 }
 
-// deadly kills the process at a step, as a power cut would.
-type deadly struct {
+// killingHandler kills the process at a logged step, like a power failure.
+type killingHandler struct {
 	slog.Handler
-	at    int
-	steps *int
+	killAt int
+	steps  *int
 }
 
-func (d deadly) Enabled(context.Context, slog.Level) bool { return true }
+func (d killingHandler) Enabled(context.Context, slog.Level) bool { return true }
 
-func (d deadly) Handle(_ context.Context, r slog.Record) error {
+func (d killingHandler) Handle(_ context.Context, r slog.Record) error {
 	*d.steps++
-	if d.at > 0 && *d.steps >= d.at {
+	if d.killAt > 0 && *d.steps >= d.killAt {
 		fmt.Printf("killed after: %s\n", r.Message)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
@@ -99,9 +99,9 @@ func (d deadly) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// child is a process that launches, and then ends what it launched if it is to.
-func child(text string) int {
-	var o order
+// runChild launches, and ends the launch if ordered.
+func runChild(text string) int {
+	var o childOrder
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		fmt.Println(err)
 		return 1
@@ -109,7 +109,7 @@ func child(text string) int {
 	steps := 0
 	p, err := NewProvider(ProviderOptions{
 		Dir: o.Dir, Name: o.Name, GPUs: o.GPUs, Hardware: noHardware{}, Agent: stub,
-		Log: slog.New(deadly{slog.DiscardHandler, o.KillAt, &steps}),
+		Log: slog.New(killingHandler{slog.DiscardHandler, o.KillAt, &steps}),
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -140,8 +140,8 @@ func child(text string) int {
 	return 0
 }
 
-// launchAs is a process that tries to launch a session as another user.
-func launchAs(name string) int {
+// runLaunchAs tries to launch a session as another user.
+func runLaunchAs(name string) int {
 	p, err := NewProvider(ProviderOptions{
 		Dir: os.Getenv("LAUNCH_DIR"), Name: testName, Hardware: noHardware{}, Agent: stub,
 		Sessions: os.Getenv("LAUNCH_DIR") + "-sessions",
@@ -155,7 +155,7 @@ func launchAs(name string) int {
 
 var stub = []string{"/proc/self/exe", "stub-agent"}
 
-// noHardware is a machine without a driver, whatever this one has.
+// noHardware is a machine without driver.
 type noHardware struct{ list []GPU }
 
 func (h noHardware) GPUs(context.Context) ([]GPU, error) { return slices.Clone(h.list), nil }
@@ -168,9 +168,9 @@ func TestMain(m *testing.M) {
 		case "stub-agent":
 			os.Exit(stubAgent(os.Args[2]))
 		case "launch":
-			os.Exit(child(os.Args[2]))
+			os.Exit(runChild(os.Args[2]))
 		case "launch-as":
-			os.Exit(launchAs(os.Args[2]))
+			os.Exit(runLaunchAs(os.Args[2]))
 		}
 	}
 	os.Exit(m.Run())
@@ -185,12 +185,12 @@ type world struct {
 
 const testName = "lab-1"
 
-// short is a folder whose path is short: the kernel bounds some names.
+// newWorld uses a short path, because the kernel limits some names.
 func newWorld(t testing.TB, change ...func(*ProviderOptions)) *world {
 	t.Helper()
 	w := &world{t: t, dir: filepath.Join(t.TempDir(), "local")}
 	w.p = w.open(change...)
-	t.Cleanup(func() { w.sweep() })
+	t.Cleanup(func() { w.killAll() })
 	return w
 }
 
@@ -209,62 +209,62 @@ func (w *world) open(change ...func(*ProviderOptions)) *Provider {
 	return p
 }
 
-// sweep ends everything that a test left, by force.
-func (w *world) sweep() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// killAll ends everything that a test left behind.
+func (w *world) killAll() {
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	all, err := w.p.machines()
 	if err != nil {
 		w.t.Errorf("sweep: %v", err)
 	}
 	for _, m := range all {
-		s, _ := m.look()
+		s, _ := m.readState()
 		_ = s.Watcher.Signal(unix.SIGKILL)
 		_ = s.Agent.Signal(unix.SIGKILL)
 		_ = s.Watcher.wait(ctx)
 		_ = s.Agent.wait(ctx)
-		if err := w.p.clear(ctx, m); err != nil {
+		if err := w.p.clearMachine(ctx, m); err != nil {
 			w.t.Errorf("sweep %s: %v", m.ID, err)
 		}
 	}
-	w.nothing()
+	w.checkNothingLeft()
 }
 
-// nothing checks by the means of the machine that nothing is left of what ran here.
-func (w *world) nothing() {
+// checkNothingLeft checks with system tools that nothing is left running.
+func (w *world) checkNothingLeft() {
 	w.t.Helper()
 	folders, _ := filepath.Glob(filepath.Join(w.dir, "machines", "*"))
 	hidden, _ := filepath.Glob(filepath.Join(w.dir, "machines", ".*"))
 	if all := append(folders, hidden...); len(all) > 0 {
 		w.t.Errorf("folders are left: %v", all)
 	}
-	eventually(w.t, "no process is left", func() bool { return len(w.mentioned()) == 0 })
+	eventually(w.t, "no process is left", func() bool { return len(w.processesInFolder()) == 0 })
 }
 
-// mentioned are processes whose command line names the folder of the test.
-func (w *world) mentioned() []int {
+// processesInFolder returns the processes whose command line names the test's folder.
+func (w *world) processesInFolder() []int {
 	var out []int
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range all {
 		b, _ := os.ReadFile(path)
 		pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
-		if strings.Contains(string(b), w.dir+"/") && pid != os.Getpid() && running(pid) {
+		if strings.Contains(string(b), w.dir+"/") && pid != os.Getpid() && isRunning(pid) {
 			out = append(out, pid)
 		}
 	}
 	return out
 }
 
-// groupsOf are the control groups of a machine.
+// groupsOf returns the control groups of a machine.
 func groupsOf(id string) []string {
-	found, _ := filepath.Glob("/sys/fs/cgroup/" + groupMark + id + "*")
-	deeper, _ := filepath.Glob("/sys/fs/cgroup/*/" + groupMark + id + "*")
+	found, _ := filepath.Glob("/sys/fs/cgroup/" + groupPrefix + id + "*")
+	deeper, _ := filepath.Glob("/sys/fs/cgroup/*/" + groupPrefix + id + "*")
 	return append(found, deeper...)
 }
 
 var sessions int
 
-// launch is one that was not asked for before.
+// launch returns a new launch.
 func launch(s *spec.Spec, change ...func(*session.Launch)) session.Launch {
 	sessions++
 	id := fmt.Sprintf("s-%d-%d", os.Getpid(), sessions)
@@ -314,8 +314,8 @@ func (w *world) find(id string) []session.FoundMachine {
 	return found
 }
 
-// runs waits until all machines of a session run.
-func (w *world) runs(l session.Launch) {
+// waitRunning waits until all machines of a session run.
+func (w *world) waitRunning(l session.Launch) {
 	w.t.Helper()
 	var found []session.FoundMachine
 	defer func() {
@@ -344,8 +344,8 @@ func idsOf(machines []session.Machine) []string {
 	return out
 }
 
-// over ends a session and checks that nothing of it is left.
-func (w *world) over(l session.Launch, ids []string) {
+// endAndCheck ends a session and checks that nothing of it is left.
+func (w *world) endAndCheck(l session.Launch, ids []string) {
 	w.t.Helper()
 	if err := w.p.End(context.Background(), l.Session.ID, ids); err != nil {
 		w.t.Fatalf("end: %v", err)
@@ -368,7 +368,7 @@ func (w *world) over(l session.Launch, ids []string) {
 func TestLauncher(t *testing.T) {
 	var mu sync.Mutex
 	cloudtest.TestLauncher(t, func(tb testing.TB) cloudtest.LauncherCase {
-		// GPUs that another process uses are what a lack of capacity is here.
+		// GPUs used by another process simulate missing capacity.
 		taken, listed := false, []GPU{
 			{ID: "0", Model: "L4"}, {ID: "1", Model: "L4"}, {ID: "2", Model: "L4"}, {ID: "3", Model: "L4"},
 			{ID: "4", Model: "L4"}, {ID: "5", Model: "L4"},
@@ -386,7 +386,7 @@ func TestLauncher(t *testing.T) {
 		})
 		with := func(o *ProviderOptions) { o.Hardware = hardware }
 		w := newWorld(tb, with)
-		faulty := &faulty{Provider: w.p, after: func() { mu.Lock(); taken = false; mu.Unlock() }}
+		faulty := &faultyLauncher{Provider: w.p, after: func() { mu.Lock(); taken = false; mu.Unlock() }}
 		return cloudtest.LauncherCase{
 			Launcher: faulty, Again: func(testing.TB) session.Launcher { return w.open(with) },
 			Spec: l4(1, 1), Impossible: l4(64, 1), Nodes: 2, Host: session.HostConfig{WorkDir: "/tmp"},
@@ -430,27 +430,27 @@ type hardwareFunc func() []GPU
 
 func (f hardwareFunc) GPUs(context.Context) ([]GPU, error) { return f(), nil }
 
-// faulty loses an answer, or finds a disk that cannot be written.
-type faulty struct {
+// faultyLauncher loses a response or simulates a full disk.
+type faultyLauncher struct {
 	*Provider
 	next  cloudtest.LaunchFault
 	after func()
 }
 
-func (f *faulty) Launch(ctx context.Context, l session.Launch) ([]session.Machine, error) {
+func (f *faultyLauncher) Launch(ctx context.Context, l session.Launch) ([]session.Machine, error) {
 	defer f.after()
 	next := f.next
 	f.next = ""
 	if next == cloudtest.Broken {
-		if err := os.MkdirAll(f.o.Dir, 0o700); err != nil {
+		if err := os.MkdirAll(f.options.Dir, 0o700); err != nil {
 			return nil, err
 		}
 		dir := f.machinesDir()
-		if err := errors.Join(absent(os.Rename(dir, dir+"-away")), os.WriteFile(dir, nil, 0o600)); err != nil {
+		if err := errors.Join(ignoreNotExist(os.Rename(dir, dir+"-away")), os.WriteFile(dir, nil, 0o600)); err != nil {
 			return nil, err
 		}
 		_, err := f.Provider.Launch(ctx, l)
-		return nil, errors.Join(err, os.Remove(dir), absent(os.Rename(dir+"-away", dir)))
+		return nil, errors.Join(err, os.Remove(dir), ignoreNotExist(os.Rename(dir+"-away", dir)))
 	}
 	machines, err := f.Provider.Launch(ctx, l)
 	if next == cloudtest.Lost && err == nil {
@@ -459,45 +459,45 @@ func (f *faulty) Launch(ctx context.Context, l session.Launch) ([]session.Machin
 	return machines, err
 }
 
-// A session ends whole: its agent, what it started, and what went to the background.
-func TestSessionEndsWhole(t *testing.T) {
+// TestEndKillsEverything checks the agent, its processes and their daemons.
+func TestEndKillsEverything(t *testing.T) {
 	for _, stub := range []string{"", "deaf"} {
 		t.Run("agent "+stub, func(t *testing.T) {
-			w, word, other := newWorld(t), nap(), nap()
+			w, word, other := newWorld(t), uniqueSleep(), uniqueSleep()
 			l := launch(cpu(2), func(l *session.Launch) {
 				l.Host.Setup = `(setsid sleep ` + word + ` &) ; exec sleep ` + other
 				l.Host.Env = map[string]string{"STUB": stub}
 			})
 			machines := w.start(l)
-			w.runs(l)
-			pid := outside(t, word)
+			w.waitRunning(l)
+			pid := pidByWord(t, word)
 			m, err := openMachine(filepath.Join(w.dir, "machines", machines[0].ID))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if stub == "deaf" { // it is waited for, and then killed
+			if stub == "deaf" { // the deaf agent is killed after a timeout
 				for _, one := range machines {
 					m, err := openMachine(filepath.Join(w.dir, "machines", one.ID))
 					if err != nil {
 						t.Fatal(err)
 					}
-					s, _ := m.look()
+					s, _ := m.readState()
 					_ = s.Watcher.Signal(unix.SIGKILL)
 					_ = s.Watcher.wait(t.Context())
 				}
 			}
-			s, err := m.look()
+			s, err := m.readState()
 			if err != nil || !s.Agent.Alive() {
 				t.Fatalf("%+v, %v", s, err)
 			}
-			w.over(l, idsOf(machines))
-			ends(t, pid)
+			w.endAndCheck(l, idsOf(machines))
+			waitGone(t, pid)
 			for _, p := range []Process{s.Agent, s.Watcher} {
 				if p.Alive() {
 					t.Errorf("%+v is alive", p)
 				}
 			}
-			w.nothing()
+			w.checkNothingLeft()
 		})
 	}
 }

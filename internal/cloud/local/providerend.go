@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// Find implements session.Launcher. A machine is found until nothing of it runs any more.
+// Find implements session.Launcher. A machine is listed until its last process is gone.
 func (p *Provider) Find(_ context.Context, installation, sessionID string) ([]session.FoundMachine, error) {
 	all, err := p.machines()
 	if err != nil {
@@ -28,22 +28,22 @@ func (p *Provider) Find(_ context.Context, installation, sessionID string) ([]se
 		if m.Installation != installation || sessionID != "" && m.Session != sessionID {
 			continue
 		}
-		s, err := m.look()
+		s, err := m.readState()
 		if err != nil {
 			return nil, err
 		}
 		if s.State != "" {
 			out = append(out, session.FoundMachine{
-				Machine: m.shown(s.State), Session: m.Session, Token: m.Token, LeaseUntil: m.LeaseUntil,
-				Owner:         p.o.Tags.Owner(m.Tags),
+				Machine: m.sessionMachine(s.State), Session: m.Session, Token: m.Token, LeaseUntil: m.LeaseUntil,
+				Owner:         p.options.Tags.Owner(m.Tags),
 				LaunchPending: s.State == inventory.StatePending && !s.Watcher.Alive()})
 		}
 	}
 	return out, nil
 }
 
-// End implements session.Launcher. The agent is told to end and has its grace; then it is
-// killed, and all of its cage with it.
+// End implements session.Launcher. It tells the agent to end, waits, and kills it with the whole
+// cage.
 func (p *Provider) End(ctx context.Context, sessionID string, ids []string) error {
 	unlock, err := p.lock(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (p *Provider) End(ctx context.Context, sessionID string, ids []string) erro
 	for _, id := range ids {
 		i := slices.IndexFunc(all, func(m *machine) bool { return m.ID == id })
 		switch {
-		case i < 0: // it is gone
+		case i < 0: // already gone
 		case all[i].Session != sessionID:
 			errs = append(errs, fmt.Errorf("end %s: it is a machine of another session", id))
 		default:
@@ -86,7 +86,7 @@ func (p *Provider) Leftovers(ctx context.Context, installation, sessionID string
 	})
 	var left []string
 	for _, m := range mine {
-		if s, err := m.look(); err != nil {
+		if s, err := m.readState(); err != nil {
 			return nil, err
 		} else if s.State != "" {
 			left = append(left, "machine "+m.ID)
@@ -96,17 +96,17 @@ func (p *Provider) Leftovers(ctx context.Context, installation, sessionID string
 		return left, nil
 	}
 	for _, m := range mine {
-		if err := p.remember(m, mine); err != nil && ctx.Err() == nil {
+		if err := p.rememberToken(m, mine); err != nil && ctx.Err() == nil {
 			// a full disk must not keep its folder
-			p.o.Log.DebugContext(ctx, "the token is not remembered", slog.String("why", err.Error()))
+			p.options.Log.DebugContext(ctx, "the token is not remembered", slog.String("why", err.Error()))
 		}
 	}
 	for _, m := range mine {
-		if err := p.clear(ctx, m); err != nil {
+		if err := p.clearMachine(ctx, m); err != nil {
 			left = append(left, fmt.Sprintf("folder of machine %s (%v)", m.ID, err))
 			continue
 		}
-		p.o.Log.DebugContext(ctx, "a machine is cleared away", slog.String("machine", m.ID))
+		p.options.Log.DebugContext(ctx, "a machine is cleared away", slog.String("machine", m.ID))
 	}
 	if len(left) == 0 && sessionID != "" && sessionID == filepath.Base(sessionID) {
 		if err := os.Remove(p.orderPath(sessionID)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -116,8 +116,10 @@ func (p *Provider) Leftovers(ctx context.Context, installation, sessionID string
 			if m.User == nil {
 				continue
 			}
-			if err := removeTree(ctx, filepath.Join(m.Own, sessionID), m.User); err != nil { // its user may still fill it
-				p.o.Log.WarnContext(ctx, "the folder of a session is left", slog.String("folder", filepath.Join(m.Own, sessionID)),
+			// its user may still write to it
+			if err := removeTree(ctx, filepath.Join(m.UserDir, sessionID), m.User); err != nil {
+				p.options.Log.WarnContext(ctx, "the folder of a session is left",
+					slog.String("folder", filepath.Join(m.UserDir, sessionID)),
 					slog.String("why", err.Error()))
 			}
 		}
@@ -125,19 +127,19 @@ func (p *Provider) Leftovers(ctx context.Context, installation, sessionID string
 	return left, nil
 }
 
-// remember keeps what a token launched.
-func (p *Provider) remember(m *machine, all []*machine) error {
-	old := past{Asked: m.Asked}
+// rememberToken records what a token launched.
+func (p *Provider) rememberToken(m *machine, all []*machine) error {
+	old := tokenRecord{Asked: m.RequestHash}
 	for _, o := range all {
 		if o.Token == m.Token {
-			old.Machines = append(old.Machines, o.shown(inventory.StateDeleting))
+			old.Machines = append(old.Machines, o.sessionMachine(inventory.StateDeleting))
 		}
 	}
-	return writeJSON(filepath.Join(p.endedDir(), identify(m.Installation, m.Token, 0)), old)
+	return writeJSON(filepath.Join(p.endedDir(), machineID(m.Installation, m.Token, 0)), old)
 }
 
-// clear removes what is left of a machine that is gone.
-func (p *Provider) clear(ctx context.Context, m *machine) error {
+// clearMachine removes what is left of a machine that is gone.
+func (p *Provider) clearMachine(ctx context.Context, m *machine) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	c, err := OpenCage(m.dir)
@@ -149,56 +151,55 @@ func (p *Provider) clear(ctx context.Context, m *machine) error {
 	if err != nil {
 		return err
 	}
-	if m.unsaved(ctx) {
-		return p.rescue(ctx, m)
+	if m.hasUnsavedFiles(ctx) {
+		return p.preserveFiles(ctx, m)
 	}
-	return p.forget(ctx, m)
+	return p.removeMachine(ctx, m)
 }
 
 // HomeDir is the folder of a machine's files that its session writes.
 const HomeDir = "home"
 
-// unsaved says whether a machine has files of its session and ended with no one having said
-// that they are saved, or given up: the computer was shut down, or all was killed.
-func (m *machine) unsaved(ctx context.Context) bool {
+// hasUnsavedFiles reports whether a machine has files of its session and ended without confirming
+// that they are saved or discarded, as in a shutdown.
+func (m *machine) hasUnsavedFiles(ctx context.Context) bool {
 	if _, err := os.Lstat(m.path(rescueFile)); err == nil {
-		return m.own().hasEntries(HomeDir)
+		return m.userTree().hasEntries(HomeDir)
 	}
 	if asked, err := readJSON(m.path(endingFile), &ending{}); err != nil || asked {
 		return false
 	}
-	if s, known := m.said(ctx); known && s.Phase == session.HostEnding {
+	if s, known := m.lastStatus(ctx); known && s.Phase == session.HostEnding {
 		return false
 	}
-	return m.own().hasEntries(HomeDir)
+	return m.userTree().hasEntries(HomeDir)
 }
 
-// aside is the tree, and the name in it, of the files of a machine that are put aside.
-func (p *Provider) aside(m *machine) (tree, string) {
+// preservedTree returns the tree and name for preserved files of a machine.
+func (p *Provider) preservedTree(m *machine) (tree, string) {
 	if m.User != nil {
-		return tree{base: m.Own}, "unsaved-" + m.ID
+		return tree{base: m.UserDir}, "unsaved-" + m.ID
 	}
-	return tree{base: filepath.Join(p.o.Dir, "unsaved")}, m.ID
+	return tree{base: filepath.Join(p.options.Dir, "unsaved")}, m.ID
 }
 
-// rescue puts the files of a session aside that may not be saved. A person decides about
-// them; nothing removes them.
-func (p *Provider) rescue(ctx context.Context, m *machine) error {
-	to, name := p.aside(m)
+// preserveFiles moves possibly unsaved files aside. Only a person removes them.
+func (p *Provider) preserveFiles(ctx context.Context, m *machine) error {
+	to, name := p.preservedTree(m)
 	if m.User == nil {
 		if err := os.MkdirAll(to.base, 0o700); err != nil {
 			return err
 		}
 	}
-	if err := m.own().move(HomeDir, to, name); err != nil {
+	if err := m.userTree().move(HomeDir, to, name); err != nil {
 		return fmt.Errorf("put the files of session %s aside: %w", m.Session, err)
 	}
-	p.o.Log.WarnContext(ctx, "a session's machine ended without a last snapshot; its files are kept",
+	p.options.Log.WarnContext(ctx, "a session's machine ended without a last snapshot; its files are kept",
 		slog.String("session", m.Session), slog.String("folder", to.path(name)))
-	return p.forget(ctx, m)
+	return p.removeMachine(ctx, m)
 }
 
-// Rescue implements session.FilePreserver.
+// PreserveFiles implements session.FilePreserver.
 func (p *Provider) PreserveFiles(ctx context.Context, sessionID string, ids []string) (string, error) {
 	unlock, err := p.lock(ctx)
 	if err != nil {
@@ -214,24 +215,24 @@ func (p *Provider) PreserveFiles(ctx context.Context, sessionID string, ids []st
 		if m.Session != sessionID || !slices.Contains(ids, m.ID) {
 			continue
 		}
-		if err := writeJSON(m.path(rescueFile), ending{p.o.Now().UTC()}); err != nil {
+		if err := writeJSON(m.path(rescueFile), ending{p.options.Now().UTC()}); err != nil {
 			return "", err
 		}
-		to, name := p.aside(m)
+		to, name := p.preservedTree(m)
 		where = append(where, to.path(name))
 	}
 	return strings.Join(where, ", "), nil
 }
 
-// charged is what an hour of all machines of sessions costs that have a price.
-func (p *Provider) charged() (money.Amount, error) {
+// chargedRate returns the hourly cost of all priced machines of sessions.
+func (p *Provider) chargedRate() (money.Amount, error) {
 	all, err := p.machines()
 	if err != nil {
 		return 0, err
 	}
 	var total money.Amount
 	for _, m := range all {
-		s, err := m.look()
+		s, err := m.readState()
 		if err != nil {
 			return 0, err
 		}
@@ -246,13 +247,12 @@ func (p *Provider) charged() (money.Amount, error) {
 	return total, nil
 }
 
-// rate is what an hour of a machine costs.
+// rate returns the hourly charge for a machine.
 func (p *Provider) rate(m *machine) inventory.Meter {
 	return p.rates.meter(CloudName, m.Size.resource())
 }
 
-// newTariff reads rates, with GPUs by the names that the book has for them. A mistake is a
-// *FieldError.
+// newTariff parses rates, with GPUs by their names in the book. Its errors are *FieldError.
 func newTariff(book *price.Book, r Rates) (tariff, error) {
 	rates, err := r.parse()
 	if err != nil {
@@ -260,7 +260,7 @@ func newTariff(book *price.Book, r Rates) (tariff, error) {
 	}
 	known := make(map[string]money.Amount, len(rates.gpu))
 	for name, v := range rates.gpu {
-		own := canonical(book, name)
+		own := canonicalGPU(book, name)
 		if other, twice := known[own]; twice && other != v {
 			return tariff{}, fmt.Errorf("rates%w", &FieldError{
 				Field:   ".gpu_hour",

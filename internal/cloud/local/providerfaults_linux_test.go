@@ -18,15 +18,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// launched runs a launch in a process of its own.
-func (w *world) launched(o order) (machines []session.Machine, said string, err error) {
+// launchInChild runs a launch in another process.
+func (w *world) launchInChild(o childOrder) (machines []session.Machine, said string, err error) {
 	w.t.Helper()
 	o.Dir, o.Name = w.dir, testName
 	text, err := json.Marshal(o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	// Its output goes to a file: agents that live on would keep a pipe open.
+	// Output goes to a file, because surviving agents would hold a pipe open.
 	file, err := os.CreateTemp(w.t.TempDir(), "out")
 	if err != nil {
 		w.t.Fatal(err)
@@ -43,8 +43,8 @@ func (w *world) launched(o order) (machines []session.Machine, said string, err 
 	return machines, string(b), err
 }
 
-// starts counts how often agents of a session were started.
-func (w *world) starts(ids []string) int {
+// agentStarts counts the starts of a session's agents.
+func (w *world) agentStarts(ids []string) int {
 	n := 0
 	for _, id := range ids {
 		b, _ := os.ReadFile(filepath.Join(w.dir, "machines", id, "starts"))
@@ -53,12 +53,12 @@ func (w *world) starts(ids []string) int {
 	return n
 }
 
-// A launch is killed after each of its steps. The next with the same token completes it, with
-// one agent a machine; or it ends, and nothing is left.
-func TestKilledAtEveryStep(t *testing.T) {
+// TestLaunchKilledAtEveryStep kills a launch after each step. The next launch with the token
+// completes it with one agent per machine, or it is ended without leftovers.
+func TestLaunchKilledAtEveryStep(t *testing.T) {
 	w := newWorld(t)
 	first := launch(cpu(2))
-	machines, said, err := w.launched(order{Launch: first})
+	machines, said, err := w.launchInChild(childOrder{Launch: first})
 	if err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
@@ -66,14 +66,14 @@ func TestKilledAtEveryStep(t *testing.T) {
 	if _, err := fmt.Sscanf(said[strings.Index(said, "steps:"):], "steps: %d", &steps); err != nil || steps < 8 {
 		t.Fatalf("%d steps, %v: %s", steps, err, said)
 	}
-	w.over(first, idsOf(machines))
+	w.endAndCheck(first, idsOf(machines))
 	for at := 1; at <= steps; at++ {
 		for i, then := range []string{"launch", "end"} {
 			if os.Getenv("CURFEW_SLOW") == "" && i != at%2 {
 				continue // make test-slow does both
 			}
 			l := launch(cpu(2), func(l *session.Launch) { l.Host.Setup = "sleep 1000" })
-			_, said, err := w.launched(order{Launch: l, KillAt: at})
+			_, said, err := w.launchInChild(childOrder{Launch: l, KillAt: at})
 			if err == nil || !strings.Contains(said, "killed after") {
 				t.Fatalf("step %d: it was not killed: %v, %s", at, err, said)
 			}
@@ -85,14 +85,14 @@ func TestKilledAtEveryStep(t *testing.T) {
 				if err != nil || len(machines) != 2 {
 					t.Fatalf("%s: %v, %v", where, machines, err)
 				}
-				w.runs(l)
+				w.waitRunning(l)
 				ids = idsOf(machines)
-				eventually(t, where+": each agent is started", func() bool { return w.starts(ids) == 2 })
+				eventually(t, where+": each agent is started", func() bool { return w.agentStarts(ids) == 2 })
 				again, err := w.p.Launch(t.Context(), l)
 				if err != nil || !slices.Equal(idsOf(again), ids) {
 					t.Fatalf("%s, again: %v, %v", where, again, err)
 				}
-				if n := w.starts(ids); n != 2 {
+				if n := w.agentStarts(ids); n != 2 {
 					t.Errorf("%s: agents were started %d times", where, n)
 				}
 			} else {
@@ -100,20 +100,21 @@ func TestKilledAtEveryStep(t *testing.T) {
 					ids = append(ids, f.ID)
 				}
 			}
-			w.over(l, ids)
-			if pids := w.mentioned(); len(pids) > 0 {
-				eventually(t, where+": nothing runs", func() bool { return len(w.mentioned()) == 0 })
+			w.endAndCheck(l, ids)
+			if pids := w.processesInFolder(); len(pids) > 0 {
+				eventually(t, where+": nothing runs", func() bool { return len(w.processesInFolder()) == 0 })
 			}
 		}
 	}
-	w.nothing()
+	w.checkNothingLeft()
 }
 
-// A process that ends a session is killed after each of its steps, and another one goes on.
+// TestEndKilledAtEveryStep kills the end of a session after each step, and another process
+// continues.
 func TestEndKilledAtEveryStep(t *testing.T) {
 	w := newWorld(t)
 	first := launch(cpu(1))
-	_, said, err := w.launched(order{Launch: first, End: true})
+	_, said, err := w.launchInChild(childOrder{Launch: first, End: true})
 	if err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
@@ -123,7 +124,7 @@ func TestEndKilledAtEveryStep(t *testing.T) {
 	}
 	for at := 7; at <= steps; at++ { // the launch is what comes before
 		l := launch(cpu(1), func(l *session.Launch) { l.Host.Setup = "sleep 1000" })
-		_, said, err := w.launched(order{Launch: l, KillAt: at, End: true})
+		_, said, err := w.launchInChild(childOrder{Launch: l, KillAt: at, End: true})
 		if err == nil || !strings.Contains(said, "killed after") {
 			continue // one that is quick takes fewer steps
 		}
@@ -131,25 +132,25 @@ func TestEndKilledAtEveryStep(t *testing.T) {
 		for _, f := range w.find(l.Session.ID) {
 			ids = append(ids, f.ID)
 		}
-		w.over(l, ids)
+		w.endAndCheck(l, ids)
 	}
-	w.nothing()
+	w.checkNothingLeft()
 }
 
-// Several processes launch at once: the same token is the same machines with one agent each,
-// and no GPU is given twice.
-func TestLaunchersAtOnce(t *testing.T) {
+// TestConcurrentLaunches checks that one token yields the same machines with one agent each, and
+// that no GPU is given twice.
+func TestConcurrentLaunches(t *testing.T) {
 	w := newWorld(t)
-	gpus := []Listed{{"L4", 4}}
+	gpus := []ConfiguredGPU{{"L4", 4}}
 	same := launch(l4(1, 1))
-	orders := []order{{Launch: same, GPUs: gpus}, {Launch: same, GPUs: gpus}, {Launch: same, GPUs: gpus}}
+	orders := []childOrder{{Launch: same, GPUs: gpus}, {Launch: same, GPUs: gpus}, {Launch: same, GPUs: gpus}}
 	for range 4 {
-		orders = append(orders, order{Launch: launch(l4(1, 1)), GPUs: gpus})
+		orders = append(orders, childOrder{Launch: launch(l4(1, 1)), GPUs: gpus})
 	}
 	answers, errs := make([][]session.Machine, len(orders)), make([]error, len(orders))
 	var wg sync.WaitGroup
 	for i, o := range orders {
-		wg.Go(func() { answers[i], _, errs[i] = w.launched(o) })
+		wg.Go(func() { answers[i], _, errs[i] = w.launchInChild(o) })
 	}
 	wg.Wait()
 	refused := map[string]bool{} // by token
@@ -187,27 +188,28 @@ func TestLaunchersAtOnce(t *testing.T) {
 		}
 	}
 	eventually(t, "each agent is started", func() bool {
-		return w.starts([]string{all[0].ID, all[1].ID, all[2].ID, all[3].ID}) == 4
+		return w.agentStarts([]string{all[0].ID, all[1].ID, all[2].ID, all[3].ID}) == 4
 	})
 }
 
-// Whatever of a machine dies, it is found as it is, and ends whole.
-func TestPartsDie(t *testing.T) {
+// TestSurvivesDeadParts kills each part of a machine: its state is reported correctly and it ends
+// completely.
+func TestSurvivesDeadParts(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
 		watcher, agent bool
 	}{{"the agent", false, true}, {"the watcher", true, false}, {"both", true, true}} {
 		t.Run(tc.name, func(t *testing.T) {
-			w, word := newWorld(t), nap()
+			w, word := newWorld(t), uniqueSleep()
 			l := launch(cpu(1), func(l *session.Launch) { l.Host.Setup = `(setsid sleep ` + word + ` &)` })
 			machines := w.start(l)
-			w.runs(l)
-			pid := outside(t, word)
+			w.waitRunning(l)
+			pid := pidByWord(t, word)
 			m, err := openMachine(filepath.Join(w.dir, "machines", machines[0].ID))
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := m.look()
+			s, err := m.readState()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -226,30 +228,30 @@ func TestPartsDie(t *testing.T) {
 			if found := w.find(l.Session.ID); len(found) != 1 || found[0].State != inventory.StateRunning {
 				t.Fatalf("it is found as %+v", found)
 			}
-			if !running(pid) {
+			if !isRunning(pid) {
 				t.Fatal("the work has ended with it")
 			}
 			if !tc.watcher {
-				eventually(t, "the agent is started again", func() bool { return w.starts(idsOf(machines)) == 2 })
+				eventually(t, "the agent is started again", func() bool { return w.agentStarts(idsOf(machines)) == 2 })
 			} else if !tc.agent {
 				if again := w.start(l); !slices.Equal(idsOf(again), idsOf(machines)) {
 					t.Errorf("%v", again)
 				}
 				eventually(t, "it is watched again", func() bool {
-					now, err := m.look()
+					now, err := m.readState()
 					return err == nil && now.Watcher.Alive() && now.Agent == s.Agent
 				})
 			}
-			w.over(l, idsOf(machines))
-			ends(t, pid)
+			w.endAndCheck(l, idsOf(machines))
+			waitGone(t, pid)
 		})
 	}
 }
 
-// An agent that ends by itself ends its machine, with all that runs in it. One that cannot
-// live is given up.
-func TestAgentEndsTheMachine(t *testing.T) {
-	w, word := newWorld(t), nap()
+// TestAgentExitEndsMachine checks that an agent's exit ends its machine, and that an agent that
+// keeps crashing is given up.
+func TestAgentExitEndsMachine(t *testing.T) {
+	w, word := newWorld(t), uniqueSleep()
 	l := launch(cpu(1), func(l *session.Launch) {
 		l.Host.Setup = `(setsid sleep ` + word + ` &) ; sleep 1`
 		l.Host.Env = map[string]string{"STUB": "done"}
@@ -272,10 +274,10 @@ func TestAgentEndsTheMachine(t *testing.T) {
 	}
 	again, err := w.p.Launch(t.Context(), l)
 	if err != nil || !slices.Equal(idsOf(again), idsOf(machines)) || again[0].State != inventory.StateDeleting ||
-		w.starts(idsOf(machines)) != 1 {
+		w.agentStarts(idsOf(machines)) != 1 {
 		t.Errorf("its token: %+v, %v", again, err)
 	}
-	w.over(l, idsOf(machines))
+	w.endAndCheck(l, idsOf(machines))
 	if again, err := w.p.Launch(t.Context(), l); err != nil || len(again) != 1 ||
 		again[0].State != inventory.StateDeleting || len(w.find("")) != 0 {
 		t.Errorf("its token, when nothing is left: %+v, %v", again, err)
@@ -287,17 +289,17 @@ func TestAgentEndsTheMachine(t *testing.T) {
 	}
 }
 
-// After a boot nothing runs, whatever has the numbers now.
-func TestAfterABoot(t *testing.T) {
+// TestNothingRunsAfterBoot checks that reused PIDs are ignored after a boot.
+func TestNothingRunsAfterBoot(t *testing.T) {
 	w := newWorld(t)
 	l := launch(cpu(1))
 	machines := w.start(l)
-	w.runs(l)
+	w.waitRunning(l)
 	m, err := openMachine(filepath.Join(w.dir, "machines", machines[0].ID))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := m.look()
+	s, err := m.readState()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,8 +338,7 @@ func TestAfterABoot(t *testing.T) {
 	}
 }
 
-// On a full disk nothing starts, and what runs can be ended.
-func TestFullDisk(t *testing.T) {
+func TestFullDiskBlocksLaunchOnly(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
 		t.Skipf("no disk of its own size can be mounted here: %v", err)
@@ -349,10 +350,10 @@ func TestFullDisk(t *testing.T) {
 	}()
 	w := &world{t: t, dir: filepath.Join(dir, "local")}
 	w.p = w.open()
-	defer w.sweep()
+	defer w.killAll()
 	running := launch(cpu(1))
 	machines := w.start(running)
-	w.runs(running)
+	w.waitRunning(running)
 	fill := filepath.Join(dir, "fill")
 	b := make([]byte, 1<<20)
 	if err := os.WriteFile(fill, b, 0o600); !errors.Is(err, unix.ENOSPC) {
@@ -365,12 +366,12 @@ func TestFullDisk(t *testing.T) {
 	if found := w.find(l.Session.ID); len(found) > 0 {
 		t.Errorf("left of it: %+v", found)
 	}
-	w.over(running, idsOf(machines))
+	w.endAndCheck(running, idsOf(machines))
 	if err := os.Remove(fill); err != nil {
 		t.Fatal(err)
 	}
 	machines = w.start(l)
-	w.runs(l)
-	w.over(l, idsOf(machines))
-	w.nothing()
+	w.waitRunning(l)
+	w.endAndCheck(l, idsOf(machines))
+	w.checkNothingLeft()
 }

@@ -9,19 +9,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// tariff is [Rates], read.
+// tariff holds parsed [Rates].
 type tariff struct {
-	// gpu is the price of an hour of one GPU, by the book's name of it.
+	// gpu is the hourly price of a GPU by the book's name.
 	gpu map[string]money.Amount
-	// vcpu and memory are those of a CPU and of a GiB. Unknown means that the price of the
-	// GPUs includes them; a machine without GPUs then has no price.
+	// vcpu and memory are the hourly prices of a CPU and a GiB. Unknown means that the GPU price
+	// includes them; machines without GPUs are then unpriced.
 	vcpu, memory inventory.Fact[money.Amount]
 	source       string
 	asOf         time.Time
 }
 
-// meter is what a machine of a cloud is charged for: its hours, at what an hour of all that it has
-// costs.
+// meter returns the hourly charge for a machine of a size.
 func (r tariff) meter(cloud string, size inventory.Size) inventory.Meter {
 	m := inventory.Meter{
 		Name: "compute", Category: inventory.CategoryCompute, Cloud: cloud, Service: price.Compute, Unit: "hour",
@@ -37,7 +36,7 @@ func (r tariff) meter(cloud string, size inventory.Size) inventory.Meter {
 	return m
 }
 
-// hour returns what an hour of a machine costs.
+// hour returns the hourly price of a machine.
 func (r tariff) hour(size inventory.Size) (money.Amount, error) {
 	var total money.Amount
 	gpus := int64(size.GPUs.Or(0))
@@ -79,7 +78,7 @@ func (r tariff) hour(size inventory.Size) (money.Amount, error) {
 	return total, nil
 }
 
-// Prices are those of single GPUs, for a price book to know.
+// Prices returns the prices of single GPUs for a price book.
 func (f *Fleet) Prices() []price.Entry {
 	var out []price.Entry
 	for name, hour := range f.rates.gpu {

@@ -16,56 +16,57 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// Files of a machine's folder.
+// Files in a machine's folder.
 const (
-	recordFile  = "machine.json" // what it is; written with the folder
-	hostFile    = "host.json"    // what its agent is told; written with the folder
-	watcherFile = "watcher.json" // the process that stays with it
-	agentFile   = "agent.json"   // the agent
-	endingFile  = "ending.json"  // it was asked to end
-	endedFile   = "ended.json"   // nothing of it runs any more
-	rescueFile  = "rescue.json"  // its files are put aside when it ends
+	recordFile  = "machine.json" // description, written with the folder
+	hostFile    = "host.json"    // agent configuration, written with the folder
+	watcherFile = "watcher.json" // watcher process
+	agentFile   = "agent.json"   // agent process
+	endingFile  = "ending.json"  // request to end
+	endedFile   = "ended.json"   // no process left
+	rescueFile  = "rescue.json"  // preserve its files at the end
 	watcherLock = "watcher.lock"
 	logFile     = "agent.log"
 )
 
-// record is what is written of a machine before anything of it starts. It never changes.
+// record describes a machine. It is written before anything starts and never changes.
 type record struct {
 	ID           string `json:"id"`
 	Installation string `json:"installation"`
 	Session      string `json:"session"`
 	Token        string `json:"token"`
-	// Asked is the hash of what was asked for with the token.
-	Asked      string            `json:"asked"`
-	Node       int               `json:"node"`
-	Nodes      int               `json:"nodes"`
-	Pool       session.Pool      `json:"pool"`
-	Tags       map[string]string `json:"tags"`
-	LeaseUntil time.Time         `json:"lease_until"`
-	LaunchedAt time.Time         `json:"launched_at"`
-	// GPUs are the ids of those that were given to it, Deny the devices of the others.
+	// RequestHash is the hash of the launch request of the token.
+	RequestHash string            `json:"asked"`
+	Node        int               `json:"node"`
+	Nodes       int               `json:"nodes"`
+	Pool        session.Pool      `json:"pool"`
+	Tags        map[string]string `json:"tags"`
+	LeaseUntil  time.Time         `json:"lease_until"`
+	LaunchedAt  time.Time         `json:"launched_at"`
+	// GPUs are the ids of the assigned GPUs, Deny the devices of the others.
 	GPUs []string `json:"gpus,omitempty"`
 	Deny []Device `json:"deny,omitempty"`
-	// Visible is what CUDA_VISIBLE_DEVICES says; nil: the machine is not known to have GPUs.
-	Visible *string `json:"visible"`
-	Kind    Kind    `json:"cage"`
-	Size    size    `json:"size"`
-	// Agent is the program that its file of what the agent is told is appended to.
+	// VisibleGPUs is the value of CUDA_VISIBLE_DEVICES; nil if the machine is not known to have
+	// GPUs.
+	VisibleGPUs *string `json:"visible"`
+	Kind        Kind    `json:"cage"`
+	Size        size    `json:"size"`
+	// Agent is the agent's command line without the path of its configuration.
 	Agent  []string `json:"agent"`
 	Helper []string `json:"helper"`
-	// Limit is how long after its lease it ends whatever its agent does.
-	Limit session.Duration `json:"limit"`
-	// Limits bound what its processes use.
+	// EndTimeout is how long after its lease the machine ends whatever its agent does.
+	EndTimeout session.Duration `json:"limit"`
+	// Limits bound its processes.
 	Limits Limits `json:"limits"`
-	// User is who its processes are; nil: the user of whoever launched it. Own is the folder that
-	// has their files then, below a folder of the session; else they are in the machine's own.
-	User *User  `json:"user,omitempty"`
-	Own  string `json:"own,omitempty"`
-	// Control is the prefix of the documents between the keeper and the agent.
+	// User is the user of its processes; nil means the launching user. UserDir then holds their
+	// files, below a folder of the session; otherwise they are in the machine's folder.
+	User    *User  `json:"user,omitempty"`
+	UserDir string `json:"own,omitempty"`
+	// Control is the prefix of the documents between keeper and agent.
 	Control string `json:"control"`
 }
 
-// size is what a machine has of this one.
+// size is a share of this machine.
 type size struct {
 	GPU       string `json:"gpu,omitempty"`
 	GPUs      int    `json:"gpus"`
@@ -73,7 +74,7 @@ type size struct {
 	MemoryMiB int64  `json:"memory_mib,omitempty"`
 }
 
-// resource is the size in the inventory's words.
+// resource converts the size for the inventory.
 func (s size) resource() inventory.Size {
 	out := inventory.Size{GPUs: inventory.Known(s.GPUs), GPU: s.GPU, MilliCPUs: inventory.Known(s.MilliCPUs)}
 	if s.MemoryMiB > 0 {
@@ -82,35 +83,35 @@ func (s size) resource() inventory.Size {
 	return out
 }
 
-// ending is an order to end.
+// ending is a request to end.
 type ending struct {
 	At time.Time `json:"at"`
 }
 
-// ended is when the last process of a machine was gone, and why it ended.
+// ended is the time and reason of a machine's end.
 type ended struct {
 	At  time.Time `json:"at"`
 	Why string    `json:"why"`
 }
 
-// machine is a machine with its folder.
+// machine is a machine and its folder.
 type machine struct {
 	dir string
 	record
 }
 
-// path is a file of its folder.
+// path returns the path of a file in its folder.
 func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
 
-// own is the folder that its processes write.
-func (m *machine) own() tree {
+// userTree returns the folder that its processes write to.
+func (m *machine) userTree() tree {
 	if m.User == nil {
 		return tree{base: m.dir}
 	}
-	return tree{base: m.Own, rel: filepath.Join(m.Session, m.ID), own: m.User}
+	return tree{base: m.UserDir, rel: filepath.Join(m.Session, m.ID), user: m.User}
 }
 
-// readJSON reads a file of a machine; false where it is not there.
+// readJSON reads a file of a machine; false if it does not exist.
 func readJSON(path string, v any) (bool, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -143,7 +144,7 @@ func openMachine(dir string) (*machine, error) {
 	return m, err
 }
 
-// machines reads all that there are, by session and node.
+// machines returns all machines by session and node.
 func (p *Provider) machines() ([]*machine, error) {
 	entries, err := os.ReadDir(p.machinesDir())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,7 +155,7 @@ func (p *Provider) machines() ([]*machine, error) {
 	}
 	var out []*machine
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), unfinished) {
+		if strings.HasPrefix(e.Name(), unfinishedPrefix) {
 			continue
 		}
 		m, err := openMachine(filepath.Join(p.machinesDir(), e.Name()))
@@ -178,21 +179,21 @@ func (p *Provider) machines() ([]*machine, error) {
 	return out, nil
 }
 
-// stand is how a machine stands now.
-type stand struct {
-	// State is pending, running or deleting; empty: nothing of it runs, and nothing will.
+// machineState is the current state of a machine.
+type machineState struct {
+	// State is pending, running or deleting; empty if nothing runs or will run.
 	State          inventory.State
 	Watcher, Agent Process
-	// Started says that its agent was started once.
+	// Started reports that the agent was started at least once.
 	Started bool
-	// Strays are processes in its cage while nothing watches over it.
-	Strays bool
-	Ended  ended
+	// HasOrphans reports processes in the cage without a watcher.
+	HasOrphans bool
+	Ended      ended
 }
 
-// look says how a machine stands.
-func (m *machine) look() (stand, error) {
-	var s stand
+// readState returns the state of a machine.
+func (m *machine) readState() (machineState, error) {
+	var s machineState
 	over, err := readJSON(m.path(endedFile), &s.Ended)
 	if err != nil || over {
 		return s, err
@@ -202,7 +203,7 @@ func (m *machine) look() (stand, error) {
 	if err != nil {
 		return s, err
 	}
-	// The agent is read last: a watcher that ends has let its agent end before.
+	// Read the agent last: a watcher ends only after its agent.
 	if _, err = readJSON(m.path(watcherFile), &s.Watcher); err != nil {
 		return s, err
 	}
@@ -216,19 +217,19 @@ func (m *machine) look() (stand, error) {
 		if err != nil {
 			return s, err
 		}
-		s.Strays = len(pids) > 0
+		s.HasOrphans = len(pids) > 0
 	}
 	if !alive && !asked {
-		// Whoever watched may have written this as the last thing.
+		// The watcher may have written this just before its end.
 		if over, err := readJSON(m.path(endedFile), &s.Ended); err != nil || over {
 			return s, err
 		}
 	}
 	switch {
-	case asked && (alive || s.Strays):
+	case asked && (alive || s.HasOrphans):
 		s.State = inventory.StateDeleting
 	case asked:
-	case alive && s.Started, s.Strays:
+	case alive && s.Started, s.HasOrphans:
 		s.State = inventory.StateRunning
 	case alive || !s.Started:
 		s.State = inventory.StatePending
@@ -236,7 +237,7 @@ func (m *machine) look() (stand, error) {
 	return s, nil
 }
 
-// processes are those of its cage.
+// processes returns the processes of the machine's cage.
 func (m *machine) processes() ([]int, error) {
 	c, err := OpenCage(m.dir)
 	if errors.Is(err, ErrNoCage) {
@@ -248,17 +249,16 @@ func (m *machine) processes() ([]int, error) {
 	return c.Processes()
 }
 
-// shown is the machine in the session's words.
-func (m *machine) shown(state inventory.State) session.Machine {
+// sessionMachine converts the machine for package session.
+func (m *machine) sessionMachine(state inventory.State) session.Machine {
 	return session.Machine{ID: m.ID, Node: m.Node, Pool: m.Pool, State: state, LaunchedAt: m.LaunchedAt}
 }
 
-// past is what is remembered of a token whose machines are gone, so that it does not launch
-// again.
-type past struct {
+// tokenRecord records a token whose machines are gone, so that it does not launch again.
+type tokenRecord struct {
 	Asked    string            `json:"asked"`
 	Machines []session.Machine `json:"machines"`
 }
 
-// memory is how long that is remembered; EC2 shows terminated machines for about an hour.
-const memory = 24 * time.Hour
+// tokenMemory is how long tokens are remembered; EC2 lists terminated machines for about an hour.
+const tokenMemory = 24 * time.Hour

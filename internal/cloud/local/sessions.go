@@ -18,9 +18,8 @@ const timeForm = time.RFC3339
 
 var _ round.Lister = (*Provider)(nil)
 
-// List lists the machines of sessions that are there, and those that ended and are not
-// cleared away yet. It returns an error where a machine of another account is to be read, or
-// a folder cannot be.
+// List returns the existing machines of sessions and the ended ones that are not cleared yet. It
+// fails for another account or an unreadable folder.
 func (p *Provider) List(ctx context.Context, q round.Query) (*round.Observation, error) {
 	for ref := range q.Only {
 		if ref.Cloud != CloudName || ref.Account != p.Account() {
@@ -43,11 +42,11 @@ func (p *Provider) List(ctx context.Context, q round.Query) (*round.Observation,
 		if r.CreatedAt.After(q.Now) || q.Kinds != nil && !q.Kinds[r.Kind] || q.Only != nil && !q.Only[r.Ref()] {
 			continue
 		}
-		s, err := m.look()
+		s, err := m.readState()
 		if err != nil {
 			return nil, err
 		}
-		if err := p.o.Tags.Apply(r); err != nil {
+		if err := p.options.Tags.Apply(r); err != nil {
 			obs.BlindSpots = append(obs.BlindSpots, inventory.BlindSpot{
 				What: "tag of " + r.ID, Why: err.Error(), Effect: "the machine is kept until the tag is corrected",
 			})
@@ -68,7 +67,7 @@ func (p *Provider) List(ctx context.Context, q round.Query) (*round.Observation,
 	return obs, ctx.Err()
 }
 
-// resource is a machine in the inventory's words, but for its state.
+// resource converts a machine for the inventory, without its state.
 func (p *Provider) resource(m *machine) *inventory.Resource {
 	tags := maps.Clone(m.Tags)
 	if tags == nil {
@@ -91,47 +90,46 @@ func (p *Provider) resource(m *machine) *inventory.Resource {
 	return r
 }
 
-// stepEnd is the one thing that is done to a machine of a session.
+// stepEnd is the only step of an action on a session's machine.
 const stepEnd = "end"
 
-// Actions ends machines of sessions, for the ladder. There is no other verb, and none is
-// undone. It is safe for concurrent use.
+// Actions ends machines of sessions for the safety ladder. It supports no other verb and no undo,
+// and is safe for concurrent use.
 type Actions struct {
-	p *Provider
-	// end ends the session of a machine: its work is saved first.
+	provider *Provider
+	// end ends a machine's session, saving its work first.
 	end func(ctx context.Context, session, why string) error
 }
 
 var _ action.Cloud = (*Actions)(nil)
 
-// Actions returns what ends machines of sessions. The function has a session end as its owner
-// would: saved and confirmed, then released.
+// Actions returns the actions on session machines; end ends a session with saving and confirmation.
 func (p *Provider) Actions(end func(ctx context.Context, session, why string) error) *Actions {
-	return &Actions{p: p, end: end}
+	return &Actions{provider: p, end: end}
 }
 
 func refusal(rule, format string, args ...any) error {
 	return &action.Refusal{Rule: rule, Why: fmt.Sprintf(format, args...)}
 }
 
-// of finds the machine that is meant; nil where it is gone.
-func (a *Actions) of(ref inventory.Ref, identity string) (*machine, stand, error) {
-	if ref.Cloud != CloudName || ref.Account != a.p.Account() {
-		return nil, stand{}, refusal("gone", "%s is no machine of a session on %s", ref.ID, a.p.Account())
+// find returns the machine of a reference; nil if it is gone.
+func (a *Actions) find(ref inventory.Ref, identity string) (*machine, machineState, error) {
+	if ref.Cloud != CloudName || ref.Account != a.provider.Account() {
+		return nil, machineState{}, refusal("gone", "%s is no machine of a session on %s", ref.ID, a.provider.Account())
 	}
-	all, err := a.p.machines()
+	all, err := a.provider.machines()
 	if err != nil {
-		return nil, stand{}, err
+		return nil, machineState{}, err
 	}
 	i := slices.IndexFunc(all, func(m *machine) bool { return m.ID == ref.ID })
 	if i < 0 {
-		return nil, stand{}, nil
+		return nil, machineState{}, nil
 	}
 	m := all[i]
-	if now := action.Identity(a.p.resource(m)); identity != "" && identity != now {
-		return nil, stand{}, refusal("identity", "machine %s is not the one that was meant", ref.ID)
+	if now := action.Identity(a.provider.resource(m)); identity != "" && identity != now {
+		return nil, machineState{}, refusal("identity", "machine %s is not the one that was meant", ref.ID)
 	}
-	s, err := m.look()
+	s, err := m.readState()
 	if err != nil || s.State == "" {
 		return nil, s, err
 	}
@@ -144,7 +142,7 @@ func (a *Actions) Plan(ctx context.Context, r *inventory.Resource, do policy.Do)
 		return nil, refusal("no-such-verb", "%s is not done to a machine of a session on this computer; terminate is",
 			do.Verb)
 	}
-	m, _, err := a.of(r.Ref(), action.Identity(r))
+	m, _, err := a.find(r.Ref(), action.Identity(r))
 	if err != nil {
 		return nil, err
 	}
@@ -154,8 +152,8 @@ func (a *Actions) Plan(ctx context.Context, r *inventory.Resource, do policy.Do)
 	return []action.Step{{Name: stepEnd, Params: "{}", Undo: ""}}, ctx.Err()
 }
 
-// callMark is what is written of a call, so that it is found again by its key.
-type callMark struct {
+// callRecord records a call, so that it can be found by its key.
+type callRecord struct {
 	Key string    `json:"key"`
 	At  time.Time `json:"at"`
 }
@@ -169,7 +167,7 @@ func (a *Actions) Do(ctx context.Context, t action.Task) (receipt string, err er
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	m, _, err := a.of(t.Ref, t.Identity)
+	m, _, err := a.find(t.Ref, t.Identity)
 	if err != nil {
 		return "", err
 	}
@@ -179,26 +177,26 @@ func (a *Actions) Do(ctx context.Context, t action.Task) (receipt string, err er
 	if err := a.end(ctx, m.Session, "a policy ends it"); err != nil {
 		return "", fmt.Errorf("end session %s: %w", m.Session, err)
 	}
-	return m.Session, writeJSON(m.path(calledFile), callMark{t.Step.Key, a.p.o.Now().UTC()})
+	return m.Session, writeJSON(m.path(callFile), callRecord{t.Step.Key, a.provider.options.Now().UTC()})
 }
 
-// calledFile says that the session of a machine was told to end.
-const calledFile = "called.json"
+// callFile records that a machine's session was told to end.
+const callFile = "called.json"
 
 // Look implements action.Cloud.
 func (a *Actions) Look(ctx context.Context, t action.Task) (action.Progress, string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", "", err
 	}
-	m, s, err := a.of(t.Ref, "")
+	m, s, err := a.find(t.Ref, "")
 	if err != nil {
 		return "", "", err
 	}
 	if m == nil {
 		return action.Complete, "", nil
 	}
-	var mark callMark
-	called, err := readJSON(m.path(calledFile), &mark)
+	var mark callRecord
+	called, err := readJSON(m.path(callFile), &mark)
 	if err != nil {
 		return "", "", err
 	}
@@ -216,8 +214,7 @@ func (a *Actions) Undo(context.Context, action.Task) error { return errNoUndo }
 // Rehearse implements action.Cloud.
 func (a *Actions) Rehearse(context.Context, action.Task) (string, error) { return "", errNoUndo }
 
-// Notes says of each machine of a session what does not hold its processes or keep its GPUs
-// apart, for people.
+// Notes describes, for people, what a session's machines do not isolate: processes or GPUs.
 func (p *Provider) Notes(session string) ([]string, error) {
 	all, err := p.machines()
 	if err != nil {

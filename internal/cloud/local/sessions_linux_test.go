@@ -22,14 +22,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// priced is a machine with rates: 4 L4 of $0.50, 8 CPUs of $0.02, 64 GiB of $0.005 an hour.
-func priced(o *ProviderOptions) {
+// withRates prices a machine with 4 L4 at $0.50, 8 CPUs at $0.02 and 64 GiB at $0.005 an hour.
+func withRates(o *ProviderOptions) {
 	o.Machines = Machines{{Name: testName, GPU: "L4", GPUs: 4, VCPUs: 8, MemoryGiB: 64}}
 	o.Rates = Rates{
 		GPUHour: map[string]string{"L4": "0.50"}, VCPUHour: "0.02", MemoryGiBHour: "0.005", Source: "finance",
 		AsOf: "2026-01-01",
 	}
-	o.GPUs = []Listed{{"L4", 4}}
+	o.GPUs = []ConfiguredGPU{{"L4", 4}}
 }
 
 func TestPools(t *testing.T) {
@@ -50,28 +50,28 @@ func TestPools(t *testing.T) {
 		spec   *spec.Spec
 		change func(*ProviderOptions)
 		pool   string
-		rate   string // of an hour; "": none
+		rate   string // hourly; "" if unpriced
 		never  bool
 	}{
 		// 0.50 + 2 × 0.02 + 16 × 0.005
 		{
-			name: "a GPU with its part of the CPUs and memory", spec: l4(1, 1), change: priced, pool: "1xL4 in lab-1",
+			name: "a GPU with its part of the CPUs and memory", spec: l4(1, 1), change: withRates, pool: "1xL4 in lab-1",
 			rate: "0.62",
 		},
-		{name: "all GPUs", spec: l4(4, 1), change: priced, pool: "4xL4 in lab-1", rate: "2.48"},
-		{name: "some CPUs", spec: cpus(2), change: priced, pool: "2xCPU in lab-1", rate: "0.12"},
-		{name: "all CPUs", spec: cpus(0), change: priced, pool: "8xCPU in lab-1", rate: "0.48"},
+		{name: "all GPUs", spec: l4(4, 1), change: withRates, pool: "4xL4 in lab-1", rate: "2.48"},
+		{name: "some CPUs", spec: cpus(2), change: withRates, pool: "2xCPU in lab-1", rate: "0.12"},
+		{name: "all CPUs", spec: cpus(0), change: withRates, pool: "8xCPU in lab-1", rate: "0.48"},
 		{name: "no rates", spec: l4(1, 1), change: func(o *ProviderOptions) {
-			o.GPUs = []Listed{{"L4", 1}}
+			o.GPUs = []ConfiguredGPU{{"L4", 1}}
 		}, pool: "1xL4 in lab-1"},
 		{name: "a rate of another GPU", spec: l4(1, 1), pool: "1xL4 in lab-1", change: func(o *ProviderOptions) {
-			priced(o)
+			withRates(o)
 			o.Rates.GPUHour = map[string]string{"H100": "2"}
 		}},
 		{
 			name: "a price of GPUs alone prices no CPUs", spec: cpus(2), pool: "2xCPU in lab-1",
 			change: func(o *ProviderOptions) {
-				priced(o)
+				withRates(o)
 				o.Rates.VCPUHour, o.Rates.MemoryGiBHour = "", ""
 			}},
 		{
@@ -80,12 +80,12 @@ func TestPools(t *testing.T) {
 				o.Hardware, o.Prices = driver, book
 				o.Rates = Rates{GPUHour: map[string]string{"A100-80GB": "1.5"}, Source: "finance", AsOf: "2026-01-01"}
 			}},
-		{name: "more GPUs than there are", spec: l4(5, 1), change: priced, never: true},
-		{name: "more GPUs on all nodes than there are", spec: l4(2, 3), change: priced, never: true},
-		{name: "another GPU", spec: a100, change: priced, never: true},
-		{name: "more CPUs than there are", spec: cpus(9), change: priced, never: true},
-		{name: "spot", spec: spot, change: priced, never: true},
-		{name: "a cloud's type", spec: typed, change: priced, never: true},
+		{name: "more GPUs than there are", spec: l4(5, 1), change: withRates, never: true},
+		{name: "more GPUs on all nodes than there are", spec: l4(2, 3), change: withRates, never: true},
+		{name: "another GPU", spec: a100, change: withRates, never: true},
+		{name: "more CPUs than there are", spec: cpus(9), change: withRates, never: true},
+		{name: "spot", spec: spot, change: withRates, never: true},
+		{name: "a cloud's type", spec: typed, change: withRates, never: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pools, err := newWorld(t, tc.change).p.Pools(t.Context(), tc.spec)
@@ -105,8 +105,8 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// GPUs that a process uses which is no session's are not given; nor is one given twice.
-func TestGPUsInUse(t *testing.T) {
+// TestSkipsUsedGPUs checks that GPUs in use by foreign processes are not given, and none twice.
+func TestSkipsUsedGPUs(t *testing.T) {
 	hardware := noHardware{
 		[]GPU{
 			{ID: "GPU-a", Model: "L4", Device: &Device{195, 0}},
@@ -157,13 +157,13 @@ func TestGPUsInUse(t *testing.T) {
 	_ = ids
 }
 
-func TestSessionsAreListed(t *testing.T) {
-	w := newWorld(t, priced)
+func TestListsSessionMachines(t *testing.T) {
+	w := newWorld(t, withRates)
 	a, b := launch(l4(2, 1)), launch(cpu(2))
 	w.start(a)
 	machines := w.start(b)
-	w.runs(a)
-	w.runs(b)
+	w.waitRunning(a)
+	w.waitRunning(b)
 	now := time.Now().UTC().Add(time.Second)
 	var holds []inventory.Ref
 	for _, m := range machines {
@@ -173,7 +173,7 @@ func TestSessionsAreListed(t *testing.T) {
 	}
 	cloudtest.Run(t, cloudtest.Case{
 		New: func(testing.TB) cloudtest.Cloud {
-			return w.open(priced)
+			return w.open(withRates)
 		}, Query: round.Query{Now: now}, Tags: inventory.DefaultTagMapping(),
 		Holds: holds, Kinds: []inventory.Kind{inventory.KindInstance},
 	})
@@ -192,7 +192,7 @@ func TestSessionsAreListed(t *testing.T) {
 		nil {
 		t.Error("a machine of another cloud is read")
 	}
-	// An extended lease is the keeper's order.
+	// The keeper's order extends the lease.
 	m, err := openMachine(filepath.Join(w.dir, "machines", machines[0].ID))
 	if err != nil {
 		t.Fatal(err)
@@ -208,12 +208,12 @@ func TestSessionsAreListed(t *testing.T) {
 	}
 }
 
-// What a session costs by the ledger is its seconds at its rate.
-func TestSessionIsCharged(t *testing.T) {
-	w := newWorld(t, priced)
+// TestChargesSession checks that the ledger charges seconds times rate.
+func TestChargesSession(t *testing.T) {
+	w := newWorld(t, withRates)
 	l := launch(l4(2, 1))
 	machines := w.start(l)
-	w.runs(l)
+	w.waitRunning(l)
 	books := &ledger.Memory{}
 	post := func() {
 		t.Helper()
@@ -231,7 +231,7 @@ func TestSessionIsCharged(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is gone", func() bool { return len(w.find(l.Session.ID)) == 0 })
-	time.Sleep(2 * time.Second) // it costs nothing any more
+	time.Sleep(2 * time.Second) // after the end it costs nothing
 	post()
 	var over ended
 	if there, err := readJSON(filepath.Join(w.dir, "machines", machines[0].ID, endedFile), &over); err != nil || !there {
@@ -254,10 +254,11 @@ func TestSessionIsCharged(t *testing.T) {
 	}
 }
 
-// What sessions are charged is not charged to the listed machine that they run on as well.
-func TestNothingIsChargedTwice(t *testing.T) {
-	w := newWorld(t, priced)
-	o := FleetOptions{Machines: w.p.o.Machines, Rates: w.p.o.Rates, Sessions: w.p}
+// TestChargesNothingTwice checks that charges of sessions are subtracted from the listed machine
+// that they run on.
+func TestChargesNothingTwice(t *testing.T) {
+	w := newWorld(t, withRates)
+	o := FleetOptions{Machines: w.p.options.Machines, Rates: w.p.options.Rates, Sessions: w.p}
 	o.Machines = append(slices.Clone(o.Machines), Machine{Name: "other", GPU: "L4", GPUs: 4, VCPUs: 8, MemoryGiB: 64})
 	hourly := func(l round.Lister) (total money.Amount) {
 		t.Helper()
@@ -299,13 +300,14 @@ func TestNothingIsChargedTwice(t *testing.T) {
 	}
 }
 
-// The ladder ends a machine through its session, once, and knows it again by its key.
-func TestLadderEndsTheSession(t *testing.T) {
+// TestLadderEndsSession checks that the ladder ends a machine through its session, once, and finds
+// the call by its key.
+func TestLadderEndsSession(t *testing.T) {
 	w := newWorld(t)
 	l, other := launch(cpu(1)), launch(cpu(1))
 	w.start(l)
 	w.start(other)
-	w.runs(l)
+	w.waitRunning(l)
 	obs, err := w.p.List(t.Context(), round.Query{Now: time.Now().Add(time.Second)})
 	if err != nil {
 		t.Fatal(err)
@@ -345,7 +347,7 @@ func TestLadderEndsTheSession(t *testing.T) {
 		t.Errorf("%v, %v", err, ended)
 	}
 	expect(action.InProgress)
-	w.over(l, []string{r.ID})
+	w.endAndCheck(l, []string{r.ID})
 	expect(action.Complete)
 	if _, err := a.Do(t.Context(), task); err != nil || len(ended) != 1 {
 		t.Errorf("once it is gone: %v, %v", err, ended)
@@ -362,8 +364,8 @@ func TestLadderEndsTheSession(t *testing.T) {
 	}
 }
 
-// The files of a session whose machine went without a last snapshot are kept.
-func TestUnsavedFilesAreKept(t *testing.T) {
+// TestKeepsUnsavedFiles checks that the files of a machine without a last snapshot are preserved.
+func TestKeepsUnsavedFiles(t *testing.T) {
 	for name, tc := range map[string]struct {
 		phase session.Phase
 		asked bool
@@ -376,7 +378,7 @@ func TestUnsavedFilesAreKept(t *testing.T) {
 			w := newWorld(t)
 			l := launch(cpu(1))
 			machines := w.start(l)
-			w.runs(l)
+			w.waitRunning(l)
 			m, err := openMachine(filepath.Join(w.dir, "machines", machines[0].ID))
 			if err != nil {
 				t.Fatal(err)
@@ -393,7 +395,7 @@ func TestUnsavedFilesAreKept(t *testing.T) {
 				}
 			}
 			if !tc.asked {
-				s, err := m.look()
+				s, err := m.readState()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -403,7 +405,7 @@ func TestUnsavedFilesAreKept(t *testing.T) {
 					}
 				}
 			}
-			w.over(l, idsOf(machines))
+			w.endAndCheck(l, idsOf(machines))
 			b, err := os.ReadFile(filepath.Join(w.dir, "unsaved", m.ID, "work.py"))
 			if tc.kept != (err == nil && string(b) == "x") {
 				t.Errorf("kept: %q, %v; want %v", b, err, tc.kept)
@@ -412,7 +414,7 @@ func TestUnsavedFilesAreKept(t *testing.T) {
 	}
 }
 
-func TestSMI(t *testing.T) {
+func TestParsesSMI(t *testing.T) {
 	const listed = "GPU-a, NVIDIA L4, 00000000:31:00.0\nGPU-b, Tesla T4, 00000000:B1:00.0\n"
 	minors := func(bus string) *Device {
 		if bus == "00000000:B1:00.0" {

@@ -25,12 +25,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// readTimeout bounds a read of a file that a session may have put there: its file system may be
-// the session's own.
+// readTimeout bounds a read of a session's file, whose file system the session may control.
 const readTimeout = 10 * time.Second
 
-// limited runs something that a file system may hold up, until the context is over.
-func limited[T any](ctx context.Context, run func() (T, error)) (T, error) {
+// runWithTimeout runs a function that a file system may block, until the context ends.
+func runWithTimeout[T any](ctx context.Context, run func() (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	var none T
@@ -54,21 +53,21 @@ func limited[T any](ctx context.Context, run func() (T, error)) (T, error) {
 	}
 }
 
-// tree is a folder that a session's user writes, below a folder that is out of that user's reach.
-// No link below the base is followed, because each folder on the way is opened by its name alone.
+// tree is a folder that a session's user writes, below a base that the user cannot change. Each
+// component below the base is opened without following links.
 type tree struct {
 	base, rel string
-	// own is the user; nil: the user of this process.
-	own *User
+	// user is its owner; nil means the user of this process.
+	user *User
 }
 
-// below is a folder of the tree.
-func (t tree) below(name string) tree { return tree{t.base, filepath.Join(t.rel, name), t.own} }
+// below returns a subfolder of the tree.
+func (t tree) below(name string) tree { return tree{t.base, filepath.Join(t.rel, name), t.user} }
 
-// path names a file of the tree, for whoever reads it as the session's user.
+// path returns the path of a file, for readers that run as the session's user.
 func (t tree) path(name string) string { return filepath.Join(t.base, t.rel, name) }
 
-// openFolder opens the folder of the tree. The caller closes it.
+// openFolder opens the folder of the tree for the caller to close.
 func (t tree) openFolder() (int, error) {
 	fd, err := unix.Open(t.base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -79,7 +78,7 @@ func (t tree) openFolder() (int, error) {
 			continue
 		}
 		next, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		_ = unix.Close(fd) // it was only passed
+		_ = unix.Close(fd) // only traversed
 		if err != nil {
 			return -1, &fs.PathError{Op: "open", Path: t.path(""), Err: err}
 		}
@@ -88,8 +87,8 @@ func (t tree) openFolder() (int, error) {
 	return fd, nil
 }
 
-// in runs something in the folder of the tree.
-func (t tree) in(run func(folder int) error) error {
+// withFolder runs a function with the open folder of the tree.
+func (t tree) withFolder(run func(folder int) error) error {
 	fd, err := t.openFolder()
 	if err != nil {
 		return err
@@ -98,10 +97,10 @@ func (t tree) in(run func(folder int) error) error {
 	return run(fd)
 }
 
-// open opens a file of the tree as it is: no link, and without waiting for the other end of a pipe.
+// open opens a file without following links or blocking on pipes.
 func (t tree) open(name string, flags int, mode uint32) (f *os.File, err error) {
 	dir, file := path.Split(name)
-	err = t.below(dir).in(func(folder int) error {
+	err = t.below(dir).withFolder(func(folder int) error {
 		fd, err := unix.Openat(folder, file, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, mode)
 		if err != nil {
 			return &fs.PathError{Op: "open", Path: t.path(name), Err: err}
@@ -112,8 +111,8 @@ func (t tree) open(name string, flags int, mode uint32) (f *os.File, err error) 
 	return f, err
 }
 
-// openRegular opens a regular file of the tree. fs.ErrNotExist: it is not there;
-// session.ErrUnreadable: it is something else.
+// openRegular opens a regular file: fs.ErrNotExist if it does not exist, session.ErrUnreadable if
+// it is something else.
 func (t tree) openRegular(name string, flags int, mode uint32) (*os.File, error) {
 	f, err := t.open(name, flags, mode)
 	if err != nil {
@@ -131,7 +130,7 @@ func (t tree) openRegular(name string, flags int, mode uint32) (*os.File, error)
 
 // read reads a regular file of at most limit bytes.
 func (t tree) read(ctx context.Context, name string, limit int64) ([]byte, error) {
-	return limited(ctx, func() ([]byte, error) {
+	return runWithTimeout(ctx, func() ([]byte, error) {
 		f, err := t.openRegular(name, unix.O_RDONLY, 0)
 		if err != nil {
 			return nil, err
@@ -145,11 +144,11 @@ func (t tree) read(ctx context.Context, name string, limit int64) ([]byte, error
 	})
 }
 
-// write puts a file of the session's user in place of whatever is there.
+// write replaces whatever has the name by a file of the session's user.
 func (t tree) write(ctx context.Context, name string, data []byte) error {
-	_, err := limited(ctx, func() (struct{}, error) {
+	_, err := runWithTimeout(ctx, func() (struct{}, error) {
 		tmp := durable.Unfinished + rand.Text()
-		return struct{}{}, t.in(func(folder int) error {
+		return struct{}{}, t.withFolder(func(folder int) error {
 			fd, err := unix.Openat(
 				folder,
 				tmp,
@@ -160,7 +159,7 @@ func (t tree) write(ctx context.Context, name string, data []byte) error {
 				return &fs.PathError{Op: "create", Path: t.path(tmp), Err: err}
 			}
 			f := os.NewFile(uintptr(fd), t.path(tmp))
-			err = t.give(f)
+			err = t.chown(f)
 			if err == nil {
 				_, err = f.Write(data)
 			}
@@ -176,24 +175,24 @@ func (t tree) write(ctx context.Context, name string, data []byte) error {
 	return err
 }
 
-// give makes the session's user the owner of what this process has just made.
-func (t tree) give(f *os.File) error {
-	if t.own == nil {
+// chown gives a newly created file to the session's user.
+func (t tree) chown(f *os.File) error {
+	if t.user == nil {
 		return nil
 	}
 	i, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	if uid, ok := ownerOf(i); ok && uid != os.Geteuid() && uid != int(t.own.UID) {
+	if uid, ok := ownerOf(i); ok && uid != os.Geteuid() && uid != int(t.user.UID) {
 		return fmt.Errorf("%s is another user's", f.Name())
 	}
-	return f.Chown(int(t.own.UID), int(t.own.GID))
+	return f.Chown(int(t.user.UID), int(t.user.GID))
 }
 
-// mkdir makes a folder of the session's user. One that is there stays, if it is that user's.
+// mkdir creates a folder of the session's user, or accepts one that the user owns.
 func (t tree) mkdir(name string) error {
-	return t.in(func(folder int) error {
+	return t.withFolder(func(folder int) error {
 		if err := unix.Mkdirat(folder, name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return &fs.PathError{Op: "mkdir", Path: t.path(name), Err: err}
 		}
@@ -202,14 +201,14 @@ func (t tree) mkdir(name string) error {
 			return &fs.PathError{Op: "open", Path: t.path(name), Err: err}
 		}
 		f := os.NewFile(uintptr(fd), t.path(name))
-		return errors.Join(t.give(f), f.Close())
+		return errors.Join(t.chown(f), f.Close())
 	})
 }
 
-// move moves a folder of the tree into another tree, under a new name.
+// move moves a folder of the tree into another tree under a new name.
 func (t tree) move(name string, to tree, newName string) error {
-	return t.in(func(from int) error {
-		return to.in(func(folder int) error {
+	return t.withFolder(func(from int) error {
+		return to.withFolder(func(folder int) error {
 			if err := unix.Renameat(from, name, folder, newName); err != nil {
 				return &os.LinkError{Op: "rename", Old: t.path(name), New: to.path(newName), Err: err}
 			}
@@ -218,7 +217,7 @@ func (t tree) move(name string, to tree, newName string) error {
 	})
 }
 
-// hasEntries says whether a folder of the tree has anything in it.
+// hasEntries reports whether a folder of the tree is not empty.
 func (t tree) hasEntries(name string) bool {
 	fd, err := t.below(name).openFolder()
 	if err != nil {
@@ -230,15 +229,14 @@ func (t tree) hasEntries(name string) bool {
 	return err == nil && len(names) > 0
 }
 
-// RemoveTree removes a folder that a session of this process's user filled.
+// RemoveTree removes a folder filled by a session of the current user.
 func RemoveTree(ctx context.Context, dir string) error { return removeTree(ctx, dir, nil) }
 
-// removeTimeout bounds the removal of a folder that a session filled.
+// removeTimeout bounds the removal of a session's folder.
 const removeTimeout = 20 * time.Second
 
-// removeTree removes a folder that a session filled, as the session's user: rm(1) takes folders in
-// one another however deep they are, follows no link, and what it may do its user might. The
-// folder's own name is in one that this process owns.
+// removeTree removes a session's folder as the session's user with rm(1), which handles any depth,
+// follows no links and has only that user's rights. The folder's own entry belongs to this process.
 func removeTree(ctx context.Context, dir string, own *User) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
@@ -252,8 +250,8 @@ func removeTree(ctx context.Context, dir string, own *User) error {
 	if rm, err := exec.LookPath("rm"); err == nil {
 		c := exec.CommandContext(ctx, rm, "-rf", "--", dir)
 		c.Dir, c.Env = "/", []string{"PATH=" + standardPath}
-		own.as(c)
-		_ = c.Run() // its last folder is not that user's to remove
+		own.applyTo(c)
+		_ = c.Run() // its last folder is not the user's to remove
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("remove %s: %w", dir, err)
@@ -264,37 +262,36 @@ func removeTree(ctx context.Context, dir string, own *User) error {
 	return os.RemoveAll(dir)
 }
 
-// controlFolder is the store of the documents of one session of this computer. Hosts write theirs
-// into a folder of the session's user. The order is kept with the provider, out of the session's
-// reach, and copied into that folder.
+// controlFolder is the document store of a local session. Hosts write to a folder of the session's
+// user. The provider keeps the order out of the session's reach and copies it into that folder.
 type controlFolder struct {
-	p *Provider
-	// session is its id, dir the folder of its documents.
+	provider *Provider
+	// session is the session id, dir the folder of its documents.
 	session string
 	dir     tree
 }
 
 var _ session.ControlStore = (*controlFolder)(nil)
 
-// Control returns the store of the documents of a session, where that is a folder of this computer.
+// Control returns the document store of a session, if that is a local folder.
 func (p *Provider) Control(s *session.Session) (session.ControlStore, bool) {
-	dir, ok := folderOf(s.ControlPrefix)
+	dir, ok := fileURLPath(s.ControlPrefix)
 	if !ok || s.Provider != CloudName || s.ID == "" || s.ID != filepath.Base(s.ID) {
 		return nil, false
 	}
 	at := tree{base: dir}
-	// Where its user is not known any more, what is there is only read.
-	if own, err := p.other(s.RunAs); own != nil || err != nil {
-		at = tree{base: p.o.Sessions, rel: filepath.Join(s.ID, controlName), own: own}
+	// If its user is unknown now, the documents are only read.
+	if own, err := p.otherUser(s.RunAs); own != nil || err != nil {
+		at = tree{base: p.options.Sessions, rel: filepath.Join(s.ID, controlName), user: own}
 	}
-	return &controlFolder{p: p, session: s.ID, dir: at}, true
+	return &controlFolder{provider: p, session: s.ID, dir: at}, true
 }
 
 // controlName is the name of the folder of a session's documents.
 const controlName = "control"
 
-// folderOf is the folder that an address names; false where it names none.
-func folderOf(at string) (string, bool) {
+// fileURLPath returns the path of a file URL; false if it is none.
+func fileURLPath(at string) (string, bool) {
 	u, err := url.Parse(at)
 	if err != nil || u.Scheme != "file" || u.Host != "" || !filepath.IsAbs(u.Path) {
 		return "", false
@@ -302,12 +299,12 @@ func folderOf(at string) (string, bool) {
 	return filepath.FromSlash(u.Path), true
 }
 
-// orderPath is where the order of a session is kept.
+// orderPath returns the path of a session's order.
 func (p *Provider) orderPath(sessionID string) string {
 	return filepath.Join(p.ordersDir(), sessionID+".json")
 }
 
-func (p *Provider) ordersDir() string { return filepath.Join(p.o.Dir, "orders") }
+func (p *Provider) ordersDir() string { return filepath.Join(p.options.Dir, "orders") }
 
 func versionOf(data []byte) string {
 	sum := sha256.Sum256(data)
@@ -326,23 +323,23 @@ func (c *controlFolder) Get(ctx context.Context, key string, limit int64) (check
 		}
 		return checkpoint.Object{Data: data, Version: versionOf(data)}, nil
 	}
-	data, err := os.ReadFile(c.p.orderPath(c.session))
+	data, err := os.ReadFile(c.provider.orderPath(c.session))
 	if errors.Is(err, fs.ErrNotExist) {
 		return checkpoint.Object{}, checkpoint.ErrNotFound
 	}
 	if err != nil {
 		return checkpoint.Object{}, err
 	}
-	// The copy is the session's to change. It is put right at each look.
+	// The session can change the copy, so every read restores it.
 	if copied, err := c.dir.read(ctx, key, limit); err != nil || string(copied) != string(data) {
-		_ = c.copyOrder(ctx, data) // a session whose folder takes no order hears none
+		_ = c.copyOrder(ctx, data) // without a usable folder the session gets no orders
 	}
 	return checkpoint.Object{Data: data, Version: versionOf(data)}, nil
 }
 
-// copyOrder puts the order where the hosts of the session read it.
+// copyOrder writes the order to the folder that the session's hosts read.
 func (c *controlFolder) copyOrder(ctx context.Context, data []byte) error {
-	if c.dir.own == nil && c.dir.rel == "" {
+	if c.dir.user == nil && c.dir.rel == "" {
 		if err := os.MkdirAll(c.dir.base, 0o700); err != nil {
 			return err
 		}
@@ -350,18 +347,18 @@ func (c *controlFolder) copyOrder(ctx context.Context, data []byte) error {
 	return c.dir.write(ctx, session.OrderFile, data)
 }
 
-// Replace implements session.ControlStore, for the order alone.
+// Replace implements session.ControlStore, for the order only.
 func (c *controlFolder) Replace(ctx context.Context, key string, data []byte, version string) (string, error) {
 	if key != session.OrderFile {
 		return "", fmt.Errorf("write %s: a keeper writes orders alone", key)
 	}
-	unlock, err := c.p.lock(ctx)
+	unlock, err := c.provider.lock(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
 	now := ""
-	switch old, err := os.ReadFile(c.p.orderPath(c.session)); {
+	switch old, err := os.ReadFile(c.provider.orderPath(c.session)); {
 	case err == nil:
 		now = versionOf(old)
 	case !errors.Is(err, fs.ErrNotExist):
@@ -370,24 +367,24 @@ func (c *controlFolder) Replace(ctx context.Context, key string, data []byte, ve
 	if now != version {
 		return "", checkpoint.ErrConflict
 	}
-	if err := os.MkdirAll(c.p.ordersDir(), 0o700); err != nil {
+	if err := os.MkdirAll(c.provider.ordersDir(), 0o700); err != nil {
 		return "", err
 	}
-	if err := durable.ReplaceBytes(c.p.orderPath(c.session), 0o600, data); err != nil {
+	if err := durable.ReplaceBytes(c.provider.orderPath(c.session), 0o600, data); err != nil {
 		return "", err
 	}
-	_ = c.copyOrder(ctx, data) // tried again at the next look
+	_ = c.copyOrder(ctx, data) // the next read tries again
 	return versionOf(data), nil
 }
 
-// ordered is the order that the keeper gave last; false where there is none.
-func (m *machine) ordered() (session.Order, bool) {
+// lastOrder returns the keeper's last order; false if there is none.
+func (m *machine) lastOrder() (session.Order, bool) {
 	var o session.Order
 	there, err := readJSON(filepath.Join(filepath.Dir(filepath.Dir(m.dir)), "orders", m.Session+".json"), &o)
 	return o, err == nil && there && o.Session == m.Session
 }
 
-// readJSON reads a document that a session wrote; false where it is not there.
+// readJSON reads a document written by a session; false if it does not exist.
 func (t tree) readJSON(ctx context.Context, name string, limit int64, v any) (bool, error) {
 	data, err := t.read(ctx, name, limit)
 	if errors.Is(err, fs.ErrNotExist) {

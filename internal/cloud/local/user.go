@@ -19,35 +19,35 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// User is a Unix user that the processes of a session run as.
+// User is a Unix user that runs a session's processes.
 type User struct {
 	Name string `json:"name"`
 	UID  uint32 `json:"uid"`
 	GID  uint32 `json:"gid"`
 	// Groups are the supplementary groups.
 	Groups []uint32 `json:"groups,omitempty"`
-	// Home and Shell are those of the user's account.
+	// Home and Shell come from the user's account.
 	Home  string `json:"home,omitempty"`
 	Shell string `json:"shell,omitempty"`
 }
 
-// UserName is the form of the name of a Unix user.
-var UserName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_.-]{0,31}$`)
+// UserNamePattern matches names of Unix users.
+var UserNamePattern = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_.-]{0,31}$`)
 
-// lookupTimeout bounds a look-up in a directory service.
+// lookupTimeout bounds a lookup in a directory service.
 const lookupTimeout = 10 * time.Second
 
-// LookupUser finds a Unix user of this machine, also where a directory service knows it (getent).
-// Root, and who is of root's group, is refused.
+// LookupUser finds a Unix user, also in a directory service (getent). It refuses root and members
+// of root's group.
 func LookupUser(ctx context.Context, name string) (User, error) {
-	if !UserName.MatchString(name) {
+	if !UserNamePattern.MatchString(name) {
 		return User{}, fmt.Errorf("%q is no name of a Unix user", name)
 	}
 	var f []string // as in passwd(5)
 	if u, err := user.Lookup(name); err == nil {
 		f = []string{u.Username, "", u.Uid, u.Gid, "", u.HomeDir, ""}
 	}
-	if line, err := tool(ctx, "getent", "passwd", name); err == nil {
+	if line, err := firstLine(ctx, "getent", "passwd", name); err == nil {
 		if named := strings.Split(line, ":"); len(named) == 7 {
 			f = named
 		}
@@ -61,7 +61,7 @@ func LookupUser(ctx context.Context, name string) (User, error) {
 		return User{}, fmt.Errorf("read the Unix user %s: %w", name, err)
 	}
 	u := User{Name: f[0], UID: uint32(uid), GID: uint32(gid), Home: f[5], Shell: f[6]}
-	groups, err := tool(ctx, "id", "-G", name)
+	groups, err := firstLine(ctx, "id", "-G", name)
 	if err != nil {
 		return User{}, fmt.Errorf("read the groups of %s: %w", name, err)
 	}
@@ -81,8 +81,8 @@ func LookupUser(ctx context.Context, name string) (User, error) {
 	return u, nil
 }
 
-// tool runs a program of the system and returns its first line.
-func tool(ctx context.Context, name string, args ...string) (string, error) {
+// firstLine runs a system program and returns the first line of its output.
+func firstLine(ctx context.Context, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	for _, dir := range []string{"/usr/bin", "/bin"} {
@@ -99,64 +99,64 @@ func tool(ctx context.Context, name string, args ...string) (string, error) {
 	return "", fmt.Errorf("there is no %s", name)
 }
 
-// Self names the Unix user of this process; "#" and the number where it has no name.
-func Self() string {
+// CurrentUserName returns the Unix user of this process; "#" and the UID if it has no name.
+func CurrentUserName() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username
 	}
 	return "#" + strconv.Itoa(os.Geteuid())
 }
 
-// ErrUser is returned where a session is to run as a user that this process cannot become.
-var ErrUser = errors.New("it cannot run as its user")
+// ErrUserUnavailable means that this process cannot become the session's user.
+var ErrUserUnavailable = errors.New("it cannot run as its user")
 
-// other is the user that a session runs as, where that is another than this process's; nil where
-// it is this one. Only root can become another user, and becomes root for no one else.
-func (p *Provider) other(name string) (*User, error) {
-	if name == "" || name == Self() || name == "#"+strconv.Itoa(os.Geteuid()) {
+// otherUser returns a session's user; nil if it is the current one. Only root can become another
+// user.
+func (p *Provider) otherUser(name string) (*User, error) {
+	if name == "" || name == CurrentUserName() || name == "#"+strconv.Itoa(os.Geteuid()) {
 		return nil, nil
 	}
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf(
 			"the session runs as %s, and this process is %s and not root: %w",
 			name,
-			Self(),
-			ErrUser,
+			CurrentUserName(),
+			ErrUserUnavailable,
 		)
 	}
 	p.users.Lock()
 	defer p.users.Unlock()
-	if known, ok := p.users.known[name]; ok && time.Since(known.at) < userAge {
+	if known, ok := p.users.users[name]; ok && time.Since(known.at) < userCacheTime {
 		return known.user, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
 	u, err := LookupUser(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, ErrUser)
+		return nil, fmt.Errorf("%w: %w", err, ErrUserUnavailable)
 	}
-	if p.users.known == nil {
-		p.users.known = map[string]knownUser{}
+	if p.users.users == nil {
+		p.users.users = map[string]cachedUser{}
 	}
-	p.users.known[name] = knownUser{&u, time.Now()}
+	p.users.users[name] = cachedUser{&u, time.Now()}
 	return &u, nil
 }
 
-// userAge is how long a user that was looked up is taken to be the same.
-const userAge = time.Minute
+// userCacheTime is how long a user lookup stays valid.
+const userCacheTime = time.Minute
 
-// knownUsers are the users that were looked up of late.
-type knownUsers struct {
+// userCache caches user lookups.
+type userCache struct {
 	sync.Mutex
-	known map[string]knownUser
+	users map[string]cachedUser
 }
 
-type knownUser struct {
+type cachedUser struct {
 	user *User
 	at   time.Time
 }
 
-// credential is what a process is started with to be of a user; nil for this process's own.
+// credential returns the credential to run as a user; nil for the current one.
 func (u *User) credential() *syscall.Credential {
 	if u == nil || os.Geteuid() == int(u.UID) {
 		return nil
@@ -164,8 +164,8 @@ func (u *User) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
 }
 
-// as has a command run as a user.
-func (u *User) as(c *exec.Cmd) {
+// applyTo makes a command run as the user.
+func (u *User) applyTo(c *exec.Cmd) {
 	if cred := u.credential(); cred != nil {
 		attr := syscall.SysProcAttr{}
 		if c.SysProcAttr != nil {
@@ -184,9 +184,9 @@ func ownerOf(i fs.FileInfo) (int, bool) {
 	return int(s.Uid), true
 }
 
-// trusted checks that a folder and those above it are root's, or of this process's user, and that
-// no one else can write them, so that what is in it stays what it is.
-func trusted(dir string) error {
+// checkTrusted checks that a folder and its parents belong to root or the current user and that
+// no one else can write them.
+func checkTrusted(dir string) error {
 	for at := dir; ; at = filepath.Dir(at) {
 		i, err := os.Lstat(at)
 		if err != nil {
@@ -207,37 +207,37 @@ func trusted(dir string) error {
 	}
 }
 
-// sessionsDir makes the folder of the files of sessions that run as other users. All can enter it,
-// and no one else can write it.
+// sessionsDir creates the folder for files of sessions of other users, which everybody can traverse
+// and no one else can write.
 func (p *Provider) sessionsDir() (string, error) {
-	dir := p.o.Sessions
+	dir := p.options.Sessions
 	if dir == "" {
 		return "", errors.New("no folder is set for sessions of other users (local.dir)")
 	}
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return "", err
 	}
-	if err := trusted(dir); err != nil {
+	if err := checkTrusted(dir); err != nil {
 		return "", fmt.Errorf("the folder of sessions (local.dir): %w", err)
 	}
-	// Others have to pass, whatever the umask is.
+	// Others have to traverse it, whatever the umask.
 	return dir, os.Chmod(dir, 0o711)
 }
 
-// Places are the folders of the documents and of the snapshots of a session that runs as another
-// user: below local.dir, each with access for that user alone. Both are empty where it runs as this
-// process.
-func (p *Provider) Places(sessionID, runAs string) (control, work string, err error) {
-	own, err := p.other(runAs)
+// SessionFolders returns the folders of the documents and snapshots of a session of another user,
+// below local.dir and accessible to that user only. Both are empty if it runs as the current user.
+func (p *Provider) SessionFolders(sessionID, runAs string) (control, work string, err error) {
+	own, err := p.otherUser(runAs)
 	if err != nil || own == nil {
 		return "", "", err
 	}
-	return filepath.Join(p.o.Sessions, sessionID, "control"), filepath.Join(p.o.Sessions, "work-"+own.Name), nil
+	return filepath.Join(p.options.Sessions, sessionID, "control"), filepath.Join(p.options.Sessions,
+		"work-"+own.Name), nil
 }
 
-// environment are the variables that processes of sessions may have from whoever starts them.
-// Everything else is of the service, or of the person who gave the command, and stays with them.
-var environment = []string{
+// sessionVariables are the environment variables that session processes may inherit. All others
+// belong to the service or to the person who ran the command.
+var sessionVariables = []string{
 	"PATH",
 	"LANG",
 	"LANGUAGE",
@@ -253,12 +253,12 @@ var environment = []string{
 	"COLORTERM",
 }
 
-// ofUser are those that name the user of this process. Another user has others.
-var ofUser = []string{"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}
+// userVariables are the variables that name the current user. Another user gets other values.
+var userVariables = []string{"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}
 
-// ofStores are those with which an agent of the same user reaches the stores of its session. No
-// process of the session gets them.
-var ofStores = []string{
+// storeVariables are the variables with which an agent of the same user reaches the session's
+// stores. Session processes do not get them.
+var storeVariables = []string{
 	"AWS_",
 	"SSL_CERT_FILE",
 	"SSL_CERT_DIR",
@@ -274,11 +274,11 @@ var ofStores = []string{
 	"GOMEMLIMIT",
 }
 
-// Environ are the variables of env that processes of a session get.
-func Environ(env []string) []string { return allowed(env, environment, ofUser) }
+// Environ returns the variables of env that session processes inherit.
+func Environ(env []string) []string { return filterEnviron(env, sessionVariables, userVariables) }
 
-// allowed are the variables of env in lists. A name that ends in "_" stands for all that begin so.
-func allowed(env []string, lists ...[]string) []string {
+// filterEnviron returns the listed variables of env. A name ending in "_" is a prefix.
+func filterEnviron(env []string, lists ...[]string) []string {
 	var out []string
 	for _, v := range env {
 		name, _, ok := strings.Cut(v, "=")
@@ -293,15 +293,17 @@ func allowed(env []string, lists ...[]string) []string {
 	return out
 }
 
-// standardPath is the PATH of users that have none from a login.
+// standardPath is the PATH of users without login shell.
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// agentEnviron is the environment of the agent of a session that runs as a user.
+// agentEnviron returns the environment of the agent of a user's session.
 func agentEnviron(own *User, env []string) []string {
 	if own == nil {
-		return allowed(env, environment, ofUser, ofStores)
+		return filterEnviron(env, sessionVariables, userVariables, storeVariables)
 	}
-	out := slices.DeleteFunc(allowed(env, environment), func(v string) bool { return strings.HasPrefix(v, "PATH=") })
+	out := slices.DeleteFunc(filterEnviron(env, sessionVariables), func(v string) bool {
+		return strings.HasPrefix(v, "PATH=")
+	})
 	shell := own.Shell
 	if shell == "" {
 		shell = "/bin/sh"

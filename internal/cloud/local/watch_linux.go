@@ -20,18 +20,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// start starts what is missing of a machine that is written down: its cage, and the process
-// that watches over it and starts its agent.
+// start creates what is missing of a recorded machine: its cage and its watcher, which starts the
+// agent.
 func (p *Provider) start(ctx context.Context, m *machine) (inventory.State, error) {
-	s, err := m.look()
+	s, err := m.readState()
 	if err != nil {
 		return "", err
 	}
-	watched, err := m.settled(ctx, s.Watcher)
+	watched, err := m.watcherReady(ctx, s.Watcher)
 	if err != nil {
 		return "", err
 	}
-	if s, err = m.look(); err != nil {
+	if s, err = m.readState(); err != nil {
 		return "", err
 	}
 	alone := s.State == inventory.StateRunning && !watched
@@ -43,86 +43,89 @@ func (p *Provider) start(ctx context.Context, m *machine) (inventory.State, erro
 	case alone && err == nil:
 	case alone:
 		return "", err
-	case err == nil: // a launch that died made it; nothing was started in it
+	case err == nil: // a crashed launch created it and started nothing in it
 		if err := errors.Join(c.KillAll(ctx), c.Remove(ctx)); err != nil {
 			return "", err
 		}
 		fallthrough
 	case errors.Is(err, ErrNoCage):
 		o := CageOptions{
-			Name: m.ID, Kind: m.Kind, Visible: m.Visible, Deny: m.Deny, Helper: m.Helper, User: m.User, Limits: m.Limits,
+			Name: m.ID, Kind: m.Kind, VisibleGPUs: m.VisibleGPUs, DeniedDevices: m.Deny, Helper: m.Helper, User: m.User,
+			Limits: m.Limits,
 		}
 		if c, err = NewCage(ctx, m.dir, o); err != nil {
 			return "", err
 		}
-		if err := m.showCage(ctx, c); err != nil {
+		if err := m.shareCage(ctx, c); err != nil {
 			return "", err
 		}
-		p.o.Log.DebugContext(ctx, "its cage is made", slog.String("machine", m.ID), slog.String("kind", string(c.Kind())),
+		p.options.Log.DebugContext(ctx, "its cage is made", slog.String("machine", m.ID),
+			slog.String("kind", string(c.Kind())),
 			slog.Any("limits", c.Limits()))
 	default:
 		return "", err
 	}
-	return s.State, p.watch(ctx, m, c)
+	return s.State, p.startWatcher(ctx, m, c)
 }
 
-// showCage leaves a copy of what is kept of the cage with the session's own files, for its agent.
-func (m *machine) showCage(ctx context.Context, c *Cage) error {
+// shareCage copies the cage's file to the session's files for its agent.
+func (m *machine) shareCage(ctx context.Context, c *Cage) error {
 	if m.User == nil {
 		return nil
 	}
 	shown := c.file
-	shown.Helper = thisProgram // its user may not reach the program by its path
+	shown.Helper = selfCommand // the user may not reach the program by its path
 	b, err := json.MarshalIndent(shown, "", " ")
 	if err != nil {
 		return err
 	}
-	return m.own().write(ctx, cageFileName, b)
+	return m.userTree().write(ctx, cageFileName, b)
 }
 
-// watch starts the process that stays with a machine until it has ended, apart from this one.
-func (p *Provider) watch(ctx context.Context, m *machine, c *Cage) error {
+// startWatcher starts the detached process that supervises a machine until its end.
+func (p *Provider) startWatcher(ctx context.Context, m *machine, c *Cage) error {
 	log, err := os.OpenFile(m.path(logFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	cmd := exec.Command(m.Helper[0], append(slices.Clone(m.Helper[1:]), "watch", m.dir)...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", allowed(os.Environ(), environment, ofUser, ofStores), log, log
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", filterEnviron(os.Environ(), sessionVariables, userVariables,
+		storeVariables), log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if c != nil && c.file.Outside != "" {
-		dir, err := os.Open(c.file.Outside)
+	if c != nil && c.file.AgentGroup != "" {
+		dir, err := os.Open(c.file.AgentGroup)
 		if err != nil {
 			return err
 		}
 		defer dir.Close()
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	}
-	if err := gated(cmd, m.Helper, func(pid int) error {
-		p.o.Log.DebugContext(ctx, "its watcher waits", slog.String("machine", m.ID))
+	if err := startGated(cmd, m.Helper, func(pid int) error {
+		p.options.Log.DebugContext(ctx, "its watcher waits", slog.String("machine", m.ID))
 		w, err := processOf(pid)
 		if err == nil {
 			err = writeJSON(m.path(watcherFile), w)
 		}
-		p.o.Log.DebugContext(ctx, "its watcher is written down", slog.String("machine", m.ID))
+		p.options.Log.DebugContext(ctx, "its watcher is written down", slog.String("machine", m.ID))
 		return err
 	}); err != nil {
 		return err
 	}
-	go func() { _ = cmd.Wait() }() // where this process outlives it
-	p.o.Log.DebugContext(ctx, "its watcher begins", slog.String("machine", m.ID))
+	go func() { _ = cmd.Wait() }() // reap it if this process outlives it
+	p.options.Log.DebugContext(ctx, "its watcher begins", slog.String("machine", m.ID))
 	return nil
 }
 
-// settled says whether a watcher is at work, which holds its lock and listens to signals. One
-// that was just started gets there, or ends because whoever started it has died.
-func (m *machine) settled(ctx context.Context, watcher Process) (bool, error) {
+// watcherReady reports whether a watcher holds its lock and handles signals. A new watcher gets
+// there or ends because its starter crashed.
+func (m *machine) watcherReady(ctx context.Context, watcher Process) (bool, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		alive := watcher.Alive()
 		busy, err := false, error(nil)
-		if _, missing := os.Stat(m.path(watcherLock)); missing == nil { // else no watcher came so far
+		if _, missing := os.Stat(m.path(watcherLock)); missing == nil { // otherwise no watcher has come that far
 			var lock *os.File
-			if lock, busy, err = held(m.path(watcherLock)); lock != nil {
+			if lock, busy, err = lockedFile(m.path(watcherLock)); lock != nil {
 				err = lock.Close()
 			}
 		}
@@ -140,81 +143,81 @@ func (m *machine) settled(ctx context.Context, watcher Process) (bool, error) {
 	}
 }
 
-// agentPatience is how long an agent that was told to end may take: what it saves is saved before.
-// After twice as long, who ends the machine does what its watcher has not done.
-const agentPatience = 10 * time.Second
+// agentEndTimeout is the time for an agent to end, with its work saved before. After twice that
+// time, the caller ends the machine in place of its watcher.
+const agentEndTimeout = 10 * time.Second
 
-// end has a machine end: its watcher sees to it, or a new one where that has died. One that has not
-// seen to it in time is ended with the machine: it may be stopped.
+// end ends a machine through its watcher, or through a new one if that died. A watcher that takes
+// too long, perhaps because it is stopped, is ended with the machine.
 func (p *Provider) end(ctx context.Context, m *machine) error {
-	s, err := m.look()
+	s, err := m.readState()
 	if err != nil || s.State == "" {
 		return err
 	}
 	var before ending
 	if asked, err := readJSON(m.path(endingFile), &before); err == nil && asked &&
-		p.o.Now().Sub(before.At).Abs() >= 2*agentPatience {
-		p.o.Log.DebugContext(ctx, "it is ended by force", slog.String("machine", m.ID))
-		return m.force(ctx, s)
+		p.options.Now().Sub(before.At).Abs() >= 2*agentEndTimeout {
+		p.options.Log.DebugContext(ctx, "it is ended by force", slog.String("machine", m.ID))
+		return m.forceEnd(ctx, s)
 	}
 	noted := error(nil)
 	if before.At.IsZero() {
-		noted = writeJSON(m.path(endingFile), ending{p.o.Now().UTC()})
+		noted = writeJSON(m.path(endingFile), ending{p.options.Now().UTC()})
 	}
 	if noted != nil { // a full disk must not keep it alive
-		p.o.Log.DebugContext(ctx, "that it ends is not written down", slog.String("machine", m.ID),
+		p.options.Log.DebugContext(ctx, "that it ends is not written down", slog.String("machine", m.ID),
 			slog.String("why", noted.Error()))
 	}
-	p.o.Log.DebugContext(ctx, "it is to end", slog.String("machine", m.ID))
-	settling, cancel := context.WithTimeout(ctx, agentPatience)
-	watched, err := m.settled(settling, s.Watcher)
+	p.options.Log.DebugContext(ctx, "it is to end", slog.String("machine", m.ID))
+	settling, cancel := context.WithTimeout(ctx, agentEndTimeout)
+	watched, err := m.watcherReady(settling, s.Watcher)
 	cancel()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if errors.Is(err, context.DeadlineExceeded) { // it neither begins nor ends
-		return m.force(ctx, s)
+		return m.forceEnd(ctx, s)
 	}
 	if err != nil {
 		return err
 	}
 	if watched {
-		if err := s.Watcher.Signal(unix.SIGTERM); !errors.Is(err, errGone) {
+		if err := s.Watcher.Signal(unix.SIGTERM); !errors.Is(err, errProcessEnded) {
 			return err
 		}
 	}
-	if s.Agent.Alive() || s.Strays {
+	if s.Agent.Alive() || s.HasOrphans {
 		c, err := OpenCage(m.dir)
 		if err == nil && noted == nil {
-			if err = p.watch(ctx, m, c); err == nil {
+			if err = p.startWatcher(ctx, m, c); err == nil {
 				return nil
 			}
 		}
-		p.o.Log.DebugContext(ctx, "it ends without a watcher", slog.String("machine", m.ID))
+		p.options.Log.DebugContext(ctx, "it ends without a watcher", slog.String("machine", m.ID))
 		return finish(ctx, m, "asked to end")
 	}
 	if noted != nil {
-		return p.clear(ctx, m)
+		return p.clearMachine(ctx, m)
 	}
 	return finish(ctx, m, "asked to end")
 }
 
-// force ends a machine without its watcher, which is killed, and without its agent's word.
-func (m *machine) force(ctx context.Context, s stand) error {
-	if err := s.Watcher.Signal(unix.SIGKILL); err != nil && !errors.Is(err, errGone) {
+// forceEnd kills the watcher and the machine without asking the agent.
+func (m *machine) forceEnd(ctx context.Context, s machineState) error {
+	if err := s.Watcher.Signal(unix.SIGKILL); err != nil && !errors.Is(err, errProcessEnded) {
 		return err
 	}
-	if err := s.Agent.Signal(unix.SIGKILL); err != nil && !errors.Is(err, errGone) {
+	if err := s.Agent.Signal(unix.SIGKILL); err != nil && !errors.Is(err, errProcessEnded) {
 		return err
 	}
 	return finish(ctx, m, "asked to end, and ended by force")
 }
 
-// finishTimeout bounds one try to end a machine.
+// finishTimeout bounds one attempt to end a machine.
 const finishTimeout = 2 * time.Minute
 
-// finish ends the agent, after its patience by force, then all of the cage, and writes down
-// when that was. The cage is ended also where the agent does not go.
+// finish ends the agent, by force after its timeout, then the whole cage, and records the time. The
+// cage ends even if the agent does not.
 func finish(ctx context.Context, m *machine, why string) error {
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
@@ -223,14 +226,14 @@ func finish(ctx context.Context, m *machine, why string) error {
 		return err
 	}
 	if err := agent.Signal(unix.SIGTERM); err == nil {
-		patient, stop := context.WithTimeout(ctx, agentPatience)
+		patient, stop := context.WithTimeout(ctx, agentEndTimeout)
 		err = agent.wait(patient)
 		stop()
 		if err != nil && ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
-	if err := agent.Signal(unix.SIGKILL); err != nil && !errors.Is(err, errGone) {
+	if err := agent.Signal(unix.SIGKILL); err != nil && !errors.Is(err, errProcessEnded) {
 		return err
 	}
 	c, err := OpenCage(m.dir)
@@ -246,10 +249,9 @@ func finish(ctx context.Context, m *machine, why string) error {
 	return writeJSON(m.path(endedFile), ended{At: time.Now().UTC(), Why: why})
 }
 
-// stay is what the process runs that watches over a machine: it starts the agent, again
-// where that dies, and ends the machine when it is told to, or when the agent has ended by
-// itself.
-func stay(dir string, stderr io.Writer) error {
+// runWatcher is the process that supervises a machine: it starts the agent, restarts it after a
+// crash, and ends the machine when told or when the agent has ended by itself.
+func runWatcher(dir string, stderr io.Writer) error {
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, unix.SIGTERM, unix.SIGINT)
 	signal.Ignore(unix.SIGHUP)
@@ -260,35 +262,35 @@ func stay(dir string, stderr io.Writer) error {
 	}
 	var lock *os.File
 	busy := true
-	for tries := 0; busy && tries < 100; tries++ { // who ends the machine looks at it for a moment
-		if lock, busy, err = held(m.path(watcherLock)); busy {
+	for tries := 0; busy && tries < 100; tries++ { // a process that ends the machine may hold the lock briefly
+		if lock, busy, err = lockedFile(m.path(watcherLock)); busy {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
 	if busy {
-		return nil // another one watches
+		return nil // another process watches
 	}
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	why := m.attend(told, start, stderr)
+	why := m.superviseAgent(told, start, stderr)
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
 		if err = finish(context.Background(), m, why); err == nil {
 			return nil
 		}
 		fmt.Fprintln(stderr, "curfew cage: end the machine:", err)
 		if full := errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, os.ErrNotExist); full {
-			return err // nothing runs any more, it only cannot be written down
+			return err // nothing runs any more, but that cannot be recorded
 		}
 		time.Sleep(pause)
 	}
 }
 
-// byAgent is why a machine ended whose agent had nothing more to do.
-const byAgent = "its agent ended it"
+// agentEndReason is the reason of an end by the agent.
+const agentEndReason = "its agent ended it"
 
-// Agents that die soon after their start, so many times in a row, are given up.
+// An agent that crashes soon after its start this many times in a row is given up.
 const (
 	soon        = time.Minute
 	mostDeaths  = 8
@@ -296,28 +298,28 @@ const (
 	longestWait = time.Minute
 )
 
-// attend keeps the agent running until the machine is to end, and returns why that is.
-func (m *machine) attend(told <-chan os.Signal, start time.Time, stderr io.Writer) (why string) {
+// superviseAgent keeps the agent running until the machine is to end, and returns the reason.
+func (m *machine) superviseAgent(told <-chan os.Signal, start time.Time, stderr io.Writer) (why string) {
 	deaths, pause := 0, firstPause
 	due, stop := context.WithCancel(context.Background())
 	defer stop()
-	over := m.pastLease(due, start)
+	over := m.leaseEnded(due, start)
 	for {
 		var order ending
 		if asked, _ := readJSON(m.path(endingFile), &order); asked {
 			return "asked to end"
 		}
 		began := time.Now()
-		gone, err := m.agent(due)
+		gone, err := m.startOrAdoptAgent(due)
 		if err == nil {
 			select {
 			case <-told:
 				return "asked to end"
 			case <-over:
-				return pastLease
+				return leaseEndReason
 			case done := <-gone:
-				if done && m.over(due) {
-					return byAgent
+				if done && m.agentDone(due) {
+					return agentEndReason
 				}
 				err = errors.New("the agent has gone and its session goes on")
 			}
@@ -333,29 +335,30 @@ func (m *machine) attend(told <-chan os.Signal, start time.Time, stderr io.Write
 		case <-told:
 			return "asked to end"
 		case <-over:
-			return pastLease
+			return leaseEndReason
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, longestWait)
 	}
 }
 
-// pastLease is why a machine ended whose agent did not end it.
-const pastLease = "its lease and the time to end are over, and its agent did not end it"
+// leaseEndReason is the reason of an end by lease without the agent.
+const leaseEndReason = "its lease and the time to end are over, and its agent did not end it"
 
-// leaseInterval is how often a watcher looks whether the lease is over: it may be prolonged.
+// leaseInterval is the time between checks of the lease, which may be extended.
 const leaseInterval = 5 * time.Second
 
-// pastLease closes what it returns once the lease, and the time that its end may take, are over. It
-// goes by the time since the watcher began, so that a clock that is set changes nothing.
-func (m *machine) pastLease(ctx context.Context, start time.Time) <-chan struct{} {
+// leaseEnded returns a channel that closes once the lease and the time for the end are over. It
+// uses the time since the watcher began, so that clock changes have no effect.
+func (m *machine) leaseEnded(ctx context.Context, start time.Time) <-chan struct{} {
 	over := make(chan struct{})
 	go func() {
 		tick := time.NewTicker(leaseInterval)
 		defer tick.Stop()
 		for {
 			until := m.leaseUntil()
-			if now := start.Round(0).Add(time.Since(start)); !until.IsZero() && !now.Before(until.Add(time.Duration(m.Limit))) {
+			if now := start.Round(0).Add(time.Since(start)); !until.IsZero() &&
+				!now.Before(until.Add(time.Duration(m.EndTimeout))) {
 				close(over)
 				return
 			}
@@ -369,9 +372,9 @@ func (m *machine) pastLease(ctx context.Context, start time.Time) <-chan struct{
 	return over
 }
 
-// agent starts the agent, or takes in the one that runs. What it returns says when that is
-// gone, and whether it ended the machine: it does by exiting with 0.
-func (m *machine) agent(ctx context.Context) (gone <-chan bool, err error) {
+// startOrAdoptAgent starts the agent or adopts a running one. The channel reports its end, and
+// whether it ended the machine by exiting with 0.
+func (m *machine) startOrAdoptAgent(ctx context.Context) (gone <-chan bool, err error) {
 	over := make(chan bool, 1)
 	var now Process
 	if _, err := readJSON(m.path(agentFile), &now); err != nil {
@@ -382,7 +385,7 @@ func (m *machine) agent(ctx context.Context) (gone <-chan bool, err error) {
 			for now.wait(ctx) != nil && ctx.Err() == nil {
 				time.Sleep(time.Second)
 			}
-			over <- false // how it ended is not known: one that has nothing left to do says so again
+			over <- false // its exit status is unknown; an agent without work repeats its exit
 		}()
 		return over, nil
 	}
@@ -391,17 +394,17 @@ func (m *machine) agent(ctx context.Context) (gone <-chan bool, err error) {
 		return nil, fmt.Errorf("start the agent: %w", err)
 	}
 	program := slices.Clone(m.Agent)
-	if m.User != nil { // who may not reach it by its path, and runs the watcher's program
-		program[0] = thisProgram[0]
+	if m.User != nil { // the user may not reach the program by its path, so the watcher's program is used
+		program[0] = selfCommand[0]
 	}
-	cmd := exec.Command(program[0], append(program[1:], m.own().path(hostFile))...)
+	cmd := exec.Command(program[0], append(program[1:], m.userTree().path(hostFile))...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", agentEnviron(m.User, os.Environ()), os.Stdout, os.Stderr
 	if m.User != nil {
-		// What it writes is its user's, in bytes too.
-		log, err := m.own().openRegular(logFile, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT, 0o600)
+		// Its files belong to its user, also for quotas.
+		log, err := m.userTree().openRegular(logFile, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT, 0o600)
 		if err == nil {
 			defer log.Close()
-			err = m.own().give(log)
+			err = m.userTree().chown(log)
 		}
 		cmd.Stdout, cmd.Stderr = nil, nil
 		if err == nil {
@@ -419,7 +422,7 @@ func (m *machine) agent(ctx context.Context) (gone <-chan bool, err error) {
 		return nil, fmt.Errorf("start the agent: %w", err)
 	}
 	go func() {
-		_ = cmd.Wait() // its state says how it ended
+		_ = cmd.Wait() // the exit status is in its state
 		over <- cmd.ProcessState.Success()
 	}()
 	return over, nil
