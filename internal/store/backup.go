@@ -51,9 +51,9 @@ func (db *database) backup(ctx context.Context, path string) (n int64, err error
 	if err != nil {
 		return 0, err
 	}
+	// It reads in one transaction, which holds no writer back, and writes through the same VFS.
 	bounded, end := context.WithTimeout(ctx, backupIn)
 	defer end()
-	// It reads in one transaction, which holds no writer back, and writes through the same VFS.
 	_, err = from.ExecContext(bounded, "VACUUM INTO ?", fresh)
 	if err = errors.Join(err, from.Close()); err != nil {
 		return 0, err
