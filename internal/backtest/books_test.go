@@ -182,7 +182,7 @@ func TestAReplayPostsAsProcessesDo(t *testing.T) {
 		trace := liveTrace(liveMachines().Draw(t, "machines"))
 		books, kept := &ledger.Memory{}, ledgertest.NewStore()
 		p.Setting.Books = ledger.Journal{Store: books}
-		p.Setting.Standing = standing(p.Budgets, budget.Replayed{Ledger: books})
+		p.Setting.Standing = standing(p.Budgets, budget.ReplayedLedger{Ledger: books})
 		var got []Decision
 		p.Decided = func(d Decision) { got = append(got, d) }
 		if _, err := Run(context.Background(), strings.NewReader(trace), p); err != nil {

@@ -25,7 +25,7 @@ func (a *Account) charging(s round.Setting, policies []*policy.Policy, budgets b
 	books := &ledger.Memory{}
 	s.Books = ledger.Journal{Store: books}
 	s.Standing = func(ctx context.Context, now time.Time) (func(*policy.Facts), error) {
-		all, err := budgets.Statuses(ctx, budget.Replayed{Ledger: books}, now)
+		all, err := budgets.Statuses(ctx, budget.ReplayedLedger{Ledger: books}, now)
 		if err != nil {
 			return nil, fmt.Errorf("read where the budgets stand: %w", err)
 		}

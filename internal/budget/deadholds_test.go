@@ -36,9 +36,9 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// TestOnlyLiveHoldsCoverTheirOwn: a machine under a hold's tag counts in the dollars of an
+// TestOnlyLiveHoldsCoverTheirMachines: a machine under a hold's tag counts in the dollars of an
 // hour unless that hold is live, has the rate for it, and is its owner's.
-func TestOnlyLiveHoldsCoverTheirOwn(t *testing.T) {
+func TestOnlyLiveHoldsCoverTheirMachines(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
 		name   string
@@ -84,9 +84,9 @@ func TestOnlyLiveHoldsCoverTheirOwn(t *testing.T) {
 	}
 }
 
-// TestADeadHoldsTagIsNoWayAroundPerHour is the way that was found: an $800/h machine under
+// TestReleasedHoldTagCountsPerHour is the way that was found: an $800/h machine under
 // the tag of a hold that was given back.
-func TestADeadHoldsTagIsNoWayAroundPerHour(t *testing.T) {
+func TestReleasedHoldTagCountsPerHour(t *testing.T) {
 	ctx := context.Background()
 	d, s := desk(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 100}]`)
 	h := run("a", 100)
@@ -106,9 +106,9 @@ func TestADeadHoldsTagIsNoWayAroundPerHour(t *testing.T) {
 	}
 }
 
-// TestAnothersChargesTakeNothingOffAHold: a company's budget holds what vision reserved
+// TestForeignChargesDoNotReduceHold: a company's budget holds what vision reserved
 // though speech runs a machine under vision's tag.
-func TestAnothersChargesTakeNothingOffAHold(t *testing.T) {
+func TestForeignChargesDoNotReduceHold(t *testing.T) {
 	d, s := desk(t, nested)
 	h := live(t, d, run("a", 300), now)
 	s.Charge(budgettest.Charge{At: now, Owner: speech, Purpose: inventory.Training, Hold: h.ID, Amount: 200 * money.USD})
@@ -119,10 +119,10 @@ func TestAnothersChargesTakeNothingOffAHold(t *testing.T) {
 	}
 }
 
-// TestARunPastThePeriodIsObservedInEither: a run that began in November and was charged
+// TestRunAcrossPeriodsIsObservedInEither: a run that began in November and was charged
 // there alone is not held in December, once the ledger reaches past its end; and while it
 // runs, December holds no more than November has left of it.
-func TestARunPastThePeriodIsObservedInEither(t *testing.T) {
+func TestRunAcrossPeriodsIsObservedInEither(t *testing.T) {
 	d, s := desk(t, one)
 	at := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
 	h := run("a", 90)
@@ -135,7 +135,7 @@ func TestARunPastThePeriodIsObservedInEither(t *testing.T) {
 	}
 	other := run("b", 1)
 	other.From, other.Until = december, december.Add(time.Hour)
-	if r, err := d.Look(context.Background(), other, december); err != nil || r[0].Held != 54*money.USD {
+	if r, err := d.Check(context.Background(), other, december); err != nil || r[0].Held != 54*money.USD {
 		t.Errorf("a launch sees %+v, %v", r, err)
 	}
 	late := h.ExpiresAt.Add(time.Hour)
@@ -153,8 +153,8 @@ func TestARunPastThePeriodIsObservedInEither(t *testing.T) {
 	missed(false)
 }
 
-// TestUnobservedSaysSo: what is held for want of observation is named in the report.
-func TestUnobservedSaysSo(t *testing.T) {
+// TestReportsUnobservedHolds: what is held for want of observation is named in the report.
+func TestReportsUnobservedHolds(t *testing.T) {
 	d, _ := desk(t, one)
 	h := live(t, d, run("a", 400), now)
 	at := h.ExpiresAt
@@ -173,9 +173,9 @@ func TestUnobservedSaysSo(t *testing.T) {
 	}
 }
 
-// TestWhatIsOverHoldsNoCapacity: machines, GPUs and the dollars of an hour are held from the
+// TestEndedHoldFreesCapacity: machines, GPUs and the dollars of an hour are held from the
 // reservation until the hold ends, however that is.
-func TestWhatIsOverHoldsNoCapacity(t *testing.T) {
+func TestEndedHoldFreesCapacity(t *testing.T) {
 	ctx := context.Background()
 	const limits = `
 budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 40}]
@@ -239,9 +239,9 @@ quotas: [{id: one, gpus: {H100: 8}, machines: 1}]`
 	}
 }
 
-// TestTheHourCountsInItsWindow: the dollars of an hour are those of now, and a window that
+// TestHourlyLimitAppliesInWindow: the dollars of an hour are those of now, and a window that
 // is still to come limits none of them.
-func TestTheHourCountsInItsWindow(t *testing.T) {
+func TestHourlyLimitAppliesInWindow(t *testing.T) {
 	d, _ := desk(t,
 		`budgets: [{id: sprint, team: vision, purpose: training, amount: 1000, per_hour: 5, period: {from: 2026-11-22, until: 2026-12-01}}]`)
 	h := run("a", 10) // on the 21st, until the 22nd at 12:30
@@ -264,8 +264,8 @@ func TestTheHourCountsInItsWindow(t *testing.T) {
 	}
 }
 
-// TestTheLastHourIsTheOneThatIsOver: charges are measured over the last whole hour alone.
-func TestTheLastHourIsTheOneThatIsOver(t *testing.T) {
+// TestMeasuresLastFullHour: charges are measured over the last whole hour alone.
+func TestMeasuresLastFullHour(t *testing.T) {
 	d, s := desk(t, one)
 	for hour, dollars := range map[int]money.Amount{-2: 1000, -1: 7, 0: 500} {
 		s.Charge(budgettest.Charge{

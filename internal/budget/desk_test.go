@@ -86,9 +86,9 @@ budgets:
   - {id: speech, parent: company, team: speech, purpose: training, amount: 600}
 `
 
-// TestNestedBudgetsCountOnce: what a child spends and holds counts against its parent
+// TestNestedBudgetsCountOncePerLevel: what a child spends and holds counts against its parent
 // once, though both match it, and the children's amounts do not add to the parent's.
-func TestNestedBudgetsCountOnce(t *testing.T) {
+func TestNestedBudgetsCountOncePerLevel(t *testing.T) {
 	d, s := desk(t, nested)
 	s.Charge(budgettest.Charge{
 		At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 100 * money.USD,
@@ -140,9 +140,9 @@ budgets:
 	}
 }
 
-// TestAHoldsOwnChargesCountOnce lets a hold's machine be charged: what is charged is
+// TestOwnChargesReduceHold lets a hold's machine be charged: what is charged is
 // taken off what is held, up to the hold and past it.
-func TestAHoldsOwnChargesCountOnce(t *testing.T) {
+func TestOwnChargesReduceHold(t *testing.T) {
 	d, s := desk(t, one)
 	h := live(t, d, run("a", 400), now)
 	for _, step := range []struct{ charge, left money.Amount }{{0, 600}, {150, 600}, {250, 600}, {100, 500}} {
@@ -155,7 +155,7 @@ func TestAHoldsOwnChargesCountOnce(t *testing.T) {
 	}
 }
 
-func TestEndsOfAHold(t *testing.T) {
+func TestHoldAfterItsEnd(t *testing.T) {
 	ctx := context.Background()
 	charge := func(id string, dollars int64) budgettest.Charge {
 		return budgettest.Charge{
@@ -229,7 +229,7 @@ func TestEndsOfAHold(t *testing.T) {
 	}
 }
 
-func TestWhatIsOverStaysOver(t *testing.T) {
+func TestEndedHoldStaysEnded(t *testing.T) {
 	ctx := context.Background()
 	d, _ := desk(t, one)
 	h := live(t, d, run("a", 400), now)
@@ -250,7 +250,7 @@ func TestWhatIsOverStaysOver(t *testing.T) {
 	}
 }
 
-func TestExtendingThatDoesNotFitChangesNothing(t *testing.T) {
+func TestRefusedExtensionChangesNothing(t *testing.T) {
 	ctx := context.Background()
 	d, s := desk(t, one)
 	h := live(t, d, run("a", 400), now)
@@ -262,9 +262,9 @@ func TestExtendingThatDoesNotFitChangesNothing(t *testing.T) {
 	}
 }
 
-// TestReservingTwiceIsReservingOnce: one key, one hold; one that an earlier process left
+// TestReserveIsIdempotent: one key, one hold; one that an earlier process left
 // pending is taken up, and made larger only if that fits.
-func TestReservingTwiceIsReservingOnce(t *testing.T) {
+func TestReserveIsIdempotent(t *testing.T) {
 	ctx := context.Background()
 	d, _ := desk(t, one)
 	first, err := d.Reserve(ctx, run("a", 700), now)
@@ -305,9 +305,9 @@ func TestReservingTwiceIsReservingOnce(t *testing.T) {
 	}
 }
 
-// TestAPeriodThatIsOverDoesNotBind: a run that goes on is not refused because the month
+// TestPastPeriodDoesNotBind: a run that goes on is not refused because the month
 // in which it began was overspent.
-func TestAPeriodThatIsOverDoesNotBind(t *testing.T) {
+func TestPastPeriodDoesNotBind(t *testing.T) {
 	d, s := desk(t, one)
 	at := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
 	h := run("a", 100)
@@ -319,9 +319,9 @@ func TestAPeriodThatIsOverDoesNotBind(t *testing.T) {
 	}
 }
 
-// TestAHoldPastThePeriodCountsInBoth: a run of ten hours that begins four hours before
+// TestHoldAcrossPeriodsCountsInBoth: a run of ten hours that begins four hours before
 // the month ends counts by 4/10 and 6/10.
-func TestAHoldPastThePeriodCountsInBoth(t *testing.T) {
+func TestHoldAcrossPeriodsCountsInBoth(t *testing.T) {
 	ctx := context.Background()
 	d, s := desk(t, one)
 	at := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
@@ -348,10 +348,10 @@ func TestAHoldPastThePeriodCountsInBoth(t *testing.T) {
 	}
 }
 
-// TestSpreadingAdmitsNoMoreThanAPeriodCanPay admits runs of any amount, rate and length
+// TestAdmittedRunsFitEveryPeriod admits runs of any amount, rate and length
 // and extends some, then spends as fast as each may, within one month: whichever month it
 // is, its budget has held all of that.
-func TestSpreadingAdmitsNoMoreThanAPeriodCanPay(t *testing.T) {
+func TestAdmittedRunsFitEveryPeriod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.Background()
 		s := &budgettest.Store{}
@@ -400,7 +400,7 @@ func TestSpreadingAdmitsNoMoreThanAPeriodCanPay(t *testing.T) {
 	})
 }
 
-func TestDollarsAnHour(t *testing.T) {
+func TestHourlyLimit(t *testing.T) {
 	ctx := context.Background()
 	d, s := desk(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 100}]`)
 	s.Charge(budgettest.Charge{
@@ -488,8 +488,8 @@ quotas:
 	}
 }
 
-// TestConcurrentHoldsNeverExceedABudget lets many reserve at once.
-func TestConcurrentHoldsNeverExceedABudget(t *testing.T) {
+// TestConcurrentHoldsRespectBudget lets many reserve at once.
+func TestConcurrentHoldsRespectBudget(t *testing.T) {
 	d, s := desk(t, nested)
 	s.Charge(budgettest.Charge{
 		At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 100 * money.USD,
@@ -527,9 +527,9 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// TestNothingIsOverdrawn reserves, admits, charges, extends, settles and releases at
+// TestRandomOperationsRespectBudget reserves, admits, charges, extends, settles and releases at
 // random: what is charged within its hold never takes any budget past its amount.
-func TestNothingIsOverdrawn(t *testing.T) {
+func TestRandomOperationsRespectBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.Background()
 		s := &budgettest.Store{}

@@ -13,31 +13,28 @@ import (
 // Parameters of a forecast.
 const (
 	day = 24 * time.Hour
-	// history is how far back a forecast looks.
-	history = 8 * 7 // days
-	// leastHistory is the fewest days from which anything is forecast: one of each day
-	// of the week.
-	leastHistory = 7
-	// weekly is from how many days on the days of the week are told apart: four of each.
-	weekly = 28
-	// ledgerMayLag is how far the ledger may be behind before nothing is forecast.
-	ledgerMayLag = 48 * time.Hour
-	// draws is how many futures are drawn.
-	draws = 1000
+	// historyDays is the number of past days that a forecast uses.
+	historyDays = 8 * 7 // days
+	// minHistoryDays is the minimum for a forecast: one of each weekday.
+	minHistoryDays = 7
+	// weekdayHistoryDays is the number of days from which weekdays are distinguished: four of each.
+	weekdayHistoryDays = 28
+	// maxLedgerLag is the age of the ledger from which nothing is forecast.
+	maxLedgerLag = 48 * time.Hour
+	// bootstrapDraws is the number of simulated futures.
+	bootstrapDraws = 1000
 )
 
-// ErrNoForecast is returned where too little is known to forecast; its text says what.
+// ErrNoForecast means that too little is known; its text names what is missing.
 var ErrNoForecast = errors.New("no forecast")
 
-// Forecast is what a window's spend comes to at its end.
+// Forecast is the forecast spend of a window at its end.
 //
-// A thousand futures are drawn: each draws days of the past with replacement
-// (so that what was learned from few days is as uncertain as it is), and from those the
-// days that are left, each from days of the same weekday where there are four weeks of
-// them. Low, Median and High are the 10th, 50th and 90th percentile of the futures. Days
-// are those of UTC and taken as independent, so a change of habits shows only as it
-// happens. The source of the method is Efron & Tibshirani, An Introduction to the
-// Bootstrap, 1993, chapter 6; the draws are the same for the same past.
+// A bootstrap simulates a thousand futures: each resamples the past days, so that few days give a
+// wide range, and draws the remaining days from the resampled ones of the same weekday if there are
+// four weeks of them. Low, Median and High are the 10th, 50th and 90th percentiles. Days are UTC
+// and independent. Source: Efron & Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6.
+// Equal histories give equal forecasts.
 type Forecast struct {
 	// Low is the lower end of the range in dollars.
 	Low money.Amount `json:"low_usd"`
@@ -45,31 +42,31 @@ type Forecast struct {
 	Median money.Amount `json:"median_usd"`
 	// High is the upper end of the range in dollars.
 	High money.Amount `json:"high_usd"`
-	// Days is how many days of the past it stands on.
+	// Days is the number of past days used.
 	Days int `json:"days"`
-	// Weekdays says that the days of the week were told apart.
+	// Weekdays reports that weekdays were distinguished.
 	Weekdays bool `json:"weekdays"`
 }
 
-// forecast draws futures. used is what was spent until the ledger's end at through, past
-// the whole days before the day of that, oldest first; to is the window's end.
+// forecast simulates futures from the amount used until through, the whole days before it (oldest
+// first) and the window's end.
 func forecast(used money.Amount, past []money.Amount, through, to time.Time) (Forecast, error) {
-	past = sinceFirst(past)
+	past = afterFirstSpend(past)
 	if !through.Before(to) {
 		return Forecast{Low: used, Median: used, High: used, Days: len(past)}, nil
 	}
-	if len(past) < leastHistory {
+	if len(past) < minHistoryDays {
 		return Forecast{}, fmt.Errorf("%w: %d whole days of spend are known, it takes %d", ErrNoForecast, len(past),
-			leastHistory)
+			minHistoryDays)
 	}
 	classes := 1
-	if len(past) >= weekly {
+	if len(past) >= weekdayHistoryDays {
 		classes = 7
 	}
 	byClass := make([][]money.Amount, classes)
 	for i, v := range past {
-		// Days are counted from the one in which the ledger ends, so that this is of class 0
-		// as is the one a week before.
+		// Days are counted from the day in which the ledger ends, which has weekday class 0 like
+		// the day a week before.
 		c := ((i-len(past))%classes + classes) % classes
 		byClass[c] = append(byClass[c], v)
 	}
@@ -78,7 +75,7 @@ func forecast(used money.Amount, past []money.Amount, through, to time.Time) (Fo
 	for c, days := range byClass {
 		again[c] = make([]money.Amount, len(days))
 	}
-	futures := make([]money.Amount, draws)
+	futures := make([]money.Amount, bootstrapDraws)
 	for n := range futures {
 		for c, days := range byClass {
 			for i := range again[c] {
@@ -108,9 +105,8 @@ func forecast(used money.Amount, past []money.Amount, through, to time.Time) (Fo
 	return Forecast{Low: at(10), Median: at(50), High: at(90), Days: len(past), Weekdays: classes == 7}, nil
 }
 
-// sinceFirst drops the days before spending began, and the one on which it did, which
-// was hardly a whole one.
-func sinceFirst(past []money.Amount) []money.Amount {
+// afterFirstSpend drops the days before spending began and the first, probably incomplete, day.
+func afterFirstSpend(past []money.Amount) []money.Amount {
 	i := slices.IndexFunc(past, func(a money.Amount) bool { return a != 0 })
 	if i < 0 {
 		return nil

@@ -82,8 +82,8 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// TestTheSamePastIsForecastAlike, to the cent: a thousand futures, drawn alike each time.
-func TestTheSamePastIsForecastAlike(t *testing.T) {
+// TestForecastIsDeterministic, to the cent: a thousand futures, drawn alike each time.
+func TestForecastIsDeterministic(t *testing.T) {
 	d, s := desk(t, one)
 	spend(s, 30, func(i int) money.Amount { return money.Amount(i*i*7919%100_003) * money.Cent })
 	f, ok := status(t, d, "vision", now).Forecast.Get()
@@ -93,9 +93,9 @@ func TestTheSamePastIsForecastAlike(t *testing.T) {
 	}
 }
 
-// TestTheFutureIsMostlyInItsRange draws pasts and what followed from one distribution:
+// TestForecastRangeCoversOutcome draws pasts and what followed from one distribution:
 // the range from the 10th to the 90th percentile holds about four in five.
-func TestTheFutureIsMostlyInItsRange(t *testing.T) {
+func TestForecastRangeCoversOutcome(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	day := func() money.Amount { return money.Amount(random.ExpFloat64() * 100 * float64(money.USD)) }
 	for _, past := range []int{12, 55} {
@@ -122,7 +122,7 @@ func TestTheFutureIsMostlyInItsRange(t *testing.T) {
 	}
 }
 
-func TestWhatIsHeldIsForeseen(t *testing.T) {
+func TestForecastIncludesHolds(t *testing.T) {
 	d, s := desk(t, one)
 	spend(s, 56, func(int) money.Amount { return money.USD })
 	live(t, d, run("a", 500), now)

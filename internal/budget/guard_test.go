@@ -78,8 +78,8 @@ func TestReadsBefore(t *testing.T) {
 	}
 }
 
-// TestTheHourEndsWithItsWindow: at the end of a window its hourly limit is over.
-func TestTheHourEndsWithItsWindow(t *testing.T) {
+// TestHourlyLimitEndsWithWindow: at the end of a window its hourly limit is over.
+func TestHourlyLimitEndsWithWindow(t *testing.T) {
 	for at, fits := range map[time.Time]bool{now.Add(-1): false, now: true} {
 		h := run("a", 1)
 		h.ExpiresAt, h.Hourly, h.State = h.Until, 2*money.USD, budget.Pending
@@ -95,8 +95,8 @@ func TestTheHourEndsWithItsWindow(t *testing.T) {
 	}
 }
 
-// TestWhoseAChargeIs: a charge is a hold's own unless it names another owner.
-func TestWhoseAChargeIs(t *testing.T) {
+// TestHoldOwnsCharge: a charge is a hold's own unless it names another owner.
+func TestHoldOwnsCharge(t *testing.T) {
 	h := budget.Hold{Owner: vision}
 	for _, tc := range []struct {
 		charged inventory.Owner
@@ -112,7 +112,7 @@ func TestWhoseAChargeIs(t *testing.T) {
 	}
 }
 
-func TestWhatARefusalSays(t *testing.T) {
+func TestRefusalMessages(t *testing.T) {
 	o := budget.Overdrawn{Budget: "b", Limit: 10 * money.USD, Used: money.USD, Held: 2 * money.USD, Asked: 8 * money.USD}
 	for want, change := range map[string]func(*budget.Overdrawn){
 		"budget b: $8.00 asked for, $7.00 of $10.00 is left ($1.00 spent, $2.00 held)": func(
@@ -146,8 +146,8 @@ func TestWhatARefusalSays(t *testing.T) {
 	}
 }
 
-// TestSumsThatDoNotFitAreErrors, and never an answer that a budget is free.
-func TestSumsThatDoNotFitAreErrors(t *testing.T) {
+// TestOverflowIsAnError, and never an answer that a budget is free.
+func TestOverflowIsAnError(t *testing.T) {
 	huge := func(id string, change func(*budget.Hold)) budget.Hold {
 		h := run(id, 0)
 		h.ID, h.State, h.ExpiresAt = id, budget.Live, now.Add(11*time.Hour)
@@ -183,9 +183,9 @@ func TestSumsThatDoNotFitAreErrors(t *testing.T) {
 	}
 }
 
-// TestWhatAsksForNothingIsNotRefused: a budget or quota that is exceeded already takes what
+// TestZeroReservationIsAdmitted: a budget or quota that is exceeded already takes what
 // adds nothing to it.
-func TestWhatAsksForNothingIsNotRefused(t *testing.T) {
+func TestZeroReservationIsAdmitted(t *testing.T) {
 	d, s := desk(t, `
 budgets: [{id: vision, team: vision, purpose: training, amount: 10, per_hour: 1}]
 quotas: [{id: q, machines: 0, gpus: {H100: 1}}]`)
@@ -202,11 +202,11 @@ quotas: [{id: q, machines: 0, gpus: {H100: 1}}]`)
 	}
 }
 
-// TestWhatCannotBeReadReservesNothing: a store that fails once, at whatever read or write.
-func TestWhatCannotBeReadReservesNothing(t *testing.T) {
+// TestStoreErrorsReserveNothing: a store that fails once, at whatever read or write.
+func TestStoreErrorsReserveNothing(t *testing.T) {
 	ctx, broken := context.Background(), errors.New("broken")
 	for name, do := range map[string]func(d budget.Desk, id string) error{
-		"look": func(d budget.Desk, _ string) error { _, err := d.Look(ctx, run("b", 1), now); return err },
+		"look": func(d budget.Desk, _ string) error { _, err := d.Check(ctx, run("b", 1), now); return err },
 		"extend": func(d budget.Desk, id string) error {
 			_, err := d.Extend(ctx, id, money.USD, now, "ana", now)
 			return err
@@ -246,7 +246,7 @@ func TestWhatCannotBeReadReservesNothing(t *testing.T) {
 	}
 }
 
-func TestIDsOfHolds(t *testing.T) {
+func TestHoldIDs(t *testing.T) {
 	ctx := context.Background()
 	d, _ := desk(t, one)
 	d.Random = bytes.NewReader([]byte("abcdef"))
@@ -274,8 +274,8 @@ func TestIDsOfHolds(t *testing.T) {
 	}
 }
 
-// TestEndsOfARun: extending never shortens a run, and settling ends it where it ended.
-func TestEndsOfARun(t *testing.T) {
+// TestRunEnd: extending never shortens a run, and settling ends it where it ended.
+func TestRunEnd(t *testing.T) {
 	ctx := context.Background()
 	for by, want := range map[time.Duration]time.Duration{
 		5 * time.Hour: 10 * time.Hour, 10 * time.Hour: 10 * time.Hour, 20 * time.Hour: 20 * time.Hour,

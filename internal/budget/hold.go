@@ -10,58 +10,57 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// HoldState is where a hold stands.
+// HoldState is the state of a hold.
 type HoldState string
 
 // The states.
 const (
-	// Pending is reserved while its admission is decided. It counts, for a short time.
+	// Pending is reserved while its admission is being decided, and counts briefly.
 	Pending HoldState = "pending"
 	// Live is admitted; the work runs or is about to.
 	Live HoldState = "live"
-	// Settled is over; what it came to counts until the ledger has charged that much.
+	// Settled is over; its actual cost counts until the ledger has charged it.
 	Settled HoldState = "settled"
-	// Released was given back unused.
+	// Released was released unused.
 	Released HoldState = "released"
-	// Expired is what Pending and Live become by themselves: no capacity is held any more.
-	// It is never stored.
+	// Expired follows Pending and Live by time: no capacity is held any more. It is never stored.
 	Expired HoldState = "expired"
-	// Unobserved is what Expired is while the ledger has not seen what the run cost. Its
-	// money stays held until it is settled or observed. It is never stored.
+	// Unobserved is Expired while the ledger has not seen the run's cost: its money stays held. It
+	// is never stored.
 	Unobserved HoldState = "unobserved"
 )
 
-// Hold is money and capacity reserved for work that was admitted.
+// Hold is money and capacity reserved for admitted work.
 type Hold struct {
 	ID string
-	// Key makes reserving idempotent: there is at most one hold of a key.
+	// Key is unique and makes reserving idempotent.
 	Key string
-	// Kind, Name and SpecHash say what it was admitted for.
+	// Kind, Name and SpecHash identify the admitted work.
 	Kind, Name, SpecHash string
 	Owner                inventory.Owner
 	Purpose              inventory.Purpose
-	// Amount is the most it may cost in all, Hourly what it costs an hour while it runs.
+	// Amount is the maximum total cost, Hourly the cost per hour of running.
 	Amount, Hourly money.Amount
-	// GPUs are accelerators by type, Machines how many machines they are in.
+	// GPUs counts accelerators by type, Machines the machines with them.
 	GPUs     map[string]int
 	Machines int
-	// From and Until bound the run, in which Amount can be spent at Hourly. Equal: all of
-	// it falls at From.
+	// From and Until bound the run, during which Amount can be spent at Hourly. If they are equal,
+	// all of it is due at From.
 	From, Until time.Time
-	// ExpiresAt is when a hold that was neither settled nor released holds no more capacity,
-	// and no more money either once the ledger has observed its run. Not before Until.
+	// ExpiresAt is the end of an unsettled hold's capacity, and of its money once the ledger has
+	// observed the run. It is not before Until.
 	ExpiresAt time.Time
 	State     HoldState
-	// Approval is the id of the approval that was used up for it; may be empty.
+	// Approval is the id of the used approval; may be empty.
 	Approval string
-	// Run is the key that the caller gave the run; may be empty.
+	// Run is the caller's key of the run; may be empty.
 	Run string
-	// AskedBy is whom it was admitted for.
+	// AskedBy is the requester of the work.
 	AskedBy string
-	// Actual is what it came to, once Settled.
+	// Actual is the actual cost of a settled hold.
 	Actual               money.Amount
 	CreatedAt, UpdatedAt time.Time
-	// Version counts changes, for conditional writes.
+	// Version is the version for conditional writes.
 	Version int64
 }
 
@@ -73,12 +72,12 @@ func (h Hold) At(now time.Time) HoldState {
 	return h.State
 }
 
-// open says whether capacity is held at a time.
-func (h Hold) open(now time.Time) bool { s := h.At(now); return s == Pending || s == Live }
+// holdsCapacity reports whether capacity is held at a time.
+func (h Hold) holdsCapacity(now time.Time) bool { s := h.At(now); return s == Pending || s == Live }
 
-// amount is what counts in all at a time, before the hold's own charges are taken off.
-// The clock alone takes nothing off what was admitted: it does once the run was observed.
-func (h Hold) amount(now time.Time, observed bool) money.Amount {
+// countedAmount returns the total amount that counts at a time, including the hold's own charges.
+// Time alone never reduces it; an observed run does.
+func (h Hold) countedAmount(now time.Time, observed bool) money.Amount {
 	over := !now.Before(h.ExpiresAt)
 	switch {
 	case h.State == Pending && !over, h.State == Live && !(over && observed):
@@ -89,22 +88,21 @@ func (h Hold) amount(now time.Time, observed bool) money.Amount {
 	return 0
 }
 
-// observed says whether the ledger has seen a run whole: it reaches past the run's end,
-// and some of what it charged is the hold's.
+// observed reports whether the ledger has seen the whole run: it reaches past the end and has
+// charged some of it.
 func (h Hold) observed(through time.Time, charged bool) bool {
 	return charged && !through.Before(h.Until)
 }
 
-// missed says whether a hold counts only because its run is unobserved.
-func (h Hold) missed(now time.Time, observed bool) bool {
-	return h.amount(now, observed) > h.amount(now, true)
+// isUnobserved reports whether a hold counts only because its run is unobserved.
+func (h Hold) isUnobserved(now time.Time, observed bool) bool {
+	return h.countedAmount(now, observed) > h.countedAmount(now, true)
 }
 
-// part is the most of an amount that can be spent in a window: the hourly rate times the
-// hours in the window, and what the rate does not explain, which can fall due at any
-// time. The parts of several windows can add up to more than the amount, because the
-// budget of each has to pay for what can be spent in it.
-func (h Hold) part(amount money.Amount, w Window) money.Amount {
+// amountIn returns the most of an amount that can be spent in a window: the hourly rate times its
+// hours, plus what the rate does not explain, which may be due at any time. Over several windows
+// this can exceed the amount, because each budget has to be able to pay.
+func (h Hold) amountIn(amount money.Amount, w Window) money.Amount {
 	from, until := h.From, h.Until
 	if w.From.After(from) {
 		from = w.From
@@ -115,12 +113,12 @@ func (h Hold) part(amount money.Amount, w Window) money.Amount {
 	if until.Before(from) || !from.Before(w.To) || from.Equal(until) && h.From.Before(h.Until) {
 		return 0
 	}
-	anytime := max(0, amount-h.rate(h.Until.Sub(h.From)))
-	return anytime + min(amount-anytime, h.rate(until.Sub(from)))
+	anytime := max(0, amount-h.amountOver(h.Until.Sub(h.From)))
+	return anytime + min(amount-anytime, h.amountOver(until.Sub(from)))
 }
 
-// rate is what the hourly rate comes to over a time, at most the largest amount.
-func (h Hold) rate(d time.Duration) money.Amount {
+// amountOver returns the hourly rate times a duration, saturated.
+func (h Hold) amountOver(d time.Duration) money.Amount {
 	sum, err := h.Hourly.Mul(int64(d), int64(time.Hour))
 	if err != nil {
 		return math.MaxInt64
@@ -128,8 +126,8 @@ func (h Hold) rate(d time.Duration) money.Amount {
 	return sum
 }
 
-// Owns says whether a charge under the hold is the hold's own: its owner does not differ
-// from the hold's. A tag alone does not let one owner spend what another reserved.
+// Owns reports whether a charge under the hold is its own: the owners must not differ. A tag alone
+// does not let one owner spend another's reservation.
 func (h Hold) Owns(o inventory.Owner) bool {
 	for _, f := range [...][2]string{{h.Owner.Team, o.Team}, {h.Owner.Project, o.Project}, {h.Owner.User, o.User},
 		{h.Owner.Environment, o.Environment}, {h.Owner.CostCenter, o.CostCenter}} {
@@ -140,8 +138,8 @@ func (h Hold) Owns(o inventory.Owner) bool {
 	return true
 }
 
-// fits says whether a hold reserves at least what another would, for the same.
-func (h Hold) fits(other Hold) bool {
+// covers reports whether a hold reserves at least as much as another, for the same work.
+func (h Hold) covers(other Hold) bool {
 	return h.SpecHash == other.SpecHash && h.Amount >= other.Amount && h.Hourly >= other.Hourly &&
 		h.Machines >= other.Machines && maps.Equal(h.GPUs, other.GPUs)
 }

@@ -101,7 +101,7 @@ func (b *Budgets) UnmarshalYAML(n ast.Node) error {
 		return err
 	}
 	_, err = NewSet(*b, nil)
-	return d.misplaced(err, owner)
+	return d.locate(err, owner)
 }
 
 // UnmarshalYAML reads the list and checks the quotas against one another.
@@ -117,11 +117,11 @@ func (q *Quotas) UnmarshalYAML(n ast.Node) error {
 		return err
 	}
 	_, err = NewSet(nil, *q)
-	return d.misplaced(err, owner)
+	return d.locate(err, owner)
 }
 
-// misplaced gives a *FieldError the place of its key, or of its item.
-func (d *reader) misplaced(err error, items []ast.Node) error {
+// locate gives a *FieldError the place of its key, or of its item.
+func (d *reader) locate(err error, items []ast.Node) error {
 	var field *FieldError
 	if !errors.As(err, &field) {
 		return err
@@ -138,9 +138,9 @@ func (d *reader) budget(n ast.Node) ([]Budget, error) {
 	var b Budget
 	split := map[inventory.Purpose]int{}
 	_, err := d.Mapping(n, "a budget", append([]document.Key{
-		document.Required("id", "name of the budget", d.word(&b.ID, "id")),
+		document.Required("id", "name of the budget", d.readText(&b.ID, "id")),
 		document.Optional("parent", "budget that it belongs to: what counts here counts there as well",
-			d.word(&b.Parent, "parent")),
+			d.readText(&b.Parent, "parent")),
 		document.Optional("purpose", "purposes that it is for, or any", func(n ast.Node) error {
 			return document.Forms(n, document.IfWord("any", func(ast.Node) error { b.Shared = true; return nil }),
 				document.Otherwise(func(n ast.Node) error { return d.purposes(n, &b.Purposes) }))
@@ -183,11 +183,11 @@ func (d *reader) budget(n ast.Node) ([]Budget, error) {
 	if b.Shared || len(b.Purposes) > 0 {
 		return nil, d.At(n, "budget %q: split names its purposes; leave out purpose", b.ID)
 	}
-	return d.split(b, split, n)
+	return d.splitByPurpose(b, split, n)
 }
 
-// split gives each purpose its share of a budget, as a budget of its own.
-func (d *reader) split(b Budget, shares map[inventory.Purpose]int, n ast.Node) ([]Budget, error) {
+// splitByPurpose gives each purpose its share of a budget, as a budget of its own.
+func (d *reader) splitByPurpose(b Budget, shares map[inventory.Purpose]int, n ast.Node) ([]Budget, error) {
 	total := 0
 	out := []Budget{b}
 	for _, p := range allPurposes {
@@ -199,7 +199,7 @@ func (d *reader) split(b Budget, shares map[inventory.Purpose]int, n ast.Node) (
 		part := b
 		part.ID, part.Parent, part.Purposes = b.ID+"/"+string(p), b.ID, []inventory.Purpose{p}
 		var err error
-		if part.Amount, err = b.share(share); err != nil {
+		if part.Amount, err = b.percentOf(share); err != nil {
 			return nil, d.At(n, "budget %q: %s", b.ID, err)
 		}
 		out[0].Purposes = append(out[0].Purposes, p)
@@ -221,19 +221,19 @@ var allPurposes = []inventory.Purpose{
 func (d *reader) quota(n ast.Node) (Quota, error) {
 	var q Quota
 	_, err := d.Mapping(n, "a quota", append([]document.Key{
-		document.Required("id", "name of the quota", d.word(&q.ID, "id")),
+		document.Required("id", "name of the quota", d.readText(&q.ID, "id")),
 		document.Optional("purpose", "purposes that it is for", func(n ast.Node) error {
 			return d.purposes(n, &q.Purposes)
 		}),
 		document.Optional("gpus", "most GPUs held at once, by model: {H100: 16}", func(n ast.Node) error {
 			q.GPUs = map[string]int{}
 			return d.Pairs(n, "gpus", func(gpu string, _, v ast.Node) (err error) {
-				q.GPUs[gpu], err = d.whole(v, "a number of GPUs")
+				q.GPUs[gpu], err = d.readCount(v, "a number of GPUs")
 				return err
 			})
 		}),
 		document.Optional("machines", "most machines held at once", func(n ast.Node) error {
-			v, err := d.whole(n, "machines")
+			v, err := d.readCount(n, "machines")
 			q.Machines = &v
 			return err
 		}),
@@ -243,10 +243,10 @@ func (d *reader) quota(n ast.Node) (Quota, error) {
 
 func (d *reader) match(m *Match) []document.Key {
 	return []document.Key{
-		document.Optional("team", "team that it is for", d.word(&m.Team, "team")),
-		document.Optional("project", "project that it is for", d.word(&m.Project, "project")),
-		document.Optional("user", "person that it is for", d.word(&m.User, "user")),
-		document.Optional("environment", "environment that it is for", d.word(&m.Environment, "environment")),
+		document.Optional("team", "team that it is for", d.readText(&m.Team, "team")),
+		document.Optional("project", "project that it is for", d.readText(&m.Project, "project")),
+		document.Optional("user", "person that it is for", d.readText(&m.User, "user")),
+		document.Optional("environment", "environment that it is for", d.readText(&m.Environment, "environment")),
 	}
 }
 
@@ -270,7 +270,7 @@ func (d *reader) period(n ast.Node, p *Period) error {
 			})
 			if p.Every = Every(document.Scalar(n)); !slices.Contains([]Every{Monthly, Weekly, Quarterly}, p.Every) {
 				return d.At(n, "a period is monthly, weekly, quarterly, or {from: 2026-11-01, until: 2026-12-16}; not %q",
-					written(n))
+					valueText(n))
 			}
 			return nil
 		}))
@@ -286,7 +286,7 @@ func (d *reader) customPeriod(n ast.Node, p *Period) error {
 				loc = time.UTC
 			}
 			if *to, err = time.ParseInLocation(time.DateOnly, document.Scalar(n), loc); err != nil {
-				return d.At(n, "%q is not a day such as 2026-11-01", written(n))
+				return d.At(n, "%q is not a day such as 2026-11-01", valueText(n))
 			}
 			return nil
 		}
@@ -301,7 +301,7 @@ func (d *reader) location(n ast.Node) (*time.Location, error) {
 	name := document.Scalar(n)
 	loc, err := time.LoadLocation(name)
 	if err != nil || name == "" || name == "Local" {
-		return nil, d.At(n, "%q is no time zone such as Europe/Berlin", written(n))
+		return nil, d.At(n, "%q is no time zone such as Europe/Berlin", valueText(n))
 	}
 	return loc, nil
 }
@@ -330,7 +330,7 @@ func (d *reader) dollars(to *money.Amount, what string) func(ast.Node) error {
 	return func(n ast.Node) (err error) {
 		document.Note(n, document.Shape{Type: document.Decimal})
 		if *to, err = money.ParseAmount(document.Scalar(n)); err != nil || *to < 0 {
-			return d.At(n, "%s is dollars such as 20000 or 12.50, not %q", what, written(n))
+			return d.At(n, "%s is dollars such as 20000 or 12.50, not %q", what, valueText(n))
 		}
 		return nil
 	}
@@ -342,21 +342,21 @@ func (d *reader) percent(n ast.Node, what string) (int, error) {
 	digits, ok := strings.CutSuffix(document.Scalar(n), "%")
 	v, err := strconv.Atoi(digits)
 	if !ok || err != nil || v < 1 || v > maxPercent {
-		return 0, d.At(n, "%s is a share such as 80%%, not %q", what, written(n))
+		return 0, d.At(n, "%s is a share such as 80%%, not %q", what, valueText(n))
 	}
 	return v, nil
 }
 
-func (d *reader) whole(n ast.Node, what string) (int, error) {
+func (d *reader) readCount(n ast.Node, what string) (int, error) {
 	document.Note(n, document.Shape{Type: document.Integer})
 	v, err := strconv.Atoi(document.Scalar(n))
 	if err != nil || v < 0 {
-		return 0, d.At(n, "%s is a whole number of at least 0, not %q", what, written(n))
+		return 0, d.At(n, "%s is a whole number of at least 0, not %q", what, valueText(n))
 	}
 	return v, nil
 }
 
-func (d *reader) word(to *string, what string) func(ast.Node) error {
+func (d *reader) readText(to *string, what string) func(ast.Node) error {
 	return func(n ast.Node) error {
 		document.Note(n, document.Shape{Type: document.String, Pattern: `^\S(.*\S)?$`})
 		s, ok := n.(*ast.StringNode)
@@ -368,8 +368,8 @@ func (d *reader) word(to *string, what string) func(ast.Node) error {
 	}
 }
 
-// written is a value as it stands in the file, for errors.
-func written(n ast.Node) string {
+// valueText is a value as it stands in the file, for errors.
+func valueText(n ast.Node) string {
 	if s := document.Scalar(n); s != "" {
 		return s
 	}

@@ -91,7 +91,7 @@ func TestConfigDecodes(t *testing.T) {
 	}
 }
 
-func TestMistakesHaveTheirPlace(t *testing.T) {
+func TestErrorsHavePositions(t *testing.T) {
 	for _, tc := range []struct{ name, src, want string }{
 		{"an unknown key", "budgets:\n  - id: a\n    amuont: 1\n", `3:5: a budget has no key "amuont"`},
 		{"an unknown section", "budget: []\n", `1:1: the file has no key "budget"`},

@@ -5,38 +5,37 @@ import (
 	"time"
 )
 
-// Every is how often a new period begins.
+// Every is the length of a period.
 type Every string
 
 // The lengths of a period.
 const (
-	Monthly   Every = "monthly" // the zero Every is monthly as well
+	Monthly   Every = "monthly" // also the zero Every
 	Weekly    Every = "weekly"  // from Monday
 	Quarterly Every = "quarterly"
 	Custom    Every = "custom" // once, from From to Until
 )
 
-// Period says over which windows of time an amount is meant.
+// Period defines the windows of an amount.
 type Period struct {
 	Every Every
 	// From and Until bound a custom period, [From, Until).
 	From, Until time.Time
-	// Location is where days begin; nil is UTC.
+	// Location is the time zone of days; nil is UTC.
 	Location *time.Location
 }
 
-// Window is a stretch of time, [From, To).
+// Window is a half-open time range [From, To).
 type Window struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 }
 
-// ErrOutside is returned for a time that is in no window of a custom period.
+// ErrOutside means that a time is outside of a custom period.
 var ErrOutside = errors.New("outside of the budget's period")
 
-// Window returns the window that a time is in. The windows of a period that repeats
-// follow one another without a gap. It returns ErrOutside where a custom period does not
-// hold the time.
+// Window returns the window that contains a time, or ErrOutside. The windows of a repeating period
+// are contiguous.
 func (p Period) Window(at time.Time) (Window, error) {
 	if p.Every == Custom {
 		if at.Before(p.From) || !at.Before(p.Until) {
@@ -44,17 +43,17 @@ func (p Period) Window(at time.Time) (Window, error) {
 		}
 		return Window{p.From.UTC(), p.Until.UTC()}, nil
 	}
-	// A day's first hour may not exist where clocks are put forward at midnight, and the
-	// window that begins there then begins an hour earlier or later.
+	// A day's first hour may be skipped by daylight saving time, which shifts the start of its
+	// window by an hour.
 	for n := -1; ; n++ {
-		if to := p.begin(at, n+1); at.Before(to) {
-			return Window{p.begin(at, n), to}, nil
+		if to := p.windowStart(at, n+1); at.Before(to) {
+			return Window{p.windowStart(at, n), to}, nil
 		}
 	}
 }
 
-// begin is the beginning of the n-th window after the one that the calendar says.
-func (p Period) begin(at time.Time, n int) time.Time {
+// windowStart returns the start of the n-th window after that of a time.
+func (p Period) windowStart(at time.Time, n int) time.Time {
 	loc := p.Location
 	if loc == nil {
 		loc = time.UTC
@@ -72,8 +71,8 @@ func (p Period) begin(at time.Time, n int) time.Time {
 	return time.Date(y, m, d, 0, 0, 0, 0, loc).UTC()
 }
 
-// Windows returns those that overlap [from, until), in order; at least the one that from
-// is in, where there is one.
+// Windows returns the windows that overlap [from, until) in order, at least the one that contains
+// from.
 func (p Period) Windows(from, until time.Time) []Window {
 	if p.Every == Custom {
 		if w := (Window{p.From.UTC(), p.Until.UTC()}); w.From.Before(until) && from.Before(w.To) || !from.Before(w.From) &&

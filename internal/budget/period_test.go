@@ -40,8 +40,8 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestWindowsFollowOneAnother holds in every zone, where clocks change at midnight too.
-func TestWindowsFollowOneAnother(t *testing.T) {
+// TestWindowsAreContiguous holds in every zone, where clocks change at midnight too.
+func TestWindowsAreContiguous(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Beirut", "Pacific/Apia"}).Draw(
 			t, "zone")
@@ -75,9 +75,9 @@ func TestWindowsFollowOneAnother(t *testing.T) {
 	})
 }
 
-// TestPartsOfAHoldPayForIt: over any number of windows a hold is held in whole, in none
+// TestWindowAmountsCoverHold: over any number of windows a hold is held in whole, in none
 // of them for more than its amount, and once in all where its rate explains all of it.
-func TestPartsOfAHoldPayForIt(t *testing.T) {
+func TestWindowAmountsCoverHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var err error
 		d, _ := deskOf(`budgets: [{id: vision, team: vision, purpose: training, amount: 1000000000, period: weekly}]`)
@@ -92,7 +92,7 @@ func TestPartsOfAHoldPayForIt(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		standings, err := d.Look(t.Context(), h, now)
+		standings, err := d.Check(t.Context(), h, now)
 		if err != nil {
 			t.Fatal(err)
 		}

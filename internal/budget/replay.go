@@ -8,13 +8,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Replayed is what a ledger in memory says was spent, where nothing is reserved.
-type Replayed struct{ Ledger *ledger.Memory }
+// ReplayedLedger implements Reading with an in-memory ledger and no holds.
+type ReplayedLedger struct{ Ledger *ledger.Memory }
 
-var _ Reading = Replayed{}
+var _ Reading = ReplayedLedger{}
 
 // Spent implements [Spending].
-func (r Replayed) Spent(_ context.Context, m Match, from, to time.Time) (Spend, error) {
+func (r ReplayedLedger) Spent(_ context.Context, m Match, from, to time.Time) (Spend, error) {
 	if !from.Before(to) {
 		return Spend{}, nil
 	}
@@ -38,11 +38,11 @@ func (r Replayed) Spent(_ context.Context, m Match, from, to time.Time) (Spend, 
 		}
 		if e.Gap == "" {
 			d := &out.Daily[e.Hour.Sub(from)/day]
-			*d += amount // no more than Used, which fits
+			*d += amount // at most Used, which fits
 		}
 	}
 	return out, nil
 }
 
 // Holds implements [Reading].
-func (r Replayed) Holds(context.Context, time.Time, time.Time) ([]Hold, error) { return nil, nil }
+func (r ReplayedLedger) Holds(context.Context, time.Time, time.Time) ([]Hold, error) { return nil, nil }

@@ -12,9 +12,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestAReplayedLedgerIsReadByTheDay: what machines of a team cost, day by day and up to the
+// TestReadsReplayedLedgerByDay: what machines of a team cost, day by day and up to the
 // hour that the ledger reaches, the unpriced apart, and nothing of other teams.
-func TestAReplayedLedgerIsReadByTheDay(t *testing.T) {
+func TestReadsReplayedLedgerByDay(t *testing.T) {
 	ctx, memory := context.Background(), &ledger.Memory{}
 	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	account, part := ledger.Account{Cloud: "trace"}, ledger.Part{Kind: inventory.KindInstance}
@@ -58,7 +58,7 @@ func TestAReplayedLedgerIsReadByTheDay(t *testing.T) {
 		{-24, 0, budget.Spend{Daily: []money.Amount{0}}},
 		{24, 24, budget.Spend{}},
 	} {
-		got, err := budget.Replayed{
+		got, err := budget.ReplayedLedger{
 			Ledger: memory,
 		}.Spent(ctx, budget.Match{Team: "vision"}, start.Add(time.Duration(tc.from)*time.Hour),
 			start.Add(time.Duration(tc.to)*time.Hour))

@@ -16,8 +16,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TestNothingPostedIsNotWithinTheLimit holds that a budget without any charge says so.
-func TestNothingPostedIsNotWithinTheLimit(t *testing.T) {
+// TestReportsBudgetWithoutCharges holds that a budget without any charge says so.
+func TestReportsBudgetWithoutCharges(t *testing.T) {
 	d, _ := desk(t, `
 budgets:
   - {id: vision, team: vision, purpose: training, amount: 1000}

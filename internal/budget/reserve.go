@@ -10,18 +10,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Line is one window of one budget that a reservation has to fit in.
+// Line is a budget window that a reservation has to fit in.
 type Line struct {
 	Budget string
 	Match
 	Window Window
-	// Limit is the most that may be charged and held in the window, PerHour the most an
-	// hour; a zero PerHour is not looked at.
+	// Limit is the maximum of charged and held amounts in the window, PerHour the hourly limit; a
+	// zero PerHour sets none.
 	Limit, PerHour money.Amount
 	CountUnknown   bool
 }
 
-// Reservation is a hold with everything that it has to fit in.
+// Reservation is a hold with all lines and quotas that it has to fit in.
 type Reservation struct {
 	Hold   Hold
 	Lines  []Line
@@ -31,13 +31,13 @@ type Reservation struct {
 	Event Event
 }
 
-// Read is a question to the ledger.
+// Read is a query to the ledger.
 type Read struct {
 	Match Match
 	Window
 }
 
-// Locks are the names of the rows to lock, in the order in which everybody locks them.
+// Locks returns the names of the rows to lock, in a fixed order.
 func (r Reservation) Locks() []string {
 	var names []string
 	for _, l := range r.Lines {
@@ -50,7 +50,7 @@ func (r Reservation) Locks() []string {
 	return slices.Compact(names)
 }
 
-// Span is the time from which every hold matters.
+// Span returns the time range whose holds matter.
 func (r Reservation) Span() Window {
 	hour := lastHour(r.Now)
 	span := Window{hour.From, r.Hold.ExpiresAt}
@@ -68,21 +68,20 @@ func (r Reservation) Span() Window {
 	return span
 }
 
-// Reads are what Check needs to know of the ledger, in addition to the holds that overlap Span:
-// of each line its window, the last whole hour, and the time before the window in which
-// a hold that reaches into it began (an empty one where none did).
+// Reads returns the ledger queries that Check needs besides the holds that overlap Span. For each
+// line these are its window, the last full hour, and the time before the window since the start of
+// a hold that reaches into it (an empty range if there is none).
 func (r Reservation) Reads(holds []Hold) []Read {
 	var out []Read
 	for _, l := range r.Lines {
 		out = append(out, Read{l.Match, l.Window}, Read{l.Match, lastHour(r.Now)},
-			Read{l.Match, l.before(append(holds[:len(holds):len(holds)], r.Hold))})
+			Read{l.Match, l.timeBefore(append(holds[:len(holds):len(holds)], r.Hold))})
 	}
 	return out
 }
 
-// before is the time before the line's window in which holds that count began, in whole
-// days.
-func (l Line) before(holds []Hold) Window {
+// timeBefore returns the whole days before the line's window in which holds that count began.
+func (l Line) timeBefore(holds []Hold) Window {
 	w := Window{l.Window.From, l.Window.From}
 	for _, h := range holds {
 		if h.State != Released && h.From.Before(w.From) && l.Covers(h.Owner, h.Purpose) {
@@ -92,44 +91,41 @@ func (l Line) before(holds []Hold) Window {
 	return w
 }
 
-// account is what the ledger says about a line, in the order of Reads.
-type account struct{ window, hour, before Spend }
+// lineSpend holds the results of a line's queries, in the order of Reads.
+type lineSpend struct{ window, hour, before Spend }
 
-// readsOfALine is how many Reads a line has.
-const readsOfALine = 3
+// readsPerLine is the number of queries per line.
+const readsPerLine = 3
 
-func accountOf(spent []Spend, line int) account {
-	s := spent[readsOfALine*line:]
-	return account{s[0], s[1], s[2]}
+func spendOfLine(spent []Spend, line int) lineSpend {
+	s := spent[readsPerLine*line:]
+	return lineSpend{s[0], s[1], s[2]}
 }
 
-// lastHour is the last hour that is over, of which charges are rolled up.
+// lastHour returns the last full hour, whose charges are complete.
 func lastHour(now time.Time) Window {
 	to := now.UTC().Truncate(time.Hour)
 	return Window{to.Add(-time.Hour), to}
 }
 
-// Overdrawn is why a reservation is refused: what would be more than allowed. It is an
-// answer, not a failure.
+// Overdrawn explains why a reservation is refused.
 type Overdrawn struct {
-	// Budget or Quota is the id of what is exceeded; the other is empty.
+	// Budget or Quota is the id of the exceeded one; the other is empty.
 	Budget, Quota string
-	// Window is the budget's; PerHour says that it is the dollars of an hour that are
-	// exceeded, not those of the window.
+	// Window is the budget's window. PerHour reports that the hourly limit is exceeded.
 	Window  Window
 	PerHour bool
-	// Limit is what is allowed, Used what is charged (what is not known of it in Unknown,
-	// where that counts), Held what others hold, Asked what this one would add.
+	// Limit is the allowed amount, Used the charged one (Unknown its unpriced part, if counted),
+	// Held the amount of other holds, Asked that of this one.
 	Limit, Used, Unknown, Held, Asked money.Amount
-	// Unobserved is the part of Held of runs that are over and that the ledger has not
-	// seen.
+	// Unobserved is the part of Held whose runs are over but not seen by the ledger.
 	Unobserved money.Amount
-	// Of names the capacity that a quota is of ("H100", "machines"), with its numbers.
+	// Of names the capacity of the quota ("H100", "machines"), with its numbers.
 	Of                           string
 	MostOf, InUse, AskedCapacity int
 }
 
-// Error gives the numbers.
+// Error returns a message with the numbers.
 func (o *Overdrawn) Error() string {
 	if o.Quota != "" {
 		return fmt.Sprintf("quota %s: %d %s asked for, %d of %d are reserved", o.Quota, o.AskedCapacity, o.Of, o.InUse, o.MostOf)
@@ -151,20 +147,19 @@ func (o *Overdrawn) Error() string {
 		o.Held.Exact(), missed)
 }
 
-// Check decides from what a store read in its transaction: the holds that overlap Span
-// and what was spent in each of Reads. It returns an *Overdrawn for the first budget, and
-// then the first quota, that would be exceeded. It changes nothing.
+// Check decides from the holds that overlap Span and the results of Reads, which a store read in
+// its transaction. It returns *Overdrawn for the first exceeded budget, else quota.
 func (r Reservation) Check(holds []Hold, spent []Spend) error {
-	if len(spent) != readsOfALine*len(r.Lines) {
+	if len(spent) != readsPerLine*len(r.Lines) {
 		return fmt.Errorf("check hold %s: %d answers of the ledger to %d questions", r.Hold.ID, len(spent),
-			readsOfALine*len(r.Lines))
+			readsPerLine*len(r.Lines))
 	}
-	others := r.others(holds)
+	others := r.otherHolds(holds)
 	for i, l := range r.Lines {
-		if err := r.checkWindow(l, others, accountOf(spent, i)); err != nil {
+		if err := r.checkWindow(l, others, spendOfLine(spent, i)); err != nil {
 			return err
 		}
-		if err := r.checkHour(l, others, accountOf(spent, i).hour); err != nil {
+		if err := r.checkHour(l, others, spendOfLine(spent, i).hour); err != nil {
 			return err
 		}
 	}
@@ -176,11 +171,11 @@ func (r Reservation) Check(holds []Hold, spent []Spend) error {
 	return nil
 }
 
-func (r Reservation) others(holds []Hold) []Hold {
+func (r Reservation) otherHolds(holds []Hold) []Hold {
 	return slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool { return h.ID == r.Hold.ID })
 }
 
-func (r Reservation) checkWindow(l Line, others []Hold, s account) error {
+func (r Reservation) checkWindow(l Line, others []Hold, s lineSpend) error {
 	at, err := r.standing(l, others, s)
 	if err != nil {
 		return err
@@ -192,26 +187,25 @@ func (r Reservation) checkWindow(l Line, others []Hold, s account) error {
 	if l.CountUnknown {
 		o.Unknown = at.Unknown
 	}
-	return o.verdict()
+	return o.refusal()
 }
 
-// Standing is where a line stands before a reservation, and what that adds.
+// Standing is the state of a line before a reservation, and what that adds.
 type Standing struct {
 	Line
-	// Used is what was charged, Unknown what unpriced charges may come to at most, Held
-	// what others hold beyond their own charges.
+	// Used is the charged amount, Unknown the upper bound of unpriced charges, Held what other
+	// holds reserve beyond their own charges.
 	Used, Unknown, Held money.Amount
-	// Unobserved is the part of Held of runs that are over and that the ledger has not
-	// seen.
+	// Unobserved is the part of Held whose runs are over but not seen by the ledger.
 	Unobserved money.Amount
-	// Unbounded is the resource time of which not even the most is known.
+	// Unbounded is the resource time without even an upper bound of its cost.
 	Unbounded time.Duration
-	// Asked is what the reservation adds to the window.
+	// Asked is the amount that the reservation adds.
 	Asked money.Amount
 }
 
-// Committed is what is spent and held, and what is unknown where that counts, without
-// what is asked for.
+// Committed returns what is spent and held, plus the unknown amount if it counts, without the
+// reservation.
 func (s Standing) Committed() (money.Amount, error) {
 	if s.CountUnknown {
 		return money.Sum(s.Used, s.Held, s.Unknown)
@@ -219,34 +213,34 @@ func (s Standing) Committed() (money.Amount, error) {
 	return s.Used.Add(s.Held)
 }
 
-func (r Reservation) standing(l Line, others []Hold, s account) (Standing, error) {
+func (r Reservation) standing(l Line, others []Hold, s lineSpend) (Standing, error) {
 	held, unobserved, err := l.held(others, s, r.Now)
-	asked, _ := l.left(r.Hold, s, r.Now)
+	asked, _ := l.remaining(r.Hold, s, r.Now)
 	return Standing{
 		Line: l, Used: s.window.Used, Unknown: s.window.Unknown, Unbounded: s.window.Unbounded, Held: held,
 		Unobserved: unobserved, Asked: asked,
 	}, err
 }
 
-// checkHour looks at the dollars of an hour, in the window that the hold begins in.
+// checkHour checks the hourly limit in the window in which the hold begins.
 func (r Reservation) checkHour(l Line, others []Hold, s Spend) error {
-	if l.PerHour == 0 || !l.Window.holds(r.Now) {
+	if l.PerHour == 0 || !l.Window.contains(r.Now) {
 		return nil
 	}
-	burn, held, err := l.burn(append(others[:len(others):len(others)], r.Hold), s, r.Now)
+	burn, held, err := l.hourlyRate(append(others[:len(others):len(others)], r.Hold), s, r.Now)
 	if err != nil {
 		return err
 	}
 	asked := r.Hold.Hourly
 	return (&Overdrawn{
 		Budget: l.Budget, Window: l.Window, PerHour: true, Limit: l.PerHour, Used: burn, Held: held - asked, Asked: asked,
-	}).verdict()
+	}).refusal()
 }
 
 func (r Reservation) checkQuota(q Quota, others []Hold) error {
 	machines, gpus := 0, map[string]int{}
 	for _, h := range others {
-		if h.open(r.Now) && q.Covers(h.Owner, h.Purpose) {
+		if h.holdsCapacity(r.Now) && q.Covers(h.Owner, h.Purpose) {
 			machines += h.Machines
 			for kind := range q.GPUs {
 				gpus[kind] += h.gpus(kind)
@@ -265,15 +259,14 @@ func (r Reservation) checkQuota(q Quota, others []Hold) error {
 	return nil
 }
 
-// IsGPU says whether an accelerator is of a type that a quota names. A type that is named
-// without what follows a hyphen ("A100") has all of its variants ("A100-40GB",
-// "A100-80GB").
+// IsGPU reports whether an accelerator has a type named by a quota. A type without hyphen ("A100")
+// covers all variants ("A100-40GB", "A100-80GB").
 func IsGPU(kind, accelerator string) bool {
 	rest, ok := strings.CutPrefix(strings.ToLower(accelerator), strings.ToLower(kind))
 	return ok && (rest == "" || rest[0] == '-')
 }
 
-// gpus is how many accelerators of a type a hold has.
+// gpus returns the number of a hold's accelerators of a type.
 func (h Hold) gpus(kind string) int {
 	sum := 0
 	for k, n := range h.GPUs {
@@ -284,23 +277,23 @@ func (h Hold) gpus(kind string) int {
 	return sum
 }
 
-// left is what a hold still reserves of a line's window beyond its own charges, and
-// whether only because its run is unobserved.
-func (l Line) left(h Hold, s account, now time.Time) (left money.Amount, missed bool) {
+// remaining returns what a hold reserves of a line's window beyond its own charges, and whether
+// only because its run is unobserved.
+func (l Line) remaining(h Hold, s lineSpend, now time.Time) (left money.Amount, missed bool) {
 	charged, before := s.window.ByHold[h.ID], s.before.ByHold[h.ID]
 	observed := h.observed(s.window.Through, charged > 0 || before > 0)
-	amount := h.amount(now, observed)
-	return max(0, min(h.part(amount, l.Window), amount-before)-charged), h.missed(now, observed)
+	amount := h.countedAmount(now, observed)
+	return max(0, min(h.amountIn(amount, l.Window), amount-before)-charged), h.isUnobserved(now, observed)
 }
 
-// held is what holds reserve of a line's window beyond their own charges, and the part of
-// it of those whose run is unobserved.
-func (l Line) held(holds []Hold, s account, now time.Time) (total, unobserved money.Amount, err error) {
+// held returns what holds reserve of a line's window beyond their own charges, and the part of
+// unobserved runs.
+func (l Line) held(holds []Hold, s lineSpend, now time.Time) (total, unobserved money.Amount, err error) {
 	for _, h := range holds {
 		if !l.Covers(h.Owner, h.Purpose) {
 			continue
 		}
-		left, missed := l.left(h, s, now)
+		left, missed := l.remaining(h, s, now)
 		if total, err = total.Add(left); err != nil {
 			return 0, 0, err
 		}
@@ -311,13 +304,12 @@ func (l Line) held(holds []Hold, s account, now time.Time) (total, unobserved mo
 	return total, unobserved, nil
 }
 
-// burn is what is spent in an hour: by the holds that are open and count against the
-// line, as each was estimated, and by everything else, measured over the last whole hour.
-// A hold covers no more of what was measured than its own rate.
-func (l Line) burn(holds []Hold, hour Spend, now time.Time) (measured, held money.Amount, err error) {
+// hourlyRate returns the current spend per hour: that of live holds as estimated, and everything
+// else as measured over the last full hour. A hold covers measured spend only up to its own rate.
+func (l Line) hourlyRate(holds []Hold, hour Spend, now time.Time) (measured, held money.Amount, err error) {
 	measured = hour.Used
 	for _, h := range holds {
-		if h.open(now) && l.Covers(h.Owner, h.Purpose) {
+		if h.holdsCapacity(now) && l.Covers(h.Owner, h.Purpose) {
 			measured -= min(hour.ByHold[h.ID], h.Hourly)
 			if held, err = held.Add(h.Hourly); err != nil {
 				return 0, 0, err
@@ -327,8 +319,8 @@ func (l Line) burn(holds []Hold, hour Spend, now time.Time) (measured, held mone
 	return measured, held, nil
 }
 
-// verdict returns the refusal where something is asked for and does not fit.
-func (o *Overdrawn) verdict() error {
+// refusal returns the error if something is requested and does not fit.
+func (o *Overdrawn) refusal() error {
 	total, err := money.Sum(o.Used, o.Unknown, o.Held, o.Asked)
 	if err != nil {
 		return err
@@ -339,4 +331,4 @@ func (o *Overdrawn) verdict() error {
 	return nil
 }
 
-func (w Window) holds(at time.Time) bool { return !at.Before(w.From) && at.Before(w.To) }
+func (w Window) contains(at time.Time) bool { return !at.Before(w.From) && at.Before(w.To) }

@@ -12,18 +12,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Set is budgets and quotas that were checked together. The zero Set has none.
+// Set is a validated set of budgets and quotas. The zero Set is empty.
 type Set struct {
-	budgets []Budget // by id, each with its whole match
+	budgets []Budget // by id, with inherited match
 	quotas  []Quota  // by id
 }
 
-// FieldError is a mistake in one budget or quota.
+// FieldError is a mistake in a budget or quota.
 type FieldError struct {
-	// Quota says that Index counts quotas, not budgets.
+	// Quota reports that Index counts quotas, not budgets.
 	Quota bool
 	Index int
-	// Key is the one that is wrong: "parent".
+	// Key is the wrong key: "parent".
 	Key     string
 	Message string
 }
@@ -31,10 +31,9 @@ type FieldError struct {
 // Error returns the message.
 func (e *FieldError) Error() string { return e.Message }
 
-// NewSet checks budgets and quotas and gives each budget what its ancestors say: a
-// child's match is narrowed by its parent's. Mistakes are a *FieldError: an id that is
-// missing or there twice, a parent that does not exist or is its own descendant, a child
-// that is no part of its parent, no purpose, thresholds or amounts out of range.
+// NewSet validates budgets and quotas and narrows each budget's match by its ancestors'. Its errors
+// are *FieldError: missing or duplicate ids, unknown or cyclic parents, a child outside of its
+// parent, missing purposes, or values out of range.
 func NewSet(budgets []Budget, quotas []Quota) (Set, error) {
 	index := map[string]int{}
 	for i, b := range budgets {
@@ -66,7 +65,7 @@ func NewSet(budgets []Budget, quotas []Quota) (Set, error) {
 			up = budgets[p]
 			seen = append(seen, up.ID)
 			var err error
-			if b.Match, err = b.within(up.Match); err != nil {
+			if b.Match, err = b.narrow(up.Match); err != nil {
 				return Set{}, &FieldError{
 					Index: i, Key: "parent", Message: fmt.Sprintf("budget %q is no part of %q: %s", b.ID, up.ID, err),
 				}
@@ -77,7 +76,7 @@ func NewSet(budgets []Budget, quotas []Quota) (Set, error) {
 				Index: i, Key: "id", Message: fmt.Sprintf("budget %q names no purpose, and purposes share nothing by default: "+
 					"give purpose: training (or a list), split it, or say purpose: any", b.ID)}
 		}
-		b.Thresholds = b.Thresholds.orDefault()
+		b.Thresholds = b.Thresholds.withDefaults()
 		set.budgets = append(set.budgets, b)
 	}
 	seen := map[string]bool{}
@@ -101,7 +100,7 @@ func (b Budget) check() *FieldError {
 	mistake := func(key, format string, args ...any) *FieldError {
 		return &FieldError{Key: key, Message: fmt.Sprintf(format, args...)}
 	}
-	t := b.Thresholds.orDefault()
+	t := b.Thresholds.withDefaults()
 	switch {
 	case strings.TrimSpace(b.ID) == "":
 		return mistake("id", "a budget needs an id")
@@ -126,7 +125,7 @@ func (b Budget) check() *FieldError {
 	return nil
 }
 
-// maxPercent bounds thresholds: a budget that may be exceeded tenfold is a mistake.
+// maxPercent bounds thresholds: more than tenfold is a mistake.
 const maxPercent = 1000
 
 func (q Quota) check() *FieldError {
@@ -152,8 +151,8 @@ func (q Quota) check() *FieldError {
 	return nil
 }
 
-// within narrows a match by that of a parent.
-func (m Match) within(parent Match) (Match, error) {
+// narrow narrows a match by that of a parent.
+func (m Match) narrow(parent Match) (Match, error) {
 	for _, f := range []struct {
 		name  string
 		own   *string
@@ -180,14 +179,13 @@ func (m Match) within(parent Match) (Match, error) {
 	return m, nil
 }
 
-// Budgets returns the budgets in the order of their ids, each with its whole match and
-// thresholds.
+// Budgets returns the budgets by id, with inherited matches and thresholds.
 func (s Set) Budgets() []Budget { return slices.Clone(s.budgets) }
 
-// Quotas returns the quotas in the order of their ids.
+// Quotas returns the quotas by id.
 func (s Set) Quotas() []Quota { return slices.Clone(s.quotas) }
 
-// Budget returns the one with that id.
+// Budget returns the budget with an id.
 func (s Set) Budget(id string) (Budget, bool) {
 	i, ok := slices.BinarySearchFunc(s.budgets, id, func(b Budget, id string) int { return cmp.Compare(b.ID, id) })
 	if !ok {
@@ -196,14 +194,16 @@ func (s Set) Budget(id string) (Budget, bool) {
 	return s.budgets[i], true
 }
 
-// limit is what may be spent and held in a window.
-func (b Budget) limit() (money.Amount, error) { return b.share(b.Thresholds.orDefault().Deny) }
+// limit returns the maximum of spent and held amounts in a window.
+func (b Budget) limit() (money.Amount, error) { return b.percentOf(b.Thresholds.withDefaults().Deny) }
 
-// share is a percentage of the amount.
-func (b Budget) share(percent int) (money.Amount, error) { return b.Amount.Mul(int64(percent), 100) }
+// percentOf returns a percentage of the amount.
+func (b Budget) percentOf(percent int) (money.Amount, error) {
+	return b.Amount.Mul(int64(percent), 100)
+}
 
-// Covering returns the budgets that spend of that owner and purpose counts against at
-// some time in [from, until).
+// Covering returns the budgets that cover spend of an owner and purpose at some time in [from,
+// until).
 func (s Set) Covering(o inventory.Owner, p inventory.Purpose, from, until time.Time) []Budget {
 	var out []Budget
 	for _, b := range s.budgets {
@@ -214,7 +214,7 @@ func (s Set) Covering(o inventory.Owner, p inventory.Purpose, from, until time.T
 	return out
 }
 
-// MaxRun is the longest run that can be held for; it bounds the windows that a hold spans.
+// MaxRun is the longest run that can be held for; it bounds the windows of a hold.
 const MaxRun = 366 * 24 * time.Hour
 
 // Reservation returns a hold with every line and quota that it has to fit in.
@@ -240,7 +240,7 @@ func (s Set) Reservation(h Hold, now time.Time) (Reservation, error) {
 		}
 		for _, w := range b.Period.Windows(h.From, h.Until) {
 			if !w.To.After(now) {
-				continue // what is over cannot be overdrawn by what is still to come
+				continue // a past window cannot be overdrawn by future spend
 			}
 			r.Lines = append(r.Lines, Line{
 				Budget: b.ID, Match: b.Match, Window: w, Limit: limit, PerHour: b.PerHour, CountUnknown: b.CountUnknown,

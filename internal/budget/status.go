@@ -10,43 +10,40 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Status is where a budget stands in the window of a time.
+// Status is the state of a budget in the window of a time.
 type Status struct {
 	Budget Budget
 	Window Window
 	Balance
-	// Unbounded is the resource time of which not even the most is known; it is in none of
-	// them.
+	// Unbounded is the resource time without even an upper bound of its cost; it is in no amount.
 	Unbounded time.Duration
 	State     State
-	// Forecast is what the window's spend comes to at its end; unknown where too little
-	// is known, and NoForecast says what.
+	// Forecast is the forecast spend at the window's end; if unknown, NoForecast explains why.
 	Forecast   inventory.Fact[Forecast]
 	NoForecast string
-	// Through is how far the ledger reaches; zero where it is empty.
+	// Through is the end of the ledger; zero if it is empty.
 	Through time.Time
 }
 
-// Balance is the money of a budget in a window. Used, Held, Left, and Unknown where the
-// budget counts it, add up to its amount.
+// Balance is the money of a budget in a window. Used, Held and Left, plus Unknown if it counts, add
+// up to the amount.
 type Balance struct {
-	// Used is what was charged.
+	// Used is the charged amount.
 	Used money.Amount `json:"used_usd"`
-	// Held is what is reserved for work that was admitted, beyond its own charges.
+	// Held is what admitted work reserves beyond its own charges.
 	Held money.Amount `json:"held_usd"`
-	// Unobserved is the part of Held of runs that are over and that the ledger has not
-	// seen.
+	// Unobserved is the part of Held whose runs are over but not seen by the ledger.
 	Unobserved money.Amount `json:"unobserved_usd"`
-	// Unknown is the most that unpriced charges can come to.
+	// Unknown is the upper bound of unpriced charges.
 	Unknown money.Amount `json:"unknown_usd"`
-	// Left is what may still be spent and held; negative where it is overdrawn.
+	// Left is the remaining amount; negative if overdrawn.
 	Left money.Amount `json:"left_usd"`
-	// Hourly is what is being spent in an hour: measured over the last whole hour where
-	// nothing is held, as estimated where it is.
+	// Hourly is the current spend per hour: measured over the last full hour without holds, as
+	// estimated with holds.
 	Hourly money.Amount `json:"hourly_usd"`
 }
 
-// Committed is what is spent and held, and what is unknown where that counts.
+// Committed returns what is spent and held, plus the unknown amount if it counts.
 func (s Status) Committed() (money.Amount, error) {
 	unknown := s.Unknown
 	if !s.Budget.CountUnknown {
@@ -55,18 +52,18 @@ func (s Status) Committed() (money.Amount, error) {
 	return money.Sum(s.Used, s.Held, unknown)
 }
 
-// status returns where the budget stands, and ErrOutside for a custom period that does not
-// hold the time.
+// status returns the status of the budget, or ErrOutside if a custom period does not contain the
+// time.
 func (b Budget) status(ctx context.Context, on Reading, now time.Time) (Status, error) {
 	w, err := b.Period.Window(now)
 	if err != nil {
 		return Status{}, fmt.Errorf("budget %s: %w", b.ID, err)
 	}
 	s := Status{Budget: b, Window: w}
-	if err := s.count(ctx, on, now); err != nil {
+	if err := s.addSpend(ctx, on, now); err != nil {
 		return Status{}, fmt.Errorf("budget %s: %w", b.ID, err)
 	}
-	f, err := s.foresee(ctx, on, now)
+	f, err := s.forecast(ctx, on, now)
 	switch {
 	case errors.Is(err, ErrNoForecast):
 		s.NoForecast = err.Error()
@@ -78,8 +75,8 @@ func (b Budget) status(ctx context.Context, on Reading, now time.Time) (Status, 
 	return s, nil
 }
 
-// count fills in everything but the forecast.
-func (s *Status) count(ctx context.Context, on Reading, now time.Time) error {
+// addSpend fills in everything except the forecast.
+func (s *Status) addSpend(ctx context.Context, on Reading, now time.Time) error {
 	hour := lastHour(now)
 	line := Line{Budget: s.Budget.ID, Match: s.Budget.Match, Window: s.Window}
 	spent, err := on.Spent(ctx, line.Match, s.Window.From, s.Window.To)
@@ -98,16 +95,16 @@ func (s *Status) count(ctx context.Context, on Reading, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	before := line.before(holds)
+	before := line.timeBefore(holds)
 	earlier, err := on.Spent(ctx, line.Match, before.From, before.To)
 	if err != nil {
 		return err
 	}
 	s.Used, s.Unknown, s.Unbounded, s.Through = spent.Used, spent.Unknown, spent.Unbounded, spent.Through
-	if s.Held, s.Unobserved, err = line.held(holds, account{spent, lately, earlier}, now); err != nil {
+	if s.Held, s.Unobserved, err = line.held(holds, lineSpend{spent, lately, earlier}, now); err != nil {
 		return err
 	}
-	measured, held, err := line.burn(holds, lately, now)
+	measured, held, err := line.hourlyRate(holds, lately, now)
 	if err != nil {
 		return err
 	}
@@ -127,15 +124,15 @@ func (s *Status) count(ctx context.Context, on Reading, now time.Time) error {
 	return err
 }
 
-// State returns the state of a budget of which an amount is spent and held.
+// State returns the state of a budget with a committed amount.
 func (b Budget) State(committed money.Amount) (State, error) {
-	t := b.Thresholds.orDefault()
+	t := b.Thresholds.withDefaults()
 	state := OK
 	for _, step := range []struct {
 		percent int
 		state   State
 	}{{t.Warn, Warn}, {t.Gate, Gate}, {t.Deny, Over}} {
-		from, err := b.share(step.percent)
+		from, err := b.percentOf(step.percent)
 		if err != nil {
 			return "", fmt.Errorf("budget %s: %w", b.ID, err)
 		}
@@ -146,8 +143,8 @@ func (b Budget) State(committed money.Amount) (State, error) {
 	return state, nil
 }
 
-// foresee forecasts a status to the end of its window.
-func (s *Status) foresee(ctx context.Context, on Reading, now time.Time) (Forecast, error) {
+// forecast forecasts the spend to the end of the window.
+func (s *Status) forecast(ctx context.Context, on Reading, now time.Time) (Forecast, error) {
 	if s.Through.IsZero() {
 		return Forecast{}, fmt.Errorf("%w: the ledger is empty", ErrNoForecast)
 	}
@@ -155,15 +152,15 @@ func (s *Status) foresee(ctx context.Context, on Reading, now time.Time) (Foreca
 	if through.After(now) {
 		through = now.UTC().Truncate(time.Hour)
 	}
-	if lag := now.Sub(through); lag > ledgerMayLag {
+	if lag := now.Sub(through); lag > maxLedgerLag {
 		return Forecast{}, fmt.Errorf("%w: the ledger ends at %s, %d hours ago", ErrNoForecast,
 			through.UTC().Format(time.RFC3339), lag/time.Hour)
 	}
 	if through.Before(s.Window.From) {
-		through = s.Window.From // a window that began after the ledger's end
+		through = s.Window.From // the window began after the ledger's end
 	}
 	today := through.UTC().Truncate(day)
-	past, err := on.Spent(ctx, s.Budget.Match, today.Add(-history*day), today)
+	past, err := on.Spent(ctx, s.Budget.Match, today.Add(-historyDays*day), today)
 	if err != nil {
 		return Forecast{}, err
 	}
@@ -171,19 +168,18 @@ func (s *Status) foresee(ctx context.Context, on Reading, now time.Time) (Foreca
 	if err != nil {
 		return Forecast{}, err
 	}
-	// What is held is meant to be spent, and what was charged is not undone.
+	// Holds are going to be spent, and charges are final.
 	committed, err := s.Used.Add(s.Held)
 	f.Low, f.Median, f.High = max(f.Low, s.Used), max(f.Median, s.Used), max(f.High, committed)
 	return f, err
 }
 
-// Statuses returns where every budget of the set stands whose period holds the time, in
-// the order of their ids.
+// Statuses returns the statuses by id of all budgets whose period contains the time.
 func (d Desk) Statuses(ctx context.Context, now time.Time) ([]Status, error) {
 	return d.Set.Statuses(ctx, d.Store, now)
 }
 
-// Statuses returns where every budget of the set stands by what was read.
+// Statuses returns the statuses of all budgets from a reading.
 func (s Set) Statuses(ctx context.Context, on Reading, now time.Time) ([]Status, error) {
 	var out []Status
 	for _, b := range s.budgets {
@@ -199,20 +195,19 @@ func (s Set) Statuses(ctx context.Context, on Reading, now time.Time) ([]Status,
 	return out, nil
 }
 
-// Facts are what conditions of policies may ask of the budgets that an owner spends from.
+// Facts are the budget values available to policy conditions.
 type Facts struct {
-	// Budget is the one that stands worst, and State its state.
+	// Budget is the budget in the worst state.
 	Budget string
 	State  State
-	// UsedShare is spent and held over the amount, 0 and up; ForecastShare the median
-	// forecast over it, of the budget where it is largest; unknown where that of any
-	// budget is.
+	// UsedShare is spent and held over the amount, 0 and up. ForecastShare is the largest median
+	// forecast over the amount; unknown if that of any budget is.
 	UsedShare     float64
 	ForecastShare inventory.Fact[float64]
 }
 
-// FactsOf sums up the statuses of budgets that spend of that owner and purpose counts
-// against. It returns false where there is none: what no budget covers is unknown.
+// FactsOf summarizes the statuses of the budgets that cover an owner and purpose. It returns false
+// if there is none: uncovered spend is unknown.
 func FactsOf(all []Status, o inventory.Owner, p inventory.Purpose) (Facts, bool, error) {
 	var f Facts
 	found, known, most := false, true, 0.0
@@ -239,7 +234,7 @@ func FactsOf(all []Status, o inventory.Owner, p inventory.Purpose) (Facts, bool,
 	return f, found, nil
 }
 
-// shareOf is a/b; what is spent of nothing is all of it.
+// shareOf returns a/b, or 1 if b is zero.
 func shareOf(a, b money.Amount) float64 {
 	if b == 0 {
 		return 1

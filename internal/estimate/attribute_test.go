@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestAttributesOfProvidersAreReviewed: every attribute of a priced type, as the providers
+// TestReviewsEveryProviderAttribute: every attribute of a priced type, as the providers
 // declare them, is in attributes.txt, and nothing else is. `make terraform-schema` writes the
 // schema; a new attribute then has to be reviewed.
-func TestAttributesOfProvidersAreReviewed(t *testing.T) {
+func TestReviewsEveryProviderAttribute(t *testing.T) {
 	src, err := os.ReadFile("testdata/schema.txt")
 	if err != nil {
 		t.Fatal(err)

@@ -27,8 +27,8 @@ type chooser struct {
 	params         Params
 	// runs are those to learn the duration from, the shortest first.
 	runs []Run
-	// taken is how often one spot machine is taken away.
-	taken spot.Interruptions
+	// interruptionRate is how often one spot machine is taken away.
+	interruptionRate spot.Interruptions
 }
 
 // candidate is a machine type in a region, with what is known of its prices.
@@ -64,7 +64,7 @@ func newEstimate(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 		c.spec = &given
 		s = c.spec
 	}
-	c.taken = interruptions(s, p)
+	c.interruptionRate = interruptions(s, p)
 	machines, err := c.machines()
 	if err != nil {
 		return nil, err
@@ -102,7 +102,8 @@ func newEstimate(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 		return nil, fmt.Errorf("estimate %s: %w", s.Name, unpriced)
 	}
 	slices.SortStableFunc(options, func(a, b *outcome) int {
-		return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(a.whole, b.whole), cmp.Compare(a.p95, b.p95))
+		return cmp.Or(cmp.Compare(a.unsizedTransfers, b.unsizedTransfers), cmp.Compare(a.uncappedCost, b.uncappedCost),
+			cmp.Compare(a.p95, b.p95))
 	})
 	if len(c.nodes) > 1 {
 		costliestFirst(options)
@@ -261,13 +262,13 @@ func (c *chooser) option(m candidate, region string) (*outcome, error) {
 }
 
 // ordeal is what spot capacity does to the work on so many machines.
-func (c *chooser) ordeal(count int) ordeal {
-	o := ordeal{
-		perHour: c.taken.PerHour * float64(count), restart: c.params.Defaults.Restart,
+func (c *chooser) ordeal(count int) interruptedWork {
+	o := interruptedWork{
+		perHour: c.interruptionRate.PerHour * float64(count), restart: c.params.Defaults.Restart,
 		retries: c.spec.Retries.Interruptions,
 	}
 	if p := c.spec.Checkpoint; p != nil {
-		o.every, o.restart = cmp.Or(p.Every, c.params.Defaults.CheckpointEvery), cmp.Or(p.Restart, o.restart)
+		o.saveInterval, o.restart = cmp.Or(p.Every, c.params.Defaults.CheckpointEvery), cmp.Or(p.Restart, o.restart)
 	}
 	return o
 }

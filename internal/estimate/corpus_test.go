@@ -239,9 +239,9 @@ func (n *naive) add(u drawnUse) {
 	}
 }
 
-// TestPlansAreCountedOrAskedAbout: the gate never allows less than the machines that a plan
+// TestCountsPlannedMachinesOrAsks: the gate never allows less than the machines that a plan
 // starts.
-func TestPlansAreCountedOrAskedAbout(t *testing.T) {
+func TestCountsPlannedMachinesOrAsks(t *testing.T) {
 	var allowed, asked int
 	rapid.Check(t, func(rt *rapid.T) {
 		var all []planned

@@ -20,33 +20,33 @@ const (
 	monthly = money.HoursPerMonth * hour
 )
 
-// outcome is what a candidate comes to.
+// outcome is the cost of a candidate.
 type outcome struct {
 	candidate
 	work             work
 	lines            []Line
 	p50, p95, hourly money.Amount
-	// whole is what the usual course costs without max_cost, or an hour of it where
+	// uncappedCost is what the usual course costs without max_cost, or an hour of it where
 	// nothing else ends it: machines are compared by it.
-	whole    money.Amount
-	duration Duration
-	unknown  []string
-	// open is the part of unknown that may be large.
-	open []string
-	// far is how many transfers from other regions could not be priced for want of a
+	uncappedCost money.Amount
+	duration     Duration
+	unknown      []string
+	// openCosts is the part of unknown that may be large.
+	openCosts []string
+	// unsizedTransfers is how many transfers from other regions could not be priced for want of a
 	// size. A machine that needs none is preferred.
-	far int
+	unsizedTransfers int
 }
 
-// course is one way for a run to go: how long each machine is paid, how it is bought,
-// and how often it began again.
-type course struct {
+// scenario is one possible course of a run: how long each machine is paid, how it is bought, and
+// the number of restarts.
+type scenario struct {
 	spot     bool
 	wall     time.Duration
 	restarts int
 }
 
-// price works out all that a candidate costs.
+// price computes the cost of a candidate.
 func (c *chooser) price(o *outcome) error {
 	disk, err := c.book.Rate(c.params.Defaults.Disk, o.region)
 	if err != nil {
@@ -54,12 +54,12 @@ func (c *chooser) price(o *outcome) error {
 	}
 	limit, by := c.spec.Cap()
 	if limit == 0 {
-		limit = forever
+		limit = noLimit
 	}
-	spent := c.spec.MaxCost > 0 && o.work.p95 == forever // nothing but max_cost ends it
+	spent := c.spec.MaxCost > 0 && o.work.p95 == noLimit // only max_cost limits it
 	if spent {
-		longest := course{spot: o.hasSpot && c.spec.Capacity != spec.OnDemand, wall: limit}
-		most := c.longest(longest, func(x course) (money.Amount, error) { return c.paid(o, disk, x) })
+		longest := scenario{spot: o.hasSpot && c.spec.Capacity != spec.OnDemand, wall: limit}
+		most := c.longest(longest, func(x scenario) (money.Amount, error) { return c.paid(o, disk, x) })
 		o.work.p95 = min(o.work.p95, most)
 		if o.work.basis == Capped {
 			o.work.p50 = min(o.work.p50, most)
@@ -68,10 +68,10 @@ func (c *chooser) price(o *outcome) error {
 	}
 	usual, worst := c.courses(o, limit)
 	whole := usual
-	if limit == forever && o.work.basis == Capped {
-		whole = course{spot: usual.spot, wall: time.Hour}
+	if limit == noLimit && o.work.basis == Capped {
+		whole = scenario{spot: usual.spot, wall: time.Hour}
 	}
-	if o.whole, err = c.total(o, disk, whole); err != nil {
+	if o.uncappedCost, err = c.total(o, disk, whole); err != nil {
 		return err
 	}
 	if c.spec.MaxCost > 0 {
@@ -85,7 +85,7 @@ func (c *chooser) price(o *outcome) error {
 		if spent || worst.wall < wanted {
 			limit, by = worst.wall, "max_cost"
 		}
-		o.work.beyond = o.work.beyond || o.work.basis != Capped && usual.wall < o.work.p50
+		o.work.exceedsCap = o.work.exceedsCap || o.work.basis != Capped && usual.wall < o.work.p50
 	}
 	p50, err := c.total(o, disk, usual)
 	if err != nil {
@@ -114,15 +114,15 @@ func (c *chooser) price(o *outcome) error {
 	if o.p50, o.p95, err = sum(o.lines); err != nil {
 		return err
 	}
-	o.hourly, err = c.paid(o, disk, course{spot: c.spec.Capacity == spec.Spot, wall: time.Hour})
+	o.hourly, err = c.paid(o, disk, scenario{spot: c.spec.Capacity == spec.Spot, wall: time.Hour})
 	return err
 }
 
-// afford shortens a course to what max_cost pays for.
-func (c *chooser) afford(o *outcome, disk price.Price, x *course) error {
-	most := c.longest(*x, func(x course) (money.Amount, error) { return c.total(o, disk, x) })
+// afford shortens a scenario to what max_cost pays for.
+func (c *chooser) afford(o *outcome, disk price.Price, x *scenario) error {
+	most := c.longest(*x, func(x scenario) (money.Amount, error) { return c.total(o, disk, x) })
 	if most <= 0 {
-		extras, err := c.extras(o, course{restarts: x.restarts})
+		extras, err := c.extras(o, scenario{restarts: x.restarts})
 		if err != nil {
 			return err
 		}
@@ -134,8 +134,8 @@ func (c *chooser) afford(o *outcome, disk price.Price, x *course) error {
 	return nil
 }
 
-// extras is what a course costs without the time of its machines.
-func (c *chooser) extras(o *outcome, x course) (money.Amount, error) {
+// extras returns the cost of a scenario without machine time.
+func (c *chooser) extras(o *outcome, x scenario) (money.Amount, error) {
 	trial := outcome{candidate: o.candidate}
 	if err := c.fixed(&trial, x, x); err != nil {
 		return 0, err
@@ -144,8 +144,8 @@ func (c *chooser) extras(o *outcome, x course) (money.Amount, error) {
 	return amount, err
 }
 
-// total is all that a course costs.
-func (c *chooser) total(o *outcome, disk price.Price, x course) (money.Amount, error) {
+// total returns the whole cost of a scenario.
+func (c *chooser) total(o *outcome, disk price.Price, x scenario) (money.Amount, error) {
 	paid, err := c.paid(o, disk, x)
 	if err != nil {
 		return 0, err
@@ -157,17 +157,16 @@ func (c *chooser) total(o *outcome, disk price.Price, x course) (money.Amount, e
 	return paid.Add(extras)
 }
 
-// courses are how the run goes at the p50 and, at the worst, at the p95. Where spot
-// capacity may run out, the worst is the more expensive of many interruptions
-// and of no spot capacity at all.
-func (c *chooser) courses(o *outcome, limit time.Duration) (usual, worst course) {
+// courses returns the scenarios at the p50 and p95. Where spot capacity may run out, the p95 is the
+// more expensive of many interruptions and no spot capacity at all.
+func (c *chooser) courses(o *outcome, limit time.Duration) (usual, worst scenario) {
 	if !o.hasSpot || c.spec.Capacity == spec.OnDemand {
-		return course{wall: min(o.work.p50, limit)}, course{wall: min(o.work.p95, limit)}
+		return scenario{wall: min(o.work.p50, limit)}, scenario{wall: min(o.work.p95, limit)}
 	}
-	w50, w95, n50, n95 := c.ordeal(o.count).outlast(o.work)
-	usual, worst = course{true, min(w50, limit), n50}, course{true, min(w95, limit), n95}
+	w50, w95, n50, n95 := c.ordeal(o.count).duration(o.work)
+	usual, worst = scenario{true, min(w50, limit), n50}, scenario{true, min(w95, limit), n95}
 	if c.spec.Capacity == spec.Auto {
-		plain := course{wall: min(o.work.p95, limit)}
+		plain := scenario{wall: min(o.work.p95, limit)}
 		if float64(o.onDemand.Rate)*float64(plain.wall) >= float64(o.spot.Rate)*float64(worst.wall) {
 			plain.restarts = n95 // before the last spot machine was lost
 			worst = plain
@@ -176,15 +175,15 @@ func (c *chooser) courses(o *outcome, limit time.Duration) (usual, worst course)
 	return usual, worst
 }
 
-// timed adds what is paid by the time that the machines run.
-func (c *chooser) timed(o *outcome, disk price.Price, usual, worst course) error {
+// timed adds the costs of machine time.
+func (c *chooser) timed(o *outcome, disk price.Price, usual, worst scenario) error {
 	for _, way := range []struct {
 		spot bool
 		name string
 		p    price.Price
 	}{{true, "on spot", o.spot}, {false, "on demand", o.onDemand}} {
 		var n [2]int64
-		for i, x := range []course{usual, worst} {
+		for i, x := range []scenario{usual, worst} {
 			if x.spot == way.spot {
 				n[i] = seconds(x.wall) * int64(o.count)
 			}
@@ -202,7 +201,7 @@ func (c *chooser) timed(o *outcome, disk price.Price, usual, worst course) error
 		size*seconds(usual.wall), size*seconds(worst.wall), monthly)
 }
 
-// disk is the root disk of a machine in GiB.
+// disk returns the size of a machine's root disk in GiB.
 func (c *chooser) disk() int64 {
 	if c.spec.DiskGiB > 0 {
 		return c.spec.DiskGiB
@@ -210,8 +209,8 @@ func (c *chooser) disk() int64 {
 	return c.params.Defaults.DiskGiB
 }
 
-// paid is what the machines and disks of a course cost.
-func (c *chooser) paid(o *outcome, disk price.Price, x course) (money.Amount, error) {
+// paid returns the cost of a scenario's machines and disks.
+func (c *chooser) paid(o *outcome, disk price.Price, x scenario) (money.Amount, error) {
 	machine := o.onDemand
 	if x.spot {
 		machine = o.spot
@@ -228,18 +227,18 @@ func (c *chooser) paid(o *outcome, disk price.Price, x course) (money.Amount, er
 	return a.Add(b)
 }
 
-// longest is the longest time up to that of a course, in whole seconds, that max_cost
-// pays for.
-func (c *chooser) longest(x course, cost func(course) (money.Amount, error)) time.Duration {
+// longest returns the longest time up to that of a scenario, in whole seconds, that max_cost pays
+// for.
+func (c *chooser) longest(x scenario, cost func(scenario) (money.Amount, error)) time.Duration {
 	n := sort.Search(int(seconds(x.wall)), func(i int) bool {
-		paid, err := cost(course{spot: x.spot, wall: time.Duration(i+1) * time.Second, restarts: x.restarts})
+		paid, err := cost(scenario{spot: x.spot, wall: time.Duration(i+1) * time.Second, restarts: x.restarts})
 		return err != nil || paid > c.spec.MaxCost
 	})
 	return min(time.Duration(n)*time.Second, x.wall)
 }
 
-// fixed adds what is paid in addition to the time of the machines: transfer and what is kept.
-func (c *chooser) fixed(o *outcome, usual, worst course) error {
+// fixed adds the costs besides machine time: transfers and storage.
+func (c *chooser) fixed(o *outcome, usual, worst scenario) error {
 	for _, set := range c.spec.Data {
 		size := set.SizeBytes
 		if size == 0 {
@@ -257,7 +256,7 @@ func (c *chooser) fixed(o *outcome, usual, worst course) error {
 		if size == 0 {
 			size = c.params.CheckpointBytes
 		}
-		every := c.ordeal(1).every
+		every := c.ordeal(1).saveInterval
 		if err := c.transfer(o, transfer{
 			uri: spec.Shown(p.To), size: size, times50: int64(usual.wall / every), times95: int64(worst.wall / every),
 		}); err != nil {
@@ -284,23 +283,23 @@ func (c *chooser) fixed(o *outcome, usual, worst course) error {
 	return nil
 }
 
-// leaveOpen notes a cost that is not known and may be large.
+// leaveOpen records a cost that is unknown and may be large.
 func (o *outcome) leaveOpen(what string) {
-	o.unknown, o.open = append(o.unknown, what), append(o.open, what)
+	o.unknown, o.openCosts = append(o.unknown, what), append(o.openCosts, what)
 }
 
-// transfer is data that moves to or from a bucket, a number of times.
+// transfer is a repeated data transfer from or to a bucket.
 type transfer struct {
 	uri string
-	// size is bytes; 0 not known.
+	// size is in bytes; 0 if unknown.
 	size int64
-	// in says that the machines read it.
+	// in reports that the machines read the data.
 	in               bool
 	times50, times95 int64
 }
 
-// transfer adds what it costs to move data between regions. Within a region, and into
-// AWS from elsewhere over HTTP, it is free.
+// transfer adds the cost of moving data between regions. Within a region, and from outside of AWS
+// over HTTP, it is free.
 func (c *chooser) transfer(o *outcome, t transfer) error {
 	name, isS3 := bucket(t.uri)
 	there := c.params.DataRegions[name]
@@ -313,7 +312,7 @@ func (c *chooser) transfer(o *outcome, t transfer) error {
 		return nil
 	case !isS3:
 		o.leaveOpen(fmt.Sprintf("%s %s: what its provider charges for the transfer is not in the price book", verb, t.uri))
-		o.far++
+		o.unsizedTransfers++
 		return nil
 	case there == o.region:
 		return nil
@@ -336,11 +335,11 @@ func (c *chooser) transfer(o *outcome, t transfer) error {
 		o.unknown = append(o.unknown,
 			fmt.Sprintf("%s %s: the region of the bucket is not known; outside %s each time is charged by the GiB, %s", verb,
 				t.uri, o.region, rate))
-		return nil // unknown alike in every region: no reason to prefer one
+		return nil // unknown in every region alike, so it favors none
 	case t.size == 0:
 		o.leaveOpen(fmt.Sprintf("%s %s from %s to %s: its size is not known; it is charged by the GiB each time, %s", verb,
 			t.uri, from, to, rate))
-		o.far++
+		o.unsizedTransfers++
 		return nil
 	case err != nil:
 		return notKnown(fmt.Sprintf("price of transfer from %s to other regions", from))
@@ -353,7 +352,7 @@ func (c *chooser) transfer(o *outcome, t transfer) error {
 	return o.add(fmt.Sprintf("%s %s from %s to %s", verb, t.uri, from, to), p, n50, n95, gib)
 }
 
-// kept adds what stays in a bucket after the run, for one month.
+// kept adds a month of storage of what stays in a bucket after the run.
 func (c *chooser) kept(o *outcome, uri, what string, size, copies int64) error {
 	uri = spec.Shown(uri)
 	name, isS3 := bucket(uri)
@@ -391,7 +390,7 @@ func (o *outcome) add(what string, p price.Price, n50, n95, d int64) error {
 	return nil
 }
 
-// line is a cost of n/d units.
+// line returns a cost of n/d units.
 func line(what string, p price.Price, n50, n95, d int64) (Line, error) {
 	l := Line{What: what, Quantity: quantity(n50, d), QuantityP95: quantity(n95, d), Unit: p.Unit, UnitPrice: p.Rate,
 		Source: p.Source, AsOf: p.AsOf.Format(time.DateOnly)}
@@ -405,19 +404,19 @@ func line(what string, p price.Price, n50, n95, d int64) (Line, error) {
 	return l, nil
 }
 
-// quantity writes n/d with at most six digits after the point.
+// quantity formats n/d with at most six digits after the point.
 func quantity(n, d int64) string {
 	s := big.NewRat(n, d).FloatString(6)
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }
 
-// product returns a × b, both not negative, and whether it fits.
+// product returns a × b of nonnegative numbers, and whether it fits.
 func product(a, b int64) (int64, bool) {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	return int64(lo), hi == 0 && lo <= math.MaxInt64
 }
 
-// notKnown is the error of a price that the book does not hold.
+// notKnown returns the error for a price that is not in the book.
 func notKnown(what string, didYouMean ...string) error {
 	if near := strings.Join(didYouMean, ""); near != "" {
 		return fmt.Errorf("%s is not known%s: %w", what, near, price.ErrUnpriced)

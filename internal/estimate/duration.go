@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// Basis is where a duration comes from.
+// Basis is the source of a duration.
 type Basis string
 
 // The bases.
@@ -21,19 +21,17 @@ const (
 	Capped   Basis = "capped"   // by the bound that ends it
 )
 
-// Duration is how long something runs. Times are of the wall clock, lost work and
-// restarts included, as "12h".
+// Duration is an expected wall-clock runtime including lost work and restarts, as "12h".
 type Duration struct {
 	P50   string `json:"p50"`
 	P95   string `json:"p95"`
 	Basis Basis  `json:"basis"`
-	// Runs is how many past runs it was learned from.
+	// Runs is the number of past runs that it was learned from.
 	Runs int `json:"runs"`
-	// Cap is the longest that it can run and CapBy the key that says so; empty where
-	// nothing ends it.
+	// Cap is the longest possible runtime and CapBy the key that sets it; empty without a limit.
 	Cap   string `json:"cap,omitempty"`
 	CapBy string `json:"cap_by,omitempty"`
-	// RestartsP50 and RestartsP95 are interruptions of spot machines.
+	// RestartsP50 and RestartsP95 count spot interruptions.
 	RestartsP50 int `json:"restarts_p50"`
 	RestartsP95 int `json:"restarts_p95"`
 
@@ -41,41 +39,41 @@ type Duration struct {
 }
 
 const (
-	// halfLife is the age at which a past run counts half.
+	// halfLife is the age at which a past run has half its weight.
 	halfLife = 90 * 24 * time.Hour
-	// manyRuns is how many past runs carry a 95% quantile of their own: from one in
-	// twenty there is one beyond it. With fewer it is the bound that ends the run.
+	// manyRuns is the number of past runs that support a 95% quantile: with one in twenty, one run
+	// is beyond it. With fewer, the runtime limit is used.
 	manyRuns = 20
-	// sameRuns is how many past runs on the same machines replace those on all.
+	// sameRuns is the number of past runs on the same machines that suffices to ignore other runs.
 	sameRuns = 5
-	// forever is longer than anything runs that nothing ends in time.
-	forever = 10 * 365 * 24 * time.Hour
+	// noLimit is longer than any run without a limit takes.
+	noLimit = 10 * 365 * 24 * time.Hour
 )
 
-// work is how long it takes without lost work and restarts.
+// work is a duration without lost work and restarts.
 type work struct {
 	p50, p95 time.Duration
 	basis    Basis
 	runs     int
-	// same says that the runs were on the same machines, thin that they are too few
-	// for a quantile, beyond that the work is expected to outlast its cap.
-	same, thin, beyond bool
+	// sameMachines reports that the runs used the same machines, tooFewRuns that they do not
+	// support a quantile, exceedsCap that the work is expected to outlast its cap.
+	sameMachines, tooFewRuns, exceedsCap bool
 }
 
-// work says how long the work takes on a number of machines of a type.
+// work returns the duration of the work on a number of machines of a type.
 func (c *chooser) work(machine string, count int) (work, error) {
 	limit, _ := c.spec.Cap()
 	end := limit // what ends it
 	if end == 0 && c.spec.MaxCost > 0 {
-		end = forever // or all that max_cost pays for
+		end = noLimit // or all that max_cost pays for
 	}
 	w := work{basis: Capped}
 	runs := c.completed(machine, count, &w)
 	switch {
 	case len(runs) > 0:
-		w.basis, w.runs, w.thin = Learned, len(runs), len(runs) < manyRuns
+		w.basis, w.runs, w.tooFewRuns = Learned, len(runs), len(runs) < manyRuns
 		w.p50, w.p95 = c.quantile(runs, 0.5), c.quantile(runs, 0.95)
-		if w.thin {
+		if w.tooFewRuns {
 			w.p95 = max(w.p95, end)
 		}
 	case c.spec.Duration > 0:
@@ -86,23 +84,23 @@ func (c *chooser) work(machine string, count int) (work, error) {
 		return w, fmt.Errorf(
 			"estimate %s: nothing says how long it runs: add max_runtime, or duration for how long the work takes", c.spec.Name)
 	}
-	w.beyond = limit > 0 && w.p50 > limit
+	w.exceedsCap = limit > 0 && w.p50 > limit
 	return w, nil
 }
 
-// completed are the runs to learn from: those on the same machines where they are
-// enough, or else all.
+// completed returns the runs to learn from: those on the same machines if there are enough, else
+// all.
 func (c *chooser) completed(machine string, count int, w *work) []Run {
 	same := slices.DeleteFunc(slices.Clone(c.runs), func(r Run) bool {
 		return r.Machine != machine || r.Machines != count
 	})
-	if w.same = len(same) >= sameRuns; w.same {
+	if w.sameMachines = len(same) >= sameRuns; w.sameMachines {
 		return same
 	}
 	return c.runs
 }
 
-// pastRuns are the completed runs of a name that ended by now, the shortest first.
+// pastRuns returns the completed runs of a name that ended before now, shortest first.
 func pastRuns(s *spec.Spec, p Params) []Run {
 	var runs []Run
 	for _, r := range p.History {
@@ -114,8 +112,7 @@ func pastRuns(s *spec.Spec, p Params) []Run {
 	return runs
 }
 
-// quantile is the shortest work that a share of the runs, weighted by their age, did not
-// outlast.
+// quantile returns a quantile of the runs' work, weighted by age.
 func (c *chooser) quantile(runs []Run, share float64) time.Duration {
 	weights, total := make([]float64, len(runs)), 0.0
 	for i, r := range runs {
@@ -131,5 +128,5 @@ func (c *chooser) quantile(runs []Run, share float64) time.Duration {
 	return runs[len(runs)-1].Work
 }
 
-// durationText writes a duration to the second: "1d12h", "30m", "0s".
+// durationText formats a duration to the second: "1d12h", "30m", "0s".
 func durationText(d time.Duration) string { return plain.ExactDuration(d.Round(time.Second)) }

@@ -1,7 +1,6 @@
-// Package estimate says what something will cost before it starts: a job, a session, a
-// workload of Kubernetes or a plan of Terraform. Every line carries its quantity, unit
-// price, source and date. What has no known price is an error, never zero; what has a
-// price and no known quantity is listed as unknown.
+// Package estimate estimates costs before something starts: a job, a session, a Kubernetes workload
+// or a Terraform plan. Every line has its quantity, unit price, source and date. A missing price is
+// an error, never zero; a priced item of unknown quantity is listed as unknown.
 package estimate
 
 import (
@@ -17,64 +16,62 @@ import (
 // KindTerraform is the kind of a Terraform plan's estimate; other kinds are those of [spec.Kind].
 const KindTerraform = "terraform"
 
-// Estimate is what something will cost, in the shape of its JSON. Amounts are exact:
-// the lines add up to P50 and P95 to the last nano-dollar.
+// Estimate is a cost estimate in its JSON form. Amounts are exact: the lines add up to P50 and P95.
 type Estimate struct {
-	// Title is the answer in one sentence.
+	// Title is a one-sentence summary.
 	Title string `json:"title"`
 	Kind  string `json:"kind"`
 	Name  string `json:"name"`
-	// SpecHash is what an approval is bound to: the hash of the specification, or of
-	// what a plan of Terraform changes and costs.
+	// SpecHash is the hash that an approval is bound to: of the specification, or of the changes
+	// and costs of a Terraform plan.
 	SpecHash string            `json:"spec_hash"`
 	Owner    inventory.Owner   `json:"owner"`
 	Purpose  inventory.Purpose `json:"purpose,omitempty"`
-	// P50 is the median cost, P95 the 95th percentile: 95% of the runs
-	// cost less. For a plan of Terraform both are a month of 730 hours.
+	// P50 is the median cost, P95 the 95th percentile. For a Terraform plan both cover a month of
+	// 730 hours.
 	P50 money.Amount `json:"p50_usd"`
 	P95 money.Amount `json:"p95_usd"`
-	// Hourly is what all machines and disks cost an hour while they run, bought the
-	// more expensive way where Capacity is auto.
+	// Hourly is the cost per hour of all running machines and disks, with the more expensive option
+	// if Capacity is auto.
 	Hourly money.Amount `json:"hourly_usd"`
-	// Machine is what was chosen; nil for a plan of Terraform.
+	// Machine is the chosen machine; nil for a Terraform plan.
 	Machine *Machine `json:"machine,omitempty"`
 	// Region is where.
 	Region string `json:"region,omitempty"`
-	// Alternatives are the other machines and regions, the cheapest first.
+	// Alternatives are other machines and regions, cheapest first.
 	Alternatives []Alternative `json:"alternatives,omitempty"`
-	// Machines is how many machines run at once, GPUs how many accelerators they have,
-	// by name.
+	// Machines counts concurrent machines, GPUs their accelerators by name.
 	Machines int            `json:"machines"`
 	GPUs     map[string]int `json:"gpus,omitempty"`
-	// Duration is how long it runs; nil for a plan of Terraform.
+	// Duration is the expected runtime; nil for a Terraform plan.
 	Duration *Duration `json:"duration,omitempty"`
 	Lines    []Line    `json:"lines"`
-	// Terraform is what only a plan of Terraform has.
+	// Terraform holds what only a Terraform plan has.
 	Terraform     *Terraform `json:"terraform,omitempty"`
 	Assumptions   []string   `json:"assumptions"`
 	CoverageNotes []string   `json:"coverage_notes"`
 	Changes       []string   `json:"changes"`
-	// Unknown is what costs money and could not be estimated; it is in no amount.
+	// Unknown lists costs that could not be estimated; they are in no amount.
 	Unknown []string `json:"unknown"`
-	// Open is the part of Unknown that may be large: data of an unknown size read from
-	// afar, work that nothing ends, machines that only the run names. It needs an approval.
-	// The rest is what it costs to keep or move a file of unknown size near by.
+	// Open is the part of Unknown that may be large and needs an approval: remote reads of unknown
+	// size, unlimited work, machines known only at run time. The rest of Unknown is small, like
+	// keeping a file of unknown size.
 	Open []string `json:"-"`
 
-	longest time.Duration // of several workloads
-	unread  bool          // it is of something that is not known
+	longest time.Duration // sum over several workloads
+	unread  bool          // covers something unknown
 }
 
-// Unpriced says that nothing of the cost is known: the amounts are zero for want of a line.
+// Unpriced reports that nothing of the cost is known: the estimate has no lines.
 func (e *Estimate) Unpriced() bool {
 	return len(e.Lines) == 0 && len(e.Open) > 0 && e.Terraform == nil
 }
 
-// Machine is a type of machine as it is bought.
+// Machine is a machine type with its purchase option.
 type Machine struct {
 	Type     string        `json:"type"`
 	Capacity spec.Capacity `json:"capacity"`
-	// Count is how many, GPUs how many accelerators each has.
+	// Count is the number of machines, GPUs the accelerators of each.
 	Count int    `json:"count"`
 	GPU   string `json:"gpu,omitempty"`
 	GPUs  int    `json:"gpus,omitempty"`
@@ -87,17 +84,17 @@ type Alternative struct {
 	Hourly money.Amount `json:"hourly_usd"`
 	P50    money.Amount `json:"p50_usd"`
 	P95    money.Amount `json:"p95_usd"`
-	// Unknown is how many of its costs could not be estimated.
+	// Unknown counts its costs that could not be estimated.
 	Unknown int `json:"unknown"`
 }
 
-// Line is one cost.
+// Line is one cost item.
 type Line struct {
-	// What it is, and the address of the resource in a plan of Terraform.
+	// What names the item, or the resource address in a Terraform plan.
 	What     string `json:"what"`
 	Resource string `json:"resource,omitempty"`
-	// Quantity and QuantityP95 are decimal numbers of units, rounded to six digits
-	// after the point; the amounts are not computed from them.
+	// Quantity and QuantityP95 are decimal numbers rounded to six digits; amounts are computed from
+	// exact values.
 	Quantity    string       `json:"quantity"`
 	QuantityP95 string       `json:"quantity_p95"`
 	Unit        string       `json:"unit"`
@@ -109,64 +106,60 @@ type Line struct {
 	AsOf string `json:"as_of"`
 }
 
-// Params are what an estimate rests on besides the specification and the prices.
+// Params are the inputs of an estimate besides the specification and the prices.
 type Params struct {
-	// Now is the time of the estimate; past runs are weighted by their age.
+	// Now is the time of the estimate, from which the age of past runs is counted.
 	Now time.Time
-	// History is past runs; those of other names are passed over.
+	// History holds past runs; those of other names are ignored.
 	History []Run
-	// DataRegions are the regions of buckets, by their names.
+	// DataRegions maps buckets to regions.
 	DataRegions map[string]string
-	// DataBytes is how much is read of an address; it is taken where the
-	// specification gives no size.
+	// DataBytes maps addresses to read sizes, for specifications without a size.
 	DataBytes map[string]int64
-	// CheckpointBytes is the size of a checkpoint where the specification gives none; 0
-	// not known.
+	// CheckpointBytes is the checkpoint size for specifications without one; 0 means unknown.
 	CheckpointBytes int64
-	// Tags says which tags of a Terraform plan's resources name the owner; nil is the
-	// default mapping.
+	// Tags maps tags of Terraform resources to owners; nil is the default mapping.
 	Tags *inventory.TagMapping
-	// Defaults hold where the specification says nothing. Fields that are zero take
-	// those of [DefaultDefaults].
+	// Defaults apply where the specification is silent. Zero fields take the values of
+	// [DefaultDefaults].
 	Defaults Defaults
 }
 
-// Defaults hold where a specification says nothing.
+// Defaults are used where a specification is silent.
 type Defaults struct {
-	// Regions are those to look at; without them a specification must name its own.
+	// Regions are the regions to compare; if empty, a specification must name one.
 	Regions []string
-	// Runtime is how long a workload of Kubernetes is expected to run that says nothing of
-	// it; 0: it must say.
+	// Runtime is the expected runtime of a Kubernetes workload without one; 0 requires one.
 	Runtime time.Duration
-	// Nodes are the machines of a cluster, for workloads that name none. The first that
-	// fit are taken, see [Node].
+	// Nodes are a cluster's machines, for workloads without a machine type. The first that fits is
+	// used, see [Node].
 	Nodes []Node
-	// DiskGiB is the root disk of a machine, Disk what it is.
+	// DiskGiB is the size of the root disk, Disk its type.
 	DiskGiB int64
 	Disk    price.Item
-	// Interruptions is how often a spot machine is taken away; past runs change it.
+	// Interruptions is the rate of spot interruptions, updated by past runs.
 	Interruptions spot.Interruptions
-	// CheckpointEvery is the interval where a checkpoint is kept and none is given,
-	// Restart the time from an interruption until work goes on.
+	// CheckpointEvery is the default checkpoint interval, Restart the time from an interruption
+	// until work continues.
 	CheckpointEvery, Restart time.Duration
 }
 
-// Node is a kind of machine that a cluster has.
+// Node is a kind of machine in a cluster.
 type Node struct {
-	// Labels are the labels of the node. A workload that asks for another value of one does
-	// not fit; a label that is not listed is unknown, and fits.
+	// Labels are node labels. A workload that requires another value does not fit; unlisted labels
+	// are unknown and fit.
 	Labels map[string]string `yaml:"labels"`
 	// Type is the machine type.
 	Type string `yaml:"instance_type" form:"required"`
 	// Region is the region; empty is unknown.
 	Region string `yaml:"region"`
-	// Spot says whether it is bought as spot capacity.
+	// Spot reports that it is spot capacity.
 	Spot bool `yaml:"spot"`
-	// Whole says that Labels are all that the node has, because they were read from it.
+	// Whole reports that Labels is complete because it was read from the node.
 	Whole bool `yaml:"-"`
 }
 
-// DefaultDefaults are the defaults of every estimate.
+// DefaultDefaults returns the defaults of every estimate.
 func DefaultDefaults() Defaults {
 	return Defaults{
 		DiskGiB: 100, Disk: price.ItemGP3, Interruptions: spot.Unmeasured(), CheckpointEvery: spot.CheckpointEvery,
@@ -178,27 +171,25 @@ func DefaultDefaults() Defaults {
 type Run struct {
 	Name     string
 	Finished time.Time
-	// Completed says that the work was done. Runs that failed or were canceled say
-	// nothing of how long it takes.
+	// Completed reports that the work was finished. Other runs say nothing about its duration.
 	Completed bool
-	// Work is the time that it took without lost work and restarts.
+	// Work is the duration without lost work and restarts.
 	Work time.Duration
-	// Machine is the type it ran on, Machines how many.
+	// Machine is the machine type, Machines the number of machines.
 	Machine  string
 	Machines int
-	// SpotTime is how long each of its machines was up on spot capacity, and
-	// Interruptions how often one was taken away.
+	// SpotTime is the uptime of each machine on spot capacity, Interruptions the number of
+	// interruptions.
 	SpotTime      time.Duration
 	Interruptions int
 }
 
-// New estimates a job or session. It chooses the machine and region that cost least in
-// one case of two; where the transfer of data of unknown size is a part of the cost, it
-// prefers regions that need none.
+// New estimates a job or session. It chooses the machine and region with the lowest median cost;
+// where transfers of unknown size matter, it prefers regions without them.
 //
-// It wraps [price.ErrUnpriced] where no allowed machine in an allowed region has a known
-// price, or something that the machine needs has none. Other errors say what the specification lacks:
-// a region, a GPU that some machine has, or a bound of its duration.
+// It wraps [price.ErrUnpriced] if no allowed machine in an allowed region is completely priced.
+// Other errors say what the specification lacks: a region, an existing GPU, or a bound of its
+// duration.
 func New(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 	return newEstimate(s, book, p)
 }

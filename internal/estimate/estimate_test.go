@@ -113,8 +113,8 @@ func TestGoldenJob(t *testing.T) {
 	golden(t, "testdata/resnet50.json", e)
 }
 
-// TestAmounts holds what is charged against sums by hand.
-func TestAmounts(t *testing.T) {
+// TestChargedAmounts holds what is charged against sums by hand.
+func TestChargedAmounts(t *testing.T) {
 	// One p4d.24xlarge with 100 GiB: 100 × 0.073/730 = 0.01 an hour of disk.
 	for _, tc := range []struct {
 		name, keys, p50, p95, hourly string
@@ -230,7 +230,7 @@ func TestUnknownRegion(t *testing.T) {
 	}
 }
 
-func TestMistakes(t *testing.T) {
+func TestRejectsInvalidSpecs(t *testing.T) {
 	for _, tc := range []struct{ name, keys, want string }{
 		{"nothing bounds it", p4d, "nothing says how long it runs: add max_runtime"},
 		{"no region", "resources: {gpus: A10G}\nmax_runtime: 1h\n", "no region is allowed: add regions"},
@@ -255,8 +255,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestChoice holds which machine and region are taken.
-func TestChoice(t *testing.T) {
+// TestChoosesMachineAndRegion holds which machine and region are taken.
+func TestChoosesMachineAndRegion(t *testing.T) {
 	gpus := func(what string) string {
 		return "resources: {gpus: " + what + "}\nregions: [us-east-1, us-west-2]\nmax_runtime: 10h\n"
 	}
@@ -304,8 +304,8 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// TestPods holds that pods share a machine, and that nodes do not.
-func TestPods(t *testing.T) {
+// TestPodsShareMachines holds that pods share a machine, and that nodes do not.
+func TestPodsShareMachines(t *testing.T) {
 	pods := func(selector string) *spec.Spec {
 		t.Helper()
 		specs, err := spec.Read("m.yaml", []byte("apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: "+
@@ -388,7 +388,7 @@ func TestLearned(t *testing.T) {
 	}
 }
 
-func TestSpotIsLearned(t *testing.T) {
+func TestLearnsSpotInterruptions(t *testing.T) {
 	s := parse(t, p4d+"capacity: spot\nduration: 100h\ncheckpoint: {dir: /c, to: s3://b/c, every: 1h}\nretries: "+
 		"{interruptions: 1000}\n")
 	restarts := func(p Params) int {
@@ -480,9 +480,9 @@ func TestLinesAddUp(t *testing.T) {
 	})
 }
 
-// TestACheckpointIsReadBack: from another region each interruption pays for the transfer
+// TestChargesCheckpointReads: from another region each interruption pays for the transfer
 // of one checkpoint, and from the same region none does.
-func TestACheckpointIsReadBack(t *testing.T) {
+func TestChargesCheckpointReads(t *testing.T) {
 	for region, want := range map[string]bool{"us-west-2": true, "us-east-1": false} {
 		s := parse(t, "resources: {instance_type: g5.xlarge}\nregions: [us-east-1]\ncapacity: spot\nmax_runtime: "+
 			"20h\ncheckpoint: {dir: /c, to: s3://b/c, every: 1h, size: 10GiB}\n")
@@ -504,9 +504,9 @@ func TestACheckpointIsReadBack(t *testing.T) {
 	}
 }
 
-// TestWhatNothingEndsIsNotKnown: a duration that is only declared, or that of a few
+// TestUnlimitedDurationIsOpen: a duration that is only declared, or that of a few
 // runs, is no bound; a run that nothing ends needs an approval.
-func TestWhatNothingEndsIsNotKnown(t *testing.T) {
+func TestUnlimitedDurationIsOpen(t *testing.T) {
 	for _, tc := range []struct {
 		name, src string
 		past      int

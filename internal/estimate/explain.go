@@ -22,7 +22,7 @@ func (c *chooser) write(options []*outcome, unknown []string) (*Estimate, error)
 	e := &Estimate{Kind: string(s.Kind), Name: s.Name, SpecHash: c.hash, Owner: s.Owner, Purpose: s.Purpose,
 		P50: o.p50, P95: o.p95, Hourly: o.hourly, Machine: o.bought(s), Region: o.region, Machines: o.count,
 		Duration: &o.duration, Lines: o.lines,
-		Unknown: slices.Concat([]string{}, s.Unknown, unknown), Open: slices.Concat(s.Unknown, o.open)}
+		Unknown: slices.Concat([]string{}, s.Unknown, unknown), Open: slices.Concat(s.Unknown, o.openCosts)}
 	if why := o.unbounded(s); why != "" {
 		e.Unknown, e.Open = append(e.Unknown, why), append(e.Open, why)
 	}
@@ -62,7 +62,7 @@ func (o *outcome) unbounded(s *spec.Spec) string {
 	case w.basis == Declared:
 		return fmt.Sprintf("how long it runs: %s are declared and nothing ends it then; add max_runtime or max_cost",
 			plain.Duration(s.Duration))
-	case w.thin:
+	case w.tooFewRuns:
 		return fmt.Sprintf("how long it runs: %s say %s and nothing ends it then; add max_runtime or max_cost",
 			plain.Count(w.runs, "past run"), plain.Duration(w.p95))
 	}
@@ -95,7 +95,7 @@ func (c *chooser) assumed(o *outcome) []string {
 	switch w := o.work; w.basis {
 	case Learned:
 		on := "any machines"
-		if w.same {
+		if w.sameMachines {
 			on = "the same machines"
 		}
 		n.add("the work takes as long as in %s of that name on %s; a run that is %s old counts half",
@@ -111,20 +111,21 @@ func (c *chooser) assumed(o *outcome) []string {
 	}
 	if o.hasSpot && c.spec.Capacity != spec.OnDemand {
 		r := c.ordeal(o.count)
-		from := c.taken.Source
-		if c.taken.Hours > 0 {
-			from = fmt.Sprintf("%s machine hours of past runs and, as if seen for %d hours, %s", plain.Number(c.taken.Hours, 0),
+		from := c.interruptionRate.Source
+		if c.interruptionRate.Hours > 0 {
+			from = fmt.Sprintf("%s machine hours of past runs and, as if seen for %d hours, %s",
+				plain.Number(c.interruptionRate.Hours, 0),
 				spot.PriorHours, from)
 		}
 		n.add("a spot machine is taken away %s times an hour (%s), and each time the run goes on after %s",
-			plain.Number(c.taken.PerHour, 2), from, plain.Duration(r.restart))
-		if c.taken.Ranged() {
+			plain.Number(c.interruptionRate.PerHour, 2), from, plain.Duration(r.restart))
+		if c.interruptionRate.Ranged() {
 			n.add("how often is not measured here: %s to %s times an hour; state it as spot.interruptions_per_hour, or give "+
 				"past runs as spot.runs",
-				plain.Number(c.taken.Low, 2), plain.Number(c.taken.High, 2))
+				plain.Number(c.interruptionRate.Low, 2), plain.Number(c.interruptionRate.High, 2))
 		}
-		if r.every > 0 {
-			n.add("work is saved every %s, which takes no time (assumed); an interruption loses what was done since", plain.Duration(r.every))
+		if r.saveInterval > 0 {
+			n.add("work is saved every %s, which takes no time (assumed); an interruption loses what was done since", plain.Duration(r.saveInterval))
 		} else if c.spec.Kind == spec.Job {
 			n.add("no checkpoint is kept: an interruption loses all work")
 		}
@@ -148,11 +149,11 @@ func (c *chooser) assumed(o *outcome) []string {
 // covered says how far the figures go.
 func (c *chooser) covered(o *outcome, options int) []string {
 	n := notes{}
-	if w := o.work; w.thin {
+	if w := o.work; w.tooFewRuns {
 		n.add("%s do not carry a 95%% quantile: p95 is the bound of the duration, or the longest run where there is none",
 			plain.Count(w.runs, "past run"))
 	}
-	if o.work.beyond {
+	if o.work.exceedsCap {
 		n.add("the work is expected to take %s and %s ends it after %s: it is paid and may not be done",
 			plain.Duration(o.work.p50), o.duration.CapBy, plain.Duration(o.duration.limit))
 	}

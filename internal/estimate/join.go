@@ -15,23 +15,22 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// UnplacedError says that a workload needs GPUs of which neither its file nor the nodes of
-// the cluster say the type.
+// UnplacedError means that a workload needs GPUs whose type neither the file nor the cluster's
+// nodes name.
 type UnplacedError struct {
 	Name string
-	// GPUs is how many each of Nodes pods needs.
+	// GPUs is the number for each of Nodes pods.
 	GPUs, Nodes int
 }
 
-// Error says what to give.
+// Error says what to provide.
 func (e *UnplacedError) Error() string {
 	return fmt.Sprintf(
 		"estimate %s: it says how many GPUs it needs and not which: name the GPU (nvidia.com/gpu.product) "+
 			"or the machine (%s), or give the nodes of the cluster (estimate.nodes, --nodes)", e.Name, labelType)
 }
 
-// unread is an estimate of what a file runs that is not known: it has no amounts, and the gate
-// asks.
+// unread returns an estimate without amounts for unknown parts of a file, which makes the gate ask.
 func unread(s *spec.Spec, unknown []string) *Estimate {
 	return &Estimate{
 		Title:         s.Name + ": its cost cannot be estimated",
@@ -50,9 +49,9 @@ func unread(s *spec.Spec, unknown []string) *Estimate {
 	}
 }
 
-// File estimates the workloads of a file, and adds them up under its name. A workload of which
-// the GPU is not known makes the gate ask, as does what the file runs that was not read; where
-// nothing of the file can be estimated for that reason, it is an *UnplacedError.
+// File estimates the workloads of a file as one estimate under its name. Workloads with an unknown
+// GPU and unread parts make the gate ask; if nothing can be estimated for that reason, it returns
+// *UnplacedError.
 func File(name string, specs []*spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 	parts := make([]*Estimate, 0, len(specs))
 	estimated, unplaced := false, error(nil)
@@ -78,10 +77,9 @@ func File(name string, specs []*spec.Spec, book *price.Book, p Params) (*Estimat
 	return Join(name, parts)
 }
 
-// Join adds up the estimates of several workloads that one file starts, such as the
-// templates of a workflow, under the file's name. Its P95 is the sum of theirs: an upper
-// bound, because not all go badly together. Owner and purpose are those that all share, of
-// what could be estimated. One estimate is returned as it is; none is an error.
+// Join adds up the estimates of several workloads of one file under its name. The P95 is the sum of
+// theirs, an upper bound, because they rarely all run long together. Owner and purpose are the
+// common ones. A single estimate is returned unchanged; an empty list is an error.
 func Join(name string, all []*Estimate) (*Estimate, error) {
 	switch len(all) {
 	case 0:
@@ -141,9 +139,8 @@ func Join(name string, all []*Estimate) (*Estimate, error) {
 	return e, nil
 }
 
-// Longest is the longest that the work is expected to take, or that it can run where
-// something ends it: of several workloads all of them together, because they may follow
-// one another. It is 0 for a plan of Terraform.
+// Longest returns the longest expected or limited runtime, summed over workloads because they may
+// run in sequence. It is 0 for a Terraform plan.
 func (e *Estimate) Longest() time.Duration {
 	if d := e.Duration; d != nil {
 		return max(d.limit, d.p95)
@@ -151,7 +148,7 @@ func (e *Estimate) Longest() time.Duration {
 	return e.longest
 }
 
-// common is what two owners share.
+// common returns the equal fields of two owners.
 func common(a, b inventory.Owner) inventory.Owner {
 	same := func(x, y string) string {
 		if x == y {

@@ -64,9 +64,9 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestFileAsksAboutItsParts holds that a part of a file that cannot be estimated is open, with
+// TestFileAsksAboutUnknownParts holds that a part of a file that cannot be estimated is open, with
 // the amounts of the rest, and that owner and purpose are those of what is known.
-func TestFileAsksAboutItsParts(t *testing.T) {
+func TestFileAsksAboutUnknownParts(t *testing.T) {
 	const (
 		known = "apiVersion: v1\nkind: Pod\nmetadata: {name: known, labels: {team: nlp, purpose: training}}\nspec: " +
 			"{activeDeadlineSeconds: 3600, nodeSelector: {node.kubernetes.io/instance-type: p4d.24xlarge}, containers: " +

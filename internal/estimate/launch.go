@@ -388,7 +388,7 @@ func (m *meter) pools(of []pool, n size, market string) {
 		})
 	}
 	if len(kinds) > 1 {
-		m.doubtful = true
+		m.isWorstCase = true
 		m.open("which of its %d machine types start is decided when they do; the most expensive is priced", len(kinds))
 	}
 	m.choose(options)
@@ -459,7 +459,7 @@ func (m *meter) nodes() {
 			of = []string{kind}
 		}
 		if len(of) > 1 {
-			x.doubtful = true
+			x.isWorstCase = true
 			x.open("which of its %d machine types start is decided when they do; the most expensive is priced", len(of))
 		}
 		var options []func(*meter)

@@ -20,9 +20,9 @@ func parseSession(t *testing.T, text string) *spec.Spec {
 	return s
 }
 
-// TestLeeway raises the p95 to the most expensive alternative within reach and leaves the p50; the
+// TestLeewayRaisesP95Only raises the p95 to the most expensive alternative within reach and leaves the p50; the
 // lines add up.
-func TestLeeway(t *testing.T) {
+func TestLeewayRaisesP95Only(t *testing.T) {
 	for _, percent := range []int64{0, 50, 1000} {
 		e, err := New(parseSession(t, "resources: {cpus: 4}\n"), testBook(t), Params{Now: now})
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// TestOpen: what may be large and is not known is told from what is only untidy.
-func TestOpen(t *testing.T) {
+// TestOpenCosts: what may be large and is not known is told from what is only untidy.
+func TestOpenCosts(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {
 		t.Fatal(err)

@@ -11,22 +11,21 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// Place is where a session runs whose machines are not in the price book: at rates that its
-// owner states.
+// Place is a location with stated rates for sessions on machines outside of the price book.
 type Place struct {
-	// Machine is the machine, Region where it is; empty: nowhere to be named.
+	// Machine is the machine, Region its location; empty if unnamed.
 	Machine, Region string
-	// Hourly is the price of an hour of one of them; nil: there is none.
+	// Hourly is the hourly price of a machine; nil if there is none.
 	Hourly *money.Rate
-	// Source is where the price is from, AsOf of when.
+	// Source is the source of the price, AsOf its date.
 	Source string
 	AsOf   time.Time
-	// Missing says what to do where there is no price; empty: state it.
+	// Missing says what to do without a price; empty means to state it.
 	Missing string
 }
 
-// At estimates a session at a place: what its machines cost until its lease ends. Without a
-// price nothing is in the amounts, and what it costs is open, so that the gate asks.
+// At estimates a session at a place until its lease ends. Without a price the amounts are empty and
+// the cost is open, so that the gate asks.
 func At(s *spec.Spec, p Place) (*Estimate, error) {
 	limit, by := s.Cap()
 	if limit <= 0 {
@@ -75,9 +74,8 @@ func At(s *spec.Spec, p Place) (*Estimate, error) {
 	return e, nil
 }
 
-// Leeway raises the p95 of an estimate and its hourly price to the most expensive alternative that
-// costs at most so many percent more an hour, for a launch that takes another machine where
-// the cheapest has no capacity. The p50 stays.
+// Leeway raises the p95 and hourly price to those of the most expensive alternative whose hourly
+// price is at most a percentage higher, for launches that fall back to it. The p50 stays.
 func (e *Estimate) Leeway(percent int64) error {
 	most, err := e.Hourly.Mul(100+percent, 100)
 	if err != nil {

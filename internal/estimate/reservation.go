@@ -31,9 +31,9 @@ type reservation struct {
 	address, id string
 	kind, zone  string
 	targeted    bool
-	// made says that the plan makes it, so that nothing else runs in it yet.
-	made bool
-	left int64
+	// isNew says that the plan makes it, so that nothing else runs in it yet.
+	isNew bool
+	left  int64
 }
 
 // indexReservations collects the reservations that may cover machines of the plan.
@@ -63,7 +63,7 @@ func (c *planner) indexReservations() {
 					action := actionOf(change.Change.Actions)
 					c.reservations[i] = append(c.reservations[i], &reservation{
 						address: change.Address, id: id, kind: kind, zone: zone,
-						targeted: match == "targeted", made: action == actionCreate || action == actionReplace, left: n})
+						targeted: match == "targeted", isNew: action == actionCreate || action == actionReplace, left: n})
 				}
 			}
 		}
@@ -75,10 +75,10 @@ func (c *planner) indexReservations() {
 // matching").
 func (m *meter) cover(l launch, n int64) (covered int64) {
 	side := 1
-	if m.before {
+	if m.readsCurrent {
 		side = 0
 	}
-	if m.trial || l.zone == "" {
+	if m.isTrial || l.zone == "" {
 		return 0
 	}
 	for _, r := range m.reservations[side] {
@@ -87,7 +87,7 @@ func (m *meter) cover(l launch, n int64) (covered int64) {
 			r.left, covered = r.left-k, covered+k
 		}
 	}
-	m.planner.reserved = m.planner.reserved || covered > 0 && !m.before
+	m.planner.reserved = m.planner.reserved || covered > 0 && !m.readsCurrent
 	return covered
 }
 
@@ -108,7 +108,7 @@ func (m *meter) runsIn(by attributes, r *reservation) bool {
 		exprs := nestedBlock(m.expressions(m.change), 0, "capacity_reservation_specification", "capacity_reservation_target")
 		refs := chains(references(exprs["capacity_reservation_id"]))
 		if len(refs) == 0 {
-			return r.made && r.targeted && !isConfigured(exprs, "capacity_reservation_id")
+			return r.isNew && r.targeted && !isConfigured(exprs, "capacity_reservation_id")
 		}
 		address, isID := strings.CutSuffix(refs[0], ".id")
 		return len(refs) == 1 && isID && join(m.change.ModuleAddress, address) == r.address
@@ -117,5 +117,5 @@ func (m *meter) runsIn(by attributes, r *reservation) bool {
 	if r.targeted || preference == "none" || state == unknownValue && m.configures("capacity_reservation_specification") {
 		return false
 	}
-	return r.made || m.change.Change != nil && m.change.Change.Actions.NoOp()
+	return r.isNew || m.change.Change != nil && m.change.Change.Actions.NoOp()
 }

@@ -47,25 +47,25 @@ func init() {
 type meter struct {
 	*planner
 	change *tfjson.ResourceChange
-	// before says that it reads what is there today, not what the plan makes of it.
-	before bool
-	// trial says that the lines are compared with others, so that nothing is used up.
-	trial bool
+	// readsCurrent says that it reads what is there today, not what the plan makes of it.
+	readsCurrent bool
+	// isTrial says that the lines are compared with others, so that nothing is used up.
+	isTrial bool
 	// used are the contents of the launch templates that were read.
 	used []string
-	// doubtful says that the lines are the most expensive of several possible ones.
-	doubtful bool
-	kind     string
-	address  string
-	at       attributes
-	region   string
-	lines    []Line
-	hourly   []money.Amount
-	unknown  []string
-	unpriced []string
-	machines int
-	gpus     map[string]int
-	err      error
+	// isWorstCase says that the lines are the most expensive of several possible ones.
+	isWorstCase bool
+	kind        string
+	address     string
+	at          attributes
+	region      string
+	lines       []Line
+	hourly      []money.Amount
+	unknown     []string
+	unpriced    []string
+	machines    int
+	gpus        map[string]int
+	err         error
 }
 
 func (c *planner) meter(change *tfjson.ResourceChange, before bool) *meter {
@@ -74,7 +74,7 @@ func (c *planner) meter(change *tfjson.ResourceChange, before bool) *meter {
 		at = attributesOf(change.Change.Before, nil)
 	}
 	return &meter{
-		planner: c, change: change, before: before, kind: change.Type, address: change.Address, at: at,
+		planner: c, change: change, readsCurrent: before, kind: change.Type, address: change.Address, at: at,
 		gpus: map[string]int{},
 	}
 }

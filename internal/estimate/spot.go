@@ -8,8 +8,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// interruptions is how often a spot machine is taken away: by past runs of the same name,
-// or without any by all past runs, over the rate of the defaults.
+// interruptions returns the rate of spot interruptions from past runs of the same name, or else
+// from all past runs, on top of the default rate.
 func interruptions(s *spec.Spec, p Params) spot.Interruptions {
 	own, taken := learn(p, func(r Run) bool { return r.Name == s.Name })
 	if own == 0 {
@@ -18,7 +18,7 @@ func interruptions(s *spec.Spec, p Params) spot.Interruptions {
 	return p.Defaults.Interruptions.Learn(taken, own)
 }
 
-// learn adds up the machine hours and interruptions of past runs on spot.
+// learn sums the machine hours and interruptions of past spot runs.
 func learn(p Params, of func(Run) bool) (hours float64, taken int) {
 	for _, r := range p.History {
 		if of(r) && r.SpotTime > 0 && !r.Finished.After(p.Now) {
@@ -29,44 +29,42 @@ func learn(p Params, of func(Run) bool) (hours float64, taken int) {
 	return hours, taken
 }
 
-// Interruptions is how often spot machines are taken away by all past runs, over a rate
-// that is known before.
+// Interruptions returns the interruption rate learned from all past runs, starting from a known
+// rate.
 func Interruptions(before spot.Interruptions, runs []Run, now time.Time) spot.Interruptions {
 	hours, taken := learn(Params{History: runs, Now: now}, func(Run) bool { return true })
 	return before.Learn(taken, hours)
 }
 
-// ordeal is work on machines that are taken away, each at any time alike.
-type ordeal struct {
-	// perHour is how often one of the machines is taken away, which stops all.
+// interruptedWork is work on machines that are interrupted at a constant rate.
+type interruptedWork struct {
+	// perHour is the rate at which any of the machines is interrupted, which stops all.
 	perHour float64
-	// every is how much work is done between two savings; 0: nothing is saved.
-	every, restart time.Duration
-	// retries is how often it goes on.
+	// saveInterval is the work between two checkpoints; 0 means none.
+	saveInterval, restart time.Duration
+	// retries is the maximum number of restarts.
 	retries int
 }
 
-// outlast returns how long work takes and how often it begins again, at the p50 and at
-// the p95.
+// duration returns the time and number of restarts at the p50 and p95.
 //
-// The work is a row of parts, each of which succeeds with p = exp(-perHour × part) or is
-// begun again, so that the number of restarts is negative binomial. One restart costs
-// its own time and what was lost of the part: the mean, 1/perHour − part·p/(1−p), in the
-// first case, and the whole part in the second.
-func (o ordeal) outlast(w work) (p50, p95 time.Duration, restarts50, restarts95 int) {
+// The work is a sequence of parts, each of which succeeds with p = exp(-perHour × part) or is
+// repeated, so that the number of restarts is negative binomial. A restart costs its own time and
+// the lost part: at the p50 the mean loss, 1/perHour − part·p/(1−p), at the p95 the whole part.
+func (o interruptedWork) duration(w work) (p50, p95 time.Duration, restarts50, restarts95 int) {
 	p50, restarts50 = o.at(w.p50, 0.5)
 	p95, restarts95 = o.at(w.p95, 0.95)
 	return p50, max(p50, p95), restarts50, max(restarts50, restarts95)
 }
 
-// at returns the time and the restarts that a share of the cases stay within.
-func (o ordeal) at(length time.Duration, share float64) (time.Duration, int) {
+// at returns the time and restarts at a quantile.
+func (o interruptedWork) at(length time.Duration, share float64) (time.Duration, int) {
 	if o.perHour <= 0 || length <= 0 {
 		return length, 0
 	}
 	part, parts := length, 1.0
-	if o.every > 0 && o.every < length {
-		part, parts = o.every, math.Ceil(float64(length)/float64(o.every))
+	if o.saveInterval > 0 && o.saveInterval < length {
+		part, parts = o.saveInterval, math.Ceil(float64(length)/float64(o.saveInterval))
 	}
 	fail := -math.Expm1(-o.perHour * part.Hours())
 	n := negativeBinomial(parts, fail, share, o.retries)
@@ -76,11 +74,11 @@ func (o ordeal) at(length time.Duration, share float64) (time.Duration, int) {
 		lost = time.Duration(math.Max(0, mean) * float64(time.Hour))
 	}
 	total := float64(length) + float64(n)*float64(o.restart+lost)
-	return time.Duration(math.Min(total, float64(forever))), n
+	return time.Duration(math.Min(total, float64(noLimit))), n
 }
 
-// negativeBinomial returns the least number of failures before the given number of
-// successes that a share of the cases do not exceed, most at the highest.
+// negativeBinomial returns the quantile of the number of failures before a number of successes, at
+// most the maximum.
 func negativeBinomial(successes, fail, share float64, most int) int {
 	if fail <= 0 {
 		return 0

@@ -27,25 +27,29 @@ func TestNegativeBinomial(t *testing.T) {
 	}
 }
 
-// TestOrdealAgainstChance plays the work out, machine by machine, and holds that about
+// TestInterruptedWorkMatchesSimulation plays the work out, machine by machine, and holds that about
 // half of the cases are done in the predicted p50, and about 95% in the predicted p95.
-func TestOrdealAgainstChance(t *testing.T) {
+func TestInterruptedWorkMatchesSimulation(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		o    ordeal
+		o    interruptedWork
 		work time.Duration
 	}{
 		{
-			"saved often", ordeal{perHour: 0.33, every: 10 * time.Minute, restart: 10 * time.Minute, retries: 1000},
+			"saved often", interruptedWork{
+				perHour: 0.33, saveInterval: 10 * time.Minute, restart: 10 * time.Minute, retries: 1000,
+			},
 			12 * time.Hour,
 		},
 		{
-			"saved seldom", ordeal{perHour: 0.33, every: 2 * time.Hour, restart: 5 * time.Minute, retries: 1000},
+			"saved seldom", interruptedWork{
+				perHour: 0.33, saveInterval: 2 * time.Hour, restart: 5 * time.Minute, retries: 1000,
+			},
 			24 * time.Hour,
 		},
-		{"never saved", ordeal{perHour: 0.1, restart: 5 * time.Minute, retries: 1000}, 6 * time.Hour},
+		{"never saved", interruptedWork{perHour: 0.1, restart: 5 * time.Minute, retries: 1000}, 6 * time.Hour},
 	} {
-		p50, p95, n50, n95 := tc.o.outlast(work{p50: tc.work, p95: tc.work})
+		p50, p95, n50, n95 := tc.o.duration(work{p50: tc.work, p95: tc.work})
 		if p50 < tc.work || p95 < p50 || n95 < n50 {
 			t.Errorf("%s: %s and %s, %d and %d restarts", tc.name, p50, p95, n50, n95)
 		}
@@ -73,10 +77,10 @@ func TestOrdealAgainstChance(t *testing.T) {
 }
 
 // play does the work once.
-func play(o ordeal, length time.Duration, chance *rand.Rand) (took time.Duration, restarts int) {
+func play(o interruptedWork, length time.Duration, chance *rand.Rand) (took time.Duration, restarts int) {
 	for done := time.Duration(0); done < length; {
-		part := min(length-done, max(o.every, time.Duration(0)))
-		if o.every == 0 {
+		part := min(length-done, max(o.saveInterval, time.Duration(0)))
+		if o.saveInterval == 0 {
 			part = length
 		}
 		lasts := time.Duration(chance.ExpFloat64() / o.perHour * float64(time.Hour))
@@ -89,8 +93,8 @@ func play(o ordeal, length time.Duration, chance *rand.Rand) (took time.Duration
 	return took, restarts
 }
 
-// TestWithoutCheckpoint holds that unsaved work on spot machines costs more than saved.
-func TestWithoutCheckpoint(t *testing.T) {
+// TestUnsavedSpotWorkCostsMore holds that unsaved work on spot machines costs more than saved.
+func TestUnsavedSpotWorkCostsMore(t *testing.T) {
 	b := testBook(t)
 	saved, err := New(parse(t, p4d+"capacity: spot\nduration: 10h\ncheckpoint: {dir: /c, to: s3://b/c}\n"), b,
 		Params{Now: now})
@@ -120,9 +124,9 @@ func TestWithoutCheckpoint(t *testing.T) {
 	}
 }
 
-// TestInterruptionsAreLearned: past runs of the name come first, then all past runs; what
+// TestLearnsInterruptions: past runs of the name come first, then all past runs; what
 // is stated stays.
-func TestInterruptionsAreLearned(t *testing.T) {
+func TestLearnsInterruptions(t *testing.T) {
 	run := func(name string, hours time.Duration, taken int) Run {
 		return Run{
 			Name: name, Finished: now.Add(-time.Hour), Work: time.Hour, Machines: 2, SpotTime: hours * time.Hour,

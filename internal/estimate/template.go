@@ -105,7 +105,7 @@ func (t *template) contents(version string, state state, refs []string, before b
 		case "default_version":
 			version = defaultVersion
 		default:
-			return t.either(), false
+			return t.newestVersions(), false
 		}
 	}
 	if t.before.key == t.after.key { // no new version
@@ -118,7 +118,7 @@ func (t *template) contents(version string, state state, refs []string, before b
 		}
 		version = number(t.after.attributes, "default_version")
 		if version == "" || t.after.state("update_default_version") == unknownValue {
-			return t.either(), false
+			return t.newestVersions(), false
 		}
 	}
 	switch n, newest := toNumber(version), toNumber(was); {
@@ -129,7 +129,7 @@ func (t *template) contents(version string, state state, refs []string, before b
 	case n > 0 && n < newest: // an older one, which stays
 		return []content{t.before}, false
 	}
-	return t.either(), false
+	return t.newestVersions(), false
 }
 
 // toNumber is a version's number; 0 where it has none.
@@ -141,8 +141,8 @@ func toNumber(version string) int64 {
 	return n
 }
 
-// either is the newest version of today and the one that the plan makes.
-func (t *template) either() []content { return []content{t.before, t.after} }
+// newestVersions is the newest version of today and the one that the plan makes.
+func (t *template) newestVersions() []content { return []content{t.before, t.after} }
 
 // Names of versions.
 const (
@@ -215,9 +215,9 @@ func contentKey(at attributes) string {
 // launches are the launch templates that a resource may start machines with.
 type launches struct {
 	contents []content
-	// doubt says why it is not known which of the contents, or whether any of them; empty: it
+	// uncertainty says why it is not known which of the contents, or whether any of them; empty: it
 	// is the only one.
-	doubt string
+	uncertainty string
 }
 
 // whichTemplate is the doubt about several templates.
@@ -250,7 +250,7 @@ func (m *meter) templateIn(block attributes, exprs map[string]*tfjson.Expression
 		found = m.identified("name", name)
 		what = fmt.Sprintf("its launch template %s is not in the plan", name)
 	case idState == noValue && nameState == noValue:
-		return launches{doubt: "it names no launch template"}
+		return launches{uncertainty: "it names no launch template"}
 	case byName:
 		found, complete = m.resolve(m.change.ModuleAddress, references(exprs[nameKey]), 0)
 	default:
@@ -260,14 +260,14 @@ func (m *meter) templateIn(block attributes, exprs map[string]*tfjson.Expression
 		if complete || len(m.planner.templates) == 0 {
 			what = strings.Replace(what, whichTemplate, "its launch template is not in the plan", 1)
 		}
-		return launches{doubt: what}
+		return launches{uncertainty: what}
 	}
 	version, versionState := block.text("version")
 	var out launches
 	seen := map[string]bool{}
 	certain := true
 	for _, t := range found {
-		contents, sure := t.contents(version, versionState, references(exprs["version"]), m.before)
+		contents, sure := t.contents(version, versionState, references(exprs["version"]), m.readsCurrent)
 		certain = certain && sure
 		for _, content := range contents {
 			if !seen[content.key] && content.values != nil && len(seen) <= maxContents {
@@ -278,9 +278,9 @@ func (m *meter) templateIn(block attributes, exprs map[string]*tfjson.Expression
 	}
 	switch {
 	case !complete || len(out.contents) > 1 && len(found) > 1:
-		out.doubt = whichTemplate
+		out.uncertainty = whichTemplate
 	case !certain || len(out.contents) != 1:
-		out.doubt = fmt.Sprintf("what version %s of its launch template %s holds is not in the plan",
+		out.uncertainty = fmt.Sprintf("what version %s of its launch template %s holds is not in the plan",
 			orDefault(version, versionState), found[0].address)
 	}
 	return out
@@ -299,12 +299,12 @@ func orDefault(version string, s state) string {
 // identified are the templates that have an id, or a name in the region of the resource.
 func (m *meter) identified(key, value string) (found []*template) {
 	for _, t := range m.planner.templates {
-		v, _ := t.at(m.before).text(key)
+		v, _ := t.at(m.readsCurrent).text(key)
 		if key == "id" && v == "" && t.action != actionDelete && t.action != actionReplace {
 			v, _ = t.before.text(key) // an id stays
 		}
 		elsewhere := key == "name" && t.region != "" && m.region != "" && t.region != m.region
-		if v == value && t.at(m.before).values != nil && !elsewhere {
+		if v == value && t.at(m.readsCurrent).values != nil && !elsewhere {
 			found = append(found, t)
 		}
 	}
@@ -401,13 +401,13 @@ func (m *meter) mostExpensive(of launches, read func(x *meter, template attribut
 	for _, content := range of.contents {
 		m.used = append(m.used, content.key)
 	}
-	if of.doubt != "" {
+	if of.uncertainty != "" {
 		priced := ""
 		if len(of.contents) > 1 {
 			priced = fmt.Sprintf("; the most expensive of %d is priced", len(of.contents))
 		}
-		m.doubtful = true
-		m.open("%s%s", of.doubt, priced)
+		m.isWorstCase = true
+		m.open("%s%s", of.uncertainty, priced)
 	}
 	var options []func(*meter)
 	for _, content := range of.contents {
@@ -427,13 +427,13 @@ func (m *meter) choose(options []func(*meter)) {
 	for _, option := range options {
 		x := *m
 		x.lines, x.hourly, x.unknown, x.unpriced, x.used = nil, nil, nil, nil, nil
-		x.machines, x.gpus, x.trial = 0, map[string]int{}, true
+		x.machines, x.gpus, x.isTrial = 0, map[string]int{}, true
 		option(&x)
 		if x.err != nil {
 			m.err = x.err
 			return
 		}
-		m.doubtful = m.doubtful || x.doubtful
+		m.isWorstCase = m.isWorstCase || x.isWorstCase
 		m.used = append(m.used, x.used...)
 		for _, u := range x.unknown {
 			if !slices.Contains(m.unknown, u) {

@@ -90,9 +90,9 @@ const (
 	threeLarge = "48190.95"
 )
 
-// TestTemplateIsChosen: a group starts what its launch template says. Where it cannot be known
+// TestChoosesLaunchTemplate: a group starts what its launch template says. Where it cannot be known
 // which template that is, the most expensive possible one is priced and the gate asks.
-func TestTemplateIsChosen(t *testing.T) {
+func TestChoosesLaunchTemplate(t *testing.T) {
 	late := object{"launch_template": []any{object{"id": true, "name": true}}}
 	small := made("aws_launch_template.small", templateOf("g5.xlarge", "name", "small"), object{"id": true}, nil)
 	large := made("aws_launch_template.large", templateOf("p4d.24xlarge", "name", "large"), object{"id": true}, nil)

@@ -453,7 +453,7 @@ func (c *planner) charge(part hashed, credit, is, was *meter) error {
 	}
 	c.unpriced = append(c.unpriced, is.unpriced...)
 	machines, gpus := is.machines, is.gpus
-	if credit != nil && credit.doubtful {
+	if credit != nil && credit.isWorstCase {
 		credit = nil // it costs less, maybe
 	}
 	if credit != nil {

@@ -134,7 +134,7 @@ func (d *decision) decide(ctx context.Context) (Decision, error) {
 func (d *decision) judge(ctx context.Context, h budget.Hold) (over *budget.Overdrawn, asks []string, err error) {
 	desk := d.Budgets
 	desk.Store = filteredStore{desk.Store, d.replaced}
-	standings, err := desk.Look(ctx, h, d.Now)
+	standings, err := desk.Check(ctx, h, d.Now)
 	if err != nil && !errors.As(err, &over) {
 		return nil, nil, err
 	}

@@ -70,7 +70,7 @@ func extendOnce(ctx context.Context, id string, amount money.Amount, until time.
 	if next.Amount = amount; until.After(next.Until) {
 		next.Until = until.UTC()
 	}
-	standings, err := p.Budgets.Look(ctx, next, p.Now)
+	standings, err := p.Budgets.Check(ctx, next, p.Now)
 	var over *budget.Overdrawn
 	if err != nil && !errors.As(err, &over) {
 		return Decision{}, err

@@ -2,12 +2,11 @@ package mig
 
 import "math"
 
-// dual proves a lower bound in whole numbers of 1/scale: values are what covering
-// one more of a class is worth; over is, by kind, what a GPU could hold beyond its
-// cost, and after those what one more GPU within the limit is worth. Whatever the
-// values, no solution costs less than the values of the demand less over for all
-// the stock (weak duality of the covering program), as long as over is 0 where there
-// is no limit.
+// dual proves a lower bound in multiples of 1/scale: values are the worth of covering one more
+// workload of a class; over is, by kind, the value that a GPU could hold beyond its cost, and after
+// those the worth of one more GPU within the limit. By weak duality of the covering program, no
+// solution costs less than the values of the demand less over for all the stock, provided over is 0
+// where there is no limit.
 type dual struct {
 	scale        int64
 	values, over []int64
@@ -15,17 +14,16 @@ type dual struct {
 	total        int64
 }
 
-// bound is the cost that the dual proves.
+// bound returns the cost that the dual proves.
 func (d *dual) bound() int64 { return ceil(d.total, d.scale) }
 
-// maxDenominator is far over the denominators of best values, which are ratios of
-// minors of matrices with a handful of entries up to seven.
+// maxDenominator far exceeds the denominators of optimal values, which are ratios of minors of
+// matrices with a handful of entries up to seven.
 const maxDenominator = 120
 
-// proven returns the dual with the best bound near the dual values of a relaxation,
-// which it need not trust: what it returns holds exactly. Best values are ratios of
-// small numbers, so the small denominators are tried at which all are whole. target
-// is a bound that is enough.
+// proven returns the dual with the best bound near the dual values of a relaxation. The result is
+// exact even if the relaxation is not. Optimal values are ratios of small numbers, so small common
+// denominators are tried. A bound of target suffices.
 func (p *program) proven(demand, stock []int, r *relaxation, target int64, w *work) *dual {
 	y := make([]float64, len(r.classes))
 	for c, v := range r.classes {
@@ -33,8 +31,8 @@ func (p *program) proven(demand, stock []int, r *relaxation, target int64, w *wo
 			y[c] = min(v, float64(p.classes[c].penalty))
 		}
 	}
-	// Where a GPU without limit would hold more than it costs, a place within the
-	// limit is worth more, or all values less.
+	// If a GPU without limit would hold more than it costs, raise the worth of the limit or lower
+	// all values.
 	place, shrink := 0.0, 1.0
 	if r.limit < 0 {
 		place = -r.limit
@@ -78,8 +76,8 @@ func (p *program) proven(demand, stock []int, r *relaxation, target int64, w *wo
 
 func nearWhole(v float64) bool { return math.Abs(v-math.Round(v)) < 1e-5 }
 
-// dual adds up what whole values prove; ok is false where a GPU without limit would
-// hold more than it costs.
+// dual computes the bound of integral values; ok is false if a GPU without limit would hold more
+// than it costs.
 func (p *program) dual(demand, stock []int, values []int64, place, scale int64) (d *dual, ok bool) {
 	n := len(p.kinds)
 	d = &dual{scale: scale, values: values, over: make([]int64, n+1), worths: make([]*worth[int64], len(p.geos))}

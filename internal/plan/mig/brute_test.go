@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The searches here know nothing of the program's classes, patterns or bounds: they
-// try every profile and start of the table for every workload.
+// The brute-force searches share nothing with the program: they try every profile and start for
+// every workload.
 
 // ask is a need; own is the profile it has today, which it may have again.
 type ask struct {
@@ -20,8 +20,8 @@ type ask struct {
 	own string
 }
 
-// holds says whether needs fit on a GPU with its present instances, by trying everything.
-func holds(m Model, double bool, needs []ask, used uint) bool {
+// fitsOn reports by brute force whether needs fit on a GPU next to its present instances.
+func fitsOn(m Model, double bool, needs []ask, used uint) bool {
 	if len(needs) == 0 {
 		return true
 	}
@@ -31,7 +31,7 @@ func holds(m Model, double bool, needs []ask, used uint) bool {
 			continue
 		}
 		for _, start := range p.Starts {
-			if at := uint(1<<p.MemorySlices-1) << start; used&at == 0 && holds(m, double, needs[1:], used|at) {
+			if at := uint(1<<p.MemorySlices-1) << start; used&at == 0 && fitsOn(m, double, needs[1:], used|at) {
 				return true
 			}
 		}
@@ -39,9 +39,9 @@ func holds(m Model, double bool, needs []ask, used uint) bool {
 	return false
 }
 
-// fewest returns by brute force how many workloads have to be left out, and on how
-// few GPUs the others fit.
-func fewest(fleet Fleet, needs []ask, double bool) (left, gpus int) {
+// minUnplacedAndGPUs returns by brute force the fewest workloads left out and the fewest GPUs for
+// the others.
+func minUnplacedAndGPUs(fleet Fleet, needs []ask, double bool) (left, gpus int) {
 	n := len(needs)
 	fits := make([][]bool, len(fleet)) // by model and set of workloads
 	for f, g := range fleet {
@@ -53,7 +53,7 @@ func fewest(fleet Fleet, needs []ask, double bool) (left, gpus int) {
 					some = append(some, needs[i])
 				}
 			}
-			fits[f][set] = holds(g.Model, double, some, 0)
+			fits[f][set] = fitsOn(g.Model, double, some, 0)
 		}
 	}
 	type state struct {
@@ -141,9 +141,9 @@ func packed(tb testing.TB, fleet string, workloads []Workload, o Options) Report
 	return r
 }
 
-// TestPackBruteForce holds plans to the optimum that trying everything finds, on
-// thousands of small instances: each is reached, and proven.
-func TestPackBruteForce(t *testing.T) {
+// TestPackMatchesBruteForce compares thousands of small plans with the optimum: each is reached and
+// proven.
+func TestPackMatchesBruteForce(t *testing.T) {
 	for _, tc := range []struct {
 		fleet     string
 		double    bool
@@ -170,17 +170,17 @@ func TestPackBruteForce(t *testing.T) {
 				for _, u := range r.Unplaced {
 					left += u.Count
 				}
-				wantLeft, want := fewest(fleet, needsOf(workloads), tc.double)
+				wantLeft, want := minUnplacedAndGPUs(fleet, needsOf(workloads), tc.double)
 				if left != wantLeft || r.GPUsUsed != want {
 					t.Fatalf("%v: %d GPUs and %d left out, want %d and %d", workloads, r.GPUsUsed, left, want, wantLeft)
 				}
 				if !r.Optimal || r.LowerBound != want {
 					t.Fatalf("%v: %d GPUs are not proven: bound %d, %s", workloads, want, r.LowerBound, r.Proof)
 				}
-				legal(t, fleet, workloads, tc.double, r)
-				// Cut short, it may take more, and never claims what is not so.
+				checkLegal(t, fleet, workloads, tc.double, r)
+				// A limited search may use more, but must not claim optimality.
 				short := packed(t, tc.fleet, workloads, Options{DoubleMemory: tc.double, Effort: 1 << rng.IntN(22)})
-				legal(t, fleet, workloads, tc.double, short)
+				checkLegal(t, fleet, workloads, tc.double, short)
 				out := 0
 				for _, u := range short.Unplaced {
 					out += u.Count
@@ -195,17 +195,16 @@ func TestPackBruteForce(t *testing.T) {
 	}
 }
 
-// failer is a test or a property.
-type failer interface {
+// testFailer is a test or a property.
+type testFailer interface {
 	Helper()
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// legal checks a plan against the table alone: every start is one of the profile's,
-// nothing overlaps, no GPU holds more of a profile than it can, every workload has
-// its memory and compute, and all are placed or reported.
-func legal(tb failer, fleet Fleet, workloads []Workload, double bool, r Report) {
+// checkLegal checks a plan against the table: legal starts, no overlaps, no profile beyond its
+// maximum, enough memory and compute, and every workload placed or reported.
+func checkLegal(tb testFailer, fleet Fleet, workloads []Workload, double bool, r Report) {
 	tb.Helper()
 	wanted, stock := map[string]Workload{}, map[string]int{}
 	missing := map[string]int{}
@@ -271,8 +270,8 @@ func legal(tb failer, fleet Fleet, workloads []Workload, double bool, r Report) 
 	}
 }
 
-// today is a random legal layout, workloads named a0, a1, ….
-func today(rng *rand.Rand, fleet Fleet, gpus, most int) []Placed {
+// randomLayout returns a random legal layout with workloads named a0, a1, ….
+func randomLayout(rng *rand.Rand, fleet Fleet, gpus, most int) []Placed {
 	var out []Placed
 	for g := range gpus {
 		m := fleet[rng.IntN(len(fleet))].Model
@@ -291,9 +290,9 @@ func today(rng *rand.Rand, fleet Fleet, gpus, most int) []Placed {
 	return out
 }
 
-// least returns by brute force the fewest GPUs, and the fewest moves with as many.
-// Every instance of today, and every workload to come, goes to every GPU.
-func least(m Model, current []Placed, needs, coming []ask, double, keep bool) (gpus, moves int) {
+// minGPUsAndMoves returns by brute force the fewest GPUs, and the fewest moves with as many, trying
+// every GPU for every instance and new workload.
+func minGPUsAndMoves(m Model, current []Placed, needs, coming []ask, double, keep bool) (gpus, moves int) {
 	ids := map[string]int{}
 	for _, p := range current {
 		if _, ok := ids[p.GPU]; !ok {
@@ -321,7 +320,7 @@ func least(m Model, current []Placed, needs, coming []ask, double, keep bool) (g
 		}
 		key := fmt.Sprint(used, rest)
 		if _, ok := known[key]; !ok {
-			known[key] = holds(m, double, rest, used)
+			known[key] = fitsOn(m, double, rest, used)
 		}
 		return known[key]
 	}
@@ -367,9 +366,8 @@ func least(m Model, current []Placed, needs, coming []ask, double, keep bool) (g
 	return gpus, moves
 }
 
-// TestRearrangeBruteForce holds GPUs and moves to the fewest that trying everything
-// finds.
-func TestRearrangeBruteForce(t *testing.T) {
+// TestRearrangeMatchesBruteForce compares GPUs and moves with the optimum.
+func TestRearrangeMatchesBruteForce(t *testing.T) {
 	for _, tc := range []struct {
 		fleet        string
 		gpus, coming int
@@ -389,7 +387,7 @@ func TestRearrangeBruteForce(t *testing.T) {
 				fleet := fleetOf(t, tc.fleet)
 				rng := rand.New(rand.NewPCG(11, uint64(tc.gpus)))
 				for range tc.trials {
-					current := today(rng, fleet, tc.gpus, 3)
+					current := randomLayout(rng, fleet, tc.gpus, 3)
 					if len(current) > 5 {
 						continue
 					}
@@ -408,13 +406,13 @@ func TestRearrangeBruteForce(t *testing.T) {
 					var coming []ask
 					unfit := 0
 					for _, n := range needsOf(wanted) {
-						if holds(fleet[0].Model, tc.double, []ask{n}, 0) {
+						if fitsOn(fleet[0].Model, tc.double, []ask{n}, 0) {
 							coming = append(coming, n)
 						} else {
 							unfit++
 						}
 					}
-					gpus, moves := least(fleet[0].Model, current, needs, coming, tc.double, tc.keep)
+					gpus, moves := minGPUsAndMoves(fleet[0].Model, current, needs, coming, tc.double, tc.keep)
 					got := 0
 					listed := map[string]bool{}
 					for _, p := range current {
@@ -429,17 +427,16 @@ func TestRearrangeBruteForce(t *testing.T) {
 						t.Fatalf("%v and %v: %d GPUs, %d moves (bound %d, %s), want %d and %d", current, wanted, got, len(r.Moves),
 							*r.MovesLowerBound, r.Proof, gpus, moves)
 					}
-					legal(t, fleet, wanted, tc.double, r)
-					carriedOut(t, fleet, current, r)
+					checkLegal(t, fleet, wanted, tc.double, r)
+					checkSteps(t, fleet, current, r)
 				}
 			})
 	}
 }
 
-// carriedOut follows the steps one by one: nothing ever overlaps, nothing ends
-// without being drained, nothing starts in what is not there, and at the end the
-// plan stands.
-func carriedOut(tb failer, fleet Fleet, current []Placed, r Report) {
+// checkSteps executes the steps: nothing overlaps, nothing ends undrained, nothing starts in a
+// missing instance, and the result is the plan.
+func checkSteps(tb testFailer, fleet Fleet, current []Placed, r Report) {
 	tb.Helper()
 	type instance struct {
 		site Site
@@ -539,9 +536,9 @@ func carriedOut(tb failer, fleet Fleet, current []Placed, r Report) {
 	}
 }
 
-// TestRearrangeLegal holds larger rearrangements, with mixed fleets, workloads of
-// which fewer or none are wanted, and media engines, to what must always be so.
-func TestRearrangeLegal(t *testing.T) {
+// TestRearrangementsAreLegal checks larger rearrangements with mixed fleets, reduced workloads and
+// media engines.
+func TestRearrangementsAreLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.SampledFrom([]string{"A100-80GB", "A30", "A100-40GB,A30", "H100-80GB:6,A30:4"}).Draw(t, "fleet")
 		fleet, err := ParseFleet(text)
@@ -549,7 +546,7 @@ func TestRearrangeLegal(t *testing.T) {
 			t.Fatal(err)
 		}
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		current := today(rng, fleet, rapid.IntRange(0, 4).Draw(t, "gpus"), 7)
+		current := randomLayout(rng, fleet, rapid.IntRange(0, 4).Draw(t, "gpus"), 7)
 		wanted := randomWorkloads(rng, rapid.IntRange(0, 8).Draw(t, "coming"), fleet, 6)
 		for i := range current {
 			switch rng.IntN(6) {
@@ -566,7 +563,7 @@ func TestRearrangeLegal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		carriedOut(t, fleet, current, r)
+		checkSteps(t, fleet, current, r)
 		if *r.MovesLowerBound > len(r.Moves) {
 			t.Fatalf("%d moves, bound %d", len(r.Moves), *r.MovesLowerBound)
 		}

@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// Commands writes steps for a shell, in order. Draining is a comment: only who runs
-// a workload knows how to end it. What is known only once an instance is there
-// stands in angle brackets, after the command that prints it. Profiles go by name,
-// as their ids differ between GPUs.
+// Commands writes the steps as shell commands in order. Draining is a comment, because only the
+// owner of a workload can end it. Values known only at run time stand in angle brackets, after the
+// command that prints them. Profiles are given by name, as their ids differ between GPUs.
 func Commands(steps []Step) []string {
 	out := []string{}
 	listed := false // the UUIDs have been printed since the last instance was created
@@ -58,8 +57,8 @@ func Commands(steps []Step) []string {
 	return out
 }
 
-// tuple is a profile with its placement, as -cgi takes it.
+// tuple returns a profile with its placement for -cgi.
 func tuple(s Step) string { return fmt.Sprintf("%s:%d", s.Profile, s.Start) }
 
-// place names an instance before it has an id.
+// place names an instance that has no id yet.
 func place(s Step) string { return fmt.Sprintf("%s/%s@%d", s.GPU, s.Profile, s.Start) }

@@ -2,27 +2,26 @@ package mig
 
 import "context"
 
-// best is a solution to both questions, and what is known of others.
+// best is the best known solution, with bounds on all solutions.
 type best struct {
 	picks []pick
-	// left counts by class what is left out.
-	left []int
-	// gpus is how many GPUs that count are used; gpusLower bounds them for all that
-	// leave out as few, and gpusProven says that there are no fewer.
+	// leftOut counts the unplaced workloads by class.
+	leftOut []int
+	// gpus counts used GPUs; gpusLower bounds the GPUs of all solutions that leave out as few, and
+	// gpusProven reports that gpus is minimal.
 	gpus, gpusLower int
 	gpusProven      bool
-	// out is how many newcomers are left out, and outLower bounds it.
-	out, outLower int
-	// stays is how many of today's placements stay; staysUpper bounds them for all
-	// with as few GPUs, and staysProven says that no more can.
-	stays, staysUpper int
-	staysProven       bool
-	// searched says that a proof took looking at all plans.
+	// unplaced counts newcomers that are left out, bounded from below by unplacedLowerBound.
+	unplaced, unplacedLowerBound int
+	// kept counts today's placements that stay; keptUpperBound bounds it for solutions with as few
+	// GPUs, and keptProven reports that it is maximal.
+	kept, keptUpperBound int
+	keptProven           bool
+	// searched reports that a proof needed a search.
 	searched bool
 }
 
-// decide asks for as few GPUs as possible, and then, with as many, for as much to
-// stay where it is as possible.
+// decide minimizes GPUs and then, with as many, the placements that move.
 func (p *planner) decide(ctx context.Context) (best, error) {
 	homes := 0
 	for _, k := range p.kinds {
@@ -34,14 +33,16 @@ func (p *planner) decide(ctx context.Context) (best, error) {
 	if err != nil {
 		return best{}, err
 	}
-	b := best{picks: fewest.picks, left: fewest.left, gpusProven: fewest.proven(), searched: fewest.cost > fewest.lower}
+	b := best{
+		picks: fewest.picks, leftOut: fewest.left, gpusProven: fewest.proven(), searched: fewest.cost > fewest.lower,
+	}
 	left := p.leaving(fewest.left)
 	b.gpus = int(fewest.cost - left)
 	if err := p.boundGPUs(ctx, &b, fewest); err != nil {
 		return best{}, err
 	}
 	if homes == 0 {
-		b.staysProven = true
+		b.keptProven = true
 		return b, nil
 	}
 	p.price, p.gain, p.limit = 0, 1, b.gpus
@@ -51,47 +52,47 @@ func (p *planner) decide(ctx context.Context) (best, error) {
 	if err != nil {
 		return best{}, err
 	}
-	b.picks, b.left = most.picks, most.left
+	b.picks, b.leftOut = most.picks, most.left
 	left = p.leaving(most.left)
-	b.stays = int(left - most.cost)
-	b.staysUpper = min(homes, int(left-most.lower))
-	if b.staysProven = most.proven(); b.staysProven {
-		b.staysUpper = b.stays
+	b.kept = int(left - most.cost)
+	b.keptUpperBound = min(homes, int(left-most.lower))
+	if b.keptProven = most.proven(); b.keptProven {
+		b.keptUpperBound = b.kept
 	}
 	b.searched = b.searched || most.cost > most.lower
 	return b, nil
 }
 
-// boundGPUs says how few GPUs could do for as few left out, and how few that is.
+// boundGPUs returns lower bounds of the GPUs and of what is left out.
 func (p *planner) boundGPUs(ctx context.Context, b *best, fewest outcome) error {
-	for c, n := range b.left {
+	for c, n := range b.leftOut {
 		if !p.classes[c].today {
-			b.out += n
+			b.unplaced += n
 		}
 	}
-	b.gpusLower, b.outLower = b.gpus, b.out
+	b.gpusLower, b.unplacedLowerBound = b.gpus, b.unplaced
 	if b.gpusProven {
 		return nil
 	}
-	b.gpusLower = int(max(0, fewest.lower-p.leaving(b.left)))
-	b.outLower = int(max(0, ceil(fewest.lower-p.most(), p.most()+1)))
-	if b.out == 0 {
+	b.gpusLower = int(max(0, fewest.lower-p.leaving(b.leftOut)))
+	b.unplacedLowerBound = int(max(0, ceil(fewest.lower-p.most(), p.most()+1)))
+	if b.unplaced == 0 {
 		return nil
 	}
-	// With less at stake for what is left out the same bound says more of the GPUs.
+	// With lower penalties for leaving out, the same bound is tighter for GPUs.
 	p.weigh(1)
 	r, err := p.relax(ctx, p.demand(), p.supply(), &work{p.options.Effort})
 	if err != nil {
 		return err
 	}
 	lower := p.proven(p.demand(), p.supply(), r, hope(r), &work{}).bound()
-	b.gpusLower = max(b.gpusLower, int(lower)-b.out)
-	b.gpusProven = b.gpusLower >= b.gpus && b.outLower >= b.out
+	b.gpusLower = max(b.gpusLower, int(lower)-b.unplaced)
+	b.gpusProven = b.gpusLower >= b.gpus && b.unplacedLowerBound >= b.unplaced
 	p.weigh(p.most() + 1)
 	return nil
 }
 
-// most is how many GPUs there can be use for.
+// most returns the number of GPUs that can be of use.
 func (p *planner) most() int64 {
 	var gpus, workloads int64
 	for _, k := range p.kinds {
@@ -107,8 +108,8 @@ func (p *planner) most() int64 {
 	return min(gpus, workloads)
 }
 
-// weigh sets what leaving out costs: a newcomer more than anything else can, and
-// what runs today more than all newcomers.
+// weigh sets the penalties: leaving out a newcomer outweighs everything else, and a running
+// workload all newcomers.
 func (p *planner) weigh(newcomer int64) {
 	coming := int64(0)
 	for _, c := range p.classes {
@@ -125,7 +126,7 @@ func (p *planner) weigh(newcomer int64) {
 	}
 }
 
-// leaving is what leaving out costs.
+// leaving returns the penalty of what is left out.
 func (p *program) leaving(left []int) (cost int64) {
 	for c, n := range left {
 		cost += int64(n) * p.classes[c].penalty

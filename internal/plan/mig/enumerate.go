@@ -2,26 +2,25 @@ package mig
 
 import "slices"
 
-// Counts says in how many ways a GPU can be divided. "+me" profiles are left out:
-// they share the placements of their plain ones.
+// Counts is the number of ways to divide a GPU. "+me" profiles are omitted, because they share the
+// placements of the plain ones.
 type Counts struct {
 	Schema string `json:"schema"`
 	GPU    string `json:"gpu"`
-	// DoubleMemory says whether each instance gets twice the memory slices.
+	// DoubleMemory reports that each instance gets twice the memory slices.
 	DoubleMemory bool `json:"double_memory"`
-	// PlacementSets counts sets of placements that do not overlap, Multisets the
-	// distinct multisets of profiles among them; the empty set counts in both.
+	// PlacementSets counts sets of disjoint placements, Multisets the distinct multisets of their
+	// profiles; both include the empty set.
 	PlacementSets int `json:"placement_sets"`
 	Multisets     int `json:"multisets"`
-	// MaximalSets counts the sets to which nothing can be added with their placements
-	// fixed, MaximalMultisets their distinct multisets, even where one contains
-	// another.
+	// MaximalSets counts sets to which no placement can be added, MaximalMultisets their distinct
+	// multisets, even if one contains another.
 	MaximalSets      int `json:"maximal_sets"`
 	MaximalMultisets int `json:"maximal_multisets"`
 }
 
-// Enumerate counts the divisions of a GPU exactly, by visiting each. It returns an
-// error for a model that no GPU can be.
+// Enumerate counts the divisions of a GPU by visiting each. It returns an error for an invalid
+// model.
 func Enumerate(m Model, doubleMemory bool) (Counts, error) {
 	g, err := newGeometry(m)
 	if err != nil {
@@ -41,8 +40,8 @@ func Enumerate(m Model, doubleMemory bool) (Counts, error) {
 	return c, nil
 }
 
-// divisions visits every set of placements that do not overlap, with how many of
-// each profile are in it and whether nothing can be added.
+// divisions visits every set of disjoint placements with the number of each profile, and whether
+// the set is maximal.
 func (g *geometry) divisions(doubleMemory bool, visit func(multiset []byte, maximal bool)) {
 	spots := slices.DeleteFunc(slices.Clone(g.spots), func(s spot) bool {
 		p := g.Profiles[s.profile]

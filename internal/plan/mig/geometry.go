@@ -5,21 +5,20 @@ import (
 	"slices"
 )
 
-// spot is one legal placement. Its slices are a set of bits.
+// spot is a legal placement, with its slices as a bit set.
 type spot struct {
 	profile, start int
 	slices         uint8
 }
 
-// geometry is a model's placements, ready for search.
+// geometry is a model's placements prepared for search.
 type geometry struct {
 	Model
 	spots []spot
-	// byLow holds the spots by their lowest slice.
+	// byLow holds the spots by lowest slice.
 	byLow [maxMemorySlices][]spot
 	full  uint8
-	// within[q] are the profiles that fit inside every placement of profile q, as
-	// bits: whatever can take q can take them.
+	// within[q] are the profiles, as bits, that fit into every placement of profile q.
 	within []uint32
 	// room is the most of each profile that fits into a set of free slices.
 	room [][]int8
@@ -52,8 +51,8 @@ func newGeometry(m Model) (*geometry, error) {
 	return g, nil
 }
 
-// most counts how many of each profile, alone, fit into a set of free slices. The
-// placements of a profile are of one size, so the earliest first are the most.
+// most counts how many instances of each profile alone fit into a set of free slices. All
+// placements of a profile have one size, so taking the earliest first is optimal.
 func (g *geometry) most(free uint8) []int8 {
 	out := make([]int8, len(g.Profiles))
 	for i, p := range g.Profiles {
@@ -68,7 +67,7 @@ func (g *geometry) most(free uint8) []int8 {
 	return out
 }
 
-// inside says whether every placement of q holds one of p.
+// inside reports whether every placement of q contains one of p.
 func (g *geometry) inside(p, q int) bool {
 	for _, outer := range g.spots {
 		if outer.profile != q {
@@ -95,8 +94,8 @@ func (g *geometry) spot(profile, start int) (spot, bool) {
 	return spot{}, false
 }
 
-// slim leaves of some profiles those inside which no other of them fits: a larger
-// one is never of use. Of two that fit inside each other the first stays.
+// slim drops profiles that contain another usable one, because a larger profile is never of use. Of
+// two that contain each other the first stays.
 func (g *geometry) slim(profiles uint32) uint32 {
 	var out uint32
 	for q := range g.Profiles {
@@ -112,8 +111,8 @@ func (g *geometry) slim(profiles uint32) uint32 {
 	return out
 }
 
-// fitting returns the profiles, as bits, that have at least that memory and
-// compute. Media engines are never given away, double memory where it may be.
+// fitting returns as bits the profiles with at least a memory and compute. It includes no media
+// engines, and double memory only if allowed.
 func (g *geometry) fitting(gib float64, slices int, double bool) uint32 {
 	var out uint32
 	for i, p := range g.Profiles {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// layouts collects placements GPU by GPU and refuses what a GPU does not allow.
+// layouts collects placements by GPU and refuses illegal ones.
 type layouts struct {
 	fleet  Fleet
 	gpus   map[string]*layout
@@ -14,7 +14,7 @@ type layouts struct {
 	geos   map[string]*geometry
 }
 
-// layout is one GPU of today.
+// layout is the present state of one GPU.
 type layout struct {
 	id    string
 	geo   *geometry
@@ -55,7 +55,7 @@ func (l *layouts) last() int {
 	return g.geo.Profiles[g.spots[len(g.spots)-1].profile].MemorySlices
 }
 
-// add takes a placement in; column is what an error is about.
+// add adds a placement; errors refer to column.
 func (l *layouts) add(p Placed) (column string, err error) {
 	if err := checkGPU(p.GPU); err != nil {
 		return "gpu", err

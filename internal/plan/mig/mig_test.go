@@ -33,8 +33,8 @@ func TestEnumerate(t *testing.T) {
 	}
 }
 
-// TestMaximalMultisets names the 14 of a seven-slice GPU (NVIDIA MIG user guide).
-func TestMaximalMultisets(t *testing.T) {
+// TestMaximalMultisetsOfSevenSlices names the 14 of a seven-slice GPU (NVIDIA MIG user guide).
+func TestMaximalMultisetsOfSevenSlices(t *testing.T) {
 	m, err := ModelNamed("A100-80")
 	if err != nil {
 		t.Fatal(err)
@@ -68,9 +68,9 @@ func TestMaximalMultisets(t *testing.T) {
 	}
 }
 
-// TestTable holds the table to itself: the most of a profile that fits is Max, sizes
+// TestModelTableIsConsistent holds the table to itself: the most of a profile that fits is Max, sizes
 // do not sink, and every larger instance can be replaced by a smaller one in place.
-func TestTable(t *testing.T) {
+func TestModelTableIsConsistent(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {
 		t.Fatal(err)
@@ -167,9 +167,9 @@ func firstFitDecreasing(m Model, needs []need) int {
 	return len(used)
 }
 
-// TestFirstFitIsWrong holds plans against first fit decreasing where that wastes
+// TestBeatsFirstFitDecreasing holds plans against first fit decreasing where that wastes
 // GPUs: it puts the 3g at 0, where it stands in the way of a 2g.
-func TestFirstFitIsWrong(t *testing.T) {
+func TestBeatsFirstFitDecreasing(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		workloads []Workload
@@ -197,7 +197,7 @@ func TestFirstFitIsWrong(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotFit(t *testing.T) {
+func TestReportsUnplacedWorkloads(t *testing.T) {
 	for _, tc := range []struct {
 		name, fleet string
 		double      bool
@@ -235,7 +235,7 @@ func TestWhatDoesNotFit(t *testing.T) {
 func TestLimitedFleet(t *testing.T) {
 	workloads := []Workload{{"big", 30, 4, 2}, {"small", 4, 1, 9}}
 	r := packed(t, "A30:1,A100-40GB:1", workloads, Options{})
-	legal(t, fleetOf(t, "A30:1,A100-40GB:1"), workloads, false, r)
+	checkLegal(t, fleetOf(t, "A30:1,A100-40GB:1"), workloads, false, r)
 	// Nine small ones take both GPUs; a big one in the place of seven would leave out
 	// more.
 	want := []Unplaced{{"big", 2, "no room left on the available GPUs (A30-24GB:1,A100-40GB:1)"}}
@@ -284,19 +284,19 @@ func TestPackThousands(t *testing.T) {
 		if r.GPUsUsed-r.LowerBound > tc.gap {
 			t.Errorf("%s: %d GPUs, bound %d", tc.fleet, r.GPUsUsed, r.LowerBound)
 		}
-		legal(t, fleet, workloads, tc.double, r)
+		checkLegal(t, fleet, workloads, tc.double, r)
 	}
 }
 
-// TestEffort holds that a search that is cut short says so and is still legal, and
+// TestLimitedEffortStaysLegal holds that a search that is cut short says so and is still legal, and
 // that its bound is still one.
-func TestEffort(t *testing.T) {
+func TestLimitedEffortStaysLegal(t *testing.T) {
 	fleet := fleetOf(t, "A30:20,A100-40GB:20,H100-NVL:20")
 	workloads := randomWorkloads(rand.New(rand.NewPCG(5, 5)), 120, fleet, 6)
 	long := packed(t, fleet.String(), workloads, Options{})
 	for _, effort := range []int64{1, 1e5, 1e6, 1e7} {
 		short := packed(t, fleet.String(), workloads, Options{Effort: effort})
-		legal(t, fleet, workloads, false, short)
+		checkLegal(t, fleet, workloads, false, short)
 		if short.LowerBound > long.GPUsUsed || (short.Optimal && short.GPUsUsed != long.GPUsUsed) {
 			t.Errorf("effort %d: bound %d, %s with %d GPUs; %d do", effort, short.LowerBound, short.Proof, short.GPUsUsed,
 				long.GPUsUsed)
@@ -365,9 +365,9 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestRoom holds that placements leave room for the largest profile that could
+// TestLeavesRoomForLargestProfile holds that placements leave room for the largest profile that could
 // still come: three 1g go to the upper half.
-func TestRoom(t *testing.T) {
+func TestLeavesRoomForLargestProfile(t *testing.T) {
 	r := packed(t, "A100-80GB", []Workload{{"w", 5, 1, 3}}, Options{})
 	if got := r.GPUs[0].Room; len(got) == 0 || got[0] != "4g.40gb" {
 		t.Errorf("next to %+v there is room for %v, want 4g.40gb", r.GPUs[0].Placements, got)
@@ -441,7 +441,7 @@ func BenchmarkRearrange(b *testing.B) {
 		b.Run(fmt.Sprint(gpus), func(b *testing.B) {
 			fleet := fleetOf(b, "A100-80GB")
 			rng := rand.New(rand.NewPCG(9, 9))
-			current, coming := today(rng, fleet, gpus, 6), randomWorkloads(rng, gpus, fleet, 5)
+			current, coming := randomLayout(rng, fleet, gpus, 6), randomWorkloads(rng, gpus, fleet, 5)
 			for b.Loop() {
 				r, err := Rearrange(context.Background(), fleet, current, coming, Options{})
 				if err != nil {

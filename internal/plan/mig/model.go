@@ -9,38 +9,36 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 )
 
-// ErrNoGeometry is returned for a GPU whose MIG geometry is not in the table: one
-// that cannot be divided, or one that is not listed yet.
+// ErrNoGeometry means that the table has no MIG geometry for a GPU, because it cannot be divided or
+// is not listed yet.
 var ErrNoGeometry = errors.New("no known MIG geometry")
 
-// Profile is one size of GPU instance.
+// Profile is a size of GPU instance.
 type Profile struct {
-	// Name is the driver's, "3g.40gb". Plans and commands go by it: numeric ids
-	// differ between GPUs (14 is 2g on A100 and 1g on A30).
+	// Name is the driver's name, "3g.40gb", used by plans and commands because numeric ids differ
+	// between GPUs (14 is 2g on A100 and 1g on A30).
 	Name string
-	// ID is what nvidia-smi prints; not the NVML enumeration.
+	// ID is the id printed by nvidia-smi, not the NVML enumeration.
 	ID            int
 	ComputeSlices int
 	// MemorySlices is the size of a placement.
 	MemorySlices int
-	// MediaEngines is "+me"; a GPU holds at most one such instance.
+	// MediaEngines marks "+me"; a GPU holds at most one such instance.
 	MediaEngines bool
-	// DoubleMemory has twice the memory that its compute would come with. It is used
-	// only where asked for.
+	// DoubleMemory marks twice the usual memory for its compute. It is used only on request.
 	DoubleMemory bool
-	// UsableGiB is the memory a process can use; 0 where it is not known. Drivers
-	// differ a little: the lowest seen is stated.
+	// UsableGiB is the usable memory, the lowest seen with any driver; 0 if unknown.
 	UsableGiB float64
-	// SMs counts streaming multiprocessors; 0 where it is not known.
+	// SMs counts streaming multiprocessors; 0 if unknown.
 	SMs int
-	// Max is how many fit on a GPU.
+	// Max is the most instances on a GPU.
 	Max int
 	// Starts are the memory slices at which a placement may begin.
 	Starts []int
 }
 
-// Model is the geometry of one GPU. A caller that can ask a driver may fill one in
-// itself ([NVML: nvmlDeviceGetGpuInstancePossiblePlacements_v2]).
+// Model is the geometry of a GPU. Callers with a driver can construct one ([NVML:
+// nvmlDeviceGetGpuInstancePossiblePlacements_v2]).
 type Model struct {
 	Name    string
 	Aliases []string
@@ -48,13 +46,13 @@ type Model struct {
 	ComputeSlices, MemorySlices int
 	// Profiles in rising order of memory slices, then compute slices.
 	Profiles []Profile
-	// Source says where the geometry is from; Inferred that it was not seen on this
-	// GPU and follows from identical profile ids and counts.
+	// Source is the source of the geometry. Inferred reports that it was derived from identical
+	// profile ids and counts rather than seen on this GPU.
 	Source   string
 	Inferred bool
 }
 
-// Profile returns the profile of that name.
+// Profile returns the profile with a name.
 func (m Model) Profile(name string) (Profile, bool) {
 	if i := m.index(name); i >= 0 {
 		return m.Profiles[i], true
@@ -66,8 +64,8 @@ func (m Model) index(name string) int {
 	return slices.IndexFunc(m.Profiles, func(p Profile) bool { return p.Name == name })
 }
 
-// atLeastGiB is the memory that profile i is sure to have: its own where known, and
-// that of the largest known profile with no more memory slices where not.
+// atLeastGiB returns the guaranteed memory of profile i: its own if known, else that of the largest
+// known profile with no more memory slices.
 func (m Model) atLeastGiB(i int) float64 {
 	if own := m.Profiles[i].UsableGiB; own > 0 {
 		return own
@@ -81,7 +79,7 @@ func (m Model) atLeastGiB(i int) float64 {
 	return most
 }
 
-// largest is the profile with the most memory slices.
+// largest returns the profile with the most memory slices.
 func (m Model) largest() int {
 	at := 0
 	for i, p := range m.Profiles {
@@ -93,10 +91,10 @@ func (m Model) largest() int {
 	return at
 }
 
-// maxMemorySlices bounds the memory slices of a model: sets of them are bytes.
+// maxMemorySlices bounds the memory slices of a model, because sets of them are bytes.
 const maxMemorySlices = 8
 
-// check refuses a model that no GPU can be.
+// check refuses invalid models.
 func (m Model) check() error {
 	if m.Name == "" || m.MemorySlices < 1 || m.MemorySlices > maxMemorySlices || len(m.Profiles) == 0 ||
 		len(m.Profiles) > 32 {
@@ -120,8 +118,8 @@ const (
 	parts = "NVIDIA/mig-parted and NVIDIA/k8s-test-infra fixtures"
 )
 
-// models is the table. The figures of a seven-slice GPU come in the order 1g, 1g
-// with double memory, 2g, 3g, 4g, 7g.
+// models is the table. Values of a seven-slice GPU are ordered 1g, 1g with double memory, 2g, 3g,
+// 4g, 7g.
 var models = []Model{
 	{
 		Name: "A30-24GB", Aliases: []string{"a30"}, ComputeSlices: 4, MemorySlices: 4, Source: guide,
@@ -163,8 +161,8 @@ var (
 	hopper = [6]int{16, 26, 32, 60, 64, 132}
 )
 
-// sevenSlice is the geometry that A100, H100, H200 and B200 share: seven compute
-// and eight memory slices (NVIDIA MIG user guide; real nvidia-smi mig -lgipp dumps).
+// sevenSlice is the common geometry of A100, H100, H200 and B200: seven compute and eight memory
+// slices (NVIDIA MIG user guide; nvidia-smi mig -lgipp).
 func sevenSlice(name, source string, aliases []string, gb [6]int, usable [6]float64, sms [6]int) Model {
 	called := func(compute, i int) string { return fmt.Sprintf("%dg.%dgb", compute, gb[i]) }
 	all := []int{0, 1, 2, 3, 4, 5, 6}
@@ -217,8 +215,8 @@ func Models() []Model {
 	return out
 }
 
-// ModelNamed returns the GPU of that name or alias; case, spaces and a vendor's
-// name before it do not matter. It returns ErrNoGeometry for any other.
+// ModelNamed returns the GPU with a name or alias, ignoring case, spaces and a vendor prefix, or
+// ErrNoGeometry.
 func ModelNamed(name string) (Model, error) {
 	folded := strings.TrimPrefix(strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), " ", "-"), "nvidia-")
 	var names []string

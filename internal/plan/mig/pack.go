@@ -11,26 +11,24 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Options are choices about a plan. The zero Options is the plain plan.
+// Options configure a plan. The zero Options is the plain plan.
 type Options struct {
-	// DoubleMemory lets workloads take profiles with double memory.
+	// DoubleMemory allows profiles with double memory.
 	DoubleMemory bool
-	// KeepGPUs keeps today's GPUs in use: only new ones count, and nothing moves just
-	// to empty one.
+	// KeepGPUs keeps today's GPUs in use: only new ones count, and nothing moves just to empty one.
 	KeepGPUs bool
-	// Effort bounds the search, in units of about half a nanosecond; 0 is 6e9, and
-	// a plan that it did not suffice to prove says so.
+	// Effort bounds the search in units of about half a nanosecond; 0 means 6e9. A plan that could
+	// not be proven within it says so.
 	Effort int64
 }
 
 const defaultEffort = 6_000_000_000
 
-// Pack places workloads on empty GPUs, on as few as it can: as few as possible
-// where [Report].Optimal, else down to LowerBound. What fits into no instance, or
-// not into the number of GPUs there is, is in Unplaced; as few as possible are.
-// Without workloads the plan is empty.
+// Pack places workloads on as few empty GPUs as possible if [Report].Optimal, else close to
+// LowerBound. Workloads that fit no instance, or not the available GPUs, are in Unplaced, which is
+// minimal too. Without workloads the plan is empty.
 //
-// It returns an error for workloads or models out of range, and that of ctx.
+// It returns an error for workloads or models out of range, and the context's error.
 func Pack(ctx context.Context, fleet Fleet, workloads []Workload, o Options) (Report, error) {
 	r, err := plan(ctx, fleet, nil, workloads, o)
 	if err != nil {
@@ -39,15 +37,12 @@ func Pack(ctx context.Context, fleet Fleet, workloads []Workload, o Options) (Re
 	return r, nil
 }
 
-// Rearrange starts from today's placements: as few GPUs as possible, then as few
-// moves as possible among plans with as few GPUs. A placement whose workload wanted
-// does not name stays in use and needs as much as it has; where wanted asks for
-// fewer of a workload than there are, the rest is released, from the emptiest GPUs
-// first. An instance with media engines never moves, and neither does what runs
-// today for want of room elsewhere.
+// Rearrange starts from today's placements and uses as few GPUs as possible, then as few moves as
+// possible. A placement whose workload is not in wanted stays unchanged; if fewer instances of a
+// workload are wanted, the rest is released, emptiest GPUs first. Instances with media engines
+// never move, and neither does running work for lack of room elsewhere.
 //
-// It returns an error for placements that the GPUs do not allow, for workloads out
-// of range, and that of ctx.
+// It returns an error for illegal placements, for workloads out of range, and the context's error.
 func Rearrange(ctx context.Context, fleet Fleet, current []Placed, wanted []Workload, o Options) (Report, error) {
 	if current == nil {
 		current = []Placed{}
@@ -83,17 +78,16 @@ func plan(ctx context.Context, fleet Fleet, current []Placed, wanted []Workload,
 	}
 }
 
-// planner turns workloads and placements into a program, and its solution into
-// GPUs.
+// planner converts workloads and placements to a program, and its solution to GPUs.
 type planner struct {
 	program
 	fleet   Fleet
 	options Options
 	today   []Placed
 	layouts *layouts
-	// fate is the class of each of today's placements, or one of the fates below.
+	// fate is the class of each of today's placements, or one of the constants below.
 	fate []int
-	// stays says of each whether its instance is enough for who uses it.
+	// stays reports for each placement whether its instance suffices for its workload.
 	stays []bool
 	// index finds the class of what fits the same profiles.
 	index map[string]int
@@ -127,14 +121,14 @@ type used struct {
 	seats  []seat
 }
 
-// seat is a new instance and who takes it.
+// seat is a new instance and its user.
 type seat struct {
 	spot
 	class int
 	unit  unit
 }
 
-// check refuses what cannot be planned.
+// check refuses invalid input.
 func (p *planner) check(wanted []Workload) error {
 	if len(p.fleet) == 0 {
 		return fmt.Errorf("no GPU to place workloads on: name one, such as %s", models[2].Name)
@@ -181,7 +175,7 @@ func (p *planner) check(wanted []Workload) error {
 	return nil
 }
 
-// need is what a workload asks of an instance.
+// need is a workload's requirement for an instance.
 type need struct {
 	gib    float64
 	slices int
@@ -191,7 +185,7 @@ func (n need) String() string {
 	return strconv.FormatFloat(n.gib, 'f', -1, 64) + " GiB and " + plain.Count(n.slices, "compute slice")
 }
 
-// build sets up classes and kinds. pinned are placements that may not move.
+// build creates classes and kinds. Pinned placements may not move.
 func (p *planner) build(wanted []Workload, pinned map[int]bool) {
 	p.program = program{}
 	p.unfit, p.full, p.tooSmall, p.gpus, p.stranded, p.numbers = nil, nil, nil, nil, nil, nil
@@ -225,7 +219,7 @@ func (p *planner) build(wanted []Workload, pinned map[int]bool) {
 	p.addKinds()
 }
 
-// geometry returns the number of a geometry, a new one for one not seen before.
+// geometry returns the index of a geometry, adding new ones.
 func (p *planner) geometry(g *geometry) int {
 	i := slices.Index(p.geos, g)
 	if i < 0 {
@@ -235,7 +229,7 @@ func (p *planner) geometry(g *geometry) int {
 	return i
 }
 
-// class returns the class of what fits the same profiles, a new one for the first.
+// class returns the class of workloads with the same fitting profiles, adding new ones.
 func (p *planner) class(fits []uint32, today bool) int {
 	key := fmt.Sprint(fits, today)
 	c, ok := p.index[key]
@@ -247,13 +241,13 @@ func (p *planner) class(fits []uint32, today bool) int {
 	return c
 }
 
-// add puts a workload into a class.
+// add adds a workload to a class.
 func (p *planner) add(c int, u unit) {
 	p.classes[c].units = append(p.classes[c].units, u)
 	p.classes[c].demand++
 }
 
-// want takes a workload in; here are its placements of today.
+// want adds a workload with its present placements.
 func (p *planner) want(w Workload, here []int, pinned map[int]bool) {
 	n := need{w.MemoryGiB, w.ComputeSlices}
 	fits, some := p.fits(n)
@@ -290,7 +284,7 @@ func (p *planner) want(w Workload, here []int, pinned map[int]bool) {
 	}
 }
 
-// placed returns the GPU and the spot of one of today's placements.
+// placed returns the GPU and spot of a present placement.
 func (p *planner) placed(i int) (*geometry, spot) {
 	l := p.layouts.gpus[p.layouts.placed[i].GPU]
 	return l.geo, l.spots[slices.Index(l.numbers, i)]
@@ -305,7 +299,7 @@ func (p *planner) fits(n need) (fits []uint32, some bool) {
 	return fits, some
 }
 
-// fitsLike returns by geometry the profiles that can stand in for one in use.
+// fitsLike returns by geometry the profiles that can replace one in use.
 func (p *planner) fitsLike(own *geometry, profile int) []uint32 {
 	have := own.Profiles[profile]
 	var out []uint32
@@ -327,7 +321,7 @@ func (p *planner) fitsLike(own *geometry, profile int) []uint32 {
 	return out
 }
 
-// whyNot says why a need fits into no instance.
+// whyNot explains why a need fits no instance.
 func (p *planner) whyNot(n need) string {
 	var largest []string
 	for _, g := range p.geos {
@@ -342,8 +336,8 @@ func (p *planner) whyNot(n need) string {
 	return "it needs " + n.String() + "; the largest instance has less: " + strings.Join(largest, ", ")
 }
 
-// release picks n of a workload's placements to let go, from the emptiest GPUs, and
-// returns the others.
+// release selects n placements of a workload to release, from the emptiest GPUs, and returns the
+// others.
 func (p *planner) release(here []int, n int) []int {
 	byFill := slices.Clone(here)
 	slices.SortStableFunc(byFill, func(a, b int) int {
@@ -358,7 +352,7 @@ func (p *planner) release(here []int, n int) []int {
 	return rest
 }
 
-// addKinds groups today's GPUs that are alike and adds those to come.
+// addKinds groups identical GPUs of today and adds new ones.
 func (p *planner) addKinds() {
 	kinds := map[string]int{}
 	for _, id := range p.layouts.order {

@@ -4,25 +4,25 @@ import (
 	"math/bits"
 )
 
-// program is what has to be solved: cover the demand of every class with as cheap a
-// set of divided GPUs as there is. A GPU costs price, what stays where it is earns
-// gain, and what is left out costs its class's penalty, which is more than all else.
+// program covers the demand of every class at minimum cost with divided GPUs. A GPU costs price, a
+// kept placement earns gain, and leaving out costs the penalty of the class, which outweighs
+// everything else.
 type program struct {
 	geos        []*geometry
 	classes     []class
 	kinds       []kind
 	price, gain int64
-	// limit is how many GPUs that count may be used, unlimited for any number.
+	// limit bounds the counted GPUs; unlimited sets no bound.
 	limit int
 }
 
-// class is workloads that fit the same profiles: a plan need not tell them apart.
+// class is a set of workloads with the same fitting profiles, which a plan need not distinguish.
 type class struct {
-	// fits are the profiles, by geometry, that are worth taking.
+	// fits are the useful profiles by geometry.
 	fits []uint32
-	// today says that they run already.
+	// today reports that they run already.
 	today bool
-	// demand is how many there are, penalty what leaving one out costs.
+	// demand is their number, penalty the cost of leaving one out.
 	demand  int
 	penalty int64
 	units   []unit
@@ -31,16 +31,16 @@ type class struct {
 // unit is one workload process.
 type unit struct {
 	workload string
-	// today is the number of its placement, -1 where it runs nowhere yet.
+	// today is the index of its placement, -1 if it does not run yet.
 	today int
 }
 
-// kind is GPUs that are alike, today's placements included.
+// kind is a set of identical GPUs, including their placements of today.
 type kind struct {
 	geo int
-	// stock is how many there are, unlimited for as many as are needed.
+	// stock is their number; unlimited means as many as needed.
 	stock int
-	// counted says that using one has a price and counts toward the limit.
+	// counted reports that a used GPU has a price and counts toward the limit.
 	counted bool
 	// fixed are the slices of placements that have to stay.
 	fixed uint8

@@ -22,8 +22,8 @@ func rearranged(t *testing.T, fleet string, current []Placed, wanted []Workload,
 			current[i].Model = f[0].Model.Name
 		}
 	}
-	legal(t, f, wanted, o.DoubleMemory, r)
-	carriedOut(t, f, current, r)
+	checkLegal(t, f, wanted, o.DoubleMemory, r)
+	checkSteps(t, f, current, r)
 	return r
 }
 
@@ -186,7 +186,7 @@ func TestToday(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			carriedOut(t, fleetOf(t, "A100-80GB:1"), []Placed{
+			checkSteps(t, fleetOf(t, "A100-80GB:1"), []Placed{
 				{GPU: "0", Model: "A100-80GB", Profile: "1g.10gb", Start: 0, Workload: "a"},
 				{GPU: "0", Model: "A100-80GB", Profile: "3g.40gb", Start: 4, Workload: "b"},
 			}, r)

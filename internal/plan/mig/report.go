@@ -133,9 +133,9 @@ func (p *planner) report(ctx context.Context, wanted []Workload, b best) (Report
 		return Report{}, err
 	}
 	r.Notes = p.notes(r)
-	if b.outLower < b.out {
+	if b.unplacedLowerBound < b.unplaced {
 		r.Notes = append(r.Notes, fmt.Sprintf("%s found no room; a better plan may leave out fewer, but at least %d",
-			plain.Count(b.out, "workload"), b.outLower))
+			plain.Count(b.unplaced, "workload"), b.unplacedLowerBound))
 	}
 	var err error
 	r.Advice, err = p.advise(ctx, wanted, r)
@@ -172,7 +172,7 @@ func (p *planner) written(u *used) GPU {
 
 // prove says how good the plan is known to be.
 func (p *planner) prove(ctx context.Context, r *Report, b best) error {
-	switch r.Optimal = b.gpusProven && b.staysProven; {
+	switch r.Optimal = b.gpusProven && b.keptProven; {
 	case !r.Optimal:
 		r.Proof = Gap
 	case b.searched:
@@ -181,7 +181,7 @@ func (p *planner) prove(ctx context.Context, r *Report, b best) error {
 		r.Proof = ByBound
 	}
 	if r.Moves != nil {
-		moves := -b.staysUpper
+		moves := -b.keptUpperBound
 		for _, f := range p.fate {
 			if f >= 0 {
 				moves++
@@ -209,7 +209,7 @@ func (p *planner) prove(ctx context.Context, r *Report, b best) error {
 		return err
 	}
 	lower := p.proven(p.demand(), p.supply(), relaxed, hope(relaxed), &work{}).bound()
-	r.LowerBound = held + int(max(0, lower-p.leaving(b.left)))
+	r.LowerBound = held + int(max(0, lower-p.leaving(b.leftOut)))
 	return nil
 }
 

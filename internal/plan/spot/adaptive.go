@@ -8,42 +8,45 @@ import (
 )
 
 const (
-	// The ages of a run are counted in gaps, or in so many that Young's interval for a
-	// run of an hour still has unitsPerYoung of them; plans reach horizon units, intervals
-	// longestInterval.
+	// Run ages are counted in gaps, or in multiples such that Young's interval of a one-hour run
+	// has unitsPerYoung of them. Plans cover horizon units, intervals up to longestInterval.
 	unitsPerYoung   = 8
 	longestInterval = 128
 	horizon         = 2048
-	// agedWeight is to checkpoints what bucketWeight is to strategies; found, as the
-	// priors were, on three zones of the campaign.
+	// agedWeight is the checkpoint counterpart of bucketWeight, fitted like the priors to three
+	// zones of the campaign.
 	agedWeight = 20.0
 )
 
-// ends counts ends of runs, and units of them in which they could have ended, by bucket.
-type ends struct{ counted, exposed []float64 }
+// hazardCounts counts ends of runs (events) and units in which a run could have ended (atRisk) by
+// age bucket.
+type hazardCounts struct{ events, atRisk []float64 }
 
-func newEnds(buckets int) ends { return ends{make([]float64, buckets), make([]float64, buckets)} }
-
-// aging learns the hazard of runs, and when to save.
-type aging struct {
-	unit           time.Duration
-	write, restart float64 // seconds
-	m              model   // for its buckets
-	base           []float64
-	all            ends
-	zones          []ends
+func newEnds(buckets int) hazardCounts {
+	return hazardCounts{make([]float64, buckets), make([]float64, buckets)}
 }
 
-// saving is a plan of checkpoints: units from the start of a run to the first one's end,
-// and from the end of one at an age to that of the next.
-type saving struct {
+// ageLearner learns the hazard of runs and plans checkpoints.
+type ageLearner struct {
+	unit           time.Duration
+	write, restart float64     // seconds
+	m              hazardModel // for its buckets
+	base           []float64
+	all            hazardCounts
+	zones          []hazardCounts
+}
+
+// savePlan is a plan of checkpoints: units from the start of a run to the end of the first
+// checkpoint, and from one at an age to the next.
+type savePlan struct {
 	first int
 	next  []int
 }
 
-func newAging(gap time.Duration, zones int, p CheckpointParams) *aging {
-	a := &aging{
-		unit:  gap * time.Duration(max(1, int(young(p.Write.Seconds(), time.Hour.Seconds())/gap.Seconds()/unitsPerYoung))),
+func newAging(gap time.Duration, zones int, p CheckpointParams) *ageLearner {
+	a := &ageLearner{
+		unit: gap * time.Duration(
+			max(1, int(youngInterval(p.Write.Seconds(), time.Hour.Seconds())/gap.Seconds()/unitsPerYoung))),
 		write: p.Write.Seconds(), restart: p.Restart.Seconds(),
 	}
 	a.m.first = buckets(horizon)
@@ -59,10 +62,10 @@ func newAging(gap time.Duration, zones int, p CheckpointParams) *aging {
 	return a
 }
 
-// observe takes in a run that is over; cut says that only its recording is.
-func (a *aging) observe(zone int, length time.Duration, cut bool) {
+// observe adds a finished run; if truncated, only its recording ended.
+func (a *ageLearner) observe(zone int, length time.Duration, cut bool) {
 	units := int((length + a.unit - 1) / a.unit)
-	for _, e := range []ends{a.all, a.zones[zone]} {
+	for _, e := range []hazardCounts{a.all, a.zones[zone]} {
 		for b, first := range a.m.first {
 			if first >= units {
 				break
@@ -71,37 +74,37 @@ func (a *aging) observe(zone int, length time.Duration, cut bool) {
 			if b+1 < len(a.m.first) {
 				last = min(last, a.m.first[b+1])
 			}
-			e.exposed[b] += float64(last - first)
+			e.atRisk[b] += float64(last - first)
 		}
 		if !cut {
-			e.counted[a.m.bucket(units-1)]++
+			e.events[a.m.bucket(units-1)]++
 		}
 	}
 }
 
-// drawn is a hazard drawn from base to what was counted: first as a whole, then bucket
-// by bucket.
-func (e ends) drawn(base []float64) []float64 {
+// shrinkHazard returns a hazard shrunk from the observed counts toward base: first overall, then by
+// bucket.
+func (e hazardCounts) drawn(base []float64) []float64 {
 	total, due := scaleWeight, scaleWeight
 	for b := range base {
-		total += e.counted[b]
-		due += e.exposed[b] * base[b]
+		total += e.events[b]
+		due += e.atRisk[b] * base[b]
 	}
 	out := make([]float64, len(base))
 	for b := range base {
-		out[b] = (e.counted[b] + agedWeight) / (e.exposed[b] + agedWeight/(total/due*base[b]))
+		out[b] = (e.events[b] + agedWeight) / (e.atRisk[b] + agedWeight/(total/due*base[b]))
 	}
 	return out
 }
 
-// plan finds when to save so that most is expected to be kept of a run, by the hazards
-// of all zones, and of one of them where it is one.
-func (a *aging) plan(zone int) saving {
+// plan returns the checkpoints that maximize the expected kept work under the hazards of all zones,
+// or of a given one.
+func (a *ageLearner) plan(zone int) savePlan {
 	hazard := a.all.drawn(a.base)
 	if zone >= 0 {
 		hazard = a.zones[zone].drawn(hazard)
 	}
-	lasts := make([]float64, 0, horizon+longestInterval) // the share of runs of an age that outlast one unit more
+	lasts := make([]float64, 0, horizon+longestInterval) // share of runs of an age that survive one more unit
 	for age, b := 0, 0; age < cap(lasts); age++ {
 		if b+1 < len(hazard) && a.m.first[b+1] <= age {
 			b++
@@ -109,9 +112,9 @@ func (a *aging) plan(zone int) saving {
 		lasts = append(lasts, math.Exp(-hazard[b]))
 	}
 	unit := a.unit.Seconds()
-	s := saving{next: make([]int, horizon)}
+	s := savePlan{next: make([]int, horizon)}
 	value := make([]float64, len(lasts))
-	// From the horizon on the hazard stays as it is: a renewal at every checkpoint.
+	// Beyond the horizon the hazard is constant, so each checkpoint is a renewal.
 	steady, most := 1, math.Inf(-1)
 	for n := 1; n <= longestInterval; n++ {
 		q := math.Exp(-hazard[len(hazard)-1] * float64(n))
@@ -141,13 +144,13 @@ func (a *aging) plan(zone int) saving {
 	return s
 }
 
-// after is how many units the next checkpoint ends after one that ended at an age.
-func (s saving) after(age int) int {
+// after returns the units from a checkpoint at an age to the end of the next one.
+func (s savePlan) after(age int) int {
 	return s.next[min(age, len(s.next)-1)]
 }
 
-// kept is the seconds of work that a plan keeps of a run.
-func (a *aging) kept(s saving, length time.Duration) float64 {
+// kept returns the seconds of work that a plan keeps of a run.
+func (a *ageLearner) kept(s savePlan, length time.Duration) float64 {
 	units := int(length / a.unit)
 	if s.first > units {
 		return 0
@@ -159,23 +162,23 @@ func (a *aging) kept(s saving, length time.Duration) float64 {
 	return max(sum, 0)
 }
 
-// replayRuns calls each with what is kept of every run, by a plan learned from the runs
-// that ended before it started. In the end all are learned from.
-func replayRuns(a *aging, runs []upRun, gap time.Duration, each func(kept float64)) {
+// replayRuns calls each with the kept work of every run, planned from the runs that ended before it
+// started. Afterwards the learner knows all runs.
+func replayRuns(a *ageLearner, runs []upRun, gap time.Duration, each func(kept float64)) {
 	byEnd := slices.SortedStableFunc(slices.Values(runs), func(a, b upRun) int { return cmp.Compare(a.end, b.end) })
 	seen := 0
 	for _, r := range runs {
 		for ; byEnd[seen].end <= r.start; seen++ {
-			a.observe(byEnd[seen].zone, byEnd[seen].length(gap), byEnd[seen].cut)
+			a.observe(byEnd[seen].zone, byEnd[seen].length(gap), byEnd[seen].truncated)
 		}
 		each(a.kept(a.plan(r.zone), r.length(gap)))
 	}
 	for _, r := range byEnd[seen:] {
-		a.observe(r.zone, r.length(gap), r.cut)
+		a.observe(r.zone, r.length(gap), r.truncated)
 	}
 }
 
-// adaptive is the rule curfew.
+// adaptive replays curfew's rule.
 func adaptive(tr Trace, runs []upRun, p CheckpointParams, total float64) CheckpointResult {
 	a := newAging(tr.Gap, len(tr.Zones), p)
 	sum := 0.0

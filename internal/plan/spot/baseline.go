@@ -5,23 +5,22 @@ import (
 	"time"
 )
 
-// greedy waits for spot, and goes on-demand for good when the time runs out.
+// greedy waits for spot and switches to on-demand for good when time runs out.
 type greedy struct {
-	now []offer
-	// progress makes it uniform progress: in place of waiting, on-demand while it is
-	// behind the line from nothing at the start to all of the work at the deadline, and
-	// from then on until it is where the line is two restarts later.
+	now []zoneOffer
+	// progress selects the strategy uniform progress: instead of waiting it uses on-demand while
+	// progress is below the line from zero at the start to all work at the deadline, until it
+	// reaches the line's value two restarts ahead.
 	progress bool
 }
 
-func (g *greedy) observe(now []offer) { g.now = now }
+func (g *greedy) observe(now []zoneOffer) { g.now = now }
 
-func (g *greedy) decide(a *attempt) machine {
-	if a.runs() {
-		return a.on // a machine that is up is kept
+func (g *greedy) decide(a *caseState) machine {
+	if a.holdsSpot() {
+		return a.on // keep a running machine
 	}
-	// Without progress the time left falls faster than the work, and with it as fast:
-	// what is late once stays late.
+	// Without progress the remaining time shrinks faster than the work, so a late case stays late.
 	if a.left() <= a.work+2*a.restart+2*a.gap {
 		return onDemand
 	}
@@ -35,16 +34,16 @@ func (g *greedy) decide(a *attempt) machine {
 	return spot
 }
 
-// line is elapsed · work / deadline, some time ahead.
-func (a *attempt) line(ahead time.Duration) time.Duration {
+// line returns elapsed · work / deadline at a time ahead.
+func (a *caseState) line(ahead time.Duration) time.Duration {
 	elapsed := min(time.Duration(a.window-a.gaps)*a.gap+ahead, a.deadline)
 	hi, lo := bits.Mul64(uint64(elapsed), uint64(a.all))
 	q, _ := bits.Div64(hi, lo, uint64(a.deadline))
 	return time.Duration(q)
 }
 
-// cheapest is spot at the lowest price, nothing where no zone is up.
-func cheapest(now []offer) machine {
+// cheapest returns spot in the cheapest available zone, or nothing.
+func cheapest(now []zoneOffer) machine {
 	best := nothing
 	for i, o := range now {
 		if o.up && (best == nothing || o.price < now[best-inZone].price) {

@@ -2,10 +2,9 @@ package spot
 
 import "math"
 
-// What a beat is looked for with: lengths of runs and outages up to longestCounted gaps,
-// at least fewestCounted of them, whose lengths keep step better than leastAccord, and
-// periods of 2 to 12 gaps. By chance alone lengths in any number of gaps keep step with
-// some period by less than 0.5 once there are that many.
+// Limits of the beat detector: it uses lengths of runs and outages up to longestCounted gaps, at
+// least fewestCounted of them, with an accord of at least leastAccord, and periods of 2 to 12 gaps.
+// The accord of random lengths is below 0.5 with that many.
 const (
 	longestCounted = 128
 	fewestCounted  = 24
@@ -13,19 +12,19 @@ const (
 	frequencies    = 1600
 	slowest        = 1.0 / 12
 	fastest        = 1.0 / 2
-	// follow is how far the next beat is moved toward a change that came close to it.
+	// follow is how far a nearby change shifts the next beat.
 	follow = 0.3
 )
 
-// beats looks for a beat: availability that is probed less often than it is sampled
-// changes only when it is probed, and then its runs last whole numbers of beats.
-type beats struct {
+// beatDetector finds the period of availability that is probed less often than sampled: then runs
+// last whole numbers of probes.
+type beatDetector struct {
 	accord []float64
 	n      int
 }
 
-// observe takes the length of a run or an outage that has ended, in gaps.
-func (b *beats) observe(length int) {
+// observe adds the length in gaps of a finished run or outage.
+func (b *beatDetector) observe(length int) {
 	if length > longestCounted {
 		return
 	}
@@ -38,8 +37,8 @@ func (b *beats) observe(length int) {
 	b.n++
 }
 
-// period is the beat in gaps; there is none before enough has been seen.
-func (b *beats) period() (gaps float64, ok bool) {
+// period returns the beat in gaps, if there is enough data.
+func (b *beatDetector) period() (gaps float64, ok bool) {
 	if b.n < fewestCounted {
 		return 0, false
 	}
@@ -54,17 +53,17 @@ func (b *beats) period() (gaps float64, ok bool) {
 
 func frequency(i int) float64 { return slowest + (fastest-slowest)*float64(i)/frequencies }
 
-// metronome counts beats since the last change, and how many gaps the next is away.
-type metronome struct {
+// beatClock counts beats since the last change and the gaps to the next beat.
+type beatClock struct {
 	period float64
-	// next is when the next beat is due, in gaps.
+	// next is the number of gaps to the next beat.
 	next        float64
 	t           int
 	beats, wait int
 }
 
-// tick takes one sample; changed says that the run or outage before it has ended.
-func (m *metronome) tick(changed bool) {
+// tick advances by one sample; changed reports that the previous run or outage has ended.
+func (m *beatClock) tick(changed bool) {
 	t := float64(m.t)
 	passed := false
 	for m.next <= t+1e-9 {

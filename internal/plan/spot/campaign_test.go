@@ -45,9 +45,9 @@ func campaignParams(factor string) Params {
 		SpotPrice: 918 * money.USD / 1000, OnDemandPrice: 306 * money.Cent}
 }
 
-// TestCampaign holds the replay against known figures: of the baselines and the bound to
+// TestCampaignSavings holds the replay against known figures: of the baselines and the bound to
 // a tenth of a point, and of curfew what it is to reach.
-func TestCampaign(t *testing.T) {
+func TestCampaignSavings(t *testing.T) {
 	tr := recorded(t, campaign, 195*time.Second)
 	for _, tc := range []struct {
 		deadline               string

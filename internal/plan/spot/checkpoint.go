@@ -10,52 +10,51 @@ import (
 	"time"
 )
 
-// The rules of a checkpoint's interval.
+// Rules for the checkpoint interval.
 const (
 	Young     = "young"
 	Daly      = "daly"
 	BestFixed = "best-fixed"
 )
 
-// CheckpointParams is what saving and starting again take. Both must be over 0.
+// CheckpointParams are the times to save and to restart. Both must be positive.
 type CheckpointParams struct {
 	Write, Restart time.Duration
 }
 
-// CheckpointReport is what each rule keeps, in the shape of its JSON.
+// CheckpointReport is the result of each rule in JSON form.
 type CheckpointReport struct {
 	Schema string `json:"schema"`
-	// Runs is how many there are, MeanRunSeconds how long they last on average.
+	// Runs counts the runs, MeanRunSeconds is their mean length.
 	Runs           int                `json:"runs"`
 	MeanRunSeconds float64            `json:"mean_run_s"`
 	Results        []CheckpointResult `json:"results"`
-	// Prior is what curfew starts from.
+	// Prior is the hazard prior of curfew's rule.
 	Prior string `json:"prior"`
-	// Assumptions are what the figures take for granted.
+	// Assumptions of the results.
 	Assumptions []string `json:"assumptions"`
-	// CoverageNotes are what the data does not cover.
+	// CoverageNotes describe what the data does not cover.
 	CoverageNotes []string `json:"coverage_notes"`
-	// Changes are what would change the answer.
+	// Changes describe what would change the result.
 	Changes []string `json:"changes"`
 
-	// Curve is the share that fixed intervals keep, shortest first.
+	// Curve is the share kept by fixed intervals, shortest first.
 	Curve []CurvePoint `json:"-"`
 
-	// ceiling is what one write in time before every end would keep.
+	// ceiling is the share kept by one write just before every end.
 	ceiling float64
 }
 
-// CheckpointResult is one rule.
+// CheckpointResult is the result of one rule.
 type CheckpointResult struct {
-	// Name is the strategy.
+	// Name is the name of the rule.
 	Name string `json:"name"`
-	// Interval is seconds of work between two checkpoints; of curfew the first of a run
-	// as it would be now.
+	// Interval is the work in seconds between checkpoints; for curfew the first interval of a run
+	// today.
 	Interval float64 `json:"interval"`
-	// Kept is the share, 0 to 1, of paid time that ends as saved work.
+	// Kept is the share of paid time, 0 to 1, that becomes saved work.
 	Kept float64 `json:"kept"`
-	// ByAge is how the interval grows with the age of a run, of curfew as learned from
-	// the whole trace.
+	// ByAge is curfew's interval by run age, as learned from the whole trace.
 	ByAge []AgedInterval `json:"by_age,omitempty"`
 }
 
@@ -67,22 +66,22 @@ type AgedInterval struct {
 	Interval float64 `json:"interval"`
 }
 
-// CurvePoint is the share of paid time, 0 to 1, that a fixed interval keeps.
+// CurvePoint is the share of paid time, 0 to 1, kept by a fixed interval.
 type CurvePoint struct {
 	Interval time.Duration
 	Kept     float64
 }
 
-// upRun is a time without interruption. Its samples are those of the clock of the trace.
+// upRun is a time without interruption, in samples of the trace.
 type upRun struct {
 	zone, start, end int
-	// cut says that the trace ended before the run.
-	cut bool
+	// truncated reports that the trace ended before the run.
+	truncated bool
 }
 
 func (u upRun) length(gap time.Duration) time.Duration { return time.Duration(u.end-u.start) * gap }
 
-// runs are those of all zones, by when they start.
+// runs returns the runs of all zones by start.
 func (tr Trace) runs() []upRun {
 	var out []upRun
 	for z, zone := range tr.Zones {
@@ -106,9 +105,8 @@ func (tr Trace) runs() []upRun {
 	return out
 }
 
-// Checkpoint replays the runs of a trace, each zone a machine of its own, under each
-// rule. A run pays the restart once; then whole intervals of work and write are kept,
-// and the rest of it is lost.
+// Checkpoint replays the runs of a trace under each rule, each zone as one machine. A run pays the
+// restart once; whole intervals of work and write are kept, and the rest is lost.
 func Checkpoint(tr Trace, p CheckpointParams) (CheckpointReport, error) {
 	if err := tr.check(); err != nil {
 		return CheckpointReport{}, fmt.Errorf("plan checkpoint: %w", err)
@@ -122,7 +120,7 @@ func Checkpoint(tr Trace, p CheckpointParams) (CheckpointReport, error) {
 	if len(runs) == 0 {
 		return CheckpointReport{}, errors.New("plan checkpoint: spot is never available in the trace")
 	}
-	lengths := map[time.Duration]int64{} // how many runs last that long
+	lengths := map[time.Duration]int64{} // number of runs by length
 	total := 0.0
 	for _, r := range runs {
 		lengths[r.length(tr.Gap)]++
@@ -134,16 +132,16 @@ func Checkpoint(tr Trace, p CheckpointParams) (CheckpointReport, error) {
 		name     string
 		interval time.Duration
 	}{
-		{Young, seconds(young(p.Write.Seconds(), mean))},
-		{Daly, seconds(daly(p.Write.Seconds(), mean))},
-		{BestFixed, bestFixed(lengths, p)},
+		{Young, seconds(youngInterval(p.Write.Seconds(), mean))},
+		{Daly, seconds(dalyInterval(p.Write.Seconds(), mean))},
+		{BestFixed, bestFixedInterval(lengths, p)},
 	} {
 		r.Results = append(r.Results, CheckpointResult{
-			Name: rule.name, Interval: rule.interval.Seconds(), Kept: fixed(lengths, rule.interval, p) / total,
+			Name: rule.name, Interval: rule.interval.Seconds(), Kept: fixedKept(lengths, rule.interval, p) / total,
 		})
 	}
 	r.Results = append(r.Results, adaptive(tr, runs, p, total))
-	r.Curve = curve(lengths, total, p)
+	r.Curve = keptCurve(lengths, total, p)
 	for _, u := range runs {
 		r.ceiling += max(0, u.length(tr.Gap)-p.Restart-p.Write).Seconds() / total
 	}
@@ -153,22 +151,22 @@ func Checkpoint(tr Trace, p CheckpointParams) (CheckpointReport, error) {
 
 func seconds(s float64) time.Duration { return time.Duration(max(s, 1e-9) * float64(time.Second)) }
 
-// young is √(2·C·M) for writing C and a mean M between interruptions (Young, A First
-// Order Approximation to the Optimum Checkpoint Interval, CACM 1974).
-func young(write, mean float64) float64 { return math.Sqrt(2 * write * mean) }
+// youngInterval returns √(2·C·M) for write time C and mean time M between interruptions (Young, A
+// First Order Approximation to the Optimum Checkpoint Interval, CACM 1974).
+func youngInterval(write, mean float64) float64 { return math.Sqrt(2 * write * mean) }
 
-// daly is the higher order estimate (Daly, A Higher Order Estimate of the Optimum
-// Checkpoint Interval for Restart Dumps, FGCS 2006): from C = 2·M on it is M.
-func daly(write, mean float64) float64 {
+// dalyInterval returns the higher-order estimate (Daly, A Higher Order Estimate of the Optimum
+// Checkpoint Interval for Restart Dumps, FGCS 2006), which is M for C ≥ 2·M.
+func dalyInterval(write, mean float64) float64 {
 	if write >= 2*mean {
 		return mean
 	}
 	x := write / (2 * mean)
-	return young(write, mean)*(1+math.Sqrt(x)/3+x/9) - write
+	return youngInterval(write, mean)*(1+math.Sqrt(x)/3+x/9) - write
 }
 
-// fixed is the seconds of work that one interval keeps.
-func fixed(lengths map[time.Duration]int64, interval time.Duration, p CheckpointParams) float64 {
+// fixedKept returns the seconds of work kept by one interval.
+func fixedKept(lengths map[time.Duration]int64, interval time.Duration, p CheckpointParams) float64 {
 	n := int64(0)
 	for l, runs := range lengths {
 		if l > p.Restart {
@@ -178,11 +176,10 @@ func fixed(lengths map[time.Duration]int64, interval time.Duration, p Checkpoint
 	return float64(n) * interval.Seconds()
 }
 
-// bestFixed is the interval that keeps most in hindsight. What is kept grows with the
-// interval until one run more has one whole interval less, so that the best is
-// (length − restart) / k − write of some run, for a whole k; intervals under half a
-// write, which keep less than a third of the time, are passed over.
-func bestFixed(lengths map[time.Duration]int64, p CheckpointParams) time.Duration {
+// bestFixedInterval returns the best interval in hindsight. The kept work grows with the interval
+// until one more run loses a whole interval, so the best is (length − restart) / k − write for some
+// run and whole k. Intervals under half a write keep less than a third of the time and are skipped.
+func bestFixedInterval(lengths map[time.Duration]int64, p CheckpointParams) time.Duration {
 	best, most := time.Duration(0), -1.0
 	seen := map[time.Duration]bool{}
 	try := func(interval time.Duration) {
@@ -190,7 +187,7 @@ func bestFixed(lengths map[time.Duration]int64, p CheckpointParams) time.Duratio
 			return
 		}
 		seen[interval] = true
-		if k := fixed(lengths, interval, p); k > most || k == most && interval > best {
+		if k := fixedKept(lengths, interval, p); k > most || k == most && interval > best {
 			best, most = interval, k
 		}
 	}
@@ -203,14 +200,14 @@ func bestFixed(lengths map[time.Duration]int64, p CheckpointParams) time.Duratio
 	return best
 }
 
-// curve is what intervals from half a write to the longest run keep, for the picture.
-func curve(lengths map[time.Duration]int64, total float64, p CheckpointParams) []CurvePoint {
+// keptCurve returns the work kept by intervals from half a write to the longest run.
+func keptCurve(lengths map[time.Duration]int64, total float64, p CheckpointParams) []CurvePoint {
 	const points = 160
 	low, high := p.Write.Seconds()/2, max(slices.Max(slices.Collect(maps.Keys(lengths))).Seconds(), p.Write.Seconds())
 	var out []CurvePoint
 	for i := range points + 1 {
 		interval := seconds(low * math.Pow(high/low, float64(i)/points))
-		out = append(out, CurvePoint{interval, fixed(lengths, interval, p) / total})
+		out = append(out, CurvePoint{interval, fixedKept(lengths, interval, p) / total})
 	}
 	return out
 }

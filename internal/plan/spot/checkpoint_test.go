@@ -12,25 +12,25 @@ import (
 
 var saves = CheckpointParams{Write: 2 * time.Minute, Restart: 3 * time.Minute}
 
-// TestFormulas holds Young's and Daly's intervals against values worked out by hand.
-func TestFormulas(t *testing.T) {
+// TestYoungAndDalyIntervals holds Young's and Daly's intervals against values worked out by hand.
+func TestYoungAndDalyIntervals(t *testing.T) {
 	for _, tc := range []struct{ write, mean, young, daly float64 }{
 		{120, 6000, 1200, 1200 + 40 + 4.0/3 - 120}, // √(C/2M) is 0.1
 		{2, 100, 20, 20 + 2.0/3 + 0.2/9 - 2},
 		{200, 100, 200, 100}, // C = 2·M
 	} {
-		if got := young(tc.write, tc.mean); math.Abs(got-tc.young) > 1e-6*got {
+		if got := youngInterval(tc.write, tc.mean); math.Abs(got-tc.young) > 1e-6*got {
 			t.Errorf("Young: %g, want %g", got, tc.young)
 		}
-		if got := daly(tc.write, tc.mean); math.Abs(got-tc.daly) > 1e-6*got {
+		if got := dalyInterval(tc.write, tc.mean); math.Abs(got-tc.daly) > 1e-6*got {
 			t.Errorf("Daly: %g, want %g", got, tc.daly)
 		}
 	}
 }
 
-// TestKept: a run of two hours pays a restart of three minutes; with half an hour between
+// TestKeptWork: a run of two hours pays a restart of three minutes; with half an hour between
 // writes of two minutes three intervals are kept.
-func TestKept(t *testing.T) {
+func TestKeptWork(t *testing.T) {
 	lengths := map[time.Duration]int64{2 * time.Hour: 1}
 	for _, tc := range []struct {
 		interval, want time.Duration
@@ -39,11 +39,11 @@ func TestKept(t *testing.T) {
 		{115 * time.Minute, 115 * time.Minute},
 		{116 * time.Minute, 0},
 	} {
-		if got := fixed(lengths, tc.interval, saves); got != tc.want.Seconds() {
+		if got := fixedKept(lengths, tc.interval, saves); got != tc.want.Seconds() {
 			t.Errorf("%s keeps %g s, want %g s", tc.interval, got, tc.want.Seconds())
 		}
 	}
-	if got := bestFixed(lengths, saves); got != 115*time.Minute {
+	if got := bestFixedInterval(lengths, saves); got != 115*time.Minute {
 		t.Errorf("the best interval is %s, want 1h55m", got)
 	}
 	r, err := Checkpoint(Trace{Gap: gap, Zones: []Zone{zone("z", "############")}}, saves)
@@ -55,8 +55,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestBestFixedIsBest: no interval on a fine grid keeps more.
-func TestBestFixedIsBest(t *testing.T) {
+// TestBestFixedInterval: no interval on a fine grid keeps more.
+func TestBestFixedInterval(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lengths := map[time.Duration]int64{}
 		for _, l := range rapid.SliceOfN(rapid.IntRange(1, 60), 1, 8).Draw(t, "lengths") {
@@ -66,17 +66,17 @@ func TestBestFixedIsBest(t *testing.T) {
 			Write:   time.Duration(rapid.IntRange(10, 900).Draw(t, "write")) * time.Second,
 			Restart: time.Duration(rapid.IntRange(0, 900).Draw(t, "restart")) * time.Second,
 		}
-		best := fixed(lengths, bestFixed(lengths, p), p)
+		best := fixedKept(lengths, bestFixedInterval(lengths, p), p)
 		for interval := p.Write / 2; interval < 11*time.Hour; interval += 7 * time.Second {
-			if got := fixed(lengths, interval, p); got > best {
+			if got := fixedKept(lengths, interval, p); got > best {
 				t.Fatalf("%s keeps %g s, the best %g s", interval, got, best)
 			}
 		}
 	})
 }
 
-// TestCheckpointKnowsOnlyThePast: runs that end later change nothing that was kept before.
-func TestCheckpointKnowsOnlyThePast(t *testing.T) {
+// TestCheckpointIgnoresFuture: runs that end later change nothing that was kept before.
+func TestCheckpointIgnoresFuture(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tr := drawTrace(t, 300)
 		runs := tr.runs()
@@ -114,7 +114,7 @@ func TestCheckpointLearns(t *testing.T) {
 	}
 }
 
-func TestCheckpointRefuses(t *testing.T) {
+func TestCheckpointRejectsInvalidInput(t *testing.T) {
 	up := Trace{Gap: gap, Zones: []Zone{zone("z", "##")}}
 	for _, tc := range []struct {
 		name string

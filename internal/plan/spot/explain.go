@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// few is how many cases say little.
-const few = 20
+// fewCases is how many cases say little.
+const fewCases = 20
 
 // String names a prior, as reports do: "hazard 0.7 / (age + 20m)".
 func (p prior) String() string {
@@ -41,8 +41,9 @@ func (r *Report) explain(tr Trace, p Params, markets []market) {
 		fmt.Sprintf("%d zones, %s samples of %s, %d cases; the cases overlap and are not independent", len(tr.Zones),
 			money.Thousands(int64(samples)), plain.Duration(tr.Gap), curfew.Cases),
 	}
-	if curfew.Cases < few*len(markets) {
-		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("fewer than %d cases per zone: the result is uncertain", few))
+	if curfew.Cases < fewCases*len(markets) {
+		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("fewer than %d cases per zone: the result is uncertain",
+			fewCases))
 	}
 	for _, x := range r.Results {
 		if x.Misses > 0 {
@@ -89,7 +90,7 @@ func (z ZoneReport) saving() float64 {
 
 // show picks the case of the picture: that in the middle of the zone which is up nearest
 // to half of the time.
-func (r *Report) show(markets []market, tallies [][]tally) {
+func (r *Report) show(markets []market, tallies [][]strategyOutcome) {
 	best := math.Inf(1)
 	for i, m := range markets {
 		for j, s := range strategies {
@@ -125,15 +126,15 @@ func (r *CheckpointReport) explain(tr Trace, runs []upRun) {
 	}
 	cut := 0
 	for _, u := range runs {
-		if u.cut {
+		if u.truncated {
 			cut++
 		}
 	}
 	r.CoverageNotes = []string{
 		fmt.Sprintf("%d zones, %d runs of %s on average; the trace ends during %d of them", len(tr.Zones), len(runs),
 			plain.Duration(time.Duration(r.MeanRunSeconds*float64(time.Second)).Round(time.Second)), cut)}
-	if len(runs) < few {
-		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("fewer than %d runs: the result is uncertain", few))
+	if len(runs) < fewCases {
+		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("fewer than %d runs: the result is uncertain", fewCases))
 	}
 	r.Changes = []string{"a faster write keeps more: the loss grows with the square root of the write time",
 		fmt.Sprintf("one last checkpoint before each interruption keeps %s", plain.Share(r.ceiling, 1))}

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// prior is what is taken for the hazard of a run or an outage before anything has been
-// seen: alpha / (age + beta). The longer it has lasted, the longer it goes on (a Lomax
-// distribution, whose tail is a power); both were fitted to us-east-1a, us-east-2a and
+// prior is the hazard of a run or outage before any data: alpha / (age + beta), a Lomax
+// distribution with a power tail. Both parameters were fitted to us-east-1a, us-east-2a and
 // us-west-2b of the campaign aws-02-15-2023 of skypilot-org/spot-traces.
 type prior struct {
 	alpha float64
@@ -19,53 +18,52 @@ var (
 	outagePrior = prior{1, 40 * time.Minute}
 )
 
-// How fast what is seen takes over from what was taken for granted, in ends of runs or
-// outages: for their number as a whole, for those of an age, and for those of late.
+// Weights of the priors, in ends of runs or outages: for the total count, for an age bucket, and
+// for recent data.
 const (
 	scaleWeight  = 5.0
 	bucketWeight = 10.0
 	recentWeight = 5.0
 	recent       = 72 * time.Hour
-	// bucketGrowth is the ratio of the ages at which neighboring buckets start, maxAge
-	// where the last does.
+	// bucketGrowth is the ratio of the start ages of neighboring buckets, maxAge the start of the
+	// last one.
 	bucketGrowth = 1.4
 	maxAge       = 40 * time.Hour
-	// surest is the highest probability that something ends within a beat.
+	// surest is the highest probability of an end within a beat.
 	surest = 0.95
 )
 
-// expected is how many ends the prior expects from an age to a later one.
+// expected returns the number of ends that the prior expects between two ages.
 func (p prior) expected(from, to time.Duration) float64 {
 	return p.alpha * math.Log((to+p.beta).Seconds()/(from+p.beta).Seconds())
 }
 
-// moment is one sample of a history.
-type moment struct {
+// historySample is one sample of a history.
+type historySample struct {
 	up bool
-	// ended says that the run or outage before it ended; up as well where a machine
-	// went on in another zone.
-	ended bool
-	// age is gaps since the run or the outage began.
+	// changed reports that the previous run or outage ended; also if a machine moved to another
+	// zone.
+	changed bool
+	// age is the number of gaps since the run or outage began.
 	age int32
 }
 
-// history is what has been seen.
-type history []moment
+// marketHistory holds the samples seen so far.
+type marketHistory []historySample
 
-// clock says how ages are counted: in steps of so many gaps, on a beat where there is
-// one.
+// clock counts ages in steps of gaps, aligned with the beat if there is one.
 type clock struct {
 	step float64
 	beat bool
 }
 
-// model is the hazard by age, in steps.
-type model struct {
+// hazardModel is the hazard by age in steps.
+type hazardModel struct {
 	clock
-	// first is the age at which each bucket starts.
+	// first is the start age of each bucket.
 	first []int
-	// ends is the expected number of ends within a step, of an outage and of a run, by
-	// bucket; moved the share of ends of runs after which another zone was up.
+	// ends is the expected number of ends within a step, for outages and runs, by bucket; moved is
+	// the share of run ends after which another zone was up.
 	ends  [2][]float64
 	moved float64
 }
@@ -77,7 +75,7 @@ func index(up bool) int {
 	return 0
 }
 
-// buckets are the ages, under a highest, at which buckets start.
+// buckets returns the start ages of the buckets up to a highest age.
 func buckets(highest float64) []int {
 	first := []int{0}
 	for at := 1.0; at < highest; at = max(at+1, at*bucketGrowth) {
@@ -88,8 +86,8 @@ func buckets(highest float64) []int {
 	return first
 }
 
-// bucket is that of an age in steps.
-func (m *model) bucket(age int) int {
+// bucket returns the bucket of an age in steps.
+func (m *hazardModel) bucket(age int) int {
 	lo, hi := 0, len(m.first)
 	for hi-lo > 1 {
 		if mid := (lo + hi) / 2; m.first[mid] <= age {
@@ -101,21 +99,21 @@ func (m *model) bucket(age int) int {
 	return lo
 }
 
-// width is how many steps a bucket covers; the last covers all that follow.
-func (m *model) width(b int) float64 {
+// width returns the number of steps in a bucket; the last one is unbounded.
+func (m *hazardModel) width(b int) float64 {
 	if b+1 == len(m.first) {
 		return 1
 	}
 	return float64(m.first[b+1] - m.first[b])
 }
 
-// fit learns from a history, and returns the metronome as it stands at its end.
+// fit learns from a history and returns the beat clock at its end.
 //
-// Ends are counted by age. The prior is scaled to how many there were in all, each
-// bucket drawn from there to what was counted in it, and everything scaled to how many
-// there were of late: each of these a mean under a gamma prior of the given weight.
-func (h history) fit(gap time.Duration, c clock) (model, metronome) {
-	m := model{clock: c}
+// Ends are counted by age. The prior is scaled to the total count, each bucket is shrunk from its
+// count toward the scaled prior, and everything is scaled to the recent count: each a posterior
+// mean under a gamma prior of the given weight.
+func (h marketHistory) fit(gap time.Duration, c clock) (hazardModel, beatClock) {
+	m := hazardModel{clock: c}
 	step := time.Duration(c.step * float64(gap))
 	m.first = buckets(float64(maxAge) / float64(step))
 	n := len(m.first)
@@ -167,33 +165,33 @@ func (h history) fit(gap time.Duration, c clock) (model, metronome) {
 	return m, met
 }
 
-// between marks a sample after which no step of its run or outage ends.
-const between = -1
+// noStep marks a sample that ends no step of its run or outage.
+const noStep = -1
 
-// place is by sample the bucket of its age, or between.
-func (h history) place(m *model) ([]int16, metronome) {
+// place holds the bucket of each sample's age, or noStep.
+func (h marketHistory) place(m *hazardModel) ([]int16, beatClock) {
 	at := make([]int16, len(h))
-	met := metronome{period: m.step, next: 1}
+	met := beatClock{period: m.step, next: 1}
 	for i, s := range h {
 		age, wait := int(s.age)/int(m.step), int(m.step)-int(s.age)%int(m.step)
 		if m.beat {
-			met.tick(s.ended)
+			met.tick(s.changed)
 			age, wait = met.beats, met.wait
 		}
-		ends := i+1 < len(h) && h[i+1].ended
-		if at[i] = between; wait == 1 || ends {
+		ends := i+1 < len(h) && h[i+1].changed
+		if at[i] = noStep; wait == 1 || ends {
 			at[i] = int16(m.bucket(age))
 		}
 	}
 	return at, met
 }
 
-// steps calls each with every step of the history: the sample at its end, whether it was
-// up, the bucket of the age, and 1 where the run or outage ended with it.
-func (h history) steps(at []int16, each func(i, k, b int, ended float64)) {
+// steps calls each with every step of the history: the sample at its end, whether it was up, the
+// bucket of its age, and 1 if the run or outage ended with it.
+func (h marketHistory) steps(at []int16, each func(i, k, b int, ended float64)) {
 	for i := 0; i+1 < len(h); i++ {
-		if at[i] != between {
-			each(i, index(h[i].up), int(at[i]), float64(index(h[i+1].ended)))
+		if at[i] != noStep {
+			each(i, index(h[i].up), int(at[i]), float64(index(h[i+1].changed)))
 		}
 	}
 }

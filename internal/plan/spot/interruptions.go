@@ -6,53 +6,51 @@ import (
 	"time"
 )
 
-// Interruptions is how often a spot machine is taken away, in interruptions an hour of one
-// machine.
+// Interruptions is a rate of spot interruptions per machine-hour.
 type Interruptions struct {
-	// PerHour is the rate at which dollars are counted. Low and High bound it; they are
-	// equal where the rate is configured.
+	// PerHour is the rate for costs. Low and High bound it; they are equal for a configured rate.
 	PerHour, Low, High float64
-	// Hours are the machine hours of own runs that it was learned from.
+	// Hours are the machine-hours of own runs that it was learned from.
 	Hours float64
-	// Source says where it is from, for people.
+	// Source names the source for people.
 	Source string
 }
 
-// PriorHours is how many machine hours of experience the rate before own runs counts for.
+// PriorHours is the weight of the prior rate in machine-hours.
 const PriorHours = 100
 
-// CheckpointEvery is how often work is saved, and Restart how long an interruption takes
-// until work goes on, where nothing says so.
+// CheckpointEvery is the default checkpoint interval, Restart the default time from an interruption
+// until work continues.
 const (
 	CheckpointEvery = 10 * time.Minute
 	Restart         = 10 * time.Minute
 )
 
-// What single V100 and K80 machines saw on spot capacity of AWS in 2022 and 2023: 1,740
-// losses in 5,287 machine hours, and the lowest and the highest rate of a zone
-// (github.com/skypilot-org/spot-traces, the traces of "Can't Be Late", NSDI 2024).
+// Losses of single V100 and K80 machines on AWS spot capacity in 2022 and 2023: 1,740 in 5,287
+// machine-hours, and the lowest and highest rate of a zone (github.com/skypilot-org/spot-traces,
+// the traces of "Can't Be Late", NSDI 2024).
 const (
 	recordedRate = 0.33
 	recordedLow  = 0.095
 	recordedHigh = 1.39
 )
 
-// Unmeasured is the rate where nothing is configured and no own run is known: a range.
+// Unmeasured returns the rate without configuration and own runs: a range.
 func Unmeasured() Interruptions {
 	return Interruptions{PerHour: recordedRate, Low: recordedLow, High: recordedHigh,
 		Source: "single V100 and K80 machines on AWS in 2022 and 2023, github.com/skypilot-org/spot-traces"}
 }
 
-// Configured is a rate that people state; runs do not change it.
+// Configured returns a stated rate, which runs do not change.
 func Configured(perHour float64) Interruptions {
 	return Interruptions{PerHour: perHour, Low: perHour, High: perHour, Source: "the configuration"}
 }
 
-// Ranged says whether the rate is a range and not a figure that people stated.
+// Ranged reports whether the rate is a range rather than a configured value.
 func (i Interruptions) Ranged() bool { return i.Low < i.High }
 
-// Learn returns the rate after own runs: interruptions in machine hours on spot, with the
-// rate before as if it had been seen for [PriorHours].
+// Learn returns the rate after own runs with a number of interruptions in spot machine-hours. The
+// prior rate has a weight of [PriorHours].
 func (i Interruptions) Learn(taken int, hours float64) Interruptions {
 	if !i.Ranged() || hours <= 0 || taken < 0 {
 		return i
@@ -71,11 +69,10 @@ func (i Interruptions) String() string {
 	return rate(i.PerHour) + " (" + rate(i.Low) + " to " + rate(i.High) + ")"
 }
 
-// Overhead is the share of its time that a spot machine loses to restarts and to work
-// that was not saved, where work is saved every so often and a restart takes a while.
+// Overhead returns the share of a spot machine's time lost to restarts and unsaved work.
 //
-// A part of work of length T succeeds with exp(-λT) or is begun again after R, so it takes
-// (1/λ + R)(exp(λT) − 1) in the mean. The share is that over T, less 1.
+// A part of work of length T succeeds with exp(-λT) or is repeated after R, which takes (1/λ +
+// R)(exp(λT) − 1) on average. The overhead is that over T, less 1.
 func Overhead(perHour float64, every, restart time.Duration) float64 {
 	if perHour <= 0 || every <= 0 {
 		return 0

@@ -13,9 +13,9 @@ import (
 	"github.com/curfew-dev/curfew/test/data"
 )
 
-// TestUnmeasuredIsWhatTheTracesSay holds the built-in rate and its range against the
+// TestUnmeasuredRateMatchesTraces holds the built-in rate and its range against the
 // traces that it names: single machines on AWS, losses by hours that they were up.
-func TestUnmeasuredIsWhatTheTracesSay(t *testing.T) {
+func TestUnmeasuredRateMatchesTraces(t *testing.T) {
 	f, err := os.Open(data.Path(t, "skypilot-spot/traces.csv"))
 	if err != nil {
 		t.Fatal(err)
@@ -79,8 +79,8 @@ func TestLearnedInterruptions(t *testing.T) {
 	}
 }
 
-// TestOverheadAgainstChance plays parts of work out and compares the mean.
-func TestOverheadAgainstChance(t *testing.T) {
+// TestOverheadMatchesSimulation plays parts of work out and compares the mean.
+func TestOverheadMatchesSimulation(t *testing.T) {
 	chance := rand.New(rand.NewPCG(3, 4))
 	for _, tc := range []struct {
 		rate           float64

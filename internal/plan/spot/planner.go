@@ -8,61 +8,60 @@ import (
 )
 
 const (
-	// replan is how often the planner learns again.
-	replan = 6 * time.Hour
-	// noticeable is by how much a hazard has to change, as a share, before there is a new
-	// plan: on three zones of the campaign a plan at every change saves no more.
-	noticeable = 0.05
-	// maxSteps is how many steps a window is planned in at most.
+	// relearnInterval is the time between updates of the model.
+	relearnInterval = 6 * time.Hour
+	// minHazardChange is the relative change of a hazard that triggers a new plan. On three zones
+	// of the campaign, planning at every change saved no more.
+	minHazardChange = 0.05
+	// maxSteps is the maximum number of steps of a plan.
 	maxSteps = 512
-	// priceStep is the ratio of prices that have a plan of their own.
-	priceStep = 1.1
+	// priceRatio is the ratio of prices with separate plans.
+	priceRatio = 1.1
 )
 
-// planner is the strategy curfew. It learns from the past how the hazard of a run and
-// of an outage changes with its age, solves the dynamic program of a case under that,
-// and never lets a choice pass after which the work, a restart and nothing but on-demand
-// would not meet the deadline.
+// planner is the strategy curfew. It learns how the hazards of runs and outages depend on age,
+// solves a dynamic program for each case, and never makes a choice after which on-demand capacity
+// could not meet the deadline.
 //
-// Among zones it follows one machine: kept while it is up, then started in the zone that
-// costs least, restarts included. The program sees the runs of that machine, and that
-// some of their ends are followed by another zone at once.
+// Among zones it follows one machine: it stays while it is up, then starts in the cheapest zone
+// including restarts. The program models the runs of that machine, some of whose ends are followed
+// by another zone at once.
 type planner struct {
 	gap    time.Duration
 	window int
 	p      Params
 
-	now  []offer
+	now  []zoneOffer
 	ages []int32 // of each zone's run or outage
-	// out is for how long no zone has been up.
-	out int32
-	// followed is the zone of the machine that is followed.
+	// outageLength is the time since any zone was up.
+	outageLength int32
+	// followed is the zone of the followed machine.
 	followed machine
-	past     history
-	zones    []history
-	// rates are by zone how many ends there were for one expected, in runs.
+	past     marketHistory
+	zones    []marketHistory
+	// rates are the ratios of observed to expected ends of runs by zone.
 	rates []float64
-	beats beats
+	beats beatDetector
 	t     int
 
-	m     model
-	met   metronome
+	m     hazardModel
+	met   beatClock
 	price money.Amount
-	// plans are by the price of spot; plan is the one for now.
-	plans   map[int]*choices
-	plan    *choices
+	// plans are keyed by spot price; plan is the current one.
+	plans   map[int]*policy
+	plan    *policy
 	program program
-	// table is that of a plan no longer needed.
+	// table is the memory of an obsolete plan for reuse.
 	table  []uint8
 	onBeat bool
-	// still says that no beat has passed since the sample before, nor any change.
-	still bool
+	// noBeat reports that neither a beat nor a change occurred since the last sample.
+	noBeat bool
 }
 
 func newPlanner(gap time.Duration, zones int, p Params) *planner {
 	s := &planner{
-		gap: gap, window: p.window(gap), p: p, ages: make([]int32, zones), zones: make([]history, zones),
-		rates: make([]float64, zones), plans: map[int]*choices{},
+		gap: gap, window: p.window(gap), p: p, ages: make([]int32, zones), zones: make([]marketHistory, zones),
+		rates: make([]float64, zones), plans: map[int]*policy{},
 	}
 	for z := range s.rates {
 		s.rates[z] = 1
@@ -70,8 +69,8 @@ func newPlanner(gap time.Duration, zones int, p Params) *planner {
 	return s
 }
 
-// observe takes in a sample, and learns again when it is time.
-func (s *planner) observe(now []offer) {
+// observe adds a sample and relearns when due.
+func (s *planner) observe(now []zoneOffer) {
 	first := s.t == 0
 	up := false
 	for z, o := range now {
@@ -80,7 +79,7 @@ func (s *planner) observe(now []offer) {
 		if first || changed {
 			s.ages[z] = 0
 		}
-		s.zones[z] = append(s.zones[z], moment{o.up, changed, s.ages[z]})
+		s.zones[z] = append(s.zones[z], historySample{o.up, changed, s.ages[z]})
 		up = up || o.up
 	}
 	s.now = append(s.now[:0], now...)
@@ -88,10 +87,10 @@ func (s *planner) observe(now []offer) {
 	wait := s.met.wait
 	latest := s.past[len(s.past)-1]
 	if s.onBeat {
-		s.met.tick(latest.ended)
+		s.met.tick(latest.changed)
 	}
-	s.still = s.onBeat && !latest.ended && s.met.wait < wait
-	if s.t%max(1, int(replan/s.gap)) == 0 {
+	s.noBeat = s.onBeat && !latest.changed && s.met.wait < wait
+	if s.t%max(1, int(relearnInterval/s.gap)) == 0 {
 		s.learn()
 	}
 	s.price = s.known()
@@ -99,31 +98,31 @@ func (s *planner) observe(now []offer) {
 	s.t++
 }
 
-// follow moves the machine that is followed to where it is now.
+// follow updates the followed machine.
 func (s *planner) follow(up bool) {
 	was := s.followed
 	if was == nothing || !s.now[was-inZone].up {
 		s.followed = s.pick()
 	}
-	m := moment{up: up, ended: s.t > 0 && was != s.followed}
+	m := historySample{up: up, changed: s.t > 0 && was != s.followed}
 	if up {
-		s.out, m.age = 0, s.ages[s.followed-inZone]
+		s.outageLength, m.age = 0, s.ages[s.followed-inZone]
 	} else {
-		if m.age = s.out; m.ended {
+		if m.age = s.outageLength; m.changed {
 			m.age = 0
 		}
-		s.out = m.age + 1
+		s.outageLength = m.age + 1
 	}
-	if m.ended {
-		if n := s.past[len(s.past)-1].age + 1; int(n) < s.t { // how long the first lasted is not known
+	if m.changed {
+		if n := s.past[len(s.past)-1].age + 1; int(n) < s.t { // the length of the first run is unknown
 			s.beats.observe(int(n))
 		}
 	}
 	s.past = append(s.past, m)
 }
 
-// known is the spot price to plan with: that of the machine followed, the latest while
-// there is none, and before the first that of on-demand.
+// known returns the spot price to plan with: of the followed machine, else the latest, else the
+// on-demand price.
 func (s *planner) known() money.Amount {
 	switch {
 	case s.followed != nothing:
@@ -134,14 +133,14 @@ func (s *planner) known() money.Amount {
 	return s.p.OnDemandPrice
 }
 
-// learn fits the model to the past. The plans stay while it says much the same.
+// learn fits the model. Plans stay valid if the model changes little.
 func (s *planner) learn() {
 	c := clock{step: math.Ceil(float64(s.window) / maxSteps)}
 	if period, ok := s.beats.period(); ok && len(s.zones) == 1 && float64(s.window)/period <= maxSteps {
 		c = clock{period, true}
 	}
 	m, met := s.past.fit(s.gap, c)
-	if m.near(&s.m) {
+	if m.similar(&s.m) {
 		return
 	}
 	s.m, s.met = m, met
@@ -155,14 +154,14 @@ func (s *planner) learn() {
 	}
 }
 
-// near says whether two models differ too little to plan again.
-func (m *model) near(o *model) bool {
-	if m.clock != o.clock || math.Abs(m.moved-o.moved) > noticeable {
+// similar reports whether two models differ too little for a new plan.
+func (m *hazardModel) similar(o *hazardModel) bool {
+	if m.clock != o.clock || math.Abs(m.moved-o.moved) > minHazardChange {
 		return false
 	}
 	for k := range 2 {
 		for b, e := range m.ends[k] {
-			if math.Abs(math.Log(e/o.ends[k][b])) > noticeable {
+			if math.Abs(math.Log(e/o.ends[k][b])) > minHazardChange {
 				return false
 			}
 		}
@@ -170,9 +169,9 @@ func (m *model) near(o *model) bool {
 	return true
 }
 
-// solve finds the plan for the model and the price of now, which is taken to last.
+// solve returns the plan for the current model and a constant price.
 func (s *planner) solve() {
-	level := int(math.Round(math.Log(float64(s.price)/float64(s.p.OnDemandPrice)) / math.Log(priceStep)))
+	level := int(math.Round(math.Log(float64(s.price)/float64(s.p.OnDemandPrice)) / math.Log(priceRatio)))
 	plan := s.plans[level]
 	if plan == nil {
 		step, window := s.m.step*float64(s.gap), float64(s.window)*float64(s.gap)
@@ -183,8 +182,8 @@ func (s *planner) solve() {
 	s.plan = plan
 }
 
-// rate is how many of a zone's runs ended for one that the model expects to.
-func (m *model) rate(h history) float64 {
+// rate returns the ratio of a zone's observed to expected ends of runs.
+func (m *hazardModel) rate(h marketHistory) float64 {
 	at, _ := h.place(m)
 	ended, due := scaleWeight, scaleWeight
 	h.steps(at, func(_, k, b int, e float64) {
@@ -196,7 +195,7 @@ func (m *model) rate(h history) float64 {
 	return ended / due
 }
 
-// pick is the zone that is up and costs least, restarts included.
+// pick returns the cheapest available zone, restarts included.
 func (s *planner) pick() machine {
 	best, least := nothing, math.Inf(1)
 	for z, o := range s.now {
@@ -207,12 +206,12 @@ func (s *planner) pick() machine {
 	return best
 }
 
-// cost is what an hour in a zone comes to, with the restarts that its hazard brings.
+// cost returns the hourly cost in a zone with the restarts that its hazard implies.
 func (s *planner) cost(m machine) float64 {
 	return float64(s.now[m-inZone].price) * (1 + s.hazard(m)*s.p.Restart.Hours())
 }
 
-// hazard is how many ends an hour of spot in a zone brings.
+// hazard returns the expected ends per hour of spot in a zone.
 func (s *planner) hazard(m machine) float64 {
 	if len(s.m.first) == 0 {
 		return 0
@@ -221,46 +220,46 @@ func (s *planner) hazard(m machine) float64 {
 	return s.rates[z] * s.m.ends[1][s.m.bucket(int(s.ages[z])/int(s.m.step))] / (s.m.step * s.gap.Hours())
 }
 
-func (s *planner) decide(a *attempt) machine {
+func (s *planner) decide(a *caseState) machine {
 	choice := a.on
-	if a.gaps == a.window || !s.still {
+	if a.gaps == a.window || !s.noBeat {
 		choice = s.choose(a)
 	}
 	switch {
 	case s.safe(a, choice):
 		return choice
-	case a.runs() && s.safe(a, a.on):
+	case a.holdsSpot() && s.safe(a, a.on):
 		return a.on
 	}
 	return onDemand
 }
 
-// choose looks the case up in the plan.
-func (s *planner) choose(a *attempt) machine {
+// choose looks a case up in the plan.
+func (s *planner) choose(a *caseState) machine {
 	spot, mode := s.pick(), idle
 	slack := a.left() - a.work
 	switch {
-	case a.runs():
-		spot, mode = a.on, held
+	case a.holdsSpot():
+		spot, mode = a.on, modeSpot
 		slack -= a.pending
 	case a.on == onDemand:
-		mode = paid
+		mode = modeOnDemand
 		slack -= a.pending
 	}
 	step := s.m.step * float64(s.gap)
 	switch s.plan.at(float64(a.left())/step, float64(slack)/step, mode, s.state(spot)) {
 	case idle:
 		return nothing
-	case paid:
+	case modeOnDemand:
 		return onDemand
 	}
-	if mode == held {
+	if mode == modeSpot {
 		return s.move(a)
 	}
 	return spot
 }
 
-// state is that of the market for a case whose machine is, or would be, in a zone.
+// state returns the market state of a case in a zone.
 func (s *planner) state(spot machine) int {
 	up, age := spot != nothing, 0
 	switch {
@@ -274,9 +273,9 @@ func (s *planner) state(spot machine) int {
 	return index(up)*len(s.m.first) + s.m.bucket(age)
 }
 
-// move weighs another zone against the one that a case runs in: a restart there is
-// spread over the work left, or over how long the machine is expected to last.
-func (s *planner) move(a *attempt) machine {
+// move compares another zone with the current one, spreading the restart over the remaining work or
+// the expected life of the machine.
+func (s *planner) move(a *caseState) machine {
 	best := s.pick()
 	if best == a.on {
 		return a.on
@@ -291,9 +290,9 @@ func (s *planner) move(a *attempt) machine {
 	return a.on
 }
 
-// safe says whether after a gap on a machine the work, from then on on-demand after a
-// restart, would still meet the deadline.
-func (s *planner) safe(a *attempt, m machine) bool {
+// safe reports whether, after one more gap on a machine, on-demand capacity could still meet the
+// deadline with a restart.
+func (s *planner) safe(a *caseState, m machine) bool {
 	work := a.work
 	switch {
 	case m == onDemand:

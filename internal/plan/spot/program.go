@@ -11,21 +11,21 @@ const (
 	slackGrain = 24
 )
 
-// unaffordable is more than any case costs, in hours on-demand of a step.
-const unaffordable = float32(1e9)
+// infiniteCost is more than any case costs, in hours on-demand of a step.
+const infiniteCost = float32(1e9)
 
 // The modes of a case in the program.
 const (
-	idle = iota
-	paid // on-demand
-	held // spot
+	idle         = iota
+	modeOnDemand // on-demand
+	modeSpot     // spot
 	modes
 )
 
-// choices are what is best by steps left, slack, mode and state, for every case that
+// policy are what is best by steps left, slack, mode and state, for every case that
 // starts within the window: the state of the market is an outage or a run by bucket of
 // its age, outages first.
-type choices struct {
+type policy struct {
 	steps, states int
 	slack         []float64
 	best          []uint8
@@ -44,7 +44,7 @@ type point struct {
 // slack over a restart left stays on-demand, so that no choice misses the deadline.
 // Its tables are used again by the next.
 type program struct {
-	m     *model
+	m     *hazardModel
 	n     int // buckets
 	slack []float64
 	// afterIdle and afterStart are where the slack is after a step without progress,
@@ -61,7 +61,7 @@ type program struct {
 
 // solve finds the best choices. The restart is in steps, the price of spot a share of that
 // on-demand. The table, of choices that are no longer needed, is written over.
-func (p *program) solve(m *model, steps int, slack, restart, spot float64, table []uint8) *choices {
+func (p *program) solve(m *hazardModel, steps int, slack, restart, spot float64, table []uint8) *policy {
 	p.m, p.n, p.restart, p.spot = m, len(m.first), restart, float32(spot)
 	p.slack = []float64{0} // that of earlier choices is theirs
 	for s := slackUnit; s < slack; s += max(slackUnit, math.Floor(s/slackGrain/slackUnit)*slackUnit) {
@@ -85,9 +85,9 @@ func (p *program) solve(m *model, steps int, slack, restart, spot float64, table
 		}
 	}
 	row := modes * 2 * p.n
-	c := &choices{steps: steps, states: 2 * p.n, slack: p.slack, best: sized(table, (steps+1)*len(p.slack)*row)}
-	p.value, p.expected = sized(p.value, len(p.slack)*row), sized(p.expected, len(p.slack)*row)
-	p.waits, p.starts = sized(p.waits, 2*p.n), sized(p.starts, p.n)
+	c := &policy{steps: steps, states: 2 * p.n, slack: p.slack, best: resize(table, (steps+1)*len(p.slack)*row)}
+	p.value, p.expected = resize(p.value, len(p.slack)*row), resize(p.expected, len(p.slack)*row)
+	p.waits, p.starts = resize(p.waits, 2*p.n), resize(p.starts, p.n)
 	clear(p.value)
 	todo := 0 // how many slacks leave work to do; from there on every value stays 0
 	for t := 1; t <= steps; t++ {
@@ -104,8 +104,8 @@ func (p *program) solve(m *model, steps int, slack, restart, spot float64, table
 	return c
 }
 
-// sized is a slice of a length, in the memory of another if that will do.
-func sized[T any](s []T, n int) []T {
+// resize is a slice of a length, in the memory of another if that will do.
+func resize[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)
 	}
@@ -137,7 +137,7 @@ func (p *program) expect(j int) {
 	for mode := range modes {
 		v, e := p.row(p.value, j, mode), p.row(p.expected, j, mode)
 		down, elsewhere := v[0], v[n]
-		if mode == held { // what ran has ended, and starts again where another zone is up
+		if mode == modeSpot { // what ran has ended, and starts again where another zone is up
 			down, elsewhere = outage[0], outage[n]
 		} else {
 			mean(e[:n], v[:n], p.end[:n], p.stay[:n], p.next[:n], v[n])
@@ -162,7 +162,7 @@ func mean(e, v, end, stay, next []float32, after float32) {
 func (p *program) way(out []float32, cost float32, to point, mode int, open bool) {
 	if !open || !to.ok {
 		for i := range out {
-			out[i] = unaffordable
+			out[i] = infiniteCost
 		}
 		return
 	}
@@ -179,16 +179,16 @@ func (p *program) choose(j int, left float64, best []uint8) {
 	n, s := p.n, p.slack[j]
 	part := float32(min(1, left-s)) // of the step that the work still takes
 	start := p.afterStart[j]
-	idles, pays, holds := p.row(p.value, j, idle), p.row(p.value, j, paid), p.row(p.value, j, held)[n:]
-	ePaid, eHeld := p.row(p.expected, j, paid), p.row(p.expected, j, held)[n:]
+	idles, pays, holds := p.row(p.value, j, idle), p.row(p.value, j, modeOnDemand), p.row(p.value, j, modeSpot)[n:]
+	ePaid, eHeld := p.row(p.expected, j, modeOnDemand), p.row(p.expected, j, modeSpot)[n:]
 	waits, starts := p.waits[:2*n], p.starts[:n]
 	p.way(waits, 0, p.afterIdle[j], idle, s-1 >= p.restart)
-	p.way(starts, p.spot, start, held, s >= 2*p.restart)
-	p.way(idles, 1, start, paid, true)
-	bIdle, bPaid, bHeld := best[idle*2*n:][:2*n], best[paid*2*n:][:2*n], best[held*2*n+n:][:n]
+	p.way(starts, p.spot, start, modeSpot, s >= 2*p.restart)
+	p.way(idles, 1, start, modeOnDemand, true)
+	bIdle, bPaid, bHeld := best[idle*2*n:][:2*n], best[modeOnDemand*2*n:][:2*n], best[modeSpot*2*n+n:][:n]
 	// Whatever is up, on-demand or nothing.
 	for i, w := range waits {
-		bIdle[i], bPaid[i] = paid, paid
+		bIdle[i], bPaid[i] = modeOnDemand, modeOnDemand
 		if w < idles[i] {
 			idles[i], bIdle[i] = w, idle
 		}
@@ -204,22 +204,22 @@ func (p *program) choose(j int, left float64, best []uint8) {
 	if cost := p.spot * part; s >= p.restart {
 		for i, e := range eHeld {
 			if v := cost + e; v < holds[i] {
-				holds[i], bHeld[i] = v, held
+				holds[i], bHeld[i] = v, modeSpot
 			}
 		}
 	}
 	for i, v := range starts {
 		if v < idles[i] {
-			idles[i], bIdle[i] = v, held
+			idles[i], bIdle[i] = v, modeSpot
 		}
 		if v < pays[i] {
-			pays[i], bPaid[i] = v, held
+			pays[i], bPaid[i] = v, modeSpot
 		}
 	}
 }
 
 // at returns the best mode nearest to a number of steps left and a slack.
-func (c *choices) at(left, slack float64, mode, state int) int {
+func (c *policy) at(left, slack float64, mode, state int) int {
 	t := min(max(int(math.Round(left)), 1), c.steps)
 	j, _ := slices.BinarySearch(c.slack, slack)
 	j = min(j, len(c.slack)-1)

@@ -13,17 +13,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// tiny is a market in which a run ends with one probability and an outage with another,
+// tinyMarket is a market in which a run ends with one probability and an outage with another,
 // whatever their age, and a run is followed by one elsewhere in a share of cases.
-type tiny struct {
+type tinyMarket struct {
 	run, outage, moved float64
 	work, restart      int // steps
 	price              float64
-	policy             *choices // nil is whatever is best
+	policy             *policy // nil is whatever is best
 }
 
 // cost is what is expected from here on, by recursion; nothing here knows the program.
-func (c tiny) cost(left, work, pending, mode int, up bool) float64 {
+func (c tinyMarket) cost(left, work, pending, mode int, up bool) float64 {
 	if work <= 0 {
 		return 0
 	}
@@ -36,7 +36,7 @@ func (c tiny) cost(left, work, pending, mode int, up bool) float64 {
 		}
 		lost := 0.0
 		on, wait := mode, pending
-		if mode == held { // the machine ends
+		if mode == modeSpot { // the machine ends
 			on, wait = idle, 0
 		}
 		if c.run > 0 {
@@ -63,20 +63,20 @@ func (c tiny) cost(left, work, pending, mode int, up bool) float64 {
 		switch c.policy.at(float64(left), float64(slack), mode, state) {
 		case idle:
 			return after(idle, work, 0)
-		case paid:
-			return run(paid, 1)
+		case modeOnDemand:
+			return run(modeOnDemand, 1)
 		}
 		if !up {
 			return math.Inf(1)
 		}
-		return run(held, c.price)
+		return run(modeSpot, c.price)
 	}
-	best := run(paid, 1)
+	best := run(modeOnDemand, 1)
 	if left-1 >= work+c.restart {
 		best = min(best, after(idle, work, 0))
 	}
 	if up {
-		best = min(best, run(held, c.price))
+		best = min(best, run(modeSpot, c.price))
 	}
 	return best
 }
@@ -87,13 +87,13 @@ func TestProgramIsOptimal(t *testing.T) {
 	var p program
 	var table []uint8
 	rapid.Check(t, func(t *rapid.T) {
-		c := tiny{
+		c := tinyMarket{
 			run: rapid.Float64Range(0.01, 0.9).Draw(t, "run"), outage: rapid.Float64Range(0.01, 0.9).Draw(t, "outage"),
 			moved: rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "moved"),
 			work:  rapid.IntRange(1, 4).Draw(t, "work"), restart: rapid.IntRange(0, 1).Draw(t, "restart"),
 			price: rapid.Float64Range(0.05, 1.2).Draw(t, "price")}
 		steps := c.work + c.restart + rapid.IntRange(0, 3).Draw(t, "spare")
-		m := &model{clock: clock{step: 1}, first: []int{0}, moved: c.moved}
+		m := &hazardModel{clock: clock{step: 1}, first: []int{0}, moved: c.moved}
 		for k, p := range []float64{c.outage, c.run} {
 			m.ends[k] = []float64{-math.Log1p(-p)}
 		}
@@ -110,13 +110,13 @@ func TestProgramIsOptimal(t *testing.T) {
 	})
 }
 
-// TestTablesAreUsedAgain: what a plan leaves in the tables changes nothing in the next.
-func TestTablesAreUsedAgain(t *testing.T) {
+// TestReusedTablesDoNotLeak: what a plan leaves in the tables changes nothing in the next.
+func TestReusedTablesDoNotLeak(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	var used program
 	var table []uint8
 	for i := range 12 {
-		m, _ := history{}.fit(gap, clock{step: 1 + 3*random.Float64(), beat: true})
+		m, _ := marketHistory{}.fit(gap, clock{step: 1 + 3*random.Float64(), beat: true})
 		steps, slack, restart := 20+random.IntN(60), 20*random.Float64(), 2*random.Float64()
 		var fresh program
 		fresh.solve(&m, steps, slack, restart, 0.3, nil)
@@ -127,15 +127,15 @@ func TestTablesAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestPlansStay: a market that goes on as it was soon needs no new plan, and one whose
+// TestReplansOnlyOnChange: a market that goes on as it was soon needs no new plan, and one whose
 // outages grow longer does.
-func TestPlansStay(t *testing.T) {
+func TestReplansOnlyOnChange(t *testing.T) {
 	s := newPlanner(gap, 1, small)
 	plans := func(samples, outage int) int {
 		n := 0
 		for t := range samples {
 			before := s.plan
-			s.observe([]offer{{t%(12+outage) < 12, money.USD}})
+			s.observe([]zoneOffer{{t%(12+outage) < 12, money.USD}})
 			if s.plan != before {
 				n++
 			}
@@ -156,7 +156,7 @@ func TestPlansStay(t *testing.T) {
 func TestBeat(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, period := range []float64{2.5, 3.235, 7.7} {
-		var b beats
+		var b beatDetector
 		if _, ok := b.period(); ok {
 			t.Error("a beat is found before anything was seen")
 		}
@@ -172,7 +172,7 @@ func TestBeat(t *testing.T) {
 	}
 	found := 0
 	for range 50 {
-		var b beats
+		var b beatDetector
 		for range 24 + random.IntN(200) {
 			b.observe(1 + int(random.ExpFloat64()*20))
 		}
@@ -187,7 +187,7 @@ func TestBeat(t *testing.T) {
 
 // TestMetronome: beats are counted from the last change, and the next is foretold.
 func TestMetronome(t *testing.T) {
-	m := metronome{period: 4, next: 1}
+	m := beatClock{period: 4, next: 1}
 	var beats, waits []int
 	for i := range 14 {
 		m.tick(i == 6)
@@ -205,8 +205,8 @@ func TestMetronome(t *testing.T) {
 }
 
 // drawHistory draws runs and outages by a hazard alpha / (age + beta).
-func drawHistory(random *rand.Rand, samples int, gap time.Duration, run, outage prior) history {
-	var h history
+func drawHistory(random *rand.Rand, samples int, gap time.Duration, run, outage prior) marketHistory {
+	var h marketHistory
 	for up := false; len(h) < samples; up = !up {
 		p := outage
 		if up {
@@ -214,16 +214,16 @@ func drawHistory(random *rand.Rand, samples int, gap time.Duration, run, outage 
 		}
 		length := p.beta.Seconds() * (math.Pow(random.Float64(), -1/p.alpha) - 1)
 		for i := range 1 + int(min(length/gap.Seconds(), float64(samples))) {
-			h = append(h, moment{up: up, ended: i == 0 && len(h) > 0, age: int32(i)})
+			h = append(h, historySample{up: up, changed: i == 0 && len(h) > 0, age: int32(i)})
 		}
 	}
 	return h
 }
 
-// TestHazard: without a past the prior is what is expected; with one, what was drawn.
-func TestHazard(t *testing.T) {
+// TestLearnsHazard: without a past the prior is what is expected; with one, what was drawn.
+func TestLearnsHazard(t *testing.T) {
 	c := clock{step: 1}
-	m, _ := history{}.fit(gap, c)
+	m, _ := marketHistory{}.fit(gap, c)
 	for b, first := range m.first[:8] {
 		from := time.Duration(float64(first)+(m.width(b)-1)/2) * gap
 		if want := runPrior.expected(from, from+gap); math.Abs(m.ends[1][b]-want) > 0.2*want {
@@ -244,9 +244,9 @@ func TestHazard(t *testing.T) {
 	}
 }
 
-// TestAgeMatters: of two histories with the same mean run, the one with a heavy tail
+// TestHazardDependsOnAge: of two histories with the same mean run, the one with a heavy tail
 // trusts an old run more than a young one.
-func TestAgeMatters(t *testing.T) {
+func TestHazardDependsOnAge(t *testing.T) {
 	h := drawHistory(rand.New(rand.NewPCG(5, 6)), 50_000, gap, prior{0.6, 10 * time.Minute}, outagePrior)
 	m, _ := h.fit(gap, clock{step: 1})
 	if young, old := m.ends[1][m.bucket(1)], m.ends[1][m.bucket(60)]; old > young/5 {
@@ -269,7 +269,7 @@ func TestAgeMatters(t *testing.T) {
 
 // BenchmarkSolve plans a case of 55 hours on a beat of 10.5 minutes.
 func BenchmarkSolve(b *testing.B) {
-	m, _ := history{}.fit(195*time.Second, clock{step: 3.235, beat: true})
+	m, _ := marketHistory{}.fit(195*time.Second, clock{step: 3.235, beat: true})
 	var p program
 	var table []uint8
 	b.ReportAllocs()

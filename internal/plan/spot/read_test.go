@@ -48,7 +48,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestReadMistakes(t *testing.T) {
+func TestReadErrorsHavePositions(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"empty", "", "t.csv: empty file: expected a header with time,up"},
 		{"no sample", "time,up\n", "t.csv: no sample"},

@@ -18,14 +18,14 @@ const (
 	inZone
 )
 
-// offer is what one zone has at one moment. The price is for an hour.
-type offer struct {
+// zoneOffer is what one zone has at one moment. The price is for an hour.
+type zoneOffer struct {
 	up    bool
 	price money.Amount
 }
 
-// attempt is one case: the work, from one moment on, by one strategy.
-type attempt struct {
+// caseState is one case: the work, from one moment on, by one strategy.
+type caseState struct {
 	// gaps is how many are left, this one included; window how many there were.
 	gaps, window  int
 	gap, deadline time.Duration
@@ -35,17 +35,17 @@ type attempt struct {
 }
 
 // left is the time to the deadline.
-func (a *attempt) left() time.Duration { return time.Duration(a.gaps) * a.gap }
+func (a *caseState) left() time.Duration { return time.Duration(a.gaps) * a.gap }
 
-// runs says whether the case holds a spot machine.
-func (a *attempt) runs() bool { return a.on >= inZone }
+// holdsSpot says whether the case holds a spot machine.
+func (a *caseState) holdsSpot() bool { return a.on >= inZone }
 
 // strategy decides what runs. It is shown each sample once, in order, and then asked
 // about every case that is under way: it cannot know what comes.
 type strategy interface {
-	observe(now []offer)
+	observe(now []zoneOffer)
 	// decide returns the machine for the gap that starts now: spot only where it is up.
-	decide(a *attempt) machine
+	decide(a *caseState) machine
 }
 
 // market is the zones among which a case may move, over the samples that all of them
@@ -92,17 +92,17 @@ func (tr Trace) markets(p Params) ([]market, error) {
 }
 
 // at fills in what the zones have at a sample.
-func (m market) at(t int, now []offer) {
+func (m market) at(t int, now []zoneOffer) {
 	for i, z := range m.zones {
-		now[i] = offer{z.Up[t], m.fixed}
+		now[i] = zoneOffer{z.Up[t], m.fixed}
 		if z.Prices != nil {
 			now[i].price = z.Prices[t]
 		}
 	}
 }
 
-// tally is the outcome of the cases of one strategy.
-type tally struct {
+// strategyOutcome is the outcome of the cases of one strategy.
+type strategyOutcome struct {
 	cost                  money.Amount
 	misses, starts, cases int
 	// sample is what the case in the middle of the trace ran on, gap by gap.
@@ -111,7 +111,7 @@ type tally struct {
 	first int
 }
 
-func (y *tally) add(o tally) error {
+func (y *strategyOutcome) add(o strategyOutcome) error {
 	cost, err := y.cost.Add(o.cost)
 	if err != nil {
 		return fmt.Errorf("add up cases: %w", err)
@@ -120,26 +120,26 @@ func (y *tally) add(o tally) error {
 	return nil
 }
 
-// run is a case under way: what it paid, as prices for an hour added up over its gaps.
-type run struct {
-	attempt
+// caseRun is a case under way: what it paid, as prices for an hour added up over its gaps.
+type caseRun struct {
+	caseState
 	paid   money.Amount
 	sample bool
 }
 
 // replay runs the cases of a market, all that overlap at once.
-func (m market) replay(p Params, s strategy) (tally, error) {
-	var y tally
+func (m market) replay(p Params, s strategy) (strategyOutcome, error) {
+	var y strategyOutcome
 	window, stride := p.window(m.gap), p.stride(m.gap)
 	cases := (m.samples-window)/stride + 1
-	now := make([]offer, len(m.zones))
-	var open []*run
+	now := make([]zoneOffer, len(m.zones))
+	var open []*caseRun
 	for t := range (cases-1)*stride + window {
 		m.at(t, now)
 		s.observe(now)
 		if t%stride == 0 && t/stride < cases {
-			r := &run{
-				attempt: attempt{
+			r := &caseRun{
+				caseState: caseState{
 					gaps: window, window: window, gap: m.gap, deadline: p.Deadline, work: p.Work, all: p.Work, restart: p.Restart,
 				},
 				sample: t/stride == cases/2,
@@ -176,11 +176,11 @@ func (m market) replay(p Params, s strategy) (tally, error) {
 }
 
 // step runs one gap: it is paid whole, and a new machine starts with the restart.
-func (r *run) step(y *tally, now []offer, s strategy, p Params) error {
-	if r.runs() && !now[r.on-inZone].up {
+func (r *caseRun) step(y *strategyOutcome, now []zoneOffer, s strategy, p Params) error {
+	if r.holdsSpot() && !now[r.on-inZone].up {
 		r.on, r.pending = nothing, 0
 	}
-	m := s.decide(&r.attempt)
+	m := s.decide(&r.caseState)
 	if m >= inZone && !now[m-inZone].up {
 		return fmt.Errorf("replay: spot was chosen in zone %d, which is not up", m-inZone)
 	}
@@ -214,11 +214,11 @@ func (r *run) step(y *tally, now []offer, s strategy, p Params) error {
 
 // bound is what the cases would cost at least: min(work, time up) at the lowest spot
 // prices of the window and the rest on-demand, without restarts.
-func (m market) bound(p Params) (tally, error) {
-	var y tally
+func (m market) bound(p Params) (strategyOutcome, error) {
+	var y strategyOutcome
 	window, stride := p.window(m.gap), p.stride(m.gap)
 	cheapest := make([]money.Amount, m.samples) // the lower of on-demand and the lowest spot price
-	now := make([]offer, len(m.zones))
+	now := make([]zoneOffer, len(m.zones))
 	for t := range cheapest {
 		m.at(t, now)
 		cheapest[t] = p.OnDemandPrice

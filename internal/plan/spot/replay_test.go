@@ -25,9 +25,9 @@ func zone(name, s string) Zone {
 var small = Params{Work: time.Hour, Deadline: 3 * time.Hour, Restart: 10 * time.Minute, Every: 24 * time.Hour,
 	SpotPrice: 6 * money.USD, OnDemandPrice: 18 * money.USD}
 
-// TestDefinitions holds the strategies against cases worked out by hand: a gap costs 1 on
+// TestStrategiesByHand holds the strategies against cases worked out by hand: a gap costs 1 on
 // spot and 3 on-demand, and the restart takes one.
-func TestDefinitions(t *testing.T) {
+func TestStrategiesByHand(t *testing.T) {
 	for _, tc := range []struct {
 		name, up string
 		want     map[string]string
@@ -62,20 +62,20 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// choosing writes down every choice of a strategy.
-type choosing struct {
+// recordingStrategy writes down every choice of a strategy.
+type recordingStrategy struct {
 	strategy
 	t    int
 	made [][]machine
 }
 
-func (c *choosing) observe(now []offer) {
+func (c *recordingStrategy) observe(now []zoneOffer) {
 	c.t++
 	c.made = append(c.made, nil)
 	c.strategy.observe(now)
 }
 
-func (c *choosing) decide(a *attempt) machine {
+func (c *recordingStrategy) decide(a *caseState) machine {
 	m := c.strategy.decide(a)
 	c.made[c.t-1] = append(c.made[c.t-1], m)
 	return m
@@ -120,9 +120,9 @@ func drawParams(t *rapid.T, tr Trace) Params {
 		SpotPrice: money.USD, OnDemandPrice: 306 * money.Cent, AcrossZones: rapid.Bool().Draw(t, "across")}
 }
 
-// TestNoDeadlineIsMissed: whatever happens, curfew meets every deadline that on-demand
+// TestMeetsEveryDeadline: whatever happens, curfew meets every deadline that on-demand
 // meets, and nothing is cheaper than the bound.
-func TestNoDeadlineIsMissed(t *testing.T) {
+func TestMeetsEveryDeadline(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tr := drawTrace(t, 200)
 		p := drawParams(t, tr)
@@ -144,14 +144,14 @@ func TestNoDeadlineIsMissed(t *testing.T) {
 	})
 }
 
-// stubborn has a plan that always waits, or wants spot whenever it is up.
-type stubborn struct {
+// fixedPlanStrategy has a plan that always waits, or wants spot whenever it is up.
+type fixedPlanStrategy struct {
 	*planner
 	mode uint8
-	plan *choices
+	plan *policy
 }
 
-func (s *stubborn) observe(now []offer) {
+func (s *fixedPlanStrategy) observe(now []zoneOffer) {
 	s.planner.observe(now)
 	if s.plan == s.planner.plan {
 		return
@@ -159,14 +159,14 @@ func (s *stubborn) observe(now []offer) {
 	s.plan = s.planner.plan
 	for i := range s.plan.best {
 		s.plan.best[i] = s.mode
-		if s.mode == held && i%s.plan.states < s.plan.states/2 { // no zone is up
+		if s.mode == modeSpot && i%s.plan.states < s.plan.states/2 { // no zone is up
 			s.plan.best[i] = idle
 		}
 	}
 }
 
-// TestTheDeadlineDoesNotRestOnThePlan: with the worst of plans no deadline is missed.
-func TestTheDeadlineDoesNotRestOnThePlan(t *testing.T) {
+// TestMeetsDeadlineWithWorstPlan: with the worst of plans no deadline is missed.
+func TestMeetsDeadlineWithWorstPlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tr := drawTrace(t, 150)
 		p := drawParams(t, tr)
@@ -177,8 +177,10 @@ func TestTheDeadlineDoesNotRestOnThePlan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, mode := range []uint8{idle, held} {
-			y, err := markets[0].replay(p, &stubborn{planner: newPlanner(tr.Gap, len(markets[0].zones), p), mode: mode})
+		for _, mode := range []uint8{idle, modeSpot} {
+			y, err := markets[0].replay(p, &fixedPlanStrategy{
+				planner: newPlanner(tr.Gap, len(markets[0].zones), p), mode: mode,
+			})
 			if err != nil || y.misses > 0 {
 				t.Fatalf("mode %d: %d of %d cases miss the deadline, %v", mode, y.misses, y.cases, err)
 			}
@@ -186,8 +188,8 @@ func TestTheDeadlineDoesNotRestOnThePlan(t *testing.T) {
 	})
 }
 
-// TestOnlyThePast: what follows a sample changes no choice up to it.
-func TestOnlyThePast(t *testing.T) {
+// TestChoicesIgnoreFuture: what follows a sample changes no choice up to it.
+func TestChoicesIgnoreFuture(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const samples = 200
 		tr := drawTrace(t, samples)
@@ -211,7 +213,7 @@ func TestOnlyThePast(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				c := &choosing{strategy: s.make(markets[0], p)}
+				c := &recordingStrategy{strategy: s.make(markets[0], p)}
 				if _, err := markets[0].replay(p, c); err != nil {
 					t.Fatal(err)
 				}
@@ -224,9 +226,9 @@ func TestOnlyThePast(t *testing.T) {
 	})
 }
 
-// TestPrices: every gap is paid at its own price, and spot that costs more than on-demand
+// TestPaysPricePerGap: every gap is paid at its own price, and spot that costs more than on-demand
 // is left.
-func TestPrices(t *testing.T) {
+func TestPaysPricePerGap(t *testing.T) {
 	z := zone("z", strings.Repeat("#", 18))
 	for i := range z.Up {
 		z.Prices = append(z.Prices, money.Amount(i+1)*6*money.USD)
@@ -256,8 +258,8 @@ func TestPrices(t *testing.T) {
 	}
 }
 
-// TestAcrossZones: two zones of which always one is up, and one that is cheaper.
-func TestAcrossZones(t *testing.T) {
+// TestMovesAcrossZones: two zones of which always one is up, and one that is cheaper.
+func TestMovesAcrossZones(t *testing.T) {
 	a, b := strings.Repeat(strings.Repeat("#", 60)+strings.Repeat(".", 60), 20), strings.Repeat(
 		strings.Repeat(".", 60)+strings.Repeat("#", 60), 20)
 	p := Params{
@@ -293,7 +295,7 @@ func TestAcrossZones(t *testing.T) {
 	}
 }
 
-func TestReplayRefuses(t *testing.T) {
+func TestReplayRejectsInvalidInput(t *testing.T) {
 	z := zone("z", strings.Repeat("#", 30))
 	for _, tc := range []struct {
 		name   string

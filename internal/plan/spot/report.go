@@ -111,10 +111,10 @@ func Replay(tr Trace, p Params) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	tallies := make([][]tally, len(markets))
+	tallies := make([][]strategyOutcome, len(markets))
 	var g errgroup.Group
 	for i, m := range markets {
-		tallies[i] = make([]tally, len(strategies)+1)
+		tallies[i] = make([]strategyOutcome, len(strategies)+1)
 		for j, s := range strategies {
 			g.Go(func() (err error) {
 				tallies[i][j], err = m.replay(p, s.make(m, p))
@@ -132,7 +132,7 @@ func Replay(tr Trace, p Params) (Report, error) {
 	return report(tr, p, markets, tallies)
 }
 
-func report(tr Trace, p Params, markets []market, tallies [][]tally) (Report, error) {
+func report(tr Trace, p Params, markets []market, tallies [][]strategyOutcome) (Report, error) {
 	window := time.Duration(p.window(tr.Gap)) * tr.Gap
 	full, err := p.OnDemandPrice.Mul(int64(p.Work+p.Restart), int64(time.Hour))
 	if err != nil {
@@ -142,7 +142,7 @@ func report(tr Trace, p Params, markets []market, tallies [][]tally) (Report, er
 		Schema: Schema, WorkHours: p.Work.Hours(), DeadlineHours: window.Hours(), OnDemandUSD: full,
 		AcrossZones: p.AcrossZones,
 	}
-	all := make([]tally, len(strategies)+1)
+	all := make([]strategyOutcome, len(strategies)+1)
 	for i, m := range markets {
 		z := ZoneReport{Name: m.name, Samples: m.samples, Up: m.up()}
 		for j, y := range tallies[i] {
@@ -184,7 +184,7 @@ func (m market) up() float64 {
 }
 
 // result is a tally against the cost of a case on-demand.
-func (y tally) result(j int, full money.Amount) (Result, error) {
+func (y strategyOutcome) result(j int, full money.Amount) (Result, error) {
 	name := Bound
 	if j < len(strategies) {
 		name = strategies[j].name

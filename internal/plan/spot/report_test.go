@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestReport holds the documents to their shapes.
-func TestReport(t *testing.T) {
+// TestReportSchema holds the documents to their shapes.
+func TestReportSchema(t *testing.T) {
 	const hostile = `<b>"z"&`
 	tr := Trace{
 		Gap: gap, Zones: []Zone{zone(hostile, strings.Repeat("###..", 20)), zone("y", strings.Repeat("##...", 20))},
@@ -68,8 +68,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// drawn is zones as heavy-tailed as recorded ones.
-func drawn(zones, samples int) Trace {
+// shrinkHazard is zones as heavy-tailed as recorded ones.
+func shrinkHazard(zones, samples int) Trace {
 	tr := Trace{Gap: 195 * time.Second}
 	for z := range zones {
 		random := rand.New(rand.NewPCG(uint64(z), 1))
@@ -87,7 +87,7 @@ func drawn(zones, samples int) Trace {
 func BenchmarkReplay(b *testing.B) {
 	for _, zones := range []int{5, 50} {
 		b.Run(fmt.Sprintf("zones=%d", zones), func(b *testing.B) {
-			tr, p := drawn(zones, 20_000), campaignParams("1.15x")
+			tr, p := shrinkHazard(zones, 20_000), campaignParams("1.15x")
 			b.ReportAllocs()
 			for b.Loop() {
 				r, err := Replay(tr, p)
@@ -101,7 +101,7 @@ func BenchmarkReplay(b *testing.B) {
 
 // BenchmarkAcrossZones moves cases between 50 zones.
 func BenchmarkAcrossZones(b *testing.B) {
-	tr, p := drawn(50, 20_000), campaignParams("1.15x")
+	tr, p := shrinkHazard(50, 20_000), campaignParams("1.15x")
 	p.AcrossZones = true
 	for b.Loop() {
 		if _, err := Replay(tr, p); err != nil {
@@ -112,7 +112,7 @@ func BenchmarkAcrossZones(b *testing.B) {
 
 // BenchmarkCheckpoint is the runs of 50 zones over 45 days.
 func BenchmarkCheckpoint(b *testing.B) {
-	tr := drawn(50, 20_000)
+	tr := shrinkHazard(50, 20_000)
 	for b.Loop() {
 		if _, err := Checkpoint(tr, saves); err != nil {
 			b.Fatal(err)
