@@ -131,7 +131,7 @@ func processOwner(pid int) uint32 {
 	if err != nil {
 		return 0
 	}
-	if s, ok := i.Sys().(*syscall.Stat_t); ok && s.Uid < 65534 { // 65534 is nobody, which services use
+	if s, ok := i.Sys().(*syscall.Stat_t); ok && s.Uid < 65534 { // 65534 is no one, which services use
 		return s.Uid
 	}
 	return 0

@@ -128,7 +128,7 @@ func renamedFiles(all []foundEntry, there map[string]int) []bool {
 
 var digits = lazyregexp.New(`[0-9]+`)
 
-// findUnfinished finds what is being written beside finished checkpoints: names of the same form
+// findUnfinished finds what is being written next to finished checkpoints: names of the same form
 // ("step-#", or a temporary name with that prefix) in the same folder, with content at least as new
 // as their newest file. The declaration time is no criterion, because the next checkpoint may begin
 // within declarationSlack.

@@ -722,7 +722,7 @@ func (d *decider) readyToRelease() bool {
 				return false
 			}
 		case !ok && s.ReadyAt.IsZero() && d.Now.Sub(cmp.Or(s.LaunchedAt, s.EndingAt)) > d.timeouts.Start:
-			// The host never reported, so nobody worked on it.
+			// The host never reported, so no one worked on it.
 		case !ok:
 			d.explainWait("node %d has not said yet that its work is saved", m.Node)
 			return false

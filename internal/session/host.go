@@ -15,7 +15,7 @@ const (
 	StatusSchema = "curfew.session-status/v1"
 )
 
-// HostConfig is the configuration that a machine is launched with: a file beside the process of a
+// HostConfig is the configuration that a machine is launched with: a file next to the process of a
 // local machine, or user data. It holds no secrets.
 type HostConfig struct {
 	Schema  string `json:"schema"`

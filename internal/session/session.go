@@ -90,7 +90,7 @@ type Session struct {
 	EndedBy      string    `json:"EndBy"`
 	EndReason    string    `json:"EndWhy"`
 	EndNotBefore time.Time `json:"NotBefore"`
-	// MissingSince is the first lookup without machines that nobody ended; GoneSince the first one
+	// MissingSince is the first lookup without machines that no one ended; GoneSince the first one
 	// without machines after the end was accepted.
 	MissingSince time.Time `json:"Missing"`
 	GoneSince    time.Time `json:"Gone"`

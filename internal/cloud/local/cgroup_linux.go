@@ -90,7 +90,7 @@ func unescape(s string) string {
 }
 
 // candidates returns the folders to create a group in: the root, which the starter of curfew cannot
-// change, else beside or below curfew's own group.
+// change, else next to or below curfew's own group.
 func (h hierarchy) candidates() []string {
 	out := []string{h.mount}
 	if h.own != "" {

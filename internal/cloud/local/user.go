@@ -185,7 +185,7 @@ func ownerOf(i fs.FileInfo) (int, bool) {
 }
 
 // checkTrusted checks that a folder and its parents belong to root or the current user and that
-// nobody else can write them.
+// no one else can write them.
 func checkTrusted(dir string) error {
 	for at := dir; ; at = filepath.Dir(at) {
 		i, err := os.Lstat(at)
@@ -208,7 +208,7 @@ func checkTrusted(dir string) error {
 }
 
 // sessionsDir creates the folder for files of sessions of other users, which everybody can traverse
-// and nobody else can write.
+// and no one else can write.
 func (p *Provider) sessionsDir() (string, error) {
 	dir := p.options.Sessions
 	if dir == "" {

@@ -55,7 +55,7 @@ func (d *demand) inState(held []line, soon time.Duration, state State) []line {
 	return slices.Clip(out)
 }
 
-// schedule sets the start of each purchase: the end of the window for what is needed beside the
+// schedule sets the start of each purchase: the end of the window for what is needed next to the
 // expiring commitments, and the days on which they end for the rest. With one offer these times are
 // optimal; with several, the levels until the last day are bounded by the plan's and not proven
 // optimal.

@@ -20,7 +20,7 @@ type ask struct {
 	own string
 }
 
-// fitsOn reports by brute force whether needs fit on a GPU beside its present instances.
+// fitsOn reports by brute force whether needs fit on a GPU next to its present instances.
 func fitsOn(m Model, double bool, needs []ask, used uint) bool {
 	if len(needs) == 0 {
 		return true
