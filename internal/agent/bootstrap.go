@@ -437,6 +437,7 @@ func (b *bootstrap) jupyterStep(ctx context.Context) (string, error) {
 		return "", err
 	}
 	// Environment variables are private, unlike arguments.
+	//nolint:noctx // it outlives the agent
 	c := exec.Command(at, "lab", "--no-browser", "--ip=127.0.0.1", "--port="+strconv.Itoa(jupyterPort),
 		"--ServerApp.port_retries=0")
 	c.Env = append(env, "JUPYTER_TOKEN="+text)

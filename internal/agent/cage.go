@@ -133,7 +133,7 @@ func processOwner(pid int) uint32 {
 	if err != nil {
 		return 0
 	}
-	if s, ok := i.Sys().(*syscall.Stat_t); ok && s.Uid < 65534 { // 65534 is the user of services without rights
+	if s, ok := i.Sys().(*syscall.Stat_t); ok && s.Uid < 65534 { // 65534 is no one, which services use
 		return s.Uid
 	}
 	return 0

@@ -317,7 +317,7 @@ func (h *host) run(ctx context.Context) error {
 // finishSetup handles the end of the setup.
 func (h *host) finishSetup(ctx context.Context, err error) error {
 	if ctx.Err() != nil || h.ending != nil && h.ending.Killed {
-		return nil // ended, or a later process continues
+		return nil //nolint:nilerr // ended, or a later process continues
 	}
 	if h.readState().Ready { // an earlier process completed the setup
 		if err != nil {

@@ -77,7 +77,7 @@ func ServeOneSSH(ctx context.Context, o OneSSHOptions) error {
 	if err != nil {
 		return fmt.Errorf("open a door for SSH: %w", err)
 	}
-	defer l.Close() // it may be closed already
+	defer l.Close() //nolint:errcheck // it may be closed already
 	if o.Timeout <= 0 {
 		o.Timeout = oneSSHTimeout
 	}

@@ -30,7 +30,7 @@ type state struct {
 	FailReason string              `json:"failed,omitempty"`
 	Steps      []session.SetupStep `json:"steps"`
 	// Restoring reports that a restore is in progress, so that files in the work folder are
-	// the work of no one yet.
+	// no one's work yet.
 	Restoring bool `json:"restoring,omitempty"`
 	// Ending is an end that nothing cancels.
 	Ending *ending `json:"ending,omitempty"`

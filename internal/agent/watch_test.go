@@ -48,7 +48,7 @@ func newPTY(t *testing.T) *pty {
 		buffer := make([]byte, 4096)
 		for {
 			n, err := unix.Read(fd, buffer)
-			if err == unix.EAGAIN || err == unix.EINTR || err == unix.EIO { // EIO: no process has opened it yet
+			if err == unix.EAGAIN || err == unix.EINTR || err == unix.EIO { // EIO: no one has opened it yet
 				time.Sleep(10 * time.Millisecond)
 				continue
 			}

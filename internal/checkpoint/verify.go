@@ -183,7 +183,7 @@ func (r Run) verifyParts(ctx context.Context, m Manifest, workers int, known *ve
 				}
 			}
 			results <- found
-			return nil // damage is a finding, not an error
+			return nil //nolint:nilerr // damage is a finding, not an error
 		})
 	}()
 	var done int64

@@ -257,7 +257,7 @@ func TestVanishedMachinesEndSession(t *testing.T) {
 // records once the faults stop, and nothing remains after the end.
 func TestConvergesUnderRandomFaults(t *testing.T) {
 	runs := 400
-	if os.Getenv("CURFEW_SLOW") != "" { // length of the test
+	if os.Getenv("CURFEW_SLOW") != "" { //nolint:forbidigo // length of the test
 		runs = 5000
 	}
 	for seed := range runs {

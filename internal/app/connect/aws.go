@@ -297,7 +297,7 @@ func waitForListener(ctx context.Context, address string, within time.Duration) 
 	for {
 		var d net.Dialer
 		if conn, err := d.DialContext(limited, "tcp", address); err == nil {
-			conn.Close() // only a probe
+			conn.Close() //nolint:errcheck // only a probe
 			return true
 		}
 		select {

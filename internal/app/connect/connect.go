@@ -149,6 +149,7 @@ func enterLocal(ctx context.Context, own clouds.OwnMachine, s *session.Session, 
 		}
 	}
 	// The command is not bound to ctx: it gets an interrupt and time to end.
+	//nolint:noctx // the person ends it
 	c := exec.Command("/bin/sh",
 		append([]string{"-c", host.EnterScript, "sh", filepath.Join(in.Folder, "agent", "environment")}, argv...)...)
 	c.WaitDelay = outputTimeout

@@ -250,11 +250,11 @@ func (c *copyJob) upload(ctx context.Context) error {
 	packed := make(chan error, 1)
 	go func() {
 		err := c.pack(ctx, w, abs, place[1], info)
-		w.CloseWithError(err) // CloseWithError returns nil
+		w.CloseWithError(err) //nolint:errcheck // CloseWithError returns nil
 		packed <- err
 	}()
 	err = c.run(ctx, []string{"sh", "-c", unpack, "sh", place[0]}, r, io.Discard)
-	r.CloseWithError(errors.New("the machine reads no more")) // CloseWithError returns nil
+	r.CloseWithError(errors.New("the machine reads no more")) //nolint:errcheck // CloseWithError returns nil
 	if e := <-packed; err == nil {
 		err = e
 	}
@@ -380,19 +380,19 @@ func (c *copyJob) download(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close() // nothing was written to the folder itself
+	defer root.Close() //nolint:errcheck // nothing was written to the folder itself
 	r, w := io.Pipe()
 	sent := make(chan error, 1)
 	go func() {
 		err := c.run(ctx, []string{"sh", "-c", pack, "sh", place[0], place[1]}, nil, w)
-		w.CloseWithError(err) // CloseWithError returns nil
+		w.CloseWithError(err) //nolint:errcheck // CloseWithError returns nil
 		sent <- err
 	}()
 	err = c.unpack(root, r, place[1], name)
 	if err == nil {
 		_, err = io.Copy(io.Discard, r) // drain what follows the archive
 	}
-	r.CloseWithError(errors.New("no more is taken")) // CloseWithError returns nil
+	r.CloseWithError(errors.New("no more is taken")) //nolint:errcheck // CloseWithError returns nil
 	if e := <-sent; e != nil && (err == nil || errors.Is(err, io.ErrUnexpectedEOF)) {
 		err = e
 	}

@@ -26,7 +26,7 @@ func sshEnter(client *ssh.Client) commandRunner {
 		if err != nil {
 			return cut(err)
 		}
-		defer stream.Close() // it may be closed
+		defer stream.Close() //nolint:errcheck // it may be closed
 		ended := make(chan int, 1)
 		go exitCode(requests, ended)
 		started, err := stream.SendRequest("exec", true,
@@ -45,7 +45,7 @@ func sshEnter(client *ssh.Client) commandRunner {
 		}()
 		var shown sync.WaitGroup
 		show := &outputGate{}
-		defer show.close() // nothing new after the end
+		defer show.close() //nolint:errcheck // nothing new after the end
 		for _, o := range []struct {
 			from io.Reader
 			to   io.Writer

@@ -180,7 +180,7 @@ func (r *awsMachine) stdio(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("offer the key of the connection to ssh: %w", err)
 	}
-	defer l.Close() // it may be closed
+	defer l.Close() //nolint:errcheck // it may be closed
 	go serveKeys(l, keys)
 	return r.withOneSSH(ctx, public, func(ctx context.Context, d *sshEndpoint) error {
 		known := e.Alias + " " + string(ssh.MarshalAuthorizedKey(d.hostKey))
@@ -192,7 +192,7 @@ func (r *awsMachine) stdio(ctx context.Context, o Options) error {
 		go func() {
 			select {
 			case <-d.used:
-				l.Close() // it has served its purpose
+				l.Close() //nolint:errcheck // it has served its purpose
 				give()
 			case <-through.Done():
 			}
@@ -213,7 +213,7 @@ func serveKeys(l net.Listener, keys sshagent.Agent) {
 			return
 		}
 		go func() {
-			defer conn.Close()                  // it may be closed
+			defer conn.Close()                  //nolint:errcheck // it may be closed
 			_ = sshagent.ServeAgent(keys, conn) // it always ends with an error
 		}()
 	}
@@ -268,7 +268,7 @@ func (r *awsMachine) withSSHClient(ctx context.Context, use func(context.Context
 				}
 			case <-time.After(time.Second):
 				stop()
-				<-ended // it was told to end
+				<-ended //nolint:errcheck // it was told to end
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()

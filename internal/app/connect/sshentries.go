@@ -125,7 +125,7 @@ func (r *awsMachine) editor(ctx context.Context, o Options) error {
 	program, err := exec.LookPath(o.Editor)
 	if err != nil {
 		plain.Fprintf(o.Err, "curfew: %s is not in PATH; where it is, give: %s\n", o.Editor, strings.Join(argv, " "))
-		return nil // the entry works all the same
+		return nil //nolint:nilerr // the entry works all the same
 	}
 	c := exec.CommandContext(ctx, program, argv[1:]...)
 	c.Stdout, c.Stderr, c.Env = o.Err, o.Err, o.Environ

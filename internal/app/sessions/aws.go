@@ -138,7 +138,7 @@ func (a *awsSessions) Leftovers(ctx context.Context, installation, id string) ([
 		return nil, nil
 	}
 	if err := a.deleteDocuments(ctx, s.ControlPrefix); err != nil {
-		return []string{s.ControlPrefix + ": " + err.Error()}, nil // reported and deleted later
+		return []string{s.ControlPrefix + ": " + err.Error()}, nil //nolint:nilerr // reported and deleted later
 	}
 	return nil, nil
 }

@@ -162,7 +162,7 @@ func FirstLine(s string) string {
 func RemoveStaleEntries(ctx context.Context, a *Sessions) error {
 	dir, err := SSHDir(a)
 	if err != nil {
-		return nil // without a home there are no entries
+		return nil //nolint:nilerr // without a home there are no entries
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "curfew", "*.conf"))
 	if err != nil || len(files) == 0 {

@@ -13,16 +13,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// ErrNoOffers says that the price book has no commitment for any machine type in use.
+// ErrNoOffers means that the price book has no commitment for any machine type in use.
 var ErrNoOffers = errors.New("the price book has no commitment")
 
-// PriceKey is the key of machines that have one price: a machine type in a region.
+// PriceKey returns the key of machines with the same price: a machine type in a region.
 func PriceKey(machineType, region string) string { return machineType + "/" + region }
 
-// BookOffers returns the commitments in the price book for the types in use, and notes on
-// their sources. It returns [ErrNoOffers] where there is none. Types of one
-// family in a region have an EC2 Instance Savings Plan too, which AWS prices as standard
-// reserved instances of the same term and payment.
+// BookOffers returns the price book's commitments for the types in use, with notes on their
+// sources, or [ErrNoOffers]. Types of one family in a region also get an EC2 Instance Savings Plan,
+// which AWS prices like standard reserved instances of the same term and payment.
 func BookOffers(book *price.Book, use []Usage) (offers []Offer, notes []string, err error) {
 	rates := map[string]money.Amount{}
 	for _, u := range use {
@@ -93,17 +92,16 @@ func BookOffers(book *price.Book, use []Usage) (offers []Offer, notes []string, 
 	return offers, notes, nil
 }
 
-// Rates a year at which work leaves a machine type, by the years since its release. They
-// are assumptions, shown with each commitment; --leave-rate takes their place.
+// Assumed yearly rates at which work leaves a machine type, by years since its release. They are
+// shown with each commitment; --leave-rate overrides them.
 const (
-	leavesNew     = 0.1  // up to 2 years
-	leavesMiddle  = 0.35 // up to 6 years
-	leavesOld     = 1.0
-	leavesUnknown = 0.25
+	leaveRateNew    = 0.1  // up to 2 years
+	leaveRateMiddle = 0.35 // up to 6 years
+	leavesOld       = 1.0
+	leavesUnknown   = 0.25
 )
 
-// LeavingByAge estimates the rate at which work leaves the machine type of a key from the
-// years since the release of the type.
+// LeavingByAge estimates the leave rate of a key's machine type from the years since its release.
 func LeavingByAge(book *price.Book, now time.Time) func(key string) Leaving {
 	return func(key string) Leaving {
 		machineType, _, _ := strings.Cut(key, "/")
@@ -114,9 +112,9 @@ func LeavingByAge(book *price.Book, now time.Time) func(key string) Leaving {
 		age, rate := now.Year()-m.ReleaseYear, leavesOld
 		switch {
 		case age <= 2:
-			rate = leavesNew
+			rate = leaveRateNew
 		case age <= 6:
-			rate = leavesMiddle
+			rate = leaveRateMiddle
 		}
 		return Leaving{PerYear: rate, Why: fmt.Sprintf("assumed: type released in %d", m.ReleaseYear)}
 	}

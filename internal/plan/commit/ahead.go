@@ -11,29 +11,29 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// defaultSoon is within what time of the window's end an existing commitment counts as
-// expiring: a quarter, after which the plan is made again with newer use. Purchases can be
-// queued for a later day (Amazon EC2 User Guide, "Queue your purchase"; AWS Savings Plans
-// User Guide, "Queuing a Savings Plans purchase"), so nothing has to be paid twice until then.
-const defaultSoon = 90 * 24 * time.Hour
+// defaultExpirySoon is how long after the window an existing commitment counts as expiring: a
+// quarter, after which the plan is repeated with newer usage. Purchases can be queued for a later
+// day (Amazon EC2 User Guide, "Queue your purchase"; AWS Savings Plans User Guide, "Queuing a
+// Savings Plans purchase"), so nothing is paid twice until then.
+const defaultExpirySoon = 90 * 24 * time.Hour
 
-// State is what becomes of an existing commitment in the period ahead.
+// State is the state of an existing commitment in the period ahead.
 type State string
 
 // The states.
 const (
-	// Active commitments are in force for the period ahead.
+	// Active commitments last through the period ahead.
 	Active State = "active"
-	// Expiring commitments end soon after the window: the plan is for the time after them.
+	// Expiring commitments end soon after the window; the plan covers the time after them.
 	Expiring State = "expiring"
-	// Expired commitments ended within the window or before it.
+	// Expired commitments ended within or before the window.
 	Expired State = "expired"
 )
 
-// end is where the window ends and the period ahead begins.
+// end returns the end of the window, where the period ahead begins.
 func (d *demand) end() time.Time { return d.start.Add(time.Duration(d.hours) * time.Hour) }
 
-// stateOf tells what becomes of a commitment that expires at a time.
+// stateOf returns the state of a commitment with an expiry.
 func (d *demand) stateOf(expires time.Time, soon time.Duration) State {
 	switch left := expires.Sub(d.end()); {
 	case left <= 0:
@@ -55,10 +55,10 @@ func (d *demand) inState(held []line, soon time.Duration, state State) []line {
 	return slices.Clip(out)
 }
 
-// schedule says when the purchases of a plan start: at the end of the window for what is
-// needed although the expiring commitments are in force, and on the days on which they end
-// for the rest. With one offer that is the cheapest time for each machine; with several the
-// levels until the last of those days are bounded by the plan's, and not proven to be the best.
+// schedule sets the start of each purchase: the end of the window for what is needed next to the
+// expiring commitments, and the days on which they end for the rest. With one offer these times are
+// optimal; with several, the levels until the last day are bounded by the plan's and not proven
+// optimal.
 func (d *demand) schedule(best []purchase, offers []Offer, lasting, expiring []line, effort int) ([]purchase, error) {
 	days := []time.Time{d.end()}
 	for _, l := range expiring {
@@ -95,8 +95,8 @@ func (d *demand) schedule(best []purchase, offers []Offer, lasting, expiring []l
 	return out, nil
 }
 
-// atMost is the level of the same offer among others, not over that of the purchase. Of a
-// savings plan, a hundredth more or less is no purchase of its own.
+// atMost returns the level of the same offer in another plan, up to that of the purchase. For a
+// savings plan, a difference of one hundredth is no separate purchase.
 func (p purchase) atMost(others []purchase) int64 {
 	i := slices.IndexFunc(others, func(q purchase) bool { return q.offer == p.offer })
 	if i < 0 {
@@ -114,8 +114,8 @@ func (p purchase) atMost(others []purchase) int64 {
 	return level
 }
 
-// existing describes what the commitments that exist did in the window, and what follows
-// those that end.
+// existing describes the use of existing commitments in the window, and the replacement of those
+// that end.
 func (d *demand) existing(held, bought []line, o Options) ([]Commitment, error) {
 	past, err := d.replay(held, nil)
 	if err != nil {
@@ -134,7 +134,7 @@ func (d *demand) existing(held, bought []line, o Options) ([]Commitment, error) 
 	return out, nil
 }
 
-// follows says what comes after an existing commitment that ends.
+// follows describes the replacement of an existing commitment that ends.
 func (d *demand) follows(l line, c Commitment, bought []line) string {
 	if c.State == Active {
 		return ""
@@ -163,7 +163,7 @@ func (d *demand) follows(l line, c Commitment, bought []line) string {
 		" a year on demand"
 }
 
-// amount is how much a line commits to: "4 reserved", "a savings plan of $2.10/h for".
+// amount describes the commitment of a line: "4 reserved", "a savings plan of $2.10/h for".
 func (l line) amount() string {
 	if l.offer.Kind == SavingsPlan {
 		return "a savings plan of " + money.Amount(l.level).Dollars() + "/h for"

@@ -46,9 +46,9 @@ func TestPurchasesStartWhenTheirPredecessorsEnd(t *testing.T) {
 	}
 }
 
-// TestExpiringWithoutReplacementSaysItsPrice: where no offer pays, what was covered goes on
+// TestReportsCostOfExpiringCommitment: where no offer pays, what was covered goes on
 // demand: 2 machines at $1 for 8,760 hours.
-func TestExpiringWithoutReplacementSaysItsPrice(t *testing.T) {
+func TestReportsCostOfExpiringCommitment(t *testing.T) {
 	const price = "; nothing replaces it in the plan: what it covered costs $17,520 a year on demand"
 	for _, tc := range []struct {
 		hours   int
@@ -76,8 +76,8 @@ func TestExpiringWithoutReplacementSaysItsPrice(t *testing.T) {
 	}
 }
 
-// TestCommitmentsThatEndedBeforeAreCounted: they are no part of the report, but named.
-func TestCommitmentsThatEndedBeforeAreCounted(t *testing.T) {
+// TestCountsEndedCommitments: they are no part of the report, but named.
+func TestCountsEndedCommitments(t *testing.T) {
 	held := []Existing{reservedUntil("a", 2, 0), reservedUntil("a", 2, -5), reservedUntil("a", 2, 1)}
 	r := best(t, steady("a", 1, 2, 2), nil, held, Options{})
 	notes := strings.Join(r.CoverageNotes, "\n")
@@ -86,10 +86,10 @@ func TestCommitmentsThatEndedBeforeAreCounted(t *testing.T) {
 	}
 }
 
-// TestScheduleIsAsCheapAsBruteForce plays the calendar after the window hour by hour: no other
+// TestScheduleMatchesBruteForce plays the calendar after the window hour by hour: no other
 // days of purchase of the same machines, among the end of the window and the days on which
 // existing commitments end, cost less than those of the plan.
-func TestScheduleIsAsCheapAsBruteForce(t *testing.T) {
+func TestScheduleMatchesBruteForce(t *testing.T) {
 	const windows = 6 // of calendar after the window; the last existing commitment ends in the fourth
 	rapid.Check(t, func(rt *rapid.T) {
 		hours := rapid.IntRange(1, 5).Draw(rt, "hours")
@@ -155,9 +155,9 @@ func TestScheduleIsAsCheapAsBruteForce(t *testing.T) {
 	})
 }
 
-// TestHeadlineIsWhatIsExpected: of ten machines at a third of the price, work leaves the type at
+// TestHeadlineWeighsLeaveRate: of ten machines at a third of the price, work leaves the type at
 // 50% a year: over three years (1 - e^-1.5) / 1.5 = 51.8% of the term is used.
-func TestHeadlineIsWhatIsExpected(t *testing.T) {
+func TestHeadlineWeighsLeaveRate(t *testing.T) {
 	offer := Offer{Key: "a", Kind: Reserved, TermMonths: 36, Payment: NoUpfront, Hourly: dollars(1)}
 	leave := func(string) Leaving { return Leaving{PerYear: 0.5, Why: "test"} }
 	r := best(t, steady("a", 3, repeated(10, 1500)...), []Offer{offer}, nil, Options{Leave: leave})
@@ -175,9 +175,9 @@ func TestHeadlineIsWhatIsExpected(t *testing.T) {
 	}
 }
 
-// TestNothingTakenFromExistingIsSaved: a savings plan with the higher discount takes the use of
+// TestDoesNotCountCoveredUseAsSaved: a savings plan with the higher discount takes the use of
 // one that exists, which goes on costing.
-func TestNothingTakenFromExistingIsSaved(t *testing.T) {
+func TestDoesNotCountCoveredUseAsSaved(t *testing.T) {
 	held := []Existing{{
 		Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: 100_000_000}, DollarsPerHour: dollars(0.9),
 		Expires: start.AddDate(2, 0, 0),

@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// The first parts of keys of a bill: what general plans cover, and what those of SageMaker do.
+// Prefixes of bill keys: use covered by general plans and by those of SageMaker.
 const (
 	billCompute   = "compute"
 	billSageMaker = "sagemaker"
@@ -32,7 +32,7 @@ var coveredServices = map[string][]string{
 	"Google Cloud": {"compute engine", "kubernetes engine", "cloud run"},
 }
 
-// providerOf names the provider of a row as coveredServices does; its own name for others.
+// providerOf returns the provider of a row as in coveredServices, or its own name.
 func providerOf(name string) string {
 	lower := strings.ToLower(name)
 	for provider, words := range map[string][]string{
@@ -45,8 +45,8 @@ func providerOf(name string) string {
 	return name
 }
 
-// billKind is the first part of the key of a service; empty where no plan covers it. Plans of
-// SageMaker cover SageMaker alone (AWS Savings Plans User Guide, "SageMaker AI Savings Plans").
+// billKind returns the prefix of a service's key; empty if no plan covers it. SageMaker plans cover
+// SageMaker alone (AWS Savings Plans User Guide, "SageMaker AI Savings Plans").
 func billKind(provider, service string) string {
 	lower := strings.ToLower(service)
 	covers := func(words []string) bool {
@@ -63,12 +63,12 @@ func billKind(provider, service string) string {
 	return ""
 }
 
-// BillUse is on-demand compute of imported bills.
+// BillUse is on-demand compute from imported bills.
 type BillUse struct {
 	Usage []Usage
-	// LeftOut is what no plan covers, by service.
+	// LeftOut is uncovered spend by service.
 	LeftOut map[string]money.Amount
-	// providers are those of each key.
+	// providers holds the providers of each key.
 	providers map[string][]string
 }
 
@@ -134,9 +134,9 @@ func FromBill(rows iter.Seq2[bill.Row, error], leaves func(resource string) bool
 	return out, nil
 }
 
-// Scope holds patterns against the keys of a bill: one that begins with * is for general
-// compute alone. What no offer or existing commitment covers of SageMaker is left out. It
-// returns an error for a savings plan that matches use of several providers.
+// Scope restricts patterns to the keys of a bill: a pattern that begins with * covers general
+// compute only. SageMaker use without offer or existing commitment is left out. It returns an error
+// for a savings plan that matches several providers.
 func (u *BillUse) Scope(offers []Offer, existing []Existing) error {
 	all := make([]*Offer, 0, len(offers)+len(existing))
 	for i := range offers {
@@ -184,7 +184,7 @@ func (u *BillUse) Scope(offers []Offer, existing []Existing) error {
 	return err
 }
 
-// Notes name what was left out.
+// Notes describe what was left out.
 func (u *BillUse) Notes() []string {
 	var parts []string
 	largest := func(a, b string) int { return cmp.Or(cmp.Compare(u.LeftOut[b], u.LeftOut[a]), cmp.Compare(a, b)) }

@@ -49,9 +49,9 @@ func perKey(use []Usage) map[string]string {
 	return out
 }
 
-// TestBillLeavesOutWhatNoPlanCovers: Bedrock, the fee of EKS and charges without a service are
+// TestBillOmitsUncoveredServices: Bedrock, the fee of EKS and charges without a service are
 // named with their dollars; SageMaker counts only where an offer names it.
-func TestBillLeavesOutWhatNoPlanCovers(t *testing.T) {
+func TestBillOmitsUncoveredServices(t *testing.T) {
 	rows := []bill.Row{
 		billed("AWS", "Amazon Elastic Compute Cloud", "us-east-1", "", "48.00"),
 		billed("AWS", "AWS Lambda", "us-east-1", "", "2.40"),
@@ -97,8 +97,8 @@ func TestBillLeavesOutWhatNoPlanCovers(t *testing.T) {
 	}
 }
 
-// TestPlanOfOneProviderRefusesTwo: no plan covers compute of two providers.
-func TestPlanOfOneProviderRefusesTwo(t *testing.T) {
+// TestRefusesPlanAcrossProviders: no plan covers compute of two providers.
+func TestRefusesPlanAcrossProviders(t *testing.T) {
 	use, err := FromBill(rowsOf(
 		billed("AWS", "AmazonEC2", "us-east-1", "", "24.00"),
 		billed("Microsoft", "Virtual Machines", "eastus", "", "24.00"),
@@ -191,10 +191,10 @@ func TestBillOfRandomServices(t *testing.T) {
 	})
 }
 
-// TestPlanOfABillIsAsCheapAsBruteForce holds the plan from bills with services that no plan
+// TestBillPlanMatchesBruteForce holds the plan from bills with services that no plan
 // covers, an existing plan and its expiry against every level of a savings plan that a day of
 // the rows themselves just uses up.
-func TestPlanOfABillIsAsCheapAsBruteForce(t *testing.T) {
+func TestBillPlanMatchesBruteForce(t *testing.T) {
 	services := []string{"AmazonEC2", "AWSLambda", "AmazonSageMaker", "AmazonBedrock", "AmazonEKS"}
 	rapid.Check(t, func(rt *rapid.T) {
 		days := rapid.IntRange(1, 4).Draw(rt, "days")
@@ -222,7 +222,7 @@ func TestPlanOfABillIsAsCheapAsBruteForce(t *testing.T) {
 		held := 0.0 // dollars an hour at on-demand prices of the existing plan, half off
 		if rapid.Bool().Draw(rt, "held") {
 			e := Existing{
-				Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: wholeDiscount / 2}, DollarsPerHour: 10 * money.USD,
+				Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: fullDiscount / 2}, DollarsPerHour: 10 * money.USD,
 			}
 			e.Expires = start.AddDate(0, 0, rapid.IntRange(1, 200).Draw(rt, "expires"))
 			if existing = append(existing, e); e.Expires.After(start.AddDate(0, 0, days+90)) {

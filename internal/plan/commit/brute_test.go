@@ -266,9 +266,9 @@ func draw(t *rapid.T, most int) instance {
 
 func usd(a money.Amount) float64 { return float64(a) / float64(money.USD) }
 
-// TestPlanIsAsCheapAsBruteForce holds plans with several offers, terms, payments,
+// TestPlanMatchesBruteForce holds plans with several offers, terms, payments,
 // discounts and expiries against every other choice.
-func TestPlanIsAsCheapAsBruteForce(t *testing.T) {
+func TestPlanMatchesBruteForce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := draw(rt, 6)
 		d, held, err := open(in.usage(), in.offer, in.held)
@@ -333,9 +333,9 @@ func meanRate(in instance, name string) float64 {
 	return math.NaN()
 }
 
-// TestCrossingPlansKeepTheirBound holds what the bound says where plans cross, or one
+// TestCrossingPlansKeepBound holds what the bound says where plans cross, or one
 // that exists comes first: nothing that is tried costs less.
-func TestCrossingPlansKeepTheirBound(t *testing.T) {
+func TestCrossingPlansKeepBound(t *testing.T) {
 	optimal, all := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		in := draw(rt, 6)
@@ -384,8 +384,8 @@ func TestCrossingPlansKeepTheirBound(t *testing.T) {
 	}
 }
 
-// TestLittleEffortKeepsItsBound cuts the search short.
-func TestLittleEffortKeepsItsBound(t *testing.T) {
+// TestLimitedEffortKeepsBound cuts the search short.
+func TestLimitedEffortKeepsBound(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := draw(rt, 3)
 		best := in.cheapest()
@@ -401,9 +401,9 @@ func TestLittleEffortKeepsItsBound(t *testing.T) {
 	})
 }
 
-// TestOnlineKeepsItsBound compares the online policy with the best plan of the
+// TestOnlinePolicyKeepsBound compares the online policy with the best plan of the
 // same offer, on every instance.
-func TestOnlineKeepsItsBound(t *testing.T) {
+func TestOnlinePolicyKeepsBound(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		hours := rapid.IntRange(1, 60).Draw(rt, "hours")
 		in := instance{rate: []float64{float64(rapid.IntRange(1, 400).Draw(rt, "cents")) / 100}, need: [][]float64{nil}}

@@ -11,28 +11,28 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// maxCells bounds keys times hours, maxHours the window: 20 years.
+// maxCells bounds keys times hours, maxHours the window to 20 years.
 const (
 	maxCells = 1 << 26
 	maxHours = 20 * 8766
 )
 
-// demand is use by key and hour, idle and leaving machines taken off.
+// demand is use by key and hour without idle and leaving machines.
 type demand struct {
 	start time.Time
 	hours int
 	keys  []string
-	// need is machines, rate dollars an hour for one, by key and hour; both are 0 in
-	// hours of which nothing is recorded.
+	// need is the number of machines, rate the hourly price of one, by key and hour; both are 0 in
+	// hours without data.
 	need [][]Quantity
 	rate [][]money.Amount
-	// pools are the keys that reserved machines cover together, units those of one machine.
+	// pools are the keys that reserved machines cover together, units the size of one machine.
 	pools []pool
 	units []int64
-	// onDemand is what it costs without commitments, idle and leaving what the machines cost
-	// that came off first.
+	// onDemand is the cost without commitments; idle and leaving are the costs of the subtracted
+	// machines.
 	onDemand, idle, leaving money.Amount
-	// rows counts hours of keys, empty the hours in which no key has one.
+	// rows counts key-hours with data, empty the hours without any.
 	rows, empty int
 }
 
@@ -119,7 +119,7 @@ func (d *demand) fill(usage []Usage, at map[string]int) error {
 	return nil
 }
 
-// scaled is the demand with a share of every hour left, in thousandths.
+// scaled returns the demand with a share of every hour, in thousandths.
 func (d *demand) scaled(thousandths int64) (*demand, error) {
 	less := *d
 	less.need, less.onDemand = make([][]Quantity, len(d.keys)), 0
@@ -132,13 +132,13 @@ func (d *demand) scaled(thousandths int64) (*demand, error) {
 			if err != nil {
 				return nil, err
 			}
-			less.onDemand += a // at most what was added up before
+			less.onDemand += a // at most the sum before
 		}
 	}
 	return &less, nil
 }
 
-// cost is a rate for a quantity, rounded to the nano-dollar as every line of a bill is.
+// cost returns rate times quantity, rounded to the nano-dollar like a line of a bill.
 func cost(rate money.Amount, q Quantity) (money.Amount, error) {
 	if q == 0 || rate <= math.MaxInt64/money.Amount(q) { // as money.Amount.Mul rounds, in a few steps less
 		v, half := rate*money.Amount(q), money.Amount(Machine)/2
@@ -155,7 +155,7 @@ func cost(rate money.Amount, q Quantity) (money.Amount, error) {
 	return a, nil
 }
 
-// matching lists the keys that a pattern matches, by index.
+// matching returns the indexes of the keys that match a pattern.
 func (d *demand) matching(pattern string) []int {
 	var out []int
 	for k, key := range d.keys {
@@ -166,7 +166,7 @@ func (d *demand) matching(pattern string) []int {
 	return out
 }
 
-// matches says whether a pattern, in which * stands for any text, matches a key.
+// matches reports whether a key matches a pattern, in which * stands for any text.
 func matches(pattern, key string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {
@@ -187,7 +187,7 @@ func matches(pattern, key string) bool {
 	return true
 }
 
-// until is how many hours of the window start before a time.
+// until returns the number of hours of the window before a time.
 func (d *demand) until(expires time.Time) int {
 	left := expires.Sub(d.start)
 	if left <= 0 {

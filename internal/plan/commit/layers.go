@@ -7,22 +7,21 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// buckets is the largest number of stretches of a window.
+// buckets is the maximum number of intervals of a chart.
 const buckets = 90
 
 const onDemandName = "on demand"
 
-// Layer is the use that one commitment covers, or that stays on demand, in equal stretches of
-// the window.
+// Layer is the use covered by one commitment, or on demand, in equal intervals of the window.
 type Layer struct {
 	Name string
-	// Mean is dollars an hour at on-demand prices, by stretch.
+	// Mean is the mean use in dollars per hour at on-demand prices, by interval.
 	Mean []float64
-	// OnDemand says that no commitment covers it.
+	// OnDemand reports that no commitment covers it.
 	OnDemand bool
 }
 
-// layers replays lines and returns what each of them covers.
+// layers replays lines and returns the use that each covers.
 func (d *demand) layers(lines []line) (outcome, []Layer, error) {
 	per := (d.hours + buckets - 1) / buckets
 	out := make([]Layer, len(lines)+1)

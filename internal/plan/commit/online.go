@@ -262,7 +262,7 @@ func (b *buyer) machines() error {
 func (b *buyer) dollars() error {
 	d, discount := b.d, b.offer.offer.Discount
 	b.alpha = 1 - discount.Share()
-	above := int(int64(d.hours) * int64(wholeDiscount-discount) / int64(wholeDiscount))
+	above := int(int64(d.hours) * int64(fullDiscount-discount) / int64(fullDiscount))
 	var top amounts // the above + 1 highest hours so far
 	for t := range d.hours {
 		var use money.Amount
@@ -278,7 +278,7 @@ func (b *buyer) dollars() error {
 			heap.Pop(&top)
 		}
 		if len(top) == above+1 && top[0] > capacity(b.level, discount) {
-			to, err := top[0].Mul(int64(wholeDiscount-discount), int64(wholeDiscount))
+			to, err := top[0].Mul(int64(fullDiscount-discount), int64(fullDiscount))
 			if err != nil {
 				return err
 			}

@@ -72,7 +72,7 @@ func TestConstantLevelOnOpenb(t *testing.T) {
 			{Offer{Key: "gpu", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: hourly}, whole},
 			{Offer{Key: "gpu", Kind: Reserved, TermMonths: 36, Payment: AllUpfront, Upfront: hourly * 36 * 730}, whole},
 			{
-				Offer{Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: wholeDiscount - Discount(hourly)},
+				Offer{Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: fullDiscount - Discount(hourly)},
 				tc.level,
 			},
 		} {

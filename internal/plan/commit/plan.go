@@ -26,9 +26,9 @@ func Plan(usage []Usage, offers []Offer, existing []Existing, o Options) (Report
 		return Report{}, err
 	}
 	if o.Effort <= 0 {
-		o.Effort = effort
+		o.Effort = defaultEffort
 	}
-	o.Soon = cmp.Or(o.Soon, defaultSoon)
+	o.Soon = cmp.Or(o.Soon, defaultExpirySoon)
 	lasting, expiring := d.inState(held, o.Soon, Active), d.inState(held, o.Soon, Expiring)
 	var bought []purchase
 	var gap money.Amount
@@ -95,7 +95,7 @@ func (o Offer) check() error {
 	case o.Kind == Reserved && (o.Hourly < 0 || o.Upfront < 0 || o.Upfront > 0 && o.TermMonths <= 0 ||
 		o.TermMonths > maxTerm):
 		return fmt.Errorf("commitment to %s: its price or term is out of range", o.Key)
-	case o.Kind == SavingsPlan && (o.Discount <= 0 || o.Discount >= wholeDiscount || o.Hourly != 0 || o.Upfront != 0 ||
+	case o.Kind == SavingsPlan && (o.Discount <= 0 || o.Discount >= fullDiscount || o.Hourly != 0 || o.Upfront != 0 ||
 		o.TermMonths > maxTerm):
 		return fmt.Errorf("commitment to %s: its discount or term is out of range, or it has a rate of its own", o.Key)
 	case o.Kind != Reserved && o.Kind != SavingsPlan:

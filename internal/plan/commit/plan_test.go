@@ -148,8 +148,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestIdleComesOffFirst: machines that do nothing are not committed to.
-func TestIdleComesOffFirst(t *testing.T) {
+// TestSubtractsIdleFirst: machines that do nothing are not committed to.
+func TestSubtractsIdleFirst(t *testing.T) {
 	offer := []Offer{{Key: "a", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(0.6)}}
 	usage := steady("a", 1, repeated(5, 100)...)
 	for i := range usage {
@@ -161,9 +161,9 @@ func TestIdleComesOffFirst(t *testing.T) {
 	}
 }
 
-// TestAdvisedOnlyWhereUsed: a commitment pays from its price share on, and is advised only
+// TestAdvisesOnlyUsedCommitments: a commitment pays from its price share on, and is advised only
 // where its use stays above 60%, in every month.
-func TestAdvisedOnlyWhereUsed(t *testing.T) {
+func TestAdvisesOnlyUsedCommitments(t *testing.T) {
 	cheap := []Offer{{Key: "a", Kind: Reserved, TermMonths: 36, Payment: NoUpfront, Hourly: dollars(0.3)}}
 	month := func(share float64) []float64 {
 		used := int(math.Round(share * 730))
@@ -212,8 +212,8 @@ func TestFallOfDemand(t *testing.T) {
 	}
 }
 
-// TestHolesAreSaid: hours without a row are charged for, and named.
-func TestHolesAreSaid(t *testing.T) {
+// TestReportsGapsInUsage: hours without a row are charged for, and named.
+func TestReportsGapsInUsage(t *testing.T) {
 	offer := []Offer{{Key: "a", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(0.6)}}
 	usage := steady("a", 1, repeated(1, 100)...)
 	usage = append(usage[:10], usage[50:]...) // 60 of 100 hours: no more than the price
@@ -224,7 +224,7 @@ func TestHolesAreSaid(t *testing.T) {
 	}
 }
 
-func TestPlanRefuses(t *testing.T) {
+func TestPlanRejectsInvalidInput(t *testing.T) {
 	good := steady("a", 1, 1, 1)
 	offer := Offer{Key: "a", Kind: Reserved, TermMonths: 12, Hourly: dollars(0.5)}
 	for _, tc := range []struct {
@@ -250,7 +250,7 @@ func TestPlanRefuses(t *testing.T) {
 		},
 		{"no term", good, []Offer{{Key: "a", Kind: Reserved, Hourly: 1}}, nil},
 		{"no kind", good, []Offer{{Key: "a", TermMonths: 1}}, nil},
-		{"all off", good, []Offer{{Key: "a", Kind: SavingsPlan, TermMonths: 1, Discount: wholeDiscount}}, nil},
+		{"all off", good, []Offer{{Key: "a", Kind: SavingsPlan, TermMonths: 1, Discount: fullDiscount}}, nil},
 		{"nothing exists", good, nil, []Existing{{Offer: offer, Expires: start.Add(time.Hour)}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -277,7 +277,7 @@ func TestOnlineBuysAtBreakEven(t *testing.T) {
 		offer Offer
 	}{
 		{"machines", Offer{Key: "a", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(0.5)}},
-		{"dollars", Offer{Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: wholeDiscount / 2}},
+		{"dollars", Offer{Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: fullDiscount / 2}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, err := Online(steady("a", 1, repeated(2, 100)...), []Offer{tc.offer}, nil)
@@ -293,8 +293,8 @@ func TestOnlineBuysAtBreakEven(t *testing.T) {
 	}
 }
 
-// TestOnlineSeesOnlyThePast: what was bought by an hour is the same whatever comes later.
-func TestOnlineSeesOnlyThePast(t *testing.T) {
+// TestOnlinePolicyIgnoresFuture: what was bought by an hour is the same whatever comes later.
+func TestOnlinePolicyIgnoresFuture(t *testing.T) {
 	offer := []Offer{{Key: "a", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(0.5)}}
 	for _, later := range []float64{0, 1, 7} {
 		r, err := Online(steady("a", 1, slices.Concat(repeated(1, 60), repeated(later, 40))...), offer, nil)
@@ -311,7 +311,7 @@ func TestOnlineAfterExisting(t *testing.T) {
 	offer := []Offer{{Key: "a", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(0.5)}}
 	held := []Existing{
 		{
-			Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: wholeDiscount / 2}, DollarsPerHour: dollars(0.5),
+			Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: fullDiscount / 2}, DollarsPerHour: dollars(0.5),
 			Expires: start.Add(time.Hour * 1000),
 		},
 	}
@@ -321,7 +321,7 @@ func TestOnlineAfterExisting(t *testing.T) {
 	}
 }
 
-func TestJSONHasTheNamesOfTheContract(t *testing.T) {
+func TestJSONFieldNames(t *testing.T) {
 	offers := []Offer{
 		{Key: "a", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(0.6)},
 		{Key: "b*", Kind: SavingsPlan, TermMonths: 12, Payment: PartialUpfront, Discount: 300_000_000},
@@ -372,9 +372,9 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// TestLargePlanIsNearItsBound is 20 machine types with 45 offers in one search, with
+// TestLargePlanIsNearBound is 20 machine types with 45 offers in one search, with
 // little effort: the plan is close to what is proven, and never above on demand.
-func TestLargePlanIsNearItsBound(t *testing.T) {
+func TestLargePlanIsNearBound(t *testing.T) {
 	usage, offers := market(20, 500)
 	for _, tc := range []struct {
 		effort int

@@ -294,8 +294,8 @@ func offerOf(row plan.Row) (Offer, error) {
 		if err != nil {
 			return o, err
 		}
-		if o.Discount = Discount(math.RoundToEven(d * float64(wholeDiscount))); o.Discount == 0 ||
-			o.Discount == wholeDiscount {
+		if o.Discount = Discount(math.RoundToEven(d * float64(fullDiscount))); o.Discount == 0 ||
+			o.Discount == fullDiscount {
 			return o, row.Error("discount", "discount is %s: expected over 0 and under 1", row.Text("discount"))
 		}
 		return o, nil

@@ -44,7 +44,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestMistakesHaveTheirPlace(t *testing.T) {
+func TestErrorsHavePositions(t *testing.T) {
 	usage := func(s string) error { _, err := ReadUsage("u.csv", strings.NewReader(s)); return err }
 	offers := func(s string) error { _, err := ReadOffers("o.csv", strings.NewReader(s)); return err }
 	existing := func(s string) error { _, err := ReadExisting("e.csv", strings.NewReader(s)); return err }

@@ -42,8 +42,8 @@ type tally struct {
 
 // capacity is what a savings plan of a level covers in an hour at on-demand prices.
 func capacity(level int64, d Discount) money.Amount {
-	hi, lo := bits.Mul64(uint64(level), uint64(wholeDiscount))
-	left := uint64(wholeDiscount - d)
+	hi, lo := bits.Mul64(uint64(level), uint64(fullDiscount))
+	left := uint64(fullDiscount - d)
 	if hi >= left {
 		return 1<<63 - 1
 	}

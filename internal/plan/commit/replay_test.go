@@ -62,9 +62,9 @@ func TestOrderOfApplication(t *testing.T) {
 	}
 }
 
-// TestNoDollarIsLost: what commitments cover and what is left on demand add up to the
+// TestAmountsAddUp: what commitments cover and what is left on demand add up to the
 // cost without them, to the last nano-dollar, and nothing is used beyond what is held.
-func TestNoDollarIsLost(t *testing.T) {
+func TestAmountsAddUp(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := draw(rt, 6)
 		d, held, err := open(in.usage(), in.offer, in.held)
@@ -94,7 +94,7 @@ func TestNoDollarIsLost(t *testing.T) {
 	})
 }
 
-func TestPriceRoundsAsMoney(t *testing.T) {
+func TestPriceRoundsLikeMoney(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := money.Amount(rapid.Int64Range(0, 1<<62).Draw(t, "rate"))
 		q := Quantity(rapid.Int64Range(0, int64(maxMachines*Machine)).Draw(t, "quantity"))

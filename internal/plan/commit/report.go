@@ -292,12 +292,12 @@ func (d *demand) commitment(l line, y tally, options Options) (Commitment, error
 		c.BreakEvenDays = &days
 	}
 	switch {
-	case c.Utilization <= leastUtilization:
+	case c.Utilization <= minUtilization:
 		c.Why = fmt.Sprintf("utilization %s: a commitment needs more than %s", plain.Share(c.Utilization, 1),
-			plain.Share(leastUtilization, 1))
-	case c.LowestMonth <= leastUtilization:
+			plain.Share(minUtilization, 1))
+	case c.LowestMonth <= minUtilization:
 		c.Why = fmt.Sprintf("utilization %s in its lowest month: a commitment needs more than %s",
-			plain.Share(c.LowestMonth, 1), plain.Share(leastUtilization, 1))
+			plain.Share(c.LowestMonth, 1), plain.Share(minUtilization, 1))
 	}
 	c.HistoryHours = d.history(l)
 	if c.YearlyUSD, err = yearly(y.covered-y.charge, l.until); err != nil {

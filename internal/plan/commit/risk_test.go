@@ -8,9 +8,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestAdviceNeedsHistoryAndWeighsTheRisk: the computed plan stays the same, its advice does
+// TestAdviceNeedsHistoryAndWeighsRisk: the computed plan stays the same, its advice does
 // not: 36 months are not advised on 30 days, nor on a type that is left before they pay.
-func TestAdviceNeedsHistoryAndWeighsTheRisk(t *testing.T) {
+func TestAdviceNeedsHistoryAndWeighsRisk(t *testing.T) {
 	long := []Offer{{Key: "p3", Kind: Reserved, TermMonths: 36, Payment: AllUpfront, Upfront: 985350000 * 26280}}
 	rate := func(r float64) func(string) Leaving {
 		return func(string) Leaving { return Leaving{PerYear: r, Why: "released 2017"} }

@@ -141,12 +141,12 @@ func (d *demand) quantile(v variable, held []line) int64 {
 		}
 	}
 	slices.Sort(use)
-	rest := wholeDiscount - v.offer.Discount
+	rest := fullDiscount - v.offer.Discount
 	// A dollar more saves 1/(1 − d) dollars in each hour that uses it, and costs one in
 	// all hours: at most (1 − d) of them may lie above the level.
-	above := int(int64(d.hours) * int64(rest) / int64(wholeDiscount))
+	above := int(int64(d.hours) * int64(rest) / int64(fullDiscount))
 	level := use[len(use)-1-above]
-	c, _ := level.Mul(int64(rest), int64(wholeDiscount))
+	c, _ := level.Mul(int64(rest), int64(fullDiscount))
 	if capacity(int64(c), v.offer.Discount) < level {
 		c++
 	}

@@ -181,10 +181,10 @@ func drawSized(t *rapid.T, samePrices bool) (in sized, most float64) {
 	return in, most
 }
 
-// TestSizesAreAsCheapAsBruteForce holds plans with flexible sizes, sizes of their own, excluded
+// TestFamilySizesMatchBruteForce holds plans with flexible sizes, sizes of their own, excluded
 // families, savings plans and existing reservations against every other choice. Where the
 // provider's order of sizes is not the cheapest one, the bound has to hold all the same.
-func TestSizesAreAsCheapAsBruteForce(t *testing.T) {
+func TestFamilySizesMatchBruteForce(t *testing.T) {
 	bought := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		samePrices := rapid.Bool().Draw(rt, "same prices")
