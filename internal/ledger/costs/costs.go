@@ -292,7 +292,6 @@ func (t *tally) cost() Cost {
 }
 
 // span prints seconds as people say them.
-func span(seconds int64) string { return plain.Duration(time.Duration(seconds) * time.Second) }
 
 // explain says what the figures rest on.
 func (c *Costs) explain() {
