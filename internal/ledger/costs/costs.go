@@ -291,8 +291,6 @@ func (t *tally) cost() Cost {
 	return c
 }
 
-// span prints seconds as people say them.
-
 // explain says what the figures rest on.
 func (c *Costs) explain() {
 	c.Assumptions = []string{
