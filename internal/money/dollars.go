@@ -6,9 +6,8 @@ import (
 	"fmt"
 )
 
-// Dollars is an amount of a document that may be unknown: the exact decimal as a string
-// ("713.648", "2.00"), or null. The zero value is unknown, which is never the same as
-// "0.00".
+// Dollars is an amount in a document that may be unknown: the exact decimal as a string ("713.648",
+// "2.00"), or null. The zero value is unknown, which differs from "0.00".
 type Dollars struct {
 	amount Amount
 	known  bool
@@ -17,13 +16,13 @@ type Dollars struct {
 // Known returns an amount as known dollars.
 func Known(a Amount) Dollars { return Dollars{amount: a, known: true} }
 
-// Get returns the amount and whether it is known.
+// Get returns the amount and reports whether it is known.
 func (d Dollars) Get() (Amount, bool) { return d.amount, d.known }
 
 // Known reports whether the amount is known.
 func (d Dollars) Known() bool { return d.known }
 
-// Or returns the amount, or otherwise where it is unknown.
+// Or returns the amount, or the given one if it is unknown.
 func (d Dollars) Or(otherwise Amount) Amount {
 	if d.known {
 		return d.amount
@@ -31,8 +30,8 @@ func (d Dollars) Or(otherwise Amount) Amount {
 	return otherwise
 }
 
-// Plus returns the sum of the dollars and an amount: unknown where the dollars are, and
-// where the sum is out of range.
+// Plus returns the sum of the dollars and an amount. The sum is unknown if the dollars are, or if
+// it is out of range.
 func (d Dollars) Plus(a Amount) Dollars {
 	sum, err := d.amount.Add(a)
 	if err != nil || !d.known {
@@ -41,7 +40,7 @@ func (d Dollars) Plus(a Amount) Dollars {
 	return Known(sum)
 }
 
-// Cents returns the amount rounded as [Amount.Cents] does, and "" where it is unknown.
+// Cents returns the amount rounded as [Amount.Cents] does, or "" if it is unknown.
 func (d Dollars) Cents() string {
 	if !d.known {
 		return ""
@@ -49,8 +48,7 @@ func (d Dollars) Cents() string {
 	return d.amount.Cents()
 }
 
-// String returns the amount for people, as [Amount.Dollars] prints it, and "unknown" where
-// it is unknown.
+// String returns the amount as [Amount.Dollars] prints it, or "unknown".
 func (d Dollars) String() string {
 	if !d.known {
 		return "unknown"
@@ -61,7 +59,7 @@ func (d Dollars) String() string {
 	return d.amount.Dollars()
 }
 
-// MarshalJSON writes every digit as a string, or null.
+// MarshalJSON writes every digit as a string, or null if the amount is unknown.
 func (d Dollars) MarshalJSON() ([]byte, error) {
 	if !d.known {
 		return []byte("null"), nil
@@ -69,8 +67,8 @@ func (d Dollars) MarshalJSON() ([]byte, error) {
 	return []byte(`"` + d.amount.String() + `"`), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON writes and nothing else: numbers and other spellings
-// of an amount are errors.
+// UnmarshalJSON reads only the output of MarshalJSON: numbers and other spellings of an amount are
+// errors.
 func (d *Dollars) UnmarshalJSON(b []byte) error {
 	if bytes.Equal(b, []byte("null")) {
 		*d = Dollars{}

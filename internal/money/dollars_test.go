@@ -75,7 +75,7 @@ func TestDollarsPlus(t *testing.T) {
 	}
 }
 
-func TestDollarsRefuses(t *testing.T) {
+func TestDollarsRejectsOtherSpellings(t *testing.T) {
 	for _, in := range []string{
 		`12.5`, `0`, `""`, `"12.5"`, `"12.500"`, `"0.000200000"`, `"0.1234567891"`, `"-0.00"`, `"1e3"`, `" 1.00"`, `"01.00"`,
 		`"99999999999.00"`, `{}`, `[]`, `true`,

@@ -25,8 +25,8 @@ const (
 	USD            = 100 * Cent
 )
 
-// Rate is a price for one unit in pico-US-dollars (1e-12 USD). What the unit is
-// (a second, a GiB-month, a request) is said where the rate is kept.
+// Rate is a price for one unit in pico-US-dollars (1e-12 USD). The unit (a second, a GiB-month, a
+// request) is documented where the rate is stored.
 type Rate int64
 
 // Units of Rate.
@@ -38,8 +38,8 @@ const (
 // picoPerNano is the number of pico-dollars in a nano-dollar.
 const picoPerNano = 1000
 
-// HoursPerMonth is the length of the month in which costs are stated, 730 hours,
-// the convention of the providers' own calculators.
+// HoursPerMonth is the number of hours in the month of monthly costs: 730, as in the providers' own
+// calculators.
 const HoursPerMonth = 730
 
 // Month is HoursPerMonth as a duration.
@@ -48,7 +48,7 @@ const Month = HoursPerMonth * time.Hour
 // ErrOverflow is returned when a result does not fit an Amount or a Rate.
 var ErrOverflow = errors.New("amount of money out of range")
 
-// Times returns r for n units, rounded half to even to the nano-dollar.
+// Times returns the cost of n units, rounded half to even to the nano-dollar.
 func (r Rate) Times(n int64) (Amount, error) {
 	v, ok := mulDiv(int64(r), n, picoPerNano)
 	if !ok {
@@ -57,9 +57,8 @@ func (r Rate) Times(n int64) (Amount, error) {
 	return Amount(v), nil
 }
 
-// For returns r for n/d units, rounded half to even to the nano-dollar; d must be
-// positive. It prices fractions of a unit exactly: bytes of a GiB-month rate are
-// r.For(bytes, 1<<30).
+// For returns the cost of n/d units, rounded half to even to the nano-dollar; d must be positive.
+// It prices fractions of a unit exactly: bytes at a GiB-month rate are r.For(bytes, 1<<30).
 func (r Rate) For(n, d int64) (Amount, error) {
 	if d <= 0 || d > math.MaxInt64/picoPerNano {
 		return 0, fmt.Errorf("%d/%d units at %s: the divisor is out of range", n, d, r)
@@ -83,7 +82,7 @@ func (a Amount) Mul(n, d int64) (Amount, error) {
 	return Amount(v), nil
 }
 
-// Monthly returns what an hourly price comes to in a month of 730 hours.
+// Monthly returns the cost of a month of 730 hours at this hourly price.
 func (a Amount) Monthly() (Amount, error) { return a.Mul(HoursPerMonth, 1) }
 
 // Rate returns the amount as the price of one unit.
@@ -111,7 +110,7 @@ func Sum(amounts ...Amount) (Amount, error) {
 	return total, nil
 }
 
-// Ratio returns a/b for shares and pictures; it is 0 when b is 0.
+// Ratio returns a/b as a float, for shares and charts; 0 when b is 0.
 func Ratio(a, b Amount) float64 {
 	if b == 0 {
 		return 0
@@ -127,8 +126,8 @@ func mulDivRate(a, n, d int64) (Rate, error) {
 	return Rate(v), nil
 }
 
-// mulDiv returns a×b/c in 128 bits, rounded half to even, and whether it fits.
-// c is positive.
+// mulDiv returns a×b/c in 128 bits, rounded half to even, and reports whether the result fits an
+// int64. c must be positive.
 func mulDiv(a, b, c int64) (int64, bool) {
 	neg := (a < 0) != (b < 0)
 	hi, lo := bits.Mul64(magnitude(a), magnitude(b))

@@ -46,7 +46,7 @@ func TestParseAmount(t *testing.T) {
 	}
 }
 
-func TestPrinting(t *testing.T) {
+func TestAmountAndRateString(t *testing.T) {
 	for _, tc := range []struct {
 		in                    Amount
 		exact, cents, dollars string
@@ -75,7 +75,7 @@ func TestPrinting(t *testing.T) {
 	}
 }
 
-func TestPrintingForPeople(t *testing.T) {
+func TestFormatsAmountsForPeople(t *testing.T) {
 	rate := func(usd string) Rate {
 		r, err := ParseRate(usd)
 		if err != nil {
@@ -108,7 +108,7 @@ func TestPrintingForPeople(t *testing.T) {
 	}
 }
 
-func TestMonthOfMachine(t *testing.T) {
+func TestMonthlyCostOfMachine(t *testing.T) {
 	hourly, _ := ParseAmount("0.9776")
 	got, err := hourly.Monthly()
 	if err != nil || got.Cents() != "713.65" {
@@ -116,7 +116,7 @@ func TestMonthOfMachine(t *testing.T) {
 	}
 }
 
-func TestOverflowIsReported(t *testing.T) {
+func TestReportsOverflow(t *testing.T) {
 	if _, err := Amount(math.MaxInt64).Add(1); !errors.Is(err, ErrOverflow) {
 		t.Errorf("Add past the range: got %v, want ErrOverflow", err)
 	}
@@ -128,8 +128,7 @@ func TestOverflowIsReported(t *testing.T) {
 	}
 }
 
-// TestMulDivAgainstBig holds the 128-bit product and its rounding against
-// arbitrary precision.
+// TestMulDivAgainstBig checks the 128-bit product and its rounding against math/big.
 func TestMulDivAgainstBig(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.Int64().Draw(t, "a"), rapid.Int64().Draw(t, "b")
@@ -163,7 +162,7 @@ func TestTextRoundTrip(t *testing.T) {
 	})
 }
 
-func TestSplitAddsUp(t *testing.T) {
+func TestSplitPartsAddUpToTotal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := Amount(rapid.Int64Range(-1e18, 1e18).Draw(t, "total"))
 		weights := rapid.SliceOfN(rapid.Int64Range(0, 1e12), 1, 40).Draw(t, "weights")
@@ -190,7 +189,7 @@ func TestSplitAddsUp(t *testing.T) {
 	})
 }
 
-func TestRateForPartOfUnit(t *testing.T) {
+func TestRateForFractionOfUnit(t *testing.T) {
 	storage, _ := ParseRate("0.023")
 	if got, _ := storage.For(1<<29, 1<<30); got.String() != "0.0115" {
 		t.Errorf("half a GiB-month of S3 is %s, want 0.0115", got)

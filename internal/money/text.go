@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// ParseAmount reads a decimal number of dollars such as "12.5" or "-0.000000001".
-// At most nine digits may follow the point; more, an exponent, a sign other than a
-// leading minus, spaces or separators are errors, so that nothing is misread.
+// ParseAmount reads a decimal number of dollars such as "12.5" or "-0.000000001". More than nine
+// digits after the point, an exponent, a leading plus, spaces and separators are errors, so that
+// nothing is misread.
 func ParseAmount(s string) (Amount, error) {
 	v, err := parse(s, 9)
 	if err != nil {
@@ -56,11 +56,11 @@ func parse(s string, scale int) (int64, error) {
 	return v, nil
 }
 
-// String returns every digit that is not a trailing zero, and at least cents:
-// "0.526", "713.648", "2.00".
+// String returns the amount without trailing zeros but with at least two decimals: "0.526",
+// "713.648", "2.00".
 func (a Amount) String() string { return format(int64(a), 9) }
 
-// String returns every digit that is not a trailing zero, and at least cents.
+// String returns the rate without trailing zeros but with at least two decimals.
 func (r Rate) String() string { return format(int64(r), 12) }
 
 func format(v int64, scale int) string {
@@ -78,19 +78,19 @@ func format(v int64, scale int) string {
 	return whole + "." + frac
 }
 
-// Cents returns the amount rounded half to even to cents, as it is printed and as
-// every *_usd field of a document holds it: "713.65".
+// Cents returns the amount rounded half to even to cents, the form of every *_usd field of a
+// document: "713.65".
 func (a Amount) Cents() string {
 	v, _ := mulDiv(int64(a), 1, int64(Cent))
 	return format(v*int64(Cent), 9)
 }
 
-// centsBelow is the amount from which people are shown whole dollars.
+// centsBelow is the amount from which Dollars omits the cents.
 const centsBelow = 100 * USD
 
-// Dollars returns the amount for people, rounded half to even to whole dollars with
-// thousands separated, "$12,311" or "-$2,880"; under a hundred dollars with its cents,
-// "$4.20". What rounds to zero and is not zero is "<$0.01".
+// Dollars returns the amount for people, rounded half to even to whole dollars with thousands
+// separators: "$12,311" or "-$2,880". An amount under $100 keeps its cents ("$4.20"); a nonzero
+// amount that rounds to zero is "<$0.01".
 func (a Amount) Dollars() string {
 	switch cents, _ := mulDiv(int64(a), 1, int64(Cent)); {
 	case cents == 0 && a != 0:
@@ -102,14 +102,14 @@ func (a Amount) Dollars() string {
 	return sign(a) + "$" + Thousands(int64(magnitude(v)))
 }
 
-// Exact returns the amount for people to the cent, for what binds: "$1,234.50".
+// Exact returns the amount to the cent, for limits and other binding amounts: "$1,234.50".
 func (a Amount) Exact() string {
 	cents, _ := mulDiv(int64(a), 1, int64(Cent))
 	s := strconv.FormatUint(magnitude(cents)%100+100, 10)
 	return sign(Amount(cents)) + "$" + Thousands(int64(magnitude(cents)/100)) + "." + s[1:]
 }
 
-// Signed returns the amount as [Amount.Dollars] does, with a plus where it is over 0.
+// Signed returns the amount as [Amount.Dollars] does, with a plus sign if it is positive.
 func (a Amount) Signed() string {
 	if s := a.Dollars(); a > 0 && s != "$0.00" {
 		return "+" + s
@@ -117,8 +117,8 @@ func (a Amount) Signed() string {
 	return a.Dollars()
 }
 
-// Dollars returns the rate for people as the price of one unit, with cents, and with
-// three significant digits where it is under ten cents: "$21.96", "$0.0231".
+// Dollars returns the price of one unit for people: with cents, or with three significant digits if
+// it is under ten cents ("$21.96", "$0.0231").
 func (r Rate) Dollars() string {
 	if v := magnitude(int64(r)); v >= uint64(USDPerUnit)/10 || v == 0 {
 		a, _ := mulDiv(int64(r), 1, picoPerNano)
@@ -132,9 +132,8 @@ func (r Rate) Dollars() string {
 	return strings.Replace("$"+format(v*unit, 12), "$-", "-$", 1)
 }
 
-// ForPeople returns an amount that a document holds as a decimal ("1234.50") as
-// [Amount.Dollars] prints it; digits under a nano-dollar are dropped. What is no amount
-// is returned as it is.
+// ForPeople formats a decimal string of a document ("1234.50") as [Amount.Dollars] does; digits
+// under a nano-dollar are dropped. Text that is not an amount is returned unchanged.
 func ForPeople(usd string) string {
 	decimal := usd
 	if whole, fraction, _ := strings.Cut(usd, "."); len(fraction) > 9 {
@@ -147,7 +146,7 @@ func ForPeople(usd string) string {
 	return a.Dollars()
 }
 
-// Thousands returns n with its thousands separated: "1,284".
+// Thousands returns n with thousands separators: "1,284".
 func Thousands(n int64) string {
 	s := strconv.FormatUint(magnitude(n), 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -169,7 +168,7 @@ func sign(a Amount) string {
 // MarshalText writes every digit.
 func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText reads the output of MarshalText.
 func (a *Amount) UnmarshalText(b []byte) error {
 	v, err := ParseAmount(string(b))
 	if err != nil {
@@ -182,7 +181,7 @@ func (a *Amount) UnmarshalText(b []byte) error {
 // MarshalText writes every digit.
 func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText reads the output of MarshalText.
 func (r *Rate) UnmarshalText(b []byte) error {
 	v, err := ParseRate(string(b))
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// durationUnits are the units of a duration as people write it, the largest first. A
-// day is 24 hours.
+// durationUnits are the units that people write, largest first. A day is 24 hours.
 var durationUnits = []struct {
 	name string
 	size time.Duration
@@ -20,10 +19,10 @@ var durationUnits = []struct {
 	{"ms", time.Millisecond}, {"us", time.Microsecond}, {"ns", time.Nanosecond},
 }
 
-// durationPart is one number with its unit.
+// durationPart matches one number with its unit.
 var durationPart = lazyregexp.New(`^([0-9]+)(\.[0-9]+)?(ns|us|µs|ms|w|d|h|m|s)`)
 
-// ParseDuration reads "30m", "1d12h", "1.5h" or "-5m": numbers, each with a unit. A day is 24
+// ParseDuration reads numbers that each have a unit: "30m", "1d12h", "1.5h" or "-5m". A day is 24
 // hours.
 func ParseDuration(s string) (time.Duration, error) {
 	rest, negative := strings.CutPrefix(s, "-")
@@ -40,7 +39,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		}
 		fraction := 0.0
 		if m[2] != "" {
-			fraction, _ = strconv.ParseFloat("0"+m[2], 64) // the pattern admits digits alone
+			fraction, _ = strconv.ParseFloat("0"+m[2], 64) // the pattern matches only digits
 		}
 		for _, part := range []time.Duration{
 			time.Duration(whole) * size, time.Duration(math.Round(fraction * float64(size))),
@@ -62,7 +61,7 @@ func ParseDuration(s string) (time.Duration, error) {
 }
 
 func unitSize(name string) time.Duration {
-	if name == "µs" { // as the standard library writes it
+	if name == "µs" { // the spelling of the standard library
 		name = "us"
 	}
 	for _, u := range durationUnits {
@@ -77,8 +76,8 @@ func notDuration(s string) error {
 	return fmt.Errorf("%q is not a duration such as 30m, 12h or 7d", s)
 }
 
-// ExactDuration writes what [ParseDuration] reads, in whole units without weeks: "1d12h", "30m",
-// "0s".
+// ExactDuration writes a duration in the syntax of [ParseDuration], in whole units without weeks:
+// "1d12h", "30m", "0s".
 func ExactDuration(d time.Duration) string {
 	if d == 0 {
 		return "0s"

@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Number prints a measured value with at most digits decimals, no trailing zeros and
-// its thousands separated: "0.4", "12,500". What is not a number is "–".
+// Number formats a measured value with at most digits decimals, no trailing zeros and thousands
+// separators: "0.4", "12,500". NaN and infinities are "–".
 func Number(v float64, digits int) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return "–"
@@ -30,8 +30,8 @@ func Number(v float64, digits int) string {
 	return whole
 }
 
-// Decimal prints a measured value as [Number] does but without separators, for evidence
-// that programs read too: "12500".
+// Decimal formats a value as [Number] does but without separators, for evidence that programs also
+// read: "12500".
 func Decimal(v float64, digits int) string {
 	s := strconv.FormatFloat(v, 'f', digits, 64)
 	if strings.Contains(s, ".") {
@@ -43,12 +43,12 @@ func Decimal(v float64, digits int) string {
 	return s
 }
 
-// Percent prints a value in percent, as metrics give it, with at most digits decimals:
-// 37.5 is "38%" or "37.5%".
+// Percent formats a value that is already in percent, with at most digits decimals: 37.5 is "38%"
+// or "37.5%".
 func Percent(v float64, digits int) string { return Number(v, digits) + "%" }
 
-// Share prints a share of a whole, 0 to 1, in percent with at most digits decimals. A
-// share that is neither nothing nor all is never shown as such: "<1%", ">99.9%".
+// Share formats a share (0 to 1) in percent with at most digits decimals. A share between 0 and 1
+// is never rounded to either end: "<1%", ">99.9%".
 func Share(share float64, digits int) string {
 	step := math.Pow10(-digits)
 	switch v := 100 * share; {
@@ -61,7 +61,7 @@ func Share(share float64, digits int) string {
 	}
 }
 
-// Change prints a relative change with its sign: 0.12 is "+12%".
+// Change formats a relative change with its sign: 0.12 is "+12%".
 func Change(share float64) string {
 	s := Percent(100*share, 0)
 	if share > 0 && s != "0%" {
@@ -70,8 +70,8 @@ func Change(share float64) string {
 	return s
 }
 
-// Significant prints a value with that many significant digits at least: its whole part
-// is never rounded. Significant(1.917808, 3) is "1.92".
+// Significant formats a value with at least digits significant digits; its whole part is never
+// rounded. Significant(1.917808, 3) is "1.92".
 func Significant(v float64, digits int) string {
 	decimals := 0
 	if size := math.Abs(v); size > 0 {
@@ -80,7 +80,7 @@ func Significant(v float64, digits int) string {
 	return Number(v, decimals)
 }
 
-// Size prints bytes in binary units: "84 TiB", "1.5 GiB".
+// Size formats bytes in binary units: "84 TiB", "1.5 GiB".
 func Size[N int64 | float64](bytes N) string {
 	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	v, i := float64(bytes), 0
@@ -100,8 +100,8 @@ func MeteredHours(seconds int64) string {
 	return Count(seconds/3600, "metered hour")
 }
 
-// Count prints a number of things: "1 machine", "1,284 machines". A plural that the
-// rules of English spelling do not give is the second noun: Count(2, "child", "children").
+// Count formats a number of things: "1 machine", "1,284 machines". Pass an irregular plural as the
+// last argument: Count(2, "child", "children").
 func Count[N int | int64](n N, noun string, plural ...string) string {
 	switch {
 	case n == 1:
@@ -113,7 +113,7 @@ func Count[N int | int64](n N, noun string, plural ...string) string {
 	return money.Thousands(int64(n)) + " " + noun
 }
 
-// Few names the first five of a list and counts the others.
+// Few joins the first five names and counts the rest.
 func Few(names []string) string {
 	const most = 5
 	if len(names) > most {
@@ -135,9 +135,8 @@ func Plural(noun string) string {
 	return noun + "s"
 }
 
-// Duration prints a time span in its two largest units: "14d", "3d 9h", "10h 2m",
-// "45s". Under a minute it has at most one decimal, under a second it is in
-// milliseconds.
+// Duration formats a duration in its two largest units: "14d", "3d 9h", "10h 2m", "45s". It has at
+// most one decimal under a minute, and is in milliseconds under a second.
 func Duration(d time.Duration) string {
 	switch {
 	case d == math.MinInt64:
@@ -167,17 +166,17 @@ func Duration(d time.Duration) string {
 	return "0s"
 }
 
-// Date prints a day: "2026-11-22".
+// Date formats a day: "2026-11-22".
 func Date(t time.Time) string { return t.Format(time.DateOnly) }
 
-// Month prints a month: "2026-11".
+// Month formats a month: "2026-11".
 func Month(t time.Time) string { return t.Format("2006-01") }
 
-// Time prints a time to the minute with its zone, in UTC: "2026-11-22 15:04 UTC".
+// Time formats a time in UTC to the minute, with its zone: "2026-11-22 15:04 UTC".
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
 
-// When prints a time as it is read at now: the clock within a day of it, "15:04:05
-// UTC", else as [Time] does. The zero time is "".
+// When formats a time relative to now: only the clock if it is within 20 hours ("15:04:05 UTC"),
+// otherwise as [Time] does. The zero time is "".
 func When(t, now time.Time) string {
 	switch {
 	case t.IsZero():

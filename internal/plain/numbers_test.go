@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestNumbersForPeople(t *testing.T) {
+func TestFormatsNumbersForPeople(t *testing.T) {
 	day := time.Date(2026, time.November, 22, 15, 4, 5, 0, time.FixedZone("", 3600))
 	for _, tc := range []struct{ got, want string }{
 		{Number(0.4, 1), "0.4"},
@@ -68,9 +68,9 @@ func TestNumbersForPeople(t *testing.T) {
 	}
 }
 
-// TestDurationIsOfTwoUnits: any duration is printed in at most two units that add up to
-// it but for what is smaller than the second.
-func TestDurationIsOfTwoUnits(t *testing.T) {
+// TestDurationHasAtMostTwoUnits checks that the units of any printed duration add up to the
+// duration, except for the part smaller than the second unit.
+func TestDurationHasAtMostTwoUnits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := time.Duration(rapid.Int64Range(int64(time.Minute), math.MaxInt64).Draw(t, "d"))
 		s := Duration(d)
@@ -96,7 +96,7 @@ func TestDurationIsOfTwoUnits(t *testing.T) {
 	})
 }
 
-func TestFew(t *testing.T) {
+func TestFewNamesAtMostFive(t *testing.T) {
 	for want, names := range map[string][]string{
 		"": nil, "a": {"a"}, "a, b, c, d, e": {"a", "b", "c", "d", "e"},
 		"a, b, c, d, e and 2 more": {"a", "b", "c", "d", "e", "f", "g"},

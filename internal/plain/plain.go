@@ -15,9 +15,9 @@ import (
 // zeroWidthJoiner joins the parts of one emoji.
 const zeroWidthJoiner = 0x200d
 
-// unfit says whether a character must not be shown as it is: C0 and C1 controls, marks
-// that reorder or hide text, and separators of lines and paragraphs.
-func unfit(r rune) bool {
+// unsafe reports whether a character must be escaped: C0 and C1 controls, marks that reorder or
+// hide text, and line and paragraph separators.
+func unsafe(r rune) bool {
 	switch {
 	case r < 0x7f:
 		return r < ' '
@@ -27,12 +27,12 @@ func unfit(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) && r != zeroWidthJoiner
 }
 
-// Safe says whether a text can be shown in one line as it is.
-func Safe(s string) bool { return utf8.ValidString(s) && strings.IndexFunc(s, unfit) < 0 }
+// Safe reports whether a text can be shown in one line unchanged.
+func Safe(s string) bool { return utf8.ValidString(s) && strings.IndexFunc(s, unsafe) < 0 }
 
-// Line returns s as one line: line ends and tabs become spaces, runs of space become
-// one, and characters that drive a terminal or hide or reorder text are left out. What
-// is not UTF-8 becomes U+FFFD.
+// Line returns s as one line: line ends and tabs become spaces, runs of spaces become one, and
+// characters that control a terminal or hide or reorder text are removed. Invalid UTF-8 becomes
+// U+FFFD.
 func Line(s string) string {
 	if !Safe(s) || strings.ContainsRune(s, zeroWidthJoiner) {
 		var out strings.Builder
@@ -46,7 +46,7 @@ func Line(s string) string {
 				if joinable(last) && size > 1 && unicode.Is(unicode.So, next) {
 					out.WriteRune(r)
 				}
-			case !unfit(r):
+			case !unsafe(r):
 				out.WriteRune(r)
 			}
 			last = r
@@ -56,14 +56,14 @@ func Line(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// joinable says whether a character ends a part of an emoji, to which a joiner may add
-// another: a symbol, a modifier of skin tone or a variation selector.
+// joinable reports whether a zero-width joiner may follow a character inside an emoji: a symbol, a
+// skin-tone modifier or a variation selector.
 func joinable(r rune) bool {
 	return unicode.Is(unicode.So, r) || r >= 0x1f3fb && r <= 0x1f3ff || unicode.Is(unicode.Variation_Selector, r)
 }
 
-// Name returns s as it is where [Safe] says so, and else quoted as Go quotes a string,
-// so that a reader sees what the name holds.
+// Name returns s unchanged if it is [Safe], and otherwise as a quoted Go string, so that a reader
+// sees the hidden characters.
 func Name(s string) string {
 	if Safe(s) {
 		return s
@@ -71,7 +71,7 @@ func Name(s string) string {
 	return strconv.Quote(s)
 }
 
-// Cut returns at most n characters of s, ending in "…" where something was cut.
+// Cut returns at most n characters of s; a cut text ends in "…".
 func Cut(s string, n int) string {
 	count := 0
 	for i := range s {
@@ -85,31 +85,29 @@ func Cut(s string, n int) string {
 	return s
 }
 
-// Text is text of several lines that the product laid out from safe parts. [Fprintf]
-// prints it as it is.
+// Text is multi-line text that the product laid out from safe parts. [Fprintf] prints it unchanged.
 type Text string
 
-// Fprintf is [fmt.Fprintf] for people: the format lays the text out, and no argument
-// adds a line, a column of a table or a control character. Strings are printed as
-// [Name] returns them, errors as [Line] does; a [Text] is printed as it is. It replaces
-// the elements of args.
+// Fprintf is [fmt.Fprintf] for output to people: only the format controls the layout, so no
+// argument can add a line, a table column or a control character. Strings are printed as [Name]
+// returns them, errors as [Line] does, and a [Text] unchanged. It replaces the elements of args.
 func Fprintf(w io.Writer, format string, args ...any) (int, error) {
 	for i, a := range args {
-		args[i] = guarded(a)
+		args[i] = safeArgument(a)
 	}
 	return fmt.Fprintf(w, format, args...)
 }
 
-// Fprintln is [fmt.Fprintln] with the arguments as [Fprintf] prints them.
+// Fprintln is [fmt.Fprintln] with the arguments printed as by [Fprintf].
 func Fprintln(w io.Writer, args ...any) (int, error) {
 	for i, a := range args {
-		args[i] = guarded(a)
+		args[i] = safeArgument(a)
 	}
 	return fmt.Fprintln(w, args...)
 }
 
-// guarded returns an argument that prints safely under any verb.
-func guarded(a any) any {
+// safeArgument returns an argument that prints safely under any verb.
+func safeArgument(a any) any {
 	switch a := a.(type) {
 	case nil, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64:
 		return a
@@ -126,7 +124,7 @@ func guarded(a any) any {
 // argument prints a value that is neither a plain string nor a number.
 type argument struct{ value any }
 
-// Format prints the value, then makes it safe, then pads it.
+// Format formats the value, makes the result safe, and then pads it.
 func (a argument) Format(f fmt.State, verb rune) {
 	format := fmt.FormatString(f, verb)
 	if verb != 's' && verb != 'v' || f.Flag('#') || f.Flag('+') {
@@ -140,13 +138,13 @@ func (a argument) Format(f fmt.State, verb rune) {
 	_, _ = fmt.Fprintf(f, format[:len(format)-1]+"s", Name(s))
 }
 
-// Shell returns s as one word of a POSIX shell command. Show a command only where
-// [Safe] holds for it: a quoted line end is right, but reads as a second command.
+// Shell quotes s as one word of a POSIX shell command. Use it only for [Safe] text: a quoted
+// newline is valid, but reads like a second command.
 func Shell(s string) string {
 	safe := func(c rune) bool {
 		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_./:=,@+", c)
 	}
-	// A word that begins with = is a command's path in zsh.
+	// zsh expands a word that begins with = to a command's path.
 	if s != "" && s[0] != '=' && strings.IndexFunc(s, func(c rune) bool { return !safe(c) }) < 0 {
 		return s
 	}

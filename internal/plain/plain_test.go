@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// hostile draws text with a preference for what does harm.
-func hostile() *rapid.Generator[string] {
+// hostileText generates text with a preference for harmful characters.
+func hostileText() *rapid.Generator[string] {
 	parts := rapid.OneOf(
 		rapid.SampledFrom([]string{
 			"\n", "\r", "\t", "\f", "\v", "\x1b[2J", "\x1b]0;x\a", "\x1b[31m", "\x1b[", "\x1b", "\x9b", "\u009b2J", "\u0085",
@@ -42,7 +42,7 @@ func TestLine(t *testing.T) {
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		if got := Line(hostile().Draw(t, "text")); !Safe(got) || Line(got) != got {
+		if got := Line(hostileText().Draw(t, "text")); !Safe(got) || Line(got) != got {
 			t.Fatalf("the line is %q", got)
 		}
 	})
@@ -60,12 +60,12 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestFprintfKeepsTheLayout: whatever the arguments are, a format makes its own lines
-// and columns and no others.
-func TestFprintfKeepsTheLayout(t *testing.T) {
+// TestFprintfArgumentsCannotChangeLayout checks that only the format adds lines and columns, for
+// arbitrary arguments.
+func TestFprintfArgumentsCannotChangeLayout(t *testing.T) {
 	type kind string
 	rapid.Check(t, func(t *rapid.T) {
-		s := hostile().Draw(t, "text")
+		s := hostileText().Draw(t, "text")
 		var b bytes.Buffer
 		w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', tabwriter.Debug)
 		_, _ = Fprintf(w, "%s\t%v\t%-9s\t%q\n%s\t%d\t%v\t%v\n", s, kind(s), s, s, errors.New(s), 7, []string{s},
@@ -89,27 +89,27 @@ func TestFprintfKeepsTheLayout(t *testing.T) {
 	}
 }
 
-// TestWriterIsExactForJSON: nothing unfit passes in whatever pieces it comes, and a
-// document means the same afterwards.
-func TestWriterIsExactForJSON(t *testing.T) {
+// TestWriterPreservesJSON checks that no unsafe character passes and that a document decodes to the
+// same value, however the writes are split.
+func TestWriterPreservesJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := hostile().Draw(t, "text")
+		s := hostileText().Draw(t, "text")
 		doc, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var b bytes.Buffer
-		pieces(t, NewWriter(&b, false), doc)
+		writeInPieces(t, NewWriter(&b, false), doc)
 		var got, want string
 		if json.Unmarshal(b.Bytes(), &got) != nil || json.Unmarshal(doc, &want) != nil || got != want {
 			t.Fatalf("%s became %s", doc, b.String())
 		}
 		b.Reset()
 		color := rapid.Bool().Draw(t, "color")
-		pieces(t, NewWriter(&b, color), []byte(s))
+		writeInPieces(t, NewWriter(&b, color), []byte(s))
 		out := b.String()
 		if color {
-			out = stripped(out)
+			out = stripColors(out)
 		}
 		if out = strings.NewReplacer("\n", "", "\t", "").Replace(out); !Safe(out) {
 			t.Fatalf("%q became %q", s, b.String())
@@ -117,8 +117,8 @@ func TestWriterIsExactForJSON(t *testing.T) {
 	})
 }
 
-// stripped removes sequences that set colors, by hand.
-func stripped(s string) string {
+// stripColors removes color sequences without the regular expressions under test.
+func stripColors(s string) string {
 	for from := 0; ; {
 		at := strings.Index(s[from:], "\x1b[")
 		if at < 0 {
@@ -137,8 +137,8 @@ func stripped(s string) string {
 	}
 }
 
-// pieces writes p in parts of any length.
-func pieces(t *rapid.T, w *Writer, p []byte) {
+// writeInPieces writes p in parts of arbitrary length.
+func writeInPieces(t *rapid.T, w *Writer, p []byte) {
 	for len(p) > 0 {
 		n := rapid.IntRange(1, len(p)).Draw(t, "n")
 		if wrote, err := w.Write(p[:n]); err != nil || wrote != n {
@@ -178,18 +178,19 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// TestShellWords runs quoted words through a real shell, which prints each argument.
-func TestShellWords(t *testing.T) {
+// TestShellWordsSurviveRealShell passes quoted words through a real shell, which prints each
+// argument.
+func TestShellWordsSurviveRealShell(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Skip("there is no sh")
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		words := rapid.SliceOfN(hostile(), 1, 40).Draw(t, "words")
+		words := rapid.SliceOfN(hostileText(), 1, 40).Draw(t, "words")
 		script := `for w; do printf '%s\0' "$w"; done`
 		quoted := make([]string, len(words))
 		for i, w := range words {
-			w = strings.ReplaceAll(w, "\x00", "") // no argument can hold one
+			w = strings.ReplaceAll(w, "\x00", "") // an argument cannot contain a NUL byte
 			words[i], quoted[i] = w, Shell(w)
 		}
 		out, err := exec.Command(sh, "-c", "set -- "+strings.Join(quoted, " ")+"; "+script).Output()

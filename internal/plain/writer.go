@@ -11,89 +11,89 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// Writer is the last guard before a terminal or a pipe. It passes line ends, tabs and,
-// where colors are on, the sequences that set colors. It writes every other control
-// character and every mark that hides or reorders text as the escape \u001b. JSON and
-// double-quoted YAML mean the same character by that escape, so documents stay exact.
+// Writer is the last guard before a terminal or a pipe. It passes newlines, tabs and, if colors are
+// on, color sequences. It escapes every other control character and every mark that hides or
+// reorders text as \u001b. JSON and double-quoted YAML decode that escape to the same character, so
+// documents stay exact.
 type Writer struct {
 	out   io.Writer
 	color bool
 
 	mu sync.Mutex
-	// part is the beginning of a character or a color that the next Write completes.
-	part []byte
+	// part is the start of a character or a color sequence that the next Write completes.
+	pending []byte
 }
 
-// NewWriter returns a Writer to out; color says whether the product's colors pass.
+// NewWriter returns a Writer to out; color selects whether color sequences pass.
 func NewWriter(out io.Writer, color bool) *Writer { return &Writer{out: out, color: color} }
 
-// maxColor bounds a color's sequence, in bytes; the longest that is written sets the
-// foreground and the background in 24 bits.
-const maxColor = 48
+// maxColorLen is the longest color sequence that passes, in bytes. The longest in use sets
+// foreground and background in 24 bits.
+const maxColorLen = 48
 
 var (
-	colored = lazyregexp.New(`^\x1b\[[0-9;:]*m`)
-	started = lazyregexp.New(`^\x1b(\[[0-9;:]*)?$`)
+	colorSequence = lazyregexp.New(`^\x1b\[[0-9;:]*m`)
+	colorPrefix   = lazyregexp.New(`^\x1b(\[[0-9;:]*)?$`)
 )
 
-// Write writes p. It reports as written what it holds back of an incomplete character.
+// Write writes p. Bytes of an incomplete character are held back until the next call and count as
+// written.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	src := p
-	if len(w.part) > 0 {
-		src = append(w.part, p...)
-		w.part = nil
+	if len(w.pending) > 0 {
+		src = append(w.pending, p...)
+		w.pending = nil
 	}
 	out, rest := w.escape(src, false)
-	w.part = bytes.Clone(rest)
+	w.pending = bytes.Clone(rest)
 	if _, err := w.out.Write(out); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-// Close writes what an incomplete character left behind. It does not close what is
-// written to.
+// Close writes an incomplete character that was held back. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out, _ := w.escape(w.part, true)
-	w.part = nil
+	out, _ := w.escape(w.pending, true)
+	w.pending = nil
 	_, err := w.out.Write(out)
 	return err
 }
 
-// escape returns p with what may not pass escaped, and what the next bytes complete.
-// Without anything to escape it returns p itself.
-func (w *Writer) escape(p []byte, last bool) (out, rest []byte) {
-	done := 0 // of p, in out
+// escape returns p with unsafe characters escaped, and the trailing bytes of an incomplete
+// character. It returns p itself if there is nothing to escape.
+func (w *Writer) escape(p []byte, last bool) (out, incomplete []byte) {
+	copied := 0 // the bytes of p that are already in out
 	for i := 0; i < len(p); {
 		if c := p[i]; c < utf8.RuneSelf && (c >= ' ' && c != 0x7f || c == '\n' || c == '\t') {
 			i++
 			continue
 		}
 		if !last && !utf8.FullRune(p[i:]) {
-			return w.joined(out, p[done:i]), p[i:]
+			return w.join(out, p[copied:i]), p[i:]
 		}
 		r, size := utf8.DecodeRune(p[i:])
 		if r == 0x1b && w.color {
-			if n := len(colored.Find(p[i:])); n > 0 && n <= maxColor {
+			if n := len(colorSequence.Find(p[i:])); n > 0 && n <= maxColorLen {
 				i += n
 				continue
 			}
-			if !last && len(p)-i < maxColor && started.Match(p[i:]) {
-				return w.joined(out, p[done:i]), p[i:]
+			if !last && len(p)-i < maxColorLen && colorPrefix.Match(p[i:]) {
+				return w.join(out, p[copied:i]), p[i:]
 			}
 		}
-		broken := r == utf8.RuneError && size == 1
-		if !broken && !unfit(r) {
+		invalid := r == utf8.RuneError && size == 1
+		if !invalid && !unsafe(r) {
 			i += size
 			continue
 		}
-		out = append(out, p[done:i]...)
+		out = append(out, p[copied:i]...)
 		switch high, low := utf16.EncodeRune(r); {
-		case broken:
+		case invalid:
 			out = utf8.AppendRune(out, utf8.RuneError)
 		case high != utf8.RuneError:
 			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
@@ -101,12 +101,12 @@ func (w *Writer) escape(p []byte, last bool) (out, rest []byte) {
 			out = fmt.Appendf(out, `\u%04x`, r)
 		}
 		i += size
-		done = i
+		copied = i
 	}
-	return w.joined(out, p[done:]), nil
+	return w.join(out, p[copied:]), nil
 }
 
-func (w *Writer) joined(out, more []byte) []byte {
+func (w *Writer) join(out, more []byte) []byte {
 	if out == nil {
 		return more
 	}
