@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -34,7 +35,9 @@ type KeptResource struct {
 	// Manager is what manages it.
 	Manager inventory.Manager `json:"manager,omitzero"`
 	// HourlyUSD is the list price of an hour.
-	HourlyUSD *money.Amount `json:"hourly_nano_usd"`
+	HourlyUSD *money.Amount `json:"hourly_usd"`
+	// HourlyNanoUSD is hourly_usd by its former name: in dollars all the same.
+	HourlyNanoUSD *money.Amount `json:"hourly_nano_usd"`
 
 	// GPUs are how many GPUs it has.
 	GPUs *int `json:"gpus"`
@@ -100,8 +103,8 @@ func NewKeptResource(r *inventory.Resource, hourly inventory.Fact[money.Amount])
 	k := KeptResource{
 		Ref: r.Ref(), Name: r.Name, Zone: r.Zone, Type: r.Type, State: r.State, CreatedAt: r.CreatedAt,
 		StateSince: r.StateSince,
-		Tags:       r.Tags, Manager: r.Manager, HourlyUSD: null(hourly), GPUs: null(r.Size.GPUs),
-		InstanceStorageGB: null(r.Size.InstanceStorageGB)}
+		Tags:       r.Tags, Manager: r.Manager, HourlyUSD: null(hourly), HourlyNanoUSD: null(hourly),
+		GPUs: null(r.Size.GPUs), InstanceStorageGB: null(r.Size.InstanceStorageGB)}
 	switch d := r.Detail.(type) {
 	case *inventory.Instance:
 		m := &KeptInstance{
@@ -118,6 +121,12 @@ func NewKeptResource(r *inventory.Resource, hourly inventory.Fact[money.Amount])
 		k.LastActivity = null(d.LastActivity)
 	}
 	return k
+}
+
+// Hourly is the list price of an hour. What an earlier version kept has it by the former name
+// alone.
+func (k *KeptResource) Hourly() inventory.Fact[money.Amount] {
+	return fact(cmp.Or(k.HourlyUSD, k.HourlyNanoUSD))
 }
 
 // Priced returns the resources, owned by the tags of the configuration, with their hourly
@@ -155,5 +164,5 @@ func (k *KeptResource) Priced(tags inventory.TagMapping) round.Priced {
 		r.Detail = &inventory.Notebook{LastActivity: fact(k.LastActivity)}
 	}
 	_ = tags.Apply(r) // a keep that cannot be read keeps
-	return round.Priced{Resource: r, Hourly: fact(k.HourlyUSD)}
+	return round.Priced{Resource: r, Hourly: k.Hourly()}
 }

@@ -102,8 +102,8 @@ func NewObserved(kept KeptResource, s snapshot.Resource, tags inventory.TagMappi
 		DutySince: optionalTime(s.DutySince),
 		GPUs:      kept.GPUs, Tags: kept.Tags, CreatedAt: optionalTime(r.CreatedAt), StateSince: optionalTime(r.StateSince),
 		FirstAt: s.FirstAt.UTC(), SeenAt: s.SeenAt.UTC()}
-	if kept.HourlyUSD != nil {
-		d.Hourly = money.Known(*kept.HourlyUSD)
+	if hourly, priced := kept.Hourly().Get(); priced {
+		d.Hourly = money.Known(hourly)
 	}
 	return d
 }
