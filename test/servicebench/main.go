@@ -207,7 +207,7 @@ func free() string {
 
 func (b *bench) measure(ctx context.Context) error {
 	database := ""
-	size := func() (sizes, error) { return sizeOf(filepath.Join(b.dir, "state")), nil }
+	size := func() (sizes, error) { return sizeOf(ctx, filepath.Join(b.dir, "state")) }
 	if b.postgres {
 		server, at, err := postgres.Launch(ctx, "full_page_writes=on", fmt.Sprintf("autovacuum=%t", b.autovacuum))
 		if err != nil {

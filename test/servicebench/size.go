@@ -6,12 +6,12 @@ import (
 	"database/sql"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver of the look at the size
+	_ "github.com/jackc/pgx/v5/stdlib" // the drivers of the look at the size
+	_ "modernc.org/sqlite"
 )
 
 // sizes are what a state takes on the disk, in bytes.
@@ -31,17 +31,17 @@ type tableSize struct {
 	inserted, updated, hot, deleted, dead int64
 }
 
-// sizeOf measures the files of a folder.
-func sizeOf(dir string) (s sizes) {
-	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			if st, err := d.Info(); err == nil {
-				s.total += st.Size()
-			}
-		}
-		return nil
-	})
-	return s
+// sizeOf measures the state in a folder by its pages: the file itself is only written to once its log
+// of writes is full, and that log stays as large as it was.
+func sizeOf(ctx context.Context, dir string) (s sizes, err error) {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "curfew.db")+"?mode=ro&_pragma=busy_timeout(10000)")
+	if err != nil {
+		return s, err
+	}
+	defer db.Close()
+	err = db.QueryRowContext(ctx, "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()").Scan(
+		&s.total)
+	return s, err
 }
 
 // sizeOfDatabase measures a database of PostgreSQL.
