@@ -38,7 +38,7 @@ run() {
 	templates) ./test/cfn-lint.sh ;;
 	terraform) make terraform ;;
 	alerts) ./test/requirements.sh prometheus-alertmanager && slow -timeout 30m -run TestEachRuleFires ./test/monitoring ;; # 7 minutes
-	policies) slow -run TestAWSKnowsWhatThePolicySays ./test/iam ;; # against the reference of AWS
+	policies) slow -run TestPolicyMatchesAWSReference ./test/iam ;; # against the reference of AWS
 	*) echo "slow.sh: there is no suite $1; there are: ${suites[*]}" >&2; return 2 ;;
 	esac
 }

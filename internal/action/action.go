@@ -117,7 +117,7 @@ type Item struct {
 	// ApprovedAt is when an approval was used up for the item; zero where none was, or
 	// none was needed.
 	ApprovedAt time.Time
-	// Briefing is what people are told once the action is confirmed or fails; nil before its
+	// Briefing is the content of the notices about the action's outcome; nil before its
 	// first intent.
 	Briefing *Briefing
 	// Alarm is what a person has to know: retries that go on, a refusal at act time.

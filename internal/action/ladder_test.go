@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-func TestTheWholeLadder(t *testing.T) {
+func TestLadderFromWarningToConfirmation(t *testing.T) {
 	w := newWorld()
 	w.idle("i-1")
 	w.cloud.Slow(1)
@@ -145,9 +145,9 @@ func (w *world) keep(id string, d time.Duration) {
 	}
 }
 
-// TestTheLastMinute: what changes while everything is read again, right before the
+// TestVerifiesRightBeforeCall: what changes while everything is read again, right before the
 // call, counts.
-func TestTheLastMinute(t *testing.T) {
+func TestVerifiesRightBeforeCall(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(w *world)

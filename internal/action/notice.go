@@ -44,18 +44,18 @@ const (
 	noticeAlarm = "alarm" // a call failed, is not confirmed, or was given up
 )
 
-// Briefing is what people are told about an action, whatever comes of it. It is written with
+// Briefing is the content of a notice apart from the outcome. It is written with
 // the action's intent: the process that confirms the last call may have started after the
 // resource was gone, and know neither its owner nor its policy.
 type Briefing struct {
-	// Recipients are those of the policy: "owner", "team", or configured names.
+	// Recipients are the policy's recipients: "owner", "team", or configured names.
 	Recipients       []string
 	Name, Type, Zone string
 	// Tags are the resource's; nil where they could not be read.
 	Tags    map[string]string
 	Owner   inventory.Owner
 	Because string
-	// Hourly is what the resource costs; nil where that is not known.
+	// Hourly is the list price of an hour of the resource; nil if unknown.
 	Hourly           *money.Amount
 	Undo, Know, Lost string
 	Keep, KeepTag    string
@@ -66,7 +66,7 @@ type Briefing struct {
 // that it is about, and delivered once by whichever process comes first: twice at most, where
 // a process dies between the channel's acceptance and its record.
 type Notice struct {
-	// ID is that of the item and its version with which the notice was written, and of the
+	// ID joins the ids of the item, of its version with which the notice was written, and of the
 	// recipient.
 	ID      string
 	Account string
@@ -76,7 +76,7 @@ type Notice struct {
 	Verb      policy.Verb
 	Kind      string
 	Recipient string
-	// Alarm is what went wrong; empty where the action was confirmed.
+	// Alarm is the failure; empty if the action was confirmed.
 	Alarm     string
 	Briefing  Briefing
 	CreatedAt time.Time

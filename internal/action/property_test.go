@@ -239,9 +239,9 @@ func (w *watched) capped() {
 	}
 }
 
-// TestNothingBreaksTheLadder: whatever comes in between, in whatever order, nothing
+// TestRandomOperationsKeepLadderSafe: whatever comes in between, in whatever order, nothing
 // is acted on that was not warned about, verified, and admitted.
-func TestNothingBreaksTheLadder(t *testing.T) {
+func TestRandomOperationsKeepLadderSafe(t *testing.T) {
 	acted := 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := &watched{world: newWorld(), t: t, warnedAt: map[string]time.Duration{}}

@@ -43,9 +43,9 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestNothingSecretIsRecorded: what a policy's author or a provider wrote into a
+// TestRedactsRecordedEntries: what a policy's author or a provider wrote into a
 // reason comes into no entry, line or message.
-func TestNothingSecretIsRecorded(t *testing.T) {
+func TestRedactsRecordedEntries(t *testing.T) {
 	w := newWorld()
 	w.idle("i-1")
 	p := w.propose()

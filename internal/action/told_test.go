@@ -10,9 +10,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/action/actiontest"
 )
 
-// TestAWarningsKeepNamesTheResource: the command works for a person who never scanned,
+// TestWarningKeepCommandNamesResource: the command works for a person who never scanned,
 // and in whatever account the id is.
-func TestAWarningsKeepNamesTheResource(t *testing.T) {
+func TestWarningKeepCommandNamesResource(t *testing.T) {
 	w := newWorld()
 	w.idle("i-1")
 	people := &heard{People: w.people}
@@ -35,9 +35,9 @@ func (h *heard) Notify(ctx context.Context, to string, m action.Message) (string
 	return h.People.Notify(ctx, to, m)
 }
 
-// TestAFailedCallIsNoAct: a failed call is reported as failed, also when its outcome
+// TestReportsFailedCall: a failed call is reported as failed, also when its outcome
 // cannot be looked up.
-func TestAFailedCallIsNoAct(t *testing.T) {
+func TestReportsFailedCall(t *testing.T) {
 	w := newWorld()
 	w.idle("i-1")
 	w.rounds(t, 15*time.Minute, 5*time.Minute)
@@ -50,9 +50,9 @@ func TestAFailedCallIsNoAct(t *testing.T) {
 	}
 }
 
-// TestAFailureIsToldOnce tells people of a failed call at once, in the provider's words, and not
+// TestNotifiesFirstFailureOnce tells people of a failed call at once, in the provider's words, and not
 // again while it is made again.
-func TestAFailureIsToldOnce(t *testing.T) {
+func TestNotifiesFirstFailureOnce(t *testing.T) {
 	w := newWorld()
 	w.idle("i-1")
 	people := &heard{People: w.people}
@@ -78,9 +78,9 @@ func TestAFailureIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestAnotherProcessTellsOfWhatItConfirms: the process that made the call ends before the provider
+// TestNotifiesActionConfirmedAfterRestart: the process that made the call ends before the provider
 // confirms it, and the machine is gone when the next one looks: its owner is told all the same.
-func TestAnotherProcessTellsOfWhatItConfirms(t *testing.T) {
+func TestNotifiesActionConfirmedAfterRestart(t *testing.T) {
 	w := newWorld()
 	w.idle("i-1")
 	w.cloud.Slow(2)

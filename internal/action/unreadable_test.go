@@ -29,9 +29,9 @@ func (s slow) Do(ctx context.Context, t action.Task) (string, error) {
 	return receipt, err
 }
 
-// TestASlowCallBefore: what was written while another call was on its way counts, for
+// TestVerifiesAgainAfterSlowCall: what was written while another call was on its way counts, for
 // every verb.
-func TestASlowCallBefore(t *testing.T) {
+func TestVerifiesAgainAfterSlowCall(t *testing.T) {
 	for _, verb := range []policy.Verb{policy.Stop, policy.Terminate, policy.Tag} {
 		for name, change := range map[string]func(w *world, r *actiontest.Resource){
 			"a keep in a tag":   func(_ *world, r *actiontest.Resource) { r.Tags[inventory.TagKeepUntil] = "2027-01-01" },
@@ -68,9 +68,9 @@ func TestASlowCallBefore(t *testing.T) {
 	}
 }
 
-// TestWhatWasReadAgainIsActedOn: after a slow call the next machine is read again, and what
+// TestActsOnReverifiedFacts: after a slow call the next machine is read again, and what
 // was just read is fresh enough for its call.
-func TestWhatWasReadAgainIsActedOn(t *testing.T) {
+func TestActsOnReverifiedFacts(t *testing.T) {
 	w := newWorld()
 	w.idle("i-1", "i-2")
 	w.ladder.Cloud = slow{w.cloud, func(string) {
@@ -124,9 +124,9 @@ func (u unreadable) Items(ctx context.Context, account string, q action.ItemQuer
 	return all, errors.Join(err, u.fails("items"))
 }
 
-// TestWhatCannotBeReadActsOnNothing: a round whose state cannot be read ends with that error,
+// TestRoundStopsOnStoreReadError: a round whose state cannot be read ends with that error,
 // warns no one and calls nothing.
-func TestWhatCannotBeReadActsOnNothing(t *testing.T) {
+func TestRoundStopsOnStoreReadError(t *testing.T) {
 	for _, what := range []string{"round", "freeze", "keeps", "fuses", "items"} {
 		w := newWorld()
 		w.idle("i-1")
@@ -156,9 +156,9 @@ func (u unreadable) Blow(ctx context.Context, f action.Fuse, owed ...action.Noti
 	return errors.Join(u.fails("blow"), u.Store.Blow(ctx, f, owed...))
 }
 
-// TestAFuseThatIsNotRecordedHoldsAllTheSame: the round ends with that error, and calls
+// TestUnrecordedFuseHoldsActions: the round ends with that error, and calls
 // nothing.
-func TestAFuseThatIsNotRecordedHoldsAllTheSame(t *testing.T) {
+func TestUnrecordedFuseHoldsActions(t *testing.T) {
 	w := newWorld()
 	w.wants.Limits = policy.Limits{PerHour: 2}
 	w.fleet(slices.Repeat([]money.Amount{3}, 30)...)
@@ -181,9 +181,9 @@ func (silent) Plan(ctx context.Context, _ *inventory.Resource, _ policy.Do) ([]a
 	return nil, ctx.Err()
 }
 
-// TestNothingIsWaitedForForEver: a provider that does not answer is given up, with what
+// TestHungProviderTimesOut: a provider that does not answer is given up, with what
 // was waited for.
-func TestNothingIsWaitedForForEver(t *testing.T) {
+func TestHungProviderTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.idle("i-1")
@@ -208,8 +208,8 @@ func (hung) Unfreeze(context.Context, string, string, time.Time) error {
 	return errors.New("no answer")
 }
 
-// TestUnfreezeSaysThatItFailed: a failure to resume is not reported as success.
-func TestUnfreezeSaysThatItFailed(t *testing.T) {
+// TestUnfreezeReportsFailure: a failure to resume is not reported as success.
+func TestUnfreezeReportsFailure(t *testing.T) {
 	w := newWorld()
 	w.ladder.Store = hung{w.store}
 	if err := w.ladder.Unfreeze(t.Context(), "it is over"); err == nil || !strings.Contains(err.Error(), "no answer") {
@@ -217,9 +217,9 @@ func TestUnfreezeSaysThatItFailed(t *testing.T) {
 	}
 }
 
-// TestFreezeSaysHowByHand: where the state does not answer, a person still learns within
+// TestFailedFreezeExplainsManualStop: where the state does not answer, a person still learns within
 // seconds how to stop everything.
-func TestFreezeSaysHowByHand(t *testing.T) {
+func TestFailedFreezeExplainsManualStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.ladder.Store = hung{w.store}
@@ -231,8 +231,8 @@ func TestFreezeSaysHowByHand(t *testing.T) {
 	})
 }
 
-// TestASignalDuringACall: what was done by then is in the report.
-func TestASignalDuringACall(t *testing.T) {
+// TestSignalDuringCallKeepsOutcome: what was done by then is in the report.
+func TestSignalDuringCallKeepsOutcome(t *testing.T) {
 	w := newWorld()
 	w.idle("i-1", "i-2")
 	w.round(t)

@@ -39,7 +39,7 @@ type saveResult struct {
 	saveRequest
 	snapshot session.Snapshot
 	number   int64 // sequence number of the snapshot
-	// fingerprint is that of the saved folder; empty if the folder changed during the save.
+	// fingerprint identifies the content of the saved folder; empty if the folder changed during the save.
 	fingerprint string
 	// incomplete describes what the snapshot lacks; empty if nothing.
 	incomplete string

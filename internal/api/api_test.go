@@ -583,8 +583,8 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// TestCallsOfWhatIsNotThere says which of path and method is wrong, in a problem document.
-func TestCallsOfWhatIsNotThere(t *testing.T) {
+// TestUnknownPathsAndMethods says which of path and method is wrong, in a problem document.
+func TestUnknownPathsAndMethods(t *testing.T) {
 	s := start(t, "identity: root\n", false, nil)
 	for _, tc := range []struct {
 		method, path string

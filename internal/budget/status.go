@@ -30,7 +30,7 @@ type Status struct {
 type Balance struct {
 	// Used is the charged amount.
 	Used money.Amount `json:"used_usd"`
-	// Held is what admitted work reserves beyond its own charges.
+	// Held is the amount that admitted work reserves beyond its own charges.
 	Held money.Amount `json:"held_usd"`
 	// Unobserved is the part of Held whose runs are over but not seen by the ledger.
 	Unobserved money.Amount `json:"unobserved_usd"`

@@ -9,7 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// Evidence is what is known about a training besides its files.
+// Evidence is knowledge about a training besides its files.
 type Evidence struct {
 	// Declared are declarations inside the folder ([Events.DeclaredIn]).
 	Declared []Declaration

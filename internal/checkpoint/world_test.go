@@ -64,7 +64,7 @@ func write(t testing.TB, dir, name string, data []byte) {
 	}
 }
 
-// entry is what a restore has to bring back of a name.
+// entry is the expected content under a name after a restore.
 type entry struct {
 	Mode     fs.FileMode
 	Modified time.Time

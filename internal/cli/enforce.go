@@ -30,7 +30,7 @@ type enforceFlags struct {
 	policies []string
 	once     bool
 	iam      policyFlags
-	// buckets are those whose lifecycle and tags the printed policy lets change.
+	// buckets are the names whose lifecycle and tags the printed policy lets change.
 	buckets []string
 	enforce bool
 	window  string

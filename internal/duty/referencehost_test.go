@@ -37,7 +37,7 @@ func (j *naiveJudge) cpu() naiveMeter {
 
 func (j *naiveJudge) stats(m naiveMeter) *usage.Stats { return j.w.Machine.Stats(m.signal) }
 
-// unit is what a line is multiplied by to be in the unit of the meter's points.
+// unit is the factor from the unit of a threshold to that of the meter's points.
 func (j *naiveJudge) unit(m naiveMeter) float64 {
 	if m.rate {
 		return j.w.StepOf(j.stats(m)).Seconds()
@@ -346,7 +346,7 @@ func (p *naive) highest(v Verdict, tracks []*usage.Track, sig usage.Signal, digi
 	return e, measured
 }
 
-// gpu is what the samples of one GPU say.
+// gpu is the verdict of the samples of one GPU.
 type naiveGPU struct {
 	GPU
 	track *usage.Track

@@ -26,7 +26,7 @@ type outcome struct {
 	work             work
 	lines            []Line
 	p50, p95, hourly money.Amount
-	// uncappedCost is what the usual course costs without max_cost, or an hour of it where
+	// uncappedCost is the cost of the usual course without max_cost, or of an hour of it where
 	// nothing else ends it: machines are compared by it.
 	uncappedCost money.Amount
 	duration     Duration

@@ -97,8 +97,8 @@ func TestProtectedVersions(t *testing.T) {
 	})
 }
 
-// TestProtectionIsSaid: a finding says what keeps versions, and what of that was not read.
-func TestProtectionIsSaid(t *testing.T) {
+// TestReportsProtection: a finding says what keeps versions, and what of that was not read.
+func TestReportsProtection(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		protection func(b *inventory.Bucket)
@@ -142,9 +142,9 @@ func TestProtectionIsSaid(t *testing.T) {
 	}
 }
 
-// TestReplacedVersionsAreNoSureSaving: what expires in a versioned bucket goes on costing, so it is
+// TestReplacedVersionsAreUpperBound: what expires in a versioned bucket goes on costing, so it is
 // not what is saved at least where rules that tags narrow may act too.
-func TestReplacedVersionsAreNoSureSaving(t *testing.T) {
+func TestReplacedVersionsAreUpperBound(t *testing.T) {
 	for _, versions := range []bool{false, true} {
 		f := newFixture(t)
 		f.bucket("data", func(b *inventory.Bucket) {

@@ -154,8 +154,8 @@ func TestVolumes(t *testing.T) {
 	})
 }
 
-// TestClaimsOfKubernetesAreLeftToIt: nothing deletes the volume of a claim.
-func TestClaimsOfKubernetesAreLeftToIt(t *testing.T) {
+// TestLeavesOutVolumesOfKubernetesClaims: nothing deletes the volume of a claim.
+func TestLeavesOutVolumesOfKubernetesClaims(t *testing.T) {
 	f := newFixture(t)
 	f.window(f.volume("vol-1", "gp3", 500, func(r *inventory.Resource, d *inventory.Volume) {
 		r.Manager, d.Claim = inventory.Manager{Kind: inventory.ManagerKubernetes}, "ml/data-db-0"

@@ -100,7 +100,7 @@ type Snapshot struct {
 	// ImagesKnown is false when the images could not be read; then no snapshot is
 	// known to be unused.
 	ImagesKnown bool
-	// Launchers are what would start machines with a disk made from it, as [Image.Launchers].
+	// Launchers are the resources that start machines with a disk made from it, as [Image.Launchers].
 	Launchers Fact[[]string]
 	// Locked says whether a snapshot lock keeps it from being deleted.
 	Locked Fact[bool]
@@ -122,7 +122,7 @@ type Image struct {
 	Public       bool
 	// Protected says that EC2 does not deregister it.
 	Protected bool
-	// Launchers are what would start machines from it, for people: "launch template web version
+	// Launchers are the resources that start machines from it, for people: "launch template web version
 	// 3", "launch configuration web", "fleet fleet-1". Unknown where not all of them were read.
 	Launchers Fact[[]string]
 }
@@ -189,7 +189,7 @@ type Bucket struct {
 	Objects Fact[int64]
 	// Uploads are multipart uploads begun over 7 days ago and never completed.
 	Uploads Fact[Uploads]
-	// Noncurrent is what replaced or deleted versions hold. Of it Locked is what the bucket's
+	// Noncurrent is the size of replaced or deleted versions. Of it Locked is the part that the bucket's
 	// default retention still keeps, the last of it until LockedUntil; DeleteMarkers is how many
 	// objects a delete marker hides.
 	Noncurrent    Fact[Listing]
@@ -198,7 +198,7 @@ type Bucket struct {
 	DeleteMarkers int64
 	// MFADelete says whether deleting takes a second factor; S3 takes no lifecycle then.
 	MFADelete Fact[bool]
-	// ObjectLock is what keeps versions from being deleted.
+	// ObjectLock is the protection of versions from deletion.
 	ObjectLock Fact[ObjectLock]
 	// ReplicatesTo are the buckets that its objects are copied to, ReplicatedFrom those of the
 	// observation that copy objects into it. Either is unknown where replication was not read.
@@ -252,7 +252,7 @@ type Prefix struct {
 	// Reached is what of Standard an enabled lifecycle rule moves or expires, Perhaps what
 	// only rules do that tags or dates narrow, which a listing does not show.
 	Reached, Perhaps Stored
-	// Tiered is what its owner keeps in Intelligent-Tiering, Instant what in Glacier Instant
+	// Tiered is the size in Intelligent-Tiering, Instant that in Glacier Instant
 	// Retrieval: both answer at once, and a rule for the archive would move them as well.
 	Tiered, Instant Stored
 	// Small counts objects of the standard class under 128 KiB, which gain nothing in

@@ -298,8 +298,8 @@ func TestNeverZeroForUnknown(t *testing.T) {
 	})
 }
 
-// TestAnAssumedPlatformIsAnEstimate prices a machine as Linux, and says that this is assumed.
-func TestAnAssumedPlatformIsAnEstimate(t *testing.T) {
+// TestAssumedPlatformIsEstimate prices a machine as Linux, and says that this is assumed.
+func TestAssumedPlatformIsEstimate(t *testing.T) {
 	d := linux(inventory.OnDemand)
 	d.PlatformAssumed = true
 	r := resource(inventory.KindInstance, "g6.2xlarge", inventory.StateRunning, d)

@@ -13,9 +13,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TestCollectionsAreReadAgainWhereAPageIsGone begins again where the item goes after which a page
+// TestRereadsCollectionAfterGoneCursor begins again where the item goes after which a page
 // begins, and gives up where that never ends.
-func TestCollectionsAreReadAgainWhereAPageIsGone(t *testing.T) {
+func TestRereadsCollectionAfterGoneCursor(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		gone, calls int

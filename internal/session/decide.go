@@ -99,7 +99,7 @@ type Observation struct {
 	// Order is the current order document.
 	Order Order
 	// Pools are the pools that can launch Nodes machines, best first, read only while launching.
-	// CapacityFailures are those of all sessions.
+	// CapacityFailures are the recent launch failures of all sessions.
 	Pools            []Pool
 	Nodes            int
 	CapacityFailures []CapacityFailure

@@ -409,7 +409,7 @@ func (k *Keeper) advanceLaunch(ctx context.Context, s *Session) (waits bool, err
 type launchIntent struct {
 	keeper  *Keeper
 	session *Session
-	// machines are those that the launch call returned.
+	// machines are the result of the launch call.
 	machines []Machine
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// Size is what a state takes, and how far back its audit log goes.
+// Size is the size of a state, and the range of its audit log.
 type Size struct {
 	// Database is sqlite or postgres, Bytes what it takes on disk with its indexes and, of a
 	// file, its log of writes.

@@ -374,7 +374,7 @@ type Standing struct {
 	// Witness says where the witness is; empty: there is none. Problem is why it cannot be used.
 	Witness string
 	Problem error
-	// Known is what the witness keeps of the state, here or where it was before; nil: nothing.
+	// Known is the record of the state at the witness, here or where it was before; nil: none.
 	Known *witness.Record
 }
 

@@ -263,7 +263,7 @@ func TestCopyElsewhereActsOnNothingOnceItIsOlder(t *testing.T) {
 }
 
 // Sessions are kept without a round of an account: they too must not be kept by an older copy.
-func TestCopyElsewhereIsNoticedBeforeARound(t *testing.T) {
+func TestDetectsCopyBeforeFirstRound(t *testing.T) {
 	w := newWatched(t)
 	s := w.open()
 	w.round(s)

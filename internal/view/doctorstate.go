@@ -39,7 +39,7 @@ type Trouble struct {
 	Since time.Time `json:"since,omitzero"`
 	// Why describes it.
 	Why string `json:"why"`
-	// Next is what to do.
+	// Next is the command to run, or the thing to mend.
 	Next string `json:"next"`
 }
 

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// StateSchema is that of how far a state and its witness are.
+	// StateSchema names the document of a state and its witness.
 	StateSchema = "curfew.state/v1"
-	// StateBackupSchema is that of a backup that was written.
+	// StateBackupSchema names the document of a written backup.
 	StateBackupSchema = "curfew.state-backup/v1"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/wait"
 )
 
-func TestForEndsWithTheTimeOrTheContext(t *testing.T) {
+func TestForReturnsAtTimeOrCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

@@ -56,10 +56,10 @@ const (
 	retag    = "CurfewNeverRetag"
 )
 
-// conditions are those of the template for statements.
+// conditions are the conditions of the template's statements.
 var conditions = map[string]string{governed: "GovernsEphemeral", buckets: "NamesBuckets"}
 
-// grants is what the template and the module offer in a partition, besides what
+// grants are the rights that the template and the module offer in a partition, besides what
 // curfew:managed=true governs. The module takes other tags; both take other buckets.
 func grants(partition string) aws.Grants {
 	return aws.Grants{

@@ -16,7 +16,7 @@ import (
 
 const moduleDir = "../../deploy/terraform/member-roles/"
 
-// partition is where both documents are evaluated.
+// partition is the partition that both documents are evaluated in.
 const partition = "aws-cn"
 
 // policies evaluates the local values of the module with these governed tags and buckets.

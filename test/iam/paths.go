@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Principal is who asks: a role with the documents that all have to allow what it does, its policy
+// Principal is the caller: a role with the documents that all have to allow what it does, its policy
 // first and then its boundary.
 type Principal struct {
 	Name     string
@@ -31,7 +31,7 @@ func (p Principal) allows(r Request) (bool, error) {
 	return len(p.Policies) > 0, nil
 }
 
-// Account is where principals act.
+// Account is the account that principals act in.
 type Account struct {
 	Partition, Region, ID string
 	// Bucket is one whose objects and lifecycle the documents may name.
@@ -50,7 +50,7 @@ type kind struct {
 }
 
 // kinds are everything that the documents of curfew are about. Where several ARNs stand, the last
-// ones are what the documents should not reach.
+// ones are the calls that the documents must not allow.
 var kinds = []kind{
 	ec2Kind("instance", "ec2:StopInstances", "ec2:TerminateInstances", "ssm:StartSession"),
 	ec2Kind("volume", "ec2:DeleteVolume"),

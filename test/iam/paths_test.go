@@ -20,9 +20,9 @@ func parse(t *testing.T, raw string) *iam.Policy {
 	return p
 }
 
-// TestNothingWrittenWidensWhatMayBeEnded tries every path of writes by the roles that read and act,
+// TestWritesNeverWidenTermination tries every path of writes by the roles that read and act,
 // as curfew prints them for different governance, and as the template has them.
-func TestNothingWrittenWidensWhatMayBeEnded(t *testing.T) {
+func TestWritesNeverWidenTermination(t *testing.T) {
 	roles := map[string]*iam.Policy{"read": parse(t, string(aws.PolicyJSON("aws-cn")))}
 	for name, governed := range map[string][]map[string]string{
 		"act":                         nil,

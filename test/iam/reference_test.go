@@ -37,10 +37,10 @@ for action in json.load(sys.stdin):
 json.dump(out, sys.stdout)
 `
 
-// TestAWSKnowsWhatThePolicySays holds the acting policy against AWS's reference: each action is
+// TestPolicyMatchesAWSReference holds the acting policy against AWS's reference: each action is
 // there, and each tag by which a statement decides is one that AWS knows at that action. A condition
 // that AWS does not know would make an Allow void, and a Deny too.
-func TestAWSKnowsWhatThePolicySays(t *testing.T) {
+func TestPolicyMatchesAWSReference(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("make test-slow SUITE=policies runs it")
 	}

@@ -39,7 +39,7 @@ import (
 // patience is how long something may take that is due at once, on a machine that does much else.
 const patience = 4 * time.Minute
 
-// configuration is that of a service: accounts, where Slack is, and what only one of them has. Its times are the
+// configuration configures a service: accounts, where Slack is, and what only one of them has. Its times are the
 // defaults, divided as those of the rules are.
 const configuration = `aws:
   requests_per_second: 1000
@@ -352,7 +352,7 @@ func (s *stand) backUp(back bool) error {
 	return nil
 }
 
-// received is what Alertmanager posts.
+// received keeps the messages of Alertmanager.
 type received struct {
 	mu  sync.Mutex
 	all []message
@@ -426,7 +426,7 @@ func (s *stand) get(path string, to any) error {
 	return json.NewDecoder(resp.Body).Decode(to)
 }
 
-// state is that of an alert in Prometheus: inactive, pending or firing.
+// state returns the state of an alert in Prometheus: inactive, pending or firing.
 func (s *stand) state(labels map[string]string) (string, error) {
 	var doc struct {
 		Data struct {

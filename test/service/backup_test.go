@@ -3,6 +3,7 @@ package service_test
 import (
 	"cmp"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,31 +17,40 @@ import (
 	"github.com/curfew-dev/curfew/test/postgres"
 )
 
-// documented returns a block of commands of docs/backup.md.
-func documented(t *testing.T, name string) string {
+// commandsOf returns the blocks of commands of a page of the documentation by the comments above them.
+func commandsOf(t *testing.T, page string) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/backup.md")
+	text, err := os.ReadFile(filepath.Join("../../docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile("(?s)<!-- "+regexp.QuoteMeta(name)+" -->\n```sh\n(.*?)```").FindAllStringSubmatch(
-		string(text), -1)
-	if len(m) != 1 {
-		t.Fatalf("docs/backup.md has %d blocks of commands for %q", len(m), name)
+	out := map[string][]string{}
+	for _, m := range regexp.MustCompile("(?s)<!-- ([^>]*) -->\n```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		out[m[1]] = append(out[m[1]], m[2])
 	}
-	return m[0][1]
+	return out
+}
+
+// documented returns a block of commands of docs/backup.md.
+func documented(t *testing.T, name string) string {
+	t.Helper()
+	blocks := commandsOf(t, "backup.md")[name]
+	if len(blocks) != 1 {
+		t.Fatalf("docs/backup.md has %d blocks of commands for %q", len(blocks), name)
+	}
+	return blocks[0]
 }
 
 // host is where an operator gives commands: the machine of a service.
 type host struct {
 	*service
-	// programs holds curfew, and backups what is copied.
-	programs, backups string
+	// programs holds curfew, backups the copies; folder is where commands run.
+	programs, backups, folder string
 }
 
 func newHost(s *service) *host {
 	s.t.Helper()
-	h := &host{s, s.t.TempDir(), s.t.TempDir()}
+	h := &host{service: s, programs: s.t.TempDir(), backups: s.t.TempDir(), folder: s.dir}
 	// The shell of a command hands its words on as an order to this test.
 	script := "#!/usr/bin/env python3\nimport json, os, sys\n" +
 		"os.environ[" + fmt.Sprintf("%q", childVariable) + "] = json.dumps({'Args': sys.argv[1:], 'Dir': os.getcwd()})\n" +
@@ -51,11 +61,21 @@ func newHost(s *service) *host {
 	return h
 }
 
-// shell runs commands in the folder of the service with its state, and returns what they print.
+// shell runs commands that have to succeed, and returns what they print.
 func (h *host) shell(commands string, env ...string) string {
 	h.t.Helper()
+	code, out := h.run(commands, env...)
+	if code != 0 {
+		h.t.Fatalf("%s: exit code %d", commands, code)
+	}
+	return out
+}
+
+// run runs commands with the state of the service, and returns their exit code and what they print.
+func (h *host) run(commands string, env ...string) (code int, output string) {
+	h.t.Helper()
 	c := exec.CommandContext(h.t.Context(), "sh", "-euc", commands)
-	c.Dir = h.dir
+	c.Dir = h.folder
 	c.Env = append(os.Environ(), "PATH="+h.programs+":"+os.Getenv("PATH"), "HOME="+h.dir, "XDG_DATA_HOME="+h.dir,
 		"XDG_STATE_HOME="+filepath.Join(h.dir, "witness"), "SLACK_TOKEN=xoxb-secret-token", "AWS_EC2_METADATA_DISABLED=true",
 		"AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null", "BACKUPS="+h.backups)
@@ -67,10 +87,10 @@ func (h *host) shell(commands string, env ...string) string {
 	c.Env = append(c.Env, env...)
 	out, err := c.CombinedOutput()
 	h.t.Logf("$ %s\n%s", strings.TrimSpace(commands), tail(string(out)))
-	if err != nil {
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		h.t.Fatalf("%s: %v", commands, err)
 	}
-	return string(out)
+	return c.ProcessState.ExitCode(), string(out)
 }
 
 // rows reads what a state holds, each row as text.
@@ -118,7 +138,7 @@ func (s *service) one(query string) (n int64) {
 	return n
 }
 
-// governed is what the configuration of the test adds: a budget, and who may approve.
+// governed adds a budget and an approver to the configuration.
 const governed = `identity: ana
 approvers: {bo: [approver], ana: [approver]}
 budgets:

@@ -1,7 +1,6 @@
 package service_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -69,11 +67,18 @@ type drill struct {
 // drilled is a service under the drill.
 type drilled struct {
 	*service
+	host    *host
 	account string
 	// machine is the newest that came to rest.
 	machine *machine
 	// frozen are the times in which nothing may be called.
 	frozen [][2]time.Time
+}
+
+func newDrilled(c *cloud, s *service) *drilled {
+	d := &drilled{service: s, host: newHost(s), account: c.accounts()[0]}
+	d.host.folder = s.t.TempDir() // a mistake in the configuration of the service is not one of the operator's
+	return d
 }
 
 // idle brings a machine to rest.
@@ -82,41 +87,14 @@ func (d *drilled) idle() *machine {
 	return d.machine
 }
 
-// command runs a command of the document at a process of the service.
+// command runs a command of the document, which asks the newest process of the service.
 func (d *drilled) command(line string) (code int, output string) {
 	d.t.Helper()
-	line, _, _ = strings.Cut(line, " #")
 	if strings.Contains(line, "ITEM") {
 		line = strings.ReplaceAll(line, "ITEM", d.item(d.machine))
 	}
-	var args []string
-	for _, m := range regexp.MustCompile(`"([^"]*)"|(\S+)`).FindAllStringSubmatch(line, -1) {
-		args = append(args, m[1]+m[2])
-	}
-	if len(args) == 0 || args[0] != "curfew" {
-		d.t.Fatalf("%q is no command of curfew", line)
-	}
-	text, err := json.Marshal(order{Args: args[1:], Dir: d.t.TempDir()})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	ctx, stop := context.WithTimeout(d.t.Context(), 2*time.Minute)
-	defer stop()
 	running := d.processes()
-	p := running[len(running)-1]
-	c := exec.CommandContext(ctx, os.Args[0], "-test.run=^$")
-	c.Env = append(os.Environ(), childVariable+"="+string(text), "HOME="+d.dir, "XDG_DATA_HOME="+d.dir,
-		"CURFEW_SERVER="+p.url(d.t),
-		"CURFEW_SERVER_TIMEOUT=20s", "XDG_STATE_HOME="+filepath.Join(d.dir, "witness"))
-	if d.state[0] == "--data-dir" {
-		c.Env = append(c.Env, "CURFEW_DATA_DIR="+d.state[1])
-	}
-	out, err := c.CombinedOutput()
-	if err != nil && c.ProcessState == nil {
-		d.t.Fatalf("%s: %v", line, err)
-	}
-	d.t.Logf("$ %s: exit %d\n%s", strings.Join(args, " "), c.ProcessState.ExitCode(), tail(string(out)))
-	return c.ProcessState.ExitCode(), string(out)
+	return d.host.run(line, "CURFEW_SERVER="+running[len(running)-1].url(d.t), "CURFEW_SERVER_TIMEOUT=20s")
 }
 
 // item is the newest item of a machine.
@@ -195,14 +173,15 @@ func sections(t *testing.T) map[string][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string][]string{}
-	for _, m := range regexp.MustCompile("(?s)<!-- drill: ([^>]*) -->\n```sh\n(.*?)```").FindAllStringSubmatch(
-		string(text), -1) {
-		out[m[1]] = append(out[m[1]], strings.Split(strings.TrimSpace(m[2]), "\n")...)
+	out, found := map[string][]string{}, 0
+	for comment, blocks := range commandsOf(t, "on-call.md") {
+		if name, ok := strings.CutPrefix(comment, "drill: "); ok {
+			found += len(blocks)
+			out[name] = strings.Split(strings.TrimSpace(strings.Join(blocks, "")), "\n")
+		}
 	}
-	if shown := strings.Count(string(text), "```sh"); len(out) == 0 ||
-		shown != strings.Count(string(text), "<!-- drill: ") {
-		t.Fatalf("%d blocks of commands, %d of them in the drill", shown, len(out))
+	if shown := strings.Count(string(text), "```sh"); found == 0 || found != shown {
+		t.Fatalf("%d blocks of commands, %d of them in the drill", shown, found)
 	}
 	return out
 }
@@ -282,7 +261,7 @@ func (d *drilled) stops(m *machine) {
 	})
 }
 
-// drills are those of a service of two processes on PostgreSQL.
+// drills returns the faults of a service of two processes on PostgreSQL.
 func drills(server *postgres.Server) []drill {
 	var repair func()
 	spoil := func(f wire.Fault) func(d *drilled) {
@@ -476,7 +455,7 @@ func TestDrill(t *testing.T) {
 	t.Run("PostgreSQL", func(t *testing.T) {
 		c := newCloud(t, 2)
 		server, at := postgres.Own(t)
-		d := &drilled{service: newService(t, c, time.Second, 4*time.Second, "--database-url", at), account: c.accounts()[0]}
+		d := newDrilled(c, newService(t, c, time.Second, 4*time.Second, "--database-url", at))
 		began := time.Now()
 		for range 2 {
 			d.start("")
@@ -490,9 +469,7 @@ func TestDrill(t *testing.T) {
 	})
 	t.Run("SQLite", func(t *testing.T) {
 		c := newCloud(t, 1)
-		d := &drilled{
-			service: newService(t, c, time.Second, 4*time.Second, "--data-dir", private(t)), account: c.accounts()[0],
-		}
+		d := newDrilled(c, newService(t, c, time.Second, 4*time.Second, "--data-dir", private(t)))
 		began := time.Now()
 		p := d.start("")
 		d.calm(began)

@@ -14,7 +14,7 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// sizes are what a state takes on the disk, in bytes.
+// sizes are the bytes that a state takes on the disk.
 type sizes struct {
 	total int64
 	// wal counts what PostgreSQL wrote to its log; it is kept only until the next checkpoint and for
@@ -23,7 +23,7 @@ type sizes struct {
 	tables map[string]tableSize
 }
 
-// tableSize is what one table takes, and what became of its rows.
+// tableSize is the size of one table, with the writes of its rows.
 type tableSize struct {
 	rows, indexes int64 // bytes; rows includes what is stored out of line
 	// inserted, updated and deleted count rows since the database was made. Of the updates, hot ones

@@ -78,16 +78,16 @@ var (
 var (
 	ReadPolicy   = aws.PolicyJSON
 	ActionPolicy = aws.ActionPolicyJSON
-	// Partitions are those that the policies can be written for.
+	// Partitions are the supported partitions.
 	Partitions = aws.Partitions
-	// PartitionOf is that of regions.
+	// PartitionOf returns the partition of regions.
 	PartitionOf = aws.Partition
 )
 
 // memberRoles are the names of the roles that deploy/ creates in member accounts.
 var memberRoles = []string{"curfew-read", "curfew-act"}
 
-// Grants is what the acting role may change.
+// Grants are the changes that the acting role may make.
 type Grants = aws.Grants
 
 // CentralPolicy is the IAM policy that a service needs in its own account, in a partition, to read

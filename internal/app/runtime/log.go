@@ -46,7 +46,7 @@ type sparing struct {
 	of string
 }
 
-// said is when each trouble was said last, and how often it was left out since.
+// said has the time at which each trouble was logged last, and the number of repetitions left out since.
 type said struct {
 	mu   sync.Mutex
 	at   map[string]time.Time

@@ -42,8 +42,8 @@ func TestJSONLogs(t *testing.T) {
 	})
 }
 
-// TestRepeatedTroubleIsSaidOnceAMinute, with how often it was left out, and another trouble at once.
-func TestRepeatedTroubleIsSaidOnceAMinute(t *testing.T) {
+// TestLogsRepeatedErrorOncePerMinute, with how often it was left out, and another trouble at once.
+func TestLogsRepeatedErrorOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		log := runtime.NewLogger(&out, false)

@@ -119,9 +119,9 @@ func (m *Metrics) own() []prometheus.Collector {
 	}
 }
 
-// Description is what a metric is.
+// Description describes a metric for its reference.
 type Description struct {
-	// Name is that of the metric, Help what it says, Type counter, gauge or histogram.
+	// Name and Help are as exported; Type is counter, gauge or histogram.
 	Name, Help, Type string
 	Labels           []string
 }
@@ -130,7 +130,7 @@ type Description struct {
 var description = lazyregexp.New(
 	`^Desc\{fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)",(?: unit: "[^"]*",)? constLabels: \{\}, variableLabels: \{([^}]*)\}\}$`)
 
-// Descriptions are those of the service's own metrics, by name.
+// Descriptions returns the service's own metrics, ordered by name.
 func Descriptions() ([]Description, error) {
 	m := New(Options{Now: time.Now, Log: slog.New(slog.DiscardHandler)}).Metrics
 	var out []Description

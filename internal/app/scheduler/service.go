@@ -112,13 +112,13 @@ type Options struct {
 	Done func(source string, o Outcome, err error)
 }
 
-// Facts are what metrics tell of the state.
+// Facts are the contents of the state that metrics export.
 type Facts struct {
-	// Fuses is how many have blown and were not confirmed.
+	// Fuses counts the blown fuses without a confirmation.
 	Fuses int
 	// TokenExpires is when the first of the API's tokens that still count expires; zero is none.
 	TokenExpires time.Time
-	// Owed is how many notices of actions and alarms no channel accepted yet.
+	// Owed counts the notices of actions and alarms that no channel accepted yet.
 	Owed int
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// TestFactsNameTheFirstTokenThatExpires: tokens that were made for a while count, and the sign-ins of people do
+// TestFactsNameFirstExpiringToken: tokens that were made for a while count, and the sign-ins of people do
 // not, which always end within hours.
-func TestFactsNameTheFirstTokenThatExpires(t *testing.T) {
+func TestFactsNameFirstExpiringToken(t *testing.T) {
 	dir := t.TempDir()
 	host := runtime.Host{
 		Now: time.Now, Lookup: os.LookupEnv, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: io.Discard,

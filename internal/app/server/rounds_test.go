@@ -24,9 +24,9 @@ func TestARoundByAWrongClockIsNotMade(t *testing.T) {
 	}
 }
 
-// TestThePaceIsOfWhatWasAsked: GPUs whose metrics come from elsewhere cost nothing, and a
+// TestPaceCountsRequestedMetrics: GPUs whose metrics come from elsewhere cost nothing, and a
 // round that could not read everything says nothing of what one costs.
-func TestThePaceIsOfWhatWasAsked(t *testing.T) {
+func TestPaceCountsRequestedMetrics(t *testing.T) {
 	p := &pace{log: slog.New(slog.DiscardHandler), per: map[string]asks{}, interval: time.Minute, limit: 50 * money.USD}
 	var machines []*inventory.Resource
 	for i := range 100 {

@@ -79,7 +79,7 @@ type server struct {
 	log       *slog.Logger
 	scheduler *scheduler.Scheduler
 	pace      *pace
-	// certificate is that of the server; nil without TLS.
+	// certificate is the TLS certificate of the server; nil without TLS.
 	certificate *certificate
 
 	mu sync.Mutex // of Out

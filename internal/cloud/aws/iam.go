@@ -73,9 +73,9 @@ const (
 	ignoringCase = "StringEqualsIgnoreCase"
 )
 
-// Grants is what the acting role may change.
+// Grants are the changes that the acting role may make.
 type Grants struct {
-	// Partition is that of the account: "aws", "aws-cn" or "aws-us-gov".
+	// Partition is the account's partition: "aws", "aws-cn" or "aws-us-gov".
 	Partition string
 	// Governed are tags besides curfew:managed=true: what has all tags of an element may be ended.
 	// The value "*" is any.

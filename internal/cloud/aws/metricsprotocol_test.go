@@ -25,9 +25,9 @@ func metricsOf(endpoint string) *cloudwatch.Client {
 	return cloudwatch.NewFromConfig(cfg, aws.MetricsProtocol)
 }
 
-// TestMetricsAreReadFromAnEndpointWithoutCBOR reads what was put as a query into another
+// TestReadsMetricsWithoutCBOR reads what was put as a query into another
 // implementation of AWS's API, which knows no CBOR.
-func TestMetricsAreReadFromAnEndpointWithoutCBOR(t *testing.T) {
+func TestReadsMetricsWithoutCBOR(t *testing.T) {
 	at := time.Now().UTC().Truncate(time.Hour).Add(-2 * time.Hour)
 	form := url.Values{
 		"Action": {"PutMetricData"}, "Version": {"2010-08-01"}, "Namespace": {"Protocols"},

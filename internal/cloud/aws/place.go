@@ -36,7 +36,7 @@ type place struct {
 	groups     []scalingtypes.AutoScalingGroup
 	groupsRead bool
 	groupsOnce sync.Once
-	// launchers are what starts machines from an image or a snapshot, by its id. It is nil unless
+	// launchers describes the resources that start machines from an image or a snapshot, by its id. It is nil unless
 	// all of them were read.
 	launchers map[string][]string
 	// locked are the snapshots that a lock keeps. It is nil unless all of them were read.

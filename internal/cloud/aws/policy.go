@@ -41,7 +41,7 @@ const (
 
 var (
 	unknownTags = "their tags are not known: no owner, and no keep-until"
-	// unknownLaunchers is what follows where something that starts machines was not read.
+	// unknownLaunchers is the effect of a launcher that could not be read.
 	unknownLaunchers = "what would start machines from images is not known there: no image or snapshot is known to be " +
 		"unused"
 	onlyMachines = []inventory.Kind{inventory.KindInstance}

@@ -310,7 +310,7 @@ func (p *place) uploadedBytes(ctx context.Context, bucket string,
 type versionSum struct {
 	inventory.Listing
 	classes map[string]int64
-	// locked is what the bucket's default retention keeps, the last of it until lockedUntil.
+	// locked is the size under the bucket's default retention, the last of it until lockedUntil.
 	locked      inventory.Stored
 	lockedUntil time.Time
 	// deleteMarkers hide objects that were deleted.

@@ -8,9 +8,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// TestADeniedTagSaysWhoMayWriteIt: a denial of a tag by which IAM decides is the acting role's for
+// TestDeniedTagNamesWhoMayWrite: a denial of a tag by which IAM decides is the acting role's for
 // good, and any other denial is not.
-func TestADeniedTagSaysWhoMayWriteIt(t *testing.T) {
+func TestDeniedTagNamesWhoMayWrite(t *testing.T) {
 	for _, tc := range []struct {
 		tags, answer string
 		want         bool

@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// bucketLimits are what forbids lifecycle rules in a bucket: the rules of its owner, and what S3
+// bucketLimits are the limits of lifecycle rules in a bucket: the rules of its owner, and what S3
 // refuses or keeps. They are read once for all that is proposed for it.
 type bucketLimits struct {
 	bucket *inventory.Bucket

@@ -22,7 +22,7 @@ const (
 	modes
 )
 
-// policy are what is best by steps left, slack, mode and state, for every case that
+// policy holds the best decision by steps left, slack, mode and state, for every case that
 // starts within the window: the state of the market is an outage or a run by bucket of
 // its age, outages first.
 type policy struct {

@@ -18,7 +18,7 @@ const (
 	inZone
 )
 
-// zoneOffer is what one zone has at one moment. The price is for an hour.
+// zoneOffer is the capacity and hourly price of one zone at one moment.
 type zoneOffer struct {
 	up    bool
 	price money.Amount
