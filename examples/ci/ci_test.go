@@ -51,7 +51,9 @@ func TestGateScript(t *testing.T) {
 			stdout: "jobs/a.yaml limit: 100 --github\n",
 		},
 		{
-			name: "denied outweighs held", files: map[string]string{"jobs/a.yaml": "3", "jobs/b.yaml": "4", "jobs/c.yaml": "0"},
+			name: "denied outweighs held", files: map[string]string{
+				"jobs/a.yaml": "3", "jobs/b.yaml": "4", "jobs/c.yaml": "0",
+			},
 			code:   4,
 			stdout: "jobs/a.yaml limit: 100 \njobs/b.yaml limit: 100 \njobs/c.yaml limit: 100 \n"},
 		{
@@ -59,7 +61,10 @@ func TestGateScript(t *testing.T) {
 				"jobs/a.yaml": "4", "jobs/b.yaml": "2", "jobs/c.yaml": "1",
 			}, code: 2,
 			stdout: "jobs/a.yaml limit: 100 \njobs/b.yaml limit: 100 \njobs/c.yaml limit: 100 \n"},
-		{name: "an error outweighs a denial", files: map[string]string{"jobs/a.yaml": "4", "jobs/b.yaml": "1"}, code: 1,
+		{
+			name: "an error outweighs a denial", files: map[string]string{
+				"jobs/a.yaml": "4", "jobs/b.yaml": "1",
+			}, code: 1,
 			stdout: "jobs/a.yaml limit: 100 \njobs/b.yaml limit: 100 \n"},
 		{name: "interrupted", files: map[string]string{"jobs/a.yaml": "130", "jobs/b.yaml": "0"}, code: 130,
 			stdout: "jobs/a.yaml limit: 100 \njobs/b.yaml limit: 100 \n"},
@@ -68,7 +73,9 @@ func TestGateScript(t *testing.T) {
 				"jobs/x/a b.yaml": "3", "README.md": "4",
 			}, code: 3,
 			stdout: "jobs/x/a b.yaml limit: 100 \n"},
-		{name: "other files", files: map[string]string{"k8s/train.yml": "3", "jobs/a.yaml": "4"}, jobs: "k8s/*.yml", code: 3,
+		{
+			name: "other files", files: map[string]string{"k8s/train.yml": "3", "jobs/a.yaml": "4"},
+			jobs: "k8s/*.yml", code: 3,
 			stdout: "k8s/train.yml limit: 100 \n"},
 		{
 			name: "the other ending, and letters that git would quote", files: map[string]string{
@@ -76,11 +83,14 @@ func TestGateScript(t *testing.T) {
 			}, code: 4,
 			stdout: "jobs/b.yaml limit: 100 \njobs/ä.yml limit: 100 \n"},
 		{
-			name: "a key, and a flag", files: map[string]string{"jobs/a b.yaml": "0"}, key: "acme/train!7", flag: "--github",
+			name: "a key, and a flag", files: map[string]string{"jobs/a b.yaml": "0"},
+			key: "acme/train!7", flag: "--github",
 			code:   0,
 			stdout: "jobs/a b.yaml limit: 100 --key acme/train!7 jobs/a b.yaml --github\n"},
 		{
-			name: "its own limits are not asked", files: map[string]string{"jobs/a.yaml": "3", "curfew.yaml": "limit: 1000000"},
+			name: "its own limits are not asked", files: map[string]string{
+				"jobs/a.yaml": "3", "curfew.yaml": "limit: 1000000",
+			},
 			code:   3,
 			stdout: "jobs/a.yaml limit: 100 \n"},
 	} {
@@ -88,7 +98,8 @@ func TestGateScript(t *testing.T) {
 			repo, bin := t.TempDir(), t.TempDir()
 			env := append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "JOBS="+tt.jobs, "KEY="+tt.key,
 				"CURFEW_DATABASE_URL="+map[bool]string{false: "postgres://db.example.com/curfew"}[tt.fork],
-				"GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
+				"GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a",
+				"GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
 				"GIT_COMMITTER_EMAIL=a@example.com")
 			write(t, filepath.Join(bin, "curfew"), stub, 0o755)
 			git := func(args ...string) string {
@@ -172,8 +183,9 @@ func TestGitHub(t *testing.T) {
 	}
 	var gates int
 	for _, s := range w.Jobs["gate"].Steps {
-		if strings.HasPrefix(s.Uses, "actions/checkout@") && (s.With["ref"] != "${{ github.event.pull_request.head.sha }}" ||
-			s.With["persist-credentials"] != false) {
+		if strings.HasPrefix(s.Uses, "actions/checkout@") &&
+			(s.With["ref"] != "${{ github.event.pull_request.head.sha }}" ||
+				s.With["persist-credentials"] != false) {
 			t.Errorf("it checks out %v", s.With)
 		}
 		// Whatever a pull request names is a value of the environment and no text of a

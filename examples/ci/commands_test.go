@@ -41,7 +41,8 @@ func TestCommands(t *testing.T) {
 		t.Run(verb, func(t *testing.T) {
 			var out, errs bytes.Buffer
 			code := cli.Run(context.Background(), cli.Process{
-				Args: append(strings.Fields(verb), "--help"), Stdout: &out, Stderr: &errs, Version: "test", Dir: t.TempDir(),
+				Args: append(strings.Fields(verb), "--help"), Stdout: &out, Stderr: &errs,
+				Version: "test", Dir: t.TempDir(),
 				Lookup: func(string) (string, bool) { return "", false },
 				Now:    func() time.Time { return time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC) }})
 			if code != cli.ExitDone {

@@ -57,7 +57,8 @@ func TestRunScript(t *testing.T) {
 			append(c.env, "PATH="+bin+":"+os.Getenv("PATH"))...), strings.NewReader("input"), &out, &errs
 		_ = cmd.Run() // its exit code is compared
 		if cmd.ProcessState.ExitCode() != 7 || out.String() != c.want {
-			t.Errorf("%s: exit code %d\n%s%s\nwant 7 and\n%s", c.name, cmd.ProcessState.ExitCode(), out.String(), errs.String(),
+			t.Errorf("%s: exit code %d\n%s%s\nwant 7 and\n%s", c.name, cmd.ProcessState.ExitCode(),
+				out.String(), errs.String(),
 				c.want)
 		}
 	}
@@ -205,7 +206,8 @@ func gitLabRun(t *testing.T, file string) {
 	if strings.Contains(file, "aws") {
 		before := fmt.Sprint(train["before_script"])
 		variables, _ := train["variables"].(map[string]any)
-		if train["id_tokens"] == nil || variables["AWS_ROLE_ARN"] == nil || variables["AWS_ROLE_SESSION_NAME"] == nil ||
+		if train["id_tokens"] == nil || variables["AWS_ROLE_ARN"] == nil ||
+			variables["AWS_ROLE_SESSION_NAME"] == nil ||
 			!strings.Contains(before, "session-manager-plugin.deb") ||
 			!strings.Contains(before, "AWS_WEB_IDENTITY_TOKEN_FILE") {
 			t.Errorf("it has %v", train)

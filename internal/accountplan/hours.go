@@ -152,7 +152,8 @@ func leave(hours map[hourOf]*hourUse, all []ledger.Sum, leaves Leaving, book *pr
 	rates, unpriced := map[string]money.Amount{}, map[string]bool{}
 	for _, sum := range all {
 		cloud, _, _ := strings.Cut(sum.Key[3], "/")
-		if sum.Key[0] == "" || sum.Sums.Seconds <= 0 || sum.Sums.Amount <= 0 || idle(sum.Key[2]) || !hasCommitments(cloud) {
+		if sum.Key[0] == "" || sum.Sums.Seconds <= 0 || sum.Sums.Amount <= 0 || idle(sum.Key[2]) ||
+			!hasCommitments(cloud) {
 			continue
 		}
 		useOf(hours, keyOf(sum)).leaving += sum.Sums.Seconds

@@ -87,11 +87,12 @@ func TestHoursBeginWithWhatFindingsLeave(t *testing.T) {
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		fixes := map[string]change.Change{
-			"stays": {}, "ends": {Verb: change.Stop}, "spot": {Verb: change.UseSpot}, "weekly": {Verb: change.Schedule},
-			"small": {Verb: change.ChangeType, Arguments: change.Arguments{Type: "g5.xlarge"}},
-			"odd":   {Verb: change.ChangeType, Arguments: change.Arguments{Type: "x9.unknown"}},
-			"moves": {Verb: change.Move, Arguments: change.Arguments{Region: "us-west-2"}},
-			"spare": {Verb: change.Advise}, "lab-1": {}, "lab-2": {Verb: change.Stop},
+			"stays": {}, "ends": {Verb: change.Stop}, "spot": {Verb: change.UseSpot},
+			"weekly": {Verb: change.Schedule},
+			"small":  {Verb: change.ChangeType, Arguments: change.Arguments{Type: "g5.xlarge"}},
+			"odd":    {Verb: change.ChangeType, Arguments: change.Arguments{Type: "x9.unknown"}},
+			"moves":  {Verb: change.Move, Arguments: change.Arguments{Region: "us-west-2"}},
+			"spare":  {Verb: change.Advise}, "lab-1": {}, "lab-2": {Verb: change.Stop},
 		}
 		gone := []change.Verb{change.Stop, change.UseSpot, change.Schedule}
 		var all stretches
@@ -99,7 +100,9 @@ func TestHoursBeginWithWhatFindingsLeave(t *testing.T) {
 		lab := int64(0)            // dollar-seconds of machines that no commitment covers
 		want := map[string]int64{} // seconds to commit to, by hour and key
 		for id, fix := range fixes {
-			machineType := rapid.SampledFrom([]string{"p4d.24xlarge", "g5.12xlarge", "g5.xlarge"}).Draw(rt, "type of "+id)
+			machineType := rapid.SampledFrom([]string{
+				"p4d.24xlarge", "g5.12xlarge", "g5.xlarge",
+			}).Draw(rt, "type of "+id)
 			kept = append(kept, Fix{machine(id), machineType, fix})
 			for hour := range 2 {
 				for _, duty := range []string{"busy", "idle", "held"} {
@@ -173,7 +176,8 @@ func TestLeavingMachines(t *testing.T) {
 		t.Errorf("got %s of %v, want %s", got, got, want)
 	}
 	for resource, want := range map[string]bool{
-		"m1": true, "arn:aws:ec2:us-east-1:1:instance/both": true, "lead": false, "vol-1": false, "": false, "x/": false,
+		"m1": true, "arn:aws:ec2:us-east-1:1:instance/both": true, "lead": false,
+		"vol-1": false, "": false, "x/": false,
 	} {
 		if got.Billed()(resource) != want {
 			t.Errorf("%q: got %v", resource, !want)

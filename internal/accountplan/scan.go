@@ -26,7 +26,8 @@ func Rightsize(r *round.Result, book *price.Book, coverage float64) (rightsize.R
 	var machines []rightsize.Measured
 	for _, res := range r.Resources {
 		w := r.Windows[res.Ref()]
-		if res.Kind != inventory.KindInstance || res.State != inventory.StateRunning || w == nil || !res.Size.Accelerated() {
+		if res.Kind != inventory.KindInstance || res.State != inventory.StateRunning || w == nil ||
+			!res.Size.Accelerated() {
 			continue
 		}
 		machines = append(machines, rightsize.Measured{

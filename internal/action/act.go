@@ -181,7 +181,9 @@ func (s *pass) holds(ctx context.Context, c *candidate, found bool, readAt, now 
 			NextAt: s.soon()})
 		return false, nil
 	case !found && !s.covers(c.it.Source, c.it.Ref):
-		s.say(c.it, Line{Result: ResultActed, Why: "its next call waits for a round that looks at it", NextAt: s.soon()})
+		s.say(c.it, Line{
+			Result: ResultActed, Why: "its next call waits for a round that looks at it", NextAt: s.soon(),
+		})
 		return false, nil
 	case !found:
 		return false, s.withdraw(ctx, c.it, changed)
@@ -495,6 +497,7 @@ func (s *pass) wouldAct(ctx context.Context) error {
 // task is the call of an item's step as a cloud is asked for it.
 func task(it Item) Task {
 	return Task{
-		Ref: it.Ref, Identity: it.Identity, Do: it.Do, Step: it.Steps[it.Step], Earlier: slices.Clone(it.Steps[:it.Step]),
+		Ref: it.Ref, Identity: it.Identity, Do: it.Do, Step: it.Steps[it.Step],
+		Earlier: slices.Clone(it.Steps[:it.Step]),
 	}
 }

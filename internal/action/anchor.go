@@ -91,7 +91,9 @@ func ParseAnchor(name string, src []byte, key ed25519.PublicKey) (Anchor, error)
 		a.Hash != a.First:
 		return broken("it names no entry")
 	case a.Key != KeyText(key):
-		return Anchor{}, &untrusted{name + ": it was signed with another key, " + a.Key + ", and not with " + KeyText(key)}
+		return Anchor{}, &untrusted{
+			name + ": it was signed with another key, " + a.Key + ", and not with " + KeyText(key),
+		}
 	case !ed25519.Verify(key, a.signed(), a.Signature):
 		return Anchor{}, &untrusted{name + ": its signature is wrong: it was changed after it was signed"}
 	}

@@ -71,7 +71,9 @@ func TestParseAnchor(t *testing.T) {
 	}{
 		{name: "the first entry", end: action.Head{Entry: 1, Hash: one, First: one}, key: key},
 		{
-			name: "a first entry with two hashes", end: action.Head{Entry: 1, Hash: one, First: strings.Repeat("0b", 32)},
+			name: "a first entry with two hashes", end: action.Head{
+				Entry: 1, Hash: one, First: strings.Repeat("0b", 32),
+			},
 			key: key, want: "it names no entry",
 		},
 		{name: "no entry", end: action.Head{Hash: one, First: one}, key: key, want: "it names no entry"},
@@ -83,12 +85,16 @@ func TestParseAnchor(t *testing.T) {
 			name: "a short first hash", end: action.Head{Entry: 2, Hash: one, First: one[1:]}, key: key,
 			want: "it names no entry",
 		},
-		{name: "another schema", end: action.Head{Entry: 2, Hash: one, First: one}, key: key, edit: func(s string) string {
-			return strings.Replace(s, "anchor/v1", "anchor/v2", 1)
-		}, want: "its schema is not"},
-		{name: "another time", end: action.Head{Entry: 2, Hash: one, First: one}, key: key, edit: func(s string) string {
-			return strings.Replace(s, "2026", "2027", 1)
-		}, want: "its signature is wrong"},
+		{
+			name: "another schema", end: action.Head{Entry: 2, Hash: one, First: one}, key: key,
+			edit: func(s string) string {
+				return strings.Replace(s, "anchor/v1", "anchor/v2", 1)
+			}, want: "its schema is not"},
+		{
+			name: "another time", end: action.Head{Entry: 2, Hash: one, First: one}, key: key,
+			edit: func(s string) string {
+				return strings.Replace(s, "2026", "2027", 1)
+			}, want: "its signature is wrong"},
 		{
 			name: "another key", end: action.Head{Entry: 2, Hash: one, First: one},
 			key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{3}, ed25519.SeedSize)), want: "signed with another key",

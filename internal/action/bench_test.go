@@ -119,7 +119,8 @@ func BenchmarkWholeWay(b *testing.B) {
 		w.clock.Advance(time.Hour)
 		p.ReadAt, p.Duty.Expires = w.now(), w.now()
 		for _, result := range []action.Result{action.ResultWarned, action.ResultConfirmed} {
-			if r, err := w.ladder.Round(b.Context(), look); err != nil || len(r.Lines) != 1 || r.Lines[0].Result != result {
+			if r, err := w.ladder.Round(b.Context(), look); err != nil || len(r.Lines) != 1 ||
+				r.Lines[0].Result != result {
 				b.Fatal(r, err)
 			}
 		}

@@ -85,7 +85,8 @@ func TestCaps(t *testing.T) {
 		r := w.round(t)
 		want(t, r, "i-01", action.ResultOverCap)
 		want(t, r, "i-02", action.ResultWarned)
-		if got := why(r, "i-01"); !strings.Contains(got, "$5.00 an hour alone, over the cap of $4.00 an hour: it is never") {
+		if got := why(r, "i-01"); !strings.Contains(got,
+			"$5.00 an hour alone, over the cap of $4.00 an hour: it is never") {
 			t.Errorf("the reason is %q", got)
 		}
 		want(t, w.rounds(t, 3*time.Hour, time.Minute), "i-01", action.ResultOverCap)
@@ -104,7 +105,9 @@ func TestCaps(t *testing.T) {
 		ids := w.fleet(4, 3, 2, 2)
 		for _, id := range ids[2:] {
 			w.cloud.Change(id, func(r *actiontest.Resource) {
-				r.Tags = map[string]string{"owner": "ana", inventory.TagLifetime: "ephemeral", inventory.TagGang: "run-1"}
+				r.Tags = map[string]string{
+					"owner": "ana", inventory.TagLifetime: "ephemeral", inventory.TagGang: "run-1",
+				}
 			})
 		}
 		// The run costs as much as the most expensive machine; both it and one machine fit.
@@ -173,7 +176,9 @@ func TestFuse(t *testing.T) {
 	if slices.Sort(told); !slices.Equal(told, []string{"test:#ml", "test:ana"}) {
 		t.Errorf("told were %q, want the owner of the machines and the channel once", told)
 	}
-	if audit := len(slices.DeleteFunc(w.entries(""), func(e action.Entry) bool { return e.What != "fuse" })); audit != 1 {
+	if audit := len(slices.DeleteFunc(w.entries(""), func(e action.Entry) bool {
+		return e.What != "fuse"
+	})); audit != 1 {
 		t.Errorf("the audit log has it %d times", audit)
 	}
 	// It stands when the reason for it is gone, and after a restart.
@@ -191,7 +196,8 @@ func TestFuse(t *testing.T) {
 	if _, err := w.ladder.Confirm(t.Context(), w.wants.Source, " ", time.Time{}); err == nil {
 		t.Error("it is confirmed without a reason")
 	}
-	if _, err := w.ladder.Confirm(t.Context(), "another", "it is meant", time.Time{}); !errors.Is(err, action.ErrNoFuse) {
+	if _, err := w.ladder.Confirm(t.Context(), "another", "it is meant",
+		time.Time{}); !errors.Is(err, action.ErrNoFuse) {
 		t.Errorf("another policy: %v", err)
 	}
 	got, err := w.ladder.Confirm(t.Context(), w.wants.Source, "it is meant", time.Time{})
@@ -284,7 +290,8 @@ func TestFuseHoldsWhatIsUnderWay(t *testing.T) {
 func TestDefer(t *testing.T) {
 	batch := func(n, selected int, each money.Amount, l policy.Limits) action.Batch {
 		return action.Batch{
-			Source: "idle", Limits: l, Selected: selected, Admissions: slices.Repeat([]action.Admission{{Hourly: each}}, n),
+			Source: "idle", Limits: l, Selected: selected,
+			Admissions: slices.Repeat([]action.Admission{{Hourly: each}}, n),
 		}
 	}
 	loose := policy.Limits{PerHour: 100, Share: 1, DollarsPerHour: 1000 * money.USD}
@@ -306,14 +313,16 @@ func TestDefer(t *testing.T) {
 		{"the share is rounded up", batch(3, 11, 0, policy.Limits{Share: 0.2}), 0, 0, "", 0, false},
 		{"over the share", batch(4, 11, 0, policy.Limits{Share: 0.2}), 0, 0, "share", 1, false},
 		{
-			"a share without a remainder is not rounded up", batch(8, 70, 0, policy.Limits{Share: 0.1}), 0, 0, "share", 1,
+			"a share without a remainder is not rounded up",
+			batch(8, 70, 0, policy.Limits{Share: 0.1}), 0, 0, "share", 1,
 			false,
 		},
 		{"exactly the dollars", batch(2, 2, 500*money.USD, loose), 0, 0, "", 0, false},
 		{"over the dollars by a nano", batch(2, 2, 500*money.USD, loose), 0, 1, "dollars", 1, false},
 		{"over the dollars alone", batch(2, 2, 1000*money.USD+1, loose), 0, 0, "dollars", 2, true},
 		{
-			"dollars that overflow", batch(2, 2, 1<<62, policy.Limits{PerHour: 100, Share: 1, DollarsPerHour: math.MaxInt64}),
+			"dollars that overflow",
+			batch(2, 2, 1<<62, policy.Limits{PerHour: 100, Share: 1, DollarsPerHour: math.MaxInt64}),
 			0, 1 << 62, "dollars", 2, false,
 		},
 		{"no limits are the defaults", batch(11, 1000, 0, policy.Limits{}), 0, 0, "count", 1, false},
@@ -363,7 +372,9 @@ func TestCheapOnesDoNotStarveADearOne(t *testing.T) {
 		now := start.Add(time.Duration(minute) * time.Minute)
 		b := action.Batch{
 			Now: now, Limits: limits, Selected: 1000,
-			Admissions: []action.Admission{asking("expensive", 10, 0), asking("cheap", 1, -time.Duration(minute)*time.Minute)},
+			Admissions: []action.Admission{
+				asking("expensive", 10, 0), asking("cheap", 1, -time.Duration(minute)*time.Minute),
+			},
 		}
 		n := 0
 		for _, at := range past {
@@ -408,8 +419,9 @@ func TestDeferKeepsTheCaps(t *testing.T) {
 			runs = append(runs, ids)
 			since := time.Duration(rapid.SampledFrom([]int{0, 30, 60, 61, 90}).Draw(t, "minutes")) * time.Minute
 			for _, id := range ids {
-				b.Admissions = append(b.Admissions, asking(id, money.Amount(5*rapid.IntRange(0, 3).Draw(t, "hourly")), since,
-					ids...))
+				b.Admissions = append(b.Admissions,
+					asking(id, money.Amount(5*rapid.IntRange(0, 3).Draw(t, "hourly")), since,
+						ids...))
 			}
 		}
 		b.Admissions = rapid.Permutation(b.Admissions).Draw(t, "order")

@@ -255,7 +255,8 @@ func (s *pass) settle(ctx context.Context, c *carried, out intent.Outcome) error
 func (s *pass) confirmed(c *carried, now time.Time) {
 	if c.it.Phase != Done {
 		s.say(c.it, Line{
-			Result: ResultActed, Why: c.step().Name + " is confirmed; next is " + c.it.Steps[c.it.Step+1].Name, NextAt: now,
+			Result: ResultActed, Why: c.step().Name + " is confirmed; next is " + c.it.Steps[c.it.Step+1].Name,
+			NextAt: now,
 		})
 		return
 	}

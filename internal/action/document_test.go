@@ -20,7 +20,8 @@ func documents(w *world, sources ...string) []action.Proposal {
 	var out []action.Proposal
 	for _, source := range sources {
 		out = append(out, action.Proposal{
-			Source: source, Resource: w.cloud.Resources()[0].Inventory(), Mode: policy.Enforce, Grace: 15 * time.Minute,
+			Source: source, Resource: w.cloud.Resources()[0].Inventory(), Mode: policy.Enforce,
+			Grace:    15 * time.Minute,
 			ByPerson: true,
 			Do: policy.Do{
 				Verb: policy.PutRetention, RetentionDays: 30,
@@ -67,7 +68,9 @@ func TestOneDocumentAtATime(t *testing.T) {
 				return out, nil
 			}
 			round := func() action.Report {
-				r, err := w.ladder.Round(t.Context(), action.Look{Proposals: documents(w, tc.sources...), Sources: tc.sources})
+				r, err := w.ladder.Round(t.Context(), action.Look{
+					Proposals: documents(w, tc.sources...), Sources: tc.sources,
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -78,9 +81,11 @@ func TestOneDocumentAtATime(t *testing.T) {
 			if tc.elsewhere != "" {
 				p, clock := documents(w, tc.elsewhere)[0], w.clock.Read()
 				if _, err := w.store.Save(t.Context(), action.Item{
-					ID: "other", Account: actiontest.Account, Ref: p.Resource.Ref(), Identity: action.Identity(p.Resource),
-					Source: tc.elsewhere, Do: p.Do,
-					Phase: action.Acting, FirstAt: w.now(), UpdatedAt: clock.Wall, Boot: clock.Boot, Uptime: clock.Uptime,
+					ID: "other", Account: actiontest.Account, Ref: p.Resource.Ref(),
+					Identity: action.Identity(p.Resource),
+					Source:   tc.elsewhere, Do: p.Do,
+					Phase: action.Acting, FirstAt: w.now(), UpdatedAt: clock.Wall,
+					Boot: clock.Boot, Uptime: clock.Uptime,
 					Steps: []action.Step{{Name: "put-retention", Key: "other-1-0", IntentAt: w.now()}}}); err != nil {
 					t.Fatal(err)
 				}

@@ -53,7 +53,8 @@ func (w *world) judge(t *testing.T, text string, span time.Duration, meters map[
 		t.Fatal(err)
 	}
 	pol := set.Policies[0]
-	w.wants.Source, w.wants.Do, w.wants.Mode, w.wants.Grace, w.wants.Class = pol.Name, pol.Do, pol.Mode, pol.Warn.Grace,
+	w.wants.Source, w.wants.Do, w.wants.Mode, w.wants.Grace, w.wants.Class = pol.Name, pol.Do,
+		pol.Mode, pol.Warn.Grace,
 		pol.Class()
 	verdict := func(r actiontest.Resource, now time.Time) *duty.Verdict {
 		var gang []duty.Verdict
@@ -122,7 +123,10 @@ func TestRealEvidence(t *testing.T) {
 			meters: map[string]meter{}, acts: []string{"i-0", "i-1", "i-2", "i-3", "i-4", "i-5", "i-6", "i-7"}},
 		{name: "samples that end 33 h ago and cover 90%", policy: idlePolicy, span: 14 * day,
 			meters: map[string]meter{"i-1": {until: start.Add(-33 * time.Hour)}}},
-		{name: "samples with holes", policy: idlePolicy, span: 3 * time.Hour, meters: map[string]meter{"i-1": {gaps: 2}}},
+		{
+			name: "samples with holes", policy: idlePolicy, span: 3 * time.Hour,
+			meters: map[string]meter{"i-1": {gaps: 2}},
+		},
 		{
 			name: "no environment, where it must not be production", policy: idlePolicy, span: 3 * time.Hour,
 			meters: map[string]meter{"i-1": {}},
@@ -134,7 +138,8 @@ func TestRealEvidence(t *testing.T) {
 		{name: "hour 13 of an unmeasured machine", policy: deadMan, span: 3 * time.Hour,
 			meters: map[string]meter{"i-1": {until: start.Add(-day)}}},
 		{name: "one idle node of a run of eight", policy: idlePolicy, span: 3 * time.Hour, change: aGang,
-			meters: map[string]meter{"i-0": {busy: true}, "i-1": {busy: true}, "i-2": {busy: true}, "i-4": {busy: true},
+			meters: map[string]meter{
+				"i-0": {busy: true}, "i-1": {busy: true}, "i-2": {busy: true}, "i-4": {busy: true},
 				"i-5": {busy: true}, "i-6": {busy: true}, "i-7": {busy: true}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -47,7 +47,8 @@ func (f *Fuse) meant() string {
 	if f.Until.IsZero() {
 		return fmt.Sprintf("the %d of %d machines", f.Due, f.Selected)
 	}
-	return fmt.Sprintf("the %d of %d machines, and whatever it selects until %s", f.Due, f.Selected, plain.Time(f.Until))
+	return fmt.Sprintf("the %d of %d machines, and whatever it selects until %s", f.Due,
+		f.Selected, plain.Time(f.Until))
 }
 
 // String says why nothing is carried out, and what a person can do.
@@ -80,7 +81,9 @@ func (s *pass) fuse(ctx context.Context, source string, due []candidate) (*Fuse,
 	if !Blows(len(fresh), s.Selected[source]) || (old != nil && now.Before(old.Until)) {
 		return nil, nil
 	}
-	f := &Fuse{Account: s.Account, Source: source, At: now, Due: len(fresh), Selected: s.Selected[source], Items: fresh}
+	f := &Fuse{
+		Account: s.Account, Source: source, At: now, Due: len(fresh), Selected: s.Selected[source], Items: fresh,
+	}
 	if !s.Enforce {
 		return f, nil
 	}

@@ -21,7 +21,9 @@ func (it Item) Kept() (Item, error) {
 	}
 	it = it.clone()
 	it.Because, it.Alarm = storable(it.Because), storable(it.Alarm)
-	for _, t := range []*time.Time{&it.FirstAt, &it.WarnedAt, &it.GraceFrom, &it.HeldTo, &it.ApprovedAt, &it.UpdatedAt} {
+	for _, t := range []*time.Time{
+		&it.FirstAt, &it.WarnedAt, &it.GraceFrom, &it.HeldTo, &it.ApprovedAt, &it.UpdatedAt,
+	} {
 		*t = instant(*t)
 	}
 	for i := range it.Steps {
@@ -81,7 +83,8 @@ func (f Fuse) Blown() (Fuse, Entry) {
 // Confirmed returns a fuse as every store keeps it when a person has confirmed it, and
 // what is recorded of that.
 func (f Fuse) Confirmed() (Fuse, Entry) {
-	f.At, f.ConfirmedAt, f.Until, f.Reason = instant(f.At), instant(f.ConfirmedAt), instant(f.Until), storable(f.Reason)
+	f.At, f.ConfirmedAt, f.Until, f.Reason = instant(f.At), instant(f.ConfirmedAt), instant(
+		f.Until), storable(f.Reason)
 	return f, Entry{
 		At: f.ConfirmedAt, Account: f.Account, Actor: f.By, What: EventConfirm, Because: f.Reason,
 		Outcome: "policy " + f.Source + ": " + f.meant(),

@@ -120,8 +120,9 @@ type subject struct {
 // begin starts a round: its number, the clocks, freeze and keeps.
 func (l *Ladder) begin(ctx context.Context, look *Look) (*pass, []Item, error) {
 	if l.Clock == nil || (l.Enforce && (l.Store == nil || l.Cloud == nil || l.Notifier == nil || l.Verify == nil)) {
-		return nil, nil, errors.New("begin a round: enforcing needs a clock, a store that every process shares, a cloud, " +
-			"a notifier, and a way to verify")
+		return nil, nil, errors.New(
+			"begin a round: enforcing needs a clock, a store that every process shares, a cloud, " +
+				"a notifier, and a way to verify")
 	}
 	if err := look.check(); err != nil {
 		return nil, nil, err
@@ -270,7 +271,8 @@ func (s *pass) skip(it Item, err error) error {
 	switch {
 	case errors.Is(err, ErrConflict):
 		s.say(it, Line{
-			Result: ResultWaiting, Why: "another process changed it meanwhile; it is looked at again in the next round",
+			Result: ResultWaiting,
+			Why:    "another process changed it meanwhile; it is looked at again in the next round",
 			NextAt: s.soon(),
 		})
 	case errors.As(err, &u):
@@ -436,10 +438,11 @@ func (s *pass) askEarly(ctx context.Context, it Item, p Proposal) error {
 // plan returns the calls that a proposal takes, or why the cloud refuses it.
 func (s *pass) plan(ctx context.Context, p Proposal) ([]Step, *Refusal, error) {
 	var steps []Step
-	err := intent.Within(ctx, patience, "ask the provider about "+p.Resource.ID, func(ctx context.Context) (err error) {
-		steps, err = s.Cloud.Plan(ctx, p.Resource, p.Do)
-		return err
-	})
+	err := intent.Within(ctx, patience, "ask the provider about "+p.Resource.ID,
+		func(ctx context.Context) (err error) {
+			steps, err = s.Cloud.Plan(ctx, p.Resource, p.Do)
+			return err
+		})
 	var refusal *Refusal
 	switch {
 	case errors.As(err, &refusal):
@@ -588,8 +591,9 @@ func (s *pass) entry(it Item, p *Proposal, what, outcome string) Entry {
 		return Entry{At: s.Clock().Wall, What: what} // its readers need no more
 	}
 	e := Entry{
-		At: s.Clock().Wall, Account: s.Account, Round: s.r.Number, Actor: s.actor(it), What: what, Resource: it.Ref.String(),
-		Item: it.ID, Verb: string(it.Do.Verb), Because: it.Because, Outcome: outcome}
+		At: s.Clock().Wall, Account: s.Account, Round: s.r.Number, Actor: s.actor(it), What: what,
+		Resource: it.Ref.String(),
+		Item:     it.ID, Verb: string(it.Do.Verb), Because: it.Because, Outcome: outcome}
 	if p != nil {
 		e.Because, e.Evidence = p.Because, p.Evidence
 	}

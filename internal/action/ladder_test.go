@@ -72,11 +72,13 @@ func TestDestroysNothing(t *testing.T) {
 		{name: "its disks hold unsaved data", result: action.ResultRefused, prepare: func(w *world) {
 			w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Unsaved = true })
 		}},
-		{name: "a busy machine in hour 13 under a rule of 12 hours", result: action.ResultRefused, prepare: func(w *world) {
-			w.wants.Class = "age"
-			w.when = func(actiontest.Resource, time.Time) usage.Answer { return usage.True }
-			w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Duty = duty.Busy })
-		}},
+		{
+			name: "a busy machine in hour 13 under a rule of 12 hours", result: action.ResultRefused,
+			prepare: func(w *world) {
+				w.wants.Class = "age"
+				w.when = func(actiontest.Resource, time.Time) usage.Answer { return usage.True }
+				w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Duty = duty.Busy })
+			}},
 		{name: "it is persistent", result: action.ResultRefused, prepare: func(w *world) {
 			w.cloud.Change("i-1", func(r *actiontest.Resource) { delete(r.Tags, inventory.TagLifetime) })
 		}},
@@ -86,7 +88,9 @@ func TestDestroysNothing(t *testing.T) {
 		{name: "the policy only observes", result: action.ResultObserved, prepare: func(w *world) {
 			w.wants.Mode = policy.Observe
 		}},
-		{name: "the policy only warns", result: action.ResultWarned, prepare: func(w *world) { w.wants.Mode = policy.Warn }},
+		{name: "the policy only warns", result: action.ResultWarned, prepare: func(w *world) {
+			w.wants.Mode = policy.Warn
+		}},
 		{name: "the run does not enforce", result: action.ResultWouldWarn, prepare: func(w *world) {
 			w.ladder.Enforce = false
 		}},
@@ -163,11 +167,16 @@ func TestVerifiesRightBeforeCall(t *testing.T) {
 		{"it is gone", func(w *world) {
 			w.cloud.Change("i-1", func(r *actiontest.Resource) { r.State = inventory.StateDeleting })
 		}, action.ResultWithdrawn},
-		{"all is frozen", func(w *world) { _ = w.ladder.Freeze(context.Background(), "an incident") }, action.ResultFrozen},
+		{"all is frozen", func(w *world) {
+			_ = w.ladder.Freeze(context.Background(), "an incident")
+		}, action.ResultFrozen},
 		{"it is protected", func(w *world) {
 			w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Protected = true })
 		}, action.ResultRefused},
-		{"reading takes too long", func(w *world) { w.clock.Advance(6 * time.Minute); w.sample() }, action.ResultRefused},
+		{"reading takes too long", func(w *world) {
+			w.clock.Advance(6 * time.Minute)
+			w.sample()
+		}, action.ResultRefused},
 		{"the clock is set", func(w *world) { w.clock.Set(4 * time.Minute); w.sample() }, action.ResultWaiting},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -299,7 +308,9 @@ func TestGraceNeedsTimeAndTwoRounds(t *testing.T) {
 	t.Run("the round of the warning does not count", func(t *testing.T) {
 		it, _ := action.Climb(action.Item{}, proposal(0), action.Round{Number: 7, Now: start})
 		it = it.Accepted([]string{"ana"}, *proposal(0), action.Round{Number: 7, Now: start})
-		if _, got := action.Climb(it, proposal(0), action.Round{Number: 7, Now: start.Add(time.Hour)}); got != action.Wait {
+		if _, got := action.Climb(it, proposal(0), action.Round{
+			Number: 7, Now: start.Add(time.Hour),
+		}); got != action.Wait {
 			t.Errorf("in the same round: %s", got)
 		}
 		if _, got := action.Climb(it, proposal(0), action.Round{Number: 8, Now: start}); got != action.Verify {
@@ -312,7 +323,8 @@ func TestGraceNeedsTimeAndTwoRounds(t *testing.T) {
 func proposal(grace time.Duration) *action.Proposal {
 	r := machine("i-1")
 	return &action.Proposal{
-		Source: "s", Resource: r.Inventory(), Do: policy.Do{Verb: policy.Terminate}, Mode: policy.Enforce, Grace: grace,
+		Source: "s", Resource: r.Inventory(), Do: policy.Do{Verb: policy.Terminate},
+		Mode: policy.Enforce, Grace: grace,
 		Condition: usage.True,
 	}
 }
@@ -338,12 +350,16 @@ func TestClimb(t *testing.T) {
 	}{
 		{"nothing is proposed", action.Item{}, nil, round(1, 0), "", action.Nothing},
 		{
-			"an unknown condition does not begin", action.Item{}, p(func(p *action.Proposal) { p.Condition = usage.Unknown }),
+			"an unknown condition does not begin", action.Item{}, p(func(p *action.Proposal) {
+				p.Condition = usage.Unknown
+			}),
 			round(1, 0), "", action.Nothing,
 		},
 		{"it begins", action.Item{}, p(nil), round(1, 0), action.Observed, action.Warn},
 		{
-			"it begins under a policy that observes", action.Item{}, p(func(p *action.Proposal) { p.Mode = policy.Observe }),
+			"it begins under a policy that observes", action.Item{}, p(func(p *action.Proposal) {
+				p.Mode = policy.Observe
+			}),
 			round(1, 0), action.Observed, action.Nothing,
 		},
 		{
@@ -351,7 +367,9 @@ func TestClimb(t *testing.T) {
 			action.Observed, action.Nothing,
 		},
 		{
-			"a tag needs no warning", action.Item{}, p(func(p *action.Proposal) { p.Do.Verb = policy.Tag }), round(1, 0),
+			"a tag needs no warning", action.Item{}, p(func(p *action.Proposal) {
+				p.Do.Verb = policy.Tag
+			}), round(1, 0),
 			action.Observed, action.Verify,
 		},
 		{
@@ -384,11 +402,15 @@ func TestClimb(t *testing.T) {
 		{"grace has run", warned, p(nil), round(2, time.Hour), action.Warned, action.Verify},
 		{"time alone", warned, p(nil), round(1, time.Hour), action.Warned, action.Wait},
 		{
-			"a restart", warned, p(nil), action.Round{Number: 9, Now: start.Add(2 * time.Hour), Restart: true}, action.Warned,
+			"a restart", warned, p(nil), action.Round{
+				Number: 9, Now: start.Add(2 * time.Hour), Restart: true,
+			}, action.Warned,
 			action.Wait,
 		},
 		{
-			"grace was lengthened", warned, p(func(p *action.Proposal) { p.Grace = 3 * time.Hour }), round(9, 2*time.Hour),
+			"grace was lengthened", warned, p(func(p *action.Proposal) {
+				p.Grace = 3 * time.Hour
+			}), round(9, 2*time.Hour),
 			action.Warned, action.Wait,
 		},
 		{
@@ -400,7 +422,9 @@ func TestClimb(t *testing.T) {
 			round(9, 2*time.Hour), action.Observed, action.Nothing,
 		},
 		{
-			"the policy only warns now", warned, p(func(p *action.Proposal) { p.Mode = policy.Warn }), round(9, 2*time.Hour),
+			"the policy only warns now", warned, p(func(p *action.Proposal) {
+				p.Mode = policy.Warn
+			}), round(9, 2*time.Hour),
 			action.Warned, action.Wait,
 		},
 		{
@@ -512,7 +536,8 @@ func TestKeep(t *testing.T) {
 		t.Errorf("keeps: %+v", keeps)
 	}
 	got := w.entries("i-1")
-	if len(got) != 1 || got[0].What != "keep" || got[0].Actor != "ana" || strings.Contains(got[0].Because, "hunter22") {
+	if len(got) != 1 || got[0].What != "keep" || got[0].Actor != "ana" ||
+		strings.Contains(got[0].Because, "hunter22") {
 		t.Errorf("audit: %+v", got)
 	}
 }

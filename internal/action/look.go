@@ -61,7 +61,8 @@ func (k *Look) check() error {
 			return fmt.Errorf("begin a round: %s proposes something about no resource", p.Source)
 		}
 		if ref := p.Resource.Ref(); !k.covers(p.Source, ref) {
-			return fmt.Errorf("begin a round: %s proposes something about %s, which is outside of what the round looked at",
+			return fmt.Errorf(
+				"begin a round: %s proposes something about %s, which is outside of what the round looked at",
 				p.Source, ref)
 		}
 	}

@@ -90,11 +90,13 @@ func TestTwoPassesLeaveEachOtherAlone(t *testing.T) {
 		want []string
 	}{
 		{
-			"other policies", part{sources: []string{"idle"}, letters: "ab"}, part{sources: []string{"old"}, letters: "ab"},
+			"other policies", part{sources: []string{"idle"}, letters: "ab"},
+			part{sources: []string{"old"}, letters: "ab"},
 			[]string{"a-1", "b-1"},
 		},
 		{
-			"other regions", part{sources: []string{"idle"}, letters: "a"}, part{sources: []string{"idle"}, letters: "b"},
+			"other regions", part{sources: []string{"idle"}, letters: "a"},
+			part{sources: []string{"idle"}, letters: "b"},
 			[]string{"a-1", "b-1"},
 		},
 		{
@@ -146,7 +148,9 @@ func TestPassesOnOneStateAreAsIfAlone(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			id := rapid.SampledFrom(ids).Draw(t, "machine")
-			becomes := rapid.SampledFrom([]duty.State{duty.Idle, duty.Idle, duty.Busy, duty.Unknown}).Draw(t, "becomes")
+			becomes := rapid.SampledFrom([]duty.State{
+				duty.Idle, duty.Idle, duty.Busy, duty.Unknown,
+			}).Draw(t, "becomes")
 			pause := time.Duration(rapid.IntRange(0, 30).Draw(t, "minutes")) * time.Minute
 			owner := rapid.SampledFrom([]string{"ana", "ana", ""}).Draw(t, "owner")
 			w.clock.Advance(pause)
@@ -176,7 +180,8 @@ func TestPassesOnOneStateAreAsIfAlone(t *testing.T) {
 func said(r action.Report) []string {
 	var out []string
 	for _, l := range r.Lines {
-		out = append(out, fmt.Sprintf("%s %s %s: %s; due %s, next %s", l.Resource.ID, l.Source, l.Result, l.Why, l.DueAt,
+		out = append(out, fmt.Sprintf("%s %s %s: %s; due %s, next %s", l.Resource.ID, l.Source,
+			l.Result, l.Why, l.DueAt,
 			l.NextAt))
 	}
 	return append(out, fmt.Sprint(r.NextAt, r.Partial))
@@ -249,7 +254,9 @@ func TestProposalsOutsideOfTheLook(t *testing.T) {
 		ok     bool
 	}{
 		{"of its policy", func(k *action.Look) { k.Sources = []string{w.wants.Source} }, true},
-		{"of its policy, about what it saw", func(k *action.Look) { k.Seen = map[inventory.Ref]bool{ref: true} }, true},
+		{"of its policy, about what it saw", func(k *action.Look) {
+			k.Seen = map[inventory.Ref]bool{ref: true}
+		}, true},
 		{"of another policy", func(k *action.Look) { k.Sources = []string{"another"} }, false},
 		{"of no policy", func(k *action.Look) { k.Sources = []string{} }, false},
 		{"of a finding that is not named", func(k *action.Look) { k.Proposals[0].Source = "finding:1" }, false},
@@ -347,7 +354,10 @@ func TestAssumptions(t *testing.T) {
 			says: "its owner got no time to object: the action has no grace",
 		},
 		{name: "less than no grace", assume: action.Assumptions{NoGrace: true}, grace: -1, rule: "no-grace"},
-		{name: "a grace where none is needed", assume: action.Assumptions{NoGrace: true, Unpriced: true}, grace: grace},
+		{
+			name: "a grace where none is needed", assume: action.Assumptions{NoGrace: true, Unpriced: true},
+			grace: grace,
+		},
 		{name: "no price", grace: grace, unpriced: true, rule: "unpriced"},
 		{
 			name: "no price, where no grace is assumed", assume: action.Assumptions{NoGrace: true}, grace: grace,
@@ -389,7 +399,10 @@ func TestCapsOfTheUnpriced(t *testing.T) {
 		want     int
 	}{
 		{"dollars count what has a price", false, policy.Limits{PerHour: 9, Share: 1, DollarsPerHour: money.USD}, 0},
-		{"dollars do not count what has none", true, policy.Limits{PerHour: 9, Share: 1, DollarsPerHour: money.USD}, 2},
+		{
+			"dollars do not count what has none", true, policy.Limits{PerHour: 9, Share: 1, DollarsPerHour: money.USD},
+			2,
+		},
 		{"the count does", true, policy.Limits{PerHour: 1, Share: 1, DollarsPerHour: money.USD}, 1},
 	} {
 		w := newWorld()

@@ -148,7 +148,8 @@ func (b Briefing) clone() Briefing {
 func (s *pass) briefing(it Item, p Proposal) *Briefing {
 	m, r := s.message("", it, p), p.Resource
 	b := Briefing{
-		Recipients: p.Notify, Name: r.Name, Type: r.Type, Zone: r.Zone, Tags: r.Tags, Owner: r.Owner, Because: m.Because,
+		Recipients: p.Notify, Name: r.Name, Type: r.Type, Zone: r.Zone, Tags: r.Tags,
+		Owner: r.Owner, Because: m.Because,
 		Undo: m.Undo, Know: m.Know, Lost: m.Lost, Keep: m.Keep, KeepTag: m.KeepTag, Evidence: m.Evidence,
 	}
 	if hourly, known := p.Hourly.Get(); known {
@@ -179,7 +180,8 @@ func (s *pass) notices(kind string, it Item, p *Proposal) []Notice {
 	for _, to := range recipients {
 		n := Notice{
 			ID: fmt.Sprintf("%s-%d-%s", it.ID, it.Version+1, to), Account: it.Account, Item: it.ID, Ref: it.Ref,
-			Verb: it.Do.Verb, Kind: kind, Recipient: to, Briefing: *b, CreatedAt: s.Clock().Wall, DueAt: s.Clock().Wall,
+			Verb: it.Do.Verb, Kind: kind, Recipient: to, Briefing: *b,
+			CreatedAt: s.Clock().Wall, DueAt: s.Clock().Wall,
 		}
 		if kind == noticeAlarm {
 			n.Alarm = it.Alarm
@@ -199,8 +201,10 @@ func (s *pass) saveOwing(ctx context.Context, kind string, it Item, p *Proposal,
 		return it, fmt.Errorf("save the item of %s: %w", it.Ref.ID, err)
 	}
 	if s.owing = true; s.Log != nil && kind == noticeAlarm {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, "alarm", slog.String("operation", "act"), slog.String("account", it.Account),
-			slog.String("item", it.ID), slog.String("verb", string(it.Do.Verb)), slog.String("resource", it.Ref.String()),
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "alarm", slog.String("operation", "act"),
+			slog.String("account", it.Account),
+			slog.String("item", it.ID), slog.String("verb", string(it.Do.Verb)),
+			slog.String("resource", it.Ref.String()),
 			slog.String("why", it.Alarm))
 	}
 	return saved, nil
@@ -223,7 +227,8 @@ func (s *pass) deliver(ctx context.Context) {
 		}
 		if err != nil {
 			if s.Log != nil {
-				s.Log.LogAttrs(ctx, slog.LevelWarn, "notices wait for the next round", slog.String("account", s.Account),
+				s.Log.LogAttrs(ctx, slog.LevelWarn, "notices wait for the next round",
+					slog.String("account", s.Account),
 					slog.String("why", Redact(err.Error())))
 			}
 			return

@@ -246,7 +246,8 @@ func TestRandomOperationsKeepLadderSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &watched{world: newWorld(), t: t, warnedAt: map[string]time.Duration{}}
 		w.wants.Limits = policy.Limits{
-			PerHour: 2, Share: 1, DollarsPerHour: rapid.SampledFrom([]money.Amount{100, 5}).Draw(t, "dollars") * money.USD,
+			PerHour: 2, Share: 1,
+			DollarsPerHour: rapid.SampledFrom([]money.Amount{100, 5}).Draw(t, "dollars") * money.USD,
 		}
 		w.wants.Do.SaveDisks = rapid.Bool().Draw(t, "save the disks first")
 		ids := []string{"i-1", "i-2", "i-3"}
@@ -284,8 +285,9 @@ func TestRandomOperationsKeepLadderSafe(t *testing.T) {
 				round()
 			},
 			"the clock is set": func(t *rapid.T) {
-				w.clock.Set(time.Duration(rapid.SampledFrom([]int{-1440, -30, -2, 2, 16, 60, 1440}).Draw(t, "minutes")) *
-					time.Minute)
+				w.clock.Set(
+					time.Duration(rapid.SampledFrom([]int{-1440, -30, -2, 2, 16, 60, 1440}).Draw(t, "minutes")) *
+						time.Minute)
 				w.set = true
 				w.sample()
 			},

@@ -21,13 +21,15 @@ var at = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // item.
 func allowed() (Proposal, Item) {
 	r := &inventory.Resource{
-		ID: "i-1", Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "r", State: inventory.StateRunning,
+		ID: "i-1", Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "r",
+		State:     inventory.StateRunning,
 		CreatedAt: at.Add(-20 * time.Hour), Tags: map[string]string{}, Lifetime: inventory.Ephemeral,
 		Detail: &inventory.Instance{}}
 	p := Proposal{
 		Source: "idle", Resource: r, Do: policy.Do{Verb: policy.Terminate}, Mode: policy.Enforce, Grace: time.Hour,
-		Governed: true,
-		Duty:     &duty.Verdict{State: duty.Idle, Expires: at.Add(time.Minute)}, Hourly: inventory.Known(3 * money.USD),
+		Governed:  true,
+		Duty:      &duty.Verdict{State: duty.Idle, Expires: at.Add(time.Minute)},
+		Hourly:    inventory.Known(3 * money.USD),
 		Condition: usage.True, ReadAt: at, Class: policy.ClassDuty}
 	it, _ := Climb(Item{Account: "aws/1"}, &p, Round{Number: 1, Now: at})
 	return p, it
@@ -144,7 +146,9 @@ var forbidden = []struct {
 		p.ByPerson, p.Resource.Manager = true, inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "asg"}
 	}},
 	{"group-member", "a machine of a fleet that is scaled", func(p *Proposal, it *Item, _ *[]Keep) {
-		p.Do, p.Resource.Manager = policy.Do{Verb: policy.Scale}, inventory.Manager{Kind: inventory.ManagerFleet, Name: "f"}
+		p.Do, p.Resource.Manager = policy.Do{
+			Verb: policy.Scale,
+		}, inventory.Manager{Kind: inventory.ManagerFleet, Name: "f"}
 		it.Do = p.Do
 	}},
 	{"protected", "a protected machine of a group that is scaled", func(p *Proposal, it *Item, _ *[]Keep) {
@@ -245,7 +249,8 @@ func TestRules(t *testing.T) {
 			}
 			rules = slices.DeleteFunc(slices.Clone(all), func(r rule) bool { return r.name == tc.rule })
 			if got := Refuse(p, it, at, keeps); got != nil {
-				t.Errorf("without the rule it is refused by %s as well: the case says nothing about %s", got.Rule, tc.rule)
+				t.Errorf("without the rule it is refused by %s as well: the case says nothing about %s", got.Rule,
+					tc.rule)
 			}
 		})
 	}
@@ -322,11 +327,14 @@ func TestAllowed(t *testing.T) {
 			p.ByPerson, p.Do.Verb, p.Resource.KeepUntil = true, policy.Tag, at.Add(time.Hour)
 		}},
 		{"an ephemeral volume that no policy governs", func(p *Proposal, _ *[]Keep) {
-			p.Resource.Kind, p.Resource.Detail, p.Duty, p.Class, p.Governed = inventory.KindVolume, nil, nil, "age", false
+			p.Resource.Kind, p.Resource.Detail, p.Duty, p.Class, p.Governed = inventory.KindVolume, nil, nil, "age",
+				false
 			p.Do.Verb = policy.Delete
 		}},
 		{"a protected machine that is stopped", func(p *Proposal, _ *[]Keep) {
-			p.Do.Verb, p.Resource.Detail = policy.Stop, &inventory.Instance{TerminationProtected: inventory.Known(true)}
+			p.Do.Verb, p.Resource.Detail = policy.Stop, &inventory.Instance{
+				TerminationProtected: inventory.Known(true),
+			}
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

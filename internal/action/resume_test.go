@@ -127,7 +127,9 @@ func TestBetweenIntentAndCall(t *testing.T) {
 		then   func(w *world)
 		result action.Result
 	}{
-		{"all is frozen", func(w *world) { _ = w.ladder.Freeze(context.Background(), "an incident") }, action.ResultFrozen},
+		{"all is frozen", func(w *world) {
+			_ = w.ladder.Freeze(context.Background(), "an incident")
+		}, action.ResultFrozen},
 		{"it is kept", func(w *world) { w.keep("i-1", time.Hour) }, action.ResultRefused},
 		{"the process is suspended", func(w *world) { w.clock.Advance(time.Hour) }, action.ResultWithdrawn},
 	} {
@@ -222,7 +224,9 @@ func TestFaults(t *testing.T) {
 			strings.Contains(got, "confirmed") {
 			t.Errorf("audit: %s", got)
 		}
-		if told := w.people.Told(); !slices.ContainsFunc(told, func(m actiontest.Told) bool { return m.Kind == "alarm" }) {
+		if told := w.people.Told(); !slices.ContainsFunc(told, func(m actiontest.Told) bool {
+			return m.Kind == "alarm"
+		}) {
 			t.Error("no alarm was sent")
 		}
 	})

@@ -148,7 +148,8 @@ func TestUndoKeeps(t *testing.T) {
 			t.Fatalf("%+v, %v, want it kept until %s", line, err, until)
 		}
 		keeps, err := w.store.Keeps(t.Context(), now)
-		if err != nil || len(keeps) != 1 || !keeps[0].Until.Equal(until) || (keeps[0].By == "cy") != (held > 24*time.Hour) {
+		if err != nil || len(keeps) != 1 || !keeps[0].Until.Equal(until) ||
+			(keeps[0].By == "cy") != (held > 24*time.Hour) {
 			t.Errorf("keeps %+v, %v", keeps, err)
 		}
 		if got := w.round(t); len(got.Lines) > 0 && got.Lines[0].Result == action.ResultConfirmed {
@@ -161,8 +162,9 @@ func TestApproval(t *testing.T) {
 	volume := func() (*world, func() (action.Report, error)) {
 		w := newWorld()
 		w.cloud.Put(actiontest.Resource{
-			ID: "vol-1", Kind: inventory.KindVolume, State: inventory.StateAvailable, CreatedAt: start.Add(-24 * time.Hour),
-			Tags: map[string]string{"owner": "ana"}, Hourly: money.Cent})
+			ID: "vol-1", Kind: inventory.KindVolume, State: inventory.StateAvailable,
+			CreatedAt: start.Add(-24 * time.Hour),
+			Tags:      map[string]string{"owner": "ana"}, Hourly: money.Cent})
 		w.wants.Source, w.wants.ByPerson, w.wants.Governed, w.wants.Class = "finding:3f9a", true, false, "finding"
 		w.wants.Do.Verb = policy.Delete
 		w.when = func(actiontest.Resource, time.Time) usage.Answer { return usage.True }
@@ -251,7 +253,9 @@ func TestPlanHash(t *testing.T) {
 		{"another action", func(p *action.Proposal, _ *[]action.Step, _ *time.Time) { p.Do.Verb = policy.Stop }},
 		{"another option", func(p *action.Proposal, _ *[]action.Step, _ *time.Time) { p.Do.EvenIfBusy = true }},
 		{"a step less", func(_ *action.Proposal, steps *[]action.Step, _ *time.Time) { *steps = (*steps)[1:] }},
-		{"other parameters", func(_ *action.Proposal, steps *[]action.Step, _ *time.Time) { (*steps)[1].Params = "b" }},
+		{"other parameters", func(_ *action.Proposal, steps *[]action.Step, _ *time.Time) {
+			(*steps)[1].Params = "b"
+		}},
 		{"another class of evidence", func(p *action.Proposal, _ *[]action.Step, _ *time.Time) { p.Class = "age" }},
 		{"a higher amount", func(p *action.Proposal, _ *[]action.Step, _ *time.Time) {
 			p.Hourly = inventory.Known(3*money.USD + 1)
@@ -302,7 +306,8 @@ func TestWorkDuringTheGrace(t *testing.T) {
 					since := start.Add(-time.Hour)
 					w.judged = func(_ actiontest.Resource, now time.Time) *duty.Verdict {
 						return &duty.Verdict{
-							State: state, Since: since, Until: now, Expires: now.Add(3 * time.Minute), Lasting: now.Sub(since),
+							State: state, Since: since, Until: now, Expires: now.Add(3 * time.Minute),
+							Lasting:  now.Sub(since),
 							Coverage: 1,
 						}
 					}
@@ -336,7 +341,9 @@ func TestWorkWhileDisksAreSaved(t *testing.T) {
 	w.cloud.Slow(3)
 	since := start.Add(-time.Hour)
 	w.judged = func(_ actiontest.Resource, now time.Time) *duty.Verdict {
-		return &duty.Verdict{State: duty.Idle, Since: since, Until: now, Expires: now.Add(3 * time.Minute), Coverage: 1}
+		return &duty.Verdict{
+			State: duty.Idle, Since: since, Until: now, Expires: now.Add(3 * time.Minute), Coverage: 1,
+		}
 	}
 	w.round(t)
 	w.rounds(t, 16*time.Minute, time.Minute)

@@ -45,7 +45,8 @@ func TestReportsFailedCall(t *testing.T) {
 	w.cloud.Fail(actiontest.Fault{Step: "look", Message: "throttled"})
 	r := w.rounds(t, 5*time.Minute, 5*time.Minute)
 	want(t, r, "i-1", action.ResultFailed)
-	if !r.Partial || !strings.Contains(why(r, "i-1"), "access denied") || !strings.Contains(why(r, "i-1"), "throttled") {
+	if !r.Partial || !strings.Contains(why(r, "i-1"), "access denied") ||
+		!strings.Contains(why(r, "i-1"), "throttled") {
 		t.Errorf("partial: %v, %s", r.Partial, why(r, "i-1"))
 	}
 }
@@ -99,7 +100,8 @@ func TestNotifiesActionConfirmedAfterRestart(t *testing.T) {
 		t.Fatalf("told %+v", people.messages)
 	}
 	m := people.messages[0]
-	if m.Kind != "acted" || m.Resource.Owner.User != "ana" || m.Resource.Type != "p4d.24xlarge" || len(m.Evidence) == 0 ||
+	if m.Kind != "acted" || m.Resource.Owner.User != "ana" ||
+		m.Resource.Type != "p4d.24xlarge" || len(m.Evidence) == 0 ||
 		m.Because != "idle since yesterday" || !m.Hourly.Known() || m.Undo != "none" {
 		t.Errorf("told %+v about %+v", m, m.Resource)
 	}

@@ -34,8 +34,12 @@ func (s slow) Do(ctx context.Context, t action.Task) (string, error) {
 func TestVerifiesAgainAfterSlowCall(t *testing.T) {
 	for _, verb := range []policy.Verb{policy.Stop, policy.Terminate, policy.Tag} {
 		for name, change := range map[string]func(w *world, r *actiontest.Resource){
-			"a keep in a tag":   func(_ *world, r *actiontest.Resource) { r.Tags[inventory.TagKeepUntil] = "2027-01-01" },
-			"it is persistent":  func(_ *world, r *actiontest.Resource) { r.Tags[inventory.TagLifetime] = "persistent" },
+			"a keep in a tag": func(_ *world, r *actiontest.Resource) {
+				r.Tags[inventory.TagKeepUntil] = "2027-01-01"
+			},
+			"it is persistent": func(_ *world, r *actiontest.Resource) {
+				r.Tags[inventory.TagLifetime] = "persistent"
+			},
 			"it works":          func(_ *world, r *actiontest.Resource) { r.Duty = duty.Busy },
 			"another machine":   func(w *world, r *actiontest.Resource) { r.CreatedAt = w.now() },
 			"it joined a group": func(_ *world, r *actiontest.Resource) { r.Group = "asg" },

@@ -223,7 +223,8 @@ func (b *bootstrap) nodesStep(ctx context.Context) (string, error) {
 func (b *bootstrap) nodeEnv() []string {
 	h, s := &b.options.Host, b.readState()
 	env := []string{
-		"CURFEW_SESSION=" + h.Name, "CURFEW_NODE=" + strconv.Itoa(h.Node), "CURFEW_NODES=" + strconv.Itoa(max(1, h.Nodes)),
+		"CURFEW_SESSION=" + h.Name, "CURFEW_NODE=" + strconv.Itoa(h.Node),
+		"CURFEW_NODES=" + strconv.Itoa(max(1, h.Nodes)),
 		"CURFEW_HOSTFILE=" + b.folder.path("hostfile"), "CURFEW_WORK=" + b.workDir,
 	}
 	if len(h.Secrets) > 0 {
@@ -323,7 +324,8 @@ func makePrivateFolder(dir string) error {
 	if err != nil {
 		return err
 	}
-	if s, ok := i.Sys().(*syscall.Stat_t); !i.IsDir() || i.Mode().Perm()&0o077 != 0 || ok && int(s.Uid) != os.Geteuid() {
+	if s, ok := i.Sys().(*syscall.Stat_t); !i.IsDir() || i.Mode().Perm()&0o077 != 0 ||
+		ok && int(s.Uid) != os.Geteuid() {
 		return fmt.Errorf("%s is not a folder of this user alone", dir)
 	}
 	return nil

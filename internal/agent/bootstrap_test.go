@@ -333,7 +333,8 @@ func TestRefusesRolledBackStore(t *testing.T) {
 		}
 		w.awaitPhase(want)
 		got, err := os.ReadFile(w.path("file"))
-		if why := w.status(0).Why; !strings.Contains(why, c.why) || c.why == "" && string(got) != "second" || c.why != "" &&
+		if why := w.status(0).Why; !strings.Contains(why, c.why) || c.why == "" &&
+			string(got) != "second" || c.why != "" &&
 			err == nil {
 			t.Errorf("%s: %q, the file has %q", c.name, why, got)
 		}
@@ -427,8 +428,10 @@ func TestChecksDriverAgainstCUDA(t *testing.T) {
 		cuda, driver string
 		fits         bool
 	}{
-		{"12.4", "550.54.14", true}, {"12.4", "525.60.13", true}, {"12.4", "470.82.01", false}, {"12.8", "580.65.06", true},
-		{"13.0", "580.65.06", true}, {"13.0", "570.86.15", false}, {"11.8", "450.80.02", true}, {"11.8", "450.36.06", false},
+		{"12.4", "550.54.14", true}, {"12.4", "525.60.13", true}, {"12.4", "470.82.01", false},
+		{"12.8", "580.65.06", true},
+		{"13.0", "580.65.06", true}, {"13.0", "570.86.15", false}, {"11.8", "450.80.02", true},
+		{"11.8", "450.36.06", false},
 		{"14.0", "999.0", false}, {"10.2", "550.54.14", false}, {"12.x", "550.54.14", false}, {"12.4", "N/A", false},
 	} {
 		if err := checkDriver(c.cuda, c.driver); (err == nil) != c.fits {
@@ -455,7 +458,8 @@ func TestRefusesSecretsOnDisk(t *testing.T) {
 			Now:        time.Now,
 		},
 	}
-	if err := b.readSecrets(context.Background()); err == nil || !strings.Contains(err.Error(), "no folder in memory") {
+	if err := b.readSecrets(context.Background()); err == nil ||
+		!strings.Contains(err.Error(), "no folder in memory") {
 		t.Errorf("got %v", err)
 	}
 	if list, _ := os.ReadDir(dir); len(list) > 0 {

@@ -114,7 +114,10 @@ func TestLoopsReturnOnCancel(t *testing.T) {
 			Notices:    hangingMachine{},
 			Parameters: hangingMachine{},
 			Memory:     "/dev/shm",
-			Work:       func(ctx context.Context, _ string) (checkpoint.Backend, error) { <-ctx.Done(); return nil, ctx.Err() },
+			Work: func(ctx context.Context, _ string) (checkpoint.Backend, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			},
 			Host: session.HostConfig{
 				Schema:     session.HostSchema,
 				Session:    "bounds",
@@ -163,7 +166,8 @@ func TestLoopsReturnOnCancel(t *testing.T) {
 		"Bootstrap": func(ctx context.Context, t *testing.T) { _ = Bootstrap(ctx, fresh(t)) },
 		"ServeOneSSH": func(ctx context.Context, _ *testing.T) {
 			_ = ServeOneSSH(ctx, OneSSHOptions{
-				PublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA4Y5sYyZ0s0fQxkYlTj0p1oCwzq7q0cJ6p1mT3xkq2U", Out: io.Discard,
+				PublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA4Y5sYyZ0s0fQxkYlTj0p1oCwzq7q0cJ6p1mT3xkq2U",
+				Out:       io.Discard,
 			})
 		},
 	} {

@@ -134,7 +134,9 @@ func TestLeaseEndsOnTime(t *testing.T) {
 		earliest, latest time.Duration
 	}{
 		{"no disturbance", func(*settableClock, *losableStore) {}, 4 * time.Hour, 4*time.Hour + time.Minute},
-		{"store lost", func(_ *settableClock, s *losableStore) { s.lose() }, 4 * time.Hour, 4*time.Hour + 2*time.Minute},
+		{"store lost", func(_ *settableClock, s *losableStore) {
+			s.lose()
+		}, 4 * time.Hour, 4*time.Hour + 2*time.Minute},
 		{"clock set back", func(k *settableClock, _ *losableStore) {
 			k.set(-3 * time.Hour)
 		}, 4 * time.Hour, 4*time.Hour + time.Minute},
@@ -149,14 +151,16 @@ func TestLeaseEndsOnTime(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			control, err := objectstore.Open(t.Context(), "file://"+filepath.Join(dir, "control"), objectstore.Options{})
+			control, err := objectstore.Open(t.Context(),
+				"file://"+filepath.Join(dir, "control"), objectstore.Options{})
 			must(t, err)
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				k, s := &settableClock{}, &losableStore{Store: control}
 				o := Options{
 					Host: session.HostConfig{
-						Schema: session.HostSchema, Session: "s", Name: "demo", Nodes: 1, Epoch: 1, WorkDir: filepath.Join(dir, "w"),
+						Schema: session.HostSchema, Session: "s", Name: "demo", Nodes: 1, Epoch: 1,
+						WorkDir:    filepath.Join(dir, "w"),
 						LeaseUntil: began.Add(4 * time.Hour), SaveInterval: session.Duration(10 * time.Minute),
 						SaveLimit: session.Duration(5 * time.Minute)},
 					State: filepath.Join(dir, "state"), Home: dir, Control: s, Cage: emptyCage{}, Now: k.now,
@@ -200,13 +204,17 @@ func TestRefreshesSecrets(t *testing.T) {
 		began := time.Now()
 		o := &Options{
 			Host: session.HostConfig{
-				Session: fmt.Sprint("secrets-", filepath.Base(dir)), Secrets: map[string]string{"TOKEN": "/team/token"},
+				Session: fmt.Sprint("secrets-", filepath.Base(dir)), Secrets: map[string]string{
+					"TOKEN": "/team/token",
+				},
 			},
 			Memory: memory, Parameters: countingParameters{began}, Now: time.Now, Cage: emptyCage{}}
 		d, err := openStateFolder(filepath.Join(dir, "state"))
 		must(t, err)
 		defer d.close()
-		b := &bootstrap{options: o, folder: d, readState: func() state { return state{} }, addEvent: func(string, string) {}}
+		b := &bootstrap{options: o, folder: d, readState: func() state {
+			return state{}
+		}, addEvent: func(string, string) {}}
 		must(t, b.readSecrets(t.Context()))
 		defer b.removeSecrets()
 		ctx, cancel := context.WithCancel(t.Context())

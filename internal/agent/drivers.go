@@ -21,8 +21,14 @@ type cudaDriver struct {
 // cudaDrivers are NVIDIA's minimum drivers for minor version compatibility. Newer drivers run older
 // major versions.
 var cudaDrivers = []cudaDriver{
-	{13, [3]int{580}, "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html", "2026-11-23"},
-	{12, [3]int{525}, "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html", "2026-11-23"},
+	{
+		13, [3]int{580}, "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
+		"2026-11-23",
+	},
+	{
+		12, [3]int{525}, "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
+		"2026-11-23",
+	},
 	{
 		11, [3]int{450, 80, 2}, "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
 		"2026-11-23",
@@ -66,8 +72,9 @@ func checkDriver(cuda, driver string) error {
 			least := strings.TrimSuffix(
 				strings.TrimSuffix(fmt.Sprintf("%d.%02d.%02d", d.minDriver[0], d.minDriver[1], d.minDriver[2]),
 					".00"), ".00")
-			return fmt.Errorf("CUDA %s needs NVIDIA driver %s or newer, and %s is installed (%s, read %s): update the driver "+
-				"or install programs for an older CUDA", cuda, least, driver, d.source, d.readOn)
+			return fmt.Errorf(
+				"CUDA %s needs NVIDIA driver %s or newer, and %s is installed (%s, read %s): update the driver "+
+					"or install programs for an older CUDA", cuda, least, driver, d.source, d.readOn)
 		}
 		return nil
 	}

@@ -130,7 +130,8 @@ func newHost(o Options) (*host, error) {
 	h := &host{
 		options: o, intervals: o.Intervals.withDefaults(time.Duration(o.Host.IdleTimeout)),
 		saveResults: make(chan saveResult, 1),
-		phase:       session.HostStarting, outbox: &statusOutbox{wake: make(chan struct{}, 1)}, stopBootstrap: func() {},
+		phase:       session.HostStarting, outbox: &statusOutbox{wake: make(chan struct{}, 1)},
+		stopBootstrap: func() {},
 	}
 	var err error
 	if h.folder, err = openStateFolder(o.State); err != nil {
@@ -494,7 +495,8 @@ func (h *host) currentStatus() session.Status {
 		Schema: session.StatusSchema, Session: h.options.Host.Session, Node: h.options.Host.Node,
 		Epoch: h.options.Host.Epoch,
 		At:    h.options.Now().UTC(), Boot: h.processID,
-		OrderSerial: st.Order.Serial, AnsweredSave: st.AnsweredSave, Phase: h.phase, Why: h.phaseReason, Steps: st.Steps,
+		OrderSerial: st.Order.Serial, AnsweredSave: st.AnsweredSave, Phase: h.phase,
+		Why: h.phaseReason, Steps: st.Steps,
 		LeaseUntil: lease.UTC(),
 		Activity:   h.activity, ActivitySince: h.activitySince.UTC().Truncate(time.Second), EndsAt: h.endsAt(),
 		Snapshot:      st.Snapshot,

@@ -195,12 +195,16 @@ func TestUnsavedWorkKeepsTheMachine(t *testing.T) {
 				return
 			}
 			await(t, "kept", func() bool { return w.hasEvent("unsaved", "is kept until it is") })
-			await(t, "past lease and save", func() bool { return time.Since(w.config.Host.LeaseUntil) > 3*time.Second })
+			await(t, "past lease and save", func() bool {
+				return time.Since(w.config.Host.LeaseUntil) > 3*time.Second
+			})
 			if s := w.status(0); !m.isRunning() || s.UnsavedReason == "" || s.Phase != session.HostSaving {
 				t.Fatalf("after the lease: %+v", s)
 			}
 			if end == "discarded" {
-				w.order(func(o *session.Order) { o.SaveRequest, o.End = 1, &session.End{Why: "enough", By: "bo", Discard: true} })
+				w.order(func(o *session.Order) {
+					o.SaveRequest, o.End = 1, &session.End{Why: "enough", By: "bo", Discard: true}
+				})
 			} else {
 				must(t, os.Remove(store))
 				must(t, os.Rename(store+".lost", store))

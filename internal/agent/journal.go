@@ -109,8 +109,9 @@ func (j *journal) addOutput(line string) {
 	case j.outputSize <= maxOutputBytes:
 		j.write("output", line)
 	case before <= maxOutputBytes:
-		j.write("output", fmt.Sprintf("more than %d KiB were printed: the rest is in the state folder of the agent alone",
-			maxOutputBytes>>10))
+		j.write("output",
+			fmt.Sprintf("more than %d KiB were printed: the rest is in the state folder of the agent alone",
+				maxOutputBytes>>10))
 	}
 }
 
@@ -171,14 +172,16 @@ func (j *journal) flush(ctx context.Context) error {
 		}
 		data = data[:bytes.LastIndexByte(data, '\n')+1]
 		// ErrExists: an earlier process crashed between sending and recording it.
-		if err := j.store.Create(ctx, eventsKey(j.node, n), data); err != nil && !errors.Is(err, checkpoint.ErrExists) {
+		if err := j.store.Create(ctx, eventsKey(j.node, n), data); err != nil &&
+			!errors.Is(err, checkpoint.ErrExists) {
 			return fmt.Errorf("write %s: %w", eventsKey(j.node, n), err)
 		}
 		j.mu.Lock()
 		j.newestSent = n
 		j.mu.Unlock()
 		// The recorded number keeps a later process from reusing it.
-		if err := durable.ReplaceBytes(filepath.Join(j.dir, "sent"), 0o600, []byte(strconv.FormatInt(n, 10))); err != nil {
+		if err := durable.ReplaceBytes(filepath.Join(j.dir, "sent"), 0o600,
+			[]byte(strconv.FormatInt(n, 10))); err != nil {
 			return err
 		}
 		if err := os.Remove(j.file(n)); err != nil {

@@ -284,7 +284,8 @@ func (h *host) giveUpSave(lease time.Time, within time.Duration) (bool, error) {
 	e := h.ending
 	if !h.now.Before(lease.Add(within)) {
 		if h.options.Terminator == nil {
-			return h.finishEnd("there is no last snapshot (" + h.unsavedReason + "), and the files stay on the machine")
+			return h.finishEnd("there is no last snapshot (" + h.unsavedReason +
+				"), and the files stay on the machine")
 		}
 		if seen := h.readState().SavedFingerprint; seen != "" {
 			if now, err := fingerprint(h.work.dir); err == nil && now == seen {
@@ -295,8 +296,9 @@ func (h *host) giveUpSave(lease time.Time, within time.Duration) (bool, error) {
 	}
 	if !h.saveGivenUp {
 		h.saveGivenUp = true
-		said := fmt.Sprintf("the work of this session is not saved: %s. The machine is kept until it is, and until %s at "+
-			"most; curfew down --discard gives it up", h.unsavedReason, plain.Time(h.endDeadline(lease)))
+		said := fmt.Sprintf(
+			"the work of this session is not saved: %s. The machine is kept until it is, and until %s at "+
+				"most; curfew down --discard gives it up", h.unsavedReason, plain.Time(h.endDeadline(lease)))
 		h.journal.add("unsaved", said)
 		warnTerminals(h.lastMeasurement.terminals, said)
 	}
@@ -348,7 +350,8 @@ func (h *host) handleSaveResult(s *saveResult) error {
 	}
 	h.journal.add("snapshot", text)
 	return h.updateState(func(st *state) {
-		st.Snapshot, st.SavedFingerprint, st.AnsweredSave = s.snapshot, s.fingerprint, max(st.AnsweredSave, s.orderSave)
+		st.Snapshot, st.SavedFingerprint, st.AnsweredSave = s.snapshot, s.fingerprint, max(
+			st.AnsweredSave, s.orderSave)
 	})
 }
 
@@ -440,12 +443,14 @@ func (h *host) warnIfIdle() {
 	grace := time.Duration(h.options.Host.Grace)
 	rested := plain.Duration(h.now.Sub(h.restingSince()).Truncate(time.Second))
 	said := fmt.Sprintf(
-		"this session rests for %s and ends in %s. To keep it: work, run curfew extend %s, or touch ~/.curfew/keep", rested,
+		"this session rests for %s and ends in %s. To keep it: work, run curfew extend %s, or touch ~/.curfew/keep",
+		rested,
 		plain.Duration(grace), h.options.Host.Name)
 	w.terminals = warnTerminals(h.lastMeasurement.terminals, said)
 	h.warning = w
 	h.phase, h.phaseReason = session.HostWarned, h.activity+" for "+rested+": "+h.verdict.Why
-	h.journal.add("warned", fmt.Sprintf("%s; %s told; it ends in %s", h.phaseReason, plain.Count(w.terminals, "terminal"),
+	h.journal.add("warned", fmt.Sprintf("%s; %s told; it ends in %s", h.phaseReason,
+		plain.Count(w.terminals, "terminal"),
 		plain.Duration(grace)))
 	if w.terminals > 0 {
 		w.accepted = h.now

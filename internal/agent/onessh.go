@@ -145,7 +145,8 @@ func (d *oneSSHServer) prepare(ctx context.Context, key, who string) (string, er
 		"PubkeyAuthentication yes", "PasswordAuthentication no", "KbdInteractiveAuthentication no",
 		"AuthenticationMethods publickey",
 		"PermitRootLogin prohibit-password", "AllowUsers " + who, "MaxAuthTries 3", "LoginGraceTime 60", "UseDNS no",
-		"AllowAgentForwarding no", "X11Forwarding no", "PrintMotd no", "ClientAliveInterval 30", "ClientAliveCountMax 4",
+		"AllowAgentForwarding no", "X11Forwarding no", "PrintMotd no", "ClientAliveInterval 30",
+		"ClientAliveCountMax 4",
 		"Subsystem sftp internal-sftp",
 	}
 	if set := d.setEnv(); set != "" {

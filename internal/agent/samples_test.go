@@ -57,7 +57,8 @@ func TestWritesSamples(t *testing.T) {
 	if !next.Equal(at) {
 		t.Errorf("samples end at %s, want %s", next, at)
 	}
-	if err := os.WriteFile(d.path(session.SamplesFile), []byte(strings.Repeat("{}\n", maxSamples/2)), 0o600); err != nil {
+	if err := os.WriteFile(d.path(session.SamplesFile),
+		[]byte(strings.Repeat("{}\n", maxSamples/2)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	addMeasurements(w, &at, 2, measurement{cpu: 7, net: 3, disk: 0, noGPUs: true})

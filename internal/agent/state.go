@@ -129,7 +129,8 @@ func (d *stateFolder) load(h *session.HostConfig) (*state, error) {
 	}
 	if s.Session != h.Session || s.Epoch != h.Epoch {
 		return nil, fmt.Errorf(
-			"%s is the state of session %s, start %d, and not of %s, start %d: name another folder with --state", d.dir,
+			"%s is the state of session %s, start %d, and not of %s, start %d: name another folder with --state",
+			d.dir,
 			s.Session, s.Epoch, h.Session, h.Epoch)
 	}
 	return s, nil

@@ -122,7 +122,9 @@ func TestOpenTerminalsDoNotCountAsWork(t *testing.T) {
 	if err := m.wait(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the terminal has the last line", func() bool { return strings.Contains(term.text(), "the session ended") })
+	await(t, "the terminal has the last line", func() bool {
+		return strings.Contains(term.text(), "the session ended")
+	})
 	text := term.text()
 	for _, want := range []string{"this session rests for", "curfew extend demo", "the session ended"} {
 		if !strings.Contains(text, want) {
@@ -165,7 +167,9 @@ func TestJudgesOwnGPUs(t *testing.T) {
 	w := newWorld(t)
 	set := w.smi()
 	set(80, 9000, 1)
-	w.config.Host.GPUs, w.config.Host.IdleTimeout, w.config.Host.Grace = []string{"0"}, short, session.Duration(time.Hour)
+	w.config.Host.GPUs, w.config.Host.IdleTimeout, w.config.Host.Grace = []string{
+		"0",
+	}, short, session.Duration(time.Hour)
 	w.start()
 	await(t, "busy", func() bool { s := w.status(0); return s.Phase == session.HostReady && s.Activity == "busy" })
 	must(t, os.Rename(filepath.Join(w.dir, "gpu"), filepath.Join(w.dir, "gpu.away")))
@@ -213,9 +217,14 @@ func TestActivityVerdicts(t *testing.T) {
 		{"no GPUs, no activity", inventory.Known(0), with(func(m *measurement) { m.noGPUs = true }), duty.Idle},
 		{"busy CPUs", inventory.Known(0), with(func(m *measurement) { m.noGPUs, m.cpu = true, 60 }), duty.Busy},
 		{"download", inventory.Known(0), with(func(m *measurement) { m.noGPUs, m.net = true, 20e6 }), duty.Busy},
-		{"little traffic", inventory.Known(0), with(func(m *measurement) { m.noGPUs, m.net = true, 500e3 }), duty.Unknown},
 		{
-			"traffic that is not measured", inventory.Known(0), with(func(m *measurement) { m.noGPUs, m.net = true, -1 }),
+			"little traffic", inventory.Known(0), with(func(m *measurement) { m.noGPUs, m.net = true, 500e3 }),
+			duty.Unknown,
+		},
+		{
+			"traffic that is not measured", inventory.Known(0), with(func(m *measurement) {
+				m.noGPUs, m.net = true, -1
+			}),
 			duty.Unknown,
 		},
 		{
@@ -265,7 +274,8 @@ func TestLateMeasurements(t *testing.T) {
 	began := at
 	w := newActivityTracker(time.Second, time.Minute, inventory.Known(0))
 	for _, late := range []time.Duration{
-		1400, 1000, 1700, 3300, 20000, 1000, 45500, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300,
+		1400, 1000, 1700, 3300, 20000, 1000, 45500, 1300, 1300, 1300, 1300, 1300, 1300, 1300,
+		1300, 1300, 1300, 1300, 1300,
 		1300, 1300, 1300,
 	} {
 		at = at.Add(late * time.Millisecond)

@@ -191,7 +191,8 @@ func fingerprint(dir string) (string, error) {
 		if d.IsDir() {
 			size = 0 // the size of a folder depends on the file system
 		}
-		_, _ = fmt.Fprintf(h, "%q %v %d %d\n", at, i.Mode(), size, i.ModTime().UnixNano()) // writing to a hash cannot fail
+		// writing to a hash cannot fail
+		_, _ = fmt.Fprintf(h, "%q %v %d %d\n", at, i.Mode(), size, i.ModTime().UnixNano())
 		return nil
 	})
 	if err != nil {
@@ -216,8 +217,10 @@ func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, str
 		return none, "", fmt.Errorf("read the snapshots: %w", err)
 	}
 	if err := run.CheckRolledBack(list); err != nil {
-		return none, "", fmt.Errorf("%w: find out who changed %s; a session of another name begins without this work, "+
-			"and `curfew checkpoint restore` brings back an older snapshot by its number", err, workURL(&s.options.Host))
+		return none, "", fmt.Errorf(
+			"%w: find out who changed %s; a session of another name begins without this work, "+
+				"and `curfew checkpoint restore` brings back an older snapshot by its number", err,
+			workURL(&s.options.Host))
 	}
 	if len(list) == 0 { // first start
 		return none, "", nil

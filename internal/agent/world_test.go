@@ -91,7 +91,8 @@ func runAgent(text string) error {
 		Now: time.Now, Uptime: bootTime, Environ: slices.DeleteFunc(os.Environ(), func(v string) bool {
 			return strings.HasPrefix(v, "AGENT_RECIPE=")
 		}),
-		Memory: r.Memory, Address: r.Address, Intervals: r.Paces, GPUs: SMI{Command: r.SMI}, Datasets: symlinkDatasets{},
+		Memory: r.Memory, Address: r.Address, Intervals: r.Paces, GPUs: SMI{Command: r.SMI},
+		Datasets: symlinkDatasets{},
 		Log: func(line string) {
 			fmt.Println(line)
 			if r.KillAt != "" && strings.HasPrefix(line, r.KillAt) {
@@ -192,8 +193,9 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, dir: t.TempDir(), env: os.Environ()}
 	w.config = agentConfig{Mode: "host", State: filepath.Join(w.dir, "state"), Home: filepath.Join(w.dir, "home"),
 		Host: session.HostConfig{
-			Schema: session.HostSchema, Session: "s-" + strings.ToLower(strings.NewReplacer("/", "-").Replace(t.Name())),
-			Name: "demo", Nodes: 1, Epoch: 1,
+			Schema:  session.HostSchema,
+			Session: "s-" + strings.ToLower(strings.NewReplacer("/", "-").Replace(t.Name())),
+			Name:    "demo", Nodes: 1, Epoch: 1,
 			Control: "file://" + filepath.Join(w.dir, "control"), Work: "file://" + filepath.Join(w.dir, "work"),
 			WorkDir:      "~/work",
 			SaveInterval: session.Duration(time.Hour), LeaseUntil: time.Now().Add(time.Hour).UTC(),

@@ -129,7 +129,8 @@ func (s *Server) problem(ctx context.Context, err error) *problem {
 		return problemOf(http.StatusBadRequest, "invalid_file", plain.Line(action.Redact(broken.Error())),
 			"").exits(exits[runtime.Usage])
 	case errors.As(err, &cut):
-		return problemOf(http.StatusFailedDependency, "cut_off", plain.Line(action.Redact(err.Error()))+"; "+cut.Done(), "")
+		return problemOf(http.StatusFailedDependency, "cut_off",
+			plain.Line(action.Redact(err.Error()))+"; "+cut.Done(), "")
 	case ctx.Err() != nil:
 		return problemOf(http.StatusServiceUnavailable, "interrupted", "the call ended before it was done", "")
 	}

@@ -128,12 +128,14 @@ func New(o Options) (*Server, error) {
 		Options: o, streams: map[string]int{}, secrets: map[string]bool{}, signIn: newProvider(o.OIDC, o.Now),
 		stateKey: stateKey(o.OIDC),
 		freeze:   ops.Freeze.Describe(),
-		callers:  newLimits(o.Rate, o.Burst), strangers: newLimits(o.Rate, o.Burst), freezes: newLimits(o.Rate, o.Burst),
+		callers:  newLimits(o.Rate, o.Burst), strangers: newLimits(o.Rate, o.Burst),
+		freezes:  newLimits(o.Rate, o.Burst),
 		signIns:  newLimits(o.Rate/100, o.Burst/6),
 		searches: rate.NewLimiter(rate.Limit(o.Rate/10), max(1, o.Burst/6))}
 	if o.PublicURL != "" {
 		u, err := url.Parse(o.PublicURL)
-		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" ||
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" ||
+			strings.Trim(u.Path, "/") != "" ||
 			u.RawQuery != "" || u.User != nil {
 			return nil, errors.New("serve the API: its public URL is one such as https://curfew.example.com")
 		}
@@ -169,7 +171,8 @@ func New(o Options) (*Server, error) {
 		if methods := methodsAt(mux, r); len(methods) > 0 {
 			w.Header().Set("Allow", strings.Join(methods, ", "))
 			writeProblem(w, problemOf(http.StatusMethodNotAllowed, "method_not_allowed",
-				r.URL.Path+" takes "+strings.Join(methods, " and ")+", not "+r.Method, "GET /openapi.json lists what there is"))
+				r.URL.Path+" takes "+strings.Join(methods, " and ")+", not "+r.Method,
+				"GET /openapi.json lists what there is"))
 			return
 		}
 		writeProblem(w, problemOf(http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path,

@@ -210,7 +210,8 @@ func (s *service) curfew(args ...string) string {
 	s.tb.Helper()
 	var out, failed bytes.Buffer
 	exit := cli.Run(s.tb.Context(), cli.Process{
-		Args:  append(args, "--config", filepath.Join(s.dir, "curfew.yaml"), "--data-dir", filepath.Join(s.dir, "state")),
+		Args: append(args, "--config", filepath.Join(s.dir, "curfew.yaml"), "--data-dir",
+			filepath.Join(s.dir, "state")),
 		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &failed, Now: time.Now, Dir: s.dir,
 		Lookup: func(string) (string, bool) { return "", false }})
 	if exit != cli.ExitDone {
@@ -255,8 +256,9 @@ func calls(t *testing.T, spec []byte) []struct{ method, path, id, body string } 
 		"set-settings":        `{"settings":"nonsense: 1","reason":"x"}`,
 		"post-reconciliation": `{"since":"2026-10-01","until":"2026-11-01"}`,
 		"fix-findings":        `{"ids":["x"],"grace":"30m"}`, "undo-actions": `{"ids":["x"]}`,
-		"divide-costs": `{"content":"x"}`,
-		"up-session":   `{"name":"demo","cpus":1,"cloud":"local"}`, "extend-session": `{"for":"1h"}`, "down-session": `{}`,
+		"divide-costs":   `{"content":"x"}`,
+		"up-session":     `{"name":"demo","cpus":1,"cloud":"local"}`,
+		"extend-session": `{"for":"1h"}`, "down-session": `{}`,
 		"accept-state": `{"reason":"restored"}`, "settle-hold": `{}`, "extend-hold": `{"amount_usd":"5","for":"1h"}`,
 	}
 	var out []struct{ method, path, id, body string }
@@ -264,13 +266,16 @@ func calls(t *testing.T, spec []byte) []struct{ method, path, id, body string } 
 		for method, op := range methods {
 			body, has := bodies[op.OperationID]
 			if has != (op.RequestBody != nil) {
-				t.Errorf("%s: a body is %v in the document, and %v in this test", op.OperationID, op.RequestBody != nil, has)
+				t.Errorf("%s: a body is %v in the document, and %v in this test", op.OperationID,
+					op.RequestBody != nil, has)
 			}
 			path := strings.ReplaceAll(path, "{id}", "aws%2F1%2Fus-east-1%2Finstance%2Fi-1")
 			if op.OperationID == "stream-events" {
 				path += "?limit=1&after=0"
 			}
-			out = append(out, struct{ method, path, id, body string }{strings.ToUpper(method), path, op.OperationID, body})
+			out = append(out, struct{ method, path, id, body string }{
+				strings.ToUpper(method), path, op.OperationID, body,
+			})
 		}
 	}
 	return out
@@ -281,13 +286,15 @@ var least = map[string][]string{
 	"viewer": {
 		"list-accounts", "list-resources", "get-resource", "get-resource-history", "list-findings", "get-finding",
 		"preview-fix", "list-policies", "list-actions", "get-action", "get-action-history",
-		"list-alerts", "list-keeps", "get-freeze", "list-budgets", "get-budget", "list-holds", "get-costs", "get-unit-costs",
+		"list-alerts", "list-keeps", "get-freeze", "list-budgets", "get-budget", "list-holds",
+		"get-costs", "get-unit-costs",
 		"get-bills", "get-reconciliation", "get-gate", "list-approvals", "get-approval",
 		"list-people", "whoami", "list-audit", "verify-audit", "stream-events", "list-backtests", "get-backtest",
 		"get-backtest-result", "list-bill-periods", "get-last-scan",
 		"list-sessions", "get-session", "get-session-log", "get-cost-shares", "get-state", "get-doctor-state"},
 	"user": {
-		"create-backtest", "cancel-backtest", "keep-resource", "settle-hold", "release-hold", "extend-hold", "estimate",
+		"create-backtest", "cancel-backtest", "keep-resource", "settle-hold", "release-hold",
+		"extend-hold", "estimate",
 		"gate", "up-session", "extend-session", "down-session", "divide-costs",
 	},
 	"approver": {"approve", "deny"},
@@ -324,7 +331,8 @@ func TestRoles(t *testing.T) {
 		}
 		for who, has := range people {
 			got := s.call(who, c.method, c.path, c.body)
-			if may := rank[has] >= rank[role]; may != (got.code() != "forbidden" && got.status != 401) || got.status >= 500 {
+			if may := rank[has] >= rank[role]; may != (got.code() != "forbidden" && got.status != 401) ||
+				got.status >= 500 {
 				t.Errorf("%s as %s (%s): %d %s", c.id, who, has, got.status, got.body)
 			}
 			if !(rank[has] >= rank[role]) && got.status != 403 {
@@ -369,7 +377,9 @@ func TestAnotherTeam(t *testing.T) {
 		t.Errorf("vera sees:\n%s", list)
 	}
 	for _, id := range []string{speech, nobody} {
-		for _, c := range [][3]string{{"GET", "", ""}, {"POST", "/approve", "{}"}, {"POST", "/deny", `{"reason":"x"}`}} {
+		for _, c := range [][3]string{
+			{"GET", "", ""}, {"POST", "/approve", "{}"}, {"POST", "/deny", `{"reason":"x"}`},
+		} {
 			if got := s.call("vera", c[0], "/api/v1/approvals/"+id+c[1], c[2]); got.status != 404 {
 				t.Errorf("vera %s %s%s: %d %s", c[0], id, c[1], got.status, got.body)
 			}
@@ -422,7 +432,8 @@ func TestApproval(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := s.call("bo", "POST", "/api/v1/approvals/"+r.ID+"/approve", "{}")
-	if got.status != 200 || !strings.Contains(got.body, `"kind": "token"`) || strings.Contains(got.body, s.tokens["bo"]) {
+	if got.status != 200 || !strings.Contains(got.body, `"kind": "token"`) ||
+		strings.Contains(got.body, s.tokens["bo"]) {
 		t.Fatalf("bo approves: %d %s", got.status, got.body)
 	}
 	kept, err := s.state.Approvals().Request(t.Context(), r.ID)
@@ -476,11 +487,13 @@ func TestTokensEnd(t *testing.T) {
 	}
 	s.tokens["hash"], s.tokens["nothing"], s.tokens["short"] = hash, "", "curfew_00"
 	for _, who := range []string{"vi", "hash", "nothing", "short"} {
-		if got := s.call("", "GET", "/api/v1/keeps", "", with("Authorization", "Bearer "+s.tokens[who])); got.status != 401 {
+		if got := s.call("", "GET", "/api/v1/keeps", "",
+			with("Authorization", "Bearer "+s.tokens[who])); got.status != 401 {
 			t.Errorf("%s: %d", who, got.status)
 		}
 	}
-	if got := s.call("", "GET", "/api/v1/keeps", "", with("Authorization", "Basic "+s.tokens["ned"])); got.status != 401 {
+	if got := s.call("", "GET", "/api/v1/keeps", "",
+		with("Authorization", "Basic "+s.tokens["ned"])); got.status != 401 {
 		t.Errorf("another scheme: %d", got.status)
 	}
 	made := s.call("ada", "POST", "/api/v1/tokens", `{"name":"ned","roles":["admin"]}`)

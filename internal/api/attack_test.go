@@ -53,11 +53,15 @@ func TestForeignPages(t *testing.T) {
 		"an opaque origin":       {"POST", []option{with("Origin", "null")}, 403, "foreign_origin"},
 		"a form of another site": {"POST", []option{with("Sec-Fetch-Site", "cross-site")}, 403, "foreign_origin"},
 		"a form that navigates": {
-			"POST", []option{with("Sec-Fetch-Site", "cross-site"), with("Sec-Fetch-Mode", "navigate")}, 403, "foreign_origin",
+			"POST", []option{
+				with("Sec-Fetch-Site", "cross-site"), with("Sec-Fetch-Mode", "navigate"),
+			}, 403, "foreign_origin",
 		},
 		"a page of the same site": {"POST", []option{with("Sec-Fetch-Site", "same-site")}, 403, "foreign_origin"},
 		"an image of another site": {
-			"GET", []option{with("Sec-Fetch-Site", "cross-site"), with("Sec-Fetch-Mode", "no-cors")}, 403, "foreign_origin",
+			"GET", []option{
+				with("Sec-Fetch-Site", "cross-site"), with("Sec-Fetch-Mode", "no-cors"),
+			}, 403, "foreign_origin",
 		},
 		"a rebound name":               {"POST", []option{with("Host", "evil.example"+port)}, 421, "foreign_host"},
 		"a rebound name that reads":    {"GET", []option{with("Host", "evil.example"+port)}, 421, "foreign_host"},
@@ -123,7 +127,8 @@ func TestLargeAndSlowBodies(t *testing.T) {
 	}
 	address := func(s *service) string { return strings.TrimPrefix(s.URL, "http://") }
 	head := func(s *service) string {
-		return "POST /api/v1/freezes HTTP/1.1\r\nHost: " + address(s) + "\r\nAuthorization: Bearer " + s.tokens["olga"] +
+		return "POST /api/v1/freezes HTTP/1.1\r\nHost: " + address(s) +
+			"\r\nAuthorization: Bearer " + s.tokens["olga"] +
 			"\r\nContent-Type: application/json\r\n"
 	}
 	for name, rest := range map[string]string{
@@ -180,7 +185,8 @@ func TestIdempotency(t *testing.T) {
 		again.header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("%d %s\nagain %d %s", first.status, first.body, again.status, again.body)
 	}
-	if got := s.call("ned", "POST", path, `{"for":"48h","reason":"demo"}`, with("Idempotency-Key", "k1")); got.status !=
+	if got := s.call("ned", "POST", path, `{"for":"48h","reason":"demo"}`,
+		with("Idempotency-Key", "k1")); got.status !=
 		422 || got.code() != "key_reused" {
 		t.Errorf("another body: %d %s", got.status, got.body)
 	}
@@ -292,7 +298,8 @@ func TestPages(t *testing.T) {
 		same.status != 304 || same.body != "" {
 		t.Errorf("unchanged: %d %q", same.status, same.body)
 	}
-	s.call("ned", "POST", "/api/v1/resources/sim%2F1%2Fus-east-1%2Finstance%2Fi-1/keep", `{"for":"24h","reason":"demo"}`)
+	s.call("ned", "POST", "/api/v1/resources/sim%2F1%2Fus-east-1%2Finstance%2Fi-1/keep",
+		`{"for":"24h","reason":"demo"}`)
 	if changed := s.call("vi", "GET", "/api/v1/keeps", "", with("If-None-Match", tag)); changed.status != 200 ||
 		changed.header.Get("ETag") == tag {
 		t.Errorf("changed: %d", changed.status)
@@ -378,7 +385,9 @@ func TestFailedCallsAreLogged(t *testing.T) {
 // received, and gives out each entry once; clients are bounded.
 func TestEvents(t *testing.T) {
 	done := make(chan struct{})
-	s := start(t, settings, true, func(o *api.Options) { o.Done, o.Heartbeat, o.Streams = done, 20*time.Millisecond, 3 })
+	s := start(t, settings, true, func(o *api.Options) {
+		o.Done, o.Heartbeat, o.Streams = done, 20*time.Millisecond, 3
+	})
 	for i := range 5 {
 		if err := s.state.Actions().Record(t.Context(), entryOf(i)); err != nil {
 			t.Fatal(err)
@@ -454,7 +463,9 @@ func TestNoSecretsInTheLog(t *testing.T) {
 			"POST", "/api/v1/freezes", `{"reason":"` + secret + `"}`,
 		}, {"POST", "/api/v1/resources/" + secret + "/keep", `{"for":"1h","reason":"x"}`},
 		{"POST", "/api/v1/freezes", `{"reason":["` + secret + `"]}`}, {"GET", "/api/v1/keeps?cursor=" + secret, ""},
-		{"GET", "/api/v1/keeps?limit=" + secret, ""}, {"POST", "/api/v1/estimates", `{"content":"name: ` + secret + `"}`}} {
+		{
+			"GET", "/api/v1/keeps?limit=" + secret, "",
+		}, {"POST", "/api/v1/estimates", `{"content":"name: ` + secret + `"}`}} {
 		if got := s.call("ada", c[0], c[1], c[2]); got.status >= 500 || got.status >= 400 &&
 			strings.Contains(got.body, secret) {
 			t.Errorf("%s %s: %d %s", c[0], c[1], got.status, got.body)
@@ -537,12 +548,14 @@ func TestCallersChooseNoHost(t *testing.T) {
 			for _, p := range op.Parameters {
 				if p.In == "query" {
 					tried++
-					s.call(owner, c.method, c.path+"?"+p.Name+"="+url.QueryEscape(canary.URL+"/"+c.id+"/"+p.Name), c.body)
+					s.call(owner, c.method,
+						c.path+"?"+p.Name+"="+url.QueryEscape(canary.URL+"/"+c.id+"/"+p.Name), c.body)
 				}
 			}
 			if strings.Contains(path, "{id}") {
 				tried++
-				s.call(owner, c.method, strings.Replace(path, "{id}", url.PathEscape(canary.URL+"/"+c.id+"/id"), 1), c.body)
+				s.call(owner, c.method,
+					strings.Replace(path, "{id}", url.PathEscape(canary.URL+"/"+c.id+"/id"), 1), c.body)
 			}
 			for _, field := range fields(op.RequestBody.Content["application/json"].Schema) {
 				body := map[string]any{}

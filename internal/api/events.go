@@ -36,10 +36,11 @@ func (s *Server) registerEvents() {
 		ID: "stream-events", Method: http.MethodGet, Path: "/api/v1/events", Role: approval.RoleViewer,
 		Summary: "Follow the audit log as server-sent events",
 	}
-	huma.Register(s.api, s.describe(o, "text/event-stream"), func(_ context.Context, in *eventsIn) (*huma.StreamResponse,
-		error) {
-		return &huma.StreamResponse{Body: func(ctx huma.Context) { s.streamEvents(ctx, in) }}, nil
-	})
+	huma.Register(s.api, s.describe(o, "text/event-stream"),
+		func(_ context.Context, in *eventsIn) (*huma.StreamResponse,
+			error) {
+			return &huma.StreamResponse{Body: func(ctx huma.Context) { s.streamEvents(ctx, in) }}, nil
+		})
 }
 
 func (s *Server) streamEvents(ctx huma.Context, in *eventsIn) {
@@ -48,7 +49,8 @@ func (s *Server) streamEvents(ctx huma.Context, in *eventsIn) {
 	if in.Last != "" {
 		n, err := strconv.ParseInt(in.Last, 10, 64)
 		if err != nil || n < 0 {
-			writeError(ctx, problemOf(http.StatusBadRequest, "invalid_event", "Last-Event-ID is the number of an event", ""))
+			writeError(ctx, problemOf(http.StatusBadRequest, "invalid_event",
+				"Last-Event-ID is the number of an event", ""))
 			return
 		}
 		after = n

@@ -38,8 +38,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if v := recover(); v != nil {
-				s.Log.ErrorContext(r.Context(), "a call panicked", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
-				writeProblem(w, problemOf(http.StatusInternalServerError, "error", "the service could not do it; its log says why",
+				s.Log.ErrorContext(r.Context(), "a call panicked", "path", r.URL.Path, "panic", v,
+					"stack", string(debug.Stack()))
+				writeProblem(w, problemOf(http.StatusInternalServerError, "error",
+					"the service could not do it; its log says why",
 					""))
 			}
 		}()
@@ -154,7 +156,8 @@ func (s *Server) refused(r *http.Request) *problem {
 	case oddPath(r.URL):
 		return problemOf(http.StatusBadRequest, "invalid_path", "the path is not in its plain form", "")
 	case !s.ours(host):
-		return problemOf(http.StatusMisdirectedRequest, "foreign_host", "this server is not the host that the request names",
+		return problemOf(http.StatusMisdirectedRequest, "foreign_host",
+			"this server is not the host that the request names",
 			"reach it by its public URL, or by localhost")
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && !s.sameOrigin(origin, r) {
@@ -173,8 +176,11 @@ func (s *Server) refused(r *http.Request) *problem {
 func oddPath(u *url.URL) bool {
 	for segment := range strings.SplitSeq(strings.TrimPrefix(u.EscapedPath(), "/"), "/") {
 		plain, err := url.PathUnescape(segment)
-		if err != nil || plain == "." || plain == ".." || strings.Contains(plain, "../") || strings.Contains(plain, "/..") ||
-			strings.ContainsFunc(plain, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' || r == '\uFFFD' }) {
+		if err != nil || plain == "." || plain == ".." || strings.Contains(plain, "../") ||
+			strings.Contains(plain, "/..") ||
+			strings.ContainsFunc(plain, func(r rune) bool {
+				return r < ' ' || r == 0x7f || r == '\\' || r == '\uFFFD'
+			}) {
 			return true
 		}
 		if segment == "" && u.Path != "/" {
@@ -247,7 +253,8 @@ func (s *Server) bounded(w http.ResponseWriter, r *http.Request, next http.Handl
 func (s *Server) mutate(w http.ResponseWriter, r *http.Request, c *ops.Call, next http.Handler) {
 	key := r.Header.Get("Idempotency-Key")
 	if len(key) > maxKey {
-		writeProblem(w, problemOf(http.StatusBadRequest, "invalid_key", "an idempotency key has at most 200 characters", ""))
+		writeProblem(w,
+			problemOf(http.StatusBadRequest, "invalid_key", "an idempotency key has at most 200 characters", ""))
 		return
 	}
 	callers, now := s.State.Callers(), s.Process.Now().UTC()
@@ -278,7 +285,8 @@ func (s *Server) mutate(w http.ResponseWriter, r *http.Request, c *ops.Call, nex
 		case known && old.Status == 0:
 			w.Header().Set("Retry-After", "1")
 			writeProblem(w,
-				problemOf(http.StatusConflict, "in_progress", "the call with this idempotency key is still carried out",
+				problemOf(http.StatusConflict, "in_progress",
+					"the call with this idempotency key is still carried out",
 					"send it again in a moment").exits(exits[runtime.Failed]))
 			return
 		case known:

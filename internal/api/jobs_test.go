@@ -138,7 +138,8 @@ func TestBacktests(t *testing.T) {
 		t.Fatal(err)
 	}
 	for body, want := range map[string]int{
-		`{"trace":"` + outside + `"}`: 403, `{"trace":"../` + filepath.Base(dir) + `x"}`: 403, `{"trace":"link.csv"}`: 403,
+		`{"trace":"` + outside + `"}`: 403, `{"trace":"../` + filepath.Base(dir) + `x"}`: 403,
+		`{"trace":"link.csv"}`:    403,
 		`{"trace":"/etc/passwd"}`: 403, `{"trace":"none.csv"}`: 400,
 		`{}`: 400, `{"trace":"gpus.csv.gz","from":"prometheus"}`: 400, `{"from":"elsewhere"}`: 422,
 		`{"trace":"gpus.csv.gz","step":"x"}`: 400, `{"trace":"gpus.csv.gz","every":"x"}`: 400,
@@ -173,7 +174,8 @@ func slow(t *testing.T, dir string) string {
 	fmt.Fprintln(z, "resource,time,gpu_util")
 	at := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 300_000 {
-		fmt.Fprintf(z, "gpu-%d,%s,%d\n", i%50, at.Add(time.Duration(i/50)*time.Minute).Format(time.RFC3339), i*7919%3*50)
+		fmt.Fprintf(z, "gpu-%d,%s,%d\n", i%50,
+			at.Add(time.Duration(i/50)*time.Minute).Format(time.RFC3339), i*7919%3*50)
 	}
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
@@ -266,7 +268,8 @@ func TestBacktestsSurviveARestart(t *testing.T) {
 		!strings.Contains(j.Note, "run again") {
 		t.Errorf("after one death: %+v", j)
 	}
-	if j := s.until(t, deadly, "done", "failed"); j.State != "failed" || !strings.Contains(j.Note, "3 processes ended") {
+	if j := s.until(t, deadly, "done", "failed"); j.State != "failed" ||
+		!strings.Contains(j.Note, "3 processes ended") {
 		t.Errorf("after three deaths: %+v", j)
 	}
 	if j := s.until(t, told, "done", "failed"); j.State != "done" || j.Attempts != 1 {
@@ -306,7 +309,8 @@ func TestBills(t *testing.T) {
 			t.Errorf("%.80s: %d %s, want %d", body, got.status, got.body, want)
 		}
 	}
-	if got := s.call("ada", "POST", "/api/v1/bills", content("x.csv", strings.Repeat("x", 1<<20), false)); got.status !=
+	if got := s.call("ada", "POST", "/api/v1/bills",
+		content("x.csv", strings.Repeat("x", 1<<20), false)); got.status !=
 		413 {
 		t.Errorf("an upload over the bound: %d", got.status)
 	}
@@ -345,7 +349,8 @@ func TestBills(t *testing.T) {
 	if len(first) == 0 || first[0].Source != "upload/focus.csv" || first[0].ImportedAt.IsZero() {
 		t.Fatalf("%+v", first)
 	}
-	if named := s.call("ada", "POST", "/api/v1/bills", content("focus.csv", string(text), false)); named.status != 200 ||
+	if named := s.call("ada", "POST", "/api/v1/bills",
+		content("focus.csv", string(text), false)); named.status != 200 ||
 		len(periods()) != len(first) {
 		t.Errorf("the same name again: %d %s", named.status, named.body)
 	}
@@ -368,7 +373,8 @@ func TestBills(t *testing.T) {
 		!strings.Contains(got.body, view.ReconciliationSchema) {
 		t.Errorf("reconcile: %d %s", got.status, got.body)
 	}
-	if audit := s.call("vi", "GET", "/api/v1/audit?what=bill", "").body; !strings.Contains(audit, "upload/focus.csv") ||
+	if audit := s.call("vi", "GET", "/api/v1/audit?what=bill", "").body; !strings.Contains(
+		audit, "upload/focus.csv") ||
 		!strings.Contains(audit, `"actor": "ada"`) {
 		t.Errorf("the audit log: %s", audit)
 	}
@@ -389,7 +395,10 @@ func TestSettings(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		want int
-	}{"no admin": {"approvers: {bo: [approver]}", 400}, "no settings": {"x: 1", 400}, "broken": {"approvers: [", 400}} {
+	}{
+		"no admin": {"approvers: {bo: [approver]}", 400}, "no settings": {"x: 1", 400},
+		"broken": {"approvers: [", 400},
+	} {
 		if got := set("ada", c.text, 0); got.status != c.want {
 			t.Errorf("%s: %d %s, want %d", name, got.status, got.body, c.want)
 		}
@@ -425,7 +434,8 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s reads the settings: %d", who, got.status)
 		}
 	}
-	if audit := s.call("vi", "GET", "/api/v1/audit?what=settings", "").body; strings.Count(audit, `"actor": "ada"`) != 2 {
+	if audit := s.call("vi", "GET", "/api/v1/audit?what=settings", "").body; strings.Count(audit,
+		`"actor": "ada"`) != 2 {
 		t.Errorf("the audit log: %s", audit)
 	}
 	// Of several at once one is set.

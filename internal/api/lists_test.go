@@ -57,7 +57,9 @@ func TestFilteredLists(t *testing.T) {
 		whole := items(t, s.call("ada", "GET", path+"?limit=1000", "").body)
 		values := map[string][]string{"kind": nil, "account": nil, "region": nil, "team": nil}
 		for _, i := range whole {
-			for name, v := range map[string]string{"kind": i.Kind, "account": i.Account, "region": i.Region, "team": i.Team} {
+			for name, v := range map[string]string{
+				"kind": i.Kind, "account": i.Account, "region": i.Region, "team": i.Team,
+			} {
 				if !slices.Contains(values[name], v) {
 					values[name] = append(values[name], v)
 				}
@@ -70,7 +72,9 @@ func TestFilteredLists(t *testing.T) {
 		for name, all := range values {
 			for _, v := range append(all, "none") {
 				if v != "" {
-					queries = append(queries, url.Values{name: {v}}, url.Values{name: {v}, "kind": {values["kind"][0]}})
+					queries = append(queries, url.Values{
+						name: {v},
+					}, url.Values{name: {v}, "kind": {values["kind"][0]}})
 				}
 			}
 		}
@@ -81,7 +85,8 @@ func TestFilteredLists(t *testing.T) {
 				want := []string{}
 				for _, i := range whole {
 					takes := func(name, has string) bool { return q.Get(name) == "" || q.Get(name) == has }
-					if sees(i.Team) && takes("kind", i.Kind) && takes("account", i.Account) && takes("region", i.Region) &&
+					if sees(i.Team) && takes("kind", i.Kind) && takes("account", i.Account) &&
+						takes("region", i.Region) &&
 						takes("team", i.Team) {
 						want = append(want, i.ID)
 					}

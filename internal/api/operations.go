@@ -61,7 +61,9 @@ func (s *Server) describe(o ops.Info, contentType string) huma.Operation {
 	if o.Scoped {
 		description += ", in all teams or in the team that it is about"
 	}
-	ok := &huma.Response{Description: "The document.", Content: map[string]*huma.MediaType{contentType: {Schema: schema}}}
+	ok := &huma.Response{
+		Description: "The document.", Content: map[string]*huma.MediaType{contentType: {Schema: schema}},
+	}
 	responses := map[string]*huma.Response{"200": ok}
 	if !o.Mutates() && contentType == "application/json" {
 		responses["304"] = &huma.Response{Description: "The document is the one of If-None-Match."}

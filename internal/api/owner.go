@@ -133,12 +133,14 @@ func (s *Server) Link() string {
 // useLink signs a browser in by a link.
 func (s *Server) useLink(w http.ResponseWriter, r *http.Request) {
 	if purpose := r.Header.Get("Sec-Purpose"); strings.HasPrefix(purpose, "prefetch") { // no one has followed it yet
-		writeProblem(w, problemOf(http.StatusForbidden, "not_signed_in", "a link that signs in is not fetched ahead", ""))
+		writeProblem(w, problemOf(http.StatusForbidden, "not_signed_in",
+			"a link that signs in is not fetched ahead", ""))
 		return
 	}
 	now := s.Now()
 	if s.Owner == nil || !s.links.take(r.URL.Query().Get("code"), now) {
-		writeProblem(w, problemOf(http.StatusForbidden, "not_signed_in", "the link was used, or is older than 10 minutes",
+		writeProblem(w, problemOf(http.StatusForbidden, "not_signed_in",
+			"the link was used, or is older than 10 minutes",
 			"`curfew login --browser` prints another one"))
 		return
 	}

@@ -161,7 +161,8 @@ func TestSignInLink(t *testing.T) {
 	if got := s.call("", "POST", "/api/v1/freezes", `{"reason":"x"}`, cookie); got.status != 200 {
 		t.Errorf("the browser: %d %s", got.status, got.body)
 	}
-	if got := s.call("", "GET", "/api/v1/keeps", "", with("Authorization", "Bearer "+session.Value)); got.status != 401 {
+	if got := s.call("", "GET", "/api/v1/keeps", "",
+		with("Authorization", "Bearer "+session.Value)); got.status != 401 {
 		t.Errorf("its session as a token: %d", got.status)
 	}
 	if got := s.call("", "POST", client.OwnerLinkPath, "{}", cookie); got.status != 401 {

@@ -166,7 +166,8 @@ func (p *provider) fetch(ctx context.Context) (*metadata, error) {
 		}
 	}
 	if len(m.keys) == 0 {
-		return nil, fmt.Errorf("the provider has no key that counts: RSA of %d bits or more, an elliptic curve, or Ed25519",
+		return nil, fmt.Errorf(
+			"the provider has no key that counts: RSA of %d bits or more, an elliptic curve, or Ed25519",
 			minRSA)
 	}
 	return m, nil
@@ -235,7 +236,8 @@ func (p *provider) verify(ctx context.Context, raw string) (claims, error) {
 	}
 	head := signed.Signatures[0].Header
 	fits := func(key jose.JSONWebKey) bool {
-		return (head.KeyID == "" || key.KeyID == head.KeyID) && (key.Algorithm == "" || key.Algorithm == head.Algorithm)
+		return (head.KeyID == "" || key.KeyID == head.KeyID) &&
+			(key.Algorithm == "" || key.Algorithm == head.Algorithm)
 	}
 	m, err := p.metadata(ctx, func(m *metadata) bool { return !slices.ContainsFunc(m.keys, fits) })
 	if err != nil {
@@ -281,7 +283,8 @@ func (p *provider) check(c claims) error {
 // config is what the provider is asked with for a browser that signs in.
 func (p *provider) config(m *metadata, publicURL string) oauth2.Config {
 	return oauth2.Config{ClientID: p.ClientID, ClientSecret: p.ClientSecret, Endpoint: m.endpoint,
-		RedirectURL: strings.TrimSuffix(publicURL, "/") + "/auth/callback", Scopes: []string{"openid", "email", "profile"}}
+		RedirectURL: strings.TrimSuffix(publicURL, "/") + "/auth/callback",
+		Scopes:      []string{"openid", "email", "profile"}}
 }
 
 // with returns a context in which the OAuth library uses the one client.

@@ -133,7 +133,8 @@ func TestClaimsOfIDTokens(t *testing.T) {
 		"a verified address": {token(plus("email_verified", true)), 200},
 		"EMAIL_VERIFIED":     {token(plus("EMAIL_VERIFIED", true)), 403},
 		"Email_Verified next to email_verified": {
-			raw(t, i.signer, "{"+usual+`,"sub":"x","email":"ned@example.com","email_verified":false,"Email_Verified":true}`),
+			raw(t, i.signer,
+				"{"+usual+`,"sub":"x","email":"ned@example.com","email_verified":false,"Email_Verified":true}`),
 			403,
 		},
 		"an address verified as a text": {token(plus("email_verified", "true")), 401},
@@ -247,7 +248,9 @@ func TestWithdrawnKeys(t *testing.T) {
 		t.Errorf("a key that is back: %d", got.status)
 	}
 	i.set(func() {
-		i.answers[discovery] = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }
+		i.answers[discovery] = func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
 	})
 	c.forward(30 * time.Minute)
 	if got := s.me(token()); got.status != 200 {
@@ -282,10 +285,14 @@ func TestHostileProvider(t *testing.T) {
 			return keysPath, text(`{"keys":[]}` + strings.Repeat(" ", 2<<20))
 		},
 		"a redirect": func(*issuer) (string, http.HandlerFunc) {
-			return discovery, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) }
+			return discovery, func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, other.URL, http.StatusFound)
+			}
 		},
 		"keys by a redirect": func(*issuer) (string, http.HandlerFunc) {
-			return keysPath, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) }
+			return keysPath, func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, other.URL, http.StatusFound)
+			}
 		},
 		"another issuer": func(i *issuer) (string, http.HandlerFunc) {
 			return discovery, text(

@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 func servesLocal(t *testing.T) string {
 	t.Helper()
 	one, two := otheruser.Two(t)
-	return fmt.Sprintf("local: {serve: true, users: {ned: %s, olga: %s, una: %s, vera: %s}, dir: %s}", one.Name, two.Name,
+	return fmt.Sprintf("local: {serve: true, users: {ned: %s, olga: %s, una: %s, vera: %s}, dir: %s}", one.Name,
+		two.Name,
 		two.Name, one.Name, otheruser.Shared(t))
 }
 
@@ -128,7 +129,8 @@ func (s *service) becomes(t *testing.T, name string, states ...string) view.Run 
 // TestSessionsAsOtherUsers: a session that is asked for by the API is launched, kept, extended and ended
 // by the service, with the caller's name, by roles, and once for each idempotency key.
 func TestSessionsAsOtherUsers(t *testing.T) {
-	s := start(t, strings.Replace(sessionSettings(servesLocal(t)), "  bo: {", "  una: {roles: [user]}\n  bo: {", 1), true,
+	s := start(t, strings.Replace(sessionSettings(servesLocal(t)), "  bo: {", "  una: {roles: [user]}\n  bo: {", 1),
+		true,
 		nil)
 	s.keeps()
 	up := `{"name":"demo","cpus":1,"lease":"2h","idle":"1h"}`
@@ -138,7 +140,8 @@ func TestSessionsAsOtherUsers(t *testing.T) {
 		made.Gate.Decision != "allow" || made.HoldID == "" || made.Provider != "local" {
 		t.Fatalf("%d %s", first.status, first.body)
 	}
-	if again := s.call("ned", "POST", "/api/v1/sessions", up, with("Idempotency-Key", "k1")); again.body != first.body ||
+	if again := s.call("ned", "POST", "/api/v1/sessions", up,
+		with("Idempotency-Key", "k1")); again.body != first.body ||
 		again.header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("the same key: %d %s", again.status, again.body)
 	}
@@ -171,7 +174,8 @@ func TestSessionsAsOtherUsers(t *testing.T) {
 		}
 	}
 	var yours view.Runs
-	if err := json.Unmarshal([]byte(s.call("una", "GET", "/api/v1/sessions?yours=true", "").body), &yours); err != nil ||
+	if err := json.Unmarshal([]byte(s.call("una", "GET", "/api/v1/sessions?yours=true", "").body),
+		&yours); err != nil ||
 		len(yours.Runs) != 0 {
 		t.Errorf("those of another user: %+v, %v", yours, err)
 	}
@@ -266,7 +270,8 @@ func TestSessionsOfOtherUsersThatNeedApproval(t *testing.T) {
 	got := s.call("ned", "POST", "/api/v1/sessions", up)
 	held := run(t, got)
 	var p struct{ Exit int }
-	if err := json.Unmarshal([]byte(got.body), &p); err != nil || got.status != 409 || got.code() != "needs_approval" ||
+	if err := json.Unmarshal([]byte(got.body), &p); err != nil || got.status != 409 ||
+		got.code() != "needs_approval" ||
 		p.Exit != 3 || held.State != "requested" || held.Gate == nil || held.Gate.Decision != "ask" ||
 		held.ApprovalID == "" {
 		t.Fatalf("%d %s", got.status, got.body)
@@ -294,16 +299,18 @@ func TestSessionsOfTeamsAsOtherUsers(t *testing.T) {
 	s := start(t, settings+"sessions: {cloud: local}\n"+servesLocal(t)+"\n", true, nil)
 	file := func(team string) string {
 		text, _ := json.Marshal(map[string]any{
-			"name":    "demo",
-			"content": "apiVersion: curfew.session/v1\nname: x\nresources: {cpus: 1}\nlease: 1h\nowner: {team: " + team + "}\n",
-			"file":    "demo.yaml",
+			"name": "demo",
+			"content": "apiVersion: curfew.session/v1\nname: x\nresources: {cpus: 1}\nlease: 1h\nowner: {team: " +
+				team + "}\n",
+			"file": "demo.yaml",
 		})
 		return string(text)
 	}
 	for body, want := range map[string]string{
 		`{"name":"demo","cpus":1}`: "of no team", file("speech"): "of the team speech",
 	} {
-		if got := s.call("vera", "POST", "/api/v1/sessions", body); got.status != 403 || !strings.Contains(got.body, want) {
+		if got := s.call("vera", "POST", "/api/v1/sessions", body); got.status != 403 ||
+			!strings.Contains(got.body, want) {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
 		}
 	}
@@ -321,7 +328,8 @@ func TestSessionsOfTeamsAsOtherUsers(t *testing.T) {
 			t.Errorf("sam, %s: %d %s", path, got.status, got.body)
 		}
 	}
-	if got := s.call("sam", "POST", "/api/v1/sessions", file("speech")); got.status != 403 || got.code() != "not_yours" {
+	if got := s.call("sam", "POST", "/api/v1/sessions", file("speech")); got.status != 403 ||
+		got.code() != "not_yours" {
 		t.Errorf("sam takes the name: %d %s", got.status, got.body)
 	}
 	if got := s.call("sam", "GET", "/api/v1/sessions", ""); got.status != 200 || strings.Contains(got.body, "demo") {
@@ -343,7 +351,8 @@ func TestNoSessionsOfThisMachine(t *testing.T) {
 	for _, body := range []string{
 		`{"name":"demo","cpus":1}`, `{"name":"demo","cpus":1,"cloud":"local"}`, `{"name":"demo"}`,
 	} {
-		if got := s.call("ada", "POST", "/api/v1/sessions", body); got.status != 403 || got.code() != "local_not_served" {
+		if got := s.call("ada", "POST", "/api/v1/sessions", body); got.status != 403 ||
+			got.code() != "local_not_served" {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
 		}
 	}
@@ -418,7 +427,8 @@ func TestServiceWithoutRootStartsNoSessions(t *testing.T) {
 	for path, body := range map[string]string{
 		"": `{"name":"demo","cpus":1}`, "?": `{"name":"demo","cpus":1,"cloud":"local"}`,
 	} {
-		if got := s.call("ned", "POST", "/api/v1/sessions"+path, body); got.status != 403 || got.code() != "local_not_root" {
+		if got := s.call("ned", "POST", "/api/v1/sessions"+path, body); got.status != 403 ||
+			got.code() != "local_not_root" {
 			t.Errorf("%d %s", got.status, got.body)
 		}
 	}

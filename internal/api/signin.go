@@ -432,7 +432,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	m, err := s.signIn.metadata(r.Context(), nil)
 	if err != nil {
 		s.Log.ErrorContext(r.Context(), "the sign-in provider cannot be asked", "error", err)
-		writeProblem(w, problemOf(http.StatusFailedDependency, "no_provider", "the sign-in provider cannot be asked", ""))
+		writeProblem(w, problemOf(http.StatusFailedDependency, "no_provider",
+			"the sign-in provider cannot be asked", ""))
 		return
 	}
 	in := signingIn{random(), random(), oauth2.GenerateVerifier(), s.Now().Add(signInFor).Unix()}

@@ -100,11 +100,14 @@ func newIssuer(t *testing.T) *issuer {
 	})
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
 		sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
-		if r.FormValue("code") != "good" || base64.RawURLEncoding.EncodeToString(sum[:]) != i.asked.Get("code_challenge") {
+		if r.FormValue("code") != "good" ||
+			base64.RawURLEncoding.EncodeToString(sum[:]) != i.asked.Get("code_challenge") {
 			http.Error(w, `{"error":"invalid_grant"}`, http.StatusBadRequest)
 			return
 		}
-		reply(w, map[string]any{"access_token": "opaque", "token_type": "Bearer", "id_token": i.token(i.signer, i.next)})
+		reply(w, map[string]any{
+			"access_token": "opaque", "token_type": "Bearer", "id_token": i.token(i.signer, i.next),
+		})
 	})
 	i.Server = httptest.NewServer(i.handle(mux))
 	t.Cleanup(i.Close)
@@ -124,7 +127,8 @@ func signerOf(t *testing.T, key *rsa.PrivateKey) jose.Signer {
 // token is an ID token with usual claims and some others.
 func (i *issuer) token(by jose.Signer, claims map[string]any) string {
 	all := map[string]any{
-		"iss": i.URL, "aud": "curfew", "sub": "00u1vi", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+		"iss": i.URL, "aud": "curfew", "sub": "00u1vi", "iat": time.Now().Unix(),
+		"exp": time.Now().Add(time.Hour).Unix(),
 	}
 	for k, v := range claims {
 		all[k] = v
@@ -154,8 +158,9 @@ func TestIDTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + strings.Split(i.token(i.signer, nil),
-		".")[1] + "."
+	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." +
+		strings.Split(i.token(i.signer, nil),
+			".")[1] + "."
 	for name, tc := range map[string]struct {
 		token  string
 		status int
@@ -163,15 +168,20 @@ func TestIDTokens(t *testing.T) {
 	}{
 		"a subject": {i.token(i.signer, nil), 200, "vi"},
 		"a verified address": {
-			i.token(i.signer, map[string]any{"sub": "x", "email": "Ned@example.com", "email_verified": true}), 200, "ned",
+			i.token(i.signer, map[string]any{"sub": "x", "email": "Ned@example.com", "email_verified": true}), 200,
+			"ned",
 		},
-		"an unverified address":   {i.token(i.signer, map[string]any{"sub": "x", "email": "ned@example.com"}), 403, ""},
+		"an unverified address": {
+			i.token(i.signer, map[string]any{"sub": "x", "email": "ned@example.com"}), 403, "",
+		},
 		"a person who is unknown": {i.token(i.signer, map[string]any{"sub": "x"}), 403, ""},
 		"for another service":     {i.token(i.signer, map[string]any{"aud": "other"}), 401, ""},
 		"of another provider":     {i.token(i.signer, map[string]any{"iss": "https://evil.example"}), 401, ""},
-		"expired":                 {i.token(i.signer, map[string]any{"exp": time.Now().Add(-time.Minute).Unix()}), 401, ""},
-		"of another key":          {i.token(signerOf(t, other), nil), 401, ""},
-		"without a signature":     {none, 401, ""},
+		"expired": {
+			i.token(i.signer, map[string]any{"exp": time.Now().Add(-time.Minute).Unix()}), 401, "",
+		},
+		"of another key":      {i.token(signerOf(t, other), nil), 401, ""},
+		"without a signature": {none, 401, ""},
 	} {
 		got := s.call("", "GET", "/api/v1/people/me", "", with("Authorization", "Bearer "+tc.token))
 		if got.status != tc.status || tc.who != "" && !strings.Contains(got.body, `"name": "`+tc.who+`"`) {
@@ -192,7 +202,9 @@ func TestSignIn(t *testing.T) {
 	i := newIssuer(t)
 	var later time.Duration
 	s := start(t, signedIn, false, func(o *api.Options) {
-		o.PublicURL, o.OIDC = "https://curfew.example.com", api.OIDC{Issuer: i.URL, ClientID: "curfew", ClientSecret: "s"}
+		o.PublicURL, o.OIDC = "https://curfew.example.com", api.OIDC{
+			Issuer: i.URL, ClientID: "curfew", ClientSecret: "s",
+		}
 		o.Now = func() time.Time { return time.Now().Add(later) }
 	})
 	begin := func() (began *http.Cookie, asked url.Values) {
@@ -228,11 +240,12 @@ func TestSignIn(t *testing.T) {
 	}
 	forged = []byte(strings.Replace(string(forged), asked.Get("state"), "chosen", 1))
 	for name, got := range map[string]answered{
-		"no cookie":       callback(asked.Get("state"), "good"),
-		"another state":   callback("guess", "good", began.Name+"="+began.Value),
-		"no state":        callback("", "good", began.Name+"="+began.Value),
-		"a forged cookie": callback("chosen", "good", began.Name+"="+base64.RawURLEncoding.EncodeToString(forged)+"."+mac),
-		"not signed":      callback(asked.Get("state"), "good", began.Name+"="+payload),
+		"no cookie":     callback(asked.Get("state"), "good"),
+		"another state": callback("guess", "good", began.Name+"="+began.Value),
+		"no state":      callback("", "good", began.Name+"="+began.Value),
+		"a forged cookie": callback("chosen", "good",
+			began.Name+"="+base64.RawURLEncoding.EncodeToString(forged)+"."+mac),
+		"not signed": callback(asked.Get("state"), "good", began.Name+"="+payload),
 	} {
 		if got.status != 403 || !strings.Contains(got.body, "did not begin") ||
 			strings.Contains(strings.Join(got.header.Values("Set-Cookie"), ""), "curfew_session=curfew_") {
@@ -343,7 +356,8 @@ func presigned(t *testing.T, base string, user awssdk.Credentials, binding strin
 	}
 	r.Header.Set("X-Curfew-Binding", binding)
 	nothing := sha256.Sum256(nil)
-	signed, _, err := v4.NewSigner().PresignHTTP(t.Context(), user, r, hex.EncodeToString(nothing[:]), "sts", "us-east-1",
+	signed, _, err := v4.NewSigner().PresignHTTP(t.Context(), user, r,
+		hex.EncodeToString(nothing[:]), "sts", "us-east-1",
 		at)
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,8 @@ func (d Desk) Ask(ctx context.Context, r Request, now time.Time) (Request, error
 		return Request{}, fmt.Errorf("look for earlier requests: %w", err)
 	}
 	for _, old := range same {
-		if at := old.At(now); (at == Pending || at == Approved) && Same(old.AskedBy, r.AskedBy) && old.Amount >= r.Amount {
+		if at := old.At(now); (at == Pending || at == Approved) && Same(old.AskedBy, r.AskedBy) &&
+			old.Amount >= r.Amount {
 			return old, nil
 		}
 	}
@@ -203,7 +204,8 @@ func (d Desk) Approved(ctx context.Context, planHash string, amount money.Amount
 			continue
 		}
 		if amount > r.Amount {
-			return r, refuse(RuleAmount, "%s is over the %s that %s approved; it needs a new approval", amount.Dollars(),
+			return r, refuse(RuleAmount,
+				"%s is over the %s that %s approved; it needs a new approval", amount.Dollars(),
 				r.Amount.Dollars(), r.DecidedBy)
 		}
 		if err := d.Proven(ctx, r); err != nil {
@@ -215,11 +217,14 @@ func (d Desk) Approved(ctx context.Context, planHash string, amount money.Amount
 	case Pending:
 		return newest, refuse(RuleWaits, "request %s waits for an approver", newest.ID)
 	case Denied:
-		return newest, refuse(RuleDenied, "request %s was denied by %s: %s", newest.ID, newest.DecidedBy, newest.Reason)
+		return newest, refuse(RuleDenied, "request %s was denied by %s: %s", newest.ID,
+			newest.DecidedBy, newest.Reason)
 	case Expired:
-		return newest, refuse(RuleExpired, "request %s expired at %s", newest.ID, newest.ExpiresAt.Format(time.RFC3339))
+		return newest, refuse(RuleExpired, "request %s expired at %s", newest.ID,
+			newest.ExpiresAt.Format(time.RFC3339))
 	default:
-		return newest, refuse(RuleState, "the approval %s was used at %s", newest.ID, newest.UsedAt.Format(time.RFC3339))
+		return newest, refuse(RuleState, "the approval %s was used at %s", newest.ID,
+			newest.UsedAt.Format(time.RFC3339))
 	}
 }
 

@@ -128,7 +128,9 @@ func TestWhatIsNotExactlyApprovedIsRefused(t *testing.T) {
 		{name: "approved", by: boss, hash: "h1", amount: 400 * money.USD},
 		{name: "by whoever asked", by: Person{Name: "ana", Roles: []string{DefaultRole}}, decide: "self"},
 		{
-			name: "by whoever asked, under the address", by: Person{Name: "Ana@example.com", Roles: []string{DefaultRole}},
+			name: "by whoever asked, under the address", by: Person{
+				Name: "Ana@example.com", Roles: []string{DefaultRole},
+			},
 			decide: "self",
 		},
 		{name: "by a person without the role", by: Person{Name: "bo", Roles: []string{"viewer"}}, decide: "role"},
@@ -281,7 +283,9 @@ func TestOwnRequestUnderAnotherSpelling(t *testing.T) {
 		d := Desk{Store: &memory{}}
 		r := asked(t, d, money.USD)
 		for _, allow := range []bool{true, false} {
-			_, err := d.Decide(context.Background(), r.ID, Person{Name: by, Roles: []string{DefaultRole}}, allow, "", now)
+			_, err := d.Decide(context.Background(), r.ID, Person{
+				Name: by, Roles: []string{DefaultRole},
+			}, allow, "", now)
 			if refused(t, err, "self"); t.Failed() {
 				t.Fatalf("%q decided what ana asked for", by)
 			}
@@ -352,7 +356,8 @@ func TestSameName(t *testing.T) {
 	}{
 		{"ana", "Ana", true}, {"ana", "ana@example.com", true}, {"ana@example.com", "ana", true},
 		{"ana@example.com", "ANA@example.com", true},
-		{"ana@example.com", "ana@example.org", false}, {"ana", "bo", false}, {"ana@example.com", "bo@example.com", false},
+		{"ana@example.com", "ana@example.org", false}, {"ana", "bo", false},
+		{"ana@example.com", "bo@example.com", false},
 	} {
 		if Same(tc.a, tc.b) != tc.want || Same(tc.b, tc.a) != tc.want {
 			t.Errorf("%s and %s: want %v", tc.a, tc.b, tc.want)
@@ -402,7 +407,8 @@ func TestLookAlikesAreOnePerson(t *testing.T) {
 	}{
 		{"ana", "аna", true}, {"ana", "аԁа", false}, {"carol", "саго1", true}, {"bo", "b0", true}, {"Bo", "βο", true},
 		{"bill", "bi1I", true},
-		{"ana", "áná", true}, {"ana", "ａｎａ", true}, {"github:ana", "аna", true}, {"ana", "ann", false}, {"bo", "bob", false},
+		{"ana", "áná", true}, {"ana", "ａｎａ", true}, {"github:ana", "аna", true},
+		{"ana", "ann", false}, {"bo", "bob", false},
 		{"яна", "ана", false},
 	} {
 		if got := MaybeSame(tc.a, tc.b); got != tc.same {

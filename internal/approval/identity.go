@@ -87,7 +87,8 @@ func One(a, b Person) string {
 		iamUser(b.Proof.Subject):
 		return ""
 	}
-	return fmt.Sprintf("%s (%s) and %s (%s) may be one person: the people section of the configuration has to name both",
+	return fmt.Sprintf(
+		"%s (%s) and %s (%s) may be one person: the people section of the configuration has to name both",
 		a.Name, a.Proof, b.Name, b.Proof)
 }
 
@@ -97,7 +98,8 @@ var alike = func() map[rune]rune {
 	for latin, others := range map[rune]string{
 		'a': "аαɑ", 'b': "ьвβɓҍ", 'c': "сϲƈ", 'd': "ԁɗ", 'e': "еєεɛҽ", 'f': "ƒ", 'g': "ɡցɠ", 'h': "һհн", 'i': "іιɩı",
 		'j': "јϳ", 'k': "кκ", 'l': "ӏⅼ|ɭ",
-		'm': "м", 'n': "ոпη", 'o': "оοօσӧ0", 'p': "рρ", 'q': "ԛզ", 'r': "гɼ", 's': "ѕꜱʂ", 't': "тτ", 'u': "υսцʋ", 'v': "νѵ",
+		'm': "м", 'n': "ոпη", 'o': "оοօσӧ0", 'p': "рρ", 'q': "ԛզ", 'r': "гɼ", 's': "ѕꜱʂ",
+		't': "тτ", 'u': "υսцʋ", 'v': "νѵ",
 		'w': "ԝωѡ", 'x': "хχ", 'y': "уүγу", 'z': "ᴢʐ",
 	} {
 		for _, r := range others {

@@ -16,7 +16,8 @@ import (
 func TestAPlanShowsWhatIsDone(t *testing.T) {
 	saves := 199 * money.USD
 	p := Plan{
-		Schema: PlanSchema, Because: "10 TiB are 400 days old", Loses: "objects are deleted after 365 days", Undo: "none",
+		Schema: PlanSchema, Because: "10 TiB are 400 days old",
+		Loses: "objects are deleted after 365 days", Undo: "none",
 		Notes: []string{"a restore takes 12h"},
 		Changes: []Change{
 			{

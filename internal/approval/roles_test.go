@@ -8,7 +8,9 @@ import (
 // TestApproversAreOthersWithTheRole: who asks is left out under any spelling, and so is who
 // has another role; without roles the default one is asked for.
 func TestApproversAreOthersWithTheRole(t *testing.T) {
-	people := map[string][]string{"bo": {"lead", DefaultRole}, "ana": {"lead"}, "cy": {DefaultRole}, "dee": {"finance"}}
+	people := map[string][]string{
+		"bo": {"lead", DefaultRole}, "ana": {"lead"}, "cy": {DefaultRole}, "dee": {"finance"},
+	}
 	for _, tc := range []struct {
 		asker string
 		roles []string
@@ -57,7 +59,10 @@ func TestALimitTakesNothingMore(t *testing.T) {
 		{[]string{"operator@vision"}, []string{"viewer"}, []string{"viewer@vision"}},
 		{[]string{"admin"}, []string{"user@vision"}, []string{"user@vision"}},
 		{[]string{"admin"}, []string{"approver"}, nil},
-		{[]string{"approver", "finance"}, []string{"finance", "approver@vision"}, []string{"finance", "approver@vision"}},
+		{
+			[]string{"approver", "finance"}, []string{"finance", "approver@vision"},
+			[]string{"finance", "approver@vision"},
+		},
 		{nil, []string{"viewer"}, nil},
 	} {
 		if got := Within(tc.held, tc.limits); !slices.Equal(got, tc.want) {

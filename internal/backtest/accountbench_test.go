@@ -24,7 +24,9 @@ func recordedRows(kind string) []byte {
 		machine, minute := i/(minutes/gpus), i%(minutes/gpus)
 		for gpu := range gpus {
 			whole := func(n int64) { b = strconv.AppendInt(append(b, ','), rng.Int64N(n), 10) }
-			decimal := func(n float64, digits int) { b = strconv.AppendFloat(append(b, ','), rng.Float64()*n, 'f', digits, 64) }
+			decimal := func(n float64, digits int) {
+				b = strconv.AppendFloat(append(b, ','), rng.Float64()*n, 'f', digits, 64)
+			}
 			b = strconv.AppendInt(append(b, 'm'), int64(machine), 10)
 			b = strconv.AppendInt(append(b, ','), int64(minute)*60, 10)
 			b = strconv.AppendInt(append(b, ','), int64(gpu), 10)

@@ -78,11 +78,16 @@ func TestBaselines(t *testing.T) {
 		{"never idle", []string{"####"}, time.Hour, map[string]figures{
 			"oracle": {}, "best-fixed": {}, "learned": {}, "fixed-1m": {}, "deadman-12h": {},
 		}},
-		{"the dead man's switch ends work too", []string{strings.Repeat("#", 725)}, 3 * time.Minute, map[string]figures{
-			"deadman-12h": {0, -3, 1, 1},
-		}},
+		{
+			"the dead man's switch ends work too", []string{strings.Repeat("#", 725)},
+			3 * time.Minute, map[string]figures{
+				"deadman-12h": {0, -3, 1, 1},
+			}},
 		{"the dead man's switch runs again after work is back",
-			[]string{strings.Repeat("#", 700) + strings.Repeat(".", 30) + strings.Repeat("#", 700) + strings.Repeat(".", 30)},
+			[]string{
+				strings.Repeat("#", 700) + strings.Repeat(".", 30) + strings.Repeat("#", 700) +
+					strings.Repeat(".", 30),
+			},
 			3 * time.Minute, map[string]figures{"deadman-12h": {20, 17, 1, 0}}},
 	}
 	for _, test := range tests {
@@ -117,7 +122,9 @@ func TestReport(t *testing.T) {
 	if diff := cmp.Diff(want, got, sameDollars); diff != "" {
 		t.Errorf("fixed-5m (-want +got):\n%s", diff)
 	}
-	names := []string{"fixed-1m", "fixed-5m", "fixed-15m", "fixed-60m", "deadman-12h", "best-fixed", "learned", "oracle"}
+	names := []string{
+		"fixed-1m", "fixed-5m", "fixed-15m", "fixed-60m", "deadman-12h", "best-fixed", "learned", "oracle",
+	}
 	var have []string
 	for _, res := range r.Results {
 		have = append(have, res.Name)
@@ -163,7 +170,9 @@ func TestOrderOfRows(t *testing.T) {
 	byTime := slices.Clone(rows)
 	slices.SortStableFunc(byTime, func(a, b row) int { return int(a.at - b.at) })
 	shuffled := slices.Clone(rows)
-	rand.New(rand.NewPCG(1, 2)).Shuffle(len(rows), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(rows), func(i, j int) {
+		shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
+	})
 	reversed := slices.Clone(rows)
 	slices.Reverse(reversed)
 	for name, other := range map[string][]row{"by time": byTime, "shuffled": shuffled, "reversed": reversed} {
@@ -202,7 +211,8 @@ func TestWhatIsIdle(t *testing.T) {
 			p.IdleBelow = test.below
 			got := replayed(t, trace, p).result(t, "oracle")
 			if got.IdleHours*60 != test.idle || math.Abs(got.UnknownHours*60-test.unknown) > 1e-9 {
-				t.Errorf("idle %v min, unknown %v min; want %v and %v", got.IdleHours*60, got.UnknownHours*60, test.idle,
+				t.Errorf("idle %v min, unknown %v min; want %v and %v", got.IdleHours*60,
+					got.UnknownHours*60, test.idle,
 					test.unknown)
 			}
 		})
@@ -212,7 +222,8 @@ func TestWhatIsIdle(t *testing.T) {
 // TestJitter holds that half a step late is a sample missing, and less is not.
 func TestJitter(t *testing.T) {
 	for late, want := range map[string]int64{"89.9": 1, "90": 2, "58": 1} {
-		text := "resource,time,gpu_util\na,0,0\na,60,0\na,120,0\na,180,0\na," + fmt.Sprintf("%g", 180+mustFloat(late)) +
+		text := "resource,time,gpu_util\na,0,0\na,60,0\na,120,0\na,180,0\na," +
+			fmt.Sprintf("%g", 180+mustFloat(late)) +
 			",0\n"
 		if got := replayed(t, text, params(time.Minute)).Trace.IdlePeriods; got != want {
 			t.Errorf("a sample %s s after the one before: %d stretches, want %d", late, got, want)
@@ -227,7 +238,8 @@ func TestJitter(t *testing.T) {
 	r := replayed(t, b.String(), params(time.Minute))
 	if got := r.result(t, "oracle"); r.Trace.IdlePeriods != 1 || got.ReleasedHours != 500./60 ||
 		math.Abs(got.UnknownHours*3600-499) > 61 {
-		t.Errorf("a drifting clock: %d stretches, %v min released, %v s unknown", r.Trace.IdlePeriods, got.ReleasedHours*60,
+		t.Errorf("a drifting clock: %d stretches, %v min released, %v s unknown",
+			r.Trace.IdlePeriods, got.ReleasedHours*60,
 			got.UnknownHours*3600)
 	}
 }
@@ -253,7 +265,10 @@ func TestRunErrors(t *testing.T) {
 		p           Params
 		want        string
 	}{
-		{"no step", trace, with(func(p *Params) { p.Format.Step = 0 }), "replay trace.csv: a step of 0s between samples"},
+		{
+			"no step", trace, with(func(p *Params) { p.Format.Step = 0 }),
+			"replay trace.csv: a step of 0s between samples",
+		},
 		{
 			"a step of two samples", trace, with(func(p *Params) { p.Format.Step = 2 * time.Minute }),
 			"samples are 1m0s apart",
@@ -261,7 +276,10 @@ func TestRunErrors(t *testing.T) {
 		{"a negative restart cost", trace, with(func(p *Params) { p.RestartCost = -1 }), "a restart cost of -1ns"},
 		{"idle below what cannot be", trace, with(func(p *Params) { p.IdleBelow = 101 }), "idle below 101%"},
 		{"idle below no number", trace, with(func(p *Params) { p.IdleBelow = math.NaN() }), "idle below NaN%"},
-		{"a negative price", trace, with(func(p *Params) { p.Price = &negative }), "a price of -1.00 an hour is negative"},
+		{
+			"a negative price", trace, with(func(p *Params) { p.Price = &negative }),
+			"a price of -1.00 an hour is negative",
+		},
 		{"nothing measured", "resource,time,power_w\na,0,7\n", params(0), "no sample of gpu_util"},
 		{"no rows", "resource,time,gpu_util\n", params(0), "no sample of gpu_util"},
 		{"not a trace", "resource,time,gpu_util\na,0,many\n", params(0), "trace.csv:2:3: gpu_util"},

@@ -112,7 +112,8 @@ func TestAReplayThatCannotChargeEnds(t *testing.T) {
 		p := priced(params(0), money.USD)
 		p.Every, p.Policies, p.Setting.Books = every, parsed(t, livePolicies), full{}
 		p.Decided = func(d Decision) { t.Errorf("it decided %+v", d) }
-		if r, err := Run(context.Background(), strings.NewReader(minutes("....", "####")), p); !errors.Is(err, errFull) {
+		if r, err := Run(context.Background(), strings.NewReader(minutes("....", "####")),
+			p); !errors.Is(err, errFull) {
 			t.Errorf("every %s: %+v, %v", every, r, err)
 		}
 	}
@@ -220,11 +221,13 @@ func add(to map[ledger.Entry]ledger.Sums, e ledger.Entry) {
 	key := ledger.Entry{
 		Hour: e.Hour,
 		Line: ledger.Line{
-			Attributes: ledger.Attributes{Owner: e.Owner, Purpose: e.Purpose}, Category: e.Category, Duty: e.Duty, Gap: e.Gap,
+			Attributes: ledger.Attributes{Owner: e.Owner, Purpose: e.Purpose}, Category: e.Category,
+			Duty: e.Duty, Gap: e.Gap,
 		},
 	}
 	s := to[key]
-	s.Seconds, s.Amount, s.AtMost, s.Unbounded = s.Seconds+e.Seconds, s.Amount+e.Amount, s.AtMost+e.AtMost, s.Unbounded+
+	s.Seconds, s.Amount, s.AtMost, s.Unbounded = s.Seconds+e.Seconds, s.Amount+
+		e.Amount, s.AtMost+e.AtMost, s.Unbounded+
 		e.Unbounded
 	if delete(to, key); s != (ledger.Sums{}) {
 		to[key] = s

@@ -24,7 +24,8 @@ func TestDollarsByType(t *testing.T) {
 		for i, typ := range machines {
 			for m := range 600 {
 				if typ != "" {
-					fmt.Fprintf(&b, "%s,m%d,%s,t%d,%d\n", at.Add(time.Duration(m)*time.Minute).Format(time.RFC3339), i, typ, i%2,
+					fmt.Fprintf(&b, "%s,m%d,%s,t%d,%d\n",
+						at.Add(time.Duration(m)*time.Minute).Format(time.RFC3339), i, typ, i%2,
 						80*(m/(30*(i+1))%2))
 				}
 			}
@@ -41,7 +42,9 @@ func TestDollarsByType(t *testing.T) {
 				return nil
 			}
 			return []inventory.Meter{
-				{Name: "compute", Category: inventory.CategoryCompute, Unit: "hour", Quantity: money.HoursPerMonth, Per: 1,
+				{
+					Name: "compute", Category: inventory.CategoryCompute, Unit: "hour",
+					Quantity: money.HoursPerMonth, Per: 1,
 					Price: &inventory.Price{Rate: rate, Source: "test"}}}
 		}
 		return replayed(t, trace, p)
@@ -77,7 +80,8 @@ func TestDollarsByType(t *testing.T) {
 		}
 	}
 	if compared < 7 || saved["oracle"] <= 0 || len(owned) == 0 {
-		t.Errorf("%d rules were compared, the oracle saves %s, %d rules have owners", compared, saved["oracle"], len(owned))
+		t.Errorf("%d rules were compared, the oracle saves %s, %d rules have owners", compared,
+			saved["oracle"], len(owned))
 	}
 	delete(prices, "small")
 	for _, r := range run(rows(machines...), nil).Results {

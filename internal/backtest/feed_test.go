@@ -67,7 +67,9 @@ func (f facts) account(t testingTB) *Account {
 }
 
 func accountParams() AccountParams {
-	return AccountParams{Format: usage.Format{Name: "trace.csv", Step: time.Minute}, Tags: inventory.DefaultTagMapping()}
+	return AccountParams{
+		Format: usage.Format{Name: "trace.csv", Step: time.Minute}, Tags: inventory.DefaultTagMapping(),
+	}
 }
 
 func (f facts) of(resource string) facts {
@@ -81,7 +83,8 @@ func (f facts) carriers() map[usage.Signal]string {
 	for _, s := range signals {
 		best, found := fact{}, false
 		for _, r := range f {
-			if _, ok := r.values[s]; ok && (!found || r.known < best.known || r.known == best.known && r.gpu < best.gpu) {
+			if _, ok := r.values[s]; ok &&
+				(!found || r.known < best.known || r.known == best.known && r.gpu < best.gpu) {
 				best, found = r, true
 			}
 		}
@@ -242,8 +245,10 @@ func traces() *rapid.Generator[facts] {
 		var out facts
 		for i := range rapid.IntRange(1, 3).Draw(t, "resources") {
 			name := fmt.Sprintf("r%d", i)
-			rich, late, ragged := rapid.Bool().Draw(t, "rich"), rapid.Bool().Draw(t, "late"), rapid.Bool().Draw(t, "ragged")
-			gpus := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"", "0", "1", "0:3"}), 1, 3, rapid.ID[string]).Draw(t,
+			rich, late, ragged := rapid.Bool().Draw(t, "rich"), rapid.Bool().Draw(t,
+				"late"), rapid.Bool().Draw(t, "ragged")
+			gpus := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"", "0", "1", "0:3"}), 1, 3,
+				rapid.ID[string]).Draw(t,
 				"gpus")
 			for _, gpu := range gpus {
 				begin := rapid.Int64Range(0, 20).Draw(t, "begin")
@@ -330,7 +335,8 @@ func TestAccountKeepsEverything(t *testing.T) {
 				})
 				want := f.measured(a.resources[i].name, from, to, known)
 				if !slices.Equal(sorted(got), want) {
-					t.Fatalf("%s from %d to %d known at %d: got\n%v\nwant\n%v", a.resources[i].name, from/minute, to/minute,
+					t.Fatalf("%s from %d to %d known at %d: got\n%v\nwant\n%v",
+						a.resources[i].name, from/minute, to/minute,
 						known/minute, got, want)
 				}
 			}
@@ -354,9 +360,11 @@ func TestFeedEqualsNaive(t *testing.T) {
 			due := int64(math.MaxInt64)
 			for i, r := range a.resources {
 				for _, row := range f.of(r.name) {
-					if row.known > now && row.at >= from[i] && (!more || row.known < next.UnixMicro()) && len(row.values) > 0 {
+					if row.known > now && row.at >= from[i] &&
+						(!more || row.known < next.UnixMicro()) && len(row.values) > 0 {
 						if !r.plain {
-							t.Fatalf("at %d a row of %s at %d, known at %d, is not announced before %s", now, r.name, row.at, row.known,
+							t.Fatalf("at %d a row of %s at %d, known at %d, is not announced before %s", now,
+								r.name, row.at, row.known,
 								next)
 						}
 						due = min(due, row.known)
@@ -402,7 +410,8 @@ func TestFeedEqualsNaive(t *testing.T) {
 					stalled := rapid.Bool().Draw(t, "stalled")
 					want, got := f.released(r.name, now, stalled), feed.Release(i, stalled)
 					if got != want || a.Released(i, next, stalled) != want {
-						t.Fatalf("a release of %s at %d (stalled: %v) is %v and %v, want %v", r.name, now, stalled, got,
+						t.Fatalf("a release of %s at %d (stalled: %v) is %v and %v, want %v",
+							r.name, now, stalled, got,
 							a.Released(i, next, stalled), want)
 					}
 					from[i], heard[i] = want.End.UnixMicro(), nil

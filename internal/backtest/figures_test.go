@@ -60,7 +60,9 @@ func TestNoticesAreCountedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Under 20% on average from the seventh idle minute of ten up to the fourth busy one.
-	if got, want := *r.Results[0].Notices, (Notices{Times: 3, Resources: 2, Hours: (17 + 17 + 14) / 60.0}); got != want {
+	if got, want := *r.Results[0].Notices, (Notices{
+		Times: 3, Resources: 2, Hours: (17 + 17 + 14) / 60.0,
+	}); got != want {
 		t.Errorf("notices are %+v, want %+v", got, want)
 	}
 	slices.Sort(decided) // the samples of r001 end, and what is unknown is withdrawn

@@ -46,7 +46,8 @@ func dutyFixtures(t testing.TB) []dutyFixture {
 		if !strings.Contains(header, "gpu_util") { // baselines need a machine that has it
 			rows = strings.ReplaceAll(rows, "\n", ",\n")
 			other := strings.Split(rows[:strings.IndexByte(rows, '\n')], ",")[1]
-			out[i].Trace = header + ",gpu_util\n" + rows + "z," + other + strings.Repeat(",", strings.Count(header, ",")) +
+			out[i].Trace = header + ",gpu_util\n" + rows + "z," + other + strings.Repeat(",",
+				strings.Count(header, ",")) +
 				"50\n"
 		}
 	}
@@ -70,7 +71,8 @@ func TestDutyFixturesReplayed(t *testing.T) {
 			for _, pol := range acts.Policies {
 				p.Policies = &policy.Set{Policies: []*policy.Policy{pol}}
 				p.Every = 0
-				h := everyAnswer(t, f.Trace, p, f.At.Add(-time.Hour), f.At.Add(-7*time.Minute), f.At.Add(-time.Nanosecond))
+				h := everyAnswer(t, f.Trace, p, f.At.Add(-time.Hour), f.At.Add(-7*time.Minute),
+					f.At.Add(-time.Nanosecond))
 				p.Every, p.MaxRoundGap = 7*f.Step, time.Hour
 				sameAsProcesses(t, f.Trace, p)
 				if pol.Name == "p" || f.Blurred {
@@ -83,7 +85,8 @@ func TestDutyFixturesReplayed(t *testing.T) {
 				}
 				v := r.Facts[0].Duty
 				if v.State != f.State || f.Lasting > 0 && v.Lasting != f.Lasting {
-					t.Errorf("a look finds it %s for %s (%s), want %s for %s", v.State, v.Lasting, v.Why, f.State, f.Lasting)
+					t.Errorf("a look finds it %s for %s (%s), want %s for %s", v.State, v.Lasting,
+						v.Why, f.State, f.Lasting)
 				}
 			}
 		})

@@ -22,9 +22,10 @@ func decisions(t *testing.T, rows []row, restart time.Duration) []decision {
 	tr := loaded(t, rows, restart)
 	fleet := learn.Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}
 	var out []decision
-	_, err := tr.follow(context.Background(), learn.NewLearned(fleet), false, func(s learn.Sample, wait time.Duration) {
-		out = append(out, decision{tr.resources[s.Resource].Name, s.Time, wait})
-	})
+	_, err := tr.follow(context.Background(), learn.NewLearned(fleet), false,
+		func(s learn.Sample, wait time.Duration) {
+			out = append(out, decision{tr.resources[s.Resource].Name, s.Time, wait})
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,8 @@ func TestLearnedAgainstFixedWaits(t *testing.T) {
 		r := replayed(t, csvOf(rowsOf(day(40, 1440, 9)...)), params(restart))
 		learned, fixed := r.result(t, "learned"), r.result(t, "best-fixed")
 		if got := learned.NetSavedHours / fixed.NetSavedHours; got < least {
-			t.Errorf("at a restart cost of %s learned saves %.3f of what the best fixed wait does, want %v", restart, got,
+			t.Errorf("at a restart cost of %s learned saves %.3f of what the best fixed wait does, want %v", restart,
+				got,
 				least)
 		}
 	}
@@ -82,7 +84,8 @@ func TestLearnedCheapRestart(t *testing.T) {
 	for _, restart := range []time.Duration{0, 10 * time.Second, time.Minute} {
 		tr := loaded(t, rows, restart)
 		got, err := tr.follow(context.Background(),
-			learn.NewLearned(learn.Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}), false, nil)
+			learn.NewLearned(learn.Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}), false,
+			nil)
 		if err != nil {
 			t.Fatal(err)
 		}

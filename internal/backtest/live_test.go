@@ -145,7 +145,9 @@ func liveMachines() *rapid.Generator[[]*liveMachine] {
 			m.tags = rapid.SampledFrom([]string{
 				"", "", "", "team=vision", "curfew:gang=run", "curfew:gang=run", "curfew:lifetime=persistent",
 				"curfew:keep-until=1970-01-01T01:10:00Z"}).Draw(t, "tags")
-			m.typ = rapid.SampledFrom([]string{"", "", "", "", "g5.xlarge", "p3.8xlarge", "m5.large", "no-such-type"}).Draw(t,
+			m.typ = rapid.SampledFrom([]string{
+				"", "", "", "", "g5.xlarge", "p3.8xlarge", "m5.large", "no-such-type",
+			}).Draw(t,
 				"type")
 			m.gpus = rapid.SampledFrom([]string{"", "", "", "1", "2", "0"}).Draw(t, "stated GPUs")
 			m.draw(t)
@@ -174,7 +176,9 @@ func (m *liveMachine) draw(t *rapid.T) {
 		}
 		last := math.Inf(-1)
 		for range rapid.IntRange(1, 8).Draw(t, "runs") {
-			kind := rapid.SampledFrom([]string{"idle", "idle", "idle", "noise", "busy", "busy", "missing"}).Draw(t, "kind")
+			kind := rapid.SampledFrom([]string{
+				"idle", "idle", "idle", "noise", "busy", "busy", "missing",
+			}).Draw(t, "kind")
 			held := rapid.Bool().Draw(t, "held")
 			cpu := rapid.SampledFrom([]float64{0, 0, 60}).Draw(t, "CPU")
 			step := rapid.SampledFrom([]int{60, 100_000}).Draw(t, "step")
@@ -197,7 +201,9 @@ func (m *liveMachine) draw(t *rapid.T) {
 				}
 				last = when
 				s := liveSample{at: time.Unix(int64(when), 0).UTC(), gpu: name, launched: launched,
-					values: map[usage.Signal]float64{usage.GPUUtil: map[string]float64{"busy": 50, "noise": 0.4}[kind]}}
+					values: map[usage.Signal]float64{
+						usage.GPUUtil: map[string]float64{"busy": 50, "noise": 0.4}[kind],
+					}}
 				if launched != "" && at > again {
 					s.launched = fmt.Sprint(again)
 				}
@@ -372,7 +378,8 @@ func TestAReplayDecidesAsProcessesDo(t *testing.T) {
 				p = priced(p, 60*money.USD)
 				p.Every += 2 * time.Minute // every process charges for all rounds before it
 				p.Budgets = budgets(t, budget.Budget{
-					ID: "all", Shared: true, Amount: money.Amount(rapid.IntRange(20, 400).Draw(t, "amount")) * money.USD,
+					ID: "all", Shared: true,
+					Amount: money.Amount(rapid.IntRange(20, 400).Draw(t, "amount")) * money.USD,
 				})
 			}
 			for _, d := range sameAsProcesses(t, liveTrace(liveMachines().Draw(t, "machines")), p) {
@@ -397,7 +404,9 @@ func TestOfMachinesDueAlikeAReplayStopsTheOneThatProcessesStop(t *testing.T) {
 	p.Baselines, p.Caps, p.Every = false, true, 30*time.Second
 	p.Policies = &policy.Set{
 		Policies: []*policy.Policy{
-			set.Policies[slices.IndexFunc(set.Policies, func(p *policy.Policy) bool { return p.Name == "between-samples" })],
+			set.Policies[slices.IndexFunc(set.Policies, func(p *policy.Policy) bool {
+				return p.Name == "between-samples"
+			})],
 		},
 	}
 	var machines []*liveMachine
@@ -405,7 +414,9 @@ func TestOfMachinesDueAlikeAReplayStopsTheOneThatProcessesStop(t *testing.T) {
 		m := &liveMachine{name: fmt.Sprintf("m%d", i)}
 		for n := range int64(14) {
 			at := time.Unix(begin+60*n, 0).UTC()
-			m.samples = append(m.samples, liveSample{at: at, received: at, values: map[usage.Signal]float64{usage.GPUUtil: 0}})
+			m.samples = append(m.samples, liveSample{
+				at: at, received: at, values: map[usage.Signal]float64{usage.GPUUtil: 0},
+			})
 		}
 		machines = append(machines, m)
 	}

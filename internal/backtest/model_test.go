@@ -182,7 +182,8 @@ func TestBestFixedIsBest(t *testing.T) {
 		}
 		wait, got := sum.BestFixed(minute, micros(restart))
 		if got.Net(micros(restart)) != best {
-			t.Fatalf("best-fixed waits %s and saves %s, a wait of %s saves %s", span(wait), span(got.Net(micros(restart))),
+			t.Fatalf("best-fixed waits %s and saves %s, a wait of %s saves %s", span(wait),
+				span(got.Net(micros(restart))),
 				span(at), span(best))
 		}
 	})

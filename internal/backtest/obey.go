@@ -210,7 +210,8 @@ type released struct {
 // act prepares the replay of a policy on some resources, nil for all.
 func (t *trace) act(group []int, pol *policy.Policy, p Params) *acting {
 	a := &acting{
-		trace: t, Params: p, verb: pol.Do.Verb, obeyed: newObeyed(), feed: t.account.Feed(group), said: map[int]*telling{},
+		trace: t, Params: p, verb: pol.Do.Verb, obeyed: newObeyed(), feed: t.account.Feed(group),
+		said:    map[int]*telling{},
 		refused: map[refusal]string{}, warned: map[refusal]bool{},
 		back: map[int]time.Time{}}
 	store := action.NewMemory()
@@ -220,7 +221,8 @@ func (t *trace) act(group []int, pol *policy.Policy, p Params) *acting {
 		now := a.clock.read()
 		r := a.feed.Release(i, stalled)
 		a.released = append(a.released, released{i, now.UnixMicro(), r, on.states[i]})
-		if again := a.back[i].Equal(now) && r.End.Sub(now) <= time.Microsecond; again || !r.End.Before(a.replay.Until) {
+		if again := a.back[i].Equal(now) && r.End.Sub(now) <= time.Microsecond; again ||
+			!r.End.Before(a.replay.Until) {
 			delete(a.back, i)
 		} else {
 			a.back[i] = r.End
@@ -353,7 +355,9 @@ func (a *acting) tell(t round.Told, why func() string) {
 		if a.place[t.Resource] < 0 {
 			return
 		}
-		told = &telling{at: t.At.UnixMicro(), end: a.tracks[a.place[t.Resource]].last + a.step, whys: map[saying]*idled{}}
+		told = &telling{
+			at: t.At.UnixMicro(), end: a.tracks[a.place[t.Resource]].last + a.step, whys: map[saying]*idled{},
+		}
 		a.said[t.Resource] = told
 	}
 	a.spend(told, t.At.UnixMicro())
@@ -414,7 +418,9 @@ func (a *acting) spend(told *telling, now int64) {
 func (o *obeyed) reasons() []WhyNot {
 	out := []WhyNot{}
 	for key, w := range o.whyNot {
-		out = append(out, WhyNot{Answer: key.answer, Reason: key.text, Resources: len(w.resources), Hours: hours(w.length)})
+		out = append(out, WhyNot{
+			Answer: key.answer, Reason: key.text, Resources: len(w.resources), Hours: hours(w.length),
+		})
 	}
 	slices.SortFunc(out, func(a, b WhyNot) int {
 		return cmp.Or(cmp.Compare(b.Hours, a.Hours), cmp.Compare(a.Answer, b.Answer), cmp.Compare(a.Reason, b.Reason))

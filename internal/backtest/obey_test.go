@@ -155,7 +155,8 @@ func TestPolicyIsTheDeadMansSwitch(t *testing.T) {
 		res := r.Results[0]
 		// each return takes a microsecond
 		got := learn.Tally{
-			Released: int64(math.Round(res.ReleasedHours*3600)) * 1e6, Restarts: res.Restarts, Interrupted: res.Interrupted,
+			Released: int64(math.Round(res.ReleasedHours*3600)) * 1e6, Restarts: res.Restarts,
+			Interrupted: res.Interrupted,
 		}
 		if got != want {
 			t.Fatalf("a policy on an age of %s with a grace of %s does %+v, the switch %+v", after, grace, got, want)
@@ -248,17 +249,19 @@ func TestDecisions(t *testing.T) {
 				Time: at(120), Resource: "r000", Policy: "p", Step: "warn",
 			}, {Time: at(120), Resource: "r000", Policy: "p", Step: "stop"},
 		}},
-		{"age goes on after a restart", aged("p", 61*time.Minute+30*time.Second, 20*time.Second, true), "####", []Decision{
-			{
-				Time: at(90), Resource: "r000", Policy: "p", Step: "warn",
-			}, {Time: at(110), Resource: "r000", Policy: "p", Step: "stop"},
-			{
-				Time: at(120), Resource: "r000", Policy: "p", Step: "warn",
-			}, {Time: at(140), Resource: "r000", Policy: "p", Step: "stop"},
-			{
-				Time: at(180), Resource: "r000", Policy: "p", Step: "warn",
-			}, {Time: at(200), Resource: "r000", Policy: "p", Step: "stop"},
-		}},
+		{
+			"age goes on after a restart", aged("p", 61*time.Minute+30*time.Second, 20*time.Second,
+				true), "####", []Decision{
+				{
+					Time: at(90), Resource: "r000", Policy: "p", Step: "warn",
+				}, {Time: at(110), Resource: "r000", Policy: "p", Step: "stop"},
+				{
+					Time: at(120), Resource: "r000", Policy: "p", Step: "warn",
+				}, {Time: at(140), Resource: "r000", Policy: "p", Step: "stop"},
+				{
+					Time: at(180), Resource: "r000", Policy: "p", Step: "warn",
+				}, {Time: at(200), Resource: "r000", Policy: "p", Step: "stop"},
+			}},
 		{"without a launch there is no age", aged("p", time.Minute, 0, true), "", nil},
 	}
 	for _, test := range tests {
@@ -332,7 +335,8 @@ func TestWhatTheTraceSays(t *testing.T) {
     when: duty.lasting >= duration("1m")
     then: [{warn: {grace: 0s}}, {do: stop}]
 `
-	production := strings.Replace(policyText, "    when", "    where: resource.environment != \"production\"\n    when",
+	production := strings.Replace(policyText, "    when",
+		"    where: resource.environment != \"production\"\n    when",
 		1)
 	tests := []struct {
 		name, policy, header, row string
@@ -382,8 +386,9 @@ func TestVerbs(t *testing.T) {
 	} {
 		p := params(0)
 		p.Baselines = false
-		p.Policies = policies(t, "  - name: p\n    when: duty.lasting >= duration(\"2m\")\n    then: [{warn: {grace: 0s}}, "+
-			do+"]\n")
+		p.Policies = policies(t,
+			"  - name: p\n    when: duty.lasting >= duration(\"2m\")\n    then: [{warn: {grace: 0s}}, "+
+				do+"]\n")
 		if got := replayed(t, csvOf(rowsOf(".....")), p).Results[0].figures().released; got != released {
 			t.Errorf("%s releases %v min, want %v", do, got, released)
 		}
@@ -393,8 +398,9 @@ func TestVerbs(t *testing.T) {
 // TestCaps holds that limits bind only with Caps, and then defer what is over them.
 func TestCaps(t *testing.T) {
 	limited := func(limits string) *policy.Set {
-		return policies(t, "  - name: p\n    when: duty.lasting >= duration(\"2m\")\n    then: [{warn: {grace: 0s}}, {do: "+
-			"stop}]\n    limits: "+limits+"\n")
+		return policies(t,
+			"  - name: p\n    when: duty.lasting >= duration(\"2m\")\n    then: [{warn: {grace: 0s}}, {do: "+
+				"stop}]\n    limits: "+limits+"\n")
 	}
 	trace := csvOf(rowsOf(".....", ".....", ".....", "....."))
 	price := 2 * money.USD

@@ -65,8 +65,9 @@ func (t *trace) byOwner(rule string, sum totals, got outcome) ([]Owned, error) {
 		all := together(s.parts)
 		o := Owned{
 			Rule: rule, Team: who.team, User: who.user, Resources: s.resources,
-			ResourceHours: hours(all.samples * t.step), IdleHours: hours(all.idle * t.step), ReleasedHours: hours(all.Released),
-			Restarts: all.Restarts, NetSavedHours: hours(all.Net(t.restart)),
+			ResourceHours: hours(all.samples * t.step), IdleHours: hours(all.idle * t.step),
+			ReleasedHours: hours(all.Released),
+			Restarts:      all.Restarts, NetSavedHours: hours(all.Net(t.restart)),
 		}
 		var err error
 		if o.CostUSD, o.SavedUSD, err = t.dollars(s.parts); err != nil {

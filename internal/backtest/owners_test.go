@@ -39,7 +39,8 @@ func TestByOwner(t *testing.T) {
 	hour := func(minutes float64) float64 { return minutes / 60 }
 	want := []Owned{
 		{
-			Rule: "p", Team: "speech", Resources: 1, ResourceHours: hour(6), IdleHours: hour(5), ReleasedHours: hour(4),
+			Rule: "p", Team: "speech", Resources: 1, ResourceHours: hour(6),
+			IdleHours: hour(5), ReleasedHours: hour(4),
 			NetSavedHours: hour(4), CostUSD: money.Known(6 * money.USD), SavedUSD: money.Known(4 * money.USD),
 		},
 		{
@@ -47,7 +48,10 @@ func TestByOwner(t *testing.T) {
 			ReleasedHours: hour(5), Restarts: 2, NetSavedHours: hour(3), CostUSD: money.Known(11 * money.USD),
 			SavedUSD: money.Known(3 * money.USD),
 		},
-		{Rule: "p", Resources: 1, ResourceHours: hour(2), CostUSD: money.Known(2 * money.USD), SavedUSD: money.Known(0)},
+		{
+			Rule: "p", Resources: 1, ResourceHours: hour(2), CostUSD: money.Known(2 * money.USD),
+			SavedUSD: money.Known(0),
+		},
 	}
 	if fmt.Sprint(flat(got)) != fmt.Sprint(flat(want)) {
 		t.Errorf("by owner\n%+v, want\n%+v", flat(got), flat(want))
@@ -87,9 +91,11 @@ func TestOwnersAddUp(t *testing.T) {
 			}
 			for _, res := range r.Results {
 				if res.Name == name && rows > 0 &&
-					(fmt.Sprintf("%.6f %.6f", net, all) != fmt.Sprintf("%.6f %.6f", res.NetSavedHours, res.ResourceHours) ||
+					(fmt.Sprintf("%.6f %.6f", net, all) != fmt.Sprintf("%.6f %.6f",
+						res.NetSavedHours, res.ResourceHours) ||
 						restarts != res.Restarts) {
-					t.Fatalf("the owners' %s add up to %v h of %v h and %d restarts, the result is %+v", name, net, all, restarts,
+					t.Fatalf("the owners' %s add up to %v h of %v h and %d restarts, the result is %+v",
+						name, net, all, restarts,
 						res)
 				}
 			}

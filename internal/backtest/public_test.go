@@ -66,13 +66,16 @@ func TestPublicTraceReplayed(t *testing.T) {
 	acted := 0
 	for _, pol := range parsed(t, livePolicies).Policies {
 		switch pol.Name {
-		case "five-minutes", "five-minutes-and-grace", "between-samples", "only-for-a-while", "well-covered", "only-held":
+		case "five-minutes", "five-minutes-and-grace", "between-samples", "only-for-a-while",
+			"well-covered", "only-held":
 		default:
 			continue
 		}
 		t.Run(pol.Name, func(t *testing.T) {
 			p := params(0)
-			p.Format.Step, p.Baselines, p.Policies = 57*time.Second, false, &policy.Set{Policies: []*policy.Policy{pol}}
+			p.Format.Step, p.Baselines, p.Policies = 57*time.Second, false, &policy.Set{
+				Policies: []*policy.Policy{pol},
+			}
 			h := chronicleOf(t, b.String(), p)
 			for i, d := range h.decisions {
 				if i%20 == 0 { // a look reads twelve hours of every pod

@@ -48,7 +48,8 @@ func transcript(a *Account, until time.Time) []string {
 		f.Advance(next, func(h Heard) {
 			for i := range h.Count {
 				if at := h.Start.Add(time.Duration(i) * time.Minute); !at.After(until) {
-					out = append(out, fmt.Sprintf("%s %s %s %s %v %v", a.resources[h.Resource].name, h.GPU, h.Signal, at, h.Value,
+					out = append(out, fmt.Sprintf("%s %s %s %s %v %v", a.resources[h.Resource].name,
+						h.GPU, h.Signal, at, h.Value,
 						h.Late))
 				}
 			}
@@ -97,7 +98,8 @@ func TestAccountSeesThePastOnly(t *testing.T) {
 			// Up to half a step a sample may yet come that is not missing.
 			before := min(short.End.UnixMicro(), cut)
 			if long.End.UnixMicro() < before || !short.End.Equal(long.End) && short.End.UnixMicro() < cut-minute/2 {
-				t.Fatalf("a release of %s at %s ends at %s in the part, at %s in the whole", r.name, at, short.End, long.End)
+				t.Fatalf("a release of %s at %s ends at %s in the part, at %s in the whole", r.name,
+					at, short.End, long.End)
 			}
 		}
 	})
@@ -205,7 +207,10 @@ func TestReleased(t *testing.T) {
 		stalled bool
 		want    Released
 	}{
-		{"work returns", []string{"resource,time,gpu_util", "a,0,0", "a,60,0", "a,120,0.9", "a,180,1"}, clock(1), false,
+		{
+			"work returns", []string{
+				"resource,time,gpu_util", "a,0,0", "a,60,0", "a,120,0.9", "a,180,1",
+			}, clock(1), false,
 			Released{clock(3), true, 2 * time.Minute}},
 		{
 			"between samples", []string{"resource,time,gpu_util", "a,0,0", "a,60,0", "a,120,5"},
@@ -222,7 +227,9 @@ func TestReleased(t *testing.T) {
 			Released{clock(3).Add(time.Microsecond), false, 0},
 		},
 		{
-			"memory traffic is work", []string{"resource,time,gpu_util,dram_active", "a,0,0,0", "a,60,0,0.2"}, clock(0),
+			"memory traffic is work", []string{
+				"resource,time,gpu_util,dram_active", "a,0,0,0", "a,60,0,0.2",
+			}, clock(0),
 			false, Released{clock(1), true, time.Minute},
 		},
 		{
@@ -231,11 +238,15 @@ func TestReleased(t *testing.T) {
 			}, clock(0), false,
 			Released{clock(2), false, 2 * time.Minute}},
 		{
-			"a host without GPUs works", []string{"resource,time,cpu_util", "a,0,0", "a,60,4.9", "a,120,5"}, clock(0), false,
+			"a host without GPUs works", []string{
+				"resource,time,cpu_util", "a,0,0", "a,60,4.9", "a,120,5",
+			}, clock(0), false,
 			Released{clock(2), true, 2 * time.Minute},
 		},
 		{
-			"one of two GPUs works", []string{"resource,gpu,time,gpu_util", "a,0,0,0", "a,1,0,0", "a,0,60,0", "a,1,60,9"},
+			"one of two GPUs works", []string{
+				"resource,gpu,time,gpu_util", "a,0,0,0", "a,1,0,0", "a,0,60,0", "a,1,60,9",
+			},
 			clock(0), false,
 			Released{clock(1), true, time.Minute}},
 		{
@@ -249,11 +260,15 @@ func TestReleased(t *testing.T) {
 			}, clock(0), true,
 			Released{clock(3), true, 3 * time.Minute}},
 		{
-			"stalled work starts again", []string{"resource,time,gpu_util,step", "a,0,100,7", "a,60,100,0", "a,120,100,1"},
+			"stalled work starts again", []string{
+				"resource,time,gpu_util,step", "a,0,100,7", "a,60,100,0", "a,120,100,1",
+			},
 			clock(0), true,
 			Released{clock(2), true, 2 * time.Minute}},
 		{
-			"work that was received late", []string{"resource,time,gpu_util,received", "a,0,0,", "a,60,50,600", "a,120,0,"},
+			"work that was received late", []string{
+				"resource,time,gpu_util,received", "a,0,0,", "a,60,50,600", "a,120,0,",
+			},
 			clock(0), false,
 			Released{clock(1), true, time.Minute}},
 	} {
@@ -261,7 +276,8 @@ func TestReleased(t *testing.T) {
 			a := accountOf(t, tc.lines...)
 			f := a.Feed(nil)
 			f.Advance(tc.at, func(Heard) {})
-			if got, fed := a.Released(0, tc.at, tc.stalled), f.Release(0, tc.stalled); got != tc.want || fed != tc.want {
+			if got, fed := a.Released(0, tc.at, tc.stalled), f.Release(0, tc.stalled); got != tc.want ||
+				fed != tc.want {
 				t.Errorf("got %+v and %+v, want %+v", got, fed, tc.want)
 			}
 		})
@@ -278,7 +294,9 @@ func TestRunsAhead(t *testing.T) {
 	f := accountOf(t, lines...).Feed(nil)
 	var got []string
 	step := func(to time.Time) {
-		f.Advance(to, func(h Heard) { got = append(got, fmt.Sprintf("%d+%d=%v", h.Start.Unix()/60, h.Count, h.Value)) })
+		f.Advance(to, func(h Heard) {
+			got = append(got, fmt.Sprintf("%d+%d=%v", h.Start.Unix()/60, h.Count, h.Value))
+		})
 	}
 	step(clock(0))
 	if next, _ := f.Next(); !next.Equal(clock(90)) {

@@ -162,7 +162,8 @@ var fixedWaits = []struct {
 	name string
 	wait time.Duration
 }{
-	{"fixed-1m", time.Minute}, {"fixed-5m", 5 * time.Minute}, {"fixed-15m", 15 * time.Minute}, {"fixed-60m", time.Hour},
+	{"fixed-1m", time.Minute}, {"fixed-5m", 5 * time.Minute}, {"fixed-15m", 15 * time.Minute},
+	{"fixed-60m", time.Hour},
 }
 
 // deadmanAfter is the wait of the baseline deadman-12h.
@@ -199,13 +200,15 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 			w.Notes = append(w.Notes, t.budgetNote(p))
 		}
 		if p.Caps {
-			w.Notes = append(w.Notes, "The limits of policies bind. A fuse that blows, because over half of what a policy "+
-				"selects is due at once, is confirmed by a person at once.")
+			w.Notes = append(w.Notes,
+				"The limits of policies bind. A fuse that blows, because over half of what a policy "+
+					"selects is due at once, is confirmed by a person at once.")
 		}
 	}
 	if u := w.Report.Trace.Unpriced; u > 0 && u < w.Report.Trace.Resources {
 		w.Notes = append(w.Notes,
-			fmt.Sprintf("Dollars are unknown: %d of %d resources have no price. State their types, or give one price for all.",
+			fmt.Sprintf("Dollars are unknown: %d of %d resources have no price. State their types, or give one "+
+				"price for all.",
 				u, w.Report.Trace.Resources))
 	}
 	fleet := learn.Fleet{Step: p.Format.Step, RestartCost: p.RestartCost, Resources: t.resources}
@@ -438,8 +441,9 @@ func (c Assumptions) notes() []string {
 		}
 	}
 	if c.Size > 0 {
-		out = append(out, fmt.Sprintf("%d of %d resources are of a type that the price book does not know: how many GPUs "+
-			"they have is unknown, and so is what they do.", c.Size, c.Resources))
+		out = append(out,
+			fmt.Sprintf("%d of %d resources are of a type that the price book does not know: how many GPUs "+
+				"they have is unknown, and so is what they do.", c.Size, c.Resources))
 	}
 	return out
 }

@@ -61,7 +61,9 @@ func chronicleOf(t testingTB, trace string, p Params) *chronicle {
 				r := a.released[seen]
 				at := instant(r.at)
 				h.of[r.resource] = append(h.of[r.resource], said{away: true, at: at, end: r.End})
-				h.operations = append(h.operations, Operation{Resource: tr.account.resources[r.resource].name, At: at, End: r.End})
+				h.operations = append(h.operations, Operation{
+					Resource: tr.account.resources[r.resource].name, At: at, End: r.End,
+				})
 			}
 		}
 		a.replay.Told = func(x round.Told, why func() string) {
@@ -120,7 +122,8 @@ func (h *chronicle) agree(t testingTB, trace string, at time.Time, done bool, p 
 		case known && want.away && f == nil, !known && f == nil, !known && want.away:
 			continue
 		case f == nil || !known || want.away:
-			t.Fatal(fmt.Sprintf("at %s a look sees %s: %v, the replay said %+v (%v)\n%s", at, res.name, f != nil, want, known,
+			t.Fatal(fmt.Sprintf("at %s a look sees %s: %v, the replay said %+v (%v)\n%s", at,
+				res.name, f != nil, want, known,
 				trace))
 		}
 		state := duty.Unknown

@@ -30,7 +30,8 @@ func asFixed(t interface {
 	if s == nil {
 		t.Fatalf("no result has sessions")
 	}
-	if want := wait.ResourceHours - wait.ReleasedHours; math.Abs(s.SessionHours-want) > 1e-9 || wait.ResourceHours == 0 {
+	if want := wait.ResourceHours - wait.ReleasedHours; math.Abs(s.SessionHours-want) > 1e-9 ||
+		wait.ResourceHours == 0 {
 		t.Fatalf("sessions run %v h, %s %v h", s.SessionHours, fixed, want)
 	}
 	if want := int64(r.Trace.Resources) + wait.Restarts; s.Launches != want {

@@ -115,12 +115,16 @@ func TestProcessesAndReplaysAgree(t *testing.T) {
 			[]string{"m0 warn 1h0m0s", "m0 stop 1h10m0s"}, 840 - 70},
 		{
 			"a training that stalls, goes on for a while and stalls again", stalled,
-			minutely(trainingHeader, 840, m0, training(func(m int) bool { return m <= 30 || m > 300 && m <= 330 })), unpriced,
+			minutely(trainingHeader, 840, m0, training(func(m int) bool {
+				return m <= 30 || m > 300 && m <= 330
+			})), unpriced,
 			[]string{"m0 warn 1h0m0s", "m0 stop 1h10m0s", "m0 warn 6h0m0s", "m0 stop 6h10m0s"}, 301 - 70 + 840 - 370},
 		{
 			"thresholds of its own", waits("idle", 20*time.Minute, 5*time.Minute),
 			minutely("gpu_util,mem_used_bytes,mem_total_bytes", 40, m0, each("0,10e9,80e9")),
-			func(p *Params) { p.Thresholds = duty.Thresholds{HeldMemory: 50} }, []string{"m0 warn 20m0s", "m0 stop 25m0s"}, 15},
+			func(p *Params) {
+				p.Thresholds = duty.Thresholds{HeldMemory: 50}
+			}, []string{"m0 warn 20m0s", "m0 stop 25m0s"}, 15},
 		{
 			"default thresholds", waits("idle", 20*time.Minute, 5*time.Minute),
 			minutely("gpu_util,mem_used_bytes,mem_total_bytes", 40, m0, each("0,10e9,80e9")), unpriced, nil, 0,
@@ -157,7 +161,8 @@ func TestProcessesAndReplaysAgree(t *testing.T) {
 			}),
 			func(p *Params) { p.Setting.LookBack = 3 * time.Hour }, nil, 0},
 		{
-			"neither grace nor price", waits("held", 5*time.Minute, 0), minutely("gpu_util", 30, m0, each("0")), unpriced,
+			"neither grace nor price", waits("held", 5*time.Minute, 0),
+			minutely("gpu_util", 30, m0, each("0")), unpriced,
 			[]string{"m0 warn 5m0s", "m0 stop 6m0s"}, 25,
 		},
 	} {

@@ -66,7 +66,8 @@ func nothing(d *usage.Description) bool { return d == nil || alike(d, &usage.Des
 func alike(a, b *usage.Description) bool {
 	return a.Kind == b.Kind && a.Lifetime == b.Lifetime && a.Purpose == b.Purpose && a.Type == b.Type &&
 		a.Team == b.Team &&
-		a.Project == b.Project && a.User == b.User && a.Environment == b.Environment && (a.Tags == nil) == (b.Tags == nil) &&
+		a.Project == b.Project && a.User == b.User && a.Environment == b.Environment &&
+		(a.Tags == nil) == (b.Tags == nil) &&
 		maps.Equal(a.Tags, b.Tags) && a.GPUs == b.GPUs && a.Launched.Equal(b.Launched)
 }
 
@@ -306,7 +307,8 @@ func (a *Account) Resource(i int, at time.Time) *inventory.Resource {
 	if out.Tags == nil {
 		out.Tags = map[string]string{}
 	}
-	out.Lifetime, out.Purpose = cmp.Or(out.Lifetime, inventory.Ephemeral), cmp.Or(out.Purpose, inventory.Experimentation)
+	out.Lifetime, out.Purpose = cmp.Or(out.Lifetime, inventory.Ephemeral), cmp.Or(out.Purpose,
+		inventory.Experimentation)
 	out.Size, _ = a.size(r, known, d)
 	if out.Kind == inventory.KindInstance {
 		out.Detail = &inventory.Instance{}

@@ -81,7 +81,10 @@ func TestTuneFallsBack(t *testing.T) {
 	}{
 		{"both known", []string{many}, []string{many}, map[string]string{"g5": "class", "p4d": "class"}},
 		{"one new", []string{many}, []string{"#..#"}, map[string]string{"g5": "class", "p4d": "fleet"}},
-		{"nothing known", []string{"#...#"}, []string{"#..#"}, map[string]string{"g5": "break-even", "p4d": "break-even"}},
+		{
+			"nothing known", []string{"#...#"}, []string{"#..#"},
+			map[string]string{"g5": "break-even", "p4d": "break-even"},
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -176,7 +179,8 @@ func TestTuneOverlaps(t *testing.T) {
 // something to learn.
 func TestTuneBeatsBreakEven(t *testing.T) {
 	_, r := tuned(t, csvOf(rowsOf(day(40, 1440, 9)...)), params(12*time.Minute))
-	if r.Tested.NetSavedHours <= r.BreakEven.NetSavedHours || r.Tested.NetSavedHours > r.PerfectForesight.NetSavedHours {
+	if r.Tested.NetSavedHours <= r.BreakEven.NetSavedHours ||
+		r.Tested.NetSavedHours > r.PerfectForesight.NetSavedHours {
 		t.Errorf("learned %.1f h, breaking even %.1f h, the oracle %.1f h", r.Tested.NetSavedHours,
 			r.BreakEven.NetSavedHours, r.PerfectForesight.NetSavedHours)
 	}

@@ -107,7 +107,8 @@ func TestWhyNotAddsUp(t *testing.T) {
 		got["no verdict"] = *r.Results[0].VerdictUnknownHours
 		for _, answer := range []string{"false", "unknown", "refused", "no verdict"} {
 			if math.Abs(got[answer]-want[answer]) > float64(changes+3)*each.Hours() {
-				t.Fatalf("%s for %.3f h, looks every %s find %.3f h (%d changes): %v\n%s", answer, got[answer], each, want[answer],
+				t.Fatalf("%s for %.3f h, looks every %s find %.3f h (%d changes): %v\n%s", answer,
+					got[answer], each, want[answer],
 					changes, r.Results[0].WhyNot, trace)
 			}
 		}

@@ -125,7 +125,8 @@ func NewAggregate(o Options) *Aggregate {
 	}
 	return &Aggregate{
 		options: o, symbols: map[string]symbol{"": 0}, texts: []string{""}, periods: map[PeriodKey]*period{},
-		owners: map[string]owned{}, words: map[string]symbol{}, classes: map[classKey]classed{}, rows: map[rowKey]int32{}}
+		owners: map[string]owned{}, words: map[string]symbol{}, classes: map[classKey]classed{},
+		rows: map[rowKey]int32{}}
 }
 
 // Fork returns an empty aggregate with the options of a.
@@ -208,9 +209,10 @@ func (a *Aggregate) Add(l *Line) error {
 	c := a.class(l)
 	tags := a.tags(l.Tags)
 	key := rowKey{period: p.id, day: int32(floorDay(l.ChargePeriodStart.Unix())),
-		provider: a.symbol(l.ServiceProviderName), subAccount: a.symbol(l.SubAccountID), resource: a.symbol(l.ResourceID),
-		service: a.symbol(l.ServiceName),
-		region:  a.symbol(l.RegionID), category: c.category, transfer: c.transfer, to: c.to,
+		provider: a.symbol(l.ServiceProviderName), subAccount: a.symbol(l.SubAccountID),
+		resource: a.symbol(l.ResourceID),
+		service:  a.symbol(l.ServiceName),
+		region:   a.symbol(l.RegionID), category: c.category, transfer: c.transfer, to: c.to,
 		chargeCategory: a.symbol(l.ChargeCategory),
 		pricing:        a.symbol(l.PricingCategory), commitment: a.symbol(l.CommitmentID),
 		status: a.symbol(l.CommitmentStatus),
@@ -315,7 +317,8 @@ func (a *Aggregate) class(l *Line) classed {
 	if !ok {
 		found := classify(l)
 		c = classed{
-			a.symbol(string(found.category)), a.symbol(string(found.transfer)), a.symbol(found.to), a.symbol(found.capacity),
+			a.symbol(string(found.category)), a.symbol(string(found.transfer)), a.symbol(found.to),
+			a.symbol(found.capacity),
 			a.symbol(found.machine),
 		}
 		a.classes[k] = c
@@ -385,7 +388,8 @@ func (a *Aggregate) Merge(o *Aggregate) error {
 // sorted after day and resource.
 func (k *rowKey) symbols() [16]*symbol {
 	return [16]*symbol{
-		&k.resource, &k.provider, &k.subAccount, &k.service, &k.region, &k.category, &k.transfer, &k.to, &k.chargeCategory,
+		&k.resource, &k.provider, &k.subAccount, &k.service, &k.region, &k.category, &k.transfer,
+		&k.to, &k.chargeCategory,
 		&k.pricing,
 		&k.commitment, &k.status, &k.owner, &k.purpose, &k.capacity, &k.machine}
 }

@@ -29,7 +29,8 @@ func line(resource string, cost string, day int) *Line {
 		BillingPeriodEnd:  september.AddDate(0, 1, 0),
 		ChargePeriodStart: september.AddDate(0, 0, day).Add(5 * time.Hour), ChargeCategory: Usage,
 		ServiceName: "Amazon Elastic Compute Cloud", ServiceCategory: "Compute",
-		ResourceID: resource, PricingCategory: Standard, BilledCost: d, EffectiveCost: d, ListCost: d, ContractedCost: d}
+		ResourceID: resource, PricingCategory: Standard, BilledCost: d, EffectiveCost: d,
+		ListCost: d, ContractedCost: d}
 }
 
 func options() Options { return Options{Source: "test", Mapping: inventory.DefaultTagMapping()} }
@@ -60,7 +61,9 @@ func drawn() *rapid.Generator[*Line] {
 			"", "$0.02 per GB - US West (Oregon) data transfer to EU (Ireland)",
 		}).Draw(t, "description")
 		l.ConsumedUnit, l.ConsumedQuantity = "GB", l.BilledCost
-		l.Tags = rapid.SampledFrom([]string{"", "no json", `{"team":"vision"}`, `{"Team":"speech","project":"asr"}`}).Draw(t,
+		l.Tags = rapid.SampledFrom([]string{
+			"", "no json", `{"team":"vision"}`, `{"Team":"speech","project":"asr"}`,
+		}).Draw(t,
 			"tags")
 		if rapid.Bool().Draw(t, "no effective cost") {
 			l.Unknown, l.EffectiveCost = EffectiveCost, Decimal{}
@@ -126,7 +129,8 @@ func TestOrderAndForksMakeNoDifference(t *testing.T) {
 				}
 			}
 			if total != p.Total || counted != p.Lines {
-				t.Fatalf("the rows add up to %+v of %d lines, the period to %+v of %d", total, counted, p.Total, p.Lines)
+				t.Fatalf("the rows add up to %+v of %d lines, the period to %+v of %d", total,
+					counted, p.Total, p.Lines)
 			}
 			sum = sum.Add(p.Sums.Billed)
 		}
@@ -202,7 +206,8 @@ func TestUsageThatIsBilledLate(t *testing.T) {
 		}
 		p := b.Periods[0]
 		if !p.Start.Equal(september) || !p.End.Equal(late.BillingPeriodEnd) || p.Exact.Billed != "11" {
-			t.Errorf("%s: the period from %s to %s has %s, want September with 11", name, p.Start, p.End, p.Exact.Billed)
+			t.Errorf("%s: the period from %s to %s has %s, want September with 11", name,
+				p.Start, p.End, p.Exact.Billed)
 		}
 		days := map[string]string{}
 		for r := range p.Rows() {
@@ -216,7 +221,8 @@ func TestUsageThatIsBilledLate(t *testing.T) {
 		}
 		notes := strings.Join(b.Notes, "\n")
 		for _, want := range []string{
-			"1 row of usage from before the billing period", "1 row of usage from after the billing period", "several ends",
+			"1 row of usage from before the billing period",
+			"1 row of usage from after the billing period", "several ends",
 		} {
 			if !strings.Contains(notes, want) {
 				t.Errorf("%s: the notes are %q, want %q", name, notes, want)
@@ -329,39 +335,53 @@ func TestClassification(t *testing.T) {
 		to                                               string
 	}{
 		{
-			"Amazon Elastic Compute Cloud", "Compute", "", "$1.624 per On Demand Linux g5.4xlarge Instance Hour", Compute,
+			"Amazon Elastic Compute Cloud", "Compute", "",
+			"$1.624 per On Demand Linux g5.4xlarge Instance Hour", Compute,
 			NoTransfer, "",
 		},
 		{
 			"Amazon Elastic Compute Cloud", "Storage", "",
-			"$0.08 per GB-month of General Purpose (gp3) provisioned storage - US East (N. Virginia)", Storage, NoTransfer,
+			"$0.08 per GB-month of General Purpose (gp3) provisioned storage - US East (N. Virginia)", Storage,
+			NoTransfer,
 			"",
 		},
 		{
-			"Amazon Elastic Compute Cloud", "Storage", "", "$0.05 per GB-Month of snapshot data stored - US West (Oregon)",
+			"Amazon Elastic Compute Cloud", "Storage", "",
+			"$0.05 per GB-Month of snapshot data stored - US West (Oregon)",
 			Storage, NoTransfer, "",
 		},
 		{
 			"Amazon Elastic Compute Cloud", "Compute", "",
 			"$0.090 per GB - first 10 TB / month data transfer out beyond the global free tier", Egress, Internet, "",
 		},
-		{"Amazon Elastic Compute Cloud", "Compute", "", "$0.000 per GB - data transfer in per month", Egress, Inbound, ""},
+		{
+			"Amazon Elastic Compute Cloud", "Compute", "", "$0.000 per GB - data transfer in per month", Egress,
+			Inbound, "",
+		},
 		{
 			"Amazon Elastic Compute Cloud", "Compute", "",
 			"$0.00 per GB - US West (Oregon) data transfer from US East (Northern Virginia)", Egress, Inbound, "",
 		},
 		{
 			"Amazon Elastic Compute Cloud", "Compute", "",
-			"$0.010 per GB - regional data transfer - in/out/between EC2 AZs or using elastic IPs or ELB", Egress, CrossZone,
+			"$0.010 per GB - regional data transfer - in/out/between EC2 AZs or using elastic IPs or ELB", Egress,
+			CrossZone,
 			"",
 		},
-		{"Amazon Elastic Compute Cloud", "Compute", "", "$0.045 per GB Data Processed by NAT Gateways", Egress, NATData, ""},
+		{
+			"Amazon Elastic Compute Cloud", "Compute", "", "$0.045 per GB Data Processed by NAT Gateways", Egress,
+			NATData, "",
+		},
 		{"Amazon Elastic Compute Cloud", "Compute", "", "$0.045 per NAT Gateway Hour", Egress, NATHours, ""},
 		{
-			"Amazon Simple Storage Service", "Storage", "", "$0.02 per GB - US West (Oregon) data transfer to EU (Ireland)",
+			"Amazon Simple Storage Service", "Storage", "",
+			"$0.02 per GB - US West (Oregon) data transfer to EU (Ireland)",
 			Egress, CrossRegion, "eu-west-1",
 		},
-		{"Amazon Simple Storage Service", "Storage", "USW2-EUC1-AWS-Out-Bytes", "", Egress, CrossRegion, "eu-central-1"},
+		{
+			"Amazon Simple Storage Service", "Storage", "USW2-EUC1-AWS-Out-Bytes", "", Egress, CrossRegion,
+			"eu-central-1",
+		},
 		{"Amazon Simple Storage Service", "Storage", "USW2-AWS-Out-Bytes", "", Egress, CrossRegion, "us-west-2"},
 		{"Amazon Simple Storage Service", "Storage", "USW2-DataTransfer-Out-Bytes", "", Egress, Internet, ""},
 		{
@@ -369,20 +389,26 @@ func TestClassification(t *testing.T) {
 			"$0.00 per GB data transfer out of US East (Northern Virginia) to CloudFront", Egress, OtherTransfer, "",
 		},
 		{
-			"Amazon Simple Storage Service", "Storage", "", "$0.005 per 1,000 PUT, COPY, POST, or LIST requests", Storage,
+			"Amazon Simple Storage Service", "Storage", "",
+			"$0.005 per 1,000 PUT, COPY, POST, or LIST requests", Storage,
 			NoTransfer, "",
 		},
 		{
-			"AmazonCloudWatch", "Management and Governance", "", "$0.03 per GB-mo of log storage - US West (Oregon)", Storage,
+			"AmazonCloudWatch", "Management and Governance", "",
+			"$0.03 per GB-mo of log storage - US West (Oregon)", Storage,
 			NoTransfer, "",
 		},
 		{
 			"AmazonCloudWatch", "Management and Governance", "",
 			"$0.50 per GB custom log data ingested in Standard log class - US West (Oregon)", Overhead, NoTransfer, "",
 		},
-		{"Amazon EC2 Container Registry (ECR)", "Other", "", "$0.10 per GB-month of data storage", Storage, NoTransfer, ""},
 		{
-			"Amazon Elastic Container Service", "Other", "", "AWS Fargate - vCPU  - US West 2 (Oregon)", Compute, NoTransfer,
+			"Amazon EC2 Container Registry (ECR)", "Other", "", "$0.10 per GB-month of data storage", Storage,
+			NoTransfer, "",
+		},
+		{
+			"Amazon Elastic Container Service", "Other", "",
+			"AWS Fargate - vCPU  - US West 2 (Oregon)", Compute, NoTransfer,
 			"",
 		},
 		{
@@ -411,11 +437,13 @@ func TestClassification(t *testing.T) {
 			"Bandwidth Inter-Region - Intra Continent Data Transfer Out - North America", Egress, CrossRegion, "",
 		},
 		{
-			"Azure Machine Learning", "AI and Machine Learning", "", "Rtn Preference: MGN - Standard Data Transfer Out",
+			"Azure Machine Learning", "AI and Machine Learning", "",
+			"Rtn Preference: MGN - Standard Data Transfer Out",
 			Egress, Internet, "",
 		},
 		{
-			"Storage Accounts", "Storage", "", "Microsoft Defender for Storage - Standard Transactions", Overhead, NoTransfer,
+			"Storage Accounts", "Storage", "",
+			"Microsoft Defender for Storage - Standard Transactions", Overhead, NoTransfer,
 			"",
 		},
 		{"Compute Engine", "Compute", "", "Network Inter Zone Egress", Egress, CrossZone, ""},
@@ -470,7 +498,8 @@ func TestMeters(t *testing.T) {
 		{Line{UsageType: "BoxUsage:c5.large", MachineType: "c5a.large", CapacityStatus: Used}, "c5a.large", Used},
 	} {
 		if c := classify(&tc.line); c.machine != tc.machine || c.capacity != tc.capacity {
-			t.Errorf("%q %q is of %q, %q; want %q, %q", tc.line.UsageType, tc.line.ChargeDescription, c.machine, c.capacity,
+			t.Errorf("%q %q is of %q, %q; want %q, %q", tc.line.UsageType,
+				tc.line.ChargeDescription, c.machine, c.capacity,
 				tc.machine, tc.capacity)
 		}
 	}
@@ -507,7 +536,8 @@ func TestPurchasesTakeEffectOnce(t *testing.T) {
 		p := b.Periods[0]
 		if p.Exact.Effective != tc.effective || p.Exact.Billed != "365" ||
 			!strings.Contains(strings.Join(b.Notes, "\n"), tc.note) {
-			t.Errorf("billed %s, effective %s with notes %q; want 365, %s and %q", p.Exact.Billed, p.Exact.Effective, b.Notes,
+			t.Errorf("billed %s, effective %s with notes %q; want 365, %s and %q", p.Exact.Billed,
+				p.Exact.Effective, b.Notes,
 				tc.effective, tc.note)
 		}
 	}
@@ -553,7 +583,8 @@ func TestNotesSayWhatIsLacking(t *testing.T) {
 	want := []string{
 		"1 row without BillingCurrency: their costs are taken to be US dollars",
 		"1 row with Tags that are no JSON object: no owner is read from them",
-		"ListCost is empty in 1 row, which are in no total of it", "usage under savings plans and its negation differ by " +
+		"ListCost is empty in 1 row, which are in no total of it",
+		"usage under savings plans and its negation differ by " +
 			"0.5 USD in the period of 2024-09-01, which is in no total"}
 	if b := settled(t, whole, lacking); !slices.Equal(slices.Sorted(slices.Values(want)), b.Notes) {
 		t.Errorf("got %q", b.Notes)

@@ -60,7 +60,8 @@ func (s *SharedRule) Validate() error {
 		return fmt.Errorf("rule %s: method %q is not known; there are %s and %s", s.Name, s.Method, Even, Proportional)
 	case len(s.Services)+len(s.Categories)+len(s.Accounts)+len(s.Resources) == 0 && !s.Untagged:
 		return fmt.Errorf(
-			"rule %s: nothing says which costs are shared: services, categories, accounts, resources or untagged", s.Name)
+			"rule %s: nothing says which costs are shared: services, categories, accounts, resources or untagged",
+			s.Name)
 	}
 	var names []string
 	for _, p := range usual {

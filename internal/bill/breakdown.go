@@ -188,7 +188,8 @@ func EgressFlows(rows iter.Seq[Row]) ([]Flow, error) {
 			continue
 		}
 		key := Flow{
-			Transfer: r.Transfer, Account: r.Account, SubAccount: r.SubAccount, Service: r.Service, Resource: r.Resource,
+			Transfer: r.Transfer, Account: r.Account, SubAccount: r.SubAccount,
+			Service: r.Service, Resource: r.Resource,
 			Region: r.Region, ToRegion: r.ToRegion,
 		}
 		f := flows[key]
@@ -306,7 +307,8 @@ func CommitmentUse(rows iter.Seq[Row]) (Commitments, error) {
 		out.OnDemand = append(out.OnDemand, k)
 	}
 	slices.SortFunc(out.OnDemand, func(x, y OnDemand) int {
-		return cmp.Or(cmp.Compare(y.Billed, x.Billed), cmp.Compare(x.Service, y.Service), cmp.Compare(x.Region, y.Region))
+		return cmp.Or(cmp.Compare(y.Billed, x.Billed), cmp.Compare(x.Service, y.Service),
+			cmp.Compare(x.Region, y.Region))
 	})
 	for _, d := range days {
 		if err := addTo(&out.Missed, max(0, min(d.unused, d.demand))); err != nil {

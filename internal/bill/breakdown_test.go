@@ -61,7 +61,8 @@ func TestEgressFlows(t *testing.T) {
 	service := "Amazon Elastic Compute Cloud"
 	want := []Flow{
 		{
-			Transfer: Internet, Account: "acc", Service: service, Resource: "i-1", Region: "us-west-2", Billed: 4 * money.USD,
+			Transfer: Internet, Account: "acc", Service: service, Resource: "i-1",
+			Region: "us-west-2", Billed: 4 * money.USD,
 			Bytes: 10e9,
 		},
 		{
@@ -69,7 +70,8 @@ func TestEgressFlows(t *testing.T) {
 			ToRegion: "eu-west-1", Billed: 3 * money.USD, Bytes: 150e9,
 		},
 		{
-			Transfer: NATData, Account: "acc", Service: service, Resource: "i-1", Region: "us-west-2", Billed: money.USD / 2,
+			Transfer: NATData, Account: "acc", Service: service, Resource: "i-1",
+			Region: "us-west-2", Billed: money.USD / 2,
 			Bytes: 10e9,
 		},
 	}
@@ -88,7 +90,8 @@ func TestCommitmentUse(t *testing.T) {
 	unknown.Unknown, unknown.EffectiveCost = EffectiveCost, Decimal{}
 	spot := line("i-3", "7", 0)
 	spot.PricingCategory = Dynamic
-	b := settled(t, committed("sp-1", Used, "3", 0), committed("sp-1", Unused, "2", 0), committed("sp-1", Unused, "5", 1),
+	b := settled(t, committed("sp-1", Used, "3", 0), committed("sp-1", Unused, "2", 0),
+		committed("sp-1", Unused, "5", 1),
 		committed("sp-2", Unused, "1", 2), unknown,
 		line("i-1", "1.5", 0), line("i-2", "6", 1), spot)
 	got, err := CommitmentUse(b.Rows())
@@ -153,17 +156,24 @@ func TestAllocate(t *testing.T) {
 			"the untagged, among others", []SharedRule{
 				{Name: "rest", Untagged: true, Method: Even, Among: []string{"platform", "vision", "platform"}},
 			},
-			[]Party{paid("platform", 0, money.USD*15/2), paid("speech", usd(10), 0), paid("vision", usd(30), money.USD*15/2)},
+			[]Party{
+				paid("platform", 0, money.USD*15/2), paid("speech", usd(10), 0),
+				paid("vision", usd(30), money.USD*15/2),
+			},
 			0, ""},
 		{
 			"the first rule counts", []SharedRule{
 				{Name: "a", Untagged: true, Method: Even, Among: []string{"a"}},
 				{Name: "b", Categories: []Category{Overhead}, Method: Even, Among: []string{"b"}},
 			},
-			[]Party{paid("a", 0, usd(15)), paid("b", 0, 0), paid("speech", usd(10), 0), paid("vision", usd(30), 0)}, 0, ""},
+			[]Party{
+				paid("a", 0, usd(15)), paid("b", 0, 0), paid("speech", usd(10), 0), paid("vision", usd(30), 0),
+			}, 0, ""},
 		{
 			"in proportion to nothing",
-			[]SharedRule{{Name: "all", Categories: []Category{Overhead, Compute}, Method: Proportional}}, []Party{}, usd(55),
+			[]SharedRule{
+				{Name: "all", Categories: []Category{Overhead, Compute}, Method: Proportional},
+			}, []Party{}, usd(55),
 			"",
 		},
 		{"no method", []SharedRule{{Name: "x", Untagged: true}}, nil, 0, `method "" is not known`},
@@ -184,8 +194,10 @@ func TestAllocate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.parties, a.Parties); diff != "" || a.Unattributed != tc.unattributed || a.Total != usd(55) {
-				t.Errorf("of %s %s is unattributed, want %s; parties: %s", a.Total, a.Unattributed, tc.unattributed, diff)
+			if diff := cmp.Diff(tc.parties, a.Parties); diff != "" ||
+				a.Unattributed != tc.unattributed || a.Total != usd(55) {
+				t.Errorf("of %s %s is unattributed, want %s; parties: %s", a.Total,
+					a.Unattributed, tc.unattributed, diff)
 			}
 		})
 	}
@@ -212,7 +224,8 @@ func TestAllocationAddsUp(t *testing.T) {
 				Untagged: rapid.Bool().Draw(t, "untagged"), Categories: []Category{
 					rapid.SampledFrom([]Category{Compute, Egress}).Draw(t, "category"),
 				},
-				Among: rapid.SliceOfN(rapid.SampledFrom([]string{"vision", "speech", "platform"}), 0, 3).Draw(t, "among")})
+				Among: rapid.SliceOfN(rapid.SampledFrom([]string{"vision", "speech", "platform"}),
+					0, 3).Draw(t, "among")})
 		}
 		basis := rapid.SampledFrom([]Basis{OnBilled, OnEffective}).Draw(t, "basis")
 		got, err := Allocate(byTeam(b.Rows()), ByTeam, basis, rules)
@@ -293,10 +306,12 @@ func TestTheFiveCategoriesByDuty(t *testing.T) {
 	}{
 		{
 			"measured", []placed{
-				{Idle, usd(Compute, 24, 20)}, {Active, usd(Compute, 50, 60)}, {Active, usd(Compute, -2, 0)}, {Overhead, unknown},
+				{Idle, usd(Compute, 24, 20)}, {Active, usd(Compute, 50, 60)},
+				{Active, usd(Compute, -2, 0)}, {Overhead, unknown},
 			},
 			map[Category]string{
-				Storage: "30.00 30.00", Idle: "24.00 20.00", Active: "48.00 60.00", Egress: "5.00 5.00", Overhead: "1.00 0.00",
+				Storage: "30.00 30.00", Idle: "24.00 20.00", Active: "48.00 60.00",
+				Egress: "5.00 5.00", Overhead: "1.00 0.00",
 				Unmeasured: "32.00 40.00", Other: "2.00 2.00",
 			}},
 		{
@@ -324,7 +339,8 @@ func TestTheFiveCategoriesByDuty(t *testing.T) {
 		}
 		got := map[Category]string{}
 		for _, s := range slices {
-			if s.ByBill != nil && (tc.name != "idle by the bill itself" || s.Category != Idle || *s.ByBill != 7*money.USD ||
+			if s.ByBill != nil && (tc.name != "idle by the bill itself" || s.Category != Idle ||
+				*s.ByBill != 7*money.USD ||
 				*s.ByBillEffective != 7*money.USD) {
 				t.Errorf("%s: by the bill itself %s of %s is unused", tc.name, *s.ByBill, s.Category)
 			}

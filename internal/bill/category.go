@@ -241,18 +241,21 @@ var services = []struct {
 }{
 	{
 		[]string{
-			"simple storage", "amazons3", "elastic file", "amazonefs", "fsx", "glacier", "backup", "block store", "storage",
+			"simple storage", "amazons3", "elastic file", "amazonefs", "fsx", "glacier", "backup",
+			"block store", "storage",
 			"relational database", "amazonrds",
 			"dynamodb", "opensearch", "amazones", "elasticache", "redshift", "documentdb", "sql", "cosmos"}, Storage},
 	{
 		[]string{
-			"elastic compute", "amazonec2", "sagemaker", "lambda", "container service", "amazonecs", "amazoneks", "kubernetes",
+			"elastic compute", "amazonec2", "sagemaker", "lambda", "container service", "amazonecs",
+			"amazoneks", "kubernetes",
 			"fargate", "batch",
 			"compute engine", "virtual machine", "machine learning", "vertex", "bedrock", "openshift", "savings plan",
 			"computesavingsplans"}, Compute},
 	{
 		[]string{
-			"virtual private cloud", "amazonvpc", "load balancing", "elb", "route 53", "route53", "cloudfront", "networking",
+			"virtual private cloud", "amazonvpc", "load balancing", "elb", "route 53", "route53",
+			"cloudfront", "networking",
 		},
 		Overhead,
 	},
@@ -283,7 +286,8 @@ var usagePrefixes = map[string]string{
 // regionNames are the names of regions in the descriptions of AWS charges.
 var regionNames = map[string]string{
 	"US East (Northern Virginia)": "us-east-1", "US East (N. Virginia)": "us-east-1", "US East (Ohio)": "us-east-2",
-	"US West (Northern California)": "us-west-1", "US West (N. California)": "us-west-1", "US West (Oregon)": "us-west-2",
+	"US West (Northern California)": "us-west-1", "US West (N. California)": "us-west-1",
+	"US West (Oregon)": "us-west-2",
 	"Canada (Central)": "ca-central-1", "South America (Sao Paulo)": "sa-east-1", "EU (Ireland)": "eu-west-1",
 	"EU (London)": "eu-west-2",
 	"EU (Paris)":  "eu-west-3", "EU (Germany)": "eu-central-1", "EU (Frankfurt)": "eu-central-1",

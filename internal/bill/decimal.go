@@ -30,7 +30,8 @@ const (
 
 var (
 	errNotDecimal = errors.New("is not a decimal number")
-	errTooLong    = errors.New("has more than " + strconv.Itoa(maxWhole) + " digits before the point or " + strconv.Itoa(
+	errTooLong    = errors.New("has more than " + strconv.Itoa(maxWhole) +
+		" digits before the point or " + strconv.Itoa(
 		maxScale) + " after it")
 )
 

@@ -58,7 +58,8 @@ func TestParseDecimal(t *testing.T) {
 // decimals draws texts that fit the fixed part and texts that do not.
 func decimals() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
-		s := rapid.SampledFrom([]string{"", "-"}).Draw(t, "sign") + rapid.StringMatching(`[0-9]{1,20}`).Draw(t, "whole")
+		s := rapid.SampledFrom([]string{"", "-"}).Draw(t, "sign") + rapid.StringMatching(
+			`[0-9]{1,20}`).Draw(t, "whole")
 		if frac := rapid.StringMatching(`[0-9]{0,35}`).Draw(t, "fraction"); frac != "" {
 			s += "." + frac
 		}
@@ -153,7 +154,8 @@ func TestRoundingAddsUp(t *testing.T) {
 			t.Fatalf("the total is %d and the parts add up to %d, want %d", total, added, want)
 		}
 		for i, a := range amounts {
-			if off := FromAmount(a).Sub(parts[i]); off.Add(FromAmount(1)).Sign() <= 0 || off.Sub(FromAmount(1)).Sign() >= 0 {
+			if off := FromAmount(a).Sub(parts[i]); off.Add(FromAmount(1)).Sign() <= 0 ||
+				off.Sub(FromAmount(1)).Sign() >= 0 {
 				t.Fatalf("%s became %d nano-dollars", texts[i], a)
 			}
 		}
@@ -211,7 +213,8 @@ func TestATotalThatDoesNotFitIsAnError(t *testing.T) {
 // TestTimesRoundsHalfToEven: gigabytes become whole bytes.
 func TestTimesRoundsHalfToEven(t *testing.T) {
 	for text, want := range map[string]int64{
-		"0": 0, "1.5": 1_500_000_000, "0.5e-9": 0, "1.5e-9": 2, "2.5e-9": 2, "2.500000000000000000001e-9": 3, "2.4e-9": 2,
+		"0": 0, "1.5": 1_500_000_000, "0.5e-9": 0, "1.5e-9": 2, "2.5e-9": 2,
+		"2.500000000000000000001e-9": 3, "2.4e-9": 2,
 		"2.6e-9": 3, "-1": -1_000_000_000,
 	} {
 		d, err := ParseDecimal(text)

@@ -20,8 +20,9 @@ func (e *CountedTwice) Error() string {
 	if e.Period.unnamed() {
 		account, advice = "no BillingAccountId", "give the export a BillingAccountId"
 	}
-	return fmt.Sprintf("the billing period %s of %s overlaps %s of %s, and its charges would count twice: import it as "+
-		"%[4]s again, or %s",
+	return fmt.Sprintf(
+		"the billing period %s of %s overlaps %s of %s, and its charges would count twice: import it as "+
+			"%[4]s again, or %s",
 		e.Period.span(), account, e.Other.span(), e.Other.Source, advice)
 }
 

@@ -43,7 +43,8 @@ func TestBillsThatCountTwice(t *testing.T) {
 		refused, removesFirst bool
 	}{
 		{
-			name: "the same", account: "acc", then: "acc", source: "a.csv", from: month(0, 0), until: month(0, 1), cost: "1",
+			name: "the same", account: "acc", then: "acc", source: "a.csv", from: month(0, 0),
+			until: month(0, 1), cost: "1",
 			want: []Change{Unchanged},
 		},
 		{
@@ -63,19 +64,23 @@ func TestBillsThatCountTwice(t *testing.T) {
 			cost: "1", refused: true,
 		},
 		{
-			name: "another UTC offset, the same source", account: "acc", then: "acc", source: "a.csv", from: month(zone, 0),
+			name: "another UTC offset, the same source", account: "acc", then: "acc",
+			source: "a.csv", from: month(zone, 0),
 			until: month(zone, 1), cost: "1", want: []Change{Added, Removed}, removesFirst: true,
 		},
 		{
-			name: "the month after with another offset", account: "acc", then: "acc", source: "b.csv", from: month(zone, 1),
+			name: "the month after with another offset", account: "acc", then: "acc",
+			source: "b.csv", from: month(zone, 1),
 			until: month(zone, 2), cost: "1", refused: true,
 		},
 		{
-			name: "the month after", account: "acc", then: "acc", source: "b.csv", from: month(0, 1), until: month(0, 2),
+			name: "the month after", account: "acc", then: "acc", source: "b.csv",
+			from: month(0, 1), until: month(0, 2),
 			cost: "1", want: []Change{Added},
 		},
 		{
-			name: "the month before", account: "acc", then: "acc", source: "b.csv", from: month(0, -1), until: month(0, 0),
+			name: "the month before", account: "acc", then: "acc", source: "b.csv",
+			from: month(0, -1), until: month(0, 0),
 			cost: "1", want: []Change{Added},
 		},
 		{
@@ -91,7 +96,8 @@ func TestBillsThatCountTwice(t *testing.T) {
 			want: []Change{Unchanged},
 		},
 		{
-			name: "no account, renamed and restated", source: "b.csv", from: month(0, 0), until: month(0, 1), cost: "2",
+			name: "no account, renamed and restated", source: "b.csv", from: month(0, 0),
+			until: month(0, 1), cost: "2",
 			refused: true,
 		},
 		{

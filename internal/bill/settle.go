@@ -53,7 +53,9 @@ type Sums struct {
 
 // Add returns s + o.
 func (s Sums) Add(o Sums) Sums {
-	return Sums{s.Billed.Add(o.Billed), s.Effective.Add(o.Effective), s.List.Add(o.List), s.Contracted.Add(o.Contracted)}
+	return Sums{
+		s.Billed.Add(o.Billed), s.Effective.Add(o.Effective), s.List.Add(o.List), s.Contracted.Add(o.Contracted),
+	}
 }
 
 type settledRow struct {
@@ -271,7 +273,8 @@ func (s *Settled) row(r *settledRow) Row {
 		SubAccount: s.texts[k.subAccount], Resource: s.texts[k.resource], Service: s.texts[k.service],
 		Region:   s.texts[k.region],
 		Category: Category(s.texts[k.category]), Transfer: Transfer(s.texts[k.transfer]), ToRegion: s.texts[k.to],
-		ChargeCategory: s.texts[k.chargeCategory], PricingCategory: s.texts[k.pricing], Commitment: s.texts[k.commitment],
+		ChargeCategory: s.texts[k.chargeCategory], PricingCategory: s.texts[k.pricing],
+		Commitment:     s.texts[k.commitment],
 		Status:         s.texts[k.status],
 		CapacityStatus: s.texts[k.capacity], Type: s.texts[k.machine],
 		Owner: splitOwner(s.texts[k.owner]), Purpose: inventory.Purpose(s.texts[k.purpose]), Unknown: k.unknown,
@@ -289,20 +292,23 @@ func (a *Aggregate) notes(b *Bill) []string {
 		note("%s with Tags that are no JSON object: no owner is read from them", plain.Count(a.badTags, "row"))
 	}
 	if a.late > 0 {
-		note("%s of usage from before the billing period that bills them: they count in that period, on the days of their "+
-			"usage", plain.Count(a.late, "row"))
+		note(
+			"%s of usage from before the billing period that bills them: they count in that period, on the days of their "+
+				"usage", plain.Count(a.late, "row"))
 	}
 	if a.early > 0 {
-		note("%s of usage from after the billing period that bills them: they count in that period, on the days of their "+
-			"usage", plain.Count(a.early, "row"))
+		note(
+			"%s of usage from after the billing period that bills them: they count in that period, on the days of their "+
+				"usage", plain.Count(a.early, "row"))
 	}
 	if p := a.purchases; p.lines > 0 && a.options.ZeroPurchases {
 		note("the effective cost of purchases of commitments in %s, %s USD, was set to 0, as FOCUS defines it",
 			plain.Count(p.lines, "row"), p.effective)
 	} else if p.lines > 0 {
-		note("purchases of commitments have an effective cost in %s, %s USD, which FOCUS defines as 0: it counts twice "+
-			"with that of their use; "+
-			"`bill import --zero-purchases` corrects it", plain.Count(p.lines, "row"), p.effective)
+		note(
+			"purchases of commitments have an effective cost in %s, %s USD, which FOCUS defines as 0: it counts twice "+
+				"with that of their use; "+
+				"`bill import --zero-purchases` corrects it", plain.Count(p.lines, "row"), p.effective)
 	}
 	var lacking [3]int64
 	for _, p := range b.Periods {
@@ -321,7 +327,8 @@ func (a *Aggregate) notes(b *Bill) []string {
 				p.key.Start.Format(time.DateOnly), p.end.Format(time.DateOnly))
 		}
 		if p.withheld.Sign() != 0 {
-			note("usage under savings plans and its negation differ by %s USD in the period of %s, which is in no total",
+			note(
+				"usage under savings plans and its negation differ by %s USD in the period of %s, which is in no total",
 				p.withheld, p.key.Start.Format(time.DateOnly))
 		}
 	}

@@ -105,7 +105,9 @@ func Summarize(b *Bill, planned []Planned) Summary {
 			s := b.Periods[i]
 			t.add(s)
 			all.add(s)
-			p.Accounts = append(p.Accounts, SummaryAccount{s.Account, s.Lines, Dollars(s.Exact.Billed), changes[s.utc()]})
+			p.Accounts = append(p.Accounts, SummaryAccount{
+				s.Account, s.Lines, Dollars(s.Exact.Billed), changes[s.utc()],
+			})
 		}
 		p.Rows, p.BilledCost = t.lines, Dollars(t.sums.Billed.String())
 		p.EffectiveCost, p.ListCost, p.ContractedCost = t.texts()

@@ -77,7 +77,8 @@ func TestCostBeyondMoneyIsRefused(t *testing.T) {
 
 func TestGigabytes(t *testing.T) {
 	for _, tc := range []struct{ quantity, unit, want string }{
-		{"1.5", "GB", "1.5"}, {"2", "Gigabytes", "2"}, {"25", "gibibytes", "26.8435456"}, {"1", "gibibyte", "1.073741824"},
+		{"1.5", "GB", "1.5"}, {"2", "Gigabytes", "2"}, {"25", "gibibytes", "26.8435456"},
+		{"1", "gibibyte", "1.073741824"},
 		{"1", "GiB", "1.073741824"},
 		{"3", "TB", "3000"}, {"500", "MB", "0.5"}, {"1000000", "bytes", "0.001"}, {"1000000", "B", "0.001"},
 		{"2", "KB", "0.000002"}, {"1", "Terabyte", "1000"}, {"7", "gigabyte", "7"},

@@ -73,12 +73,14 @@ var cur = schema{
 		},
 		curReservationRecurring: {names: []string{"reservation_unused_recurring_fee"}, kind: number, money: true},
 		curPlan:                 {names: []string{"savings_plan_savings_plan_a_r_n"}},
-		curPlanCost:             {names: []string{"savings_plan_savings_plan_effective_cost"}, kind: number, money: true},
-		curPlanCommitted:        {names: []string{"savings_plan_total_commitment_to_date"}, kind: number, money: true},
-		curPlanUsed:             {names: []string{"savings_plan_used_commitment"}, kind: number, money: true},
-		curTags:                 {names: []string{"resource_tags"}, kind: tags},
-		curMachine:              {names: []string{"product_instance_type"}, extra: true},
-		curCapacityStatus:       {names: []string{"capacity_reservation_capacity_reservation_status"}, extra: true},
+		curPlanCost: {
+			names: []string{"savings_plan_savings_plan_effective_cost"}, kind: number, money: true,
+		},
+		curPlanCommitted:  {names: []string{"savings_plan_total_commitment_to_date"}, kind: number, money: true},
+		curPlanUsed:       {names: []string{"savings_plan_used_commitment"}, kind: number, money: true},
+		curTags:           {names: []string{"resource_tags"}, kind: tags},
+		curMachine:        {names: []string{"product_instance_type"}, extra: true},
+		curCapacityStatus: {names: []string{"capacity_reservation_capacity_reservation_status"}, extra: true},
 	},
 	known:   func(has func(string) bool) bool { return has("line_item_unblended_cost") },
 	version: func(func(string) bool) string { return "CUR 2.0" },
@@ -103,7 +105,8 @@ func curLines(r *record, emit func(*bill.Line) error) error {
 		ServiceName: r.text(curProduct),
 		ResourceID:  r.text(curResource), RegionID: r.text(curRegion), PricingCategory: bill.Standard,
 		ConsumedUnit: r.text(curUnit),
-		UsageType:    r.text(curUsageType), FromRegion: r.text(curFrom), ToRegion: r.text(curTo), Tags: r.text(curTags),
+		UsageType:    r.text(curUsageType), FromRegion: r.text(curFrom),
+		ToRegion: r.text(curTo), Tags: r.text(curTags),
 		MachineType: r.text(curMachine), CapacityStatus: r.one(curCapacityStatus, statuses, nil),
 		BilledCost: unblended, EffectiveCost: unblended, Unknown: bill.ContractedCost,
 	}
@@ -157,7 +160,8 @@ func curLines(r *record, emit func(*bill.Line) error) error {
 		}
 	case "Tax":
 		l.ChargeCategory = bill.Tax
-	case "Credit", "BundledDiscount", "Discount", "EdpDiscount", "PrivateRateDiscount", "RiVolumeDiscount", "SppDiscount",
+	case "Credit", "BundledDiscount", "Discount", "EdpDiscount", "PrivateRateDiscount",
+		"RiVolumeDiscount", "SppDiscount",
 		"DistributorDiscount":
 		l.ChargeCategory = bill.Credit
 	case "Refund":

@@ -18,7 +18,8 @@ const curHead = "bill_payer_account_id,bill_billing_period_start_date,bill_billi
 // cost, and from there on as the columns from reservation_reservation_a_r_n.
 func curRow(kind, product, usage, unblended, list string, rest ...string) string {
 	fields := []string{
-		"111", "2024-09-01T00:00:00.000Z", "2024-10-01T00:00:00.000Z", "222", "2024-09-02T05:00:00.000Z", kind, product,
+		"111", "2024-09-01T00:00:00.000Z", "2024-10-01T00:00:00.000Z", "222",
+		"2024-09-02T05:00:00.000Z", kind, product,
 		"i-1", usage, "", "USD",
 		unblended, "10", "GB", list, "us-east-1", "", "", "", "", "", "", "", "", `"{""user_team"":""vision""}"`}
 	copy(fields[16:], rest)
@@ -35,45 +36,55 @@ func TestLineItemTypes(t *testing.T) {
 		charge, pricing, status string
 	}{
 		{
-			"usage", curRow("Usage", "AmazonEC2", "BoxUsage:p4d.24xlarge", "3", "3"), "3.00", "3.00", "3.00", bill.Compute,
+			"usage", curRow("Usage", "AmazonEC2", "BoxUsage:p4d.24xlarge", "3", "3"), "3.00",
+			"3.00", "3.00", bill.Compute,
 			bill.Usage, bill.Standard, "",
 		},
 		{
-			"spot", curRow("Usage", "AmazonEC2", "SpotUsage:p4d.24xlarge", "1", "3"), "1.00", "1.00", "3.00", bill.Compute,
+			"spot", curRow("Usage", "AmazonEC2", "SpotUsage:p4d.24xlarge", "1", "3"), "1.00",
+			"1.00", "3.00", bill.Compute,
 			bill.Usage, bill.Dynamic, "",
 		},
 		{
-			"volume", curRow("Usage", "AmazonEC2", "EBS:VolumeUsage.gp3", "3", "3"), "3.00", "3.00", "3.00", bill.Storage,
+			"volume", curRow("Usage", "AmazonEC2", "EBS:VolumeUsage.gp3", "3", "3"), "3.00",
+			"3.00", "3.00", bill.Storage,
 			bill.Usage, bill.Standard, "",
 		},
 		{
-			"transfer", curRow("Usage", "AmazonEC2", "USW2-AWS-Out-Bytes", "3", "3"), "3.00", "3.00", "3.00", bill.Egress,
+			"transfer", curRow("Usage", "AmazonEC2", "USW2-AWS-Out-Bytes", "3", "3"), "3.00",
+			"3.00", "3.00", bill.Egress,
 			bill.Usage, bill.Standard, "",
 		},
 		{
 			"covered usage",
-			curRow("SavingsPlanCoveredUsage", "AmazonEC2", "BoxUsage", "3", "3", "", "", "", "", sp, "2", "", ""), "0.00",
+			curRow("SavingsPlanCoveredUsage", "AmazonEC2", "BoxUsage", "3", "3", "", "", "", "",
+				sp, "2", "", ""), "0.00",
 			"2.00", "3.00", bill.Compute, bill.Usage, bill.Committed, bill.Used,
 		},
 		{
-			"negation", curRow("SavingsPlanNegation", "AmazonEC2", "BoxUsage", "-3", "0", "", "", "", "", sp, "0", "", ""),
+			"negation", curRow("SavingsPlanNegation", "AmazonEC2", "BoxUsage", "-3", "0", "", "",
+				"", "", sp, "0", "", ""),
 			"0.00", "0.00", "0.00", bill.Compute, bill.Usage, bill.Committed, bill.Used,
 		},
 		{
-			"reserved usage", curRow("DiscountedUsage", "AmazonEC2", "BoxUsage", "0", "3", ri, "1.5"), "0.00", "1.50", "3.00",
+			"reserved usage", curRow("DiscountedUsage", "AmazonEC2", "BoxUsage", "0", "3", ri,
+				"1.5"), "0.00", "1.50", "3.00",
 			bill.Compute, bill.Usage, bill.Committed, bill.Used,
 		},
 		{
-			"upfront fee", curRow("Fee", "AmazonEC2", "HeavyUsage", "100", "0", ri), "100.00", "0.00", "0.00", bill.Compute,
+			"upfront fee", curRow("Fee", "AmazonEC2", "HeavyUsage", "100", "0", ri), "100.00",
+			"0.00", "0.00", bill.Compute,
 			bill.Purchase, "", "",
 		},
 		{
-			"other fee", curRow("Fee", "AWSSupportBusiness", "Dollar", "100", "0"), "100.00", "100.00", "0.00", bill.Overhead,
+			"other fee", curRow("Fee", "AWSSupportBusiness", "Dollar", "100", "0"), "100.00",
+			"100.00", "0.00", bill.Overhead,
 			bill.Purchase, "", "",
 		},
 		{"tax", curRow("Tax", "AmazonEC2", "", "7", ""), "7.00", "7.00", "unknown", bill.Overhead, bill.Tax, "", ""},
 		{
-			"credit", curRow("Credit", "AmazonS3", "", "-7", ""), "-7.00", "-7.00", "unknown", bill.Storage, bill.Credit, "",
+			"credit", curRow("Credit", "AmazonS3", "", "-7", ""), "-7.00", "-7.00", "unknown",
+			bill.Storage, bill.Credit, "",
 			"",
 		},
 		{
@@ -85,27 +96,32 @@ func TestLineItemTypes(t *testing.T) {
 			"-40.00", "0.00", "0.00", bill.Compute, bill.Purchase, "", "",
 		},
 		{
-			"discount", curRow("EdpDiscount", "AmazonEC2", "BoxUsage", "-2", "0"), "-2.00", "-2.00", "0.00", bill.Compute,
+			"discount", curRow("EdpDiscount", "AmazonEC2", "BoxUsage", "-2", "0"), "-2.00",
+			"-2.00", "0.00", bill.Compute,
 			bill.Credit, "", "",
 		},
 		{
-			"unused reserved capacity", curRow("Usage", "AmazonEC2", "UnusedBox:p4d.24xlarge", "9", "9"), "9.00", "9.00",
+			"unused reserved capacity", curRow("Usage", "AmazonEC2", "UnusedBox:p4d.24xlarge",
+				"9", "9"), "9.00", "9.00",
 			"9.00", bill.Compute, bill.Usage, bill.Standard, "",
 		},
 		{
-			"refund", curRow("Refund", "AmazonS3", "", "-7", ""), "-7.00", "-7.00", "unknown", bill.Storage, bill.Credit, "",
+			"refund", curRow("Refund", "AmazonS3", "", "-7", ""), "-7.00", "-7.00", "unknown",
+			bill.Storage, bill.Credit, "",
 			"",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := read(t, filepath.Join(put(t, map[string]string{"b.csv": curHead + "\n" + tc.text}), "b.csv"), Options{})
+			b := read(t, filepath.Join(put(t, map[string]string{"b.csv": curHead + "\n" + tc.text}), "b.csv"),
+				Options{})
 			d := bill.Summarize(b, nil)
 			list := "unknown"
 			if d.ListCost != nil {
 				list = *d.ListCost
 			}
 			if d.BilledCost != tc.billed || *d.EffectiveCost != tc.effective || list != tc.list {
-				t.Errorf("billed %s, effective %s, list %s; want %s, %s, %s", d.BilledCost, *d.EffectiveCost, list, tc.billed,
+				t.Errorf("billed %s, effective %s, list %s; want %s, %s, %s", d.BilledCost,
+					*d.EffectiveCost, list, tc.billed,
 					tc.effective, tc.list)
 			}
 			for r := range b.Rows() {
@@ -122,7 +138,8 @@ func TestLineItemTypes(t *testing.T) {
 // that it is one row of the file all the same.
 func TestUnusedCommitments(t *testing.T) {
 	text := curHead + "\n" +
-		curRow("SavingsPlanRecurringFee", "ComputeSavingsPlans", "ComputeSP", "10", "", "", "", "", "", "arn:sp", "", "10",
+		curRow("SavingsPlanRecurringFee", "ComputeSavingsPlans", "ComputeSP", "10", "", "", "",
+			"", "", "arn:sp", "", "10",
 			"7.5") +
 		curRow("RIFee", "AmazonEC2", "HeavyUsage", "4", "", "arn:ri", "", "0.25", "0.5") +
 		curRow("SavingsPlanCoveredUsage", "AmazonEC2", "BoxUsage", "9", "9", "", "", "", "", "arn:sp", "7.5", "", "") +
@@ -149,7 +166,8 @@ func TestUnusedCommitments(t *testing.T) {
 		}
 	}
 	half := read(t,
-		filepath.Join(put(t, map[string]string{"b.csv": text[:strings.LastIndex(text[:len(text)-1], "\n")+1]}), "b.csv"),
+		filepath.Join(put(t, map[string]string{"b.csv": text[:strings.LastIndex(text[:len(text)-1], "\n")+1]}),
+			"b.csv"),
 		Options{})
 	if !strings.Contains(strings.Join(half.Notes, "\n"), "differ by 9 USD") {
 		t.Errorf("the missing negation is not told: %q", half.Notes)

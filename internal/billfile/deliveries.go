@@ -129,8 +129,9 @@ func (e *Export) takeMonth(ctx context.Context, key string, m *month, loose *[]p
 	}
 	for _, r := range others {
 		if len(r.parts) > 0 {
-			e.Notes = append(e.Notes, fmt.Sprintf("run %s of %s left aside: its manifest, which arrives last, is not there",
-				r.folder, m.name))
+			e.Notes = append(e.Notes,
+				fmt.Sprintf("run %s of %s left aside: its manifest, which arrives last, is not there",
+					r.folder, m.name))
 		}
 	}
 	byExport := map[string][]*run{}
@@ -212,7 +213,8 @@ func (r *run) check() error {
 			return missingFile(r.manifest.name, b.BlobName)
 		case ok && b.ByteCount > 0 && size != b.ByteCount:
 			return &Error{File: r.manifest.name, Reason: fmt.Sprintf(
-				"%s has %d bytes and not the %d that the manifest lists: copy it again", b.BlobName, size, b.ByteCount)}
+				"%s has %d bytes and not the %d that the manifest lists: copy it again",
+				b.BlobName, size, b.ByteCount)}
 		}
 	}
 	return nil

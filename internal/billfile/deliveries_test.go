@@ -22,7 +22,8 @@ func TestNewestRunOfAMonthCounts(t *testing.T) {
 	}
 	manifest := func(at, file string) string {
 		return fmt.Sprintf(
-			"\ufeff"+`{"exportConfig":{"exportName":"daily"},"runInfo":{"submittedTime":%q},"blobs":[{"blobName":"daily/%s"}]}`,
+			"\ufeff"+
+				`{"exportConfig":{"exportName":"daily"},"runInfo":{"submittedTime":%q},"blobs":[{"blobName":"daily/%s"}]}`,
 			at, file)
 	}
 	azure := map[string]string{
@@ -50,7 +51,8 @@ func TestNewestRunOfAMonthCounts(t *testing.T) {
 	}{
 		{
 			"all runs", azure, nil, 3,
-			"2 earlier runs of 20240901-20240930 left aside, which run 202409040500/c replaces: 202409020500/a, 202409030500/b",
+			"2 earlier runs of 20240901-20240930 left aside, which run 202409040500/c replaces: 202409020500/a, " +
+				"202409030500/b",
 			"",
 		},
 		{"the newest run has no manifest yet", azure, func(m map[string]string) {
@@ -68,7 +70,8 @@ func TestNewestRunOfAMonthCounts(t *testing.T) {
 			m["daily/20240901-20240930/202409040500/c/manifest.json"] = `{"blobs":[{"blobName":"x/part_0_0001.csv","byteCount":7}],"runInfo":{"submittedTime":"2024-09-09T00:00:00Z"},"exportConfig":{"exportName":"daily"}}`
 		}, 0, "", "and not the 7 that the manifest lists"},
 		{"one file a run, in the folder of the month", map[string]string{
-			"daily/20240901-20240930/daily_1f.csv": days(2), "daily/20240901-20240930/daily_2e.csv": days(3)}, nil, 0, "",
+			"daily/20240901-20240930/daily_1f.csv": days(2),
+			"daily/20240901-20240930/daily_2e.csv": days(3)}, nil, 0, "",
 			"daily_2e.csv: it holds "},
 		{
 			"assemblies of the legacy report", legacy, nil, 4,
@@ -83,7 +86,9 @@ func TestNewestRunOfAMonthCounts(t *testing.T) {
 		}, 0, "",
 			"it lists p/cur/20240901-20241001/as-2/cur-1.csv, which is not there"},
 		{
-			"a daily file and its month again", map[string]string{"d1.csv": days(1), "month.csv": days(30)}, nil, 0, "",
+			"a daily file and its month again", map[string]string{
+				"d1.csv": days(1), "month.csv": days(30),
+			}, nil, 0, "",
 			"month.csv: it holds 1 row of ",
 		},
 	} {

@@ -37,7 +37,9 @@ func manyRows(resources int) []plainRow {
 	rows := make([]plainRow, 2*resources)
 	for i := range rows {
 		at := time.Date(2024, 9, 1+i%28, i%24, 0, 0, 0, time.UTC)
-		rows[i] = plainRow{Billed: fmt.Sprintf("%d.%03d", i%7, i%13), Start: september, Charge: at.Format(time.RFC3339)}
+		rows[i] = plainRow{
+			Billed: fmt.Sprintf("%d.%03d", i%7, i%13), Start: september, Charge: at.Format(time.RFC3339),
+		}
 		if i%3 > 0 {
 			list := float64(i%11) / 8
 			rows[i].List = &list
@@ -88,7 +90,8 @@ func TestDictionariesSayTheSame(t *testing.T) {
 		// Without a billing account the period is the source's, which is not in the digest.
 		if p, q := a.Periods[0], b.Periods[0]; p.Digest != q.Digest || q.Exact.Billed != want.String() ||
 			q.Lines != int64(len(rows)) {
-			t.Errorf("%d resources: %+v read value by value, %+v by dictionaries, want %s", resources, p.Period, q.Period, want)
+			t.Errorf("%d resources: %+v read value by value, %+v by dictionaries, want %s", resources,
+				p.Period, q.Period, want)
 		}
 	}
 }

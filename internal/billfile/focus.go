@@ -86,7 +86,8 @@ func focusVersion(has func(string) bool) string {
 		{
 			"FOCUS 1.1",
 			[]string{
-				"CapacityReservationId", "CommitmentDiscountQuantity", "ServiceSubcategory", "SkuMeter", "SkuPriceDetails",
+				"CapacityReservationId", "CommitmentDiscountQuantity", "ServiceSubcategory",
+				"SkuMeter", "SkuPriceDetails",
 			},
 		},
 	} {

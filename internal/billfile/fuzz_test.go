@@ -63,7 +63,8 @@ func (s *sink) file(text []byte) error {
 
 func FuzzCSV(f *testing.F) {
 	f.Add([]byte(head + row() + row("BilledCost", "-2.5e-9", "Tags", `"{""team"":""x""}"`)))
-	f.Add([]byte(curHead + "\n" + curRow("SavingsPlanRecurringFee", "ComputeSavingsPlans", "x", "10", "", "", "", "", "",
+	f.Add([]byte(curHead + "\n" + curRow("SavingsPlanRecurringFee", "ComputeSavingsPlans", "x",
+		"10", "", "", "", "", "",
 		"arn", "", "10", "7.5")))
 	f.Add([]byte(gzipped(head + row())))
 	f.Add([]byte("BilledCost,\"a\nb\"\n"))
@@ -100,9 +101,10 @@ func FuzzManifest(f *testing.F) {
 			"x/data/BILLING_PERIOD=2024-09/x-00001.csv.gz":      head + row(),
 			"x/metadata/BILLING_PERIOD=2024-09/x-Manifest.json": string(text),
 		}
-		e, err := Open(context.Background(), "s3://b/x", Options{Bucket: func(context.Context, string) (Bucket, error) {
-			return files, nil
-		}})
+		e, err := Open(context.Background(), "s3://b/x", Options{
+			Bucket: func(context.Context, string) (Bucket, error) {
+				return files, nil
+			}})
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Fatalf("the error is of several lines: %v", err)

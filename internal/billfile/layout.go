@@ -89,8 +89,9 @@ func newLayout(names []string) (l *layout, column int, err error) {
 	has := func(name string) bool { _, ok := first[strings.ToLower(name)]; return ok }
 	k := slices.IndexFunc(schemas, func(s *schema) bool { return s.known(has) })
 	if k < 0 {
-		return nil, 0, fmt.Errorf("it is no bill that is known: FOCUS has a column BilledCost, the AWS Cost and Usage "+
-			"Report 2.0 line_item_unblended_cost; this file has %s%s",
+		return nil, 0, fmt.Errorf(
+			"it is no bill that is known: FOCUS has a column BilledCost, the AWS Cost and Usage "+
+				"Report 2.0 line_item_unblended_cost; this file has %s%s",
 			columns(len(names)), legacy(has))
 	}
 	l.schema = schemas[k]
@@ -111,7 +112,8 @@ func newLayout(names []string) (l *layout, column int, err error) {
 				return nil, j + 1, fmt.Errorf("columns %d and %d have the same name", i+1, j+1)
 			}
 			l.column[f], l.at[i] = i, f
-			if written := strings.TrimSpace(names[i]); written != name && athenaName(written) == strings.ToLower(written) {
+			if written := strings.TrimSpace(names[i]); written != name &&
+				athenaName(written) == strings.ToLower(written) {
 				l.notes = append(l.notes, fmt.Sprintf("column %s is written %s", name, written))
 			}
 			break
@@ -125,7 +127,8 @@ func newLayout(names []string) (l *layout, column int, err error) {
 		}
 	}
 	if len(lacking) > 0 {
-		return nil, 0, fmt.Errorf("it looks like %s, and lacks %s, without which nothing can be imported; this file has %s",
+		return nil, 0, fmt.Errorf(
+			"it looks like %s, and lacks %s, without which nothing can be imported; this file has %s",
 			l.version, strings.Join(lacking, ", "), columns(len(names)))
 	}
 	if l.schema == &cur && !has("resource_tags") {

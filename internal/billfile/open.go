@@ -120,7 +120,8 @@ func Open(ctx context.Context, at string, o Options) (*Export, error) {
 		} else {
 			e.store = folder{e.Source, func(name string) {
 				if isBill(filepath.Base(name)) {
-					e.Notes = append(e.Notes, name+" left aside: it is a link that leads out of the folder, or nowhere")
+					e.Notes = append(e.Notes,
+						name+" left aside: it is a link that leads out of the folder, or nowhere")
 				}
 			}}
 		}
@@ -135,7 +136,9 @@ func Open(ctx context.Context, at string, o Options) (*Export, error) {
 		return nil, err
 	}
 	if len(e.parts) == 0 && len(e.starts) == 0 {
-		return nil, &Error{File: at, Reason: "there is no bill in it: neither .csv, .csv.gz nor .parquet" + because(e.Notes)}
+		return nil, &Error{
+			File: at, Reason: "there is no bill in it: neither .csv, .csv.gz nor .parquet" + because(e.Notes),
+		}
 	}
 	for _, p := range e.parts {
 		e.Files = append(e.Files, p.name)

@@ -74,7 +74,9 @@ func (s *sink) parquet(g group) (err error) {
 				}
 			}
 			if err := usage.CheckPages(g.in, g.size, chunk); err != nil {
-				return &Error{File: s.part.name, Row: g.first + 1, Reason: r.name(c.field) + " is not valid Parquet", Err: err}
+				return &Error{
+					File: s.part.name, Row: g.first + 1, Reason: r.name(c.field) + " is not valid Parquet", Err: err,
+				}
 			}
 			leaf.pages = chunks.ColumnChunks()[leaf.index].Pages()
 			defer leaf.close()
@@ -83,7 +85,9 @@ func (s *sink) parquet(g group) (err error) {
 	for i := range int(chunks.NumRows()) {
 		for _, c := range columns {
 			if r.cells[c.field], err = c.next(); err != nil {
-				return &Error{File: s.part.name, Row: g.first + i + 1, Reason: r.name(c.field) + " cannot be read", Err: err}
+				return &Error{
+					File: s.part.name, Row: g.first + i + 1, Reason: r.name(c.field) + " cannot be read", Err: err,
+				}
 			}
 		}
 		if err := s.take(r); err != nil {
@@ -150,7 +154,8 @@ func (s *sink) columns(file *parquet.File) (*record, []*parquetColumn, error) {
 			p.value = valueReader(nodes[name].Type(), kind, known)
 		}
 		if p.value == nil {
-			stored := fmt.Sprintf("%s is stored as %s, which cannot be read as %s", name, typeName(nodes[name], p.leaves),
+			stored := fmt.Sprintf("%s is stored as %s, which cannot be read as %s", name,
+				typeName(nodes[name], p.leaves),
 				kindNames[kind])
 			if l.vital(f) {
 				return nil, nil, &Error{File: s.part.name, Reason: stored}

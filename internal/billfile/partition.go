@@ -80,8 +80,9 @@ const maxManifest = 64 << 20
 func (e *Export) take(ctx context.Context, p *partition) error {
 	month := p.start.Format("2006-01")
 	if len(p.manifests) == 0 {
-		e.Notes = append(e.Notes, fmt.Sprintf("the period %s is left aside: its manifest, which arrives last, is not there",
-			month))
+		e.Notes = append(e.Notes,
+			fmt.Sprintf("the period %s is left aside: its manifest, which arrives last, is not there",
+				month))
 		return nil
 	}
 	manifest := slices.MaxFunc(p.manifests, func(x, y part) int { return strings.Compare(x.name, y.name) })

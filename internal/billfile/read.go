@@ -113,7 +113,8 @@ func (r *reading) run(ctx context.Context) error {
 func (r *reading) fail(at int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	stopped := errors.Is(err, errStopped) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	stopped := errors.Is(err, errStopped) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded)
 	if stopped || (r.err != nil && at >= r.first) {
 		return
 	}
@@ -188,8 +189,9 @@ func (r *reading) once(name string, digest hash.Hash) error {
 		return nil
 	}
 	return &Error{
-		File:   max(name, other),
-		Reason: "it holds the same as " + min(name, other) + ", and its costs would count twice: leave one of them out",
+		File: max(name, other),
+		Reason: "it holds the same as " + min(name, other) +
+			", and its costs would count twice: leave one of them out",
 	}
 }
 
@@ -234,7 +236,8 @@ func (r *reading) use(p part, l *layout) error {
 	if r.seen.schema != l.schema {
 		return &Error{
 			File: p.name,
-			Reason: fmt.Sprintf("it is %s and other files are %s: import one kind of bill at a time, or costs count twice",
+			Reason: fmt.Sprintf(
+				"it is %s and other files are %s: import one kind of bill at a time, or costs count twice",
 				l.version, r.seen.version),
 		}
 	}

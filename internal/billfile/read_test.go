@@ -27,7 +27,8 @@ const head = "BilledCost,EffectiveCost,ListCost,ContractedCost,BillingAccountId,
 func row(set ...string) string {
 	names := strings.Split(strings.TrimSpace(head), ",")
 	fields := []string{
-		"1.5", "1.25", "2", "NULL", "acc", "USD", "2024-09-01 00:00:00", "2024-10-01T00:00:00Z", "2024-09-03T04:00:00Z",
+		"1.5", "1.25", "2", "NULL", "acc", "USD", "2024-09-01 00:00:00",
+		"2024-10-01T00:00:00Z", "2024-09-03T04:00:00Z",
 		"Usage", "i-1", "EC2", "",
 	}
 	for i := 0; i < len(set); i += 2 {
@@ -92,7 +93,10 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 			"no cost that money can hold", "b.csv", good + row("BilledCost", "1e29"),
 			[]string{"b.csv:4: BilledCost is 1000", "more than a bill can come to"},
 		},
-		{"another currency", "b.csv", good + row("BillingCurrency", "EUR"), []string{`b.csv:4: BillingCurrency is "EUR"`}},
+		{
+			"another currency", "b.csv", good + row("BillingCurrency", "EUR"),
+			[]string{`b.csv:4: BillingCurrency is "EUR"`},
+		},
 		{
 			"long record", "b.csv", good + strings.Repeat("1", 2<<20),
 			[]string{"b.csv: row 3: a record is over 1048576 bytes long"},
@@ -105,7 +109,10 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 			"no time", "b.csv", good + row("ChargePeriodStart", "yesterday"),
 			[]string{`b.csv:4:`, `ChargePeriodStart "yesterday" is not a time`},
 		},
-		{"no start", "b.csv", good + row("BillingPeriodStart", "null"), []string{"b.csv:4: BillingPeriodStart is empty"}},
+		{
+			"no start", "b.csv", good + row("BillingPeriodStart", "null"),
+			[]string{"b.csv:4: BillingPeriodStart is empty"},
+		},
 		{"short row", "b.csv", good + "1,2\n", []string{"b.csv:4: this row has another number of fields"}},
 		{"open quote", "b.csv", good + "\"1,2\n", []string{"b.csv:4:", "not valid CSV"}},
 		{
@@ -223,7 +230,8 @@ func TestTruncatedParquet(t *testing.T) {
 		if err := os.WriteFile(path, text[:keep], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if b, err := tryRead(path, Options{}); b != nil || err == nil || !strings.Contains(err.Error(), "b.parquet: ") ||
+		if b, err := tryRead(path, Options{}); b != nil || err == nil ||
+			!strings.Contains(err.Error(), "b.parquet: ") ||
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%d of %d bytes: %v, %v", keep, len(text), b, err)
 		}
@@ -245,7 +253,8 @@ func TestParquetTypes(t *testing.T) {
 	day := int32(start.Unix()/86400) + 4
 	if err := parquet.WriteFile(path, []tagged{
 		{
-			-1_500_000_001, "2.000000000000000000000000001", start, day, map[string]string{"Team": "a \"b\"", "x": "ü"},
+			-1_500_000_001, "2.000000000000000000000000001", start, day,
+			map[string]string{"Team": "a \"b\"", "x": "ü"},
 			"Usage",
 		},
 		{1_000_000_000, "", start, day, nil, "Usage"},
@@ -338,8 +347,9 @@ func TestDataExport(t *testing.T) {
 			}
 		}, 2, "4.50", "", ""},
 		{"another period's row", func(m map[string]string) {
-			m["p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz"] = gzipped(head + row("BillingPeriodStart", "2024-08-01",
-				"BillingPeriodEnd", "2024-09-01", "ChargePeriodStart", "2024-08-02"))
+			m["p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz"] = gzipped(
+				head + row("BillingPeriodStart", "2024-08-01",
+					"BillingPeriodEnd", "2024-09-01", "ChargePeriodStart", "2024-08-02"))
 		}, 0, "", "",
 			"x-00002.csv.gz:2: its billing period starts on 2024-08-01, and the file is in the partition of 2024-09"},
 		{"a damaged manifest", func(m map[string]string) {
@@ -364,7 +374,9 @@ func TestDataExport(t *testing.T) {
 			files := export()
 			tc.change(files)
 			dir := put(t, files)
-			for from, path := range map[string]string{"folder": filepath.Join(dir, "p", "x"), "bucket": "s3://b/p/x/"} {
+			for from, path := range map[string]string{
+				"folder": filepath.Join(dir, "p", "x"), "bucket": "s3://b/p/x/",
+			} {
 				b, err := tryRead(path, Options{Bucket: func(_ context.Context, name string) (Bucket, error) {
 					if name != "b" {
 						t.Errorf("bucket %s is asked for", name)
@@ -382,7 +394,8 @@ func TestDataExport(t *testing.T) {
 				}
 				if d := bill.Summarize(b, nil); len(d.Periods) != tc.periods || d.BilledCost != tc.billed ||
 					!strings.Contains(strings.Join(d.Notes, "\n"), tc.note) {
-					t.Errorf("%s: %d periods, billed %s, notes %q; want %d, %s and %q", from, len(d.Periods), d.BilledCost, d.Notes,
+					t.Errorf("%s: %d periods, billed %s, notes %q; want %d, %s and %q", from,
+						len(d.Periods), d.BilledCost, d.Notes,
 						tc.periods, tc.billed, tc.note)
 				}
 			}
@@ -519,7 +532,9 @@ func TestFilesThatHoldTheSameAreRefused(t *testing.T) {
 			[]string{"ok.csv: it holds the same as ", "copy.csv"},
 		},
 		{
-			"a copy below", map[string]string{"ok.csv": text, "z/ok.csv": text, "other.csv": head + row("ResourceId", "i-3")},
+			"a copy below", map[string]string{
+				"ok.csv": text, "z/ok.csv": text, "other.csv": head + row("ResourceId", "i-3"),
+			},
 			[]string{"z/ok.csv: it holds the same as "},
 		},
 		{
@@ -536,7 +551,9 @@ func TestFilesThatHoldTheSameAreRefused(t *testing.T) {
 				"copy.csv again (the same provider, account, period, resource and day), which would count twice",
 			}},
 		{
-			"restated", map[string]string{"v1.csv": text, "v2.csv": head + row("BilledCost", "1") + row("ResourceId", "i-2")},
+			"restated", map[string]string{
+				"v1.csv": text, "v2.csv": head + row("BilledCost", "1") + row("ResourceId", "i-2"),
+			},
 			[]string{"v2.csv: it holds 2 rows of ", "1 row of them with other costs"},
 		},
 		{
@@ -568,8 +585,9 @@ func TestPeriodsThatOverlapAreRefused(t *testing.T) {
 	_, err := tryRead(filepath.Join(dir, "b.csv"), Options{})
 	var twice *bill.CountedTwice
 	if !errors.As(err, &twice) ||
-		!strings.Contains(err.Error(), "the billing period 2024-09-01T00:00:00Z to 2024-10-01T00:00:00Z of account acc "+
-			"overlaps 2024-08-31T22:00:00Z to 2024-09-30T22:00:00Z") {
+		!strings.Contains(err.Error(),
+			"the billing period 2024-09-01T00:00:00Z to 2024-10-01T00:00:00Z of account acc "+
+				"overlaps 2024-08-31T22:00:00Z to 2024-09-30T22:00:00Z") {
 		t.Errorf("got %v", err)
 	}
 }

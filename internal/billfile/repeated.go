@@ -77,7 +77,8 @@ func (r *reading) repeated() error {
 		if 2*lines >= min(prints[twice.One].Lines(), prints[twice.Other].Lines()) {
 			return &Error{File: other, Reason: fmt.Sprintf("it holds %s of %s again%s "+
 				"(the same provider, account, period, resource and day), which would count twice: "+
-				"import the newer file alone, or join them to one file if both count", plain.Count(lines, "row"), one, costs)}
+				"import the newer file alone, or join them to one file if both count",
+				plain.Count(lines, "row"), one, costs)}
 		}
 		if twice.Same > 0 {
 			r.notes = append(r.notes, fmt.Sprintf("%s and %s both hold %s: they count twice",

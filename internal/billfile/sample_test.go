@@ -143,16 +143,21 @@ func TestCommitmentExamples(t *testing.T) {
 			"0.50", "0.50", "0.00",
 		},
 		{
-			"one_hundred_percent_utilization_without_commitment_discount_flexibility.csv", "1.50", "1.50", "1.50", "1.50",
+			"one_hundred_percent_utilization_without_commitment_discount_flexibility.csv",
+			"1.50", "1.50", "1.50", "1.50",
 			"0.00",
 		},
-		{"zero_percent_utilization_without_commitment_discount_flexibility.csv", "3.50", "3.50", "1.50", "0.00", "1.50"},
+		{
+			"zero_percent_utilization_without_commitment_discount_flexibility.csv", "3.50", "3.50", "1.50", "0.00",
+			"1.50",
+		},
 	} {
 		t.Run(tc.file, func(t *testing.T) {
 			b := read(t, data.Path(t, "focus-1.0/commitment-examples/"+tc.file), Options{})
 			d := bill.Summarize(b, nil)
 			if d.BilledCost != tc.billed || *d.EffectiveCost != tc.effective {
-				t.Errorf("billed %s and effective %s, want %s and %s", d.BilledCost, *d.EffectiveCost, tc.billed, tc.effective)
+				t.Errorf("billed %s and effective %s, want %s and %s", d.BilledCost, *d.EffectiveCost,
+					tc.billed, tc.effective)
 			}
 			use, err := bill.CommitmentUse(b.Rows())
 			if err != nil || len(use.Commitments) != 1 {
@@ -160,7 +165,8 @@ func TestCommitmentExamples(t *testing.T) {
 			}
 			if c := use.Commitments[0]; c.Purchased.String() != tc.purchased || c.Used.String() != tc.used ||
 				c.Unused.String() != tc.unused {
-				t.Errorf("bought %s, used %s, unused %s; want %s, %s, %s", c.Purchased, c.Used, c.Unused, tc.purchased, tc.used,
+				t.Errorf("bought %s, used %s, unused %s; want %s, %s, %s", c.Purchased, c.Used,
+					c.Unused, tc.purchased, tc.used,
 					tc.unused)
 			}
 		})
@@ -244,7 +250,8 @@ func TestSampleByDimension(t *testing.T) {
 			for value, sum := range want {
 				exact, _ := new(big.Rat).Mul(sum, big.NewRat(1e9, 1)).Float64()
 				if off := math.Abs(float64(got[value]) - exact); off > float64(rows[value]) {
-					t.Errorf("%s of %s %q is %d nano-dollars, want %s", cost, column, value, got[value], sum.FloatString(12))
+					t.Errorf("%s of %s %q is %d nano-dollars, want %s", cost, column, value,
+						got[value], sum.FloatString(12))
 				}
 			}
 		}

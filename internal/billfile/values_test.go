@@ -122,17 +122,21 @@ func TestColumnsOfOtherTypes(t *testing.T) {
 func TestLegacyReport(t *testing.T) {
 	names := strings.Split(curHead, ",")
 	slashed := map[string]string{
-		"bill_payer_account_id": "bill/PayerAccountId", "bill_billing_period_start_date": "bill/BillingPeriodStartDate",
-		"bill_billing_period_end_date": "bill/BillingPeriodEndDate",
-		"line_item_usage_account_id":   "lineItem/UsageAccountId", "line_item_usage_start_date": "lineItem/UsageStartDate",
-		"line_item_line_item_type": "lineItem/LineItemType",
-		"line_item_product_code":   "lineItem/ProductCode", "line_item_resource_id": "lineItem/ResourceId",
+		"bill_payer_account_id":          "bill/PayerAccountId",
+		"bill_billing_period_start_date": "bill/BillingPeriodStartDate",
+		"bill_billing_period_end_date":   "bill/BillingPeriodEndDate",
+		"line_item_usage_account_id":     "lineItem/UsageAccountId",
+		"line_item_usage_start_date":     "lineItem/UsageStartDate",
+		"line_item_line_item_type":       "lineItem/LineItemType",
+		"line_item_product_code":         "lineItem/ProductCode", "line_item_resource_id": "lineItem/ResourceId",
 		"line_item_usage_type":            "lineItem/UsageType",
 		"line_item_line_item_description": "lineItem/LineItemDescription",
-		"line_item_currency_code":         "lineItem/CurrencyCode", "line_item_unblended_cost": "lineItem/UnblendedCost",
-		"line_item_usage_amount": "lineItem/UsageAmount", "pricing_unit": "pricing/unit",
-		"pricing_public_on_demand_cost": "pricing/publicOnDemandCost",
-		"product_region_code":           "product/regionCode", "reservation_reservation_a_r_n": "reservation/ReservationARN",
+		"line_item_currency_code":         "lineItem/CurrencyCode",
+		"line_item_unblended_cost":        "lineItem/UnblendedCost",
+		"line_item_usage_amount":          "lineItem/UsageAmount", "pricing_unit": "pricing/unit",
+		"pricing_public_on_demand_cost":                               "pricing/publicOnDemandCost",
+		"product_region_code":                                         "product/regionCode",
+		"reservation_reservation_a_r_n":                               "reservation/ReservationARN",
 		"reservation_effective_cost":                                  "reservation/EffectiveCost",
 		"reservation_unused_amortized_upfront_fee_for_billing_period": "reservation/UnusedAmortizedUpfrontFeeForBillingPeriod",
 		"reservation_unused_recurring_fee":                            "reservation/UnusedRecurringFee",
@@ -147,7 +151,8 @@ func TestLegacyReport(t *testing.T) {
 		curRow("SavingsPlanNegation", "AmazonEC2", "BoxUsage", "-3", "0", "", "", "", "", "arn:sp", "0", "", ""),
 		curRow("RIFee", "AmazonEC2", "HeavyUsage", "4", "", "arn:ri", "", "0.25", "0.5"),
 	}
-	whole := read(t, filepath.Join(put(t, map[string]string{"b.csv": curHead + "\n" + strings.Join(rows, "")}), "b.csv"),
+	whole := read(t,
+		filepath.Join(put(t, map[string]string{"b.csv": curHead + "\n" + strings.Join(rows, "")}), "b.csv"),
 		Options{})
 	for _, spelling := range []string{"slashes", "underscores"} {
 		header, tags := "", "resourceTags/user:Team,resourceTags/user:team,resourceTags/aws:createdBy"

@@ -64,7 +64,8 @@ func TestOnlyLiveHoldsCoverTheirMachines(t *testing.T) {
 		{"whoever has no name", nil, inventory.Owner{}, vision, 40, 40},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			d, s := desk(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 10000}]`)
+			d, s := desk(t,
+				`budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 10000}]`)
 			h := run("a", 1000)
 			h.Hourly, h.Owner = 40*money.USD, tc.hold
 			h = live(t, d, h, now)
@@ -111,7 +112,9 @@ func TestReleasedHoldTagCountsPerHour(t *testing.T) {
 func TestForeignChargesDoNotReduceHold(t *testing.T) {
 	d, s := desk(t, nested)
 	h := live(t, d, run("a", 300), now)
-	s.Charge(budgettest.Charge{At: now, Owner: speech, Purpose: inventory.Training, Hold: h.ID, Amount: 200 * money.USD})
+	s.Charge(budgettest.Charge{
+		At: now, Owner: speech, Purpose: inventory.Training, Hold: h.ID, Amount: 200 * money.USD,
+	})
 	for id, left := range map[string]money.Amount{"company": 500, "vision": 300, "speech": 400} {
 		if got := status(t, d, id, now).Left; got != left*money.USD {
 			t.Errorf("%s has $%s left, want $%d", id, got, left)
@@ -145,7 +148,8 @@ func TestRunAcrossPeriodsIsObservedInEither(t *testing.T) {
 		st := status(t, d, "vision", late)
 		if err != nil || all[h.ID] != want || (st.Held == 54*money.USD && st.Unobserved == st.Held) != want ||
 			(st.Held == 0) == want {
-			t.Errorf("unobserved %v (%v), $%s held, $%s of it unobserved; want %v", all, err, st.Held, st.Unobserved, want)
+			t.Errorf("unobserved %v (%v), $%s held, $%s of it unobserved; want %v", all, err,
+				st.Held, st.Unobserved, want)
 		}
 	}
 	missed(true)
@@ -269,8 +273,9 @@ func TestMeasuresLastFullHour(t *testing.T) {
 	d, s := desk(t, one)
 	for hour, dollars := range map[int]money.Amount{-2: 1000, -1: 7, 0: 500} {
 		s.Charge(budgettest.Charge{
-			At: now.Truncate(time.Hour).Add(time.Duration(hour) * time.Hour), Owner: vision, Purpose: inventory.Training,
-			Amount: dollars * money.USD,
+			At: now.Truncate(time.Hour).Add(time.Duration(hour) * time.Hour), Owner: vision,
+			Purpose: inventory.Training,
+			Amount:  dollars * money.USD,
 		})
 	}
 	if got := status(t, d, "vision", now).Hourly; got != 7*money.USD {

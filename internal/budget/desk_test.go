@@ -200,9 +200,11 @@ func TestHoldAfterItsEnd(t *testing.T) {
 			s.Charge(budgettest.Charge{At: now.Add(10 * time.Hour)})
 			return nil
 		}, 11 * time.Hour, 600},
-		{"expired with an empty ledger, at the end of the month", func(budget.Desk, *budgettest.Store, budget.Hold) error {
-			return nil
-		}, 9 * 24 * time.Hour, 600},
+		{
+			"expired with an empty ledger, at the end of the month",
+			func(budget.Desk, *budgettest.Store, budget.Hold) error {
+				return nil
+			}, 9 * 24 * time.Hour, 600},
 		{"settled and never charged", func(d budget.Desk, _ *budgettest.Store, h budget.Hold) error {
 			_, err := d.Settle(ctx, h.ID, 120*money.USD, "ana", now.Add(time.Hour))
 			return err
@@ -374,14 +376,16 @@ func TestAdmittedRunsFitEveryPeriod(t *testing.T) {
 				continue
 			}
 			if h, err = d.Admit(ctx, h, now); err == nil && rapid.Bool().Draw(t, "extend") {
-				_, _ = d.Extend(ctx, h.ID, dollars("extended amount", 800), h.From.Add(hours("extended length")), "ana", now)
+				_, _ = d.Extend(ctx, h.ID, dollars("extended amount", 800),
+					h.From.Add(hours("extended length")), "ana", now)
 			}
 		}
 		holds, err := s.Holds(ctx, now, now.AddDate(1, 0, 0))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for month := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC); month.Before(now.AddDate(1, 0, 0)); month = month.AddDate(
+		for month := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC); month.Before(
+			now.AddDate(1, 0, 0)); month = month.AddDate(
 			0, 1, 0) {
 			var spent money.Amount
 			for _, h := range holds {
@@ -404,7 +408,8 @@ func TestHourlyLimit(t *testing.T) {
 	ctx := context.Background()
 	d, s := desk(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 100}]`)
 	s.Charge(budgettest.Charge{
-		At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 30 * money.USD,
+		At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision,
+		Purpose: inventory.Training, Amount: 30 * money.USD,
 	})
 	h := run("a", 100)
 	h.Hourly = 40 * money.USD
@@ -565,7 +570,9 @@ func TestRandomOperationsRespectBudget(t *testing.T) {
 			case 3:
 				if ok && h.At(at) == budget.Live && charged[h.ID]+dollars <= h.Amount {
 					charged[h.ID] += dollars
-					s.Charge(budgettest.Charge{At: at, Owner: h.Owner, Purpose: h.Purpose, Hold: h.ID, Amount: dollars})
+					s.Charge(budgettest.Charge{
+						At: at, Owner: h.Owner, Purpose: h.Purpose, Hold: h.ID, Amount: dollars,
+					})
 				}
 			case 4:
 				if ok && dollars >= charged[h.ID] {

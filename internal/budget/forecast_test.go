@@ -57,7 +57,10 @@ func TestForecast(t *testing.T) {
 		weekdaysTold bool
 	}{
 		{name: "an empty ledger", says: "no forecast: the ledger is empty", at: now.AddDate(-1, 0, 0)},
-		{name: "six days after the first", days: 7, of: flat, at: now, says: "6 whole days of spend are known, it takes 7"},
+		{
+			name: "six days after the first", days: 7, of: flat, at: now,
+			says: "6 whole days of spend are known, it takes 7",
+		},
 		{name: "a flat rate", days: 56, of: flat, at: now, low: 295, high: 305, weekdaysTold: true},
 		{name: "a flat rate of ten days", days: 10, of: flat, at: now, low: 190, high: 205},
 		{name: "one day a week", days: 56, of: weekdays, at: now, low: 244, high: 246, weekdaysTold: true},
@@ -151,7 +154,8 @@ func TestFacts(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			d, s := desk(t, nested)
 			s.Charge(budgettest.Charge{
-				At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: money.Amount(tc.used) * money.USD,
+				At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training,
+				Amount: money.Amount(tc.used) * money.USD,
 			})
 			all := must(d.Statuses(ctx, now))(t)
 			f, ok, err := budget.FactsOf(all, vision, inventory.Training)

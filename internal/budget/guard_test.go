@@ -83,7 +83,8 @@ func TestHourlyLimitEndsWithWindow(t *testing.T) {
 	for at, fits := range map[time.Time]bool{now.Add(-1): false, now: true} {
 		h := run("a", 1)
 		h.ExpiresAt, h.Hourly, h.State = h.Until, 2*money.USD, budget.Pending
-		r, err := set(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 1}]`).Reservation(
+		r, err := set(t,
+			`budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 1}]`).Reservation(
 			h, now)
 		if err != nil {
 			t.Fatal(err)
@@ -104,7 +105,8 @@ func TestHoldOwnsCharge(t *testing.T) {
 	}{
 		{vision, true}, {inventory.Owner{}, true}, {inventory.Owner{Team: "VISION"}, true},
 		{inventory.Owner{Team: "vision", CostCenter: "7"}, true},
-		{speech, false}, {inventory.Owner{Team: "vision", Project: "other"}, false}, {inventory.Owner{User: "bo"}, false},
+		{speech, false}, {inventory.Owner{Team: "vision", Project: "other"}, false},
+		{inventory.Owner{User: "bo"}, false},
 	} {
 		if h.Owns(tc.charged) != tc.own {
 			t.Errorf("%+v: want own %v", tc.charged, tc.own)
@@ -113,7 +115,9 @@ func TestHoldOwnsCharge(t *testing.T) {
 }
 
 func TestRefusalMessages(t *testing.T) {
-	o := budget.Overdrawn{Budget: "b", Limit: 10 * money.USD, Used: money.USD, Held: 2 * money.USD, Asked: 8 * money.USD}
+	o := budget.Overdrawn{
+		Budget: "b", Limit: 10 * money.USD, Used: money.USD, Held: 2 * money.USD, Asked: 8 * money.USD,
+	}
 	for want, change := range map[string]func(*budget.Overdrawn){
 		"budget b: $8.00 asked for, $7.00 of $10.00 is left ($1.00 spent, $2.00 held)": func(
 			*budget.Overdrawn) {
@@ -164,7 +168,8 @@ func TestOverflowIsAnError(t *testing.T) {
 		{"held", amount, func(*budget.Hold) {}}, {"asked", func(*budget.Hold) {}, amount},
 		{"an hour", hourly, func(*budget.Hold) {}}, {"an hour more", func(*budget.Hold) {}, hourly},
 	} {
-		d := set(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 9000000000, per_hour: 9000000000}]`)
+		d := set(t,
+			`budgets: [{id: vision, team: vision, purpose: training, amount: 9000000000, per_hour: 9000000000}]`)
 		r, err := d.Reservation(huge("own", func(h *budget.Hold) { h.Amount = 1; h.Hourly = 1; tc.own(h) }), now)
 		if err != nil {
 			t.Fatal(err)
@@ -190,7 +195,8 @@ func TestZeroReservationIsAdmitted(t *testing.T) {
 budgets: [{id: vision, team: vision, purpose: training, amount: 10, per_hour: 1}]
 quotas: [{id: q, machines: 0, gpus: {H100: 1}}]`)
 	s.Charge(budgettest.Charge{
-		At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 100 * money.USD,
+		At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training,
+		Amount: 100 * money.USD,
 	})
 	live(t, budget.Desk{Store: s}, func() budget.Hold {
 		h := run("a", 0)
@@ -220,7 +226,8 @@ func TestStoreErrorsReserveNothing(t *testing.T) {
 			d, s := desk(t, one)
 			for ago := range 10 { // enough to forecast from
 				s.Charge(budgettest.Charge{
-					At: now.Add(-time.Duration(ago) * 24 * time.Hour).Truncate(time.Hour).Add(-time.Hour), Owner: vision,
+					At:      now.Add(-time.Duration(ago) * 24 * time.Hour).Truncate(time.Hour).Add(-time.Hour),
+					Owner:   vision,
 					Purpose: inventory.Training, Amount: money.USD,
 				})
 			}

@@ -269,7 +269,8 @@ func (d *reader) period(n ast.Node, p *Period) error {
 				Type: document.String, Enum: []string{string(Monthly), string(Weekly), string(Quarterly)},
 			})
 			if p.Every = Every(document.Scalar(n)); !slices.Contains([]Every{Monthly, Weekly, Quarterly}, p.Every) {
-				return d.At(n, "a period is monthly, weekly, quarterly, or {from: 2026-11-01, until: 2026-12-16}; not %q",
+				return d.At(n,
+					"a period is monthly, weekly, quarterly, or {from: 2026-11-01, until: 2026-12-16}; not %q",
 					valueText(n))
 			}
 			return nil
@@ -321,7 +322,8 @@ func (d *reader) purposes(n ast.Node, to *[]inventory.Purpose) error {
 
 func checkPurpose(name string) error {
 	if !slices.Contains(allPurposes, inventory.Purpose(name)) {
-		return fmt.Errorf("%q is no purpose; there are training, evaluation, experimentation, inference and data", name)
+		return fmt.Errorf("%q is no purpose; there are training, evaluation, experimentation, inference and data",
+			name)
 	}
 	return nil
 }

@@ -120,7 +120,8 @@ func TestErrorsHavePositions(t *testing.T) {
 		},
 		{
 			"a cycle",
-			"budgets:\n  - {id: a, purpose: any, amount: 1, parent: b}\n  - {id: b, purpose: any, amount: 1, parent: c}\n  - " +
+			"budgets:\n  - {id: a, purpose: any, amount: 1, parent: b}\n  - {id: b, purpose: any, amount: 1, " +
+				"parent: c}\n  - " +
 				"{id: c, purpose: any, amount: 1, parent: a}\n",
 			"a part of itself: a in b in c in a",
 		},
@@ -147,9 +148,13 @@ func TestErrorsHavePositions(t *testing.T) {
 			"a whole number without %", "budgets:\n  - {id: a, purpose: any, amount: 1, thresholds: {warn: 80}}\n",
 			`warn is a share such as 80%, not "80"`,
 		},
-		{"a threshold of nothing", "budgets:\n  - {id: a, purpose: any, amount: 1, thresholds: {warn: 0%}}\n", `not "0%"`},
 		{
-			"a threshold over all bounds", "budgets:\n  - {id: a, purpose: any, amount: 1, thresholds: {deny: 1001%}}\n",
+			"a threshold of nothing", "budgets:\n  - {id: a, purpose: any, amount: 1, thresholds: {warn: 0%}}\n",
+			`not "0%"`,
+		},
+		{
+			"a threshold over all bounds",
+			"budgets:\n  - {id: a, purpose: any, amount: 1, thresholds: {deny: 1001%}}\n",
 			`not "1001%"`,
 		},
 		{
@@ -160,7 +165,10 @@ func TestErrorsHavePositions(t *testing.T) {
 			"a split with a purpose", "budgets:\n  - {id: a, amount: 1, purpose: any, split: {training: 60%}}\n",
 			"leave out purpose",
 		},
-		{"a period of its own making", "budgets:\n  - {id: a, purpose: any, amount: 1, period: yearly}\n", `not "yearly"`},
+		{
+			"a period of its own making", "budgets:\n  - {id: a, purpose: any, amount: 1, period: yearly}\n",
+			`not "yearly"`,
+		},
 		{
 			"a period backwards",
 			"budgets:\n  - {id: a, purpose: any, amount: 1, period: {from: 2026-02-01, until: 2026-01-01}}\n",

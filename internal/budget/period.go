@@ -75,7 +75,8 @@ func (p Period) windowStart(at time.Time, n int) time.Time {
 // from.
 func (p Period) Windows(from, until time.Time) []Window {
 	if p.Every == Custom {
-		if w := (Window{p.From.UTC(), p.Until.UTC()}); w.From.Before(until) && from.Before(w.To) || !from.Before(w.From) &&
+		if w := (Window{p.From.UTC(), p.Until.UTC()}); w.From.Before(until) &&
+			from.Before(w.To) || !from.Before(w.From) &&
 			from.Before(w.To) {
 			return []Window{w}
 		}

@@ -43,14 +43,17 @@ func TestWindows(t *testing.T) {
 // TestWindowsAreContiguous holds in every zone, where clocks change at midnight too.
 func TestWindowsAreContiguous(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		zone := rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Beirut", "Pacific/Apia"}).Draw(
+		zone := rapid.SampledFrom([]string{
+			"UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Beirut", "Pacific/Apia",
+		}).Draw(
 			t, "zone")
 		loc, err := time.LoadLocation(zone)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p := budget.Period{
-			Every: rapid.SampledFrom([]budget.Every{"", budget.Weekly, budget.Quarterly}).Draw(t, "every"), Location: loc,
+			Every: rapid.SampledFrom([]budget.Every{"", budget.Weekly, budget.Quarterly}).Draw(t,
+				"every"), Location: loc,
 		}
 		at := time.Unix(rapid.Int64Range(1e9, 2e9).Draw(t, "at"), 0)
 		if rapid.Bool().Draw(t, "at a boundary") {
@@ -129,7 +132,10 @@ func TestCovers(t *testing.T) {
 			"the purpose", budget.Match{Purposes: []inventory.Purpose{inventory.Data, inventory.Training}}, vision,
 			inventory.Training, true,
 		},
-		{"another purpose", budget.Match{Purposes: []inventory.Purpose{inventory.Data}}, vision, inventory.Training, false},
+		{
+			"another purpose", budget.Match{Purposes: []inventory.Purpose{inventory.Data}}, vision, inventory.Training,
+			false,
+		},
 		{"an unknown purpose", budget.Match{Purposes: []inventory.Purpose{inventory.Data}}, vision, "", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

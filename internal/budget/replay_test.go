@@ -19,16 +19,24 @@ func TestReadsReplayedLedgerByDay(t *testing.T) {
 	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	account, part := ledger.Account{Cloud: "trace"}, ledger.Part{Kind: inventory.KindInstance}
 	for hour := range 50 {
-		r := ledger.Round{Account: account, At: start.Add(time.Duration(hour) * time.Hour), Complete: []ledger.Part{part}}
+		r := ledger.Round{
+			Account: account, At: start.Add(time.Duration(hour) * time.Hour), Complete: []ledger.Part{part},
+		}
 		var seen []ledger.Observation
 		for _, m := range []struct {
 			id, team, unpriced string
 			month              money.Amount
-		}{{"a", "vision", "", 730 * money.USD}, {"b", "speech", "", 7300 * money.USD}, {"c", "vision", "no price", 0}} {
+		}{
+			{"a", "vision", "", 730 * money.USD}, {"b", "speech", "", 7300 * money.USD},
+			{"c", "vision", "no price", 0},
+		} {
 			o := ledger.Observation{
-				At: r.At, Ref: inventory.Ref{Cloud: account.Cloud, Kind: part.Kind, ID: m.id}, State: inventory.StateRunning,
+				At: r.At, Ref: inventory.Ref{Cloud: account.Cloud, Kind: part.Kind, ID: m.id},
+				State:     inventory.StateRunning,
 				CreatedAt: start,
-				Meters:    []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: m.month, Unpriced: m.unpriced}}}
+				Meters: []ledger.Meter{
+					{Name: "compute", Category: ledger.Compute, Monthly: m.month, Unpriced: m.unpriced},
+				}}
 			o.Owner.Team = m.team
 			seen = append(seen, o)
 		}

@@ -128,7 +128,8 @@ type Overdrawn struct {
 // Error returns a message with the numbers.
 func (o *Overdrawn) Error() string {
 	if o.Quota != "" {
-		return fmt.Sprintf("quota %s: %d %s asked for, %d of %d are reserved", o.Quota, o.AskedCapacity, o.Of, o.InUse, o.MostOf)
+		return fmt.Sprintf("quota %s: %d %s asked for, %d of %d are reserved", o.Quota, o.AskedCapacity,
+			o.Of, o.InUse, o.MostOf)
 	}
 	unit, unknown := "", ""
 	if o.PerHour {
@@ -143,7 +144,8 @@ func (o *Overdrawn) Error() string {
 			o.Unobserved.Exact())
 	}
 	return fmt.Sprintf("budget %s: %s%s asked for, %s of %s is left (%s spent%s, %s held%s)", o.Budget,
-		o.Asked.Exact(), unit, max(0, o.Limit-o.Used-o.Unknown-o.Held).Exact(), o.Limit.Exact(), o.Used.Exact(), unknown,
+		o.Asked.Exact(), unit, max(0, o.Limit-o.Used-o.Unknown-o.Held).Exact(), o.Limit.Exact(),
+		o.Used.Exact(), unknown,
 		o.Held.Exact(), missed)
 }
 
@@ -233,7 +235,8 @@ func (r Reservation) checkHour(l Line, others []Hold, s Spend) error {
 	}
 	asked := r.Hold.Hourly
 	return (&Overdrawn{
-		Budget: l.Budget, Window: l.Window, PerHour: true, Limit: l.PerHour, Used: burn, Held: held - asked, Asked: asked,
+		Budget: l.Budget, Window: l.Window, PerHour: true, Limit: l.PerHour, Used: burn,
+		Held: held - asked, Asked: asked,
 	}).refusal()
 }
 

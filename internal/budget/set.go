@@ -59,7 +59,8 @@ func NewSet(budgets []Budget, quotas []Quota) (Set, error) {
 			case slices.Contains(seen, up.Parent):
 				return Set{}, &FieldError{
 					Index: i, Key: "parent",
-					Message: fmt.Sprintf("budget %q is a part of itself: %s", b.ID, strings.Join(append(seen, up.Parent), " in ")),
+					Message: fmt.Sprintf("budget %q is a part of itself: %s", b.ID,
+						strings.Join(append(seen, up.Parent), " in ")),
 				}
 			}
 			up = budgets[p]
@@ -73,7 +74,8 @@ func NewSet(budgets []Budget, quotas []Quota) (Set, error) {
 		}
 		if len(b.Purposes) == 0 && !b.Shared {
 			return Set{}, &FieldError{
-				Index: i, Key: "id", Message: fmt.Sprintf("budget %q names no purpose, and purposes share nothing by default: "+
+				Index: i, Key: "id",
+				Message: fmt.Sprintf("budget %q names no purpose, and purposes share nothing by default: "+
 					"give purpose: training (or a list), split it, or say purpose: any", b.ID)}
 		}
 		b.Thresholds = b.Thresholds.withDefaults()
@@ -86,7 +88,9 @@ func NewSet(budgets []Budget, quotas []Quota) (Set, error) {
 			return Set{}, err
 		}
 		if seen[q.ID] {
-			return Set{}, &FieldError{Quota: true, Index: i, Key: "id", Message: fmt.Sprintf("there are two quotas %q", q.ID)}
+			return Set{}, &FieldError{
+				Quota: true, Index: i, Key: "id", Message: fmt.Sprintf("there are two quotas %q", q.ID),
+			}
 		}
 		seen[q.ID] = true
 		set.quotas = append(set.quotas, q)
@@ -111,10 +115,12 @@ func (b Budget) check() *FieldError {
 	case b.Shared && len(b.Purposes) > 0:
 		return mistake("purpose", "budget %q: it is either for all purposes or for some", b.ID)
 	case t.Warn < 1 || t.Warn > t.Gate || t.Gate > t.Deny || t.Deny > maxPercent:
-		return mistake("thresholds", "budget %q: thresholds rise from 1%% to %d%%: warn at %d%%, gate at %d%%, deny at %d%%",
+		return mistake("thresholds",
+			"budget %q: thresholds rise from 1%% to %d%%: warn at %d%%, gate at %d%%, deny at %d%%",
 			b.ID, maxPercent, t.Warn, t.Gate, t.Deny)
 	case !slices.Contains([]Every{"", Monthly, Weekly, Quarterly, Custom}, b.Period.Every):
-		return mistake("period", "budget %q: a period is monthly, weekly, quarterly, or has from and until; not %q", b.ID,
+		return mistake("period", "budget %q: a period is monthly, weekly, quarterly, or has from and until; not %q",
+			b.ID,
 			b.Period.Every)
 	case b.Period.Every == Custom && !b.Period.From.Before(b.Period.Until):
 		return mistake("period", "budget %q: its period ends before it begins", b.ID)
@@ -243,7 +249,8 @@ func (s Set) Reservation(h Hold, now time.Time) (Reservation, error) {
 				continue // a past window cannot be overdrawn by future spend
 			}
 			r.Lines = append(r.Lines, Line{
-				Budget: b.ID, Match: b.Match, Window: w, Limit: limit, PerHour: b.PerHour, CountUnknown: b.CountUnknown,
+				Budget: b.ID, Match: b.Match, Window: w, Limit: limit, PerHour: b.PerHour,
+				CountUnknown: b.CountUnknown,
 			})
 		}
 	}

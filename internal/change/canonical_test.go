@@ -22,17 +22,20 @@ func TestSame(t *testing.T) {
 		{"none and none", "", "", true},
 		{"none and one", "", a, false},
 		{"rules in another order, with space, without a header", a,
-			"<LifecycleConfiguration>\n " + rule("b", "<Filter>\n<Prefix>x/</Prefix></Filter>", expire) + "<!-- x -->" +
+			"<LifecycleConfiguration>\n " + rule("b", "<Filter>\n<Prefix>x/</Prefix></Filter>",
+				expire) + "<!-- x -->" +
 				rule("a", "<Filter></Filter>", expire) + "\n</LifecycleConfiguration>\n", true},
 		{
-			"an empty prefix narrows nothing", a, strings.Replace(a, "<Filter/>", "<Filter><Prefix></Prefix></Filter>", 1),
+			"an empty prefix narrows nothing", a,
+			strings.Replace(a, "<Filter/>", "<Filter><Prefix></Prefix></Filter>", 1),
 			true,
 		},
 		{"another age", a, strings.Replace(a, "<Days>9<", "<Days>90<", 1), false},
 		{"another prefix, by a space", a, strings.Replace(a, ">x/<", ">x/ <", 1), false},
 		{"another name, by a space", a, strings.Replace(a, ">a<", ">a <", 1), false},
 		{
-			"a prefix with marks in it, and two prefixes", strings.Replace(a, ">x/<", ">x&lt;/Prefix&gt;&lt;Prefix&gt;y<", 1),
+			"a prefix with marks in it, and two prefixes",
+			strings.Replace(a, ">x/<", ">x&lt;/Prefix&gt;&lt;Prefix&gt;y<", 1),
 			strings.Replace(a, ">x/<", ">x</Prefix><Prefix>y<", 1), false,
 		},
 		{"a rule that is off", a, strings.Replace(a, "Enabled", "Disabled", 1), false},
@@ -42,7 +45,10 @@ func TestSame(t *testing.T) {
 			"JSON with other keys' order and rules' order", `{"rules":[{"rulePriority":1,"a":2},{"rulePriority":2}]}`,
 			` {"rules": [{"rulePriority": 2}, {"a": 2, "rulePriority": 1}]}`, true,
 		},
-		{"JSON with another number", `{"rules":[{"rulePriority":1,"a":2}]}`, `{"rules":[{"rulePriority":1,"a":3}]}`, false},
+		{
+			"JSON with another number", `{"rules":[{"rulePriority":1,"a":2}]}`, `{"rules":[{"rulePriority":1,"a":3}]}`,
+			false,
+		},
 		{"what cannot be read is only itself", "<a>", "<a> ", false},
 	} {
 		if got := Same(tc.a, tc.b); got != tc.want {

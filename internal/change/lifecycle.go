@@ -321,13 +321,15 @@ func written(rules []Rule, old bool) string {
 		}
 		b.WriteString(prefix + "<Status>Enabled</Status>")
 		for _, t := range r.Transitions {
-			fmt.Fprintf(&b, "<Transition><Days>%d</Days><StorageClass>%s</StorageClass></Transition>", t.Days, escaped(t.Class))
+			fmt.Fprintf(&b, "<Transition><Days>%d</Days><StorageClass>%s</StorageClass></Transition>",
+				t.Days, escaped(t.Class))
 		}
 		if r.ExpireDays > 0 {
 			fmt.Fprintf(&b, "<Expiration><Days>%d</Days></Expiration>", r.ExpireDays)
 		}
 		if r.NoncurrentDays > 0 {
-			fmt.Fprintf(&b, "<NoncurrentVersionExpiration><NoncurrentDays>%d</NoncurrentDays></NoncurrentVersionExpiration>",
+			fmt.Fprintf(&b,
+				"<NoncurrentVersionExpiration><NoncurrentDays>%d</NoncurrentDays></NoncurrentVersionExpiration>",
 				r.NoncurrentDays)
 		}
 		if r.AbortDays > 0 {

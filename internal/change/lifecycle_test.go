@@ -20,7 +20,8 @@ func lifecycleOf(rules string) string { return lifecycleHead + rules + "</Lifecy
 
 // someRules do everything that a rule can do.
 func someRules() []Rule {
-	return []Rule{{ID: "curfew-incomplete-uploads", AbortDays: 7}, {ID: "curfew-replaced-versions", NoncurrentDays: 30},
+	return []Rule{
+		{ID: "curfew-incomplete-uploads", AbortDays: 7}, {ID: "curfew-replaced-versions", NoncurrentDays: 30},
 		{
 			ID: "curfew-colder", Prefix: "raw/", Transitions: []Transition{{30, "STANDARD_IA"}, {90, "GLACIER"}},
 			ExpireDays: 180,
@@ -65,7 +66,8 @@ func TestLifecyclesThatAreRefused(t *testing.T) {
 	if _, err := doc.with([]Rule{{ID: "mine"}}); err == nil {
 		t.Error("a rule without the mark was added")
 	}
-	full, err := ParseLifecycle(lifecycleOf(strings.Repeat("<Rule><Filter/><Status>Enabled</Status></Rule>", maxRules)))
+	full, err := ParseLifecycle(
+		lifecycleOf(strings.Repeat("<Rule><Filter/><Status>Enabled</Status></Rule>", maxRules)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +94,8 @@ func TestMergedLifecycles(t *testing.T) {
 			if old {
 				filter = "<Prefix>" + escaped(text.Draw(t, "prefix")) + "</Prefix>"
 			}
-			rule := "<Rule>\n <ID>" + escaped(id) + "</ID>" + filter + "<Status>Enabled</Status><!-- " + rapid.StringOf(
+			rule := "<Rule>\n <ID>" + escaped(id) + "</ID>" + filter +
+				"<Status>Enabled</Status><!-- " + rapid.StringOf(
 				rapid.RuneFrom([]rune("abc <>"))).Draw(t, "comment") + " --><Expiration><Days>" +
 				fmt.Sprint(rapid.IntRange(1, 999).Draw(t, "days")) + "</Days></Expiration></Rule>"
 			if !mine {
@@ -106,7 +109,10 @@ func TestMergedLifecycles(t *testing.T) {
 			t.Fatalf("%v: %s", err, document)
 		}
 		add := []Rule{{ID: "curfew-incomplete-uploads", AbortDays: rapid.IntRange(1, 99).Draw(t, "abort")},
-			{ID: "curfew-colder-1", Prefix: text.Draw(t, "added prefix"), Transitions: []Transition{{30, "STANDARD_IA"}}}}
+			{
+				ID: "curfew-colder-1", Prefix: text.Draw(t, "added prefix"),
+				Transitions: []Transition{{30, "STANDARD_IA"}},
+			}}
 		sized := rapid.Bool().Draw(t, "sized")
 		if sized {
 			add[1].LargerThan = rapid.Int64Range(1, 1<<40).Draw(t, "larger than")
@@ -220,10 +226,14 @@ func TestWithUntagged(t *testing.T) {
 			`{"rules":[` + strings.ReplaceAll(tagged, " ", "") + `,` + fmt.Sprintf(mine, 8) + `]}`, true, false,
 		},
 		{
-			"there is one for untagged", `{"rules": [{"rulePriority": 1, "selection": {"tagStatus": "untagged"}}]}`, "",
+			"there is one for untagged",
+			`{"rules": [{"rulePriority": 1, "selection": {"tagStatus": "untagged"}}]}`, "",
 			false, false,
 		},
-		{"there is one for any", `{"rules": [{"rulePriority": 1, "selection": {"tagStatus": "any"}}]}`, "", false, false},
+		{
+			"there is one for any", `{"rules": [{"rulePriority": 1, "selection": {"tagStatus": "any"}}]}`, "", false,
+			false,
+		},
 		{"no JSON", `<rules/>`, "", false, true},
 		{"a rule that is none", `{"rules": [7]}`, "", false, true},
 	} {

@@ -86,7 +86,8 @@ func (r Run) ClaimFor(ctx context.Context, writer string, generation int64) (*At
 		return nil, fmt.Errorf("claim the run: %w", err)
 	}
 	if generation > 0 && old.Generation > generation {
-		return nil, fmt.Errorf("claim the run: generation %d of %s is there, and this is %d: %w", old.Generation, old.Writer,
+		return nil, fmt.Errorf("claim the run: generation %d of %s is there, and this is %d: %w",
+			old.Generation, old.Writer,
 			generation, ErrFenced)
 	}
 	var random [8]byte
@@ -101,7 +102,8 @@ func (r Run) ClaimFor(ctx context.Context, writer string, generation int64) (*At
 	}
 	h := old
 	h.Schema, h.Epoch, h.Revision = Schema, old.Epoch+1, old.Revision+1
-	h.Attempt, h.Writer, h.ClaimedAt = fmt.Sprintf("%d-%s", h.Epoch, hex.EncodeToString(random[:])), writer, r.Now().UTC()
+	h.Attempt, h.Writer, h.ClaimedAt = fmt.Sprintf("%d-%s", h.Epoch,
+		hex.EncodeToString(random[:])), writer, r.Now().UTC()
 	h.Generation = max(old.Generation, generation)
 	a.version = version
 	if err := a.writeHead(ctx, h); err != nil {
@@ -120,7 +122,8 @@ func (a *Attempt) loadNewest(ctx context.Context, rank int) error {
 		}
 		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotFound) {
 			a.Notes = append(a.Notes,
-				fmt.Sprintf("the manifest of snapshot %d cannot be read, so everything is stored again: %v", s.Seq, err))
+				fmt.Sprintf("the manifest of snapshot %d cannot be read, so everything is stored again: %v", s.Seq,
+					err))
 			return nil
 		}
 		if err != nil {
@@ -256,7 +259,8 @@ func (r Run) snapshotManifest(ctx context.Context, s Snapshot) (Manifest, error)
 	step := m.Step == nil && s.Step == nil || m.Step != nil && s.Step != nil && *m.Step == *s.Step
 	if m.State != s.State || m.Finished != s.Finished || !step || !m.At.Equal(s.At) || files != s.Files ||
 		size != s.Bytes || m.NewBytes != s.NewBytes {
-		return m, fmt.Errorf("read %s: it is not what %s says of snapshot %d: %w", s.Manifest, HeadKey, s.Seq, ErrDamaged)
+		return m, fmt.Errorf("read %s: it is not what %s says of snapshot %d: %w", s.Manifest,
+			HeadKey, s.Seq, ErrDamaged)
 	}
 	return m, nil
 }

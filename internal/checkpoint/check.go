@@ -35,7 +35,8 @@ func (m *Manifest) check(k manifestKey) error {
 		return fmt.Errorf("new_bytes %d and bytes_per_second %d are out of bounds", m.NewBytes, m.BytesPerSecond)
 	}
 	for i, n := range m.Nodes {
-		if rk, ok := parseManifestKey(n.Manifest); !ok || rk.rank != i || rk.ranks != len(m.Nodes) || rk.sum != n.SHA256 ||
+		if rk, ok := parseManifestKey(n.Manifest); !ok || rk.rank != i ||
+			rk.ranks != len(m.Nodes) || rk.sum != n.SHA256 ||
 			rk.seq != m.Seq || rk.attempt != m.Attempt {
 			return fmt.Errorf("rank %d: manifest %q does not fit", i, n.Manifest)
 		}

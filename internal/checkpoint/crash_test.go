@@ -223,7 +223,9 @@ func TestFaultAtEveryCall(t *testing.T) {
 				r := run(t, t.TempDir())
 				var seq int64
 				var step int
-				err := runWriter(checkpoint.Run{Store: &faultyStore{Backend: r.Store, at: at, fault: f}, Now: time.Now},
+				err := runWriter(checkpoint.Run{
+					Store: &faultyStore{Backend: r.Store, at: at, fault: f}, Now: time.Now,
+				},
 					t.TempDir(),
 					func(s int64, n int) { seq, step = s, n })
 				if err == nil && (f == dies || f == diesAfter) && at < total {
@@ -257,7 +259,8 @@ func TestKilledAtEveryCall(t *testing.T) {
 				url = s.url(t)
 				dir := t.TempDir()
 				child := exec.Command(os.Args[0], "-test.run", "^TestKilledAtEveryCall$")
-				child.Env = append(os.Environ(), fmt.Sprintf("CHECKPOINT_KILLED_AT=%d", n), fmt.Sprintf("CHECKPOINT_FAULT=%d", f),
+				child.Env = append(os.Environ(), fmt.Sprintf("CHECKPOINT_KILLED_AT=%d", n),
+					fmt.Sprintf("CHECKPOINT_FAULT=%d", f),
 					"CHECKPOINT_DIR="+dir, "CHECKPOINT_URL="+url)
 				said, err := child.Output()
 				if exit := (*exec.ExitError)(nil); err != nil &&

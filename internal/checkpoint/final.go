@@ -71,7 +71,8 @@ func planFinal(all []foundEntry, j judgment, newest *Manifest) []*saveGroup {
 		if f.Kind != Folder && f.Modified.After(g.newest) {
 			g.newest = f.Modified
 		}
-		if e, ok := had[f.Path]; !ok || e.Kind != f.Kind || e.Size != f.Size || e.Target != f.Target || f.Kind == File &&
+		if e, ok := had[f.Path]; !ok || e.Kind != f.Kind || e.Size != f.Size ||
+			e.Target != f.Target || f.Kind == File &&
 			!e.Modified.Equal(f.Modified) || e.Finished == "" {
 			g.unchanged = false
 		}
@@ -136,7 +137,8 @@ func (s *saveRun) saveFinal(ctx context.Context, m Manifest, before []foundEntry
 		if ctx.Err() != nil {
 			g.why = "the deadline came first"
 		} else if !g.unchanged && !fits(g.bytesToRead, rate, end.Sub(now)) {
-			g.why = fmt.Sprintf("%d bytes at the measured %d bytes a second do not fit in the %s that are left", g.bytesToRead,
+			g.why = fmt.Sprintf("%d bytes at the measured %d bytes a second do not fit in the %s that are left",
+				g.bytesToRead,
 				rate,
 				end.Sub(now).Round(100*time.Millisecond))
 		}

@@ -54,7 +54,9 @@ func TestFinalSaveTakesNewestFirst(t *testing.T) {
 	within := 6 * time.Second
 	started := time.Now()
 	got := save(t, a, dir, checkpoint.SaveOptions{Deadline: started.Add(within), Uploads: 1,
-		Evidence: checkpoint.Evidence{Declared: []checkpoint.Declaration{{Path: "ckpt/12", Step: &step, At: time.Now()}}}})
+		Evidence: checkpoint.Evidence{
+			Declared: []checkpoint.Declaration{{Path: "ckpt/12", Step: &step, At: time.Now()}},
+		}})
 	// All of it would take 20 s longer. A busy machine takes its time.
 	if took := time.Since(started); took > within+14*time.Second {
 		t.Errorf("took %s of %s", took, within)

@@ -99,7 +99,8 @@ func judgeFiles(all []foundEntry, ev Evidence) judgment {
 // unitOf returns the innermost unit of a path, the one with stronger evidence if there are two.
 func (j judgment) unitOf(p string) (best checkpointUnit, ok bool) {
 	for _, u := range j.units {
-		if u.contains(p) && (!ok || len(u.path) > len(best.path) || len(u.path) == len(best.path) && u.how == Declared) {
+		if u.contains(p) &&
+			(!ok || len(u.path) > len(best.path) || len(u.path) == len(best.path) && u.how == Declared) {
 			best, ok = u, true
 		}
 	}

@@ -61,7 +61,8 @@ func TestJudgesFinishedFiles(t *testing.T) {
 	}{
 		"nothing is known":   {[]string{"w 5", "x/v 6"}, Evidence{}, map[string]Finished{"w": "", "x/v": ""}},
 		"the process exited": {[]string{"w 5"}, Evidence{WriterExited: true}, map[string]Finished{"w": Exited}},
-		"declared": {[]string{"ckpt/12/w 5", "ckpt/12/v 6", "log 9"}, Evidence{Declared: []Declaration{saved("ckpt/12", 7)}},
+		"declared": {
+			[]string{"ckpt/12/w 5", "ckpt/12/v 6", "log 9"}, Evidence{Declared: []Declaration{saved("ckpt/12", 7)}},
 			map[string]Finished{"ckpt/12/w": Declared, "ckpt/12/v": Declared, "log": ""}},
 		"the folder itself is declared": {
 			[]string{"w 5", "v 9"}, Evidence{Declared: []Declaration{saved(".", 6)}},
@@ -81,7 +82,8 @@ func TestJudgesFinishedFiles(t *testing.T) {
 			[]string{"ckpt/12/w 5", "ckpt/13/w 9", "ckpt/13.tmp-7/w 9", "ckpt/9/w 1", "ckpt/latest 9", "src/x 9"},
 			Evidence{Declared: []Declaration{saved("ckpt/12", 7)}},
 			map[string]Finished{
-				"ckpt/12/w": Declared, "ckpt/13/w": "writing", "ckpt/13.tmp-7/w": "writing", "ckpt/9/w": "", "ckpt/latest": "",
+				"ckpt/12/w": Declared, "ckpt/13/w": "writing", "ckpt/13.tmp-7/w": "writing",
+				"ckpt/9/w": "", "ckpt/latest": "",
 				"src/x": "",
 			}},
 		"the next is being written, in the folder itself": {
@@ -143,7 +145,9 @@ func TestOverallState(t *testing.T) {
 		state   State
 		how     Finished
 	}{
-		"a checkpoint decides":             {[]checkpointUnit{{path: "12", how: Declared}}, entries, Complete, Declared},
+		"a checkpoint decides": {
+			[]checkpointUnit{{path: "12", how: Declared}}, entries, Complete, Declared,
+		},
 		"without one, the weakest does":    {nil, entries[:2], Complete, Quiescent},
 		"without one, a change breaks it":  {nil, entries, Unsettled, ""},
 		"a checkpoint that changes is not": {[]checkpointUnit{{path: "grows", how: Declared}}, entries, Unsettled, ""},
@@ -219,10 +223,15 @@ func TestLeavesOutUndeclaredCheckpoint(t *testing.T) {
 			[]string{"30", "30/w"},
 		},
 		{
-			"under a temporary name", []foundEntry{file("30.tmp", Folder, time.Second), file("30.tmp/w", File, time.Second)},
+			"under a temporary name", []foundEntry{
+				file("30.tmp", Folder, time.Second), file("30.tmp/w", File, time.Second),
+			},
 			[]string{"30.tmp", "30.tmp/w"},
 		},
-		{"one of an attempt before", []foundEntry{file("5", Folder, -time.Minute), file("5/w", File, -time.Minute)}, nil},
+		{
+			"one of an attempt before", []foundEntry{file("5", Folder, -time.Minute), file("5/w", File, -time.Minute)},
+			nil,
+		},
 		{"another name", []foundEntry{file("log", File, time.Second)}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -309,7 +309,8 @@ func parseManifestKey(key string) (manifestKey, bool) {
 	}
 	if m := rankForm.FindStringSubmatch(key); m != nil {
 		k.attempt, k.sum = m[2], m[6]
-		_, err := fmt.Sscan(strings.TrimLeft(m[1], "0")+" "+m[3]+" "+m[4]+" "+m[5], &k.seq, &k.epoch, &k.rank, &k.ranks)
+		_, err := fmt.Sscan(strings.TrimLeft(m[1], "0")+" "+m[3]+" "+m[4]+" "+m[5], &k.seq,
+			&k.epoch, &k.rank, &k.ranks)
 		return k, err == nil && k.rank < k.ranks
 	}
 	return k, false
@@ -343,7 +344,8 @@ func encodeManifest(m Manifest) (data []byte, key string, err error) {
 	}
 	if len(data) > MaxManifest || size > maxExpanded(int64(len(data))) {
 		return nil, "", fmt.Errorf(
-			"encode manifest %d: %d bytes, %d compressed, are over the limit: save the folder in several runs", m.Seq, size,
+			"encode manifest %d: %d bytes, %d compressed, are over the limit: save the folder in several runs", m.Seq,
+			size,
 			len(data))
 	}
 	k := manifestKey{seq: m.Seq, attempt: m.Attempt, sum: hash(data), rank: -1}

@@ -96,7 +96,9 @@ func head() Head {
 		return Snapshot{Seq: seq, Epoch: 3, At: time.Unix(seq, 0).UTC(), State: Complete, Finished: Exited,
 			Manifest: manifestKey{seq: seq, attempt: attempt, sum: sum, rank: -1}.String(), SHA256: sum}
 	}
-	return Head{Schema: Schema, Revision: 9, Epoch: 3, Attempt: attempt, Snapshots: []Snapshot{snapshot(8), snapshot(6)}}
+	return Head{
+		Schema: Schema, Revision: 9, Epoch: 3, Attempt: attempt, Snapshots: []Snapshot{snapshot(8), snapshot(6)},
+	}
 }
 
 func TestChecksHeads(t *testing.T) {
@@ -239,7 +241,8 @@ func FuzzManifest(f *testing.F) {
 				t.Fatalf("%q leads out of the folder", e.Path)
 			}
 			for _, c := range e.Chunks {
-				if size := m.Parts[c.Part].Size; c.Offset < 0 || c.Stored < 0 || c.Offset > size || c.Stored > size-c.Offset {
+				if size := m.Parts[c.Part].Size; c.Offset < 0 || c.Stored < 0 || c.Offset > size ||
+					c.Stored > size-c.Offset {
 					t.Fatalf("%d bytes at %d of a part of %d", c.Stored, c.Offset, size)
 				}
 			}

@@ -206,7 +206,10 @@ func TestRefusesHostileManifests(t *testing.T) {
 		},
 		"chunk of another hash": func(h *hostileRun) { h.file("log").Chunks[0].SHA256 = strings.Repeat("ab", 32) },
 		"chunk of no hash":      func(h *hostileRun) { h.file("log").Chunks[0].SHA256 = strings.Repeat("xy", 32) },
-		"chunk is missing":      func(h *hostileRun) { e := h.file("sub/weights"); e.Chunks = e.Chunks[:len(e.Chunks)-1] },
+		"chunk is missing": func(h *hostileRun) {
+			e := h.file("sub/weights")
+			e.Chunks = e.Chunks[:len(e.Chunks)-1]
+		},
 		"chunk is there twice": func(h *hostileRun) {
 			e := h.file("sub/weights")
 			e.Chunks = append(e.Chunks, e.Chunks[0])
@@ -232,10 +235,14 @@ func TestRefusesHostileManifests(t *testing.T) {
 		})
 	}
 	for name, edit := range map[string]func(string) string{
-		"key twice":          func(s string) string { return strings.Replace(s, `"seq":2`, `"seq":2,"seq":2`, 1) },
-		"key in capitals":    func(s string) string { return strings.Replace(s, `"zstd":true`, `"ZSTD":true`, 1) },
-		"chunk size twice":   func(s string) string { return strings.Replace(s, `"offset":`, `"size":1,"offset":`, 1) },
-		"unknown key":        func(s string) string { return strings.Replace(s, `"seq":2`, `"seq":2,"x":{"y":[]}`, 1) },
+		"key twice":       func(s string) string { return strings.Replace(s, `"seq":2`, `"seq":2,"seq":2`, 1) },
+		"key in capitals": func(s string) string { return strings.Replace(s, `"zstd":true`, `"ZSTD":true`, 1) },
+		"chunk size twice": func(s string) string {
+			return strings.Replace(s, `"offset":`, `"size":1,"offset":`, 1)
+		},
+		"unknown key": func(s string) string {
+			return strings.Replace(s, `"seq":2`, `"seq":2,"x":{"y":[]}`, 1)
+		},
 		"size is no number":  func(s string) string { return strings.Replace(s, `"size":`, `"size":"x","_":`, 1) },
 		"size is a fraction": func(s string) string { return strings.Replace(s, `"stored":`, `"stored":0.5,"_":`, 1) },
 		"size is out of range": func(s string) string {
@@ -259,7 +266,8 @@ func TestRefusesHostileManifests(t *testing.T) {
 	t.Run("right", func(t *testing.T) { // so that the others are refused for what they change
 		h := newHostileRun(t)
 		h.putManifest(t, nil)
-		if r, err := h.Restore(t.Context(), filepath.Join(h.base, "restored"), checkpoint.RestoreOptions{}); err != nil ||
+		if r, err := h.Restore(t.Context(), filepath.Join(h.base, "restored"),
+			checkpoint.RestoreOptions{}); err != nil ||
 			r.Snapshot.Seq != 2 {
 			t.Errorf("restored %+v, %v", r, err)
 		}

@@ -180,7 +180,8 @@ func TestDetectsFlippedBits(t *testing.T) {
 					t.Errorf("%s: bit %d: restored other weights", key, bit)
 				}
 				v, err := r.Verify(t.Context(), 0, 2, nil)
-				if err != nil || len(v.Damage) != 1 || v.Damage[0].Key != key || !slices.Equal(v.Damage[0].Seqs, []int64{2}) {
+				if err != nil || len(v.Damage) != 1 || v.Damage[0].Key != key ||
+					!slices.Equal(v.Damage[0].Seqs, []int64{2}) {
 					t.Errorf("%s: bit %d: verify %+v, %v", key, bit, v.Damage, err)
 				}
 			}
@@ -306,7 +307,8 @@ func TestJoinsRanks(t *testing.T) {
 		to, _ := restore(t, r, checkpoint.RestoreOptions{Rank: rank})
 		same(t, dir, to)
 	}
-	if _, err := r.Restore(t.Context(), filepath.Join(t.TempDir(), "x"), checkpoint.RestoreOptions{Rank: 3}); err == nil {
+	if _, err := r.Restore(t.Context(), filepath.Join(t.TempDir(), "x"),
+		checkpoint.RestoreOptions{Rank: 3}); err == nil {
 		t.Error("restored a rank that is not there")
 	}
 	makeOlder(t, store, 25*time.Hour)
@@ -383,7 +385,8 @@ func TestRanksSaveInAnyOrder(t *testing.T) {
 		}
 		all.Wait()
 		for rank, dir := range dirs {
-			if errs[rank] != nil || got[rank].Snapshot.Seq != seq+1 || got[rank].Snapshot.State != checkpoint.Complete {
+			if errs[rank] != nil || got[rank].Snapshot.Seq != seq+1 ||
+				got[rank].Snapshot.State != checkpoint.Complete {
 				t.Fatalf("snapshot %d, rank %d: %+v, %v", seq+1, rank, got[rank].Snapshot, errs[rank])
 			}
 			to, _ := restore(t, r, checkpoint.RestoreOptions{Rank: rank})

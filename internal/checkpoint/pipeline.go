@@ -62,7 +62,8 @@ func newPipeline(ctx context.Context, a *Attempt, workers, uploads int) (*pipeli
 	}
 	count := 2*workers + 2
 	p := &pipeline{
-		a: a, split: split, free: make(chan *job, count), jobs: make(chan *job, count), ordered: make(chan *job, count),
+		a: a, split: split, free: make(chan *job, count), jobs: make(chan *job, count),
+		ordered: make(chan *job, count),
 		buffers: make(chan []byte, uploads+1), packed: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
 	for range count {

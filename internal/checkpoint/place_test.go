@@ -10,7 +10,9 @@ import (
 // is removed.
 func TestRestoresIntoMountPoint(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"old/a", "same", "lost+found/x", stagingPrefix + "1/new/b", stagingPrefix + "1/same"} {
+	for _, name := range []string{
+		"old/a", "same", "lost+found/x", stagingPrefix + "1/new/b", stagingPrefix + "1/same",
+	} {
 		at := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			t.Fatal(err)

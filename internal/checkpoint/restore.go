@@ -286,7 +286,8 @@ func applyMetadata(root *os.Root, m Manifest) error {
 		case File:
 			var f *os.File
 			if f, err = root.OpenFile(e.Path, os.O_WRONLY, 0); err == nil {
-				err = errors.Join(f.Chmod(fs.FileMode(e.Mode)), f.Sync(), f.Close(), root.Chtimes(e.Path, e.Modified, e.Modified))
+				err = errors.Join(f.Chmod(fs.FileMode(e.Mode)), f.Sync(), f.Close(),
+					root.Chtimes(e.Path, e.Modified, e.Modified))
 			}
 		}
 		if err != nil {

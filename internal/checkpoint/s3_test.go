@@ -98,7 +98,9 @@ func TestOneWriterWins(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(dir, "weights"), random(round*10+w, 100_000), 0o644); err != nil {
 					t.Error(err)
 				}
-				got, err := a.Save(t.Context(), dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{WriterExited: true}})
+				got, err := a.Save(t.Context(), dir, checkpoint.SaveOptions{
+					Evidence: checkpoint.Evidence{WriterExited: true},
+				})
 				if errors.Is(err, checkpoint.ErrFenced) {
 					return
 				}
@@ -117,7 +119,8 @@ func TestOneWriterWins(t *testing.T) {
 		}
 		epoch = h.Epoch
 		if won.Load() > 0 && h.Snapshots[0].Seq != newest.Load() {
-			t.Fatalf("round %d: the newest snapshot is %d, saved were up to %d", round, h.Snapshots[0].Seq, newest.Load())
+			t.Fatalf("round %d: the newest snapshot is %d, saved were up to %d", round,
+				h.Snapshots[0].Seq, newest.Load())
 		}
 	}
 	if v, err := s.run(t, at).Verify(t.Context(), 0, 2, nil); err != nil || len(v.Damage) > 0 {
@@ -277,8 +280,9 @@ func TestScriptFindsSameDamage(t *testing.T) {
 		Damage map[string]string
 	}) {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), python, append([]string{"testdata/verify.py", versitygw.Bucket, prefix},
-			folder...)...)
+		cmd := exec.CommandContext(t.Context(), python,
+			append([]string{"testdata/verify.py", versitygw.Bucket, prefix},
+				folder...)...)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
 		if err != nil {

@@ -63,7 +63,9 @@ func scan(dir string) ([]foundEntry, error) {
 			return err
 		}
 		f := foundEntry{
-			Entry: Entry{Path: filepath.ToSlash(rel), Mode: uint32(info.Mode().Perm()), Modified: info.ModTime().UTC()},
+			Entry: Entry{
+				Path: filepath.ToSlash(rel), Mode: uint32(info.Mode().Perm()), Modified: info.ModTime().UTC(),
+			},
 		}
 		if !utf8.ValidString(rel) || checkPath(f.Path) != nil {
 			return fmt.Errorf("%q is no name that can be saved", rel)

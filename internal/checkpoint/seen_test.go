@@ -17,7 +17,9 @@ func TestDetectsRollback(t *testing.T) {
 	r := run(t, store)
 	snapshot := func(seed int) checkpoint.SnapshotMark {
 		write(t, dir, "weights", random(seed, 1000))
-		return checkpoint.NewestMark([]checkpoint.Snapshot{save(t, claim(t, r), dir, checkpoint.SaveOptions{}).Snapshot})
+		return checkpoint.NewestMark([]checkpoint.Snapshot{
+			save(t, claim(t, r), dir, checkpoint.SaveOptions{}).Snapshot,
+		})
 	}
 	snapshot(1)
 	if err := os.CopyFS(old, os.DirFS(store)); err != nil {
@@ -40,11 +42,13 @@ func TestDetectsRollback(t *testing.T) {
 	}
 	rolledBack := func(t *testing.T) {
 		t.Helper()
-		if got, err := r.Restore(t.Context(), filepath.Join(t.TempDir(), "to"), checkpoint.RestoreOptions{}); !errors.Is(err,
+		if got, err := r.Restore(t.Context(), filepath.Join(t.TempDir(), "to"),
+			checkpoint.RestoreOptions{}); !errors.Is(err,
 			checkpoint.ErrRolledBack) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("restored %+v, %v", got.Snapshot, err)
 		}
-		if got, err := r.Restore(t.Context(), filepath.Join(t.TempDir(), "to"), checkpoint.RestoreOptions{Seq: 1}); err !=
+		if got, err := r.Restore(t.Context(), filepath.Join(t.TempDir(), "to"),
+			checkpoint.RestoreOptions{Seq: 1}); err !=
 			nil || len(got.Notes) != 1 {
 			t.Errorf("restored the named one: %+v, %v", got.Notes, err)
 		}

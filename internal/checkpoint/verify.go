@@ -69,7 +69,8 @@ func (r Run) Verify(ctx context.Context, seq int64, workers int, progress func(d
 	}
 	if len(v.Damage) >= maxDamage {
 		v.Notes = append(v.Notes,
-			fmt.Sprintf("%d objects are damaged or not there, which ended the verification: more may be", len(v.Damage)))
+			fmt.Sprintf("%d objects are damaged or not there, which ended the verification: more may be",
+				len(v.Damage)))
 	}
 	if len(v.Snapshots) == 0 {
 		return v, fmt.Errorf("verify the run: %w", ErrNoSnapshot)

@@ -26,7 +26,8 @@ func (l *ladderTest) adopted(want int, args ...string) view.Adoption {
 	l.t.Helper()
 	var doc view.Adoption
 	if err := json.Unmarshal(
-		[]byte(l.curfew(want, append([]string{"session", "adopt", "-o", "json", "--regions", "us-east-1"}, args...)...)),
+		[]byte(l.curfew(want,
+			append([]string{"session", "adopt", "-o", "json", "--regions", "us-east-1"}, args...)...)),
 		&doc); err != nil {
 		l.t.Fatal(err)
 	}
@@ -140,7 +141,8 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("tags (-want +got):\n%s", diff)
 	}
 	r := l.run("box")
-	if r.State != "ready" || r.Owner.User != "ana" || r.AskedBy != "ana" || !slices.Equal(r.ResourceIDs, []string{pet}) ||
+	if r.State != "ready" || r.Owner.User != "ana" || r.AskedBy != "ana" ||
+		!slices.Equal(r.ResourceIDs, []string{pet}) ||
 		r.Type != "g5g.xlarge" || r.HourlyUSD == nil {
 		t.Errorf("the session is %+v", r)
 	}
@@ -168,8 +170,9 @@ func TestAdopt(t *testing.T) {
 
 	// No policy terminates it, whatever it declares of its disks.
 	l.write("policies.yaml", strings.NewReplacer("lease.expired", `resource.state == "running"`, "do: stop",
-		"do: terminate\n        disks: {instance_store: scratch, root: scratch}\n        even_if_unknown: true").Replace(
-		adoptPolicy))
+		"do: terminate\n        disks: {instance_store: scratch, root: scratch}\n        even_if_unknown: true").
+		Replace(
+			adoptPolicy))
 	if got := l.enforce(ExitDone)[sandbox.Idle]; got != "refused" {
 		t.Errorf("a policy that terminates it: %q", got)
 	}
@@ -406,7 +409,9 @@ func TestAdoptRefuses(t *testing.T) {
 		{"production", "gang-1", tag(inventory.TagPurpose, "inference"), nil},
 		{"gang", "gang-1", tag(inventory.TagGang, "llama"), nil},
 		{"owner", "gang-1", nil, []string{"--user", "bo"}},
-		{"owner", "gang-1", func(name string) { l.untag(name, "owner", "user", "team", "Owner", "Team", "project") }, nil},
+		{"owner", "gang-1", func(name string) {
+			l.untag(name, "owner", "user", "team", "Owner", "Team", "project")
+		}, nil},
 		{"lease-policy", "gang-1", nil, []string{"--lease", "90d"}},
 		{"idle-limit", "gang-1", nil, []string{"--idle", "13h"}},
 		{"state", "gang-2", func(name string) {

@@ -59,7 +59,9 @@ code 0 when the session has ended, or when it is told to end and the session goe
 		Example: `  curfew agent host host.json
   curfew agent host - --state /var/lib/curfew/agent`,
 		Args: oneArg("a file, or - for the standard input"),
-		RunE: f.with(a, func(ctx context.Context, o apphost.AgentOptions) error { return apphost.AgentHost(ctx, a.req, o) }),
+		RunE: f.with(a, func(ctx context.Context, o apphost.AgentOptions) error {
+			return apphost.AgentHost(ctx, a.req, o)
+		}),
 	}
 	f.add(c)
 	return c

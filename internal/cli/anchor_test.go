@@ -75,7 +75,8 @@ func TestAnAnchorHoldsTheAuditLog(t *testing.T) {
 		Entries int
 		Anchor  action.Anchor
 	}
-	if err := json.Unmarshal([]byte(l.must(ExitDone, "", "audit", "--verify", "--anchor", "anchor.json", "-o", "json")),
+	if err := json.Unmarshal(
+		[]byte(l.must(ExitDone, "", "audit", "--verify", "--anchor", "anchor.json", "-o", "json")),
 		&doc); err != nil || doc.Entries != 9 || doc.Anchor.Entry != 7 || doc.Anchor.Key != public {
 		t.Errorf("verified: %+v, %v", doc, err)
 	}
@@ -115,13 +116,16 @@ func TestAnAnchorHoldsTheAuditLog(t *testing.T) {
 			strings.Replace(string(good), `"entry"`, `"extra": 1, "entry"`, 1), "it is no anchor", ExitUsage,
 		},
 		"more after it": {string(good) + "{}", "something follows", ExitUsage},
-		"no hash":       {strings.Replace(string(good), `"hash": "`, `"hash": "zz`, 1), "it names no entry", ExitUsage},
-		"too large":     {strings.Repeat(" ", 1<<20) + string(good), "", ExitUsage},
+		"no hash": {
+			strings.Replace(string(good), `"hash": "`, `"hash": "zz`, 1), "it names no entry", ExitUsage,
+		},
+		"too large": {strings.Repeat(" ", 1<<20) + string(good), "", ExitUsage},
 		"another entry": {
 			strings.Replace(string(good), `"entry": 9`, `"entry": 7`, 1), "its signature is wrong", ExitError,
 		},
 		"another signer": {
-			strings.Replace(string(good), public, "ed25519:"+strings.Repeat("A", 43)+"=", 1), "signed with another key",
+			strings.Replace(string(good), public, "ed25519:"+strings.Repeat("A", 43)+"=", 1),
+			"signed with another key",
 			ExitError,
 		},
 	} {

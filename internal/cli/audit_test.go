@@ -54,7 +54,8 @@ func TestAuditSpeaksOneLanguage(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	if code, out, errs := d.run("audit", "--verify"); code != ExitDone || !strings.Contains(out, "1 entry, unchanged") {
+	if code, out, errs := d.run("audit", "--verify"); code != ExitDone ||
+		!strings.Contains(out, "1 entry, unchanged") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 }

@@ -83,8 +83,9 @@ rest, and is started again when its work comes back.`,
 	fl.BoolVar(&f.asSessions, "as-sessions", false, "show what the machines would have cost as sessions")
 	fl.StringVar(&f.idle, "idle", "30m", "time at rest after which a session ends, with --as-sessions")
 	fl.BoolVar(&f.caps, "caps", false, "apply the limits of the policies")
-	fl.StringVar(&f.every, "every", "0s", "make a pass at every multiple of a `duration`, as enforce --once from cron "+
-		"(default: at every sample and deadline)")
+	fl.StringVar(&f.every, "every", "0s",
+		"make a pass at every multiple of a `duration`, as enforce --once from cron "+
+			"(default: at every sample and deadline)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision of the policies to a `file` as a line of JSON")
 	fl.BoolVar(&f.baselines, "baselines", true, "compare with the baselines")
 	a.outputs(c, reports...)
@@ -178,7 +179,9 @@ func (f backtestFlags) command(verb string) string {
 // next are the commands after a replay: learn policies, or try those that were replayed.
 func (f backtestFlags) next() []string {
 	if len(f.policies) == 0 {
-		return []string{f.command("policy tune") + " --write tuned.yaml", f.command("backtest") + " --policy tuned.yaml"}
+		return []string{
+			f.command("policy tune") + " --write tuned.yaml", f.command("backtest") + " --policy tuned.yaml",
+		}
 	}
 	check, enforce := "curfew policy check --against last", "curfew enforce --once"
 	for _, p := range f.policies {
@@ -195,7 +198,8 @@ const drawn = 24
 // options say how the trace is read.
 func (f backtestFlags) options() replay.TraceOptions {
 	return replay.TraceOptions{
-		Trace: f.trace, Columns: f.columns, Step: f.step, Price: f.price, RestartCost: f.restartCost, Resource: f.resource,
+		Trace: f.trace, Columns: f.columns, Step: f.step, Price: f.price,
+		RestartCost: f.restartCost, Resource: f.resource,
 		TZ: f.tz, IdleBelow: f.idleBelow,
 	}
 }

@@ -62,7 +62,9 @@ shown apart.`,
 			if err == nil && a.format == "csv" {
 				return report.BillCSV(a.Stdout, doc)
 			}
-			return shown(a, func(d view.BillShow) report.Sheet { return report.BillShow(d, in.By, in.Basis) })(doc, err)
+			return shown(a, func(d view.BillShow) report.Sheet {
+				return report.BillShow(d, in.By, in.Basis)
+			})(doc, err)
 		},
 	}
 	ops.GetBills.AddFlags(c.Flags(), &in)

@@ -83,7 +83,8 @@ func TestPostedBillsEqualTheirRows(t *testing.T) {
 	}
 	period := []string{"--since", "2026-10-01", "--until", "2026-11-01"}
 	for _, step := range []struct{ text, basis, cost string }{
-		{first, "billed", "BilledCost"}, {first, "effective", "EffectiveCost"}, {restated, "effective", "EffectiveCost"},
+		{first, "billed", "BilledCost"}, {first, "effective", "EffectiveCost"},
+		{restated, "effective", "EffectiveCost"},
 		{restated, "billed", "BilledCost"}, {first, "billed", "BilledCost"},
 	} {
 		d.write("focus.csv", step.text)
@@ -99,7 +100,8 @@ func TestPostedBillsEqualTheirRows(t *testing.T) {
 					Rest string `json:"unattributed_usd"`
 				}
 			}
-			if err := json.Unmarshal(run(append([]string{"bill", "show", "--by", by, "--basis", step.basis}, period...)...),
+			if err := json.Unmarshal(
+				run(append([]string{"bill", "show", "--by", by, "--basis", step.basis}, period...)...),
 				&doc); err != nil {
 				t.Fatal(err)
 			}

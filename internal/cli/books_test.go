@@ -125,7 +125,9 @@ func TestRoundsFillTheLedger(t *testing.T) {
 func (l *ladderTest) disc(size int32) string {
 	l.t.Helper()
 	out, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).CreateVolume(l.t.Context(),
-		&ec2.CreateVolumeInput{AvailabilityZone: aws.String("us-east-1a"), Size: &size, VolumeType: types.VolumeTypeGp3})
+		&ec2.CreateVolumeInput{
+			AvailabilityZone: aws.String("us-east-1a"), Size: &size, VolumeType: types.VolumeTypeGp3,
+		})
 	if err != nil {
 		l.t.Fatal(err)
 	}

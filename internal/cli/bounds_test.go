@@ -77,7 +77,9 @@ func TestFilesAreBounded(t *testing.T) {
 			"backtest --trace pipe", "pipe: the file is empty",
 		}, {"plan rightsize --usage /dev/zero --type p3.8xlarge", "/dev/zero:1: the line is over 262144 bytes long"},
 		{"backtest --trace bomb.csv.gz", "it unpacks to over 200 times its length"},
-		{"estimate pipe", "pipe:1:1: the file is empty"}, {"policy check policies", "pipe.yaml:1:1: the file is empty"},
+		{
+			"estimate pipe", "pipe:1:1: the file is empty",
+		}, {"policy check policies", "pipe.yaml:1:1: the file is empty"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			var before, after runtime.MemStats

@@ -49,7 +49,8 @@ func (f *storeFlags) apply(url string) error {
 	if f.bandwidth != "" {
 		n, err := humanize.ParseBytes(f.bandwidth)
 		if err != nil || n < 1<<10 || n > 1<<50 {
-			return usageError("--bandwidth %q: it is a number of bytes in a second, 1kB or more, such as 50MB", f.bandwidth)
+			return usageError("--bandwidth %q: it is a number of bytes in a second, 1kB or more, such as 50MB",
+				f.bandwidth)
 		}
 		f.Bandwidth = int64(n)
 	}
@@ -130,7 +131,8 @@ There is one snapshot of all ranks, or none if one does not come within --wait.`
 				}
 			}
 			if _, err := path.Match(o.Evidence.DonePattern, ""); err != nil {
-				return usageError("--done %q: it is a pattern of paths in the folder, such as '*/DONE'", o.Evidence.DonePattern)
+				return usageError("--done %q: it is a pattern of paths in the folder, such as '*/DONE'",
+					o.Evidence.DonePattern)
 			}
 			if o.Workers < 1 || o.Workers > 64 || o.Uploads < 1 || o.Uploads > 64 {
 				return usageError("--workers %d --uploads %d: each is 1 to 64", o.Workers, o.Uploads)
@@ -209,7 +211,8 @@ Where this user saw a newer snapshot of the run before, an older one is restored
 		Args: twoArgs("a URL and a folder"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.Seq < 0 {
-				return usageError("--snapshot %d: it is the number of a snapshot, which curfew checkpoint list shows", o.Seq)
+				return usageError("--snapshot %d: it is the number of a snapshot, which curfew checkpoint list shows",
+					o.Seq)
 			}
 			if err := f.apply(args[0]); err != nil {
 				return err
@@ -279,7 +282,9 @@ was seen here before; the output names it and the newest snapshot that can still
 			if err != nil {
 				return err
 			}
-			if err := a.show(doc, func() report.Sheet { return report.CheckpointVerify(doc, a.globals()) }); err != nil {
+			if err := a.show(doc, func() report.Sheet {
+				return report.CheckpointVerify(doc, a.globals())
+			}); err != nil {
 				return err
 			}
 			if len(doc.Damage) > 0 || doc.RolledBack {

@@ -86,8 +86,9 @@ is saved.`,
 	fl.Var(ops.NewChoice("cloud", &f.Cloud, []string{clouds.ProviderLocal, clouds.ProviderAWS}), "cloud",
 		"where it runs: local or aws (default: sessions.cloud in curfew.yaml)")
 	fl.StringVarP(&f.File, "file", "f", "", "session `file` (curfew.session/v1)")
-	fl.StringVar(&f.timeout, "timeout", "", "how long it may take, start included, such as 1h (default: what the lease "+
-		"of the file or of curfew.yaml leaves)")
+	fl.StringVar(&f.timeout, "timeout", "",
+		"how long it may take, start included, such as 1h (default: what the lease "+
+			"of the file or of curfew.yaml leaves)")
 	fl.StringVar(&f.checkout, "checkout", ".", "`folder` that is copied into the work folder")
 	fl.StringArrayVar(&f.excludes, "exclude", nil,
 		"leave out paths that match a `pattern`, such as .git or *.pt; repeatable")
@@ -143,13 +144,15 @@ func (a *app) ciRun(ctx context.Context, f ciFlags) (err error) {
 	if err := all.EnsureKeeper(ctx); err != nil {
 		return errors.Join(err, a.ciDown(ctx, all, s, true))
 	}
-	bounded, stop := context.WithTimeoutCause(ctx, connect.OneShotTimeout(s, f.Timeout)-a.Now().Sub(began), errTimedOut)
+	bounded, stop := context.WithTimeoutCause(ctx,
+		connect.OneShotTimeout(s, f.Timeout)-a.Now().Sub(began), errTimedOut)
 	defer stop()
 	ran, code, err := a.ciWork(bounded, all, s, f, dir, skip)
 	if errors.Is(context.Cause(bounded), errTimedOut) {
 		err = &failure{
 			exit: ExitError, code: "timed_out",
-			err:  fmt.Errorf("the command did not end within %s", plain.Duration(connect.OneShotTimeout(s, f.Timeout))),
+			err: fmt.Errorf("the command did not end within %s",
+				plain.Duration(connect.OneShotTimeout(s, f.Timeout))),
 			hint: "--timeout says how long it may take",
 		}
 	}
@@ -171,7 +174,9 @@ func (a *app) ciRun(ctx context.Context, f ciFlags) (err error) {
 	}
 	also(a.ciDown(ctx, all, s, discard))
 	if err == nil && code != 0 {
-		err = &failure{exit: code, code: "command_failed", err: fmt.Errorf("the command ended with exit code %d", code)}
+		err = &failure{
+			exit: code, code: "command_failed", err: fmt.Errorf("the command ended with exit code %d", code),
+		}
 	}
 	return err
 }
@@ -191,7 +196,8 @@ func (a *app) ciWork(ctx context.Context, all *sessions.Sessions, s session.Sess
 	}
 	if now.State != session.Ready {
 		return false, 0, &failure{
-			exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, now.EndReason),
+			exit: ExitError, code: "not_ready",
+			err: fmt.Errorf("session %s did not become ready: %s", s.Name, now.EndReason),
 		}
 	}
 	err = connect.UseFirstMachine(ctx, all, s.ID, os.Environ(), a.Stderr,
@@ -211,7 +217,8 @@ func (a *app) ciWork(ctx context.Context, all *sessions.Sessions, s session.Sess
 	case err != nil || code != 0: // the command's own doing, or that of an end that came before it
 		if why := a.ciEnded(ctx, all, s, err != nil && s.Provider == clouds.ProviderAWS); why != "" {
 			return ran, 0, &failure{
-				exit: ExitError, code: "ended", err: fmt.Errorf("session %s ended before the command did: %s", s.Name, why),
+				exit: ExitError, code: "ended",
+				err: fmt.Errorf("session %s ended before the command did: %s", s.Name, why),
 			}
 		}
 	}
@@ -324,6 +331,7 @@ func (a *app) ciRefused(ctx context.Context, all *sessions.Sessions, s session.S
 		hint = "give --name, so that an approval counts for the next run of that name"
 	}
 	return &failure{
-		exit: ExitHeld, code: "needs_approval", err: fmt.Errorf("session %s needs approval: %s", s.Name, why), hint: hint,
+		exit: ExitHeld, code: "needs_approval", err: fmt.Errorf("session %s needs approval: %s",
+			s.Name, why), hint: hint,
 	}
 }

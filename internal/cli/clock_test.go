@@ -94,7 +94,8 @@ func TestAHostWithAWrongClockDecidesNothing(t *testing.T) {
 				}
 				return got
 			}
-			hold, request := decide(right, ExitDone, "small.yaml").HoldID, decide(right, ExitHeld, "big.yaml").ApprovalID
+			hold, request := decide(right, ExitDone, "small.yaml").HoldID, decide(right,
+				ExitHeld, "big.yaml").ApprovalID
 			refused := func(who string, args ...string) {
 				t.Helper()
 				d.env["CURFEW_IDENTITY"] = who

@@ -53,7 +53,8 @@ forgets it as soon as the connection is made.`,
 			dash := c.ArgsLenAtDash()
 			switch {
 			case f.copy && (len(args) != 3 || dash >= 0):
-				return usageError("%s --copy takes the name of one session and two paths, one of which begins with a colon",
+				return usageError(
+					"%s --copy takes the name of one session and two paths, one of which begins with a colon",
 					c.CommandPath())
 			case !f.copy && (len(args) == 0 || dash != 1 && (len(args) > 1 || dash == 0)):
 				return usageError("%s takes the name of one session, and after -- a command", c.CommandPath())
@@ -91,7 +92,8 @@ func parsePorts(text string) (port, local int, err error) {
 	}
 	if err != nil || port < 1 || port > 65535 || local < 1 || local > 65535 {
 		return 0, 0, usageError(
-			"--port %q: it is a port of the machine, and after a colon another one of this machine, such as 8888:9999", text)
+			"--port %q: it is a port of the machine, and after a colon another one of this machine, such as 8888:9999",
+			text)
 	}
 	return port, local, nil
 }
@@ -133,10 +135,14 @@ func (a *app) connect(ctx context.Context, f connectFlags) error {
 	}
 	code, err := connect.Connect(ctx, all, o)
 	if err != nil && ctx.Err() != nil && whole.Err() == nil {
-		err = &failure{exit: ExitInterrupted, code: "interrupted", err: errors.New("interrupted: the terminal was closed")}
+		err = &failure{
+			exit: ExitInterrupted, code: "interrupted", err: errors.New("interrupted: the terminal was closed"),
+		}
 	}
 	if err == nil && code != 0 {
-		err = &failure{exit: ExitOwn, code: "command_failed", err: fmt.Errorf("the command ended with exit code %d", code)}
+		err = &failure{
+			exit: ExitOwn, code: "command_failed", err: fmt.Errorf("the command ended with exit code %d", code),
+		}
 	}
 	return err
 }

@@ -96,7 +96,8 @@ func reach(t *testing.T) *reached {
 	r := &reached{t: t, box: box, dir: dir, work: filepath.Join(dir, "there", "home", "work")}
 	host := filepath.Join(dir, "there", "etc", "host.json")
 	r.env = append(append(os.Environ(), box.Env()...), "HOME="+dir, "XDG_DATA_HOME="+filepath.Join(dir, "data"),
-		"XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "XDG_STATE_HOME="+filepath.Join(dir, "state"), "CURFEW_HOST="+host,
+		"XDG_CONFIG_HOME="+filepath.Join(dir, "config"),
+		"XDG_STATE_HOME="+filepath.Join(dir, "state"), "CURFEW_HOST="+host,
 		"CURFEW_TEST_SIGNALS=1", ssmplugin.VariableLog+"="+filepath.Join(dir, "plugin.log"), "SHELL=/bin/sh",
 		"TMPDIR="+filepath.Join(dir, "tmp"))
 	// What the agent of the machine leaves.
@@ -113,7 +114,8 @@ func reach(t *testing.T) *reached {
 	r.write(filepath.Join(dir, "curfew.yaml"), "identity: ana\naws: {requests_per_second: 10000, regions: ["+
 		connectRegion+"]}\n")
 	// What AWS has.
-	who, err := sts.NewFromConfig(box.Config(connectRegion)).GetCallerIdentity(t.Context(), &sts.GetCallerIdentityInput{})
+	who, err := sts.NewFromConfig(box.Config(connectRegion)).GetCallerIdentity(t.Context(),
+		&sts.GetCallerIdentityInput{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -648,7 +650,8 @@ func (r *reached) editors() {
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(bin, "code"), []byte("#!/bin/sh\nprintf '%s\\n' \"$@\" > '"+r.dir+"/editor'\n"),
+	if err := os.WriteFile(filepath.Join(bin, "code"),
+		[]byte("#!/bin/sh\nprintf '%s\\n' \"$@\" > '"+r.dir+"/editor'\n"),
 		0o755); err != nil {
 		r.t.Fatal(err)
 	}
@@ -680,8 +683,9 @@ func (r *reached) editors() {
 	r.nothingOpen(before)
 	// ssh does not take ~ from HOME: the tests name the files.
 	ssh := func(args ...string) *exec.Cmd {
-		c := exec.CommandContext(r.t.Context(), "ssh", append([]string{"-F", entry, "-o", "BatchMode=yes", "curfew-demo"},
-			args...)...)
+		c := exec.CommandContext(r.t.Context(), "ssh",
+			append([]string{"-F", entry, "-o", "BatchMode=yes", "curfew-demo"},
+				args...)...)
 		c.Env = r.env
 		return c
 	}
@@ -724,7 +728,8 @@ func (r *reached) editors() {
 	over := r.s
 	over.State, over.EndedAt = session.Ended, time.Now()
 	r.put(over)
-	if _, errs, code := r.run("connect", "demo"); code != ExitError || !strings.Contains(errs, "session demo is ended") {
+	if _, errs, code := r.run("connect", "demo"); code != ExitError ||
+		!strings.Contains(errs, "session demo is ended") {
 		r.t.Errorf("exit %d, %q", code, errs)
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, "curfew", "*")); len(files) > 0 {

@@ -32,7 +32,8 @@ machine and an entry in the audit log. Remove the tag to take it back.`,
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why nothing on the disks matters")
-	c.Flags().StringArrayVar(&f.AssumeRoles, "assume-role", nil, "`ARN` of a role in the machine's account; repeatable")
+	c.Flags().StringArrayVar(&f.AssumeRoles, "assume-role", nil,
+		"`ARN` of a role in the machine's account; repeatable")
 	c.Flags().StringVar(&f.Profile, "profile", "", "AWS profile")
 	a.outputs(c, tableJSON...)
 	return c

@@ -39,7 +39,8 @@ func TestDemoDay(t *testing.T) {
 			for d.now = time.Now(); d.now.Weekday() != tc.on; {
 				d.now = d.now.AddDate(0, 0, -1)
 			}
-			code, out, errs := d.run("enforce", "--demo", "--seed", strconv.FormatUint(tc.seed, 10), "--policy", policies, "-o",
+			code, out, errs := d.run("enforce", "--demo", "--seed", strconv.FormatUint(tc.seed, 10),
+				"--policy", policies, "-o",
 				"json")
 			if code != ExitDone {
 				t.Fatalf("exit %d: %s", code, errs)
@@ -79,7 +80,8 @@ func TestDemoDay(t *testing.T) {
 			}
 			was, is := usd(t, doc.Ephemeral.Before["idle"]), usd(t, doc.Ephemeral.After["idle"])
 			if was < 100 || is >= 0.05*was {
-				t.Errorf("idle machines that may end cost %.2f the day before and %.2f in the day, want under 5%%", was, is)
+				t.Errorf("idle machines that may end cost %.2f the day before and %.2f in the day, want under 5%%",
+					was, is)
 			}
 			world := sim.New(sim.Options{Seed: tc.seed, Now: doc.From})
 			seen, err := world.List(t.Context(), round.Query{Now: doc.Until})
@@ -88,7 +90,9 @@ func TestDemoDay(t *testing.T) {
 			}
 			ended := 0
 			for _, m := range doc.Machines {
-				i := slices.IndexFunc(seen.Resources, func(r *inventory.Resource) bool { return r.Ref().String() == m.Resource })
+				i := slices.IndexFunc(seen.Resources, func(r *inventory.Resource) bool {
+					return r.Ref().String() == m.Resource
+				})
 				if i < 0 {
 					t.Errorf("%s is not in the account", m.Resource)
 					continue

@@ -35,10 +35,12 @@ func TestDoctorOfHoles(t *testing.T) {
 		{"gone", func(i int) bool { return i >= 100 }, "unknown", -1, 0, "GPU utilization: its state is unknown"},
 		{"hole", func(i int) bool {
 			return i >= 140 && i < 160
-		}, "idle", 60, 40. / 60, "samples of gpu_util, mem_used_bytes, cpu_util, net_bytes: they cover 67% of the window"},
+		}, "idle", 60, 40. / 60,
+			"samples of gpu_util, mem_used_bytes, cpu_util, net_bytes: they cover 67% of the window"},
 		{"young", func(i int) bool {
 			return i < 160
-		}, "idle", 60, 20. / 60, "samples of gpu_util, mem_used_bytes, cpu_util, net_bytes: they cover 33% of the window"},
+		}, "idle", 60, 20. / 60,
+			"samples of gpu_util, mem_used_bytes, cpu_util, net_bytes: they cover 33% of the window"},
 	}
 	for _, tc := range cases {
 		fmt.Fprintf(&config, "  - {name: %s, gpu: H100, gpus: 1, since: 2026-01-15}\n", tc.name)
@@ -72,7 +74,8 @@ func TestDoctorOfHoles(t *testing.T) {
 			}
 		}
 		if m.State != tc.state || age != tc.age || math.Abs(coverage-tc.coverage) > 0.001 {
-			t.Errorf("%s is %s (%s), its newest sample is %v s old and covers %v; want %s, %v, %v", tc.name, m.State, m.Why,
+			t.Errorf("%s is %s (%s), its newest sample is %v s old and covers %v; want %s, %v, %v",
+				tc.name, m.State, m.Why,
 				age, coverage, tc.state, tc.age, tc.coverage)
 		}
 		lacks := ""

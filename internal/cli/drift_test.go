@@ -55,7 +55,8 @@ func TestPriceDrift(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if drift, err := (costs.Comparison{Bills: s.Bills(), Ledger: s.Ledger()}).PriceDrift(t.Context(), now); err != nil ||
+	if drift, err := (costs.Comparison{Bills: s.Bills(), Ledger: s.Ledger()}).PriceDrift(
+		t.Context(), now); err != nil ||
 		drift != nil {
 		t.Errorf("without a bill: %v, drift is known: %v", err, drift != nil)
 	}
@@ -64,11 +65,13 @@ func TestPriceDrift(t *testing.T) {
 	for _, row := range []struct {
 		billed, category, id string
 	}{
-		{"36", "Usage", "i-costly"}, {"24", "Usage", "i-list"}, {"24", "Usage", "i-credit"}, {"-12", "Credit", "i-credit"},
+		{"36", "Usage", "i-costly"}, {"24", "Usage", "i-list"}, {"24", "Usage", "i-credit"},
+		{"-12", "Credit", "i-credit"},
 		{"99", "Usage", "i-stranger"},
 	} {
 		text += fmt.Sprintf(
-			"%s,%s,%s,9,111122223333,USD,%s,%s,%s,%s,%s,Compute,Amazon Elastic Compute Cloud,AWS,%s,us-east-1\n", row.billed,
+			"%s,%s,%s,9,111122223333,USD,%s,%s,%s,%s,%s,Compute,Amazon Elastic Compute Cloud,AWS,%s,us-east-1\n",
+			row.billed,
 			row.billed, row.billed,
 			start.Format(time.RFC3339), start.AddDate(0, 1, 0).Format(time.RFC3339), day.Format(time.RFC3339),
 			day.AddDate(0, 0, 1).Format(time.RFC3339), row.category, row.id)

@@ -70,7 +70,8 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 	a.outputs(c, tableJSON...)
 	fl.StringVar(&f.trace, "trace", "",
 		"with --cloud trace: recorded usage as the account (CSV, CSV.gz or Parquet) `file`")
-	fl.StringVar(&f.at, "at", "", "with --cloud trace: the RFC 3339 `time` of the pass (default: the end of the trace)")
+	fl.StringVar(&f.at, "at", "",
+		"with --cloud trace: the RFC 3339 `time` of the pass (default: the end of the trace)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision to a `file` as a line of JSON")
 	fl.Uint64Var(&f.seed, "seed", clouds.SimSeed, "with --demo: the `number` that varies the simulated account")
 	f.iam.add(fl, "with the permissions of scan and of actions on what is managed or governed (curfew.yaml)")
@@ -200,7 +201,8 @@ func (a *app) writeDecisions(name string, decisions []backtest.Decision) error {
 	file, err := os.OpenFile(a.path(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return &failure{
-			exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("write decisions to %s: %w", name, runtime.Cause(err)),
+			exit: ExitUsage, code: "invalid_file",
+			err: fmt.Errorf("write decisions to %s: %w", name, runtime.Cause(err)),
 		}
 	}
 	out := json.NewEncoder(file)

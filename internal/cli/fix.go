@@ -49,11 +49,13 @@ long as --keep says.`,
 			}
 			switch {
 			case f.github && (!f.enforce || len(f.undo) > 0):
-				return usageError("--github goes with curfew fix FINDING --enforce: it asks a pull request for the approval")
+				return usageError(
+					"--github goes with curfew fix FINDING --enforce: it asks a pull request for the approval")
 			case f.enforce && dryRun && c.Flags().Changed("dry-run"):
 				return usageError("--dry-run and --enforce say the opposite")
 			case f.keep != "" && len(f.undo) == 0:
-				return usageError("--keep goes with curfew fix --undo: it says how long policies leave alone what was undone")
+				return usageError(
+					"--keep goes with curfew fix --undo: it says how long policies leave alone what was undone")
 			case len(f.undo) > 0 && len(ids) > 0:
 				return usageError("curfew fix --undo takes the id of what was done, not findings as well")
 			case len(f.undo) > 0:
@@ -172,7 +174,9 @@ func (f fixFlags) options() ops.FixOptions { return ops.FixOptions{Source: f.Sou
 // repeated are the flags of a fix, to follow a suggested command.
 func (f fixFlags) repeated() string {
 	out := reaching(f.sourceFlags)
-	for flag, on := range map[string]bool{" --github": f.github, " --save-disks": f.save, " --scratch-disks": f.scratch} {
+	for flag, on := range map[string]bool{
+		" --github": f.github, " --save-disks": f.save, " --scratch-disks": f.scratch,
+	} {
 		if on {
 			out += flag
 		}

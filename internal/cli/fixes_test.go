@@ -55,7 +55,8 @@ func newSeededFixes(t *testing.T) *seededFixes {
 		t.Fatal(err)
 	}
 	s := &seededFixes{
-		ladderTest: l, truth: truth, regions: "--regions=" + strings.Join(truth.Regions, ","), idle: map[string]string{},
+		ladderTest: l, truth: truth, regions: "--regions=" + strings.Join(truth.Regions, ","),
+		idle: map[string]string{},
 	}
 	var ana, bo string
 	ana, s.asAna = l.keysOf("ana")
@@ -88,7 +89,8 @@ func (s *seededFixes) endpoint(name string, machines int32) {
 	if err == nil {
 		_, err = api.CreateEndpointConfig(s.t.Context(), &sagemaker.CreateEndpointConfigInput{
 			EndpointConfigName: &name, ProductionVariants: []smtypes.ProductionVariant{{
-				VariantName: aws.String("main"), ModelName: &name, InstanceType: "ml.g4dn.xlarge", InitialInstanceCount: &machines,
+				VariantName: aws.String("main"), ModelName: &name, InstanceType: "ml.g4dn.xlarge",
+				InitialInstanceCount: &machines,
 				InitialVariantWeight: aws.Float32(1)}}})
 	}
 	if err == nil {
@@ -125,7 +127,8 @@ func (s *seededFixes) notebook(name string) {
 	}
 	if _, err := sagemaker.NewFromConfig(s.sandbox.Config("us-east-1")).CreateNotebookInstance(s.t.Context(),
 		&sagemaker.CreateNotebookInstanceInput{NotebookInstanceName: &name,
-			InstanceType: "ml.t3.medium", RoleArn: aws.String("arn:aws:iam::" + wire.DefaultAccount + ":role/sagemaker"),
+			InstanceType:   "ml.t3.medium",
+			RoleArn:        aws.String("arn:aws:iam::" + wire.DefaultAccount + ":role/sagemaker"),
 			VolumeSizeInGB: aws.Int32(20), Tags: tags}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -329,7 +332,9 @@ func groupSize(s *seededFixes, f *view.Fix) int64 {
 func groupLeft(s *seededFixes, f *view.Fix) bool {
 	g, a := groupOf(s, f), f.Change.Arguments
 	return groupSize(s, f) == *a.Count && len(g.Instances) == int(*a.Count) && len(a.Members) == 2 &&
-		!slices.ContainsFunc(g.Instances, func(i astypes.Instance) bool { return slices.Contains(a.Members, *i.InstanceId) })
+		!slices.ContainsFunc(g.Instances, func(i astypes.Instance) bool {
+			return slices.Contains(a.Members, *i.InstanceId)
+		})
 }
 
 // machinesOf is how many machines an endpoint of one variant has.
@@ -377,9 +382,11 @@ var kindsOfFixes = []kindOfFix{
 	{rule: "tag-missing", shows: tagsWritten, quiet: true, undone: func(s *seededFixes, f *view.Fix) bool {
 		return len(tagsOf(s, f)) == 0
 	}},
-	{rule: "autoscaling-sticky", name: "feed-workers", shows: groupLeft, undone: func(s *seededFixes, f *view.Fix) bool {
-		return groupSize(s, f) == 3
-	}},
+	{
+		rule: "autoscaling-sticky", name: "feed-workers", shows: groupLeft,
+		undone: func(s *seededFixes, f *view.Fix) bool {
+			return groupSize(s, f) == 3
+		}},
 	{rule: "inference-overprovisioned", name: "old-embedder", shows: func(s *seededFixes, f *view.Fix) bool {
 		return machinesOf(s, f) == *f.Change.Arguments.Count
 	}, unplanted: true,
@@ -449,11 +456,14 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 	checkPlanted(t, first, planted) // the dollars of the seed are computed apart from the rules
 	// Two of three machines go, of the type of which another endpoint has one.
 	saved := func(rule, name string) money.Amount {
-		i := slices.IndexFunc(first.Findings, func(f view.Finding) bool { return f.Rule == rule && f.Resource.ID == name })
+		i := slices.IndexFunc(first.Findings, func(f view.Finding) bool {
+			return f.Rule == rule && f.Resource.ID == name
+		})
 		v, _ := first.Findings[i].MonthlySavingsUSD.Get()
 		return v
 	}
-	if two, one := saved("inference-overprovisioned", "old-embedder"), saved("endpoint-idle", "old-detector"); two != 2*
+	if two, one := saved("inference-overprovisioned", "old-embedder"), saved("endpoint-idle",
+		"old-detector"); two != 2*
 		one || one == 0 {
 		t.Errorf("two machines of an endpoint save %s, and one costs %s", two, one)
 	}
@@ -472,7 +482,8 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 			}
 			before[id] = k.document(s, p.Finding.Resource.ID)
 			if before[id] != p.Change.Before {
-				t.Errorf("%s: the document that is replaced is\n%s\nand is shown as\n%s", k.name, before[id], p.Change.Before)
+				t.Errorf("%s: the document that is replaced is\n%s\nand is shown as\n%s", k.name,
+					before[id], p.Change.Before)
 			}
 		}
 	}
@@ -630,7 +641,9 @@ func TestFixesMeetChange(t *testing.T) {
 		t.Errorf("a volume that costs more than was approved: %s, approval %s, before %s", f.State, f.ApprovalID,
 			asked[volume].ApprovalID)
 	}
-	if out, err := api.DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{size}}); err != nil ||
+	if out, err := api.DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{
+		VolumeIds: []string{size},
+	}); err != nil ||
 		len(out.Volumes) != 1 {
 		t.Errorf("the volume is gone: %v", err)
 	}

@@ -27,8 +27,9 @@ func TestAReviewApprovesAFix(t *testing.T) {
 	ana, asAna := l.keysOf("ana")
 	bo, _ := l.keysOf("bo")
 	own := strings.Replace(l.read("curfew.yaml"), "approvals: {accept: [self-declared]}",
-		fmt.Sprintf("approvals: {sts_endpoint: %q, github_api: %q}\npeople: {ana: {aws: [%q], github: [octoana]}, bo: "+
-			"{aws: [%q], github: [octobo]}, eve: {github: [octoeve]}}",
+		fmt.Sprintf(
+			"approvals: {sts_endpoint: %q, github_api: %q}\npeople: {ana: {aws: [%q], github: [octoana]}, bo: "+
+				"{aws: [%q], github: [octobo]}, eve: {github: [octoeve]}}",
 			os.Getenv("AWS_ENDPOINT_URL"), h.URL, ana, bo), 1)
 	l.write("curfew.yaml", own)
 	asAna()
@@ -83,7 +84,8 @@ func TestAReviewApprovesAFix(t *testing.T) {
 		t.Fatalf("asked by %s, %+v; the pull request has %q", r.AskedBy, r.AskedProof, said)
 	}
 	for _, want := range []string{
-		"curfew approve " + r.ID, r.PlanHash, volume, "call: delete-volume", "by hand: aws ec2 delete-volume", "saves: $",
+		"curfew approve " + r.ID, r.PlanHash, volume, "call: delete-volume",
+		"by hand: aws ec2 delete-volume", "saves: $",
 		" a month", "undo: ", "loses: ",
 	} {
 		if !strings.Contains(said[0], want) {
@@ -130,7 +132,9 @@ func TestAReviewApprovesAFix(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept.Plan, kept.Subject = harmless(kept.Plan), harmless(kept.Subject)
-	if _, err := s.Approvals().PutRequest(t.Context(), kept, approval.Event{At: kept.AskedAt, By: kept.AskedBy}); err !=
+	if _, err := s.Approvals().PutRequest(t.Context(), kept, approval.Event{
+		At: kept.AskedAt, By: kept.AskedBy,
+	}); err !=
 		nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,8 @@ func TestFreezeWorksWithAWrongConfiguration(t *testing.T) {
 		t.Errorf("unfreeze: exit %d: %s", code, errs)
 	}
 	d.write("curfew.yaml", gateConfig)
-	if code, out, errs := d.run("audit", "--what", "freeze"); code != ExitDone || !strings.Contains(out, "an incident") {
+	if code, out, errs := d.run("audit", "--what", "freeze"); code != ExitDone ||
+		!strings.Contains(out, "an incident") {
 		t.Errorf("the audit log: exit %d: %s%s", code, out, errs)
 	}
 

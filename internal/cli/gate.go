@@ -38,8 +38,9 @@ each admission reserves budget again; unused reservations of the same work are r
 	a.outputs(c, reports...)
 	fl := c.Flags()
 	ops.Gate.AddFlags(fl, &in)
-	fl.StringVar(&in.Body.Key, "key", "", "names the run, so that asking again with it is the same run and not another "+
-		"(with --github: the pull request and the file)")
+	fl.StringVar(&in.Body.Key, "key", "",
+		"names the run, so that asking again with it is the same run and not another "+
+			"(with --github: the pull request and the file)")
 	fl.BoolVar(&in.Body.DryRun, "dry-run", false, "decide, and hold, ask and record nothing")
 	c.AddCommand(a.newGateReport())
 	return c

@@ -204,12 +204,15 @@ func newPullHub(t *testing.T) *pullHub {
 		case "GET " + repo + "/activity":
 			say(w, 200, []any{
 				map[string]any{
-					"id": 1, "after": h.head, "ref": "refs/heads/resnet50", "activity_type": "push", "actor": user("octoana"),
+					"id": 1, "after": h.head, "ref": "refs/heads/resnet50", "activity_type": "push",
+					"actor": user("octoana"),
 				},
 			})
 		case "POST /graphql": // whether the text of a review was edited
 			say(w, 200, map[string]any{
-				"data": map[string]any{"node": map[string]any{"id": in.Variables.ID, "lastEditedAt": h.edited[in.Variables.ID]}},
+				"data": map[string]any{
+					"node": map[string]any{"id": in.Variables.ID, "lastEditedAt": h.edited[in.Variables.ID]},
+				},
 			})
 		case "GET " + repo + "/pulls/7/reviews":
 			say(w, 200, append([]map[string]any{}, h.reviews...))
@@ -324,10 +327,13 @@ func (d *desktop) pullRequest(h *pullHub) {
 // event is what GitHub tells a run about pull request 7.
 func (h *pullHub) event(t *testing.T) string {
 	t.Helper()
-	event := map[string]any{"action": "synchronize", "number": 7, "repository": map[string]any{"full_name": "acme/train"},
+	event := map[string]any{
+		"action": "synchronize", "number": 7, "repository": map[string]any{"full_name": "acme/train"},
 		"pull_request": map[string]any{
 			"number": 7, "state": "open", "user": map[string]any{"login": "octoana", "type": "User"},
-			"head": map[string]any{"ref": "resnet50", "sha": h.head, "repo": map[string]any{"full_name": "acme/train"}},
+			"head": map[string]any{
+				"ref": "resnet50", "sha": h.head, "repo": map[string]any{"full_name": "acme/train"},
+			},
 			"base": map[string]any{
 				"ref": "main", "sha": strings.Repeat("b", 40), "repo": map[string]any{"full_name": "acme/train"},
 			}}}
@@ -399,11 +405,15 @@ func TestVotesHaveTheirPlace(t *testing.T) {
 		{"none", "votes: []\n", ""},
 		{"digits", "votes:\n  - {request: 12345678e901, by: bo, allow: true}\n", ""},
 		{
-			"short", "votes:\n  - {request: 12345678, by: bo, allow: true}\n  - request: 1234\n    by: bo\n    allow: true\n",
+			"short", "votes:\n  - {request: 12345678, by: bo, allow: true}\n  - request: 1234\n    by: bo\n    " +
+				"allow: true\n",
 			"votes.yaml:3:",
 		},
 		{"undecided", "votes: [{request: abcdefgh, by: bo}]\n", "votes.yaml:1:9: a vote needs allow"},
-		{"neither", "votes:\n  - {request: abcdefgh, by: bo, allow: \"yes\"}\n", "votes.yaml:2:40: allow is true or false"},
+		{
+			"neither", "votes:\n  - {request: abcdefgh, by: bo, allow: \"yes\"}\n",
+			"votes.yaml:2:40: allow is true or false",
+		},
 		{
 			"another key", "votes:\n  - {request: abcdefgh, by: bo, allow: true, amount: 3}\n",
 			`votes.yaml:2:46: a vote has no key "amount"`,
@@ -431,7 +441,8 @@ func TestSeveralWorkloadsAreHeldToTheEnd(t *testing.T) {
 	pod := func(name, machine string, seconds int) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {team: vision, purpose: "+
 			"training}}\nspec:\n  activeDeadlineSeconds: %d\n"+
-			"  nodeSelector: {node.kubernetes.io/instance-type: %s, topology.kubernetes.io/region: us-east-1}\n  containers: "+
+			"  nodeSelector: {node.kubernetes.io/instance-type: %s, topology.kubernetes.io/region: us-east-1}\n  "+
+			"containers: "+
 			"[{name: a, resources: {limits: {nvidia.com/gpu: 1}}}]\n", name, seconds, machine)
 	}
 	d.write("two.yaml", pod("long", "g5.xlarge", 50*3600)+"---\n"+pod("costly", "p4d.24xlarge", 3600))
@@ -456,8 +467,9 @@ func TestWhoDeniesIsHeardFirst(t *testing.T) {
 	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
 	asked := d.gate(ExitHeld, "job.yaml", "--github")
 	h.review("octobo", "APPROVED", h.head)
-	d.write("votes.yaml", fmt.Sprintf("votes:\n  - {request: %[1]s, by: bo, allow: true}\n  - {request: %[1]s, by: cy, "+
-		"allow: false, reason: use the reserved machines}\n", asked.ApprovalID))
+	d.write("votes.yaml",
+		fmt.Sprintf("votes:\n  - {request: %[1]s, by: bo, allow: true}\n  - {request: %[1]s, by: cy, "+
+			"allow: false, reason: use the reserved machines}\n", asked.ApprovalID))
 	got := d.gate(ExitDenied, "job.yaml", "--github", "--votes", "votes.yaml")
 	if !strings.Contains(strings.Join(got.Reasons, "\n"),
 		"cy denied request "+asked.ApprovalID+": use the reserved machines") {
@@ -514,8 +526,9 @@ func TestReasonsAreRedacted(t *testing.T) {
 	asked := d.gate(ExitHeld, "job.yaml")
 	give("bo", "deny", asked.ApprovalID, "--reason", reason)
 	asked = d.gate(ExitHeld, "other.yaml")
-	d.write("votes.yaml", fmt.Sprintf("votes:\n  - {request: %s, by: bo, allow: false, reason: %q}\n", asked.ApprovalID,
-		reason))
+	d.write("votes.yaml",
+		fmt.Sprintf("votes:\n  - {request: %s, by: bo, allow: false, reason: %q}\n", asked.ApprovalID,
+			reason))
 	give("ana", "gate", "other.yaml", "--votes", "votes.yaml")
 	give("ana", "keep", "sim/1/us-east-1/instance/i-1", "--for", "1h", "--reason", reason, "-o", "json")
 	give("ana", "freeze", "--reason", reason)
@@ -529,7 +542,8 @@ func TestReasonsAreRedacted(t *testing.T) {
 		t.Errorf("what was said: %s", s)
 	}
 	for _, name := range []string{"curfew.db", "curfew.db-wal"} {
-		if b, err := os.ReadFile(filepath.Join(d.dir, "data", name)); err == nil && strings.Contains(string(b), secret) {
+		if b, err := os.ReadFile(filepath.Join(d.dir, "data", name)); err == nil &&
+			strings.Contains(string(b), secret) {
 			t.Errorf("%s holds the secret", name)
 		}
 	}

@@ -106,7 +106,8 @@ func run(ts *testscript.TestScript, neg bool, args []string) {
 	var out, errs bytes.Buffer
 	code := Run(context.Background(), Process{
 		Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Version: "test",
-		Dir: dir, DataDir: filepath.Join(dir, "data"), WitnessDir: filepath.Join(dir, "witness"), Now: func() time.Time {
+		Dir: dir, DataDir: filepath.Join(dir, "data"),
+		WitnessDir: filepath.Join(dir, "witness"), Now: func() time.Time {
 			return now
 		},
 		Uptime: func() (string, time.Duration) {

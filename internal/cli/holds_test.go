@@ -11,8 +11,9 @@ import (
 // empty ledger: what was admitted is held, and says so, until it is settled.
 func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
 	d := newDesktop(t)
-	d.write("curfew.yaml", strings.Replace(gateConfig, "amount: 1000", "amount: 200, thresholds: {warn: 98%, gate: 99%}",
-		1))
+	d.write("curfew.yaml",
+		strings.Replace(gateConfig, "amount: 1000", "amount: 200, thresholds: {warn: 98%, gate: 99%}",
+			1))
 	d.now = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	var held []string
 	for i := range 8 {

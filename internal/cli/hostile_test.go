@@ -62,10 +62,12 @@ func TestHostileNamesForgeNothing(t *testing.T) {
 			ids := poison(t, filepath.Join(d.dir, "data"), text)
 			d.write("job.yaml", strings.ReplaceAll(gateJob, "%s", "1h"))
 			for _, args := range [][]string{
-				append([]string{"fix"}, ids...), append([]string{"fix", "-o", "json"}, ids...), {"fix", ids[0], "--enforce"},
+				append([]string{"fix"}, ids...), append([]string{"fix", "-o", "json"}, ids...),
+				{"fix", ids[0], "--enforce"},
 				{"fix", text}, {"fix", "--undo", text},
 				{"keep", text, "--for", "1h", "--reason", text}, {"keep", "--list"}, {"keep"}, {"keep", "-o", "json"},
-				{"freeze", "--reason", text}, {"enforce", "--once", "--demo", "--policy", text}, {"unfreeze", "--reason", text},
+				{"freeze", "--reason", text}, {"enforce", "--once", "--demo", "--policy", text},
+				{"unfreeze", "--reason", text},
 				{"audit"}, {"audit", "-o", "json"},
 				{"estimate", text}, {"gate", text}, {"estimate", "job.yaml"}, {"budget"}, {"budget", "holds"},
 				{"budget", "settle", text}, {"approvals"}, {"approve", text},
@@ -73,7 +75,8 @@ func TestHostileNamesForgeNothing(t *testing.T) {
 				{"policy", "explain", text, "--demo"}, {"scan", "--demo", "--usage", text},
 				{"backtest", "--trace", text}, {"policy", "tune", "--trace", text}, {"costs", "--by", text},
 				{"price", "show", text}, {"bill", "show", text}, {"bill", "import", text},
-				{"plan", text}, {"plan", "mig", "--workload", text}, {"--config", text, "budget"}, {"--data-dir", text, "keep"},
+				{"plan", text}, {"plan", "mig", "--workload", text}, {"--config", text, "budget"},
+				{"--data-dir", text, "keep"},
 				{text}, {"scan", "--" + text}, {"scan", "-o", text},
 			} {
 				for _, who := range []string{"ana", text} {
@@ -168,7 +171,8 @@ func TestEverythingIsPrintedThroughPlain(t *testing.T) {
 			}
 			if pkg, ok := fn.X.(*ast.Ident); ok && pkg.Name == "fmt" && strings.HasPrefix(fn.Sel.Name, "Fprint") &&
 				name != "run.go" {
-				t.Errorf("%s: fmt.%s prints what it is given as it is: use package plain", set.Position(call.Pos()), fn.Sel.Name)
+				t.Errorf("%s: fmt.%s prints what it is given as it is: use package plain",
+					set.Position(call.Pos()), fn.Sel.Name)
 			}
 			return true
 		})
@@ -184,7 +188,8 @@ func TestCommandsByHandAreShellWords(t *testing.T) {
 	}
 	texts := rapid.OneOf(rapid.String(),
 		rapid.SampledFrom([]string{
-			"$(id)", "`id`", "a'b", `a"b`, "a b", "; id", "-rf", "*", "~", "\\", "a\nb", "$HOME", "!!", "#x", "=ls", "{a,b}",
+			"$(id)", "`id`", "a'b", `a"b`, "a b", "; id", "-rf", "*", "~", "\\", "a\nb", "$HOME",
+			"!!", "#x", "=ls", "{a,b}",
 		}))
 	rapid.Check(t, func(t *rapid.T) {
 		id := strings.ReplaceAll(texts.Draw(t, "id"), "\x00", "")

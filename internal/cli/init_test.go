@@ -22,7 +22,8 @@ func (d *desktop) answered(answers string, args ...string) (int, string, string)
 	code := Run(d.t.Context(), Process{
 		Args: append([]string{"init"}, args...), Dir: d.dir, DataDir: filepath.Join(d.dir, "data"),
 		WitnessDir: filepath.Join(d.dir, "witness"), Version: "test",
-		Stdin: strings.NewReader(answers), Stdout: &out, Stderr: &errs, Now: d.clock, Lookup: func(string) (string, bool) {
+		Stdin: strings.NewReader(answers), Stdout: &out, Stderr: &errs, Now: d.clock,
+		Lookup: func(string) (string, bool) {
 			return "", false
 		}})
 	return code, out.String(), errs.String()
@@ -39,7 +40,8 @@ func TestInit(t *testing.T) {
 		mode          policy.Mode
 	}{
 		{
-			"all answered", "squad, made-by\nlifetime=ephemeral,team=vision,cost=lab\nscratch\n#ml-cost\nno\n", ExitDone,
+			"all answered", "squad, made-by\nlifetime=ephemeral,team=vision,cost=lab\nscratch\n#ml-cost\nno\n",
+			ExitDone,
 			"vision", true, policy.Enforce,
 		},
 		{"defaults", "\n\n\nops@example.com smtp.example.com:587\n\n", ExitDone, "", false, policy.Observe},
@@ -69,7 +71,8 @@ func TestInit(t *testing.T) {
 			}
 			switch {
 			case tc.governance == "none" && len(cfg.Governance) == 0:
-			case tc.governance == "none" || len(cfg.Governance) != 1 || cfg.Governance[0].ScratchInstanceStore != tc.scratch:
+			case tc.governance == "none" || len(cfg.Governance) != 1 ||
+				cfg.Governance[0].ScratchInstanceStore != tc.scratch:
 				t.Errorf("governance %+v", cfg.Governance)
 			case tc.governance == "vision" && (cfg.Governance[0].Select.Team[0] != "vision" ||
 				cfg.Governance[0].Select.Tags["cost"] != "lab" || cfg.Tags.User[0] != "made-by"):

@@ -33,7 +33,8 @@ func TestInterruptedSaysWhatWasDone(t *testing.T) {
 		},
 		{
 			runtime.CutShort(stopped, []action.Line{
-				line(action.ResultConfirmed, "i-1"), line(action.ResultWaiting, "i-2"), line(action.ResultFailed, "i-3"),
+				line(action.ResultConfirmed, "i-1"), line(action.ResultWaiting, "i-2"),
+				line(action.ResultFailed, "i-3"),
 			}),
 			"interrupted; done before: terminate i-1: confirmed, terminate i-3: failed; `curfew audit` has it all",
 		},

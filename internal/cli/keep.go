@@ -129,7 +129,8 @@ and is what audit.public_key on another machine has to be.`,
 				if err != nil {
 					return err
 				}
-				return a.say(d, "%s: entry %d of %s, hash %s\nsigned with %s", anchor, d.Entry, plain.Time(d.At), d.Hash, d.Key)
+				return a.say(d, "%s: entry %d of %s, hash %s\nsigned with %s", anchor, d.Entry,
+					plain.Time(d.At), d.Hash, d.Key)
 			}
 			var err error
 			if in.Since, err = runtime.Past(a.Now().UTC(), since); err != nil {

@@ -57,7 +57,8 @@ func TestKeepWithoutTheState(t *testing.T) {
 
 	denied := l.sandbox.Wire.Inject(wire.Fault{Service: "ec2", Operation: "CreateTags", Kind: wire.AccessDenied})
 	code, out, errs := l.curfewAny("keep", ref, "--for", "24h", "--reason", "demo", "--data-dir", "laptop")
-	command := "aws ec2 create-tags --resources " + l.account.IDs[sandbox.Idle] + " --tags Key=curfew:keep-until,Value=" +
+	command := "aws ec2 create-tags --resources " + l.account.IDs[sandbox.Idle] +
+		" --tags Key=curfew:keep-until,Value=" +
 		end + " --region us-east-1"
 	if code != ExitError || !strings.Contains(errs, command) || strings.Contains(out, "is kept") {
 		t.Errorf("denied: exit %d, want %d and %q\n%s%s", code, ExitError, command, out, errs)
@@ -74,7 +75,8 @@ func TestKeepWithoutTheState(t *testing.T) {
 		t.Errorf("the tag is %q, want %q", tag, end)
 	}
 	// A bare id that no scan has is looked for in the account.
-	if out := l.curfew(ExitDone, "keep", l.account.IDs[sandbox.Turning], "--for", "12h", "--reason", "demo", "--data-dir",
+	if out := l.curfew(ExitDone, "keep", l.account.IDs[sandbox.Turning], "--for", "12h",
+		"--reason", "demo", "--data-dir",
 		"laptop", "--regions", "us-east-1", "-o", "json"); !strings.Contains(out, `"tagged": true`) {
 		t.Errorf("it says %s", out)
 	}
@@ -89,7 +91,8 @@ func TestKeepWithoutTheState(t *testing.T) {
 		t.Errorf("the state that acts wrote the tag %q", tag)
 	}
 	l.pass(16 * time.Minute)
-	if got := l.enforce(ExitDone); !strings.Contains(got[sandbox.Idle], "refused") || l.state(sandbox.Idle) != "running" {
+	if got := l.enforce(ExitDone); !strings.Contains(got[sandbox.Idle], "refused") ||
+		l.state(sandbox.Idle) != "running" {
 		t.Errorf("after the grace: %v, %s", got, l.state(sandbox.Idle))
 	}
 }
@@ -110,8 +113,9 @@ func TestUnownedMachinesAreWarnedAbout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.write("curfew.yaml", strings.Replace(string(config), "notify:\n", "notify:\n  unowned: [\"slack:#ml-platform\"]\n",
-		1))
+	l.write("curfew.yaml",
+		strings.Replace(string(config), "notify:\n", "notify:\n  unowned: [\"slack:#ml-platform\"]\n",
+			1))
 	l.pass(time.Minute)
 	if got := l.enforce(ExitDone); got[sandbox.Idle] != "warned" {
 		t.Errorf("with a contact for unowned resources: %v", got)

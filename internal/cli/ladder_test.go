@@ -322,7 +322,8 @@ func TestLadderHolds(t *testing.T) {
 			return func() { l.curfew(ExitDone, "unfreeze", "--reason", "over") }
 		}},
 		{"the caps allow none of them", func() func() {
-			l.write("policies.yaml", strings.Replace(ladderPolicies, `dollars_per_hour: 500`, `dollars_per_hour: 0.01`, 1))
+			l.write("policies.yaml", strings.Replace(ladderPolicies, `dollars_per_hour: 500`,
+				`dollars_per_hour: 0.01`, 1))
 			return func() { l.write("policies.yaml", ladderPolicies) }
 		}},
 		{"the usage cannot be read", func() func() { return fault("cloudwatch", "GetMetricData") }},

@@ -56,7 +56,8 @@ func TestADamagedFindingIsNotHalfRead(t *testing.T) {
 	for _, body := range []string{`{"id":"12"`, `{"id":"12"}`} {
 		alterState(t, filepath.Join(d.dir, "data"),
 			"UPDATE snapshot_findings SET body = ? WHERE id = (SELECT MAX(id) FROM snapshot_findings)", body)
-		if code, _, errs := d.run("fix", "12"); code != ExitUsage || !strings.Contains(errs, "run `curfew scan` again") {
+		if code, _, errs := d.run("fix", "12"); code != ExitUsage ||
+			!strings.Contains(errs, "run `curfew scan` again") {
 			t.Errorf("%s: exit %d, %s", body, code, errs)
 		}
 	}

@@ -174,7 +174,8 @@ func (a *app) browserLink(ctx context.Context, cfg config.Config, u *url.URL) er
 		Schema: view.LoginSchema, Server: u.String(), Name: who.Name, Roles: append([]string{}, who.Roles...),
 		ExpiresAt: &ends, Link: at.String(),
 	}
-	return a.say(doc, "%s", plain.Text(at.String()+"\nOpen it in a browser before "+plain.Time(ends)+". It counts once."))
+	return a.say(doc, "%s",
+		plain.Text(at.String()+"\nOpen it in a browser before "+plain.Time(ends)+". It counts once."))
 }
 
 // maxSecret bounds a token that is read.

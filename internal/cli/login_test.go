@@ -131,7 +131,8 @@ func TestLogin(t *testing.T) {
 		"token list", "bill reconcile --post",
 	} {
 		got := o.give("", strings.Fields(line)...)
-		if got.code != ExitDenied || strings.Count(got.errs, "\n") != 1 || !strings.Contains(got.errs, "needs the role") {
+		if got.code != ExitDenied || strings.Count(got.errs, "\n") != 1 ||
+			!strings.Contains(got.errs, "needs the role") {
 			t.Errorf("%s: exit %d, %s", line, got.code, got.errs)
 		}
 	}
@@ -215,8 +216,10 @@ func TestAServerThatIsDown(t *testing.T) {
 func TestWhatIsNoService(t *testing.T) {
 	d := newDesktop(t)
 	for name, answer := range map[string]http.HandlerFunc{
-		"a page":    func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>welcome</html>") },
-		"a missing": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such page", http.StatusNotFound) },
+		"a page": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>welcome</html>") },
+		"a missing": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no such page", http.StatusNotFound)
+		},
 		"a redirect": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://login.example.com", http.StatusFound)
 		},
@@ -224,7 +227,8 @@ func TestWhatIsNoService(t *testing.T) {
 		srv := httptest.NewServer(answer)
 		got := d.giveAt("", 0, map[string]string{"CURFEW_SERVER": srv.URL}, "audit")
 		srv.Close()
-		if got.code != ExitError || strings.Count(got.errs, "\n") != 1 || !strings.Contains(got.errs, "no curfew service") {
+		if got.code != ExitError || strings.Count(got.errs, "\n") != 1 ||
+			!strings.Contains(got.errs, "no curfew service") {
 			t.Errorf("%s: exit %d, %s", name, got.code, got.errs)
 		}
 	}

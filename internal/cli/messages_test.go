@@ -57,7 +57,8 @@ func wrongCommand(root *cobra.Command, text string) string {
 		switch {
 		case word == "--": // what follows is another program's
 			return ""
-		case word == "curfew" && i+1 < len(words) && child(root, words[i+1]) != nil: // another command of the same sentence
+		// another command of the same sentence
+		case word == "curfew" && i+1 < len(words) && child(root, words[i+1]) != nil:
 			return wrongCommand(root, strings.Join(words[i:], " "))
 		case strings.HasPrefix(word, "%") && c.HasSubCommands(): // one of several commands
 			return ""

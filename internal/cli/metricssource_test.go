@@ -21,7 +21,8 @@ func TestMetricsSource(t *testing.T) {
 	var h []prometheus.Series
 	tell := func(machine, metric string, value func(i int) float64) {
 		s := prometheus.Series{
-			Name: metric, Labels: fmt.Sprintf(`gpu="0",UUID="GPU-%s",Hostname="exporter-pod",node="%s"`, machine, machine),
+			Name:   metric,
+			Labels: fmt.Sprintf(`gpu="0",UUID="GPU-%s",Hostname="exporter-pod",node="%s"`, machine, machine),
 		}
 		if strings.HasPrefix(metric, "node_") {
 			s.Labels = fmt.Sprintf(`instance="%s:9100",job="node",device="eth0"`, machine)
@@ -31,7 +32,9 @@ func TestMetricsSource(t *testing.T) {
 		}
 		const hours = 30
 		for i := range hours * 60 {
-			s.Points = append(s.Points, prometheus.Point{At: now.Add(time.Duration(i-hours*60) * time.Minute), V: value(i)})
+			s.Points = append(s.Points, prometheus.Point{
+				At: now.Add(time.Duration(i-hours*60) * time.Minute), V: value(i),
+			})
 		}
 		h = append(h, s)
 	}
@@ -111,7 +114,8 @@ policies:
 		t.Errorf("sources are %+v", doctor.Sources)
 	}
 	for _, output := range []string{"table", "md", "html"} {
-		if text := l.curfew(ExitPartial, "doctor", "metrics", "--cloud", "onprem", "-o", output); !strings.Contains(text,
+		if text := l.curfew(ExitPartial, "doctor", "metrics", "--cloud", "onprem", "-o",
+			output); !strings.Contains(text,
 			"dcgm-exporter") || !strings.Contains(text, "lent to vision/train-0 job 77") ||
 			!strings.Contains(text, "its tags say team vision, labels say search") {
 			t.Errorf("%s names no fix:\n%s", output, text)
@@ -143,7 +147,8 @@ policies:
 	for machine, want := range map[string]string{
 		"rests": "idle", "works": "busy", "lies": "utilization reads 99% while the graphics engine reads 0%",
 	} {
-		if text := l.curfew(ExitDone, "policy", "explain", machine, "--trace", "trace.parquet", "--policy", "idle.yaml",
+		if text := l.curfew(ExitDone, "policy", "explain", machine, "--trace", "trace.parquet",
+			"--policy", "idle.yaml",
 			"--at", now.Add(-2*time.Minute).Format(time.RFC3339)); !strings.Contains(text, want) {
 			t.Errorf("the trace says of %s, and not %q:\n%s", machine, want, text)
 		}
@@ -152,7 +157,8 @@ policies:
 		text, "idle") {
 		t.Errorf("the backtest says:\n%s", text)
 	}
-	if exit, _, errs := l.curfewAny("record", "--from", "prometheus", "--demo", "-o", "x.parquet"); exit != ExitUsage ||
+	if exit, _, errs := l.curfewAny("record", "--from", "prometheus", "--demo", "-o",
+		"x.parquet"); exit != ExitUsage ||
 		!strings.Contains(errs, "there is no such source") {
 		t.Errorf("a recording of nothing: exit %d, %s", exit, errs)
 	}

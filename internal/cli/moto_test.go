@@ -53,7 +53,9 @@ func TestScanOfAnotherImplementation(t *testing.T) {
 		"DescribeCapacityReservations", "DescribeLockedSnapshots", "DescribeReservedInstances", "DescribeSavingsPlans",
 		"ListApps",
 	} {
-		if !slices.ContainsFunc(doc.BlindSpots, func(b inventory.BlindSpot) bool { return strings.Contains(b.Why, what) }) {
+		if !slices.ContainsFunc(doc.BlindSpots, func(b inventory.BlindSpot) bool {
+			return strings.Contains(b.Why, what)
+		}) {
 			t.Errorf("%s is not named as not read: %+v", what, doc.BlindSpots)
 		}
 	}

@@ -49,7 +49,8 @@ rates: {gpu_hour: {H100-80GB: 2.10}, source: finance, as_of: 2026-01-01}
 	if got := l.costs("--where", "team=attic").Total; got.Unknown != 36000 {
 		t.Errorf("ten hours without a rate are %d s of unknown cost", got.Unknown)
 	}
-	if got := l.costs("--where", "team=strangers").Total; got.Unknown == 0 || amount(t, got.Total) >= amount(t, "42.00") {
+	if got := l.costs("--where", "team=strangers").Total; got.Unknown == 0 ||
+		amount(t, got.Total) >= amount(t, "42.00") {
 		t.Errorf("no source says that the stranger was there throughout, and it has %+v", got)
 	}
 }

@@ -76,7 +76,8 @@ func TestOwnerTokenThatOthersCanRead(t *testing.T) {
 	if err := os.Chmod(filepath.Join(mine, identity.OwnerFile), 0o604); err != nil {
 		t.Fatal(err)
 	}
-	if got := o.give("", "ls"); got.code != ExitUsage || !strings.Contains(got.errs, "others can read it (mode 0604)") ||
+	if got := o.give("", "ls"); got.code != ExitUsage ||
+		!strings.Contains(got.errs, "others can read it (mode 0604)") ||
 		strings.Count(got.errs, "\n") != 1 {
 		t.Errorf("exit %d: %s", got.code, got.errs)
 	}

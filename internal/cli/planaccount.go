@@ -76,7 +76,8 @@ func (a *app) planLedger(ctx context.Context, verb, schema string, period runtim
 		what := map[bool]string{true: "a machine", false: "a machine with purpose " + string(purpose)}[purpose == ""]
 		return &failure{
 			exit: ExitError, code: "no_usage",
-			err: fmt.Errorf("plan %s: the ledger has no hour of %s from %s to %s; run curfew scan regularly to fill it",
+			err: fmt.Errorf(
+				"plan %s: the ledger has no hour of %s from %s to %s; run curfew scan regularly to fill it",
 				verb, what, since.Format(time.DateOnly), until.Format(time.DateOnly))}
 	}
 	return a.show(doc, func() report.Sheet { return report.Groups(verb, doc) })

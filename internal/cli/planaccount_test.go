@@ -45,7 +45,8 @@ func TestPlanCommitFromTheLedger(t *testing.T) {
 				State: inventory.StateRunning, StateSince: since.AddDate(0, -1, 0), CreatedAt: since.AddDate(0, -1, 0),
 				Meters: []ledger.Meter{
 					{
-						Name: "compute", Category: ledger.Compute, Monthly: 730 * 2195764 * money.USD / 100000, Source: "test",
+						Name: "compute", Category: ledger.Compute,
+						Monthly: 730 * 2195764 * money.USD / 100000, Source: "test",
 						AsOf: since.AddDate(0, -2, 0),
 					},
 				},
@@ -147,7 +148,9 @@ func TestPlanCommitLeavesFindingsOut(t *testing.T) {
 	account := ledger.Account{Cloud: "aws", ID: "111122223333"}
 	parts := []ledger.Part{{Region: "us-east-2", Kind: inventory.KindInstance}}
 	ref := func(id string) inventory.Ref {
-		return inventory.Ref{Cloud: "aws", Account: account.ID, Region: "us-east-2", Kind: inventory.KindInstance, ID: id}
+		return inventory.Ref{
+			Cloud: "aws", Account: account.ID, Region: "us-east-2", Kind: inventory.KindInstance, ID: id,
+		}
 	}
 	for _, at := range []time.Time{since, until} {
 		r := ledger.Round{Account: account, At: at, Source: "scan", Complete: parts}
@@ -363,7 +366,8 @@ func TestPlansFromTheLedger(t *testing.T) {
 	ask := func(verb string, args ...string) string {
 		t.Helper()
 		code, out, errs := d.run(append([]string{
-			"plan", verb, "--from", "ledger", "--since", since.Format(time.DateOnly), "--until", until.Format(time.DateOnly),
+			"plan", verb, "--from", "ledger", "--since", since.Format(time.DateOnly), "--until",
+			until.Format(time.DateOnly),
 			"-o", "json",
 		}, args...)...)
 		if code != ExitDone {
@@ -375,8 +379,9 @@ func TestPlansFromTheLedger(t *testing.T) {
 		}
 		var lines []string
 		for _, g := range doc.Groups {
-			lines = append(lines, fmt.Sprintf("%s %s %s: %d ran, %d worked, %d needed, %.2f not known, saves %s", g.Team,
-				g.Purpose, g.Type, g.Machines, g.Working, g.Needed, g.UnknownShare, g.SavingUSD))
+			lines = append(lines,
+				fmt.Sprintf("%s %s %s: %d ran, %d worked, %d needed, %.2f not known, saves %s", g.Team,
+					g.Purpose, g.Type, g.Machines, g.Working, g.Needed, g.UnknownShare, g.SavingUSD))
 		}
 		return strings.Join(lines, "\n")
 	}
@@ -388,7 +393,8 @@ search training p4d.24xlarge: 2 ran, 2 worked, 2 needed, 0.50 not known, saves 0
 	}
 	// At 70% one machine's work takes two.
 	if got, want := ask(
-		"capacity"), "search inference g5.xlarge: 3 ran, 1 worked, 2 needed, 0.00 not known, saves 730.00"; got != want {
+		"capacity"),
+		"search inference g5.xlarge: 3 ran, 1 worked, 2 needed, 0.00 not known, saves 730.00"; got != want {
 		t.Errorf("capacity: %s, want %s", got, want)
 	}
 	if code, _, errs := d.run("plan", "capacity", "--from", "ledger", "--since", "2020-01-01", "--until",

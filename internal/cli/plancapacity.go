@@ -49,7 +49,8 @@ which fleets had more machines than worked at the same time.`,
 			if f.from == "" {
 				return a.planCapacity(f)
 			}
-			if err := fromAccount("capacity", f.from, f.qps != 0 || f.qpsPerGPU != 0 || f.arrivals != "" || f.profile != "" ||
+			if err := fromAccount("capacity", f.from, f.qps != 0 || f.qpsPerGPU != 0 ||
+				f.arrivals != "" || f.profile != "" ||
 				f.p99 != "" || f.replicas != 0); err != nil {
 				return err
 			}
@@ -70,8 +71,9 @@ which fleets had more machines than worked at the same time.`,
 	fl := c.Flags()
 	f.source.addAccount(fl)
 	f.source.addMetrics(fl)
-	fl.StringVar(&f.from, "from", "", "plan the serving fleets of the account by their measured load (scan) or by the "+
-		"hours in which they worked (ledger)")
+	fl.StringVar(&f.from, "from", "",
+		"plan the serving fleets of the account by their measured load (scan) or by the "+
+			"hours in which they worked (ledger)")
 	ops.AddFlags(c.Flags(), &f.period, map[string]string{"since": "30d"})
 	fl.Float64Var(&f.qps, "qps", 0, "requests per second (default with --arrivals: their rate)")
 	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests per second that one replica serves")

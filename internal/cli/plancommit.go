@@ -55,7 +55,8 @@ and it is expected to save even if work leaves its machine type before the term 
 	ops.AddFlags(c.Flags(), &f.Period, map[string]string{"since": "90d"})
 	fl.StringVar(&f.from, "from", "", "source of the hours instead of --usage: ledger or bill")
 	fl.IntVar(&f.minHistory, "min-history", 1440, "hours of history that a commitment needs; 0 for no check")
-	fl.Float64Var(&f.leaveRate, "leave-rate", 0, "yearly rate at which work leaves a machine type (default: by its age)")
+	fl.Float64Var(&f.leaveRate, "leave-rate", 0,
+		"yearly rate at which work leaves a machine type (default: by its age)")
 	fl.StringVar(&f.usage, "usage", "",
 		"CSV `file` of hourly use: time,key,quantity,on_demand_rate and optional idle_quantity")
 	fl.StringVar(&f.offers, "offers", "",
@@ -74,11 +75,13 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	case f.from == "" && (f.usage == "" || f.offers == ""):
 		return usageError("curfew plan commit: give --usage FILE and --offers FILE, or --from ledger")
 	case f.from == "bill" && f.offers == "":
-		return usageError("curfew plan commit --from bill: give --offers FILE with savings plans: a bill has dollars by " +
-			"region (key compute/REGION or *)")
+		return usageError(
+			"curfew plan commit --from bill: give --offers FILE with savings plans: a bill has dollars by " +
+				"region (key compute/REGION or *)")
 	case f.from == "scan":
-		return usageError("curfew plan commit --from scan: one scan is too short for a commitment of years: use --from " +
-			"ledger after regular scans, or import bills and use --from bill")
+		return usageError(
+			"curfew plan commit --from scan: one scan is too short for a commitment of years: use --from " +
+				"ledger after regular scans, or import bills and use --from bill")
 	case f.minHistory < 0 || !(f.leaveRate >= 0 && f.leaveRate <= 100):
 		return usageError("curfew plan commit: --min-history must be 0 or more, and --leave-rate 0 to 100 a year")
 	}
@@ -139,7 +142,9 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	}
 	options.Leave = commit.LeavingByAge(book, a.Now())
 	if leave {
-		options.Leave = func(string) commit.Leaving { return commit.Leaving{PerYear: f.leaveRate, Why: "--leave-rate"} }
+		options.Leave = func(string) commit.Leaving {
+			return commit.Leaving{PerYear: f.leaveRate, Why: "--leave-rate"}
+		}
 	}
 	r, err := commit.Plan(use, offers, existing, options)
 	if err != nil {

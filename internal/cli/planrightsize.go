@@ -89,7 +89,9 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 	}
 	file, err := config.Open(a.path(f.usage))
 	if err != nil {
-		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", f.usage, runtime.Cause(err))}
+		return &failure{
+			exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", f.usage, runtime.Cause(err)),
+		}
 	}
 	defer file.Close()
 	r, err := rightsize.FromUsage(ctx, file, t.Format, f.machine, book, rightsize.Params{Region: f.region})
@@ -108,7 +110,9 @@ func (a *app) rightsizeScan(ctx context.Context, f rightsizeFlags) error {
 	out, err := accountplan.Rightsize(r, book, cfg.Thresholds.Coverage)
 	switch {
 	case errors.Is(err, accountplan.ErrUnmeasured):
-		return &failure{exit: ExitError, code: "no_usage", err: err, hint: "run curfew scan to see what could not be read"}
+		return &failure{
+			exit: ExitError, code: "no_usage", err: err, hint: "run curfew scan to see what could not be read",
+		}
 	case err != nil:
 		return clouds.CloudError(err)
 	}

@@ -58,7 +58,8 @@ func columnMap(text string, ours ...string) (map[string]string, error) {
 		}
 		name, theirs, ok := strings.Cut(strings.TrimSpace(pair), "=")
 		if _, twice := m[name]; !ok || twice || theirs == "" || !slices.Contains(ours, name) {
-			return nil, usageError("--map %q: expected NAME=COLUMN, once for each of %s", pair, strings.Join(ours, ", "))
+			return nil, usageError("--map %q: expected NAME=COLUMN, once for each of %s", pair,
+				strings.Join(ours, ", "))
 		}
 		m[name] = theirs
 	}

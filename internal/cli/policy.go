@@ -62,7 +62,8 @@ each policy selects, could act on once its condition holds, and would be refused
 		})
 		if err == nil && strict && len(doc.Warnings) > 0 {
 			return &failure{
-				exit: ExitError, code: "warnings", err: errors.New("the policies have warnings, and --strict is given"),
+				exit: ExitError, code: "warnings",
+				err: errors.New("the policies have warnings, and --strict is given"),
 			}
 		}
 		return err
@@ -121,12 +122,15 @@ policies from files of the same names. Exit code 1 when a case fails.`,
 		if err != nil {
 			return err
 		}
-		if err := text(a, doc, report.PolicyTestText, func() report.Sheet { return report.PolicyTest(doc) }); err != nil {
+		if err := text(a, doc, report.PolicyTestText, func() report.Sheet {
+			return report.PolicyTest(doc)
+		}); err != nil {
 			return err
 		}
 		if doc.Failed > 0 {
 			return &failure{
-				exit: ExitError, code: "failed_tests", err: fmt.Errorf("%s of policies failed", plain.Count(doc.Failed, "test")),
+				exit: ExitError, code: "failed_tests",
+				err: fmt.Errorf("%s of policies failed", plain.Count(doc.Failed, "test")),
 			}
 		}
 		return nil

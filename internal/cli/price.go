@@ -58,7 +58,8 @@ func (a *app) newPriceList() *cobra.Command {
 			if len(machines) == 0 {
 				return &failure{
 					exit: ExitError, code: "not_found",
-					err:  fmt.Errorf("no machine type in the price book matches %q%s", pattern, book.DidYouMean(pattern)),
+					err: fmt.Errorf("no machine type in the price book matches %q%s", pattern,
+						book.DidYouMean(pattern)),
 					hint: "curfew price list shows all",
 				}
 			}
@@ -122,7 +123,8 @@ func (a *app) showPrice(book *price.Book, name, region string) error {
 	doc, ok := view.NewPriceShow(book, name, region)
 	if !ok {
 		return &failure{
-			exit: ExitError, code: "no_price", err: fmt.Errorf("the price book has no entry %q%s", name, book.DidYouMean(name)),
+			exit: ExitError, code: "no_price", err: fmt.Errorf("the price book has no entry %q%s",
+				name, book.DidYouMean(name)),
 			hint: "curfew price list shows its machine types; curfew price update fetches newer prices"}
 	}
 	return a.show(doc, func() report.Sheet { return report.PriceShow(doc, name) })

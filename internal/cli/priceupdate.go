@@ -101,7 +101,8 @@ func (a *app) updatePrices(ctx context.Context, f updateFlags, files []string) e
 	}
 	if len(accepted) == 0 {
 		return &failure{
-			exit: ExitError, code: "no_price_accepted", err: fmt.Errorf("none of %d prices was accepted", len(refused)),
+			exit: ExitError, code: "no_price_accepted",
+			err:  fmt.Errorf("none of %d prices was accepted", len(refused)),
 			hint: "the book is as it was",
 		}
 	}
@@ -116,14 +117,16 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, f
 		file, err := os.Open(a.path(name))
 		if err != nil {
 			return nil, &failure{
-				exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read catalog %s: %w", name, runtime.Cause(err)),
+				exit: ExitUsage, code: "invalid_file",
+				err: fmt.Errorf("read catalog %s: %w", name, runtime.Cause(err)),
 			}
 		}
 		o := price.Origin{Source: cmp.Or(f.source, filepath.Base(name)), AsOf: a.Now(), Cloud: f.cloud}
 		got, err := collect(price.ReadCatalog(file, o))
 		if err := errors.Join(err, file.Close()); err != nil {
 			return nil, &failure{
-				exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", name, err), hint: "the book is as it was",
+				exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", name, err),
+				hint: "the book is as it was",
 			}
 		}
 		entries = append(entries, got...)

@@ -39,7 +39,8 @@ func TestALongCommandSaysSo(t *testing.T) {
 			t.Errorf("after the bar it draws %q", got)
 		}
 		screen.Reset()
-		if _, err := (before{&screen, p, true}).Write([]byte("done\n")); err != nil || screen.String() != "\r\x1b[Kdone\n" {
+		if _, err := (before{&screen, p, true}).Write([]byte("done\n")); err != nil ||
+			screen.String() != "\r\x1b[Kdone\n" {
 			t.Errorf("the output is %q, %v", screen.String(), err)
 		}
 		if got := drawn(5 * time.Second); got != "" {

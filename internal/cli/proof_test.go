@@ -126,7 +126,8 @@ func TestAnApproverIsProven(t *testing.T) {
 	r := asked.Requests[0]
 	if r.Plan == nil || len(r.Plan.Changes) != 1 || !strings.HasSuffix(r.Plan.Changes[0].Resource, "/"+volume) ||
 		len(r.Plan.Changes[0].Calls) != 2 ||
-		len(r.Plan.Changes[0].Commands) == 0 || r.Plan.Undo == "" || len(r.Plan.Costs) != 2 || r.AmountUnit != "an hour" {
+		len(r.Plan.Changes[0].Commands) == 0 || r.Plan.Undo == "" || len(r.Plan.Costs) != 2 ||
+		r.AmountUnit != "an hour" {
 		t.Errorf("the plan is %+v", r.Plan)
 	}
 	if r.AskedBy != "ana" || r.AskedProof.Subject != ana || !r.AskedProof.Verified {

@@ -28,7 +28,8 @@ plan read the file, so that a policy can be tested on your own month.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.Output == "" {
-				return usageError("record: give the file to write with --output: trace.parquet, trace.csv.gz or trace.csv")
+				return usageError(
+					"record: give the file to write with --output: trace.parquet, trace.csv.gz or trace.csv")
 			}
 			if err := f.checkAudit(); err != nil {
 				return err

@@ -23,14 +23,16 @@ func TestRecordFromCloudWatch(t *testing.T) {
 	if record.Machines < 10 || record.Samples < int64(record.Machines)*60 || len(record.BlindSpots) > 0 {
 		t.Fatalf("recorded %+v", record)
 	}
-	idle, busy, unmeasured := l.account.IDs[sandbox.Idle], l.account.IDs[sandbox.Busy], l.account.IDs[sandbox.Unmeasured]
+	idle, busy, unmeasured := l.account.IDs[sandbox.Idle], l.account.IDs[sandbox.Busy],
+		l.account.IDs[sandbox.Unmeasured]
 	at := l.now.Add(-5 * time.Minute).Format(time.RFC3339)
 	l.write("idle.yaml", `apiVersion: curfew.policy/v1
 policies:
   - {name: idle, select: {kind: instance}, when: 'duty.state in ["idle", "held"] && duty.lasting >= duration("30m")', then: [{warn: {grace: 15m}}, {do: terminate}]}
 `)
 	for id, want := range map[string]string{idle: "duty: idle", busy: "duty: busy", unmeasured: "duty: unknown"} {
-		if text := l.curfew(ExitDone, "policy", "explain", id, "--trace", "trace.csv.gz", "--policy", "idle.yaml", "--at",
+		if text := l.curfew(ExitDone, "policy", "explain", id, "--trace", "trace.csv.gz",
+			"--policy", "idle.yaml", "--at",
 			at); !strings.Contains(text, want) {
 			t.Errorf("the trace says of %s, and not %q:\n%s", id, want, text)
 		}

@@ -170,8 +170,9 @@ func TestTheSameWhereverTheStateIs(t *testing.T) {
 	}
 	for _, line := range commandLines {
 		// they say who is asked, or where its witness is; TestSetAtAServer
-		if placedAt(t, line) == ops.Anywhere && !slices.Contains([]string{"whoami", "bill import", "settings set", "state"},
-			named(line)) {
+		if placedAt(t, line) == ops.Anywhere &&
+			!slices.Contains([]string{"whoami", "bill import", "settings set", "state"},
+				named(line)) {
 			all = append(all, given{"ana", line, true})
 		}
 	}
@@ -179,11 +180,13 @@ func TestTheSameWhereverTheStateIs(t *testing.T) {
 		if name, rest, as := strings.Cut(g.line, ": "); as && strings.HasPrefix(name, "as ") {
 			g.who, g.line = strings.TrimPrefix(name, "as "), rest
 		}
-		if strings.Contains(g.line, "TOKEN") { // from the first token on a server takes nothing else: TestLogin revokes one
+		// from the first token on a server takes nothing else: TestLogin revokes one
+		if strings.Contains(g.line, "TOKEN") {
 			continue
 		}
 		switch g.line = d.filled(g.line); {
-		case strings.HasPrefix(g.line, "token create ci --role viewer"), strings.HasPrefix(g.line, "token create dash"):
+		case strings.HasPrefix(g.line, "token create ci --role viewer"), strings.HasPrefix(
+			g.line, "token create dash"):
 			g.who = "root"
 			tokens = append(tokens, g)
 		case writes.MatchString(g.line):
@@ -223,7 +226,9 @@ func TestTheSameWhereverTheStateIs(t *testing.T) {
 				}
 				args := append(strings.Fields(g.line), "-o", form)
 				here := d.giveAt(mine, width, map[string]string{"CURFEW_IDENTITY": who}, args...)
-				there := d.giveAt(none, width, map[string]string{"CURFEW_IDENTITY": "cy", "CURFEW_SERVER": srv.URL}, args...)
+				there := d.giveAt(none, width, map[string]string{
+					"CURFEW_IDENTITY": "cy", "CURFEW_SERVER": srv.URL,
+				}, args...)
 				same(t, strings.Join(args, " "), here, there)
 			}
 		}
@@ -400,10 +405,12 @@ func TestSetAtAServer(t *testing.T) {
 	// An import is called by the file here, and by what was sent there.
 	source := regexp.MustCompile(`(upload/|/[A-Za-z0-9/._-]+/)focus-2026-10\.csv(\.gz)?`)
 	for _, line := range []string{
-		"bill import focus-2026-10.csv --dry-run", "bill import focus-2026-10.csv", "bill import focus-2026-10.csv -o json",
+		"bill import focus-2026-10.csv --dry-run", "bill import focus-2026-10.csv",
+		"bill import focus-2026-10.csv -o json",
 		"bill show --since 2026-10-01 --until 2026-11-01", "bill import odd.csv",
 		"settings set shared.yaml --prices prices.csv --reason both", "settings set shared.yaml --reason again",
-		"settings set --prices prices.csv --reason prices", "settings set curfew.yaml --reason x", "settings -o json"} {
+		"settings set --prices prices.csv --reason prices",
+		"settings set curfew.yaml --reason x", "settings -o json"} {
 		a, b := here(strings.Fields(line)...), there(strings.Fields(line)...)
 		mask := func(s string) string {
 			return strings.Join(
@@ -424,7 +431,8 @@ func TestSetAtAServer(t *testing.T) {
 	for _, name := range []string{"long.csv", "bill.parquet", "exports"} {
 		got := there("bill", "import", name)
 		if got.code != ExitUsage || strings.Count(got.errs, "\n") != 1 ||
-			!strings.Contains(got.errs, "a server takes one file of CSV") || !strings.Contains(got.errs, "serve.bill_paths") {
+			!strings.Contains(got.errs, "a server takes one file of CSV") ||
+			!strings.Contains(got.errs, "serve.bill_paths") {
 			t.Errorf("%s: exit %d: %s", name, got.code, got.errs)
 		}
 	}

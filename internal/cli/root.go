@@ -111,7 +111,8 @@ wasted ones, and says exactly how to stop what does nothing.`,
 		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(),
 		a.newApprovals(), a.newWhoami(), a.newLogin(), a.newLogout(), a.newSettings(), a.newState(), a.newToken(),
 		a.newAudit(),
-		a.newUp(), a.newLs(), a.newStatus(), a.newLogs(), a.newSessionExtend(), a.newDown(), a.newConnect(), a.newSession(),
+		a.newUp(), a.newLs(), a.newStatus(), a.newLogs(), a.newSessionExtend(), a.newDown(),
+		a.newConnect(), a.newSession(),
 		a.newCI(), a.newCage(), a.newAgent(),
 		a.newCheckpoint(), a.newPlan(), a.newPrice())
 	// cobra's own --version needs text/template for its words, and that keeps methods in the binary.

@@ -175,7 +175,9 @@ func Run(ctx context.Context, p Process) int {
 		}
 		fmt.Fprintln(p.Stderr, line)
 		if wantsJSON(p.Args) {
-			doc := map[string]any{"error": map[string]string{"code": f.code, "message": oneLine(f.err.Error()), "hint": f.hint}}
+			doc := map[string]any{
+				"error": map[string]string{"code": f.code, "message": oneLine(f.err.Error()), "hint": f.hint},
+			}
 			if b, err := json.Marshal(doc); err == nil {
 				fmt.Fprintln(p.Stderr, string(b))
 			}
@@ -186,7 +188,8 @@ func Run(ctx context.Context, p Process) int {
 
 // exits are the exit codes of the application's errors.
 var exits = map[appruntime.Class]int{
-	appruntime.Failed: ExitError, appruntime.Usage: ExitUsage, appruntime.Denied: ExitDenied, appruntime.Held: ExitHeld,
+	appruntime.Failed: ExitError, appruntime.Usage: ExitUsage, appruntime.Denied: ExitDenied,
+	appruntime.Held:    ExitHeld,
 	appruntime.Partial: ExitPartial,
 }
 

@@ -95,7 +95,8 @@ func TestSandbox(t *testing.T) {
 		for _, l := range truth.LookAlikes {
 			for _, rule := range l.Not {
 				if f, ok := got[key(rule, l.Region, l.ID)]; ok {
-					t.Errorf("%s was reported for %s %s in %s (%s): %s", rule, l.Kind, l.ID, l.Region, l.Note, f.Because)
+					t.Errorf("%s was reported for %s %s in %s (%s): %s", rule, l.Kind, l.ID,
+						l.Region, l.Note, f.Because)
 				}
 			}
 		}
@@ -149,7 +150,8 @@ func TestSandbox(t *testing.T) {
 			t.Cleanup(s.Wire.Inject(wire.Fault{Service: tc.service, Kind: wire.AccessDenied}))
 			partial := scanJSON(t, ExitPartial, regions)
 			if !slices.ContainsFunc(partial.BlindSpots, func(b inventory.BlindSpot) bool {
-				return strings.Contains(b.What, tc.service) && strings.Contains(b.Why, "AccessDenied") && b.Effect != ""
+				return strings.Contains(b.What, tc.service) &&
+					strings.Contains(b.Why, "AccessDenied") && b.Effect != ""
 			}) {
 				t.Errorf("no blind spot names %s: %+v", tc.service, partial.BlindSpots)
 			}

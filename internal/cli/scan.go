@@ -223,7 +223,8 @@ func (a *app) lastScan(ctx context.Context, f scanFlags, set *pflag.FlagSet) err
 	f.Cloud = doc.Cloud
 	age := max(a.Now().Sub(doc.FinishedAt).Round(time.Second), time.Second)
 	if slices.Contains([]string{"json", "yaml", "csv"}, a.format) {
-		plain.Fprintf(a.Stderr, "curfew: the kept audit of %s, %s old; `curfew scan` reads the account again\n", doc.Cloud,
+		plain.Fprintf(a.Stderr, "curfew: the kept audit of %s, %s old; `curfew scan` reads the account again\n",
+			doc.Cloud,
 			plain.Duration(age))
 	}
 	if err := a.render(doc, f, age); err != nil {
@@ -315,9 +316,10 @@ func (a *app) render(doc view.Scan, f scanFlags, age time.Duration) error {
 		Width: a.Width, Color: a.color(), All: f.all, Min: least, Again: a.again(f), Globals: a.globals(), Age: age,
 	}
 	render := map[string]func(io.Writer, view.Scan, report.Options) error{
-		"table": report.Table, "csv": report.CSV, "html": report.HTML, "md": report.Markdown, "summary": report.Summary,
-		"json": func(w io.Writer, d view.Scan, _ report.Options) error { return view.WriteJSON(w, d.Public()) },
-		"yaml": func(w io.Writer, d view.Scan, _ report.Options) error { return view.WriteYAML(w, d.Public()) },
+		"table": report.Table, "csv": report.CSV, "html": report.HTML, "md": report.Markdown,
+		"summary": report.Summary,
+		"json":    func(w io.Writer, d view.Scan, _ report.Options) error { return view.WriteJSON(w, d.Public()) },
+		"yaml":    func(w io.Writer, d view.Scan, _ report.Options) error { return view.WriteYAML(w, d.Public()) },
 	}[a.format]
 	if err := render(a.Stdout, doc, o); err != nil {
 		return fmt.Errorf("write the %s output: %w", a.format, err)

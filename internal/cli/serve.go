@@ -68,13 +68,15 @@ mode is enforce, and governance of the resource. docs/serve.md says how to run i
 	f.iam.add(fl, "by which the service assumes the configured roles and lists the organization")
 	fl.StringVar(&f.lease, "lease", "",
 		"for how long a process that died keeps its accounts from the others (default 8s)")
-	fl.BoolVar(&f.demo, "demo", false, "serve the built-in simulated account, whose policies act and whose people answer")
+	fl.BoolVar(&f.demo, "demo", false,
+		"serve the built-in simulated account, whose policies act and whose people answer")
 	fl.Uint64Var(&f.seed, "seed", clouds.SimSeed, "with --demo: the `number` that varies the simulated account")
 	fl.StringVar(&f.speed, "speed", "720",
 		"with --demo: how much faster time goes: 720 makes a day last two minutes; max is as fast as it can")
 	fl.StringVar(&f.length, "for", "", "with --demo: end after so much simulated time, such as 48h (default: no end)")
 	fl.BoolVar(&f.observe, "observe", false, "with --demo: let no policy act")
-	fl.StringVar(&f.truth, "demo-truth", "", "with --demo: write when each machine is made to work, as JSON, to a `file`")
+	fl.StringVar(&f.truth, "demo-truth", "",
+		"with --demo: write when each machine is made to work, as JSON, to a `file`")
 	return c
 }
 
@@ -176,7 +178,8 @@ func (a *app) serveDemo(ctx context.Context, f serveFlags, serve server.ServeOpt
 		return usageError("--enforce is for real accounts: the policies of --demo act, and with --observe they do not")
 	}
 	if len(f.Regions)+len(f.AssumeRoles)+len(f.Metrics) > 0 || f.Profile != "" {
-		return usageError("--regions, --assume-role, --profile and --metrics-source are for real accounts, not for --demo")
+		return usageError(
+			"--regions, --assume-role, --profile and --metrics-source are for real accounts, not for --demo")
 	}
 	o := server.ServeDemoOptions{ServeOptions: serve, Seed: f.seed, Observe: f.observe, Truth: f.truth}
 	if f.speed != "max" {

@@ -199,7 +199,8 @@ func TestServeDemoSaves(t *testing.T) {
 // TestServeRefusesWrongFlags: before anything is opened.
 func TestServeRefusesWrongFlags(t *testing.T) {
 	for _, args := range [][]string{
-		{"--observe"}, {"--for", "1h"}, {"--demo-truth", "x"}, {"--demo", "--enforce"}, {"--demo", "--regions", "us-east-1"},
+		{"--observe"}, {"--for", "1h"}, {"--demo-truth", "x"}, {"--demo", "--enforce"},
+		{"--demo", "--regions", "us-east-1"},
 		{"--demo", "--speed", "0"},
 		{"--demo", "--speed", "fast"}, {"--demo", "--for", "x"}, {"--lease", "1ms"}, {"--log-format", "xml"},
 		{"--demo", "--listen", "nowhere"},

@@ -76,7 +76,8 @@ func (a *app) up(ctx context.Context, in ops.UpInput, detach bool) error {
 	}
 	if !detach && run.State != string(session.Ready) {
 		return &failure{
-			exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", run.Name, run.Why),
+			exit: ExitError, code: "not_ready",
+			err:  fmt.Errorf("session %s did not become ready: %s", run.Name, run.Why),
 			hint: "`curfew logs " + run.Name + "` shows what happened",
 		}
 	}
@@ -183,7 +184,8 @@ func (a *app) progressed(ctx context.Context, run view.Run, said map[string]bool
 		if run.CostUSD.Known() {
 			dollars = "  " + run.CostUSD.String()
 		}
-		plain.Fprintf(a.Stderr, "%7s%s  %-12s %s\n", plain.Duration(max(0, e.At.Sub(began)).Round(100*time.Millisecond)),
+		plain.Fprintf(a.Stderr, "%7s%s  %-12s %s\n",
+			plain.Duration(max(0, e.At.Sub(began)).Round(100*time.Millisecond)),
 			dollars, e.Kind, e.Text)
 	}
 	return nil
@@ -443,7 +445,9 @@ func (a *app) newCage() *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if code := local.Helper(args, a.Stderr); code != 0 {
-				return &failure{exit: code, code: "cage", err: errors.New("the process could not be started in its cage")}
+				return &failure{
+					exit: code, code: "cage", err: errors.New("the process could not be started in its cage"),
+				}
 			}
 			return nil
 		},

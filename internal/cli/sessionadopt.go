@@ -106,7 +106,8 @@ func (a *app) adopt(ctx context.Context, name string, o sessions.AdoptOptions) e
 		}
 	case view.AdoptUnfinished:
 		return &failure{
-			exit: ExitPartial, code: "unfinished", err: fmt.Errorf("session %s: its tags are not confirmed", doc.Session),
+			exit: ExitPartial, code: "unfinished",
+			err:  fmt.Errorf("session %s: its tags are not confirmed", doc.Session),
 			hint: "give the same command again",
 		}
 	}

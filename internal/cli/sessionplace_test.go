@@ -107,9 +107,12 @@ func TestSessionsOfOtherUsersAtAServer(t *testing.T) {
 		{ExitUsage, "up x --lease soon"}, {ExitUsage, "up z -f job.yaml"}, {ExitUsage, "up z -f missing.yaml"},
 		{ExitUsage, "up a/b --cpus 1"}, {ExitUsage, "up stray-x --cpus 1"}, {ExitDenied, "up x --cpus 1 --lease 100h"},
 		{ExitUsage, "up x --gpu L4:many"},
-		{ExitHeld, "up large --cpus 1 --lease 20h"}, {ExitHeld, "up large --cpus 1 --lease 20h -o json"}, {ExitDone, "ls"},
+		{
+			ExitHeld, "up large --cpus 1 --lease 20h",
+		}, {ExitHeld, "up large --cpus 1 --lease 20h -o json"}, {ExitDone, "ls"},
 		{ExitDone, "down large -q"}, {ExitDenied, "up large --cpus 1 --lease 23h --nodes 20 -o json"},
-		{ExitError, "logs nosuch"}, {ExitError, "status nosuch -o json"}, {ExitError, "down nosuch"}, {ExitUsage, "down"},
+		{ExitError, "logs nosuch"}, {ExitError, "status nosuch -o json"},
+		{ExitError, "down nosuch"}, {ExitUsage, "down"},
 		{ExitDone, "down demo -q"}, {ExitDone, "down demo -q -o json"}, {ExitDone, "status demo"},
 		{ExitError, "extend demo --for 1h"}, {ExitDone, "ls --all"}, {ExitDone, "ls"},
 	}
@@ -119,8 +122,10 @@ func TestSessionsOfOtherUsersAtAServer(t *testing.T) {
 	}
 	for _, line := range lines {
 		a, b := here(strings.Fields(line.text)...), there(strings.Fields(line.text)...)
-		if a.code != line.code || a.code != b.code || masked(a.out) != masked(b.out) || masked(a.errs) != masked(b.errs) {
-			t.Errorf("curfew %s, want exit %d\nhere: exit %d\n%s%s\nat the server: exit %d\n%s%s", line.text, line.code, a.code,
+		if a.code != line.code || a.code != b.code || masked(a.out) != masked(b.out) ||
+			masked(a.errs) != masked(b.errs) {
+			t.Errorf("curfew %s, want exit %d\nhere: exit %d\n%s%s\nat the server: exit %d\n%s%s",
+				line.text, line.code, a.code,
 				a.out, a.errs, b.code, b.out, b.errs)
 		}
 	}

@@ -89,7 +89,9 @@ func (a *app) settings(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.show(doc, func() report.Sheet { return report.SettingsSheet(doc) }); err != nil || a.format == "json" ||
+	if err := a.show(doc, func() report.Sheet {
+		return report.SettingsSheet(doc)
+	}); err != nil || a.format == "json" ||
 		doc.Advisory {
 		return err
 	}

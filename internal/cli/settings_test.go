@@ -70,7 +70,8 @@ budgets:
 	plainConfig := "github: {identities: {}}\n"
 	for name, local := range map[string]string{
 		"an approver": "approvers: {eve: [approver]}\n", "a threshold": "gate: {ask_over: 500}\n",
-		"a budget": strings.Replace(gateConfig[strings.Index(gateConfig, "budgets:"):], "amount: 1000", "amount: 9000", 1)} {
+		"a budget": strings.Replace(gateConfig[strings.Index(gateConfig, "budgets:"):],
+			"amount: 1000", "amount: 9000", 1)} {
 		d.write("curfew.yaml", local)
 		if code, _, errs := d.run("gate", "job.yaml"); code != ExitDenied ||
 			!strings.Contains(errs, "weaker than the shared settings") {
@@ -138,8 +139,10 @@ budgets:
 func TestSharedSettingsBindEveryCommand(t *testing.T) {
 	d := newDesktop(t)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
-	d.write("shared.yaml", "approvers: {root: [admin], cy: [approver]}\napprovals: {accept: [self-declared]}\nbudgets:\n"+
-		"  - {id: vision, team: vision, purpose: training, amount: 1000, period: {from: 2026-01-01, until: 2046-01-01}}\n")
+	d.write("shared.yaml",
+		"approvers: {root: [admin], cy: [approver]}\napprovals: {accept: [self-declared]}\nbudgets:\n"+
+			"  - {id: vision, team: vision, purpose: training, amount: 1000, period: {from: 2026-01-01, until: "+
+			"2046-01-01}}\n")
 	d.write("curfew.yaml", "policies: []\n")
 	for _, name := range []string{"AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"} {
 		t.Setenv(name, filepath.Join(d.dir, "none"))
@@ -184,13 +187,16 @@ func TestSharedSettingsBindEveryCommand(t *testing.T) {
 		Settings view.Decider
 	}
 	_, out, errs := d.run("approvals", "-o", "json")
-	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Requests) != 1 || list.Requests[0].ID != asked ||
+	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Requests) != 1 ||
+		list.Requests[0].ID != asked ||
 		strings.Join(list.Requests[0].Approvers, " ") != "cy" || list.Settings.Version != 1 {
 		t.Errorf("approvals: %s%s", out, errs)
 	}
 	d.write("policies.yaml", ladderPolicies)
 	for _, args := range [][]string{
-		{"enforce", "--once", "--policy", "policies.yaml"}, {"enforce", "--once", "--enforce", "--policy", "policies.yaml"},
+		{
+			"enforce", "--once", "--policy", "policies.yaml",
+		}, {"enforce", "--once", "--enforce", "--policy", "policies.yaml"},
 		{"fix", "--undo", "4f1c"}, {"budget"}, {"approve", asked},
 	} {
 		if code, _, errs := d.run(args...); code != ExitDenied ||
@@ -205,8 +211,9 @@ func TestSharedSettingsBindEveryCommand(t *testing.T) {
 func TestAFixIsPricedByTheSharedSettings(t *testing.T) {
 	s := newSeededFixes(t)
 	volume := s.lookup(s.scan(), "volume-unattached", "detector-scratch")
-	s.write("curfew.yaml", regexp.MustCompile(`(?m)^approvals: .*\npeople: .*$`).ReplaceAllString(s.read("curfew.yaml"),
-		"approvals: {accept: [self-declared]}"))
+	s.write("curfew.yaml",
+		regexp.MustCompile(`(?m)^approvals: .*\npeople: .*$`).ReplaceAllString(s.read("curfew.yaml"),
+			"approvals: {accept: [self-declared]}"))
 	s.write("shared.yaml",
 		"approvers: {root: [admin], bo: [approver], ana: [approver]}\napprovals: {accept: [self-declared]}\n")
 	amount := func(data string, cheap, shared bool) string {

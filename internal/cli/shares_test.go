@@ -57,9 +57,11 @@ func TestSharesOfPods(t *testing.T) {
 	tell("DCGM_FI_DEV_GPU_UTIL", `gpu="1",UUID="GPU-d1",node="dgx"`, 0)
 	for name, slices := range map[string]float64{"chat-0": 2, "embed-0": 1} {
 		id := fmt.Sprintf(`namespace="serving",pod="%s"`, name)
-		tell("DCGM_FI_DEV_GPU_UTIL", `gpu="0",UUID="GPU-s0",node="sliced",exported_namespace="serving",exported_pod="`+name+
-			`"`, 30)
-		tell("kube_pod_container_resource_requests", id+`,container="main",node="sliced",resource="nvidia_com_gpu"`, slices)
+		tell("DCGM_FI_DEV_GPU_UTIL",
+			`gpu="0",UUID="GPU-s0",node="sliced",exported_namespace="serving",exported_pod="`+name+
+				`"`, 30)
+		tell("kube_pod_container_resource_requests",
+			id+`,container="main",node="sliced",resource="nvidia_com_gpu"`, slices)
 		tell("kube_pod_status_phase", id+`,phase="Succeeded"`, 0)
 		tell("kube_pod_labels", id+`,job="ksm",label_team="search"`, 1)
 	}
@@ -119,7 +121,9 @@ rates: {gpu_hour: {H100-80GB: 3}, source: finance, as_of: 2026-01-01}
 	if err != nil || len(rows) != 1+1+1+2+1 || rows[1][1] != "ml/train-0" {
 		t.Errorf("the CSV is %v, %v", rows, err)
 	}
-	for output, want := range map[string]string{"table": "that several shared", "md": "serving/chat-0", "html": "<svg"} {
+	for output, want := range map[string]string{
+		"table": "that several shared", "md": "serving/chat-0", "html": "<svg",
+	} {
 		if text := l.curfew(ExitDone, append(ask, "-o", output)...); !strings.Contains(text, want) {
 			t.Errorf("%s lacks %q:\n%s", output, want, text)
 		}

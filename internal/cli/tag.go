@@ -137,7 +137,8 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 	for _, n := range names {
 		if !named[n] {
 			return &failure{
-				exit: ExitError, code: "not_found", err: fmt.Errorf("no resource that was read has the id or name %q", n),
+				exit: ExitError, code: "not_found",
+				err:  fmt.Errorf("no resource that was read has the id or name %q", n),
 				hint: "give --regions and --assume-role, or the whole identity"}
 		}
 	}

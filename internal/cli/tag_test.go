@@ -157,7 +157,8 @@ required_tags: [team, project, cost-center, auditor]
 	if got := l.tagsOf(sandbox.Exempt)["project"]; got != "theirs" {
 		t.Errorf("a later tag of another person became %q", got)
 	}
-	if log := l.curfew(ExitDone, "audit", "--resource", l.account.IDs[sandbox.Idle]); !strings.Contains(log, "by ana") ||
+	if log := l.curfew(ExitDone, "audit", "--resource",
+		l.account.IDs[sandbox.Idle]); !strings.Contains(log, "by ana") ||
 		strings.Contains(log, "by policy") {
 		t.Errorf("the audit log says\n%s", log)
 	}
@@ -167,8 +168,10 @@ required_tags: [team, project, cost-center, auditor]
 func TestTagRulesCannotReleaseWhatIsHeld(t *testing.T) {
 	l := &ladderTest{t: t, dir: t.TempDir()}
 	for _, key := range []string{inventory.TagManaged, inventory.TagKeepUntil, inventory.TagLifetime} {
-		l.write("curfew.yaml", "owners:\n  defaults: {\""+key+"\": \"true\", \"purpose\": \"transient-ml-training\"}\n")
-		if exit, _, errs := l.curfewAny("tag", "--demo"); exit != ExitUsage || !strings.Contains(errs, "owners.defaults") {
+		l.write("curfew.yaml",
+			"owners:\n  defaults: {\""+key+"\": \"true\", \"purpose\": \"transient-ml-training\"}\n")
+		if exit, _, errs := l.curfewAny("tag", "--demo"); exit != ExitUsage ||
+			!strings.Contains(errs, "owners.defaults") {
 			t.Errorf("%s: exit %d: %s", key, exit, errs)
 		}
 	}

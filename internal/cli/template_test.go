@@ -99,7 +99,8 @@ func TestTemplatesOfRecordedPets(t *testing.T) {
 	path := data.Path(t, "alibaba-gentd26/pod_gpu_duty_cycle.csv.gz")
 	for _, name := range names {
 		code, out, errs := d.run("session", "template", "--from", name, "--trace", path, "--map",
-			"resource=pod,time=t_s,gpu_util=gpu_util_pct", "--step", "57s", "--type", "g5.xlarge", "--restart-cost", "0s",
+			"resource=pod,time=t_s,gpu_util=gpu_util_pct", "--step", "57s", "--type",
+			"g5.xlarge", "--restart-cost", "0s",
 			"--idle-below", "1")
 		if code != ExitDone {
 			t.Fatalf("%s: %s", name, errs)

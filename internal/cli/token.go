@@ -53,8 +53,9 @@ speaks, by a verified identity. Under shared settings it needs the role admin.`,
 	}
 	a.outputs(list, tableJSON...)
 	revoke := &cobra.Command{
-		Use: "revoke TOKEN", Short: "End a token, by its id or the beginning of it", Example: "  curfew token revoke 4f1c",
-		Args: oneArg("the id of one token; `curfew token list` lists them"),
+		Use: "revoke TOKEN", Short: "End a token, by its id or the beginning of it",
+		Example: "  curfew token revoke 4f1c",
+		Args:    oneArg("the id of one token; `curfew token list` lists them"),
 		RunE: func(c *cobra.Command, args []string) error {
 			doc, err := ops.RevokeToken.Call(c.Context(), a.at, ops.ByID{ID: args[0]})
 			if err != nil {

@@ -128,7 +128,8 @@ func ladderOf(s action.Store, on *backtest.Present, now time.Time, gap time.Dura
 	string) *action.Ladder {
 	return func(account string) *action.Ladder {
 		return &action.Ladder{
-			Store: s, Cloud: on.Cloud(), Notifier: backtest.Everybody{}, Account: account, Actor: "trace", Enforce: enforce,
+			Store: s, Cloud: on.Cloud(), Notifier: backtest.Everybody{}, Account: account,
+			Actor: "trace", Enforce: enforce,
 			Clock: func() action.Clock { return backtest.ClockAt(now) }, MaxRoundGap: gap, Assume: backtest.Allowed}
 	}
 }

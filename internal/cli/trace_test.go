@@ -58,7 +58,8 @@ func writeTrace(t *testing.T, dir string) (start, end time.Time) {
 					if over := start.Add(time.Duration(at+1) * time.Minute); over.After(end) {
 						end = over
 					}
-					fmt.Fprintf(&b, "m%d,%s,%g,%s,%s,%s\n", m, start.Add(time.Duration(at)*time.Minute).Format(time.RFC3339), util,
+					fmt.Fprintf(&b, "m%d,%s,%g,%s,%s,%s\n", m,
+						start.Add(time.Duration(at)*time.Minute).Format(time.RFC3339), util,
 						typ, tags, launched)
 				}
 			}
@@ -116,14 +117,17 @@ func TestProcessesDecideAsTheBacktest(t *testing.T) {
 			dir := t.TempDir()
 			start, end := writeTrace(t, dir)
 			write(t, filepath.Join(dir, "curfew.yaml"), "budgets: [{id: all, purpose: any, amount: 60}]\n")
-			write(t, filepath.Join(dir, "p.yaml"), "apiVersion: curfew.policy/v1\npolicies:\n  - name: "+name+"\n"+text+
-				"    mode: enforce\n")
+			write(t, filepath.Join(dir, "p.yaml"),
+				"apiVersion: curfew.policy/v1\npolicies:\n  - name: "+name+"\n"+text+
+					"    mode: enforce\n")
 			trace := []string{"--trace", "trace.csv", "--policy", "p.yaml"}
-			runIn(t, dir, append([]string{"backtest", "--every", "10m", "--decisions", "replay.jsonl", "--baselines=false"},
-				trace...)...)
+			runIn(t, dir,
+				append([]string{"backtest", "--every", "10m", "--decisions", "replay.jsonl", "--baselines=false"},
+					trace...)...)
 			for at := start; !at.After(end); at = at.Add(10 * time.Minute) {
 				runIn(t, dir, append([]string{
-					"enforce", "--once", "--enforce", "--cloud", "trace", "--at", at.Format(time.RFC3339), "--decisions",
+					"enforce", "--once", "--enforce", "--cloud", "trace", "--at",
+					at.Format(time.RFC3339), "--decisions",
 					"processes.jsonl",
 				}, trace...)...)
 			}
@@ -138,10 +142,13 @@ func TestProcessesDecideAsTheBacktest(t *testing.T) {
 					continue
 				}
 				for _, state := range [][]string{nil, {"--data-dir", "none", "--every", "10m"}} {
-					args := append([]string{"policy", "explain", d.Resource, "--at", d.Time.Format(time.RFC3339), "-o", "json"},
+					args := append([]string{
+						"policy", "explain", d.Resource, "--at", d.Time.Format(time.RFC3339), "-o", "json",
+					},
 						state...)
 					if _, out := runIn(t, dir, append(args, trace...)...); !strings.Contains(out, `"answer": "true"`) {
-						t.Errorf("%s is warned about at %s, and %v is not explained so: %s", d.Resource, d.Time, state, out)
+						t.Errorf("%s is warned about at %s, and %v is not explained so: %s",
+							d.Resource, d.Time, state, out)
 					}
 				}
 			}

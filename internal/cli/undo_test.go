@@ -162,7 +162,9 @@ func TestAFixKnowsGoneFromChangedFromUnread(t *testing.T) {
 		meanwhile  func(id string) (end func())
 	}{
 		{"the list is denied", "unread", ExitError, func(string) func() {
-			return l.sandbox.Wire.Inject(wire.Fault{Service: "ec2", Operation: "DescribeVolumes", Kind: wire.AccessDenied})
+			return l.sandbox.Wire.Inject(wire.Fault{
+				Service: "ec2", Operation: "DescribeVolumes", Kind: wire.AccessDenied,
+			})
 		}},
 		{"it is kept", "changed", ExitPartial, func(id string) func() {
 			l.tagResource(id, inventory.TagKeepUntil, l.clock().Add(48*time.Hour).Format(time.RFC3339))

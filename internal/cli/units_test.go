@@ -59,7 +59,8 @@ func TestGPUHours(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, by := range []string{"", "team", "project"} { // of no project: unallocated
-		code, out, errs := d.run("costs", "units", "--counts", "gpu-hours", "--by", by, "--since", day.Format(time.DateOnly),
+		code, out, errs := d.run("costs", "units", "--counts", "gpu-hours", "--by", by, "--since",
+			day.Format(time.DateOnly),
 			"--until", day.AddDate(0, 0, 1).Format(time.DateOnly), "-o", "json")
 		if code != ExitDone {
 			t.Fatalf("exit %d: %s", code, errs)
@@ -81,7 +82,9 @@ func TestGPUHours(t *testing.T) {
 		for _, r := range doc.Units[0].Rows {
 			got[r.Basis] = string(r.Count) + " at " + r.Cost
 		}
-		for basis, want := range map[string]string{"used": "48 at 0.25", "allocated": "48 at 0.50", "idle": "48 at 0.25"} {
+		for basis, want := range map[string]string{
+			"used": "48 at 0.25", "allocated": "48 at 0.50", "idle": "48 at 0.25",
+		} {
 			if got[basis] != want {
 				t.Errorf("by %q: %s is %s, want %s", by, basis, got[basis], want)
 			}

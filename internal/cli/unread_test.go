@@ -26,7 +26,8 @@ func TestUnreadColumnsAreNamed(t *testing.T) {
 		if strings.Count(errs, want) != 1 {
 			t.Errorf("curfew %s: %q, want once %q", args, errs, want)
 		}
-		if _, _, errs = d.run(strings.Fields(strings.Replace(args, "u.csv", "clean.csv", 1))...); strings.Contains(errs,
+		if _, _, errs = d.run(strings.Fields(strings.Replace(args, "u.csv", "clean.csv", 1))...); strings.Contains(
+			errs,
 			"not read") {
 			t.Errorf("curfew %s warns of nothing: %q", args, errs)
 		}

@@ -63,7 +63,8 @@ func priceWatching(machines, gpus int, every time.Duration) (view.Watching, erro
 		PerPass: pass.Cost, PassesADay: fmt.Sprintf("%.4g", (24*time.Hour).Seconds()/every.Seconds()), Enforce: passes,
 		Scan: scans,
 		Assumptions: []string{
-			"CloudWatch charges $0.01 for 1,000 metrics of GetMetricData and for 1,000 requests of ListMetrics; free tiers " +
+			"CloudWatch charges $0.01 for 1,000 metrics of GetMetricData and for 1,000 requests of ListMetrics; " +
+				"free tiers " +
 				"are not counted",
 			"the CloudWatch agent publishes each GPU apart; with --usage, or GPU metrics from elsewhere, only CPU and " +
 				"network are asked for",

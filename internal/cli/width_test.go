@@ -29,7 +29,8 @@ import (
 var commandLines = []string{
 	"scan --demo", "scan --last", "scan --last --all", "fix FINDING", "fix FINDING --enforce --demo",
 	"fix FINDING --enforce --demo --scratch-disks",
-	"enforce --demo", "keep", "keep sim/000000000000/us-east-1/instance/i-0f3a --for 24h --reason deadline", "tag --demo",
+	"enforce --demo", "keep", "keep sim/000000000000/us-east-1/instance/i-0f3a --for 24h --reason deadline",
+	"tag --demo",
 	"doctor metrics --demo", "doctor state", "confirm", "whoami", "settings", "freeze --reason incident",
 	"unfreeze --reason over",
 	"policy check examples/policies", "policy check examples/policies --against last",
@@ -51,7 +52,8 @@ var commandLines = []string{
 	"plan rightsize --from scan --demo", "plan mig --gpu A100-80GB --workloads examples/data/workloads.csv",
 	"plan mig --gpu A100-80GB --enumerate",
 	"plan commit --usage examples/data/hourly.csv.gz --offers examples/data/offers.csv",
-	"plan spot --trace examples/data/spot.csv --gap 5m --work 12h --deadline 1.5x --spot-price 0.918 --on-demand-price " +
+	"plan spot --trace examples/data/spot.csv --gap 5m --work 12h --deadline 1.5x --spot-price 0.918 " +
+		"--on-demand-price " +
 		"3.06",
 	"plan checkpoint --trace examples/data/spot.csv --gap 5m --write 120s --restart 180s",
 	"checkpoint save examples/policies STORE --exited --nice 0",

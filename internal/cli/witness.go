@@ -87,11 +87,13 @@ func (a *app) acceptState(ctx context.Context, in ops.ReasonInput) error {
 	}
 	if r := doc.Restored; r != nil {
 		if r.Freeze != nil {
-			lines = append(lines, fmt.Sprintf("The freeze by %s holds again (%s): `curfew unfreeze --reason TEXT` lifts it.",
-				r.Freeze.By, r.Freeze.Reason))
+			lines = append(lines,
+				fmt.Sprintf("The freeze by %s holds again (%s): `curfew unfreeze --reason TEXT` lifts it.",
+					r.Freeze.By, r.Freeze.Reason))
 		}
 		for _, k := range r.Keeps {
-			lines = append(lines, fmt.Sprintf("%s is exempt again until %s (%s).", k.Resource, plain.Time(k.Until), k.Reason))
+			lines = append(lines, fmt.Sprintf("%s is exempt again until %s (%s).", k.Resource,
+				plain.Time(k.Until), k.Reason))
 		}
 	}
 	return a.say(doc, "%s", plain.Text(strings.Join(lines, "\n")))
@@ -133,6 +135,7 @@ func lostText(d view.State) string {
 	case l.From.IsZero():
 		return fmt.Sprintf("Lost: %s up to %s.", plain.Count(l.Changes, "change"), plain.Time(l.To))
 	default:
-		return fmt.Sprintf("Lost: %s from %s to %s.", plain.Count(l.Changes, "change"), plain.Time(l.From), plain.Time(l.To))
+		return fmt.Sprintf("Lost: %s from %s to %s.", plain.Count(l.Changes, "change"),
+			plain.Time(l.From), plain.Time(l.To))
 	}
 }

@@ -278,7 +278,8 @@ func (c *Client) read(a answer, schema string, doc any) (Meta, error) {
 	}
 	if schema != "" && is.Schema != schema {
 		return Meta{}, fmt.Errorf(
-			"read the answer of %s: its schema is %q and this version reads %q: use the version of the service", c.base,
+			"read the answer of %s: its schema is %q and this version reads %q: use the version of the service",
+			c.base,
 			is.Schema, schema)
 	}
 	if err := json.Unmarshal(a.body, doc); err != nil {

@@ -94,7 +94,8 @@ func TestPagesAreFollowed(t *testing.T) {
 		got = append(got, d.Items...)
 		return nil
 	})
-	if err != nil || !slices.Equal(got, []int{0, 1, 1}) || !meta.At.Equal(time.Date(2026, 7, 20, 9, 0, 0, 1, time.UTC)) {
+	if err != nil || !slices.Equal(got, []int{0, 1, 1}) ||
+		!meta.At.Equal(time.Date(2026, 7, 20, 9, 0, 0, 1, time.UTC)) {
 		t.Errorf("got %v at %s, %v", got, meta.At, err)
 	}
 	for _, r := range a.calls {
@@ -142,10 +143,14 @@ func TestRepetitions(t *testing.T) {
 		"one that never comes":        {post, []http.HandlerFunc{lost}, lostTries, "may have been carried out"},
 		"a lost answer with a secret": {once, []http.HandlerFunc{lost, document(1)}, 1, "may have been carried out"},
 		"a lost page":                 {get, []http.HandlerFunc{lost, document(1)}, 2, ""},
-		"too many calls":              {once, []http.HandlerFunc{problem(429, `{"code":"too_many"}`), document(1)}, 2, ""},
+		"too many calls": {
+			once, []http.HandlerFunc{problem(429, `{"code":"too_many"}`), document(1)}, 2, "",
+		},
 		"still carried out": {
 			post,
-			[]http.HandlerFunc{problem(409, `{"code":"in_progress"}`), problem(409, `{"code":"in_progress"}`), document(1)},
+			[]http.HandlerFunc{
+				problem(409, `{"code":"in_progress"}`), problem(409, `{"code":"in_progress"}`), document(1),
+			},
 			3, "",
 		},
 		"a conflict": {
@@ -216,26 +221,33 @@ func TestProblems(t *testing.T) {
 		want   Error
 	}{
 		"with an exit code": {
-			424, `{"code":"x","detail":"partly","hint":"h","exit":5}`, Error{Exit: 5, Code: "x", Detail: "partly", Hint: "h"},
+			424, `{"code":"x","detail":"partly","hint":"h","exit":5}`, Error{
+				Exit: 5, Code: "x", Detail: "partly", Hint: "h",
+			},
 		},
 		"without": {403, `{"code":"forbidden","detail":"no"}`, Error{Exit: 4, Code: "forbidden", Detail: "no"}},
 		"not signed in": {
 			401, `{"code":"unauthenticated","detail":"no"}`, Error{Exit: 4, Code: "unauthenticated", Detail: "no"},
 		},
 		"an odd exit code": {400, `{"detail":"no","exit":77}`, Error{Exit: 2, Detail: "no"}},
-		"not there":        {404, `{"code":"not_found","detail":"no"}`, Error{Exit: 1, Code: "not_found", Detail: "no"}},
+		"not there": {
+			404, `{"code":"not_found","detail":"no"}`, Error{Exit: 1, Code: "not_found", Detail: "no"},
+		},
 		"with the places": {
 			422, `{"detail":"validation failed","errors":[{"message":"too long","location":"body.for"}]}`,
 			Error{Exit: 2, Detail: "validation failed: too long (body.for)"},
 		},
-		"that says nothing":  {500, `{}`, Error{Exit: 1}},
-		"that has the token": {400, `{"detail":"what is curfew_secret?"}`, Error{Exit: 2, Detail: "what is [redacted]?"}},
+		"that says nothing": {500, `{}`, Error{Exit: 1}},
+		"that has the token": {
+			400, `{"detail":"what is curfew_secret?"}`, Error{Exit: 2, Detail: "what is [redacted]?"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, c := serve(t, problem(tc.status, tc.text))
 			_, _, err := Get[doc](t.Context(), c, schema, Path("keeps"), nil)
 			var got *Error
-			if !errors.As(err, &got) || got.Exit != tc.want.Exit || got.Code != tc.want.Code || got.Hint != tc.want.Hint ||
+			if !errors.As(err, &got) || got.Exit != tc.want.Exit || got.Code != tc.want.Code ||
+				got.Hint != tc.want.Hint ||
 				tc.want.Detail != "" && got.Detail != tc.want.Detail || got.Detail == "" {
 				t.Errorf("got %+v, %v", got, err)
 			}

@@ -85,7 +85,8 @@ func (c *Client) problem(a answer, kind string) error {
 		p.Detail = fmt.Sprintf("%s answered %d %s", c.base, a.status, http.StatusText(a.status))
 	}
 	return &Error{
-		Status: a.status, Exit: p.Exit, Code: p.Code, Detail: c.hidden(p.Detail), Hint: c.hidden(p.Hint), Shown: p.Shown,
+		Status: a.status, Exit: p.Exit, Code: p.Code, Detail: c.hidden(p.Detail),
+		Hint: c.hidden(p.Hint), Shown: p.Shown,
 		Document: p.Document,
 	}
 }

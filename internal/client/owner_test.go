@@ -142,7 +142,8 @@ func TestOwnerTokenIsNotSentToImpostors(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if strings.Contains(seen.String(), ownerToken) || strings.Count(seen.String(), client.OwnerProofPath) != 1 {
+			if strings.Contains(seen.String(), ownerToken) ||
+				strings.Count(seen.String(), client.OwnerProofPath) != 1 {
 				t.Errorf("it saw %s", seen.String())
 			}
 		})

@@ -150,8 +150,9 @@ func (c *Config) checkBooks(f *document.File, root ast.Node) error {
 	}
 	for resource, to := range c.Estimate.Devices {
 		if resource == "" || strings.TrimSpace(to) == "" {
-			return placed(f, root, "estimate.devices", fmt.Errorf("a resource is mapped to an accelerator such as T4, or to %s",
-				spec.NoDevice))
+			return placed(f, root, "estimate.devices",
+				fmt.Errorf("a resource is mapped to an accelerator such as T4, or to %s",
+					spec.NoDevice))
 		}
 	}
 	if _, err := budget.NewSet(c.Budgets, c.Quotas); err != nil {

@@ -207,7 +207,8 @@ func Default() Config {
 		},
 		Serve: Serve{Interval: time.Minute, Deadline: 10 * time.Minute, AuditInterval: 6 * time.Hour},
 		Sessions: Sessions{
-			Cloud: "aws", Lease: 4 * time.Hour, MaxLease: 24 * time.Hour, Idle: 30 * time.Minute, Grace: 2 * time.Minute,
+			Cloud: "aws", Lease: 4 * time.Hour, MaxLease: 24 * time.Hour,
+			Idle: 30 * time.Minute, Grace: 2 * time.Minute,
 		},
 		Metrics:    Metrics{CloudWatch: CloudWatch{MaxUSDPerMonth: "50"}},
 		Gate:       Gate{AskOver: gate.DefaultThreshold.Cents(), Expiry: approval.DefaultExpiry},

@@ -30,16 +30,19 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		{name: "zero window", src: "scan:\n  window: 0d\n", line: 2, column: 11, message: "more than zero"},
 		{name: "negative pages", src: "aws: {list_pages: -1}\n", line: 1, column: 19, message: "more than zero"},
 		{
-			name: "approvers that look alike", src: "approvers:\n  ana: [approver]\n  аna: [approver]\n", line: 2, column: 3,
+			name: "approvers that look alike",
+			src:  "approvers:\n  ana: [approver]\n  аna: [approver]\n", line: 2, column: 3,
 			message: "look the same",
 		},
 		{
-			name: "an approver like a person", src: "approvers: {bo: [approver]}\npeople: {b0: {}}\n", line: 2, column: 9,
+			name: "an approver like a person",
+			src:  "approvers: {bo: [approver]}\npeople: {b0: {}}\n", line: 2, column: 9,
 			message: "look the same",
 		},
 		{
-			name: "one identity of two",
-			src:  "people:\n  ana: {aws: [\"arn:aws:iam::1:user/x\"]}\n  bo: {aws: [\"arn:aws:iam::1:user/x\"]}\n", line: 2,
+			name:   "one identity of two",
+			src:    "people:\n  ana: {aws: [\"arn:aws:iam::1:user/x\"]}\n  bo: {aws: [\"arn:aws:iam::1:user/x\"]}\n",
+			line:   2,
 			column: 3, message: "is of ana and of bo",
 		},
 		{name: "not an ARN", src: "people: {ana: {aws: [ana]}}\n", line: 1, column: 22, message: "is no ARN"},
@@ -47,16 +50,23 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 			name: "a pattern of ARNs", src: "people: {ana: {aws: [\"arn:aws:iam::1:user/*\"]}}\n", line: 1, column: 22,
 			message: "is no ARN",
 		},
-		{name: "another proof", src: "approvals:\n  accept: [anything]\n", line: 2, column: 11, message: "self-declared"},
 		{
-			name: "an STS at another host", src: "approvals:\n  sts_endpoint: https://sts.example.com\n", line: 2, column: 17,
+			name: "another proof", src: "approvals:\n  accept: [anything]\n", line: 2, column: 11,
+			message: "self-declared",
+		},
+		{
+			name: "an STS at another host",
+			src:  "approvals:\n  sts_endpoint: https://sts.example.com\n", line: 2, column: 17,
 			message: "pinned",
 		},
 		{
 			name: "a GitHub without TLS", src: "approvals:\n  github_api: http://github.example.com/api/v3\n", line: 2,
 			column: 15, message: "base URL of a REST API",
 		},
-		{name: "second document", src: "data_dir: a\n---\ndata_dir: b\n", line: 3, column: 1, message: "second document"},
+		{
+			name: "second document", src: "data_dir: a\n---\ndata_dir: b\n", line: 3, column: 1,
+			message: "second document",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := Default()
@@ -171,7 +181,9 @@ func TestDurationsOfTheStandardLibraryAreRead(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, s := range []string{"", "aws: {regions: [a]}", "scan:\n  window: 14d\n", "duty: {", "a: &a [*a]", "? x\n: y"} {
+	for _, s := range []string{
+		"", "aws: {regions: [a]}", "scan:\n  window: 14d\n", "duty: {", "a: &a [*a]", "? x\n: y",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -22,7 +22,12 @@ func TestFilesWithMistakesAreReadLeniently(t *testing.T) {
 		{"no mistake", good, nil, false},
 		{"an unknown key", good + "bogus: 1\n", []string{"bogus"}, false},
 		{"an unknown key before", "bogus: 1\n" + good, []string{"bogus"}, false},
-		{"a value of another type", good + "aws: {requests_per_second: many}\nscan: {window: 2h}\n", []string{"aws"}, false},
+		{
+			"a value of another type", good + "aws: {requests_per_second: many}\nscan: {window: 2h}\n", []string{
+				"aws",
+			},
+			false,
+		},
 		{"a list that does not end", good + "policies: [a, b\n", []string{"policies"}, false},
 		{"a mistake in a block of lines", "enforce:\n  window: 2h\n  bogus: 1\n" + good, []string{"enforce"}, false},
 		{"a tab", "scan:\n\twindow: 2h\n" + good, []string{"scan"}, false},
@@ -47,9 +52,11 @@ func TestFilesWithMistakesAreReadLeniently(t *testing.T) {
 				}
 			case err != nil:
 				t.Error(err)
-			case got.DataDir != "/var/lib/curfew" || got.DatabaseURL != "postgres://db/curfew" || got.Identity != "ana" ||
+			case got.DataDir != "/var/lib/curfew" || got.DatabaseURL != "postgres://db/curfew" ||
+				got.Identity != "ana" ||
 				!slices.Equal(ignored, c.ignored):
-				t.Errorf("data_dir %q, database_url %q, identity %q, without %v; want it without %v", got.DataDir, got.DatabaseURL,
+				t.Errorf("data_dir %q, database_url %q, identity %q, without %v; want it without %v",
+					got.DataDir, got.DatabaseURL,
 					got.Identity, ignored, c.ignored)
 			}
 		})

@@ -51,9 +51,15 @@ func TestMistakesInMachinesHaveTheirPlace(t *testing.T) {
 		{name: "unknown key", old: "    count: 4", new: "    cuont: 4", line: 6, column: 5, message: "unknown field"},
 		{name: "unknown rate", old: "vcpu_hour", new: "cpu_hour", line: 11, column: 3, message: "unknown field"},
 		{name: "a field", old: "gpus: 8", new: "gpus: -8", line: 4, column: 11, message: "machines[0].gpus: -8"},
-		{name: "a word for a number", old: "gpus: 8", new: "gpus: eight", line: 4, column: 11, message: "cannot unmarshal"},
+		{
+			name: "a word for a number", old: "gpus: 8", new: "gpus: eight", line: 4, column: 11,
+			message: "cannot unmarshal",
+		},
 		{name: "a name", old: "name: dgx", new: "name: dgx/1", line: 2, column: 11, message: "machines[0].name"},
-		{name: "a field that is missing", old: "    gpu: H100\n", new: "", line: 2, column: 5, message: "machines[0].gpu: "},
+		{
+			name: "a field that is missing", old: "    gpu: H100\n", new: "", line: 2, column: 5,
+			message: "machines[0].gpu: ",
+		},
 		{
 			name: "a rate of nothing", old: "vcpu_hour: 0.01", new: "vcpu_hour: 0", line: 11, column: 14,
 			message: "above zero",
@@ -69,7 +75,8 @@ func TestMistakesInMachinesHaveTheirPlace(t *testing.T) {
 			c := Default()
 			err := Decode("curfew.yaml", []byte(strings.Replace(listed, tc.old, tc.new, 1)), &c)
 			var e *document.Error
-			if !errors.As(err, &e) || e.Line != tc.line || e.Column != tc.column || !strings.Contains(e.Message, tc.message) {
+			if !errors.As(err, &e) || e.Line != tc.line || e.Column != tc.column ||
+				!strings.Contains(e.Message, tc.message) {
 				t.Errorf("got %v, want %d:%d with %q", err, tc.line, tc.column, tc.message)
 			}
 		})
@@ -81,7 +88,8 @@ func TestLocal(t *testing.T) {
 	if c.Local.Serve {
 		t.Error("the API starts sessions without being told so")
 	}
-	if err := Decode("curfew.yaml", []byte("local:\n  serve: true\n  gpus: [{model: L4, count: 2}]\n"), &c); err != nil ||
+	if err := Decode("curfew.yaml",
+		[]byte("local:\n  serve: true\n  gpus: [{model: L4, count: 2}]\n"), &c); err != nil ||
 		!c.Local.Serve || len(c.Local.GPUs) != 1 || c.Local.GPUs[0] != (local.ConfiguredGPU{Model: "L4", Count: 2}) {
 		t.Errorf("%+v, %v", c.Local, err)
 	}

@@ -44,7 +44,8 @@ func (o Organization) check() (key string, err error) {
 	case o.Role != "" && !rolePath.MatchString(o.Role):
 		return at + "role", fmt.Errorf("%q: it is the name of a role such as curfew-read", o.Role)
 	case o.ListRole != "" && !roleARN.MatchString(o.ListRole):
-		return at + "list_role", fmt.Errorf("%q: it is the ARN of a role such as arn:aws:iam::123456789012:role/curfew-list",
+		return at + "list_role", fmt.Errorf(
+			"%q: it is the ARN of a role such as arn:aws:iam::123456789012:role/curfew-list",
 			o.ListRole)
 	}
 	return "", nil

@@ -276,7 +276,8 @@ func (c *Config) checkPeople(f *document.File, root ast.Node) error {
 				strings.TrimSpace(team) == "" {
 				return of(fmt.Sprintf("roles[%d]", i),
 					fmt.Errorf("%s: %q is none of %s, alone or with a team such as approver@vision%s",
-						name, role, document.OneOf(approval.ServiceRoles), document.DidYouMean(what, approval.ServiceRoles)))
+						name, role, document.OneOf(approval.ServiceRoles),
+						document.DidYouMean(what, approval.ServiceRoles)))
 			}
 		}
 		if err := notify.CheckPerson(has.Slack, has.Mail); err != nil {
@@ -287,7 +288,8 @@ func (c *Config) checkPeople(f *document.File, root ast.Node) error {
 		for i, arn := range c.People[name].AWS {
 			if role, _ := splitSession(arn); alone[role] != "" && alone[role] != name {
 				return placed(f, root, fmt.Sprintf("people.%s.aws[%d]", name, i),
-					fmt.Errorf("%s: %s* makes every session of that role %s, so no session of it is another person's", name, role,
+					fmt.Errorf("%s: %s* makes every session of that role %s, so no session of it is another person's",
+						name, role,
 						alone[role]))
 			}
 		}
@@ -324,13 +326,15 @@ func both[A, B any](a map[string]A, b map[string]B) map[string]bool {
 func (a Approvals) check(f *document.File, root ast.Node) error {
 	for _, kind := range a.Accept {
 		if kind != string(approval.SelfDeclared) {
-			return placed(f, root, "approvals.accept", fmt.Errorf("%q: it is %s; what a provider vouches for always counts",
-				kind, approval.SelfDeclared))
+			return placed(f, root, "approvals.accept",
+				fmt.Errorf("%q: it is %s; what a provider vouches for always counts",
+					kind, approval.SelfDeclared))
 		}
 	}
 	if a.GitHubAPI != "" {
 		u, err := url.Parse(a.GitHubAPI)
-		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Scheme != "https" && !OnThisMachine(u) {
+		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" ||
+			u.Scheme != "https" && !OnThisMachine(u) {
 			return placed(f, root, "approvals.github_api",
 				errors.New("it is the base URL of a REST API, such as https://github.example.com/api/v3"))
 		}

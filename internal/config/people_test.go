@@ -155,7 +155,8 @@ func TestMistakesInPeople(t *testing.T) {
 			"people:\n  ana: {aws: [\"arn:aws:iam::1:user/*\"]}\n", 2, 15, "only the whole name of a session",
 		},
 		"a part of a session": {
-			"people:\n  ana: {aws: [\"arn:aws:sts::1:assumed-role/dev/ana*\"]}\n", 2, 15, "only the whole name of a session",
+			"people:\n  ana: {aws: [\"arn:aws:sts::1:assumed-role/dev/ana*\"]}\n", 2, 15,
+			"only the whole name of a session",
 		},
 		"any role": {
 			"people:\n  ana: {aws: [\"arn:aws:sts::1:assumed-role/*\"]}\n", 2, 15, "only the whole name of a session",

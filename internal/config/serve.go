@@ -68,7 +68,8 @@ func (s Serve) check() (key string, err error) {
 		return "serve.sign_in", errors.New("the provider leads back to serve.public_url, which is missing")
 	}
 	if u, err := url.Parse(s.SignIn.Issuer); err != nil || u.Host == "" || u.Scheme != "https" && !OnThisMachine(u) {
-		return "serve.sign_in.issuer", fmt.Errorf("%q: it is a URL such as https://accounts.example.com", s.SignIn.Issuer)
+		return "serve.sign_in.issuer", fmt.Errorf(
+			"%q: it is a URL such as https://accounts.example.com", s.SignIn.Issuer)
 	}
 	return "", nil
 }

@@ -11,7 +11,9 @@ func TestServeRefuses(t *testing.T) {
 		line string
 		want string
 	}{
-		"a path in the public URL":  {"serve:\n  public_url: https://x.example/curfew\n", ":2:", "it is a URL such as"},
+		"a path in the public URL": {
+			"serve:\n  public_url: https://x.example/curfew\n", ":2:", "it is a URL such as",
+		},
 		"a certificate without key": {"serve:\n  tls: {cert_file: a.pem}\n", ":2:", "come together"},
 		"no client": {
 			"serve:\n  public_url: https://x.example\n  sign_in: {issuer: https://id.example}\n", ":3:", "client_id",
@@ -20,7 +22,8 @@ func TestServeRefuses(t *testing.T) {
 			"serve:\n  sign_in: {issuer: https://id.example, client_id: c}\n", ":2:", "public_url, which is missing",
 		},
 		"an issuer without TLS": {
-			"serve:\n  public_url: https://x.example\n  sign_in:\n    issuer: http://id.example\n    client_id: c\n", ":4:",
+			"serve:\n  public_url: https://x.example\n  sign_in:\n    issuer: http://id.example\n    client_id: c\n",
+			":4:",
 			"https://accounts.example.com",
 		},
 	} {

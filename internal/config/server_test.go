@@ -42,7 +42,8 @@ func TestServerOfTheConfiguration(t *testing.T) {
 	with := func(value string) func(string) (string, bool) {
 		return func(k string) (string, bool) { return value, k == "CURFEW_SERVER" }
 	}
-	if _, err := Load("", with("http://far.example.com")); err == nil || !strings.Contains(err.Error(), "CURFEW_SERVER") {
+	if _, err := Load("", with("http://far.example.com")); err == nil ||
+		!strings.Contains(err.Error(), "CURFEW_SERVER") {
 		t.Errorf("the environment: %v", err)
 	}
 	if c, err := Load("", with("https://curfew.example.com")); err != nil || c.Server != "https://curfew.example.com" {

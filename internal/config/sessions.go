@@ -64,11 +64,13 @@ func (a SessionAgent) check() (key string, err error) {
 	case a == SessionAgent{}:
 		return "", nil
 	case !agentURL.MatchString(a.URL):
-		return "sessions.agent.url", fmt.Errorf("%q: it is an address such as s3://bucket/curfew or https://host/curfew",
+		return "sessions.agent.url", fmt.Errorf(
+			"%q: it is an address such as s3://bucket/curfew or https://host/curfew",
 			a.URL)
 	case !sha256Text.MatchString(a.SHA256):
 		return "sessions.agent.sha256", fmt.Errorf(
-			"%q: it is the SHA-256 of the program, 64 hexadecimal digits in lower case (sha256sum prints it)", a.SHA256)
+			"%q: it is the SHA-256 of the program, 64 hexadecimal digits in lower case (sha256sum prints it)",
+			a.SHA256)
 	}
 	return "", nil
 }
@@ -94,7 +96,8 @@ func (s Sessions) check() (key string, err error) {
 		}
 	}
 	if s.Image != "" && !sessionImage.MatchString(s.Image) {
-		return "sessions.image", fmt.Errorf("%q: it is an image such as ami-0abc or a parameter such as /aws/service/…",
+		return "sessions.image", fmt.Errorf(
+			"%q: it is an image such as ami-0abc or a parameter such as /aws/service/…",
 			s.Image)
 	}
 	if slices.Contains(s.Regions, "all") {

@@ -162,7 +162,8 @@ func (c Config) Under(s Shared) (Config, error) {
 		}
 	}
 	if len(weaker) > 0 {
-		return c, fmt.Errorf("the local configuration is weaker than the shared settings: %s", strings.Join(weaker, "; "))
+		return c, fmt.Errorf("the local configuration is weaker than the shared settings: %s",
+			strings.Join(weaker, "; "))
 	}
 	c.take(out)
 	return c, nil

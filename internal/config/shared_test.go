@@ -41,7 +41,8 @@ func TestLocalValuesAreOnlyStricter(t *testing.T) {
 			"amount of budget vision is higher",
 		},
 		"no hourly limit": {
-			"budgets: [{id: vision, team: vision, purpose: training, amount: 900}]", "per_hour of budget vision is higher",
+			"budgets: [{id: vision, team: vision, purpose: training, amount: 900}]",
+			"per_hour of budget vision is higher",
 		},
 		"a later threshold": {
 			"budgets: [{id: vision, team: vision, purpose: training, amount: 900, per_hour: 90, thresholds: {gate: 95%, " +
@@ -52,7 +53,8 @@ func TestLocalValuesAreOnlyStricter(t *testing.T) {
 			"budgets: [{id: vision, team: vision, purpose: training, amount: 900, per_hour: 90}]", "",
 		},
 		"a budget of another team": {
-			"budgets: [{id: vision, team: speech, purpose: training, amount: 900, per_hour: 90}]", "covers something else",
+			"budgets: [{id: vision, team: speech, purpose: training, amount: 900, per_hour: 90}]",
+			"covers something else",
 		},
 		"a budget that covers more": {
 			"budgets: [{id: other, team: speech, purpose: any, amount: 1}]", "budget other is not there",

@@ -37,10 +37,14 @@ func (b *Start) Questions() []Question {
 			"lifetime=ephemeral",
 		},
 		{
-			&b.InstanceStore, "instance-store", "May data on their instance-store disks be lost (scratch), or not (keep)?",
+			&b.InstanceStore, "instance-store",
+			"May data on their instance-store disks be lost (scratch), or not (keep)?",
 			"keep",
 		},
-		{&b.Notify, "notify", "Where do warnings go (#channel of Slack, ADDRESS SMTP-HOST:PORT, or https://webhook)?", ""},
+		{
+			&b.Notify, "notify",
+			"Where do warnings go (#channel of Slack, ADDRESS SMTP-HOST:PORT, or https://webhook)?", "",
+		},
 		{&b.Observe, "observe", "Observe first, and act on nothing (yes or no)?", "yes"},
 	}
 }
@@ -103,8 +107,9 @@ func (b *Start) config() (string, error) {
 		return "", err
 	}
 	if entry != "" {
-		out.WriteString("\n# What policies may act on, besides machines that carry curfew:managed=true.\ngovernance:\n  - " +
-			entry + "\n")
+		out.WriteString(
+			"\n# What policies may act on, besides machines that carry curfew:managed=true.\ngovernance:\n  - " +
+				entry + "\n")
 	}
 	told, err := b.notify()
 	if err != nil {
@@ -178,8 +183,9 @@ func (b *Start) notify() (string, error) {
 		return "", fmt.Errorf("--notify %q: it is a #channel of Slack, an address with the host and port of its mail "+
 			"server, or the URL of a webhook", b.Notify)
 	}
-	return fmt.Sprintf("  %s\n  names:\n    platform: [%s]\n    finops: [%[2]s]\n  # Who answers for a resource whose "+
-		"owner no other rule reaches.\n  unowned: [%[2]s]\n", channel, strconv.Quote(address)), nil
+	return fmt.Sprintf(
+		"  %s\n  names:\n    platform: [%s]\n    finops: [%[2]s]\n  # Who answers for a resource whose "+
+			"owner no other rule reaches.\n  unowned: [%[2]s]\n", channel, strconv.Quote(address)), nil
 }
 
 // policyNames are the lines with which policies begin.

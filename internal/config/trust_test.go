@@ -79,7 +79,8 @@ func TestStateOfOthersIsRefused(t *testing.T) {
 		}
 		path := filepath.Join(dir, name)
 		change(t, os.Chmod(path, 0o770))
-		if err := TrustState(dir, ""); err == nil || !strings.HasPrefix(err.Error(), path+" can be written by others") {
+		if err := TrustState(dir, ""); err == nil ||
+			!strings.HasPrefix(err.Error(), path+" can be written by others") {
 			t.Errorf("%s: TrustState = %v", name, err)
 		}
 	}
@@ -113,7 +114,8 @@ func TestStateInFolderOfOtherUserIsRefused(t *testing.T) {
 				file(t, tc.dir+"/curfew.db", "")
 			}
 			err := TrustState(tc.dir, "")
-			if (err == nil) != (tc.refused == "") || err != nil && !strings.HasPrefix(err.Error(), tc.refused+" "+tc.says) {
+			if (err == nil) != (tc.refused == "") || err != nil &&
+				!strings.HasPrefix(err.Error(), tc.refused+" "+tc.says) {
 				t.Errorf("TrustState = %v, want %s %s", err, tc.refused, tc.says)
 			}
 			found := file(t, filepath.Join(filepath.Dir(tc.dir), FileName), "identity: ana\n")

@@ -49,10 +49,16 @@ func laughs(n int, merge bool) string {
 var bombs = []struct{ name, src, want string }{
 	{"200 kB of [", strings.Repeat("[", 200_000), "1:101: mappings and lists are more than 100 deep"},
 	{"40 kB of [", strings.Repeat("[", 40_000), "1:101: mappings and lists are more than 100 deep"},
-	{"flow mappings in one another", strings.Repeat("{a: ", 100_000), "1:401: mappings and lists are more than 100 deep"},
+	{
+		"flow mappings in one another", strings.Repeat("{a: ", 100_000),
+		"1:401: mappings and lists are more than 100 deep",
+	},
 	{"block lists in one another", strings.Repeat("- ", 100_000), "1:201: mappings and lists are more than 100 deep"},
 	{"block mappings in one another", stairs(1_400), "101:102: mappings and lists are more than 100 deep"},
-	{"explicit keys in one another", strings.Repeat("? ", 100_000), "1:201: mappings and lists are more than 100 deep"},
+	{
+		"explicit keys in one another", strings.Repeat("? ", 100_000),
+		"1:201: mappings and lists are more than 100 deep",
+	},
 	{"colons in one another", strings.Repeat("a: ", 100_000), "1:302: mappings and lists are more than 100 deep"},
 	{"60,000 keys", lines(60_000, "key%d: v"), "2001:8: a mapping has more than 2000 keys"},
 	{"60,000 keys without a value", lines(60_000, "key%d:"), "2001:8: a mapping has more than 2000 keys"},
@@ -130,7 +136,8 @@ func TestBombs(t *testing.T) {
 				}
 			})
 			var e *Error
-			if !errors.As(err, &e) || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "f.yaml:") {
+			if !errors.As(err, &e) || !strings.Contains(err.Error(), tc.want) ||
+				!strings.HasPrefix(err.Error(), "f.yaml:") {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 			if cost > maxAllocated {
@@ -156,7 +163,9 @@ func TestWorstFilesThatPass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
-			if cost := allocated(func() { _, err = ParseForeign("f.yaml", []byte(src)) }); cost > maxAllocated || err != nil {
+			if cost := allocated(func() {
+				_, err = ParseForeign("f.yaml", []byte(src))
+			}); cost > maxAllocated || err != nil {
 				t.Errorf("%d MiB were allocated, at most %d are due; %v", cost>>20, maxAllocated>>20, err)
 			}
 		})
@@ -174,7 +183,8 @@ func (e *endless) Read(p []byte) (int, error) {
 func TestReadIsBounded(t *testing.T) {
 	in := &endless{}
 	cost := allocated(func() {
-		if _, err := Read("job.yaml", in, MaxBytes); err == nil || err.Error() != "job.yaml:1:1: the file is over 1 MiB" {
+		if _, err := Read("job.yaml", in, MaxBytes); err == nil ||
+			err.Error() != "job.yaml:1:1: the file is over 1 MiB" {
 			t.Errorf("got %v", err)
 		}
 	})

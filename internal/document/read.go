@@ -44,7 +44,8 @@ func (f *File) Mapping(n ast.Node, what string, keys ...Key) (given map[string]a
 			for _, k := range keys {
 				names = append(names, k.Name)
 			}
-			return f.At(k, "%s has no key %q; it has %s%s", what, key, strings.Join(names, ", "), DidYouMean(key, names))
+			return f.At(k, "%s has no key %q; it has %s%s", what, key,
+				strings.Join(names, ", "), DidYouMean(key, names))
 		}
 		given[key], values[key] = k, v
 		return nil

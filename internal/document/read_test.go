@@ -198,7 +198,10 @@ func TestCheckJSON(t *testing.T) {
 	deep := strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth)
 	for _, tc := range []struct{ name, src, want string }{
 		{"as deep as may be", deep, ""},
-		{"too deep", "{\n \"a\": " + deep + "}", "f.json:2:106: objects and lists are more than 100 deep in one another"},
+		{
+			"too deep", "{\n \"a\": " + deep + "}",
+			"f.json:2:106: objects and lists are more than 100 deep in one another",
+		},
 		{
 			"200 kB of [", strings.Repeat("[", 200_000),
 			"f.json:1:101: objects and lists are more than 100 deep in one another",
@@ -209,7 +212,8 @@ func TestCheckJSON(t *testing.T) {
 		{"too many lists", "[" + strings.Repeat("[],", 600) + "0]", "more than 1000 values"},
 	} {
 		err := CheckJSON("f.json", []byte(tc.src), 1000)
-		if got := ""; tc.want == "" && err != nil || err != nil && !strings.Contains(err.Error(), tc.want) || err == nil &&
+		if got := ""; tc.want == "" && err != nil || err != nil &&
+			!strings.Contains(err.Error(), tc.want) || err == nil &&
 			tc.want != got {
 			t.Errorf("%s: got %v, want %q", tc.name, err, tc.want)
 		}

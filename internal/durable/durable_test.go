@@ -42,7 +42,10 @@ func TestReplace(t *testing.T) {
 		{"a new file", "", 0o600, nil, nil, "new"},
 		{"in place of another", "old", 0o644, nil, nil, "new"},
 		{"for its owner to read", "old", 0o400, nil, nil, "new"},
-		{"broken after a part", "old", 0o644, func(w io.Writer) error { fmt.Fprint(w, "ne"); return broken }, broken, "old"},
+		{"broken after a part", "old", 0o644, func(w io.Writer) error {
+			fmt.Fprint(w, "ne")
+			return broken
+		}, broken, "old"},
 		{"broken where there was none", "", 0o644, func(io.Writer) error { return broken }, broken, ""},
 	} {
 		dir := t.TempDir()

@@ -88,7 +88,8 @@ func (q *question) wrong(t *track) (why string, ok bool) {
 	}
 	if q.fresh(w.power) && q.fresh(w.heat) && w.draws() && q.repeated(w.power) && q.repeated(w.heat) {
 		return q.say(func() string {
-			return fmt.Sprintf("power stands still at %s W and temperature at %s C for %d samples: its exporter is frozen",
+			return fmt.Sprintf(
+				"power stands still at %s W and temperature at %s C for %d samples: its exporter is frozen",
 				plain.Number(w.power.mean, 3), plain.Number(w.heat.mean, 1), usage.Power.Repeats())
 		}), true
 	}
@@ -297,7 +298,8 @@ func (j *judge) wrong(t *usage.Track, works bool) string {
 	draws := power == nil || power.Max > 0
 	switch {
 	case energy != nil && energy.Max > 0 && draws && !energy.Froze().IsZero():
-		return fmt.Sprintf("its energy meter stood still up to %s: its exporter was frozen", plain.Time(energy.Froze()))
+		return fmt.Sprintf("its energy meter stood still up to %s: its exporter was frozen",
+			plain.Time(energy.Froze()))
 	case power != nil && heat != nil && draws && !power.Froze().IsZero() && !heat.Froze().IsZero():
 		return fmt.Sprintf("its power and temperature stood still up to %s: its exporter was frozen",
 			plain.Time(power.Froze()))

@@ -13,7 +13,9 @@ const notMeasured = "not measured"
 
 // measured returns evidence of a signal over the window.
 func (j *judge) measured(signal, value string, coverage float64, st *usage.Stats) usage.Evidence {
-	return usage.Evidence{Signal: signal, Value: value, Window: j.length(), Coverage: coverage, Source: j.w.SourceOf(st)}
+	return usage.Evidence{
+		Signal: signal, Value: value, Window: j.length(), Coverage: coverage, Source: j.w.SourceOf(st),
+	}
 }
 
 // gpuEvidence lists what was seen of a machine with GPUs: of each signal the

@@ -112,14 +112,16 @@ var quantities = [numQuantities]quantity{
 	Power: {"gpu.power", "power draw", "watts", samples, highest,
 		[]feed{{signal: usage.Power}}},
 	PowerShare: {
-		"gpu.power.share", "power draw over the TDP of the model in the price book", "share, 1 is the TDP", samples, highest,
+		"gpu.power.share", "power draw over the TDP of the model in the price book",
+		"share, 1 is the TDP", samples, highest,
 		[]feed{{signal: usage.Power}}},
 	Throttle: {
 		"gpu.throttle", "share of samples in which heat, power or the hardware lowers the clocks", "share, 0 to 1",
 		[]Statistic{Mean, Max}, highest,
 		[]feed{{signal: usage.Throttle, bits: usage.ThrottledBy}}},
 	ThermalThrottle: {
-		"gpu.throttle.thermal", "share of samples in which heat lowers the clocks", "share, 0 to 1", []Statistic{Mean, Max},
+		"gpu.throttle.thermal", "share of samples in which heat lowers the clocks",
+		"share, 0 to 1", []Statistic{Mean, Max},
 		highest,
 		[]feed{{signal: usage.Throttle, bits: usage.ThrottledByHeat}}},
 	PowerThrottle: {
@@ -128,18 +130,22 @@ var quantities = [numQuantities]quantity{
 		[]feed{{signal: usage.Throttle, bits: usage.ThrottledByPower}}},
 	Xid: {
 		"gpu.xid",
-		"highest code of an Xid error, 0 for none; exporters repeat the newest one until the driver is loaded again", "code",
+		"highest code of an Xid error, 0 for none; exporters repeat the newest one until the driver is loaded again",
+		"code",
 		[]Statistic{Max}, "",
 		[]feed{{signal: usage.XID}}},
 	ECCErrors: {"gpu.ecc", "memory errors of all GPUs that were not corrected", "errors", []Statistic{Rise}, "",
 		[]feed{{signal: usage.ECCErrors}}},
 	LostGPUs: {
-		"gpu.lost", "GPUs of the machine that sent no sample while others did, that the driver does not see, or with Xid 79",
+		"gpu.lost", "GPUs of the machine that sent no sample while others did, that the driver does not see, or " +
+			"with Xid 79",
 		"GPUs", []Statistic{Count}, "",
 		[]feed{
-			{signal: usage.GPUUtil, seen: true}, {signal: usage.SMActive, seen: true}, {signal: usage.MemUsed, seen: true},
+			{signal: usage.GPUUtil, seen: true}, {signal: usage.SMActive, seen: true},
+			{signal: usage.MemUsed, seen: true},
 			{signal: usage.Power, seen: true},
-			{signal: usage.Temperature, seen: true}, {signal: usage.XID, code: usage.FellOffTheBus}, {signal: usage.GPUCount}}},
+			{signal: usage.Temperature, seen: true}, {signal: usage.XID, code: usage.FellOffTheBus},
+			{signal: usage.GPUCount}}},
 }
 
 // presences is how many feeds of LostGPUs, from the first, show that a GPU is there.
@@ -487,7 +493,8 @@ func (r *gauging) lost() (float64, bool) {
 		known = true
 	}
 	if h := r.heard(&r.k.rolling.machine, places[presences+1]); h != nil {
-		if w := r.rolled(h, r.window); r.now <= h.newestAt(r.now)+staleSteps*h.step() && w.coverage >= r.k.t.MinCoverage {
+		if w := r.rolled(h, r.window); r.now <= h.newestAt(r.now)+staleSteps*h.step() &&
+			w.coverage >= r.k.t.MinCoverage {
 			unseen := r.gpus - int(w.of(Max))
 			if !known {
 				lost, known = 0, true

@@ -79,10 +79,13 @@ func naiveFigure(all []handing, now, horizon time.Time, f Figure, minCoverage fl
 func TestFiguresAreThoseOfPlainLists(t *testing.T) {
 	known := 0
 	rapid.Check(t, func(t *rapid.T) {
-		quantity := rapid.SampledFrom([]Quantity{Util, SMActive, Occupancy, Temperature, ECCErrors}).Draw(t, "quantity")
+		quantity := rapid.SampledFrom([]Quantity{
+			Util, SMActive, Occupancy, Temperature, ECCErrors,
+		}).Draw(t, "quantity")
 		var figures []Figure
 		for range rapid.IntRange(1, 4).Draw(t, "figures") {
-			f := Figure{Quantity: quantity, Statistic: rapid.SampledFrom(quantities[quantity].statistics).Draw(t, "statistic"),
+			f := Figure{
+				Quantity: quantity, Statistic: rapid.SampledFrom(quantities[quantity].statistics).Draw(t, "statistic"),
 				Window: time.Duration(rapid.SampledFrom([]int{1, 2, 5, 7, 30}).Draw(t, "window")) * time.Minute}
 			f.Worst = quantities[quantity].worst != "" && rapid.Bool().Draw(t, "worst")
 			figures = append(figures, f)
@@ -106,7 +109,8 @@ func TestFiguresAreThoseOfPlainLists(t *testing.T) {
 					step = steps[rapid.IntRange(0, 3).Draw(t, "step")]
 				}
 				h := handing{
-					meterKey: meterKey{gpu: string(rune('0' + g)), signal: signal}, o: usage.Opened{Step: step}, run: true,
+					meterKey: meterKey{gpu: string(rune('0' + g)), signal: signal},
+					o:        usage.Opened{Step: step}, run: true,
 				}
 				v := rapid.SampledFrom(values).Draw(t, "value")
 				h.p = usage.Point{Time: at, Mean: v, Max: v}
@@ -120,8 +124,10 @@ func TestFiguresAreThoseOfPlainLists(t *testing.T) {
 				case 0:
 					at = at.Add(step * time.Duration(rapid.IntRange(1, 4).Draw(t, "gap")))
 				case 1:
-					at = at.Add(time.Duration(rapid.IntRange(-int(step/time.Second)/3, int(step/time.Second)/3).Draw(t, "jitter")) *
-						time.Second)
+					at = at.Add(
+						time.Duration(rapid.IntRange(-int(step/time.Second)/3,
+							int(step/time.Second)/3).Draw(t, "jitter")) *
+							time.Second)
 				}
 			}
 		}
@@ -147,7 +153,8 @@ func TestFiguresAreThoseOfPlainLists(t *testing.T) {
 				}
 				// It is the same just before it is said to change, without further samples.
 				if until := got.Next.Add(-1); until.After(now) && len(all) == 0 {
-					if then := (Gauge{k, m}).Read(until, f, false); then.Known != got.Known || then.Value != got.Value {
+					if then := (Gauge{k, m}).Read(until, f, false); then.Known != got.Known ||
+						then.Value != got.Value {
 						t.Fatalf("%s is %+v at %s and %+v at %s", f.Name(), got, now, then, until)
 					}
 					now = until
@@ -230,17 +237,20 @@ func TestFiguresOfMachines(t *testing.T) {
 			worst(Util, Mean), 0, "",
 		},
 		{
-			"any of them", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(0, 10)}), last, figure(Util, Max), 50,
+			"any of them", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(0, 10)}),
+			last, figure(Util, Max), 50,
 			"",
 		},
 		{"three steps old", busy, last + 3*time.Minute, figure(Util, Mean), 50, ""},
 		{"older", busy, last + 3*time.Minute + 1, figure(Util, Mean), unknown, "GPU 0: its newest sample is too old"},
 		{
-			"a minute is missing", eight(usage.GPUUtil, 50, 50, 50, -1, 50, 50, 50, 50, 50, 50), last, figure(Util, Mean), 50,
+			"a minute is missing", eight(usage.GPUUtil, 50, 50, 50, -1, 50, 50, 50, 50, 50, 50),
+			last, figure(Util, Mean), 50,
 			"",
 		},
 		{
-			"two minutes are missing", eight(usage.GPUUtil, 50, 50, 50, -1, 50, 50, 50, -1, 50, 50), last, figure(Util, Mean),
+			"two minutes are missing", eight(usage.GPUUtil, 50, 50, 50, -1, 50, 50, 50, -1, 50, 50),
+			last, figure(Util, Mean),
 			unknown, "GPU 0: samples cover 80% of 10m",
 		},
 		{
@@ -248,39 +258,48 @@ func TestFiguresOfMachines(t *testing.T) {
 			figure(Temperature, Max), unknown, "temperature_c is not measured",
 		},
 		{
-			"unsupported for two minutes", eight(usage.Temperature, 60, 60, 2147483632, 60, 60, 60, 60, 2147483632, 60, 60),
+			"unsupported for two minutes", eight(usage.Temperature, 60, 60, 2147483632, 60, 60, 60,
+				60, 2147483632, 60, 60),
 			last, figure(Temperature, Max), unknown, "GPU 0: samples cover 80% of 10m",
 		},
 		{
 			"headroom",
-			append(eight(usage.Temperature, 60, 61, 70, 60, 60, 60, 60, 60, 60, 60), eight(usage.SlowdownTemperature, 90)...),
+			append(eight(usage.Temperature, 60, 61, 70, 60, 60, 60, 60, 60, 60, 60),
+				eight(usage.SlowdownTemperature, 90)...),
 			last, worst(Headroom, Min), 20, "",
 		},
 		{
-			"headroom of a device that does not tell", eight(usage.Temperature, same(60, 10)...), last, figure(Headroom, Min),
+			"headroom of a device that does not tell", eight(usage.Temperature, same(60, 10)...),
+			last, figure(Headroom, Min),
 			unknown, "the temperature at which it slows down is unknown",
 		},
 		{
-			"memory", append(eight(usage.MemUsed, same(60e9, 10)...), eight(usage.MemTotal, same(80e9, 10)...)...), last,
+			"memory", append(eight(usage.MemUsed, same(60e9, 10)...), eight(usage.MemTotal, same(80e9, 10)...)...),
+			last,
 			figure(MemoryShare, Mean), 0.75, "",
 		},
 		{
-			"memory of unknown size", eight(usage.MemUsed, same(60e9, 10)...), last, figure(MemoryShare, Mean), unknown,
+			"memory of unknown size", eight(usage.MemUsed, same(60e9, 10)...), last,
+			figure(MemoryShare, Mean), unknown,
 			"the size of its memory is unknown",
 		},
 		{"power", eight(usage.Power, same(300, 10)...), last, figure(PowerShare, Mean), 0.75, ""},
 		{
-			"half of the time too hot, and idle", eight(usage.Throttle, 0x20, 1, 0x20, 1, 0x20, 1, 0x20, 1, 0x20, 1), last,
+			"half of the time too hot, and idle", eight(usage.Throttle, 0x20, 1, 0x20, 1, 0x20, 1,
+				0x20, 1, 0x20, 1), last,
 			figure(ThermalThrottle, Mean), 0.5, "",
 		},
 		{"a power limit is no heat", eight(usage.Throttle, same(4, 10)...), last, figure(ThermalThrottle, Max), 0, ""},
 		{
 			"an Xid",
-			append(eight(usage.XID, same(0, 10)...)[1:], told{"0", usage.XID, []float64{0, 0, 31, 31, 31, 31, 31, 31, 31, 31}}),
+			append(eight(usage.XID, same(0, 10)...)[1:], told{
+				"0", usage.XID, []float64{0, 0, 31, 31, 31, 31, 31, 31, 31, 31},
+			}),
 			last, figure(Xid, Max), 31, "",
 		},
 		{
-			"memory errors, and a driver that was loaded again", eight(usage.ECCErrors, 3, 3, 4, 4, 4, 0, 0, 1, 1, 1), last,
+			"memory errors, and a driver that was loaded again",
+			eight(usage.ECCErrors, 3, 3, 4, 4, 4, 0, 0, 1, 1, 1), last,
 			figure(ECCErrors, Rise), 16, "",
 		},
 		{"none is lost", busy, last, figure(LostGPUs, Count), 0, ""},
@@ -289,14 +308,18 @@ func TestFiguresOfMachines(t *testing.T) {
 			"one that went", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(50, 3)}), last,
 			figure(LostGPUs, Count), 0, "",
 		},
-		{"one that went before the window", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(50, 3)}), last,
+		{
+			"one that went before the window",
+			append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(50, 3)}), last,
 			Figure{Quantity: LostGPUs, Statistic: Count, Window: 5 * time.Minute}, 1, ""},
 		{
-			"one with Xid 79", append(slices.Clone(busy), told{"3", usage.XID, []float64{0, 0, 0, 0, 0, 0, 79, 79, 79, 79}}),
+			"one with Xid 79",
+			append(slices.Clone(busy), told{"3", usage.XID, []float64{0, 0, 0, 0, 0, 0, 79, 79, 79, 79}}),
 			last, figure(LostGPUs, Count), 1, "",
 		},
 		{
-			"one that the driver does not see", append(slices.Clone(busy), told{"", usage.GPUCount, same(7, 10)}), last,
+			"one that the driver does not see",
+			append(slices.Clone(busy), told{"", usage.GPUCount, same(7, 10)}), last,
 			figure(LostGPUs, Count), 1, "",
 		},
 		{"the driver alone tells", []told{{"", usage.GPUCount, same(6, 10)}}, last, figure(LostGPUs, Count), 2, ""},
@@ -306,18 +329,21 @@ func TestFiguresOfMachines(t *testing.T) {
 		},
 		{
 			"a machine that was just started has not lost the others", busy[:1], last,
-			Figure{Quantity: LostGPUs, Statistic: Count, Window: 12 * time.Minute}, unknown, "samples cover 83% of 12m",
+			Figure{Quantity: LostGPUs, Statistic: Count, Window: 12 * time.Minute}, unknown,
+			"samples cover 83% of 12m",
 		},
 		{
 			"a series without a name", []told{{"", usage.GPUUtil, same(50, 10)}}, last, figure(Util, Mean), unknown,
 			"one series of samples stands for several GPUs",
 		},
 		{
-			"signals that contradict one another", append(slices.Clone(busy), told{"2", usage.GREngine, same(0, 10)}), last,
+			"signals that contradict one another",
+			append(slices.Clone(busy), told{"2", usage.GREngine, same(0, 10)}), last,
 			figure(Util, Mean), unknown,
 			"GPU 2: utilization reads 50% while the graphics engine reads 0%: one of them is wrong"},
 		{
-			"an exporter that repeats itself", append(append(slices.Clone(busy), told{"2", usage.Power, same(301.2, 10)}),
+			"an exporter that repeats itself",
+			append(append(slices.Clone(busy), told{"2", usage.Power, same(301.2, 10)}),
 				told{"2", usage.Temperature, same(50, 10)}), last, figure(Util, Mean), unknown,
 			"GPU 2: power stands still at 301.2 W and temperature at 50 C for 10 samples: its exporter is frozen"},
 	} {
@@ -329,13 +355,15 @@ func TestFiguresOfMachines(t *testing.T) {
 						k.Open(usage.Opened{
 							Step: time.Minute,
 						}).Add(s.gpu, s.signal, usage.Point{
-							Time: origin.Add(time.Duration(minute) * time.Minute), Mean: s.values[minute], Max: s.values[minute],
+							Time: origin.Add(time.Duration(minute) * time.Minute),
+							Mean: s.values[minute], Max: s.values[minute],
 						})
 					}
 				}
 			}
 			got := Gauge{k, Machine{GPUs: inventory.Known(8), GPUPower: 400}}.Read(origin.Add(tc.at), tc.f, true)
-			if got.Known == math.IsNaN(tc.want) || got.Known && math.Abs(got.Value-tc.want) > 1e-9 || got.Why != tc.why {
+			if got.Known == math.IsNaN(tc.want) || got.Known &&
+				math.Abs(got.Value-tc.want) > 1e-9 || got.Why != tc.why {
 				t.Errorf("%s is %+v, want %v %q", tc.f.Name(), got, tc.want, tc.why)
 			}
 		})

@@ -65,7 +65,8 @@ func (f nowFixture) recorded() recordedFixture {
 	}
 	var lines []string
 	for key, values := range rows {
-		line := fmt.Sprintf("m0,%s,%s,%s,%s,%s", strconv.FormatFloat(float64(key.at)/1000, 'f', -1, 64), key.gpu, gpus, kind,
+		line := fmt.Sprintf("m0,%s,%s,%s,%s,%s", strconv.FormatFloat(float64(key.at)/1000, 'f', -1,
+			64), key.gpu, gpus, kind,
 			launched)
 		for _, s := range columns {
 			line += ","

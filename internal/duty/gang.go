@@ -76,7 +76,8 @@ func Gang(verdicts []Verdict) Verdict {
 	whole.GPUs = nil
 	if whole.Why != "" {
 		whole.Why = fmt.Sprintf("%d of %d machines of the run %s: %s", same, len(verdicts), whole.State, whole.Why)
-		whole.Evidence = append(slices.Clone(whole.Evidence), usage.Fact("machines", fmt.Sprint(len(verdicts)), "inventory"))
+		whole.Evidence = append(slices.Clone(whole.Evidence),
+			usage.Fact("machines", fmt.Sprint(len(verdicts)), "inventory"))
 	}
 	return whole
 }

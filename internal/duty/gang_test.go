@@ -69,7 +69,8 @@ func TestGangIsNoMoreWastefulThanItsMachines(t *testing.T) {
 		got := Gang(list)
 		consistent(t, got, nil)
 		for _, v := range list {
-			if (v.State == Busy && got.State != Busy) || (v.State == Unknown && got.State != Unknown && got.State != Busy) {
+			if (v.State == Busy && got.State != Busy) ||
+				(v.State == Unknown && got.State != Unknown && got.State != Busy) {
 				t.Fatalf("%s though a machine is %s", got.State, v.State)
 			}
 			if got.State != Busy && got.State != Unknown && (got.Lasting > v.Lasting || got.Expires.After(v.Expires)) {
@@ -95,7 +96,8 @@ func TestGangOfLeanVerdicts(t *testing.T) {
 		for i := range k {
 			k[i] = NewTracker(Thresholds{}, usage.Activity{}, 0)
 			from := rapid.IntRange(0, 59).Draw(t, "from")
-			k[i].AddRun(minutely, "0", usage.GPUUtil, gpuAt(float64(from), 0).Time, rapid.IntRange(1, 90).Draw(t, "count"),
+			k[i].AddRun(minutely, "0", usage.GPUUtil, gpuAt(float64(from), 0).Time,
+				rapid.IntRange(1, 90).Draw(t, "count"),
 				rapid.SampledFrom([]float64{0, 0, 50}).Draw(t, "util"))
 			lean[i], full[i] = k[i].At(at, oneGPU()), k[i].Explain(at, oneGPU())
 			if n := lean[i].Next; next.IsZero() || (!n.IsZero() && n.Before(next)) {

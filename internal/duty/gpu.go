@@ -204,7 +204,8 @@ func (j *judge) atRest(t *usage.Track, g gpu) gpu {
 	if n, err := processes.Newest(); err == nil && n > 0 && j.w.Fresh(processes, j.now) {
 		if g.memory.measured() {
 			newest, _ := g.memory.pct()
-			return g.is(Held, "%s%% of memory held by %s, %s", plain.Number(newest, 0), plain.Count(int64(n), "process"), still)
+			return g.is(Held, "%s%% of memory held by %s, %s", plain.Number(newest, 0),
+				plain.Count(int64(n), "process"), still)
 		}
 		return g.is(Held, "held by %s, %s", plain.Count(int64(n), "process"), still)
 	}

@@ -170,7 +170,8 @@ func (h *hostReading) tooOld() string { return "the newest sample of its " + h.n
 
 func (h *hostReading) between() string {
 	if h.rate {
-		return fmt.Sprintf("%s MB/s cross its %s, which is neither rest nor work", plain.Number(h.level/1e6, 2), h.name)
+		return fmt.Sprintf("%s MB/s cross its %s, which is neither rest nor work",
+			plain.Number(h.level/1e6, 2), h.name)
 	}
 	return fmt.Sprintf("its %s reach %s%% and nothing is held: work, or a loop", h.name, plain.Number(h.level, 0))
 }

@@ -68,7 +68,8 @@ func (j *judge) length() time.Duration { return j.w.To.Sub(j.w.From) }
 func (j *judge) short() bool { return j.length() < j.t.MinWindow }
 
 func (j *judge) shortWhy() string {
-	return fmt.Sprintf("the window of %s is shorter than %s", plain.Duration(j.length()), plain.Duration(j.t.MinWindow))
+	return fmt.Sprintf("the window of %s is shorter than %s", plain.Duration(j.length()),
+		plain.Duration(j.t.MinWindow))
 }
 
 // accelerated judges a machine with GPUs.
@@ -210,7 +211,8 @@ func (j *judge) host() Verdict {
 		v.Coverage = j.w.Coverage(net)
 		return v.busy("%s MB a day cross its network", plain.Number(traffic, 1))
 	case !j.known(cpu):
-		return v.unknown("samples of its CPU are old or cover %s%% of the window", plain.Number(100*j.w.Coverage(cpu), 0))
+		return v.unknown("samples of its CPU are old or cover %s%% of the window",
+			plain.Number(100*j.w.Coverage(cpu), 0))
 	case !j.known(net):
 		return v.unknown("samples of its network are old or cover %s%% of the window",
 			plain.Number(100*j.w.Coverage(net), 0))
@@ -219,7 +221,8 @@ func (j *judge) host() Verdict {
 	}
 	v.Lasting = j.w.Quiet(cpu)
 	if j.session() {
-		return v.held("a session is open, CPU under %s%% for %s", plain.Number(j.t.IdleCPU, 0), plain.Duration(v.Lasting))
+		return v.held("a session is open, CPU under %s%% for %s", plain.Number(j.t.IdleCPU, 0),
+			plain.Duration(v.Lasting))
 	}
 	v.State = Idle
 	v.Why = fmt.Sprintf("CPU peak %s%% and %s MB a day for %s", plain.Number(cpu.Max, 1), plain.Number(traffic, 1),

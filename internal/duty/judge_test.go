@@ -173,7 +173,10 @@ func TestJudge(t *testing.T) {
 		lasting time.Duration
 	}{
 		{name: "nothing measured", m: nil, gpus: 8, want: Unknown, why: "nothing was measured"},
-		{name: "GPU machine without GPU telemetry", m: days(14).host(1, 1), gpus: 8, want: Unknown, why: "not measured"},
+		{
+			name: "GPU machine without GPU telemetry", m: days(14).host(1, 1), gpus: 8, want: Unknown,
+			why: "not measured",
+		},
 		{
 			name: "idle in every respect", m: days(14).gpus(8, 0, 0.5).host(2, 1), gpus: 8, want: Idle,
 			why: "nothing held for 14d", lasting: 14 * 24 * time.Hour,
@@ -186,26 +189,34 @@ func TestJudge(t *testing.T) {
 		},
 		{name: "held memory with busy CPUs", m: days(14).gpus(1, 0, 70).host(90, 1), gpus: 1, want: Held},
 		{
-			name: "held by a process alone", m: days(14).gpus(1, 0, 0.4).flat("0", usage.Processes, 1), gpus: 1, want: Held,
+			name: "held by a process alone", m: days(14).gpus(1, 0, 0.4).flat("0", usage.Processes,
+				1), gpus: 1, want: Held,
 			why: "held by 1 process",
 		},
-		{name: "memory was held and is free now", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).
-			series("0", usage.MemUsed, func(h int) float64 { return float64(60-60*min(1, h/300)) * gib }), gpus: 1, want: Held,
+		{
+			name: "memory was held and is free now", m: days(14).flat("0", usage.GPUUtil, 0).flat("0",
+				usage.MemTotal, 80*gib).
+				series("0", usage.MemUsed, func(h int) float64 {
+					return float64(60-60*min(1, h/300)) * gib
+				}), gpus: 1, want: Held,
 			why: "up to 75% of memory was held"},
 		{
 			name: "unmeasured memory", m: days(14).flat("0", usage.GPUUtil, 0), gpus: 1, want: Held,
 			why: "its memory is not measured",
 		},
 		{
-			name: "unmeasured memory, busy CPUs", m: days(14).flat("0", usage.GPUUtil, 0).host(60, 1), gpus: 1, want: Busy,
+			name: "unmeasured memory, busy CPUs", m: days(14).flat("0", usage.GPUUtil, 0).host(60,
+				1), gpus: 1, want: Busy,
 			why: "CPUs reach 60%",
 		},
 		{
-			name: "memory in bytes of unknown size", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 0),
+			name: "memory in bytes of unknown size",
+			m:    days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 0),
 			gpus: 1, want: Held, why: "its memory is not measured",
 		},
 		{
-			name: "no process and no word of memory", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.Processes, 0),
+			name: "no process and no word of memory",
+			m:    days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.Processes, 0),
 			gpus: 1, want: Idle, why: "nothing held",
 		},
 		{
@@ -235,15 +246,26 @@ func TestJudge(t *testing.T) {
 		{name: "unknown number of GPUs", m: days(14).gpus(2, 0, 0), gpus: -1, want: Unknown, why: "number of GPUs"},
 		{name: "unexpected GPUs", m: days(14).gpus(2, 0, 0).host(1, 1), gpus: 0, want: Idle},
 		{
-			name: "coverage of 89% on one GPU", m: days(14).gpus(7, 0, 0).flat("7", usage.MemUsed, 0).flat("7", usage.MemTotal,
+			name: "coverage of 89% on one GPU", m: days(14).gpus(7, 0, 0).flat("7", usage.MemUsed,
+				0).flat("7", usage.MemTotal,
 				80*gib).
-				series("7", usage.GPUUtil, func(h int) float64 { return missing(h%9 == 0, 0) }), gpus: 8, want: Unknown,
+				series("7", usage.GPUUtil, func(h int) float64 {
+					return missing(h%9 == 0, 0)
+				}), gpus: 8, want: Unknown,
 			why: "GPU 7: samples cover 89%"},
-		{name: "at work days ago, half covered", m: days(14).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).
-			series("0", usage.GPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h > 100 && h < 120, 60)) }),
+		{
+			name: "at work days ago, half covered", m: days(14).flat("0", usage.MemUsed, 0).flat("0",
+				usage.MemTotal, 80*gib).
+				series("0", usage.GPUUtil, func(h int) float64 {
+					return missing(h%2 == 0, during(h > 100 && h < 120, 60))
+				}),
 			gpus: 1, want: Unknown, why: "samples cover 50%"},
-		{name: "at work lately, half covered", m: days(14).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).
-			series("0", usage.GPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h > 315, 60)) }), gpus: 1,
+		{
+			name: "at work lately, half covered", m: days(14).flat("0", usage.MemUsed, 0).flat("0",
+				usage.MemTotal, 80*gib).
+				series("0", usage.GPUUtil, func(h int) float64 {
+					return missing(h%2 == 0, during(h > 315, 60))
+				}), gpus: 1,
 			want: Busy},
 		{name: "memory half covered", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).
 			series("0", usage.MemUsed, func(h int) float64 { return missing(h%2 == 0, 0) }), gpus: 1, want: Unknown,
@@ -260,31 +282,43 @@ func TestJudge(t *testing.T) {
 		},
 		{
 			name: "agent installed yesterday, busy since",
-			m:    days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h < 312, 90) }), gpus: 1, want: Busy,
+			m: days(14).series("0", usage.GPUUtil, func(h int) float64 {
+				return missing(h < 312, 90)
+			}), gpus: 1, want: Busy,
 		},
 		{
 			name: "agent installed yesterday, idle since",
 			m:    days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h < 312, 0) }), gpus: 1,
 			want: Unknown,
 		},
-		{name: "window under a day", m: hours(23).gpus(1, 0, 0).host(1, 1), gpus: 1, want: Unknown, why: "shorter than 1d"},
+		{
+			name: "window under a day", m: hours(23).gpus(1, 0, 0).host(1, 1), gpus: 1, want: Unknown,
+			why: "shorter than 1d",
+		},
 		{name: "window under a day, busy", m: hours(2).gpus(1, 80, 10), gpus: 1, want: Busy},
 		{name: "noise below the floor", m: days(14).gpus(1, 0.9, 0).host(1, 1), gpus: 1, want: Idle},
 		{
-			name: "three active hours of 336, days ago", m: days(14).gpu("0", 0, 0).flat("1", usage.MemUsed, 0).flat("1",
+			name: "three active hours of 336, days ago",
+			m: days(14).gpu("0", 0, 0).flat("1", usage.MemUsed, 0).flat("1",
 				usage.MemTotal, 80*gib).host(1, 1).
-				series("1", usage.GPUUtil, func(h int) float64 { return during(h >= 100 && h < 103, 60) }), gpus: 2, want: Idle,
+				series("1", usage.GPUUtil, func(h int) float64 {
+					return during(h >= 100 && h < 103, 60)
+				}), gpus: 2, want: Idle,
 			lasting: (336 - 103) * time.Hour},
 		{
-			name: "four active hours of 336", m: days(14).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).host(1,
+			name: "four active hours of 336", m: days(14).flat("0", usage.MemUsed, 0).flat("0",
+				usage.MemTotal, 80*gib).host(1,
 				1).
-				series("0", usage.GPUUtil, func(h int) float64 { return during(h >= 100 && h < 104, 60) }), gpus: 1, want: Busy},
+				series("0", usage.GPUUtil, func(h int) float64 {
+					return during(h >= 100 && h < 104, 60)
+				}), gpus: 1, want: Busy},
 		{
 			name: "active in the newest hour only", m: days(14).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal,
 				80*gib).host(1, 1).
 				series("0", usage.GPUUtil, func(h int) float64 { return during(h == 335, 60) }), gpus: 1, want: Busy},
 		{
-			name: "held for the time since work ended", m: days(14).flat("0", usage.MemUsed, 60*gib).flat("0", usage.MemTotal,
+			name: "held for the time since work ended",
+			m: days(14).flat("0", usage.MemUsed, 60*gib).flat("0", usage.MemTotal,
 				80*gib).
 				series("0", usage.GPUUtil, func(h int) float64 {
 					return during(h < 3, 60)
@@ -301,30 +335,36 @@ func TestJudge(t *testing.T) {
 		{name: "100% by a process", m: days(14).gpus(1, 100, 1).flat("0", usage.Processes, 1), gpus: 1, want: Busy},
 		{name: "100% with memory in use", m: days(14).gpus(1, 100, 40), gpus: 1, want: Busy},
 		{
-			name: "100% and multiprocessors at rest", m: days(14).gpus(1, 100, 40).flat("0", usage.SMActive, 0), gpus: 1,
+			name: "100% and multiprocessors at rest",
+			m:    days(14).gpus(1, 100, 40).flat("0", usage.SMActive, 0), gpus: 1,
 			want: Unknown, why: "latched",
 		},
 		{
-			name: "100% and multiprocessors at work", m: days(14).gpus(1, 100, 0).flat("0", usage.SMActive, 0.6), gpus: 1,
+			name: "100% and multiprocessors at work",
+			m:    days(14).gpus(1, 100, 0).flat("0", usage.SMActive, 0.6), gpus: 1,
 			want: Busy,
 		},
 		{
 			name: "MIG: multiprocessors instead of utilization",
-			m:    days(14).flat("0", usage.SMActive, 0).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib), gpus: 1,
+			m: days(14).flat("0", usage.SMActive, 0).flat("0", usage.MemUsed, 0).flat("0",
+				usage.MemTotal, 80*gib), gpus: 1,
 			want: Idle,
 		},
 		{
-			name: "tensor pipes work where utilization reads 0", m: days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.2),
+			name: "tensor pipes work where utilization reads 0",
+			m:    days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.2),
 			gpus: 1, want: Busy, why: "its tensor pipes read 20%",
 		},
 		{
 			name: "a meter of whole watts has no finer digits to move",
-			m:    days(14).gpus(1, 0, 0).flat("0", usage.Power, 137).flat("0", usage.Temperature, 43).host(1, 1), gpus: 1,
+			m: days(14).gpus(1, 0, 0).flat("0", usage.Power, 137).flat("0", usage.Temperature,
+				43).host(1, 1), gpus: 1,
 			want: Idle,
 		},
 		{
 			name: "but: one of finer digits that stand still",
-			m:    days(14).gpus(1, 0, 0).flat("0", usage.Power, 137.25).flat("0", usage.Temperature, 43).host(1, 1), gpus: 1,
+			m: days(14).gpus(1, 0, 0).flat("0", usage.Power, 137.25).flat("0", usage.Temperature,
+				43).host(1, 1), gpus: 1,
 			want: Unknown, why: "its exporter was frozen",
 		},
 		{
@@ -332,29 +372,37 @@ func TestJudge(t *testing.T) {
 			m:    days(14).flat("77:0/8", usage.GPUUtil, 0).flat("77:0/8", usage.Processes, 0), gpus: 1, want: Unknown,
 			why: "1 of the 8 partitions of its GPU are measured",
 		},
-		{name: "but: they hardly do", m: days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.05), gpus: 1, want: Busy},
+		{
+			name: "but: they hardly do", m: days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.05), gpus: 1,
+			want: Busy,
+		},
 		{
 			name: "utilization of 99% with the graphics engine at rest",
-			m:    days(14).gpus(1, 99, 60).flat("0", usage.GREngine, 0).flat("0", usage.Power, 690), gpus: 1, want: Unknown,
+			m: days(14).gpus(1, 99, 60).flat("0", usage.GREngine, 0).flat("0", usage.Power,
+				690), gpus: 1, want: Unknown,
 			why: "utilization reads 99% while the graphics engine reads 0%",
 		},
 		{
-			name: "power contradicts rest", m: days(14).gpus(1, 0, 0).series("0", usage.Power, but(100, 60, 400)).host(1, 1),
+			name: "power contradicts rest", m: days(14).gpus(1, 0, 0).series("0", usage.Power,
+				but(100, 60, 400)).host(1, 1),
 			gpus: 1, want: Unknown, why: "drew up to 400 W",
 		},
 		{
 			name: "but: it drew that while it worked",
-			m: days(14).series("0", usage.GPUUtil, but(100, 0, 90)).flat("0", usage.Processes, 0).series("0", usage.Power,
+			m: days(14).series("0", usage.GPUUtil, but(100, 0, 90)).flat("0", usage.Processes,
+				0).series("0", usage.Power,
 				but(100, 60, 400)).host(1, 1),
 			gpus: 1, want: Idle,
 		},
 		{
 			name: "half of the TDP of a small model contradicts rest",
-			m:    days(14).tdp(70).gpus(1, 0, 0).series("0", usage.Power, but(100, 11, 52)).host(1, 1), gpus: 1, want: Unknown,
+			m: days(14).tdp(70).gpus(1, 0, 0).series("0", usage.Power, but(100, 11, 52)).host(1,
+				1), gpus: 1, want: Unknown,
 			why: "drew up to 52 W",
 		},
 		{
-			name: "but: it keeps its clocks up", m: days(14).tdp(70).gpus(1, 0, 0).flat("0", usage.Power, 28).host(1, 1),
+			name: "but: it keeps its clocks up",
+			m:    days(14).tdp(70).gpus(1, 0, 0).flat("0", usage.Power, 28).host(1, 1),
 			gpus: 1, want: Idle,
 		},
 		{name: "but: it works too", m: days(14).gpus(1, 90, 60).flat("0", usage.Power, 400), gpus: 1, want: Busy},
@@ -365,13 +413,15 @@ func TestJudge(t *testing.T) {
 		},
 		{
 			name: "power and temperature that stood still",
-			m: days(14).gpus(1, 0, 0).series("0", usage.Power, until(100, 60, 61.5)).flat("0", usage.Temperature, 30).host(1,
+			m: days(14).gpus(1, 0, 0).series("0", usage.Power, until(100, 60, 61.5)).flat("0",
+				usage.Temperature, 30).host(1,
 				1),
 			gpus: 1, want: Unknown, why: "its power and temperature stood still",
 		},
 		{
 			name: "but: temperature alone",
-			m:    days(14).gpus(1, 0, 0).series("0", usage.Power, rising(60, 0.01)).flat("0", usage.Temperature, 30).host(1, 1),
+			m: days(14).gpus(1, 0, 0).series("0", usage.Power, rising(60, 0.01)).flat("0",
+				usage.Temperature, 30).host(1, 1),
 			gpus: 1, want: Idle,
 		},
 		{
@@ -394,12 +444,15 @@ func TestJudge(t *testing.T) {
 			why: "9,000 MB a day",
 		},
 		{
-			name: "GPUs rest, an open session", m: days(14).gpus(2, 0, 0).host(1, 1).flat("", usage.Sessions, 1), gpus: 2,
+			name: "GPUs rest, an open session",
+			m:    days(14).gpus(2, 0, 0).host(1, 1).flat("", usage.Sessions, 1), gpus: 2,
 			want: Held, why: "session",
 		},
 		{
 			name: "GPUs rest, CPU half covered",
-			m:    days(14).gpus(2, 0, 0).series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, 1) }),
+			m: days(14).gpus(2, 0, 0).series("", usage.CPUUtil, func(h int) float64 {
+				return missing(h%2 == 0, 1)
+			}),
 			gpus: 2,
 			want: Unknown, why: "its CPUs are old or cover 50%",
 		},
@@ -410,23 +463,35 @@ func TestJudge(t *testing.T) {
 			}),
 			gpus: 2, want: Unknown, why: "its network are old or cover 75%",
 		},
-		{name: "idle CPU machine", m: days(14).host(2, 1), want: Idle, why: "CPU peak 2%", lasting: 14 * 24 * time.Hour},
+		{
+			name: "idle CPU machine", m: days(14).host(2, 1), want: Idle, why: "CPU peak 2%",
+			lasting: 14 * 24 * time.Hour,
+		},
 		{name: "CPU machine at work", m: days(14).host(40, 1), want: Busy},
 		{name: "CPU machine whose peak is the bound", m: days(14).host(5, 1), want: Busy, why: "CPU reaches 5%"},
 		{name: "CPU machine whose traffic is the bound", m: days(14).flat("", usage.CPUUtil, 2).
-			series("", usage.NetBytes, func(h int) float64 { return during(h%24 == 0, 5e6) }), want: Busy, why: "5 MB a day"},
+			series("", usage.NetBytes, func(h int) float64 {
+				return during(h%24 == 0, 5e6)
+			}), want: Busy, why: "5 MB a day"},
 		{name: "CPU machine at work lately, half covered", m: days(14).flat("", usage.NetBytes, 10).
-			series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h == 335, 40)) }), want: Busy,
+			series("", usage.CPUUtil, func(h int) float64 {
+				return missing(h%2 == 0, during(h == 335, 40))
+			}), want: Busy,
 			why: "CPU reaches 40%"},
 		{name: "CPU machine at work days ago, half covered", m: days(14).flat("", usage.NetBytes, 10).
-			series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h == 101, 40)) }), want: Unknown,
+			series("", usage.CPUUtil, func(h int) float64 {
+				return missing(h%2 == 0, during(h == 101, 40))
+			}), want: Unknown,
 			why: "its CPU are old or cover 50%"},
 		{name: "CPU machine that serves, its network half covered", m: days(14).flat("", usage.CPUUtil, 2).
 			series("", usage.NetBytes, func(h int) float64 {
 				return missing(h%2 == 0, 1e9)
 			}), want: Unknown, why: "its network are old or cover 50%"},
 		{name: "CPU machine that serves", m: days(14).host(2, 900), want: Busy, why: "900 MB a day"},
-		{name: "CPU machine, only CPU measured", m: days(14).flat("", usage.CPUUtil, 1), want: Unknown, why: "network"},
+		{
+			name: "CPU machine, only CPU measured", m: days(14).flat("", usage.CPUUtil, 1), want: Unknown,
+			why: "network",
+		},
 		{
 			name: "CPU machine, only the first datapoint is idle",
 			m: days(14).flat("", usage.NetBytes, 10).series("", usage.CPUUtil, func(h int) float64 {
@@ -441,7 +506,10 @@ func TestJudge(t *testing.T) {
 			}),
 			want: Unknown,
 		},
-		{name: "CPU machine with a session", m: days(14).host(2, 1).flat("", usage.Sessions, 1), want: Held, why: "session"},
+		{
+			name: "CPU machine with a session", m: days(14).host(2, 1).flat("", usage.Sessions, 1), want: Held,
+			why: "session",
+		},
 		{name: "CPU machine, nothing measured", m: days(14), want: Unknown, why: "neither CPU nor network"},
 		{name: "CPU machine, an hour old", m: hours(1).host(1, 1), want: Unknown, why: "shorter"},
 	} {
@@ -509,7 +577,8 @@ func TestEvidenceOfVerdict(t *testing.T) {
 			t.Errorf("evidence %s is %q, want %q", e.Signal, e.Value, want[e.Signal])
 		}
 		delete(want, e.Signal)
-		if e.Source != "cloudwatch" || (e.Coverage != usage.NoCoverage && (e.Coverage != 1 || e.Window != 14*24*time.Hour)) {
+		if e.Source != "cloudwatch" ||
+			(e.Coverage != usage.NoCoverage && (e.Coverage != 1 || e.Window != 14*24*time.Hour)) {
 			t.Errorf("evidence %+v lacks its source, window or coverage", e)
 		}
 	}
@@ -599,7 +668,9 @@ func TestMissingSamplesNeverMakeIdle(t *testing.T) {
 		before := d.judge(all)
 		seed := rapid.Uint64().Draw(t, "seed")
 		share := rapid.SampledFrom([]float64{0.01, 0.05, 0.11, 0.5, 1}).Draw(t, "lost share")
-		how := rapid.SampledFrom([]string{"at random", "the high ones", "a stretch", "the end", "a GPU"}).Draw(t, "how")
+		how := rapid.SampledFrom([]string{
+			"at random", "the high ones", "a stretch", "the end", "a GPU",
+		}).Draw(t, "how")
 		random := rand.New(rand.NewPCG(seed, 1))
 		start := random.IntN(336)
 		kept := map[usage.Signal]int{}
@@ -626,7 +697,8 @@ func TestMissingSamplesNeverMakeIdle(t *testing.T) {
 			return // a host signal is gone altogether
 		}
 		if before.State != Idle && after.State == Idle {
-			t.Fatalf("%s (%s) became idle (%s) by losing %v of the samples, %s", before.State, before.Why, after.Why, share,
+			t.Fatalf("%s (%s) became idle (%s) by losing %v of the samples, %s", before.State,
+				before.Why, after.Why, share,
 				how)
 		}
 	})

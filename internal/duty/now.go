@@ -327,8 +327,9 @@ func (g *gathered) rests(q *question, m *moment) {
 	} else {
 		g.rest, g.restExpires = g.rest.and(m.stretch), min(g.restExpires, m.expires)
 	}
-	if any := q.k.t.GPUs == AnyGPU; any && (g.resting == 1 || (m.state == g.best.state && m.lasting > g.best.lasting) ||
-		(m.state == Idle && g.best.state != Idle)) {
+	if any := q.k.t.GPUs == AnyGPU; any &&
+		(g.resting == 1 || (m.state == g.best.state && m.lasting > g.best.lasting) ||
+			(m.state == Idle && g.best.state != Idle)) {
 		g.best = *m
 	}
 	if m.state != Held {

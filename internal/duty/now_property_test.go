@@ -146,7 +146,8 @@ func TestRestIsSeen(t *testing.T) {
 				return
 			}
 			if missing >= 3 || quiet == 0 { // the newest sample is a step older than what is missing after it
-				t.Fatalf("%s (%s) while %v was quiet for %d minutes and is missing for %d", v.State, v.Why, k, quiet, missing)
+				t.Fatalf("%s (%s) while %v was quiet for %d minutes and is missing for %d", v.State,
+					v.Why, k, quiet, missing)
 			}
 			least = min(least, quiet)
 		}
@@ -205,7 +206,8 @@ func TestVerdictHoldsUntilItExpires(t *testing.T) {
 		// meter suspect in the time of warming up may become too old.
 		changes := (v.State == Busy && again.State == Stalled) || (v.State == Warming && again.State == Busy)
 		if !changes && (again.State != v.State || again.Lasting != lasting) {
-			t.Fatalf("%s (%s) until %s; %s later it is %s (%s) for %s, want %s", v.State, v.Why, v.Expires, then.Sub(now),
+			t.Fatalf("%s (%s) until %s; %s later it is %s (%s) for %s, want %s", v.State, v.Why,
+				v.Expires, then.Sub(now),
 				again.State, again.Why, again.Lasting, lasting)
 		}
 		after := m.verdict(t, l.gpus, v.Expires.Add(1), Thresholds{})
@@ -266,7 +268,8 @@ func TestMoreActivityIsNeverIdle(t *testing.T) {
 }
 
 func TestEvidenceOfNow(t *testing.T) {
-	m := minutes(120).gpu("0", 0.4, 2).gpu("1", 0.2, 3).quiet().flat("1", usage.SMActive, 0.002).flat("", usage.Kernels,
+	m := minutes(120).gpu("0", 0.4, 2).gpu("1", 0.2, 3).quiet().flat("1", usage.SMActive,
+		0.002).flat("", usage.Kernels,
 		0)
 	m.series("0", usage.Power, until(60, 90, 60))
 	v := m.verdict(t, 2, now, Thresholds{})

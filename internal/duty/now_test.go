@@ -84,12 +84,14 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "but: a person types in it",
-			m:    minutes(120).gpu("0", 0, 0.4).flat("", usage.CPUUtil, 1).flat("", usage.Sessions, 1), gpus: 1, want: Held,
+			m: minutes(120).gpu("0", 0, 0.4).flat("", usage.CPUUtil, 1).flat("", usage.Sessions,
+				1), gpus: 1, want: Held,
 			why: "1 of its sessions at work", lasting: 2 * h,
 		},
 		{
 			name: "but: a person typed until an hour ago",
-			m:    minutes(120).gpu("0", 0, 0.4).series("", usage.Sessions, until(60, 1, 0)), gpus: 1, want: Idle, lasting: h,
+			m:    minutes(120).gpu("0", 0, 0.4).series("", usage.Sessions, until(60, 1, 0)),
+			gpus: 1, want: Idle, lasting: h,
 		},
 		{
 			name: "but: whether anybody types is not known any more",
@@ -98,7 +100,8 @@ func nowFixtures() []nowFixture {
 		},
 
 		{
-			name: "a notebook kernel that holds 70 GB", m: minutes(120).gpu("0", 0, 70).flat("0", usage.Processes, 1).quiet(),
+			name: "a notebook kernel that holds 70 GB",
+			m:    minutes(120).gpu("0", 0, 70).flat("0", usage.Processes, 1).quiet(),
 			gpus: 1, want: Held, why: "88% of memory held by 1 process, 0% compute for 2h", lasting: 2 * h,
 		},
 		{
@@ -123,11 +126,13 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "while True in a notebook cell",
-			m:    minutes(120).gpu("0", 0, 0).flat("", usage.CPUUtil, 100).flat("", usage.Kernels, 1), gpus: 1, want: Held,
+			m: minutes(120).gpu("0", 0, 0).flat("", usage.CPUUtil, 100).flat("", usage.Kernels,
+				1), gpus: 1, want: Held,
 			why: "1 of its notebook kernels at work", lasting: 2 * h,
 		},
 		{
-			name: "but: while True with nothing held", m: minutes(120).gpu("0", 0, 0).flat("", usage.CPUUtil, 100), gpus: 1,
+			name: "but: while True with nothing held",
+			m:    minutes(120).gpu("0", 0, 0).flat("", usage.CPUUtil, 100), gpus: 1,
 			want: Unknown, why: "CPUs reach 100% and nothing is held",
 		},
 		{
@@ -149,7 +154,8 @@ func nowFixtures() []nowFixture {
 		},
 
 		{
-			name: "a data set comes in before anything holds the GPU", m: minutes(120).gpu("0", 0, 0).net(steady(40e6)),
+			name: "a data set comes in before anything holds the GPU",
+			m:    minutes(120).gpu("0", 0, 0).net(steady(40e6)),
 			gpus: 1, want: Busy, why: "40 MB/s cross its network",
 		},
 		{
@@ -163,14 +169,17 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "but: it came in until half an hour ago, nothing held",
-			m:    minutes(120).gpu("0", 0, 0).net(until(90, 40e6, 1e3)), gpus: 1, want: Idle, lasting: 30 * time.Minute,
+			m:    minutes(120).gpu("0", 0, 0).net(until(90, 40e6, 1e3)), gpus: 1, want: Idle,
+			lasting: 30 * time.Minute,
 		},
 		{
 			name: "but: it came in until half an hour ago, a process holds",
-			m:    minutes(120).gpu("0", 0, 30).net(until(90, 40e6, 1e3)), gpus: 1, want: Held, lasting: 30 * time.Minute,
+			m:    minutes(120).gpu("0", 0, 30).net(until(90, 40e6, 1e3)), gpus: 1, want: Held,
+			lasting: 30 * time.Minute,
 		},
 		{
-			name: "but: a trickle that is neither, nothing held", m: minutes(120).gpu("0", 0, 0).net(steady(4e5)), gpus: 1,
+			name: "but: a trickle that is neither, nothing held",
+			m:    minutes(120).gpu("0", 0, 0).net(steady(4e5)), gpus: 1,
 			want: Unknown, why: "0.4 MB/s cross its network, which is neither rest nor work",
 		},
 		{
@@ -179,7 +188,8 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "but: whether data comes in is not known any more",
-			m:    minutes(120).gpu("0", 0, 30).net(until(100, 1e3, -1)), gpus: 1, want: Unknown, why: "network is too old",
+			m:    minutes(120).gpu("0", 0, 30).net(until(100, 1e3, -1)), gpus: 1, want: Unknown,
+			why: "network is too old",
 		},
 		{
 			name: "configured lines", m: minutes(120).gpu("0", 0, 0).net(steady(4e5)), gpus: 1,
@@ -188,11 +198,13 @@ func nowFixtures() []nowFixture {
 
 		{
 			name: "a notebook that was never opened",
-			m:    minutes(16).gpu("0", 0, 0).quiet().flat("", usage.Kernels, 0).launched(16 * time.Minute), gpus: 1, want: Idle,
+			m:    minutes(16).gpu("0", 0, 0).quiet().flat("", usage.Kernels, 0).launched(16 * time.Minute), gpus: 1,
+			want:    Idle,
 			lasting: 16 * time.Minute,
 		},
 		{
-			name: "but: it was launched just now", m: minutes(10).gpu("0", 0, 0).quiet().launched(10 * time.Minute), gpus: 1,
+			name: "but: it was launched just now",
+			m:    minutes(10).gpu("0", 0, 0).quiet().launched(10 * time.Minute), gpus: 1,
 			want: Warming, why: "launched 10m ago",
 		},
 		{name: "but: just now, and no telemetry yet", m: minutes(3).launched(3 * time.Minute), gpus: 1, want: Warming},
@@ -215,17 +227,23 @@ func nowFixtures() []nowFixture {
 
 		{name: "latched at 100%, no memory", m: minutes(60).gpu("0", 100, 0), gpus: 1, want: Unknown, why: "latched"},
 		{
-			name: "latched at 100%, no process", m: minutes(60).flat("0", usage.GPUUtil, 100).flat("0", usage.Processes, 0),
+			name: "latched at 100%, no process",
+			m:    minutes(60).flat("0", usage.GPUUtil, 100).flat("0", usage.Processes, 0),
 			gpus: 1, want: Unknown, why: "latched",
 		},
 		{
-			name: "latched at 100%, multiprocessors at rest", m: minutes(60).gpu("0", 100, 60).flat("0", usage.SMActive, 0),
+			name: "latched at 100%, multiprocessors at rest",
+			m:    minutes(60).gpu("0", 100, 60).flat("0", usage.SMActive, 0),
 			gpus: 1, want: Unknown, why: "latched",
 		},
-		{name: "but: 100% by a process", m: minutes(60).gpu("0", 100, 0).flat("0", usage.Processes, 1), gpus: 1, want: Busy},
+		{
+			name: "but: 100% by a process", m: minutes(60).gpu("0", 100, 0).flat("0", usage.Processes, 1), gpus: 1,
+			want: Busy,
+		},
 		{name: "but: 100% with memory", m: minutes(60).gpu("0", 100, 60), gpus: 1, want: Busy, why: "100%"},
 		{
-			name: "but: 100% and multiprocessors at work", m: minutes(60).gpu("0", 100, 0).flat("0", usage.SMActive, 0.4),
+			name: "but: 100% and multiprocessors at work",
+			m:    minutes(60).gpu("0", 100, 0).flat("0", usage.SMActive, 0.4),
 			gpus: 1, want: Busy,
 		},
 		{name: "but: 90% is no latch", m: minutes(60).gpu("0", 90, 0), gpus: 1, want: Busy},
@@ -272,16 +290,20 @@ func nowFixtures() []nowFixture {
 			want: Idle, why: "1 of 8 GPUs rest: GPU 7: nothing held, 0% compute for 1h", lasting: h,
 		},
 		{
-			name: "one held GPU of eight is enough", m: minutes(60).gpus(7, 90, 60).gpu("7", 0, 60), gpus: 8, t: anyGPU,
+			name: "one held GPU of eight is enough",
+			m:    minutes(60).gpus(7, 90, 60).gpu("7", 0, 60), gpus: 8, t: anyGPU,
 			want: Held, lasting: h,
 		},
 		{
-			name: "one idle GPU is enough, and the longest counts", m: minutes(60).gpu("0", 90, 60).gpu("1", 0, 60).series("2",
+			name: "one idle GPU is enough, and the longest counts",
+			m: minutes(60).gpu("0", 90, 60).gpu("1", 0, 60).series("2",
 				usage.GPUUtil, until(30, 50, 0)).flat("2", usage.Processes, 0).
-				flat("3", usage.GPUUtil, 0).flat("3", usage.Processes, 0), gpus: 8, t: anyGPU, want: Idle, why: "GPU 3",
+				flat("3", usage.GPUUtil, 0).flat("3", usage.Processes, 0), gpus: 8, t: anyGPU,
+			want: Idle, why: "GPU 3",
 			lasting: h},
 		{
-			name: "one is enough, all rest, and data comes in", m: minutes(60).gpus(8, 0, 0).net(steady(40e6)), gpus: 8,
+			name: "one is enough, all rest, and data comes in",
+			m:    minutes(60).gpus(8, 0, 0).net(steady(40e6)), gpus: 8,
 			t: anyGPU, want: Busy,
 		},
 		{
@@ -298,7 +320,8 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "one GPU of eight rests for less",
-			m:    minutes(60).gpus(7, 0, 0).series("7", usage.GPUUtil, until(50, 90, 0)).flat("7", usage.Processes, 0), gpus: 8,
+			m: minutes(60).gpus(7, 0, 0).series("7", usage.GPUUtil, until(50, 90, 0)).flat("7",
+				usage.Processes, 0), gpus: 8,
 			want: Idle, lasting: 10 * time.Minute,
 		},
 		{
@@ -307,16 +330,23 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "one of eight without a fresh sample",
-			m:    minutes(60).gpus(7, 0, 0).series("7", usage.GPUUtil, until(50, 0, -1)).flat("7", usage.Processes, 0), gpus: 8,
+			m: minutes(60).gpus(7, 0, 0).series("7", usage.GPUUtil, until(50, 0, -1)).flat("7",
+				usage.Processes, 0), gpus: 8,
 			want: Unknown, why: "GPU 7: its newest sample is too old",
 		},
-		{name: "an unknown number of GPUs", m: minutes(60).gpus(2, 0, 0), gpus: -1, want: Unknown, why: "number of GPUs"},
+		{
+			name: "an unknown number of GPUs", m: minutes(60).gpus(2, 0, 0), gpus: -1, want: Unknown,
+			why: "number of GPUs",
+		},
 		{
 			name: "one series of eight GPUs, at rest", m: minutes(60).gpu("", 0, 0), gpus: 8, want: Unknown,
 			why: "unknown GPU of several",
 		},
 		{name: "one series of eight GPUs, at work", m: minutes(60).gpu("", 50, 0), gpus: 8, want: Busy},
-		{name: "the maximum of eight GPUs", m: minutes(60).gpu("", 0, 0).aggregated(), gpus: 8, want: Idle, lasting: h},
+		{
+			name: "the maximum of eight GPUs", m: minutes(60).gpu("", 0, 0).aggregated(), gpus: 8, want: Idle,
+			lasting: h,
+		},
 
 		{
 			name: "two MIG instances are not two GPUs",
@@ -326,7 +356,8 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "a divided GPU, every part at rest",
-			m:    minutes(60).flat("0", usage.Power, 60).flat("0:1", usage.SMActive, 0).flat("0:1", usage.Processes, 0),
+			m: minutes(60).flat("0", usage.Power, 60).flat("0:1", usage.SMActive,
+				0).flat("0:1", usage.Processes, 0),
 			gpus: 1,
 			want: Idle, lasting: h,
 		},
@@ -343,17 +374,20 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "memory of unknown size in use, no process",
-			m:    minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 60*gib).flat("0", usage.Processes, 0),
+			m: minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed,
+				60*gib).flat("0", usage.Processes, 0),
 			gpus: 1, want: Held, why: "60 GiB of a memory of unknown size held", lasting: h,
 		},
 		{
 			name: "but: none of it in use",
-			m:    minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 0).flat("0", usage.Processes, 0), gpus: 1,
+			m: minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 0).flat("0",
+				usage.Processes, 0), gpus: 1,
 			want: Idle, lasting: h,
 		},
 		{
 			name: "memory by what is free",
-			m:    minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 60*gib).flat("0", usage.MemFree, 20*gib),
+			m: minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed,
+				60*gib).flat("0", usage.MemFree, 20*gib),
 			gpus: 1, want: Held, why: "75%", lasting: h,
 		},
 		{
@@ -371,7 +405,8 @@ func nowFixtures() []nowFixture {
 			lasting: 10 * time.Minute,
 		},
 		{
-			name: "only tensor pipes, at rest", m: minutes(60).flat("0", usage.TensorActive, 0), gpus: 1, want: Unknown,
+			name: "only tensor pipes, at rest",
+			m:    minutes(60).flat("0", usage.TensorActive, 0), gpus: 1, want: Unknown,
 			why: "its GPU utilization is not measured",
 		},
 		{
@@ -403,11 +438,13 @@ func nowFixtures() []nowFixture {
 			why: "its multiprocessors read 40%",
 		},
 		{
-			name: "the engine works where utilization reads 0", m: minutes(60).gpu("0", 0, 60).flat("0", usage.GREngine, 0.4),
+			name: "the engine works where utilization reads 0",
+			m:    minutes(60).gpu("0", 0, 60).flat("0", usage.GREngine, 0.4),
 			gpus: 1, want: Busy, why: "the graphics engine reads 40%",
 		},
 		{
-			name: "copies keep memory busy without a kernel", m: minutes(60).gpu("0", 0, 60).flat("0", usage.DRAMActive, 0.4),
+			name: "copies keep memory busy without a kernel",
+			m:    minutes(60).gpu("0", 0, 60).flat("0", usage.DRAMActive, 0.4),
 			gpus: 1, want: Busy,
 		},
 		{
@@ -423,17 +460,21 @@ func nowFixtures() []nowFixture {
 
 		{
 			name: "a frozen exporter: energy stands still under power",
-			m:    minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61.2).flat("0", usage.Energy, 5e6), gpus: 1, want: Unknown,
+			m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61.2).flat("0", usage.Energy,
+				5e6), gpus: 1, want: Unknown,
 			why: "its energy meter stands still at 5,000,000 J while it draws 61.2 W",
 		},
 		{
 			name: "but: energy rises",
-			m:    minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61.2).series("0", usage.Energy, rising(5e6, 3600)), gpus: 1,
+			m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61.2).series("0", usage.Energy,
+				rising(5e6, 3600)), gpus: 1,
 			want: Idle, lasting: h,
 		},
 		{
 			name: "but: four scrapes of one reading",
-			m:    minutes(60).gpu("0", 0, 0).series("0", usage.Energy, func(i int) float64 { return 5e6 + 3600*float64(i/4) }),
+			m: minutes(60).gpu("0", 0, 0).series("0", usage.Energy, func(i int) float64 {
+				return 5e6 + 3600*float64(i/4)
+			}),
 			gpus: 1, want: Idle, lasting: h,
 		},
 		{
@@ -445,11 +486,13 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "but: a meter that reads 0 is none",
-			m:    minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61.2).flat("0", usage.Energy, 0), gpus: 1, want: Idle,
+			m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61.2).flat("0", usage.Energy,
+				0), gpus: 1, want: Idle,
 			lasting: h,
 		},
 		{
-			name: "a frozen exporter while it seems to work", m: minutes(60).gpu("0", 90, 60).flat("0", usage.Energy, 5e6),
+			name: "a frozen exporter while it seems to work",
+			m:    minutes(60).gpu("0", 90, 60).flat("0", usage.Energy, 5e6),
 			gpus: 1, want: Unknown, why: "exporter is frozen",
 		},
 		{
@@ -459,11 +502,13 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "but: a meter of whole watts has no finer digits to move",
-			m:    minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 137).flat("0", usage.Temperature, 43), gpus: 1, want: Idle,
+			m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 137).flat("0", usage.Temperature,
+				43), gpus: 1, want: Idle,
 			lasting: h,
 		},
 		{
-			name: "partitions of a GPU, one of four measured", m: minutes(60).gpu("77:0/4", 0, 0), gpus: 1, want: Unknown,
+			name: "partitions of a GPU, one of four measured",
+			m:    minutes(60).gpu("77:0/4", 0, 0), gpus: 1, want: Unknown,
 			why: "1 of the 4 partitions of its GPU are measured",
 		},
 		{name: "but: that one works", m: minutes(60).gpu("77:0/4", 20, 0), gpus: 1, want: Busy},
@@ -491,18 +536,21 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "but: temperature alone",
-			m:    minutes(60).gpu("0", 0, 0).series("0", usage.Power, rising(61, 0.001)).flat("0", usage.Temperature, 34),
+			m: minutes(60).gpu("0", 0, 0).series("0", usage.Power, rising(61, 0.001)).flat(
+				"0", usage.Temperature, 34),
 			gpus: 1, want: Idle, lasting: h,
 		},
 		{
 			name: "but: power alone",
-			m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61).series("0", usage.Temperature, func(i int) float64 {
-				return 34 + float64(i/5%2)
-			}),
+			m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61).series("0",
+				usage.Temperature, func(i int) float64 {
+					return 34 + float64(i/5%2)
+				}),
 			gpus: 1, want: Idle, lasting: h,
 		},
 		{
-			name: "but: temperature is not measured", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61), gpus: 1,
+			name: "but: temperature is not measured",
+			m:    minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61), gpus: 1,
 			want: Idle, lasting: h,
 		},
 		{
@@ -514,7 +562,8 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "a frozen exporter of a divided GPU",
-			m:    minutes(60).flat("0", usage.Energy, 5e6).flat("0:1", usage.SMActive, 0).flat("0:1", usage.Processes, 0),
+			m: minutes(60).flat("0", usage.Energy, 5e6).flat("0:1", usage.SMActive,
+				0).flat("0:1", usage.Processes, 0),
 			gpus: 1, want: Unknown, why: "GPU 0:1: its energy meter stands still",
 		},
 
@@ -539,12 +588,14 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "samples with holes",
-			m:    sparse(14*time.Second, 10*time.Second).flat("0", usage.GPUUtil, 0).flat("0", usage.Processes, 0), gpus: 1,
+			m: sparse(14*time.Second, 10*time.Second).flat("0", usage.GPUUtil, 0).flat("0",
+				usage.Processes, 0), gpus: 1,
 			want: Unknown, why: "cover 72%",
 		},
 		{
 			name: "but: jitter",
-			m:    sparse(10200*time.Millisecond, 10*time.Second).flat("0", usage.GPUUtil, 0).flat("0", usage.Processes, 0),
+			m: sparse(10200*time.Millisecond, 10*time.Second).flat("0", usage.GPUUtil,
+				0).flat("0", usage.Processes, 0),
 			gpus: 1, want: Idle,
 		},
 		{
@@ -556,10 +607,14 @@ func nowFixtures() []nowFixture {
 		{name: "a single sample", m: minutes(1).gpu("0", 0, 0), gpus: 1, want: Idle, lasting: time.Minute},
 
 		{
-			name: "a CPU machine at rest", m: minutes(60).quiet(), want: Idle, why: "nothing held, CPU under 5% for 1h",
+			name: "a CPU machine at rest", m: minutes(60).quiet(), want: Idle,
+			why:     "nothing held, CPU under 5% for 1h",
 			lasting: h,
 		},
-		{name: "a CPU machine at work", m: minutes(60).flat("", usage.CPUUtil, 40), want: Busy, why: "CPU reaches 40%"},
+		{
+			name: "a CPU machine at work", m: minutes(60).flat("", usage.CPUUtil, 40), want: Busy,
+			why: "CPU reaches 40%",
+		},
 		{
 			name: "a CPU machine that worked until lately",
 			m:    minutes(60).net(steady(1e3)).series("", usage.CPUUtil, until(50, 40, 1)), want: Idle,
@@ -571,7 +626,8 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "a CPU machine with a session",
-			m:    minutes(60).flat("", usage.CPUUtil, 1).net(steady(1e3)).flat("", usage.Sessions, 2), want: Held, lasting: h,
+			m: minutes(60).flat("", usage.CPUUtil, 1).net(steady(1e3)).flat("", usage.Sessions,
+				2), want: Held, lasting: h,
 		},
 		{
 			name: "a CPU machine with unmeasured network", m: minutes(60).flat("", usage.CPUUtil, 1), want: Unknown,
@@ -607,135 +663,5 @@ func TestNow(t *testing.T) {
 			}
 			consistent(t, got, w)
 		})
-	}
-}
-
-// TestExpires: a state holds until the first signal that it rests on is three steps
-// old.
-func TestExpires(t *testing.T) {
-	at := func(minute int) time.Time { return now.Add(time.Duration(minute-60) * time.Minute) }
-	for _, tc := range []struct {
-		name  string
-		m     *machine
-		gpus  int
-		want  State
-		until int // the minute of the newest sample of what expires first
-	}{
-		{"a GPU at work", minutes(60).series("0", usage.GPUUtil, until(59, 50, -1)), 1, Busy, 58},
-		{
-			"the last of two at work", minutes(60).series("0", usage.GPUUtil, until(58, 50, -1)).flat("1", usage.GPUUtil, 50),
-			2, Busy, 59,
-		},
-		{
-			"100% that only a process confirms",
-			minutes(60).flat("0", usage.GPUUtil, 100).series("0", usage.Processes, until(58, 1, -1)), 1, Busy, 57,
-		},
-		{
-			"the first of two at rest", minutes(60).series("0", usage.GPUUtil, until(58, 0, -1)).flat("1", usage.GPUUtil, 0),
-			2, Held, 57,
-		},
-		{
-			"the second of two at rest", minutes(60).series("1", usage.GPUUtil, until(58, 0, -1)).flat("0", usage.GPUUtil, 0),
-			2, Held, 57,
-		},
-		{
-			"held by a process", minutes(60).flat("0", usage.GPUUtil, 0).series("0", usage.Processes, until(58, 1, -1)), 1,
-			Held, 57,
-		},
-		{
-			"held memory",
-			minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.MemUsed,
-				until(58, 60*gib, -1)),
-			1, Held, 57,
-		},
-		{
-			"memory given back",
-			minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.MemUsed,
-				until(58, 0, -1)),
-			1, Idle, 57,
-		},
-		{"a session", minutes(60).gpu("0", 0, 0).series("", usage.Sessions, until(58, 1, -1)), 1, Held, 57},
-		{"no session", minutes(60).gpu("0", 0, 0).series("", usage.Sessions, until(58, 0, -1)), 1, Idle, 57},
-		{"held with a quiet network", minutes(60).gpu("0", 0, 60).net(until(58, 1e3, -1)), 1, Held, 57},
-		{"starved by a network", minutes(60).gpu("0", 0, 60).net(until(58, 40e6, -1)), 1, Starved, 57},
-		{"a download", minutes(60).gpu("0", 0, 0).net(until(58, 40e6, -1)), 1, Busy, 57},
-		{
-			"a download before a GPU at rest", minutes(60).series("0", usage.GPUUtil, until(58, 0, -1)).net(steady(40e6)), 1,
-			Busy, 57,
-		},
-		{"a CPU at work", minutes(60).series("", usage.CPUUtil, until(58, 60, -1)), 0, Busy, 57},
-		{
-			"a download to a CPU machine", minutes(60).series("", usage.CPUUtil, until(50, 1, -1)).net(until(58, 40e6, -1)),
-			0, Busy, 57,
-		},
-		{
-			"stalled by an older counter", minutes(60).gpu("0", 90, 60).series("", usage.Step, until(58, 7, -1)), 1, Stalled,
-			57,
-		},
-		{
-			"stalled on an older meter", minutes(60).series("0", usage.GPUUtil, until(58, 90, -1)).flat("", usage.Step, 7), 1,
-			Stalled, 57,
-		},
-	} {
-		v := tc.m.verdict(t, tc.gpus, now, Thresholds{})
-		if want := at(tc.until).Add(3 * time.Minute); v.State != tc.want || !v.Expires.Equal(want) {
-			t.Errorf("%s: %s (%s) expires at %s, want %s at %s", tc.name, v.State, v.Why, v.Expires, tc.want, want)
-		}
-		consistent(t, v, tc.m.w)
-	}
-}
-
-// sparse returns a window of points that are further apart than their step.
-func sparse(apart, step time.Duration) *machine {
-	const n = 60
-	return &machine{w: usage.NewWindow(now.Add(-n*apart), now, step, "agent", nil), points: n, apart: apart}
-}
-
-// holes adds points of a signal of the machine at rest that are further apart than
-// the others.
-func (m *machine) holes(s usage.Signal, apart time.Duration) *machine {
-	for at := m.w.From; at.Before(m.w.To); at = at.Add(apart) {
-		m.add("", s, usage.Point{Time: at})
-	}
-	return m
-}
-
-func TestGPUWithHolesIsUnknown(t *testing.T) {
-	m := sparse(10*time.Second, 10*time.Second).gpu("0", 0, 0).flat("1", usage.Processes, 0)
-	for at := m.w.From; at.Before(m.w.To); at = at.Add(14 * time.Second) {
-		m.add("1", usage.GPUUtil, usage.Point{Time: at})
-	}
-	v := m.verdict(t, 2, now, Thresholds{})
-	if len(v.GPUs) != 2 || v.GPUs[0].State != Idle || v.GPUs[1].State != Unknown || v.State != Unknown {
-		t.Errorf("got %s of %+v, want unknown because of the second", v.State, v.GPUs)
-	}
-}
-
-type failer interface {
-	Helper()
-	Errorf(format string, args ...any)
-}
-
-// consistent holds a verdict of Now to what its fields promise.
-func consistent(t failer, v Verdict, w *usage.Window) {
-	t.Helper()
-	lasts := v.State == Idle || v.State == Held || v.State == Starved || v.State == Stalled
-	switch {
-	case v.State == Unknown && (v.Lasting != 0 || !v.Since.IsZero() || !v.Until.IsZero() || !v.Expires.IsZero()):
-		t.Errorf("unknown lasts %s from %s to %s, expires %s", v.Lasting, v.Since, v.Until, v.Expires)
-	case v.State != Unknown && (v.Until.IsZero() || v.Expires.Before(now)):
-		t.Errorf("%s is known until %s and expires at %s, before now", v.State, v.Until, v.Expires)
-	case lasts && v.Lasting != max(0, min(now.Sub(v.Since), v.Until.Sub(v.Since))):
-		t.Errorf("it lasts %s, from %s to %s", v.Lasting, v.Since, v.Until)
-	case lasts && v.Coverage < DefaultThresholds().MinCoverage:
-		t.Errorf("%s with a coverage of %v", v.State, v.Coverage)
-	case !lasts && (v.Lasting != 0 || !v.Since.IsZero()):
-		t.Errorf("%s lasts %s since %s", v.State, v.Lasting, v.Since)
-	case v.Coverage < 0 || v.Coverage > 1 || v.Why == "":
-		t.Errorf("coverage is %v, why is %q", v.Coverage, v.Why)
-	case w != nil && lasts && v.Since.Before(w.From):
-		t.Errorf("it lasts since %s, before the window", v.Since)
-	case w != nil && len(v.Evidence) == 0:
-		t.Errorf("%s without evidence", v.State)
 	}
 }

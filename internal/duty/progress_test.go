@@ -18,7 +18,8 @@ func stalledFixtures() []nowFixture {
 	training := func() *machine { return minutes(240).gpus(2, 97, 60) }
 	return []nowFixture{
 		{
-			name: "a frozen step counter with busy GPUs", m: training().series("", usage.Step, counts(1, 120)), want: Stalled,
+			name: "a frozen step counter with busy GPUs",
+			m:    training().series("", usage.Step, counts(1, 120)), want: Stalled,
 			why: "it computes, and no step for 2h", lasting: 2 * time.Hour,
 		},
 		{name: "but: steps go on", m: training().series("", usage.Step, counts(1, 1000)), want: Busy},
@@ -37,7 +38,10 @@ func stalledFixtures() []nowFixture {
 			name: "but: the counter is of a run that ended, and another one computes for 10 minutes",
 			m: minutes(240).gpu("1", 0, 0).flat("0", usage.MemUsed, 60*gib).flat("0", usage.MemTotal, 80*gib).
 				series("0", usage.GPUUtil, until(230, 0, 97)).series("", usage.Step, counts(1, 120)), want: Busy},
-		{name: "but: the step is unknown by now", m: training().series("", usage.Step, until(200, 100, -1)), want: Busy},
+		{
+			name: "but: the step is unknown by now", m: training().series("", usage.Step, until(200, 100, -1)),
+			want: Busy,
+		},
 		{
 			name: "but: the counter has a gap 10 minutes ago", m: training().series("", usage.Step, but(230, 100, -1)),
 			want: Busy,
@@ -66,21 +70,27 @@ func stalledFixtures() []nowFixture {
 		},
 
 		{
-			name: "checkpoints that stopped", m: training().series("", usage.Checkpoints, counts(10, 120)), want: Stalled,
+			name: "checkpoints that stopped",
+			m:    training().series("", usage.Checkpoints, counts(10, 120)), want: Stalled,
 			why: "no checkpoint for 2h", lasting: 2 * time.Hour,
 		},
 		{
 			name: "but: they are always this far apart", m: training().series("", usage.Checkpoints, counts(60, 120)),
 			want: Busy,
 		},
-		{name: "but: their distance is unknown", m: training().series("", usage.Checkpoints, until(20, 0, 1)), want: Busy},
+		{
+			name: "but: their distance is unknown", m: training().series("", usage.Checkpoints, until(20, 0, 1)),
+			want: Busy,
+		},
 		{
 			name: "but: steps go on",
-			m:    training().series("", usage.Checkpoints, counts(10, 120)).series("", usage.Step, counts(1, 1000)), want: Busy,
+			m: training().series("", usage.Checkpoints, counts(10, 120)).series("", usage.Step,
+				counts(1, 1000)), want: Busy,
 		},
 		{
 			name: "steps stand still, but checkpoints come",
-			m:    training().series("", usage.Checkpoints, counts(10, 1000)).series("", usage.Step, counts(1, 120)), want: Busy,
+			m: training().series("", usage.Checkpoints, counts(10, 1000)).series("", usage.Step,
+				counts(1, 120)), want: Busy,
 		},
 		{
 			name: "both stopped",
@@ -90,7 +100,9 @@ func stalledFixtures() []nowFixture {
 		},
 		{
 			name: "the time of the newest checkpoint",
-			m:    training().series("", usage.Checkpoints, func(i int) float64 { return 1.7e9 + 600*float64(min(i, 120)/10) }),
+			m: training().series("", usage.Checkpoints, func(i int) float64 {
+				return 1.7e9 + 600*float64(min(i, 120)/10)
+			}),
 			want: Stalled, lasting: 2 * time.Hour,
 		},
 	}
@@ -137,7 +149,8 @@ func TestProgressIsEvidence(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if delete(want, e.Signal); e.Value != value || e.Window != 2*time.Hour || e.Coverage != 1 || e.Source != "agent" {
+			if delete(want, e.Signal); e.Value != value || e.Window != 2*time.Hour ||
+				e.Coverage != 1 || e.Source != "agent" {
 				t.Errorf("%s: evidence is %+v, want the value %s standing still for 2h", name, e, value)
 			}
 		}
@@ -162,20 +175,26 @@ func TestJudgeOfDays(t *testing.T) {
 		},
 		{
 			"held, and data came in until yesterday",
-			days(14).gpus(1, 0, 60).flat("", usage.CPUUtil, 1).series("", usage.NetBytes, until(312, 40e6*3600, 0)), Held, "",
+			days(14).gpus(1, 0, 60).flat("", usage.CPUUtil, 1).series("", usage.NetBytes,
+				until(312, 40e6*3600, 0)), Held, "",
 		},
 		{
 			"held, and data comes in only now",
-			days(14).gpus(1, 0, 60).flat("", usage.CPUUtil, 1).series("", usage.NetBytes, until(335, 0, 40e6*3600)), Held, "",
+			days(14).gpus(1, 0, 60).flat("", usage.CPUUtil, 1).series("", usage.NetBytes,
+				until(335, 0, 40e6*3600)), Held, "",
 		},
-		{"data streams and nothing is held", days(14).gpus(1, 0, 0).host(1, 40e6*86400/1e6), Busy, "cross its network"},
+		{
+			"data streams and nothing is held", days(14).gpus(1, 0, 0).host(1, 40e6*86400/1e6), Busy,
+			"cross its network",
+		},
 		{"a kernel that executes", days(14).gpus(1, 0, 0).host(1, 1).flat("", usage.Kernels, 1), Held, "session"},
 		{"kernels that rest", days(14).gpus(1, 0, 0).host(1, 1).flat("", usage.Kernels, 0), Idle, ""},
 		{"launched ten minutes ago", hours(1).launched(10 * time.Minute), Warming, "launched 10m ago"},
 		{"launched an hour ago", hours(1).launched(time.Hour), Unknown, ""},
 		{
 			"two parts of one GPU of two",
-			days(14).flat("0:1", usage.SMActive, 0).flat("0:1", usage.Processes, 0).flat("0:2", usage.SMActive, 0).flat("0:2",
+			days(14).flat("0:1", usage.SMActive, 0).flat("0:1", usage.Processes, 0).flat("0:2",
+				usage.SMActive, 0).flat("0:2",
 				usage.Processes, 0),
 			Unknown, "1 of 2 GPUs",
 		},

@@ -173,7 +173,8 @@ func (p *naive) lasts(v Verdict, s State, why string) Verdict {
 
 // since sets how long the state has lasted, and until when it holds.
 func naiveSince(v Verdict, s usage.Stretch, expires, now time.Time) Verdict {
-	v.Lasting, v.Since, v.Until, v.Expires, v.Coverage = s.Length(now), earlier(s.From, s.To), s.To, expires, s.Coverage
+	v.Lasting, v.Since, v.Until, v.Expires, v.Coverage = s.Length(now), earlier(s.From,
+		s.To), s.To, expires, s.Coverage
 	return v
 }
 
@@ -245,7 +246,8 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 	case why != "" && (m.State == Busy || meter != nil):
 		return m.says(Unknown, why)
 	case suspect && p.latchedNow(t, m.memory):
-		return m.says(Unknown, "utilization reads "+utilization+"% while nothing else shows work: the meter may be latched")
+		return m.says(Unknown,
+			"utilization reads "+utilization+"% while nothing else shows work: the meter may be latched")
 	case m.State == Busy && t.Stats(usage.GPUUtil) == nil:
 		return m.says(Busy, "it computes")
 	case m.State == Busy && !t.Stats(usage.GPUUtil).Works():
@@ -314,7 +316,8 @@ func (p *naive) wrong(t *usage.Track) string {
 	works := func(s usage.Signal, line float64) bool { return p.fresh(t.Stats(s)) && newest(t, s) >= line }
 	pct := func(s usage.Signal, scale float64) string { return plain.Percent(scale*newest(t, s), 1) }
 	util, engine := "utilization reads "+pct(usage.GPUUtil, 1), "the graphics engine reads "+pct(usage.GREngine, 100)
-	sm, tensor := "its multiprocessors read "+pct(usage.SMActive, 100), "its tensor pipes read "+pct(usage.TensorActive,
+	sm, tensor := "its multiprocessors read "+pct(usage.SMActive,
+		100), "its tensor pipes read "+pct(usage.TensorActive,
 		100)
 	why := ""
 	switch noEngine := rests(usage.GREngine, 0.01); {
@@ -342,7 +345,8 @@ func (p *naive) wrong(t *usage.Track) string {
 			": its exporter is frozen"
 	}
 	if p.fresh(power) && p.fresh(heat) && draws && power.Repeated() && heat.Repeated() {
-		return "power stands still at " + plain.Number(newest(t, usage.Power), 3) + " W and temperature at " + plain.Number(
+		return "power stands still at " + plain.Number(newest(t, usage.Power), 3) +
+			" W and temperature at " + plain.Number(
 			newest(t, usage.Temperature), 1) +
 			" C for 10 samples: its exporter is frozen"
 	}

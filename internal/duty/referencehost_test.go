@@ -124,7 +124,8 @@ func (p *naive) quiet(holds string, sure bool, required []usage.Signal) (s State
 		case !ok:
 			return Unknown, "the newest sample of its " + m.name + " is too old"
 		case level >= m.idle && m.rate:
-			return Unknown, fmt.Sprintf("%s MB/s cross its %s, which is neither rest nor work", plain.Number(level/1e6, 2),
+			return Unknown, fmt.Sprintf("%s MB/s cross its %s, which is neither rest nor work",
+				plain.Number(level/1e6, 2),
 				m.name)
 		case level >= m.idle:
 			return Unknown, fmt.Sprintf("its %s reach %s%% and nothing is held: work, or a loop", m.name,
@@ -189,7 +190,8 @@ func (j *naiveJudge) standstill(busy []*usage.Track) (s naiveStandstill, ok bool
 		}
 		if !ok {
 			s = naiveStandstill{
-				both, earlier(expires, j.w.Expires(st)), fmt.Sprintf("it computes, and "+c.why, plain.Duration(lasting)),
+				both, earlier(expires, j.w.Expires(st)),
+				fmt.Sprintf("it computes, and "+c.why, plain.Duration(lasting)),
 			}
 			ok = true
 			continue

@@ -86,8 +86,9 @@ const (
 // is from.
 func DefaultThresholds() Thresholds {
 	return Thresholds{
-		MinCoverage: 0.9, MinWindow: 24 * time.Hour, InactiveShare: 0.99, Recent: time.Hour, HeldMemory: usage.HeldMemory,
-		IdleCPU: usage.RestingCPU, BusyCPU: 20, IdleNetwork: usage.RestingBytesPerDay / 1e6, LatchedUtil: 99,
+		MinCoverage: 0.9, MinWindow: 24 * time.Hour, InactiveShare: 0.99, Recent: time.Hour,
+		HeldMemory: usage.HeldMemory,
+		IdleCPU:    usage.RestingCPU, BusyCPU: 20, IdleNetwork: usage.RestingBytesPerDay / 1e6, LatchedUtil: 99,
 		IdleNetRate: 1e5, BusyNetRate: usage.StreamingBytes, IdleDiskRate: 1e6, BusyDiskRate: usage.StreamingDiskBytes,
 		BusyPower: 300, StalledAfter: 30 * time.Minute, WarmUp: 15 * time.Minute, GPUs: AllGPUs,
 	}
@@ -160,7 +161,8 @@ func (t Thresholds) orDefault() Thresholds {
 		otherwise float64
 	}{
 		{&t.MinCoverage, d.MinCoverage}, {&t.InactiveShare, d.InactiveShare}, {&t.HeldMemory, d.HeldMemory},
-		{&t.IdleCPU, d.IdleCPU}, {&t.BusyCPU, d.BusyCPU}, {&t.IdleNetwork, d.IdleNetwork}, {&t.LatchedUtil, d.LatchedUtil},
+		{&t.IdleCPU, d.IdleCPU}, {&t.BusyCPU, d.BusyCPU}, {&t.IdleNetwork, d.IdleNetwork},
+		{&t.LatchedUtil, d.LatchedUtil},
 		{&t.IdleNetRate, d.IdleNetRate}, {&t.BusyNetRate, d.BusyNetRate},
 		{&t.IdleDiskRate, d.IdleDiskRate}, {&t.BusyDiskRate, d.BusyDiskRate}, {&t.BusyPower, d.BusyPower},
 	} {

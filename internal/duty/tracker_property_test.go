@@ -109,7 +109,9 @@ var origin = now.Truncate(24 * time.Hour)
 // draw draws a machine. Smooth habits have few values, so that no peak is lost.
 func drawFleet(t *rapid.T, smooth bool) fleet {
 	f := fleet{
-		lookBack: rapid.SampledFrom([]time.Duration{4 * time.Minute, 7 * time.Minute, 20 * time.Minute, time.Hour}).Draw(t,
+		lookBack: rapid.SampledFrom([]time.Duration{
+			4 * time.Minute, 7 * time.Minute, 20 * time.Minute, time.Hour,
+		}).Draw(t,
 			"look back"),
 	}
 	gpus := rapid.SampledFrom([]int{-1, 0, 0, 1, 1, 1, 2, 3}).Draw(t, "gpus")
@@ -188,7 +190,9 @@ func drawFleet(t *rapid.T, smooth bool) fleet {
 func drawMeter(t *rapid.T, key meterKey, step time.Duration, minutes int, smooth bool, values []float64) []handing {
 	o := usage.Opened{Step: step, Source: "agent", Aggregated: rapid.IntRange(0, 2).Draw(t, "aggregated") > 0}
 	if rapid.IntRange(0, 3).Draw(t, "own step") == 0 {
-		o.Step = rapid.SampledFrom([]time.Duration{10 * time.Second, 90 * time.Second, 5 * time.Minute}).Draw(t, "step")
+		o.Step = rapid.SampledFrom([]time.Duration{
+			10 * time.Second, 90 * time.Second, 5 * time.Minute,
+		}).Draw(t, "step")
 	}
 	at := origin.Add(time.Duration(rapid.SampledFrom([]int{0, 0, 0, 7, 61, 600, 2400}).Draw(t, "phase")) * time.Second)
 	end := origin.Add(time.Duration(minutes) * time.Minute)
@@ -237,7 +241,8 @@ func drawMeter(t *rapid.T, key meterKey, step time.Duration, minutes int, smooth
 			at = at.Add(time.Duration(rapid.IntRange(1, 8).Draw(t, "lost")) * o.Step / 2)
 		}
 		if chance(1) {
-			o.Step, o.Source = rapid.SampledFrom([]time.Duration{o.Step, 30 * time.Second}).Draw(t, "new step"), "another"
+			o.Step, o.Source = rapid.SampledFrom([]time.Duration{o.Step, 30 * time.Second}).Draw(
+				t, "new step"), "another"
 		}
 	}
 	return out
@@ -328,8 +333,9 @@ func (f fleet) compare(t *rapid.T, k *Tracker, all []handing, at, after time.Tim
 		next = after
 	}
 	if left := int64(next.Sub(at)) - 1; left > 0 {
-		then := at.Add(time.Duration(rapid.SampledFrom([]int64{left, left, rapid.Int64Range(0, left).Draw(t, "then")}).Draw(
-			t, "when")))
+		then := at.Add(
+			time.Duration(rapid.SampledFrom([]int64{left, left, rapid.Int64Range(0, left).Draw(t, "then")}).Draw(
+				t, "when")))
 		again := reference(all, then, f.machine, f.t, f.a, f.lookBack)
 		if again.State != want.State || !again.Since.Equal(want.Since) {
 			t.Fatalf("at %s it is %s (%s) since %s, at %s %s (%s) since %s, and the next change was to be at %s",

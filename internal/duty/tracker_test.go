@@ -48,7 +48,8 @@ func TestLateSamples(t *testing.T) {
 		!s.Add("", usage.Requests, gpuAt(0, 0)) {
 		t.Error("a sample of another meter is late")
 	}
-	if k.AddRun(minutely, "0", usage.GPUUtil, origin, 100, 0) || !k.AddRun(minutely, "0", usage.GPUUtil, origin, 0, 0) {
+	if k.AddRun(minutely, "0", usage.GPUUtil, origin, 100, 0) ||
+		!k.AddRun(minutely, "0", usage.GPUUtil, origin, 0, 0) {
 		t.Error("a run that begins in the past is not late, or no run is")
 	}
 	if v := k.Explain(gpuAt(29, 0).Time, oneGPU()); v.State != Unknown || !v.Next.Equal(gpuAt(30, 0).Time) {
@@ -154,7 +155,8 @@ func TestNextChanges(t *testing.T) {
 			}
 		}
 		if then := k.At(tc.want, m); !v.Next.Equal(tc.want) || v.State == tc.then || then.State != tc.then {
-			t.Errorf("%s: %s until %s, then %s; want until %s, then %s", tc.name, v.State, v.Next, then.State, tc.want, tc.then)
+			t.Errorf("%s: %s until %s, then %s; want until %s, then %s", tc.name, v.State, v.Next,
+				then.State, tc.want, tc.then)
 		}
 	}
 }
@@ -227,7 +229,8 @@ func eightGPUs(minutes int) *Tracker {
 			}
 		}
 		for _, sig := range []usage.Signal{
-			usage.CPUUtil, usage.NetBytes, usage.DiskBytes, usage.Sessions, usage.Kernels, usage.Step, usage.Checkpoints,
+			usage.CPUUtil, usage.NetBytes, usage.DiskBytes, usage.Sessions, usage.Kernels,
+			usage.Step, usage.Checkpoints,
 		} {
 			s.Add("", sig, gpuAt(float64(i), random.Float64()*10))
 		}

@@ -57,7 +57,9 @@ func newEstimate(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 		given.Duration = assumed
 		s = &given
 	}
-	c := &chooser{hash: hash, nodes: nodes, assumedRuntime: assumed, spec: s, book: book, params: p, runs: pastRuns(s, p)}
+	c := &chooser{
+		hash: hash, nodes: nodes, assumedRuntime: assumed, spec: s, book: book, params: p, runs: pastRuns(s, p),
+	}
 	if limit, _ := s.Cap(); s.Digest != "" && limit == 0 && s.Duration == 0 && s.MaxCost == 0 && len(c.runs) == 0 {
 		given := *s // what nothing ends, and the gate asks about
 		given.Duration = money.Month
@@ -140,7 +142,8 @@ func (c *chooser) machines() ([]candidate, error) {
 			m = price.Machine{Type: r.InstanceType}
 		}
 		if known && m.GPUs() < r.GPUs {
-			return nil, fmt.Errorf("estimate %s: a node needs %d GPUs and %s has %d", c.spec.Name, r.GPUs, m.Type, m.GPUs())
+			return nil, fmt.Errorf("estimate %s: a node needs %d GPUs and %s has %d", c.spec.Name,
+				r.GPUs, m.Type, m.GPUs())
 		}
 		return []candidate{{machine: m, count: c.count(m)}}, nil
 	}
@@ -220,7 +223,8 @@ func (c *chooser) withCPUs() ([]candidate, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("estimate %s: no machine has %d CPUs, the most is %d", c.spec.Name, c.spec.Resources.CPUs,
+		return nil, fmt.Errorf("estimate %s: no machine has %d CPUs, the most is %d",
+			c.spec.Name, c.spec.Resources.CPUs,
 			most)
 	}
 	return out, nil

@@ -139,7 +139,9 @@ func drawUse(t *rapid.T, i int, templates []*drawnTemplate) drawnUse {
 		if rapid.IntRange(0, 3).Draw(t, "warm pool "+label) == 0 {
 			prepared := rapid.Int64Range(-1, 10).Draw(t, "prepared "+label)
 			state := rapid.SampledFrom([]string{"Stopped", "Running"}).Draw(t, "state "+label)
-			out["warm_pool"] = []any{object{"max_group_prepared_capacity": prepared, "pool_state": state, "min_size": 0}}
+			out["warm_pool"] = []any{
+				object{"max_group_prepared_capacity": prepared, "pool_state": state, "min_size": 0},
+			}
 			limit := most
 			if prepared >= 0 {
 				limit = prepared
@@ -184,7 +186,9 @@ func drawUse(t *rapid.T, i int, templates []*drawnTemplate) drawnUse {
 		address = fmt.Sprintf("aws_eks_node_group.g%d", i)
 	}
 	u.plan = planned{
-		address: address, actions: []string{action}, unknown: unknown, config: object{"launch_template": []any{config}},
+		address: address, actions: []string{
+			action,
+		}, unknown: unknown, config: object{"launch_template": []any{config}},
 	}
 	with := func(of object) object {
 		out := object{"launch_template": []any{reference}}

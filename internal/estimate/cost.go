@@ -189,7 +189,8 @@ func (c *chooser) timed(o *outcome, disk price.Price, usual, worst scenario) err
 			}
 		}
 		if n != [2]int64{} {
-			if err := o.add(fmt.Sprintf("%d × %s %s in %s", o.count, o.machine.Type, way.name, o.region), way.p, n[0], n[1],
+			if err := o.add(fmt.Sprintf("%d × %s %s in %s", o.count, o.machine.Type, way.name,
+				o.region), way.p, n[0], n[1],
 				hour); err != nil {
 				return err
 			}
@@ -265,7 +266,8 @@ func (c *chooser) fixed(o *outcome, usual, worst scenario) error {
 		// It is read back after each interruption. What is not known is said above.
 		if name, _ := bucket(p.To); size > 0 && c.params.DataRegions[name] != "" && worst.restarts > 0 {
 			if err := c.transfer(o, transfer{
-				uri: spec.Shown(p.To), size: size, in: true, times50: int64(usual.restarts), times95: int64(worst.restarts),
+				uri: spec.Shown(p.To), size: size, in: true, times50: int64(usual.restarts),
+				times95: int64(worst.restarts),
 			}); err != nil {
 				return err
 			}
@@ -311,7 +313,8 @@ func (c *chooser) transfer(o *outcome, t transfer) error {
 	case t.in && (strings.HasPrefix(t.uri, "https://") || strings.HasPrefix(t.uri, "http://")):
 		return nil
 	case !isS3:
-		o.leaveOpen(fmt.Sprintf("%s %s: what its provider charges for the transfer is not in the price book", verb, t.uri))
+		o.leaveOpen(
+			fmt.Sprintf("%s %s: what its provider charges for the transfer is not in the price book", verb, t.uri))
 		o.unsizedTransfers++
 		return nil
 	case there == o.region:
@@ -333,12 +336,14 @@ func (c *chooser) transfer(o *outcome, t transfer) error {
 	switch {
 	case there == "":
 		o.unknown = append(o.unknown,
-			fmt.Sprintf("%s %s: the region of the bucket is not known; outside %s each time is charged by the GiB, %s", verb,
+			fmt.Sprintf("%s %s: the region of the bucket is not known; outside %s each time is charged by the GiB, %s",
+				verb,
 				t.uri, o.region, rate))
 		return nil // unknown in every region alike, so it favors none
 	case t.size == 0:
-		o.leaveOpen(fmt.Sprintf("%s %s from %s to %s: its size is not known; it is charged by the GiB each time, %s", verb,
-			t.uri, from, to, rate))
+		o.leaveOpen(
+			fmt.Sprintf("%s %s from %s to %s: its size is not known; it is charged by the GiB each time, %s", verb,
+				t.uri, from, to, rate))
 		o.unsizedTransfers++
 		return nil
 	case err != nil:
@@ -363,12 +368,14 @@ func (c *chooser) kept(o *outcome, uri, what string, size, copies int64) error {
 	p, err := c.book.Rate(price.ItemS3Standard, region)
 	switch {
 	case !isS3:
-		o.unknown = append(o.unknown, fmt.Sprintf("keeping %ss in %s: what its provider charges is not in the price book",
-			what, uri))
+		o.unknown = append(o.unknown,
+			fmt.Sprintf("keeping %ss in %s: what its provider charges is not in the price book",
+				what, uri))
 		return nil
 	case size == 0 && err == nil:
-		o.unknown = append(o.unknown, fmt.Sprintf("keeping %ss in %s: their size is not known; a GiB costs $%s a month",
-			what, uri, p.Rate))
+		o.unknown = append(o.unknown,
+			fmt.Sprintf("keeping %ss in %s: their size is not known; a GiB costs $%s a month",
+				what, uri, p.Rate))
 		return nil
 	case err != nil:
 		return notKnown(fmt.Sprintf("price of S3 storage in %s", region))

@@ -82,7 +82,8 @@ func (c *chooser) work(machine string, count int) (work, error) {
 		w.p50, w.p95 = end, end
 	default:
 		return w, fmt.Errorf(
-			"estimate %s: nothing says how long it runs: add max_runtime, or duration for how long the work takes", c.spec.Name)
+			"estimate %s: nothing says how long it runs: add max_runtime, or duration for how long the work takes",
+			c.spec.Name)
 	}
 	w.exceedsCap = limit > 0 && w.p50 > limit
 	return w, nil

@@ -123,25 +123,33 @@ func TestChargedAmounts(t *testing.T) {
 		{"capped", p4d + "max_runtime: 10h\n", "220.10", "220.10", "22.01", Params{}},
 		{"deadline", p4d + "max_runtime: 10h\ndeadline: 5h\n", "110.05", "110.05", "22.01", Params{}},
 		{"a session", p4d + "lease: 2h\n", "44.02", "44.02", "22.01", Params{}},
-		{"nodes", strings.Replace(p4d, "{", "{nodes: 3, ", 1) + "max_runtime: 10h\n", "660.30", "660.30", "66.03", Params{}},
+		{
+			"nodes", strings.Replace(p4d, "{", "{nodes: 3, ", 1) + "max_runtime: 10h\n", "660.30", "660.30", "66.03",
+			Params{},
+		},
 		{"disk", p4d + "max_runtime: 10h\ndisk: 1000GiB\n", "221.00", "221.00", "22.10", Params{}},
 		{"declared", p4d + "duration: 4h\n", "88.04", "88.04", "22.01", Params{}},
 		{"declared and capped", p4d + "duration: 4h\nmax_runtime: 10h\n", "88.04", "220.10", "22.01", Params{}},
 		{"declared beyond its cap", p4d + "duration: 20h\nmax_runtime: 10h\n", "220.10", "220.10", "22.01", Params{}},
 		{"max_cost alone", p4d + "max_cost: 22.01\n", "22.01", "22.01", "22.01", Params{}},
 		{"spot, capped", p4d + "capacity: spot\nmax_runtime: 10h\n", "80.10", "80.10", "8.01", Params{}},
-		{"auto: at the worst on demand", p4d + "capacity: auto\nmax_runtime: 10h\n", "80.10", "220.10", "22.01", Params{}},
+		{
+			"auto: at the worst on demand", p4d + "capacity: auto\nmax_runtime: 10h\n", "80.10", "220.10", "22.01",
+			Params{},
+		},
 		{"learned", p4d, "66.03", "110.05", "22.01", Params{History: runs(20, 3*time.Hour, 5*time.Hour)}},
 		{
 			"few runs do not carry a p95", p4d + "max_runtime: 10h\n", "66.03", "220.10", "22.01",
 			Params{History: runs(4, 3*time.Hour, 5*time.Hour)},
 		},
 		{
-			"data from afar", p4d + "max_runtime: 10h\ndata: [{uri: s3://far/x, size: 50GiB}]\n", "221.10", "221.10", "22.01",
+			"data from afar", p4d + "max_runtime: 10h\ndata: [{uri: s3://far/x, size: 50GiB}]\n",
+			"221.10", "221.10", "22.01",
 			Params{DataRegions: map[string]string{"far": "us-west-2"}},
 		},
 		{
-			"data nearby", p4d + "max_runtime: 10h\ndata: [{uri: s3://near/x, size: 50GiB}]\n", "220.10", "220.10", "22.01",
+			"data nearby", p4d + "max_runtime: 10h\ndata: [{uri: s3://near/x, size: 50GiB}]\n",
+			"220.10", "220.10", "22.01",
 			Params{DataRegions: map[string]string{"near": "us-east-1"}},
 		},
 		{
@@ -149,7 +157,8 @@ func TestChargedAmounts(t *testing.T) {
 			"220.40", "220.40", "22.01", Params{DataRegions: map[string]string{"near": "us-east-1"}},
 		},
 		{
-			"checkpoints to afar", p4d + "max_runtime: 10h\ncheckpoint: {dir: /c, to: s3://far/x, every: 1h, keep: 1}\n",
+			"checkpoints to afar",
+			p4d + "max_runtime: 10h\ncheckpoint: {dir: /c, to: s3://far/x, every: 1h, keep: 1}\n",
 			"221.215", "221.215", "22.01",
 			Params{DataRegions: map[string]string{"far": "us-west-2"}, CheckpointBytes: 5 * gib},
 		},
@@ -163,7 +172,8 @@ func TestChargedAmounts(t *testing.T) {
 		if got := []string{
 			e.P50.String(), e.P95.String(), e.Hourly.String(),
 		}; !slices.Equal(got, []string{tc.p50, tc.p95, tc.hourly}) {
-			t.Errorf("%s: p50, p95 and hourly are %v, want %s %s %s\n%+v", tc.name, got, tc.p50, tc.p95, tc.hourly, e.Lines)
+			t.Errorf("%s: p50, p95 and hourly are %v, want %s %s %s\n%+v", tc.name, got, tc.p50,
+				tc.p95, tc.hourly, e.Lines)
 		}
 	}
 }
@@ -212,7 +222,8 @@ func TestUnpriced(t *testing.T) {
 	}
 	// The disk has no price: the machine alone is not the cost.
 	p := Params{Now: now, Defaults: Defaults{Disk: "ebs:new"}}
-	if e, err := New(parse(t, p4d+"max_runtime: 1h\n"), testBook(t), p); e != nil || !errors.Is(err, price.ErrUnpriced) {
+	if e, err := New(parse(t, p4d+"max_runtime: 1h\n"), testBook(t), p); e != nil ||
+		!errors.Is(err, price.ErrUnpriced) {
 		t.Errorf("a disk without a price: %+v, %v", e, err)
 	}
 }
@@ -274,7 +285,8 @@ func TestChoosesMachineAndRegion(t *testing.T) {
 			"us-west-2", 1, Params{DataRegions: map[string]string{"far": "us-west-2"}},
 		},
 		{
-			"near large data", gpus(`"A100:8"`) + "capacity: spot\ndata: [{uri: s3://far/x, size: 1TiB}]\n", "p4d.24xlarge",
+			"near large data", gpus(`"A100:8"`) + "capacity: spot\ndata: [{uri: s3://far/x, size: 1TiB}]\n",
+			"p4d.24xlarge",
 			"us-west-2", 1, Params{DataRegions: map[string]string{"far": "us-west-2"}},
 		},
 		{
@@ -283,7 +295,8 @@ func TestChoosesMachineAndRegion(t *testing.T) {
 		},
 		{"the most work for max_cost", gpus(`"A100:8"`) + "max_cost: 50\n", "p4d.24xlarge", "us-west-2", 1, Params{}},
 		{
-			"the most work for max_cost alone", strings.Replace(gpus(`"A100:8"`), "max_runtime: 10h", "max_cost: 50", 1),
+			"the most work for max_cost alone",
+			strings.Replace(gpus(`"A100:8"`), "max_runtime: 10h", "max_cost: 50", 1),
 			"p4d.24xlarge", "us-west-2", 1, Params{},
 		},
 		{
@@ -373,7 +386,9 @@ func TestLearned(t *testing.T) {
 		{Name: "job", Finished: now, Completed: true, Work: time.Minute, Machine: "g5.xlarge", Machines: 1},
 	} {
 		// Twenty of them would be the median, if they counted.
-		e, err := New(parse(t, p4d), testBook(t), Params{Now: now, History: append(slices.Repeat([]Run{r}, 30), history...)})
+		e, err := New(parse(t, p4d), testBook(t), Params{
+			Now: now, History: append(slices.Repeat([]Run{r}, 30), history...),
+		})
 		if err != nil || e.Duration.P50 != "3h" || e.Duration.P95 != "5h" || e.Duration.Runs != 20 {
 			t.Errorf("runs of kind %d count: %+v, %v", i, e.Duration, err)
 		}
@@ -419,7 +434,8 @@ func TestLinesAddUp(t *testing.T) {
 	b := testBook(t)
 	rapid.Check(t, func(t *rapid.T) {
 		s := &spec.Spec{
-			Kind: spec.Job, Name: "job", Capacity: rapid.SampledFrom([]spec.Capacity{spec.Spot, spec.OnDemand, spec.Auto}).Draw(
+			Kind: spec.Job, Name: "job",
+			Capacity: rapid.SampledFrom([]spec.Capacity{spec.Spot, spec.OnDemand, spec.Auto}).Draw(
 				t, "capacity"),
 			Regions: []string{rapid.SampledFrom([]string{"us-east-1", "us-west-2"}).Draw(t, "region")},
 			Resources: spec.Resources{
@@ -459,7 +475,8 @@ func TestLinesAddUp(t *testing.T) {
 			if err != nil || p50 != e.P50 || p95 != e.P95 {
 				t.Fatalf("the lines add up to %s and %s, not to %s and %s", p50, p95, e.P50, e.P95)
 			}
-			if e.P95 < e.P50 || e.P50 <= 0 || e.Duration.p95 < e.Duration.p50 && s.Capacity != spec.Auto && s.MaxCost == 0 {
+			if e.P95 < e.P50 || e.P50 <= 0 || e.Duration.p95 < e.Duration.p50 &&
+				s.Capacity != spec.Auto && s.MaxCost == 0 {
 				t.Fatalf("p50 %s, p95 %s, %+v", e.P50, e.P95, e.Duration)
 			}
 			if s.MaxCost > 0 && e.P95 > s.MaxCost {
@@ -472,7 +489,8 @@ func TestLinesAddUp(t *testing.T) {
 				cut = e.Hourly/3600 + 1 + 2*money.USD
 			}
 			if before != nil && (e.P50 < before.P50-cut || e.P95 < before.P95-cut) {
-				t.Fatalf("a cap of %s costs %s and %s, a shorter one %s and %s", s.MaxRuntime, e.P50, e.P95, before.P50,
+				t.Fatalf("a cap of %s costs %s and %s, a shorter one %s and %s", s.MaxRuntime,
+					e.P50, e.P95, before.P50,
 					before.P95)
 			}
 			before = e

@@ -57,7 +57,8 @@ func (o *outcome) unbounded(s *spec.Spec) string {
 		if slices.ContainsFunc(s.Unknown, func(why string) bool { return strings.HasPrefix(why, "how long") }) {
 			return ""
 		}
-		return "how long it runs: nothing ends it, and it is estimated for a month of 730 hours; activeDeadlineSeconds " +
+		return "how long it runs: nothing ends it, and it is estimated for a month of 730 hours; " +
+			"activeDeadlineSeconds " +
 			"would end it"
 	case w.basis == Declared:
 		return fmt.Sprintf("how long it runs: %s are declared and nothing ends it then; add max_runtime or max_cost",
@@ -79,7 +80,8 @@ func (c *chooser) assumed(o *outcome) []string {
 	n := notes{}
 	d := c.params.Defaults
 	if c.spec.Resources.GPUs > 0 && c.spec.Resources.GPUs < o.machine.GPUs() && c.spec.Resources.InstanceType == "" {
-		n.add("no machine has exactly %d × %s: %s has %d, and all are paid", c.spec.Resources.GPUs, o.machine.Accelerator,
+		n.add("no machine has exactly %d × %s: %s has %d, and all are paid",
+			c.spec.Resources.GPUs, o.machine.Accelerator,
 			o.machine.Type, o.machine.GPUs())
 	}
 	switch {
@@ -120,12 +122,14 @@ func (c *chooser) assumed(o *outcome) []string {
 		n.add("a spot machine is taken away %s times an hour (%s), and each time the run goes on after %s",
 			plain.Number(c.interruptionRate.PerHour, 2), from, plain.Duration(r.restart))
 		if c.interruptionRate.Ranged() {
-			n.add("how often is not measured here: %s to %s times an hour; state it as spot.interruptions_per_hour, or give "+
-				"past runs as spot.runs",
+			n.add(
+				"how often is not measured here: %s to %s times an hour; state it as spot.interruptions_per_hour, or give "+
+					"past runs as spot.runs",
 				plain.Number(c.interruptionRate.Low, 2), plain.Number(c.interruptionRate.High, 2))
 		}
 		if r.saveInterval > 0 {
-			n.add("work is saved every %s, which takes no time (assumed); an interruption loses what was done since", plain.Duration(r.saveInterval))
+			n.add("work is saved every %s, which takes no time (assumed); an interruption loses what was done since",
+				plain.Duration(r.saveInterval))
 		} else if c.spec.Kind == spec.Job {
 			n.add("no checkpoint is kept: an interruption loses all work")
 		}
@@ -140,7 +144,8 @@ func (c *chooser) assumed(o *outcome) []string {
 		n.add("the data is read once, and once more after each interruption")
 	}
 	if c.spec.Checkpoint != nil || c.spec.Artifacts != nil {
-		n.add("what is kept in a bucket is priced for one month; a bucket whose region is not known is taken to be near")
+		n.add(
+			"what is kept in a bucket is priced for one month; a bucket whose region is not known is taken to be near")
 	}
 	n.add("list prices, without commitments and discounts; requests, logs and traffic to the internet are not counted")
 	return n
@@ -150,7 +155,8 @@ func (c *chooser) assumed(o *outcome) []string {
 func (c *chooser) covered(o *outcome, options int) []string {
 	n := notes{}
 	if w := o.work; w.tooFewRuns {
-		n.add("%s do not carry a 95%% quantile: p95 is the bound of the duration, or the longest run where there is none",
+		n.add(
+			"%s do not carry a 95%% quantile: p95 is the bound of the duration, or the longest run where there is none",
 			plain.Count(w.runs, "past run"))
 	}
 	if o.work.exceedsCap {

@@ -61,8 +61,9 @@ func File(name string, specs []*spec.Spec, book *price.Book, p Params) (*Estimat
 		switch {
 		case errors.As(err, &which) && s.Digest != "":
 			unplaced = err
-			why := fmt.Sprintf("what %d × %s of an unknown type cost: name the type (%s) or give the nodes of the cluster "+
-				"(estimate.nodes, --nodes)", which.Nodes, plain.Count(which.GPUs, "GPU"), labelType)
+			why := fmt.Sprintf(
+				"what %d × %s of an unknown type cost: name the type (%s) or give the nodes of the cluster "+
+					"(estimate.nodes, --nodes)", which.Nodes, plain.Count(which.GPUs, "GPU"), labelType)
 			e = unread(s, append(slices.Clone(s.Unknown), why))
 		case err != nil:
 			return nil, err

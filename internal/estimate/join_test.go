@@ -69,7 +69,8 @@ func TestJoin(t *testing.T) {
 func TestFileAsksAboutUnknownParts(t *testing.T) {
 	const (
 		known = "apiVersion: v1\nkind: Pod\nmetadata: {name: known, labels: {team: nlp, purpose: training}}\nspec: " +
-			"{activeDeadlineSeconds: 3600, nodeSelector: {node.kubernetes.io/instance-type: p4d.24xlarge}, containers: " +
+			"{activeDeadlineSeconds: 3600, nodeSelector: {node.kubernetes.io/instance-type: p4d.24xlarge}, " +
+			"containers: " +
 			"[{resources: {limits: {nvidia.com/gpu: 8}}}]}\n"
 		bare = "apiVersion: v1\nkind: Pod\nmetadata: {name: bare}\nspec: {activeDeadlineSeconds: 3600, containers: " +
 			"[{resources: {limits: {nvidia.com/gpu: 3}}}]}\n"

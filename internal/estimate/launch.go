@@ -460,7 +460,8 @@ func (m *meter) nodes() {
 		}
 		if len(of) > 1 {
 			x.isWorstCase = true
-			x.open("which of its %d machine types start is decided when they do; the most expensive is priced", len(of))
+			x.open("which of its %d machine types start is decided when they do; the most expensive is priced",
+				len(of))
 		}
 		var options []func(*meter)
 		for _, kind := range of {
@@ -480,13 +481,16 @@ func (m *meter) nodes() {
 		if state != knownValue {
 			disk = usualDisk
 		}
-		x.volume("root disk", attributes{values: map[string]any{"volume_size": fmt.Sprint(disk), "volume_type": "gp2"}},
+		x.volume("root disk", attributes{
+			values: map[string]any{"volume_size": fmt.Sprint(disk), "volume_type": "gp2"},
+		},
 			n.usual, n.most)
 	}
 	blocks := m.at.block("launch_template")
 	switch {
 	case len(blocks) > 0:
-		m.mostExpensive(m.templateIn(blocks[0], nestedBlock(m.expressions(m.change), 0, "launch_template"), "id", "name"),
+		m.mostExpensive(
+			m.templateIn(blocks[0], nestedBlock(m.expressions(m.change), 0, "launch_template"), "id", "name"),
 			read)
 	case m.at.unknown["launch_template"] == true:
 		m.open("its launch template is known only after the plan is applied")

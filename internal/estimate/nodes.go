@@ -37,7 +37,8 @@ func ReadNodes(name string, r io.Reader) ([]Node, error) {
 		return nil, fmt.Errorf("read the nodes in %s: %w", name, err)
 	}
 	if list.Kind != "List" && list.Kind != "NodeList" {
-		return nil, fmt.Errorf("read the nodes in %s: it is a %q and not what `kubectl get nodes -o json` prints", name,
+		return nil, fmt.Errorf("read the nodes in %s: it is a %q and not what `kubectl get nodes -o json` prints",
+			name,
 			list.Kind)
 	}
 	var out []Node

@@ -55,7 +55,8 @@ func TestPricesGPUPodByNodes(t *testing.T) {
 			machine: "g5.xlarge us-east-1 on-demand", says: "1h by estimate.runtime",
 		},
 		{
-			name: "a selector that no node has", selector: "nodeSelector: {pool: none},", nodes: read, runtime: time.Hour,
+			name: "a selector that no node has", selector: "nodeSelector: {pool: none},",
+			nodes: read, runtime: time.Hour,
 			fails: "estimate.nodes",
 		},
 		{
@@ -71,7 +72,8 @@ func TestPricesGPUPodByNodes(t *testing.T) {
 			runtime: time.Hour, machine: "g5.xlarge us-west-2 spot",
 		},
 		{
-			name: "a bound of its own", selector: "nodeSelector: {pool: small}, activeDeadlineSeconds: 7200,", nodes: read,
+			name:     "a bound of its own",
+			selector: "nodeSelector: {pool: small}, activeDeadlineSeconds: 7200,", nodes: read,
 			runtime: time.Hour, machine: "g5.xlarge us-east-1 on-demand", says: "it runs until max_runtime ends it",
 		},
 	} {

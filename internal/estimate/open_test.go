@@ -20,7 +20,8 @@ func TestOpenCosts(t *testing.T) {
 	for _, tc := range []struct{ name, rest, open string }{
 		{
 			"sizes of what is kept",
-			"max_runtime: 2h\ncheckpoint: {dir: /c, to: \"s3://near/c\"}\nartifacts: {dir: /o, to: \"s3://near/o\"}\n", "",
+			"max_runtime: 2h\ncheckpoint: {dir: /c, to: \"s3://near/c\"}\nartifacts: {dir: /o, to: \"s3://near/o\"}\n",
+			"",
 		},
 		{"a bucket in an unknown region", "max_runtime: 2h\ndata: [\"s3://somewhere/d\"]\n", ""},
 		{"data from afar", "max_runtime: 2h\ndata: [\"s3://far/d\"]\n", "s3://far/d"},

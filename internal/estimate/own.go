@@ -36,7 +36,8 @@ func At(s *spec.Spec, p Place) (*Estimate, error) {
 		Kind: string(s.Kind), Name: s.Name, SpecHash: s.Hash(), Owner: s.Owner, Purpose: s.Purpose, Region: p.Region,
 		Machines: s.Resources.Nodes,
 		Machine: &Machine{
-			Type: p.Machine, Capacity: s.Capacity, Count: s.Resources.Nodes, GPU: s.Resources.GPU, GPUs: s.Resources.GPUs,
+			Type: p.Machine, Capacity: s.Capacity, Count: s.Resources.Nodes,
+			GPU: s.Resources.GPU, GPUs: s.Resources.GPUs,
 		},
 		Duration: &Duration{
 			P50: durationText(limit), P95: durationText(limit), Basis: Capped, Cap: durationText(limit), CapBy: by,
@@ -66,11 +67,13 @@ func At(s *spec.Spec, p Place) (*Estimate, error) {
 	hours := quantity(seconds(limit)*n, hour)
 	e.Lines = []Line{
 		{
-			What: p.Machine, Quantity: hours, QuantityP95: hours, Unit: "machine-hour", UnitPrice: *p.Hourly, P50: cost,
+			What: p.Machine, Quantity: hours, QuantityP95: hours, Unit: "machine-hour",
+			UnitPrice: *p.Hourly, P50: cost,
 			P95: cost, Source: p.Source, AsOf: p.AsOf.Format(time.DateOnly),
 		},
 	}
-	e.Title = fmt.Sprintf("%s: at most %s: %d × %s for %s", s.Name, cost.Dollars(), n, p.Machine, plain.Duration(limit))
+	e.Title = fmt.Sprintf("%s: at most %s: %d × %s for %s", s.Name, cost.Dollars(), n,
+		p.Machine, plain.Duration(limit))
 	return e, nil
 }
 
@@ -105,7 +108,8 @@ func (e *Estimate) Leeway(percent int64) error {
 	e.Title = strings.Replace(e.Title, " to "+e.P95.Dollars()+" (p95)", " to "+top.P95.Dollars()+" (p95)", 1)
 	e.P95, e.Hourly = top.P95, top.Hourly
 	e.Assumptions = append(e.Assumptions,
-		fmt.Sprintf("the cheapest machine that has capacity is taken; the p95 and the price of an hour are those of %s",
+		fmt.Sprintf(
+			"the cheapest machine that has capacity is taken; the p95 and the price of an hour are those of %s",
 			top.Type))
 	return nil
 }

@@ -51,7 +51,8 @@ func (c *planner) providerRegion(change *tfjson.ResourceChange) (region string, 
 	if provider == nil { // a module that inherits its provider
 		provider = c.plan.Config.ProviderConfigs[key[strings.LastIndexByte(key, ':')+1:]]
 	}
-	if provider == nil || provider.Expressions["region"] == nil || provider.Expressions["region"].ExpressionData == nil {
+	if provider == nil || provider.Expressions["region"] == nil ||
+		provider.Expressions["region"].ExpressionData == nil {
 		return "", false
 	}
 	e := provider.Expressions["region"]

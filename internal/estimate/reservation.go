@@ -59,11 +59,13 @@ func (c *planner) indexReservations() {
 				tenancy, _ := at.text("tenancy")
 				platform, _ := at.text("instance_platform")
 				ordinary := (tenancy == "" || tenancy == "default") && (platform == "" || platform == linux)
-				if n > 0 && kind != "" && zone != "" && ordinary && at.state("instance_match_criteria") != unknownValue {
+				if n > 0 && kind != "" && zone != "" && ordinary &&
+					at.state("instance_match_criteria") != unknownValue {
 					action := actionOf(change.Change.Actions)
 					c.reservations[i] = append(c.reservations[i], &reservation{
 						address: change.Address, id: id, kind: kind, zone: zone,
-						targeted: match == "targeted", isNew: action == actionCreate || action == actionReplace, left: n})
+						targeted: match == "targeted", isNew: action == actionCreate ||
+							action == actionReplace, left: n})
 				}
 			}
 		}
@@ -105,7 +107,8 @@ func (m *meter) runsIn(by attributes, r *reservation) bool {
 		if id != "" {
 			return id == r.id
 		}
-		exprs := nestedBlock(m.expressions(m.change), 0, "capacity_reservation_specification", "capacity_reservation_target")
+		exprs := nestedBlock(m.expressions(m.change), 0, "capacity_reservation_specification",
+			"capacity_reservation_target")
 		refs := chains(references(exprs["capacity_reservation_id"]))
 		if len(refs) == 0 {
 			return r.isNew && r.targeted && !isConfigured(exprs, "capacity_reservation_id")
@@ -114,7 +117,8 @@ func (m *meter) runsIn(by attributes, r *reservation) bool {
 		return len(refs) == 1 && isID && join(m.change.ModuleAddress, address) == r.address
 	}
 	preference, state := by.text("capacity_reservation_preference")
-	if r.targeted || preference == "none" || state == unknownValue && m.configures("capacity_reservation_specification") {
+	if r.targeted || preference == "none" || state == unknownValue &&
+		m.configures("capacity_reservation_specification") {
 		return false
 	}
 	return r.isNew || m.change.Change != nil && m.change.Change.Actions.NoOp()

@@ -365,9 +365,11 @@ func (m *meter) database() {
 	switch kind {
 	case "gp3":
 		free, freeMiBps := aws.DatabaseGP3Free(engine, size)
-		m.each(fmt.Sprintf("database IOPS over %s", plain.Number(float64(free), 0)), price.ItemRDSGP3IOPS, iops-free, copies,
+		m.each(fmt.Sprintf("database IOPS over %s", plain.Number(float64(free), 0)),
+			price.ItemRDSGP3IOPS, iops-free, copies,
 			copies)
-		m.each(fmt.Sprintf("database throughput over %d MiB/s", freeMiBps), price.ItemRDSGP3Throughput, throughput-freeMiBps,
+		m.each(fmt.Sprintf("database throughput over %d MiB/s", freeMiBps),
+			price.ItemRDSGP3Throughput, throughput-freeMiBps,
 			copies, copies)
 		if iopsState == unknownValue && m.configures("iops") || throughputState == unknownValue &&
 			m.configures("storage_throughput") {

@@ -146,7 +146,9 @@ func TestLearnsInterruptions(t *testing.T) {
 		{"of others", all, []Run{run("other", 50, 9), run("third", 10, 0)}, all.Learn(9, 120)},
 		{"stated", spot.Configured(0.5), []Run{run(s.Name, 200, 4)}, spot.Configured(0.5)},
 	} {
-		if got := interruptions(s, Params{Now: now, History: tc.runs, Defaults: Defaults{Interruptions: tc.before}}); got !=
+		if got := interruptions(s, Params{
+			Now: now, History: tc.runs, Defaults: Defaults{Interruptions: tc.before},
+		}); got !=
 			tc.want {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
 		}

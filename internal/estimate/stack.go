@@ -113,7 +113,8 @@ func (m *meter) stack() {
 func (m *meter) merge(name, kind string, at attributes) {
 	// No resource of the configuration belongs to it.
 	x := &meter{
-		planner: m.planner, change: &tfjson.ResourceChange{}, readsCurrent: m.readsCurrent, kind: stackTypes[kind].kind,
+		planner: m.planner, change: &tfjson.ResourceChange{}, readsCurrent: m.readsCurrent,
+		kind:    stackTypes[kind].kind,
 		address: m.address + "/" + name, at: at, region: m.region, gpus: map[string]int{},
 	}
 	meters[x.kind](x)

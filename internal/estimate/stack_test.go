@@ -46,8 +46,9 @@ func TestUnreviewedTypesAsk(t *testing.T) {
 			}
 			want := tc.asks && action != `"delete"` && action != `"no-op"`
 			if got := len(e.Open) == 1 &&
-				strings.Contains(e.Open[0], "what a resource of type "+tc.kind+" costs is not known"); got != want || !want &&
-				len(e.Open) > 0 {
+				strings.Contains(e.Open[0], "what a resource of type "+tc.kind+" costs is not known"); got != want ||
+				!want &&
+					len(e.Open) > 0 {
 				t.Errorf("%s, %s: unknown %q", tc.kind, action, e.Open)
 			}
 		}
@@ -70,7 +71,8 @@ func TestStacks(t *testing.T) {
 	}
 	const disk = `"BlockDeviceMappings":[{"DeviceName":"/dev/sda1","Ebs":{"VolumeSize":100,"VolumeType":"gp3"}}]`
 	instance := func(kind string) string {
-		return `{"Resources":{"Trainer":{"Type":"AWS::EC2::Instance","Properties":{"InstanceType":` + kind + `,` + disk +
+		return `{"Resources":{"Trainer":{"Type":"AWS::EC2::Instance","Properties":{"InstanceType":` + kind + `,` +
+			disk +
 			`}}}}`
 	}
 	const short = `
@@ -97,7 +99,8 @@ Resources:
 		{"JSON", stack(instance(`"g5.xlarge"`), ""), "737.30", nil},
 		{
 			"JSON with a parameter that is given",
-			stack(strings.Replace(instance(`{"Ref":"T"}`), `{`, `{"Parameters":{"T":{"Type":"String","Default":"g5.xlarge"}},`,
+			stack(strings.Replace(instance(`{"Ref":"T"}`), `{`,
+				`{"Parameters":{"T":{"Type":"String","Default":"g5.xlarge"}},`,
 				1), `,"parameters":{"T":"p4d.24xlarge"}`),
 			"16067.30", nil,
 		},
@@ -122,18 +125,21 @@ Resources:
 		},
 		{
 			"an alias",
-			stack(strings.Replace(strings.Replace(short, "Default: g5.xlarge", "Default: &g g5.xlarge", 1), "!Ref Type", "*g",
+			stack(strings.Replace(strings.Replace(short, "Default: g5.xlarge", "Default: &g g5.xlarge", 1),
+				"!Ref Type", "*g",
 				1), ""),
 			"7.30", []string{"instance_type is known only after"},
 		},
 		{
 			"a volume",
-			stack(`{"Resources":{"V":{"Type":"AWS::EC2::Volume","Properties":{"Size":"100","VolumeType":"gp3"}}}}`, ""),
+			stack(`{"Resources":{"V":{"Type":"AWS::EC2::Volume","Properties":{"Size":"100","VolumeType":"gp3"}}}}`,
+				""),
 			"7.30", nil,
 		},
 		{
 			"a balancer",
-			stack(`{"Resources":{"L":{"Type":"AWS::ElasticLoadBalancingV2::LoadBalancer","Properties":{"Type":"network"}}}}`,
+			stack(
+				`{"Resources":{"L":{"Type":"AWS::ElasticLoadBalancingV2::LoadBalancer","Properties":{"Type":"network"}}}}`,
 				""),
 			"16.425", []string{"charged by use"},
 		},
@@ -156,7 +162,10 @@ Resources:
 				`{"Resources":{"C":{"Type":"AWS::EC2::CapacityReservation","Properties":{"InstanceType":"g5.xlarge","InstanceCount":2}}}}`, ""),
 			"1460.00", nil,
 		},
-		{"free", stack(`{"Resources":{"R":{"Type":"AWS::IAM::Role"},"B":{"Type":"AWS::S3::Bucket"}}}`, ""), "0.00", nil},
+		{
+			"free", stack(`{"Resources":{"R":{"Type":"AWS::IAM::Role"},"B":{"Type":"AWS::S3::Bucket"}}}`, ""), "0.00",
+			nil,
+		},
 		{
 			"an unreviewed type", stack(`{"Resources":{"F":{"Type":"AWS::FSx::FileSystem"}}}`, ""), "0.00",
 			[]string{"F in its template: what a resource of type AWS::FSx::FileSystem costs is not known"},
@@ -167,7 +176,8 @@ Resources:
 		},
 		{
 			"a transform",
-			stack(`{"Transform":"AWS::Serverless-2016-10-31","Resources":{"R":{"Type":"AWS::IAM::Role"}}}`, ""), "0.00",
+			stack(`{"Transform":"AWS::Serverless-2016-10-31","Resources":{"R":{"Type":"AWS::IAM::Role"}}}`, ""),
+			"0.00",
 			[]string{"its template has a transform"},
 		},
 		{
@@ -180,7 +190,8 @@ Resources:
 			[]string{"its template is not in the plan"},
 		},
 		{
-			"after apply", change("aws_cloudformation_stack", `"create"`, "null", `{}`, `{"template_body":true}`), "0.00",
+			"after apply", change("aws_cloudformation_stack", `"create"`, "null", `{}`,
+				`{"template_body":true}`), "0.00",
 			[]string{"its template is known only after"},
 		},
 		{"broken", stack("Resources: [", ""), "0.00", []string{"its template cannot be read"}},

@@ -36,7 +36,8 @@ func contentOf(at attributes) content { return content{at, contentKey(at)} }
 func (c *planner) indexTemplates() {
 	listed := map[string]bool{}
 	for _, change := range c.plan.ResourceChanges {
-		if change == nil || change.Change == nil || change.Type != launchTemplate || change.Mode == tfjson.DataResourceMode {
+		if change == nil || change.Change == nil || change.Type != launchTemplate ||
+			change.Mode == tfjson.DataResourceMode {
 			continue
 		}
 		t := &template{address: change.Address, action: actionOf(change.Change.Actions)}
@@ -238,7 +239,8 @@ func (m *meter) templateIn(block attributes, exprs map[string]*tfjson.Expression
 	byName := isConfigured(exprs, nameKey) && !isConfigured(exprs, idKey)
 	if exprs == nil && idState != knownValue {
 		// Without the configuration a name with an unknown id may be that of the template before.
-		byName = idState == noValue || m.change.Change != nil && m.change.Change.Before == nil && nameState == knownValue
+		byName = idState == noValue || m.change.Change != nil &&
+			m.change.Change.Before == nil && nameState == knownValue
 	}
 	var found []*template
 	complete, what := true, whichTemplate

@@ -30,12 +30,14 @@ func planOf(t testing.TB, modules object, all ...planned) string {
 			change["after_unknown"] = object{}
 		}
 		changes = append(changes, object{
-			"address": r.address, "mode": "managed", "type": kind, "name": name, "module_address": r.module, "change": change,
+			"address": r.address, "mode": "managed", "type": kind, "name": name,
+			"module_address": r.module, "change": change,
 		})
 		if r.config != nil && r.module == "" {
 			configured = append(configured, object{
-				"address": kind + "." + name, "mode": "managed", "type": kind, "name": name, "provider_config_key": "aws",
-				"expressions": r.config,
+				"address": kind + "." + name, "mode": "managed", "type": kind, "name": name,
+				"provider_config_key": "aws",
+				"expressions":         r.config,
 			})
 		}
 	}
@@ -97,7 +99,8 @@ func TestChoosesLaunchTemplate(t *testing.T) {
 	small := made("aws_launch_template.small", templateOf("g5.xlarge", "name", "small"), object{"id": true}, nil)
 	large := made("aws_launch_template.large", templateOf("p4d.24xlarge", "name", "large"), object{"id": true}, nil)
 	kept := func(address, id, kind string) planned {
-		at := templateOf(kind, "id", id, "name", strings.TrimPrefix(id, "lt-"), "latest_version", 4, "default_version", 4)
+		at := templateOf(kind, "id", id, "name", strings.TrimPrefix(id, "lt-"), "latest_version",
+			4, "default_version", 4)
 		return planned{address: address, actions: []string{"no-op"}, before: at, after: at}
 	}
 	group := func(expression object) planned {
@@ -123,17 +126,22 @@ func TestChoosesLaunchTemplate(t *testing.T) {
 	}{
 		{
 			"by a reference", nil,
-			[]planned{small, large, group(refs("aws_launch_template.small.id", "aws_launch_template.small"))}, threeSmall, "",
+			[]planned{
+				small, large, group(refs("aws_launch_template.small.id", "aws_launch_template.small")),
+			}, threeSmall, "",
 		},
 		{
 			"by a reference to the other", nil,
-			[]planned{small, large, group(refs("aws_launch_template.large.id", "aws_launch_template.large"))}, threeLarge, "",
+			[]planned{
+				small, large, group(refs("aws_launch_template.large.id", "aws_launch_template.large")),
+			}, threeLarge, "",
 		},
 		{
 			"by a condition", nil,
 			[]planned{
 				small, large,
-				group(refs("var.big", "aws_launch_template.small.id", "aws_launch_template.small", "aws_launch_template.large.id",
+				group(refs("var.big", "aws_launch_template.small.id", "aws_launch_template.small",
+					"aws_launch_template.large.id",
 					"aws_launch_template.large")),
 			},
 			threeLarge, which,
@@ -150,7 +158,9 @@ func TestChoosesLaunchTemplate(t *testing.T) {
 		{"by a local value", nil, []planned{small, large, group(refs("local.template"))}, threeLarge, which},
 		{
 			"by another attribute", nil,
-			[]planned{small, large, group(refs("aws_launch_template.small.tags", "aws_launch_template.small"))}, threeLarge,
+			[]planned{
+				small, large, group(refs("aws_launch_template.small.tags", "aws_launch_template.small")),
+			}, threeLarge,
 			which,
 		},
 		{
@@ -166,22 +176,26 @@ func TestChoosesLaunchTemplate(t *testing.T) {
 		{
 			"by a key", nil, []planned{
 				keyed("aws_launch_template.k[0]", "g5.xlarge"), keyed("aws_launch_template.k[1]", "p4d.24xlarge"),
-				group(refs("aws_launch_template.k[0].id", "aws_launch_template.k[0]", "aws_launch_template.k"))}, threeSmall, ""},
+				group(refs("aws_launch_template.k[0].id", "aws_launch_template.k[0]", "aws_launch_template.k"))},
+			threeSmall, ""},
 		{
 			"by a computed key", nil, []planned{
-				keyed(`aws_launch_template.k["a.b"]`, "g5.xlarge"), keyed(`aws_launch_template.k["c]"]`, "p4d.24xlarge"),
+				keyed(`aws_launch_template.k["a.b"]`, "g5.xlarge"),
+				keyed(`aws_launch_template.k["c]"]`, "p4d.24xlarge"),
 				group(refs("aws_launch_template.k", "each.key"))}, threeLarge, which},
 		{
 			"by a computed key of one", nil,
 			[]planned{
-				keyed(`aws_launch_template.k["a.b"]`, "g5.xlarge"), large, group(refs("aws_launch_template.k", "each.key")),
+				keyed(`aws_launch_template.k["a.b"]`, "g5.xlarge"), large,
+				group(refs("aws_launch_template.k", "each.key")),
 			},
 			threeSmall, "",
 		},
 		{
 			"by its id", nil,
 			[]planned{
-				kept("aws_launch_template.a", "lt-a", "g5.xlarge"), kept("aws_launch_template.b", "lt-b", "p4d.24xlarge"),
+				kept("aws_launch_template.a", "lt-a", "g5.xlarge"),
+				kept("aws_launch_template.b", "lt-b", "p4d.24xlarge"),
 				byID("lt-a"),
 			},
 			threeSmall, "",
@@ -189,7 +203,8 @@ func TestChoosesLaunchTemplate(t *testing.T) {
 		{
 			"by the id of the other", nil,
 			[]planned{
-				kept("aws_launch_template.a", "lt-a", "g5.xlarge"), kept("aws_launch_template.b", "lt-b", "p4d.24xlarge"),
+				kept("aws_launch_template.a", "lt-a", "g5.xlarge"),
+				kept("aws_launch_template.b", "lt-b", "p4d.24xlarge"),
 				byID("lt-b"),
 			},
 			threeLarge, "",
@@ -200,13 +215,17 @@ func TestChoosesLaunchTemplate(t *testing.T) {
 		},
 		{
 			"by its name", nil,
-			[]planned{small, large, made("aws_autoscaling_group.g", groupOf(object{"name": "large"}), nil, nil)}, threeLarge,
+			[]planned{
+				small, large, made("aws_autoscaling_group.g", groupOf(object{"name": "large"}), nil, nil),
+			}, threeLarge,
 			"",
 		},
 		{
 			"of the module around it", object{
 				"pool": object{
-					"expressions": object{"template": refs("aws_launch_template.large.id", "aws_launch_template.large")},
+					"expressions": object{
+						"template": refs("aws_launch_template.large.id", "aws_launch_template.large"),
+					},
 					"module": object{"resources": []any{
 						object{
 							"mode": "managed", "type": "aws_autoscaling_group", "name": "g",
@@ -223,7 +242,11 @@ func TestChoosesLaunchTemplate(t *testing.T) {
 			"of another module", object{
 				"lt": object{
 					"module": object{
-						"outputs": object{"id": object{"expression": refs("aws_launch_template.deep.id", "aws_launch_template.deep")}},
+						"outputs": object{
+							"id": object{
+								"expression": refs("aws_launch_template.deep.id", "aws_launch_template.deep"),
+							},
+						},
 					},
 				},
 			},
@@ -289,7 +312,9 @@ func TestTemplateVersions(t *testing.T) {
 		{"the default, which stays", []planned{newest(), stays("$Default")}, "0.00", threeSmall, ""},
 		{"no version, which is the default", []planned{newest(), stays(nil)}, "0.00", threeSmall, ""},
 		{
-			"the default, which follows", []planned{newest("update_default_version", true), stays("$Default")}, "45990.00",
+			"the default, which follows", []planned{
+				newest("update_default_version", true), stays("$Default"),
+			}, "45990.00",
 			threeLarge, "",
 		},
 		{"the newest by reference", []planned{newest(), follows}, "45990.00", threeLarge, ""},
@@ -303,16 +328,19 @@ func TestTemplateVersions(t *testing.T) {
 			"a change of tags alone", []planned{
 				{
 					address: "aws_launch_template.v", actions: []string{"update"}, before: before,
-					after: templateOf("g5.xlarge", "id", "lt-v", "latest_version", 4, "default_version", 4, "tags", object{"a": "b"}),
+					after: templateOf("g5.xlarge", "id", "lt-v", "latest_version", 4, "default_version", 4,
+						"tags", object{"a": "b"}),
 				},
 				stays("$Latest")}, "0.00", threeSmall, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := estimated(t, planOf(t, nil, tc.plan...))
 			asks := strings.Join(e.Open, "\n")
-			if e.P95.String() != tc.p95 || e.Terraform.Monthly.String() != tc.monthly || (tc.asks == "") != (asks == "") ||
+			if e.P95.String() != tc.p95 || e.Terraform.Monthly.String() != tc.monthly ||
+				(tc.asks == "") != (asks == "") ||
 				!strings.Contains(asks, tc.asks) {
-				t.Errorf("%s at most, %s a month, asks %q; want %s, %s, %q", e.P95, e.Terraform.Monthly, asks, tc.p95, tc.monthly,
+				t.Errorf("%s at most, %s a month, asks %q; want %s, %s, %q", e.P95, e.Terraform.Monthly,
+					asks, tc.p95, tc.monthly,
 					tc.asks)
 			}
 		})
@@ -327,7 +355,9 @@ func TestLaunchOptions(t *testing.T) {
 			at[more[i].(string)] = more[i+1]
 		}
 		template["name"] = "t"
-		return []planned{made("aws_launch_template.t", template, nil, nil), made("aws_autoscaling_group.g", at, nil, nil)}
+		return []planned{
+			made("aws_launch_template.t", template, nil, nil), made("aws_autoscaling_group.g", at, nil, nil),
+		}
 	}
 	market := func(kind, market string) object {
 		return templateOf(kind, "instance_market_options", []any{object{"market_type": market}})
@@ -358,7 +388,9 @@ func TestLaunchOptions(t *testing.T) {
 		}
 	}
 	variant := func(v object) []planned {
-		return []planned{made("aws_sagemaker_endpoint_configuration.e", object{"production_variants": []any{v}}, nil, nil)}
+		return []planned{
+			made("aws_sagemaker_endpoint_configuration.e", object{"production_variants": []any{v}}, nil, nil),
+		}
 	}
 	for _, tc := range []struct {
 		name     string
@@ -375,26 +407,31 @@ func TestLaunchOptions(t *testing.T) {
 			`its market "futures" is not known`,
 		},
 		{
-			"dedicated", group(templateOf("g5.xlarge", "placement", []any{object{"tenancy": "dedicated"}})), "10.95", "10.95",
+			"dedicated", group(templateOf("g5.xlarge", "placement", []any{object{"tenancy": "dedicated"}})), "10.95",
+			"10.95",
 			3, `its tenancy is "dedicated"`,
 		},
 		{
-			"a host", group(templateOf("g5.xlarge", "placement", []any{object{"host_id": "h-1"}})), threeSmall, threeSmall, 3,
+			"a host", group(templateOf("g5.xlarge", "placement", []any{object{"host_id": "h-1"}})),
+			threeSmall, threeSmall, 3,
 			"its placement.host_id",
 		},
 		{
 			"by requirements",
-			group(templateOf("", "instance_requirements", []any{object{"memory_mib": []any{object{"min": 1}}}})), "10.95",
+			group(templateOf("", "instance_requirements", []any{object{"memory_mib": []any{object{"min": 1}}}})),
+			"10.95",
 			"10.95", 0, "instance_requirements",
 		},
 		{
 			"warm pool that is stopped",
-			group(templateOf("g5.xlarge"), "max_size", 9, "warm_pool", warm(object{"min_size": 0})), "2222.85", "6602.85", 9,
+			group(templateOf("g5.xlarge"), "max_size", 9, "warm_pool", warm(object{"min_size": 0})),
+			"2222.85", "6602.85", 9,
 			"",
 		},
 		{
 			"warm pool that runs",
-			group(templateOf("g5.xlarge"), "max_size", 5, "warm_pool", warm(object{"pool_state": "Running", "min_size": 1})),
+			group(templateOf("g5.xlarge"), "max_size", 5, "warm_pool",
+				warm(object{"pool_state": "Running", "min_size": 1})),
 			"3668.25", "4401.90", 6, "",
 		},
 		{
@@ -405,7 +442,8 @@ func TestLaunchOptions(t *testing.T) {
 		},
 		{
 			"warm pool of a size that comes later",
-			group(templateOf("g5.xlarge"), "warm_pool", warm(object{"pool_state": "Melting"})), threeSmall, threeSmall, 3,
+			group(templateOf("g5.xlarge"), "warm_pool", warm(object{"pool_state": "Melting"})),
+			threeSmall, threeSmall, 3,
 			`the state "Melting" of its warm pool`,
 		},
 		{
@@ -417,8 +455,9 @@ func TestLaunchOptions(t *testing.T) {
 		},
 		{
 			"two types",
-			group(templateOf("t3.nano"), "mixed_instances_policy", mixed(object{}, object{"instance_type": "g5.xlarge"},
-				object{"instance_type": "p4d.24xlarge"})),
+			group(templateOf("t3.nano"), "mixed_instances_policy",
+				mixed(object{}, object{"instance_type": "g5.xlarge"},
+					object{"instance_type": "p4d.24xlarge"})),
 			threeLarge, threeLarge, 3, "which of its 2 machine types start",
 		},
 		{
@@ -428,7 +467,8 @@ func TestLaunchOptions(t *testing.T) {
 			"1467.30", "2200.95", 3, "",
 		},
 		{
-			"the template's type", group(templateOf("g5.xlarge"), "mixed_instances_policy", mixed(object{})), threeSmall,
+			"the template's type", group(templateOf("g5.xlarge"), "mixed_instances_policy",
+				mixed(object{})), threeSmall,
 			threeSmall, 3, "",
 		},
 		{
@@ -438,13 +478,16 @@ func TestLaunchOptions(t *testing.T) {
 			"0.00", "0.00", 0, "instance_requirements",
 		},
 		{
-			"vCPUs in place of machines", group(templateOf("g5.xlarge"), "desired_capacity_type", "vcpu"), "0.00", "0.00", 0,
+			"vCPUs in place of machines", group(templateOf("g5.xlarge"), "desired_capacity_type",
+				"vcpu"), "0.00", "0.00", 0,
 			"counted in vcpu",
 		},
 		{
 			"launch configuration",
 			[]planned{
-				made("aws_autoscaling_group.g", object{"min_size": 1, "max_size": 1, "launch_configuration": "c"}, nil, nil),
+				made("aws_autoscaling_group.g", object{
+					"min_size": 1, "max_size": 1, "launch_configuration": "c",
+				}, nil, nil),
 			},
 			"0.00", "0.00", 0, "launch_configuration",
 		},
@@ -471,11 +514,13 @@ func TestLaunchOptions(t *testing.T) {
 		{"instance on spot by a template", instance(market("g5.xlarge", "spot"), object{}), "295.65", "295.65", 1, ""},
 		{
 			"instance that is dedicated by a template",
-			instance(templateOf("g5.xlarge", "placement", []any{object{"tenancy": "dedicated"}}), object{}), "3.65", "3.65",
+			instance(templateOf("g5.xlarge", "placement", []any{object{"tenancy": "dedicated"}}),
+				object{}), "3.65", "3.65",
 			1, "its tenancy",
 		},
 		{
-			"instance with a type of its own", instance(templateOf("g5.xlarge"), object{"instance_type": "p4d.24xlarge"}),
+			"instance with a type of its own",
+			instance(templateOf("g5.xlarge"), object{"instance_type": "p4d.24xlarge"}),
 			"16063.65", "16063.65", 1, "",
 		},
 		{
@@ -507,12 +552,15 @@ func TestLaunchOptions(t *testing.T) {
 		{
 			"variants that come later",
 			[]planned{
-				made("aws_sagemaker_endpoint_configuration.e", object{}, object{"shadow_production_variants": true}, nil),
+				made("aws_sagemaker_endpoint_configuration.e", object{},
+					object{"shadow_production_variants": true}, nil),
 			},
 			"0.00", "0.00", 0, "shadow_production_variants",
 		},
 		{
-			"dedicated VPC", []planned{made("aws_vpc.v", object{"instance_tenancy": "dedicated"}, nil, nil)}, "0.00", "0.00",
+			"dedicated VPC", []planned{
+				made("aws_vpc.v", object{"instance_tenancy": "dedicated"}, nil, nil),
+			}, "0.00", "0.00",
 			0, `tenancy "dedicated"`,
 		},
 		{"VPC", []planned{made("aws_vpc.v", object{"instance_tenancy": "default"}, nil, nil)}, "0.00", "0.00", 0, ""},
@@ -520,7 +568,9 @@ func TestLaunchOptions(t *testing.T) {
 			"policy that raises a group",
 			[]planned{
 				made("aws_autoscaling_policy.p", object{
-					"predictive_scaling_configuration": []any{object{"max_capacity_breach_behavior": "IncreaseMaxCapacity"}},
+					"predictive_scaling_configuration": []any{
+						object{"max_capacity_breach_behavior": "IncreaseMaxCapacity"},
+					},
 				}, nil, nil),
 			},
 			"0.00", "0.00", 0, "raise the largest size",
@@ -529,14 +579,18 @@ func TestLaunchOptions(t *testing.T) {
 			"accelerators of Google Cloud",
 			[]planned{
 				made("google_compute_instance.v", object{
-					"machine_type": "n1-standard-4", "guest_accelerator": []any{object{"type": "nvidia-tesla-t4", "count": 4}},
+					"machine_type": "n1-standard-4", "guest_accelerator": []any{
+						object{"type": "nvidia-tesla-t4", "count": 4},
+					},
 				}, nil, nil),
 			},
 			"0.00", "0.00", 0, "guest_accelerator",
 		},
 		{
 			"an attribute of tomorrow",
-			[]planned{made("aws_ebs_volume.v", object{"size": 50, "type": "gp3", "replica_count": 7}, nil, nil)}, "3.65",
+			[]planned{
+				made("aws_ebs_volume.v", object{"size": 50, "type": "gp3", "replica_count": 7}, nil, nil),
+			}, "3.65",
 			"3.65", 0, "its replica_count may run or reserve more",
 		},
 		{
@@ -561,7 +615,8 @@ func TestLaunchOptions(t *testing.T) {
 			asks := strings.Join(e.Open, "\n")
 			if e.P50.String() != tc.p50 || e.P95.String() != tc.p95 || e.Machines != tc.machines ||
 				(tc.asks == "") != (asks == "") || !strings.Contains(asks, tc.asks) {
-				t.Errorf("%s to %s, %d machines, asks %q; want %s to %s, %d, %q", e.P50, e.P95, e.Machines, asks, tc.p50, tc.p95,
+				t.Errorf("%s to %s, %d machines, asks %q; want %s to %s, %d, %q", e.P50, e.P95,
+					e.Machines, asks, tc.p50, tc.p95,
 					tc.machines, tc.asks)
 			}
 		})

@@ -34,7 +34,9 @@ func TestReservationsCoverMachines(t *testing.T) {
 		return []any{object{"capacity_reservation_target": []any{object{"capacity_reservation_id": id}}}}
 	}
 	referring := func(to string) planned {
-		m := machine(0, "capacity_reservation_specification", []any{object{"capacity_reservation_target": []any{object{}}}})
+		m := machine(0, "capacity_reservation_specification", []any{
+			object{"capacity_reservation_target": []any{object{}}},
+		})
 		m.unknown = object{
 			"capacity_reservation_specification": []any{
 				object{"capacity_reservation_target": []any{object{"capacity_reservation_id": true}}},
@@ -54,37 +56,50 @@ func TestReservationsCoverMachines(t *testing.T) {
 		machines int
 	}{
 		{"two open, one machine", []planned{reserve("create", 2), machine(0)}, "1463.65", 2},
-		{"two open, three machines", []planned{reserve("create", 2), machine(0), machine(1), machine(2)}, "2200.95", 3},
+		{
+			"two open, three machines", []planned{reserve("create", 2), machine(0), machine(1), machine(2)}, "2200.95",
+			3,
+		},
 		{"the machine first", []planned{machine(0), reserve("create", 1)}, "733.65", 1},
 		{"another zone", []planned{reserve("create", 1), machine(0, "availability_zone", "us-east-1c")}, "1463.65", 2},
 		{"an unknown zone", []planned{reserve("create", 1), machine(0, "availability_zone", nil)}, "1463.65", 2},
 		{"another type", []planned{reserve("create", 1), machine(0, "instance_type", "p4d.24xlarge")}, "16793.65", 2},
 		{
 			"spot",
-			[]planned{reserve("create", 1), machine(0, "instance_market_options", []any{object{"market_type": "spot"}})},
+			[]planned{
+				reserve("create", 1), machine(0, "instance_market_options", []any{object{"market_type": "spot"}}),
+			},
 			"1025.65", 2,
 		},
 		{
 			"a machine that avoids it",
 			[]planned{
 				reserve("create", 1),
-				machine(0, "capacity_reservation_specification", []any{object{"capacity_reservation_preference": "none"}}),
+				machine(0, "capacity_reservation_specification", []any{
+					object{"capacity_reservation_preference": "none"},
+				}),
 			},
 			"1463.65", 2,
 		},
 		{
-			"targeted, and no target", []planned{reserve("create", 1, "instance_match_criteria", "targeted"), machine(0)},
+			"targeted, and no target", []planned{
+				reserve("create", 1, "instance_match_criteria", "targeted"), machine(0),
+			},
 			"1463.65", 2,
 		},
 		{
 			"targeted by reference",
-			[]planned{reserve("create", 1, "instance_match_criteria", "targeted"), referring("aws_ec2_capacity_reservation.r")},
+			[]planned{
+				reserve("create", 1, "instance_match_criteria", "targeted"),
+				referring("aws_ec2_capacity_reservation.r"),
+			},
 			"733.65", 1,
 		},
 		{
 			"another one targeted",
 			[]planned{
-				reserve("create", 1, "instance_match_criteria", "targeted"), referring("aws_ec2_capacity_reservation.other"),
+				reserve("create", 1, "instance_match_criteria", "targeted"),
+				referring("aws_ec2_capacity_reservation.other"),
 			},
 			"1463.65", 2,
 		},
@@ -123,7 +138,8 @@ func TestReservationsCoverMachines(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			e := estimated(t, planOf(t, nil, tc.plan...))
 			if e.P95.String() != tc.p95 || e.Machines != tc.machines || len(e.Open) > 0 {
-				t.Errorf("%s at most, %d machines, asks %q; want %s, %d", e.P95, e.Machines, e.Open, tc.p95, tc.machines)
+				t.Errorf("%s at most, %d machines, asks %q; want %s, %d", e.P95, e.Machines,
+					e.Open, tc.p95, tc.machines)
 			}
 		})
 	}
@@ -157,8 +173,9 @@ func TestUpdatesAreChargedForTheirDifference(t *testing.T) {
 	}
 	sized := func(desired, most int) object {
 		return object{
-			"scaling_config": []any{object{"desired_size": desired, "max_size": most}}, "instance_types": []any{"g5.xlarge"},
-			"disk_size": 50,
+			"scaling_config": []any{object{"desired_size": desired, "max_size": most}},
+			"instance_types": []any{"g5.xlarge"},
+			"disk_size":      50,
 		}
 	}
 	for _, tc := range []struct {
@@ -179,29 +196,35 @@ func TestUpdatesAreChargedForTheirDifference(t *testing.T) {
 		},
 		{"a tag", update("aws_instance.i", small, tagged(small)), "0.00", "0.00", "0.00", 0, nil, false},
 		{
-			"a tag of one whose disk is not known", update("aws_instance.i", bare, tagged(bare)), "0.00", "0.00", "0.00", 0,
+			"a tag of one whose disk is not known", update("aws_instance.i", bare, tagged(bare)),
+			"0.00", "0.00", "0.00", 0,
 			nil, false,
 		},
 		{
 			"a tag of a gateway that is charged by use",
-			update("aws_nat_gateway.n", object{"id": "a"}, tagged(object{"id": "a"})), "0.00", "0.00", "0.00", 0, nil, false,
-		},
-		{
-			"a tag of a group whose template is elsewhere", update("aws_autoscaling_group.g", group, tagged(group)), "0.00",
+			update("aws_nat_gateway.n", object{"id": "a"}, tagged(object{"id": "a"})), "0.00",
 			"0.00", "0.00", 0, nil, false,
 		},
 		{
-			"the size of a group whose template is elsewhere", update("aws_autoscaling_group.g", group, larger), "0.00",
+			"a tag of a group whose template is elsewhere",
+			update("aws_autoscaling_group.g", group, tagged(group)), "0.00",
+			"0.00", "0.00", 0, nil, false,
+		},
+		{
+			"the size of a group whose template is elsewhere",
+			update("aws_autoscaling_group.g", group, larger), "0.00",
 			"0.00", "0.00", 0, nil, true,
 		},
 		{
 			"a tag of what has no price",
-			update("aws_fsx_lustre_file_system.f", object{"storage_capacity": 1}, tagged(object{"storage_capacity": 1})),
+			update("aws_fsx_lustre_file_system.f", object{"storage_capacity": 1},
+				tagged(object{"storage_capacity": 1})),
 			"0.00", "0.00", "0.00", 0, nil, false,
 		},
 		{
 			"the size of what has no price",
-			update("aws_fsx_lustre_file_system.f", object{"storage_capacity": 1}, object{"storage_capacity": 2}), "0.00",
+			update("aws_fsx_lustre_file_system.f", object{"storage_capacity": 1}, object{"storage_capacity": 2}),
+			"0.00",
 			"0.00", "0.00", 0, nil, true,
 		},
 		{
@@ -209,11 +232,13 @@ func TestUpdatesAreChargedForTheirDifference(t *testing.T) {
 			map[string]int{"A10G": 3}, false,
 		},
 		{
-			"a group that starts what it may", update("aws_eks_node_group.n", sized(0, 2), sized(2, 2)), "1470.00", "1470.00",
+			"a group that starts what it may",
+			update("aws_eks_node_group.n", sized(0, 2), sized(2, 2)), "1470.00", "1470.00",
 			"1470.00", 0, nil, false,
 		},
 		{
-			"a smaller group", update("aws_eks_node_group.n", sized(4, 4), sized(0, 4)), "0.00", "0.00", "-2940.00", 0, nil,
+			"a smaller group", update("aws_eks_node_group.n", sized(4, 4), sized(0, 4)), "0.00",
+			"0.00", "-2940.00", 0, nil,
 			false,
 		},
 		{
@@ -222,17 +247,23 @@ func TestUpdatesAreChargedForTheirDifference(t *testing.T) {
 		},
 		{
 			"a machine that is replaced",
-			planned{address: "aws_instance.i", actions: []string{"delete", "create"}, before: small, after: small}, "733.65",
+			planned{
+				address: "aws_instance.i", actions: []string{"delete", "create"}, before: small, after: small,
+			}, "733.65",
 			"733.65", "0.00", 1, map[string]int{"A10G": 1}, false,
 		},
 		{
 			"a machine that is imported",
-			planned{address: "aws_instance.i", actions: []string{"no-op"}, before: small, after: small}, "0.00", "0.00",
+			planned{
+				address: "aws_instance.i", actions: []string{"no-op"}, before: small, after: small,
+			}, "0.00", "0.00",
 			"0.00", 0, nil, false,
 		},
 		{
 			"an action of tomorrow",
-			planned{address: "aws_instance.i", actions: []string{"clone"}, before: small, after: small}, "733.65", "733.65",
+			planned{
+				address: "aws_instance.i", actions: []string{"clone"}, before: small, after: small,
+			}, "733.65", "733.65",
 			"733.65", 1, map[string]int{"A10G": 1}, true,
 		},
 	} {
@@ -288,7 +319,8 @@ func TestPlansThatAreNotWholeAsk(t *testing.T) {
 // TestTemplateOfTheState: a data source, or a template that the plan does not look at, is in
 // the state before the plan.
 func TestTemplateOfTheState(t *testing.T) {
-	src := planOf(t, nil, made("aws_autoscaling_group.g", groupOf(object{"id": "lt-s", "version": "$Latest"}), nil, nil))
+	src := planOf(t, nil,
+		made("aws_autoscaling_group.g", groupOf(object{"id": "lt-s", "version": "$Latest"}), nil, nil))
 	state := `{"prior_state":{"values":{"root_module":{"child_modules":[{"resources":[{"address":"module.m.data.aws_launch_template.s","mode":"data","type":"aws_launch_template","values":` +
 		`{"id":"lt-s","instance_type":"p4d.24xlarge","latest_version":3,"block_device_mappings":[{"ebs":[{"volume_size":50,"volume_type":"gp3"}]}]}}]}]}}},`
 	if e := estimated(t, strings.Replace(src, "{", state, 1)); e.P95.String() != threeLarge || len(e.Open) > 0 {

@@ -160,13 +160,15 @@ func FromTerraform(r io.Reader, name string, book *price.Book, p Params) (*Estim
 	t := &Terraform{Removed: []Line{}, NotPriced: []NotPriced{}, Actions: map[string]int{}}
 	c := &planner{plan: plan, book: book, params: p, t: t,
 		e: &Estimate{
-			Kind: KindTerraform, Name: name, Lines: []Line{}, Terraform: t, GPUs: map[string]int{}, Unknown: []string{},
+			Kind: KindTerraform, Name: name, Lines: []Line{}, Terraform: t,
+			GPUs: map[string]int{}, Unknown: []string{},
 		}, subnets: map[string]string{}}
 	c.indexTemplates()
 	c.indexReservations()
 	notPriced := map[string]int{}
 	for _, change := range plan.ResourceChanges {
-		if change == nil || change.Change == nil || change.Mode == tfjson.DataResourceMode || change.Change.Actions.Read() {
+		if change == nil || change.Change == nil || change.Mode == tfjson.DataResourceMode ||
+			change.Change.Actions.Read() {
 			continue
 		}
 		action := actionOf(change.Change.Actions)
@@ -333,7 +335,8 @@ func readPlan(r io.Reader, name string) (*tfPlan, error) {
 	}
 	if plan.ResourceChanges == nil && plan.PlannedValues == nil {
 		return nil, fmt.Errorf(
-			"%s:1:1: it holds no planned changes: give `terraform show -json` the file of a plan, not of a state", name)
+			"%s:1:1: it holds no planned changes: give `terraform show -json` the file of a plan, not of a state",
+			name)
 	}
 	return plan, nil
 }
@@ -397,7 +400,8 @@ func (c *planner) add(change *tfjson.ResourceChange, action string) error {
 			return err
 		}
 	}
-	if action == actionDelete || action == actionReplace && slices.Contains(change.Change.Actions, tfjson.ActionDelete) {
+	if action == actionDelete || action == actionReplace &&
+		slices.Contains(change.Change.Actions, tfjson.ActionDelete) {
 		c.t.Removed = append(c.t.Removed, was.lines...)
 		if err := was.total(&c.t.Saved, nil, nil); err != nil {
 			return err
@@ -512,7 +516,8 @@ func (c *planner) credit(is, was *meter) error {
 		return err
 	}
 	c.credits = true
-	less := Line{What: "less what it costs today", Resource: is.address, Quantity: "-1", QuantityP95: "-1", Unit: "month",
+	less := Line{
+		What: "less what it costs today", Resource: is.address, Quantity: "-1", QuantityP95: "-1", Unit: "month",
 		P50: more50 - rest[0], P95: more95 - rest[1], Source: "its lines before the plan"}
 	if less.P50 == 0 && less.P95 == 0 {
 		return nil
@@ -575,7 +580,8 @@ func (c *planner) finish() {
 		c.ask("Terraform could not finish the plan: there may be more changes")
 	}
 	e.SpecHash, e.Open = c.hash(), c.open
-	e.Title = fmt.Sprintf("%s: %s a month for what it creates and changes, at most %s; all in all %s becomes %s", e.Name,
+	e.Title = fmt.Sprintf("%s: %s a month for what it creates and changes, at most %s; all in all %s becomes %s",
+		e.Name,
 		e.P50.Dollars(), e.P95.Dollars(), t.Before.Dollars(), t.Monthly.Dollars())
 	assumed, covered, changes := notes{}, notes{}, notes{}
 	assumed.add("a month is %d hours, and everything runs through it", money.HoursPerMonth)

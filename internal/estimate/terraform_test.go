@@ -78,7 +78,8 @@ func TestTerraformResources(t *testing.T) {
 		},
 		{
 			"type after apply",
-			change("aws_instance", `"create"`, "null", `{"root_block_device":[{"volume_size":100,"volume_type":"gp3"}]}`,
+			change("aws_instance", `"create"`, "null",
+				`{"root_block_device":[{"volume_size":100,"volume_type":"gp3"}]}`,
 				`{"instance_type":true}`),
 			"7.30", []string{"instance_type is known only after the plan is applied"},
 		},
@@ -96,11 +97,15 @@ func TestTerraformResources(t *testing.T) {
 		},
 		{"io2 in tiers", created("aws_ebs_volume", `{"size":100,"type":"io2","iops":40000}`), "2456.50", nil},
 		{
-			"size after apply", change("aws_ebs_volume", `"create"`, "null", `{"type":"gp3"}`, `{"size":true}`), "0.00",
+			"size after apply", change("aws_ebs_volume", `"create"`, "null", `{"type":"gp3"}`,
+				`{"size":true}`), "0.00",
 			[]string{"the size or type of its volume is not known"},
 		},
 		{"address", created("aws_eip", `{}`), "3.65", nil},
-		{"NAT gateway", created("aws_nat_gateway", `{}`), "32.85", []string{"what passes through it costs $0.045 a GiB"}},
+		{
+			"NAT gateway", created("aws_nat_gateway", `{}`), "32.85",
+			[]string{"what passes through it costs $0.045 a GiB"},
+		},
 		{"load balancer", created("aws_lb", `{"load_balancer_type":"network"}`), "16.425", []string{"charged by use"}},
 		{"classic load balancer", created("aws_elb", `{}`), "18.25", []string{"charged by use"}},
 		{"notebook", created("aws_sagemaker_notebook_instance", `{"instance_type":"ml.t3.medium"}`), "37.20", nil},
@@ -118,7 +123,8 @@ func TestTerraformResources(t *testing.T) {
 		},
 		{
 			"database without a price",
-			created("aws_db_instance", `{"engine":"oracle-ee","instance_class":"db.m5.large","allocated_storage":100}`),
+			created("aws_db_instance",
+				`{"engine":"oracle-ee","instance_class":"db.m5.large","allocated_storage":100}`),
 			"11.50", []string{"the price of db.m5.large in us-east-1 is not in the price book"},
 		},
 		// 99.28 for the machine, 12.50 for the storage and 0.10 for each of 1,300 IOPS.
@@ -130,7 +136,8 @@ func TestTerraformResources(t *testing.T) {
 		},
 		{
 			"database with IOPS and no type",
-			created("aws_db_instance", `{"engine":"mysql","instance_class":"db.t3.large","allocated_storage":100,"iops":1300}`),
+			created("aws_db_instance",
+				`{"engine":"mysql","instance_class":"db.t3.large","allocated_storage":100,"iops":1300}`),
 			"241.78", nil,
 		},
 		// The baseline of gp3 from 400 GiB on is 12,000 IOPS; a standby doubles everything.
@@ -139,17 +146,20 @@ func TestTerraformResources(t *testing.T) {
 		{"database with IOPS within the baseline", created("aws_db_instance",
 			`{"engine":"postgres","instance_class":"db.m5.large","allocated_storage":400,"storage_type":"gp3","iops":12000,"storage_throughput":500,"multi_az":true}`), "351.88", nil},
 		{"database whose IOPS come later", change("aws_db_instance", `"create"`, "null",
-			`{"engine":"mysql","instance_class":"db.t3.large","allocated_storage":100,"storage_type":"io1"}`, `{"iops":true}`),
+			`{"engine":"mysql","instance_class":"db.t3.large","allocated_storage":100,"storage_type":"io1"}`,
+			`{"iops":true}`),
 			"111.78", []string{"the IOPS of its storage are not known"}},
 		{"machine with a public address", created("aws_instance",
 			`{"instance_type":"g5.xlarge","associate_public_ip_address":true,"root_block_device":[{"volume_size":100,"volume_type":"gp3"}]}`), "740.95", nil},
 		{
 			"another cloud",
-			created("azurerm_linux_virtual_machine", `{"size":"Standard_NC24ads_A100_v4","location":"westeurope"}`), "0.00",
+			created("azurerm_linux_virtual_machine", `{"size":"Standard_NC24ads_A100_v4","location":"westeurope"}`),
+			"0.00",
 			[]string{"the price of Standard_NC24ads_A100_v4 in westeurope"},
 		},
 		{
-			"mixed group", created("aws_autoscaling_group", `{"min_size":1,"max_size":2,"mixed_instances_policy":[{}]}`),
+			"mixed group",
+			created("aws_autoscaling_group", `{"min_size":1,"max_size":2,"mixed_instances_policy":[{}]}`),
 			"0.00", []string{"it mixes machine types"},
 		},
 		{
@@ -189,21 +199,27 @@ func TestTerraformResources(t *testing.T) {
 		},
 		{
 			"capacity reservation",
-			created("aws_ec2_capacity_reservation", `{"instance_type":"g5.xlarge","instance_count":2}`), "1460.00", nil,
+			created("aws_ec2_capacity_reservation", `{"instance_type":"g5.xlarge","instance_count":2}`), "1460.00",
+			nil,
 		},
 		{
 			"fleet", created("aws_ec2_fleet", `{"type":"maintain"}`), "0.00",
 			[]string{"a resource of type aws_ec2_fleet runs machines"},
 		},
 		{
-			"a type of machine in what has no price", created("aws_thing", `{"pool":[{"size":"p4d.24xlarge"}]}`), "0.00",
+			"a type of machine in what has no price",
+			created("aws_thing", `{"pool":[{"size":"p4d.24xlarge"}]}`), "0.00",
 			[]string{"runs machines"},
 		},
 		{
-			"a machine that comes later", change("google_thing", `"create"`, "null", `{}`, `{"machine_type":true}`), "0.00",
+			"a machine that comes later", change("google_thing", `"create"`, "null", `{}`,
+				`{"machine_type":true}`), "0.00",
 			[]string{"runs machines"},
 		},
-		{"no machine", created("random_id", `{"byte_length":4,"guest_accelerator":[],"instance_type":""}`), "0.00", nil},
+		{
+			"no machine", created("random_id", `{"byte_length":4,"guest_accelerator":[],"instance_type":""}`), "0.00",
+			nil,
+		},
 		{
 			"region by the resource",
 			created("aws_instance",
@@ -237,17 +253,22 @@ func TestTerraformActions(t *testing.T) {
 		{"update", `"update"`, small, large, "14.60", "21.90", "7.30", "14.60", "0.00"},
 		{"update that makes it smaller", `"update"`, large, small, "0.00", "7.30", "21.90", "-14.60", "0.00"},
 		{
-			"update of tags", `"update"`, small, `{"size":100,"type":"gp3","tags":{"a":"b"},"tags_all":{"a":"b"}}`, "0.00",
+			"update of tags", `"update"`, small,
+			`{"size":100,"type":"gp3","tags":{"a":"b"},"tags_all":{"a":"b"}}`, "0.00",
 			"7.30", "7.30", "0.00", "0.00",
 		},
 		{"replace", `"delete","create"`, small, large, "21.90", "21.90", "7.30", "14.60", "7.30"},
 		{"replace, the new one first", `"create","delete"`, large, small, "7.30", "7.30", "21.90", "-14.60", "21.90"},
 		{"no-op", `"no-op"`, small, small, "0.00", "7.30", "7.30", "0.00", "0.00"},
 		{"forget", `"forget"`, small, "null", "0.00", "7.30", "7.30", "0.00", "0.00"},
-		{"replace, the old one left alone", `"create","forget"`, large, small, "7.30", "7.30", "21.90", "-14.60", "0.00"},
+		{
+			"replace, the old one left alone", `"create","forget"`, large, small, "7.30", "7.30", "21.90", "-14.60",
+			"0.00",
+		},
 		{"read", `"read"`, "null", small, "0.00", "0.00", "0.00", "0.00", "0.00"},
 	} {
-		e, err := FromTerraform(strings.NewReader(change("aws_ebs_volume", tc.actions, tc.before, tc.after, "{}")), "p.json",
+		e, err := FromTerraform(strings.NewReader(change("aws_ebs_volume", tc.actions, tc.before, tc.after, "{}")),
+			"p.json",
 			testBook(t), Params{Now: now})
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
@@ -270,7 +291,8 @@ func TestTerraformUnpriced(t *testing.T) {
 	}
 	// What the plan leaves as it is, or destroys, does not hinder it and is named.
 	for _, action := range []string{`"no-op"`, `"delete"`} {
-		e, err := FromTerraform(strings.NewReader(change("aws_instance", action, new9, new9, "{}")), "p.json", testBook(t),
+		e, err := FromTerraform(strings.NewReader(change("aws_instance", action, new9, new9, "{}")), "p.json",
+			testBook(t),
 			Params{Now: now})
 		if err != nil || len(e.Unknown) != 1 || !strings.Contains(e.Unknown[0], "x9.large") {
 			t.Errorf("%s: %+v, %v", action, e, err)
@@ -293,7 +315,8 @@ func TestTerraformRegion(t *testing.T) {
 			Params{Defaults: Defaults{Regions: []string{"us-east-1"}}}, 0,
 		},
 	} {
-		e, err := FromTerraform(strings.NewReader(strings.Replace(src, tc.from, tc.to, 1)), "p.json", testBook(t), tc.params)
+		e, err := FromTerraform(strings.NewReader(strings.Replace(src, tc.from, tc.to, 1)),
+			"p.json", testBook(t), tc.params)
 		if err != nil || len(e.Unknown) != tc.unknown || (tc.unknown == 0) != (len(e.Lines) == 1) {
 			t.Errorf("%s: %+v, %v", tc.name, e, err)
 		}
@@ -402,8 +425,9 @@ func TestTerraformHashCoversWhatHasNoPrice(t *testing.T) {
 	for _, kind := range []string{"aws_ec2_fleet", "aws_autoscaling_group"} {
 		seen := map[string]bool{}
 		for _, machine := range []string{"g5.xlarge", "p4d.24xlarge"} {
-			src := created(kind, `{"min_size":1,"max_size":2,"mixed_instances_policy":[{"override":[{"instance_type":"`+machine+
-				`"}]}]}`)
+			src := created(kind,
+				`{"min_size":1,"max_size":2,"mixed_instances_policy":[{"override":[{"instance_type":"`+machine+
+					`"}]}]}`)
 			e, err := FromTerraform(strings.NewReader(src), "p.json", testBook(t), Params{Now: now})
 			if err != nil || len(e.Unknown) != 1 || seen[e.SpecHash] {
 				t.Errorf("%s of %s: %+v, %v", kind, machine, e, err)
@@ -424,7 +448,8 @@ func TestTerraformOwner(t *testing.T) {
 		purpose    inventory.Purpose
 	}{
 		{
-			"the same", `"tags":{"team":"vision","purpose":"training"}`, `"tags_all":{"Team":"vision","Purpose":"training"}`,
+			"the same", `"tags":{"team":"vision","purpose":"training"}`,
+			`"tags_all":{"Team":"vision","Purpose":"training"}`,
 			inventory.Owner{Team: "vision"}, inventory.Training,
 		},
 		{
@@ -434,7 +459,8 @@ func TestTerraformOwner(t *testing.T) {
 		{"one of them without an owner", `"tags":{"team":"vision","purpose":"training"}`, ``, inventory.Owner{}, ""},
 		{"no owner", ``, ``, inventory.Owner{}, ""},
 	} {
-		src := `{"format_version":"1.2","resource_changes":[` + fmt.Sprintf(one, "a", "a", tc.a) + "," + fmt.Sprintf(one,
+		src := `{"format_version":"1.2","resource_changes":[` + fmt.Sprintf(one, "a", "a",
+			tc.a) + "," + fmt.Sprintf(one,
 			"b", "b", tc.b) + `]}`
 		e, err := FromTerraform(strings.NewReader(src), "p.json", testBook(t),
 			Params{Now: now, Defaults: Defaults{Regions: []string{"us-east-1"}}})

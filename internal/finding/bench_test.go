@@ -69,17 +69,22 @@ func synthetic(f *fixture, n int) {
 		switch i % 4 {
 		case 0:
 			owned(f.bucket(fmt.Sprintf("bucket-%d", i), func(b *inventory.Bucket) {
-				b.Prefixes = inventory.Known([]inventory.Prefix{prefix("imagenet/", bigSize, 10_000, all(bigSize, 10_000))})
+				b.Prefixes = inventory.Known([]inventory.Prefix{
+					prefix("imagenet/", bigSize, 10_000, all(bigSize, 10_000)),
+				})
 			}), i)
 		case 1:
 			owned(f.add(inventory.Resource{ID: fmt.Sprintf("log-%d", i), Kind: inventory.KindLogGroup,
-				Detail: &inventory.LogGroup{StoredBytes: inventory.Known(int64(gib)), RetentionDays: inventory.Known(0)}}), i)
+				Detail: &inventory.LogGroup{
+					StoredBytes: inventory.Known(int64(gib)), RetentionDays: inventory.Known(0),
+				}}), i)
 		case 2:
 			owned(f.add(inventory.Resource{
 				ID: fmt.Sprintf("eip-%d", i), Kind: inventory.KindAddress, Detail: &inventory.Address{},
 			}), i)
 		case 3:
-			owned(f.add(inventory.Resource{ID: fmt.Sprintf("ami-%d", i), Kind: inventory.KindImage, CreatedAt: ago(200 * day),
+			owned(f.add(inventory.Resource{
+				ID: fmt.Sprintf("ami-%d", i), Kind: inventory.KindImage, CreatedAt: ago(200 * day),
 				Detail: &inventory.Image{
 					SnapshotIDs: []string{fmt.Sprintf("snap-%d-0", i)}, Launchers: inventory.Known([]string{}),
 				}}), i)

@@ -110,7 +110,8 @@ func (x *Index) transfer(b *Bill, s *Subject, kind bill.Transfer, m *moved, hour
 		Cost: month, Confidence: Medium,
 		Savings: Saving{UpperBound: month, Bounded: true, Why: "how much of it can be avoided is not on the bill"},
 		Because: transferred(m, hours) + " " + advice.because + destinations(m.flows),
-		Evidence: []usage.Evidence{{Signal: "transfer_billed_usd", Value: m.billed.String(), Window: span, Source: b.Source},
+		Evidence: []usage.Evidence{
+			{Signal: "transfer_billed_usd", Value: m.billed.String(), Window: span, Source: b.Source},
 			{Signal: "transfer_gb", Value: plain.Number(float64(m.bytes)/1e9, 1), Window: span, Source: b.Source}},
 		Fix: Fix{Change: change.Change{Verb: change.Reroute}, Risk: Medium, Undo: UndoFull, Note: advice.note},
 	}}
@@ -243,8 +244,11 @@ func (x *Index) commitmentsBilled(b *Bill, hours int64) {
 				},
 			},
 			Fix: Fix{
-				Change: change.Change{Verb: change.Plan}, Command: "curfew plan commit --usage hourly.csv --offers offers.csv",
-				Risk: Low, Undo: UndoNone, Note: "take idle machines off first: a commitment on waste locks the waste in",
+				Change: change.Change{
+					Verb: change.Plan,
+				}, Command: "curfew plan commit --usage hourly.csv --offers offers.csv",
+				Risk: Low, Undo: UndoNone,
+				Note: "take idle machines off first: a commitment on waste locks the waste in",
 			},
 		}}
 		x.add("commitment-gap", StepCommit, s, d)

@@ -19,8 +19,9 @@ func TestBilled(t *testing.T) {
 	from := now.AddDate(0, 0, -30).Truncate(day)
 	flow := func(kind bill.Transfer, resource string, usd money.Amount, gb int64) bill.Flow {
 		return bill.Flow{
-			Transfer: kind, Account: "1", Region: "us-east-1", Resource: resource, Service: "Amazon Elastic Compute Cloud",
-			Billed: usd, Bytes: gb * 1e9,
+			Transfer: kind, Account: "1", Region: "us-east-1", Resource: resource,
+			Service: "Amazon Elastic Compute Cloud",
+			Billed:  usd, Bytes: gb * 1e9,
 		}
 	}
 	bucket := &inventory.Resource{
@@ -36,7 +37,8 @@ func TestBilled(t *testing.T) {
 		{"nothing on the bill", Bill{}, nil},
 		{"each way of a transfer", Bill{Flows: []bill.Flow{
 			flow(bill.CrossRegion, "i-1", 72*money.USD, 3600), flow(bill.CrossZone, "i-1", 36*money.USD, 1800),
-			flow(bill.Internet, "", 144*money.USD, 1600), flow(bill.NATData, "arn:aws:ec2:us-east-1:1:natgateway/nat-1",
+			flow(bill.Internet, "", 144*money.USD, 1600),
+			flow(bill.NATData, "arn:aws:ec2:us-east-1:1:natgateway/nat-1",
 				720*money.USD, 16000),
 		}}, []found{
 			{"egress-cross-region", "service", "i-1", "73.00"}, {"egress-cross-zone", "service", "i-1", "36.50"},
@@ -45,19 +47,25 @@ func TestBilled(t *testing.T) {
 		}},
 		{
 			"two ends of one way add up", Bill{
-				Flows: []bill.Flow{flow(bill.CrossRegion, "i-1", 36*money.USD, 1), flow(bill.CrossRegion, "i-1", 36*money.USD, 1)},
+				Flows: []bill.Flow{
+					flow(bill.CrossRegion, "i-1", 36*money.USD, 1), flow(bill.CrossRegion, "i-1", 36*money.USD, 1),
+				},
 			},
 			[]found{{"egress-cross-region", "service", "i-1", "73.00"}}},
 		{"little", Bill{Flows: []bill.Flow{flow(bill.Internet, "i-1", 9*money.USD, 100)}}, nil},
 		{
 			"inbound traffic, or traffic of an unknown direction",
 			Bill{
-				Flows: []bill.Flow{flow(bill.Inbound, "i-1", 720*money.USD, 1), flow(bill.OtherTransfer, "i-1", 720*money.USD, 1)},
+				Flows: []bill.Flow{
+					flow(bill.Inbound, "i-1", 720*money.USD, 1), flow(bill.OtherTransfer, "i-1", 720*money.USD, 1),
+				},
 			},
 			nil,
 		},
 		{
-			"a bucket read now and then", Bill{Flows: []bill.Flow{flow(bill.CrossRegion, "datasets", 58*money.USD, 2900)}},
+			"a bucket read now and then", Bill{
+				Flows: []bill.Flow{flow(bill.CrossRegion, "datasets", 58*money.USD, 2900)},
+			},
 			[]found{{"egress-cross-region", "bucket", "datasets", "58.81"}},
 		},
 		{
@@ -87,7 +95,9 @@ func TestBilled(t *testing.T) {
 			var got []found
 			for _, f := range all {
 				if slices.ContainsFunc(billRules, func(r Rule) bool { return r.ID == f.Rule }) {
-					got = append(got, found{f.Rule, string(f.Resource.Kind), f.Resource.ID, f.Savings.UpperBound.Cents()})
+					got = append(got, found{
+						f.Rule, string(f.Resource.Kind), f.Resource.ID, f.Savings.UpperBound.Cents(),
+					})
 					if f.Savings.Known || f.Waste != 0 || len(f.Claims) != 0 {
 						t.Errorf("%s claims dollars that the bill does not show to be avoidable: %+v", f.Rule, f)
 					}

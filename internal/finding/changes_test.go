@@ -46,7 +46,10 @@ func TestChangesAreWhatFindingsSay(t *testing.T) {
 	want := map[string][]change.Rule{
 		"checkpoint-stale": {
 			their,
-			{Prefix: "checkpoints/", LargerThan: 128<<10 - 1, Transitions: []change.Transition{{Days: 100, Class: "GLACIER"}}},
+			{
+				Prefix: "checkpoints/", LargerThan: 128<<10 - 1,
+				Transitions: []change.Transition{{Days: 100, Class: "GLACIER"}},
+			},
 		},
 		"bucket-multipart":  {their, {AbortDays: 3}},
 		"bucket-noncurrent": {their, {NoncurrentDays: 45}},

@@ -179,7 +179,8 @@ func (x *Index) settle() error {
 		}
 	}
 	slices.SortFunc(x.drafts, func(a, b *Draft) int {
-		return cmp.Or(cmp.Compare(order[a.Step], order[b.Step]), cmp.Compare(b.gross, a.gross), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(order[a.Step], order[b.Step]), cmp.Compare(b.gross, a.gross),
+			cmp.Compare(a.ID, b.ID))
 	})
 	waste, savings := newUnclaimed(x), newUnclaimed(x)
 	for _, d := range x.drafts {
@@ -303,7 +304,9 @@ func (x *Index) takeSavings(d *Draft, p *unclaimed) error {
 	case d.Unknown != "":
 		if total, err := total.Add(d.Bound); err == nil {
 			// What findings before took is not there for the least either.
-			d.Savings = Saving{LowerBound: max(0, d.Least-(d.gross-total)), UpperBound: total, Bounded: true, Why: d.Unknown}
+			d.Savings = Saving{
+				LowerBound: max(0, d.Least-(d.gross-total)), UpperBound: total, Bounded: true, Why: d.Unknown,
+			}
 		} else {
 			return err
 		}

@@ -66,7 +66,8 @@ func TestEachDollarOnce(t *testing.T) {
 	} {
 		if got := tc.d.Savings; !got.Known || got.Amount.Cents() != tc.savings || tc.d.Waste.Cents() != tc.waste ||
 			tc.d.Overlaps != tc.overlaps {
-			t.Errorf("%s saves %+v, wastes %s, overlaps %q; want %s, %s, %q", tc.d.Rule, got, tc.d.Waste.Cents(), tc.d.Overlaps,
+			t.Errorf("%s saves %+v, wastes %s, overlaps %q; want %s, %s, %q", tc.d.Rule, got,
+				tc.d.Waste.Cents(), tc.d.Overlaps,
 				tc.savings, tc.waste, tc.overlaps)
 		}
 	}
@@ -201,7 +202,8 @@ func TestSumsStayWithinCharges(t *testing.T) {
 				s += c.Savings
 			}
 			if w != f.Waste || (f.Savings.Known && s != f.Savings.Amount) {
-				t.Fatalf("%s: claims add up to %s and %s, the finding says %s and %+v", f.Rule, w, s, f.Waste, f.Savings)
+				t.Fatalf("%s: claims add up to %s and %s, the finding says %s and %+v", f.Rule,
+					w, s, f.Waste, f.Savings)
 			}
 		}
 		if waste > total || savings > total {
@@ -226,17 +228,22 @@ func TestOrderOfResourcesDoesNotMatter(t *testing.T) {
 			Windows: map[inventory.Ref]*usage.Window{}}}
 		var total money.Amount
 		for i := range rapid.IntRange(1, 12).Draw(t, "machines") {
-			r := f.running(fmt.Sprintf("i-%02d", i), rapid.SampledFrom([]string{"m5.large", "m5.xlarge", "c6i.large"}).Draw(t,
-				"type"),
+			r := f.running(fmt.Sprintf("i-%02d", i),
+				rapid.SampledFrom([]string{"m5.large", "m5.xlarge", "c6i.large"}).Draw(t,
+					"type"),
 				func(r *inventory.Resource, d *inventory.Instance) {
 					r.Zone = rapid.SampledFrom([]string{"us-east-1a", "us-east-1b"}).Draw(t, "zone")
-					d.Market = rapid.SampledFrom([]inventory.Market{inventory.OnDemand, inventory.OnDemand, inventory.Spot}).Draw(t,
+					d.Market = rapid.SampledFrom([]inventory.Market{
+						inventory.OnDemand, inventory.OnDemand, inventory.Spot,
+					}).Draw(t,
 						"market")
 				})
 			f.is(r, rapid.SampledFrom([]duty.State{duty.Idle, duty.Busy, duty.Unknown}).Draw(t, "duty"))
 			cost := money.Amount(rapid.Int64Range(1, 1e12).Draw(t, "cost"))
 			total += cost
-			f.Charges[r.Ref()] = []ledger.Charge{{Resource: r, Meter: "compute", Category: ledger.Compute, ListCost: cost}}
+			f.Charges[r.Ref()] = []ledger.Charge{
+				{Resource: r, Meter: "compute", Category: ledger.Compute, ListCost: cost},
+			}
 		}
 		for i := range rapid.IntRange(0, 3).Draw(t, "commitments") {
 			f.add(inventory.Resource{ID: fmt.Sprintf("c-%d", i), Kind: inventory.KindCommitment, Zone: "us-east-1a",

@@ -401,7 +401,8 @@ func (x *Index) remaining(p *plan, left []money.Amount) (money.Amount, error) {
 	byFleet := map[*reserved][]money.Amount{}
 	for i := range x.subjects {
 		s := &x.subjects[i]
-		if s.Account != p.account || s.Kind == inventory.KindCapacityReservation || !p.covers(s) || x.cover.toSpot[s.at] {
+		if s.Account != p.account || s.Kind == inventory.KindCapacityReservation ||
+			!p.covers(s) || x.cover.toSpot[s.at] {
 			continue
 		}
 		for j := range s.Charges {

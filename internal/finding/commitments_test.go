@@ -12,7 +12,8 @@ import (
 
 // reserve adds reserved instances of a type.
 func (f *fixture) reserve(machineType string, n int64, change ...func(*inventory.Resource, *inventory.Commitment)) {
-	d := &inventory.Commitment{CommitmentType: inventory.ReservedInstances, Count: n, Platform: inventory.LinuxPlatform,
+	d := &inventory.Commitment{
+		CommitmentType: inventory.ReservedInstances, Count: n, Platform: inventory.LinuxPlatform,
 		Hourly: inventory.Known(50 * money.Cent), EndsAt: now.Add(100 * day)}
 	r := inventory.Resource{
 		ID: "ri-" + machineType, Kind: inventory.KindCommitment, Type: machineType, State: inventory.StateRunning,
@@ -82,7 +83,9 @@ func TestReservedInstances(t *testing.T) {
 				f.reserve("g6.2xlarge", 1, zonal("us-east-1b"))
 				f.machines("g6.2xlarge", 1, 0)
 			},
-			want: []string{"gpu-instance-idle i-idle0 713.65", "commitment-unused ri-g6.2xlarge <=365.00 wasting 365.00"},
+			want: []string{
+				"gpu-instance-idle i-idle0 713.65", "commitment-unused ri-g6.2xlarge <=365.00 wasting 365.00",
+			},
 		},
 		{
 			name: "a zonal reservation in the machine's zone",
@@ -116,7 +119,8 @@ func TestReservedInstances(t *testing.T) {
 					Total: 2, Available: 1, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy,
 				}
 				f.add(inventory.Resource{
-					ID: "cr-1", Kind: inventory.KindCapacityReservation, Type: "g6.2xlarge", CreatedAt: ago(60 * day), Detail: d,
+					ID: "cr-1", Kind: inventory.KindCapacityReservation, Type: "g6.2xlarge",
+					CreatedAt: ago(60 * day), Detail: d,
 				})
 				f.priced()
 				d.Platform = "rhel"
@@ -129,14 +133,18 @@ func TestReservedInstances(t *testing.T) {
 		{
 			name: "an idle machine's addresses end with it",
 			build: func(f *fixture) {
-				f.machines("m5.large", 1, 0, func(_ *inventory.Resource, d *inventory.Instance) { d.PublicAddresses = 2 })
+				f.machines("m5.large", 1, 0, func(_ *inventory.Resource, d *inventory.Instance) {
+					d.PublicAddresses = 2
+				})
 			},
 			want: []string{"instance-idle i-idle0 77.38"}, // 70.08 and two addresses of 3.65
 		},
 		{
 			name:  "another size of a family that covers one size only",
 			build: func(f *fixture) { f.reserve("g6.xlarge", 1); f.machines("g6.2xlarge", 1, 0) },
-			want:  []string{"gpu-instance-idle i-idle0 713.65", "commitment-unused ri-g6.xlarge <=365.00 wasting 365.00"},
+			want: []string{
+				"gpu-instance-idle i-idle0 713.65", "commitment-unused ri-g6.xlarge <=365.00 wasting 365.00",
+			},
 		},
 		{
 			name: "reserved instances of an unknown platform",
@@ -149,7 +157,9 @@ func TestReservedInstances(t *testing.T) {
 		{
 			name: "an ended reservation covers nothing",
 			build: func(f *fixture) {
-				f.reserve("g6.2xlarge", 1, func(_ *inventory.Resource, d *inventory.Commitment) { d.EndsAt = ago(day) })
+				f.reserve("g6.2xlarge", 1, func(_ *inventory.Resource, d *inventory.Commitment) {
+					d.EndsAt = ago(day)
+				})
 				f.machines("g6.2xlarge", 1, 0)
 			},
 			want: []string{"gpu-instance-idle i-idle0 713.65"},
@@ -158,7 +168,9 @@ func TestReservedInstances(t *testing.T) {
 			name: "spot machines are not covered",
 			build: func(f *fixture) {
 				f.reserve("g6.2xlarge", 1)
-				f.machines("g6.2xlarge", 1, 0, func(_ *inventory.Resource, d *inventory.Instance) { d.Market = inventory.Spot })
+				f.machines("g6.2xlarge", 1, 0, func(_ *inventory.Resource, d *inventory.Instance) {
+					d.Market = inventory.Spot
+				})
 			},
 			want: []string{
 				"gpu-instance-idle i-idle0 " + spotMonth(t, "g6.2xlarge"),
@@ -206,7 +218,9 @@ func TestReservedInstances(t *testing.T) {
 			name: "an unused zonal reservation and a regional one in full use",
 			build: func(f *fixture) {
 				f.reserve("g6.2xlarge", 2, zonal("us-east-1b"))
-				f.reserve("g6.2xlarge", 2, func(r *inventory.Resource, _ *inventory.Commitment) { r.ID = "ri-regional" })
+				f.reserve("g6.2xlarge", 2, func(r *inventory.Resource, _ *inventory.Commitment) {
+					r.ID = "ri-regional"
+				})
 				f.machines("g6.2xlarge", 0, 2)
 			},
 			want: []string{"commitment-unused ri-g6.2xlarge <=365.00 wasting 365.00"},
@@ -244,14 +258,20 @@ func TestSavingsPlans(t *testing.T) {
 			want:  []string{"gpu-instance-idle i-idle0 <=713.65 wasting 713.65"},
 		},
 		{
-			name:  "an instance plan of another family does not apply",
-			build: func(f *fixture) { f.plan(inventory.InstanceSavingsPlan, 10, "g5"); f.machines("g6.2xlarge", 1, 0) },
-			want:  []string{"gpu-instance-idle i-idle0 713.65", "commitment-unused sp-1 <=73.00 wasting 73.00"},
+			name: "an instance plan of another family does not apply",
+			build: func(f *fixture) {
+				f.plan(inventory.InstanceSavingsPlan, 10, "g5")
+				f.machines("g6.2xlarge", 1, 0)
+			},
+			want: []string{"gpu-instance-idle i-idle0 713.65", "commitment-unused sp-1 <=73.00 wasting 73.00"},
 		},
 		{
-			name:  "an instance plan of the family",
-			build: func(f *fixture) { f.plan(inventory.InstanceSavingsPlan, 10, "g6"); f.machines("g6.2xlarge", 1, 0) },
-			want:  []string{"gpu-instance-idle i-idle0 <=713.65 wasting 713.65"},
+			name: "an instance plan of the family",
+			build: func(f *fixture) {
+				f.plan(inventory.InstanceSavingsPlan, 10, "g6")
+				f.machines("g6.2xlarge", 1, 0)
+			},
+			want: []string{"gpu-instance-idle i-idle0 <=713.65 wasting 713.65"},
 		},
 		{
 			name:  "a SageMaker plan does not apply to machines",
@@ -272,9 +292,12 @@ func TestSavingsPlans(t *testing.T) {
 			},
 		},
 		{
-			name:  "what changes to another family no longer uses the plan of its own",
-			build: func(f *fixture) { f.plan(inventory.InstanceSavingsPlan, 10, "p3"); f.machines("p3.2xlarge", 0, 1) },
-			want:  []string{"generation-old i-busy0 <=" + successorSaving(t, "p3.2xlarge")},
+			name: "what changes to another family no longer uses the plan of its own",
+			build: func(f *fixture) {
+				f.plan(inventory.InstanceSavingsPlan, 10, "p3")
+				f.machines("p3.2xlarge", 0, 1)
+			},
+			want: []string{"generation-old i-busy0 <=" + successorSaving(t, "p3.2xlarge")},
 		},
 		{
 			name: "reserved machines do not use the plan up",

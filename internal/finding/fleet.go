@@ -78,7 +78,8 @@ func (x *Index) fleetOf(s *Subject) *servers {
 // servingKey returns the fleet that a machine is in, if it serves.
 func servingKey(s *Subject) (fleetKey, bool) {
 	i, ok := s.Detail.(*inventory.Instance)
-	if !ok || s.Kind != inventory.KindInstance || s.State != inventory.StateRunning || s.Purpose != inventory.Inference {
+	if !ok || s.Kind != inventory.KindInstance || s.State != inventory.StateRunning ||
+		s.Purpose != inventory.Inference {
 		return fleetKey{}, false
 	}
 	return fleetKey{s.Cloud, s.Account, s.Region, s.Type, string(i.Market), s.Owner}, true
@@ -240,7 +241,8 @@ func inferenceFleet(x *Index, f *servers) *Draft {
 		Confidence: Medium,
 		Because: plain.Count(n, "machine") + " serve at " + plain.Percent(f.percent(), 0) + ": " + plain.Number(
 			float64(needed), 0) + " would do at " + plain.Percent(target, 0),
-		Evidence: append(f.evidence(s), usage.Fact("machines_at_target", plain.Decimal(float64(needed), 0), "threshold"),
+		Evidence: append(f.evidence(s),
+			usage.Fact("machines_at_target", plain.Decimal(float64(needed), 0), "threshold"),
 			usage.Fact("load_at_target_pct", plain.Decimal(f.load/float64(f.gpus*needed), 0), "computed")),
 		Fix: Fix{
 			Change: change.Change{Verb: change.Advise}, Undo: UndoFull,
@@ -257,8 +259,9 @@ func inferenceFleet(x *Index, f *servers) *Draft {
 			usage.Fact("mig_gpus", plain.Decimal(float64(mig.gpus), 0), "computed"),
 			usage.Fact("mig_machines", plain.Decimal(float64(mig.machines), 0), "computed"))
 		if month, unpriced := x.Cost(s, ledger.Compute); unpriced == "" {
-			d.Evidence = append(d.Evidence, Priced("mig_saves_monthly_usd", x.amount(month.Mul(int64(n-mig.machines), 1)),
-				"price book"))
+			d.Evidence = append(d.Evidence,
+				Priced("mig_saves_monthly_usd", x.amount(month.Mul(int64(n-mig.machines), 1)),
+					"price book"))
 		}
 		d.Fix.Note = Sentence(d.Fix.Note, "where each process must stay apart, MIG instances "+mig.layout+
 			" on each GPU need "+plain.Count(mig.machines, "machine"))
@@ -290,7 +293,8 @@ func (f *servers) evidence(s *Subject) []usage.Evidence {
 	w := s.Window
 	out := []usage.Evidence{
 		{
-			Signal: "gpu_util_p95_pct", Value: plain.Number(f.percent(), 1), Window: w.To.Sub(w.From), Coverage: f.coverage,
+			Signal: "gpu_util_p95_pct", Value: plain.Number(f.percent(), 1),
+			Window: w.To.Sub(w.From), Coverage: f.coverage,
 			Source: w.Source,
 		},
 		Fact(s, "machines", plain.Decimal(float64(len(f.members)), 0)),
@@ -315,9 +319,11 @@ func inferenceSaturated(x *Index, s *Subject) *Draft {
 	needed := max(n+1, f.needed(x.Thresholds.InferenceTarget))
 	d := &Draft{Stands: true, Finding: Finding{
 		Savings: Saving{Why: "it needs more machines, not fewer"}, Confidence: High,
-		Because: plain.Count(n, "machine") + " at " + plain.Percent(f.percent(), 1) + ", over " + plain.Percent(saturated,
-			0) + ": scale out to " + plain.Number(float64(needed), 0),
-		Evidence: append(f.evidence(s), usage.Fact("machines_at_target", plain.Decimal(float64(needed), 0), "threshold")),
+		Because: plain.Count(n, "machine") + " at " + plain.Percent(f.percent(), 1) + ", over " +
+			plain.Percent(saturated,
+				0) + ": scale out to " + plain.Number(float64(needed), 0),
+		Evidence: append(f.evidence(s),
+			usage.Fact("machines_at_target", plain.Decimal(float64(needed), 0), "threshold")),
 		Fix: Fix{
 			Change: change.Change{
 				Verb: change.Advise, Arguments: change.Arguments{Count: new(int64(needed - n)), Group: f.group()},
@@ -328,7 +334,8 @@ func inferenceSaturated(x *Index, s *Subject) *Draft {
 	}}
 	if month, unpriced := x.Cost(s, ledger.Compute); unpriced == "" {
 		d.Cost = x.amount(month.Mul(int64(n), 1))
-		d.Evidence = append(d.Evidence, Priced("more_monthly_usd", x.amount(month.Mul(int64(needed-n), 1)), "price book"))
+		d.Evidence = append(d.Evidence,
+			Priced("more_monthly_usd", x.amount(month.Mul(int64(needed-n), 1)), "price book"))
 	}
 	return d
 }
@@ -359,7 +366,8 @@ func saturatedEndpoint(x *Index, s *Subject) *Draft {
 		Because: "p95 load " + plain.Percent(load, 1) + ", over " + plain.Percent(saturated, 0) + ": scale out to " +
 			plain.Count(needed, "replica"),
 		Evidence: []usage.Evidence{
-			Sampled("load_p95_pct", plain.Decimal(load, 1), s.Window, st), Fact(s, "replicas", plain.Decimal(float64(n), 0)),
+			Sampled("load_p95_pct", plain.Decimal(load, 1), s.Window, st),
+			Fact(s, "replicas", plain.Decimal(float64(n), 0)),
 			usage.Fact("replicas_at_target", plain.Decimal(float64(needed), 0), "threshold")},
 		Fix: Fix{
 			Change: change.Change{

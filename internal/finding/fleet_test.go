@@ -16,7 +16,9 @@ func serving(f *fixture, n int, machine string, gpus int, util, memory float64,
 	f.judge = true
 	for i := range n {
 		w := f.window(f.running(fmt.Sprintf("i-%s-%d", machine[:3], i), machine,
-			append(change, func(r *inventory.Resource, _ *inventory.Instance) { r.Purpose = inventory.Inference })...), 14*day)
+			append(change, func(r *inventory.Resource, _ *inventory.Instance) {
+				r.Purpose = inventory.Inference
+			})...), 14*day)
 		for g := range gpus {
 			series(w, fmt.Sprint(g), usage.GPUUtil, always(util))
 			series(w, fmt.Sprint(g), usage.MemUsed, always(memory*(1<<30)))
@@ -46,7 +48,9 @@ func TestServingFleets(t *testing.T) {
 		{"five machines of 8 A100 at 20% and 13 of 40 GiB", func(f *fixture) {
 			serving(f, 5, "p4d.24xlarge", 8, 20, 13)
 		}, "2", 3, "3g.20gb at 0 and 4"},
-		{"memory holds more than the load does", func(f *fixture) { serving(f, 5, "p4d.24xlarge", 8, 20, 25) }, "4", 1, ""},
+		{"memory holds more than the load does", func(f *fixture) {
+			serving(f, 5, "p4d.24xlarge", 8, 20, 25)
+		}, "4", 1, ""},
 		{"in production two stay", func(f *fixture) {
 			serving(f, 4, "p4d.24xlarge", 8, 5, 2, owned("search", "production"))
 		}, "2", 2, "1g.5gb at 0, 1, 2, 3, 4, 5 and 6"},
@@ -95,7 +99,8 @@ func TestServingFleets(t *testing.T) {
 				t.Fatal(err)
 			}
 			if evidence(got, "machines_at_target") != tc.needed || got.Savings.Amount != month || got.Waste != 0 {
-				t.Errorf("%s: %s machines would do, saving %s; want %s and %s", got.Because, evidence(got, "machines_at_target"),
+				t.Errorf("%s: %s machines would do, saving %s; want %s and %s", got.Because,
+					evidence(got, "machines_at_target"),
 					got.Savings.Amount, tc.needed, month)
 			}
 			if layout := evidence(got, "mig_layout"); layout != tc.layout &&

@@ -85,7 +85,8 @@ func (x *Index) findSuccessor(machineType, region string) (best successor) {
 	for _, c := range x.devices() {
 		if c.Cloud != from.Cloud || !alike(c.accelerator, from.accelerator) || c.ReleaseYear <= from.ReleaseYear ||
 			c.Arch != from.Arch ||
-			c.tflops < from.tflops || c.memoryMiB < from.memoryMiB || c.AcceleratorMemoryMiB < from.AcceleratorMemoryMiB ||
+			c.tflops < from.tflops || c.memoryMiB < from.memoryMiB ||
+			c.AcceleratorMemoryMiB < from.AcceleratorMemoryMiB ||
 			c.bandwidth < bandwidthKept*from.bandwidth {
 			continue
 		}
@@ -146,7 +147,8 @@ func generationOld(x *Index, s *Subject) *Draft {
 			usage.Fact("bf16_tflops", plain.Decimal(n.from.tflops, 0)+" to "+plain.Decimal(n.tflops, 0), "price book"),
 			usage.Fact("accelerator_memory_gib", plain.Decimal(float64(n.from.memoryMiB)/1024, 0)+" to "+plain.Decimal(
 				float64(n.memoryMiB)/1024, 0), "price book"),
-			usage.Fact("memory_bandwidth_gbps", plain.Decimal(n.from.bandwidth, 0)+" to "+plain.Decimal(n.bandwidth, 0),
+			usage.Fact("memory_bandwidth_gbps",
+				plain.Decimal(n.from.bandwidth, 0)+" to "+plain.Decimal(n.bandwidth, 0),
 				"price book"),
 			Priced("usd_per_hour", n.list, "price book"), Priced("successor_usd_per_hour", n.hourly, "price book"),
 		},
@@ -158,7 +160,8 @@ func generationOld(x *Index, s *Subject) *Draft {
 	losesLocalDisks(&d.Fix, s.Size)
 	if n.smallerHost {
 		d.Confidence = Low
-		d.Unknown = "its host is smaller (" + plain.Count(n.VCPUs, "CPU") + ", " + plain.Number(float64(n.MemoryMiB)/1024,
+		d.Unknown = "its host is smaller (" + plain.Count(n.VCPUs, "CPU") + ", " + plain.Number(
+			float64(n.MemoryMiB)/1024,
 			0) + " GiB); whether that suffices is not measured"
 	}
 	var note string

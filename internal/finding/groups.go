@@ -71,7 +71,8 @@ func autoscalingSticky(x *Index, s *Subject) *Draft {
 	}
 	if unknown > 0 {
 		d.Confidence = Medium
-		d.Evidence = append(d.Evidence, usage.Fact("members_not_judged", plain.Decimal(float64(unknown), 0), "metrics"))
+		d.Evidence = append(d.Evidence,
+			usage.Fact("members_not_judged", plain.Decimal(float64(unknown), 0), "metrics"))
 	}
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Medium)

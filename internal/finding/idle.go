@@ -105,7 +105,9 @@ func (x *Index) ending(s *Subject) Fix {
 	f := Fix{Change: change.Change{Verb: change.Stop}, Undo: UndoFull, Risk: level, Note: "its disks go on costing"}
 	switch {
 	case groupOf(s) != "":
-		f.Change, f.Undo = change.Change{Verb: change.Scale, Arguments: change.Arguments{Group: groupOf(s)}}, UndoPartial
+		f.Change, f.Undo = change.Change{
+			Verb: change.Scale, Arguments: change.Arguments{Group: groupOf(s)},
+		}, UndoPartial
 		f.Note = "a member of Auto Scaling group " + groupOf(s) +
 			": ended only through the group, which becomes one smaller; its disks end with it"
 	case warning != "": // people may depend on it: nothing harder than a stop
@@ -165,7 +167,8 @@ func (x *Index) holdsPersistent(s *Subject, d *inventory.Instance) bool {
 		if !disk.DeleteOnTermination {
 			continue
 		}
-		if v, ok := x.near(s.Resource, inventory.KindVolume, disk.VolumeID); !ok || v.Lifetime == inventory.Persistent ||
+		if v, ok := x.near(s.Resource, inventory.KindVolume, disk.VolumeID); !ok ||
+			v.Lifetime == inventory.Persistent ||
 			v.KeepUntil.After(x.Now) {
 			return true
 		}
@@ -322,7 +325,8 @@ func (x *Index) stalled(s *Subject, gpus int) *Draft {
 	d := &Draft{Finding: Finding{
 		Confidence: Medium,
 		Because:    "a training run at 0% GPU for " + plain.Duration(quiet),
-		Evidence: []usage.Evidence{{Signal: "gpu_util_max_pct", Value: "0", Window: quiet, Coverage: 1, Source: w.Source},
+		Evidence: []usage.Evidence{
+			{Signal: "gpu_util_max_pct", Value: "0", Window: quiet, Coverage: 1, Source: w.Source},
 			Sampled("gpu_active_share", plain.Decimal(share(st.Active, st.Count), 2), w, st)},
 	}}
 	d.ClaimShare(s, ledger.Compute, 1, 1, WasteAndSavings)

@@ -193,7 +193,9 @@ func TestIdleMachines(t *testing.T) {
 		{
 			name: "a Windows machine has no price in the book",
 			build: func(f *fixture) {
-				f.is(f.running("i-1", "m5.large", func(_ *inventory.Resource, d *inventory.Instance) { d.Platform = "windows" }),
+				f.is(f.running("i-1", "m5.large", func(_ *inventory.Resource, d *inventory.Instance) {
+					d.Platform = "windows"
+				}),
 					duty.Idle)
 			},
 			want: []string{"instance-idle i-1 ?"},
@@ -298,7 +300,8 @@ func TestTelemetryMissing(t *testing.T) {
 	f.is(f.running("i-1", "g6.2xlarge"), duty.Unknown)
 	got := only(t, f.evaluate(), "telemetry-missing")
 	if got.Cost.Cents() != "713.65" || got.Waste != 0 || !strings.Contains(got.Fix.Command, "--usage") {
-		t.Errorf("cost %s, waste %s, command %q; want the cost apart from waste and the command that measures", got.Cost,
+		t.Errorf("cost %s, waste %s, command %q; want the cost apart from waste and the command that measures",
+			got.Cost,
 			got.Waste, got.Fix.Command)
 	}
 }
@@ -317,7 +320,8 @@ func TestTagMissing(t *testing.T) {
 	for _, x := range found {
 		want := map[string]string{"i-1": "project", "i-2": "team, project"}[x.Resource.ID]
 		if evidence(x, "tags_missing") != want || x.Cost.Cents() != "70.08" || x.Fix.Change.Verb != change.Tag {
-			t.Errorf("%s: missing %q, cost %s, action %s; want %q and its cost", x.Resource.ID, evidence(x, "tags_missing"),
+			t.Errorf("%s: missing %q, cost %s, action %s; want %q and its cost", x.Resource.ID,
+				evidence(x, "tags_missing"),
 				x.Cost, x.Fix.Change.Verb, want)
 		}
 	}
@@ -326,8 +330,9 @@ func TestTagMissing(t *testing.T) {
 func TestStoppedMachines(t *testing.T) {
 	stopped := func(f *fixture, since time.Duration) *inventory.Resource {
 		f.add(inventory.Resource{
-			ID: "vol-1", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse, CreatedAt: ago(90 * day),
-			Detail: &inventory.Volume{SizeGiB: 100, IOPS: 3000, ThroughputMiBps: 125, AttachedTo: []string{"i-1"}}})
+			ID: "vol-1", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse,
+			CreatedAt: ago(90 * day),
+			Detail:    &inventory.Volume{SizeGiB: 100, IOPS: 3000, ThroughputMiBps: 125, AttachedTo: []string{"i-1"}}})
 		return f.running("i-1", "g6.2xlarge", func(r *inventory.Resource, d *inventory.Instance) {
 			r.State, r.StateSince = inventory.StateStopped, ago(since)
 			d.Disks = []inventory.Disk{{VolumeID: "vol-1", DeleteOnTermination: true}}
@@ -355,8 +360,11 @@ func TestStoppedMachines(t *testing.T) {
 			build: func(f *fixture) {
 				d := stopped(f, 40*day).Detail.(*inventory.Instance)
 				f.add(inventory.Resource{
-					ID: "vol-2", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse, CreatedAt: ago(90 * day),
-					Detail: &inventory.Volume{SizeGiB: 200, IOPS: 3000, ThroughputMiBps: 125, AttachedTo: []string{"i-1"}}})
+					ID: "vol-2", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse,
+					CreatedAt: ago(90 * day),
+					Detail: &inventory.Volume{
+						SizeGiB: 200, IOPS: 3000, ThroughputMiBps: 125, AttachedTo: []string{"i-1"},
+					}})
 				d.Disks = append(d.Disks, inventory.Disk{VolumeID: "vol-2"})
 			},
 			want: []string{"instance-stopped i-1 3.00 wasting 24.00"},
@@ -448,7 +456,8 @@ func TestStalledTraining(t *testing.T) {
 			name: "a training machine at 0% for 10 hours",
 			build: func(f *fixture) {
 				f.judge = true
-				f.measured(f.running("i-1", "g6.2xlarge", persistent), 14*day, 1, worked(10*time.Hour), worked(10*time.Hour))
+				f.measured(f.running("i-1", "g6.2xlarge", persistent), 14*day, 1,
+					worked(10*time.Hour), worked(10*time.Hour))
 			},
 			want: []string{"training-stalled i-1 713.65"},
 		},
@@ -473,16 +482,19 @@ func TestStalledTraining(t *testing.T) {
 				f.judge = true
 				r := f.running("i-1", "g6.2xlarge", persistent)
 				f.measured(r, 14*day, 1, always(95), always(40))
-				series(f.Windows[r.Ref()], "", usage.Step, func(at time.Time) float64 { return at.Sub(ago(14 * day)).Hours() })
+				series(f.Windows[r.Ref()], "", usage.Step, func(at time.Time) float64 {
+					return at.Sub(ago(14 * day)).Hours()
+				})
 			},
 		},
 		{
 			name: "a training machine of 10 hours that never computed is not stalled: its idle window is not over",
 			build: func(f *fixture) {
 				f.judge = true
-				f.measured(f.running("i-1", "g6.2xlarge", persistent, func(r *inventory.Resource, _ *inventory.Instance) {
-					r.CreatedAt = ago(10 * time.Hour)
-				}),
+				f.measured(f.running("i-1", "g6.2xlarge", persistent,
+					func(r *inventory.Resource, _ *inventory.Instance) {
+						r.CreatedAt = ago(10 * time.Hour)
+					}),
 					10*time.Hour, 1, always(0), always(0))
 			},
 		},
@@ -490,7 +502,8 @@ func TestStalledTraining(t *testing.T) {
 			name: "for 3 hours it may evaluate",
 			build: func(f *fixture) {
 				f.judge = true
-				f.measured(f.running("i-1", "g6.2xlarge", persistent), 14*day, 1, worked(3*time.Hour), worked(3*time.Hour))
+				f.measured(f.running("i-1", "g6.2xlarge", persistent), 14*day, 1,
+					worked(3*time.Hour), worked(3*time.Hour))
 			},
 		},
 		{
@@ -517,7 +530,9 @@ func TestStalledTraining(t *testing.T) {
 			build: func(f *fixture) {
 				r := f.add(inventory.Resource{
 					ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
-					CreatedAt: ago(20 * time.Hour), Detail: &inventory.TrainingJob{Count: 1, StartedAt: ago(20 * time.Hour)}})
+					CreatedAt: ago(20 * time.Hour), Detail: &inventory.TrainingJob{
+						Count: 1, StartedAt: ago(20 * time.Hour),
+					}})
 				series(f.window(r, 20*time.Hour), "", usage.GPUUtil, worked(10*time.Hour))
 			},
 			want: []string{"training-stalled job " + managedMonth(t, "g5.xlarge")},
@@ -527,7 +542,9 @@ func TestStalledTraining(t *testing.T) {
 			build: func(f *fixture) {
 				r := f.add(inventory.Resource{
 					ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
-					CreatedAt: ago(20 * time.Hour), Detail: &inventory.TrainingJob{Count: 2, StartedAt: ago(20 * time.Hour)}})
+					CreatedAt: ago(20 * time.Hour), Detail: &inventory.TrainingJob{
+						Count: 2, StartedAt: ago(20 * time.Hour),
+					}})
 				series(f.window(r, 20*time.Hour), "", usage.GPUUtil, always(0))
 			},
 		},
@@ -536,7 +553,9 @@ func TestStalledTraining(t *testing.T) {
 			build: func(f *fixture) {
 				r := f.add(inventory.Resource{
 					ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
-					CreatedAt: ago(20 * time.Hour), Detail: &inventory.TrainingJob{Count: 2, StartedAt: ago(20 * time.Hour)}})
+					CreatedAt: ago(20 * time.Hour), Detail: &inventory.TrainingJob{
+						Count: 2, StartedAt: ago(20 * time.Hour),
+					}})
 				w := f.window(r, 20*time.Hour)
 				w.Aggregated = true
 				series(w, "", usage.GPUUtil, always(0))
@@ -548,7 +567,9 @@ func TestStalledTraining(t *testing.T) {
 			build: func(f *fixture) {
 				r := f.add(inventory.Resource{
 					ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
-					CreatedAt: ago(20 * time.Hour), Detail: &inventory.TrainingJob{Count: 1, StartedAt: ago(20 * time.Hour)}})
+					CreatedAt: ago(20 * time.Hour), Detail: &inventory.TrainingJob{
+						Count: 1, StartedAt: ago(20 * time.Hour),
+					}})
 				w := f.window(r, 20*time.Hour)
 				series(w, "", usage.GPUUtil, always(0))
 				series(w, "", usage.CPUUtil, always(80))
@@ -635,8 +656,9 @@ func TestFixesOfIdleMachines(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture(t)
 			f.add(inventory.Resource{
-				ID: "vol-1", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse, Lifetime: inventory.Persistent,
-				Detail: &inventory.Volume{SizeGiB: 1, AttachedTo: []string{"i-1"}}})
+				ID: "vol-1", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse,
+				Lifetime: inventory.Persistent,
+				Detail:   &inventory.Volume{SizeGiB: 1, AttachedTo: []string{"i-1"}}})
 			f.add(inventory.Resource{
 				ID: "vol-2", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse,
 				KeepUntil: inventory.KeepForever,

@@ -31,7 +31,8 @@ func tagMissing(x *Index, s *Subject) *Draft {
 		Because:  "no tag " + list,
 		Evidence: []usage.Evidence{Fact(s, "tags_missing", list)},
 		Fix: Fix{
-			Change: change.Change{Verb: change.Tag, Arguments: change.Arguments{Keys: missing}}, Risk: None, Undo: UndoFull,
+			Change: change.Change{Verb: change.Tag, Arguments: change.Arguments{Keys: missing}},
+			Risk:   None, Undo: UndoFull,
 			Note: "writes only tags; its cost can then be attributed",
 		},
 	}}
@@ -98,7 +99,9 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 	case measured < n:
 		d.Because = "unmeasured: only " + plain.Count(measured, "GPU") + " of " + plain.Number(float64(n), 0) +
 			" has telemetry"
-		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", plain.Decimal(float64(measured), 0), s.Window.Source)}
+		d.Evidence = []usage.Evidence{
+			usage.Fact("gpus_measured", plain.Decimal(float64(measured), 0), s.Window.Source),
+		}
 	default:
 		d.Because = "unmeasured: GPU telemetry covers " + plain.Share(least, 0) + " of the window"
 		d.Evidence = []usage.Evidence{{Signal: "gpus_measured", Value: plain.Number(float64(measured), 0),

@@ -40,7 +40,8 @@ func modelOptimize(x *Index, s *Subject) *Draft {
 		n++
 	}
 	total, unpriced := x.Cost(s, ledger.Compute)
-	if n == 0 || sum/float64(n) < wellUsed || (unpriced == "" && total < money.Amount(x.Thresholds.ModelCost)*money.USD) {
+	if n == 0 || sum/float64(n) < wellUsed ||
+		(unpriced == "" && total < money.Amount(x.Thresholds.ModelCost)*money.USD) {
 		return nil
 	}
 	return &Draft{Stands: true, Finding: Finding{
@@ -48,7 +49,8 @@ func modelOptimize(x *Index, s *Subject) *Draft {
 		Because: "well used at " + plain.Percent(sum/float64(n), 0) + ": only a cheaper model saves",
 		Evidence: []usage.Evidence{
 			{
-				Signal: "gpu_util_mean_pct", Value: plain.Number(sum/float64(n), 1), Window: w.To.Sub(w.From), Coverage: least,
+				Signal: "gpu_util_mean_pct", Value: plain.Number(sum/float64(n), 1),
+				Window: w.To.Sub(w.From), Coverage: least,
 				Source: w.Source,
 			},
 			Priced("monthly_usd", total, "price book"),

@@ -49,7 +49,8 @@ func loadBalancerIdle(x *Index, s *Subject) *Draft {
 			d.Confidence = Medium
 		}
 	case measured:
-		d.Because = plain.Number(rate, 0) + " requests a day, under " + plain.Number(x.Thresholds.LoadBalancerRequests, 0)
+		d.Because = plain.Number(rate, 0) + " requests a day, under " + plain.Number(
+			x.Thresholds.LoadBalancerRequests, 0)
 	default:
 		return nil
 	}

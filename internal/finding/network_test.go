@@ -15,7 +15,9 @@ func TestLoadBalancers(t *testing.T) {
 			r := f.add(inventory.Resource{
 				ID: "lb", Kind: inventory.KindLoadBalancer, Type: "application", State: inventory.StateRunning,
 				CreatedAt: ago(age),
-				Detail:    &inventory.LoadBalancer{Targets: inventory.Known(targets), HealthyTargets: inventory.Known(healthy)}})
+				Detail: &inventory.LoadBalancer{
+					Targets: inventory.Known(targets), HealthyTargets: inventory.Known(healthy),
+				}})
 			if metrics != nil {
 				metrics(f.window(r, 14*day))
 			}
@@ -135,7 +137,8 @@ func TestEndpoints(t *testing.T) {
 				change(d)
 			}
 			r := f.add(inventory.Resource{
-				ID: "ep", Kind: inventory.KindEndpoint, State: inventory.StateRunning, CreatedAt: ago(60 * day), Detail: d,
+				ID: "ep", Kind: inventory.KindEndpoint, State: inventory.StateRunning,
+				CreatedAt: ago(60 * day), Detail: d,
 			})
 			if metrics != nil {
 				metrics(f.window(r, 14*day))
@@ -234,10 +237,19 @@ func TestNotebooks(t *testing.T) {
 		{name: "modified 20 days ago", build: notebook(20*day, unknown, duty.Unknown),
 			want: []string{"notebook-idle nb <=" + managedMonth(t, "g5.xlarge") + " of unknown waste"}},
 		{name: "modified last week", build: notebook(7*day, unknown, duty.Unknown)},
-		{name: "modified long ago and used yesterday", build: notebook(20*day, inventory.Known(ago(day)), duty.Unknown)},
+		{
+			name:  "modified long ago and used yesterday",
+			build: notebook(20*day, inventory.Known(ago(day)), duty.Unknown),
+		},
 		{name: "no activity for 15 days", build: notebook(0, inventory.Known(ago(15*day)), duty.Unknown), want: idle},
-		{name: "modified long ago and its GPU is busy", build: notebook(20*day, inventory.Known(ago(20*day)), duty.Busy)},
-		{name: "modified yesterday and its GPU is held for two weeks", build: notebook(day, unknown, duty.Held), want: idle},
+		{
+			name:  "modified long ago and its GPU is busy",
+			build: notebook(20*day, inventory.Known(ago(20*day)), duty.Busy),
+		},
+		{
+			name: "modified yesterday and its GPU is held for two weeks", build: notebook(day, unknown, duty.Held),
+			want: idle,
+		},
 		{name: "held by a person who types in it", build: notebook(day, inventory.Known(ago(time.Hour)), duty.Held)},
 		{name: "nothing known", build: notebook(0, unknown, duty.Unknown)},
 	})

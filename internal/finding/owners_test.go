@@ -124,7 +124,9 @@ func fateOf(rules []ownersRule, o object) (f fate) {
 		return colder[class]
 	}
 	for _, age := range []int{1, 5, 8, 29, 31, 61, 89, 91, 181, 366, math.MaxInt32} {
-		f.current = append(f.current, at(age, func(r *ownersRule) (int, map[string]int) { return r.expire, r.transitions }))
+		f.current = append(f.current, at(age, func(r *ownersRule) (int, map[string]int) {
+			return r.expire, r.transitions
+		}))
 		f.replaced = append(f.replaced, at(age, func(r *ownersRule) (int, map[string]int) {
 			return r.replaced, r.noncurrent
 		}))
@@ -147,14 +149,17 @@ func TestProposalsLeaveObjectsOfOtherRulesAlone(t *testing.T) {
 		rules := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ownersRule {
 			maybe := func(what string) int { return rapid.SampledFrom([]int{0, 0, 0, 7, 30, 90, 365}).Draw(t, what) }
 			return ownersRule{
-				prefix: rapid.SampledFrom(names).Draw(t, "prefix"), tag: rapid.SampledFrom([]string{"", "", "yes", "no"}).Draw(t,
+				prefix: rapid.SampledFrom(names).Draw(t, "prefix"),
+				tag: rapid.SampledFrom([]string{"", "", "yes", "no"}).Draw(t,
 					"tag"),
 				larger:   rapid.SampledFrom([]int64{0, 0, 1 << 20}).Draw(t, "larger"),
 				smaller:  rapid.SampledFrom([]int64{0, 0, 8 << 20}).Draw(t, "smaller"),
-				disabled: rapid.IntRange(0, 5).Draw(t, "disabled") == 0, expire: maybe("expire"), abort: maybe("abort"),
+				disabled: rapid.IntRange(0, 5).Draw(t, "disabled") == 0,
+				expire:   maybe("expire"), abort: maybe("abort"),
 				date:        rapid.Bool().Draw(t, "date"),
-				transitions: moves.Draw(t, "transitions"), noncurrent: moves.Draw(t, "noncurrent"), replaced: maybe("replaced"),
-				newer: rapid.IntRange(0, 3).Draw(t, "newer")}
+				transitions: moves.Draw(t, "transitions"), noncurrent: moves.Draw(t, "noncurrent"),
+				replaced: maybe("replaced"),
+				newer:    rapid.IntRange(0, 3).Draw(t, "newer")}
 		}), 0, 4).Draw(t, "rules")
 		document := ""
 		var seen []inventory.LifecycleRule
@@ -172,15 +177,19 @@ func TestProposalsLeaveObjectsOfOtherRulesAlone(t *testing.T) {
 			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(tops), 0, 5, rapid.ID).Draw(t, "prefixes") {
 				prefixes = append(prefixes,
 					prefix(name, 1<<40, 1000, map[int]inventory.Stored{
-						30: {Bytes: 1 << 39, Objects: 500}, 90: {Bytes: 1 << 39, Objects: 500}, 180: {Bytes: 1 << 39, Objects: 500},
+						30: {Bytes: 1 << 39, Objects: 500}, 90: {Bytes: 1 << 39, Objects: 500},
+						180: {Bytes: 1 << 39, Objects: 500},
 					}))
 			}
-			b.Lifecycle, b.LifecycleDocument, b.Versioned = inventory.Known(seen), inventory.Known(document), inventory.Known(
+			b.Lifecycle, b.LifecycleDocument, b.Versioned = inventory.Known(seen), inventory.Known(
+				document), inventory.Known(
 				true)
 			b.Prefixes, b.Sizes = inventory.Known(prefixes), inventory.Known(map[string]int64{
 				"STANDARD": int64(max(1, len(prefixes))) << 40,
 			})
-			b.Uploads = inventory.Known(inventory.Uploads{Count: 3, Bytes: inventory.Known(int64(1 << 30)), Complete: true})
+			b.Uploads = inventory.Known(inventory.Uploads{
+				Count: 3, Bytes: inventory.Known(int64(1 << 30)), Complete: true,
+			})
 			if rapid.Bool().Draw(t, "analyzed") {
 				whole := prefix("", 1<<40, 1000, map[int]inventory.Stored{30: {Bytes: 1 << 39, Objects: 500}})
 				b.Ages, b.AgesBy = inventory.Known(whole), "Storage Class Analysis"
@@ -204,7 +213,8 @@ func TestProposalsLeaveObjectsOfOtherRulesAlone(t *testing.T) {
 					continue
 				}
 				to := ownersRule{
-					prefix: r.Prefix, larger: r.LargerThan, expire: r.ExpireDays, abort: r.AbortDays, replaced: r.NoncurrentDays,
+					prefix: r.Prefix, larger: r.LargerThan, expire: r.ExpireDays, abort: r.AbortDays,
+					replaced:    r.NoncurrentDays,
 					transitions: map[string]int{},
 				}
 				for _, m := range r.Transitions {
@@ -218,19 +228,25 @@ func TestProposalsLeaveObjectsOfOtherRulesAlone(t *testing.T) {
 						o := object{key + "object", tag, size}
 						was, is := fateOf(rules, o), fateOf(merged, o)
 						covers := func(acts func(r *ownersRule) bool) bool {
-							return slices.ContainsFunc(rules, func(r ownersRule) bool { return r.matches(o) && acts(&r) })
+							return slices.ContainsFunc(rules, func(r ownersRule) bool {
+								return r.matches(o) && acts(&r)
+							})
 						}
 						if covers(func(r *ownersRule) bool {
 							return r.expire > 0 || len(r.transitions) > 0
 						}) && !slices.Equal(was.current, is.current) {
-							t.Fatalf("%s changes %+v from %v to %v:\n%s", x.Rule, o, was.current, is.current, x.Fix.Change.Document)
+							t.Fatalf("%s changes %+v from %v to %v:\n%s", x.Rule, o, was.current,
+								is.current, x.Fix.Change.Document)
 						}
 						if covers(func(r *ownersRule) bool { return r.replaced > 0 || len(r.noncurrent) > 0 }) &&
 							!slices.Equal(was.replaced, is.replaced) {
-							t.Fatalf("%s changes replaced versions of %+v from %v to %v:\n%s", x.Rule, o, was.replaced, is.replaced,
+							t.Fatalf("%s changes replaced versions of %+v from %v to %v:\n%s", x.Rule, o,
+								was.replaced, is.replaced,
 								x.Fix.Change.Document)
 						}
-						if covers(func(r *ownersRule) bool { return r.abort > 0 }) && !slices.Equal(was.upload, is.upload) {
+						if covers(func(r *ownersRule) bool {
+							return r.abort > 0
+						}) && !slices.Equal(was.upload, is.upload) {
 							t.Fatalf("%s changes uploads of %+v from %v to %v:\n%s", x.Rule, o, was.upload, is.upload,
 								x.Fix.Change.Document)
 						}

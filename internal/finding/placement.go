@@ -54,8 +54,10 @@ func (x *Index) awayFrom(s *Subject, uris []string) *Draft {
 		}
 		d := &Draft{Stands: true, Finding: Finding{
 			Savings: Saving{Why: "how much it reads from there is not measured"}, Confidence: High,
-			Because:  "runs in " + s.Region + ", its data is in " + b.Region,
-			Evidence: []usage.Evidence{Fact(s, "region", s.Region), Fact(s, "data", uri), Fact(b, "data_region", b.Region)},
+			Because: "runs in " + s.Region + ", its data is in " + b.Region,
+			Evidence: []usage.Evidence{
+				Fact(s, "region", s.Region), Fact(s, "data", uri), Fact(b, "data_region", b.Region),
+			},
 			Fix: Fix{
 				Change: change.Change{Verb: change.Move, Arguments: change.Arguments{Region: b.Region}}, Risk: Medium,
 				Undo: UndoFull,

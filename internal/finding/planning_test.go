@@ -31,14 +31,18 @@ func TestAlwaysOn(t *testing.T) {
 		{
 			// Five days of work from 9 to 18 touch twelve hours a day of the six-hour
 			// parts of a window of two weeks: 60 of 168 hours stay on.
-			name:  "nine to six on weekdays, on for 24 hours",
-			build: judged(func(f *fixture) { f.measured(f.running("i-1", "g6.2xlarge"), 14*day, 1, nineToSix, nineToSix) }),
-			want:  []string{"always-on i-1 458.77"},
+			name: "nine to six on weekdays, on for 24 hours",
+			build: judged(func(f *fixture) {
+				f.measured(f.running("i-1", "g6.2xlarge"), 14*day, 1, nineToSix, nineToSix)
+			}),
+			want: []string{"always-on i-1 458.77"},
 		},
 		{
-			name:  "a CPU machine",
-			build: judged(func(f *fixture) { f.measured(f.running("i-1", "m5.large"), 14*day, 0, always(0), nineToSix) }),
-			want:  []string{"always-on i-1 45.05"},
+			name: "a CPU machine",
+			build: judged(func(f *fixture) {
+				f.measured(f.running("i-1", "m5.large"), 14*day, 0, always(0), nineToSix)
+			}),
+			want: []string{"always-on i-1 45.05"},
 		},
 		{
 			name: "a CPU machine with a little traffic at night",
@@ -64,8 +68,10 @@ func TestAlwaysOn(t *testing.T) {
 			}),
 		},
 		{
-			name:  "busy around the clock",
-			build: judged(func(f *fixture) { f.measured(f.running("i-1", "m5.large"), 14*day, 0, always(0), always(50)) }),
+			name: "busy around the clock",
+			build: judged(func(f *fixture) {
+				f.measured(f.running("i-1", "m5.large"), 14*day, 0, always(0), always(50))
+			}),
 		},
 		{
 			name: "work at random hours has no pattern",
@@ -139,17 +145,19 @@ func TestTrainingOnDemand(t *testing.T) {
 		{
 			name: "spot already",
 			build: func(f *fixture) {
-				f.is(f.running("i-1", "g6.2xlarge", training, fresh, func(_ *inventory.Resource, d *inventory.Instance) {
-					d.Market = inventory.Spot
-				}), duty.Busy)
+				f.is(f.running("i-1", "g6.2xlarge", training, fresh,
+					func(_ *inventory.Resource, d *inventory.Instance) {
+						d.Market = inventory.Spot
+					}), duty.Busy)
 			},
 		},
 		{
 			name: "persistent machines are not interrupted",
 			build: func(f *fixture) {
-				f.is(f.running("i-1", "g6.2xlarge", training, fresh, func(r *inventory.Resource, _ *inventory.Instance) {
-					r.Lifetime = inventory.Persistent
-				}), duty.Busy)
+				f.is(f.running("i-1", "g6.2xlarge", training, fresh,
+					func(r *inventory.Resource, _ *inventory.Instance) {
+						r.Lifetime = inventory.Persistent
+					}), duty.Busy)
 			},
 		},
 		{
@@ -203,7 +211,9 @@ func TestStickyGroups(t *testing.T) {
 			for i, s := range states {
 				id := "i-" + string(rune('1'+i))
 				ids = append(ids, id)
-				f.is(f.running(id, "m5.large", func(r *inventory.Resource, _ *inventory.Instance) { r.Manager = fleetGroup }), s)
+				f.is(f.running(id, "m5.large", func(r *inventory.Resource, _ *inventory.Instance) {
+					r.Manager = fleetGroup
+				}), s)
 			}
 			f.add(inventory.Resource{ID: "fleet", Kind: inventory.KindAutoScalingGroup,
 				Detail: &inventory.AutoScalingGroup{
@@ -216,7 +226,8 @@ func TestStickyGroups(t *testing.T) {
 			name:  "two of three idle: each is counted once",
 			build: group(1, 3, duty.Idle, duty.Busy, duty.Idle),
 			want: []string{
-				"instance-idle i-1 70.08", "instance-idle i-3 70.08", "autoscaling-sticky fleet 0.00 after instance-idle i-1",
+				"instance-idle i-1 70.08", "instance-idle i-3 70.08",
+				"autoscaling-sticky fleet 0.00 after instance-idle i-1",
 			},
 		},
 		{
@@ -257,7 +268,9 @@ func TestComputeAwayFromData(t *testing.T) {
 		return func(f *fixture) {
 			f.is(f.running("i-1", "m5.large"), duty.Busy).Tags = map[string]string{inventory.TagDataURI: uri}
 			f.add(inventory.Resource{ID: "near", Kind: inventory.KindBucket, Detail: &inventory.Bucket{}})
-			f.add(inventory.Resource{ID: "far", Kind: inventory.KindBucket, Region: "eu-west-1", Detail: &inventory.Bucket{}})
+			f.add(inventory.Resource{
+				ID: "far", Kind: inventory.KindBucket, Region: "eu-west-1", Detail: &inventory.Bucket{},
+			})
 		}
 	}
 	runScenarios(t, []scenario{
@@ -283,7 +296,8 @@ func TestGenerations(t *testing.T) {
 		machine string
 		found   bool
 	}{
-		{"p2.xlarge", true}, {"p3.2xlarge", true}, {"g6.2xlarge", false}, {"g6e.xlarge", false}, {"p5.48xlarge", false},
+		{"p2.xlarge", true}, {"p3.2xlarge", true}, {"g6.2xlarge", false},
+		{"g6e.xlarge", false}, {"p5.48xlarge", false},
 		{"m5.large", false},
 	} {
 		t.Run(tc.machine, func(t *testing.T) {
@@ -350,7 +364,9 @@ func TestReservations(t *testing.T) {
 		return func(f *fixture) {
 			r := f.add(inventory.Resource{
 				ID: "cr-1", Kind: inventory.KindCapacityReservation, Type: "g6.2xlarge", CreatedAt: ago(60 * day),
-				Detail: &inventory.CapacityReservation{Total: total, Available: available, Platform: "linux", Tenancy: "shared"}})
+				Detail: &inventory.CapacityReservation{
+					Total: total, Available: available, Platform: "linux", Tenancy: "shared",
+				}})
 			if used != nil {
 				series(f.window(r, 7*day), "", usage.Capacity, used)
 			}

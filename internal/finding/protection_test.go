@@ -51,7 +51,9 @@ func TestProtectedVersions(t *testing.T) {
 			{Enabled: true, TransitionDays: map[string]int{"GLACIER": 90}},
 		})
 		b.LifecycleDocument = inventory.Known(
-			change.WriteRules([]change.Rule{{ID: "theirs", Transitions: []change.Transition{{Days: 90, Class: "GLACIER"}}}}))
+			change.WriteRules([]change.Rule{
+				{ID: "theirs", Transitions: []change.Transition{{Days: 90, Class: "GLACIER"}}},
+			}))
 	}
 	runScenarios(t, []scenario{
 		{name: "no protection", build: bucket(archived), want: []string{"bucket-noncurrent data <=70.66"}},
@@ -75,9 +77,11 @@ func TestProtectedVersions(t *testing.T) {
 			want:  []string{"bucket-no-lifecycle data 0.00", "bucket-noncurrent data 0.00"},
 		},
 		{
-			name:  "copies of another bucket",
-			build: bucket(archived, func(b *inventory.Bucket) { b.ReplicatedFrom = inventory.Known([]string{"origin"}) }),
-			want:  []string{"bucket-noncurrent data 0.00"},
+			name: "copies of another bucket",
+			build: bucket(archived, func(b *inventory.Bucket) {
+				b.ReplicatedFrom = inventory.Known([]string{"origin"})
+			}),
+			want: []string{"bucket-noncurrent data 0.00"},
 		},
 		{
 			name:  "experiments that Object Lock keeps longer than they would be move as the other data does",
@@ -90,9 +94,11 @@ func TestProtectedVersions(t *testing.T) {
 			want:  []string{"bucket-no-lifecycle data <=43.42", "bucket-noncurrent data <=70.66"},
 		},
 		{
-			name:  "experiments that are copies of another bucket move too",
-			build: bucket(experiments, func(b *inventory.Bucket) { b.ReplicatedFrom = inventory.Known([]string{"origin"}) }),
-			want:  []string{"bucket-no-lifecycle data 39.73 wasting 0.00", "bucket-noncurrent data 0.00"},
+			name: "experiments that are copies of another bucket move too",
+			build: bucket(experiments, func(b *inventory.Bucket) {
+				b.ReplicatedFrom = inventory.Known([]string{"origin"})
+			}),
+			want: []string{"bucket-no-lifecycle data 39.73 wasting 0.00", "bucket-noncurrent data 0.00"},
 		},
 	})
 }
@@ -121,7 +127,8 @@ func TestReportsProtection(t *testing.T) {
 		{"a part is locked", func(b *inventory.Bucket) {
 			locking(400)(b)
 			b.Locked, b.LockedUntil = inventory.Stored{Bytes: tib, Objects: 3}, now.AddDate(0, 0, 50)
-		}, "locked_until", now.AddDate(0, 0, 50).Format("2006-01-02"), "400 days", "1 TiB stay until their retention ends"},
+		}, "locked_until", now.AddDate(0, 0, 50).Format("2006-01-02"), "400 days",
+			"1 TiB stay until their retention ends"},
 		{"delete markers", func(b *inventory.Bucket) {
 			b.DeleteMarkers = 7
 		}, "delete_markers", "7", "", "7 delete markers stay"},
@@ -137,7 +144,8 @@ func TestReportsProtection(t *testing.T) {
 		got := only(t, f.evaluate(), "bucket-noncurrent")
 		if v := evidence(got, tc.signal); v != tc.value || !strings.Contains(got.Savings.Why, tc.why) ||
 			!strings.Contains(got.Fix.Note, tc.note) {
-			t.Errorf("%s: %s is %q, want %q; why %q, note %q", tc.name, tc.signal, v, tc.value, got.Savings.Why, got.Fix.Note)
+			t.Errorf("%s: %s is %q, want %q; why %q, note %q", tc.name, tc.signal, v, tc.value,
+				got.Savings.Why, got.Fix.Note)
 		}
 	}
 }
@@ -172,7 +180,8 @@ func TestProposedRulesRespectProtection(t *testing.T) {
 		if lock.Enabled {
 			lock.RetentionDays = rapid.SampledFrom([]int{0, 1, 30, 179, 180, 181, 4000}).Draw(t, "retention")
 		}
-		mfa, from := rapid.IntRange(0, 4).Draw(t, "MFA delete") == 0, rapid.SampledFrom([][]string{{}, {}, {"origin"}}).Draw(
+		mfa, from := rapid.IntRange(0, 4).Draw(t, "MFA delete") == 0, rapid.SampledFrom(
+			[][]string{{}, {}, {"origin"}}).Draw(
 			t, "replicated from")
 		setting := rapid.SampledFrom([]string{"", "varies_by_storage_class", "all_storage_classes_128K"}).Draw(t,
 			"minimum size")
@@ -193,10 +202,14 @@ func TestProposedRulesRespectProtection(t *testing.T) {
 		}
 		f := newFixture(tb)
 		f.bucket("data", versioned, func(b *inventory.Bucket) {
-			b.ObjectLock, b.MFADelete, b.ReplicatedFrom = inventory.Known(lock), inventory.Known(mfa), inventory.Known(from)
-			b.LifecycleDocument, b.MinimumSize, b.Sizes, b.Prefixes = inventory.Known(document), setting, inventory.Known(
+			b.ObjectLock, b.MFADelete, b.ReplicatedFrom = inventory.Known(lock), inventory.Known(
+				mfa), inventory.Known(from)
+			b.LifecycleDocument, b.MinimumSize, b.Sizes, b.Prefixes = inventory.Known(
+				document), setting, inventory.Known(
 				sizes), inventory.Known(prefixes)
-			b.Uploads = inventory.Known(inventory.Uploads{Count: 3, Bytes: inventory.Known(int64(1 << 30)), Complete: true})
+			b.Uploads = inventory.Known(inventory.Uploads{
+				Count: 3, Bytes: inventory.Known(int64(1 << 30)), Complete: true,
+			})
 		})
 		for _, x := range f.evaluate() {
 			rules, err := change.Rules(x.Fix.Change.Document)
@@ -302,7 +315,8 @@ func TestInstantClassesStay(t *testing.T) {
 			b.LifecycleDocument = inventory.Known("")
 			b.Sizes = inventory.Known(map[string]int64{"STANDARD": 2 * bigSize})
 			p := []inventory.Prefix{
-				prefix("imagenet/", bigSize, 1000, all(bigSize, 1000)), prefix("logs/", bigSize, 1000, all(bigSize, 1000)),
+				prefix("imagenet/", bigSize, 1000, all(bigSize, 1000)),
+				prefix("logs/", bigSize, 1000, all(bigSize, 1000)),
 			}
 			for i := range p {
 				p[i].Standard = p[i].Stored

@@ -95,7 +95,9 @@ func (x *Index) spare(s *Subject, a *rightsize.Advice) *Draft {
 		Because: plain.Number(float64(a.GPUsUsed), 0) + " of " + plain.Number(float64(a.GPUs), 0) +
 			" GPUs used: the others could serve other work",
 		Evidence: a.Evidence,
-		Fix:      Fix{Change: change.Change{Verb: change.Advise}, Risk: Low, Undo: UndoFull, Note: x.account.Advice.Spare},
+		Fix: Fix{
+			Change: change.Change{Verb: change.Advise}, Risk: Low, Undo: UndoFull, Note: x.account.Advice.Spare,
+		},
 	}, Unknown: "the GPUs that rest are charged until other work takes them"}
 	if p, err := x.account.Prices.Price(s.Cloud, price.GPUs, s.Size.GPU, s.Region, price.OnDemand); err == nil {
 		d.Bound = x.amount(p.Cost(rest*money.HoursPerMonth, 1))
@@ -178,7 +180,8 @@ func (x *Index) resize(s *Subject, a *rightsize.Advice, because string, fits fun
 	}
 	now, priced := a.Hourly.Get()
 	c, ok := a.First(func(c rightsize.Candidate) bool {
-		return alike(c.Accelerator, a.Accelerator) && (fits == nil || fits(c)) && (!priced || x.worthwhile(now, c.Hourly))
+		return alike(c.Accelerator, a.Accelerator) && (fits == nil || fits(c)) &&
+			(!priced || x.worthwhile(now, c.Hourly))
 	})
 	if !ok {
 		return nil
@@ -208,7 +211,9 @@ func (x *Index) resized(s *Subject, a *rightsize.Advice, c rightsize.Candidate, 
 		Because:    because + ": " + c.Machine.Type + " would do",
 		Evidence:   append([]usage.Evidence{}, a.Evidence...),
 		Fix: Fix{
-			Change: change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: c.Machine.Type}}, Undo: UndoFull,
+			Change: change.Change{
+				Verb: change.ChangeType, Arguments: change.Arguments{Type: c.Machine.Type},
+			}, Undo: UndoFull,
 			Note: "it is stopped for the change; try it on one run first",
 		},
 	}}
@@ -375,7 +380,8 @@ func (x *Index) tooManyGPUs(s *Subject, m price.Machine, a *rightsize.Advice, no
 		Because: "inference at " + plain.Percent(a.UtilMean, 0) + " of " + plain.Count(int64(m.GPUs()), "GPU") +
 			": fewer would do",
 		Evidence: append(append([]usage.Evidence{}, a.Evidence...), Fact(s, "smallest", name)),
-		Fix: Fix{Change: change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: name}}, Undo: UndoFull,
+		Fix: Fix{
+			Change: change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: name}}, Undo: UndoFull,
 			Note: "measure how much GPU memory its model takes, then put a new configuration in place"},
 	}, Unknown: "whether its model fits on fewer GPUs is not measured"}
 	var note string

@@ -186,7 +186,8 @@ func TestInferenceEndpoints(t *testing.T) {
 			}
 			got := only(t, found, "inference-overprovisioned")
 			if evidence(got, "replicas_at_target") != tc.want || got.Fix.Risk != High {
-				t.Errorf("%s replicas would do, risk %s; want %s and high", evidence(got, "replicas_at_target"), got.Fix.Risk,
+				t.Errorf("%s replicas would do, risk %s; want %s and high",
+					evidence(got, "replicas_at_target"), got.Fix.Risk,
 					tc.want)
 			}
 		})

@@ -132,7 +132,9 @@ var rules = []Rule{
 		Saves:      "its own blocks; an upper bound where later snapshots share them",
 		Confidence: "high",
 		Fix:        "delete; undo none",
-	}, Step: StepStorage, Kind: inventory.KindSnapshot, Needs: []inventory.Kind{inventory.KindImage}, Judge: snapshotOld},
+	}, Step: StepStorage, Kind: inventory.KindSnapshot, Needs: []inventory.Kind{
+		inventory.KindImage,
+	}, Judge: snapshotOld},
 	{ID: "image-unused", About: About{
 		Finds: "a machine image that nothing uses",
 		When: "not launched for thresholds.image_unused, no machine runs from it, and no launch template, " +
@@ -224,8 +226,9 @@ var rules = []Rule{
 		Fix:        "change type; undo full, partial with instance-store disks",
 	}, Step: StepCommit, Kind: inventory.KindInstance, Judge: generationOld},
 	{ID: "commitment-unused", About: About{
-		Finds:      "a commitment that covers nothing",
-		When:       "committed − what running machines of every account can use; with a bill also what the bill shows unused",
+		Finds: "a commitment that covers nothing",
+		When: "committed − what running machines of every account can use; with a bill also what the bill " +
+			"shows unused",
 		Saves:      "none before it ends; unused dollars are waste",
 		Confidence: "medium; high by the bill",
 		Fix:        "use it: move work under it; undo full",
@@ -389,7 +392,8 @@ func (d *Draft) advise(a *Advice) {
 		note = a.Tag
 	}
 	d.Fix = Fix{
-		Change: change.Change{Verb: change.Advise}, Command: d.Fix.Command, Risk: d.Fix.Risk, Undo: UndoFull, Note: note,
+		Change: change.Change{Verb: change.Advise}, Command: d.Fix.Command, Risk: d.Fix.Risk,
+		Undo: UndoFull, Note: note,
 	}
 }
 

@@ -20,7 +20,8 @@ var requiredTags = []string{"team", "project", "environment", "cost-center"}
 func TestRulesOfTheContract(t *testing.T) {
 	want := map[Step]string{
 		StepMeasure: "tag-missing telemetry-missing",
-		StepIdle: "gpu-instance-idle gpu-held instance-idle instance-overdue instance-stopped endpoint-idle notebook-idle " +
+		StepIdle: "gpu-instance-idle gpu-held instance-idle instance-overdue instance-stopped endpoint-idle " +
+			"notebook-idle " +
 			"database-idle cache-idle table-idle vpc-endpoint-idle " +
 			"load-balancer-idle nat-gateway-idle address-unused training-overrun training-stalled always-on",
 		StepStorage: "volume-unattached volume-gp2 snapshot-old image-unused bucket-no-lifecycle bucket-multipart " +
@@ -28,7 +29,8 @@ func TestRulesOfTheContract(t *testing.T) {
 			"checkpoint-stale log-group-no-retention repository-no-lifecycle repository-untagged",
 		StepEgress: "compute-away-from-data",
 		StepSpot:   "training-on-demand",
-		StepRightsize: "gpu-underutilized gpu-count-over gpu-memory-over inference-overprovisioned inference-saturated " +
+		StepRightsize: "gpu-underutilized gpu-count-over gpu-memory-over inference-overprovisioned " +
+			"inference-saturated " +
 			"autoscaling-sticky database-oversized table-overprovisioned",
 		StepModel:  "model-optimize",
 		StepCommit: "generation-old commitment-unused reservation-unused cluster-extended-support",
@@ -64,7 +66,8 @@ func TestUnusableArguments(t *testing.T) {
 		{"a target over 100%", ok, Thresholds{InferenceTarget: 101}, "inference_target_pct"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := Evaluate(tc.account, tc.thresholds, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := Evaluate(tc.account, tc.thresholds, nil); err == nil ||
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("Evaluate: %v, want an error with %q", err, tc.want)
 			}
 		})
@@ -114,7 +117,9 @@ func TestWithoutPrices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"bucket-no-lifecycle data ?", "instance-idle i-1 ?", "snapshot-old snap-1 ?", "volume-gp2 vol-1 ?"}
+	want := []string{
+		"bucket-no-lifecycle data ?", "instance-idle i-1 ?", "snapshot-old snap-1 ?", "volume-gp2 vol-1 ?",
+	}
 	if diff := cmp.Diff(want, show(found)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}

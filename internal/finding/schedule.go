@@ -76,7 +76,8 @@ func alwaysOn(x *Index, s *Subject) *Draft {
 	if group := groupOf(s); group != "" {
 		d.Fix.Undo = UndoPartial
 		d.Fix.Note = Sentence(d.Fix.Note,
-			"a member of Auto Scaling group "+group+": scheduled only through the group, which ends machines with their disks")
+			"a member of Auto Scaling group "+group+
+				": scheduled only through the group, which ends machines with their disks")
 	}
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Low)

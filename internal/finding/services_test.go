@@ -45,7 +45,8 @@ func TestManagedServices(t *testing.T) {
 	table := func(d inventory.Table, consumed, provisioned float64) func(f *fixture) {
 		return func(f *fixture) {
 			r := f.add(inventory.Resource{
-				ID: "items", Kind: inventory.KindTable, State: inventory.StateRunning, CreatedAt: ago(90 * day), Detail: &d,
+				ID: "items", Kind: inventory.KindTable, State: inventory.StateRunning,
+				CreatedAt: ago(90 * day), Detail: &d,
 			})
 			w := f.window(r, 14*day)
 			if consumed >= 0 {
@@ -59,8 +60,9 @@ func TestManagedServices(t *testing.T) {
 	endpoint := func(bytes float64, window time.Duration) func(f *fixture) {
 		return func(f *fixture) {
 			r := f.add(inventory.Resource{
-				ID: "vpce-1", Kind: inventory.KindVPCEndpoint, State: inventory.StateAvailable, CreatedAt: ago(90 * day),
-				Detail: &inventory.VPCEndpoint{Service: "com.amazonaws.us-east-1.sqs", Zones: 3}})
+				ID: "vpce-1", Kind: inventory.KindVPCEndpoint, State: inventory.StateAvailable,
+				CreatedAt: ago(90 * day),
+				Detail:    &inventory.VPCEndpoint{Service: "com.amazonaws.us-east-1.sqs", Zones: 3}})
 			series(f.window(r, window), "", usage.NetBytes, always(bytes))
 		}
 	}
@@ -73,7 +75,8 @@ func TestManagedServices(t *testing.T) {
 			want:  []string{"database-idle db 129.94"},
 		},
 		{
-			name: "a database with one connection on one day", build: database(inventory.KindDatabase, "db.m5.large", postgres,
+			name: "a database with one connection on one day",
+			build: database(inventory.KindDatabase, "db.m5.large", postgres,
 				func(w *usage.Window) {
 					series(w, "", usage.Sessions, func(at time.Time) float64 {
 						if at.After(ago(3*day)) && at.Before(ago(2*day)) {
@@ -82,9 +85,13 @@ func TestManagedServices(t *testing.T) {
 						return 0
 					})
 				})},
-		{name: "a database that was not measured", build: database(inventory.KindDatabase, "db.m5.large", postgres, nil)},
 		{
-			name: "connections measured for half of the time", build: database(inventory.KindDatabase, "db.m5.large", postgres,
+			name:  "a database that was not measured",
+			build: database(inventory.KindDatabase, "db.m5.large", postgres, nil),
+		},
+		{
+			name: "connections measured for half of the time",
+			build: database(inventory.KindDatabase, "db.m5.large", postgres,
 				func(w *usage.Window) {
 					series(w, "", usage.Sessions, func(at time.Time) float64 {
 						if at.Before(ago(7 * day)) {
@@ -105,15 +112,20 @@ func TestManagedServices(t *testing.T) {
 			build: database(inventory.KindDatabase, "db.m5.xlarge", postgres, uses(4, 12)),
 			want:  []string{"database-oversized db <=129.94"},
 		},
-		{name: "a database whose CPU works", build: database(inventory.KindDatabase, "db.m5.xlarge", postgres, uses(4, 35))},
+		{
+			name:  "a database whose CPU works",
+			build: database(inventory.KindDatabase, "db.m5.xlarge", postgres, uses(4, 35)),
+		},
 		{name: "the smallest size", build: database(inventory.KindDatabase, "db.m5.large", postgres, uses(4, 12))},
 		{
-			name: "a cache that nothing asks", build: database(inventory.KindCache, "cache.m6g.large", redis, requests(0)),
-			want: []string{"cache-idle db ?"},
+			name:  "a cache that nothing asks",
+			build: database(inventory.KindCache, "cache.m6g.large", redis, requests(0)),
+			want:  []string{"cache-idle db ?"},
 		},
 		{
 			name:  "a cache whose requests are not published",
-			build: database(inventory.KindCache, "cache.m6g.large", redis, requests(-1)), want: []string{"cache-idle db ?"},
+			build: database(inventory.KindCache, "cache.m6g.large", redis, requests(-1)),
+			want:  []string{"cache-idle db ?"},
 		},
 		{name: "a cache in use", build: database(inventory.KindCache, "cache.m6g.large", redis, requests(3))},
 		{name: "a cache that was not measured", build: database(inventory.KindCache, "cache.m6g.large", redis, nil)},
@@ -124,7 +136,10 @@ func TestManagedServices(t *testing.T) {
 		},
 		{name: "a control plane in standard support", build: cluster(time.Time{})},
 		// 100 × 0.00013 and 40 × 0.00065 an hour.
-		{name: "a table of which nothing is used", build: table(forty, -1, 100), want: []string{"table-idle items 28.47"}},
+		{
+			name: "a table of which nothing is used", build: table(forty, -1, 100),
+			want: []string{"table-idle items 28.47"},
+		},
 		// A peak of 216,000 units an hour is 60 a second of 140; 72,000 is 20.
 		{name: "a table that is used", build: table(forty, 216_000, 100)},
 		{

@@ -62,7 +62,8 @@ func (x *Index) claimSnapshot(d *Draft, s *Subject, whole bool) {
 			d.ClaimShare(s, "", 1, 1, WasteAndSavings) // and so says what has no price
 			return
 		}
-		d.Unknown = "an incremental snapshot: what it holds beyond the others of " + snap.VolumeID + " is not published"
+		d.Unknown = "an incremental snapshot: what it holds beyond the others of " +
+			snap.VolumeID + " is not published"
 		d.Bound = x.amount(d.Bound.Add(bound))
 	}
 }

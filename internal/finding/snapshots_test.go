@@ -40,7 +40,8 @@ func TestSnapshots(t *testing.T) {
 	image := func(f *fixture, id string, state inventory.State, launched time.Duration, snapshots ...string) {
 		f.add(inventory.Resource{ID: id, Kind: inventory.KindImage, State: state, CreatedAt: ago(400 * day),
 			Detail: &inventory.Image{
-				SnapshotIDs: snapshots, LastLaunched: inventory.Known(ago(launched)), Launchers: inventory.Known([]string{}),
+				SnapshotIDs: snapshots, LastLaunched: inventory.Known(ago(launched)),
+				Launchers: inventory.Known([]string{}),
 			}})
 	}
 	launched := func(f *fixture, by inventory.Fact[[]string]) {
@@ -159,7 +160,9 @@ func TestSnapshots(t *testing.T) {
 					ID: "ami-1", Kind: inventory.KindImage, State: inventory.StateAvailable, CreatedAt: ago(400 * day),
 					Manager: inventory.Manager{
 						Kind: inventory.ManagerBackup,
-					}, Detail: &inventory.Image{SnapshotIDs: []string{"snap-1"}, Launchers: inventory.Known([]string{})}})
+					}, Detail: &inventory.Image{
+						SnapshotIDs: []string{"snap-1"}, Launchers: inventory.Known([]string{}),
+					}})
 				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"), backedUp)
 			},
 		},
@@ -183,7 +186,9 @@ func TestSnapshots(t *testing.T) {
 			build: func(f *fixture) {
 				image(f, "ami-1", inventory.StateAvailable, 120*day, "snap-1")
 				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
-				f.running("i-1", "m5.large", func(_ *inventory.Resource, d *inventory.Instance) { d.ImageID = "ami-1" })
+				f.running("i-1", "m5.large", func(_ *inventory.Resource, d *inventory.Instance) {
+					d.ImageID = "ami-1"
+				})
 			},
 		},
 		{
@@ -237,9 +242,10 @@ func TestSnapshots(t *testing.T) {
 			build: func(f *fixture) {
 				image(f, "ami-1", inventory.StateAvailable, 120*day, "snap-1", "snap-2")
 				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
-				f.snapshot("snap-2", "vol-1", 300*day, imaged("ami-1"), func(r *inventory.Resource, _ *inventory.Snapshot) {
-					r.KeepUntil = inventory.KeepForever
-				})
+				f.snapshot("snap-2", "vol-1", 300*day, imaged("ami-1"),
+					func(r *inventory.Resource, _ *inventory.Snapshot) {
+						r.KeepUntil = inventory.KeepForever
+					})
 			},
 			want: []string{"image-unused ami-1 <=5.00"},
 		},

@@ -57,7 +57,9 @@ func trainingOnDemand(x *Index, s *Subject) *Draft {
 	list, err := x.hourly(func(b *price.Book) (price.Price, error) { return b.OnDemand(s.Type, s.Region) })
 	if err == nil {
 		var paid money.Amount
-		if paid, err = x.hourly(func(b *price.Book) (price.Price, error) { return b.Spot(s.Type, s.Region) }); err == nil {
+		if paid, err = x.hourly(func(b *price.Book) (price.Price, error) {
+			return b.Spot(s.Type, s.Region)
+		}); err == nil {
 			return x.onSpot(d, s, list, paid)
 		}
 	}
@@ -88,11 +90,13 @@ func (x *Index) onSpot(d *Draft, s *Subject, list, price money.Amount) *Draft {
 		least, low := paid(rate.Low)
 		most, high := paid(rate.High)
 		overhead += " (" + plain.Share(low, 0) + " to " + plain.Share(high, 0) + ")"
-		cost += " (" + plain.Share(money.Ratio(least, list), 0) + " to " + plain.Share(money.Ratio(most, list), 0) + ")"
+		cost += " (" + plain.Share(money.Ratio(least, list), 0) + " to " +
+			plain.Share(money.Ratio(most, list), 0) + ")"
 		d.Fix.Note = Sentence(d.Fix.Note,
 			"how often it is interrupted is not measured here: state spot.interruptions_per_hour or spot.runs")
 	}
-	d.Because = "on-demand training; spot costs " + plain.Share(money.Ratio(now, list), 0) + " of it, restarts included"
+	d.Because = "on-demand training; spot costs " + plain.Share(money.Ratio(now, list), 0) +
+		" of it, restarts included"
 	d.Evidence = append(d.Evidence, Priced("on_demand_usd_per_hour", list, "price book"),
 		Priced("spot_usd_per_hour", price, "price book"),
 		usage.Fact("interruptions", rate.String(), rate.Source), usage.Fact("restart_overhead", overhead, "formula"),

@@ -106,7 +106,9 @@ func TestVolumes(t *testing.T) {
 			name: "the data of a claim of Kubernetes: no more than a bound, and no waste",
 			build: func(f *fixture) {
 				f.window(f.volume("vol-1", "gp3", 500, func(r *inventory.Resource, d *inventory.Volume) {
-					r.Manager, d.Claim = inventory.Manager{Kind: inventory.ManagerKubernetes, Name: "prod"}, "ml/data-db-0"
+					r.Manager, d.Claim = inventory.Manager{
+						Kind: inventory.ManagerKubernetes, Name: "prod",
+					}, "ml/data-db-0"
 				}), 14*day)
 			},
 			want: []string{"volume-unattached vol-1 <=40.00"},
@@ -147,7 +149,9 @@ func TestVolumes(t *testing.T) {
 		{
 			name: "a region without prices",
 			build: func(f *fixture) {
-				f.volume("vol-1", "gp2", 100, attached, func(r *inventory.Resource, _ *inventory.Volume) { r.Region = "mars-1" })
+				f.volume("vol-1", "gp2", 100, attached, func(r *inventory.Resource, _ *inventory.Volume) {
+					r.Region = "mars-1"
+				})
 			},
 			want: []string{"volume-gp2 vol-1 ?"},
 		},
@@ -181,7 +185,9 @@ func (f *fixture) bucket(id string, change ...func(*inventory.Bucket)) *inventor
 
 func prefix(name string, bytes, objects int64, older map[int]inventory.Stored) inventory.Prefix {
 	return inventory.Prefix{
-		Name: name, Listing: inventory.Listing{Stored: inventory.Stored{Bytes: bytes, Objects: objects}, Complete: true},
+		Name: name, Listing: inventory.Listing{
+			Stored: inventory.Stored{Bytes: bytes, Objects: objects}, Complete: true,
+		},
 		Older: older, Newest: ago(day), Oldest: ago(300 * day), Class: "STANDARD"}
 }
 
@@ -269,7 +275,9 @@ func TestBucketLifecycle(t *testing.T) {
 			build: func(f *fixture) {
 				f.bucket("data", func(b *inventory.Bucket) {
 					b.Prefixes = inventory.Known([]inventory.Prefix{
-						prefix("imagenet/", bigSize, 10_000, map[int]inventory.Stored{30: {Bytes: bigSize, Objects: 10_000}}),
+						prefix("imagenet/", bigSize, 10_000, map[int]inventory.Stored{
+							30: {Bytes: bigSize, Objects: 10_000},
+						}),
 					})
 				})
 			},
@@ -279,7 +287,9 @@ func TestBucketLifecycle(t *testing.T) {
 			name: "old experiments expire: all of their cost",
 			build: func(f *fixture) {
 				f.bucket("data", func(b *inventory.Bucket) {
-					b.Prefixes = inventory.Known([]inventory.Prefix{prefix("experiments/", bigSize, 10_000, all(bigSize, 10_000))})
+					b.Prefixes = inventory.Known([]inventory.Prefix{
+						prefix("experiments/", bigSize, 10_000, all(bigSize, 10_000)),
+					})
 				})
 			},
 			want: []string{"bucket-no-lifecycle data 235.52 wasting 0.00"},
@@ -290,7 +300,9 @@ func TestBucketLifecycle(t *testing.T) {
 				f.bucket("data", func(b *inventory.Bucket) {
 					b.Versioned = inventory.Known(true)
 					b.Noncurrent = inventory.Known(inventory.Listing{Complete: true})
-					b.Prefixes = inventory.Known([]inventory.Prefix{prefix("experiments/", bigSize, 100, all(bigSize, 100))})
+					b.Prefixes = inventory.Known([]inventory.Prefix{
+						prefix("experiments/", bigSize, 100, all(bigSize, 100)),
+					})
 				})
 			},
 			want: []string{"bucket-no-lifecycle data <=235.52"},
@@ -303,7 +315,9 @@ func TestBucketLifecycle(t *testing.T) {
 				f.bucket("data", func(b *inventory.Bucket) {
 					n := int64(1_000_000)
 					b.Sizes = inventory.Known(map[string]int64{"STANDARD": n * 200 << 10})
-					b.Prefixes = inventory.Known([]inventory.Prefix{prefix("imagenet/", n*200<<10, n, all(n*200<<10, n))})
+					b.Prefixes = inventory.Known([]inventory.Prefix{
+						prefix("imagenet/", n*200<<10, n, all(n*200<<10, n)),
+					})
 				})
 			},
 			want: []string{"bucket-no-lifecycle data 3.41 wasting 0.00"},
@@ -311,7 +325,9 @@ func TestBucketLifecycle(t *testing.T) {
 		{
 			name: "all in the archive already",
 			build: func(f *fixture) {
-				f.bucket("data", func(b *inventory.Bucket) { b.Sizes = inventory.Known(map[string]int64{"GLACIER": bigSize}) })
+				f.bucket("data", func(b *inventory.Bucket) {
+					b.Sizes = inventory.Known(map[string]int64{"GLACIER": bigSize})
+				})
 			},
 		},
 		{
@@ -346,7 +362,9 @@ func TestBucketLifecycle(t *testing.T) {
 			name: "a disabled rule does nothing",
 			build: func(f *fixture) {
 				f.bucket("data", func(b *inventory.Bucket) {
-					b.Lifecycle = inventory.Known([]inventory.LifecycleRule{{TransitionDays: map[string]int{"GLACIER": 90}}})
+					b.Lifecycle = inventory.Known([]inventory.LifecycleRule{
+						{TransitionDays: map[string]int{"GLACIER": 90}},
+					})
 				})
 			},
 			want: []string{"bucket-no-lifecycle data <=198.66"},
@@ -398,8 +416,9 @@ func TestPartialLifecycles(t *testing.T) {
 	}
 	runScenarios(t, []scenario{
 		{
-			name: "a rule for another prefix", build: bucket([]inventory.LifecycleRule{archive("other/", false)}, two()...),
-			want: []string{"bucket-no-lifecycle data 198.65 wasting 0.00"},
+			name:  "a rule for another prefix",
+			build: bucket([]inventory.LifecycleRule{archive("other/", false)}, two()...),
+			want:  []string{"bucket-no-lifecycle data 198.65 wasting 0.00"},
 		},
 		{
 			name:  "a rule that only aborts uploads",
@@ -657,7 +676,8 @@ func TestLogsAndRegistries(t *testing.T) {
 		{
 			name: "no policy and unpulled images, which the rule leaves alone",
 			build: images(func(d *inventory.Repository) {
-				d.LifecyclePolicy, d.UnpulledImages, d.UnpulledBytes = inventory.Known(false), 3, inventory.Known(int64(30<<30))
+				d.LifecyclePolicy, d.UnpulledImages, d.UnpulledBytes = inventory.Known(
+					false), 3, inventory.Known(int64(30<<30))
 			}),
 			want: []string{"repository-no-lifecycle trainer 0.00"},
 		},

@@ -63,7 +63,8 @@ func (x *Index) reservedUnused(s *Subject, c *inventory.Commitment) *Draft {
 		Evidence: []usage.Evidence{Fact(s, "reserved", plain.Decimal(float64(c.Count), 0)),
 			Fact(s, "unused_share", plain.Decimal(part, 2))},
 		Fix: Fix{Change: change.Change{Verb: change.UseCommitment}, Risk: Low, Undo: UndoFull,
-			Note: "run such machines under it, exchange it, or sell it on the provider's marketplace; it costs until it ends"},
+			Note: "run such machines under it, exchange it, or sell it on the provider's marketplace; it costs " +
+				"until it ends"},
 	}}
 	if !c.EndsAt.IsZero() {
 		d.Evidence = append(d.Evidence, Aged(s, "ends_in", c.EndsAt.Sub(x.Now)))
@@ -104,7 +105,8 @@ func (x *Index) familyUses() map[[3]string]map[string]*familyUse {
 			u, units := use(o.Cloud, o.Region, o.Account, o.Type)
 			u.running, u.unsized = u.running+units, u.unsized || units == 0
 		}
-		if d, ok := o.Detail.(*inventory.Commitment); ok && d.CommitmentType == inventory.ReservedInstances && !d.Zonal &&
+		if d, ok := o.Detail.(*inventory.Commitment); ok &&
+			d.CommitmentType == inventory.ReservedInstances && !d.Zonal &&
 			d.Platform == inventory.LinuxPlatform && active(o, d, x.Now) {
 			u, units := use(o.Cloud, o.Region, o.Account, o.Type)
 			u.reserved, u.unsized = u.reserved+d.Count*units, u.unsized || units == 0
@@ -208,7 +210,8 @@ func reservationUnused(x *Index, s *Subject) *Draft {
 		}
 		unused, spare = float64(c.Total)-mean, float64(c.Total)-math.Ceil(used.Max)
 		d.Evidence = []usage.Evidence{
-			Sampled("used_mean", plain.Decimal(mean, 1), w, used), Sampled("used_max", plain.Decimal(used.Max, 0), w, used),
+			Sampled("used_mean", plain.Decimal(mean, 1), w, used),
+			Sampled("used_max", plain.Decimal(used.Max, 0), w, used),
 		}
 	} else {
 		if age, known := x.Age(s); !known || age < x.Thresholds.ReservationWindow {

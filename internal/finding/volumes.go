@@ -25,7 +25,9 @@ func volumeUnattached(x *Index, s *Subject) *Draft {
 		Confidence: High,
 		Evidence:   []usage.Evidence{Fact(s, "state", "available"), Aged(s, "age", age)},
 		Fix: Fix{
-			Change: change.Change{Verb: change.Delete, Arguments: change.Arguments{Snapshot: []string{s.ID}}}, Risk: Low,
+			Change: change.Change{
+				Verb: change.Delete, Arguments: change.Arguments{Snapshot: []string{s.ID}},
+			}, Risk: Low,
 			Undo: UndoPartial,
 			Note: "a volume can be made again from the snapshot, whose price is counted as if the volume were full"},
 	}}
@@ -48,7 +50,8 @@ func volumeUnattached(x *Index, s *Subject) *Draft {
 			}
 			d.Because = "attached to nothing, no I/O for " + plain.Duration(x.Thresholds.VolumeUnattached)
 		}
-		d.Evidence = append(d.Evidence, usage.Evidence{Signal: "disk_ops", Value: "0", Window: x.Thresholds.VolumeUnattached,
+		d.Evidence = append(d.Evidence, usage.Evidence{
+			Signal: "disk_ops", Value: "0", Window: x.Thresholds.VolumeUnattached,
 			Coverage: usage.NoCoverage, Source: s.Window.Source})
 	} else if d.Because == "" {
 		// Without its metrics its I/O is unknown: it may have been detached a minute

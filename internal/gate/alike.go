@@ -58,12 +58,14 @@ func (d *decision) findDuplicates(ctx context.Context, own string) error {
 			d.duplicates = append(d.duplicates, h)
 		case same(h):
 		case used:
-			return fmt.Errorf("the key %q names a run that has begun (hold %s); settle that hold or give another key", d.Key,
+			return fmt.Errorf("the key %q names a run that has begun (hold %s); settle that hold or give another key",
+				d.Key,
 				h.ID)
 		default:
 			d.replaced = append(d.replaced, h)
 			d.reasons = append(d.reasons,
-				fmt.Sprintf("it replaces hold %s of the same key, %s, under which nothing was charged", h.ID, h.Amount.Exact()))
+				fmt.Sprintf("it replaces hold %s of the same key, %s, under which nothing was charged",
+					h.ID, h.Amount.Exact()))
 		}
 	}
 	return nil
@@ -84,9 +86,10 @@ func (d *decision) isSameRun(key, askedBy string) bool {
 // duplicateReasons describes the holds that the same work has already.
 func (d *decision) duplicateReasons() (out []string) {
 	for _, h := range d.duplicates {
-		out = append(out, fmt.Sprintf("hold %s reserves %s for the same work since %s, and nothing was charged under it; "+
-			"`curfew budget release %s` gives it back, `--key` makes repeated requests one run",
-			h.ID, h.Amount.Exact(), h.CreatedAt.UTC().Format(time.RFC3339), h.ID))
+		out = append(out,
+			fmt.Sprintf("hold %s reserves %s for the same work since %s, and nothing was charged under it; "+
+				"`curfew budget release %s` gives it back, `--key` makes repeated requests one run",
+				h.ID, h.Amount.Exact(), h.CreatedAt.UTC().Format(time.RFC3339), h.ID))
 	}
 	return out
 }
@@ -147,7 +150,8 @@ func (d *decision) admissionReasons(approved *approval.Request) []string {
 		}
 	}
 	return []string{
-		fmt.Sprintf("allowed: at most %s, of %s that a run may cost (gate.ask_over)", d.P95.Exact(), d.Threshold.Exact()),
+		fmt.Sprintf("allowed: at most %s, of %s that a run may cost (gate.ask_over)",
+			d.P95.Exact(), d.Threshold.Exact()),
 	}
 }
 

@@ -26,7 +26,8 @@ func NewAsk(e *estimate.Estimate, who approval.Person, key string) Ask {
 	}
 	for _, alt := range e.Alternatives {
 		other := Alternative{
-			What: fmt.Sprintf("%d × %s %s in %s", alt.Count, alt.Type, alt.Capacity, alt.Region), P50: alt.P50, P95: alt.P95,
+			What: fmt.Sprintf("%d × %s %s in %s", alt.Count, alt.Type, alt.Capacity, alt.Region),
+			P50:  alt.P50, P95: alt.P95,
 			Hourly: alt.Hourly, Machines: alt.Count,
 		}
 		if alt.GPU != "" {

@@ -60,7 +60,8 @@ func (a Ask) check() error {
 	case strings.TrimSpace(a.AskedBy) == "":
 		return errors.New("it is not known who asks; give an identity")
 	case a.P50 < 0 || a.P95 < a.P50 || a.Hourly < 0 || a.Machines < 0 || a.MaxRuntime < 0:
-		return fmt.Errorf("its estimate is no estimate: %s to %s, %s an hour, %d machines, %s", a.P50.Exact(), a.P95.Exact(),
+		return fmt.Errorf("its estimate is no estimate: %s to %s, %s an hour, %d machines, %s",
+			a.P50.Exact(), a.P95.Exact(),
 			a.Hourly.Exact(), a.Machines, a.MaxRuntime)
 	}
 	return nil
@@ -218,7 +219,8 @@ func (d *decision) holdOfKey(ctx context.Context, key string) (h budget.Hold, fo
 // checkCovers returns an error if the live hold of the key is smaller than the ask.
 func (d *decision) checkCovers(h budget.Hold) error {
 	if h.Amount < d.P95 || h.Hourly < d.Hourly {
-		return fmt.Errorf("the key %q was admitted for %s, not %s (hold %s); release that hold or give another key", d.Key,
+		return fmt.Errorf("the key %q was admitted for %s, not %s (hold %s); release that hold or give another key",
+			d.Key,
 			h.Amount.Exact(), d.P95.Exact(), h.ID)
 	}
 	return nil
@@ -251,7 +253,8 @@ func (d *decision) usableApproval(ctx context.Context) (*approval.Request, error
 		state := r.At(d.Now)
 		switch {
 		case r.Amount < d.P95 && (state == approval.Approved || state == approval.Pending):
-			why := fmt.Sprintf("request %s was for %s; it now costs up to %s and needs a new approval", r.ID, r.Amount.Exact(),
+			why := fmt.Sprintf("request %s was for %s; it now costs up to %s and needs a new approval", r.ID,
+				r.Amount.Exact(),
 				d.P95.Exact())
 			if err := d.voidRequest(ctx, r, why); err != nil {
 				return nil, err
@@ -363,7 +366,9 @@ func (d *decision) checkBudgets(standings []budget.Standing) (asks []string, err
 func describeSpender(o inventory.Owner, p inventory.Purpose) string {
 	var parts []string
 	for _, f := range [][2]string{
-		{"team", o.Team}, {"project", o.Project}, {"user", o.User}, {"environment", o.Environment}, {"purpose", string(p)},
+		{
+			"team", o.Team,
+		}, {"project", o.Project}, {"user", o.User}, {"environment", o.Environment}, {"purpose", string(p)},
 	} {
 		if f[1] != "" {
 			parts = append(parts, f[0]+" "+f[1])
@@ -395,7 +400,8 @@ func (d *decision) ask(ctx context.Context, asks []string) (Decision, error) {
 	if d.DryRun {
 		id, err := d.pendingRequest(ctx)
 		return Decision{
-			Decision: Held, Reasons: reasons, ApprovalID: id, Budget: append([]Line{}, d.lines...), Unused: d.duplicateIDs(),
+			Decision: Held, Reasons: reasons, ApprovalID: id, Budget: append([]Line{}, d.lines...),
+			Unused: d.duplicateIDs(),
 		}, err
 	}
 	plan, err := json.Marshal(d.plan(reasons))
@@ -452,7 +458,8 @@ func (d *decision) reserve(ctx context.Context, approved *approval.Request, id *
 		return Decision{}, err
 	case h.State == budget.Released && approved != nil:
 		return Decision{}, fmt.Errorf(
-			"its hold %s was released while approval %s was being used; deny that request and ask again", h.ID, approved.ID)
+			"its hold %s was released while approval %s was being used; deny that request and ask again", h.ID,
+			approved.ID)
 	case h.State != budget.Pending:
 		return Decision{}, errRetry
 	}

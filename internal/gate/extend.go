@@ -54,9 +54,11 @@ func extendOnce(ctx context.Context, id string, amount money.Amount, until time.
 	}
 	cost = max(cost, amount)
 	ask := Ask{
-		Kind: Extension, Name: h.Name + ", hold " + h.ID, SpecHash: hashOf(h.SpecHash, h.ID, h.Version, length.String()),
-		Owner: h.Owner, Purpose: h.Purpose,
-		P50: amount, P95: cost, Hourly: h.Hourly, GPUs: h.GPUs, Machines: h.Machines, MaxRuntime: length, AskedBy: askedBy,
+		Kind: Extension, Name: h.Name + ", hold " + h.ID,
+		SpecHash: hashOf(h.SpecHash, h.ID, h.Version, length.String()),
+		Owner:    h.Owner, Purpose: h.Purpose,
+		P50: amount, P95: cost, Hourly: h.Hourly, GPUs: h.GPUs, Machines: h.Machines,
+		MaxRuntime: length, AskedBy: askedBy,
 		AskedProof: p.AskedProof}
 	if err := ask.check(); err != nil {
 		return Decision{}, err
@@ -108,7 +110,8 @@ func (d *decision) applyExtension(ctx context.Context, id string, until time.Tim
 			return Decision{}, err
 		}
 		out.ApprovalID = granted.ID
-		out.Reasons = append(out.Reasons, fmt.Sprintf("%s approved up to %s", granted.DecidedBy, granted.Amount.Exact()))
+		out.Reasons = append(out.Reasons, fmt.Sprintf("%s approved up to %s", granted.DecidedBy,
+			granted.Amount.Exact()))
 	}
 	h, err := d.Budgets.Extend(ctx, id, d.P50, until, d.AskedBy, d.Now)
 	switch {

@@ -36,7 +36,10 @@ func TestExtensionIsGated(t *testing.T) {
 		says    string
 		amount  money.Amount // of the hold afterwards
 	}{
-		{"under the threshold", 100, 24 * time.Hour, Allow, "it may cost up to $100.00 until 2026-11-22T12:30:00Z", 100},
+		{
+			"under the threshold", 100, 24 * time.Hour, Allow, "it may cost up to $100.00 until 2026-11-22T12:30:00Z",
+			100,
+		},
 		{"over the threshold", 400, 24 * time.Hour, Held, "over $100.00 it needs approval", 40},
 		{"over the budget", 1001, 24 * time.Hour, Denied, "$1,001.00 asked for, $1,000.00 of $1,000.00 is left", 40},
 		{"for less, and shorter", 30, time.Hour, Allow, "until 2026-11-22T00:30:00Z", 30},
@@ -110,7 +113,8 @@ func TestExtensionKilledAtEveryWrite(t *testing.T) {
 		d = extendBy(t, h, hold.ID, 400, 24*time.Hour)
 		if live := h.liveHolds(t, now); d.Decision != Allow || h.usedApprovals() != 1 || len(live) != 1 ||
 			live[0].Amount != 400*money.USD {
-			t.Errorf("killed at point %d: %+v, %d approvals used, holds %s", kill, d, h.usedApprovals(), fmt.Sprint(live))
+			t.Errorf("killed at point %d: %+v, %d approvals used, holds %s", kill, d,
+				h.usedApprovals(), fmt.Sprint(live))
 		}
 	}
 }

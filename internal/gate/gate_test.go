@@ -307,7 +307,9 @@ func TestBudgetVerdicts(t *testing.T) {
 		{"a mistyped team", team, 0, func(a *Ask) { a.Owner.Team = "visoin" }, Held, "no budget covers team visoin"},
 		{"without any budget", "", 0, nil, Allow, "at most $40.00"},
 		{"for nothing", team, 1001, func(a *Ask) { a.P50, a.P95, a.Hourly = 0, 0, 0 }, Allow, ""},
-		{"deny beats ask", team, 700, func(a *Ask) { a.P95 = 400 * money.USD }, Denied, "$300.00 of $1,000.00 is left"},
+		{"deny beats ask", team, 700, func(a *Ask) {
+			a.P95 = 400 * money.USD
+		}, Denied, "$300.00 of $1,000.00 is left"},
 		{
 			"a quota of GPUs", "quotas: [{id: a100, gpus: {a100: 7}}]", 0, nil, Denied,
 			"quota a100: 8 a100 asked for, 0 of 7 are reserved",
@@ -317,7 +319,8 @@ func TestBudgetVerdicts(t *testing.T) {
 			"quota none: 1 machines asked for, 0 of 0 are reserved",
 		},
 		{
-			"dollars an hour", "budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 3}]", 0, nil,
+			"dollars an hour", "budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 3}]",
+			0, nil,
 			Denied, "$4.00 an hour asked for, $3.00 of $3.00 is left",
 		},
 	} {
@@ -342,7 +345,9 @@ func TestDenialKeepsApproval(t *testing.T) {
 	h := newMemoryStores(t, team)
 	h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
 	other := decide(t, h, func() Ask { a := job(100); a.Name = "other"; return a }(), now)
-	h.holds.Charge(budgettest.Charge{At: now, Owner: job(1).Owner, Purpose: inventory.Training, Amount: 501 * money.USD})
+	h.holds.Charge(budgettest.Charge{
+		At: now, Owner: job(1).Owner, Purpose: inventory.Training, Amount: 501 * money.USD,
+	})
 	want(t, decide(t, h, job(400), now), Denied, "$399.00 of $1,000.00 is left ($501.00 spent, $100.00 held)")
 	if h.usedApprovals() != 0 {
 		t.Fatal("a denial used the approval up")
@@ -388,7 +393,9 @@ func TestZeroThresholdAsks(t *testing.T) {
 func TestConcurrentLaunchesRespectBudget(t *testing.T) {
 	for range 50 {
 		h := newMemoryStores(t, team)
-		h.holds.Charge(budgettest.Charge{At: now, Owner: job(1).Owner, Purpose: inventory.Training, Amount: 800 * money.USD})
+		h.holds.Charge(budgettest.Charge{
+			At: now, Owner: job(1).Owner, Purpose: inventory.Training, Amount: 800 * money.USD,
+		})
 		var wg sync.WaitGroup
 		won := make([]Verdict, 8)
 		for i := range won {
@@ -439,7 +446,8 @@ func TestOneApprovalAdmitsOneRun(t *testing.T) {
 		}
 		wg.Wait()
 		if len(allowed) != 1 || len(h.liveHolds(t, now)) != 1 || h.usedApprovals() != 1 {
-			t.Fatalf("one approval let %d runs in, holds %d, and was used %d times", len(allowed), len(h.liveHolds(t, now)),
+			t.Fatalf("one approval let %d runs in, holds %d, and was used %d times", len(allowed),
+				len(h.liveHolds(t, now)),
 				h.usedApprovals())
 		}
 	}
@@ -586,9 +594,11 @@ func TestReportOfRecordedDecisions(t *testing.T) {
 func TestUnpricedUsageAsks(t *testing.T) {
 	for _, counts := range []bool{false, true} {
 		h := newMemoryStores(t,
-			fmt.Sprintf("budgets: [{id: vision, team: vision, purpose: training, amount: 1000, count_unknown: %v}]", counts))
+			fmt.Sprintf("budgets: [{id: vision, team: vision, purpose: training, amount: 1000, count_unknown: %v}]",
+				counts))
 		h.holds.Charge(budgettest.Charge{
-			At: now.Add(-time.Hour), Owner: job(1).Owner, Purpose: inventory.Training, Unpriced: true, Unbounded: time.Hour,
+			At: now.Add(-time.Hour), Owner: job(1).Owner, Purpose: inventory.Training,
+			Unpriced: true, Unbounded: time.Hour,
 		})
 		if counts {
 			want(t, decide(t, h, job(40), now), Held,
@@ -613,8 +623,9 @@ func TestHoldsLastWithoutScans(t *testing.T) {
 		if d.Decision == Allow {
 			ids = append(ids, d.HoldID)
 		} else {
-			want(t, d, Denied, "$20.00 of $200.00 is left ($0.00 spent, $180.00 held, of that $180.00 by runs that are over "+
-				"and were never charged")
+			want(t, d, Denied,
+				"$20.00 of $200.00 is left ($0.00 spent, $180.00 held, of that $180.00 by runs that are over "+
+					"and were never charged")
 		}
 		at = at.Add(3 * time.Hour)
 	}
@@ -626,7 +637,8 @@ func TestHoldsLastWithoutScans(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.holds.Charge(budgettest.Charge{
-		At: now.Add(3 * time.Hour), Owner: job(1).Owner, Purpose: inventory.Training, Hold: ids[1], Amount: 50 * money.USD,
+		At: now.Add(3 * time.Hour), Owner: job(1).Owner, Purpose: inventory.Training,
+		Hold: ids[1], Amount: 50 * money.USD,
 	},
 		budgettest.Charge{At: at})
 	a := job(90)

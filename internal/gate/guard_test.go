@@ -75,7 +75,8 @@ func TestUsedApprovalCoversItsAmount(t *testing.T) {
 		a.P95 += tc.more
 		want(t, decide(t, h, a, now), tc.want, "")
 		if live := h.liveHolds(t, now); (len(live) == 1) != (tc.want == Allow) || h.usedApprovals() != 1 {
-			t.Errorf("%d nano-dollars more: %d holds are live, %d approvals used", tc.more, len(live), h.usedApprovals())
+			t.Errorf("%d nano-dollars more: %d holds are live, %d approvals used", tc.more,
+				len(live), h.usedApprovals())
 		}
 	}
 }

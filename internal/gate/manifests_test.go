@@ -46,8 +46,9 @@ func drawGPUs(t *rapid.T, label string) int {
 
 // podSpec is the spec of a pod on a p4d.24xlarge.
 func podSpec(gpus int) string {
-	return fmt.Sprintf("{activeDeadlineSeconds: 1200, nodeSelector: {node.kubernetes.io/instance-type: p4d.24xlarge}, "+
-		"containers: [{name: node, image: i, resources: {limits: {nvidia.com/gpu: %d}}}]}", gpus)
+	return fmt.Sprintf(
+		"{activeDeadlineSeconds: 1200, nodeSelector: {node.kubernetes.io/instance-type: p4d.24xlarge}, "+
+			"containers: [{name: node, image: i, resources: {limits: {nvidia.com/gpu: %d}}}]}", gpus)
 }
 
 func podTemplate(gpus int) string { return "{spec: " + podSpec(gpus) + "}" }
@@ -57,9 +58,10 @@ func ofReplicas(name, version, form string, ends bool) workloadForm {
 	return workloadForm{name, ends, func(t *rapid.T) (string, []group) {
 		pods, gpus := drawPods(t, "pods"), drawGPUs(t, "gpus")
 		spec := strings.NewReplacer("PODS", fmt.Sprint(pods), "TEMPLATE", podTemplate(gpus)).Replace(form)
-		return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: NAME}\nspec: %s\n", version, name, spec), []group{
-			{pods, gpus},
-		}
+		return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: NAME}\nspec: %s\n",
+				version, name, spec), []group{
+				{pods, gpus},
+			}
 	}}
 }
 
@@ -69,11 +71,13 @@ func ofRoles(name, version, form string, ends bool) workloadForm {
 		a, b := group{
 			drawPods(t, "pods of a"), drawGPUs(t, "gpus of a"),
 		}, group{drawPods(t, "pods of b"), drawGPUs(t, "gpus of b")}
-		spec := strings.NewReplacer("POD1", fmt.Sprint(a.pods), "TEMPLATE1", podTemplate(a.gpus), "POD2", fmt.Sprint(b.pods),
+		spec := strings.NewReplacer("POD1", fmt.Sprint(a.pods), "TEMPLATE1", podTemplate(a.gpus),
+			"POD2", fmt.Sprint(b.pods),
 			"TEMPLATE2", podTemplate(b.gpus)).Replace(form)
-		return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: NAME}\nspec: %s\n", version, name, spec), []group{
-			a, b,
-		}
+		return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: NAME}\nspec: %s\n",
+				version, name, spec), []group{
+				a, b,
+			}
 	}}
 }
 
@@ -82,12 +86,16 @@ func workloadForms() []workloadForm {
 	forms := []workloadForm{
 		{"Pod", true, func(t *rapid.T) (string, []group) {
 			gpus := drawGPUs(t, "gpus")
-			return "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec: " + podSpec(gpus) + "\n", []group{{1, gpus}}
+			return "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec: " + podSpec(gpus) + "\n", []group{
+				{1, gpus},
+			}
 		}},
 		{"Job", true, func(t *rapid.T) (string, []group) {
 			pods, gpus := rapid.IntRange(1, 8).Draw(t, "pods"), drawGPUs(t, "gpus")
-			return fmt.Sprintf("apiVersion: batch/v1\nkind: Job\nmetadata: {name: NAME}\nspec: {activeDeadlineSeconds: 600, "+
-				"parallelism: %d, completions: %d, template: %s}\n", pods, 2*pods, podTemplate(gpus)), []group{{pods, gpus}}
+			return fmt.Sprintf(
+				"apiVersion: batch/v1\nkind: Job\nmetadata: {name: NAME}\nspec: {activeDeadlineSeconds: 600, "+
+					"parallelism: %d, completions: %d, template: %s}\n", pods, 2*pods,
+				podTemplate(gpus)), []group{{pods, gpus}}
 		}},
 		{"Deployment", false, func(t *rapid.T) (string, []group) {
 			pods, most, gpus := drawPods(t, "pods"), rapid.IntRange(1, 8).Draw(t, "most"), drawGPUs(t, "gpus")
@@ -96,7 +104,8 @@ func workloadForms() []workloadForm {
 				"apiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nspec: {maxReplicaCount",
 			}).Draw(t, "scaler")
 			return fmt.Sprintf("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: NAMEd}\nspec: {replicas: %d, "+
-				"template: %s}\n---\n%s: %d, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: NAMEd}}\n", pods,
+				"template: %s}\n---\n%s: %d, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: NAMEd}}\n",
+				pods,
 				podTemplate(gpus), scaler, most), []group{{max(pods, most), gpus}}
 		}},
 		{"LeaderWorkerSet", false, func(t *rapid.T) (string, []group) {
@@ -107,33 +116,46 @@ func workloadForms() []workloadForm {
 				n, size, podTemplate(leader), podTemplate(worker)), []group{{n, leader}, {n * (size - 1), worker}}
 		}},
 		{"RayJob", true, func(t *rapid.T) (string, []group) {
-			head, worker, least, n, hosts := drawGPUs(t, "head"), drawGPUs(t, "worker"), drawPods(t, "least"), drawPods(t,
+			head, worker, least, n, hosts := drawGPUs(t, "head"), drawGPUs(t,
+				"worker"), drawPods(t, "least"), drawPods(t,
 				"pods"), rapid.IntRange(1, 2).Draw(t, "hosts")
-			return fmt.Sprintf("apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: NAME}\nspec: {activeDeadlineSeconds: "+
-				"600, shutdownAfterJobFinishes: true, rayClusterSpec: {headGroupSpec: {template: %s}, workerGroupSpecs: "+
-				"[{groupName: g, replicas: %d, minReplicas: %d, maxReplicas: 9, numOfHosts: %d, template: %s}]}}\n",
-				podTemplate(head), n, least, hosts, podTemplate(worker)), []group{{1, head}, {max(n, least) * hosts, worker}}
+			return fmt.Sprintf(
+					"apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: NAME}\nspec: {activeDeadlineSeconds: "+
+						"600, shutdownAfterJobFinishes: true, rayClusterSpec: {headGroupSpec: {template: %s}, "+
+						"workerGroupSpecs: "+
+						"[{groupName: g, replicas: %d, minReplicas: %d, maxReplicas: 9, numOfHosts: %d, template: %s}]}}\n",
+					podTemplate(head), n, least, hosts, podTemplate(worker)), []group{
+					{1, head}, {max(n, least) * hosts, worker},
+				}
 		}},
 		{"RayCluster", false, func(t *rapid.T) (string, []group) {
 			worker, n, most := drawGPUs(t, "worker"), drawPods(t, "pods"), drawPods(t, "most")
 			return fmt.Sprintf("apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: NAME}\nspec: "+
-				"{enableInTreeAutoscaling: true, headGroupSpec: {template: %s}, workerGroupSpecs: [{groupName: g, replicas: %d, "+
+				"{enableInTreeAutoscaling: true, headGroupSpec: {template: %s}, workerGroupSpecs: [{groupName: g, "+
+				"replicas: %d, "+
 				"maxReplicas: %d, template: %s}]}\n",
 				podTemplate(0), n, most, podTemplate(worker)), []group{{max(n, most), worker}}
 		}},
 		{"TrainJob", true, func(t *rapid.T) (string, []group) {
 			nodes, gpus := rapid.IntRange(1, 8).Draw(t, "nodes"), drawGPUs(t, "gpus")
-			return fmt.Sprintf("apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: NAME}\nspec: "+
-				"{runtimeRef: {name: NAMEr}, trainer: {numNodes: %d, resourcesPerNode: {limits: {nvidia.com/gpu: %d}}}}\n---\n"+
-				"apiVersion: trainer.kubeflow.org/v1alpha1\nkind: ClusterTrainingRuntime\nmetadata: {name: NAMEr}\nspec: "+
-				"{mlPolicy: {numNodes: 1}, template: {spec: {replicatedJobs: [{name: node, template: {spec: "+
-				"{activeDeadlineSeconds: 900, template: %s}}}]}}}\n", nodes, gpus, podTemplate(8)), []group{{nodes, gpus}}
+			return fmt.Sprintf(
+				"apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: NAME}\nspec: "+
+					"{runtimeRef: {name: NAMEr}, trainer: {numNodes: %d, resourcesPerNode: {limits: "+
+					"{nvidia.com/gpu: %d}}}}\n---\n"+
+					"apiVersion: trainer.kubeflow.org/v1alpha1\nkind: ClusterTrainingRuntime\nmetadata: {name: "+
+					"NAMEr}\nspec: "+
+					"{mlPolicy: {numNodes: 1}, template: {spec: {replicatedJobs: [{name: node, template: {spec: "+
+					"{activeDeadlineSeconds: 900, template: %s}}}]}}}\n", nodes, gpus,
+				podTemplate(8)), []group{{nodes, gpus}}
 		}},
 		{"InferenceService", false, func(t *rapid.T) (string, []group) {
 			least, most, gpus := drawPods(t, "least"), rapid.IntRange(1, 8).Draw(t, "most"), drawGPUs(t, "gpus")
-			return fmt.Sprintf("apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {name: NAME}\nspec: "+
-				"{predictor: {minReplicas: %d, maxReplicas: %d, nodeSelector: {node.kubernetes.io/instance-type: p4d.24xlarge}, "+
-				"pytorch: {resources: {limits: {nvidia.com/gpu: %d}}}}}\n", least, most, gpus), []group{{max(least, most), gpus}}
+			return fmt.Sprintf(
+				"apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {name: NAME}\nspec: "+
+					"{predictor: {minReplicas: %d, maxReplicas: %d, nodeSelector: "+
+					"{node.kubernetes.io/instance-type: p4d.24xlarge}, "+
+					"pytorch: {resources: {limits: {nvidia.com/gpu: %d}}}}}\n", least, most,
+				gpus), []group{{max(least, most), gpus}}
 		}},
 		{"SparkApplication", false, func(t *rapid.T) (string, []group) {
 			driver, executor, n, most := drawGPUs(t, "driver"), drawGPUs(t, "executor"), rapid.IntRange(1, 8).Draw(t,
@@ -145,49 +167,63 @@ func workloadForms() []workloadForm {
 				driver, n, executor, most), []group{{1, driver}, {max(n, most), executor}}
 		}},
 		{"Workflow", true, func(t *rapid.T) (string, []group) {
-			n, items, gpus, hook := rapid.IntRange(1, 8).Draw(t, "count"), rapid.IntRange(1, 8).Draw(t, "items"), drawGPUs(t,
+			n, items, gpus, hook := rapid.IntRange(1, 8).Draw(t, "count"), rapid.IntRange(1,
+				8).Draw(t, "items"), drawGPUs(t,
 				"gpus"), drawGPUs(t, "hook")
 			list := "[" + strings.TrimSuffix(strings.Repeat("1,", items), ",") + "]"
 			one := func(name string, gpus int) string {
 				return strings.Replace(podSpec(gpus), "{activeDeadlineSeconds: 1200,", "{name: "+name+",", 1)
 			}
 			argo := func(name string, gpus int) string {
-				return strings.Replace(strings.TrimSuffix(one(name, gpus), "]}")+"}", "containers: [", "container: ", 1)
+				return strings.Replace(strings.TrimSuffix(one(name, gpus), "]}")+"}",
+					"containers: [", "container: ", 1)
 			}
-			return fmt.Sprintf("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: NAME}\nspec: {entrypoint: "+
-				"m, activeDeadlineSeconds: 600, parallelism: 1, hooks: {exit: {template: h}}, templates: [{name: m, steps: "+
-				"[[{name: a, template: t, withSequence: {start: 1, end: %d}}], [{name: b, template: t, withParam: '%s'}]]}, %s, "+
-				"%s]}\n",
+			return fmt.Sprintf(
+				"apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: NAME}\nspec: {entrypoint: "+
+					"m, activeDeadlineSeconds: 600, parallelism: 1, hooks: {exit: {template: h}}, templates: "+
+					"[{name: m, steps: "+
+					"[[{name: a, template: t, withSequence: {start: 1, end: %d}}], [{name: b, template: t, "+
+					"withParam: '%s'}]]}, %s, "+
+					"%s]}\n",
 				n, list, argo("t", gpus), argo("h", hook)), []group{{n + items, gpus}, {1, hook}}
 		}},
 		{"claims", true, func(t *rapid.T) (string, []group) {
 			n, gpus := rapid.IntRange(1, 8).Draw(t, "pods"), rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "gpus")
-			return fmt.Sprintf("apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: NAMEc}\nspec: "+
-				"{spec: {devices: {requests: [{name: g, exactly: {deviceClassName: gpu.nvidia.com, count: %d}}]}}}\n---\n"+
-				"apiVersion: batch/v1\nkind: Job\nmetadata: {name: NAME}\nspec: {activeDeadlineSeconds: 600, parallelism: %d, "+
-				"template: {spec: {nodeSelector: {node.kubernetes.io/instance-type: p4d.24xlarge}, resourceClaims: [{name: g, "+
-				"resourceClaimTemplateName: NAMEc}], containers: [{name: c}]}}}\n", gpus, n), []group{{n, gpus}}
+			return fmt.Sprintf(
+				"apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: NAMEc}\nspec: "+
+					"{spec: {devices: {requests: [{name: g, exactly: {deviceClassName: gpu.nvidia.com, count: "+
+					"%d}}]}}}\n---\n"+
+					"apiVersion: batch/v1\nkind: Job\nmetadata: {name: NAME}\nspec: {activeDeadlineSeconds: 600, "+
+					"parallelism: %d, "+
+					"template: {spec: {nodeSelector: {node.kubernetes.io/instance-type: p4d.24xlarge}, "+
+					"resourceClaims: [{name: g, "+
+					"resourceClaimTemplateName: NAMEc}], containers: [{name: c}]}}}\n", gpus, n), []group{{n, gpus}}
 		}},
 		ofReplicas("StatefulSet", "apps/v1", "{replicas: PODS, template: TEMPLATE}", false),
 		ofReplicas("ReplicaSet", "apps/v1", "{replicas: PODS, template: TEMPLATE}", false),
 		{"ScaledJob", false, func(t *rapid.T) (string, []group) {
 			most, gpus := rapid.IntRange(1, 8).Draw(t, "most"), drawGPUs(t, "gpus")
 			return fmt.Sprintf("apiVersion: keda.sh/v1alpha1\nkind: ScaledJob\nmetadata: {name: NAME}\nspec: "+
-				"{maxReplicaCount: %d, jobTargetRef: {template: %s}}\n", most, podTemplate(gpus)), []group{{most, gpus}}
+				"{maxReplicaCount: %d, jobTargetRef: {template: %s}}\n", most,
+				podTemplate(gpus)), []group{{most, gpus}}
 		}},
-		ofReplicas("JobSet", "jobset.x-k8s.io/v1alpha2", "{replicatedJobs: [{name: a, replicas: PODS, template: {spec: "+
-			"{activeDeadlineSeconds: 600, template: TEMPLATE}}}]}", true),
+		ofReplicas("JobSet", "jobset.x-k8s.io/v1alpha2",
+			"{replicatedJobs: [{name: a, replicas: PODS, template: {spec: "+
+				"{activeDeadlineSeconds: 600, template: TEMPLATE}}}]}", true),
 		ofRoles("Job", "batch.volcano.sh/v1alpha1", "{maxRetry: 0, tasks: [{name: a, replicas: POD1, template: "+
 			"TEMPLATE1}, {name: b, replicas: POD2, template: TEMPLATE2}]}", true),
-		ofRoles("MPIJob", "kubeflow.org/v2beta1", "{runPolicy: {activeDeadlineSeconds: 600}, mpiReplicaSpecs: {Launcher: "+
-			"{replicas: POD1, template: TEMPLATE1}, Worker: {replicas: POD2, template: TEMPLATE2}}}", true),
+		ofRoles("MPIJob", "kubeflow.org/v2beta1",
+			"{runPolicy: {activeDeadlineSeconds: 600}, mpiReplicaSpecs: {Launcher: "+
+				"{replicas: POD1, template: TEMPLATE1}, Worker: {replicas: POD2, template: TEMPLATE2}}}", true),
 	}
 	for name, key := range map[string]string{
-		"PyTorchJob": "pytorch", "TFJob": "tf", "XGBoostJob": "xgb", "PaddleJob": "paddle", "JAXJob": "jax", "MXJob": "mx",
+		"PyTorchJob": "pytorch", "TFJob": "tf", "XGBoostJob": "xgb", "PaddleJob": "paddle",
+		"JAXJob": "jax", "MXJob": "mx",
 	} {
 		forms = append(forms,
 			ofRoles(name, "kubeflow.org/v1",
-				"{runPolicy: {activeDeadlineSeconds: 600}, "+key+"ReplicaSpecs: {Master: {replicas: POD1, template: TEMPLATE1}, "+
+				"{runPolicy: {activeDeadlineSeconds: 600}, "+key+
+					"ReplicaSpecs: {Master: {replicas: POD1, template: TEMPLATE1}, "+
 					"Worker: {replicas: POD2, template: TEMPLATE2}}}", true))
 	}
 	return forms
@@ -238,8 +274,9 @@ func TestCountsEveryWorkload(t *testing.T) {
 		documents = append(documents, rapid.SliceOfN(rapid.SampledFrom(idleDocuments), 0, 2).Draw(t, "neighbors")...)
 		unknown := rapid.IntRange(0, 5).Draw(t, "unknown") == 0
 		if unknown {
-			documents = append(documents, strings.ReplaceAll(rapid.SampledFrom(unknownDocuments).Draw(t, "not known"), "NAME",
-				"x"))
+			documents = append(documents,
+				strings.ReplaceAll(rapid.SampledFrom(unknownDocuments).Draw(t, "not known"), "NAME",
+					"x"))
 		}
 		documents = rapid.Permutation(documents).Draw(t, "order")
 		src := strings.Join(documents, "---\n")

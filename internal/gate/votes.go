@@ -99,7 +99,9 @@ func (c *Counter) Decide(ctx context.Context) (Decision, error) {
 		case why != "":
 			aside = append(aside, fmt.Sprintf("%s does not count: %s", v.By.Name, why))
 		case !v.Allow:
-			d.Decision, d.Reasons = Denied, []string{fmt.Sprintf("%s denied request %s: %s", v.By.Name, r.ID, v.Reason)}
+			d.Decision, d.Reasons = Denied, []string{
+				fmt.Sprintf("%s denied request %s: %s", v.By.Name, r.ID, v.Reason),
+			}
 			return d, nil
 		default:
 			return Decide(ctx, c.Ask, c.Params)

@@ -14,7 +14,8 @@ import (
 // TestDenialsComeFirst, and votes of one kind stay in their order.
 func TestDenialsComeFirst(t *testing.T) {
 	votes := []Vote{
-		{Allow: true, Reason: "a"}, {Reason: "b"}, {Allow: true, Reason: "c"}, {Reason: "d"}, {Allow: true, Reason: "e"},
+		{Allow: true, Reason: "a"}, {Reason: "b"}, {Allow: true, Reason: "c"}, {Reason: "d"},
+		{Allow: true, Reason: "e"},
 	}
 	DenialsFirst(votes)
 	var got []string
@@ -55,7 +56,10 @@ func TestAnApprovalIsAboutItsRequest(t *testing.T) {
 		{"used", Vote{Allow: true, Once: true, Reason: "review 1"}, other, "it was used for request o"},
 		{"another review", Vote{Allow: true, Once: true, Reason: "review 2"}, other, ""},
 		{"a reason that is none of a vote", Vote{Allow: true, Reason: "review 1"}, other, ""},
-		{"of a denied request", Vote{Allow: true, Once: true, Reason: "review 1"}, denied(func(*approval.Request) {}), ""},
+		{
+			"of a denied request", Vote{Allow: true, Once: true, Reason: "review 1"},
+			denied(func(*approval.Request) {}), "",
+		},
 		{"of a denied request for as much", early, denied(func(*approval.Request) {}), ""},
 		{
 			"of a denied request for less", early, denied(func(d *approval.Request) { d.Amount-- }),
@@ -66,7 +70,8 @@ func TestAnApprovalIsAboutItsRequest(t *testing.T) {
 			"before request r was made",
 		},
 		{
-			"before the denied request", Vote{Allow: true, At: asked.Add(-2 * time.Hour)}, denied(func(*approval.Request) {}),
+			"before the denied request", Vote{Allow: true, At: asked.Add(-2 * time.Hour)},
+			denied(func(*approval.Request) {}),
 			"before request r was made",
 		},
 	} {
@@ -125,7 +130,9 @@ func TestWhoseVoteCounts(t *testing.T) {
 				if tc.answered {
 					h.approve(t, id, now)
 				}
-				return []Vote{{By: tc.by, Allow: tc.allow, At: now, Reason: "review"}}, []string{"a comment says nothing"}, nil
+				return []Vote{
+					{By: tc.by, Allow: tc.allow, At: now, Reason: "review"},
+				}, []string{"a comment says nothing"}, nil
 			}}}
 		d, err := c.Decide(context.Background())
 		if err != nil {

@@ -116,7 +116,8 @@ func TestAnUnusedHoldIsReported(t *testing.T) {
 // a machine has its part of the GPUs and no more.
 func TestTheSmallestThatFits(t *testing.T) {
 	for left, want := range map[int64]string{50: "max_runtime 50m", 1: "max_runtime 1m", 0: ""} {
-		h := newMemoryStores(t, fmt.Sprintf(`budgets: [{id: vision, team: vision, purpose: training, amount: %d}]`, left+1))
+		h := newMemoryStores(t,
+			fmt.Sprintf(`budgets: [{id: vision, team: vision, purpose: training, amount: %d}]`, left+1))
 		h.holds.Charge(budgettest.Charge{At: now, Owner: job(1).Owner, Purpose: inventory.Training, Amount: money.USD})
 		a := job(60)
 		a.Hourly, a.MaxRuntime, a.Machines, a.GPUs = 60*money.USD, time.Hour, 1, nil

@@ -15,7 +15,8 @@ import (
 
 func TestLinkLocal(t *testing.T) {
 	for text, want := range map[string]bool{
-		"169.254.169.254": true, "169.254.170.2": true, "169.254.0.1": true, "::ffff:169.254.169.254": true, "fe80::1": true,
+		"169.254.169.254": true, "169.254.170.2": true, "169.254.0.1": true,
+		"::ffff:169.254.169.254": true, "fe80::1": true,
 		"fe80::1%eth0": true, "febf::1": true,
 		"fd00:ec2::254": true, "fd00:ec2::23": true, "64:ff9b::169.254.169.254": true,
 		"127.0.0.1": false, "::1": false, "10.0.0.1": false, "192.168.1.1": false, "172.17.0.1": false,

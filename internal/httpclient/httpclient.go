@@ -370,8 +370,10 @@ func Final(err error) bool {
 		inward      *AddressError
 	)
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.As(err, &certificate) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid) ||
-		errors.As(err, &plainHTTP) || errors.As(err, &tooLarge) || errors.As(err, &unprepared) || errors.As(err, &inward)
+		errors.As(err, &certificate) || errors.As(err, &authority) || errors.As(err, &host) ||
+		errors.As(err, &invalid) ||
+		errors.As(err, &plainHTTP) || errors.As(err, &tooLarge) ||
+		errors.As(err, &unprepared) || errors.As(err, &inward)
 }
 
 // maxRetryAfter bounds the Retry-After of a server, in seconds: a day.

@@ -137,7 +137,8 @@ func TestRetries(t *testing.T) {
 				_ = resp.Body.Close()
 			}
 			if got != tt.status || len(s.bodies) != tt.sent || len(*waits) != tt.sent-1 {
-				t.Errorf("status %d, %v; sent %d times with waits %v; want %d after %d", got, err, len(s.bodies), *waits,
+				t.Errorf("status %d, %v; sent %d times with waits %v; want %d after %d", got,
+					err, len(s.bodies), *waits,
 					tt.status, tt.sent)
 			}
 			for i, body := range s.bodies {
@@ -182,7 +183,10 @@ func TestWaits(t *testing.T) {
 			[]time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second},
 		},
 		{"nonsense", "soon", Options{}, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}},
-		{"a negative Retry-After", "-1", Options{}, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}},
+		{
+			"a negative Retry-After", "-1", Options{},
+			[]time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second},
+		},
 		{"longer than is waited for", "31", Options{}, nil},
 		{"longer than the total time", "20", Options{TotalTimeout: 10 * time.Second}, nil},
 		{"one attempt", "", Options{Attempts: 1}, nil},
@@ -224,7 +228,9 @@ type transport func(*http.Request) (*http.Response, error)
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func answered(code int, r *http.Request) *http.Response {
-	return &http.Response{StatusCode: code, Header: http.Header{}, Request: r, Body: io.NopCloser(bytes.NewReader(nil))}
+	return &http.Response{
+		StatusCode: code, Header: http.Header{}, Request: r, Body: io.NopCloser(bytes.NewReader(nil)),
+	}
 }
 
 // TestTotalTimeout runs in simulated time: attempts and waits together keep to the bound.
@@ -232,12 +238,14 @@ func TestTotalTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		c := New(Options{
-			Attempts: 1000, TotalTimeout: time.Minute, Transport: transport(func(r *http.Request) (*http.Response, error) {
+			Attempts: 1000, TotalTimeout: time.Minute,
+			Transport: transport(func(r *http.Request) (*http.Response, error) {
 				time.Sleep(3 * time.Second)
 				return answered(503, r), nil
 			})})
 		resp, err := c.Do(request(t, "GET", "http://example.com", ""))
-		if took := time.Since(begun); err != nil || resp.StatusCode != 503 || took > time.Minute || took < 20*time.Second {
+		if took := time.Since(begun); err != nil || resp.StatusCode != 503 ||
+			took > time.Minute || took < 20*time.Second {
 			t.Errorf("Do = %v, %v after %s", resp, err, took)
 		}
 		if err == nil {
@@ -250,7 +258,8 @@ func TestTotalTimeout(t *testing.T) {
 		})})
 		var timeout *TimeoutError
 		_, err = c.Do(request(t, "GET", "http://example.com", ""))
-		if took := time.Since(begun); !errors.As(err, &timeout) || timeout.Within != time.Minute || took != time.Minute {
+		if took := time.Since(begun); !errors.As(err, &timeout) ||
+			timeout.Within != time.Minute || took != time.Minute {
 			t.Errorf("Do = %v after %s, want a timeout after a minute", err, took)
 		}
 	})
@@ -430,7 +439,9 @@ func TestStandardClient(t *testing.T) {
 }
 
 func FuzzRetryAfter(f *testing.F) {
-	for _, s := range []string{"1", "0", "-1", " 30 ", "18446744073709551615", "Sat, 21 Nov 2026 15:04:05 GMT", "soon"} {
+	for _, s := range []string{
+		"1", "0", "-1", " 30 ", "18446744073709551615", "Sat, 21 Nov 2026 15:04:05 GMT", "soon",
+	} {
 		f.Add(s)
 	}
 	now := time.Date(2026, 11, 21, 15, 4, 0, 0, time.UTC)

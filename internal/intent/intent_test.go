@@ -127,24 +127,37 @@ func TestPasses(t *testing.T) {
 			},
 			"intended unanswered", 1, 0, intent.Intended},
 		{"an intent of the future goes back", true, 0, 0,
-			[]pass{{fail: []intenttest.Fault{failed}, want: intent.Unseen}, {after: -time.Second, want: intent.Lapsed}},
+			[]pass{
+				{fail: []intenttest.Fault{failed}, want: intent.Unseen}, {after: -time.Second, want: intent.Lapsed},
+			},
 			"intended unanswered", 1, 0, intent.Intended},
 		{"an old intent that left a trace is settled", true, 0, 0,
-			[]pass{{fail: []intenttest.Fault{lost, blind}, err: "throttled"}, {after: 10 * time.Hour, want: intent.Done}},
+			[]pass{
+				{fail: []intenttest.Fault{lost, blind}, err: "throttled"}, {after: 10 * time.Hour, want: intent.Done},
+			},
 			"intended unanswered confirmed", 1, 1, intent.Confirmed},
 		{"accepted and never carried out goes back", false, 0, 0,
-			[]pass{{fail: []intenttest.Fault{swallowed}, want: intent.Unseen}, {after: time.Hour, want: intent.Lapsed}},
+			[]pass{
+				{fail: []intenttest.Fault{swallowed}, want: intent.Unseen}, {after: time.Hour, want: intent.Lapsed},
+			},
 			"intended accepted", 1, 0, intent.Accepted},
 		{"accepted and never carried out, with keys, is called again", true, 0, 0,
-			[]pass{{fail: []intenttest.Fault{swallowed}, want: intent.Unseen}, {after: time.Minute, want: intent.Done}},
+			[]pass{
+				{fail: []intenttest.Fault{swallowed}, want: intent.Unseen}, {after: time.Minute, want: intent.Done},
+			},
 			"intended accepted repeated accepted confirmed", 2, 1, intent.Confirmed},
-		{"refused", true, 0, 0, []pass{{fail: []intenttest.Fault{refused}, want: intent.Rejected}, {want: intent.Rejected}},
+		{
+			"refused", true, 0, 0, []pass{
+				{fail: []intenttest.Fault{refused}, want: intent.Rejected}, {want: intent.Rejected},
+			},
 			"intended refused", 1, 0, intent.Refused},
 		{
-			"refused when it was called again, though the first call had its effect: the key is known", true, 90 * time.Second,
+			"refused when it was called again, though the first call had its effect: the key is known", true,
+			90 * time.Second,
 			0,
 			[]pass{
-				{fail: []intenttest.Fault{lost, refused}, want: intent.Unseen}, {after: time.Minute, want: intent.Unseen},
+				{fail: []intenttest.Fault{lost, refused}, want: intent.Unseen},
+				{after: time.Minute, want: intent.Unseen},
 				{after: time.Minute, want: intent.Done},
 			},
 			"intended unanswered repeated accepted confirmed", 2, 1, intent.Confirmed},

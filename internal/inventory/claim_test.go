@@ -17,7 +17,10 @@ func TestLearn(t *testing.T) {
 	}{
 		{"nothing is said", vision, Claims{}, vision, nil},
 		{"the node's labels", Owner{}, Claims{Machine: vision}, vision, nil},
-		{"the node's labels, before those of pods", Owner{}, Claims{Machine: vision, Tenants: []Owner{search}}, vision, nil},
+		{
+			"the node's labels, before those of pods", Owner{}, Claims{Machine: vision, Tenants: []Owner{search}},
+			vision, nil,
+		},
 		{
 			"all tenants alike", Owner{User: "ana"}, Claims{Tenants: []Owner{vision, vision}},
 			Owner{Team: "vision", User: "ana"}, nil,

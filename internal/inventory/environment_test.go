@@ -33,7 +33,8 @@ func TestInProduction(t *testing.T) {
 		wanted, name string
 		want         bool
 	}{
-		{"production", "prod-eu", true}, {"PRD", "live", true}, {"prod-eu", "prod-eu", true}, {"prod-eu", "prod-us", false},
+		{"production", "prod-eu", true}, {"PRD", "live", true}, {"prod-eu", "prod-eu", true},
+		{"prod-eu", "prod-us", false},
 		{"prod-eu", "production", false}, {"dev", "Dev", true}, {"dev", "prod", false}, {"production", "", false},
 	} {
 		if got := SameEnvironment(tc.wanted, tc.name); got != tc.want {

@@ -30,7 +30,9 @@ func TestTagMapping(t *testing.T) {
 				"Team": "vision", "PROJECT": "ranking", "Owner": "ana", "Env": "Production", "cost_center": "42",
 			},
 			want: Resource{
-				Owner: Owner{Team: "vision", Project: "ranking", User: "ana", Environment: "production", CostCenter: "42"},
+				Owner: Owner{
+					Team: "vision", Project: "ranking", User: "ana", Environment: "production", CostCenter: "42",
+				},
 			},
 		},
 		{
@@ -131,7 +133,9 @@ func TestDecides(t *testing.T) {
 			t.Errorf("%s=%s does not decide", key, value)
 		}
 	}
-	if m.Decides(map[string]string{"team": "vision", TagPurpose: "training", TagDataURI: "s3://b/p", TagManaged: "no"}) {
+	if m.Decides(map[string]string{
+		"team": "vision", TagPurpose: "training", TagDataURI: "s3://b/p", TagManaged: "no",
+	}) {
 		t.Error("what only describes decides")
 	}
 }

@@ -22,7 +22,8 @@ func TestMatchesLikeRegexp(t *testing.T) {
 		if got, want := lazy.MatchString(s), plain.MatchString(s); got != want {
 			t.Errorf("match of %q: %v, want %v", s, got, want)
 		}
-		if got, want := lazy.FindStringSubmatch(s), plain.FindStringSubmatch(s); strings.Join(got, "|") != strings.Join(want,
+		if got, want := lazy.FindStringSubmatch(s), plain.FindStringSubmatch(s); strings.Join(got,
+			"|") != strings.Join(want,
 			"|") {
 			t.Errorf("groups of %q: %q, want %q", s, got, want)
 		}

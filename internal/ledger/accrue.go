@@ -109,7 +109,8 @@ func (a *accrual) stretch(s stretch) {
 		if changed.Before(s.to) {
 			a.meter(s, changed, s.to, later, s.next.At)
 		}
-		if hour := s.to.Add(-time.Second).Truncate(time.Hour); s.extra > 0 && m.MinimumSeconds > 0 && m.Unpriced == "" &&
+		if hour := s.to.Add(-time.Second).Truncate(time.Hour); s.extra > 0 &&
+			m.MinimumSeconds > 0 && m.Unpriced == "" &&
 			!hour.Before(a.from) && hour.Before(a.to) {
 			a.cell(s, hour, m, "").add(duty.Idle.String(), s.extra)
 		}
@@ -381,7 +382,8 @@ func (m *Meter) rate() rate {
 // grown says whether a meter runs at another rate by its own growth, and not because
 // prices are newer or move, at an unknown time.
 func (m *Meter) grown(later *Meter) bool {
-	return m.Unpriced == "" && later.Unpriced == "" && !m.Moves && m.Monthly != later.Monthly && m.AsOf.Equal(later.AsOf)
+	return m.Unpriced == "" && later.Unpriced == "" && !m.Moves && m.Monthly != later.Monthly &&
+		m.AsOf.Equal(later.AsOf)
 }
 
 // bound returns the most that a month of the meter costs, and whether it is known.

@@ -29,8 +29,9 @@ func clock(s string) time.Time {
 	if err != nil {
 		panic(err)
 	}
-	return day.Add(time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute + time.Duration(t.Second())*
-		time.Second)
+	return day.Add(time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute +
+		time.Duration(t.Second())*
+			time.Second)
 }
 
 func clocks(s ...string) []time.Time {
@@ -156,7 +157,9 @@ func TestAccrue(t *testing.T) {
 			"a launch before makes a long gap known", nil, []Observation{
 				seen("12:00", run, launched("08:00")), seen("15:00", run, launched("08:00")),
 			},
-			[]string{"12 compute unknown 3600s 1.00", "13 compute unknown 3600s 1.00", "14 compute unknown 3600s 1.00"}},
+			[]string{
+				"12 compute unknown 3600s 1.00", "13 compute unknown 3600s 1.00", "14 compute unknown 3600s 1.00",
+			}},
 		{
 			"a stop in a long gap splits it", nil, []Observation{
 				seen("12:00", run, launched("08:00")), seen("18:00", stop, launched("08:00"), since("13:30")),
@@ -179,7 +182,9 @@ func TestAccrue(t *testing.T) {
 			[]string{"12 compute unknown (unobserved) 3600s <=1.00", "13 compute unknown 3600s 1.00"}},
 		{
 			"ran between two looks", nil,
-			[]Observation{seen("12:00", stop, launched("08:00")), seen("15:00", stop, launched("13:00"), since("14:00"))},
+			[]Observation{
+				seen("12:00", stop, launched("08:00")), seen("15:00", stop, launched("13:00"), since("14:00")),
+			},
 			[]string{"13 compute unknown (unobserved) 3600s ?"},
 		},
 		{"a stopped machine has no meter", nil, []Observation{seen("12:00", stop), seen("13:00", stop)}, nil},
@@ -234,7 +239,8 @@ func TestAccrue(t *testing.T) {
 		{
 			"a launch while the round was read counts from then", clocks("12:00", "13:00", "14:00"),
 			[]Observation{
-				seen("13:00", run, launched("13:02"), since("13:02")), seen("14:00", run, launched("13:02"), since("13:02")),
+				seen("13:00", run, launched("13:02"), since("13:02")),
+				seen("14:00", run, launched("13:02"), since("13:02")),
 			},
 			[]string{"13 compute unknown 3480s 0.966666667"}},
 		{
@@ -261,7 +267,9 @@ func TestAccrue(t *testing.T) {
 			},
 			[]string{"12 compute unknown 1800s 0.50", "12 compute unknown (unobserved) 180s ?"}},
 		{
-			"a stop in the future is not known", nil, []Observation{seen("12:00", run), seen("12:30", stop, since("13:30"))},
+			"a stop in the future is not known", nil, []Observation{
+				seen("12:00", run), seen("12:30", stop, since("13:30")),
+			},
 			[]string{"12 compute unknown 1800s 0.50"},
 		},
 		{
@@ -280,7 +288,8 @@ func TestAccrue(t *testing.T) {
 		},
 		{
 			"a run under a minute costs a minute", clocks("12:00"), []Observation{
-				seen("12:00:30", run, launched("12:00:20")), seen("12:10", stop, launched("12:00:20"), since("12:00:40")),
+				seen("12:00:30", run, launched("12:00:20")),
+				seen("12:10", stop, launched("12:00:20"), since("12:00:40")),
 			},
 			[]string{"12 compute idle 40s 0.011111111", "12 compute unknown 20s 0.005555556"}},
 		{
@@ -300,7 +309,9 @@ func TestAccrue(t *testing.T) {
 				seen("12:00:30", run, launched("12:00:20"), at(compute(money.USD), disk(73*money.USD))),
 				seen("12:10", stop, launched("12:00:20"), since("12:00:40")),
 			},
-			[]string{"12 compute idle 40s 0.011111111", "12 compute unknown 20s 0.005555556", "12 storage  20s 0.000555556"}},
+			[]string{
+				"12 compute idle 40s 0.011111111", "12 compute unknown 20s 0.005555556", "12 storage  20s 0.000555556",
+			}},
 		{
 			"a run that ends with the hour costs its minute in that hour", clocks("12:59"),
 			[]Observation{
@@ -335,8 +346,10 @@ func TestAccrue(t *testing.T) {
 			hourly(4, "storage  3600s 0.10")},
 		{
 			"a bucket fills all the time", nil, []Observation{
-				seen("12:00", inventory.StateAvailable, kind(inventory.KindBucket), launched("08:00"), at(disk(73*money.USD))),
-				seen("+1 12:00", inventory.StateAvailable, kind(inventory.KindBucket), launched("08:00"), at(disk(74*money.USD))),
+				seen("12:00", inventory.StateAvailable, kind(inventory.KindBucket), launched("08:00"),
+					at(disk(73*money.USD))),
+				seen("+1 12:00", inventory.StateAvailable, kind(inventory.KindBucket), launched("08:00"),
+					at(disk(74*money.USD))),
 			},
 			hourly(24, "storage  3600s 0.10")},
 		{
@@ -348,7 +361,8 @@ func TestAccrue(t *testing.T) {
 		{
 			"a new price without a date inside holds from when it was seen", nil,
 			[]Observation{
-				seen("12:00", run), seen("12:30", run, at(compute(2*money.USD))), seen("13:00", run, at(compute(2*money.USD))),
+				seen("12:00", run), seen("12:30", run, at(compute(2*money.USD))),
+				seen("13:00", run, at(compute(2*money.USD))),
 			},
 			[]string{"12 compute unknown 1800s 0.50", "12 compute unknown 1800s 1.00"}},
 		{
@@ -381,7 +395,8 @@ func TestAccrue(t *testing.T) {
 			[]string{
 				"12 compute unknown (unobserved) 3600s <=1.00", "13 compute unknown (unobserved) 3600s <=1.00",
 				"14 compute unknown (unobserved) 3600s <=1.00",
-				"15 compute unknown (price not seen) 3600s <=1.00", "16 compute unknown (price not seen) 3600s <=1.00"}},
+				"15 compute unknown (price not seen) 3600s <=1.00",
+				"16 compute unknown (price not seen) 3600s <=1.00"}},
 		{
 			"a spot price that has a date holds from it", nil, []Observation{
 				seen("12:00", run, launched("08:00"), at(spot(money.USD/2))),
@@ -412,12 +427,15 @@ func TestAccrue(t *testing.T) {
 			[]Observation{seen("12:00", run, at(capped(2))), seen("12:20", run, launched("12:20"), at(capped(1)))},
 			[]string{"12 compute unknown (gone) 1200s <=0.666666667"}},
 		{
-			"no price is not zero", nil, []Observation{seen("12:00", run, at(unpriced)), seen("13:00", run, at(unpriced))},
+			"no price is not zero", nil, []Observation{
+				seen("12:00", run, at(unpriced)), seen("13:00", run, at(unpriced)),
+			},
 			[]string{"12 compute unknown (no price) 3600s ?"},
 		},
 		{
 			"duty by its share", nil, []Observation{
-				seen("12:00", run), seen("13:00", run, did(duty.Busy, "12:00", "12:15"), did(duty.Idle, "12:30", "13:00")),
+				seen("12:00", run), seen("13:00", run, did(duty.Busy, "12:00", "12:15"),
+					did(duty.Idle, "12:30", "13:00")),
 			},
 			[]string{"12 compute busy 900s 0.25", "12 compute idle 1800s 0.50", "12 compute unknown 900s 0.25"}},
 		{
@@ -489,7 +507,9 @@ func TestAccrue(t *testing.T) {
 			}},
 		{
 			"stopped since before the last look", nil,
-			[]Observation{seen("12:00", run, launched("08:00")), seen("13:00", stop, launched("08:00"), since("11:30"))}, nil,
+			[]Observation{
+				seen("12:00", run, launched("08:00")), seen("13:00", stop, launched("08:00"), since("11:30")),
+			}, nil,
 		},
 		{
 			"replaced, running since an unknown time", nil, []Observation{
@@ -509,7 +529,8 @@ func TestAccrue(t *testing.T) {
 		{
 			"stopped, and started between", nil,
 			[]Observation{
-				seen("12:00", stop, launched("08:00"), since("11:00")), seen("13:00", run, launched("08:00"), since("12:30")),
+				seen("12:00", stop, launched("08:00"), since("11:00")),
+				seen("13:00", run, launched("08:00"), since("12:30")),
 			},
 			[]string{"12 compute unknown 1800s 0.50"},
 		},
@@ -533,7 +554,9 @@ func TestAccrue(t *testing.T) {
 			"started again two hours after the last look", nil, []Observation{
 				seen("12:00", run, notebook), seen("15:00", run, notebook, since("14:00")),
 			},
-			[]string{"12 compute unknown 3600s 1.00", "13 compute unknown 3600s 1.00", "14 compute unknown 3600s 1.00"}},
+			[]string{
+				"12 compute unknown 3600s 1.00", "13 compute unknown 3600s 1.00", "14 compute unknown 3600s 1.00",
+			}},
 		{
 			"new, and known since when it runs alone", clocks("12:00", "13:00"),
 			[]Observation{seen("13:00", run, since("12:30"))},
@@ -550,7 +573,9 @@ func TestAccrue(t *testing.T) {
 			[]Observation{seen("15:00", run, notebook, launched("13:00"))},
 			[]string{"13 compute unknown 3600s 1.00", "14 compute unknown 3600s 1.00"}},
 		{"new, launched long ago", clocks("08:00", "12:00"), []Observation{seen("12:00", run, launched("09:00"))},
-			[]string{"09 compute unknown 3600s 1.00", "10 compute unknown 3600s 1.00", "11 compute unknown 3600s 1.00"}},
+			[]string{
+				"09 compute unknown 3600s 1.00", "10 compute unknown 3600s 1.00", "11 compute unknown 3600s 1.00",
+			}},
 		{
 			"what was measured of a gap says that it ran", nil, []Observation{
 				seen("12:00", run), seen("15:00", run, did(duty.Busy, "12:00", "15:00")),
@@ -624,7 +649,8 @@ func TestLinesSayWhatTheyAre(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", tc.name, got, err)
 		}
 		l := got[0].Line
-		if l.ChargeCategory != tc.want.ChargeCategory || l.Pricing != tc.want.Pricing || l.Monthly != tc.want.Monthly ||
+		if l.ChargeCategory != tc.want.ChargeCategory || l.Pricing != tc.want.Pricing ||
+			l.Monthly != tc.want.Monthly ||
 			l.Gap != tc.want.Gap || l.Why != tc.want.Why {
 			t.Errorf("%s: %+v", tc.name, l)
 		}

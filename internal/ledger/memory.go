@@ -200,7 +200,8 @@ func (m *Memory) Append(_ context.Context, id Account, version int64, entries []
 			m.sums[e.Hour] = hour
 		}
 		of := Line{
-			Attributes: Attributes{Owner: e.Owner, Purpose: e.Purpose, Hold: e.Hold}, Category: e.Category, Duty: e.Duty,
+			Attributes: Attributes{Owner: e.Owner, Purpose: e.Purpose, Hold: e.Hold},
+			Category:   e.Category, Duty: e.Duty,
 			Gap: e.Gap,
 		}
 		sum, err := hour[of].Plus(e.Sums)

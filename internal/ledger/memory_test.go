@@ -47,7 +47,9 @@ func TestAMemoryHoldsWhatAStoreHolds(t *testing.T) {
 		for _, e := range store.All(account) {
 			if !e.Hour.Before(from) && e.Hour.Before(to) {
 				e.Line = ledger.Line{
-					Attributes: ledger.Attributes{Owner: e.Owner, Purpose: e.Purpose, Hold: e.Hold}, Category: e.Category,
+					Attributes: ledger.Attributes{
+						Owner: e.Owner, Purpose: e.Purpose, Hold: e.Hold,
+					}, Category: e.Category,
 					Duty: e.Duty, Gap: e.Gap,
 				}
 				addUp(want, []ledger.Entry{e})
@@ -73,13 +75,17 @@ func TestAMemoryHoldsWhatAStoreHolds(t *testing.T) {
 func TestAMemoryTakesRoundsInOrder(t *testing.T) {
 	part := ledger.Part{Region: "us-east-1", Kind: inventory.KindInstance}
 	at := func(hours int) ledger.Round {
-		return ledger.Round{Account: account, At: start.Add(time.Duration(hours) * time.Hour), Complete: []ledger.Part{part}}
+		return ledger.Round{
+			Account: account, At: start.Add(time.Duration(hours) * time.Hour), Complete: []ledger.Part{part},
+		}
 	}
 	seen := func(r ledger.Round) []ledger.Observation {
 		return []ledger.Observation{
 			{
-				At:    r.At,
-				Ref:   inventory.Ref{Cloud: account.Cloud, Account: account.ID, Region: part.Region, Kind: part.Kind, ID: "i-1"},
+				At: r.At,
+				Ref: inventory.Ref{
+					Cloud: account.Cloud, Account: account.ID, Region: part.Region, Kind: part.Kind, ID: "i-1",
+				},
 				State: inventory.StateRunning,
 			},
 		}

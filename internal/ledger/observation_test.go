@@ -24,11 +24,14 @@ func TestObserve(t *testing.T) {
 		Kinds:     map[inventory.Kind]bool{inventory.KindInstance: true, inventory.KindVolume: true},
 		Unread:    map[string]bool{"1/eu-west-1/instance": true},
 		Resources: all, Rates: rates(all, book(t)),
-		Spans: map[inventory.Ref][]Span{machine.Ref(): {{noon.Add(-20 * time.Minute), noon.Add(time.Minute), duty.Idle}}},
+		Spans: map[inventory.Ref][]Span{
+			machine.Ref(): {{noon.Add(-20 * time.Minute), noon.Add(time.Minute), duty.Idle}},
+		},
 	}
 	r, seen := Observe(s)
 	want := []Part{
-		{"eu-west-1", inventory.KindVolume}, {"us-east-1", inventory.KindInstance}, {"us-east-1", inventory.KindVolume},
+		{"eu-west-1", inventory.KindVolume}, {"us-east-1", inventory.KindInstance},
+		{"us-east-1", inventory.KindVolume},
 	}
 	if !slices.Equal(r.Complete, want) || !r.At.Equal(noon) {
 		t.Errorf("round %+v, want complete %v at noon", r, want)
@@ -109,7 +112,8 @@ func BenchmarkDerive(b *testing.B) {
 			var entries []Entry
 			for i := range some {
 				var err error
-				if entries, err = a.differences(entries, &some[i], clock("12:00"), clock("15:00"), clock("14:00")); err != nil {
+				if entries, err = a.differences(entries, &some[i], clock("12:00"), clock("15:00"),
+					clock("14:00")); err != nil {
 					b.Fatal(err)
 				}
 			}

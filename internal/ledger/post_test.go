@@ -20,7 +20,9 @@ func machine(at time.Time, did ...ledger.Span) (ledger.Round, []ledger.Observati
 		At: at, Ref: inventory.Ref{Cloud: "aws", Account: "1", Region: part.Region, Kind: part.Kind, ID: "i-1"},
 		State: inventory.StateRunning, CreatedAt: start, Duty: did,
 		Meters: []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: 730 * money.USD}}}
-	return ledger.Round{Account: account, At: at, Source: "test", Complete: []ledger.Part{part}}, []ledger.Observation{o}
+	return ledger.Round{
+		Account: account, At: at, Source: "test", Complete: []ledger.Part{part},
+	}, []ledger.Observation{o}
 }
 
 func posted(t *testing.T, store ledger.Store, at time.Time, did ...ledger.Span) ledger.Posted {
@@ -156,8 +158,9 @@ func TestPostGivesWayToOthers(t *testing.T) {
 		}
 		r, seen := machine(start.Add(time.Hour))
 		_, err := ledger.Post(ctx, store, r, seen)
-		if conflicts < ledger.MaxConflicts && (err != nil || appends != conflicts+1) || conflicts == ledger.MaxConflicts &&
-			(!errors.Is(err, ledger.ErrConflict) || appends != conflicts) {
+		if conflicts < ledger.MaxConflicts && (err != nil || appends != conflicts+1) ||
+			conflicts == ledger.MaxConflicts &&
+				(!errors.Is(err, ledger.ErrConflict) || appends != conflicts) {
 			t.Errorf("after %d conflicts: %v with %d tries", conflicts, err, appends)
 		}
 	}

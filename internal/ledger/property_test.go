@@ -270,7 +270,9 @@ func TestAClockFarAheadInventsNothing(t *testing.T) {
 		t.Error(err)
 	}
 	broken := errors.New("no clock")
-	if _, err := ledger.Post(ctx, timeless{store, broken}, ledger.Round{Account: account, At: now}, nil); !errors.Is(err,
+	if _, err := ledger.Post(ctx, timeless{
+		store, broken,
+	}, ledger.Round{Account: account, At: now}, nil); !errors.Is(err,
 		broken) {
 		t.Errorf("a store that cannot tell the time: %v", err)
 	}

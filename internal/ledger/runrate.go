@@ -31,8 +31,9 @@ func RunRates(resources []*inventory.Resource, book *price.Book) map[inventory.R
 // charge prices a meter.
 func charge(r *inventory.Resource, m *inventory.Meter, book *price.Book) Charge {
 	c := Charge{
-		Resource: r, Meter: m.Name, Category: m.Category, Unit: m.Unit, Moves: m.Moves, MinimumSeconds: m.MinimumSeconds,
-		Estimate: m.Estimate, Unpriced: m.Unpriced}
+		Resource: r, Meter: m.Name, Category: m.Category, Unit: m.Unit, Moves: m.Moves,
+		MinimumSeconds: m.MinimumSeconds,
+		Estimate:       m.Estimate, Unpriced: m.Unpriced}
 	if m.Per > 0 {
 		c.Quantity = quotient(m.Quantity, m.Per)
 	}

@@ -71,13 +71,17 @@ func TestRunRates(t *testing.T) {
 		{
 			"a Windows machine is not priced as Linux",
 			resource(inventory.KindInstance, "g6.2xlarge", inventory.StateRunning,
-				&inventory.Instance{Market: inventory.OnDemand, Platform: "windows", Tenancy: inventory.SharedTenancy}),
+				&inventory.Instance{
+					Market: inventory.OnDemand, Platform: "windows", Tenancy: inventory.SharedTenancy,
+				}),
 			`compute?the price book holds Linux prices and this machine's platform is "windows"`,
 		},
 		{
 			"dedicated tenancy is not priced as shared",
 			resource(inventory.KindInstance, "g6.2xlarge", inventory.StateRunning,
-				&inventory.Instance{Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: "dedicated"}),
+				&inventory.Instance{
+					Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: "dedicated",
+				}),
 			"compute?the price book holds shared tenancy",
 		},
 		{
@@ -91,7 +95,8 @@ func TestRunRates(t *testing.T) {
 			"compute?how the machine's capacity was bought is not known",
 		},
 		{
-			"a gp2 volume", resource(inventory.KindVolume, "gp2", inventory.StateInUse, &inventory.Volume{SizeGiB: 500}),
+			"a gp2 volume", resource(inventory.KindVolume, "gp2", inventory.StateInUse,
+				&inventory.Volume{SizeGiB: 500}),
 			"storage=50.00",
 		},
 		{
@@ -117,9 +122,13 @@ func TestRunRates(t *testing.T) {
 			resource(inventory.KindVolume, "gp9", inventory.StateInUse, &inventory.Volume{SizeGiB: 1}),
 			"storage?rate of ebs:gp9",
 		},
-		{"an address", resource(inventory.KindAddress, "", inventory.StateAvailable, &inventory.Address{}), "hours=3.65"},
 		{
-			"a NAT gateway", resource(inventory.KindNATGateway, "public", inventory.StateAvailable, &inventory.NATGateway{}),
+			"an address", resource(inventory.KindAddress, "", inventory.StateAvailable, &inventory.Address{}),
+			"hours=3.65",
+		},
+		{
+			"a NAT gateway", resource(inventory.KindNATGateway, "public", inventory.StateAvailable,
+				&inventory.NATGateway{}),
 			"hours=32.85",
 		},
 		{
@@ -134,7 +143,8 @@ func TestRunRates(t *testing.T) {
 			"storage:GLACIER=3.6864 storage:STANDARD=23.552",
 		},
 		{
-			"a bucket of unknown size", resource(inventory.KindBucket, "", inventory.StateAvailable, &inventory.Bucket{}),
+			"a bucket of unknown size",
+			resource(inventory.KindBucket, "", inventory.StateAvailable, &inventory.Bucket{}),
 			"storage?the bucket's size could not be read",
 		},
 		{
@@ -168,7 +178,9 @@ func TestRunRates(t *testing.T) {
 		{
 			"a used reservation",
 			resource(inventory.KindCapacityReservation, "g6.2xlarge", inventory.StateAvailable,
-				&inventory.CapacityReservation{Total: 2, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy}),
+				&inventory.CapacityReservation{
+					Total: 2, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy,
+				}),
 			"",
 		},
 		{
@@ -227,12 +239,14 @@ func TestRunRates(t *testing.T) {
 					got = append(got, c.Meter+"?"+c.Unpriced)
 					continue
 				}
-				if c.Source == "" || (c.AsOf.IsZero() && c.Category != Committed) || c.Unit == "" || c.UnitPrice == "" {
+				if c.Source == "" || (c.AsOf.IsZero() && c.Category != Committed) ||
+					c.Unit == "" || c.UnitPrice == "" {
 					t.Errorf("charge %+v lacks where its price is from", c)
 				}
 				got = append(got, c.Meter+"="+c.ListCost.String())
 			}
-			if s := strings.Join(got, " "); s != tc.want && !(strings.Contains(tc.want, "?") && strings.HasPrefix(s, tc.want)) {
+			if s := strings.Join(got, " "); s != tc.want &&
+				!(strings.Contains(tc.want, "?") && strings.HasPrefix(s, tc.want)) {
 				t.Errorf("got %q, want %q", s, tc.want)
 			}
 		})

@@ -68,7 +68,8 @@ func lives(t *rapid.T, end time.Time) []life {
 			states = []inventory.State{inventory.StateInUse, inventory.StateAvailable}
 		}
 		l.states = draw(t, l.made, when, rapid.SampledFrom(states))
-		l.duties = draw(t, l.made, when, rapid.SampledFrom([]duty.State{duty.Busy, duty.Idle, duty.Held, duty.Unknown}))
+		l.duties = draw(t, l.made, when,
+			rapid.SampledFrom([]duty.State{duty.Busy, duty.Idle, duty.Held, duty.Unknown}))
 		l.teams = draw(t, l.made, when, rapid.SampledFrom([]string{"vision", "speech"}))
 		l.rates = draw(t, l.made, when, rapid.Custom(func(t *rapid.T) money.Amount {
 			return money.Amount(rapid.Int64Range(1, 1e14).Draw(t, "rate"))
@@ -102,7 +103,8 @@ func (l *life) seenAt(now time.Time) (ledger.Observation, bool) {
 		o.CreatedAt, o.StateSince = l.made, state.from
 	}
 	m := ledger.Meter{
-		Name: "compute", Category: ledger.Compute, Monthly: rate.is, Source: "list", AsOf: rate.from, MinimumSeconds: 60,
+		Name: "compute", Category: ledger.Compute, Monthly: rate.is, Source: "list",
+		AsOf: rate.from, MinimumSeconds: 60,
 	}
 	if l.ref.Kind == inventory.KindVolume {
 		m.Name, m.Category, m.MinimumSeconds = "storage", ledger.Storage, 0
@@ -129,7 +131,9 @@ func TestWhatIsLeftOutChangesNothing(t *testing.T) {
 			}
 			return nil
 		}
-		sparing := &ledger.Sparing{Store: store, Every: time.Duration(rapid.IntRange(0, 40).Draw(t, "every")) * time.Minute}
+		sparing := &ledger.Sparing{
+			Store: store, Every: time.Duration(rapid.IntRange(0, 40).Draw(t, "every")) * time.Minute,
+		}
 		parts := []ledger.Part{
 			{Region: "us-east-1", Kind: inventory.KindInstance}, {Region: "us-east-1", Kind: inventory.KindVolume},
 		}
@@ -194,7 +198,9 @@ func TestLittleIsPosted(t *testing.T) {
 	}
 	histories, _, err := store.Histories(ctx, account, []inventory.Ref{
 		{Cloud: "aws", Account: account.ID, Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-00000007"},
-		{Cloud: "aws", Account: account.ID, Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-00000008"}}, start,
+		{
+			Cloud: "aws", Account: account.ID, Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-00000008",
+		}}, start,
 		start.Add(2*time.Hour))
 	if err != nil {
 		t.Fatal(err)
@@ -209,6 +215,7 @@ func TestLittleIsPosted(t *testing.T) {
 		t.Errorf("%d rounds and %d observations of two machines, want 7 and 12", len(rounds), recorded)
 	}
 	if spans != recorded {
-		t.Errorf("%d spans in %d observations of machines that are busy all the time, want one in each", spans, recorded)
+		t.Errorf("%d spans in %d observations of machines that are busy all the time, want one in each", spans,
+			recorded)
 	}
 }

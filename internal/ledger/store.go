@@ -169,7 +169,8 @@ type ResourceDay struct {
 // Line returns what the entries of the day have in common, apart from the day.
 func (d *ResourceDay) Line() Line {
 	return Line{
-		Ref: d.Ref, Attributes: d.Attributes, Category: d.Category, Service: d.Service, Pricing: d.Pricing, Duty: d.Duty,
+		Ref: d.Ref, Attributes: d.Attributes, Category: d.Category, Service: d.Service,
+		Pricing: d.Pricing, Duty: d.Duty,
 	}
 }
 
@@ -182,7 +183,8 @@ func CompareResourceDays(x, y ResourceDay) int {
 
 // CompareLines orders lines by resource, category, duty, service, pricing and attributes.
 func CompareLines(x, y *Line) int {
-	return cmp.Or(inventory.CompareRefs(x.Ref, y.Ref), cmp.Compare(x.Category, y.Category), cmp.Compare(x.Duty, y.Duty),
+	return cmp.Or(inventory.CompareRefs(x.Ref, y.Ref), cmp.Compare(x.Category, y.Category),
+		cmp.Compare(x.Duty, y.Duty),
 		cmp.Compare(x.Service, y.Service), cmp.Compare(x.Pricing, y.Pricing), x.Attributes.compare(y.Attributes))
 }
 

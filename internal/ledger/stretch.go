@@ -249,7 +249,9 @@ func (w *walk) between(a, b *Observation) {
 	}
 	switch {
 	case since.IsZero() && begin.After(a.At) && b.ended():
-		w.add(stretch{from: begin, to: b.At, holds: a, next: b, gap: Unobserved, unseen: a.State != inventory.StateRunning})
+		w.add(stretch{
+			from: begin, to: b.At, holds: a, next: b, gap: Unobserved, unseen: a.State != inventory.StateRunning,
+		})
 	case since.IsZero() && b.At.Sub(begin) > MaxGap:
 		unknown(begin, b.At)
 	case since.IsZero() && begin.After(a.At):

@@ -127,7 +127,8 @@ func (c *Client) Count(ctx context.Context, query string, from, to time.Time) (f
 func (c *Client) CountByDay(ctx context.Context, query string, from, to time.Time) ([]Day, error) {
 	from, to = from.UTC(), to.UTC()
 	if to.Sub(from) > maxDays*day {
-		return nil, fmt.Errorf("count %s: from %s to %s is over %d days", shown(query), stamp(from), stamp(to), maxDays)
+		return nil, fmt.Errorf("count %s: from %s to %s is over %d days", shown(query),
+			stamp(from), stamp(to), maxDays)
 	}
 	var days []Day
 	for at := from; at.Before(to); {

@@ -29,7 +29,8 @@ var (
 func vector(values ...string) string {
 	series := make([]string, len(values))
 	for i, v := range values {
-		series[i] = fmt.Sprintf(`{"metric":{"job":"embed","instance":"host-%d:9090"},"value":[1435781451.781,%q]}`, i, v)
+		series[i] = fmt.Sprintf(`{"metric":{"job":"embed","instance":"host-%d:9090"},"value":[1435781451.781,%q]}`, i,
+			v)
 	}
 	return `{"status":"success","data":{"resultType":"vector","result":[` + strings.Join(series, ",") + `]}}`
 }
@@ -91,20 +92,26 @@ func TestCount(t *testing.T) {
 		{"one series", 200, vector("1234.5"), 1234.5, ""},
 		{"zero is a count", 200, vector("0"), 0, ""},
 		{"large", 200, vector("1.2e+12"), 1.2e12, ""},
-		{"a scalar", 200, `{"status":"success","data":{"resultType":"scalar","result":[1435781451.781,"42"]}}`, 42, ""},
+		{
+			"a scalar", 200, `{"status":"success","data":{"resultType":"scalar","result":[1435781451.781,"42"]}}`, 42,
+			"",
+		},
 		{
 			"a hint of version 2", 200,
-			strings.Replace(vector("7"), `{"status"`, `{"warnings":["PromQL info: metric might not be a counter"],"status"`, 1),
+			strings.Replace(vector("7"), `{"status"`,
+				`{"warnings":["PromQL info: metric might not be a counter"],"status"`, 1),
 			7, "",
 		},
 		{
 			"a hint of version 3", 200,
-			strings.Replace(vector("7"), `{"status"`, `{"infos":["PromQL info: metric might not be a counter"],"status"`, 1),
+			strings.Replace(vector("7"), `{"status"`,
+				`{"infos":["PromQL info: metric might not be a counter"],"status"`, 1),
 			7, "",
 		},
 		{
 			"a partial answer", 200,
-			strings.Replace(vector("7"), `{"status"`, `{"warnings":["receive series from store: no such host"],"status"`, 1),
+			strings.Replace(vector("7"), `{"status"`,
+				`{"warnings":["receive series from store: no such host"],"status"`, 1),
 			0, "may be partial: receive series from store",
 		},
 		{"no series", 200, vector(), 0, "not known: there is no such series"},
@@ -161,7 +168,8 @@ func TestCount(t *testing.T) {
 				return
 			}
 			if err == nil || !strings.Contains(err.Error(), tt.says) ||
-				!strings.HasPrefix(err.Error(), `count "requests_total" at 127.0.0.1:`) || strings.Contains(err.Error(), "\n") ||
+				!strings.HasPrefix(err.Error(), `count "requests_total" at 127.0.0.1:`) ||
+				strings.Contains(err.Error(), "\n") ||
 				got != 0 {
 				t.Errorf("Count = %v, %v; want one line with %q", got, err, tt.says)
 			}
@@ -192,13 +200,15 @@ func TestWhatIsAsked(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := serve(t, 200, vector("1"))
-			if _, err := client(t, s.URL+"/prometheus/").Count(t.Context(), tt.query, from, from.Add(tt.over)); err != nil {
+			if _, err := client(t, s.URL+"/prometheus/").Count(t.Context(), tt.query, from,
+				from.Add(tt.over)); err != nil {
 				t.Fatal(err)
 			}
 			if got := s.asked[0].Get("query"); got != tt.want {
 				t.Errorf("asked %q, want %q", got, tt.want)
 			}
-			if got, want := s.asked[0].Get("time"), fmt.Sprint(from.Add(tt.over).Unix()); !strings.HasPrefix(got, want) {
+			if got, want := s.asked[0].Get("time"), fmt.Sprint(
+				from.Add(tt.over).Unix()); !strings.HasPrefix(got, want) {
 				t.Errorf("asked at %s, want %s", got, want)
 			}
 			if got := s.header.Get("Authorization"); got != "Bearer "+token {
@@ -208,7 +218,8 @@ func TestWhatIsAsked(t *testing.T) {
 	}
 	s := serve(t, 200, vector("1"))
 	c := client(t, s.URL)
-	if _, err := c.Count(t.Context(), " ", from, to); err == nil || !strings.Contains(err.Error(), "the query is empty") {
+	if _, err := c.Count(t.Context(), " ", from, to); err == nil ||
+		!strings.Contains(err.Error(), "the query is empty") {
 		t.Errorf("an empty query: %v", err)
 	}
 	if _, err := c.Count(t.Context(), "requests_total", to, from); err == nil ||
@@ -278,7 +289,8 @@ func TestCountByDay(t *testing.T) {
 func TestDaysMakeUpTheRange(t *testing.T) {
 	c := days(t, func(time.Time) string { return vector("1") })
 	rapid.Check(t, func(t *rapid.T) {
-		begin := from.Add(time.Duration(rapid.Int64Range(0, int64(72*time.Hour)).Draw(t, "begin"))).Truncate(time.Second)
+		begin := from.Add(time.Duration(rapid.Int64Range(0, int64(72*time.Hour)).Draw(t, "begin"))).Truncate(
+			time.Second)
 		end := begin.Add(time.Duration(rapid.Int64Range(int64(time.Second), int64(100*time.Hour)).Draw(t, "length"))).
 			Truncate(time.Second)
 		got, err := c.CountByDay(context.Background(), "requests_total", begin, end)

@@ -65,7 +65,9 @@ func history(begin time.Time) []prometheus.Series {
 	series := func(name, labels string, value func(minute int) int) prometheus.Series {
 		s := prometheus.Series{Name: name, Labels: labels}
 		for m := 0; m <= 3*1440; m++ {
-			s.Points = append(s.Points, prometheus.Point{At: begin.Add(time.Duration(m) * time.Minute), V: float64(value(m))})
+			s.Points = append(s.Points, prometheus.Point{
+				At: begin.Add(time.Duration(m) * time.Minute), V: float64(value(m)),
+			})
 		}
 		return s
 	}

@@ -180,7 +180,8 @@ func TestSplitPartsAddUpToTotal(t *testing.T) {
 			t.Fatalf("parts of %d add up to %d", total, got)
 		}
 		for i, p := range parts {
-			exact := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(int64(total)), big.NewInt(weights[i])), big.NewInt(sum))
+			exact := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(int64(total)),
+				big.NewInt(weights[i])), big.NewInt(sum))
 			diff := new(big.Rat).Sub(exact, new(big.Rat).SetInt64(int64(p)))
 			if diff.Abs(diff).Cmp(big.NewRat(1, 1)) >= 0 {
 				t.Fatalf("part %d of %d is %d, a nano-dollar or more from %s", i, total, p, exact.FloatString(3))

@@ -165,7 +165,8 @@ func (s Slack) validate() error {
 		return err
 	}
 	if s.DefaultChannel != "" && !slackAddress.MatchString(s.DefaultChannel) {
-		return fieldError("slack.default_channel", "%q is neither a channel (%q) nor an id", s.DefaultChannel, "#ml-cost")
+		return fieldError("slack.default_channel", "%q is neither a channel (%q) nor an id",
+			s.DefaultChannel, "#ml-cost")
 	}
 	if s.DefaultOwns && s.DefaultChannel == "" {
 		return fieldError("slack.default_owns", "needs a default_channel (quote it: # begins a comment)")
@@ -202,7 +203,8 @@ func (m Mail) validate() error {
 	case "", "starttls", "tls":
 	case "none":
 		if m.Username != "" {
-			return fieldError("mail.tls", "none would send the password of %s in the clear; use starttls or tls", m.Username)
+			return fieldError("mail.tls",
+				"none would send the password of %s in the clear; use starttls or tls", m.Username)
 		}
 	default:
 		return fieldError("mail.tls", "%q is none of starttls, tls and none", m.TLS)
@@ -255,7 +257,8 @@ func (w Webhook) validate() error {
 func (c Config) validateNames() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Names)) {
 		if name == Owner || name == Team || plain.Line(name) != name || name == "" {
-			return fieldError("names", "%q cannot be a name: owner and team have their own meaning, and a name is one line",
+			return fieldError("names",
+				"%q cannot be a name: owner and team have their own meaning, and a name is one line",
 				name)
 		}
 		if err := c.validateAddresses(c.Names[name]); err != nil {
@@ -311,12 +314,14 @@ var (
 func secretNamed(path, env, file string) error {
 	switch {
 	case env == "" && file == "":
-		return fieldError(path+"_env", "is missing: name the environment variable that holds it (or %s_file a file)", path)
+		return fieldError(path+"_env", "is missing: name the environment variable that holds it (or %s_file a file)",
+			path)
 	case env != "" && file != "":
 		return fieldError(path+"_env", "is given together with %s_file; one of them is enough", path)
 	case env != "" && !variable.MatchString(env):
 		// The value is not repeated: it may be the secret itself.
-		return fieldError(path+"_env", "is not the name of an environment variable; a secret itself does not belong here")
+		return fieldError(path+"_env",
+			"is not the name of an environment variable; a secret itself does not belong here")
 	}
 	return nil
 }

@@ -70,7 +70,10 @@ func TestValidate(t *testing.T) {
 	}{
 		{"unowned without addresses", "unowned: []", "unowned", "has no addresses"},
 		{"unowned by a name", "unowned: [ana]", "unowned", "none of slack:#channel"},
-		{"unowned by a channel that is not there", "unowned: ['slack:#x']", "unowned", "needs the section notify.slack"},
+		{
+			"unowned by a channel that is not there", "unowned: ['slack:#x']", "unowned",
+			"needs the section notify.slack",
+		},
 		{"an account without addresses", "accounts: {'1': []}", "accounts", "has no addresses"},
 		{
 			"an account by a channel that is not there", "accounts: {'1': [webhook]}", "accounts",
@@ -114,7 +117,8 @@ func TestValidate(t *testing.T) {
 			"webhook.headers_env", "not a value",
 		},
 		{
-			"a header that is ours", hook + "url: 'https://h/', headers_env: {curfew-signature: S}}", "webhook.headers_env",
+			"a header that is ours",
+			hook + "url: 'https://h/', headers_env: {curfew-signature: S}}", "webhook.headers_env",
 			"own to set",
 		},
 		{
@@ -170,7 +174,8 @@ func TestSecret(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := Secret("x.token", tt.env, tt.file, lookup)
-			if got != tt.want || (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			if got != tt.want || (err == nil) != (tt.says == "") || err != nil &&
+				!strings.Contains(err.Error(), tt.says) {
 				t.Fatalf("Secret = %q, %v; want %q, %q", got, err, tt.want, tt.says)
 			}
 			if err != nil && strings.Contains(err.Error(), "s3cret") {

@@ -59,7 +59,8 @@ const (
 var done = map[policy.Verb]string{
 	policy.Tag: "tagged", policy.Checkpoint: "checkpointed", policy.Suspend: "suspended", policy.Scale: "scaled",
 	policy.Stop: "stopped", policy.Hibernate: "hibernated", policy.Terminate: "terminated", policy.Delete: "deleted",
-	policy.Release: "released", policy.PutRetention: "given a retention", policy.PutLifecycle: "given a lifecycle rule",
+	policy.Release: "released", policy.PutRetention: "given a retention",
+	policy.PutLifecycle: "given a lifecycle rule",
 }
 
 // Compose puts a message into words.

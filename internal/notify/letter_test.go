@@ -126,7 +126,9 @@ func TestCost(t *testing.T) {
 func message(t *rapid.T) action.Message {
 	s := func(name string) string {
 		return rapid.OneOf(rapid.String(), rapid.StringMatching("[\\x00-\\xff]{0,40}"),
-			rapid.SampledFrom([]string{"", "\r\nBcc: x", "<!here>", "```", "^\u200d", "👩\u200d🔬", "🏳️\u200d"})).Draw(t, name)
+			rapid.SampledFrom([]string{
+				"", "\r\nBcc: x", "<!here>", "```", "^\u200d", "👩\u200d🔬", "🏳️\u200d",
+			})).Draw(t, name)
 	}
 	m := notifytest.Warning()
 	m.Kind = rapid.SampledFrom([]string{"warning", "acted", "alarm", "notice", ""}).Draw(t, "kind")
@@ -200,7 +202,8 @@ func BenchmarkText(b *testing.B) {
 // terminal takes for more, and the command approves that request.
 func TestAnApprovalCarriesItsPlan(t *testing.T) {
 	l := Compose(action.Message{
-		Kind: "approval", Item: "4f1c2a", Because: "ana asks to delete vol-1, at most $0.03 an hour", Keep: "curfew keep x",
+		Kind: "approval", Item: "4f1c2a",
+		Because: "ana asks to delete vol-1, at most $0.03 an hour", Keep: "curfew keep x",
 		Plan: []string{"delete vol-1", "  call: delete-volume", "    - \"a\": 1\x1b[2J", "saves: $3.00 a month"}})
 	want := "curfew: approval needed: ana asks to delete vol-1, at most $0.03 an hour\n\n" +
 		"Why   ana asks to delete vol-1, at most $0.03 an hour\nPlan  delete vol-1\n        call: delete-volume\n         " +

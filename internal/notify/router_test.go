@@ -103,7 +103,8 @@ func TestRoutes(t *testing.T) {
 		{"a user without Slack has mail", c, "owner", owned("vision", "fay"), "mail:fay@example.com", "fay"},
 		{"without a user it is the team", c, "owner", owned("vision", ""), "slack:#vision", "team vision"},
 		{
-			"a user whom no rule reaches falls back to the team", c, "owner", owned("vision", "Fay Smith"), "slack:#vision",
+			"a user whom no rule reaches falls back to the team", c, "owner",
+			owned("vision", "Fay Smith"), "slack:#vision",
 			"team vision",
 		},
 		{"the team is not the user", c, "team", owned("vision", "ana"), "slack:#vision", "team vision"},
@@ -129,18 +130,24 @@ func TestRoutes(t *testing.T) {
 			"the contacts for unowned resources",
 		},
 		{
-			"and for an owner whom no rule reaches", unowned, "team", owned("unknown", ""), "mail:platform@example.com",
+			"and for an owner whom no rule reaches", unowned, "team", owned("unknown", ""),
+			"mail:platform@example.com",
 			"the contacts for unowned resources",
 		},
 		{"but not for what has an owner", unowned, "owner", owned("vision", "ana"), "slack:U123", "ana"},
 		{"and not for a name", unowned, "boss", owned("", ""), "no recipient", ""},
 		{
-			"and for what is about no resource", unowned, "owner", action.Message{Kind: "alarm"}, "mail:platform@example.com",
+			"and for what is about no resource", unowned, "owner", action.Message{Kind: "alarm"},
+			"mail:platform@example.com",
 			"the contacts for unowned resources",
 		},
-		{"those of the account come first", accounts, "owner", owned("", ""), "slack:#vision-costs", "account 123456789012"},
 		{
-			"the creator of an unowned resource comes before them", accounts, "owner", made("ana", "", ""), "slack:U123",
+			"those of the account come first", accounts, "owner", owned("", ""), "slack:#vision-costs",
+			"account 123456789012",
+		},
+		{
+			"the creator of an unowned resource comes before them", accounts, "owner",
+			made("ana", "", ""), "slack:U123",
 			"ana",
 		},
 		{
@@ -151,7 +158,11 @@ func TestRoutes(t *testing.T) {
 			"nor where the team is meant", accounts, "team", made("ana", "", ""), "slack:#vision-costs",
 			"account 123456789012",
 		},
-		{"a maker of another domain is not written to", c, "owner", made("ana@evil.example", "", ""), "no recipient", ""},
+		{
+			"a maker of another domain is not written to", c, "owner",
+			made("ana@evil.example", "", ""), "no recipient",
+			"",
+		},
 		{"but not for a name", owns, "boss", owned("", ""), "no recipient", ""},
 		{"no channel at all", Config{}, "owner", owned("vision", "ana"), "no recipient: no channel is configured", ""},
 	} {
@@ -240,11 +251,20 @@ func TestRetries(t *testing.T) {
 	}{
 		{"accepted", []error{nil}, nil, ""},
 		{"accepted at the second attempt", []error{temporary, nil}, []time.Duration{time.Second}, ""},
-		{"accepted at the third", []error{temporary, temporary, nil}, []time.Duration{time.Second, 2 * time.Second}, ""},
-		{"attempts are bounded", []error{temporary}, []time.Duration{time.Second, 2 * time.Second}, "503 (tried 3 times)"},
+		{
+			"accepted at the third", []error{temporary, temporary, nil}, []time.Duration{time.Second, 2 * time.Second},
+			"",
+		},
+		{
+			"attempts are bounded", []error{temporary}, []time.Duration{time.Second, 2 * time.Second},
+			"503 (tried 3 times)",
+		},
 		{"Retry-After is honored", []error{asks(17 * time.Second), nil}, []time.Duration{17 * time.Second}, ""},
 		{"a short Retry-After does not hurry", []error{asks(time.Millisecond), nil}, []time.Duration{time.Second}, ""},
-		{"a long Retry-After is not waited for", []error{asks(10 * time.Minute)}, nil, "429, and asks to wait for 10m"},
+		{
+			"a long Retry-After is not waited for", []error{asks(10 * time.Minute)}, nil,
+			"429, and asks to wait for 10m",
+		},
 		{"a final refusal is final", []error{&Failure{Why: "not_in_channel"}}, nil, "not_in_channel"},
 		{"what is not understood is final", []error{errors.New("odd")}, nil, "odd"},
 	} {
@@ -305,7 +325,8 @@ func TestBoundsOfTime(t *testing.T) {
 			began := time.Now()
 			_, err = r.Notify(t.Context(), Team, owned("vision", ""))
 			if took := time.Since(began); err == nil || took != 33*time.Second {
-				t.Errorf("Notify: %v after %s, want an error after three attempts of 10 s and waits of 1 and 2 s", err, took)
+				t.Errorf("Notify: %v after %s, want an error after three attempts of 10 s and waits of 1 and 2 s", err,
+					took)
 			}
 			if err != nil && !strings.Contains(err.Error(), "no answer in time") {
 				t.Errorf("Notify: %v", err)
@@ -331,7 +352,9 @@ func TestBoundsOfTime(t *testing.T) {
 	t.Run("a slow channel delays no other", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			mail := &recorder{}
-			r, err := New(c, nil, open, func(Config, Lookup) (string, Channel, error) { return MailChannel, mail, nil })
+			r, err := New(c, nil, open, func(Config, Lookup) (string, Channel, error) {
+				return MailChannel, mail, nil
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -372,7 +395,8 @@ func TestCheck(t *testing.T) {
 func TestClean(t *testing.T) {
 	s := Secrets{"p/ss word", "", "\x00curfew\x00p/ss word", `q"\uote`}
 	for _, said := range []string{
-		"p/ss word", `q"\uote`, `q\"\\uote`, "p%2Fss+word", "p%2Fss%20word", "cC9zcyB3b3Jk", "AGN1cmZldwBwL3NzIHdvcmQ=",
+		"p/ss word", `q"\uote`, `q\"\\uote`, "p%2Fss+word", "p%2Fss%20word", "cC9zcyB3b3Jk",
+		"AGN1cmZldwBwL3NzIHdvcmQ=",
 	} {
 		got := s.Clean("535 refused: " + said + "\r\nnext")
 		if got != "535 refused: [hidden] next" {

@@ -30,8 +30,9 @@ func TestBucketElsewhere(t *testing.T) {
 			refused.Add(1)
 			w.Header().Set("Content-Type", "application/xml")
 			w.WriteHeader(http.StatusMovedPermanently)
-			_, _ = w.Write([]byte("<Error><Code>PermanentRedirect</Code><Message>The bucket you are attempting to access " +
-				"must be addressed using the specified endpoint.</Message></Error>"))
+			_, _ = w.Write(
+				[]byte("<Error><Code>PermanentRedirect</Code><Message>The bucket you are attempting to access " +
+					"must be addressed using the specified endpoint.</Message></Error>"))
 			return
 		}
 		proxy.ServeHTTP(w, r)

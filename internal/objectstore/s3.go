@@ -203,7 +203,9 @@ func (b *bucket) get(ctx context.Context, key string, limit int64) (checkpoint.O
 // to whoever may not list the whole bucket, as the machines of sessions may not.
 func (b *bucket) absent(ctx context.Context, key string) bool {
 	out, err := there(b, func() (*s3.ListObjectsV2Output, error) {
-		return b.api.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: b.key(key), MaxKeys: aws.Int32(1)},
+		return b.api.ListObjectsV2(ctx, &s3.ListObjectsV2Input{
+			Bucket: &b.name, Prefix: b.key(key), MaxKeys: aws.Int32(1),
+		},
 			b.in)
 	})
 	return err == nil && (len(out.Contents) == 0 || aws.ToString(out.Contents[0].Key) != *b.key(key))
@@ -230,7 +232,9 @@ func (b *bucket) List(ctx context.Context, prefix string, each func(checkpoint.I
 			if !ours || key == "" {
 				continue
 			}
-			if err := each(checkpoint.Info{Key: key, Size: aws.ToInt64(o.Size), Modified: aws.ToTime(o.LastModified)}); err !=
+			if err := each(checkpoint.Info{
+				Key: key, Size: aws.ToInt64(o.Size), Modified: aws.ToTime(o.LastModified),
+			}); err !=
 				nil {
 				return err
 			}
@@ -249,7 +253,8 @@ func (b *bucket) put(ctx context.Context, key string, data []byte, condition fun
 			Bucket: &b.name, Key: b.key(key), Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data))),
 			ChecksumSHA256: aws.String(base64.StdEncoding.EncodeToString(sum[:]))}
 		condition(in)
-		return b.api.PutObject(ctx, in, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware), b.in)
+		return b.api.PutObject(ctx, in,
+			s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware), b.in)
 	})
 	if err != nil {
 		return "", err
@@ -312,7 +317,9 @@ func (b *bucket) Delete(ctx context.Context, keys []string) error {
 // whole bucket is shown none: S3 knows no permission for a prefix. The rules of the bucket end them.
 func (b *bucket) Abandoned(ctx context.Context) ([]checkpoint.Upload, error) {
 	var list []checkpoint.Upload
-	pages := s3.NewListMultipartUploadsPaginator(b.api, &s3.ListMultipartUploadsInput{Bucket: &b.name, Prefix: &b.prefix})
+	pages := s3.NewListMultipartUploadsPaginator(b.api, &s3.ListMultipartUploadsInput{
+		Bucket: &b.name, Prefix: &b.prefix,
+	})
 	for pages.HasMorePages() {
 		page, err := there(b, func() (*s3.ListMultipartUploadsOutput, error) { return pages.NextPage(ctx, b.in) })
 		if answered(err, http.StatusForbidden) {
@@ -323,7 +330,9 @@ func (b *bucket) Abandoned(ctx context.Context) ([]checkpoint.Upload, error) {
 		}
 		for _, u := range page.Uploads {
 			if key, ours := strings.CutPrefix(aws.ToString(u.Key), b.prefix); ours {
-				list = append(list, checkpoint.Upload{Key: key, ID: aws.ToString(u.UploadId), Begun: aws.ToTime(u.Initiated)})
+				list = append(list, checkpoint.Upload{
+					Key: key, ID: aws.ToString(u.UploadId), Begun: aws.ToTime(u.Initiated),
+				})
 			}
 		}
 	}

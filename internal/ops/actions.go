@@ -26,7 +26,8 @@ type PoliciesInput struct {
 // CheckPolicies validates policies.
 var CheckPolicies = declare(Operation[PoliciesInput, view.PolicyCheck]{
 	Info: Info{ID: "list-policies", Method: get, Path: "policies", Role: approval.RoleViewer,
-		Summary: "List the policies of the configuration, with what is doubtful about them", Schema: view.PolicyCheckSchema},
+		Summary: "List the policies of the configuration, with what is doubtful about them",
+		Schema:  view.PolicyCheckSchema},
 	Do: func(ctx context.Context, c *Call, in PoliciesInput) (Reply[view.PolicyCheck], error) {
 		return reply(govern.PolicyCheck(ctx, c.Request, in.Files, in.Against))
 	},

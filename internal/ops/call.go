@@ -104,5 +104,7 @@ func denied(code, why, hint string) error {
 
 // missing is the error for an item that does not exist, or that the caller may not see.
 func missing(kind, id string) error {
-	return &runtime.Error{Code: "not_found", Err: errors.New("there is no " + kind + " " + plain.Line(action.Redact(id)))}
+	return &runtime.Error{
+		Code: "not_found", Err: errors.New("there is no " + kind + " " + plain.Line(action.Redact(id))),
+	}
 }

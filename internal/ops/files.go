@@ -83,7 +83,9 @@ var ImportBill = declare(Operation[ImportBillInput, view.Bill]{
 	Do: func(ctx context.Context, c *Call, in ImportBillInput) (Reply[view.Bill], error) {
 		if in.File != "" {
 			return reply(spend.BillImport(ctx, c.Request,
-				spend.BillSource{Path: in.File, Profile: in.Profile, ZeroPurchases: in.Body.ZeroPurchases}, in.Body.DryRun))
+				spend.BillSource{
+					Path: in.File, Profile: in.Profile, ZeroPurchases: in.Body.ZeroPurchases,
+				}, in.Body.DryRun))
 		}
 		return reply(spend.ImportBill(ctx, c.Request, spend.BillUpload{
 			Path:          in.Body.Path,
@@ -100,7 +102,8 @@ func (c *Call) billText(path string) (string, error) {
 	notSent := func(why string) error {
 		return &runtime.Error{
 			Class: runtime.Usage, Code: "not_sent",
-			Err:  fmt.Errorf("bill import %s: %s, and a server takes one file of CSV of at most %d bytes", path, why, MaxText),
+			Err: fmt.Errorf("bill import %s: %s, and a server takes one file of CSV of at most %d bytes", path, why,
+				MaxText),
 			Hint: "put it under serve.bill_paths of the server, or give --data-dir DIR for a state here"}
 	}
 	if st, err := os.Stat(c.Request.Path(path)); err == nil && st.IsDir() {
@@ -119,7 +122,9 @@ func (c *Call) billText(path string) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(head, MaxText+1))
 	switch {
 	case err != nil:
-		return "", &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read %s: %w", path, err)}
+		return "", &runtime.Error{
+			Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read %s: %w", path, err),
+		}
 	case len(text) > MaxText:
 		return "", notSent("it is longer")
 	}

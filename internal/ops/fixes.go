@@ -85,7 +85,8 @@ type FixFindingsInput struct {
 // FixFindings advances the fixes of several findings by a step of the safety ladder.
 var FixFindings = declare(Operation[FixFindingsInput, view.Fixes]{
 	Info: Info{ID: "fix-findings", Method: post, Path: "findings/fix", Role: approval.RoleOperator, Scoped: true,
-		Summary: "Take the fixes of several findings one step up the safety ladder, in one pass", Schema: view.FixSchema,
+		Summary: "Take the fixes of several findings one step up the safety ladder, in one pass",
+		Schema:  view.FixSchema,
 		Command: "fix", Why: "findings are kept in the state, and the ladder is",
 		Flags: map[string]Location{
 			"regions": ByState, "assume-role": ByState, "profile": ByState, "demo": ByState, "cloud": ByState,

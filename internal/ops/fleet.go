@@ -115,7 +115,8 @@ var GetResource = declare(Operation[ByID, view.Fleet]{
 // GetResourceHistory shows the intervals of a resource's state and verdict.
 var GetResourceHistory = declare(Operation[ByID, view.History]{
 	Info: Info{
-		ID: "get-resource-history", Method: get, Path: "resources/{id}/history", Role: approval.RoleViewer, Scoped: true,
+		ID: "get-resource-history", Method: get, Path: "resources/{id}/history",
+		Role: approval.RoleViewer, Scoped: true,
 		Summary: "Show how the state and the verdict of one resource changed", Schema: view.HistorySchema},
 	Do: func(ctx context.Context, c *Call, in ByID) (Reply[view.History], error) {
 		if err := c.checkTeam(ctx, in.ID, approval.RoleViewer); err != nil {

@@ -79,7 +79,9 @@ var ListHolds = declare(Operation[HoldsInput, view.Holds]{
 		Command: "budget holds", Why: "reservations are in the state",
 		Flags: demoHere},
 	FlagDefaults: map[string]string{"since": "30d"},
-	List:         listOf(func(d *view.Holds) *[]view.Hold { return &d.Holds }, func(h view.Hold) string { return h.ID }),
+	List: listOf(func(d *view.Holds) *[]view.Hold {
+		return &d.Holds
+	}, func(h view.Hold) string { return h.ID }),
 	Do: func(ctx context.Context, c *Call, in HoldsInput) (Reply[view.Holds], error) {
 		return c.holds(ctx, in.Or("month"), approval.RoleViewer)
 	},
@@ -247,7 +249,9 @@ type UnitsInput struct {
 }
 
 func (in UnitsInput) query(c *Call) (q spend.UnitsQuery, names []string, err error) {
-	costs, err := c.costsOf(spend.CostsQuery{Period: in.Period, By: in.By, Granularity: in.Granularity, Where: in.Where})
+	costs, err := c.costsOf(spend.CostsQuery{
+		Period: in.Period, By: in.By, Granularity: in.Granularity, Where: in.Where,
+	})
 	q = spend.UnitsQuery{CostsQuery: costs, Counts: in.Counts, Per: in.Per, Target: in.Target}
 	names = in.Units
 	if in.Counts != "" && len(names) > 0 {
@@ -299,7 +303,8 @@ var GetCostShares = declare(Operation[TenantSharesInput, view.Shares]{
 	Info: Info{ID: "get-cost-shares", Method: get, Path: "costs/shares", Role: approval.RoleViewer,
 		Summary: "Divide what machines cost among those who held their GPUs, as the configured metrics servers tell",
 		Schema:  view.SharesSchema,
-		Command: "costs shares", Why: "the ledger is in the state, and the metrics servers that are configured are there",
+		Command: "costs shares",
+		Why:     "the ledger is in the state, and the metrics servers that are configured are there",
 		Flags: map[string]Location{
 			"demo": Here, "regions": ByState, "assume-role": ByState, "profile": ByState, "metrics-source": ByState,
 			"cloud": ByState, "cloud=aws": Anywhere,

@@ -190,12 +190,15 @@ func TestZeroPageIsTheWholeCollection(t *testing.T) {
 			FirstRound: 1,
 			FirstAt:    apptest.Now,
 			UpdatedAt:  apptest.Now,
-			Ref:        inventory.Ref{Cloud: "sim", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: id},
-			Do:         policy.Do{Verb: policy.Stop},
+			Ref: inventory.Ref{
+				Cloud: "sim", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: id,
+			},
+			Do: policy.Do{Verb: policy.Stop},
 		}
 		entry := action.Entry{
-			At: apptest.Now, Account: it.Account, Actor: "policy idle", What: action.EventObserved, Resource: it.Ref.String(),
-			Item: id,
+			At: apptest.Now, Account: it.Account, Actor: "policy idle", What: action.EventObserved,
+			Resource: it.Ref.String(),
+			Item:     id,
 		}
 		if _, err := state.Actions().Save(t.Context(), it, entry); err != nil {
 			t.Fatal(err)

@@ -122,7 +122,9 @@ func (c *Call) decide(ctx context.Context, id string, allow bool, reason string,
 var ListPeople = declare(Operation[Paging, view.People]{
 	Info: Info{ID: "list-people", Method: get, Path: "people", Role: approval.RoleViewer,
 		Summary: "List the people of the configuration", Schema: view.PeopleSchema},
-	List: listOf(func(d *view.People) *[]view.Person { return &d.People }, func(p view.Person) string { return p.Name }),
+	List: listOf(func(d *view.People) *[]view.Person {
+		return &d.People
+	}, func(p view.Person) string { return p.Name }),
 	Do: func(ctx context.Context, c *Call, _ Paging) (Reply[view.People], error) {
 		return reply(identity.Directory(ctx, c.Request))
 	},

@@ -76,8 +76,10 @@ var local = map[string]Placement{
 		Flags: map[string]Location{
 			"demo": Here, "cloud=sim": Here, "print-iam-policy": Here, "partition": Here, "bucket": Here,
 		}},
-	"serve":   {At: ByState, Why: "it is the server", Flags: map[string]Location{"demo": Here}},
-	"consent": {At: ByState, Why: "it writes a tag with the user's own credentials, and records that in the audit log"},
+	"serve": {At: ByState, Why: "it is the server", Flags: map[string]Location{"demo": Here}},
+	"consent": {
+		At: ByState, Why: "it writes a tag with the user's own credentials, and records that in the audit log",
+	},
 	"tag": {
 		At:    Here,
 		Why:   "it reads the account with the user's own credentials; what it writes goes by the ladder of the state",

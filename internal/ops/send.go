@@ -52,7 +52,8 @@ func (o *Operation[I, D]) send(ctx context.Context, at *Place, in I) (Reply[D], 
 func (p *Place) explain(err error) error {
 	var answered *client.Error
 	if errors.As(err, &answered) && answered.Code == "unauthenticated" {
-		answered.Hint = "`curfew login " + p.Service.Server() + "` keeps a token for it; the user of the service needs none"
+		answered.Hint = "`curfew login " + p.Service.Server() +
+			"` keeps a token for it; the user of the service needs none"
 	}
 	return err
 }

@@ -38,7 +38,8 @@ func (in WorkInput) options() (string, govern.EstimateOptions) {
 		return in.File, govern.EstimateOptions{Regions: b.Regions, Nodes: b.Nodes, History: b.History, In: in.Stdin}
 	}
 	o := govern.EstimateOptions{
-		Regions: b.Regions, In: strings.NewReader(b.Content), Called: b.Name, NodesText: b.Nodes, HistoryText: b.History,
+		Regions: b.Regions, In: strings.NewReader(b.Content), Called: b.Name,
+		NodesText: b.Nodes, HistoryText: b.History,
 	}
 	if b.Nodes != "" {
 		o.Nodes = "nodes"
@@ -124,7 +125,8 @@ var Gate = declare(Operation[GateInput, view.Gate]{
 // GetGateReport shows how often runs needed approval.
 var GetGateReport = declare(Operation[runtime.Period, view.GateReport]{
 	Info: Info{ID: "get-gate", Method: get, Path: "gate", Role: approval.RoleViewer,
-		Summary: "Show how many runs needed approval in a period, and how long they waited", Schema: view.GateReportSchema,
+		Summary: "Show how many runs needed approval in a period, and how long they waited",
+		Schema:  view.GateReportSchema,
 		Command: "gate report", Why: "decisions are in the state"},
 	FlagDefaults: map[string]string{"since": "30d"},
 	Do: func(ctx context.Context, c *Call, in runtime.Period) (Reply[view.GateReport], error) {

@@ -153,7 +153,10 @@ func Duration(d time.Duration) string {
 	for _, u := range []struct {
 		large, small string
 		size, part   time.Duration
-	}{{"d", "h", 24 * time.Hour, time.Hour}, {"h", "m", time.Hour, time.Minute}, {"m", "s", time.Minute, time.Second}} {
+	}{
+		{"d", "h", 24 * time.Hour, time.Hour}, {"h", "m", time.Hour, time.Minute},
+		{"m", "s", time.Minute, time.Second},
+	} {
 		if d < u.size {
 			continue
 		}

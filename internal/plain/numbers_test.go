@@ -84,7 +84,9 @@ func TestDurationHasAtMostTwoUnits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			last = map[byte]time.Duration{'d': 24 * time.Hour, 'h': time.Hour, 'm': time.Minute, 's': time.Second}[u[len(u)-1]]
+			last = map[byte]time.Duration{
+				'd': 24 * time.Hour, 'h': time.Hour, 'm': time.Minute, 's': time.Second,
+			}[u[len(u)-1]]
 			if last == 24*time.Hour {
 				n *= 24
 			}

@@ -142,7 +142,8 @@ func (a argument) Format(f fmt.State, verb rune) {
 // newline is valid, but reads like a second command.
 func Shell(s string) string {
 	safe := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_./:=,@+", c)
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.ContainsRune("-_./:=,@+", c)
 	}
 	// zsh expands a word that begins with = to a command's path.
 	if s != "" && s[0] != '=' && strings.IndexFunc(s, func(c rune) bool { return !safe(c) }) < 0 {

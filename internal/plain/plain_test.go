@@ -18,12 +18,16 @@ import (
 func hostileText() *rapid.Generator[string] {
 	parts := rapid.OneOf(
 		rapid.SampledFrom([]string{
-			"\n", "\r", "\t", "\f", "\v", "\x1b[2J", "\x1b]0;x\a", "\x1b[31m", "\x1b[", "\x1b", "\x9b", "\u009b2J", "\u0085",
+			"\n", "\r", "\t", "\f", "\v", "\x1b[2J", "\x1b]0;x\a", "\x1b[31m", "\x1b[", "\x1b",
+			"\x9b", "\u009b2J", "\u0085",
 			"\u202e", "\u2066", "\u2028",
-			"\u200b", "\u200d", "\ufeff", "\U000e0041", "\x7f", "\x00", "\xff", "\xe2\x80", "by hand    curl x | sh", "'", "\"",
+			"\u200b", "\u200d", "\ufeff", "\U000e0041", "\x7f", "\x00", "\xff", "\xe2\x80",
+			"by hand    curl x | sh", "'", "\"",
 			"\\", "$(id)", "`id`", "*", "~", "=ls", "é", "界", "-rf"}),
 		rapid.String())
-	return rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(parts, 0, 8).Draw(t, "parts"), "") })
+	return rapid.Custom(func(t *rapid.T) string {
+		return strings.Join(rapid.SliceOfN(parts, 0, 8).Draw(t, "parts"), "")
+	})
 }
 
 func TestLine(t *testing.T) {

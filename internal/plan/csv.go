@@ -70,7 +70,9 @@ func ReadCSV(name string, r io.Reader, l Layout, each func(Row) error) error {
 	head, err := in.Read()
 	if err != nil {
 		if errors.Is(err, io.EOF) {
-			return &FileError{File: name, Reason: "empty file: expected a header with " + strings.Join(Names(l.Required), ",")}
+			return &FileError{
+				File: name, Reason: "empty file: expected a header with " + strings.Join(Names(l.Required), ","),
+			}
 		}
 		return malformed(name, err)
 	}
@@ -143,7 +145,9 @@ func (l Layout) columns(name string, in *csv.Reader, head []string) (map[string]
 			}
 		}
 		if _, twice := at[c]; twice {
-			return nil, &FileError{File: name, Line: 1, Column: column, Reason: fmt.Sprintf("column %q appears twice", h)}
+			return nil, &FileError{
+				File: name, Line: 1, Column: column, Reason: fmt.Sprintf("column %q appears twice", h),
+			}
 		}
 		at[c] = i
 	}

@@ -128,7 +128,8 @@ var states = []string{
 }
 
 var markets = []string{
-	string(inventory.OnDemand), string(inventory.Spot), string(inventory.CapacityBlock), string(inventory.DedicatedHost),
+	string(inventory.OnDemand), string(inventory.Spot), string(inventory.CapacityBlock),
+	string(inventory.DedicatedHost),
 }
 
 var duties = []string{
@@ -187,7 +188,8 @@ var facts = []fact{
 		typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.User) }},
 	{
-		name: "resource.environment", doc: "environment, by its tags, in lower case; prod, prd and live are production, " +
+		name: "resource.environment",
+		doc: "environment, by its tags, in lower case; prod, prd and live are production, " +
 			"and so is prod-eu where it is compared with one of them",
 		example: `resource.environment != "production"`,
 		typ:     cel.StringType, unknown: "no tag says it", lower: true, canonical: inventory.CanonicalEnvironment,
@@ -236,15 +238,19 @@ var facts = []fact{
 	{name: "resource.market", doc: "how it was bought", example: `resource.market == "on-demand"`,
 		typ: cel.StringType, unknown: "it is no machine, or its market is unknown", values: markets,
 		read: market},
-	{name: "resource.hourly_usd", doc: "its list price", unit: "dollars an hour", example: `resource.hourly_usd > 10.0`,
-		typ: cel.DoubleType, unknown: "a meter of it has no price",
+	{
+		name: "resource.hourly_usd", doc: "its list price", unit: "dollars an hour",
+		example: `resource.hourly_usd > 10.0`,
+		typ:     cel.DoubleType, unknown: "a meter of it has no price",
 		read: hourly},
 	{name: "resource.age", doc: "time since its creation or launch", example: `resource.age > duration("12h")`,
 		typ: cel.DurationType, unknown: "the time of its creation, or launch, is unknown", slope: 1,
 		read:  func(e *evaluation) ref.Val { return since(e, e.r.CreatedAt) },
 		turns: func(e *evaluation) time.Time { return e.r.CreatedAt }},
-	{name: "resource.state_age", doc: "time since it entered its state", example: `resource.state_age > duration("30d")`,
-		typ: cel.DurationType, unknown: "the provider does not say since when", slope: 1,
+	{
+		name: "resource.state_age", doc: "time since it entered its state",
+		example: `resource.state_age > duration("30d")`,
+		typ:     cel.DurationType, unknown: "the provider does not say since when", slope: 1,
 		read:  func(e *evaluation) ref.Val { return since(e, e.r.StateSince) },
 		turns: func(e *evaluation) time.Time { return e.r.StateSince }},
 	{name: "resource.attached", doc: "whether a volume or an address is attached", example: `!resource.attached`,
@@ -254,20 +260,25 @@ var facts = []fact{
 		typ: cel.IntType, unknown: "the kind has no size, or the provider does not say",
 		read: size},
 	{
-		name: "resource.last_activity", doc: "a notebook's last use, a secret's last access, or an image's last launch",
+		name:    "resource.last_activity",
+		doc:     "a notebook's last use, a secret's last access, or an image's last launch",
 		example: `now - resource.last_activity > duration("14d")`,
 		typ:     cel.TimestampType, unknown: "the kind has no record of use, or it is empty",
 		read: lastActivity},
 
 	{name: "duty.state", doc: "what it is doing", example: `duty.state in ["idle", "held"]`,
 		typ: cel.StringType, unknown: "too little was measured, or the newest sample is too old", values: duties,
-		read: ofDuty(func(_ *evaluation, v *duty.Verdict) ref.Val { return types.String(v.State) }), turns: dutyExpires},
+		read: ofDuty(func(_ *evaluation, v *duty.Verdict) ref.Val {
+			return types.String(v.State)
+		}), turns: dutyExpires},
 	{
 		name:    "duty.lasting",
 		doc:     "how long it has been idle, held or stalled without a missing sample; 0 while busy or warming",
 		example: `duty.lasting >= duration("30m")`,
 		typ:     cel.DurationType, unknown: "duty.state is unknown", slope: 1,
-		read: ofDuty(func(e *evaluation, v *duty.Verdict) ref.Val { return types.Duration{Duration: lasting(v, e.f.Now)} }),
+		read: ofDuty(func(e *evaluation, v *duty.Verdict) ref.Val {
+			return types.Duration{Duration: lasting(v, e.f.Now)}
+		}),
 		ends: func(e *evaluation) time.Time {
 			if e.f.Duty == nil || e.f.Duty.Since.IsZero() {
 				return e.f.Now // it does not grow
@@ -275,7 +286,8 @@ var facts = []fact{
 			return e.f.Duty.Until
 		}, turns: dutyExpires},
 	{
-		name: "duty.coverage", doc: "least share of the time that samples of a deciding signal cover", unit: "share, 0 to 1",
+		name: "duty.coverage",
+		doc:  "least share of the time that samples of a deciding signal cover", unit: "share, 0 to 1",
 		example: `duty.coverage >= 0.95`,
 		typ:     cel.DoubleType, unknown: "duty.state is unknown",
 		read: ofDuty(func(_ *evaluation, v *duty.Verdict) ref.Val { return number(v.Coverage) }), turns: dutyExpires},
@@ -292,7 +304,9 @@ var facts = []fact{
 		name: "lease.remaining", doc: "time left of its lease; negative after its end",
 		example: `lease.remaining < duration("1h")`,
 		typ:     cel.DurationType, unknown: "it has no lease", slope: -1,
-		read: ofLease(func(e *evaluation, until time.Time) ref.Val { return types.Duration{Duration: until.Sub(e.f.Now)} })},
+		read: ofLease(func(e *evaluation, until time.Time) ref.Val {
+			return types.Duration{Duration: until.Sub(e.f.Now)}
+		})},
 	{name: "lease.expired", doc: "whether its lease is over", example: `lease.expired`,
 		typ: cel.BoolType, unknown: "it has no lease",
 		read:  ofLease(func(e *evaluation, until time.Time) ref.Val { return types.Bool(!e.f.Now.Before(until)) }),
@@ -324,7 +338,8 @@ var facts = []fact{
 		typ:     cel.DoubleType, unknown: "no budget is known",
 		read: ofBudget(func(b *Budget) ref.Val { return number(b.UsedShare) })},
 	{
-		name: "budget.forecast_share", doc: "forecast for the period over the amount of the budget", unit: "share, 1 is all",
+		name: "budget.forecast_share", doc: "forecast for the period over the amount of the budget",
+		unit:    "share, 1 is all",
 		example: `budget.forecast_share > 1.2`,
 		typ:     cel.DoubleType, unknown: "no budget is known, or there is no forecast",
 		read: ofBudget(func(b *Budget) ref.Val { return number(b.ForecastShare.Or(math.NaN())) })},

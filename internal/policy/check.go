@@ -32,7 +32,9 @@ func Check(set *Set, g Governance) []Caution {
 	for _, p := range set.Policies {
 		for _, check := range checks {
 			if message := check.find(p, g); message != "" {
-				out = append(out, Caution{Policy: p.Name, File: p.File, Line: p.Line, Rule: check.rule, Message: message})
+				out = append(out, Caution{
+					Policy: p.Name, File: p.File, Line: p.Line, Rule: check.rule, Message: message,
+				})
 			}
 		}
 	}
@@ -57,7 +59,8 @@ var checks = []struct {
 		return p.mayEnd("resource.environment", inventory.Production)
 	}},
 	{"untagged", func(p *Policy, _ Governance) string {
-		if !p.Do.Verb.Destructive() || p.canMatch("resource.environment", inventory.Production) || !p.canMatchUntagged() {
+		if !p.Do.Verb.Destructive() ||
+			p.canMatch("resource.environment", inventory.Production) || !p.canMatchUntagged() {
 			return ""
 		}
 		return fmt.Sprintf("%s can match resources whose tags name no environment, and these may be production; "+

@@ -32,9 +32,15 @@ func TestCheck(t *testing.T) {
 		want     []string
 	}{
 		{"nothing to say", "", "", governed, nil},
-		{"no select", "select: {kind: instance, lifetime: ephemeral}\n", "", governed, []string{"everything", "persistent"}},
+		{
+			"no select", "select: {kind: instance, lifetime: ephemeral}\n", "", governed,
+			[]string{"everything", "persistent"},
+		},
 		{"inference is not excluded", ` && resource.purpose != "inference"`, "", governed, []string{"inference"}},
-		{"production is not excluded", `resource.environment != "production" && `, "", governed, []string{"production"}},
+		{
+			"production is not excluded", `resource.environment != "production" && `, "", governed,
+			[]string{"production"},
+		},
 		{
 			"both are excluded by select",
 			"lifetime: ephemeral}\nwhere: resource.environment != \"production\" && resource.purpose != \"inference\"",
@@ -52,10 +58,13 @@ func TestCheck(t *testing.T) {
 			"excluded by the fact", `resource.environment != "production" && resource.purpose != "inference"`,
 			`resource.purpose != "inference" && !resource.production`, governed, nil,
 		},
-		{"excluded by when", "where: resource.environment != \"production\" && resource.purpose != \"inference\"\nwhen: ",
+		{
+			"excluded by when",
+			"where: resource.environment != \"production\" && resource.purpose != \"inference\"\nwhen: ",
 			"when: resource.environment in [\"dev\"] && !(resource.purpose == \"inference\") && ", governed, nil},
 		{
-			"excluded by a tag that may not be there", `resource.purpose != "inference"`, `resource.tags.role != "inference"`,
+			"excluded by a tag that may not be there", `resource.purpose != "inference"`,
+			`resource.tags.role != "inference"`,
 			governed, []string{"inference"},
 		},
 		{"lifetime is not restricted", ", lifetime: ephemeral", "", governed, []string{"persistent"}},
@@ -67,7 +76,8 @@ func TestCheck(t *testing.T) {
 		{"busy machines too", "{do: stop}", "{do: stop, even_if_busy: true}", governed, []string{"busy"}},
 		{"a verb that no cloud has", "{do: stop}", "{do: hibernate}", governed, []string{"unsupported"}},
 		{
-			"a verb that no cloud has, and harmless", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: checkpoint}]", governed,
+			"a verb that no cloud has, and harmless", "[{warn: {grace: 15m}}, {do: stop}]",
+			"[{do: checkpoint}]", governed,
 			[]string{"unsupported"},
 		},
 		{
@@ -86,13 +96,18 @@ func TestCheck(t *testing.T) {
 			"a tag that says when it is idle for too long", "[{warn: {grace: 15m}}, {do: stop}]",
 			"[{do: tag, tags: {\"curfew:idle\": 1m}}]", governed, []string{"refused"},
 		},
-		{"a tag like others", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: tag, tags: {team: unknown}}]", governed, nil},
+		{
+			"a tag like others", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: tag, tags: {team: unknown}}]", governed,
+			nil,
+		},
 		{"limits left out", ", share: 20%", "", governed, []string{"limits"}},
 		{"limits left out while observing", ", share: 20%, dollars_per_hour: 200}\nmode: enforce", "}", governed, nil},
 		{"no governance", "", "", nil, []string{"ungoverned"}},
 		{
 			"governance of others", "", "",
-			Governance{{Select: Select{Kind: []string{"notebook"}}}, {Select: Select{Lifetime: []string{"persistent"}}}},
+			Governance{
+				{Select: Select{Kind: []string{"notebook"}}}, {Select: Select{Lifetime: []string{"persistent"}}},
+			},
 			[]string{"ungoverned"},
 		},
 		{
@@ -104,7 +119,10 @@ func TestCheck(t *testing.T) {
 			Governance{{Select: Select{Tags: map[string]string{"env": "*"}}}}, nil,
 		},
 		{"volumes need no governance", "kind: instance,", "kind: volume,", nil, []string{}},
-		{"ends unmeasured machines", "do: stop}", "do: stop, even_if_unknown: true}", nil, []string{"busy", "ungoverned"}},
+		{
+			"ends unmeasured machines", "do: stop}", "do: stop, even_if_unknown: true}", nil,
+			[]string{"busy", "ungoverned"},
+		},
 		{
 			"loses what is on instance-store disks", "do: stop}",
 			"do: stop, disks: {instance_store: scratch, root: snapshot}}", nil, []string{"disks", "ungoverned"},
@@ -134,7 +152,8 @@ func TestCheck(t *testing.T) {
 // TestEveryCheckFinds holds that no check is without a case above.
 func TestEveryCheckFinds(t *testing.T) {
 	worst := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: hibernate}]\nmode: enforce")
-	busy := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: stop, even_if_busy: true, scratch_disks: true}]")
+	busy := policyOf(t,
+		"when: 'true'\nthen: [{warn: {grace: 0s}}, {do: stop, even_if_busy: true, scratch_disks: true}]")
 	kept := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: put-retention, retention_days: 1}]")
 	untagged := policyOf(t,
 		"where: '!has(resource.production) || !resource.production'\nthen: [{warn: {grace: 0s}}, {do: stop}]")
@@ -158,7 +177,9 @@ func TestTagsOfGovernance(t *testing.T) {
 	}{
 		"none": {nil, nil},
 		"by tags, not by team": {
-			Governance{{Select: Select{Tags: map[string]string{"pool": "gpu", "spot": "*"}, Team: []string{"vision"}}}},
+			Governance{
+				{Select: Select{Tags: map[string]string{"pool": "gpu", "spot": "*"}, Team: []string{"vision"}}},
+			},
 			[]map[string]string{{"pool": "gpu", "spot": "*"}},
 		},
 		"without tags, once": {
@@ -193,7 +214,10 @@ func TestGoverns(t *testing.T) {
 		{"nothing", inventory.Resource{}, false},
 		{"managed", inventory.Resource{Managed: true}, true},
 		{"an entry", inventory.Resource{Kind: inventory.KindInstance, Owner: inventory.Owner{Team: "vision"}}, true},
-		{"half an entry", inventory.Resource{Kind: inventory.KindInstance, Owner: inventory.Owner{Team: "speech"}}, false},
+		{
+			"half an entry", inventory.Resource{Kind: inventory.KindInstance, Owner: inventory.Owner{Team: "speech"}},
+			false,
+		},
 		{"an unknown team", inventory.Resource{Kind: inventory.KindInstance}, false},
 		{"a tag", inventory.Resource{Tags: map[string]string{"sandbox": "yes"}}, true},
 		{"tags that could not be read", inventory.Resource{}, false},
@@ -332,7 +356,8 @@ func TestExplain(t *testing.T) {
 		want       []string
 	}{
 		{
-			"all true", "select: {kind: instance, tags: {team: '*'}}\nwhen: duty.state == \"idle\" && duty.lasting >= " +
+			"all true",
+			"select: {kind: instance, tags: {team: '*'}}\nwhen: duty.state == \"idle\" && duty.lasting >= " +
 				"duration(\"30m\")", nil, []string{
 				`select: true (kind: instance, tag team: *): kind is instance, tag team is "vision"`,
 				`when: true (duty.state == "idle" && duty.lasting >= duration("30m")): duty.state is "idle"; duty.lasting is 1h`}},
@@ -341,13 +366,15 @@ func TestExplain(t *testing.T) {
 		{"an absent tag, selected", "select: {tags: {absent: x, team: speech}}\nwhen: 'true'", nil, []string{
 			`select: false (tag absent: x, tag team: speech): tag absent is absent, tag team is "vision"`}},
 		{
-			"the first part that is false", `when: resource.gpus > 0 && duty.state == "busy" && resource.age > duration("9d")`,
+			"the first part that is false",
+			`when: resource.gpus > 0 && duty.state == "busy" && resource.age > duration("9d")`,
 			nil, []string{
 				"select: true (everything): ",
 				`when: false (resource.gpus > 0 && duty.state == "busy" && resource.age > duration("9d")): duty.state == "busy" is false: duty.state is "idle"`}},
 		{
 			"all that is unknown",
-			"where: resource.tags.absent != \"x\" && resource.gang != \"y\"\nwhen: duty.state == \"idle\"", func(f *Facts) {
+			"where: resource.tags.absent != \"x\" && resource.gang != \"y\"\nwhen: duty.state == \"idle\"",
+			func(f *Facts) {
 				f.Resource.Gang, f.Duty = "", &duty.Verdict{Why: "nothing was measured"}
 			}, []string{
 				"select: true (everything): ",
@@ -361,7 +388,8 @@ func TestExplain(t *testing.T) {
 			"when: unknown (1 / (resource.gpus - 1) == 1): 1 / (resource.gpus - 1) == 1 is unknown: division by zero"}},
 		{"a schedule", "schedule: {timezone: Europe/Berlin, off: Sat-Sun, at: \"Tue 12:00\"}", nil, []string{
 			"select: true (everything): ",
-			"schedule: false (off Sat-Sun, at Tue 12:00 (Europe/Berlin)): it is Wed 7 Jan 13:00, on until Sat 10 Jan 00:00, " +
+			"schedule: false (off Sat-Sun, at Tue 12:00 (Europe/Berlin)): it is Wed 7 Jan 13:00, on until Sat 10 " +
+				"Jan 00:00, " +
 				"and it has been running since Tue 6 Jan 17:00 only"}},
 		{"a schedule of hours", "schedule: {timezone: Europe/Berlin, off: Sat-Sun}", nil, []string{
 			"select: true (everything): ",
@@ -370,7 +398,8 @@ func TestExplain(t *testing.T) {
 			f.Now = f.Now.Add(7 * 24 * time.Hour)
 		}, []string{
 			"select: true (everything): ",
-			"schedule: true (at Tue 17:00 (Europe/Berlin)): it is Wed 14 Jan 13:00, and it has been running since before Tue " +
+			"schedule: true (at Tue 17:00 (Europe/Berlin)): it is Wed 14 Jan 13:00, and it has been running since " +
+				"before Tue " +
 				"13 Jan 17:00"}},
 		{"a schedule of times at the start", "schedule: {timezone: Europe/Berlin, at: \"Tue 17:00\"}", nil, []string{
 			"select: true (everything): ",

@@ -38,7 +38,8 @@ func TestDisks(t *testing.T) {
 		{step: "do: delete, disks: {root: snapshot}", err: "disks belongs to scale, stop, hibernate or terminate"},
 	} {
 		set, err := Parse("x.yaml",
-			[]byte("apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    when: 'true'\n    then: [{warn: {grace: 1m}}, {"+
+			[]byte("apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    when: 'true'\n    then: [{warn: "+
+				"{grace: 1m}}, {"+
 				tc.step+"}]\n"))
 		switch {
 		case tc.err != "":

@@ -29,10 +29,13 @@ const maxCondition = 10_000
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	options := []cel.EnvOption{
 		cel.StdLib(), cel.ClearMacros(),
-		cel.Macros(cel.AllMacro, cel.ExistsMacro, cel.ExistsOneMacro, cel.MapMacro, cel.MapFilterMacro, cel.FilterMacro,
+		cel.Macros(cel.AllMacro, cel.ExistsMacro, cel.ExistsOneMacro, cel.MapMacro,
+			cel.MapFilterMacro, cel.FilterMacro,
 			cel.GlobalMacro("has", 1, expandHas, cel.MacroDocs("whether a tag is there, or a fact is known"),
-				cel.MacroExamples("has(resource.tags.team)", `has(resource.tags["cost-center"])`, "has(resource.team)")),
-			cel.GlobalMacro("duration", 1, expandDuration, cel.MacroDocs("a duration, in w, d, h, m, s, ms, us and ns"),
+				cel.MacroExamples("has(resource.tags.team)",
+					`has(resource.tags["cost-center"])`, "has(resource.team)")),
+			cel.GlobalMacro("duration", 1, expandDuration,
+				cel.MacroDocs("a duration, in w, d, h, m, s, ms, us and ns"),
 				cel.MacroExamples(`duration("7d")`, `duration("1h30m")`))),
 		cel.Macros(figureMacros()...), cel.Variable(figuresName, cel.MapType(cel.IntType, cel.DoubleType)),
 		cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true), cel.EnableMacroCallTracking(),
@@ -194,7 +197,8 @@ func inWords(message string) string {
 	}
 	if name, ok := strings.CutPrefix(message, "undeclared reference to '"); ok {
 		name, _, _ = strings.Cut(name, "'")
-		return fmt.Sprintf("%s is neither a fact nor a function; facts begin with %s%s", name, strings.Join(roots, ", "),
+		return fmt.Sprintf("%s is neither a fact nor a function; facts begin with %s%s", name,
+			strings.Join(roots, ", "),
 			document.DidYouMean(name, roots))
 	}
 	if strings.Contains(message, "'<EOF>'") {
@@ -376,7 +380,8 @@ func (f *fact) never(value string) string {
 	case value == "" && f.typ.IsExactType(cel.StringType):
 		return fmt.Sprintf("%s is never empty; where it is not known, has(%s) is unknown", f.name, f.name)
 	case f.values != nil && value == "unknown":
-		return fmt.Sprintf("%s is never %q: what is unknown makes the condition unknown, and only true acts", f.name, value)
+		return fmt.Sprintf("%s is never %q: what is unknown makes the condition unknown, and only true acts", f.name,
+			value)
 	case f.values != nil && !slices.Contains(f.values, value):
 		return fmt.Sprintf("%s is never %q; it is %s", f.name, value, document.OneOf(f.values))
 	case f.lower && value != strings.ToLower(value):

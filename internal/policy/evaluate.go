@@ -104,7 +104,9 @@ var fields = []field{
 		return &s.Lifetime
 	}, values: lifetimes,
 		value: func(r *inventory.Resource) string { return string(lifetime(r)) }},
-	{name: "purpose", doc: "purposes, by tags", wanted: func(s *Select) *[]string { return &s.Purpose }, values: purposes,
+	{name: "purpose", doc: "purposes, by tags", wanted: func(s *Select) *[]string {
+		return &s.Purpose
+	}, values: purposes,
 		value: func(r *inventory.Resource) string { return string(r.Purpose) }},
 	{name: "type", doc: "machine types", wanted: func(s *Select) *[]string { return &s.Type },
 		value: func(r *inventory.Resource) string { return r.Type }},

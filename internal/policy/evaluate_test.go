@@ -26,16 +26,20 @@ func machine() *Facts {
 			Zone: "us-east-1a",
 			Type: "g6.xlarge", State: inventory.StateRunning, CreatedAt: wednesday.Add(-24 * time.Hour),
 			StateSince: wednesday.Add(-20 * time.Hour),
-			Tags:       map[string]string{"team": "vision", "empty": "", "Cost-Center": "42"}, Lifetime: inventory.Ephemeral,
-			Purpose: inventory.Training,
-			Owner:   inventory.Owner{Team: "vision", Project: "ranking", User: "ana", Environment: "dev", CostCenter: "42"},
+			Tags:       map[string]string{"team": "vision", "empty": "", "Cost-Center": "42"},
+			Lifetime:   inventory.Ephemeral,
+			Purpose:    inventory.Training,
+			Owner: inventory.Owner{
+				Team: "vision", Project: "ranking", User: "ana", Environment: "dev", CostCenter: "42",
+			},
 			Managed: true, LeaseUntil: wednesday.Add(time.Hour), IdleLimit: 45 * time.Minute, Gang: "run-7",
 			Size: inventory.Size{GPUs: inventory.Known(1)}, Detail: &inventory.Instance{Market: inventory.Spot},
 		},
 		Duty: &duty.Verdict{
 			State: duty.Idle, Lasting: time.Hour, Since: wednesday.Add(-time.Hour), Until: wednesday.Add(time.Minute),
 			Expires: wednesday.Add(2 * time.Minute), Coverage: 0.97, Why: "0% compute and nothing held"},
-		Hourly: inventory.Known(money.USD + 10*money.Cent), Checkpoint: inventory.Known(wednesday.Add(-10 * time.Minute)),
+		Hourly:     inventory.Known(money.USD + 10*money.Cent),
+		Checkpoint: inventory.Known(wednesday.Add(-10 * time.Minute)),
 		Budget:     &Budget{State: "warn", UsedShare: 0.8, ForecastShare: inventory.Known(1.2)},
 		PriceDrift: inventory.Known(0.1),
 	}
@@ -137,9 +141,11 @@ func TestUnknownNeverActs(t *testing.T) {
 		{"an absent tag that is compared", `where: resource.tags.absent != "x"`, nil},
 		{"an absent tag under a negation", `where: '!(resource.tags.absent == "x")'`, nil},
 		{"tags that could not be read", `where: '!has(resource.tags.team)'`, func(f *Facts) { f.Resource.Tags = nil }},
-		{"a tag with a dash of tags that could not be read", `where: '!has(resource.tags["Cost-Center"])'`, func(f *Facts) {
-			f.Resource.Tags = nil
-		}},
+		{
+			"a tag with a dash of tags that could not be read",
+			`where: '!has(resource.tags["Cost-Center"])'`, func(f *Facts) {
+				f.Resource.Tags = nil
+			}},
 		{"an untagged environment", `where: resource.environment != "production"`, func(f *Facts) {
 			f.Resource.Owner.Environment = ""
 		}},
@@ -158,7 +164,9 @@ func TestUnknownNeverActs(t *testing.T) {
 			f.Now = f.Duty.Expires.Add(1)
 		}},
 		{"a stale inventory", `when: "true"`, func(f *Facts) { f.Stale = true }},
-		{"an unpriced item", `when: resource.hourly_usd < 5`, func(f *Facts) { f.Hourly = inventory.Fact[money.Amount]{} }},
+		{"an unpriced item", `when: resource.hourly_usd < 5`, func(f *Facts) {
+			f.Hourly = inventory.Fact[money.Amount]{}
+		}},
 		{"a creation in the future", `when: resource.age < duration("1h")`, func(f *Facts) {
 			f.Resource.CreatedAt = f.Now.Add(1)
 		}},
@@ -170,7 +178,9 @@ func TestUnknownNeverActs(t *testing.T) {
 		{"a share that is not a number", `when: budget.used_share != 1.0`, func(f *Facts) {
 			f.Budget.UsedShare = math.NaN()
 		}},
-		{"a drift without end", `when: price.drift > 0.1`, func(f *Facts) { f.PriceDrift = inventory.Known(math.Inf(1)) }},
+		{"a drift without end", `when: price.drift > 0.1`, func(f *Facts) {
+			f.PriceDrift = inventory.Known(math.Inf(1))
+		}},
 		{"division by zero", `when: 1 / (resource.gpus - 1) != 7`, nil},
 		{"division by zero of decimals", `when: 1.0 / (price.drift - price.drift) > 1.0`, nil},
 		{"not a number", `when: (price.drift - price.drift) / (price.drift - price.drift) != 1.0`, nil},

@@ -23,7 +23,9 @@ import (
 // some ten times slower.
 func (p *Policy) Explain(f *Facts) Outcome {
 	if f.Stale || f.Resource == nil {
-		return Outcome{Parts: []Part{{Name: "select", Text: p.Select.text(), Why: "the inventory is too old to act on"}}}
+		return Outcome{
+			Parts: []Part{{Name: "select", Text: p.Select.text(), Why: "the inventory is too old to act on"}},
+		}
 	}
 	e := evaluation{f: f, r: f.Resource, hours: p.hours}
 	out := Outcome{Answer: usage.True, Next: p.Evaluate(f).Next}
@@ -112,7 +114,9 @@ func (p *Policy) explainSchedule(e *evaluation) (Part, bool) {
 	if off := p.Schedule.Off; len(off) > 0 {
 		text = append(text, "off "+strings.Join(off, ", "))
 		if turn := p.hours.nextTurn(e.f.Now); !turn.IsZero() {
-			part.Why += ", " + map[bool]string{true: "off", false: "on"}[p.hours.isOff(e.f.Now)] + " until " + show(turn)
+			part.Why += ", " + map[bool]string{
+				true: "off", false: "on",
+			}[p.hours.isOff(e.f.Now)] + " until " + show(turn)
 		}
 	}
 	if ticks := p.Schedule.At; len(ticks) > 0 {

@@ -71,23 +71,26 @@ func figureMacros() []cel.Macro {
 	}
 	var out []cel.Macro
 	for _, name := range names {
-		out = append(out, cel.ReceiverMacro(name, 1, func(eh parser.ExprHelper, target ast.Expr, args []ast.Expr) (ast.Expr,
-			*common.Error) {
-			of := path(target)
-			if root, _, _ := strings.Cut(of, "."); root != figureRoot {
-				return nil, nil
-			}
-			f, why := figureNamed(of, name)
-			if why != "" {
-				return nil, eh.NewError(target.ID(), why)
-			}
-			if f.Window, why = windowOf(args[0]); why != "" {
-				return nil, eh.NewError(args[0].ID(),
-					call(duty.Figure{Quantity: f.Quantity, Statistic: f.Statistic, Worst: f.Worst, Window: 30 * time.Minute})+": "+
-						why)
-			}
-			return eh.NewCall(operators.Index, eh.NewIdent(figuresName), eh.NewLiteral(types.Int(keyOf(f)))), nil
-		}))
+		out = append(out,
+			cel.ReceiverMacro(name, 1, func(eh parser.ExprHelper, target ast.Expr, args []ast.Expr) (ast.Expr,
+				*common.Error) {
+				of := path(target)
+				if root, _, _ := strings.Cut(of, "."); root != figureRoot {
+					return nil, nil
+				}
+				f, why := figureNamed(of, name)
+				if why != "" {
+					return nil, eh.NewError(target.ID(), why)
+				}
+				if f.Window, why = windowOf(args[0]); why != "" {
+					return nil, eh.NewError(args[0].ID(),
+						call(duty.Figure{
+							Quantity: f.Quantity, Statistic: f.Statistic, Worst: f.Worst, Window: 30 * time.Minute,
+						})+": "+
+							why)
+				}
+				return eh.NewCall(operators.Index, eh.NewIdent(figuresName), eh.NewLiteral(types.Int(keyOf(f)))), nil
+			}))
 	}
 	return out
 }

@@ -19,7 +19,8 @@ func FuzzCondition(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		c, mistake := compile(text, true)
 		if mistake != nil {
-			if lines := strings.Count(text, "\n") + 1; mistake.line < 1 || mistake.line > lines || mistake.column < 0 ||
+			if lines := strings.Count(text, "\n") + 1; mistake.line < 1 ||
+				mistake.line > lines || mistake.column < 0 ||
 				strings.Contains(mistake.message, "\n") {
 				t.Fatalf("%+v is not in %d lines of condition", mistake, lines)
 			}

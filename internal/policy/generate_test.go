@@ -73,7 +73,8 @@ func aCondition(t *rapid.T, depth int) string {
 			pick(t, "value", "x", "y", ""))
 	case "tags":
 		return fmt.Sprintf(`resource.tags.%s(k, %s)`, pick(t, "macro", "exists", "all", "exists_one"),
-			pick(t, "body", `k == "team"`, `resource.tags[k] == "x"`, `k == resource.team`, `duty.lasting > duration("5m")`))
+			pick(t, "body", `k == "team"`, `resource.tags[k] == "x"`, `k == resource.team`,
+				`duty.lasting > duration("5m")`))
 	}
 	return "has(" + pick(t, "of", pick(t, "fact", facts...).name, "resource.tags.team", `resource.tags["a b"]`) + ")"
 }
@@ -147,7 +148,8 @@ func someFacts(t *rapid.T, now time.Time) *Facts {
 		Cloud:   word("cloud", "x", "y"),
 		Account: word("account", "x", "y"), Region: word("region", "x", "y"), Zone: word("zone", "x", "y"),
 		Type:  word("type", "x", "y"),
-		State: inventory.State(word("state", states...)), CreatedAt: around("created"), StateSince: around("state since"),
+		State: inventory.State(word("state", states...)), CreatedAt: around("created"),
+		StateSince: around("state since"),
 		Owner: inventory.Owner{
 			Team: word("team", "x", "y"), Project: word("project", "x", "y"), User: word("user", "x", "y"),
 			Environment: word("environment", "x", "y"), CostCenter: word("cost center", "x", "y")},
@@ -222,7 +224,8 @@ func aGauge(t *rapid.T, now time.Time) duty.Gauge {
 			}
 			n := rapid.IntRange(1, 6).Draw(t, "samples")
 			for s, v := range map[usage.Signal]float64{
-				usage.GPUUtil: float64(rapid.IntRange(0, 2).Draw(t, "utilization")), usage.MemUsed: 1e9, usage.MemTotal: 2e9,
+				usage.GPUUtil: float64(rapid.IntRange(0, 2).Draw(t, "utilization")),
+				usage.MemUsed: 1e9, usage.MemTotal: 2e9,
 			} {
 				k.AddRun(usage.Opened{Step: time.Minute}, strconv.Itoa(g), s, at, n, v)
 			}

@@ -90,10 +90,12 @@ func (d *reader) governed(n ast.Node, g *Governed) error {
 			g.Reason, err = d.Text(n, "reason")
 			return err
 		}),
-		document.Optional("instance_store", "scratch: instance-store disks of these machines hold nothing that matters",
+		document.Optional("instance_store",
+			"scratch: instance-store disks of these machines hold nothing that matters",
 			func(n ast.Node) (err error) { g.ScratchInstanceStore, err = d.scratchOnly(n); return err }))
 	if err == nil && g.Select.isEmpty() {
-		err = d.At(n, "an entry of governance needs at least one value to select by; an empty one would govern everything")
+		err = d.At(n,
+			"an entry of governance needs at least one value to select by; an empty one would govern everything")
 	}
 	return err
 }

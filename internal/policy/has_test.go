@@ -26,7 +26,9 @@ func TestHasOfATaggedFact(t *testing.T) {
 		}, usage.True, `resource.environment is "dev"`},
 		{"production", func(f *Facts) { f.Resource.Owner.Environment = "production" }, usage.False, ""},
 		{"another spelling of production", func(f *Facts) { f.Resource.Owner.Environment = "prd" }, usage.False, ""},
-		{"tags could not be read", func(f *Facts) { f.Resource.Owner.Environment, f.Resource.Tags = "", nil }, usage.Unknown,
+		{"tags could not be read", func(f *Facts) {
+			f.Resource.Owner.Environment, f.Resource.Tags = "", nil
+		}, usage.Unknown,
 			"resource.environment is unknown: no tag says it"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

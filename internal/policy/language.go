@@ -27,7 +27,8 @@ func Language() []Fact {
 		typ := map[string]string{
 			"string": "text", "int": "whole number", "double": "number", "timestamp": "time",
 			"google.protobuf.Timestamp": "time",
-			"google.protobuf.Duration":  "duration", "duration": "duration", "bool": "true or false"}[cel.FormatCELType(f.typ)]
+			"google.protobuf.Duration":  "duration", "duration": "duration",
+			"bool": "true or false"}[cel.FormatCELType(f.typ)]
 		if typ == "" {
 			typ = "map of texts"
 		}
@@ -96,6 +97,7 @@ func Functions() ([]Function, error) {
 // inLine puts a text of CEL's documentation on one line, and types into the words of
 // conditions.
 func inLine(text string) string {
-	return strings.NewReplacer("google.protobuf.Duration", "duration", "google.protobuf.Timestamp", "timestamp").Replace(
+	return strings.NewReplacer("google.protobuf.Duration", "duration",
+		"google.protobuf.Timestamp", "timestamp").Replace(
 		strings.Join(strings.Fields(text), " "))
 }

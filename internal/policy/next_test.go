@@ -29,7 +29,8 @@ func TestNothingChangesBeforeNext(t *testing.T) {
 		at := func(moment time.Time) {
 			f.Now = moment
 			if got := p.Evaluate(f).Answer; got != out.Answer {
-				t.Fatalf("where %s, when %s, %+v: %s at %s, %s at %s, before %s", p.Where, p.When, p.Schedule, out.Answer, now,
+				t.Fatalf("where %s, when %s, %+v: %s at %s, %s at %s, before %s", p.Where, p.When,
+					p.Schedule, out.Answer, now,
 					got, moment, out.Next)
 			}
 		}
@@ -58,7 +59,10 @@ func TestNext(t *testing.T) {
 			"idle, the span within the known time", `when: duty.lasting >= duration("60m30s")`, nil,
 			wednesday.Add(30 * time.Second),
 		},
-		{"idle, the span just over", `when: duty.lasting > duration("60m30s")`, nil, wednesday.Add(30*time.Second + 1)},
+		{
+			"idle, the span just over", `when: duty.lasting > duration("60m30s")`, nil,
+			wednesday.Add(30*time.Second + 1),
+		},
 		{
 			"idle, the span beyond what is known", `when: duty.lasting >= duration("62m")`, nil,
 			wednesday.Add(2*time.Minute + 1),
@@ -76,7 +80,10 @@ func TestNext(t *testing.T) {
 			f.Resource.CreatedAt = wednesday.Add(time.Hour)
 		}, wednesday.Add(time.Hour)},
 		{"two ages whose difference stays", `when: resource.age - resource.state_age > duration("4h")`, nil, never},
-		{"a sum of two ages", `when: resource.age + resource.state_age >= duration("46h")`, nil, wednesday.Add(time.Hour)},
+		{
+			"a sum of two ages", `when: resource.age + resource.state_age >= duration("46h")`, nil,
+			wednesday.Add(time.Hour),
+		},
 		{
 			"a difference that stays until the samples end", `when: resource.age - duty.lasting >= duration("23h30m")`,
 			func(f *Facts) { f.Duty.Expires = never }, wednesday.Add(time.Minute),
@@ -91,7 +98,10 @@ func TestNext(t *testing.T) {
 			"a schedule's turn", "schedule: {timezone: Europe/Berlin, off: \"20:00-07:00\"}", nil,
 			wednesday.Add(7 * time.Hour),
 		},
-		{"a false part decides alone", "where: resource.gpus > 4\nwhen: resource.age >= duration(\"25h\")", nil, never},
+		{
+			"a false part decides alone", "where: resource.gpus > 4\nwhen: resource.age >= duration(\"25h\")", nil,
+			never,
+		},
 		{"what is not selected", "select: {kind: volume}\nwhen: resource.age >= duration(\"25h\")", nil, never},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -156,7 +166,10 @@ func TestTurns(t *testing.T) {
 		{"the night that is an hour short", "20:00-07:00", "2026-03-28T20:00:00Z", "2026-03-29T05:00:00Z"},
 		{"the night that is an hour long", "20:00-07:00", "2026-10-24T20:00:00Z", "2026-10-25T06:00:00Z"},
 		{"a span that is skipped", "02:15-02:45", "2026-03-29T00:30:00Z", "2026-03-30T00:15:00Z"},
-		{"a span whose beginning is when the clocks are set", "02:00-02:30", "2026-03-29T00:30:00Z", "2026-03-30T00:00:00Z"},
+		{
+			"a span whose beginning is when the clocks are set", "02:00-02:30", "2026-03-29T00:30:00Z",
+			"2026-03-30T00:00:00Z",
+		},
 		{
 			"a span that the clocks leave when they are set back", "02:30-07:00", "2026-10-25T00:45:00Z",
 			"2026-10-25T01:00:00Z",
@@ -194,7 +207,10 @@ func TestTicks(t *testing.T) {
 		now        string
 		last, next string
 	}{
-		{"weekly", []string{"Fri 18:00"}, berlin, "2026-01-07T12:00:00Z", "2026-01-02T17:00:00Z", "2026-01-09T17:00:00Z"},
+		{
+			"weekly", []string{"Fri 18:00"}, berlin, "2026-01-07T12:00:00Z", "2026-01-02T17:00:00Z",
+			"2026-01-09T17:00:00Z",
+		},
 		{
 			"at the tick itself", []string{"Fri 18:00"}, berlin, "2026-01-09T17:00:00Z", "2026-01-09T17:00:00Z",
 			"2026-01-16T17:00:00Z",
@@ -205,11 +221,13 @@ func TestTicks(t *testing.T) {
 			"2026-03-29T18:00:00Z",
 		},
 		{
-			"in the hour that is skipped", []string{"Sun 02:30"}, berlin, "2026-03-29T00:00:00Z", "2026-03-22T01:30:00Z",
+			"in the hour that is skipped", []string{"Sun 02:30"}, berlin,
+			"2026-03-29T00:00:00Z", "2026-03-22T01:30:00Z",
 			"2026-03-29T01:00:00Z",
 		},
 		{
-			"in the hour that comes twice", []string{"Sun 02:30"}, berlin, "2026-10-25T01:00:00Z", "2026-10-25T00:30:00Z",
+			"in the hour that comes twice", []string{"Sun 02:30"}, berlin,
+			"2026-10-25T01:00:00Z", "2026-10-25T00:30:00Z",
 			"2026-11-01T01:30:00Z",
 		},
 		{
@@ -217,7 +235,8 @@ func TestTicks(t *testing.T) {
 			"2026-08-30T04:00:00Z", "2026-09-06T04:00:00Z",
 		},
 		{
-			"a day skipped", []string{"Fri 12:00"}, place("Pacific/Apia"), "2011-12-30T09:00:00Z", "2011-12-23T22:00:00Z",
+			"a day skipped", []string{"Fri 12:00"}, place("Pacific/Apia"),
+			"2011-12-30T09:00:00Z", "2011-12-23T22:00:00Z",
 			"2011-12-30T10:00:00Z",
 		},
 	} {
@@ -255,7 +274,10 @@ func TestMissedTickIsCaughtUp(t *testing.T) {
 		{"at the tick", friday, friday.Add(-time.Hour), time.Time{}, usage.True},
 		{"two days late", friday.Add(48 * time.Hour), friday.Add(-time.Hour), time.Time{}, usage.True},
 		{"started after it", friday.Add(48 * time.Hour), friday.Add(time.Minute), time.Time{}, usage.False},
-		{"started again after it", friday.Add(48 * time.Hour), friday.Add(-time.Hour), friday.Add(time.Minute), usage.False},
+		{
+			"started again after it", friday.Add(48 * time.Hour), friday.Add(-time.Hour), friday.Add(time.Minute),
+			usage.False,
+		},
 		{"unknown", friday.Add(48 * time.Hour), time.Time{}, time.Time{}, usage.Unknown},
 		{"a launch in the future", friday.Add(48 * time.Hour), friday.Add(72 * time.Hour), time.Time{}, usage.Unknown},
 	} {
@@ -271,7 +293,8 @@ func TestParseDuration(t *testing.T) {
 	for in, want := range map[string]time.Duration{
 		"30m": 30 * time.Minute, "1d12h": 36 * time.Hour, "1w": 168 * time.Hour, "1.5h": 90 * time.Minute,
 		"-2h": -2 * time.Hour,
-		"0s":  0, "2h0m0s": 2 * time.Hour, "250ms": 250 * time.Millisecond, "106751d23h47m16s854ms775us807ns": math.MaxInt64,
+		"0s":  0, "2h0m0s": 2 * time.Hour, "250ms": 250 * time.Millisecond,
+		"106751d23h47m16s854ms775us807ns": math.MaxInt64,
 	} {
 		if got, err := plain.ParseDuration(in); err != nil || got != want {
 			t.Errorf("%q is %s, %v; want %s", in, got, err, want)

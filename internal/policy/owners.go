@@ -202,7 +202,10 @@ func (o *OwnerRules) UnmarshalYAML(n ast.Node) error {
 					}
 					return err
 				}),
-			document.Required("set", "tags to give", func(n ast.Node) (err error) { rule.Set, err = d.tags(n); return err }),
+			document.Required("set", "tags to give", func(n ast.Node) (err error) {
+				rule.Set, err = d.tags(n)
+				return err
+			}),
 			document.Optional("reason", "where the values come from", func(n ast.Node) (err error) {
 				rule.Reason, err = d.Text(n, "reason")
 				return err

@@ -16,7 +16,8 @@ import (
 // owned is a resource with tags, and its owner as they say.
 func owned(tags map[string]string) *inventory.Resource {
 	r := &inventory.Resource{
-		ID: "i-1", Name: "vision/train-7", Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "us-east-1",
+		ID: "i-1", Name: "vision/train-7", Kind: inventory.KindInstance, Cloud: "aws",
+		Account: "1", Region: "us-east-1",
 		Tags: tags,
 	}
 	_ = inventory.DefaultTagMapping().Apply(r)
@@ -28,7 +29,8 @@ func TestOwnersMissing(t *testing.T) {
 	owners := Owners{
 		Rules: OwnerRules{
 			{
-				Name: "vision/*", Select: Select{Region: []string{"us-east-1"}}, Set: map[string]string{"team": "vision"},
+				Name: "vision/*", Select: Select{Region: []string{"us-east-1"}},
+				Set:    map[string]string{"team": "vision"},
 				Reason: "ticket 7",
 			},
 			{Select: Select{Kind: []string{"instance"}}, Set: map[string]string{"team": "language", "stage": "dev"}},
@@ -46,7 +48,9 @@ func TestOwnersMissing(t *testing.T) {
 	}{
 		{
 			"nothing is tagged", map[string]string{},
-			[]OwnerTag{cost, dev, {Key: "team", Value: "vision", From: "owners.rules[0] (ticket 7)"}}, []string{"project"},
+			[]OwnerTag{
+				cost, dev, {Key: "team", Value: "vision", From: "owners.rules[0] (ticket 7)"},
+			}, []string{"project"},
 		},
 		{
 			"a value under another key stays", map[string]string{"Squad": "x", "ENV": "prod", "app": "y"},
@@ -57,7 +61,10 @@ func TestOwnersMissing(t *testing.T) {
 				"Team": " ", "stage": "qa", "cost_center": "1", "project": "p",
 			},
 			[]OwnerTag{{Key: "Team", Value: "vision", Empty: true, From: "owners.rules[0] (ticket 7)"}}, nil},
-		{"everything is tagged", map[string]string{"team": "a", "project": "b", "stage": "c", "cost-center": "d"}, nil, nil},
+		{
+			"everything is tagged", map[string]string{"team": "a", "project": "b", "stage": "c", "cost-center": "d"},
+			nil, nil,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			add, left, known := owners.Missing(owned(tc.tags), required, inventory.DefaultTagMapping())
@@ -94,7 +101,9 @@ func TestOwnersNeverChangeAValue(t *testing.T) {
 	values := rapid.MapOf(rapid.SampledFrom(keys), rapid.SampledFrom([]string{"x", "y"}))
 	rapid.Check(t, func(t *rapid.T) {
 		before := some.Draw(t, "tags")
-		owners := Owners{Rules: OwnerRules{{Name: "*", Set: values.Draw(t, "rule")}}, Defaults: values.Draw(t, "defaults")}
+		owners := Owners{
+			Rules: OwnerRules{{Name: "*", Set: values.Draw(t, "rule")}}, Defaults: values.Draw(t, "defaults"),
+		}
 		r := owned(maps.Clone(before))
 		add, left, _ := owners.Missing(r, []string{"team", "project"}, inventory.DefaultTagMapping())
 		after := maps.Clone(before)

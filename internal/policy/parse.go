@@ -139,14 +139,16 @@ func (d *reader) policy(n ast.Node) (*Policy, error) {
 			func(n ast.Node) (err error) {
 				document.Note(n, document.Shape{Pattern: policyName.String()})
 				if p.Name, err = d.Text(n, "name"); err == nil && !policyName.MatchString(p.Name) {
-					err = d.At(n, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", p.Name)
+					err = d.At(n, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most",
+						p.Name)
 				}
 				return err
 			}),
 		document.Optional("select", "resources by plain values; all keys must match", func(n ast.Node) error {
 			return d.selection(n, "select", &p.Select)
 		}),
-		document.Optional("where", "condition on the facts of a resource, in CEL; unknown and false leave the resource out",
+		document.Optional("where",
+			"condition on the facts of a resource, in CEL; unknown and false leave the resource out",
 			func(n ast.Node) (err error) { where = n; p.Where, err = d.Text(n, "where"); return err }),
 		document.Optional("when", "condition on what the resource does now, in CEL; only true proposes",
 			func(n ast.Node) (err error) { when = n; p.When, err = d.Text(n, "when"); return err }),
@@ -189,7 +191,8 @@ func (p *Policy) scales() error {
 	})
 	switch {
 	case !machines && !sized:
-		return errors.New("do: scale needs select: {kind: …}: autoscaling-group or endpoint with to, or instance without it")
+		return errors.New(
+			"do: scale needs select: {kind: …}: autoscaling-group or endpoint with to, or instance without it")
 	case machines && p.Do.To != ThroughGroup:
 		return errors.New("do: scale of machines has no to: each ends through its group, which becomes one smaller")
 	case sized && p.Do.To == ThroughGroup:
@@ -284,7 +287,8 @@ func (d *reader) schedule(n ast.Node) (*Schedule, *hours, error) {
 		}),
 		document.Optional("off", `spans in which the policy applies: "Mon-Fri 20:00-07:00", Sat-Sun, "22:00-06:00"`,
 			func(n ast.Node) (err error) { s.Off, err = d.Texts(n, "off", trial.addOff); return err }),
-		document.Optional("at", `moments from which the policy applies to what was running before: "Fri 18:00", "20:00"`,
+		document.Optional("at",
+			`moments from which the policy applies to what was running before: "Fri 18:00", "20:00"`,
 			func(n ast.Node) (err error) { s.At, err = d.Texts(n, "at", trial.addTick); return err }),
 	)
 	if err != nil {
@@ -425,11 +429,15 @@ func (d *reader) do(n ast.Node, do *Do) error {
 			do.SaveDisks, err = d.Flag(n, "save_disks")
 			return err
 		}),
-		document.Optional("tags", "tags to write", func(n ast.Node) (err error) { do.Tags, err = d.tags(n); return err }),
-		document.Optional("retention_days", "days after which a log group deletes events", func(n ast.Node) (err error) {
-			do.RetentionDays, err = d.Count(n, "retention_days", 1, math.MaxInt32)
+		document.Optional("tags", "tags to write", func(n ast.Node) (err error) {
+			do.Tags, err = d.tags(n)
 			return err
 		}),
+		document.Optional("retention_days", "days after which a log group deletes events",
+			func(n ast.Node) (err error) {
+				do.RetentionDays, err = d.Count(n, "retention_days", 1, math.MaxInt32)
+				return err
+			}),
 		document.Optional("to", "how many machines are left of a group or endpoint", func(n ast.Node) (err error) {
 			do.To, err = d.Count(n, "to", 0, math.MaxInt32)
 			return err
@@ -513,7 +521,8 @@ func (d *reader) limits(n ast.Node, l *Limits) error {
 				document.Note(n, document.Shape{Type: document.String, Pattern: percentage.String()})
 				share, ok := parseShare(document.Scalar(n))
 				if !ok {
-					return d.At(n, "share is a percentage over 0 and up to 100 with at most two decimals, such as 20%%")
+					return d.At(n,
+						"share is a percentage over 0 and up to 100 with at most two decimals, such as 20%%")
 				}
 				l.Share = share
 				return nil
@@ -556,7 +565,8 @@ func (d *reader) mode(n ast.Node) (Mode, error) {
 	case string(Warn), string(Enforce):
 		return Mode(s), nil
 	}
-	return Observe, d.At(n, "mode %q does not exist; it is %s%s", s, document.OneOf(modes), document.DidYouMean(s, modes))
+	return Observe, d.At(n, "mode %q does not exist; it is %s%s", s, document.OneOf(modes),
+		document.DidYouMean(s, modes))
 }
 
 // modes are the modes as files write them.

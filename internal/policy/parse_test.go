@@ -82,8 +82,10 @@ func TestParse(t *testing.T) {
 				Account: []string{"012345678901"}, Team: []string{"vision", "speech"},
 				Tags: map[string]string{"Spot": "true", "empty": ""},
 			},
-			Schedule: &Schedule{Location: berlin, Off: []string{"Mon-Fri 20:00-07:00", "Sat-Sun"}, At: []string{"Fri 18:00"}},
-			Warn:     &Warning{}, Do: Do{Verb: PutRetention, RetentionDays: 30},
+			Schedule: &Schedule{
+				Location: berlin, Off: []string{"Mon-Fri 20:00-07:00", "Sat-Sun"}, At: []string{"Fri 18:00"},
+			},
+			Warn: &Warning{}, Do: Do{Verb: PutRetention, RetentionDays: 30},
 			Limits: Limits{Share: 0.125, DollarsPerHour: 12*money.USD + 50*money.Cent}, Mode: Warn,
 		},
 	}}
@@ -120,18 +122,25 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 			`is curfew.policy/v1, not "curfew.policy/v2"`,
 		},
 		{"no policy", head[:len(head)-1] + " []\n", 1, 1, "has no policy"},
-		{"a second document", head + "  - name: a\n    when: 'true'\n" + rest + "---\na: b\n", 7, 1, "second document"},
+		{
+			"a second document", head + "  - name: a\n    when: 'true'\n" + rest + "---\na: b\n", 7, 1,
+			"second document",
+		},
 		{
 			"an unknown key of the file", "apiVersion: curfew.policy/v1\npolicy: []\n", 2, 1,
 			`no key "policy"; it has apiVersion, policies`,
 		},
 		{"an unknown key of a policy", head + "  - name: a\n    whne: 'true'\n" + rest, 4, 5, `no key "whne"`},
-		{"a repeated key", head + "  - name: a\n    when: 'true'\n    when: 'false'\n" + rest, 5, 5, "already defined"},
+		{
+			"a repeated key", head + "  - name: a\n    when: 'true'\n    when: 'false'\n" + rest, 5, 5,
+			"already defined",
+		},
 		{"a key without a value", head + "  - name: a\n    when:\n" + rest, 4, 5, "when has no value"},
 		{"a name of the wrong type", head + "  - name: 5\n    when: 'true'\n" + rest, 3, 11, `write "5" in quotes`},
 		{"a name that is none", head + "  - name: 'finding:a'\n    when: 'true'\n" + rest, 3, 11, "letters, digits"},
 		{
-			"a name twice", head + "  - name: a\n    when: 'true'\n" + rest + "  - name: a\n    when: 'true'\n" + rest, 6, 5,
+			"a name twice", head + "  - name: a\n    when: 'true'\n" + rest + "  - name: a\n    when: 'true'\n" + rest,
+			6, 5,
 			"defined already, in line 3",
 		},
 		{"no condition", head + "  - name: a\n" + rest, 3, 5, "give it where, when or schedule"},
@@ -156,12 +165,17 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 			`purpose "fun"`,
 		},
 		{
-			"an environment in capitals", head + "  - name: a\n    select: {environment: Prod}\n    when: 'true'\n" + rest, 4,
+			"an environment in capitals",
+			head + "  - name: a\n    select: {environment: Prod}\n    when: 'true'\n" + rest, 4,
 			27, `letters are small`,
 		},
-		{"a value twice", head + "  - name: a\n    select: {team: [a, a]}\n    when: 'true'\n" + rest, 4, 24, "given twice"},
 		{
-			"a tag that is no text", head + "  - name: a\n    select: {tags: {spot: true}}\n    when: 'true'\n" + rest, 4, 27,
+			"a value twice", head + "  - name: a\n    select: {team: [a, a]}\n    when: 'true'\n" + rest, 4, 24,
+			"given twice",
+		},
+		{
+			"a tag that is no text", head + "  - name: a\n    select: {tags: {spot: true}}\n    when: 'true'\n" + rest,
+			4, 27,
 			`write "true" in quotes`,
 		},
 		{
@@ -169,7 +183,8 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 			`do "shutdown" does not exist; it is notify,`,
 		},
 		{
-			"a verb that needs a finding", head + "  - name: a\n    when: 'true'\n    then: [{do: put-lifecycle}]\n", 5, 17,
+			"a verb that needs a finding",
+			head + "  - name: a\n    when: 'true'\n    then: [{do: put-lifecycle}]\n", 5, 17,
 			`does not exist`,
 		},
 		{
@@ -179,13 +194,15 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 		},
 		{
 			"a group without a size",
-			head + "  - name: a\n    select: {kind: autoscaling-group}\n    when: 'true'\n    then: [{warn: {grace: 1h}}, " +
+			head +
+				"  - name: a\n    select: {kind: autoscaling-group}\n    when: 'true'\n    then: [{warn: {grace: 1h}}, " +
 				"{do: scale}]\n",
 			6, 5, "needs to",
 		},
 		{
 			"a machine with a size",
-			head + "  - name: a\n    select: {kind: instance}\n    when: 'true'\n    then: [{warn: {grace: 1h}}, {do: scale, " +
+			head + "  - name: a\n    select: {kind: instance}\n    when: 'true'\n    then: [{warn: {grace: 1h}}, " +
+				"{do: scale, " +
 				"to: 1}]\n",
 			6, 5, "has no to",
 		},
@@ -195,7 +212,8 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 			"it is observe, warn or enforce",
 		},
 		{
-			"a destructive do without a warning", head + "  - name: a\n    when: 'true'\n    then: [{do: stop}]\n", 5, 11,
+			"a destructive do without a warning",
+			head + "  - name: a\n    when: 'true'\n    then: [{do: stop}]\n", 5, 11,
 			"explicit grace",
 		},
 		{
@@ -214,16 +232,19 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 		},
 		{
 			"two warnings",
-			head + "  - name: a\n    when: 'true'\n    then: [{warn: {grace: 1h}}, {warn: {grace: 1h}}, {do: stop}]\n", 5, 33,
+			head + "  - name: a\n    when: 'true'\n    then: [{warn: {grace: 1h}}, {warn: {grace: 1h}}, {do: stop}]\n",
+			5, 33,
 			"one warn",
 		},
 		{"no action", head + "  - name: a\n    when: 'true'\n    then: [{warn: {grace: 1h}}]\n", 5, 11, "needs a do"},
 		{
-			"a grace without a unit", head + "  - name: a\n    when: 'true'\n    then: [{warn: {grace: '15'}}, {do: stop}]\n",
+			"a grace without a unit",
+			head + "  - name: a\n    when: 'true'\n    then: [{warn: {grace: '15'}}, {do: stop}]\n",
 			5, 27, `"15" is not a duration`,
 		},
 		{
-			"a negative grace", head + "  - name: a\n    when: 'true'\n    then: [{warn: {grace: -1h}}, {do: stop}]\n", 5, 27,
+			"a negative grace", head + "  - name: a\n    when: 'true'\n    then: [{warn: {grace: -1h}}, {do: stop}]\n",
+			5, 27,
 			"is not a duration from 0s",
 		},
 		{
@@ -231,7 +252,10 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 			head + "  - name: a\n    when: 'true'\n    then: [{warn: {grace: 1h}}, {do: stop, tags: {a: b}}]\n", 5, 44,
 			"tags belongs to tag, not to stop",
 		},
-		{"a tag without tags", head + "  - name: a\n    when: 'true'\n    then: [{do: tag}]\n", 5, 12, "do: tag needs tags"},
+		{
+			"a tag without tags", head + "  - name: a\n    when: 'true'\n    then: [{do: tag}]\n", 5, 12,
+			"do: tag needs tags",
+		},
 		{
 			"a retention without days",
 			head + "  - name: a\n    when: 'true'\n    then: [{warn: {grace: 1h}}, {do: put-retention}]\n", 5, 33,
@@ -239,46 +263,65 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 		},
 		{
 			"even_if_busy in words",
-			head + "  - name: a\n    when: 'true'\n    then: [{warn: {grace: 1h}}, {do: stop, even_if_busy: always}]\n", 5,
+			head +
+				"  - name: a\n    when: 'true'\n    then: [{warn: {grace: 1h}}, {do: stop, even_if_busy: always}]\n",
+			5,
 			58, "is true or false",
 		},
 		{
 			"no count an hour", head + "  - name: a\n    when: 'true'\n    limits: {per_hour: 0}\n" + rest, 5, 24,
 			"a whole number from 1",
 		},
-		{"a share over all", head + "  - name: a\n    when: 'true'\n    limits: {share: 120%}\n" + rest, 5, 21, "up to 100"},
+		{
+			"a share over all", head + "  - name: a\n    when: 'true'\n    limits: {share: 120%}\n" + rest, 5, 21,
+			"up to 100",
+		},
 		{
 			"a share without a sign", head + "  - name: a\n    when: 'true'\n    limits: {share: 0.2}\n" + rest, 5, 21,
 			"percentage",
 		},
 		{
-			"dollars that are none", head + "  - name: a\n    when: 'true'\n    limits: {dollars_per_hour: 1e3}\n" + rest, 5,
+			"dollars that are none",
+			head + "  - name: a\n    when: 'true'\n    limits: {dollars_per_hour: 1e3}\n" + rest, 5,
 			32, "amount of dollars",
 		},
 		{
-			"an unknown time zone", head + "  - name: a\n    schedule: {timezone: Berlin, off: Sat-Sun}\n" + rest, 4, 26,
+			"an unknown time zone", head + "  - name: a\n    schedule: {timezone: Berlin, off: Sat-Sun}\n" + rest, 4,
+			26,
 			`timezone "Berlin" is not known`,
 		},
 		{
-			"the machine's own time zone", head + "  - name: a\n    schedule: {timezone: Local, off: Sat-Sun}\n" + rest, 4,
+			"the machine's own time zone",
+			head + "  - name: a\n    schedule: {timezone: Local, off: Sat-Sun}\n" + rest, 4,
 			26, "is not known",
 		},
 		{
-			"a day that is none", head + "  - name: a\n    schedule: {off: [Sat-Sun, \"Mon-Fry 20:00-07:00\"]}\n" + rest, 4,
+			"a day that is none",
+			head + "  - name: a\n    schedule: {off: [Sat-Sun, \"Mon-Fry 20:00-07:00\"]}\n" + rest, 4,
 			31, `"Mon-Fry" is not a day`,
 		},
-		{"a span that is none", head + "  - name: a\n    schedule: {off: [\"Mon 20-7\"]}\n" + rest, 4, 22, "is not a span"},
-		{"an empty span", head + "  - name: a\n    schedule: {off: [\"Mon 20:00-20:00\"]}\n" + rest, 4, 22, "is empty"},
+		{
+			"a span that is none", head + "  - name: a\n    schedule: {off: [\"Mon 20-7\"]}\n" + rest, 4, 22,
+			"is not a span",
+		},
+		{
+			"an empty span", head + "  - name: a\n    schedule: {off: [\"Mon 20:00-20:00\"]}\n" + rest, 4, 22,
+			"is empty",
+		},
 		{"a tick without a time", head + "  - name: a\n    schedule: {at: Fri}\n" + rest, 4, 20, "is not a time"},
 		{"a tick of one digit", head + "  - name: a\n    schedule: {at: '8'}\n" + rest, 4, 20, "is not a time"},
-		{"a schedule without times", head + "  - name: a\n    schedule: {timezone: UTC}\n" + rest, 4, 15, "needs off or at"},
+		{
+			"a schedule without times", head + "  - name: a\n    schedule: {timezone: UTC}\n" + rest, 4, 15,
+			"needs off or at",
+		},
 
 		{
 			"a fact that does not exist", head + "  - name: a\n    when: resource.gpu > 0\n" + rest, 4, 11,
 			"resource.gpu is not a fact; resource has id, name",
 		},
 		{
-			"a root that does not exist", head + "  - name: a\n    when: resource.gpus > 0 && machine.gpus > 0\n" + rest, 4,
+			"a root that does not exist",
+			head + "  - name: a\n    when: resource.gpus > 0 && machine.gpus > 0\n" + rest, 4,
 			32, "machine is neither a fact nor a function; facts begin with now,",
 		},
 		{"a root alone", head + "  - name: a\n    when: size(duty) > 0\n" + rest, 4, 16, "duty is not a fact"},
@@ -299,27 +342,37 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 			"ends where more is expected",
 		},
 		{
-			"a state that does not exist", head + "  - name: a\n    when: duty.state in [\"idle\", \"hold\"]\n" + rest, 4, 34,
+			"a state that does not exist",
+			head + "  - name: a\n    when: duty.state in [\"idle\", \"hold\"]\n" + rest, 4, 34,
 			`duty.state is never "hold"; it is busy,`,
 		},
-		{"the unknown state", head + "  - name: a\n    when: duty.state == \"unknown\"\n" + rest, 4, 25, "only true acts"},
+		{
+			"the unknown state", head + "  - name: a\n    when: duty.state == \"unknown\"\n" + rest, 4, 25,
+			"only true acts",
+		},
 		{"an empty text", head + "  - name: a\n    when: resource.team == \"\"\n" + rest, 4, 28, "never empty"},
 		{
 			"an environment that does not exist",
-			head + "  - name: a\n    when: '\"Production\" != resource.environment'\n" + rest, 4, 12, "letters are small",
+			head + "  - name: a\n    when: '\"Production\" != resource.environment'\n" + rest, 4,
+			12, "letters are small",
 		},
 		{
-			"a duration that is none", head + "  - name: a\n    when: resource.age > duration(\"12 hours\")\n" + rest, 4, 35,
+			"a duration that is none", head + "  - name: a\n    when: resource.age > duration(\"12 hours\")\n" + rest,
+			4, 35,
 			`"12 hours" is not a duration`,
 		},
-		{"a time that is none", head + "  - name: a\n    when: now > timestamp(\"tomorrow\")\n" + rest, 4, 27, "timestamp"},
+		{
+			"a time that is none", head + "  - name: a\n    when: now > timestamp(\"tomorrow\")\n" + rest, 4, 27,
+			"timestamp",
+		},
 		{
 			"a number that is none", head + "  - name: a\n    when: price.drift != double(\"NaN\")\n" + rest, 4, 11,
 			"NaN is not a finite number",
 		},
 		{
 			"a value in place of an absent tag",
-			head + "  - name: a\n    when: resource.tags.?team.orValue(\"a\") == \"a\"\n" + rest, 4, 24, "unsupported syntax",
+			head + "  - name: a\n    when: resource.tags.?team.orValue(\"a\") == \"a\"\n" + rest, 4,
+			24, "unsupported syntax",
 		},
 		{"has of anything else", head + "  - name: a\n    when: has(1)\n" + rest, 4, 15, "has asks for a tag"},
 		{
@@ -336,29 +389,35 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 			"foo is neither",
 		},
 		{
-			"in a block", head + "  - name: a\n    when: |\n      resource.team == \"a\" &&\n        foo\n" + rest, 6, 9,
+			"in a block", head + "  - name: a\n    when: |\n      resource.team == \"a\" &&\n        foo\n" + rest, 6,
+			9,
 			"foo is neither",
 		},
 		{
 			"in a folded block",
-			head + "  - name: a\n    when: >-\n      resource.team == \"a\" &&\n      foo ||\n      bar\n" + rest, 6, 7,
+			head + "  - name: a\n    when: >-\n      resource.team == \"a\" &&\n      foo ||\n      bar\n" + rest, 6,
+			7,
 			"foo is neither",
 		},
 		{
-			"over several plain lines", head + "  - name: a\n    when: resource.team == \"a\" &&\n      foo\n" + rest, 5, 7,
+			"over several plain lines", head + "  - name: a\n    when: resource.team == \"a\" &&\n      foo\n" + rest,
+			5, 7,
 			"foo is neither",
 		},
 		{
-			"over several quoted lines", head + "  - name: a\n    when: \"resource.team == 'a' &&\n      foo\"\n" + rest, 5,
+			"over several quoted lines",
+			head + "  - name: a\n    when: \"resource.team == 'a' &&\n      foo\"\n" + rest, 5,
 			7, "foo is neither",
 		},
 		{
-			"after letters of several bytes", head + "  - name: a\n    when: resource.team == \"äöü\" && foo\n" + rest, 4, 37,
+			"after letters of several bytes",
+			head + "  - name: a\n    when: resource.team == \"äöü\" && foo\n" + rest, 4, 37,
 			"foo is neither",
 		},
 		{
 			"the first of two mistakes",
-			head + "  - name: a\n    when: |\n      resource.gpus > 0 && resource.nosuch > 0 &&\n      resource.other > 0\n" +
+			head + "  - name: a\n    when: |\n      resource.gpus > 0 && resource.nosuch > 0 &&\n      " +
+				"resource.other > 0\n" +
 				rest,
 			5, 28, "resource.nosuch is not a fact",
 		},
@@ -370,7 +429,8 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Fatalf("got %v, want an *document.Error", err)
 			}
-			if e.File != "test.yaml" || e.Line != tc.line || e.Column != tc.column || !strings.Contains(e.Message, tc.message) {
+			if e.File != "test.yaml" || e.Line != tc.line || e.Column != tc.column ||
+				!strings.Contains(e.Message, tc.message) {
 				t.Errorf("got %q, want %d:%d with %q", e, tc.line, tc.column, tc.message)
 			}
 			if strings.Contains(e.Error(), "\n") {
@@ -448,10 +508,12 @@ func TestHorizonAndClass(t *testing.T) {
 // an *document.Error inside the file, and that nothing destructive passes without a grace.
 func FuzzParse(f *testing.F) {
 	f.Add(contractPolicies)
-	f.Add("apiVersion: curfew.policy/v1\npolicies:\n  - name: a\n    schedule: {off: Sat-Sun, at: '20:00'}\n    when: " +
-		"|\n      has(resource.tags[\"a b\"]) &&\n      schedule.due\n    then: [{do: tag, tags: {a: b}}]\n")
-	f.Add("apiVersion: \"curfew.policy/v1\"\npolicies: [{name: a, when: \"\\u0064uty.state == 'idle'\", then: [{warn: " +
-		"{grace: 1d}}, {do: scale, to: 0}], limits: {share: 5%}}]")
+	f.Add(
+		"apiVersion: curfew.policy/v1\npolicies:\n  - name: a\n    schedule: {off: Sat-Sun, at: '20:00'}\n    when: " +
+			"|\n      has(resource.tags[\"a b\"]) &&\n      schedule.due\n    then: [{do: tag, tags: {a: b}}]\n")
+	f.Add(
+		"apiVersion: \"curfew.policy/v1\"\npolicies: [{name: a, when: \"\\u0064uty.state == 'idle'\", then: [{warn: " +
+			"{grace: 1d}}, {do: scale, to: 0}], limits: {share: 5%}}]")
 	f.Add("a: &a [*a]")
 	f.Fuzz(func(t *testing.T, src string) {
 		set, err := Parse("f.yaml", []byte(src))
@@ -460,7 +522,8 @@ func FuzzParse(f *testing.F) {
 			if !errors.As(err, &e) {
 				t.Fatalf("%v is not an *document.Error", err)
 			}
-			if lines := strings.Count(src, "\n") + strings.Count(src, "\r") + 1; e.Line < 1 || e.Line > lines || e.Column < 1 {
+			if lines := strings.Count(src, "\n") + strings.Count(src, "\r") + 1; e.Line < 1 ||
+				e.Line > lines || e.Column < 1 {
 				t.Fatalf("%v is not in the file of %d lines", err, lines)
 			}
 			return
@@ -486,7 +549,8 @@ func TestTextIsEscaped(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain": "plain", "on": `"on"`, "a b": `"a b"`, "\x1f": `"\u001f"`, "\x7f": `"\u007f"`, "\u0085": `"\u0085"`,
 		"\u00a0": `"\u00a0"`,
-		"\u2028": `"\u2028"`, "\u2029": `"\u2029"`, "\ufeff": `"\ufeff"`, "\u00e9": "\"\u00e9\"", "\uff00": "\"\uff00\"",
+		"\u2028": `"\u2028"`, "\u2029": `"\u2029"`, "\ufeff": `"\ufeff"`,
+		"\u00e9": "\"\u00e9\"", "\uff00": "\"\uff00\"",
 	} {
 		if got := scalarText(text); got != want {
 			t.Errorf("%q is written %s, want %s", text, got, want)

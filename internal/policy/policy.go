@@ -145,7 +145,8 @@ type Do struct {
 // Equal says whether two actions are one and the same.
 func (d *Do) Equal(o *Do) bool {
 	return d.Verb == o.Verb && d.EvenIfBusy == o.EvenIfBusy && d.EvenIfUnknown == o.EvenIfUnknown &&
-		d.ScratchDisks == o.ScratchDisks && d.SaveDisks == o.SaveDisks && d.ScratchInstanceStore == o.ScratchInstanceStore &&
+		d.ScratchDisks == o.ScratchDisks && d.SaveDisks == o.SaveDisks &&
+		d.ScratchInstanceStore == o.ScratchInstanceStore &&
 		d.ScratchRoot == o.ScratchRoot && d.RetentionDays == o.RetentionDays && d.To == o.To &&
 		maps.Equal(d.Tags, o.Tags) && slices.Equal(d.Members, o.Members) && d.Change.Equal(o.Change)
 }

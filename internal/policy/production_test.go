@@ -112,7 +112,8 @@ func TestChecksUntagged(t *testing.T) {
 		f := machine()
 		f.Resource.Owner.Environment = ""
 		if p.where.answer(evaluation{f: f, r: f.Resource}) == usage.True != want {
-			t.Errorf("%s of a resource without an environment: %s", where, p.where.answer(evaluation{f: f, r: f.Resource}))
+			t.Errorf("%s of a resource without an environment: %s", where,
+				p.where.answer(evaluation{f: f, r: f.Resource}))
 		}
 	}
 	telling := policyOf(t, "when: duty.lasting > duration(\"1h\")\nthen: [{do: notify}]")

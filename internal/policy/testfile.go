@@ -84,10 +84,11 @@ func (d *reader) tests(root ast.Node) (*Tests, error) {
 	t := &Tests{File: d.Name}
 	_, err := d.Mapping(root, "the file",
 		document.Required("apiVersion", "version of the form", version(TestAPIVersion)),
-		document.Optional("policies", "files of the policies to test, relative to this one", func(n ast.Node) (err error) {
-			t.Policies, err = d.Texts(n, "policies", nil)
-			return err
-		}),
+		document.Optional("policies", "files of the policies to test, relative to this one",
+			func(n ast.Node) (err error) {
+				t.Policies, err = d.Texts(n, "policies", nil)
+				return err
+			}),
 		document.Required("cases", "the cases; each name once", func(n ast.Node) error {
 			return d.Items(n, "cases", func(item ast.Node) error {
 				c, err := d.testCase(item)
@@ -176,8 +177,9 @@ func (d *reader) moment(n ast.Node, what string, start time.Time) (time.Time, er
 	}
 	v, err := plain.ParseDuration(s)
 	if err != nil || start.IsZero() {
-		return time.Time{}, d.At(n, "%s %q is not a time such as 2026-01-05T08:00:00Z, or a duration from the start of "+
-			"the case such as 45m or -2h", what, s)
+		return time.Time{}, d.At(n,
+			"%s %q is not a time such as 2026-01-05T08:00:00Z, or a duration from the start of "+
+				"the case such as 45m or -2h", what, s)
 	}
 	return start.Add(v), nil
 }
@@ -186,7 +188,8 @@ func (d *reader) moment(n ast.Node, what string, start time.Time) (time.Time, er
 func (d *reader) decimal(n ast.Node, what string) (float64, error) {
 	document.Note(n, document.Shape{Type: document.Decimal, Pattern: `^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$`})
 	v, err := strconv.ParseFloat(document.Scalar(n), 64)
-	if quoted, ok := n.(*ast.StringNode); ok && quoted.Token.Type != token.StringType || err != nil || number(v) == nil {
+	if quoted, ok := n.(*ast.StringNode); ok && quoted.Token.Type != token.StringType ||
+		err != nil || number(v) == nil {
 		return 0, d.At(n, "%s is a number", what)
 	}
 	return v, nil
@@ -248,10 +251,11 @@ func (d *reader) expectation(n ast.Node, c *testCase) (expectation, error) {
 
 func (d *reader) wantedPair(n ast.Node, verb bool) (w wanted, err error) {
 	entries := []document.Key{
-		document.Optional("policy", "name of the policy; may be left out where there is one", func(n ast.Node) (err error) {
-			w.policy, err = d.Text(n, "policy")
-			return err
-		}),
+		document.Optional("policy", "name of the policy; may be left out where there is one",
+			func(n ast.Node) (err error) {
+				w.policy, err = d.Text(n, "policy")
+				return err
+			}),
 		document.Optional("resource", "id of the resource; may be left out where there is one",
 			func(n ast.Node) (err error) { w.resource, err = d.Text(n, "resource"); return err }),
 	}

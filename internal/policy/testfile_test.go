@@ -52,7 +52,8 @@ func TestRunTestsSaysWhatIsWrong(t *testing.T) {
 	}{
 		{
 			"it passes",
-			"      - {at: 29m, propose: none}\n      - {from: 30m, propose: [{policy: idle, resource: m, verb: stop}]}\n     " +
+			"      - {at: 29m, propose: none}\n      - {from: 30m, propose: [{policy: idle, resource: m, verb: " +
+				"stop}]}\n     " +
 				" - {at: 2h, unknown: [{policy: idle}]}\n",
 			nil,
 		},
@@ -181,7 +182,8 @@ func TestParseTestsSaysWhereTheMistakeIs(t *testing.T) {
 		{"no case", "apiVersion: curfew.policytest/v1\ncases: []\n", 1, 1, "has no case"},
 		{
 			"a case of one name",
-			testHead + resting + "      - {at: 1h, propose: none}\n" + resting + "      - {at: 1h, propose: none}\n", 8, 5,
+			testHead + resting + "      - {at: 1h, propose: none}\n" + resting + "      - {at: 1h, propose: none}\n",
+			8, 5,
 			"defined already",
 		},
 		{
@@ -190,10 +192,14 @@ func TestParseTestsSaysWhereTheMistakeIs(t *testing.T) {
 		},
 		{
 			"a resource twice",
-			testHead + "  - name: c\n    resources: [{id: a}, {id: a}]\n    expect: [{at: 1h, propose: none}]\n", 4, 26,
+			testHead + "  - name: c\n    resources: [{id: a}, {id: a}]\n    expect: [{at: 1h, propose: none}]\n", 4,
+			26,
 			"is there already",
 		},
-		{"nothing expected", testHead + "  - name: c\n    resources: [{id: a}]\n    expect: []\n", 3, 5, "propose: none"},
+		{
+			"nothing expected", testHead + "  - name: c\n    resources: [{id: a}]\n    expect: []\n", 3, 5,
+			"propose: none",
+		},
 		{"an unknown key of a resource", one("color: red"), 5, 17, `a resource has no key "color"`},
 		{"a region that is none", one("region: [x]"), 5, 25, "region"},
 		{"an unknown kind", one("kind: machine"), 5, 23, `kind "machine" does not exist`},
@@ -207,7 +213,10 @@ func TestParseTestsSaysWhereTheMistakeIs(t *testing.T) {
 		{"an amount that is none", one("hourly_usd: cheap"), 5, 29, "an amount of dollars"},
 		{"a number that is none", one("price_drift: .nan"), 5, 30, "price_drift is a number"},
 		{"a number in quotes", one("price_drift: '0.1'"), 5, 30, "price_drift is a number"},
-		{"a budget of an unknown state", one("budget: {state: gone, used_share: 1}"), 5, 33, `state "gone" does not exist`},
+		{
+			"a budget of an unknown state", one("budget: {state: gone, used_share: 1}"), 5, 33,
+			`state "gone" does not exist`,
+		},
 		{"a budget without a share", one("budget: {state: ok}"), 5, 25, "needs used_share"},
 		{"an unknown signal", one("samples: [{gpu_utl: 0}]"), 5, 28, `samples has no key "gpu_utl"`},
 		{"samples without values", one("samples: [{for: 1h}]"), 5, 27, "need a value such as gpu_util: 0"},
@@ -240,7 +249,8 @@ func TestParseTestsSaysWhereTheMistakeIs(t *testing.T) {
 // be run.
 func FuzzParseTests(f *testing.F) {
 	f.Add(testHead + resting + "      - {at: 29m, propose: none}\n")
-	f.Add(testHead + "  - name: c\n    step: 1s\n    resources: [{id: a, kind: volume, attached: true, budget: {state: " +
+	f.Add(testHead +
+		"  - name: c\n    step: 1s\n    resources: [{id: a, kind: volume, attached: true, budget: {state: " +
 		"ok, used_share: 1}}]\n    expect: [{from: 1h, propose: stop, unknown: all}]\n")
 	set, err := Parse("two.yaml", []byte(twoPolicies))
 	if err != nil {

@@ -37,7 +37,8 @@ func RunTests(set *Set, tests *Tests, look Look) []CaseResult {
 		result := CaseResult{Name: c.name, File: tests.File, Line: c.line}
 		for i := range c.checks {
 			for _, failure := range r.check(&c.checks[i]) {
-				result.Failures = append(result.Failures, fmt.Sprintf("%s:%d: %s", tests.File, c.checks[i].line, failure))
+				result.Failures = append(result.Failures,
+					fmt.Sprintf("%s:%d: %s", tests.File, c.checks[i].line, failure))
 			}
 		}
 		out = append(out, result)

@@ -49,7 +49,8 @@ func (d *reader) subject(n ast.Node, c *testCase) (*subject, error) {
 		to        *string
 	}{
 		{"name", "its name", &s.r.Name}, {"cloud", "its cloud", &s.r.Cloud}, {"account", "its account", &s.r.Account},
-		{"region", "its region", &s.r.Region}, {"zone", "its zone", &s.r.Zone}, {"type", "its machine type", &s.r.Type},
+		{"region", "its region", &s.r.Region}, {"zone", "its zone", &s.r.Zone},
+		{"type", "its machine type", &s.r.Type},
 	} {
 		entries = append(entries, document.Optional(word.name, word.doc, func(n ast.Node) (err error) {
 			*word.to, err = d.Text(n, word.name)
@@ -228,10 +229,11 @@ func (d *reader) factEntries(s *subject, c *testCase) []document.Key {
 				document.Required("state", "state of the budget", func(n ast.Node) error {
 					return document.Choice(d.File, n, "state", budgetStates, &b.State)
 				}),
-				document.Required("used_share", "spent and reserved over the amount of the budget", func(n ast.Node) (err error) {
-					b.UsedShare, err = d.decimal(n, "used_share")
-					return err
-				}),
+				document.Required("used_share", "spent and reserved over the amount of the budget",
+					func(n ast.Node) (err error) {
+						b.UsedShare, err = d.decimal(n, "used_share")
+						return err
+					}),
 				document.Optional("forecast_share", "forecast over the amount of the budget", func(n ast.Node) error {
 					v, err := d.decimal(n, "forecast_share")
 					b.ForecastShare = inventory.Known(v)
@@ -243,13 +245,14 @@ func (d *reader) factEntries(s *subject, c *testCase) []document.Key {
 			s.facts.Stale, err = d.Flag(n, "stale")
 			return err
 		}),
-		document.Optional("samples", "runs of equal samples, each from where the last one ended", func(n ast.Node) error {
-			at := c.start
-			return d.Items(n, "samples", func(item ast.Node) (err error) {
-				at, err = d.samples(item, s, c, at)
-				return err
-			})
-		}),
+		document.Optional("samples", "runs of equal samples, each from where the last one ended",
+			func(n ast.Node) error {
+				at := c.start
+				return d.Items(n, "samples", func(item ast.Node) (err error) {
+					at, err = d.samples(item, s, c, at)
+					return err
+				})
+			}),
 	}
 }
 

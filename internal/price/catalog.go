@@ -234,7 +234,8 @@ func (t *table) excerpt(_ Origin, emit func(Entry) error) error {
 	e := machine(t.text("provider"), t.text("instance_type"), t.text("region_or_zone"), term, r)
 	if e.Cloud == "gcp" {
 		// GCP's rows are by zone: us-central1-a.
-		if i := strings.LastIndexByte(e.Region, '-'); i > 0 && len(e.Region)-i == 2 && strings.Contains(e.Region[:i], "-") {
+		if i := strings.LastIndexByte(e.Region, '-'); i > 0 && len(e.Region)-i == 2 &&
+			strings.Contains(e.Region[:i], "-") {
 			e.Region, e.Zone = e.Region[:i], e.Region
 		}
 	}

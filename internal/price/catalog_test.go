@@ -76,7 +76,8 @@ func TestReadCatalog(t *testing.T) {
 			Origin{AsOf: november},
 			[]string{
 				"2 lambda gpu_8x_v100 in us-east-1, on-demand 6.32 hour 8000 V100 lambda.csv @0f407038 2026-11-21",
-				"3 gcp a2-highgpu-1g (VM without GPU) in us-central1-a, spot 0.36975 hour 1000 A100 gcp.csv @006059e0 2026-11-21",
+				"3 gcp a2-highgpu-1g (VM without GPU) in us-central1-a, spot 0.36975 hour 1000 A100 gcp.csv " +
+					"@006059e0 2026-11-21",
 				"4 gcp 1×A100 (GPU alone) in us-central1-a, spot 1.4341 hour 1000 A100 gcp.csv @006059e0 2026-11-21",
 			},
 		},
@@ -111,7 +112,8 @@ func TestReadCatalog(t *testing.T) {
 		}
 		var got []string
 		for _, e := range entries {
-			got = append(got, fmt.Sprintf("%d %s %s %s %d %s %s %s", e.Line, e, e.Price.Rate, e.Price.Unit, e.AcceleratorMilli,
+			got = append(got, fmt.Sprintf("%d %s %s %s %d %s %s %s", e.Line, e, e.Price.Rate,
+				e.Price.Unit, e.AcceleratorMilli,
 				e.Accelerator, e.Price.Source, e.Price.AsOf.Format(time.DateOnly)))
 		}
 		if !slices.Equal(got, tc.want) {

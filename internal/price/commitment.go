@@ -60,11 +60,13 @@ func readCommitments(r io.Reader) ([]Commitment, error) {
 		if c.AsOf, err = time.Parse(time.DateOnly, t.text("as_of")); err != nil {
 			return t.errorf("as_of: %w", err)
 		}
-		if t.text("kind") != string(Reserved) || c.Cloud == "" || c.Type == "" || c.Region == "" || c.TermMonths == 0 ||
+		if t.text("kind") != string(Reserved) || c.Cloud == "" || c.Type == "" ||
+			c.Region == "" || c.TermMonths == 0 ||
 			c.Hourly <= 0 || c.Source == "" ||
 			!slices.Contains([]string{"all-upfront", "partial-upfront", "no-upfront"}, c.Payment) {
-			return t.errorf("it is no price of a commitment: a cloud, type, region, kind reserved, term, payment, price and " +
-				"source are expected")
+			return t.errorf(
+				"it is no price of a commitment: a cloud, type, region, kind reserved, term, payment, price and " +
+					"source are expected")
 		}
 		if i := len(out) - 1; i >= 0 && out[i].Type == c.Type && out[i].Region == c.Region &&
 			out[i].TermMonths == c.TermMonths && out[i].Payment == c.Payment {

@@ -29,7 +29,8 @@ func Embedded() (*Book, error) {
 		return nil, err
 	}
 	return &Book{
-		machines: b.machines, catalog: b.catalog, accelerators: b.accelerators, base: b.base, commitments: b.commitments,
+		machines: b.machines, catalog: b.catalog, accelerators: b.accelerators, base: b.base,
+		commitments: b.commitments,
 	}, nil
 }
 

@@ -33,7 +33,9 @@ func TestEmbeddedPrices(t *testing.T) {
 	}{
 		{"g6.2xlarge", "0.9776", func() (Price, error) { return b.OnDemand("g6.2xlarge", "us-east-1") }},
 		{"p4d.24xlarge", "21.957642", func() (Price, error) { return b.OnDemand("p4d.24xlarge", "us-east-1") }},
-		{"p5.48xlarge in Tokyo", "68.80", func() (Price, error) { return b.OnDemand("p5.48xlarge", "ap-northeast-1") }},
+		{"p5.48xlarge in Tokyo", "68.80", func() (Price, error) {
+			return b.OnDemand("p5.48xlarge", "ap-northeast-1")
+		}},
 		{"a fraction of an L4", "0.2375", func() (Price, error) { return b.OnDemand("g6f.xlarge", "us-east-1") }},
 		{"p2.xlarge", "0.90", func() (Price, error) { return b.OnDemand("p2.xlarge", "us-east-1") }},
 		{"c5.9xlarge in proportion", "1.728", func() (Price, error) { return b.OnDemand("c5.9xlarge", "eu-west-1") }},
@@ -41,14 +43,20 @@ func TestEmbeddedPrices(t *testing.T) {
 		{"Graviton", "0.1632", func() (Price, error) { return b.OnDemand("m7g.xlarge", "us-east-1") }},
 		{"AMD", "0.0765", func() (Price, error) { return b.OnDemand("c6a.large", "us-east-1") }},
 		{"with local disks", "0.343", func() (Price, error) { return b.OnDemand("i4i.xlarge", "us-east-1") }},
-		{"metal at its own price", "4.7124", func() (Price, error) { return b.OnDemand("c7i.metal-24xl", "us-east-1") }},
+		{"metal at its own price", "4.7124", func() (Price, error) {
+			return b.OnDemand("c7i.metal-24xl", "us-east-1")
+		}},
 		{"spot", "8.0001", func() (Price, error) { return b.Spot("p4d.24xlarge", "us-east-1") }},
 		{"SageMaker", "1.408", func() (Price, error) { return b.Managed("sagemaker", "g5.xlarge", "us-west-2") }},
 		{"SageMaker with its prefix", "0.05", func() (Price, error) {
 			return b.Managed("sagemaker", "ml.t3.medium", "us-east-1")
 		}},
-		{"PostgreSQL", "0.178", func() (Price, error) { return b.Managed("rds:postgres", "db.m5.large", "us-east-1") }},
-		{"OpenSearch", "0.142", func() (Price, error) { return b.Managed("opensearch", "m5.large.search", "us-east-1") }},
+		{"PostgreSQL", "0.178", func() (Price, error) {
+			return b.Managed("rds:postgres", "db.m5.large", "us-east-1")
+		}},
+		{"OpenSearch", "0.142", func() (Price, error) {
+			return b.Managed("opensearch", "m5.large.search", "us-east-1")
+		}},
 		{"gp3", "0.08", func() (Price, error) { return b.Rate(ItemGP3, "us-east-1") }},
 		{"gp3 in Frankfurt", "0.0952", func() (Price, error) { return b.Rate(ItemGP3, "eu-central-1") }},
 		{"S3 Standard, its first tier", "0.023", func() (Price, error) { return b.Rate(ItemS3Standard, "us-east-1") }},
@@ -116,13 +124,17 @@ func TestUnpriced(t *testing.T) {
 		{"p5e has no on-demand price", func() (Price, error) {
 			return b.OnDemand("p5e.48xlarge", "us-east-2")
 		}, []string{"on-demand price of p5e.48xlarge in us-east-2"}},
-		{"trn2 has no on-demand price", func() (Price, error) { return b.OnDemand("trn2.48xlarge", "us-east-2") }, nil},
+		{"trn2 has no on-demand price", func() (Price, error) {
+			return b.OnDemand("trn2.48xlarge", "us-east-2")
+		}, nil},
 		{"trn1 in Sydney", func() (Price, error) { return b.OnDemand("trn1.32xlarge", "ap-southeast-2") }, nil},
 		{"the middle of two far zones", func() (Price, error) {
 			return b.Spot("p5e.48xlarge", "us-east-2")
 		}, []string{"spot price"}},
 		{"spot without discount", func() (Price, error) { return b.Spot("p5.48xlarge", "ca-central-1") }, nil},
-		{"metal that is not in proportion", func() (Price, error) { return b.OnDemand("c7i.metal-24xl", "eu-west-1") }, nil},
+		{"metal that is not in proportion", func() (Price, error) {
+			return b.OnDemand("c7i.metal-24xl", "eu-west-1")
+		}, nil},
 		{"an unknown type", func() (Price, error) {
 			return b.OnDemand("x9.huge", "us-east-1")
 		}, []string{"x9.huge", "not in the price book", "curfew price update"}},
@@ -130,7 +142,9 @@ func TestUnpriced(t *testing.T) {
 			return b.OnDemand("g6.xlarge", "mars-1")
 		}, []string{"mars-1", "curfew price update"}},
 		{"an unknown service", func() (Price, error) { return b.Managed("mainframe", "m5.large", "us-east-1") }, nil},
-		{"a database of no engine", func() (Price, error) { return b.Managed("rds", "db.m5.large", "us-east-1") }, nil},
+		{"a database of no engine", func() (Price, error) {
+			return b.Managed("rds", "db.m5.large", "us-east-1")
+		}, nil},
 		{"an unknown item", func() (Price, error) {
 			return b.Rate("ebs:gp9", "us-east-1")
 		}, []string{"ebs:gp9", "us-east-1"}},
@@ -185,7 +199,8 @@ func TestOwnPricesPassQuarantine(t *testing.T) {
 			t.Errorf("%s at %s: %s", r.Entry, r.Entry.Price.Rate, r.Reason)
 		}
 		if len(accepted) != len(b.Entries()) || len(next.Entries()) != len(b.Entries()) {
-			t.Errorf("%d of %d entries were accepted and %d are held", len(accepted), len(b.Entries()), len(next.Entries()))
+			t.Errorf("%d of %d entries were accepted and %d are held", len(accepted),
+				len(b.Entries()), len(next.Entries()))
 		}
 	}
 }
@@ -193,7 +208,8 @@ func TestOwnPricesPassQuarantine(t *testing.T) {
 func TestEveryItemIsPriced(t *testing.T) {
 	b := book(t)
 	for _, item := range []Item{
-		ItemGP2, ItemGP3, ItemIO1, ItemIO2, ItemST1, ItemSC1, ItemMagnetic, ItemGP3IOPS, ItemGP3Throughput, ItemIO1IOPS,
+		ItemGP2, ItemGP3, ItemIO1, ItemIO2, ItemST1, ItemSC1, ItemMagnetic, ItemGP3IOPS,
+		ItemGP3Throughput, ItemIO1IOPS,
 		ItemIO2IOPS,
 		ItemSnapshot, ItemSnapshotArchive, ItemAddress, ItemNAT, ItemNATData, ItemLBApplication, ItemLBNetwork,
 		ItemLBGateway, ItemLBClassic,
@@ -201,7 +217,8 @@ func TestEveryItemIsPriced(t *testing.T) {
 		ItemS3DeepArchive, ItemS3ExpressOneZone,
 		ItemS3ToStandardIA, ItemS3ToOneZoneIA, ItemS3ToIntelligentTiering, ItemS3ToGlacierIR, ItemS3ToGlacier,
 		ItemS3ToDeepArchive,
-		ItemS3FromStandardIA, ItemS3FromOneZoneIA, ItemS3FromGlacierIR, ItemS3FromGlacier, ItemS3FromDeepArchive, ItemS3List,
+		ItemS3FromStandardIA, ItemS3FromOneZoneIA, ItemS3FromGlacierIR, ItemS3FromGlacier,
+		ItemS3FromDeepArchive, ItemS3List,
 		ItemS3Monitoring,
 		ItemLogsIngest, ItemLogsIngestInfrequent, ItemLogsStorage, ItemECR, ItemEFSStandard, ItemEFSIA, ItemEFSArchive,
 		ItemRDSGP2, ItemRDSGP3, ItemOpenSearchGP,
@@ -235,7 +252,8 @@ func TestMachineFacts(t *testing.T) {
 		gpus        int
 	}{
 		{"g3s.xlarge", 4, 30.5, "M60", 1}, {"g4ad.16xlarge", 64, 256, "V520", 4}, {"g4dn.metal", 96, 384, "T4", 8},
-		{"g5g.16xlarge", 64, 128, "T4G", 2}, {"g6f.large", 2, 8, "L4", 1}, {"g7e.48xlarge", 192, 2048, "RTX-PRO-6000", 8},
+		{"g5g.16xlarge", 64, 128, "T4G", 2}, {"g6f.large", 2, 8, "L4", 1},
+		{"g7e.48xlarge", 192, 2048, "RTX-PRO-6000", 8},
 		{"p2.16xlarge", 64, 732, "K80", 16}, {"p3dn.24xlarge", 96, 768, "V100-32GB", 8},
 		{"p4d.24xlarge", 96, 1152, "A100-40GB", 8},
 		{"p5.4xlarge", 16, 256, "H100-80GB", 1}, {"p6-b300.48xlarge", 192, 4096, "B300-288GB", 8},
@@ -275,7 +293,8 @@ func TestAcceleratorFacts(t *testing.T) {
 	for _, tc := range []struct{ name, want string }{
 		{"A100-40GB", "A100-40GB"}, {"A100", "A100-40GB"}, {"a100-80", "A100-80GB"}, {"A30", "A30-24GB"},
 		{"H100-NVL", "H100-94GB"},
-		{"H100", "H100-80GB"}, {"Tesla T4", "T4"}, {"V100", "V100-16GB"}, {"TPU v2 pod", "TPU-v2"}, {"TPU v5e", "TPU-v5e"},
+		{"H100", "H100-80GB"}, {"Tesla T4", "T4"}, {"V100", "V100-16GB"},
+		{"TPU v2 pod", "TPU-v2"}, {"TPU v5e", "TPU-v5e"},
 		{" L40S ", "L40S"},
 	} {
 		if a, ok := b.Accelerator(tc.name); !ok || a.Name != tc.want {

@@ -289,7 +289,8 @@ func writeEntries(w io.Writer, entries []Entry) error {
 			if i > 0 {
 				above = strconv.FormatInt(e.Price.Tiers[i-1].Above, 10)
 			}
-			err := out.Write([]string{e.Cloud, e.Service, name, e.Region, string(e.Term), above, r.String(), e.Price.Unit,
+			err := out.Write([]string{
+				e.Cloud, e.Service, name, e.Region, string(e.Term), above, r.String(), e.Price.Unit,
 				e.Accelerator, accelerators, e.Price.Source, e.Price.AsOf.Format(time.DateOnly)})
 			if err != nil {
 				return err
@@ -351,7 +352,10 @@ func readAccelerators(r io.Reader, add func(Accelerator) error) error {
 		for _, f := range []struct {
 			column string
 			to     *float64
-		}{{"memory_bandwidth_gbps", &a.MemoryBandwidthGBps}, {"bf16_tflops", &a.BF16TFLOPS}, {"fp8_tflops", &a.FP8TFLOPS}} {
+		}{
+			{"memory_bandwidth_gbps", &a.MemoryBandwidthGBps}, {"bf16_tflops", &a.BF16TFLOPS},
+			{"fp8_tflops", &a.FP8TFLOPS},
+		} {
 			if *f.to, err = t.figure(f.column); err != nil {
 				return err
 			}

@@ -69,7 +69,10 @@ func TestLoadIsStrict(t *testing.T) {
 		{"no date", ownHeader + strings.Replace(row, "2026-01-02", "", 1), "line 2: as_of"},
 		{"a date long ago", ownHeader + strings.Replace(row, "2026", "0026", 1), "line 2: as_of"},
 		{"twice", ownHeader + row + row, "line 3: aws g6.xlarge in us-east-1, on-demand is priced twice"},
-		{"a tier without its first rate", ownHeader + strings.Replace(row, ",,0.8", ",10,0.8", 1), "line 2: a tier of"},
+		{
+			"a tier without its first rate", ownHeader + strings.Replace(row, ",,0.8", ",10,0.8", 1),
+			"line 2: a tier of",
+		},
 		{
 			"tiers that fall",
 			ownHeader + row + strings.Replace(row, ",,0.8", ",10,0.8", 1) + strings.Replace(row, ",,0.8", ",5,0.8", 1),
@@ -120,7 +123,8 @@ func TestTiersAreNotShared(t *testing.T) {
 // anEntry draws an entry that a book can hold.
 func anEntry(t *rapid.T) Entry {
 	name := rapid.StringMatching(`[a-z][a-z0-9.,"' -]{0,10}[a-z0-9]`)
-	e := Entry{Cloud: name.Draw(t, "cloud"), Service: Compute, Type: name.Draw(t, "type"), Region: name.Draw(t, "region"),
+	e := Entry{
+		Cloud: name.Draw(t, "cloud"), Service: Compute, Type: name.Draw(t, "type"), Region: name.Draw(t, "region"),
 		Term:  rapid.SampledFrom([]Term{OnDemand, Spot}).Draw(t, "term"),
 		Price: Price{Unit: "hour", Source: name.Draw(t, "source")}}
 	if rapid.Bool().Draw(t, "accelerated") {

@@ -117,7 +117,10 @@ var listed = slices.Concat(volumes(), []listedItem{
 		items: []Item{ItemSnapshotArchive},
 	},
 	{service: "AmazonEC2", family: "NAT Gateway", usage: "NatGateway-Hours", unit: listHours, items: []Item{ItemNAT}},
-	{service: "AmazonEC2", family: "NAT Gateway", usage: "NatGateway-Bytes", unit: listBytes, items: []Item{ItemNATData}},
+	{
+		service: "AmazonEC2", family: "NAT Gateway", usage: "NatGateway-Bytes", unit: listBytes,
+		items: []Item{ItemNATData},
+	},
 	// Products of public addresses have no family.
 	{service: "AmazonVPC", usage: "PublicIPv4:InUseAddress", unit: listHours, items: []Item{ItemAddress}},
 	{service: "AmazonVPC", usage: "VpcEndpoint-Hours", unit: listHours, items: []Item{ItemVPCEndpoint}},
@@ -194,11 +197,13 @@ var listed = slices.Concat(volumes(), []listedItem{
 
 	{service: "AmazonECR", usage: "TimedStorage-ByteHrs", unit: listStorage, free: true, items: []Item{ItemECR}},
 	{
-		service: "AmazonCloudWatch", family: "Data Payload", usage: "DataProcessing-Bytes", unit: listBytes, free: true,
+		service: "AmazonCloudWatch", family: "Data Payload", usage: "DataProcessing-Bytes",
+		unit: listBytes, free: true,
 		items: []Item{ItemLogsIngest},
 	},
 	{
-		service: "AmazonCloudWatch", family: "Data Payload", usage: "DataProcessingIA-Bytes", unit: listBytes, free: true,
+		service: "AmazonCloudWatch", family: "Data Payload", usage: "DataProcessingIA-Bytes",
+		unit: listBytes, free: true,
 		items: []Item{ItemLogsIngestInfrequent},
 	},
 	{
@@ -219,11 +224,13 @@ var listed = slices.Concat(volumes(), []listedItem{
 	},
 	{service: "AmazonEKS", usage: "AmazonEKS-Hours:perCluster", unit: listHours, items: []Item{ItemCluster}},
 	{
-		service: "AmazonDynamoDB", family: "Provisioned IOPS", usage: "ReadCapacityUnit-Hrs", unit: "ReadCapacityUnit-Hrs",
+		service: "AmazonDynamoDB", family: "Provisioned IOPS", usage: "ReadCapacityUnit-Hrs",
+		unit:  "ReadCapacityUnit-Hrs",
 		free:  true,
 		where: map[string]string{"group": "DDB-ReadUnits"}, items: []Item{ItemTableRead}},
 	{
-		service: "AmazonDynamoDB", family: "Provisioned IOPS", usage: "WriteCapacityUnit-Hrs", unit: "WriteCapacityUnit-Hrs",
+		service: "AmazonDynamoDB", family: "Provisioned IOPS", usage: "WriteCapacityUnit-Hrs",
+		unit:  "WriteCapacityUnit-Hrs",
 		free:  true,
 		where: map[string]string{"group": "DDB-WriteUnits"}, items: []Item{ItemTableWrite}},
 	{
@@ -271,7 +278,8 @@ func databaseStorage() (all []listedItem) {
 		{"Provisioned Throughput", "RDS:GP3-Throughput", "MBPS-Mo", ItemRDSGP3Throughput},
 	} {
 		all = append(all, listedItem{service: "AmazonRDS", family: kind.family, usage: kind.usage, unit: kind.unit,
-			where: map[string]string{"databaseEngine": "Any", "deploymentOption": "Single-AZ"}, items: []Item{kind.item}})
+			where: map[string]string{"databaseEngine": "Any", "deploymentOption": "Single-AZ"},
+			items: []Item{kind.item}})
 	}
 	return all
 }

@@ -31,7 +31,8 @@ func rdsStorage(engine, option string) string {
 
 func rdsMachine(class, engine, edition, license string) string {
 	return fmt.Sprintf(
-		`"instanceType":%q,"databaseEngine":%q,"databaseEdition":%q,"licenseModel":%q,"deploymentOption":"Single-AZ"`, class,
+		`"instanceType":%q,"databaseEngine":%q,"databaseEdition":%q,"licenseModel":%q,"deploymentOption":"Single-AZ"`,
+		class,
 		engine, edition, license)
 }
 
@@ -65,7 +66,8 @@ var priceListProducts = []struct{ document, want string }{
 		"ebs:io2:iops above 64000 0.031",
 	},
 	{
-		listedProduct("AmazonEC2", "Provisioned Throughput", "USW2-EBS:VolumeP-Throughput.gp3", "", "GiBps-mo", "43.008"),
+		listedProduct("AmazonEC2", "Provisioned Throughput", "USW2-EBS:VolumeP-Throughput.gp3",
+			"", "GiBps-mo", "43.008"),
 		"ebs:gp3:throughput 0.042",
 	},
 	{listedProduct("AmazonEC2", "Storage Snapshot", "USW2-EBS:SnapshotUsage", "", "GB-Mo", "0.052"), "snapshot 0.052"},
@@ -76,7 +78,8 @@ var priceListProducts = []struct{ document, want string }{
 	{listedProduct("AmazonEC2", "NAT Gateway", "USW2-NatGateway-Hours", "", "Hrs", "0.046"), "nat 0.046"},
 	{listedProduct("AmazonEC2", "NAT Gateway", "USW2-NatGateway-Bytes", "", "GB", "0.047"), "nat:data 0.047"},
 	{
-		listedProduct("AmazonVPC", "", "USW2-PublicIPv4:InUseAddress", `"group":"VPCPublicIPv4Address"`, "Hrs", "0.006"),
+		listedProduct("AmazonVPC", "", "USW2-PublicIPv4:InUseAddress",
+			`"group":"VPCPublicIPv4Address"`, "Hrs", "0.006"),
 		"address 0.006",
 	},
 	{listedProduct("AmazonVPC", "VpcEndpoint", "USW2-VpcEndpoint-Hours", "", "Hours", "0.011"), "vpc-endpoint 0.011"},
@@ -116,7 +119,8 @@ var priceListProducts = []struct{ document, want string }{
 		"s3:GLACIER 0.0037",
 	},
 	{
-		listedProduct("AmazonS3GlacierDeepArchive", "Storage", "USW2-TimedStorage-GDA-ByteHrs", "", "GB-Mo", "0.00098"),
+		listedProduct("AmazonS3GlacierDeepArchive", "Storage", "USW2-TimedStorage-GDA-ByteHrs",
+			"", "GB-Mo", "0.00098"),
 		"s3:DEEP_ARCHIVE 0.00098",
 	},
 	{
@@ -127,12 +131,16 @@ var priceListProducts = []struct{ document, want string }{
 		listedProduct("AmazonS3", "Storage", "USW2-TimedStorage-XZ-ByteHrs", "", "GB-Mo", "0.11"),
 		"s3:EXPRESS_ONEZONE 0.11",
 	},
-	{listedProduct("AmazonS3", "API Request", "USW2-Requests-Tier1", "", "Requests", "0.0000051"), "s3:list 0.0000051"},
+	{
+		listedProduct("AmazonS3", "API Request", "USW2-Requests-Tier1", "", "Requests", "0.0000051"),
+		"s3:list 0.0000051",
+	},
 	{listedProduct("AmazonS3", "API Request", "USW2-Requests-Tier4", `"operation":""`, "Requests", "0.0000102"),
 		"s3:transition:STANDARD_IA 0.0000102, s3:transition:ONEZONE_IA 0.0000102, s3:transition:INTELLIGENT_TIERING " +
 			"0.0000102"},
 	{
-		listedProduct("AmazonS3", "API Request", "USW2-Requests-Tier3", `"operation":"S3-GlacierTransition"`, "Requests",
+		listedProduct("AmazonS3", "API Request", "USW2-Requests-Tier3",
+			`"operation":"S3-GlacierTransition"`, "Requests",
 			"0.00003"),
 		"s3:transition:GLACIER 0.00003",
 	},
@@ -142,7 +150,10 @@ var priceListProducts = []struct{ document, want string }{
 		"s3:transition:DEEP_ARCHIVE 0.00005",
 	},
 
-	{listedProduct("AmazonECR", "EC2 Container Registry", "USW2-TimedStorage-ByteHrs", "", "GB-Mo", "0.11"), "ecr 0.11"},
+	{
+		listedProduct("AmazonECR", "EC2 Container Registry", "USW2-TimedStorage-ByteHrs", "", "GB-Mo", "0.11"),
+		"ecr 0.11",
+	},
 	{
 		listedProduct("AmazonCloudWatch", "Data Payload", "USW2-DataProcessing-Bytes", "", "GB", "0.51"),
 		"logs:ingest 0.51",
@@ -193,7 +204,8 @@ var priceListProducts = []struct{ document, want string }{
 	},
 
 	{
-		listedProduct("AmazonRDS", "Database Storage", "USW2-RDS:StorageUsage", rdsStorage("Any", "Single-AZ"), "GB-Mo",
+		listedProduct("AmazonRDS", "Database Storage", "USW2-RDS:StorageUsage",
+			rdsStorage("Any", "Single-AZ"), "GB-Mo",
 			"0.101"),
 		"rds:storage:standard 0.101",
 	},
@@ -208,17 +220,20 @@ var priceListProducts = []struct{ document, want string }{
 		"rds:storage:gp3 0.117",
 	},
 	{
-		listedProduct("AmazonRDS", "Database Storage", "USW2-RDS:PIOPS-Storage", rdsStorage("Any", "Single-AZ"), "GB-Mo",
+		listedProduct("AmazonRDS", "Database Storage", "USW2-RDS:PIOPS-Storage",
+			rdsStorage("Any", "Single-AZ"), "GB-Mo",
 			"0.128"),
 		"rds:storage:io1 0.128",
 	},
 	{
-		listedProduct("AmazonRDS", "Database Storage", "USW2-RDS:PIOPS-Storage-IO2", rdsStorage("Any", "Single-AZ"), "GB-Mo",
+		listedProduct("AmazonRDS", "Database Storage", "USW2-RDS:PIOPS-Storage-IO2",
+			rdsStorage("Any", "Single-AZ"), "GB-Mo",
 			"0.129"),
 		"rds:storage:io2 0.129",
 	},
 	{
-		listedProduct("AmazonRDS", "Provisioned IOPS", "USW2-RDS:PIOPS", rdsStorage("Any", "Single-AZ"), "IOPS-Mo", "0.105"),
+		listedProduct("AmazonRDS", "Provisioned IOPS", "USW2-RDS:PIOPS",
+			rdsStorage("Any", "Single-AZ"), "IOPS-Mo", "0.105"),
 		"rds:iops:io1 0.105",
 	},
 	{
@@ -257,7 +272,8 @@ var priceListMachines = []struct{ document, want string }{
 			rdsMachine("db.r5.large", "Aurora MySQL", "", "No license required"), "Hrs", "0.29"),
 		"rds:aurora-mysql db.r5.large 0.29"},
 	{
-		listedProduct("AmazonDocDB", "Database Instance", "USW2-InstanceUsage:db.r6g.large", `"instanceType":"db.r6g.large"`,
+		listedProduct("AmazonDocDB", "Database Instance", "USW2-InstanceUsage:db.r6g.large",
+			`"instanceType":"db.r6g.large"`,
 			"Hrs", "0.27"),
 		"docdb db.r6g.large 0.27",
 	},
@@ -368,12 +384,14 @@ func TestListedProductsOfOtherKinds(t *testing.T) {
 			"GB-Mo", "0.23"),
 		listedProduct("AmazonRDS", "Database Storage", "USW2-RDS:Mirror-PIOPS-Storage-IO2",
 			rdsStorage("SQL Server", "Multi-AZ (SQL Server Mirror)"), "GB-Mo", "0.25"),
-		listedProduct("AmazonRDS", "Provisioned IOPS", "USW2-RDS:PIOPS", rdsStorage("SQL Server", "Single-AZ"), "IOPS-Mo",
+		listedProduct("AmazonRDS", "Provisioned IOPS", "USW2-RDS:PIOPS",
+			rdsStorage("SQL Server", "Single-AZ"), "IOPS-Mo",
 			"0.1"),
 		listedProduct("AmazonRDS", "Database Instance", "USW2-InstanceUsageIOOptimized:db.r5.large",
 			rdsMachine("db.r5.large", "Aurora MySQL", "", ""), "Hrs", "0.38"),
 		listedProduct("AmazonRDS", "Database Instance", "USW2-InstanceUsage:db.m5.large",
-			rdsMachine("db.m5.large", "Oracle", "Enterprise", "Bring your own license")+`,"deploymentModel":"Custom"`, "Hrs",
+			rdsMachine("db.m5.large", "Oracle", "Enterprise", "Bring your own license")+`,"deploymentModel":"Custom"`,
+			"Hrs",
 			"0.2"),
 		listedProduct("AmazonDynamoDB", "Provisioned IOPS", "USW2-ReadCapacityUnit-Hrs", `"group":"DDB-ReadUnitsIA"`,
 			"ReadCapacityUnit-Hrs", "0.00016"),

@@ -162,7 +162,8 @@ func (f *field) similar(c *candidate) string {
 		return ""
 	}
 	return fmt.Sprintf(
-		"%s an hour for one %s is %.2g times what accelerators of its time cost by TFLOP/s and %.2g times by GiB", mine,
+		"%s an hour for one %s is %.2g times what accelerators of its time cost by TFLOP/s and %.2g times by GiB",
+		mine,
 		c.Accelerator, throughput, memory)
 }
 
@@ -176,7 +177,8 @@ func (f *field) managed(c *candidate) string {
 	if !ok || !apart(c.Price.Rate, bare, f.bands.Managed) {
 		return ""
 	}
-	return fmt.Sprintf("%s is more than %g times off the machine without the service, %s", c.Price.Rate, f.bands.Managed,
+	return fmt.Sprintf("%s is more than %g times off the machine without the service, %s",
+		c.Price.Rate, f.bands.Managed,
 		bare)
 }
 

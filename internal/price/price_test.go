@@ -105,7 +105,8 @@ func TestUnits(t *testing.T) {
 		{ItemS3FromGlacier, "GiB"},
 		{ItemS3List, "request"}, {ItemS3Monitoring, "object-month"}, {ItemLogsIngestInfrequent, "GiB"},
 		{ItemLogsStorage, "GiB-month"},
-		{"fsx:lustre:125:ssd", "GiB-month"}, {ItemSecret, "month"}, {ItemGetMetricData, "metric"}, {ItemEgressZone, "GiB"},
+		{"fsx:lustre:125:ssd", "GiB-month"}, {ItemSecret, "month"}, {ItemGetMetricData, "metric"},
+		{ItemEgressZone, "GiB"},
 		{ItemDefaultMemory, "GiB-hour"}, {ItemDefaultEgressZone, "GiB"},
 		{"", ""}, {"ebs:", ""}, {"lb", ""}, {"gpu", ""}, {"unheard:of", ""},
 	} {

@@ -154,7 +154,8 @@ func held(a map[string]string) error {
 		{"capacitystatus", "Used"},
 	} {
 		if got := a[must.attribute]; got != must.value {
-			return fmt.Errorf("%s with %s %q: %w", cmp.Or(a["instanceType"], "a machine"), must.attribute, got, ErrNotHeld)
+			return fmt.Errorf("%s with %s %q: %w", cmp.Or(a["instanceType"], "a machine"),
+				must.attribute, got, ErrNotHeld)
 		}
 	}
 	if a["instanceType"] == "" {

@@ -30,7 +30,8 @@ func TestParseProduct(t *testing.T) {
 		{"a machine", machineProduct, "aws g6.2xlarge in us-east-1, on-demand", "0.9776", "2026-11-05"},
 		{
 			"bare metal",
-			strings.NewReplacer("Compute Instance", "Compute Instance (bare metal)", "g6.2xlarge", "g4dn.metal").Replace(
+			strings.NewReplacer("Compute Instance", "Compute Instance (bare metal)",
+				"g6.2xlarge", "g4dn.metal").Replace(
 				machineProduct),
 			"aws g4dn.metal in us-east-1, on-demand", "0.9776", "2026-11-05",
 		},
@@ -48,7 +49,8 @@ func TestParseProduct(t *testing.T) {
 		},
 		{
 			"a node of Redshift",
-			strings.NewReplacer("AmazonEC2", "AmazonRedshift", "g6.2xlarge", "ra3.xlplus", "BoxUsage:", "USE1-Node:").Replace(
+			strings.NewReplacer("AmazonEC2", "AmazonRedshift", "g6.2xlarge", "ra3.xlplus",
+				"BoxUsage:", "USE1-Node:").Replace(
 				machineProduct),
 			"aws redshift ra3.xlplus in us-east-1, on-demand", "0.9776", "2026-11-05",
 		},
@@ -68,13 +70,15 @@ func TestParseProduct(t *testing.T) {
 		{
 			"a snapshot",
 			strings.Replace(storageProduct(`"servicecode":"AmazonEC2","usagetype":"EU-EBS:SnapshotUsage"`,
-				`"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.05"}}`), `"Storage"`, `"Storage Snapshot"`, 1),
+				`"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.05"}}`), `"Storage"`,
+				`"Storage Snapshot"`, 1),
 			"aws snapshot in eu-west-1, on-demand", "0.05", "2026-10-01",
 		},
 		{
 			"a NAT gateway",
 			strings.Replace(storageProduct(`"servicecode":"AmazonEC2","usagetype":"EU-NatGateway-Hours"`,
-				`"b":{"unit":"Hrs","beginRange":"0","pricePerUnit":{"USD":"0.048"}}`), `"Storage"`, `"NAT Gateway"`, 1),
+				`"b":{"unit":"Hrs","beginRange":"0","pricePerUnit":{"USD":"0.048"}}`),
+				`"Storage"`, `"NAT Gateway"`, 1),
 			"aws nat in eu-west-1, on-demand", "0.048", "2026-10-01",
 		},
 	} {
@@ -84,9 +88,11 @@ func TestParseProduct(t *testing.T) {
 			continue
 		}
 		e := found[0]
-		if e.String() != tc.want || e.Price.Rate.String() != tc.rate || e.Price.AsOf.Format(time.DateOnly) != tc.asOf ||
+		if e.String() != tc.want || e.Price.Rate.String() != tc.rate ||
+			e.Price.AsOf.Format(time.DateOnly) != tc.asOf ||
 			e.Price.Source == "" {
-			t.Errorf("%s: got %s at %s of %s, want %s at %s of %s", tc.name, e, e.Price.Rate, e.Price.AsOf, tc.want, tc.rate,
+			t.Errorf("%s: got %s at %s of %s, want %s at %s of %s", tc.name, e, e.Price.Rate,
+				e.Price.AsOf, tc.want, tc.rate,
 				tc.asOf)
 		}
 		if strings.Contains(tc.name, "tiers") && (len(e.Price.Tiers) != 2 || e.Price.Tiers[0].Above != 51_200 ||
@@ -111,7 +117,8 @@ func TestParseProductRefuses(t *testing.T) {
 		{"another service", storageProduct(`"usagetype":"EU-Tea"`, ""), ErrNotHeld, "EU-Tea"},
 		{
 			"Redshift in several zones",
-			strings.NewReplacer("AmazonEC2", "AmazonRedshift", "BoxUsage:", "Multi-AZ:").Replace(machineProduct), ErrNotHeld,
+			strings.NewReplacer("AmazonEC2", "AmazonRedshift", "BoxUsage:", "Multi-AZ:").Replace(machineProduct),
+			ErrNotHeld,
 			"Multi-AZ",
 		},
 		{
@@ -119,22 +126,30 @@ func TestParseProductRefuses(t *testing.T) {
 			"no price from zero",
 		},
 		{
-			"a cache of another kind", strings.Replace(cacheProduct, `"NodeUsage:`, `"ExtendedSupport:`, 1), ErrNotHeld,
+			"a cache of another kind",
+			strings.Replace(cacheProduct, `"NodeUsage:`, `"ExtendedSupport:`, 1), ErrNotHeld,
 			"ExtendedSupport",
 		},
 		{"yuan", change(`"USD"`, `"CNY"`), ErrNotHeld, "USD"},
-		{"a capacity block", change(`"OnDemand","usagetype"`, `"CapacityBlock","usagetype"`), ErrRefused, "capacity block"},
+		{
+			"a capacity block", change(`"OnDemand","usagetype"`, `"CapacityBlock","usagetype"`), ErrRefused,
+			"capacity block",
+		},
 		{
 			"a price of zero", change("0.9776000000", "0.0000000000"), ErrRefused,
 			"g6.2xlarge in us-east-1, on-demand: a price of 0.00",
 		},
 		{"a price below zero", change("0.9776000000", "-1"), ErrRefused, "-1.00"},
 		{"another unit", change(`"Hrs"`, `"Quantity"`), ErrRefused, "Quantity"},
-		{"a price that begins at ten", change(`"beginRange":"0"`, `"beginRange":"10"`), ErrRefused, "no price from zero"},
+		{
+			"a price that begins at ten", change(`"beginRange":"0"`, `"beginRange":"10"`), ErrRefused,
+			"no price from zero",
+		},
 		{"no term", change(`"OnDemand":{"X.Y"`, `"Spot":{"X.Y"`), ErrRefused, "0 on-demand terms"},
 		{"not a price", change("0.9776000000", "about a dollar"), nil, "about a dollar"},
 		{
-			"no date", strings.NewReplacer("2026-11-05T12:00:00Z", "", "2026-10-01T00:00:00Z", "").Replace(machineProduct),
+			"no date", strings.NewReplacer("2026-11-05T12:00:00Z", "", "2026-10-01T00:00:00Z",
+				"").Replace(machineProduct),
 			nil, "no date",
 		},
 		{"not JSON", "<html>", nil, "line 1"},

@@ -132,7 +132,8 @@ func (u *update) repeated() {
 	for p, names := range devices {
 		if len(names) >= repeatedOver {
 			for _, c := range rows[p] {
-				c.reason = fmt.Sprintf("%s is given to %d unrelated accelerators: it looks like a placeholder", p.rate, len(names))
+				c.reason = fmt.Sprintf("%s is given to %d unrelated accelerators: it looks like a placeholder", p.rate,
+					len(names))
 			}
 		}
 	}
@@ -175,7 +176,8 @@ func (u *update) discount() func(*candidate) string {
 		case c.Term == Spot && c.Price.Rate > other:
 			return fmt.Sprintf("spot at %s is above on-demand, %s", c.Price.Rate, other)
 		case c.Term == OnDemand && c.Price.Rate < other:
-			return fmt.Sprintf("on-demand at %s is below spot, %s: it looks like a commitment's price", c.Price.Rate, other)
+			return fmt.Sprintf("on-demand at %s is below spot, %s: it looks like a commitment's price", c.Price.Rate,
+				other)
 		}
 		return ""
 	}

@@ -45,28 +45,39 @@ func TestFill(t *testing.T) {
 		{"what the adapter says stays", machine("p4d.24xlarge", inventory.Size{GPUs: gpus(0)}), gpus(0), "", 0, 96},
 		{
 			"a provider's name of what the book knows",
-			machine("p4d.24xlarge", inventory.Size{GPUs: gpus(8), GPU: "A100", GPUMemory: inventory.Known(int64(39 << 30))}),
+			machine("p4d.24xlarge", inventory.Size{
+				GPUs: gpus(8), GPU: "A100", GPUMemory: inventory.Known(int64(39 << 30)),
+			}),
 			gpus(8), "A100-40GB", 39, 96,
 		},
 		{
 			"a provider's name told by its memory",
-			machine("p9.48xlarge", inventory.Size{GPUs: gpus(8), GPU: "A100", GPUMemory: inventory.Known(int64(79 << 30))}),
+			machine("p9.48xlarge", inventory.Size{
+				GPUs: gpus(8), GPU: "A100", GPUMemory: inventory.Known(int64(79 << 30)),
+			}),
 			gpus(8), "A100-80GB", 79, 0,
 		},
-		{"a name with its memory", machine("mine", inventory.Size{GPUs: gpus(2), GPU: "H100"}), gpus(2), "H100-80GB", 80, 0},
+		{
+			"a name with its memory",
+			machine("mine", inventory.Size{GPUs: gpus(2), GPU: "H100"}), gpus(2), "H100-80GB",
+			80, 0,
+		},
 		{"a name of nothing", machine("mine", inventory.Size{GPUs: gpus(2), GPU: "Abacus"}), gpus(2), "Abacus", 0, 0},
 		{"an endpoint", endpoint(inventory.Variant{Type: "g4dn.12xlarge", Count: 3}), gpus(4), "T4", 16, 48},
 		{
-			"an endpoint of two types", endpoint(inventory.Variant{Type: "g4dn.xlarge"}, inventory.Variant{Type: "m5.large"}),
+			"an endpoint of two types", endpoint(inventory.Variant{Type: "g4dn.xlarge"},
+				inventory.Variant{Type: "m5.large"}),
 			gpus(1), "T4", 16, 6,
 		},
 		{
 			"an endpoint of two models",
-			endpoint(inventory.Variant{Type: "g4dn.xlarge"}, inventory.Variant{Type: "p4d.24xlarge"}), gpus(9), "", 0, 100,
+			endpoint(inventory.Variant{Type: "g4dn.xlarge"}, inventory.Variant{Type: "p4d.24xlarge"}), gpus(9), "", 0,
+			100,
 		},
 		{
 			"an endpoint with an unknown variant",
-			endpoint(inventory.Variant{Type: "g4dn.xlarge"}, inventory.Variant{Type: "p9.48xlarge"}), inventory.Fact[int]{},
+			endpoint(inventory.Variant{Type: "g4dn.xlarge"}, inventory.Variant{Type: "p9.48xlarge"}),
+			inventory.Fact[int]{},
 			"", 0, 0,
 		},
 		{"serverless", endpoint(inventory.Variant{Serverless: true}), gpus(0), "", 0, 0},

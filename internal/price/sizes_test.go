@@ -9,7 +9,8 @@ import (
 func TestSizeFlexibleByFamilyAndSize(t *testing.T) {
 	for machineType, want := range map[string]bool{
 		"p3.8xlarge": true, "m7i.large": true, "trn1.2xlarge": true, "u-6tb1.112xlarge": true, "t3.nano": true,
-		"m9.20xlarge": true,                                                                     // of an unknown factor
+		// of an unknown factor
+		"m9.20xlarge": true,
 		"g5.xlarge":   false, "g6e.12xlarge": false, "p5.48xlarge": false, "inf2.xlarge": false, // excluded families
 		"m5.metal": false, "i4i.metal-24xl": false, // no factor
 		"ml.p3.2xlarge": false, "db.m5.large": false, // other services

@@ -255,7 +255,8 @@ func (u *update) zones() {
 		}
 		if len(zones) == 2 && apart(low.Price.Rate, high.Price.Rate, farZones) {
 			for _, c := range zones {
-				c.reason = fmt.Sprintf("its two zones are more than %d times apart (%s and %s): neither stands for the region",
+				c.reason = fmt.Sprintf(
+					"its two zones are more than %d times apart (%s and %s): neither stands for the region",
 					farZones, low.Price.Rate, high.Price.Rate)
 			}
 			continue

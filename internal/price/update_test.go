@@ -81,7 +81,8 @@ func TestQuarantine(t *testing.T) {
 		{
 			name: "one region of three is odd",
 			rows: []Entry{
-				row(t, "x", "h", "one", OnDemand, "9.8", "H100", 1), row(t, "x", "h", "two", OnDemand, "10.1", "H100", 1),
+				row(t, "x", "h", "one", OnDemand, "9.8", "H100", 1),
+				row(t, "x", "h", "two", OnDemand, "10.1", "H100", 1),
 				row(t, "x", "h", "three", OnDemand, "4.2", "H100", 1),
 			},
 			accepted: []string{"x h in one, on-demand", "x h in two, on-demand"},
@@ -96,8 +97,10 @@ func TestQuarantine(t *testing.T) {
 				gcp(t, "", "us-central1-a", Spot, "1.4341", "A100", 1),
 				gcp(t, "", "us-central1-a", OnDemand, "23.47126", "A100", 8),
 			},
-			accepted: []string{"gcp a2-highgpu-1g in us-central1, on-demand", "gcp a2-highgpu-1g in us-central1, spot"},
-			refused:  [][2]string{{"gcp 8×A100-40GB (GPU alone) in us-central1, on-demand", "half a price"}},
+			accepted: []string{
+				"gcp a2-highgpu-1g in us-central1, on-demand", "gcp a2-highgpu-1g in us-central1, spot",
+			},
+			refused: [][2]string{{"gcp 8×A100-40GB (GPU alone) in us-central1, on-demand", "half a price"}},
 		},
 		{
 			name: "Azure's H100 spot equals on-demand",
@@ -171,7 +174,9 @@ func TestQuarantine(t *testing.T) {
 			},
 			refused: [][2]string{
 				{"aws g3.4xlarge in us-east-2, reserved", "term and upfront part"},
-				{"aws g6.xlarge in us-east-1, on-demand", "zero"}, {"aws g6.xlarge in us-east-2, on-demand", "below zero"},
+				{
+					"aws g6.xlarge in us-east-1, on-demand", "zero",
+				}, {"aws g6.xlarge in us-east-2, on-demand", "below zero"},
 				{
 					"aws p5.48xlarge in us-east-1, capacity-block", "zero",
 				}, {"aws p5.48xlarge in us-east-2, capacity-block", "capacity block"},
@@ -184,15 +189,19 @@ func TestQuarantine(t *testing.T) {
 				defaults(t, "oracle", ItemDefaultGPU, "2.00"), defaults(t, "azure", ItemDefaultGPU, "0.0428925"),
 				defaults(t, "azure", ItemDefaultVCPU, "0.039"), defaults(t, "aws", ItemDefaultVCPU, "0.031611"),
 				defaults(t, "oracle", ItemDefaultVCPU, "0.015"),
-				defaults(t, "oracle", ItemDefaultEgressInternet, "0.0085"), defaults(t, "aws", ItemDefaultEgressInternet, "0.143"),
+				defaults(t, "oracle", ItemDefaultEgressInternet, "0.0085"),
+				defaults(t, "aws", ItemDefaultEgressInternet, "0.143"),
 			},
 			accepted: []string{
 				"aws default:egress:internet, on-demand", "aws default:gpu, on-demand", "aws default:vcpu, on-demand",
 				"azure default:vcpu, on-demand",
-				"gcp default:gpu, on-demand", "oracle default:egress:internet, on-demand", "oracle default:gpu, on-demand",
+				"gcp default:gpu, on-demand", "oracle default:egress:internet, on-demand",
+				"oracle default:gpu, on-demand",
 				"oracle default:vcpu, on-demand",
 			},
-			refused: [][2]string{{"azure default:gpu, on-demand", "more than 5 times off other clouds' default, 0.95"}},
+			refused: [][2]string{
+				{"azure default:gpu, on-demand", "more than 5 times off other clouds' default, 0.95"},
+			},
 		},
 		{
 			name:    "OpenCost's Azure GPU without the others",
@@ -204,7 +213,8 @@ func TestQuarantine(t *testing.T) {
 			rows: []Entry{
 				row(t, AWS, "m5.xlarge", "us-east-1", OnDemand, "0.0192", "", 0),
 				row(t, AWS, "m5.xlarge", "us-east-2", OnDemand, "0.16", "", 0),
-				row(t, AWS, "g3.4xlarge", "us-east-1", OnDemand, "0.30", "", 0), row(t, AWS, "g3.8xlarge", "us-east-1", OnDemand,
+				row(t, AWS, "g3.4xlarge", "us-east-1", OnDemand, "0.30", "", 0),
+				row(t, AWS, "g3.8xlarge", "us-east-1", OnDemand,
 					"7", "", 0),
 			},
 			accepted: []string{"aws m5.xlarge in us-east-2, on-demand"},
@@ -232,7 +242,8 @@ func TestQuarantine(t *testing.T) {
 		{
 			name: "off others with the same accelerator",
 			rows: []Entry{
-				row(t, "x", "a", "r", OnDemand, "0.30", "H100", 1), row(t, "x", "b", "r", OnDemand, "0.31", "H100-80GB", 1),
+				row(t, "x", "a", "r", OnDemand, "0.30", "H100", 1),
+				row(t, "x", "b", "r", OnDemand, "0.31", "H100-80GB", 1),
 				row(t, "lambda", "gpu_8x_h100_sxm5", "us-east-1", OnDemand, "31.92", "H100", 8),
 				row(t, "nebius", "gpu-h100-sxm", "eu-north1", OnDemand, "2.95", "H100", 1),
 				row(t, "nebius", "gpu-h100-sxm", "eu-north1", Spot, "1.25", "H100", 1),
@@ -334,7 +345,8 @@ func TestQuarantine(t *testing.T) {
 			}
 			slices.SortFunc(refused, func(x, y Refusal) int { return cmp.Compare(x.Entry.String(), y.Entry.String()) })
 			for i, r := range refused {
-				if i >= len(tc.refused) || r.Entry.String() != tc.refused[i][0] || !strings.Contains(r.Reason, tc.refused[i][1]) {
+				if i >= len(tc.refused) || r.Entry.String() != tc.refused[i][0] ||
+					!strings.Contains(r.Reason, tc.refused[i][1]) {
 					t.Errorf("%s, %s: refused %s: %s; want %v", tc.name, order, r.Entry, r.Reason, tc.refused)
 				}
 			}

@@ -41,7 +41,8 @@ func EnforceSheet(d view.Enforce, binding string, now time.Time, again string) l
 	}
 	lines := slices.Clone(d.Lines)
 	slices.SortStableFunc(lines, func(x, y view.Line) int {
-		return cmp.Compare(slices.Index(Results, action.Result(x.Result)), slices.Index(Results, action.Result(y.Result)))
+		return cmp.Compare(slices.Index(Results, action.Result(x.Result)),
+			slices.Index(Results, action.Result(y.Result)))
 	})
 	if len(lines) > 0 {
 		s.Tables = append(s.Tables, linesGrid(lines, now))
@@ -52,7 +53,9 @@ func EnforceSheet(d view.Enforce, binding string, now time.Time, again string) l
 			Right: []bool{false, true, true, true, true, true, true, true}}
 		for _, c := range d.Policies {
 			row := []string{c.Policy}
-			for _, n := range []int{c.Selected, c.True, c.False, sum(c.Unknown), sum(c.Refused), c.Deferred, c.OverCaps} {
+			for _, n := range []int{
+				c.Selected, c.True, c.False, sum(c.Unknown), sum(c.Refused), c.Deferred, c.OverCaps,
+			} {
 				row = append(row, fmt.Sprint(n))
 			}
 			g.Rows = append(g.Rows, row)
@@ -67,7 +70,9 @@ func EnforceSheet(d view.Enforce, binding string, now time.Time, again string) l
 	}
 	s.Coverage = unseen(d.BlindSpots)
 	if d.NextAt != nil {
-		s.Figures = append(s.Figures, layout.Figure{Label: "next", Value: "run it again at " + plain.When(*d.NextAt, now)})
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "next", Value: "run it again at " + plain.When(*d.NextAt, now),
+		})
 		s.Next = append(s.Next, again)
 	}
 	return s
@@ -95,7 +100,8 @@ func passTitle(d view.Enforce) string {
 		case selected == 0:
 			what = fmt.Sprintf("nothing to do: no policy selects any of %s", plain.Count(d.Resources, "resource"))
 		default:
-			what = fmt.Sprintf("nothing to do: of %d selected, conditions are false for %d and unknown for %d", selected, no,
+			what = fmt.Sprintf("nothing to do: of %d selected, conditions are false for %d and unknown for %d",
+				selected, no,
 				unknown)
 		}
 	}
@@ -169,8 +175,9 @@ func unseen(spots []inventory.BlindSpot) []string {
 func FixSheet(f view.Fix, now time.Time, globals string) layout.Sheet {
 	r, id := f.Finding.Resource, f.Finding.ID[:min(8, len(f.Finding.ID))]
 	s := layout.Sheet{
-		Verb:  "fix " + id,
-		Title: "Dry run, nothing is changed: " + f.Finding.Fix.Action + " " + cmp.Or(r.Name, r.ID) + fixSaves(f.Finding),
+		Verb: "fix " + id,
+		Title: "Dry run, nothing is changed: " + f.Finding.Fix.Action + " " + cmp.Or(r.Name,
+			r.ID) + fixSaves(f.Finding),
 	}
 	row := func(label string, values ...string) {
 		for i, v := range values {
@@ -204,8 +211,9 @@ func FixSheet(f view.Fix, now time.Time, globals string) layout.Sheet {
 		row("lifetime", r.Lifetime+": it is treated as persistent, so no policy may act on it")
 	}
 	if f.NeedsApproval {
-		row("approval", "needed: a second person approves exactly this plan; --enforce asks at once, and the grace period "+
-			"runs meanwhile")
+		row("approval",
+			"needed: a second person approves exactly this plan; --enforce asks at once, and the grace period "+
+				"runs meanwhile")
 	}
 	for _, x := range f.Refusals {
 		if x.Rule != view.ByHandRule {
@@ -257,12 +265,15 @@ func FixesSheet(d view.Fixes, now time.Time, again, globals string) layout.Sheet
 		s.Tables = append(s.Tables, g)
 	}
 	for _, id := range d.ApprovalsAsked {
-		s.Because = append(s.Because, "request "+id+" needs the approval of another person while the grace period runs")
+		s.Because = append(s.Because,
+			"request "+id+" needs the approval of another person while the grace period runs")
 		s.Next = append(s.Next, "curfew approve "+id+globals)
 	}
 	s.Coverage = unseen(d.BlindSpots)
 	if d.NextAt != nil {
-		s.Figures = append(s.Figures, layout.Figure{Label: "next", Value: "run it again at " + plain.When(*d.NextAt, now)})
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "next", Value: "run it again at " + plain.When(*d.NextAt, now),
+		})
 		s.Next = append(s.Next, again)
 	}
 	return s
@@ -417,7 +428,8 @@ func FusesSheet(d view.Fuses, now time.Time, globals string) layout.Sheet {
 		return s
 	}
 	g := layout.Grid{
-		Head: []string{"policy", "account", "since", "due", "selected"}, Right: []bool{false, false, false, true, true},
+		Head:  []string{"policy", "account", "since", "due", "selected"},
+		Right: []bool{false, false, false, true, true},
 	}
 	for _, f := range d.Fuses {
 		g.Rows = append(g.Rows, []string{

@@ -33,7 +33,8 @@ func Approvals(w io.Writer, d view.Approvals, now time.Time, o Options) error {
 		if color := p.State(state); color != nil {
 			state = color(state)
 		}
-		what := fmt.Sprintf("%s  %s %s  until %s  %s", r.Subject, r.AtMost(), r.AmountUnit, plain.When(r.ExpiresAt, now),
+		what := fmt.Sprintf("%s  %s %s  until %s  %s", r.Subject, r.AtMost(), r.AmountUnit,
+			plain.When(r.ExpiresAt, now),
 			decided)
 		column := len(r.ID) + 2 + len(r.State) + 2
 		fmt.Fprintf(&b, "%s  %s  %s\n", r.ID, state, strings.TrimRight(laidOut(what, o.Width, column, 4), " "))
@@ -56,7 +57,8 @@ func Approvals(w io.Writer, d view.Approvals, now time.Time, o Options) error {
 		if d.MedianWait != nil {
 			wait = "median wait " + waited(*d.MedianWait)
 		}
-		fmt.Fprintf(&b, "\n%s, %d approved, %d denied; %s\n", plain.Count(d.Asked, "request"), d.Approved, d.Denied, wait)
+		fmt.Fprintf(&b, "\n%s, %d approved, %d denied; %s\n", plain.Count(d.Asked, "request"),
+			d.Approved, d.Denied, wait)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -376,7 +376,8 @@ func detail(f *view.Finding) *layout.Detail {
 		{Name: "Money", Text: costs + ", wastes " + monthly(f.MonthlyWasteUSD) + ", saves " + saves},
 		{Name: "Counted", Text: counted(f.Overlaps)},
 		{Name: "Resource", Text: fmt.Sprintf("%s %s, account %s, %s; lifetime %s, purpose %s",
-			f.Resource.Kind, f.Resource.ID, f.Resource.Account, f.Resource.Region, f.Resource.Lifetime, f.Resource.Purpose)},
+			f.Resource.Kind, f.Resource.ID, f.Resource.Account, f.Resource.Region,
+			f.Resource.Lifetime, f.Resource.Purpose)},
 		{Name: "Finding", Text: f.ID},
 	} {
 		if t.Text != "" {

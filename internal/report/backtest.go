@@ -74,10 +74,12 @@ func Backtest(doc view.Backtest, next []string) layout.Sheet {
 	s.Coverage = []string{
 		fmt.Sprintf("%s, %s of %s from %s to %s, %s.", plain.Count(t.Resources, "resource"),
 			plain.Count(t.Samples, "sample"),
-			spanText(t.StepSeconds), plain.Time(t.First), plain.Time(t.Last), plain.Count(t.IdlePeriods, "idle period"))}
+			spanText(t.StepSeconds), plain.Time(t.First), plain.Time(t.Last),
+			plain.Count(t.IdlePeriods, "idle period"))}
 	if all := rule.ResourceHours + rule.UnknownHours; all > 0 && rule.UnknownHours > 0 {
 		s.Coverage = append(s.Coverage,
-			fmt.Sprintf("Samples cover %s of the time. The other %s are unknown: they end idle periods and are in no figure.",
+			fmt.Sprintf(
+				"Samples cover %s of the time. The other %s are unknown: they end idle periods and are in no figure.",
 				plain.Share(rule.ResourceHours/all, 1), hoursText(rule.UnknownHours)))
 	}
 	return s
@@ -100,7 +102,8 @@ func replayHeadline(r *backtest.Result) string {
 	case r.NetSavedHours < 0:
 		saved = hoursText(-r.NetSavedHours) + " lost"
 	}
-	return fmt.Sprintf("%s would have released %s of %s: %s, %s", r.Name, plain.Share(r.ReleasedHours/r.ResourceHours, 0),
+	return fmt.Sprintf("%s would have released %s of %s: %s, %s", r.Name,
+		plain.Share(r.ReleasedHours/r.ResourceHours, 0),
 		hoursText(r.ResourceHours),
 		saved, plain.Count(r.Restarts, "restart"))
 }
@@ -111,7 +114,8 @@ func sessionsHeadline(r *backtest.Result) string {
 	what := fmt.Sprintf("As sessions that end after %s at rest, the machines would have", spanText(as.IdleSeconds))
 	launches := plain.Count(as.Launches, "launch")
 	if !as.CostUSD.Known() {
-		return fmt.Sprintf("%s run %s of %s, in %s", what, hoursShort(as.SessionHours), hoursText(r.ResourceHours), launches)
+		return fmt.Sprintf("%s run %s of %s, in %s", what, hoursShort(as.SessionHours),
+			hoursText(r.ResourceHours), launches)
 	}
 	return fmt.Sprintf("%s cost %s instead of %s: %s of %s, in %s", what, as.CostUSD.String(), r.CostUSD.String(),
 		hoursShort(as.SessionHours), hoursText(r.ResourceHours), launches)
@@ -203,7 +207,8 @@ func rulesGrid(doc *view.Backtest) layout.Grid {
 			saved = r.SavedUSD.String()
 		}
 		g.Rows = append(g.Rows, []string{
-			name, hoursShort(r.ReleasedHours), plain.Number(float64(r.Restarts), 0), saved, plain.Share(r.NetSavedShare, 1),
+			name, hoursShort(r.ReleasedHours), plain.Number(float64(r.Restarts), 0), saved,
+			plain.Share(r.NetSavedShare, 1),
 			of,
 		})
 	}
@@ -221,11 +226,15 @@ func ruleName(name string) string {
 // whyNotGrid is where a policy did nothing and why, and for how long.
 func whyNotGrid(r *backtest.Result) (layout.Grid, bool) {
 	g := layout.Grid{
-		Title: "Where " + r.Name + " did nothing", Folded: true, Head: []string{"answer", "time", "resources", "because"},
+		Title: "Where " + r.Name + " did nothing", Folded: true, Head: []string{
+			"answer", "time", "resources", "because",
+		},
 		Right: []bool{false, true, true}, States: []bool{true},
 	}
 	for _, n := range r.WhyNot[:min(len(r.WhyNot), maxReasons)] {
-		g.Rows = append(g.Rows, []string{n.Answer, hoursShort(n.Hours), plain.Number(float64(n.Resources), 0), n.Reason})
+		g.Rows = append(g.Rows, []string{
+			n.Answer, hoursShort(n.Hours), plain.Number(float64(n.Resources), 0), n.Reason,
+		})
 	}
 	if more := len(r.WhyNot) - maxReasons; more > 0 {
 		g.Rows = append(g.Rows, []string{"", "", "", "and " + plain.Count(more, "other reason")})
@@ -247,7 +256,10 @@ func Tune(doc view.Tune, next []string) layout.Sheet {
 				Label: "learned waits", Value: hoursText(doc.Tested.NetSavedHours),
 				Note: "tested on idle periods after the history they were learned from",
 			},
-			{Label: "waiting one restart cost", Value: hoursText(doc.BreakEven.NetSavedHours), Note: "without any history"},
+			{
+				Label: "waiting one restart cost", Value: hoursText(doc.BreakEven.NetSavedHours),
+				Note: "without any history",
+			},
 			{
 				Label: "perfect foresight", Value: hoursText(doc.PerfectForesight.NetSavedHours),
 				Note: "the most that any rule can save",
@@ -295,7 +307,10 @@ func backtestPictures(doc *view.Backtest, rule *backtest.Result) []layout.Pictur
 			Title: "Savings against restarts", SVG: savingsChart(doc),
 			Caption: "Higher saves more, further left restarts less often. Each point is a rule of the table.",
 		},
-		{Title: "Savings by team and user", SVG: ownersChart(doc, rule.Name), Caption: "The largest savings come first."},
+		{
+			Title: "Savings by team and user", SVG: ownersChart(doc, rule.Name),
+			Caption: "The largest savings come first.",
+		},
 	}, func(p layout.Picture) bool { return p.SVG == "" })
 }
 
@@ -315,7 +330,8 @@ func timelineChart(t *backtest.Timeline) string {
 	if t == nil || !t.To.After(t.From) || len(t.Resources) == 0 {
 		return ""
 	}
-	l := chart.Lanes{Title: "When " + t.Rule + " would have released what, by resource", Axis: chart.Dates(t.From, t.To),
+	l := chart.Lanes{
+		Title: "When " + t.Rule + " would have released what, by resource", Axis: chart.Dates(t.From, t.To),
 		Kinds: []chart.Kind{stateColors["busy"], stateColors["idle"], stateColors["released"]}}
 	least := t.To.Sub(t.From) / minBlock
 	for _, r := range t.Resources[:min(len(t.Resources), maxLanes)] {

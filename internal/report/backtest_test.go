@@ -170,7 +170,8 @@ func TestBacktestWithoutMuch(t *testing.T) {
 			"learned would have released 73% of 0.5 machine-hours", "Dollars are unknown",
 		},
 		{
-			"nothing idle", bare(func(*backtest.Params) {}, "####"), "Nothing to release: none of 0.1 machine-hours was idle",
+			"nothing idle", bare(func(*backtest.Params) {}, "####"),
+			"Nothing to release: none of 0.1 machine-hours was idle",
 			"0% GPU",
 		},
 		{

@@ -39,12 +39,14 @@ func Bill(d view.Bill, dry bool) layout.Sheet {
 		s.Figures = append(s.Figures, layout.Figure{Label: f.label, Value: value})
 	}
 	g := layout.Grid{
-		Head: []string{"period", "account", "rows", "billed", "change"}, Right: []bool{false, false, true, true, false},
+		Head:  []string{"period", "account", "rows", "billed", "change"},
+		Right: []bool{false, false, true, true, false},
 	}
 	for _, p := range d.Periods {
 		for _, account := range p.Accounts {
 			g.Rows = append(g.Rows, []string{
-				plain.Month(p.Start), account.Account, money.Thousands(account.Rows), money.ForPeople(account.BilledCost),
+				plain.Month(p.Start), account.Account, money.Thousands(account.Rows),
+				money.ForPeople(account.BilledCost),
 				string(account.Change),
 			})
 		}
@@ -102,8 +104,9 @@ func categoriesPicture(parts []bill.Slice, basis string) string {
 			continue
 		}
 		b.Rows = append(b.Rows, chart.Bar{
-			Label: string(p.Category), Value: *share, BandFrom: float64(p.UsualLow) / 100, BandTo: float64(p.UsualHigh) / 100,
-			Note: plain.Share(*share, 0) + ", " + amount.Dollars()})
+			Label: string(p.Category), Value: *share, BandFrom: float64(p.UsualLow) / 100,
+			BandTo: float64(p.UsualHigh) / 100,
+			Note:   plain.Share(*share, 0) + ", " + amount.Dollars()})
 	}
 	return b.SVG()
 }
@@ -137,7 +140,8 @@ func BillShow(b view.BillShow, by, basis string) layout.Sheet {
 		}
 		switch {
 		case p.Reason != "" && p.Category == bill.Idle:
-			s.Coverage = append(s.Coverage, "idle and active compute are unknown: "+p.Reason+"; `curfew scan` measures it")
+			s.Coverage = append(s.Coverage,
+				"idle and active compute are unknown: "+p.Reason+"; `curfew scan` measures it")
 		case p.Reason != "" && idle != nil && p.Category == bill.Active:
 			s.Coverage = append(s.Coverage, "idle is what the bill itself says was unused: "+p.Reason+
 				"; `curfew scan` measures it")
@@ -149,7 +153,8 @@ func BillShow(b view.BillShow, by, basis string) layout.Sheet {
 			amount = b.ByDuty[i].ByBillEffective
 		}
 		s.Figures = append(s.Figures, layout.Figure{
-			Label: "reserved and not used", Value: amount.Dollars(), Note: "by the bill itself: idle, whatever was measured",
+			Label: "reserved and not used", Value: amount.Dollars(),
+			Note: "by the bill itself: idle, whatever was measured",
 		})
 	}
 	s.Tables = append(s.Tables, g, allocationGrid(b.Allocation, by, basis))
@@ -200,7 +205,8 @@ func allocationGrid(a *bill.Allocation, by, basis string) layout.Grid {
 		g.Rows = append(g.Rows, []string{p.Name, p.Total.Dollars(), p.Direct.Dollars(), p.Shared.Dollars()})
 	}
 	g.Rows = append(g.Rows, []string{
-		ledger.Dimension(strings.ReplaceAll(by, "_", "-")).Label(""), a.Unattributed.Dollars(), a.Unattributed.Dollars(),
+		ledger.Dimension(strings.ReplaceAll(by, "_", "-")).Label(""), a.Unattributed.Dollars(),
+		a.Unattributed.Dollars(),
 		"",
 	})
 	return g
@@ -220,7 +226,9 @@ func BillCSV(w io.Writer, b view.BillShow) error {
 			}
 		}
 		if a.Unattributed != 0 {
-			yield([]string{"", string(a.Basis), a.Unattributed.String(), a.Unattributed.String(), money.Amount(0).String()})
+			yield([]string{
+				"", string(a.Basis), a.Unattributed.String(), a.Unattributed.String(), money.Amount(0).String(),
+			})
 		}
 	})
 }
@@ -234,7 +242,8 @@ func egressGrid(flows []bill.Flow) layout.Grid {
 	n := min(len(flows), maxFlows)
 	for _, t := range flows[:n] {
 		g.Rows = append(g.Rows, []string{
-			t.Billed.Dollars(), gigabytes(t.Bytes), string(t.Transfer), t.Region, t.ToRegion, cmp.Or(t.Resource, t.Service),
+			t.Billed.Dollars(), gigabytes(t.Bytes), string(t.Transfer), t.Region, t.ToRegion,
+			cmp.Or(t.Resource, t.Service),
 		})
 	}
 	if rest := flows[n:]; len(rest) > 0 {
@@ -289,7 +298,8 @@ func Reconciliation(r view.Reconciliation) layout.Sheet {
 		}}
 	switch {
 	case len(r.Rows) == 0:
-		s.Title, s.Picture, s.Caption, s.Figures = "Nothing to compare: no imported bill covers this period", "", "", nil
+		s.Title, s.Picture, s.Caption, s.Figures = "Nothing to compare: no imported bill covers this period", "", "",
+			nil
 		s.Commands = []string{"curfew bill import PATH"}
 		return s
 	case r.Drift == 0:
@@ -323,7 +333,9 @@ func Reconciliation(r view.Reconciliation) layout.Sheet {
 		if len(d.Causes) > 0 {
 			why = string(d.Causes[0].Reason)
 		}
-		row := []string{plain.Date(d.Day), cmp.Or(d.Resource, d.Service), usd(d.Billed), usd(d.Accrued), usd(d.Drift), why}
+		row := []string{
+			plain.Date(d.Day), cmp.Or(d.Resource, d.Service), usd(d.Billed), usd(d.Accrued), usd(d.Drift), why,
+		}
 		if len(g.Head) > len(row) {
 			row = slices.Insert(row, 1, d.Account)
 		}

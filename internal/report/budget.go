@@ -18,7 +18,8 @@ import (
 // Budgets shows the status of each budget.
 func Budgets(doc view.Budgets) layout.Sheet {
 	s := layout.Sheet{
-		Verb: "budget", Title: budgetTitle(doc), Picture: budgetPicture(doc), Caption: "Each budget as a share of its " +
+		Verb: "budget", Title: budgetTitle(doc), Picture: budgetPicture(doc),
+		Caption: "Each budget as a share of its " +
 			"limit: spent, reserved for approved work, and the forecast range at the end of the period.",
 		Assumptions: doc.Assumptions, Coverage: doc.CoverageNotes, Changes: doc.Changes}
 	g := layout.Grid{

@@ -70,7 +70,8 @@ func Capacity(r capacity.Report) layout.Sheet {
 			verdict = "saves money"
 		}
 		s.Changes = append(s.Changes,
-			fmt.Sprintf("scaling to zero %s: it saves money below %s requests/s; keep an idle replica for %ss", verdict,
+			fmt.Sprintf("scaling to zero %s: it saves money below %s requests/s; keep an idle replica for %ss",
+				verdict,
 				plain.Number(z.BreakEvenQPS, 4), plain.Number(z.KeepSeconds, 0)))
 	}
 	return s
@@ -108,7 +109,8 @@ func capacityPicture(r capacity.Report) string {
 		return waitPicture(r)
 	}
 	s := chart.Series{Name: "p99 latency", Color: chart.Blue}
-	c := chart.Lines{Title: "p99 latency by the number of replicas", X: chart.Axis{Label: "replicas", Ticks: []float64{}},
+	c := chart.Lines{
+		Title: "p99 latency by the number of replicas", X: chart.Axis{Label: "replicas", Ticks: []float64{}},
 		Y: chart.Axis{Label: "p99 latency in milliseconds", Format: func(v float64) string {
 			return plain.Number(v, 1) + " ms"
 		}}}

@@ -136,7 +136,10 @@ func CheckpointList(d view.CheckpointList, globals string) layout.Sheet {
 	}
 	if d.Epoch > 0 {
 		s.Figures = []layout.Figure{
-			{Label: "writer", Value: d.Writer, Note: fmt.Sprintf("epoch %d, since %s", d.Epoch, plain.Time(d.ClaimedAt))},
+			{
+				Label: "writer", Value: d.Writer,
+				Note: fmt.Sprintf("epoch %d, since %s", d.Epoch, plain.Time(d.ClaimedAt)),
+			},
 		}
 	}
 	g := layout.Grid{
@@ -145,7 +148,8 @@ func CheckpointList(d view.CheckpointList, globals string) layout.Sheet {
 	}
 	for _, x := range d.Snapshots {
 		g.Rows = append(g.Rows, []string{
-			strconv.FormatInt(x.Seq, 10), plain.Time(x.At), stepOf(x), strconv.FormatInt(x.Files, 10), plain.Size(x.Bytes),
+			strconv.FormatInt(x.Seq, 10), plain.Time(x.At), stepOf(x),
+			strconv.FormatInt(x.Files, 10), plain.Size(x.Bytes),
 			plain.Size(x.NewBytes), snapshotState(x),
 		})
 	}

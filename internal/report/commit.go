@@ -51,7 +51,8 @@ func Commit(r commit.Report) layout.Sheet {
 		}
 		for _, w := range r.WhatIf {
 			g.Rows = append(g.Rows, []string{
-				plain.Share(w.Drop, 1), w.OnDemandUSD.Dollars(), w.PlannedUSD.Dollars(), plain.Share(w.EffectiveSavingsRate, 1),
+				plain.Share(w.Drop, 1), w.OnDemandUSD.Dollars(), w.PlannedUSD.Dollars(),
+				plain.Share(w.EffectiveSavingsRate, 1),
 				plain.Share(w.Utilization, 1),
 			})
 		}
@@ -122,7 +123,9 @@ func purchasesOf(all []commit.Commitment, end time.Time) string {
 
 // expectedSaving is the figure of the advised commitments, with the best case in its note.
 func expectedSaving(r commit.Report) layout.Figure {
-	f := layout.Figure{Label: "Expected saving a year", Value: "unknown", Note: "no rate at which work leaves the types"}
+	f := layout.Figure{
+		Label: "Expected saving a year", Value: "unknown", Note: "no rate at which work leaves the types",
+	}
 	if v, known := r.ExpectedYearlyUSD.Get(); known {
 		f.Value, f.Note = v.Dollars(), "of the advised ones; "+r.YearlyUSD.Dollars()+" at the same use"
 	}
@@ -155,7 +158,8 @@ func offering(c commit.Commitment) string {
 	}
 	seconds := c.TermMonths / 12 * 365 * 24 * 3600
 	return fmt.Sprintf("aws ec2 describe-reserved-instances-offerings --region %s --instance-type %s "+
-		"--product-description Linux/UNIX --offering-class standard --offering-type %s --min-duration %d --max-duration %d",
+		"--product-description Linux/UNIX --offering-class standard --offering-type %s --min-duration %d "+
+		"--max-duration %d",
 		plain.Shell(region), plain.Shell(machine), plain.Shell(payment), seconds, seconds)
 }
 
@@ -202,10 +206,12 @@ func commitments(r commit.Report) layout.Grid {
 			}
 		}
 		if c.Starts != nil && c.Starts.After(r.End) {
-			note = strings.TrimSuffix("starts on "+plain.Date(*c.Starts)+", when the commitment before it ends; "+note, "; ")
+			note = strings.TrimSuffix("starts on "+plain.Date(*c.Starts)+", when the commitment before it ends; "+note,
+				"; ")
 		}
 		g.Rows = append(g.Rows, []string{committed(c), termOf(c), string(c.Payment),
-			orUnknown(c.ExpectedYearlyUSD), c.YearlyUSD.Dollars(), plain.Share(c.Utilization, 1), plain.Share(c.LowestMonth, 1),
+			orUnknown(c.ExpectedYearlyUSD), c.YearlyUSD.Dollars(), plain.Share(c.Utilization, 1),
+			plain.Share(c.LowestMonth, 1),
 			pays, advised})
 		g.Notes = append(g.Notes, note)
 	}
@@ -261,7 +267,8 @@ func commitPicture(r commit.Report) string {
 	if len(r.Layers) > 0 {
 		parts := len(r.Layers[0].Mean)
 		for i := range parts {
-			c.Labels = append(c.Labels, plain.Date(r.Start.Add(r.End.Sub(r.Start)*time.Duration(i)/time.Duration(parts))))
+			c.Labels = append(c.Labels,
+				plain.Date(r.Start.Add(r.End.Sub(r.Start)*time.Duration(i)/time.Duration(parts))))
 		}
 	}
 	return c.SVG()

@@ -117,7 +117,9 @@ var periodLayouts = map[string]string{"hour": "2006-01-02 15:04", "day": time.Da
 // costBars draws a bar for each of the largest rows, and one for the others together.
 func costBars(c view.Costs) string {
 	b := chart.Bars{
-		Title: "Cost by " + string(c.By[0]) + ", used and wasted", Axis: chart.Axis{Label: "dollars", Format: chart.USD},
+		Title: "Cost by " + string(c.By[0]) + ", used and wasted", Axis: chart.Axis{
+			Label: "dollars", Format: chart.USD,
+		},
 		Ordered: true,
 	}
 	for _, p := range costParts {
@@ -126,7 +128,9 @@ func costBars(c view.Costs) string {
 	for i := range c.Rows {
 		switch {
 		case i < maxCostBars-1 || len(c.Rows) == maxCostBars:
-			b.Rows = append(b.Rows, chart.Bar{Label: costLabel(&c.Rows[i], c.By), Parts: make([]float64, len(costParts))})
+			b.Rows = append(b.Rows, chart.Bar{
+				Label: costLabel(&c.Rows[i], c.By), Parts: make([]float64, len(costParts)),
+			})
 		case i == maxCostBars-1:
 			b.Rows = append(b.Rows, chart.Bar{
 				Label: fmt.Sprintf("%d others", len(c.Rows)-i), Parts: make([]float64, len(costParts)),

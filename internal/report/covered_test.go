@@ -23,7 +23,8 @@ func TestNotCoveredServicesAreNamedWithTheirDollars(t *testing.T) {
 	b := billedOf(round.Billed{Total: viewtest.USD("150"), ByService: []round.ServiceCost{
 		{Service: "Amazon Kinesis", Cost: viewtest.USD("12"), NotCovered: notRead},
 		{Service: "Amazon Elastic Compute Cloud - Compute", Cost: viewtest.USD("100")},
-		{Service: "Amazon MSK", Cost: viewtest.USD("35"), NotCovered: notRead}, {Service: "AWS Glue", NotCovered: notRead},
+		{Service: "Amazon MSK", Cost: viewtest.USD("35"), NotCovered: notRead},
+		{Service: "AWS Glue", NotCovered: notRead},
 		{Service: "Tax", Cost: viewtest.USD("3"), NotCovered: notRead}}})
 	if b.NotCoveredUSD.Cents() != "50.00" {
 		t.Errorf("%s is not covered, want 50.00", b.NotCoveredUSD)
@@ -58,7 +59,8 @@ func TestNotCoveredServicesStandWithTheMoney(t *testing.T) {
 			t.Errorf("%s: %q at %d, %q at %d", name, want, at, x.before, steps)
 		}
 	}
-	if got := text(t, HTML, a, Options{}); !strings.Contains(got, "Amazon MSK (not covered: curfew does not read it)") ||
+	if got := text(t, HTML, a, Options{}); !strings.Contains(got,
+		"Amazon MSK (not covered: curfew does not read it)") ||
 		strings.Contains(text(t, HTML, viewtest.Realistic(), Options{}), "ot covered") {
 		t.Error("the page's bill does not say which services are not covered")
 	}

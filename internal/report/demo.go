@@ -32,7 +32,8 @@ func (d *Demo) Pass(p view.DemoPass) error {
 	if d.seen == nil {
 		d.seen = map[string]bool{}
 		fmt.Fprintf(d.w, "curfew enforce   %s\n",
-			layout.Hanging(fmt.Sprintf("the simulated account, %s, in simulated time", plain.Count(len(p.Policies), "policy")),
+			layout.Hanging(fmt.Sprintf("the simulated account, %s, in simulated time",
+				plain.Count(len(p.Policies), "policy")),
 				d.width, 17, 17))
 	}
 	fresh, counts := map[string][]view.Line{}, map[string]int{}

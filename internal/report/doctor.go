@@ -58,7 +58,8 @@ func Doctor(d view.Doctor) layout.Sheet {
 			note = plain.Count(x.Queries, "query", "queries") + ", " + plain.Size(x.Bytes)
 		}
 		if x.Impossible > 0 {
-			note = strings.TrimPrefix(note+"; "+plain.Count(x.Impossible, "reading")+" that cannot be true left out", "; ")
+			note = strings.TrimPrefix(note+"; "+plain.Count(x.Impossible, "reading")+" that cannot be true left out",
+				"; ")
 		}
 		s.Figures = append(s.Figures, layout.Figure{Label: "source", Value: x.Name, Note: note})
 	}
@@ -128,7 +129,9 @@ func Doctor(d view.Doctor) layout.Sheet {
 	}
 	for _, x := range d.Sources {
 		for _, name := range x.Unmatched {
-			unmatched.Rows = append(unmatched.Rows, []string{x.Name, name, "no running machine has one of these names"})
+			unmatched.Rows = append(unmatched.Rows, []string{
+				x.Name, name, "no running machine has one of these names",
+			})
 		}
 		for _, name := range x.Ambiguous {
 			unmatched.Rows = append(unmatched.Rows, []string{x.Name, name, "two machines fit"})

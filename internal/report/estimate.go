@@ -109,7 +109,9 @@ func amountOf(decimal string) string {
 
 // byCost returns the lines in order of cost, the highest first.
 func byCost(all []estimate.Line) []estimate.Line {
-	return slices.SortedStableFunc(slices.Values(all), func(a, b estimate.Line) int { return cmp.Compare(b.P95, a.P95) })
+	return slices.SortedStableFunc(slices.Values(all), func(a, b estimate.Line) int {
+		return cmp.Compare(b.P95, a.P95)
+	})
 }
 
 // lineName names a line of an estimate, with its resource in a plan of Terraform.

@@ -25,7 +25,8 @@ func Groups(verb string, r accountplan.Groups) layout.Sheet {
 			saved, extra = saved+x.SavingUSD, extra+x.Machines-x.Needed
 		}
 		g.Rows = append(g.Rows, []string{
-			x.Team, x.Purpose, x.Type, x.Region, strconv.Itoa(x.Machines), strconv.Itoa(x.Working), strconv.Itoa(x.Needed),
+			x.Team, x.Purpose, x.Type, x.Region, strconv.Itoa(x.Machines),
+			strconv.Itoa(x.Working), strconv.Itoa(x.Needed),
 			plain.Share(x.UnknownShare, 1), x.SavingUSD.Dollars(),
 		})
 	}
@@ -62,7 +63,8 @@ func Fleets(r accountplan.Fleets) layout.Sheet {
 			sum += p.SavingUSD.Or(0)
 		}
 		g.Rows = append(g.Rows, []string{
-			p.Team, p.Type, p.Region, strconv.Itoa(p.Machines), plain.Share(p.Utilization, 1), strconv.Itoa(p.Replicas),
+			p.Team, p.Type, p.Region, strconv.Itoa(p.Machines), plain.Share(p.Utilization, 1),
+			strconv.Itoa(p.Replicas),
 			plain.Share(p.UtilizationAfter, 1), saving,
 		})
 	}
@@ -80,10 +82,12 @@ func Fleets(r accountplan.Fleets) layout.Sheet {
 	case len(r.Fleets) == 0:
 		s.Title = "No serving fleet: no running machine has purpose inference and GPU metrics"
 	case changed == 0:
-		s.Title = fmt.Sprintf("Keep %s as they are: utilization is close to %s", plain.Count(len(r.Fleets), "serving fleet"),
+		s.Title = fmt.Sprintf("Keep %s as they are: utilization is close to %s",
+			plain.Count(len(r.Fleets), "serving fleet"),
 			plain.Share(r.Target, 0))
 	default:
-		s.Title = fmt.Sprintf("Resize %d of %s to %s utilization: %s", changed, plain.Count(len(r.Fleets), "serving fleet"),
+		s.Title = fmt.Sprintf("Resize %d of %s to %s utilization: %s", changed,
+			plain.Count(len(r.Fleets), "serving fleet"),
 			plain.Share(r.Target, 0), dollars)
 	}
 	return s

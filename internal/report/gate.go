@@ -61,7 +61,9 @@ func Gate(d view.Gate) layout.Sheet {
 	switch {
 	case d.DryRun:
 	case gate.Verdict(d.Decision) == gate.Held && d.ApprovalID != nil:
-		s.Commands = []string{"curfew approve " + *d.ApprovalID + "   # by " + by + "; then run the same gate command again"}
+		s.Commands = []string{
+			"curfew approve " + *d.ApprovalID + "   # by " + by + "; then run the same gate command again",
+		}
 	case d.HoldID != nil:
 		s.Commands = []string{
 			"curfew budget settle " + *d.HoldID + "   # when the run is done",
@@ -109,7 +111,8 @@ func gateTitle(d view.Gate) string {
 // GateReport shows how many runs needed an approval, and how long people waited.
 func GateReport(d view.GateReport) layout.Sheet {
 	s := layout.Sheet{
-		Verb: "gate report", Title: fmt.Sprintf("No run was submitted from %s to %s", plain.Date(d.From), plain.Date(d.To)),
+		Verb: "gate report", Title: fmt.Sprintf("No run was submitted from %s to %s",
+			plain.Date(d.From), plain.Date(d.To)),
 		Assumptions: d.Assumptions, Coverage: d.CoverageNotes, Changes: d.Changes}
 	if d.AskedShare != nil {
 		s.Title = fmt.Sprintf("%s of %s needed approval", plain.Share(*d.AskedShare, 0), plain.Count(d.Runs, "run"))

@@ -102,7 +102,8 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 func TestOutputsReportWriteErrors(t *testing.T) {
 	for name, r := range outputs() {
 		t.Run(name, func(t *testing.T) {
-			if err := r(full{}, view.NewScan(viewtest.Realistic(), view.ScanOptions{}), Options{}); !errors.Is(err, errFull) {
+			if err := r(full{}, view.NewScan(viewtest.Realistic(), view.ScanOptions{}),
+				Options{}); !errors.Is(err, errFull) {
 				t.Errorf("got %v, want %v", err, errFull)
 			}
 		})
@@ -113,7 +114,8 @@ func TestOutputsAreRepeatable(t *testing.T) {
 	for name, r := range outputs() {
 		t.Run(name, func(t *testing.T) {
 			viewtest.Each(t, func(t *testing.T, a *round.Result) {
-				if first, second := text(t, r, a, Options{All: true}), text(t, r, a, Options{All: true}); first != second {
+				if first, second := text(t, r, a, Options{All: true}), text(t, r, a,
+					Options{All: true}); first != second {
 					t.Error("the same audit gave two different outputs")
 				}
 			})

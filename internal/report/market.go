@@ -23,7 +23,8 @@ const shownAccelerators = 20
 // Market ranks machines by work per dollar.
 func Market(r market.Report) layout.Sheet {
 	s := layout.Sheet{
-		Verb: "plan market", Picture: marketPicture(r), Caption: "The best offer of each accelerator and purchase option.",
+		Verb: "plan market", Picture: marketPicture(r),
+		Caption:     "The best offer of each accelerator and purchase option.",
 		Assumptions: r.Assumptions, Coverage: slices.Clip(r.CoverageNotes), Changes: r.Changes,
 		Title: "No machine to rank: no price matches. Run curfew price update for current prices."}
 	if len(r.Offers) > 0 {
@@ -50,7 +51,8 @@ func Market(r market.Report) layout.Sheet {
 			o := r.Offers[i]
 			s.Figures = append(s.Figures, layout.Figure{
 				Label: "Best for CUDA programs", Value: o.Machine,
-				Note: fmt.Sprintf("%s %s, %s in %s", plain.Number(o.PerDollar, 1), r.Unit, optionName(o.Option), o.Region),
+				Note: fmt.Sprintf("%s %s, %s in %s", plain.Number(o.PerDollar, 1), r.Unit,
+					optionName(o.Option), o.Region),
 			})
 		}
 	}
@@ -75,7 +77,9 @@ func Market(r market.Report) layout.Sheet {
 			Right: []bool{false, false, true, true, false},
 		}
 		for _, b := range r.Blocks[:min(len(r.Blocks), shownOffers)] {
-			g.Rows = append(g.Rows, []string{b.Machine, b.Region, plain.Number(b.PerDollar, 1), b.UpfrontUSD.Dollars(), b.AsOf})
+			g.Rows = append(g.Rows, []string{
+				b.Machine, b.Region, plain.Number(b.PerDollar, 1), b.UpfrontUSD.Dollars(), b.AsOf,
+			})
 		}
 		s.Tables = append(s.Tables, g)
 	}

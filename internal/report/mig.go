@@ -25,7 +25,10 @@ func MIGCounts(m mig.Model, c mig.Counts) layout.Sheet {
 				Note: "without overlap, the empty set included",
 			},
 			{Label: "Multisets of profiles", Value: plain.Number(float64(c.Multisets), 0)},
-			{Label: "Maximal placement sets", Value: plain.Number(float64(c.MaximalSets), 0), Note: "no profile can be added"},
+			{
+				Label: "Maximal placement sets", Value: plain.Number(float64(c.MaximalSets), 0),
+				Note: "no profile can be added",
+			},
 			{Label: "Maximal multisets", Value: plain.Number(float64(c.MaximalMultisets), 0)},
 		},
 		Assumptions: []string{"profiles and starts: " + m.Source}}
@@ -39,7 +42,8 @@ func MIGCounts(m mig.Model, c mig.Counts) layout.Sheet {
 // MIG shows where each workload goes.
 func MIG(r mig.Report) layout.Sheet {
 	s := layout.Sheet{
-		Verb: "plan mig", Picture: migPicture(r), Caption: "Each row is a GPU, or several GPUs with the same placements. " +
+		Verb: "plan mig", Picture: migPicture(r),
+		Caption: "Each row is a GPU, or several GPUs with the same placements. " +
 			"Each block is a MIG instance with its workload; outlines are free slices.",
 		Commands: r.Commands, Assumptions: r.Notes}
 	s.Title = fmt.Sprintf("Use %s for %s", plain.Count(r.GPUsUsed, "GPU"), plain.Count(r.Workloads, "workload"))
@@ -137,7 +141,9 @@ func migPicture(r mig.Report) string {
 		free := 0
 		for _, p := range g.Placements {
 			lane.Blocks = freeSlices(lane.Blocks, free, p.Start)
-			b := chart.Block{From: float64(p.Start), To: float64(p.Start + p.Size), Label: workloadName(p), Color: chart.Blue}
+			b := chart.Block{
+				From: float64(p.Start), To: float64(p.Start + p.Size), Label: workloadName(p), Color: chart.Blue,
+			}
 			if p.Size > 1 {
 				b.Label = p.Profile + " " + b.Label
 			}

@@ -29,7 +29,9 @@ var (
 // amounts are nothing, less than a cent, the usual and more than anyone pays; a credit is
 // negative.
 func amounts(t *rapid.T, least money.Amount) money.Amount {
-	top := rapid.SampledFrom([]money.Amount{0, 1000, money.USD, 5000 * money.USD, 900_000_000 * money.USD}).Draw(t, "top")
+	top := rapid.SampledFrom([]money.Amount{
+		0, 1000, money.USD, 5000 * money.USD, 900_000_000 * money.USD,
+	}).Draw(t, "top")
 	return max(least, money.Amount(rapid.Int64Range(-int64(top)/8, int64(top)).Draw(t, "amount")))
 }
 

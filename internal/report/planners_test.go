@@ -60,8 +60,10 @@ func spotZone(name, pattern string) spot.Zone {
 
 func spotTrace() spot.Trace {
 	return spot.Trace{
-		Gap:   10 * time.Minute,
-		Zones: []spot.Zone{spotZone(hostileName, strings.Repeat("###..", 40)), spotZone("y", strings.Repeat("##...", 40))},
+		Gap: 10 * time.Minute,
+		Zones: []spot.Zone{
+			spotZone(hostileName, strings.Repeat("###..", 40)), spotZone("y", strings.Repeat("##...", 40)),
+		},
 	}
 }
 
@@ -124,7 +126,8 @@ func TestPictureOfCapacity(t *testing.T) {
 				t.Fatal(err)
 			}
 			svg := drawing(t, capacityPicture(r))
-			if limit := strings.Contains(svg, "objective") || strings.Contains(svg, "target"); limit != (name == "formula" ||
+			if limit := strings.Contains(svg, "objective") ||
+				strings.Contains(svg, "target"); limit != (name == "formula" ||
 				name == "objective") {
 				t.Errorf("objective drawn: %v", limit)
 			}
@@ -190,7 +193,8 @@ func TestPictureOfRightsizing(t *testing.T) {
 				start.Add(time.Duration(m)*time.Minute).Format(time.RFC3339), util)
 		}
 	}
-	r, err := rightsize.FromUsage(t.Context(), strings.NewReader(b.String()), usage.Format{Name: "u.csv"}, "p3.2xlarge",
+	r, err := rightsize.FromUsage(t.Context(), strings.NewReader(b.String()),
+		usage.Format{Name: "u.csv"}, "p3.2xlarge",
 		embeddedBook(t), rightsize.Params{})
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +237,8 @@ func TestPlannersFitTerminals(t *testing.T) {
 				}
 				for line := range strings.Lines(b.String()) {
 					line = strings.TrimRight(line, "\n")
-					if layout.Width(line) > width && !slices.Contains(slices.Concat(s.Commands, s.Next), strings.TrimSpace(line)) {
+					if layout.Width(line) > width &&
+						!slices.Contains(slices.Concat(s.Commands, s.Next), strings.TrimSpace(line)) {
 						t.Errorf("%d columns: %q", layout.Width(line), line)
 					}
 				}
@@ -283,7 +288,8 @@ func plannerSheets(t *testing.T) map[string]layout.Sheet {
 	}
 	out := map[string]layout.Sheet{}
 	r, err := spot.Replay(spotTrace(), spot.Params{
-		Work: 3 * time.Hour, Deadline: 6 * time.Hour, Restart: 5 * time.Minute, Every: 4 * time.Hour, SpotPrice: money.USD,
+		Work: 3 * time.Hour, Deadline: 6 * time.Hour, Restart: 5 * time.Minute,
+		Every: 4 * time.Hour, SpotPrice: money.USD,
 		OnDemandPrice: 3 * money.USD,
 	})
 	must(err)
@@ -332,7 +338,8 @@ func plannerSheets(t *testing.T) map[string]layout.Sheet {
 	for i := range 200 {
 		fmt.Fprintf(&b, "a machine with a long name,%d,0,%d,1000000000\n", 60*i, i%30)
 	}
-	z, err := rightsize.FromUsage(t.Context(), strings.NewReader(b.String()), usage.Format{Name: "u.csv"}, "p3.2xlarge",
+	z, err := rightsize.FromUsage(t.Context(), strings.NewReader(b.String()),
+		usage.Format{Name: "u.csv"}, "p3.2xlarge",
 		embeddedBook(t), rightsize.Params{})
 	must(err)
 	out["rightsize"] = Rightsize(z)
@@ -343,7 +350,8 @@ func plannerSheets(t *testing.T) map[string]layout.Sheet {
 	out["groups"] = Groups("rightsize", accountplan.Groups{
 		Groups: []accountplan.Group{
 			{
-				Team: "search", Purpose: "inference", Type: "g5.xlarge", Region: "us-east-1", Machines: 3, Working: 1, Needed: 1,
+				Team: "search", Purpose: "inference", Type: "g5.xlarge", Region: "us-east-1",
+				Machines: 3, Working: 1, Needed: 1,
 				SavingUSD: 1460 * money.USD,
 			},
 		},
@@ -379,8 +387,12 @@ func steadyUse() []commit.Usage {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for h := range 1500 {
 		at := start.Add(time.Duration(h) * time.Hour)
-		use = append(use, commit.Usage{Hour: at, Key: "a/us-east-1", Quantity: 10 * commit.Machine, OnDemand: 3 * money.USD},
-			commit.Usage{Hour: at, Key: "b1", Quantity: commit.Quantity(1+h%24/6) * commit.Machine, OnDemand: 2 * money.USD})
+		use = append(use, commit.Usage{
+			Hour: at, Key: "a/us-east-1", Quantity: 10 * commit.Machine, OnDemand: 3 * money.USD,
+		},
+			commit.Usage{
+				Hour: at, Key: "b1", Quantity: commit.Quantity(1+h%24/6) * commit.Machine, OnDemand: 2 * money.USD,
+			})
 	}
 	return use
 }

@@ -35,7 +35,8 @@ func PolicyCheck(doc view.PolicyCheck, next []string) layout.Sheet {
 }
 
 func policyCheckTitle(doc view.PolicyCheck) string {
-	return plain.Count(doc.Policies, "policy is", "policies are") + " valid, " + plain.Count(len(doc.Warnings), "warning")
+	return plain.Count(doc.Policies, "policy is", "policies are") + " valid, " +
+		plain.Count(len(doc.Warnings), "warning")
 }
 
 func againstText(r *view.PolicyReach) string {
@@ -79,7 +80,8 @@ func PolicyCheckText(w io.Writer, doc view.PolicyCheck, o Options) error {
 	_, err := fmt.Fprintf(w, "%s\n", policyCheckTitle(doc))
 	if g, any := reachGrid(doc.Against); err == nil && any {
 		err = layout.Sheet{
-			Verb: "policy check --against last", Title: againstText(doc.Against), Tables: []layout.Grid{g}, Color: o.Color,
+			Verb: "policy check --against last", Title: againstText(doc.Against),
+			Tables: []layout.Grid{g}, Color: o.Color,
 		}.Text(w, o.Width)
 	}
 	return err
@@ -124,8 +126,9 @@ func PolicyTestText(w io.Writer, doc view.PolicyTest, o Options) error {
 			fmt.Fprintf(w, "%s    %s\n", p.Saving("ok"), layout.Hanging(c.File+": "+c.Name, o.Width, 6, 6))
 			continue
 		}
-		fmt.Fprintf(w, "%s  %s\n", p.Waste("FAIL"), layout.Hanging(fmt.Sprintf("%s:%d: %s", c.File, c.Line, c.Name), o.Width,
-			6, 6))
+		fmt.Fprintf(w, "%s  %s\n", p.Waste("FAIL"),
+			layout.Hanging(fmt.Sprintf("%s:%d: %s", c.File, c.Line, c.Name), o.Width,
+				6, 6))
 		for _, why := range c.Failures {
 			fmt.Fprintf(w, "      %s\n", layout.Hanging(why, o.Width, 6, 6))
 		}
@@ -180,7 +183,8 @@ func PolicyExplainText(w io.Writer, doc view.PolicyExplain, o Options) error {
 		name := layout.Hanging(e.Policy+": "+answerText(e), width, 0, 4)
 		fmt.Fprintf(w, "\n%s\n", strings.Replace(name, ": "+e.Answer, ": "+state(e.Answer, 0), 1))
 		for _, part := range e.Parts {
-			fmt.Fprintf(w, "  %-9s %s %s\n", part.Name, state(part.Answer, 8), layout.Hanging(part.Text, width, 21, 21))
+			fmt.Fprintf(w, "  %-9s %s %s\n", part.Name, state(part.Answer, 8),
+				layout.Hanging(part.Text, width, 21, 21))
 			if part.Why != "" {
 				fmt.Fprintf(w, "%21s%s\n", "", layout.Hanging(part.Why, width, 21, 21))
 			}

@@ -25,7 +25,8 @@ func Machines(d view.Machines) layout.Sheet {
 			device = m.Accelerators + " × " + m.Accelerator
 		}
 		g.Rows = append(g.Rows, []string{
-			m.Type, device, strconv.Itoa(m.VCPUs), gib(m.MemoryMiB), rateText(m.OnDemand, "no price"), rateText(m.Spot, ""),
+			m.Type, device, strconv.Itoa(m.VCPUs), gib(m.MemoryMiB),
+			rateText(m.OnDemand, "no price"), rateText(m.Spot, ""),
 			m.PriceAsOf,
 		})
 	}
@@ -75,7 +76,8 @@ func PriceShow(d view.PriceShow, name string) layout.Sheet {
 	case m != nil:
 		s.Title = fmt.Sprintf("%s: %d vCPU, %s, %s", m.Type, m.VCPUs, gib(m.MemoryMiB), m.Arch)
 		if m.Accelerator != "" {
-			s.Title += fmt.Sprintf(", %s × %s with %s each", m.Accelerators, m.Accelerator, gib(m.AcceleratorMemoryMiB))
+			s.Title += fmt.Sprintf(", %s × %s with %s each", m.Accelerators, m.Accelerator,
+				gib(m.AcceleratorMemoryMiB))
 		}
 		s.Coverage = []string{"sizes from " + m.Source + ", " + m.AsOf}
 		prices = m.Prices
@@ -186,7 +188,8 @@ func listed(shown, n int) string {
 func Watching(w view.Watching, every string) layout.Sheet {
 	return layout.Sheet{
 		Verb: "price watching", Title: fmt.Sprintf("%s a month by enforce, %s by scan: %s with %s each, every %s",
-			w.Enforce.Dollars(), w.Scan.Dollars(), plain.Count(w.Machines, "machine"), plain.Count(w.GPUs, "GPU"), every),
+			w.Enforce.Dollars(), w.Scan.Dollars(), plain.Count(w.Machines, "machine"),
+			plain.Count(w.GPUs, "GPU"), every),
 		Figures: []layout.Figure{
 			{
 				Label: "cost a pass", Value: "$" + w.PerPass.String(),

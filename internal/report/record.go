@@ -12,7 +12,8 @@ import (
 func Record(d view.Record, globals string) layout.Sheet {
 	s := layout.Sheet{
 		Verb: "record",
-		Title: fmt.Sprintf("%s of %s written to %s", plain.Count(d.Samples, "sample"), plain.Count(d.Machines, "machine"),
+		Title: fmt.Sprintf("%s of %s written to %s", plain.Count(d.Samples, "sample"),
+			plain.Count(d.Machines, "machine"),
 			d.Output),
 	}
 	s.Figures = []layout.Figure{

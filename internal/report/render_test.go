@@ -73,8 +73,9 @@ func TestTableAnyName(t *testing.T) {
 		name := rapid.String().Draw(t, "name")
 		w := viewtest.NewWorld()
 		r := w.Resource(inventory.KindInstance, "i-1", "g5.xlarge", name, inventory.Owner{Team: name, User: name})
-		w.Charge(r, "compute", ledger.Compute, rapid.SampledFrom([]string{"0", "0.001", "734.38", "9000000000"}).Draw(t,
-			"cost"))
+		w.Charge(r, "compute", ledger.Compute,
+			rapid.SampledFrom([]string{"0", "0.001", "734.38", "9000000000"}).Draw(t,
+				"cost"))
 		w.Verdict(r, duty.Unknown, name)
 		w.Find(r, viewtest.Found{
 			Rule: "telemetry-missing", Step: finding.StepMeasure, Saving: finding.Saving{Why: name}, Because: name,

@@ -43,12 +43,15 @@ func Rightsize(r rightsize.Report) layout.Sheet {
 		Label: "GPUs used", Value: fmt.Sprintf("%d of %d", r.GPUsUsedMax, r.GPUs),
 	},
 		layout.Figure{
-			Label: "Samples", Value: plain.Number(float64(r.Samples), 0), Note: "coverage " + plain.Share(r.Coverage, 1),
+			Label: "Samples", Value: plain.Number(float64(r.Samples), 0),
+			Note: "coverage " + plain.Share(r.Coverage, 1),
 		})
 	s.Because = []string{verdictName(r.Verdict) + ": " + r.Why}
 	if len(r.Fits) > 0 {
 		g := layout.Grid{
-			Title: "Types that fit, cheapest first", Head: []string{"type", "GPUs", "GPU memory", "price", "saves a month"},
+			Title: "Types that fit, cheapest first", Head: []string{
+				"type", "GPUs", "GPU memory", "price", "saves a month",
+			},
 			Right: []bool{false, false, true, true, true},
 		}
 		for _, f := range r.Fits {
@@ -85,9 +88,11 @@ func rightsizeTitle(r rightsize.Report) string {
 	switch {
 	case r.SavingUSD.Known() && moves == 1 && len(r.Resources) == 1:
 		m := r.Resources[0]
-		return fmt.Sprintf("Move %s from %s to %s: saves %s a month", m.Name, m.Type, m.Fits[0].Type, r.SavingUSD.String())
+		return fmt.Sprintf("Move %s from %s to %s: saves %s a month", m.Name, m.Type,
+			m.Fits[0].Type, r.SavingUSD.String())
 	case r.SavingUSD.Known() && moves > 0:
-		return fmt.Sprintf("Move %s to smaller types: saves %s a month", plain.Count(moves, "machine"), r.SavingUSD.String())
+		return fmt.Sprintf("Move %s to smaller types: saves %s a month",
+			plain.Count(moves, "machine"), r.SavingUSD.String())
 	case r.Judged == 0:
 		return fmt.Sprintf("No verdict: %s", r.Why)
 	}
@@ -157,9 +162,10 @@ func rightsizePicture(r rightsize.Report) string {
 		string(rightsize.ScaleOut),
 	}
 	c := chart.Bars{
-		Title: "GPU utilization of each machine", Axis: chart.Axis{Label: "GPU utilization", Format: func(v float64) string {
-			return plain.Percent(v, 0)
-		}, Least: 0, Most: 100, Ticks: []float64{0, 25, 50, 75, 100}},
+		Title: "GPU utilization of each machine", Axis: chart.Axis{
+			Label: "GPU utilization", Format: func(v float64) string {
+				return plain.Percent(v, 0)
+			}, Least: 0, Most: 100, Ticks: []float64{0, 25, 50, 75, 100}},
 		Parts: slices.Clone(verdicts), Colors: []chart.Color{chart.Orange, chart.SoftOrange, chart.Blue, chart.Ink},
 		Range: "p50 to p95", Ordered: true,
 		Marks: []chart.Mark{

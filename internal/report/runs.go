@@ -32,7 +32,8 @@ func Runs(doc view.Runs, now time.Time) layout.Sheet {
 			hourly += hourOf(r).Or(0)
 		}
 		g.Rows = append(g.Rows, []string{
-			r.Name, r.State, machineOf(r), dollarsOf(hourOf(r)), dollarsOf(r.CostUSD), leaseOf(r, now), savedOf(r, now),
+			r.Name, r.State, machineOf(r), dollarsOf(hourOf(r)), dollarsOf(r.CostUSD),
+			leaseOf(r, now), savedOf(r, now),
 			cmp.Or(r.Owner.User, r.Owner.Team, r.AskedBy),
 		})
 	}
@@ -44,7 +45,9 @@ func Runs(doc view.Runs, now time.Time) layout.Sheet {
 	who := layout.Grid{Head: []string{"session", "node", "connection", "from", "since"}}
 	for _, r := range doc.Runs {
 		for _, c := range r.Connections {
-			who.Rows = append(who.Rows, []string{r.Name, strconv.Itoa(c.Node), c.Kind, c.From, plain.When(c.Since, now)})
+			who.Rows = append(who.Rows, []string{
+				r.Name, strconv.Itoa(c.Node), c.Kind, c.From, plain.When(c.Since, now),
+			})
 		}
 	}
 	if len(who.Rows) > 0 {
@@ -202,7 +205,8 @@ func nodeOf(e view.SessionEvent) string {
 
 // SessionLine is one event as `logs -f` prints it.
 func SessionLine(e view.SessionEvent) string {
-	return fmt.Sprintf("%s  %-6s  %-12s  %s", e.At.Format("15:04:05"), nodeOf(e), plain.Line(e.Kind), plain.Line(e.Text))
+	return fmt.Sprintf("%s  %-6s  %-12s  %s", e.At.Format("15:04:05"), nodeOf(e),
+		plain.Line(e.Kind), plain.Line(e.Text))
 }
 
 // Adoption shows how a machine becomes a session. Reaching are the flags that reach its
@@ -219,7 +223,9 @@ func Adoption(doc view.Adoption, reaching string) layout.Sheet {
 	}
 	s.Figures = []layout.Figure{
 		{Label: "machine", Value: strings.TrimSpace(doc.Type + " " + doc.Region), Note: doc.Resource},
-		{Label: "an hour", Value: dollarsOf(doc.HourlyUSD)}, {Label: "owner", Value: cmp.Or(doc.Owner.User, doc.Owner.Team)},
+		{
+			Label: "an hour", Value: dollarsOf(doc.HourlyUSD),
+		}, {Label: "owner", Value: cmp.Or(doc.Owner.User, doc.Owner.Team)},
 		{
 			Label: "lease ends", Value: plain.Time(doc.LeaseUntil),
 		}, {Label: "idle for", Value: doc.Idle, Note: "and it is to end"}}

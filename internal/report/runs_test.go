@@ -17,8 +17,10 @@ func TestRunsShowWhoIsConnected(t *testing.T) {
 	now := time.Date(2026, 11, 23, 18, 0, 0, 0, time.UTC)
 	by := []session.NodeConnection{
 		{
-			Node:       1,
-			Connection: session.Connection{Kind: "ssh", Source: "ana-0f3a9c6e85af1b2c3d", Since: now.Add(-90 * time.Minute)},
+			Node: 1,
+			Connection: session.Connection{
+				Kind: "ssh", Source: "ana-0f3a9c6e85af1b2c3d", Since: now.Add(-90 * time.Minute),
+			},
 		},
 		{Node: 0, Connection: session.Connection{Kind: "port", Source: "bo-77", Since: now.Add(-time.Minute)}},
 	}
@@ -28,7 +30,8 @@ func TestRunsShowWhoIsConnected(t *testing.T) {
 	} {
 		doc.Runs = append(doc.Runs,
 			view.NewRun(session.Session{
-				Name: name, State: state, Machines: make([]session.Machine, 2), LeaseUntil: now.Add(time.Hour), Connections: by,
+				Name: name, State: state, Machines: make([]session.Machine, 2),
+				LeaseUntil: now.Add(time.Hour), Connections: by,
 			}, now))
 	}
 	for _, r := range doc.Runs {
@@ -42,7 +45,9 @@ func TestRunsShowWhoIsConnected(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := text.String()
-		for _, want := range []string{"connection", "demo", "ana-0f3a9c6e85af1b2c3d", "ssh", "16:30", "bo-77", "17:59"} {
+		for _, want := range []string{
+			"connection", "demo", "ana-0f3a9c6e85af1b2c3d", "ssh", "16:30", "bo-77", "17:59",
+		} {
 			if !strings.Contains(out, want) {
 				t.Errorf("width %d: no %q in\n%s", width, want, out)
 			}

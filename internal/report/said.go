@@ -55,7 +55,8 @@ func YAML(w io.Writer, width int, text string) error {
 			b.WriteString(line + "\n")
 			continue
 		}
-		b.WriteString(indent + strings.Join(layout.Wrap(line, width-len(indent)-6), "\n"+indent+strings.Repeat(" ", 6)) +
+		b.WriteString(indent + strings.Join(layout.Wrap(line, width-len(indent)-6),
+			"\n"+indent+strings.Repeat(" ", 6)) +
 			"\n")
 	}
 	_, err := io.WriteString(w, b.String())

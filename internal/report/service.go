@@ -17,7 +17,8 @@ func TokensSheet(d view.Tokens, now time.Time) layout.Sheet {
 		return s
 	}
 	g := layout.Grid{
-		Head: []string{"id", "state", "name", "roles", "expires", "last used", "created by"}, States: []bool{false, true},
+		Head:     []string{"id", "state", "name", "roles", "expires", "last used", "created by"},
+		States:   []bool{false, true},
 		Priority: []int{9, 7, 8, 6, 5, 4, 1},
 	}
 	for _, t := range d.Tokens {

@@ -151,7 +151,8 @@ func tenancy(s *layout.Sheet, d view.Shares) {
 func SharesCSV(w io.Writer, d view.Shares) error {
 	return layout.WriteCSV(w, "shares", func(yield func([]string) bool) {
 		if !yield([]string{
-			"machine", "workload", "total_usd", "used_usd", "idle_usd", "unmeasured_usd", "by_use_usd", "requested_gpu_hours",
+			"machine", "workload", "total_usd", "used_usd", "idle_usd", "unmeasured_usd",
+			"by_use_usd", "requested_gpu_hours",
 			"used_gpu_hours",
 		}) {
 			return

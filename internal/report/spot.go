@@ -49,7 +49,8 @@ func Spot(r spot.Report) layout.Sheet {
 		case spot.Curfew:
 			s.Title = spotTitle(r, x)
 			s.Figures = append(s.Figures, layout.Figure{
-				Label: "Mean cost of a case", Value: x.MeanCostUSD.Dollars(), Note: "on-demand " + r.OnDemandUSD.Dollars(),
+				Label: "Mean cost of a case", Value: x.MeanCostUSD.Dollars(),
+				Note: "on-demand " + r.OnDemandUSD.Dollars(),
 			},
 				layout.Figure{Label: "Saving", Value: plain.Share(x.Saving, 1), Note: "perfect foresight " + best},
 				layout.Figure{
@@ -77,7 +78,8 @@ func spotTitle(r spot.Report, x spot.Result) string {
 		return fmt.Sprintf("Use spot only with a later deadline: it saves %s, but misses the deadline in %d of %s",
 			plain.Share(x.Saving, 1), x.Misses, plain.Count(x.Cases, "case"))
 	}
-	return fmt.Sprintf("Use spot: one run costs %s instead of %s on-demand (saves %s), and no deadline is missed in %s",
+	return fmt.Sprintf(
+		"Use spot: one run costs %s instead of %s on-demand (saves %s), and no deadline is missed in %s",
 		x.MeanCostUSD.Dollars(), r.OnDemandUSD.Dollars(), plain.Share(x.Saving, 1), plain.Count(x.Cases, "case"))
 }
 
@@ -193,7 +195,8 @@ func Checkpoint(r spot.CheckpointReport) layout.Sheet {
 		interval := secondsText(x.Interval)
 		if x.Name == spot.Curfew {
 			interval += " at first"
-			s.Title = fmt.Sprintf("Save the first checkpoint after %s, then at growing intervals: keeps %s of the paid time",
+			s.Title = fmt.Sprintf(
+				"Save the first checkpoint after %s, then at growing intervals: keeps %s of the paid time",
 				secondsText(x.Interval), plain.Share(x.Kept, 1))
 			s.Figures = []layout.Figure{
 				{Label: "First checkpoint", Value: secondsText(x.Interval), Note: "after the start of a run"},

@@ -35,9 +35,12 @@ func tcoPicture(r tco.Report) string {
 		s.Points = append(s.Points, chart.Point{X: float64(month), Y: v})
 	}
 	c := chart.Lines{
-		Title: "Balance of the change over 24 months", Series: []chart.Series{s}, Limits: []chart.Mark{{Label: "paid back"}},
+		Title: "Balance of the change over 24 months", Series: []chart.Series{s},
+		Limits: []chart.Mark{{Label: "paid back"}},
 		X: chart.Axis{
-			Label: "months after the change", Least: -0.5, Most: 24.5, Ticks: []float64{0, 3, 6, 9, 12, 15, 18, 21, 24},
+			Label: "months after the change", Least: -0.5, Most: 24.5, Ticks: []float64{
+				0, 3, 6, 9, 12, 15, 18, 21, 24,
+			},
 			Format: func(v float64) string { return plain.Number(v, 1) },
 		},
 		Y:       chart.Axis{Label: "balance in dollars", Format: chart.USD},

@@ -57,8 +57,10 @@ policies:
 			}
 			if f.Duty != nil && (f.Duty.State != g.Duty.State || !f.Duty.Since.Equal(g.Duty.Since) ||
 				!f.Duty.Until.Equal(g.Duty.Until)) {
-				t.Errorf("round %d at %s: %s is %s since %s until %s, want %s since %s until %s (%s)", i, now.Format("15:04"),
-					f.Resource.ID, g.Duty.State, g.Duty.Since.Format("15:04"), g.Duty.Until.Format("15:04"), f.Duty.State,
+				t.Errorf("round %d at %s: %s is %s since %s until %s, want %s since %s until %s (%s)", i,
+					now.Format("15:04"),
+					f.Resource.ID, g.Duty.State, g.Duty.Since.Format("15:04"),
+					g.Duty.Until.Format("15:04"), f.Duty.State,
 					f.Duty.Since.Format("15:04"), f.Duty.Until.Format("15:04"), g.Duty.Why)
 			}
 		}

@@ -33,8 +33,9 @@ func (e *Engine) findings(r *Result, now time.Time) error {
 	}
 	account := &finding.Account{
 		Now: now, Resources: r.Resources, Windows: r.Windows, Verdicts: r.Verdicts, Unmeasured: r.Unmeasured,
-		Charges: r.Charges, Prices: e.Prices, Rules: e.Audit.Rules, Unread: r.Unread, CommitmentsKnown: r.CommitmentsKnown,
-		Advice: r.Advice,
+		Charges: r.Charges, Prices: e.Prices, Rules: e.Audit.Rules, Unread: r.Unread,
+		CommitmentsKnown: r.CommitmentsKnown,
+		Advice:           r.Advice,
 	}
 	account.TagsFor = func(res *inventory.Resource) (map[string]string, []string) {
 		add, left, _ := e.Audit.Owners.Missing(res, e.Audit.Required, e.Audit.Tags)
@@ -79,7 +80,8 @@ func (e *Engine) requests(r *Result, now time.Time) {
 		}
 		do.ScratchDisks, do.SaveDisks = do.ScratchDisks || q.ScratchDisks, do.SaveDisks || q.SaveDisks
 		p := action.Proposal{
-			Source: FindingSource(f.ID), Resource: f.Resource, Do: do, Mode: policy.Enforce, Notify: q.Notify, Grace: q.Grace,
+			Source: FindingSource(f.ID), Resource: f.Resource, Do: do, Mode: policy.Enforce,
+			Notify: q.Notify, Grace: q.Grace,
 			Limits: policy.DefaultLimits(), Governed: true, ByPerson: true, Condition: usage.True, ReadAt: now,
 			Class: "finding", Because: f.Rule + ": " + f.Because, Evidence: f.Evidence, Duty: e.doing(f, now),
 			Hourly: e.subjects[f.Resource.Ref()].hourly,
@@ -101,7 +103,8 @@ func (e *Engine) doing(f *finding.Finding, now time.Time) *duty.Verdict {
 			return &duty.Verdict{Why: "the evidence is weak: " + f.Because}
 		}
 		return &duty.Verdict{
-			State: duty.Idle, Why: f.Because, Coverage: 1, Evidence: f.Evidence, Until: now, Expires: now.Add(verdictFresh),
+			State: duty.Idle, Why: f.Because, Coverage: 1, Evidence: f.Evidence, Until: now,
+			Expires: now.Add(verdictFresh),
 		}
 	}
 	return nil

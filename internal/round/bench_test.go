@@ -84,7 +84,9 @@ policies:
 			LookBack: 12 * time.Hour, Policies: set,
 			Ladder: func(account string) *action.Ladder {
 				return &action.Ladder{
-					Store: store, Cloud: actiontest.NewCloud(func() time.Time { return at }), Notifier: actiontest.NewPeople(),
+					Store: store, Cloud: actiontest.NewCloud(func() time.Time {
+						return at
+					}), Notifier: actiontest.NewPeople(),
 					Account: account,
 					Clock:   func() action.Clock { return action.Clock{Wall: at} }}
 			}})

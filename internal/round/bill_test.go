@@ -20,7 +20,8 @@ func TestUnusedCapacityOfABillIsIdle(t *testing.T) {
 			Cost: bill.Cost{Billed: billed * money.USD, Effective: effective * money.USD}}
 	}
 	rows := []bill.Row{
-		usage(bill.Unused, "", 48, 48), usage("", bill.Unused, 0, 24), usage("", bill.Used, 0, 12), usage("", "", 12, 12),
+		usage(bill.Unused, "", 48, 48), usage("", bill.Unused, 0, 24),
+		usage("", bill.Used, 0, 12), usage("", "", 12, 12),
 	}
 	b, err := BillOf(slices.Values(rows), "aws", "focus.csv")
 	if err != nil {

@@ -74,7 +74,8 @@ func (e *Engine) stand(ctx context.Context, now time.Time) (err error) {
 func ahead(seen ledger.Seen, provider time.Time) error {
 	if off := seen.At.Sub(provider); !provider.IsZero() && off > ledger.MaxAhead {
 		return fmt.Errorf("the round of %s is at %s, and the provider's answers are of %s: %w by %s; set it right",
-			seen.Account, seen.At.Format(time.RFC3339), provider.Format(time.RFC3339), ledger.ErrAhead, off.Round(time.Second))
+			seen.Account, seen.At.Format(time.RFC3339), provider.Format(time.RFC3339),
+			ledger.ErrAhead, off.Round(time.Second))
 	}
 	return nil
 }
@@ -112,8 +113,9 @@ func (e *Engine) Seen(r *Result, now time.Time) []ledger.Seen {
 	for _, id := range slices.Sorted(maps.Keys(accounts)) {
 		out = append(out, ledger.Seen{
 			Account: ledger.Account{Cloud: r.Cloud, ID: id}, At: now.Truncate(time.Second), Source: e.Source,
-			Regions: r.RegionsRead(id), Kinds: e.Query.Kinds, Unread: r.Unread, Resources: slices.Concat(r.Resources, r.Ended),
-			Rates: r.Charges, Spans: spans,
+			Regions: r.RegionsRead(id), Kinds: e.Query.Kinds, Unread: r.Unread,
+			Resources: slices.Concat(r.Resources, r.Ended),
+			Rates:     r.Charges, Spans: spans,
 		})
 	}
 	return out

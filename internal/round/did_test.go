@@ -73,7 +73,8 @@ func TestWasteIsTheHoursOfIdleMachines(t *testing.T) {
 		table := timetable{hours: map[string][]float64{}, backward: rapid.Bool().Draw(t, "backward")}
 		gangs := map[string][]string{}
 		for i := range rapid.IntRange(1, 5).Draw(t, "machines") {
-			r := machine(fmt.Sprint("i-", i), rapid.SampledFrom([]string{"g6.2xlarge", "g5.xlarge"}).Draw(t, "type"), 30*days)
+			r := machine(fmt.Sprint("i-", i),
+				rapid.SampledFrom([]string{"g6.2xlarge", "g5.xlarge"}).Draw(t, "type"), 30*days)
 			if rapid.Bool().Draw(t, "in a gang") {
 				r.Gang = "run"
 			}
@@ -136,7 +137,8 @@ func TestACostsQueryAgreesWithAnAudit(t *testing.T) {
 			table.hours[r.ID] = append(table.hours[r.ID], float64(95*((h/(7+i))%2)))
 		}
 		o.Resources = append(o.Resources, &inventory.Resource{
-			ID: "vol-" + r.ID, Kind: inventory.KindVolume, Cloud: "aws", Account: "1", Region: "us-east-1", Type: "gp3",
+			ID: "vol-" + r.ID, Kind: inventory.KindVolume, Cloud: "aws", Account: "1",
+			Region: "us-east-1", Type: "gp3",
 			CreatedAt: now.Add(-60 * days), State: inventory.StateAvailable, Tags: map[string]string{}, Owner: r.Owner,
 			Detail: &inventory.Volume{SizeGiB: 100}})
 	}

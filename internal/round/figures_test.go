@@ -48,7 +48,8 @@ policies:
 			for _, figure := range set.Policies[0].Figures() {
 				a, b := got.Facts[i].GPUs.Read(f.now(), figure, true), facts.GPUs.Read(f.now(), figure, true)
 				if a != b || !a.Known {
-					t.Fatalf("at %s %s of %s is %+v, and %+v of a new one", f.now(), figure.Name(), facts.Resource.ID, a, b)
+					t.Fatalf("at %s %s of %s is %+v, and %+v of a new one", f.now(), figure.Name(),
+						facts.Resource.ID, a, b)
 				}
 			}
 			a, b := running.listed[i].answers[0].Answer, set.Policies[0].Evaluate(facts).Answer

@@ -53,10 +53,14 @@ func TestAGroupDoesWhatItsMachinesDo(t *testing.T) {
 			f := newFleet(3)
 			f.busy[tc.busy] = true
 			g := &inventory.Resource{
-				ID: "workers", Kind: inventory.KindAutoScalingGroup, Cloud: "aws", Account: "1", Region: f.machines[0].Region,
-				State: inventory.StateAvailable, CreatedAt: now.Add(-90 * 24 * time.Hour), Tags: map[string]string{"owner": "ana"},
+				ID: "workers", Kind: inventory.KindAutoScalingGroup, Cloud: "aws", Account: "1",
+				Region: f.machines[0].Region,
+				State:  inventory.StateAvailable, CreatedAt: now.Add(-90 * 24 * time.Hour),
+				Tags:     map[string]string{"owner": "ana"},
 				Lifetime: inventory.Ephemeral, Managed: true, Owner: inventory.Owner{User: "ana"},
-				Detail: &inventory.AutoScalingGroup{Min: 1, Max: 3, Desired: 3, Instances: []string{"i-1", "i-2", "i-3"}}}
+				Detail: &inventory.AutoScalingGroup{
+					Min: 1, Max: 3, Desired: 3, Instances: []string{"i-1", "i-2", "i-3"},
+				}}
 			if tc.lacks {
 				g.Detail.(*inventory.AutoScalingGroup).Instances = []string{"i-1", "i-2", "i-9"}
 			}

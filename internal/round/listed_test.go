@@ -54,7 +54,9 @@ func TestARoundKnowsWhatIsListed(t *testing.T) {
 					r := machine(id, "g6.2xlarge", 48*time.Hour)
 					r.Account = []string{"1", "2"}[i%2]
 					r.Gang = rapid.SampledFrom([]string{"", "run"}).Draw(t, "gang")
-					r.Lifetime = rapid.SampledFrom([]inventory.Lifetime{inventory.Ephemeral, inventory.Persistent}).Draw(t,
+					r.Lifetime = rapid.SampledFrom([]inventory.Lifetime{
+						inventory.Ephemeral, inventory.Persistent,
+					}).Draw(t,
 						"lifetime")
 					made[id] = r
 				}

@@ -82,7 +82,9 @@ func (f *fleet) Measure(_ context.Context, resources []*inventory.Resource, iv u
 			if f.busy[r.ID] || f.worked != nil && f.worked(r.ID, at) {
 				load = 95
 			}
-			for s, v := range map[usage.Signal]float64{usage.GPUUtil: load, usage.MemUsed: 1 << 20, usage.MemTotal: 24 << 30} {
+			for s, v := range map[usage.Signal]float64{
+				usage.GPUUtil: load, usage.MemUsed: 1 << 20, usage.MemTotal: 24 << 30,
+			} {
 				w.Add("0", s, usage.Point{Time: at, Mean: v, Max: v})
 			}
 			w.Add("", usage.CPUUtil, usage.Point{Time: at, Mean: 1, Max: 1})
@@ -94,7 +96,8 @@ func (f *fleet) Measure(_ context.Context, resources []*inventory.Resource, iv u
 
 func (f *fleet) ladder(account string) *action.Ladder {
 	return &action.Ladder{
-		Store: f.store, Cloud: f.cloud, Notifier: actiontest.NewPeople(), Account: account, Actor: "ana", Enforce: true,
+		Store: f.store, Cloud: f.cloud, Notifier: actiontest.NewPeople(), Account: account,
+		Actor: "ana", Enforce: true,
 		Clock: f.clock.Read,
 	}
 }
@@ -324,7 +327,9 @@ func TestWorkBetweenTwoPasses(t *testing.T) {
 		{"sixteen minutes", false, func(_ string, at time.Duration) bool {
 			return at >= time.Minute && at < 17*time.Minute
 		}, 0},
-		{"one sample", false, func(_ string, at time.Duration) bool { return at >= 5*time.Minute && at < 6*time.Minute }, 0},
+		{"one sample", false, func(_ string, at time.Duration) bool {
+			return at >= 5*time.Minute && at < 6*time.Minute
+		}, 0},
 		{"one of two", false, func(id string, at time.Duration) bool {
 			return id == "i-1" && at >= 5*time.Minute && at < 6*time.Minute
 		}, 1},

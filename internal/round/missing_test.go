@@ -51,8 +51,9 @@ func TestWhyAFindingIsMissing(t *testing.T) {
 	} {
 		r := &Result{
 			Observation: Observation{
-				Inventory: inventory.Inventory{Resources: []*inventory.Resource{m}}, Cloud: "aws", Accounts: []string{"1"},
-				Regions: []string{"us-east-1"},
+				Inventory: inventory.Inventory{Resources: []*inventory.Resource{m}}, Cloud: "aws",
+				Accounts: []string{"1"},
+				Regions:  []string{"us-east-1"},
 			},
 		}
 		if tc.change != nil {

@@ -105,7 +105,8 @@ func (e *Engine) propose(out []action.Proposal, woken []*subject, unread map[str
 func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 	f := &s.facts
 	out := action.Proposal{
-		Source: p.Name, Resource: s.Resource, Do: Settle(p.Do, s.Resource, e.Governance), Mode: p.Mode, Limits: p.Limits,
+		Source: p.Name, Resource: s.Resource, Do: Settle(p.Do, s.Resource, e.Governance),
+		Mode: p.Mode, Limits: p.Limits,
 		Governed: e.Governance.Governs(s.Resource), Gang: f.Gang, Checkpoint: f.Checkpoint,
 		Hourly: f.Hourly, Condition: usage.True, ReadAt: f.Now, Class: p.Class(), Because: p.When,
 	}

@@ -63,7 +63,9 @@ func refusedBy(p *policy.Policy, listed Priced, g policy.Governance, now time.Ti
 	q := action.Proposal{
 		Source: p.Name, Resource: r, Do: do, Mode: policy.Enforce, Governed: g.Governs(r), Hourly: listed.Hourly,
 		Condition: usage.True, ReadAt: now,
-		Class: p.Class(), Duty: &duty.Verdict{State: duty.Idle, Since: r.CreatedAt, Until: now, Expires: now.Add(time.Hour)}}
+		Class: p.Class(), Duty: &duty.Verdict{
+			State: duty.Idle, Since: r.CreatedAt, Until: now, Expires: now.Add(time.Hour),
+		}}
 	if p.Warn != nil {
 		q.Grace = p.Warn.Grace
 	}

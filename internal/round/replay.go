@@ -438,7 +438,9 @@ func (r *replay) tell(s *subject) {
 		}
 		a.told, a.last, a.state = true, a.Answer, state
 		r.about, r.policy = s, i
-		r.Told(Told{At: r.now, Resource: s.number, Policy: i, Answer: a.Answer, State: state, Again: s.calm != 0}, r.because)
+		r.Told(Told{
+			At: r.now, Resource: s.number, Policy: i, Answer: a.Answer, State: state, Again: s.calm != 0,
+		}, r.because)
 	}
 }
 

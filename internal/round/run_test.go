@@ -84,7 +84,8 @@ func (r tape) Collect(_ context.Context, resolve func(string, time.Duration) usa
 
 func machine(id, typ string, age time.Duration) *inventory.Resource {
 	return &inventory.Resource{
-		ID: id, Name: "name-" + id, Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "us-east-1", Type: typ,
+		ID: id, Name: "name-" + id, Kind: inventory.KindInstance, Cloud: "aws", Account: "1",
+		Region: "us-east-1", Type: typ,
 		State: inventory.StateRunning, CreatedAt: now.Add(-age), Tags: map[string]string{},
 		Detail: &inventory.Instance{
 			Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy,
@@ -136,13 +137,17 @@ func TestAMachineNobodyMeasuredIsNoWaste(t *testing.T) {
 }
 
 func TestAnUnknownGPUTypeIsNotJudgedByItsCPU(t *testing.T) {
-	quiet := tape{resource: "i-1", hours: 14 * 24, values: map[usage.Signal]float64{usage.CPUUtil: 1, usage.NetBytes: 10}}
+	quiet := tape{
+		resource: "i-1", hours: 14 * 24, values: map[usage.Signal]float64{usage.CPUUtil: 1, usage.NetBytes: 10},
+	}
 	group := &inventory.Resource{
 		ID: "fleet", Kind: inventory.KindAutoScalingGroup, Cloud: "aws", Account: "1", Region: "us-east-1",
 		Tags:   map[string]string{},
 		Detail: &inventory.AutoScalingGroup{Min: 0, Max: 2, Desired: 1, Instances: []string{"i-1"}}}
 	a, err := New(setting(t, Observation{CommitmentsKnown: true,
-		Inventory: inventory.Inventory{Resources: []*inventory.Resource{machine("i-1", "p99.48xlarge", 30*days), group}}},
+		Inventory: inventory.Inventory{
+			Resources: []*inventory.Resource{machine("i-1", "p99.48xlarge", 30*days), group},
+		}},
 		quiet)).Round(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +162,8 @@ func TestAnUnknownGPUTypeIsNotJudgedByItsCPU(t *testing.T) {
 
 func TestWasteStaysWithinCost(t *testing.T) {
 	reserved := &inventory.Resource{
-		ID: "ri-1", Kind: inventory.KindCommitment, Cloud: "aws", Account: "1", Region: "us-east-1", Type: "g6.2xlarge",
+		ID: "ri-1", Kind: inventory.KindCommitment, Cloud: "aws", Account: "1",
+		Region: "us-east-1", Type: "g6.2xlarge",
 		State: inventory.StateRunning, Tags: map[string]string{}, Detail: &inventory.Commitment{
 			CommitmentType: inventory.ReservedInstances, Count: 2,
 			Platform: inventory.LinuxPlatform, Hourly: inventory.Known(money.USD)}}
@@ -174,7 +180,8 @@ func TestWasteStaysWithinCost(t *testing.T) {
 	if got.FindingsWaste.Cents() != "365.00" || got.Waste != 0 || got.Cost.Cents() != "1078.65" ||
 		got.Committed.Cents() != "365.00" || got.ByCategory[CategoryIdle] != got.FindingsWaste ||
 		got.CannotJudge.Cents() != "713.65" {
-		t.Errorf("waste %s and %s, cost %s, committed %s, idle %s, unmeasured %s", got.FindingsWaste, got.Waste, got.Cost,
+		t.Errorf("waste %s and %s, cost %s, committed %s, idle %s, unmeasured %s",
+			got.FindingsWaste, got.Waste, got.Cost,
 			got.Committed, got.ByCategory[CategoryIdle], got.CannotJudge)
 	}
 	if o := got.ByOwner[0]; o.Waste != got.Waste || o.Cost != got.Cost {
@@ -193,24 +200,29 @@ func TestRecordedUsageDecides(t *testing.T) {
 			tape: tape{
 				resource: "i-1", gpu: "0", hours: 14 * 24,
 				values: map[usage.Signal]float64{
-					usage.GPUUtil: 0, usage.MemUsed: 1 << 20, usage.MemTotal: gpuMemory, usage.CPUUtil: 1, usage.NetBytes: 10,
+					usage.GPUUtil: 0, usage.MemUsed: 1 << 20, usage.MemTotal: gpuMemory,
+					usage.CPUUtil: 1, usage.NetBytes: 10,
 				},
 			}},
 		{name: "held by name", rule: "gpu-held i-1", waste: "713.65",
 			tape: tape{
 				resource: "name-i-1", gpu: "0", hours: 14 * 24,
 				values: map[usage.Signal]float64{
-					usage.GPUUtil: 0, usage.MemUsed: 22 << 30, usage.MemTotal: gpuMemory, usage.CPUUtil: 1, usage.NetBytes: 10,
+					usage.GPUUtil: 0, usage.MemUsed: 22 << 30, usage.MemTotal: gpuMemory,
+					usage.CPUUtil: 1, usage.NetBytes: 10,
 				},
 			}},
 		{name: "busy", rule: "", waste: "0.00",
 			tape: tape{
 				resource: "i-1", gpu: "0", hours: 14 * 24,
 				values: map[usage.Signal]float64{
-					usage.GPUUtil: 95, usage.MemUsed: 22 << 30, usage.MemTotal: gpuMemory, usage.CPUUtil: 2, usage.NetBytes: 10,
+					usage.GPUUtil: 95, usage.MemUsed: 22 << 30, usage.MemTotal: gpuMemory,
+					usage.CPUUtil: 2, usage.NetBytes: 10,
 				},
 			}},
-		{name: "half of the window is no finding, and wasted all the same", rule: "telemetry-missing i-1", waste: "356.82",
+		{
+			name: "half of the window is no finding, and wasted all the same",
+			rule: "telemetry-missing i-1", waste: "356.82",
 			tape: tape{
 				resource: "i-1", gpu: "0", hours: 7 * 24,
 				values: map[usage.Signal]float64{usage.GPUUtil: 0, usage.MemUsed: 1 << 20, usage.MemTotal: gpuMemory},
@@ -238,13 +250,18 @@ func TestRecordedUsageOfAStranger(t *testing.T) {
 	a, b := machine("i-1", "g6.2xlarge", 30*days), machine("i-2", "g6.2xlarge", 30*days)
 	b.Name = a.Name
 	for _, name := range []string{"i-9", a.Name} {
-		audit, err := New(setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{a, b}}},
-			tape{resource: name, hours: 400, values: map[usage.Signal]float64{usage.GPUUtil: 0}})).Round(context.Background())
+		audit, err := New(setting(t, Observation{
+			Inventory: inventory.Inventory{Resources: []*inventory.Resource{a, b}},
+		},
+			tape{
+				resource: name, hours: 400, values: map[usage.Signal]float64{usage.GPUUtil: 0},
+			})).Round(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(audit.BlindSpots) != 1 || !strings.Contains(audit.BlindSpots[0].Why, name) || audit.Totals.Waste != 0 {
-			t.Errorf("samples of %q: blind spots %+v, waste %s; want one that names it and no waste", name, audit.BlindSpots,
+			t.Errorf("samples of %q: blind spots %+v, waste %s; want one that names it and no waste", name,
+				audit.BlindSpots,
 				audit.Totals.Waste)
 		}
 	}
@@ -279,10 +296,13 @@ func TestTotalsAddUp(t *testing.T) {
 				loads[r.ID] = rapid.SampledFrom([]float64{0, 0.4, 30, 95}).Draw(t, "load")
 			}
 			v := &inventory.Resource{
-				ID: "vol-" + r.ID, Kind: inventory.KindVolume, Cloud: "aws", Account: "1", Region: "us-east-1", Type: "gp2",
+				ID: "vol-" + r.ID, Kind: inventory.KindVolume, Cloud: "aws", Account: "1",
+				Region: "us-east-1", Type: "gp2",
 				CreatedAt: now.Add(-60 * days),
-				State:     rapid.SampledFrom([]inventory.State{inventory.StateAvailable, inventory.StateInUse}).Draw(t, "volume"),
-				Tags:      map[string]string{}, Owner: r.Owner, Detail: &inventory.Volume{SizeGiB: 100}}
+				State: rapid.SampledFrom([]inventory.State{
+					inventory.StateAvailable, inventory.StateInUse,
+				}).Draw(t, "volume"),
+				Tags: map[string]string{}, Owner: r.Owner, Detail: &inventory.Volume{SizeGiB: 100}}
 			o.Resources = append(o.Resources, v)
 		}
 		p := base
@@ -308,7 +328,8 @@ func TestTotalsAddUp(t *testing.T) {
 		}
 		if found := a.Totals.FindingsWaste; found > a.Totals.Cost || savings > a.Totals.Cost ||
 			a.Totals.ByCategory[CategoryIdle] > found {
-			t.Fatalf("cost %s, waste %s, savings %s, idle %s", a.Totals.Cost, found, savings, a.Totals.ByCategory[CategoryIdle])
+			t.Fatalf("cost %s, waste %s, savings %s, idle %s", a.Totals.Cost, found, savings,
+				a.Totals.ByCategory[CategoryIdle])
 		}
 		// Every hour and every team is rounded.
 		const rounding = 1000

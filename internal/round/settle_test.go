@@ -28,7 +28,9 @@ func TestSettle(t *testing.T) {
 		},
 		{
 			"one of a persistent spot request is stopped",
-			inventory.Resource{Detail: &inventory.Instance{Market: inventory.Spot, SpotOnce: inventory.Known(false)}}, stop,
+			inventory.Resource{
+				Detail: &inventory.Instance{Market: inventory.Spot, SpotOnce: inventory.Known(false)},
+			}, stop,
 			nil, stop,
 		},
 		{
@@ -44,7 +46,8 @@ func TestSettle(t *testing.T) {
 			policy.Do{Verb: policy.Stop, SaveDisks: true, ScratchDisks: true},
 		},
 		{
-			"a notice is a notice", inventory.Resource{Detail: once, ScratchDisks: true}, policy.Do{Verb: policy.Notify},
+			"a notice is a notice", inventory.Resource{Detail: once, ScratchDisks: true},
+			policy.Do{Verb: policy.Notify},
 			scratch, policy.Do{Verb: policy.Notify},
 		},
 		{

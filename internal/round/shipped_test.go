@@ -29,14 +29,18 @@ var least = map[string]struct {
 	"dead-mans-switch":   {tags: map[string]string{"Purpose": "transient-ml-training"}},
 	"expired-lease":      {tags: leased(time.Hour), does: resting},
 	"long-expired-lease": {tags: leased(25 * time.Hour), does: working},
-	"idle-limit":         {tags: map[string]string{"curfew:lifetime": "ephemeral", "curfew:idle": "10h"}, does: holding},
-	"idle-development":   {tags: map[string]string{"curfew:lifetime": "ephemeral", "purpose": "dev"}, does: resting},
-	"idle-ephemeral":     {tags: map[string]string{"curfew:lifetime": "ephemeral"}, does: resting},
-	"held-gpus":          {tags: map[string]string{}, does: holding},
-	"held-ephemeral":     {tags: map[string]string{"curfew:lifetime": "ephemeral"}, does: holding},
-	"off-hours":          {tags: map[string]string{"curfew:lifetime": "ephemeral", "purpose": "notebook"}, does: resting},
-	"friday-evening":     {tags: map[string]string{"Purpose": "transient-ml-training"}, does: resting},
-	"stalled-training":   {tags: map[string]string{"Purpose": "transient-ml-training"}, does: hanging},
+	"idle-limit": {
+		tags: map[string]string{"curfew:lifetime": "ephemeral", "curfew:idle": "10h"}, does: holding,
+	},
+	"idle-development": {tags: map[string]string{"curfew:lifetime": "ephemeral", "purpose": "dev"}, does: resting},
+	"idle-ephemeral":   {tags: map[string]string{"curfew:lifetime": "ephemeral"}, does: resting},
+	"held-gpus":        {tags: map[string]string{}, does: holding},
+	"held-ephemeral":   {tags: map[string]string{"curfew:lifetime": "ephemeral"}, does: holding},
+	"off-hours": {
+		tags: map[string]string{"curfew:lifetime": "ephemeral", "purpose": "notebook"}, does: resting,
+	},
+	"friday-evening":   {tags: map[string]string{"Purpose": "transient-ml-training"}, does: resting},
+	"stalled-training": {tags: map[string]string{"Purpose": "transient-ml-training"}, does: hanging},
 	"budget-forecast": {tags: map[string]string{}, know: func(f *policy.Facts) {
 		f.Budget = &policy.Budget{State: "warn", UsedShare: 0.8, ForecastShare: inventory.Known(1.5)}
 	}},
@@ -45,8 +49,10 @@ var least = map[string]struct {
 	"price-drift": {tags: map[string]string{}, know: func(f *policy.Facts) { f.PriceDrift = inventory.Known(0.2) }},
 	"untagged":    {tags: map[string]string{}},
 
-	"gpu-underused":          {tags: map[string]string{}, does: resting},
-	"gpu-at-capacity":        {tags: map[string]string{"purpose": "inference"}, does: &activity{util: 97, memory: 0.6}},
+	"gpu-underused": {tags: map[string]string{}, does: resting},
+	"gpu-at-capacity": {
+		tags: map[string]string{"purpose": "inference"}, does: &activity{util: 97, memory: 0.6},
+	},
 	"gpu-memory-nearly-full": {tags: map[string]string{"purpose": "train"}, does: &activity{util: 60, memory: 0.9}},
 	"gpu-hot":                {tags: map[string]string{}, does: &activity{util: 60, temperature: 85}},
 	"gpu-power":              {tags: map[string]string{"gpu-alerts": "power"}, does: &activity{util: 60, power: 1}},
@@ -220,9 +226,11 @@ func TestShippedPoliciesAct(t *testing.T) {
 				pol.Mode = policy.Enforce
 				memory, did, told := action.NewMemory(), hands{}, map[string]bool{}
 				s := Setting{
-					Clock: p.now, Lister: p, Prices: book, Duty: duty.DefaultThresholds(), LookBack: pol.Horizon() + 2*time.Hour,
+					Clock: p.now, Lister: p, Prices: book, Duty: duty.DefaultThresholds(),
+					LookBack: pol.Horizon() + 2*time.Hour,
 					Uncapped: true,
-					Policies: &policy.Set{Policies: []*policy.Policy{pol}}, Facts: want.know, Sources: []usage.Source{p},
+					Policies: &policy.Set{Policies: []*policy.Policy{pol}}, Facts: want.know,
+					Sources:    []usage.Source{p},
 					Governance: policy.Governance{{Select: policy.Select{Kind: []string{"instance"}}}},
 					Ladder: func(account string) *action.Ladder {
 						return &action.Ladder{

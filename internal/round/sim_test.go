@@ -61,7 +61,8 @@ func TestSimulatedAccount(t *testing.T) {
 					}
 					for rule, f := range fired[p.Ref] {
 						if p.Honest && f.Waste > 0 {
-							t.Errorf("%s calls %s of honest %s waste (%s): %s", rule, f.Waste, p.Ref, p.Note, f.Because)
+							t.Errorf("%s calls %s of honest %s waste (%s): %s", rule, f.Waste,
+								p.Ref, p.Note, f.Because)
 						}
 					}
 				}

@@ -68,7 +68,8 @@ func (e *Engine) untagged(r *Result, now time.Time) {
 		r.Proposals = append(r.Proposals, action.Proposal{
 			Source: TagSource, Resource: res, Do: do, Mode: policy.Enforce, Governed: true, ByPerson: true,
 			Condition: usage.True, ReadAt: now,
-			Limits: policy.Limits{PerHour: math.MaxInt32, Share: 1, DollarsPerHour: math.MaxInt64}, Class: policy.ClassState,
+			Limits:  policy.Limits{PerHour: math.MaxInt32, Share: 1, DollarsPerHour: math.MaxInt64},
+			Class:   policy.ClassState,
 			Because: "no tag " + strings.Join(because, ", "), Hourly: e.subjects[res.Ref()].hourly,
 		})
 	}

@@ -32,7 +32,9 @@ func TestLaunchStaysBelowCeiling(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 			n := Decide(Observation{
-				Now: now, Session: Session{ID: "a", Name: "a", State: Launching, RequestedAt: now, HourlyCeiling: tc.ceiling},
+				Now: now, Session: Session{
+					ID: "a", Name: "a", State: Launching, RequestedAt: now, HourlyCeiling: tc.ceiling,
+				},
 				Pools: tc.pools, Nodes: tc.nodes,
 			}, DefaultTimeouts())
 			got := n.Session.Pool.Type

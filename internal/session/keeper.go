@@ -121,7 +121,8 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 			continue // another keeper wrote first: read again
 		case err != nil && n.Step == StepSendOrder && s.Discard && ctx.Err() == nil:
 			// Discarding needs no acknowledgment from the hosts.
-			k.Log.WarnContext(ctx, "the hosts of a session could not be told that it is given up", "session", s.Name, "error",
+			k.Log.WarnContext(ctx, "the hosts of a session could not be told that it is given up",
+				"session", s.Name, "error",
 				err)
 			orderFailed = true
 		case err != nil:
@@ -330,7 +331,8 @@ func (k *Keeper) admit(ctx context.Context, s *Session) (waits bool, err error) 
 	next := *s
 	next.ApprovalID = a.ApprovalID
 	event := Event{
-		At: k.Now().UTC(), Node: KeeperNode, Kind: "gate", Text: string(a.Verdict) + ": " + strings.Join(a.Reasons, "; "),
+		At: k.Now().UTC(), Node: KeeperNode, Kind: "gate",
+		Text: string(a.Verdict) + ": " + strings.Join(a.Reasons, "; "),
 	}
 	switch a.Verdict {
 	case gate.Allow:
@@ -529,8 +531,9 @@ func (k *Keeper) newLaunch(s *Session, key string) (Launch, error) {
 	// lease from its first order.
 	lease := firstLease(s, sp)
 	h := HostConfig{
-		Schema: HostSchema, Session: s.ID, Name: s.Name, Nodes: sp.Resources.Nodes, Epoch: s.Epoch, Control: s.ControlPrefix,
-		Work: s.WorkPrefix, WorkDir: DefaultWorkDir,
+		Schema: HostSchema, Session: s.ID, Name: s.Name, Nodes: sp.Resources.Nodes, Epoch: s.Epoch,
+		Control: s.ControlPrefix,
+		Work:    s.WorkPrefix, WorkDir: DefaultWorkDir,
 		SaveInterval: Duration(DefaultSaveInterval), IdleTimeout: Duration(s.IdleTimeout), LeaseUntil: lease,
 		Grace:     Duration(t.Grace),
 		SaveLimit: Duration(t.Save), EndTimeout: Duration(t.End),
@@ -550,7 +553,8 @@ func (k *Keeper) newLaunch(s *Session, key string) (Launch, error) {
 		h.Data = append(h.Data, d.URI)
 	}
 	return Launch{
-		Token: key, Session: *s, Spec: sp, Pool: s.Pool, Nodes: sp.Resources.Nodes, Tags: k.machineTags(s, sp, key), Host: h,
+		Token: key, Session: *s, Spec: sp, Pool: s.Pool, Nodes: sp.Resources.Nodes,
+		Tags: k.machineTags(s, sp, key), Host: h,
 	}, nil
 }
 

@@ -25,7 +25,8 @@ func (w *world) settle(t *testing.T, until func() bool) {
 		w.now = w.now.Add(3 * time.Second)
 	}
 	for _, s := range w.sessions {
-		t.Logf("%s %s: %s; launch %s %q, end %s %q, gone %s", s.ID, s.State, s.Why, s.LaunchStep.State(), s.LaunchStep.Error,
+		t.Logf("%s %s: %s; launch %s %q, end %s %q, gone %s", s.ID, s.State, s.Why,
+			s.LaunchStep.State(), s.LaunchStep.Error,
 			s.EndStep.State(), s.EndStep.Error, s.GoneSince)
 	}
 	t.Fatal("the condition never held")
@@ -56,7 +57,8 @@ func TestSessionLifecycle(t *testing.T) {
 	want *= 2
 	if s.State != Ended || err != nil || !priced || cost != want || s.EndedAt.Sub(began) < time.Hour ||
 		w.holds[id] != "settled" || !w.charged[id].Equal(s.EndedAt) {
-		t.Errorf("%s: it cost %s (%v %v), want %s; hold %s", s.State, cost.Exact(), priced, err, want.Exact(), w.holds[id])
+		t.Errorf("%s: it cost %s (%v %v), want %s; hold %s", s.State, cost.Exact(), priced, err,
+			want.Exact(), w.holds[id])
 	}
 	var kinds []string
 	for _, e := range w.events[id] {
@@ -91,7 +93,8 @@ func (w *world) checkEnded(t *testing.T) {
 		for node, h := range w.status[id] {
 			key := fmt.Sprint(id, "/", node)
 			if !s.Discard && h.Phase != HostEnding && !s.ReadyAt.IsZero() || !s.Discard && w.saved[key] < w.work[key] {
-				t.Errorf("%s node %d ended in phase %s with %d of %d saved", id, node, h.Phase, w.saved[key], w.work[key])
+				t.Errorf("%s node %d ended in phase %s with %d of %d saved", id, node, h.Phase,
+					w.saved[key], w.work[key])
 			}
 		}
 	}
@@ -190,7 +193,8 @@ func TestOrphansEndAfterGrace(t *testing.T) {
 	add("i-2", "unknown-2", "them")
 	k := w.newKeeper()
 	w.pass(t.Context(), k)
-	if s := w.sessions["unknown-1"]; !s.Orphan || !strings.Contains(s.Why, "without a record") || len(w.sessions) != 1 {
+	if s := w.sessions["unknown-1"]; !s.Orphan ||
+		!strings.Contains(s.Why, "without a record") || len(w.sessions) != 1 {
 		t.Fatalf("records: %+v", w.sessions)
 	}
 	for range 29 {
@@ -292,7 +296,8 @@ func TestConvergesUnderRandomFaults(t *testing.T) {
 		if w.rng.IntN(2) == 0 { // without faults, the machines match the record
 			third := w.addSession("three", 2)
 			w.settle(t, func() bool { return w.state(third) == Ready })
-			if got, want := w.runningMachines()[third], slices.Sorted(slices.Values(ids2(w.sessions[third]))); !slices.Equal(
+			if got, want := w.runningMachines()[third], slices.Sorted(
+				slices.Values(ids2(w.sessions[third]))); !slices.Equal(
 				got, want) {
 				t.Fatalf("seed %d: the provider has %v and the record %v", seed, got, want)
 			}

@@ -154,7 +154,9 @@ func (k *Keeper) recordOrphan(ctx context.Context, provider, id string, found []
 	}
 	s.Why = fmt.Sprintf("%s; it ends after %s", s.EndReason, s.EndNotBefore.Format(time.RFC3339))
 	_, err := k.writeRecord(ctx, nil, s, []Event{
-		{At: now, Node: KeeperNode, Kind: "alarm", Text: s.Why}, {At: now, Node: KeeperNode, Kind: "warned", Text: s.Why},
+		{
+			At: now, Node: KeeperNode, Kind: "alarm", Text: s.Why,
+		}, {At: now, Node: KeeperNode, Kind: "warned", Text: s.Why},
 	})
 	if errors.Is(err, ErrNameTaken) {
 		return nil // another keeper wrote first
@@ -200,7 +202,9 @@ func (k *Keeper) Stop(ctx context.Context, id, by, why string, discard bool) (Se
 		if discard {
 			what += "; unsaved work is given up"
 		}
-		made, err := k.writeRecord(ctx, &s, next, []Event{{At: k.Now().UTC(), Node: KeeperNode, Kind: "down", Text: what}})
+		made, err := k.writeRecord(ctx, &s, next, []Event{
+			{At: k.Now().UTC(), Node: KeeperNode, Kind: "down", Text: what},
+		})
 		if errors.Is(err, ErrConflict) {
 			continue
 		}

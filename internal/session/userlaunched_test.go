@@ -17,8 +17,9 @@ func TestNotifiesOrphanOwnerOnce(t *testing.T) {
 	w.machines["i-1"] = &fakeMachine{
 		installation: "us",
 		FoundMachine: FoundMachine{
-			Machine: Machine{ID: "i-1", LaunchedAt: w.now}, Session: "unknown-1", LeaseUntil: w.now.Add(10 * time.Minute),
-			Owner: inventory.Owner{User: "ana"},
+			Machine: Machine{ID: "i-1", LaunchedAt: w.now}, Session: "unknown-1",
+			LeaseUntil: w.now.Add(10 * time.Minute),
+			Owner:      inventory.Owner{User: "ana"},
 		},
 	}
 	k := w.newKeeper()
@@ -63,7 +64,8 @@ func userLaunchedObservation(now time.Time) Observation {
 			{Machine: m, Session: "s1"},
 		},
 		Session: Session{
-			ID: "s1", Name: "box", Provider: "aws", State: Ready, UserLaunched: true, Machines: []Machine{m}, LaunchedAt: now,
+			ID: "s1", Name: "box", Provider: "aws", State: Ready, UserLaunched: true,
+			Machines: []Machine{m}, LaunchedAt: now,
 			ReadyAt: now, LeaseUntil: now.Add(4 * time.Hour), IdleTimeout: 30 * time.Minute, Version: 3,
 		}}
 }
@@ -82,7 +84,9 @@ func TestNeverEndsUserLaunchedMachines(t *testing.T) {
 	}{
 		{"running", func(*Observation) {}, StepWait, Ready, ""},
 		{"not listed", func(v *Observation) { v.MachinesListed, v.FoundMachines = false, nil }, StepWait, Ready, ""},
-		{"lease over", func(v *Observation) { v.Now = now.Add(5 * time.Hour) }, StepWriteRecord, Ready, "its lease ended"},
+		{"lease over", func(v *Observation) {
+			v.Now = now.Add(5 * time.Hour)
+		}, StepWriteRecord, Ready, "its lease ended"},
 		{"lease long over", func(v *Observation) {
 			v.Now = now.Add(500 * time.Hour)
 		}, StepWriteRecord, Ready, "its lease ended"},
@@ -110,7 +114,8 @@ func TestNeverEndsUserLaunchedMachines(t *testing.T) {
 		n := Decide(v, timing)
 		if n.Step != c.act || n.Session.State != c.state || !strings.Contains(n.Session.Why, c.why) || c.why == "" &&
 			n.Session.Why != "" {
-			t.Errorf("%s: %s, %s %q; want %s, %s %q", c.name, n.Step, n.Session.State, n.Session.Why, c.act, c.state, c.why)
+			t.Errorf("%s: %s, %s %q; want %s, %s %q", c.name, n.Step, n.Session.State,
+				n.Session.Why, c.act, c.state, c.why)
 		}
 		if n.Session.State != Ending && (n.Step == StepRelease || n.Session.EndStep.Key != "") {
 			t.Errorf("%s: it is released", c.name)

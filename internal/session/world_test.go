@@ -233,8 +233,9 @@ func (p fakeLauncher) Launch(_ context.Context, l Launch) (out []Machine, err er
 				visibleAt:    p.now.Add(time.Duration(p.rng.Int64N(int64(p.visibilityDelay) + 1))),
 			}
 			m.FoundMachine = FoundMachine{
-				Machine: Machine{ID: id, Node: node, Pool: l.Pool, LaunchedAt: p.now}, Session: l.Tags[inventory.TagSession],
-				Token: l.Token, LeaseUntil: l.Host.LeaseUntil,
+				Machine: Machine{ID: id, Node: node, Pool: l.Pool, LaunchedAt: p.now},
+				Session: l.Tags[inventory.TagSession],
+				Token:   l.Token, LeaseUntil: l.Host.LeaseUntil,
 			}
 			p.machines[id] = m
 			p.tokens[key] = append(p.tokens[key], id)
@@ -251,7 +252,8 @@ func (p fakeLauncher) Launch(_ context.Context, l Launch) (out []Machine, err er
 func (p fakeLauncher) Find(_ context.Context, installation, session string) (out []FoundMachine, err error) {
 	err = p.withFaults(func() error {
 		for _, m := range p.machines {
-			if m.installation == installation && (session == "" || m.Session == session) && !p.now.Before(m.visibleAt) &&
+			if m.installation == installation && (session == "" || m.Session == session) &&
+				!p.now.Before(m.visibleAt) &&
 				(m.terminatedAt.IsZero() || p.now.Before(m.goneAt)) {
 				out = append(out, m.FoundMachine)
 			}
@@ -438,7 +440,8 @@ func (w *world) newKeeper() *Keeper {
 func (w *world) addSession(name string, nodes int) string {
 	sp, err := spec.Parse("s",
 		[]byte(fmt.Sprintf(
-			"apiVersion: curfew.session/v1\nname: %s\nresources: {instance_type: g6.xlarge, nodes: %d}\nlease: 4h\n", name,
+			"apiVersion: curfew.session/v1\nname: %s\nresources: {instance_type: g6.xlarge, nodes: %d}\nlease: 4h\n",
+			name,
 			nodes)))
 	if err != nil {
 		panic(err)

@@ -168,7 +168,9 @@ func (w *workload) listContainers(nodes []ast.Node) ([]podContainer, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, podContainer{name: w.word(n, "name"), asks: q, sidecar: w.word(n, "restartPolicy") == "Always"})
+		out = append(out, podContainer{
+			name: w.word(n, "name"), asks: q, sidecar: w.word(n, "restartPolicy") == "Always",
+		})
 	}
 	return out, nil
 }

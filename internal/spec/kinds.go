@@ -234,10 +234,12 @@ func (w *workload) jobSet(body ast.Node) ([]*Spec, error) {
 			}
 			s.Name += "." + w.word(part, "name")
 			if !specName.MatchString(s.Name) {
-				return nil, w.At(part, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", s.Name)
+				return nil, w.At(part,
+					"name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", s.Name)
 			}
 			if s.Retries.Errors = again; again > 0 {
-				s.Unknown = append(s.Unknown, "how often the set is begun again: "+plain.Count(again, "more time")+" at most")
+				s.Unknown = append(s.Unknown, "how often the set is begun again: "+plain.Count(again,
+					"more time")+" at most")
 			}
 			out = append(out, s)
 		}
@@ -362,7 +364,9 @@ func (w *workload) replicaSpecs(body ast.Node) ([]*Spec, error) {
 			if err != nil {
 				failed = err
 			}
-			all = append(all, replicas{name: role, count: n, template: w.get(v, "template"), limit: limit, errors: again})
+			all = append(all, replicas{
+				name: role, count: n, template: w.get(v, "template"), limit: limit, errors: again,
+			})
 		}, roles)
 	}, body)
 	if failed != nil {

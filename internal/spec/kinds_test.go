@@ -11,8 +11,9 @@ import (
 // kubernetes-sigs/jobset and argoproj/argo-workflows.
 func TestManifestKinds(t *testing.T) {
 	pod := func(gpus int) string {
-		return fmt.Sprintf("{spec: {restartPolicy: OnFailure, nodeSelector: {pool: gpu}, containers: [{name: pytorch, "+
-			"image: train, resources: {limits: {nvidia.com/gpu: %d}}}]}}", gpus)
+		return fmt.Sprintf(
+			"{spec: {restartPolicy: OnFailure, nodeSelector: {pool: gpu}, containers: [{name: pytorch, "+
+				"image: train, resources: {limits: {nvidia.com/gpu: %d}}}]}}", gpus)
 	}
 	for _, tc := range []struct {
 		name, src string
@@ -26,35 +27,45 @@ func TestManifestKinds(t *testing.T) {
 				"}\n    Worker: {replicas: 3, template: " + pod(8) + "}\n",
 			[]string{"bert.master 1 1 2h0m0s 0s 3", "bert.worker 8 3 2h0m0s 0s 3"}, ""},
 		{
-			"an elastic one", "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: e}\nspec: {elasticPolicy: " +
-				"{minReplicas: 1, maxReplicas: 4}, pytorchReplicaSpecs: {Worker: {replicas: 2, template: " + pod(1) + "}}}\n",
+			"an elastic one",
+			"apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: e}\nspec: {elasticPolicy: " +
+				"{minReplicas: 1, maxReplicas: 4}, pytorchReplicaSpecs: {Worker: {replicas: 2, template: " + pod(1) +
+				"}}}\n",
 			[]string{"e.worker 1 4 0s 0s 0"}, ""},
 		{
 			"MPIJob", "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: h}\nspec:\n  runPolicy: " +
 				"{activeDeadlineSeconds: 60}\n  mpiReplicaSpecs:\n" +
-				"    Launcher: {replicas: 1, template: {spec: {containers: [{name: l}]}}}\n    Worker: {replicas: 2, template: " +
+				"    Launcher: {replicas: 1, template: {spec: {containers: [{name: l}]}}}\n    Worker: {replicas: " +
+				"2, template: " +
 				pod(4) + "}\n", []string{"h.worker 4 2 1m0s 0s 0"}, ""},
 		{
-			"RayJob", "apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: r}\nspec:\n  activeDeadlineSeconds: 600\n  " +
-				"shutdownAfterJobFinishes: true\n  ttlSecondsAfterFinished: 60\n  entrypoint: python x.py\n  rayClusterSpec:\n  " +
+			"RayJob",
+			"apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: r}\nspec:\n  activeDeadlineSeconds: 600\n  " +
+				"shutdownAfterJobFinishes: true\n  ttlSecondsAfterFinished: 60\n  entrypoint: python x.py\n  " +
+				"rayClusterSpec:\n  " +
 				"  headGroupSpec: {template: {spec: {containers: [{name: h}]}}}\n" +
 				"    workerGroupSpecs:\n      - {groupName: gpu, replicas: 2, minReplicas: 1, maxReplicas: 5, template: " +
 				pod(1) + "}\n", []string{"r.gpu 1 2 11m0s 0s 0"}, ""},
 		{
-			"one that grows", "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\nspec: {enableInTreeAutoscaling: " +
+			"one that grows",
+			"apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\nspec: {enableInTreeAutoscaling: " +
 				"true, headGroupSpec: {template: " + pod(1) +
-				"}, workerGroupSpecs: [{groupName: g, replicas: 1, maxReplicas: 5, numOfHosts: 2, template: " + pod(1) + "}]}\n",
+				"}, workerGroupSpecs: [{groupName: g, replicas: 1, maxReplicas: 5, numOfHosts: 2, template: " +
+				pod(1) + "}]}\n",
 			[]string{"r.head 1 1 0s 730h0m0s 0", "r.g 1 10 0s 730h0m0s 0"}, "does not end"},
 		{
-			"JobSet", "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: s}\nspec:\n  failurePolicy: " +
+			"JobSet",
+			"apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: s}\nspec:\n  failurePolicy: " +
 				"{maxRestarts: 2}\n  replicatedJobs:\n" +
-				"    - {name: workers, replicas: 2, template: {spec: {parallelism: 4, completions: 4, activeDeadlineSeconds: " +
+				"    - {name: workers, replicas: 2, template: {spec: {parallelism: 4, completions: 4, " +
+				"activeDeadlineSeconds: " +
 				"120, template: " + pod(8) + "}}}\n" +
 				"    - {name: driver, replicas: 1, template: {spec: {template: {spec: {containers: [{name: d}]}}}}}\n",
 			[]string{"s.workers 8 8 2m0s 0s 2"}, "how often the set is begun again"},
 		{
 			"Deployment",
-			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 3, template: " + pod(1) + "}\n",
+			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 3, template: " + pod(1) +
+				"}\n",
 			[]string{"d 1 3 0s 730h0m0s 0"}, "a Deployment does not end",
 		},
 		{"Argo steps", `apiVersion: argoproj.io/v1alpha1

@@ -97,7 +97,9 @@ func (d *reader) manifests(devices Devices) ([]*Spec, error) {
 	if err != nil {
 		return nil, d.Placed(err)
 	}
-	m := &manifest{reader: d, tree: t, digest: digest, devices: devices, kinds: kinds(), byName: map[string][]*workload{}}
+	m := &manifest{
+		reader: d, tree: t, digest: digest, devices: devices, kinds: kinds(), byName: map[string][]*workload{},
+	}
 	for _, body := range d.Bodies {
 		m.collect(body, "", "")
 	}
@@ -257,7 +259,9 @@ func unrendered(name string, src []byte) *Spec {
 		Digest:   hex.EncodeToString(sum[:]),
 		File:     name,
 		Line:     1,
-		Unknown:  []string{"what the file runs: it is a template that is not rendered; give what `helm template` prints"},
+		Unknown: []string{
+			"what the file runs: it is a template that is not rendered; give what `helm template` prints",
+		},
 	}
 }
 
@@ -301,7 +305,8 @@ func (w *workload) named(d demand, pods int, suffix string, parts ...ast.Node) (
 	s.Name = cmp.Or(w.name, strings.Trim(w.word(w.root, "metadata", "generateName"), "-."),
 		strings.ToLower(w.kind.name)) + suffix
 	if !specName.MatchString(s.Name) {
-		return nil, w.At(w.root, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", s.Name)
+		return nil, w.At(w.root, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most",
+			s.Name)
 	}
 	r := &inventory.Resource{Tags: map[string]string{}}
 	for _, n := range append([]ast.Node{w.root}, parts...) {

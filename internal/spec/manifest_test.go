@@ -32,7 +32,8 @@ func TestManifests(t *testing.T) {
 			Kind: Job, Name: "finetune", Purpose: inventory.Training, Owner: inventory.Owner{
 				Team: "nlp", Project: "chat", User: "bo",
 			},
-			Resources: Resources{GPU: "A100-SXM4-80GB", GPUs: 4, Nodes: 2}, Capacity: Spot, Regions: []string{"us-east-1"},
+			Resources: Resources{GPU: "A100-SXM4-80GB", GPUs: 4, Nodes: 2}, Capacity: Spot,
+			Regions:    []string{"us-east-1"},
 			MaxRuntime: 2 * time.Hour,
 			Retries: Retries{
 				DefaultInterruptions, 1,
@@ -73,7 +74,8 @@ func TestManifestForms(t *testing.T) {
 			func(s *Spec) bool { return s.Resources.GPUs == 5 },
 		},
 		{
-			"a larger one before", job("      initContainers: [{name: i, resources: {limits: {nvidia.com/gpu: 8}}}]\n"),
+			"a larger one before",
+			job("      initContainers: [{name: i, resources: {limits: {nvidia.com/gpu: 8}}}]\n"),
 			func(s *Spec) bool { return s.Resources.GPUs == 8 },
 		},
 		{
@@ -90,7 +92,8 @@ func TestManifestForms(t *testing.T) {
 					strings.Contains(s.Unknown[0], "g5.xlarge, g6.xlarge")
 			}},
 		{
-			"no round count", strings.Replace(job(""), "  template:", "  parallelism: 2\n  completions: 6\n  template:", 1),
+			"no round count",
+			strings.Replace(job(""), "  template:", "  parallelism: 2\n  completions: 6\n  template:", 1),
 			func(s *Spec) bool { return s.Resources.Nodes == 2 && len(s.Unknown) == 1 },
 		},
 		{
@@ -99,31 +102,36 @@ func TestManifestForms(t *testing.T) {
 			func(s *Spec) bool { return s.MaxRuntime == time.Minute && s.Resources.Nodes == 1 },
 		},
 		{
-			"cron", "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c}\nspec: {schedule: 0 3 * * *, jobTemplate: " +
+			"cron", "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c}\nspec: {schedule: 0 3 * * *, " +
+				"jobTemplate: " +
 				"{metadata: {labels: {team: x}}, spec: {template: {spec: {containers: [{" + gpus + "}]}}}}}\n",
 			func(s *Spec) bool {
 				return s.Owner.Team == "x" && len(s.Unknown) == 1 && strings.Contains(s.Unknown[0], "0 3 * * *")
 			}},
 		{
 			"pod",
-			"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {activeDeadlineSeconds: 90, containers: [{" + gpus + "}]}\n",
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {activeDeadlineSeconds: 90, containers: [{" + gpus +
+				"}]}\n",
 			func(s *Spec) bool { return s.MaxRuntime == 90*time.Second },
 		},
 		{
 			"list",
-			"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{" +
+			"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: " +
+				"{containers: [{" +
 				gpus + "}]}}]\n",
 			func(s *Spec) bool { return s.Name == "p" },
 		},
 		{
 			"alias",
-			"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  x: &g\n    limits: {nvidia.com/gpu: 3}\n  containers: " +
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  x: &g\n    limits: {nvidia.com/gpu: 3}\n  " +
+				"containers: " +
 				"[{resources: *g}]\n",
 			func(s *Spec) bool { return s.Resources.GPUs == 3 },
 		},
 		{
 			"merged from a list",
-			"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  x: &g {nvidia.com/gpu: 3}\n  containers: [{resources: " +
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  x: &g {nvidia.com/gpu: 3}\n  containers: " +
+				"[{resources: " +
 				"{limits: {<<: [*g]}}}]\n",
 			func(s *Spec) bool { return s.Resources.GPUs == 3 },
 		},
@@ -144,13 +152,16 @@ func TestManifestForms(t *testing.T) {
 		},
 		{
 			"merged",
-			"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  x: &g\n    resources: {limits: {nvidia.com/gpu: 3}}\n  " +
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  x: &g\n    resources: {limits: " +
+				"{nvidia.com/gpu: 3}}\n  " +
 				"containers:\n    - <<: *g\n      name: a\n",
 			func(s *Spec) bool { return s.Resources.GPUs == 3 },
 		},
 		{
-			"cron workflow", "apiVersion: argoproj.io/v1alpha1\nkind: CronWorkflow\nmetadata: {name: w}\nspec: {schedule: " +
-				"'@daily', workflowSpec: {entrypoint: a, templates: [{name: a, steps: [[{name: s, template: b, withSequence: " +
+			"cron workflow",
+			"apiVersion: argoproj.io/v1alpha1\nkind: CronWorkflow\nmetadata: {name: w}\nspec: {schedule: " +
+				"'@daily', workflowSpec: {entrypoint: a, templates: [{name: a, steps: [[{name: s, template: b, " +
+				"withSequence: " +
 				"{count: 5}}]]}, {name: b, container: {" + gpus + "}}]}}\n",
 			func(s *Spec) bool { return s.Resources.Nodes == 5 && s.Name == "w.b" && len(s.Unknown) == 1 }},
 	} {
@@ -242,8 +253,9 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte(manifests(f)))
 	f.Add([]byte(job("")))
 	f.Add([]byte("a: &a [*a, *a]\nkind: Pod\n"))
-	f.Add([]byte("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec: {entrypoint: a, templates: [{name: a, dag: " +
-		"{tasks: [{template: b}, {template: b}]}}, {name: b, script: {resources: {limits: {nvidia.com/gpu: 1}}}}]}\n"))
+	f.Add([]byte(
+		"apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec: {entrypoint: a, templates: [{name: a, dag: " +
+			"{tasks: [{template: b}, {template: b}]}}, {name: b, script: {resources: {limits: {nvidia.com/gpu: 1}}}}]}\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		specs, err := parseManifest("f", src)
 		if err != nil {
@@ -251,7 +263,8 @@ func FuzzManifest(f *testing.F) {
 			return
 		}
 		for _, s := range specs {
-			if !s.Unread() && (s.Resources.GPUs < 1 || s.Resources.Nodes < 1) || s.MaxRuntime < 0 || len(s.Hash()) != 64 ||
+			if !s.Unread() && (s.Resources.GPUs < 1 || s.Resources.Nodes < 1) ||
+				s.MaxRuntime < 0 || len(s.Hash()) != 64 ||
 				s.Digest == "" {
 				t.Fatalf("%+v", *s)
 			}

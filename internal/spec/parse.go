@@ -98,7 +98,9 @@ func (d *reader) spec() (*Spec, error) {
 		return nil, err
 	}
 	s := &Spec{
-		File: d.Name, Line: d.At(root, "").Line, Capacity: OnDemand, Retries: Retries{Interruptions: DefaultInterruptions},
+		File: d.Name, Line: d.At(root, "").Line, Capacity: OnDemand, Retries: Retries{
+			Interruptions: DefaultInterruptions,
+		},
 	}
 	version := ""
 	err = d.Pairs(root, "the file", func(key string, _, v ast.Node) (err error) {
@@ -149,14 +151,16 @@ func (d *reader) entries(s *Spec) []document.Key {
 			document.Note(n, document.Shape{Type: document.String, Enum: []string{version}})
 			return nil
 		}),
-		document.Required("name", "letters, digits, dots, dashes and underscores, 100 at most", func(n ast.Node) error {
-			return d.matching(n, "name", &s.Name, specName,
-				"letters, digits, dots, dashes and underscores are allowed, 100 at most")
-		}),
-		document.Optional("purpose", "what the work is for: decides which budget it counts against", func(n ast.Node) error {
-			document.Note(n, document.Shape{Default: usual})
-			return document.Choice(d.File, n, "purpose", purposes, &s.Purpose)
-		}),
+		document.Required("name", "letters, digits, dots, dashes and underscores, 100 at most",
+			func(n ast.Node) error {
+				return d.matching(n, "name", &s.Name, specName,
+					"letters, digits, dots, dashes and underscores are allowed, 100 at most")
+			}),
+		document.Optional("purpose", "what the work is for: decides which budget it counts against",
+			func(n ast.Node) error {
+				document.Note(n, document.Shape{Default: usual})
+				return document.Choice(d.File, n, "purpose", purposes, &s.Purpose)
+			}),
 		document.Optional("owner", "who pays for it", func(n ast.Node) error {
 			_, err := d.Mapping(n, "owner", text(document.Optional, "team", "team", &s.Owner.Team),
 				text(document.Optional, "project", "project", &s.Owner.Project),
@@ -165,13 +169,16 @@ func (d *reader) entries(s *Spec) []document.Key {
 				text(document.Optional, "cost_center", "cost center", &s.Owner.CostCenter))
 			return err
 		}),
-		document.Required("resources", "machines that the work needs: gpus, instance_type or cpus", func(n ast.Node) error {
-			return d.resources(n, &s.Resources)
-		}),
+		document.Required("resources", "machines that the work needs: gpus, instance_type or cpus",
+			func(n ast.Node) error {
+				return d.resources(n, &s.Resources)
+			}),
 		document.Optional("capacity", "how machines are bought; auto is spot while there is some, on-demand otherwise",
 			func(n ast.Node) error {
 				document.Note(n, document.Shape{Default: string(OnDemand)})
-				return document.Choice(d.File, n, "capacity", []string{string(Spot), string(OnDemand), string(Auto)}, &s.Capacity)
+				return document.Choice(d.File, n, "capacity", []string{
+					string(Spot), string(OnDemand), string(Auto),
+				}, &s.Capacity)
 			}),
 		document.Optional("regions", "regions that it may run in, the preferred first", func(n ast.Node) (err error) {
 			document.Note(n, document.Shape{Pattern: regionName.String()})
@@ -214,7 +221,8 @@ func (d *reader) entries(s *Spec) []document.Key {
 		duration(document.Optional, "duration", "how long the work takes without interruption", &s.Duration),
 		duration(document.Optional, "max_runtime", "time after which the job ends, lost work and restarts included",
 			&s.MaxRuntime),
-		duration(document.Optional, "deadline", "time from its submission by which the work has to be done", &s.Deadline),
+		duration(document.Optional, "deadline",
+			"time from its submission by which the work has to be done", &s.Deadline),
 		document.Optional("checkpoint", "how the work is saved", func(n ast.Node) error {
 			c := &Checkpoint{Keep: DefaultKeep}
 			s.Checkpoint = c
@@ -225,7 +233,8 @@ func (d *reader) entries(s *Spec) []document.Key {
 				document.Required("to", "object store that keeps them", func(n ast.Node) error {
 					return d.store(n, "checkpoint.to", &c.To)
 				}),
-				duration(document.Optional, "every", "time between checkpoints; the planner chooses it where none is given",
+				duration(document.Optional, "every",
+					"time between checkpoints; the planner chooses it where none is given",
 					&c.Every),
 				document.Optional("keep", "how many are kept", func(n ast.Node) (err error) {
 					document.Note(n, document.Shape{Default: strconv.Itoa(DefaultKeep)})
@@ -236,7 +245,8 @@ func (d *reader) entries(s *Spec) []document.Key {
 					c.SizeBytes, err = d.size(n, "checkpoint.size")
 					return err
 				}),
-				duration(document.Optional, "restart", "time from an interruption until work goes on, without lost work",
+				duration(document.Optional, "restart",
+					"time from an interruption until work goes on, without lost work",
 					&c.Restart))
 			return err
 		}),
@@ -254,11 +264,12 @@ func (d *reader) entries(s *Spec) []document.Key {
 		}),
 		document.Optional("retries", "how often the job begins again", func(n ast.Node) error {
 			_, err := d.Mapping(n, "retries",
-				document.Optional("interruptions", "after machines that were taken away", func(n ast.Node) (err error) {
-					document.Note(n, document.Shape{Default: strconv.Itoa(DefaultInterruptions)})
-					s.Retries.Interruptions, err = d.Count(n, "retries.interruptions", 0, maxCount)
-					return err
-				}),
+				document.Optional("interruptions", "after machines that were taken away",
+					func(n ast.Node) (err error) {
+						document.Note(n, document.Shape{Default: strconv.Itoa(DefaultInterruptions)})
+						s.Retries.Interruptions, err = d.Count(n, "retries.interruptions", 0, maxCount)
+						return err
+					}),
 				document.Optional("errors", "after failures of the job itself", func(n ast.Node) (err error) {
 					document.Note(n, document.Shape{Default: "0"})
 					s.Retries.Errors, err = d.Count(n, "retries.errors", 0, maxCount)
@@ -284,7 +295,8 @@ func (d *reader) resources(n ast.Node, r *Resources) error {
 				return nil
 			}),
 		document.Optional("instance_type", "machine type, such as p4d.24xlarge", func(n ast.Node) error {
-			return d.matching(n, "instance_type", &r.InstanceType, typeName, "it is a machine type such as p4d.24xlarge")
+			return d.matching(n, "instance_type", &r.InstanceType, typeName,
+				"it is a machine type such as p4d.24xlarge")
 		}),
 		document.Optional("cpus", "CPUs that each machine needs, where it needs no GPU", func(n ast.Node) (err error) {
 			r.CPUs, err = d.Count(n, "cpus", 1, maxCPUs)

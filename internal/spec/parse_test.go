@@ -46,8 +46,9 @@ func TestParseJob(t *testing.T) {
 		Kind: Job, Name: "resnet50", Purpose: inventory.Training, Owner: inventory.Owner{
 			Team: "vision", Project: "ranking", User: "ana",
 		},
-		Resources: Resources{GPU: "A100", GPUs: 8, Nodes: 1}, Capacity: Spot, Regions: []string{"us-east-1", "us-west-2"},
-		Setup: "pip install -r requirements.txt", Run: "python train.py --resume", MaxRuntime: 12 * time.Hour,
+		Resources: Resources{GPU: "A100", GPUs: 8, Nodes: 1}, Capacity: Spot,
+		Regions: []string{"us-east-1", "us-west-2"},
+		Setup:   "pip install -r requirements.txt", Run: "python train.py --resume", MaxRuntime: 12 * time.Hour,
 		Deadline: 24 * time.Hour, MaxCost: 100 * money.USD,
 		Checkpoint: &Checkpoint{Dir: "/ckpt", To: "s3://bucket/runs", Every: 10 * time.Minute, Keep: 3},
 		Data:       []Dataset{{URI: "s3://datasets/imagenet"}},
@@ -62,13 +63,15 @@ func TestParseDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Spec{Kind: Job, Name: "a", Resources: Resources{GPU: "L4", GPUs: 1, Nodes: 1}, Capacity: OnDemand, Run: "x",
+	want := &Spec{
+		Kind: Job, Name: "a", Resources: Resources{GPU: "L4", GPUs: 1, Nodes: 1}, Capacity: OnDemand, Run: "x",
 		Retries: Retries{Interruptions: DefaultInterruptions}, File: "job.yaml", Line: 1}
 	if diff := cmp.Diff(want, job); diff != "" {
 		t.Error("a job: " + diff)
 	}
 	session, err := Parse("s.yaml",
-		[]byte("apiVersion: curfew.session/v1\nname: nb\nresources: {instance_type: g5.xlarge}\nlease: 4h\ndisk: 150GB\n"))
+		[]byte(
+			"apiVersion: curfew.session/v1\nname: nb\nresources: {instance_type: g5.xlarge}\nlease: 4h\ndisk: 150GB\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +79,8 @@ func TestParseDefaults(t *testing.T) {
 		Kind: Session, Name: "nb", Purpose: inventory.Experimentation, Resources: Resources{
 			InstanceType: "g5.xlarge", Nodes: 1,
 		}, Capacity: OnDemand,
-		Lease: 4 * time.Hour, DiskGiB: 140, Retries: Retries{Interruptions: DefaultInterruptions}, File: "s.yaml", Line: 1}
+		Lease: 4 * time.Hour, DiskGiB: 140, Retries: Retries{Interruptions: DefaultInterruptions},
+		File: "s.yaml", Line: 1}
 	if diff := cmp.Diff(want, session); diff != "" {
 		t.Error("a session: " + diff)
 	}
@@ -147,7 +151,10 @@ func TestMistakes(t *testing.T) {
 			"purpose", edit("purpose: training", "purpose: fun"),
 			`purpose "fun" does not exist; it is training, evaluation, experimentation, inference or data`,
 		},
-		{"gpus", edit("A100:8", "8xA100"), `f.yaml:5:19: gpus "8xA100" is not an accelerator and a number such as "A100:8"`},
+		{
+			"gpus", edit("A100:8", "8xA100"),
+			`f.yaml:5:19: gpus "8xA100" is not an accelerator and a number such as "A100:8"`,
+		},
 		{"no gpus", edit("A100:8", "A100:0"), "the number is from 1 to 1024"},
 		{
 			"both", edit("nodes: 1", "instance_type: p4d.24xlarge"),
@@ -212,7 +219,8 @@ func TestMistakes(t *testing.T) {
 			`work.to "/tmp": it is an address such as s3://bucket/prefix or file:///folder`,
 		},
 		{
-			"a session that runs", "apiVersion: curfew.session/v1\nname: a\nresources: {gpus: L4}\nlease: 1h\nrun: x\n",
+			"a session that runs",
+			"apiVersion: curfew.session/v1\nname: a\nresources: {gpus: L4}\nlease: 1h\nrun: x\n",
 			`f.yaml:5:1: a session has no key "run"`,
 		},
 	} {
@@ -255,11 +263,13 @@ func TestHash(t *testing.T) {
 		"team": {"team: vision", "team: nlp"},
 		"gpus": {"A100:8", "A100:4"}, "gpu": {"A100:8", "H100:8"}, "nodes": {"nodes: 1", "nodes: 2"},
 		"capacity": {"capacity: spot", "capacity: auto"},
-		"regions":  {"us-west-2", "eu-west-1"}, "setup": {"pip install", "pip3 install"}, "run": {"--resume", "--restart"},
+		"regions":  {"us-west-2", "eu-west-1"}, "setup": {"pip install", "pip3 install"},
+		"run":         {"--resume", "--restart"},
 		"max_runtime": {"12h", "13h"},
-		"max_cost":    {"max_cost: 100", "max_cost: 100.01"}, "deadline": {"24h", "25h"}, "checkpoint": {"/ckpt", "/ckpts"},
-		"every": {"10m", "11m"},
-		"keep":  {"keep: 3", "keep: 4"}, "data": {"imagenet", "imagenet2"}, "artifacts": {"/out", "/outs"},
+		"max_cost":    {"max_cost: 100", "max_cost: 100.01"}, "deadline": {"24h", "25h"},
+		"checkpoint": {"/ckpt", "/ckpts"},
+		"every":      {"10m", "11m"},
+		"keep":       {"keep: 3", "keep: 4"}, "data": {"imagenet", "imagenet2"}, "artifacts": {"/out", "/outs"},
 		"retries": {"interruptions: 20", "interruptions: 21"},
 		"errors":  {"errors: 1", "errors: 2"}, "duration": {"deadline: 24h", "deadline: 24h\nduration: 6h"},
 		"disk":    {"deadline: 24h", "deadline: 24h\ndisk: 200GiB"},
@@ -350,7 +360,8 @@ func TestRoundTrip(t *testing.T) {
 				CostCenter: rapid.OneOf(rapid.Just(""), text).Draw(t, "cost center"),
 			},
 			Capacity: rapid.SampledFrom([]Capacity{Spot, OnDemand, Auto}).Draw(t, "capacity"),
-			Regions: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"us-east-1", "eu-west-2", "us-gov-west-1"}), 0, 3,
+			Regions: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"us-east-1", "eu-west-2", "us-gov-west-1"}), 0,
+				3,
 				rapid.ID).Draw(t, "regions"),
 			MaxCost: money.Amount(rapid.Int64Range(0, 1e18).Draw(t, "max cost")),
 			DiskGiB: rapid.Int64Range(0, 65536).Draw(t, "disk"),
@@ -364,7 +375,8 @@ func TestRoundTrip(t *testing.T) {
 		} else if rapid.Bool().Draw(t, "typed") {
 			s.Resources.InstanceType = "p4d.24xlarge"
 		} else {
-			s.Resources.GPU, s.Resources.GPUs = rapid.StringMatching(`[A-Z][A-Z0-9-]{1,9}`).Draw(t, "gpu"), rapid.IntRange(1,
+			s.Resources.GPU, s.Resources.GPUs = rapid.StringMatching(`[A-Z][A-Z0-9-]{1,9}`).Draw(t,
+				"gpu"), rapid.IntRange(1,
 				maxGPUs).Draw(t, "gpus")
 		}
 		if s.Kind == Session {
@@ -373,14 +385,16 @@ func TestRoundTrip(t *testing.T) {
 				[]string{"", "ami-0abc", "/aws/service/x"}).Draw(t, "image")
 			if rapid.Bool().Draw(t, "work") {
 				s.Work = &Work{
-					"~/work", rapid.SampledFrom([]string{"", "s3://a/b", "file:///x"}).Draw(t, "to"), duration.Draw(t, "every"),
+					"~/work", rapid.SampledFrom([]string{"", "s3://a/b", "file:///x"}).Draw(t, "to"),
+					duration.Draw(t, "every"),
 				}
 				s.Ports, s.Data = []int{rapid.IntRange(1, 65535).Draw(t, "port")}, []Dataset{{"s3://a", 0}}
 				s.Env, s.Secrets = map[string]string{"A": text.Draw(t, "value")}, map[string]string{"_b1": "/p/a"}
 			}
 		} else {
 			s.Setup, s.Run = rapid.OneOf(rapid.Just(""), text).Draw(t, "setup"), text.Draw(t, "run")
-			s.Duration, s.MaxRuntime, s.Deadline = duration.Draw(t, "duration"), duration.Draw(t, "max runtime"), duration.Draw(
+			s.Duration, s.MaxRuntime, s.Deadline = duration.Draw(t, "duration"), duration.Draw(t,
+				"max runtime"), duration.Draw(
 				t, "deadline")
 			s.Retries = Retries{
 				rapid.IntRange(0, maxCount).Draw(t, "interruptions"), rapid.IntRange(0, maxCount).Draw(t, "errors"),

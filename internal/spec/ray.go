@@ -121,7 +121,9 @@ func (w *workload) rayPods(cluster ast.Node, limit time.Duration, again int) ([]
 		var unknown []string
 		if w.flag(cluster, "enableInTreeAutoscaling") {
 			if w.get(group, "maxReplicas") == nil {
-				unknown = []string{"how many pods group " + w.word(group, "groupName") + " grows to: it has no maxReplicas"}
+				unknown = []string{
+					"how many pods group " + w.word(group, "groupName") + " grows to: it has no maxReplicas",
+				}
 			}
 			most, err := w.number(group, n, "maxReplicas")
 			if err != nil {

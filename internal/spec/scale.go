@@ -23,10 +23,16 @@ var autoscalers = map[kind]autoscaler{
 	{"autoscaling", "HorizontalPodAutoscaler"}: {target: []string{"scaleTargetRef"}, most: []string{"maxReplicas"}},
 	{
 		"keda.sh", "ScaledObject",
-	}: {target: []string{"scaleTargetRef"}, most: []string{"maxReplicaCount"}, usual: "Deployment", otherwise: kedaMost},
+	}: {
+		target: []string{"scaleTargetRef"}, most: []string{"maxReplicaCount"},
+		usual: "Deployment", otherwise: kedaMost,
+	},
 	{
 		"http.keda.sh", "HTTPScaledObject",
-	}: {target: []string{"scaleTargetRef"}, most: []string{"replicas", "max"}, usual: "Deployment", otherwise: kedaMost},
+	}: {
+		target: []string{"scaleTargetRef"}, most: []string{"replicas", "max"},
+		usual: "Deployment", otherwise: kedaMost,
+	},
 	{"autoscaling.aibrix.ai", "PodAutoscaler"}: {target: []string{"scaleTargetRef"}, most: []string{"maxReplicas"}},
 }
 
@@ -122,7 +128,9 @@ func (w *workload) scaledJob(body ast.Node) ([]*Spec, error) {
 // means no bound where it is 0 or absent (https://knative.dev/docs/serving/autoscaling/scale-bounds).
 func (w *workload) maxScale(nodes ...ast.Node) (most int, bounded bool, err error) {
 	for _, n := range nodes {
-		for _, name := range []string{"max-scale", "maxScale", "min-scale", "minScale", "initial-scale", "initialScale"} {
+		for _, name := range []string{
+			"max-scale", "maxScale", "min-scale", "minScale", "initial-scale", "initialScale",
+		} {
 			v, err := w.number(n, 0, "metadata", "annotations", "autoscaling.knative.dev/"+name)
 			if err != nil {
 				return 0, false, err

@@ -67,7 +67,9 @@ func (w *workload) component(name string, part ast.Node) ([]*Spec, error) {
 	}
 	if workers.given {
 		why = ""
-		err = add(replicas{name: name + "-worker", count: n * (stages - 1), template: part, unknown: unknown}, workers.each)
+		err = add(replicas{
+			name: name + "-worker", count: n * (stages - 1), template: part, unknown: unknown,
+		}, workers.each)
 	}
 	return specs, err
 }

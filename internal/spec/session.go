@@ -17,20 +17,24 @@ func (d *reader) sessionEntries(s *Spec) []document.Key {
 		document.Optional("ports", "ports of the machine that connect may forward", func(n ast.Node) error {
 			return d.ports(n, &s.Ports)
 		}),
-		document.Optional("work", "folder whose content is saved, and is there again when the session is started again",
+		document.Optional("work",
+			"folder whose content is saved, and is there again when the session is started again",
 			func(n ast.Node) error {
 				w := &Work{}
 				s.Work = w
 				_, err := d.Mapping(n, "work",
-					document.Required("dir", "folder on the machine: ~/work, or an absolute path", func(n ast.Node) error {
-						document.Note(n, document.Shape{Pattern: "^(~/|/)."})
-						v, err := d.Text(n, "work.dir")
-						if err == nil && (len(strings.TrimPrefix(v, "~")) < 2 || !strings.HasPrefix(strings.TrimPrefix(v, "~"), "/")) {
-							err = d.At(n, "work.dir %q is not a folder such as ~/work or /work", v)
-						}
-						w.Dir = v
-						return err
-					}),
+					document.Required("dir", "folder on the machine: ~/work, or an absolute path",
+						func(n ast.Node) error {
+							document.Note(n, document.Shape{Pattern: "^(~/|/)."})
+							v, err := d.Text(n, "work.dir")
+							if err == nil &&
+								(len(strings.TrimPrefix(v, "~")) < 2 ||
+									!strings.HasPrefix(strings.TrimPrefix(v, "~"), "/")) {
+								err = d.At(n, "work.dir %q is not a folder such as ~/work or /work", v)
+							}
+							w.Dir = v
+							return err
+						}),
 					document.Optional("to", "object store that keeps it", func(n ast.Node) error {
 						return d.store(n, "work.to", &w.To)
 					}),
@@ -45,9 +49,11 @@ func (d *reader) sessionEntries(s *Spec) []document.Key {
 		}),
 		document.Optional("secrets", "variables whose values are read on the machine: name and parameter or secret",
 			func(n ast.Node) error { return d.variables(n, "secrets", s, &s.Secrets) }),
-		document.Optional("image", "image that machines start from, in the words of the provider", func(n ast.Node) error {
-			return d.matching(n, "image", &s.Image, imageName, "it is an image such as ami-0abc or the name of a parameter")
-		}),
+		document.Optional("image", "image that machines start from, in the words of the provider",
+			func(n ast.Node) error {
+				return d.matching(n, "image", &s.Image, imageName,
+					"it is an image such as ami-0abc or the name of a parameter")
+			}),
 	}
 }
 

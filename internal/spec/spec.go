@@ -283,12 +283,15 @@ type canonRetries struct {
 // as the same specification again. It leaves out what only a manifest has.
 func (s *Spec) Canonical() []byte {
 	c := canon{
-		APIVersion: JobVersion, Name: s.Name, Purpose: s.Purpose, Capacity: s.Capacity, Regions: s.Regions, Setup: s.Setup,
+		APIVersion: JobVersion, Name: s.Name, Purpose: s.Purpose, Capacity: s.Capacity,
+		Regions: s.Regions, Setup: s.Setup,
 		Run:      s.Run,
 		Duration: durationText(s.Duration), MaxRuntime: durationText(s.MaxRuntime), Deadline: durationText(s.Deadline),
-		Lease:     durationText(s.Lease),
-		Resources: canonResources{InstanceType: s.Resources.InstanceType, CPUs: s.Resources.CPUs, Nodes: s.Resources.Nodes},
-		Idle:      durationText(s.Idle), Ports: s.Ports, Env: s.Env, Secrets: s.Secrets, Image: s.Image}
+		Lease: durationText(s.Lease),
+		Resources: canonResources{
+			InstanceType: s.Resources.InstanceType, CPUs: s.Resources.CPUs, Nodes: s.Resources.Nodes,
+		},
+		Idle: durationText(s.Idle), Ports: s.Ports, Env: s.Env, Secrets: s.Secrets, Image: s.Image}
 	if s.Kind == Session {
 		c.APIVersion = SessionVersion
 	} else {

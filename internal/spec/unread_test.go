@@ -25,7 +25,8 @@ func TestAsksAboutDocumentsByName(t *testing.T) {
 		"{limits: {nvidia.com/gpu: 1}}}]}}}\n"
 	for _, tc := range []struct{ name, src, want string }{
 		{
-			"a kind that is not read", "apiVersion: example.com/v1\nkind: Train\nmetadata: {name: odd}\nspec: {workers: 3}\n",
+			"a kind that is not read",
+			"apiVersion: example.com/v1\nkind: Train\nmetadata: {name: odd}\nspec: {workers: 3}\n",
 			"what Train (example.com) odd (line 1) runs: its kind is not read",
 		},
 		{
@@ -37,7 +38,10 @@ func TestAsksAboutDocumentsByName(t *testing.T) {
 			"what Pod odd (line 1) runs: it has no apiVersion or no kind",
 		},
 		{"no kind", "apiVersion: v1\nmetadata: {name: odd}\n", "what the document odd (line 1) runs"},
-		{"a kind in a block", "apiVersion: v1\nkind: |\n  Pod\nmetadata: {name: odd}\n", "has no apiVersion or no kind"},
+		{
+			"a kind in a block", "apiVersion: v1\nkind: |\n  Pod\nmetadata: {name: odd}\n",
+			"has no apiVersion or no kind",
+		},
 		{"a list of documents", "- {apiVersion: v1, kind: Pod}\n", "it is a list and not a document of Kubernetes"},
 		{
 			"a job of curfew", "apiVersion: curfew.job/v1\nname: odd\nresources: {gpus: L4}\nrun: x\n",
@@ -49,7 +53,8 @@ func TestAsksAboutDocumentsByName(t *testing.T) {
 			"Train (example.com) odd",
 		},
 		{
-			"an item of a list of a kind", "apiVersion: example.com/v1\nkind: TrainList\nitems: [{metadata: {name: odd}}]\n",
+			"an item of a list of a kind",
+			"apiVersion: example.com/v1\nkind: TrainList\nitems: [{metadata: {name: odd}}]\n",
 			"Train (example.com) odd",
 		},
 		{
@@ -58,7 +63,8 @@ func TestAsksAboutDocumentsByName(t *testing.T) {
 			"give what `kustomize build` prints",
 		},
 		{
-			"machines of a pool", "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: odd}\nspec: {replicas: 3}\n",
+			"machines of a pool",
+			"apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: odd}\nspec: {replicas: 3}\n",
 			"its replicas keep machines running",
 		},
 		{
@@ -84,7 +90,8 @@ func TestAsksAboutDocumentsByName(t *testing.T) {
 		},
 		{
 			"a part by an annotation",
-			"apiVersion: v1\nkind: Pod\nmetadata: {name: odd, annotations: {gpu-fraction: \"0.5\"}}\nspec: {containers: " +
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: odd, annotations: {gpu-fraction: \"0.5\"}}\nspec: " +
+				"{containers: " +
 				"[{name: c}]}\n",
 			"the annotation gpu-fraction asks for it",
 		},
@@ -94,13 +101,15 @@ func TestAsksAboutDocumentsByName(t *testing.T) {
 		},
 		{
 			"a claim of another file",
-			"apiVersion: v1\nkind: Pod\nmetadata: {name: odd}\nspec: {resourceClaims: [{name: g, resourceClaimTemplateName: " +
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: odd}\nspec: {resourceClaims: [{name: g, " +
+				"resourceClaimTemplateName: " +
 				"elsewhere}], containers: [{name: c}]}\n",
 			`the ResourceClaimTemplate "elsewhere" of its resourceClaims is not in the file`,
 		},
 		{
 			"replicas that a template writes",
-			"apiVersion: apps/v1\nkind: Deployment\n" + strings.Replace(service, "replicas: 2", "replicas: '${COUNT}'", 1),
+			"apiVersion: apps/v1\nkind: Deployment\n" + strings.Replace(service, "replicas: 2",
+				"replicas: '${COUNT}'", 1),
 			"replicas is known only later",
 		},
 		{
@@ -112,7 +121,8 @@ func TestAsksAboutDocumentsByName(t *testing.T) {
 		{
 			"no bound",
 			"apiVersion: apps/v1\nkind: Deployment\n" + service + "---\napiVersion: autoscaling/v2\nkind: " +
-				"HorizontalPodAutoscaler\nmetadata: {name: h}\nspec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, " +
+				"HorizontalPodAutoscaler\nmetadata: {name: h}\nspec: {scaleTargetRef: {apiVersion: apps/v1, kind: " +
+				"Deployment, " +
 				"name: odd}}\n",
 			"how many replicas it grows to: HorizontalPodAutoscaler h has no maxReplicas",
 		},
@@ -141,13 +151,15 @@ func TestAsksAboutDocumentsByName(t *testing.T) {
 		{
 			"executors without a bound",
 			"apiVersion: sparkoperator.k8s.io/v1beta2\nkind: SparkApplication\nmetadata: {name: odd}\nspec: " +
-				"{dynamicAllocation: {enabled: true}, driver: {}, executor: {instances: 2, gpu: {name: nvidia.com/gpu, " +
+				"{dynamicAllocation: {enabled: true}, driver: {}, executor: {instances: 2, gpu: {name: " +
+				"nvidia.com/gpu, " +
 				"quantity: 1}}}\n",
 			"dynamic allocation has no maxExecutors",
 		},
 		{
 			"pods in another file",
-			"apiVersion: sparkoperator.k8s.io/v1beta2\nkind: SparkApplication\nmetadata: {name: odd}\nspec: {sparkConf: " +
+			"apiVersion: sparkoperator.k8s.io/v1beta2\nkind: SparkApplication\nmetadata: {name: odd}\nspec: " +
+				"{sparkConf: " +
 				"{spark.kubernetes.executor.podTemplateFile: /t.yaml}}\n",
 			"the template of its pods is in another file",
 		},
@@ -157,7 +169,8 @@ func TestAsksAboutDocumentsByName(t *testing.T) {
 		},
 		{
 			"a step of another file",
-			argo("{entrypoint: a, templates: [{name: a, steps: [[{name: s, templateRef: {name: gone, template: t}}]]}]}"),
+			argo(
+				"{entrypoint: a, templates: [{name: a, steps: [[{name: s, templateRef: {name: gone, template: t}}]]}]}"),
 			"it runs WorkflowTemplate gone, which is not in the file",
 		},
 		{
@@ -174,7 +187,8 @@ func TestAsksAboutDocumentsByName(t *testing.T) {
 			"template a is of a form that is not read",
 		},
 		{
-			"a patch", argo("{entrypoint: a, podSpecPatch: '{{=x}}: [', templates: [{name: a, container: {image: i}}]}"),
+			"a patch", argo(
+				"{entrypoint: a, podSpecPatch: '{{=x}}: [', templates: [{name: a, container: {image: i}}]}"),
 			"a podSpecPatch of it cannot be read",
 		},
 		{
@@ -195,8 +209,9 @@ func TestAsksAboutDocumentsByName(t *testing.T) {
 		},
 		{
 			"defaults of templates",
-			argo("{entrypoint: a, templateDefaults: {container: {resources: {}}}, templates: [{name: a, container: {image: " +
-				"i}}]}"),
+			argo(
+				"{entrypoint: a, templateDefaults: {container: {resources: {}}}, templates: [{name: a, container: {image: " +
+					"i}}]}"),
 			"templateDefaults change the containers",
 		},
 	} {
@@ -263,7 +278,8 @@ func TestTemplatesAreNotRead(t *testing.T) {
 	helm := "apiVersion: apps/v1\nkind: Deployment\nspec:\n  {{- if .Values.big }}\n  replicas: {{ .Values.n }}\n  {{- " +
 		"end }}\n"
 	specs, err := Read("charts/gpu.yaml", []byte(helm), nil)
-	if err != nil || len(specs) != 1 || !specs[0].Unread() || !strings.Contains(specs[0].Unknown[0], "helm template") ||
+	if err != nil || len(specs) != 1 || !specs[0].Unread() ||
+		!strings.Contains(specs[0].Unknown[0], "helm template") ||
 		len(specs[0].Digest) != 64 {
 		t.Errorf("got %v, %v", specs, err)
 	}
@@ -299,12 +315,15 @@ func TestBoundsManifests(t *testing.T) {
 		"GPUs of a pod": "apiVersion: v1\nkind: Pod\nspec: {containers: [" + strings.Repeat(
 			"{name: c, resources: {limits: {nvidia.com/gpu: 1000}}},", 40) + "]}\n",
 		"of a scaler": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {" + pods +
-			"}\n---\napiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nspec: {maxReplicaCount: 1000000000, scaleTargetRef: " +
+			"}\n---\napiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nspec: {maxReplicaCount: 1000000000, " +
+			"scaleTargetRef: " +
 			"{name: d}}\n",
-		"past 64 bits":   "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 99999999999999999999, " + pods + "}\n",
+		"past 64 bits": "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 99999999999999999999, " + pods +
+			"}\n",
 		"a negative one": "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: -1, " + pods + "}\n",
 		"a bomb": "apiVersion: v1\nkind: Pod\na: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: " +
-			"&c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: " +
+			"&c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e " +
+			"[*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: " +
 			"[*e,*e,*e,*e]\n",
 		"documents": strings.Repeat("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b, labels: {a: "+
 			"b}}\ndata: {a: b, c: d}\n---\n", 10_000),

@@ -19,31 +19,41 @@ func TestCountsWorkloads(t *testing.T) {
 		want      []string // name, GPUs of a pod, pods
 	}{
 		{
-			"Volcano", "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: v}\nspec: {minAvailable: 2, " +
+			"Volcano",
+			"apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: v}\nspec: {minAvailable: 2, " +
 				"tasks: [{name: ps, replicas: 2, " + template(1) + "}, {name: worker, replicas: 5, " + template(4) +
 				"}, {name: log, " + template(0) + "}]}\n",
 			[]string{"v.ps 1 2", "v.worker 4 5"}},
 		{
-			"LeaderWorkerSet", "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: l}\nspec: " +
-				"{replicas: 3, leaderWorkerTemplate: {size: 4, worker" + strings.Replace(template(8), "t", "T", 1) + "}}\n",
+			"LeaderWorkerSet",
+			"apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: l}\nspec: " +
+				"{replicas: 3, leaderWorkerTemplate: {size: 4, worker" + strings.Replace(
+				template(8), "t", "T", 1) + "}}\n",
 			[]string{"l 8 12"}},
 		{
-			"a leader of its own", "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: " +
-				"l}\nspec: {replicas: 3, leaderWorkerTemplate: {size: 4, leader" + strings.Replace(template(2), "t", "T", 1) +
+			"a leader of its own",
+			"apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: " +
+				"l}\nspec: {replicas: 3, leaderWorkerTemplate: {size: 4, leader" + strings.Replace(
+				template(2), "t", "T", 1) +
 				", worker" + strings.Replace(template(8), "t", "T", 1) + "}}\n---\n" +
-				"apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nspec: {maxReplicas: 6, scaleTargetRef: {apiVersion: " +
+				"apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nspec: {maxReplicas: 6, scaleTargetRef: " +
+				"{apiVersion: " +
 				"leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, name: l}}\n",
 			[]string{"l.leader 2 6", "l.worker 8 18"}},
 		{
-			"MPIJob v2", "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: m}\nspec: {slotsPerWorker: 8, " +
-				"mpiReplicaSpecs: {Launcher: {replicas: 1, " + template(0) + "}, Worker: {replicas: 7, " + template(8) + "}}}\n",
+			"MPIJob v2",
+			"apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: m}\nspec: {slotsPerWorker: 8, " +
+				"mpiReplicaSpecs: {Launcher: {replicas: 1, " + template(0) +
+				"}, Worker: {replicas: 7, " + template(8) + "}}}\n",
 			[]string{"m.worker 8 7"}},
 		{
-			"an elastic job", "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: p}\nspec: {elasticPolicy: " +
+			"an elastic job",
+			"apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: p}\nspec: {elasticPolicy: " +
 				"{minReplicas: 3}, pytorchReplicaSpecs: {Worker: {replicas: 1, " + template(2) + "}}}\n",
 			[]string{"p.worker 2 3"}},
 		{
-			"Notebook", "apiVersion: kubeflow.org/v1\nkind: Notebook\nmetadata: {name: n}\nspec: {" + template(1) + "}\n",
+			"Notebook", "apiVersion: kubeflow.org/v1\nkind: Notebook\nmetadata: {name: n}\nspec: {" + template(1) +
+				"}\n",
 			[]string{"n 1 1"},
 		},
 		{
@@ -58,31 +68,38 @@ func TestCountsWorkloads(t *testing.T) {
 				"}}, rayClusterSpec: {headGroupSpec: {" + template(1) + "}}}\n",
 			[]string{"r.head 1 1", "r.submitter 1 1"}},
 		{
-			"Deployment with KEDA", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: x}\nspec: {" +
-				template(1) + "}\n---\napiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nspec: {scaleTargetRef: {name: d}}\n",
+			"Deployment with KEDA",
+			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: x}\nspec: {" +
+				template(1) +
+				"}\n---\napiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nspec: {scaleTargetRef: {name: d}}\n",
 			[]string{"d 1 100"}},
 		{
 			"the largest of two", "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: d}\nspec: {replicas: 4, " +
-				template(1) + "}\n---\napiVersion: autoscaling.aibrix.ai/v1alpha1\nkind: PodAutoscaler\nspec: {maxReplicas: 6, " +
-				"scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: d}}\n---\napiVersion: autoscaling/v1\nkind: " +
+				template(1) + "}\n---\napiVersion: autoscaling.aibrix.ai/v1alpha1\nkind: PodAutoscaler\nspec: " +
+				"{maxReplicas: 6, " +
+				"scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: d}}\n---\napiVersion: " +
+				"autoscaling/v1\nkind: " +
 				"HorizontalPodAutoscaler\nspec: {maxReplicas: 5, scaleTargetRef: {kind: StatefulSet, name: d}}\n",
 			[]string{"d 1 6"}},
 		{
 			"ScaledJob",
-			"apiVersion: keda.sh/v1alpha1\nkind: ScaledJob\nmetadata: {name: s}\nspec: {maxReplicaCount: 7, jobTargetRef: " +
+			"apiVersion: keda.sh/v1alpha1\nkind: ScaledJob\nmetadata: {name: s}\nspec: {maxReplicaCount: 7, " +
+				"jobTargetRef: " +
 				"{parallelism: 2, completions: 2, " + template(1) + "}}\n",
 			[]string{"s 1 14"},
 		},
 		{
 			"Knative",
 			"apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: k}\nspec: {template: {metadata: " +
-				"{annotations: {autoscaling.knative.dev/max-scale: \"9\", autoscaling.knative.dev/initial-scale: \"2\"}}, spec: {" + containers(1) + "}}}\n",
+				"{annotations: {autoscaling.knative.dev/max-scale: \"9\", autoscaling.knative.dev/initial-scale: " +
+				"\"2\"}}, spec: {" + containers(1) + "}}}\n",
 			[]string{"k 1 9"},
 		},
 		{
 			"Rollout",
 			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 0, " + template(2) +
-				"}\n---\napiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: o}\nspec: {replicas: 3, workloadRef: " +
+				"}\n---\napiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: o}\nspec: {replicas: 3, " +
+				"workloadRef: " +
 				"{apiVersion: apps/v1, kind: Deployment, name: d}}\n",
 			[]string{"o 2 3"},
 		},
@@ -92,65 +109,88 @@ func TestCountsWorkloads(t *testing.T) {
 				"nvidia.com/gpu, quantity: 2}}, dynamicAllocation: {enabled: true, maxExecutors: 11}}\n",
 			[]string{"s.driver 1 1", "s.executor 2 11"}},
 		{
-			"Spark's own settings", "apiVersion: sparkoperator.k8s.io/v1beta2\nkind: SparkApplication\nmetadata: {name: " +
-				"s}\nspec: {executor: {}, sparkConf: {spark.executor.instances: \"6\", spark.executor.resource.gpu.amount: " +
+			"Spark's own settings",
+			"apiVersion: sparkoperator.k8s.io/v1beta2\nkind: SparkApplication\nmetadata: {name: " +
+				"s}\nspec: {executor: {}, sparkConf: {spark.executor.instances: \"6\", " +
+				"spark.executor.resource.gpu.amount: " +
 				"\"4\", spark.executor.resource.gpu.vendor: nvidia.com}}\n",
 			[]string{"s.executor 4 6"}},
 		{
-			"InferenceService", "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {name: i}\nspec: " +
+			"InferenceService",
+			"apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {name: i}\nspec: " +
 				"{predictor: {minReplicas: 0, maxReplicas: 4, pytorch: {resources: {limits: {nvidia.com/gpu: 2}}}}, " +
 				"transformer: {maxReplicas: 3, " + containers(1) + "}}\n",
 			[]string{"i.predictor 2 4", "i.transformer 1 3"}},
 		{
-			"a runtime of several nodes", "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {name: " +
+			"a runtime of several nodes",
+			"apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {name: " +
 				"i}\nspec: {predictor: {maxReplicas: 2, model: {runtime: vllm, resources: {limits: {nvidia.com/gpu: 2}}}, " +
 				"workerSpec: {pipelineParallelSize: 3, tensorParallelSize: 4}}}\n---\n" +
-				"apiVersion: serving.kserve.io/v1alpha1\nkind: ServingRuntime\nmetadata: {name: vllm}\nspec: {containers: " +
+				"apiVersion: serving.kserve.io/v1alpha1\nkind: ServingRuntime\nmetadata: {name: vllm}\nspec: " +
+				"{containers: " +
 				"[{name: kserve-container, resources: {limits: {nvidia.com/gpu: 1}}}], workerSpec: {}}\n",
 			[]string{"i.predictor 4 2", "i.predictor-worker 4 4"}},
 		{
-			"TrainJob", "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: t}\nspec: {runtimeRef: " +
+			"TrainJob", "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: t}\nspec: " +
+				"{runtimeRef: " +
 				"{name: torch}, trainer: {numNodes: 6, resourcesPerNode: {limits: {nvidia.com/gpu: 4}}}}\n---\n" +
-				"apiVersion: trainer.kubeflow.org/v1alpha1\nkind: ClusterTrainingRuntime\nmetadata: {name: torch}\nspec: " +
-				"{mlPolicy: {numNodes: 2}, template: {spec: {replicatedJobs: [{name: dataset, template: {spec: {" + template(1) +
-				"}}}, {name: node, template: {metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}, spec: {" + template(1) + "}}}]}}}\n",
+				"apiVersion: trainer.kubeflow.org/v1alpha1\nkind: ClusterTrainingRuntime\nmetadata: {name: " +
+				"torch}\nspec: " +
+				"{mlPolicy: {numNodes: 2}, template: {spec: {replicatedJobs: [{name: dataset, template: {spec: {" +
+				template(1) +
+				"}}}, {name: node, template: {metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: " +
+				"trainer}}, spec: {" + template(1) + "}}}]}}}\n",
 			[]string{"t.dataset 1 1", "t.node 4 6"}},
 		{
-			"TrainJob by its runtime", "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainingRuntime\nmetadata: {name: " +
-				"mpi}\nspec: {mlPolicy: {numNodes: 5, mpi: {runLauncherAsNode: true}}, template: {spec: {replicatedJobs: " +
-				"[{name: launcher, template: {spec: {" + template(2) + "}}}, {name: node, template: {spec: {" + template(2) +
+			"TrainJob by its runtime",
+			"apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainingRuntime\nmetadata: {name: " +
+				"mpi}\nspec: {mlPolicy: {numNodes: 5, mpi: {runLauncherAsNode: true}}, template: {spec: " +
+				"{replicatedJobs: " +
+				"[{name: launcher, template: {spec: {" + template(2) +
+				"}}}, {name: node, template: {spec: {" + template(2) +
 				"}}}]}}}\n---\n" +
-				"apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: t}\nspec: {runtimeRef: {name: mpi, " +
+				"apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: t}\nspec: {runtimeRef: " +
+				"{name: mpi, " +
 				"kind: TrainingRuntime}}\n",
 			[]string{"t.launcher 2 1", "t.node 2 4"}},
 		{
-			"sidecars", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {initContainers: [{name: a, resources: " +
-				"{limits: {nvidia.com/gpu: 3}}}, {name: b, restartPolicy: Always, resources: {limits: {nvidia.com/gpu: 2}}}, " +
+			"sidecars",
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {initContainers: [{name: a, resources: " +
+				"{limits: {nvidia.com/gpu: 3}}}, {name: b, restartPolicy: Always, resources: {limits: " +
+				"{nvidia.com/gpu: 2}}}, " +
 				"{name: c, resources: {limits: {nvidia.com/gpu: 5}}}], " + containers(4) + "}\n",
 			[]string{"p 7 1"}},
 		{
-			"sidecars that end after", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {initContainers: [{name: b, " +
-				"restartPolicy: Always, resources: {limits: {nvidia.com/gpu: 2}}}, {name: c, restartPolicy: Always, resources: " +
+			"sidecars that end after",
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {initContainers: [{name: b, " +
+				"restartPolicy: Always, resources: {limits: {nvidia.com/gpu: 2}}}, {name: c, restartPolicy: Always, " +
+				"resources: " +
 				"{limits: {nvidia.com/gpu: 1}}}], " + containers(4) + "}\n",
 			[]string{"p 7 1"}},
 		{
-			"defaults of a LimitRange", "apiVersion: v1\nkind: LimitRange\nspec: {limits: [{type: Container, default: " +
-				"{nvidia.com/gpu: 2}}]}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: a}, " +
+			"defaults of a LimitRange",
+			"apiVersion: v1\nkind: LimitRange\nspec: {limits: [{type: Container, default: " +
+				"{nvidia.com/gpu: 2}}]}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: " +
+				"[{name: a}, " +
 				"{name: b, resources: {limits: {nvidia.com/gpu: 1}}}]}\n",
 			[]string{"p 3 1"}},
 		{
-			"claims", "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: two}\nspec: {spec: " +
+			"claims",
+			"apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: two}\nspec: {spec: " +
 				"{devices: {requests: [{name: g, exactly: {deviceClassName: gpu.nvidia.com, count: 2}}, {name: h, " +
 				"firstAvailable: [{name: x, deviceClassName: gpu.nvidia.com, count: 3}, {name: y, deviceClassName: " +
 				"gpu.nvidia.com}]}]}}}\n---\n" +
-				"apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {parallelism: 3, completions: 3, template: {spec: " +
+				"apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {parallelism: 3, completions: 3, " +
+				"template: {spec: " +
 				"{resourceClaims: [{name: g, resourceClaimTemplateName: two}], containers: [{name: c, resources: {claims: " +
 				"[{name: g}]}}]}}}\n",
 			[]string{"j 5 3"}},
 		{
-			"a claim of an older version", "apiVersion: resource.k8s.io/v1beta1\nkind: ResourceClaim\nmetadata: {name: " +
+			"a claim of an older version",
+			"apiVersion: resource.k8s.io/v1beta1\nkind: ResourceClaim\nmetadata: {name: " +
 				"one}\nspec: {devices: {requests: [{name: g, deviceClassName: gpu.nvidia.com}]}}\n---\n" +
-				"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {resourceClaims: [{name: g, resourceClaimName: one}], " +
+				"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {resourceClaims: [{name: g, " +
+				"resourceClaimName: one}], " +
 				"containers: [{name: c}]}\n",
 			[]string{"p 1 1"}},
 		{
@@ -161,7 +201,8 @@ func TestCountsWorkloads(t *testing.T) {
 		},
 		{
 			"old groups",
-			"apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 2, " + template(1) + "}\n",
+			"apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 2, " +
+				template(1) + "}\n",
 			[]string{"d 1 2"},
 		},
 	} {
@@ -188,13 +229,16 @@ func TestCountsWorkloads(t *testing.T) {
 // TestMapsDevices holds that resources of a cluster are counted as what they are mapped to.
 func TestMapsDevices(t *testing.T) {
 	devices := Devices{
-		"nvidia.com/tesla-m40": "T4", "amd.com/gpu": "MI300X", "example.com/nic": NoDevice, "mig.nvidia.com": "A100-80GB",
+		"nvidia.com/tesla-m40": "T4", "amd.com/gpu": "MI300X", "example.com/nic": NoDevice,
+		"mig.nvidia.com": "A100-80GB",
 	}
 	read := func(limits string) []*Spec {
 		t.Helper()
 		specs, err := Read("m.yaml",
-			[]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, resources: {limits: {"+limits+
-				"}}}]}\n"), devices)
+			[]byte(
+				"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, resources: {limits: {"+
+					limits+
+					"}}}]}\n"), devices)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,21 +275,27 @@ func TestBoundsRayJobs(t *testing.T) {
 		{"the default", "", "", "without shutdownAfterJobFinishes it goes on"},
 		{"shut down", "shutdownAfterJobFinishes: true", "1h0m0s", ""},
 		{"shut down later", "shutdownAfterJobFinishes: true, ttlSecondsAfterFinished: 900", "1h15m0s", ""},
-		{"not shut down", "shutdownAfterJobFinishes: false, ttlSecondsAfterFinished: 900", "", "it goes on after the job"},
+		{
+			"not shut down", "shutdownAfterJobFinishes: false, ttlSecondsAfterFinished: 900", "",
+			"it goes on after the job",
+		},
 		{
 			"tried again", "shutdownAfterJobFinishes: true, backoffLimit: 2", "1h0m0s",
 			"how often it is begun again: 2 more times at most",
 		},
 		{
-			"deleted either way", "deletionStrategy: {onSuccess: {policy: DeleteCluster}, onFailure: {policy: DeleteSelf}}",
+			"deleted either way",
+			"deletionStrategy: {onSuccess: {policy: DeleteCluster}, onFailure: {policy: DeleteSelf}}",
 			"1h0m0s", "",
 		},
 		{
-			"kept after a failure", "deletionStrategy: {onSuccess: {policy: DeleteCluster}, onFailure: {policy: DeleteNone}}",
+			"kept after a failure",
+			"deletionStrategy: {onSuccess: {policy: DeleteCluster}, onFailure: {policy: DeleteNone}}",
 			"", "it goes on",
 		},
 		{
-			"workers alone", "deletionStrategy: {onSuccess: {policy: DeleteWorkers}, onFailure: {policy: DeleteWorkers}}", "",
+			"workers alone",
+			"deletionStrategy: {onSuccess: {policy: DeleteWorkers}, onFailure: {policy: DeleteWorkers}}", "",
 			"it goes on",
 		},
 		{
@@ -289,12 +339,14 @@ func TestCountsWorkflows(t *testing.T) {
 	}{
 		{
 			"a sequence of a count",
-			"entrypoint: m, " + templates + "steps: [[{name: s, template: gpu, withSequence: {count: 6, start: 3}}]]}]",
+			"entrypoint: m, " + templates +
+				"steps: [[{name: s, template: gpu, withSequence: {count: 6, start: 3}}]]}]",
 			[]string{"2 6 0s"}, "",
 		},
 		{
 			"down",
-			"entrypoint: m, " + templates + "steps: [[{name: s, template: gpu, withSequence: {start: '9', end: '4'}}]]}]",
+			"entrypoint: m, " + templates +
+				"steps: [[{name: s, template: gpu, withSequence: {start: '9', end: '4'}}]]}]",
 			[]string{"2 6 0s"}, "",
 		},
 		{
@@ -305,13 +357,15 @@ func TestCountsWorkflows(t *testing.T) {
 		},
 		{
 			"its numbers are arguments",
-			"entrypoint: m, " + templates + "steps: [[{name: s, template: gpu, withSequence: {start: 1, end: 2}, arguments: " +
+			"entrypoint: m, " + templates +
+				"steps: [[{name: s, template: gpu, withSequence: {start: 1, end: 2}, arguments: " +
 				"{parameters: [{name: n, value: '{{item}}'}]}}]]}]",
 			[]string{"1 1 0s", "2 1 0s"}, "",
 		},
 		{
 			"none",
-			"entrypoint: m, " + templates + "steps: [[{name: s, template: gpu, withSequence: {count: 0}}], [{name: t, " +
+			"entrypoint: m, " + templates +
+				"steps: [[{name: s, template: gpu, withSequence: {count: 0}}], [{name: t, " +
 				"template: gpu, withParam: '[]'}]]}]",
 			nil, "",
 		},
@@ -329,7 +383,8 @@ func TestCountsWorkflows(t *testing.T) {
 		},
 		{
 			"a literal list",
-			"entrypoint: m, " + templates + "dag: {tasks: [{name: s, template: gpu, withParam: '[{\"n\": 4}, {\"n\": 8}, " +
+			"entrypoint: m, " + templates +
+				"dag: {tasks: [{name: s, template: gpu, withParam: '[{\"n\": 4}, {\"n\": 8}, " +
 				"{\"n\": 8}]', arguments: {parameters: [{name: n, value: '{{item.n}}'}]}}]}}]",
 			[]string{"4 1 0s", "8 2 0s"}, "",
 		},
@@ -346,13 +401,15 @@ func TestCountsWorkflows(t *testing.T) {
 		},
 		{
 			"what runs at the end",
-			"entrypoint: m, onExit: gpu, hooks: {exit: {template: gpu}, late: {template: gpu, expression: x}}, " + templates +
+			"entrypoint: m, onExit: gpu, hooks: {exit: {template: gpu}, late: {template: gpu, expression: x}}, " +
+				templates +
 				"steps: [[{name: s, template: gpu}]]}]",
 			[]string{"2 4 0s"}, "",
 		},
 		{
 			"hooks of tasks",
-			"entrypoint: m, " + templates + "dag: {tasks: [{name: s, template: cpu, withItems: [1, 2, 3], onExit: gpu, " +
+			"entrypoint: m, " + templates +
+				"dag: {tasks: [{name: s, template: cpu, withItems: [1, 2, 3], onExit: gpu, " +
 				"hooks: {running: {template: gpu, arguments: {parameters: [{name: n, value: 8}]}}}}]}}]",
 			[]string{"2 3 0s", "8 3 0s"}, "",
 		},
@@ -364,13 +421,15 @@ func TestCountsWorkflows(t *testing.T) {
 		},
 		{
 			"tries",
-			"entrypoint: m, " + templates + "activeDeadlineSeconds: 600, retryStrategy: {limit: '2'}, container: {resources: " +
+			"entrypoint: m, " + templates +
+				"activeDeadlineSeconds: 600, retryStrategy: {limit: '2'}, container: {resources: " +
 				"{limits: {nvidia.com/gpu: 1}}}}]",
 			[]string{"1 1 30m0s"}, "",
 		},
 		{
 			"tries of tries",
-			"entrypoint: o, " + templates + "activeDeadlineSeconds: 600, retryStrategy: {limit: 2}, container: {resources: " +
+			"entrypoint: o, " + templates +
+				"activeDeadlineSeconds: 600, retryStrategy: {limit: 2}, container: {resources: " +
 				"{limits: {nvidia.com/gpu: 1}}}}, {name: o, retryStrategy: {limit: 1}, steps: [[{name: s, template: m}]]}]",
 			[]string{"1 1 1h0m0s"}, "",
 		},
@@ -382,20 +441,23 @@ func TestCountsWorkflows(t *testing.T) {
 		},
 		{
 			"tries within the workflow",
-			"entrypoint: m, activeDeadlineSeconds: 900, " + templates + "activeDeadlineSeconds: 600, retryStrategy: {limit: " +
+			"entrypoint: m, activeDeadlineSeconds: 900, " + templates +
+				"activeDeadlineSeconds: 600, retryStrategy: {limit: " +
 				"5}, container: {resources: {limits: {nvidia.com/gpu: 1}}}}]",
 			[]string{"1 1 15m0s"}, "",
 		},
 		{
 			"sidecars and what runs before",
 			"entrypoint: m, " + templates + "initContainers: [{name: a, resources: {limits: {nvidia.com/gpu: 6}}}], " +
-				"sidecars: [{name: b, resources: {limits: {nvidia.com/gpu: 1}}}], script: {resources: {limits: {nvidia.com/gpu: " +
+				"sidecars: [{name: b, resources: {limits: {nvidia.com/gpu: 1}}}], script: {resources: {limits: " +
+				"{nvidia.com/gpu: " +
 				"2}}}}]",
 			[]string{"6 1 0s"}, "",
 		},
 		{
 			"a set of containers",
-			"entrypoint: m, " + templates + "containerSet: {containers: [{name: a, resources: {limits: {nvidia.com/gpu: " +
+			"entrypoint: m, " + templates +
+				"containerSet: {containers: [{name: a, resources: {limits: {nvidia.com/gpu: " +
 				"1}}}, {name: b, resources: {limits: {nvidia.com/gpu: 3}}}]}}]",
 			[]string{"4 1 0s"}, "",
 		},
@@ -411,15 +473,19 @@ func TestCountsWorkflows(t *testing.T) {
 		},
 		{
 			"a patch of a template",
-			"entrypoint: m, arguments: {parameters: [{name: k, value: 3}]}, " + templates + "podSpecPatch: 'containers: " +
-				"[{name: main, resources: {limits: {nvidia.com/gpu: {{workflow.parameters.k}}}}}]', container: {resources: " +
+			"entrypoint: m, arguments: {parameters: [{name: k, value: 3}]}, " + templates +
+				"podSpecPatch: 'containers: " +
+				"[{name: main, resources: {limits: {nvidia.com/gpu: {{workflow.parameters.k}}}}}]', container: " +
+				"{resources: " +
 				"{limits: {nvidia.com/gpu: 1}}}}]",
 			[]string{"3 1 0s"}, "",
 		},
 		{
 			"a manifest",
-			"entrypoint: m, " + templates + "resource: {action: create, manifest: '{apiVersion: v1, kind: Pod, metadata: " +
-				"{name: x}, spec: {activeDeadlineSeconds: 60, containers: [{name: c, resources: {limits: {nvidia.com/gpu: " +
+			"entrypoint: m, " + templates +
+				"resource: {action: create, manifest: '{apiVersion: v1, kind: Pod, metadata: " +
+				"{name: x}, spec: {activeDeadlineSeconds: 60, containers: [{name: c, resources: {limits: " +
+				"{nvidia.com/gpu: " +
 				"5}}}]}}'}}]",
 			[]string{"5 1 1m0s"}, "",
 		},
@@ -432,7 +498,8 @@ func TestCountsWorkflows(t *testing.T) {
 		{"a wait", "entrypoint: m, " + templates + "suspend: {duration: 1h}}]", nil, ""},
 	} {
 		specs, err := Read("m.yaml",
-			[]byte("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\nspec: {"+tc.spec+"}\n"), nil)
+			[]byte("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\nspec: {"+tc.spec+"}\n"),
+			nil)
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
@@ -456,12 +523,15 @@ func TestCountsWorkflows(t *testing.T) {
 // followed, and are not counted a second time.
 func TestReadsWorkflowTemplatesOfTheFile(t *testing.T) {
 	library := "apiVersion: argoproj.io/v1alpha1\nkind: WorkflowTemplate\nmetadata: {name: lib}\nspec: {entrypoint: " +
-		"go, arguments: {parameters: [{name: n, value: 1}]}, nodeSelector: {node.kubernetes.io/instance-type: g5.xlarge}, " +
-		"templates: [{name: go, steps: [[{name: a, template: gpu}, {name: b, template: gpu}]]}, {name: gpu, container: " +
+		"go, arguments: {parameters: [{name: n, value: 1}]}, nodeSelector: {node.kubernetes.io/instance-type: " +
+		"g5.xlarge}, " +
+		"templates: [{name: go, steps: [[{name: a, template: gpu}, {name: b, template: gpu}]]}, {name: gpu, " +
+		"container: " +
 		"{resources: {limits: {nvidia.com/gpu: '{{workflow.parameters.n}}'}}}}]}\n---\n"
 	for name, tc := range map[string]struct{ spec, want string }{
 		"the whole": {
-			"{workflowTemplateRef: {name: lib}, arguments: {parameters: [{name: n, value: 4}]}}", "w.gpu 4 2 g5.xlarge",
+			"{workflowTemplateRef: {name: lib}, arguments: {parameters: [{name: n, value: 4}]}}",
+			"w.gpu 4 2 g5.xlarge",
 		},
 		"one step of it": {
 			"{entrypoint: m, arguments: {parameters: [{name: n, value: 3}]}, templates: [{name: m, steps: [[{name: s, " +
@@ -469,13 +539,15 @@ func TestReadsWorkflowTemplatesOfTheFile(t *testing.T) {
 			"w.gpu 3 1 ",
 		},
 		"steps of it": {
-			"{entrypoint: m, arguments: {parameters: [{name: n, value: 3}]}, templates: [{name: m, dag: {tasks: [{name: s, " +
+			"{entrypoint: m, arguments: {parameters: [{name: n, value: 3}]}, templates: [{name: m, dag: {tasks: " +
+				"[{name: s, " +
 				"withItems: [1, 2], templateRef: {name: lib, template: go}}]}}]}",
 			"w.gpu 3 4 ",
 		},
 	} {
 		specs, err := Read("m.yaml",
-			[]byte(library+"apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\nspec: "+tc.spec+"\n"), nil)
+			[]byte(library+"apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\nspec: "+tc.spec+
+				"\n"), nil)
 		if err != nil || len(specs) != 1 {
 			t.Errorf("%s: %v, %v", name, specs, err)
 			continue

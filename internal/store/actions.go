@@ -46,7 +46,8 @@ func (a actions) BeginRound(ctx context.Context, account string, c action.Clock)
 		if err := a.guard(ctx, t); err != nil {
 			return err
 		}
-		err := t.exec(ctx, "INSERT INTO accounts (account, round, boot, uptime) VALUES (?, 0, '', 0) ON CONFLICT DO NOTHING",
+		err := t.exec(ctx,
+			"INSERT INTO accounts (account, round, boot, uptime) VALUES (?, 0, '', 0) ON CONFLICT DO NOTHING",
 			account)
 		if err != nil {
 			return err
@@ -175,11 +176,13 @@ func (a actions) Items(ctx context.Context, account string, q action.ItemQuery) 
 	query, args := items.query+f.where(), f.args
 	all := q.Refs == nil && q.Sources == nil
 	if q.UnderWay && !all {
-		query, args = query+" UNION "+items.query+" WHERE account = ? AND phase IN ('acting', 'confirming')", append(args,
+		query, args = query+" UNION "+items.query+
+			" WHERE account = ? AND phase IN ('acting', 'confirming')", append(args,
 			account)
 	}
 	if !q.Unvouched.IsZero() && !all {
-		query, args = query+" UNION "+items.query+" WHERE account = ? AND phase = 'warned' AND updated_at < ?", append(args,
+		query, args = query+" UNION "+items.query+
+			" WHERE account = ? AND phase = 'warned' AND updated_at < ?", append(args,
 			account, at(q.Unvouched))
 	}
 	var rows []itemRow

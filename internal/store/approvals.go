@@ -41,11 +41,13 @@ var requests = describe("requests", requestRow{})
 
 func (r requestRow) request() approval.Request {
 	return approval.Request{
-		ID: r.ID, Kind: r.Kind, Subject: r.Subject, PlanHash: r.PlanHash, Plan: r.Plan, Amount: r.Amount, Roles: r.Roles.of,
+		ID: r.ID, Kind: r.Kind, Subject: r.Subject, PlanHash: r.PlanHash, Plan: r.Plan,
+		Amount: r.Amount, Roles: r.Roles.of,
 		Team: r.Team,
 		Run:  r.Run, AskedBy: r.AskedBy, AskedProof: r.AskedHow.of, Proof: r.Proof.of, AskedAt: r.AskedAt.Time,
 		ExpiresAt: r.ExpiresAt.Time, State: r.State,
-		DecidedBy: r.DecidedBy, Reason: r.Reason, DecidedAt: r.DecidedAt.Time, UsedAt: r.UsedAt.Time, Version: r.Version,
+		DecidedBy: r.DecidedBy, Reason: r.Reason, DecidedAt: r.DecidedAt.Time,
+		UsedAt: r.UsedAt.Time, Version: r.Version,
 	}
 }
 
@@ -100,7 +102,9 @@ func requestEntry(r approval.Request, e approval.Event) action.Entry {
 // Request returns the request of an id, or the only one whose id begins so;
 // ErrNotFound where there is none, or more than one.
 func (a approvals) Request(ctx context.Context, id string) (approval.Request, error) {
-	row, err := prefixed(ctx, a.database, requests, id, func(r requestRow) string { return r.ID }, approval.ErrNotFound)
+	row, err := prefixed(ctx, a.database, requests, id, func(r requestRow) string {
+		return r.ID
+	}, approval.ErrNotFound)
 	if err != nil {
 		return approval.Request{}, fmt.Errorf("read request %q: %w", id, err)
 	}

@@ -94,7 +94,8 @@ func (t *tx) append(ctx context.Context) error {
 		}
 		head = headRow{row.ID, row.Hash}
 	}
-	return t.exec(ctx, "UPDATE audit_head SET entry = ?, hash = ?, generation = generation + 1 WHERE id = 1", head.Entry,
+	return t.exec(ctx, "UPDATE audit_head SET entry = ?, hash = ?, generation = generation + 1 WHERE id = 1",
+		head.Entry,
 		head.Hash)
 }
 
@@ -116,7 +117,8 @@ func (e evidenceDoc) evidence() usage.Evidence { return usage.Evidence(e) }
 
 func (r entryRow) entry() action.Entry {
 	return action.Entry{
-		ID: r.ID, At: r.At.Time, Account: r.Account, Round: r.Round, Actor: r.Actor, What: r.What, Resource: r.Resource,
+		ID: r.ID, At: r.At.Time, Account: r.Account, Round: r.Round, Actor: r.Actor,
+		What: r.What, Resource: r.Resource,
 		Item: r.Item, Verb: r.Verb, Because: r.Because, Outcome: r.Outcome,
 		Evidence: convert(r.Evidence.of, evidenceDoc.evidence),
 	}

@@ -24,7 +24,8 @@ func TestAuditIsAppendOnly(t *testing.T) {
 				statements = append(statements, "TRUNCATE audit")
 			}
 			for _, statement := range statements {
-				if _, err := db.Exec(statement); err == nil || !strings.Contains(err.Error(), "the audit log is append-only") {
+				if _, err := db.Exec(statement); err == nil ||
+					!strings.Contains(err.Error(), "the audit log is append-only") {
 					t.Errorf("%s: got %v, want a refusal", statement, err)
 				}
 			}
@@ -91,7 +92,9 @@ func TestAHeadIsFound(t *testing.T) {
 			record := func(s *store.Store, n int, actor string) action.Head {
 				t.Helper()
 				for range n {
-					if err := s.Actions().Record(t.Context(), action.Entry{At: noon, Actor: actor, What: "keep"}); err != nil {
+					if err := s.Actions().Record(t.Context(), action.Entry{
+						At: noon, Actor: actor, What: "keep",
+					}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -118,8 +121,14 @@ func TestAHeadIsFound(t *testing.T) {
 					"an entry to come", action.Head{Entry: 11, Hash: head.Hash, First: head.First}, store.ErrTruncated,
 					"it ends at entry 10, and held entry 11",
 				},
-				{"another hash", action.Head{Entry: 7, Hash: head.First, First: head.First}, store.ErrRewritten, "entry 7"},
-				{"another first", action.Head{Entry: 7, Hash: head.Hash, First: head.Hash}, store.ErrRebuilt, "entry 1"},
+				{
+					"another hash", action.Head{Entry: 7, Hash: head.First, First: head.First}, store.ErrRewritten,
+					"entry 7",
+				},
+				{
+					"another first", action.Head{Entry: 7, Hash: head.Hash, First: head.Hash}, store.ErrRebuilt,
+					"entry 1",
+				},
 				{"nothing", none, store.ErrRebuilt, "entry 1"},
 			} {
 				if _, err := s.VerifyAudit(t.Context(), head, tc.head); !errors.Is(err, tc.want) ||

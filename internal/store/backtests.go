@@ -75,7 +75,8 @@ const backtestHeads = "SELECT id, created_by, created_at, spec, state, attempts,
 
 func (r backtestRow) backtest() Backtest {
 	return Backtest{
-		r.ID, r.CreatedBy, r.CreatedAt.Time, r.Spec, r.State, r.Attempts, r.Fence, r.Progress, r.Note, r.StartedAt.Time,
+		r.ID, r.CreatedBy, r.CreatedAt.Time, r.Spec, r.State, r.Attempts, r.Fence, r.Progress,
+		r.Note, r.StartedAt.Time,
 		r.EndedAt.Time, r.Result,
 	}
 }
@@ -103,13 +104,15 @@ func (b Backtests) Create(ctx context.Context, v Backtest, open, keep int, e act
 			if n >= open {
 				return ErrTooManyBacktests
 			}
-			if err := t.exec(ctx, "DELETE FROM backtests WHERE state NOT IN (?, ?) AND id NOT IN (SELECT id FROM backtests "+
-				"WHERE state NOT IN (?, ?) ORDER BY created_at DESC, id DESC LIMIT ?)",
+			if err := t.exec(ctx,
+				"DELETE FROM backtests WHERE state NOT IN (?, ?) AND id NOT IN (SELECT id FROM backtests "+
+					"WHERE state NOT IN (?, ?) ORDER BY created_at DESC, id DESC LIMIT ?)",
 				BacktestQueued, BacktestRunning, BacktestQueued, BacktestRunning, keep); err != nil {
 				return err
 			}
 			row := backtestRow{
-				ID: v.ID, CreatedBy: prose(v.CreatedBy), CreatedAt: at(v.CreatedAt), Spec: v.Spec, State: BacktestQueued,
+				ID: v.ID, CreatedBy: prose(v.CreatedBy), CreatedAt: at(v.CreatedAt),
+				Spec: v.Spec, State: BacktestQueued,
 			}
 			if err := t.insert(ctx, backtestTable, row); err != nil {
 				return err
@@ -153,23 +156,26 @@ func (b Backtests) Get(ctx context.Context, id string) (Backtest, error) {
 
 // Begin begins an open replay under a lease, once more where a process that ran it died.
 func (b Backtests) Begin(ctx context.Context, id string, lease Lease, now time.Time, note string) error {
-	return b.change(ctx, id, "begin", "UPDATE backtests SET state = ?, attempts = attempts + 1, fence = ?, progress = "+
-		"0, note = ?, started_at = ? WHERE id = ? AND state IN (?, ?) AND fence < ?",
+	return b.change(ctx, id, "begin",
+		"UPDATE backtests SET state = ?, attempts = attempts + 1, fence = ?, progress = "+
+			"0, note = ?, started_at = ? WHERE id = ? AND state IN (?, ?) AND fence < ?",
 		BacktestRunning, lease.Fence, prose(note), at(now), id, BacktestQueued, BacktestRunning, lease.Fence)
 }
 
 // Advance writes how much of a replay is done; [ErrBacktestEnded] where it was canceled, or
 // another process runs it by now.
 func (b Backtests) Advance(ctx context.Context, id string, lease Lease, percent int64) error {
-	return b.change(ctx, id, "go on with", "UPDATE backtests SET progress = ? WHERE id = ? AND state = ? AND fence = ?",
+	return b.change(ctx, id, "go on with",
+		"UPDATE backtests SET progress = ? WHERE id = ? AND state = ? AND fence = ?",
 		percent, id, BacktestRunning, lease.Fence)
 }
 
 // Yield lets another process begin a replay again, such as where this one is told to end. It
 // does not count as an attempt.
 func (b Backtests) Yield(ctx context.Context, id string, lease Lease, note string) error {
-	return b.change(ctx, id, "give back", "UPDATE backtests SET state = ?, attempts = attempts - 1, progress = 0, note "+
-		"= ?, started_at = NULL WHERE id = ? AND state = ? AND fence = ?",
+	return b.change(ctx, id, "give back",
+		"UPDATE backtests SET state = ?, attempts = attempts - 1, progress = 0, note "+
+			"= ?, started_at = NULL WHERE id = ? AND state = ? AND fence = ?",
 		BacktestQueued, prose(note), id, BacktestRunning, lease.Fence)
 }
 
@@ -229,7 +235,8 @@ func (s *Store) Audited(ctx context.Context, source string) (time.Time, error) {
 func (s *Store) PutAudited(ctx context.Context, source string, now time.Time) error {
 	err := s.db.transact(ctx, func(t *tx) error {
 		return t.exec(ctx,
-			"INSERT INTO audited (source, at) VALUES (?, ?) ON CONFLICT (source) DO UPDATE SET at = excluded.at", source,
+			"INSERT INTO audited (source, at) VALUES (?, ?) ON CONFLICT (source) DO UPDATE SET at = excluded.at",
+			source,
 			at(now))
 	})
 	return attempted(err, "keep when %s was audited", source)

@@ -49,7 +49,8 @@ func backtests(t *testing.T, s *store.Store) {
 	said := action.Entry{At: morning, Actor: "ana", What: action.EventBacktest}
 	create := func(n int) error {
 		return b.Create(ctx, store.Backtest{
-			ID: fmt.Sprint("b", n), CreatedBy: "ana", CreatedAt: morning.Add(time.Duration(n) * time.Minute), Spec: `{"n":1}`,
+			ID: fmt.Sprint("b", n), CreatedBy: "ana",
+			CreatedAt: morning.Add(time.Duration(n) * time.Minute), Spec: `{"n":1}`,
 		}, 4, 2, said)
 	}
 	for n := range 4 {
@@ -92,7 +93,8 @@ func backtests(t *testing.T, s *store.Store) {
 	ended("cancel what has ended", b.Cancel(ctx, "b0", "no", morning, said))
 	got, err := b.Get(ctx, "b0")
 	want := store.Backtest{
-		ID: "b0", CreatedBy: "ana", CreatedAt: morning, Spec: `{"n":1}`, State: store.BacktestDone, Attempts: 2, Fence: 2,
+		ID: "b0", CreatedBy: "ana", CreatedAt: morning, Spec: `{"n":1}`,
+		State: store.BacktestDone, Attempts: 2, Fence: 2,
 		Progress:  100,
 		StartedAt: morning.Add(time.Hour), EndedAt: morning.Add(2 * time.Hour), Result: `{"schema":"x"}`}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -106,7 +108,8 @@ func backtests(t *testing.T, s *store.Store) {
 	ok("give it back", b.Yield(ctx, "b2", first, "the service ended"))
 	ok("begin the third again", b.Begin(ctx, "b2", second, morning, ""))
 	ok("fail", b.End(ctx, "b2", second, store.BacktestFailed, "no such trace", "", morning, said))
-	if got, err := b.Get(ctx, "b2"); err != nil || got.Attempts != 1 || got.Note != "no such trace" || got.Result != "" ||
+	if got, err := b.Get(ctx, "b2"); err != nil || got.Attempts != 1 ||
+		got.Note != "no such trace" || got.Result != "" ||
 		got.State != store.BacktestFailed {
 		t.Errorf("the failed one: %+v, %v", got, err)
 	}
@@ -162,14 +165,17 @@ func toldFindings(t *testing.T, s *store.Store) {
 		t.Helper()
 		before := len(entriesOf(t, s, action.EventFindingNew, action.EventFindingChanged, action.EventFindingEnded))
 		l := snapshot.Look{
-			Cloud: "aws", Account: "1", At: morning.Add(time.Duration(minutes) * time.Minute), Parts: parts, Judged: true,
+			Cloud: "aws", Account: "1", At: morning.Add(time.Duration(minutes) * time.Minute),
+			Parts: parts, Judged: true,
 			Told: told,
 		}
 		for _, id := range []string{"a", "b", "c"} {
 			if gist, ok := gists[id]; ok {
 				l.Findings = append(l.Findings, snapshot.Finding{
 					ID: id, Rule: "instance-idle", Gist: gist, Body: []byte(fmt.Sprintf(`{"at":%d}`, minutes)),
-					Ref: inventory.Ref{Cloud: "aws", Account: "1", Region: part.Region, Kind: part.Kind, ID: "i-" + id}})
+					Ref: inventory.Ref{
+						Cloud: "aws", Account: "1", Region: part.Region, Kind: part.Kind, ID: "i-" + id,
+					}})
 			}
 		}
 		if err := s.Snapshots().Keep(t.Context(), nil, l); err != nil {
@@ -185,7 +191,10 @@ func toldFindings(t *testing.T, s *store.Store) {
 		want  []string
 	}{
 		{false, []snapshot.Part{part}, map[string]string{"a": "$10"}, nil},
-		{true, []snapshot.Part{part}, map[string]string{"a": "$10", "b": "$20"}, []string{"finding-new b" + ref + "b $20"}},
+		{
+			true, []snapshot.Part{part}, map[string]string{"a": "$10", "b": "$20"},
+			[]string{"finding-new b" + ref + "b $20"},
+		},
 		{true, []snapshot.Part{part}, map[string]string{"a": "$10", "b": "$20"}, nil},
 		{
 			true, []snapshot.Part{part}, map[string]string{"a": "$15", "b": "$20"},
@@ -193,7 +202,10 @@ func toldFindings(t *testing.T, s *store.Store) {
 		},
 		{true, nil, map[string]string{"b": "$20"}, nil}, // not listed whole: nothing has ended
 		{true, []snapshot.Part{part}, map[string]string{"b": "$20"}, []string{"finding-ended a" + ref + "a $15"}},
-		{true, []snapshot.Part{part}, map[string]string{"a": "$15", "b": "$20"}, []string{"finding-new a" + ref + "a $15"}},
+		{
+			true, []snapshot.Part{part}, map[string]string{"a": "$15", "b": "$20"},
+			[]string{"finding-new a" + ref + "a $15"},
+		},
 	} {
 		got := look(i, tc.told, tc.parts, tc.gists)
 		if diff := cmp.Diff(append([]string{}, tc.want...), append([]string{}, got...)); diff != "" {
@@ -207,7 +219,9 @@ func toldFindings(t *testing.T, s *store.Store) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := look(30, true, []snapshot.Part{part}, map[string]string{"a": "$15", "b": "$20", "c": "$5"}); len(got) != 1 {
+	if got := look(30, true, []snapshot.Part{
+		part,
+	}, map[string]string{"a": "$15", "b": "$20", "c": "$5"}); len(got) != 1 {
 		t.Errorf("an audit of before a pass: %q", got)
 	}
 	if got := look(20, true, []snapshot.Part{part}, nil); len(got) != 0 {
@@ -217,7 +231,8 @@ func toldFindings(t *testing.T, s *store.Store) {
 		t.Errorf("a later audit: %q", got)
 	}
 	found, err := s.Snapshots().Findings(t.Context(), snapshot.Query{})
-	if err != nil || len(found) != 2 || found[0].Gist != "$15" || !found[0].FirstAt.Equal(morning.Add(6*time.Minute)) ||
+	if err != nil || len(found) != 2 || found[0].Gist != "$15" ||
+		!found[0].FirstAt.Equal(morning.Add(6*time.Minute)) ||
 		!found[1].FirstAt.Equal(morning.Add(time.Minute)) {
 		t.Errorf("findings: %+v, %v", found, err)
 	}

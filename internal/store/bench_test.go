@@ -40,8 +40,9 @@ func acting(id string) action.Item {
 
 func benchEntry(it action.Item) action.Entry {
 	return action.Entry{
-		At: noon, Account: it.Account, Round: 7, Actor: "policy " + it.Source, What: "intent", Resource: it.Ref.String(),
-		Item: it.ID, Verb: "terminate", Because: it.Because,
+		At: noon, Account: it.Account, Round: 7, Actor: "policy " + it.Source, What: "intent",
+		Resource: it.Ref.String(),
+		Item:     it.ID, Verb: "terminate", Because: it.Because,
 		Evidence: []usage.Evidence{
 			{Signal: "gpu_util_max_pct", Value: "0.4", Window: time.Hour, Coverage: 0.99, Source: "cloudwatch"},
 		},
@@ -92,7 +93,9 @@ func BenchmarkAdmit(b *testing.B) {
 		}
 		for j := range 10 {
 			it := acting(fmt.Sprintf("new-%d-%d", i, j))
-			batch.Admissions = append(batch.Admissions, action.Admission{Item: it, Entries: []action.Entry{benchEntry(it)}})
+			batch.Admissions = append(batch.Admissions, action.Admission{
+				Item: it, Entries: []action.Entry{benchEntry(it)},
+			})
 		}
 		if _, err := s.Actions().Admit(b.Context(), batch); err != nil {
 			b.Fatal(err)
@@ -167,7 +170,8 @@ func BenchmarkReadPages(b *testing.B) {
 		b.Fatal(err)
 	}
 	db, err := sql.Open("sqlite",
-		"file:"+filepath.Join(o.Dir, store.FileName)+"?vfs=curfew&_pragma=wal_checkpoint(truncate)&_pragma=cache_size(10)")
+		"file:"+filepath.Join(o.Dir, store.FileName)+
+			"?vfs=curfew&_pragma=wal_checkpoint(truncate)&_pragma=cache_size(10)")
 	if err != nil {
 		b.Fatal(err)
 	}

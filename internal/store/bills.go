@@ -59,7 +59,8 @@ var periods = describe("bill_periods", periodRow{})
 
 func periodOf(p bill.Period) periodRow {
 	return periodRow{
-		Account: p.Account, Start: at(p.Start), End: at(p.End), Source: prose(p.Source), Digest: p.Digest, Lines: p.Lines,
+		Account: p.Account, Start: at(p.Start), End: at(p.End), Source: prose(p.Source),
+		Digest: p.Digest, Lines: p.Lines,
 		Rows:    p.Rows,
 		costRow: costRow(p.Total), exactRow: exactRow(p.Exact),
 		NoEffective: p.NoEffective, NoList: p.NoList, NoContracted: p.NoContracted, ImportedAt: at(p.ImportedAt),
@@ -121,7 +122,8 @@ func billColumnsOf(r bill.Row) billColumns {
 		Day: at(r.Day), Provider: r.Provider, SubAccount: r.SubAccount, Resource: r.Resource, Service: r.Service,
 		Region:   r.Region,
 		Category: r.Category, Transfer: r.Transfer, ToRegion: r.ToRegion,
-		ChargeCategory: r.ChargeCategory, PricingCategory: r.PricingCategory, Commitment: r.Commitment, Status: r.Status,
+		ChargeCategory: r.ChargeCategory, PricingCategory: r.PricingCategory,
+		Commitment: r.Commitment, Status: r.Status,
 		CapacityStatus: r.CapacityStatus, Type: r.Type,
 		ownerRow: ownerRow(r.Owner), Purpose: r.Purpose, Unknown: r.Unknown, costRow: costRow(r.Cost), Bytes: r.Bytes,
 		Lines: r.Lines,
@@ -133,7 +135,8 @@ func (r billColumns) row(account string, start time.Time) bill.Row {
 		Account: account, Start: start, Day: r.Day.Time, Provider: r.Provider, SubAccount: r.SubAccount,
 		Resource: r.Resource,
 		Service:  r.Service, Region: r.Region, Category: r.Category, Transfer: r.Transfer, ToRegion: r.ToRegion,
-		ChargeCategory: r.ChargeCategory, PricingCategory: r.PricingCategory, Commitment: r.Commitment, Status: r.Status,
+		ChargeCategory: r.ChargeCategory, PricingCategory: r.PricingCategory,
+		Commitment: r.Commitment, Status: r.Status,
 		CapacityStatus: r.CapacityStatus, Type: r.Type,
 		Owner: inventory.Owner(r.ownerRow), Purpose: r.Purpose, Unknown: r.Unknown, Cost: bill.Cost(r.costRow),
 		Bytes: r.Bytes, Lines: r.Lines,
@@ -176,7 +179,8 @@ func (b bills) Replace(ctx context.Context, all []bill.Replacement) error {
 	return b.transact(ctx, func(t *tx) error {
 		for _, r := range all {
 			if err := t.replace(ctx, r); err != nil {
-				return fmt.Errorf("replace the billing period %s of %q: %w", r.Start.Format(time.DateOnly), r.Account, err)
+				return fmt.Errorf("replace the billing period %s of %q: %w",
+					r.Start.Format(time.DateOnly), r.Account, err)
 			}
 		}
 		return nil
@@ -189,7 +193,8 @@ func (t *tx) replace(ctx context.Context, r bill.Replacement) error {
 		ID     int64  `db:"id"`
 		Digest string `db:"digest"`
 	}
-	err := t.get(ctx, &kept, "SELECT id, digest FROM bill_periods WHERE account = ? AND start = ?"+t.forUpdate, r.Account,
+	err := t.get(ctx, &kept, "SELECT id, digest FROM bill_periods WHERE account = ? AND start = ?"+t.forUpdate,
+		r.Account,
 		at(r.Start))
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err

@@ -44,15 +44,18 @@ var pastBooks = func() books {
 	}
 	return books{
 		Periods: []bill.Period{{
-			PeriodKey: bill.PeriodKey{Account: benchPayer.ID, Start: march}, End: march.AddDate(0, 1, 0), Source: "bill.csv",
+			PeriodKey: bill.PeriodKey{Account: benchPayer.ID, Start: march},
+			End:       march.AddDate(0, 1, 0), Source: "bill.csv",
 			Digest: "d", Lines: 3, Rows: 1,
 			Total: cost, Exact: bill.Exact{Billed: "12.0000000001", Effective: "9", List: "15"}, NoContracted: 1,
 			ImportedAt: noon,
 		}},
 		Rows: []bill.Row{{
-			Account: benchPayer.ID, Start: march, Day: march, Provider: "AWS", Resource: entry.Ref.ID, Service: "Amazon EC2",
+			Account: benchPayer.ID, Start: march, Day: march, Provider: "AWS",
+			Resource: entry.Ref.ID, Service: "Amazon EC2",
 			Category:       bill.Compute,
-			ChargeCategory: bill.Usage, Owner: owner, Purpose: "training", Unknown: bill.ContractedCost, Cost: cost, Lines: 3,
+			ChargeCategory: bill.Usage, Owner: owner, Purpose: "training",
+			Unknown: bill.ContractedCost, Cost: cost, Lines: 3,
 		}},
 		Rounds: []ledger.PendingRound{{Round: round, Mark: 1}},
 		Histories: []ledger.History{{
@@ -62,14 +65,17 @@ var pastBooks = func() books {
 				CreatedAt: noon.Add(-time.Hour),
 				Meters: []ledger.Meter{
 					{
-						Name: "compute", Category: ledger.Compute, Monthly: 730 * money.USD, Source: "catalog", AsOf: january,
+						Name: "compute", Category: ledger.Compute, Monthly: 730 * money.USD,
+						Source: "catalog", AsOf: january,
 						MinimumSeconds: 60,
 					},
 				},
 				Duty: []ledger.Span{{From: noon.Add(-time.Hour), To: noon, State: "busy"}},
 			}},
 		}},
-		Sums: []ledger.Sum{{Period: noon.AddDate(-1, 0, 0), Key: []string{owner.Team, entry.Ref.String()}, Sums: sums}},
+		Sums: []ledger.Sum{
+			{Period: noon.AddDate(-1, 0, 0), Key: []string{owner.Team, entry.Ref.String()}, Sums: sums},
+		},
 		Holds: []budget.Hold{{
 			ID: "4f", Key: "key", Kind: "job", Name: "train", SpecHash: "hash", Owner: owner, Purpose: "training",
 			Amount: 40 * money.USD, Hourly: money.USD,
@@ -82,7 +88,8 @@ var pastBooks = func() books {
 			Through: noon.Add(time.Hour),
 		},
 		Decisions: []gate.Record{{
-			ID: "4f", At: noon, Kind: "job", Name: "train", PlanHash: "hash", AskedBy: "ana", Owner: owner, Purpose: "training",
+			ID: "4f", At: noon, Kind: "job", Name: "train", PlanHash: "hash", AskedBy: "ana",
+			Owner: owner, Purpose: "training",
 			Decision: "allow", Amount: 40 * money.USD, ApprovalID: "3f", HoldID: "4f", Reasons: []string{"it fits"},
 		}},
 	}

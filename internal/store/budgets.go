@@ -321,7 +321,8 @@ func spentIn(ctx context.Context, on reader, from, to time.Time) (spending, erro
 	for _, column := range []string{"team", "project", "username", "environment", "cost_center", "purpose"} {
 		owner = append(owner, "COALESCE(NULLIF(p."+column+", ''), h."+column+", '') AS "+column)
 		if column != "purpose" { // budget.Hold.Owns
-			others = append(others, "p."+column+" <> '' AND h."+column+" <> '' AND LOWER(p."+column+") <> LOWER(h."+column+")")
+			others = append(others, "p."+column+" <> '' AND h."+column+" <> '' AND LOWER(p."+column+
+				") <> LOWER(h."+column+")")
 		}
 	}
 	query := "SELECT " + strings.Join(owner, ", ") + ", CASE WHEN " + strings.Join(others, " OR ") +
@@ -359,7 +360,11 @@ func (s spending) by(m budget.Match) (budget.Spend, error) {
 		for _, add := range []struct {
 			to   *money.Amount
 			more money.Amount
-		}{{&out.Used, sum.Amount}, {&out.Unknown, sum.AtMost}, {&out.Daily[sum.Day], sum.Amount}, {&held, sum.Amount}} {
+		}{
+			{
+				&out.Used, sum.Amount,
+			}, {&out.Unknown, sum.AtMost}, {&out.Daily[sum.Day], sum.Amount}, {&held, sum.Amount},
+		} {
 			total, err := add.to.Add(add.more)
 			if err != nil {
 				return budget.Spend{}, err

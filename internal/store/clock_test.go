@@ -17,8 +17,10 @@ func TestTheTimeOfAFile(t *testing.T) {
 	read := func() time.Time {
 		t.Helper()
 		s, err := store.Open(t.Context(), store.Options{
-			Dir:  dir,
-			Host: store.Host{Now: func() time.Time { return wall }, Uptime: func() (string, time.Duration) { return boot, up }},
+			Dir: dir,
+			Host: store.Host{Now: func() time.Time {
+				return wall
+			}, Uptime: func() (string, time.Duration) { return boot, up }},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -67,8 +67,9 @@ var ledgerDimensions = map[ledger.Dimension]string{
 	ledger.ByEnvironment: "g.environment",
 	ledger.ByCostCenter:  "g.cost_center", ledger.ByPurpose: "g.purpose", ledger.ByResource: "x.ref",
 	ledger.ByKind: "g.kind",
-	ledger.ByType: "g.type", ledger.ByRegion: "g.region", ledger.ByAccount: "g.account", ledger.ByCategory: "g.category",
-	ledger.ByDuty: "g.duty", ledger.ByPricing: "g.pricing", ledger.ByLifetime: "g.lifetime",
+	ledger.ByType: "g.type", ledger.ByRegion: "g.region", ledger.ByAccount: "g.account",
+	ledger.ByCategory: "g.category",
+	ledger.ByDuty:     "g.duty", ledger.ByPricing: "g.pricing", ledger.ByLifetime: "g.lifetime",
 	ledger.ByService: "g.service",
 }
 
@@ -121,7 +122,8 @@ func (c charges) sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, err
 	keys := strings.Join(append([]string{"s.period"}, columns...), ", ")
 	query := "SELECT " + keys + ", " + sums(charged("seconds"), charged("amount"), charged("at_most"),
 		charged("unbounded"),
-		gap("seconds"), gap("at_most"), gap("unbounded")) + from + f.where() + " GROUP BY " + keys + " ORDER BY " + keys
+		gap("seconds"), gap("at_most"), gap("unbounded")) + from + f.where() + " GROUP BY " +
+		keys + " ORDER BY " + keys
 	var out []ledger.Sum
 	err := answered(ctx, "add up costs", func(ctx context.Context) error {
 		rows, err := c.reader().QueryContext(ctx, c.reader().Rebind(query), append(args, f.args...)...)
@@ -156,7 +158,8 @@ func (s segment) query(series bool) (query string, args []any) {
 	if series {
 		table = "ledger_series_sums t"
 		if s.grain == hourly {
-			table, start, about, where, args = "ledger_entries t JOIN ledger_lines l ON l.id = t.line", "t.hour", "l.series",
+			table, start, about, where, args = "ledger_entries t JOIN ledger_lines l ON l.id = t.line", "t.hour",
+				"l.series",
 				"", nil
 		}
 	}
@@ -164,7 +167,8 @@ func (s segment) query(series bool) (query string, args []any) {
 	period := start
 	if s.period != nil { // many sums of each group or series become one before they meet its texts
 		period, args = "CAST(? AS BIGINT)", append([]any{s.period.UnixMicro()}, args...)
-		columns, end = sums("t.seconds")+" AS seconds, "+sums("t.amount")+" AS amount, "+sums("t.at_most")+" AS at_most, "+
+		columns, end = sums("t.seconds")+" AS seconds, "+sums("t.amount")+" AS amount, "+
+			sums("t.at_most")+" AS at_most, "+
 			sums("t.unbounded")+" AS unbounded", " GROUP BY "+about
 	}
 	query = "SELECT " + period + " AS period, " + about + " AS about, " + columns + " FROM " + table +

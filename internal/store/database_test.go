@@ -46,7 +46,8 @@ func TestTransactTriesAgain(t *testing.T) {
 		var rows int
 		no := s.db.get(t.Context(), &rows, "SELECT COUNT(*) FROM accounts")
 		if !errors.Is(err, tc.want) || tries != tc.tries || rows != tc.writes || no != nil {
-			t.Errorf("%s: %d tries, %d rows, error %v, %v; want %d, %d, %v", tc.name, tries, rows, err, no, tc.tries, tc.writes,
+			t.Errorf("%s: %d tries, %d rows, error %v, %v; want %d, %d, %v", tc.name, tries, rows, err,
+				no, tc.tries, tc.writes,
 				tc.want)
 		}
 		if err := s.Close(); err != nil {
@@ -73,7 +74,9 @@ func TestTransactWaitsForOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		freeze := func(ctx context.Context) error { return mine.Actions().Unfreeze(ctx, "ana", "over", time.Unix(0, 1)) }
+		freeze := func(ctx context.Context) error {
+			return mine.Actions().Unfreeze(ctx, "ana", "over", time.Unix(0, 1))
+		}
 		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		if err := freeze(short); !errors.Is(err, context.DeadlineExceeded) {
@@ -104,7 +107,8 @@ func TestPostgresErrors(t *testing.T) {
 		{"57014", false, false},
 	} {
 		err := fmt.Errorf("save: %w", &pgconn.PgError{Code: tc.code})
-		if c, d := postgresDialect.contended(err), postgresDialect.duplicate(err); c != tc.contended || d != tc.duplicate {
+		if c, d := postgresDialect.contended(err), postgresDialect.duplicate(err); c != tc.contended ||
+			d != tc.duplicate {
 			t.Errorf("%s: contended %t, duplicate %t; want %t, %t", tc.code, c, d, tc.contended, tc.duplicate)
 		}
 	}
@@ -152,7 +156,9 @@ func TestSilentDatabases(t *testing.T) {
 		for want, err := range map[string]error{
 			"SELECT at, who, reason …: the database has not answered within 30s": answered(t.Context(),
 				"SELECT at, who, reason FROM freezes", hang),
-			"commit: the database has not answered within 30s": timed(ctx, end, "commit", func() error { return hang(ctx) }),
+			"commit: the database has not answered within 30s": timed(ctx, end, "commit", func() error {
+				return hang(ctx)
+			}),
 		} {
 			if err == nil || err.Error() != want {
 				t.Errorf("got %v, want %s", err, want)
@@ -185,8 +191,9 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 		}
 		lines := strings.Split(string(src), "\n")
 		for i, line := range lines {
-			if !statement.MatchString(line) || strings.Contains(line, "sql.Conn") || strings.Contains(line, "pgx.Conn") &&
-				!strings.Contains(line, "Exec") {
+			if !statement.MatchString(line) || strings.Contains(line, "sql.Conn") ||
+				strings.Contains(line, "pgx.Conn") &&
+					!strings.Contains(line, "Exec") {
 				continue
 			}
 			found++

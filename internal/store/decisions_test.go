@@ -345,7 +345,9 @@ var decisions = []decision{
 					Now:      at(id),
 					Selected: 1,
 					Admissions: []action.Admission{{
-						Item: it, Approval: &action.Approval{Request: r.Use(at(id)), Event: approval.Event{At: at(id), By: "ana"}},
+						Item: it, Approval: &action.Approval{
+							Request: r.Use(at(id)), Event: approval.Event{At: at(id), By: "ana"},
+						},
 						Entries: []action.Entry{entryOf(action.EventIntent, id)},
 					}},
 				},
@@ -436,7 +438,9 @@ var decisions = []decision{
 			p := pastBooks.Periods[0]
 			p.Account = id
 			return s.Transact(ctx, func(in *store.Store) error {
-				if err := in.Bills().Replace(ctx, []bill.Replacement{{Period: p, Content: slices.Values(pastBooks.Rows)}}); err !=
+				if err := in.Bills().Replace(ctx, []bill.Replacement{
+					{Period: p, Content: slices.Values(pastBooks.Rows)},
+				}); err !=
 					nil {
 					return err
 				}

@@ -37,18 +37,21 @@ func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, w
 	tell := func(what, id, rule, gist string, ref inventory.Ref) {
 		if l.Told {
 			told = append(told, action.Entry{
-				At: l.At, Account: l.Cloud + "/" + l.Account, Actor: "audit", What: what, Resource: ref.String(), Item: id,
+				At: l.At, Account: l.Cloud + "/" + l.Account, Actor: "audit", What: what,
+				Resource: ref.String(), Item: id,
 				Because: rule, Outcome: gist,
 			})
 		}
 	}
 	into := t.bulk("snapshot_findings", []string{
-		"id", "account", "region", "kind", "resource_id", "rule", "gist", "team", "body", "digest", "first_at", "last_at",
+		"id", "account", "region", "kind", "resource_id", "rule", "gist", "team", "body",
+		"digest", "first_at", "last_at",
 	},
 		" ON CONFLICT (account, id) DO UPDATE SET gist = excluded.gist, team = excluded.team, body = excluded.body, "+
 			"digest = excluded.digest, last_at = excluded.last_at,"+
 			// One that had ended begins again.
-			" first_at = CASE WHEN snapshot_findings.ended_at IS NULL THEN snapshot_findings.first_at ELSE excluded.first_at "+
+			" first_at = CASE WHEN snapshot_findings.ended_at IS NULL THEN snapshot_findings.first_at ELSE "+
+			"excluded.first_at "+
 			"END, ended_at = NULL")
 	found, same := map[string]bool{}, []string{}
 	for _, f := range l.Findings {
@@ -73,7 +76,8 @@ func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, w
 			same = append(same, f.ID)
 			continue
 		}
-		if err := into.add(ctx, f.ID, account, f.Ref.Region, f.Ref.Kind, f.Ref.ID, f.Rule, gist, team, string(f.Body), key,
+		if err := into.add(ctx, f.ID, account, f.Ref.Region, f.Ref.Kind, f.Ref.ID, f.Rule, gist,
+			team, string(f.Body), key,
 			at(l.At), at(l.At)); err != nil {
 			return err
 		}
@@ -91,8 +95,9 @@ func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, w
 		}
 	}
 	for set, ids := range map[string][]string{"last_at": same, "ended_at": ended} {
-		if err := t.exec(ctx, "UPDATE snapshot_findings SET "+set+" = ? WHERE account = ? AND id IN (SELECT value FROM "+
-			t.elements+")",
+		if err := t.exec(ctx,
+			"UPDATE snapshot_findings SET "+set+" = ? WHERE account = ? AND id IN (SELECT value FROM "+
+				t.elements+")",
 			at(l.At), account, document[[]string]{slices.Clone(ids)}); err != nil {
 			return err
 		}

@@ -68,8 +68,9 @@ func (f *idleFleet) round(ctx context.Context, s *store.Store) ([]string, action
 			grace = 24 * time.Hour
 		}
 		p := action.Proposal{
-			Source: "idle", Do: policy.Do{Verb: policy.Stop, EvenIfBusy: true}, Mode: policy.Enforce, Notify: []string{"owner"},
-			Grace: grace, Resource: r.Inventory(),
+			Source: "idle", Do: policy.Do{Verb: policy.Stop, EvenIfBusy: true}, Mode: policy.Enforce,
+			Notify: []string{"owner"},
+			Grace:  grace, Resource: r.Inventory(),
 			Governed: true, Condition: usage.True, Because: "idle", Class: "age", Hourly: inventory.Known(r.Hourly),
 			Limits: policy.Limits{PerHour: 100, Share: 1, DollarsPerHour: 100 * money.USD}}
 		p.Resource.Lifetime = inventory.Ephemeral
@@ -123,7 +124,9 @@ func (f *idleFleet) prepare(t *testing.T, frozen bool) *store.Store {
 		if !strings.Contains(m.ID, "-kept-") {
 			continue
 		}
-		k := action.Keep{Ref: m.Inventory().Ref(), Until: noon.Add(24 * time.Hour), Reason: "demo", By: "ana", At: noon}
+		k := action.Keep{
+			Ref: m.Inventory().Ref(), Until: noon.Add(24 * time.Hour), Reason: "demo", By: "ana", At: noon,
+		}
 		if err := s.Actions().PutKeep(ctx, k); err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +219,8 @@ func TestFlippedBitsActOnNothingElse(t *testing.T) {
 					less++
 				}
 			}
-			t.Logf("%d databases with %d flipped bits: %d refused, %d held back as older, %d acted as the intact one, %d on "+
+			t.Logf("%d databases with %d flipped bits: %d refused, %d held back as older, %d acted as the intact "+
+				"one, %d on "+
 				"less", seeds, tc.bits, refused, held, same, less)
 			if refused+held == 0 {
 				t.Error("no flip was noticed")

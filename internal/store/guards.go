@@ -137,6 +137,8 @@ func (a actions) Keeps(ctx context.Context, t time.Time) ([]action.Keep, error) 
 		return nil, fmt.Errorf("read the keeps: %w", err)
 	}
 	return convert(rows, func(r keepRow) action.Keep {
-		return action.Keep{Ref: inventory.Ref(r.refRow), Until: r.Until.Time, Reason: r.Reason, By: r.By, At: r.At.Time}
+		return action.Keep{
+			Ref: inventory.Ref(r.refRow), Until: r.Until.Time, Reason: r.Reason, By: r.By, At: r.At.Time,
+		}
 	}), nil
 }

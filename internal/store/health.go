@@ -54,7 +54,8 @@ func (s *Store) Rounds(ctx context.Context) ([]AccountRound, error) {
 		Round   int64   `db:"round"`
 		Wall    instant `db:"wall"`
 	}
-	if err := s.db.list(ctx, &rows, "SELECT account, round, wall FROM accounts WHERE round > 0 ORDER BY account"); err !=
+	if err := s.db.list(ctx, &rows,
+		"SELECT account, round, wall FROM accounts WHERE round > 0 ORDER BY account"); err !=
 		nil {
 		return nil, fmt.Errorf("read the newest rounds: %w", err)
 	}

@@ -23,7 +23,8 @@ type stretch struct{ from, to int64 }
 func (c charges) Touched(ctx context.Context, r ledger.Round) ([]ledger.Touch, error) {
 	touches, err := c.touched(ctx, r)
 	if err != nil {
-		return nil, fmt.Errorf("look for what the round of %s at %s touches: %w", r.Account, r.At.Format(time.RFC3339), err)
+		return nil, fmt.Errorf("look for what the round of %s at %s touches: %w", r.Account,
+			r.At.Format(time.RFC3339), err)
 	}
 	return touches, nil
 }
@@ -81,7 +82,8 @@ func (c charges) touches(ctx context.Context, account, round int64, pending []in
 			" ORDER BY o.at" + order + " LIMIT 1)"
 	}
 	listed := func(before, order string) string {
-		return "(SELECT r.at FROM ledger_rounds r JOIN ledger_coverage_parts p ON p.coverage = r.coverage AND p.region = " +
+		return "(SELECT r.at FROM ledger_rounds r JOIN ledger_coverage_parts p ON p.coverage = r.coverage AND " +
+			"p.region = " +
 			"x.region AND p.kind = x.kind" +
 			" WHERE r.account = ? AND r.at " + before + " ? AND r.mark = 0 ORDER BY r.at" + order + " LIMIT 1)"
 	}
@@ -132,7 +134,8 @@ func (c charges) stretches(ctx context.Context, account int64, round time.Time) 
 		After  instant        `db:"after"`
 	}
 	nearest := func(which string) string {
-		return "(SELECT b.at FROM ledger_rounds b JOIN ledger_coverage_parts q ON q.coverage = b.coverage AND q.region = " +
+		return "(SELECT b.at FROM ledger_rounds b JOIN ledger_coverage_parts q ON q.coverage = b.coverage AND " +
+			"q.region = " +
 			"p.region AND q.kind = p.kind" +
 			" WHERE b.account = r.account AND b.mark = 0 AND b.at " + which + " LIMIT 1)"
 	}
@@ -228,7 +231,8 @@ func (c charges) observations(ctx context.Context, resources document[[]int64], 
 		" UNION ALL " + nearest + "MAX(n.at) FROM ledger_observations n WHERE n.resource = x.id AND n.at < ?)" +
 		" UNION ALL " + nearest + "MIN(n.at) FROM ledger_observations n WHERE n.resource = x.id AND n.at >= ?)" +
 		" ORDER BY resource, at"
-	if err := c.list(ctx, &rows, query, resources, at(from), at(to), resources, at(from), resources, at(to)); err != nil {
+	if err := c.list(ctx, &rows, query, resources, at(from), at(to), resources, at(from),
+		resources, at(to)); err != nil {
 		return nil, err
 	}
 	ids := map[int64]bool{}
@@ -290,12 +294,14 @@ func (c charges) looks(ctx context.Context, account int64, ids map[resourceRow]i
 	}
 	const listed = " FROM ledger_rounds r JOIN ledger_coverage_parts p ON p.coverage = r.coverage WHERE r.account = ? " +
 		"AND p.region = ? AND p.kind = ? AND r.at "
-	const query = "SELECT r.at" + listed + ">= COALESCE((SELECT r.at" + listed + "< ? ORDER BY r.at DESC LIMIT 1), ?)" +
+	const query = "SELECT r.at" + listed + ">= COALESCE((SELECT r.at" + listed +
+		"< ? ORDER BY r.at DESC LIMIT 1), ?)" +
 		" AND r.at <= COALESCE((SELECT r.at" + listed + "> ? ORDER BY r.at LIMIT 1), ?) ORDER BY r.at"
 	out := map[ledger.Part][]time.Time{}
 	for part, span := range spans {
 		var times []instant
-		if err := c.list(ctx, &times, query, account, part.Region, part.Kind, account, part.Region, part.Kind, span.from,
+		if err := c.list(ctx, &times, query, account, part.Region, part.Kind, account,
+			part.Region, part.Kind, span.from,
 			span.from,
 			account, part.Region, part.Kind, span.to, span.to); err != nil {
 			return nil, err
@@ -350,9 +356,11 @@ func (c charges) posted(ctx context.Context, resources document[[]int64], from,
 // were appended.
 func (c charges) Entries(ctx context.Context, ref inventory.Ref, from, to time.Time) ([]ledger.Entry, error) {
 	f := &filter{dialect: &c.dialect}
-	f.and("e.resource = (SELECT x.id FROM ledger_resources x JOIN ledger_accounts a ON a.id = x.account WHERE a.cloud "+
-		"= ? AND a.cloud_account = ?"+
-		" AND x.region = ? AND x.kind = ? AND x.resource_id = ?)", ref.Cloud, ref.Account, ref.Region, ref.Kind, ref.ID)
+	f.and(
+		"e.resource = (SELECT x.id FROM ledger_resources x JOIN ledger_accounts a ON a.id = x.account WHERE a.cloud "+
+			"= ? AND a.cloud_account = ?"+
+			" AND x.region = ? AND x.kind = ? AND x.resource_id = ?)", ref.Cloud, ref.Account,
+		ref.Region, ref.Kind, ref.ID)
 	f.span("e.hour", from, to)
 	rows, err := c.chargeRows(ctx, f)
 	if err != nil {

@@ -164,7 +164,9 @@ func TestKilledFixKeepsItsApproval(t *testing.T) {
 					t.Fatal(err)
 				}
 				intended := 0
-				if err := healthy.Actions().Entries(ctx, action.Query{What: action.EventIntent, Resource: "vol-" + f.id},
+				if err := healthy.Actions().Entries(ctx, action.Query{
+					What: action.EventIntent, Resource: "vol-" + f.id,
+				},
 					func(action.Entry) error { intended++; return nil }); err != nil {
 					t.Fatal(err)
 				}

@@ -56,7 +56,8 @@ func (l Leases) Take(ctx context.Context, name, holder string, length time.Durat
 	}
 	err = l.db.transact(ctx, func(t *tx) error {
 		held = false
-		if err := t.exec(ctx, "INSERT INTO leases (name, holder, fence, until) VALUES (?, '', 0, 0) ON CONFLICT DO NOTHING",
+		if err := t.exec(ctx,
+			"INSERT INTO leases (name, holder, fence, until) VALUES (?, '', 0, 0) ON CONFLICT DO NOTHING",
 			name); err != nil {
 			return err
 		}
@@ -183,7 +184,8 @@ func (l Leases) All(ctx context.Context) ([]Lease, time.Time, error) {
 // Prune forgets leases of names that begin so and expired before a time.
 func (l Leases) Prune(ctx context.Context, prefix string, before time.Time) error {
 	err := l.db.transact(ctx, func(t *tx) error {
-		return t.exec(ctx, "DELETE FROM leases WHERE name >= ? AND name < ? AND until < ?", prefix, prefix+"\U0010FFFF",
+		return t.exec(ctx, "DELETE FROM leases WHERE name >= ? AND name < ? AND until < ?",
+			prefix, prefix+"\U0010FFFF",
 			before.UnixMicro())
 	})
 	return attempted(err, "forget old leases")

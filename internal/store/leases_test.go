@@ -131,7 +131,9 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 		_, _, begun := under.BeginRound(t.Context(), account, action.Clock{Wall: now})
 		_, saved := under.Save(t.Context(), intended)
 		_, admitted := under.Admit(t.Context(), batch)
-		for what, err := range map[string]error{"begin a round": begun, "save an item": saved, "admit a call": admitted} {
+		for what, err := range map[string]error{
+			"begin a round": begun, "save an item": saved, "admit a call": admitted,
+		} {
 			if !errors.Is(err, store.ErrLeaseLost) {
 				t.Errorf("%s: %v", what, err)
 			}
@@ -188,7 +190,8 @@ func TestLeasesRenewedTogether(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tx.ExecContext(t.Context(), "SELECT fence FROM leases WHERE name = 'source-05' FOR UPDATE"); err !=
+		if _, err := tx.ExecContext(t.Context(),
+			"SELECT fence FROM leases WHERE name = 'source-05' FOR UPDATE"); err !=
 			nil {
 			t.Fatal(err)
 		}

@@ -152,7 +152,8 @@ func (f factsDoc) observe(o *ledger.Observation) {
 			Team: f.Team, Project: f.Project, User: f.User, Environment: f.Environment, CostCenter: f.CostCenter,
 		},
 	}
-	o.State, o.StateSince, o.CreatedAt, o.Meters = f.State, f.StateSince, f.CreatedAt, convert(f.Meters, meterDoc.meter)
+	o.State, o.StateSince, o.CreatedAt, o.Meters = f.State, f.StateSince, f.CreatedAt, convert(
+		f.Meters, meterDoc.meter)
 }
 
 // Record keeps what is new of a round and its observations.
@@ -228,7 +229,8 @@ func (t *tx) addRound(ctx context.Context, account int64, r ledger.Round) (bool,
 		return false, err
 	}
 	if isNew {
-		return true, t.exec(ctx, "INSERT INTO ledger_rounds (account, at, source, coverage, mark) VALUES (?, ?, ?, ?, 0)",
+		return true, t.exec(ctx,
+			"INSERT INTO ledger_rounds (account, at, source, coverage, mark) VALUES (?, ?, ?, ?, 0)",
 			account, at(r.At), prose(r.Source), coverage)
 	}
 	return true, t.exec(ctx, "UPDATE ledger_rounds SET coverage = ? WHERE account = ? AND at = ?", coverage, account,
@@ -362,7 +364,9 @@ func (c charges) Reach(ctx context.Context, a ledger.Account) ([]ledger.Reach, e
 	}
 	out := make([]ledger.Reach, len(rows))
 	for i, r := range rows {
-		out[i] = ledger.Reach{Part: ledger.Part{Region: r.Region, Kind: r.Kind}, First: r.First.Time, Last: r.Last.Time}
+		out[i] = ledger.Reach{
+			Part: ledger.Part{Region: r.Region, Kind: r.Kind}, First: r.First.Time, Last: r.Last.Time,
+		}
 	}
 	return out, nil
 }
@@ -374,7 +378,8 @@ func (c charges) Accounts(ctx context.Context) ([]ledger.Account, error) {
 		ID    string `db:"cloud_account"`
 	}
 	if err := c.list(ctx, &rows,
-		"SELECT cloud, cloud_account FROM ledger_accounts WHERE version > 0 ORDER BY cloud, cloud_account"); err != nil {
+		"SELECT cloud, cloud_account FROM ledger_accounts WHERE version > 0 ORDER BY cloud, cloud_account"); err !=
+		nil {
 		return nil, fmt.Errorf("read the accounts of the ledger: %w", err)
 	}
 	out := make([]ledger.Account, len(rows))

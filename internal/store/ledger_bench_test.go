@@ -30,12 +30,16 @@ func fleetHour(hour time.Time) []ledger.Entry {
 						Cloud: "aws", Account: benchPayer.ID, Region: "us-east-1", Kind: inventory.KindInstance,
 						ID: fmt.Sprintf("i-%016x", i),
 					},
-					Meter: "compute", Category: ledger.Compute, ChargeCategory: ledger.Usage, Pricing: ledger.Standard, Duty: duty,
+					Meter: "compute", Category: ledger.Compute, ChargeCategory: ledger.Usage,
+					Pricing: ledger.Standard, Duty: duty,
 					Monthly: 730 * money.USD, Source: "catalog", AsOf: january,
 					Attributes: ledger.Attributes{
-						Name: fmt.Sprint("node-", i), Type: []string{"g5.xlarge", "p5.48xlarge"}[i%2], Purpose: "training",
+						Name: fmt.Sprint("node-", i), Type: []string{
+							"g5.xlarge", "p5.48xlarge",
+						}[i%2], Purpose: "training",
 						Owner: inventory.Owner{
-							Team: fmt.Sprint("team-", i%20), Project: fmt.Sprint("project-", i%50), User: fmt.Sprint("user-", i%200),
+							Team: fmt.Sprint("team-", i%20), Project: fmt.Sprint("project-", i%50),
+							User: fmt.Sprint("user-", i%200),
 						},
 					},
 				},
@@ -69,8 +73,9 @@ func year(b *testing.B, at store.Options) *store.Store {
 			if start.Equal(january) {
 				continue
 			}
-			copied := fmt.Sprintf("INSERT INTO ledger_%s_sums SELECT grain, %d, about, seconds, amount, at_most, unbounded, "+
-				"newest FROM ledger_%s_sums WHERE grain = %d AND start = %d",
+			copied := fmt.Sprintf(
+				"INSERT INTO ledger_%s_sums SELECT grain, %d, about, seconds, amount, at_most, unbounded, "+
+					"newest FROM ledger_%s_sums WHERE grain = %d AND start = %d",
 				c.table, start.UnixMicro(), c.table, c.grain, january.UnixMicro())
 			if _, err := db.Exec(copied); err != nil {
 				b.Fatal(err)
@@ -99,10 +104,15 @@ func ask(b *testing.B, s *store.Store) {
 		want int
 	}{
 		{"by team", ledger.SumQuery{By: []ledger.Dimension{ledger.ByTeam}}, 20},
-		{"by team and day", ledger.SumQuery{By: []ledger.Dimension{ledger.ByTeam}, Granularity: ledger.Daily}, 365 * 20},
+		{
+			"by team and day", ledger.SumQuery{By: []ledger.Dimension{ledger.ByTeam}, Granularity: ledger.Daily},
+			365 * 20,
+		},
 		{
 			"by user, month and duty",
-			ledger.SumQuery{By: []ledger.Dimension{ledger.ByUser, ledger.ByDuty}, Granularity: ledger.Monthly}, 12 * 200 * 2,
+			ledger.SumQuery{
+				By: []ledger.Dimension{ledger.ByUser, ledger.ByDuty}, Granularity: ledger.Monthly,
+			}, 12 * 200 * 2,
 		},
 		{"by resource", ledger.SumQuery{By: []ledger.Dimension{ledger.ByResource}}, fleet},
 		{"by resource and duty", ledger.SumQuery{By: []ledger.Dimension{ledger.ByResource, ledger.ByDuty}}, 2 * fleet},
@@ -135,7 +145,8 @@ func ask(b *testing.B, s *store.Store) {
 	})
 	b.Run("spent of a team's month in another zone", func(b *testing.B) {
 		for b.Loop() {
-			spend, err := s.Budgets().Spent(b.Context(), budget.Match{Team: "team-7"}, january.AddDate(0, 11, 0).Add(time.Hour),
+			spend, err := s.Budgets().Spent(b.Context(), budget.Match{Team: "team-7"},
+				january.AddDate(0, 11, 0).Add(time.Hour),
 				january.AddDate(1, 0, 0))
 			if err != nil || spend.Used == 0 {
 				b.Fatal(spend, err)
@@ -167,7 +178,10 @@ func BenchmarkPost(b *testing.B) {
 				seen[i] = ledger.Observation{
 					Ref: e.Ref, Attributes: e.Attributes, State: inventory.StateRunning, CreatedAt: january,
 					Meters: []ledger.Meter{
-						{Name: "compute", Category: ledger.Compute, Monthly: 730 * money.USD, Source: "catalog", AsOf: january},
+						{
+							Name: "compute", Category: ledger.Compute, Monthly: 730 * money.USD, Source: "catalog",
+							AsOf: january,
+						},
 					},
 				}
 				seen[i].Ref.ID = fmt.Sprintf("i-%016x", i)

@@ -32,7 +32,8 @@ func TestLedgerIsAppendOnly(t *testing.T) {
 				statements = append(statements, "TRUNCATE ledger_entries", "TRUNCATE ledger_lines CASCADE")
 			}
 			for _, statement := range statements {
-				if _, err := db.Exec(statement); err == nil || !strings.Contains(err.Error(), "the ledger is append-only") {
+				if _, err := db.Exec(statement); err == nil ||
+					!strings.Contains(err.Error(), "the ledger is append-only") {
 					t.Errorf("%s: got %v, want a refusal", statement, err)
 				}
 			}

@@ -65,7 +65,9 @@ var databases = []struct {
 }{
 	{"SQLite", func(t testing.TB) store.Options { return store.Options{Dir: t.TempDir()} }},
 	{"PostgreSQL", func(t testing.TB) store.Options {
-		return store.Options{URL: postgres.Start(t) + "&options=-c%20default_transaction_isolation%3Drepeatable%5C%20read"}
+		return store.Options{
+			URL: postgres.Start(t) + "&options=-c%20default_transaction_isolation%3Drepeatable%5C%20read",
+		}
 	}},
 }
 

@@ -29,7 +29,8 @@ func migrator(name goose.Dialect, db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return goose.NewProvider(name, db, files, goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true))
+	return goose.NewProvider(name, db, files, goose.WithLogger(goose.NopLogger()),
+		goose.WithDisableGlobalRegistry(true))
 }
 
 // current says whether a database has the schema that this version knows, without
@@ -70,7 +71,8 @@ func migrate(ctx context.Context, name goose.Dialect, db *sql.DB) error {
 		return err
 	}
 	if has > knows {
-		return fmt.Errorf("a newer curfew wrote it (schema %d, this one knows %d): use that version, or a newer one", has,
+		return fmt.Errorf("a newer curfew wrote it (schema %d, this one knows %d): use that version, or a newer one",
+			has,
 			knows)
 	}
 	bounded, end := context.WithTimeout(ctx, migrateIn)

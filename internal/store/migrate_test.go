@@ -160,10 +160,14 @@ var past = func() memory {
 	acting.ID, acting.Ref.ID, acting.Phase = "2f", "i-0def", action.Acting
 	acting.Steps = []action.Step{
 		{
-			Name: "snapshot", Key: "2f-0", Params: `{"volume":"vol-1"}`, IntentAt: noon, Receipt: "snap-1", AcceptedAt: noon,
+			Name: "snapshot", Key: "2f-0", Params: `{"volume":"vol-1"}`, IntentAt: noon,
+			Receipt: "snap-1", AcceptedAt: noon,
 			ConfirmedAt: noon, Attempts: 1,
 		},
-		{Name: "terminate", Key: "2f-1", Undo: "<none/>", IntentAt: noon.Add(time.Second), Attempts: 2, Error: "throttled"},
+		{
+			Name: "terminate", Key: "2f-1", Undo: "<none/>", IntentAt: noon.Add(time.Second), Attempts: 2,
+			Error: "throttled",
+		},
 	}
 	acting.Step = 1
 	return memory{
@@ -174,16 +178,21 @@ var past = func() memory {
 		Requests: []approval.Request{{
 			ID: "3f", Kind: "fix", Subject: "delete vol-1", PlanHash: "hash", Plan: `{"delete":"vol-1"}`,
 			Amount: 12 * money.USD, Roles: []string{"approver"},
-			AskedBy: "ana", AskedAt: noon, ExpiresAt: noon.Add(24 * time.Hour), State: approval.Approved, DecidedBy: "bo",
+			AskedBy: "ana", AskedAt: noon, ExpiresAt: noon.Add(24 * time.Hour),
+			State: approval.Approved, DecidedBy: "bo",
 			Reason: "fine", DecidedAt: noon, Version: 1,
 		}},
 		Entries: []action.Entry{
 			{
-				ID: 1, At: noon, Account: "aws/123456789012", Round: 2, Actor: "policy idle-gpu-machines", What: "warned",
+				ID: 1, At: noon, Account: "aws/123456789012", Round: 2,
+				Actor: "policy idle-gpu-machines", What: "warned",
 				Resource: ref.String(), Item: "1f",
 				Verb: "terminate", Because: "idle for 6d 4h", Outcome: "slack:#vision",
 				Evidence: []usage.Evidence{
-					{Signal: "gpu_util_max_pct", Value: "0.4", Window: time.Hour, Coverage: 0.99, Source: "cloudwatch"},
+					{
+						Signal: "gpu_util_max_pct", Value: "0.4", Window: time.Hour, Coverage: 0.99,
+						Source: "cloudwatch",
+					},
 					usage.Fact("age", "6d", "ec2"),
 				}},
 			{
@@ -208,7 +217,9 @@ func remember(t *testing.T, s *store.Store) {
 			continue
 		}
 		_, e := a.Admit(t.Context(), action.Batch{
-			Account: it.Account, Source: it.Source, Now: noon, Admissions: []action.Admission{{Item: it, Hourly: money.USD}},
+			Account: it.Account, Source: it.Source, Now: noon, Admissions: []action.Admission{
+				{Item: it, Hourly: money.USD},
+			},
 		})
 		err = errors.Join(err, e)
 	}
@@ -254,7 +265,8 @@ func preserve(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		name := "testdata/schema-" + texts(t, raw(t, at), "SELECT CAST(MAX(version_id) AS TEXT) FROM goose_db_version")[0]
+		name := "testdata/schema-" + texts(t, raw(t, at),
+			"SELECT CAST(MAX(version_id) AS TEXT) FROM goose_db_version")[0]
 		if at.URL == "" {
 			err = os.WriteFile(name+".db.gz", packed(t, filepath.Join(at.Dir, store.FileName)), 0o644)
 		} else {

@@ -35,7 +35,8 @@ type briefingDoc struct {
 
 func briefingOf(b action.Briefing) briefingDoc {
 	return briefingDoc{
-		Recipients: b.Recipients, Name: b.Name, Type: b.Type, Zone: b.Zone, Tags: b.Tags, Owner: b.Owner, Because: b.Because,
+		Recipients: b.Recipients, Name: b.Name, Type: b.Type, Zone: b.Zone, Tags: b.Tags,
+		Owner: b.Owner, Because: b.Because,
 		Hourly: b.Hourly, Undo: b.Undo, Know: b.Know, Lost: b.Lost, Keep: b.Keep, KeepTag: b.KeepTag,
 		Evidence: convert(b.Evidence, func(e usage.Evidence) evidenceDoc { return evidenceDoc(e) }),
 	}
@@ -43,7 +44,8 @@ func briefingOf(b action.Briefing) briefingDoc {
 
 func (d briefingDoc) briefing() action.Briefing {
 	return action.Briefing{
-		Recipients: d.Recipients, Name: d.Name, Type: d.Type, Zone: d.Zone, Tags: d.Tags, Owner: d.Owner, Because: d.Because,
+		Recipients: d.Recipients, Name: d.Name, Type: d.Type, Zone: d.Zone, Tags: d.Tags,
+		Owner: d.Owner, Because: d.Because,
 		Hourly: d.Hourly, Undo: d.Undo, Know: d.Know, Lost: d.Lost, Keep: d.Keep, KeepTag: d.KeepTag,
 		Evidence: convert(d.Evidence, func(e evidenceDoc) usage.Evidence { return usage.Evidence(e) }),
 	}
@@ -130,7 +132,8 @@ func (a actions) claimNotice(ctx context.Context, account string, now, until tim
 		if err := t.get(ctx, &guards, freezeQuery); err != nil || !guards.QuarantinedAt.IsZero() {
 			return err
 		}
-		if err := t.list(ctx, &rows, notices.query+dueNotice+t.forUpdate, account, at(now)); err != nil || len(rows) == 0 {
+		if err := t.list(ctx, &rows, notices.query+dueNotice+t.forUpdate, account, at(now)); err != nil ||
+			len(rows) == 0 {
 			return err
 		}
 		n := rows[0].notice()
@@ -159,7 +162,8 @@ func (a actions) PutNotice(ctx context.Context, n action.Notice, entries ...acti
 			return action.ErrConflict
 		}
 		if !n.ClosedAt.IsZero() {
-			if err := t.exec(ctx, "DELETE FROM notices WHERE closed_at < ?", at(n.ClosedAt.Add(-noticesFor))); err != nil {
+			if err := t.exec(ctx, "DELETE FROM notices WHERE closed_at < ?",
+				at(n.ClosedAt.Add(-noticesFor))); err != nil {
 				return err
 			}
 		}

@@ -64,7 +64,8 @@ func TestOpenAtOnce(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					if err := errors.Join(s.Actions().Record(t.Context(), action.Entry{At: noon}), s.Close()); err != nil {
+					if err := errors.Join(s.Actions().Record(t.Context(), action.Entry{At: noon}),
+						s.Close()); err != nil {
 						t.Error(err)
 					}
 				})
@@ -129,7 +130,9 @@ func TestOpenRefuses(t *testing.T) {
 			return store.Options{URL: strings.Replace(server, "/test_", "/missing_", 1)}
 		}, "make the database first"},
 		{"a schema of another user", func(t *testing.T) store.Options {
-			return store.Options{URL: postgres.As(t, server, url.UserPassword(postgres.GuardedUser, postgres.GuardedPassword))}
+			return store.Options{
+				URL: postgres.As(t, server, url.UserPassword(postgres.GuardedUser, postgres.GuardedPassword)),
+			}
 		}, "the user has to own its schema"},
 		{"no server", func(*testing.T) store.Options {
 			return store.Options{URL: "postgres://ana:" + secret + "@" + silent + "/curfew"}
@@ -158,7 +161,8 @@ func TestOpenRefusesNewerDatabases(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			at := d.open(t)
 			fill(t, at)
-			if _, err := raw(t, at).Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)"); err !=
+			if _, err := raw(t,
+				at).Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)"); err !=
 				nil {
 				t.Fatal(err)
 			}
@@ -167,7 +171,8 @@ func TestOpenRefusesNewerDatabases(t *testing.T) {
 				s.Close()
 				t.Fatal("it was opened")
 			}
-			if !strings.Contains(err.Error(), "a newer curfew wrote it (schema 9999") || strings.Contains(err.Error(), "\n") {
+			if !strings.Contains(err.Error(), "a newer curfew wrote it (schema 9999") ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %q", err)
 			}
 		})
@@ -179,7 +184,8 @@ func TestOpenStopsWaiting(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if s, err := store.Open(ctx, d.open(t)); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "\n") {
+			if s, err := store.Open(ctx, d.open(t)); !errors.Is(err, context.Canceled) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %v, %v; want context.Canceled in one line", s, err)
 			}
 		})
@@ -371,7 +377,9 @@ func TestAHeldLock(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
 	defer stop()
-	l := action.Ladder{Store: s.Actions(), Actor: "ana", Clock: func() action.Clock { return action.Clock{Wall: noon} }}
+	l := action.Ladder{Store: s.Actions(), Actor: "ana", Clock: func() action.Clock {
+		return action.Clock{Wall: noon}
+	}}
 	before := time.Now()
 	if err := l.Freeze(ctx, "an incident"); err == nil || !strings.Contains(err.Error(), action.FreezeByHand) ||
 		time.Since(before) > time.Minute {
@@ -385,11 +393,13 @@ func TestOpenRefusesTheNextSchema(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			at := d.open(t)
 			fill(t, at)
-			if _, err := raw(t, at).Exec("INSERT INTO goose_db_version (version_id, is_applied) SELECT MAX(version_id) + 1, " +
+			if _, err := raw(t,
+				at).Exec("INSERT INTO goose_db_version (version_id, is_applied) SELECT MAX(version_id) + 1, " +
 				"TRUE FROM goose_db_version"); err != nil {
 				t.Fatal(err)
 			}
-			if s, err := store.Open(t.Context(), at); err == nil || !strings.Contains(err.Error(), "a newer curfew wrote it") {
+			if s, err := store.Open(t.Context(), at); err == nil ||
+				!strings.Contains(err.Error(), "a newer curfew wrote it") {
 				t.Errorf("opened %v: %v", s, err)
 			}
 		})

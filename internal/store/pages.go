@@ -271,7 +271,8 @@ func (m *checkedMethods) writeLog(tls *libc.TLS, file, buffer uintptr, amount in
 	}
 	before := log[headerSumAt:]
 	if frame > logHeader {
-		if before, code = m.part(tls, file, frame-diskPage-frameHeader+frameSumAt, sumSize); code != sqlite3.SQLITE_OK {
+		if before, code = m.part(tls, file, frame-diskPage-frameHeader+frameSumAt,
+			sumSize); code != sqlite3.SQLITE_OK {
 			return code
 		}
 	}

@@ -151,7 +151,8 @@ func TestLargeTransactionIsRecovered(t *testing.T) {
 	if err := recovered.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM filler").Scan(&n); err != nil || n != 3000 {
 		t.Errorf("it has %d rows, %v", n, err)
 	}
-	if err := recovered.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&sound); err != nil || sound != "ok" {
+	if err := recovered.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&sound); err != nil ||
+		sound != "ok" {
 		t.Errorf("it is %q, %v", sound, err)
 	}
 }
@@ -182,7 +183,8 @@ func TestLongValuesAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, statement := range []string{
-		"CREATE TABLE long (text BLOB)", "INSERT INTO long SELECT CAST(REPLACE(HEX(ZEROBLOB(524297)), '0', 'x') AS BLOB)",
+		"CREATE TABLE long (text BLOB)",
+		"INSERT INTO long SELECT CAST(REPLACE(HEX(ZEROBLOB(524297)), '0', 'x') AS BLOB)",
 		"UPDATE long SET text = SUBSTR(text, 1, 1048593)"} {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)

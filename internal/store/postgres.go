@@ -85,7 +85,8 @@ func openPostgres(ctx context.Context, at string) (*database, error) {
 	if err := migratePostgres(ctx, db.DB); err != nil {
 		_ = db.Close()
 		address := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
-		return nil, fmt.Errorf("open the state in PostgreSQL at %s, database %q, as %q: %w", address, c.Database, c.User,
+		return nil, fmt.Errorf("open the state in PostgreSQL at %s, database %q, as %q: %w",
+			address, c.Database, c.User,
 			explainPostgres(err))
 	}
 	return &database{dialect: postgresDialect, write: db, read: db, name: postgresName(c)}, nil

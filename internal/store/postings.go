@@ -73,7 +73,8 @@ type sumRow struct {
 // plus adds up, or says that the result does not fit.
 func (s sumRow) plus(o sumRow) (sumRow, error) {
 	for _, add := range []struct{ to, more *int64 }{
-		{&s.Seconds, &o.Seconds}, {(*int64)(&s.Amount), (*int64)(&o.Amount)}, {(*int64)(&s.AtMost), (*int64)(&o.AtMost)},
+		{&s.Seconds, &o.Seconds}, {(*int64)(&s.Amount), (*int64)(&o.Amount)},
+		{(*int64)(&s.AtMost), (*int64)(&o.AtMost)},
 		{&s.Unbounded, &o.Unbounded},
 	} {
 		sum, err := money.Amount(*add.to).Add(money.Amount(*add.more))
@@ -128,12 +129,14 @@ func appendable(a ledger.Account, entries []ledger.Entry) error {
 		case !a.Of(e.Ref):
 			return fmt.Errorf("an entry is of %s", e.Ref)
 		case e.Kind == "" || e.Hour.IsZero() || !e.Hour.Equal(e.Hour.Truncate(time.Hour)):
-			return fmt.Errorf("an entry of %s is a %q at %s, which is no hour", e.Ref, e.Kind, e.Hour.Format(time.RFC3339Nano))
+			return fmt.Errorf("an entry of %s is a %q at %s, which is no hour", e.Ref, e.Kind,
+				e.Hour.Format(time.RFC3339Nano))
 		case e.Gap != "" && e.Amount != 0:
 			return errors.New("an entry of " + e.Ref.String() + " charges for time that is not known")
 		}
 		for _, text := range []*string{
-			&e.Name, &e.Type, &e.Owner.Team, &e.Owner.Project, &e.Owner.User, &e.Owner.Environment, &e.Owner.CostCenter,
+			&e.Name, &e.Type, &e.Owner.Team, &e.Owner.Project, &e.Owner.User,
+			&e.Owner.Environment, &e.Owner.CostCenter,
 			(*string)(&e.Purpose), &e.Meter, &e.Service, &e.Duty, &e.Source, &e.Why} {
 			*text = prose(*text)
 		}
@@ -143,7 +146,8 @@ func appendable(a ledger.Account, entries []ledger.Entry) error {
 
 func groupOf(e *ledger.Entry) groupRow {
 	return groupRow{
-		Account: ledger.Account{Cloud: e.Ref.Cloud, ID: e.Ref.Account}.String(), Region: e.Ref.Region, Kind: e.Ref.Kind,
+		Account: ledger.Account{Cloud: e.Ref.Cloud, ID: e.Ref.Account}.String(),
+		Region:  e.Ref.Region, Kind: e.Ref.Kind,
 		Type:     e.Type,
 		ownerRow: ownerRow(e.Owner), Purpose: e.Purpose, Lifetime: e.Lifetime, Category: e.Category, Duty: e.Duty,
 		Pricing: e.Pricing, Service: e.Service,
@@ -182,7 +186,9 @@ func (t *tx) post(ctx context.Context, a accountRow, entries []ledger.Entry) err
 	}
 	lines := make([]lineRow, len(entries))
 	for i, e := range entries {
-		lines[i] = lineRow{seriesIDs[series[i]], e.Meter, e.ChargeCategory, e.Monthly, e.Source, at(e.AsOf), e.Gap, e.Why}
+		lines[i] = lineRow{
+			seriesIDs[series[i]], e.Meter, e.ChargeCategory, e.Monthly, e.Source, at(e.AsOf), e.Gap, e.Why,
+		}
 	}
 	lineIDs, err := intern(ctx, t, "ledger_lines", lines)
 	if err != nil {
@@ -206,7 +212,8 @@ func (t *tx) post(ctx context.Context, a accountRow, entries []ledger.Entry) err
 			spent.Seconds = 0
 		}
 		if err := errors.Join(
-			rolled["ledger_group_sums"].add(groupIDs[groups[i]], e.Hour, number, sumRow(e.Sums), hourly, daily, monthly),
+			rolled["ledger_group_sums"].add(groupIDs[groups[i]], e.Hour, number, sumRow(e.Sums),
+				hourly, daily, monthly),
 			rolled["ledger_series_sums"].add(seriesIDs[series[i]], e.Hour, number, sumRow(e.Sums), daily, monthly),
 			rolled["ledger_purse_sums"].add(budgetKeyIDs[budgetKeys[i]], e.Hour, number, spent, hourly, daily),
 		); err != nil {
@@ -365,7 +372,8 @@ func (c charges) chargeRows(ctx context.Context, f *filter) ([]chargeRow, error)
 
 func (r chargeRow) entry() ledger.Entry {
 	return ledger.Entry{
-		Kind: r.Entry, Hour: r.Hour.Time, Sums: ledger.Sums(r.sumRow), Round: r.Round.Time, BillPeriod: r.BillPeriod.Time,
+		Kind: r.Entry, Hour: r.Hour.Time, Sums: ledger.Sums(r.sumRow), Round: r.Round.Time,
+		BillPeriod: r.BillPeriod.Time,
 		Line: ledger.Line{
 			Ref: r.ref(), Attributes: r.attributes(), Meter: r.Meter, Category: r.Category, Service: r.Service,
 			ChargeCategory: r.ChargeCategory, Pricing: r.Pricing, Duty: r.Duty, Monthly: r.Monthly, Source: r.Source,

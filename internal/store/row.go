@@ -28,7 +28,8 @@ func describe(name string, row any) table {
 	}
 	return table{
 		query: "SELECT " + strings.Join(columns, ", ") + " FROM " + name,
-		insert: "INSERT INTO " + name + " (" + strings.Join(columns, ", ") + ") VALUES (:" + strings.Join(columns, ", :") +
+		insert: "INSERT INTO " + name + " (" + strings.Join(columns, ", ") + ") VALUES (:" +
+			strings.Join(columns, ", :") +
 			")",
 		update: "UPDATE " + name + " SET " + strings.Join(set, ", ") + " WHERE id = :id AND version + 1 = :version",
 	}

@@ -122,8 +122,9 @@ func (d sessions) Sessions(ctx context.Context, q session.Query) ([]session.Sess
 // addSessionEvents adds the lines of a file, each once.
 func (t *tx) addSessionEvents(ctx context.Context, id string, node int, file int64, events []session.Event) error {
 	for line, e := range events {
-		err := t.exec(ctx, "INSERT INTO session_events (session, node, file, line, at, kind, text) VALUES (?, ?, ?, ?, ?, "+
-			"?, ?) ON CONFLICT DO NOTHING",
+		err := t.exec(ctx,
+			"INSERT INTO session_events (session, node, file, line, at, kind, text) VALUES (?, ?, ?, ?, ?, "+
+				"?, ?) ON CONFLICT DO NOTHING",
 			id, node, file, line, at(e.At), prose(e.Kind), prose(e.Text))
 		if err != nil {
 			return err
@@ -137,7 +138,9 @@ func (d sessions) AddEvents(ctx context.Context, id string, node int, file int64
 	if len(events) == 0 {
 		return nil
 	}
-	if err := d.transact(ctx, func(t *tx) error { return t.addSessionEvents(ctx, id, node, file, events) }); err != nil {
+	if err := d.transact(ctx, func(t *tx) error {
+		return t.addSessionEvents(ctx, id, node, file, events)
+	}); err != nil {
 		return fmt.Errorf("keep the events of session %s: %w", id, err)
 	}
 	return nil
@@ -155,8 +158,9 @@ type sessionEventRow struct {
 // Events implements session.Store.
 func (d sessions) Events(ctx context.Context, id string) ([]session.LoggedEvent, error) {
 	var rows []sessionEventRow
-	err := d.list(ctx, &rows, "SELECT node, file, line, at, kind, text FROM session_events WHERE session = ? ORDER BY "+
-		"COALESCE(at, 0), node, file, line", id)
+	err := d.list(ctx, &rows,
+		"SELECT node, file, line, at, kind, text FROM session_events WHERE session = ? ORDER BY "+
+			"COALESCE(at, 0), node, file, line", id)
 	if err != nil {
 		return nil, fmt.Errorf("read the events of session %s: %w", id, err)
 	}
@@ -169,7 +173,8 @@ func (d sessions) Events(ctx context.Context, id string) ([]session.LoggedEvent,
 
 // Newest implements session.Store.
 func (d sessions) NewestEventFile(ctx context.Context, id string, node int) (file int64, err error) {
-	err = d.get(ctx, &file, "SELECT COALESCE(MAX(file), 0) FROM session_events WHERE session = ? AND node = ?", id, node)
+	err = d.get(ctx, &file, "SELECT COALESCE(MAX(file), 0) FROM session_events WHERE session = ? AND node = ?", id,
+		node)
 	if err != nil {
 		return 0, fmt.Errorf("read the events of session %s: %w", id, err)
 	}

@@ -74,7 +74,8 @@ func (t *tx) putSetting(ctx context.Context, v Setting, e action.Entry) error {
 		return err
 	}
 	var newest int64
-	if err := t.get(ctx, &newest, "SELECT COALESCE(MAX(version), 0) FROM settings WHERE kind = ?", v.Kind); err != nil {
+	if err := t.get(ctx, &newest,
+		"SELECT COALESCE(MAX(version), 0) FROM settings WHERE kind = ?", v.Kind); err != nil {
 		return err
 	}
 	if newest != v.Version-1 {
@@ -106,7 +107,8 @@ func (s Settings) Newest(ctx context.Context, kind string) (v Setting, ok bool, 
 
 func (s Settings) list(ctx context.Context, kind, limit string) ([]Setting, error) {
 	var rows []settingRow
-	if err := s.db.list(ctx, &rows, settingTable.query+" WHERE kind = ? ORDER BY version DESC"+limit, kind); err != nil {
+	if err := s.db.list(ctx, &rows, settingTable.query+" WHERE kind = ? ORDER BY version DESC"+
+		limit, kind); err != nil {
 		return nil, fmt.Errorf("read the settings %s: %w", kind, err)
 	}
 	return convert(rows, settingRow.setting), nil

@@ -178,7 +178,8 @@ func (s snapshots) resourcesOf(ctx context.Context, a numbered, f *filter, limit
 	}
 	query := "SELECT r.region, r.kind, r.resource_id, r.name, r.state, r.duty, r.duty_since, r.body, r.first_at, " +
 		"r.seen_at, r.gone_at," +
-		" (SELECT p.at FROM snapshot_parts p WHERE p.account = r.account AND p.region = r.region AND p.kind = r.kind) AS " +
+		" (SELECT p.at FROM snapshot_parts p WHERE p.account = r.account AND p.region = r.region AND p.kind = " +
+		"r.kind) AS " +
 		"part_at" +
 		" FROM snapshot_resources r" + f.where() + " ORDER BY r.region, r.kind, r.resource_id" + f.limited(limit)
 	if err := s.list(ctx, &rows, query, f.args...); err != nil {

@@ -150,7 +150,8 @@ func (t *tx) lockSnapshot(ctx context.Context, l snapshot.Look) (int64, error) {
 		return 0, err
 	}
 	var id int64
-	err = t.get(ctx, &id, "SELECT id FROM snapshot_accounts WHERE cloud = ? AND cloud_account = ?"+t.forUpdate, l.Cloud,
+	err = t.get(ctx, &id, "SELECT id FROM snapshot_accounts WHERE cloud = ? AND cloud_account = ?"+t.forUpdate,
+		l.Cloud,
 		l.Account)
 	return id, err
 }
@@ -171,7 +172,8 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, 
 		"account", "region", "kind", "resource_id", "name", "state", "duty", "duty_since", "body", "digest", "team",
 		"team_by", "first_at", "seen_at",
 	},
-		" ON CONFLICT (account, region, kind, resource_id) DO UPDATE SET name = excluded.name, state = excluded.state, "+
+		" ON CONFLICT (account, region, kind, resource_id) DO UPDATE SET name = excluded.name, state = "+
+			"excluded.state, "+
 			"duty = excluded.duty, duty_since = excluded.duty_since,"+
 			" body = excluded.body, digest = excluded.digest, team = excluded.team, team_by = excluded.team_by, seen_at = "+
 			"excluded.seen_at, gone_at = NULL")
@@ -209,7 +211,8 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, 
 			}
 		}
 		if moved {
-			if err := changes.add(ctx, account, part.Region, part.Kind, r.Ref.ID, at(l.At), snapshot.Duty, at(r.DutySince),
+			if err := changes.add(ctx, account, part.Region, part.Kind, r.Ref.ID, at(l.At),
+				snapshot.Duty, at(r.DutySince),
 				r.Duty); err != nil {
 				return err
 			}
@@ -219,7 +222,8 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, 
 			if !moved && known {
 				r.DutySince = was.DutySince.Time
 			}
-			if err := resources.add(ctx, account, part.Region, part.Kind, r.Ref.ID, name, r.State, r.Duty, at(r.DutySince),
+			if err := resources.add(ctx, account, part.Region, part.Kind, r.Ref.ID, name, r.State,
+				r.Duty, at(r.DutySince),
 				body, key, team, r.TeamBy, at(l.At), at(l.At)); err != nil {
 				return err
 			}

@@ -39,7 +39,8 @@ var sqliteDialect = dialect{
 			e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 	},
 	overflow: func(err error) bool {
-		return err != nil && (strings.Contains(err.Error(), "integer overflow") || strings.Contains(err.Error(), "in_range"))
+		return err != nil && (strings.Contains(err.Error(), "integer overflow") ||
+			strings.Contains(err.Error(), "in_range"))
 	},
 	elements: "json_each(?)",
 }
@@ -305,7 +306,8 @@ var ErrDamaged = errors.New("the state is damaged: restore a copy of it and run 
 // isDamaged says whether SQLite found that the file is not what was written.
 func isDamaged(err error) bool {
 	code := sqliteResult(err)
-	return code == sqlite3.SQLITE_IOERR_DATA || code&0xff == sqlite3.SQLITE_CORRUPT || code&0xff == sqlite3.SQLITE_NOTADB
+	return code == sqlite3.SQLITE_IOERR_DATA || code&0xff == sqlite3.SQLITE_CORRUPT ||
+		code&0xff == sqlite3.SQLITE_NOTADB
 }
 
 // explainSQLite says what to do about an error of opening.
@@ -317,7 +319,8 @@ func explainSQLite(err error) error {
 		}
 		errors.As(err, &cause)
 		return &advice{
-			"it is damaged, or no database of curfew: restore a copy and run `curfew state`, or move it away to start with " +
+			"it is damaged, or no database of curfew: restore a copy and run `curfew state`, or move it away to " +
+				"start with " +
 				"an empty one",
 			cause,
 		}

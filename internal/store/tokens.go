@@ -185,13 +185,15 @@ func (c Callers) Begin(ctx context.Context, caller, key, request string, now, si
 			if err := t.exec(ctx, "DELETE FROM answers WHERE at < ?", at(since)); err != nil {
 				return err
 			}
-			added, err := t.run(ctx, "INSERT INTO answers (caller, key, request, at, status, body) VALUES (?, ?, ?, ?, 0, "+
-				"'') ON CONFLICT (caller, key) DO NOTHING", caller, key, request, at(now))
+			added, err := t.run(ctx,
+				"INSERT INTO answers (caller, key, request, at, status, body) VALUES (?, ?, ?, ?, 0, "+
+					"'') ON CONFLICT (caller, key) DO NOTHING", caller, key, request, at(now))
 			if ok = err == nil && added == 0; !ok {
 				return err
 			}
 			var row answerRow
-			err = t.get(ctx, &row, "SELECT request, at, status, body FROM answers WHERE caller = ? AND key = ?", caller, key)
+			err = t.get(ctx, &row, "SELECT request, at, status, body FROM answers WHERE caller = ? AND key = ?",
+				caller, key)
 			a = Answer{row.Request, row.At.Time, row.Status, row.Body}
 			return err
 		})
@@ -221,7 +223,8 @@ func (c Callers) UseProof(ctx context.Context, hash string, now, since time.Time
 		if err := t.exec(ctx, "DELETE FROM proofs WHERE at < ?", at(since)); err != nil {
 			return err
 		}
-		added, err := t.run(ctx, "INSERT INTO proofs (hash, at) VALUES (?, ?) ON CONFLICT (hash) DO NOTHING", hash, at(now))
+		added, err := t.run(ctx, "INSERT INTO proofs (hash, at) VALUES (?, ?) ON CONFLICT (hash) DO NOTHING", hash,
+			at(now))
 		if err == nil && added == 0 {
 			err = ErrUsedProof
 		}

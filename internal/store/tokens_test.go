@@ -102,7 +102,8 @@ func tokens(t *testing.T, s *store.Store) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	if end, err := s.VerifyAudit(ctx); err != nil || end.Entry != 2 {
-		t.Errorf("%d entries stand in the audit log, want one for the creation and one for the end; %v", end.Entry, err)
+		t.Errorf("%d entries stand in the audit log, want one for the creation and one for the end; %v", end.Entry,
+			err)
 	}
 }
 
@@ -135,7 +136,8 @@ func answers(t *testing.T, s *store.Store) {
 		t.Fatal(err)
 	}
 	a, ok, err := c.Begin(ctx, "ana", "k", "r2", morning.Add(time.Hour), day)
-	if want := (store.Answer{Request: "r1", At: morning, Status: 200, Body: `{"a":1}`}); err != nil || !ok || a != want {
+	if want := (store.Answer{Request: "r1", At: morning, Status: 200, Body: `{"a":1}`}); err != nil || !ok ||
+		a != want {
 		t.Errorf("again: %+v, %v, %v", a, ok, err)
 	}
 	if _, ok, err = c.Begin(ctx, "bo", "k", "r1", morning, day); ok || err != nil {
@@ -147,7 +149,8 @@ func answers(t *testing.T, s *store.Store) {
 	if _, ok, err = c.Begin(ctx, "bo", "k", "r1", morning, day); ok || err != nil {
 		t.Errorf("a key that was freed: %v, %v", ok, err)
 	}
-	if _, ok, err = c.Begin(ctx, "ana", "k", "r2", morning.Add(25*time.Hour), morning.Add(time.Hour)); ok || err != nil {
+	if _, ok, err = c.Begin(ctx, "ana", "k", "r2", morning.Add(25*time.Hour), morning.Add(time.Hour)); ok ||
+		err != nil {
 		t.Errorf("after a day: %v, %v", ok, err)
 	}
 }

@@ -204,7 +204,8 @@ func (d *database) older(ctx context.Context, r *witness.Record, seen witness.Se
 // acted: another one, or an older copy of that one; empty where it may.
 func (w *watch) disowned(ctx context.Context, d *database, owner *witness.Owner, seen witness.Seen) (string, error) {
 	if owner.Identity != seen.Identity {
-		return fmt.Sprintf("another state has acted on %s, %s, last seen on %s: this one does not know what that one did",
+		return fmt.Sprintf(
+			"another state has acted on %s, %s, last seen on %s: this one does not know what that one did",
 			owner.Account, owner.State, plain.Time(owner.SeenAt)), nil
 	}
 	moved, err := w.Record(ctx, owner.State)
@@ -318,13 +319,16 @@ func (d *database) quarantine(ctx context.Context, now time.Time, why string) er
 		if err != nil || !row.QuarantinedAt.IsZero() {
 			return err
 		}
-		if err := t.exec(ctx, "UPDATE freezes SET quarantined_at = ?, quarantine = ?, quarantine_generation = (SELECT "+
-			"generation FROM audit_head WHERE id = 1),"+
-			" quarantine_newest_at = (SELECT MAX(at) FROM audit WHERE id = (SELECT entry FROM audit_head WHERE id = 1)) "+
-			"WHERE id = 1", at(now), prose(why)); err != nil {
+		if err := t.exec(ctx,
+			"UPDATE freezes SET quarantined_at = ?, quarantine = ?, quarantine_generation = (SELECT "+
+				"generation FROM audit_head WHERE id = 1),"+
+				" quarantine_newest_at = (SELECT MAX(at) FROM audit WHERE id = (SELECT entry FROM audit_head WHERE id = 1)) "+
+				"WHERE id = 1", at(now), prose(why)); err != nil {
 			return err
 		}
-		if err := t.record(action.Entry{At: now, Actor: quarantiner, What: action.EventQuarantine, Because: why}); err !=
+		if err := t.record(action.Entry{
+			At: now, Actor: quarantiner, What: action.EventQuarantine, Because: why,
+		}); err !=
 			nil {
 			return err
 		}
@@ -345,11 +349,13 @@ func (t *tx) takeBack(ctx context.Context, now time.Time) error {
 			continue
 		}
 		e := action.Entry{
-			At: now, Account: it.Account, Actor: quarantiner, What: action.EventPutBack, Resource: it.Ref.String(), Item: it.ID,
+			At: now, Account: it.Account, Actor: quarantiner, What: action.EventPutBack,
+			Resource: it.Ref.String(), Item: it.ID,
 			Verb:    string(it.Do.Verb),
 			Because: "the state is older than its witness", Outcome: "put back from " + string(it.Phase)}
 		if it.Step < len(it.Steps) && it.Steps[it.Step].Key != "" {
-			e.Outcome += fmt.Sprintf("; %s with key %s may have been called", it.Steps[it.Step].Name, it.Steps[it.Step].Key)
+			e.Outcome += fmt.Sprintf("; %s with key %s may have been called",
+				it.Steps[it.Step].Name, it.Steps[it.Step].Key)
 		}
 		if _, err := t.putItem(ctx, it.PutBack()); err != nil {
 			return err
@@ -541,7 +547,8 @@ func (t *tx) recall(ctx context.Context, seen witness.Seen, row freezeRow, now t
 	}
 	for account, round := range seen.Rounds {
 		if err := t.exec(ctx, "INSERT INTO accounts (account, round, boot, uptime) VALUES (?, ?, '', 0)"+
-			" ON CONFLICT (account) DO UPDATE SET round = CASE WHEN accounts.round < excluded.round THEN excluded.round ELSE "+
+			" ON CONFLICT (account) DO UPDATE SET round = CASE WHEN accounts.round < excluded.round THEN "+
+			"excluded.round ELSE "+
 			"accounts.round END", account, round+1); err != nil {
 			return nil, nil, err
 		}

@@ -35,7 +35,8 @@ func newWatched(tb testing.TB) *watched {
 // open opens the state for one process.
 func (w *watched) open() *store.Store {
 	w.Helper()
-	s, err := store.Open(w.Context(), store.Options{Dir: w.dir, Host: store.Host{Now: func() time.Time { return wall }},
+	s, err := store.Open(w.Context(), store.Options{
+		Dir: w.dir, Host: store.Host{Now: func() time.Time { return wall }},
 		Witness: &witness.Witness{Documents: witness.Dir{Path: w.witness}}})
 	if err != nil {
 		w.Fatal(err)
@@ -95,7 +96,8 @@ func (w *watched) warned(s *store.Store, id string) action.Item {
 		ID: id, Account: watchedAccount, Ref: inventory.Ref{
 			Cloud: "aws", Account: "123456789012", Region: "eu-central-1", Kind: inventory.KindInstance, ID: "i-" + id,
 		},
-		Source: "idle", Do: policy.Do{Verb: policy.Stop}, Phase: action.Warned, FirstRound: 1, FirstAt: wall, WarnedRound: 1,
+		Source: "idle", Do: policy.Do{Verb: policy.Stop}, Phase: action.Warned, FirstRound: 1,
+		FirstAt: wall, WarnedRound: 1,
 		WarnedAt: wall, GraceFrom: wall, Grace: time.Hour,
 		Recipients: []string{"ana"}, UpdatedAt: wall,
 	}

@@ -75,7 +75,9 @@ func TestPathFollowsLinks(t *testing.T) {
 	open := dir(t, base, "open")
 	state := dir(t, open, "state")
 	must(t, os.Chmod(open, 0o777))
-	for name, target := range map[string]string{"absolute": state, "relative": "open/state", "up": "../base/open/state"} {
+	for name, target := range map[string]string{
+		"absolute": state, "relative": "open/state", "up": "../base/open/state",
+	} {
 		link := filepath.Join(base, name)
 		must(t, os.Symlink(target, link))
 		refused(t, trust.Path(link), open, "can be written")

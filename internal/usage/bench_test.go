@@ -129,7 +129,8 @@ func (e *growing) Read(p []byte) (int, error) {
 	}
 	for ; e.buffer.Len() < len(p) && e.at < e.rows; e.at++ {
 		tick := e.at / 8
-		fmt.Fprintf(&e.buffer, "i-%d,%d,%d,%g,%d,%d,%d\n", tick%4, 1782864000+tick*15, e.at%8, float64(e.at*7919%1001)/10,
+		fmt.Fprintf(&e.buffer, "i-%d,%d,%d,%g,%d,%d,%d\n", tick%4, 1782864000+tick*15, e.at%8,
+			float64(e.at*7919%1001)/10,
 			e.at*104729%(80<<30), tick/3, e.at*15485863%1e9)
 	}
 	return e.buffer.Read(p)

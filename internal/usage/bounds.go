@@ -34,7 +34,8 @@ func (d *decoder) keep(line, column, bytes int) error {
 	d.kept.bytes += bytes
 	switch {
 	case d.kept.count > maxNames:
-		return d.format.fail(line, column, "it holds more than %d different resources, GPUs and descriptions", maxNames)
+		return d.format.fail(line, column,
+			"it holds more than %d different resources, GPUs and descriptions", maxNames)
 	case d.kept.bytes > maxNamed:
 		return d.format.fail(line, column, "its different resources, GPUs and descriptions are over %d MiB of text",
 			maxNamed>>20)

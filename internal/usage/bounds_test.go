@@ -64,7 +64,10 @@ func TestUsageIsBounded(t *testing.T) {
 			"columns", strings.NewReader("resource,time" + strings.Repeat(",c", 5000) + "\n"),
 			"u.csv:1: it has 5002 columns: at most 4096 are read",
 		},
-		{"a long name", strings.NewReader(header + strings.Repeat("n", 3000) + ",0,0,1,\n"), "is over 2048 bytes long"},
+		{
+			"a long name", strings.NewReader(header + strings.Repeat("n", 3000) + ",0,0,1,\n"),
+			"is over 2048 bytes long",
+		},
 		{"a long GPU", strings.NewReader(header + "n,0," + strings.Repeat("g", 3000) + ",1,\n"), "u.csv:2:3: "},
 		{
 			"a long description", strings.NewReader(header + "n,0,0,1,a=" + strings.Repeat("x", 1<<17) + "\n"),
@@ -146,9 +149,10 @@ func TestBombOfParquet(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := Read(context.Background(), bytes.NewReader(b.Bytes()), Format{Name: "u.parquet"}, func(*Sample) error {
-			return nil
-		})
+		_, err := Read(context.Background(), bytes.NewReader(b.Bytes()),
+			Format{Name: "u.parquet"}, func(*Sample) error {
+				return nil
+			})
 		runtime.ReadMemStats(&after)
 		if tc.refused != (err != nil) || err != nil &&
 			!strings.Contains(err.Error(), "u.parquet:1:1: resource has pages that") {

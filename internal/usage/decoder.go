@@ -419,7 +419,8 @@ func (d *decoder) refuse() error {
 	}
 	e := *s.BadRows[0]
 	if d.ended > 1 && s.Bad > 1 {
-		e.Reason = fmt.Sprintf("%s; %d of %d rows cannot be read, and up to 1%% are left out", e.Reason, s.Bad, d.ended)
+		e.Reason = fmt.Sprintf("%s; %d of %d rows cannot be read, and up to 1%% are left out",
+			e.Reason, s.Bad, d.ended)
 	}
 	return &e
 }

@@ -65,7 +65,8 @@ func (d Device) Name(known string) string {
 	if gpu == "" {
 		gpu = d.Index
 	}
-	if whole, instance, ok := strings.Cut(strings.TrimPrefix(gpu, migUUID), "/"); ok && strings.HasPrefix(gpu, migUUID) {
+	if whole, instance, ok := strings.Cut(strings.TrimPrefix(gpu, migUUID), "/"); ok &&
+		strings.HasPrefix(gpu, migUUID) {
 		instance, _, _ = strings.Cut(instance, "/")
 		return whole + PartOf + instance
 	}

@@ -73,12 +73,14 @@ func TestDirtyFiles(t *testing.T) {
 			samples: rows, lines: []int{22, 92},
 		},
 		{
-			name: "a torn row and another header",
-			in:   with(map[int]string{50: "2026/03/09 04:1", 51: "timestamp, index, power.draw [W]"}), samples: rows - 2,
-			lines: []int{52, 53},
+			name:    "a torn row and another header",
+			in:      with(map[int]string{50: "2026/03/09 04:1", 51: "timestamp, index, power.draw [W]"}),
+			samples: rows - 2,
+			lines:   []int{52, 53},
 		},
 		{
-			name: "an open quote", in: with(map[int]string{50: smiRow(50, `"7 %, 2048 MiB, 24576 MiB`)}), samples: rows - 1,
+			name: "an open quote",
+			in:   with(map[int]string{50: smiRow(50, `"7 %, 2048 MiB, 24576 MiB`)}), samples: rows - 1,
 			lines: []int{52},
 		},
 		{
@@ -131,9 +133,11 @@ func TestDirtyFiles(t *testing.T) {
 			if sum.Cut != nil {
 				cut = sum.Cut.Line
 			}
-			if samples != tc.samples || sum.Bad != len(tc.lines) || !slices.Equal(lines, tc.lines) || sum.Failed != tc.failed ||
+			if samples != tc.samples || sum.Bad != len(tc.lines) || !slices.Equal(lines, tc.lines) ||
+				sum.Failed != tc.failed ||
 				cut != tc.cut {
-				t.Errorf("%d samples, lines %v of %d are wrong, %d failed, line %d is cut; want %d, %v, %d, %d", samples, lines,
+				t.Errorf("%d samples, lines %v of %d are wrong, %d failed, line %d is cut; want %d, %v, %d, %d",
+					samples, lines,
 					sum.Bad, sum.Failed, cut,
 					tc.samples, tc.lines, tc.failed, tc.cut)
 			}
@@ -173,7 +177,9 @@ func TestUTF16(t *testing.T) {
 	if err != nil || len(want) != 2 {
 		t.Fatal(want, err)
 	}
-	for name, order := range map[string]binary.AppendByteOrder{"little": binary.LittleEndian, "big": binary.BigEndian} {
+	for name, order := range map[string]binary.AppendByteOrder{
+		"little": binary.LittleEndian, "big": binary.BigEndian,
+	} {
 		for _, mark := range []string{"\ufeff", ""} {
 			var b []byte
 			for _, u := range utf16.Encode([]rune(mark + text)) {
@@ -199,10 +205,11 @@ func TestLocalTimes(t *testing.T) {
 		for _, w := range walls {
 			in += "a," + w + ",1\n"
 		}
-		sum, err := Read(t.Context(), io.Reader(strings.NewReader(in)), Format{Location: berlin}, func(s *Sample) error {
-			got = append(got, s.Time.Format("15:04"))
-			return nil
-		})
+		sum, err := Read(t.Context(), io.Reader(strings.NewReader(in)),
+			Format{Location: berlin}, func(s *Sample) error {
+				got = append(got, s.Time.Format("15:04"))
+				return nil
+			})
 		if err != nil && sum.Bad == 0 {
 			t.Fatal(err)
 		}
@@ -237,8 +244,14 @@ func TestDevices(t *testing.T) {
 			"its engine stands for it", mig + "60,n,2,5,1g.10gb,0,0.25,3\n",
 			"n 2:5 1970-01-01T00:01:00Z gpu_util=25 gr_engine_active=0.25 mem_used_bytes=3.145728e+06",
 		},
-		{"a whole GPU has one", mig + "60,n,2,,,0,,3\n", "n 2 1970-01-01T00:01:00Z gpu_util=0 mem_used_bytes=3.145728e+06"},
-		{"an unpartitioned GPU of AMD", amd + "60,n,3,5512,SPX,0,4,88\n", "n 3 1970-01-01T00:01:00Z gpu_util=4 power_w=88"},
+		{
+			"a whole GPU has one", mig + "60,n,2,,,0,,3\n",
+			"n 2 1970-01-01T00:01:00Z gpu_util=0 mem_used_bytes=3.145728e+06",
+		},
+		{
+			"an unpartitioned GPU of AMD", amd + "60,n,3,5512,SPX,0,4,88\n",
+			"n 3 1970-01-01T00:01:00Z gpu_util=4 power_w=88",
+		},
 		{"a partition of AMD", amd + "60,n,9,5512,CPX,1,4,0\n", "n 5512:1/8 1970-01-01T00:01:00Z"},
 		{
 			"the first partition has the sensors", amd + "60,n,8,5512,DPX,0,4,91\n",

@@ -63,7 +63,8 @@ func holds(t *testing.T, data []byte, f Format) {
 func FuzzReadCSV(f *testing.F) {
 	for _, s := range []string{
 		"resource,time,gpu,gpu_util\na,2026-07-01T00:00:00Z,0,5\n", "pod,t_s,gpu_util_pct\na,0,5\na,57,\n",
-		"resource,time,tags\n\"a\"\"b\",1e3,\"{\"\"k\"\":\"\"v\"\"}\"\n", "\xef\xbb\xbfresource,time\r\n\"x\ny\",0\r\n",
+		"resource,time,tags\n\"a\"\"b\",1e3,\"{\"\"k\"\":\"\"v\"\"}\"\n",
+		"\xef\xbb\xbfresource,time\r\n\"x\ny\",0\r\n",
 		"resource,time,sm_active\na,0,[N/A]\n",
 		"resource,time,received,launched,gpus,environment\na,0,5,1e3,8,Prod\na,0,,2026-07-01T00:00:00Z,nan,\n",
 	} {

@@ -58,7 +58,8 @@ func TestMetricNames(t *testing.T) {
 	} {
 		if signal, scale, ok := SignalOf(tc.metric); !ok || signal != tc.signal ||
 			math.Abs(tc.value*scale-tc.want) > 1e-9*tc.want {
-			t.Errorf("%s %v: got %v of %s, %v; want %v of %s", tc.metric, tc.value, tc.value*scale, signal, ok, tc.want,
+			t.Errorf("%s %v: got %v of %s, %v; want %v of %s", tc.metric, tc.value,
+				tc.value*scale, signal, ok, tc.want,
 				tc.signal)
 		}
 	}
@@ -93,7 +94,10 @@ func TestReadExportedColumns(t *testing.T) {
 		{
 			"and the engine stands for utilization where that is blank",
 			"time,instance_id,gpu,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_PROF_GR_ENGINE_ACTIVE\n0,i-1,0,40,\n1,i-1,0,,0.25\n",
-			[]string{"i-1 0 1970-01-01T00:00:00Z gpu_util=40", "i-1 0 1970-01-01T00:00:01Z gpu_util=25 gr_engine_active=0.25"}},
+			[]string{
+				"i-1 0 1970-01-01T00:00:00Z gpu_util=40",
+				"i-1 0 1970-01-01T00:00:01Z gpu_util=25 gr_engine_active=0.25",
+			}},
 		{
 			"an index of the table is no GPU", "index,time,host,DCGM_FI_DEV_GPU_UTIL\n17,0,h,40\n",
 			[]string{"h  1970-01-01T00:00:00Z gpu_util=40"},

@@ -64,7 +64,10 @@ var roles = []struct {
 	{"launched", launchedColumn, "time", "last launch of the resource", "launch unknown"},
 	{"kind", kindColumn, "text", "kind of the resource", "instance"},
 	{"type", typeColumn, "text", "machine type", "size and price unknown"},
-	{"gpus", gpusColumn, "whole number", "GPUs of the resource", "number of the machine type, else the GPUs seen so far"},
+	{
+		"gpus", gpusColumn, "whole number", "GPUs of the resource",
+		"number of the machine type, else the GPUs seen so far",
+	},
 	{"lifetime", lifetimeColumn, "ephemeral or persistent", "lifetime", "ephemeral in a replay"},
 	{
 		"purpose", purposeColumn, "text", "purpose: training, evaluation, experimentation, inference or data",
@@ -95,7 +98,9 @@ func Columns() []Column {
 		out = append(out, Column{Name: r.name, Type: r.typ, Doc: r.doc, Without: r.without})
 	}
 	for s := range numSignals {
-		c := Column{Name: s.String(), Type: "number", Unit: s.Unit(), Doc: signals[s].doc, Without: "unmeasured, never 0"}
+		c := Column{
+			Name: s.String(), Type: "number", Unit: s.Unit(), Doc: signals[s].doc, Without: "unmeasured, never 0",
+		}
 		for _, name := range slices.Sorted(maps.Keys(meters)) {
 			if meters[name].Signal == s {
 				c.Also = append(c.Also, name)
@@ -163,9 +168,11 @@ func ParseMap(text string) (map[string]string, error) {
 		ours, theirs = strings.TrimSpace(ours), strings.TrimSpace(theirs)
 		switch _, known := columnNamed(ours); {
 		case !ok || ours == "" || theirs == "":
-			return nil, fmt.Errorf("read column map %.80q: %.80q is not of the form column=column in the file", text, pair)
+			return nil, fmt.Errorf("read column map %.80q: %.80q is not of the form column=column in the file", text,
+				pair)
 		case !known:
-			return nil, fmt.Errorf("read column map %.80q: there is no column %.80q; there are %s", text, ours, columnNames())
+			return nil, fmt.Errorf("read column map %.80q: there is no column %.80q; there are %s",
+				text, ours, columnNames())
 		case m[ours] != "":
 			return nil, fmt.Errorf("read column map %.80q: %s is given twice", text, ours)
 		}
@@ -247,7 +254,8 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 	}
 	switch {
 	case seen["time"] == 0:
-		return nil, f.fail(1, 0, "there is no column time; there are %s: name it with a map, time=COLUMN", quoteAll(header))
+		return nil, f.fail(1, 0,
+			"there is no column time; there are %s: name it with a map, time=COLUMN", quoteAll(header))
 	case seen["resource"] == 0 && f.Resource == "":
 		return nil, f.fail(1, 0,
 			"there is no column resource; there are %s: name it with a map, resource=COLUMN, or name the resource",

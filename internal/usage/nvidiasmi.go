@@ -68,7 +68,8 @@ func newSMILayout(header []string, f Format) (*layout, *FileError) {
 		return nil, f.fail(1, 0, "this is the output of nvidia-smi, whose columns are known: it takes no map")
 	}
 	if f.Resource == "" {
-		return nil, f.fail(1, 0, "this is the output of nvidia-smi, which does not name its machine: name the resource")
+		return nil, f.fail(1, 0,
+			"this is the output of nvidia-smi, which does not name its machine: name the resource")
 	}
 	at := map[string]int{}
 	for i, h := range header {
@@ -131,7 +132,9 @@ func unitScale(s Signal, unit string) (float64, bool) {
 	case Power:
 		scales = map[string]float64{"W": 1, "mW": 0.001}
 	case MemUsed, MemTotal:
-		scales = map[string]float64{"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+		scales = map[string]float64{
+			"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 1e3, "MB": 1e6, "GB": 1e9,
+		}
 	}
 	scale, ok := scales[unit]
 	return scale, ok

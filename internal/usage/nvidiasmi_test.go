@@ -20,11 +20,13 @@ func TestReadNvidiaSMI(t *testing.T) {
 				"2026/07/01 00:00:00.250, GPU-a, 37 %, 1024 MiB, 81920 MiB, 70.50 W\n" +
 				"2026/07/01 00:00:00.250, GPU-b, [N/A], 0 MiB, 81920 MiB, [Not Supported]\n", Format{Resource: "i-1"},
 			[]string{
-				"i-1 GPU-a 2026-07-01T00:00:00.25Z gpu_util=37 mem_used_bytes=1.073741824e+09 mem_total_bytes=8.589934592e+10 " +
+				"i-1 GPU-a 2026-07-01T00:00:00.25Z gpu_util=37 mem_used_bytes=1.073741824e+09 " +
+					"mem_total_bytes=8.589934592e+10 " +
 					"power_w=70.5",
 				"i-1 GPU-b 2026-07-01T00:00:00.25Z mem_used_bytes=0 mem_total_bytes=8.589934592e+10"}},
 		{
-			"without units", "timestamp, index, utilization.gpu [%], memory.used [MiB]\n2026/07/01 00:00:00.000, 3, 37, 2\n",
+			"without units",
+			"timestamp, index, utilization.gpu [%], memory.used [MiB]\n2026/07/01 00:00:00.000, 3, 37, 2\n",
 			Format{Resource: "i-1"},
 			[]string{"i-1 3 2026-07-01T00:00:00Z gpu_util=37 mem_used_bytes=2.097152e+06"}},
 		{
@@ -39,7 +41,8 @@ func TestReadNvidiaSMI(t *testing.T) {
 		{
 			"health", "timestamp, index, count, utilization.gpu [%], clocks_event_reasons.active, " +
 				"clocks_throttle_reasons.active, ecc.errors.uncorrected.volatile.total\n" +
-				"2026/07/01 00:00:00.000, 0, 8, 5 %, 0x0000000000000024, 0x0000000000000000, 2\n2026/07/01 00:00:00.000, 1, 8, " +
+				"2026/07/01 00:00:00.000, 0, 8, 5 %, 0x0000000000000024, 0x0000000000000000, 2\n2026/07/01 " +
+				"00:00:00.000, 1, 8, " +
 				"5 %, [N/A], 0x0000000000000000, [N/A]\n", Format{Resource: "i-1"},
 			[]string{
 				"i-1 0 2026-07-01T00:00:00Z gpu_util=5 throttle_reasons=36 ecc_errors=2 gpu_count=8",
@@ -50,7 +53,8 @@ func TestReadNvidiaSMI(t *testing.T) {
 			Format{Resource: "i-1", Location: time.FixedZone("", 7200)},
 			[]string{"i-1  2026-07-01T00:00:00Z gpu_util=5"}},
 		{
-			"begun again", "timestamp, utilization.gpu [%]\n2026/07/01 00:00:00.000, 5 %\ntimestamp, utilization.gpu " +
+			"begun again",
+			"timestamp, utilization.gpu [%]\n2026/07/01 00:00:00.000, 5 %\ntimestamp, utilization.gpu " +
 				"[%]\n2026/07/01 00:00:01.000, 6 %\n", Format{Resource: "i-1"},
 			[]string{"i-1  2026-07-01T00:00:00Z gpu_util=5", "i-1  2026-07-01T00:00:01Z gpu_util=6"}},
 	} {
@@ -101,7 +105,8 @@ func TestReadNvidiaSMIRefuses(t *testing.T) {
 			"smi.csv:1:3: utilization.gpu is there again", Format{Resource: "i-1"},
 		},
 		{
-			"a date that is none", "timestamp, utilization.gpu [%]\n2026/13/01 00:00:00.000, 5 %\n", "smi.csv:2:1: time",
+			"a date that is none",
+			"timestamp, utilization.gpu [%]\n2026/13/01 00:00:00.000, 5 %\n", "smi.csv:2:1: time",
 			Format{Resource: "i-1"},
 		},
 	} {

@@ -56,7 +56,8 @@ func checkPages(r io.ReaderAt, size int64, chunk *format.ColumnMetaData) (memory
 	}
 	end := at + chunk.TotalCompressedSize
 	if at < 0 || end < at || end > size {
-		return 0, fmt.Errorf("its column chunk of %d bytes at %d is outside the file: %w", chunk.TotalCompressedSize, at,
+		return 0, fmt.Errorf("its column chunk of %d bytes at %d is outside the file: %w",
+			chunk.TotalCompressedSize, at,
 			io.ErrUnexpectedEOF)
 	}
 	var protocol thrift.CompactProtocol
@@ -73,9 +74,12 @@ func checkPages(r io.ReaderAt, size int64, chunk *format.ColumnMetaData) (memory
 		}
 		at += read - int64(buffered.Buffered()) + int64(h.CompressedPageSize)
 		values := max(h.DataPageHeader.V.NumValues, h.DataPageHeaderV2.V.NumValues)
-		if h.CompressedPageSize < 0 || at > end || h.UncompressedPageSize < 0 || h.UncompressedPageSize > maxPageBytes ||
-			h.DictionaryPageHeader.V.NumValues > maxPageValues || values < 0 || values > maxPageValues || int64(values) > left {
-			return 0, fmt.Errorf("the header of a page claims %d bytes, %d unpacked, and %d values: %w", h.CompressedPageSize,
+		if h.CompressedPageSize < 0 || at > end || h.UncompressedPageSize < 0 ||
+			h.UncompressedPageSize > maxPageBytes ||
+			h.DictionaryPageHeader.V.NumValues > maxPageValues || values < 0 ||
+			values > maxPageValues || int64(values) > left {
+			return 0, fmt.Errorf("the header of a page claims %d bytes, %d unpacked, and %d values: %w",
+				h.CompressedPageSize,
 				h.UncompressedPageSize, max(values, h.DictionaryPageHeader.V.NumValues), io.ErrUnexpectedEOF)
 		}
 		left -= int64(values)
@@ -85,7 +89,8 @@ func checkPages(r io.ReaderAt, size int64, chunk *format.ColumnMetaData) (memory
 			continue
 		}
 		page := max(unpacked, 8*int64(values))
-		if h.DataPageHeader.V.Encoding == format.DeltaByteArray || h.DataPageHeaderV2.V.Encoding == format.DeltaByteArray {
+		if h.DataPageHeader.V.Encoding == format.DeltaByteArray ||
+			h.DataPageHeaderV2.V.Encoding == format.DeltaByteArray {
 			page = unpacked * max(int64(values), 1)
 		}
 		largest = max(largest, page)

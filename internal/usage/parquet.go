@@ -40,7 +40,8 @@ func readParquet(d *decoder, r io.ReaderAt, size int64) (err error) {
 		for _, chunk := range group.Columns {
 			// The library's LZ4 decoder doubles its buffer without end on a damaged page.
 			if c := chunk.MetaData.Codec; c == format.Lz4Raw {
-				return d.format.fail(0, 0, "the file is compressed with %s, which is not read: write it with snappy or zstd", c)
+				return d.format.fail(0, 0,
+					"the file is compressed with %s, which is not read: write it with snappy or zstd", c)
 			}
 		}
 	}
@@ -72,7 +73,8 @@ func readParquet(d *decoder, r io.ReaderAt, size int64) (err error) {
 			}
 			if together += memory; together > maxPageMemory || together < 0 {
 				return d.format.fail(row+1, c.at+1,
-					"%s has pages that, with those of the columns before, unpack to over %d MiB at once: write smaller pages",
+					"%s has pages that, with those of the columns before, unpack to over %d MiB at once: write "+
+						"smaller pages",
 					d.layout.columns[c.at].name, maxPageMemory>>20)
 			}
 		}
@@ -154,7 +156,8 @@ func parquetColumns(d *decoder, schema *parquet.Schema) ([]*parquetColumn, error
 			unfit = kind != parquet.ByteArray
 		}
 		if unfit {
-			return nil, d.format.fail(0, i+1, "%s is stored as %s, which cannot be read as one", c.name, leaves[i].node.Type())
+			return nil, d.format.fail(0, i+1, "%s is stored as %s, which cannot be read as one",
+				c.name, leaves[i].node.Type())
 		}
 		columns = append(columns, p)
 	}

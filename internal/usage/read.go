@@ -83,7 +83,8 @@ func read(d *decoder, r io.Reader) error {
 			return d.format.fail(0, 0, "Parquet is read only without gzip around it")
 		}
 		return readCSV(d, inner)
-	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}), bytes.HasPrefix(magic, []byte("BZh")), bytes.HasPrefix(
+	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}), bytes.HasPrefix(magic,
+		[]byte("BZh")), bytes.HasPrefix(
 		magic, []byte{0xfd, '7', 'z'}),
 		bytes.HasPrefix(magic, []byte("PK\x03\x04")):
 		return d.format.fail(0, 0, "of the compressed formats only gzip is read")

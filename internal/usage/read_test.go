@@ -106,7 +106,8 @@ func TestReadCSV(t *testing.T) {
 			[]string{"a  2026-07-01T00:00:00Z gpu_util=1"}},
 		{
 			"what is not measured",
-			"resource,time,gpu_util,mem_used_bytes,power_w,cpu_util,sessions,sm_active\na,0,,NaN,[N/A],n/a,null,-1\n", Format{},
+			"resource,time,gpu_util,mem_used_bytes,power_w,cpu_util,sessions,sm_active\na,0,,NaN,[N/A],n/a,null,-1\n",
+			Format{},
 			[]string{"a  1970-01-01T00:00:00Z"}},
 		{
 			"sentinels", "resource,time,gpu_util,mem_used_bytes\na,0,9223372036854775794,2147483632\n", Format{},
@@ -134,10 +135,13 @@ func TestReadCSV(t *testing.T) {
 		{"a repeated row counts once", "resource,time,gpu_util\na,0,1\na,0,1\nb,0,1\n", Format{},
 			[]string{"a  1970-01-01T00:00:00Z gpu_util=1", "b  1970-01-01T00:00:00Z gpu_util=1"}},
 		{
-			"signals in rows of their own are one sample", "resource,time,gpu_util,power_w\na,0,1,\na,0,,300\na,1,2,\n",
+			"signals in rows of their own are one sample",
+			"resource,time,gpu_util,power_w\na,0,1,\na,0,,300\na,1,2,\n",
 			Format{},
 			[]string{"a  1970-01-01T00:00:00Z gpu_util=1 power_w=300", "a  1970-01-01T00:00:01Z gpu_util=2"}},
-		{"of a repeated row the larger value counts", "resource,time,gpu_util,power_w\na,0,1,9\na,0,7,\na,0,3,5\n", Format{},
+		{
+			"of a repeated row the larger value counts",
+			"resource,time,gpu_util,power_w\na,0,1,9\na,0,7,\na,0,3,5\n", Format{},
 			[]string{"a  1970-01-01T00:00:00Z gpu_util=7 power_w=9"}},
 		{
 			"what a sample was received at",
@@ -148,7 +152,8 @@ func TestReadCSV(t *testing.T) {
 				"a  1970-01-01T00:00:01Z gpu_util=3", "a  1970-01-01T00:00:02Z gpu_util=3"}},
 		{
 			"GPUs, environment and launch",
-			"resource,time,gpus,environment,launched\na,0,8,Prod,\nb,0,0.0,,1970-01-01T00:00:09Z\nc,0,,,12\n", Format{},
+			"resource,time,gpus,environment,launched\na,0,8,Prod,\nb,0,0.0,,1970-01-01T00:00:09Z\nc,0,,,12\n",
+			Format{},
 			[]string{
 				"a  1970-01-01T00:00:00Z {Environment:prod GPUs:8}",
 				"b  1970-01-01T00:00:00Z {GPUs:0 Launched:1970-01-01T00:00:09Z}",
@@ -161,9 +166,11 @@ func TestReadCSV(t *testing.T) {
 				"a,1,instance,ephemeral,training,p4d.24xlarge,vision,x,ana,Name=n;env = " +
 				"dev\nb,1,,,,,,,,\"{\"\"k\"\":\"\"v\"\"}\"\n", Format{},
 			[]string{
-				"a  1970-01-01T00:00:00Z {Kind:instance Lifetime:ephemeral Purpose:training Type:p4d.24xlarge Team:vision " +
+				"a  1970-01-01T00:00:00Z {Kind:instance Lifetime:ephemeral Purpose:training Type:p4d.24xlarge " +
+					"Team:vision " +
 					"Project:x User:ana Tags:map[Name:n env:dev]}",
-				"a  1970-01-01T00:00:01Z {Kind:instance Lifetime:ephemeral Purpose:training Type:p4d.24xlarge Team:vision " +
+				"a  1970-01-01T00:00:01Z {Kind:instance Lifetime:ephemeral Purpose:training Type:p4d.24xlarge " +
+					"Team:vision " +
 					"Project:x User:ana Tags:map[Name:n env:dev]}",
 				"b  1970-01-01T00:00:01Z {Tags:map[k:v]}"}},
 	} {
@@ -187,7 +194,10 @@ func TestReadRefuses(t *testing.T) {
 	}{
 		{"no number", header + "a,0,1\na,1,abc\n", `u.csv:3:3: gpu_util "abc" is not a number`, Format{}},
 		{"hexadecimal", header + "a,0,0x10\n", `u.csv:2:3: gpu_util "0x10" is not a number`, Format{}},
-		{"a comma for the point, unquoted", header + "a,0,1,5\n", "u.csv:2: the row has 4 fields, 3 are expected", Format{}},
+		{
+			"a comma for the point, unquoted", header + "a,0,1,5\n", "u.csv:2: the row has 4 fields, 3 are expected",
+			Format{},
+		},
 		{"infinite", header + "a,0,1e999\n", `"1e999" is not a number`, Format{}},
 		{"negative", header + "a,0,-3\n", `u.csv:2:3: gpu_util "-3" is negative`, Format{}},
 		{"over 100 %", header + "a,0,250\n", `gpu_util "250" is over 100`, Format{}},
@@ -229,13 +239,17 @@ func TestReadRefuses(t *testing.T) {
 			`u.csv:1: there is no column "pod", which the map names for resource`,
 			Format{Map: map[string]string{"resource": "pod"}},
 		},
-		{"a map of no column of ours", header, `the map names "pod"`, Format{Map: map[string]string{"pod": "resource"}}},
+		{
+			"a map of no column of ours", header, `the map names "pod"`,
+			Format{Map: map[string]string{"pod": "resource"}},
+		},
 		{
 			"one column mapped twice", header, `mapped to both gpu and resource`,
 			Format{Map: map[string]string{"gpu": "resource", "resource": "resource"}},
 		},
 		{
-			"kind misspelled", "resource,time,kind\na,0,intsance\n", `u.csv:2:3: kind "intsance" is no kind of resource`,
+			"kind misspelled", "resource,time,kind\na,0,intsance\n",
+			`u.csv:2:3: kind "intsance" is no kind of resource`,
 			Format{},
 		},
 		{
@@ -243,10 +257,14 @@ func TestReadRefuses(t *testing.T) {
 			`u.csv:2:3: lifetime "ephemral" is neither ephemeral nor persistent`, Format{},
 		},
 		{
-			"purpose misspelled", "resource,time,purpose\na,0,trainning\n", `u.csv:2:3: purpose "trainning" is none of`,
+			"purpose misspelled", "resource,time,purpose\na,0,trainning\n",
+			`u.csv:2:3: purpose "trainning" is none of`,
 			Format{},
 		},
-		{"half a GPU", "resource,time,gpus\na,0,1.5\n", `u.csv:2:3: gpus "1.5" is no whole number from 0 to 4096`, Format{}},
+		{
+			"half a GPU", "resource,time,gpus\na,0,1.5\n", `u.csv:2:3: gpus "1.5" is no whole number from 0 to 4096`,
+			Format{},
+		},
 		{"GPUs as a word", "resource,time,gpus\na,0,eight\n", `u.csv:2:3: gpus "eight" is no whole number`, Format{}},
 		{"too many GPUs", "resource,time,gpus\na,0,99999\n", `u.csv:2:3: gpus "99999" is no whole number`, Format{}},
 		{
@@ -359,7 +377,9 @@ func TestMemoryDoesNotGrowWithTheFile(t *testing.T) {
 func TestReadEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Read(ctx, &endless{}, Format{}, func(*Sample) error { return nil }); !errors.Is(err, context.Canceled) {
+	if _, err := Read(ctx, &endless{}, Format{}, func(*Sample) error {
+		return nil
+	}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
 }
@@ -485,7 +505,8 @@ func TestReadParquetDescribes(t *testing.T) {
 	}
 	eight, half, nan, launched, late := 8.0, 1.5, math.NaN(), at(1500*time.Millisecond), 61.25
 	got, _, err := readAll(
-		bytes.NewReader(parquetOf(t, []row{{"a", 60, &eight, &late, &launched}, {"a", 120, &nan, &nan, nil}})), Format{})
+		bytes.NewReader(parquetOf(t, []row{{"a", 60, &eight, &late, &launched}, {"a", 120, &nan, &nan, nil}})),
+		Format{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -726,8 +747,9 @@ func TestCSVRoundTrip(t *testing.T) {
 			util := math.Round(rapid.Float64Range(0, 100).Draw(t, "util")*1e6) / 1e6
 			fmt.Fprintf(&b, "%s,%d,%s,%v\n", quoteField(resource, rapid.Bool().Draw(t, "quoted")), sec,
 				quoteField("0", rapid.Bool().Draw(t, "quoted")), util)
-			want = append(want, fmt.Sprintf("%s 0 %s gpu_util=%v", resource, time.Unix(sec, 0).UTC().Format(time.RFC3339Nano),
-				util))
+			want = append(want,
+				fmt.Sprintf("%s 0 %s gpu_util=%v", resource, time.Unix(sec, 0).UTC().Format(time.RFC3339Nano),
+					util))
 		}
 		got, _, err := readAll(strings.NewReader(b.String()), Format{})
 		if err != nil {

@@ -88,7 +88,9 @@ func (w *Window) Unbroken(st *Stats) Stretch {
 	if newest.to <= st.Last.Sub(w.From) {
 		return Stretch{}
 	}
-	return Stretch{w.From.Add(newest.from), st.Last.Add(st.step), float64(newest.filled) / float64(newest.to-newest.from)}
+	return Stretch{
+		w.From.Add(newest.from), st.Last.Add(st.step), float64(newest.filled) / float64(newest.to-newest.from),
+	}
 }
 
 // After cuts off what is before a time.

@@ -153,7 +153,9 @@ func (w *Window) Add(gpu string, s Signal, p Point) bool {
 	}
 	st := t.stats[s]
 	if st == nil {
-		st = &Stats{Min: p.Mean, Max: p.Max, First: p.Time, Last: p.Time, step: w.Step, source: w.Source, lastMean: p.Mean}
+		st = &Stats{
+			Min: p.Mean, Max: p.Max, First: p.Time, Last: p.Time, step: w.Step, source: w.Source, lastMean: p.Mean,
+		}
 		t.stats[s] = st
 	}
 	st.Count++

@@ -205,8 +205,9 @@ func TestQuantiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		signal := rapid.SampledFrom([]Signal{GPUUtil, SMActive, MemUsed, Power, Sessions}).Draw(t, "signal")
 		values := map[Signal]*rapid.Generator[float64]{
-			GPUUtil: rapid.Float64Range(0, 100), SMActive: rapid.Float64Range(0, 1), MemUsed: rapid.Float64Range(0, 2e11),
-			Power: rapid.Float64Range(0, 1200), Sessions: rapid.Map(rapid.IntRange(0, 20), func(i int) float64 {
+			GPUUtil: rapid.Float64Range(0, 100), SMActive: rapid.Float64Range(0, 1),
+			MemUsed: rapid.Float64Range(0, 2e11),
+			Power:   rapid.Float64Range(0, 1200), Sessions: rapid.Map(rapid.IntRange(0, 20), func(i int) float64 {
 				return float64(i)
 			}),
 		}[signal]
@@ -264,7 +265,8 @@ func TestLastActiveInAnyOrder(t *testing.T) {
 		}
 		st := w.Machine.Stats(GPUUtil)
 		if !st.LastActive.Equal(want) || st.Active != n || w.Coverage(st) != 1 {
-			t.Fatalf("last active %s, %d active points, coverage %v; want %s, %d, 1", st.LastActive, st.Active, w.Coverage(st),
+			t.Fatalf("last active %s, %d active points, coverage %v; want %s, %d, 1", st.LastActive,
+				st.Active, w.Coverage(st),
 				want, n)
 		}
 		if newest, _ := st.Newest(); newest != 0 || !st.Last.Equal(at(29*time.Minute)) || !st.First.Equal(start) {

@@ -28,7 +28,8 @@ func NewWriter(w io.Writer, name string) (Writer, error) {
 	switch lower := strings.ToLower(name); {
 	case strings.HasSuffix(lower, ".parquet"):
 		return &parquetWriter{
-			parquet.NewGenericWriter[parquetRow](w, parquet.Compression(&zstd.Codec{}), parquet.MaxRowsPerRowGroup(1<<17)),
+			parquet.NewGenericWriter[parquetRow](w, parquet.Compression(&zstd.Codec{}),
+				parquet.MaxRowsPerRowGroup(1<<17)),
 		}, nil
 	case strings.HasSuffix(lower, ".csv.gz"):
 		packed := gzip.NewWriter(w)
@@ -163,14 +164,17 @@ func (r *parquetRow) signals() [numSignals]**float64 {
 	return [numSignals]**float64{
 		GPUUtil: &r.GPUUtil, GREngine: &r.GREngine, SMActive: &r.SMActive, TensorActive: &r.TensorActive,
 		DRAMActive: &r.DRAMActive,
-		MemUsed:    &r.MemUsed, MemTotal: &r.MemTotal, MemFree: &r.MemFree, Energy: &r.Energy, Temperature: &r.Temperature,
-		Power:   &r.Power,
-		CPUUtil: &r.CPUUtil, NetBytes: &r.NetBytes, DiskBytes: &r.DiskBytes, Sessions: &r.Sessions, Processes: &r.Processes,
-		Kernels: &r.Kernels,
-		Step:    &r.Step, Checkpoints: &r.Checkpoints, HostMemUsed: &r.HostMemUsed, DiskOps: &r.DiskOps,
+		MemUsed:    &r.MemUsed, MemTotal: &r.MemTotal, MemFree: &r.MemFree, Energy: &r.Energy,
+		Temperature: &r.Temperature,
+		Power:       &r.Power,
+		CPUUtil:     &r.CPUUtil, NetBytes: &r.NetBytes, DiskBytes: &r.DiskBytes, Sessions: &r.Sessions,
+		Processes: &r.Processes,
+		Kernels:   &r.Kernels,
+		Step:      &r.Step, Checkpoints: &r.Checkpoints, HostMemUsed: &r.HostMemUsed, DiskOps: &r.DiskOps,
 		Requests: &r.Requests,
-		Healthy:  &r.HealthyTargets, Capacity: &r.Capacity, SMOccupancy: &r.SMOccupancy, SlowdownTemperature: &r.Slowdown,
-		Throttle: &r.Throttle, XID: &r.XID, ECCErrors: &r.ECCErrors, GPUCount: &r.GPUCount,
+		Healthy:  &r.HealthyTargets, Capacity: &r.Capacity, SMOccupancy: &r.SMOccupancy,
+		SlowdownTemperature: &r.Slowdown,
+		Throttle:            &r.Throttle, XID: &r.XID, ECCErrors: &r.ECCErrors, GPUCount: &r.GPUCount,
 	}
 }
 
@@ -186,7 +190,8 @@ func (p *parquetWriter) Write(s *Sample) error {
 		return err
 	}
 	row := parquetRow{
-		Resource: s.Resource, Time: s.Time.UnixMilli(), GPU: s.GPU, Kind: f[0], Lifetime: f[1], Purpose: f[2], Type: f[3],
+		Resource: s.Resource, Time: s.Time.UnixMilli(), GPU: s.GPU, Kind: f[0], Lifetime: f[1],
+		Purpose: f[2], Type: f[3],
 		GPUs:     f[4],
 		Launched: f[5], Team: f[6], Project: f[7], User: f[8], Environment: f[9], Tags: f[10]}
 	for sig, to := range row.signals() {

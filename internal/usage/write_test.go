@@ -17,7 +17,8 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		about := []*Description{
 			{
-				Kind: inventory.KindInstance, Lifetime: inventory.Ephemeral, Purpose: inventory.Training, Type: "p4d.24xlarge",
+				Kind: inventory.KindInstance, Lifetime: inventory.Ephemeral,
+				Purpose: inventory.Training, Type: "p4d.24xlarge",
 				GPUs:     inventory.Known(8),
 				Launched: time.Date(2026, 7, 1, 0, 0, 9, 0, time.UTC), Team: "a \"b\"", Project: "c,d", User: "ana",
 				Environment: "dev", Tags: map[string]string{"Name": "n;o=p", "x": "ü"}},

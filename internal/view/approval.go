@@ -112,7 +112,8 @@ func NewRequest(r approval.Request, approvers []string, now time.Time) Request {
 	v := Request{
 		ID: r.ID, Kind: r.Kind, AmountUnit: r.AmountUnit(), Subject: r.Subject, State: string(r.At(now)),
 		AmountUSD: r.Amount,
-		PlanHash:  r.PlanHash, Team: r.Team, Roles: r.Roles, Approvers: append([]string{}, approvers...), AskedBy: r.AskedBy,
+		PlanHash:  r.PlanHash, Team: r.Team, Roles: r.Roles,
+		Approvers: append([]string{}, approvers...), AskedBy: r.AskedBy,
 		AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
 		DecidedBy: r.DecidedBy, Proof: newProof(r.DecidedBy, r.Proof), AskedProof: newProof(r.AskedBy, r.AskedProof),
 		DecidedAt: optionalTime(r.DecidedAt),

@@ -95,7 +95,8 @@ func newBudget(s budget.Status) Budget {
 		ID: s.Budget.ID, Parent: s.Budget.Parent, Match: s.Budget.Match, From: s.Window.From, Until: s.Window.To,
 		Amount:  s.Budget.Amount,
 		Balance: s.Balance, UnboundedHours: s.Unbounded.Hours(),
-		State: s.State, ForecastReason: s.NoForecast, LedgerUntil: optionalTime(s.Through), NothingPosted: nothingPosted(&s)}
+		State: s.State, ForecastReason: s.NoForecast, LedgerUntil: optionalTime(s.Through),
+		NothingPosted: nothingPosted(&s)}
 	if s.Budget.PerHour > 0 {
 		b.PerHour = &s.Budget.PerHour
 	}
@@ -127,8 +128,9 @@ func (r *Budgets) note(s budget.Status) {
 	if s.Unobserved > 0 {
 		cover("%s is reserved by runs that ended without a charge; `curfew budget holds` lists them as unobserved",
 			s.Unobserved.Exact())
-		r.Changes = append(r.Changes, s.Budget.ID+": settle the unobserved reservations, or run `curfew scan` in their "+
-			"accounts, to free what they did not spend")
+		r.Changes = append(r.Changes,
+			s.Budget.ID+": settle the unobserved reservations, or run `curfew scan` in their "+
+				"accounts, to free what they did not spend")
 	}
 	if s.Unknown > 0 {
 		counted := "not counted"

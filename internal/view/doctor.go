@@ -203,7 +203,8 @@ var vendorFixes = map[usage.Vendor]fixes{
 		profile:  "start dcgm-exporter with `-f /etc/dcgm-exporter/dcp-metrics-included.csv`",
 	},
 	usage.AMD: {
-		exporter: "`docker run -d --device=/dev/dri --device=/dev/kfd -p 5000:5000 rocm/device-metrics-exporter:latest`; " +
+		exporter: "`docker run -d --device=/dev/dri --device=/dev/kfd -p 5000:5000 " +
+			"rocm/device-metrics-exporter:latest`; " +
 			"of partitioned GPUs every partition has to be exported",
 		counters: "add GPU_USED_VRAM and GPU_TOTAL_VRAM to Fields in the configuration of AMD's Device Metrics Exporter",
 		profile: "add GPU_PROF_GUI_UTIL_PERCENT to Fields in the configuration of AMD's Device Metrics Exporter, and " +

@@ -108,7 +108,8 @@ const (
 func NewFix(f Finding, scanned time.Time, commands []string) Fix {
 	commands = append([]string{}, commands...)
 	return Fix{Finding: f, ScannedAt: scanned.UTC(), Account: f.Resource.Account, Region: f.Resource.Region,
-		Change: FixChange{f.Fix.Change, commands}, ByHand: commands, Loses: f.Fix.Note, Undo: f.Fix.Undo, State: FixPreview,
+		Change: FixChange{f.Fix.Change, commands}, ByHand: commands, Loses: f.Fix.Note,
+		Undo: f.Fix.Undo, State: FixPreview,
 		Refusals:      []Refusal{},
 		NeedsApproval: NeedsApproval(f)}
 }

@@ -144,7 +144,8 @@ func (k *KeptResource) Priced(tags inventory.TagMapping) round.Priced {
 	r := &inventory.Resource{
 		ID: k.Ref.ID, Cloud: k.Ref.Cloud, Account: k.Ref.Account, Region: k.Ref.Region, Kind: k.Ref.Kind, Name: k.Name,
 		Zone: k.Zone,
-		Type: k.Type, State: k.State, CreatedAt: k.CreatedAt, StateSince: k.StateSince, Tags: k.Tags, Manager: k.Manager}
+		Type: k.Type, State: k.State, CreatedAt: k.CreatedAt, StateSince: k.StateSince,
+		Tags: k.Tags, Manager: k.Manager}
 	r.Size.GPUs, r.Size.InstanceStorageGB = fact(k.GPUs), fact(k.InstanceStorageGB)
 	switch {
 	case k.Instance != nil:
@@ -154,7 +155,8 @@ func (k *KeptResource) Priced(tags inventory.TagMapping) round.Priced {
 		}
 		for _, x := range k.Instance.Disks {
 			d.Disks = append(d.Disks, inventory.Disk{
-				VolumeID: x.VolumeID, DeleteOnTermination: x.Ends, Device: x.Device, Root: x.Root, SizeGiB: fact(x.SizeGiB),
+				VolumeID: x.VolumeID, DeleteOnTermination: x.Ends, Device: x.Device, Root: x.Root,
+				SizeGiB: fact(x.SizeGiB),
 			})
 		}
 		r.Detail = d

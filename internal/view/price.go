@@ -45,7 +45,8 @@ type PriceTier struct {
 // NewPrice makes the document of an entry of the book.
 func NewPrice(e price.Entry, own bool) Price {
 	d := Price{
-		Service: e.Service, Name: cmp.Or(e.Type, string(e.Item)), Region: e.Region, Term: string(e.Term), Unit: e.Price.Unit,
+		Service: e.Service, Name: cmp.Or(e.Type, string(e.Item)), Region: e.Region,
+		Term: string(e.Term), Unit: e.Price.Unit,
 		USD: e.Price.Rate, Source: e.Price.Source, AsOf: e.Price.AsOf.Format(time.DateOnly), Own: own}
 	for _, t := range e.Price.Tiers {
 		d.Tiers = append(d.Tiers, PriceTier{Above: t.Above, USD: t.Rate})

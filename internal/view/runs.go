@@ -141,9 +141,11 @@ type RunConnected struct {
 // NewRun makes the document of a session at a time.
 func NewRun(s session.Session, now time.Time) Run {
 	r := Run{
-		ID: s.ID, Name: s.Name, Kind: "session", State: string(s.State), Why: s.Why, Provider: s.Provider, Region: s.Region,
+		ID: s.ID, Name: s.Name, Kind: "session", State: string(s.State), Why: s.Why,
+		Provider: s.Provider, Region: s.Region,
 		Type: s.Pool.Type, Nodes: len(s.Machines), Image: s.Pool.Image, ResourceIDs: s.MachineIDs(),
-		Attempt: s.LaunchAttempts, Epoch: s.Epoch, Owner: s.Owner, AskedBy: s.RequestedBy, LeaseUntil: s.LeaseUntil.UTC(),
+		Attempt: s.LaunchAttempts, Epoch: s.Epoch, Owner: s.Owner, AskedBy: s.RequestedBy,
+		LeaseUntil: s.LeaseUntil.UTC(),
 		HoldID:     s.HoldID,
 		ApprovalID: s.ApprovalID, RequestedAt: s.RequestedAt.UTC(),
 		LaunchedAt: optionalTime(s.LaunchedAt), ReadyAt: optionalTime(s.ReadyAt), EndedAt: optionalTime(s.EndedAt),
@@ -178,7 +180,8 @@ func NewRunHost(h session.Status) RunHost {
 		connections = append(connections, RunConnection{c.Kind, c.Source, c.Since.UTC()})
 	}
 	return RunHost{
-		Node: h.Node, Phase: string(h.Phase), Why: h.Why, At: h.At.UTC(), Activity: h.Activity, Since: h.ActivitySince.UTC(),
+		Node: h.Node, Phase: string(h.Phase), Why: h.Why, At: h.At.UTC(), Activity: h.Activity,
+		Since:  h.ActivitySince.UTC(),
 		EndsAt: optionalTime(h.EndsAt), Unsaved: h.UnsavedReason,
 		Terminals: h.Terminals, Connections: connections, Steps: append([]session.SetupStep{}, h.Steps...)}
 }

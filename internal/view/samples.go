@@ -51,7 +51,8 @@ func SamplesOf(w *usage.Window) []Samples {
 			continue
 		}
 		s := Samples{
-			Signal: sig.String(), From: w.From.UTC(), To: w.To.UTC(), Values: make([]*float32, usage.Buckets), Max: st.Max,
+			Signal: sig.String(), From: w.From.UTC(), To: w.To.UTC(),
+			Values: make([]*float32, usage.Buckets), Max: st.Max,
 		}
 		for i := range s.Values {
 			if v, ok := st.Bucket(i); ok {

@@ -36,7 +36,8 @@ func NewScan(a *round.Result, o ScanOptions) Scan {
 	d := Scan{
 		Schema: ScanSchema, Version: o.Version,
 		StartedAt: a.StartedAt.UTC(), FinishedAt: a.FinishedAt.UTC(),
-		Cloud: valid(a.Cloud), Accounts: sorted(a.Accounts), Regions: sorted(a.Regions), Roles: a.Roles, Profile: o.Profile,
+		Cloud: valid(a.Cloud), Accounts: sorted(a.Accounts), Regions: sorted(a.Regions),
+		Roles: a.Roles, Profile: o.Profile,
 		Resources:   Resources{Count: len(a.Resources), ByKind: map[string]int{}},
 		Owners:      owners(a, m),
 		Findings:    make([]Finding, 0, len(a.Findings)),
@@ -177,7 +178,8 @@ func (d *Scan) categories(a *round.Result, m *meters) {
 		}
 		of := fmt.Sprintf("of the bill %s, %s to %s, at effective cost, brought to a month", valid(b.Source),
 			b.From.Format(time.DateOnly), b.To.Format(time.DateOnly))
-		d.CategoriesNotes = map[string]string{"all": of, round.CategoryNetwork: "on a bill it is among overhead and egress",
+		d.CategoriesNotes = map[string]string{
+			"all": of, round.CategoryNetwork: "on a bill it is among overhead and egress",
 			round.CategoryIdle: "the bill's compute is divided as that of the machines that were audited, at list price"}
 		return
 	}
@@ -203,7 +205,8 @@ func newFinding(f *finding.Finding, charges map[inventory.Ref][]ledger.Charge) F
 		MonthlyWasteUSD: money.Known(f.Waste), Confidence: f.Confidence, Overlaps: valid(f.Overlaps),
 		Evidence: make([]Evidence, 0, len(f.Evidence)),
 		Fix: FindingFix{
-			Action: valid(f.Fix.Change.Action()), Change: f.Fix.Change, Command: valid(f.Fix.Command), Risk: f.Fix.Risk,
+			Action: valid(f.Fix.Change.Action()), Change: f.Fix.Change,
+			Command: valid(f.Fix.Command), Risk: f.Fix.Risk,
 			Undo: f.Fix.Undo, Note: valid(f.Fix.Note)},
 	}
 	if f.Resource != nil {
@@ -374,7 +377,8 @@ func billed(b *round.Billed) *ScanBilled {
 		NotCoveredUSD: money.Known(0), ByService: make([]BilledService, 0, len(b.ByService))}
 	for _, s := range b.ByService {
 		out.ByService = append(out.ByService, BilledService{
-			Service: valid(s.Service), CostUSD: money.Known(s.Cost), NotCovered: s.NotCovered != "", Why: valid(s.NotCovered),
+			Service: valid(s.Service), CostUSD: money.Known(s.Cost), NotCovered: s.NotCovered != "",
+			Why: valid(s.NotCovered),
 		})
 		if s.NotCovered != "" {
 			out.NotCoveredUSD = out.NotCoveredUSD.Plus(s.Cost)
@@ -420,7 +424,9 @@ func survey(a *round.Result) *meters {
 				m.estimates[valid(c.Estimate)]++
 			}
 			if c.Unpriced != "" {
-				key := unpricedKey{valid(string(r.Kind)), valid(r.Type), valid(r.Region), valid(c.Meter), valid(c.Unpriced)}
+				key := unpricedKey{
+					valid(string(r.Kind)), valid(r.Type), valid(r.Region), valid(c.Meter), valid(c.Unpriced),
+				}
 				m.unpriced[key] = append(m.unpriced[key], valid(r.ID))
 				m.unpricedIn[categoryOf(a, r, c.Category)]++
 				m.unpricedOf[r.Owner.Team]++
@@ -496,7 +502,9 @@ func (m *meters) unpricedList() []Unpriced {
 	out := make([]Unpriced, 0, len(m.unpriced))
 	for k, ids := range m.unpriced {
 		slices.Sort(ids)
-		out = append(out, Unpriced{Kind: k.kind, Type: k.typ, Region: k.region, Meter: k.meter, Why: k.why, Resources: ids})
+		out = append(out, Unpriced{
+			Kind: k.kind, Type: k.typ, Region: k.region, Meter: k.meter, Why: k.why, Resources: ids,
+		})
 	}
 	slices.SortFunc(out, func(x, y Unpriced) int {
 		return cmp.Or(cmp.Compare(len(y.Resources), len(x.Resources)), cmp.Compare(x.Kind, y.Kind),
@@ -508,7 +516,8 @@ func (m *meters) unpricedList() []Unpriced {
 
 func unjudged(m *meters) []Unjudged {
 	slices.SortStableFunc(m.unjudged, func(x, y Unjudged) int {
-		return cmp.Or(cmp.Compare(y.MonthlyCostUSD.Or(0), x.MonthlyCostUSD.Or(0)), cmp.Compare(x.Resource.ID, y.Resource.ID))
+		return cmp.Or(cmp.Compare(y.MonthlyCostUSD.Or(0), x.MonthlyCostUSD.Or(0)),
+			cmp.Compare(x.Resource.ID, y.Resource.ID))
 	})
 	return append(make([]Unjudged, 0, len(m.unjudged)), m.unjudged...)
 }

@@ -41,7 +41,10 @@ func TestEvidence(t *testing.T) {
 			Evidence{Signal: "s", Coverage: "0.29"},
 		},
 		{"none", usage.Evidence{Signal: "s", Window: day}, Evidence{Signal: "s", Window: "1d", Coverage: "0.00"}},
-		{"a fact", usage.Fact("state", "available", "ec2"), Evidence{Signal: "state", Value: "available", Source: "ec2"}},
+		{
+			"a fact", usage.Fact("state", "available", "ec2"),
+			Evidence{Signal: "state", Value: "available", Source: "ec2"},
+		},
 		{
 			"two units", usage.Evidence{Signal: "s", Window: 6*day + 4*time.Hour, Coverage: usage.NoCoverage},
 			Evidence{Signal: "s", Window: "6d4h"},
@@ -66,7 +69,9 @@ func TestFindingMoney(t *testing.T) {
 		want     amounts
 	}{
 		{
-			"known", viewtest.Found{Step: finding.StepIdle, Waste: "734.385", Saving: viewtest.Saving("734.385")}, "734.385",
+			"known", viewtest.Found{
+				Step: finding.StepIdle, Waste: "734.385", Saving: viewtest.Saving("734.385"),
+			}, "734.385",
 			"",
 			amounts{"734.38", "734.38", "734.38", "734.38", "", ""}},
 		{
@@ -82,7 +87,9 @@ func TestFindingMoney(t *testing.T) {
 			}, "10", "",
 			amounts{"", "10.00", "", "10.00", "nothing measured its use", ""}},
 		{
-			"unpriced waste is not zero", viewtest.Found{Step: finding.StepIdle, Saving: finding.Saving{Why: "no price"}}, "",
+			"unpriced waste is not zero", viewtest.Found{
+				Step: finding.StepIdle, Saving: finding.Saving{Why: "no price"},
+			}, "",
 			"no price for p9",
 			amounts{"", "", "", "", "no price", "no price for p9"}},
 		{
@@ -99,7 +106,10 @@ func TestFindingMoney(t *testing.T) {
 			amounts{"0.00", "0.00", "0.00", "7.00", "", ""}},
 		{"no meter", viewtest.Found{Step: finding.StepMeasure, Saving: viewtest.Saving("0")}, "", "",
 			amounts{"0.00", "0.00", "0.00", "", "", "it has no meter of its own"}},
-		{"a saving that is a loss", viewtest.Found{Step: finding.StepCommit, Saving: viewtest.Saving("-0.001")}, "9", "",
+		{
+			"a saving that is a loss", viewtest.Found{
+				Step: finding.StepCommit, Saving: viewtest.Saving("-0.001"),
+			}, "9", "",
 			amounts{"0.00", "0.00", "0.00", "9.00", "", ""}},
 	}
 	for _, tt := range tests {
@@ -114,7 +124,8 @@ func TestFindingMoney(t *testing.T) {
 			}
 			f := newFinding(w.Find(r, tt.f), w.Result.Charges)
 			got := amounts{
-				f.MonthlySavingsUSD.Cents(), f.SavingsUpperBoundUSD.Cents(), f.MonthlyWasteUSD.Cents(), f.MonthlyCostUSD.Cents(),
+				f.MonthlySavingsUSD.Cents(), f.SavingsUpperBoundUSD.Cents(), f.MonthlyWasteUSD.Cents(),
+				f.MonthlyCostUSD.Cents(),
 				f.SavingsUnknown, f.CostUnknown,
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -139,7 +150,8 @@ func TestUnknownIsNeverZero(t *testing.T) {
 	}
 	if d.MonthlyCostNote == "" || d.MonthlyWasteNote == "" || d.CategoriesNotes["egress"] == "" ||
 		d.CategoriesNotes["idle"] == "" {
-		t.Errorf("an amount is null without a reason: %q, %q, %v", d.MonthlyCostNote, d.MonthlyWasteNote, d.CategoriesNotes)
+		t.Errorf("an amount is null without a reason: %q, %q, %v", d.MonthlyCostNote,
+			d.MonthlyWasteNote, d.CategoriesNotes)
 	}
 }
 
@@ -232,7 +244,10 @@ func TestLargest(t *testing.T) {
 		name string
 		n    int
 		want string
-	}{{"with money in them", 10, "b c a f e"}, {"the first two", 2, "b c"}, {"all", -1, "b c a f d e"}, {"none", 0, ""}}
+	}{
+		{"with money in them", 10, "b c a f e"}, {"the first two", 2, "b c"}, {"all", -1, "b c a f d e"},
+		{"none", 0, ""},
+	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var ids []string

@@ -86,7 +86,8 @@ func (d *Scan) check() error {
 func (f *Finding) Check() error {
 	var missing []string
 	for name, v := range map[string]string{
-		"rule": f.Rule, "resource.id": f.Resource.ID, "resource.kind": f.Resource.Kind, "resource.cloud": f.Resource.Cloud,
+		"rule": f.Rule, "resource.id": f.Resource.ID, "resource.kind": f.Resource.Kind,
+		"resource.cloud":    f.Resource.Cloud,
 		"resource.lifetime": f.Resource.Lifetime, "resource.purpose": f.Resource.Purpose, "fix.action": f.Fix.Action,
 	} {
 		if v == "" {

@@ -65,12 +65,16 @@ func TestLoadRefuses(t *testing.T) {
 		{"an unknown field", `"schema"`, `"color": 1, "schema"`, "unknown field"},
 		{"something after it", doc, doc + "{}", "something follows"},
 		{"a second document", doc, doc + doc, "something follows"},
-		{"a float for an amount", `"monthly_waste_usd": "7481.20"`, `"monthly_waste_usd": 7481.20`, "an amount is a string"},
+		{
+			"a float for an amount", `"monthly_waste_usd": "7481.20"`, `"monthly_waste_usd": 7481.20`,
+			"an amount is a string",
+		},
 		{"a zero too many", `"monthly_waste_usd": "7481.20"`, `"monthly_waste_usd": "7481.200"`, "it is spelled"},
 		{"no id", `"id": "` + id + `"`, `"id": ""`, "missing or not its own"},
 		{
 			"an id twice", doc,
-			strings.ReplaceAll(doc, finding.ID("gpu-instance-idle", viewtest.Realistic().Findings[1].Resource.Ref()), id),
+			strings.ReplaceAll(doc, finding.ID("gpu-instance-idle", viewtest.Realistic().Findings[1].Resource.Ref()),
+				id),
 			"missing or not its own",
 		},
 		{"no rule", `"rule": "gpu-held"`, `"rule": ""`, "rule missing"},
@@ -182,7 +186,8 @@ func TestYAMLKeepsAnyName(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.String(), rapid.StringMatching(`[-:#{}\[\],&*!|>'"%@\x60 \n\t0-9eE.~=<?]{0,8}`),
 			rapid.SampledFrom([]string{
-				"null", "~", "yes", "0x1f", "1_000", "2026-07-20", "<<", ".inf", "---", "? a", "\u2028", "\u0085", "\ufeffa",
+				"null", "~", "yes", "0x1f", "1_000", "2026-07-20", "<<", ".inf", "---", "? a",
+				"\u2028", "\u0085", "\ufeffa",
 			})).Draw(t, "name")
 		w := viewtest.NewWorld()
 		r := w.Resource(inventory.KindInstance, "i-1", "g5.xlarge", name, inventory.Owner{Team: name})

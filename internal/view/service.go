@@ -100,8 +100,9 @@ func NewObserved(kept KeptResource, s snapshot.Resource, tags inventory.TagMappi
 	d := Observed{
 		ID: s.Ref.String(), Resource: r.ID, Description: describe(r), Duty: optionalText(s.Duty),
 		DutySince: optionalTime(s.DutySince),
-		GPUs:      kept.GPUs, Tags: kept.Tags, CreatedAt: optionalTime(r.CreatedAt), StateSince: optionalTime(r.StateSince),
-		FirstAt: s.FirstAt.UTC(), SeenAt: s.SeenAt.UTC()}
+		GPUs:      kept.GPUs, Tags: kept.Tags, CreatedAt: optionalTime(r.CreatedAt),
+		StateSince: optionalTime(r.StateSince),
+		FirstAt:    s.FirstAt.UTC(), SeenAt: s.SeenAt.UTC()}
 	if hourly, priced := kept.Hourly().Get(); priced {
 		d.Hourly = money.Known(hourly)
 	}

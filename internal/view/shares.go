@@ -79,7 +79,8 @@ type WorkloadUse struct {
 // NewShares makes the document of machines that are divided.
 func NewShares(d *costs.Divided, by string, blind []inventory.BlindSpot) Shares {
 	s := Shares{
-		Schema: SharesSchema, Since: d.Since, Until: d.Until, By: by, Machines: make([]MachineShare, 0, len(d.Machines)),
+		Schema: SharesSchema, Since: d.Since, Until: d.Until, By: by,
+		Machines:   make([]MachineShare, 0, len(d.Machines)),
 		BlindSpots: blind,
 	}
 	for _, m := range d.Machines {

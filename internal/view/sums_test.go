@@ -126,7 +126,8 @@ func TestCostsAddUp(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		by := rapid.SliceOfNDistinct(rapid.SampledFrom(ledger.Dimensions), 0, 2, rapid.ID[ledger.Dimension]).Draw(t, "by")
+		by := rapid.SliceOfNDistinct(rapid.SampledFrom(ledger.Dimensions), 0, 2,
+			rapid.ID[ledger.Dimension]).Draw(t, "by")
 		g := rapid.SampledFrom([]ledger.Granularity{ledger.Whole, ledger.Hourly, ledger.Daily}).Draw(t, "granularity")
 		c, err := costs.Spent(context.Background(), store, costs.Query{
 			By: by, Since: start, Until: start.AddDate(0, 0, 4), Granularity: g,
@@ -172,15 +173,17 @@ func TestScanAddsUp(t *testing.T) {
 				wasted := money.Amount(rapid.Int64Range(0, int64(cost)).Draw(t, "wasted"))
 				step := rapid.SampledFrom([]finding.Step{finding.StepIdle, finding.StepStorage}).Draw(t, "step")
 				w.Find(r, viewtest.Found{
-					Rule: "instance-idle", Step: step, Waste: wasted.String(), Saving: viewtest.Saving(wasted.String()),
-					Cost: cost.String(),
+					Rule: "instance-idle", Step: step, Waste: wasted.String(),
+					Saving: viewtest.Saving(wasted.String()),
+					Cost:   cost.String(),
 				})
 			}
 		}
 		doc := printed(t, view.NewScan(w.Audit(), view.ScanOptions{}))
 		categories := doc.at("categories")
 		cost := doc.sum("monthly_cost_usd")
-		same(t, "the categories", categories.sum("storage", "idle", "active", "egress", "overhead", "unknown", "network"),
+		same(t, "the categories", categories.sum("storage", "idle", "active", "egress",
+			"overhead", "unknown", "network"),
 			cost)
 		same(t, "the owners' costs", column(doc.list("owners"), "monthly_cost_usd"), cost)
 		window := doc.at("window")
@@ -204,7 +207,8 @@ func TestBudgetsAddUp(t *testing.T) {
 		counts := rapid.Bool().Draw(t, "count unknown")
 		limit := amount(t, "limit") + money.USD
 		set, err := budget.Parse("budgets.yaml",
-			fmt.Appendf(nil, "budgets: [{id: vision, team: vision, purpose: any, amount: %s, count_unknown: %t}]", limit,
+			fmt.Appendf(nil, "budgets: [{id: vision, team: vision, purpose: any, amount: %s, count_unknown: %t}]",
+				limit,
 				counts))
 		if err != nil {
 			t.Fatal(err)

@@ -18,7 +18,8 @@ func TestForReturnsAtTimeOrCancel(t *testing.T) {
 		if err := wait.For(ctx, time.Second); err != nil || time.Since(began) != time.Second {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
-		if err := wait.For(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Minute {
+		if err := wait.For(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(began) != time.Minute {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 	})

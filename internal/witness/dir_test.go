@@ -87,7 +87,8 @@ func TestWithin(t *testing.T) {
 		t.Fatal(err)
 	}
 	for at, want := range map[string]bool{
-		"data": true, "data/w": true, "data/a/b": true, "link/w": true, "data2": false, "other/data": false, ".": false,
+		"data": true, "data/w": true, "data/a/b": true, "link/w": true, "data2": false,
+		"other/data": false, ".": false,
 	} {
 		if got := witness.Within(filepath.Join(dir, at), filepath.Join(dir, "data")); got != want {
 			t.Errorf("%s is in the data directory: %t", at, got)

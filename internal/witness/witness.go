@@ -83,7 +83,9 @@ func KeepOf(k action.Keep) Keep {
 // Keep returns the exemption that is mirrored.
 func (k Keep) Keep() action.Keep {
 	return action.Keep{
-		Ref:   inventory.Ref{Cloud: k.Cloud, Account: k.Account, Region: k.Region, Kind: inventory.Kind(k.Kind), ID: k.ID},
+		Ref: inventory.Ref{
+			Cloud: k.Cloud, Account: k.Account, Region: k.Region, Kind: inventory.Kind(k.Kind), ID: k.ID,
+		},
 		Until: k.Until, Reason: k.Reason, By: k.By, At: k.At,
 	}
 }
@@ -201,7 +203,8 @@ func (r *Record) Older(m Mark, entryHash func(entry int64) (string, error)) (str
 		return "another state, or an emptied one, is in the place of the one that was here", nil
 	case m.Epoch < r.Epoch, m.Epoch == r.Epoch && m.Generation < r.Generation, m.Epoch > r.Epoch &&
 		m.Generation <= r.Generation:
-		return fmt.Sprintf("it is at generation %d, and generation %d was seen on %s: an older copy was put in its place",
+		return fmt.Sprintf(
+			"it is at generation %d, and generation %d was seen on %s: an older copy was put in its place",
 			m.Generation, r.Generation, r.SeenAt.UTC().Format("2006-01-02 at 15:04:05")), nil
 	case m.Epoch > r.Epoch || r.Entry == 0:
 		return "", nil

@@ -120,7 +120,8 @@ func (a *account) close() error { return errors.Join(a.people.Close(), a.box.Clo
 func (a *account) spare(ctx context.Context, n int) (id string, err error) {
 	var tags []types.Tag
 	for k, v := range map[string]string{
-		"Name": fmt.Sprint("spare-", n), "team": "vision", "project": "detector", "owner": "ana", "environment": "research",
+		"Name": fmt.Sprint("spare-", n), "team": "vision", "project": "detector", "owner": "ana",
+		"environment":         "research",
 		"cost-center":         "1",
 		inventory.TagLifetime: string(inventory.Ephemeral), inventory.TagPurpose: string(inventory.Experimentation)} {
 		tags = append(tags, types.Tag{Key: aws.String(k), Value: aws.String(v)})
@@ -182,7 +183,8 @@ func (a *account) acted(ctx context.Context, dir string) (idle []string, err err
 		if err := a.pass(ctx, d); err != nil {
 			return nil, err
 		}
-		if err := a.curfew(ctx, dir, "enforce", "--once", "--enforce", "--policy", "stopping.yaml", "--quiet"); err != nil {
+		if err := a.curfew(ctx, dir, "enforce", "--once", "--enforce", "--policy", "stopping.yaml",
+			"--quiet"); err != nil {
 			return nil, err
 		}
 	}

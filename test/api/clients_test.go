@@ -15,7 +15,8 @@ import (
 // The generators of clients, as of their newest releases of 2026-11.
 const (
 	pythonGenerator, pythonFormatter           = "openapi-python-client==0.29.1", "ruff==0.14.6"
-	scriptGenerator, compiler, typesOfPlatform = "@hey-api/openapi-ts@0.99.0", "typescript@5.9.3", "@types/node@20.19.25"
+	scriptGenerator, compiler, typesOfPlatform = "@hey-api/openapi-ts@0.99.0",
+		"typescript@5.9.3", "@types/node@20.19.25"
 )
 
 // TestGeneratedClients makes a client in Python and one in TypeScript from the OpenAPI document,

@@ -100,7 +100,9 @@ func TestSchemathesis(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.end(); s.state.Close() })
-	for _, as := range []struct{ name, token, mode string }{{"viewer", s.viewer, "positive"}, {"admin", s.admin, "all"}} {
+	for _, as := range []struct{ name, token, mode string }{
+		{"viewer", s.viewer, "positive"}, {"admin", s.admin, "all"},
+	} {
 		t.Run(as.name, func(t *testing.T) {
 			counts := &tally{statuses: map[string]map[int]int{}, paths: map[string]bool{}}
 			server := httptest.NewServer(counts.watch(s.exampled(t)))
@@ -125,11 +127,13 @@ func TestSchemathesis(t *testing.T) {
 				} else {
 					missed = append(missed, fmt.Sprintf("%s %v", op, counts.statuses[op]))
 				}
-				if as.name == "viewer" && strings.HasPrefix(op, "POST") && counts.statuses[op][http.StatusForbidden] == 0 {
+				if as.name == "viewer" && strings.HasPrefix(op, "POST") &&
+					counts.statuses[op][http.StatusForbidden] == 0 {
 					t.Errorf("%s: no call of a viewer was forbidden: %v", op, counts.statuses[op])
 				}
 			}
-			t.Logf("%d of %d operations were answered 2xx; not: %s", done, len(counts.paths), strings.Join(missed, "; "))
+			t.Logf("%d of %d operations were answered 2xx; not: %s", done, len(counts.paths),
+				strings.Join(missed, "; "))
 			if as.name == "admin" && done*100 < 95*len(counts.paths) {
 				t.Errorf("%d of %d operations were answered 2xx", done, len(counts.paths))
 			}
@@ -144,7 +148,8 @@ func TestSchemathesis(t *testing.T) {
 // body names them.
 func (s *service) exampled(t *testing.T) http.Handler {
 	bodies := map[string]map[string]any{
-		"/api/v1/findings/fix": {"ids": s.fixable[1:3], "grace": "30m"}, "/api/v1/actions/undo": {"ids": s.stopped[1:]},
+		"/api/v1/findings/fix": {"ids": s.fixable[1:3], "grace": "30m"},
+		"/api/v1/actions/undo": {"ids": s.stopped[1:]},
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/openapi.json" {
@@ -208,8 +213,9 @@ func (s *service) arguments(path string) (id string, query map[string]any) {
 		"/actions/{id}": s.item, "/actions/{id}/undo": s.stopped[0],
 		"/sessions/{id}": started[0], "/sessions/{id}/down": started[1],
 		"/budgets/{id}": "vision", "/alerts/{id}": "idle-gpu-machines", "/tokens/{id}": s.tokens[0],
-		"/approvals/{id}": s.requests[0], "/approvals/{id}/approve": s.requests[0], "/approvals/{id}/deny": s.requests[20],
-		"/holds/{id}/settle": s.holds[0], "/holds/{id}/release": s.holds[10], "/holds/{id}/extend": s.holds[20],
+		"/approvals/{id}": s.requests[0], "/approvals/{id}/approve": s.requests[0],
+		"/approvals/{id}/deny": s.requests[20],
+		"/holds/{id}/settle":   s.holds[0], "/holds/{id}/release": s.holds[10], "/holds/{id}/extend": s.holds[20],
 		"/backtests/{id}": s.done, "/backtests/{id}/cancel": s.waiting,
 	}
 	longest := ""

@@ -148,9 +148,11 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	var failed bytes.Buffer
 	for _, args := range [][]string{{"scan", "--demo", "--quiet"}, {"bill", "import", bill}} {
 		if exit := cli.Run(ctx, cli.Process{
-			Args: append(args, "--config", file, "--data-dir", data), Stdin: strings.NewReader(""), Stdout: &bytes.Buffer{},
+			Args: append(args, "--config", file, "--data-dir", data), Stdin: strings.NewReader(""),
+			Stdout: &bytes.Buffer{},
 			Stderr: &failed,
-			Now:    time.Now, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Lookup: none}); exit != cli.ExitDone {
+			Now:    time.Now, Dir: dir, WitnessDir: filepath.Join(dir, "witness"),
+			Lookup: none}); exit != cli.ExitDone {
 			return nil, fmt.Errorf("curfew %s: exit %d: %s", strings.Join(args, " "), exit, failed.String())
 		}
 	}
@@ -176,7 +178,9 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 		}.Ask(ctx, approval.Request{
 			Kind: "job", Subject: fmt.Sprintf("job resnet%d", i), PlanHash: fmt.Sprint("plan", i),
 			Amount:  money.Amount(random.Int64N(int64(500 * money.USD))),
-			AskedBy: "ned", AskedProof: approval.Proof{Kind: approval.Token, Subject: "ned", Mapped: true}, Team: "vision"},
+			AskedBy: "ned", AskedProof: approval.Proof{
+				Kind: approval.Token, Subject: "ned", Mapped: true,
+			}, Team: "vision"},
 			now)
 		if err != nil {
 			return nil, err
@@ -244,7 +248,8 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 			ID: id, Account: "sim/" + one.Account, Source: "idle-gpu-machines", Phase: action.Observed, FirstRound: 1,
 			FirstAt: now, UpdatedAt: now,
 			Ref: inventory.Ref{
-				Cloud: "sim", Account: one.Account, Region: "us-east-1", Kind: inventory.KindInstance, ID: fmt.Sprint("i-", i),
+				Cloud: "sim", Account: one.Account, Region: "us-east-1", Kind: inventory.KindInstance,
+				ID: fmt.Sprint("i-", i),
 			}, Do: policy.Do{Verb: policy.Stop}}
 		if _, err := state.Actions().Save(ctx, it, action.Entry{
 			At: now, Account: it.Account, Actor: "policy idle-gpu-machines", What: action.EventObserved,

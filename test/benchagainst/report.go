@@ -18,7 +18,8 @@ func benchstat(ctx context.Context, dir string, results []result, out io.Writer)
 		var b strings.Builder
 		for _, r := range results {
 			for _, c := range r.costs[side] {
-				fmt.Fprintf(&b, "Benchmark%s 1 %d ns/op %d cpu-ns/op\n", r.name, c.wall.Nanoseconds(), c.cpu.Nanoseconds())
+				fmt.Fprintf(&b, "Benchmark%s 1 %d ns/op %d cpu-ns/op\n", r.name,
+					c.wall.Nanoseconds(), c.cpu.Nanoseconds())
 			}
 		}
 		files[side] = filepath.Join(dir, name)

@@ -9,7 +9,9 @@ import (
 func TestRatiosOverTheLimitFail(t *testing.T) {
 	costs := func(ms ...int) (all []cost) {
 		for _, n := range ms {
-			all = append(all, cost{wall: time.Duration(n) * time.Millisecond, cpu: time.Duration(n) * time.Millisecond})
+			all = append(all, cost{
+				wall: time.Duration(n) * time.Millisecond, cpu: time.Duration(n) * time.Millisecond,
+			})
 		}
 		return all
 	}
@@ -18,9 +20,13 @@ func TestRatiosOverTheLimitFail(t *testing.T) {
 		before, now []cost
 		line, over  string
 	}{
-		{"equal", costs(10, 20, 30), costs(10, 20, 30), "processors 1.00 (1.00 to 1.00)  clock 1.00 (1.00 to 1.00)", ""},
 		{
-			"slower", costs(10, 20, 30), costs(15, 25, 60), "processors 1.50 (1.25 to 2.00)  clock 1.50 (1.25 to 2.00)",
+			"equal", costs(10, 20, 30), costs(10, 20, 30), "processors 1.00 (1.00 to 1.00)  clock 1.00 (1.00 to 1.00)",
+			"",
+		},
+		{
+			"slower", costs(10, 20, 30), costs(15, 25, 60),
+			"processors 1.50 (1.25 to 2.00)  clock 1.50 (1.25 to 2.00)",
 			"over 1.2: Rules by processors 1.50, Rules by clock 1.50",
 		},
 		{

@@ -192,7 +192,8 @@ func (w *world) find(out *buffer, expression string) string {
 // curfew gives a command as a user to a service.
 func (w *world) curfew(u otheruser.User, server string, env []string, args ...string) (out string, code int) {
 	w.Helper()
-	cmd := u.Command(w.Context(), append(environment("curfew"), append([]string{"CURFEW_SERVER=" + server}, env...)...),
+	cmd := u.Command(w.Context(),
+		append(environment("curfew"), append([]string{"CURFEW_SERVER=" + server}, env...)...),
 		w.program, args...)
 	text, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
@@ -276,7 +277,8 @@ func TestServiceRefusesOtherUser(t *testing.T) {
 
 	// The end of the last token opens nothing.
 	secret := func(args ...string) string {
-		out, code := w.curfew(one, server, mine, append([]string{"token", "create", "ci", "--role", "viewer"}, args...)...)
+		out, code := w.curfew(one, server, mine,
+			append([]string{"token", "create", "ci", "--role", "viewer"}, args...)...)
 		if code != cli.ExitDone {
 			t.Fatalf("a token: exit %d: %s", code, out)
 		}
@@ -343,13 +345,15 @@ func TestOwnerTokenOfOtherUser(t *testing.T) {
 			return errors.Join(syscall.Mkfifo(file, 0o666), os.Chmod(file, 0o666))
 		}, "it is no file"},
 		{"another text", func() error {
-			return errors.Join(os.WriteFile(file, []byte("curfew_owner_short\n"), 0o600), os.Chown(file, one.UID, one.GID))
+			return errors.Join(os.WriteFile(file, []byte("curfew_owner_short\n"), 0o600),
+				os.Chown(file, one.UID, one.GID))
 		}, "it is not what `curfew serve` writes"},
 	} {
 		if err := errors.Join(os.RemoveAll(file), c.plant()); err != nil {
 			t.Fatal(err)
 		}
-		cmd := one.Command(t.Context(), environment("curfew"), w.program, "serve", "--listen", "127.0.0.1:0", "--data-dir",
+		cmd := one.Command(t.Context(), environment("curfew"), w.program, "serve", "--listen",
+			"127.0.0.1:0", "--data-dir",
 			planted)
 		out, err := cmd.CombinedOutput()
 		if err == nil || cmd.ProcessState.ExitCode() != cli.ExitUsage || !strings.Contains(string(out), c.why) {

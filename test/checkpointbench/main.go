@@ -34,7 +34,8 @@ func main() {
 	size := flag.Int64("size", 10<<30, "bytes of the folder")
 	files := flag.Int("files", 10, "files of the folder")
 	length := flag.Int("run", 1<<20, "bytes of each change")
-	temp := flag.String("temp", os.TempDir(), "where the folder and the server's data are; they take six times the size")
+	temp := flag.String("temp", os.TempDir(),
+		"where the folder and the server's data are; they take six times the size")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "usage: checkpointbench [flags] CURFEW")
@@ -144,7 +145,8 @@ func bench(ctx context.Context, out io.Writer, curfew, temp string, size int64, 
 	}
 	fmt.Fprintf(out, "%s in %d files, changes of %s, against versitygw on loopback\n\n", plain.Size(size), files,
 		plain.Size(int64(length)))
-	fmt.Fprintf(out, "%-22s %-14s %9s %12s %12s %12s\n", "folder", "tool", "seconds", "sent", "received", "peak memory")
+	fmt.Fprintf(out, "%-22s %-14s %9s %12s %12s %12s\n", "folder", "tool", "seconds", "sent",
+		"received", "peak memory")
 	all := map[string]map[string]figure{}
 	run := func(what string, t tool, args []string) error {
 		f, err := w.run(ctx, env, args)
@@ -204,14 +206,16 @@ func judge(out io.Writer, all map[string]map[string]figure) error {
 		ratio := all[what]["curfew"].seconds / all[what][yardstick].seconds
 		fmt.Fprintf(out, "\n%s: %.2f times the seconds of %s", what, ratio, yardstick)
 		if ratio > most {
-			errs = append(errs, fmt.Errorf("%s takes %.2f times as long as %s, over %.2f", what, ratio, yardstick, most))
+			errs = append(errs, fmt.Errorf("%s takes %.2f times as long as %s, over %.2f", what,
+				ratio, yardstick, most))
 		}
 	}
 	for _, what := range []string{"5% changed", "5% inserted"} {
 		ratio := float64(all[what]["curfew"].sent) / float64(all[what][yardstick].sent)
 		fmt.Fprintf(out, "\n%s: %.3f times the bytes of %s", what, ratio, yardstick)
 		if ratio > 0.1 {
-			errs = append(errs, fmt.Errorf("%s sends %.3f times the bytes of %s, over a tenth", what, ratio, yardstick))
+			errs = append(errs, fmt.Errorf("%s sends %.3f times the bytes of %s, over a tenth",
+				what, ratio, yardstick))
 		}
 	}
 	fmt.Fprintln(out)
@@ -223,7 +227,8 @@ func available(curfew string) []tool {
 	tools := []tool{{"curfew",
 		func(dir string) []string {
 			return []string{
-				curfew, "checkpoint", "save", dir, "s3://" + versitygw.Bucket + "/curfew", "--exited", "--nice", "0", "--quiet",
+				curfew, "checkpoint", "save", dir, "s3://" + versitygw.Bucket + "/curfew", "--exited",
+				"--nice", "0", "--quiet",
 			}
 		},
 		func(dir string) []string {

@@ -40,7 +40,9 @@ func TestJudge(t *testing.T) {
 	figures := func(seconds float64, sent int64) map[string]map[string]figure {
 		all := map[string]map[string]figure{}
 		for _, what := range []string{"new", "100% changed", "5% changed", "5% inserted"} {
-			all[what] = map[string]figure{"curfew": {seconds: seconds, sent: sent}, "aws s3 sync": {seconds: 10, sent: 1000}}
+			all[what] = map[string]figure{
+				"curfew": {seconds: seconds, sent: sent}, "aws s3 sync": {seconds: 10, sent: 1000},
+			}
 		}
 		return all
 	}

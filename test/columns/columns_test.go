@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// most is how many characters a line may have; a tab counts as one.
+	// most is how many characters a line may have; a tab counts as four.
 	most = 119
 	// data is how long a string is that may go beyond: a record, a name that others gave, a
 	// sentence that people look for.
@@ -53,12 +53,15 @@ func TestLinesEndBeforeColumn120(t *testing.T) {
 func tooLong(src []byte) (out []int) {
 	excused := stringLines(src)
 	for i, line := range strings.Split(string(src), "\n") {
-		if utf8.RuneCountInString(line) > most && !excused[i+1] && !strings.Contains(line, "://") {
+		if width(line) > most && !excused[i+1] && !strings.Contains(line, "://") {
 			out = append(out, i+1)
 		}
 	}
 	return out
 }
+
+// width is the number of columns of a line.
+func width(line string) int { return utf8.RuneCountInString(line) + 3*strings.Count(line, "\t") }
 
 // stringLines returns the lines that long strings are on.
 func stringLines(src []byte) map[int]bool {
@@ -89,6 +92,7 @@ func TestTooLongLines(t *testing.T) {
 		want      int
 	}{
 		{"an identifier", "package p\n\nvar " + long + " int\n", 1},
+		{"tabs", "package p\n\nfunc f() {\n\t\t\t\t//" + long[14:] + "\n}\n", 1},
 		{"a comment", "package p\n\n// " + long + "\n", 1},
 		{"a line of 119", "package p\n\n//" + long[2:] + "\n", 0},
 		{"a string", "package p\n\nconst s = \"" + long + "\"\n", 0},

@@ -142,7 +142,8 @@ func TestContainerRuns(t *testing.T) {
 		t.Errorf("the program needs %v, %v: an empty image has no library", needs, err)
 	}
 	for name, mode := range map[string]os.FileMode{
-		"tmp": os.ModeDir | os.ModeSticky | 0o777, "data": os.ModeDir | 0o700, "etc/ssl/certs/ca-certificates.crt": 0o644,
+		"tmp": os.ModeDir | os.ModeSticky | 0o777, "data": os.ModeDir | 0o700,
+		"etc/ssl/certs/ca-certificates.crt": 0o644,
 	} {
 		if st, err := os.Stat(filepath.Join(root, name)); err != nil || st.Mode() != mode {
 			t.Errorf("/%s: %v, %v, want %v", name, st, err, mode)

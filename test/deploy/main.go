@@ -116,7 +116,8 @@ var charged = []struct {
 	name string
 	item price.Item
 }{
-	{"address", price.ItemAddress}, {"nat", price.ItemNAT}, {"nat-data", price.ItemNATData}, {"s3", price.ItemS3Standard},
+	{"address", price.ItemAddress}, {"nat", price.ItemNAT}, {"nat-data", price.ItemNATData},
+	{"s3", price.ItemS3Standard},
 	{"s3-infrequent", price.ItemS3StandardIA},
 	{"ecr", price.ItemECR}, {"logs-ingest", price.ItemLogsIngest}, {"logs-storage", price.ItemLogsStorage},
 }
@@ -129,15 +130,17 @@ func pricesOf() ([]byte, error) {
 		return nil, err
 	}
 	var b strings.Builder
-	b.WriteString("# Written by go run ./test/deploy from the price book, internal/price/data/rates.csv.\nlocals {\n  " +
-		"prices = {\n")
+	b.WriteString(
+		"# Written by go run ./test/deploy from the price book, internal/price/data/rates.csv.\nlocals {\n  " +
+			"prices = {\n")
 	for _, region := range book.Regions() {
 		var lines strings.Builder
 		whole := true
 		for _, c := range charged {
 			p, err := book.Rate(c.item, region)
 			if whole = whole && err == nil; whole {
-				fmt.Fprintf(&lines, "      %-15s = { usd = %s, unit = %q, source = %q, as_of = %q }\n", quote(c.name), p.Rate,
+				fmt.Fprintf(&lines, "      %-15s = { usd = %s, unit = %q, source = %q, as_of = %q }\n", quote(c.name),
+					p.Rate,
 					p.Unit, p.Source, p.AsOf.Format(time.DateOnly))
 			}
 		}
@@ -228,7 +231,8 @@ func hclOf(name string, all []statement) string {
 			sid, open, end = `"CurfewActGoverned${i + 1}"`, "      ], [\n      for i, tags in var.governed_tags : {\n",
 				"}\n      ], [\n"
 		case buckets:
-			open, end = "      ], [\n      for names in [var.governed_buckets] : {\n", "} if length(names) > 0\n      ], [\n"
+			open, end = "      ], [\n      for names in [var.governed_buckets] : {\n",
+				"} if length(names) > 0\n      ], [\n"
 		}
 		fmt.Fprintf(&b, "%s        Sid    = %s\n        Effect = %q\n        Action = [\n", open, sid, s.Effect)
 		for _, a := range s.Action {
@@ -259,7 +263,8 @@ func hclOf(name string, all []statement) string {
 				for _, key := range keys(s.Condition[operator]) {
 					value := strings.ReplaceAll(quote(s.Condition[operator][key]), `","`, `", "`)
 					if s.Sid == retag && key == "aws:TagKeys" {
-						value = "distinct(concat(" + value + ", flatten([for tags in var.governed_tags : keys(tags)])))"
+						value = "distinct(concat(" + value +
+							", flatten([for tags in var.governed_tags : keys(tags)])))"
 					}
 					b.WriteString("            " + quote(key) + " = " + value + "\n")
 				}
@@ -291,7 +296,8 @@ func machineHCL() []byte {
 		Repository: "{{aws_ecr_repository.sessions.arn}}",
 		Key:        "{{aws_kms_key.logs.arn}}",
 		Logs: []string{
-			"{{aws_cloudwatch_log_group.this[\"sessions\"].arn}}:*", "{{aws_cloudwatch_log_group.this[\"terminals\"].arn}}:*",
+			"{{aws_cloudwatch_log_group.this[\"sessions\"].arn}}:*",
+			"{{aws_cloudwatch_log_group.this[\"terminals\"].arn}}:*",
 		},
 	})
 	list := func(b *strings.Builder, indent, name string, values []string) {

@@ -39,7 +39,8 @@ var asides = []aside{
 	{regexp.MustCompile(`^curl `), "needs a service that listens; the tests of internal/api make these calls"},
 	{
 		regexp.MustCompile(`^curfew (?:up|connect|down|extend|status|logs) `),
-		"starts or needs processes of a session; the scripts session.txtar and session_idle.txtar, and test/sessions, run " +
+		"starts or needs processes of a session; the scripts session.txtar and session_idle.txtar, and " +
+			"test/sessions, run " +
 			"them",
 	},
 	{regexp.MustCompile(`^curfew ci run `), "starts a session; the script ci.txtar runs it"},
@@ -204,7 +205,8 @@ func TestLinks(t *testing.T) {
 	const root = "../.."
 	link := regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
 	for _, name := range documents(t, root) {
-		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(string(read(t, filepath.Join(root, name))), ""),
+		for _, m := range link.FindAllStringSubmatch(
+			fenced.ReplaceAllString(string(read(t, filepath.Join(root, name))), ""),
 			-1) {
 			if strings.Contains(m[1], "://") {
 				continue
@@ -225,7 +227,8 @@ func TestLinks(t *testing.T) {
 // headings are the anchors of a document's headings, as GitHub names them.
 func headings(text string) []string {
 	var all []string
-	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(
+		fenced.ReplaceAllString(text, ""), -1) {
 		anchor := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
 		all = append(all, strings.ReplaceAll(anchor, " ", "-"))
 	}
@@ -333,7 +336,8 @@ func fileOf(name string, b block) (section, bool) {
 		c.text = here("curfew policy check shown.yaml")
 	case "apiVersion: curfew.job/v1":
 		c.text = here("curfew estimate shown.yaml")
-	case "aws:", "approvers:", "budgets:", "governance:", "machines:", "notify:", "owners:", "people:", "shared_costs:",
+	case "aws:", "approvers:", "budgets:", "governance:", "machines:", "notify:", "owners:",
+		"people:", "shared_costs:",
 		"units:":
 		c.text = here("curfew whoami --config shown.yaml")
 	default:
@@ -479,7 +483,8 @@ func (r *runner) one(t *testing.T, text string) (said string, code int, ran bool
 			who = "bo"
 		}
 		// What changes the account is alone with it.
-		if regexp.MustCompile(`--enforce|curfew (consent|keep) `).MatchString(line) && !strings.Contains(line, "--demo") {
+		if regexp.MustCompile(`--enforce|curfew (consent|keep) `).MatchString(line) &&
+			!strings.Contains(line, "--demo") {
 			r.account.Lock()
 			defer r.account.Unlock()
 		} else {

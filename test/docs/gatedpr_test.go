@@ -165,7 +165,8 @@ func (g *gated) check(t *testing.T) string {
 	var workflow struct {
 		Jobs map[string]struct{ Steps []struct{ Run string } }
 	}
-	if err := yaml.Unmarshal(read(t, filepath.Join(g.dir, ".github/workflows/curfew-gate.yml")), &workflow); err != nil {
+	if err := yaml.Unmarshal(read(t, filepath.Join(g.dir, ".github/workflows/curfew-gate.yml")),
+		&workflow); err != nil {
 		t.Fatal(err)
 	}
 	steps := workflow.Jobs["gate"].Steps

@@ -190,10 +190,12 @@ func newWorld(t *testing.T) *world {
 	bill := read(t, filepath.Join(w.dir, "examples/data/focus-2026-10.csv"))
 	gpus := read(t, filepath.Join(w.dir, "examples/data/gpus.csv.gz"))
 	for name, text := range map[string]string{
-		"world.yaml": fmt.Sprintf(configuration, w.pull.URL), "today.csv": "gpu,profile,start,workload\n0,3g.40gb,4,train\n",
-		"fuse.yaml": fuse, "train.yaml": pod, "first.yaml": firstPolicy(t, root),
+		"world.yaml": fmt.Sprintf(configuration, w.pull.URL),
+		"today.csv":  "gpu,profile,start,workload\n0,3g.40gb,4,train\n",
+		"fuse.yaml":  fuse, "train.yaml": pod, "first.yaml": firstPolicy(t, root),
 		"job.yaml": fmt.Sprintf(job, "small", "9h"), "long.yaml": strings.Replace(fmt.Sprintf(job, "long", "60h"),
-			"project: ranking, user: ana", `project: detector, user: ana, environment: research, cost_center: "4711"`, 1),
+			"project: ranking, user: ana",
+			`project: detector, user: ana, environment: research, cost_center: "4711"`, 1),
 		"big.yaml": fmt.Sprintf(job, "big", "390h"), "plan.out": "", "nodes.json": nodes,
 		"Makefile": string(read(t, filepath.Join(root, "Makefile"))),
 		"gpus.csv.gz": zip(
@@ -204,7 +206,8 @@ func newWorld(t *testing.T) *world {
 		"tokens.csv": daily(), "runs.csv": "name,finished,work\nsmall,2026-10-01,8h30m\n", "counts.csv": daily(),
 		"predictions.csv": daily(),
 		"shares.csv":      "resource,workload,share\n" + machines.IDs[sandbox.Busy] + ",train,3/8\n",
-		"prices.csv":      priceHeader + "aws,compute,g5.xlarge,us-east-1,on-demand,,1.004,hour,,,finance,2026-11-20\n",
+		"prices.csv": priceHeader +
+			"aws,compute,g5.xlarge,us-east-1,on-demand,,1.004,hour,,,finance,2026-11-20\n",
 		"catalog.csv":     priceHeader + "aws,compute,g6.xlarge,us-east-1,on-demand,,0.81,hour,,,finance,2026-11-20\n",
 		"ckpt/12/weights": "content", "ckpt/12/DONE": "",
 		"shared.yaml": "approvers: {ana: [admin], bo: [approver]}\napprovals: {accept: [self-declared]}\nbudgets:\n  - " +
@@ -284,7 +287,8 @@ const answers = "\n\n\n#ml-cost\n\n"
 func (w *world) run(t *testing.T, dir, who, line string) (said string, code int) {
 	t.Helper()
 	env := append([]string{
-		"HOME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, ".witness"), "CURFEW_DATA_DIR=" + filepath.Join(dir, "data"),
+		"HOME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, ".witness"),
+		"CURFEW_DATA_DIR=" + filepath.Join(dir, "data"),
 		"CURFEW_IDENTITY=" + who,
 	}, w.env...)
 	if strings.Contains(line, "--github") {

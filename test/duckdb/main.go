@@ -134,7 +134,8 @@ func compare(ctx context.Context, out io.Writer, file string, rows, threads int)
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tseconds\trows a second\tpeak MiB\tagainst curfew\t")
 	for i, run := range runs {
-		fmt.Fprintf(w, "%s\t%.2f\t%.0f\t%d\t%.2f\t\n", readers[i].name, run.Seconds, float64(run.Sums.Lines)/run.Seconds,
+		fmt.Fprintf(w, "%s\t%.2f\t%.0f\t%d\t%.2f\t\n", readers[i].name, run.Seconds,
+			float64(run.Sums.Lines)/run.Seconds,
 			run.PeakBytes>>20, run.Seconds/runs[0].Seconds)
 	}
 	if err := w.Flush(); err != nil {

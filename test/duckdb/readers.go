@@ -56,7 +56,8 @@ func readCurfew(ctx context.Context, file string, threads int) (Sums, error) {
 	for _, k := range order {
 		g := groups[k]
 		s.Groups = append(s.Groups, GroupSum{
-			Group: k, Costs: Costs{g.billed.String(), g.effective.String(), g.list.String()}, Lines: g.lines, Parts: g.parts,
+			Group: k, Costs: Costs{g.billed.String(), g.effective.String(), g.list.String()},
+			Lines: g.lines, Parts: g.parts,
 		})
 	}
 	return s, nil
@@ -97,7 +98,8 @@ func query(ctx context.Context, file string, threads int, cost string) (s Sums, 
 		var whole bool
 		var day, resource, service sql.NullString
 		var g GroupSum
-		if err := rows.Scan(&whole, &day, &resource, &service, &g.Lines, &g.Billed, &g.Effective, &g.List); err != nil {
+		if err := rows.Scan(&whole, &day, &resource, &service, &g.Lines, &g.Billed,
+			&g.Effective, &g.List); err != nil {
 			return s, fmt.Errorf("read DuckDB's answer: %w", err)
 		}
 		if whole {

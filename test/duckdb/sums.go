@@ -47,7 +47,8 @@ func (s Sums) Agrees(other Sums) error {
 			d = d.Neg()
 		}
 		off, errOff := bill.NewDecimal64(parts, 9) // nano-dollars
-		return errX == nil && errY == nil && errOff == nil && (parts == 0 && d.Sign() == 0 || parts > 0 && d.Cmp(off) <= 0)
+		return errX == nil && errY == nil && errOff == nil &&
+			(parts == 0 && d.Sign() == 0 || parts > 0 && d.Cmp(off) <= 0)
 	})
 }
 
@@ -63,7 +64,8 @@ func (s Sums) Near(other Sums) error {
 func (s Sums) differ(other Sums, same func(a, b string, parts int64) bool) error {
 	costs := func(what string, a, b Costs, parts int64) error {
 		for _, c := range []struct{ name, a, b string }{
-			{"BilledCost", a.Billed, b.Billed}, {"EffectiveCost", a.Effective, b.Effective}, {"ListCost", a.List, b.List},
+			{"BilledCost", a.Billed, b.Billed}, {"EffectiveCost", a.Effective, b.Effective},
+			{"ListCost", a.List, b.List},
 		} {
 			if !same(c.a, c.b, parts) {
 				return fmt.Errorf("%s of %s: %s and %s", c.name, what, c.a, c.b)

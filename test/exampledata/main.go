@@ -129,9 +129,18 @@ func gpus(r *rand.Rand) [][]string {
 	all := []machine{
 		{"train-a", "p4d.24xlarge", "vision", "ana", "training", 8, 40 * gib, training(8*time.Hour, 3*day)},
 		{"train-b", "g5.12xlarge", "vision", "ben", "training", 4, 24 * gib, training(day, 6*day)},
-		{"sweep-1", "g5.2xlarge", "ranking", "hana", "experimentation", 1, 24 * gib, training(2*day, 2*day+9*time.Hour)},
-		{"sweep-2", "g5.2xlarge", "ranking", "hana", "experimentation", 1, 24 * gib, training(2*day, 2*day+11*time.Hour)},
-		{"notebook-ana", "g5.xlarge", "vision", "ana", "experimentation", 1, 24 * gib, notebook(9, 10, 11, 13, 15, 16)},
+		{
+			"sweep-1", "g5.2xlarge", "ranking", "hana", "experimentation", 1, 24 * gib,
+			training(2*day, 2*day+9*time.Hour),
+		},
+		{
+			"sweep-2", "g5.2xlarge", "ranking", "hana", "experimentation", 1, 24 * gib,
+			training(2*day, 2*day+11*time.Hour),
+		},
+		{
+			"notebook-ana", "g5.xlarge", "vision", "ana", "experimentation", 1, 24 * gib,
+			notebook(9, 10, 11, 13, 15, 16),
+		},
 		{"notebook-emeka", "g5.xlarge", "language", "emeka", "experimentation", 1, 24 * gib, notebook(10, 14)},
 		{"notebook-left", "g5.4xlarge", "language", "dmitri", "experimentation", 1, 24 * gib, idle},
 		{"eval-held", "g5.12xlarge", "language", "fatima", "evaluation", 4, 24 * gib,
@@ -149,7 +158,8 @@ func gpus(r *rand.Rand) [][]string {
 	}
 	rows := [][]string{
 		{
-			"resource", "time", "gpu", "gpu_util", "mem_used_bytes", "mem_total_bytes", "type", "team", "user", "purpose",
+			"resource", "time", "gpu", "gpu_util", "mem_used_bytes", "mem_total_bytes", "type",
+			"team", "user", "purpose",
 			"lifetime",
 		},
 	}
@@ -158,7 +168,8 @@ func gpus(r *rand.Rand) [][]string {
 			for gpu := range m.gpus {
 				util, held := m.work(r, at, gpu)
 				rows = append(rows, []string{m.name, start.Add(at).Format(time.RFC3339), strconv.Itoa(gpu),
-					strconv.FormatFloat(math.Round(util), 'f', -1, 64), strconv.FormatFloat(math.Round(held*100)/100*m.memory, 'f', 0,
+					strconv.FormatFloat(math.Round(util), 'f', -1, 64),
+					strconv.FormatFloat(math.Round(held*100)/100*m.memory, 'f', 0,
 						64),
 					strconv.FormatFloat(m.memory, 'f', 0, 64), m.kind, m.team, m.user, m.purpose, "ephemeral"})
 			}
@@ -188,7 +199,10 @@ func hourly(r *rand.Rand) [][]string {
 		for _, row := range []struct {
 			key, rate string
 			n         int
-		}{{"g5.2xlarge", "1.212", steady}, {"g5.xlarge", "1.006", people}, {"p4d.24xlarge", "21.957642", min(burst, 1)}} {
+		}{
+			{"g5.2xlarge", "1.212", steady}, {"g5.xlarge", "1.006", people},
+			{"p4d.24xlarge", "21.957642", min(burst, 1)},
+		} {
 			rows = append(rows, []string{at.Format(time.RFC3339), row.key, strconv.Itoa(row.n), row.rate})
 		}
 	}
@@ -254,7 +268,8 @@ func bill(r *rand.Rand) [][]string {
 		{
 			"BilledCost", "EffectiveCost", "ListCost", "BillingAccountId", "SubAccountId", "BillingCurrency",
 			"BillingPeriodStart", "BillingPeriodEnd",
-			"ChargePeriodStart", "ChargePeriodEnd", "ChargeCategory", "ChargeDescription", "ServiceCategory", "ServiceName",
+			"ChargePeriodStart", "ChargePeriodEnd", "ChargeCategory", "ChargeDescription",
+			"ServiceCategory", "ServiceName",
 			"ProviderName", "ResourceId", "RegionId",
 			"ConsumedQuantity", "ConsumedUnit", "Tags"}}
 	month := time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)
@@ -265,29 +280,36 @@ func bill(r *rand.Rand) [][]string {
 			rate, low, high                               float64
 		}{
 			{
-				"Amazon Elastic Compute Cloud", "Compute", "p4d.24xlarge instance hours", "i-0a11", "Hours", `{"team":"vision"}`,
+				"Amazon Elastic Compute Cloud", "Compute", "p4d.24xlarge instance hours", "i-0a11",
+				"Hours", `{"team":"vision"}`,
 				21.957642, 4, 24,
 			},
 			{
-				"Amazon Elastic Compute Cloud", "Compute", "g5.2xlarge instance hours", "i-0b22", "Hours", `{"team":"search"}`,
+				"Amazon Elastic Compute Cloud", "Compute", "g5.2xlarge instance hours", "i-0b22",
+				"Hours", `{"team":"search"}`,
 				1.212, 24, 24,
 			},
 			{
-				"Amazon Elastic Compute Cloud", "Compute", "g5.4xlarge instance hours", "i-0c33", "Hours", `{"team":"language"}`,
+				"Amazon Elastic Compute Cloud", "Compute", "g5.4xlarge instance hours", "i-0c33",
+				"Hours", `{"team":"language"}`,
 				1.624, 24, 24,
 			},
 			{
 				"Amazon Simple Storage Service", "Storage", "standard storage", "arn:aws:s3:::acme-datasets", "GB-Mo",
 				`{"team":"vision"}`, 0.023, 19.4, 20.6,
 			},
-			{"Amazon Elastic Compute Cloud", "Networking", "data transfer out to the Internet", "", "GB", "", 0.09, 20, 140},
+			{
+				"Amazon Elastic Compute Cloud", "Networking", "data transfer out to the Internet", "", "GB", "", 0.09,
+				20, 140,
+			},
 		} {
 			quantity := math.Round(between(r, x.low, x.high)*1000) / 1000
 			cost := strconv.FormatFloat(quantity*x.rate, 'f', 6, 64)
 			rows = append(rows, []string{
 				cost, cost, cost, "999988887777", "111122223333", "USD", month.Format(time.RFC3339),
 				month.AddDate(0, 1, 0).Format(time.RFC3339),
-				day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339), "Usage", x.what, x.category, x.service, "AWS",
+				day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339), "Usage", x.what,
+				x.category, x.service, "AWS",
 				x.resource, "us-east-1",
 				strconv.FormatFloat(quantity, 'f', -1, 64), x.unit, x.tags})
 		}
@@ -300,7 +322,8 @@ func tokens(r *rand.Rand) [][]string {
 	rows := [][]string{{"time", "count"}}
 	for d := range 31 {
 		rows = append(rows, []string{
-			time.Date(2026, 10, 1+d, 0, 0, 0, 0, time.UTC).Format(time.DateOnly), strconv.Itoa(int(between(r, 140e6, 210e6))),
+			time.Date(2026, 10, 1+d, 0, 0, 0, 0, time.UTC).Format(time.DateOnly),
+			strconv.Itoa(int(between(r, 140e6, 210e6))),
 		})
 	}
 	return rows
@@ -310,6 +333,7 @@ func tokens(r *rand.Rand) [][]string {
 func shares(*rand.Rand) [][]string {
 	return [][]string{
 		{"resource", "workload", "share", "used"},
-		{"i-0a11", "pretraining", "5/8", "90%"}, {"i-0a11", "evaluation", "2/8", "40%"}, {"i-0b22", "search", "1", "30%"},
+		{"i-0a11", "pretraining", "5/8", "90%"}, {"i-0a11", "evaluation", "2/8", "40%"},
+		{"i-0b22", "search", "1", "30%"},
 	}
 }

@@ -72,7 +72,8 @@ func (p *Pull) Review(login, state, text string) {
 	defer p.mu.Unlock()
 	id := 80 + len(p.reviews)
 	p.reviews = append(p.reviews, map[string]any{
-		"id": id, "node_id": fmt.Sprint("PRR_", id), "user": user(login), "state": state, "commit_id": p.head, "body": text,
+		"id": id, "node_id": fmt.Sprint("PRR_", id), "user": user(login), "state": state,
+		"commit_id": p.head, "body": text,
 		"submitted_at": now().Add(time.Second).Format(time.RFC3339),
 		"html_url":     fmt.Sprintf("https://github.com/%s/pull/7#pullrequestreview-%d", repository, id)})
 }
@@ -162,7 +163,9 @@ func (p *Pull) serve(w http.ResponseWriter, r *http.Request) {
 			},
 		})
 	case "POST /graphql": // no review was edited
-		say(200, map[string]any{"data": map[string]any{"node": map[string]any{"id": in.Variables.ID, "lastEditedAt": nil}}})
+		say(200, map[string]any{
+			"data": map[string]any{"node": map[string]any{"id": in.Variables.ID, "lastEditedAt": nil}},
+		})
 	case "GET " + repo + "/pulls/7/reviews":
 		say(200, append([]map[string]any{}, p.reviews...))
 	case "GET " + repo + "/issues/7/comments":
@@ -176,7 +179,8 @@ func (p *Pull) serve(w http.ResponseWriter, r *http.Request) {
 		say(201, p.comment(len(p.comments)-1))
 	default:
 		var i int
-		if _, err := fmt.Sscanf(r.URL.Path, repo+"/issues/comments/%d", &i); err == nil && r.Method == http.MethodPatch &&
+		if _, err := fmt.Sscanf(r.URL.Path, repo+"/issues/comments/%d", &i); err == nil &&
+			r.Method == http.MethodPatch &&
 			i >= 100 && i < 100+len(p.comments) {
 			p.comments[i-100].body, p.comments[i-100].updated = in.Body, now()
 			say(200, p.comment(i-100))

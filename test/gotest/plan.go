@@ -217,7 +217,8 @@ func (w *watcher) Write(b []byte) (int, error) {
 	if w.started != nil {
 		for line := range strings.Lines(string(whole)) {
 			var e event
-			if strings.Contains(line, `"Action":"start"`) && json.Unmarshal([]byte(line), &e) == nil && e.Action == "start" {
+			if strings.Contains(line, `"Action":"start"`) &&
+				json.Unmarshal([]byte(line), &e) == nil && e.Action == "start" {
 				w.started(e.Package)
 			}
 		}

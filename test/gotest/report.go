@@ -156,7 +156,8 @@ func readSkips(name string) (allowed []skip, err error) {
 		}
 		words := strings.SplitN(line, " ", 3)
 		if len(words) < 3 {
-			return nil, fmt.Errorf("read the tests that may be skipped: %s:%d: it has no package, test and reason", name, n)
+			return nil, fmt.Errorf("read the tests that may be skipped: %s:%d: it has no package, test and reason",
+				name, n)
 		}
 		parts := strings.Split(words[0]+" "+words[1], "*")
 		for i := range parts {

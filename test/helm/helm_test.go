@@ -137,13 +137,16 @@ func secure(t *testing.T, r rendered) corev1.Container {
 		t.Errorf("security context %+v", s)
 	}
 	for _, e := range c.Env {
-		plain := []string{"CURFEW_DATA_VOLUME", "XDG_STATE_HOME", "SSL_CERT_DIR", "HTTPS_PROXY", "NODE_NAME"} // no secrets
-		if !slices.Contains(plain, e.Name) && (e.Value != "" || e.ValueFrom == nil || e.ValueFrom.SecretKeyRef == nil) {
+		// no secrets
+		plain := []string{"CURFEW_DATA_VOLUME", "XDG_STATE_HOME", "SSL_CERT_DIR", "HTTPS_PROXY", "NODE_NAME"}
+		if !slices.Contains(plain, e.Name) && (e.Value != "" || e.ValueFrom == nil ||
+			e.ValueFrom.SecretKeyRef == nil) {
 			t.Errorf("%s is not a reference to a Secret", e.Name)
 		}
 	}
 	for name, probe := range map[string]*corev1.Probe{"/healthz": c.LivenessProbe, "/readyz": c.ReadinessProbe} {
-		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != name || probe.HTTPGet.Port.String() != "http" {
+		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != name ||
+			probe.HTTPGet.Port.String() != "http" {
 			t.Errorf("probe %+v, want %s", probe, name)
 		}
 	}
@@ -241,7 +244,8 @@ func TestReplicasShareADatabase(t *testing.T) {
 		t.Errorf("network policy %+v", r.network)
 	}
 	item := r.deployment.Spec.Template.Spec.Volumes[0].ConfigMap.Items[1]
-	if item.Path != "policies/idle.yaml" || r.config.Data[item.Key] != values["policies"].(map[string]any)["idle.yaml"] {
+	if item.Path != "policies/idle.yaml" ||
+		r.config.Data[item.Key] != values["policies"].(map[string]any)["idle.yaml"] {
 		t.Errorf("policy %+v is %q", item, r.config.Data[item.Key])
 	}
 }

@@ -148,7 +148,9 @@ func TestValuesHaveASchema(t *testing.T) {
 		"mountPath":      {"extraVolumeMounts": []any{map[string]any{"name": "x"}}},
 		"roleArn":        {"serviceAccount": map[string]any{"roleArn": "curfew"}},
 	} {
-		_, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: "gpu", Namespace: "curfew"}, nil)
+		_, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{
+			Name: "gpu", Namespace: "curfew",
+		}, nil)
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v: %v", values, err)
 		}
@@ -182,7 +184,8 @@ func TestAuthoritiesAndVolumes(t *testing.T) {
 	for _, e := range c.Env {
 		env[e.Name] = e.Value
 	}
-	if env["SSL_CERT_DIR"] != mounts["ca"]+":/etc/ssl/certs" || env["HTTPS_PROXY"] != "http://proxy.example.com:3128" ||
+	if env["SSL_CERT_DIR"] != mounts["ca"]+":/etc/ssl/certs" ||
+		env["HTTPS_PROXY"] != "http://proxy.example.com:3128" ||
 		len(c.EnvFrom) != 1 {
 		t.Errorf("environment %v, from %v", env, c.EnvFrom)
 	}

@@ -28,7 +28,9 @@ func TestAllows(t *testing.T) {
 			Request{Tags: map[string]string{"curfew:owner": "aidaana"}, Keys: ana}, false,
 		},
 		{
-			"no tag", statement(`{"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:userid}"}}`), Request{Keys: ana},
+			"no tag", statement(`{"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:userid}"}}`), Request{
+				Keys: ana,
+			},
 			false,
 		},
 		{
@@ -52,7 +54,10 @@ func TestAllows(t *testing.T) {
 			"a wildcard", statement(`{"StringLike":{"s3:prefix":"sessions/*"}}`),
 			Request{Keys: map[string]string{"s3:prefix": "sessions/a/b"}}, true,
 		},
-		{"if exists, absent", statement(`{"BoolIfExists":{"ssm:SessionDocumentAccessCheck":"true"}}`), Request{}, true},
+		{
+			"if exists, absent", statement(`{"BoolIfExists":{"ssm:SessionDocumentAccessCheck":"true"}}`), Request{},
+			true,
+		},
 		{
 			"if exists, false", statement(`{"BoolIfExists":{"ssm:SessionDocumentAccessCheck":"true"}}`),
 			Request{Keys: map[string]string{"ssm:SessionDocumentAccessCheck": "false"}}, false,

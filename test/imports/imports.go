@@ -100,7 +100,9 @@ func Read(r io.Reader) (*Table, error) {
 			r := reservation{prefix: strings.TrimPrefix(head, "reserve "), holders: strings.Fields(rest)}
 			t.reserved = append(t.reserved, r)
 		case strings.HasPrefix(line, "never ") && isHead:
-			t.never = append(t.never, reservation{prefix: strings.TrimPrefix(head, "never "), reason: strings.TrimSpace(rest)})
+			t.never = append(t.never, reservation{
+				prefix: strings.TrimPrefix(head, "never "), reason: strings.TrimSpace(rest),
+			})
 		case in == nil:
 			err = fmt.Errorf("%q is in no section", line)
 		case isHead && !strings.Contains(head, " "):

@@ -131,7 +131,10 @@ func TestOrderRefuses(t *testing.T) {
 		{"a cloud on a cloud", "internal/cloud/local", "x.go", "internal/cloud/sim", "no other edge"},
 		{"a channel on its router", "internal/notify/slack", "x.go", "internal/notify", ""},
 		{"an edge on wiring", "internal/agent", "x.go", "internal/config", "it is in [configuration]"},
-		{"an agent on a cloud", "internal/agent", "x.go", "github.com/aws/aws-sdk-go-v2/feature/ec2/imds", "may import it"},
+		{
+			"an agent on a cloud", "internal/agent", "x.go", "github.com/aws/aws-sdk-go-v2/feature/ec2/imds",
+			"may import it",
+		},
 		{"a client on documents", "internal/client", "x.go", "internal/view", "allows only durable, httpclient"},
 		{"documents on an edge", "internal/view", "x.go", "internal/store", "it is in [edges]"},
 		{"documents that draw", "internal/view", "x.go", "internal/report", "it is in [reports]"},
@@ -168,7 +171,10 @@ func TestOrderRefuses(t *testing.T) {
 			"a client of Prometheus of its own", "internal/metrics", "x.go",
 			"github.com/prometheus/client_golang/api/prometheus/v1", "metrics/httpapi is the client",
 		},
-		{"the registry of metrics", "internal/app/scheduler", "x.go", "github.com/prometheus/client_golang/prometheus", ""},
+		{
+			"the registry of metrics", "internal/app/scheduler", "x.go",
+			"github.com/prometheus/client_golang/prometheus", "",
+		},
 		{"a program on more than commands", "cmd/curfew", "x.go", "internal/config", "allows only cli"},
 		{"a package without a line", "internal/util", "x.go", "", "internal/util: it has no line"},
 	} {
@@ -192,7 +198,8 @@ func TestOrderRefuses(t *testing.T) {
 			for _, v := range order.Check([]Package{{Path: tt.pkg, Files: []File{f}}}) {
 				got = append(got, v.String())
 			}
-			if tt.says == "" && len(got) > 0 || tt.says != "" && (len(got) != 1 || !strings.Contains(got[0], tt.says)) {
+			if tt.says == "" && len(got) > 0 || tt.says != "" &&
+				(len(got) != 1 || !strings.Contains(got[0], tt.says)) {
 				t.Errorf("violations %q, want %q", got, tt.says)
 			}
 		})

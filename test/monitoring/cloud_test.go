@@ -68,7 +68,9 @@ func newCloud(t *testing.T) *cloud {
 			t.Error(err)
 		}
 	})
-	c := &cloud{box: box, api: map[string]*ec2.Client{}, measured: time.Now().UTC().Truncate(time.Minute).Add(-history)}
+	c := &cloud{
+		box: box, api: map[string]*ec2.Client{}, measured: time.Now().UTC().Truncate(time.Minute).Add(-history),
+	}
 	all := &organizations.CreateOrganizationInput{FeatureSet: orgtypes.OrganizationFeatureSetAll}
 	if _, err := organizations.NewFromConfig(box.Config(region)).CreateOrganization(t.Context(), all); err != nil {
 		t.Fatal(err)
@@ -183,7 +185,8 @@ func (c *cloud) report(m machine, at time.Time) {
 func (c *cloud) measure() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for now := time.Now().UTC().Truncate(time.Minute); c.measured.Before(now); c.measured = c.measured.Add(time.Minute) {
+	for now := time.Now().UTC().Truncate(time.Minute); c.measured.Before(
+		now); c.measured = c.measured.Add(time.Minute) {
 		for _, m := range c.machines {
 			c.report(m, c.measured)
 		}

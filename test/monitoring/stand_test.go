@@ -185,7 +185,8 @@ func (s *stand) service(config string) *service {
 	s.t.Helper()
 	x := &service{stand: s, dir: s.t.TempDir(), address: freeAddress(s.t)}
 	commands := filepath.Join(x.dir, "commands")
-	err := errors.Join(os.Chmod(x.dir, 0o700), os.Mkdir(commands, 0o700), os.Mkdir(filepath.Join(x.dir, "state"), 0o700))
+	err := errors.Join(os.Chmod(x.dir, 0o700), os.Mkdir(commands, 0o700),
+		os.Mkdir(filepath.Join(x.dir, "state"), 0o700))
 	for _, dir := range []string{x.dir, commands} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, "curfew.yaml"), []byte(config), 0o600),
 			os.WriteFile(filepath.Join(dir, "policies.yaml"), []byte(policies), 0o600))
@@ -342,7 +343,9 @@ func (s *stand) backUp(back bool) error {
 	defer db.Close()
 	statements := []string{"CREATE DATABASE earlier TEMPLATE " + name}
 	if back {
-		statements = []string{"DROP DATABASE " + name + " WITH (FORCE)", "CREATE DATABASE " + name + " TEMPLATE earlier"}
+		statements = []string{
+			"DROP DATABASE " + name + " WITH (FORCE)", "CREATE DATABASE " + name + " TEMPLATE earlier",
+		}
 	}
 	for _, text := range statements {
 		if _, err := db.ExecContext(s.t.Context(), text); err != nil {

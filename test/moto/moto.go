@@ -125,7 +125,9 @@ func findOrigin(ctx context.Context, log io.Writer) error {
 			return err
 		}
 		if run != nil {
-			origin.ask = func(request string) (string, error) { return run.Answer(context.WithoutCancel(ctx), request) }
+			origin.ask = func(request string) (string, error) {
+				return run.Answer(context.WithoutCancel(ctx), request)
+			}
 			return nil
 		}
 	}

@@ -53,7 +53,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
 	number := flags.Int("n", 20, "mutants that compile, of each package")
 	seed := flags.Uint64("seed", 1, "what the sample is drawn by: the same seed draws the same")
-	limit := flags.Duration("limit", 5*time.Minute, "time for the tests of one mutant; one that takes longer is killed")
+	limit := flags.Duration("limit", 5*time.Minute,
+		"time for the tests of one mutant; one that takes longer is killed")
 	files := flags.String("files", "", "regular expression of the names of files to change; empty for all")
 	most := flags.Float64("most", 5, "percent of the mutants that may survive")
 	if err := flags.Parse(args); err != nil {
@@ -108,7 +109,8 @@ type pkg struct {
 
 func list(ctx context.Context, patterns ...string) ([]pkg, error) {
 	out, err := exec.CommandContext(ctx, "go",
-		append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestImports,XTestImports", "--"}, patterns...)...).Output()
+		append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestImports,XTestImports", "--"},
+			patterns...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("list the packages: %w", err)
 	}
@@ -174,7 +176,8 @@ func (p pkg) test(ctx context.Context, o options, out io.Writer) (tested, surviv
 		}
 		tested++
 	}
-	fmt.Fprintf(out, "%s: %d of %d mutants survived (of %d; %d drawn do not compile)\n", p.ImportPath, survived, tested,
+	fmt.Fprintf(out, "%s: %d of %d mutants survived (of %d; %d drawn do not compile)\n",
+		p.ImportPath, survived, tested,
 		len(all), broken)
 	return tested, survived, nil
 }
@@ -199,7 +202,8 @@ func (p pkg) tests(ctx context.Context, m *mutant, limit time.Duration) (verdict
 		defer os.RemoveAll(dir) //nolint:errcheck // it is temporary
 		changed, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
 		doc, err := json.Marshal(map[string]any{"Replace": map[string]string{m.path: changed}})
-		if err := errors.Join(err, os.WriteFile(changed, m.apply(), 0o600), os.WriteFile(overlay, doc, 0o600)); err != nil {
+		if err := errors.Join(err, os.WriteFile(changed, m.apply(), 0o600),
+			os.WriteFile(overlay, doc, 0o600)); err != nil {
 			return 0, nil, err
 		}
 		args = append(args, "-overlay="+overlay)
@@ -295,7 +299,8 @@ func mutants(path string, source []byte) ([]mutant, error) {
 			swap(n.TokPos, n.Tok)
 		case *ast.IfStmt:
 			add(n.Cond.Pos(), n.Cond.End(), "!("+text(n.Cond)+")", "the condition is negated: "+line(text(n.Cond)))
-			add(n.Cond.Pos(), n.Cond.End(), "false && ("+text(n.Cond)+")", "the condition never holds: "+line(text(n.Cond)))
+			add(n.Cond.Pos(), n.Cond.End(), "false && ("+text(n.Cond)+")",
+				"the condition never holds: "+line(text(n.Cond)))
 		case *ast.CaseClause:
 			for _, e := range n.List {
 				if s, ok := stack[len(stack)-2].(*ast.SwitchStmt); ok && s.Tag == nil {

@@ -185,7 +185,8 @@ func (c *code) applies(port string) error {
 			if !ok || o.IsAlias() || types.IsInterface(o.Type()) {
 				continue
 			}
-			if n, ok := o.Type().(*types.Named); ok && n.TypeParams().Len() == 0 && c.implements(pkg+"."+name, port) == nil {
+			if n, ok := o.Type().(*types.Named); ok && n.TypeParams().Len() == 0 &&
+				c.implements(pkg+"."+name, port) == nil {
 				return nil
 			}
 		}
@@ -314,7 +315,8 @@ func TestRejectsFalseRow(t *testing.T) {
 			row{"action.Cloud", "cloud/none.Actions", "cloud/cloudtest.RunActions"}, "no package cloud/none",
 		},
 		"no such suite": {
-			row{"action.Cloud", "cloud/sim.Actions", "cloud/cloudtest.RunNothing"}, "no suite cloud/cloudtest.RunNothing",
+			row{"action.Cloud", "cloud/sim.Actions", "cloud/cloudtest.RunNothing"},
+			"no suite cloud/cloudtest.RunNothing",
 		},
 		"no such test": {
 			row{"action.Cloud", "cloud/sim.Actions", "cloud/sim.TestNothing"}, "no suite cloud/sim.TestNothing",

@@ -184,7 +184,8 @@ func As(tb testing.TB, database string, user *url.Userinfo) string {
 
 func (s *server) url(database string) string {
 	u := url.URL{
-		Scheme: "postgres", User: url.User("curfew"), Path: "/" + database, RawQuery: url.Values{"host": {s.dir}}.Encode(),
+		Scheme: "postgres", User: url.User("curfew"), Path: "/" + database,
+		RawQuery: url.Values{"host": {s.dir}}.Encode(),
 	}
 	return u.String()
 }
@@ -197,8 +198,9 @@ func binary(name string) (string, error) {
 	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
 	if err != nil || len(found) == 0 {
-		return "", fmt.Errorf("find PostgreSQL's %s: it is neither on the PATH nor below /usr/lib/postgresql; on Debian: "+
-			"apt-get install postgresql", name)
+		return "", fmt.Errorf(
+			"find PostgreSQL's %s: it is neither on the PATH nor below /usr/lib/postgresql; on Debian: "+
+				"apt-get install postgresql", name)
 	}
 	return slices.MaxFunc(found, func(a, b string) int { return release(a) - release(b) }), nil
 }

@@ -53,19 +53,23 @@ func Start(t testing.TB, history []Series, config string, flags ...string) strin
 	t.Helper()
 	Need(t, "prometheus", "prometheus", "promtool")
 	dir := t.TempDir()
-	data, samples, file := filepath.Join(dir, "data"), filepath.Join(dir, "samples"), filepath.Join(dir, "prometheus.yml")
+	data, samples, file := filepath.Join(dir, "data"), filepath.Join(dir,
+		"samples"), filepath.Join(dir, "prometheus.yml")
 	if config == "" {
 		config = "global: {}\n"
 	}
 	write(t, file, []byte(config))
 	if len(history) > 0 {
 		write(t, samples, openMetrics(history))
-		if out, err := exec.CommandContext(t.Context(), "promtool", "tsdb", "create-blocks-from", "openmetrics", samples,
+		if out, err := exec.CommandContext(t.Context(), "promtool", "tsdb",
+			"create-blocks-from", "openmetrics", samples,
 			data).CombinedOutput(); err != nil {
 			t.Fatalf("promtool: %v\n%s", err, out)
 		}
 	}
-	args := append([]string{"--config.file=" + file, "--storage.tsdb.path=" + data, "--storage.tsdb.retention.time=10y"},
+	args := append([]string{
+		"--config.file=" + file, "--storage.tsdb.path=" + data, "--storage.tsdb.retention.time=10y",
+	},
 		flags...)
 	return run(t, "/-/ready", "prometheus", func(address string) []string {
 		return append(args, "--web.listen-address="+address)

@@ -39,7 +39,9 @@ func shaped(path string, v reflect.Value, says comments) *document.Shape {
 	over := path != "" && path != item && (strings.HasPrefix(path, item) || !v.IsZero())
 	switch {
 	case v.Type() == reflect.TypeFor[time.Duration]():
-		return &document.Shape{Type: document.String, Pattern: configDuration, Default: durationText(time.Duration(v.Int()))}
+		return &document.Shape{
+			Type: document.String, Pattern: configDuration, Default: durationText(time.Duration(v.Int())),
+		}
 	case v.Kind() == reflect.Struct:
 		s := &document.Shape{Type: document.Object}
 		for i := range v.NumField() {
@@ -51,7 +53,9 @@ func shaped(path string, v reflect.Value, says comments) *document.Shape {
 			inner := shaped(strings.TrimPrefix(path+"."+name, "."), v.Field(i), says)
 			inner.Doc = says(v.Type(), f.Name)
 			tagged(inner, f.Tag)
-			s.Keys = append(s.Keys, document.KeyShape{Name: name, Required: f.Tag.Get("form") == "required", Shape: inner})
+			s.Keys = append(s.Keys, document.KeyShape{
+				Name: name, Required: f.Tag.Get("form") == "required", Shape: inner,
+			})
 		}
 		return s
 	case v.Kind() == reflect.Slice:

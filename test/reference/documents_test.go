@@ -40,7 +40,8 @@ func (w *workplace) run(line string) string {
 	w.t.Helper()
 	var out, errs bytes.Buffer
 	code := cli.Run(context.Background(), cli.Process{
-		Args: strings.Fields(line), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Version: "test", Dir: w.dir,
+		Args: strings.Fields(line), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
+		Version: "test", Dir: w.dir,
 		DataDir: filepath.Join(w.dir, "data"), WitnessDir: filepath.Join(w.dir, "witness"), Now: func() time.Time {
 			return w.now
 		},
@@ -91,10 +92,12 @@ func TestDocumentsValidate(t *testing.T) {
 	for _, line := range []string{
 		"scan --demo -o json", "policy check examples/policies -o json", "policy test examples/policies/tests -o json",
 		"policy explain llm-eval --demo --policy examples/policies/held-gpus.yaml -o json",
-		"policy tune --trace examples/data/gpus.csv.gz -o json", "backtest --policy examples/policies/idle-ephemeral.yaml " +
+		"policy tune --trace examples/data/gpus.csv.gz -o json",
+		"backtest --policy examples/policies/idle-ephemeral.yaml " +
 			"--trace examples/data/gpus.csv.gz --baselines -o json",
 		"enforce --demo --policy examples/policies/idle-ephemeral.yaml -o json", "tag --demo -o json",
-		"enforce --once --cloud trace --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml -o " +
+		"enforce --once --cloud trace --trace examples/data/gpus.csv.gz --policy " +
+			"examples/policies/idle-ephemeral.yaml -o " +
 			"json",
 		"estimate examples/jobs/train.yaml -o json",
 		"gate examples/jobs/train.yaml -o json" + config, "gate report -o json" + config, "approvals -o json" + config,
@@ -102,7 +105,8 @@ func TestDocumentsValidate(t *testing.T) {
 		"keep -o json", "confirm -o json", "freeze --reason test -o json", "unfreeze --reason test -o json",
 		"settings -o json", "whoami -o json", "audit -o json", "audit --anchor anchor.json -o json",
 		"audit --verify --anchor anchor.json -o json",
-		"bill import examples/data/focus-2026-10.csv -o json", "bill show -o json --since 2026-10-01 --until 2026-11-01",
+		"bill import examples/data/focus-2026-10.csv -o json",
+		"bill show -o json --since 2026-10-01 --until 2026-11-01",
 		"bill reconcile -o json --since 2026-10-01 --until 2026-11-01 --post",
 		"costs --since 2026-10-01 --until 2026-11-01 -o json",
 		"costs shares examples/data/shares.csv --since 2026-10-01 --until 2026-11-01 -o json",

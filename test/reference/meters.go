@@ -122,7 +122,9 @@ func sampleResources() []*inventory.Resource {
 		})
 	}
 	for _, d := range []inventory.Database{
-		{Engine: "postgres", StorageType: "gp2"}, {Engine: "mysql", StorageType: "gp3", IOPS: 13_000, ThroughputMiBps: 600},
+		{
+			Engine: "postgres", StorageType: "gp2",
+		}, {Engine: "mysql", StorageType: "gp3", IOPS: 13_000, ThroughputMiBps: 600},
 		{Engine: "mariadb", StorageType: "io1", IOPS: 1000},
 		{Engine: "postgres", StorageType: "io2", IOPS: 1000}, {Engine: "postgres", StorageType: "io2"},
 		{Engine: "postgres", StorageType: "standard"},
@@ -195,7 +197,9 @@ func meterRows(resources []*inventory.Resource, book *price.Book) []*meterRow {
 	for _, r := range resources {
 		for i := range r.Meters {
 			m := &r.Meters[i]
-			at := slices.IndexFunc(rows, func(x *meterRow) bool { return x.kind == r.Kind && x.name == meterName(m.Name) })
+			at := slices.IndexFunc(rows, func(x *meterRow) bool {
+				return x.kind == r.Kind && x.name == meterName(m.Name)
+			})
 			if at < 0 {
 				at = len(rows)
 				rows = append(rows, &meterRow{kind: r.Kind, name: meterName(m.Name)})

@@ -39,9 +39,11 @@ func drawn(t *rapid.T, kind inventory.Kind) *inventory.Resource {
 	if rapid.Bool().Draw(t, "any state") {
 		r.State = rapid.SampledFrom([]inventory.State{
 			inventory.StateUnknown, inventory.StatePending, inventory.StateRunning, inventory.StateStopped,
-			inventory.StateAvailable, inventory.StateInUse, inventory.StateFailed, inventory.StateDeleting}).Draw(t, "state")
+			inventory.StateAvailable, inventory.StateInUse, inventory.StateFailed,
+			inventory.StateDeleting}).Draw(t, "state")
 	}
-	platform, tenancy := pick("platform", "linux", "windows", "rhel", ""), pick("tenancy", "shared", "dedicated", "host",
+	platform, tenancy := pick("platform", "linux", "windows", "rhel", ""), pick("tenancy",
+		"shared", "dedicated", "host",
 		"")
 	group := inventory.NodeGroup{Name: "g", Type: r.Type, Count: count("nodes")}
 	switch r.Kind {
@@ -90,7 +92,8 @@ func drawn(t *rapid.T, kind inventory.Kind) *inventory.Resource {
 		r.Detail = d
 	case inventory.KindCapacityReservation:
 		r.Detail = &inventory.CapacityReservation{
-			Total: 9, Available: count("free"), Block: rapid.Bool().Draw(t, "block"), Platform: platform, Tenancy: tenancy,
+			Total: 9, Available: count("free"), Block: rapid.Bool().Draw(t, "block"),
+			Platform: platform, Tenancy: tenancy,
 		}
 	case inventory.KindCommitment:
 		d := &inventory.Commitment{}
@@ -101,16 +104,19 @@ func drawn(t *rapid.T, kind inventory.Kind) *inventory.Resource {
 	case inventory.KindFileSystem:
 		r.Type = pick("file system", "efs", "fsx-lustre", "fsx-windows", "fsx-ontap", "fsx-openzfs")
 		r.Detail = &inventory.FileSystem{
-			Sizes: sizes("STANDARD", "IA", "ARCHIVE"), CapacityGiB: count("size"), StorageType: pick("disks", "", "SSD", "HDD"),
+			Sizes: sizes("STANDARD", "IA", "ARCHIVE"), CapacityGiB: count("size"),
+			StorageType:          pick("disks", "", "SSD", "HDD"),
 			ThroughputMBpsPerTiB: count("throughput"), Deployment: pick("deployment", "", "SCRATCH_2", "MULTI_AZ_1")}
 	case inventory.KindDatabase, inventory.KindCache, inventory.KindWarehouse:
 		r.Type = pick("class", "db.m5.large", "db.serverless", "m5.large.search", "cache.t3.micro")
 		r.Detail = &inventory.Database{
-			Engine: pick("engine", "postgres", "mysql", "mariadb", "oracle-ee", "oracle-se2-cdb", "sqlserver-web", "db2-ae",
+			Engine: pick("engine", "postgres", "mysql", "mariadb", "oracle-ee", "oracle-se2-cdb",
+				"sqlserver-web", "db2-ae",
 				"aurora", "aurora-mysql", "docdb", "neptune", "opensearch", "redis"),
 			License: pick("license", "", "license-included", "bring-your-own-license", "marketplace-license"),
 			Cluster: pick("cluster", "", "c"),
-			Count:   count("nodes"), MultiAZ: rapid.Bool().Draw(t, "multi"), StorageGiB: count("size"), IOPS: count("iops"),
+			Count:   count("nodes"), MultiAZ: rapid.Bool().Draw(t, "multi"),
+			StorageGiB: count("size"), IOPS: count("iops"),
 			ThroughputMiBps: count("throughput"),
 			StorageType:     pick("storage", "", "standard", "gp2", "gp3", "io1", "io2", "aurora", "aurora-iopt1"),
 			Nodes:           []inventory.NodeGroup{group},

@@ -103,7 +103,10 @@ var outputs = []output{
 	{view.LoginSchema, "curfew login -o json", []any{view.Login{}}},
 	{view.NewTokenSchema, "curfew token create -o json", []any{view.NewToken{}}},
 	{view.TokenSchema, "curfew token revoke -o json", []any{view.OneToken{}}},
-	{checkpoint.Schema, "HEAD and manifests in a store of checkpoints", []any{checkpoint.Head{}, checkpoint.Manifest{}}},
+	{
+		checkpoint.Schema, "HEAD and manifests in a store of checkpoints",
+		[]any{checkpoint.Head{}, checkpoint.Manifest{}},
+	},
 	{view.CheckpointSaveSchema, "curfew checkpoint save -o json", []any{view.CheckpointSave{}}},
 	{view.CheckpointRestoreSchema, "curfew checkpoint restore -o json", []any{view.CheckpointRestore{}}},
 	{view.CheckpointListSchema, "curfew checkpoint list -o json", []any{view.CheckpointList{}}},

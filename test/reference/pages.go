@@ -34,7 +34,10 @@ var pages = []page{
 		"every key of `curfew.yaml` with its type, default, meaning and environment variable", (*book).configuration,
 	},
 	{"policies.md", "Policy language", "every key, fact and function of policies and their tests", (*book).policies},
-	{"findings.md", "Findings", "every rule with its formula, threshold, savings, confidence and fix", (*book).findings},
+	{
+		"findings.md", "Findings", "every rule with its formula, threshold, savings, confidence and fix",
+		(*book).findings,
+	},
 	{"meters.md", "Meters", "what is priced of each kind of resource on AWS, and what is not", (*book).meters},
 	{"planners.md", "Planners", "the files that planners read and the documents that they print", (*book).planners},
 	{"jobs.md", "Jobs and sessions", "every key of jobs and sessions", (*book).jobs},
@@ -191,7 +194,9 @@ func keyRows(s *jsonschema.Schema) (rows [][]string) {
 			return
 		}
 		seen[path] = true
-		rows = append(rows, []string{code(path), typeOf(key, s.Definitions), defaultText(key), sentence(key.Description)})
+		rows = append(rows, []string{
+			code(path), typeOf(key, s.Definitions), defaultText(key), sentence(key.Description),
+		})
 	})
 	return rows
 }
@@ -244,9 +249,10 @@ func requiredKeys(s *jsonschema.Schema, path string, out map[string]bool) {
 }
 
 func (p *book) configuration() error {
-	p.text("curfew reads `curfew.yaml`: the nearest one upward from the working directory, else the one in the user's " +
-		"configuration directory, else the file of `--config`. [configuration.md](../configuration.md) explains it. " +
-		"Unknown and repeated keys are errors with file, line and column.")
+	p.text(
+		"curfew reads `curfew.yaml`: the nearest one upward from the working directory, else the one in the user's " +
+			"configuration directory, else the file of `--config`. [configuration.md](../configuration.md) explains it. " +
+			"Unknown and repeated keys are errors with file, line and column.")
 	p.text("A key is overridden by its environment variable. Lists are separated by commas; mappings and lists of " +
 		"mappings are YAML. Durations are `14d`, `12h` or `30m`. Amounts are dollars, `100` or `12.50`.")
 	p.text("Schema: [`schemas/config.v1.json`](../../schemas/config.v1.json). Example: " +
@@ -279,13 +285,15 @@ func listDefaults(path string, s *document.Shape, out map[string]string) {
 }
 
 func (p *book) policies() error {
-	p.text("[policies.md](../policies.md) explains the language. `curfew policy check` validates files, `curfew policy " +
-		"test` runs their tests.")
+	p.text(
+		"[policies.md](../policies.md) explains the language. `curfew policy check` validates files, `curfew policy " +
+			"test` runs their tests.")
 	p.heading(2, "Policies")
 	p.fileKeys("policy.v1.json", "", policy.Shape(), "examples/policies/idle-ephemeral.yaml")
 	p.heading(2, "Facts")
-	p.text("Conditions (`where`, `when`) are CEL over these facts. A condition on an unknown fact is unknown, and only " +
-		"true proposes.")
+	p.text(
+		"Conditions (`where`, `when`) are CEL over these facts. A condition on an unknown fact is unknown, and only " +
+			"true proposes.")
 	var rows [][]string
 	for _, f := range policy.Language() {
 		typ := f.Type
@@ -300,8 +308,9 @@ func (p *book) policies() error {
 	p.table([]string{"fact", "type", "meaning", "unknown when", "example"}, rows)
 	p.figures()
 	p.heading(2, "Functions")
-	p.text("Operators and functions are those of [CEL](https://cel.dev); `has` and `duration` know facts, tags, days " +
-		"and weeks.")
+	p.text(
+		"Operators and functions are those of [CEL](https://cel.dev); `has` and `duration` know facts, tags, days " +
+			"and weeks.")
 	functions, err := policy.Functions()
 	if err != nil {
 		return err
@@ -319,15 +328,19 @@ func (p *book) policies() error {
 // figures are the figures about GPUs of conditions.
 func (p *book) figures() {
 	p.heading(2, "Figures about GPUs")
-	p.text("`gpu.util.mean(\"30m\")` is a number about the GPUs of a machine over a window of 1m to 1d: the mean over " +
-		"its GPUs and over time. `max` and `min` are the highest and the lowest sample of any GPU. With `worst` they are " +
-		"those of one GPU: the one with the highest figure, or where little is bad with the lowest. A GPU with MIG " +
-		"instances counts once.")
-	p.text("The window of a GPU ends with its newest sample, because sources publish late. A figure is unknown, never " +
-		"0, where on any GPU of the machine samples cover less than 90%% of the window (`duty.min_coverage`), the newest " +
-		"one is older than three steps, the signal is not measured, or signals contradict each other; where the number of " +
-		"GPUs is unknown; and where one series stands for several GPUs. `gpu.lost` counts the GPUs that are missing, as " +
-		"long as others are measured. `has` of a figure is true or unknown.")
+	p.text(
+		"`gpu.util.mean(\"30m\")` is a number about the GPUs of a machine over a window of 1m to 1d: the mean over " +
+			"its GPUs and over time. `max` and `min` are the highest and the lowest sample of any GPU. With `worst` they are " +
+			"those of one GPU: the one with the highest figure, or where little is bad with the lowest. A GPU with MIG " +
+			"instances counts once.")
+	p.text(
+		"The window of a GPU ends with its newest sample, because sources publish late. A figure is unknown, never " +
+			"0, where on any GPU of the machine samples cover less than 90%% of the window (`duty.min_coverage`), " +
+			"the newest " +
+			"one is older than three steps, the signal is not measured, or signals contradict each other; where the number of " +
+			"GPUs is unknown; and where one series stands for several GPUs. `gpu.lost` counts the GPUs that are " +
+			"missing, as " +
+			"long as others are measured. `has` of a figure is true or unknown.")
 	var rows [][]string
 	for _, f := range policy.Figures() {
 		var statistics []string
@@ -346,9 +359,11 @@ var threshold = regexp.MustCompile(`\b((thresholds|duty|spot)\.[a-z_]+|required_
 func (p *book) findings() error {
 	p.text("Rules in the order of the steps in which waste is best removed. [findings.md](../findings.md) explains " +
 		"them. Thresholds are keys of [the configuration](configuration.md).")
-	p.text("A signal that covers under 90%% of its window, or whose newest sample is older than three steps, decides " +
-		"nothing. Each dollar counts once, in the first finding that claims it. Savings are without what commitments cover and without " +
-		"what remains.")
+	p.text(
+		"A signal that covers under 90%% of its window, or whose newest sample is older than three steps, decides " +
+			"nothing. Each dollar counts once, in the first finding that claims it. Savings are without what " +
+			"commitments cover and without " +
+			"what remains.")
 	rules := finding.All(aws.Rules())
 	for step := finding.StepMeasure; step <= finding.StepCommit; step++ {
 		p.heading(2, fmt.Sprintf("%d %s", step, strings.ToUpper(step.String()[:1])+step.String()[1:]))
@@ -373,15 +388,19 @@ func (p *book) findings() error {
 				threshold.ReplaceAllString(r.About.Fix, "`$1`"),
 			})
 		}
-		p.table([]string{"rule", "finds", "formula and threshold", "savings a month", "confidence", "fix and undo"}, rows)
+		p.table([]string{
+			"rule", "finds", "formula and threshold", "savings a month", "confidence", "fix and undo",
+		}, rows)
 	}
 	return nil
 }
 
 func (p *book) traces() error {
-	p.text("`--usage` and `--trace` read CSV, CSV.gz and Parquet with one row a sample, and the CSV that `nvidia-smi " +
-		"--query-gpu` prints. `--map ours=theirs` names other columns; metric names of the field are known. A column that " +
-		"is not known is named in a warning. A missing sample is unknown time, never idle time.")
+	p.text(
+		"`--usage` and `--trace` read CSV, CSV.gz and Parquet with one row a sample, and the CSV that `nvidia-smi " +
+			"--query-gpu` prints. `--map ours=theirs` names other columns; metric names of the field are known. A " +
+			"column that " +
+			"is not known is named in a warning. A missing sample is unknown time, never idle time.")
 	var rows [][]string
 	for _, c := range usage.Columns() {
 		typ := c.Type

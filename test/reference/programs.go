@@ -60,7 +60,8 @@ func (p *book) commands() error {
 			for _, sub := range c.Commands() {
 				if !sub.Hidden && sub.Name() != "help" {
 					rows = append(rows, []string{
-						fmt.Sprintf("[`%s`](#%s)", sub.CommandPath(), strings.ReplaceAll(sub.CommandPath(), " ", "-")), sub.Short,
+						fmt.Sprintf("[`%s`](#%s)", sub.CommandPath(), strings.ReplaceAll(sub.CommandPath(), " ", "-")),
+						sub.Short,
 					})
 				}
 			}
@@ -127,7 +128,9 @@ var planners = []planner{
 	{"rightsize", rightsize.Schema, nil},
 	{
 		"mig", mig.Schema,
-		[]planFile{{"--workloads", "examples/data/workloads.csv", mig.WorkloadsFile}, {"--current", "", mig.PlacementsFile}},
+		[]planFile{
+			{"--workloads", "examples/data/workloads.csv", mig.WorkloadsFile}, {"--current", "", mig.PlacementsFile},
+		},
 	},
 	{
 		"commit", commit.Schema,
@@ -144,8 +147,9 @@ var planners = []planner{
 }
 
 func (p *book) planners() error {
-	p.text("Planners read CSV files with a header, and change nothing. Names ending in `.gz` are unpacked. `-o json` " +
-		"prints a document; amounts are decimal texts, and null where they are unknown.")
+	p.text(
+		"Planners read CSV files with a header, and change nothing. Names ending in `.gz` are unpacked. `-o json` " +
+			"prints a document; amounts are decimal texts, and null where they are unknown.")
 	for _, planner := range planners {
 		p.heading(2, "curfew plan "+planner.command)
 		if planner.command == "rightsize" {
@@ -255,8 +259,9 @@ func refOf(s *jsonschema.Schema) string {
 }
 
 func (p *book) jobs() error {
-	p.text("`curfew estimate` and `curfew gate` read jobs and sessions. Durations are `30m`, `12h` or `7d`; sizes are " +
-		"`200GiB` or `1.5TB`; GPUs are `A100:8` or `A100-80GB`.")
+	p.text(
+		"`curfew estimate` and `curfew gate` read jobs and sessions. Durations are `30m`, `12h` or `7d`; sizes are " +
+			"`200GiB` or `1.5TB`; GPUs are `A100:8` or `A100-80GB`.")
 	p.heading(2, "Jobs")
 	p.fileKeys("job.v1.json", "", spec.Shape(spec.Job), "examples/jobs/train.yaml")
 	p.heading(2, "Sessions")
@@ -305,8 +310,9 @@ func (p *book) metrics() error {
 }
 
 func (p *book) documents() error {
-	p.text("Fields are only added to a version. Amounts (`*_usd`) are exact decimals as text, with two digits or more " +
-		"after the point, or null where they are unknown; only tables round. Times are RFC 3339 in UTC.")
+	p.text(
+		"Fields are only added to a version. Amounts (`*_usd`) are exact decimals as text, with two digits or more " +
+			"after the point, or null where they are unknown; only tables round. Times are RFC 3339 in UTC.")
 	var rows [][]string
 	for _, o := range outputs {
 		s := o.reflected(p.code)

@@ -104,7 +104,8 @@ func billOf(info *debug.BuildInfo, version string, date time.Time) (bom, error) 
 	b := bom{BOMFormat: "CycloneDX", SpecVersion: "1.5", Version: 1}
 	b.Metadata.Timestamp = date.Format(time.RFC3339)
 	b.Metadata.Component = component{
-		Type: "application", Name: info.Main.Path, Version: version, PURL: "pkg:golang/" + info.Main.Path + "@" + version,
+		Type: "application", Name: info.Main.Path, Version: version,
+		PURL: "pkg:golang/" + info.Main.Path + "@" + version,
 	}
 	modules := make([]*debug.Module, len(info.Deps))
 	for i, m := range info.Deps {

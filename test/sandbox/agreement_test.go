@@ -183,7 +183,8 @@ func motoData(t *testing.T, metric, stat string, period int32, from, to time.Tim
 	t.Helper()
 	p := "MetricDataQueries.member.1."
 	body := motoQuery(t, "GetMetricData", url.Values{
-		"StartTime": {from.Format(time.RFC3339)}, "EndTime": {to.Format(time.RFC3339)}, "ScanBy": {"TimestampAscending"},
+		"StartTime": {from.Format(time.RFC3339)}, "EndTime": {to.Format(time.RFC3339)},
+		"ScanBy": {"TimestampAscending"},
 		p + "Id": {"q"}, p + "MetricStat.Period": {strconv.Itoa(int(period))}, p + "MetricStat.Stat": {stat},
 		p + "MetricStat.Metric.Namespace":  {"CWAgent"},
 		p + "MetricStat.Metric.MetricName": {metric}, p + "MetricStat.Metric.Dimensions.member.1.Name": {"InstanceId"},

@@ -54,7 +54,8 @@ func (s *Sandbox) Backbone(ctx context.Context, region, bucket string) (image st
 	for name, value := range map[string]string{
 		"version": curfew.BackboneVersion, "bucket": bucket, "subnets": strings.Join(pairs, ","),
 		"security-group": aws.ToString(groups.SecurityGroups[0].GroupId),
-		"machine-policy": policy, "log-group": "/curfew/sessions", "kms-key": "arn:aws:kms:us-east-1:123456789012:key/1",
+		"machine-policy": policy, "log-group": "/curfew/sessions",
+		"kms-key":          "arn:aws:kms:us-east-1:123456789012:key/1",
 		"session-document": "curfew-shell"} {
 		if _, err := parameters.PutParameter(ctx, &ssm.PutParameterInput{
 			Name: aws.String("/curfew/backbone/" + name), Value: aws.String(value), Type: ssmtypes.ParameterTypeString,

@@ -43,7 +43,9 @@ func (l *launching) input(token string, nodes int) *ec2.RunInstancesInput {
 		ClientToken: aws.String(token), ImageId: aws.String("ami-03cf127a"), InstanceType: types.InstanceTypeG6Xlarge,
 		MinCount: aws.Int32(int32(nodes)), MaxCount: aws.Int32(int32(nodes)), SubnetId: l.subnets[0].SubnetId,
 		TagSpecifications: []types.TagSpecification{
-			{ResourceType: types.ResourceTypeInstance, Tags: tags}, {ResourceType: types.ResourceTypeVolume, Tags: tags},
+			{
+				ResourceType: types.ResourceTypeInstance, Tags: tags,
+			}, {ResourceType: types.ResourceTypeVolume, Tags: tags},
 			{ResourceType: types.ResourceTypeNetworkInterface, Tags: tags}}}
 }
 
@@ -263,7 +265,9 @@ func TestConnections(t *testing.T) {
 	}
 	listed := func(state ssmtypes.SessionState) (out []ssmtypes.Session) {
 		pages := ssm.NewDescribeSessionsPaginator(api, &ssm.DescribeSessionsInput{
-			State: state, Filters: []ssmtypes.SessionFilter{{Key: ssmtypes.SessionFilterKeyTargetId, Value: aws.String(id)}},
+			State: state, Filters: []ssmtypes.SessionFilter{
+				{Key: ssmtypes.SessionFilterKeyTargetId, Value: aws.String(id)},
+			},
 		})
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(t.Context())
@@ -275,14 +279,17 @@ func TestConnections(t *testing.T) {
 		return out
 	}
 	if got := listed(ssmtypes.SessionStateActive); len(got) != 1 ||
-		aws.ToString(got[0].SessionId) != aws.ToString(open.SessionId) || got[0].Status != ssmtypes.SessionStatusConnected {
+		aws.ToString(got[0].SessionId) != aws.ToString(open.SessionId) ||
+		got[0].Status != ssmtypes.SessionStatusConnected {
 		t.Errorf("open: %+v", got)
 	}
 	if _, err := api.ResumeSession(t.Context(), &ssm.ResumeSessionInput{SessionId: open.SessionId}); err != nil {
 		t.Errorf("resume: %v", err)
 	}
 	for range 2 {
-		if _, err := api.TerminateSession(t.Context(), &ssm.TerminateSessionInput{SessionId: open.SessionId}); err != nil {
+		if _, err := api.TerminateSession(t.Context(), &ssm.TerminateSessionInput{
+			SessionId: open.SessionId,
+		}); err != nil {
 			t.Errorf("terminate: %v", err)
 		}
 	}

@@ -168,10 +168,13 @@ func (b *seeder) measure(id, region, gpuName string, launched time.Time, memoryT
 			if gpus[i] == nil {
 				gpus[i] = map[string][]wire.Datum{}
 			}
-			gpus[i]["nvidia_smi_utilization_gpu"] = append(gpus[i]["nvidia_smi_utilization_gpu"], gauge(t, g.util, g.max))
+			gpus[i]["nvidia_smi_utilization_gpu"] = append(gpus[i]["nvidia_smi_utilization_gpu"],
+				gauge(t, g.util, g.max))
 			gpus[i]["nvidia_smi_memory_used"] = append(gpus[i]["nvidia_smi_memory_used"], gauge(t, g.memory, g.memory))
-			gpus[i]["nvidia_smi_memory_total"] = append(gpus[i]["nvidia_smi_memory_total"], gauge(t, memoryTotal, memoryTotal))
-			gpus[i]["nvidia_smi_power_draw"] = append(gpus[i]["nvidia_smi_power_draw"], gauge(t, 20+g.util*2, 20+g.max*2))
+			gpus[i]["nvidia_smi_memory_total"] = append(gpus[i]["nvidia_smi_memory_total"],
+				gauge(t, memoryTotal, memoryTotal))
+			gpus[i]["nvidia_smi_power_draw"] = append(gpus[i]["nvidia_smi_power_draw"],
+				gauge(t, 20+g.util*2, 20+g.max*2))
 		}
 	})
 	for name, data := range series {

@@ -42,7 +42,9 @@ var (
 	dana = inventory.Owner{
 		Team: "language", Project: "assistant", User: "dana", Environment: "production", CostCenter: "4712",
 	}
-	chen   = inventory.Owner{Team: "ranking", Project: "feed", User: "chen", Environment: "research", CostCenter: "4713"}
+	chen = inventory.Owner{
+		Team: "ranking", Project: "feed", User: "chen", Environment: "research", CostCenter: "4713",
+	}
 	emil   = inventory.Owner{Team: "ranking", Project: "ads", User: "emil", Environment: "staging", CostCenter: "4713"}
 	nobody = inventory.Owner{}
 )
@@ -61,8 +63,9 @@ type network struct{ vpc, subnet, subnet2, zone string }
 // Seed fills the sandbox and returns what an audit must say about it.
 func (s *Sandbox) Seed(ctx context.Context) (*Truth, error) {
 	now := s.now().UTC().Truncate(time.Second)
-	b := &seeder{Sandbox: s, now: now, nets: map[string]network{}, truth: &Truth{Now: now, Account: wire.DefaultAccount,
-		OtherAccount: otherAccount, OtherRole: otherRole, Regions: []string{east, west, ireland}}}
+	b := &seeder{
+		Sandbox: s, now: now, nets: map[string]network{}, truth: &Truth{Now: now, Account: wire.DefaultAccount,
+			OtherAccount: otherAccount, OtherRole: otherRole, Regions: []string{east, west, ireland}}}
 	for _, part := range []struct {
 		what string
 		seed func(context.Context) error
@@ -211,7 +214,8 @@ func (s *Sandbox) OtherConfig(region string) aws.Config {
 // second puts a forgotten disk and an address into the second account.
 func (b *seeder) second(ctx context.Context) error {
 	api := ec2.NewFromConfig(b.OtherConfig(east))
-	v, err := api.CreateVolume(ctx, &ec2.CreateVolumeInput{AvailabilityZone: aws.String(east + "a"), Size: aws.Int32(100),
+	v, err := api.CreateVolume(ctx, &ec2.CreateVolumeInput{
+		AvailabilityZone: aws.String(east + "a"), Size: aws.Int32(100),
 		VolumeType: ec2types.VolumeTypeGp3, TagSpecifications: tagSpec(ec2types.ResourceTypeVolume,
 			tags(dana, "other-scratch"))})
 	if err != nil {
@@ -228,7 +232,8 @@ func (b *seeder) second(ctx context.Context) error {
 			Rule: "volume-unattached", Resource: Resource{
 				Kind: inventory.KindVolume, ID: *v.VolumeId, Region: east, Owner: dana,
 			},
-			WasteUSD: cost(term{"100", "ebs:gp3"}), SavingsUSD: cost(term{"100", "ebs:gp3"}, term{"-100", "snapshot"})},
+			WasteUSD:   cost(term{"100", "ebs:gp3"}),
+			SavingsUSD: cost(term{"100", "ebs:gp3"}, term{"-100", "snapshot"})},
 		{
 			Rule: "address-unused", Resource: Resource{
 				Kind: inventory.KindAddress, ID: *a.AllocationId, Region: east, Owner: dana,

@@ -49,11 +49,14 @@ func lifecycleRule(id, prefix string, change func(*s3types.LifecycleRule)) s3typ
 
 var (
 	toArchive = lifecycleRule("archive", "", func(r *s3types.LifecycleRule) {
-		r.Transitions = []s3types.Transition{{Days: aws.Int32(30), StorageClass: s3types.TransitionStorageClassStandardIa},
+		r.Transitions = []s3types.Transition{
+			{Days: aws.Int32(30), StorageClass: s3types.TransitionStorageClassStandardIa},
 			{Days: aws.Int32(90), StorageClass: s3types.TransitionStorageClassGlacier}}
 	})
 	exportsToArchive = lifecycleRule("exports", "exports/", func(r *s3types.LifecycleRule) {
-		r.Transitions = []s3types.Transition{{Days: aws.Int32(90), StorageClass: s3types.TransitionStorageClassGlacier}}
+		r.Transitions = []s3types.Transition{
+			{Days: aws.Int32(90), StorageClass: s3types.TransitionStorageClassGlacier},
+		}
 	})
 	abortUploads = lifecycleRule("uploads", "", func(r *s3types.LifecycleRule) {
 		r.AbortIncompleteMultipartUpload = &s3types.AbortIncompleteMultipartUpload{DaysAfterInitiation: aws.Int32(7)}
@@ -78,7 +81,8 @@ func (b *seeder) buckets(ctx context.Context) error {
 			},
 			rules: []s3types.LifecycleRule{abortUploads, exportsToArchive}, rule: "bucket-no-lifecycle",
 			want: Planted{
-				SavingsUSD: archived("10240"), Note: "a rule archives exports/, nothing moves the 10,240 GiB of frames/",
+				SavingsUSD: archived("10240"),
+				Note:       "a rule archives exports/, nothing moves the 10,240 GiB of frames/",
 			}},
 		{name: "acme-language-checkpoints", region: east, owner: bo, objects: []objects{
 			{"checkpoints/run-1/", 20, 40 * gib, days(150)}, {"checkpoints/run-2/", 20, 40 * gib, days(120)}},
@@ -89,16 +93,21 @@ func (b *seeder) buckets(ctx context.Context) error {
 			objects: []objects{{"models/", 5, 10 * gib, days(60)}},
 			rules:   []s3types.LifecycleRule{toArchive, abortUploads}, rule: "bucket-noncurrent",
 			want: Planted{
-				Unknown: true, UpperBoundUSD: cost(term{"50", "s3:STANDARD"}), Note: "five replaced versions of 10 GiB",
+				Unknown: true, UpperBoundUSD: cost(term{"50", "s3:STANDARD"}),
+				Note: "five replaced versions of 10 GiB",
 			}},
 		{name: "acme-language-uploads", region: east, owner: dana, objects: []objects{{"corpus/", 5, gib, days(20)}},
-			rules: []s3types.LifecycleRule{toArchive}, uploads: 3, rule: "bucket-multipart", want: Planted{SavingsUSD: "0.00"}},
+			rules: []s3types.LifecycleRule{toArchive}, uploads: 3, rule: "bucket-multipart",
+			want: Planted{SavingsUSD: "0.00"}},
 		{
 			name: "acme-vision-results", region: east, owner: ben, versioned: true,
 			objects: []objects{{"results/", 10, 2 * gib, days(200)}},
 			rules:   []s3types.LifecycleRule{toArchive, abortUploads, dropVersions}, not: storageRules,
 			note: "every rule there is"},
-		{name: "acme-ranking-events", region: ireland, owner: emil, objects: []objects{{"events/", 10, 5 * gib, days(10)}},
+		{
+			name: "acme-ranking-events", region: ireland, owner: emil, objects: []objects{
+				{"events/", 10, 5 * gib, days(10)},
+			},
 			rules: []s3types.LifecycleRule{toArchive, abortUploads}, not: storageRules, note: "full lifecycle"},
 	} {
 		if err := b.bucket(ctx, x); err != nil {
@@ -110,7 +119,9 @@ func (b *seeder) buckets(ctx context.Context) error {
 		lifetime: persistent, purpose: inventory.Inference, tags: []string{
 			inventory.TagDataURI, "s3://acme-ranking-events/events/",
 		},
-		does: busy(50, 0, 0, 0), rule: "compute-away-from-data", want: Planted{Unknown: true, Note: "reads from eu-west-1"},
+		does: busy(50, 0, 0, 0), rule: "compute-away-from-data", want: Planted{
+			Unknown: true, Note: "reads from eu-west-1",
+		},
 		not: idleRules})
 	return err
 }
@@ -194,13 +205,18 @@ func (b *seeder) fill(ctx context.Context, api *s3.Client, x bucket) error {
 				Set: map[string]any{"Size": o.bytes, "LastModified": made}})
 			work.Go(func() error {
 				for n := range copies {
-					out, err := api.PutObject(ctx, &s3.PutObjectInput{Bucket: &x.name, Key: &key, Body: strings.NewReader("")})
+					out, err := api.PutObject(ctx, &s3.PutObjectInput{
+						Bucket: &x.name, Key: &key, Body: strings.NewReader(""),
+					})
 					if err != nil {
 						return fmt.Errorf("put %s: %w", key, err)
 					}
 					if out.VersionId != nil {
-						b.Wire.Patch(wire.Patch{Service: "s3", Operation: "ListObjectVersions", IDField: "VersionId", ID: *out.VersionId,
-							Set: map[string]any{"Size": o.bytes, "LastModified": made.Add(time.Duration(n) * time.Hour)}})
+						b.Wire.Patch(wire.Patch{
+							Service: "s3", Operation: "ListObjectVersions", IDField: "VersionId", ID: *out.VersionId,
+							Set: map[string]any{
+								"Size": o.bytes, "LastModified": made.Add(time.Duration(n) * time.Hour),
+							}})
 					}
 				}
 				return nil

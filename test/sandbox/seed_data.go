@@ -66,9 +66,11 @@ func (b *seeder) usedDatabases(ctx context.Context) error {
 		}
 		if _, err := rds.NewFromConfig(b.Config(east)).CreateDBInstance(ctx, &rds.CreateDBInstanceInput{
 			DBInstanceIdentifier: &x.name,
-			DBInstanceClass:      aws.String("db.m5.xlarge"), Engine: aws.String("postgres"), AllocatedStorage: aws.Int32(20),
-			StorageType:    aws.String("gp3"),
-			MasterUsername: aws.String("owner"), MasterUserPassword: aws.String("only-a-test"), Tags: t}); err != nil {
+			DBInstanceClass:      aws.String("db.m5.xlarge"), Engine: aws.String("postgres"),
+			AllocatedStorage:   aws.Int32(20),
+			StorageType:        aws.String("gp3"),
+			MasterUsername:     aws.String("owner"),
+			MasterUserPassword: aws.String("only-a-test"), Tags: t}); err != nil {
 			return fmt.Errorf("%s: %w", x.name, err)
 		}
 		b.age("rds", "DBInstanceIdentifier", x.name, b.ago(days(200)), "InstanceCreateTime")
@@ -167,9 +169,10 @@ func (b *seeder) tables(ctx context.Context) error {
 		b.level("AWS/DynamoDB", "ProvisionedReadCapacityUnits", d, 100)
 		r := b.record(inventory.KindTable, x.name, east, dana)
 		if x.consumed > 0 {
-			b.steady(east, "AWS/DynamoDB", "ConsumedReadCapacityUnits", d, b.ago(days(15)), func(t time.Time) wire.Datum {
-				return counter(t, x.consumed)
-			})
+			b.steady(east, "AWS/DynamoDB", "ConsumedReadCapacityUnits", d, b.ago(days(15)),
+				func(t time.Time) wire.Datum {
+					return counter(t, x.consumed)
+				})
 			b.innocent(r, "in use", "table-idle")
 			b.plant(r, "table-overprovisioned", Planted{
 				Unknown: true, UpperBoundUSD: "27.90",

@@ -152,7 +152,9 @@ func (b *seeder) snapshots(ctx context.Context) error {
 	if _, err := api.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: gone.VolumeId}); err != nil {
 		return err
 	}
-	b.plant(alone, "snapshot-old", Planted{SavingsUSD: cost(term{"300", "snapshot"}), Note: "the only one of its disk"})
+	b.plant(alone, "snapshot-old", Planted{
+		SavingsUSD: cost(term{"300", "snapshot"}), Note: "the only one of its disk",
+	})
 
 	disk, err := b.volume(ctx, east, "tokenizer-corpus", bo, days(150), ec2.CreateVolumeInput{
 		Size: aws.Int32(400), VolumeType: ec2types.VolumeTypeGp3,

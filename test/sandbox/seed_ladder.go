@@ -163,7 +163,8 @@ func (l *Ladder) launch(ctx context.Context, name string) error {
 		InstanceType: ladderType, DisableApiTermination: aws.Bool(name == Protected),
 		BlockDeviceMappings: []ec2types.BlockDeviceMapping{
 			{DeviceName: aws.String("/dev/sda1"), Ebs: &ec2types.EbsBlockDevice{
-				VolumeSize: aws.Int32(100), VolumeType: ec2types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(name == Unsaved)}}},
+				VolumeSize: aws.Int32(100), VolumeType: ec2types.VolumeTypeGp3,
+				DeleteOnTermination: aws.Bool(name == Unsaved)}}},
 		TagSpecifications: append(tagSpec(ec2types.ResourceTypeInstance, l.ladderTags(name)),
 			tagSpec(ec2types.ResourceTypeVolume, tags(ana, name))...)})
 	if err != nil {
@@ -218,7 +219,8 @@ func (l *Ladder) minute(t, silence time.Time) []reading {
 		id, w := l.IDs[name], l.work[name]
 		if t.Truncate(ec2Period).Equal(t) {
 			host, bytes := dims("InstanceId", id), w.Network*ec2Period.Minutes()/2
-			out = append(out, reading{"AWS/EC2", "CPUUtilization", host, w.CPU}, reading{"AWS/EC2", "NetworkIn", host, bytes},
+			out = append(out, reading{"AWS/EC2", "CPUUtilization", host, w.CPU},
+				reading{"AWS/EC2", "NetworkIn", host, bytes},
 				reading{"AWS/EC2", "NetworkOut", host, bytes})
 		}
 		if name == Unmeasured || name == Stale && (l.silent || !t.Before(silence)) {

@@ -72,26 +72,38 @@ func (b *seeder) fleet() []machine {
 			name: "segmentation-dev", kind: "g5.2xlarge", region: east, owner: ben, age: days(3), disk: 100,
 			lifetime: ephemeral,
 			purpose:  dev, gpu: "NVIDIA A10G", memory: memA10G, agent: perGPU, does: idle(1),
-			rule: "gpu-instance-idle", want: saves("g5.2xlarge", east), note: "younger than the window, older than a day"},
-		{name: "tokenizer-notebook", kind: "p4d.24xlarge", region: east, owner: bo, age: days(6) + 4*time.Hour, disk: 200,
+			rule: "gpu-instance-idle", want: saves("g5.2xlarge", east),
+			note: "younger than the window, older than a day"},
+		{
+			name: "tokenizer-notebook", kind: "p4d.24xlarge", region: east, owner: bo,
+			age: days(6) + 4*time.Hour, disk: 200,
 			lifetime: ephemeral, purpose: dev, gpu: "NVIDIA A100-SXM4-40GB", memory: memA100, agent: perGPU,
 			does: held(8, 37_683), rule: "gpu-held", want: saves("p4d.24xlarge", east)},
-		{name: "feed-experiment", kind: "g5.xlarge", region: west, owner: chen, age: old, disk: 100, lifetime: ephemeral,
+		{
+			name: "feed-experiment", kind: "g5.xlarge", region: west, owner: chen, age: old,
+			disk: 100, lifetime: ephemeral,
 			purpose: dev, agent: noAgent, does: busy(3, 0, 0, 0), rule: "telemetry-missing",
 			not: idleRules, note: "CPU alone never proves that a GPU machine is idle"},
-		{name: "feature-builder", kind: "m5.xlarge", region: ireland, owner: emil, age: old, disk: 50, lifetime: ephemeral,
+		{
+			name: "feature-builder", kind: "m5.xlarge", region: ireland, owner: emil, age: old,
+			disk: 50, lifetime: ephemeral,
 			purpose: dev, does: idle(0), rule: "instance-idle", want: saves("m5.xlarge", ireland)},
 		{name: "feed-train", kind: "g5.xlarge", region: east, owner: chen, age: 20 * time.Hour, disk: 100,
-			lifetime: ephemeral, purpose: train, tags: []string{"Purpose", "transient-ml-training"}, gpu: "NVIDIA A10G",
+			lifetime: ephemeral, purpose: train, tags: []string{
+				"Purpose", "transient-ml-training",
+			}, gpu: "NVIDIA A10G",
 			memory: memA10G, agent: perGPU, does: busy(40, 1, 90, 20_000), rule: "instance-overdue",
 			want: Planted{
 				SavingsUSD: "0.00",
 			}, also: map[string]Planted{"training-on-demand": {SavingsUSD: onSpot("g5.xlarge", east)}},
 			not: idleRules, note: "busy: the dead man's switch warns, nothing is wasted"},
-		{name: "old-workstation", kind: "g4dn.xlarge", region: east, owner: ana, age: days(90), stopped: days(45), disk: 100,
+		{
+			name: "old-workstation", kind: "g4dn.xlarge", region: east, owner: ana, age: days(90),
+			stopped: days(45), disk: 100,
 			data: 400, lifetime: ephemeral, purpose: dev, rule: "instance-stopped",
 			want: Planted{
-				WasteUSD: cost(term{"500", "ebs:gp3"}), SavingsUSD: cost(term{"100", "ebs:gp3"}, term{"-100", "snapshot"}),
+				WasteUSD:   cost(term{"500", "ebs:gp3"}),
+				SavingsUSD: cost(term{"100", "ebs:gp3"}, term{"-100", "snapshot"}),
 			},
 			note: "its disks still cost; the second one stays when it is terminated"},
 		{name: "report-builder", kind: "m5.xlarge", region: west, owner: emil, age: old, disk: 50, lifetime: ephemeral,
@@ -102,23 +114,36 @@ func (b *seeder) fleet() []machine {
 			purpose: inventory.Evaluation, gpu: "NVIDIA L40S", memory: memL40S, agent: perGPU,
 			does: busy(10, 1, 12, 8_000), rule: "gpu-underutilized",
 			want: Planted{SavingsUSD: instead("g6e.xlarge", "g4dn.2xlarge", east)}, not: idleRules},
-		{name: "tokenizer-ablation", kind: "g5.12xlarge", region: east, owner: bo, age: old, disk: 200, lifetime: ephemeral,
-			purpose: dev, gpu: "NVIDIA A10G", memory: memA10G, agent: perGPU, does: firstOf(busy(12, 4, 88, 18_000), 1),
-			rule: "gpu-count-over", want: Planted{SavingsUSD: instead("g5.12xlarge", "g6.4xlarge", east)}, not: idleRules},
+		{
+			name: "tokenizer-ablation", kind: "g5.12xlarge", region: east, owner: bo, age: old,
+			disk: 200, lifetime: ephemeral,
+			purpose: dev, gpu: "NVIDIA A10G", memory: memA10G, agent: perGPU,
+			does: firstOf(busy(12, 4, 88, 18_000), 1),
+			rule: "gpu-count-over", want: Planted{
+				SavingsUSD: instead("g5.12xlarge", "g6.4xlarge", east),
+			}, not: idleRules},
 		{name: "segmentation-sweep", kind: "p4de.24xlarge", region: east, owner: ben, age: old, disk: 200,
 			lifetime: ephemeral, purpose: dev, gpu: "NVIDIA A100-SXM4-80GB", memory: mem80G, agent: perGPU,
 			does: busy(45, 8, 85, 20_000), rule: "gpu-memory-over", want: Planted{
 				SavingsUSD: instead("p4de.24xlarge", "p4d.24xlarge", east),
 			}, not: idleRules},
-		{name: "legacy-train", kind: "p3.2xlarge", region: east, owner: chen, age: old, disk: 100, lifetime: persistent,
+		{
+			name: "legacy-train", kind: "p3.2xlarge", region: east, owner: chen, age: old,
+			disk: 100, lifetime: persistent,
 			purpose: dev, gpu: "Tesla V100-SXM2-16GB", memory: memV100, agent: perGPU, does: busy(30, 1, 80, 12_000),
-			rule: "generation-old", want: Planted{SavingsUSD: instead("p3.2xlarge", "g6e.2xlarge", east)}, not: idleRules},
-		{name: "", kind: "g6.xlarge", region: east, owner: nobody, age: old, disk: 100, gpu: "NVIDIA L4", memory: memL4,
+			rule: "generation-old", want: Planted{
+				SavingsUSD: instead("p3.2xlarge", "g6e.2xlarge", east),
+			}, not: idleRules},
+		{
+			name: "", kind: "g6.xlarge", region: east, owner: nobody, age: old, disk: 100,
+			gpu: "NVIDIA L4", memory: memL4,
 			agent: perGPU, does: busy(30, 1, 75, 18_000), rule: "tag-missing", want: Planted{SavingsUSD: "0.00"},
 			untaggedDisk: true, not: idleRules},
 
 		// Honest work that looks like waste.
-		{name: "detector-train", kind: "g6.xlarge", region: east, owner: ana, age: old, disk: 100, lifetime: persistent,
+		{
+			name: "detector-train", kind: "g6.xlarge", region: east, owner: ana, age: old,
+			disk: 100, lifetime: persistent,
 			purpose: dev, gpu: "NVIDIA L4", memory: memL4, agent: perGPU, does: busy(3.8, 1, 95, 20_000),
 			not: idleRules, note: "5% CPU with 95% GPU"},
 		{name: "fresh-start", kind: "g5.xlarge", region: east, owner: ben, age: 10 * time.Hour, disk: 100,
@@ -127,21 +152,29 @@ func (b *seeder) fleet() []machine {
 		{name: "weekend-off", kind: "g4dn.xlarge", region: east, owner: bo, age: days(60), stopped: days(3), disk: 100,
 			lifetime: ephemeral, purpose: dev, not: append([]string{"instance-stopped"}, idleRules...),
 			note: "stopped three days ago"},
-		{name: "paper-deadline", kind: "g6.2xlarge", region: east, owner: ana, age: old, disk: 100, lifetime: ephemeral,
-			purpose: dev, tags: []string{inventory.TagKeepUntil, b.now.Add(days(7)).Format(time.RFC3339)}, gpu: "NVIDIA L4",
+		{
+			name: "paper-deadline", kind: "g6.2xlarge", region: east, owner: ana, age: old,
+			disk: 100, lifetime: ephemeral,
+			purpose: dev, tags: []string{
+				inventory.TagKeepUntil, b.now.Add(days(7)).Format(time.RFC3339),
+			}, gpu: "NVIDIA L4",
 			memory: memL4, agent: byInstance, does: idle(1), not: idleRules, note: "kept"},
 		{name: "feed-spot", kind: "g5.xlarge", region: east, owner: chen, age: 8 * time.Hour, disk: 100, spot: true,
 			lifetime: ephemeral, purpose: train, gpu: "NVIDIA A10G", memory: memA10G, agent: perGPU,
-			does: busy(40, 1, 92, 20_000), not: append([]string{"training-on-demand", "instance-overdue"}, idleRules...),
+			does: busy(40, 1, 92, 20_000),
+			not:  append([]string{"training-on-demand", "instance-overdue"}, idleRules...),
 			note: "training on spot already"},
 		{name: "flaky-agent", kind: "g6.xlarge", region: west, owner: dana, age: old, disk: 100, lifetime: ephemeral,
-			purpose: dev, gpu: "NVIDIA L4", memory: memL4, agent: perGPU, does: gaps(4, idle(1)), rule: "telemetry-missing",
-			not: idleRules, note: "idle where measured, and measured 40% of the time"},
+			purpose: dev, gpu: "NVIDIA L4", memory: memL4, agent: perGPU, does: gaps(4, idle(1)),
+			rule: "telemetry-missing",
+			not:  idleRules, note: "idle where measured, and measured 40% of the time"},
 		{name: "single-sample", kind: "g6.xlarge", region: west, owner: dana, age: old, disk: 100, lifetime: ephemeral,
 			purpose: dev, gpu: "NVIDIA L4", memory: memL4, agent: perGPU, does: once(b.now, 30, idle(1)),
 			rule: "telemetry-missing",
 			not:  idleRules, note: "one measurement"},
-		{name: "idle-then-busy", kind: "g6.xlarge", region: west, owner: dana, age: old, disk: 100, lifetime: persistent,
+		{
+			name: "idle-then-busy", kind: "g6.xlarge", region: west, owner: dana, age: old,
+			disk: 100, lifetime: persistent,
 			purpose: serve, gpu: "NVIDIA L4", memory: memL4, agent: perGPU,
 			does: b.since(days(13), idle(1), busy(30, 1, 70, 16_000)),
 			not:  idleRules, note: "only the first measurements are idle"},
@@ -149,7 +182,9 @@ func (b *seeder) fleet() []machine {
 			lifetime: persistent, purpose: dev, gpu: "NVIDIA A100-SXM4-40GB", memory: memA100, agent: perGPU,
 			does: firstOf(busy(50, 8, 93, 38_000), 7), not: append([]string{"gpu-count-over"}, idleRules...),
 			note: "one idle GPU of eight"},
-		{name: "dataset-fetch", kind: "g5.2xlarge", region: west, owner: emil, age: days(5), disk: 500, lifetime: ephemeral,
+		{
+			name: "dataset-fetch", kind: "g5.2xlarge", region: west, owner: emil, age: days(5),
+			disk: 500, lifetime: ephemeral,
 			purpose: dev, gpu: "NVIDIA A10G", memory: memA10G, agent: perGPU, does: fetching(1),
 			not: []string{"gpu-instance-idle", "instance-idle"}, note: "downloads and prepares data; its GPU waits"},
 		{name: "latched", kind: "g6.xlarge", region: east, owner: ben, age: old, disk: 100, lifetime: ephemeral,
@@ -158,8 +193,11 @@ func (b *seeder) fleet() []machine {
 		{name: "batch-scorer", kind: "m5.xlarge", region: east, owner: emil, age: old, disk: 50, lifetime: persistent,
 			purpose: serve, does: weekly(busy(70, 0, 0, 0), idle(0)), not: []string{"instance-idle"},
 			note: "CPU peaks once a week"},
-		{name: "api", kind: "c5.xlarge", region: east, owner: dana, age: old, disk: 50, lifetime: persistent, purpose: serve,
-			does: busy(45, 0, 0, 0), not: append([]string{"instance-overdue"}, idleRules...), note: "plain honest work"},
+		{
+			name: "api", kind: "c5.xlarge", region: east, owner: dana, age: old, disk: 50,
+			lifetime: persistent, purpose: serve,
+			does: busy(45, 0, 0, 0), not: append([]string{"instance-overdue"}, idleRules...),
+			note: "plain honest work"},
 	}
 }
 
@@ -261,7 +299,9 @@ func (b *seeder) launch(ctx context.Context, m machine) (string, error) {
 			return "", fmt.Errorf("stop: %w", err)
 		}
 		b.Wire.Patch(wire.Patch{Service: "ec2", IDField: "instanceId", ID: id,
-			Set: map[string]any{"reason": "User initiated (" + b.ago(m.stopped).Format("2006-01-02 15:04:05") + " GMT)"}})
+			Set: map[string]any{
+				"reason": "User initiated (" + b.ago(m.stopped).Format("2006-01-02 15:04:05") + " GMT)",
+			}})
 	}
 	if m.does != nil {
 		b.measure(id, m.region, m.gpu, launched, m.memory, m.agent, m.does)
@@ -306,7 +346,9 @@ func (b *seeder) ageDisks(ctx context.Context, api *ec2.Client, m machine, id st
 		// moto gives such disks no performance figures, and the root disks of a
 		// group's machines another type; gp3 comes with these.
 		b.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeVolumes", IDField: "volumeId", ID: *v.VolumeId,
-			Beside: "size", Set: map[string]any{"volumeType": "gp3"}, Add: map[string]any{"iops": 3000, "throughput": 125}})
+			Beside: "size", Set: map[string]any{
+				"volumeType": "gp3",
+			}, Add: map[string]any{"iops": 3000, "throughput": 125}})
 		disk := b.record(inventory.KindVolume, *v.VolumeId, m.region, m.owner)
 		if m.untaggedDisk {
 			b.plant(disk, "tag-missing", Planted{SavingsUSD: "0.00"})
@@ -344,7 +386,9 @@ func (b *seeder) adopt(ctx context.Context, m machine, id string, launched time.
 		return fmt.Errorf("read its disks: %w", err)
 	}
 	for _, v := range volumes.Volumes {
-		if _, err := api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{*v.VolumeId}, Tags: ec2Tags(own)}); err !=
+		if _, err := api.CreateTags(ctx, &ec2.CreateTagsInput{
+			Resources: []string{*v.VolumeId}, Tags: ec2Tags(own),
+		}); err !=
 			nil {
 			return fmt.Errorf("tag its disk: %w", err)
 		}

@@ -51,14 +51,16 @@ func (b *seeder) notebooks(ctx context.Context) error {
 		{"exploration-2025", bo, days(30), true},
 		{"ranking-eda", emil, days(1), false},
 	} {
-		if _, err := api.CreateNotebookInstance(ctx, &sagemaker.CreateNotebookInstanceInput{NotebookInstanceName: &x.name,
-			InstanceType: "ml.t3.medium", RoleArn: sagemakerRole, VolumeSizeInGB: aws.Int32(20),
+		if _, err := api.CreateNotebookInstance(ctx, &sagemaker.CreateNotebookInstanceInput{
+			NotebookInstanceName: &x.name,
+			InstanceType:         "ml.t3.medium", RoleArn: sagemakerRole, VolumeSizeInGB: aws.Int32(20),
 			Tags: sagemakerTags(tags(x.owner, "", inventory.TagLifetime, "ephemeral", inventory.TagPurpose,
 				"experimentation"))}); err != nil {
 			return fmt.Errorf("%s: %w", x.name, err)
 		}
 		b.Wire.Patch(wire.Patch{Service: "sagemaker", IDField: "NotebookInstanceName", ID: x.name, Set: map[string]any{
-			"CreationTime": b.ago(days(60)), "LastModifiedTime": b.ago(x.modified), "NotebookInstanceStatus": "InService"}})
+			"CreationTime": b.ago(days(60)), "LastModifiedTime": b.ago(x.modified),
+			"NotebookInstanceStatus": "InService"}})
 		r := b.record(inventory.KindNotebook, x.name, east, x.owner)
 		if x.idle {
 			b.plant(r, "notebook-idle", Planted{
@@ -77,8 +79,10 @@ func (b *seeder) notebooks(ctx context.Context) error {
 	}{{ana, days(20), true}, {bo, time.Hour, false}} {
 		b.Wire.State.At(wire.DefaultAccount, east, func(p *wire.Place) {
 			p.Apps = append(p.Apps, wire.App{
-				Domain: "d-sandbox", User: x.owner.User, Type: "JupyterLab", Name: "default", InstanceType: "ml.t3.medium",
-				Created: b.ago(days(40)), Active: b.ago(x.active), Tags: tags(x.owner, "", inventory.TagLifetime, "ephemeral",
+				Domain: "d-sandbox", User: x.owner.User, Type: "JupyterLab", Name: "default",
+				InstanceType: "ml.t3.medium",
+				Created:      b.ago(days(40)), Active: b.ago(x.active),
+				Tags: tags(x.owner, "", inventory.TagLifetime, "ephemeral",
 					inventory.TagPurpose, "experimentation")})
 		})
 		r := b.record(inventory.KindNotebook, "d-sandbox/"+x.owner.User+"/JupyterLab/default", east, x.owner)
@@ -121,7 +125,9 @@ func (b *seeder) endpoints(ctx context.Context) error {
 		{name: "feed-rank", owner: chen, kind: "ml.g4dn.xlarge", measured: true, calls: 9_000, gpu: 68, cpu: 50,
 			not: []string{"endpoint-idle", "inference-overprovisioned"}, note: "it serves"},
 		{name: "dark", owner: emil, kind: "ml.g4dn.xlarge", rule: "endpoint-idle",
-			want: Planted{Unknown: true, UpperBoundUSD: month("ml.g4dn.xlarge", east, 1), Note: "nothing measured its use"}},
+			want: Planted{
+				Unknown: true, UpperBoundUSD: month("ml.g4dn.xlarge", east, 1), Note: "nothing measured its use",
+			}},
 		{name: "assistant-large", owner: dana, kind: "ml.g4dn.12xlarge", measured: true, calls: 500, gpu: 6, cpu: 8,
 			rule: "inference-overprovisioned", want: Planted{
 				Unknown: true, UpperBoundUSD: instead("ml.g4dn.12xlarge", "ml.g4dn.xlarge", east),
@@ -145,7 +151,8 @@ func (b *seeder) endpoint(ctx context.Context, x endpoint) error {
 	}
 	in := &sagemaker.CreateEndpointConfigInput{
 		EndpointConfigName: &x.name, ProductionVariants: []smtypes.ProductionVariant{{
-			VariantName: aws.String("main"), ModelName: &x.name, InstanceType: x.kind, InitialInstanceCount: aws.Int32(1),
+			VariantName: aws.String("main"), ModelName: &x.name, InstanceType: x.kind,
+			InitialInstanceCount: aws.Int32(1),
 			InitialVariantWeight: aws.Float32(1)}}}
 	if x.async {
 		in.AsyncInferenceConfig = &smtypes.AsyncInferenceConfig{
@@ -211,7 +218,8 @@ func (b *seeder) trainingJobs(ctx context.Context) error {
 			Planted{SavingsUSD: month("ml.g4dn.xlarge", east, 1)},
 			[]string{"training-overrun"}, "0% for 12 hours"},
 		{
-			"tokenizer-tune", bo, 2 * time.Hour, 90, false, nil, Planted{}, []string{"training-overrun", "training-stalled"},
+			"tokenizer-tune", bo, 2 * time.Hour, 90, false, nil, Planted{},
+			[]string{"training-overrun", "training-stalled"},
 			"two hours, busy",
 		},
 		{
@@ -225,7 +233,8 @@ func (b *seeder) trainingJobs(ctx context.Context) error {
 				TrainingImage: aws.String(wire.DefaultAccount + ".dkr.ecr.us-east-1.amazonaws.com/trainer:1")},
 			InputDataConfig: []smtypes.Channel{
 				{ChannelName: aws.String("train"), DataSource: &smtypes.DataSource{S3DataSource: &smtypes.S3DataSource{
-					S3DataType: smtypes.S3DataTypeS3Prefix, S3Uri: aws.String("s3://acme-vision-datasets/datasets/")}}}},
+					S3DataType: smtypes.S3DataTypeS3Prefix,
+					S3Uri:      aws.String("s3://acme-vision-datasets/datasets/")}}}},
 			OutputDataConfig: &smtypes.OutputDataConfig{S3OutputPath: aws.String("s3://acme-vision-results/")},
 			ResourceConfig: &smtypes.ResourceConfig{
 				InstanceType: "ml.g4dn.xlarge", InstanceCount: aws.Int32(1), VolumeSizeInGB: aws.Int32(50),
@@ -236,7 +245,8 @@ func (b *seeder) trainingJobs(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", x.name, err)
 		}
 		p := wire.Patch{
-			Service: "sagemaker", IDField: "TrainingJobName", ID: x.name, Set: map[string]any{"CreationTime": b.ago(x.age),
+			Service: "sagemaker", IDField: "TrainingJobName", ID: x.name,
+			Set: map[string]any{"CreationTime": b.ago(x.age),
 				"TrainingStartTime": b.ago(x.age), "LastModifiedTime": b.ago(x.age)}}
 		if x.ended {
 			p.Set["TrainingEndTime"] = b.ago(x.age - 10*time.Hour)

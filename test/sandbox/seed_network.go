@@ -103,7 +103,8 @@ func (b *seeder) gateways(ctx context.Context) error {
 		// moto does not associate a gateway's address.
 		b.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeAddresses", IDField: "allocationId", ID: a.ID,
 			Add: map[string]any{
-				"associationId": fmt.Sprintf("eipassoc-%017x", i+1), "networkInterfaceId": fmt.Sprintf("eni-%017x", i+1),
+				"associationId":      fmt.Sprintf("eipassoc-%017x", i+1),
+				"networkInterfaceId": fmt.Sprintf("eni-%017x", i+1),
 			}})
 		table, err := api.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{VpcId: &net.vpc})
 		if err != nil {
@@ -116,9 +117,10 @@ func (b *seeder) gateways(ctx context.Context) error {
 		for _, metric := range []string{
 			"BytesOutToDestination", "BytesInFromSource", "BytesInFromDestination", "BytesOutToSource",
 		} {
-			b.steady(east, "AWS/NATGateway", metric, dims("NatGatewayId", id), b.ago(days(31)), func(t time.Time) wire.Datum {
-				return counter(t, x.bytes)
-			})
+			b.steady(east, "AWS/NATGateway", metric, dims("NatGatewayId", id), b.ago(days(31)),
+				func(t time.Time) wire.Datum {
+					return counter(t, x.bytes)
+				})
 		}
 		r := b.record(inventory.KindNATGateway, id, east, x.owner)
 		if x.bytes == 0 {
@@ -235,7 +237,9 @@ func (b *seeder) classic(ctx context.Context) error {
 		b.age("elasticloadbalancing", "LoadBalancerName", x.name, b.ago(days(900)), "CreatedTime")
 		r := b.record(inventory.KindLoadBalancer, x.name, east, x.owner)
 		if !x.used {
-			b.plant(r, "load-balancer-idle", Planted{SavingsUSD: cost(term{"730", "lb:classic"}), Note: "classic, no machines"})
+			b.plant(r, "load-balancer-idle", Planted{
+				SavingsUSD: cost(term{"730", "lb:classic"}), Note: "classic, no machines",
+			})
 			continue
 		}
 		id, err := b.named(ctx, east, "api")

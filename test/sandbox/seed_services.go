@@ -36,7 +36,8 @@ func (b *seeder) fileSystems(ctx context.Context) error {
 	b.Wire.Patch(wire.Patch{
 		Service: "elasticfilesystem", Operation: "DescribeFileSystems", IDField: "FileSystemId", ID: *e.FileSystemId,
 		Set: map[string]any{
-			"CreationTime": b.ago(days(300)), "SizeInBytes": map[string]any{"Value": 300 * gib, "ValueInStandard": 100 * gib,
+			"CreationTime": b.ago(days(300)), "SizeInBytes": map[string]any{
+				"Value": 300 * gib, "ValueInStandard": 100 * gib,
 				"ValueInIA": 200 * gib, "ValueInArchive": 0}}})
 	b.record(inventory.KindFileSystem, *e.FileSystemId, east, bo)
 
@@ -46,8 +47,9 @@ func (b *seeder) fileSystems(ctx context.Context) error {
 	}
 	f, err := fsx.NewFromConfig(b.Config(east)).CreateFileSystem(ctx, &fsx.CreateFileSystemInput{
 		FileSystemType:  fsxtypes.FileSystemTypeLustre,
-		StorageCapacity: aws.Int32(1200), StorageType: fsxtypes.StorageTypeSsd, SubnetIds: []string{b.nets[east].subnet},
-		Tags: ft,
+		StorageCapacity: aws.Int32(1200), StorageType: fsxtypes.StorageTypeSsd,
+		SubnetIds: []string{b.nets[east].subnet},
+		Tags:      ft,
 		LustreConfiguration: &fsxtypes.CreateFileSystemLustreConfiguration{
 			DeploymentType: fsxtypes.LustreDeploymentTypeScratch2,
 		}})
@@ -56,7 +58,9 @@ func (b *seeder) fileSystems(ctx context.Context) error {
 	}
 	b.Wire.Patch(wire.Patch{
 		Service: "fsx", Operation: "DescribeFileSystems", IDField: "FileSystemId", ID: *f.FileSystem.FileSystemId,
-		Add: map[string]any{"CreationTime": b.ago(days(30)), "Lifecycle": "AVAILABLE", "OwnerId": wire.DefaultAccount}})
+		Add: map[string]any{
+			"CreationTime": b.ago(days(30)), "Lifecycle": "AVAILABLE", "OwnerId": wire.DefaultAccount,
+		}})
 	b.record(inventory.KindFileSystem, *f.FileSystem.FileSystemId, east, ana)
 	return nil
 }
@@ -69,9 +73,11 @@ func (b *seeder) databases(ctx context.Context) error {
 	name := "feature-store"
 	if _, err := rds.NewFromConfig(b.Config(east)).CreateDBInstance(ctx, &rds.CreateDBInstanceInput{
 		DBInstanceIdentifier: &name,
-		DBInstanceClass:      aws.String("db.m5.large"), Engine: aws.String("postgres"), AllocatedStorage: aws.Int32(100),
-		StorageType:    aws.String("gp3"),
-		MasterUsername: aws.String("feature"), MasterUserPassword: aws.String("only-a-test"), Tags: rt}); err != nil {
+		DBInstanceClass:      aws.String("db.m5.large"), Engine: aws.String("postgres"),
+		AllocatedStorage: aws.Int32(100),
+		StorageType:      aws.String("gp3"),
+		MasterUsername:   aws.String("feature"), MasterUserPassword: aws.String("only-a-test"),
+		Tags: rt}); err != nil {
 		return fmt.Errorf("rds: %w", err)
 	}
 	b.age("rds", "DBInstanceIdentifier", name, b.ago(days(200)), "InstanceCreateTime")
@@ -126,7 +132,8 @@ func (b *seeder) commitments(context.Context) error {
 	at(west, func(p *wire.Place) {
 		p.ReservedInstances = append(p.ReservedInstances, wire.ReservedInstances{
 			ID: "0ri-feed-unused", InstanceType: "m5.xlarge",
-			OfferingType: "No Upfront", Zone: west + "b", Count: reservedUnused, Start: b.ago(days(100)), Duration: year,
+			OfferingType: "No Upfront", Zone: west + "b", Count: reservedUnused,
+			Start: b.ago(days(100)), Duration: year,
 			FixedPrice: "0.0", UsagePrice: "0.0",
 			RecurringUSD: reservedHourly, Tags: tags(chen, "")})
 	})
@@ -143,14 +150,17 @@ func (b *seeder) commitments(context.Context) error {
 			UsagePrice: "0.0", Tags: tags(dana, "")})
 		p.SavingsPlans = append(p.SavingsPlans, wire.SavingsPlan{
 			ID: "sp-compute", Type: "Compute", Commitment: "2.0", PaymentOption: "No Upfront",
-			Upfront: "0.0", Recurring: "2.0", Start: b.ago(days(200)), End: b.ago(days(200)).Add(year), Tags: tags(dana, "")})
+			Upfront: "0.0", Recurring: "2.0", Start: b.ago(days(200)),
+			End: b.ago(days(200)).Add(year), Tags: tags(dana, "")})
 		p.CapacityReservations = append(p.CapacityReservations,
 			wire.CapacityReservation{
-				ID: "cr-0000000000000001", InstanceType: "g5.2xlarge", Zone: east + "a", Platform: "Linux/UNIX", Total: 4,
+				ID: "cr-0000000000000001", InstanceType: "g5.2xlarge", Zone: east + "a",
+				Platform: "Linux/UNIX", Total: 4,
 				Available: 3,
 				Created:   b.ago(days(50)), Tags: tags(ben, "segmentation-capacity")},
 			wire.CapacityReservation{
-				ID: "cr-0000000000000002", InstanceType: "p4d.24xlarge", Zone: east + "a", Platform: "Linux/UNIX", Total: 1,
+				ID: "cr-0000000000000002", InstanceType: "p4d.24xlarge", Zone: east + "a",
+				Platform: "Linux/UNIX", Total: 1,
 				Available: 0,
 				Created:   b.ago(days(50)), Tags: tags(bo, "pretrain-capacity")})
 	})

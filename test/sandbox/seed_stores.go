@@ -40,9 +40,13 @@ func (b *seeder) repositories(ctx context.Context) error {
 		{
 			"vision/trainer", ana, false, []layer{{"v1", 12, days(300), days(200)}, {"v2", 12, days(20), days(1)}},
 			"repository-no-lifecycle",
-			Planted{SavingsUSD: "0.00", Note: "one tagged image without a pull for 90 days, which no rule expires"}, false},
+			Planted{
+				SavingsUSD: "0.00", Note: "one tagged image without a pull for 90 days, which no rule expires",
+			}, false},
 		{
-			"ranking/server", chen, true, []layer{{"", 15, days(100), 0}, {"", 25, days(90), 0}, {"v9", 10, days(9), days(1)}},
+			"ranking/server", chen, true, []layer{
+				{"", 15, days(100), 0}, {"", 25, days(90), 0}, {"v9", 10, days(9), days(1)},
+			},
 			"repository-untagged",
 			Planted{Unknown: true, UpperBoundUSD: cost(term{"40", "ecr"})}, false},
 		{"language/api", dana, true, []layer{{"v3", 8, days(10), days(1)}}, "", Planted{}, true},
@@ -52,7 +56,9 @@ func (b *seeder) repositories(ctx context.Context) error {
 		for k, v := range tags(x.owner, "") {
 			t = append(t, ecrtypes.Tag{Key: aws.String(k), Value: aws.String(v)})
 		}
-		if _, err := api.CreateRepository(ctx, &ecr.CreateRepositoryInput{RepositoryName: &x.name, Tags: t}); err != nil {
+		if _, err := api.CreateRepository(ctx, &ecr.CreateRepositoryInput{
+			RepositoryName: &x.name, Tags: t,
+		}); err != nil {
 			return fmt.Errorf("%s: %w", x.name, err)
 		}
 		b.age("ecr", "repositoryName", x.name, b.ago(days(400)), "createdAt")
@@ -105,7 +111,9 @@ func (b *seeder) push(ctx context.Context, api *ecr.Client, repository string, n
 			return fmt.Errorf("untag: %w", err)
 		}
 		// moto removes an image with its last tag; here it stays, as in ECR.
-		if _, err := api.PutImage(ctx, &ecr.PutImageInput{RepositoryName: &repository, ImageManifest: &manifest}); err !=
+		if _, err := api.PutImage(ctx, &ecr.PutImageInput{
+			RepositoryName: &repository, ImageManifest: &manifest,
+		}); err !=
 			nil {
 			return fmt.Errorf("put back: %w", err)
 		}
@@ -115,7 +123,8 @@ func (b *seeder) push(ctx context.Context, api *ecr.Client, repository string, n
 		add["lastRecordedPullTime"] = b.ago(l.pulled)
 	}
 	b.Wire.Patch(wire.Patch{
-		Service: "ecr", Operation: "DescribeImages", IDField: "imageDigest", ID: *out.Image.ImageId.ImageDigest, Add: add,
+		Service: "ecr", Operation: "DescribeImages", IDField: "imageDigest",
+		ID: *out.Image.ImageId.ImageDigest, Add: add,
 	})
 	return nil
 }
@@ -148,7 +157,9 @@ func (b *seeder) logGroups(ctx context.Context) error {
 			Set: map[string]any{"storedBytes": x.gib * gib, "creationTime": b.ago(days(500)).UnixMilli()}})
 		r := b.record(inventory.KindLogGroup, x.name, east, x.owner)
 		if x.planted {
-			b.plant(r, "log-group-no-retention", Planted{Unknown: true, UpperBoundUSD: cost(term{"200", "logs:storage"})})
+			b.plant(r, "log-group-no-retention", Planted{
+				Unknown: true, UpperBoundUSD: cost(term{"200", "logs:storage"}),
+			})
 		} else {
 			b.innocent(r, "it has a retention", "log-group-no-retention")
 		}

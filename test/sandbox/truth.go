@@ -77,5 +77,6 @@ var (
 	idleRules    = []string{"gpu-instance-idle", "gpu-held", "instance-idle", "always-on"}
 	storageRules = []string{
 		"volume-unattached", "snapshot-old", "image-unused", "bucket-no-lifecycle", "bucket-multipart",
-		"bucket-noncurrent", "checkpoint-stale", "log-group-no-retention", "repository-no-lifecycle", "repository-untagged"}
+		"bucket-noncurrent", "checkpoint-stale", "log-group-no-retention",
+		"repository-no-lifecycle", "repository-untagged"}
 )

@@ -25,7 +25,8 @@ func commandsOf(t *testing.T, page string) map[string][]string {
 		t.Fatal(err)
 	}
 	out := map[string][]string{}
-	for _, m := range regexp.MustCompile("(?s)<!-- ([^>]*) -->\n```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("(?s)<!-- ([^>]*) -->\n```sh\n(.*?)```").FindAllStringSubmatch(string(text),
+		-1) {
 		out[m[1]] = append(out[m[1]], m[2])
 	}
 	return out
@@ -53,7 +54,8 @@ func newHost(s *service) *host {
 	h := &host{service: s, programs: s.t.TempDir(), backups: s.t.TempDir(), folder: s.dir}
 	// The shell of a command hands its words on as an order to this test.
 	script := "#!/usr/bin/env python3\nimport json, os, sys\n" +
-		"os.environ[" + fmt.Sprintf("%q", childVariable) + "] = json.dumps({'Args': sys.argv[1:], 'Dir': os.getcwd()})\n" +
+		"os.environ[" + fmt.Sprintf("%q", childVariable) +
+		"] = json.dumps({'Args': sys.argv[1:], 'Dir': os.getcwd()})\n" +
 		"os.execv(" + fmt.Sprintf("%q", os.Args[0]) + ", [" + fmt.Sprintf("%q", os.Args[0]) + ", '-test.run=^$'])\n"
 	if err := os.WriteFile(filepath.Join(h.programs, "curfew"), []byte(script), 0o700); err != nil {
 		s.t.Fatal(err)
@@ -77,7 +79,8 @@ func (h *host) run(commands string, env ...string) (code int, output string) {
 	c := exec.CommandContext(h.t.Context(), "sh", "-euc", commands)
 	c.Dir = h.folder
 	c.Env = append(os.Environ(), "PATH="+h.programs+":"+os.Getenv("PATH"), "HOME="+h.dir, "XDG_DATA_HOME="+h.dir,
-		"XDG_STATE_HOME="+filepath.Join(h.dir, "witness"), "SLACK_TOKEN=xoxb-secret-token", "AWS_EC2_METADATA_DISABLED=true",
+		"XDG_STATE_HOME="+filepath.Join(h.dir, "witness"), "SLACK_TOKEN=xoxb-secret-token",
+		"AWS_EC2_METADATA_DISABLED=true",
 		"AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null", "BACKUPS="+h.backups)
 	if h.state[0] == "--data-dir" {
 		c.Env = append(c.Env, "CURFEW_DATA_DIR="+h.state[1])
@@ -117,7 +120,8 @@ func (s *service) rows(query string) (out []string) {
 		}
 		var b strings.Builder
 		for i, v := range values {
-			fmt.Fprintf(&b, "%s=%s ", columns[i], cmp.Or(v.String, map[bool]string{true: "''", false: "NULL"}[v.Valid]))
+			fmt.Fprintf(&b, "%s=%s ", columns[i],
+				cmp.Or(v.String, map[bool]string{true: "''", false: "NULL"}[v.Valid]))
 		}
 		out = append(out, b.String())
 	}
@@ -233,7 +237,9 @@ curfew gate larger.yaml || [ $? = 3 ]`)
 				t.Errorf("before it is accepted %s is %s, after the calls %+v", waiting.id, state, c.calls())
 			}
 			said := h.shell(documented(t, "accept"))
-			for _, want := range []string{"Quarantined since", "Lost: ", "Accepted: ", working[1].id + " is exempt again"} {
+			for _, want := range []string{
+				"Quarantined since", "Lost: ", "Accepted: ", working[1].id + " is exempt again",
+			} {
 				if !strings.Contains(said, want) {
 					t.Errorf("the commands do not say %q:\n%s", want, said)
 				}
@@ -286,8 +292,10 @@ func (s *service) equals(original *service) {
 	}{
 		{"the audit log", fmt.Sprintf("SELECT * FROM audit WHERE id <= %d ORDER BY id", audited), 8},
 		{"the ledger", fmt.Sprintf(entries, posted), 2 * workers},
-		{"the sum of the ledger", fmt.Sprintf("SELECT COUNT(*), CAST(SUM(amount) AS BIGINT), CAST(SUM(seconds) AS BIGINT)"+
-			" FROM ledger_entries WHERE number <= %d", posted), 1},
+		{
+			"the sum of the ledger",
+			fmt.Sprintf("SELECT COUNT(*), CAST(SUM(amount) AS BIGINT), CAST(SUM(seconds) AS BIGINT)"+
+				" FROM ledger_entries WHERE number <= %d", posted), 1},
 		{"exemptions", "SELECT * FROM keeps WHERE reason = 'a demo'", 1},
 		{"requests for approval", "SELECT * FROM requests WHERE subject NOT LIKE '%larger%' ORDER BY id", 1},
 		{"reservations of budgets", "SELECT * FROM holds ORDER BY id", 1},
@@ -306,7 +314,8 @@ func (s *service) equals(original *service) {
 		sum <= 0 {
 		t.Errorf("the hours of the ledger come to %d nano-dollars, its entries to %d", rolled, sum)
 	}
-	if n := s.one("SELECT COUNT(*) FROM keeps") + s.one("SELECT COUNT(*) FROM decisions WHERE name = 'larger'"); n != 1 {
+	if n := s.one("SELECT COUNT(*) FROM keeps") +
+		s.one("SELECT COUNT(*) FROM decisions WHERE name = 'larger'"); n != 1 {
 		t.Errorf("the backup holds %d exemptions and decisions of after it", n-1)
 	}
 }

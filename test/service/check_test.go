@@ -73,7 +73,8 @@ func (s *service) charged() map[string]float64 {
 	db := s.open()
 	defer db.Close()
 	rows, err := db.QueryContext(s.t.Context(), "SELECT r.resource_id, CAST(SUM(e.amount) AS BIGINT) FROM "+
-		"ledger_entries e JOIN ledger_resources r ON r.id = e.resource WHERE r.kind = 'instance' GROUP BY r.resource_id")
+		"ledger_entries e JOIN ledger_resources r ON r.id = e.resource WHERE r.kind = 'instance' GROUP BY "+
+		"r.resource_id")
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -143,7 +144,8 @@ func (s *service) check(outage time.Duration) {
 				s.t.Errorf("%s is stopped; the audit log says %v", m.id, log[m.id])
 			}
 			if at, told := warned[m.id]; !told || until.Sub(at) < s.grace-time.Second {
-				s.t.Errorf("%s was stopped at %s, %s after its warning", m.id, until.Format(time.TimeOnly), until.Sub(at))
+				s.t.Errorf("%s was stopped at %s, %s after its warning", m.id,
+					until.Format(time.TimeOnly), until.Sub(at))
 			}
 		}
 		// The naive computation: from when it was first listed to when it ended or was listed last.
@@ -159,7 +161,8 @@ func (s *service) check(outage time.Duration) {
 			most = (ran + late + outage).Hours() * hourly
 		}
 		if got := charged[m.id]; got > most || got < math.Max(0, least) {
-			s.t.Errorf("%s (%s, %s) ran for %s and is charged $%.5f, want $%.5f to $%.5f", m.id, m.does, state, ran, got, least,
+			s.t.Errorf("%s (%s, %s) ran for %s and is charged $%.5f, want $%.5f to $%.5f", m.id,
+				m.does, state, ran, got, least,
 				most)
 		}
 	}

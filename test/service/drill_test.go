@@ -314,7 +314,8 @@ func drills(server *postgres.Server) []drill {
 			}
 		},
 	}, {
-		name: "the channel refuses messages", metric: "curfew_notices_owed", log: "notification failed", trouble: "notice",
+		name: "the channel refuses messages", metric: "curfew_notices_owed",
+		log: "notification failed", trouble: "notice",
 		inject: func(d *drilled) {
 			m := d.idle()
 			d.cloud.deafen(m.id)
@@ -323,7 +324,9 @@ func drills(server *postgres.Server) []drill {
 		during: func(d *drilled, command int) {
 			if command == 0 {
 				d.idle() // no one can be warned of it
-				wait(d.t, "no one is warned", 2*time.Minute, func() bool { return d.audit()[d.machine.id]["unwarned"] > 0 })
+				wait(d.t, "no one is warned", 2*time.Minute, func() bool {
+					return d.audit()[d.machine.id]["unwarned"] > 0
+				})
 			}
 		},
 		mend: func(d *drilled) {
@@ -475,7 +478,8 @@ func TestDrill(t *testing.T) {
 		d.calm(began)
 		d.stops(d.idle())
 		f := drill{
-			name: "an older state was put back", metric: `curfew_problem{what="state"}`, log: "older", trouble: "state",
+			name: "an older state was put back", metric: `curfew_problem{what="state"}`,
+			log: "older", trouble: "state",
 			inject: func(d *drilled) {
 				d.kill(p)
 				backup := filepath.Join(t.TempDir(), "backup")
@@ -547,7 +551,8 @@ func (d *drilled) hold() {
 	})
 	for _, m := range d.cloud.machines() {
 		warnings, acted, alarms := d.cloud.letters(m.id)
-		said := fmt.Sprintf("%s (%s): %d calls, %d warnings, %d notices, %d alarms", m.id, m.does, calls[m.id], warnings,
+		said := fmt.Sprintf("%s (%s): %d calls, %d warnings, %d notices, %d alarms", m.id,
+			m.does, calls[m.id], warnings,
 			acted, alarms)
 		switch m.does {
 		case "idle", "kept":

@@ -133,7 +133,8 @@ func older(t *testing.T) string {
 	if tags := git("tag", "--list", "v*", "--sort=-creatordate"); tags != "" {
 		commit, _, _ = strings.Cut(tags, "\n")
 	} else {
-		newest := git("log", "--first-parent", "-1", "--format=%H", "--diff-filter=A", "--", "internal/store/migrations")
+		newest := git("log", "--first-parent", "-1", "--format=%H", "--diff-filter=A", "--",
+			"internal/store/migrations")
 		if newest == "" {
 			t.Skip("the history is not here")
 		}

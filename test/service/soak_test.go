@@ -81,7 +81,9 @@ func TestSoak(t *testing.T) {
 	for range 4 { // people look at it
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				for _, path := range []string{"/api/v1/resources?limit=50", "/api/v1/actions", "/api/v1/audit", "/readyz"} {
+				for _, path := range []string{
+					"/api/v1/resources?limit=50", "/api/v1/actions", "/api/v1/audit", "/readyz",
+				} {
 					if r, err := http.NewRequestWithContext(ctx, http.MethodGet, at+path, nil); err == nil {
 						r.Header.Set("Authorization", "Bearer "+token)
 						if res, err := http.DefaultClient.Do(r); err == nil {

@@ -165,7 +165,8 @@ func newCloud(t *testing.T, accounts int) *cloud {
 		}
 	})
 	c := &cloud{
-		t: t, moto: account.MotoURL(), wire: account.Wire, api: map[string]*ec2.Client{}, warned: map[string]time.Time{},
+		t: t, moto: account.MotoURL(), wire: account.Wire, api: map[string]*ec2.Client{},
+		warned: map[string]time.Time{},
 		listed: map[string][]time.Time{},
 	}
 	c.slack = httptest.NewServer(http.HandlerFunc(c.channel))
@@ -333,7 +334,8 @@ func (c *cloud) endpoint(process int) http.Handler {
 			c.wire.ServeHTTP(got, r)
 		}
 		// of all machines
-		if operation == "DescribeInstances" && got.Code == http.StatusOK && !cut && !bytes.Contains(body, []byte("i-")) {
+		if operation == "DescribeInstances" && got.Code == http.StatusOK && !cut &&
+			!bytes.Contains(body, []byte("i-")) {
 			c.mu.Lock()
 			for _, account := range c.accounts() {
 				if bytes.Contains(got.Body.Bytes(), []byte("<ownerId>"+account+"<")) {
@@ -367,7 +369,9 @@ func (c *cloud) stop(process int, form url.Values, got *httptest.ResponseRecorde
 	for k, v := range form {
 		for _, id := range v {
 			if strings.HasPrefix(k, "InstanceId") {
-				came = append(came, &ended{id: id, process: process, at: time.Now(), running: c.state(id) == "running"})
+				came = append(came, &ended{
+					id: id, process: process, at: time.Now(), running: c.state(id) == "running",
+				})
 			}
 		}
 	}
@@ -393,7 +397,9 @@ func (c *cloud) stop(process int, form url.Values, got *httptest.ResponseRecorde
 		if got.Code == http.StatusOK { // moto's own clock is another one
 			c.wire.Patch(wire.Patch{
 				Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: e.id,
-				Set: map[string]any{"reason": "User initiated (" + e.at.UTC().Format("2006-01-02 15:04:05") + " GMT)"}})
+				Set: map[string]any{
+					"reason": "User initiated (" + e.at.UTC().Format("2006-01-02 15:04:05") + " GMT)",
+				}})
 		}
 	}
 	if !served {
@@ -506,8 +512,9 @@ type service struct {
 func (s *service) older() string {
 	s.t.Helper()
 	dir := s.t.TempDir()
-	text := fmt.Sprintf("aws: {requests_per_second: 1000, regions: [us-east-1], assume_roles: [%q]}\nnotify:\n  slack: "+
-		"{token_env: SLACK_TOKEN, base_url: \"%s/api/\", users: {ana: U0ANA}}\nenforce: {window: 2h}\n",
+	text := fmt.Sprintf(
+		"aws: {requests_per_second: 1000, regions: [us-east-1], assume_roles: [%q]}\nnotify:\n  slack: "+
+			"{token_env: SLACK_TOKEN, base_url: \"%s/api/\", users: {ana: U0ANA}}\nenforce: {window: 2h}\n",
 		strings.Join(s.cloud.roles, `", "`), s.cloud.slack.URL)
 	text = strings.ReplaceAll(text, `\"`, `"`)
 	for name, text := range map[string]string{"curfew.yaml": text, "policies.yaml": fmt.Sprintf(policies, s.grace)} {

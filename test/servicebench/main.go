@@ -136,7 +136,8 @@ func (b *bench) serve(ctx context.Context, database string) (end func(), err err
 		}
 	}
 	config := fmt.Sprintf("identity: bench\nserve: {skip_audits: %t}\naws:\n  requests_per_second: 1000\n  regions: "+
-		"[%s]\n  accounts:\n%smetrics:\n  cloudwatch: {max_usd_per_month: %s}\n  sources: [{url: \"http://%s\"}]\nbudgets:\n", !b.audits, region, accounts.String(), b.limit, prometheus)
+		"[%s]\n  accounts:\n%smetrics:\n  cloudwatch: {max_usd_per_month: %s}\n  sources: [{url: "+
+		"\"http://%s\"}]\nbudgets:\n", !b.audits, region, accounts.String(), b.limit, prometheus)
 	for _, team := range []string{"vision", "language", "ranking"} {
 		config += fmt.Sprintf("  - {id: %s, team: %s, purpose: any, amount: 1000000}\n", team, team)
 	}
@@ -164,7 +165,9 @@ func (b *bench) serve(ctx context.Context, database string) (end func(), err err
 	}
 	for i := range b.replicas {
 		listen := free()
-		args := append([]string{"serve", "--listen", listen, "--policy", b.policy, "--lease", b.lease.String()}, state...)
+		args := append([]string{
+			"serve", "--listen", listen, "--policy", b.policy, "--lease", b.lease.String(),
+		}, state...)
 		log, err := os.Create(filepath.Join(b.dir, fmt.Sprintf("log-%d", i)))
 		if err != nil {
 			return nil, err
@@ -258,13 +261,16 @@ func (b *bench) measure(ctx context.Context) error {
 	}
 	took, after := time.Since(began), b.usage()
 	_, audited := b.read(ctx)
-	fmt.Fprintf(b.out, "measured for %s after %s, in which %d accounts were audited\n", took.Round(time.Second), b.warm,
+	fmt.Fprintf(b.out, "measured for %s after %s, in which %d accounts were audited\n",
+		took.Round(time.Second), b.warm,
 		audited-audits)
 	fmt.Fprintf(b.out, "CPU of curfew                %.2f cores\n", (after.cpu-before.cpu).Seconds()/took.Seconds())
 	beside = b.beside().since(beside)
-	fmt.Fprintf(b.out, "CPU of what it is tested by  %.2f cores Prometheus, %.2f cores AWS, exporter and clients; all "+
-		"else on this machine %.2f cores of %d; load %s\n", beside.prometheus.Seconds()/took.Seconds(),
-		beside.own.Seconds()/took.Seconds(), (beside.all-beside.prometheus-beside.own-(after.cpu-before.cpu)).Seconds()/
+	fmt.Fprintf(b.out,
+		"CPU of what it is tested by  %.2f cores Prometheus, %.2f cores AWS, exporter and clients; all "+
+			"else on this machine %.2f cores of %d; load %s\n", beside.prometheus.Seconds()/took.Seconds(),
+		beside.own.Seconds()/took.Seconds(),
+		(beside.all-beside.prometheus-beside.own-(after.cpu-before.cpu)).Seconds()/
 			took.Seconds(), runtime.NumCPU(), load())
 	fmt.Fprintf(b.out, "memory of curfew             %s at the end, %s at most; over time %s\n", mib(after.memory),
 		mib(after.most), strings.Join(memory, ", "))
@@ -294,8 +300,9 @@ func (b *bench) measure(ctx context.Context) error {
 	}
 	metrics := float64(b.w.queries.Load()-queries) * month
 	// CloudWatch: $0.01 per 1,000 metrics that GetMetricData is asked for.
-	fmt.Fprintf(b.out, "AWS in all                   %.0f calls and %.0f metrics a month, which is $%.2f at $0.01 per "+
-		"1,000 metrics\n", float64(asked)*month, metrics, metrics/1000*0.01)
+	fmt.Fprintf(b.out,
+		"AWS in all                   %.0f calls and %.0f metrics a month, which is $%.2f at $0.01 per "+
+			"1,000 metrics\n", float64(asked)*month, metrics, metrics/1000*0.01)
 	if most < 10*b.accounts {
 		fmt.Fprintf(b.out,
 			"AWS                          fewer than ten rounds of an account: a longer -for tells more of a month\n")
@@ -420,7 +427,8 @@ func (b *bench) verdicts(ctx context.Context, out *times) {
 								Duty string `json:"duty"`
 							} `json:"resources"`
 						}
-						_, err := get(ctx, b.urls[account%len(b.urls)]+"/api/v1/resources/"+id, b.tokens[account%len(b.tokens)], &doc)
+						_, err := get(ctx, b.urls[account%len(b.urls)]+"/api/v1/resources/"+id,
+							b.tokens[account%len(b.tokens)], &doc)
 						if err == nil && len(doc.Resources) == 1 && doc.Resources[0].Duty != "" &&
 							(doc.Resources[0].Duty == "busy") == works {
 							out.add(time.Since(since), true)

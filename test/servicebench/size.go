@@ -65,7 +65,8 @@ func sizeOfDatabase(ctx context.Context, at string) (s sizes, err error) {
 	for rows.Next() {
 		var name string
 		var t tableSize
-		if err := rows.Scan(&name, &t.rows, &t.indexes, &t.inserted, &t.updated, &t.hot, &t.deleted, &t.dead); err != nil {
+		if err := rows.Scan(&name, &t.rows, &t.indexes, &t.inserted, &t.updated, &t.hot,
+			&t.deleted, &t.dead); err != nil {
 			return s, err
 		}
 		s.tables[name] = t
@@ -77,13 +78,15 @@ func sizeOfDatabase(ctx context.Context, at string) (s sizes, err error) {
 func grown(out io.Writer, before, after sizes, took time.Duration, machines int) {
 	perDay := func(n int64) int64 { return int64(float64(n) / took.Hours() * 24) }
 	all := after.total - before.total
-	fmt.Fprintf(out, "database                     %s, %s more in %s, which is %s a day and %.1f KiB a machine and day\n",
+	fmt.Fprintf(out,
+		"database                     %s, %s more in %s, which is %s a day and %.1f KiB a machine and day\n",
 		mib(after.total), mib(all), took.Round(time.Second), mib(perDay(all)),
 		float64(perDay(all))/1024/float64(machines))
 	if after.tables == nil {
 		return
 	}
-	fmt.Fprintf(out, "write-ahead log              %s, which is %.1f KiB a machine and day\n", mib(after.wal-before.wal),
+	fmt.Fprintf(out, "write-ahead log              %s, which is %.1f KiB a machine and day\n",
+		mib(after.wal-before.wal),
 		float64(perDay(after.wal-before.wal))/1024/float64(machines))
 	type change struct {
 		name        string
@@ -102,8 +105,9 @@ func grown(out io.Writer, before, after sizes, took time.Duration, machines int)
 		return cmp.Or(cmp.Compare(b.rows+b.index, a.rows+a.index), cmp.Compare(a.name, b.name))
 	})
 	for _, c := range changes {
-		fmt.Fprintf(out, "table %-22s rows %+.1f KiB, indexes %+.1f KiB a machine and day; %d inserted, %d updated (%d in "+
-			"place), %d deleted, %d dead\n", c.name, float64(perDay(c.rows))/1024/float64(machines),
+		fmt.Fprintf(out,
+			"table %-22s rows %+.1f KiB, indexes %+.1f KiB a machine and day; %d inserted, %d updated (%d in "+
+				"place), %d deleted, %d dead\n", c.name, float64(perDay(c.rows))/1024/float64(machines),
 			float64(perDay(c.index))/1024/float64(machines), c.is.inserted-c.was.inserted, c.is.updated-c.was.updated,
 			c.is.hot-c.was.hot, c.is.deleted-c.was.deleted, c.is.dead)
 	}

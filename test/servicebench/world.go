@@ -50,7 +50,8 @@ func newWorld(accounts, machines int) *world {
 		w.fleets = append(w.fleets, s)
 		w.roles = append(w.roles, "arn:aws:iam::"+number+":role/curfew")
 	}
-	w.aws, w.exporter = httptest.NewServer(http.HandlerFunc(w.provider)), httptest.NewServer(http.HandlerFunc(w.metrics))
+	w.aws, w.exporter = httptest.NewServer(http.HandlerFunc(w.provider)), httptest.NewServer(
+		http.HandlerFunc(w.metrics))
 	return w
 }
 
@@ -89,7 +90,8 @@ func (w *world) provider(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Content-Type", "text/xml")
 			fmt.Fprintf(rw,
 				`<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials><AccessKeyId>%s</AccessKeyId><SecretAccessKey>secret</SecretAccessKey><SessionToken>token</SessionToken><Expiration>%s</Expiration></Credentials><AssumedRoleUser><Arn>%s/curfew</Arn><AssumedRoleId>A:curfew</AssumedRoleId></AssumedRoleUser></AssumeRoleResult></AssumeRoleResponse>`,
-				keyOf(i), time.Now().Add(12*time.Hour).UTC().Format(time.RFC3339), strings.Replace(role, ":iam:", ":sts:", 1))
+				keyOf(i), time.Now().Add(12*time.Hour).UTC().Format(time.RFC3339),
+				strings.Replace(role, ":iam:", ":sts:", 1))
 		}
 	}
 }
@@ -184,7 +186,8 @@ func (w *world) prometheus(ctx context.Context, dir, address string) (*exec.Cmd,
 	b.WriteString("global: {scrape_interval: 1m, scrape_timeout: 30s}\nscrape_configs:\n")
 	host := strings.TrimPrefix(w.exporter.URL, "http://")
 	for i := range w.accounts {
-		fmt.Fprintf(&b, "  - {job_name: \"dcgm-%d\", metrics_path: \"/%d\", static_configs: [{targets: [%q]}]}\n", i, i,
+		fmt.Fprintf(&b, "  - {job_name: \"dcgm-%d\", metrics_path: \"/%d\", static_configs: [{targets: [%q]}]}\n", i,
+			i,
 			host)
 	}
 	file := filepath.Join(dir, "prometheus.yml")

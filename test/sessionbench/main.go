@@ -101,7 +101,9 @@ func (b *bench) curfew(ctx context.Context, dir string, args ...string) (string,
 	c := exec.CommandContext(ctx, b.binary, args...)
 	var out, errs bytes.Buffer
 	c.Dir, c.Stdout, c.Stderr, c.WaitDelay = dir, &out, &errs, time.Second
-	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, "state")},
+	c.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, "state"),
+	},
 		b.env...)
 	if err := c.Run(); err != nil {
 		return "", fmt.Errorf("curfew %s: %w\n%s%s", strings.Join(args, " "), err, out.String(), errs.String())
@@ -118,7 +120,8 @@ func (b *bench) local(ctx context.Context, runs int) (p95 time.Duration, err err
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return 0, err
 		}
-		text := "identity: ana\nrates: {source: bench, as_of: 2026-11-01, vcpu_hour: \"0.04\", memory_gib_hour: \"0.005\"}\n"
+		text := "identity: ana\nrates: {source: bench, as_of: 2026-11-01, vcpu_hour: \"0.04\", memory_gib_hour: " +
+			"\"0.005\"}\n"
 		if err := os.WriteFile(filepath.Join(dir, "curfew.yaml"), []byte(text), 0o600); err != nil {
 			return 0, err
 		}

@@ -170,7 +170,8 @@ func TestPipelineOnAWS(t *testing.T) {
 	}
 	// Nor with credentials that could not connect to what they would start.
 	r.write("curfew.yaml",
-		"identity: ana\naws: {regions: ["+region+"]}\nsessions: {cloud: aws, owner: AIDABENBENBENBEN, image: "+r.image+"}\n")
+		"identity: ana\naws: {regions: ["+region+
+			"]}\nsessions: {cloud: aws, owner: AIDABENBENBENBEN, image: "+r.image+"}\n")
 	if _, errs := r.curfew(4, "ci", "run", "-f", "job.yaml", "--", "true"); !strings.Contains(errs,
 		"the machine would be of AIDABENBENBENBEN") || r.account.Wire.Recorder.Count("ec2:RunInstances") != 0 {
 		t.Errorf("with another owner: %s", errs)
@@ -227,8 +228,9 @@ func cutOff(t *testing.T, r *runner, name string) {
 	p, dir := r.ci(t, name, `echo began | tee began; sleep 20 & wait; exit 0`, "--artifacts", "began")
 	r.eventually("the command runs", func() bool { return r.there(name, "began") != "" })
 	r.cut(t, name)
-	r.ended(t, p, name, 1, "whether the command succeeded is not known: the connection to the machine ended before the "+
-		"command told its exit code")
+	r.ended(t, p, name, 1,
+		"whether the command succeeded is not known: the connection to the machine ended before the "+
+			"command told its exit code")
 	if text, err := os.ReadFile(filepath.Join(dir, "began")); err != nil || string(text) != "began\n" ||
 		p.out.String() != "began\n" {
 		t.Errorf("the artifact is %q, %v; the output %q", text, err, p.out.String())

@@ -210,7 +210,8 @@ func (s *stand) life(name string, nodes int, controllers int) {
 			s.insist(append(up, "--detach")...)
 		}
 		settledOrAgain := func() bool { return s.agrees(name, nodes) == "" }
-		for end := time.Now().Add(within); !settledOrAgain() && time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		for end := time.Now().Add(within); !settledOrAgain() &&
+			time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 			if len(s.processes()) == 0 {
 				s.insist(append(up, "--detach")...)
 			}
@@ -273,7 +274,8 @@ func TestKilledAtALaunchAndAnEnd(t *testing.T) {
 // and of four nodes, by one and by two controllers, with the call carried out and without.
 func TestKilledAtEveryCall(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
-		t.Skip("set CURFEW_SLOW=1 (make test-slow): every call takes a while; TestKilledAtALaunchAndAnEnd has two of them")
+		t.Skip(
+			"set CURFEW_SLOW=1 (make test-slow): every call takes a while; TestKilledAtALaunchAndAnEnd has two of them")
 	}
 	for _, nodes := range []int{1, 4} {
 		for _, controllers := range []int{1, 2} {

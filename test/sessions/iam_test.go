@@ -101,7 +101,9 @@ func (s *stand) roleTags(ctx context.Context, profile string) (map[string]string
 	if err != nil {
 		return nil, err
 	}
-	attached, err := api.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{RoleName: role.Role.RoleName})
+	attached, err := api.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{
+		RoleName: role.Role.RoleName,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +175,9 @@ func (p *permitted) decide(r *http.Request) (ok bool, call string) {
 func (p *permitted) refused() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(p.denied), func(call string) bool { return strings.Contains(call, "?uploads") })
+	return slices.DeleteFunc(slices.Clone(p.denied), func(call string) bool {
+		return strings.Contains(call, "?uploads")
+	})
 }
 
 // TestMachinesKeepToThemselves: machines of two sessions, whose names begin alike, each reach what is
@@ -212,10 +216,14 @@ func TestMachinesKeepToThemselves(t *testing.T) {
 			Credentials: credentials.NewStaticCredentialsProvider(versitygw.AccessKey, versitygw.SecretKey, "")})
 		bucket := aws.String(versitygw.Bucket)
 		for _, prefix := range append(place[other], "sessions/control/", "sessions/work/", "sessions/", "") {
-			_, list := api.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: bucket, Prefix: aws.String(prefix)})
+			_, list := api.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{
+				Bucket: bucket, Prefix: aws.String(prefix),
+			})
 			tries := map[string]error{"list": list}
 			for _, key := range []string{prefix + "status-0.json", prefix + "order.json", prefix + "node-0/HEAD"} {
-				_, tries["get "+key] = api.GetObject(t.Context(), &s3.GetObjectInput{Bucket: bucket, Key: aws.String(key)})
+				_, tries["get "+key] = api.GetObject(t.Context(), &s3.GetObjectInput{
+					Bucket: bucket, Key: aws.String(key),
+				})
 				_, tries["put "+key] = api.PutObject(t.Context(), &s3.PutObjectInput{
 					Bucket: bucket, Key: aws.String(key), Body: strings.NewReader("{}"),
 				})

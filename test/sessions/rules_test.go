@@ -55,7 +55,8 @@ func TestPolicyEndsASession(t *testing.T) {
 
 	var out, errs string
 	enforce := func() {
-		p := s.start("enforce", "--once", "--enforce", "--policy", "ending.yaml", "--cloud", "aws", "--regions", region)
+		p := s.start("enforce", "--once", "--enforce", "--policy", "ending.yaml", "--cloud",
+			"aws", "--regions", region)
 		p.wait(t) // deferred and refused machines have exit codes of their own
 		out, errs = p.out.String(), p.err.String()
 	}

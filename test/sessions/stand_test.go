@@ -165,7 +165,8 @@ func newStand(t *testing.T, config string) *stand {
 		t.Fatal(err)
 	}
 	s.environ(account.URL())
-	s.write("curfew.yaml", "identity: ana\naws: {requests_per_second: 1000, regions: ["+region+"]}\n"+strings.ReplaceAll(
+	s.write("curfew.yaml", "identity: ana\naws: {requests_per_second: 1000, regions: ["+region+
+		"]}\n"+strings.ReplaceAll(
 		config, "IMAGE", s.image))
 	t.Cleanup(s.clear)
 	return s
@@ -235,7 +236,8 @@ func (s *stand) curfew(want int, args ...string) (out, errs string) {
 	p := s.start(args...)
 	if got := p.wait(s.t); got != want {
 		log, _ := os.ReadFile(filepath.Join(s.data(), "keeper.log"))
-		s.t.Fatalf("curfew %q: exit code %d, want %d\n%s%s\nkeeper:\n%s", args, got, want, p.out.String(), p.err.String(),
+		s.t.Fatalf("curfew %q: exit code %d, want %d\n%s%s\nkeeper:\n%s", args, got, want,
+			p.out.String(), p.err.String(),
 			log)
 	}
 	return p.out.String(), p.err.String()
@@ -300,7 +302,9 @@ func (s *stand) doing(commands ...string) []int {
 	return slices.DeleteFunc(s.processes(), func(pid int) bool {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		words := strings.Split(string(line), "\x00")
-		return err != nil || !slices.ContainsFunc(commands, func(w string) bool { return slices.Contains(words[1:], w) })
+		return err != nil || !slices.ContainsFunc(commands, func(w string) bool {
+			return slices.Contains(words[1:], w)
+		})
 	})
 }
 
@@ -368,7 +372,8 @@ func (s *stand) held() (machines, rest map[string][]string) {
 	}
 	for _, r := range instances.Reservations {
 		for _, i := range r.Instances {
-			if i.State.Name != types.InstanceStateNameTerminated && i.State.Name != types.InstanceStateNameShuttingDown {
+			if i.State.Name != types.InstanceStateNameTerminated &&
+				i.State.Name != types.InstanceStateNameShuttingDown {
 				add(machines, i.InstanceId, i.Tags)
 			}
 		}
@@ -488,7 +493,9 @@ func (m *machines) look(ctx context.Context) error {
 			default:
 				if _, err := os.Stat(filepath.Join(x.root, "shut-down")); err == nil {
 					x.end()
-					if _, err := m.s.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}); err !=
+					if _, err := m.s.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{
+						InstanceIds: []string{id},
+					}); err !=
 						nil {
 						return err
 					}
@@ -558,7 +565,8 @@ func (m *machines) boot(ctx context.Context, i types.Instance) (*machine, error)
 	// of other name spaces.
 	enter := fmt.Sprintf("#!/bin/sh\nfirst=$(cat /proc/%[1]d/task/%[1]d/children)\nexec nsenter --user --mount --pid "+
 		"--preserve-credentials --target ${first%%%% *} env -i", x.cmd.Process.Pid)
-	for _, v := range append(x.cmd.Env, "CURFEW_HOST="+filepath.Join(x.root, "etc", "curfew", "host.json"), "TERM=dumb",
+	for _, v := range append(x.cmd.Env, "CURFEW_HOST="+filepath.Join(x.root, "etc", "curfew",
+		"host.json"), "TERM=dumb",
 		"PS1=$ ") {
 		enter += " '" + v + "'"
 	}

@@ -35,7 +35,9 @@ func TestServersAnswerUntilTheProcessEnds(t *testing.T) {
 	served := make(chan error, 1)
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
-		served <- shared.Serve(ctx, l, map[string]func() shared.Client{"echo": func() shared.Client { return echo{closed} }})
+		served <- shared.Serve(ctx, l, map[string]func() shared.Client{"echo": func() shared.Client {
+			return echo{closed}
+		}})
 	}()
 	t.Setenv(shared.Variable, path)
 	if _, err := shared.Dial(t.Context(), "another"); err == nil {

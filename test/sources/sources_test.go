@@ -126,7 +126,8 @@ func newWorld(t *testing.T) *world {
 			m.gpus, kind = 4, "g4dn.12xlarge"
 		}
 		out, err := api.RunInstances(t.Context(), &ec2.RunInstancesInput{
-			ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: kind,
+			ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1),
+			MaxCount: aws.Int32(1), InstanceType: kind,
 			TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: []types.Tag{
 				{
 					Key: aws.String("Name"), Value: aws.String(fmt.Sprint("m-", i)),
@@ -167,7 +168,9 @@ func (w *world) cloudWatch() {
 			put(i, "AWS/EC2", "NetworkIn", m.network[i]/2, host)
 			put(i, "AWS/EC2", "NetworkOut", m.network[i]/2, host)
 			for g := range m.gpus {
-				card := []wire.Dimension{host, {Name: "index", Value: fmt.Sprint(g)}, {Name: "name", Value: "Tesla T4"}}
+				card := []wire.Dimension{
+					host, {Name: "index", Value: fmt.Sprint(g)}, {Name: "name", Value: "Tesla T4"},
+				}
 				put(i, "CWAgent", "nvidia_smi_utilization_gpu", m.util[g][i], card...)
 				put(i, "CWAgent", "nvidia_smi_memory_used", m.memory[g][i], card...)
 				if m.memory[g][i] >= 0 {
@@ -238,7 +241,8 @@ func (w *world) file(t *testing.T) string {
 			fmt.Fprintf(&b, "%s,%s,,,,,%v,%v\n", m.id, at, m.cpu[i], m.network[i])
 			for g := range m.gpus {
 				if m.util[g][i] >= 0 {
-					fmt.Fprintf(&b, "%s,%s,%d,%v,%v,%v,,\n", m.id, at, g, m.util[g][i], m.memory[g][i]*(1<<20), memTotal*(1<<20))
+					fmt.Fprintf(&b, "%s,%s,%d,%v,%v,%v,,\n", m.id, at, g, m.util[g][i],
+						m.memory[g][i]*(1<<20), memTotal*(1<<20))
 				}
 			}
 		}
@@ -359,7 +363,9 @@ func TestOneDayInThreeTellings(t *testing.T) {
 			})
 		},
 		"CSV": func(at time.Time) round.Setting {
-			return w.setting(t, at, clouds.Source{Usage: []string{file}}, func(s usage.Source) bool { return s.Name() == file })
+			return w.setting(t, at, clouds.Source{Usage: []string{file}}, func(s usage.Source) bool {
+				return s.Name() == file
+			})
 		},
 	}
 	names := slices.Sorted(maps.Keys(ways))
@@ -379,7 +385,8 @@ func TestOneDayInThreeTellings(t *testing.T) {
 				if asked++; got.State != want.State && w.turns(i, minute) {
 					excused++
 				} else if got.State != want.State || apart > step {
-					t.Errorf("minute %d, %s: %s says %s (%s) since %s, CSV %s (%s) since %s", minute, m, name, got.State, got.Why,
+					t.Errorf("minute %d, %s: %s says %s (%s) since %s, CSV %s (%s) since %s", minute, m,
+						name, got.State, got.Why,
 						got.Since.Format(time.TimeOnly),
 						want.State, want.Why, want.Since.Format(time.TimeOnly))
 				}
@@ -494,7 +501,8 @@ func (w *world) turns(i, minute int) bool {
 			return true
 		}
 		for g := range m.gpus {
-			if line(m.util[g][k], 1) != line(m.util[g][k-1], 1) || line(m.memory[g][k], 1000) != line(m.memory[g][k-1], 1000) {
+			if line(m.util[g][k], 1) != line(m.util[g][k-1], 1) ||
+				line(m.memory[g][k], 1000) != line(m.memory[g][k-1], 1000) {
 				return true
 			}
 		}

@@ -139,7 +139,8 @@ func session(ch ssh.Channel, in <-chan *ssh.Request, env []string) {
 }
 
 func run(ch ssh.Channel, command string, env []string) {
-	c := exec.Command("/bin/sh", "-c", command) //nolint:gosec,noctx // what the client asks for, for as long as it runs
+	//nolint:gosec,noctx // what the client asks for, for as long as it runs
+	c := exec.Command("/bin/sh", "-c", command)
 	c.Env = append(os.Environ(), env...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	stdin, err := c.StdinPipe()

@@ -190,7 +190,8 @@ func (w *world) checkFixes(ctx context.Context, db *sql.DB, bad func(string, ...
 				continue
 			}
 			say := func(format string, a ...any) {
-				bad("#%d on %s at %s: %s of %s: %s", c.command, c.host.name, c.at.Format(time.TimeOnly), c.action, x.name,
+				bad("#%d on %s at %s: %s of %s: %s", c.command, c.host.name,
+					c.at.Format(time.TimeOnly), c.action, x.name,
 					fmt.Sprintf(format, a...))
 			}
 			if done != nil && done.command != c.command && c.staled == 0 {
@@ -208,7 +209,9 @@ func (w *world) checkFixes(ctx context.Context, db *sql.DB, bad func(string, ...
 			if x.kept > 0 && x.kept < c.command && (x.keptBy == "command" || c.staled == 0) {
 				say("it was kept by %s after #%d", x.keptBy, x.kept)
 			}
-			if !slices.ContainsFunc(w.warned[x.id], func(at time.Time) bool { return c.at.Sub(at) >= grace-time.Minute }) {
+			if !slices.ContainsFunc(w.warned[x.id], func(at time.Time) bool {
+				return c.at.Sub(at) >= grace-time.Minute
+			}) {
 				say("no warning %s before: %v", grace, w.warned[x.id])
 			}
 			approved, err := w.approvals(ctx, db, x.verb+" "+x.ref, c.command)
@@ -243,7 +246,8 @@ func (w *world) checkFixes(ctx context.Context, db *sql.DB, bad func(string, ...
 // person approved by a command before this one.
 func (w *world) approvals(ctx context.Context, db *sql.DB, subject string, before int64) (n int, err error) {
 	rows, err := db.QueryContext(ctx,
-		"SELECT id FROM requests WHERE subject = $1 AND state = 'used' AND asked_by = 'ana' AND decided_by = 'bo'", subject)
+		"SELECT id FROM requests WHERE subject = $1 AND state = 'used' AND asked_by = 'ana' AND decided_by = 'bo'",
+		subject)
 	if err != nil {
 		return 0, err
 	}
@@ -299,7 +303,8 @@ func (w *world) checkExtensions(ctx context.Context, db *sql.DB, bad func(string
 			continue
 		}
 		if w.approved[approval] == 0 || who != "bo" || state != "used" || most < amount {
-			bad("hold %s of %s rests on request %q for %s, which is %s by %q", id, money.Amount(amount).Cents(), approval,
+			bad("hold %s of %s rests on request %q for %s, which is %s by %q", id,
+				money.Amount(amount).Cents(), approval,
 				money.Amount(most).Cents(), state, who)
 		}
 		if other := by[approval]; other != "" {
@@ -332,7 +337,9 @@ func (w *world) checkOutcomes(ctx context.Context, db *sql.DB, bad func(string, 
 		case ended && got.confirmed != steps:
 			bad("%s %s is %s, confirmed %d times of %d", m.name, m.id, state, got.confirmed, steps)
 		}
-		called := slices.ContainsFunc(w.calls, func(c call) bool { return slices.Contains(c.ids, m.id) && ends(c.action) })
+		called := slices.ContainsFunc(w.calls, func(c call) bool {
+			return slices.Contains(c.ids, m.id) && ends(c.action)
+		})
 		if ended && !called {
 			bad("%s %s is %s without a call", m.name, m.id, state)
 		}
@@ -414,7 +421,9 @@ func (w *world) checkSnapshots(ctx context.Context, db *sql.DB, bad func(string,
 	}
 	climbed := all[w.named("unsaved").ref].times
 	out, err := w.direct.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{
-		OwnerIds: []string{"self"}, Filters: []types.Filter{{Name: aws.String("tag-key"), Values: []string{"curfew:*"}}},
+		OwnerIds: []string{
+			"self",
+		}, Filters: []types.Filter{{Name: aws.String("tag-key"), Values: []string{"curfew:*"}}},
 	})
 	if err != nil {
 		return err
@@ -432,7 +441,8 @@ func (w *world) checkSnapshots(ctx context.Context, db *sql.DB, bad func(string,
 		}
 	}
 	for _, m := range w.machines {
-		if m.name == "unsaved" && strings.Contains(w.verb, "terminate") && w.state(m.id) != "running" && len(byVolume) == 0 {
+		if m.name == "unsaved" && strings.Contains(w.verb, "terminate") &&
+			w.state(m.id) != "running" && len(byVolume) == 0 {
 			bad("%s %s is gone, and its disk was not saved", m.name, m.id)
 		}
 	}

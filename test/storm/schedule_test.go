@@ -158,7 +158,8 @@ func (w *world) step(ctx context.Context) error {
 	case n < 19:
 		all := w.things()
 		m := all[w.rng.IntN(len(all))]
-		if r := w.curfew(ctx, w.host(), ending{}, "keep", m.ref, "--for", "240h", "--reason", "storm"); r.exit == cliDone &&
+		if r := w.curfew(ctx, w.host(), ending{}, "keep", m.ref, "--for", "240h", "--reason",
+			"storm"); r.exit == cliDone &&
 			m.kept == 0 {
 			m.kept, m.keptBy = r.number, "command"
 		}
@@ -403,7 +404,9 @@ func (w *world) settle(ctx context.Context) error {
 func (w *world) stall(ctx context.Context) error {
 	h := w.host()
 	other := w.hosts[(slices.Index(w.hosts, h)+1)%len(w.hosts)]
-	at, d := int64(1+w.rng.IntN(25)), []time.Duration{30 * time.Second, 3 * time.Minute, 12 * time.Minute}[w.rng.IntN(3)]
+	at, d := int64(1+w.rng.IntN(25)), []time.Duration{
+		30 * time.Second, 3 * time.Minute, 12 * time.Minute,
+	}[w.rng.IntN(3)]
 	var failed error
 	w.curfew(ctx, h, ending{at: at, stall: func() time.Duration {
 		w.base.stalled.Add(1)

@@ -255,7 +255,8 @@ func (s *stand) database(ctx context.Context, name string) (*database, error) {
 	}
 	s.mu.Unlock()
 	d := &database{name: name, url: withDatabase(s.template, name)}
-	if _, err := s.admin.ExecContext(ctx, "CREATE DATABASE "+d.name+" TEMPLATE "+databaseName(s.template)); err != nil {
+	if _, err := s.admin.ExecContext(ctx,
+		"CREATE DATABASE "+d.name+" TEMPLATE "+databaseName(s.template)); err != nil {
 		return nil, err
 	}
 	var err error

@@ -270,10 +270,11 @@ func newWorld(ctx context.Context, base *stand, seed uint64) (*world, error) {
 
 // leave leaves behind an address that nothing uses, and logs that are kept for good.
 func (w *world) leave(ctx context.Context) error {
-	address, err := w.direct.AllocateAddress(ctx, &ec2.AllocateAddressInput{TagSpecifications: []types.TagSpecification{{
-		ResourceType: types.ResourceTypeElasticIp, Tags: []types.Tag{
-			{Key: aws.String("owner"), Value: aws.String("ana")},
-		}}}})
+	address, err := w.direct.AllocateAddress(ctx, &ec2.AllocateAddressInput{
+		TagSpecifications: []types.TagSpecification{{
+			ResourceType: types.ResourceTypeElasticIp, Tags: []types.Tag{
+				{Key: aws.String("owner"), Value: aws.String("ana")},
+			}}}})
 	if err != nil {
 		return err
 	}
@@ -394,7 +395,9 @@ func (w *world) carryOut(h *host, rw *httptest.ResponseRecorder, r *http.Request
 		if ran && rw.Code == http.StatusOK && ends(c.action) { // moto's own clock is another one
 			w.wire.Patch(wire.Patch{
 				Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
-				Set: map[string]any{"reason": "User initiated (" + c.at.UTC().Format("2006-01-02 15:04:05") + " GMT)"}})
+				Set: map[string]any{
+					"reason": "User initiated (" + c.at.UTC().Format("2006-01-02 15:04:05") + " GMT)",
+				}})
 		}
 	}
 	w.mu.Lock()
@@ -454,7 +457,8 @@ func (w *world) launch(ctx context.Context, name string, i int) error {
 			{
 				DeviceName: aws.String("/dev/sda1"),
 				Ebs: &types.EbsBlockDevice{
-					VolumeSize: aws.Int32(100), VolumeType: types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(name == "unsaved"),
+					VolumeSize: aws.Int32(100), VolumeType: types.VolumeTypeGp3,
+					DeleteOnTermination: aws.Bool(name == "unsaved"),
 				},
 			},
 		},
@@ -530,7 +534,9 @@ func (w *world) pass(ctx context.Context, d time.Duration) error {
 
 // state is the provider's own word on a machine: "" where it knows none.
 func (w *world) state(id string) string {
-	out, err := w.direct.DescribeInstances(context.Background(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
+	out, err := w.direct.DescribeInstances(context.Background(), &ec2.DescribeInstancesInput{
+		InstanceIds: []string{id},
+	})
 	if err != nil || len(out.Reservations) == 0 {
 		return ""
 	}
@@ -701,7 +707,8 @@ func (w *world) named(name string) *machine {
 }
 
 func (w *world) databaseURL() string {
-	return fmt.Sprintf("postgres://curfew@127.0.0.1:%d/%s?sslmode=disable&options=-c%%20search_path%%3Dpublic,pg_catalog",
+	return fmt.Sprintf(
+		"postgres://curfew@127.0.0.1:%d/%s?sslmode=disable&options=-c%%20search_path%%3Dpublic,pg_catalog",
 		w.tcp.Port(), w.database.name)
 }
 

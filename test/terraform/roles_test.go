@@ -37,7 +37,8 @@ func read(t *testing.T, s *State) documents {
 		}
 		d.of[r.Address], d.text[r.Address] = p, r.Values["policy"].(string)
 	}
-	d.names = strings.NewReplacer("{partition}", "aws", "{region}", "us-east-1", "{account}", "111122223333", "{session}",
+	d.names = strings.NewReplacer("{partition}", "aws", "{region}", "us-east-1", "{account}",
+		"111122223333", "{session}",
 		"s-1", "{person}", person,
 		"{image}", "ami-1", "{instance}", "i-1", "{volume}", "vol-1", "{network-interface}", "eni-1",
 		"{spot-instances-request}", "sir-1", "{elastic-ip}", "eipalloc-1",
@@ -249,7 +250,10 @@ func (d documents) refusals(t *testing.T) {
 			"a machine with the profile of another installation", aws.ByLauncher, "ec2:RunInstances", "instance/",
 			set(keys, "ec2:InstanceProfile", "arn:aws:iam::111122223333:instance-profile/curfew/sessions/other/s-1/x"),
 		},
-		{"a role without the boundary", aws.ByLauncher, "iam:CreateRole", "", set(keys, "iam:PermissionsBoundary", "")},
+		{
+			"a role without the boundary", aws.ByLauncher, "iam:CreateRole", "",
+			set(keys, "iam:PermissionsBoundary", ""),
+		},
 		{
 			"a role with another boundary", aws.ByLauncher, "iam:CreateRole", "",
 			set(keys, "iam:PermissionsBoundary", "arn:aws:iam::aws:policy/AdministratorAccess"),
@@ -276,7 +280,10 @@ func (d documents) refusals(t *testing.T) {
 			"another policy for a role", aws.ByLauncher, "iam:AttachRolePolicy", "",
 			set(keys, "iam:PolicyARN", "arn:aws:iam::aws:policy/AdministratorAccess"),
 		},
-		{"the policy for another role", aws.ByLauncher, "iam:AttachRolePolicy", "", on("arn:aws:iam::{account}:role/admin")},
+		{
+			"the policy for another role", aws.ByLauncher, "iam:AttachRolePolicy", "",
+			on("arn:aws:iam::{account}:role/admin"),
+		},
 		{
 			"the end of another role", aws.ByLauncher, "iam:DeleteRole", "",
 			on("arn:aws:iam::{account}:role/curfew-backbone-launch"),
@@ -289,7 +296,10 @@ func (d documents) refusals(t *testing.T) {
 			"a machine without a profile", aws.ByLauncher, "ec2:RunInstances", "instance/",
 			set(keys, "ec2:InstanceProfile", ""),
 		},
-		{"a disk that is not encrypted", aws.ByLauncher, "ec2:RunInstances", "volume/", set(keys, "ec2:Encrypted", "false")},
+		{
+			"a disk that is not encrypted", aws.ByLauncher, "ec2:RunInstances", "volume/",
+			set(keys, "ec2:Encrypted", "false"),
+		},
 		{
 			"an interface in another network", aws.ByLauncher, "ec2:RunInstances", "network-interface/",
 			set(keys, "ec2:Subnet", "arn:aws:ec2:us-east-1:111122223333:subnet/subnet-other"),
@@ -302,7 +312,10 @@ func (d documents) refusals(t *testing.T) {
 			"another security group", aws.ByLauncher, "ec2:RunInstances", "security-group/",
 			on("arn:aws:ec2:{region}:{account}:security-group/sg-other"),
 		},
-		{"a key for SSH", aws.ByLauncher, "ec2:RunInstances", "subnet/", on("arn:aws:ec2:{region}:{account}:key-pair/ana")},
+		{
+			"a key for SSH", aws.ByLauncher, "ec2:RunInstances", "subnet/",
+			on("arn:aws:ec2:{region}:{account}:key-pair/ana"),
+		},
 		{
 			"another region", aws.ByLauncher, "ec2:RunInstances", "instance/",
 			on("arn:aws:ec2:eu-west-1:{account}:instance/*"),
@@ -313,7 +326,10 @@ func (d documents) refusals(t *testing.T) {
 			set(keys, "iam:PassedToService", "lambda.amazonaws.com"),
 		},
 		{"tags of what is there", aws.ByLauncher, "ec2:CreateTags", "instance/", set(keys, "ec2:CreateAction", "")},
-		{"tags of an image", aws.ByLauncher, "ec2:CreateTags", "instance/", set(keys, "ec2:CreateAction", "CreateImage")},
+		{
+			"tags of an image", aws.ByLauncher, "ec2:CreateTags", "instance/",
+			set(keys, "ec2:CreateAction", "CreateImage"),
+		},
 		{
 			"the end of another installation's machine", aws.ByLauncher, "ec2:TerminateInstances", "instance/",
 			set(has, "curfew:installation", "other"),
@@ -335,7 +351,10 @@ func (d documents) refusals(t *testing.T) {
 			"an object of data", aws.ByLauncher, "s3:PutObject", "sessions/",
 			on("arn:aws:s3:::{data-bucket}/imagenet/0001.tar"),
 		},
-		{"an object elsewhere in the bucket", aws.ByLauncher, "s3:PutObject", "sessions/", on(bucket + "sessionsold/a")},
+		{
+			"an object elsewhere in the bucket", aws.ByLauncher, "s3:PutObject", "sessions/",
+			on(bucket + "sessionsold/a"),
+		},
 		{"a list of the whole bucket", aws.ByLauncher, "s3:ListBucket", "", set(keys, "s3:prefix", "")},
 		{
 			"a parameter of another program", aws.ByLauncher, "ssm:GetParameters", "parameter/",
@@ -344,8 +363,14 @@ func (d documents) refusals(t *testing.T) {
 
 		{"another's machine", aws.ByPerson, "ssm:StartSession", "instance/", set(has, "curfew:owner", "AIDABEN")},
 		{"a machine without owner", aws.ByPerson, "ssm:StartSession", "instance/", set(has, "curfew:owner", "")},
-		{"a name that begins alike", aws.ByPerson, "ssm:StartSession", "instance/", set(has, "curfew:owner", person+"2")},
-		{"a machine that is no session", aws.ByPerson, "ssm:StartSession", "instance/", set(has, "curfew:session", "")},
+		{
+			"a name that begins alike", aws.ByPerson, "ssm:StartSession", "instance/",
+			set(has, "curfew:owner", person+"2"),
+		},
+		{
+			"a machine that is no session", aws.ByPerson, "ssm:StartSession", "instance/",
+			set(has, "curfew:session", ""),
+		},
 		{
 			"without naming a document", aws.ByPerson, "ssm:StartSession", "instance/",
 			set(keys, "ssm:SessionDocumentAccessCheck", "false"),
@@ -371,8 +396,14 @@ func (d documents) refusals(t *testing.T) {
 			"an order to another session", aws.ByMachine, "s3:PutObject", "status-0",
 			on(bucket + "sessions/control/s-2/order.json"),
 		},
-		{"an order to itself", aws.ByMachine, "s3:PutObject", "status-0", on(bucket + "sessions/control/s-1/order.json")},
-		{"the end of an order", aws.ByMachine, "s3:DeleteObject", "parts", on(bucket + "sessions/control/s-1/order.json")},
+		{
+			"an order to itself", aws.ByMachine, "s3:PutObject", "status-0",
+			on(bucket + "sessions/control/s-1/order.json"),
+		},
+		{
+			"the end of an order", aws.ByMachine, "s3:DeleteObject", "parts",
+			on(bucket + "sessions/control/s-1/order.json"),
+		},
 		{
 			"the end of its own status", aws.ByMachine, "s3:DeleteObject", "parts",
 			on(bucket + "sessions/control/s-1/status-0.json"),
@@ -381,7 +412,10 @@ func (d documents) refusals(t *testing.T) {
 			"an object of data from a machine", aws.ByMachine, "s3:PutObject", "parts",
 			on("arn:aws:s3:::{data-bucket}/imagenet/0001.tar"),
 		},
-		{"an object of a dataset bucket", aws.ByMachine, "s3:PutObject", "parts", on("arn:aws:s3:::imagenet-mirror/a")},
+		{
+			"an object of a dataset bucket", aws.ByMachine, "s3:PutObject", "parts",
+			on("arn:aws:s3:::imagenet-mirror/a"),
+		},
 		{"an object elsewhere from a machine", aws.ByMachine, "s3:PutObject", "parts", on(bucket + "a")},
 		{"the program that machines run", aws.ByMachine, "s3:PutObject", "parts", on(bucket + "sessions/bin/curfew")},
 		{"another bucket", aws.ByMachine, "s3:GetObject", "parts", on("arn:aws:s3:::payroll/sessions/a")},
@@ -424,14 +458,18 @@ func (d documents) refusals(t *testing.T) {
 		cases = append(cases,
 			refusal{"a list of " + key, aws.ByMachine, "s3:ListBucket", "{bucket}", set(keys, "s3:prefix", key)},
 			refusal{"an object below " + key, aws.ByMachine, "s3:GetObject", "status-0", on(bucket + key + "x")},
-			refusal{"a status below " + key, aws.ByMachine, "s3:PutObject", "status-0", on(bucket + key + "status-0.json")},
+			refusal{
+				"a status below " + key, aws.ByMachine, "s3:PutObject", "status-0", on(bucket + key + "status-0.json"),
+			},
 			refusal{"work below " + key, aws.ByMachine, "s3:PutObject", "parts", on(bucket + key + "node-0/HEAD")},
 			refusal{
-				"the end of work below " + key, aws.ByMachine, "s3:DeleteObject", "parts", on(bucket + key + "node-0/HEAD"),
+				"the end of work below " + key, aws.ByMachine, "s3:DeleteObject", "parts",
+				on(bucket + key + "node-0/HEAD"),
 			})
 	}
 	for _, c := range cases {
-		if same := d.changed(t, c.caller, c.call, c.resource, func(*iam.Request) {}); !allowed(t, d.by(c.caller), same) {
+		if same := d.changed(t, c.caller, c.call, c.resource, func(*iam.Request) {}); !allowed(
+			t, d.by(c.caller), same) {
 			t.Errorf("%s: refused before anything was changed: %+v", c.name, same)
 		}
 		// The document itself refuses it, not the boundary alone.
@@ -445,7 +483,9 @@ func (d documents) refusals(t *testing.T) {
 		t.Errorf("owners are not compared for equality: %s", d.text["aws_iam_policy.connect"])
 	}
 	// A dataset bucket that was named is read.
-	if !allowed(t, d.by(aws.ByMachine), iam.Request{Action: "s3:GetObject", Resource: "arn:aws:s3:::imagenet-mirror/a"}) {
+	if !allowed(t, d.by(aws.ByMachine), iam.Request{
+		Action: "s3:GetObject", Resource: "arn:aws:s3:::imagenet-mirror/a",
+	}) {
 		t.Error("a machine may not read the dataset bucket")
 	}
 }
@@ -460,7 +500,9 @@ func open(p *iam.Policy) *iam.Policy {
 // machines: the boundary, the roles and the session policy each deny it by themselves, even if
 // the role were allowed everything.
 func (d documents) neverPersistent(t *testing.T) {
-	persistent := map[string]string{"curfew:lifetime": "persistent", "curfew:installation": "a", "curfew:session": "s-1"}
+	persistent := map[string]string{
+		"curfew:lifetime": "persistent", "curfew:installation": "a", "curfew:session": "s-1",
+	}
 	never := []iam.Request{
 		{Action: "s3:DeleteBucket"}, {Action: "s3:PutLifecycleConfiguration"}, {Action: "s3:PutBucketPolicy"},
 		{Action: "s3:DeleteBucketPolicy"}, {Action: "s3:PutBucketVersioning"},
@@ -508,7 +550,8 @@ func (d documents) neverPersistent(t *testing.T) {
 	}
 	// The boundary holds whatever a role is given besides.
 	for _, action := range []string{
-		"iam:CreateRole", "iam:PutRolePolicy", "iam:AttachRolePolicy", "sts:AssumeRole", "organizations:LeaveOrganization",
+		"iam:CreateRole", "iam:PutRolePolicy", "iam:AttachRolePolicy", "sts:AssumeRole",
+		"organizations:LeaveOrganization",
 		"rds:DeleteDBInstance", "lambda:CreateFunction",
 	} {
 		if allowed(t, []*iam.Policy{
@@ -552,7 +595,9 @@ func (d documents) runners(t *testing.T) {
 	if asked < 20 {
 		t.Errorf("only %d requests were asked about", asked)
 	}
-	for _, action := range []string{"ssm:SendCommand", "ssm:PutParameter", "s3:DeleteObjectVersion", "ec2:CreateSubnet"} {
+	for _, action := range []string{
+		"ssm:SendCommand", "ssm:PutParameter", "s3:DeleteObjectVersion", "ec2:CreateSubnet",
+	} {
 		if allowed(t, document, iam.Request{Action: action, Resource: "*"}) {
 			t.Errorf("runners may %s", action)
 		}
@@ -570,7 +615,8 @@ func trust(t *testing.T, s *State) {
 		}
 	}
 	for _, name := range []string{"aws_iam_role.launch", "aws_iam_role.act[0]"} {
-		if got, want := s.Text(name, "assume_role_policy"), s.Text("aws_iam_role.read", "assume_role_policy"); got != want {
+		if got, want := s.Text(name, "assume_role_policy"), s.Text("aws_iam_role.read",
+			"assume_role_policy"); got != want {
 			t.Errorf("%s trusts %s, want %s", name, got, want)
 		}
 	}
@@ -588,7 +634,8 @@ func (d documents) paths(t *testing.T, s *State) {
 	all := map[string][]*iam.Policy{
 		"read": {d.of["aws_iam_role_policy.read"]}, "act": {d.of["aws_iam_role_policy.act[0]"]},
 		"launch": d.by(aws.ByLauncher),
-		"runner": {d.of["aws_iam_role_policy.runner[0]"]}, "person": d.by(aws.ByPerson), "machine": d.by(aws.ByMachine),
+		"runner": {d.of["aws_iam_role_policy.runner[0]"]}, "person": d.by(aws.ByPerson),
+		"machine": d.by(aws.ByMachine),
 	}
 	in := iam.Account{
 		Partition: "aws", Region: "us-east-1", ID: "111122223333", Bucket: s.Text(`aws_s3_bucket.this["sessions"]`,
@@ -619,7 +666,8 @@ func (d documents) paths(t *testing.T, s *State) {
 func (d documents) printed(t *testing.T) {
 	for name, printed := range map[string][]byte{"aws_iam_role_policy.read": aws.PolicyJSON("aws"),
 		"aws_iam_role_policy.act[0]": aws.ActionPolicyJSON(aws.Grants{
-			Partition: "aws", Governed: []map[string]string{{"curfew:lifetime": "ephemeral"}}, Buckets: []string{"models"},
+			Partition: "aws", Governed: []map[string]string{{"curfew:lifetime": "ephemeral"}},
+			Buckets: []string{"models"},
 		})} {
 		var got, want any
 		if err := json.Unmarshal([]byte(d.text[name]), &got); err != nil {
@@ -684,7 +732,8 @@ func (d documents) state(t *testing.T) {
 	if p == nil {
 		t.Fatal("there is no policy for the states")
 	}
-	const backbone, own = "arn:aws:s3:::states/curfew/backbone.tfstate", "arn:aws:s3:::states/curfew/sessions/ana.tfstate"
+	const backbone, own = "arn:aws:s3:::states/curfew/backbone.tfstate",
+		"arn:aws:s3:::states/curfew/sessions/ana.tfstate"
 	for _, tc := range []struct {
 		action, resource string
 		want             bool
@@ -693,7 +742,8 @@ func (d documents) state(t *testing.T) {
 		{"s3:PutObject", backbone + ".tflock", false},
 		{"s3:GetObject", own, true}, {"s3:PutObject", own, true}, {"s3:PutObject", own + ".tflock", true},
 		{"s3:DeleteObject", own + ".tflock", true},
-		{"s3:GetObject", "arn:aws:s3:::states/payroll.tfstate", false}, {"s3:DeleteBucket", "arn:aws:s3:::states", false},
+		{"s3:GetObject", "arn:aws:s3:::states/payroll.tfstate", false},
+		{"s3:DeleteBucket", "arn:aws:s3:::states", false},
 		{"sts:AssumeRole", "arn:aws:iam::111122223333:role/curfew-backbone-launch", true},
 		{"sts:AssumeRole", "arn:aws:iam::111122223333:role/curfew-backbone-act", false},
 	} {

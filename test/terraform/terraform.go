@@ -158,7 +158,8 @@ func New(t testing.TB) *World {
 	if err := os.Symlink(built, filepath.Join(place, filepath.Base(built))); err != nil {
 		t.Fatal(err)
 	}
-	w.write("terraformrc", fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", mirror))
+	w.write("terraformrc",
+		fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", mirror))
 	w.env = environment("TF_CLI_CONFIG_FILE="+filepath.Join(w.Dir, "terraformrc"), "HOME="+w.Dir)
 	for _, tree := range []string{"terraform", "examples/terraform"} {
 		w.copy(filepath.Join(root, tree), filepath.Join(w.Dir, tree))

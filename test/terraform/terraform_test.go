@@ -30,7 +30,9 @@ func slow(t *testing.T) {
 
 // of is the configuration of a backbone with every option.
 var whole = map[string]any{
-	"region": "us-east-1", "curfew_principals": []string{"arn:aws:iam::111122223333:role/platform"}, "external_id": "x1",
+	"region": "us-east-1", "curfew_principals": []string{
+		"arn:aws:iam::111122223333:role/platform",
+	}, "external_id": "x1",
 	"act":              true,
 	"governed_buckets": []string{"models"},
 	"governed_tags":    []map[string]string{{"curfew:lifetime": "ephemeral"}},
@@ -58,8 +60,11 @@ func with(base map[string]any, more map[string]any) map[string]any {
 // session is a session on a backbone whose state is in the file next to it.
 func session(more map[string]any) map[string]any {
 	return with(map[string]any{
-		"backbone": map[string]any{"backend": "local", "config": map[string]string{"path": "../backbone/terraform.tfstate"}},
-		"session":  "demo", "owner": "AIDAANA", "instance_type": "g6.2xlarge", "lease_until": "2999-01-01T18:30:00Z"}, more)
+		"backbone": map[string]any{
+			"backend": "local", "config": map[string]string{"path": "../backbone/terraform.tfstate"},
+		},
+		"session": "demo", "owner": "AIDAANA", "instance_type": "g6.2xlarge",
+		"lease_until": "2999-01-01T18:30:00Z"}, more)
 }
 
 // TestModules formats, initializes, validates and tests each module as its README does.
@@ -196,11 +201,12 @@ func TestBackboneIsRead(t *testing.T) {
 				t.Errorf("subnets %v, want %d: %v", got, want, zones)
 			}
 			for got, want := range map[string]string{
-				b.Bucket:        s.Text(`aws_s3_bucket.this["sessions"]`, "bucket"),
-				b.SecurityGroup: s.Text("aws_security_group.sessions", "id"),
-				b.MachinePolicy: s.Text("aws_iam_policy.machine", "arn"),
-				b.LogGroup:      s.Text(`aws_cloudwatch_log_group.this["sessions"]`, "name"),
-				b.Key:           s.Text("aws_kms_key.logs", "arn"), b.SessionDocument: s.Text("aws_ssm_document.session", "name"),
+				b.Bucket:          s.Text(`aws_s3_bucket.this["sessions"]`, "bucket"),
+				b.SecurityGroup:   s.Text("aws_security_group.sessions", "id"),
+				b.MachinePolicy:   s.Text("aws_iam_policy.machine", "arn"),
+				b.LogGroup:        s.Text(`aws_cloudwatch_log_group.this["sessions"]`, "name"),
+				b.Key:             s.Text("aws_kms_key.logs", "arn"),
+				b.SessionDocument: s.Text("aws_ssm_document.session", "name"),
 			} {
 				if got == "" || got != want {
 					t.Errorf("parameter %q, want %q", got, want)
@@ -281,7 +287,8 @@ func TestWhatStaysAndWhatExpires(t *testing.T) {
 	sessions, data := rules(t, s, "aws_s3_bucket_lifecycle_configuration.sessions"), rules(t, s,
 		"aws_s3_bucket_lifecycle_configuration.data")
 	for name, all := range map[string]map[string]map[string]any{"sessions": sessions, "data": data} {
-		if r := all["abandoned-uploads"]; block(r, "abort_incomplete_multipart_upload", "days_after_initiation") != 7.0 ||
+		if r := all["abandoned-uploads"]; block(r, "abort_incomplete_multipart_upload",
+			"days_after_initiation") != 7.0 ||
 			block(r, "filter", "prefix") != "" {
 			t.Errorf("%s: abandoned uploads: %v", name, r)
 		}
@@ -323,7 +330,8 @@ func TestWhatStaysAndWhatExpires(t *testing.T) {
 	// What holds data is not destroyed by an oversight.
 	out, err := w.Try("backbone", "destroy", "-no-color", "-input=false", "-auto-approve")
 	for _, kept := range []string{
-		`aws_s3_bucket.this["sessions"]`, `aws_s3_bucket.this["data"]`, "aws_ecr_repository.sessions", "aws_kms_key.logs",
+		`aws_s3_bucket.this["sessions"]`, `aws_s3_bucket.this["data"]`,
+		"aws_ecr_repository.sessions", "aws_kms_key.logs",
 	} {
 		if err == nil || !strings.Contains(out, "Resource "+kept+" has\nlifecycle.prevent_destroy") &&
 			!strings.Contains(strings.ReplaceAll(out, "\n", " "), kept+" has lifecycle.prevent_destroy") {
@@ -343,7 +351,8 @@ func TestMonthlyDollars(t *testing.T) {
 		region string
 		nat    bool
 	}{
-		{"us-east-1", false}, {"us-east-1", true}, {"eu-west-1", true}, {"ap-northeast-1", true}, {"me-central-1", false},
+		{"us-east-1", false}, {"us-east-1", true}, {"eu-west-1", true}, {"ap-northeast-1", true},
+		{"me-central-1", false},
 		{"me-central-1", true},
 	} {
 		t.Run(fmt.Sprint(tc.region, " ", tc.nat), func(t *testing.T) {
@@ -389,7 +398,8 @@ func TestMonthlyDollars(t *testing.T) {
 			}
 			got, _ := s.Outputs["monthly_usd"].Value.(string)
 			if !known {
-				if got != "" || s.Outputs["monthly_usd"].Value != nil || len(s.Outputs["monthly_unpriced"].Value.([]any)) == 0 {
+				if got != "" || s.Outputs["monthly_usd"].Value != nil ||
+					len(s.Outputs["monthly_unpriced"].Value.([]any)) == 0 {
 					t.Errorf("a sum of %v with unknown prices", s.Outputs["monthly_usd"].Value)
 				}
 				return
@@ -431,7 +441,8 @@ func TestSession(t *testing.T) {
 			v["instance_initiated_shutdown_behavior"] != "terminate" {
 			t.Errorf("%s: %v", n.Address, v)
 		}
-		if block(v, "metadata_options", "http_tokens") != "required" || block(v, "root_block_device", "encrypted") != true ||
+		if block(v, "metadata_options", "http_tokens") != "required" ||
+			block(v, "root_block_device", "encrypted") != true ||
 			block(v, "root_block_device", "delete_on_termination") != true {
 			t.Errorf("%s: metadata %v, disk %v", n.Address, v["metadata_options"], v["root_block_device"])
 		}
@@ -456,7 +467,9 @@ func TestSession(t *testing.T) {
 			t.Errorf("units %+v", cloud.Files)
 		}
 		want := [][]string{
-			{"systemctl", "daemon-reload"}, {"systemctl", "enable", "--now", "curfew-lease.timer"}, {"sh", "-c", setup},
+			{
+				"systemctl", "daemon-reload",
+			}, {"systemctl", "enable", "--now", "curfew-lease.timer"}, {"sh", "-c", setup},
 		}
 		if !reflect.DeepEqual(cloud.Runcmd, want) {
 			t.Errorf("commands %q, want %q", cloud.Runcmd, want)

@@ -117,8 +117,9 @@ func TestValues(t *testing.T) {
 		block := schema.Resources[r.Type].Block
 		for name, v := range r.Values {
 			a, isBlock := block.Attributes[name], block.Blocks[name] != nil
-			if name == "tags" || name == "tags_all" || name == "volume_tags" || name == "region" || !isBlock && !a.Optional &&
-				!a.Required {
+			if name == "tags" || name == "tags_all" || name == "volume_tags" || name == "region" ||
+				!isBlock && !a.Optional &&
+					!a.Required {
 				continue
 			}
 			walk(r.Type+"."+name, v)

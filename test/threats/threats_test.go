@@ -99,7 +99,8 @@ func TestEveryThreatIsShownByATest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if attackers, rows := read(string(text)); len(attackers) < 8 || len(rows) < 20 {
-		t.Fatalf("%s lists %d attackers and %d threats; its tables are no longer read", page, len(attackers), len(rows))
+		t.Fatalf("%s lists %d attackers and %d threats; its tables are no longer read", page,
+			len(attackers), len(rows))
 	}
 	for _, err := range wrong(root, string(text)) {
 		t.Errorf("%s: %v", page, err)

@@ -132,8 +132,9 @@ func (s *Server) Kill() {
 func Env(address string) map[string]string {
 	return map[string]string{
 		"AWS_ACCESS_KEY_ID": AccessKey, "AWS_SECRET_ACCESS_KEY": SecretKey, "AWS_REGION": "us-east-1",
-		"AWS_ENDPOINT_URL": "http://" + address, "AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
-		"AWS_EC2_METADATA_DISABLED": "true"}
+		"AWS_ENDPOINT_URL": "http://" + address, "AWS_CONFIG_FILE": os.DevNull,
+		"AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
+		"AWS_EC2_METADATA_DISABLED":   "true"}
 }
 
 // Use points the SDKs of this process at the server, for the time of the test.

@@ -70,7 +70,8 @@ var signingNames = map[string]string{"monitoring": "cloudwatch", "api.pricing": 
 // with SigV4 or whose operation cannot be told.
 func identify(r *http.Request) (*Call, error) {
 	c := &Call{
-		Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Content: r.Header.Get("Content-Type"), Header: r.Header,
+		Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(),
+		Content: r.Header.Get("Content-Type"), Header: r.Header,
 	}
 	body, err := readBody(r)
 	if err != nil {

@@ -48,7 +48,8 @@ func serve(t *testing.T, s *Server) aws.Config {
 			t.Error(err)
 		}
 	})
-	return aws.Config{Region: "us-east-1", BaseEndpoint: aws.String(s.URL()), RetryMaxAttempts: 1, HTTPClient: Client{},
+	return aws.Config{
+		Region: "us-east-1", BaseEndpoint: aws.String(s.URL()), RetryMaxAttempts: 1, HTTPClient: Client{},
 		Credentials: credentials.NewStaticCredentialsProvider("testing", "testing", "")}
 }
 
@@ -62,7 +63,8 @@ var reads = []struct {
 		return err
 	}},
 	{"autoscaling:DescribeAutoScalingGroups", func(ctx context.Context, c aws.Config) error {
-		_, err := autoscaling.NewFromConfig(c).DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{})
+		_, err := autoscaling.NewFromConfig(c).DescribeAutoScalingGroups(ctx,
+			&autoscaling.DescribeAutoScalingGroupsInput{})
 		return err
 	}},
 	{"elasticloadbalancing:DescribeLoadBalancers", func(ctx context.Context, c aws.Config) error {
@@ -111,7 +113,9 @@ var reads = []struct {
 		return err
 	}},
 	{"pricing:GetProducts", func(ctx context.Context, c aws.Config) error {
-		_, err := pricing.NewFromConfig(c).GetProducts(ctx, &pricing.GetProductsInput{ServiceCode: aws.String("AmazonEC2")})
+		_, err := pricing.NewFromConfig(c).GetProducts(ctx, &pricing.GetProductsInput{
+			ServiceCode: aws.String("AmazonEC2"),
+		})
 		return err
 	}},
 	{"elasticfilesystem:DescribeFileSystems", func(ctx context.Context, c aws.Config) error {
@@ -163,7 +167,9 @@ var reads = []struct {
 		return err
 	}},
 	{"s3:ListMultipartUploads", func(ctx context.Context, c aws.Config) error {
-		_, err := s3.NewFromConfig(c).ListMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: aws.String("data")})
+		_, err := s3.NewFromConfig(c).ListMultipartUploads(ctx, &s3.ListMultipartUploadsInput{
+			Bucket: aws.String("data"),
+		})
 		return err
 	}},
 	{"s3:ListParts", func(ctx context.Context, c aws.Config) error {
@@ -179,7 +185,9 @@ var reads = []struct {
 		return err
 	}},
 	{"s3:GetBucketVersioning", func(ctx context.Context, c aws.Config) error {
-		_, err := s3.NewFromConfig(c).GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: aws.String("data")})
+		_, err := s3.NewFromConfig(c).GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{
+			Bucket: aws.String("data"),
+		})
 		return err
 	}},
 	{"s3:GetBucketTagging", func(ctx context.Context, c aws.Config) error {
@@ -218,7 +226,8 @@ func TestChangesAreSeen(t *testing.T) {
 	if err == nil {
 		t.Error("a server with nothing behind it carried out a change")
 	}
-	if m := s.Recorder.Mutating(); len(m) != 1 || m[0].Name() != "ec2:TerminateInstances" || m[0].Region != "us-east-1" {
+	if m := s.Recorder.Mutating(); len(m) != 1 || m[0].Name() != "ec2:TerminateInstances" ||
+		m[0].Region != "us-east-1" {
 		t.Errorf("recorded %+v, want one ec2:TerminateInstances", m)
 	}
 }
@@ -247,8 +256,9 @@ func TestFaultsSpeakEveryProtocol(t *testing.T) {
 				t.Errorf("%s with fault %d: %v, want an API error", r.name, kind, err)
 				continue
 			}
-			if want, ok := special[kind][service]; ok && api.ErrorCode() != want || !ok && api.ErrorCode() != codes[0] &&
-				api.ErrorCode() != codes[1] {
+			if want, ok := special[kind][service]; ok && api.ErrorCode() != want ||
+				!ok && api.ErrorCode() != codes[0] &&
+					api.ErrorCode() != codes[1] {
 				t.Errorf("%s with fault %d: code %s", r.name, kind, api.ErrorCode())
 			}
 			if api.ErrorMessage() == "" {

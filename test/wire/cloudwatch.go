@@ -79,7 +79,8 @@ func (m *Metrics) putMetricData(_ context.Context, c *Call) (*Reply, error) {
 			hi, _ := asFloat(st["Maximum"])
 			n, _ := asFloat(st["SampleCount"])
 			if n <= 0 {
-				return nil, invalid("The value of MetricData.member.%d.StatisticValues.SampleCount must be positive.", i+1)
+				return nil, invalid("The value of MetricData.member.%d.StatisticValues.SampleCount must be positive.",
+					i+1)
 			}
 			m.Put(c.Account, c.Region, namespace, asString(d["MetricName"]), dims, Datum{t, sum, lo, hi, n})
 			continue
@@ -163,28 +164,33 @@ func readQueries(c *Call) ([]metricQuery, error) {
 		q := asMap(x)
 		id := asString(q["Id"])
 		if id == "" || id[0] < 'a' || id[0] > 'z' || seen[id] {
-			return nil, invalid("The value %q for parameter MetricDataQueries.member.%d.Id is not a unique name that starts "+
-				"with a lower-case letter.", id, i+1)
+			return nil, invalid(
+				"The value %q for parameter MetricDataQueries.member.%d.Id is not a unique name that starts "+
+					"with a lower-case letter.", id, i+1)
 		}
 		seen[id] = true
 		ms := asMap(q["MetricStat"])
 		if ms == nil {
 			return nil, invalid(
-				"The parameter MetricDataQueries.member.%d.MetricStat is required; metric math is not answered here.", i+1)
+				"The parameter MetricDataQueries.member.%d.MetricStat is required; metric math is not answered here.",
+				i+1)
 		}
 		metric := asMap(ms["Metric"])
 		mq := metricQuery{id: id, label: asString(q["Label"]), namespace: asString(metric["Namespace"]),
-			name: asString(metric["MetricName"]), stat: asString(ms["Stat"]), dims: sortDims(dimensions(metric["Dimensions"])),
+			name: asString(metric["MetricName"]), stat: asString(ms["Stat"]),
+			dims: sortDims(dimensions(metric["Dimensions"])),
 			from: from, to: to, period: time.Duration(asInt(ms["Period"], 0)) * time.Second}
 		if mq.label == "" {
 			mq.label = mq.name
 		}
 		if !slices.Contains(statistics, mq.stat) {
-			return nil, invalid("The value %s for parameter MetricDataQueries.member.%d.MetricStat.Stat is not supported.",
+			return nil, invalid(
+				"The value %s for parameter MetricDataQueries.member.%d.MetricStat.Stat is not supported.",
 				mq.stat, i+1)
 		}
 		if mq.period < time.Minute || mq.period%time.Minute != 0 {
-			return nil, invalid("The parameter MetricDataQueries.member.%d.MetricStat.Period must be a multiple of 60.", i+1)
+			return nil, invalid(
+				"The parameter MetricDataQueries.member.%d.MetricStat.Period must be a multiple of 60.", i+1)
 		}
 		out = append(out, mq)
 	}
@@ -228,7 +234,8 @@ func getMetricData(c *Call, read func(metricQuery) ([]time.Time, []float64)) (*R
 			next = fmt.Sprintf("%d:%d", query, offset+left)
 		}
 		left -= len(times)
-		results = append(results, map[string]any{"Id": q.id, "Label": q.label, "StatusCode": status, "Timestamps": times,
+		results = append(results, map[string]any{
+			"Id": q.id, "Label": q.label, "StatusCode": status, "Timestamps": times,
 			"Values": values})
 		if next != "" {
 			break

@@ -45,7 +45,8 @@ func TestPutAndGetMetricData(t *testing.T) {
 			{
 				MetricName: aws.String("u"), Dimensions: dims, Timestamp: at(-30),
 				StatisticValues: &cwtypes.StatisticSet{
-					Sum: aws.Float64(60), SampleCount: aws.Float64(4), Minimum: aws.Float64(5), Maximum: aws.Float64(30),
+					Sum: aws.Float64(60), SampleCount: aws.Float64(4), Minimum: aws.Float64(5),
+					Maximum: aws.Float64(30),
 				},
 			},
 		}}); err != nil {
@@ -60,7 +61,9 @@ func TestPutAndGetMetricData(t *testing.T) {
 	} {
 		out, err := api.GetMetricData(t.Context(), &cloudwatch.GetMetricDataInput{
 			StartTime: at(-180), EndTime: at(0), ScanBy: cwtypes.ScanByTimestampAscending,
-			MetricDataQueries: []cwtypes.MetricDataQuery{query("q", "CWAgent", "u", x.stat, 3600, "InstanceId", "i-1")}})
+			MetricDataQueries: []cwtypes.MetricDataQuery{
+				query("q", "CWAgent", "u", x.stat, 3600, "InstanceId", "i-1"),
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,9 +185,10 @@ func TestMetricDataPagesAddUp(t *testing.T) {
 			}
 			c := &Call{
 				Input: map[string]any{
-					"StartTime": noon, "EndTime": noon.Add(time.Hour), "MetricDataQueries": queries, "MaxDatapoints": int64(limit),
-					"NextToken": token,
-					"ScanBy":    "TimestampAscending"}}
+					"StartTime": noon, "EndTime": noon.Add(time.Hour), "MetricDataQueries": queries,
+					"MaxDatapoints": int64(limit),
+					"NextToken":     token,
+					"ScanBy":        "TimestampAscending"}}
 			r, err := getMetricData(c, read)
 			if err != nil {
 				t.Fatal(err)
@@ -267,8 +271,9 @@ func TestFleet(t *testing.T) {
 	}
 	var queries []cwtypes.MetricDataQuery
 	for n := range MaxQueries {
-		queries = append(queries, query(fmt.Sprintf("q%d", n), "CWAgent", "nvidia_smi_utilization_gpu", "Maximum", 3600,
-			"InstanceId", f.InstanceID(n), "index", "0", "name", "NVIDIA L4", "arch", "Ada Lovelace"))
+		queries = append(queries,
+			query(fmt.Sprintf("q%d", n), "CWAgent", "nvidia_smi_utilization_gpu", "Maximum", 3600,
+				"InstanceId", f.InstanceID(n), "index", "0", "name", "NVIDIA L4", "arch", "Ada Lovelace"))
 	}
 	values := map[string]int{}
 	data := cloudwatch.NewGetMetricDataPaginator(api, &cloudwatch.GetMetricDataInput{
@@ -296,6 +301,7 @@ func TestFleet(t *testing.T) {
 		}
 	}
 	if got := s.Recorder.Count("cloudwatch:GetMetricData"); len(values) != MaxQueries || got != 2 {
-		t.Errorf("%d series in %d calls, want %d in 2 (168,000 values at 100,800 a call)", len(values), got, MaxQueries)
+		t.Errorf("%d series in %d calls, want %d in 2 (168,000 values at 100,800 a call)",
+			len(values), got, MaxQueries)
 	}
 }

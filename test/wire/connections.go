@@ -89,7 +89,8 @@ func (s *Connections) start(ctx context.Context, c *Call) (*Reply, error) {
 // opened is what the Session Manager plugin is given.
 func (s *Connections) opened(x Connection) *Reply {
 	return &Reply{Fields: map[string]any{"SessionId": x.ID, "TokenValue": "token-of-" + x.ID,
-		"StreamUrl": "wss://ssmmessages." + x.Region + ".amazonaws.com/v1/data-channel/" + x.ID + "?role=publish_subscribe"}}
+		"StreamUrl": "wss://ssmmessages." + x.Region + ".amazonaws.com/v1/data-channel/" + x.ID +
+			"?role=publish_subscribe"}}
 }
 
 // find returns the index of a connection of the caller's.
@@ -108,7 +109,9 @@ func (s *Connections) resume(_ context.Context, c *Call) (*Reply, error) {
 	defer s.mu.Unlock()
 	i, err := s.find(c)
 	if err != nil || !s.all[i].Ended.IsZero() {
-		return nil, &Failure{400, "DoesNotExistException", "Session " + asString(c.Input["SessionId"]) + " does not exist"}
+		return nil, &Failure{
+			400, "DoesNotExistException", "Session " + asString(c.Input["SessionId"]) + " does not exist",
+		}
 	}
 	return s.opened(s.all[i]), nil
 }
@@ -161,7 +164,8 @@ func (s *Connections) describe(_ context.Context, c *Call) (*Reply, error) {
 			continue
 		}
 		d := map[string]any{
-			"SessionId": x.ID, "Target": x.Target, "Status": "Connected", "StartDate": seconds(x.Started), "Owner": x.Owner,
+			"SessionId": x.ID, "Target": x.Target, "Status": "Connected",
+			"StartDate": seconds(x.Started), "Owner": x.Owner,
 			"DocumentName": x.Document, "Reason": x.Reason,
 		}
 		if !x.Ended.IsZero() {

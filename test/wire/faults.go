@@ -73,7 +73,8 @@ type armed struct {
 
 func (a *armed) matches(c *Call) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
-	return is(a.Service, c.Service) && is(a.Operation, c.Operation) && is(a.Region, c.Region) && is(a.Account, c.Account)
+	return is(a.Service, c.Service) && is(a.Operation, c.Operation) && is(a.Region, c.Region) &&
+		is(a.Account, c.Account)
 }
 
 // next returns the fault that hits the call, if any, and counts it.
@@ -138,8 +139,9 @@ func failure(f FaultKind, c *Call) *Failure {
 	}
 	switch f {
 	case AccessDenied:
-		m := fmt.Sprintf("User: arn:aws:iam::%s:user/auditor is not authorized to perform: %s because no identity-based "+
-			"policy allows the %s action",
+		m := fmt.Sprintf(
+			"User: arn:aws:iam::%s:user/auditor is not authorized to perform: %s because no identity-based "+
+				"policy allows the %s action",
 			c.Account, c.Name(), c.Name())
 		return pick(Failure{403, "UnauthorizedOperation", "You are not authorized to perform this operation. " + m},
 			Failure{403, "AccessDenied", m}, Failure{400, "AccessDeniedException", m}, Failure{403, "AccessDenied", m})

@@ -90,7 +90,8 @@ func (f Fleet) span(c *Call, count, defaultSize, maxSize int) (from, to int, nex
 	if v := c.Form.Get("MaxResults"); v != "" {
 		if size, err = strconv.Atoi(v); err != nil || size < 5 || size > maxSize {
 			return 0, 0, "", &Failure{400, "InvalidParameterValue",
-				fmt.Sprintf("Value ( %s ) for parameter maxResults is invalid. Expecting a value between 5 and %d.", v, maxSize)}
+				fmt.Sprintf("Value ( %s ) for parameter maxResults is invalid. Expecting a value between 5 and %d.", v,
+					maxSize)}
 		}
 	}
 	if t := c.Param("NextToken"); t != "" {
@@ -138,7 +139,8 @@ func (f Fleet) describeInstances(_ context.Context, c *Call) (*Reply, error) {
 			T("ownerId", c.Account),
 			E("instancesSet", E("item", T("instanceId", f.InstanceID(n)), T("imageId", "ami-0fleet"),
 				E("instanceState", T("code", 16), T("name", "running")), T("instanceType", f.Type),
-				T("launchTime", launched), E("placement", T("availabilityZone", f.Region+"a"), T("tenancy", "default")),
+				T("launchTime", launched), E("placement", T("availabilityZone", f.Region+"a"),
+					T("tenancy", "default")),
 				T("platformDetails", "Linux/UNIX"), T("vpcId", "vpc-1"), T("subnetId", "subnet-1"),
 				E("blockDeviceMapping", E("item", T("deviceName", "/dev/xvda"),
 					E("ebs", T("volumeId", fmt.Sprintf("vol-%017x", f.First+n+1)), T("status", "attached"),
@@ -169,7 +171,8 @@ func (f Fleet) describeVolumes(_ context.Context, c *Call) (*Reply, error) {
 	for n := from; n < to; n++ {
 		id := fmt.Sprintf("vol-%017x", f.First+n+1)
 		set.Kids = append(set.Kids, E("item", T("volumeId", id), T("size", 200), T("availabilityZone", f.Region+"a"),
-			T("status", "in-use"), T("createTime", created), T("volumeType", "gp3"), T("iops", 3000), T("throughput", 125),
+			T("status", "in-use"), T("createTime", created), T("volumeType", "gp3"),
+			T("iops", 3000), T("throughput", 125),
 			E("attachmentSet", E("item", T("volumeId", id), T("instanceId", f.InstanceID(n)), T("status", "attached"),
 				T("attachTime", created), T("deleteOnTermination", "true"))), tagSet(f.tags(n))))
 	}
@@ -208,7 +211,8 @@ func (f Fleet) listMetrics(_ context.Context, c *Call) (*Reply, error) {
 	for i := from; i < to; i++ {
 		gpu := i % (f.Machines * f.GPUs)
 		out = append(out, metricDocument("CWAgent", names[i/(f.Machines*f.GPUs)], []Dimension{
-			{"InstanceId", f.InstanceID(gpu / f.GPUs)}, {"arch", "Ada Lovelace"}, {"index", strconv.Itoa(gpu % f.GPUs)},
+			{"InstanceId", f.InstanceID(gpu / f.GPUs)}, {"arch", "Ada Lovelace"},
+			{"index", strconv.Itoa(gpu % f.GPUs)},
 			{"name", "NVIDIA L4"}}))
 	}
 	return metricsReply(out, next), nil

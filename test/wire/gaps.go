@@ -127,7 +127,8 @@ func (s *State) capacityReservations(_ context.Context, c *Call) (*Reply, error)
 	f := filters(c)
 	var all []*Node
 	for _, r := range s.place(c).CapacityReservations {
-		if !wanted(f, map[string]string{"state": "active", "instance-type": r.InstanceType, "availability-zone": r.Zone,
+		if !wanted(f, map[string]string{
+			"state": "active", "instance-type": r.InstanceType, "availability-zone": r.Zone,
 			"tenancy": "default"}) {
 			continue
 		}
@@ -188,7 +189,8 @@ func (s *State) reservedInstances(_ context.Context, c *Call) (*Reply, error) {
 			n.Kids = append(n.Kids, T("availabilityZone", r.Zone))
 		}
 		if r.RecurringUSD != "" {
-			n.Kids = append(n.Kids, E("recurringCharges", E("item", T("frequency", "Hourly"), T("amount", r.RecurringUSD))))
+			n.Kids = append(n.Kids,
+				E("recurringCharges", E("item", T("frequency", "Hourly"), T("amount", r.RecurringUSD))))
 		}
 		out.Kids = append(out.Kids, n)
 	}
@@ -421,7 +423,9 @@ func (s *State) costAndUsage(_ context.Context, c *Call) (*Reply, error) {
 	all := s.costs[c.Account]
 	from := atoi(asString(c.Input["NextPageToken"]))
 	if metric == "" || from < 0 || from > len(all) {
-		return nil, &Failure{400, "ValidationException", "Metrics are required, and the token must be one that was given"}
+		return nil, &Failure{
+			400, "ValidationException", "Metrics are required, and the token must be one that was given",
+		}
 	}
 	to := min(from+costsPage, len(all))
 	groups := []any{}
@@ -433,7 +437,9 @@ func (s *State) costAndUsage(_ context.Context, c *Call) (*Reply, error) {
 		"GroupDefinitions":         []any{map[string]any{"Type": "DIMENSION", "Key": "SERVICE"}},
 		"DimensionValueAttributes": []any{},
 		"ResultsByTime": []any{
-			map[string]any{"TimePeriod": c.Input["TimePeriod"], "Estimated": true, "Groups": groups, "Total": map[string]any{}},
+			map[string]any{
+				"TimePeriod": c.Input["TimePeriod"], "Estimated": true, "Groups": groups, "Total": map[string]any{},
+			},
 		}}
 	if to < len(all) {
 		out["NextPageToken"] = strconv.Itoa(to)

@@ -141,7 +141,8 @@ var messages = map[string]Failure{
 	"MaxSpotInstanceCountExceeded": {400, "", "Max spot instance count exceeded for %s (%s)"},
 	"InvalidParameterValue": {
 		400, "",
-		"Value (the profile of %s in %s) for parameter iamInstanceProfile.arn is invalid. Invalid IAM Instance Profile ARN",
+		"Value (the profile of %s in %s) for parameter iamInstanceProfile.arn is invalid. Invalid IAM Instance " +
+			"Profile ARN",
 	},
 	"Unsupported": {
 		400, "", "Your requested instance type (%s) is not supported in your requested Availability Zone (%s).",
@@ -178,7 +179,8 @@ func (l *Launches) run(ctx context.Context, c *Call) (*Reply, error) {
 		if before.params != params {
 			return nil, &Failure{
 				400, "IdempotentParameterMismatch",
-				"The client token you have provided is associated with a resource whose parameters do not match those of this " +
+				"The client token you have provided is associated with a resource whose parameters do not match " +
+					"those of this " +
 					"request",
 			}
 		}
@@ -415,7 +417,9 @@ func (l *Launches) ended(ctx context.Context, c *Call) ([]byte, error) {
 	var answer strings.Builder
 	answer.WriteString(`<TerminateInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><instancesSet>`)
 	for _, id := range list(c, "InstanceId") {
-		if _, err := l.server.ask(ctx, c, url.Values{"Action": {"TerminateInstances"}, "InstanceId.1": {id}}); err != nil &&
+		if _, err := l.server.ask(ctx, c, url.Values{
+			"Action": {"TerminateInstances"}, "InstanceId.1": {id},
+		}); err != nil &&
 			!again(err) {
 			return nil, err
 		}

@@ -63,13 +63,16 @@ func checkLifecycle(c *Call) error {
 	crc := binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE(c.Body))
 	switch md, cs := c.Header.Get("Content-Md5"), c.Header.Get("X-Amz-Checksum-Crc32"); {
 	case md == "" && cs == "":
-		return &Failure{400, "InvalidRequest", "Missing required header for this request: Content-MD5 OR x-amz-checksum-*"}
+		return &Failure{
+			400, "InvalidRequest", "Missing required header for this request: Content-MD5 OR x-amz-checksum-*",
+		}
 	case md != "" && md != base64.StdEncoding.EncodeToString(sum[:]), cs != "" &&
 		cs != base64.StdEncoding.EncodeToString(crc):
 		return &Failure{400, "BadDigest", "The checksum you specified did not match what we received."}
 	}
 	malformed := &Failure{
-		400, "MalformedXML", "The XML you provided was not well-formed or did not validate against our published schema",
+		400, "MalformedXML",
+		"The XML you provided was not well-formed or did not validate against our published schema",
 	}
 	root, err := parseXML(c.Body)
 	if err != nil || root.Name != "LifecycleConfiguration" {
@@ -116,8 +119,9 @@ func (s *State) spotRequests(_ context.Context, c *Call) (*Reply, error) {
 	set := E("spotInstanceRequestSet")
 	for _, r := range s.place(c).SpotRequests {
 		if len(ids) == 0 || slices.Contains(ids, r.ID) {
-			set.Kids = append(set.Kids, E("item", T("spotInstanceRequestId", r.ID), T("type", r.Type), T("state", r.State),
-				T("instanceId", r.Instance)))
+			set.Kids = append(set.Kids,
+				E("item", T("spotInstanceRequestId", r.ID), T("type", r.Type), T("state", r.State),
+					T("instanceId", r.Instance)))
 		}
 	}
 	if len(set.Kids) == 0 {

@@ -41,7 +41,9 @@ func TestLifecyclesAreKept(t *testing.T) {
 	if err := put(rule("a"), rule("b")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := api.GetBucketLifecycleConfiguration(t.Context(), &s3.GetBucketLifecycleConfigurationInput{Bucket: bucket})
+	got, err := api.GetBucketLifecycleConfiguration(t.Context(), &s3.GetBucketLifecycleConfigurationInput{
+		Bucket: bucket,
+	})
 	if err != nil || len(got.Rules) != 2 || *got.Rules[0].Filter.ObjectSizeGreaterThan != 7 ||
 		*got.Rules[1].NoncurrentVersionExpiration.NewerNoncurrentVersions != 2 ||
 		got.TransitionDefaultMinimumObjectSize != "varies_by_storage_class" {
@@ -133,7 +135,9 @@ func TestPending(t *testing.T) {
 		return string(out.TrainingJobSummaries[0].TrainingJobStatus)
 	}
 	create := func() {
-		if _, err := api.CreateSnapshot(t.Context(), &ec2.CreateSnapshotInput{VolumeId: aws.String("vol-1")}); err != nil {
+		if _, err := api.CreateSnapshot(t.Context(), &ec2.CreateSnapshotInput{
+			VolumeId: aws.String("vol-1"),
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -183,13 +187,16 @@ func TestDeaf(t *testing.T) {
 	cfg := serve(t, s)
 	for name, call := range map[string]func(context.Context) error{
 		"ec2": func(ctx context.Context) error {
-			_, err := ec2.NewFromConfig(cfg).TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{"i-1"}})
+			_, err := ec2.NewFromConfig(cfg).TerminateInstances(ctx, &ec2.TerminateInstancesInput{
+				InstanceIds: []string{"i-1"},
+			})
 			return err
 		},
 		"json": func(ctx context.Context) error {
-			_, err := cloudwatchlogs.NewFromConfig(cfg).PutRetentionPolicy(ctx, &cloudwatchlogs.PutRetentionPolicyInput{
-				LogGroupName: aws.String("g"), RetentionInDays: aws.Int32(7),
-			})
+			_, err := cloudwatchlogs.NewFromConfig(cfg).PutRetentionPolicy(ctx,
+				&cloudwatchlogs.PutRetentionPolicyInput{
+					LogGroupName: aws.String("g"), RetentionInDays: aws.Int32(7),
+				})
 			return err
 		},
 	} {

@@ -48,14 +48,17 @@ func (s *Pending) learn(c *Call, body []byte) {
 		return
 	}
 	for _, id := range doc.All("snapshotId") {
-		s.becomes("ec2", "snapshotId", id.Text, map[string]any{"status": "pending"}, map[string]any{"status": "completed"})
+		s.becomes("ec2", "snapshotId", id.Text, map[string]any{"status": "pending"},
+			map[string]any{"status": "completed"})
 	}
 }
 
 // becomes shows something in one state, and in another once it is settled.
 func (s *Pending) becomes(service, field, id string, now, then map[string]any) {
 	s.server.Patch(Patch{Service: service, IDField: field, ID: id, Set: now})
-	s.pending = append(s.pending, func() { s.server.Patch(Patch{Service: service, IDField: field, ID: id, Set: then}) })
+	s.pending = append(s.pending, func() {
+		s.server.Patch(Patch{Service: service, IDField: field, ID: id, Set: then})
+	})
 }
 
 // stopTrainingJob begins to stop a job.

@@ -36,21 +36,24 @@ func CacheNode(instanceType, engine, region, hourly string) Product {
 	return managed(map[string]string{
 		"instanceType": instanceType, "cacheEngine": engine, "regionCode": region, "servicecode": "AmazonElastiCache",
 		"locationType": "AWS Region",
-		"usagetype":    "NodeUsage:" + instanceType, "operation": "CreateCacheCluster:" + engine}, "Cache Instance", hourly,
+		"usagetype":    "NodeUsage:" + instanceType, "operation": "CreateCacheCluster:" + engine},
+		"Cache Instance", hourly,
 		"0.0000000000")
 }
 
 // WarehouseNode is a node of Redshift in the price list.
 func WarehouseNode(instanceType, region, hourly string) Product {
 	return managed(map[string]string{
-		"instanceType": instanceType, "regionCode": region, "servicecode": "AmazonRedshift", "locationType": "AWS Region",
-		"usagetype": "Node:" + instanceType, "operation": "RunComputeNode:0001"}, "Compute Instance", hourly)
+		"instanceType": instanceType, "regionCode": region, "servicecode": "AmazonRedshift",
+		"locationType": "AWS Region",
+		"usagetype":    "Node:" + instanceType, "operation": "RunComputeNode:0001"}, "Compute Instance", hourly)
 }
 
 // DatabaseIOPS are provisioned IOPS of RDS in the price list, in one zone.
 func DatabaseIOPS(usageType, region, monthly string) Product {
 	return pricedBy(map[string]string{"regionCode": region, "servicecode": "AmazonRDS", "locationType": "AWS Region",
-		"usagetype": usageType, "databaseEngine": "Any", "deploymentOption": "Single-AZ"}, "Provisioned IOPS", "IOPS-Mo",
+		"usagetype": usageType, "databaseEngine": "Any", "deploymentOption": "Single-AZ"},
+		"Provisioned IOPS", "IOPS-Mo",
 		monthly)
 }
 

@@ -41,7 +41,8 @@ func TestRepeatsAreAskedOnce(t *testing.T) {
 		r.Header.Set("Content-Type", "application/x-amz-json-1.1")
 		r.Header.Set("Amz-Sdk-Invocation-Id", fmt.Sprint(number))
 		r.Header.Set("Authorization",
-			fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/20260101/us-east-1/ssm/aws4_request, SignedHeaders=host, Signature=%d",
+			fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/20260101/us-east-1/ssm/aws4_request, SignedHeaders=host, "+
+				"Signature=%d",
 				key, number))
 		res, err := http.DefaultClient.Do(r)
 		if err != nil {
@@ -87,7 +88,8 @@ func TestRepeatsAreAskedOnce(t *testing.T) {
 		if during = step.during; during == nil {
 			during = func() {}
 		}
-		if got, want := call(step.key, step.operation, step.body), fmt.Sprintf(`{"asked": %d}`, step.want); got != want {
+		if got, want := call(step.key, step.operation, step.body), fmt.Sprintf(`{"asked": %d}`,
+			step.want); got != want {
 			t.Errorf("call %d, %s: %s, want %s", i+1, step.operation, got, want)
 		}
 	}

@@ -11,7 +11,8 @@ var s3Subresources = map[string]string{
 	"inventory": "BucketInventoryConfiguration", "intelligent-tiering": "BucketIntelligentTieringConfiguration",
 	"analytics": "BucketAnalyticsConfiguration", "metrics": "BucketMetricsConfiguration", "cors": "BucketCors",
 	"notification": "BucketNotificationConfiguration", "publicAccessBlock": "PublicAccessBlock",
-	"ownershipControls": "BucketOwnershipControls", "requestPayment": "BucketRequestPayment", "website": "BucketWebsite",
+	"ownershipControls": "BucketOwnershipControls", "requestPayment": "BucketRequestPayment",
+	"website":     "BucketWebsite",
 	"object-lock": "ObjectLockConfiguration", "accelerate": "BucketAccelerateConfiguration",
 }
 

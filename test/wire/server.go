@@ -166,7 +166,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			status = http.StatusOK
 			if f.Kind == LoginPage {
 				w.Header().Set("Content-Type", "text/html; charset=utf-8")
-				fmt.Fprint(w, "<!doctype html>\n<html lang=en>\n<title>Sign in</title>\n<h1>Welcome to the guest network</h1>\n")
+				fmt.Fprint(w, "<!doctype html>\n<html lang=en>\n<title>Sign in</title>\n<h1>Welcome to the guest "+
+					"network</h1>\n")
 			}
 			return
 		case Hollow:

@@ -89,7 +89,8 @@ func (a App) arn(c *Call) string {
 	if owner == "" {
 		owner = a.User
 	}
-	return "arn:aws:sagemaker:" + c.Region + ":" + c.Account + ":app/" + a.Domain + "/" + owner + "/" + strings.ToLower(
+	return "arn:aws:sagemaker:" + c.Region + ":" + c.Account + ":app/" + a.Domain + "/" +
+		owner + "/" + strings.ToLower(
 		a.Type) + "/" + a.Name
 }
 

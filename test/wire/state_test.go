@@ -32,7 +32,8 @@ func TestFleetPages(t *testing.T) {
 		for _, r := range p.Reservations {
 			for _, i := range r.Instances {
 				seen[*i.InstanceId] = true
-				if i.InstanceType != "p4d.24xlarge" || i.State.Name != ec2types.InstanceStateNameRunning || len(i.Tags) == 0 ||
+				if i.InstanceType != "p4d.24xlarge" ||
+					i.State.Name != ec2types.InstanceStateNameRunning || len(i.Tags) == 0 ||
 					!i.LaunchTime.Equal(noon.Add(-fleetAge)) || len(i.BlockDeviceMappings) != 1 {
 					t.Fatalf("machine %+v", i)
 				}
@@ -72,12 +73,14 @@ func TestStateAnswers(t *testing.T) {
 		for i := range 3 {
 			p.CapacityReservations = append(p.CapacityReservations, CapacityReservation{
 				ID: fmt.Sprintf("cr-%d", i), InstanceType: "p5.48xlarge",
-				Zone: "us-east-1a", Platform: "Linux/UNIX", Total: 4, Available: 1, Created: noon, Ends: noon.Add(time.Hour),
+				Zone: "us-east-1a", Platform: "Linux/UNIX", Total: 4, Available: 1, Created: noon,
+				Ends:  noon.Add(time.Hour),
 				Block: i == 2, Tags: map[string]string{"team": "vision"}})
 		}
 		p.ReservedInstances = append(p.ReservedInstances, ReservedInstances{
 			ID: "ri", InstanceType: "m5.xlarge", OfferingType: "All Upfront",
-			Zone: "us-east-1b", Count: 2, Start: noon, Duration: 365 * 24 * time.Hour, FixedPrice: "876.0", UsagePrice: "0.0",
+			Zone: "us-east-1b", Count: 2, Start: noon, Duration: 365 * 24 * time.Hour,
+			FixedPrice: "876.0", UsagePrice: "0.0",
 			RecurringUSD: "0.5"})
 		p.SavingsPlans = append(p.SavingsPlans, SavingsPlan{
 			ID: "sp", Type: "EC2Instance", Family: "p4d", Region: "us-east-1", Commitment: "1.5",
@@ -146,12 +149,16 @@ func TestStateAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := spot.SpotPriceHistory; len(p) != 1 || *p[0].SpotPrice != "0.436" || *p[0].AvailabilityZone != "us-east-1a" {
+	if p := spot.SpotPriceHistory; len(p) != 1 || *p[0].SpotPrice != "0.436" ||
+		*p[0].AvailabilityZone != "us-east-1a" {
 		t.Errorf("spot prices %+v", p)
 	}
 	products, err := pricing.NewFromConfig(c).GetProducts(t.Context(), &pricing.GetProductsInput{
 		ServiceCode: aws.String("AmazonEC2"), Filters: []pricingtypes.Filter{
-			{Type: pricingtypes.FilterTypeTermMatch, Field: aws.String("instanceType"), Value: aws.String("g5.xlarge")}}})
+			{
+				Type: pricingtypes.FilterTypeTermMatch, Field: aws.String("instanceType"),
+				Value: aws.String("g5.xlarge"),
+			}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -171,8 +171,9 @@ func match(at token.Position, text string, lists ...[]phrase) []string {
 			} else {
 				place.Column += m[0]
 			}
-			found = append(found, fmt.Sprintf("%s: %q: write %s", place, strings.Trim(text[m[0]:m[1]], " \t\n\\\"`.,;:()"),
-				p.instead))
+			found = append(found,
+				fmt.Sprintf("%s: %q: write %s", place, strings.Trim(text[m[0]:m[1]], " \t\n\\\"`.,;:()"),
+					p.instead))
 		}
 	}
 	return found

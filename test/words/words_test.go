@@ -18,7 +18,10 @@ func TestCheck(t *testing.T) {
 			[]string{"a.go:3:19 nobody", "a.go:4:15 for ever", "a.go:5:12 cannot judge"}},
 		{"a name, by its parts", "a.go", "package a\n\nfunc wishList() {}\n\nvar wishes, crewed int\n",
 			[]string{"a.go:3:6 wish", "a.go:5:5 wishes"}},
-		{"a figure in a string, not in a test's", "a.go", "package a\n\nconst b = \"42 %\"\n", []string{"a.go:3:13 2 %"}},
+		{
+			"a figure in a string, not in a test's", "a.go", "package a\n\nconst b = \"42 %\"\n",
+			[]string{"a.go:3:13 2 %"},
+		},
 		{"a figure in a test", "a_test.go", "package a\n\nconst b = \"42 %\"\n", nil},
 		{"a verb of a format is no figure", "a.go", "package a\n\nconst b = \"%d %s\"\n", nil},
 		{

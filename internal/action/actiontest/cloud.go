@@ -305,7 +305,9 @@ func (v *cloudState) make(t action.Task) (receipt string, carried bool, err erro
 		return "", false, refuse("unsaved-disk", "its snapshot is not complete")
 	}
 	v.Receipts++
-	e := &effect{Resource: r.ID, Step: t.Step.Name, Receipt: fmt.Sprintf("%s-%d", t.Step.Name, v.Receipts), Looks: v.Slow}
+	e := &effect{
+		Resource: r.ID, Step: t.Step.Name, Receipt: fmt.Sprintf("%s-%d", t.Step.Name, v.Receipts), Looks: v.Slow,
+	}
 	v.Effects[t.Step.Key] = e
 	switch t.Step.Name {
 	case "stop":

@@ -57,10 +57,11 @@ func TestFixIsCarriedOutOnTheSimulatedAccount(t *testing.T) {
 	}
 	source := clouds.Source{Cloud: "sim"}
 	var found view.Scan
-	if _, err := audit.Scan(t.Context(), req, cfg, audit.ScanOptions{Source: source}, func(doc view.Scan, _ bool) error {
-		found = doc
-		return nil
-	}); err != nil {
+	if _, err := audit.Scan(t.Context(), req, cfg, audit.ScanOptions{Source: source},
+		func(doc view.Scan, _ bool) error {
+			found = doc
+			return nil
+		}); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range found.Findings {

@@ -69,7 +69,8 @@ func (h *approvalRequests) identified(ctx context.Context) (approval.Person, err
 	if !declared {
 		if who, err = identity.SignedIn(ctx, h.req, h.cfg, "curfew fix"); err != nil {
 			return who, fmt.Errorf(
-				"it needs an approval, and who asks is not verified: %w; or set approvals.accept: [self-declared]", err)
+				"it needs an approval, and who asks is not verified: %w; or set approvals.accept: [self-declared]",
+				err)
 		}
 		who.Proof.Signed = ""
 	}

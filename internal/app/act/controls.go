@@ -204,7 +204,9 @@ func Confirm(ctx context.Context, req *runtime.Request, policy, account, duratio
 	l := action.Ladder{Store: s.Actions(), Account: account, Actor: who, Clock: req.Clock}
 	confirmed, err := l.Confirm(ctx, policy, reason, end)
 	if errors.Is(err, action.ErrNoFuse) {
-		return none, &runtime.Error{Code: "not_found", Err: err, Hint: "`curfew confirm` lists the fuses that have blown"}
+		return none, &runtime.Error{
+			Code: "not_found", Err: err, Hint: "`curfew confirm` lists the fuses that have blown",
+		}
 	}
 	return view.NewFuses(confirmed), err
 }
@@ -233,7 +235,8 @@ var scratchTag = map[string]string{inventory.TagDisks: "scratch"}
 func Consent(ctx context.Context, req *runtime.Request, f clouds.Source, name, reason string) (view.Consent, error) {
 	var none view.Consent
 	if strings.TrimSpace(reason) == "" {
-		return none, runtime.Invalid("curfew consent %s: give --reason, so that others know why its disks may be lost", name)
+		return none, runtime.Invalid("curfew consent %s: give --reason, so that others know why its disks may be lost",
+			name)
 	}
 	cfg, err := req.Config()
 	if err != nil {
@@ -248,7 +251,8 @@ func Consent(ctx context.Context, req *runtime.Request, f clouds.Source, name, r
 		return none, err
 	}
 	if ref.Kind != inventory.KindInstance || ref.Cloud != "aws" {
-		return none, runtime.Invalid("curfew consent %s: it is about machines of AWS, and this is of kind %s", ref, ref.Kind)
+		return none, runtime.Invalid("curfew consent %s: it is about machines of AWS, and this is of kind %s", ref,
+			ref.Kind)
 	}
 	book, err := req.PriceBook(cfg)
 	if err != nil {

@@ -50,7 +50,8 @@ func DoctorState(ctx context.Context, req *runtime.Request) (view.DoctorState, e
 	doc := view.DoctorState{
 		Schema: view.DoctorStateSchema, At: now.UTC(), Database: size.Database, Bytes: size.Bytes,
 		AuditEntries: size.Entries,
-		OldestAt:     size.OldestAt, NewestAt: size.NewestAt, Rounds: []view.AccountRound{}, Troubles: []view.Trouble{},
+		OldestAt:     size.OldestAt, NewestAt: size.NewestAt, Rounds: []view.AccountRound{},
+		Troubles: []view.Trouble{},
 	}
 	rounds, err := s.Rounds(ctx)
 	if err != nil {
@@ -112,7 +113,8 @@ func blownFuses(ctx context.Context, s *store.Store, _ time.Time) (out []view.Tr
 	fuses, err := s.Actions().Fuses(ctx)
 	for _, f := range fuses {
 		if f.Stands() {
-			out = append(out, view.Trouble{What: view.TroubleFuse, Since: f.At.UTC(), Why: f.Account + ": " + f.String(),
+			out = append(out, view.Trouble{
+				What: view.TroubleFuse, Since: f.At.UTC(), Why: f.Account + ": " + f.String(),
 				Next: "`curfew confirm " + f.Source + " --reason TEXT`"})
 		}
 	}
@@ -126,7 +128,8 @@ func alarms(ctx context.Context, s *store.Store, now time.Time) (out []view.Trou
 		switch {
 		case i == maxAlarms:
 			out = append(out, view.Trouble{
-				What: view.TroubleAlarm, Why: "there are more alarms than these", Next: "`curfew audit --what alarm` has all",
+				What: view.TroubleAlarm, Why: "there are more alarms than these",
+				Next: "`curfew audit --what alarm` has all",
 			})
 		case it.Phase == action.Observed:
 			if unwarned++; unwarned > 1 {

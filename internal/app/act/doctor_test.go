@@ -33,13 +33,16 @@ func TestDoctorStateListsEachTrouble(t *testing.T) {
 	item := func(id string, phase action.Phase, alarm string, at time.Time) action.Item {
 		return action.Item{
 			ID: id, Account: "sim/1", Source: "idle", Phase: phase, Alarm: alarm, UpdatedAt: at,
-			Do:  policy.Do{Verb: policy.Stop},
-			Ref: inventory.Ref{Cloud: "sim", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-" + id},
+			Do: policy.Do{Verb: policy.Stop},
+			Ref: inventory.Ref{
+				Cloud: "sim", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-" + id,
+			},
 		}
 	}
 	owed := []action.Notice{{
-		ID: "open-1-owner", Account: "sim/1", Item: "open", Recipient: "owner", Kind: "acted", Error: "the channel refused",
-		Ref: inventory.Ref{ID: "i-open"}, CreatedAt: now.Add(-time.Hour), DueAt: now.Add(time.Hour),
+		ID: "open-1-owner", Account: "sim/1", Item: "open", Recipient: "owner", Kind: "acted",
+		Error: "the channel refused",
+		Ref:   inventory.Ref{ID: "i-open"}, CreatedAt: now.Add(-time.Hour), DueAt: now.Add(time.Hour),
 	}}
 	if _, err := s.Actions().SaveOwing(t.Context(), item("open", action.Acting, "stop failed: denied", now),
 		owed); err != nil {
@@ -89,7 +92,8 @@ func TestDoctorStateListsEachTrouble(t *testing.T) {
 		t.Fatalf("troubles:\n%s", strings.Join(got, "\n"))
 	}
 	for i, w := range want {
-		if x := doc.Troubles[i]; x.What != w.what || !strings.Contains(x.Why, w.why) || !strings.Contains(x.Next, w.next) {
+		if x := doc.Troubles[i]; x.What != w.what || !strings.Contains(x.Why, w.why) ||
+			!strings.Contains(x.Next, w.next) {
 			t.Errorf("got %s, want %+v", got[i], w)
 		}
 	}

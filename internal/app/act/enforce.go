@@ -33,7 +33,8 @@ type EnforceOptions struct {
 	Enforce bool
 	// Wire, when set, takes the place of [EnforceSetting]: a recorded account has wiring
 	// of its own.
-	Wire func(ctx context.Context, cfg config.Config, s *store.Store, o EnforceOptions, set *policy.Set) (round.Setting,
+	Wire func(ctx context.Context, cfg config.Config, s *store.Store, o EnforceOptions,
+		set *policy.Set) (round.Setting,
 		error)
 }
 

@@ -84,10 +84,12 @@ func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, 
 		switch cloud := clouds.Of(s.Resource.Cloud); {
 		case simulated && !cloud.Simulated:
 			return runtime.Invalid(
-				"curfew fix %s --enforce --demo: it is a finding of %s, and --demo acts on the simulated account", s.ID[:8],
+				"curfew fix %s --enforce --demo: it is a finding of %s, and --demo acts on the simulated account",
+				s.ID[:8],
 				s.Resource.Cloud)
 		case !simulated && cloud.Simulated:
-			return runtime.Invalid("curfew fix %s --enforce: it is a finding of the simulated account; add --demo", s.ID[:8])
+			return runtime.Invalid("curfew fix %s --enforce: it is a finding of the simulated account; add --demo",
+				s.ID[:8])
 		case !cloud.Fixable:
 			return runtime.Invalid("curfew fix %s --enforce: curfew acts on no %s machine", s.ID[:8], s.Resource.Cloud)
 		}
@@ -211,7 +213,8 @@ func fixExit(out *round.Result, held *approvalRequests, missed []view.Line, requ
 		return &runtime.Error{Class: runtime.Partial}
 	case len(held.asked) > 0:
 		return &runtime.Error{
-			Class: runtime.Held, Code: "needs_approval", Err: fmt.Errorf("it needs the approval of a second person: %s",
+			Class: runtime.Held, Code: "needs_approval",
+			Err: fmt.Errorf("it needs the approval of a second person: %s",
 				strings.Join(held.asked, ", ")),
 			Hint: "another person runs `curfew approve " + held.asked[0] + "`, then this command goes on"}
 	}
@@ -232,7 +235,9 @@ func foreseen(f view.Finding, kept []view.Inventory, cfg config.Config, o FixOpt
 		does = duty.Verdict{Why: "the evidence is weak: " + f.Because}
 	}
 	for i := range kept {
-		at := slices.IndexFunc(kept[i].Resources, func(k view.KeptResource) bool { return k.Ref == audit.RefOf(f.Resource) })
+		at := slices.IndexFunc(kept[i].Resources, func(k view.KeptResource) bool {
+			return k.Ref == audit.RefOf(f.Resource)
+		})
 		if at < 0 {
 			continue
 		}
@@ -240,7 +245,8 @@ func foreseen(f view.Finding, kept []view.Inventory, cfg config.Config, o FixOpt
 		if refusal := action.Refuse(action.Proposal{
 			Source: round.FindingSource(f.ID), Resource: listed.Resource, Do: do, Mode: policy.Enforce, Governed: true,
 			ByPerson:  true,
-			Condition: usage.True, ReadAt: now, Class: "finding", Grace: time.Minute, Duty: &does, Hourly: listed.Hourly},
+			Condition: usage.True, ReadAt: now, Class: "finding", Grace: time.Minute,
+			Duty: &does, Hourly: listed.Hourly},
 			action.Item{}, now, nil); refusal != nil {
 			return []view.Refusal{{Rule: refusal.Rule, Why: refusal.Why}}
 		}

@@ -40,7 +40,8 @@ func fixSimulated(ctx context.Context, req *runtime.Request, cfg config.Config, 
 	setting.Requests = requests
 	setting.Query = round.Query{Window: cfg.Scan.Window, Kinds: round.KindsOf(requests, clouds.RulesOf(sim.CloudName))}
 	setting.Audit = &round.Audit{
-		Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(sim.CloudName), Required: cfg.RequiredTags, Owners: cfg.Owners,
+		Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(sim.CloudName),
+		Required: cfg.RequiredTags, Owners: cfg.Owners,
 		Tags: cfg.Tags,
 	}
 	setting.Ladder = func(account string) *action.Ladder {
@@ -52,7 +53,9 @@ func fixSimulated(ctx context.Context, req *runtime.Request, cfg config.Config, 
 	var passes []view.FixPass
 	var last *round.Result
 	for i := range simulation.MaxPasses {
-		bar.Report(round.Progress{What: "pass at " + s.Clock.Now().Format("15:04"), Done: i, Total: simulation.MaxPasses})
+		bar.Report(round.Progress{
+			What: "pass at " + s.Clock.Now().Format("15:04"), Done: i, Total: simulation.MaxPasses,
+		})
 		held.asked, held.meanwhile = nil, nil
 		out, err := round.New(setting).Round(ctx)
 		if err != nil {

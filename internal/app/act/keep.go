@@ -79,8 +79,9 @@ func keepTag(ctx context.Context, req *runtime.Request, cfg config.Config, f clo
 		hint = "whoever may tag it runs: " + cmd
 	}
 	return &runtime.Error{Code: "not_kept", Hint: hint,
-		Err: fmt.Errorf("keep %s: this state has never seen it, so whoever acts on it does not read this keep, and its "+
-			"tag %s is not written: %s", ref, inventory.TagKeepUntil, action.Redact(err.Error()))}
+		Err: fmt.Errorf(
+			"keep %s: this state has never seen it, so whoever acts on it does not read this keep, and its "+
+				"tag %s is not written: %s", ref, inventory.TagKeepUntil, action.Redact(err.Error()))}
 }
 
 // writeTag writes the tag that keeps a resource and looks that it is there.

@@ -27,7 +27,8 @@ func fixPull(req *runtime.Request, cfg config.Config) (*govern.PullRequest, erro
 	pinned := strings.TrimSuffix(cmp.Or(cfg.Approvals.GitHubAPI, github.DefaultURL), "/")
 	if said := strings.TrimSuffix(cmp.Or(req.Env("GITHUB_API_URL"), github.DefaultURL), "/"); said != pinned {
 		return nil, runtime.Invalid(
-			"--github: GITHUB_API_URL is %s, and reviews that approve fixes come from %s; set approvals.github_api", said,
+			"--github: GITHUB_API_URL is %s, and reviews that approve fixes come from %s; set approvals.github_api",
+			said,
 			pinned)
 	}
 	return govern.OpenPullRequest(req, cfg)

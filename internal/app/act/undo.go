@@ -105,7 +105,8 @@ func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Sour
 		cloud, ok := observer.(*clouds.AWS)
 		if !ok {
 			return runtime.Invalid(
-				"--cloud %s: only what was done to a real account, or at a service that simulates one, is undone", f.Cloud)
+				"--cloud %s: only what was done to a real account, or at a service that simulates one, is undone",
+				f.Cloud)
 		}
 		acts = sessions.AWSActions(req, cfg, s, cloud)
 	}
@@ -144,7 +145,9 @@ func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Sour
 			failed = cmp.Or(failed, undoFailure(err))
 		case line.Result == action.ResultRefused:
 			failed = cmp.Or(failed,
-				error(&runtime.Error{Class: runtime.Denied, Code: "not_undone", Err: fmt.Errorf("undo %s: %s", it.ID, line.Why)}))
+				error(&runtime.Error{
+					Class: runtime.Denied, Code: "not_undone", Err: fmt.Errorf("undo %s: %s", it.ID, line.Why),
+				}))
 		}
 	}
 	doc := view.NewUndo(lines, !enforce)

@@ -96,7 +96,8 @@ func Resolve(ctx context.Context, req *runtime.Request, cfg config.Config, name 
 			Hint: "give the whole identity: aws/123456789012/us-east-1/instance/i-0abc"}
 	}
 	return inventory.Ref{}, runtime.Invalid(
-		"%q is the name of %d resources: give the id, or the whole identity such as %s", name, len(match), match[0].Ref)
+		"%q is the name of %d resources: give the id, or the whole identity such as %s", name,
+		len(match), match[0].Ref)
 }
 
 // RefOf is the identity of a resource in a document.

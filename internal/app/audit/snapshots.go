@@ -35,7 +35,8 @@ func Observations(r *round.Result, profile string, tags inventory.TagMapping, ju
 	byAccount := make(map[string]*snapshot.Look, len(r.Accounts))
 	out := make([]snapshot.Look, len(r.Accounts))
 	for i, account := range r.Accounts {
-		out[i] = snapshot.Look{Cloud: r.Cloud, Account: account, At: r.StartedAt, Judged: judged, Parts: r.Whole(account),
+		out[i] = snapshot.Look{
+			Cloud: r.Cloud, Account: account, At: r.StartedAt, Judged: judged, Parts: r.Whole(account),
 			Reach: snapshot.Reach{Profile: profile, Role: r.Roles[account], Regions: r.RegionsRead(account)}}
 		byAccount[account] = &out[i]
 	}
@@ -50,7 +51,8 @@ func Observations(r *round.Result, profile string, tags inventory.TagMapping, ju
 			return nil, fmt.Errorf("keep %s: %w", ref, err)
 		}
 		seen := snapshot.Resource{
-			Ref: ref, Name: res.Name, State: string(res.State), Team: tags.Owner(res.Tags).Team, TeamBy: by, Body: body,
+			Ref: ref, Name: res.Name, State: string(res.State),
+			Team: tags.Owner(res.Tags).Team, TeamBy: by, Body: body,
 		}
 		if k, ok := verdicts[ref]; ok && r.Facts[k].Duty != nil {
 			d := r.Facts[k].Duty
@@ -261,7 +263,9 @@ func Inventories(ctx context.Context, s *store.Store) ([]view.Inventory, error) 
 		i := slices.IndexFunc(all, func(v view.Inventory) bool { return v.Cloud == cloud })
 		if i < 0 {
 			i = len(all)
-			all = append(all, view.Inventory{Schema: view.InventorySchema, Cloud: cloud, Resources: []view.KeptResource{}})
+			all = append(all, view.Inventory{
+				Schema: view.InventorySchema, Cloud: cloud, Resources: []view.KeptResource{},
+			})
 		}
 		return &all[i]
 	}

@@ -143,7 +143,8 @@ var roleARN = lazyregexp.New(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$`)
 func OpenAccount(ctx context.Context, req *runtime.Request, f Source, cfg config.Config, book *price.Book) (*AWS,
 	error) {
 	o := aws.Options{
-		Regions: cfg.AWS.Regions, AssumeRoles: cfg.AWS.AssumeRoles, ExternalID: cfg.AWS.ExternalID, Profile: cfg.AWS.Profile,
+		Regions: cfg.AWS.Regions, AssumeRoles: cfg.AWS.AssumeRoles, ExternalID: cfg.AWS.ExternalID,
+		Profile:           cfg.AWS.Profile,
 		RequestsPerSecond: cfg.AWS.RequestsPerSecond, ListPages: cfg.AWS.ListPages, Tags: cfg.Tags,
 		Size: book.Size,
 	}

@@ -70,7 +70,8 @@ func DoctorMetrics(ctx context.Context, req *runtime.Request, f Source, window t
 		}
 	}
 	return view.NewDoctor(view.Telemetry{
-		At: r.StartedAt, Holders: holders, Disputes: disputes, Window: window, Verdicts: verdicts, Thresholds: setting.Duty,
-		Resources: r.Resources, Windows: r.Windows,
+		At: r.StartedAt, Holders: holders, Disputes: disputes, Window: window, Verdicts: verdicts,
+		Thresholds: setting.Duty,
+		Resources:  r.Resources, Windows: r.Windows,
 		Sources: usageSummary(setting.Sources), BlindSpots: r.BlindSpots}), nil
 }

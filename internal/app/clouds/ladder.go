@@ -49,7 +49,8 @@ func Ladders(req *runtime.Request, cfg config.Config, s *store.Store, cloud acti
 		return &action.Ladder{
 			Store: s.Actions(), Cloud: cloud, Notifier: tagNotifier{people, cloud, cfg.Enforce.MirrorTag, log},
 			Account: account, Actor: who, Enforce: enforce,
-			Clock: req.Clock, Know: Know, KeepByHand: KeepByHand, MaxRoundGap: gap, KeepMax: cfg.Enforce.KeepMax, Log: log,
+			Clock: req.Clock, Know: Know, KeepByHand: KeepByHand, MaxRoundGap: gap,
+			KeepMax: cfg.Enforce.KeepMax, Log: log,
 		}
 	}, nil
 }

@@ -24,7 +24,8 @@ func TestMakersAreAskedOnlyOfWhatNobodyOwns(t *testing.T) {
 	var got heard
 	asked := 0
 	n := &creatorNotifier{
-		Notifier: &got, log: slog.New(slog.DiscardHandler), creator: func(_ context.Context, r *inventory.Resource) (string,
+		Notifier: &got, log: slog.New(slog.DiscardHandler),
+		creator: func(_ context.Context, r *inventory.Resource) (string,
 			error) {
 			if asked++; r.ID == "i-2" {
 				return "", errors.New("denied")

@@ -67,7 +67,8 @@ func thisMachine(req *runtime.Request, cfg config.Config) (*local.Provider, stri
 		Log: req.Logger(false)})
 	if err != nil {
 		return nil, "", &runtime.Error{
-			Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("this machine as a provider of sessions: %w", err),
+			Class: runtime.Usage, Code: "invalid_file",
+			Err: fmt.Errorf("this machine as a provider of sessions: %w", err),
 		}
 	}
 	return own, dir, nil

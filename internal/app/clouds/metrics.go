@@ -39,7 +39,8 @@ func MetricsSources(req *runtime.Request, cfg config.Config, f Source) ([]*prom.
 			}
 		}
 		return nil, &runtime.Error{
-			Class: runtime.Usage, Code: "invalid_metrics_source", Err: err, Hint: "docs/metrics.md says how servers are read",
+			Class: runtime.Usage, Code: "invalid_metrics_source", Err: err,
+			Hint: "docs/metrics.md says how servers are read",
 		}
 	}
 	return out, nil
@@ -63,7 +64,8 @@ func metricsOptions(req *runtime.Request, s config.MetricsSource) (prom.Options,
 		}
 		v, ok := req.Lookup(secret.name)
 		if !ok || v == "" {
-			return o, fmt.Errorf("read metrics of %s: the variable %s, which holds a secret, is not set", s.URL, secret.name)
+			return o, fmt.Errorf("read metrics of %s: the variable %s, which holds a secret, is not set", s.URL,
+				secret.name)
 		}
 		*secret.to = v
 	}

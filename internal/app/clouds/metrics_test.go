@@ -79,7 +79,8 @@ func TestMetricsSourcesAreKnownToTheirServers(t *testing.T) {
 			name: "a signature", s: config.MetricsSource{URL: plain.URL + "/workspaces/ws-1", AWSRegion: "eu-west-1"},
 			check: func() string {
 				return seen.URL.Path + " " + seen.Header.Get("Authorization")
-			}, says: "/workspaces/ws-1/api/v1/query AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/" + now.Format("20060102") +
+			}, says: "/workspaces/ws-1/api/v1/query AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/" +
+				now.Format("20060102") +
 				"/eu-west-1/aps/aws4_request"},
 		{
 			name: "a certificate", s: config.MetricsSource{
@@ -87,14 +88,19 @@ func TestMetricsSourcesAreKnownToTheirServers(t *testing.T) {
 			}, check: func() string {
 				return seen.TLS.PeerCertificates[0].Subject.CommonName
 			}, says: "client"},
-		{name: "no certificate", s: config.MetricsSource{URL: mutual.URL, CAFile: "ca.pem"}, refused: "it is not reached"},
+		{
+			name: "no certificate", s: config.MetricsSource{URL: mutual.URL, CAFile: "ca.pem"},
+			refused: "it is not reached",
+		},
 		{
 			name: "an authority that is not trusted", s: config.MetricsSource{URL: mutual.URL},
 			refused: "its certificate is not trusted",
 		},
 	} {
 		seen = nil
-		sources, err := MetricsSources(req, config.Config{Metrics: config.Metrics{Sources: []config.MetricsSource{tc.s}}},
+		sources, err := MetricsSources(req, config.Config{
+			Metrics: config.Metrics{Sources: []config.MetricsSource{tc.s}},
+		},
 			Source{Cloud: "aws"})
 		if err != nil || len(sources) != 1 {
 			t.Errorf("%s: %v, %v", tc.name, sources, err)
@@ -118,7 +124,10 @@ func TestMetricsSourcesAreKnownToTheirServers(t *testing.T) {
 		s    config.MetricsSource
 		want string
 	}{
-		{config.MetricsSource{URL: plain.URL, TokenEnv: "ABSENT"}, "the variable ABSENT, which holds a secret, is not set"},
+		{
+			config.MetricsSource{URL: plain.URL, TokenEnv: "ABSENT"},
+			"the variable ABSENT, which holds a secret, is not set",
+		},
 		{config.MetricsSource{URL: plain.URL, CAFile: "absent.pem"}, "read ca_file absent.pem"},
 		{config.MetricsSource{URL: plain.URL, CAFile: "ca-key.pem"}, "it holds no certificate"},
 		{config.MetricsSource{URL: plain.URL, Names: map[string]string{"x": "speed"}}, "no column of recorded usage"},
@@ -127,7 +136,10 @@ func TestMetricsSourcesAreKnownToTheirServers(t *testing.T) {
 			config.MetricsSource{URL: plain.URL, Machines: []config.MetricsRule{{Label: "node", Pattern: "("}}},
 			"error parsing regexp",
 		},
-		{config.MetricsSource{URL: plain.URL, Machines: []config.MetricsRule{{Pattern: ".*"}}}, "a rule needs a label"},
+		{
+			config.MetricsSource{URL: plain.URL, Machines: []config.MetricsRule{{Pattern: ".*"}}},
+			"a rule needs a label",
+		},
 	} {
 		if _, err := MetricsSources(req, config.Config{}, Source{Metrics: []string{"ftp://x"}}); err == nil {
 			t.Error("a source of another protocol is opened")
@@ -167,9 +179,11 @@ func certificates(t *testing.T, dir string) *x509.CertPool {
 			t.Fatal(err)
 		}
 		c := &x509.Certificate{
-			SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
-			NotAfter: time.Now().Add(time.Hour),
-			IsCA:     ca == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+			SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name},
+			NotBefore: time.Now().Add(-time.Hour),
+			NotAfter:  time.Now().Add(time.Hour),
+			IsCA:      ca == nil, BasicConstraintsValid: true,
+			KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 		if ca == nil {

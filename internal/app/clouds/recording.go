@@ -58,8 +58,9 @@ func Prepare(ctx context.Context, req *runtime.Request, path string, format *usa
 	defer file.Close()
 	first := usage.Preview(ctx, file, *format)
 	if assumed && first.Zoneless > 0 {
-		plain.Fprintf(req.Log, "curfew: note: %s: its times have no time zone and are read in that of this machine (%s); "+
-			"--tz names another\n",
+		plain.Fprintf(req.Log,
+			"curfew: note: %s: its times have no time zone and are read in that of this machine (%s); "+
+				"--tz names another\n",
 			name, first.First.In(format.Location).Format("MST, UTC-07:00"))
 	}
 	warnUnread(req, name, first.UnknownColumns)

@@ -81,7 +81,8 @@ func CloudError(err error) error {
 		f.Class, f.Code, f.Hint = runtime.Usage, "invalid_file",
 			"--map, --step, --resource and --tz say how to read a file (curfew scan --help)"
 	case errors.Is(err, inventory.ErrUnauthenticated):
-		f.Code, f.Hint = "no_credentials", "sign in (aws sso login), or set AWS_PROFILE; `curfew scan --demo` needs none"
+		f.Code, f.Hint = "no_credentials",
+			"sign in (aws sso login), or set AWS_PROFILE; `curfew scan --demo` needs none"
 	case errors.Is(err, inventory.ErrDenied):
 		f.Class, f.Code, f.Hint = runtime.Denied, "denied",
 			"`curfew scan --print-iam-policy` prints the permissions it needs"
@@ -102,7 +103,8 @@ func recordings(ctx context.Context, req *runtime.Request, f Source) ([]usage.So
 	}
 	if len(f.Usage) == 0 {
 		if f.Step != "" || f.Resource != "" || f.Columns != "" || f.TZ != "" {
-			return nil, runtime.Invalid("--map, --step, --resource and --tz describe the file of --usage, which is missing")
+			return nil, runtime.Invalid(
+				"--map, --step, --resource and --tz describe the file of --usage, which is missing")
 		}
 		return nil, nil
 	}
@@ -127,7 +129,9 @@ func recordings(ctx context.Context, req *runtime.Request, f Source) ([]usage.So
 			}
 		}
 		r := Recording{
-			Path: path, Format: usage.Format{Name: name, Map: columns, Resource: f.Resource, Step: step, Location: location},
+			Path: path, Format: usage.Format{
+				Name: name, Map: columns, Resource: f.Resource, Step: step, Location: location,
+			},
 		}
 		if err := Prepare(ctx, req, path, &r.Format); err != nil {
 			return nil, err

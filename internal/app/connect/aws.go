@@ -265,7 +265,8 @@ func (r *awsMachine) forward(ctx context.Context, port, local int) error {
 				return
 			}
 			said.setOpen()
-			plain.Fprintf(r.messages, "port %d of %s is http://localhost:%d here; end with Ctrl-C\n", port, r.session.Name,
+			plain.Fprintf(r.messages,
+				"port %d of %s is http://localhost:%d here; end with Ctrl-C\n", port, r.session.Name,
 				local)
 		}()
 		err := r.connector.Attach(forwarding, r.plugin, opened, at)
@@ -275,7 +276,8 @@ func (r *awsMachine) forward(ctx context.Context, port, local int) error {
 		if err == nil {
 			err = errors.New("the machine ended the connection")
 			if !said.isOpen() {
-				err = fmt.Errorf("port %d was not forwarded: %s", port, cmp.Or(said.last(), "the plugin does not say why"))
+				err = fmt.Errorf("port %d was not forwarded: %s", port,
+					cmp.Or(said.last(), "the plugin does not say why"))
 			}
 		}
 		return err

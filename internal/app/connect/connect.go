@@ -84,7 +84,8 @@ func Connect(ctx context.Context, a *sessions.Sessions, o Options) (int, error) 
 	case !isOwn || !a.Keeper.Reachable(&s):
 		return 0, &runtime.Error{
 			Class: runtime.Usage, Code: "other_machine",
-			Err:  fmt.Errorf("session %s runs at %s %s, which this command does not reach", s.Name, s.Provider, s.Account),
+			Err: fmt.Errorf("session %s runs at %s %s, which this command does not reach",
+				s.Name, s.Provider, s.Account),
 			Hint: "give the command on that machine",
 		}
 	}
@@ -97,7 +98,8 @@ func connectLocal(ctx context.Context, a *sessions.Sessions, own clouds.OwnMachi
 	error) {
 	here := func(what, hint string) error {
 		return &runtime.Error{
-			Class: runtime.Usage, Code: "this_machine", Err: fmt.Errorf("session %s runs on this machine: %s", s.Name, what),
+			Class: runtime.Usage, Code: "this_machine",
+			Err:  fmt.Errorf("session %s runs on this machine: %s", s.Name, what),
 			Hint: hint,
 		}
 	}

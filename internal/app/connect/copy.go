@@ -135,7 +135,8 @@ func (m *Machine) copy(ctx context.Context, p CopyPaths) (leftOut []string, err 
 	bar := req.Progress("copying")
 	defer bar.Finish()
 	c := &copyJob{
-		run: m.run.checked(), here: req.Path(here), intoFolder: strings.HasSuffix(here, "/"), there: there, exact: p.Exact,
+		run: m.run.checked(), here: req.Path(here), intoFolder: strings.HasSuffix(here, "/"),
+		there: there, exact: p.Exact,
 		skip: p.Skip, bar: bar,
 	}
 	if up {

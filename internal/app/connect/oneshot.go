@@ -42,7 +42,9 @@ const joinTimeout = 5 * time.Minute
 // UseFirstMachine passes a session's first machine to use. Messages for people go to errs.
 func UseFirstMachine(ctx context.Context, a *sessions.Sessions, name string, environ []string, errs io.Writer,
 	use func(context.Context, *Machine) error) error {
-	_, err := Connect(ctx, a, Options{Name: name, UseMachine: use, Environ: environ, Err: errs, JoinTimeout: joinTimeout})
+	_, err := Connect(ctx, a, Options{
+		Name: name, UseMachine: use, Environ: environ, Err: errs, JoinTimeout: joinTimeout,
+	})
 	return err
 }
 

@@ -111,7 +111,8 @@ func killedBy(s syscall.Signal) int { return 128 + int(s) }
 var sshSignals = map[ssh.Signal]syscall.Signal{
 	ssh.SIGABRT: syscall.SIGABRT, ssh.SIGALRM: syscall.SIGALRM, ssh.SIGFPE: syscall.SIGFPE, ssh.SIGHUP: syscall.SIGHUP,
 	ssh.SIGILL: syscall.SIGILL,
-	ssh.SIGINT: syscall.SIGINT, ssh.SIGKILL: syscall.SIGKILL, ssh.SIGPIPE: syscall.SIGPIPE, ssh.SIGQUIT: syscall.SIGQUIT,
+	ssh.SIGINT: syscall.SIGINT, ssh.SIGKILL: syscall.SIGKILL, ssh.SIGPIPE: syscall.SIGPIPE,
+	ssh.SIGQUIT: syscall.SIGQUIT,
 	ssh.SIGSEGV: syscall.SIGSEGV,
 	ssh.SIGTERM: syscall.SIGTERM, ssh.SIGUSR1: syscall.SIGUSR1, ssh.SIGUSR2: syscall.SIGUSR2,
 }

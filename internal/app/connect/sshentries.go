@@ -182,7 +182,8 @@ func writeEntry(a *sessions.Sessions, e *sessions.SSHEntry, s *session.Session, 
 func Disconnect(ctx context.Context, a *sessions.Sessions) error {
 	left, err := EndAbandoned(ctx, a)
 	if left > 0 {
-		err = fmt.Errorf("%s of processes that were killed could not be ended: %w", plain.Count(left, "connection"), err)
+		err = fmt.Errorf("%s of processes that were killed could not be ended: %w",
+			plain.Count(left, "connection"), err)
 	}
 	return errors.Join(err, sessions.RemoveStaleEntries(ctx, a))
 }

@@ -74,7 +74,8 @@ func TestEntryCommandFindsDatabase(t *testing.T) {
 		entry, _ := os.ReadFile(e.File(".conf"))
 		if c.refused {
 			said := (*runtime.Error)(nil)
-			if !errors.As(err, &said) || said.Class != runtime.Usage || !strings.Contains(said.Hint, "CURFEW_DATABASE_URL") ||
+			if !errors.As(err, &said) || said.Class != runtime.Usage ||
+				!strings.Contains(said.Hint, "CURFEW_DATABASE_URL") ||
 				strings.Contains(err.Error()+said.Hint, "secret") || len(entry) > 0 {
 				t.Errorf("%s: %v, and the entry is\n%s", c.name, err, entry)
 			}

@@ -98,7 +98,8 @@ func Approvals(ctx context.Context, req *runtime.Request, id string, all bool) (
 	for _, r := range requests {
 		if state := r.At(now); strings.HasPrefix(r.ID, id) &&
 			(all || state == approval.Pending || state == approval.Approved) {
-			shown = append(shown, view.NewRequest(r, approval.Approvers(cfg.Holders(), r.Roles, r.Team, r.AskedBy), now))
+			shown = append(shown,
+				view.NewRequest(r, approval.Approvers(cfg.Holders(), r.Roles, r.Team, r.AskedBy), now))
 		}
 	}
 	return view.NewApprovals(requests, shown, by, now), now, nil
@@ -143,7 +144,8 @@ func approvalMessage(r approval.Request) action.Message {
 		Because: fmt.Sprintf("%s asks to %s, at most %s %s", r.AskedBy, r.Subject, r.Amount.Exact(), r.AmountUnit()),
 	}
 	if r.Kind != identity.FixKind {
-		m.Because = fmt.Sprintf("%s asks to run %s, at most %s %s", r.AskedBy, r.Subject, r.Amount.Exact(), r.AmountUnit())
+		m.Because = fmt.Sprintf("%s asks to run %s, at most %s %s", r.AskedBy, r.Subject,
+			r.Amount.Exact(), r.AmountUnit())
 	}
 	m.Plan = append(PlanLines(r), "expires "+r.ExpiresAt.UTC().Format(time.RFC3339),
 		"asked by "+r.AskedBy+" ("+r.AskedProof.String()+")")

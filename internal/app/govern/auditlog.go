@@ -68,7 +68,9 @@ func Anchor(ctx context.Context, req *runtime.Request, name, profile string) (ac
 		return none, verifyFailure(err)
 	}
 	if end.Entry == 0 {
-		return none, &runtime.Error{Code: "empty_log", Err: errors.New("the audit log is empty: there is nothing to anchor")}
+		return none, &runtime.Error{
+			Code: "empty_log", Err: errors.New("the audit log is empty: there is nothing to anchor"),
+		}
 	}
 	now, err := req.StateTime(ctx, s)
 	if err != nil {
@@ -138,7 +140,9 @@ func Entries(ctx context.Context, req *runtime.Request, q action.Query, each fun
 		return err
 	}
 	defer s.Close()
-	if err := s.Actions().Entries(ctx, q, func(e action.Entry) error { return each(view.NewAuditEntry(e)) }); err != nil {
+	if err := s.Actions().Entries(ctx, q, func(e action.Entry) error {
+		return each(view.NewAuditEntry(e))
+	}); err != nil {
 		return fmt.Errorf("read the audit log: %w", err)
 	}
 	return nil

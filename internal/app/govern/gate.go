@@ -60,11 +60,12 @@ func Gate(ctx context.Context, req *runtime.Request, name string, f GateOptions)
 		f.Key = hub.pull.String() + " " + filepath.ToSlash(name)
 	}
 	params.DryRun = f.DryRun
-	c := &gate.Counter{Ask: gate.NewAsk(e, who, f.Key), Params: params, Decided: func(v gate.Vote, r approval.Request) {
-		if v.By.Proof.Kind == approval.GitHubReview {
-			req.SetReviewed(r.ID)
-		}
-	}}
+	c := &gate.Counter{
+		Ask: gate.NewAsk(e, who, f.Key), Params: params, Decided: func(v gate.Vote, r approval.Request) {
+			if v.By.Proof.Kind == approval.GitHubReview {
+				req.SetReviewed(r.ID)
+			}
+		}}
 	if hub != nil && !f.DryRun {
 		c.Ballots = append(c.Ballots, hub.Ballot)
 	}
@@ -183,10 +184,12 @@ func (p *PullRequest) Ballot(ctx context.Context, _ string) (votes []gate.Vote, 
 func (p *PullRequest) comment(ctx context.Context, key string, e *estimate.Estimate, d gate.Decision,
 	r *approval.Request) error {
 	say := github.Report{Key: key, Subject: e.Kind + " " + e.Name, Decision: string(d.Decision), Reasons: d.Reasons,
-		P50: &e.P50, P95: &e.P95, Hourly: &e.Hourly, Unknown: e.Unknown, Assumptions: e.Assumptions, SpecHash: e.SpecHash}
+		P50: &e.P50, P95: &e.P95, Hourly: &e.Hourly, Unknown: e.Unknown,
+		Assumptions: e.Assumptions, SpecHash: e.SpecHash}
 	for _, l := range e.Lines {
 		say.Lines = append(say.Lines, github.Line{
-			What: l.What, Quantity: l.Quantity + " " + l.Unit, UnitPrice: l.UnitPrice.Dollars(), P50: l.P50, P95: l.P95,
+			What: l.What, Quantity: l.Quantity + " " + l.Unit,
+			UnitPrice: l.UnitPrice.Dollars(), P50: l.P50, P95: l.P95,
 			Source: l.Source + " " + l.AsOf,
 		})
 	}

@@ -57,7 +57,9 @@ func TestSettingsRefuseAVersionThatWasChanged(t *testing.T) {
 	}, "first"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := govern.PutSettings(t.Context(), req, govern.SettingsText{Settings: &text, Name: "settings", Last: &stale},
+	_, err := govern.PutSettings(t.Context(), req, govern.SettingsText{
+		Settings: &text, Name: "settings", Last: &stale,
+	},
 		"second")
 	var f *runtime.Error
 	if !errors.As(err, &f) || f.Code != "changed" {

@@ -49,7 +49,9 @@ func PolicyError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: err, Hint: "docs/policies.md has the language"}
+	return &runtime.Error{
+		Class: runtime.Usage, Code: "invalid_file", Err: err, Hint: "docs/policies.md has the language",
+	}
 }
 
 // YAMLFiles lists files, and those of directories (not of their sub-directories).

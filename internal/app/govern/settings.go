@@ -119,7 +119,8 @@ func PutSettings(ctx context.Context, req *runtime.Request, t SettingsText, reas
 		return doc, err
 	}
 	if t.Last != nil && *t.Last != held.Version {
-		return doc, settingsChanged(fmt.Errorf("set the settings: version %d holds by now, not %d", held.Version, *t.Last))
+		return doc, settingsChanged(
+			fmt.Errorf("set the settings: version %d holds by now, not %d", held.Version, *t.Last))
 	}
 	switch {
 	case held.Version > 0:
@@ -129,7 +130,8 @@ func PutSettings(ctx context.Context, req *runtime.Request, t SettingsText, reas
 		judge = next
 	}
 	if t.Settings != nil && !givesAdmin(next) {
-		return doc, runtime.Invalid("%s: approvers gives no person the role %s, so the settings could not be changed again",
+		return doc, runtime.Invalid(
+			"%s: approvers gives no person the role %s, so the settings could not be changed again",
 			t.Name, config.AdminRole)
 	}
 	who, err := identity.Admin(ctx, req, cfg, judge, BodyHash(bodies[runtime.SettingsKind]+bodies[runtime.PricesKind]))
@@ -229,7 +231,8 @@ func SetClock(ctx context.Context, req *runtime.Request, reason string) (view.Cl
 	}
 	doc.By, doc.Now = who.Name, req.Now().UTC()
 	return doc, s.SetClock(ctx, action.Entry{At: doc.Now, Actor: who.Name, What: "clock", Because: reason,
-		Outcome: fmt.Sprintf("%s, was %s, by %s", doc.Now.Format(time.RFC3339), doc.Was.Format(time.RFC3339), who.Proof)})
+		Outcome: fmt.Sprintf("%s, was %s, by %s", doc.Now.Format(time.RFC3339),
+			doc.Was.Format(time.RFC3339), who.Proof)})
 }
 
 // givesAdmin says whether settings give a person the role by which they can be changed again.

@@ -135,8 +135,9 @@ func CheckpointSave(ctx context.Context, req *runtime.Request, dir string, to Ch
 		}
 		o.Evidence.Declared = events.DeclaredIn(dir, req.Dir)
 		if events.InvalidLines > 0 {
-			notes = append(notes, fmt.Sprintf("%s in %s cannot be read", plain.Count(events.InvalidLines, "declaration"),
-				filepath.Join(o.RunDir, checkpoint.EventsFile)))
+			notes = append(notes,
+				fmt.Sprintf("%s in %s cannot be read", plain.Count(events.InvalidLines, "declaration"),
+					filepath.Join(o.RunDir, checkpoint.EventsFile)))
 		}
 	}
 	o.Wait = wait.For
@@ -219,7 +220,8 @@ func CheckpointRestore(ctx context.Context, req *runtime.Request, from Checkpoin
 		}
 		return doc, checkpointError(err)
 	}
-	doc.Snapshot, doc.Notes, doc.LeftOut = &got.Snapshot, view.Lines(append(got.Notes, seen.read(got.Newest)...)), append(
+	doc.Snapshot, doc.Notes, doc.LeftOut = &got.Snapshot, view.Lines(
+		append(got.Notes, seen.read(got.Newest)...)), append(
 		[]checkpoint.LeftOut{}, got.Manifest.LeftOut...)
 	doc.Seconds = req.Now().Sub(started).Seconds()
 	return doc, nil
@@ -295,7 +297,8 @@ func CheckpointGC(ctx context.Context, req *runtime.Request, at CheckpointStore,
 		return doc, checkpointError(err)
 	}
 	notes := append(a.Notes, seen.read(checkpoint.NewestMark(a.Head().Snapshots))...)
-	doc.CheckpointCollected, doc.Kept, doc.Notes = view.NewCheckpointCollected(got), len(a.Head().Snapshots), view.Lines(
+	doc.CheckpointCollected, doc.Kept, doc.Notes = view.NewCheckpointCollected(got), len(
+		a.Head().Snapshots), view.Lines(
 		notes)
 	return doc, nil
 }

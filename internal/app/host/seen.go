@@ -137,7 +137,8 @@ func (s *seen) write() []string {
 func (s *seen) gone(err error) error {
 	var e *runtime.Error
 	if s.rec.Newest.Seq > 0 && errors.Is(err, checkpoint.ErrNotFound) && errors.As(err, &e) {
-		e.Err = fmt.Errorf("snapshot %d was seen here before: %w: %w", s.rec.Newest.Seq, checkpoint.ErrRolledBack, e.Err)
+		e.Err = fmt.Errorf("snapshot %d was seen here before: %w: %w", s.rec.Newest.Seq,
+			checkpoint.ErrRolledBack, e.Err)
 	}
 	return err
 }

@@ -70,7 +70,8 @@ func awsPerson(cfg config.Config, arn, host, signed string) approval.Person {
 // its end, so that whoever may write to the state cannot make the approval count for longer.
 func approvalBinding(r approval.Request) string {
 	return strings.Join([]string{
-		"curfew.approval/v2", r.ID, r.PlanHash, r.Amount.String(), r.ExpiresAt.UTC().Format(time.RFC3339Nano), "approve",
+		"curfew.approval/v2", r.ID, r.PlanHash, r.Amount.String(),
+		r.ExpiresAt.UTC().Format(time.RFC3339Nano), "approve",
 	}, "\n")
 }
 
@@ -82,7 +83,8 @@ func CheckProof(req *runtime.Request, cfg config.Config, declared bool, actor *a
 		refuse := func(format string, args ...any) error {
 			return &approval.Refusal{
 				Rule: approval.RuleProof,
-				Why:  fmt.Sprintf("the approval %s by %s does not count: ", r.ID, r.DecidedBy) + fmt.Sprintf(format, args...),
+				Why: fmt.Sprintf("the approval %s by %s does not count: ", r.ID, r.DecidedBy) +
+					fmt.Sprintf(format, args...),
 			}
 		}
 		var by approval.Person
@@ -100,10 +102,12 @@ func CheckProof(req *runtime.Request, cfg config.Config, declared bool, actor *a
 		case r.Proof.Kind == approval.GitHubReview && req.Reviewed(r.ID):
 			return nil
 		case r.Proof.Kind == approval.GitHubReview && !declared:
-			return refuse("this run did not find its review; run it with --github in a workflow of the pull request, or " +
-				"approve with AWS credentials")
+			return refuse(
+				"this run did not find its review; run it with --github in a workflow of the pull request, or " +
+					"approve with AWS credentials")
 		case !declared:
-			return refuse("its identity is %s; approve with AWS credentials, or set approvals.accept: [self-declared]", r.Proof)
+			return refuse("its identity is %s; approve with AWS credentials, or set approvals.accept: [self-declared]",
+				r.Proof)
 		default:
 			return nil
 		}
@@ -164,13 +168,16 @@ func Approver(ctx context.Context, req *runtime.Request, cfg config.Config, r ap
 			return who, nil
 		case errors.Is(err, clouds.ErrNoCredentials):
 			return who, &runtime.Error{
-				Class: runtime.Denied, Code: "not_approved", Err: fmt.Errorf("request %s needs a verified identity: %w", r.ID,
+				Class: runtime.Denied, Code: "not_approved",
+				Err: fmt.Errorf("request %s needs a verified identity: %w", r.ID,
 					err),
-				Hint: "sign in to AWS as yourself, or set approvals.accept: [self-declared]; `curfew whoami` shows who you are"}
+				Hint: "sign in to AWS as yourself, or set approvals.accept: [self-declared]; `curfew whoami` shows " +
+					"who you are"}
 		}
 		return who, &runtime.Error{
 			Class: runtime.Denied, Code: "not_approved",
-			Err: fmt.Errorf("request %s needs a verified identity: %w", r.ID, err), Hint: "`curfew whoami` shows who you are",
+			Err:  fmt.Errorf("request %s needs a verified identity: %w", r.ID, err),
+			Hint: "`curfew whoami` shows who you are",
 		}
 	}
 	if allow && needs {

@@ -110,7 +110,8 @@ func VerifyingKey(req *runtime.Request, cfg config.Config) (ed25519.PublicKey, e
 	key, err := readKey(keyPath(req, cfg))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &runtime.Error{
-			Class: runtime.Usage, Code: "no_key", Err: errors.New("there is no key here by which an anchor could be verified"),
+			Class: runtime.Usage, Code: "no_key",
+			Err:  errors.New("there is no key here by which an anchor could be verified"),
 			Hint: "set audit.public_key to the key that `curfew audit --anchor` printed"}
 	}
 	if err != nil {

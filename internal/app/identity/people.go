@@ -110,7 +110,8 @@ func Admin(ctx context.Context, req *runtime.Request, cfg config.Config, judge c
 	}
 	if err != nil {
 		return who, &runtime.Error{
-			Class: runtime.Denied, Code: "not_admin", Err: fmt.Errorf("who sets the settings is not verified: %w", err),
+			Class: runtime.Denied, Code: "not_admin",
+			Err:  fmt.Errorf("who sets the settings is not verified: %w", err),
 			Hint: "`curfew whoami` shows who you are",
 		}
 	}

@@ -26,7 +26,8 @@ import (
 func verifiedCaller(who approval.Person) (approval.Person, error) {
 	if !who.Proof.Verified() {
 		return who, &runtime.Error{
-			Class: runtime.Denied, Code: "not_verified", Err: fmt.Errorf("the identity of %s is self-declared", who.Name),
+			Class: runtime.Denied, Code: "not_verified",
+			Err:  fmt.Errorf("the identity of %s is self-declared", who.Name),
 			Hint: "sign in with a token, the sign-in provider or AWS credentials"}
 	}
 	return who, nil
@@ -160,14 +161,16 @@ func CreateToken(ctx context.Context, req *runtime.Request, o TokenOptions) (vie
 		case !decides:
 		case !slices.Contains(approval.ServiceRoles, what) && !slices.ContainsFunc(approval.Roles(cfg.Holders(), name),
 			func(has string) bool { return has == role }):
-			return none, runtime.Invalid("--role %q: it is none of %s, and approvers gives it to no one of that name", role,
+			return none, runtime.Invalid("--role %q: it is none of %s, and approvers gives it to no one of that name",
+				role,
 				strings.Join(approval.ServiceRoles, ", "))
 		case !approval.Same(cfg.Known(who).Name, name) || !who.Proof.Verified() &&
 			!cfg.Approvals.Accepts(approval.SelfDeclared):
 			return none, &runtime.Error{
 				Class: runtime.Denied, Code: "not_yours",
 				Err: fmt.Errorf(
-					"a token that decides requests (%s) speaks for %s, and only %s creates it, by a verified identity", role, name,
+					"a token that decides requests (%s) speaks for %s, and only %s creates it, by a verified identity",
+					role, name,
 					name),
 				Hint: "sign in to AWS or to the service as that person, or leave the role out"}
 		}
@@ -178,7 +181,8 @@ func CreateToken(ctx context.Context, req *runtime.Request, o TokenOptions) (vie
 	}
 	hash, id, _ := HashToken(text)
 	v := store.Token{
-		ID: id, Hash: hash, Name: name, Roles: o.Roles, CreatedBy: who.Name, CreatedAt: now, ExpiresAt: now.Add(length),
+		ID: id, Hash: hash, Name: name, Roles: o.Roles, CreatedBy: who.Name, CreatedAt: now,
+		ExpiresAt: now.Add(length),
 	}
 	if err := s.Callers().Create(ctx, v,
 		tokenEntry(v, now, who.Name, "created, expires "+v.ExpiresAt.UTC().Format(time.RFC3339))); err != nil {
@@ -376,7 +380,9 @@ func SignedCall(ctx context.Context, req *runtime.Request, signed, binding strin
 	sum := sha256.Sum256([]byte(signed))
 	if err := s.Callers().UseProof(ctx, hex.EncodeToString(sum[:]), now, now.Add(-time.Hour)); err != nil {
 		if errors.Is(err, store.ErrUsedProof) {
-			err = &runtime.Error{Class: runtime.Denied, Code: "not_verified", Err: err, Hint: "presign a call for each request"}
+			err = &runtime.Error{
+				Class: runtime.Denied, Code: "not_verified", Err: err, Hint: "presign a call for each request",
+			}
 		}
 		return approval.Person{}, err
 	}

@@ -82,8 +82,9 @@ func newReplayJob(req *runtime.Request, cfg config.Config, of view.BacktestAsked
 	switch of.From {
 	case FromPrometheus, FromCloud:
 	case "":
-		return r, runtime.Invalid("name a trace under serve.trace_paths, or from where the history is recorded: from is " +
-			"prometheus or cloudwatch")
+		return r, runtime.Invalid(
+			"name a trace under serve.trace_paths, or from where the history is recorded: from is " +
+				"prometheus or cloudwatch")
 	default:
 		return r, runtime.Invalid("from %q: it is prometheus or cloudwatch", of.From)
 	}
@@ -141,7 +142,8 @@ func CreateBacktest(ctx context.Context, req *runtime.Request, of view.BacktestA
 // backtestEntry is what the audit log holds of a backtest.
 func backtestEntry(req *runtime.Request, by, id, outcome string) action.Entry {
 	return action.Entry{
-		At: req.Now().UTC(), Actor: by, What: action.EventBacktest, Item: id, Because: "backtest " + id, Outcome: outcome,
+		At: req.Now().UTC(), Actor: by, What: action.EventBacktest, Item: id,
+		Because: "backtest " + id, Outcome: outcome,
 	}
 }
 
@@ -189,7 +191,8 @@ func keptBacktest(ctx context.Context, req *runtime.Request, id string) (store.B
 	b, err := s.Backtests().Get(ctx, id)
 	if errors.Is(err, store.ErrNoBacktest) {
 		err = &runtime.Error{
-			Code: "not_found", Err: fmt.Errorf("there is no backtest %s", id), Hint: "GET /api/v1/backtests lists them",
+			Code: "not_found", Err: fmt.Errorf("there is no backtest %s", id),
+			Hint: "GET /api/v1/backtests lists them",
 		}
 	}
 	return b, err
@@ -215,7 +218,8 @@ func BacktestResult(ctx context.Context, req *runtime.Request, id string) (json.
 		return nil, err
 	case b.State.Open():
 		return nil, &runtime.Error{
-			Class: runtime.Held, Code: "not_done", Err: fmt.Errorf("backtest %s is %s, at %d%%", id, b.State, b.Progress),
+			Class: runtime.Held, Code: "not_done",
+			Err:  fmt.Errorf("backtest %s is %s, at %d%%", id, b.State, b.Progress),
 			Hint: "ask again when it is done",
 		}
 	case b.State != store.BacktestDone:

@@ -79,14 +79,17 @@ func Record(ctx context.Context, req *runtime.Request, of []clouds.Source, o Rec
 			unread = cmp.Or(unread, err)
 			doc.Add([]inventory.BlindSpot{
 				{
-					What: "account " + cmp.Or(strings.Join(f.AssumeRoles, " "), "of the credentials"), Why: err.Error(),
+					What: "account " + cmp.Or(strings.Join(f.AssumeRoles, " "),
+						"of the credentials"), Why: err.Error(),
 					Effect: "its machines are not recorded",
 				},
 			})
 			continue
 		}
 		doc.Add(spots)
-		one.machines = slices.DeleteFunc(one.machines, func(m *inventory.Resource) bool { return r.about[m.Ref()] != nil })
+		one.machines = slices.DeleteFunc(one.machines, func(m *inventory.Resource) bool {
+			return r.about[m.Ref()] != nil
+		})
 		for _, m := range one.machines {
 			r.about[m.Ref()] = describe(m)
 		}
@@ -137,7 +140,8 @@ func gaugedOf(ctx context.Context, req *runtime.Request, cfg config.Config, f cl
 	})
 	if len(of.sources) == 0 {
 		return of, nil, &runtime.Error{
-			Class: runtime.Usage, Code: "no_source", Err: fmt.Errorf("record --from %s: there is no such source", from),
+			Class: runtime.Usage, Code: "no_source",
+			Err:  fmt.Errorf("record --from %s: there is no such source", from),
 			Hint: "give --metrics-source URL, or metrics.sources in curfew.yaml"}
 	}
 	listed, err := setting.Lister.List(ctx, round.Query{
@@ -174,8 +178,10 @@ type recorder struct {
 // describe returns what a trace says of a machine itself.
 func describe(m *inventory.Resource) *usage.Description {
 	return &usage.Description{
-		Kind: m.Kind, Lifetime: m.Lifetime, Purpose: m.Purpose, Type: m.Type, Team: m.Owner.Team, Project: m.Owner.Project,
-		User: m.Owner.User, Environment: m.Owner.Environment, Tags: m.Tags, GPUs: m.Size.GPUs, Launched: m.CreatedAt}
+		Kind: m.Kind, Lifetime: m.Lifetime, Purpose: m.Purpose, Type: m.Type, Team: m.Owner.Team,
+		Project: m.Owner.Project,
+		User:    m.Owner.User, Environment: m.Owner.Environment, Tags: m.Tags,
+		GPUs: m.Size.GPUs, Launched: m.CreatedAt}
 }
 
 // record reads slice after slice.

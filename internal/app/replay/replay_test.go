@@ -30,7 +30,8 @@ func traced(t *testing.T) (*runtime.Request, string) {
 		if minute < 120 {
 			busy = 90
 		}
-		fmt.Fprintf(&text, "%s,dev,%d\n", apptest.Now.Add(time.Duration(minute-480)*time.Minute).Format(time.RFC3339), busy)
+		fmt.Fprintf(&text, "%s,dev,%d\n",
+			apptest.Now.Add(time.Duration(minute-480)*time.Minute).Format(time.RFC3339), busy)
 	}
 	trace := filepath.Join(dir, "trace.csv")
 	if err := os.WriteFile(trace, text.Bytes(), 0o600); err != nil {
@@ -104,7 +105,9 @@ func TestBacktestReadsOnlyAllowedTraces(t *testing.T) {
 
 func TestBacktestIsCanceled(t *testing.T) {
 	req, trace := traced(t)
-	made, err := replay.CreateBacktest(t.Context(), req, view.BacktestAsked{Trace: trace, Price: "10", Baselines: true})
+	made, err := replay.CreateBacktest(t.Context(), req, view.BacktestAsked{
+		Trace: trace, Price: "10", Baselines: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,8 @@ func carryBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner, 
 	if b.Attempts >= maxBacktests {
 		return end(store.BacktestFailed, fmt.Sprintf("%d processes ended while they ran it", b.Attempts), "")
 	}
-	bounded, stop := context.WithTimeoutCause(ctx, longestBacktest, fmt.Errorf("it took longer than %s", longestBacktest))
+	bounded, stop := context.WithTimeoutCause(ctx, longestBacktest,
+		fmt.Errorf("it took longer than %s", longestBacktest))
 	defer stop()
 	running, lose := context.WithCancelCause(bounded)
 	var done atomic.Int64

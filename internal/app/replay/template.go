@@ -141,9 +141,10 @@ func seenMachine(ctx context.Context, req *runtime.Request, cfg config.Config, n
 func keptMachine(k view.KeptResource, r snapshot.Resource, cfg config.Config) sessionfile.Machine {
 	p := k.Priced(cfg.Tags)
 	m := sessionfile.Machine{
-		ID: k.Ref.ID, Name: k.Name, Type: k.Type, Region: k.Ref.Region, Owner: p.Resource.Owner, Purpose: p.Resource.Purpose,
-		Hourly: p.Hourly,
-		Seen:   "the scan of " + plain.Date(r.SeenAt.UTC())}
+		ID: k.Ref.ID, Name: k.Name, Type: k.Type, Region: k.Ref.Region, Owner: p.Resource.Owner,
+		Purpose: p.Resource.Purpose,
+		Hourly:  p.Hourly,
+		Seen:    "the scan of " + plain.Date(r.SeenAt.UTC())}
 	if k.Instance != nil {
 		m.Spot, m.Image = k.Instance.Market == inventory.Spot, k.Instance.Image
 		for _, d := range k.Instance.Disks {

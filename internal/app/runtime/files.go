@@ -70,7 +70,9 @@ func (req *Request) Env(name string) string {
 func (req *Request) OpenFile(what, name string) (*os.File, error) {
 	f, err := os.Open(req.Path(name))
 	if err != nil {
-		return nil, &Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("read %s %s: %w", what, name, Cause(err))}
+		return nil, &Error{
+			Class: Usage, Code: "invalid_file", Err: fmt.Errorf("read %s %s: %w", what, name, Cause(err)),
+		}
 	}
 	return f, nil
 }

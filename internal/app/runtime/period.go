@@ -65,8 +65,9 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 	if d, err := config.ParseDuration(text); err == nil && d > 0 {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, Invalid("--%s %q: it is a date (2026-11-01), a time (2026-11-01T12:00:00Z), month, months with "+
-		"this one (3mo), or a duration back from now (7d)", flag, text)
+	return time.Time{}, Invalid(
+		"--%s %q: it is a date (2026-11-01), a time (2026-11-01T12:00:00Z), month, months with "+
+			"this one (3mo), or a duration back from now (7d)", flag, text)
 }
 
 // Past reads a time before now: a duration ago, or a time.

@@ -66,7 +66,8 @@ func (req *Request) told(book *price.Book, refused []price.Refusal, name string,
 	if err == nil && len(refused) > 0 && !req.warnedPrices {
 		req.warnedPrices = true
 		r := refused[0]
-		plain.Fprintf(req.Log, "curfew: %s of %s not used; the first is %s in %s: %s\n", plain.Count(len(refused), "price"),
+		plain.Fprintf(req.Log, "curfew: %s of %s not used; the first is %s in %s: %s\n",
+			plain.Count(len(refused), "price"),
 			name, r.Entry.Type, r.Entry.Region, r.Reason)
 	}
 	return book, err

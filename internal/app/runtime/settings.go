@@ -37,7 +37,9 @@ func (req *Request) Governed(ctx context.Context, cfg config.Config, s *store.St
 		return cfg, view.Decider{}, err
 	}
 	req.prices = priceOverlay{text: prices.Body, set: true}
-	return cfg, view.Decider{Source: "shared", Version: set.Version, Hash: cfg.SharedHash(), Prices: prices.Version}, nil
+	return cfg, view.Decider{
+		Source: "shared", Version: set.Version, Hash: cfg.SharedHash(), Prices: prices.Version,
+	}, nil
 }
 
 // Shared are the shared settings of the state; version 0: there are none.

@@ -43,7 +43,9 @@ func (OwnStorage) Open(ctx context.Context, req *Request, cfg config.Config) (co
 		return cfg, nil, err
 	}
 	s, err := store.Open(ctx, store.Options{
-		Dir: cfg.DataDir, URL: cfg.DatabaseURL, Host: store.Host{Now: req.Now, Uptime: req.Uptime, FileTime: req.FileTime},
+		Dir: cfg.DataDir, URL: cfg.DatabaseURL, Host: store.Host{
+			Now: req.Now, Uptime: req.Uptime, FileTime: req.FileTime,
+		},
 		Witness: w,
 	})
 	if err != nil {
@@ -158,7 +160,8 @@ func (req *Request) Person(cfg config.Config) (string, error) {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username, nil
 	}
-	return "", &Error{Class: Usage, Code: "no_identity", Err: errors.New("the person who gives this command is unknown"),
+	return "", &Error{
+		Class: Usage, Code: "no_identity", Err: errors.New("the person who gives this command is unknown"),
 		Hint: "set identity in curfew.yaml, or CURFEW_IDENTITY"}
 }
 

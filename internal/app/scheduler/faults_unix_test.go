@@ -148,8 +148,9 @@ func TestProcessesThatDieAndSleep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := child{
-				Options: at(t), Log: filepath.Join(t.TempDir(), "calls"), Sources: []string{"aws/1", "aws/2", "aws/3", "aws/4"},
-				TTL: ttl,
+				Options: at(t), Log: filepath.Join(t.TempDir(), "calls"),
+				Sources: []string{"aws/1", "aws/2", "aws/3", "aws/4"},
+				TTL:     ttl,
 			}
 			text, err := json.Marshal(c)
 			if err != nil {
@@ -223,7 +224,8 @@ func TestProcessesThatDieAndSleep(t *testing.T) {
 			made := calls(t, c.Log)
 			for _, x := range made {
 				if x.Fence < fences[x.Source] {
-					t.Errorf("%s called for %s under fence %d after fence %d was used", x.Holder, x.Source, x.Fence, fences[x.Source])
+					t.Errorf("%s called for %s under fence %d after fence %d was used", x.Holder, x.Source,
+						x.Fence, fences[x.Source])
 				}
 				fences[x.Source] = x.Fence
 				if key := fmt.Sprint(x.Source, x.Round); rounds[key] {
@@ -232,7 +234,8 @@ func TestProcessesThatDieAndSleep(t *testing.T) {
 					rounds[key] = true
 				}
 			}
-			t.Logf("%d calls; the longest time without one was %s after a kill and %s after a stop", len(made), worst, stopped)
+			t.Logf("%d calls; the longest time without one was %s after a kill and %s after a stop",
+				len(made), worst, stopped)
 		})
 	}
 }

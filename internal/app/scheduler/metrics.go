@@ -60,9 +60,10 @@ func newMetrics(s *Scheduler) *Metrics {
 			"source", "api"),
 		actions: counter("actions_total", "What rounds did about resources, by verb and result.", "source", "verb",
 			"result"),
-		failures: counter("actions_failed_total", "Actions that failed, each round in which they did, by verb.", "verb"),
-		told:     counter("notifications_total", "Messages to people by result: accepted or refused.", "result"),
-		errors:   counter("errors_total", "Errors by what failed: a source, organization, or database.", "what"),
+		failures: counter("actions_failed_total",
+			"Actions that failed, each round in which they did, by verb.", "verb"),
+		told:   counter("notifications_total", "Messages to people by result: accepted or refused.", "result"),
+		errors: counter("errors_total", "Errors by what failed: a source, organization, or database.", "what"),
 		losses: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "curfew", Name: "lease_losses_total", Help: "Leases that another process took over.",
 		}),
@@ -95,8 +96,9 @@ func newMetrics(s *Scheduler) *Metrics {
 			"or cannot be compared) or organization.", "what"),
 		certificate: desc("certificate_expiry_timestamp_seconds",
 			"When the certificate of the server expires; absent without TLS."),
-		token: desc("token_expiry_timestamp_seconds", "When the first of the tokens of the API expires that were made for "+
-			"over a week and still count; absent without one."),
+		token: desc("token_expiry_timestamp_seconds",
+			"When the first of the tokens of the API expires that were made for "+
+				"over a week and still count; absent without one."),
 	}
 	m.valid.Set(1)
 	for _, verb := range policy.Verbs() {
@@ -167,7 +169,8 @@ func Descriptions() ([]Description, error) {
 // Describe implements [prometheus.Collector] for what is computed when it is asked.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.age, m.interval, m.late, m.held, m.ready, m.database, m.frozen, m.fuses, m.owed, m.problem, m.certificate, m.token,
+		m.age, m.interval, m.late, m.held, m.ready, m.database, m.frozen, m.fuses, m.owed,
+		m.problem, m.certificate, m.token,
 	} {
 		to <- d
 	}

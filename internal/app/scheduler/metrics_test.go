@@ -62,7 +62,9 @@ func TestMetricsOfASourceEndWithIt(t *testing.T) {
 			leases.mu.Lock()
 			defer leases.mu.Unlock()
 			l := leases.rows["aws"]
-			leases.rows["aws"] = store.Lease{Name: "aws", Holder: "b", Fence: l.Fence + 1, Until: time.Now().Add(time.Hour)}
+			leases.rows["aws"] = store.Lease{
+				Name: "aws", Holder: "b", Fence: l.Fence + 1, Until: time.Now().Add(time.Hour),
+			}
 		}},
 		{"not configured any more", func(s *Scheduler, _ *table) { s.Set(nil) }},
 	} {
@@ -73,7 +75,8 @@ func TestMetricsOfASourceEndWithIt(t *testing.T) {
 				defer end()
 				time.Sleep(time.Minute)
 				names := []string{
-					"curfew_resources", "curfew_verdicts", "curfew_running_dollars_per_hour", "curfew_wasted_dollars_per_hour",
+					"curfew_resources", "curfew_verdicts", "curfew_running_dollars_per_hour",
+					"curfew_wasted_dollars_per_hour",
 					"curfew_blind_spots",
 				}
 				for _, name := range names {

@@ -32,7 +32,8 @@ func TestAShortIntervalIsKept(t *testing.T) {
 			}
 			for i, g := range gaps(made) {
 				if g > every || g < every/4 {
-					t.Errorf("something is due after %s: round %d comes %s after the one before, want %s at most", next, i+2, g,
+					t.Errorf("something is due after %s: round %d comes %s after the one before, want %s at most",
+						next, i+2, g,
 						every)
 				}
 			}

@@ -664,7 +664,8 @@ func (s *Scheduler) hold(until context.Context, h *holding, lease store.Lease) {
 // first one since the source was taken.
 func (s *Scheduler) round(ctx context.Context, src Source, lease store.Lease, rounds *Rounds,
 	first bool) (time.Duration, error) {
-	bounded, end := context.WithTimeoutCause(ctx, src.Deadline, fmt.Errorf("the round took longer than %s", src.Deadline))
+	bounded, end := context.WithTimeoutCause(ctx, src.Deadline,
+		fmt.Errorf("the round took longer than %s", src.Deadline))
 	defer end()
 	began := s.Now()
 	var err error
@@ -699,7 +700,8 @@ func (s *Scheduler) round(ctx context.Context, src Source, lease store.Lease, ro
 			st.Problem = err.Error()
 			wait := backoff(src, st.Failures)
 			if s.problem == "" { // else the line about the database says it of all sources
-				s.Log.Error("the round failed", "operation", "round", "source", src.Name, "failures", st.Failures, "again_in",
+				s.Log.Error("the round failed", "operation", "round", "source", src.Name, "failures",
+					st.Failures, "again_in",
 					wait, "error", err)
 			}
 			return jitter(wait), err

@@ -322,7 +322,8 @@ func TestProcessesDivideTheSources(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			made := d.made("aws/0")
 			if len(made) == 0 || made[0].Sub(died) >= 15*time.Second {
-				t.Errorf("the dead process's source: %d rounds, the first %s after it died", len(made), first(made).Sub(died))
+				t.Errorf("the dead process's source: %d rounds, the first %s after it died",
+					len(made), first(made).Sub(died))
 			}
 			end()
 		}
@@ -419,7 +420,9 @@ func TestReadiness(t *testing.T) {
 		d, leases := newDesk(), newTable()
 		s, end := begin(t, leases, "a", d.source("mine"))
 		h := s.Handler(map[string]http.Handler{
-			"/api/": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }),
+			"/api/": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusTeapot)
+			}),
 		},
 			func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer good" })
 		by := func(credential, path string) (int, string) {
@@ -467,7 +470,8 @@ func TestReadiness(t *testing.T) {
 			!strings.Contains(body, "an incident") {
 			t.Errorf("frozen: %d %s", code, body)
 		}
-		if _, body := by("", "/readyz"); !strings.Contains(body, `"frozen": true`) || strings.Contains(body, "an incident") {
+		if _, body := by("", "/readyz"); !strings.Contains(body, `"frozen": true`) ||
+			strings.Contains(body, "an incident") {
 			t.Errorf("frozen, to a caller without a credential: %s", body)
 		}
 		if _, body := get("/metrics"); !strings.Contains(body, "curfew_frozen 1") {

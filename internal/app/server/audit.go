@@ -25,7 +25,8 @@ func (v *server) audited(cfg config.Config, a account, made string) scheduler.So
 	name := auditPrefix + a.name
 	every := func() time.Duration { return v.pace.auditEvery() }
 	return scheduler.Source{
-		Name: name, Every: every, Deadline: max(cfg.Serve.Deadline, cfg.Serve.AuditInterval/2), Made: made, Background: true,
+		Name: name, Every: every, Deadline: max(cfg.Serve.Deadline, cfg.Serve.AuditInterval/2),
+		Made: made, Background: true,
 		First: func(ctx context.Context) (time.Duration, error) {
 			last, err := v.store.Audited(ctx, name)
 			// What is there now is read by the passes first, also after a process died.

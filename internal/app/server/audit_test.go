@@ -39,7 +39,8 @@ func TestAuditsAreWithinTheLimit(t *testing.T) {
 				}
 			}
 			if rounds+audits > 50.5 || p.every() < cfg.Serve.Interval || p.slowed() && rounds+audits < 45 {
-				t.Errorf("%d machines, audits skipped %v: rounds every %s for $%.2f a month, audits for $%.2f", machines, skip,
+				t.Errorf("%d machines, audits skipped %v: rounds every %s for $%.2f a month, audits for $%.2f",
+					machines, skip,
 					p.every(), rounds, audits)
 			}
 		}

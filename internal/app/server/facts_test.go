@@ -45,7 +45,8 @@ func TestFactsNameFirstExpiringToken(t *testing.T) {
 		{made: -365 * day, expires: time.Minute * 90, want: 90 * time.Minute}, // the first
 	} {
 		token := store.Token{
-			ID: fmt.Sprintf("%08d", i), Hash: fmt.Sprintf("%064d", i), Name: "ci", Roles: []string{"viewer"}, CreatedBy: "ana",
+			ID: fmt.Sprintf("%08d", i), Hash: fmt.Sprintf("%064d", i), Name: "ci",
+			Roles: []string{"viewer"}, CreatedBy: "ana",
 			CreatedAt: now.Add(tc.made), ExpiresAt: now.Add(tc.expires),
 		}
 		entry := action.Entry{At: now, Actor: "ana", What: action.EventToken}

@@ -62,7 +62,8 @@ func (v *server) listed(ctx context.Context, cfg config.Config) (changed bool) {
 		wait := min(listAgain<<min(org.failed, 10), max(cfg.AWS.Organization.Refresh, listAgain))
 		org.failed++
 		org.err, org.due = err, now.Add(wait)
-		v.log.Error("the accounts of the organization are not listed", "known", len(org.members), "again_in", wait, "error",
+		v.log.Error("the accounts of the organization are not listed", "known", len(org.members),
+			"again_in", wait, "error",
 			err)
 		return false
 	}
@@ -108,7 +109,9 @@ func members(cfg config.Config, f clouds.Source, all []clouds.AWSMember, named [
 	var out []account
 	for _, m := range all {
 		has := func(w account) bool {
-			return slices.ContainsFunc(w.AssumeRoles, func(arn string) bool { return strings.Contains(arn, "::"+m.ID+":") })
+			return slices.ContainsFunc(w.AssumeRoles, func(arn string) bool {
+				return strings.Contains(arn, "::"+m.ID+":")
+			})
 		}
 		if slices.Contains(org.Exclude, m.ID) || slices.ContainsFunc(named, has) {
 			continue

@@ -37,8 +37,9 @@ func TestServeRecordsItsAccounts(t *testing.T) {
 	member := func(n int) string {
 		t.Helper()
 		out, err := org.CreateAccount(t.Context(), &organizations.CreateAccountInput{
-			AccountName: awssdk.String(fmt.Sprint("team-", n)), Email: awssdk.String(fmt.Sprintf("team-%d@example.com", n)),
-			RoleName: awssdk.String("curfew-read"),
+			AccountName: awssdk.String(fmt.Sprint("team-", n)),
+			Email:       awssdk.String(fmt.Sprintf("team-%d@example.com", n)),
+			RoleName:    awssdk.String("curfew-read"),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -71,7 +72,9 @@ func TestServeRecordsItsAccounts(t *testing.T) {
 			Set: map[string]any{
 				"launchTime": now.Add(-8 * time.Hour),
 			}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
-		s := prometheus.Series{Name: "DCGM_FI_DEV_GPU_UTIL", Labels: fmt.Sprintf(`gpu="0",UUID="GPU-%s",node="%s"`, id, id)}
+		s := prometheus.Series{
+			Name: "DCGM_FI_DEV_GPU_UTIL", Labels: fmt.Sprintf(`gpu="0",UUID="GPU-%s",node="%s"`, id, id),
+		}
 		for i := range hours * 60 {
 			at := now.Add(time.Duration(i-hours*60) * time.Minute)
 			s.Points = append(s.Points, prometheus.Point{At: at, V: util})
@@ -88,7 +91,8 @@ func TestServeRecordsItsAccounts(t *testing.T) {
 	server := prometheus.Start(t, history, "")
 	t.Cleanup(b.Wire.Inject(wire.Fault{Account: bad, Kind: wire.AccessDenied}))
 	r := serve(t, b, "aws: {requests_per_second: 10000, regions: [us-east-1], organization: {role: curfew-read, "+
-		"refresh: 1m}}\nmetrics: {sources: [{url: "+server+"}]}\nserve: {interval: 1m, skip_audits: true}\nidentity: root\n")
+		"refresh: 1m}}\nmetrics: {sources: [{url: "+server+
+		"}]}\nserve: {interval: 1m, skip_audits: true}\nidentity: root\n")
 	for _, from := range []string{replay.FromPrometheus, replay.FromCloud} {
 		t.Run(from, func(t *testing.T) {
 			doc, err := replay.CreateBacktest(t.Context(), r.req.Fresh(), view.BacktestAsked{

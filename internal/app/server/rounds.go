@@ -224,12 +224,15 @@ func (a *accountRounds) outcome(r *round.Result) (scheduler.Outcome, error) {
 			out.Failed[l.Verb]++
 		}
 		switch l.Result {
-		case action.ResultActed, action.ResultConfirmed, action.ResultFailed, action.ResultWarned, action.ResultWouldWarn,
+		case action.ResultActed, action.ResultConfirmed, action.ResultFailed,
+			action.ResultWarned, action.ResultWouldWarn,
 			action.ResultUndone:
 			key := action.Line{Resource: l.Resource, Source: l.Source, Verb: l.Verb, Result: l.Result}
 			said[key] = true
 			if !a.said[key] {
-				out.Acts = append(out.Acts, scheduler.Act{Resource: l.Resource.ID, Verb: l.Verb, Result: string(l.Result)})
+				out.Acts = append(out.Acts, scheduler.Act{
+					Resource: l.Resource.ID, Verb: l.Verb, Result: string(l.Result),
+				})
 			}
 		}
 	}
@@ -411,12 +414,14 @@ func (p *pace) settle() error {
 	if was := p.paced; was == 0 || max(paced, was) > min(paced, was)*11/10 {
 		p.paced = paced
 		attrs := []any{
-			"machines", all.machines, "usd_per_month", both.Dollars(), "max_usd_per_month", p.limit.Dollars(), "interval",
+			"machines", all.machines, "usd_per_month", both.Dollars(), "max_usd_per_month",
+			p.limit.Dollars(), "interval",
 			paced,
 		}
 		switch {
 		case paced > p.interval:
-			p.log.Warn("CloudWatch would cost more than metrics.cloudwatch.max_usd_per_month: rounds are made less often",
+			p.log.Warn(
+				"CloudWatch would cost more than metrics.cloudwatch.max_usd_per_month: rounds are made less often",
 				attrs...)
 		case all.machines > 0:
 			p.log.Info("what CloudWatch charges is within its limit", attrs...)

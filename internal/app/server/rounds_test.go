@@ -27,7 +27,9 @@ func TestARoundByAWrongClockIsNotMade(t *testing.T) {
 // TestPaceCountsRequestedMetrics: GPUs whose metrics come from elsewhere cost nothing, and a
 // round that could not read everything says nothing of what one costs.
 func TestPaceCountsRequestedMetrics(t *testing.T) {
-	p := &pace{log: slog.New(slog.DiscardHandler), per: map[string]asks{}, interval: time.Minute, limit: 50 * money.USD}
+	p := &pace{
+		log: slog.New(slog.DiscardHandler), per: map[string]asks{}, interval: time.Minute, limit: 50 * money.USD,
+	}
 	var machines []*inventory.Resource
 	for i := range 100 {
 		machines = append(machines, &inventory.Resource{
@@ -39,7 +41,9 @@ func TestPaceCountsRequestedMetrics(t *testing.T) {
 		t.Helper()
 		r := &round.Result{
 			Observation: round.Observation{
-				Accounts: []string{"1"}, Calls: calls, Inventory: inventory.Inventory{Resources: machines, BlindSpots: blind},
+				Accounts: []string{
+					"1",
+				}, Calls: calls, Inventory: inventory.Inventory{Resources: machines, BlindSpots: blind},
 			},
 		}
 		if err := p.saw(r); err != nil {

@@ -108,7 +108,8 @@ func serve(t *testing.T, b *sandbox.Sandbox, yaml string) *running {
 	mounted, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- Serve(ctx, req, ServeOptions{
-			EnforceOptions: act.EnforceOptions{Source: clouds.Source{Cloud: "aws"}}, Listen: "127.0.0.1:0", Out: io.Discard,
+			EnforceOptions: act.EnforceOptions{Source: clouds.Source{Cloud: "aws"}},
+			Listen:         "127.0.0.1:0", Out: io.Discard,
 			Mount: func(req *runtime.Request, s *store.Store, _ config.Config, _ *slog.Logger) (Mounted, error) {
 				r.state, r.req = s, req
 				close(mounted)
@@ -224,7 +225,9 @@ func TestServeAudits(t *testing.T) {
 		return ok && now.LastAt.After(first.LastAt) && now.FirstAt.Equal(first.FirstAt), fmt.Sprintf("%+v", now)
 	})
 	_, before := r.ready()
-	if _, err := api.ReleaseAddress(t.Context(), &ec2.ReleaseAddressInput{AllocationId: allocated.AllocationId}); err !=
+	if _, err := api.ReleaseAddress(t.Context(), &ec2.ReleaseAddressInput{
+		AllocationId: allocated.AllocationId,
+	}); err !=
 		nil {
 		t.Fatal(err)
 	}
@@ -267,8 +270,9 @@ func TestServeAnOrganization(t *testing.T) {
 	create := func(n int) string {
 		t.Helper()
 		out, err := org.CreateAccount(t.Context(), &organizations.CreateAccountInput{
-			AccountName: awssdk.String(fmt.Sprint("team-", n)), Email: awssdk.String(fmt.Sprintf("team-%d@example.com", n)),
-			RoleName: awssdk.String("curfew-read"),
+			AccountName: awssdk.String(fmt.Sprint("team-", n)),
+			Email:       awssdk.String(fmt.Sprintf("team-%d@example.com", n)),
+			RoleName:    awssdk.String("curfew-read"),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -285,8 +289,9 @@ func TestServeAnOrganization(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Wire.Inject(wire.Fault{Account: bad, Kind: wire.AccessDenied}))
-	r := serve(t, b, "aws: {requests_per_second: 10000, organization: {role: curfew-read, refresh: 1s, exclude: ['"+out+
-		"']}}\nserve: {interval: 1s, skip_audits: true}\n")
+	r := serve(t, b,
+		"aws: {requests_per_second: 10000, organization: {role: curfew-read, refresh: 1s, exclude: ['"+out+
+			"']}}\nserve: {interval: 1s, skip_audits: true}\n")
 	source := func(id string) string { return "aws/" + id + ":role/curfew-read" }
 	expect := func(what string, want ...string) map[string]scheduler.Status {
 		t.Helper()
@@ -338,7 +343,9 @@ func TestServeAnOrganization(t *testing.T) {
 	heal()
 	accounts, err := audit.Accounts(t.Context(), r.req.Fresh())
 	if err != nil || !slices.ContainsFunc(accounts.Accounts, func(a view.Account) bool { return a.Account == good }) ||
-		slices.ContainsFunc(accounts.Accounts, func(a view.Account) bool { return a.Account == out || a.Account == bad }) {
+		slices.ContainsFunc(accounts.Accounts, func(a view.Account) bool {
+			return a.Account == out || a.Account == bad
+		}) {
 		t.Errorf("observed: %+v, %v", accounts, err)
 	}
 	if n := b.Wire.Recorder.Count("sts:AssumeRole"); n > 100 {

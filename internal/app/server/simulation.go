@@ -150,7 +150,9 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 		{Name: "sim", Every: func() time.Duration { return roundInterval }, Deadline: oneDay,
 			Open: func(context.Context, store.Lease) (scheduler.Rounds, error) {
 				return &demoRounds{
-					accountRounds: accountRounds{engine: round.New(setting), store: s.Store, tags: cfg.Tags}, sim: s, req: req,
+					accountRounds: accountRounds{
+						engine: round.New(setting), store: s.Store, tags: cfg.Tags,
+					}, sim: s, req: req,
 					cfg: cfg, version: o.Version,
 				}, nil
 			}}})

@@ -61,8 +61,9 @@ func (a sessionActions) Plan(ctx context.Context, r *inventory.Resource, do poli
 	s, err := a.store.Session(ctx, id)
 	switch {
 	case errors.Is(err, session.ErrNotFound):
-		return refuse("machine %s belongs to session %s, which is not in these records: only the curfew that keeps it "+
-			"knows whether its work is saved", r.ID, id)
+		return refuse(
+			"machine %s belongs to session %s, which is not in these records: only the curfew that keeps it "+
+				"knows whether its work is saved", r.ID, id)
 	case err != nil:
 		return nil, err
 	case s.State.IsFinal():

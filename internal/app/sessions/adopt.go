@@ -77,7 +77,8 @@ func Adopt(ctx context.Context, req *runtime.Request, name string, o AdoptOption
 	}
 	if ref.Kind != inventory.KindInstance || ref.Cloud != clouds.ProviderAWS {
 		return view.Adoption{}, runtime.Invalid(
-			"curfew session adopt %s: it takes machines of AWS, and this is of kind %s at %s", ref, ref.Kind, ref.Cloud)
+			"curfew session adopt %s: it takes machines of AWS, and this is of kind %s at %s",
+			ref, ref.Kind, ref.Cloud)
 	}
 	a, err := Open(ctx, req)
 	if err != nil {
@@ -195,7 +196,8 @@ func mergeOwners(tagged, said inventory.Owner) inventory.Owner {
 	return inventory.Owner{
 		Team: cmp.Or(tagged.Team, said.Team), Project: cmp.Or(tagged.Project, said.Project),
 		User:        cmp.Or(tagged.User, said.User),
-		Environment: cmp.Or(tagged.Environment, said.Environment), CostCenter: cmp.Or(tagged.CostCenter, said.CostCenter)}
+		Environment: cmp.Or(tagged.Environment, said.Environment),
+		CostCenter:  cmp.Or(tagged.CostCenter, said.CostCenter)}
 }
 
 // newTags returns the tags to write. Existing owner tags stay.
@@ -208,7 +210,9 @@ func (x *adoption) newTags(id string) map[string]string {
 		tags[inventory.TagIdle] = idle.String()
 	}
 	for key, pair := range map[string][2]string{
-		"curfew:team": {x.machine.Owner.Team, x.owner.Team}, "curfew:project": {x.machine.Owner.Project, x.owner.Project},
+		"curfew:team": {
+			x.machine.Owner.Team, x.owner.Team,
+		}, "curfew:project": {x.machine.Owner.Project, x.owner.Project},
 		"curfew:user": {x.machine.Owner.User, x.owner.User},
 		"curfew:environment": {
 			x.machine.Owner.Environment, x.owner.Environment,
@@ -243,7 +247,8 @@ var adoptionRules = []struct {
 		case x.machine.Tags[inventory.TagSession] != "":
 			return "it is a machine of session " + x.machine.Tags[inventory.TagSession] + " already"
 		case x.machine.Tags[inventory.TagInstallation] != "":
-			return "another curfew started it (" + inventory.TagInstallation + "=" + x.machine.Tags[inventory.TagInstallation] +
+			return "another curfew started it (" + inventory.TagInstallation + "=" +
+				x.machine.Tags[inventory.TagInstallation] +
 				")"
 		}
 		return ""
@@ -299,7 +304,9 @@ var adoptionRules = []struct {
 	}},
 	{"owner", func(x *adoption) string {
 		for _, f := range []struct{ what, tagged, said string }{
-			{"team", x.machine.Owner.Team, x.options.Owner.Team}, {"project", x.machine.Owner.Project, x.options.Owner.Project},
+			{
+				"team", x.machine.Owner.Team, x.options.Owner.Team,
+			}, {"project", x.machine.Owner.Project, x.options.Owner.Project},
 			{"user", x.machine.Owner.User, x.options.Owner.User},
 		} {
 			if f.said != "" && f.tagged != "" && f.said != f.tagged {
@@ -321,7 +328,8 @@ var adoptionRules = []struct {
 	}},
 	{"idle-limit", func(x *adoption) string {
 		if idle := x.idleTimeout(); idle > inventory.MaxIdle {
-			return fmt.Sprintf("an idle time of %s is longer than %s, the longest that policies look for", plain.Duration(idle),
+			return fmt.Sprintf("an idle time of %s is longer than %s, the longest that policies look for",
+				plain.Duration(idle),
 				plain.Duration(inventory.MaxIdle))
 		}
 		return ""
@@ -414,7 +422,8 @@ func (x *adoption) writeRecord(ctx context.Context, file *sessionfile.File) (ses
 		Image: file.Spec.Image,
 	}
 	s := session.Session{
-		ID: hex.EncodeToString(random), Name: x.name, RequestedBy: x.actor, Owner: x.owner, Spec: file.Spec.Canonical(),
+		ID: hex.EncodeToString(random), Name: x.name, RequestedBy: x.actor, Owner: x.owner,
+		Spec: file.Spec.Canonical(),
 		Hash: file.Spec.Hash(), Provider: clouds.ProviderAWS, Account: x.ref.Account, Region: x.ref.Region,
 		Epoch: 1, State: session.Launching, Why: "its tags are being written", LeaseUntil: x.doc.LeaseUntil,
 		IdleTimeout: x.idleTimeout(),

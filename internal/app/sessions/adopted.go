@@ -159,7 +159,8 @@ func checkStop(ctx context.Context, a *Sessions, s *session.Session, discard boo
 		_, err := cloud.Actions().Plan(ctx, r, stopAction(discard))
 		if errors.As(err, &refusal) {
 			return &runtime.Error{
-				Class: runtime.Denied, Code: "refused", Err: fmt.Errorf("session %s is not stopped: %s", s.Name, refusal.Why),
+				Class: runtime.Denied, Code: "refused",
+				Err:  fmt.Errorf("session %s is not stopped: %s", s.Name, refusal.Why),
 				Hint: "--discard gives up what instance-store disks hold",
 			}
 		}

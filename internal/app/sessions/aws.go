@@ -168,7 +168,8 @@ func (a *awsSessions) deleteDocuments(ctx context.Context, control string) error
 func (a *awsSessions) Notes(s session.Session) []string {
 	var out []string
 	if s.Pool.Spot {
-		out = append(out, "spot capacity: EC2 may take the machine back with two minutes' notice; its work is saved then")
+		out = append(out,
+			"spot capacity: EC2 may take the machine back with two minutes' notice; its work is saved then")
 	}
 	return out
 }
@@ -215,7 +216,8 @@ func (a *awsSessions) otherAccount(ctx context.Context, s *session.Session) (why
 	if err != nil || s.Account == "" || s.Account == here {
 		return "", err
 	}
-	return fmt.Sprintf("session %s is in AWS account %s, and the credentials are of account %s: it is left alone", s.Name,
+	return fmt.Sprintf("session %s is in AWS account %s, and the credentials are of account %s: it is left alone",
+		s.Name,
 		s.Account, here), nil
 }
 
@@ -297,7 +299,8 @@ func awsPrefixes(ctx context.Context, a *Sessions, sp *spec.Spec, id, control, w
 	if err := b.CheckPlaces(installation, id, sp.Name, control, work); err != nil {
 		return "", "", &runtime.Error{
 			Class: runtime.Usage, Code: "not_its_place", Err: err,
-			Hint: "leave out work.to of the file, and sessions.work and sessions.control of curfew.yaml, or name another bucket",
+			Hint: "leave out work.to of the file, and sessions.work and sessions.control of curfew.yaml, or name " +
+				"another bucket",
 		}
 	}
 	return control, work, nil

@@ -44,7 +44,9 @@ func (a *Sessions) EstimateSession(ctx context.Context, sp *spec.Spec, cloud str
 	}
 	pools, err := l.Pools(ctx, sp)
 	if err != nil {
-		return nil, &runtime.Error{Code: "no_machine", Err: fmt.Errorf("look for a place for session %s: %w", sp.Name, err)}
+		return nil, &runtime.Error{
+			Code: "no_machine", Err: fmt.Errorf("look for a place for session %s: %w", sp.Name, err),
+		}
 	}
 	if len(pools) == 0 {
 		return nil, &runtime.Error{Code: "no_machine", Err: fmt.Errorf("there is no place for session %s", sp.Name)}
@@ -242,8 +244,9 @@ func (b sessionLedger) post(ctx context.Context, s *session.Session, at time.Tim
 	for _, m := range s.Machines {
 		o := ledger.Observation{
 			At: at, Ref: inventory.Ref{
-				Cloud: s.Provider, Account: s.Account, Region: cmp.Or(m.Pool.Region, local.Site), Kind: inventory.KindInstance,
-				ID: m.ID,
+				Cloud: s.Provider, Account: s.Account, Region: cmp.Or(m.Pool.Region, local.Site),
+				Kind: inventory.KindInstance,
+				ID:   m.ID,
 			},
 			Attributes: ledger.Attributes{
 				Name: s.Name, Type: m.Pool.Type, Owner: s.Owner, Purpose: inventory.Experimentation,
@@ -252,7 +255,8 @@ func (b sessionLedger) post(ctx context.Context, s *session.Session, at time.Tim
 			State: state, StateSince: wholeSeconds(m.LaunchedAt), CreatedAt: wholeSeconds(m.LaunchedAt)}
 		if state == inventory.StateRunning {
 			meter := ledger.Meter{
-				Name: "compute", Category: ledger.Compute, Source: "rates of curfew.yaml", AsOf: wholeSeconds(m.LaunchedAt),
+				Name: "compute", Category: ledger.Compute, Source: "rates of curfew.yaml",
+				AsOf: wholeSeconds(m.LaunchedAt),
 			}
 			if m.Pool.Rate == nil {
 				meter.Unpriced = "no rate is configured"

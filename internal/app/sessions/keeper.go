@@ -175,7 +175,8 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 		cancelRead()
 		kept := 0
 		for _, s := range open {
-			pollOnly := s.UserLaunched && s.State != session.Ending // poll it, but do not keep this process running for it
+			// poll it, but do not keep this process running for it
+			pollOnly := s.UserLaunched && s.State != session.Ending
 			if !s.UserLaunched && keeper.Launchers[s.Provider] == nil {
 				continue
 			}

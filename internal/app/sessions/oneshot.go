@@ -61,8 +61,9 @@ func checkOneShot(ctx context.Context, a *Sessions, cloud string, before *sessio
 	refuse := func(owner, hint string) error {
 		return &runtime.Error{
 			Class: runtime.Denied, Code: "not_yours",
-			Err: fmt.Errorf("run a command at aws: the machine would be of %s, and these credentials are %s, which may not "+
-				"connect to it", owner, person),
+			Err: fmt.Errorf(
+				"run a command at aws: the machine would be of %s, and these credentials are %s, which may not "+
+					"connect to it", owner, person),
 			Hint: hint,
 		}
 	}

@@ -56,7 +56,8 @@ func unixUser(ctx context.Context, a *Sessions, cloud, person string) (string, e
 	}
 	refused := func(err error) error {
 		return &runtime.Error{
-			Class: runtime.Denied, Code: "no_local_user", Err: fmt.Errorf("start a session on the service's machine for %s: %w",
+			Class: runtime.Denied, Code: "no_local_user",
+			Err: fmt.Errorf("start a session on the service's machine for %s: %w",
 				person, err),
 			Hint: "set local.users in the service's curfew.yaml, or ask for another --cloud"}
 	}

@@ -127,7 +127,8 @@ func OpenWithStore(ctx context.Context, req *runtime.Request, cfg config.Config,
 	}
 	a.aws = &awsSessions{
 		store: s.Sessions(), documents: documents, machines: openedOnce(func() (*clouds.AWSMachines, error) {
-			open, stop := context.WithTimeout(context.WithoutCancel(ctx), openTimeout) // the result serves later callers too
+			// the result serves later callers too
+			open, stop := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
 			defer stop()
 			return clouds.OpenAWSMachines(open, req, cfg, func(ctx context.Context) ([]string, error) {
 				return sessionRegions(ctx, s.Sessions(), now())
@@ -138,8 +139,11 @@ func OpenWithStore(ctx context.Context, req *runtime.Request, cfg config.Config,
 	}
 	launchers[clouds.ProviderAWS] = a.aws
 	a.Keeper = &session.Keeper{
-		Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: controlStore(launchers, documents)},
-		UserLauncher: resourceActions{a}, NotifyOwner: a.warnOrphanOwner, Holds: sessionHolds{a}, Ledger: sessionLedger{a},
+		Store: s.Sessions(), Launchers: launchers, Control: session.Documents{
+			Open: controlStore(launchers, documents),
+		},
+		UserLauncher: resourceActions{a}, NotifyOwner: a.warnOrphanOwner, Holds: sessionHolds{a},
+		Ledger:       sessionLedger{a},
 		Installation: installation, Now: now, Timeouts: timings, Log: log,
 		Reachable: func(s *session.Session) bool {
 			if s.UserLaunched {
@@ -471,7 +475,8 @@ func (a *Sessions) requestedSpec(o UpOptions, who approval.Person, before []sess
 	case !o.namesMachine():
 		return nil, "", &runtime.Error{
 			Class: runtime.Usage, Code: "usage",
-			Err: fmt.Errorf("there was no session %q, so say which machine: --gpu L4, --type g6.2xlarge, --cpus 2 or -f FILE",
+			Err: fmt.Errorf(
+				"there was no session %q, so say which machine: --gpu L4, --type g6.2xlarge, --cpus 2 or -f FILE",
 				o.Name),
 			Hint: "see curfew up --help",
 		}
@@ -483,11 +488,14 @@ func (a *Sessions) requestedSpec(o UpOptions, who approval.Person, before []sess
 		if o.GPU != "" {
 			if n = 1; count != "" {
 				if _, err := fmt.Sscanf(count, "%d", &n); err != nil {
-					return nil, "", runtime.Invalid(`--gpu %q: it is an accelerator and a number such as "L4:2"`, o.GPU)
+					return nil, "", runtime.Invalid(`--gpu %q: it is an accelerator and a number such as "L4:2"`,
+						o.GPU)
 				}
 			}
 		}
-		sp.Resources = spec.Resources{GPU: name, GPUs: n, InstanceType: o.Type, CPUs: o.CPUs, Nodes: sp.Resources.Nodes}
+		sp.Resources = spec.Resources{
+			GPU: name, GPUs: n, InstanceType: o.Type, CPUs: o.CPUs, Nodes: sp.Resources.Nodes,
+		}
 	}
 	sp.Resources.Nodes = cmp.Or(o.Nodes, sp.Resources.Nodes)
 	if o.Spot {
@@ -566,7 +574,10 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 	}
 	s.PreviousSnapshot = newestSnapshot(s.WorkPrefix, before)
 	made, err := a.store.Sessions().Put(ctx, s, []session.Event{
-		{At: now, Node: session.KeeperNode, Kind: "requested", Text: fmt.Sprintf("by %s, lease %s", who.Name, sp.Lease)},
+		{
+			At: now, Node: session.KeeperNode, Kind: "requested",
+			Text: fmt.Sprintf("by %s, lease %s", who.Name, sp.Lease),
+		},
 	}, sessionEntry(a, s, who.Name, "asked for"))
 	if errors.Is(err, session.ErrNameTaken) {
 		err = &runtime.Error{

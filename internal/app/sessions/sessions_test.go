@@ -27,7 +27,9 @@ func TestFindsNewestSnapshot(t *testing.T) {
 		{
 			"a start that saved",
 			[]session.Session{
-				{WorkPrefix: place, Machines: one, Snapshot: of("b")}, {WorkPrefix: place, Machines: one, Snapshot: of("a")},
+				{
+					WorkPrefix: place, Machines: one, Snapshot: of("b"),
+				}, {WorkPrefix: place, Machines: one, Snapshot: of("a")},
 			},
 			"b",
 		},

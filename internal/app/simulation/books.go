@@ -123,7 +123,8 @@ func importSimulatedBill(ctx context.Context, req *runtime.Request, cfg config.C
 		"ResourceId", "RegionId", "Tags")
 	charge := func(day time.Time, listed, billed money.Amount, what, service, resource, region, tags string) {
 		month := time.Date(day.Year(), day.Month(), 1, 0, 0, 0, 0, time.UTC)
-		line(billed.String(), billed.String(), listed.String(), sim.Account, sim.Account, "USD", month.Format(time.RFC3339),
+		line(billed.String(), billed.String(), listed.String(), sim.Account, sim.Account, "USD",
+			month.Format(time.RFC3339),
 			month.AddDate(0, 1, 0).Format(time.RFC3339),
 			day.Format(time.RFC3339), day.Add(oneDay).Format(time.RFC3339), string(bill.Usage), what, service, service,
 			sim.CloudName, resource, region, tags)

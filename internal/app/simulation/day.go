@@ -69,7 +69,8 @@ func (d *day) run(ctx context.Context) (*view.Demo, error) {
 			ref := r.Ref()
 			if before, simulated := work[0][ref]; simulated {
 				after := work[1][ref]
-				doc.Machine(r, view.NewDemoWork(before.Worked, before.Rested), view.NewDemoWork(after.Worked, after.Rested))
+				doc.Machine(r, view.NewDemoWork(before.Worked, before.Rested),
+					view.NewDemoWork(after.Worked, after.Rested))
 			}
 		}
 		for _, l := range pass.Lines() {
@@ -79,7 +80,8 @@ func (d *day) run(ctx context.Context) (*view.Demo, error) {
 			}
 			state, _ := d.cloud.At(l.Resource, now)
 			doc.Act(l.Resource, view.DemoDone{
-				At: now, Policy: l.Source, Verb: string(l.Verb), Result: string(l.Result), Why: l.Why, Worked: state.Works,
+				At: now, Policy: l.Source, Verb: string(l.Verb), Result: string(l.Result),
+				Why: l.Why, Worked: state.Works,
 			},
 				l.Result == action.ResultActed)
 		}

@@ -78,7 +78,8 @@ func (s *World) Close() error {
 // Ladder is the ladder that acts on the simulated account and tells simulated people.
 func (s *World) Ladder(account string, people action.Notifier) *action.Ladder {
 	return &action.Ladder{
-		Store: s.Store.Actions(), Cloud: s.Cloud.Actions(s.Clock.Now), Notifier: people, Account: account, Actor: "demo",
+		Store: s.Store.Actions(), Cloud: s.Cloud.Actions(s.Clock.Now), Notifier: people,
+		Account: account, Actor: "demo",
 		Enforce: true,
 		Clock:   s.Clock.Read, MaxRoundGap: maxGap}
 }

@@ -251,7 +251,9 @@ func Reconcile(ctx context.Context, req *runtime.Request, f runtime.Period, basi
 	}
 	r, posted, err := costs.Comparison{Bills: s.Bills(), Ledger: s.Ledger()}.Reconcile(ctx, since, until, column, post)
 	if errors.Is(err, costs.ErrNoEffectiveCost) {
-		return none, &runtime.Error{Code: "no_effective_cost", Err: err, Hint: "compare with billed costs: --basis billed"}
+		return none, &runtime.Error{
+			Code: "no_effective_cost", Err: err, Hint: "compare with billed costs: --basis billed",
+		}
 	}
 	if err != nil {
 		return none, err

@@ -60,7 +60,8 @@ func ImportBill(ctx context.Context, req *runtime.Request, u BillUpload) (view.B
 	} else {
 		if !uploadName.MatchString(u.Name) {
 			return none, runtime.Invalid(
-				"import a bill: its name is of letters, digits, dots, dashes and underscores, such as focus-2026-10.csv")
+				"import a bill: its name is of letters, digits, dots, dashes and underscores, such as " +
+					"focus-2026-10.csv")
 		}
 		dir, err := os.MkdirTemp("", "curfew-bill-*")
 		if err != nil {

@@ -139,7 +139,8 @@ func Hold(ctx context.Context, req *runtime.Request, verb, id string, do HoldAct
 			Hint: "another person runs `curfew approve " + d.ApprovalID + "`, then give the command again"}
 	case d != nil && d.Decision != gate.Allow:
 		return none, &runtime.Error{
-			Class: runtime.Denied, Code: "denied", Err: fmt.Errorf("%s hold %s: %s", verb, id, strings.Join(d.Reasons, "; ")),
+			Class: runtime.Denied, Code: "denied",
+			Err: fmt.Errorf("%s hold %s: %s", verb, id, strings.Join(d.Reasons, "; ")),
 		}
 	}
 	return view.NewOneHold(h, p.Now), nil
@@ -164,7 +165,8 @@ func Settle(actual *money.Amount) HoldAction {
 		if !charged {
 			return h, nil, &runtime.Error{
 				Code: "not_charged", Err: fmt.Errorf("the ledger has charged nothing under hold %s", h.ID),
-				Hint: "give --actual DOLLARS, or run `curfew scan` so that machines with the tag " + inventory.TagHold + "=" +
+				Hint: "give --actual DOLLARS, or run `curfew scan` so that machines with the tag " +
+					inventory.TagHold + "=" +
 					h.ID + " are charged"}
 		}
 		h, err = p.Budgets.Settle(ctx, h.ID, v, who, p.Now)
@@ -214,7 +216,9 @@ func GateParams(ctx context.Context, req *runtime.Request, cfg config.Config, by
 	}
 	declared := by.Advisory || cfg.Approvals.Accepts(approval.SelfDeclared)
 	return gate.Params{
-		Desk:     approval.Desk{Store: s.Approvals(), Known: cfg.Known, Check: identity.CheckProof(req, cfg, declared, nil)},
+		Desk: approval.Desk{
+			Store: s.Approvals(), Known: cfg.Known, Check: identity.CheckProof(req, cfg, declared, nil),
+		},
 		Settings: by.String(), Budgets: budgets, Store: s.Gate(),
 		Threshold: limit, Roles: cfg.Gate.Roles, Expiry: cfg.Gate.Expiry, Now: now,
 		Transact: func(ctx context.Context, do func(gate.Stores) error) error {
@@ -233,8 +237,11 @@ func checkQuotas(req *runtime.Request, cfg config.Config, quotas []budget.Quota)
 	}
 	for _, q := range quotas {
 		for _, kind := range slices.Sorted(maps.Keys(q.GPUs)) {
-			if !slices.ContainsFunc(book.Accelerators(), func(g price.Accelerator) bool { return budget.IsGPU(kind, g.Name) }) {
-				return runtime.Invalid("quotas: %s: there is no GPU %q%s; `curfew price list` shows those there are", q.ID, kind,
+			if !slices.ContainsFunc(book.Accelerators(), func(g price.Accelerator) bool {
+				return budget.IsGPU(kind, g.Name)
+			}) {
+				return runtime.Invalid("quotas: %s: there is no GPU %q%s; `curfew price list` shows those there are",
+					q.ID, kind,
 					book.DidYouMean(kind))
 			}
 		}

@@ -34,7 +34,11 @@ func charge(t *testing.T, req *runtime.Request) {
 			Attributes: ledger.Attributes{Owner: inventory.Owner{Team: "vision"}}, State: inventory.StateRunning,
 			StateSince: began, CreatedAt: began,
 			Meters: []ledger.Meter{
-				{Name: "compute", Category: ledger.Compute, Monthly: money.HoursPerMonth * money.USD, Source: "test", AsOf: began},
+				{
+					Name: "compute", Category: ledger.Compute,
+					Monthly: money.HoursPerMonth * money.USD, Source: "test",
+					AsOf: began,
+				},
 			}}
 		if _, err := ledger.Post(t.Context(), s.Ledger(), ledger.Round{Account: account, At: at, Source: "test"},
 			[]ledger.Observation{o}); err != nil {

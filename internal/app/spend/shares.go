@@ -68,7 +68,8 @@ func TenantShares(ctx context.Context, req *runtime.Request, f clouds.Source, pe
 	if len(servers) == 0 {
 		return none, &runtime.Error{
 			Class: runtime.Usage, Code: "no_source",
-			Err:  errors.New("costs shares: there is neither a file nor a metrics server that says who shared the machines"),
+			Err: errors.New(
+				"costs shares: there is neither a file nor a metrics server that says who shared the machines"),
 			Hint: "give a file, --metrics-source URL, or metrics.sources in curfew.yaml"}
 	}
 	charged, err := costs.MachineHours(ctx, s.Ledger(), since, until)
@@ -128,7 +129,8 @@ func gpuMachines(ctx context.Context, req *runtime.Request, cfg config.Config, f
 	}
 	if err != nil {
 		blind = append(blind, inventory.BlindSpot{
-			What: "account", Why: err.Error(), Effect: "machines are matched by their ids, and by the provider ids of nodes",
+			What: "account", Why: err.Error(),
+			Effect: "machines are matched by their ids, and by the provider ids of nodes",
 		})
 	}
 	known := map[string]bool{}

@@ -90,8 +90,9 @@ func countedUnits(req *runtime.Request, cfg config.Config, f UnitsQuery, names [
 			f.Name = cmp.Or(f.Name, "GPU-hour")
 		}
 		if len(names) > 0 {
-			return nil, runtime.Invalid("curfew costs units %s --counts %s: a name is that of a unit in curfew.yaml; --unit "+
-				"says what --counts counts", strings.Join(names, " "), f.Counts)
+			return nil, runtime.Invalid(
+				"curfew costs units %s --counts %s: a name is that of a unit in curfew.yaml; --unit "+
+					"says what --counts counts", strings.Join(names, " "), f.Counts)
 		}
 		if f.Name == "" {
 			return nil, runtime.Invalid("curfew costs units --counts %s: name what it counts with --unit", f.Counts)
@@ -103,7 +104,8 @@ func countedUnits(req *runtime.Request, cfg config.Config, f UnitsQuery, names [
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(cfg.Units, func(u config.Unit) bool { return u.Name == name }) {
-			return nil, &runtime.Error{Class: runtime.Usage, Code: "no_units", Err: fmt.Errorf("there is no unit %q", name),
+			return nil, &runtime.Error{
+				Class: runtime.Usage, Code: "no_units", Err: fmt.Errorf("there is no unit %q", name),
 				Hint: "add it to curfew.yaml, or give --unit and --counts; docs/costs.md has examples"}
 		}
 	}
@@ -198,7 +200,8 @@ func countGPUHours(req *runtime.Request, c counted) (counted, error) {
 			n, known := size(sum.Key[0]).GPUs.Get()
 			if !known {
 				return q, &runtime.Error{
-					Code: "not_counted", Err: fmt.Errorf("count GPU-hours: how many GPUs a %s has is not known", sum.Key[0]),
+					Code: "not_counted",
+					Err:  fmt.Errorf("count GPU-hours: how many GPUs a %s has is not known", sum.Key[0]),
 					Hint: "leave it out with --where type=…",
 				}
 			}
@@ -237,7 +240,9 @@ func countGPUHours(req *runtime.Request, c counted) (counted, error) {
 
 // computeOf is a query's filter, and compute alone.
 func computeOf(q costs.Query) ledger.Filter {
-	return append(slices.Clone(q.Filter), ledger.Match{By: ledger.ByCategory, Values: []string{string(ledger.Compute)}})
+	return append(slices.Clone(q.Filter), ledger.Match{
+		By: ledger.ByCategory, Values: []string{string(ledger.Compute)},
+	})
 }
 
 // measured asks a server how many units were made on each day. A day of which nothing

@@ -38,7 +38,9 @@ func TestLearnedWithinAStep(t *testing.T) {
 			l.Begin(time.Unix(int64(at)*60, 0))
 			for i, p := range ps {
 				last := at == minutes-1
-				s := Sample{Resource: i, Idle: p[at] == '.' != (last && turn && i < machines-1), Gap: at > 0 && p[at-1] == ' '}
+				s := Sample{
+					Resource: i, Idle: p[at] == '.' != (last && turn && i < machines-1), Gap: at > 0 && p[at-1] == ' ',
+				}
 				if last && i == machines-1 {
 					s.Idle = true
 				}

@@ -316,7 +316,8 @@ func same(ref inventory.Ref, meant, is time.Time) error {
 	case meant.IsZero() && is.IsZero():
 		return nil
 	case meant.IsZero():
-		return refusal("unknown", "when %s %s was made was not known, so that it may be another one now", ref.Kind, ref.ID)
+		return refusal("unknown", "when %s %s was made was not known, so that it may be another one now", ref.Kind,
+			ref.ID)
 	case !meant.Truncate(time.Second).Equal(is.Truncate(time.Second)):
 		return refusal("identity", "%s %s is another one than was meant: it dates from %s, the other from %s",
 			ref.Kind, ref.ID, is.UTC().Format(time.RFC3339), meant.UTC().Format(time.RFC3339))

@@ -63,8 +63,9 @@ func TestActionsConform(t *testing.T) {
 			},
 			Snapshots: func(tb testing.TB, volume inventory.Ref) int {
 				m.TB = tb
-				out, err := m.ec2().DescribeSnapshots(tb.Context(), &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"},
-					Filters: []ec2types.Filter{{Name: awssdk.String("volume-id"), Values: []string{volume.ID}}}})
+				out, err := m.ec2().DescribeSnapshots(tb.Context(), &ec2.DescribeSnapshotsInput{
+					OwnerIds: []string{"self"},
+					Filters:  []ec2types.Filter{{Name: awssdk.String("volume-id"), Values: []string{volume.ID}}}})
 				m.must(err)
 				return len(out.Snapshots)
 			},
@@ -132,7 +133,8 @@ func TestActionsRestoreALifecycleByteForByte(t *testing.T) {
 			if err := a.Undo(t.Context(), task); err != nil {
 				t.Fatal(err)
 			}
-			if got, minimum := document(); got != tc.document || tc.document != "" && minimum != "varies_by_storage_class" {
+			if got, minimum := document(); got != tc.document || tc.document != "" &&
+				minimum != "varies_by_storage_class" {
 				t.Errorf("after it was taken back: %q (%s), want %q", got, minimum, tc.document)
 			}
 			if err := a.Undo(t.Context(), task); err != nil {
@@ -169,12 +171,14 @@ func TestActionsLeaveAloneWhatOthersHaveChanged(t *testing.T) {
 				})
 				m.must(err)
 			}},
-		{"repository", cloudtest.Repository, policy.Do{Verb: policy.PutLifecycle}, func(t *testing.T, ref inventory.Ref) {
-			_, err := registry.PutLifecyclePolicy(t.Context(), &ecr.PutLifecyclePolicyInput{
-				RepositoryName: &ref.ID, LifecyclePolicyText: awssdk.String(
-					`{"rules": [{"rulePriority": 4, "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": 5}, "action": {"type": "expire"}}]}`)})
-			m.must(err)
-		}},
+		{
+			"repository", cloudtest.Repository, policy.Do{Verb: policy.PutLifecycle},
+			func(t *testing.T, ref inventory.Ref) {
+				_, err := registry.PutLifecyclePolicy(t.Context(), &ecr.PutLifecyclePolicyInput{
+					RepositoryName: &ref.ID, LifecyclePolicyText: awssdk.String(
+						`{"rules": [{"rulePriority": 4, "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": 5}, "action": {"type": "expire"}}]}`)})
+				m.must(err)
+			}},
 		{
 			"size of a group", cloudtest.Group, policy.Do{Verb: policy.Scale, To: 1, ScratchDisks: true},
 			func(t *testing.T, ref inventory.Ref) {
@@ -186,7 +190,8 @@ func TestActionsLeaveAloneWhatOthersHaveChanged(t *testing.T) {
 		{
 			"machines of an endpoint", cloudtest.Fleet, policy.Do{Verb: policy.Scale, To: 1},
 			func(t *testing.T, ref inventory.Ref) {
-				_, err := sagemaker.NewFromConfig(scratch.Config(elsewhere)).UpdateEndpointWeightsAndCapacities(t.Context(),
+				_, err := sagemaker.NewFromConfig(
+					scratch.Config(elsewhere)).UpdateEndpointWeightsAndCapacities(t.Context(),
 					&sagemaker.UpdateEndpointWeightsAndCapacitiesInput{EndpointName: &ref.ID,
 						DesiredWeightsAndCapacities: []smtypes.DesiredWeightAndCapacity{
 							{VariantName: awssdk.String("main"), DesiredInstanceCount: awssdk.Int32(2)},
@@ -249,7 +254,8 @@ func TestActionsOnSpotMachines(t *testing.T) {
 			if tc.kind != "" {
 				request := "sir-" + ref.ID[2:]
 				scratch.Wire.Patch(wire.Patch{
-					Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: ref.ID,
+					Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime",
+					IDField: "instanceId", ID: ref.ID,
 					Add: map[string]any{"spotInstanceRequestId": request},
 				})
 				scratch.Wire.State.At(wire.DefaultAccount, elsewhere, func(p *wire.Place) {
@@ -258,7 +264,8 @@ func TestActionsOnSpotMachines(t *testing.T) {
 					})
 				})
 			}
-			o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
+			o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ref},
+				round.Query{Now: time.Now(), Window: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -311,7 +318,8 @@ func TestActionsRefuseWhatTheyCannotAsk(t *testing.T) {
 	}
 	scratch.Wire.Recorder.Reset()
 	defer scratch.Wire.Inject(wire.Fault{Operation: "DescribeInstanceAttribute", Kind: wire.AccessDenied})()
-	again, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
+	again, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ref},
+		round.Query{Now: time.Now(), Window: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,12 +350,14 @@ func TestRecheckTellsFailureFromAbsence(t *testing.T) {
 			ref := m.make(tc.subject)
 			for _, kind := range []wire.FaultKind{wire.AccessDenied, wire.Empty, wire.LoginPage} {
 				remove := scratch.Wire.Inject(wire.Fault{Operation: tc.operation, Kind: kind})
-				o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
+				o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ref},
+					round.Query{Now: time.Now(), Window: time.Hour})
 				remove()
 				if err != nil {
 					t.Fatal(err)
 				}
-				if key := ref.Account + "/" + ref.Region + "/" + string(ref.Kind); !o.Unread[key] || len(o.BlindSpots) == 0 {
+				if key := ref.Account + "/" + ref.Region + "/" + string(ref.Kind); !o.Unread[key] ||
+					len(o.BlindSpots) == 0 {
 					t.Errorf("fault %d: unread %v, blind spots %+v; want %s", kind, o.Unread, o.BlindSpots, key)
 				}
 			}
@@ -371,7 +381,8 @@ func TestRecheckTellsFailureFromAbsence(t *testing.T) {
 	other := inventory.Ref{
 		Cloud: "aws", Account: "999999999999", Region: elsewhere, Kind: inventory.KindVolume, ID: "vol-1",
 	}
-	o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{other}, round.Query{Now: time.Now(), Window: time.Hour})
+	o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{other},
+		round.Query{Now: time.Now(), Window: time.Hour})
 	if err != nil || !o.Unread["999999999999/"+elsewhere+"/volume"] {
 		t.Errorf("a volume of an account out of reach: unread %v, %v", o.Unread, err)
 	}
@@ -431,7 +442,9 @@ func TestActionsSaveTheDisksThatEnd(t *testing.T) {
 	ref := m.launch("t3.medium", func(in *ec2.RunInstancesInput) {
 		in.BlockDeviceMappings = append(in.BlockDeviceMappings, ec2types.BlockDeviceMapping{
 			DeviceName: awssdk.String("/dev/sdb"),
-			Ebs:        &ec2types.EbsBlockDevice{VolumeSize: awssdk.Int32(20), DeleteOnTermination: awssdk.Bool(true)}})
+			Ebs: &ec2types.EbsBlockDevice{
+				VolumeSize: awssdk.Int32(20), DeleteOnTermination: awssdk.Bool(true),
+			}})
 	})
 	tasks := acted(t, c, a, ref, policy.Do{Verb: policy.Terminate, SaveDisks: true})
 	scratch.Wire.Recorder.Reset()
@@ -535,7 +548,9 @@ func TestActionsTagEveryKind(t *testing.T) {
 	commitment := &inventory.Resource{
 		Cloud: "aws", Account: wire.DefaultAccount, Region: "us-east-1", Kind: inventory.KindCommitment, ID: "none",
 	}
-	if _, err := a.Plan(t.Context(), commitment, policy.Do{Verb: policy.Tag, Tags: map[string]string{"a": "b"}}); err ==
+	if _, err := a.Plan(t.Context(), commitment, policy.Do{
+		Verb: policy.Tag, Tags: map[string]string{"a": "b"},
+	}); err ==
 		nil {
 		t.Error("a commitment that is not there was tagged")
 	}
@@ -603,14 +618,16 @@ func TestActionsLeavePartsOfOthersAlone(t *testing.T) {
 		Add: map[string]any{"TuningJobArn": "arn:aws:sagemaker:us-east-2:1:hyper-parameter-tuning-job/t"},
 	})
 	scratch.Wire.Patch(wire.Patch{
-		Service: "sagemaker", IDField: "EndpointName", ID: endpoint.ID, Set: map[string]any{"EndpointStatus": "Updating"},
+		Service: "sagemaker", IDField: "EndpointName", ID: endpoint.ID,
+		Set: map[string]any{"EndpointStatus": "Updating"},
 	})
 	for _, tc := range []struct {
 		ref  inventory.Ref
 		do   policy.Do
 		rule string
 	}{{job, policy.Do{Verb: policy.Stop}, "group-member"}, {endpoint, policy.Do{Verb: policy.Delete}, "state"}} {
-		o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{tc.ref}, round.Query{Now: time.Now(), Window: time.Hour})
+		o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{tc.ref},
+			round.Query{Now: time.Now(), Window: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -700,7 +717,9 @@ func TestScalingRefusesWhatItCannotAsk(t *testing.T) {
 	}{
 		{"termination protection", do, func() {
 			_, err := m.ec2().ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{
-				InstanceId: &members[0], DisableApiTermination: &ec2types.AttributeBooleanValue{Value: awssdk.Bool(true)},
+				InstanceId: &members[0], DisableApiTermination: &ec2types.AttributeBooleanValue{
+					Value: awssdk.Bool(true),
+				},
 			})
 			m.must(err)
 		}},
@@ -709,7 +728,9 @@ func TestScalingRefusesWhatItCannotAsk(t *testing.T) {
 				Verb: policy.Scale, Members: members[:1], ScratchDisks: true,
 			}, func() {
 				_, err := m.ec2().ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{
-					InstanceId: &members[0], DisableApiTermination: &ec2types.AttributeBooleanValue{Value: awssdk.Bool(false)},
+					InstanceId: &members[0], DisableApiTermination: &ec2types.AttributeBooleanValue{
+						Value: awssdk.Bool(false),
+					},
 				})
 				m.must(err)
 				_, err = api.SetInstanceProtection(t.Context(), &autoscaling.SetInstanceProtectionInput{

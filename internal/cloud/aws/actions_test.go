@@ -91,7 +91,9 @@ func TestActingClientsMakeNoOtherCalls(t *testing.T) {
 			return err
 		},
 		"ec2:DeleteSnapshot": func() error {
-			_, err := ec2Client(h).DeleteSnapshot(t.Context(), &ec2.DeleteSnapshotInput{SnapshotId: awssdk.String("snap-1")})
+			_, err := ec2Client(h).DeleteSnapshot(t.Context(), &ec2.DeleteSnapshotInput{
+				SnapshotId: awssdk.String("snap-1"),
+			})
 			return err
 		},
 		"ec2:DescribeInstances": func() error {
@@ -117,7 +119,9 @@ func TestActionPolicy(t *testing.T) {
 	}
 	for _, governed := range [][]map[string]string{nil, {{"team": "vision", "project": "*"}}} {
 		var doc document
-		if err := json.Unmarshal(ActionPolicyJSON(Grants{Partition: "aws", Governed: governed, Buckets: []string{"models"}}),
+		if err := json.Unmarshal(ActionPolicyJSON(Grants{
+			Partition: "aws", Governed: governed, Buckets: []string{"models"},
+		}),
 			&doc); err != nil {
 			t.Fatal(err)
 		}
@@ -143,15 +147,18 @@ func TestActionPolicy(t *testing.T) {
 				if m.Harm < Restores || !m.Tagged || name == "ec2:StartInstances" {
 					continue
 				}
-				if ends := m.Harm >= Halts; strings.Contains(denied[name], "aws:ResourceTag/curfew:lifetime:persistent") != ends {
+				if ends := m.Harm >= Halts; strings.Contains(denied[name],
+					"aws:ResourceTag/curfew:lifetime:persistent") != ends {
 					t.Errorf("%s, denied on persistent resources: %v, want %v", name, !ends, ends)
 				}
 				want := "map[StringEqualsIgnoreCase:map[aws:ResourceTag/curfew:managed:true]]"
 				if governed != nil {
-					want += "map[Null:map[aws:ResourceTag/project:false] StringEqualsIgnoreCase:map[aws:ResourceTag/team:vision]]"
+					want += "map[Null:map[aws:ResourceTag/project:false] " +
+						"StringEqualsIgnoreCase:map[aws:ResourceTag/team:vision]]"
 				}
 				if allowed[name] != want {
-					t.Errorf("governed by %v, and %s is allowed where %s, want %s", governed, name, allowed[name], want)
+					t.Errorf("governed by %v, and %s is allowed where %s, want %s", governed,
+						name, allowed[name], want)
 				}
 			}
 		}
@@ -277,12 +284,17 @@ func TestMayEndAMachine(t *testing.T) {
 		{"terminated", machineXML("terminated", launched, ""), policy.Terminate, nil, "gone"},
 		{"launched again", machineXML("running", "2026-11-20T09:00:00.000Z", ""), policy.Stop, nil, "identity"},
 		{
-			"in an Auto Scaling group", machineXML("running", launched, tagged("aws:autoscaling:groupName")), policy.Stop,
+			"in an Auto Scaling group",
+			machineXML("running", launched, tagged("aws:autoscaling:groupName")), policy.Stop,
 			nil, "group-member",
 		},
-		{"in a fleet", machineXML("running", launched, tagged("aws:ec2:fleet-id")), policy.Terminate, nil, "group-member"},
 		{
-			"in a spot fleet", machineXML("running", launched, tagged("aws:ec2spot:fleet-request-id")), policy.Terminate, nil,
+			"in a fleet", machineXML("running", launched, tagged("aws:ec2:fleet-id")), policy.Terminate, nil,
+			"group-member",
+		},
+		{
+			"in a spot fleet",
+			machineXML("running", launched, tagged("aws:ec2spot:fleet-request-id")), policy.Terminate, nil,
 			"group-member",
 		},
 		{
@@ -290,12 +302,17 @@ func TestMayEndAMachine(t *testing.T) {
 			"group-member",
 		},
 		{
-			"of a Kubernetes cluster", machineXML("running", launched, tagged("kubernetes.io/cluster/prod")), policy.Stop,
+			"of a Kubernetes cluster",
+			machineXML("running", launched, tagged("kubernetes.io/cluster/prod")), policy.Stop,
 			nil, "group-member",
 		},
-		{"of an ECS cluster", machineXML("running", launched, tagged("AmazonECSManaged")), policy.Stop, nil, "group-member"},
 		{
-			"with a tag that only looks so", machineXML("running", launched, tagged("AmazonECSManagedNot")), policy.Stop, nil,
+			"of an ECS cluster", machineXML("running", launched, tagged("AmazonECSManaged")), policy.Stop, nil,
+			"group-member",
+		},
+		{
+			"with a tag that only looks so",
+			machineXML("running", launched, tagged("AmazonECSManagedNot")), policy.Stop, nil,
 			"",
 		},
 		{
@@ -330,12 +347,14 @@ func TestMayEndAMachine(t *testing.T) {
 		},
 		{
 			"its root is instance-store",
-			strings.Replace(machineXML("running", launched, ""), "<rootDeviceType>ebs", "<rootDeviceType>instance-store", 1),
+			strings.Replace(machineXML("running", launched, ""), "<rootDeviceType>ebs",
+				"<rootDeviceType>instance-store", 1),
 			policy.Stop, nil, "unsaved-disk",
 		},
 		{
 			"its root is not said",
-			strings.Replace(machineXML("running", launched, ""), "<rootDeviceType>ebs</rootDeviceType>", "", 1), policy.Stop,
+			strings.Replace(machineXML("running", launched, ""), "<rootDeviceType>ebs</rootDeviceType>", "", 1),
+			policy.Stop,
 			nil, "unsaved-disk",
 		},
 		{
@@ -367,7 +386,8 @@ func TestMayEndAMachine(t *testing.T) {
 				if planned != nil || done != nil || len(*changes) != 1 {
 					t.Fatalf("planned: %v, done: %v, %d calls; want it done", planned, done, len(*changes))
 				}
-				if hibernates := (*changes)[0].Get("Hibernate") == "true"; hibernates != (tc.verb == policy.Hibernate) {
+				hibernates := (*changes)[0].Get("Hibernate") == "true"
+				if hibernates != (tc.verb == policy.Hibernate) {
 					t.Errorf("it hibernates: %v", hibernates)
 				}
 				return
@@ -421,19 +441,24 @@ func TestSavesOnlyTheDisksThatEnd(t *testing.T) {
 		boot        string
 		data        []string
 	}{
-		{"all", disk("/dev/xvda", "vol-1", true) + disk("/dev/sdb", "vol-2", true), []string{"vol-1", "vol-2"}, "", nil},
+		{
+			"all", disk("/dev/xvda", "vol-1", true) + disk("/dev/sdb", "vol-2", true), []string{"vol-1", "vol-2"}, "",
+			nil,
+		},
 		{
 			"not the data", disk("/dev/xvda", "vol-1", true) + disk("/dev/sdb", "vol-2", false), []string{"vol-1"}, "",
 			[]string{"vol-2"},
 		},
 		{
-			"not the root", disk("/dev/xvda", "vol-1", false) + disk("/dev/sdb", "vol-2", true), []string{"vol-2"}, "true",
+			"not the root", disk("/dev/xvda", "vol-1", false) + disk("/dev/sdb", "vol-2", true),
+			[]string{"vol-2"}, "true",
 			nil,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a, changes := answering(t, map[string]string{
-				"DescribeInstances": machineXML("running", launched, "<blockDeviceMapping>"+tc.disks+"</blockDeviceMapping>"),
+				"DescribeInstances": machineXML("running", launched,
+					"<blockDeviceMapping>"+tc.disks+"</blockDeviceMapping>"),
 			})
 			task := one(policy.Terminate, stepSnapshot)
 			task.Step.Params = encoded(snapshotParams{tc.volumes})
@@ -446,12 +471,14 @@ func TestSavesOnlyTheDisksThatEnd(t *testing.T) {
 				data = append(data, form.Get(fmt.Sprintf("InstanceSpecification.ExcludeDataVolumeId.%d", i)))
 			}
 			if form.Get("InstanceSpecification.ExcludeBootVolume") != tc.boot || !slices.Equal(data, tc.data) {
-				t.Errorf("left out: root %q, data %v; want %q, %v: %v", form.Get("InstanceSpecification.ExcludeBootVolume"), data,
+				t.Errorf("left out: root %q, data %v; want %q, %v: %v",
+					form.Get("InstanceSpecification.ExcludeBootVolume"), data,
 					tc.boot, tc.data, form)
 			}
 			task.Step.Params = encoded(snapshotParams{[]string{"vol-9"}})
 			var refused *action.Refusal
-			if _, err := a.Do(t.Context(), task); !errors.As(err, &refused) || refused.Rule != "changed" || len(*changes) != 1 {
+			if _, err := a.Do(t.Context(), task); !errors.As(err, &refused) ||
+				refused.Rule != "changed" || len(*changes) != 1 {
 				t.Errorf("other disks than were planned: %v, want a refusal", err)
 			}
 		})
@@ -471,7 +498,8 @@ func TestSnapshotsInError(t *testing.T) {
 	} {
 		var items strings.Builder
 		for i, s := range tc.states {
-			fmt.Fprintf(&items, "<item><snapshotId>snap-%d</snapshotId><volumeId>vol-%d</volumeId><status>%s</status></item>",
+			fmt.Fprintf(&items,
+				"<item><snapshotId>snap-%d</snapshotId><volumeId>vol-%d</volumeId><status>%s</status></item>",
 				i, i, s)
 		}
 		a, _ := answering(t, map[string]string{
@@ -496,7 +524,11 @@ func TestStartingAgain(t *testing.T) {
 		{"stopped", machineXML("stopped", launched, ""), "", nil, "", 1},
 		{"it runs", machineXML("running", "2026-11-20T10:00:00.000Z", ""), "", nil, "", 0},
 		{"still stopping", machineXML("stopping", launched, ""), "", nil, "state", 0},
-		{"no capacity", machineXML("stopped", launched, ""), "InsufficientInstanceCapacity", inventory.ErrNoCapacity, "", 1},
+		{
+			"no capacity", machineXML("stopped", launched, ""), "InsufficientInstanceCapacity",
+			inventory.ErrNoCapacity,
+			"", 1,
+		},
 		{"another one", machineXML("stopped", "2026-11-20T10:00:00.000Z", ""), "", nil, "identity", 0},
 		{"gone", "InvalidInstanceID.NotFound", "", nil, "gone", 0},
 	} {
@@ -623,7 +655,8 @@ func TestCadence(t *testing.T) {
 		}
 	}
 	for window, want := range map[time.Duration]time.Duration{
-		time.Hour: time.Minute, 3 * time.Hour: time.Minute, 6 * time.Hour: time.Minute, 24 * time.Hour: 5 * time.Minute,
+		time.Hour: time.Minute, 3 * time.Hour: time.Minute, 6 * time.Hour: time.Minute,
+		24 * time.Hour: 5 * time.Minute,
 		48 * time.Hour: 5 * time.Minute, 14 * 24 * time.Hour: time.Hour} {
 		if got := stepOf(window); got != want {
 			t.Errorf("a window of %s is read by %s, want %s", window, got, want)

@@ -27,7 +27,9 @@ func planAddress(ctx context.Context, s *site, r *inventory.Resource, _ policy.D
 	if err := idle(a, r.ID); err != nil {
 		return nil, err
 	}
-	return []action.Step{{Name: stepRelease, Params: encoded(addressParams{PublicIP: awssdk.ToString(a.PublicIp)})}}, nil
+	return []action.Step{
+		{Name: stepRelease, Params: encoded(addressParams{PublicIP: awssdk.ToString(a.PublicIp)})},
+	}, nil
 }
 
 // addressNow reads an address by its allocation, or, from the time before there were

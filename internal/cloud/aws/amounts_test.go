@@ -30,7 +30,8 @@ func TestParseDollars(t *testing.T) {
 		{in: "0." + strings.Repeat("3", 300), want: "0.333333333"},
 		{in: "9223372036.8547758074", want: "9223372036.854775807"},
 		{in: "9223372036.8547758076", bad: true},
-		{in: "1e99", bad: true}, {in: "1e100", bad: true}, {in: "", bad: true}, {in: ".5", bad: true}, {in: "5.", bad: true},
+		{in: "1e99", bad: true}, {in: "1e100", bad: true}, {in: "", bad: true},
+		{in: ".5", bad: true}, {in: "5.", bad: true},
 		{in: "1/3", bad: true},
 		{in: "0x10", bad: true}, {in: "1,5", bad: true}, {in: "+1", bad: true}, {in: "NaN", bad: true},
 		{in: " 1", bad: true}, {in: "1\n", bad: true},
@@ -188,13 +189,16 @@ func TestReservedHourly(t *testing.T) {
 	}{
 		{
 			"no upfront", ec2types.ReservedInstances{
-				InstanceCount: awssdk.Int32(3), Duration: year, FixedPrice: awssdk.Float32(0), UsagePrice: awssdk.Float32(0),
+				InstanceCount: awssdk.Int32(3), Duration: year, FixedPrice: awssdk.Float32(0),
+				UsagePrice: awssdk.Float32(0),
 				RecurringCharges: []ec2types.RecurringCharge{
 					{Amount: awssdk.Float64(0.181), Frequency: ec2types.RecurringChargeFrequencyHourly},
 				}}, "0.543"},
 		{
 			"all upfront",
-			ec2types.ReservedInstances{InstanceCount: awssdk.Int32(1), Duration: year, FixedPrice: awssdk.Float32(876)},
+			ec2types.ReservedInstances{
+				InstanceCount: awssdk.Int32(1), Duration: year, FixedPrice: awssdk.Float32(876),
+			},
 			"0.10",
 		},
 		{

@@ -20,10 +20,11 @@ func (p *place) scalingGroups(ctx context.Context) (groups []types.AutoScalingGr
 
 func (p *place) readGroups(ctx context.Context) {
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := autoscalingClient(p.reading).DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
-			MaxRecords: awssdk.Int32(groupsPage),
-			NextToken:  token,
-		})
+		out, err := autoscalingClient(p.reading).DescribeAutoScalingGroups(ctx,
+			&autoscaling.DescribeAutoScalingGroupsInput{
+				MaxRecords: awssdk.Int32(groupsPage),
+				NextToken:  token,
+			})
 		if err != nil {
 			return nil, err
 		}
@@ -108,10 +109,11 @@ func (p *place) scalingPolicies(ctx context.Context) (perGroup map[string]int, r
 	})
 	p.failed(ctx, "autoscaling:DescribePolicies", byDemand)
 	bySchedule := pages(ctx, func(token *string) (*string, error) {
-		out, err := autoscalingClient(p.reading).DescribeScheduledActions(ctx, &autoscaling.DescribeScheduledActionsInput{
-			MaxRecords: awssdk.Int32(groupsPage),
-			NextToken:  token,
-		})
+		out, err := autoscalingClient(p.reading).DescribeScheduledActions(ctx,
+			&autoscaling.DescribeScheduledActionsInput{
+				MaxRecords: awssdk.Int32(groupsPage),
+				NextToken:  token,
+			})
 		if err != nil {
 			return nil, err
 		}

@@ -32,7 +32,8 @@ type BackboneParameter struct {
 var BackboneParameters = []BackboneParameter{
 	{"version", "the version of this contract: `" + BackboneVersion + "`", func(_ *Backbone, v string) error {
 		if v != BackboneVersion {
-			return fmt.Errorf("it has version %q, this curfew reads version %s: apply terraform/backbone of this release", v,
+			return fmt.Errorf(
+				"it has version %q, this curfew reads version %s: apply terraform/backbone of this release", v,
 				BackboneVersion)
 		}
 		return nil
@@ -42,7 +43,8 @@ var BackboneParameters = []BackboneParameter{
 		return nil
 	}},
 	{
-		"subnets", "subnets with their zones, the zones in alphabetical order: `subnet-1=us-east-1a,subnet-2=us-east-1b`",
+		"subnets",
+		"subnets with their zones, the zones in alphabetical order: `subnet-1=us-east-1a,subnet-2=us-east-1b`",
 		func(b *Backbone, v string) error {
 			for _, pair := range strings.Split(v, ",") {
 				subnet, zone, ok := strings.Cut(pair, "=")
@@ -106,7 +108,8 @@ func ReadBackbone(values map[string]string) (*Backbone, error) {
 	for _, p := range BackboneParameters {
 		v := values[BackbonePath+p.Name]
 		if v == "" {
-			return nil, fmt.Errorf("read the backbone: parameter %s%s is missing: apply terraform/backbone in this region",
+			return nil, fmt.Errorf(
+				"read the backbone: parameter %s%s is missing: apply terraform/backbone in this region",
 				BackbonePath, p.Name)
 		}
 		if err := p.put(&b, v); err != nil {

@@ -29,7 +29,8 @@ func TestReadBackbone(t *testing.T) {
 	for name, bad := range map[string]string{"version": "1", "subnets": "subnet-1", "bucket": ""} {
 		values := maps.Clone(backboneValues)
 		values[BackbonePath+name] = bad
-		if _, err := ReadBackbone(values); err == nil || !strings.Contains(err.Error(), "parameter /curfew/backbone/"+name) {
+		if _, err := ReadBackbone(values); err == nil ||
+			!strings.Contains(err.Error(), "parameter /curfew/backbone/"+name) {
 			t.Errorf("%s=%q: %v", name, bad, err)
 		}
 	}

@@ -132,7 +132,8 @@ func sending(body []byte) func(*middleware.Stack) error {
 	) {
 		request, ok := in.Request.(*smithyhttp.Request)
 		if !ok {
-			return middleware.SerializeOutput{}, middleware.Metadata{}, fmt.Errorf("send a document: the request is a %T",
+			return middleware.SerializeOutput{}, middleware.Metadata{}, fmt.Errorf(
+				"send a document: the request is a %T",
 				in.Request)
 		}
 		request, err := request.SetStream(bytes.NewReader(body))
@@ -218,7 +219,8 @@ func restoreBucketLifecycle(ctx context.Context, s *site, t action.Task) error {
 		return err
 	case !now.has(put):
 		return refusal("changed",
-			"the lifecycle of bucket %s was changed again since; take the rules that begin with %s out by hand", t.Ref.ID,
+			"the lifecycle of bucket %s was changed again since; take the rules that begin with %s out by hand",
+			t.Ref.ID,
 			change.RuleMark)
 	}
 	return s.putLifecycle(ctx, t.Ref.ID, bucketLifecycle{[]byte(t.Step.Undo), put.Arguments.MinimumSize})

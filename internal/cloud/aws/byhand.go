@@ -59,7 +59,9 @@ func ByHand(s Subject, c change.Change) []string {
 			if *n == 0 {
 				return []string{h.aws("ec2 cancel-capacity-reservation --capacity-reservation-id %s", h.id)}
 			}
-			return []string{h.aws("ec2 modify-capacity-reservation --capacity-reservation-id %s --instance-count %d", h.id, *n)}
+			return []string{
+				h.aws("ec2 modify-capacity-reservation --capacity-reservation-id %s --instance-count %d", h.id, *n),
+			}
 		}
 	}
 	return nil
@@ -82,7 +84,8 @@ func (h *hand) in(region, format string, a ...any) string {
 // endMember ends a machine of an Auto Scaling group, which becomes one smaller.
 func (h *hand) endMember(id string) string {
 	return h.aws(
-		"autoscaling terminate-instance-in-auto-scaling-group --instance-id %s --should-decrement-desired-capacity", id)
+		"autoscaling terminate-instance-in-auto-scaling-group --instance-id %s --should-decrement-desired-capacity",
+		id)
 }
 
 func (h *hand) machine() []string {
@@ -102,7 +105,8 @@ func (h *hand) machine() []string {
 		return []string{
 			h.aws("ec2 stop-instances --instance-ids %s", h.id),
 			h.aws("ec2 wait instance-stopped --instance-ids %s", h.id),
-			h.aws("ec2 modify-instance-attribute --instance-id %s --instance-type Value=%s", h.id, plain.Shell(a.Type)),
+			h.aws("ec2 modify-instance-attribute --instance-id %s --instance-type Value=%s",
+				h.id, plain.Shell(a.Type)),
 			h.aws("ec2 start-instances --instance-ids %s", h.id),
 		}
 	case change.Scale:
@@ -138,13 +142,15 @@ func (h *hand) schedule() []string {
 			"Arn":     "arn:" + partition + ":scheduler:::aws-sdk:ec2:" + call,
 			"RoleArn": "arn:" + partition + ":iam::" + h.Account + ":role/" + scheduleRole,
 			"Input":   encoded(map[string][]string{"InstanceIds": {h.ID}})})
-		return h.aws("scheduler create-schedule --name %s --schedule-expression %s --schedule-expression-timezone UTC "+
-			"--flexible-time-window Mode=OFF --target %s",
+		return h.aws(
+			"scheduler create-schedule --name %s --schedule-expression %s --schedule-expression-timezone UTC "+
+				"--flexible-time-window Mode=OFF --target %s",
 			plain.Shell("curfew-"+does+"-"+h.ID), plain.Shell(cron), plain.Shell(target))
 	}
 	return []string{
 		"# once for the account, where the role is not there yet:",
-		fmt.Sprintf("aws iam create-role --role-name %s --assume-role-policy-document %s", scheduleRole, plain.Shell(trust)),
+		fmt.Sprintf("aws iam create-role --role-name %s --assume-role-policy-document %s",
+			scheduleRole, plain.Shell(trust)),
 		fmt.Sprintf("aws iam put-role-policy --role-name %s --policy-name %s --policy-document %s", scheduleRole,
 			plain.Shell(scheduleRole+"-"+h.Region), plain.Shell(may)),
 		"# start and stop:",
@@ -153,9 +159,11 @@ func (h *hand) schedule() []string {
 		"# or, where Instance Scheduler on AWS is installed, a schedule of it and its tag:",
 		fmt.Sprintf("scheduler-cli create-period --name %s --begintime %s --endtime %s --weekdays %s --stack "+
 			"INSTANCE-SCHEDULER-STACK --region %s",
-			plain.Shell("curfew-"+h.ID), w.Start, w.Stop, strings.ToLower(strings.Join(w.Days, ",")), plain.Shell(h.Region)),
-		fmt.Sprintf("scheduler-cli create-schedule --name %s --periods %s --timezone UTC --stack INSTANCE-SCHEDULER-STACK "+
-			"--region %s",
+			plain.Shell("curfew-"+h.ID), w.Start, w.Stop,
+			strings.ToLower(strings.Join(w.Days, ",")), plain.Shell(h.Region)),
+		fmt.Sprintf(
+			"scheduler-cli create-schedule --name %s --periods %s --timezone UTC --stack INSTANCE-SCHEDULER-STACK "+
+				"--region %s",
 			plain.Shell("curfew-"+h.ID), plain.Shell("curfew-"+h.ID), plain.Shell(h.Region)),
 		h.aws("ec2 create-tags --resources %s --tags %s", h.id, plain.Shell("Key=Schedule,Value=curfew-"+h.ID)),
 		"# undo:",
@@ -175,13 +183,15 @@ func atoi(s string) int {
 func (h *hand) spot() []string {
 	name, file := plain.Shell("curfew-spot-"+h.ID), plain.Shell("curfew-spot-"+h.ID+".json")
 	return []string{
-		h.aws("ec2 get-launch-template-data --instance-id %s --query LaunchTemplateData --output json", h.id) + " > " + file,
+		h.aws("ec2 get-launch-template-data --instance-id %s --query LaunchTemplateData --output json", h.id) + " > " +
+			file,
 		h.aws("ec2 create-launch-template --launch-template-name %s --launch-template-data %s", name,
 			plain.Shell("file://curfew-spot-"+h.ID+".json")),
 		"# when its work has saved a checkpoint:",
 		h.aws("ec2 run-instances --launch-template %s --instance-market-options %s",
 			plain.Shell("LaunchTemplateName=curfew-spot-"+h.ID),
-			plain.Shell("MarketType=spot,SpotOptions={SpotInstanceType=one-time,InstanceInterruptionBehavior=terminate}")),
+			plain.Shell(
+				"MarketType=spot,SpotOptions={SpotInstanceType=one-time,InstanceInterruptionBehavior=terminate}")),
 		"# when the new machine has resumed from the checkpoint:",
 		h.aws("ec2 terminate-instances --instance-ids %s", h.id),
 	}
@@ -194,7 +204,8 @@ func (h *hand) moved() []string {
 		return nil
 	}
 	return []string{
-		"image=$(" + h.aws("ec2 create-image --instance-id %s --name %s --query ImageId --output text", h.id, name) + ")",
+		"image=$(" + h.aws("ec2 create-image --instance-id %s --name %s --query ImageId --output text", h.id, name) +
+			")",
 		h.aws(`ec2 wait image-available --image-ids "$image"`),
 		`copy=$(` + h.in(to,
 			`ec2 copy-image --source-image-id "$image" --source-region %s --name %s --query ImageId --output text`,
@@ -270,8 +281,9 @@ func (h *hand) disk() []string {
 	case "volume delete":
 		return append(h.saved(), h.aws("ec2 delete-volume --volume-id %s", h.id))
 	case "volume modify-volume":
-		return []string{h.aws("ec2 modify-volume --volume-id %s --volume-type %s%s%s", h.id, plain.Shell(h.Arguments.Type),
-			flag("--iops", h.Arguments.IOPS), flag("--throughput", h.Arguments.ThroughputMiBps))}
+		return []string{
+			h.aws("ec2 modify-volume --volume-id %s --volume-type %s%s%s", h.id, plain.Shell(h.Arguments.Type),
+				flag("--iops", h.Arguments.IOPS), flag("--throughput", h.Arguments.ThroughputMiBps))}
 	case "snapshot delete":
 		return []string{h.aws("ec2 delete-snapshot --snapshot-id %s", h.id)}
 	case "image deregister":
@@ -317,7 +329,8 @@ func (h *hand) sagemaker() []string {
 			return nil
 		}
 		return []string{
-			h.aws("sagemaker update-endpoint-weights-and-capacities --endpoint-name %s --desired-weights-and-capacities "+
+			h.aws("sagemaker update-endpoint-weights-and-capacities --endpoint-name %s "+
+				"--desired-weights-and-capacities "+
 				"VariantName=%s,DesiredInstanceCount=%d",
 				h.id, plain.Shell(h.Arguments.Part), *h.Arguments.Count)}
 	case "endpoint change-type":
@@ -332,7 +345,8 @@ func (h *hand) sagemaker() []string {
 			owner = "--space-name"
 		}
 		return []string{
-			h.aws("sagemaker delete-app --domain-id %s %s %s --app-type %s --app-name %s", plain.Shell(parts[0]), owner,
+			h.aws("sagemaker delete-app --domain-id %s %s %s --app-type %s --app-name %s",
+				plain.Shell(parts[0]), owner,
 				plain.Shell(parts[1]),
 				plain.Shell(parts[2]), plain.Shell(parts[3]))}
 	case "training-job move":
@@ -343,9 +357,11 @@ func (h *hand) sagemaker() []string {
 		return []string{
 			h.aws("sagemaker describe-training-job --training-job-name %s --output json --query %s", h.id,
 				plain.Shell("{TrainingJobName: TrainingJobName, HyperParameters: HyperParameters, "+
-					"AlgorithmSpecification: AlgorithmSpecification, RoleArn: RoleArn, InputDataConfig: InputDataConfig, "+
+					"AlgorithmSpecification: AlgorithmSpecification, RoleArn: RoleArn, InputDataConfig: "+
+					"InputDataConfig, "+
 					"OutputDataConfig: OutputDataConfig, "+
-					"ResourceConfig: ResourceConfig, StoppingCondition: StoppingCondition, CheckpointConfig: CheckpointConfig}")) +
+					"ResourceConfig: ResourceConfig, StoppingCondition: StoppingCondition, CheckpointConfig: "+
+					"CheckpointConfig}")) +
 				" > " + file,
 			"# set the image and the buckets of output and checkpoints to the new region in " + file + ", then:",
 			h.in(h.Arguments.Region, "sagemaker create-training-job --cli-input-json %s",
@@ -372,10 +388,12 @@ func (h *hand) otherMachine() []string {
 	name := "curfew-" + h.ID[:min(len(h.ID), 24)] + "-" + strings.ReplaceAll(to, ".", "-")
 	file := plain.Shell(name + ".json")
 	program := fmt.Sprintf(
-		`del(.EndpointConfigArn, .CreationTime) | .EndpointConfigName = %q | .ProductionVariants[].InstanceType = %q`, name,
+		`del(.EndpointConfigArn, .CreationTime) | .EndpointConfigName = %q | .ProductionVariants[].InstanceType = %q`,
+		name,
 		to)
 	return []string{
-		"old=$(" + h.aws("sagemaker describe-endpoint --endpoint-name %s --query EndpointConfigName --output text", h.id) +
+		"old=$(" + h.aws("sagemaker describe-endpoint --endpoint-name %s --query EndpointConfigName --output text",
+			h.id) +
 			")",
 		h.aws(`sagemaker describe-endpoint-config --endpoint-config-name "$old" --output json`) + " | jq " +
 			plain.Shell(program) + " > " + file,
@@ -394,7 +412,8 @@ func (h *hand) stored() []string {
 	switch string(h.Kind) + " " + string(h.Verb) {
 	case "log-group put-retention":
 		return []string{
-			h.aws("logs put-retention-policy --log-group-name %s --retention-in-days %d", h.id, h.Arguments.RetentionDays),
+			h.aws("logs put-retention-policy --log-group-name %s --retention-in-days %d", h.id,
+				h.Arguments.RetentionDays),
 		}
 	case "bucket put-lifecycle":
 		document, err := change.LifecycleJSON(h.Document)
@@ -414,7 +433,8 @@ func (h *hand) stored() []string {
 			return nil
 		}
 		return []string{
-			h.aws("ecr put-lifecycle-policy --repository-name %s --lifecycle-policy-text %s", h.id, plain.Shell(h.Document)),
+			h.aws("ecr put-lifecycle-policy --repository-name %s --lifecycle-policy-text %s", h.id,
+				plain.Shell(h.Document)),
 		}
 	case "repository delete-untagged":
 		var out []string

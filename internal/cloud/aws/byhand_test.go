@@ -31,7 +31,9 @@ func TestByHand(t *testing.T) {
 				Verb: change.ModifyVolume, Arguments: change.Arguments{Type: "gp3"},
 			},
 			"aws ec2 modify-volume --volume-id vol-1 --volume-type gp3 --region us-east-1"},
-		{"a name is one word of the shell, and the days are the finding's", inventory.KindLogGroup, "it's; rm -rf $HOME",
+		{
+			"a name is one word of the shell, and the days are the finding's",
+			inventory.KindLogGroup, "it's; rm -rf $HOME",
 			change.Change{Verb: change.PutRetention, Arguments: change.Arguments{RetentionDays: 365}},
 			`aws logs put-retention-policy --log-group-name 'it'\''s; rm -rf $HOME' --retention-in-days 365 --region us-east-1`},
 		{"a reservation of which a part is needed", inventory.KindCapacityReservation, "cr-1",
@@ -42,7 +44,8 @@ func TestByHand(t *testing.T) {
 			"a member of a group", inventory.KindInstance, "i-1", change.Change{
 				Verb: change.Scale, Arguments: change.Arguments{Group: "g"},
 			},
-			"aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-1 --should-decrement-desired-capacity " +
+			"aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-1 " +
+				"--should-decrement-desired-capacity " +
 				"--region us-east-1"},
 		{
 			"a group", inventory.KindAutoScalingGroup, "workers", change.Change{
@@ -53,13 +56,15 @@ func TestByHand(t *testing.T) {
 			"an endpoint", inventory.KindEndpoint, "chat", change.Change{
 				Verb: change.Scale, Arguments: change.Arguments{Count: new(int64(2)), Part: "main"},
 			},
-			"aws sagemaker update-endpoint-weights-and-capacities --endpoint-name chat --desired-weights-and-capacities " +
+			"aws sagemaker update-endpoint-weights-and-capacities --endpoint-name chat " +
+				"--desired-weights-and-capacities " +
 				"VariantName=main,DesiredInstanceCount=2 --region us-east-1"},
 		{
 			"tags of a bucket", inventory.KindBucket, "b", change.Change{
 				Verb: change.Tag, Arguments: change.Arguments{Keys: []string{"team", "cost center"}},
 			},
-			"# with the values of its owner:\naws resourcegroupstaggingapi tag-resources --resource-arn-list arn:aws:s3:::b " +
+			"# with the values of its owner:\naws resourcegroupstaggingapi tag-resources --resource-arn-list " +
+				"arn:aws:s3:::b " +
 				"--tags 'cost center=VALUE,team=VALUE' --region us-east-1"},
 		{"tags that rules know, and one that they do not", inventory.KindInstance, "i-1",
 			change.Change{
@@ -84,15 +89,18 @@ func TestByHand(t *testing.T) {
 			"aws logs tag-resource --resource-arn arn:aws:logs:us-east-1:123456789012:log-group:/a --tags team=vision " +
 				"--region us-east-1"},
 		{"tags of a cluster", inventory.KindCluster, "c", tagged,
-			"aws resourcegroupstaggingapi tag-resources --resource-arn-list arn:aws:eks:us-east-1:123456789012:cluster/c " +
+			"aws resourcegroupstaggingapi tag-resources --resource-arn-list " +
+				"arn:aws:eks:us-east-1:123456789012:cluster/c " +
 				"--tags team=vision --region us-east-1"},
 		{"the machines of a group that end", inventory.KindAutoScalingGroup, "workers",
 			change.Change{
 				Verb: change.Scale, Arguments: change.Arguments{Count: new(int64(1)), Members: []string{"i-1", "i-2"}},
 			},
-			"aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-1 --should-decrement-desired-capacity " +
+			"aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-1 " +
+				"--should-decrement-desired-capacity " +
 				"--region us-east-1\n" +
-				"aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-2 --should-decrement-desired-capacity " +
+				"aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-2 " +
+				"--should-decrement-desired-capacity " +
 				"--region us-east-1"},
 		{"a group without a size", inventory.KindAutoScalingGroup, "workers", change.Change{Verb: change.Scale}, ""},
 		{
@@ -103,7 +111,8 @@ func TestByHand(t *testing.T) {
 				"us-east-1)\n" +
 				`aws sagemaker describe-endpoint-config --endpoint-config-name "$old" --output json --region us-east-1 | jq 'del(.EndpointConfigArn, .CreationTime) | ` +
 				`.EndpointConfigName = "curfew-chat-ml-g5-xlarge" | .ProductionVariants[].InstanceType = "ml.g5.xlarge"' > curfew-chat-ml-g5-xlarge.json` + "\n" +
-				"aws sagemaker create-endpoint-config --cli-input-json file://curfew-chat-ml-g5-xlarge.json --region us-east-1\n" +
+				"aws sagemaker create-endpoint-config --cli-input-json file://curfew-chat-ml-g5-xlarge.json " +
+				"--region us-east-1\n" +
 				"aws sagemaker update-endpoint --endpoint-name chat --endpoint-config-name curfew-chat-ml-g5-xlarge --region " +
 				"us-east-1\n# undo:\n" +
 				`aws sagemaker update-endpoint --endpoint-name chat --endpoint-config-name "$old" --region us-east-1`},
@@ -139,7 +148,9 @@ func TestByHand(t *testing.T) {
 // TestByHandBothDirections: a schedule starts as well as it stops, past midnight too, and
 // each command is in the region that it is about.
 func TestByHandBothDirections(t *testing.T) {
-	m := Subject{Kind: inventory.KindInstance, ID: "i-1", Type: "g5.xlarge", Account: "123456789012", Region: "us-east-1"}
+	m := Subject{
+		Kind: inventory.KindInstance, ID: "i-1", Type: "g5.xlarge", Account: "123456789012", Region: "us-east-1",
+	}
 	advised := func(a change.Arguments) change.Change { return change.Change{Verb: change.Advise, Arguments: a} }
 	for _, tc := range []struct {
 		name   string
@@ -160,8 +171,9 @@ func TestByHandBothDirections(t *testing.T) {
 				"start-instances --instance-ids i-2", "start-instances --instance-ids i-3",
 			}},
 		{
-			name: "a fleet in a group that is too small", change: advised(change.Arguments{Count: new(int64(2)), Group: "g"}),
-			want: []string{`--desired-capacity "$((old + 2))"`, "# undo:", `--desired-capacity "$old"`},
+			name:   "a fleet in a group that is too small",
+			change: advised(change.Arguments{Count: new(int64(2)), Group: "g"}),
+			want:   []string{`--desired-capacity "$((old + 2))"`, "# undo:", `--desired-capacity "$old"`},
 		},
 		{name: "a fleet that is too small", change: advised(change.Arguments{Count: new(int64(2))}),
 			want: []string{
@@ -186,7 +198,8 @@ func TestByHandBothDirections(t *testing.T) {
 		{
 			name: "a machine that is not measured", change: change.Change{Verb: change.Measure},
 			want: []string{
-				"put-parameter", `nvidia_gpu`, "AWS-ConfigureAWSPackage", "configure (append)", "# undo:", "configure (remove)",
+				"put-parameter", `nvidia_gpu`, "AWS-ConfigureAWSPackage", "configure (append)",
+				"# undo:", "configure (remove)",
 			},
 		},
 		{
@@ -214,7 +227,8 @@ func TestByHandBothDirections(t *testing.T) {
 		{
 			name: "a cache", kind: inventory.KindCache, change: advised(change.Arguments{}),
 			want: []string{
-				"delete-cache-cluster --cache-cluster-id it --final-snapshot-identifier curfew-it", "delete-replication-group",
+				"delete-cache-cluster --cache-cluster-id it --final-snapshot-identifier curfew-it",
+				"delete-replication-group",
 				"# undo:", "create-cache-cluster",
 			},
 		},
@@ -232,8 +246,9 @@ func TestByHandBothDirections(t *testing.T) {
 			},
 		},
 		{
-			name: "a control plane, which goes one way", kind: inventory.KindCluster, change: advised(change.Arguments{}),
-			want: []string{"no way back", `--kubernetes-version "${version%.*}.$((${version#*.} + 1))"`},
+			name: "a control plane, which goes one way", kind: inventory.KindCluster,
+			change: advised(change.Arguments{}),
+			want:   []string{"no way back", `--kubernetes-version "${version%.*}.$((${version#*.} + 1))"`},
 		},
 		{
 			name: "a job whose owner is asked, which goes one way", kind: inventory.KindTrainingJob,
@@ -241,24 +256,29 @@ func TestByHandBothDirections(t *testing.T) {
 		},
 		{
 			name: "schedule", change: change.Change{
-				Verb:      change.Schedule,
-				Arguments: change.Arguments{Week: &change.Week{Start: "20:00", Stop: "04:30", Days: []string{"Mon", "Sun"}}},
+				Verb: change.Schedule,
+				Arguments: change.Arguments{
+					Week: &change.Week{Start: "20:00", Stop: "04:30", Days: []string{"Mon", "Sun"}},
+				},
 			},
 			want: []string{
-				"iam create-role --role-name curfew-schedule", "'cron(0 20 ? * MON,SUN *)'", "aws-sdk:ec2:startInstances",
+				"iam create-role --role-name curfew-schedule", "'cron(0 20 ? * MON,SUN *)'",
+				"aws-sdk:ec2:startInstances",
 				"'cron(30 4 ? * TUE,MON *)'", "aws-sdk:ec2:stopInstances",
 				`{\\\"InstanceIds\\\":[\\\"i-1\\\"]}`, "--endtime 04:30", "Key=Schedule,Value=curfew-i-1",
 				"delete-schedule --name curfew-start-i-1", "delete-schedule --name curfew-stop-i-1"}},
 		{
 			name: "spot", change: change.Change{Verb: change.UseSpot},
 			want: []string{
-				"get-launch-template-data --instance-id i-1", "MarketType=spot", "terminate-instances --instance-ids i-1",
+				"get-launch-template-data --instance-id i-1", "MarketType=spot",
+				"terminate-instances --instance-ids i-1",
 			},
 		},
 		{name: "move", change: change.Change{Verb: change.Move, Arguments: change.Arguments{Region: "eu-west-1"}},
 			want: []string{
 				"create-image --instance-id i-1", "copy-image", "--source-region us-east-1",
-				"run-instances --image-id \"$copy\" --instance-type g5.xlarge --region eu-west-1", "terminate-instances",
+				"run-instances --image-id \"$copy\" --instance-type g5.xlarge --region eu-west-1",
+				"terminate-instances",
 			}},
 	} {
 		of := m

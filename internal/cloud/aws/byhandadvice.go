@@ -47,7 +47,8 @@ func (h *hand) byPerson() []string {
 		return []string{
 			"# look for what the next version removes, and upgrade the nodes after it; there is no way back:",
 			"version=$(" + h.aws("eks describe-cluster --name %s --query cluster.version --output text", h.id) + ")",
-			h.aws(`eks update-cluster-version --name %s --kubernetes-version "${version%%.*}.$((${version#*.} + 1))"`, h.id),
+			h.aws(`eks update-cluster-version --name %s --kubernetes-version "${version%%.*}.$((${version#*.} + 1))"`,
+				h.id),
 		}
 	case inventory.KindTable:
 		return h.table()
@@ -97,7 +98,8 @@ func (h *hand) fleet() []string {
 		name := "curfew-more-" + h.ID
 		file := plain.Shell(name + ".json")
 		return []string{
-			h.aws("ec2 get-launch-template-data --instance-id %s --query LaunchTemplateData --output json", h.id) + " > " +
+			h.aws("ec2 get-launch-template-data --instance-id %s --query LaunchTemplateData --output json", h.id) +
+				" > " +
 				file,
 			h.aws("ec2 create-launch-template --launch-template-name %s --launch-template-data %s", plain.Shell(name),
 				plain.Shell("file://"+name+".json")),
@@ -126,7 +128,8 @@ func (h *hand) agent() []string {
 		"metrics": map[string]any{"append_dimensions": map[string]string{"InstanceId": "${aws:InstanceId}"},
 			"metrics_collected": map[string]any{
 				"nvidia_gpu": map[string]any{
-					"measurement": []string{"utilization_gpu", "memory_used", "memory_total"}, "metrics_collection_interval": 60,
+					"measurement":                 []string{"utilization_gpu", "memory_used", "memory_total"},
+					"metrics_collection_interval": 60,
 				},
 			}}})
 	send := func(document string, parameters any) string {
@@ -135,9 +138,12 @@ func (h *hand) agent() []string {
 	}
 	one := func(v string) []string { return []string{v} }
 	return []string{
-		"# the machine needs the SSM agent and the policies AmazonSSMManagedInstanceCore and CloudWatchAgentServerPolicy:",
+		"# the machine needs the SSM agent and the policies AmazonSSMManagedInstanceCore and " +
+			"CloudWatchAgentServerPolicy:",
 		h.aws("ssm put-parameter --name %s --type String --overwrite --value %s", parameter, plain.Shell(config)),
-		send("AWS-ConfigureAWSPackage", map[string][]string{"action": one("Install"), "name": one("AmazonCloudWatchAgent")}),
+		send("AWS-ConfigureAWSPackage", map[string][]string{
+			"action": one("Install"), "name": one("AmazonCloudWatchAgent"),
+		}),
 		send("AmazonCloudWatch-ManageAgent", map[string][]string{
 			"action": one("configure (append)"), "mode": one("ec2"), "optionalConfigurationSource": one("ssm"),
 			"optionalConfigurationLocation": one(parameter), "optionalRestart": one("yes")}),
@@ -153,8 +159,9 @@ func (h *hand) agent() []string {
 func (h *hand) replicas() []string {
 	if h.Verb == change.Notify {
 		return []string{
-			"config=$(" + h.aws("sagemaker describe-endpoint --endpoint-name %s --query EndpointConfigName --output text",
-				h.id) + ")",
+			"config=$(" +
+				h.aws("sagemaker describe-endpoint --endpoint-name %s --query EndpointConfigName --output text",
+					h.id) + ")",
 			"# if its owner agrees:", h.aws("sagemaker delete-endpoint --endpoint-name %s", h.id),
 			"# undo:", h.aws(`sagemaker create-endpoint --endpoint-name %s --endpoint-config-name "$config"`, h.id),
 		}
@@ -182,7 +189,8 @@ func (h *hand) database() []string {
 		}
 	}
 	class := func(t string) string {
-		return h.aws("rds modify-db-instance --db-instance-identifier %s --db-instance-class %s --no-apply-immediately",
+		return h.aws(
+			"rds modify-db-instance --db-instance-identifier %s --db-instance-class %s --no-apply-immediately",
 			h.id, t)
 	}
 	return []string{
@@ -197,14 +205,17 @@ func (h *hand) cache() []string {
 			"'CacheClusters[0].ReplicationGroupId' --output text", h.id) + ")",
 		"# a node of a replication group ends with its group:",
 		`if [ "$group" = None ]; then ` +
-			h.aws("elasticache delete-cache-cluster --cache-cluster-id %s --final-snapshot-identifier %s", h.id, snapshot) +
+			h.aws("elasticache delete-cache-cluster --cache-cluster-id %s --final-snapshot-identifier %s", h.id,
+				snapshot) +
 			"; else " +
-			h.aws(`elasticache delete-replication-group --replication-group-id "$group" --final-snapshot-identifier %s`,
+			h.aws(
+				`elasticache delete-replication-group --replication-group-id "$group" --final-snapshot-identifier %s`,
 				snapshot) + "; fi",
 		"# Memcached makes no snapshot; leave --final-snapshot-identifier out, and nothing takes it back",
 		"# undo:",
-		`if [ "$group" = None ]; then ` + h.aws("elasticache create-cache-cluster --cache-cluster-id %s --snapshot-name %s",
-			h.id, snapshot) + "; else " +
+		`if [ "$group" = None ]; then ` +
+			h.aws("elasticache create-cache-cluster --cache-cluster-id %s --snapshot-name %s",
+				h.id, snapshot) + "; else " +
 			h.aws(
 				`elasticache create-replication-group --replication-group-id "$group" --replication-group-description restored --snapshot-name %s`, snapshot) + "; fi",
 	}
@@ -217,7 +228,8 @@ func (h *hand) table() []string {
 			"--output json", h.id) + ")",
 		h.aws("dynamodb update-table --table-name %s --billing-mode PAY_PER_REQUEST", h.id),
 		"# undo; a table with indexes takes --global-secondary-index-updates as well:",
-		h.aws(`dynamodb update-table --table-name %s --billing-mode PROVISIONED --provisioned-throughput "$old"`, h.id),
+		h.aws(`dynamodb update-table --table-name %s --billing-mode PROVISIONED --provisioned-throughput "$old"`,
+			h.id),
 	}
 }
 
@@ -226,7 +238,8 @@ func (h *hand) vpcEndpoint() []string {
 	return []string{
 		h.aws("ec2 describe-vpc-endpoints --vpc-endpoint-ids %s --output json --query %s", h.id,
 			plain.Shell("VpcEndpoints[0].{VpcId: VpcId, ServiceName: ServiceName, "+
-				"VpcEndpointType: VpcEndpointType, SubnetIds: SubnetIds, SecurityGroupIds: Groups[].GroupId, PrivateDnsEnabled: "+
+				"VpcEndpointType: VpcEndpointType, SubnetIds: SubnetIds, SecurityGroupIds: Groups[].GroupId, "+
+				"PrivateDnsEnabled: "+
 				"PrivateDnsEnabled}")) + " > " + plain.Shell(name),
 		h.aws("ec2 delete-vpc-endpoints --vpc-endpoint-ids %s", h.id),
 		"# undo:",

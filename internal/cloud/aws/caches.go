@@ -61,7 +61,8 @@ func (p *place) warehouses(ctx context.Context) {
 		}
 		for _, c := range out.Clusters {
 			r := p.resource(inventory.KindWarehouse, awssdk.ToString(c.ClusterIdentifier))
-			r.Name, r.Type, r.Zone, r.CreatedAt = r.ID, awssdk.ToString(c.NodeType), awssdk.ToString(c.AvailabilityZone), utc(
+			r.Name, r.Type, r.Zone, r.CreatedAt = r.ID, awssdk.ToString(c.NodeType), awssdk.ToString(
+				c.AvailabilityZone), utc(
 				c.ClusterCreateTime)
 			r.Tags = tagged(c.Tags, func(t redshifttypes.Tag) (*string, *string) { return t.Key, t.Value })
 			switch status := awssdk.ToString(c.ClusterStatus); status {

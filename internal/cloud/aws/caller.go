@@ -154,8 +154,9 @@ func (c Caller) Verify(ctx context.Context, signed, binding string) (Identity, e
 		return Identity{}, fmt.Errorf("ask %s who signed: %w", u.Host, err)
 	}
 	if res.StatusCode != http.StatusOK {
-		return Identity{}, fmt.Errorf("%s does not know who signed (HTTP %d): the proof expired, is for another request, "+
-			"or its credentials are void", u.Host, res.StatusCode)
+		return Identity{}, fmt.Errorf(
+			"%s does not know who signed (HTTP %d): the proof expired, is for another request, "+
+				"or its credentials are void", u.Host, res.StatusCode)
 	}
 	var answer struct {
 		XMLName xml.Name `xml:"GetCallerIdentityResponse"`

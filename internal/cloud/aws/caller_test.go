@@ -32,7 +32,8 @@ func stsStandIn(t *testing.T, users map[string]awssdk.Credentials) *httptest.Ser
 			if err != nil {
 				t.Error(err)
 			}
-			if u, err := url.Parse(signed); err == nil && u.Query().Get("X-Amz-Signature") == q.Get("X-Amz-Signature") {
+			if u, err := url.Parse(signed); err == nil &&
+				u.Query().Get("X-Amz-Signature") == q.Get("X-Amz-Signature") {
 				fmt.Fprintf(w,
 					"<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>arn:aws:iam::111122223333:user/%s</Arn><UserId>A</UserId><Account>111122223333</Account></GetCallerIdentityResult></GetCallerIdentityResponse>", name)
 				return
@@ -94,7 +95,8 @@ func TestACallerProvesOneThing(t *testing.T) {
 			"is not a host of STS",
 		},
 		"user info": {
-			strings.Replace(real, "https://", "https://sts.amazonaws.com@", 1), "request 1", 0, "", "is not a host of STS",
+			strings.Replace(real, "https://", "https://sts.amazonaws.com@", 1), "request 1", 0,
+			"", "is not a host of STS",
 		},
 		"no TLS": {
 			strings.Replace(real, "https://", "http://", 1), "request 1", 0, "", "is not a host of STS",

@@ -120,7 +120,8 @@ func guarded(service string, limit limit, name string, check func(ctx context.Co
 		middleware.FinalizeOutput, middleware.Metadata, error,
 	) {
 		if err := limit.Wait(ctx); err != nil {
-			return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("wait for a turn to call %s: %w", service,
+			return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf(
+				"wait for a turn to call %s: %w", service,
 				err)
 		}
 		out, meta, err := attempted(ctx, limit.attempt, in, next)
@@ -139,7 +140,8 @@ func guarded(service string, limit limit, name string, check func(ctx context.Co
 			return err
 		}
 		// After the retries, so that each attempt waits.
-		return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("CurfewRateLimit", wait), "Retry", middleware.After)
+		return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("CurfewRateLimit", wait),
+			"Retry", middleware.After)
 	}
 }
 

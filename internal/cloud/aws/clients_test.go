@@ -74,7 +74,8 @@ func TestClientsAreFetchedByFunctions(t *testing.T) {
 					return true
 				}
 				if x, ok := s.X.(*ast.Ident); ok && sdk[x.Name] {
-					t.Errorf("%s: %s names %s.Client: fetch it by a function of clients.go", positions.Position(s.Pos()), in, x.Name)
+					t.Errorf("%s: %s names %s.Client: fetch it by a function of clients.go",
+						positions.Position(s.Pos()), in, x.Name)
 				}
 				return true
 			})

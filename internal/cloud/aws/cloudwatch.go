@@ -205,7 +205,8 @@ func (p *place) metricData(ctx context.Context, b batch, call []series) ([]answe
 		for _, r := range page.MetricDataResults {
 			i, err := strconv.Atoi(trimFirst(awssdk.ToString(r.Id)))
 			if err != nil || i < 0 || i >= len(out) || len(r.Timestamps) != len(r.Values) {
-				return nil, fmt.Errorf("read the result %q: it is not an answer to what was asked", awssdk.ToString(r.Id))
+				return nil, fmt.Errorf(
+					"read the result %q: it is not an answer to what was asked", awssdk.ToString(r.Id))
 			}
 			answered[i] = true
 			switch r.StatusCode {
@@ -253,7 +254,9 @@ func moments(data [][]point) []moment {
 			if !ok {
 				j = len(out)
 				byTime[k] = j
-				out = append(out, moment{at: pt.at, values: make([]float64, len(data)), given: make([]bool, len(data))})
+				out = append(out, moment{
+					at: pt.at, values: make([]float64, len(data)), given: make([]bool, len(data)),
+				})
 			}
 			out[j].values[i], out[j].given[i] = pt.value, true
 		}

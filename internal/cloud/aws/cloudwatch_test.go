@@ -184,7 +184,8 @@ func TestFolding(t *testing.T) {
 			continue
 		}
 		if mean, err := st.Mean(); err != nil || st.Count != tc.count || mean != tc.mean || st.Max != tc.max {
-			t.Errorf("%s: got %d points, mean %g, maximum %g, %v; want %d, %g, %g", tc.name, st.Count, mean, st.Max, err,
+			t.Errorf("%s: got %d points, mean %g, maximum %g, %v; want %d, %g, %g", tc.name,
+				st.Count, mean, st.Max, err,
 				tc.count, tc.mean, tc.max)
 		}
 	}
@@ -200,7 +201,8 @@ func TestIdentifyGPU(t *testing.T) {
 		{"agent, machine only", dims("InstanceId", "i-1"), "i-1", ""},
 		{
 			"agent, each GPU",
-			dims("InstanceId", "i-1", "index", "3", "name", "NVIDIA A100", "arch", "Ampere", "host", "ip-10-0-0-9"), "i-1",
+			dims("InstanceId", "i-1", "index", "3", "name", "NVIDIA A100", "arch", "Ampere",
+				"host", "ip-10-0-0-9"), "i-1",
 			"3",
 		},
 		{
@@ -213,13 +215,15 @@ func TestIdentifyGPU(t *testing.T) {
 		{"a MIG instance", dims("InstanceId", "i-1", "gpu", "0", "GPU_I_ID", "5"), "i-1", "0:5"},
 		{
 			"a node of Container Insights",
-			dims("ClusterName", "c", "InstanceId", "i-1", "InstanceType", "g5.xlarge", "NodeName", "ip-10-0-0-1.ec2.internal",
+			dims("ClusterName", "c", "InstanceId", "i-1", "InstanceType", "g5.xlarge", "NodeName",
+				"ip-10-0-0-1.ec2.internal",
 				"GpuDevice", "nvidia0"),
 			"i-1", "nvidia0",
 		},
 		{
 			"a NeuronCore of Container Insights",
-			dims("ClusterName", "c", "InstanceId", "i-1", "InstanceType", "trn1.2xlarge", "NodeName", "n", "NeuronDevice",
+			dims("ClusterName", "c", "InstanceId", "i-1", "InstanceType", "trn1.2xlarge",
+				"NodeName", "n", "NeuronDevice",
 				"device0", "NeuronCore", "core1"),
 			"i-1", "device0",
 		},
@@ -258,7 +262,8 @@ func TestBestFamily(t *testing.T) {
 func TestInstancesHaveNoUtilization(t *testing.T) {
 	for _, f := range busyFamilies {
 		profiling := strings.Contains(f.metrics[0], "_PROF_")
-		if whole, instance := measures(f.metrics[0], "0"), measures(f.metrics[0], "0:2"); !whole || instance != profiling {
+		if whole, instance := measures(f.metrics[0], "0"), measures(f.metrics[0], "0:2"); !whole ||
+			instance != profiling {
 			t.Errorf("%s is a measurement of a whole GPU: %t, of an instance: %t", f.metrics[0], whole, instance)
 		}
 	}
@@ -279,7 +284,8 @@ func TestContainerInsightsFamilies(t *testing.T) {
 	set := func(pairs ...string) metric { return metric{insights, "", dims(pairs...)} }
 	cores := gpuSources{
 		"device0": {
-			set("NeuronDevice", "device0", "NeuronCore", "core0"), set("NeuronDevice", "device0", "NeuronCore", "core1"),
+			set("NeuronDevice", "device0", "NeuronCore", "core0"),
+			set("NeuronDevice", "device0", "NeuronCore", "core1"),
 		},
 	}
 	gpu := gpuSources{"nvidia0": {set("GpuDevice", "nvidia0")}}
@@ -289,7 +295,10 @@ func TestContainerInsightsFamilies(t *testing.T) {
 		data                [][]point
 		want                string // mean of the device in percent, or that there is no reading
 	}{
-		{"a GPU at rest that cannot be divided", "A10G", "node_gpu_utilization", gpu, [][]point{hours(0), hours(0)}, "0"},
+		{
+			"a GPU at rest that cannot be divided", "A10G", "node_gpu_utilization", gpu, [][]point{hours(0), hours(0)},
+			"0",
+		},
 		{"a GPU at work", "A10G", "node_gpu_utilization", gpu, [][]point{hours(35), hours(90)}, "35"},
 		{
 			"a GPU that may be divided, with memory in use", "H100-80GB", "node_gpu_utilization", gpu,
@@ -312,7 +321,8 @@ func TestContainerInsightsFamilies(t *testing.T) {
 			[][]point{hours(0), hours(0), hours(0), hours(0)}, "0",
 		},
 		{
-			"a core is silent", "Trainium", "node_neuroncore_utilization", cores, [][]point{hours(0), hours(0), nil, nil},
+			"a core is silent", "Trainium", "node_neuroncore_utilization", cores,
+			[][]point{hours(0), hours(0), nil, nil},
 			"none",
 		},
 	} {
@@ -360,7 +370,8 @@ func TestGPUFamilyNamesTheOnlyGPU(t *testing.T) {
 		{
 			"eight GPUs in one series", 8, false,
 			[]string{
-				"nvidia_smi_memory_total", "nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu",
+				"nvidia_smi_memory_total", "nvidia_smi_memory_used", "nvidia_smi_power_draw",
+				"nvidia_smi_utilization_gpu",
 			},
 			"",
 		},

@@ -156,8 +156,9 @@ func inDollars[T ~string](currency T) bool { return currency == "" || currency =
 func (p *place) savingsPlans(ctx context.Context, regions []string) {
 	err := pages(ctx, func(token *string) (*string, error) {
 		out, err := savingsplansClient(p.reading).DescribeSavingsPlans(ctx, &savingsplans.DescribeSavingsPlansInput{
-			States: []plantypes.SavingsPlanState{plantypes.SavingsPlanStateActive}, MaxResults: awssdk.Int32(plansPage),
-			NextToken: token,
+			States:     []plantypes.SavingsPlanState{plantypes.SavingsPlanStateActive},
+			MaxResults: awssdk.Int32(plansPage),
+			NextToken:  token,
 		})
 		if err != nil {
 			return nil, err

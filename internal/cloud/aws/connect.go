@@ -147,14 +147,18 @@ func (c *Connector) Open(ctx context.Context, region, machine string, way Way, r
 	}
 	attempt := "connect to " + machine
 	client := ssmClient(c.at(region))
-	out, err := client.StartSession(ctx, in, func(o *ssm.Options) { o.Retryer = retry.AddWithMaxAttempts(o.Retryer, 1) })
+	out, err := client.StartSession(ctx, in, func(o *ssm.Options) {
+		o.Retryer = retry.AddWithMaxAttempts(o.Retryer, 1)
+	})
 	if err != nil {
 		return nil, notOpened(attempt, err)
 	}
 	if awssdk.ToString(out.SessionId) == "" {
 		return nil, unclear(attempt)
 	}
-	o := &Opened{Region: region, Machine: machine, ID: *out.SessionId, profile: c.cloud.options.Profile, reason: reason}
+	o := &Opened{
+		Region: region, Machine: machine, ID: *out.SessionId, profile: c.cloud.options.Profile, reason: reason,
+	}
 	request := map[string]any{"Target": machine, "DocumentName": *in.DocumentName, "Reason": reason}
 	if in.Parameters != nil {
 		request["Parameters"] = in.Parameters
@@ -162,7 +166,8 @@ func (c *Connector) Open(ctx context.Context, region, machine string, way Way, r
 	o.request, err = json.Marshal(request)
 	if err == nil {
 		o.response, err = json.Marshal(map[string]string{
-			"SessionId": o.ID, "TokenValue": awssdk.ToString(out.TokenValue), "StreamUrl": awssdk.ToString(out.StreamUrl),
+			"SessionId": o.ID, "TokenValue": awssdk.ToString(out.TokenValue),
+			"StreamUrl": awssdk.ToString(out.StreamUrl),
 		})
 	}
 	if err != nil {
@@ -216,7 +221,8 @@ func (c *Connector) document(ctx context.Context, region string) (string, error)
 		return "", wrapped("read the backbone of "+region, err)
 	}
 	if len(out.Parameters) != 1 || awssdk.ToString(out.Parameters[0].Value) == "" {
-		return "", fmt.Errorf("read the backbone of %s: parameter %s is missing: apply terraform/backbone in this region",
+		return "", fmt.Errorf(
+			"read the backbone of %s: parameter %s is missing: apply terraform/backbone in this region",
 			region, name)
 	}
 	return *out.Parameters[0].Value, nil
@@ -236,7 +242,9 @@ func (c *Connector) active(ctx context.Context, region, machine string, visit fu
 	return pages(ctx, func(token *string) (*string, error) {
 		out, err := ssmClient(c.at(region)).DescribeSessions(ctx, &ssm.DescribeSessionsInput{
 			State: ssmtypes.SessionStateActive, NextToken: token,
-			Filters: []ssmtypes.SessionFilter{{Key: ssmtypes.SessionFilterKeyTargetId, Value: awssdk.String(machine)}}})
+			Filters: []ssmtypes.SessionFilter{
+				{Key: ssmtypes.SessionFilterKeyTargetId, Value: awssdk.String(machine)},
+			}})
 		if err != nil {
 			return nil, err
 		}

@@ -242,7 +242,9 @@ func TestForwardedPort(t *testing.T) {
 
 // TestWhose: whose a machine is, and what of a connection is left after its process was killed.
 func TestWhose(t *testing.T) {
-	c, machine, _ := connecting(t, ssmplugin.New, map[string]string{inventory.TagSession: "s1", aws.TagPerson: "AIDAANA"})
+	c, machine, _ := connecting(t, ssmplugin.New, map[string]string{
+		inventory.TagSession: "s1", aws.TagPerson: "AIDAANA",
+	})
 	got, err := c.Whose(t.Context(), launchRegion, machine)
 	if want := (aws.Whose{Session: "s1", Person: "AIDAANA", Running: true}); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
@@ -267,7 +269,8 @@ func TestWhose(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if left, err := c.Left(t.Context(), launchRegion, machine, "curfew connect "+t.Name()); err != nil || len(left) > 0 {
+	if left, err := c.Left(t.Context(), launchRegion, machine, "curfew connect "+t.Name()); err != nil ||
+		len(left) > 0 {
 		t.Errorf("left are %v, %v", left, err)
 	}
 	if err := c.Close(t.Context(), launchRegion, "session-0"); err != nil {

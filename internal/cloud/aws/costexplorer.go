@@ -67,7 +67,8 @@ func (p *place) keptBill(start, end time.Time) (accountBill, bool) {
 		return accountBill{}, false
 	}
 	var k keptBill
-	if err := json.Unmarshal(keeper.Bill(p.account.id), &k); err != nil || !k.Start.Equal(start) || !k.End.Equal(end) ||
+	if err := json.Unmarshal(keeper.Bill(p.account.id), &k); err != nil ||
+		!k.Start.Equal(start) || !k.End.Equal(end) ||
 		k.Services == nil {
 		return accountBill{}, false
 	}

@@ -14,7 +14,9 @@ import (
 
 // event is one of CloudTrail's, as its answers hold it.
 func event(name, identity string) map[string]any {
-	return map[string]any{"EventName": name, "CloudTrailEvent": `{"eventVersion":"1.11","userIdentity":` + identity + `}`}
+	return map[string]any{
+		"EventName": name, "CloudTrailEvent": `{"eventVersion":"1.11","userIdentity":` + identity + `}`,
+	}
 }
 
 const (
@@ -36,7 +38,10 @@ func TestCreator(t *testing.T) {
 	}{
 		{"a user", [][]map[string]any{{event("CreateTags", signed), event("RunInstances", ana)}}, "ana", 1},
 		{"a person who has signed in", [][]map[string]any{{event("RunInstances", signed)}}, "bo", 1},
-		{"a session that is a mail address", [][]map[string]any{{event("RunInstances", mailed)}}, "eve@example.com", 1},
+		{
+			"a session that is a mail address", [][]map[string]any{{event("RunInstances", mailed)}}, "eve@example.com",
+			1,
+		},
 		{"a machine", [][]map[string]any{{event("RunInstances", machine)}}, "", 1},
 		{"a service", [][]map[string]any{{event("RunInstances", scaling)}}, "", 1},
 		{"the account itself", [][]map[string]any{{event("RunInstances", owner)}}, "", 1},

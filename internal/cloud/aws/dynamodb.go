@@ -14,7 +14,9 @@ import (
 func (p *place) tables(ctx context.Context) {
 	var names []string
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := dynamodbClient(p.reading).ListTables(ctx, &dynamodb.ListTablesInput{ExclusiveStartTableName: token})
+		out, err := dynamodbClient(p.reading).ListTables(ctx, &dynamodb.ListTablesInput{
+			ExclusiveStartTableName: token,
+		})
 		if err != nil {
 			return nil, err
 		}

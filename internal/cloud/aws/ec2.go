@@ -127,8 +127,9 @@ func (p *place) instance(i types.Instance) *inventory.Resource {
 	for _, m := range i.BlockDeviceMappings {
 		if m.Ebs != nil {
 			d.Disks = append(d.Disks, inventory.Disk{
-				VolumeID: awssdk.ToString(m.Ebs.VolumeId), DeleteOnTermination: awssdk.ToBool(m.Ebs.DeleteOnTermination),
-				Device: awssdk.ToString(m.DeviceName), Root: isRoot(i, m)})
+				VolumeID:            awssdk.ToString(m.Ebs.VolumeId),
+				DeleteOnTermination: awssdk.ToBool(m.Ebs.DeleteOnTermination),
+				Device:              awssdk.ToString(m.DeviceName), Root: isRoot(i, m)})
 		}
 	}
 	r.Detail = d
@@ -176,7 +177,8 @@ func aliases(i types.Instance) []string {
 	host, _, _ := strings.Cut(dns, ".")
 	names := []string{dns, host, address}
 	if i.Placement != nil {
-		names = append(names, "aws:///"+awssdk.ToString(i.Placement.AvailabilityZone)+"/"+awssdk.ToString(i.InstanceId))
+		names = append(names, "aws:///"+awssdk.ToString(i.Placement.AvailabilityZone)+"/"+
+			awssdk.ToString(i.InstanceId))
 	}
 	return slices.DeleteFunc(distinct(names), func(n string) bool { return n == "" })
 }
@@ -358,7 +360,9 @@ func (p *place) addresses(ctx context.Context) {
 		r := p.resource(inventory.KindAddress, firstOf(awssdk.ToString(a.AllocationId), awssdk.ToString(a.PublicIp)))
 		r.Tags = ec2Tags(a.Tags)
 		r.Name = firstOf(r.Tags["Name"], awssdk.ToString(a.PublicIp))
-		d := &inventory.Address{AssociationID: awssdk.ToString(a.AssociationId), InstanceID: awssdk.ToString(a.InstanceId)}
+		d := &inventory.Address{
+			AssociationID: awssdk.ToString(a.AssociationId), InstanceID: awssdk.ToString(a.InstanceId),
+		}
 		if pool := awssdk.ToString(a.PublicIpv4Pool); strings.HasPrefix(pool, ipamPool) {
 			d.Pool = pool
 		}
@@ -415,8 +419,10 @@ func (p *place) natGateways(ctx context.Context) {
 		r.Type = string(g.ConnectivityType)
 		r.CreatedAt = utc(g.CreateTime)
 		r.State = map[types.NatGatewayState]inventory.State{
-			types.NatGatewayStatePending: inventory.StatePending, types.NatGatewayStateAvailable: inventory.StateAvailable,
-			types.NatGatewayStateFailed: inventory.StateFailed, types.NatGatewayStateDeleting: inventory.StateDeleting,
+			types.NatGatewayStatePending:   inventory.StatePending,
+			types.NatGatewayStateAvailable: inventory.StateAvailable,
+			types.NatGatewayStateFailed:    inventory.StateFailed,
+			types.NatGatewayStateDeleting:  inventory.StateDeleting,
 		}[g.State]
 		d := &inventory.NATGateway{}
 		if readable {

@@ -171,10 +171,11 @@ func lastOf(s, separator string) string {
 func (p *place) classicLoadBalancers(ctx context.Context) {
 	var found []classictypes.LoadBalancerDescription
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := classicClient(p.reading).DescribeLoadBalancers(ctx, &elasticloadbalancing.DescribeLoadBalancersInput{
-			PageSize: awssdk.Int32(balancersPage),
-			Marker:   token,
-		})
+		out, err := classicClient(p.reading).DescribeLoadBalancers(ctx,
+			&elasticloadbalancing.DescribeLoadBalancersInput{
+				PageSize: awssdk.Int32(balancersPage),
+				Marker:   token,
+			})
 		if err != nil {
 			return nil, err
 		}

@@ -32,7 +32,8 @@ func (s *site) replicasNow(ctx context.Context, name string) (out *sagemaker.Des
 		return nil, now, 0, failed("read endpoint "+name, err)
 	}
 	if len(out.ProductionVariants) != 1 || len(out.ShadowProductionVariants) > 0 {
-		return nil, now, 0, refusal("unknown", "endpoint %s has %d variants: which of them is meant is not known", name,
+		return nil, now, 0, refusal("unknown",
+			"endpoint %s has %d variants: which of them is meant is not known", name,
 			len(out.ProductionVariants)+len(out.ShadowProductionVariants))
 	}
 	v := out.ProductionVariants[0]
@@ -76,7 +77,8 @@ func planEndpointScale(ctx context.Context, s *site, r *inventory.Resource, do p
 	case do.To < 1:
 		return nil, refusal("at-minimum", "endpoint %s has to keep one machine; deleting it ends the last", r.ID)
 	case do.To >= int(now.Count) || do.To >= int(wanted):
-		return nil, refusal("nothing-to-do", "endpoint %s has %d machines already; this only makes endpoints smaller", r.ID,
+		return nil, refusal("nothing-to-do",
+			"endpoint %s has %d machines already; this only makes endpoints smaller", r.ID,
 			now.Count)
 	}
 	want := replicas{Variant: now.Variant, Count: int32(do.To)}
@@ -107,7 +109,8 @@ func scaleEndpoint(ctx context.Context, s *site, t action.Task) (string, error) 
 		return "", err
 	}
 	if now != was {
-		return "", refusal("changed", "endpoint %s has %d machines in variant %s: another size than when this was planned",
+		return "", refusal("changed",
+			"endpoint %s has %d machines in variant %s: another size than when this was planned",
 			t.Ref.ID, now.Count, now.Variant)
 	}
 	return "", s.replicate(ctx, t.Ref.ID, want)

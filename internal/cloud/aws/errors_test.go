@@ -58,7 +58,8 @@ func TestReasons(t *testing.T) {
 			code: "HTTP 403", detail: "the answer is not the service's",
 		},
 		{
-			name: "an HTML page", err: answered(500, &smithy.DeserializationError{Err: errors.New("invalid character '<'")}),
+			name: "an HTML page",
+			err:  answered(500, &smithy.DeserializationError{Err: errors.New("invalid character '<'")}),
 			kind: inventory.ErrUnavailable,
 			code: "HTTP 500", detail: "the answer is not the service's"},
 		{
@@ -66,7 +67,8 @@ func TestReasons(t *testing.T) {
 			kind: inventory.ErrUnavailable, code: "InvalidAction", detail: "no such action",
 		},
 		{
-			name: "no host", err: fmt.Errorf("send: %w", &net.DNSError{Err: "no such host", Name: "fsx.nowhere.amazonaws.com"}),
+			name: "no host",
+			err:  fmt.Errorf("send: %w", &net.DNSError{Err: "no such host", Name: "fsx.nowhere.amazonaws.com"}),
 			kind: inventory.ErrUnavailable,
 			code: "Unreachable", detail: "there is no host fsx.nowhere.amazonaws.com"},
 		{

@@ -89,7 +89,8 @@ func BenchmarkRecheckOfAFleet(b *testing.B) {
 	for b.Loop() {
 		s.Recorder.Reset()
 		seen, err := cloudtest.Recheck(b.Context(), c, refs, round.Query{Now: f.Now, Window: 3 * time.Hour})
-		if err != nil || len(seen.Resources) != len(refs) || len(seen.Windows) != len(refs) || len(seen.BlindSpots) != 0 {
+		if err != nil || len(seen.Resources) != len(refs) || len(seen.Windows) != len(refs) ||
+			len(seen.BlindSpots) != 0 {
 			b.Fatalf("%d resources, %d windows, %+v, %v", len(seen.Resources), len(seen.Windows), seen.BlindSpots, err)
 		}
 	}
@@ -184,7 +185,8 @@ func TestMeasuresWithoutAList(t *testing.T) {
 	f := wire.Fleet{Machines: 1, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	c, s := fleetCloud(t, f)
 	own := inventory.Resource{
-		ID: f.InstanceID(0), Kind: inventory.KindInstance, Cloud: "aws", Account: wire.DefaultAccount, Region: "us-east-1",
+		ID: f.InstanceID(0), Kind: inventory.KindInstance, Cloud: "aws",
+		Account: wire.DefaultAccount, Region: "us-east-1",
 		Type: "g6.2xlarge", State: inventory.StateRunning, Detail: &inventory.Instance{}}
 	foreign := own
 	foreign.Account = "999999999999"
@@ -224,9 +226,10 @@ func BenchmarkMeasureOfAFleet(b *testing.B) {
 			for b.Loop() {
 				s.Recorder.Reset()
 				points := 0
-				m, err := c.Measure(b.Context(), listed.Resources, iv, func(*inventory.Resource, usage.Opened) usage.Sink {
-					return counted(func() { points++ })
-				})
+				m, err := c.Measure(b.Context(), listed.Resources, iv,
+					func(*inventory.Resource, usage.Opened) usage.Sink {
+						return counted(func() { points++ })
+					})
 				if err != nil || len(m.BlindSpots) > 0 {
 					b.Fatal(m.BlindSpots, err)
 				}
@@ -249,7 +252,9 @@ func BenchmarkCallsOfAFleet(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			var s *wire.Server
 			for b.Loop() {
-				_, s = readFleet(b, wire.Fleet{Machines: n, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}, oneGPU)
+				_, s = readFleet(b, wire.Fleet{
+					Machines: n, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+				}, oneGPU)
 			}
 			all := 0
 			for _, k := range s.Recorder.Counts() {
@@ -257,7 +262,8 @@ func BenchmarkCallsOfAFleet(b *testing.B) {
 			}
 			b.ReportMetric(float64(all), "calls/op")
 			b.ReportMetric(float64(s.Recorder.Count("ec2:DescribeInstances")), "DescribeInstances/op")
-			b.ReportMetric(float64(s.Recorder.Count("cloudwatch:GetMetricData"))*1000/float64(n), "GetMetricData/1000machines")
+			b.ReportMetric(float64(s.Recorder.Count("cloudwatch:GetMetricData"))*1000/float64(n),
+				"GetMetricData/1000machines")
 		})
 	}
 }

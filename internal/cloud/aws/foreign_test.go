@@ -43,7 +43,8 @@ func TestSpeaks(t *testing.T) {
 	} {
 		asked := smithyhttp.NewStackRequest().(*smithyhttp.Request)
 		asked.Header = http.Header{"Content-Type": {tc.kind}}
-		if got := speaks(tc.service, tc.operation, asked, bufio.NewReader(strings.NewReader(tc.body))); got != tc.want {
+		if got := speaks(tc.service, tc.operation, asked,
+			bufio.NewReader(strings.NewReader(tc.body))); got != tc.want {
 			t.Errorf("%s:%s, %q: %t, want %t", tc.service, tc.operation, tc.body, got, tc.want)
 		}
 	}

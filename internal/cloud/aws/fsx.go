@@ -45,7 +45,9 @@ func (p *place) fsxFileSystem(f types.FileSystem) *inventory.Resource {
 	r.Tags = tagged(f.Tags, func(t types.Tag) (*string, *string) { return t.Key, t.Value })
 	r.Name = r.Tags["Name"]
 	r.State = fsxStates[f.Lifecycle]
-	d := &inventory.FileSystem{CapacityGiB: int64(awssdk.ToInt32(f.StorageCapacity)), StorageType: string(f.StorageType)}
+	d := &inventory.FileSystem{
+		CapacityGiB: int64(awssdk.ToInt32(f.StorageCapacity)), StorageType: string(f.StorageType),
+	}
 	switch {
 	case f.LustreConfiguration != nil:
 		d.Deployment = string(f.LustreConfiguration.DeploymentType)

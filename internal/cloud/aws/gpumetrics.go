@@ -60,7 +60,8 @@ var (
 	busyFamilies = []family{
 		{
 			metrics: []string{
-				"nvidia_smi_utilization_gpu", "nvidia_smi_memory_used", "nvidia_smi_memory_total", "nvidia_smi_power_draw",
+				"nvidia_smi_utilization_gpu", "nvidia_smi_memory_used", "nvidia_smi_memory_total",
+				"nvidia_smi_power_draw",
 			},
 		},
 		{metrics: []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
@@ -68,13 +69,19 @@ var (
 		{metrics: []string{"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
 		{
 			namespace: insights,
-			metrics:   []string{"node_gpu_utilization", "node_gpu_memory_used", "node_gpu_memory_total", "node_gpu_power_draw"},
+			metrics: []string{
+				"node_gpu_utilization", "node_gpu_memory_used", "node_gpu_memory_total", "node_gpu_power_draw",
+			},
 		},
 		{namespace: insights, metrics: []string{"node_neuroncore_utilization"}, cores: true},
 	}
 	deepFamilies = []family{
 		{metrics: []string{"DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"}},
-		{metrics: []string{"DCGM_FI_PROF_SM_UTIL_RATIO", "DCGM_FI_PROF_DRAM_UTIL_RATIO", "DCGM_FI_PROF_TENSOR_UTIL_RATIO"}},
+		{
+			metrics: []string{
+				"DCGM_FI_PROF_SM_UTIL_RATIO", "DCGM_FI_PROF_DRAM_UTIL_RATIO", "DCGM_FI_PROF_TENSOR_UTIL_RATIO",
+			},
+		},
 	}
 )
 
@@ -247,7 +254,9 @@ var dividedModels = []string{
 
 // dividable says whether a GPU may be divided into MIG instances; one of an unknown model may.
 func dividable(model string) bool {
-	return model == "" || slices.ContainsFunc(dividedModels, func(m string) bool { return strings.HasPrefix(model, m) })
+	return model == "" || slices.ContainsFunc(dividedModels, func(m string) bool {
+		return strings.HasPrefix(model, m)
+	})
 }
 
 // leastContext is less memory than any process with a CUDA context has.

@@ -38,10 +38,11 @@ func groupSizeOf(g types.AutoScalingGroup) groupSize {
 // groupNow reads a group; one that is not there is inventory.ErrNotFound.
 func (p *place) groupNow(ctx context.Context, name string) (types.AutoScalingGroup, error) {
 	return listed(ctx, "group "+name, func(token *string) ([]types.AutoScalingGroup, *string, error) {
-		out, err := autoscalingClient(p.reading).DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
-			AutoScalingGroupNames: []string{name},
-			NextToken:             token,
-		})
+		out, err := autoscalingClient(p.reading).DescribeAutoScalingGroups(ctx,
+			&autoscaling.DescribeAutoScalingGroupsInput{
+				AutoScalingGroupNames: []string{name},
+				NextToken:             token,
+			})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -73,7 +74,8 @@ func planMember(ctx context.Context, s *site, r *inventory.Resource, do policy.D
 	}
 	m := managerOf(i.Operator, i.Tags)
 	if m.Kind != inventory.ManagerAutoScaling {
-		return nil, refusal("no-such-verb", "machine %s belongs to no Auto Scaling group that could be made smaller", r.ID)
+		return nil, refusal("no-such-verb",
+			"machine %s belongs to no Auto Scaling group that could be made smaller", r.ID)
 	}
 	g, err := s.groupNow(ctx, m.Name)
 	if err != nil {
@@ -100,7 +102,8 @@ func (s *site) planSize(ctx context.Context, g types.AutoScalingGroup, do policy
 		return nil, refusal("unknown",
 			"how many machines the size of group %s stands for is not known: it counts by weights or by what they have", name)
 	case want.Desired >= now.Desired:
-		return nil, refusal("nothing-to-do", "group %s wants %d machines already; this only makes groups smaller", name,
+		return nil, refusal("nothing-to-do",
+			"group %s wants %d machines already; this only makes groups smaller", name,
 			now.Desired)
 	case want.Desired < want.Min || want.Desired < 0:
 		return nil, refusal("at-minimum", "group %s has to keep %d machines: lower its minimum first", name, now.Min)
@@ -142,7 +145,8 @@ func (s *site) mayShrink(ctx context.Context, g types.AutoScalingGroup, want gro
 	case len(want.End) > 0 && len(candidates) < len(want.End):
 		return refusal("changed", "not all of %s are machines of group %s", strings.Join(want.End, ", "), want.Group)
 	case len(g.Instances) > 0 && len(candidates) < ends:
-		return refusal("protected", "%d machines of group %s would end, and only %d are not protected from scale-in", ends,
+		return refusal("protected", "%d machines of group %s would end, and only %d are not protected from scale-in",
+			ends,
 			want.Group, len(candidates))
 	case len(candidates) == 0:
 		return nil
@@ -175,7 +179,8 @@ func (s *site) mayLose(ctx context.Context, ids []string, do policy.Do) error {
 				return refusal("protected", "machine %s is, or may be, protected against termination", id)
 			}
 			if disks := unsaved(i, do); len(disks) > 0 {
-				return refusal("unsaved-disk", "%s would be deleted with machine %s of the group: declare them scratch",
+				return refusal("unsaved-disk",
+					"%s would be deleted with machine %s of the group: declare them scratch",
 					strings.Join(disks, ", "), id)
 			}
 			if do.LosesInstanceStore() {
@@ -191,7 +196,8 @@ func (s *site) mayLose(ctx context.Context, ids []string, do policy.Do) error {
 		}
 	}
 	if found < len(ids) {
-		return refusal("unknown", "%d of the group's %d machines that might end cannot be read", len(ids)-found, len(ids))
+		return refusal("unknown", "%d of the group's %d machines that might end cannot be read",
+			len(ids)-found, len(ids))
 	}
 	return nil
 }
@@ -247,7 +253,8 @@ func scaleGroup(ctx context.Context, s *site, t action.Task) (string, error) {
 		case was:
 		default:
 			return "", refusal("changed",
-				"group %s wants %d machines and at least %d now: another size than when this was planned", want.Group, now.Desired,
+				"group %s wants %d machines and at least %d now: another size than when this was planned",
+				want.Group, now.Desired,
 				now.Min)
 		}
 		if err := s.mayShrink(ctx, g, want, t.Do); err != nil {
@@ -342,7 +349,8 @@ func restoreGroup(ctx context.Context, s *site, t action.Task) error {
 		}
 	case now != want.groupSize:
 		return refusal("changed",
-			"the size of group %s was changed by another user or service: it wants %d machines and at least %d", want.Group,
+			"the size of group %s was changed by another user or service: it wants %d machines and at least %d",
+			want.Group,
 			now.Desired, now.Min)
 	}
 	return s.resize(ctx, want.Group, to)

@@ -129,7 +129,9 @@ func ActionPolicyJSON(g Grants) []byte {
 	ends := of(func(m Mutation) bool { return m.Harm >= Halts && m.Tagged })
 	statements := append(scanStatements(g.Partition),
 		statement{
-			Sid: "CurfewReadToAct", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Act }), Resource: "*",
+			Sid: "CurfewReadToAct", Effect: "Allow", Action: reads(func(o Operation) bool {
+				return o.Act
+			}), Resource: "*",
 		},
 		statement{Sid: "CurfewSave", Effect: "Allow", Action: saves, Resource: "*"},
 		statement{Sid: "CurfewTag", Effect: "Allow", Action: describes, Resource: "*",
@@ -157,9 +159,12 @@ func ActionPolicyJSON(g Grants) []byte {
 	}
 	return policyJSON(append(statements,
 		statement{Sid: "CurfewNeverPersistent", Effect: "Deny", Action: ends, Resource: "*",
-			Condition: map[string]map[string]any{ignoringCase: {tagIs + inventory.TagLifetime: string(inventory.Persistent)}}},
+			Condition: map[string]map[string]any{
+				ignoringCase: {tagIs + inventory.TagLifetime: string(inventory.Persistent)},
+			}},
 		statement{
-			Sid: "CurfewNeverRetag", Effect: "Deny", Action: describes, Resource: "*", Condition: map[string]map[string]any{
+			Sid: "CurfewNeverRetag", Effect: "Deny", Action: describes, Resource: "*",
+			Condition: map[string]map[string]any{
 				"ForAnyValue:" + ignoringCase: {tagKeys: g.keys()}, "Null": {createAction: "true"}}},
 	)...)
 }

@@ -26,7 +26,8 @@ func knowledge(kind inventory.Kind, verb policy.Verb, scarce bool) (undo finding
 		}
 		return finding.UndoFull, note
 	case what{inventory.KindInstance, string(policy.Terminate)}:
-		return finding.UndoNone, "the machine is gone, and the disks that end with it; snapshots keep what was saved of them"
+		return finding.UndoNone,
+			"the machine is gone, and the disks that end with it; snapshots keep what was saved of them"
 	case what{inventory.KindVolume, string(policy.Delete)}:
 		return finding.UndoPartial,
 			"a snapshot is made first and costs less than the volume; another volume can be made from it"
@@ -37,7 +38,8 @@ func knowledge(kind inventory.Kind, verb policy.Verb, scarce bool) (undo finding
 	case what{
 		inventory.KindBucket, string(policy.PutLifecycle),
 	}, what{inventory.KindRepository, string(policy.PutLifecycle)}:
-		return finding.UndoNone, "what has expired is gone; taking it back restores the rules byte for byte, not the data"
+		return finding.UndoNone,
+			"what has expired is gone; taking it back restores the rules byte for byte, not the data"
 	case what{inventory.KindNotebook, string(policy.Stop)}:
 		note := "what runs in it ends, its disk goes on costing"
 		if scarce {
@@ -47,13 +49,16 @@ func knowledge(kind inventory.Kind, verb policy.Verb, scarce bool) (undo finding
 	case what{inventory.KindNotebook, string(policy.Delete)}:
 		return finding.UndoNone, "its disk is deleted with it"
 	case what{inventory.KindEndpoint, string(policy.Delete)}:
-		return finding.UndoPartial, "its configuration stays, from which it can be made again; until then nothing answers"
+		return finding.UndoPartial,
+			"its configuration stays, from which it can be made again; until then nothing answers"
 	case what{inventory.KindAutoScalingGroup, string(policy.Scale)}:
-		return finding.UndoPartial, "the group chooses which machines end, unless they are named, and ends their disks " +
-			"with them; taking it back launches other machines"
+		return finding.UndoPartial,
+			"the group chooses which machines end, unless they are named, and ends their disks " +
+				"with them; taking it back launches other machines"
 	case what{inventory.KindInstance, string(policy.Scale)}:
-		return finding.UndoPartial, "its group ends the machine and the disks that go with it, and becomes one smaller; " +
-			"taking it back launches another machine"
+		return finding.UndoPartial,
+			"its group ends the machine and the disks that go with it, and becomes one smaller; " +
+				"taking it back launches another machine"
 	case what{inventory.KindEndpoint, string(policy.Scale)}:
 		return finding.UndoFull,
 			"latency rises as fewer machines serve; where Application Auto Scaling scales it, lower its minimum too"

@@ -287,7 +287,8 @@ func (l *Launcher) request(ctx context.Context, want session.Launch) (*ec2.RunIn
 	if want.Pool.Image == "" {
 		return nil, errors.New("its pool names no image")
 	}
-	if err := b.CheckPlaces(want.Tags[inventory.TagInstallation], want.Session.ID, want.Session.Name, want.Host.Control,
+	if err := b.CheckPlaces(want.Tags[inventory.TagInstallation], want.Session.ID,
+		want.Session.Name, want.Host.Control,
 		want.Host.Work); err != nil {
 		return nil, err
 	}
@@ -318,7 +319,9 @@ func (l *Launcher) request(ctx context.Context, want session.Launch) (*ec2.RunIn
 				Groups: []string{b.SecurityGroup}, DeleteOnTermination: awssdk.Bool(true)}},
 		BlockDeviceMappings: []types.BlockDeviceMapping{root},
 	}
-	made := []types.ResourceType{types.ResourceTypeInstance, types.ResourceTypeVolume, types.ResourceTypeNetworkInterface}
+	made := []types.ResourceType{
+		types.ResourceTypeInstance, types.ResourceTypeVolume, types.ResourceTypeNetworkInterface,
+	}
 	if want.Pool.Spot {
 		in.InstanceMarketOptions = &types.InstanceMarketOptionsRequest{
 			MarketType: types.MarketTypeSpot, SpotOptions: &types.SpotMarketOptions{

@@ -73,7 +73,8 @@ func backbone(tb testing.TB) string {
 	}
 	parameters := ssm.NewFromConfig(scratch.Config(launchRegion))
 	for name, value := range map[string]string{
-		"version": aws.BackboneVersion, "bucket": "sessions", "subnets": strings.Join(pairs, ","), "security-group": group,
+		"version": aws.BackboneVersion, "bucket": "sessions", "subnets": strings.Join(pairs, ","),
+		"security-group": group,
 		"machine-policy": policy,
 		"log-group":      "/curfew/sessions", "kms-key": "arn:aws:kms:us-east-1:123456789012:key/1",
 		"session-document": "curfew-shell"} {
@@ -142,7 +143,8 @@ func left(tb testing.TB, id string) map[string]map[string]string {
 	}
 	for _, r := range instances.Reservations {
 		for _, i := range r.Instances {
-			if i.State.Name != types.InstanceStateNameTerminated && i.State.Name != types.InstanceStateNameShuttingDown {
+			if i.State.Name != types.InstanceStateNameTerminated &&
+				i.State.Name != types.InstanceStateNameShuttingDown {
 				out[awssdk.ToString(i.InstanceId)] = tags(i.Tags)
 			}
 		}
@@ -154,7 +156,9 @@ func left(tb testing.TB, id string) map[string]map[string]string {
 	for _, v := range volumes.Volumes {
 		out[awssdk.ToString(v.VolumeId)] = tags(v.Tags)
 	}
-	interfaces, err := api.DescribeNetworkInterfaces(tb.Context(), &ec2.DescribeNetworkInterfacesInput{Filters: filters})
+	interfaces, err := api.DescribeNetworkInterfaces(tb.Context(), &ec2.DescribeNetworkInterfacesInput{
+		Filters: filters,
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -280,7 +284,8 @@ func TestPoolsByPrice(t *testing.T) {
 		{spec.OnDemand, "g6.xlarge/a g6.xlarge/b g6.2xlarge/a g6.2xlarge/b g5.xlarge/a g5.xlarge/b"},
 		{
 			spec.Auto,
-			"g6.xlarge/a spot g6.xlarge/b spot g6.2xlarge/a spot g6.2xlarge/b spot g6.xlarge/a g6.xlarge/b g6.2xlarge/a " +
+			"g6.xlarge/a spot g6.xlarge/b spot g6.2xlarge/a spot g6.2xlarge/b spot g6.xlarge/a g6.xlarge/b " +
+				"g6.2xlarge/a " +
 				"g6.2xlarge/b g5.xlarge/a spot g5.xlarge/a g5.xlarge/b spot g5.xlarge/b",
 		},
 	} {
@@ -357,7 +362,8 @@ func TestMachinesOfSessions(t *testing.T) {
 		asked := scratch.Wire.Launches.Last()
 		for k, v := range map[string]string{
 			"MinCount": "2", "MaxCount": "2", "ClientToken": "token-" + id,
-			"IamInstanceProfile.Arn": "arn:aws:iam::123456789012:instance-profile/curfew/sessions/launches/" + id + "/curfew-" +
+			"IamInstanceProfile.Arn": "arn:aws:iam::123456789012:instance-profile/curfew/sessions/launches/" + id +
+				"/curfew-" +
 				id + "-" + launchRegion, "MetadataOptions.HttpTokens": "required",
 			"MetadataOptions.HttpPutResponseHopLimit": "1", "MetadataOptions.InstanceMetadataTags": "", "KeyName": "",
 			"BlockDeviceMapping.1.Ebs.Encrypted": "true"} {
@@ -443,7 +449,8 @@ func told(t *testing.T, api *ec2.Client, machines []session.Machine, host sessio
 		}
 		dir := t.TempDir()
 		for name, text := range map[string]string{
-			"curl": "#!/bin/sh\ncase \"$*\" in *api/token) echo secret-token;; *'token: secret-token'*ami-launch-index) " +
+			"curl": "#!/bin/sh\ncase \"$*\" in *api/token) echo secret-token;; *'token: " +
+				"secret-token'*ami-launch-index) " +
 				"printf %s " + fmt.Sprint(m.Node) + ";; *) exit 22;; esac\n",
 			"shutdown": "#!/bin/sh\necho \"$*\" > \"$(dirname \"$0\")/shut\"\n",
 			"curfew":   "#!/bin/sh\necho \"$*\" > \"$(dirname \"$0\")/started\"\n",
@@ -487,7 +494,9 @@ func told(t *testing.T, api *ec2.Client, machines []session.Machine, host sessio
 // TestUserDataIsBounded: what EC2 would not take is refused before it is asked.
 func TestUserDataIsBounded(t *testing.T) {
 	backbone(t)
-	want := launchOf("long", session.Pool{Type: "g6.xlarge", Region: launchRegion, Zone: zones[0], Image: launchImage}, 1)
+	want := launchOf("long", session.Pool{
+		Type: "g6.xlarge", Region: launchRegion, Zone: zones[0], Image: launchImage,
+	}, 1)
 	want.Host.Setup = strings.Repeat("x", 16<<10)
 	if _, err := newLauncher(t, nil).Launch(t.Context(), want); err == nil ||
 		!strings.Contains(err.Error(), "shorten setup") {
@@ -513,7 +522,9 @@ func TestEndsWhatDoesNotShow(t *testing.T) {
 	l := newLauncher(t, nil)
 	scratch.Wire.Launches.Late()
 	machines, err := l.Launch(t.Context(),
-		launchOf("hidden", session.Pool{Type: "g6.xlarge", Region: launchRegion, Zone: zones[0], Image: launchImage}, 1))
+		launchOf("hidden", session.Pool{
+			Type: "g6.xlarge", Region: launchRegion, Zone: zones[0], Image: launchImage,
+		}, 1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,10 @@ var LaunchCalls = []Mutation{
 	},
 
 	{Service: "ec2", Name: "RunInstances", Actions: []string{"RunInstances", "CreateTags"}},
-	{Service: "ec2", Name: "TerminateInstances", Actions: []string{"TerminateInstances"}, Harm: Destroys, Tagged: true},
+	{
+		Service: "ec2", Name: "TerminateInstances", Actions: []string{"TerminateInstances"}, Harm: Destroys,
+		Tagged: true,
+	},
 	{Service: "ec2", Name: "DeleteVolume", Actions: []string{"DeleteVolume"}, Harm: Destroys, Tagged: true},
 	{
 		Service: "ec2", Name: "DeleteNetworkInterface", Actions: []string{"DeleteNetworkInterface"}, Harm: Destroys,

@@ -113,8 +113,9 @@ func (l *Launcher) userData(want session.Launch) (string, error) {
 	fmt.Fprintf(&b, script, want.Pool.Region, base64.StdEncoding.EncodeToString(bytes.TrimPrefix(told, []byte("{"))),
 		l.options.Agent.lines(), over.Unix())
 	if b.Len() > maxUserData {
-		return "", fmt.Errorf("what the host is told takes %d bytes of user data, and EC2 takes %d: shorten setup, env "+
-			"and secrets of the session", b.Len(), maxUserData)
+		return "", fmt.Errorf(
+			"what the host is told takes %d bytes of user data, and EC2 takes %d: shorten setup, env "+
+				"and secrets of the session", b.Len(), maxUserData)
 	}
 	return base64.StdEncoding.EncodeToString(b.Bytes()), nil
 }

@@ -101,9 +101,11 @@ func (l *Launcher) End(ctx context.Context, id string, ids []string) error {
 				unseen = slices.DeleteFunc(unseen, func(s string) bool { return s == machine })
 				switch whose := ec2Tags(i.Tags)[inventory.TagSession]; {
 				case whose != id:
-					errs = append(errs, fmt.Errorf("end %s of session %s: it is tagged as session %q, and left alone", machine, id,
-						whose))
-				case stateOf(i) != types.InstanceStateNameTerminated && stateOf(i) != types.InstanceStateNameShuttingDown:
+					errs = append(errs,
+						fmt.Errorf("end %s of session %s: it is tagged as session %q, and left alone", machine, id,
+							whose))
+				case stateOf(i) != types.InstanceStateNameTerminated &&
+					stateOf(i) != types.InstanceStateNameShuttingDown:
 					due = append(due, machine)
 				}
 			})

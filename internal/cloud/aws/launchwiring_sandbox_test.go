@@ -52,7 +52,9 @@ func TestAgentIsChecked(t *testing.T) {
 			l := newLauncher(t, func(o *aws.LaunchOptions) { o.Agent = tc.agent })
 			id := "agent-" + strings.ReplaceAll(tc.name, " ", "-")
 			machines, err := l.Launch(t.Context(),
-				launchOf(id, session.Pool{Type: "g6.xlarge", Region: launchRegion, Zone: zones[0], Image: launchImage}, 1))
+				launchOf(id, session.Pool{
+					Type: "g6.xlarge", Region: launchRegion, Zone: zones[0], Image: launchImage,
+				}, 1))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,7 +80,8 @@ func TestAgentIsChecked(t *testing.T) {
 			give := "cat > \"$to\" <<'PROGRAM'\n" + program + "PROGRAM\n"
 			for name, text := range map[string]string{
 				"curl": "#!/bin/sh\nto=''; for a; do case $before in -o) to=$a;; esac; before=$a; done\ncase \"$*\" in " +
-					"*api/token) echo t;; *ami-launch-index) printf 0;; *example.com/curfew) " + give + ";; *) exit 22;; esac\n",
+					"*api/token) echo t;; *ami-launch-index) printf 0;; *example.com/curfew) " + give +
+					";; *) exit 22;; esac\n",
 				"aws": "#!/bin/sh\nfor to; do :; done\ncase \"$*\" in *sessions/bin/curfew*) " + give +
 					";; *) exit 1;; esac\n",
 				"sleep":    "#!/bin/sh\n",
@@ -89,7 +92,9 @@ func TestAgentIsChecked(t *testing.T) {
 				}
 			}
 			// No other curfew of this machine is on the path.
-			for _, name := range []string{"sh", "mkdir", "dirname", "base64", "cat", "chmod", "mv", "date", "sha256sum"} {
+			for _, name := range []string{
+				"sh", "mkdir", "dirname", "base64", "cat", "chmod", "mv", "date", "sha256sum",
+			} {
 				at, err := exec.LookPath(name)
 				if err != nil {
 					t.Fatal(err)
@@ -106,7 +111,8 @@ func TestAgentIsChecked(t *testing.T) {
 			}
 			started, _ := os.ReadFile(filepath.Join(root, "started"))
 			_, off := os.Stat(filepath.Join(root, "shut-down"))
-			if want := "agent host " + root + "/etc/curfew/host.json\n"; tc.runs && (string(started) != want || off == nil) ||
+			if want := "agent host " + root + "/etc/curfew/host.json\n"; tc.runs &&
+				(string(started) != want || off == nil) ||
 				!tc.runs && (len(started) > 0 || off != nil) {
 				t.Errorf("it started %q and shut down: %v", started, off == nil)
 			}
@@ -123,7 +129,8 @@ func TestAgentIsChecked(t *testing.T) {
 			if said, err := again.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, said)
 			}
-			if again, err := os.ReadFile(filepath.Join(root, "started")); err != nil || string(again) != string(started) {
+			if again, err := os.ReadFile(filepath.Join(root, "started")); err != nil ||
+				string(again) != string(started) {
 				t.Errorf("at the next start: %q, %v", again, err)
 			}
 		})
@@ -201,7 +208,8 @@ func TestAccountOfCredentials(t *testing.T) {
 		t.Fatalf("%q %q, %v", account, person, err)
 	}
 	before := scratch.Wire.Recorder.Count("sts:GetCallerIdentity")
-	if _, _, err := l.Account(t.Context()); err != nil || scratch.Wire.Recorder.Count("sts:GetCallerIdentity") != before {
+	if _, _, err := l.Account(t.Context()); err != nil ||
+		scratch.Wire.Recorder.Count("sts:GetCallerIdentity") != before {
 		t.Errorf("it is asked again for the same credentials: %v", err)
 	}
 	out, err := sts.NewFromConfig(scratch.Config(launchRegion)).AssumeRole(t.Context(),
@@ -247,7 +255,8 @@ func TestAddressesAndRequestsGo(t *testing.T) {
 		}
 		request, err := api.RequestSpotInstances(t.Context(), &ec2.RequestSpotInstancesInput{
 			SpotPrice: awssdk.String("0.1"), LaunchSpecification: &types.RequestSpotLaunchSpecification{
-				ImageId: awssdk.String(launchImage), InstanceType: "g6.xlarge"}, TagSpecifications: []types.TagSpecification{
+				ImageId: awssdk.String(launchImage), InstanceType: "g6.xlarge"},
+			TagSpecifications: []types.TagSpecification{
 				{ResourceType: types.ResourceTypeSpotInstancesRequest, Tags: tags},
 			}})
 		if err != nil {
@@ -258,7 +267,9 @@ func TestAddressesAndRequestsGo(t *testing.T) {
 		t.Cleanup(func() {
 			for _, r := range request.SpotInstanceRequests {
 				if r.InstanceId != nil {
-					_, _ = api.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{*r.InstanceId}})
+					_, _ = api.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{
+						InstanceIds: []string{*r.InstanceId},
+					})
 				}
 			}
 		})

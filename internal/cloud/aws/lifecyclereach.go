@@ -64,7 +64,8 @@ func reaches(rules []reaching, key string, size int64) reach {
 	how := untouched
 	for i := range rules {
 		r := &rules[i]
-		if !strings.HasPrefix(key, r.prefix) || (r.greater > 0 && size <= r.greater) || (r.less > 0 && size >= r.less) {
+		if !strings.HasPrefix(key, r.prefix) || (r.greater > 0 && size <= r.greater) ||
+			(r.less > 0 && size >= r.less) {
 			continue
 		}
 		if !r.perhaps {

@@ -30,7 +30,8 @@ type retentionParams struct {
 func planRetention(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	days := do.RetentionDays
 	if !slices.Contains(retentions, days) {
-		return nil, refusal("not-enabled", "a log group cannot keep its events for %d days; it can for %v", days, retentions)
+		return nil, refusal("not-enabled",
+			"a log group cannot keep its events for %d days; it can for %v", days, retentions)
 	}
 	g, err := s.logGroup(ctx, r.ID)
 	if err != nil {
@@ -42,7 +43,8 @@ func planRetention(ctx context.Context, s *site, r *inventory.Resource, do polic
 	now := retentionDays(g)
 	switch {
 	case g.LogGroupClass == types.LogGroupClassDelivery:
-		return nil, refusal("not-enabled", "log group %s only passes its events on; how long it keeps them cannot be set",
+		return nil, refusal("not-enabled",
+			"log group %s only passes its events on; how long it keeps them cannot be set",
 			r.ID)
 	case do.Change.Verb != "" && now != do.Change.Arguments.RetentionBefore && now != days:
 		return nil, refusal("changed", "log group %s keeps its events for %d days now; scan again", r.ID, now)
@@ -114,7 +116,8 @@ func putRetention(ctx context.Context, s *site, t action.Task) (string, error) {
 	case now == want.Days:
 		return "", nil
 	case now != former.Days:
-		return "", refusal("changed", "log group %s keeps its events for %d days now, not for %d as when this was planned",
+		return "", refusal("changed",
+			"log group %s keeps its events for %d days now, not for %d as when this was planned",
 			t.Ref.ID, now, former.Days)
 	}
 	return "", s.setRetention(ctx, t.Ref.ID, want.Days)

@@ -52,7 +52,8 @@ func planMachine(ctx context.Context, s *site, r *inventory.Resource, do policy.
 	case len(unsaved(i, do)) == 0:
 		return []action.Step{{Name: stepTerminate, Params: encoded(terminateParams{DeletedDisks: disks})}}, nil
 	case !do.SaveDisks:
-		return nil, refusal("unsaved-disk", "%s would be deleted with machine %s: declare them scratch, or have them saved",
+		return nil, refusal("unsaved-disk",
+			"%s would be deleted with machine %s: declare them scratch, or have them saved",
 			strings.Join(unsaved(i, do), ", "), r.ID)
 	}
 	return []action.Step{
@@ -94,7 +95,8 @@ func deleted(i types.Instance) []string { return unsaved(i, policy.Do{}) }
 func unsaved(i types.Instance, do policy.Do) []string {
 	disks := []string{}
 	for _, m := range i.BlockDeviceMappings {
-		if m.Ebs != nil && (m.Ebs.DeleteOnTermination == nil || *m.Ebs.DeleteOnTermination) && !do.Losable(isRoot(i, m)) {
+		if m.Ebs != nil && (m.Ebs.DeleteOnTermination == nil || *m.Ebs.DeleteOnTermination) &&
+			!do.Losable(isRoot(i, m)) {
 			disks = append(disks, awssdk.ToString(m.Ebs.VolumeId))
 		}
 	}
@@ -146,7 +148,8 @@ func (p *place) mayEnd(ctx context.Context, i types.Instance, do policy.Do) erro
 		return refusal("unsaved-disk", "machine %s cannot be stopped: its root disk is %s, which ends with it", id,
 			firstOf(string(i.RootDeviceType), "not known"))
 	}
-	if do.Verb == policy.Hibernate && (i.HibernationOptions == nil || !awssdk.ToBool(i.HibernationOptions.Configured)) {
+	if do.Verb == policy.Hibernate &&
+		(i.HibernationOptions == nil || !awssdk.ToBool(i.HibernationOptions.Configured)) {
 		return refusal("not-enabled", "machine %s was not launched with hibernation", id)
 	}
 	// what was there was lost when it stopped
@@ -157,8 +160,9 @@ func (p *place) mayEnd(ctx context.Context, i types.Instance, do policy.Do) erro
 	case err != nil:
 		return unanswered(ctx, "whether a "+string(i.InstanceType)+" has instance-store disks", err)
 	case local:
-		return refusal("unsaved-disk", "machine %s is a %s: data on its instance-store disks is lost when it stops, and "+
-			"no snapshot saves it; declare them scratch",
+		return refusal("unsaved-disk",
+			"machine %s is a %s: data on its instance-store disks is lost when it stops, and "+
+				"no snapshot saves it; declare them scratch",
 			id, i.InstanceType)
 	}
 	return nil
@@ -190,13 +194,15 @@ func (p *place) mayEndSpot(ctx context.Context, i types.Instance, verb policy.Ve
 		switch {
 		case verb == policy.Terminate && r.Type == types.SpotInstanceTypePersistent && !over:
 			return refusal("group-member",
-				"spot request %s is persistent and would start another machine for %s: cancel the request", request, id)
+				"spot request %s is persistent and would start another machine for %s: cancel the request", request,
+				id)
 		case verb == policy.Terminate && (r.Type == types.SpotInstanceTypeOneTime || over):
 			return nil
 		case verb != policy.Terminate && r.Type == types.SpotInstanceTypePersistent && !over:
 			return nil
 		case verb != policy.Terminate && r.Type == types.SpotInstanceTypeOneTime:
-			return refusal("spot-request", "machine %s is of a one-time spot request: it cannot be stopped, only terminated",
+			return refusal("spot-request",
+				"machine %s is of a one-time spot request: it cannot be stopped, only terminated",
 				id)
 		}
 	}
@@ -267,7 +273,8 @@ func terminateMachine(ctx context.Context, s *site, t action.Task) (string, erro
 	if err != nil {
 		return "", err
 	}
-	if state := stateOf(i); state == types.InstanceStateNameShuttingDown || state == types.InstanceStateNameTerminated {
+	if state := stateOf(i); state == types.InstanceStateNameShuttingDown ||
+		state == types.InstanceStateNameTerminated {
 		return string(state), nil
 	}
 	if err := s.mayEnd(ctx, i, t.Do); err != nil {

@@ -35,10 +35,15 @@ func TestSizeOfMachineTypes(t *testing.T) {
 		{"p4d.24xlarge", types.InstanceTypeInfo{
 			GpuInfo: &types.GpuInfo{
 				Gpus: []types.GpuDeviceInfo{
-					{Count: n(8), Name: awssdk.String("A100"), MemoryInfo: &types.GpuDeviceMemoryInfo{SizeInMiB: n(40960)}},
+					{
+						Count: n(8), Name: awssdk.String("A100"),
+						MemoryInfo: &types.GpuDeviceMemoryInfo{SizeInMiB: n(40960)},
+					},
 				},
 			},
-			VCpuInfo: &types.VCpuInfo{DefaultVCpus: n(96)}, MemoryInfo: &types.MemoryInfo{SizeInMiB: awssdk.Int64(1179648)},
+			VCpuInfo: &types.VCpuInfo{
+				DefaultVCpus: n(96),
+			}, MemoryInfo: &types.MemoryInfo{SizeInMiB: awssdk.Int64(1179648)},
 			InstanceStorageSupported: awssdk.Bool(true), InstanceStorageInfo: &types.InstanceStorageInfo{
 				TotalSizeInGB: awssdk.Int64(8000),
 			},
@@ -57,11 +62,15 @@ func TestSizeOfMachineTypes(t *testing.T) {
 			},
 			NeuronInfo: &types.NeuronInfo{NeuronDevices: []types.NeuronDeviceInfo{
 				{
-					Count: n(1), Name: awssdk.String("Inferentia2"), MemoryInfo: &types.NeuronDeviceMemoryInfo{SizeInMiB: n(32768)},
+					Count: n(1), Name: awssdk.String("Inferentia2"), MemoryInfo: &types.NeuronDeviceMemoryInfo{
+						SizeInMiB: n(32768),
+					},
 				}}},
 		}, size(1, "Inferentia2", 32768)},
-		{"chips that are listed once", types.InstanceTypeInfo{InferenceAcceleratorInfo: &types.InferenceAcceleratorInfo{
-			Accelerators: []types.InferenceDeviceInfo{{Count: n(4), Name: awssdk.String("Inferentia")}}}},
+		{
+			"chips that are listed once", types.InstanceTypeInfo{
+				InferenceAcceleratorInfo: &types.InferenceAcceleratorInfo{
+					Accelerators: []types.InferenceDeviceInfo{{Count: n(4), Name: awssdk.String("Inferentia")}}}},
 			size(4, "Inferentia", 0)},
 		{
 			"FPGAs",
@@ -186,7 +195,10 @@ func TestManagers(t *testing.T) {
 		},
 		{name: "a cluster named by the value", tags: []types.Tag{tag("KubernetesCluster", "old")},
 			want: inventory.Manager{Kind: inventory.ManagerKubernetes, Name: "old"}},
-		{name: "a claim of the driver's, which names no cluster", tags: []types.Tag{tag("ebs.csi.aws.com/cluster", "true")},
+		{
+			name: "a claim of the driver's, which names no cluster", tags: []types.Tag{
+				tag("ebs.csi.aws.com/cluster", "true"),
+			},
 			want: inventory.Manager{Kind: inventory.ManagerKubernetes}},
 		{
 			name: "a volume that the driver made", tags: []types.Tag{tag("CSIVolumeName", "pvc-1")},

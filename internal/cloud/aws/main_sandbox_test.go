@@ -56,7 +56,8 @@ func run(m *testing.M) int {
 	calls := append(account.Wire.Recorder.Curfews(), scratch.Wire.Recorder.Curfews()...)
 	calls = slices.DeleteFunc(calls, aws.OnlyLaunches)
 	if refused, err := aws.RefusedByRoles(calls); err != nil || len(refused) > 0 {
-		fmt.Fprintf(os.Stderr, "of %d calls on the wire, the roles in deploy/cloudformation refuse %q: %v\n", len(calls),
+		fmt.Fprintf(os.Stderr, "of %d calls on the wire, the roles in deploy/cloudformation refuse %q: %v\n",
+			len(calls),
 			refused, err)
 		return 1
 	}

@@ -60,7 +60,9 @@ func (m *maker) launch(machineType string, change func(*ec2.RunInstancesInput)) 
 		BlockDeviceMappings: []ec2types.BlockDeviceMapping{
 			{
 				DeviceName: awssdk.String("/dev/sda1"),
-				Ebs:        &ec2types.EbsBlockDevice{VolumeSize: awssdk.Int32(10), DeleteOnTermination: awssdk.Bool(true)},
+				Ebs: &ec2types.EbsBlockDevice{
+					VolumeSize: awssdk.Int32(10), DeleteOnTermination: awssdk.Bool(true),
+				},
 			},
 		},
 		TagSpecifications: []ec2types.TagSpecification{
@@ -147,7 +149,8 @@ func (m *maker) notebook() inventory.Ref {
 	name := m.name()
 	_, err := sagemaker.NewFromConfig(scratch.Config(elsewhere)).CreateNotebookInstance(m.Context(),
 		&sagemaker.CreateNotebookInstanceInput{NotebookInstanceName: &name,
-			InstanceType: smtypes.InstanceTypeMlT3Medium, RoleArn: awssdk.String("arn:aws:iam::123456789012:role/sagemaker")})
+			InstanceType: smtypes.InstanceTypeMlT3Medium,
+			RoleArn:      awssdk.String("arn:aws:iam::123456789012:role/sagemaker")})
 	m.must(err)
 	return m.ref(inventory.KindNotebook, &name)
 }

@@ -30,7 +30,9 @@ func TestMarket(t *testing.T) {
 			inventory.CapacityBlock,
 		},
 		{
-			"a way to buy that is not known here", types.Instance{InstanceLifecycle: "interruptible-capacity-reservation"},
+			"a way to buy that is not known here", types.Instance{
+				InstanceLifecycle: "interruptible-capacity-reservation",
+			},
 			inventory.MarketUnknown,
 		},
 		{
@@ -46,7 +48,8 @@ func TestMarket(t *testing.T) {
 
 func TestPlatform(t *testing.T) {
 	for in, want := range map[string]string{
-		"Linux/UNIX": "linux", "Linux/UNIX (Amazon VPC)": "linux", "Red Hat Enterprise Linux": "rhel", "Windows": "windows",
+		"Linux/UNIX": "linux", "Linux/UNIX (Amazon VPC)": "linux",
+		"Red Hat Enterprise Linux": "rhel", "Windows": "windows",
 		"":                                 "",
 		"Red Hat Enterprise Linux with HA": "red-hat-enterprise-linux-with-ha", " SUSE Linux ": "suse",
 		// A reservation of a platform covers a machine of it, also where it says that it is for a VPC.
@@ -164,15 +167,18 @@ func TestImagesOfARepository(t *testing.T) {
 			inventory.Known[int64](0), inventory.Known[int64](0),
 		},
 		{
-			"untagged", []ecrtypes.ImageDetail{image(5, recent), image(2, recent, "v1")}, 1, 0, inventory.Known[int64](7),
+			"untagged", []ecrtypes.ImageDetail{image(5, recent), image(2, recent, "v1")}, 1, 0,
+			inventory.Known[int64](7),
 			inventory.Known[int64](5), inventory.Known[int64](0),
 		},
 		{
-			"untagged parts of a list", []ecrtypes.ImageDetail{image(5, recent), list}, 0, 0, inventory.Known[int64](5),
+			"untagged parts of a list", []ecrtypes.ImageDetail{image(5, recent), list}, 0, 0,
+			inventory.Known[int64](5),
 			inventory.Fact[int64]{}, inventory.Known[int64](0),
 		},
 		{
-			"a signature", []ecrtypes.ImageDetail{signature}, 0, 0, inventory.Known[int64](1), inventory.Known[int64](0),
+			"a signature", []ecrtypes.ImageDetail{signature}, 0, 0, inventory.Known[int64](1),
+			inventory.Known[int64](0),
 			inventory.Known[int64](0),
 		},
 		{
@@ -204,7 +210,8 @@ func TestEFSSizes(t *testing.T) {
 		{"only a total", efstypes.FileSystemSize{Value: 7}, false, map[string]int64{"STANDARD": 7}},
 		{
 			"by class", efstypes.FileSystemSize{
-				Value: 10, ValueInStandard: awssdk.Int64(4), ValueInIA: awssdk.Int64(6), ValueInArchive: awssdk.Int64(0),
+				Value: 10, ValueInStandard: awssdk.Int64(4), ValueInIA: awssdk.Int64(6),
+				ValueInArchive: awssdk.Int64(0),
 			}, false,
 			map[string]int64{"STANDARD": 4, "IA": 6}},
 		{
@@ -228,8 +235,10 @@ func TestLifecycleRules(t *testing.T) {
 			Transitions: []s3types.Transition{
 				{Days: awssdk.Int32(30), StorageClass: s3types.TransitionStorageClassStandardIa},
 			},
-			AbortIncompleteMultipartUpload: &s3types.AbortIncompleteMultipartUpload{DaysAfterInitiation: awssdk.Int32(7)},
-			NoncurrentVersionExpiration:    &s3types.NoncurrentVersionExpiration{NoncurrentDays: awssdk.Int32(20)}},
+			AbortIncompleteMultipartUpload: &s3types.AbortIncompleteMultipartUpload{
+				DaysAfterInitiation: awssdk.Int32(7),
+			},
+			NoncurrentVersionExpiration: &s3types.NoncurrentVersionExpiration{NoncurrentDays: awssdk.Int32(20)}},
 		{
 			ID: awssdk.String("tagged"), Status: s3types.ExpirationStatusDisabled,
 			Expiration: &s3types.LifecycleExpiration{Days: awssdk.Int32(9)},

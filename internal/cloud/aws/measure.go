@@ -68,7 +68,9 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 			continue
 		}
 		p := s.place(accounts[i], k.region)
-		parts = append(parts, part{p.String() + " metrics", func(ctx context.Context) { p.measure(ctx, rs, iv, open) }})
+		parts = append(parts, part{p.String() + " metrics", func(ctx context.Context) {
+			p.measure(ctx, rs, iv, open)
+		}})
 	}
 	if err := s.run(ctx, parts); err != nil {
 		return usage.Measured{}, err
@@ -143,7 +145,8 @@ func (p *place) measure(ctx context.Context, resources []*inventory.Resource, iv
 	}
 	if components > 0 {
 		p.scan.blind(inventory.BlindSpot{
-			What: "sagemaker " + p.String(), Why: "inference components: their requests are not counted as the endpoint's",
+			What:   "sagemaker " + p.String(),
+			Why:    "inference components: their requests are not counted as the endpoint's",
 			Effect: index["cloudwatch:GetMetricData"].Effect + " for " + plain.Count(components, "endpoint")})
 	}
 	p.tellUnmeasured(ctx, p.read(ctx, m.batches(open)...))
@@ -446,7 +449,9 @@ func (m *meters) loadBalancer(r *inventory.Resource, d *inventory.LoadBalancer) 
 		healthy = append(healthy, metric{x.namespace, healthyMetric, dims(x.dimension, d.Dimension)})
 	}
 	for _, group := range d.TargetGroups {
-		healthy = append(healthy, metric{x.namespace, healthyMetric, dims("TargetGroup", group, x.dimension, d.Dimension)})
+		healthy = append(healthy, metric{
+			x.namespace, healthyMetric, dims("TargetGroup", group, x.dimension, d.Dimension),
+		})
 	}
 	if len(healthy) > 0 && len(healthy) <= maxTargetGroups {
 		s.gauge("", usage.Healthy, 1, maximum, healthy...)

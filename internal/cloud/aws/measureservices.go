@@ -20,10 +20,14 @@ func databaseMetrics(r *inventory.Resource) *serviceMetrics {
 	case !ok:
 		return nil
 	case r.Kind == inventory.KindWarehouse:
-		return &serviceMetrics{namespace: "AWS/Redshift", dimension: "ClusterIdentifier", connections: "DatabaseConnections"}
+		return &serviceMetrics{
+			namespace: "AWS/Redshift", dimension: "ClusterIdentifier", connections: "DatabaseConnections",
+		}
 	case r.Kind == inventory.KindCache && d.Engine == "memcached":
 		return &serviceMetrics{
-			namespace: "AWS/ElastiCache", dimension: "CacheClusterId", requests: []string{"GetHits", "GetMisses", "CmdSet"},
+			namespace: "AWS/ElastiCache", dimension: "CacheClusterId", requests: []string{
+				"GetHits", "GetMisses", "CmdSet",
+			},
 		}
 	case r.Kind == inventory.KindCache:
 		return &serviceMetrics{

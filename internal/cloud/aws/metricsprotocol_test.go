@@ -44,7 +44,8 @@ func TestReadsMetricsWithoutCBOR(t *testing.T) {
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Authorization",
-		"AWS4-HMAC-SHA256 Credential=testing/20260101/us-east-1/monitoring/aws4_request, SignedHeaders=host, Signature=0")
+		"AWS4-HMAC-SHA256 Credential=testing/20260101/us-east-1/monitoring/aws4_request, SignedHeaders=host, "+
+			"Signature=0")
 	put, err := http.DefaultClient.Do(req)
 	if err != nil || put.StatusCode != http.StatusOK {
 		t.Fatal(put, err)

@@ -49,7 +49,10 @@ const (
 var mutations = []Mutation{
 	{Service: "ec2", Name: "StopInstances", Actions: []string{"StopInstances"}, Harm: Halts, Tagged: true},
 	{Service: "ec2", Name: "StartInstances", Actions: []string{"StartInstances"}, Harm: Restores, Tagged: true},
-	{Service: "ec2", Name: "TerminateInstances", Actions: []string{"TerminateInstances"}, Harm: Destroys, Tagged: true},
+	{
+		Service: "ec2", Name: "TerminateInstances", Actions: []string{"TerminateInstances"}, Harm: Destroys,
+		Tagged: true,
+	},
 	{Service: "ec2", Name: "CreateSnapshot", Actions: []string{"CreateSnapshot"}, Harm: Saves},
 	{Service: "ec2", Name: "CreateSnapshots", Actions: []string{"CreateSnapshots"}, Harm: Saves},
 	{Service: "ec2", Name: "DeleteVolume", Actions: []string{"DeleteVolume"}, Harm: Destroys, Tagged: true},
@@ -57,7 +60,10 @@ var mutations = []Mutation{
 	{Service: "ec2", Name: "CreateTags", Actions: []string{"CreateTags"}, Harm: Describes, Tagged: true},
 	{Service: "ec2", Name: "DeleteTags", Actions: []string{"DeleteTags"}, Harm: Describes, Tagged: true},
 
-	{Service: "logs", Name: "PutRetentionPolicy", Actions: []string{"PutRetentionPolicy"}, Harm: Destroys, Tagged: true},
+	{
+		Service: "logs", Name: "PutRetentionPolicy", Actions: []string{"PutRetentionPolicy"}, Harm: Destroys,
+		Tagged: true,
+	},
 	{
 		Service: "logs", Name: "DeleteRetentionPolicy", Actions: []string{"DeleteRetentionPolicy"}, Harm: Restores,
 		Tagged: true,
@@ -73,7 +79,10 @@ var mutations = []Mutation{
 	{Service: "s3", Name: "PutBucketTagging", Actions: []string{"PutBucketTagging"}, Harm: Describes},
 	{Service: "s3", Name: "DeleteBucketTagging", Actions: []string{"PutBucketTagging"}, Harm: Describes},
 
-	{Service: "ecr", Name: "PutLifecyclePolicy", Actions: []string{"PutLifecyclePolicy"}, Harm: Destroys, Tagged: true},
+	{
+		Service: "ecr", Name: "PutLifecyclePolicy", Actions: []string{"PutLifecyclePolicy"}, Harm: Destroys,
+		Tagged: true,
+	},
 	{
 		Service: "ecr", Name: "DeleteLifecyclePolicy", Actions: []string{"DeleteLifecyclePolicy"}, Harm: Restores,
 		Tagged: true,
@@ -86,15 +95,22 @@ var mutations = []Mutation{
 		Tagged: true,
 	},
 	{
-		Service: "sagemaker", Name: "StartNotebookInstance", Actions: []string{"StartNotebookInstance"}, Harm: Restores,
+		Service: "sagemaker", Name: "StartNotebookInstance", Actions: []string{
+			"StartNotebookInstance",
+		}, Harm: Restores,
 		Tagged: true,
 	},
 	{
-		Service: "sagemaker", Name: "DeleteNotebookInstance", Actions: []string{"DeleteNotebookInstance"}, Harm: Destroys,
+		Service: "sagemaker", Name: "DeleteNotebookInstance", Actions: []string{
+			"DeleteNotebookInstance",
+		}, Harm: Destroys,
 		Tagged: true,
 	},
 	{Service: "sagemaker", Name: "DeleteEndpoint", Actions: []string{"DeleteEndpoint"}, Harm: Destroys, Tagged: true},
-	{Service: "sagemaker", Name: "StopTrainingJob", Actions: []string{"StopTrainingJob"}, Harm: Destroys, Tagged: true},
+	{
+		Service: "sagemaker", Name: "StopTrainingJob", Actions: []string{"StopTrainingJob"}, Harm: Destroys,
+		Tagged: true,
+	},
 	{Service: "sagemaker", Name: "AddTags", Actions: []string{"AddTags"}, Harm: Describes, Tagged: true},
 	{Service: "sagemaker", Name: "DeleteTags", Actions: []string{"DeleteTags"}, Harm: Describes, Tagged: true},
 
@@ -104,7 +120,9 @@ var mutations = []Mutation{
 	},
 
 	{
-		Service: "autoscaling", Name: "UpdateAutoScalingGroup", Actions: []string{"UpdateAutoScalingGroup"}, Harm: Halts,
+		Service: "autoscaling", Name: "UpdateAutoScalingGroup", Actions: []string{
+			"UpdateAutoScalingGroup",
+		}, Harm: Halts,
 		Tagged: true,
 	},
 	{
@@ -117,8 +135,14 @@ var mutations = []Mutation{
 	},
 	{Service: "autoscaling", Name: "DeleteTags", Actions: []string{"DeleteTags"}, Harm: Describes, Tagged: true},
 	{Service: "elasticloadbalancing", Name: "AddTags", Actions: []string{"AddTags"}, Harm: Describes, Tagged: true},
-	{Service: "elasticloadbalancing", Name: "RemoveTags", Actions: []string{"RemoveTags"}, Harm: Describes, Tagged: true},
-	{Service: "elasticfilesystem", Name: "TagResource", Actions: []string{"TagResource"}, Harm: Describes, Tagged: true},
+	{
+		Service: "elasticloadbalancing", Name: "RemoveTags", Actions: []string{"RemoveTags"}, Harm: Describes,
+		Tagged: true,
+	},
+	{
+		Service: "elasticfilesystem", Name: "TagResource", Actions: []string{"TagResource"}, Harm: Describes,
+		Tagged: true,
+	},
 	{
 		Service: "elasticfilesystem", Name: "UntagResource", Actions: []string{"UntagResource"}, Harm: Describes,
 		Tagged: true,
@@ -133,7 +157,10 @@ var mutations = []Mutation{
 	{Service: "es", Name: "AddTags", Actions: []string{"AddTags"}, Harm: Describes, Tagged: true},
 	{Service: "es", Name: "RemoveTags", Actions: []string{"RemoveTags"}, Harm: Describes, Tagged: true},
 	{Service: "secretsmanager", Name: "TagResource", Actions: []string{"TagResource"}, Harm: Describes, Tagged: true},
-	{Service: "secretsmanager", Name: "UntagResource", Actions: []string{"UntagResource"}, Harm: Describes, Tagged: true},
+	{
+		Service: "secretsmanager", Name: "UntagResource", Actions: []string{"UntagResource"}, Harm: Describes,
+		Tagged: true,
+	},
 }
 
 // API returns "ec2:StopInstances".

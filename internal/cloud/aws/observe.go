@@ -296,7 +296,9 @@ func (p *place) name(resources []*inventory.Resource) {
 		switch d := r.Detail.(type) {
 		case *inventory.Instance:
 			// A name of several machines is none's.
-			r.Aliases = slices.DeleteFunc(append(r.Aliases, hosts[r.ID]...), func(name string) bool { return shared[name] })
+			r.Aliases = slices.DeleteFunc(append(r.Aliases, hosts[r.ID]...), func(name string) bool {
+				return shared[name]
+			})
 			slices.Sort(r.Aliases)
 			r.Aliases = slices.Compact(r.Aliases)
 		case *inventory.LoadBalancer:

@@ -76,7 +76,8 @@ func TestSeesAllThatIsThereAndWhose(t *testing.T) {
 		}
 	}
 	if len(seen.BlindSpots) != 0 || len(seen.Unread) != 0 || !seen.CommitmentsKnown {
-		t.Errorf("blind spots %+v, unread %v, commitments known %v", seen.BlindSpots, seen.Unread, seen.CommitmentsKnown)
+		t.Errorf("blind spots %+v, unread %v, commitments known %v", seen.BlindSpots,
+			seen.Unread, seen.CommitmentsKnown)
 	}
 	if seen.Billed == nil || seen.Billed.Total.Cents() != truth.BilledUSD {
 		t.Errorf("billed %+v, want %s", seen.Billed, truth.BilledUSD)
@@ -257,7 +258,9 @@ func TestDenialIsABlindSpotAndTheRestIsUnchanged(t *testing.T) {
 		{"ecr", "DescribeRepositories", []inventory.Kind{inventory.KindRepository}, true},
 	} {
 		t.Run(x.service+":"+x.operation, func(t *testing.T) {
-			remove := account.Wire.Inject(wire.Fault{Service: x.service, Operation: x.operation, Kind: wire.AccessDenied})
+			remove := account.Wire.Inject(wire.Fault{
+				Service: x.service, Operation: x.operation, Kind: wire.AccessDenied,
+			})
 			defer remove()
 			o := mustObserve(t, options())
 			whole, got := without(whole, x.kinds...), without(o, x.kinds...)
@@ -316,7 +319,8 @@ func TestOneBucketOfManyIsDenied(t *testing.T) {
 			unknown++
 		}
 	}
-	if unknown != 1 || len(o.BlindSpots) != 1 || !strings.Contains(o.BlindSpots[0].Why, "s3:GetLifecycleConfiguration") {
+	if unknown != 1 || len(o.BlindSpots) != 1 ||
+		!strings.Contains(o.BlindSpots[0].Why, "s3:GetLifecycleConfiguration") {
 		t.Errorf("%d buckets unknown, blind spots %+v; want 1 and one for s3:GetLifecycleConfiguration", unknown,
 			o.BlindSpots)
 	}

@@ -34,7 +34,8 @@ func endpoint(t *testing.T, answer http.HandlerFunc) {
 func credentials(t *testing.T) {
 	t.Helper()
 	for k, v := range map[string]string{
-		"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "",
+		"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret",
+		"AWS_SESSION_TOKEN": "", "AWS_PROFILE": "",
 		"AWS_REGION": "us-east-1", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
 		"AWS_EC2_METADATA_DISABLED": "true",
 		"AWS_ENDPOINT_URL":          ""} {
@@ -122,7 +123,10 @@ func TestNothingCanBeRead(t *testing.T) {
 		setup  func(t *testing.T)
 		want   error
 	}{
-		{name: "expired token", answer: deny(http.StatusForbidden, "ExpiredToken"), want: inventory.ErrUnauthenticated},
+		{
+			name: "expired token", answer: deny(http.StatusForbidden, "ExpiredToken"),
+			want: inventory.ErrUnauthenticated,
+		},
 		{
 			name: "unknown key", answer: deny(http.StatusForbidden, "InvalidClientTokenId"),
 			want: inventory.ErrUnauthenticated,
@@ -212,7 +216,8 @@ func TestTallyPricesUnits(t *testing.T) {
 		got[c.API] = fmt.Sprint(c.Count, " ", c.Units, " ", c.Cost)
 	}
 	for api, want := range map[string]string{
-		"cloudwatch:GetMetricData": "3 900 0.009", "s3:ListObjectsV2": "1 1 0.000005", "ec2:DescribeInstances": "1 1 0.00",
+		"cloudwatch:GetMetricData": "3 900 0.009", "s3:ListObjectsV2": "1 1 0.000005",
+		"ec2:DescribeInstances": "1 1 0.00",
 	} {
 		if got[api] != want {
 			t.Errorf("%s: got %q, want %q", api, got[api], want)

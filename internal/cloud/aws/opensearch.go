@@ -63,7 +63,8 @@ func (p *place) searchCluster(d types.DomainStatus) *inventory.Resource {
 		db.Count = int64(max(1, awssdk.ToInt32(c.InstanceCount)))
 		if awssdk.ToBool(c.DedicatedMasterEnabled) {
 			db.Nodes = append(db.Nodes, inventory.NodeGroup{
-				Name: "masters", Type: string(c.DedicatedMasterType), Count: int64(awssdk.ToInt32(c.DedicatedMasterCount)),
+				Name: "masters", Type: string(c.DedicatedMasterType),
+				Count: int64(awssdk.ToInt32(c.DedicatedMasterCount)),
 			})
 		}
 		if awssdk.ToBool(c.WarmEnabled) {

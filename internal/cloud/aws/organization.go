@@ -74,7 +74,8 @@ func (c *Cloud) Organization(ctx context.Context) ([]Member, error) {
 				continue
 			}
 			out = append(out, Member{
-				ID: id, Name: awssdk.ToString(a.Name), Own: id == own, partition: partitionOfARN(awssdk.ToString(a.Arn)),
+				ID: id, Name: awssdk.ToString(a.Name), Own: id == own,
+				partition: partitionOfARN(awssdk.ToString(a.Arn)),
 			})
 		}
 		return answer.NextToken, nil
@@ -115,7 +116,8 @@ func CentralPolicyJSON(partition string, roles []string, list bool) []byte {
 	var all []statement
 	if list {
 		all = append(all, statement{
-			Sid: "CurfewOrganization", Effect: "Allow", Action: index["organizations:ListAccounts"].IAM(), Resource: "*",
+			Sid: "CurfewOrganization", Effect: "Allow",
+			Action: index["organizations:ListAccounts"].IAM(), Resource: "*",
 		})
 	}
 	arns := make([]string, 0, len(roles))

@@ -8,7 +8,8 @@ import (
 
 func TestPluginVersions(t *testing.T) {
 	for version, want := range map[string]bool{
-		"1.2.497.0": false, "1.2.498.0": true, "1.2.707.0": true, "1.2.54.0": false, "1.1.999.0": false, "1.3.0.0": true,
+		"1.2.497.0": false, "1.2.498.0": true, "1.2.707.0": true, "1.2.54.0": false,
+		"1.1.999.0": false, "1.3.0.0": true,
 		"2.0": true, "": true, "next": true,
 	} {
 		if got := (Plugin{Version: version}).byEnvironment(); got != want {
@@ -50,7 +51,10 @@ func TestTypedInAnyParts(t *testing.T) {
 		{"nothing", "$ " + word + " -begin'\r\n\n" + word + "-begin\n" + word + "-end:0\n", "", 0, true},
 		{"lines", "motd\n" + word + "-begin\r\na\nb\n" + word + "-end:3\r\n", "a\nb\n", 3, true},
 		{"no last newline", word + "-begin\nab" + word + "-end:255\n$ exit", "ab", 255, true},
-		{"what looks like the end", word + "-begin\n\n" + word + "-en" + word + "-end:0\n", "\n" + word + "-en", 0, true},
+		{
+			"what looks like the end", word + "-begin\n\n" + word + "-en" + word + "-end:0\n", "\n" + word + "-en", 0,
+			true,
+		},
 		{"newlines", word + "-begin\n\n\n\n" + word + "-end:0\n", "\n\n\n", 0, true},
 		{"a line that is waited for", word + "-begin\nab\n", "ab\n", 0, false},
 		{"never began", "$ curfew: not found\n", "", 0, false},

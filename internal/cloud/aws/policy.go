@@ -33,7 +33,8 @@ type Operation struct {
 // Prices of calls, dollars a unit in us-east-1, from the public price pages of Amazon
 // CloudWatch, Amazon S3 and AWS Cost Explorer. Free tiers are not counted.
 const (
-	chargeMetric   = 10_000_000 * money.PicoUSD     // 0.01 a 1,000 metrics of GetMetricData, or requests of ListMetrics
+	// 0.01 a 1,000 metrics of GetMetricData, or requests of ListMetrics
+	chargeMetric   = 10_000_000 * money.PicoUSD
 	chargeS3List   = 5_000_000 * money.PicoUSD      // 0.005 a 1,000 LIST requests
 	chargeS3Get    = 400_000 * money.PicoUSD        // 0.0004 a 1,000 GET and other requests
 	chargeExplorer = 10_000_000_000 * money.PicoUSD // 0.01 a request
@@ -60,7 +61,8 @@ var operations = []Operation{
 		Effect: "the names of regions are not checked",
 	},
 	{
-		Service: "ec2", Name: "DescribeInstances", Actions: []string{"DescribeInstances"}, Scan: true, Kinds: onlyMachines,
+		Service: "ec2", Name: "DescribeInstances", Actions: []string{"DescribeInstances"},
+		Scan: true, Kinds: onlyMachines,
 		Effect: "no machine is seen, priced or judged there",
 	},
 	{
@@ -106,7 +108,10 @@ var operations = []Operation{
 		Service: "ec2", Name: "DescribeLaunchTemplateVersions", Actions: []string{"DescribeLaunchTemplateVersions"},
 		Scan: true, Effect: unknownLaunchers,
 	},
-	{Service: "ec2", Name: "DescribeFleets", Actions: []string{"DescribeFleets"}, Scan: true, Effect: unknownLaunchers},
+	{
+		Service: "ec2", Name: "DescribeFleets", Actions: []string{"DescribeFleets"}, Scan: true,
+		Effect: unknownLaunchers,
+	},
 	{
 		Service: "ec2", Name: "DescribeSpotFleetRequests", Actions: []string{"DescribeSpotFleetRequests"}, Scan: true,
 		Effect: unknownLaunchers,
@@ -126,7 +131,9 @@ var operations = []Operation{
 		Item: "machine", Effect: "whether they are protected is not known, and they are left alone",
 	},
 	{
-		Service: "ec2", Name: "DescribeInstanceTypes", Actions: []string{"DescribeInstanceTypes"}, Scan: true, Act: true,
+		Service: "ec2", Name: "DescribeInstanceTypes", Actions: []string{
+			"DescribeInstanceTypes",
+		}, Scan: true, Act: true,
 		Effect: "what machines have is known from the price book alone",
 	},
 	{
@@ -154,7 +161,8 @@ var operations = []Operation{
 	},
 	{
 		Service: "elasticloadbalancing", Name: "DescribeTargetHealth", Actions: []string{"DescribeTargetHealth"},
-		Scan: true, Item: "target group", Effect: "whether anything healthy is behind their load balancers is not known",
+		Scan: true, Item: "target group",
+		Effect: "whether anything healthy is behind their load balancers is not known",
 	},
 	{
 		Service: "elasticloadbalancing", Name: "DescribeInstanceHealth", Actions: []string{"DescribeInstanceHealth"},
@@ -167,7 +175,9 @@ var operations = []Operation{
 		Effect: "Auto Scaling groups are not seen there, nor what images they start machines from",
 	},
 	{
-		Service: "autoscaling", Name: "DescribeLaunchConfigurations", Actions: []string{"DescribeLaunchConfigurations"},
+		Service: "autoscaling", Name: "DescribeLaunchConfigurations", Actions: []string{
+			"DescribeLaunchConfigurations",
+		},
 		Scan: true, Effect: unknownLaunchers,
 	},
 	{
@@ -188,19 +198,23 @@ var operations = []Operation{
 		Effect: "their region is not known, and they are left out", Charge: chargeS3Get,
 	},
 	{
-		Service: "s3", Name: "GetBucketVersioning", Actions: []string{"GetBucketVersioning"}, Scan: true, Item: "bucket",
+		Service: "s3", Name: "GetBucketVersioning", Actions: []string{"GetBucketVersioning"},
+		Scan: true, Item: "bucket",
 		Effect: "whether they keep old versions is not known", Charge: chargeS3Get,
 	},
 	{
 		Service: "s3", Name: "GetObjectLockConfiguration", Actions: []string{"GetBucketObjectLockConfiguration"},
-		Scan: true, Item: "bucket", Effect: "whether Object Lock keeps their versions is not known", Charge: chargeS3Get,
+		Scan: true, Item: "bucket",
+		Effect: "whether Object Lock keeps their versions is not known", Charge: chargeS3Get,
 	},
 	{
 		Service: "s3", Name: "GetBucketReplication", Actions: []string{"GetReplicationConfiguration"}, Scan: true,
 		Item: "bucket", Effect: "where their objects are copied to is not known", Charge: chargeS3Get,
 	},
 	{
-		Service: "s3", Name: "GetBucketLifecycleConfiguration", Actions: []string{"GetLifecycleConfiguration"}, Scan: true,
+		Service: "s3", Name: "GetBucketLifecycleConfiguration", Actions: []string{
+			"GetLifecycleConfiguration",
+		}, Scan: true,
 		Item: "bucket", Effect: "lifecycle rules not evaluated for them", Charge: chargeS3Get,
 	},
 	{
@@ -270,7 +284,9 @@ var operations = []Operation{
 		Kinds: []inventory.Kind{inventory.KindNotebook}, Effect: "notebook instances are not seen there",
 	},
 	{
-		Service: "sagemaker", Name: "DescribeNotebookInstance", Actions: []string{"DescribeNotebookInstance"}, Scan: true,
+		Service: "sagemaker", Name: "DescribeNotebookInstance", Actions: []string{
+			"DescribeNotebookInstance",
+		}, Scan: true,
 		Item: "notebook", Effect: "the cost of their disks is left out",
 	},
 	{
@@ -306,7 +322,8 @@ var operations = []Operation{
 		Kinds: []inventory.Kind{inventory.KindHyperPod}, Effect: "clusters of SageMaker HyperPod are not seen there",
 	},
 	{
-		Service: "sagemaker", Name: "DescribeCluster", Actions: []string{"DescribeCluster"}, Scan: true, Item: "cluster",
+		Service: "sagemaker", Name: "DescribeCluster", Actions: []string{"DescribeCluster"},
+		Scan: true, Item: "cluster",
 		Effect: "their machines are not known: no price",
 	},
 	{
@@ -315,7 +332,9 @@ var operations = []Operation{
 	},
 
 	{
-		Service: "elasticfilesystem", Name: "DescribeFileSystems", Actions: []string{"DescribeFileSystems"}, Scan: true,
+		Service: "elasticfilesystem", Name: "DescribeFileSystems", Actions: []string{
+			"DescribeFileSystems",
+		}, Scan: true,
 		Kinds: []inventory.Kind{inventory.KindFileSystem}, Effect: "EFS file systems are not seen there",
 	},
 	{

@@ -67,7 +67,8 @@ func TestCallsInTheSourceAreListed(t *testing.T) {
 	services := map[string]string{
 		"autoscaling": "autoscaling", "classic": "elasticloadbalancing", "cloudwatch": "cloudwatch", "costs": "ce",
 		"dynamodb": "dynamodb", "eks": "eks", "elasticache": "elasticache", "redshift": "redshift",
-		"ec2": "ec2", "ecr": "ecr", "efs": "elasticfilesystem", "elb": "elasticloadbalancing", "fsx": "fsx", "logs": "logs",
+		"ec2": "ec2", "ecr": "ecr", "efs": "elasticfilesystem", "elb": "elasticloadbalancing",
+		"fsx": "fsx", "logs": "logs",
 		"opensearch": "es",
 		"rds":        "rds", "s3": "s3", "sagemaker": "sagemaker", "savingsplans": "savingsplans",
 		"secrets": "secretsmanager", "trail": "cloudtrail"}

@@ -17,7 +17,9 @@ var vcpuQuotas = map[string][2]quota{
 	"g": {
 		{"Running On-Demand G and VT instances", "L-DB2E81BA"}, {"All G and VT Spot Instance Requests", "L-3819A6DF"},
 	},
-	"p":   {{"Running On-Demand P instances", "L-417A185B"}, {"All P4, P3 and P2 Spot Instance Requests", "L-7212CCBC"}},
+	"p": {
+		{"Running On-Demand P instances", "L-417A185B"}, {"All P4, P3 and P2 Spot Instance Requests", "L-7212CCBC"},
+	},
 	"p5":  {{"Running On-Demand P instances", "L-417A185B"}, {"All P5 Spot Instance Requests", "L-C4BD4855"}},
 	"inf": {{"Running On-Demand Inf instances", "L-1945791B"}, {"All Inf Spot Instance Requests", "L-B5D1601B"}},
 	"trn": {{"Running On-Demand Trn instances", "L-2C3B7624"}, {"All Trn Spot Instance Requests", "L-6B0D517C"}},

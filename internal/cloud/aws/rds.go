@@ -68,7 +68,8 @@ func databaseState(s string) inventory.State {
 		return inventory.StateStopped
 	case "deleting":
 		return inventory.StateDeleting
-	case "failed", "inaccessible-encryption-credentials", "incompatible-network", "incompatible-restore", "restore-error":
+	case "failed", "inaccessible-encryption-credentials", "incompatible-network",
+		"incompatible-restore", "restore-error":
 		return inventory.StateFailed
 	}
 	return inventory.StateRunning

@@ -38,7 +38,9 @@ func TestHostsOfTheSameName(t *testing.T) {
 		{"ip-10-0-0-1.ec2.internal", "i-5"}} {
 		p.nameHost(x[0], x[1])
 	}
-	for host, want := range map[string]string{"ip-10-0-0-1.ec2.internal": "", "ip-10-0-0-2.ec2.internal": "i-2", "": ""} {
+	for host, want := range map[string]string{
+		"ip-10-0-0-1.ec2.internal": "", "ip-10-0-0-2.ec2.internal": "i-2", "": "",
+	} {
 		if got, _ := p.identifyGPU(dims("Hostname", host, "gpu", "0")); got != want {
 			t.Errorf("%q is %q, want %q", host, got, want)
 		}
@@ -53,11 +55,16 @@ func TestAddressesThatCostNothing(t *testing.T) {
 	}{
 		{"Amazon's", ec2types.Address{PublicIpv4Pool: awssdk.String("amazon")}, false},
 		{"of an answer without a pool", ec2types.Address{}, false},
-		{"of a pool that was brought along", ec2types.Address{PublicIpv4Pool: awssdk.String("ipv4pool-ec2-012345")}, true},
+		{
+			"of a pool that was brought along", ec2types.Address{PublicIpv4Pool: awssdk.String("ipv4pool-ec2-012345")},
+			true,
+		},
 		{"of IPAM, which may be Amazon's", ec2types.Address{PublicIpv4Pool: awssdk.String("ipam-pool-0a1")}, false},
 		{
 			"of an Outpost",
-			ec2types.Address{PublicIpv4Pool: awssdk.String("amazon"), CustomerOwnedIpv4Pool: awssdk.String("ipv4pool-coip-0")},
+			ec2types.Address{
+				PublicIpv4Pool: awssdk.String("amazon"), CustomerOwnedIpv4Pool: awssdk.String("ipv4pool-coip-0"),
+			},
 			true,
 		},
 	} {
@@ -114,7 +121,8 @@ func TestCommitmentsInOtherMoney(t *testing.T) {
 			}})
 		for _, r := range []*inventory.Resource{plan, reserved} {
 			if _, known := r.Detail.(*inventory.Commitment).Hourly.Get(); known != want {
-				t.Errorf("%s in %q: known in dollars: %v, want %v", r.Detail.(*inventory.Commitment).CommitmentType, currency,
+				t.Errorf("%s in %q: known in dollars: %v, want %v",
+					r.Detail.(*inventory.Commitment).CommitmentType, currency,
 					known, want)
 			}
 		}
@@ -143,7 +151,9 @@ func TestGroupsCountedInMachines(t *testing.T) {
 		{"several types of several weights", scalingtypes.AutoScalingGroup{MixedInstancesPolicy: weighted}, false},
 		{
 			"a machine of another weight",
-			scalingtypes.AutoScalingGroup{Instances: []scalingtypes.Instance{{WeightedCapacity: awssdk.String("4")}}}, false,
+			scalingtypes.AutoScalingGroup{
+				Instances: []scalingtypes.Instance{{WeightedCapacity: awssdk.String("4")}},
+			}, false,
 		},
 	} {
 		if got := countsMachines(tc.in); got != tc.want {
@@ -181,7 +191,10 @@ func TestJobOnMachinesOfSeveralTypes(t *testing.T) {
 		count  int64
 		reads  bool
 	}{
-		{"one type", []sagetypes.InstanceGroup{group("ml.g5.xlarge", 2), group("ml.g5.xlarge", 1)}, "g5.xlarge", 3, true},
+		{
+			"one type", []sagetypes.InstanceGroup{group("ml.g5.xlarge", 2), group("ml.g5.xlarge", 1)}, "g5.xlarge", 3,
+			true,
+		},
 		{"two types", []sagetypes.InstanceGroup{group("ml.g5.xlarge", 1), group("ml.p4d.24xlarge", 2)}, "", 3, false},
 	} {
 		m, r, _ := testMeters()
@@ -276,7 +289,8 @@ func TestIdentityWhereTheRegionIsDisabled(t *testing.T) {
 		case asks(body, "GetCallerIdentity") && strings.Contains(r.Header.Get("Authorization"), "/us-east-1/sts/"):
 			fmt.Fprint(w, identityXML)
 		case asks(body, "GetCallerIdentity"):
-			refuse(w, r, http.StatusForbidden, "InvalidClientTokenId", "The security token included in the request is invalid")
+			refuse(w, r, http.StatusForbidden, "InvalidClientTokenId",
+				"The security token included in the request is invalid")
 		case asks(body, "DescribeRegions"):
 			fmt.Fprint(w,
 				`<DescribeRegionsResponse><regionInfo><item><regionName>us-east-1</regionName><optInStatus>opt-in-not-required</optInStatus></item>`+
@@ -339,7 +353,8 @@ func TestSignInThatIsOver(t *testing.T) {
 			inventory.ErrUnauthenticated,
 		},
 		{
-			"an unknown web identity", answered(400, &apiError{"InvalidIdentityToken", "No OpenIDConnect provider found"}),
+			"an unknown web identity",
+			answered(400, &apiError{"InvalidIdentityToken", "No OpenIDConnect provider found"}),
 			inventory.ErrUnauthenticated,
 		},
 		{"a role that may not be assumed", answered(403, &apiError{"AccessDenied", "no"}), inventory.ErrDenied},
@@ -373,16 +388,29 @@ func TestCommitmentsOfAnotherAccount(t *testing.T) {
 		known bool
 	}{
 		{"on demand only", []cetypes.Group{line(machinesService, "Usage")}, true, false, nil, true},
-		{"an answer without record types", []cetypes.Group{group(machinesService, "1", "USD")}, true, false, nil, true},
+		{
+			"an answer without record types", []cetypes.Group{group(machinesService, "1", "USD")}, true, false, nil,
+			true,
+		},
 		{
 			"an unlisted plan",
-			[]cetypes.Group{line(machinesService, "Usage"), line(machinesService, "SavingsPlanCoveredUsage")}, false, false,
+			[]cetypes.Group{
+				line(machinesService, "Usage"), line(machinesService, "SavingsPlanCoveredUsage"),
+			}, false, false,
 			nil, false,
 		},
-		{"a plan of its own", []cetypes.Group{line(machinesService, "SavingsPlanCoveredUsage")}, false, true, nil, true},
-		{"unlisted reserved instances", []cetypes.Group{line(machinesService, "DiscountedUsage")}, true, false, nil, false},
 		{
-			"reserved instances, perhaps elsewhere", []cetypes.Group{line(machinesService, "DiscountedUsage")}, false, false,
+			"a plan of its own", []cetypes.Group{line(machinesService, "SavingsPlanCoveredUsage")}, false, true, nil,
+			true,
+		},
+		{
+			"unlisted reserved instances", []cetypes.Group{line(machinesService, "DiscountedUsage")}, true, false, nil,
+			false,
+		},
+		{
+			"reserved instances, perhaps elsewhere", []cetypes.Group{
+				line(machinesService, "DiscountedUsage"),
+			}, false, false,
 			nil, true,
 		},
 		{
@@ -390,7 +418,9 @@ func TestCommitmentsOfAnotherAccount(t *testing.T) {
 			[]*inventory.Resource{ri}, true,
 		},
 		{
-			"reserved databases", []cetypes.Group{line("Amazon Relational Database Service", "DiscountedUsage")}, true, false,
+			"reserved databases", []cetypes.Group{
+				line("Amazon Relational Database Service", "DiscountedUsage"),
+			}, true, false,
 			nil, true,
 		},
 	} {
@@ -402,7 +432,8 @@ func TestCommitmentsOfAnotherAccount(t *testing.T) {
 		s.billed = append(s.billed, b)
 		s.sharedCommitments()
 		if s.commitments != tc.known || (len(s.blindSpots) == 0) != tc.known {
-			t.Errorf("%s: commitments known: %v, blind spots %+v; want known: %v", tc.name, s.commitments, s.blindSpots,
+			t.Errorf("%s: commitments known: %v, blind spots %+v; want known: %v", tc.name,
+				s.commitments, s.blindSpots,
 				tc.known)
 		}
 	}
@@ -427,7 +458,8 @@ func TestNamesThatMetricsUse(t *testing.T) {
 	named.Aliases = []string{"shared.internal", "shared", "another"} // as other parts of the listing know it
 	s.resources = []*inventory.Resource{
 		at("us-east-1", "i-1", &inventory.Instance{}), at("us-east-1", "i-2", &inventory.Instance{}), named, far,
-		at("us-east-1", "lb-1", balancer), at("us-east-1", "e-1", endpoint), at("us-east-1", "e-2", &inventory.Endpoint{})}
+		at("us-east-1", "lb-1", balancer), at("us-east-1", "e-1", endpoint),
+		at("us-east-1", "e-2", &inventory.Endpoint{})}
 	s.link()
 	var got [][]string
 	for _, r := range s.resources {
@@ -471,10 +503,13 @@ func TestLentAddresses(t *testing.T) {
 		{"one of Amazon's", []ec2types.InstanceNetworkInterface{card(private(association("amazon")))}, 1},
 		{"an Elastic IP", []ec2types.InstanceNetworkInterface{card(private(association("111122223333")))}, 0},
 		{"two cards, one with an Elastic IP in addition", []ec2types.InstanceNetworkInterface{
-			card(private(association("amazon")), private(association("111122223333"))), card(private(association("amazon")))},
+			card(private(association("amazon")), private(association("111122223333"))),
+			card(private(association("amazon")))},
 			2},
 		{
-			"a card without its private addresses", []ec2types.InstanceNetworkInterface{{Association: association("amazon")}},
+			"a card without its private addresses", []ec2types.InstanceNetworkInterface{
+				{Association: association("amazon")},
+			},
 			1,
 		},
 		{"an address of a carrier", []ec2types.InstanceNetworkInterface{card(private(carrier))}, 0},

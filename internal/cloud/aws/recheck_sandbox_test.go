@@ -110,7 +110,9 @@ func TestRecheckOfALadder(t *testing.T) {
 func ladderPlans(t *testing.T, c *aws.Cloud, ladder *sandbox.Ladder) {
 	a := c.Actions()
 	for _, tc := range []struct{ name, stop, terminate string }{
-		{sandbox.Idle, "", ""}, {sandbox.Protected, "", "protected"}, {sandbox.Grouped, "group-member", "group-member"},
+		{
+			sandbox.Idle, "", "",
+		}, {sandbox.Protected, "", "protected"}, {sandbox.Grouped, "group-member", "group-member"},
 		{sandbox.Unsaved, "", "unsaved-disk"},
 	} {
 		o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ladder.Ref(tc.name)},

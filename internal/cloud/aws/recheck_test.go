@@ -25,7 +25,8 @@ func TestHostNamesOfFewMachines(t *testing.T) {
 	}{{"its own", []string{"i-1"}, "i-1"}, {"shared", []string{"i-1", "i-2"}, ""}} {
 		t.Run(tc.name, func(t *testing.T) {
 			machine := func(id string) string {
-				return strings.ReplaceAll(machineXML("running", launched, "<privateDnsName>"+host+"</privateDnsName>"), "i-1", id)
+				return strings.ReplaceAll(machineXML("running", launched, "<privateDnsName>"+host+"</privateDnsName>"),
+					"i-1", id)
 			}
 			endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
@@ -95,7 +96,9 @@ func TestRecheckOfAnotherCloud(t *testing.T) {
 // TestMetricsOfAnAddress: metrics that name a host by its address alone are unassigned,
 // because another network may have the same address.
 func TestMetricsOfAnAddress(t *testing.T) {
-	endpoint(t, func(w http.ResponseWriter, r *http.Request) { refuse(w, r, http.StatusForbidden, "AccessDenied", "no") })
+	endpoint(t, func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, r, http.StatusForbidden, "AccessDenied", "no")
+	})
 	c, err := New(t.Context(), Options{RequestsPerSecond: 10_000})
 	if err != nil {
 		t.Fatal(err)

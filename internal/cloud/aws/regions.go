@@ -157,7 +157,8 @@ func (s *scan) accountRegions(ctx context.Context, a *account) ([]string, error)
 			return nil, &RegionError{Region: r, Reason: "there is no such region", Known: enabled}
 		case !on && len(known) > 0:
 			s.blind(inventory.BlindSpot{
-				What: fmt.Sprintf("%s in account %s", r, a.id), Why: "OptInRequired: the account has not enabled the region",
+				What:   fmt.Sprintf("%s in account %s", r, a.id),
+				Why:    "OptInRequired: the account has not enabled the region",
 				Effect: "nothing can run there, and nothing of it is read"})
 		default:
 			read = append(read, r)

@@ -101,7 +101,9 @@ func restoreRepositoryLifecycle(ctx context.Context, s *site, t action.Task) err
 // putRegistry puts a policy byte for byte, or takes it away where it is empty.
 func (s *site) putRegistry(ctx context.Context, name, text string) error {
 	if text == "" {
-		_, err := ecrClient(s.acting).DeleteLifecyclePolicy(ctx, &ecr.DeleteLifecyclePolicyInput{RepositoryName: &name})
+		_, err := ecrClient(s.acting).DeleteLifecyclePolicy(ctx, &ecr.DeleteLifecyclePolicyInput{
+			RepositoryName: &name,
+		})
 		return failed("take the lifecycle of repository "+name+" away", err)
 	}
 	_, err := ecrClient(s.acting).PutLifecyclePolicy(ctx, &ecr.PutLifecyclePolicyInput{

@@ -108,7 +108,8 @@ func TestManagersOfDisks(t *testing.T) {
 // of those lists is not read, none of them is known.
 func TestLaunchersOfImages(t *testing.T) {
 	environOf(t, scratch)
-	api, scaling := ec2.NewFromConfig(scratch.Config("us-east-1")), autoscaling.NewFromConfig(scratch.Config("us-east-1"))
+	api, scaling := ec2.NewFromConfig(scratch.Config("us-east-1")), autoscaling.NewFromConfig(
+		scratch.Config("us-east-1"))
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -269,7 +270,9 @@ func TestImagesBehindParameters(t *testing.T) {
 			t.Fatal(err)
 		}
 		found, blind := listed(t, inventory.KindImage)
-		if _, err := api.DeleteLaunchTemplate(t.Context(), &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: name}); err !=
+		if _, err := api.DeleteLaunchTemplate(t.Context(), &ec2.DeleteLaunchTemplateInput{
+			LaunchTemplateName: name,
+		}); err !=
 			nil {
 			t.Fatal(err)
 		}
@@ -315,7 +318,9 @@ func TestSnapshotLocks(t *testing.T) {
 			t.Errorf("%s is locked: %v, known %v; want %v (%+v)", id, is, known, locked, locks)
 		}
 	}
-	defer scratch.Wire.Inject(wire.Fault{Service: "ec2", Operation: "DescribeLockedSnapshots", Kind: wire.AccessDenied})()
+	defer scratch.Wire.Inject(wire.Fault{
+		Service: "ec2", Operation: "DescribeLockedSnapshots", Kind: wire.AccessDenied,
+	})()
 	got, blind := listed(t, inventory.KindSnapshot)
 	named := blindTo(blind, "ec2:DescribeLockedSnapshots")
 	for id := range want {
@@ -343,7 +348,9 @@ func TestProtectionOfBuckets(t *testing.T) {
 		}))
 		if name != bare {
 			must(api.PutBucketVersioning(t.Context(), &s3.PutBucketVersioningInput{Bucket: &name,
-				VersioningConfiguration: &s3types.VersioningConfiguration{Status: s3types.BucketVersioningStatusEnabled}}))
+				VersioningConfiguration: &s3types.VersioningConfiguration{
+					Status: s3types.BucketVersioningStatusEnabled,
+				}}))
 		}
 	}
 	must(api.PutObjectLockConfiguration(t.Context(), &s3.PutObjectLockConfigurationInput{
@@ -371,11 +378,13 @@ func TestProtectionOfBuckets(t *testing.T) {
 		ReplicationConfiguration: &s3types.ReplicationConfiguration{
 			Role: awssdk.String("arn:aws:iam::123456789012:role/copy"),
 			Rules: []s3types.ReplicationRule{{
-				Status:                  s3types.ReplicationRuleStatusEnabled,
-				Priority:                awssdk.Int32(1),
-				Filter:                  &s3types.ReplicationRuleFilter{Prefix: awssdk.String("")},
-				DeleteMarkerReplication: &s3types.DeleteMarkerReplication{Status: s3types.DeleteMarkerReplicationStatusDisabled},
-				Destination:             &s3types.Destination{Bucket: awssdk.String("arn:aws:s3:::" + copied)},
+				Status:   s3types.ReplicationRuleStatusEnabled,
+				Priority: awssdk.Int32(1),
+				Filter:   &s3types.ReplicationRuleFilter{Prefix: awssdk.String("")},
+				DeleteMarkerReplication: &s3types.DeleteMarkerReplication{
+					Status: s3types.DeleteMarkerReplicationStatusDisabled,
+				},
+				Destination: &s3types.Destination{Bucket: awssdk.String("arn:aws:s3:::" + copied)},
 			}},
 		},
 	}))

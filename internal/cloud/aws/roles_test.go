@@ -98,7 +98,9 @@ func TestMemberRoles(t *testing.T) {
 		}
 		for _, a := range o.IAM() {
 			listed := func(which func(Operation) bool) bool {
-				return slices.ContainsFunc(operations, func(o Operation) bool { return which(o) && slices.Contains(o.IAM(), a) })
+				return slices.ContainsFunc(operations, func(o Operation) bool {
+					return which(o) && slices.Contains(o.IAM(), a)
+				})
 			}
 			scans := listed(func(o Operation) bool { return o.Scan })
 			check("read", read.Policy, iam.Request{Action: a}, scans)
@@ -116,7 +118,9 @@ func TestMemberRoles(t *testing.T) {
 	for _, m := range mutations {
 		for _, a := range m.Actions {
 			action := m.Service + ":" + a
-			check("read", read.Policy, iam.Request{Action: action, Tags: managed, TagKeys: []string{"owner"}, Resource: bucket},
+			check("read", read.Policy, iam.Request{
+				Action: action, Tags: managed, TagKeys: []string{"owner"}, Resource: bucket,
+			},
 				false)
 			switch {
 			case !m.Tagged && m.Service == "s3":
@@ -141,12 +145,15 @@ func TestMemberRoles(t *testing.T) {
 			}
 		}
 	}
-	if refused, err := RefusedByRoles([]string{"ec2:RunInstances", "ec2:StopInstances", "ec2:DescribeInstances"}); err !=
+	if refused, err := RefusedByRoles([]string{
+		"ec2:RunInstances", "ec2:StopInstances", "ec2:DescribeInstances",
+	}); err !=
 		nil || len(refused) != 1 {
 		t.Errorf("refused %q, %v; want ec2:RunInstances alone", refused, err)
 	}
 	for _, role := range []iam.Role{read, act} {
-		want := "map[Statement:[map[Action:sts:AssumeRole Condition:map[StringEquals:map[sts:ExternalId:x1]] Effect:Allow " +
+		want := "map[Statement:[map[Action:sts:AssumeRole Condition:map[StringEquals:map[sts:ExternalId:x1]] " +
+			"Effect:Allow " +
 			"Principal:map[AWS:arn:aws:iam::111122223333:role/curfew]]] Version:2012-10-17]"
 		if got := fmt.Sprint(role.Trust); got != want {
 			t.Errorf("trust %s, want %s", got, want)
@@ -160,7 +167,9 @@ func checkTagging(t *testing.T, check func(string, *iam.Policy, iam.Request, boo
 	persistent map[string]string) {
 	t.Helper()
 	for _, tags := range []map[string]string{nil, managed, persistent} {
-		check("act", p, iam.Request{Action: action, Tags: tags, TagKeys: []string{inventory.TagKeepUntil, "owner"}}, true)
+		check("act", p, iam.Request{
+			Action: action, Tags: tags, TagKeys: []string{inventory.TagKeepUntil, "owner"},
+		}, true)
 		check("act", p, iam.Request{Action: action, Tags: tags}, false)
 		for _, key := range []string{
 			inventory.TagLifetime, "Curfew:Managed", inventory.TagInstallation, inventory.TagSession, TagPerson,

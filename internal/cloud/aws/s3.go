@@ -114,9 +114,10 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 	p.protection(ctx, name, d)
 	var document []byte
 	var rules []reaching
-	lifecycle, err := s3Client(p.reading).GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{
-		Bucket: b.Name,
-	}, s3.WithAPIOptions(captured(&document)))
+	lifecycle, err := s3Client(p.reading).GetBucketLifecycleConfiguration(ctx,
+		&s3.GetBucketLifecycleConfigurationInput{
+			Bucket: b.Name,
+		}, s3.WithAPIOptions(captured(&document)))
 	switch {
 	case err == nil:
 		d.Lifecycle, d.LifecycleDocument = inventory.Known(lifecycleRules(lifecycle.Rules)), inventory.Known(
@@ -191,7 +192,8 @@ func lifecycleRules(rules []types.LifecycleRule) []inventory.LifecycleRule {
 	out := make([]inventory.LifecycleRule, 0, len(rules))
 	for _, r := range rules {
 		l := inventory.LifecycleRule{
-			ID: awssdk.ToString(r.ID), Enabled: r.Status == types.ExpirationStatusEnabled, TransitionDays: map[string]int{},
+			ID: awssdk.ToString(r.ID), Enabled: r.Status == types.ExpirationStatusEnabled,
+			TransitionDays: map[string]int{},
 		}
 		l.Prefix = awssdk.ToString(r.Prefix) //nolint:staticcheck // rules of before 2016 have it here
 		if f := r.Filter; f != nil {

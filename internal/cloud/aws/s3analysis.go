@@ -219,7 +219,8 @@ func (p *place) analyzed(ctx context.Context, bucket string, l *listing) {
 		for _, c := range out.AnalyticsConfigurationList {
 			of, ok := analyzedPrefix(c)
 			// what was seen itself counts
-			if f := l.byPrefix[of]; !ok || of != "" && (f == nil || f.Complete || l.ruled(of)) || reads >= maxAnalyses {
+			if f := l.byPrefix[of]; !ok || of != "" &&
+				(f == nil || f.Complete || l.ruled(of)) || reads >= maxAnalyses {
 				continue
 			}
 			reads++

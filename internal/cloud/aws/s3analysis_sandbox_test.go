@@ -40,7 +40,9 @@ func TestAgesComeFromStorageClassAnalysis(t *testing.T) {
 	for i := range 1100 { // one page ends within raw/
 		key := fmt.Sprintf("%s/%04d", map[bool]string{true: "data", false: "raw"}[i < 500], i)
 		puts.Go(func() error {
-			_, err := api.PutObject(t.Context(), &s3.PutObjectInput{Bucket: bucket, Key: &key, Body: strings.NewReader("x")})
+			_, err := api.PutObject(t.Context(), &s3.PutObjectInput{
+				Bucket: bucket, Key: &key, Body: strings.NewReader("x"),
+			})
 			return err
 		})
 	}
@@ -48,11 +50,14 @@ func TestAgesComeFromStorageClassAnalysis(t *testing.T) {
 	analyze := func(id, prefix string, day time.Time) {
 		t.Helper()
 		c := &s3types.AnalyticsConfiguration{
-			Id: &id, StorageClassAnalysis: &s3types.StorageClassAnalysis{DataExport: &s3types.StorageClassAnalysisDataExport{
-				OutputSchemaVersion: s3types.StorageClassAnalysisSchemaVersionV1, Destination: &s3types.AnalyticsExportDestination{
-					S3BucketDestination: &s3types.AnalyticsS3BucketDestination{
-						Bucket: awssdk.String("arn:aws:s3:::" + *exports), Format: s3types.AnalyticsS3ExportFileFormatCsv,
-						Prefix: awssdk.String("of/")}}}}}
+			Id: &id, StorageClassAnalysis: &s3types.StorageClassAnalysis{
+				DataExport: &s3types.StorageClassAnalysisDataExport{
+					OutputSchemaVersion: s3types.StorageClassAnalysisSchemaVersionV1,
+					Destination: &s3types.AnalyticsExportDestination{
+						S3BucketDestination: &s3types.AnalyticsS3BucketDestination{
+							Bucket: awssdk.String("arn:aws:s3:::" + *exports),
+							Format: s3types.AnalyticsS3ExportFileFormatCsv,
+							Prefix: awssdk.String("of/")}}}}}
 		if prefix != "" {
 			c.Filter = &s3types.AnalyticsFilterMemberPrefix{Value: prefix}
 		}
@@ -73,7 +78,9 @@ func TestAgesComeFromStorageClassAnalysis(t *testing.T) {
 	}
 	list := func() (*inventory.Bucket, []string) {
 		t.Helper()
-		o, err := c.List(t.Context(), round.Query{Now: now, Kinds: map[inventory.Kind]bool{inventory.KindBucket: true}})
+		o, err := c.List(t.Context(), round.Query{
+			Now: now, Kinds: map[inventory.Kind]bool{inventory.KindBucket: true},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

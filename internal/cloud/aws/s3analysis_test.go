@@ -34,10 +34,13 @@ func mib(n float64) int64 { return int64(n * (1 << 20)) }
 // no age group has is small. A header is not needed, and may have another order.
 func TestAnAnalysisTellsAges(t *testing.T) {
 	want := &analysis{day: time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC),
-		total: inventory.Stored{Bytes: mib(4112.5), Objects: 32}, standard: inventory.Stored{Bytes: mib(3600), Objects: 30},
+		total: inventory.Stored{
+			Bytes: mib(4112.5), Objects: 32,
+		}, standard: inventory.Stored{Bytes: mib(3600), Objects: 30},
 		small: inventory.Stored{Bytes: mib(28), Objects: 5},
 		older: map[int]inventory.Stored{
-			30: {Bytes: mib(3372), Objects: 14}, 90: {Bytes: mib(3072), Objects: 7}, 180: {Bytes: mib(2048), Objects: 2},
+			30: {Bytes: mib(3372), Objects: 14}, 90: {Bytes: mib(3072), Objects: 7},
+			180: {Bytes: mib(2048), Objects: 2},
 		},
 		read: map[int]int64{30: mib(97), 90: mib(96), 180: 0}}
 	swapped := "\ufeffConfigId,Date" + strings.TrimPrefix(analysisHeader, "Date,ConfigId")
@@ -87,7 +90,8 @@ func FuzzAnalysis(f *testing.F) {
 		}
 		before, read := int64(math.MaxInt64), int64(math.MaxInt64)
 		for _, age := range ages {
-			if o := a.older[age]; o.Bytes < 0 || o.Objects < 0 || o.Bytes > before || a.read[age] < 0 || a.read[age] > read {
+			if o := a.older[age]; o.Bytes < 0 || o.Objects < 0 || o.Bytes > before ||
+				a.read[age] < 0 || a.read[age] > read {
 				t.Fatalf("%+v", a)
 			}
 			before, read = a.older[age].Bytes, a.read[age]

@@ -92,7 +92,8 @@ func (p *place) passedOver(bucket string, err error) {
 		why += code + ": s3:ListBucket and s3:GetObject where the inventory is"
 	}
 	p.partly(partialKey{
-		"s3 " + p.String(), why, "the bucket was listed instead: the ages of what the listing did not reach are not known",
+		"s3 " + p.String(), why,
+		"the bucket was listed instead: the ages of what the listing did not reach are not known",
 	}, "bucket", bucket)
 }
 

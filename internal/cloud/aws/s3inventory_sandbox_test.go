@@ -39,7 +39,9 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 	name := func(s string) *string { return awssdk.String("inventory-test-" + s) }
 	put := func(bucket, key string, body []byte) {
 		t.Helper()
-		must(api.PutObject(t.Context(), &s3.PutObjectInput{Bucket: name(bucket), Key: &key, Body: bytes.NewReader(body)}))
+		must(api.PutObject(t.Context(), &s3.PutObjectInput{
+			Bucket: name(bucket), Key: &key, Body: bytes.NewReader(body),
+		}))
 	}
 	now := time.Now().UTC().Truncate(time.Second)
 	must(api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: name("lists")}))
@@ -48,12 +50,18 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 			ID: awssdk.String("raw"), Status: s3types.ExpirationStatusEnabled, Filter: &s3types.LifecycleRuleFilter{
 				Prefix: awssdk.String("data/raw/"),
 			},
-			Transitions: []s3types.Transition{{Days: awssdk.Int32(90), StorageClass: s3types.TransitionStorageClassGlacier}}},
+			Transitions: []s3types.Transition{
+				{Days: awssdk.Int32(90), StorageClass: s3types.TransitionStorageClassGlacier},
+			}},
 		{
 			ID: awssdk.String("tagged"), Status: s3types.ExpirationStatusEnabled,
 			Filter: &s3types.LifecycleRuleFilter{And: &s3types.LifecycleRuleAndOperator{
-				Prefix: awssdk.String("data/tagged/"), Tags: []s3types.Tag{{Key: awssdk.String("a"), Value: awssdk.String("b")}}}},
-			Transitions: []s3types.Transition{{Days: awssdk.Int32(90), StorageClass: s3types.TransitionStorageClassGlacier}}},
+				Prefix: awssdk.String("data/tagged/"), Tags: []s3types.Tag{
+					{Key: awssdk.String("a"), Value: awssdk.String("b")},
+				}}},
+			Transitions: []s3types.Transition{
+				{Days: awssdk.Int32(90), StorageClass: s3types.TransitionStorageClassGlacier},
+			}},
 	}}
 	schema := "Bucket, Key, VersionId, IsLatest, IsDeleteMarker, Size, LastModifiedDate, StorageClass"
 	type row struct {
@@ -78,7 +86,8 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 			{"other", true, 1, 1, "STANDARD"},
 		} {
 			rows = append(rows, row{
-				*name(bucket), o.key, &o.latest, awssdk.Bool(false), int64(o.gib) << 30, now.AddDate(0, 0, -o.days), o.class,
+				*name(bucket), o.key, &o.latest, awssdk.Bool(false), int64(o.gib) << 30,
+				now.AddDate(0, 0, -o.days), o.class,
 			})
 		}
 		return rows
@@ -92,11 +101,13 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 		}))
 		must(api.PutBucketInventoryConfiguration(t.Context(), &s3.PutBucketInventoryConfigurationInput{
 			Bucket: name(bucket), Id: awssdk.String("weekly"),
-			InventoryConfiguration: &s3types.InventoryConfiguration{Id: awssdk.String("weekly"), IsEnabled: awssdk.Bool(true),
+			InventoryConfiguration: &s3types.InventoryConfiguration{
+				Id: awssdk.String("weekly"), IsEnabled: awssdk.Bool(true),
 				IncludedObjectVersions: s3types.InventoryIncludedObjectVersionsAll,
 				Schedule:               &s3types.InventorySchedule{Frequency: s3types.InventoryFrequencyWeekly},
 				Destination: &s3types.InventoryDestination{S3BucketDestination: &s3types.InventoryS3BucketDestination{
-					Bucket: awssdk.String("arn:aws:s3:::" + *name("lists")), Format: format, Prefix: awssdk.String("of")}}}}))
+					Bucket: awssdk.String("arn:aws:s3:::" + *name("lists")), Format: format,
+					Prefix: awssdk.String("of")}}}}))
 		var packed bytes.Buffer
 		file, extension := "Parquet", "parquet"
 		switch format {
@@ -107,7 +118,8 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 			file, extension = string(format), "csv.gz"
 			z := gzip.NewWriter(&packed)
 			for _, o := range objects(bucket) {
-				must(fmt.Fprintf(z, "%q,%q,%q,\"%t\",\"%t\",\"%d\",%q,%q\n", o.Bucket, url.QueryEscape(o.Key), "", *o.IsLatest,
+				must(fmt.Fprintf(z, "%q,%q,%q,\"%t\",\"%t\",\"%d\",%q,%q\n", o.Bucket,
+					url.QueryEscape(o.Key), "", *o.IsLatest,
 					*o.IsDeleteMarker, o.Size,
 					o.Modified.Format(time.RFC3339), o.StorageClass))
 			}
@@ -122,7 +134,8 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 	}
 	recent := now.AddDate(0, 0, -2)
 	inventoryOf("fresh", schema, recent, s3types.InventoryFormatCsv)
-	inventoryOf("columns", "message s3.inventory { required binary key (UTF8); }", recent, s3types.InventoryFormatParquet)
+	inventoryOf("columns", "message s3.inventory { required binary key (UTF8); }", recent,
+		s3types.InventoryFormatParquet)
 	inventoryOf("old", schema, now.AddDate(0, 0, -20), s3types.InventoryFormatCsv)
 	inventoryOf("thin", "Bucket, Key", recent, s3types.InventoryFormatCsv)
 	inventoryOf("orc", "struct<key:string>", recent, s3types.InventoryFormatOrc)
@@ -133,7 +146,9 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 	}
 	list := func() (map[string]*inventory.Bucket, []inventory.BlindSpot) {
 		t.Helper()
-		o, err := c.List(t.Context(), round.Query{Now: now, Kinds: map[inventory.Kind]bool{inventory.KindBucket: true}})
+		o, err := c.List(t.Context(), round.Query{
+			Now: now, Kinds: map[inventory.Kind]bool{inventory.KindBucket: true},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,8 +211,9 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 		t.Errorf("%+v; want it listed", b)
 	}
 	if !slices.ContainsFunc(blind, func(b inventory.BlindSpot) bool {
-		return b.Effect == effect && strings.HasSuffix(b.Why, "AccessDenied: s3:ListBucket and s3:GetObject where the "+
-			"inventory is on 3 buckets (inventory-test-columns, inventory-test-fresh, inventory-test-thin)")
+		return b.Effect == effect &&
+			strings.HasSuffix(b.Why, "AccessDenied: s3:ListBucket and s3:GetObject where the "+
+				"inventory is on 3 buckets (inventory-test-columns, inventory-test-fresh, inventory-test-thin)")
 	}) {
 		t.Errorf("nothing says that the buckets were listed: %+v", blind)
 	}

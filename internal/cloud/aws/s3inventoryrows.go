@@ -86,7 +86,8 @@ func csvRows(r io.Reader, schema string, add func([]types.Object) string) error 
 			return err
 		}
 		batch = append(batch, types.Object{
-			Key: &key, Size: &size, LastModified: &modified, StorageClass: types.ObjectStorageClass(field("StorageClass")),
+			Key: &key, Size: &size, LastModified: &modified,
+			StorageClass: types.ObjectStorageClass(field("StorageClass")),
 		})
 		if len(batch) == inventoryBatch {
 			add(batch)

@@ -53,7 +53,8 @@ func FuzzInventoryRows(f *testing.F) {
 		}
 		if (bytes.Equal(data, columns.Bytes()) || bytes.Equal(data, packed.Bytes()) && format == "CSV") &&
 			schema == "Key, Size, LastModifiedDate, StorageClass" &&
-			(err != nil || len(seen) != 1 || *seen[0].Key != "a/b" || *seen[0].Size != 7 || !seen[0].LastModified.Equal(at)) {
+			(err != nil || len(seen) != 1 || *seen[0].Key != "a/b" || *seen[0].Size != 7 ||
+				!seen[0].LastModified.Equal(at)) {
 			t.Fatalf("%v, %+v", err, seen)
 		}
 	})

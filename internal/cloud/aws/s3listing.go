@@ -149,7 +149,9 @@ func (l *listing) prefix(name string) *prefix {
 			l.crowded = true
 			return nil
 		}
-		f = &prefix{Prefix: inventory.Prefix{Name: name, Older: map[int]inventory.Stored{}}, classes: map[string]int64{}}
+		f = &prefix{
+			Prefix: inventory.Prefix{Name: name, Older: map[int]inventory.Stored{}}, classes: map[string]int64{},
+		}
 		l.byPrefix[name] = f
 	}
 	return f

@@ -51,7 +51,8 @@ func (s *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	n, last := 0, ""
 	for _, o := range s.objects {
-		if !strings.HasPrefix(o.key, q.Get("prefix")) || (q.Get("start-after") != "" && o.key <= q.Get("start-after")) {
+		if !strings.HasPrefix(o.key, q.Get("prefix")) ||
+			(q.Get("start-after") != "" && o.key <= q.Get("start-after")) {
 			continue
 		}
 		top := topPrefix(o.key)
@@ -79,7 +80,8 @@ func (s *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // lister returns a place whose S3 is the server.
 func lister(url string, listPages int) *place {
 	cfg := awssdk.Config{
-		Region: "us-east-1", BaseEndpoint: &url, Credentials: awscredentials.NewStaticCredentialsProvider("a", "b", ""),
+		Region: "us-east-1", BaseEndpoint: &url,
+		Credentials: awscredentials.NewStaticCredentialsProvider("a", "b", ""),
 	}
 	c := &Cloud{options: Options{ListPages: listPages, RequestsPerSecond: 1e6}, config: cfg}
 	s := c.scan(round.Query{Now: now}, newLimits(1e6))

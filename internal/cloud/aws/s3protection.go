@@ -25,7 +25,9 @@ func (p *place) protection(ctx context.Context, name string, d *inventory.Bucket
 		d.ReplicatesTo = inventory.Known([]string{})
 		return
 	}
-	lock, err := s3Client(p.reading).GetObjectLockConfiguration(ctx, &s3.GetObjectLockConfigurationInput{Bucket: &name})
+	lock, err := s3Client(p.reading).GetObjectLockConfiguration(ctx, &s3.GetObjectLockConfigurationInput{
+		Bucket: &name,
+	})
 	switch {
 	case is(err, "ObjectLockConfigurationNotFoundError"):
 		d.ObjectLock = inventory.Known(inventory.ObjectLock{})

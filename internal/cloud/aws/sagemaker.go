@@ -239,8 +239,9 @@ func (p *place) endpoint(ctx context.Context, e types.EndpointSummary) *inventor
 	}
 	for _, v := range append(cfg.ProductionVariants, cfg.ShadowProductionVariants...) {
 		variant := inventory.Variant{
-			Name: awssdk.ToString(v.VariantName), Type: machineType(v.InstanceType), Serverless: v.ServerlessConfig != nil,
-			Count: int64(awssdk.ToInt32(v.InitialInstanceCount))}
+			Name: awssdk.ToString(v.VariantName), Type: machineType(v.InstanceType),
+			Serverless: v.ServerlessConfig != nil,
+			Count:      int64(awssdk.ToInt32(v.InitialInstanceCount))}
 		if n, ok := counts[variant.Name]; ok {
 			variant.Count = int64(n)
 		}
@@ -262,7 +263,9 @@ func hostsComponents(variants []types.ProductionVariant) bool {
 func (p *place) trainingJobs(ctx context.Context) {
 	var found []types.TrainingJobSummary
 	var err error
-	for _, status := range []types.TrainingJobStatus{types.TrainingJobStatusInProgress, types.TrainingJobStatusStopping} {
+	for _, status := range []types.TrainingJobStatus{
+		types.TrainingJobStatusInProgress, types.TrainingJobStatusStopping,
+	} {
 		err = pages(ctx, func(token *string) (*string, error) {
 			out, err := sagemakerClient(p.reading).ListTrainingJobs(ctx, &sagemaker.ListTrainingJobsInput{
 				StatusEquals: status,
@@ -273,7 +276,8 @@ func (p *place) trainingJobs(ctx context.Context) {
 				return nil, err
 			}
 			for _, j := range out.TrainingJobSummaries {
-				if j.TrainingJobStatus == status && p.wants(inventory.KindTrainingJob, awssdk.ToString(j.TrainingJobName)) {
+				if j.TrainingJobStatus == status &&
+					p.wants(inventory.KindTrainingJob, awssdk.ToString(j.TrainingJobName)) {
 					found = append(found, j)
 				}
 			}
@@ -307,7 +311,9 @@ func (p *place) trainingJobs(ctx context.Context) {
 }
 
 func fillJob(r *inventory.Resource, out *sagemaker.DescribeTrainingJobOutput) {
-	d := &inventory.TrainingJob{Spot: awssdk.ToBool(out.EnableManagedSpotTraining), StartedAt: utc(out.TrainingStartTime)}
+	d := &inventory.TrainingJob{
+		Spot: awssdk.ToBool(out.EnableManagedSpotTraining), StartedAt: utc(out.TrainingStartTime),
+	}
 	if d.StartedAt.IsZero() {
 		r.State = inventory.StatePending // it waits for its machines, which do not cost yet
 	}

@@ -266,14 +266,16 @@ func planTrainingJob(ctx context.Context, s *site, r *inventory.Resource, _ poli
 		return nil, err
 	}
 	if j.TrainingJobStatus != types.TrainingJobStatusInProgress {
-		return nil, refusal("state", "training job %s is %s: only one in progress can be stopped", r.ID, j.TrainingJobStatus)
+		return nil, refusal("state", "training job %s is %s: only one in progress can be stopped",
+			r.ID, j.TrainingJobStatus)
 	}
 	manager, err := s.jobManager(ctx, r.ID)
 	switch {
 	case err != nil:
 		return nil, unanswered(ctx, "what started training job "+r.ID, err)
 	case manager != "":
-		return nil, refusal("group-member", "training job %s belongs to %s: only its manager changes it", r.ID, manager)
+		return nil, refusal("group-member",
+			"training job %s belongs to %s: only its manager changes it", r.ID, manager)
 	}
 	return []action.Step{{Name: stepStop, Params: "{}"}}, nil
 }
@@ -304,7 +306,9 @@ func stopTrainingJob(ctx context.Context, s *site, t action.Task) (string, error
 	if err != nil || status != types.TrainingJobStatusInProgress {
 		return string(status), err
 	}
-	_, err = sagemakerClient(s.acting).StopTrainingJob(ctx, &sagemaker.StopTrainingJobInput{TrainingJobName: &t.Ref.ID})
+	_, err = sagemakerClient(s.acting).StopTrainingJob(ctx, &sagemaker.StopTrainingJobInput{
+		TrainingJobName: &t.Ref.ID,
+	})
 	return "", failed("stop training job "+t.Ref.ID, err)
 }
 

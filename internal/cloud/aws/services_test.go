@@ -73,11 +73,15 @@ func TestGroupsOfHyperPod(t *testing.T) {
 				TargetCount: awssdk.Int32(1),
 			},
 			{
-				InstanceGroupName: awssdk.String("workers"), InstanceType: "ml.p5.48xlarge", CurrentCount: awssdk.Int32(3),
-				TargetCount:            awssdk.Int32(4),
-				InstanceStorageConfigs: []sagetypes.ClusterInstanceStorageConfig{volume(true, 100), volume(false, 500)}},
+				InstanceGroupName: awssdk.String("workers"), InstanceType: "ml.p5.48xlarge",
+				CurrentCount: awssdk.Int32(3),
+				TargetCount:  awssdk.Int32(4),
+				InstanceStorageConfigs: []sagetypes.ClusterInstanceStorageConfig{
+					volume(true, 100), volume(false, 500),
+				}},
 			{
-				InstanceGroupName: awssdk.String("plan"), InstanceType: "ml.p5.48xlarge", CurrentCount: awssdk.Int32(8),
+				InstanceGroupName: awssdk.String("plan"), InstanceType: "ml.p5.48xlarge",
+				CurrentCount:    awssdk.Int32(8),
 				TrainingPlanArn: awssdk.String("arn:aws:sagemaker:x"),
 			},
 			{InstanceGroupName: awssdk.String("spot"), InstanceType: "ml.g5.xlarge", CurrentCount: awssdk.Int32(2),
@@ -90,7 +94,10 @@ func TestGroupsOfHyperPod(t *testing.T) {
 					}, {InstanceType: "ml.g6.xlarge", CurrentCount: awssdk.Int32(3)}}},
 		},
 		RestrictedInstanceGroups: []sagetypes.ClusterRestrictedInstanceGroupDetails{
-			{InstanceGroupName: awssdk.String("model"), InstanceType: "ml.p4d.24xlarge", CurrentCount: awssdk.Int32(2)}},
+			{
+				InstanceGroupName: awssdk.String("model"), InstanceType: "ml.p4d.24xlarge",
+				CurrentCount: awssdk.Int32(2),
+			}},
 	})
 	of := func(name, machine string, n int64) inventory.NodeGroup {
 		return inventory.NodeGroup{Name: name, Type: machine, Count: n}

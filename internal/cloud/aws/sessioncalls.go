@@ -98,9 +98,10 @@ func askObjects(keys ...string) []SessionCall {
 // Prefixes of a session below "sessions/" in the bucket, and the ARNs of its role and its instance
 // profile.
 const (
-	ControlKey  = "control/{session}/"
-	WorkKey     = "work/{installation}/{name}/"
-	ofRole      = "arn:{partition}:iam::{account}:role" + RolePath + "{installation}/{session}/curfew-{session}-{region}"
+	ControlKey = "control/{session}/"
+	WorkKey    = "work/{installation}/{name}/"
+	ofRole     = "arn:{partition}:iam::{account}:role" + RolePath +
+		"{installation}/{session}/curfew-{session}-{region}"
 	ofInstances = "arn:{partition}:iam::{account}:instance-profile" + RolePath +
 		"{installation}/{session}/curfew-{session}-{region}"
 )
@@ -122,7 +123,8 @@ func askList(by SessionCaller, key string) SessionCall {
 func machineObjects() []SessionCall {
 	var calls []SessionCall
 	for _, key := range []string{
-		ControlKey + "order.json", ControlKey + "status-0.json", ControlKey + "events-0/1.jsonl", WorkKey + "node-0/HEAD",
+		ControlKey + "order.json", ControlKey + "status-0.json", ControlKey + "events-0/1.jsonl",
+		WorkKey + "node-0/HEAD",
 		WorkKey + "node-0/parts/1/1",
 	} {
 		calls = append(calls, askOn(ByMachine, "s3", "GetObject", arnSessions+key))
@@ -164,7 +166,10 @@ func askRoles() []SessionCall {
 		{
 			ByLauncher, "iam", "AddRoleToInstanceProfile", []SessionAsk{
 				{Action: "iam:AddRoleToInstanceProfile", Resource: ofInstances, Has: true},
-				{Action: "iam:PassRole", Resource: ofRole, Keys: map[string]string{"iam:PassedToService": "ec2.amazonaws.com"}}}},
+				{
+					Action: "iam:PassRole", Resource: ofRole,
+					Keys: map[string]string{"iam:PassedToService": "ec2.amazonaws.com"},
+				}}},
 		askAll(ByLauncher, "iam", "ListInstanceProfiles"), askAll(ByLauncher, "iam", "ListRoles"),
 	}
 	for _, c := range []struct{ name, resource string }{
@@ -198,7 +203,10 @@ func askLaunch() []SessionAsk {
 		{Action: "ec2:RunInstances", Resource: arnEC2 + "subnet/{subnet}"},
 		{Action: "ec2:RunInstances", Resource: arnEC2 + "security-group/{security-group}"},
 		{Action: "ec2:RunInstances", Resource: "arn:{partition}:ec2:{region}::image/{image}"},
-		{Action: "iam:PassRole", Resource: ofRole, Keys: map[string]string{"iam:PassedToService": "ec2.amazonaws.com"}},
+		{
+			Action: "iam:PassRole", Resource: ofRole,
+			Keys: map[string]string{"iam:PassedToService": "ec2.amazonaws.com"},
+		},
 	}
 	for _, noun := range []string{"instance", "volume", "network-interface", "spot-instances-request"} {
 		asks = append(asks, SessionAsk{
@@ -232,7 +240,8 @@ var SessionCalls = func() []SessionCall {
 		askOn(ByLauncher, "ssm", "GetParameter", "arn:{partition}:ssm:{region}::parameter/aws/service/{image}"),
 		askOn(ByLauncher, "ssm", "GetParameters", arnSSM+"parameter/curfew/backbone/bucket"),
 		askOn(ByLauncher, "ssm", "GetParametersByPath", arnSSM+"parameter/curfew/backbone"),
-		askOn(ByLauncher, "logs", "FilterLogEvents", "arn:{partition}:logs:{region}:{account}:log-group:{log-group}:*"),
+		askOn(ByLauncher, "logs", "FilterLogEvents",
+			"arn:{partition}:logs:{region}:{account}:log-group:{log-group}:*"),
 		askOn(ByLauncher, "logs", "GetLogEvents",
 			"arn:{partition}:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
 
@@ -267,7 +276,8 @@ var SessionCalls = func() []SessionCall {
 			"{repository}"),
 		askAll(ByMachine, "ecr", "GetAuthorizationToken"), askAll(ByMachine, "logs", "DescribeLogGroups"),
 		askAll(ByMachine, "ssm", "UpdateInstanceInformation"),
-		askAll(ByMachine, "ssmmessages", "CreateControlChannel"), askAll(ByMachine, "ssmmessages", "CreateDataChannel"),
+		askAll(ByMachine, "ssmmessages", "CreateControlChannel"),
+		askAll(ByMachine, "ssmmessages", "CreateDataChannel"),
 		askAll(ByMachine, "ssmmessages", "OpenControlChannel"), askAll(ByMachine, "ssmmessages", "OpenDataChannel"),
 	}
 	for _, name := range []string{

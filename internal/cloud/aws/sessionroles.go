@@ -54,7 +54,8 @@ func roleTags(want session.Launch) (map[string]string, error) {
 	}
 	for key, value := range tags {
 		if !plainName.MatchString(value) {
-			return nil, fmt.Errorf("%s is %q: a role is made for letters, digits, dots, dashes and underscores alone: %w", key,
+			return nil, fmt.Errorf(
+				"%s is %q: a role is made for letters, digits, dots, dashes and underscores alone: %w", key,
 				value, session.ErrNoRole)
 		}
 	}
@@ -200,12 +201,14 @@ func roleError(attempt string, err error) error {
 		return fmt.Errorf("%s: %w", attempt, err)
 	case is(err, "LimitExceeded"):
 		_, detail := reason(err)
-		return fmt.Errorf("%s: %w (%s); raise the quotas of roles and instance profiles in Service Quotas of IAM", attempt,
+		return fmt.Errorf("%s: %w (%s); raise the quotas of roles and instance profiles in Service Quotas of IAM",
+			attempt,
 			session.ErrQuota, detail)
 	}
 	wrong := wrapped(attempt, err)
 	if errors.Is(wrong, inventory.ErrDenied) || is(err, "ValidationError", "InvalidInput") {
-		return fmt.Errorf("%w: %w: apply terraform/backbone of this release, whose launching role may make roles below %s",
+		return fmt.Errorf(
+			"%w: %w: apply terraform/backbone of this release, whose launching role may make roles below %s",
 			wrong, session.ErrNoRole, RolePath)
 	}
 	return wrong
@@ -227,7 +230,8 @@ func unseenProfile(err error) bool {
 		return false
 	}
 	text := err.Error()
-	return strings.Contains(text, "Invalid IAM Instance Profile") || strings.Contains(text, "has no associated IAM Roles")
+	return strings.Contains(text, "Invalid IAM Instance Profile") ||
+		strings.Contains(text, "has no associated IAM Roles")
 }
 
 // withProfile makes a launch until EC2 sees its instance profile.
@@ -340,7 +344,9 @@ func (l *Launcher) removeRoles(ctx context.Context, installation, id string) (le
 			err = errors.Join(err, gone(e))
 		}
 		if err == nil {
-			_, err = api.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{InstanceProfileName: p.InstanceProfileName})
+			_, err = api.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{
+				InstanceProfileName: p.InstanceProfileName,
+			})
 		}
 		if gone(err) != nil {
 			left = append(left, wrapped("instance profile "+awssdk.ToString(p.InstanceProfileName), err).Error())
@@ -458,7 +464,9 @@ func MachinePolicy(n MachineNames) []Statement {
 			Resource: []string{n.Repository},
 		},
 		{Sid: "ReadParameters", Effect: "Allow", Action: []string{"ssm:GetParameter", "ssm:GetParameters"},
-			Resource: []string{ssm + "backbone/*", ssm + "sessions/shared/*", ssm + "sessions/names/" + ofName + "/*"}},
+			Resource: []string{
+				ssm + "backbone/*", ssm + "sessions/shared/*", ssm + "sessions/names/" + ofName + "/*",
+			}},
 		{
 			Sid: "ReadSecrets", Effect: "Allow", Action: []string{"secretsmanager:GetSecretValue"},
 			Resource: []string{secret + "shared/*", secret + "names/" + ofName + "/*"},
@@ -467,7 +475,10 @@ func MachinePolicy(n MachineNames) []Statement {
 			Sid: "WriteLogs", Effect: "Allow",
 			Action: []string{"logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"}, Resource: n.Logs,
 		},
-		{Sid: "Key", Effect: "Allow", Action: []string{"kms:Decrypt", "kms:GenerateDataKey"}, Resource: []string{n.Key}},
+		{
+			Sid: "Key", Effect: "Allow", Action: []string{"kms:Decrypt", "kms:GenerateDataKey"},
+			Resource: []string{n.Key},
+		},
 		// Systems Manager knows no resources for these.
 		{
 			Sid: "Agent", Effect: "Allow", Action: []string{

@@ -41,7 +41,9 @@ type roleOf struct {
 func rolesLeft(tb testing.TB, account *sandbox.Sandbox) (roles map[string]roleOf, profiles []string) {
 	tb.Helper()
 	api := iam.NewFromConfig(account.Config(launchRegion))
-	listed, err := api.ListRoles(tb.Context(), &iam.ListRolesInput{PathPrefix: awssdk.String(aws.RolePath + "launches/")})
+	listed, err := api.ListRoles(tb.Context(), &iam.ListRolesInput{
+		PathPrefix: awssdk.String(aws.RolePath + "launches/"),
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -60,7 +62,9 @@ func rolesLeft(tb testing.TB, account *sandbox.Sandbox) (roles map[string]roleOf
 		for _, t := range got.Role.Tags {
 			r.tags[*t.Key] = *t.Value
 		}
-		attached, err := api.ListAttachedRolePolicies(tb.Context(), &iam.ListAttachedRolePoliciesInput{RoleName: l.RoleName})
+		attached, err := api.ListAttachedRolePolicies(tb.Context(), &iam.ListAttachedRolePoliciesInput{
+			RoleName: l.RoleName,
+		})
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -161,7 +165,8 @@ func TestLaunchDiesWithTheRole(t *testing.T) {
 					t.Errorf("%s: roles %+v, %v", id, listed, err)
 				}
 				if resumed {
-					if machines, err := newLauncher(t, nil).Launch(t.Context(), launchOf(id, onDemand(), 1)); err != nil ||
+					if machines, err := newLauncher(t, nil).Launch(t.Context(),
+						launchOf(id, onDemand(), 1)); err != nil ||
 						len(machines) != 1 {
 						t.Errorf("%s, again: %v, %v", id, machines, err)
 					}
@@ -236,7 +241,8 @@ func TestNoRoleNoLaunch(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
-				if _, err := api.DeleteRole(context.WithoutCancel(t.Context()), &iam.DeleteRoleInput{RoleName: name}); err != nil {
+				if _, err := api.DeleteRole(context.WithoutCancel(t.Context()),
+					&iam.DeleteRoleInput{RoleName: name}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -259,7 +265,9 @@ func TestNoRoleNoLaunch(t *testing.T) {
 		{"taken-2", "outside of /curfew/sessions/launches/taken-2/", taken("taken-2", "/")},
 		{"name-1", "letters, digits", func(_ *testing.T, l *session.Launch) { l.Session.Name = "de*mo" }},
 		{"name-2", "letters, digits", func(_ *testing.T, l *session.Launch) { l.Session.Name = "${aws:userid}" }},
-		{"name-3", "letters, digits", func(_ *testing.T, l *session.Launch) { l.Tags[inventory.TagInstallation] = "a/b" }},
+		{"name-3", "letters, digits", func(_ *testing.T, l *session.Launch) {
+			l.Tags[inventory.TagInstallation] = "a/b"
+		}},
 		{"long-" + strings.Repeat("x", 60), "longer than 64", func(*testing.T, *session.Launch) {}},
 		{"place-1", "may not write", func(_ *testing.T, l *session.Launch) {
 			l.Host.Work = "s3://sessions/sessions/work/launches/demo2"
@@ -353,7 +361,8 @@ func TestMachinesKeepToTheirSession(t *testing.T) {
 			}
 		}
 		for _, key := range []string{
-			"sessions/control/" + id + "/order.json", "sessions/control/other/order.json", "sessions/work/launches/x/y",
+			"sessions/control/" + id + "/order.json", "sessions/control/other/order.json",
+			"sessions/work/launches/x/y",
 			"sessions/work/other/demo/HEAD", "sessions/x", "x",
 		} {
 			if _, err := api.PutObject(t.Context(), &s3.PutObjectInput{

@@ -19,7 +19,8 @@ func Signer(profile, region string, now func() time.Time) func(ctx context.Conte
 	var credentials awssdk.CredentialsProvider
 	return func(ctx context.Context, r *http.Request, bodySHA256 string) error {
 		if credentials == nil {
-			cfg, err := config.LoadDefaultConfig(ctx, config.WithSharedConfigProfile(profile), config.WithRegion(region))
+			cfg, err := config.LoadDefaultConfig(ctx, config.WithSharedConfigProfile(profile),
+				config.WithRegion(region))
 			if err != nil {
 				return fmt.Errorf("%w: %s", ErrNoCredentials, oneLine(innermost(err).Error()))
 			}

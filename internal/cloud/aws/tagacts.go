@@ -153,7 +153,8 @@ func putTags(ctx context.Context, s *site, t action.Task) (string, error) {
 		old, was := former.Former[k]
 		value, is := now[k]
 		if is != was || value != old {
-			return "", refusal("changed", "the tag %s of %s %s is another one than when this was planned", k, t.Ref.Kind,
+			return "", refusal("changed",
+				"the tag %s of %s %s is another one than when this was planned", k, t.Ref.Kind,
 				t.Ref.ID)
 		}
 	}
@@ -192,7 +193,8 @@ func restoreTags(ctx context.Context, s *site, t action.Task) error {
 		_, was := former.Former[k]
 		switch value, is := now[k]; {
 		case is && value != put.Set[k] && value != former.Former[k]:
-			return refusal("changed", "the tag %s of %s %s was changed by another user or service", k, t.Ref.Kind, t.Ref.ID)
+			return refusal("changed", "the tag %s of %s %s was changed by another user or service",
+				k, t.Ref.Kind, t.Ref.ID)
 		case is && !was:
 			added = append(added, k)
 		}

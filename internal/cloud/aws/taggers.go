@@ -74,7 +74,9 @@ var taggers = map[string]tagger{
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
-			_, err := ecrClient(s.acting).UntagResource(ctx, &ecr.UntagResourceInput{ResourceArn: &name, TagKeys: keys})
+			_, err := ecrClient(s.acting).UntagResource(ctx, &ecr.UntagResourceInput{
+				ResourceArn: &name, TagKeys: keys,
+			})
 			return err
 		},
 	},
@@ -98,7 +100,9 @@ var taggers = map[string]tagger{
 		put: func(ctx context.Context, s *site, name string, tags map[string]string) error {
 			_, err := sagemakerClient(s.acting).AddTags(ctx, &sagemaker.AddTagsInput{
 				ResourceArn: &name,
-				Tags:        pairs(tags, func(k, v *string) sagemakertypes.Tag { return sagemakertypes.Tag{Key: k, Value: v} }),
+				Tags: pairs(tags, func(k, v *string) sagemakertypes.Tag {
+					return sagemakertypes.Tag{Key: k, Value: v}
+				}),
 			})
 			return err
 		},
@@ -124,7 +128,9 @@ var taggers = map[string]tagger{
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
 			_, err := autoscalingClient(s.acting).DeleteTags(ctx, &autoscaling.DeleteTagsInput{
-				Tags: pairs(bare(keys), func(k, _ *string) autoscalingtypes.Tag { return groupTagOf(name, k, nil, false) }),
+				Tags: pairs(bare(keys), func(k, _ *string) autoscalingtypes.Tag {
+					return groupTagOf(name, k, nil, false)
+				}),
 			})
 			return err
 		},
@@ -133,7 +139,9 @@ var taggers = map[string]tagger{
 		put: func(ctx context.Context, s *site, name string, tags map[string]string) error {
 			_, err := classicClient(s.acting).AddTags(ctx, &elasticloadbalancing.AddTagsInput{
 				LoadBalancerNames: []string{name},
-				Tags:              pairs(tags, func(k, v *string) classictypes.Tag { return classictypes.Tag{Key: k, Value: v} }),
+				Tags: pairs(tags, func(k, v *string) classictypes.Tag {
+					return classictypes.Tag{Key: k, Value: v}
+				}),
 			})
 			return err
 		},
@@ -185,7 +193,9 @@ var taggers = map[string]tagger{
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
-			_, err := fsxClient(s.acting).UntagResource(ctx, &fsx.UntagResourceInput{ResourceARN: &name, TagKeys: keys})
+			_, err := fsxClient(s.acting).UntagResource(ctx, &fsx.UntagResourceInput{
+				ResourceARN: &name, TagKeys: keys,
+			})
 			return err
 		},
 	},
@@ -208,13 +218,17 @@ var taggers = map[string]tagger{
 	"es": {
 		put: func(ctx context.Context, s *site, name string, tags map[string]string) error {
 			_, err := opensearchClient(s.acting).AddTags(ctx, &opensearch.AddTagsInput{
-				ARN:     &name,
-				TagList: pairs(tags, func(k, v *string) opensearchtypes.Tag { return opensearchtypes.Tag{Key: k, Value: v} }),
+				ARN: &name,
+				TagList: pairs(tags, func(k, v *string) opensearchtypes.Tag {
+					return opensearchtypes.Tag{Key: k, Value: v}
+				}),
 			})
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
-			_, err := opensearchClient(s.acting).RemoveTags(ctx, &opensearch.RemoveTagsInput{ARN: &name, TagKeys: keys})
+			_, err := opensearchClient(s.acting).RemoveTags(ctx, &opensearch.RemoveTagsInput{
+				ARN: &name, TagKeys: keys,
+			})
 			return err
 		},
 	},
@@ -264,9 +278,10 @@ func groupTagOf(group string, key, value *string, propagate bool) autoscalingtyp
 // propagated says which tags a group gives to the machines that it launches: writing
 // a tag replaces that setting. A tag that is not there yet is the group's own.
 func (p *place) propagated(ctx context.Context, group string) (map[string]bool, error) {
-	out, err := autoscalingClient(p.reading).DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
-		AutoScalingGroupNames: []string{group},
-	})
+	out, err := autoscalingClient(p.reading).DescribeAutoScalingGroups(ctx,
+		&autoscaling.DescribeAutoScalingGroupsInput{
+			AutoScalingGroupNames: []string{group},
+		})
 	if err != nil {
 		return nil, err
 	}

@@ -28,12 +28,14 @@ func KeepByHand(r *inventory.Resource, until time.Time) string {
 func tagCommand(service, name, region string, tags map[string]string) string {
 	calls := map[string]string{
 		"ec2": "ec2 create-tags --resources %s --tags %s", "ecr": "ecr tag-resource --resource-arn %s --tags %s",
-		"logs":      "logs tag-resource --resource-arn %s --tags %s",
-		"sagemaker": "sagemaker add-tags --resource-arn %s --tags %s",
-		"elb":       "elb add-tags --load-balancer-names %s --tags %s",
-		"elbv2":     "elbv2 add-tags --resource-arns %s --tags %s",
-		"efs":       "efs tag-resource --resource-id %s --tags %s", "fsx": "fsx tag-resource --resource-arn %s --tags %s",
-		"rds": "rds add-tags-to-resource --resource-name %s --tags %s", "es": "opensearch add-tags --arn %s --tag-list %s",
+		"logs":           "logs tag-resource --resource-arn %s --tags %s",
+		"sagemaker":      "sagemaker add-tags --resource-arn %s --tags %s",
+		"elb":            "elb add-tags --load-balancer-names %s --tags %s",
+		"elbv2":          "elbv2 add-tags --resource-arns %s --tags %s",
+		"efs":            "efs tag-resource --resource-id %s --tags %s",
+		"fsx":            "fsx tag-resource --resource-arn %s --tags %s",
+		"rds":            "rds add-tags-to-resource --resource-name %s --tags %s",
+		"es":             "opensearch add-tags --arn %s --tag-list %s",
 		"secretsmanager": "secretsmanager tag-resource --secret-id %s --tags %s",
 		"tagging":        "resourcegroupstaggingapi tag-resources --resource-arn-list %s --tags %s",
 	}
@@ -48,7 +50,9 @@ func tagCommand(service, name, region string, tags map[string]string) string {
 	case service == "logs" || service == "tagging":
 		command = fmt.Sprintf(call, plain.Shell(name), tagMap(tags))
 	default:
-		command = fmt.Sprintf(call, plain.Shell(name), tagWords(tags, func(k, v string) any { return tagWord{k, v} }, ""))
+		command = fmt.Sprintf(call, plain.Shell(name), tagWords(tags, func(k, v string) any {
+			return tagWord{k, v}
+		}, ""))
 	}
 	return "aws " + command + " --region " + plain.Shell(region)
 }

@@ -20,7 +20,8 @@ func TestKeepByHand(t *testing.T) {
 	}{
 		{
 			inventory.KindInstance, "i-0abc", "", "us-east-1",
-			"aws ec2 create-tags --resources i-0abc --tags Key=curfew:keep-until,Value=2026-11-22T14:04:00Z --region us-east-1",
+			"aws ec2 create-tags --resources i-0abc --tags Key=curfew:keep-until,Value=2026-11-22T14:04:00Z " +
+				"--region us-east-1",
 		},
 		{
 			inventory.KindNotebook, "Work", "", "eu-west-1",
@@ -38,7 +39,8 @@ func TestKeepByHand(t *testing.T) {
 		},
 		{
 			inventory.KindFileSystem, "fs-1", "efs", "us-east-1",
-			"aws efs tag-resource --resource-id fs-1 --tags Key=curfew:keep-until,Value=2026-11-22T14:04:00Z --region us-east-1",
+			"aws efs tag-resource --resource-id fs-1 --tags Key=curfew:keep-until,Value=2026-11-22T14:04:00Z " +
+				"--region us-east-1",
 		},
 		{inventory.KindBucket, "data", "", "us-east-1", ""}, // its command would replace all other tags
 		{inventory.KindCommitment, "sp-1", "", "us-east-1", ""},

@@ -125,7 +125,8 @@ func TestEveryUnansweredCallIsNamed(t *testing.T) {
 				got := mustObserve(t, o)
 				lacks := missing(whole, got)
 				named := slices.ContainsFunc(got.BlindSpots, func(b inventory.BlindSpot) bool { return names(b, &op) })
-				unpaged := way.kind == wire.SecondPage && account.Wire.Recorder.Count(op.API()) == made(whole, op.API())
+				unpaged := way.kind == wire.SecondPage &&
+					account.Wire.Recorder.Count(op.API()) == made(whole, op.API())
 				switch {
 				case unpaged && len(lacks) == 0:
 					return // it has no second page
@@ -135,7 +136,9 @@ func TestEveryUnansweredCallIsNamed(t *testing.T) {
 					t.Errorf("nothing names %s; missing are %v, blind spots %+v", op.API(), lacks, got.BlindSpots)
 				}
 				for _, kind := range op.Kinds {
-					listed := slices.ContainsFunc(whole.Resources, func(r *inventory.Resource) bool { return r.Kind == kind })
+					listed := slices.ContainsFunc(whole.Resources, func(r *inventory.Resource) bool {
+						return r.Kind == kind
+					})
 					if listed && slices.Contains(lacks, kind) && !unread(got, kind) {
 						t.Errorf("resources of kind %s are missing, and its list counts as read", kind)
 					}

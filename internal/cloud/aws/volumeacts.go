@@ -70,7 +70,8 @@ func free(v types.Volume) error {
 	}
 	for _, a := range v.Attachments {
 		if a.State != types.VolumeAttachmentStateDetached {
-			return refusal("in-use", "volume %s is attached to %s", id, firstOf(awssdk.ToString(a.InstanceId), "something"))
+			return refusal("in-use", "volume %s is attached to %s", id,
+				firstOf(awssdk.ToString(a.InstanceId), "something"))
 		}
 	}
 	switch v.State {
@@ -137,7 +138,8 @@ func snapshotMachine(ctx context.Context, s *site, t action.Task) (string, error
 		}
 	}
 	out, err := ec2Client(s.acting).CreateSnapshots(ctx, &ec2.CreateSnapshotsInput{InstanceSpecification: of,
-		Description: awssdk.String("curfew: before terminating " + t.Ref.ID), TagSpecifications: snapshotTags(t, i.Tags)},
+		Description:       awssdk.String("curfew: before terminating " + t.Ref.ID),
+		TagSpecifications: snapshotTags(t, i.Tags)},
 		savedOnce)
 	if err != nil {
 		return "", failed("save the disks of machine "+t.Ref.ID, err)

@@ -27,7 +27,8 @@ type Pass struct {
 // for Cost Explorer and what a scan reads of buckets.
 func Watching(machines, gpus int) (Pass, error) {
 	if machines < 0 || machines > 1_000_000 || gpus < 0 || gpus > 64 {
-		return Pass{}, fmt.Errorf("%d machines with %d GPUs: up to 1,000,000 with up to 64 are expected", machines, gpus)
+		return Pass{}, fmt.Errorf("%d machines with %d GPUs: up to 1,000,000 with up to 64 are expected", machines,
+			gpus)
 	}
 	size := inventory.Size{GPUs: inventory.Known(gpus), GPUMemory: inventory.Known[int64](80 << 30)}
 	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)

@@ -29,7 +29,8 @@ func TestWatchingIsWhatAPassAsks(t *testing.T) {
 			want.Cost -= c.Cost
 		}
 	}
-	if got["cloudwatch:GetMetricData"] != want.Metrics || got["cloudwatch:ListMetrics"] != want.Lists || want.Cost != 0 {
+	if got["cloudwatch:GetMetricData"] != want.Metrics ||
+		got["cloudwatch:ListMetrics"] != want.Lists || want.Cost != 0 {
 		t.Errorf("a pass asks %v; said are %d metrics and %d lists, %s more", got, want.Metrics, want.Lists, want.Cost)
 	}
 }

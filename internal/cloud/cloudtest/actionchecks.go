@@ -185,7 +185,8 @@ func deaf(t *testing.T, a *actor) {
 		a.Pass(t)
 		got, _, err := cloud.Look(a.ctx, task)
 		if err != nil || got != action.NotDone {
-			t.Errorf("%s %s, which the provider accepted and did not do: %s, %v; want %s", task.Step.Name, x.subject, got, err,
+			t.Errorf("%s %s, which the provider accepted and did not do: %s, %v; want %s",
+				task.Step.Name, x.subject, got, err,
 				action.NotDone)
 		}
 		a.must(t, ref)
@@ -310,7 +311,8 @@ func lifecycle(t *testing.T, a *actor) {
 	put := policy.Do{Verb: policy.PutLifecycle, Change: Lifecycle(t, a.must(t, ref))}
 	tasks := a.plan(t, a.must(t, ref), put)
 	a.make(t, &tasks[0])
-	if got := a.must(t, ref).Detail.(*inventory.Bucket).LifecycleDocument.Or(""); !change.Same(got, put.Change.Document) {
+	if got := a.must(t, ref).Detail.(*inventory.Bucket).LifecycleDocument.Or(""); !change.Same(
+		got, put.Change.Document) {
 		t.Errorf("the provider's own document is\n%s\nand what was put is\n%s", got, put.Change.Document)
 	}
 	after := rules()

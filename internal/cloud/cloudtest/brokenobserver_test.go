@@ -30,9 +30,11 @@ func TestABrokenObserverFails(t *testing.T) {
 		{name: "no id", property: "identities", says: "id is", spoil: func(o *round.Observation) {
 			of(o, inventory.KindSecret).ID = ""
 		}},
-		{name: "an account with a space", property: "identities", says: "account is", spoil: func(o *round.Observation) {
-			of(o, inventory.KindSecret).Account = "1 "
-		}},
+		{
+			name: "an account with a space", property: "identities", says: "account is",
+			spoil: func(o *round.Observation) {
+				of(o, inventory.KindSecret).Account = "1 "
+			}},
 		{name: "no region", property: "identities", says: "region is", spoil: func(o *round.Observation) {
 			of(o, inventory.KindSecret).Region = ""
 		}},
@@ -77,16 +79,22 @@ func TestABrokenObserverFails(t *testing.T) {
 				gone.ID = "i-gone"
 				o.Resources = append(o.Resources, &gone)
 			}},
-		{name: "a kind is missing", property: "the account holds", says: "no database", set: func(c *Case, _ *account) {
-			c.Kinds = append(c.Kinds, inventory.KindDatabase)
-		}},
+		{
+			name: "a kind is missing", property: "the account holds", says: "no database",
+			set: func(c *Case, _ *account) {
+				c.Kinds = append(c.Kinds, inventory.KindDatabase)
+			}},
 
-		{name: "an unknown kind", property: "kinds are in", says: "there is no kind", spoil: func(o *round.Observation) {
-			of(o, inventory.KindSecret).Kind = "sekret"
-		}},
-		{name: "another kind's detail", property: "kinds are in", says: "its detail is", spoil: func(o *round.Observation) {
-			of(o, inventory.KindSecret).Detail = &inventory.Volume{}
-		}},
+		{
+			name: "an unknown kind", property: "kinds are in", says: "there is no kind",
+			spoil: func(o *round.Observation) {
+				of(o, inventory.KindSecret).Kind = "sekret"
+			}},
+		{
+			name: "another kind's detail", property: "kinds are in", says: "its detail is",
+			spoil: func(o *round.Observation) {
+				of(o, inventory.KindSecret).Detail = &inventory.Volume{}
+			}},
 		{name: "a typed nil detail", property: "kinds are in", says: "nil itself", spoil: func(o *round.Observation) {
 			of(o, inventory.KindSecret).Detail = (*inventory.Secret)(nil)
 		}},
@@ -98,9 +106,11 @@ func TestABrokenObserverFails(t *testing.T) {
 		{name: "available and attached", property: "states", says: "attached to", spoil: func(o *round.Observation) {
 			of(o, inventory.KindVolume).State = inventory.StateAvailable
 		}},
-		{name: "in use by nothing", property: "states", says: "attached to nothing", spoil: func(o *round.Observation) {
-			detail[*inventory.Volume](o).AttachedTo = nil
-		}},
+		{
+			name: "in use by nothing", property: "states", says: "attached to nothing",
+			spoil: func(o *round.Observation) {
+				detail[*inventory.Volume](o).AttachedTo = nil
+			}},
 
 		{name: "made in the future", property: "times", says: "CreatedAt", spoil: func(o *round.Observation) {
 			of(o, inventory.KindSecret).CreatedAt = now.Add(time.Second)
@@ -118,21 +128,31 @@ func TestABrokenObserverFails(t *testing.T) {
 			spoil: func(o *round.Observation) {
 				detail[*inventory.Image](o).LastLaunched = inventory.Known(now.Add(time.Hour))
 			}},
-		{name: "a notebook used in the future", property: "times", says: "LastActivity", spoil: func(o *round.Observation) {
-			detail[*inventory.Notebook](o).LastActivity = inventory.Known(now.Add(time.Hour))
-		}},
+		{
+			name: "a notebook used in the future", property: "times", says: "LastActivity",
+			spoil: func(o *round.Observation) {
+				detail[*inventory.Notebook](o).LastActivity = inventory.Known(now.Add(time.Hour))
+			}},
 		{
 			name: "a notebook modified in the future", property: "times", says: "LastModified",
 			spoil: func(o *round.Observation) { detail[*inventory.Notebook](o).LastModified = now.Add(time.Hour) },
 		},
-		{name: "a job that starts in the future", property: "times", says: "StartedAt", spoil: func(o *round.Observation) {
-			detail[*inventory.TrainingJob](o).StartedAt = now.Add(time.Hour)
-		}},
-		{name: "a secret read in the future", property: "times", says: "LastAccessed", spoil: func(o *round.Observation) {
-			of(o, inventory.KindSecret).Detail = &inventory.Secret{LastAccessed: inventory.Known(now.Add(time.Hour))}
-		}},
+		{
+			name: "a job that starts in the future", property: "times", says: "StartedAt",
+			spoil: func(o *round.Observation) {
+				detail[*inventory.TrainingJob](o).StartedAt = now.Add(time.Hour)
+			}},
+		{
+			name: "a secret read in the future", property: "times", says: "LastAccessed",
+			spoil: func(o *round.Observation) {
+				of(o, inventory.KindSecret).Detail = &inventory.Secret{
+					LastAccessed: inventory.Known(now.Add(time.Hour)),
+				}
+			}},
 		{name: "an upload of the future", property: "times", says: "oldest upload", spoil: func(o *round.Observation) {
-			detail[*inventory.Bucket](o).Uploads = inventory.Known(inventory.Uploads{Count: 1, Oldest: now.Add(time.Hour)})
+			detail[*inventory.Bucket](o).Uploads = inventory.Known(inventory.Uploads{
+				Count: 1, Oldest: now.Add(time.Hour),
+			})
 		}},
 		{name: "an object of the future", property: "times", says: "newest object", spoil: func(o *round.Observation) {
 			prefix(o).Newest = now.Add(time.Hour)
@@ -141,9 +161,11 @@ func TestABrokenObserverFails(t *testing.T) {
 			name: "objects in the wrong order", property: "times", says: "younger than the newest",
 			spoil: func(o *round.Observation) { prefix(o).Oldest = now },
 		},
-		{name: "a commitment that ends first", property: "times", says: "ends before", spoil: func(o *round.Observation) {
-			detail[*inventory.Commitment](o).EndsAt = time.Unix(0, 0).UTC()
-		}},
+		{
+			name: "a commitment that ends first", property: "times", says: "ends before",
+			spoil: func(o *round.Observation) {
+				detail[*inventory.Commitment](o).EndsAt = time.Unix(0, 0).UTC()
+			}},
 		{name: "a reservation in local time", property: "times", says: "EndsAt", spoil: func(o *round.Observation) {
 			detail[*inventory.CapacityReservation](o).EndsAt = now.In(time.FixedZone("here", 3600))
 		}},
@@ -157,16 +179,20 @@ func TestABrokenObserverFails(t *testing.T) {
 		{name: "a volume of no size", property: "quantities", says: "no size", spoil: func(o *round.Observation) {
 			detail[*inventory.Volume](o).SizeGiB = 0
 		}},
-		{name: "a group upside down", property: "quantities", says: "over its maximum", spoil: func(o *round.Observation) {
-			detail[*inventory.AutoScalingGroup](o).Min = 3
-		}},
+		{
+			name: "a group upside down", property: "quantities", says: "over its maximum",
+			spoil: func(o *round.Observation) {
+				detail[*inventory.AutoScalingGroup](o).Min = 3
+			}},
 		{
 			name: "more available than reserved", property: "quantities", says: "available of",
 			spoil: func(o *round.Observation) { detail[*inventory.CapacityReservation](o).Available = 9 },
 		},
-		{name: "more healthy than there are", property: "quantities", says: "healthy of", spoil: func(o *round.Observation) {
-			detail[*inventory.LoadBalancer](o).HealthyTargets = inventory.Known(9)
-		}},
+		{
+			name: "more healthy than there are", property: "quantities", says: "healthy of",
+			spoil: func(o *round.Observation) {
+				detail[*inventory.LoadBalancer](o).HealthyTargets = inventory.Known(9)
+			}},
 		{
 			name: "more untagged images than images", property: "quantities", says: "untagged",
 			spoil: func(o *round.Observation) { detail[*inventory.Repository](o).UntaggedImages = 9 },
@@ -192,9 +218,11 @@ func TestABrokenObserverFails(t *testing.T) {
 		{name: "a purpose from nowhere", property: "owners", says: "its tags say", spoil: func(o *round.Observation) {
 			of(o, machine).Purpose = inventory.Inference
 		}},
-		{name: "managed without a source", property: "owners", says: "managed true", spoil: func(o *round.Observation) {
-			of(o, machine).Managed = true
-		}},
+		{
+			name: "managed without a source", property: "owners", says: "managed true",
+			spoil: func(o *round.Observation) {
+				of(o, machine).Managed = true
+			}},
 		{name: "kept without a source", property: "owners", says: "until", spoil: func(o *round.Observation) {
 			of(o, machine).KeepUntil = now
 		}},
@@ -210,9 +238,11 @@ func TestABrokenObserverFails(t *testing.T) {
 		{name: "a group that is not there", property: "references", says: "group", spoil: func(o *round.Observation) {
 			o.Resources[0].Manager.Name = "other"
 		}},
-		{name: "a disk of an unlisted machine", property: "references", says: "machine", spoil: func(o *round.Observation) {
-			detail[*inventory.Volume](o).AttachedTo = []string{"i-9"}
-		}},
+		{
+			name: "a disk of an unlisted machine", property: "references", says: "machine",
+			spoil: func(o *round.Observation) {
+				detail[*inventory.Volume](o).AttachedTo = []string{"i-9"}
+			}},
 		{name: "an image that is not there", property: "references", says: "image", spoil: func(o *round.Observation) {
 			detail[*inventory.Snapshot](o).Images = []string{"ami-9"}
 		}},
@@ -220,9 +250,11 @@ func TestABrokenObserverFails(t *testing.T) {
 			name: "images that are not known", property: "references", says: "said to be unknown",
 			spoil: func(o *round.Observation) { detail[*inventory.Snapshot](o).ImagesKnown = false },
 		},
-		{name: "a snapshot that is not there", property: "references", says: "snapshot", spoil: func(o *round.Observation) {
-			detail[*inventory.Image](o).SnapshotIDs = []string{"snap-9"}
-		}},
+		{
+			name: "a snapshot that is not there", property: "references", says: "snapshot",
+			spoil: func(o *round.Observation) {
+				detail[*inventory.Image](o).SnapshotIDs = []string{"snap-9"}
+			}},
 		{
 			name: "an address of a machine that is not there", property: "references", says: "machine",
 			spoil: func(o *round.Observation) { detail[*inventory.Address](o).InstanceID = "i-9" },
@@ -231,18 +263,25 @@ func TestABrokenObserverFails(t *testing.T) {
 			name: "an address of a machine and of nothing", property: "references", says: "associated with nothing",
 			spoil: func(o *round.Observation) { detail[*inventory.Address](o).AssociationID = "" },
 		},
-		{name: "a member that is not there", property: "references", says: "member", spoil: func(o *round.Observation) {
-			detail[*inventory.AutoScalingGroup](o).Instances = []string{"i-9"}
-		}},
+		{
+			name: "a member that is not there", property: "references", says: "member",
+			spoil: func(o *round.Observation) {
+				detail[*inventory.AutoScalingGroup](o).Instances = []string{"i-9"}
+			}},
 
-		{name: "usage of nothing", property: "windows", says: "what is not observed", spoil: func(o *round.Observation) {
-			o.Windows[inventory.Ref{Kind: machine, ID: "i-9"}] = usage.NewWindow(now.Add(-time.Hour), now, time.Minute, "test",
-				nil)
-		}},
+		{
+			name: "usage of nothing", property: "windows", says: "what is not observed",
+			spoil: func(o *round.Observation) {
+				o.Windows[inventory.Ref{Kind: machine, ID: "i-9"}] = usage.NewWindow(now.Add(-time.Hour),
+					now, time.Minute, "test",
+					nil)
+			}},
 		{name: "a nil window", property: "windows", says: "is nil", spoil: func(o *round.Observation) {
 			o.Windows[of(o, machine).Ref()] = nil
 		}},
-		{name: "no step", property: "windows", says: "the step", spoil: func(o *round.Observation) { window(o).Step = 0 }},
+		{name: "no step", property: "windows", says: "the step", spoil: func(o *round.Observation) {
+			window(o).Step = 0
+		}},
 		{name: "no source", property: "windows", says: "no source", spoil: func(o *round.Observation) {
 			window(o).Source = ""
 		}},
@@ -280,32 +319,46 @@ func TestABrokenObserverFails(t *testing.T) {
 			window(o).GPUs[0].Name = ""
 		}},
 
-		{name: "a blind spot without a reason", property: "blind spots", says: "its why", spoil: func(o *round.Observation) {
-			o.BlindSpots = append(o.BlindSpots, inventory.BlindSpot{What: "metrics us-east-1", Effect: "none"})
-		}},
-		{name: "a blind spot of two lines", property: "blind spots", says: "its what", spoil: func(o *round.Observation) {
-			o.BlindSpots = append(o.BlindSpots, inventory.BlindSpot{What: "metrics\nus-east-1", Why: "denied", Effect: "none"})
-		}},
-		{name: "a blind spot told twice", property: "blind spots", says: "told twice", spoil: func(o *round.Observation) {
-			b := inventory.BlindSpot{What: "metrics us-east-1", Why: "denied", Effect: "none"}
-			o.BlindSpots = append(o.BlindSpots, b, b)
-		}},
+		{
+			name: "a blind spot without a reason", property: "blind spots", says: "its why",
+			spoil: func(o *round.Observation) {
+				o.BlindSpots = append(o.BlindSpots, inventory.BlindSpot{What: "metrics us-east-1", Effect: "none"})
+			}},
+		{
+			name: "a blind spot of two lines", property: "blind spots", says: "its what",
+			spoil: func(o *round.Observation) {
+				o.BlindSpots = append(o.BlindSpots, inventory.BlindSpot{
+					What: "metrics\nus-east-1", Why: "denied", Effect: "none",
+				})
+			}},
+		{
+			name: "a blind spot told twice", property: "blind spots", says: "told twice",
+			spoil: func(o *round.Observation) {
+				b := inventory.BlindSpot{What: "metrics us-east-1", Why: "denied", Effect: "none"}
+				o.BlindSpots = append(o.BlindSpots, b, b)
+			}},
 		{
 			name: "a blind spot out of nothing", property: "blind spots", says: "everything can be read",
 			spoil: func(o *round.Observation) {
-				o.BlindSpots = append(o.BlindSpots, inventory.BlindSpot{What: "metrics us-east-1", Why: "denied", Effect: "none"})
+				o.BlindSpots = append(o.BlindSpots, inventory.BlindSpot{
+					What: "metrics us-east-1", Why: "denied", Effect: "none",
+				})
 			}},
-		{name: "blind and silent", property: "blind spots", says: "no blind spot says so", set: func(c *Case, _ *account) {
-			c.Unreadable = true
-		}},
+		{
+			name: "blind and silent", property: "blind spots", says: "no blind spot says so",
+			set: func(c *Case, _ *account) {
+				c.Unreadable = true
+			}},
 
 		{
 			name: "unread without a word", property: "kinds that were not read", says: "no blind spot speaks",
 			spoil: func(o *round.Observation) { o.Unread["1/eu-west-1/volume"] = true },
 		},
-		{name: "unread and read", property: "kinds that were not read", says: "was read", spoil: func(o *round.Observation) {
-			o.Unread["1/eu-west-1/volume"] = false
-		}},
+		{
+			name: "unread and read", property: "kinds that were not read", says: "was read",
+			spoil: func(o *round.Observation) {
+				o.Unread["1/eu-west-1/volume"] = false
+			}},
 		{
 			name: "unread in another form", property: "kinds that were not read", says: "does not name",
 			spoil: func(o *round.Observation) { o.Unread["volume"] = true },
@@ -328,9 +381,11 @@ func TestABrokenObserverFails(t *testing.T) {
 		},
 
 		{name: "no calls", property: "calls", says: "no calls", spoil: func(o *round.Observation) { o.Calls = nil }},
-		{name: "a call without a service", property: "calls", says: "does not name", spoil: func(o *round.Observation) {
-			o.Calls[0].API = "DescribeInstances"
-		}},
+		{
+			name: "a call without a service", property: "calls", says: "does not name",
+			spoil: func(o *round.Observation) {
+				o.Calls[0].API = "DescribeInstances"
+			}},
 		{name: "counted twice", property: "calls", says: "counted twice", spoil: func(o *round.Observation) {
 			o.Calls[1].API = o.Calls[0].API
 		}},
@@ -340,9 +395,11 @@ func TestABrokenObserverFails(t *testing.T) {
 		{name: "called no times", property: "calls", says: "0 calls", spoil: func(o *round.Observation) {
 			o.Calls[1].Count = 0
 		}},
-		{name: "billed without a source", property: "calls", says: "the bill has source", spoil: func(o *round.Observation) {
-			o.Billed = &round.Billed{Start: now.Add(-time.Hour), End: now}
-		}},
+		{
+			name: "billed without a source", property: "calls", says: "the bill has source",
+			spoil: func(o *round.Observation) {
+				o.Billed = &round.Billed{Start: now.Add(-time.Hour), End: now}
+			}},
 
 		{name: "no progress", property: "progress", says: "no progress", set: says()},
 		{
@@ -367,13 +424,15 @@ func TestABrokenObserverFails(t *testing.T) {
 		},
 
 		{
-			name: "a second look finds another", property: "two observations are equal", says: "second inventory differs",
+			name: "a second look finds another", property: "two observations are equal",
+			says: "second inventory differs",
 			spoil: func(o *round.Observation) {
 				observed++
 				of(o, inventory.KindSecret).Name = fmt.Sprint(observed)
 			}},
 		{
-			name: "a second look measures another", property: "two observations are equal", says: "the usage of the second",
+			name: "a second look measures another", property: "two observations are equal",
+			says: "the usage of the second",
 			spoil: func(o *round.Observation) {
 				observed++
 				window(o).Add("", usage.Power, usage.Point{
@@ -420,17 +479,23 @@ func TestABrokenObserverFails(t *testing.T) {
 				a.spoil = func(o *round.Observation) { o.Windows = kept }
 			}},
 
-		{name: "deaf", property: "a canceled observation returns", says: "returned <nil>", set: func(_ *Case, a *account) {
-			a.instead = func(_ context.Context, q round.Query) (*round.Observation, error) { return sample(a.tags, q), nil }
-		}},
-		{name: "slow", property: "a canceled observation returns", says: "still at it", set: func(_ *Case, a *account) {
-			a.instead = func(ctx context.Context, q round.Query) (*round.Observation, error) {
-				if ctx.Err() != nil {
-					time.Sleep(300 * time.Millisecond)
+		{
+			name: "deaf", property: "a canceled observation returns", says: "returned <nil>",
+			set: func(_ *Case, a *account) {
+				a.instead = func(_ context.Context, q round.Query) (*round.Observation, error) {
+					return sample(a.tags, q), nil
 				}
-				return sample(a.tags, q), ctx.Err()
-			}
-		}},
+			}},
+		{
+			name: "slow", property: "a canceled observation returns", says: "still at it",
+			set: func(_ *Case, a *account) {
+				a.instead = func(ctx context.Context, q round.Query) (*round.Observation, error) {
+					if ctx.Err() != nil {
+						time.Sleep(300 * time.Millisecond)
+					}
+					return sample(a.tags, q), ctx.Err()
+				}
+			}},
 		{name: "a list with usage", property: "a list holds", says: "windows", set: func(_ *Case, a *account) {
 			a.spoilList = func(o *round.Observation, q round.Query) { o.Windows = sample(a.tags, q).Windows }
 		}},
@@ -446,9 +511,11 @@ func TestABrokenObserverFails(t *testing.T) {
 					o.BlindSpots = []inventory.BlindSpot{{What: "a", Why: "b", Effect: "c"}}
 				}
 			}},
-		{name: "a list that knows less", property: "a list holds", says: "unread kinds", set: func(_ *Case, a *account) {
-			a.spoilList = func(o *round.Observation, _ round.Query) { o.CommitmentsKnown = false }
-		}},
+		{
+			name: "a list that knows less", property: "a list holds", says: "unread kinds",
+			set: func(_ *Case, a *account) {
+				a.spoilList = func(o *round.Observation, _ round.Query) { o.CommitmentsKnown = false }
+			}},
 		{name: "some are all", property: "listing some", says: "others were listed", set: func(_ *Case, a *account) {
 			a.spoilList = func(o *round.Observation, q round.Query) { o.Resources = sample(a.tags, q).Resources }
 		}},
@@ -524,17 +591,19 @@ func TestABrokenObserverFails(t *testing.T) {
 					return usage.Measured{}, nil
 				}
 			}},
-		{name: "two at once", property: "points come in order", says: "two goroutines", set: func(_ *Case, a *account) {
-			a.measure = func(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
-				open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
-				var g sync.WaitGroup
-				for range 4 {
-					g.Go(func() { hand(resources, iv, open, nil) })
+		{
+			name: "two at once", property: "points come in order", says: "two goroutines",
+			set: func(_ *Case, a *account) {
+				a.measure = func(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
+					open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+					var g sync.WaitGroup
+					for range 4 {
+						g.Go(func() { hand(resources, iv, open, nil) })
+					}
+					g.Wait()
+					return usage.Measured{}, nil
 				}
-				g.Wait()
-				return usage.Measured{}, nil
-			}
-		}},
+			}},
 		{name: "another alone", property: "one resource", says: "measured alone", set: spoilt(
 			func(resources []*inventory.Resource, _ usage.Interval, _ *usage.Opened, p *usage.Point) bool {
 				p.Max += float64(len(resources))
@@ -545,12 +614,14 @@ func TestABrokenObserverFails(t *testing.T) {
 				p.Max += float64(iv.From.Unix())
 				return true
 			})},
-		{name: "calls for nothing", property: "what is not wanted", says: "takes the calls", set: func(_ *Case, a *account) {
-			a.measure = func(context.Context, []*inventory.Resource, usage.Interval,
-				func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
-				return usage.Measured{Calls: []inventory.Calls{measuring}}, nil
-			}
-		}},
+		{
+			name: "calls for nothing", property: "what is not wanted", says: "takes the calls",
+			set: func(_ *Case, a *account) {
+				a.measure = func(context.Context, []*inventory.Resource, usage.Interval,
+					func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+					return usage.Measured{Calls: []inventory.Calls{measuring}}, nil
+				}
+			}},
 		{
 			name: "measures on and on", property: "a canceled measurement", says: "still at it",
 			set: func(_ *Case, a *account) {
@@ -657,7 +728,9 @@ func TestObservationsThatCannotBeHeldAgainstAnything(t *testing.T) {
 	}{
 		{"no time", func(c *Case, _ *account) { c.Query.Now = time.Time{} }},
 		{"an error", func(_ *Case, a *account) {
-			a.instead = func(context.Context, round.Query) (*round.Observation, error) { return nil, inventory.ErrDenied }
+			a.instead = func(context.Context, round.Query) (*round.Observation, error) {
+				return nil, inventory.ErrDenied
+			}
 		}},
 		{"nothing at all", func(_ *Case, a *account) {
 			a.instead = func(context.Context, round.Query) (*round.Observation, error) { return nil, nil }

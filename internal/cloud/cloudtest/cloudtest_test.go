@@ -163,7 +163,9 @@ func sample(tags inventory.TagMapping, q round.Query) *round.Observation {
 		Disks: []inventory.Disk{{VolumeID: "vol-1"}}, ImageID: "ami-public"})
 	machine.Zone, machine.StateSince = "us-east-1a", made
 	machine.Manager = inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "group"}
-	add(inventory.KindVolume, "vol-1", inventory.StateInUse, &inventory.Volume{SizeGiB: 8, AttachedTo: []string{"i-1"}})
+	add(inventory.KindVolume, "vol-1", inventory.StateInUse, &inventory.Volume{
+		SizeGiB: 8, AttachedTo: []string{"i-1"},
+	})
 	add(inventory.KindVolume, "vol-2", inventory.StateAvailable, &inventory.Volume{SizeGiB: 8})
 	add(inventory.KindSnapshot, "snap-1", inventory.StateAvailable, &inventory.Snapshot{
 		VolumeID: "vol-gone", Images: []string{"ami-1"}, ImagesKnown: true,
@@ -171,14 +173,18 @@ func sample(tags inventory.TagMapping, q round.Query) *round.Observation {
 	add(inventory.KindImage, "ami-1", inventory.StateAvailable, &inventory.Image{
 		SnapshotIDs: []string{"snap-1"}, LastLaunched: inventory.Known(made),
 	})
-	add(inventory.KindAddress, "eip-1", inventory.StateInUse, &inventory.Address{AssociationID: "a", InstanceID: "i-1"})
+	add(inventory.KindAddress, "eip-1", inventory.StateInUse, &inventory.Address{
+		AssociationID: "a", InstanceID: "i-1",
+	})
 	add(inventory.KindAutoScalingGroup, "group", inventory.StateAvailable,
 		&inventory.AutoScalingGroup{Max: 1, Desired: 1, Instances: []string{"i-1"}})
 	add(inventory.KindBucket, "bucket", inventory.StateAvailable, &inventory.Bucket{
 		Uploads: inventory.Known(inventory.Uploads{Count: 1, Oldest: made}),
 		Prefixes: inventory.Known([]inventory.Prefix{
 			{Name: "a/", Listing: inventory.Listing{Stored: inventory.Stored{Bytes: 100, Objects: 10}},
-				Small: inventory.Stored{Bytes: 10, Objects: 5}, Older: map[int]inventory.Stored{30: {Bytes: 40, Objects: 4}},
+				Small: inventory.Stored{
+					Bytes: 10, Objects: 5,
+				}, Older: map[int]inventory.Stored{30: {Bytes: 40, Objects: 4}},
 				Newest: made, Oldest: made}})})
 	add(inventory.KindNotebook, "notebook", inventory.StateRunning, &inventory.Notebook{
 		LastModified: made, LastActivity: inventory.Known(made),
@@ -211,7 +217,9 @@ func valid() (Case, *account) {
 	return Case{
 		New:   func(testing.TB) Cloud { return a },
 		Query: round.Query{Now: now}, Tags: a.tags, Calls: true, Prompt: 50 * time.Millisecond,
-		Holds: []inventory.Ref{{Cloud: "test", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"}},
+		Holds: []inventory.Ref{
+			{Cloud: "test", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"},
+		},
 		Lacks: []inventory.Ref{
 			{Cloud: "test", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-gone"},
 		},

@@ -130,16 +130,19 @@ func (l *launches) launch(nodes int) session.Launch {
 	want.Resources.Nodes = nodes
 	at := time.Now().Add(4 * time.Hour).UTC().Truncate(time.Second)
 	host := l.Host
-	host.Schema, host.Session, host.Name, host.Nodes, host.Epoch, host.LeaseUntil = session.HostSchema, id, "demo", nodes,
+	host.Schema, host.Session, host.Name, host.Nodes, host.Epoch, host.LeaseUntil = session.HostSchema, id, "demo",
+		nodes,
 		1,
 		at
 	out := session.Launch{Token: "t-" + id, Spec: &want, Pool: pools[0], Nodes: nodes, Host: host,
 		Session: session.Session{
-			ID: id, Name: "demo", RequestedBy: "ana", Owner: inventory.Owner{User: "ana"}, Epoch: 1, State: session.Launching,
+			ID: id, Name: "demo", RequestedBy: "ana", Owner: inventory.Owner{User: "ana"}, Epoch: 1,
+			State:      session.Launching,
 			LeaseUntil: at, Spec: want.Canonical(), Hash: want.Hash(),
 		}}
 	out.Tags = map[string]string{
-		"owner": "ana", inventory.TagLease: at.Format(time.RFC3339), inventory.TagSession: id, inventory.TagHold: "hold-1",
+		"owner": "ana", inventory.TagLease: at.Format(time.RFC3339), inventory.TagSession: id,
+		inventory.TagHold:    "hold-1",
 		inventory.TagManaged: "true", inventory.TagIntent: out.Token, inventory.TagInstallation: l.installation(),
 		inventory.TagLifetime: string(inventory.Ephemeral)}
 	l.t.Cleanup(func() { l.sweep(id) })
@@ -302,8 +305,10 @@ func (l *launches) whole() {
 		l.same("found", foundIDs(found), ids(machines))
 		for _, f := range found {
 			i := slices.IndexFunc(machines, func(m session.Machine) bool { return m.ID == f.ID })
-			if f.Session != launch.Session.ID || f.Token != launch.Token || !f.LeaseUntil.Equal(launch.Session.LeaseUntil) {
-				l.t.Errorf("found session %q, token %q, lease %s; launched %q, %q, %s", f.Session, f.Token, f.LeaseUntil,
+			if f.Session != launch.Session.ID || f.Token != launch.Token ||
+				!f.LeaseUntil.Equal(launch.Session.LeaseUntil) {
+				l.t.Errorf("found session %q, token %q, lease %s; launched %q, %q, %s",
+					f.Session, f.Token, f.LeaseUntil,
 					launch.Session.ID, launch.Token, launch.Session.LeaseUntil)
 			}
 			if f.Node != machines[i].Node || f.Pool.Type != launch.Pool.Type || f.Pool.Zone != launch.Pool.Zone ||
@@ -630,14 +635,16 @@ func (l *launches) nothingLeft() {
 	if left := l.Left(l.t, launch.Session.ID); len(left) != 0 {
 		l.t.Errorf("left: %v", slices.Sorted(maps.Keys(left)))
 	}
-	if again, err := l.Again(l.t).Leftovers(l.ctx, l.installation(), launch.Session.ID); err != nil || len(again) != 0 {
+	if again, err := l.Again(l.t).Leftovers(l.ctx, l.installation(), launch.Session.ID); err != nil ||
+		len(again) != 0 {
 		l.t.Errorf("once more: %v, %v", again, err)
 	}
 	l.stays(other.Session.ID, 1)
 	if n := len(l.Left(l.t, other.Session.ID)); n != others {
 		l.t.Errorf("of another session %d are left of %d", n, others)
 	}
-	if named, err := l.Launcher.Leftovers(l.ctx, "other-"+l.unique(), other.Session.ID); err != nil || len(named) != 0 {
+	if named, err := l.Launcher.Leftovers(l.ctx, "other-"+l.unique(), other.Session.ID); err != nil ||
+		len(named) != 0 {
 		l.t.Errorf("another installation has leftovers of it: %v, %v", named, err)
 	}
 	l.stays(other.Session.ID, 1)

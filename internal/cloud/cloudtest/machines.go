@@ -202,7 +202,8 @@ func (m *Machines) Pools(ctx context.Context, s *spec.Spec) (out []session.Pool,
 			}
 		}
 		if out == nil {
-			return fmt.Errorf("no pool has %s: %w", cmp.Or(s.Resources.InstanceType, s.Resources.GPU), session.ErrUnsupported)
+			return fmt.Errorf("no pool has %s: %w",
+				cmp.Or(s.Resources.InstanceType, s.Resources.GPU), session.ErrUnsupported)
 		}
 		return nil
 	})
@@ -330,7 +331,8 @@ func (m *Machines) Find(ctx context.Context, installation, id string) (out []ses
 	now := m.now()
 	err = m.call(ctx, "find", nil, func(v *machines) error {
 		for _, x := range v.Made {
-			if x.Installation == installation && (id == "" || x.Session == id) && !x.gone(now) && !now.Before(x.HiddenTo) {
+			if x.Installation == installation && (id == "" || x.Session == id) && !x.gone(now) &&
+				!now.Before(x.HiddenTo) {
 				out = append(out, session.FoundMachine{
 					Machine: v.at(x, now), Session: x.Session, Token: x.Token, LeaseUntil: x.LeaseUntil,
 				})
@@ -391,7 +393,9 @@ func (m *Machines) call(ctx context.Context, on string, call *MachineCall, f fun
 			}
 		}
 		err = errors.New(fault.Message)
-		for _, class := range []error{session.ErrCapacity, session.ErrQuota, session.ErrUnsupported, session.ErrMismatch} {
+		for _, class := range []error{
+			session.ErrCapacity, session.ErrQuota, session.ErrUnsupported, session.ErrMismatch,
+		} {
 			if class.Error() == fault.Class {
 				err = fmt.Errorf("%s: %w", fault.Message, class)
 			}

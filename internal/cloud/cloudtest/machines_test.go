@@ -31,7 +31,9 @@ func TestMachines(t *testing.T) {
 					Launcher: m, Nodes: 4,
 					Again: func(testing.TB) session.Launcher { return m },
 					Spec: &spec.Spec{
-						Kind: spec.Session, Name: "demo", Resources: spec.Resources{InstanceType: "g6.xlarge", Nodes: 1},
+						Kind: spec.Session, Name: "demo", Resources: spec.Resources{
+							InstanceType: "g6.xlarge", Nodes: 1,
+						},
 						Capacity: spec.OnDemand,
 					},
 					Impossible: &spec.Spec{
@@ -77,7 +79,8 @@ func TestStock(t *testing.T) {
 	if err := launch("a", 3); err != nil {
 		t.Fatal(err)
 	}
-	if err := launch("b", 2); classOf(err) != session.ErrCapacity { //nolint:errorlint // classOf returns the class itself
+	//nolint:errorlint // classOf returns the class itself
+	if err := launch("b", 2); classOf(err) != session.ErrCapacity {
 		t.Errorf("two of one: %v", err)
 	}
 	if n := len(m.Left("b")); n != 0 {

@@ -95,7 +95,8 @@ func track(tb testing.TB, ref inventory.Ref, w *usage.Window, t *usage.Track) {
 		case err != nil:
 			tb.Errorf("%s: %s %s: %v", ref, t.Name, s, err)
 		case st.First.Before(w.From) || !st.Last.Before(w.To):
-			tb.Errorf("%s: %s %s has points from %s to %s, outside [%s, %s)", ref, t.Name, s, st.First, st.Last, w.From, w.To)
+			tb.Errorf("%s: %s %s has points from %s to %s, outside [%s, %s)", ref, t.Name, s,
+				st.First, st.Last, w.From, w.To)
 		case st.Min < 0 || mean < st.Min*(1-rounding) || mean > st.Max*(1+rounding):
 			tb.Errorf("%s: %s %s has a mean of %g between %g and %g", ref, t.Name, s, mean, st.Min, st.Max)
 		}

@@ -213,7 +213,8 @@ func quantities(tb testing.TB, s *subject) {
 			}
 		case *inventory.Repository:
 			if d.UntaggedImages+d.UnpulledImages > d.Images {
-				tb.Errorf("%s: %d untagged and %d unpulled images of %d", r.Ref(), d.UntaggedImages, d.UnpulledImages, d.Images)
+				tb.Errorf("%s: %d untagged and %d unpulled images of %d", r.Ref(), d.UntaggedImages,
+					d.UnpulledImages, d.Images)
 			}
 		case *inventory.Bucket:
 			for _, p := range d.Prefixes.Or(nil) {
@@ -287,7 +288,8 @@ func owners(tb testing.TB, s *subject) {
 				want.Purpose)
 		}
 		if r.Managed != want.Managed || !r.KeepUntil.Equal(want.KeepUntil) {
-			tb.Errorf("%s: managed %v until %s, its tags say %v until %s", r.Ref(), r.Managed, r.KeepUntil, want.Managed,
+			tb.Errorf("%s: managed %v until %s, its tags say %v until %s", r.Ref(), r.Managed,
+				r.KeepUntil, want.Managed,
 				want.KeepUntil)
 		}
 	}

@@ -130,7 +130,9 @@ func scaleRefusals(t *testing.T, a *actor) {
 		{"an endpoint grows", Fleet, policy.Do{Verb: policy.Scale, To: 30}, "nothing-to-do"},
 		{"a group grows", Group, policy.Do{Verb: policy.Scale, To: 30, ScratchDisks: true}, "nothing-to-do"},
 		{
-			"a group without a size", Group, policy.Do{Verb: policy.Scale, To: policy.ThroughGroup, ScratchDisks: true},
+			"a group without a size", Group, policy.Do{
+				Verb: policy.Scale, To: policy.ThroughGroup, ScratchDisks: true,
+			},
 			"at-minimum",
 		},
 		{"data on the disks of a group's machines", Group, policy.Do{Verb: policy.Scale, To: 1}, "unsaved-disk"},
@@ -139,7 +141,9 @@ func scaleRefusals(t *testing.T, a *actor) {
 			policy.Do{Verb: policy.Scale, Members: []string{"i-0123456789abcdef0"}, ScratchDisks: true}, "changed",
 		},
 		{
-			"a machine of no group", Machine, policy.Do{Verb: policy.Scale, To: policy.ThroughGroup, ScratchDisks: true},
+			"a machine of no group", Machine, policy.Do{
+				Verb: policy.Scale, To: policy.ThroughGroup, ScratchDisks: true,
+			},
 			"no-such-verb",
 		},
 	} {

@@ -130,33 +130,35 @@ func take(tb testing.TB, s *subject, source usage.Source, resources []*inventory
 		busy.Store(false)
 	}
 	var err error
-	t.Measured, err = source.Measure(s.ctx, resources, iv, func(r *inventory.Resource, o usage.Opened) (out usage.Sink) {
-		alone(func() {
-			if !given[r] {
-				tb.Errorf("%s is opened, which is not among the resources", r.Ref())
-			}
-			if o.Source != source.Name() || o.Source == "" || o.Step <= 0 || !o.From.Before(iv.To) || o.Step < iv.Step {
-				tb.Errorf("%s is opened for %+v by %q within %+v", r.Ref(), o, source.Name(), iv)
-			}
-			if _, ok := t.first[r.Ref()]; !ok {
-				t.first[r.Ref()] = o
-			}
-			out = sink(func(gpu string, signal usage.Signal, p usage.Point) bool {
-				alone(func() {
-					m := meter{r.Ref(), gpu, signal}
-					if old := t.points[m]; len(old) > 0 && !p.Time.After(old[len(old)-1].Time) {
-						tb.Errorf("%s %s %s: %s comes after %s", m.ref, gpu, signal, p.Time, old[len(old)-1].Time)
-					}
-					if p.Time.Before(o.From) || !p.Time.Before(iv.To) {
-						tb.Errorf("%s %s %s: %s is outside [%s, %s)", m.ref, gpu, signal, p.Time, o.From, iv.To)
-					}
-					t.points[m] = append(t.points[m], p)
+	t.Measured, err = source.Measure(s.ctx, resources, iv,
+		func(r *inventory.Resource, o usage.Opened) (out usage.Sink) {
+			alone(func() {
+				if !given[r] {
+					tb.Errorf("%s is opened, which is not among the resources", r.Ref())
+				}
+				if o.Source != source.Name() || o.Source == "" || o.Step <= 0 ||
+					!o.From.Before(iv.To) || o.Step < iv.Step {
+					tb.Errorf("%s is opened for %+v by %q within %+v", r.Ref(), o, source.Name(), iv)
+				}
+				if _, ok := t.first[r.Ref()]; !ok {
+					t.first[r.Ref()] = o
+				}
+				out = sink(func(gpu string, signal usage.Signal, p usage.Point) bool {
+					alone(func() {
+						m := meter{r.Ref(), gpu, signal}
+						if old := t.points[m]; len(old) > 0 && !p.Time.After(old[len(old)-1].Time) {
+							tb.Errorf("%s %s %s: %s comes after %s", m.ref, gpu, signal, p.Time, old[len(old)-1].Time)
+						}
+						if p.Time.Before(o.From) || !p.Time.Before(iv.To) {
+							tb.Errorf("%s %s %s: %s is outside [%s, %s)", m.ref, gpu, signal, p.Time, o.From, iv.To)
+						}
+						t.points[m] = append(t.points[m], p)
+					})
+					return true
 				})
-				return true
 			})
+			return out
 		})
-		return out
-	})
 	if err != nil {
 		tb.Errorf("measure: %v", err)
 	}

@@ -45,15 +45,16 @@ func Observe(ctx context.Context, l round.Lister, q round.Query) (*round.Observa
 	iv := usage.Interval{From: q.Now.Add(-q.Window), To: q.Now}
 	for _, source := range sources {
 		windows := map[inventory.Ref]*usage.Window{}
-		measured, err := source.Measure(ctx, o.Resources, iv, func(r *inventory.Resource, opened usage.Opened) usage.Sink {
-			w := windows[r.Ref()]
-			if w == nil {
-				w = usage.NewWindow(opened.From, iv.To, opened.Step, opened.Source, q.Floors)
-				w.Aggregated = opened.Aggregated
-				windows[r.Ref()] = w
-			}
-			return stepped{w, opened.Step}
-		})
+		measured, err := source.Measure(ctx, o.Resources, iv,
+			func(r *inventory.Resource, opened usage.Opened) usage.Sink {
+				w := windows[r.Ref()]
+				if w == nil {
+					w = usage.NewWindow(opened.From, iv.To, opened.Step, opened.Source, q.Floors)
+					w.Aggregated = opened.Aggregated
+					windows[r.Ref()] = w
+				}
+				return stepped{w, opened.Step}
+			})
 		if err != nil {
 			return nil, err
 		}

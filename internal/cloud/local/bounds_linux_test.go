@@ -40,13 +40,19 @@ func TestCallsReturnOnCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, call := range map[string]func(ctx context.Context) error{
-		"Pools":     func(ctx context.Context) error { _, err := w.p.Pools(ctx, cpu(1)); return err },
-		"Launch":    func(ctx context.Context) error { _, err := w.p.Launch(ctx, launch(cpu(1))); return err },
-		"Find":      func(ctx context.Context) error { _, err := w.p.Find(ctx, "inst", ""); return err },
-		"End":       func(ctx context.Context) error { return w.p.End(ctx, l.Session.ID, ids) },
-		"Rescue":    func(ctx context.Context) error { _, err := w.p.PreserveFiles(ctx, l.Session.ID, ids); return err },
-		"Leftovers": func(ctx context.Context) error { _, err := w.p.Leftovers(ctx, "inst", l.Session.ID); return err },
-		"List":      func(ctx context.Context) error { _, err := w.p.List(ctx, round.Query{Now: time.Now()}); return err },
+		"Pools":  func(ctx context.Context) error { _, err := w.p.Pools(ctx, cpu(1)); return err },
+		"Launch": func(ctx context.Context) error { _, err := w.p.Launch(ctx, launch(cpu(1))); return err },
+		"Find":   func(ctx context.Context) error { _, err := w.p.Find(ctx, "inst", ""); return err },
+		"End":    func(ctx context.Context) error { return w.p.End(ctx, l.Session.ID, ids) },
+		"Rescue": func(ctx context.Context) error {
+			_, err := w.p.PreserveFiles(ctx, l.Session.ID, ids)
+			return err
+		},
+		"Leftovers": func(ctx context.Context) error {
+			_, err := w.p.Leftovers(ctx, "inst", l.Session.ID)
+			return err
+		},
+		"List": func(ctx context.Context) error { _, err := w.p.List(ctx, round.Query{Now: time.Now()}); return err },
 		"Measure": func(ctx context.Context) error {
 			_, err := w.p.Measure(ctx, []*inventory.Resource{r}, usage.Interval{To: time.Now()},
 				func(*inventory.Resource, usage.Opened) usage.Sink { return nil })
@@ -73,7 +79,9 @@ func TestCallsReturnOnCancel(t *testing.T) {
 		},
 		"removeTree": func(ctx context.Context) error { return removeTree(ctx, t.TempDir(), nil) },
 	} {
-		for when, hold := range map[string]bool{"over before it begins": false, "over meanwhile, with the lock held": true} {
+		for when, hold := range map[string]bool{
+			"over before it begins": false, "over meanwhile, with the lock held": true,
+		} {
 			ctx, cancel := context.WithCancel(t.Context())
 			if hold {
 				lock, busy, err := lockedFile(filepath.Join(w.dir, "lock"))

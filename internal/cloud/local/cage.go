@@ -132,7 +132,8 @@ func NewCage(ctx context.Context, dir string, o CageOptions) (*Cage, error) {
 	}
 	c := &Cage{
 		dir: dir, file: cageFile{
-			Name: o.Name, Kind: o.Kind, Boot: bootID(), VisibleGPUs: o.VisibleGPUs, Deny: slices.Clone(o.DeniedDevices),
+			Name: o.Name, Kind: o.Kind, Boot: bootID(), VisibleGPUs: o.VisibleGPUs,
+			Deny:   slices.Clone(o.DeniedDevices),
 			Helper: o.Helper,
 			User:   o.User, Limits: o.Limits}}
 	err := c.make(ctx)

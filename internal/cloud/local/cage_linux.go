@@ -325,7 +325,8 @@ func (c *Cage) kill(ctx context.Context, group string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d processes of %s are left, the first is %d: %w", len(pids), c.file.Name, pids[0], ctx.Err())
+			return fmt.Errorf("%d processes of %s are left, the first is %d: %w", len(pids),
+				c.file.Name, pids[0], ctx.Err())
 		case <-time.After(pause):
 		}
 	}
@@ -335,7 +336,8 @@ func (c *Cage) kill(ctx context.Context, group string) error {
 func (c *Cage) Remove(ctx context.Context) error {
 	if c.file.Boot == bootID() {
 		for _, dir := range []string{
-			cmp.Or(c.file.MachineGroup, c.file.Path), c.file.Devices, c.file.Memory, c.file.Processes, c.file.AgentGroup,
+			cmp.Or(c.file.MachineGroup, c.file.Path), c.file.Devices, c.file.Memory,
+			c.file.Processes, c.file.AgentGroup,
 		} {
 			if dir == "" {
 				continue

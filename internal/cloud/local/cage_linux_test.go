@@ -277,8 +277,10 @@ func TestReusedPIDIsNotKilled(t *testing.T) {
 	}
 	for _, k := range []Kind{Namespace, Cgroup2, Freezer, Environment} {
 		c := &Cage{
-			dir:  t.TempDir(),
-			file: cageFile{Name: "old", Kind: k, Boot: "9c0a", Init: &Process{p.PID, p.Start, "9c0a"}, Path: "/proc/self"},
+			dir: t.TempDir(),
+			file: cageFile{
+				Name: "old", Kind: k, Boot: "9c0a", Init: &Process{p.PID, p.Start, "9c0a"}, Path: "/proc/self",
+			},
 		}
 		if err := errors.Join(c.Kill(t.Context()), c.Remove(t.Context())); err != nil {
 			t.Errorf("%s of another boot: %v", k, err)

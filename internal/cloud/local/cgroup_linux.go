@@ -335,7 +335,8 @@ func (c *Cage) killGroup(ctx context.Context, group string) error {
 	}
 	err = errors.Join(err, ignoreNotExist(os.WriteFile(state, []byte("THAWED"), 0o600)))
 	if group != c.file.Path { // its user may have frozen it
-		err = errors.Join(err, ignoreNotExist(os.WriteFile(filepath.Join(c.file.Path, freezeFile), []byte("THAWED"), 0o600)))
+		err = errors.Join(err,
+			ignoreNotExist(os.WriteFile(filepath.Join(c.file.Path, freezeFile), []byte("THAWED"), 0o600)))
 	}
 	return err
 }

@@ -32,7 +32,8 @@ func denyByProgram(dir string, deny []Device) error {
 		kind: unix.BPF_PROG_TYPE_CGROUP_DEVICE, count: uint32(len(code) / 8), code: address(code),
 		license: address(license), attachType: unix.BPF_CGROUP_DEVICE,
 	}
-	prog, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&load)), unsafe.Sizeof(load))
+	prog, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD,
+		uintptr(unsafe.Pointer(&load)), unsafe.Sizeof(load))
 	runtime.KeepAlive(code)
 	runtime.KeepAlive(license)
 	if errno != 0 {

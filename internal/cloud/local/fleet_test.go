@@ -98,7 +98,9 @@ func TestRejectsInvalidMachines(t *testing.T) {
 	}{
 		{name: "twice the same name", machines: Machines{good, good}, field: "[1].name", says: "already"},
 		{
-			name: "the name of one of several", machines: Machines{{Name: "a", VCPUs: 1, Count: 2}, {Name: "a-2", VCPUs: 1}},
+			name: "the name of one of several", machines: Machines{
+				{Name: "a", VCPUs: 1, Count: 2}, {Name: "a-2", VCPUs: 1},
+			},
 			field: "[1].name", says: "already",
 		},
 		{name: "no name", machines: with(func(m *Machine) { m.Name = "" }), field: "[1].name", says: "host name"},
@@ -110,8 +112,14 @@ func TestRejectsInvalidMachines(t *testing.T) {
 			name: "a site with a space", machines: with(func(m *Machine) { m.Site = "new york" }), field: "[1].site",
 			says: "new york",
 		},
-		{name: "GPUs without a name", machines: with(func(m *Machine) { m.GPU = "" }), field: "[1].gpu", says: "8 GPUs"},
-		{name: "a GPU without a number", machines: with(func(m *Machine) { m.GPUs = 0 }), field: "[1].gpu", says: "0 GPUs"},
+		{
+			name: "GPUs without a name", machines: with(func(m *Machine) { m.GPU = "" }), field: "[1].gpu",
+			says: "8 GPUs",
+		},
+		{
+			name: "a GPU without a number", machines: with(func(m *Machine) { m.GPUs = 0 }), field: "[1].gpu",
+			says: "0 GPUs",
+		},
 		{name: "nothing in it", machines: Machines{{Name: "a"}}, field: "[0].name", says: "neither"},
 		{name: "fewer than none", machines: with(func(m *Machine) { m.GPUs = -8 }), field: "[1].gpus", says: "-8"},
 		{name: "too many GPUs", machines: with(func(m *Machine) { m.GPUs = 1025 }), field: "[1].gpus", says: "1024"},
@@ -119,7 +127,10 @@ func TestRejectsInvalidMachines(t *testing.T) {
 			name: "too many machines", machines: with(func(m *Machine) { m.Count = 10_001 }), field: "[1].count",
 			says: "10000",
 		},
-		{name: "no date", machines: with(func(m *Machine) { m.Since = "January" }), field: "[1].since", says: "2026-01-31"},
+		{
+			name: "no date", machines: with(func(m *Machine) { m.Since = "January" }), field: "[1].since",
+			says: "2026-01-31",
+		},
 		{
 			name: "CPUs that are priced and not listed", machines: Machines{good},
 			rates: Rates{VCPUHour: "1", Source: "x", AsOf: "2026-01-01"}, field: "[0].vcpus", says: "rates.vcpu_hour",
@@ -139,7 +150,10 @@ func TestRejectsInvalidMachines(t *testing.T) {
 			name: "a price without a source", rates: Rates{VCPUHour: "1", AsOf: "2026-01-01"}, field: ".source",
 			says: "missing",
 		},
-		{name: "a price without a date", rates: Rates{VCPUHour: "1", Source: "finance"}, field: ".as_of", says: "date"},
+		{
+			name: "a price without a date", rates: Rates{VCPUHour: "1", Source: "finance"}, field: ".as_of",
+			says: "date",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var field *FieldError
@@ -170,7 +184,8 @@ func TestObservesAcceptedMachines(t *testing.T) {
 				Count: rapid.IntRange(-1, 4).Draw(t, "count"),
 				GPU:   rapid.SampledFrom([]string{"", "H100", "my own"}).Draw(t, "gpu"),
 				GPUs:  rapid.Int64Range(-1, 2).Draw(t, "gpus"),
-				VCPUs: rapid.Int64Range(0, 1<<16).Draw(t, "vcpus"), Site: rapid.SampledFrom([]string{"", "s", "t"}).Draw(t,
+				VCPUs: rapid.Int64Range(0, 1<<16).Draw(t, "vcpus"),
+				Site: rapid.SampledFrom([]string{"", "s", "t"}).Draw(t,
 					"site"),
 			}
 		}), 0, 4).Draw(t, "machines"))
@@ -190,7 +205,8 @@ func TestObservesAcceptedMachines(t *testing.T) {
 			t.Fatalf("%d machines are observed (%v), want %d", len(o.Resources), err, want)
 		}
 		for _, r := range o.Resources {
-			if gpus, known := r.Size.GPUs.Get(); !known || gpus == 0 && r.Size.MilliCPUs.Or(0) == 0 || len(r.Meters) != 1 {
+			if gpus, known := r.Size.GPUs.Get(); !known || gpus == 0 &&
+				r.Size.MilliCPUs.Or(0) == 0 || len(r.Meters) != 1 {
 				t.Fatalf("%s has size %+v and meters %+v", r.ID, r.Size, r.Meters)
 			}
 		}
@@ -223,7 +239,9 @@ func (l recordedUsage) Collect(_ context.Context, resolve func(string, time.Dura
 // gpus returns the usage of two equal GPUs on a machine with idle CPUs.
 func gpus(util, memory float64) func(int) map[usage.Signal]float64 {
 	return func(int) map[usage.Signal]float64 {
-		return map[usage.Signal]float64{usage.GPUUtil: util, usage.MemUsed: memory, usage.CPUUtil: 1, usage.NetBytes: 0}
+		return map[usage.Signal]float64{
+			usage.GPUUtil: util, usage.MemUsed: memory, usage.CPUUtil: 1, usage.NetBytes: 0,
+		}
 	}
 }
 
@@ -278,7 +296,9 @@ func TestFindings(t *testing.T) {
 			atMost: 210 * money.Cent * money.HoursPerMonth,
 			usage:  func(g int) map[usage.Signal]float64 { return gpus(float64(90*g), 60e9)(g) }},
 		{
-			name: "more GPUs than were measured", machine: two("m", func(m *Machine) { m.GPUs = 8 }), usage: gpus(0, 0),
+			name: "more GPUs than were measured", machine: two("m", func(m *Machine) {
+				m.GPUs = 8
+			}), usage: gpus(0, 0),
 			rules: []string{"telemetry-missing"},
 		},
 		{name: "only its CPU measured", machine: two("m"), rules: []string{"telemetry-missing"},
@@ -324,7 +344,8 @@ func TestFindings(t *testing.T) {
 					t.Errorf("%s speaks of a cloud: %s; %s", f.Rule, f.Because, f.Fix.Note)
 				}
 				if f.Waste != tc.waste || f.Savings.UpperBound != tc.atMost {
-					t.Errorf("%s wastes %s and saves at most %s, want %s and %s", f.Rule, f.Waste, f.Savings.UpperBound, tc.waste,
+					t.Errorf("%s wastes %s and saves at most %s, want %s and %s", f.Rule, f.Waste,
+						f.Savings.UpperBound, tc.waste,
 						tc.atMost)
 				}
 			}
@@ -378,7 +399,10 @@ func TestHourlyRate(t *testing.T) {
 	}{
 		{"GPUs and CPUs; memory is in the GPU's price", size(8, "A100", 96_000, 1<<20), "16.96"},
 		{"a GPU without a rate", size(1, "H900", 0, 0), `no rate of a GPU-hour of "H900" is configured`},
-		{"memory without a rate and without GPUs", size(0, "", 4000, 1024), "no rate of a GiB-hour of memory is configured"},
+		{
+			"memory without a rate and without GPUs", size(0, "", 4000, 1024),
+			"no rate of a GiB-hour of memory is configured",
+		},
 	} {
 		m := r.meter(OnPremises, tc.size)
 		got := m.Unpriced

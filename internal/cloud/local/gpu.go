@@ -51,7 +51,8 @@ func ValidateGPUs(list []ConfiguredGPU) error {
 		switch {
 		case l.Model == "" || l.Model != strings.TrimSpace(l.Model):
 			return &FieldError{
-				Field: fmt.Sprintf("[%d].model", i), Message: fmt.Sprintf("%q is no name of a GPU such as L4", l.Model),
+				Field:   fmt.Sprintf("[%d].model", i),
+				Message: fmt.Sprintf("%q is no name of a GPU such as L4", l.Model),
 			}
 		case l.Count < 1 || l.Count > maxGPUs:
 			return &FieldError{

@@ -92,7 +92,8 @@ func setMemory(dir string, limit int64) error {
 	if err := os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), text, 0o600); err != nil {
 		return err
 	}
-	_ = os.WriteFile(filepath.Join(dir, "memory.memsw.limit_in_bytes"), text, 0o600) // exists only with swap accounting
+	// exists only with swap accounting
+	_ = os.WriteFile(filepath.Join(dir, "memory.memsw.limit_in_bytes"), text, 0o600)
 	return nil
 }
 

@@ -68,8 +68,9 @@ func (l Machines) Validate(r Rates) error {
 		for _, name := range m.hostNames() {
 			if j, twice := seen[name]; twice {
 				return &FieldError{
-					Field:   fmt.Sprintf("[%d].name", i),
-					Message: fmt.Sprintf("%q is machine %d of the list already; recorded usage would be of either", name, j+1),
+					Field: fmt.Sprintf("[%d].name", i),
+					Message: fmt.Sprintf("%q is machine %d of the list already; recorded usage would be of either",
+						name, j+1),
 				}
 			}
 			seen[name] = i
@@ -97,14 +98,16 @@ func (m Machine) check(r Rates) (field string, err error) {
 	case m.Site != "" && !namePattern.MatchString(m.Site):
 		return "site", fmt.Errorf("%q is not a name: letters, digits, '.', '_' and '-'", m.Site)
 	case m.GPU != strings.TrimSpace(m.GPU) || (m.GPU == "") != (m.GPUs == 0):
-		return "gpu", fmt.Errorf("%d GPUs called %q: gpu names them and gpus counts them, or both are left out", m.GPUs,
+		return "gpu", fmt.Errorf("%d GPUs called %q: gpu names them and gpus counts them, or both are left out",
+			m.GPUs,
 			m.GPU)
 	case m.GPUs == 0 && m.VCPUs == 0:
 		return "name", fmt.Errorf("%s has neither gpus nor vcpus: nothing of it could be judged or priced", m.Name)
 	case m.VCPUs == 0 && r.VCPUHour != "":
 		return "vcpus", fmt.Errorf("%s does not say how many CPUs it has, which rates.vcpu_hour prices", m.Name)
 	case m.MemoryGiB == 0 && r.MemoryGiBHour != "":
-		return "memory_gib", fmt.Errorf("%s does not say how much memory it has, which rates.memory_gib_hour prices", m.Name)
+		return "memory_gib", fmt.Errorf("%s does not say how much memory it has, which rates.memory_gib_hour prices",
+			m.Name)
 	}
 	if _, err := m.since(); err != nil {
 		return "since", err

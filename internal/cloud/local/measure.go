@@ -59,7 +59,9 @@ func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource,
 		if samples[0].Start.After(from) {
 			from = samples[0].Start
 		}
-		if sink := open(r, usage.Opened{From: from, Step: time.Duration(samples[0].Step), Source: p.Name()}); sink != nil {
+		if sink := open(r, usage.Opened{
+			From: from, Step: time.Duration(samples[0].Step), Source: p.Name(),
+		}); sink != nil {
 			sendSamples(sink, samples, iv)
 		}
 	}
@@ -78,7 +80,8 @@ func (p *Provider) samples(ctx context.Context, r *inventory.Resource, iv usage.
 	now := p.options.Now()
 	for _, name := range []string{session.PreviousSamplesFile, session.SamplesFile} {
 		if err := eachSample(ctx, m.userTree(), filepath.Join("agent", name), func(s session.Measurement) {
-			if time.Duration(s.Step) < leastStep || time.Duration(s.Step) > time.Hour || s.Steps <= 0 || s.Steps > 1<<16 ||
+			if time.Duration(s.Step) < leastStep || time.Duration(s.Step) > time.Hour ||
+				s.Steps <= 0 || s.Steps > 1<<16 ||
 				len(s.Host) > maxSignals || len(s.GPUs) > maxSignals || s.Start.Before(m.LaunchedAt.Add(-time.Hour)) {
 				return
 			}

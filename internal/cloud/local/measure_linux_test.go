@@ -110,7 +110,9 @@ func TestMeasuresAgentSamples(t *testing.T) {
 	},
 		session.Measurement{Start: at, Step: step, Steps: 2, Host: map[string]float64{"cpu_util": 3, "net_bytes": 0}})
 	write(session.SamplesFile, `{"from":"2026-11-2`, session.Measurement{
-		Start: at.Add(20 * time.Second), Step: step, Steps: 1, Host: map[string]float64{"cpu_util": 80, "no_such_signal": 1},
+		Start: at.Add(20 * time.Second), Step: step, Steps: 1, Host: map[string]float64{
+			"cpu_util": 80, "no_such_signal": 1,
+		},
 		GPUs: map[string]map[string]float64{"GPU-a": {"gpu_util": 42}}})
 	want := []point{
 		{"", usage.CPUUtil, at, 3}, {"", usage.NetBytes, at, 0}, {"", usage.CPUUtil, at.Add(10 * time.Second), 3},
@@ -195,7 +197,8 @@ func TestRejectsHostileMeasurements(t *testing.T) {
 	}{
 		{name: "the same time again and again", text: many, most: 65536},
 		{
-			name: "too many", text: strings.ReplaceAll(many, `"steps":65536`, `"steps":1,"x":"`+strings.Repeat("x", 10)+`"`),
+			name: "too many",
+			text: strings.ReplaceAll(many, `"steps":65536`, `"steps":1,"x":"`+strings.Repeat("x", 10)+`"`),
 			most: 1,
 		},
 		{
@@ -209,8 +212,10 @@ func TestRejectsHostileMeasurements(t *testing.T) {
 		{name: "steps of nothing", samples: []session.Measurement{{Start: at, Step: 1, Steps: 60, Host: cpu}}},
 		{name: "a negative count", samples: []session.Measurement{{Start: at, Step: second, Steps: -5, Host: cpu}}},
 		{
-			name:    "a negative value",
-			samples: []session.Measurement{{Start: at, Step: second, Steps: 5, Host: map[string]float64{"cpu_util": -1}}},
+			name: "a negative value",
+			samples: []session.Measurement{
+				{Start: at, Step: second, Steps: 5, Host: map[string]float64{"cpu_util": -1}},
+			},
 		},
 		{name: "a line that never ends", text: strings.Repeat("x", maxSample+1), blind: true},
 		{name: "a file without end", put: func(path string) error {
@@ -218,7 +223,9 @@ func TestRejectsHostileMeasurements(t *testing.T) {
 		}, blind: true},
 		{name: "a pipe", put: func(path string) error { return unix.Mkfifo(path, 0o600) }, blind: true},
 		{name: "a device", put: func(path string) error { return os.Symlink("/dev/zero", path) }, blind: true},
-		{name: "a link to a secret", put: func(path string) error { return os.Symlink("/etc/passwd", path) }, blind: true},
+		{name: "a link to a secret", put: func(path string) error {
+			return os.Symlink("/etc/passwd", path)
+		}, blind: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			id := "m-" + strings.ReplaceAll(c.name, " ", "-")

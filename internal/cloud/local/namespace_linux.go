@@ -50,8 +50,12 @@ func (c *Cage) makeNamespaceAs(ctx context.Context, user bool) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
 	if user {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{
+			{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1},
+		}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{
+			{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1},
+		}
 	}
 	err = cmd.Start()
 	if err = errors.Join(err, gate.Close(), said.Close()); err != nil {
@@ -135,7 +139,8 @@ func (c *Cage) startInNamespace(cmd *exec.Cmd) error {
 		}
 		cmd.Path = nsenter
 		cmd.Args = append([]string{
-			"nsenter", "--preserve-credentials", "--user", "--mount", "--pid", "--target", strconv.Itoa(c.file.Init.PID),
+			"nsenter", "--preserve-credentials", "--user", "--mount", "--pid", "--target",
+			strconv.Itoa(c.file.Init.PID),
 			"--",
 		}, inside...)
 		return cmd.Start()

@@ -89,7 +89,8 @@ func TestIsolatesSessionsOfOtherUsers(t *testing.T) {
 	w.waitRunning(theirs)
 	m, other := w.machine(first), w.machine(second)
 	id := m.ID
-	if got := w.runInMachine(id, "id -u; id -G; id -un"); got != fmt.Sprintf("%d\n%d\n%s", one.UID, one.GID, one.Name) {
+	if got := w.runInMachine(id, "id -u; id -G; id -un"); got != fmt.Sprintf("%d\n%d\n%s",
+		one.UID, one.GID, one.Name) {
 		t.Errorf("it is %q", got)
 	}
 	env := w.runInMachine(id, "env")
@@ -397,7 +398,10 @@ func TestFollowsNoLinksOfOtherUsers(t *testing.T) {
 		{"a folder", "rm -rf control && mkdir -p control/status-0.json control/order.json"},
 		{"a sparse file", "rm -rf control && mkdir control && truncate -s 1T control/status-0.json"},
 		{"a link to the folder of the state", "rm -rf control && ln -s " + w.dir + " control"},
-		{"a link to the other's documents", "rm -rf control && ln -s " + filepath.Join(victim, controlName) + " control"},
+		{
+			"a link to the other's documents",
+			"rm -rf control && ln -s " + filepath.Join(victim, controlName) + " control",
+		},
 		{"a link in its own folder", "rm -rf control && ln -s ../" + theirs.Session.ID + "/control control"},
 		{"no folder", "rm -rf control"},
 		{"a folder of no one", "rm -rf control && mkdir control && chmod 0 control"},
@@ -548,7 +552,8 @@ func TestSurvivesFullSessionDisk(t *testing.T) {
 		ControlPrefix: calm.Host.Control,
 	}
 	at, _ := w.p.Control(s)
-	if _, err := at.Replace(t.Context(), session.OrderFile, []byte(`{"session":"`+calm.Session.ID+`"}`), ""); err != nil {
+	if _, err := at.Replace(t.Context(), session.OrderFile,
+		[]byte(`{"session":"`+calm.Session.ID+`"}`), ""); err != nil {
 		t.Errorf("an order for the other session: %v", err)
 	}
 	if m, err := w.p.Launch(t.Context(), launch(cpu(1), launchAsUser(two, "true"))); err == nil {

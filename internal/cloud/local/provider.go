@@ -168,7 +168,8 @@ func (p *Provider) fits(ctx context.Context, s *spec.Spec) (size, session.Pool, 
 		}
 		have := p.gpusOfModel(all, r.GPU)
 		if len(have) < r.GPUs*nodes {
-			return never("asked for %s of %s, and it has %d (%s, %s of memory, %s)", plain.Count(r.GPUs*nodes, "GPU"), r.GPU,
+			return never("asked for %s of %s, and it has %d (%s, %s of memory, %s)",
+				plain.Count(r.GPUs*nodes, "GPU"), r.GPU,
 				len(have),
 				plain.Count(cpus, "CPU"), plain.Size(memory<<20), describeModels(all))
 		}
@@ -260,12 +261,14 @@ func (p *Provider) lock(ctx context.Context) (unlock func(), err error) {
 		}
 		for _, e := range entries {
 			old := strings.HasPrefix(e.Name(), unfinishedPrefix)
-			if info, err := e.Info(); dir == p.endedDir() && err == nil && p.options.Now().Sub(info.ModTime()) > tokenMemory {
+			if info, err := e.Info(); dir == p.endedDir() && err == nil &&
+				p.options.Now().Sub(info.ModTime()) > tokenMemory {
 				old = true
 			}
 			if old && ctx.Err() == nil { // failing removals must not block launches and ends
 				if err := removeTree(ctx, filepath.Join(dir, e.Name()), nil); err != nil {
-					p.options.Log.WarnContext(ctx, "an old folder is left", slog.String("folder", filepath.Join(dir, e.Name())),
+					p.options.Log.WarnContext(ctx, "an old folder is left",
+						slog.String("folder", filepath.Join(dir, e.Name())),
 						slog.String("why", err.Error()))
 				}
 			}
@@ -278,7 +281,8 @@ func (p *Provider) lock(ctx context.Context) (unlock func(), err error) {
 // may change between repetitions.
 func requestHash(l session.Launch) (string, error) {
 	h := l.Host
-	h.LeaseUntil, h.SaveInterval, h.IdleTimeout, h.Grace, h.SaveLimit, h.EndTimeout, h.Node, h.GPUs = time.Time{}, 0, 0,
+	h.LeaseUntil, h.SaveInterval, h.IdleTimeout, h.Grace, h.SaveLimit, h.EndTimeout, h.Node, h.GPUs = time.Time{}, 0,
+		0,
 		0, 0, 0, 0, nil
 	b, err := json.Marshal(map[string]any{
 		"session": l.Session.ID, "nodes": l.Nodes, "type": l.Pool.Type, "zone": l.Pool.Zone, "spec": l.Spec.Hash(),
@@ -386,8 +390,9 @@ func (p *Provider) recordLaunch(ctx context.Context, l session.Launch, own *User
 		return nil, err
 	}
 	if own != nil && found.Kind != Cgroup2 && found.Kind != Freezer {
-		return nil, fmt.Errorf("launch %s as %s: it takes control groups, and they cannot be used here (version 2: %s; "+
-			"freezer of version 1: %s): %w", l.Session.Name, own.Name,
+		return nil, fmt.Errorf(
+			"launch %s as %s: it takes control groups, and they cannot be used here (version 2: %s; "+
+				"freezer of version 1: %s): %w", l.Session.Name, own.Name,
 			found.Failures[Cgroup2], found.Failures[Freezer], session.ErrUnsupported)
 	}
 	p.options.Log.DebugContext(ctx, "the kind of cage is chosen", slog.String("kind", string(found.Kind)))
@@ -426,12 +431,14 @@ func (p *Provider) recordLaunch(ctx context.Context, l session.Launch, own *User
 		}
 		m := &machine{
 			record: record{
-				ID: machineID(installation, l.Token, node), Installation: installation, Session: l.Session.ID, Token: l.Token,
+				ID: machineID(installation, l.Token, node), Installation: installation,
+				Session: l.Session.ID, Token: l.Token,
 				RequestHash: hash,
 				Node:        node, Nodes: l.Nodes, Pool: pool, Tags: l.Tags,
 				LeaseUntil: firstTime(l.Session.LeaseUntil, l.Host.LeaseUntil).UTC(), LaunchedAt: now,
-				Kind: found.Kind, Size: of, Agent: p.options.Agent, Helper: p.options.Helper, EndTimeout: l.Host.EndLimit(),
-				Limits: p.limits(of, own), User: own}}
+				Kind: found.Kind, Size: of, Agent: p.options.Agent, Helper: p.options.Helper,
+				EndTimeout: l.Host.EndLimit(),
+				Limits:     p.limits(of, own), User: own}}
 		for _, g := range gpus[:of.GPUs] {
 			m.GPUs = append(m.GPUs, g.ID)
 		}
@@ -552,7 +559,8 @@ func (p *Provider) writeUserFiles(ctx context.Context, m *machine, h session.Hos
 func (p *Provider) removeMachine(ctx context.Context, m *machine) error {
 	if m.User != nil {
 		if err := removeTree(ctx, m.userTree().path(""), m.User); err != nil {
-			p.options.Log.WarnContext(ctx, "the files of a session are left", slog.String("folder", m.userTree().path("")),
+			p.options.Log.WarnContext(ctx, "the files of a session are left",
+				slog.String("folder", m.userTree().path("")),
 				slog.String("why", err.Error()))
 		}
 	}
@@ -564,7 +572,8 @@ func (p *Provider) removeMachine(ctx context.Context, m *machine) error {
 		return err
 	}
 	if err := removeTree(ctx, away, nil); err != nil {
-		p.options.Log.WarnContext(ctx, "an old folder is left", slog.String("folder", away), slog.String("why", err.Error()))
+		p.options.Log.WarnContext(ctx, "an old folder is left", slog.String("folder", away),
+			slog.String("why", err.Error()))
 	}
 	return nil
 }

@@ -123,7 +123,8 @@ func runChild(text string) int {
 		}
 		if err = p.End(context.Background(), o.Launch.Session.ID, ids); err == nil {
 			for left := []string{""}; len(left) > 0 && err == nil; time.Sleep(10 * time.Millisecond) {
-				left, err = p.Leftovers(context.Background(), o.Launch.Tags[inventory.TagInstallation], o.Launch.Session.ID)
+				left, err = p.Leftovers(context.Background(),
+					o.Launch.Tags[inventory.TagInstallation], o.Launch.Session.ID)
 			}
 		}
 	}
@@ -273,7 +274,9 @@ func launch(s *spec.Spec, change ...func(*session.Launch)) session.Launch {
 		Token: "t-" + id, Spec: s, Nodes: max(s.Resources.Nodes, 1), Session: session.Session{
 			ID: id, Name: "demo", LeaseUntil: until,
 		},
-		Host: session.HostConfig{Schema: session.HostSchema, Session: id, Name: "demo", WorkDir: "/tmp", LeaseUntil: until},
+		Host: session.HostConfig{
+			Schema: session.HostSchema, Session: id, Name: "demo", WorkDir: "/tmp", LeaseUntil: until,
+		},
 		Tags: map[string]string{
 			"Name": "demo", inventory.TagSession: id, inventory.TagInstallation: "inst", inventory.TagManaged: "true",
 			inventory.TagLifetime: string(inventory.Ephemeral), inventory.TagLease: until.Format(time.RFC3339),

@@ -263,8 +263,9 @@ func newTariff(book *price.Book, r Rates) (tariff, error) {
 		own := canonicalGPU(book, name)
 		if other, twice := known[own]; twice && other != v {
 			return tariff{}, fmt.Errorf("rates%w", &FieldError{
-				Field:   ".gpu_hour",
-				Message: fmt.Sprintf("%s has two prices, %s and %s, under two of its names", own, min(v, other), max(v, other)),
+				Field: ".gpu_hour",
+				Message: fmt.Sprintf("%s has two prices, %s and %s, under two of its names", own,
+					min(v, other), max(v, other)),
 			})
 		}
 		known[own] = v

@@ -268,7 +268,8 @@ func TestAgentExitEndsMachine(t *testing.T) {
 		}
 	}
 	var over ended
-	if there, err := readJSON(filepath.Join(w.dir, "machines", machines[0].ID, endedFile), &over); err != nil || !there ||
+	if there, err := readJSON(filepath.Join(w.dir, "machines", machines[0].ID, endedFile), &over); err != nil ||
+		!there ||
 		over.Why != "its agent ended it" || over.At.Before(machines[0].LaunchedAt) {
 		t.Errorf("%+v, %v", over, err)
 	}

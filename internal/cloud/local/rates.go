@@ -55,7 +55,9 @@ func (r tariff) hour(size inventory.Size) (money.Amount, error) {
 		n, d int64
 		what string
 	}{
-		{r.vcpu, size.MilliCPUs.Or(0), 1000, "a CPU-hour"}, {r.memory, size.MemoryMiB.Or(0), 1024, "a GiB-hour of memory"},
+		{
+			r.vcpu, size.MilliCPUs.Or(0), 1000, "a CPU-hour",
+		}, {r.memory, size.MemoryMiB.Or(0), 1024, "a GiB-hour of memory"},
 	} {
 		rate, known := part.rate.Get()
 		if !known && gpus > 0 {

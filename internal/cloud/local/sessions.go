@@ -61,7 +61,9 @@ func (p *Provider) List(ctx context.Context, q round.Query) (*round.Observation,
 		obs.Resources = append(obs.Resources, r)
 	}
 	if q.Progress != nil {
-		q.Progress(round.Progress{What: "sessions on " + p.Account(), Done: 1, Total: 1, Resources: len(obs.Resources)})
+		q.Progress(round.Progress{
+			What: "sessions on " + p.Account(), Done: 1, Total: 1, Resources: len(obs.Resources),
+		})
 	}
 	obs.Sort()
 	return obs, ctx.Err()
@@ -77,7 +79,8 @@ func (p *Provider) resource(m *machine) *inventory.Resource {
 		tags[inventory.TagLease] = until
 	}
 	r := &inventory.Resource{
-		ID: m.ID, Name: tags["Name"], Kind: inventory.KindInstance, Cloud: CloudName, Account: p.Account(), Region: Site,
+		ID: m.ID, Name: tags["Name"], Kind: inventory.KindInstance, Cloud: CloudName,
+		Account: p.Account(), Region: Site,
 		Type:      m.Pool.Type,
 		CreatedAt: m.LaunchedAt.UTC(), StateSince: m.LaunchedAt.UTC(), Tags: tags, Size: m.Size.resource(),
 		Incarnation: m.ID,
@@ -115,7 +118,8 @@ func refusal(rule, format string, args ...any) error {
 // find returns the machine of a reference; nil if it is gone.
 func (a *Actions) find(ref inventory.Ref, identity string) (*machine, machineState, error) {
 	if ref.Cloud != CloudName || ref.Account != a.provider.Account() {
-		return nil, machineState{}, refusal("gone", "%s is no machine of a session on %s", ref.ID, a.provider.Account())
+		return nil, machineState{}, refusal("gone", "%s is no machine of a session on %s",
+			ref.ID, a.provider.Account())
 	}
 	all, err := a.provider.machines()
 	if err != nil {

@@ -55,7 +55,8 @@ func TestPools(t *testing.T) {
 	}{
 		// 0.50 + 2 × 0.02 + 16 × 0.005
 		{
-			name: "a GPU with its part of the CPUs and memory", spec: l4(1, 1), change: withRates, pool: "1xL4 in lab-1",
+			name: "a GPU with its part of the CPUs and memory", spec: l4(1, 1),
+			change: withRates, pool: "1xL4 in lab-1",
 			rate: "0.62",
 		},
 		{name: "all GPUs", spec: l4(4, 1), change: withRates, pool: "4xL4 in lab-1", rate: "2.48"},
@@ -182,13 +183,16 @@ func TestListsSessionMachines(t *testing.T) {
 		t.Fatalf("%+v, %v", obs, err)
 	}
 	r := obs.Resources[0]
-	if r.State != inventory.StateRunning || !r.Managed || r.Lifetime != inventory.Ephemeral || r.Owner.Team != "vision" ||
+	if r.State != inventory.StateRunning || !r.Managed || r.Lifetime != inventory.Ephemeral ||
+		r.Owner.Team != "vision" ||
 		!r.LeaseUntil.Equal(b.Session.LeaseUntil) || r.Name != "demo" ||
 		r.Type != "1xCPU" || r.Size.MilliCPUs.Or(0) != 1000 || len(r.Meters) != 1 || r.Meters[0].Unpriced != "" ||
 		r.Meters[0].Price.Rate.String() != "0.06" {
 		t.Errorf("%+v", r)
 	}
-	if _, err := w.p.List(t.Context(), round.Query{Now: now, Only: map[inventory.Ref]bool{{Cloud: "aws"}: true}}); err ==
+	if _, err := w.p.List(t.Context(), round.Query{
+		Now: now, Only: map[inventory.Ref]bool{{Cloud: "aws"}: true},
+	}); err ==
 		nil {
 		t.Error("a machine of another cloud is read")
 	}
@@ -234,7 +238,8 @@ func TestChargesSession(t *testing.T) {
 	time.Sleep(2 * time.Second) // after the end it costs nothing
 	post()
 	var over ended
-	if there, err := readJSON(filepath.Join(w.dir, "machines", machines[0].ID, endedFile), &over); err != nil || !there {
+	if there, err := readJSON(filepath.Join(w.dir, "machines", machines[0].ID, endedFile), &over); err != nil ||
+		!there {
 		t.Fatal(err)
 	}
 	began := machines[0].LaunchedAt
@@ -295,7 +300,8 @@ func TestChargesNothingTwice(t *testing.T) {
 		own, listed := hourly(w.p), hourly(fleet)
 		want := max(whole/2-own, 0) + whole/2
 		if listed != want || i < 5 && own+listed != whole {
-			t.Errorf("with %d sessions they cost %s and the listed machines %s, want %s in all", i, own, listed, want+own)
+			t.Errorf("with %d sessions they cost %s and the listed machines %s, want %s in all",
+				i, own, listed, want+own)
 		}
 	}
 }
@@ -339,7 +345,9 @@ func TestLadderEndsSession(t *testing.T) {
 		}
 	}
 	expect(action.NotDone)
-	if _, err := a.Do(t.Context(), action.Task{Ref: r.Ref(), Identity: "another", Do: do, Step: steps[0]}); err == nil ||
+	if _, err := a.Do(t.Context(), action.Task{
+		Ref: r.Ref(), Identity: "another", Do: do, Step: steps[0],
+	}); err == nil ||
 		len(ended) > 0 {
 		t.Errorf("another machine under the name: %v, %v", err, ended)
 	}
@@ -384,7 +392,8 @@ func TestKeepsUnsavedFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			home := m.path(HomeDir)
-			if err := errors.Join(os.MkdirAll(home, 0o700), os.WriteFile(filepath.Join(home, "work.py"), []byte("x"), 0o600),
+			if err := errors.Join(os.MkdirAll(home, 0o700),
+				os.WriteFile(filepath.Join(home, "work.py"), []byte("x"), 0o600),
 				os.MkdirAll(m.path(controlName), 0o700)); err != nil {
 				t.Fatal(err)
 			}
@@ -424,7 +433,8 @@ func TestParsesSMI(t *testing.T) {
 	}
 	got, err := parseSMI([]byte(listed), []byte("GPU-b, 4711\nGPU-b, 4712\n"), minors)
 	if err != nil || len(got) != 2 || got[0].ID != "GPU-a" || got[0].Device != nil || len(got[0].Users) != 0 ||
-		got[1].Model != "Tesla T4" || !slices.Equal(got[1].Users, []int{4711, 4712}) || *got[1].Device != (Device{195, 1}) {
+		got[1].Model != "Tesla T4" || !slices.Equal(got[1].Users, []int{4711, 4712}) ||
+		*got[1].Device != (Device{195, 1}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for name, used := range map[string]string{

@@ -50,7 +50,8 @@ func (p *Provider) start(ctx context.Context, m *machine) (inventory.State, erro
 		fallthrough
 	case errors.Is(err, ErrNoCage):
 		o := CageOptions{
-			Name: m.ID, Kind: m.Kind, VisibleGPUs: m.VisibleGPUs, DeniedDevices: m.Deny, Helper: m.Helper, User: m.User,
+			Name: m.ID, Kind: m.Kind, VisibleGPUs: m.VisibleGPUs, DeniedDevices: m.Deny,
+			Helper: m.Helper, User: m.User,
 			Limits: m.Limits,
 		}
 		if c, err = NewCage(ctx, m.dir, o); err != nil {

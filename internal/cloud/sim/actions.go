@@ -91,7 +91,9 @@ func steps(r *inventory.Resource, step string, do policy.Do) ([]action.Step, err
 			return one(termination{DeletedDisks: disks}, struct{}{})
 		}
 		return []action.Step{
-			{Name: stepSnapshot, Params: printed(snapshots{disks})}, {Name: step, Params: printed(termination{disks, true})},
+			{
+				Name: stepSnapshot, Params: printed(snapshots{disks}),
+			}, {Name: step, Params: printed(termination{disks, true})},
 		}, nil
 	case stepDeleteVolume:
 		params := printed(snapshots{[]string{r.ID}})
@@ -127,7 +129,8 @@ func lifecycleSteps(r *inventory.Resource, c change.Change) ([]action.Step, erro
 	case change.Same(now, c.Document):
 		return nil, refusal("nothing-to-do", "%s %s has this lifecycle already", r.Kind, r.ID)
 	case !change.Same(now, c.Before):
-		return nil, refusal("changed", "the lifecycle of %s %s is another one than when the fix was priced", r.Kind, r.ID)
+		return nil, refusal("changed", "the lifecycle of %s %s is another one than when the fix was priced", r.Kind,
+			r.ID)
 	}
 	return []action.Step{{Name: stepLifecycle, Params: printed(c), Undo: now}}, nil
 }
@@ -192,7 +195,8 @@ func mayEnd(r *inventory.Resource, d *inventory.Instance, step string, do policy
 	case step == stepStop && r.State != inventory.StateRunning:
 		return refusal("state", "machine %s is %s: only one that runs can be stopped", r.ID, r.State)
 	case step == stepStop && d.Market == inventory.Spot:
-		return refusal("spot-request", "machine %s is of a one-time spot request: it cannot be stopped, only terminated",
+		return refusal("spot-request",
+			"machine %s is of a one-time spot request: it cannot be stopped, only terminated",
 			r.ID)
 	case step == stepTerminate && !do.SaveDisks && len(unsaved(r, do)) > 0:
 		return refusal("unsaved-disk", "%s would be deleted with machine %s", strings.Join(unsaved(r, do), ", "), r.ID)
@@ -203,7 +207,8 @@ func mayEnd(r *inventory.Resource, d *inventory.Instance, step string, do policy
 	case !known:
 		return refusal("unknown", "whether a %s has instance-store disks is not known", r.Type)
 	case gb > 0:
-		return refusal("unsaved-disk", "machine %s is a %s: data on its instance-store disks is lost when it stops", r.ID,
+		return refusal("unsaved-disk", "machine %s is a %s: data on its instance-store disks is lost when it stops",
+			r.ID,
 			r.Type)
 	}
 	return nil
@@ -440,7 +445,8 @@ func (a *Actions) undo(ctx context.Context, t action.Task, really bool) (string,
 			"the snapshots that were made are kept; delete them when they are no longer needed")
 	case stepStop:
 		if t.Ref.Kind == inventory.KindTrainingJob {
-			return "", refusal("irrevocable", "a training job that was stopped cannot go on; start another from its checkpoint")
+			return "", refusal("irrevocable",
+				"a training job that was stopped cannot go on; start another from its checkpoint")
 		}
 	}
 	a.cloud.mu.Lock()
@@ -492,7 +498,8 @@ func same(ref inventory.Ref, meant, is time.Time) error {
 	case meant.IsZero() && is.IsZero():
 		return nil
 	case meant.IsZero():
-		return refusal("unknown", "when %s %s was made was not known, so that it may be another one now", ref.Kind, ref.ID)
+		return refusal("unknown", "when %s %s was made was not known, so that it may be another one now", ref.Kind,
+			ref.ID)
 	case !meant.Truncate(time.Second).Equal(is.Truncate(time.Second)):
 		return refusal("identity", "%s %s is another one than was meant: it dates from %s", ref.Kind, ref.ID,
 			is.Format(time.RFC3339))

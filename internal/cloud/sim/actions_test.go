@@ -21,7 +21,8 @@ import (
 // subjects says which of the account's resources the suite's subjects are.
 var subjects = map[cloudtest.Subject]func(r *inventory.Resource) bool{
 	cloudtest.Machine: instance(func(r *inventory.Resource, d *inventory.Instance) bool {
-		return !d.TerminationProtected.Or(true) && r.Manager == (inventory.Manager{}) && d.Market == inventory.OnDemand &&
+		return !d.TerminationProtected.Or(true) && r.Manager == (inventory.Manager{}) &&
+			d.Market == inventory.OnDemand &&
 			localDisks(r.Type).Or(1) == 0 &&
 			len(d.Disks) == 1 && d.Disks[0].DeleteOnTermination
 	}),
@@ -32,7 +33,8 @@ var subjects = map[cloudtest.Subject]func(r *inventory.Resource) bool{
 		return r.Manager != (inventory.Manager{})
 	}),
 	cloudtest.Local: instance(func(r *inventory.Resource, d *inventory.Instance) bool {
-		return localDisks(r.Type).Or(0) > 0 && r.Manager == (inventory.Manager{}) && !d.TerminationProtected.Or(true) &&
+		return localDisks(r.Type).Or(0) > 0 && r.Manager == (inventory.Manager{}) &&
+			!d.TerminationProtected.Or(true) &&
 			d.Market == inventory.OnDemand
 	}),
 	cloudtest.Volume: func(r *inventory.Resource) bool {
@@ -122,7 +124,8 @@ func TestActionsConform(t *testing.T) {
 				tb.Helper()
 				n := 0
 				for _, r := range observed(tb, c, now).Resources {
-					if d, ok := r.Detail.(*inventory.Snapshot); ok && d.VolumeID == volume.ID && r.Tags[actionTag] != "" {
+					if d, ok := r.Detail.(*inventory.Snapshot); ok && d.VolumeID == volume.ID &&
+						r.Tags[actionTag] != "" {
 						n++
 					}
 				}
@@ -180,7 +183,9 @@ func TestWhatIsDoneShows(t *testing.T) {
 		lack []inventory.Ref
 	}{{"on the way", laidOut.Add(30 * time.Second), nil}, {"after", laidOut.Add(time.Hour), []inventory.Ref{ended}}} {
 		t.Run(x.name, func(t *testing.T) {
-			cloudtest.Run(t, cloudtest.Case{New: func(testing.TB) cloudtest.Cloud { return c }, Query: round.Query{Now: x.now},
+			cloudtest.Run(t, cloudtest.Case{New: func(testing.TB) cloudtest.Cloud {
+				return c
+			}, Query: round.Query{Now: x.now},
 				Tags: inventory.DefaultTagMapping(), Lacks: x.lack})
 		})
 	}
@@ -201,7 +206,8 @@ func TestRecheckMeasuresFinely(t *testing.T) {
 		w := o.Windows[r.Ref()]
 		st := w.Machine.Stats(usage.CPUUtil)
 		if w.Step != 5*time.Minute || !w.Fresh(st, laidOut.Add(7*time.Minute)) || w.Coverage(st) < 0.9 {
-			t.Errorf("%s: a step of %s, fresh: %v, coverage %.2f", r.ID, w.Step, w.Fresh(st, laidOut.Add(7*time.Minute)),
+			t.Errorf("%s: a step of %s, fresh: %v, coverage %.2f", r.ID, w.Step,
+				w.Fresh(st, laidOut.Add(7*time.Minute)),
 				w.Coverage(st))
 		}
 		return

@@ -30,7 +30,8 @@ func (a *account) backbone() {
 		}, "", 0, x.owner.as("data"), honest("in use"))
 	}
 	for i, name := range []string{
-		"wandb-token", "huggingface-token", "feature-store-password", "mlflow-password", "label-studio-key", "slack-webhook",
+		"wandb-token", "huggingface-token", "feature-store-password", "mlflow-password",
+		"label-studio-key", "slack-webhook",
 		"registry-mirror",
 	} {
 		a.add(inventory.Resource{
@@ -43,7 +44,8 @@ func (a *account) backbone() {
 
 func (a *account) fileSystem(name, region, kind string, d *inventory.FileSystem) {
 	a.add(inventory.Resource{
-		Name: name + "-fs", Kind: inventory.KindFileSystem, Region: region, Type: kind, State: inventory.StateAvailable,
+		Name: name + "-fs", Kind: inventory.KindFileSystem, Region: region, Type: kind,
+		State:     inventory.StateAvailable,
 		CreatedAt: a.ago(days(410)), Detail: d,
 	}, "fs-", 17, ops.production(), honest("in use"))
 }

@@ -100,19 +100,22 @@ func (a *account) buckets() {
 				{"tmp", 3 * tib, 40_000, 9000, 20, 500, "STANDARD"},
 			},
 			uploads: 318, uploaded: 2 * tib,
-			planted: waste("experiments of two years, and uploads that never ended", "bucket-no-lifecycle", "bucket-multipart"),
+			planted: waste("experiments of two years, and uploads that never ended",
+				"bucket-no-lifecycle", "bucket-multipart"),
 		},
 		{
 			name: "acme-ranking-features", region: ireland, owner: goran.production().as("data"), age: 510,
 			folders: []folder{
-				{"daily", 19 * tib, 160_000, 2000, 0, 400, "STANDARD"}, {"archive", 24 * tib, 52_000, 0, 91, 500, "GLACIER"},
+				{"daily", 19 * tib, 160_000, 2000, 0, 400, "STANDARD"},
+				{"archive", 24 * tib, 52_000, 0, 91, 500, "GLACIER"},
 			},
 			lifecycle: kept(0, change.Transition{Days: 30, Class: "STANDARD_IA"},
 				change.Transition{Days: 90, Class: "GLACIER"}),
 			planted: honest("a bucket that is looked after"),
 		},
 		{
-			name: "acme-model-artifacts", region: east, owner: ops.production().as("artifacts"), age: 690, versioned: true,
+			name: "acme-model-artifacts", region: east, owner: ops.production().as("artifacts"),
+			age: 690, versioned: true,
 			folders:    []folder{{"releases", 2 * tib, 3100, 200, 1, 600, "STANDARD"}},
 			lifecycle:  kept(30, change.Transition{Days: 60, Class: "STANDARD_IA"}),
 			noncurrent: inventory.Stored{Bytes: 120 * gib, Objects: 210},
@@ -127,7 +130,8 @@ func (a *account) buckets() {
 		{
 			name: "nmt-scratch", region: west, owner: owner{care: careless}, age: 470,
 			folders: []folder{
-				{"corpora", 6 * tib, 71_000, 800, 160, 460, "STANDARD"}, {"dumps", 2 * tib, 900, 0, 230, 430, "STANDARD"},
+				{"corpora", 6 * tib, 71_000, 800, 160, 460, "STANDARD"},
+				{"dumps", 2 * tib, 900, 0, 230, 430, "STANDARD"},
 			},
 			planted: waste("unowned, and not read for half a year", "bucket-no-lifecycle"),
 		},
@@ -228,7 +232,8 @@ func (a *account) registries() {
 			document = keepsTen
 		}
 		a.add(inventory.Resource{
-			ID: x.name, Name: x.name, Kind: inventory.KindRepository, Region: x.region, State: inventory.StateAvailable,
+			ID: x.name, Name: x.name, Kind: inventory.KindRepository, Region: x.region,
+			State:     inventory.StateAvailable,
 			CreatedAt: a.ago(days(500)),
 			Detail: &inventory.Repository{
 				Images: x.images, UntaggedImages: x.untagged, UnpulledImages: x.unpulled,
@@ -254,7 +259,10 @@ func (a *account) registries() {
 			"/aws/sagemaker/Endpoints/feed-ranker", east, 230, 0, goran,
 			waste("request logs kept without expiry", "log-group-no-retention"),
 		},
-		{"/ml/nmt/trainer", west, 96, 0, emeka, waste("logs of training kept without expiry", "log-group-no-retention")},
+		{
+			"/ml/nmt/trainer", west, 96, 0, emeka,
+			waste("logs of training kept without expiry", "log-group-no-retention"),
+		},
 		{"/ml/ctr/features", ireland, 64, 90, hana, honest("kept for 90 days")},
 		{"/ml/console", east, 21, 30, ops, honest("kept for 30 days")},
 		{"/aws/lambda/label-hook", east, 3, 14, ben, honest("kept for 14 days")},

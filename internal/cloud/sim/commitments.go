@@ -28,7 +28,8 @@ func (a *account) reservations() {
 			Name: x.name, Kind: inventory.KindCapacityReservation, Region: x.region, Zone: z, Type: x.machineType,
 			State: inventory.StateAvailable, CreatedAt: a.ago(days(x.age)),
 			Detail: &inventory.CapacityReservation{
-				Total: x.total, Available: x.total - x.used, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy},
+				Total: x.total, Available: x.total - x.used, Platform: inventory.LinuxPlatform,
+				Tenancy: inventory.SharedTenancy},
 		}, "cr-", 17, x.owner, x.planted)
 		e.counted = usage.Capacity
 		used := float64(x.used)

@@ -12,7 +12,8 @@ import (
 func (a *account) hosts() {
 	for _, m := range []machine{
 		{
-			name: "bastion", machineType: "t3.medium", region: east, owner: ops.production(), age: days(140), model: jump,
+			name: "bastion", machineType: "t3.medium", region: east, owner: ops.production(),
+			age: days(140), model: jump,
 			protected: true,
 			planted:   honest("next to no CPU, and people pass through it all day"),
 		},
@@ -22,11 +23,13 @@ func (a *account) hosts() {
 			planted: honest("at work"), data: []disk{gp2(300)},
 		},
 		{
-			name: "mlflow", machineType: "m6i.xlarge", region: east, owner: ops.production(), age: days(92), model: compute(16),
+			name: "mlflow", machineType: "m6i.xlarge", region: east, owner: ops.production(),
+			age: days(92), model: compute(16),
 			planted: honest("at work"),
 		},
 		{
-			name: "grafana", machineType: "t3.large", region: east, owner: ops.production(), age: days(118), model: compute(11),
+			name: "grafana", machineType: "t3.large", region: east, owner: ops.production(),
+			age: days(118), model: compute(11),
 			planted: honest("at work"),
 		},
 		{
@@ -45,7 +48,8 @@ func (a *account) hosts() {
 			planted: honest("at work"), root: gp2(250),
 		},
 		{
-			name: "frame-decoder", machineType: "c5.9xlarge", region: east, owner: ana.as("data"), age: days(13), model: rest,
+			name: "frame-decoder", machineType: "c5.9xlarge", region: east, owner: ana.as("data"),
+			age: days(13), model: rest,
 			planted: waste("decoded a dataset once, idle since", "instance-idle"),
 		},
 		{
@@ -60,12 +64,14 @@ func (a *account) hosts() {
 			planted: waste("its workers are gone", "instance-idle"),
 		},
 		{
-			name: "crawler", machineType: "m5.large", region: west, owner: emeka.as("data"), age: days(120), stopped: days(91),
+			name: "crawler", machineType: "m5.large", region: west, owner: emeka.as("data"),
+			age: days(120), stopped: days(91),
 			model: compute(20),
 			data:  []disk{gp3(600)}, planted: waste("stopped for three months, its disks cost on", "instance-stopped"),
 		},
 		{
-			name: "load-generator", machineType: "c5.2xlarge", region: east, owner: goran.as("evaluation"), age: days(9),
+			name: "load-generator", machineType: "c5.2xlarge", region: east,
+			owner: goran.as("evaluation"), age: days(9),
 			stopped: days(4), model: compute(60),
 			planted: honest("stopped four days ago"),
 		},
@@ -92,7 +98,8 @@ func (a *account) groups() {
 		}}, waste("scaled up for a load test nine days ago and never down", "autoscaling-sticky"))
 	for i := range 6 {
 		m := machine{
-			name: "ranker-" + strconv.Itoa(i+1), machineType: "g5.xlarge", region: east, owner: ranker, group: "ranker-fleet",
+			name: "ranker-" + strconv.Itoa(i+1), machineType: "g5.xlarge", region: east,
+			owner: ranker, group: "ranker-fleet",
 			image: "ranker-v31",
 			age:   days(26), model: serve(35, 78, 0.44, 180), telemetry: hosted,
 			planted: honest("inference with a daily curve"),

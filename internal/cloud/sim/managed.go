@@ -27,7 +27,9 @@ func (a *account) notebooks() {
 		model                     behavior // nil: nothing measures it
 		planted                   Planted
 	}{
-		{"chloe-keypoints", "g4dn.xlarge", east, chloe.as("notebook"), 47, 26, 22, 100, inventory.StateRunning, false, nil,
+		{
+			"chloe-keypoints", "g4dn.xlarge", east, chloe.as("notebook"), 47, 26, 22, 100,
+			inventory.StateRunning, false, nil,
 			waste("unused for three weeks", "notebook-idle")},
 		{
 			"emeka-alignment", "g5.xlarge", west, emeka.as("notebook"), 33, 19, -1, 200, inventory.StateRunning, false,
@@ -36,16 +38,20 @@ func (a *account) notebooks() {
 		{"onboarding-lab", "t3.xlarge", east, ops.as("notebook"), 40, 40, -1, 20, inventory.StateRunning, false, nil,
 			waste("started once, never opened", "notebook-idle")},
 		{
-			"ivo-similarity", "m5.2xlarge", east, ivo.as("notebook").tagged(hasty), 29, 17, 15.5, 50, inventory.StateRunning,
+			"ivo-similarity", "m5.2xlarge", east, ivo.as("notebook").tagged(hasty), 29, 17, 15.5,
+			50, inventory.StateRunning,
 			false, nil,
 			waste("unused for two weeks", "notebook-idle")},
 		{
-			"fatima-retrieval", "g5.xlarge", east, fatima.as("notebook"), 61, 35, -1, 100, inventory.StateRunning, false,
+			"fatima-retrieval", "g5.xlarge", east, fatima.as("notebook"), 61, 35, -1, 100,
+			inventory.StateRunning, false,
 			experiment(0.7, 0.6),
 			honest("not modified for a month, and its GPU is at work")},
 		{"ana-masks", "g4dn.xlarge", east, ana.as("notebook"), 20, 1.2, 0.1, 100, inventory.StateRunning, true, nil,
 			honest("used this morning")},
-		{"hana-calibration", "m5.xlarge", east, hana.as("notebook"), 80, 30, -1, 30, inventory.StateStopped, false, nil,
+		{
+			"hana-calibration", "m5.xlarge", east, hana.as("notebook"), 80, 30, -1, 30,
+			inventory.StateStopped, false, nil,
 			honest("stopped")},
 	} {
 		d := &inventory.Notebook{VolumeGiB: x.volume, LastModified: a.ago(days(x.modified)), App: x.app}
@@ -54,7 +60,8 @@ func (a *account) notebooks() {
 		}
 		since := a.ago(days(x.modified))
 		e := a.add(inventory.Resource{
-			ID: x.name, Name: x.name, Kind: inventory.KindNotebook, Region: x.region, Type: x.machineType, State: x.state,
+			ID: x.name, Name: x.name, Kind: inventory.KindNotebook, Region: x.region,
+			Type: x.machineType, State: x.state,
 			CreatedAt: a.ago(days(x.age)), StateSince: since, Detail: d,
 		}, "", 0, x.owner, x.planted)
 		e.hardware, e.model, e.telemetry = hardwareOf(x.machineType), x.model, hosted
@@ -78,7 +85,9 @@ func (a *account) endpoints() {
 			waste("v2 took its traffic in the spring", "endpoint-idle")},
 		{"pose-demo", east, chloe.as("endpoint"), 74, "g4dn.xlarge", 1, false, false, rest,
 			waste("made for a demonstration", "endpoint-idle")},
-		{"nmt-gateway", east, emeka.production().as("inference"), 88, "g5.xlarge", 3, false, false, serve(2, 9, 0.3, 4),
+		{
+			"nmt-gateway", east, emeka.production().as("inference"), 88, "g5.xlarge", 3, false,
+			false, serve(2, 9, 0.3, 4),
 			waste("three machines for a tenth of one", "inference-overprovisioned")},
 		{
 			"feed-ranker-v2", east, goran.production().as("inference"), 97, "g5.xlarge", 1, false, false,
@@ -96,8 +105,10 @@ func (a *account) endpoints() {
 			State:     inventory.StateRunning,
 			CreatedAt: a.ago(days(x.age)), StateSince: a.ago(days(x.age) - 6*time.Minute),
 			Detail: &inventory.Endpoint{
-				Variants: []inventory.Variant{{Name: "main", Type: x.machineType, Count: x.count, Serverless: x.serverless}},
-				Async:    x.async},
+				Variants: []inventory.Variant{
+					{Name: "main", Type: x.machineType, Count: x.count, Serverless: x.serverless},
+				},
+				Async: x.async},
 		}, "", 0, x.owner, x.planted)
 		e.hardware, e.model, e.telemetry = hardwareOf(x.machineType), x.model, hosted
 		e.signals = []usage.Signal{usage.CPUUtil, usage.Requests}
@@ -125,7 +136,8 @@ func (a *account) jobs() {
 			"s3://acme-experiments/experiments/bt/", train(90, 0.7),
 			honest("runs longer than a day, and is at work", "training-overrun")},
 		{
-			"ctr-ablation-512", "g4dn.xlarge", east, run(hana), 31, 1, false, days(5), "s3://acme-experiments/experiments/ctr/",
+			"ctr-ablation-512", "g4dn.xlarge", east, run(hana), 31, 1, false, days(5),
+			"s3://acme-experiments/experiments/ctr/",
 			until(hours(12), train(88, 0.6), hold(0.6)),
 			waste("no step for nineteen hours: its data loader hangs", "training-stalled")},
 		{
@@ -138,7 +150,8 @@ func (a *account) jobs() {
 			State:     inventory.StateRunning,
 			CreatedAt: a.ago(hours(x.age)), StateSince: a.ago(hours(x.age) - 4*time.Minute),
 			Detail: &inventory.TrainingJob{
-				Count: x.count, VolumeGiB: 100, Spot: x.spot, StartedAt: a.ago(hours(x.age) - 4*time.Minute), MaxRuntime: x.limit,
+				Count: x.count, VolumeGiB: 100, Spot: x.spot,
+				StartedAt: a.ago(hours(x.age) - 4*time.Minute), MaxRuntime: x.limit,
 				InputURIs: []string{x.input}},
 		}, "", 0, x.owner, x.planted)
 		e.hardware, e.model, e.telemetry = hardwareOf(x.machineType), x.model, hosted

@@ -89,7 +89,8 @@ func TestStepsAgree(t *testing.T) {
 				most = mean
 			}
 			if every != 60 || off(mean, want.Mean) || off(most, want.Max) {
-				t.Fatalf("%s %s %s at %s: %d minutes come to %g, %g, the hour is %+v", m.ref, m.gpu, m.signal, at, every, mean,
+				t.Fatalf("%s %s %s at %s: %d minutes come to %g, %g, the hour is %+v", m.ref, m.gpu,
+					m.signal, at, every, mean,
 					most, want)
 			}
 		}

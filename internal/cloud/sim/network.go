@@ -41,7 +41,10 @@ func (a *account) network() {
 	}{
 		{"bastion-address", "bastion", east, ops.production(), 139, honest("of a machine that runs")},
 		{"support-serve-address", "support-serve-01", east, dmitri.production(), 65, honest("of a machine that runs")},
-		{"ablation-07-address", "ablation-07", east, chloe, 70, waste("of a machine that is stopped", "address-unused")},
+		{
+			"ablation-07-address", "ablation-07", east, chloe, 70,
+			waste("of a machine that is stopped", "address-unused"),
+		},
 		{"pose-demo-address", "", east, chloe, 74, waste("of nothing", "address-unused")},
 		{"vpn-old", "", ireland, owner{care: careless}, 380, waste("of nothing, and unowned", "address-unused")},
 		{"nmt-annotators", "", west, emeka, 160, waste("of nothing", "address-unused")},
@@ -84,12 +87,16 @@ func (a *account) balancers() {
 			"nmt-preview", west, "application", emeka, 220, 2, 0, 0,
 			waste("none of what is behind it answers", "load-balancer-idle"),
 		},
-		{"label-hook", east, "application", ben, 310, 1, 1, 0.0006, waste("thirty requests a day", "load-balancer-idle")},
+		{
+			"label-hook", east, "application", ben, 310, 1, 1, 0.0006,
+			waste("thirty requests a day", "load-balancer-idle"),
+		},
 	} {
 		family := map[string]string{"application": "app", "network": "net"}[x.kind]
 		dimension := family + "/" + x.name + "/" + newKey(a.seed, "balancer/"+x.name).hex(16)
 		e := a.add(inventory.Resource{
-			ID: "arn:aws:elasticloadbalancing:" + x.region + ":" + Account + ":loadbalancer/" + dimension, Name: x.name + "-lb",
+			ID: "arn:aws:elasticloadbalancing:" + x.region + ":" + Account + ":loadbalancer/" +
+				dimension, Name: x.name + "-lb",
 			Kind: inventory.KindLoadBalancer, Region: x.region, Type: x.kind, State: inventory.StateAvailable,
 			CreatedAt: a.ago(days(x.age)),
 			Detail: &inventory.LoadBalancer{

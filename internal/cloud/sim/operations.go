@@ -115,7 +115,8 @@ func (w *world) apply(d operation, e *entry, undone bool) {
 	case d.Step.Name == stepLifecycle && r.Kind == inventory.KindRepository:
 		repository := r.Detail.(*inventory.Repository)
 		document := parse[change.Change](d.Step.Params).Document
-		repository.LifecyclePolicy, repository.LifecycleDocument = inventory.Known(document != ""), inventory.Known(document)
+		repository.LifecyclePolicy, repository.LifecycleDocument = inventory.Known(
+			document != ""), inventory.Known(document)
 	case d.Step.Name == stepLifecycle:
 		setLifecycle(r.Detail.(*inventory.Bucket), parse[change.Change](d.Step.Params).Document)
 	case d.Step.Name == stepTag:
@@ -177,7 +178,8 @@ func (w *world) snapshot(d operation, of *entry) {
 		k := newKey(0, "snapshot/"+d.Step.Key+"/"+id)
 		w.entries = append(w.entries, &entry{
 			key: k, planted: honest("made before something was deleted"), resource: &inventory.Resource{
-				ID: "snap-0" + k.hex(16), Name: own["Name"], Kind: inventory.KindSnapshot, Cloud: CloudName, Account: Account,
+				ID: "snap-0" + k.hex(16), Name: own["Name"], Kind: inventory.KindSnapshot,
+				Cloud: CloudName, Account: Account,
 				Region: d.Ref.Region,
 				State:  state, CreatedAt: d.at, Tags: own,
 				Detail: &inventory.Snapshot{

@@ -39,7 +39,8 @@ func (w *world) planScale(e *entry, do policy.Do) ([]action.Step, error) {
 	}
 	g := w.groupOf(r)
 	if g == nil {
-		return nil, refusal("no-such-verb", "machine %s belongs to no Auto Scaling group that could be made smaller", r.ID)
+		return nil, refusal("no-such-verb",
+			"machine %s belongs to no Auto Scaling group that could be made smaller", r.ID)
 	}
 	end := do.Members
 	if r.Kind == inventory.KindInstance {

@@ -88,7 +88,8 @@ func New(o Options) *Cloud {
 
 // unmapped says whether a mapping names no tag at all.
 func unmapped(m inventory.TagMapping) bool {
-	return len(m.Team)+len(m.Project)+len(m.User)+len(m.Environment)+len(m.CostCenter)+len(m.Purpose)+len(m.Lifetime) == 0
+	return len(m.Team)+len(m.Project)+len(m.User)+len(m.Environment)+len(m.CostCenter)+
+		len(m.Purpose)+len(m.Lifetime) == 0
 }
 
 // List reads the account at q.Now, or at the time it was laid out for when that is zero.
@@ -183,8 +184,10 @@ func (c *Cloud) blind(obs *round.Observation, entries *[]*entry) {
 			}
 			if unread := Account + "/" + region + "/" + string(b.Kind); !obs.Unread[unread] {
 				obs.Unread[unread] = true
-				obs.BlindSpots = append(obs.BlindSpots, inventory.BlindSpot{What: fmt.Sprintf("%s in %s", b.Kind, region),
-					Why: "AccessDenied: " + string(b.Kind), Effect: fmt.Sprintf("no %s of %s is judged", b.Kind, region)})
+				obs.BlindSpots = append(obs.BlindSpots, inventory.BlindSpot{
+					What:   fmt.Sprintf("%s in %s", b.Kind, region),
+					Why:    "AccessDenied: " + string(b.Kind),
+					Effect: fmt.Sprintf("no %s of %s is judged", b.Kind, region)})
 			}
 			if b.Kind == inventory.KindCommitment {
 				obs.CommitmentsKnown = false

@@ -59,7 +59,9 @@ func TestConformance(t *testing.T) {
 			lacks: []inventory.Kind{inventory.KindImage},
 		},
 		{
-			name: "without commitments", query: round.Query{Now: now}, blind: []Blindness{{Kind: inventory.KindCommitment}},
+			name: "without commitments", query: round.Query{
+				Now: now,
+			}, blind: []Blindness{{Kind: inventory.KindCommitment}},
 			lacks: []inventory.Kind{inventory.KindCommitment},
 		},
 		{
@@ -71,13 +73,17 @@ func TestConformance(t *testing.T) {
 			continue // make test-slow SUITE=plans
 		}
 		t.Run(tc.name, func(t *testing.T) {
-			want := slices.DeleteFunc(slices.Clone(kinds), func(k inventory.Kind) bool { return slices.Contains(tc.lacks, k) })
+			want := slices.DeleteFunc(slices.Clone(kinds), func(k inventory.Kind) bool {
+				return slices.Contains(tc.lacks, k)
+			})
 			if tc.query.Now.Before(now.AddDate(0, 0, -2)) {
 				// The training jobs had not begun.
 				want = slices.DeleteFunc(want, func(k inventory.Kind) bool { return k == inventory.KindTrainingJob })
 			}
 			cloudtest.Run(t, cloudtest.Case{
-				New:   func(testing.TB) cloudtest.Cloud { return New(Options{Seed: 7, Now: now, BlindSpots: tc.blind}) },
+				New: func(testing.TB) cloudtest.Cloud {
+					return New(Options{Seed: 7, Now: now, BlindSpots: tc.blind})
+				},
 				Query: tc.query, Tags: inventory.DefaultTagMapping(), Kinds: want, Unreadable: len(tc.blind) > 0,
 			})
 		})
@@ -209,7 +215,10 @@ func TestPlantedUsage(t *testing.T) {
 		cpu      [2]float64 // maximum
 		daily    [2]float64 // network, MB a day
 	}{
-		{"seg-pretrain-l40s", 0.99, [2]float64{1, 1}, [2]float64{0.82, 0.84}, [2]float64{30, 60}, [2]float64{1e5, 1e9}},
+		{
+			"seg-pretrain-l40s", 0.99, [2]float64{1, 1}, [2]float64{0.82, 0.84}, [2]float64{30, 60},
+			[2]float64{1e5, 1e9},
+		},
 		{"llm-playground", 0.99, [2]float64{0, 0}, [2]float64{0, 0}, [2]float64{0, 4.9}, [2]float64{0, 4.9}},
 		{"llm-eval", 0.99, [2]float64{0, 0.0099}, [2]float64{0.91, 0.93}, [2]float64{0, 60}, [2]float64{0, 1e9}},
 		{"pose-exp-02", 0.99, [2]float64{0, 0}, [2]float64{0.63, 0.65}, [2]float64{0, 4.9}, [2]float64{0, 4.9}},

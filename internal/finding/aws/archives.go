@@ -122,9 +122,11 @@ func repositoryNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft 
 		Because: "no lifecycle policy, " + plain.Count(r.UntaggedImages, "untagged image") + " of " + plain.Number(
 			float64(r.Images), 0),
 		Evidence: []usage.Evidence{
-			finding.Fact(s, "lifecycle_policy", "none"), finding.Fact(s, "images", plain.Decimal(float64(r.Images), 0)),
+			finding.Fact(s, "lifecycle_policy", "none"),
+			finding.Fact(s, "images", plain.Decimal(float64(r.Images), 0)),
 			finding.Fact(s, "unpulled_images", plain.Decimal(float64(r.UnpulledImages), 0))},
-		Fix: finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Medium, Undo: finding.UndoNone,
+		Fix: finding.Fix{
+			Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "expires untagged images " + plain.Count(untaggedDays, "day") +
 				" after they were pushed; what has expired is gone"},
 	}}

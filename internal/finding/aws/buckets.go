@@ -168,8 +168,9 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 		}
 		d.Evidence = append(d.Evidence, finding.Fact(s, "noncurrent_bytes", plain.Decimal(float64(old.Bytes), 0)),
 			finding.Fact(s, "noncurrent_versions", plain.Decimal(float64(old.Objects), 0)))
-		d.Unknown = "how old the replaced versions are is not known; those under " + plain.Count(x.Thresholds.NoncurrentDays,
-			"day") + " stay"
+		d.Unknown = "how old the replaced versions are is not known; those under " +
+			plain.Count(x.Thresholds.NoncurrentDays,
+				"day") + " stay"
 		locked(d, s, b)
 		protect(d, s, b)
 		if b.Locked.Bytes >= old.Bytes {
@@ -217,9 +218,11 @@ const (
 )
 
 var prefixWords = map[string]prefixKind{
-	"ckpt": checkpointPrefix, "ckpts": checkpointPrefix, "checkpoint": checkpointPrefix, "checkpoints": checkpointPrefix,
-	"exp": experimentPrefix, "exps": experimentPrefix, "experiment": experimentPrefix, "experiments": experimentPrefix,
-	"runs": experimentPrefix, "sweep": experimentPrefix, "sweeps": experimentPrefix, "tmp": experimentPrefix,
+	"ckpt": checkpointPrefix, "ckpts": checkpointPrefix, "checkpoint": checkpointPrefix,
+	"checkpoints": checkpointPrefix,
+	"exp":         experimentPrefix, "exps": experimentPrefix, "experiment": experimentPrefix,
+	"experiments": experimentPrefix,
+	"runs":        experimentPrefix, "sweep": experimentPrefix, "sweeps": experimentPrefix, "tmp": experimentPrefix,
 	"temp": experimentPrefix, "scratch": experimentPrefix, "wandb": experimentPrefix, "mlruns": experimentPrefix,
 }
 
@@ -320,7 +323,9 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    plain.Size(m.archive.Bytes) + " of checkpoints untouched for " + plain.Duration(newest),
-		Evidence:   []usage.Evidence{finding.Fact(s, "prefixes", firstFew(names)), finding.Aged(s, "newest_object", newest)},
+		Evidence: []usage.Evidence{
+			finding.Fact(s, "prefixes", firstFew(names)), finding.Aged(s, "newest_object", newest),
+		},
 		Fix: finding.Fix{Change: putLifecycle(b, m.rules...), Risk: finding.Low, Undo: finding.UndoPartial,
 			Note: "archives them, deletes nothing; keep the last one in the standard class where a run may resume from it"},
 	}}

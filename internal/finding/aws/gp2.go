@@ -44,7 +44,8 @@ func volumeGP2(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Confidence: finding.High,
 		Because:    "gp2: gp3 costs less at the same performance",
 		Fix: finding.Fix{
-			Change: change.Change{Verb: change.ModifyVolume}, Risk: finding.Low, Undo: finding.UndoFull, Note: gp2ToGP3Caveat,
+			Change: change.Change{Verb: change.ModifyVolume}, Risk: finding.Low,
+			Undo: finding.UndoFull, Note: gp2ToGP3Caveat,
 		},
 	}}
 	iops, mibps := gp2Performance(v.SizeGiB)
@@ -59,7 +60,9 @@ func volumeGP2(x *finding.Index, s *finding.Subject) *finding.Draft {
 		if unpriced == "" {
 			unpriced = err.Error()
 		}
-		d.Savings, d.Stands = finding.Saving{Why: "no price for " + finding.Describe(s.Resource) + ": " + unpriced}, true
+		d.Savings, d.Stands = finding.Saving{
+			Why: "no price for " + finding.Describe(s.Resource) + ": " + unpriced,
+		}, true
 		return d
 	}
 	if after >= now {

@@ -291,8 +291,9 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	if m.expire.Bytes > 0 {
 		d.Fix.Risk, d.Fix.Undo = finding.Medium, finding.UndoNone
-		d.Fix.Note = finding.Sentence(d.Fix.Note, "expires experiments after "+plain.Count(x.Thresholds.ExpireDays, "day")+
-			": what has expired is gone")
+		d.Fix.Note = finding.Sentence(d.Fix.Note,
+			"expires experiments after "+plain.Count(x.Thresholds.ExpireDays, "day")+
+				": what has expired is gone")
 		if b.Versioned.Or(true) {
 			d.Unknown = "in a versioned bucket what expires goes on costing as a replaced version until a rule ends those"
 		}
@@ -426,7 +427,8 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 	}
 	if reads := m.infrequentReads + m.archiveReads; reads > 0 {
 		d.Evidence = append(d.Evidence, finding.Fact(s, "read_in_30_days", plain.Size(reads)))
-		d.Fix.Note = finding.Sentence(d.Fix.Note, plain.Size(reads)+" of it were read in 30 days, which the saving pays for")
+		d.Fix.Note = finding.Sentence(d.Fix.Note,
+			plain.Size(reads)+" of it were read in 30 days, which the saving pays for")
 	}
 	if m.infrequent.Bytes > 0 {
 		colder(x, d, s, "STANDARD_IA", infrequentDays)
@@ -444,7 +446,8 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 		months := money.Ratio(fees, monthly)
 		d.Evidence = append(d.Evidence, finding.Priced("transition_fees_usd", fees, "price book"),
 			usage.Fact("months_to_repay_fees", plain.Decimal(months, 1), "price book"))
-		d.Fix.Note = finding.Sentence("moving costs "+fees.Dollars()+" once, repaid in "+plain.Number(months, 1)+" months",
+		d.Fix.Note = finding.Sentence("moving costs "+fees.Dollars()+" once, repaid in "+
+			plain.Number(months, 1)+" months",
 			d.Fix.Note)
 	case fees > 0:
 		d.Evidence = append(d.Evidence, finding.Priced("transition_fees_usd", fees, "price book"))

@@ -200,7 +200,8 @@ func monitored(x *finding.Index, d *finding.Draft, s *finding.Subject, b *invent
 	d.Evidence = append(d.Evidence, finding.Fact(s, "intelligent_tiering", what))
 	p, err := x.Rate(price.ItemS3Monitoring, s.Region)
 	if err != nil {
-		d.Fix.Note = finding.Sentence(d.Fix.Note, "what Intelligent-Tiering costs for monitoring has no price: "+err.Error())
+		d.Fix.Note = finding.Sentence(d.Fix.Note,
+			"what Intelligent-Tiering costs for monitoring has no price: "+err.Error())
 		return
 	}
 	if fee, err := p.Cost(tiered.Objects, 1); err == nil {

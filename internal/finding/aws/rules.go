@@ -37,11 +37,12 @@ func Rules() []finding.Rule {
 			Fix:        "delete; undo partial",
 		}, Step: finding.StepIdle, Kind: inventory.KindEndpoint, Judge: endpointIdle},
 		{ID: "notebook-idle", About: finding.About{
-			Finds:      "a notebook in service that is not used",
-			When:       "GPU telemetry, else its record of activity, idle for thresholds.notebook_idle",
-			Saves:      "its instance; its volume goes on costing",
-			Confidence: "high by telemetry; medium by its record of activity; low by its last change, and then an upper bound",
-			Fix:        "stop; undo full; a studio application is deleted, undo partial",
+			Finds: "a notebook in service that is not used",
+			When:  "GPU telemetry, else its record of activity, idle for thresholds.notebook_idle",
+			Saves: "its instance; its volume goes on costing",
+			Confidence: "high by telemetry; medium by its record of activity; low by its last change, and then an " +
+				"upper bound",
+			Fix: "stop; undo full; a studio application is deleted, undo partial",
 		}, Step: finding.StepIdle, Kind: inventory.KindNotebook, Judge: notebookIdle},
 		{ID: "nat-gateway-idle", About: finding.About{
 			Finds:      "a NAT gateway without traffic",
@@ -51,16 +52,18 @@ func Rules() []finding.Rule {
 			Fix:        "delete; undo partial",
 		}, Step: finding.StepIdle, Kind: inventory.KindNATGateway, Judge: natGatewayIdle},
 		{ID: "database-idle", About: finding.About{
-			Finds:      "a database or warehouse without connections",
-			When:       "maximum of DatabaseConnections 0 for 7 days, 90% covered (Trusted Advisor; thresholds.database_idle)",
+			Finds: "a database or warehouse without connections",
+			When: "maximum of DatabaseConnections 0 for 7 days, 90% covered (Trusted Advisor; " +
+				"thresholds.database_idle)",
 			Saves:      "its compute; its storage goes on costing",
 			Confidence: "high",
 			Fix:        "advise: commands to stop or pause it; undo partial",
 		}, Step: finding.StepIdle, Kind: inventory.KindDatabase, Judge: databaseIdle},
 		{ID: "database-idle", Step: finding.StepIdle, Kind: inventory.KindWarehouse, Judge: databaseIdle},
 		{ID: "cache-idle", About: finding.About{
-			Finds:      "a cache without requests",
-			When:       "no hit, miss or write in 7 days while its CPU shows that it was measured (thresholds.database_idle)",
+			Finds: "a cache without requests",
+			When: "no hit, miss or write in 7 days while its CPU shows that it was measured " +
+				"(thresholds.database_idle)",
 			Saves:      "its nodes",
 			Confidence: "high",
 			Fix:        "advise: commands to snapshot and delete it; undo partial",

@@ -18,7 +18,8 @@ func TestPrefixKinds(t *testing.T) {
 // TestGP2Performance holds what a gp2 volume gives against what gp3 gives for nothing.
 func TestGP2Performance(t *testing.T) {
 	for _, tc := range []struct{ gib, iops, mibps int64 }{
-		{1, 0, 0}, {333, 0, 0}, {334, 0, 125}, {1000, 0, 125}, {1001, 3, 125}, {5334, 13_000, 125}, {16_384, 13_000, 125},
+		{1, 0, 0}, {333, 0, 0}, {334, 0, 125}, {1000, 0, 125}, {1001, 3, 125},
+		{5334, 13_000, 125}, {16_384, 13_000, 125},
 	} {
 		if iops, mibps := gp2Performance(tc.gib); iops != tc.iops || mibps != tc.mibps {
 			t.Errorf("%d GiB: %d IOPS and %d MiB/s more, want %d and %d", tc.gib, iops, mibps, tc.iops, tc.mibps)

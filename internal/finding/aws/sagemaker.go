@@ -59,7 +59,9 @@ func sampled(w *usage.Window) bool {
 	if w == nil {
 		return false
 	}
-	for _, sig := range []usage.Signal{usage.Requests, usage.CPUUtil, usage.GPUUtil, usage.MemUsed, usage.HostMemUsed} {
+	for _, sig := range []usage.Signal{
+		usage.Requests, usage.CPUUtil, usage.GPUUtil, usage.MemUsed, usage.HostMemUsed,
+	} {
 		if w.Machine.Stats(sig) != nil {
 			return true
 		}
@@ -88,7 +90,10 @@ func uninvoked(x *finding.Index, s *finding.Subject, d *finding.Draft) bool {
 		d.Evidence = []usage.Evidence{finding.Sampled("invocations", "0", w, requests)}
 	case proof != nil:
 		d.Evidence = []usage.Evidence{
-			{Signal: "invocations", Value: "0", Window: w.To.Sub(w.From), Coverage: w.Coverage(proof), Source: w.Source},
+			{
+				Signal: "invocations", Value: "0", Window: w.To.Sub(w.From), Coverage: w.Coverage(proof),
+				Source: w.Source,
+			},
 			finding.Sampled(sig.String()+"_max", plain.Decimal(proof.Max, 1), w, proof),
 		}
 	default:

@@ -25,7 +25,8 @@ func advised(risk finding.Level, note string) finding.Fix {
 func claimCompute(d *finding.Draft, s *finding.Subject) {
 	for i := range s.Charges {
 		c := &s.Charges[i]
-		if c.Meter == "compute" && c.Unpriced == "" && d.ClaimAmount(s, "compute", c.ListCost, finding.WasteAndSavings) {
+		if c.Meter == "compute" && c.Unpriced == "" &&
+			d.ClaimAmount(s, "compute", c.ListCost, finding.WasteAndSavings) {
 			return
 		}
 	}
@@ -40,7 +41,8 @@ func databaseIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		return nil
 	}
 	st := w.Machine.Stats(usage.Sessions)
-	if age, known := x.Age(s); (known && age < x.Thresholds.DatabaseIdle) || !x.Covered(w, st) || !w.Fresh(st, x.Now) ||
+	if age, known := x.Age(s); (known && age < x.Thresholds.DatabaseIdle) ||
+		!x.Covered(w, st) || !w.Fresh(st, x.Now) ||
 		st.Max > 0 {
 		return nil
 	}
@@ -204,7 +206,10 @@ func tableIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Confidence: finding.High,
 		Because:    "provisioned capacity of which nothing is used for " + plain.Duration(w.To.Sub(w.From)),
 		Evidence: []usage.Evidence{
-			{Signal: "consumed_units", Value: "0", Window: w.To.Sub(w.From), Coverage: w.Coverage(proof), Source: w.Source},
+			{
+				Signal: "consumed_units", Value: "0", Window: w.To.Sub(w.From), Coverage: w.Coverage(proof),
+				Source: w.Source,
+			},
 			finding.Fact(s, "read_units", plain.Decimal(float64(t.ReadUnits), 0)),
 			finding.Fact(s, "write_units", plain.Decimal(float64(t.WriteUnits), 0))},
 		Fix: advised(finding.Low, "switch it to on-demand, which costs only what is used; its data stays"),
@@ -249,8 +254,9 @@ func tableOverprovisioned(x *finding.Index, s *finding.Subject) *finding.Draft {
 				},
 				finding.Fact(s, "read_units", plain.Decimal(float64(t.ReadUnits), 0)),
 				finding.Fact(s, "write_units", plain.Decimal(float64(t.WriteUnits), 0))},
-			Fix: advised(finding.Medium, "lower its capacity to the peak of reads and of writes with some to spare, or let "+
-				"it scale by itself, or switch it to on-demand"),
+			Fix: advised(finding.Medium,
+				"lower its capacity to the peak of reads and of writes with some to spare, or let "+
+					"it scale by itself, or switch it to on-demand"),
 		}}
 	d.Fix.Undo = finding.UndoFull
 	for _, m := range []struct {

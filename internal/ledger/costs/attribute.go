@@ -77,7 +77,8 @@ func (a *Attribution) Rows(rows iter.Seq[bill.Row], err *error) iter.Seq2[ledger
 			}
 			parts, broken := divided(r, shares)
 			if broken != nil {
-				*err = fmt.Errorf("divide the charges of %s on %s: %w", r.Resource, r.Day.Format(time.DateOnly), broken)
+				*err = fmt.Errorf("divide the charges of %s on %s: %w", r.Resource,
+					r.Day.Format(time.DateOnly), broken)
 				return
 			}
 			for i, p := range parts {
@@ -113,7 +114,9 @@ func divided(r bill.Row, shares []share) ([]bill.Row, error) {
 		}
 	}
 	for _, cost := range []func(*bill.Cost) *money.Amount{
-		func(c *bill.Cost) *money.Amount { return &c.Billed }, func(c *bill.Cost) *money.Amount { return &c.Effective },
+		func(c *bill.Cost) *money.Amount {
+			return &c.Billed
+		}, func(c *bill.Cost) *money.Amount { return &c.Effective },
 		func(c *bill.Cost) *money.Amount { return &c.List }, func(c *bill.Cost) *money.Amount { return &c.Contracted },
 	} {
 		amounts, err := split(*cost(&r.Cost), shares)
@@ -146,8 +149,9 @@ func split(amount money.Amount, shares []share) ([]money.Amount, error) {
 // machine's duties divide it in proportion to what they accrued.
 func (a *Attribution) shares(b *BilledDay) []share {
 	base := ledger.Line{
-		Ref: inventory.Ref{Cloud: b.Cloud, Account: b.Account, Region: b.Region, ID: b.Resource}, Attributes: b.Attributes,
-		Category: b.Category, Service: b.Service, Pricing: b.Pricing,
+		Ref:        inventory.Ref{Cloud: b.Cloud, Account: b.Account, Region: b.Region, ID: b.Resource},
+		Attributes: b.Attributes,
+		Category:   b.Category, Service: b.Service, Pricing: b.Pricing,
 	}
 	if b.Unused {
 		base.Duty = ledger.Unused

@@ -50,19 +50,26 @@ func drawnBill(t *rapid.T, label string) []bill.Row {
 	amount := rapid.Int64Range(-5e9, 2e10)
 	row := rapid.Custom(func(t *rapid.T) bill.Row {
 		return bill.Row{
-			Account: "payer", Start: start, Day: start.AddDate(0, 0, rapid.IntRange(0, 4).Draw(t, "day")), Provider: "AWS",
+			Account: "payer", Start: start,
+			Day: start.AddDate(0, 0, rapid.IntRange(0, 4).Draw(t, "day")), Provider: "AWS",
 			SubAccount: rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "account"),
-			Resource: rapid.SampledFrom([]string{"", "instance0", "arn:aws:ec2:us-east-1:1:volume/volume1", "bucket"}).Draw(t,
+			Resource: rapid.SampledFrom([]string{
+				"", "instance0", "arn:aws:ec2:us-east-1:1:volume/volume1", "bucket",
+			}).Draw(t,
 				"resource"),
 			Service: rapid.SampledFrom([]string{"Amazon EC2", "Amazon S3", "AWS CloudTrail"}).Draw(t, "service"),
 			Region:  "us-east-1",
 			Category: rapid.SampledFrom([]bill.Category{
 				bill.Compute, bill.Storage, bill.Egress, bill.Overhead, bill.Other,
 			}).Draw(t, "category"),
-			ChargeCategory:  rapid.SampledFrom([]string{bill.Usage, bill.Purchase, bill.Tax, bill.Credit}).Draw(t, "charge"),
+			ChargeCategory: rapid.SampledFrom([]string{
+				bill.Usage, bill.Purchase, bill.Tax, bill.Credit,
+			}).Draw(t, "charge"),
 			PricingCategory: rapid.SampledFrom([]string{"", bill.Standard, bill.Committed}).Draw(t, "pricing"),
 			CapacityStatus:  rapid.SampledFrom([]string{"", bill.Unused}).Draw(t, "capacity"),
-			Owner:           inventory.Owner{Team: rapid.SampledFrom([]string{"", "vision", "speech"}).Draw(t, "team")},
+			Owner: inventory.Owner{
+				Team: rapid.SampledFrom([]string{"", "vision", "speech"}).Draw(t, "team"),
+			},
 			Cost: bill.Cost{
 				Billed: money.Amount(amount.Draw(t, "billed")), Effective: money.Amount(amount.Draw(t, "effective")),
 			},
@@ -142,7 +149,8 @@ func TestPostedBillAgreesInEveryDimension(t *testing.T) {
 				for line, r := range attribution.Rows(rows, &broken) {
 					shown[line.Value(d)] += cost(&r)
 				}
-				if got, want := spentBy(t, store, d, end), nonzero(shown); onBill && !maps.Equal(got, want) || broken != nil {
+				if got, want := spentBy(t, store, d, end), nonzero(shown); onBill &&
+					!maps.Equal(got, want) || broken != nil {
 					t.Fatalf("by %s costs has %v, bill show %v, %v", d, got, want, broken)
 				}
 			}
@@ -214,7 +222,8 @@ func TestChargesKeepTheirOwners(t *testing.T) {
 		{
 			"no tags on the bill", charge("", nil),
 			map[string]string{
-				"vision ana busy g5.xlarge": "4.50", "vision ana idle g5.xlarge": "1.50", "speech ana idle g5.xlarge": "6.00",
+				"vision ana busy g5.xlarge": "4.50", "vision ana idle g5.xlarge": "1.50",
+				"speech ana idle g5.xlarge": "6.00",
 			},
 		},
 		{

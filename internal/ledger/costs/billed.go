@@ -171,7 +171,8 @@ func (c Comparison) parts(ctx context.Context, since, until time.Time, basis Bas
 		}
 		from, to = latest(since, from), earliest(until, to)
 		if basis == EffectiveCost && r.Unknown.Has(bill.EffectiveCost) {
-			return nil, 0, fmt.Errorf("the bill of %s has %w for %s on %s", r.Start.Format("2006-01"), ErrNoEffectiveCost,
+			return nil, 0, fmt.Errorf("the bill of %s has %w for %s on %s",
+				r.Start.Format("2006-01"), ErrNoEffectiveCost,
 				cmp.Or(r.Resource, r.Service), r.Day.Format(time.DateOnly))
 		}
 		d := billedDay(r)
@@ -298,7 +299,8 @@ func (c Comparison) reconcile(ctx context.Context, parts []billedPart, gone []wi
 
 // cloudsOf are the clouds of FOCUS's service providers, in lower case.
 var cloudsOf = map[string]string{
-	"aws": "aws", "amazon web services": "aws", "microsoft": "azure", "microsoft azure": "azure", "google cloud": "gcp",
+	"aws": "aws", "amazon web services": "aws", "microsoft": "azure",
+	"microsoft azure": "azure", "google cloud": "gcp",
 	"oracle": "oracle",
 }
 

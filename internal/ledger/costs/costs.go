@@ -308,18 +308,21 @@ func (c *Costs) explain() {
 		}
 		c.CoverageNotes = append(c.CoverageNotes, note)
 		if t.UnknownSeconds > t.UnboundedSeconds {
-			c.Changes = append(c.Changes, "rounds that run more often leave less time unknown: run `curfew scan` every hour, "+
-				"or `curfew enforce --once` from cron")
+			c.Changes = append(c.Changes,
+				"rounds that run more often leave less time unknown: run `curfew scan` every hour, "+
+					"or `curfew enforce --once` from cron")
 		}
 		if t.UnboundedSeconds > 0 {
-			c.Changes = append(c.Changes, "a price for what has none puts its time into the figures: `curfew scan` names it, "+
-				"`curfew price update` brings newer prices")
+			c.Changes = append(c.Changes,
+				"a price for what has none puts its time into the figures: `curfew scan` names it, "+
+					"`curfew price update` brings newer prices")
 		}
 	}
 	if c.Total.CannotJudge > 0 {
 		c.CoverageNotes = append(c.CoverageNotes,
 			c.Total.CannotJudge.Dollars()+" of compute was not measured, so it is neither used nor wasted")
-		c.Changes = append(c.Changes, "GPU metrics for every machine show whether unmeasured compute is used or wasted")
+		c.Changes = append(c.Changes,
+			"GPU metrics for every machine show whether unmeasured compute is used or wasted")
 	}
 	for _, part := range []struct {
 		amount money.Amount

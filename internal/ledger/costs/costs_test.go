@@ -54,7 +54,9 @@ func afternoon(t testing.TB) *ledgertest.Store {
 				Name: "compute", Category: ledger.Compute, Unpriced: "no price",
 			}, duty.Busy),
 		}
-		if _, err := ledger.Post(ctx, store, ledger.Round{Account: account, At: now, Source: "test"}, seen); err != nil {
+		if _, err := ledger.Post(ctx, store, ledger.Round{
+			Account: account, At: now, Source: "test",
+		}, seen); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +107,8 @@ func TestSpent(t *testing.T) {
 			"what commitments cost, when asked", "category", ledger.Whole, ledger.Filter{
 				{By: ledger.ByCategory, Values: []string{"committed"}},
 			},
-			"period,category" + sums + "2026-03-01T00:00:00Z,committed,0.00,0.00,0.00,20.00,20.00,0,0.00,0,0.00,0.00\n"},
+			"period,category" + sums +
+				"2026-03-01T00:00:00Z,committed,0.00,0.00,0.00,20.00,20.00,0,0.00,0,0.00,0.00\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var b bytes.Buffer
@@ -188,10 +191,13 @@ func TestEveryNanoDollarIsKept(t *testing.T) {
 				t.Fatalf("%s has %d seconds", k, s)
 			}
 		}
-		by := rapid.SliceOfNDistinct(rapid.SampledFrom(ledger.Dimensions), 0, 3, rapid.ID[ledger.Dimension]).Draw(t, "by")
+		by := rapid.SliceOfNDistinct(rapid.SampledFrom(ledger.Dimensions), 0, 3,
+			rapid.ID[ledger.Dimension]).Draw(t, "by")
 		g := rapid.SampledFrom([]ledger.Granularity{ledger.Whole, ledger.Hourly, ledger.Daily, ledger.Monthly}).Draw(t,
 			"granularity")
-		c, err := costs.Spent(ctx, store, costs.Query{By: by, Since: start, Until: start.AddDate(0, 0, 4), Granularity: g})
+		c, err := costs.Spent(ctx, store, costs.Query{
+			By: by, Since: start, Until: start.AddDate(0, 0, 4), Granularity: g,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +212,8 @@ func TestEveryNanoDollarIsKept(t *testing.T) {
 			sum, unknown = sum+r.Amount, unknown+r.UnknownSeconds
 		}
 		if sum != c.Total.Amount || sum != charged || unknown != c.Total.UnknownSeconds {
-			t.Fatalf("by %v: rows %d, total %d, entries %d; unknown %d of %d", by, sum, c.Total.Amount, charged, unknown,
+			t.Fatalf("by %v: rows %d, total %d, entries %d; unknown %d of %d", by, sum,
+				c.Total.Amount, charged, unknown,
 				c.Total.UnknownSeconds)
 		}
 	})

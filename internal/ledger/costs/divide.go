@@ -221,7 +221,9 @@ func (d *division) add(h MachineHour, o *occupied) error {
 		row.Split = row.Split || t.split
 		parts := []money.Amount{0, 0, byRequest[i]}
 		if t.requested > 0 {
-			if parts, err = money.Split(byRequest[i], []int64{t.used, t.measured - t.used, t.requested - t.measured}); err !=
+			if parts, err = money.Split(byRequest[i], []int64{
+				t.used, t.measured - t.used, t.requested - t.measured,
+			}); err !=
 				nil {
 				return err
 			}
@@ -320,7 +322,8 @@ func grouped(rows []Allocated, by string) ([]Allocated, error) {
 			to *money.Amount
 			v  money.Amount
 		}{
-			{&sum.Amount, row.Amount}, {&sum.Used, row.Used}, {&sum.Idle, row.Idle}, {&sum.CannotJudge, row.CannotJudge},
+			{&sum.Amount, row.Amount}, {&sum.Used, row.Used}, {&sum.Idle, row.Idle},
+			{&sum.CannotJudge, row.CannotJudge},
 			{&sum.ByUse, row.ByUse},
 		} {
 			var err error

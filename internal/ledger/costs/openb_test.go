@@ -187,11 +187,13 @@ func TestTenancyOfARealCluster(t *testing.T) {
 		}
 	}
 	if sum+free != total || len(d.Totals) != len(paid) || shared == 0 {
-		t.Errorf("%s and %s unallocated of %s; %d of %d pods, %d of them share", sum, free, total, len(d.Totals), len(paid),
+		t.Errorf("%s and %s unallocated of %s; %d of %d pods, %d of them share", sum, free, total,
+			len(d.Totals), len(paid),
 			shared)
 	}
 	whole, _ := wholly.Float64()
-	t.Logf("%d pods, %d of them on a part of a GPU, %d machines: %s of %s allocated; by whole GPUs it would be %s; the "+
-		"worst is %.0f nano-dollars off",
+	t.Logf(
+		"%d pods, %d of them on a part of a GPU, %d machines: %s of %s allocated; by whole GPUs it would be %s; the "+
+			"worst is %.0f nano-dollars off",
 		len(paid), shared, len(machines), sum.Dollars(), total.Dollars(), money.Amount(whole).Dollars(), worst)
 }

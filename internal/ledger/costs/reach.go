@@ -87,8 +87,9 @@ func (c *Costs) unrecorded(account string, parts []ledger.Reach) []string {
 				stamp(r.first)))
 		}
 		if c.stale(r) && !c.stale(whole) {
-			notes = append(notes, fmt.Sprintf("the newest round of %s was on %s; what ran since is not in the figures", what,
-				stamp(r.last)))
+			notes = append(notes,
+				fmt.Sprintf("the newest round of %s was on %s; what ran since is not in the figures", what,
+					stamp(r.last)))
 		}
 	}
 	note(account, all, reached{last: c.Until})

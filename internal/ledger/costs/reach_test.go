@@ -35,8 +35,14 @@ func TestCostsSayWhatTheyLack(t *testing.T) {
 		{"rounds throughout", []look{{9, all}, {15, all}, {19, all}}, "", "", true},
 		{"one round", []look{{12, all}}, "", "aws/1 was read once, on 2026-03-01 12:00", false},
 		{"a first round within", []look{{12, all}, {20, all}}, "", "aws/1 is recorded since 2026-03-01 12:00", true},
-		{"no round any more", []look{{9, all}, {15, all}}, "", "the newest round of aws/1 was on 2026-03-01 15:00", true},
-		{"all of it before", []look{{1, all}, {9, all}}, "", "the newest round of aws/1 was on 2026-03-01 09:00", false},
+		{
+			"no round any more", []look{{9, all}, {15, all}}, "", "the newest round of aws/1 was on 2026-03-01 15:00",
+			true,
+		},
+		{
+			"all of it before", []look{{1, all}, {9, all}}, "", "the newest round of aws/1 was on 2026-03-01 09:00",
+			false,
+		},
 		{"all of it after", []look{{21, all}, {22, all}}, "", "aws/1 is recorded since 2026-03-01 21:00", false},
 		{
 			"a region that is not read any more", []look{{9, all}, {20, all[:2]}}, "",
@@ -50,9 +56,13 @@ func TestCostsSayWhatTheyLack(t *testing.T) {
 			"kinds that are not read any more", []look{{9, all}, {20, []ledger.Part{machines, west}}}, "",
 			"volume of aws/1: listed on 2026-03-01 09:00", true,
 		},
-		{"what is asked for is read", []look{{9, all}, {20, []ledger.Part{machines, west}}}, "kind=instance", "", true},
 		{
-			"another account is asked for", []look{{9, all}, {20, all}}, "account=aws/2", "nothing was recorded in this time",
+			"what is asked for is read", []look{{9, all}, {20, []ledger.Part{machines, west}}}, "kind=instance", "",
+			true,
+		},
+		{
+			"another account is asked for", []look{{9, all}, {20, all}}, "account=aws/2",
+			"nothing was recorded in this time",
 			false,
 		},
 	} {

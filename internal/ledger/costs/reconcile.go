@@ -141,7 +141,8 @@ func Reconcile(accrued []ledger.ResourceDay, bill []BilledDay, through time.Time
 	}
 	for _, b := range bill {
 		if b.Currency != "USD" {
-			return nil, fmt.Errorf("reconcile %s of %s: the bill is in %q and the ledger in USD: convert the export first",
+			return nil, fmt.Errorf(
+				"reconcile %s of %s: the bill is in %q and the ledger in USD: convert the export first",
 				b.Service, b.Day.Format(time.DateOnly), b.Currency)
 		}
 		d := row(b.key())
@@ -342,7 +343,8 @@ func (d *Drift) corrections() ([]ledger.Entry, error) {
 		}
 	}
 	base := ledger.Entry{
-		Kind: ledger.Reconciled, Hour: d.Day, BillPeriod: time.Date(d.Day.Year(), d.Day.Month(), 1, 0, 0, 0, 0, time.UTC),
+		Kind: ledger.Reconciled, Hour: d.Day, BillPeriod: time.Date(d.Day.Year(), d.Day.Month(),
+			1, 0, 0, 0, 0, time.UTC),
 	}
 	if len(d.billed) > 0 && !d.billed[0].Period.IsZero() {
 		base.BillPeriod = d.billed[0].Period.UTC()

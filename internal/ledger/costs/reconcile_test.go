@@ -63,11 +63,14 @@ func TestReconcile(t *testing.T) {
 			"commitment-covered -10.00", "-10.00",
 		},
 		{
-			"covered, by its effective cost", accrued(10 * usd), billed(10*usd, 0, committed), costs.EffectiveCost, "-3.00",
+			"covered, by its effective cost", accrued(10 * usd), billed(10*usd, 0, committed),
+			costs.EffectiveCost, "-3.00",
 			"commitment-covered -3.00", "-3.00",
 		},
 		{
-			"no price", accrued(0, func(d *ledger.ResourceDay) { d.UnpricedSeconds = 3600 }), billed(10*usd, 10*usd), "",
+			"no price", accrued(0, func(d *ledger.ResourceDay) {
+				d.UnpricedSeconds = 3600
+			}), billed(10*usd, 10*usd), "",
 			"10.00", "no price 10.00", "10.00",
 		},
 		{
@@ -77,15 +80,19 @@ func TestReconcile(t *testing.T) {
 			"4.00", "unknown time 3.00, other usage 1.00", "4.00"},
 		{"not observed", nil, billed(10*usd, 10*usd), "", "10.00", "not observed 10.00", "10.00"},
 		{
-			"no resource named", nil, billed(10*usd, 10*usd, func(b *costs.BilledDay) { b.Resource = "" }), "", "10.00",
+			"no resource named", nil, billed(10*usd, 10*usd, func(b *costs.BilledDay) {
+				b.Resource = ""
+			}), "", "10.00",
 			"no resource named 10.00", "10.00",
 		},
 		{
-			"tax", accrued(10 * usd), append(billed(10*usd, 10*usd), billed(0, 2*usd, category(ledger.Tax))...), "", "2.00",
+			"tax", accrued(10 * usd), append(billed(10*usd, 10*usd), billed(0, 2*usd, category(ledger.Tax))...), "",
+			"2.00",
 			"tax 2.00", "2.00",
 		},
 		{
-			"a credit", accrued(10 * usd), append(billed(10*usd, 10*usd), billed(0, -10*usd, category(ledger.Credit))...), "",
+			"a credit", accrued(10 * usd),
+			append(billed(10*usd, 10*usd), billed(0, -10*usd, category(ledger.Credit))...), "",
 			"-10.00", "credit -10.00", "-10.00",
 		},
 		{"a purchase", nil, billed(0, 50*usd, category(ledger.Purchase)), "", "50.00", "purchase 50.00", "50.00"},
@@ -94,9 +101,14 @@ func TestReconcile(t *testing.T) {
 			"not billed yet", accrued(10*usd, func(d *ledger.ResourceDay) { d.Day = start.AddDate(0, 0, 2) }), nil, "",
 			"-10.00", "not billed yet -10.00", "0.00",
 		},
-		{"requests that no round sees", accrued(10 * usd), billed(12*usd, 12*usd), "", "2.00", "other usage 2.00", "2.00"},
 		{
-			"reconciled before", accrued(10*usd, func(d *ledger.ResourceDay) { d.Reconciled = -usd }), billed(10*usd, 9*usd),
+			"requests that no round sees", accrued(10 * usd), billed(12*usd, 12*usd), "", "2.00", "other usage 2.00",
+			"2.00",
+		},
+		{
+			"reconciled before", accrued(10*usd, func(d *ledger.ResourceDay) {
+				d.Reconciled = -usd
+			}), billed(10*usd, 9*usd),
 			"", "0.00", "negotiated discount -1.00", "0.00",
 		},
 	} {
@@ -109,10 +121,12 @@ func TestReconcile(t *testing.T) {
 			for _, c := range r.Causes {
 				causes = append(causes, string(c.Reason)+" "+c.Amount.String())
 			}
-			if got := r.Drift.String(); len(r.Rows) != 1 || got != tc.drift || strings.Join(causes, ", ") != tc.causes {
+			if got := r.Drift.String(); len(r.Rows) != 1 || got != tc.drift ||
+				strings.Join(causes, ", ") != tc.causes {
 				t.Errorf("%d rows, drift %s by %q; want %s by %q", len(r.Rows), got, causes, tc.drift, tc.causes)
 			}
-			if row := r.Rows[0]; r.Accrued != row.Accrued || r.Reconciled != row.Reconciled || r.Billed != row.Billed ||
+			if row := r.Rows[0]; r.Accrued != row.Accrued || r.Reconciled != row.Reconciled ||
+				r.Billed != row.Billed ||
 				r.Drift != r.Billed-r.Accrued-r.Reconciled {
 				t.Errorf("the totals are not those of the only row: %+v", r)
 			}
@@ -144,12 +158,15 @@ func TestAccountsAreBilledAtTheirOwnTime(t *testing.T) {
 	day := func(account string, day int) (ledger.ResourceDay, costs.BilledDay) {
 		at := start.AddDate(0, 0, day)
 		return ledger.ResourceDay{
-				Ref: inventory.Ref{Cloud: "aws", Account: account, Kind: inventory.KindInstance, ID: "i-" + account}, Day: at,
+				Ref: inventory.Ref{
+					Cloud: "aws", Account: account, Kind: inventory.KindInstance, ID: "i-" + account,
+				}, Day: at,
 				Category: ledger.Compute, Accrued: money.USD,
 			},
 			costs.BilledDay{
-				Cloud: "aws", Account: account, Resource: "i-" + account, Day: at, Service: "EC2", ChargeCategory: ledger.Usage,
-				List: money.USD, Billed: money.USD, Currency: "USD",
+				Cloud: "aws", Account: account, Resource: "i-" + account, Day: at, Service: "EC2",
+				ChargeCategory: ledger.Usage,
+				List:           money.USD, Billed: money.USD, Currency: "USD",
 			}
 	}
 	var accrued []ledger.ResourceDay
@@ -177,7 +194,8 @@ func TestAccountsAreBilledAtTheirOwnTime(t *testing.T) {
 		"1 2026-03-01": 0, "1 2026-03-02": 0, "1 2026-03-03": 0, "2 2026-03-01": 0, "2 2026-03-03": money.USD,
 	}
 	if err != nil || !maps.Equal(days, want) {
-		t.Errorf("corrections come to %v, %v; want %v: the tax, and nothing of the day that is not billed", days, err, want)
+		t.Errorf("corrections come to %v, %v; want %v: the tax, and nothing of the day that is not billed", days, err,
+			want)
 	}
 	if c := r.Causes[0]; c.Reason != costs.NotBilledYet || c.Amount != -2*money.USD {
 		t.Errorf("the largest cause is %+v", c)
@@ -196,10 +214,13 @@ func TestReconciledIsBilled(t *testing.T) {
 		}
 		bill := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) costs.BilledDay {
 			return costs.BilledDay{
-				Cloud: "aws", Account: "1", Resource: rapid.SampledFrom([]string{"", "instance0", "volume1", "other"}).Draw(t,
+				Cloud: "aws", Account: "1",
+				Resource: rapid.SampledFrom([]string{"", "instance0", "volume1", "other"}).Draw(t,
 					"resource"),
 				Day: start.AddDate(0, 0, rapid.IntRange(0, 3).Draw(t, "day")),
-				ChargeCategory: rapid.SampledFrom([]ledger.ChargeCategory{ledger.Usage, ledger.Tax, ledger.Credit}).Draw(t,
+				ChargeCategory: rapid.SampledFrom([]ledger.ChargeCategory{
+					ledger.Usage, ledger.Tax, ledger.Credit,
+				}).Draw(t,
 					"category"),
 				CommitmentStatus: rapid.SampledFrom([]string{"", "Used"}).Draw(t, "status"), Currency: "USD",
 				List:   money.Amount(rapid.Int64Range(0, 1e12).Draw(t, "list")),
@@ -225,7 +246,8 @@ func TestReconciledIsBilled(t *testing.T) {
 		}
 		all, err := costs.Spent(ctx, store, costs.Query{Since: start, Until: end})
 		if err != nil || all.Total.Amount != total || r.Billed != total {
-			t.Fatalf("the ledger has %d, the reconciliation %d, the bill %d, %v", all.Total.Amount, r.Billed, total, err)
+			t.Fatalf("the ledger has %d, the reconciliation %d, the bill %d, %v",
+				all.Total.Amount, r.Billed, total, err)
 		}
 		again, n, err := costs.ReconcileAccount(ctx, store, account, bill, start, end, end, "", true)
 		if err != nil || n != 0 || again.Drift != 0 {
@@ -246,9 +268,11 @@ func TestReconcileKeepsAccruals(t *testing.T) {
 	}
 	bill := []costs.BilledDay{
 		{Cloud: "aws", Account: "1", Resource: "i-00000000", Day: start, ChargeCategory: ledger.Usage,
-			Category: ledger.Compute, Pricing: ledger.Standard, List: 977_600_000, Billed: 800_000_000, Currency: "USD"}}
+			Category: ledger.Compute, Pricing: ledger.Standard, List: 977_600_000,
+			Billed: 800_000_000, Currency: "USD"}}
 	end := start.AddDate(0, 0, 1)
-	if _, n, err := costs.ReconcileAccount(ctx, store, account, bill, start, end, end, "", true); err != nil || n != 2 {
+	if _, n, err := costs.ReconcileAccount(ctx, store, account, bill, start, end, end, "", true); err != nil ||
+		n != 2 {
 		t.Fatalf("%d corrections, %v; want one for busy and one for unknown", n, err)
 	}
 	r, seen := ledgertest.Fleet(account, start, 1, start.Add(90*time.Minute))

@@ -76,10 +76,12 @@ func Split(cost money.Amount, shares []Share) (Allocation, error) {
 	whole := int64(1)
 	for _, s := range shares {
 		if s.Of <= 0 || s.Part < 0 || s.Part > s.Of {
-			return Allocation{}, fmt.Errorf("split %s: %s has %d of %d: a share is 0 to 1", cost, s.Workload, s.Part, s.Of)
+			return Allocation{}, fmt.Errorf("split %s: %s has %d of %d: a share is 0 to 1", cost,
+				s.Workload, s.Part, s.Of)
 		}
 		if s.UsedOf < 0 || s.Used < 0 || s.Used > s.UsedOf {
-			return Allocation{}, fmt.Errorf("split %s: %s used %d of %d: a share is 0 to 1", cost, s.Workload, s.Used, s.UsedOf)
+			return Allocation{}, fmt.Errorf("split %s: %s used %d of %d: a share is 0 to 1", cost,
+				s.Workload, s.Used, s.UsedOf)
 		}
 		d := s.Of / gcd(s.Of, max(s.Part, 0))
 		hi, lo := bits.Mul64(uint64(whole/gcd(whole, d)), uint64(d))

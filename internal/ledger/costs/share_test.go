@@ -25,7 +25,10 @@ func TestSplit(t *testing.T) {
 		},
 		{
 			"MIG slices", 7 * money.USD,
-			[]Share{{Workload: "a", Part: 3, Of: 7, Used: 0, UsedOf: 1}, {Workload: "b", Part: 2, Of: 7, Used: 1, UsedOf: 1}},
+			[]Share{
+				{Workload: "a", Part: 3, Of: 7, Used: 0, UsedOf: 1},
+				{Workload: "b", Part: 2, Of: 7, Used: 1, UsedOf: 1},
+			},
 			"a=3.00(0.00/3.00/0.00) b=2.00(2.00/0.00/0.00) rest=2.00", "",
 		},
 		{
@@ -37,17 +40,25 @@ func TestSplit(t *testing.T) {
 				{Workload: "a", Part: 1, Of: 1}, {Workload: "b", Part: 1, Of: 1}, {Workload: "c", Part: 1, Of: 1},
 				{Workload: "d", Part: 1, Of: 1},
 			},
-			"a=0.25(0.00/0.00/0.25) b=0.25(0.00/0.00/0.25) c=0.25(0.00/0.00/0.25) d=0.25(0.00/0.00/0.25) rest=0.00", ""},
+			"a=0.25(0.00/0.00/0.25) b=0.25(0.00/0.00/0.25) c=0.25(0.00/0.00/0.25) d=0.25(0.00/0.00/0.25) rest=0.00",
+			""},
 		{"nothing allocated", money.USD, nil, "rest=1.00", ""},
 		{
-			"a machine that costs nothing", 0, []Share{{Workload: "a", Part: 1, Of: 2}}, "a=0.00(0.00/0.00/0.00) rest=0.00",
+			"a machine that costs nothing", 0, []Share{{Workload: "a", Part: 1, Of: 2}},
+			"a=0.00(0.00/0.00/0.00) rest=0.00",
 			"",
 		},
 		{"a negative cost", -1, nil, "", "a machine's cost is not negative"},
 		{"more than the whole", 1, []Share{{Workload: "a", Part: 2, Of: 1}}, "", "a has 2 of 1: a share is 0 to 1"},
-		{"used more than allocated", 1, []Share{{Workload: "a", Part: 1, Of: 1, Used: 2, UsedOf: 1}}, "", "a used 2 of 1"},
+		{
+			"used more than allocated", 1, []Share{{Workload: "a", Part: 1, Of: 1, Used: 2, UsedOf: 1}}, "",
+			"a used 2 of 1",
+		},
 		{"less than nothing of it", 1, []Share{{Workload: "a", Part: -1, Of: 1}}, "", "a has -1 of 1"},
-		{"used less than nothing", 1, []Share{{Workload: "a", Part: 1, Of: 1, Used: -1, UsedOf: 1}}, "", "a used -1 of 1"},
+		{
+			"used less than nothing", 1, []Share{{Workload: "a", Part: 1, Of: 1, Used: -1, UsedOf: 1}}, "",
+			"a used -1 of 1",
+		},
 		{
 			"used of less than nothing", 1, []Share{{Workload: "a", Part: 1, Of: 1, Used: -2, UsedOf: -1}}, "",
 			"a used -2 of -1",
@@ -88,7 +99,9 @@ func TestSplit(t *testing.T) {
 			[]Share{{Workload: "a", Part: 1, Of: 1 << 62}, {Workload: "b", Part: 1, Of: 5}}, "", "common denominator",
 		},
 		{
-			"a denominator of 2^63", 1, []Share{{Workload: "a", Part: 1, Of: 1 << 62}, {Workload: "b", Part: 1, Of: 3}}, "",
+			"a denominator of 2^63", 1, []Share{
+				{Workload: "a", Part: 1, Of: 1 << 62}, {Workload: "b", Part: 1, Of: 3},
+			}, "",
 			"common denominator",
 		},
 		{"of nothing", 1, []Share{{Workload: "a"}}, "", "a has 0 of 0"},

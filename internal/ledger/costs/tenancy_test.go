@@ -37,7 +37,10 @@ func TestTenancy(t *testing.T) {
 		seen    []Occupancy // each stands for an equal part of the hour
 		want    string      // pod=by request(used/idle/unmeasured),by use … free, unknown; unused, dark
 	}{
-		{"one pod, one GPU", 1, 3600, []Occupancy{{Told: true, GPUs: []OccupiedGPU{whole("A", 250_000, on("a", 250_000))}}},
+		{
+			"one pod, one GPU", 1, 3600, []Occupancy{
+				{Told: true, GPUs: []OccupiedGPU{whole("A", 250_000, on("a", 250_000))}},
+			},
 			"ml/a=36.00(9.00/27.00/0.00)9.00 free=0.00 unknown=0.00; unused=27.00 dark=0.00"},
 		{
 			"half of the GPUs", 2, 3600, []Occupancy{
@@ -69,7 +72,10 @@ func TestTenancy(t *testing.T) {
 			"ml/a=9.00(9.00/0.00/0.00)28.80 free=27.00 unknown=0.00; unused=7.20 dark=0.00"},
 		{
 			"time slices without requests: even parts", 1, 3600, []Occupancy{
-				{Told: true, GPUs: []OccupiedGPU{whole("A", 600_000, on("a", 600_000), on("b", 600_000), on("c", 600_000))}},
+				{
+					Told: true,
+					GPUs: []OccupiedGPU{whole("A", 600_000, on("a", 600_000), on("b", 600_000), on("c", 600_000))},
+				},
 			},
 			"ml/a=12.00(7.20/4.80/0.00)7.20 ml/b=12.00(7.20/4.80/0.00)7.20 ml/c=12.00(7.20/4.80/0.00)7.20 free=0.00 " +
 				"unknown=0.00; unused=14.40 dark=0.00"},
@@ -82,7 +88,8 @@ func TestTenancy(t *testing.T) {
 			"processes that are measured", 1, 3600, []Occupancy{
 				{Told: true, Requests: []Requested{wants("a", WholeGPU/2), wants("b", WholeGPU/2)},
 					GPUs: []OccupiedGPU{
-						whole("A", 900_000, Held{pod("a"), million, 900_000, 750_000}, Held{pod("b"), million, 900_000, 100_000}),
+						whole("A", 900_000, Held{pod("a"), million, 900_000, 750_000},
+							Held{pod("b"), million, 900_000, 100_000}),
 					}}},
 			"ml/a=18.00(18.00/0.00/0.00)27.00 ml/b=18.00(3.60/14.40/0.00)3.60 free=0.00 unknown=0.00; unused=5.40 dark=0.00"},
 		{
@@ -112,7 +119,9 @@ func TestTenancy(t *testing.T) {
 			{Told: true, GPUs: []OccupiedGPU{whole("A", million, on("a", million))}},
 			{
 				Told: true,
-				GPUs: []OccupiedGPU{whole("A", 500_000, Held{pod("a"), 250_000, million, none}, Held{pod("b"), 750_000, 0, none})},
+				GPUs: []OccupiedGPU{
+					whole("A", 500_000, Held{pod("a"), 250_000, million, none}, Held{pod("b"), 750_000, 0, none}),
+				},
 			}},
 			"ml/a=22.50(22.50/0.00/0.00)22.50 ml/b=13.50(0.00/13.50/0.00)0.00 free=0.00 unknown=0.00; unused=13.50 dark=0.00"},
 		{
@@ -122,7 +131,8 @@ func TestTenancy(t *testing.T) {
 					GPUs: []OccupiedGPU{whole("A", 500_000, on("a", 500_000), on("b", 500_000))},
 				},
 			},
-			"ml/a=18.00(9.00/9.00/0.00)9.00 ml/b=18.00(9.00/9.00/0.00)9.00 free=0.00 unknown=0.00; unused=18.00 dark=0.00 over"},
+			"ml/a=18.00(9.00/9.00/0.00)9.00 ml/b=18.00(9.00/9.00/0.00)9.00 free=0.00 unknown=0.00; unused=18.00 " +
+				"dark=0.00 over"},
 		{
 			"a machine that ran for half of the hour", 1, 1800, []Occupancy{
 				{Told: true, GPUs: []OccupiedGPU{whole("A", 0, on("a", 0))}}, {},
@@ -181,7 +191,8 @@ func TestTenancyIsTheNaiveOne(t *testing.T) {
 		const slots = 4
 		for i := range slots {
 			o := Occupancy{
-				Machine: "i-1", From: noon.Add(time.Duration(i) * time.Hour / slots), Length: time.Hour / slots, Told: true,
+				Machine: "i-1", From: noon.Add(time.Duration(i) * time.Hour / slots),
+				Length: time.Hour / slots, Told: true,
 			}
 			for g := range gpus {
 				u := rapid.Int64Range(0, million).Draw(t, "utilization")

@@ -273,8 +273,9 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 	out.Assumptions = append([]string{}, c.Assumptions...)
 	out.CoverageNotes, out.Changes = append([]string{}, c.CoverageNotes...), append([]string{}, c.Changes...)
 	if outside > 0 {
-		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("%d counts are outside the time of the costs and left out",
-			outside))
+		out.CoverageNotes = append(out.CoverageNotes,
+			fmt.Sprintf("%d counts are outside the time of the costs and left out",
+				outside))
 	}
 	if unknown > 0 {
 		out.CoverageNotes = append(out.CoverageNotes,
@@ -285,9 +286,10 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 			fmt.Sprintf("%s was spent where nothing was counted, and is not in the total", idle.Dollars()))
 	}
 	if len(free) > 0 {
-		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("nothing was spent on %s in periods in which something "+
-			"was counted; those counts are in the total all the same",
-			strings.Join(free[:min(len(free), maxKindNames)], ", ")))
+		out.CoverageNotes = append(out.CoverageNotes,
+			fmt.Sprintf("nothing was spent on %s in periods in which something "+
+				"was counted; those counts are in the total all the same",
+				strings.Join(free[:min(len(free), maxKindNames)], ", ")))
 	}
 	return out, nil
 }
@@ -361,7 +363,8 @@ func (u *Unit) divide(c Cost, n Quantity, why string) ([]UnitCost, error) {
 		amount  money.Amount
 		unknown bool
 	}{
-		{UsedBasis, c.Used, c.CannotJudge != 0 || c.UnknownSeconds > 0}, {AllocatedBasis, c.Amount, c.UnknownSeconds > 0},
+		{UsedBasis, c.Used, c.CannotJudge != 0 || c.UnknownSeconds > 0},
+		{AllocatedBasis, c.Amount, c.UnknownSeconds > 0},
 		{IdleBasis, c.Wasted, c.CannotJudge != 0 || c.UnknownSeconds > 0},
 	} {
 		x := UnitCost{Period: c.Period, Key: c.Key, Basis: b.basis, Amount: &b.amount, Count: n, AtLeast: b.unknown}

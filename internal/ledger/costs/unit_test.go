@@ -17,7 +17,8 @@ func month() *costs.Costs {
 	usd := func(n int64) money.Amount { return money.Amount(n) * money.USD }
 	c := costs.Cost{Period: start, Used: usd(6000), Wasted: usd(3000), Other: usd(1000), Amount: usd(10_000)}
 	return &costs.Costs{
-		Since: start, Until: start.AddDate(0, 1, 0), Granularity: "total", Rows: []costs.Cost{c}, Total: c, Recorded: true,
+		Since: start, Until: start.AddDate(0, 1, 0), Granularity: "total", Rows: []costs.Cost{c},
+		Total: c, Recorded: true,
 	}
 }
 
@@ -47,7 +48,10 @@ func TestUnits(t *testing.T) {
 		},
 		{"nothing counted", costs.Unit{Name: "prediction"}, "time,count\n", "nothing was counted"},
 		{"zero counted", costs.Unit{Name: "prediction"}, "time,count\n2026-03-02,0\n", "nothing was counted"},
-		{"counted in another month", costs.Unit{Name: "prediction"}, "time,count\n2026-04-02,5\n", "nothing was counted"},
+		{
+			"counted in another month", costs.Unit{Name: "prediction"}, "time,count\n2026-04-02,5\n",
+			"nothing was counted",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			counts, err := costs.ReadCounts("c.csv", strings.NewReader(tc.counts))
@@ -77,7 +81,8 @@ func TestUnits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if null := strings.Contains(string(b), `"unit_cost_usd":null`); null != (tc.want == "nothing was counted") {
+			null := strings.Contains(string(b), `"unit_cost_usd":null`)
+			if null != (tc.want == "nothing was counted") {
 				t.Errorf("document %s", b)
 			}
 		})
@@ -123,7 +128,8 @@ func TestUnitsOfNobody(t *testing.T) {
 	u, err := costs.Units(costs.Unit{
 		Name: "token",
 	}, c, []costs.Count{{Time: start, Count: 1000, Key: "vision"}, {Time: start, Count: 1000, Key: "visoin"}})
-	if err != nil || len(u.CoverageNotes) != 1 || !strings.Contains(u.CoverageNotes[0], "nothing was spent on visoin") {
+	if err != nil || len(u.CoverageNotes) != 1 ||
+		!strings.Contains(u.CoverageNotes[0], "nothing was spent on visoin") {
 		t.Errorf("got %v, %v", u, err)
 	}
 }
@@ -134,7 +140,9 @@ func TestUnitTrend(t *testing.T) {
 	c := month()
 	c.Granularity, c.Until, c.By = "month", start.AddDate(0, 3, 0), []ledger.Dimension{ledger.ByTeam}
 	row := func(m int, dollars int64) costs.Cost {
-		return costs.Cost{Period: start.AddDate(0, m, 0), Key: []string{"vision"}, Amount: money.Amount(dollars) * money.USD}
+		return costs.Cost{
+			Period: start.AddDate(0, m, 0), Key: []string{"vision"}, Amount: money.Amount(dollars) * money.USD,
+		}
 	}
 	c.Rows = []costs.Cost{row(0, 100), row(1, 100), row(2, 125)}
 	n := func(m int) costs.Count {
@@ -173,7 +181,9 @@ func TestUnitsOfUnknownDollars(t *testing.T) {
 		return days
 	}
 	costsOf := func(g string, rows ...costs.Cost) *costs.Costs {
-		c := &costs.Costs{Since: start, Until: start.AddDate(0, 2, 0), Granularity: g, Rows: rows, Recorded: len(rows) > 0}
+		c := &costs.Costs{
+			Since: start, Until: start.AddDate(0, 2, 0), Granularity: g, Rows: rows, Recorded: len(rows) > 0,
+		}
 		for _, r := range rows {
 			c.Total.Amount += r.Amount
 			c.Total.Used += r.Used
@@ -197,7 +207,8 @@ func TestUnitsOfUnknownDollars(t *testing.T) {
 			"unknown: nothing was recorded in this time", "",
 		},
 		{
-			"recorded from the second half on", costsOf("total", march), recorded(15, 31), count(3, 20), "1.00 1.00 0.00",
+			"recorded from the second half on", costsOf("total", march), recorded(15, 31),
+			count(3, 20), "1.00 1.00 0.00",
 			"1 counts are of days whose dollars are unknown",
 		},
 		{

@@ -46,7 +46,9 @@ func drawnSeen(t *rapid.T, at time.Time) ledger.Seen {
 		switch r.Kind {
 		case inventory.KindVolume, inventory.KindAddress:
 			c.Meter, c.Category, c.MinimumSeconds, states = "storage", ledger.Storage, 0, []duty.State{ledger.Unused}
-			r.State = rapid.SampledFrom([]inventory.State{inventory.StateAvailable, inventory.StateInUse}).Draw(t, "attached")
+			r.State = rapid.SampledFrom([]inventory.State{
+				inventory.StateAvailable, inventory.StateInUse,
+			}).Draw(t, "attached")
 		case inventory.KindCapacityReservation:
 			c.Meter = "unused"
 		}
@@ -56,8 +58,9 @@ func drawnSeen(t *rapid.T, at time.Time) ledger.Seen {
 		s.Rates[r.Ref()] = []ledger.Charge{c}
 		from := start.Add(-time.Hour)
 		for from.Before(at) && rapid.IntRange(0, 9).Draw(t, "more") > 0 {
-			to := from.Add(time.Duration(rapid.SampledFrom([]int{60, 599, 3600, 7200, 5 * 3600, 30 * 3600}).Draw(t, "for")) *
-				time.Second)
+			to := from.Add(
+				time.Duration(rapid.SampledFrom([]int{60, 599, 3600, 7200, 5 * 3600, 30 * 3600}).Draw(t, "for")) *
+					time.Second)
 			if rapid.Bool().Draw(t, "known") {
 				s.Spans[r.Ref()] = append(s.Spans[r.Ref()], ledger.Span{
 					From: from, To: to, State: rapid.SampledFrom(states).Draw(t, "state"),
@@ -101,7 +104,8 @@ func TestAWindowIsWhatTheBooksSay(t *testing.T) {
 		}
 		if want := secondBySecond(t, s); got.Total.Wasted != want.Wasted || got.Total.Used != want.Used ||
 			got.Total.Starved != want.Starved ||
-			got.Total.Warming != want.Warming || got.Total.CannotJudge != want.CannotJudge || got.Total.Other != want.Other ||
+			got.Total.Warming != want.Warming || got.Total.CannotJudge != want.CannotJudge ||
+			got.Total.Other != want.Other ||
 			got.Total.UnknownSeconds != want.UnknownSeconds {
 			t.Fatalf("the window comes to %+v, second by second it is %+v", got.Total, want)
 		}
@@ -206,7 +210,9 @@ func TestUnusedIsWasted(t *testing.T) {
 	}{
 		{"measured", []ledger.Observation{look(0, inventory.StateInUse, none), measured}, 6, 4},
 		{
-			"dated", []ledger.Observation{look(0, inventory.StateInUse, none), look(10, inventory.StateAvailable, at(7))}, 3,
+			"dated", []ledger.Observation{
+				look(0, inventory.StateInUse, none), look(10, inventory.StateAvailable, at(7)),
+			}, 3,
 			7,
 		},
 		{
@@ -219,7 +225,9 @@ func TestUnusedIsWasted(t *testing.T) {
 		},
 		{
 			"seen twice in ten hours",
-			[]ledger.Observation{look(0, inventory.StateAvailable, none), look(10, inventory.StateAvailable, none)}, 0, 10,
+			[]ledger.Observation{
+				look(0, inventory.StateAvailable, none), look(10, inventory.StateAvailable, none),
+			}, 0, 10,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -230,7 +238,9 @@ func TestUnusedIsWasted(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			c, err := costs.Spent(ctx, store, costs.Query{By: []ledger.Dimension{ledger.ByDuty}, Since: start, Until: at(24)})
+			c, err := costs.Spent(ctx, store, costs.Query{
+				By: []ledger.Dimension{ledger.ByDuty}, Since: start, Until: at(24),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -258,11 +268,15 @@ func TestMeasuredTimeRan(t *testing.T) {
 		{"from some time on", []ledger.Span{{From: at(5), To: at(20), State: duty.Idle}}, 15, 5},
 		{
 			"with a short gap",
-			[]ledger.Span{{From: at(5), To: at(10), State: duty.Idle}, {From: at(12), To: at(20), State: duty.Idle}}, 13, 5,
+			[]ledger.Span{
+				{From: at(5), To: at(10), State: duty.Idle}, {From: at(12), To: at(20), State: duty.Idle},
+			}, 13, 5,
 		},
 		{
 			"with a long gap",
-			[]ledger.Span{{From: at(5), To: at(10), State: duty.Idle}, {From: at(13), To: at(20), State: duty.Idle}}, 7, 13,
+			[]ledger.Span{
+				{From: at(5), To: at(10), State: duty.Idle}, {From: at(13), To: at(20), State: duty.Idle},
+			}, 7, 13,
 		},
 		{"long ago", []ledger.Span{{From: at(5), To: at(10), State: duty.Idle}}, 0, 20},
 		{"never", nil, 0, 20},
@@ -279,7 +293,8 @@ func TestMeasuredTimeRan(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := c.Total; got.Wasted != tc.wasted*money.USD || got.UnknownSeconds != tc.gap*3600 {
-				t.Errorf("wasted %s, %d hours unknown; want %d dollars and %d", got.Wasted, got.UnknownSeconds/3600, tc.wasted,
+				t.Errorf("wasted %s, %d hours unknown; want %d dollars and %d", got.Wasted,
+					got.UnknownSeconds/3600, tc.wasted,
 					tc.gap)
 			}
 		})

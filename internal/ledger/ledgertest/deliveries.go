@@ -42,8 +42,10 @@ func Deliveries(t *rapid.T, account ledger.Account, start time.Time) []Delivery 
 					continue
 				}
 				o := ledger.Observation{
-					At:  now,
-					Ref: inventory.Ref{Cloud: "aws", Account: account.ID, Region: p.Region, Kind: p.Kind, ID: fmt.Sprint(p.Kind, i)},
+					At: now,
+					Ref: inventory.Ref{
+						Cloud: "aws", Account: account.ID, Region: p.Region, Kind: p.Kind, ID: fmt.Sprint(p.Kind, i),
+					},
 				}
 				o.State = rapid.SampledFrom(states).Draw(t, "state")
 				o.Owner.Team = rapid.SampledFrom([]string{"", "vision", "speech"}).Draw(t, "team")
@@ -57,8 +59,10 @@ func Deliveries(t *rapid.T, account ledger.Account, start time.Time) []Delivery 
 				o.CreatedAt, o.StateSince = past("created"), past("since")
 				if o.State == inventory.StateRunning || p.Kind == inventory.KindVolume {
 					m := ledger.Meter{
-						Name: "compute", Category: ledger.Compute, Source: "list", MinimumSeconds: 60, AsOf: past("priced"),
-						Monthly: money.Amount(rapid.Int64Range(1, 1e14).Draw(t, "rate")), Moves: rapid.Bool().Draw(t, "spot")}
+						Name: "compute", Category: ledger.Compute, Source: "list",
+						MinimumSeconds: 60, AsOf: past("priced"),
+						Monthly: money.Amount(rapid.Int64Range(1, 1e14).Draw(t, "rate")),
+						Moves:   rapid.Bool().Draw(t, "spot")}
 					if p.Kind == inventory.KindVolume {
 						m.Name, m.Category = "storage", ledger.Storage
 					}
@@ -70,7 +74,8 @@ func Deliveries(t *rapid.T, account ledger.Account, start time.Time) []Delivery 
 				if rapid.Bool().Draw(t, "measured") {
 					o.Duty = []ledger.Span{
 						{
-							From: now.Add(-time.Duration(rapid.Int64Range(1, 4000).Draw(t, "for")) * time.Second), To: now,
+							From:  now.Add(-time.Duration(rapid.Int64Range(1, 4000).Draw(t, "for")) * time.Second),
+							To:    now,
 							State: rapid.SampledFrom(duties).Draw(t, "duty"),
 						},
 					}
@@ -91,7 +96,8 @@ func Fleet(account ledger.Account, start time.Time, n int, at time.Time) (ledger
 	for i := range seen {
 		seen[i] = ledger.Observation{
 			At: at, Ref: inventory.Ref{
-				Cloud: account.Cloud, Account: account.ID, Region: part.Region, Kind: part.Kind, ID: fmt.Sprintf("i-%08d", i),
+				Cloud: account.Cloud, Account: account.ID, Region: part.Region, Kind: part.Kind,
+				ID: fmt.Sprintf("i-%08d", i),
 			}, State: inventory.StateRunning,
 			StateSince: start.Add(-time.Hour), CreatedAt: start.Add(-time.Hour),
 			Attributes: ledger.Attributes{

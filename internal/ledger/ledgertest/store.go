@@ -216,7 +216,9 @@ func (s *Store) Histories(_ context.Context, id ledger.Account, refs []inventory
 		first, _ := slices.BinarySearchFunc(seen, from, func(o ledger.Observation, t time.Time) int {
 			return o.At.Compare(t)
 		})
-		last, _ := slices.BinarySearchFunc(seen, to, func(o ledger.Observation, t time.Time) int { return o.At.Compare(t) })
+		last, _ := slices.BinarySearchFunc(seen, to, func(o ledger.Observation, t time.Time) int {
+			return o.At.Compare(t)
+		})
 		h.Observations = slices.Clone(seen[max(0, first-1):min(len(seen), last+1)])
 		if n := len(h.Observations); n > 0 {
 			part := ledger.Part{Region: ref.Region, Kind: ref.Kind}

@@ -31,7 +31,10 @@ func TestDecode(t *testing.T) {
 			"a matrix", ok(`{"resultType":"matrix","result":[{"metric":{},"values":[[1,"2"],[2,"3"]]}]}`), false,
 			"[{map[] [{1000 2} {2000 3}] false}]", "matrix", "",
 		},
-		{"a scalar", ok(`{"resultType":"scalar","result":[1.5,"42"]}`), false, "[{map[] [{5000 42}] false}]", "scalar", ""},
+		{
+			"a scalar", ok(`{"resultType":"scalar","result":[1.5,"42"]}`), false, "[{map[] [{5000 42}] false}]",
+			"scalar", "",
+		},
 		{
 			"a scalar before its type", ok(`{"result":[1.5,"42"],"resultType":"scalar"}`), false,
 			"[{map[] [{5000 42}] false}]", "scalar", "",
@@ -43,7 +46,8 @@ func TestDecode(t *testing.T) {
 		},
 		{
 			"a histogram",
-			ok(`{"resultType":"vector","result":[{"metric":{},"histogram":[1,{"count":"60","buckets":[[0,"1","2","3"]]}]}]}`),
+			ok(
+				`{"resultType":"vector","result":[{"metric":{},"histogram":[1,{"count":"60","buckets":[[0,"1","2","3"]]}]}]}`),
 			false, "[{map[] [] true}]", "vector", "",
 		},
 		{
@@ -61,7 +65,8 @@ func TestDecode(t *testing.T) {
 			false, "[]", "vector", "",
 		},
 		{
-			"too many series", ok(`{"result":[{"metric":{}},{"metric":{}},{"metric":{}},{"metric":{}}]}`), false, "", "",
+			"too many series", ok(`{"result":[{"metric":{}},{"metric":{}},{"metric":{}},{"metric":{}}]}`), false, "",
+			"",
 			"too large",
 		},
 		{"a scalar of three", ok(`{"result":[1,"2","3"]}`), false, "", "", "not expected"},

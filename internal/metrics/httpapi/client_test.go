@@ -87,7 +87,9 @@ func TestAsksBusyServerAgain(t *testing.T) {
 		busy, ok bool
 	}{
 		{
-			"for a while", []http.HandlerFunc{write(503, "busy"), write(429, ""), write(502, "<html>"), write(200, one)}, 4,
+			"for a while", []http.HandlerFunc{
+				write(503, "busy"), write(429, ""), write(502, "<html>"), write(200, one),
+			}, 4,
 			false, true,
 		},
 		{"without end", []http.HandlerFunc{write(503, "busy")}, Attempts, true, false},

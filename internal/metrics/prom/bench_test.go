@@ -100,7 +100,9 @@ func benchFleet(b *testing.B, from time.Time, metrics []string) ([]*inventory.Re
 		})
 		for gpu := range 8 {
 			for k, name := range metrics {
-				s := prometheus.Series{Name: name, Labels: fmt.Sprintf(`gpu="%d",UUID="GPU-%d-%d",node="%s"`, gpu, i, gpu, id)}
+				s := prometheus.Series{
+					Name: name, Labels: fmt.Sprintf(`gpu="%d",UUID="GPU-%d-%d",node="%s"`, gpu, i, gpu, id),
+				}
 				for at, n := from, 0; at.Before(from.Add(26 * time.Hour)); at, n = at.Add(5*time.Minute), n+1 {
 					s.Points = append(s.Points, prometheus.Point{At: at, V: float64((n*7 + i + gpu + k) % 100)})
 				}

@@ -109,8 +109,10 @@ func TestServers(t *testing.T) {
 		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, `,prometheus_replica="b"`), from, minutes, lost),
 		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 1, `,exported_pod="train-1"`), from, minutes, flat(7)),
 		history("DCGM_FI_DEV_FB_USED", dcgm(0, 0, `,prometheus_replica="a"`), from, minutes, flat(1024)),
-		history("DCGM_FI_DEV_FB_TOTAL", dcgm(0, 0, `,prometheus_replica="a"`), from, minutes, flat(9223372036854775794)),
-		history("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", dcgm(1, 0, `,GPU_I_ID="3",GPU_I_PROFILE="1g.10gb"`), from, minutes,
+		history("DCGM_FI_DEV_FB_TOTAL", dcgm(0, 0, `,prometheus_replica="a"`), from, minutes,
+			flat(9223372036854775794)),
+		history("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO",
+			dcgm(1, 0, `,GPU_I_ID="3",GPU_I_PROFILE="1g.10gb"`), from, minutes,
 			share),
 		history("DCGM_FI_PROF_SM_ACTIVE", dcgm(1, 0, `,GPU_I_ID="3",GPU_I_PROFILE="1g.10gb"`), from, minutes, share),
 		history("DCGM_FI_DEV_GPU_UTIL", dcgm(9, 0, ""), from, minutes, flat(3)),
@@ -122,7 +124,8 @@ func TestServers(t *testing.T) {
 		for _, mode := range []string{"idle", "user"} {
 			spent := 0.0
 			h = append(h,
-				history("node_cpu_seconds_total", fmt.Sprintf(`cpu="%s",mode="%s",instance="10.0.0.0:9100",job="node"`, cpu, mode),
+				history("node_cpu_seconds_total",
+					fmt.Sprintf(`cpu="%s",mode="%s",instance="10.0.0.0:9100",job="node"`, cpu, mode),
 					from, minutes, func(int) float64 {
 						spent += map[string]float64{"idle": 45, "user": 15}[mode]
 						return spent
@@ -131,8 +134,9 @@ func TestServers(t *testing.T) {
 	}
 	for _, name := range []string{"node_network_receive_bytes_total", "node_network_transmit_bytes_total"} {
 		for device, each := range map[string]float64{"eth0": 6e6, "lo": 6e9} {
-			h = append(h, history(name, fmt.Sprintf(`device="%s",instance="10.0.0.0:9100",job="node"`, device), from, minutes,
-				func(i int) float64 { return each * float64(i) }))
+			h = append(h,
+				history(name, fmt.Sprintf(`device="%s",instance="10.0.0.0:9100",job="node"`, device), from, minutes,
+					func(i int) float64 { return each * float64(i) }))
 		}
 	}
 	machines := fleetOf(3)
@@ -141,7 +145,9 @@ func TestServers(t *testing.T) {
 	add := func(machine, gpu, signal string, value func(i int) float64) {
 		for i := range minutes {
 			if v := value(i); v >= 0 {
-				want = append(want, told{machine, gpu, signal, from.Add(time.Duration(i) * time.Minute), v, v, time.Minute})
+				want = append(want, told{
+					machine, gpu, signal, from.Add(time.Duration(i) * time.Minute), v, v, time.Minute,
+				})
 			}
 		}
 	}
@@ -154,7 +160,9 @@ func TestServers(t *testing.T) {
 	add("i-2", "2", "gpu_util", func(i int) float64 { return 100 * share(i) })
 	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
-			s, err := New(Options{Access: Access{URL: start(t, h)}, Names: map[string]string{"npu_busy_ratio": "gpu_util*100"}})
+			s, err := New(Options{
+				Access: Access{URL: start(t, h)}, Names: map[string]string{"npu_busy_ratio": "gpu_util*100"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -243,7 +251,8 @@ func TestLongIntervals(t *testing.T) {
 		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, `,replica="a"`), from, minutes, util),
 		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, `,replica="b"`), from, minutes, util),
 		history("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", dcgm(0, 0, ""), from, minutes, idle(4e6)),
-		history("node_cpu_seconds_total", `cpu="0",mode="idle",instance="10.0.0.0:9100",job="node"`, from, minutes, burst),
+		history("node_cpu_seconds_total",
+			`cpu="0",mode="idle",instance="10.0.0.0:9100",job="node"`, from, minutes, burst),
 	}
 	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
@@ -306,7 +315,9 @@ func TestDownSampled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, err := New(Options{
 				Access: Access{
-					URL: start(t, []prometheus.Series{history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, ""), from, 48*60, util)}),
+					URL: start(t, []prometheus.Series{
+						history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, ""), from, 48*60, util),
+					}),
 				},
 			})
 			if err != nil {
@@ -365,7 +376,8 @@ func TestAggregated(t *testing.T) {
 						v = 12
 					}
 				}
-				fmt.Fprintf(w, `%s[%d,"%d"]`, strings.Repeat(",", min(h-1, 1)), from.Add(time.Duration(h)*time.Hour).Unix(), v)
+				fmt.Fprintf(w, `%s[%d,"%d"]`, strings.Repeat(",", min(h-1, 1)),
+					from.Add(time.Duration(h)*time.Hour).Unix(), v)
 			}
 			fmt.Fprint(w, `]}`)
 		}
@@ -404,7 +416,9 @@ func TestReplicasDisagree(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, blind := measure(t, s, fleetOf(2), usage.Interval{From: at.Add(-2 * time.Hour), To: at, Step: time.Minute})
+			got, blind := measure(t, s, fleetOf(2), usage.Interval{
+				From: at.Add(-2 * time.Hour), To: at, Step: time.Minute,
+			})
 			sum := 0.0
 			for _, p := range got {
 				want := 0.0

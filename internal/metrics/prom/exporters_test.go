@@ -36,13 +36,16 @@ func TestExporters(t *testing.T) {
 	}{
 		{"neuron-monitor", 0, "5", nil, []prometheus.Series{
 			history("neuroncore_utilization_ratio", neuron(`neuroncore="5"`), from, minutes, flat(0.8633)),
-			history("neuroncore_memory_usage_constants", neuron(`memory_location="None",neuroncore="5"`), from, minutes,
+			history("neuroncore_memory_usage_constants",
+				neuron(`memory_location="None",neuroncore="5"`), from, minutes,
 				flat(1e6)),
-			history("neuroncore_memory_usage_model_code", neuron(`memory_location="None",neuroncore="5"`), from, minutes,
+			history("neuroncore_memory_usage_model_code",
+				neuron(`memory_location="None",neuroncore="5"`), from, minutes,
 				flat(2e6)),
 			history("neuroncore_memory_usage_tensors", neuron(`memory_location="None",neuroncore="5"`), from, minutes,
 				flat(4e6)),
-			history("neuroncore_memory_usage_tensors", neuron(`memory_location="None",neuroncore="5",replica="b"`), from,
+			history("neuroncore_memory_usage_tensors",
+				neuron(`memory_location="None",neuroncore="5",replica="b"`), from,
 				minutes, flat(4e6)),
 			history("neuron_runtime_memory_used_bytes", neuron(`memory_location="host"`), from, minutes, flat(9e9)),
 		}, map[string]float64{"gpu_util": 86.33, "mem_used_bytes": 7e6}},
@@ -50,15 +53,19 @@ func TestExporters(t *testing.T) {
 			"AMD Device Metrics Exporter", 1, "3", &Holder{GPU: "3", Namespace: "ml", Pod: "train-0", Job: "8"},
 			[]prometheus.Series{
 				history("gpu_gfx_activity",
-					amd(`namespace="ml",pod="train-0",container="main",job_id="8",job_user="ana",job_partition="gpu"`), from, minutes,
+					amd(`namespace="ml",pod="train-0",container="main",job_id="8",job_user="ana",job_partition="gpu"`),
+					from, minutes,
 					flat(97)),
 				history("gpu_used_vram", amd(""), from, minutes, flat(1024)),
 				history("gpu_total_vram", amd(""), from, minutes, flat(196288)),
 				history("gpu_package_power", amd(""), from, minutes, flat(690)),
 				history("gpu_junction_temperature", amd(""), from, minutes, flat(71)),
-				history("gpu_energy_consumed", amd(""), from, minutes, func(i int) float64 { return 2e9 * float64(i+1) }),
+				history("gpu_energy_consumed", amd(""), from, minutes, func(i int) float64 {
+					return 2e9 * float64(i+1)
+				}),
 			}, map[string]float64{
-				"gpu_util": 97, "mem_used_bytes": 1 << 30, "mem_total_bytes": 196288 << 20, "power_w": 690, "temperature_c": 71,
+				"gpu_util": 97, "mem_used_bytes": 1 << 30, "mem_total_bytes": 196288 << 20,
+				"power_w": 690, "temperature_c": 71,
 				"energy_j": 2000 * minutes,
 			}},
 		{"AMD in a GPU operator", 1, "3", nil, []prometheus.Series{
@@ -66,14 +73,18 @@ func TestExporters(t *testing.T) {
 			history("amd_gpu_used_vram", amd(""), from, minutes, flat(1)),
 		}, map[string]float64{"gpu_util": 5, "mem_used_bytes": 1 << 20}},
 		{"amd_smi_exporter", 1, "2", nil, []prometheus.Series{
-			history("amd_gpu_use_percent", `gpu_use_percent="2",productname="MI210",instance="10.0.0.1:2021"`, from, minutes,
+			history("amd_gpu_use_percent",
+				`gpu_use_percent="2",productname="MI210",instance="10.0.0.1:2021"`, from, minutes,
 				flat(40)),
-			history("amd_gpu_power", `gpu_power="2",productname="MI210",instance="10.0.0.1:2021"`, from, minutes, flat(250e6)),
+			history("amd_gpu_power", `gpu_power="2",productname="MI210",instance="10.0.0.1:2021"`,
+				from, minutes, flat(250e6)),
 		}, map[string]float64{"gpu_util": 40, "power_w": 250}},
 		{"Omnistat", 1, "1", nil, []prometheus.Series{
 			history("rocm_utilization_percentage", `card="1",instance="ip-10-0-0-1:8001"`, from, minutes, flat(12)),
-			history("rocm_vram_total_bytes", `card="1",instance="ip-10-0-0-1:8001"`, from, minutes, flat(3.4342961152e10)),
-			history("rocm_average_socket_power_watts", `card="1",instance="ip-10-0-0-1:8001"`, from, minutes, flat(35)),
+			history("rocm_vram_total_bytes", `card="1",instance="ip-10-0-0-1:8001"`, from,
+				minutes, flat(3.4342961152e10)),
+			history("rocm_average_socket_power_watts", `card="1",instance="ip-10-0-0-1:8001"`,
+				from, minutes, flat(35)),
 		}, map[string]float64{"gpu_util": 12, "mem_total_bytes": 3.4342961152e10, "power_w": 35}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

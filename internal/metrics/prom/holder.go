@@ -26,7 +26,8 @@ func holderOf(gpu string, labels map[string]string) (Holder, bool) {
 		GPU: gpu, Namespace: first(labels, "namespace", "pod_namespace", "podnamespace"),
 		Pod: first(labels, "pod", "pod_name", "podname"),
 		Job: first(labels, "hpc_job", "slurm_job_id", "job_id")}
-	if h.Pod == "" || h.Pod == labels["hostname"] || labels["exported_pod"] == "" && strings.Contains(h.Pod, "exporter") {
+	if h.Pod == "" || h.Pod == labels["hostname"] || labels["exported_pod"] == "" &&
+		strings.Contains(h.Pod, "exporter") {
 		h.Namespace, h.Pod = "", ""
 	}
 	return h, h.Pod != "" || h.Job != ""

@@ -52,7 +52,8 @@ var machineLabels = []string{
 var (
 	uuidLabels  = []string{"uuid", "gpu_uuid", "deviceuuid", "device_uuid"}
 	indexLabels = []string{
-		"gpu", "index", "gpu_index", "minor_number", "gpudevice", "neuroncore", "gpu_id", "pci_bdf", "dev_file", "card",
+		"gpu", "index", "gpu_index", "minor_number", "gpudevice", "neuroncore", "gpu_id",
+		"pci_bdf", "dev_file", "card",
 		"gpu_use_percent", "gpu_power", "device",
 	}
 )
@@ -69,7 +70,8 @@ type directory struct {
 
 func newDirectory(rules []rule) *directory {
 	return &directory{
-		rules: rules, named: map[string]*inventory.Resource{}, unmatched: map[string]bool{}, ambiguous: map[string]bool{},
+		rules: rules, named: map[string]*inventory.Resource{}, unmatched: map[string]bool{},
+		ambiguous: map[string]bool{},
 	}
 }
 

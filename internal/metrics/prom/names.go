@@ -27,12 +27,14 @@ func newDictionary(own map[string]string) (dictionary, error) {
 		m := usage.Meter{Scale: 1}
 		var ok bool
 		if m.Signal, ok = usage.SignalNamed(strings.TrimSpace(to)); !ok {
-			return nil, fmt.Errorf("metrics.sources names: %q stands for %q, which is no column of recorded usage", name, to)
+			return nil, fmt.Errorf("metrics.sources names: %q stands for %q, which is no column of recorded usage",
+				name, to)
 		}
 		if scaled {
 			var err error
 			if m.Scale, err = strconv.ParseFloat(strings.TrimSpace(factor), 64); err != nil || !(m.Scale > 0) {
-				return nil, fmt.Errorf("metrics.sources names: %q is multiplied by %q, which is no number over 0", name, factor)
+				return nil, fmt.Errorf("metrics.sources names: %q is multiplied by %q, which is no number over 0",
+					name, factor)
 			}
 		}
 		if !isName(name) {
@@ -88,13 +90,15 @@ var hostExpressions = []hostExpression{
 	{
 		usage.NetBytes,
 		`sum without (device) (rate(node_network_receive_bytes_total{` + networks +
-			`SELECT}[RANGE])) + sum without (device) (rate(node_network_transmit_bytes_total{` + networks + `SELECT}[RANGE]))`,
+			`SELECT}[RANGE])) + sum without (device) (rate(node_network_transmit_bytes_total{` +
+			networks + `SELECT}[RANGE]))`,
 		true,
 	},
 	{
 		usage.DiskBytes,
 		`sum without (device) (rate(node_disk_read_bytes_total{` + disks +
-			`SELECT}[RANGE])) + sum without (device) (rate(node_disk_written_bytes_total{` + disks + `SELECT}[RANGE]))`,
+			`SELECT}[RANGE])) + sum without (device) (rate(node_disk_written_bytes_total{` +
+			disks + `SELECT}[RANGE]))`,
 		true,
 	},
 	{

@@ -23,14 +23,17 @@ func TestOnlyOwnSeriesAreRead(t *testing.T) {
 	for i := range many {
 		for gpu := range 2 {
 			// Addresses are of a pod, and may need to be quoted.
-			labels := fmt.Sprintf(`gpu="%d",UUID="GPU-%d-%d",instance="10.0.%d.1:9400",Hostname="exporter",node="i-%d"`, gpu, i,
+			labels := fmt.Sprintf(
+				`gpu="%d",UUID="GPU-%d-%d",instance="10.0.%d.1:9400",Hostname="exporter",node="i-%d"`, gpu, i,
 				gpu, i, i)
 			for _, name := range []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"} {
 				begin, minutes := from, 60
 				if i == few { // it begins to be measured
 					begin, minutes = from.Add(40*time.Minute), 20
 				}
-				h = append(h, history(name, labels, begin, minutes, func(n int) float64 { return float64((n*7 + i + gpu) % 100) }))
+				h = append(h, history(name, labels, begin, minutes, func(n int) float64 {
+					return float64((n*7 + i + gpu) % 100)
+				}))
 			}
 		}
 	}

@@ -13,8 +13,9 @@ import (
 // those of exporters do not.
 func TestClaims(t *testing.T) {
 	c := newCluster()
-	c.add("kube_node_labels", `node="ip-10-0-0-1.ec2.internal",label_squad="platform",label_kubernetes_io_arch="amd64"`+
-		ksm, 0, 60, 1)
+	c.add("kube_node_labels",
+		`node="ip-10-0-0-1.ec2.internal",label_squad="platform",label_kubernetes_io_arch="amd64"`+
+			ksm, 0, 60, 1)
 	c.add("gpu_gfx_activity",
 		`gpu_id="0",hostname="ip-10-0-0-5.ec2.internal",job_id="8",job_user="ana",app="device-metrics-exporter",team="sre"`,
 		50, 60, 7)

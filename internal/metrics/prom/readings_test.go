@@ -50,9 +50,11 @@ func TestReadingsThatMeanNothing(t *testing.T) {
 		// Of Intel: a GPU of two tiles, and the power of its card.
 		history("xpum_engine_ratio", `uuid="xpu-0",pci_bdf="0000:3a:00.0",sub_dev="0",instance="10.0.0.3:29999"`, from,
 			minutes, flat(0.25)),
-		history("xpum_memory_used_bytes", `uuid="xpu-0",pci_bdf="0000:3a:00.0",sub_dev="0",instance="10.0.0.3:29999"`, from,
+		history("xpum_memory_used_bytes",
+			`uuid="xpu-0",pci_bdf="0000:3a:00.0",sub_dev="0",instance="10.0.0.3:29999"`, from,
 			minutes, flat(1e9)),
-		history("xpum_memory_used_bytes", `uuid="xpu-0",pci_bdf="0000:3a:00.0",sub_dev="1",instance="10.0.0.3:29999"`, from,
+		history("xpum_memory_used_bytes",
+			`uuid="xpu-0",pci_bdf="0000:3a:00.0",sub_dev="1",instance="10.0.0.3:29999"`, from,
 			minutes, flat(2e9)),
 		history("xpum_power_watts", `card="2147483649",instance="10.0.0.3:29999"`, from, minutes, flat(300)),
 		history("xpum_temperature_celsius", `uuid="xpu-0",location="mem",instance="10.0.0.3:29999"`, from, minutes,

@@ -54,9 +54,12 @@ func TestBadServers(t *testing.T) {
 			reply(w, r, gpu, answer(func(i int) string { return []string{"1", "NaN", "+Inf"}[i%3] }, from))
 		}, points: 20},
 		{
-			name: "what stands for unsupported, and negative values", serve: func(w http.ResponseWriter, r *http.Request,
+			name: "what stands for unsupported, and negative values",
+			serve: func(w http.ResponseWriter, r *http.Request,
 				_ int) {
-				reply(w, r, gpu, answer(func(i int) string { return []string{"1", "9223372036854775794", "-1"}[i%3] }, from))
+				reply(w, r, gpu, answer(func(i int) string {
+					return []string{"1", "9223372036854775794", "-1"}[i%3]
+				}, from))
 			}, points: 20},
 		{name: "the same series twice", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			reply(w, r, gpu,
@@ -147,7 +150,8 @@ func TestBadServers(t *testing.T) {
 		}, points: 60, says: "it warns that its answer may be partial: store 10.0.0.9:10901 is not reached"},
 		{name: "a hint", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			reply(w, r, gpu,
-				strings.Replace(good, `"data":`, `"warnings":["PromQL info: metric might not be a counter"],"data":`, 1))
+				strings.Replace(good, `"data":`,
+					`"warnings":["PromQL info: metric might not be a counter"],"data":`, 1))
 		}, points: 60},
 		{name: "a clock an hour ahead", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			w.Header().Set("Date", at.Add(time.Hour).Format(http.TimeFormat))
@@ -180,7 +184,9 @@ func TestBadServers(t *testing.T) {
 			now := func() time.Time { return at }
 			var longest time.Duration
 			wait := func(_ context.Context, d time.Duration) error { longest = max(longest, d); return nil }
-			s, err := New(Options{Access: Access{URL: server.URL, Timeout: 300 * time.Millisecond, Now: now, Wait: wait}})
+			s, err := New(Options{
+				Access: Access{URL: server.URL, Timeout: 300 * time.Millisecond, Now: now, Wait: wait},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +260,9 @@ func TestAccess(t *testing.T) {
 		{"a token", Access{URL: server.URL, Token: "t0"}, "", "Authorization", "Bearer t0"},
 		{"a password", Access{URL: server.URL, User: "ana", Password: "p"}, "", "Authorization", "Basic YW5hOnA="},
 		{
-			"a tenant", Access{URL: server.URL + "/", Headers: map[string]string{"X-Scope-OrgID": "ml"}}, "", "X-Scope-OrgID",
+			"a tenant", Access{
+				URL: server.URL + "/", Headers: map[string]string{"X-Scope-OrgID": "ml"},
+			}, "", "X-Scope-OrgID",
 			"ml",
 		},
 		{"a signature of the body", Access{URL: server.URL, Sign: sign}, "", "Authorization", "signed "},

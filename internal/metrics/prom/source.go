@@ -316,7 +316,8 @@ func (r *reading) fine(ctx context.Context) error {
 		err := r.chunks(ctx, r.iv.From.Truncate(step), r.iv.To.Truncate(step), &length, &least,
 			func(ctx context.Context, from, to time.Time) error {
 				var got batch
-				query := "(" + r.expression(h, step*5/2) + ")[" + seconds(to.Sub(from)+time.Second) + ":" + seconds(step) + "]"
+				query := "(" + r.expression(h, step*5/2) + ")[" + seconds(to.Sub(from)+time.Second) +
+					":" + seconds(step) + "]"
 				err := r.server.instant(ctx, query, to, func(x series) error {
 					// A value at a time is of the step before it.
 					got.addHost(r, h, x, step, from, to)

@@ -44,7 +44,8 @@ func (s *Source) Tenancy(ctx context.Context, machines []*inventory.Resource, fr
 	from, to = from.Truncate(tenancySlot), to.Truncate(tenancySlot)
 	s.found.know(machines)
 	r := &reading{
-		Source: s, iv: usage.Interval{From: from, To: to, Step: tenancySlot}, here: map[inventory.Ref]*inventory.Resource{},
+		Source: s, iv: usage.Interval{From: from, To: to, Step: tenancySlot},
+		here:  map[inventory.Ref]*inventory.Resource{},
 		ahead: map[inventory.Ref]time.Time{}}
 	for _, m := range machines {
 		r.here[m.Ref()] = m
@@ -158,13 +159,14 @@ const (
 
 // names learns what nodes are called, and what is known of pods with GPUs.
 func (e *episode) names(ctx context.Context, from, to time.Time) error {
-	err := e.newest(ctx, `last_over_time(kube_node_info{job!=""SELECT}RANGE)`, from, to, func(labels map[string]string) {
-		node, provider := first(labels, "node"), first(labels, "provider_id")
-		id := provider[strings.LastIndex(provider, "/")+1:]
-		if m := e.found.named[strings.ToLower(id)]; m != nil && id != "" && node != "" {
-			e.found.call(node, m)
-		}
-	})
+	err := e.newest(ctx, `last_over_time(kube_node_info{job!=""SELECT}RANGE)`, from, to,
+		func(labels map[string]string) {
+			node, provider := first(labels, "node"), first(labels, "provider_id")
+			id := provider[strings.LastIndex(provider, "/")+1:]
+			if m := e.found.named[strings.ToLower(id)]; m != nil && id != "" && node != "" {
+				e.found.call(node, m)
+			}
+		})
 	if err != nil {
 		return err
 	}
@@ -289,7 +291,8 @@ func (e *episode) gpus(ctx context.Context, from, to time.Time) error {
 						at.count = max(at.count, p.V)
 					} else if v, reading := e.words[name].Read(p.V, device); reading == usage.Valid &&
 						(signal == usage.GPUUtil || !at.utilized) {
-						at.utilization, at.utilized = max(at.utilization, v/full), at.utilized || signal == usage.GPUUtil
+						at.utilization, at.utilized = max(at.utilization, v/full), at.utilized ||
+							signal == usage.GPUUtil
 					}
 				}
 			})
@@ -304,25 +307,26 @@ func (e *episode) gpus(ctx context.Context, from, to time.Time) error {
 // own reads what the processes of pods use by themselves.
 func (e *episode) own(ctx context.Context, from, to time.Time) error {
 	for _, name := range ownUse {
-		err := e.over(ctx, "avg_over_time("+name+"{"+strings.TrimPrefix(e.where, ",")+"}RANGE)", from, to, func(x series) {
-			labels := lower(x.Labels)
-			uuid := deviceOf(labels).UUID
-			m, tenant := e.uuids[strings.ToLower(uuid)], e.tenantOf(labels)
-			if m == nil || tenant == (costs.Tenant{}) {
-				return
-			}
-			for _, p := range x.Points {
-				if !usage.IsMeasurement(p.V) || p.V > 100 {
-					continue
+		err := e.over(ctx, "avg_over_time("+name+"{"+strings.TrimPrefix(e.where, ",")+"}RANGE)",
+			from, to, func(x series) {
+				labels := lower(x.Labels)
+				uuid := deviceOf(labels).UUID
+				m, tenant := e.uuids[strings.ToLower(uuid)], e.tenantOf(labels)
+				if m == nil || tenant == (costs.Tenant{}) {
+					return
 				}
-				g := e.at(m, p.At).gpu(uuid)
-				at := g.tenant(tenant)
-				at.own = max(at.own, 0) + p.V/100 // of its containers together
-				if at.count == 0 {
-					at.count = g.most()
+				for _, p := range x.Points {
+					if !usage.IsMeasurement(p.V) || p.V > 100 {
+						continue
+					}
+					g := e.at(m, p.At).gpu(uuid)
+					at := g.tenant(tenant)
+					at.own = max(at.own, 0) + p.V/100 // of its containers together
+					if at.count == 0 {
+						at.count = g.most()
+					}
 				}
-			}
-		})
+			})
 		if err != nil {
 			return err
 		}
@@ -350,7 +354,8 @@ func (e *episode) pods(ctx context.Context, from, to time.Time) error {
 		err := e.over(ctx, statistic+"_over_time("+requestsOf+")", from, to, func(x series) {
 			labels := lower(x.Labels)
 			p := podResource{
-				podName{first(labels, "namespace"), first(labels, "pod")}, first(labels, "container"), first(labels, "resource"),
+				podName{first(labels, "namespace"), first(labels, "pod")}, first(labels, "container"),
+				first(labels, "resource"),
 			}
 			if first(labels, "node") == "" {
 				return // not scheduled
@@ -435,7 +440,9 @@ func (e *episode) forget(told map[podName]bool) {
 				seen[podName{t.Namespace, t.Pod}] = true
 			}
 		}
-		maps.DeleteFunc(s.requests, func(p podResource, _ *request) bool { return !told[p.podName] && !seen[p.podName] })
+		maps.DeleteFunc(s.requests, func(p podResource, _ *request) bool {
+			return !told[p.podName] && !seen[p.podName]
+		})
 	}
 }
 
@@ -447,7 +454,9 @@ func (e *episode) tell(sink func(costs.Occupancy)) {
 	})
 	for _, k := range keys {
 		s, m := e.slots[k], e.here[k.ref]
-		o := costs.Occupancy{Machine: m.ID, From: time.Unix(k.at, 0).UTC(), Length: tenancySlot, Listed: len(s.offers) > 0}
+		o := costs.Occupancy{
+			Machine: m.ID, From: time.Unix(k.at, 0).UTC(), Length: tenancySlot, Listed: len(s.offers) > 0,
+		}
 		o.Told = o.Listed || e.labeled[k.ref]
 		divided := map[string]bool{} // GPUs in MIG mode
 		for name := range s.gpus {

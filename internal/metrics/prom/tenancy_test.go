@@ -55,7 +55,8 @@ func (c *cluster) node(machine int, resource string, n float64) {
 func (c *cluster) pod(machine int, name, resource string, n float64, begin, end int) {
 	id := fmt.Sprintf(`namespace="ml",pod="%s"`, name)
 	c.add("kube_pod_container_resource_requests",
-		id+fmt.Sprintf(`,container="main",node="ip-10-0-0-%d.ec2.internal",resource="%s",unit="integer"`, machine, resource)+
+		id+fmt.Sprintf(`,container="main",node="ip-10-0-0-%d.ec2.internal",resource="%s",unit="integer"`, machine,
+			resource)+
 			ksm, begin, 60, n)
 	for phase, when := range map[string][2]int{"Running": {begin, end}, "Succeeded": {end, 60}} {
 		c.series = append(c.series, history("kube_pod_status_phase", id+`,phase="`+phase+`"`+ksm, c.from, 60,
@@ -115,11 +116,14 @@ func newCluster() *cluster {
 		name := fmt.Sprint("h-", i)
 		c.add("DCGM_FI_DEV_GPU_UTIL", `gpu="0",UUID="GPU-4-0",node="gpu-pool-4"`, 0, 60, 30)
 		c.add("Device_utilization_desc_of_container",
-			fmt.Sprintf(`podnamespace="ml",podname="%s",ctrname="main",vdeviceid="0",deviceuuid="GPU-4-0"`, name), 0, 60, own)
-		c.add("kube_node_status_allocatable", `node="gpu-pool-4",resource="nvidia_com_gpu",unit="integer"`+ksm, 0, 60, 10)
+			fmt.Sprintf(`podnamespace="ml",podname="%s",ctrname="main",vdeviceid="0",deviceuuid="GPU-4-0"`, name), 0,
+			60, own)
+		c.add("kube_node_status_allocatable",
+			`node="gpu-pool-4",resource="nvidia_com_gpu",unit="integer"`+ksm, 0, 60, 10)
 		for resource, n := range map[string]float64{"nvidia_com_gpu": 1, "nvidia_com_gpucores": 50} {
 			c.add("kube_pod_container_resource_requests",
-				fmt.Sprintf(`namespace="ml",pod="%s",container="main",node="gpu-pool-4",resource="%s"`, name, resource)+ksm, 0, 60,
+				fmt.Sprintf(`namespace="ml",pod="%s",container="main",node="gpu-pool-4",resource="%s"`,
+					name, resource)+ksm, 0, 60,
 				n)
 		}
 	}
@@ -169,7 +173,8 @@ func TestTenancy(t *testing.T) {
 			for _, m := range d.Machines {
 				var parts []string
 				for _, w := range m.Workloads {
-					parts = append(parts, fmt.Sprintf("%s %s used %s by use %s", w.Workload, w.Amount.Cents(), w.Used.Cents(),
+					parts = append(parts, fmt.Sprintf("%s %s used %s by use %s", w.Workload,
+						w.Amount.Cents(), w.Used.Cents(),
 						w.ByUse.Cents()))
 				}
 				got = append(got, fmt.Sprintf("%s: %s; free %s unknown %s", m.Resource, strings.Join(parts, ", "),

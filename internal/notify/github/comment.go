@@ -34,7 +34,9 @@ func (c *Client) Comment(ctx context.Context, r Report) (string, error) {
 			return "", c.failure(ctx, what, err)
 		}
 		// A list may lag behind what was written a moment ago.
-		if made != nil && !slices.ContainsFunc(own, func(o *api.IssueComment) bool { return o.GetID() == made.GetID() }) {
+		if made != nil && !slices.ContainsFunc(own, func(o *api.IssueComment) bool {
+			return o.GetID() == made.GetID()
+		}) {
 			own = append(own, made)
 		}
 		if len(own) == 0 {
@@ -86,7 +88,8 @@ func (c *Client) settle(ctx context.Context, own []*api.IssueComment, body strin
 // own returns the client's comments that begin with a marker.
 func (c *Client) own(ctx context.Context, marker string) ([]*api.IssueComment, error) {
 	all, err := pages(func(o api.ListOptions) ([]*api.IssueComment, *api.Response, error) {
-		return c.api.Issues.ListComments(ctx, c.owner, c.repo, c.pull.Number, &api.IssueListCommentsOptions{ListOptions: o})
+		return c.api.Issues.ListComments(ctx, c.owner, c.repo, c.pull.Number,
+			&api.IssueListCommentsOptions{ListOptions: o})
 	})
 	return slices.DeleteFunc(all, func(i *api.IssueComment) bool {
 		first, _, _ := strings.Cut(i.GetBody(), "\n")

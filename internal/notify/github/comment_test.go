@@ -29,8 +29,10 @@ func report() Report {
 		},
 		Assumptions: []string{"checkpoints every 10m"},
 		Unknown:     []string{"egress of s3://datasets/imagenet: its size is not known"},
-		Budgets:     []Budget{{"vision | training", 3100 * money.USD, 3512*money.USD + 80*money.Cent, 5000 * money.USD}},
-		Approval:    "4f1c22aa90b1", Limit: 412*money.USD + 80*money.Cent,
+		Budgets: []Budget{
+			{"vision | training", 3100 * money.USD, 3512*money.USD + 80*money.Cent, 5000 * money.USD},
+		},
+		Approval: "4f1c22aa90b1", Limit: 412*money.USD + 80*money.Cent,
 		Until:    time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC),
 		SpecHash: "sha256:9a3b",
 	}
@@ -111,7 +113,9 @@ func TestComment(t *testing.T) {
 			h.comments = []comment{{5, "curfew-bot", said}}
 		}, "", []comment{{5, "curfew-bot", said}}},
 		{"found on the second page", func(h *hub) {
-			h.comments = []comment{{1, "ana", "hi"}, {2, "bo", "ho"}, {3, "ana", "hm"}, {4, "curfew-bot", mark + "\r\nold"}}
+			h.comments = []comment{
+				{1, "ana", "hi"}, {2, "bo", "ho"}, {3, "ana", "hm"}, {4, "curfew-bot", mark + "\r\nold"},
+			}
 		}, "PATCH", []comment{{1, "ana", "hi"}, {2, "bo", "ho"}, {3, "ana", "hm"}, {4, "curfew-bot", said}}},
 		{"another author's with the marker", func(h *hub) {
 			h.comments = []comment{{5, "eve", mark + "\nallowed!"}}
@@ -125,7 +129,8 @@ func TestComment(t *testing.T) {
 			[]comment{{5, "curfew-bot", other.markdown(head)}, {101, "curfew-bot", said}}},
 		{"surplus ones of an earlier race", func(h *hub) {
 			h.comments = []comment{
-				{5, "curfew-bot", mark + "\nold"}, {6, "curfew-bot", mark + "\nold"}, {7, "ana", "hi"}, {8, "curfew-bot", said},
+				{5, "curfew-bot", mark + "\nold"}, {6, "curfew-bot", mark + "\nold"}, {7, "ana", "hi"},
+				{8, "curfew-bot", said},
 			}
 		}, "PATCH DELETE DELETE", []comment{{5, "curfew-bot", said}, {7, "ana", "hi"}}},
 		{"a workflow's token", func(h *hub) {
@@ -147,7 +152,8 @@ func TestComment(t *testing.T) {
 			[]comment{{101, "curfew-bot", said}}},
 		{"gone before it is edited", func(h *hub) {
 			h.comments = []comment{{5, "curfew-bot", mark + "\nold"}}
-			h.faults = []fault{{"GET", "/pulls/7", func(w http.ResponseWriter, r *http.Request) { h.serve(w, r) }, false},
+			h.faults = []fault{
+				{"GET", "/pulls/7", func(w http.ResponseWriter, r *http.Request) { h.serve(w, r) }, false},
 				{"PATCH", "", func(w http.ResponseWriter, r *http.Request) {
 					h.comments = nil
 					refuse(404, "Not Found")(w, r)
@@ -156,7 +162,10 @@ func TestComment(t *testing.T) {
 		{"a surplus one gone before it is deleted", func(h *hub) {
 			h.comments = []comment{{5, "curfew-bot", said}, {6, "curfew-bot", said}}
 			h.faults = []fault{
-				{"DELETE", "", func(w http.ResponseWriter, r *http.Request) { h.serve(w, r); h.comments = h.comments[:1] }, true},
+				{"DELETE", "", func(w http.ResponseWriter, r *http.Request) {
+					h.serve(w, r)
+					h.comments = h.comments[:1]
+				}, true},
 			}
 		}, "DELETE", []comment{{5, "curfew-bot", said}}},
 	} {
@@ -241,13 +250,15 @@ func TestRefusals(t *testing.T) {
 			"404 Not Found: Not Found (there is no such thing, or the token may not see it)", false,
 		},
 		{
-			"moved", false, refuse(301, "Moved Permanently", "Location", "https://api.example.com/repositories/1/issues"),
+			"moved", false,
+			refuse(301, "Moved Permanently", "Location", "https://api.example.com/repositories/1/issues"),
 			"redirects are not followed", false,
 		},
 		{"invalid", false, refuse(422, "Validation Failed"), "422 Unprocessable Entity: Validation Failed", false},
 		{"no longer served", false, refuse(410, "Gone"), "410 Gone", false},
 		{
-			"a limit for an hour", false, refuse(429, "You have exceeded a secondary rate limit", "Retry-After", "3600"),
+			"a limit for an hour", false,
+			refuse(429, "You have exceeded a secondary rate limit", "Retry-After", "3600"),
 			"429 Too Many Requests", true,
 		},
 		{"a proxy's page", false, func(w http.ResponseWriter, _ *http.Request) {
@@ -260,14 +271,17 @@ func TestRefusals(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHub(t)
 			h.faults = []fault{{"POST", "/comments", tt.fault, false}}
-			p := Pull{Repository: "acme/train", Number: 7, Head: head, From: "acme/train", Branch: "resnet50", Author: "ana"}
+			p := Pull{
+				Repository: "acme/train", Number: 7, Head: head, From: "acme/train", Branch: "resnet50", Author: "ana",
+			}
 			if tt.fork {
 				p = fork
 			}
 			c, _ := h.clientOf(t, p)
 			_, err := c.Comment(t.Context(), report())
 			var f *notify.Failure
-			if err == nil || !errors.As(err, &f) || f.Temporary != tt.temporary || !strings.Contains(err.Error(), tt.want) ||
+			if err == nil || !errors.As(err, &f) || f.Temporary != tt.temporary ||
+				!strings.Contains(err.Error(), tt.want) ||
 				strings.Contains(err.Error(), "\n") || h.made("POST") != 1 {
 				t.Errorf("Comment = %v after %d tries; want %q after one", err, h.made("POST"), tt.want)
 			}

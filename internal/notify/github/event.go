@@ -52,7 +52,8 @@ func (p Pull) forked() string {
 		from = "the fork " + p.From
 	}
 	return "it comes from " + from +
-		", whose runs get no secrets and may only read: let a person with write access push the branch to " + p.Repository
+		", whose runs get no secrets and may only read: let a person with write access push the branch to " +
+		p.Repository
 }
 
 // maxEvent bounds the size of an event; GitHub's own bound is 25 MB
@@ -74,7 +75,8 @@ func (w Workflow) Pull() (Pull, error) {
 		return Pull{}, err
 	}
 	if w.Repository != "" && !strings.EqualFold(w.Repository, p.Repository) {
-		return Pull{}, fmt.Errorf("read GitHub's event: it is of %s, and the run is of %s (GITHUB_REPOSITORY)", p.Repository,
+		return Pull{}, fmt.Errorf("read GitHub's event: it is of %s, and the run is of %s (GITHUB_REPOSITORY)",
+			p.Repository,
 			quoted(w.Repository))
 	}
 	if want := "refs/pull/" + strconv.Itoa(p.Number) + "/"; w.Ref != "" && !strings.HasPrefix(w.Ref, want) {
@@ -98,8 +100,9 @@ func ParseEvent(name string, r io.Reader) (Pull, error) {
 		return Pull{}, errors.New("read GitHub's event: pull_request_target gives secrets to a run for commits that " +
 			"anybody may propose; let the workflow run on pull_request")
 	default:
-		return Pull{}, fmt.Errorf("read GitHub's event: a run on %s is about no pull request; let the workflow run on "+
-			"pull_request and pull_request_review", quoted(name))
+		return Pull{}, fmt.Errorf(
+			"read GitHub's event: a run on %s is about no pull request; let the workflow run on "+
+				"pull_request and pull_request_review", quoted(name))
 	}
 	if r == nil {
 		return Pull{}, errors.New("read GitHub's event: there is none (GITHUB_EVENT_PATH)")

@@ -21,7 +21,9 @@ func payload(t testing.TB, name string) string {
 }
 
 func TestPull(t *testing.T) {
-	want := Pull{Repository: "acme/train", Number: 7, Head: head, From: "acme/train", Branch: "resnet50", Author: "ana"}
+	want := Pull{
+		Repository: "acme/train", Number: 7, Head: head, From: "acme/train", Branch: "resnet50", Author: "ana",
+	}
 	push := payload(t, "pull_request")
 	for _, tt := range []struct {
 		name           string
@@ -39,7 +41,10 @@ func TestPull(t *testing.T) {
 			repo: "acme/train", ref: "refs/pull/7/merge", from: "acme/train",
 		},
 		{name: "without the environment", event: "pull_request", body: push, from: "acme/train"},
-		{name: "the repository in other letters", event: "pull_request", body: push, repo: "Acme/Train", from: "acme/train"},
+		{
+			name: "the repository in other letters", event: "pull_request", body: push, repo: "Acme/Train",
+			from: "acme/train",
+		},
 		{
 			name: "a fork", event: "pull_request",
 			body: strings.Replace(push, `"full_name": "acme/train"`, `"full_name": "eve/train"`, 1), from: "eve/train",
@@ -58,8 +63,14 @@ func TestPull(t *testing.T) {
 			mistaken: `a run on "push" is about no pull request`,
 		},
 		{name: "no name", body: push, mistaken: "GITHUB_EVENT_NAME"},
-		{name: "another repository", event: "pull_request", body: push, repo: "acme/other", mistaken: "GITHUB_REPOSITORY"},
-		{name: "another pull request", event: "pull_request", body: push, ref: "refs/pull/77/merge", mistaken: "GITHUB_REF"},
+		{
+			name: "another repository", event: "pull_request", body: push, repo: "acme/other",
+			mistaken: "GITHUB_REPOSITORY",
+		},
+		{
+			name: "another pull request", event: "pull_request", body: push, ref: "refs/pull/77/merge",
+			mistaken: "GITHUB_REF",
+		},
 		{name: "a branch", event: "pull_request", body: push, ref: "refs/heads/main", mistaken: "GITHUB_REF"},
 		{name: "no JSON", event: "pull_request", body: "<html>", mistaken: "not the JSON of pull_request"},
 		{name: "empty", event: "pull_request", body: "", mistaken: "not the JSON of pull_request"},

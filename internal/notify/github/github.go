@@ -196,7 +196,8 @@ func (c *Client) current(ctx context.Context, what string) (*api.PullRequest, er
 		return nil, c.failure(ctx, what, err)
 	}
 	if head := p.GetHead().GetSHA(); !strings.EqualFold(head, c.pull.Head) {
-		return nil, fmt.Errorf("%s %s: %w: its head is %s, and this run looked at %s; the run for the new head decides",
+		return nil, fmt.Errorf(
+			"%s %s: %w: its head is %s, and this run looked at %s; the run for the new head decides",
 			what, c.pull, ErrMoved, c.secrets.Clean(short(head)), short(c.pull.Head))
 	}
 	return p, nil

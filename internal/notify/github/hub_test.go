@@ -173,11 +173,13 @@ func (h *hub) serve(w http.ResponseWriter, r *http.Request) {
 			return map[string]any{
 				"id": 80 + i, "node_id": fmt.Sprint("PRR_", i), "user": account(v.login, v.kind),
 				"body": cmp.Or(v.text, "Here is the body for the review."), "state": v.state,
-				"html_url": fmt.Sprintf("https://github.com/acme/train/pull/7#pullrequestreview-%d", 80+i), "commit_id": v.commit,
+				"html_url": fmt.Sprintf("https://github.com/acme/train/pull/7#pullrequestreview-%d",
+					80+i), "commit_id": v.commit,
 				"submitted_at":       time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).Add(v.at).Format(time.RFC3339),
 				"author_association": "MEMBER"}
 		})
-	case r.Method == "GET" && path == "/repos/acme/train/activity" && r.URL.Query().Get("ref") == "refs/heads/resnet50":
+	case r.Method == "GET" && path == "/repos/acme/train/activity" &&
+		r.URL.Query().Get("ref") == "refs/heads/resnet50":
 		h.pushes(w, r)
 	case r.Method == "POST" && path == "/graphql":
 		h.graphql(w, r)
@@ -253,9 +255,11 @@ func (h *hub) pushes(w http.ResponseWriter, r *http.Request) {
 	out := []any{}
 	for i, p := range h.activity[from:min(from+2, len(h.activity))] {
 		out = append(out, map[string]any{
-			"id": 1296269 + i, "node_id": "MDEwOlJlcG9zaXRvcnkxMjk2MjY5", "before": "6dcb09b5b57875f334f61aebed695e2e4193db5e",
-			"after": p.after, "ref": "refs/heads/resnet50", "timestamp": "2026-11-20T11:00:00Z", "activity_type": "push",
-			"actor": named(p.actor)})
+			"id": 1296269 + i, "node_id": "MDEwOlJlcG9zaXRvcnkxMjk2MjY5",
+			"before": "6dcb09b5b57875f334f61aebed695e2e4193db5e",
+			"after":  p.after, "ref": "refs/heads/resnet50", "timestamp": "2026-11-20T11:00:00Z",
+			"activity_type": "push",
+			"actor":         named(p.actor)})
 	}
 	if from+2 < len(h.activity) {
 		w.Header().Set("Link", fmt.Sprintf(`<%s%s?ref=x&after=%d>; rel="next"`, h.URL, r.URL.Path, from+2))
@@ -270,8 +274,9 @@ func page[T any](w http.ResponseWriter, r *http.Request, all []T, show func(int,
 		out = append(out, show(i, all[i]))
 	}
 	if 2*n < len(all) {
-		w.Header().Set("Link", fmt.Sprintf(`<http://%s%s?page=%d>; rel="next", <http://%s%s?page=%d>; rel="last"`, r.Host,
-			r.URL.Path, n+1, r.Host, r.URL.Path, (len(all)+1)/2))
+		w.Header().Set("Link",
+			fmt.Sprintf(`<http://%s%s?page=%d>; rel="next", <http://%s%s?page=%d>; rel="last"`, r.Host,
+				r.URL.Path, n+1, r.Host, r.URL.Path, (len(all)+1)/2))
 	}
 	say(w, 200, out)
 }

@@ -88,7 +88,9 @@ func (r Report) markdown(head string) string {
 		b.WriteString("\n<details><summary>The estimate</summary>\n")
 		table(&b, "| what | quantity | unit price | p50 | p95 | source |\n| --- | ---: | ---: | ---: | ---: | --- |\n",
 			r.Lines, func(l Line) []string {
-				return []string{cell(l.What), cell(l.Quantity), cell(l.UnitPrice), l.P50.Exact(), l.P95.Exact(), cell(l.Source)}
+				return []string{
+					cell(l.What), cell(l.Quantity), cell(l.UnitPrice), l.P50.Exact(), l.P95.Exact(), cell(l.Source),
+				}
 			})
 		list(&b, "Assumed:", r.Assumptions)
 		b.WriteString("\n</details>\n")
@@ -109,7 +111,8 @@ func (r Report) next(head string) string {
 		if !r.Until.IsZero() {
 			s += ", by " + r.Until.UTC().Format("Mon 2 Jan 2006, 15:04 MST")
 		}
-		return s + "; then this check is run again. That allows exactly this, once, for at most " + r.Limit.Exact() + ".\n"
+		return s + "; then this check is run again. That allows exactly this, once, for at most " + r.Limit.Exact() +
+			".\n"
 	case "deny":
 		return "\nNothing starts. Make it smaller or cheaper, or have the limit changed that is named above; then push or " +
 			"run this check again.\n"

@@ -50,7 +50,8 @@ func (c *Client) Ask(ctx context.Context, r Request) (Posted, error) {
 	body := r.markdown()
 	if len(body) > maxBody {
 		return Posted{}, fmt.Errorf(
-			"%s %s: the plan of request %s is too long for a comment; approve it with `curfew approve %s`", what, c.pull, r.ID,
+			"%s %s: the plan of request %s is too long for a comment; approve it with `curfew approve %s`", what,
+			c.pull, r.ID,
 			r.ID)
 	}
 	if _, err := c.current(ctx, what); err != nil {
@@ -97,7 +98,9 @@ func (r Request) marker() string { return "<!-- curfew-request " + r.ID + " -->"
 // Names says whether the text of a review approves the request: it has the line
 // "curfew approve ID".
 func (r Request) Names(review string) bool {
-	return slices.ContainsFunc(approves.FindAllStringSubmatch(review, -1), func(m []string) bool { return m[1] == r.ID })
+	return slices.ContainsFunc(approves.FindAllStringSubmatch(review, -1), func(m []string) bool {
+		return m[1] == r.ID
+	})
 }
 
 // approves is the line of a review that approves a request.
@@ -107,7 +110,8 @@ var approves = lazyregexp.New("(?m)^[ \t]*`?curfew approve ([0-9a-f]+)`?[ \t\r]*
 func (r Request) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n### curfew: approval needed for %s\n\n", r.marker(), code(r.Subject, maxText))
-	fmt.Fprintf(&b, "%s asks for this plan, at most **%s** %s, until %s.\n\n", code(r.AskedBy, maxCell), r.Limit.Exact(),
+	fmt.Fprintf(&b, "%s asks for this plan, at most **%s** %s, until %s.\n\n",
+		code(r.AskedBy, maxCell), r.Limit.Exact(),
 		r.Unit, r.Until.UTC().Format("Mon 2 Jan 2006, 15:04 MST"))
 	fence := "```"
 	for _, line := range r.Plan {

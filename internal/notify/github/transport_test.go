@@ -64,12 +64,14 @@ func TestTriesAgain(t *testing.T) {
 		{"429", "POST", refuse(429, "Too Many Requests"), 1, 2, []time.Duration{time.Minute}, true},
 		{
 			"the primary limit, soon over", "GET",
-			refuse(403, "API rate limit exceeded", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", reset(20*time.Second)),
+			refuse(403, "API rate limit exceeded", "X-RateLimit-Remaining", "0",
+				"X-RateLimit-Reset", reset(20*time.Second)),
 			1, 2, []time.Duration{19 * time.Second}, true,
 		},
 		{
 			"the primary limit for an hour", "GET",
-			refuse(403, "API rate limit exceeded", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", reset(time.Hour)), 1, 1,
+			refuse(403, "API rate limit exceeded", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset",
+				reset(time.Hour)), 1, 1,
 			nil, false,
 		},
 		{"a wish for an hour", "GET", refuse(429, "Too Many Requests", "Retry-After", "3600"), 1, 1, nil, false},
@@ -92,7 +94,8 @@ func TestTriesAgain(t *testing.T) {
 				n-- // what was written is read again
 			}
 			if (err == nil) != tt.ok || n != tt.tries || len(*waits) != len(tt.waits) {
-				t.Fatalf("Comment = %v after %d tries and waits of %v; want %d and %v", err, n, *waits, tt.tries, tt.waits)
+				t.Fatalf("Comment = %v after %d tries and waits of %v; want %d and %v", err, n,
+					*waits, tt.tries, tt.waits)
 			}
 			for i, w := range tt.waits {
 				if got := (*waits)[i]; got < w || got > w+5*time.Second {
@@ -209,14 +212,16 @@ func TestNothingIsMarkup(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(),
 			rapid.SampledFrom([]string{
-				"@acme/all", "`", "``` x", "a|b\\|c", "<!-- -->", "</details>", "#1", "\n\n# x", "[a](https://evil.example)",
+				"@acme/all", "`", "``` x", "a|b\\|c", "<!-- -->", "</details>", "#1", "\n\n# x",
+				"[a](https://evil.example)",
 				strings.Repeat("`|", 5000), strings.Repeat("é", 70000)}))
 		texts := rapid.SliceOfN(text, 0, 60)
 		r := Report{
 			Key: text.Draw(t, "key"), Subject: text.Draw(t, "subject"),
 			Decision: rapid.SampledFrom([]string{"allow", "ask", "deny", "<b>"}).Draw(t, "decision"),
-			Reasons:  texts.Draw(t, "reasons"), Unknown: texts.Draw(t, "unknown"), Assumptions: texts.Draw(t, "assumptions"),
-			Approval: text.Draw(t, "approval"), SpecHash: text.Draw(t, "hash")}
+			Reasons:  texts.Draw(t, "reasons"), Unknown: texts.Draw(t, "unknown"),
+			Assumptions: texts.Draw(t, "assumptions"),
+			Approval:    text.Draw(t, "approval"), SpecHash: text.Draw(t, "hash")}
 		for _, s := range texts.Draw(t, "lines") {
 			r.Lines = append(r.Lines, Line{What: s, Quantity: s, UnitPrice: s, Source: s})
 			r.Budgets = append(r.Budgets, Budget{Name: s})

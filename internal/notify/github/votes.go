@@ -124,7 +124,8 @@ func (c *Client) Votes(ctx context.Context, people People) (Ballot, error) {
 			continue
 		}
 		v := Vote{
-			By: person, Login: login, Allow: r.GetState() == approved, At: r.GetSubmittedAt().UTC(), URL: r.GetHTMLURL(),
+			By: person, Login: login, Allow: r.GetState() == approved,
+			At: r.GetSubmittedAt().UTC(), URL: r.GetHTMLURL(),
 			Text: r.GetBody(),
 		}
 		if v.Allow && approves.MatchString(v.Text) {
@@ -135,7 +136,8 @@ func (c *Client) Votes(ctx context.Context, people People) (Ballot, error) {
 			if changed {
 				v.Text = ""
 				b.Aside = append(b.Aside, Aside{
-					Login: login, Why: "its text was edited after it was sent, so it names no request; send a new review",
+					Login: login,
+					Why:   "its text was edited after it was sent, so it names no request; send a new review",
 				})
 			}
 		}
@@ -209,7 +211,8 @@ func (c *Client) authors(ctx context.Context) ([]string, error) {
 	}
 	// The list ends at 250 commits (https://docs.github.com/en/rest/pulls/pulls#list-commits-on-a-pull-request).
 	if len(commits) == 0 || len(commits) < p.GetCommits() {
-		return nil, fmt.Errorf("%s %s: GitHub lists %d of its %d commits; make it smaller, or approve with `curfew approve`",
+		return nil, fmt.Errorf(
+			"%s %s: GitHub lists %d of its %d commits; make it smaller, or approve with `curfew approve`",
 			what, c.pull, len(commits), p.GetCommits())
 	}
 	authors := []string{c.pull.Author, p.GetUser().GetLogin()}

@@ -102,7 +102,9 @@ func TestVotes(t *testing.T) {
 		{"a robot", nil, []review{{"cy", "APPROVED", head, "Bot", 0, ""}}, "cy: is not a person"},
 		{"an organization", nil, []review{{"cy", "APPROVED", head, "Organization", 0, ""}}, "cy: is not a person"},
 		{
-			"an account that was taken over from elsewhere", nil, []review{{"cy", "APPROVED", head, "Mannequin", 0, ""}},
+			"an account that was taken over from elsewhere", nil, []review{
+				{"cy", "APPROVED", head, "Mannequin", 0, ""},
+			},
 			"cy: is not a person",
 		},
 		{
@@ -113,14 +115,19 @@ func TestVotes(t *testing.T) {
 		{"an unknown reviewer", nil, []review{{"", "APPROVED", head, "", 0, ""}}, ""},
 		{"the author", nil, []review{{"ana", "APPROVED", head, "", 0, ""}}, "ana: " + wrote},
 		{"the author, in other letters", nil, []review{{"ANA", "APPROVED", head, "", 0, ""}}, "ANA: " + wrote},
-		{"the author under another login", nil, []review{{"ana-home", "APPROVED", head, "", 0, ""}}, "ana-home: " + wrote},
+		{
+			"the author under another login", nil, []review{{"ana-home", "APPROVED", head, "", 0, ""}},
+			"ana-home: " + wrote,
+		},
 		{"a login that is the approver's own name elsewhere", func(h *hub) {
 			h.commits[0].committer = "bo@acme.example"
 		}, []review{{"bo", "APPROVED", head, "", 0, ""}}, "bo: " + wrote},
 		{"who wrote a commit", func(h *hub) {
 			h.commits[0].author = "bo"
 		}, []review{{"bo", "APPROVED", head, "", 0, ""}}, "bo: " + wrote},
-		{"who wrote a commit on the second page", func(h *hub) { h.commits = append(h.commits, person{"bo", "web-flow"}) },
+		{"who wrote a commit on the second page", func(h *hub) {
+			h.commits = append(h.commits, person{"bo", "web-flow"})
+		},
 			[]review{{"bo", "APPROVED", head, "", 0, ""}}, "bo: " + wrote},
 		{"who committed", func(h *hub) {
 			h.commits[0].committer = "bo"
@@ -146,7 +153,8 @@ func TestVotes(t *testing.T) {
 		}, []review{{"eli", "APPROVED", head, "", 0, ""}}, "eli: is no approver"},
 		{
 			"three pages", nil, []review{
-				{"dee", "APPROVED", head, "", 0, ""}, {"dee", "APPROVED", head, "", 1, ""}, {"dee", "COMMENTED", head, "", 2, ""},
+				{"dee", "APPROVED", head, "", 0, ""}, {"dee", "APPROVED", head, "", 1, ""},
+				{"dee", "COMMENTED", head, "", 2, ""},
 				{"cy", "CHANGES_REQUESTED", head, "", time.Hour, ""}, {"bo", "APPROVED", head, "", 2 * time.Hour, ""}},
 			"cy - github:cy approver,finance\nbo + bo@acme.example approver\ndee: is no approver"},
 	} {
@@ -197,7 +205,8 @@ func TestEditedReviewNamesNoRequest(t *testing.T) {
 	}{
 		{"as it was sent", line, false, line, "", 1},
 		{
-			"edited", line, true, "", "bo: its text was edited after it was sent, so it names no request; send a new review",
+			"edited", line, true, "",
+			"bo: its text was edited after it was sent, so it names no request; send a new review",
 			1,
 		},
 		{"edited, and names nothing", "LGTM", true, "LGTM", "", 0},
@@ -217,16 +226,21 @@ func TestEditedReviewNamesNoRequest(t *testing.T) {
 		}
 	}
 	for name, answer := range map[string]any{
-		"an error":       map[string]any{"errors": []any{map[string]any{"message": "Resource not accessible"}}},
-		"nothing":        map[string]any{"data": map[string]any{"node": nil}},
-		"another review": map[string]any{"data": map[string]any{"node": map[string]any{"id": "PRR_9", "lastEditedAt": nil}}},
-		"another thing":  map[string]any{"data": map[string]any{"node": map[string]any{}}},
+		"an error": map[string]any{"errors": []any{map[string]any{"message": "Resource not accessible"}}},
+		"nothing":  map[string]any{"data": map[string]any{"node": nil}},
+		"another review": map[string]any{
+			"data": map[string]any{"node": map[string]any{"id": "PRR_9", "lastEditedAt": nil}},
+		},
+		"another thing": map[string]any{"data": map[string]any{"node": map[string]any{}}},
 	} {
 		h := newHub(t)
 		h.reviews = []review{{"bo", "APPROVED", head, "", 0, line}}
-		h.faults = []fault{{"POST", "/graphql", func(w http.ResponseWriter, _ *http.Request) { say(w, 200, answer) }, false}}
+		h.faults = []fault{
+			{"POST", "/graphql", func(w http.ResponseWriter, _ *http.Request) { say(w, 200, answer) }, false},
+		}
 		c, _ := h.client(t)
-		if b, err := c.Votes(t.Context(), people()); err == nil || len(b.Votes) > 0 || strings.Contains(err.Error(), "\n") {
+		if b, err := c.Votes(t.Context(), people()); err == nil || len(b.Votes) > 0 ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %+v, %v", name, b.Votes, err)
 		}
 	}
@@ -277,7 +291,9 @@ func TestUnknownIsNoVote(t *testing.T) {
 		{"only an earlier commit has a known push", func(h *hub, _ *Pull) {
 			h.activity = []push{{strings.Repeat("0", 40), "ana"}}
 		}, "does not say who pushed 827efc6d5689"},
-		{"an unknown login pushed it", func(h *hub, _ *Pull) { h.activity = []push{{head, ""}} }, "does not say who pushed"},
+		{"an unknown login pushed it", func(h *hub, _ *Pull) {
+			h.activity = []push{{head, ""}}
+		}, "does not say who pushed"},
 		{"an unknown login pushed a part of it", func(h *hub, _ *Pull) {
 			h.activity = []push{{head, "ana"}, {strings.Repeat("0", 40), ""}}
 		}, "does not say who pushed"},
@@ -295,7 +311,9 @@ func TestUnknownIsNoVote(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHub(t)
 			h.reviews = []review{{"bo", "APPROVED", head, "", 0, ""}}
-			p := Pull{Repository: "acme/train", Number: 7, Head: head, From: "acme/train", Branch: "resnet50", Author: "ana"}
+			p := Pull{
+				Repository: "acme/train", Number: 7, Head: head, From: "acme/train", Branch: "resnet50", Author: "ana",
+			}
 			tt.set(h, &p)
 			c, _ := h.clientOf(t, p)
 			b, err := c.Votes(t.Context(), people())

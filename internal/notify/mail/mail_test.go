@@ -168,7 +168,8 @@ func TestWhatAReaderSees(t *testing.T) {
 	if date, err := got.header.Date(); err != nil || time.Since(date).Abs() > time.Minute {
 		t.Errorf("date %v, %v", date, err)
 	}
-	if want := notify.Compose(notifytest.Warning()).Text(); strings.TrimRight(got.text, "\n") != strings.TrimRight(want,
+	if want := notify.Compose(notifytest.Warning()).Text(); strings.TrimRight(got.text,
+		"\n") != strings.TrimRight(want,
 		"\n") {
 		t.Errorf("text:\n%s\nwant:\n%s", got.text, want)
 	}
@@ -295,7 +296,10 @@ func TestRefusals(t *testing.T) {
 			`550 "5.1.1 no such user`, false,
 		},
 		{"greylisted", nil, map[string][]string{"RCPT": {"450 4.2.0 greylisted"}}, `450 "4.2.0 greylisted`, true},
-		{"the sender is refused", nil, map[string][]string{"MAIL": {"553 5.7.1 not your address"}}, `553 "5.7.1`, false},
+		{
+			"the sender is refused", nil, map[string][]string{"MAIL": {"553 5.7.1 not your address"}}, `553 "5.7.1`,
+			false,
+		},
 		{"the sender is refused for now", nil, map[string][]string{"MAIL": {"451 4.3.0 busy"}}, `451 "4.3.0`, true},
 		{"no data", nil, map[string][]string{"DATA": {"554 5.5.1 no"}}, `554 "5.5.1`, false},
 		{"spam", nil, map[string][]string{"END": {"554 5.7.1 looks like spam"}}, `554 "5.7.1 looks like spam`, false},
@@ -384,9 +388,13 @@ func TestPasswordNeverShows(t *testing.T) {
 			s.pass, s.extensions = "another", []string{"STARTTLS", "AUTH LOGIN"}
 		}},
 		{"repeated later", func(s *server) {
-			s.replies = map[string][]string{"RCPT": {"550 you said " + password + " and " + secrets[1] + " and " + secrets[2]}}
+			s.replies = map[string][]string{
+				"RCPT": {"550 you said " + password + " and " + secrets[1] + " and " + secrets[2]},
+			}
 		}},
-		{"repeated for good measure", func(s *server) { s.replies = map[string][]string{"AUTH": {"454 " + secrets[2]}} }},
+		{"repeated for good measure", func(s *server) {
+			s.replies = map[string][]string{"AUTH": {"454 " + secrets[2]}}
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newServer(t, tt.server)

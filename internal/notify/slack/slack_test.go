@@ -175,14 +175,21 @@ func TestRefusals(t *testing.T) {
 		},
 		{"not ok without a reason", "#vision", answers(200, `{"ok":false}`), "gives no reason", false, 0},
 		{
-			"not ok with a timestamp", "#vision", answers(200, `{"ok":false,"ts":"1.2","channel":"C1"}`), "gives no reason",
+			"not ok with a timestamp", "#vision",
+			answers(200, `{"ok":false,"ts":"1.2","channel":"C1"}`), "gives no reason",
 			false, 0,
 		},
 		{"an empty object", "#vision", answers(200, `{}`), "gives no reason", false, 0},
 		{"an empty body", "#vision", answers(200, ``), "not Slack's", false, 0},
 		{"a proxy's page", "#vision", answers(200, `<html>Sign in</html>`), "not Slack's", false, 0},
-		{"ratelimited in the answer", "#vision", answers(200, `{"ok":false,"error":"ratelimited"}`), "ratelimited", true, 0},
-		{"an internal error", "#vision", answers(200, `{"ok":false,"error":"internal_error"}`), "internal_error", true, 0},
+		{
+			"ratelimited in the answer", "#vision", answers(200, `{"ok":false,"error":"ratelimited"}`), "ratelimited",
+			true, 0,
+		},
+		{
+			"an internal error", "#vision", answers(200, `{"ok":false,"error":"internal_error"}`), "internal_error",
+			true, 0,
+		},
 		{
 			"429", "#vision", answers(429, `{"ok":false,"error":"ratelimited"}`, "Retry-After", "30"),
 			"answered 429 Too Many Requests", true, 30 * time.Second,
@@ -191,7 +198,8 @@ func TestRefusals(t *testing.T) {
 		{"503", "#vision", answers(503, `<html>`), "answered 503 Service Unavailable", true, 0},
 		{"403", "#vision", answers(403, ``), "answered 403 Forbidden", false, 0},
 		{
-			"a redirect", "#vision", answers(302, ``, "Location", "http://127.0.0.1:1/"), "redirects are not followed", false,
+			"a redirect", "#vision", answers(302, ``, "Location", "http://127.0.0.1:1/"),
+			"redirects are not followed", false,
 			0,
 		},
 		{"204", "#vision", answers(204, ``), "not Slack's", false, 0},
@@ -229,7 +237,8 @@ func TestRetriesOverTheWire(t *testing.T) {
 	began := time.Now()
 	got, err := r.Notify(t.Context(), notify.Team, notifytest.Warning())
 	if took := time.Since(began); err != nil || got != "slack:#vision" || took < 2*time.Second || len(w.sent()) != 2 {
-		t.Errorf("Notify = %q, %v after %s and %d requests; want a second one after 2 s", got, err, took, len(w.sent()))
+		t.Errorf("Notify = %q, %v after %s and %d requests; want a second one after 2 s", got,
+			err, took, len(w.sent()))
 	}
 
 	w.faults = []http.HandlerFunc{answers(200, `{"ok":false,"error":"is_archived"}`)}
@@ -414,7 +423,8 @@ func TestFallbackIsEscaped(t *testing.T) {
 	if err := open(t, config(w.URL)).Send(t.Context(), "#vision", notifytest.Hostile()); err != nil {
 		t.Fatal(err)
 	}
-	if text := w.sent()[0].Get("text"); strings.ContainsAny(text, "<>") || !strings.Contains(text, "&lt;!channel&gt;") {
+	if text := w.sent()[0].Get("text"); strings.ContainsAny(text, "<>") ||
+		!strings.Contains(text, "&lt;!channel&gt;") {
 		t.Errorf("fallback %q", text)
 	}
 }

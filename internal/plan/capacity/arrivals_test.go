@@ -24,7 +24,10 @@ func TestReadArrivals(t *testing.T) {
 		sizes      []int
 	}{
 		{"seconds", "seconds\n5\n5\n7.25\n", []float64{0, 0, 2.25}, nil},
-		{"as published", "t_s,context_tokens,generated_tokens\n0.000,4808,10\n0.052,3180,8\n", []float64{0, 0.052}, nil},
+		{
+			"as published", "t_s,context_tokens,generated_tokens\n0.000,4808,10\n0.052,3180,8\n", []float64{0, 0.052},
+			nil,
+		},
 		{"sizes", "seconds,size\n0,3\n1,1\n", []float64{0, 1}, []int{3, 1}},
 		{"time", "time\n2026-01-01T00:00:00Z\n2026-01-01T01:00:01.5+01:00\n", []float64{0, 1.5}, nil},
 	} {
@@ -89,8 +92,10 @@ func TestParse(t *testing.T) {
 	}{
 		{"a=1ms,b=10ms", published, true}, {" b=10ms, a=1ms ", published, true},
 		{"b=30ms", Profile{Base: 30 * time.Millisecond}, true},
-		{"", Profile{}, false}, {"a=1ms,a=2ms", Profile{}, false}, {"c=1ms", Profile{}, false}, {"a=1", Profile{}, false},
-		{"a=-1ms", Profile{}, false}, {"a=2h", Profile{}, false}, {"a=0s,b=0s", Profile{}, false}, {"a", Profile{}, false},
+		{"", Profile{}, false}, {"a=1ms,a=2ms", Profile{}, false}, {"c=1ms", Profile{}, false},
+		{"a=1", Profile{}, false},
+		{"a=-1ms", Profile{}, false}, {"a=2h", Profile{}, false}, {"a=0s,b=0s", Profile{}, false},
+		{"a", Profile{}, false},
 	} {
 		if got, err := ParseProfile(tc.text); got != tc.want || (err == nil) != tc.ok {
 			t.Errorf("profile %q: %+v, %v", tc.text, got, err)
@@ -101,7 +106,8 @@ func TestParse(t *testing.T) {
 		want float64
 		ok   bool
 	}{
-		{"20%", 0.2, true}, {"0.2", 0.2, true}, {"0", 0, true}, {"100%", 0, false}, {"20", 0, false}, {"-1%", 0, false},
+		{"20%", 0.2, true}, {"0.2", 0.2, true}, {"0", 0, true}, {"100%", 0, false},
+		{"20", 0, false}, {"-1%", 0, false},
 		{"NaN", 0, false}, {"", 0, false},
 	} {
 		if got, err := ParseHeadroom(tc.text); got != tc.want || (err == nil) != tc.ok {
@@ -159,9 +165,11 @@ func TestReplayAgainstFormula(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Method != ByReplay || r.Requests != tc.count || r.Poisson.Method != ByChain || r.Poisson.P99Ratio < tc.low ||
+			if r.Method != ByReplay || r.Requests != tc.count || r.Poisson.Method != ByChain ||
+				r.Poisson.P99Ratio < tc.low ||
 				r.Poisson.P99Ratio > tc.high {
-				t.Errorf("%s of %d requests: p99 %v ms, Poisson %+v; want %d and %v to %v times that", r.Method, r.Requests,
+				t.Errorf("%s of %d requests: p99 %v ms, Poisson %+v; want %d and %v to %v times that", r.Method,
+					r.Requests,
 					*r.P99LatencyMS, *r.Poisson, tc.count, tc.low, tc.high)
 			}
 			t.Logf("p99%.0f ms replayed, %.0f ms by the formula; mean %.0f and %.0f ms", *r.P99LatencyMS,
@@ -216,7 +224,8 @@ func TestReplayScales(t *testing.T) {
 	}
 	if want.QPS != 100 || !near(*got.P99LatencyMS, *want.P99LatencyMS, 1e-6) ||
 		!near(*got.MeanBatch, 2**want.MeanBatch, 1e-6) || !near(got.Load, want.Load, 1e-9) {
-		t.Errorf("got a p99 of %v ms, batches of %v, load %v; want %v, twice %v, %v", *got.P99LatencyMS, *got.MeanBatch,
+		t.Errorf("got a p99 of %v ms, batches of %v, load %v; want %v, twice %v, %v",
+			*got.P99LatencyMS, *got.MeanBatch,
 			got.Load, *want.P99LatencyMS, *want.MeanBatch, want.Load)
 	}
 	if got.Poisson == nil || !near(got.Poisson.P99LatencyMS, want.Poisson.P99LatencyMS, 0.05) {
@@ -226,7 +235,8 @@ func TestReplayScales(t *testing.T) {
 
 func FuzzReadArrivals(f *testing.F) {
 	for _, s := range []string{
-		"seconds\n1\n2\n", "t_s,x\n0.1,a\n", "seconds,size\n1,2\n", "time\n2026-01-01T00:00:00Z\n", "", "time\n\n", "\"",
+		"seconds\n1\n2\n", "t_s,x\n0.1,a\n", "seconds,size\n1,2\n",
+		"time\n2026-01-01T00:00:00Z\n", "", "time\n\n", "\"",
 		"seconds,seconds\n",
 	} {
 		f.Add(s)
@@ -266,7 +276,8 @@ func FuzzParseProfile(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		p, err := ParseProfile(s)
-		if err == nil && (p.PerItem < 0 || p.Base < 0 || p.PerItem > time.Hour || p.Base > time.Hour || p.Batch(1) <= 0) {
+		if err == nil && (p.PerItem < 0 || p.Base < 0 || p.PerItem > time.Hour ||
+			p.Base > time.Hour || p.Batch(1) <= 0) {
 			t.Fatalf("%q passed as %+v", s, p)
 		}
 		if h, err := ParseHeadroom(s); err == nil && !(h >= 0 && h < 1) {
@@ -298,7 +309,8 @@ func BenchmarkPlanReplay(b *testing.B) {
 	}
 	for b.Loop() {
 		if _, err := Plan(Params{
-			Arrivals: a, Profile: Profile{10 * time.Millisecond, 200 * time.Millisecond}, MaxBatch: 8, P99: time.Second,
+			Arrivals: a, Profile: Profile{10 * time.Millisecond, 200 * time.Millisecond},
+			MaxBatch: 8, P99: time.Second,
 		}); err != nil {
 			b.Fatal(err)
 		}

@@ -104,7 +104,8 @@ func (p Params) check() error {
 	case p.Arrivals != nil && len(p.Arrivals.Times) < 2:
 		return errors.New("a replay needs two arrivals or more")
 	case p.Arrivals != nil && !(p.Arrivals.Rate() <= maxQPS && p.Arrivals.Rate() >= minQPS):
-		return fmt.Errorf("the arrivals have %v requests/s on average: expected %v to %v", p.Arrivals.Rate(), minQPS, maxQPS)
+		return fmt.Errorf("the arrivals have %v requests/s on average: expected %v to %v",
+			p.Arrivals.Rate(), minQPS, maxQPS)
 	case outside(p.QPS, minQPS, maxQPS) && (p.Arrivals == nil || p.QPS != 0):
 		return fmt.Errorf("%v requests/s: expected %v to %v", p.QPS, minQPS, maxQPS)
 	case !(p.Headroom >= 0 && p.Headroom < 1):
@@ -188,7 +189,8 @@ func (r *Report) queue(p Params) error {
 		}
 	} else if p.Arrivals == nil && s.load(n, p.QPS) >= 1 {
 		return fmt.Errorf("%w: %s requests/s, and %s can serve at most %s: use %d replicas or more", ErrOverload,
-			plain.Number(p.QPS, 1), plain.Count(n, "replica"), plain.Number(p.QPS/s.load(n, p.QPS), 1), s.stable(p.QPS))
+			plain.Number(p.QPS, 1), plain.Count(n, "replica"),
+			plain.Number(p.QPS/s.load(n, p.QPS), 1), s.stable(p.QPS))
 	}
 	f := s.figures(n, p.QPS, 0)
 	r.Method, r.Replicas, r.Load = f.method, n, s.load(n, p.QPS)

@@ -34,8 +34,14 @@ func TestDivide(t *testing.T) {
 		},
 		{name: "no headroom", qps: 500, each: 200, want: 3, busy: 500.0 / 600, hour: "9.00", million: "5.00"},
 		{name: "exactly full", qps: 400, each: 200, want: 2, busy: 1, hour: "6.00", million: "4.166666667"},
-		{name: "binary fractions", qps: 7, each: 10, spare: 0.3, want: 1, busy: 0.7, hour: "3.00", million: "119.047619048"},
-		{name: "next to nothing", qps: 0.001, each: 200, want: 1, busy: 5e-6, hour: "3.00", million: "833333.333333333"},
+		{
+			name: "binary fractions", qps: 7, each: 10, spare: 0.3, want: 1, busy: 0.7, hour: "3.00",
+			million: "119.047619048",
+		},
+		{
+			name: "next to nothing", qps: 0.001, each: 200, want: 1, busy: 5e-6, hour: "3.00",
+			million: "833333.333333333",
+		},
 		{name: "given", qps: 500, each: 200, replicas: 5, want: 5, busy: 0.5, hour: "15.00", million: "8.333333333"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -45,9 +51,11 @@ func TestDivide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Replicas != tc.want || !near(r.Utilization, tc.busy, 1e-9) || r.CostUSDPerHour.Or(0).String() != tc.hour ||
+			if r.Replicas != tc.want || !near(r.Utilization, tc.busy, 1e-9) ||
+				r.CostUSDPerHour.Or(0).String() != tc.hour ||
 				r.CostUSDPerMillion.Or(0).String() != tc.million {
-				t.Errorf("got %d replicas, %v busy, $%s an hour, $%s a million; want %d, %v, %s, %s", r.Replicas, r.Utilization,
+				t.Errorf("got %d replicas, %v busy, $%s an hour, $%s a million; want %d, %v, %s, %s",
+					r.Replicas, r.Utilization,
 					r.CostUSDPerHour.Or(0), r.CostUSDPerMillion.Or(0), tc.want, tc.busy, tc.hour, tc.million)
 			}
 		})
@@ -76,7 +84,9 @@ func TestPublishedWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		if *r.MaxWaitMS > 170 || *r.MaxWaitMS < 139 {
-			t.Errorf("%v a second: a wait of %v ms, want at most 170 and at least 140, when a batch is always in service", qps,
+			t.Errorf(
+				"%v a second: a wait of %v ms, want at most 170 and at least 140, when a batch is always in service",
+				qps,
 				*r.MaxWaitMS)
 		}
 		if qps == 0.5 && *r.MaxWaitMS != 170 {
@@ -107,7 +117,8 @@ func TestFewest(t *testing.T) {
 			}
 			objective := float64(tc.p.P99) / 1e6
 			if !*r.Met || *r.P99LatencyMS > objective || r.Method != tc.method {
-				t.Errorf("%d replicas by %s have a p99 of %v ms, want at most %v by %s", r.Replicas, r.Method, *r.P99LatencyMS,
+				t.Errorf("%d replicas by %s have a p99 of %v ms, want at most %v by %s", r.Replicas,
+					r.Method, *r.P99LatencyMS,
 					objective, tc.method)
 			}
 			if r.Replicas > 1 {
@@ -142,7 +153,8 @@ func TestHeadroom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if with.Replicas != twice.Replicas || with.Replicas <= without.Replicas || with.QPS != 350 {
-		t.Errorf("half the capacity spare: %d replicas for %v a second; without %d, for twice the rate %d", with.Replicas,
+		t.Errorf("half the capacity spare: %d replicas for %v a second; without %d, for twice the rate %d",
+			with.Replicas,
 			with.QPS, without.Replicas, twice.Replicas)
 	}
 }
@@ -213,13 +225,17 @@ func TestRefused(t *testing.T) {
 		},
 		{
 			"request over the largest batch",
-			Params{Profile: published, MaxBatch: 2, Arrivals: &Arrivals{Times: given.Times, Sizes: []int{1, 3, 1}}}, nil,
+			Params{
+				Profile: published, MaxBatch: 2, Arrivals: &Arrivals{Times: given.Times, Sizes: []int{1, 3, 1}},
+			}, nil,
 			"request 2 has 3 items",
 		},
 		{
 			"recorded burst over the objective",
 			Params{
-				Profile: published, P99: 12 * time.Millisecond, Arrivals: &Arrivals{Times: given.Times, Sizes: []int{9, 9, 9}},
+				Profile: published, P99: 12 * time.Millisecond, Arrivals: &Arrivals{
+					Times: given.Times, Sizes: []int{9, 9, 9},
+				},
 			},
 			ErrObjective, "10000 replicas do not keep",
 		},
@@ -267,7 +283,9 @@ func TestUnknownIsNull(t *testing.T) {
 }
 
 func TestScaling(t *testing.T) {
-	r, err := Plan(Params{QPS: 500, Profile: published, P99: 50 * time.Millisecond, Replicas: 2, ColdStart: time.Minute})
+	r, err := Plan(Params{
+		QPS: 500, Profile: published, P99: 50 * time.Millisecond, Replicas: 2, ColdStart: time.Minute,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +308,8 @@ func TestScalingByRate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := r.Scaling; s.QPSPerReplica != 160 || s.Concurrency != nil || s.KnativeTarget != nil || *s.ReactSeconds != 90 {
+	if s := r.Scaling; s.QPSPerReplica != 160 || s.Concurrency != nil ||
+		s.KnativeTarget != nil || *s.ReactSeconds != 90 {
 		t.Errorf("got %+v, want 160 a second for each replica and no concurrency", *s)
 	}
 }
@@ -327,7 +346,8 @@ func TestScaleToZero(t *testing.T) {
 			z := r.ScaleToZero
 			if z.Pays != tc.pays || z.BreaksObjective != tc.breaks || !near(z.PaidShare, tc.paid, 1e-9) ||
 				math.Abs(z.ColdShare-tc.cold) > 1e-9 || z.BreakEvenQPS != 1.0/60 {
-				t.Errorf("got %+v, want pays %v, breaks %v, cold %v, paid %v", *z, tc.pays, tc.breaks, tc.cold, tc.paid)
+				t.Errorf("got %+v, want pays %v, breaks %v, cold %v, paid %v", *z, tc.pays,
+					tc.breaks, tc.cold, tc.paid)
 			}
 		})
 	}
@@ -338,7 +358,8 @@ func TestScaleToZero(t *testing.T) {
 func TestPlanProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Params{
-			QPS: rapid.Float64Range(minQPS, 1e5).Draw(t, "qps"), QPSPerGPU: rapid.Float64Range(0.1, 1000).Draw(t, "each"),
+			QPS:         rapid.Float64Range(minQPS, 1e5).Draw(t, "qps"),
+			QPSPerGPU:   rapid.Float64Range(0.1, 1000).Draw(t, "each"),
 			Headroom:    rapid.Float64Range(0, 0.9).Draw(t, "headroom"),
 			HourlyPrice: money.Amount(rapid.Int64Range(1, 100*int64(money.USD)).Draw(t, "price")),
 		}
@@ -394,7 +415,8 @@ func TestTarget(t *testing.T) {
 		}
 		p.Target, p.Replicas = 0, r.Replicas-1
 		if fewer, err := Plan(p); err == nil && fewer.Utilization <= DefaultTarget {
-			t.Errorf("%+v: %d replicas are %v busy, so that %d are not the fewest", p, fewer.Replicas, fewer.Utilization,
+			t.Errorf("%+v: %d replicas are %v busy, so that %d are not the fewest", p,
+				fewer.Replicas, fewer.Utilization,
 				r.Replicas)
 		}
 	}

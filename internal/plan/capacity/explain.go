@@ -51,14 +51,16 @@ func (r *Report) assumed(p Params) []string {
 		if p.MaxBatch > 0 {
 			takes = "up to " + plain.Count(p.MaxBatch, "item") + " of the queue as one batch"
 		}
-		note("the replicas share one first-in, first-out queue; an idle replica takes %s; no request is rejected", takes)
+		note("the replicas share one first-in, first-out queue; an idle replica takes %s; no request is rejected",
+			takes)
 	}
 	switch r.Method {
 	case ByChain, BySimulation:
 		note("requests arrive independently (Poisson arrivals); bursts increase latency")
 	case ByReplay:
 		if rate := p.Arrivals.Rate(); rate != r.QPS {
-			note("the recorded arrivals had %s requests/s; their timestamps are scaled to %s requests/s", plain.Number(rate, 3),
+			note("the recorded arrivals had %s requests/s; their timestamps are scaled to %s requests/s",
+				plain.Number(rate, 3),
 				plain.Number(r.QPS, 3))
 		}
 	}
@@ -133,7 +135,8 @@ func (r *Report) changes(p Params) []string {
 		"time; stay below that load",
 		plain.Share(r.Erlang.UtilizationTarget, 0), plain.Count(r.Replicas, "replica"))
 	if q := r.Poisson; q != nil {
-		note("Poisson arrivals at the same rate have a p99 latency of %s ms; the recorded arrivals take %s times as long",
+		note(
+			"Poisson arrivals at the same rate have a p99 latency of %s ms; the recorded arrivals take %s times as long",
 			plain.Number(q.P99LatencyMS, 1), plain.Number(q.P99Ratio, 2))
 	}
 	if r.MaxWaitMS != nil && *r.MaxWaitMS > 0 {

@@ -29,7 +29,8 @@ func TestErlangC(t *testing.T) {
 		c          int
 		load, want float64
 	}{
-		{"no load", 3, 0, 0}, {"full", 3, 1, 1}, {"over", 3, 2, 1}, {"no server", 0, 0.5, 1}, {"one server", 1, 0.4, 0.4},
+		{"no load", 3, 0, 0}, {"full", 3, 1, 1}, {"over", 3, 2, 1}, {"no server", 0, 0.5, 1},
+		{"one server", 1, 0.4, 0.4},
 		{"no number", 3, math.NaN(), 0}, {"a thousand", 1000, 0.5, 0},
 	} {
 		if got := ErlangC(tc.c, tc.load); math.Abs(got-tc.want) > 1e-9 {
@@ -62,7 +63,8 @@ func TestChainAgainstFormula(t *testing.T) {
 		rho := rate * item
 		latency := item + base + (0.5+rho)*(base/(1-rho)+rate*item*item/(1-rho*rho))
 		if !near(f.mean, latency, 0.017) || !near(f.meanBatch, rate*base/(1-rho), 0.017) {
-			t.Errorf("%v a second: a mean of %v s and batches of %v, want %v and %v", rate, f.mean, f.meanBatch, latency,
+			t.Errorf("%v a second: a mean of %v s and batches of %v, want %v and %v", rate,
+				f.mean, f.meanBatch, latency,
 				rate*base/(1-rho))
 		}
 	}
@@ -87,7 +89,9 @@ func TestChainAgainstSimulation(t *testing.T) {
 		{"no base", Profile{PerItem: 10 * time.Millisecond}, 3, 60},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			want := run{unit: unit, qps: tc.rate, profile: tc.profile, maxBatch: tc.most, replicas: 1, warm: warmUp}.replay(out)
+			want := run{
+				unit: unit, qps: tc.rate, profile: tc.profile, maxBatch: tc.most, replicas: 1, warm: warmUp,
+			}.replay(out)
 			off := spread(out[warmUp:])
 			want.p99 = quantile(out[warmUp:], 0.99)
 			got, ok := solve(tc.profile, tc.most, tc.rate)
@@ -239,7 +243,8 @@ func TestReplayAgainstClock(t *testing.T) {
 			if i > 0 {
 				now += times[i-1]
 			}
-			times, sizes, unit[i] = append(times, now), append(sizes, rapid.IntRange(1, largest).Draw(t, "size")), float64(now)
+			times, sizes, unit[i] = append(times, now), append(sizes,
+				rapid.IntRange(1, largest).Draw(t, "size")), float64(now)
 		}
 		r := run{
 			unit: unit, sizes: sizes, qps: 1, profile: Profile{

@@ -43,7 +43,8 @@ type Scaling struct {
 // times of autoscalers.
 func signals(p Params, each float64) *Scaling {
 	s := &Scaling{
-		QPSPerReplica: each, StableWindowSeconds: knativeStable, PanicWindowSeconds: knativePanic, PollSeconds: kedaPoll,
+		QPSPerReplica: each, StableWindowSeconds: knativeStable,
+		PanicWindowSeconds: knativePanic, PollSeconds: kedaPoll,
 		CoolDownSeconds: kedaCoolDown,
 	}
 	if p.ColdStart > 0 {

@@ -72,7 +72,8 @@ func BookOffers(book *price.Book, use []Usage) (offers []Offer, notes []string, 
 	for p, discount := range least {
 		if types[p] > 1 && discount > 0 && discount < 1 {
 			offers = append(offers, Offer{
-				Key: p.pattern, Kind: SavingsPlan, TermMonths: p.term, Payment: p.payment, Discount: Discount(discount * 1e9),
+				Key: p.pattern, Kind: SavingsPlan, TermMonths: p.term, Payment: p.payment,
+				Discount: Discount(discount * 1e9),
 			})
 		}
 	}

@@ -28,7 +28,8 @@ func TestPurchasesStartWhenTheirPredecessorsEnd(t *testing.T) {
 	r := best(t, usage, []Offer{offer}, []Existing{reservedUntil("a", 2, 124)}, Options{MinHours: -1})
 	var got []string
 	for _, c := range r.Commitments {
-		got = append(got, fmt.Sprintf("%d from hour %v, $%s a year", c.Quantity, c.Starts.Sub(start).Hours(), c.YearlyUSD))
+		got = append(got, fmt.Sprintf("%d from hour %v, $%s a year", c.Quantity,
+			c.Starts.Sub(start).Hours(), c.YearlyUSD))
 	}
 	// A machine saves 40 cents an hour.
 	if want := []string{
@@ -37,7 +38,8 @@ func TestPurchasesStartWhenTheirPredecessorsEnd(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	e := r.Existing[0]
-	if e.State != Expiring || e.CostUSD.String() != "100.00" || e.CoveredUSD.String() != "200.00" || e.Utilization != 1 {
+	if e.State != Expiring || e.CostUSD.String() != "100.00" ||
+		e.CoveredUSD.String() != "200.00" || e.Utilization != 1 {
 		t.Errorf("the existing commitment is %+v", e)
 	}
 	if want := "expires on 2026-03-06, 1d after the window; the plan has 2 reserved a from 2026-03-06 on"; e.Follows !=
@@ -63,7 +65,8 @@ func TestReportsCostOfExpiringCommitment(t *testing.T) {
 	} {
 		r := best(t, steady("a", 1, repeated(2, 100)...), nil, []Existing{reservedUntil("a", 2, tc.hours)}, Options{})
 		e := r.Existing[0]
-		if e.State != tc.state || !strings.HasPrefix(e.Follows, tc.follows) || (e.Follows == "") != (tc.follows == "") {
+		if e.State != tc.state || !strings.HasPrefix(e.Follows, tc.follows) ||
+			(e.Follows == "") != (tc.follows == "") {
 			t.Errorf("after %d hours: %s, %q, want %s, %q", tc.hours, e.State, e.Follows, tc.state, tc.follows)
 		}
 		planned := "200.00"
@@ -81,7 +84,8 @@ func TestCountsEndedCommitments(t *testing.T) {
 	held := []Existing{reservedUntil("a", 2, 0), reservedUntil("a", 2, -5), reservedUntil("a", 2, 1)}
 	r := best(t, steady("a", 1, 2, 2), nil, held, Options{})
 	notes := strings.Join(r.CoverageNotes, "\n")
-	if len(r.Existing) != 1 || !strings.Contains(notes, "2 existing commitments ended before the window: not counted") {
+	if len(r.Existing) != 1 ||
+		!strings.Contains(notes, "2 existing commitments ended before the window: not counted") {
 		t.Errorf("%d shown, notes %q", len(r.Existing), notes)
 	}
 }
@@ -104,7 +108,9 @@ func TestScheduleMatchesBruteForce(t *testing.T) {
 			until := hours + hours*rapid.IntRange(0, 4).Draw(rt, "windows")
 			held = append(held, reservedUntil("a", rapid.Int64Range(1, 2).Draw(rt, "machines"), until))
 		}
-		r := best(t, steady("a", 1, need...), []Offer{offer}, held, Options{Soon: time.Duration(windows*hours) * time.Hour})
+		r := best(t, steady("a", 1, need...), []Offer{
+			offer,
+		}, held, Options{Soon: time.Duration(windows*hours) * time.Hour})
 		calendar := func(starts []int) float64 { // hours after the window at which each machine starts
 			total := 0.0
 			for h := range windows * hours {
@@ -149,7 +155,8 @@ func TestScheduleMatchesBruteForce(t *testing.T) {
 		}
 		try(nil)
 		if got := calendar(planned); got > cheapest+1e-9 {
-			rt.Fatalf("starting at %v costs %v, the cheapest days %v: need %v at %v, held %+v", planned, got, cheapest, need,
+			rt.Fatalf("starting at %v costs %v, the cheapest days %v: need %v at %v, held %+v",
+				planned, got, cheapest, need,
 				share, held)
 		}
 	})

@@ -164,8 +164,9 @@ func (u *BillUse) Scope(offers []Offer, existing []Existing) error {
 					provider = p
 				}
 				if p != provider {
-					return fmt.Errorf("plan commitments: %s matches compute of %s and of %s, which no plan covers together: "+
-						"name regions, such as compute/us-east-1", o.Key, provider, p)
+					return fmt.Errorf(
+						"plan commitments: %s matches compute of %s and of %s, which no plan covers together: "+
+							"name regions, such as compute/us-east-1", o.Key, provider, p)
 				}
 			}
 		}

@@ -75,7 +75,9 @@ func TestBillOmitsUncoveredServices(t *testing.T) {
 				"Amazon Elastic Kubernetes Service ($4.80), a service without a name ($1.00)"},
 		{"a region", "*/eu-west-1", "compute*/eu-west-1", compute, "SageMaker"},
 		{"a plan of SageMaker", "sagemaker/*", "sagemaker/*",
-			map[string]string{"compute/us-east-1": "50.40", "compute/eu-west-1": "24.24", "sagemaker/us-east-1": "7.20"},
+			map[string]string{
+				"compute/us-east-1": "50.40", "compute/eu-west-1": "24.24", "sagemaker/us-east-1": "7.20",
+			},
 			"Amazon Bedrock ($99.00), Amazon Elastic"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -108,7 +110,8 @@ func TestRefusesPlanAcrossProviders(t *testing.T) {
 		t.Fatalf("%v, %v", perKey(use.Usage), err)
 	}
 	for pattern, refused := range map[string]bool{
-		"*": true, "compute/us-*": true, "compute/us-east-*": false, "compute/eastus": false, "compute/europe-*": false,
+		"*": true, "compute/us-*": true, "compute/us-east-*": false, "compute/eastus": false,
+		"compute/europe-*": false,
 	} {
 		err := use.Scope([]Offer{{Key: pattern, Kind: SavingsPlan, Discount: 1}}, nil)
 		if (err != nil) != refused {
@@ -205,7 +208,8 @@ func TestBillPlanMatchesBruteForce(t *testing.T) {
 			rows[len(rows)-1].Day = start.AddDate(0, 0, day)
 			for range rapid.IntRange(0, 4).Draw(rt, "rows") {
 				service := rapid.SampledFrom(services).Draw(rt, "service")
-				r := billed("AWS", service, rapid.SampledFrom([]string{"us-east-1", "eu-west-1"}).Draw(rt, "region"), "", "0")
+				r := billed("AWS", service,
+					rapid.SampledFrom([]string{"us-east-1", "eu-west-1"}).Draw(rt, "region"), "", "0")
 				dollars := rapid.Int64Range(0, 100).Draw(rt, "dollars") * 24
 				r.Day, r.Cost.Billed = start.AddDate(0, 0, day), money.Amount(dollars)*money.USD
 				rows = append(rows, r)
@@ -216,7 +220,10 @@ func TestBillPlanMatchesBruteForce(t *testing.T) {
 		}
 		discount := float64(rapid.IntRange(5, 90).Draw(rt, "discount")) / 100
 		offers := []Offer{
-			{Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: Discount(math.Round(discount * 1e9))},
+			{
+				Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront,
+				Discount: Discount(math.Round(discount * 1e9)),
+			},
 		}
 		var existing []Existing
 		held := 0.0 // dollars an hour at on-demand prices of the existing plan, half off
@@ -251,7 +258,8 @@ func TestBillPlanMatchesBruteForce(t *testing.T) {
 			}
 		}
 		if got := usd(r.PlannedUSD); math.Abs(got-cheapest) > 1e-5*max(1, cheapest) || !r.Optimal {
-			rt.Fatalf("planned %v (optimal: %v), brute force %v: days %v at %v off, existing %v", got, r.Optimal, cheapest,
+			rt.Fatalf("planned %v (optimal: %v), brute force %v: days %v at %v off, existing %v",
+				got, r.Optimal, cheapest,
 				perDay, discount, existing)
 		}
 	})

@@ -213,7 +213,8 @@ func (in instance) corners(levels []float64, plans []int) float64 {
 		for t := -1; t < hours; t++ {
 			levels[last] = 0
 			if t >= 0 {
-				levels[last] = (max(0, left(narrow, t)-c) + left(wide, t) - left(narrow, t)) * (1 - wide.Discount.Share())
+				levels[last] = (max(0, left(narrow, t)-c) + left(wide, t) - left(narrow, t)) *
+					(1 - wide.Discount.Share())
 			}
 			best = min(best, in.cost(levels))
 		}
@@ -235,7 +236,8 @@ func draw(t *rapid.T, most int) instance {
 		for range rapid.IntRange(0, 2-k/2).Draw(t, "reserved") {
 			share := float64(rapid.IntRange(20, 100).Draw(t, "share")) / 100
 			o := Offer{
-				Key: key(k), Kind: Reserved, TermMonths: rapid.SampledFrom([]int64{12, 36}).Draw(t, "term"), Payment: NoUpfront,
+				Key: key(k), Kind: Reserved, TermMonths: rapid.SampledFrom([]int64{12, 36}).Draw(t,
+					"term"), Payment: NoUpfront,
 				Hourly: dollars(in.rate[k] * share),
 			}
 			if rapid.Bool().Draw(t, "upfront") {
@@ -258,8 +260,9 @@ func draw(t *rapid.T, most int) instance {
 	}
 	if rapid.Bool().Draw(t, "held") {
 		in.held = append(in.held, Existing{
-			Offer: Offer{Key: "ax", Kind: Reserved, Hourly: money.Cent}, Machines: rapid.Int64Range(1, 3).Draw(t, "machines"),
-			Expires: start.Add(time.Duration(rapid.IntRange(0, hours+2*soonHours).Draw(t, "expires")) * time.Hour)})
+			Offer:    Offer{Key: "ax", Kind: Reserved, Hourly: money.Cent},
+			Machines: rapid.Int64Range(1, 3).Draw(t, "machines"),
+			Expires:  start.Add(time.Duration(rapid.IntRange(0, hours+2*soonHours).Draw(t, "expires")) * time.Hour)})
 	}
 	return in
 }
@@ -406,7 +409,9 @@ func TestLimitedEffortKeepsBound(t *testing.T) {
 func TestOnlinePolicyKeepsBound(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		hours := rapid.IntRange(1, 60).Draw(rt, "hours")
-		in := instance{rate: []float64{float64(rapid.IntRange(1, 400).Draw(rt, "cents")) / 100}, need: [][]float64{nil}}
+		in := instance{
+			rate: []float64{float64(rapid.IntRange(1, 400).Draw(rt, "cents")) / 100}, need: [][]float64{nil},
+		}
 		for range hours {
 			in.need[0] = append(in.need[0], float64(rapid.IntRange(0, 12).Draw(rt, "quarters"))/4)
 		}

@@ -221,7 +221,9 @@ func (m *model) grow(held []line) {
 	for _, l := range held {
 		if l.offer.Kind == SavingsPlan {
 			keys := m.d.matching(l.offer.Key)
-			existing, sets = append(existing, line{offer: l.offer, keys: keys, level: l.level, until: l.until}), append(sets,
+			existing, sets = append(existing, line{
+				offer: l.offer, keys: keys, level: l.level, until: l.until,
+			}), append(sets,
 				keys)
 		}
 	}
@@ -295,7 +297,9 @@ func nested(sets [][]int) (out [][]int, crossed bool) {
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b []int) int { return cmp.Or(cmp.Compare(len(a), len(b)), slices.Compare(a, b)) })
+	slices.SortStableFunc(out, func(a, b []int) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), slices.Compare(a, b))
+	})
 	return slices.CompactFunc(out, slices.Equal), crossed
 }
 

@@ -96,7 +96,8 @@ func (d *demand) alone(offers []Offer) []single {
 			if !slices.Contains(v.keys, k) {
 				continue
 			}
-			if w := which[k]; w < 0 || m.vars[w].offer.Kind == SavingsPlan && m.vars[w].offer.Discount < v.offer.Discount {
+			if w := which[k]; w < 0 || m.vars[w].offer.Kind == SavingsPlan &&
+				m.vars[w].offer.Discount < v.offer.Discount {
 				which[k] = i
 			}
 		}
@@ -177,7 +178,8 @@ func (r *OnlineReport) replay(g single) error {
 		if b.level > 0 {
 			o := g.offer.offer
 			bought := Bought{Key: o.Key, Kind: o.Kind, TermMonths: o.TermMonths, Payment: o.Payment,
-				First: g.d.start.Add(time.Duration(b.first) * time.Hour), Last: g.d.start.Add(time.Duration(b.last) * time.Hour)}
+				First: g.d.start.Add(time.Duration(b.first) * time.Hour),
+				Last:  g.d.start.Add(time.Duration(b.last) * time.Hour)}
 			if o.Kind == Reserved {
 				bought.Quantity = b.level
 			} else {

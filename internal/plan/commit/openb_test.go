@@ -51,7 +51,9 @@ func openb(t testing.TB) []Usage {
 	}
 	var out []Usage
 	for h, q := range held {
-		out = append(out, Usage{Hour: start.Add(time.Duration(h) * time.Hour), Key: "gpu", Quantity: q, OnDemand: money.USD})
+		out = append(out, Usage{
+			Hour: start.Add(time.Duration(h) * time.Hour), Key: "gpu", Quantity: q, OnDemand: money.USD,
+		})
 	}
 	return out
 }
@@ -70,9 +72,15 @@ func TestConstantLevelOnOpenb(t *testing.T) {
 			want float64
 		}{
 			{Offer{Key: "gpu", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: hourly}, whole},
-			{Offer{Key: "gpu", Kind: Reserved, TermMonths: 36, Payment: AllUpfront, Upfront: hourly * 36 * 730}, whole},
 			{
-				Offer{Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: fullDiscount - Discount(hourly)},
+				Offer{Key: "gpu", Kind: Reserved, TermMonths: 36, Payment: AllUpfront, Upfront: hourly * 36 * 730},
+				whole,
+			},
+			{
+				Offer{
+					Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront,
+					Discount: fullDiscount - Discount(hourly),
+				},
 				tc.level,
 			},
 		} {
@@ -81,7 +89,8 @@ func TestConstantLevelOnOpenb(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := usd(r.PlannedUSD) / usd(r.OnDemandUSD); math.Abs(got-o.want) > 0.0005 || !r.Optimal || r.Hours != 3585 {
+				if got := usd(r.PlannedUSD) / usd(r.OnDemandUSD); math.Abs(got-o.want) > 0.0005 ||
+					!r.Optimal || r.Hours != 3585 {
 					t.Errorf("%d hours cost %.4f of on demand, want 3585 hours at %.4f", r.Hours, got, o.want)
 				}
 				online, err := Online(usage, []Offer{o.Offer}, nil)

@@ -83,7 +83,9 @@ func open(usage []Usage, offers []Offer, existing []Existing) (*demand, []line, 
 			return nil, nil, fmt.Errorf("existing commitment to %s: its size is out of range", e.Key)
 		}
 		if until := d.until(e.Expires); until > 0 {
-			held = append(held, line{offer: e.Offer, keys: d.covered(e.Offer), level: level, until: until, existing: &e})
+			held = append(held, line{
+				offer: e.Offer, keys: d.covered(e.Offer), level: level, until: until, existing: &e,
+			})
 		}
 	}
 	order(held)

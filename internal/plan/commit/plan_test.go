@@ -87,7 +87,9 @@ func TestPlan(t *testing.T) {
 			"180.00", "3", "",
 		},
 		{
-			"and not in fewer", steady("a", 1, slices.Concat(repeated(3, 59), repeated(1, 41))...), []Offer{reserved}, nil,
+			"and not in fewer", steady("a", 1, slices.Concat(repeated(3, 59), repeated(1, 41))...), []Offer{
+				reserved,
+			}, nil,
 			"218.00", "178.00", "1", "",
 		},
 		{"too expensive", steady("a", 0.6, demand...), []Offer{reserved}, nil, "144.00", "144.00", "", ""},
@@ -105,15 +107,24 @@ func TestPlan(t *testing.T) {
 		},
 		{"what exists comes first", steady("a", 1, repeated(3, 100)...), []Offer{reserved},
 			[]Existing{
-				{Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2, Expires: start.AddDate(1, 0, 0)},
+				{
+					Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2,
+					Expires: start.AddDate(1, 0, 0),
+				},
 			}, "300.00", "160.00", "1", ""},
 		{"what expired blocks nothing", steady("a", 1, repeated(3, 100)...), []Offer{reserved},
 			[]Existing{
-				{Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2, Expires: start.Add(100 * time.Hour)},
+				{
+					Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2,
+					Expires: start.Add(100 * time.Hour),
+				},
 			}, "300.00", "180.00", "3", ""},
 		{"what expires soon is replaced", steady("a", 1, repeated(3, 100)...), []Offer{reserved},
 			[]Existing{
-				{Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2, Expires: start.Add(101 * time.Hour)},
+				{
+					Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2,
+					Expires: start.Add(101 * time.Hour),
+				},
 			}, "300.00", "180.00", "3", ""},
 		{"an existing plan that lasts leaves nothing to buy", steady("a", 1, repeated(1, 100)...), []Offer{reserved},
 			[]Existing{
@@ -124,7 +135,10 @@ func TestPlan(t *testing.T) {
 			}, "100.00", "50.00", "", ""},
 		{"an unused existing commitment is charged", steady("a", 1, repeated(1, 10)...), []Offer{savings},
 			[]Existing{
-				{Offer: Offer{Key: "gone", Kind: Reserved, Hourly: dollars(2)}, Machines: 1, Expires: start.AddDate(1, 0, 0)},
+				{
+					Offer: Offer{Key: "gone", Kind: Reserved, Hourly: dollars(2)}, Machines: 1,
+					Expires: start.AddDate(1, 0, 0),
+				},
 			}, "10.00", "27.00", "", "0.70"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -138,9 +152,11 @@ func TestPlan(t *testing.T) {
 					committed = c.DollarsPerHour
 				}
 			}
-			if r.OnDemandUSD.String() != tc.onDemand || r.PlannedUSD.String() != tc.planned || quantity != tc.quantity ||
+			if r.OnDemandUSD.String() != tc.onDemand || r.PlannedUSD.String() != tc.planned ||
+				quantity != tc.quantity ||
 				committed != tc.committed || !r.Optimal || r.LowerBoundUSD != r.PlannedUSD {
-				t.Errorf("got %s on demand, %s planned (bound %s), %q machines, %q an hour\nwant %s, %s, %q, %q", r.OnDemandUSD,
+				t.Errorf("got %s on demand, %s planned (bound %s), %q machines, %q an hour\nwant %s, %s, %q, %q",
+					r.OnDemandUSD,
 					r.PlannedUSD, r.LowerBoundUSD, quantity, committed,
 					tc.onDemand, tc.planned, tc.quantity, tc.committed)
 			}
@@ -262,7 +278,9 @@ func TestPlanRejectsInvalidInput(t *testing.T) {
 			}
 		})
 	}
-	_, err := Plan([]Usage{{Hour: start, Key: "a", Quantity: maxMachines * Machine, OnDemand: math.MaxInt64}}, nil, nil,
+	_, err := Plan([]Usage{
+		{Hour: start, Key: "a", Quantity: maxMachines * Machine, OnDemand: math.MaxInt64},
+	}, nil, nil,
 		Options{})
 	if !errors.Is(err, money.ErrOverflow) {
 		t.Errorf("got %v, want ErrOverflow", err)
@@ -277,7 +295,10 @@ func TestOnlineBuysAtBreakEven(t *testing.T) {
 		offer Offer
 	}{
 		{"machines", Offer{Key: "a", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(0.5)}},
-		{"dollars", Offer{Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: fullDiscount / 2}},
+		{
+			"dollars",
+			Offer{Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: fullDiscount / 2},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, err := Online(steady("a", 1, repeated(2, 100)...), []Offer{tc.offer}, nil)
@@ -285,7 +306,8 @@ func TestOnlineBuysAtBreakEven(t *testing.T) {
 				t.Fatal(err)
 			}
 			// 50 hours of two machines on demand, 50 of them committed.
-			if r.CostUSD.String() != "150.00" || r.OfflineUSD.String() != "100.00" || r.Ratio != 1.5 || r.Bound != 1.5 ||
+			if r.CostUSD.String() != "150.00" || r.OfflineUSD.String() != "100.00" ||
+				r.Ratio != 1.5 || r.Bound != 1.5 ||
 				len(r.Bought) != 1 || !r.Bought[0].First.Equal(start.Add(50*time.Hour)) {
 				t.Errorf("got %+v", r)
 			}
@@ -399,7 +421,8 @@ func TestCrossingPlans(t *testing.T) {
 			Key: key, Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: 400_000_000,
 		})
 	}
-	if r := best(t, usage, offers, nil, Options{}); r.PlannedUSD.Cents() != "7.40" || r.LowerBoundUSD.Cents() != "7.40" {
+	if r := best(t, usage, offers, nil, Options{}); r.PlannedUSD.Cents() != "7.40" ||
+		r.LowerBoundUSD.Cents() != "7.40" {
 		t.Errorf("planned %s, bound %s: %+v", r.PlannedUSD, r.LowerBoundUSD, r.Commitments)
 	}
 }

@@ -32,8 +32,10 @@ var UsageFile = plan.Layout{
 	},
 	Optional: []plan.Column{
 		{Name: "idle_quantity", Doc: "machines of quantity that were idle; the planner takes them off first"},
-		{Name: "leaving_quantity", Doc: "other machines of quantity that are to stop, to move to spot or to be replaced; " +
-			"they come off too"},
+		{
+			Name: "leaving_quantity",
+			Doc: "other machines of quantity that are to stop, to move to spot or to be replaced; " +
+				"they come off too"},
 	},
 }
 
@@ -56,7 +58,8 @@ func ReadUsage(name string, r io.Reader) ([]Usage, error) {
 		}
 		at := hour{u.Hour.Unix(), u.Key}
 		if first := lines[at]; first > 0 {
-			return row.Error("time", "%s of %.60q appears twice, first in line %d", u.Hour.Format(time.RFC3339), u.Key, first)
+			return row.Error("time", "%s of %.60q appears twice, first in line %d",
+				u.Hour.Format(time.RFC3339), u.Key, first)
 		}
 		if _, ok := keys[u.Key]; !ok {
 			keys[u.Key] = strings.Clone(u.Key) // a field keeps its whole row in memory
@@ -95,7 +98,8 @@ func usageOf(row plan.Row) (Usage, error) {
 			return u, err
 		}
 		if u.Idle > u.Quantity {
-			return u, row.Error("idle_quantity", "idle_quantity %s is more than quantity %s", row.Text("idle_quantity"),
+			return u, row.Error("idle_quantity", "idle_quantity %s is more than quantity %s",
+				row.Text("idle_quantity"),
 				row.Text("quantity"))
 		}
 	}
@@ -104,7 +108,8 @@ func usageOf(row plan.Row) (Usage, error) {
 			return u, err
 		}
 		if u.Leaving > u.Quantity-u.Idle {
-			return u, row.Error("leaving_quantity", "leaving_quantity %s is more than the rest of quantity %s that is not idle",
+			return u, row.Error("leaving_quantity",
+				"leaving_quantity %s is more than the rest of quantity %s that is not idle",
 				row.Text("leaving_quantity"), row.Text("quantity"))
 		}
 	}
@@ -286,8 +291,9 @@ func offerOf(row plan.Row) (Offer, error) {
 			if v, err := row.Amount(column); err != nil {
 				return o, err
 			} else if v != 0 {
-				return o, row.Error(column, "%s of a savings plan is %s: leave it empty; a savings plan has a discount, and the "+
-					"planner finds the dollars per hour", column, row.Text(column))
+				return o, row.Error(column,
+					"%s of a savings plan is %s: leave it empty; a savings plan has a discount, and the "+
+						"planner finds the dollars per hour", column, row.Text(column))
 			}
 		}
 		d, err := row.Float("discount", 0, 1)

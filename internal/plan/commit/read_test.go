@@ -26,18 +26,21 @@ func TestRead(t *testing.T) {
 	}
 	offers, err := ReadOffers("o.csv",
 		strings.NewReader(offersHead+"a,reserved,12,No Upfront,1.82,,\n*,savings-plan,36,all-upfront,,,0.45\n"))
-	if err != nil || len(offers) != 2 || offers[0] != (Offer{"a", Reserved, 12, NoUpfront, 1_820_000_000, 0, 0, false}) ||
+	if err != nil || len(offers) != 2 ||
+		offers[0] != (Offer{"a", Reserved, 12, NoUpfront, 1_820_000_000, 0, 0, false}) ||
 		offers[1] != (Offer{"*", SavingsPlan, 36, AllUpfront, 0, 0, 450_000_000, false}) {
 		t.Errorf("got %+v, %v", offers, err)
 	}
 	held, err := ReadExisting("e.csv",
-		strings.NewReader(existingHead+"a,reserved,3,,1.82,,,2026-09-01\na*,savings-plan,,4.5,,,0.3,2026-09-01 00:00:00\n"))
+		strings.NewReader(
+			existingHead+"a,reserved,3,,1.82,,,2026-09-01\na*,savings-plan,,4.5,,,0.3,2026-09-01 00:00:00\n"))
 	if err == nil || !strings.Contains(err.Error(), `e.csv:2:22: expires "2026-09-01" is not RFC 3339`) {
 		t.Errorf("a day passes as a time: %+v, %v", held, err)
 	}
 	held, err = ReadExisting("e.csv",
 		strings.NewReader(
-			existingHead+"a,reserved,3,,1.82,,,2026-09-01T00:00:00Z\na*,savings-plan,,4.5,,,0.3,2026-09-01 00:00:00\n"))
+			existingHead+
+				"a,reserved,3,,1.82,,,2026-09-01T00:00:00Z\na*,savings-plan,,4.5,,,0.3,2026-09-01 00:00:00\n"))
 	if err != nil || len(held) != 2 || held[0].Machines != 3 || held[1].DollarsPerHour != 4_500_000_000 ||
 		!held[1].Expires.Equal(held[0].Expires) {
 		t.Errorf("got %+v, %v", held, err)
@@ -64,7 +67,10 @@ func TestErrorsHavePositions(t *testing.T) {
 			"no time", usage, usageHead + "noon,a,1,2\n",
 			`u.csv:2:1: time "noon" is not RFC 3339, such as 2026-03-01T14:00:00Z`,
 		},
-		{"twice", usage, usageHead + row + row, `u.csv:3:1: 2026-03-01T00:00:00Z of "a" appears twice, first in line 2`},
+		{
+			"twice", usage, usageHead + row + row,
+			`u.csv:3:1: 2026-03-01T00:00:00Z of "a" appears twice, first in line 2`,
+		},
 		{"negative", usage, usageHead + "0,a,-1,2\n", "u.csv:2:5: quantity is -1: expected 0 to 1e+06"},
 		{"no number", usage, usageHead + "0,a,NaN,2\n", `u.csv:2:5: quantity "NaN" is not a number`},
 		{"unknown price", usage, usageHead + "0,a,1,\n", `u.csv:2:7: on_demand_rate "" is not an amount of dollars`},
@@ -79,7 +85,10 @@ func TestErrorsHavePositions(t *testing.T) {
 			"kind", offers, offersHead + "a,spot,12,no-upfront,1,,\n",
 			`o.csv:2:3: kind "spot": expected reserved or savings-plan`,
 		},
-		{"term", offers, offersHead + "a,reserved,0,no-upfront,1,,\n", "o.csv:2:12: term_months is 0: expected 1 to 120"},
+		{
+			"term", offers, offersHead + "a,reserved,0,no-upfront,1,,\n",
+			"o.csv:2:12: term_months is 0: expected 1 to 120",
+		},
 		{
 			"payment", offers, offersHead + "a,reserved,12,later,1,,\n",
 			`o.csv:2:15: payment "later": expected no-upfront, partial-upfront or all-upfront`,
@@ -150,7 +159,9 @@ func FuzzReadUsage(f *testing.F) {
 	f.Add(usageHead + "2026-03-01T00:00:00Z,a,1.5,3.06\n2026-03-01 01:00,b,2,0.1\n")
 	f.Add("time,key,quantity,on_demand_rate,idle_quantity\n0,a,1,2,1\n3600,a,1e3,2,\n")
 	offers := []Offer{
-		{Key: "a", Kind: Reserved, TermMonths: 12, Hourly: 1}, {Key: "*", Kind: SavingsPlan, TermMonths: 12, Discount: 1},
+		{
+			Key: "a", Kind: Reserved, TermMonths: 12, Hourly: 1,
+		}, {Key: "*", Kind: SavingsPlan, TermMonths: 12, Discount: 1},
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		usage, err := ReadUsage("u.csv", strings.NewReader(s))

@@ -30,13 +30,18 @@ func TestOrderOfApplication(t *testing.T) {
 		rest    string
 	}{
 		{"reserved before plans", []Existing{plan("*", 50, 2), machine}, []string{"b 2.00", "* 1.00"}, "0.00"},
-		{"the highest discount first", []Existing{plan("*", 20, 3), plan("b", 50, 2)}, []string{"b 2.00", "* 1.00"}, "0.00"},
 		{
-			"of equal ones the narrower first", []Existing{plan("*", 50, 2), plan("a", 50, 1)}, []string{"a 1.00", "* 2.00"},
+			"the highest discount first", []Existing{plan("*", 20, 3), plan("b", 50, 2)}, []string{"b 2.00", "* 1.00"},
 			"0.00",
 		},
 		{
-			"within a plan the cheapest first", []Existing{plan("*", 50, 1), plan("b", 20, 2)}, []string{"* 1.00", "b 2.00"},
+			"of equal ones the narrower first", []Existing{plan("*", 50, 2), plan("a", 50, 1)},
+			[]string{"a 1.00", "* 2.00"},
+			"0.00",
+		},
+		{
+			"within a plan the cheapest first", []Existing{plan("*", 50, 1), plan("b", 20, 2)},
+			[]string{"* 1.00", "b 2.00"},
 			"0.00",
 		},
 		{"a plan in part", []Existing{plan("*", 50, 1.5)}, []string{"* 1.50"}, "1.50"},
@@ -87,7 +92,8 @@ func TestAmountsAddUp(t *testing.T) {
 			rt.Fatalf("%s covered and %s left of %s", out.covered, out.rest, d.onDemand)
 		}
 		for _, y := range out.lines {
-			if mean, lowest := y.utilization(d.hours); mean > 1 || lowest > mean+1e-12 && d.hours <= money.HoursPerMonth {
+			if mean, lowest := y.utilization(d.hours); mean > 1 || lowest > mean+1e-12 &&
+				d.hours <= money.HoursPerMonth {
 				rt.Fatalf("utilization %v, lowest %v", mean, lowest)
 			}
 		}

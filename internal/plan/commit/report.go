@@ -258,7 +258,8 @@ func (o outcome) utilization(hours int) float64 {
 func (d *demand) commitment(l line, y tally, options Options) (Commitment, error) {
 	o := l.offer
 	c := Commitment{
-		Key: o.Key, Kind: o.Kind, TermMonths: o.TermMonths, Payment: o.Payment, CostUSD: y.charge, CoveredUSD: y.covered,
+		Key: o.Key, Kind: o.Kind, TermMonths: o.TermMonths, Payment: o.Payment,
+		CostUSD: y.charge, CoveredUSD: y.covered,
 	}
 	c.Utilization, c.LowestMonth = y.utilization(d.hours)
 	// running is what is charged hour by hour, upfront what was paid at once.
@@ -356,7 +357,8 @@ func (r *Report) ask(d *demand, lines, held []line, o Options) error {
 		if err != nil {
 			return err
 		}
-		r.WhatIf = append(r.WhatIf, WhatIf{Drop: float64(drop) / 1000, OnDemandUSD: less.onDemand, PlannedUSD: out.cost,
+		r.WhatIf = append(r.WhatIf, WhatIf{
+			Drop: float64(drop) / 1000, OnDemandUSD: less.onDemand, PlannedUSD: out.cost,
 			EffectiveSavingsRate: saved(less.onDemand, out.cost), Utilization: out.utilization(d.hours)})
 	}
 	switch {
@@ -399,9 +401,11 @@ func (r *Report) explain(d *demand, lines []line, gap money.Amount) {
 		"commitments do not cover capacity blocks and spot: leave them out of the usage",
 	}
 	if names := d.flexible(lines); len(names) > 0 {
-		r.Assumptions = append(r.Assumptions, "reserved "+plain.Few(names)+" are regional, for Linux/UNIX and with default "+
-			"tenancy: they cover every size of their family in the region, the smallest first; give sizes one in the file "+
-			"where they do not")
+		r.Assumptions = append(r.Assumptions,
+			"reserved "+plain.Few(names)+" are regional, for Linux/UNIX and with default "+
+				"tenancy: they cover every size of their family in the region, the smallest first; give sizes one "+
+				"in the file "+
+				"where they do not")
 	}
 	if d.idle > 0 {
 		r.Assumptions = append(r.Assumptions,
@@ -411,8 +415,9 @@ func (r *Report) explain(d *demand, lines []line, gap money.Amount) {
 			"the usage has no idle hours: a commitment to idle machines makes waste permanent")
 	}
 	if d.leaving > 0 {
-		r.Assumptions = append(r.Assumptions, "machines that are to stop, to move to spot or to be replaced are excluded: "+
-			d.leaving.Dollars()+" on demand in the window")
+		r.Assumptions = append(r.Assumptions,
+			"machines that are to stop, to move to spot or to be replaced are excluded: "+
+				d.leaving.Dollars()+" on demand in the window")
 	}
 	if gap > 0 {
 		r.Assumptions = append(r.Assumptions,
@@ -428,15 +433,17 @@ func (r *Report) explain(d *demand, lines []line, gap money.Amount) {
 				money.Thousands(int64(d.empty))))
 	}
 	if missing := len(d.keys)*(d.hours-d.empty) - d.rows; missing > 0 {
-		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%s hours of single keys have no row: they count as unused",
-			money.Thousands(int64(missing))))
+		r.CoverageNotes = append(r.CoverageNotes,
+			fmt.Sprintf("%s hours of single keys have no row: they count as unused",
+				money.Thousands(int64(missing))))
 	}
 	if d.hours < minHours {
 		r.CoverageNotes = append(r.CoverageNotes, "the window is shorter than 60 days: a year may differ")
 	}
 	if slices.ContainsFunc(r.Commitments, func(c Commitment) bool { return c.Risk != nil }) {
-		r.Assumptions = append(r.Assumptions, "work leaves a machine type at the yearly rate shown with each commitment; "+
-			"after that the commitment is paid but unused")
+		r.Assumptions = append(r.Assumptions,
+			"work leaves a machine type at the yearly rate shown with each commitment; "+
+				"after that the commitment is paid but unused")
 	}
 	if r.LossDrop != nil {
 		r.Changes = append(r.Changes,

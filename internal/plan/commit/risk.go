@@ -104,7 +104,8 @@ func (c *Commitment) against(least int) string {
 		return fmt.Sprintf("%s hours of history; a recommendation needs %s", money.Thousands(int64(c.HistoryHours)),
 			money.Thousands(int64(least)))
 	case c.Risk != nil && c.Risk.SavingUSD <= 0:
-		return fmt.Sprintf("expected use is %s of its %s months (%s): expected loss %s", plain.Share(c.Risk.UsedShare, 1),
+		return fmt.Sprintf("expected use is %s of its %s months (%s): expected loss %s",
+			plain.Share(c.Risk.UsedShare, 1),
 			plain.Number(float64(c.TermMonths), 0), c.Risk.Why, (-c.Risk.SavingUSD).Dollars())
 	}
 	return ""

@@ -47,7 +47,8 @@ func TestAdviceNeedsHistoryAndWeighsRisk(t *testing.T) {
 			c := r.Commitments[0]
 			if c.Quantity != 1 || c.HistoryHours != tc.hours || c.Advised != (tc.why == "") ||
 				!strings.Contains(c.Why, tc.why) {
-				t.Errorf("%d machines on %d hours, advised %v: %q; want %q", c.Quantity, c.HistoryHours, c.Advised, c.Why, tc.why)
+				t.Errorf("%d machines on %d hours, advised %v: %q; want %q", c.Quantity, c.HistoryHours,
+					c.Advised, c.Why, tc.why)
 			}
 			if advised := r.AdvisedUSD == r.PlannedUSD; advised != c.Advised {
 				t.Errorf("what is advised costs %s, the plan %s", r.AdvisedUSD, r.PlannedUSD)

@@ -167,7 +167,9 @@ func purchases(vars []variable, levels []int64) []purchase {
 func (d *demand) lines(bought []purchase, held []line) []line {
 	out := slices.Clone(held)
 	for _, p := range bought {
-		out = append(out, line{offer: p.offer, keys: d.covered(p.offer), level: p.level, until: d.hours, starts: p.starts})
+		out = append(out, line{
+			offer: p.offer, keys: d.covered(p.offer), level: p.level, until: d.hours, starts: p.starts,
+		})
 	}
 	order(out)
 	return out

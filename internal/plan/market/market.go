@@ -48,7 +48,8 @@ func ParseFor(text string) (For, error) {
 	for i, w := range works {
 		names[i] = string(w)
 	}
-	return "", fmt.Errorf("%q: expected one of %s%s", text, strings.Join(names, ", "), document.DidYouMean(text, names))
+	return "", fmt.Errorf("%q: expected one of %s%s", text, strings.Join(names, ", "),
+		document.DidYouMean(text, names))
 }
 
 // unit is what a dollar an hour buys.
@@ -209,7 +210,8 @@ func (m *market) settle() error {
 	if p.Accelerator != "" {
 		a, ok := m.book.Accelerator(p.Accelerator)
 		if !ok {
-			return fmt.Errorf("accelerator %q is not in the price book%s", p.Accelerator, m.book.DidYouMean(p.Accelerator))
+			return fmt.Errorf("accelerator %q is not in the price book%s", p.Accelerator,
+				m.book.DidYouMean(p.Accelerator))
 		}
 		p.Accelerator = a.Name
 	}
@@ -272,7 +274,9 @@ func (m *market) machine(e price.Entry) (price.Machine, bool) {
 	if known, ok := m.book.Machine(e.Type); ok && known.Cloud == e.Cloud {
 		return known, known.AcceleratorMilli > 0
 	}
-	return price.Machine{Type: e.Type, Cloud: e.Cloud, Accelerator: e.Accelerator, AcceleratorMilli: e.AcceleratorMilli},
+	return price.Machine{
+			Type: e.Type, Cloud: e.Cloud, Accelerator: e.Accelerator, AcceleratorMilli: e.AcceleratorMilli,
+		},
 		e.Accelerator != "" && e.AcceleratorMilli > 0
 }
 
@@ -425,7 +429,9 @@ func order[T any](all []T, offer func(*T) *Offer) {
 func bestOf(offers []Offer) []Offer {
 	out := []Offer{}
 	for _, o := range offers {
-		if !slices.ContainsFunc(out, func(x Offer) bool { return x.Accelerator == o.Accelerator && x.Option == o.Option }) {
+		if !slices.ContainsFunc(out, func(x Offer) bool {
+			return x.Accelerator == o.Accelerator && x.Option == o.Option
+		}) {
 			out = append(out, o)
 		}
 	}
@@ -476,14 +482,16 @@ func (m *market) notes(r *Report) {
 		"prices are hourly list prices, without interrupted work, storage, transfer and taxes",
 	}
 	if m.p.Region == "" {
-		r.Assumptions = append(r.Assumptions, "each machine has its lowest price of any region, for each purchase option")
+		r.Assumptions = append(r.Assumptions,
+			"each machine has its lowest price of any region, for each purchase option")
 	}
 	if m.work == Tokens {
 		r.Assumptions = append(r.Assumptions, m.p.Model.assumptions()...)
 	}
 	if len(r.Blocks) > 0 {
 		r.Assumptions = append(r.Assumptions,
-			fmt.Sprintf("a capacity block of %s is paid in full and used for %s of its time", plain.Duration(m.p.Block),
+			fmt.Sprintf("a capacity block of %s is paid in full and used for %s of its time",
+				plain.Duration(m.p.Block),
 				plain.Share(m.p.Used, 0)))
 	}
 	r.CoverageNotes = m.coverage(r)
@@ -541,8 +549,9 @@ func changes(r *Report) []string {
 	}
 	for _, b := range r.Blocks {
 		if b.BreakEvenUse != nil {
-			out = append(out, fmt.Sprintf("a capacity block of %s is cheaper than on demand above %s utilization", b.Machine,
-				plain.Share(*b.BreakEvenUse, 0)))
+			out = append(out,
+				fmt.Sprintf("a capacity block of %s is cheaper than on demand above %s utilization", b.Machine,
+					plain.Share(*b.BreakEvenUse, 0)))
 			break
 		}
 	}

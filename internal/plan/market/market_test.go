@@ -81,8 +81,10 @@ func TestWorkPerDollar(t *testing.T) {
 			if o.Work != tc.work || math.Abs(o.PerDollar-tc.work/dollars) > 1e-9*o.PerDollar || o.HourlyUSD != hourly {
 				t.Errorf("%v for $%s, %v a dollar; want %v for $%s", o.Work, o.HourlyUSD, o.PerDollar, tc.work, hourly)
 			}
-			if o.Source != p.Source || o.AsOf != p.AsOf.Format(time.DateOnly) || o.SpecSource == "" || o.Region != region {
-				t.Errorf("source %q of %s, %q, in %s; want %q of %s", o.Source, o.AsOf, o.SpecSource, o.Region, p.Source,
+			if o.Source != p.Source || o.AsOf != p.AsOf.Format(time.DateOnly) ||
+				o.SpecSource == "" || o.Region != region {
+				t.Errorf("source %q of %s, %q, in %s; want %q of %s", o.Source, o.AsOf,
+					o.SpecSource, o.Region, p.Source,
 					p.AsOf.Format(time.DateOnly))
 			}
 		})
@@ -107,7 +109,10 @@ func TestWhatIsUnknownIsNotRanked(t *testing.T) {
 		{"nothing to estimate tokens from", "g5g.xlarge", "no published throughput", Tokens, Params{}},
 		{"an accelerator the book does not know", "x.huge", "has no data for its accelerator", Compute, Params{}},
 		{"a price that rounds to nothing", "x.free", "below $0.000000001", Compute, Params{}},
-		{"a model that does not fit", "g4dn.xlarge", "the model needs", Tokens, Params{Model: Model{Parameters: 70e9}}},
+		{
+			"a model that does not fit", "g4dn.xlarge", "the model needs", Tokens,
+			Params{Model: Model{Parameters: 70e9}},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := with(t, "other,compute,x.huge,mars,on-demand,,1,hour,Z9000,8,a list,2026-01-01",
@@ -142,7 +147,9 @@ func TestScope(t *testing.T) {
 		{"a vendor", Params{Vendor: "nvidia"}, func(o Offer) bool {
 			return !strings.Contains(o.Accelerator, "Trainium") && !strings.Contains(o.Note, "CUDA")
 		}},
-		{"another cloud", Params{Cloud: "lambda"}, func(o Offer) bool { return o.Cloud == "lambda" && o.Work == 8*989.4 }},
+		{"another cloud", Params{Cloud: "lambda"}, func(o Offer) bool {
+			return o.Cloud == "lambda" && o.Work == 8*989.4
+		}},
 		{"reserved", Params{Options: []price.Term{price.Reserved}}, func(o Offer) bool {
 			return *o.Discount > 0 && strings.Contains(o.Note, "upfront")
 		}},
@@ -233,7 +240,9 @@ func TestChoices(t *testing.T) {
 
 // TestTokens: the roofline by hand, for a device of 100 TFLOP/s, 1000 GB/s and 80 GiB.
 func TestTokens(t *testing.T) {
-	acc := price.Accelerator{Name: "A", MemoryMiB: 80 * 1024, MemoryBandwidthGBps: 1000, BF16TFLOPS: 100, FP8TFLOPS: 200}
+	acc := price.Accelerator{
+		Name: "A", MemoryMiB: 80 * 1024, MemoryBandwidthGBps: 1000, BF16TFLOPS: 100, FP8TFLOPS: 200,
+	}
 	base := Model{
 		Parameters: 10e9, CacheBytes: 1e5, Prompt: 1000, Answer: 100, Batch: 1, ComputeShare: 0.5, BandwidthShare: 0.8,
 	}
@@ -246,7 +255,9 @@ func TestTokens(t *testing.T) {
 		// 1000 × 2e10 / 5e13 = 0.4 s; a step reads 2e10 + 1050e5 bytes at 8e11 a second.
 		{"decoding alone is bound by bandwidth", func(*Model) {}, 1, 0.4 + 100*(2e10+1050e5)/8e11},
 		{"two devices in one copy or two", func(*Model) {}, 2, (0.4 + 100*(2e10+1050e5)/8e11) / 2},
-		{"half a device", func(m *Model) { m.Parameters, m.Active = 5e9, 5e9 }, 0.5, 2 * (0.2 + 100*(1e10+1050e5)/8e11)},
+		{"half a device", func(m *Model) {
+			m.Parameters, m.Active = 5e9, 5e9
+		}, 0.5, 2 * (0.2 + 100*(1e10+1050e5)/8e11)},
 		// 2 × 1e10 × 256 / 5e13 = 0.1024 s for a step, more than the 0.0586 s of reading.
 		{"a large batch is bound by compute", func(m *Model) { m.Batch = 256 }, 1, 0.4 + 100*0.1024/256},
 		{"8 bits", func(m *Model) { m.WeightBytes = 1 }, 1, 0.2 + 100*(1e10+1050e5)/8e11},
@@ -299,7 +310,8 @@ func TestCheaperRanksHigher(t *testing.T) {
 			if o.PerDollar <= 0 || math.IsInf(o.PerDollar, 0) || math.IsNaN(o.PerDollar) {
 				t.Fatalf("%s gives %v for a dollar", o.Machine, o.PerDollar)
 			}
-			if i > 0 && (o.PerDollar > r.Offers[i-1].PerDollar || (o.PerDollar < r.Offers[i-1].PerDollar) != (o.Rank == i+1)) {
+			if i > 0 && (o.PerDollar > r.Offers[i-1].PerDollar ||
+				(o.PerDollar < r.Offers[i-1].PerDollar) != (o.Rank == i+1)) {
 				t.Fatalf("rank %d has %v after %v", o.Rank, o.PerDollar, r.Offers[i-1].PerDollar)
 			}
 			if o.Accelerator == "H100-80GB" && o.Devices == 8 && o.Cloud != "z" {
@@ -320,7 +332,8 @@ func TestLessModelServesMore(t *testing.T) {
 		acc := rapid.SampledFrom(b.Accelerators()).Draw(t, "accelerator")
 		devices := float64(rapid.IntRange(1, 16).Draw(t, "devices"))
 		large := Model{
-			Parameters: rapid.Float64Range(1e8, 1e12).Draw(t, "parameters"), CacheBytes: rapid.Float64Range(1e3, 1e6).Draw(t,
+			Parameters: rapid.Float64Range(1e8, 1e12).Draw(t, "parameters"),
+			CacheBytes: rapid.Float64Range(1e3, 1e6).Draw(t,
 				"cache"),
 			Batch: float64(rapid.IntRange(1, 64).Draw(t, "batch"))}
 		small := large

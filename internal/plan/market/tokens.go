@@ -136,8 +136,9 @@ func (m Model) assumptions() []string {
 		batch = fmt.Sprintf("as many sequences at a time as fit in memory, up to %d", maxBatch)
 	}
 	return []string{
-		fmt.Sprintf("model: %s billion parameters, %s billion active, %s bytes each; %s KiB of cache per token; %s prompt "+
-			"tokens and %s answer tokens per request; %s",
+		fmt.Sprintf(
+			"model: %s billion parameters, %s billion active, %s bytes each; %s KiB of cache per token; %s prompt "+
+				"tokens and %s answer tokens per request; %s",
 			plain.Number(m.Parameters/1e9, 2), plain.Number(m.Active/1e9, 2), plain.Number(m.WeightBytes, 3),
 			plain.Number(m.CacheBytes/1024, 1), plain.Number(m.Prompt, 0), plain.Number(m.Answer, 0), batch),
 		"prefill is compute bound: 2 operations per token and active parameter; a decoding step takes the larger of " +

@@ -172,7 +172,8 @@ func TestPackMatchesBruteForce(t *testing.T) {
 				}
 				wantLeft, want := minUnplacedAndGPUs(fleet, needsOf(workloads), tc.double)
 				if left != wantLeft || r.GPUsUsed != want {
-					t.Fatalf("%v: %d GPUs and %d left out, want %d and %d", workloads, r.GPUsUsed, left, want, wantLeft)
+					t.Fatalf("%v: %d GPUs and %d left out, want %d and %d", workloads,
+						r.GPUsUsed, left, want, wantLeft)
 				}
 				if !r.Optimal || r.LowerBound != want {
 					t.Fatalf("%v: %d GPUs are not proven: bound %d, %s", workloads, want, r.LowerBound, r.Proof)
@@ -187,7 +188,8 @@ func TestPackMatchesBruteForce(t *testing.T) {
 				}
 				if out < wantLeft || (out == wantLeft && short.LowerBound > want) ||
 					(short.Optimal && (out != wantLeft || short.GPUsUsed != want)) {
-					t.Fatalf("%v: cut short, %d GPUs (bound %d, %s), %d left out; want %d and %d", workloads, short.GPUsUsed,
+					t.Fatalf("%v: cut short, %d GPUs (bound %d, %s), %d left out; want %d and %d",
+						workloads, short.GPUsUsed,
 						short.LowerBound, short.Proof, out, want, wantLeft)
 				}
 			}
@@ -242,7 +244,8 @@ func checkLegal(tb testFailer, fleet Fleet, workloads []Workload, double bool, r
 			if missing[p.Workload]--; !named {
 				continue
 			}
-			if q.UsableGiB < w.MemoryGiB || q.ComputeSlices < w.ComputeSlices || (q.DoubleMemory && !double && r.Moves == nil) {
+			if q.UsableGiB < w.MemoryGiB || q.ComputeSlices < w.ComputeSlices ||
+				(q.DoubleMemory && !double && r.Moves == nil) {
 				tb.Fatalf("%+v is too small or not asked for: %+v", p, w)
 			}
 		}
@@ -282,7 +285,8 @@ func randomLayout(rng *rand.Rand, fleet Fleet, gpus, most int) []Placed {
 			if at := uint(1<<p.MemorySlices-1) << start; used&at == 0 && !p.MediaEngines {
 				used |= at
 				out = append(out, Placed{
-					GPU: fmt.Sprint(g), Model: m.Name, Profile: p.Name, Start: start, Workload: fmt.Sprintf("a%d", len(out)),
+					GPU: fmt.Sprint(g), Model: m.Name, Profile: p.Name, Start: start,
+					Workload: fmt.Sprintf("a%d", len(out)),
 				})
 			}
 		}
@@ -423,8 +427,10 @@ func TestRearrangeMatchesBruteForce(t *testing.T) {
 							got++
 						}
 					}
-					if got != gpus || len(r.Moves) != moves || *r.MovesLowerBound != moves || !r.Optimal || len(r.Unplaced) != unfit {
-						t.Fatalf("%v and %v: %d GPUs, %d moves (bound %d, %s), want %d and %d", current, wanted, got, len(r.Moves),
+					if got != gpus || len(r.Moves) != moves || *r.MovesLowerBound != moves || !r.Optimal ||
+						len(r.Unplaced) != unfit {
+						t.Fatalf("%v and %v: %d GPUs, %d moves (bound %d, %s), want %d and %d", current,
+							wanted, got, len(r.Moves),
 							*r.MovesLowerBound, r.Proof, gpus, moves)
 					}
 					checkLegal(t, fleet, wanted, tc.double, r)
@@ -553,7 +559,9 @@ func TestRearrangementsAreLegal(t *testing.T) {
 			case 0: // no longer wanted
 				wanted = append(wanted, Workload{current[i].Workload, 1, 1, 0})
 			case 1: // outgrown, or more than it needs
-				wanted = append(wanted, Workload{current[i].Workload, 1 + rng.Float64()*20, 1 + rng.IntN(3), 1 + rng.IntN(2)})
+				wanted = append(wanted, Workload{
+					current[i].Workload, 1 + rng.Float64()*20, 1 + rng.IntN(3), 1 + rng.IntN(2),
+				})
 			case 2:
 				current[i].Workload = ""
 			}

@@ -34,15 +34,17 @@ func Commands(steps []Step) []string {
 			out = append(out, fmt.Sprintf("nvidia-smi mig -i %s -cgi %s -C", s.GPU, strings.Join(tuples, ",")))
 			listed = false
 		case Drain:
-			out = append(out, fmt.Sprintf("# drain %s on GPU %s, %s at %d: checkpoint, then end its process", who, s.GPU,
-				s.Profile, s.Start))
+			out = append(out,
+				fmt.Sprintf("# drain %s on GPU %s, %s at %d: checkpoint, then end its process", who, s.GPU,
+					s.Profile, s.Start))
 		case Start:
 			if !listed {
 				out = append(out, "nvidia-smi -L")
 				listed = true
 			}
 			out = append(out,
-				fmt.Sprintf("CUDA_VISIBLE_DEVICES=MIG-<uuid:%s> # start %s with this in its environment, in a process of its own",
+				fmt.Sprintf("CUDA_VISIBLE_DEVICES=MIG-<uuid:%s> # start %s with this in its environment, in a "+
+					"process of its own",
 					place(s), who))
 		case Destroy:
 			id := s.Instance

@@ -94,7 +94,8 @@ func (l *layouts) add(p Placed) (column string, err error) {
 		for _, q := range g.geo.Profiles {
 			names = append(names, q.Name)
 		}
-		return "profile", fmt.Errorf("%.40q is not a profile of %s: %s", p.Profile, g.geo.Name, strings.Join(names, " "))
+		return "profile", fmt.Errorf("%.40q is not a profile of %s: %s", p.Profile, g.geo.Name,
+			strings.Join(names, " "))
 	}
 	s, ok := g.geo.spot(i, p.Start)
 	switch {

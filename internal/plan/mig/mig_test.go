@@ -251,7 +251,8 @@ func TestEmptyPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`"schema":"curfew.plan.mig/v1"`, `"gpus_used":0`, `"lower_bound":0`, `"gpus":[]`, `"unplaced":[]`, `"moves":null`,
+		`"schema":"curfew.plan.mig/v1"`, `"gpus_used":0`, `"lower_bound":0`, `"gpus":[]`,
+		`"unplaced":[]`, `"moves":null`,
 		`"commands":[]`, `"steps":[]`, `"advice":[]`, `"optimal":true`,
 	} {
 		if !strings.Contains(string(out), want) {
@@ -298,7 +299,8 @@ func TestLimitedEffortStaysLegal(t *testing.T) {
 		short := packed(t, fleet.String(), workloads, Options{Effort: effort})
 		checkLegal(t, fleet, workloads, false, short)
 		if short.LowerBound > long.GPUsUsed || (short.Optimal && short.GPUsUsed != long.GPUsUsed) {
-			t.Errorf("effort %d: bound %d, %s with %d GPUs; %d do", effort, short.LowerBound, short.Proof, short.GPUsUsed,
+			t.Errorf("effort %d: bound %d, %s with %d GPUs; %d do", effort, short.LowerBound,
+				short.Proof, short.GPUsUsed,
 				long.GPUsUsed)
 		}
 		if effort == 1 && (short.Optimal || short.Proof != Gap) {

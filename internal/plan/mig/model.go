@@ -98,7 +98,8 @@ const maxMemorySlices = 8
 func (m Model) check() error {
 	if m.Name == "" || m.MemorySlices < 1 || m.MemorySlices > maxMemorySlices || len(m.Profiles) == 0 ||
 		len(m.Profiles) > 32 {
-		return fmt.Errorf("model %q: expected a name, 1 to %d memory slices and 1 to 32 profiles", m.Name, maxMemorySlices)
+		return fmt.Errorf("model %q: expected a name, 1 to %d memory slices and 1 to 32 profiles",
+			m.Name, maxMemorySlices)
 	}
 	for i, p := range m.Profiles {
 		if p.MemorySlices < 1 || p.ComputeSlices < 1 || len(p.Starts) == 0 || m.index(p.Name) != i {
@@ -129,15 +130,23 @@ var models = []Model{
 				Starts: []int{0, 1, 2, 3},
 			},
 			{
-				Name: "1g.6gb+me", ID: 21, ComputeSlices: 1, MemorySlices: 1, MediaEngines: true, UsableGiB: 5.81, SMs: 14,
+				Name: "1g.6gb+me", ID: 21, ComputeSlices: 1, MemorySlices: 1, MediaEngines: true,
+				UsableGiB: 5.81, SMs: 14,
 				Max: 1, Starts: []int{0, 1, 2, 3},
 			},
-			{Name: "2g.12gb", ID: 5, ComputeSlices: 2, MemorySlices: 2, UsableGiB: 11.69, SMs: 28, Max: 2, Starts: []int{0, 2}},
 			{
-				Name: "2g.12gb+me", ID: 6, ComputeSlices: 2, MemorySlices: 2, MediaEngines: true, UsableGiB: 11.69, SMs: 28,
+				Name: "2g.12gb", ID: 5, ComputeSlices: 2, MemorySlices: 2, UsableGiB: 11.69, SMs: 28, Max: 2,
+				Starts: []int{0, 2},
+			},
+			{
+				Name: "2g.12gb+me", ID: 6, ComputeSlices: 2, MemorySlices: 2, MediaEngines: true,
+				UsableGiB: 11.69, SMs: 28,
 				Max: 1, Starts: []int{0, 2},
 			},
-			{Name: "4g.24gb", ID: 0, ComputeSlices: 4, MemorySlices: 4, UsableGiB: 23.44, SMs: 56, Max: 1, Starts: []int{0}},
+			{
+				Name: "4g.24gb", ID: 0, ComputeSlices: 4, MemorySlices: 4, UsableGiB: 23.44, SMs: 56, Max: 1,
+				Starts: []int{0},
+			},
 		},
 	},
 	sevenSlice("A100-40GB", guide, []string{"a100", "a100-40"},
@@ -170,31 +179,38 @@ func sevenSlice(name, source string, aliases []string, gb [6]int, usable [6]floa
 		Name: name, Aliases: aliases, ComputeSlices: 7, MemorySlices: 8, Source: source,
 		Profiles: []Profile{
 			{
-				Name: called(1, 0), ID: 19, ComputeSlices: 1, MemorySlices: 1, UsableGiB: usable[0], SMs: sms[0], Max: 7,
+				Name: called(1, 0), ID: 19, ComputeSlices: 1, MemorySlices: 1,
+				UsableGiB: usable[0], SMs: sms[0], Max: 7,
 				Starts: all,
 			},
 			{
-				Name: called(1, 0) + "+me", ID: 20, ComputeSlices: 1, MemorySlices: 1, MediaEngines: true, UsableGiB: usable[0],
+				Name: called(1, 0) + "+me", ID: 20, ComputeSlices: 1, MemorySlices: 1,
+				MediaEngines: true, UsableGiB: usable[0],
 				SMs: sms[0], Max: 1, Starts: all,
 			},
 			{
-				Name: called(1, 1), ID: 15, ComputeSlices: 1, MemorySlices: 2, DoubleMemory: true, UsableGiB: usable[1],
+				Name: called(1, 1), ID: 15, ComputeSlices: 1, MemorySlices: 2,
+				DoubleMemory: true, UsableGiB: usable[1],
 				SMs: sms[1], Max: 4, Starts: []int{0, 2, 4, 6},
 			},
 			{
-				Name: called(2, 2), ID: 14, ComputeSlices: 2, MemorySlices: 2, UsableGiB: usable[2], SMs: sms[2], Max: 3,
+				Name: called(2, 2), ID: 14, ComputeSlices: 2, MemorySlices: 2,
+				UsableGiB: usable[2], SMs: sms[2], Max: 3,
 				Starts: []int{0, 2, 4},
 			},
 			{
-				Name: called(3, 3), ID: 9, ComputeSlices: 3, MemorySlices: 4, UsableGiB: usable[3], SMs: sms[3], Max: 2,
+				Name: called(3, 3), ID: 9, ComputeSlices: 3, MemorySlices: 4,
+				UsableGiB: usable[3], SMs: sms[3], Max: 2,
 				Starts: []int{0, 4},
 			},
 			{
-				Name: called(4, 4), ID: 5, ComputeSlices: 4, MemorySlices: 4, UsableGiB: usable[4], SMs: sms[4], Max: 1,
+				Name: called(4, 4), ID: 5, ComputeSlices: 4, MemorySlices: 4,
+				UsableGiB: usable[4], SMs: sms[4], Max: 1,
 				Starts: []int{0},
 			},
 			{
-				Name: called(7, 5), ID: 0, ComputeSlices: 7, MemorySlices: 8, UsableGiB: usable[5], SMs: sms[5], Max: 1,
+				Name: called(7, 5), ID: 0, ComputeSlices: 7, MemorySlices: 8,
+				UsableGiB: usable[5], SMs: sms[5], Max: 1,
 				Starts: []int{0},
 			},
 		},

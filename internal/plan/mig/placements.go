@@ -56,7 +56,8 @@ func ReadPlacements(name string, r io.Reader, fleet Fleet) ([]Placed, error) {
 			return err
 		}
 		p := Placed{
-			GPU: text("gpu"), Model: text("model"), Profile: text("profile"), Start: int(start), Workload: text("workload"),
+			GPU: text("gpu"), Model: text("model"), Profile: text("profile"), Start: int(start),
+			Workload: text("workload"),
 			Instance: text("instance"),
 		}
 		if column, err := l.add(p); err != nil {
@@ -85,7 +86,8 @@ func (f file) report(l *layouts) ([]Placed, error) {
 	for i, g := range r.GPUs {
 		for j, p := range g.Placements {
 			placed := Placed{
-				GPU: g.GPU, Model: g.Model, Profile: p.Profile, Start: p.Start, Workload: p.Workload, Instance: p.Instance,
+				GPU: g.GPU, Model: g.Model, Profile: p.Profile, Start: p.Start,
+				Workload: p.Workload, Instance: p.Instance,
 			}
 			if column, err := l.add(placed); err != nil {
 				return nil, f.fail(0, "gpus[%d].placements[%d]: %s %s", i, j, column, err)

@@ -13,7 +13,8 @@ import (
 
 func TestReadWorkloads(t *testing.T) {
 	got, err := ReadWorkloads("w.csv",
-		strings.NewReader("\xef\xbb\xbfname,memory_gib,compute_slices,count\r\ntrain,  9.62 ,3,2\r\n\"a, b\",1e1,1,0\n"))
+		strings.NewReader(
+			"\xef\xbb\xbfname,memory_gib,compute_slices,count\r\ntrain,  9.62 ,3,2\r\n\"a, b\",1e1,1,0\n"))
 	want := []Workload{{"train", 9.62, 3, 2}, {"a, b", 10, 1, 0}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -34,13 +35,17 @@ func TestReadWorkloads(t *testing.T) {
 		{"negative", header + "a,1,1,-1\n", "w.csv:2:7: count is -1: expected 0 to"},
 		{"no name", header + ",1,1,1\n", "w.csv:2:1: name is empty"},
 		{"twice", header + "a,1,1,1\n\na,1,1,1\n", `w.csv:4:1: name "a" appears twice, first in line 2`},
-		{"too many", header + "a,1,1,100000\nb,1,1,1\n", "w.csv:3:7: count brings the number of workloads above 100000"},
+		{
+			"too many", header + "a,1,1,100000\nb,1,1,1\n",
+			"w.csv:3:7: count brings the number of workloads above 100000",
+		},
 		{"a quote", header + "a,\"1,1,1\n", "w.csv:2:10: extraneous or missing \" in quoted-field"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := ReadWorkloads("w.csv", strings.NewReader(tc.text))
 			var fe *FileError
-			if !errors.As(err, &fe) || !strings.HasPrefix(err.Error(), "w.csv:") || !strings.Contains(err.Error(), tc.want) {
+			if !errors.As(err, &fe) || !strings.HasPrefix(err.Error(), "w.csv:") ||
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
@@ -175,7 +180,8 @@ func FuzzReadWorkloads(f *testing.F) {
 			if err := w.check(); err != nil {
 				t.Fatal(err)
 			}
-			fmt.Fprintf(&b, "\"%s\",%v,%d,%d\n", strings.ReplaceAll(w.Name, `"`, `""`), w.MemoryGiB, w.ComputeSlices, w.Count)
+			fmt.Fprintf(&b, "\"%s\",%v,%d,%d\n", strings.ReplaceAll(w.Name, `"`, `""`), w.MemoryGiB,
+				w.ComputeSlices, w.Count)
 		}
 		back, err := ReadWorkloads("w.csv", strings.NewReader(b.String()))
 		if diff := cmp.Diff(got, back); err != nil || diff != "" {
@@ -188,7 +194,8 @@ func FuzzReadWorkloads(f *testing.F) {
 func FuzzReadPlacements(f *testing.F) {
 	for _, s := range []string{
 		"gpu,profile,start,workload\n0,3g.40gb,4,train\n", listing,
-		`{"schema":"curfew.plan.mig/v1","gpus":[{"gpu":"3","placements":[{"profile":"1g.10gb","start":2}]}]}`, "|  0 MIG",
+		`{"schema":"curfew.plan.mig/v1","gpus":[{"gpu":"3","placements":[{"profile":"1g.10gb","start":2}]}]}`,
+		"|  0 MIG",
 	} {
 		f.Add([]byte(s))
 	}

@@ -47,7 +47,8 @@ func TestFragmentation(t *testing.T) {
 		if r.GPUsUsed != 1 || len(r.Moves) != 1 || *r.MovesLowerBound != 1 || !r.Optimal {
 			t.Fatalf("%d GPUs, %d moves: %+v", r.GPUsUsed, len(r.Moves), r.Moves)
 		}
-		if m := r.Moves[0]; m.Workload != "c" || m.From != (Site{"0", "1g.10gb", 5}) || m.To.Start < 2 || m.To.Start > 3 {
+		if m := r.Moves[0]; m.Workload != "c" || m.From != (Site{"0", "1g.10gb", 5}) ||
+			m.To.Start < 2 || m.To.Start > 3 {
 			t.Errorf("%+v, want c from 5 to 2 or 3", m)
 		}
 		want := fmt.Sprintf(`nvidia-smi mig -i 0 -cgi 1g.10gb:%d -C
@@ -133,7 +134,8 @@ func TestKeepGPUs(t *testing.T) {
 func TestToday(t *testing.T) {
 	one := func(p Placed) []Placed { return []Placed{p} }
 	t.Run("not named: it stays in use", func(t *testing.T) {
-		r := rearranged(t, "A100-80GB", one(Placed{GPU: "0", Profile: "2g.20gb", Start: 2}), []Workload{{"w", 30, 4, 1}},
+		r := rearranged(t, "A100-80GB", one(Placed{GPU: "0", Profile: "2g.20gb", Start: 2}),
+			[]Workload{{"w", 30, 4, 1}},
 			Options{})
 		if r.GPUsUsed != 1 || len(r.Moves) != 1 || len(r.Released) != 0 ||
 			!strings.Contains(strings.Join(r.Notes, "\n"), "1 instance today without a known workload") {
@@ -198,7 +200,8 @@ func TestToday(t *testing.T) {
 	t.Run("what runs is not ended for what is new", func(t *testing.T) {
 		r := rearranged(t, "A100-80GB:1", one(Placed{GPU: "0", Profile: "7g.80gb", Start: 0, Workload: "a"}),
 			[]Workload{{"new", 5, 1, 7}}, Options{})
-		if len(r.Moves) != 0 || r.GPUs[0].Placements[0].Workload != "a" || len(r.Unplaced) != 1 || r.Unplaced[0].Count != 7 {
+		if len(r.Moves) != 0 || r.GPUs[0].Placements[0].Workload != "a" || len(r.Unplaced) != 1 ||
+			r.Unplaced[0].Count != 7 {
 			t.Errorf("%+v, unplaced %+v", r.GPUs, r.Unplaced)
 		}
 	})
@@ -211,7 +214,8 @@ func TestToday(t *testing.T) {
 		}
 	})
 	t.Run("another model", func(t *testing.T) {
-		r := rearranged(t, "A100-80GB", one(Placed{GPU: "0", Model: "A30-24GB", Profile: "1g.6gb", Start: 1, Workload: "a"}),
+		r := rearranged(t, "A100-80GB",
+			one(Placed{GPU: "0", Model: "A30-24GB", Profile: "1g.6gb", Start: 1, Workload: "a"}),
 			[]Workload{{"w", 30, 3, 1}}, Options{})
 		if r.GPUsUsed != 1 || len(r.Moves) != 1 || r.GPUs[0].Model != "A100-80GB" {
 			t.Errorf("%+v", r.GPUs)
@@ -232,14 +236,21 @@ func TestRearrangeErrors(t *testing.T) {
 		{"two +me", []Placed{at("1g.10gb+me", 0), at("1g.10gb+me", 1)}, "second +me"},
 		{"an option for a GPU", []Placed{{GPU: "-x", Profile: "1g.10gb"}}, "is not a GPU id"},
 		{"a shell for a GPU", []Placed{{GPU: "0;reboot", Profile: "1g.10gb"}}, "is not a GPU id"},
-		{"a shell for an instance", []Placed{{GPU: "0", Profile: "1g.10gb", Instance: "1;reboot"}}, "is not the number"},
-		{"a line for a workload", []Placed{{GPU: "0", Profile: "1g.10gb", Workload: "a\nreboot"}}, "control character"},
+		{
+			"a shell for an instance", []Placed{{GPU: "0", Profile: "1g.10gb", Instance: "1;reboot"}},
+			"is not the number",
+		},
+		{
+			"a line for a workload", []Placed{{GPU: "0", Profile: "1g.10gb", Workload: "a\nreboot"}},
+			"control character",
+		},
 		{
 			"more GPUs than there are", []Placed{{GPU: "0", Profile: "1g.10gb"}, {GPU: "1", Profile: "1g.10gb"}},
 			"the current placements use 2",
 		},
 	} {
-		if _, err := Rearrange(context.Background(), fleetOf(t, "A100-80GB:1"), tc.current, nil, Options{}); err == nil ||
+		if _, err := Rearrange(context.Background(), fleetOf(t, "A100-80GB:1"), tc.current, nil,
+			Options{}); err == nil ||
 			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}

@@ -101,7 +101,9 @@ func (p *program) relax(ctx context.Context, demand, stock []int, work *work) (*
 				entering, gain = basic{rows: []int{i}, values: []float64{-1}}, -d
 			case i < covers && d-float64(p.classes[rows[i]].penalty) > gain:
 				c := rows[i]
-				entering = basic{rows: []int{i}, values: []float64{1}, left: true, class: c, cost: float64(p.classes[c].penalty)}
+				entering = basic{
+					rows: []int{i}, values: []float64{1}, left: true, class: c, cost: float64(p.classes[c].penalty),
+				}
 				gain = d - entering.cost
 			case i >= covers && d > gain: // leave one unused
 				entering, gain = basic{rows: []int{i}, values: []float64{1}}, d
@@ -111,7 +113,8 @@ func (p *program) relax(ctx context.Context, demand, stock []int, work *work) (*
 			entering = basic{cost: float64(c.cost), way: &c}
 			for cl, n := range c.cover {
 				if n > 0 && row[cl] >= 0 {
-					entering.rows, entering.values = append(entering.rows, row[cl]), append(entering.values, float64(n))
+					entering.rows, entering.values = append(entering.rows, row[cl]), append(
+						entering.values, float64(n))
 				}
 			}
 			for _, l := range p.limits(c.kind, limit) {
@@ -225,7 +228,8 @@ func (s *simplex) pivot(in basic) bool {
 			continue
 		}
 		// Of equal ratios the larger pivot is the steadier.
-		if q := max(0, s.amounts[i]) / direction[i]; q < ratio-small || (q < ratio+small && direction[i] > direction[out]) {
+		if q := max(0, s.amounts[i]) / direction[i]; q < ratio-small ||
+			(q < ratio+small && direction[i] > direction[out]) {
 			out, ratio = i, q
 		}
 	}

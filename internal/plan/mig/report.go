@@ -161,7 +161,8 @@ func (p *planner) written(u *used) GPU {
 	slices.SortFunc(g.Placements, func(a, b Placement) int { return cmp.Compare(a.Start, b.Start) })
 	for i, q := range slices.Backward(u.geo.Profiles) {
 		for _, s := range u.geo.spots {
-			if s.profile == i && s.slices&^free == 0 && !q.MediaEngines && (p.options.DoubleMemory || !q.DoubleMemory) {
+			if s.profile == i && s.slices&^free == 0 && !q.MediaEngines &&
+				(p.options.DoubleMemory || !q.DoubleMemory) {
 				g.Room = append(g.Room, q.Name)
 				free &^= s.slices
 			}
@@ -224,7 +225,8 @@ func (p *planner) notes(r Report) []string {
 		}
 		for _, q := range g.Profiles {
 			if q.UsableGiB == 0 {
-				note("the usable memory of %s on %s is unknown: the plan assumes that of the next smaller instance", q.Name,
+				note("the usable memory of %s on %s is unknown: the plan assumes that of the next smaller instance",
+					q.Name,
 					g.Name)
 			}
 		}
@@ -258,7 +260,8 @@ func (p *planner) notes(r Report) []string {
 		case m.Via != nil:
 			note("%s moves twice, because workloads swap places in a cycle", m.Workload)
 		case m.Waits:
-			note("%s is stopped until its place is free, because workloads swap places in a cycle and no GPU has spare room",
+			note(
+				"%s is stopped until its place is free, because workloads swap places in a cycle and no GPU has spare room",
 				m.Workload)
 		}
 	}

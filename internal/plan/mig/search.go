@@ -325,7 +325,8 @@ func (s *search) ways(class int, rest, stock []int, d *dual, base int64) []way {
 						continue
 					}
 					for c := range s.classes {
-						if left[c] <= 0 || s.classes[c].fits[kd.geo]&(1<<sp.profile) == 0 || s.passed(c, left, kd.geo, sp.profile) {
+						if left[c] <= 0 || s.classes[c].fits[kd.geo]&(1<<sp.profile) == 0 ||
+							s.passed(c, left, kd.geo, sp.profile) {
 							continue
 						}
 						left[c]--

@@ -121,7 +121,9 @@ func (p *planner) arrange(u *used, free, leaving uint8) []seat {
 	size := func(c int) int {
 		return u.geo.Profiles[bits.TrailingZeros32(p.classes[c].fits[geo])].MemorySlices
 	}
-	slices.SortStableFunc(items, func(a, b int) int { return cmp.Or(cmp.Compare(size(b), size(a)), cmp.Compare(a, b)) })
+	slices.SortStableFunc(items, func(a, b int) int {
+		return cmp.Or(cmp.Compare(size(b), size(a)), cmp.Compare(a, b))
+	})
 	var best, now []seat
 	var bestFree, bestOver uint8
 	var place func(at int, free uint8)
@@ -131,7 +133,8 @@ func (p *planner) arrange(u *used, free, leaving uint8) []seat {
 			for _, s := range now {
 				over |= s.slices & leaving
 			}
-			order := cmp.Or(cmp.Compare(bits.OnesCount8(over), bits.OnesCount8(bestOver)), u.geo.compareRoom(bestFree, free))
+			order := cmp.Or(cmp.Compare(bits.OnesCount8(over), bits.OnesCount8(bestOver)),
+				u.geo.compareRoom(bestFree, free))
 			if best == nil || order < 0 {
 				best, bestFree, bestOver = slices.Clone(now), free, over
 			}

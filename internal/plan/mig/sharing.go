@@ -32,14 +32,16 @@ const mpsClients = 48
 func (p *planner) advise(ctx context.Context, wanted []Workload, r Report) ([]Advice, error) {
 	out := []Advice{}
 	on := slices.MaxFunc(p.fleet, func(a, b GPUs) int {
-		return cmp.Compare(a.Model.Profiles[a.Model.largest()].UsableGiB, b.Model.Profiles[b.Model.largest()].UsableGiB)
+		return cmp.Compare(a.Model.Profiles[a.Model.largest()].UsableGiB,
+			b.Model.Profiles[b.Model.largest()].UsableGiB)
 	}).Model
 	if memory := on.Profiles[on.largest()].UsableGiB; memory > 0 && p.today == nil && r.GPUsUsed > 0 {
 		mps := firstFit(wanted, memory, on.ComputeSlices, mpsClients)
 		turns := firstFit(wanted, memory, math.MaxInt, math.MaxInt)
 		out = append(out, Advice{
 			Mode: "mps", GPUs: &mps, Serves: mps < r.GPUsUsed,
-			When: fmt.Sprintf("on %s, for trusted processes of one owner, at most %d on a GPU (60 on CUDA later than 13.0)",
+			When: fmt.Sprintf(
+				"on %s, for trusted processes of one owner, at most %d on a GPU (60 on CUDA later than 13.0)",
 				on.Name, mpsClients),
 			Lacks: []string{
 				"memory is not isolated",
@@ -59,7 +61,8 @@ func (p *planner) advise(ctx context.Context, wanted []Workload, r Report) ([]Ad
 	}
 	whole := 0
 	for _, g := range r.GPUs {
-		if m, err := p.fleet.model(g.Model); err == nil && len(g.Placements) == 1 && g.Placements[0].Size == m.MemorySlices {
+		if m, err := p.fleet.model(g.Model); err == nil && len(g.Placements) == 1 &&
+			g.Placements[0].Size == m.MemorySlices {
 			whole++
 		}
 	}

@@ -161,7 +161,9 @@ func (s *sequence) relocate(pending []*moving) {
 			continue
 		}
 		if !s.sidestep(pending) {
-			m := slices.MinFunc(slices.DeleteFunc(slices.Clone(pending), func(m *moving) bool { return !blocks(m, pending) }),
+			m := slices.MinFunc(slices.DeleteFunc(slices.Clone(pending), func(m *moving) bool {
+				return !blocks(m, pending)
+			}),
 				func(a, b *moving) int { return cmp.Compare(a.source, b.source) })
 			s.vacate(m.at, m.source, m.Workload, m.instance)
 			m.source, m.Waits = 0, true
@@ -214,7 +216,8 @@ func (s *sequence) sidestep(pending []*moving) bool {
 // create makes an instance, on a GPU that MIG is enabled on by then.
 func (s *sequence) create(at Site, slices uint8, workload string) {
 	if s.whole[at.GPU] {
-		s.steps = append(s.steps, Step{Do: DrainGPU, Site: Site{GPU: at.GPU}}, Step{Do: Enable, Site: Site{GPU: at.GPU}})
+		s.steps = append(s.steps, Step{Do: DrainGPU, Site: Site{GPU: at.GPU}},
+			Step{Do: Enable, Site: Site{GPU: at.GPU}})
 		s.whole[at.GPU] = false
 	}
 	s.steps = append(s.steps, Step{Do: Create, Site: at, Workload: workload})

@@ -160,7 +160,9 @@ func (m *measured) fits(c *Candidate, from price.Accelerator, o Options) bool {
 
 // against notes what speaks against a machine that fits.
 func (m *measured) against(c *Candidate, from price.Accelerator) {
-	to, add := c.Machine, func(format string, args ...any) { c.Against = append(c.Against, fmt.Sprintf(format, args...)) }
+	to, add := c.Machine, func(format string, args ...any) {
+		c.Against = append(c.Against, fmt.Sprintf(format, args...))
+	}
 	if c.GPUs < m.used {
 		add("the work of %d GPUs runs on %d", m.used, c.GPUs)
 	}
@@ -178,7 +180,8 @@ func (m *measured) against(c *Candidate, from price.Accelerator) {
 	}
 	now, then := from.BF16TFLOPS*fraction(m.from), c.Accelerator.BF16TFLOPS*fraction(to)
 	if then < now {
-		add("%s TFLOP/s instead of %s: work that is compute bound takes longer", plain.Number(then, 0), plain.Number(now, 0))
+		add("%s TFLOP/s instead of %s: work that is compute bound takes longer",
+			plain.Number(then, 0), plain.Number(now, 0))
 	}
 	wide, narrow := from.MemoryBandwidthGBps*fraction(m.from), c.Accelerator.MemoryBandwidthGBps*fraction(to)
 	switch {

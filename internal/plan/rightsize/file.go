@@ -278,9 +278,11 @@ func (a *Advice) figures(most int) Figures {
 func (c Candidate) fit(memoryKnown bool) Fit {
 	f := Fit{
 		Type: c.Machine.Type, Cloud: c.Machine.Cloud, Region: c.Region, Accelerator: c.Accelerator.Name, GPUs: c.GPUs,
-		VCPUs:     c.Machine.VCPUs,
-		MemoryGiB: float64(c.Machine.AcceleratorMemoryMiB) * mib / gib, ComputeShare: c.ComputeShare, HourlyUSD: c.Hourly,
-		Source: c.Price.Source, AsOf: c.Price.AsOf.Format(time.DateOnly), Against: slices.Concat([]string{}, c.Against)}
+		VCPUs:        c.Machine.VCPUs,
+		MemoryGiB:    float64(c.Machine.AcceleratorMemoryMiB) * mib / gib,
+		ComputeShare: c.ComputeShare, HourlyUSD: c.Hourly,
+		Source: c.Price.Source, AsOf: c.Price.AsOf.Format(time.DateOnly),
+		Against: slices.Concat([]string{}, c.Against)}
 	if memoryKnown {
 		f.MemoryShare = &c.MemoryShare
 	}
@@ -365,7 +367,8 @@ func (t *total) together(of []sized) (Advice, error) {
 		return a, nil
 	}
 	a.Verdict = judge(a.UtilMean, t.p.Purpose)
-	a.Why = fmt.Sprintf("%s mean GPU utilization over %s", plain.Percent(a.UtilMean, 1), plain.Count(len(of), "machine"))
+	a.Why = fmt.Sprintf("%s mean GPU utilization over %s", plain.Percent(a.UtilMean, 1),
+		plain.Count(len(of), "machine"))
 	var err error
 	a.Candidates, err = shared(of)
 	return a, err
@@ -416,8 +419,9 @@ func (t *total) notes(r *Report) {
 	headroom := cmp.Or(max(t.p.Headroom, 0), defaultHeadroom)
 	least := cmp.Or(max(t.p.MinCoverage, 0), defaultCoverage)
 	r.Assumptions = []string{
-		fmt.Sprintf("headroom: %s of GPU memory, host memory and vCPUs above the measured use; a slower GPU runs at no "+
-			"more than %s of its throughput",
+		fmt.Sprintf(
+			"headroom: %s of GPU memory, host memory and vCPUs above the measured use; a slower GPU runs at no "+
+				"more than %s of its throughput",
 			plain.Share(headroom, 0), plain.Share(fullest, 0)),
 		"throughput is dense at 16 bits, from vendor data sheets; work can be split over fewer GPUs",
 		"on-demand list prices for Linux in " + t.p.Region +

@@ -33,7 +33,8 @@ func (f *recorded) add(resource, gpu string, minutes int, row func(minute int) s
 	for i := range minutes {
 		if text := row(i); text != "" {
 			f.rows = append(f.rows,
-				fmt.Sprintf("%s,%s,%s,%s", resource, from.Add(time.Duration(i)*time.Minute).Format(time.RFC3339), gpu, text))
+				fmt.Sprintf("%s,%s,%s,%s", resource,
+					from.Add(time.Duration(i)*time.Minute).Format(time.RFC3339), gpu, text))
 		}
 	}
 	return f
@@ -68,7 +69,8 @@ func TestFromUsage(t *testing.T) {
 	r := report(t, f, "p3.8xlarge", Params{})
 	if r.Schema != Schema || r.Verdict != "overprovisioned" || r.Samples != 2400 || r.Coverage != 1 || r.GPUs != 4 ||
 		r.GPUsUsedMax != 1 {
-		t.Errorf("%s, %d samples, coverage %v, %d of %d GPUs; want overprovisioned, 2400, 1, 1 of 4", r.Verdict, r.Samples,
+		t.Errorf("%s, %d samples, coverage %v, %d of %d GPUs; want overprovisioned, 2400, 1, 1 of 4", r.Verdict,
+			r.Samples,
 			r.Coverage, r.GPUsUsedMax, r.GPUs)
 	}
 	// Of 2,400 samples 1,812 are 0; the 2,280th is the 480th of GPU 0's 600.
@@ -119,10 +121,12 @@ func TestUnknownIsNotIdle(t *testing.T) {
 	}{
 		{
 			"a GPU of four misses", "samples for 3 of 4 GPUs only",
-			columns("gpu_util,mem_used_bytes").flat("j", "0", 60, idle).flat("j", "1", 60, idle).flat("j", "2", 60, idle),
+			columns("gpu_util,mem_used_bytes").flat("j", "0", 60, idle).flat("j", "1", 60,
+				idle).flat("j", "2", 60, idle),
 		},
 		{
-			"a GPU has gaps", "samples cover", columns("gpu_util,mem_used_bytes").flat("j", "0", 60, idle).flat("j", "1", 60,
+			"a GPU has gaps", "samples cover", columns("gpu_util,mem_used_bytes").flat("j", "0", 60,
+				idle).flat("j", "1", 60,
 				idle).flat("j", "2", 60, idle).
 				add("j", "3", 60, func(i int) string {
 					if i%3 == 0 {
@@ -131,7 +135,8 @@ func TestUnknownIsNotIdle(t *testing.T) {
 					return idle
 				})},
 		{
-			"more GPUs than it has", "has 4", columns("gpu_util,mem_used_bytes").flat("j", "0", 60, idle).flat("j", "1", 60,
+			"more GPUs than it has", "has 4", columns("gpu_util,mem_used_bytes").flat("j", "0", 60,
+				idle).flat("j", "1", 60,
 				idle).flat("j", "2", 60, idle).
 				flat("j", "3", 60, idle).flat("j", "4", 60, idle)},
 		{"which GPU is not said", "for several GPUs", columns("gpu_util,mem_used_bytes").flat("j", "", 60, idle)},
@@ -144,7 +149,8 @@ func TestUnknownIsNotIdle(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := report(t, tc.f, "p3.8xlarge", Params{})
 			it := r.Resources[0]
-			if it.Verdict != "unknown" || !strings.Contains(it.Why, tc.why) || len(it.Fits) > 0 || it.ComputeTFLOPS != nil ||
+			if it.Verdict != "unknown" || !strings.Contains(it.Why, tc.why) || len(it.Fits) > 0 ||
+				it.ComputeTFLOPS != nil ||
 				len(it.Reasons) > 0 {
 				t.Errorf("%+v; want unknown because %q, and nothing that fits", it, tc.why)
 			}
@@ -169,7 +175,8 @@ func TestSeveralResources(t *testing.T) {
 		t.Errorf("together %+v; want 2 judged, 1 unknown, 20%% of 2 GPUs", r.Figures)
 	}
 	a, b := r.Resources[0], r.Resources[1]
-	if a.Type != "p3.2xlarge" || b.Type != "g5.xlarge" || a.Verdict != "overprovisioned" || b.Verdict != "underutilised" {
+	if a.Type != "p3.2xlarge" || b.Type != "g5.xlarge" || a.Verdict != "overprovisioned" ||
+		b.Verdict != "underutilised" {
 		t.Errorf("%s is a %s, %s is a %s; the file's own type counts", a.Name, a.Type, b.Name, b.Type)
 	}
 	for _, c := range r.Fits {
@@ -257,10 +264,14 @@ func TestReasons(t *testing.T) {
 		{
 			"small kernels all the time", all, "95,0.1,0.1,3,0,",
 			map[string]string{
-				"small-batches": "true", "memory-bandwidth": "false", "cpu-bound-input": "false", "concurrency-limit": "unknown",
+				"small-batches": "true", "memory-bandwidth": "false", "cpu-bound-input": "false",
+				"concurrency-limit": "unknown",
 			},
 		},
-		{"memory-bound", all, "95,0.2,0.7,3,0,", map[string]string{"memory-bandwidth": "true", "small-batches": "false"}},
+		{
+			"memory-bound", all, "95,0.2,0.7,3,0,",
+			map[string]string{"memory-bandwidth": "true", "small-batches": "false"},
+		},
 		{
 			"the CPUs are full", all, "20,0.2,0.1,97,0,",
 			map[string]string{"cpu-bound-input": "true", "small-batches": "false"},
@@ -273,7 +284,8 @@ func TestReasons(t *testing.T) {
 		{
 			"only utilization", "gpu_util", "20",
 			map[string]string{
-				"small-batches": "false", "memory-bandwidth": "unknown", "cpu-bound-input": "unknown", "transfers": "unknown",
+				"small-batches": "false", "memory-bandwidth": "unknown",
+				"cpu-bound-input": "unknown", "transfers": "unknown",
 				"concurrency-limit": "unknown",
 			},
 		},
@@ -324,7 +336,10 @@ func TestBadUsage(t *testing.T) {
 		name, text, machine, want string
 		file                      bool
 	}{
-		{"not a number", "resource,time,gpu,gpu_util\nj,2026-11-01T00:00:00Z,0,ten\n", "p3.2xlarge", "u.csv:2:4", true},
+		{
+			"not a number", "resource,time,gpu,gpu_util\nj,2026-11-01T00:00:00Z,0,ten\n", "p3.2xlarge", "u.csv:2:4",
+			true,
+		},
 		{"no samples", "resource,time,gpu,gpu_util\n", "p3.2xlarge", "no samples", true},
 		{"one sample", columns("gpu_util").flat("j", "0", 1, "10").String(), "p3.2xlarge", "--step", true},
 		{"no type", good, "", "give --type", false},
@@ -344,7 +359,8 @@ func TestBadUsage(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	long := columns("gpu_util").flat("j", "0", 20_000, "10").String()
-	if _, err := FromUsage(ctx, strings.NewReader(long), usage.Format{}, "p3.2xlarge", embedded(t), Params{}); !errors.Is(
+	if _, err := FromUsage(ctx, strings.NewReader(long), usage.Format{}, "p3.2xlarge",
+		embedded(t), Params{}); !errors.Is(
 		err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
@@ -352,7 +368,9 @@ func TestBadUsage(t *testing.T) {
 
 func TestInference(t *testing.T) {
 	f := columns("gpu_util").flat("j", "0", 60, "95")
-	if r := report(t, f, "g5.xlarge", Params{Options: Options{Purpose: inventory.Inference}}); r.Verdict != "scale-out" {
+	if r := report(t, f, "g5.xlarge", Params{
+		Options: Options{Purpose: inventory.Inference},
+	}); r.Verdict != "scale-out" {
 		t.Errorf("inference at 95%%: %s", r.Verdict)
 	}
 	if r := report(t, f, "g5.xlarge", Params{Region: "xx-nowhere-1"}); r.HourlyUSD.Known() || r.SavingUSD.Known() ||

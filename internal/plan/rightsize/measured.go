@@ -151,9 +151,11 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 	}
 	switch m.basis {
 	case usage.GPUUtil:
-		m.warnings = append(m.warnings, "GPU utilization overstates compute (one small kernel reads 100%); record sm_active")
+		m.warnings = append(m.warnings,
+			"GPU utilization overstates compute (one small kernel reads 100%); record sm_active")
 	case usage.TensorActive:
-		m.warnings = append(m.warnings, "compute is taken from tensor activity, which excludes other work; record sm_active")
+		m.warnings = append(m.warnings,
+			"compute is taken from tensor activity, which excludes other work; record sm_active")
 	}
 	if !m.memory {
 		m.warnings = append(m.warnings, "GPU memory is unmeasured: candidates have at least the current memory")

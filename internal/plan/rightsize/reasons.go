@@ -72,7 +72,8 @@ func (m *measured) smallBatches() Reason {
 		return reason(name, usage.Unknown, "needs gpu_util, sm_active and dram_active")
 	}
 	return reason(name, usage.True,
-		fmt.Sprintf("kernels run %s%% of the time on %s%% of the multiprocessors, and GPU memory is active %s%% of the time",
+		fmt.Sprintf(
+			"kernels run %s%% of the time on %s%% of the multiprocessors, and GPU memory is active %s%% of the time",
 			plain.Number(engine, 0), plain.Number(100*sm, 0), plain.Number(100*dram, 0)))
 }
 

@@ -82,14 +82,18 @@ func TestVerdict(t *testing.T) {
 	}{
 		{"nothing measured", "p3.8xlarge", nil, "", Unknown, "nothing was measured"},
 		{"no GPU telemetry", "p3.8xlarge", observed().host(5, 5).w, "", Unknown, "no GPU samples"},
-		{"three of four GPUs", "p3.8xlarge", observed().gpus(0, 3, 10, 1).w, "", Unknown, "samples for 3 of 4 GPUs only"},
+		{
+			"three of four GPUs", "p3.8xlarge", observed().gpus(0, 3, 10, 1).w, "", Unknown,
+			"samples for 3 of 4 GPUs only",
+		},
 		{
 			"half the window", "p3.2xlarge",
 			observed().series("0", usage.GPUUtil, func(h int) float64 { return float64(h%2)*11 - 1 }).w, "", Unknown,
 			"cover 50%",
 		},
 		{
-			"an unknown GPU of four", "p3.8xlarge", observed().gpus(0, 0, 0, 0).flat("", usage.GPUUtil, 10).w, "", Unknown,
+			"an unknown GPU of four", "p3.8xlarge",
+			observed().gpus(0, 0, 0, 0).flat("", usage.GPUUtil, 10).w, "", Unknown,
 			"for several GPUs",
 		},
 		{
@@ -135,11 +139,13 @@ func TestFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Samples != 672 || got.Coverage != 1 || got.GPUs != 2 || got.GPUsUsed != 1 {
-		t.Errorf("%d samples, coverage %v, %d of %d GPUs; want 672, 1, 1 of 2", got.Samples, got.Coverage, got.GPUsUsed,
+		t.Errorf("%d samples, coverage %v, %d of %d GPUs; want 672, 1, 1 of 2", got.Samples,
+			got.Coverage, got.GPUsUsed,
 			got.GPUs)
 	}
 	if got.UtilP50 != 0 || got.UtilP95 != 17 || got.UtilMax != 19 || got.UtilMean < 4.6 || got.UtilMean > 4.8 {
-		t.Errorf("utilization mean %v, p50 %v, p95 %v, maximum %v; want about 4.7, 0, 17, 19", got.UtilMean, got.UtilP50,
+		t.Errorf("utilization mean %v, p50 %v, p95 %v, maximum %v; want about 4.7, 0, 17, 19",
+			got.UtilMean, got.UtilP50,
 			got.UtilP95, got.UtilMax)
 	}
 	if !got.MemoryKnown || got.MemoryPeakGiB != 10 || got.MemoryP95GiB < 9.4 || got.MemoryP95GiB > 9.7 {
@@ -173,11 +179,13 @@ func TestCandidates(t *testing.T) {
 			w:     observed().gpus(0, 1, 100, 10).flat("0", usage.SMActive, 0.03).host(3, 4).w,
 			holds: func(c Candidate) bool { return c.Accelerator.BF16TFLOPS < 200 }, against: "takes longer"},
 		{
-			name: "memory and headroom must fit", machine: "g6e.xlarge", w: observed().gpus(0, 1, 5, 20).host(10, 10).w,
+			name: "memory and headroom must fit", machine: "g6e.xlarge",
+			w:     observed().gpus(0, 1, 5, 20).host(10, 10).w,
 			all:   true,
 			holds: func(c Candidate) bool { return c.Machine.AcceleratorMemoryMiB >= 24*1024 }},
 		{
-			name: "unmeasured memory is kept", machine: "p3.2xlarge", w: observed().flat("0", usage.GPUUtil, 5).host(5, 5).w,
+			name: "unmeasured memory is kept", machine: "p3.2xlarge",
+			w:     observed().flat("0", usage.GPUUtil, 5).host(5, 5).w,
 			all:   true,
 			holds: func(c Candidate) bool { return c.Machine.AcceleratorMemoryMiB >= 16384 }},
 		{name: "unmeasured host memory is kept", machine: "p3.2xlarge", w: observed().gpus(0, 1, 5, 2).w, all: true,
@@ -187,14 +195,18 @@ func TestCandidates(t *testing.T) {
 		{
 			name: "memory held by a GPU that rests counts", machine: "p3.8xlarge",
 			w: observed().gpus(0, 1, 5, 12).gpus(1, 3, 0, 12).host(5, 5).w, all: true,
-			holds: func(c Candidate) bool { return float64(c.GPUs)*float64(c.Machine.AcceleratorMemoryMiB) >= 48*1024*1.2 }},
+			holds: func(c Candidate) bool {
+				return float64(c.GPUs)*float64(c.Machine.AcceleratorMemoryMiB) >= 48*1024*1.2
+			}},
 		{name: "used memory bandwidth is kept", machine: "p4d.24xlarge",
 			w: observed().gpus(0, 1, 10, 5).gpus(1, 7, 0, 0).flat("0", usage.DRAMActive, 0.7).host(3, 4).w, all: true,
 			holds: func(c Candidate) bool { return c.Accelerator.MemoryBandwidthGBps >= 1555*0.7/0.85 }},
 		{
 			name: "only a maximum over the GPUs", machine: "p3.8xlarge",
 			w: maxima(observed().flat("", usage.GPUUtil, 10).flat("", usage.MemUsed, 10*gib).host(5, 5)), all: true,
-			holds: func(c Candidate) bool { return float64(c.GPUs)*float64(c.Machine.AcceleratorMemoryMiB) >= 40*1024*1.2 }},
+			holds: func(c Candidate) bool {
+				return float64(c.GPUs)*float64(c.Machine.AcceleratorMemoryMiB) >= 40*1024*1.2
+			}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := machine(t, book, tc.machine)
@@ -223,7 +235,9 @@ func TestCandidates(t *testing.T) {
 				}
 				if holds := tc.holds(c); holds {
 					any = true
-					noted = noted || slices.ContainsFunc(c.Against, func(s string) bool { return strings.Contains(s, tc.against) })
+					noted = noted || slices.ContainsFunc(c.Against, func(s string) bool {
+						return strings.Contains(s, tc.against)
+					})
 				} else if tc.all {
 					t.Errorf("%s does not fit", c.Machine.Type)
 				}
@@ -245,9 +259,11 @@ func maxima(k work) *usage.Window {
 
 func TestNoCandidatesForIdleGPUs(t *testing.T) {
 	book := embedded(t)
-	got, err := Advise(observed().gpus(0, 4, 0, 0).host(1, 1).w, machine(t, book, "p3.8xlarge"), region, book, Options{})
+	got, err := Advise(observed().gpus(0, 4, 0, 0).host(1, 1).w, machine(t, book, "p3.8xlarge"),
+		region, book, Options{})
 	if err != nil || len(got.Candidates) > 0 || got.GPUsUsed != 0 || got.Verdict != Overprovisioned {
-		t.Errorf("GPUs that never compute: %d candidates, %d used, %s, %v; want none: they are idle", len(got.Candidates),
+		t.Errorf("GPUs that never compute: %d candidates, %d used, %s, %v; want none: they are idle",
+			len(got.Candidates),
 			got.GPUsUsed, got.Verdict, err)
 	}
 }
@@ -263,7 +279,8 @@ func TestUnpriced(t *testing.T) {
 		got.Verdict != Overprovisioned {
 		t.Errorf("without prices: %+v; want a verdict, the reason, no price and no candidates", got)
 	}
-	if _, err := Advise(nil, machine(t, book, "m5.large"), region, book, Options{}); !errors.Is(err, ErrNoAccelerator) {
+	if _, err := Advise(nil, machine(t, book, "m5.large"), region, book,
+		Options{}); !errors.Is(err, ErrNoAccelerator) {
 		t.Errorf("a machine without GPUs: %v, want ErrNoAccelerator", err)
 	}
 	if _, err := Advise(nil, machine(t, book, "p3.2xlarge"), region, &price.Book{}, Options{}); !errors.Is(err,
@@ -284,7 +301,8 @@ func TestMoreUseNeverAddsCandidates(t *testing.T) {
 		less := rapid.Float64Range(0, 1).Draw(t, "part")
 		active := rapid.IntRange(1, m.GPUs()).Draw(t, "active")
 		advise := func(part float64) []string {
-			w := observed().gpus(0, active, max(1, util*part), memory*part).gpus(active, m.GPUs()-active, 0, 0).host(cpu*part,
+			w := observed().gpus(0, active, max(1, util*part), memory*part).gpus(active,
+				m.GPUs()-active, 0, 0).host(cpu*part,
 				host*part).w
 			a, err := Advise(w, m, region, book, Options{})
 			if err != nil {

@@ -26,9 +26,13 @@ func TestWhole(t *testing.T) {
 	p95, peak, hourly, saving := 11.6, 9.84, money.Known(5672*money.USD/1000), money.Known(340604*money.Cent)
 	size := &rightsize.Resource{
 		Name: "dev-box", Type: "g5.12xlarge", Figures: rightsize.Figures{
-			Verdict: "overprovisioned", UtilP95: &p95, MemoryPeakGiB: &peak, GPUs: 4, GPUsUsedMax: 1, HourlyUSD: hourly,
+			Verdict: "overprovisioned", UtilP95: &p95, MemoryPeakGiB: &peak, GPUs: 4,
+			GPUsUsedMax: 1, HourlyUSD: hourly,
 			Fits: []rightsize.Fit{
-				{Type: "g2-standard-4", Cloud: "gcp", Region: "us-central1", HourlyUSD: 10 * money.Cent, SavingUSD: saving},
+				{
+					Type: "g2-standard-4", Cloud: "gcp", Region: "us-central1", HourlyUSD: 10 * money.Cent,
+					SavingUSD: saving,
+				},
 				{
 					Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", Accelerator: "A10G", GPUs: 1,
 					HourlyUSD: 1006 * money.USD / 1000, SavingUSD: saving, Against: []string{"3 fewer GPUs"},
@@ -36,7 +40,8 @@ func TestWhole(t *testing.T) {
 			}}}
 	from := time.Date(2026, 10, 5, 0, 0, 0, 0, time.UTC)
 	habit := &Habit{
-		Trace: "gpus.csv", From: from, To: from.AddDate(0, 0, 21), Wait: 22 * time.Minute, Idle: Idle(22 * time.Minute),
+		Trace: "gpus.csv", From: from, To: from.AddDate(0, 0, 21), Wait: 22 * time.Minute,
+		Idle:         Idle(22 * time.Minute),
 		MachineHours: 504, IdleHours: 380, SessionHours: 144, RestartHours: 2, Launches: 24,
 		CostUSD: money.Known(285869 * money.Cent), SessionUSD: money.Known(82811 * money.Cent)}
 	f, err := New(pet(), size, habit, Options{Lease: 4 * time.Hour, Idle: 30 * time.Minute, MaxLease: 24 * time.Hour})
@@ -119,7 +124,9 @@ func TestSmaller(t *testing.T) {
 		},
 		{
 			"of another region",
-			[]rightsize.Fit{{Type: "g5.xlarge", Cloud: "aws", Region: "eu-west-1", HourlyUSD: 1 * money.USD, SavingUSD: save}},
+			[]rightsize.Fit{
+				{Type: "g5.xlarge", Cloud: "aws", Region: "eu-west-1", HourlyUSD: 1 * money.USD, SavingUSD: save},
+			},
 			"g5.12xlarge",
 		},
 		{
@@ -131,7 +138,9 @@ func TestSmaller(t *testing.T) {
 		},
 		{
 			"what it saves is not known",
-			[]rightsize.Fit{{Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: 1 * money.USD}}, "g5.12xlarge",
+			[]rightsize.Fit{
+				{Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: 1 * money.USD},
+			}, "g5.12xlarge",
 		},
 		{
 			"the first that is cheaper",
@@ -142,7 +151,9 @@ func TestSmaller(t *testing.T) {
 			"g5.xlarge",
 		},
 	} {
-		f, err := New(pet(), &rightsize.Resource{Figures: rightsize.Figures{Verdict: "overprovisioned", Fits: c.fits}}, nil,
+		f, err := New(pet(), &rightsize.Resource{
+			Figures: rightsize.Figures{Verdict: "overprovisioned", Fits: c.fits},
+		}, nil,
 			Options{})
 		if err != nil || f.Spec.Resources.InstanceType != c.want {
 			t.Errorf("%s: %v, %v", c.name, f, err)
@@ -179,7 +190,9 @@ func TestWhateverItIsCalled(t *testing.T) {
 		m.Seen, m.Doing = rapid.String().Draw(t, "seen"), rapid.String().Draw(t, "doing")
 		m.Owner = inventory.Owner{
 			Team: rapid.StringMatching(`[ -~]{0,20}`).Draw(t, "team"),
-			User: rapid.SampledFrom([]string{"ana", "no", "0x1", "a: b", "# x", "'", `"`, "{", "~", "1e3", "Zoë", "null"}).Draw(
+			User: rapid.SampledFrom([]string{
+				"ana", "no", "0x1", "a: b", "# x", "'", `"`, "{", "~", "1e3", "Zoë", "null",
+			}).Draw(
 				t, "user"),
 		}
 		f, err := New(m, nil, nil, Options{})

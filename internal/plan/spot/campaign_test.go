@@ -66,7 +66,8 @@ func TestCampaignSavings(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, x := range r.Results {
-				t.Logf("%s %.2f %% %d misses %d starts %d cases $%s", x.Name, 100*x.Saving, x.Misses, x.Starts, x.Cases,
+				t.Logf("%s %.2f %% %d misses %d starts %d cases $%s", x.Name, 100*x.Saving,
+					x.Misses, x.Starts, x.Cases,
 					x.MeanCostUSD)
 				if x.Misses != 0 {
 					t.Errorf("%s misses %d deadlines", x.Name, x.Misses)
@@ -75,7 +76,9 @@ func TestCampaignSavings(t *testing.T) {
 			for _, z := range r.Zones {
 				t.Logf("%s %.4f", z.Name, z.Results[2].Saving)
 			}
-			for name, want := range map[string]float64{Greedy: tc.greedy, UniformProgress: tc.uniform, Bound: tc.bound} {
+			for name, want := range map[string]float64{
+				Greedy: tc.greedy, UniformProgress: tc.uniform, Bound: tc.bound,
+			} {
 				if got := 100 * r.result(name).Saving; math.Abs(got-want) > 0.1 {
 					t.Errorf("%s saves %.2f %%, want %.1f %%", name, got, want)
 				}
@@ -121,7 +124,8 @@ func TestCampaignAcrossZones(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, x := range r.Results {
-				t.Logf("%s %.2f %% %d misses %d starts %d cases $%s", x.Name, 100*x.Saving, x.Misses, x.Starts, x.Cases,
+				t.Logf("%s %.2f %% %d misses %d starts %d cases $%s", x.Name, 100*x.Saving,
+					x.Misses, x.Starts, x.Cases,
 					x.MeanCostUSD)
 			}
 			if x := r.result(Curfew); x.Misses > 0 || x.Saving < 0.688 || x.Saving < r.result(Greedy).Saving {

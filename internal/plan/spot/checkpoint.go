@@ -114,7 +114,8 @@ func Checkpoint(tr Trace, p CheckpointParams) (CheckpointReport, error) {
 	const longest = 365 * 24 * time.Hour
 	if p.Write <= 0 || p.Restart < 0 || p.Write > longest || p.Restart > longest {
 		return CheckpointReport{}, fmt.Errorf(
-			"plan checkpoint: write %s, restart %s: expected a write over 0 and a restart of 0 or more", p.Write, p.Restart)
+			"plan checkpoint: write %s, restart %s: expected a write over 0 and a restart of 0 or more", p.Write,
+			p.Restart)
 	}
 	runs := tr.runs()
 	if len(runs) == 0 {

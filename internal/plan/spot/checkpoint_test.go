@@ -85,7 +85,9 @@ func TestCheckpointIgnoresFuture(t *testing.T) {
 		}
 		keep := func(runs []upRun) []float64 {
 			var out []float64
-			replayRuns(newAging(tr.Gap, len(tr.Zones), saves), runs, tr.Gap, func(kept float64) { out = append(out, kept) })
+			replayRuns(newAging(tr.Gap, len(tr.Zones), saves), runs, tr.Gap, func(kept float64) {
+				out = append(out, kept)
+			})
 			return out
 		}
 		last := len(runs) - 1

@@ -22,7 +22,8 @@ func (r *Report) explain(tr Trace, p Params, markets []market) {
 	r.Assumptions = []string{
 		"machines are paid for whole sampling steps; each start and each move costs " + plain.Duration(p.Restart) +
 			" of paid time without progress, and loses no other work",
-		"on-demand is always available, at $" + p.OnDemandPrice.String() + " an hour; all machines work at the same speed",
+		"on-demand is always available, at $" + p.OnDemandPrice.String() +
+			" an hour; all machines work at the same speed",
 		"availability is that of the trace: spot starts whenever its zone is available, and runs until the zone is not",
 		fmt.Sprintf("%s learns from the trace before each decision; it starts with %s for interruptions and %s for "+
 			"outages, fitted to three zones of the public data set spot-traces (aws-02-15-2023)", Curfew, runPrior,
@@ -47,8 +48,9 @@ func (r *Report) explain(tr Trace, p Params, markets []market) {
 	}
 	for _, x := range r.Results {
 		if x.Misses > 0 {
-			r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%s misses the deadline in %d of %d cases", x.Name, x.Misses,
-				x.Cases))
+			r.CoverageNotes = append(r.CoverageNotes,
+				fmt.Sprintf("%s misses the deadline in %d of %d cases", x.Name, x.Misses,
+					x.Cases))
 		}
 	}
 	r.Changes = append(r.Changes,
@@ -70,8 +72,9 @@ func (r *Report) explain(tr Trace, p Params, markets []market) {
 		if all, err := tr.markets(p); err == nil {
 			if y, err := all[0].bound(p); err == nil {
 				if x, err := y.result(len(strategies), r.OnDemandUSD); err == nil {
-					r.Changes = append(r.Changes, "with moves between these zones (--across-zones), a case can save up to "+
-						plain.Share(x.Saving, 1))
+					r.Changes = append(r.Changes,
+						"with moves between these zones (--across-zones), a case can save up to "+
+							plain.Share(x.Saving, 1))
 				}
 			}
 		}
@@ -119,10 +122,12 @@ func (r *CheckpointReport) explain(tr Trace, runs []upRun) {
 		"a run pays for one restart; whole intervals of work and write are kept, the rest is lost; no checkpoint is saved " +
 			"within the interruption notice",
 		"each zone is one machine that runs whenever spot is available",
-		fmt.Sprintf("%s and %s know the mean run of the whole trace, and %s knows all of its runs in advance", Young, Daly,
+		fmt.Sprintf("%s and %s know the mean run of the whole trace, and %s knows all of its runs in advance", Young,
+			Daly,
 			BestFixed),
-		fmt.Sprintf("%s learns from earlier runs only; it starts with %s, fitted to three zones of the public data set "+
-			"spot-traces (aws-02-15-2023)", Curfew, r.Prior),
+		fmt.Sprintf(
+			"%s learns from earlier runs only; it starts with %s, fitted to three zones of the public data set "+
+				"spot-traces (aws-02-15-2023)", Curfew, r.Prior),
 	}
 	cut := 0
 	for _, u := range runs {

@@ -175,7 +175,8 @@ func (s *planner) solve() {
 	plan := s.plans[level]
 	if plan == nil {
 		step, window := s.m.step*float64(s.gap), float64(s.window)*float64(s.gap)
-		plan = s.program.solve(&s.m, int(math.Ceil(window/step)), (window-float64(s.p.Work))/step, float64(s.p.Restart)/step,
+		plan = s.program.solve(&s.m, int(math.Ceil(window/step)), (window-float64(s.p.Work))/step,
+			float64(s.p.Restart)/step,
 			float64(s.price)/float64(s.p.OnDemandPrice), s.table)
 		s.table, s.plans[level] = nil, plan
 	}

@@ -32,7 +32,8 @@ func (c tinyMarket) cost(left, work, pending, mode int, up bool) float64 {
 	}
 	after := func(mode, work, pending int) float64 {
 		if !up {
-			return c.outage*c.cost(left-1, work, pending, mode, true) + (1-c.outage)*c.cost(left-1, work, pending, mode, false)
+			return c.outage*c.cost(left-1, work, pending, mode, true) + (1-c.outage)*c.cost(left-1,
+				work, pending, mode, false)
 		}
 		lost := 0.0
 		on, wait := mode, pending
@@ -40,7 +41,8 @@ func (c tinyMarket) cost(left, work, pending, mode int, up bool) float64 {
 			on, wait = idle, 0
 		}
 		if c.run > 0 {
-			lost = c.run * ((1-c.moved)*c.cost(left-1, work, wait, on, false) + c.moved*c.cost(left-1, work, wait, on, true))
+			lost = c.run * ((1-c.moved)*c.cost(left-1, work, wait, on, false) + c.moved*c.cost(
+				left-1, work, wait, on, true))
 		}
 		return lost + (1-c.run)*c.cost(left-1, work, pending, mode, true)
 	}

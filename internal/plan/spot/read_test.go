@@ -25,7 +25,10 @@ func TestRead(t *testing.T) {
 		{"runs", "trace,t_s,len_s,nodes_up\na,0,1200,1\na,1200,600,0\nb,0,600,2\n",
 			Map{Columns: map[string]string{"zone": "trace", "time": "t_s", "length": "len_s", "up": "nodes_up"}},
 			[]Zone{{Name: "a", Up: []bool{u, u, e}}, {Name: "b", Up: []bool{u}}}},
-		{"single samples, nearly in their place", "time,up\n100,1\n690,0\n1320,1\n", Map{}, []Zone{{Up: []bool{u, e, u}}}},
+		{
+			"single samples, nearly in their place", "time,up\n100,1\n690,0\n1320,1\n", Map{},
+			[]Zone{{Up: []bool{u, e, u}}},
+		},
 		{"times of day, one zone later", "zone,time,up\na,2026-03-01T00:00:00Z,1\nb,2026-03-01T00:20:00Z,0\n", Map{},
 			[]Zone{{Name: "a", Up: []bool{u}}, {Name: "b", First: 2, Up: []bool{e}}}},
 		{
@@ -78,10 +81,16 @@ func TestReadErrorsHavePositions(t *testing.T) {
 			"t.csv:2:3: length is 700 s: expected a multiple of the sampling step 10m0s",
 		},
 		{"no length", "time,length,up\n0,0,1\n", "t.csv:2:3: length is 0: expected 600 to 68719476736"},
-		{"endless", "time,length,up\n0,68719476600,1\n", "t.csv:2:3: more than 16,777,216 samples: too many to replay"},
+		{
+			"endless", "time,length,up\n0,68719476600,1\n",
+			"t.csv:2:3: more than 16,777,216 samples: too many to replay",
+		},
 		{"up", "time,up\n0,yes\n", `t.csv:2:3: up "yes" is not a whole number`},
 		{"unknown up", "time,up\n0,\n", `t.csv:2:3: up "" is not a whole number`},
-		{"price of zero", "time,up,price\n0,1,0\n", "t.csv:2:5: price is 0: expected over 0 and at most $100,000 an hour"},
+		{
+			"price of zero", "time,up,price\n0,1,0\n",
+			"t.csv:2:5: price is 0: expected over 0 and at most $100,000 an hour",
+		},
 		{"negative price", "time,up,price\n0,1,-1\n", "t.csv:2:5: price is negative"},
 		{"unknown price", "time,up,price\n0,1,1\n600,1,\n", "t.csv:3:7: price is empty"},
 		{

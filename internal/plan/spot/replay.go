@@ -84,7 +84,8 @@ func (tr Trace) markets(p Params) ([]market, error) {
 	for _, m := range out {
 		if m.samples < p.window(tr.Gap) {
 			return nil, fmt.Errorf(
-				"plan spot: %s has %d samples, and a case needs %d: use a longer trace or a shorter deadline", m.name, m.samples,
+				"plan spot: %s has %d samples, and a case needs %d: use a longer trace or a shorter deadline", m.name,
+				m.samples,
 				p.window(tr.Gap))
 		}
 	}
@@ -140,7 +141,8 @@ func (m market) replay(p Params, s strategy) (strategyOutcome, error) {
 		if t%stride == 0 && t/stride < cases {
 			r := &caseRun{
 				caseState: caseState{
-					gaps: window, window: window, gap: m.gap, deadline: p.Deadline, work: p.Work, all: p.Work, restart: p.Restart,
+					gaps: window, window: window, gap: m.gap, deadline: p.Deadline, work: p.Work,
+					all: p.Work, restart: p.Restart,
 				},
 				sample: t/stride == cases/2,
 			}

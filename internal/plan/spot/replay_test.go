@@ -38,7 +38,10 @@ func TestStrategiesByHand(t *testing.T) {
 		{"never up, in line", "..................", map[string]string{UniformProgress: "27.00 3"}},
 		// It is on-demand in gaps 1 and 2, and on spot from when that is up.
 		{"up late", "...##########.....", map[string]string{UniformProgress: "12.00 2", Bound: "6.00 0"}},
-		{"always up", "##################", map[string]string{Greedy: "7.00 1", UniformProgress: "7.00 1", Bound: "6.00 0"}},
+		{
+			"always up", "##################",
+			map[string]string{Greedy: "7.00 1", UniformProgress: "7.00 1", Bound: "6.00 0"},
+		},
 		// Greedy waits until 10 gaps are left, work 6 + two restarts + two gaps.
 		{"never up", "..................", map[string]string{Greedy: "21.00 1", Bound: "18.00 0"}},
 		// Three gaps of spot are two of work; on-demand with 8 left for 4: 4 more and a restart.
@@ -277,7 +280,8 @@ func TestMovesAcrossZones(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := both.result(Curfew); got.Saving < 0.62 || got.Misses > 0 || len(both.Zones) != 1 {
-		t.Errorf("across zones %g are saved with %d misses in %d zones, alone %g", got.Saving, got.Misses, len(both.Zones),
+		t.Errorf("across zones %g are saved with %d misses in %d zones, alone %g", got.Saving,
+			got.Misses, len(both.Zones),
 			alone.result(Curfew).Saving)
 	}
 	steady := strings.Repeat("#", 2400)
@@ -291,7 +295,8 @@ func TestMovesAcrossZones(t *testing.T) {
 	}
 	// The first case starts before the cheap zone is up, 100 gaps of 276, and moves.
 	if got, least := r.result(Curfew), r.result(Bound); got.Saving < least.Saving-0.02 || got.Starts > got.Cases+3 {
-		t.Errorf("%g is saved in %d starts of %d cases, the bound is %g", got.Saving, got.Starts, got.Cases, least.Saving)
+		t.Errorf("%g is saved in %d starts of %d cases, the bound is %g", got.Saving, got.Starts,
+			got.Cases, least.Saving)
 	}
 }
 

@@ -31,11 +31,15 @@ func TestReportSchema(t *testing.T) {
 		names  []string
 	}{
 		{
-			"spot", r, Schema, []string{"results", "zones", "assumptions", "coverage_notes", "changes", "on_demand_cost_usd"},
+			"spot", r, Schema, []string{
+				"results", "zones", "assumptions", "coverage_notes", "changes", "on_demand_cost_usd",
+			},
 			[]string{Greedy, UniformProgress, Curfew, Bound},
 		},
 		{
-			"checkpoint", c, CheckpointSchema, []string{"results", "prior", "assumptions", "coverage_notes", "changes"},
+			"checkpoint", c, CheckpointSchema, []string{
+				"results", "prior", "assumptions", "coverage_notes", "changes",
+			},
 			[]string{Young, Daly, BestFixed, Curfew},
 		},
 	} {

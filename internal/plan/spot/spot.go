@@ -66,7 +66,8 @@ func ParseDeadline(text string, work time.Duration) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("deadline %q: expected a multiple of the work, such as 1.15x, or a duration, such as 55h", text)
+		return 0, fmt.Errorf("deadline %q: expected a multiple of the work, such as 1.15x, or a duration, such as 55h",
+			text)
 	}
 	return d, nil
 }
@@ -98,13 +99,15 @@ func (p Params) check(tr Trace) error {
 	}
 	window := time.Duration(p.window(tr.Gap)) * tr.Gap
 	if window < p.Work+p.Restart {
-		return fmt.Errorf("plan spot: a deadline of %s is %s in whole sampling steps of %s, less than the work and one "+
-			"restart (%s): on-demand misses it too",
+		return fmt.Errorf(
+			"plan spot: a deadline of %s is %s in whole sampling steps of %s, less than the work and one "+
+				"restart (%s): on-demand misses it too",
 			p.Deadline, window, tr.Gap, p.Work+p.Restart)
 	}
 	for _, z := range tr.Zones {
 		if z.Prices == nil && p.SpotPrice == 0 {
-			return fmt.Errorf("plan spot: no spot price for %q: give --spot-price, or a trace with a price column", z.Name)
+			return fmt.Errorf("plan spot: no spot price for %q: give --spot-price, or a trace with a price column",
+				z.Name)
 		}
 	}
 	return nil

@@ -131,7 +131,8 @@ func (in *reader) row(row plan.Row) error {
 		}
 	}
 	if len(in.zones) > 0 && (name == "") != (in.zones[0].Name == "") {
-		return row.Error("zone", "zone is %.60q here, but %.60q in other rows: either all rows have a zone or none", name,
+		return row.Error("zone", "zone is %.60q here, but %.60q in other rows: either all rows have a zone or none",
+			name,
 			in.zones[0].Name)
 	}
 	second, err := instant(row)
@@ -148,11 +149,13 @@ func (in *reader) row(row plan.Row) error {
 	z := &in.zones[i]
 	if next := in.starts[i] + int64(len(z.Up))*in.gap; 2*max(second-next, next-second) >= in.gap && second != next {
 		if second < next {
-			return row.Error("time", "time is %s, but earlier rows of this zone reach %d s: sort the rows, each sample once",
+			return row.Error("time",
+				"time is %s, but earlier rows of this zone reach %d s: sort the rows, each sample once",
 				row.Text("time"), next)
 		}
 		return row.Error("time",
-			"time is %s, but earlier rows of this zone end at %d s: the availability in between is missing", row.Text("time"),
+			"time is %s, but earlier rows of this zone end at %d s: the availability in between is missing",
+			row.Text("time"),
 			next)
 	}
 	n, err := in.length(row)
@@ -171,7 +174,8 @@ func (in *reader) length(row plan.Row) (int64, error) {
 			return 0, err
 		}
 		if length%in.gap != 0 {
-			return 0, row.Error("length", "length is %d s: expected a multiple of the sampling step %s", length, in.m.Gap)
+			return 0, row.Error("length",
+				"length is %d s: expected a multiple of the sampling step %s", length, in.m.Gap)
 		}
 		n = length / in.gap
 	}

@@ -108,7 +108,8 @@ func Weigh(p Params) (Report, error) {
 	}
 	r.Verdict = r.verdict(first)
 	r.Assumptions = []string{
-		fmt.Sprintf("an engineering hour costs %s; a day has %s working hours, a week %s, a month %s", p.Rate.Dollars(),
+		fmt.Sprintf("an engineering hour costs %s; a day has %s working hours, a week %s, a month %s",
+			p.Rate.Dollars(),
 			plain.Number(workDay.Hours(), 0),
 			plain.Number(workWeek.Hours(), 0), plain.Number(workMonth.Hours(), 1)),
 		"the saving starts when the work is done, and stays constant",
@@ -127,7 +128,8 @@ func (r Report) verdict(first money.Amount) string {
 		return fmt.Sprintf("Do it: gains %s in the first year, and pays back after %s months", first.Dollars(),
 			plain.Number(*r.BreakEvenMonths, 1))
 	}
-	return fmt.Sprintf("Do not do it: loses %s in the first year, and pays back only after %s months", (-first).Dollars(),
+	return fmt.Sprintf("Do not do it: loses %s in the first year, and pays back only after %s months",
+		(-first).Dollars(),
 		plain.Number(*r.BreakEvenMonths, 1))
 }
 

@@ -33,8 +33,10 @@ func TestWeigh(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Advised != tc.advised || r.FirstYearUSD.String() != tc.first || r.LeastSavingUSD.String() != tc.least {
-				t.Errorf("advised %v, first year %s, least %s; want %v, %s, %s", r.Advised, r.FirstYearUSD, r.LeastSavingUSD,
+			if r.Advised != tc.advised || r.FirstYearUSD.String() != tc.first ||
+				r.LeastSavingUSD.String() != tc.least {
+				t.Errorf("advised %v, first year %s, least %s; want %v, %s, %s", r.Advised,
+					r.FirstYearUSD, r.LeastSavingUSD,
 					tc.advised, tc.first, tc.least)
 			}
 			switch {

@@ -126,7 +126,8 @@ func (m *meter) relational(d *inventory.Database) {
 		several = "a Multi-AZ DB cluster has prices of its own, which the price book does not hold"
 	}
 	if m.serves() {
-		c := m.hours("compute", inventory.CategoryStorage, DatabaseService(d.Engine, d.License), m.resource.Type, copies)
+		c := m.hours("compute", inventory.CategoryStorage, DatabaseService(d.Engine, d.License),
+			m.resource.Type, copies)
 		switch {
 		case several != "":
 			c.Unpriced = several

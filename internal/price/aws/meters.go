@@ -193,7 +193,8 @@ func (m *meter) address(d *inventory.Address) {
 	c := m.item("hours", inventory.CategoryNetwork, price.ItemAddress)
 	c.Quantity, c.Per = money.HoursPerMonth, 1
 	if d.Pool != "" {
-		c.Unpriced = "it is of IPAM pool " + d.Pool + ": addresses that were brought along are free, Amazon's own are not"
+		c.Unpriced = "it is of IPAM pool " + d.Pool +
+			": addresses that were brought along are free, Amazon's own are not"
 	}
 	m.add(c)
 }
@@ -291,7 +292,8 @@ func (m *meter) reservation(d *inventory.CapacityReservation) {
 	case d.Block:
 		c.Unpriced = "a capacity block is paid up front when it is reserved"
 	case d.Platform != inventory.LinuxPlatform || d.Tenancy != inventory.SharedTenancy:
-		c.Unpriced = fmt.Sprintf("the price book holds Linux on shared tenancy and this reservation is %q on %q", d.Platform,
+		c.Unpriced = fmt.Sprintf("the price book holds Linux on shared tenancy and this reservation is %q on %q",
+			d.Platform,
 			d.Tenancy)
 	}
 	m.add(c)
@@ -349,7 +351,8 @@ func (m *meter) classes(sizes inventory.Fact[map[string]int64], prefix, what str
 	byClass, known := sizes.Get()
 	if !known {
 		m.add(inventory.Meter{
-			Name: "storage", Category: inventory.CategoryStorage, Unit: "GiB-month", Unpriced: what + " could not be read",
+			Name: "storage", Category: inventory.CategoryStorage, Unit: "GiB-month",
+			Unpriced: what + " could not be read",
 		})
 		return
 	}
@@ -365,7 +368,8 @@ func (m *meter) bytes(size inventory.Fact[int64], item price.Item, what, estimat
 	switch {
 	case !known:
 		m.add(inventory.Meter{
-			Name: "storage", Category: inventory.CategoryStorage, Estimate: estimate, Unpriced: what + " could not be read",
+			Name: "storage", Category: inventory.CategoryStorage, Estimate: estimate,
+			Unpriced: what + " could not be read",
 		})
 	case n > 0:
 		m.quantity("storage", inventory.CategoryStorage, n, gib, item)

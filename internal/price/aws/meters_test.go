@@ -53,12 +53,15 @@ func TestDatabaseMeters(t *testing.T) {
 		want string
 	}{
 		{
-			"IOPS of io1", database(inventory.Database{Engine: "mysql", StorageGiB: 200, StorageType: "io1", IOPS: 10_000}),
+			"IOPS of io1",
+			database(inventory.Database{Engine: "mysql", StorageGiB: 200, StorageType: "io1", IOPS: 10_000}),
 			"compute 124.83; storage 25.00; iops 1000.00",
 		},
 		{
 			"a standby doubles them",
-			database(inventory.Database{Engine: "mysql", MultiAZ: true, StorageGiB: 200, StorageType: "io1", IOPS: 10_000}),
+			database(inventory.Database{
+				Engine: "mysql", MultiAZ: true, StorageGiB: 200, StorageType: "io1", IOPS: 10_000,
+			}),
 			"compute 249.66; storage 50.00; iops 2000.00"},
 		{
 			"io2 costs what io1 does",
@@ -89,7 +92,8 @@ func TestDatabaseMeters(t *testing.T) {
 		{
 			"SQL Server has one volume",
 			database(inventory.Database{
-				Engine: "sqlserver-se", License: "license-included", StorageGiB: 1_000, StorageType: "gp3", IOPS: 4_000,
+				Engine: "sqlserver-se", License: "license-included", StorageGiB: 1_000,
+				StorageType: "gp3", IOPS: 4_000,
 			}),
 			"compute ? rds:sqlserver-se price of db.m5.large in us-east-1: run `curfew price update --from aws --regions " +
 				"us-east-1`: no price; storage 115.00; iops 20.00"},
@@ -127,7 +131,8 @@ func TestDatabaseMeters(t *testing.T) {
 			"masters of a search cluster", &inventory.Resource{
 				Kind: inventory.KindDatabase, Type: "r5.large.search", State: inventory.StateRunning,
 				Detail: &inventory.Database{
-					Engine: "opensearch", Count: 2, StorageGiB: 10, StorageType: "gp3", IOPS: 3_000, ThroughputMiBps: 125,
+					Engine: "opensearch", Count: 2, StorageGiB: 10, StorageType: "gp3",
+					IOPS: 3_000, ThroughputMiBps: 125,
 					Nodes: []inventory.NodeGroup{{Name: "masters", Type: "m5.large.search", Count: 3}}}},
 			"compute 271.56; compute:masters 310.98; storage 2.44"},
 		{
@@ -166,7 +171,10 @@ func TestAddressMeters(t *testing.T) {
 			"compute 70.08; address 7.30",
 		},
 		{"none", machine(inventory.StateRunning, inventory.LinuxPlatform, 0), "compute 70.08"},
-		{"a stopped machine gives its addresses back", machine(inventory.StateStopped, inventory.LinuxPlatform, 2), ""},
+		{
+			"a stopped machine gives its addresses back", machine(inventory.StateStopped, inventory.LinuxPlatform, 2),
+			"",
+		},
 		{"a machine whose license has no price", machine(inventory.StateRunning, "windows", 1),
 			`compute ? the price book holds Linux prices and this machine's platform is "windows"; address 3.65`},
 		{"an address of the account", address(""), "hours 3.65"},
@@ -221,7 +229,8 @@ func TestHyperPodMeters(t *testing.T) {
 		{"machines", cluster(inventory.Known([]inventory.HyperPodGroup{{NodeGroup: of("a", 2), VolumeGiB: 100}})),
 			"compute:a 335.80; storage:a ? the price book does not hold volumes of HyperPod"},
 		{
-			"no machines yet", cluster(inventory.Known([]inventory.HyperPodGroup{{NodeGroup: of("a", 0), VolumeGiB: 100}})),
+			"no machines yet",
+			cluster(inventory.Known([]inventory.HyperPodGroup{{NodeGroup: of("a", 0), VolumeGiB: 100}})),
 			"",
 		},
 		{
@@ -229,7 +238,8 @@ func TestHyperPodMeters(t *testing.T) {
 			cluster(inventory.Known([]inventory.HyperPodGroup{
 				{NodeGroup: of("a", 1), Planned: true}, {NodeGroup: of("b", 1), Spot: true},
 			})),
-			"compute:a ? its machines are paid up front by a training plan; compute:b ? spot machines of HyperPod are billed " +
+			"compute:a ? its machines are paid up front by a training plan; compute:b ? spot machines of HyperPod " +
+				"are billed " +
 				"at a price that is known afterwards"},
 		{
 			"machines that were not read", cluster(inventory.Fact[[]inventory.HyperPodGroup]{}),

@@ -84,8 +84,10 @@ func css() string {
 		fmt.Fprintf(&light, " --%s: %s;", c.name, c.light)
 		fmt.Fprintf(&dark, " --%s: %s;", c.name, c.dark)
 	}
-	return ":root {" + light.String() + " }\n@media (prefers-color-scheme: dark) { :root {" + dark.String() + " } }\n" +
-		"@media print { :root {" + light.String() + " } }\n.chart { overflow-x: auto; } .chart svg { display: block; }\n" +
+	return ":root {" + light.String() + " }\n@media (prefers-color-scheme: dark) { :root {" +
+		dark.String() + " } }\n" +
+		"@media print { :root {" + light.String() +
+		" } }\n.chart { overflow-x: auto; } .chart svg { display: block; }\n" +
 		"@media print { .chart { overflow: visible; } .chart svg { min-width: 0 !important; } }\n"
 }
 
@@ -257,7 +259,8 @@ func (c *canvas) line(x1, y1, x2, y2 float64, color Color, thick float64, dash s
 	if dash != "" {
 		dash = ` stroke-dasharray="` + dash + `"`
 	}
-	fmt.Fprintf(&c.b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%g"%s/>`, x1, y1, x2, y2,
+	fmt.Fprintf(&c.b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%g"%s/>`, x1, y1, x2,
+		y2,
 		color.paint(), thick, dash)
 }
 

@@ -48,14 +48,17 @@ func TestBarsOfAnything(t *testing.T) {
 		for range rapid.IntRange(0, 12).Draw(t, "rows") {
 			r := chart.Bar{
 				Label: name().Draw(t, "label"), Value: value().Draw(t, "value"),
-				Note: rapid.SampledFrom([]string{"", "$1 of $2 and a long explanation of what it means to the reader"}).Draw(t,
+				Note: rapid.SampledFrom([]string{
+					"", "$1 of $2 and a long explanation of what it means to the reader",
+				}).Draw(t,
 					"note"),
 			}
 			for range b.Parts {
 				r.Parts = append(r.Parts, rapid.Float64Range(0, 1e4).Draw(t, "part"))
 			}
 			r.Low = rapid.Float64Range(0, 1e4).Draw(t, "low")
-			r.High, r.Limit = r.Low+rapid.Float64Range(0, 1e4).Draw(t, "high"), rapid.Float64Range(0, 1e4).Draw(t, "limit")
+			r.High, r.Limit = r.Low+rapid.Float64Range(0, 1e4).Draw(t,
+				"high"), rapid.Float64Range(0, 1e4).Draw(t, "limit")
 			b.Rows = append(b.Rows, r)
 		}
 		charttest.Check(t, b.SVG())
@@ -97,7 +100,9 @@ func TestLinesOfAnything(t *testing.T) {
 func TestColumnsOfAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := chart.Columns{
-			Title: "Cost by day", X: "day (UTC)", Y: chart.Axis{Label: "dollars a day", Format: chart.USD}, Limits: marks(t),
+			Title: "Cost by day", X: "day (UTC)", Y: chart.Axis{
+				Label: "dollars a day", Format: chart.USD,
+			}, Limits: marks(t),
 		}
 		for i := range rapid.IntRange(0, 90).Draw(t, "columns") {
 			l.Labels = append(l.Labels, plain.Date(november.AddDate(0, 0, i)))
@@ -117,7 +122,9 @@ func TestLanesOfAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := chart.Lanes{
 			Title: "Placements", Axis: chart.Axis{Label: "memory slices"},
-			Kinds: []chart.Kind{{Name: "1g.10gb"}, {Name: name().Draw(t, "kind"), Color: chart.Orange}}, Marks: marks(t),
+			Kinds: []chart.Kind{
+				{Name: "1g.10gb"}, {Name: name().Draw(t, "kind"), Color: chart.Orange},
+			}, Marks: marks(t),
 		}
 		for i := range rapid.IntRange(0, 10).Draw(t, "lanes") {
 			r := chart.Lane{Label: fmt.Sprintf("GPU %d %s", i, name().Draw(t, "label"))}
@@ -144,7 +151,8 @@ func TestBarsAreSortedAndSaid(t *testing.T) {
 		Limit: "limit", Rows: rows,
 	}.SVG()
 	for _, want := range []string{
-		`<desc id="chart-`, "vision: $39,020, forecast $30,000 to $50,000, limit $45,000; language: $12,311", `role="img"`,
+		`<desc id="chart-`, "vision: $39,020, forecast $30,000 to $50,000, limit $45,000; language: $12,311",
+		`role="img"`,
 		`tabindex="0"`, ">dollars a month</text>", ">$20,000</text>",
 	} {
 		if !strings.Contains(svg, want) {

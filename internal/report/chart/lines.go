@@ -158,7 +158,8 @@ func (l *Lines) draw(c *canvas, i int, h, v scale) {
 	if band > 1 {
 		back := strings.Split(strings.TrimSuffix(lower.String(), ";"), ";")
 		slices.Reverse(back)
-		fmt.Fprintf(&c.b, `<polygon points="%s" fill="%s" fill-opacity=".22"/>`, upper.String()+strings.Join(back, " "),
+		fmt.Fprintf(&c.b, `<polygon points="%s" fill="%s" fill-opacity=".22"/>`,
+			upper.String()+strings.Join(back, " "),
 			s.Color.paint())
 	}
 	if !s.Scatter {
@@ -181,7 +182,8 @@ func (l *Lines) limits(c *canvas, v scale, left float64) {
 		name := cut(plainMark(m, &l.Y), width/2)
 		for _, off := range []float64{-5, 15, -23, 33, -41, 51, -59} {
 			if at := y + off; at > v.to+8 && at < v.from && c.free(width-28, at, end, name) {
-				fmt.Fprintf(&c.b, `<rect x="%.1f" y="%.1f" width="%.1f" height="16" fill="var(--card, #fff)" fill-opacity=".75"/>`,
+				fmt.Fprintf(&c.b,
+					`<rect x="%.1f" y="%.1f" width="%.1f" height="16" fill="var(--card, #fff)" fill-opacity=".75"/>`,
 					width-30-textWidth(name), at-12, textWidth(name)+4)
 				c.text(width-28, at, end, name)
 				break

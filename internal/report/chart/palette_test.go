@@ -80,7 +80,8 @@ func TestPaletteUnderDeuteranopia(t *testing.T) {
 			for i := range palette {
 				for k := range i {
 					if d := distance(see(linear(t, theme.of(i))), see(linear(t, theme.of(k)))); d < 20 {
-						t.Errorf("%s, %s: %s and %s differ by %.1f, want at least 20", theme.name, sight, palette[i].name,
+						t.Errorf("%s, %s: %s and %s differ by %.1f, want at least 20",
+							theme.name, sight, palette[i].name,
 							palette[k].name, d)
 					}
 				}
@@ -92,7 +93,8 @@ func TestPaletteUnderDeuteranopia(t *testing.T) {
 		}
 		for _, c := range []Color{Blue, Orange, Gray, Ink} {
 			if got := contrast(linear(t, theme.of(int(c))), linear(t, theme.page)); got < 3 {
-				t.Errorf("%s: %s has a contrast of %.2f to the page, want at least 3", theme.name, palette[c].name, got)
+				t.Errorf("%s: %s has a contrast of %.2f to the page, want at least 3",
+					theme.name, palette[c].name, got)
 			}
 		}
 	}

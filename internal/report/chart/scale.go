@@ -190,7 +190,9 @@ func Dates(from, to time.Time) Axis {
 			layout = "01-02 15:04"
 		}
 	}
-	a := Axis{Label: "time (UTC)", Format: func(v float64) string { return time.Unix(int64(v), 0).UTC().Format(layout) },
+	a := Axis{Label: "time (UTC)", Format: func(v float64) string {
+		return time.Unix(int64(v), 0).UTC().Format(layout)
+	},
 		Least: Second(from), Most: Second(to), Ticks: []float64{}}
 	if step >= day {
 		a.Label = "day (UTC)"

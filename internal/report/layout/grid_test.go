@@ -129,7 +129,8 @@ func TestGridKeepsRows(t *testing.T) {
 				if g.Right[i] {
 					cells = append(cells, rapid.StringMatching(`\$[0-9]{1,7}`).Draw(t, "figure"))
 				} else {
-					cells = append(cells, rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z訓練]{0,40}`)).Draw(t, "cell"))
+					cells = append(cells,
+						rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z訓練]{0,40}`)).Draw(t, "cell"))
 				}
 			}
 			g.Rows = append(g.Rows, cells)

@@ -67,7 +67,9 @@ func filled(text func() string) Sheet {
 			},
 			{Label: text(), Value: text()},
 		},
-		Picture: picture.SVG(), Caption: text(), Pictures: []Picture{{Title: text(), SVG: lanes.SVG(), Caption: text()}},
+		Picture: picture.SVG(), Caption: text(), Pictures: []Picture{
+			{Title: text(), SVG: lanes.SVG(), Caption: text()},
+		},
 		Gaps: []Gap{{Name: text(), Text: text(), Command: text(), Items: list(), Shown: 1}},
 		Tables: []Grid{
 			{

@@ -74,7 +74,8 @@ func TestWordsAndCommandsAreNotBroken(t *testing.T) {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
-	if got := Hanging("one two-three four", 28, 20, 4); got != "one\n    two-three four" && got != "one two-three four" {
+	if got := Hanging("one two-three four", 28, 20, 4); got != "one\n    two-three four" &&
+		got != "one two-three four" {
 		t.Errorf("%q", got)
 	}
 	if got := Hanging("", 40, 2, 2); got != "" {

@@ -42,7 +42,9 @@ var approvals = []test{
 	}},
 	{"zero stays zero", func(t *testing.T, b *Backend) {
 		must(b.Approvals.PutRequest(t.Context(), approval.Request{ID: "a"}, event))(t)
-		if diff := cmp.Diff(approval.Request{ID: "a", Version: 1}, must(b.Approvals.Request(t.Context(), "a"))(t)); diff !=
+		if diff := cmp.Diff(approval.Request{
+			ID: "a", Version: 1,
+		}, must(b.Approvals.Request(t.Context(), "a"))(t)); diff !=
 			"" {
 			t.Errorf("what is kept (-want +got):\n%s", diff)
 		}
@@ -188,7 +190,9 @@ func admissions(t *testing.T, b *Backend) {
 	asked := func(id string) *action.Approval {
 		r := request(id)
 		r.State = approval.Approved
-		return &action.Approval{Request: must(b.Approvals.PutRequest(t.Context(), r, event))(t).Use(noon), Event: event}
+		return &action.Approval{
+			Request: must(b.Approvals.PutRequest(t.Context(), r, event))(t).Use(noon), Event: event,
+		}
 	}
 	state := func(id string) approval.State { return must(b.Approvals.Request(t.Context(), id))(t).State }
 	all := batch("first", "second")

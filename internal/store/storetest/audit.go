@@ -167,7 +167,10 @@ func queries(t *testing.T, b *Backend) {
 		{"everything", action.Query{}, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}},
 		{"since", action.Query{Since: noon.Add(7 * time.Minute)}, []int64{8, 9}},
 		{"until", action.Query{Until: noon.Add(2 * time.Minute)}, []int64{1, 2}},
-		{"since and until", action.Query{Since: noon.Add(time.Minute), Until: noon.Add(3 * time.Minute)}, []int64{2, 3}},
+		{
+			"since and until", action.Query{Since: noon.Add(time.Minute), Until: noon.Add(3 * time.Minute)},
+			[]int64{2, 3},
+		},
 		{"what", action.Query{What: "refused"}, []int64{2}},
 		{"account", action.Query{Account: "aws/other"}, []int64{3}},
 		{"actor", action.Query{Actor: "ana"}, []int64{4}},

@@ -26,7 +26,8 @@ var march = bill.PeriodKey{Account: "123456789012", Start: time.Date(2026, 3, 1,
 // billed returns a row of a resource on a day of March, 0 to 30, that cost a dollar.
 func billed(day int, resource string) bill.Row {
 	return bill.Row{
-		Account: march.Account, Start: march.Start, Day: march.Start.AddDate(0, 0, day), Provider: "AWS", Resource: resource,
+		Account: march.Account, Start: march.Start, Day: march.Start.AddDate(0, 0, day),
+		Provider: "AWS", Resource: resource,
 		Service: "Amazon EC2", Category: bill.Compute, ChargeCategory: bill.Usage,
 		Cost: bill.Cost{Billed: money.USD, Effective: money.USD, List: money.USD, Contracted: money.USD}, Lines: 1,
 	}
@@ -35,7 +36,9 @@ func billed(day int, resource string) bill.Row {
 // statement replaces the period that has a digest by rows.
 func statement(key bill.PeriodKey, replaces, digest string, rows ...bill.Row) bill.Replacement {
 	r := bill.Replacement{
-		Period:   bill.Period{PeriodKey: key, Digest: digest, Source: "bill.csv", Rows: int64(len(rows)), ImportedAt: noon},
+		Period: bill.Period{
+			PeriodKey: key, Digest: digest, Source: "bill.csv", Rows: int64(len(rows)), ImportedAt: noon,
+		},
 		Replaces: replaces, Content: slices.Values(rows),
 	}
 	for _, row := range rows {
@@ -79,7 +82,9 @@ var bills = []test{
 		r.Rows, row.Account, row.Start = 1, r.Account, r.Start
 		replaced(t, b, r)
 		other := b.Reopen(t).Bills
-		if diff := cmp.Diff([]bill.Period{r.Period}, must(other.Periods(t.Context(), time.Time{}, time.Time{}))(t)); diff !=
+		if diff := cmp.Diff([]bill.Period{
+			r.Period,
+		}, must(other.Periods(t.Context(), time.Time{}, time.Time{}))(t)); diff !=
 			"" {
 			t.Errorf("the periods (-want +got):\n%s", diff)
 		}
@@ -97,7 +102,10 @@ var bills = []test{
 			before, after string
 			rows          []bill.Row
 		}{
-			{"restated", "d1", "d2", []bill.Row{billed(0, "i-1"), billed(1, "i-3"), billed(2, "i-1"), billed(3, "i-1")}},
+			{
+				"restated", "d1", "d2",
+				[]bill.Row{billed(0, "i-1"), billed(1, "i-3"), billed(2, "i-1"), billed(3, "i-1")},
+			},
 			{"shrunk", "d2", "d3", []bill.Row{billed(1, "i-3")}},
 			{"emptied", "d3", "d4", nil},
 			{"restored", "d4", "d1", []bill.Row{billed(0, "i-1"), billed(1, "i-1")}},
@@ -134,7 +142,9 @@ var bills = []test{
 			"removed, thought absent": {Period: bill.Period{PeriodKey: march}},
 			"absent, thought there":   statement(bill.PeriodKey{Account: "new", Start: march.Start}, "d1", "d2"),
 		} {
-			err := b.Bills.Replace(t.Context(), []bill.Replacement{statement(april, "", "a1", billed(31, "i-1")), second})
+			err := b.Bills.Replace(t.Context(), []bill.Replacement{
+				statement(april, "", "a1", billed(31, "i-1")), second,
+			})
 			if !errors.Is(err, bill.ErrChanged) {
 				t.Errorf("%s: got %v, want ErrChanged", name, err)
 			}
@@ -267,8 +277,9 @@ func billQueries(t *testing.T, b *Backend) {
 	late.Account, late.Start = april.Account, april.Start
 	second := billed(1, "i-2")
 	second.Service = "AmazonCloudWatch"
-	replaced(t, b, statement(april, "", "a", late), statement(march, "", "d", billed(2, "i-1"), volume, billed(1, "i-2"),
-		second, billed(0, "i-3")))
+	replaced(t, b, statement(april, "", "a", late),
+		statement(march, "", "d", billed(2, "i-1"), volume, billed(1, "i-2"),
+			second, billed(0, "i-3")))
 	for _, tc := range []struct {
 		name string
 		q    bill.Query
@@ -284,7 +295,9 @@ func billQueries(t *testing.T, b *Backend) {
 		{"a category", bill.Query{Categories: []bill.Category{bill.Storage}}, "vol-1"},
 		{
 			"all of it together",
-			bill.Query{From: march.Start, Categories: []bill.Category{bill.Compute}, Resources: []string{"i-2", "vol-1"}},
+			bill.Query{
+				From: march.Start, Categories: []bill.Category{bill.Compute}, Resources: []string{"i-2", "vol-1"},
+			},
 			"i-2 i-2",
 		},
 		{"nothing", bill.Query{Resources: []string{""}}, ""},

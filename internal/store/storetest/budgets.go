@@ -39,7 +39,9 @@ func sevenDollars(tb testing.TB) budget.Set {
 // launch asks for a dollar.
 func launch(key string) budget.Hold {
 	return budget.Hold{
-		Key: key, Kind: "job", Name: "train", SpecHash: "hash", Owner: inventory.Owner{Team: "vision"}, Purpose: "training",
+		Key: key, Kind: "job", Name: "train", SpecHash: "hash", Owner: inventory.Owner{
+			Team: "vision",
+		}, Purpose: "training",
 		Amount: money.USD, Machines: 1, GPUs: map[string]int{"H100": 8}, From: noon, Until: noon.Add(time.Hour),
 		AskedBy: "ana",
 	}
@@ -82,7 +84,9 @@ var budgets = []test{
 		h.State, h.GPUs = budget.Released, nil
 		saved = must(b.Budgets.PutHold(t.Context(), h, budget.Event{At: noon, By: "ana", Verb: budget.Settle}))(t)
 		h.Version = 2
-		if diff := cmp.Diff([]budget.Hold{h, h}, []budget.Hold{saved, must(other.Hold(t.Context(), h.ID))(t)}); diff != "" {
+		if diff := cmp.Diff([]budget.Hold{
+			h, h,
+		}, []budget.Hold{saved, must(other.Hold(t.Context(), h.ID))(t)}); diff != "" {
 			t.Errorf("PutHold and what is kept (-want +got):\n%s", diff)
 		}
 	}},
@@ -90,14 +94,17 @@ var budgets = []test{
 		for name, change := range map[string]func(*budget.Hold){
 			"no id": func(h *budget.Hold) {
 				h.ID = ""
-			}, "no key": func(h *budget.Hold) { h.Key = "" }, "no begin": func(h *budget.Hold) { h.From = time.Time{} },
+			}, "no key": func(h *budget.Hold) {
+				h.Key = ""
+			}, "no begin": func(h *budget.Hold) { h.From = time.Time{} },
 			"no text": func(h *budget.Hold) {
 				h.Name = "\xff"
 			}, "a type that is no text": func(h *budget.Hold) { h.GPUs = map[string]int{"\xff": 1} },
 		} {
 			h := hold("a")
 			change(&h)
-			if _, err := b.Budgets.Reserve(t.Context(), budget.Reservation{Hold: h, Now: noon}); err == nil || held(t, b) != 0 {
+			if _, err := b.Budgets.Reserve(t.Context(), budget.Reservation{Hold: h, Now: noon}); err == nil ||
+				held(t, b) != 0 {
 				t.Errorf("%s: it was written", name)
 			}
 		}
@@ -110,12 +117,17 @@ var budgets = []test{
 		ended := h
 		ended.State, ended.Actual, e.Verb = budget.Settled, 3*money.USD, budget.Settle
 		must(b.Budgets.PutHold(t.Context(), ended, e))(t)
-		if _, err := b.Budgets.PutHold(t.Context(), h, budget.Event{At: noon, By: "ana", Verb: budget.Release}); !errors.Is(
+		if _, err := b.Budgets.PutHold(t.Context(), h, budget.Event{
+			At: noon, By: "ana", Verb: budget.Release,
+		}); !errors.Is(
 			err, budget.ErrConflict) {
 			t.Errorf("a write that changes nothing: %v", err)
 		}
 		want := []action.Entry{
-			{ID: 1, At: noon, Actor: "ana", What: action.EventHoldExtend, Because: "job train", Outcome: "hold a live, $1.00"},
+			{
+				ID: 1, At: noon, Actor: "ana", What: action.EventHoldExtend, Because: "job train",
+				Outcome: "hold a live, $1.00",
+			},
 			{
 				ID: 2, At: noon, Actor: "ana", What: action.EventHoldSettle, Because: "job train",
 				Outcome: "hold a settled, $3.00",
@@ -322,7 +334,8 @@ func holdVersions(t *testing.T, b *Backend) {
 		h.Key, h.Version = tc.key, tc.version
 		got, err := tc.do(h)
 		if !errors.Is(err, tc.want) || got.Version != tc.wantVersion || err == nil && got.ID != "a" {
-			t.Errorf("%s: got %s at version %d, %v; want version %d, %v", tc.name, got.ID, got.Version, err, tc.wantVersion,
+			t.Errorf("%s: got %s at version %d, %v; want version %d, %v", tc.name, got.ID,
+				got.Version, err, tc.wantVersion,
 				tc.want)
 		}
 	}
@@ -358,7 +371,8 @@ func spending(t *testing.T, b *Backend) {
 	nameless.Ref = inventory.Ref{
 		Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-nameless",
 	}
-	nameless.Meter, nameless.Category, nameless.ChargeCategory, nameless.Hold = "compute", ledger.Compute, ledger.Usage,
+	nameless.Meter, nameless.Category, nameless.ChargeCategory, nameless.Hold = "compute",
+		ledger.Compute, ledger.Usage,
 		under.ID
 	// What another team runs under the hold is that team's, and takes nothing off the hold.
 	others := nameless
@@ -374,13 +388,17 @@ func spending(t *testing.T, b *Backend) {
 		t); spent.ByHold[under.ID] != 3*money.USD {
 		t.Errorf("what another team was charged under the hold took $%s off it", spent.ByHold[under.ID]-3*money.USD)
 	}
-	if spent := must(b.Budgets.Spent(t.Context(), budget.Match{Team: "vision", Purposes: []inventory.Purpose{"training"}},
+	if spent := must(b.Budgets.Spent(t.Context(), budget.Match{
+		Team: "vision", Purposes: []inventory.Purpose{"training"},
+	},
 		nameless.Hour, nameless.Hour.Add(time.Hour)))(t); spent.ByHold[under.ID] != 3*money.USD ||
 		spent.Unbounded != time.Hour {
 		t.Errorf("charges without an owner under a hold of vision come to %+v", spent)
 	}
 	for _, m := range []budget.Match{
-		{}, {Team: "VISION"}, {User: "bo", Environment: "dev"}, {Project: "p", Purposes: []inventory.Purpose{"training"}},
+		{}, {
+			Team: "VISION",
+		}, {User: "bo", Environment: "dev"}, {Project: "p", Purposes: []inventory.Purpose{"training"}},
 		{Team: "none"},
 	} {
 		for _, w := range []budget.Window{

@@ -71,7 +71,8 @@ var caps = []test{
 			})
 		}
 		got := must(b.Actions.Admit(t.Context(), asked))(t)
-		if d := got[0].Deferred; len(got) != 3 || d == nil || d.Cap != "dollars" || d.Never || got[1].Item.Version != 1 ||
+		if d := got[0].Deferred; len(got) != 3 || d == nil || d.Cap != "dollars" || d.Never ||
+			got[1].Item.Version != 1 ||
 			got[2].Item.Version != 1 {
 			t.Fatalf("got %+v", got)
 		}
@@ -176,34 +177,40 @@ func limits(t *testing.T, b *Backend) {
 		{name: "within", limits: full, selected: 6, last: ask{n: 3}},
 		{name: "count", limits: full, selected: 100, last: ask{n: 4}, deferred: 1, want: "count"},
 		{
-			name: "count with the last hour", limits: full, selected: 100, before: []ask{{n: 2, ago: 59 * time.Minute}},
-			last: ask{n: 2}, deferred: 1, want: "count",
+			name: "count with the last hour", limits: full, selected: 100,
+			before: []ask{{n: 2, ago: 59 * time.Minute}},
+			last:   ask{n: 2}, deferred: 1, want: "count",
 		},
 		{
-			name: "an hour ago is not in the last hour", limits: full, selected: 100, before: []ask{{n: 3, ago: time.Hour}},
-			last: ask{n: 3},
+			name: "an hour ago is not in the last hour", limits: full, selected: 100,
+			before: []ask{{n: 3, ago: time.Hour}},
+			last:   ask{n: 3},
 		},
 		{
-			name: "a clock that is ahead counts", limits: full, selected: 100, before: []ask{{n: 3, ago: -24 * time.Hour}},
-			last: ask{n: 1}, deferred: 1, want: "count",
+			name: "a clock that is ahead counts", limits: full, selected: 100,
+			before: []ask{{n: 3, ago: -24 * time.Hour}},
+			last:   ask{n: 1}, deferred: 1, want: "count",
 		},
 		{
 			name: "another source does not count", limits: full, selected: 100, before: []ask{{n: 3, source: "other"}},
 			last: ask{n: 3},
 		},
 		{
-			name: "another account does not count", limits: full, selected: 100, before: []ask{{n: 3, where: "aws/other"}},
-			last: ask{n: 3},
+			name: "another account does not count", limits: full, selected: 100,
+			before: []ask{{n: 3, where: "aws/other"}},
+			last:   ask{n: 3},
 		},
 		{name: "share", limits: full, selected: 4, last: ask{n: 3}, deferred: 1, want: "share"},
 		{name: "share is rounded up", limits: full, selected: 3, last: ask{n: 2}},
 		{
-			name: "share with the last hour", limits: full, selected: 4, before: []ask{{n: 2}}, last: ask{n: 1}, deferred: 1,
+			name: "share with the last hour", limits: full, selected: 4, before: []ask{{n: 2}},
+			last: ask{n: 1}, deferred: 1,
 			want: "share",
 		},
 		{name: "a single one over the share", limits: full, selected: 0, last: ask{n: 1}},
 		{
-			name: "a second single one over the share", limits: full, selected: 1, before: []ask{{n: 1}}, last: ask{n: 1},
+			name: "a second single one over the share", limits: full, selected: 1,
+			before: []ask{{n: 1}}, last: ask{n: 1},
 			deferred: 1, want: "share",
 		},
 		{
@@ -212,15 +219,18 @@ func limits(t *testing.T, b *Backend) {
 		},
 		{name: "dollars to the cent", limits: full, selected: 100, last: ask{n: 2, hourly: 50 * money.USD}},
 		{
-			name: "dollars with the last hour", limits: full, selected: 100, before: []ask{{n: 1, hourly: 60 * money.USD}},
-			last: ask{n: 1, hourly: 41 * money.USD}, deferred: 1, want: "dollars",
+			name: "dollars with the last hour", limits: full, selected: 100,
+			before: []ask{{n: 1, hourly: 60 * money.USD}},
+			last:   ask{n: 1, hourly: 41 * money.USD}, deferred: 1, want: "dollars",
 		},
 		{
-			name: "a single one over the dollars", limits: full, selected: 100, last: ask{n: 1, hourly: 101 * money.USD},
+			name: "a single one over the dollars", limits: full, selected: 100,
+			last:     ask{n: 1, hourly: 101 * money.USD},
 			deferred: 1, want: "dollars",
 		},
 		{
-			name: "no limits are the default ones", limits: policy.Limits{}, selected: 1000, last: ask{n: 11}, deferred: 1,
+			name: "no limits are the default ones", limits: policy.Limits{}, selected: 1000,
+			last: ask{n: 11}, deferred: 1,
 			want: "count",
 		},
 	} {
@@ -253,7 +263,8 @@ func limits(t *testing.T, b *Backend) {
 		}
 		switch {
 		case err != nil || admitted != tc.last.n-tc.deferred:
-			t.Errorf("%s: %d admitted of %d, want %d to be deferred: %v", tc.name, admitted, tc.last.n, tc.deferred, err)
+			t.Errorf("%s: %d admitted of %d, want %d to be deferred: %v", tc.name, admitted,
+				tc.last.n, tc.deferred, err)
 		case (len(caps) > 0) != (tc.want != "") || tc.want != "" && !caps[tc.want]:
 			t.Errorf("%s: deferred by %v, want the cap %s", tc.name, caps, tc.want)
 		}

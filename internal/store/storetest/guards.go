@@ -27,7 +27,9 @@ var freezes = []test{
 				t.Errorf("a connection %s (-want +got):\n%s", name, diff)
 			}
 			for _, where := range []string{account, "sim/other"} {
-				if _, err := s.Admit(t.Context(), action.Batch{Account: where, Source: source, Now: noon}); !errors.Is(err,
+				if _, err := s.Admit(t.Context(), action.Batch{
+					Account: where, Source: source, Now: noon,
+				}); !errors.Is(err,
 					action.ErrFrozen) {
 					t.Errorf("a connection %s admits in %s: %v", name, where, err)
 				}
@@ -70,7 +72,8 @@ var freezes = []test{
 			s := b.Reopen(t).Actions
 			wg.Go(func() {
 				for i, end := 0, time.Now().Add(time.Minute); time.Now().Before(end); i++ {
-					if _, err := s.Admit(t.Context(), batch(fmt.Sprintf("%d-%d", worker, i))); errors.Is(err, action.ErrFrozen) {
+					if _, err := s.Admit(t.Context(),
+						batch(fmt.Sprintf("%d-%d", worker, i))); errors.Is(err, action.ErrFrozen) {
 						return
 					} else if err != nil {
 						t.Error(err)
@@ -121,7 +124,9 @@ var keeps = []test{
 		}
 	}},
 	{"hold as long as a tag that cannot be read", func(t *testing.T, b *Backend) {
-		no(t, b.Actions.PutKeep(t.Context(), action.Keep{Ref: machine("a").Ref, Until: inventory.KeepForever, At: noon}))
+		no(t, b.Actions.PutKeep(t.Context(), action.Keep{
+			Ref: machine("a").Ref, Until: inventory.KeepForever, At: noon,
+		}))
 		if got := must(b.Actions.Keeps(t.Context(), noon.AddDate(5000, 0, 0)))(t); len(got) != 1 ||
 			!got[0].Until.Equal(inventory.KeepForever) {
 			t.Errorf("got %+v", got)
@@ -133,7 +138,9 @@ var keeps = []test{
 		others[0].Cloud, others[1].Account, others[2].Region, others[3].Kind, others[4].ID = "sim", "2", "us-west-2",
 			"volume", "i-b"
 		for _, ref := range append(others, first) {
-			no(t, b.Actions.PutKeep(t.Context(), action.Keep{Ref: ref, Until: noon.Add(time.Hour), Reason: "old", At: noon}))
+			no(t, b.Actions.PutKeep(t.Context(), action.Keep{
+				Ref: ref, Until: noon.Add(time.Hour), Reason: "old", At: noon,
+			}))
 		}
 		no(t, b.Actions.PutKeep(t.Context(), action.Keep{
 			Ref: first, Until: noon.Add(time.Minute), Reason: "new", By: "bo", At: noon,

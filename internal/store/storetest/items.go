@@ -130,7 +130,8 @@ var items = []test{
 		phases := map[string]action.Phase{
 			"b-observed": action.Observed, "B-warned": action.Warned, "a-acting": action.Acting,
 			"é-confirming": action.Confirming,
-			"c-done":       action.Done, "c-failed": action.Failed, "c-withdrawn": action.Withdrawn, "c-undone": action.Undone,
+			"c-done":       action.Done, "c-failed": action.Failed, "c-withdrawn": action.Withdrawn,
+			"c-undone": action.Undone,
 		}
 		for id, phase := range phases {
 			it := machine(id)
@@ -164,7 +165,8 @@ var items = []test{
 			_, err := s.Save(t.Context(), it, entry("warned", it))
 			return err
 		})
-		if got := must(b.Actions.Item(t.Context(), "a"))(t); got.Version != 2 || len(lines(t, b, action.Query{})) != 1 {
+		if got := must(b.Actions.Item(t.Context(), "a"))(t); got.Version != 2 ||
+			len(lines(t, b, action.Query{})) != 1 {
 			t.Errorf("version %d with %d entries, want 2 with 1", got.Version, len(lines(t, b, action.Query{})))
 		}
 	}},
@@ -261,8 +263,9 @@ func selected(t *testing.T, b *Backend) {
 		account := fmt.Sprintf("aws/%d", run)
 		ref := func(name string) inventory.Ref {
 			return inventory.Ref{
-				Cloud: "aws", Account: "1", Region: rapid.SampledFrom([]string{"us-east-1", "us-west-2"}).Draw(r, name+" region"),
-				Kind: inventory.KindInstance, ID: rapid.SampledFrom(ids).Draw(r, name)}
+				Cloud: "aws", Account: "1",
+				Region: rapid.SampledFrom([]string{"us-east-1", "us-west-2"}).Draw(r, name+" region"),
+				Kind:   inventory.KindInstance, ID: rapid.SampledFrom(ids).Draw(r, name)}
 		}
 		var all []action.Item
 		for i := range rapid.IntRange(0, 12).Draw(r, "items") {

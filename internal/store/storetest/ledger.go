@@ -73,7 +73,9 @@ func sight(random *rand.Rand, at time.Time) (ledger.Round, []ledger.Observation)
 					At: at, Ref: thing(region, kind, fmt.Sprint("r-", id)), State: inventory.StateRunning,
 					CreatedAt: noon.AddDate(0, 0, -3),
 					Attributes: ledger.Attributes{
-						Name: "it", Owner: inventory.Owner{Team: []string{"vision", "", "nlp"}[random.IntN(8)/3]}, Purpose: "training",
+						Name: "it", Owner: inventory.Owner{
+							Team: []string{"vision", "", "nlp"}[random.IntN(8)/3],
+						}, Purpose: "training",
 					},
 					Meters: []ledger.Meter{{
 						Name: "hours", Category: ledger.Compute, Monthly: money.Amount(730+random.IntN(2)) * money.USD,
@@ -136,7 +138,8 @@ var ledgers = []test{
 		e.Name, e.Owner.Team, e.Why = "\xff", "a\x00", "\xfe"
 		appended(t, b.Ledger, e)
 		o := ledger.Observation{At: noon, Ref: e.Ref, Attributes: e.Attributes}
-		no(t, b.Ledger.Record(t.Context(), ledger.Round{Account: payer, At: noon, Source: "\xff"}, []ledger.Observation{o}))
+		no(t, b.Ledger.Record(t.Context(), ledger.Round{Account: payer, At: noon, Source: "\xff"},
+			[]ledger.Observation{o}))
 		h, _, err := b.Ledger.Histories(t.Context(), payer, []inventory.Ref{e.Ref}, noon, noon.Add(time.Hour))
 		if err != nil || h[0].Observations[0].Attributes != h[0].Posted[0].Attributes {
 			t.Errorf("an entry and an observation with the same texts differ: %+v, %v", h, err)
@@ -274,7 +277,8 @@ var ledgers = []test{
 	{"a sum past the range is an error and adds nothing", func(t *testing.T, b *Backend) {
 		huge, more := charge(noon, "i-1"), charge(noon.Add(time.Hour), "i-1")
 		huge.Amount = math.MaxInt64
-		if _, err := b.Ledger.Append(t.Context(), payer, 0, []ledger.Entry{huge, more}); !errors.Is(err, money.ErrOverflow) {
+		if _, err := b.Ledger.Append(t.Context(), payer, 0, []ledger.Entry{huge, more}); !errors.Is(
+			err, money.ErrOverflow) {
 			t.Errorf("in one batch: got %v, want money.ErrOverflow", err)
 		}
 		appended(t, b.Ledger, huge)
@@ -385,7 +389,8 @@ func varied(n int) [][]ledger.Entry {
 			Kind: ledger.Kind(pick("accrual", "accrual", "correction", "reconciliation")),
 			Hour: noon.Add(time.Duration(random.IntN(49*24)) * time.Hour), Round: noon,
 			Line: ledger.Line{
-				Ref: thing(pick("us-east-1", "eu-west-1"), inventory.Kind(pick("instance", "volume")), pick("a", "B", "ä")),
+				Ref: thing(pick("us-east-1", "eu-west-1"),
+					inventory.Kind(pick("instance", "volume")), pick("a", "B", "ä")),
 				Attributes: ledger.Attributes{
 					Name: pick("x", "y"), Type: pick("g5.xlarge", ""), Market: inventory.Market(pick("", "spot")),
 					Purpose:  inventory.Purpose(pick("training", "")),

@@ -77,7 +77,8 @@ func inventoryOf(t *testing.T, b *Backend, r *rand.Rand) (resources []snapshot.R
 			p := one(r, all)
 			res := snapshot.Resource{
 				Ref: inventory.Ref{
-					Cloud: "aws", Account: account, Region: p.Region, Kind: p.Kind, ID: fmt.Sprintf("i-%d", r.IntN(12)),
+					Cloud: "aws", Account: account, Region: p.Region, Kind: p.Kind,
+					ID: fmt.Sprintf("i-%d", r.IntN(12)),
 				}, Name: fmt.Sprintf("name %d", n%7),
 				State: "running", Team: one(r, listTeams), TeamBy: "m", Body: []byte("{}")}
 			if slices.ContainsFunc(first.Resources, func(x snapshot.Resource) bool { return x.Ref == res.Ref }) {
@@ -92,7 +93,8 @@ func inventoryOf(t *testing.T, b *Backend, r *rand.Rand) (resources []snapshot.R
 		later.At, later.Resources, later.Findings = minute(5), nil, nil
 		for i, res := range first.Resources {
 			if gone[res.Ref] = r.IntN(2) == 0; !gone[res.Ref] {
-				later.Resources, later.Findings = append(later.Resources, res), append(later.Findings, first.Findings[i])
+				later.Resources, later.Findings = append(later.Resources,
+					res), append(later.Findings, first.Findings[i])
 			}
 		}
 		no(t, b.Snapshots.Keep(t.Context(), nil, first))
@@ -186,7 +188,8 @@ func findingPages(t *testing.T, b *Backend) {
 				want = append(want, x)
 			}
 		}
-		if diff := cmp.Diff(ids(atMost(want, q.Limit)), ids(must(b.Snapshots.Findings(t.Context(), q))(t))); diff != "" {
+		if diff := cmp.Diff(ids(atMost(want, q.Limit)),
+			ids(must(b.Snapshots.Findings(t.Context(), q))(t))); diff != "" {
 			t.Fatalf("%+v (-want +got):\n%s", q, diff)
 		}
 	}
@@ -208,7 +211,9 @@ func otherMapping(t *testing.T, b *Backend) {
 	expect := func(by string, want ...string) {
 		t.Helper()
 		got := []string{}
-		for _, r := range must(b.Snapshots.Resources(t.Context(), snapshot.Query{Teams: []string{"VISION"}, TeamBy: by}))(
+		for _, r := range must(b.Snapshots.Resources(t.Context(), snapshot.Query{
+			Teams: []string{"VISION"}, TeamBy: by,
+		}))(
 			t) {
 			got = append(got, r.Ref.ID)
 		}

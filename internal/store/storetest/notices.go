@@ -71,7 +71,8 @@ var notices = []test{
 	{"a claim ends, and the process that had it writes nothing any more", func(t *testing.T, b *Backend) {
 		must(b.Actions.SaveOwing(t.Context(), machine("i-1"), []action.Notice{owing("a", 0)}))(t)
 		first := must(b.Actions.ClaimNotice(t.Context(), account, noon, noon.Add(time.Minute)))(t)
-		second := must(b.Reopen(t).Actions.ClaimNotice(t.Context(), account, noon.Add(time.Minute), noon.Add(time.Hour)))(t)
+		second := must(b.Reopen(t).Actions.ClaimNotice(t.Context(), account, noon.Add(time.Minute),
+			noon.Add(time.Hour)))(t)
 		if second == nil || second.Attempts != 2 {
 			t.Fatalf("the second claim is %+v", second)
 		}

@@ -57,7 +57,8 @@ func agree(t *testing.T, got, want ledger.Store) {
 				t.Errorf("the observations around round %d (-want +got):\n%s", i, diff)
 			}
 			if !adjacent(known[j], kept[j].Rounds) {
-				t.Errorf("the rounds around round %d are %v, want those of %v next to an observation", i, kept[j].Rounds,
+				t.Errorf("the rounds around round %d are %v, want those of %v next to an observation", i,
+					kept[j].Rounds,
 					known[j].Rounds)
 			}
 		}

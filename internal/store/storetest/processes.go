@@ -79,7 +79,9 @@ func admitAll(ctx context.Context, s action.Store, worker int, out io.Writer) er
 func climbForever(ctx context.Context, s action.Store, worker int, out io.Writer) error {
 	for i := 0; ; i++ {
 		it := machine(fmt.Sprintf("%d-%d", worker, i))
-		for _, phase := range []action.Phase{action.Observed, action.Warned, action.Acting, action.Confirming, action.Done} {
+		for _, phase := range []action.Phase{
+			action.Observed, action.Warned, action.Acting, action.Confirming, action.Done,
+		} {
 			var err error
 			if it.Phase = phase; phase == action.Acting {
 				b := batch()
@@ -154,7 +156,8 @@ var processes = []test{
 			admitted += len(p.rest())
 			no(t, p.cmd.Wait())
 		}
-		if kept := len(must(b.Actions.Items(t.Context(), account, action.ItemQuery{}))(t)); admitted != capOfProcesses ||
+		if kept := len(must(b.Actions.Items(t.Context(), account, action.ItemQuery{}))(
+			t)); admitted != capOfProcesses ||
 			kept != capOfProcesses {
 			t.Errorf("%d were admitted and %d are kept, want %d", admitted, kept, capOfProcesses)
 		}

@@ -41,7 +41,8 @@ var rounds = []test{
 	{"admitting something is no round", func(t *testing.T, b *Backend) {
 		_, err := b.Actions.Admit(t.Context(), batch("a"))
 		no(t, err)
-		if _, last, err := b.Actions.BeginRound(t.Context(), account, action.Clock{Wall: noon}); err != nil || last != nil {
+		if _, last, err := b.Actions.BeginRound(t.Context(), account, action.Clock{Wall: noon}); err != nil ||
+			last != nil {
 			t.Errorf("the first round: clocks %v, error %v; want none", last, err)
 		}
 	}},

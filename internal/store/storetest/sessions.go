@@ -150,7 +150,8 @@ func sessionWriters(t *testing.T, b *Backend) {
 	}))
 	if made.Load() != 1 || kept.Version != 2 || len(events) != 1 || len(entries) != 1 || events[0].Text != kept.Why ||
 		entries[0].Because != kept.Why {
-		t.Errorf("%d wrote; kept version %d %q, events %v, entries %v", made.Load(), kept.Version, kept.Why, events, entries)
+		t.Errorf("%d wrote; kept version %d %q, events %v, entries %v", made.Load(), kept.Version,
+			kept.Why, events, entries)
 	}
 }
 
@@ -172,7 +173,8 @@ func sessionEvents(t *testing.T, b *Backend) {
 		}
 	}
 	if err := errors.Join(b.Sessions.AddEvents(t.Context(), s.ID, 0, 1, file(1, "ready")),
-		b.Sessions.AddEvents(t.Context(), s.ID, 1, 1, file(2, "busy")), b.Sessions.AddEvents(t.Context(), "other", 0, 9,
+		b.Sessions.AddEvents(t.Context(), s.ID, 1, 1, file(2, "busy")),
+		b.Sessions.AddEvents(t.Context(), "other", 0, 9,
 			file(1, "x"))); err != nil {
 		t.Fatal(err)
 	}

@@ -142,7 +142,8 @@ func accountsApart(t *testing.T, b *Backend) {
 	other.At, other.Resources = minute(2), nil
 	no(t, b.Snapshots.Keep(t.Context(), nil, other))
 	expectLives(t, b, map[string]string{"123456789012/i-1": "running 0-0", "999999999999/i-9": "running 1-1 gone 2"})
-	got := must(b.Snapshots.Resources(t.Context(), snapshot.Query{Cloud: "aws", Account: "999999999999", Past: true}))(t)
+	got := must(b.Snapshots.Resources(t.Context(), snapshot.Query{Cloud: "aws", Account: "999999999999", Past: true}))(
+		t)
 	if len(got) != 1 || got[0].Ref.ID != "i-9" {
 		t.Errorf("of the other account: %+v", got)
 	}
@@ -200,7 +201,8 @@ func findingTimes(t *testing.T, b *Backend) {
 	find(8, []snapshot.Part{instances}, true, "b") // it is there again
 	got := map[string]string{}
 	for _, f := range must(b.Snapshots.Findings(t.Context(), snapshot.Query{Past: true}))(t) {
-		got[f.ID] = fmt.Sprintf("%s %s %v-%v", f.Rule, f.Ref.ID, f.FirstAt.Sub(noon).Minutes(), f.LastAt.Sub(noon).Minutes())
+		got[f.ID] = fmt.Sprintf("%s %s %v-%v", f.Rule, f.Ref.ID, f.FirstAt.Sub(noon).Minutes(),
+			f.LastAt.Sub(noon).Minutes())
 		if !f.EndedAt.IsZero() {
 			got[f.ID] += fmt.Sprintf(" ended %v", f.EndedAt.Sub(noon).Minutes())
 		}
@@ -218,7 +220,8 @@ func findingTimes(t *testing.T, b *Backend) {
 }
 
 func olderLook(t *testing.T, b *Backend) {
-	no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(5, []snapshot.Part{instances}, sighted(instances, "i-1", "stopped"))))
+	no(t, b.Snapshots.Keep(t.Context(), nil,
+		lookAt(5, []snapshot.Part{instances}, sighted(instances, "i-1", "stopped"))))
 	older := lookAt(1, []snapshot.Part{instances}, sighted(instances, "i-1", "running"),
 		sighted(instances, "i-2", "running"))
 	older.Reach.Role = "old"

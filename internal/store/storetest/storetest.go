@@ -121,7 +121,8 @@ var ample = policy.Limits{PerHour: 1 << 20, Share: 1, DollarsPerHour: 1 << 60}
 // machine returns an observed item on a machine of its own.
 func machine(id string) action.Item {
 	return action.Item{
-		ID: id, Account: account, Source: source, Phase: action.Observed, FirstRound: 1, FirstAt: noon, UpdatedAt: noon,
+		ID: id, Account: account, Source: source, Phase: action.Observed, FirstRound: 1,
+		FirstAt: noon, UpdatedAt: noon,
 		Ref: inventory.Ref{
 			Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-" + id,
 		},
@@ -139,7 +140,8 @@ func intended(it action.Item) action.Item {
 // entry is a line about an item.
 func entry(what string, it action.Item) action.Entry {
 	return action.Entry{
-		At: noon, Account: it.Account, Actor: "policy " + it.Source, What: what, Resource: it.Ref.String(), Item: it.ID,
+		At: noon, Account: it.Account, Actor: "policy " + it.Source, What: what,
+		Resource: it.Ref.String(), Item: it.ID,
 	}
 }
 

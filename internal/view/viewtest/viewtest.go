@@ -102,7 +102,8 @@ func (w *World) Find(r *inventory.Resource, f Found) *finding.Finding {
 			Undo: cmp.Or(f.Fix.Undo, finding.UndoFull), Note: f.Fix.Note},
 		Claims: []finding.Claim{
 			{
-				Resource: r.Ref(), Meter: "compute", Category: categoryOfKind(r.Kind), Waste: USD(cmp.Or(f.Waste, "0")),
+				Resource: r.Ref(), Meter: "compute", Category: categoryOfKind(r.Kind),
+				Waste:   USD(cmp.Or(f.Waste, "0")),
 				Savings: f.Saving.Amount,
 			},
 		},
@@ -237,7 +238,9 @@ func (w *World) Window(r *inventory.Resource, s usage.Signal, gpus int, value fu
 	for g := range gpus {
 		for h := range 336 {
 			if v := value(h, g); v >= 0 {
-				win.Add(fmt.Sprint(g), s, usage.Point{Time: win.From.Add(time.Duration(h) * time.Hour), Mean: v, Max: v})
+				win.Add(fmt.Sprint(g), s, usage.Point{
+					Time: win.From.Add(time.Duration(h) * time.Hour), Mean: v, Max: v,
+				})
 			}
 		}
 	}
@@ -252,7 +255,9 @@ func Measured(signal, value string, coverage float64) usage.Evidence {
 
 var (
 	// Ana owns what needs one known owner.
-	Ana      = inventory.Owner{Team: "vision", Project: "ranking", User: "ana", Environment: "dev", CostCenter: "cc-17"}
+	Ana = inventory.Owner{
+		Team: "vision", Project: "ranking", User: "ana", Environment: "dev", CostCenter: "cc-17",
+	}
 	ben      = inventory.Owner{Team: "vision", Project: "ranking", User: "ben"}
 	chidi    = inventory.Owner{Team: "speech", Project: "asr", User: "chidi", Environment: "production"}
 	dora     = inventory.Owner{Team: "research", User: "dora"}
@@ -358,15 +363,19 @@ func Realistic() *round.Result {
 	w.Find(bucket, Found{Rule: "bucket-no-lifecycle", Step: finding.StepStorage, Saving: Saving("1588.74"),
 		Because: "100 TB never read since spring, no lifecycle",
 		Evidence: []usage.Evidence{
-			usage.Fact("older_than_90d_bytes", "98.2 TiB", "s3"), usage.Fact("transition_fee_usd", "41.20", "price book"),
+			usage.Fact("older_than_90d_bytes", "98.2 TiB", "s3"),
+			usage.Fact("transition_fee_usd", "41.20", "price book"),
 		},
-		Fix: finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Low, Undo: finding.UndoPartial,
-			Note: "Moving costs $41.20 once and pays back within a day. Objects under 128 KiB stay. Reading archived data " +
+		Fix: finding.Fix{
+			Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Low, Undo: finding.UndoPartial,
+			Note: "Moving costs $41.20 once and pays back within a day. Objects under 128 KiB stay. Reading " +
+				"archived data " +
 				"costs $0.01/GB."}})
 	volume := w.Resource(inventory.KindVolume, "vol-0dd1b2c3d4e5f6074", "gp3", "old-scratch", Ana)
 	volume.State = inventory.StateAvailable
 	w.Charge(volume, "storage", ledger.Storage, "163.84")
-	w.Find(volume, Found{Rule: "volume-unattached", Step: finding.StepStorage, Waste: "163.84", Saving: Saving("143.36"),
+	w.Find(volume, Found{
+		Rule: "volume-unattached", Step: finding.StepStorage, Waste: "163.84", Saving: Saving("143.36"),
 		Because: "attached to nothing for 61 d", Evidence: []usage.Evidence{usage.Fact("state", "available", "ec2")},
 		Fix: finding.Fix{
 			Change: change.Change{Verb: change.Delete, Arguments: change.Arguments{Snapshot: []string{"vol-1"}}},
@@ -420,7 +429,8 @@ func Realistic() *round.Result {
 		Start: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC), End: time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC),
 		Total: USD("91204.11"), Source: "Cost Explorer",
 		ByService: []round.ServiceCost{
-			{Service: "Amazon Simple Storage Service", Cost: USD("2610.02")}, {Service: "Amazon EC2", Cost: USD("86011.90")},
+			{Service: "Amazon Simple Storage Service", Cost: USD("2610.02")},
+			{Service: "Amazon EC2", Cost: USD("86011.90")},
 		}}
 	return w.Audit()
 }
@@ -443,7 +453,8 @@ func Hostile() *round.Result {
 		w.Charge(r, "compute", ledger.Compute, "734.38")
 		w.Verdict(r, duty.Idle, name)
 		w.Find(r, Found{
-			Rule: "gpu-instance-idle", Step: finding.StepIdle, Waste: "734.38", Saving: Saving("734.38"), Because: name,
+			Rule: "gpu-instance-idle", Step: finding.StepIdle, Waste: "734.38",
+			Saving: Saving("734.38"), Because: name,
 			Fix: finding.Fix{Note: name}, Evidence: []usage.Evidence{usage.Fact(name, name, name)}})
 		w.Result.BlindSpots = append(w.Result.BlindSpots, inventory.BlindSpot{What: name, Why: name, Effect: name})
 	}

@@ -57,7 +57,9 @@ func load(raw []byte) (*provider, error) {
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		return nil, err
 	}
-	p := &provider{resources: map[string]*tfprotov5.Schema{}, data: map[string]*tfprotov5.Schema{}, region: "us-east-1"}
+	p := &provider{
+		resources: map[string]*tfprotov5.Schema{}, data: map[string]*tfprotov5.Schema{}, region: "us-east-1",
+	}
 	b, err := block(doc.Provider.Block)
 	if err != nil {
 		return nil, err
@@ -100,7 +102,8 @@ func block(raw json.RawMessage) (*tfprotov5.SchemaBlock, error) {
 	b := &tfprotov5.SchemaBlock{}
 	for _, name := range slices.Sorted(maps.Keys(doc.Attributes)) {
 		a := doc.Attributes[name]
-		t, err := tftypes.ParseJSONType(a.Type) //nolint:staticcheck // the one reader of Terraform's JSON form of types
+		//nolint:staticcheck // the one reader of Terraform's JSON form of types
+		t, err := tftypes.ParseJSONType(a.Type)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -312,7 +315,9 @@ func (p *provider) answer(kind string, state map[string]tftypes.Value) map[strin
 		bucket := text(state["bucket"])
 		return map[string]string{"id": bucket, "arn": "arn:aws:s3:::" + bucket}
 	case "aws_iam_role":
-		return map[string]string{"id": name, "arn": global("role/" + name), "unique_id": strings.ToUpper(hexID("AROA"))}
+		return map[string]string{
+			"id": name, "arn": global("role/" + name), "unique_id": strings.ToUpper(hexID("AROA")),
+		}
 	case "aws_iam_policy":
 		return map[string]string{"id": global("policy/" + name), "arn": global("policy/" + name)}
 	case "aws_iam_instance_profile":

@@ -30,7 +30,8 @@ var (
 	resources = []string{
 		"cloudwatch-log-group", "default-security-group", "ecr-lifecycle-policy", "ecr-repository", "eip",
 		"iam-instance-profile", "iam-policy",
-		"iam-role", "iam-role-policy", "iam-role-policy-attachment", "instance", "internet-gateway", "kms-alias", "kms-key",
+		"iam-role", "iam-role-policy", "iam-role-policy-attachment", "instance",
+		"internet-gateway", "kms-alias", "kms-key",
 		"nat-gateway", "route", "route-table",
 		"route-table-association", "s3-bucket", "s3-bucket-lifecycle-configuration", "s3-bucket-ownership-controls",
 		"s3-bucket-policy",
@@ -123,7 +124,9 @@ func write(dir, out string) error {
 	if err != nil {
 		return err
 	}
-	s := Schema{Source: p.Name, Version: p.Version, Resources: map[string]Resource{}, DataSources: map[string]Resource{}}
+	s := Schema{
+		Source: p.Name, Version: p.Version, Resources: map[string]Resource{}, DataSources: map[string]Resource{},
+	}
 	for into, folders := range map[*map[string]Resource][]string{&s.Resources: resources, &s.DataSources: data} {
 		for _, f := range folders {
 			name, r, err := read(filepath.Join(dir, "lib", f))
@@ -175,7 +178,8 @@ func read(dir string) (string, Resource, error) {
 		return "", Resource{}, err
 	}
 	s := source{
-		structs: map[string]string{}, required: map[string]map[string]bool{}, single: map[string]bool{}, js: string(js),
+		structs: map[string]string{}, required: map[string]map[string]bool{},
+		single: map[string]bool{}, js: string(js),
 	}
 	for _, m := range structure.FindAllStringSubmatch(s.js, -1) {
 		s.structs[strings.ToLower(m[1])] = m[2]
@@ -264,7 +268,9 @@ func (s source) block(text string, required map[string]bool) (Block, error) {
 			return b, fmt.Errorf("%s: nesting %s", name, mode)
 		case strings.HasPrefix(value, "cdktf.listMapperHcl(") && strings.Contains(value, ", false)("):
 			// An attribute that may be written as blocks.
-			b.Attributes[name] = Attribute{Type: []any{mode, object(inner)}, Optional: !need, Required: need, Computed: !need}
+			b.Attributes[name] = Attribute{
+				Type: []any{mode, object(inner)}, Optional: !need, Required: need, Computed: !need,
+			}
 		default:
 			n := Nested{Mode: mode, Block: inner}
 			if need {

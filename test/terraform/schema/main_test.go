@@ -31,14 +31,20 @@ func TestRead(t *testing.T) {
 		BlockTypes: map[string]Nested{
 			"disk": {
 				Mode: "list", MaxItems: 1,
-				Block: Block{Attributes: map[string]Attribute{"size": {Type: "number", Optional: true, Computed: true}}},
+				Block: Block{
+					Attributes: map[string]Attribute{"size": {Type: "number", Optional: true, Computed: true}},
+				},
 			},
 			"rule": {
-				Mode: "set", MinItems: 1, Block: Block{Attributes: map[string]Attribute{"id": {Type: "string", Required: true}}},
+				Mode: "set", MinItems: 1, Block: Block{
+					Attributes: map[string]Attribute{"id": {Type: "string", Required: true}},
+				},
 			},
 			"timeouts": {
-				Mode:  "single",
-				Block: Block{Attributes: map[string]Attribute{"create": {Type: "string", Optional: true, Computed: true}}},
+				Mode: "single",
+				Block: Block{
+					Attributes: map[string]Attribute{"create": {Type: "string", Optional: true, Computed: true}},
+				},
 			},
 		},
 	}

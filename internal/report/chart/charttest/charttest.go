@@ -166,7 +166,8 @@ func problems(svg string) []string {
 	}
 	for i, t := range texts {
 		if t.left < -0.5 || t.right > viewWidth+0.5 || t.top < -0.5 || t.bottom > viewHeight+0.5 {
-			say("%q leaves the picture: %.0f to %.0f of %.0f, %.0f to %.0f of %.0f", t.s, t.left, t.right, viewWidth, t.top,
+			say("%q leaves the picture: %.0f to %.0f of %.0f, %.0f to %.0f of %.0f", t.s, t.left,
+				t.right, viewWidth, t.top,
 				t.bottom, viewHeight)
 		}
 		for _, o := range texts[:i] {
