@@ -108,9 +108,6 @@ func (s *pass) fuseNotices(f *Fuse, due []candidate) (out []Notice) {
 			continue
 		}
 		b := s.briefing(c.it, *p)
-		if len(b.Recipients) == 0 {
-			b.Recipients = []string{recipientOwner}
-		}
 		for _, to := range b.Recipients {
 			n := Notice{
 				Account: f.Account, Kind: noticeAlarm, Recipient: to, Alarm: f.String(), CreatedAt: f.At, DueAt: f.At,

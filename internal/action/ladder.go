@@ -497,17 +497,9 @@ func (s *pass) warn(ctx context.Context, it Item, p Proposal) error {
 // tell sends a message to every recipient, the owner where none is named, and
 // returns who accepted it and why others did not.
 func (s *pass) tell(ctx context.Context, recipients []string, m Message) (accepted []string, err error) {
-	if len(recipients) == 0 {
-		recipients = []string{recipientOwner}
-	}
 	var errs []error
-	for _, to := range recipients {
-		m.To = to
-		var name string
-		err := intent.Within(ctx, patience, "tell "+to, func(ctx context.Context) (err error) {
-			name, err = s.Notifier.Notify(ctx, to, m)
-			return err
-		})
+	for _, to := range orOwner(recipients) {
+		name, err := s.notify(ctx, to, m)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", to, err))
@@ -516,9 +508,30 @@ func (s *pass) tell(ctx context.Context, recipients []string, m Message) (accept
 		}
 	}
 	if len(accepted) == 0 && len(errs) == 0 {
-		errs = append(errs, errors.New("no channel named who accepted it"))
+		errs = append(errs, errUnnamed)
 	}
 	return accepted, errors.Join(errs...)
+}
+
+// errUnnamed means that a channel did not name the recipient who accepted a message.
+var errUnnamed = errors.New("no channel named who accepted it")
+
+// orOwner returns the recipients of a policy, which are the owner if it names none.
+func orOwner(recipients []string) []string {
+	if len(recipients) == 0 {
+		return []string{recipientOwner}
+	}
+	return recipients
+}
+
+// notify sends a message to one recipient and returns the name of who accepted it.
+func (s *pass) notify(ctx context.Context, to string, m Message) (name string, err error) {
+	m.To = to
+	err = intent.Within(ctx, patience, "tell "+to, func(ctx context.Context) (err error) {
+		name, err = s.Notifier.Notify(ctx, to, m)
+		return err
+	})
+	return name, err
 }
 
 func (s *pass) message(kind string, it Item, p Proposal) Message {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/intent"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -148,7 +147,7 @@ func (b Briefing) clone() Briefing {
 func (s *pass) briefing(it Item, p Proposal) *Briefing {
 	m, r := s.message("", it, p), p.Resource
 	b := Briefing{
-		Recipients: p.Notify, Name: r.Name, Type: r.Type, Zone: r.Zone, Tags: r.Tags,
+		Recipients: orOwner(p.Notify), Name: r.Name, Type: r.Type, Zone: r.Zone, Tags: r.Tags,
 		Owner: r.Owner, Because: m.Because,
 		Undo: m.Undo, Know: m.Know, Lost: m.Lost, Keep: m.Keep, KeepTag: m.KeepTag, Evidence: m.Evidence,
 	}
@@ -172,12 +171,8 @@ func (s *pass) notices(kind string, it Item, p *Proposal) []Notice {
 	default: // its intent is of a version that kept none
 		b = &Briefing{Because: it.Because}
 	}
-	recipients := b.Recipients
-	if len(recipients) == 0 {
-		recipients = []string{recipientOwner}
-	}
 	var out []Notice
-	for _, to := range recipients {
+	for _, to := range orOwner(b.Recipients) {
 		n := Notice{
 			ID: fmt.Sprintf("%s-%d-%s", it.ID, it.Version+1, to), Account: it.Account, Item: it.ID, Ref: it.Ref,
 			Verb: it.Do.Verb, Kind: kind, Recipient: to, Briefing: *b,
@@ -237,14 +232,11 @@ func (s *pass) deliver(ctx context.Context) {
 }
 
 // send delivers a notice and notes who accepted it.
-func (s *pass) send(ctx context.Context, n *Notice) error {
-	return intent.Within(ctx, patience, "tell "+n.Recipient, func(ctx context.Context) (err error) {
-		n.AcceptedBy, err = s.Notifier.Notify(ctx, n.Recipient, n.Message())
-		if err == nil && n.AcceptedBy == "" {
-			err = errors.New("no channel named who accepted it")
-		}
-		return err
-	})
+func (s *pass) send(ctx context.Context, n *Notice) (err error) {
+	if n.AcceptedBy, err = s.notify(ctx, n.Recipient, n.Message()); err == nil && n.AcceptedBy == "" {
+		return errUnnamed
+	}
+	return err
 }
 
 // settleNotice records what a delivery came to. The context of the round may have ended since.
