@@ -130,8 +130,10 @@ func TestAMachineNobodyMeasuredIsNoWaste(t *testing.T) {
 	if got := rulesOf(a); got != "telemetry-missing i-1" {
 		t.Errorf("findings: %s", got)
 	}
-	if a.Totals.Waste != 0 || a.Totals.Now.Running.Cents() != "713.65" || a.Totals.Now.Unmeasured != a.Totals.Now.Running {
-		t.Errorf("cost %s, waste %s, unmeasured %s; want 713.65, nothing, all of it", a.Totals.Now.Running, a.Totals.Waste,
+	if a.Totals.Waste != 0 || a.Totals.Now.Running.Cents() != "713.65" ||
+		a.Totals.Now.Unmeasured != a.Totals.Now.Running {
+		t.Errorf("cost %s, waste %s, unmeasured %s; want 713.65, nothing, all of it",
+			a.Totals.Now.Running, a.Totals.Waste,
 			a.Totals.Now.Unmeasured)
 	}
 }
@@ -324,7 +326,8 @@ func TestTotalsAddUp(t *testing.T) {
 			savings += f.Savings.Amount
 		}
 		if byCategory != a.Totals.Now.Running || byOwner != a.Totals.Now.Running {
-			t.Fatalf("categories add up to %s and owners to %s, the cost is %s", byCategory, byOwner, a.Totals.Now.Running)
+			t.Fatalf("categories add up to %s and owners to %s, the cost is %s", byCategory,
+				byOwner, a.Totals.Now.Running)
 		}
 		if found := a.Totals.Now.Wasted; found > a.Totals.Now.Running || savings > a.Totals.Now.Running ||
 			a.Totals.ByCategory[CategoryIdle] > found {
@@ -335,7 +338,8 @@ func TestTotalsAddUp(t *testing.T) {
 		const rounding = 1000
 		if a.Totals.Waste > a.Totals.Now.Running+100*rounding ||
 			max(wasteByOwner-a.Totals.Waste, a.Totals.Waste-wasteByOwner) > rounding {
-			t.Fatalf("cost %s, waste over the window %s, of the teams %s", a.Totals.Now.Running, a.Totals.Waste, wasteByOwner)
+			t.Fatalf("cost %s, waste over the window %s, of the teams %s", a.Totals.Now.Running,
+				a.Totals.Waste, wasteByOwner)
 		}
 	})
 }
