@@ -60,6 +60,7 @@ type Tracker struct {
 	sources       []*usage.Opened
 	newest        int      // the GPU that had a sample last
 	rolling       *rolling // for figures that are watched; nil for none
+	progressed    Progress
 }
 
 // track is the meters of one GPU or of the machine.
@@ -163,6 +164,7 @@ func (k *Tracker) add(o *usage.Opened, gpu string, s usage.Signal, p usage.Point
 	if !tracked(s) {
 		return true
 	}
+	k.progressed.take(s, p.Time, p.Max)
 	t := k.track(gpu, s, at)
 	i := t.at[s]
 	if i == 0 {
