@@ -307,7 +307,7 @@ func TestWorkDuringTheGrace(t *testing.T) {
 					w.judged = func(_ actiontest.Resource, now time.Time) *duty.Verdict {
 						return &duty.Verdict{
 							State: state, Since: since, Until: now, Expires: now.Add(3 * time.Minute),
-							Lasting:  now.Sub(since),
+							Duration: now.Sub(since),
 							Coverage: 1,
 						}
 					}

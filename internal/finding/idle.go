@@ -76,13 +76,13 @@ func (x *Index) endInstance(s *Subject) *Draft {
 	if len(d.Evidence) == 0 {
 		d.Evidence = []usage.Evidence{
 			{
-				Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: s.Duty.Coverage,
+				Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Duration, Coverage: s.Duty.Coverage,
 				Source: "metrics",
 			},
 		}
 	}
 	if d.Because == "" {
-		d.Because = "nothing computes for " + plain.Duration(s.Duty.Lasting)
+		d.Because = "nothing computes for " + plain.Duration(s.Duty.Duration)
 	}
 	d.ClaimShare(s, ledger.Compute, 1, 1, WasteAndSavings)
 	d.ClaimShare(s, ledger.Network, 1, 1, WasteAndSavings) // addresses that it is lent while it runs
@@ -193,13 +193,13 @@ func instanceOverdue(x *Index, s *Subject) *Draft {
 		Evidence: []usage.Evidence{
 			Aged(s, "age", age),
 			{
-				Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: usage.NoCoverage,
+				Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Duration, Coverage: usage.NoCoverage,
 				Source: "metrics",
 			},
 		},
 		Fix: x.ending(s),
 	}}
-	if s.Duty.State.Used() || s.Duty.State == duty.Unknown {
+	if s.Duty.State.Productive() || s.Duty.State == duty.Unknown {
 		d.Fix = Fix{Change: change.Change{Verb: change.Notify}, Risk: None, Undo: UndoFull,
 			Note: "its duty is " + s.Duty.State.String() + ": it is not ended without a confirmed checkpoint"}
 	}
@@ -335,7 +335,7 @@ func (x *Index) stalled(s *Subject, gpus int) *Draft {
 
 // standstill finds training that computes and makes no progress: its duty is stalled.
 func (x *Index) standstill(s *Subject) *Draft {
-	if !s.Judged || s.Duty.State != duty.Stalled || s.Duty.Lasting < x.Thresholds.TrainingStalled {
+	if !s.Judged || s.Duty.State != duty.Stalled || s.Duty.Duration < x.Thresholds.TrainingStalled {
 		return nil
 	}
 	d := &Draft{Finding: Finding{Confidence: High, Because: s.Duty.Why, Evidence: s.Duty.Evidence}}

@@ -530,7 +530,7 @@ func dutyExpires(e *evaluation) time.Time {
 // lasting is how long a verdict's state has lasted at a time, as far as that is known.
 func lasting(v *duty.Verdict, now time.Time) time.Duration {
 	if v.Since.IsZero() {
-		return v.Lasting
+		return v.Duration
 	}
 	if !v.Until.IsZero() && now.After(v.Until) {
 		now = v.Until

@@ -36,7 +36,7 @@ func machine() *Facts {
 			Size: inventory.Size{GPUs: inventory.Known(1)}, Detail: &inventory.Instance{Market: inventory.Spot},
 		},
 		Duty: &duty.Verdict{
-			State: duty.Idle, Lasting: time.Hour, Since: wednesday.Add(-time.Hour), Until: wednesday.Add(time.Minute),
+			State: duty.Idle, Duration: time.Hour, Since: wednesday.Add(-time.Hour), Until: wednesday.Add(time.Minute),
 			Expires: wednesday.Add(2 * time.Minute), Coverage: 0.97, Why: "0% compute and nothing held"},
 		Hourly:     inventory.Known(money.USD + 10*money.Cent),
 		Checkpoint: inventory.Known(wednesday.Add(-10 * time.Minute)),

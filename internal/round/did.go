@@ -72,7 +72,7 @@ func (s *subject) replay(all []*series, now time.Time) {
 		if at.After(now) || at.Before(s.asked) {
 			return
 		}
-		v := s.tracker.At(at, machine)
+		v := s.tracker.Verdict(at, machine)
 		s.did.Add(at, v)
 		s.asked, s.turns = at, v.Next
 	}

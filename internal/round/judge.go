@@ -67,7 +67,7 @@ func (e *Engine) verdict(s *subject, now time.Time) {
 		s.own = nil
 	case s.State == inventory.StateRunning:
 		if e.lean {
-			s.kept = s.tracker.At(now, duty.MachineOf(s.Resource))
+			s.kept = s.tracker.Verdict(now, duty.MachineOf(s.Resource))
 			s.own = &s.kept
 			return
 		}

@@ -389,8 +389,8 @@ func TestTheNewestMinuteIsReadAgain(t *testing.T) {
 		return v
 	}
 	e := New(s)
-	if v := state(e); v.State != duty.Idle || v.Lasting < 30*time.Minute {
-		t.Fatalf("at first it is %s for %s", v.State, v.Lasting)
+	if v := state(e); v.State != duty.Idle || v.Duration < 30*time.Minute {
+		t.Fatalf("at first it is %s for %s", v.State, v.Duration)
 	}
 	f.clock.Wall = first.Add(5 * time.Minute)
 	got, want := state(e), state(New(s))

@@ -72,11 +72,11 @@ func (e *Engine) gauge(s *subject) duty.Gauge {
 func (e *Engine) lastsTo(s *subject) time.Time {
 	end := s.does.Until
 	for _, o := range s.gang {
-		if t := o.tracker.Ahead(); t.After(end) {
+		if t := o.tracker.CoveredUntil(); t.After(end) {
 			end = t
 		}
 	}
-	if t := s.tracker.Ahead(); t.After(end) {
+	if t := s.tracker.CoveredUntil(); t.After(end) {
 		end = t
 	}
 	return end

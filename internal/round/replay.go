@@ -455,7 +455,7 @@ func (r *replay) settle(s *subject) {
 	if s.does != nil {
 		earlier(s.does.Next)
 	}
-	if r.each && s.own != nil && s.own.Until.Before(s.tracker.Ahead()) {
+	if r.each && s.own != nil && s.own.Until.Before(s.tracker.CoveredUntil()) {
 		earlier(s.own.Until) // when the next sample is taken
 	}
 	if s.calm != 0 {
