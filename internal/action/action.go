@@ -44,7 +44,7 @@ type Proposal struct {
 	Checkpoint inventory.Fact[time.Time]
 	Hourly     inventory.Fact[money.Amount]
 	// Condition is the condition's answer in this round; only True climbs.
-	Condition usage.Answer
+	Condition usage.Tristate
 	// Because is the reason in one line, for people; Evidence what it rests on, and
 	// Class what kind of evidence: "duty", "age", "schedule", "lease", "finding".
 	Because  string

@@ -91,7 +91,7 @@ func TestNotice(t *testing.T) {
 func TestTag(t *testing.T) {
 	w := newWorld()
 	w.wants.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{"team": "vision"}}
-	w.when = func(r actiontest.Resource, _ time.Time) usage.Answer { return usage.Of(r.Tags["team"] == "") }
+	w.when = func(r actiontest.Resource, _ time.Time) usage.Tristate { return usage.FromBool(r.Tags["team"] == "") }
 	w.idle("i-1")
 	want(t, w.round(t), "i-1", action.ResultConfirmed)
 	if got := w.cloud.Resources()[0].Tags["team"]; got != "vision" {
@@ -130,7 +130,9 @@ func TestUndoKeeps(t *testing.T) {
 	for _, held := range []time.Duration{0, time.Hour, 48 * time.Hour} {
 		w := newWorld()
 		w.wants.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{"team": "vision"}}
-		w.when = func(r actiontest.Resource, _ time.Time) usage.Answer { return usage.Of(r.Tags["team"] == "") }
+		w.when = func(r actiontest.Resource, _ time.Time) usage.Tristate {
+			return usage.FromBool(r.Tags["team"] == "")
+		}
 		w.idle("i-1")
 		want(t, w.round(t), "i-1", action.ResultConfirmed)
 		it, now := w.store.All()[0], w.ladder.Clock().Wall
@@ -167,7 +169,7 @@ func TestApproval(t *testing.T) {
 			Tags:      map[string]string{"owner": "ana"}, Hourly: money.Cent})
 		w.wants.Source, w.wants.ByPerson, w.wants.Governed, w.wants.Class = "finding:3f9a", true, false, "finding"
 		w.wants.Do.Verb = policy.Delete
-		w.when = func(actiontest.Resource, time.Time) usage.Answer { return usage.True }
+		w.when = func(actiontest.Resource, time.Time) usage.Tristate { return usage.True }
 		return w, w.tryRound
 	}
 	t.Run("no approver decides", func(t *testing.T) {
@@ -302,7 +304,7 @@ func TestWorkDuringTheGrace(t *testing.T) {
 					w := newWorld()
 					w.idle("i-1")
 					w.wants.Gang = nil
-					w.when = func(actiontest.Resource, time.Time) usage.Answer { return usage.True }
+					w.when = func(actiontest.Resource, time.Time) usage.Tristate { return usage.True }
 					since := start.Add(-time.Hour)
 					w.judged = func(_ actiontest.Resource, now time.Time) *duty.Verdict {
 						return &duty.Verdict{
@@ -425,7 +427,7 @@ func TestClocksOfOtherMachines(t *testing.T) {
 		w.clock.Advance(time.Second)
 		c := other(w, 100*time.Minute)
 		w.cloud.Change("i-1", func(r *actiontest.Resource) { r.SampledAt = c.Wall })
-		w.when = func(actiontest.Resource, time.Time) usage.Answer { return usage.True }
+		w.when = func(actiontest.Resource, time.Time) usage.Tristate { return usage.True }
 		r := w.round(t)
 		want(t, r, "i-1", action.ResultWaiting)
 		if due := c.Wall.Add(90 * time.Minute); !r.Lines[0].DueAt.Equal(due) {

@@ -91,7 +91,7 @@ func (q *evaluation) contradiction(t *track) (why string, ok bool) {
 		return q.text(func() string {
 			return fmt.Sprintf(
 				"power stands still at %s W and temperature at %s C for %d samples: its exporter is frozen",
-				plain.Number(w.power.mean, 3), plain.Number(w.temperature.mean, 1), usage.Power.Repeats())
+				plain.Number(w.power.mean, 3), plain.Number(w.temperature.mean, 1), usage.Power.FrozenAfter())
 		}), true
 	}
 	if !q.fresh(w.energy) {
@@ -149,10 +149,10 @@ func (q *evaluation) trustedSince(t *track) int64 {
 // isFrozen reports whether the newest samples of a meter are equal to the last bit and as many as
 // only a frozen exporter sends. If more equal samples could make it so, it notes when.
 func (q *evaluation) isFrozen(r reading) bool {
-	if r.signal.Steady(r.max) {
+	if r.signal.MayRepeat(r.max) {
 		return false
 	}
-	need := int64(r.signal.Repeats())
+	need := int64(r.signal.FrozenAfter())
 	count, at := r.countEqual(r.newestAt, need)
 	switch {
 	case count < need && r.newestAt < r.end():
@@ -195,9 +195,10 @@ type fall struct {
 
 // recordRepetition updates the repetition state before the newest points are folded.
 func (m *meter) recordRepetition() {
-	need := m.signal.Repeats()
+	need := m.signal.FrozenAfter()
 	before, ok := m.previous()
-	equal, falls := ok && before == m.max && !m.signal.Steady(m.max), m.signal == usage.Energy && ok && before > m.max
+	equal, falls := ok && before == m.max &&
+		!m.signal.MayRepeat(m.max), m.signal == usage.Energy && ok && before > m.max
 	if m.repetition == nil {
 		if !equal && !falls && m.count == 1 {
 			return
@@ -216,7 +217,7 @@ func (m *meter) recordRepetition() {
 	} else {
 		r.times = r.times[:0]
 	}
-	for i := max(0, m.count-int64(need)); i < m.count-1 && !m.signal.Steady(m.max); i++ {
+	for i := max(0, m.count-int64(need)); i < m.count-1 && !m.signal.MayRepeat(m.max); i++ {
 		r.times = append(r.times, m.start+i*m.step())
 	}
 	if over := len(r.times) - (need - 1); over > 0 {
@@ -236,7 +237,7 @@ func (m *meter) previous() (v float64, ok bool) {
 // countEqual returns how many samples up to newest are equal, at most need, and the time of the
 // oldest of them.
 func (m *meter) countEqual(newest, need int64) (count, at int64) {
-	if m.signal.Steady(m.max) {
+	if m.signal.MayRepeat(m.max) {
 		return 1, newest
 	}
 	count = 1
@@ -274,18 +275,18 @@ func (r *repetition) restore(k *Tracker, m *meter, st *usage.Stats) {
 	if m.signal == usage.Energy {
 		m.maxima = nil // its last maximum would be taken for the previous sample
 	}
-	if st.Repeated() {
+	if st.IsFrozen() {
 		m.maxima = m.maxima.add(m.previousAt, m.max, k, m)
-		for i := range m.signal.Repeats() {
-			r.times = append(r.times, m.previousAt-int64(m.signal.Repeats()-i)*m.step())
+		for i := range m.signal.FrozenAfter() {
+			r.times = append(r.times, m.previousAt-int64(m.signal.FrozenAfter()-i)*m.step())
 		}
 	}
-	if froze := st.Froze(); !froze.IsZero() {
+	if froze := st.LastFrozen(); !froze.IsZero() {
 		r.frozen, r.oldest = nanos(froze), nanos(froze)
 	}
-	if f := st.Fell(); !f.At.IsZero() {
-		if r.fall = (&fall{nanos(f.At), nanos(f.At), f.From}); f.At.Equal(st.Last) {
-			m.maxima = m.maxima.add(m.previousAt, f.From, k, m)
+	if f := st.LastFall(); !f.At.IsZero() {
+		if r.fall = (&fall{nanos(f.At), nanos(f.At), f.Before}); f.At.Equal(st.Last) {
+			m.maxima = m.maxima.add(m.previousAt, f.Before, k, m)
 		}
 	}
 }
@@ -297,12 +298,12 @@ func (j *judge) contradiction(t *usage.Track, works bool) string {
 	power, heat, energy := whole.Stats(usage.Power), whole.Stats(usage.Temperature), whole.Stats(usage.Energy)
 	draws := power == nil || power.Max > 0
 	switch {
-	case energy != nil && energy.Max > 0 && draws && !energy.Froze().IsZero():
+	case energy != nil && energy.Max > 0 && draws && !energy.LastFrozen().IsZero():
 		return fmt.Sprintf("its energy meter stood still up to %s: its exporter was frozen",
-			plain.Time(energy.Froze()))
-	case power != nil && heat != nil && draws && !power.Froze().IsZero() && !heat.Froze().IsZero():
+			plain.Time(energy.LastFrozen()))
+	case power != nil && heat != nil && draws && !power.LastFrozen().IsZero() && !heat.LastFrozen().IsZero():
 		return fmt.Sprintf("its power and temperature stood still up to %s: its exporter was frozen",
-			plain.Time(power.Froze()))
+			plain.Time(power.LastFrozen()))
 	}
 	for _, p := range contradictions {
 		a, b := t.Stats(p.active), t.Stats(p.inactive)
@@ -327,7 +328,7 @@ func (j *judge) drewPowerAtRest(t *usage.Track, power *usage.Stats) bool {
 			drew = at
 		}
 	}
-	for _, sig := range usage.Compute() {
+	for _, sig := range usage.ComputeSignals() {
 		if st := t.Stats(sig); st != nil && st.LastActive.After(worked) {
 			worked = st.LastActive.Add(j.window.StepOf(st))
 		}

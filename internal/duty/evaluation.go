@@ -193,7 +193,7 @@ func (q *evaluation) evaluate(v *verdictBuilder) {
 
 // measuresCompute reports whether a track has a signal that can prove rest of a GPU.
 func (q *evaluation) measuresCompute(t *track) bool {
-	for _, s := range usage.Vouching() {
+	for _, s := range usage.RestSignals() {
 		if q.read(t, s).meter != nil {
 			return true
 		}

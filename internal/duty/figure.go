@@ -117,7 +117,7 @@ var quantities = [numQuantities]quantity{
 	Throttle: {
 		"gpu.throttle", "share of samples in which heat, power or the hardware lowers the clocks", "share, 0 to 1",
 		[]Statistic{Mean, Max}, highest,
-		[]feed{{signal: usage.Throttle, bits: usage.ThrottledBy}}},
+		[]feed{{signal: usage.Throttle, bits: usage.ThrottledByAny}}},
 	ThermalThrottle: {
 		"gpu.throttle.thermal", "share of samples in which heat lowers the clocks",
 		"share, 0 to 1", []Statistic{Mean, Max},
@@ -143,7 +143,7 @@ var quantities = [numQuantities]quantity{
 			{signal: usage.GPUUtil, presence: true}, {signal: usage.SMActive, presence: true},
 			{signal: usage.MemUsed, presence: true},
 			{signal: usage.Power, presence: true},
-			{signal: usage.Temperature, presence: true}, {signal: usage.XID, code: usage.FellOffTheBus},
+			{signal: usage.Temperature, presence: true}, {signal: usage.XID, code: usage.XIDFellOffBus},
 			{signal: usage.GPUCount}}},
 }
 

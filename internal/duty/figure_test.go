@@ -110,7 +110,7 @@ func TestFiguresMatchNaive(t *testing.T) {
 				}
 				h := delivery{
 					meterKey: meterKey{gpu: string(rune('0' + g)), signal: signal},
-					o:        usage.Opened{Step: step}, run: true,
+					o:        usage.SourceInfo{Step: step}, run: true,
 				}
 				v := rapid.SampledFrom(values).Draw(t, "value")
 				h.p = usage.Point{Time: at, Mean: v, Max: v}
@@ -356,7 +356,7 @@ func TestFigures(t *testing.T) {
 			for minute := range 10 {
 				for _, s := range tc.samples {
 					if minute < len(s.values) && s.values[minute] >= 0 {
-						k.Open(usage.Opened{
+						k.Open(usage.SourceInfo{
 							Step: time.Minute,
 						}).Add(s.gpu, s.signal, usage.Point{
 							Time: origin.Add(time.Duration(minute) * time.Minute),
@@ -393,12 +393,12 @@ func TestCoverageOfSamplesCloserThanTheirStep(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := Figure{Quantity: Util, Statistic: Mean, Window: 5 * time.Minute}
 			k := NewTracker(Thresholds{}, usage.Activity{}, time.Hour).Watch(NewWatch([]Figure{f}))
-			o := k.Open(usage.Opened{Step: time.Minute})
+			o := k.Open(usage.SourceInfo{Step: time.Minute})
 			var all []delivery
 			for i, s := range tc.seconds {
 				p := usage.Point{Time: origin.Add(time.Duration(s) * time.Second), Mean: float64(i), Max: float64(i)}
 				o.Add("0", usage.GPUUtil, p)
-				all = append(all, delivery{p: p, o: usage.Opened{Step: time.Minute}})
+				all = append(all, delivery{p: p, o: usage.SourceInfo{Step: time.Minute}})
 			}
 			now := origin.Add(time.Duration(tc.now) * time.Second)
 			got := Gauge{k, Machine{GPUs: inventory.Known(1)}}.Read(now, f, true)
@@ -415,7 +415,7 @@ func TestMIGFigures(t *testing.T) {
 	k := NewTracker(Thresholds{}, usage.Activity{}, time.Hour).Watch(
 		NewWatch([]Figure{f, {Quantity: SMActive, Statistic: Mean, Worst: true, Window: time.Minute}}))
 	for gpu, v := range map[string]float64{"0:1": 0.2, "0:2": 0.4, "1": 0.9} {
-		k.AddRun(usage.Opened{Step: time.Minute}, gpu, usage.SMActive, origin, 3, v)
+		k.AddRun(usage.SourceInfo{Step: time.Minute}, gpu, usage.SMActive, origin, 3, v)
 	}
 	g := Gauge{k, Machine{GPUs: inventory.Known(2)}}
 	if got := g.Read(origin, f, true); !got.Known || math.Abs(got.Value-0.6) > 1e-9 {
@@ -432,7 +432,8 @@ func TestWatchedTrackerMemoryIsBounded(t *testing.T) {
 	f := Figure{Quantity: Util, Statistic: Max, Window: 30 * time.Minute}
 	k := NewTracker(Thresholds{}, usage.Activity{}, time.Hour).Watch(NewWatch([]Figure{f}))
 	for minute := range 20_000 {
-		k.AddRun(usage.Opened{Step: time.Minute}, "0", usage.GPUUtil, origin.Add(time.Duration(minute)*time.Minute), 1,
+		k.AddRun(usage.SourceInfo{Step: time.Minute}, "0", usage.GPUUtil,
+			origin.Add(time.Duration(minute)*time.Minute), 1,
 			float64(minute*7%100))
 	}
 	h := k.rolling.gpus[0].histories[0]
@@ -449,7 +450,7 @@ func BenchmarkWatched(b *testing.B) {
 		}, {Quantity: Util, Statistic: Max, Worst: true, Window: time.Hour},
 		{Quantity: Temperature, Statistic: Max, Window: 10 * time.Minute}}
 	k := NewTracker(Thresholds{}, usage.Activity{}, 2*time.Hour).Watch(NewWatch(figures))
-	o, g := usage.Opened{Step: time.Minute}, Gauge{k, Machine{GPUs: inventory.Known(8)}}
+	o, g := usage.SourceInfo{Step: time.Minute}, Gauge{k, Machine{GPUs: inventory.Known(8)}}
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		at := origin.Add(time.Duration(n) * time.Minute)

@@ -79,12 +79,12 @@ func (j *judge) gpu(t *usage.Track) gpu {
 	g := gpu{GPU: GPU{Name: t.Name}, track: t, memory: j.memory(t)}
 	var meter *usage.Stats // the signal that can prove rest
 	var fresh, works bool
-	for i, sig := range usage.Compute() {
+	for i, sig := range usage.ComputeSignals() {
 		st := t.Stats(sig)
 		if st == nil {
 			continue
 		}
-		if i < len(usage.Vouching()) && (meter == nil || (!j.isKnown(meter) && j.isKnown(st))) {
+		if i < len(usage.RestSignals()) && (meter == nil || (!j.isKnown(meter) && j.isKnown(st))) {
 			meter = st
 		}
 		fresh = fresh || j.window.Fresh(st, j.now)
@@ -121,12 +121,12 @@ func (j *judge) gpu(t *usage.Track) gpu {
 		return g.withState(Unknown, "%s", j.tooShortText())
 	}
 	g.Duration = j.window.Quiet(meter)
-	for _, sig := range usage.Compute() {
+	for _, sig := range usage.ComputeSignals() {
 		if st := t.Stats(sig); st != nil && !st.LastActive.IsZero() {
 			g.Duration = min(g.Duration, j.window.Quiet(st))
 		}
 	}
-	if fall := j.wholeGPU(t).Stats(usage.Energy).Fell(); !fall.At.IsZero() {
+	if fall := j.wholeGPU(t).Stats(usage.Energy).LastFall(); !fall.At.IsZero() {
 		g.Duration = min(g.Duration, j.window.To.Sub(fall.At))
 	}
 	return j.judgeRestingGPU(t, g)
@@ -134,7 +134,7 @@ func (j *judge) gpu(t *usage.Track) gpu {
 
 // computeText describes the signal that shows work on a GPU whose utilization is 0.
 func (j *judge) computeText(t *usage.Track) string {
-	for _, sig := range usage.Compute() {
+	for _, sig := range usage.ComputeSignals() {
 		if st := t.Stats(sig); j.isActive(st) {
 			return readingText(sig, st.Max)
 		}
@@ -145,7 +145,7 @@ func (j *judge) computeText(t *usage.Track) string {
 // partitions returns how many partitions of a track's GPU were measured and how many it has; 0 for
 // a whole GPU or one in MIG mode.
 func (j *judge) partitions(t *usage.Track) (measured, parts int) {
-	parts = usage.Parts(t.Name)
+	parts = usage.PartCount(t.Name)
 	if parts == 0 {
 		return 0, 0
 	}
@@ -161,7 +161,7 @@ func (j *judge) partitions(t *usage.Track) (measured, parts int) {
 // anyActiveRecently reports whether the newest samples of any signal show computation, which holds
 // despite missing samples before them.
 func (j *judge) anyActiveRecently(t *usage.Track) bool {
-	for _, sig := range usage.Compute() {
+	for _, sig := range usage.ComputeSignals() {
 		if st := t.Stats(sig); j.activeRecently(st) && j.window.Fresh(st, j.now) {
 			return true
 		}
@@ -177,7 +177,7 @@ func (j *judge) isLatched(t *usage.Track, m gpuMemory) bool {
 		return false
 	}
 	confirmed := false
-	for _, sig := range usage.Compute()[1:] {
+	for _, sig := range usage.ComputeSignals()[1:] {
 		confirmed = confirmed || j.isActive(t.Stats(sig))
 	}
 	if confirmed {

@@ -66,16 +66,16 @@ func (q *evaluation) judgeGPU(t *track, m *gpuState) {
 	m.memory = q.memoryOf(t)
 	var meter, util reading // the signal that can prove rest, and utilization
 	measured := false       // a signal that can prove rest has samples, fresh or not
-	for i, sig := range usage.Compute() {
+	for i, sig := range usage.ComputeSignals() {
 		r := q.read(t, sig)
 		if sig == usage.GPUUtil {
 			util = r
 		}
-		measured = measured || (i < len(usage.Vouching()) && r.meter != nil)
+		measured = measured || (i < len(usage.RestSignals()) && r.meter != nil)
 		if !q.fresh(r) {
 			continue
 		}
-		if i < len(usage.Vouching()) && meter.meter == nil {
+		if i < len(usage.RestSignals()) && meter.meter == nil {
 			meter = r
 		}
 		if r.max >= q.floor(r) {
@@ -88,7 +88,7 @@ func (q *evaluation) judgeGPU(t *track, m *gpuState) {
 	if suspect { // it stays busy only while something confirms it
 		q.narrowExpiry(m, q.read(t, usage.Processes))
 		q.narrowExpiry(m, m.memory.used)
-		for _, sig := range usage.Compute() {
+		for _, sig := range usage.ComputeSignals() {
 			q.narrowExpiry(m, q.read(t, sig))
 		}
 	}
@@ -118,7 +118,7 @@ func (q *evaluation) judgeGPU(t *track, m *gpuState) {
 
 // computeText describes the signal that shows work on a GPU whose utilization is 0.
 func (q *evaluation) computeText(t *track) string {
-	for _, sig := range usage.Compute() {
+	for _, sig := range usage.ComputeSignals() {
 		if r := q.read(t, sig); q.fresh(r) && r.max >= q.floor(r) {
 			return readingText(sig, r.max)
 		}
@@ -139,7 +139,7 @@ func (q *evaluation) narrowExpiry(m *gpuState, r reading) {
 // judgeRestingGPU judges a GPU whose meter shows no computation.
 func (q *evaluation) judgeRestingGPU(m *gpuState, meter reading) {
 	m.stretch, m.expires = q.unbroken(meter), meter.freshUntil()
-	for _, sig := range usage.Compute() {
+	for _, sig := range usage.ComputeSignals() {
 		if r := q.read(m.track, sig); r.meter != nil {
 			m.stretch = q.cutToBelow(m.stretch, r, q.floor(r))
 		}
@@ -218,7 +218,7 @@ func (q *evaluation) narrowRest(m *gpuState, r reading, line float64) {
 // isLatched reports whether nothing confirms a utilization of 100%: no process and no memory in
 // use, or inactive multiprocessors.
 func (q *evaluation) isLatched(m *gpuState) bool {
-	for _, sig := range usage.Compute()[1:] {
+	for _, sig := range usage.ComputeSignals()[1:] {
 		if r := q.read(m.track, sig); q.fresh(r) && r.max >= q.floor(r) {
 			return false
 		}

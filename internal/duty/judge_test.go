@@ -49,7 +49,7 @@ func (m *machine) add(gpu string, s usage.Signal, p usage.Point) {
 func (m *machine) tracker(t failer, th Thresholds) *Tracker {
 	k := NewTracker(th, usage.Activity{}, 1000*time.Hour)
 	slices.SortStableFunc(m.samples, func(a, b delivery) int { return a.p.Time.Compare(b.p.Time) })
-	sink := k.Open(usage.Opened{Step: m.w.Step, Source: m.w.Source, Aggregated: m.w.Aggregated})
+	sink := k.Open(usage.SourceInfo{Step: m.w.Step, Source: m.w.Source, Aggregated: m.w.Aggregated})
 	for _, s := range m.samples {
 		if !sink.Add(s.gpu, s.signal, s.p) {
 			t.Errorf("%v is late", s)

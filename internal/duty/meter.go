@@ -31,7 +31,7 @@ type meter struct {
 	signal usage.Signal
 	// opened describes the source of the points. A point of another source or with another step
 	// resets the meter.
-	opened *usage.Opened
+	opened *usage.SourceInfo
 	// start, count, mean and max describe the newest points: equal ones, one step apart. They may
 	// extend past the time of an evaluation.
 	start, count int64
@@ -67,7 +67,7 @@ type tally struct {
 }
 
 // newMeter returns a meter of one or several equal points.
-func newMeter(s usage.Signal, o *usage.Opened, start, count int64, p usage.Point) meter {
+func newMeter(s usage.Signal, o *usage.SourceInfo, start, count int64, p usage.Point) meter {
 	m := meter{
 		signal: s, opened: o, start: start, count: count, mean: p.Mean, max: p.Max, previousAt: never,
 		lastQuietAt: never,
@@ -112,7 +112,7 @@ func (m *meter) coverageGain() int64 { return min(m.step(), m.start-m.previousAt
 // fold moves the newest points into the summary of earlier ones.
 func (m *meter) fold(k *Tracker) {
 	end := m.end()
-	if m.signal.Repeats() > 0 {
+	if m.signal.FrozenAfter() > 0 {
 		m.recordRepetition()
 	}
 	if k.keepsPeaks(m.signal) {

@@ -26,7 +26,7 @@ type workPeriod struct {
 
 // add takes a computing GPU into account.
 func (w *workPeriod) add(q *evaluation, t *track) {
-	for _, sig := range usage.Compute() {
+	for _, sig := range usage.ComputeSignals() {
 		r := q.read(t, sig)
 		if !q.fresh(r) || r.max < q.floor(r) {
 			continue

@@ -145,7 +145,7 @@ func (p *naive) resting(v Verdict, gpus []naiveMoment) Verdict {
 	var held []naiveGPU
 	sure := false
 	for _, m := range gpus {
-		p.rest, p.expires = p.rest.And(m.stretch), earlier(p.expires, m.expires)
+		p.rest, p.expires = p.rest.Intersect(m.stretch), earlier(p.expires, m.expires)
 		if m.State == Held {
 			held, sure = append(held, m.naiveGPU), sure || !m.assumed
 		}
@@ -218,15 +218,15 @@ func newest(t *usage.Track, sig usage.Signal) float64 {
 func (p *naive) moment(t *usage.Track) naiveMoment {
 	m := naiveMoment{naiveGPU: naiveGPU{GPU: GPU{Name: t.Name}, track: t, memory: p.memory(t)}}
 	var meter *usage.Stats // the one that vouches
-	for i, sig := range usage.Compute() {
+	for i, sig := range usage.ComputeSignals() {
 		st := t.Stats(sig)
 		if !p.fresh(st) {
 			continue
 		}
-		if i < len(usage.Vouching()) && meter == nil {
+		if i < len(usage.RestSignals()) && meter == nil {
 			meter = st
 		}
-		if st.Works() {
+		if st.IsActive() {
 			work := p.w.Work(st)
 			m.State, m.Coverage = Busy, work.Coverage
 			m.stretch.To, m.expires = later(m.stretch.To, work.To), later(m.expires, p.w.Expires(st))
@@ -235,7 +235,7 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 	utilization := plain.Number(newest(t, usage.GPUUtil), 1)
 	suspect := m.State == Busy && p.fresh(t.Stats(usage.GPUUtil)) && newest(t, usage.GPUUtil) >= p.t.LatchedUtil
 	if suspect { // it is busy only as long as something confirms it
-		for _, sig := range append([]usage.Signal{usage.Processes, usage.MemUsed}, usage.Compute()...) {
+		for _, sig := range append([]usage.Signal{usage.Processes, usage.MemUsed}, usage.ComputeSignals()...) {
 			if st := t.Stats(sig); p.fresh(st) {
 				m.expires = earlier(m.expires, p.w.Expires(st))
 			}
@@ -250,9 +250,9 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 			"utilization reads "+utilization+"% while nothing else shows work: the meter may be latched")
 	case m.State == Busy && t.Stats(usage.GPUUtil) == nil:
 		return m.says(Busy, "it computes")
-	case m.State == Busy && !t.Stats(usage.GPUUtil).Works():
-		for _, sig := range usage.Compute() {
-			if st := t.Stats(sig); p.fresh(st) && st.Works() {
+	case m.State == Busy && !t.Stats(usage.GPUUtil).IsActive():
+		for _, sig := range usage.ComputeSignals() {
+			if st := t.Stats(sig); p.fresh(st) && st.IsActive() {
 				peak, _ := p.w.Peak(st, st.Last)
 				return m.says(Busy, readingText(sig, peak))
 			}
@@ -265,9 +265,9 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 		return m.says(Unknown, "its newest sample is too old")
 	}
 	m.stretch, m.expires = p.w.Unbroken(meter), p.w.Expires(meter)
-	for _, sig := range usage.Compute() {
+	for _, sig := range usage.ComputeSignals() {
 		if st := t.Stats(sig); st != nil && !st.LastActive.IsZero() {
-			m.stretch = m.stretch.After(st.LastActive.Add(p.w.StepOf(st)))
+			m.stretch = m.stretch.StartingAt(st.LastActive.Add(p.w.StepOf(st)))
 		}
 	}
 	if whole := p.whole(t); whole.Stats(usage.Power) != nil {
@@ -282,7 +282,7 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 		}
 		p.under(&m, power, p.t.BusyPower)
 	}
-	m.stretch = m.stretch.After(p.trusted(p.whole(t)))
+	m.stretch = m.stretch.StartingAt(p.trusted(p.whole(t)))
 	m = p.holding(m)
 	switch m.Coverage, m.Duration = m.stretch.Coverage, m.stretch.Length(p.now); {
 	case p.now.After(m.expires):
@@ -336,7 +336,7 @@ func (p *naive) wrong(t *usage.Track) string {
 	t = p.whole(t)
 	power, heat, energy := t.Stats(usage.Power), t.Stats(usage.Temperature), t.Stats(usage.Energy)
 	draws := power == nil || newest(t, usage.Power) > 0
-	if p.fresh(energy) && newest(t, usage.Energy) > 0 && draws && energy.Repeated() {
+	if p.fresh(energy) && newest(t, usage.Energy) > 0 && draws && energy.IsFrozen() {
 		draw := ""
 		if power != nil {
 			draw = " while it draws " + plain.Number(newest(t, usage.Power), 1) + " W"
@@ -344,15 +344,15 @@ func (p *naive) wrong(t *usage.Track) string {
 		return "its energy meter stands still at " + plain.Number(newest(t, usage.Energy), 0) + " J" + draw +
 			": its exporter is frozen"
 	}
-	if p.fresh(power) && p.fresh(heat) && draws && power.Repeated() && heat.Repeated() {
+	if p.fresh(power) && p.fresh(heat) && draws && power.IsFrozen() && heat.IsFrozen() {
 		return "power stands still at " + plain.Number(newest(t, usage.Power), 3) +
 			" W and temperature at " + plain.Number(
 			newest(t, usage.Temperature), 1) +
 			" C for 10 samples: its exporter is frozen"
 	}
-	if fall := energy.Fell(); p.fresh(energy) && fall.At.Equal(energy.Last) {
+	if fall := energy.LastFall(); p.fresh(energy) && fall.At.Equal(energy.Last) {
 		return fmt.Sprintf("its energy meter fell from %s J to %s J: the driver or the exporter was restarted",
-			plain.Number(fall.From, 0), plain.Number(fall.To, 0))
+			plain.Number(fall.Before, 0), plain.Number(fall.After, 0))
 	}
 	return ""
 }
@@ -361,13 +361,13 @@ func (p *naive) wrong(t *usage.Track) string {
 func (p *naive) trusted(t *usage.Track) (from time.Time) {
 	power, heat, energy := t.Stats(usage.Power), t.Stats(usage.Temperature), t.Stats(usage.Energy)
 	draws := power == nil || newest(t, usage.Power) > 0
-	if at := power.Froze(); !at.IsZero() && draws && !heat.Froze().Before(at) {
+	if at := power.LastFrozen(); !at.IsZero() && draws && !heat.LastFrozen().Before(at) {
 		from = at.Add(p.w.StepOf(power))
 	}
-	if at := energy.Froze(); !at.IsZero() && draws && newest(t, usage.Energy) > 0 {
+	if at := energy.LastFrozen(); !at.IsZero() && draws && newest(t, usage.Energy) > 0 {
 		from = later(from, at.Add(p.w.StepOf(energy)))
 	}
-	return later(from, energy.Fell().At)
+	return later(from, energy.LastFall().At)
 }
 
 // judgeHolding tells a GPU that does not compute as held or idle. It is idle only since its
@@ -408,15 +408,15 @@ func (p *naive) holding(m naiveMoment) naiveMoment {
 
 // quietBelow narrows the time of rest to that in which another signal was under a line.
 func (p *naive) under(m *naiveMoment, st *usage.Stats, line float64) {
-	m.stretch = m.stretch.And(p.w.Rest(st, line))
+	m.stretch = m.stretch.Intersect(p.w.Rest(st, line))
 	m.expires = earlier(m.expires, p.w.Expires(st))
 }
 
 // latchedNow says whether nothing confirms a utilization of 100%: no process and no
 // memory in use, or multiprocessors that rest.
 func (p *naive) latchedNow(t *usage.Track, m naiveMemory) bool {
-	for _, sig := range usage.Compute()[1:] {
-		if st := t.Stats(sig); p.fresh(st) && st.Works() {
+	for _, sig := range usage.ComputeSignals()[1:] {
+		if st := t.Stats(sig); p.fresh(st) && st.IsActive() {
 			return false
 		}
 	}

@@ -59,7 +59,7 @@ func (j *naiveJudge) level(m naiveMeter) (v float64, ok bool) {
 // narrowRestByHost narrows the time of rest to that in which a meter was under a line.
 func (p *naive) uses(m naiveMeter, line float64) {
 	if st := p.stats(m); st != nil {
-		p.rest = p.rest.And(p.w.Rest(st, line*p.unit(m)))
+		p.rest = p.rest.Intersect(p.w.Rest(st, line*p.unit(m)))
 		p.expires = earlier(p.expires, p.w.Expires(st))
 	}
 }
@@ -183,7 +183,7 @@ func (j *naiveJudge) standstill(busy []*usage.Track) (s naiveStandstill, ok bool
 		if !judged {
 			continue
 		}
-		both := work.And(j.w.Standstill(st))
+		both := work.Intersect(j.w.Standstill(st))
 		lasting := both.Length(j.now)
 		if !j.fresh(st) || lasting < patience || both.Coverage < j.t.MinCoverage {
 			return naiveStandstill{}, false
@@ -196,7 +196,7 @@ func (j *naiveJudge) standstill(busy []*usage.Track) (s naiveStandstill, ok bool
 			ok = true
 			continue
 		}
-		s.Stretch, s.expires = s.And(both), earlier(s.expires, j.w.Expires(st))
+		s.Stretch, s.expires = s.Intersect(both), earlier(s.expires, j.w.Expires(st))
 	}
 	return s, ok
 }
@@ -219,9 +219,9 @@ func (j *naiveJudge) patience(sig usage.Signal, st *usage.Stats) (d time.Duratio
 // activePeriod returns the time in which the GPU that has computed longest did not pause.
 func (j *naiveJudge) work(busy []*usage.Track) (longest usage.Stretch, expires time.Time) {
 	for _, t := range busy {
-		for _, sig := range usage.Compute() {
+		for _, sig := range usage.ComputeSignals() {
 			st := t.Stats(sig)
-			if !st.Works() || !j.fresh(st) {
+			if !st.IsActive() || !j.fresh(st) {
 				continue
 			}
 			if s := j.w.Work(st); expires.IsZero() || s.From.Before(longest.From) {

@@ -22,7 +22,7 @@ type feed struct {
 // else. It is immutable and shared by trackers.
 type Watch struct {
 	feeds    []watchedFeed
-	bySignal [usage.Signals][]int // indices of the feeds of a signal
+	bySignal [usage.SignalCount][]int // indices of the feeds of a signal
 }
 
 // watchedFeed is a feed with the lengths of its windows, the longest last.
@@ -131,7 +131,7 @@ type gpuHistories struct {
 type history struct {
 	feedIndex   int // of the feed
 	watchedFeed *watchedFeed
-	opened      *usage.Opened
+	opened      *usage.SourceInfo
 	run               // the newest samples: equal ones, one step apart
 	runs        []run // earlier runs, of which the first has number firstNumber
 	firstNumber int
@@ -180,7 +180,8 @@ func (k *Tracker) Watch(w *Watch) *Tracker {
 }
 
 // add takes samples like [Tracker.AddRun], with the same result.
-func (r *rolling) add(k *Tracker, o *usage.Opened, gpu string, s usage.Signal, p usage.Point, at, count int64) bool {
+func (r *rolling) add(k *Tracker, o *usage.SourceInfo, gpu string, s usage.Signal,
+	p usage.Point, at, count int64) bool {
 	if int64(o.Step) < minStep || len(r.watch.bySignal[s]) == 0 {
 		return true
 	}
@@ -265,7 +266,7 @@ func (h *history) newestAt(now int64) int64 {
 }
 
 // add adds equal samples.
-func (h *history) add(o *usage.Opened, p usage.Point, at, count int64) bool {
+func (h *history) add(o *usage.SourceInfo, p usage.Point, at, count int64) bool {
 	mean, high, ok := h.watchedFeed.quantize(p)
 	if !ok {
 		return true

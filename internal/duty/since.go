@@ -28,12 +28,12 @@ func (k *Tracker) StateSince(now time.Time, v Verdict, m Machine) time.Time {
 		return v.Since
 	}
 	q := k.newEvaluation(nanos(now), m, false)
-	signals := usage.HostWork()
+	signals := usage.HostWorkSignals()
 	tracks := append(k.gpus[:len(k.gpus):len(k.gpus)], &k.machine)
 	for _, t := range tracks {
-		for _, s := range usage.Compute() {
+		for _, s := range usage.ComputeSignals() {
 			if t.meter(s) != nil {
-				signals = usage.Compute()
+				signals = usage.ComputeSignals()
 			}
 		}
 	}

@@ -54,7 +54,7 @@ type Tracker struct {
 	gpuMemory, gpuPower float64
 	machine             track
 	gpus                []*track // in order of their names
-	sources             []*usage.Opened
+	sources             []*usage.SourceInfo
 	lastGPU             int      // index of the GPU of the newest sample
 	rolling             *rolling // for watched figures; nil without any
 }
@@ -105,11 +105,11 @@ func (k *Tracker) SetMachine(m Machine) { k.gpuMemory, k.gpuPower = m.GPUMemory,
 // that takes all samples again in order can use it. A point at the time of the newest replaces it,
 // because a source may still be filling its newest step. Invalid values, signals without effect on
 // verdicts and repeated points are ignored.
-func (k *Tracker) Open(o usage.Opened) usage.Sink { return &sink{k, k.source(o)} }
+func (k *Tracker) Open(o usage.SourceInfo) usage.Sink { return &sink{k, k.source(o)} }
 
 type sink struct {
 	k *Tracker
-	o *usage.Opened
+	o *usage.SourceInfo
 }
 
 // Add adds a point.
@@ -120,7 +120,7 @@ func (s *sink) Add(gpu string, sig usage.Signal, p usage.Point) bool {
 // AddRun adds count equal samples, the first at start and each one step after the previous. They
 // may extend past the time of the next verdict. It returns the same as Add; a count of 0 or less
 // adds nothing.
-func (k *Tracker) AddRun(o usage.Opened, gpu string, s usage.Signal, start time.Time, count int, v float64) bool {
+func (k *Tracker) AddRun(o usage.SourceInfo, gpu string, s usage.Signal, start time.Time, count int, v float64) bool {
 	if count <= 0 {
 		return true
 	}
@@ -129,7 +129,7 @@ func (k *Tracker) AddRun(o usage.Opened, gpu string, s usage.Signal, start time.
 
 // source returns the description that all meters of a source share, regardless of where this read
 // began.
-func (k *Tracker) source(o usage.Opened) *usage.Opened {
+func (k *Tracker) source(o usage.SourceInfo) *usage.SourceInfo {
 	o.From = time.Time{}
 	o.Step = min(max(o.Step, 0), longestStep)
 	for _, known := range k.sources {
@@ -142,7 +142,7 @@ func (k *Tracker) source(o usage.Opened) *usage.Opened {
 	return &added
 }
 
-func (k *Tracker) add(o *usage.Opened, gpu string, s usage.Signal, p usage.Point, count int64) bool {
+func (k *Tracker) add(o *usage.SourceInfo, gpu string, s usage.Signal, p usage.Point, count int64) bool {
 	p, ok := s.Clean(p)
 	if sec := p.Time.Unix(); !ok || !isTracked(s) && k.rolling == nil || sec < -maxSeconds || sec > maxSeconds {
 		return true
@@ -215,7 +215,7 @@ func (k *Tracker) track(gpu string, s usage.Signal, at int64) *track {
 	k.gpus = slices.DeleteFunc(k.gpus, func(t *track) bool { return !t.hasSamples(math.MaxInt64, horizon) })
 	t := &track{name: gpu}
 	t.parent, t.isPart = usage.Parent(gpu)
-	t.partCount = uint16(usage.Parts(gpu))
+	t.partCount = uint16(usage.PartCount(gpu))
 	i, _ := slices.BinarySearchFunc(k.gpus, gpu, func(t *track, name string) int {
 		return usage.CompareGPUs(t.name, name)
 	})

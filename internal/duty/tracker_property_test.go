@@ -17,7 +17,7 @@ import (
 // delivery is what is handed over at once: one sample, or several equal ones.
 type delivery struct {
 	meterKey
-	o     usage.Opened
+	o     usage.SourceInfo
 	p     usage.Point
 	count int
 	run   bool // by AddRun
@@ -58,7 +58,7 @@ func reference(all []delivery, now time.Time, m Machine, t Thresholds, a usage.A
 	back := now.UnixNano() - int64(lookBack)
 	horizon := time.Unix(0, back-((back%int64(block))+int64(block))%int64(block)).UTC()
 	restarted := map[meterKey]int{} // where a meter started again
-	opened := map[meterKey]usage.Opened{}
+	opened := map[meterKey]usage.SourceInfo{}
 	for i, s := range all {
 		if s.p.Time.After(now) {
 			continue
@@ -188,7 +188,7 @@ func drawFleet(t *rapid.T, smooth bool) fleet {
 // drawMeter draws the samples of one meter: habits that change now and then, with
 // jitter and gaps, in runs or one by one, of one source or of several.
 func drawMeter(t *rapid.T, key meterKey, step time.Duration, minutes int, smooth bool, values []float64) []delivery {
-	o := usage.Opened{Step: step, Source: "agent", Aggregated: rapid.IntRange(0, 2).Draw(t, "aggregated") > 0}
+	o := usage.SourceInfo{Step: step, Source: "agent", Aggregated: rapid.IntRange(0, 2).Draw(t, "aggregated") > 0}
 	if rapid.IntRange(0, 3).Draw(t, "own step") == 0 {
 		o.Step = rapid.SampledFrom([]time.Duration{
 			10 * time.Second, 90 * time.Second, 5 * time.Minute,

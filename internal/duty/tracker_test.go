@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-var minutely = usage.Opened{Step: time.Minute, Source: "agent"}
+var minutely = usage.SourceInfo{Step: time.Minute, Source: "agent"}
 
 func oneGPU() Machine { return Machine{GPUs: inventory.Known(1)} }
 
@@ -23,7 +23,7 @@ func gpuAt(minute, util float64) usage.Point {
 func TestRejectsLateSamples(t *testing.T) {
 	k := NewTracker(Thresholds{}, usage.Activity{}, 0)
 	s := k.Open(minutely)
-	other := k.Open(usage.Opened{Step: time.Minute, Source: "another"})
+	other := k.Open(usage.SourceInfo{Step: time.Minute, Source: "another"})
 	for _, tc := range []struct {
 		name string
 		sink usage.Sink
@@ -105,7 +105,7 @@ func TestUnknownWithoutSamples(t *testing.T) {
 	if v := k.Explain(now, launched); v.State != Warming || !v.Next.Equal(now.Add(15*time.Minute+1)) {
 		t.Errorf("just launched it is %s, next at %s", v.State, v.Next)
 	}
-	k.Open(usage.Opened{Source: "broken"}).Add("0", usage.GPUUtil, usage.Point{Time: now, Mean: 0})
+	k.Open(usage.SourceInfo{Source: "broken"}).Add("0", usage.GPUUtil, usage.Point{Time: now, Mean: 0})
 	if v := k.Explain(now, oneGPU()); v.State != Unknown {
 		t.Errorf("samples that stand for no time make it %s (%s)", v.State, v.Why)
 	}
@@ -166,7 +166,7 @@ func TestNext(t *testing.T) {
 func TestNextBeforeRestBegins(t *testing.T) {
 	k := NewTracker(Thresholds{}, usage.Activity{}, 0)
 	k.AddRun(minutely, "0", usage.GPUUtil, gpuAt(0, 0).Time, 100, 0)
-	tensor := usage.Opened{Step: 5 * time.Minute, Source: "agent"}
+	tensor := usage.SourceInfo{Step: 5 * time.Minute, Source: "agent"}
 	k.AddRun(tensor, "0", usage.TensorActive, gpuAt(10, 0).Time, 1, 0.5)
 	k.AddRun(tensor, "0", usage.TensorActive, gpuAt(10.2, 0).Time, 1, 0)
 	at := gpuAt(10.5, 0).Time

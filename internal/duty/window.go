@@ -23,7 +23,7 @@ func restoreTracker(w *usage.Window, t Thresholds) *Tracker {
 	k.gpuMemory, k.gpuPower = w.GPUMemory, w.GPUPower
 	for _, t := range w.GPUs {
 		name, part := t.Parent()
-		own := &track{name: t.Name, parent: name, isPart: part, partCount: uint16(usage.Parts(t.Name))}
+		own := &track{name: t.Name, parent: name, isPart: part, partCount: uint16(usage.PartCount(t.Name))}
 		k.gpus = append(k.gpus, own)
 		own.restore(k, w, t)
 	}
@@ -38,7 +38,7 @@ func (t *track) restore(k *Tracker, w *usage.Window, of *usage.Track) {
 		if st == nil {
 			continue
 		}
-		o := k.source(usage.Opened{Step: w.StepOf(st), Source: w.SourceOf(st), Aggregated: w.Aggregated})
+		o := k.source(usage.SourceInfo{Step: w.StepOf(st), Source: w.SourceOf(st), Aggregated: w.Aggregated})
 		p := usage.Point{Time: st.Last}
 		p.Mean, _ = st.Newest()
 		p.Max, _ = w.Peak(st, st.Last)
@@ -66,7 +66,7 @@ func (t *track) restore(k *Tracker, w *usage.Window, of *usage.Track) {
 				m.counter.lastRise = nanos(st.LastActive)
 			}
 		}
-		if s.Repeats() > 0 {
+		if s.FrozenAfter() > 0 {
 			m.repetition = &repetition{frozen: never, oldest: never}
 			m.repetition.restore(k, &m, st)
 		}

@@ -290,7 +290,7 @@ func (x *Index) quietGPUs(w *usage.Window, n int, d time.Duration) (time.Duratio
 		if q := w.Quiet(st); least < 0 || q < least {
 			least = q
 		}
-		for _, sig := range usage.Compute() {
+		for _, sig := range usage.ComputeSignals() {
 			if st := t.Stats(sig); st != nil {
 				least = min(least, w.Quiet(st))
 			}
@@ -352,7 +352,7 @@ func share(n, of int) float64 {
 
 // Computed says whether any GPU of a window ever computed.
 func Computed(w *usage.Window) bool {
-	return slices.ContainsFunc(w.GPUTracks(), (*usage.Track).Computed)
+	return slices.ContainsFunc(w.GPUTracks(), (*usage.Track).ShowsCompute)
 }
 
 // instanceStalled finds training machines that were busy and compute nothing any

@@ -59,7 +59,7 @@ type fact struct {
 func (f *fact) presence() string { return "@has." + f.name }
 
 // said says whether a tag says a tagged fact; unknown where tags could not be read.
-func (f *fact) said(e *evaluation) usage.Answer {
+func (f *fact) said(e *evaluation) usage.Tristate {
 	switch {
 	case f.read(e) != nil:
 		return usage.True
@@ -416,7 +416,7 @@ func number(v float64) ref.Val {
 }
 
 // truth is an answer as CEL has it.
-func truth(a usage.Answer) ref.Val {
+func truth(a usage.Tristate) ref.Val {
 	if a == usage.Unknown {
 		return nil
 	}

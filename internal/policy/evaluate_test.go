@@ -210,7 +210,7 @@ func TestUnknownNeverActs(t *testing.T) {
 
 // TestKnownNeighbors are the look-alikes of the table above that must answer.
 func TestKnownNeighbors(t *testing.T) {
-	for text, want := range map[string]usage.Answer{
+	for text, want := range map[string]usage.Tristate{
 		`resource.tags.empty == ""`:                             usage.True,
 		`has(resource.tags.empty)`:                              usage.True,
 		`has(resource.tags.absent)`:                             usage.False,
@@ -235,7 +235,7 @@ func TestKnownNeighbors(t *testing.T) {
 }
 
 func TestSelect(t *testing.T) {
-	for keys, want := range map[string]usage.Answer{
+	for keys, want := range map[string]usage.Tristate{
 		`select: {kind: instance, lifetime: ephemeral, cloud: aws, account: 1, region: us-east-1, type: g6.xlarge}`: usage.True,
 		`select: {purpose: [training, evaluation], team: vision, project: ranking, user: ana, environment: dev}`:    usage.True,
 		`select: {kind: volume}`:                           usage.False,
@@ -305,7 +305,7 @@ func TestExplainAnswersAsEvaluate(t *testing.T) {
 			t.Fatalf("where %s, when %s: Evaluate %s until %s, Explain %s until %s: %+v", p.Where, p.When, fast.Answer,
 				fast.Next, slow.Answer, slow.Next, slow.Parts)
 		}
-		answers := []usage.Answer{}
+		answers := []usage.Tristate{}
 		for i, part := range slow.Parts {
 			if part.Answer == usage.False && i != len(slow.Parts)-1 {
 				t.Fatalf("parts go on after the first false: %+v", slow.Parts)

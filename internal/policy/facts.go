@@ -46,7 +46,7 @@ type Budget struct {
 // Outcome is what a policy says of a resource.
 type Outcome struct {
 	// Answer is True where the policy proposes its action.
-	Answer usage.Answer
+	Answer usage.Tristate
 	// Parts are the answers it is made of, in the order select, where, schedule,
 	// when; parts after the first False are left out.
 	Parts []Part
@@ -60,7 +60,7 @@ type Outcome struct {
 type Part struct {
 	Name   string // "select", "where", "schedule", "when"
 	Text   string // the condition as written
-	Answer usage.Answer
+	Answer usage.Tristate
 	// Why says what decided: the value that differs, the fact that is unknown.
 	Why string
 }

@@ -227,7 +227,7 @@ func aGauge(t *rapid.T, now time.Time) duty.Gauge {
 				usage.GPUUtil: float64(rapid.IntRange(0, 2).Draw(t, "utilization")),
 				usage.MemUsed: 1e9, usage.MemTotal: 2e9,
 			} {
-				k.AddRun(usage.Opened{Step: time.Minute}, strconv.Itoa(g), s, at, n, v)
+				k.AddRun(usage.SourceInfo{Step: time.Minute}, strconv.Itoa(g), s, at, n, v)
 			}
 			at = at.Add(time.Duration(n) * time.Minute)
 		}

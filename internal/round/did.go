@@ -14,7 +14,7 @@ import (
 type series struct {
 	gpu    string
 	signal usage.Signal
-	opened usage.Opened
+	opened usage.SourceInfo
 	points []point
 }
 
@@ -28,7 +28,7 @@ type point struct {
 // across meters while sources hand them over meter by meter.
 type held struct {
 	taken  *taken
-	opened usage.Opened
+	opened usage.SourceInfo
 	own    []*series
 	newest int
 }

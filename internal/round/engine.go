@@ -127,11 +127,11 @@ type subject struct {
 
 // answer is what a policy said of a subject last.
 type answer struct {
-	usage.Answer
+	usage.Tristate
 	next     time.Time
-	selected usage.Answer
+	selected usage.Tristate
 	// last and state are what was told of it in a replay.
-	last  usage.Answer
+	last  usage.Tristate
 	state duty.State
 	told  bool
 	// climbed says that the ladder was told that it is true.

@@ -12,7 +12,7 @@ import (
 // work and rest is over before that, and need not be asked about.
 type foresight struct {
 	state   duty.State
-	answers []usage.Answer
+	answers []usage.Tristate
 	after   time.Duration
 	until   int64 // in nanoseconds since 1970
 }
@@ -44,7 +44,7 @@ func (r *replay) foreseen(s *subject) (until int64) {
 		return 0
 	}
 	for i := range s.answers {
-		s.answers[i].Answer = f.answers[i]
+		s.answers[i].Tristate = f.answers[i]
 	}
 	// It grows older only as far as samples are known.
 	if left := f.after - s.does.Duration; f.after < never && r.now.Before(s.does.Until) &&

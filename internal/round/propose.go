@@ -22,7 +22,7 @@ func (e *Engine) ask(woken []*subject, now time.Time) {
 		}
 		for i, p := range e.Policies.Policies {
 			out := p.Evaluate(&s.facts)
-			s.answers[i].Answer, s.answers[i].next = out.Answer, out.Next
+			s.answers[i].Tristate, s.answers[i].next = out.Answer, out.Next
 			if !e.Uncapped {
 				s.answers[i].selected = p.Selects(&s.facts)
 			}
@@ -90,7 +90,7 @@ func (e *Engine) propose(out []action.Proposal, woken []*subject, unread map[str
 			continue
 		}
 		for i, p := range e.Policies.Policies {
-			if s.answers[i].Answer == usage.True {
+			if s.answers[i].Tristate == usage.True {
 				out = append(out, e.proposal(s, p))
 			}
 		}

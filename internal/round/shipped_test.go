@@ -89,13 +89,13 @@ type parade struct {
 }
 
 func (p *parade) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	if p.does == nil {
-		return usage.Measured{}, nil
+		return usage.MeasureResult{}, nil
 	}
 	const step = 5 * time.Minute
 	for _, r := range resources {
-		w := open(r, usage.Opened{Step: step, Source: "test"})
+		w := open(r, usage.SourceInfo{Step: step, Source: "test"})
 		for at := iv.From.Truncate(step); at.Before(iv.To); at = at.Add(step) {
 			for g := range r.Size.GPUs.Or(0) {
 				model, _ := p.book.Accelerator(r.Size.GPU)
@@ -115,7 +115,7 @@ func (p *parade) Measure(_ context.Context, resources []*inventory.Resource, iv 
 			}
 		}
 	}
-	return usage.Measured{}, nil
+	return usage.MeasureResult{}, nil
 }
 
 // newParade has one machine of each type on demand, and one of a one-time spot request.
