@@ -47,7 +47,7 @@ type Proposal struct {
 	Spent inventory.Fact[money.Amount]
 	// Condition is the condition's answer in this round; only True climbs. An alarm that is unknown
 	// stays as it is.
-	Condition usage.Answer
+	Condition usage.Tristate
 	// Because is the reason in one line, for people; Evidence what it rests on, and
 	// Class what kind of evidence: "duty", "age", "schedule", "lease", "finding".
 	Because  string

@@ -25,7 +25,7 @@ type meter struct {
 // verdict is what the samples of the last span say.
 func (m meter) verdict(now time.Time, span time.Duration) duty.Verdict {
 	k := duty.NewTracker(duty.Thresholds{}, usage.Activity{}, span)
-	sink := k.Open(usage.Opened{Step: time.Minute, Source: "agent"})
+	sink := k.Open(usage.SourceInfo{Step: time.Minute, Source: "agent"})
 	util, processes := 0.0, 0.0
 	if m.busy {
 		util, processes = 95, 1
@@ -70,7 +70,7 @@ func (w *world) judge(t *testing.T, text string, span time.Duration, meters map[
 		}
 		return &v
 	}
-	w.when = func(r actiontest.Resource, now time.Time) usage.Answer {
+	w.when = func(r actiontest.Resource, now time.Time) usage.Tristate {
 		f := &policy.Facts{Now: now, Resource: r.Inventory(), Duty: verdict(r, now), Hourly: inventory.Known(r.Hourly)}
 		f.Resource.Size.GPUs = inventory.Known(1)
 		return pol.Evaluate(f).Answer

@@ -163,7 +163,9 @@ func storied(dir string, verb policy.Verb, at time.Time) *world {
 	w.when = nil
 	if verb == policy.Tag {
 		w.wants.Class = "finding"
-		w.when = func(r actiontest.Resource, _ time.Time) usage.Answer { return usage.Of(r.Tags["team"] == "") }
+		w.when = func(r actiontest.Resource, _ time.Time) usage.Tristate {
+			return usage.FromBool(r.Tags["team"] == "")
+		}
 	}
 	w.connect(w.store, w.cloud, w.people)
 	return w

@@ -76,7 +76,7 @@ func TestDestroysNothing(t *testing.T) {
 			name: "a busy machine in hour 13 under a rule of 12 hours", result: action.ResultRefused,
 			prepare: func(w *world) {
 				w.wants.Class = "age"
-				w.when = func(actiontest.Resource, time.Time) usage.Answer { return usage.True }
+				w.when = func(actiontest.Resource, time.Time) usage.Tristate { return usage.True }
 				w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Duty = duty.Busy })
 			}},
 		{name: "it is persistent", result: action.ResultRefused, prepare: func(w *world) {

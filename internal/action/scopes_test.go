@@ -98,7 +98,7 @@ func TestNotifiesAgain(t *testing.T) {
 	w := newWorld()
 	w.wants.Do.Verb, w.wants.Notify = policy.Notify, []string{"owner"}
 	answer, dollars := usage.True, money.Amount(100)
-	w.when = func(actiontest.Resource, time.Time) usage.Answer { return answer }
+	w.when = func(actiontest.Resource, time.Time) usage.Tristate { return answer }
 	notified := func(kind string) (n int) {
 		for _, told := range w.people.Told() {
 			if told.Kind == kind {
@@ -112,7 +112,7 @@ func TestNotifiesAgain(t *testing.T) {
 		name              string
 		dollars           money.Amount
 		after             time.Duration
-		answer            usage.Answer
+		answer            usage.Tristate
 		notices, resolved int
 	}{
 		{"at first", 100, time.Minute, usage.True, 1, 0},
@@ -140,7 +140,7 @@ func TestNotifiesAgain(t *testing.T) {
 func TestTag(t *testing.T) {
 	w := newWorld()
 	w.wants.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{"team": "vision"}}
-	w.when = func(r actiontest.Resource, _ time.Time) usage.Answer { return usage.Of(r.Tags["team"] == "") }
+	w.when = func(r actiontest.Resource, _ time.Time) usage.Tristate { return usage.FromBool(r.Tags["team"] == "") }
 	w.idle("i-1")
 	want(t, w.round(t), "i-1", action.ResultConfirmed)
 	if got := w.cloud.Resources()[0].Tags["team"]; got != "vision" {
@@ -179,7 +179,9 @@ func TestUndoKeeps(t *testing.T) {
 	for _, held := range []time.Duration{0, time.Hour, 48 * time.Hour} {
 		w := newWorld()
 		w.wants.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{"team": "vision"}}
-		w.when = func(r actiontest.Resource, _ time.Time) usage.Answer { return usage.Of(r.Tags["team"] == "") }
+		w.when = func(r actiontest.Resource, _ time.Time) usage.Tristate {
+			return usage.FromBool(r.Tags["team"] == "")
+		}
 		w.idle("i-1")
 		want(t, w.round(t), "i-1", action.ResultConfirmed)
 		it, now := w.store.All()[0], w.ladder.Clock().Wall
@@ -216,7 +218,7 @@ func TestApproval(t *testing.T) {
 			Tags:      map[string]string{"owner": "ana"}, Hourly: money.Cent})
 		w.wants.Source, w.wants.ByPerson, w.wants.Governed, w.wants.Class = "finding:3f9a", true, false, "finding"
 		w.wants.Do.Verb = policy.Delete
-		w.when = func(actiontest.Resource, time.Time) usage.Answer { return usage.True }
+		w.when = func(actiontest.Resource, time.Time) usage.Tristate { return usage.True }
 		return w, w.tryRound
 	}
 	t.Run("no approver decides", func(t *testing.T) {
@@ -351,12 +353,12 @@ func TestWorkDuringTheGrace(t *testing.T) {
 					w := newWorld()
 					w.idle("i-1")
 					w.wants.Gang = nil
-					w.when = func(actiontest.Resource, time.Time) usage.Answer { return usage.True }
+					w.when = func(actiontest.Resource, time.Time) usage.Tristate { return usage.True }
 					since := start.Add(-time.Hour)
 					w.judged = func(_ actiontest.Resource, now time.Time) *duty.Verdict {
 						return &duty.Verdict{
 							State: state, Since: since, Until: now, Expires: now.Add(3 * time.Minute),
-							Lasting:  now.Sub(since),
+							Duration: now.Sub(since),
 							Coverage: 1,
 						}
 					}
@@ -474,7 +476,7 @@ func TestClocksOfOtherMachines(t *testing.T) {
 		w.clock.Advance(time.Second)
 		c := other(w, 100*time.Minute)
 		w.cloud.Change("i-1", func(r *actiontest.Resource) { r.SampledAt = c.Wall })
-		w.when = func(actiontest.Resource, time.Time) usage.Answer { return usage.True }
+		w.when = func(actiontest.Resource, time.Time) usage.Tristate { return usage.True }
 		r := w.round(t)
 		want(t, r, "i-1", action.ResultWaiting)
 		if due := c.Wall.Add(90 * time.Minute); !r.Lines[0].DueAt.Equal(due) {

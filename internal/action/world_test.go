@@ -27,7 +27,7 @@ type world struct {
 	ladder *action.Ladder
 	// wants is what the policy says, except its condition; when replaces that.
 	wants action.Proposal
-	when  func(r actiontest.Resource, now time.Time) usage.Answer
+	when  func(r actiontest.Resource, now time.Time) usage.Tristate
 	// judged replaces what the cloud says of a machine's duty.
 	judged func(r actiontest.Resource, now time.Time) *duty.Verdict
 	// unpriced says that no resource has a known price.
@@ -106,7 +106,7 @@ func (w *world) propose() []action.Proposal {
 	return out
 }
 
-func (w *world) answer(r actiontest.Resource) usage.Answer {
+func (w *world) answer(r actiontest.Resource) usage.Tristate {
 	if w.when != nil {
 		return w.when(r, w.now())
 	}
@@ -114,7 +114,7 @@ func (w *world) answer(r actiontest.Resource) usage.Answer {
 	if v == nil || v.State == duty.Unknown || w.now().After(v.Expires) {
 		return usage.Unknown
 	}
-	return usage.Of(v.State == duty.Idle)
+	return usage.FromBool(v.State == duty.Idle)
 }
 
 func (w *world) verify(_ context.Context, items []action.Item) (map[string]action.Proposal, error) {

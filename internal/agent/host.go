@@ -619,7 +619,7 @@ func (h *host) nodeVerdict(ctx context.Context, node int) duty.Verdict {
 		return unknown
 	}
 	v.Until, v.Expires = h.options.Now().Add(statusMaxAge), h.options.Now().Add(statusMaxAge)
-	v.Lasting, v.Coverage = max(0, v.Until.Sub(v.Since)), 1
+	v.Duration, v.Coverage = max(0, v.Until.Sub(v.Since)), 1
 	return v
 }
 

@@ -250,7 +250,7 @@ func (w *activityTracker) add(end time.Time, span time.Duration, m *measurement,
 	}
 	m = w.pending
 	w.pending = nil
-	opened := usage.Opened{Step: w.step, Source: "agent"}
+	opened := usage.SourceInfo{Step: w.step, Source: "agent"}
 	recorded := session.Measurement{
 		Start: start.UTC(), Step: session.Duration(w.step), Steps: count, Host: map[string]float64{},
 		GPUs: map[string]map[string]float64{},

@@ -359,10 +359,10 @@ func (a *Account) SourceAt(now time.Time, since func(resource int) time.Time) us
 
 // Opened is what the samples of the trace are handed over with: a row without a GPU is
 // about the resource as a whole.
-func (f *Feed) Opened() usage.Opened { return f.a.opened() }
+func (f *Feed) Opened() usage.SourceInfo { return f.a.opened() }
 
-func (a *Account) opened() usage.Opened {
-	return usage.Opened{Step: span(a.step), Source: source, Aggregated: true}
+func (a *Account) opened() usage.SourceInfo {
+	return usage.SourceInfo{Step: span(a.step), Source: source, Aggregated: true}
 }
 
 type recording struct {
@@ -376,14 +376,14 @@ func (s *recording) Name() string { return source }
 
 // Measure implements [usage.Source]. The step is the trace's own, whatever is asked for.
 func (s *recording) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	to := iv.To
 	if !to.Before(s.now) {
 		to = s.now.Add(time.Microsecond)
 	}
 	for _, r := range resources {
 		if err := ctx.Err(); err != nil {
-			return usage.Measured{}, context.Cause(ctx)
+			return usage.MeasureResult{}, context.Cause(ctx)
 		}
 		i, ok := s.a.Index(r.ID)
 		if !ok || r.Cloud != Cloud {
@@ -407,5 +407,5 @@ func (s *recording) Measure(ctx context.Context, resources []*inventory.Resource
 			}
 		})
 	}
-	return usage.Measured{}, nil
+	return usage.MeasureResult{}, nil
 }

@@ -155,17 +155,17 @@ func (f facts) released(resource string, at int64, stalled bool) Released {
 			}
 		}
 	}
-	decides := usage.Compute()
+	decides := usage.ComputeSignals()
 	host := true
 	for _, r := range f {
-		for _, s := range usage.Compute() {
+		for _, s := range usage.ComputeSignals() {
 			if _, ok := r.values[s]; ok && r.at <= at {
 				host = false
 			}
 		}
 	}
 	if host {
-		decides = append(slices.Clone(decides), usage.HostWork()...)
+		decides = append(slices.Clone(decides), usage.HostWorkSignals()...)
 	}
 	work, missing, covered := int64(math.MaxInt64), int64(math.MaxInt64), int64(-1)
 	var first string

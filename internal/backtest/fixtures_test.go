@@ -84,8 +84,8 @@ func TestDutyFixturesReplayed(t *testing.T) {
 					t.Fatal(err)
 				}
 				v := r.Facts[0].Duty
-				if v.State != f.State || f.Lasting > 0 && v.Lasting != f.Lasting {
-					t.Errorf("a look finds it %s for %s (%s), want %s for %s", v.State, v.Lasting,
+				if v.State != f.State || f.Lasting > 0 && v.Duration != f.Lasting {
+					t.Errorf("a look finds it %s for %s (%s), want %s for %s", v.State, v.Duration,
 						v.Why, f.State, f.Lasting)
 				}
 			}

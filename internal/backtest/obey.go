@@ -196,7 +196,7 @@ type telling struct {
 
 // saying is an answer in a state.
 type saying struct {
-	answer usage.Answer
+	answer usage.Tristate
 	state  duty.State
 }
 

@@ -93,7 +93,7 @@ func (p *Present) Name() string { return source }
 
 // Measure implements [usage.Source].
 func (p *Present) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	since := func(i int) time.Time { return p.newest(i, iv.To).End }
 	return p.account.SourceAt(iv.To, since).Measure(ctx, resources, iv, open)
 }

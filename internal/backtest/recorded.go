@@ -223,9 +223,9 @@ func (r *traced) settle() {
 			}
 			s.counts |= 1 << i
 			switch {
-			case slices.Contains(usage.Compute(), sig):
+			case slices.Contains(usage.ComputeSignals(), sig):
 				s.compute |= 1 << i
-			case slices.Contains(usage.HostWork(), sig):
+			case slices.Contains(usage.HostWorkSignals(), sig):
 				s.hostWork |= 1 << i
 			case sig.Counter():
 				s.counters |= 1 << i

@@ -324,7 +324,7 @@ func TestSourceAt(t *testing.T) {
 	var got []string
 	resources := append(a.List(clock(3)), &inventory.Resource{ID: "a", Cloud: "aws"})
 	m, err := src.Measure(context.Background(), resources, usage.Interval{From: clock(-10), To: clock(3)},
-		func(r *inventory.Resource, o usage.Opened) usage.Sink {
+		func(r *inventory.Resource, o usage.SourceInfo) usage.Sink {
 			if o.Step != time.Minute || o.Source != src.Name() || !o.Aggregated {
 				t.Errorf("opened for %+v", o)
 			}
@@ -401,7 +401,7 @@ func TestManyBlocks(t *testing.T) {
 // all samples known by then one after the other.
 func TestTrackersHearTheSame(t *testing.T) {
 	const lookBack = 20 * time.Minute
-	opened := usage.Opened{Step: time.Minute, Source: source, Aggregated: true}
+	opened := usage.SourceInfo{Step: time.Minute, Source: source, Aggregated: true}
 	begin := func() *duty.Tracker { return duty.NewTracker(duty.Thresholds{}, usage.Activity{}, lookBack) }
 	rapid.Check(t, func(t *rapid.T) {
 		f := traces().Draw(t, "trace")

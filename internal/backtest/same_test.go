@@ -22,7 +22,7 @@ import (
 
 // said is what a replay said of a resource at a time.
 type said struct {
-	answer usage.Answer
+	answer usage.Tristate
 	state  duty.State
 	// away says that it was released, until end.
 	away bool

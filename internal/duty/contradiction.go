@@ -9,50 +9,51 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// impossible are pairs of signals of one GPU of which the first cannot work while the
-// second rests: kernels keep the engine active, multiprocessors and tensor pipes work only
-// in kernels. Memory is not among them, which copies keep busy without a kernel, nor are
-// multiprocessors at rest under utilization, because a kernel of one block fills 1 of
-// 132; that pair only tells a latched meter. Nor is utilization at rest while a profiling
-// metric works: it is the coarser meter, which reads 0 where it is not supported, and the GPU
-// computes.
-var impossible = [...]struct{ works, rests usage.Signal }{
+// contradictions lists pairs of signals of one GPU of which the first cannot be active while the
+// second is inactive: kernels keep the engine active, and multiprocessors and tensor pipes work
+// only in kernels.
+//
+// Device memory is not listed: copies keep it busy without a kernel. Neither are inactive
+// multiprocessors under utilization: a kernel of one block uses 1 of 132 of them (see isLatched).
+// Neither is zero utilization while a profiling metric is active: utilization is the coarser meter
+// and reads 0 where it is not supported, so the GPU computes.
+var contradictions = [...]struct{ active, inactive usage.Signal }{
 	{usage.GPUUtil, usage.GREngine},
 	{usage.SMActive, usage.GREngine},
 	{usage.TensorActive, usage.SMActive},
 	{usage.TensorActive, usage.GREngine},
 }
 
-// plainWork is the share of its range from which on a signal certainly shows work: 10%,
-// ten times the floor. Our own choice; meters that sample at other moments differ by less.
-const plainWork = 0.1
+// clearActivity is the share of its range at which a signal certainly shows activity: 10%, ten
+// times the floor. Our own choice; meters that sample at different moments differ by less.
+const clearActivity = 0.1
 
-// scaleOf is the end of the range of a signal of compute.
-func scaleOf(s usage.Signal) float64 {
+// fullScale returns the end of the range of a compute signal.
+func fullScale(s usage.Signal) float64 {
 	if s == usage.GPUUtil {
 		return 100
 	}
 	return 1
 }
 
-// reads says what a signal of compute reads: "the graphics engine reads 0%".
-func reads(s usage.Signal, v float64) string {
+// readingText describes the value of a compute signal: "the graphics engine reads 0%".
+func readingText(s usage.Signal, v float64) string {
 	name := map[usage.Signal]string{
 		usage.GPUUtil: "utilization reads ", usage.GREngine: "the graphics engine reads ",
 		usage.SMActive:     "its multiprocessors read ",
 		usage.TensorActive: "its tensor pipes read ", usage.DRAMActive: "its memory activity reads ",
 	}[s]
-	return name + plain.Percent(100*v/scaleOf(s), 1)
+	return name + plain.Percent(100*v/fullScale(s), 1)
 }
 
-func contradict(a usage.Signal, va float64, b usage.Signal, vb float64) string {
-	return fmt.Sprintf("%s while %s: one of them is wrong", reads(a, va), reads(b, vb))
+func contradictionText(a usage.Signal, va float64, b usage.Signal, vb float64) string {
+	return fmt.Sprintf("%s while %s: one of them is wrong", readingText(a, va), readingText(b, vb))
 }
 
-// whole returns the track of the GPU that a MIG instance is part of, which has its power,
-// temperature and energy; of any other GPU the track itself.
-func (q *question) whole(t *track) *track {
-	if t.part {
+// wholeGPU returns the track of the GPU that a MIG instance belongs to, which has its power,
+// temperature and energy. For any other GPU it returns the track itself.
+func (q *evaluation) wholeGPU(t *track) *track {
+	if t.isPart {
 		for _, g := range q.k.gpus {
 			if g.name == t.parent {
 				return g
@@ -62,22 +63,21 @@ func (q *question) whole(t *track) *track {
 	return t
 }
 
-// wrong says why what is measured of a GPU is not believed although it is new: two of its
-// signals cannot both be true, its exporter repeats itself, or its energy meter started
-// again.
-func (q *question) wrong(t *track) (why string, ok bool) {
-	for _, p := range impossible {
-		if t.at[p.works] == 0 || t.at[p.rests] == 0 {
+// contradiction reports why fresh samples of a GPU are not trusted: two of its signals cannot both
+// be true, its exporter repeats itself, or its energy meter was reset.
+func (q *evaluation) contradiction(t *track) (why string, ok bool) {
+	for _, p := range contradictions {
+		if t.meterIndex[p.active] == 0 || t.meterIndex[p.inactive] == 0 {
 			continue
 		}
-		a, b := q.read(t, p.works), q.read(t, p.rests)
-		if q.fresh(a) && q.fresh(b) && a.mean >= plainWork*scaleOf(p.works) && b.max < q.floor(b) {
-			return q.say(func() string { return contradict(p.works, a.mean, p.rests, b.mean) }), true
+		a, b := q.read(t, p.active), q.read(t, p.inactive)
+		if q.fresh(a) && q.fresh(b) && a.mean >= clearActivity*fullScale(p.active) && b.max < q.floor(b) {
+			return q.text(func() string { return contradictionText(p.active, a.mean, p.inactive, b.mean) }), true
 		}
 	}
-	w := q.witnesses(t)
-	if now := q.fresh(w.energy) && w.energy.mean > 0 && w.draws() && q.repeated(w.energy); now {
-		return q.say(func() string {
+	w := q.exporterSignals(t)
+	if now := q.fresh(w.energy) && w.energy.mean > 0 && w.drawsPower() && q.isFrozen(w.energy); now {
+		return q.text(func() string {
 			draw := ""
 			if w.power.meter != nil {
 				draw = " while it draws " + plain.Number(w.power.mean, 1) + " W"
@@ -86,137 +86,138 @@ func (q *question) wrong(t *track) (why string, ok bool) {
 				": its exporter is frozen"
 		}), true
 	}
-	if q.fresh(w.power) && q.fresh(w.heat) && w.draws() && q.repeated(w.power) && q.repeated(w.heat) {
-		return q.say(func() string {
+	if q.fresh(w.power) && q.fresh(w.temperature) && w.drawsPower() && q.isFrozen(w.power) &&
+		q.isFrozen(w.temperature) {
+		return q.text(func() string {
 			return fmt.Sprintf(
 				"power stands still at %s W and temperature at %s C for %d samples: its exporter is frozen",
-				plain.Number(w.power.mean, 3), plain.Number(w.heat.mean, 1), usage.Power.Repeats())
+				plain.Number(w.power.mean, 3), plain.Number(w.temperature.mean, 1), usage.Power.FrozenAfter())
 		}), true
 	}
 	if !q.fresh(w.energy) {
 		return "", false
 	}
-	from, at := w.energy.fallen(q.horizon)
-	if at != w.energy.at {
+	from, at := w.energy.lastFall(q.horizon)
+	if at != w.energy.newestAt {
 		return "", false
 	}
-	q.goesOn(w.energy.meter)
-	return q.say(func() string {
+	q.changesWithNextSample(w.energy.meter)
+	return q.text(func() string {
 		return fmt.Sprintf("its energy meter fell from %s J to %s J: the driver or the exporter was restarted",
 			plain.Number(from, 0), plain.Number(w.energy.max, 0))
 	}), true
 }
 
-// witnesses are the signals of a whole GPU that tell whether its exporter is alive.
-type witnesses struct{ power, heat, energy reading }
+// exporterSignals are the signals of a whole GPU that show whether its exporter is alive.
+type exporterSignals struct{ power, temperature, energy reading }
 
-func (q *question) witnesses(t *track) witnesses {
-	t = q.whole(t)
-	return witnesses{q.read(t, usage.Power), q.read(t, usage.Temperature), q.read(t, usage.Energy)}
+func (q *evaluation) exporterSignals(t *track) exporterSignals {
+	t = q.wholeGPU(t)
+	return exporterSignals{q.read(t, usage.Power), q.read(t, usage.Temperature), q.read(t, usage.Energy)}
 }
 
-// draws says whether the GPU draws power, as every one does; where power is not measured or
-// reads 0, which is no measurement, nothing follows from the other two.
-func (w *witnesses) draws() bool { return w.power.meter == nil || w.power.mean > 0 }
+// drawsPower reports whether the GPU draws power, as every powered GPU does. Without a power
+// reading, or with one of 0, a frozen temperature or energy meter proves nothing.
+func (w *exporterSignals) drawsPower() bool { return w.power.meter == nil || w.power.mean > 0 }
 
-// trusted returns from when on the meters of a GPU are believed, never for always: not
-// before the end of the last samples that were repeated, nor before its energy meter
-// started again.
-func (q *question) trusted(t *track) int64 {
-	w := q.witnesses(t)
+// trustedSince returns the time from which the meters of a GPU are trusted: the end of the last
+// frozen samples or the last reset of its energy meter. It returns never if they always were.
+func (q *evaluation) trustedSince(t *track) int64 {
+	w := q.exporterSignals(t)
 	from := int64(never)
-	if w.power.meter != nil && w.heat.meter != nil && w.draws() {
-		power, heat := q.froze(w.power), q.froze(w.heat)
+	if w.power.meter != nil && w.temperature.meter != nil && w.drawsPower() {
+		power, heat := q.lastFrozen(w.power), q.lastFrozen(w.temperature)
 		if power != never && heat >= power {
 			from = power + w.power.step()
 		}
-		if power == w.power.at {
-			q.goesOn(w.power.meter)
+		if power == w.power.newestAt {
+			q.changesWithNextSample(w.power.meter)
 		}
 	}
-	if w.energy.meter != nil && w.energy.mean > 0 && w.draws() {
-		if at := q.froze(w.energy); at != never {
+	if w.energy.meter != nil && w.energy.mean > 0 && w.drawsPower() {
+		if at := q.lastFrozen(w.energy); at != never {
 			from = max(from, at+w.energy.step())
 		}
 	}
 	if w.energy.meter != nil {
-		_, at := w.energy.fallen(q.horizon)
+		_, at := w.energy.lastFall(q.horizon)
 		from = max(from, at)
 	}
 	return from
 }
 
-// repeated says whether the newest samples of a meter are equal to the last bit and as
-// many as only a frozen exporter gives; if they are not yet but may be soon, when.
-func (q *question) repeated(r reading) bool {
-	if r.signal.Steady(r.max) {
+// isFrozen reports whether the newest samples of a meter are equal to the last bit and as many as
+// only a frozen exporter sends. If more equal samples could make it so, it notes when.
+func (q *evaluation) isFrozen(r reading) bool {
+	if r.signal.MayRepeat(r.max) {
 		return false
 	}
-	need := int64(r.signal.Repeats())
-	count, at := r.repeated(r.at, need)
+	need := int64(r.signal.FrozenAfter())
+	count, at := r.countEqual(r.newestAt, need)
 	switch {
-	case count < need && r.at < r.end():
-		q.soon(r.at + (need-count)*r.step())
+	case count < need && r.newestAt < r.end():
+		q.changesAt(r.newestAt + (need-count)*r.step())
 	case at < q.horizon:
-		q.goesOn(r.meter)
+		q.changesWithNextSample(r.meter)
 	}
 	return count >= need && at >= q.horizon
 }
 
-// froze returns the newest sample of the last row of repeated ones; never where none was.
-func (q *question) froze(r reading) int64 {
-	if q.repeated(r) {
-		return r.at
+// lastFrozen returns the newest sample of the last frozen sequence, or never.
+func (q *evaluation) lastFrozen(r reading) int64 {
+	if q.isFrozen(r) {
+		return r.newestAt
 	}
-	if r.repeats != nil && r.repeats.enough >= q.horizon {
-		return r.repeats.frozen
+	if r.repetition != nil && r.repetition.oldest >= q.horizon {
+		return r.repetition.frozen
 	}
 	return never
 }
 
-// repeats is what a meter keeps besides where repeated values mean that its exporter is
-// frozen, once one was repeated.
-type repeats struct {
-	// times are those of the samples that are equal to the newest one before the newest
-	// points of the meter, in order and without that one; as many as it takes.
+// repetition is the state by which a meter detects a frozen exporter. It exists once a value was
+// repeated.
+type repetition struct {
+	// times of the samples before the newest points that equal the last of them, in order and
+	// without that one; at most as many as a frozen sequence needs.
 	times []int64
-	// frozen is the newest sample of the last row of equal ones that was long enough, and
-	// enough the oldest one that it takes for that.
-	frozen, enough int64
-	fall           *fall // of a meter that only rises
+	// frozen is the newest sample of the last frozen sequence, and oldest the oldest sample that
+	// the sequence needs to count as frozen.
+	frozen, oldest int64
+	fall           *fall // the last fall of a meter that should only rise
 }
 
-// fall is a sample of a meter that only rises that was lower than the one before it, which
-// was at before and read from.
+// fall is a sample of a rising meter that was lower than the previous one, which was measured at
+// previousAt and read previousValue.
 type fall struct {
-	at, before int64
-	from       float64
+	at, previousAt int64
+	previousValue  float64
 }
 
-// repeat takes the newest points, which become those that came before.
-func (m *meter) repeat() {
-	need := m.signal.Repeats()
-	before, ok := m.before()
-	equal, falls := ok && before == m.max && !m.signal.Steady(m.max), m.signal == usage.Energy && ok && before > m.max
-	if m.repeats == nil {
+// recordRepetition updates the repetition state before the newest points are folded.
+func (m *meter) recordRepetition() {
+	need := m.signal.FrozenAfter()
+	before, ok := m.previous()
+	equal, falls := ok && before == m.max &&
+		!m.signal.MayRepeat(m.max), m.signal == usage.Energy && ok && before > m.max
+	if m.repetition == nil {
 		if !equal && !falls && m.count == 1 {
 			return
 		}
-		m.repeats = &repeats{frozen: never, enough: never}
+		m.repetition = &repetition{frozen: never, oldest: never}
 	}
-	r := m.repeats
+	r := m.repetition
 	if falls {
-		r.fall = &fall{m.start, m.last, before}
+		r.fall = &fall{m.start, m.previousAt, before}
 	}
-	if count, at := m.repeated(m.end(), int64(need)); count >= int64(need) {
-		r.frozen, r.enough = m.end(), at
+	if count, at := m.countEqual(m.end(), int64(need)); count >= int64(need) {
+		r.frozen, r.oldest = m.end(), at
 	}
 	if equal {
-		r.times = append(r.times, m.last)
+		r.times = append(r.times, m.previousAt)
 	} else {
 		r.times = r.times[:0]
 	}
-	for i := max(0, m.count-int64(need)); i < m.count-1 && !m.signal.Steady(m.max); i++ {
+	for i := max(0, m.count-int64(need)); i < m.count-1 && !m.signal.MayRepeat(m.max); i++ {
 		r.times = append(r.times, m.start+i*m.step())
 	}
 	if over := len(r.times) - (need - 1); over > 0 {
@@ -224,19 +225,19 @@ func (m *meter) repeat() {
 	}
 }
 
-// before returns the value of the sample before the newest points of a meter that keeps
-// peaks, of which that sample is the last.
-func (m *meter) before() (v float64, ok bool) {
-	if n := len(m.crest); m.last != never && n > 0 {
-		return m.crest[n-1].value, true
+// previous returns the value of the sample before the newest points, of a meter that keeps maxima:
+// that sample is the last of them.
+func (m *meter) previous() (v float64, ok bool) {
+	if n := len(m.maxima); m.previousAt != never && n > 0 {
+		return m.maxima[n-1].value, true
 	}
 	return 0, false
 }
 
-// repeated returns how many of the newest samples at a time are equal, at most need, and
-// when the oldest of those was measured.
-func (m *meter) repeated(newest, need int64) (count, at int64) {
-	if m.signal.Steady(m.max) {
+// countEqual returns how many samples up to newest are equal, at most need, and the time of the
+// oldest of them.
+func (m *meter) countEqual(newest, need int64) (count, at int64) {
+	if m.signal.MayRepeat(m.max) {
 		return 1, newest
 	}
 	count = 1
@@ -246,98 +247,98 @@ func (m *meter) repeated(newest, need int64) (count, at int64) {
 	if count >= need {
 		return need, newest - (need-1)*m.step()
 	}
-	if before, ok := m.before(); !ok || before != m.max {
+	if before, ok := m.previous(); !ok || before != m.max {
 		return count, m.start
 	}
-	if need -= count + 1; need == 0 || m.repeats == nil || len(m.repeats.times) == 0 {
-		return count + 1, m.last
+	if need -= count + 1; need == 0 || m.repetition == nil || len(m.repetition.times) == 0 {
+		return count + 1, m.previousAt
 	}
-	times := m.repeats.times
+	times := m.repetition.times
 	before := min(int64(len(times)), need)
 	return count + 1 + before, times[int64(len(times))-before]
 }
 
-// fallen returns when a meter that only rises read less than before, and what it had read
-// then, of the samples from the horizon on; never where it did not.
-func (m *meter) fallen(horizon int64) (from float64, at int64) {
-	if before, ok := m.before(); ok && m.last >= horizon && before > m.max {
+// lastFall returns the value before the last fall of a rising meter and the time of the fall, of
+// the samples from the horizon on; never without one.
+func (m *meter) lastFall(horizon int64) (from float64, at int64) {
+	if before, ok := m.previous(); ok && m.previousAt >= horizon && before > m.max {
 		return before, m.start
 	}
-	if m.repeats != nil && m.repeats.fall != nil && m.repeats.fall.before >= horizon {
-		return m.repeats.fall.from, m.repeats.fall.at
+	if m.repetition != nil && m.repetition.fall != nil && m.repetition.fall.previousAt >= horizon {
+		return m.repetition.fall.previousValue, m.repetition.fall.at
 	}
 	return 0, never
 }
 
-// readings fills what is kept of a window's signal, whose newest point the meter has.
-func (r *repeats) readings(k *Tracker, m *meter, st *usage.Stats) {
+// restore fills the repetition from the statistics of a window's signal.
+func (r *repetition) restore(k *Tracker, m *meter, st *usage.Stats) {
 	if m.signal == usage.Energy {
-		m.crest = nil // its last one is taken for the sample before
+		m.maxima = nil // its last maximum would be taken for the previous sample
 	}
-	if st.Repeated() {
-		m.crest = m.crest.add(m.last, m.max, k, m)
-		for i := range m.signal.Repeats() {
-			r.times = append(r.times, m.last-int64(m.signal.Repeats()-i)*m.step())
+	if st.IsFrozen() {
+		m.maxima = m.maxima.add(m.previousAt, m.max, k, m)
+		for i := range m.signal.FrozenAfter() {
+			r.times = append(r.times, m.previousAt-int64(m.signal.FrozenAfter()-i)*m.step())
 		}
 	}
-	if froze := st.Froze(); !froze.IsZero() {
-		r.frozen, r.enough = nanos(froze), nanos(froze)
+	if froze := st.LastFrozen(); !froze.IsZero() {
+		r.frozen, r.oldest = nanos(froze), nanos(froze)
 	}
-	if f := st.Fell(); !f.At.IsZero() {
-		if r.fall = (&fall{nanos(f.At), nanos(f.At), f.From}); f.At.Equal(st.Last) {
-			m.crest = m.crest.add(m.last, f.From, k, m)
+	if f := st.LastFall(); !f.At.IsZero() {
+		if r.fall = (&fall{nanos(f.At), nanos(f.At), f.Before}); f.At.Equal(st.Last) {
+			m.maxima = m.maxima.add(m.previousAt, f.Before, k, m)
 		}
 	}
 }
 
-// wrong says what of a window's signals of a GPU cannot be true, or that its exporter
-// repeated itself; empty where all can.
-func (j *judge) wrong(t *usage.Track, works bool) string {
-	whole := j.whole(t)
+// contradiction returns why the window's signals of a GPU are not trusted: two cannot both be true,
+// or its exporter was frozen. It returns "" if they are trusted.
+func (j *judge) contradiction(t *usage.Track, works bool) string {
+	whole := j.wholeGPU(t)
 	power, heat, energy := whole.Stats(usage.Power), whole.Stats(usage.Temperature), whole.Stats(usage.Energy)
 	draws := power == nil || power.Max > 0
 	switch {
-	case energy != nil && energy.Max > 0 && draws && !energy.Froze().IsZero():
+	case energy != nil && energy.Max > 0 && draws && !energy.LastFrozen().IsZero():
 		return fmt.Sprintf("its energy meter stood still up to %s: its exporter was frozen",
-			plain.Time(energy.Froze()))
-	case power != nil && heat != nil && draws && !power.Froze().IsZero() && !heat.Froze().IsZero():
+			plain.Time(energy.LastFrozen()))
+	case power != nil && heat != nil && draws && !power.LastFrozen().IsZero() && !heat.LastFrozen().IsZero():
 		return fmt.Sprintf("its power and temperature stood still up to %s: its exporter was frozen",
-			plain.Time(power.Froze()))
+			plain.Time(power.LastFrozen()))
 	}
-	for _, p := range impossible {
-		a, b := t.Stats(p.works), t.Stats(p.rests)
-		if j.active(a) && a.Max >= plainWork*scaleOf(p.works) && j.known(b) && b.Active == 0 {
-			return contradict(p.works, a.Max, p.rests, b.Max)
+	for _, p := range contradictions {
+		a, b := t.Stats(p.active), t.Stats(p.inactive)
+		if j.isActive(a) && a.Max >= clearActivity*fullScale(p.active) && j.isKnown(b) && b.Active == 0 {
+			return contradictionText(p.active, a.Max, p.inactive, b.Max)
 		}
 	}
-	if !works && power != nil && j.drewAtRest(t, power) {
+	if !works && power != nil && j.drewPowerAtRest(t, power) {
 		return fmt.Sprintf("its meters show no work while it drew up to %s W: one of them is wrong",
 			plain.Number(power.Max, 0))
 	}
 	return ""
 }
 
-// drewAtRest says whether a GPU last drew power like one at work when none of its meters showed
-// work: after the last of it, with a sample's time for meters that are read one after another.
-func (j *judge) drewAtRest(t *usage.Track, power *usage.Stats) bool {
+// drewPowerAtRest reports whether a GPU drew as much power as one at work after its meters last
+// showed work. One sample step is tolerated, because meters are read one after another.
+func (j *judge) drewPowerAtRest(t *usage.Track, power *usage.Stats) bool {
 	var drew, worked time.Time
-	line := busyPower(j.t, j.w.GPUPower)
-	for at, v := range j.w.Peaks(power) {
+	line := busyPower(j.thresholds, j.window.GPUPower)
+	for at, v := range j.window.Peaks(power) {
 		if v >= line {
 			drew = at
 		}
 	}
-	for _, sig := range usage.Compute() {
+	for _, sig := range usage.ComputeSignals() {
 		if st := t.Stats(sig); st != nil && st.LastActive.After(worked) {
-			worked = st.LastActive.Add(j.w.StepOf(st))
+			worked = st.LastActive.Add(j.window.StepOf(st))
 		}
 	}
-	return !drew.IsZero() && drew.After(worked.Add(j.w.StepOf(power)))
+	return !drew.IsZero() && drew.After(worked.Add(j.window.StepOf(power)))
 }
 
-// busyPower is the power of a GPU, in watts, from which on it does not rest: the threshold, or
-// half of the TDP of its model where that is known and less. Boards that keep a context or their
-// clocks up draw up to about 40% of it at rest (T4, L4, A10), large ones a quarter.
+// busyPower returns the power of a GPU in watts that proves work: the threshold, or half of the TDP
+// of its model if that is known and less. Boards that keep a context or high clocks draw up to
+// about 40% of the TDP at rest (T4, L4, A10), large ones a quarter.
 func busyPower(t Thresholds, tdp float64) float64 {
 	if tdp > 0 {
 		return min(t.BusyPower, tdp/2)
@@ -345,10 +346,10 @@ func busyPower(t Thresholds, tdp float64) float64 {
 	return t.BusyPower
 }
 
-// whole returns the track of the GPU that a MIG instance is part of, or the track itself.
-func (j *judge) whole(t *usage.Track) *usage.Track {
+// wholeGPU returns the track of the GPU that a MIG instance belongs to, or the track itself.
+func (j *judge) wholeGPU(t *usage.Track) *usage.Track {
 	if parent, part := t.Parent(); part {
-		for _, g := range j.w.GPUs {
+		for _, g := range j.window.GPUs {
 			if g.Name == parent {
 				return g
 			}

@@ -1,6 +1,6 @@
-// Package duty tells from measured usage what a compute resource is doing, and
-// says which signals decided. Too little telemetry gives unknown, which is never
-// treated as idle.
+// Package duty judges from measured usage whether a compute resource is busy, idle or held, and
+// names the signals that decided. Too little telemetry gives unknown, which is never treated as
+// idle.
 package duty
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// State is what a compute resource is doing. The zero State is unknown.
+// State is the activity of a compute resource. The zero State is unknown.
 type State string
 
 // The states of duty.
@@ -31,34 +31,31 @@ func (s State) String() string {
 	return string(s)
 }
 
-// Used says whether the time is used: the machine computes, or is on its way to.
-func (s State) Used() bool { return s == Busy || s == Warming || s == Starved }
+// Productive reports whether the machine computes or prepares to: busy, warming or starved.
+func (s State) Productive() bool { return s == Busy || s == Warming || s == Starved }
 
-// Verdict is a state with what it rests on.
+// Verdict is a state with its evidence.
 type Verdict struct {
 	State State
-	// Lasting is how long nothing has computed, without a missing sample, up to the
-	// newest one, and never more than the window; for stalled, how long it has
-	// computed without progress; 0 for unknown, busy and warming.
-	Lasting time.Duration
-	// Since is when Lasting began, and Until the end of what the newest samples
-	// stand for: at a later time t the state has lasted min(t, Until) - Since. Expires
-	// is the last moment at which the state holds without newer samples; after it
-	// the state has to be judged again. [Judge] leaves them zero; they are zero for
-	// unknown, and Since also for busy and warming.
+	// Duration is how long nothing has computed without a missing sample, up to the newest sample
+	// and at most the window. For stalled it is the time of computing without progress. It is 0 for
+	// unknown, busy and warming.
+	Duration time.Duration
+	// Since is the start of Duration, and Until the end of the newest samples' steps: at a later
+	// time t the state has lasted min(t, Until) - Since. Expires is the last moment at which the
+	// state holds without newer samples. [Judge] leaves all three zero; they are zero for unknown,
+	// and Since also for busy and warming.
 	Since, Until, Expires time.Time
-	// Next is the next moment at which State or Since may change by itself, that is
-	// without any sample that was not handed over yet: a sample expires, a machine has
-	// warmed up, the patience with a stall ends, a run of samples covers enough, the
-	// horizon moves on. Until then both are the same at any time. Zero is never.
-	// [Judge] leaves it zero.
+	// Next is the next moment at which State or Since may change without a new sample: a sample
+	// expires, the warm-up or the patience with a stall ends, a run of samples covers enough, or
+	// the horizon moves. Until then both stay the same. Zero is never. [Judge] leaves it zero.
 	Next time.Time
-	// Why is the deciding reason in a few words: "92% of memory held, 0% compute".
+	// Why is the deciding reason, such as "92% of memory held, 0% compute".
 	Why string
-	// Coverage is the least coverage of the signals that decided, 0 to 1.
+	// Coverage is the lowest coverage of the signals that decided, 0 to 1.
 	Coverage float64
 	Evidence []usage.Evidence
-	// GPUs holds the verdict of each GPU, by name, where GPUs were measured.
+	// GPUs are the verdicts of measured GPUs, by name.
 	GPUs []GPU
 }
 
@@ -66,9 +63,9 @@ type Verdict struct {
 type GPU struct {
 	Name  string
 	State State
-	// Lasting is how long it has not computed; 0 for unknown and busy.
-	Lasting time.Duration
-	// Coverage is that of the samples that vouch for it, 0 to 1.
+	// Duration is how long the GPU has not computed; 0 for unknown and busy.
+	Duration time.Duration
+	// Coverage of the samples that decided, 0 to 1.
 	Coverage float64
 	Why      string
 }

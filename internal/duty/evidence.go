@@ -8,27 +8,27 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// notMeasured is the value of a signal that would have spoken and was not there.
+// notMeasured is the value of a signal that would have counted and has no samples.
 const notMeasured = "not measured"
 
-// measured returns evidence of a signal over the window.
-func (j *judge) measured(signal, value string, coverage float64, st *usage.Stats) usage.Evidence {
+// evidenceOf returns evidence of a signal over the window.
+func (j *judge) evidenceOf(signal, value string, coverage float64, st *usage.Stats) usage.Evidence {
 	return usage.Evidence{
-		Signal: signal, Value: value, Window: j.length(), Coverage: coverage, Source: j.w.SourceOf(st),
+		Signal: signal, Value: value, Window: j.length(), Coverage: coverage, Source: j.window.SourceOf(st),
 	}
 }
 
-// gpuEvidence lists what was seen of a machine with GPUs: of each signal the
-// largest value over its GPUs and the least coverage.
+// gpuEvidence lists the evidence of a machine with GPUs: the highest value of each signal over its
+// GPUs, and the lowest coverage.
 func (j *judge) gpuEvidence(seen []gpu, all, gpus int) []usage.Evidence {
 	of := fmt.Sprint(all)
 	if gpus >= 0 {
 		of = fmt.Sprintf("%d of %d", all, gpus)
 	}
-	out := []usage.Evidence{usage.Fact("gpus_measured", of, j.w.Source)}
-	tracks := j.w.GPUs
+	out := []usage.Evidence{usage.Fact("gpus_measured", of, j.window.Source)}
+	tracks := j.window.GPUs
 	if len(tracks) == 0 {
-		tracks = []*usage.Track{&j.w.Machine}
+		tracks = []*usage.Track{&j.window.Machine}
 	}
 	for _, s := range []struct {
 		signal usage.Signal
@@ -41,41 +41,41 @@ func (j *judge) gpuEvidence(seen []gpu, all, gpus int) []usage.Evidence {
 		{usage.DRAMActive, "dram_active_max", 3},
 		{usage.Processes, "gpu_processes_max", 0},
 	} {
-		pool, coverage := j.over(tracks, s.signal)
+		pool, coverage := j.poolTracks(tracks, s.signal)
 		switch {
 		case pool != nil:
-			out = append(out, j.measured(s.name, plain.Decimal(pool.Max, s.digits), coverage, pool))
+			out = append(out, j.evidenceOf(s.name, plain.Decimal(pool.Max, s.digits), coverage, pool))
 		case s.signal == usage.GPUUtil:
-			out = append(out, j.measured(s.name, notMeasured, 0, nil))
+			out = append(out, j.evidenceOf(s.name, notMeasured, 0, nil))
 		}
 		if share, err := pool.ActiveShare(); err == nil && s.signal == usage.GPUUtil {
-			out = append(out, j.measured("gpu_active_share_pct", plain.Decimal(100*share, 2), coverage, pool))
+			out = append(out, j.evidenceOf("gpu_active_share_pct", plain.Decimal(100*share, 2), coverage, pool))
 		}
 	}
 	out = append(out, j.memoryEvidence(seen)...)
 	return append(out, j.hostEvidence()...)
 }
 
-// over pools a signal over tracks; the coverage is the least of any, 0 when one
-// has none.
-func (j *judge) over(tracks []*usage.Track, s usage.Signal) (*usage.Stats, float64) {
+// poolTracks pools a signal over tracks. The coverage is the lowest of any track, 0 if one has no
+// samples.
+func (j *judge) poolTracks(tracks []*usage.Track, s usage.Signal) (*usage.Stats, float64) {
 	meters := make([]*usage.Stats, len(tracks))
 	coverage := 1.0
 	for i, t := range tracks {
 		meters[i] = t.Stats(s)
-		coverage = min(coverage, j.w.Coverage(meters[i]))
+		coverage = min(coverage, j.window.Coverage(meters[i]))
 	}
 	return usage.Pool(meters...), coverage
 }
 
-// memoryEvidence gives the newest and the largest share of memory in use over the
-// GPUs, or the bytes where their memory's size is not known.
+// memoryEvidence returns the newest and the highest share of memory in use over the GPUs, or the
+// bytes if the size of the memory is unknown.
 func (j *judge) memoryEvidence(seen []gpu) []usage.Evidence {
 	var newest, largest, bytes float64
 	var st *usage.Stats
 	coverage, shares, any := 1.0, true, false
 	for _, g := range seen {
-		coverage = min(coverage, j.w.Coverage(g.memory.used))
+		coverage = min(coverage, j.window.Coverage(g.memory.used))
 		if g.memory.used == nil {
 			continue
 		}
@@ -85,48 +85,49 @@ func (j *judge) memoryEvidence(seen []gpu) []usage.Evidence {
 			shares = false
 			continue
 		}
-		n, l := g.memory.pct()
+		n, l := g.memory.percentages()
 		newest, largest = max(newest, n), max(largest, l)
 	}
 	switch {
 	case !any:
-		return []usage.Evidence{j.measured("gpu_mem_used_max_pct", notMeasured, 0, nil)}
+		return []usage.Evidence{j.evidenceOf("gpu_mem_used_max_pct", notMeasured, 0, nil)}
 	case !shares:
-		return []usage.Evidence{j.measured("gpu_mem_used_max_gib", plain.Decimal(bytes/(1<<30), 1), coverage, st)}
+		return []usage.Evidence{j.evidenceOf("gpu_mem_used_max_gib", plain.Decimal(bytes/(1<<30), 1), coverage, st)}
 	}
 	return []usage.Evidence{
-		j.measured("gpu_mem_used_max_pct", plain.Decimal(largest, 1), coverage, st),
-		j.measured("gpu_mem_used_newest_pct", plain.Decimal(newest, 1), coverage, st),
+		j.evidenceOf("gpu_mem_used_max_pct", plain.Decimal(largest, 1), coverage, st),
+		j.evidenceOf("gpu_mem_used_newest_pct", plain.Decimal(newest, 1), coverage, st),
 	}
 }
 
-// hostEvidence lists what was seen of CPU, network and sessions.
+// hostEvidence lists the evidence of CPU, network and sessions.
 func (j *judge) hostEvidence() []usage.Evidence {
 	var out []usage.Evidence
-	m := &j.w.Machine
+	m := &j.window.Machine
 	if cpu := m.Stats(usage.CPUUtil); cpu != nil {
-		out = append(out, j.measured("cpu_util_max_pct", plain.Decimal(cpu.Max, 1), j.w.Coverage(cpu), cpu))
+		out = append(out, j.evidenceOf("cpu_util_max_pct", plain.Decimal(cpu.Max, 1), j.window.Coverage(cpu), cpu))
 	} else {
-		out = append(out, j.measured("cpu_util_max_pct", notMeasured, 0, nil))
+		out = append(out, j.evidenceOf("cpu_util_max_pct", notMeasured, 0, nil))
 	}
 	if net := m.Stats(usage.NetBytes); net != nil {
-		out = append(out, j.measured("net_mb_per_day", plain.Decimal(j.networkPerDay(), 1), j.w.Coverage(net), net))
+		out = append(out, j.evidenceOf("net_mb_per_day", plain.Decimal(j.networkPerDay(), 1),
+			j.window.Coverage(net), net))
 	} else {
-		out = append(out, j.measured("net_mb_per_day", notMeasured, 0, nil))
+		out = append(out, j.evidenceOf("net_mb_per_day", notMeasured, 0, nil))
 	}
 	if s := m.Stats(usage.Sessions); s != nil {
-		out = append(out, j.measured("sessions_max", plain.Decimal(s.Max, 0), j.w.Coverage(s), s))
+		out = append(out, j.evidenceOf("sessions_max", plain.Decimal(s.Max, 0), j.window.Coverage(s), s))
 	}
 	if k := m.Stats(usage.Kernels); k != nil {
-		out = append(out, j.measured("kernels_max", plain.Decimal(k.Max, 0), j.w.Coverage(k), k))
+		out = append(out, j.evidenceOf("kernels_max", plain.Decimal(k.Max, 0), j.window.Coverage(k), k))
 	}
 	return append(out, j.q.progressEvidence()...)
 }
 
-// evidence lists what was seen of a machine now: of each signal the highest value
-// since the state began, or in the newest sample where the state has no beginning. gpu
-// are the tracks that were judged, and all is how many GPUs they are of.
-func (q *question) evidence(v *answer, gpu []*track, all int) []usage.Evidence {
+// evidence lists the evidence of the newest samples: the highest value of each signal since the
+// state began, or in the newest sample if the state has no beginning. gpu are the tracks that were
+// judged, which belong to `all` GPUs.
+func (q *evaluation) evidence(v *verdictBuilder, gpu []*track, all int) []usage.Evidence {
 	var out []usage.Evidence
 	if q.gpus != 0 || all > 0 {
 		of := fmt.Sprint(all)
@@ -141,7 +142,7 @@ func (q *question) evidence(v *answer, gpu []*track, all int) []usage.Evidence {
 		tracks []*track
 		name   string
 		digits int
-		always bool // also where it is not measured
+		always bool // listed even if it is not measured
 	}{
 		{usage.GPUUtil, gpu, "gpu_util_max_pct", 1, all > 0 || q.gpus != 0},
 		{usage.GREngine, gpu, "gr_engine_active_max", 3, false},
@@ -167,8 +168,8 @@ func (q *question) evidence(v *answer, gpu []*track, all int) []usage.Evidence {
 	return append(out, q.progressEvidence()...)
 }
 
-// source returns who measured the machine: its GPUs where anybody did.
-func (q *question) source() string {
+// source returns the source of the machine's samples, of its GPUs first.
+func (q *evaluation) source() string {
 	for _, t := range append(q.k.gpus[:len(q.k.gpus):len(q.k.gpus)], &q.k.machine) {
 		for s := range lastTracked + 1 {
 			if r := q.read(t, s); r.meter != nil {
@@ -179,12 +180,12 @@ func (q *question) source() string {
 	return ""
 }
 
-// heldNow is evidence of the largest share of memory in use on any GPU.
-func (q *question) heldNow(tracks []*track) (e usage.Evidence, measured bool) {
+// heldNow returns evidence of the largest share of memory in use on any GPU.
+func (q *evaluation) heldNow(tracks []*track) (e usage.Evidence, measured bool) {
 	largest := 0.0
 	for _, t := range tracks {
-		if m := q.memoryOf(t); m.measured() && m.newest() >= largest {
-			largest, measured = m.newest(), true
+		if m := q.memoryOf(t); m.measured() && m.newestPercent() >= largest {
+			largest, measured = m.newestPercent(), true
 			e = usage.Evidence{
 				Signal: "gpu_mem_used_newest_pct", Window: m.used.opened.Step, Coverage: q.unbroken(m.used).coverage,
 				Source: m.used.opened.Source,
@@ -195,9 +196,8 @@ func (q *question) heldNow(tracks []*track) (e usage.Evidence, measured bool) {
 	return e, measured
 }
 
-// highest is evidence of the highest value of a signal over tracks since the state
-// began.
-func (q *question) highest(v *answer, tracks []*track, sig usage.Signal, digits int) (e usage.Evidence,
+// highest returns evidence of the highest value of a signal over tracks since the state began.
+func (q *evaluation) highest(v *verdictBuilder, tracks []*track, sig usage.Signal, digits int) (e usage.Evidence,
 	measured bool) {
 	e = usage.Evidence{Value: notMeasured, Source: q.source()}
 	highest := 0.0
@@ -206,11 +206,11 @@ func (q *question) highest(v *answer, tracks []*track, sig usage.Signal, digits 
 		if r.meter == nil {
 			continue
 		}
-		from := r.at
+		from := r.newestAt
 		if v.since != never {
 			from = min(from, v.since)
 		}
-		peak := r.peak(from)
+		peak := r.highestSince(from)
 		if sig == usage.NetBytes || sig == usage.DiskBytes {
 			peak /= max(r.opened.Step.Seconds(), 1e-9)
 		}
@@ -220,7 +220,7 @@ func (q *question) highest(v *answer, tracks []*track, sig usage.Signal, digits 
 		}
 		highest = max(highest, peak)
 		e.Coverage = min(e.Coverage, unbroken.coverage)
-		e.Window = max(e.Window, time.Duration(r.at+r.step()-from))
+		e.Window = max(e.Window, time.Duration(r.newestAt+r.step()-from))
 		e.Source = r.opened.Source
 	}
 	if measured {

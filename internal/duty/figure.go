@@ -9,10 +9,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Quantity is what figures about the GPUs of a machine are of.
+// Quantity is a measured property of GPUs, of which figures are computed.
 type Quantity uint8
 
-// The quantities, each of one GPU but for LostGPUs. Shares are 0 to 1.
+// The quantities, each of one GPU except LostGPUs. Shares are 0 to 1.
 const (
 	Util Quantity = iota
 	MemoryShare
@@ -34,10 +34,10 @@ const (
 	numQuantities
 )
 
-// Statistic is how the samples of a window become one figure.
+// Statistic reduces the samples of a window to one number.
 type Statistic uint8
 
-// The statistics. Rise is by how much a count rose, Count how many GPUs it is so of.
+// The statistics. Rise is the increase of a counter, Count a number of GPUs.
 const (
 	Mean Statistic = iota
 	Max
@@ -46,41 +46,40 @@ const (
 	Count
 )
 
-// statistics are their names.
+// statistics are the names of the statistics.
 var statistics = [...]string{Mean: "mean", Max: "max", Min: "min", Rise: "rise", Count: "count"}
 
 // String returns the statistic's name.
 func (s Statistic) String() string { return statistics[s] }
 
-// Bounds of a window.
+// Bounds of the window of a figure.
 const (
-	LeastWindow   = time.Minute
-	LongestWindow = 24 * time.Hour
+	ShortestWindow = time.Minute
+	LongestWindow  = 24 * time.Hour
 )
 
-// Figure is one number about the GPUs of a machine: a statistic of the samples of a window.
-// Mean is the mean over the GPUs, Max and Min are the highest and the lowest sample of any
-// GPU. Of the worst GPU they are that GPU's own: of the one with the highest figure, or
-// where little is bad with the lowest.
+// Figure is a statistic of the samples of a quantity in a window. Mean is the mean over the GPUs;
+// Max and Min are the highest and the lowest sample of any GPU. With Worst it is the figure of the
+// worst GPU alone: the one with the highest value, or with the lowest if little is bad.
 type Figure struct {
 	Quantity  Quantity
 	Statistic Statistic
 	Worst     bool
-	// Window is LeastWindow to LongestWindow, in whole seconds.
+	// Window is ShortestWindow to LongestWindow, in whole seconds.
 	Window time.Duration
 }
 
-// quantity is what there is to know of a quantity.
+// quantity describes a Quantity.
 type quantity struct {
 	name, doc, unit string
 	statistics      []Statistic
-	// worst says which GPU is the worst; empty where none is.
+	// worst is highest or lowest, by which the worst GPU is chosen; empty if there is no worst.
 	worst string
-	// feeds are the meters that it is made of, the first one its own.
+	// feeds are the meters that the quantity is computed from, its own first.
 	feeds []feed
 }
 
-// Which GPU is the worst.
+// The values of quantity.worst.
 const (
 	highest = "highest"
 	lowest  = "lowest"
@@ -88,7 +87,7 @@ const (
 
 var samples = []Statistic{Mean, Max, Min}
 
-// quantities are all of them, in the order of the documentation.
+// quantities describes all quantities, in the order of the documentation.
 var quantities = [numQuantities]quantity{
 	Util: {"gpu.util", "utilization: share of time in which a kernel ran", "percent, 0 to 100", samples, lowest,
 		[]feed{{signal: usage.GPUUtil}}},
@@ -118,7 +117,7 @@ var quantities = [numQuantities]quantity{
 	Throttle: {
 		"gpu.throttle", "share of samples in which heat, power or the hardware lowers the clocks", "share, 0 to 1",
 		[]Statistic{Mean, Max}, highest,
-		[]feed{{signal: usage.Throttle, bits: usage.ThrottledBy}}},
+		[]feed{{signal: usage.Throttle, bits: usage.ThrottledByAny}}},
 	ThermalThrottle: {
 		"gpu.throttle.thermal", "share of samples in which heat lowers the clocks",
 		"share, 0 to 1", []Statistic{Mean, Max},
@@ -141,26 +140,27 @@ var quantities = [numQuantities]quantity{
 			"with Xid 79",
 		"GPUs", []Statistic{Count}, "",
 		[]feed{
-			{signal: usage.GPUUtil, seen: true}, {signal: usage.SMActive, seen: true},
-			{signal: usage.MemUsed, seen: true},
-			{signal: usage.Power, seen: true},
-			{signal: usage.Temperature, seen: true}, {signal: usage.XID, code: usage.FellOffTheBus},
+			{signal: usage.GPUUtil, presence: true}, {signal: usage.SMActive, presence: true},
+			{signal: usage.MemUsed, presence: true},
+			{signal: usage.Power, presence: true},
+			{signal: usage.Temperature, presence: true}, {signal: usage.XID, code: usage.XIDFellOffBus},
 			{signal: usage.GPUCount}}},
 }
 
-// presences is how many feeds of LostGPUs, from the first, show that a GPU is there.
-const presences = 5
+// presenceFeeds is the number of feeds of LostGPUs, from the first, that show the presence of a
+// GPU.
+const presenceFeeds = 5
 
-// QuantityInfo is a quantity for people.
+// QuantityInfo describes a quantity for documentation.
 type QuantityInfo struct {
 	Quantity        Quantity
 	Name, Doc, Unit string
 	Statistics      []Statistic
-	// Worst says which GPU is the worst, "highest" or "lowest"; empty where there is none.
+	// Worst is "highest" or "lowest", the value of the worst GPU; empty if there is no worst.
 	Worst string
 }
 
-// Quantities returns what figures can be of, in the order of the documentation.
+// Quantities returns all quantities, in the order of the documentation.
 func Quantities() []QuantityInfo {
 	out := make([]QuantityInfo, numQuantities)
 	for i, q := range quantities {
@@ -169,7 +169,7 @@ func Quantities() []QuantityInfo {
 	return out
 }
 
-// Name returns how conditions call the figure, without its window: "gpu.util.worst.mean".
+// Name returns the name of the figure in conditions, without its window: "gpu.util.worst.mean".
 func (f Figure) Name() string {
 	name := quantities[f.Quantity].name
 	if f.Worst {
@@ -178,52 +178,52 @@ func (f Figure) Name() string {
 	return name + "." + f.Statistic.String()
 }
 
-// Reading is a figure at a time.
+// Reading is the value of a figure at a time.
 type Reading struct {
-	// Value is the figure where it is Known.
+	// Value is valid if Known is set.
 	Value float64
 	Known bool
-	// Why says for people why it is not known.
+	// Why is the reason, in words, if the figure is not known.
 	Why string
-	// Next is when it may be another one although no sample arrives; zero is never.
+	// Next is the next moment at which the reading may change without a new sample; zero is never.
 	Next time.Time
 }
 
-// Gauge tells figures about the GPUs of a machine. The zero Gauge knows none.
+// Gauge computes figures about the GPUs of a machine. The zero Gauge knows none.
 type Gauge struct {
 	Tracker *Tracker
 	Machine Machine
 }
 
-// Read returns a figure at a time that is not before any it was asked about; words says
-// that people want to read why it is not known.
+// Read returns a figure at now, which must not be before the time of an earlier call. Reading.Why
+// is filled only if withText is set.
 //
-// The window of a GPU ends with its newest sample, because sources publish late, and holds
-// the samples whose steps are within it. It has to be covered by [Thresholds.MinCoverage],
-// and the newest sample may be three steps old. A figure is known only where it is known
-// of every GPU that the machine has, and where none of them has signals that contradict one
-// another.
+// The window of a GPU ends with its newest sample, because sources publish late, and holds the
+// samples whose steps are within it. Samples must cover [Thresholds.MinCoverage] of it, and the
+// newest may be three steps old. A figure is known only if it is known of every GPU of the machine
+// and no GPU has contradictory signals.
 func (g Gauge) Read(now time.Time, f Figure, words bool) Reading {
 	k := g.Tracker
 	if k == nil || k.rolling == nil {
 		return Reading{Why: "nothing was measured"}
 	}
-	k.Expect(g.Machine)
-	r := &gauging{
-		question: k.question(nanos(now), g.Machine, words), f: f, window: int64(f.Window), tdp: g.Machine.GPUPower,
+	k.SetMachine(g.Machine)
+	r := &figureEvaluation{
+		evaluation: k.newEvaluation(nanos(now), g.Machine, words), figureSpec: f, window: int64(f.Window),
+		tdp: g.Machine.GPUPower,
 	}
 	var v float64
 	var ok bool
-	if r.now < k.settled {
-		r.missing("the question is about a time before its newest samples")
-		r.soon(k.settled)
+	if r.now < k.earliestVerdict {
+		r.explainUnknown("the question is about a time before its newest samples")
+		r.changesAt(k.earliestVerdict)
 	} else if f.Quantity == LostGPUs {
-		v, ok = r.lost()
+		v, ok = r.lostGPUs()
 	} else {
 		v, ok = r.figure()
 	}
-	if r.measured {
-		r.soon(r.horizon + k.block + k.lookBack)
+	if r.anyMeasured {
+		r.changesAt(r.horizon + k.block + k.lookBack)
 	}
 	if !ok || math.IsNaN(v) || math.IsInf(v, 0) {
 		return Reading{Why: r.why, Next: instant(r.next)}
@@ -231,33 +231,33 @@ func (g Gauge) Read(now time.Time, f Figure, words bool) Reading {
 	return Reading{Value: v, Known: true, Next: instant(r.next)}
 }
 
-// gauging is one question for a figure.
-type gauging struct {
-	question
-	f      Figure
-	window int64
-	tdp    float64
-	why    string
-	// measured says that something was, so that the horizon matters.
-	measured bool
+// figureEvaluation computes one figure at one time.
+type figureEvaluation struct {
+	evaluation
+	figureSpec Figure
+	window     int64
+	tdp        float64
+	why        string
+	// anyMeasured is set if any sample is within the horizon, so that moving the horizon matters.
+	anyMeasured bool
 }
 
-// missing notes why a figure is not known; the first reason stays.
-func (r *gauging) missing(why string) {
+// explainUnknown records why a figure is not known; the first reason stays.
+func (r *figureEvaluation) explainUnknown(why string) {
 	if r.why == "" {
 		r.why = why
 	}
 }
 
-// spread gathers the figures of GPUs.
-type spread struct {
-	n, known  int
-	sum       float64
-	high, low float64
+// gpuFigures aggregates the figures of GPUs.
+type gpuFigures struct {
+	gpus, known int
+	sum         float64
+	high, low   float64
 }
 
-func (s *spread) add(v float64, ok bool) {
-	if s.n++; !ok {
+func (s *gpuFigures) add(v float64, ok bool) {
+	if s.gpus++; !ok {
 		return
 	}
 	if s.known++; s.known == 1 {
@@ -266,8 +266,8 @@ func (s *spread) add(v float64, ok bool) {
 	s.sum, s.high, s.low = s.sum+v, max(s.high, v), min(s.low, v)
 }
 
-// of makes one figure of those of GPUs, or of a GPU's of those of its parts.
-func (s *spread) of(f Figure) float64 {
+// combine reduces the figures of GPUs, or of the parts of one GPU, to one.
+func (s *gpuFigures) combine(f Figure) float64 {
 	most := f.Statistic == Max
 	if f.Worst {
 		most = quantities[f.Quantity].worst == highest
@@ -283,117 +283,119 @@ func (s *spread) of(f Figure) float64 {
 	return s.low
 }
 
-// figure joins what is known of the GPUs.
-func (r *gauging) figure() (float64, bool) {
-	var all, parts spread
-	place := r.k.rolling.watch.find(quantities[r.f.Quantity].feeds[0])
+// figure computes the figure over the GPUs.
+func (r *figureEvaluation) figure() (float64, bool) {
+	var all, parts gpuFigures
+	place := r.k.rolling.watch.find(quantities[r.figureSpec.Quantity].feeds[0])
 	parent, whole := "", false
 	end := func() {
-		if parts.n > 0 && !whole {
-			all.add(parts.of(r.f), parts.known == parts.n)
+		if parts.gpus > 0 && !whole {
+			all.add(parts.combine(r.figureSpec), parts.known == parts.gpus)
 		}
-		parts, whole = spread{}, false
+		parts, whole = gpuFigures{}, false
 	}
 	for _, s := range r.k.rolling.gpus {
 		if s.parent != parent {
 			end()
 			parent = s.parent
 		}
-		h := r.heard(s, place)
+		h := r.historyOf(s, place)
 		switch {
 		case h == nil || whole:
 		case s.part:
-			parts.add(r.of(s, h))
+			parts.add(r.gpuFigure(s, h))
 		default:
 			whole = true
-			all.add(r.of(s, h))
+			all.add(r.gpuFigure(s, h))
 		}
 	}
 	end()
-	switch machine := r.heard(&r.k.rolling.machine, place); {
+	switch machine := r.historyOf(&r.k.rolling.machine, place); {
 	case r.gpus == 0:
 		r.why = "it has no GPUs"
 		return 0, false
-	case all.n == 0 && machine == nil:
-		r.missing(quantities[r.f.Quantity].feeds[0].signal.String() + " is not measured")
+	case all.gpus == 0 && machine == nil:
+		r.explainUnknown(quantities[r.figureSpec.Quantity].feeds[0].signal.String() + " is not measured")
 		return 0, false
 	case r.gpus < 0:
 		r.why = "its number of GPUs is unknown"
 		return 0, false
-	case all.n == 0:
-		peak := r.f.Statistic == Max && (!r.f.Worst || quantities[r.f.Quantity].worst == highest)
+	case all.gpus == 0:
+		peak := r.figureSpec.Statistic == Max &&
+			(!r.figureSpec.Worst || quantities[r.figureSpec.Quantity].worst == highest)
 		if r.gpus > 1 && !(machine.opened.Aggregated && peak) {
 			r.why = "one series of samples stands for several GPUs"
 			return 0, false
 		}
-		return r.of(&r.k.rolling.machine, machine)
-	case all.n < r.gpus:
-		r.why = r.say(func() string { return fmt.Sprintf("%d of %d GPUs were measured", all.n, r.gpus) })
+		return r.gpuFigure(&r.k.rolling.machine, machine)
+	case all.gpus < r.gpus:
+		r.why = r.text(func() string { return fmt.Sprintf("%d of %d GPUs were measured", all.gpus, r.gpus) })
 		return 0, false
 	}
-	return all.of(r.f), all.known == all.n
+	return all.combine(r.figureSpec), all.known == all.gpus
 }
 
-// heard returns what a GPU or machine has of a feed from the horizon on, nil where that is
-// nothing.
-func (r *gauging) heard(s *shelf, place int) *history {
+// historyOf returns the samples of a feed of a GPU or of the machine, or nil if there are none
+// since the horizon.
+func (r *figureEvaluation) historyOf(s *gpuHistories, place int) *history {
 	h := s.history(place)
 	if h == nil || r.now < h.start || h.newestAt(r.now) < r.horizon {
 		if h != nil {
-			r.soon(h.start)
-			r.goesOnAt(h)
+			r.changesAt(h.start)
+			r.changesWithNextSampleOf(h)
 		}
 		return nil
 	}
-	r.measured = true
+	r.anyMeasured = true
 	return h
 }
 
-// goesOnAt says that the next sample of a run may change the figure.
-func (r *gauging) goesOnAt(h *history) {
+// changesWithNextSampleOf notes that the next sample of a run may change the figure.
+func (r *figureEvaluation) changesWithNextSampleOf(h *history) {
 	if at := h.newestAt(r.now); at < h.end() {
-		r.soon(at + h.step())
+		r.changesAt(at + h.step())
 	}
 }
 
-// of returns the figure of one GPU.
-func (r *gauging) of(s *shelf, h *history) (float64, bool) {
-	w := r.rolled(h, r.window)
-	if !r.believed(s, h, w) {
+// gpuFigure returns the figure of one GPU.
+func (r *figureEvaluation) gpuFigure(s *gpuHistories, h *history) (float64, bool) {
+	w := r.rollWindow(h, r.window)
+	if !r.isTrusted(s, h, w) {
 		return 0, false
 	}
 	t := r.k.rolling.track(r.k, s)
-	switch r.f.Quantity {
+	switch r.figureSpec.Quantity {
 	case MemoryShare:
 		m := memory{}
 		if t != nil {
 			m = r.memoryOf(t)
 		}
 		if m.total <= 0 {
-			r.missing("the size of its memory is unknown")
+			r.explainUnknown("the size of its memory is unknown")
 			return 0, false
 		}
-		return h.value(w.of(r.f.Statistic)) / m.total, true
+		return h.value(w.statistic(r.figureSpec.Statistic)) / m.total, true
 	case PowerShare:
 		if r.tdp <= 0 {
-			r.missing("the price book has no TDP of its GPUs")
+			r.explainUnknown("the price book has no TDP of its GPUs")
 			return 0, false
 		}
-		return h.value(w.of(r.f.Statistic)) / r.tdp, true
+		return h.value(w.statistic(r.figureSpec.Statistic)) / r.tdp, true
 	case Headroom:
-		slowdown := r.heard(s, r.k.rolling.watch.find(quantities[Headroom].feeds[1]))
+		slowdown := r.historyOf(s, r.k.rolling.watch.find(quantities[Headroom].feeds[1]))
 		if slowdown == nil {
-			r.missing("the temperature at which it slows down is unknown")
+			r.explainUnknown("the temperature at which it slows down is unknown")
 			return 0, false
 		}
-		opposite := map[Statistic]Statistic{Mean: Mean, Max: Min, Min: Max}[r.f.Statistic]
-		return slowdown.value(float64(slowdown.mean)) - h.value(w.of(opposite)), true
+		opposite := map[Statistic]Statistic{Mean: Mean, Max: Min, Min: Max}[r.figureSpec.Statistic]
+		return slowdown.value(float64(slowdown.mean)) - h.value(w.statistic(opposite)), true
 	}
-	return h.value(w.of(r.f.Statistic)), true
+	return h.value(w.statistic(r.figureSpec.Statistic)), true
 }
 
-// believed says whether what a window holds can be told.
-func (r *gauging) believed(s *shelf, h *history, w *rolled) bool {
+// isTrusted reports whether the samples of a window are fresh, cover enough and do not contradict
+// one another.
+func (r *figureEvaluation) isTrusted(s *gpuHistories, h *history, w *rollingWindow) bool {
 	label := func() string {
 		if s.name == "" {
 			return ""
@@ -402,10 +404,10 @@ func (r *gauging) believed(s *shelf, h *history, w *rolled) bool {
 	}
 	switch coverage := w.coverage; {
 	case r.now > h.newestAt(r.now)+staleSteps*h.step():
-		r.missing(r.say(func() string { return label() + "its newest sample is too old" }))
+		r.explainUnknown(r.text(func() string { return label() + "its newest sample is too old" }))
 		return false
-	case coverage < r.k.t.MinCoverage:
-		r.missing(r.say(func() string {
+	case coverage < r.k.thresholds.MinCoverage:
+		r.explainUnknown(r.text(func() string {
 			return label() + "samples cover " + plain.Percent(100*coverage, 0) + " of " + plain.Duration(
 				time.Duration(r.window))
 		}))
@@ -415,28 +417,28 @@ func (r *gauging) believed(s *shelf, h *history, w *rolled) bool {
 	if t == nil {
 		return true
 	}
-	if why, wrong := r.wrong(t); wrong {
-		r.missing(r.say(func() string { return label() + why }))
+	if why, wrong := r.contradiction(t); wrong {
+		r.explainUnknown(r.text(func() string { return label() + why }))
 		return false
 	}
 	return true
 }
 
-// rolled brings a history's window up to now and says when that changes by itself.
-func (r *gauging) rolled(h *history, length int64) *rolled {
+// rollWindow moves a history's window up to now and notes when it next changes without new samples.
+func (r *figureEvaluation) rollWindow(h *history, length int64) *rollingWindow {
 	w := h.windowOf(length)
 	w.roll(h, r.now, r.horizon)
-	r.soon(h.end() + staleSteps*h.step() + 1)
-	if !w.steady {
-		r.goesOnAt(h)
+	r.changesAt(h.end() + staleSteps*h.step() + 1)
+	if !w.isSteady {
+		r.changesWithNextSampleOf(h)
 	}
 	return w
 }
 
-// lost counts the GPUs that are not there any more.
-func (r *gauging) lost() (float64, bool) {
+// lostGPUs counts the GPUs that the machine should have and that are gone.
+func (r *figureEvaluation) lostGPUs() (float64, bool) {
 	if r.gpus < 0 {
-		r.missing("its number of GPUs is unknown")
+		r.explainUnknown("its number of GPUs is unknown")
 	}
 	feeds := quantities[LostGPUs].feeds
 	places := make([]int, len(feeds))
@@ -445,15 +447,15 @@ func (r *gauging) lost() (float64, bool) {
 	}
 	shelves := r.k.rolling.gpus
 	if r.gpus == 1 && len(shelves) == 0 {
-		shelves = []*shelf{&r.k.rolling.machine}
+		shelves = []*gpuHistories{&r.k.rolling.machine}
 	}
-	// What is measured now, and how much of the window of the GPU that is measured best.
+	// The newest sample of any GPU, and the coverage of the GPU that is measured best.
 	newest, step, coverage := int64(never), int64(0), 0.0
 	for _, s := range shelves {
-		for _, place := range places[:presences] {
-			if h := r.heard(s, place); h != nil {
-				w := r.rolled(h, r.window)
-				r.goesOnAt(h)
+		for _, place := range places[:presenceFeeds] {
+			if h := r.historyOf(s, place); h != nil {
+				w := r.rollWindow(h, r.window)
+				r.changesWithNextSampleOf(h)
 				if at := h.newestAt(r.now); at > newest {
 					newest, step = at, h.step()
 				}
@@ -466,36 +468,36 @@ func (r *gauging) lost() (float64, bool) {
 	seen, fallen, parent := 0, 0, ""
 	for _, s := range shelves {
 		there := false
-		for _, place := range places[:presences] {
-			h := r.heard(s, place)
+		for _, place := range places[:presenceFeeds] {
+			h := r.historyOf(s, place)
 			there = there || h != nil && h.newestAt(r.now) > newest-r.window
 		}
 		if !there || seen > 0 && s.parent == parent {
 			continue
 		}
 		seen, parent = seen+1, s.parent
-		if h := r.heard(s, places[presences]); h != nil && r.rolled(h, r.window).of(Max) > 0 {
+		if h := r.historyOf(s, places[presenceFeeds]); h != nil && r.rollWindow(h, r.window).statistic(Max) > 0 {
 			fallen++
 		}
 	}
 	lost, known := max(r.gpus-seen, 0)+fallen, false
 	switch {
 	case newest == never:
-		r.missing("its GPUs were not measured")
+		r.explainUnknown("its GPUs were not measured")
 		lost = 0
 	case r.now > newest+staleSteps*step:
-		r.missing("its newest sample is too old")
-	case coverage < r.k.t.MinCoverage:
-		r.missing(r.say(func() string {
+		r.explainUnknown("its newest sample is too old")
+	case coverage < r.k.thresholds.MinCoverage:
+		r.explainUnknown(r.text(func() string {
 			return "samples cover " + plain.Percent(100*coverage, 0) + " of " + plain.Duration(time.Duration(r.window))
 		}))
 	default:
 		known = true
 	}
-	if h := r.heard(&r.k.rolling.machine, places[presences+1]); h != nil {
-		if w := r.rolled(h, r.window); r.now <= h.newestAt(r.now)+staleSteps*h.step() &&
-			w.coverage >= r.k.t.MinCoverage {
-			unseen := r.gpus - int(w.of(Max))
+	if h := r.historyOf(&r.k.rolling.machine, places[presenceFeeds+1]); h != nil {
+		if w := r.rollWindow(h, r.window); r.now <= h.newestAt(r.now)+staleSteps*h.step() &&
+			w.coverage >= r.k.thresholds.MinCoverage {
+			unseen := r.gpus - int(w.statistic(Max))
 			if !known {
 				lost, known = 0, true
 			}

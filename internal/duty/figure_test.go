@@ -14,8 +14,8 @@ import (
 
 // naiveFigure is a figure of one GPU, of a plain list of its samples: those in the window that
 // ends with the newest one at now, of those from the horizon on.
-func naiveFigure(all []handing, now, horizon time.Time, f Figure, minCoverage float64) (float64, bool) {
-	var in []handing
+func naiveFigure(all []delivery, now, horizon time.Time, f Figure, minCoverage float64) (float64, bool) {
+	var in []delivery
 	for _, s := range all {
 		if !s.p.Time.After(now) {
 			in = append(in, s)
@@ -31,7 +31,7 @@ func naiveFigure(all []handing, now, horizon time.Time, f Figure, minCoverage fl
 		opened--
 	}
 	in = in[opened:]
-	in = slices.DeleteFunc(in, func(s handing) bool {
+	in = slices.DeleteFunc(in, func(s delivery) bool {
 		return !s.p.Time.After(newest.Add(-f.Window)) || s.p.Time.Before(horizon)
 	})
 	if len(in) == 0 || now.After(newest.Add(3*step)) {
@@ -73,10 +73,10 @@ func naiveFigure(all []handing, now, horizon time.Time, f Figure, minCoverage fl
 	return sum / float64(len(in)), true
 }
 
-// TestFiguresAreThoseOfPlainLists draws machines of several GPUs with gaps, jitter, runs
+// TestFiguresMatchNaive draws machines of several GPUs with gaps, jitter, runs
 // that are handed over ahead, samples that are corrected, and other steps, and asks for
 // figures now and then.
-func TestFiguresAreThoseOfPlainLists(t *testing.T) {
+func TestFiguresMatchNaive(t *testing.T) {
 	known := 0
 	rapid.Check(t, func(t *rapid.T) {
 		quantity := rapid.SampledFrom([]Quantity{
@@ -99,8 +99,8 @@ func TestFiguresAreThoseOfPlainLists(t *testing.T) {
 		if quantity == ECCErrors || quantity == Temperature {
 			values = []float64{0, 1, 2, 7, 90}
 		}
-		lists := make([][]handing, gpus)
-		var all []handing
+		lists := make([][]delivery, gpus)
+		var all []delivery
 		for g := range gpus {
 			step, at := steps[rapid.IntRange(0, 3).Draw(t, "step")], origin.Add(
 				time.Duration(rapid.IntRange(0, 50).Draw(t, "offset"))*time.Second)
@@ -108,9 +108,9 @@ func TestFiguresAreThoseOfPlainLists(t *testing.T) {
 				if rapid.IntRange(0, 12).Draw(t, "other") == 0 {
 					step = steps[rapid.IntRange(0, 3).Draw(t, "step")]
 				}
-				h := handing{
+				h := delivery{
 					meterKey: meterKey{gpu: string(rune('0' + g)), signal: signal},
-					o:        usage.Opened{Step: step}, run: true,
+					o:        usage.SourceInfo{Step: step}, run: true,
 				}
 				v := rapid.SampledFrom(values).Draw(t, "value")
 				h.p = usage.Point{Time: at, Mean: v, Max: v}
@@ -131,19 +131,19 @@ func TestFiguresAreThoseOfPlainLists(t *testing.T) {
 				}
 			}
 		}
-		slices.SortStableFunc(all, func(a, b handing) int { return a.p.Time.Compare(b.p.Time) })
+		slices.SortStableFunc(all, func(a, b delivery) int { return a.p.Time.Compare(b.p.Time) })
 		m := Machine{GPUs: inventory.Known(gpus)}
 		now := origin
 		ask := func() {
 			for _, f := range figures {
 				got := Gauge{k, m}.Read(now, f, false)
-				var s spread
+				var s gpuFigures
 				for g := range gpus {
 					s.add(naiveFigure(lists[g], now, instant(k.horizon(nanos(now))), f, 0.9))
 				}
 				want := s.known == gpus
-				if got.Known != want || want && math.Abs(got.Value-s.of(f)) > 1e-9*max(1, s.of(f)) {
-					t.Fatalf("at %s %s over %s is %+v, want %v (%t)", now, f.Name(), f.Window, got, s.of(f), want)
+				if got.Known != want || want && math.Abs(got.Value-s.combine(f)) > 1e-9*max(1, s.combine(f)) {
+					t.Fatalf("at %s %s over %s is %+v, want %v (%t)", now, f.Name(), f.Window, got, s.combine(f), want)
 				}
 				if want {
 					known++
@@ -172,7 +172,7 @@ func TestFiguresAreThoseOfPlainLists(t *testing.T) {
 			if n := len(lists[g]); n > 0 && !h.p.Time.After(lists[g][n-1].p.Time) {
 				continue
 			}
-			hand(t, k, h)
+			deliver(t, k, h)
 			lists[g] = append(lists[g], h.samples()...)
 			if rapid.Bool().Draw(t, "ask") {
 				now = now.Add(time.Duration(rapid.IntRange(0, 59).Draw(t, "later")) * time.Second)
@@ -189,8 +189,8 @@ func TestFiguresAreThoseOfPlainLists(t *testing.T) {
 	}
 }
 
-// told is samples of a minute of one signal of one GPU, or of the machine.
-type told struct {
+// gpuSeries is samples of a minute of one signal of one GPU, or of the machine.
+type gpuSeries struct {
 	gpu    string
 	signal usage.Signal
 	values []float64
@@ -198,11 +198,11 @@ type told struct {
 
 func same(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
 
-// TestFiguresOfMachines holds figures of machines at the last of ten minutes, and after it.
-func TestFiguresOfMachines(t *testing.T) {
-	eight := func(s usage.Signal, values ...float64) (out []told) {
+// TestFigures holds figures of machines at the last of ten minutes, and after it.
+func TestFigures(t *testing.T) {
+	eight := func(s usage.Signal, values ...float64) (out []gpuSeries) {
 		for g := range 8 {
-			out = append(out, told{string(rune('0' + g)), s, values})
+			out = append(out, gpuSeries{string(rune('0' + g)), s, values})
 		}
 		return out
 	}
@@ -218,7 +218,7 @@ func TestFiguresOfMachines(t *testing.T) {
 	last, unknown := 9*time.Minute, math.NaN()
 	for _, tc := range []struct {
 		name    string
-		samples []told
+		samples []gpuSeries
 		at      time.Duration
 		f       Figure
 		want    float64
@@ -229,15 +229,15 @@ func TestFiguresOfMachines(t *testing.T) {
 		{"an absent signal", busy, last, figure(Occupancy, Mean), unknown, "sm_occupancy is not measured"},
 		{"one GPU of eight is not measured", busy[1:], last, figure(Util, Mean), unknown, "7 of 8 GPUs were measured"},
 		{
-			"one GPU of eight rests", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(0, 10)}), last,
+			"one GPU of eight rests", append(slices.Clone(busy[1:]), gpuSeries{"0", usage.GPUUtil, same(0, 10)}), last,
 			figure(Util, Mean), 43.75, "",
 		},
 		{
-			"the worst of them", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(0, 10)}), last,
+			"the worst of them", append(slices.Clone(busy[1:]), gpuSeries{"0", usage.GPUUtil, same(0, 10)}), last,
 			worst(Util, Mean), 0, "",
 		},
 		{
-			"any of them", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(0, 10)}),
+			"any of them", append(slices.Clone(busy[1:]), gpuSeries{"0", usage.GPUUtil, same(0, 10)}),
 			last, figure(Util, Max), 50,
 			"",
 		},
@@ -292,7 +292,7 @@ func TestFiguresOfMachines(t *testing.T) {
 		{"a power limit is no heat", eight(usage.Throttle, same(4, 10)...), last, figure(ThermalThrottle, Max), 0, ""},
 		{
 			"an Xid",
-			append(eight(usage.XID, same(0, 10)...)[1:], told{
+			append(eight(usage.XID, same(0, 10)...)[1:], gpuSeries{
 				"0", usage.XID, []float64{0, 0, 31, 31, 31, 31, 31, 31, 31, 31},
 			}),
 			last, figure(Xid, Max), 31, "",
@@ -305,24 +305,27 @@ func TestFiguresOfMachines(t *testing.T) {
 		{"none is lost", busy, last, figure(LostGPUs, Count), 0, ""},
 		{"one that was never seen", busy[1:], last, figure(LostGPUs, Count), 1, ""},
 		{
-			"one that went", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(50, 3)}), last,
+			"one that went", append(slices.Clone(busy[1:]), gpuSeries{"0", usage.GPUUtil, same(50, 3)}), last,
 			figure(LostGPUs, Count), 0, "",
 		},
 		{
 			"one that went before the window",
-			append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(50, 3)}), last,
+			append(slices.Clone(busy[1:]), gpuSeries{"0", usage.GPUUtil, same(50, 3)}), last,
 			Figure{Quantity: LostGPUs, Statistic: Count, Window: 5 * time.Minute}, 1, ""},
 		{
 			"one with Xid 79",
-			append(slices.Clone(busy), told{"3", usage.XID, []float64{0, 0, 0, 0, 0, 0, 79, 79, 79, 79}}),
+			append(slices.Clone(busy), gpuSeries{"3", usage.XID, []float64{0, 0, 0, 0, 0, 0, 79, 79, 79, 79}}),
 			last, figure(LostGPUs, Count), 1, "",
 		},
 		{
 			"one that the driver does not see",
-			append(slices.Clone(busy), told{"", usage.GPUCount, same(7, 10)}), last,
+			append(slices.Clone(busy), gpuSeries{"", usage.GPUCount, same(7, 10)}), last,
 			figure(LostGPUs, Count), 1, "",
 		},
-		{"the driver alone tells", []told{{"", usage.GPUCount, same(6, 10)}}, last, figure(LostGPUs, Count), 2, ""},
+		{
+			"the driver alone tells", []gpuSeries{{"", usage.GPUCount, same(6, 10)}}, last, figure(LostGPUs, Count), 2,
+			"",
+		},
 		{
 			"an exporter that died has not lost all", busy, last + 4*time.Minute, figure(LostGPUs, Count), unknown,
 			"its newest sample is too old",
@@ -333,18 +336,19 @@ func TestFiguresOfMachines(t *testing.T) {
 			"samples cover 83% of 12m",
 		},
 		{
-			"a series without a name", []told{{"", usage.GPUUtil, same(50, 10)}}, last, figure(Util, Mean), unknown,
+			"a series without a name", []gpuSeries{{"", usage.GPUUtil, same(50, 10)}}, last,
+			figure(Util, Mean), unknown,
 			"one series of samples stands for several GPUs",
 		},
 		{
 			"signals that contradict one another",
-			append(slices.Clone(busy), told{"2", usage.GREngine, same(0, 10)}), last,
+			append(slices.Clone(busy), gpuSeries{"2", usage.GREngine, same(0, 10)}), last,
 			figure(Util, Mean), unknown,
 			"GPU 2: utilization reads 50% while the graphics engine reads 0%: one of them is wrong"},
 		{
 			"an exporter that repeats itself",
-			append(append(slices.Clone(busy), told{"2", usage.Power, same(301.2, 10)}),
-				told{"2", usage.Temperature, same(50, 10)}), last, figure(Util, Mean), unknown,
+			append(append(slices.Clone(busy), gpuSeries{"2", usage.Power, same(301.2, 10)}),
+				gpuSeries{"2", usage.Temperature, same(50, 10)}), last, figure(Util, Mean), unknown,
 			"GPU 2: power stands still at 301.2 W and temperature at 50 C for 10 samples: its exporter is frozen"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -352,7 +356,7 @@ func TestFiguresOfMachines(t *testing.T) {
 			for minute := range 10 {
 				for _, s := range tc.samples {
 					if minute < len(s.values) && s.values[minute] >= 0 {
-						k.Open(usage.Opened{
+						k.Open(usage.SourceInfo{
 							Step: time.Minute,
 						}).Add(s.gpu, s.signal, usage.Point{
 							Time: origin.Add(time.Duration(minute) * time.Minute),
@@ -389,12 +393,12 @@ func TestCoverageOfSamplesCloserThanTheirStep(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := Figure{Quantity: Util, Statistic: Mean, Window: 5 * time.Minute}
 			k := NewTracker(Thresholds{}, usage.Activity{}, time.Hour).Watch(NewWatch([]Figure{f}))
-			o := k.Open(usage.Opened{Step: time.Minute})
-			var all []handing
+			o := k.Open(usage.SourceInfo{Step: time.Minute})
+			var all []delivery
 			for i, s := range tc.seconds {
 				p := usage.Point{Time: origin.Add(time.Duration(s) * time.Second), Mean: float64(i), Max: float64(i)}
 				o.Add("0", usage.GPUUtil, p)
-				all = append(all, handing{p: p, o: usage.Opened{Step: time.Minute}})
+				all = append(all, delivery{p: p, o: usage.SourceInfo{Step: time.Minute}})
 			}
 			now := origin.Add(time.Duration(tc.now) * time.Second)
 			got := Gauge{k, Machine{GPUs: inventory.Known(1)}}.Read(now, f, true)
@@ -411,7 +415,7 @@ func TestMIGFigures(t *testing.T) {
 	k := NewTracker(Thresholds{}, usage.Activity{}, time.Hour).Watch(
 		NewWatch([]Figure{f, {Quantity: SMActive, Statistic: Mean, Worst: true, Window: time.Minute}}))
 	for gpu, v := range map[string]float64{"0:1": 0.2, "0:2": 0.4, "1": 0.9} {
-		k.AddRun(usage.Opened{Step: time.Minute}, gpu, usage.SMActive, origin, 3, v)
+		k.AddRun(usage.SourceInfo{Step: time.Minute}, gpu, usage.SMActive, origin, 3, v)
 	}
 	g := Gauge{k, Machine{GPUs: inventory.Known(2)}}
 	if got := g.Read(origin, f, true); !got.Known || math.Abs(got.Value-0.6) > 1e-9 {
@@ -423,12 +427,13 @@ func TestMIGFigures(t *testing.T) {
 	}
 }
 
-// TestWatchedTrackerIsBounded: what is kept of a figure does not grow with time.
-func TestWatchedTrackerIsBounded(t *testing.T) {
+// TestWatchedTrackerMemoryIsBounded: what is kept of a figure does not grow with time.
+func TestWatchedTrackerMemoryIsBounded(t *testing.T) {
 	f := Figure{Quantity: Util, Statistic: Max, Window: 30 * time.Minute}
 	k := NewTracker(Thresholds{}, usage.Activity{}, time.Hour).Watch(NewWatch([]Figure{f}))
 	for minute := range 20_000 {
-		k.AddRun(usage.Opened{Step: time.Minute}, "0", usage.GPUUtil, origin.Add(time.Duration(minute)*time.Minute), 1,
+		k.AddRun(usage.SourceInfo{Step: time.Minute}, "0", usage.GPUUtil,
+			origin.Add(time.Duration(minute)*time.Minute), 1,
 			float64(minute*7%100))
 	}
 	h := k.rolling.gpus[0].histories[0]
@@ -445,7 +450,7 @@ func BenchmarkWatched(b *testing.B) {
 		}, {Quantity: Util, Statistic: Max, Worst: true, Window: time.Hour},
 		{Quantity: Temperature, Statistic: Max, Window: 10 * time.Minute}}
 	k := NewTracker(Thresholds{}, usage.Activity{}, 2*time.Hour).Watch(NewWatch(figures))
-	o, g := usage.Opened{Step: time.Minute}, Gauge{k, Machine{GPUs: inventory.Known(8)}}
+	o, g := usage.SourceInfo{Step: time.Minute}, Gauge{k, Machine{GPUs: inventory.Known(8)}}
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		at := origin.Add(time.Duration(n) * time.Minute)

@@ -26,7 +26,7 @@ type recordedFixture struct {
 	Step       time.Duration
 	Thresholds Thresholds
 	State      State
-	// Lasting is for how long the state has lasted; 0 is not stated.
+	// Duration is for how long the state has lasted; 0 is not stated.
 	Lasting time.Duration
 	// Blurred says that one series stands for an unknown GPU of several. A trace knows
 	// only series that stand for all of them.
@@ -86,8 +86,8 @@ func (f nowFixture) recorded() recordedFixture {
 	return out
 }
 
-// TestFixturesAreRecorded keeps the fixtures as traces, so that replays are held to them.
-func TestFixturesAreRecorded(t *testing.T) {
+// TestFixtureTracesAreCurrent keeps the fixtures as traces, so that replays are held to them.
+func TestFixtureTracesAreCurrent(t *testing.T) {
 	var all []recordedFixture
 	for _, f := range nowFixtures() {
 		if f.m != nil && len(f.m.samples) > 0 {

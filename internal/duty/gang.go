@@ -8,8 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// wasteOf orders the states that are known by what is wasted in them, the least first.
-// It is negative for unknown.
+// wasteOf ranks the known states by waste, the least first. It is negative for unknown.
 func wasteOf(s State) int {
 	switch s {
 	case Busy:
@@ -28,11 +27,10 @@ func wasteOf(s State) int {
 	return -1
 }
 
-// Gang judges the machines of one run together by their verdicts: it is busy when one
-// of them is, unknown when one is and none is busy, and else in the least wasteful state
-// of any, for the time in which every machine is known to have rested. Without a verdict
-// it is unknown. It takes time in the number of the machines, and makes no words of
-// verdicts that have none, as those of [Tracker.At].
+// Gang judges the machines of one run together. The run is busy if one machine is, unknown if one
+// is and none is busy, and otherwise in the least wasteful state of any, for the time in which all
+// are known to have rested. Without verdicts it is unknown. Verdicts without text, as of
+// [Tracker.Verdict], give one without text.
 func Gang(verdicts []Verdict) Verdict {
 	if len(verdicts) == 0 {
 		return Verdict{Why: "the run has no machine"}
@@ -50,7 +48,7 @@ func Gang(verdicts []Verdict) Verdict {
 		best = unknown
 	}
 	whole := verdicts[best]
-	same, end := 0, whole.Since.Add(whole.Lasting)
+	same, end := 0, whole.Since.Add(whole.Duration)
 	for i := range verdicts {
 		v := &verdicts[i]
 		whole.Next = sooner(whole.Next, v.Next)
@@ -59,7 +57,7 @@ func Gang(verdicts []Verdict) Verdict {
 		}
 		switch whole.State {
 		case Unknown:
-		case Busy: // as long as one of them is
+		case Busy: // as long as any machine is busy
 			if v.State == Busy {
 				whole.Until, whole.Expires = later(whole.Until, v.Until), later(whole.Expires, v.Expires)
 			}
@@ -67,12 +65,12 @@ func Gang(verdicts []Verdict) Verdict {
 			whole.Until, whole.Expires = earlier(whole.Until, v.Until), earlier(whole.Expires, v.Expires)
 			whole.Coverage = min(whole.Coverage, v.Coverage)
 			if whole.State != Warming {
-				whole.Since, end = later(whole.Since, v.Since), earlier(end, v.Since.Add(v.Lasting))
+				whole.Since, end = later(whole.Since, v.Since), earlier(end, v.Since.Add(v.Duration))
 			}
 		}
 	}
 	whole.Since = earlier(whole.Since, whole.Until)
-	whole.Lasting = max(0, end.Sub(whole.Since))
+	whole.Duration = max(0, end.Sub(whole.Since))
 	whole.GPUs = nil
 	if whole.Why != "" {
 		whole.Why = fmt.Sprintf("%d of %d machines of the run %s: %s", same, len(verdicts), whole.State, whole.Why)
@@ -96,7 +94,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// sooner returns the earlier of two times of which zero is never.
+// sooner returns the earlier of two times, of which zero is never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b

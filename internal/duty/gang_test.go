@@ -18,7 +18,7 @@ func TestGang(t *testing.T) {
 			v.Until, v.Expires = now.Add(time.Minute), now.Add(3*time.Minute)
 		}
 		if lasting > 0 {
-			v.Lasting, v.Since = lasting, now.Add(-lasting)
+			v.Duration, v.Since = lasting, now.Add(-lasting)
 		}
 		return v
 	}
@@ -44,8 +44,8 @@ func TestGang(t *testing.T) {
 		{"alone", []Verdict{held}, Held, 2 * time.Hour},
 	} {
 		got := Gang(tc.of)
-		if got.State != tc.want || got.Lasting != tc.lasting {
-			t.Errorf("%s: got %s for %s, want %s for %s", tc.name, got.State, got.Lasting, tc.want, tc.lasting)
+		if got.State != tc.want || got.Duration != tc.lasting {
+			t.Errorf("%s: got %s for %s, want %s for %s", tc.name, got.State, got.Duration, tc.want, tc.lasting)
 		}
 		if len(tc.of) > 0 && !strings.Contains(got.Why, "machines of the run") {
 			t.Errorf("%s: why is %q", tc.name, got.Why)
@@ -73,21 +73,23 @@ func TestGangIsNoMoreWastefulThanItsMachines(t *testing.T) {
 				(v.State == Unknown && got.State != Unknown && got.State != Busy) {
 				t.Fatalf("%s though a machine is %s", got.State, v.State)
 			}
-			if got.State != Busy && got.State != Unknown && (got.Lasting > v.Lasting || got.Expires.After(v.Expires)) {
-				t.Fatalf("it lasts %s until %s, a machine %s until %s", got.Lasting, got.Expires, v.Lasting, v.Expires)
+			if got.State != Busy && got.State != Unknown &&
+				(got.Duration > v.Duration || got.Expires.After(v.Expires)) {
+				t.Fatalf("it lasts %s until %s, a machine %s until %s", got.Duration,
+					got.Expires, v.Duration, v.Expires)
 			}
 		}
 		slices.Reverse(list)
-		if again := Gang(list); again.State != got.State || again.Lasting != got.Lasting ||
+		if again := Gang(list); again.State != got.State || again.Duration != got.Duration ||
 			!again.Expires.Equal(got.Expires) {
-			t.Fatalf("%s for %s, the other way round %s for %s", got.State, got.Lasting, again.State, again.Lasting)
+			t.Fatalf("%s for %s, the other way round %s for %s", got.State, got.Duration, again.State, again.Duration)
 		}
 	})
 }
 
-// TestGangOfLeanVerdicts: without words it says the same, and the next change of it is
+// TestGangWithoutText: without words it says the same, and the next change of it is
 // the next of any machine.
-func TestGangOfLeanVerdicts(t *testing.T) {
+func TestGangWithoutText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := make([]*Tracker, rapid.IntRange(1, 4).Draw(t, "machines"))
 		lean, full := make([]Verdict, len(k)), make([]Verdict, len(k))
@@ -99,7 +101,7 @@ func TestGangOfLeanVerdicts(t *testing.T) {
 			k[i].AddRun(minutely, "0", usage.GPUUtil, gpuAt(float64(from), 0).Time,
 				rapid.IntRange(1, 90).Draw(t, "count"),
 				rapid.SampledFrom([]float64{0, 0, 50}).Draw(t, "util"))
-			lean[i], full[i] = k[i].At(at, oneGPU()), k[i].Explain(at, oneGPU())
+			lean[i], full[i] = k[i].Verdict(at, oneGPU()), k[i].Explain(at, oneGPU())
 			if n := lean[i].Next; next.IsZero() || (!n.IsZero() && n.Before(next)) {
 				next = n
 			}

@@ -7,194 +7,196 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// hostMeter is one signal of the whole machine: under idle it rests, from busy on it
-// works, and in between the work is unknown.
-type hostMeter struct {
+// hostLimits are the limits of a signal of the whole machine: below idle it rests, from busy on it
+// works, and in between its work is unknown.
+type hostLimits struct {
 	name       string
 	idle, busy float64
-	rate       bool // the lines are a second
+	perSecond  bool // idle and busy are per second
 }
 
-// flows are the meters of data on its way, people those of a person at work.
+// transferSignals measure data transfers, userSignals a person at work.
 var (
-	flows  = [...]usage.Signal{usage.NetBytes, usage.DiskBytes}
-	people = [...]usage.Signal{usage.Sessions, usage.Kernels}
-	hosts  = [...]usage.Signal{usage.NetBytes, usage.DiskBytes, usage.Sessions, usage.Kernels, usage.CPUUtil}
+	transferSignals = [...]usage.Signal{usage.NetBytes, usage.DiskBytes}
+	userSignals     = [...]usage.Signal{usage.Sessions, usage.Kernels}
+	hostSignals     = [...]usage.Signal{usage.NetBytes, usage.DiskBytes, usage.Sessions, usage.Kernels, usage.CPUUtil}
 )
 
-// host returns the lines of a signal of the host.
-func (t *Thresholds) host(s usage.Signal) hostMeter {
+// hostLimits returns the limits of a host signal.
+func (t *Thresholds) hostLimits(s usage.Signal) hostLimits {
 	switch s {
 	case usage.NetBytes:
-		return hostMeter{"network", t.IdleNetRate, t.BusyNetRate, true}
+		return hostLimits{"network", t.IdleNetRate, t.BusyNetRate, true}
 	case usage.DiskBytes:
-		return hostMeter{"disks", t.IdleDiskRate, t.BusyDiskRate, true}
+		return hostLimits{"disks", t.IdleDiskRate, t.BusyDiskRate, true}
 	case usage.Sessions:
-		return hostMeter{"sessions", 1, 1, false}
+		return hostLimits{"sessions", 1, 1, false}
 	case usage.Kernels:
-		return hostMeter{"notebook kernels", 1, 1, false}
+		return hostLimits{"notebook kernels", 1, 1, false}
 	}
-	return hostMeter{"CPUs", t.IdleCPU, t.BusyCPU, false}
+	return hostLimits{"CPUs", t.IdleCPU, t.BusyCPU, false}
 }
 
-// hostReading is a meter of the host as a question sees it.
+// hostReading is a host signal at the time of an evaluation.
 type hostReading struct {
-	hostMeter
+	hostLimits
 	reading
-	// level is the peak within the newest sample, a second for rates; speaks is false
-	// where the meter does not speak of now.
-	level  float64
-	speaks bool
+	// level is the peak within the newest sample, per second for rates. isFresh is false if the
+	// newest sample is missing or too old.
+	level   float64
+	isFresh bool
 }
 
-// host reads a signal of the host.
-func (q *question) host(s usage.Signal) hostReading {
-	h := hostReading{hostMeter: q.k.t.host(s), reading: q.read(&q.k.machine, s)}
+// readHost reads a host signal.
+func (q *evaluation) readHost(s usage.Signal) hostReading {
+	h := hostReading{hostLimits: q.k.thresholds.hostLimits(s), reading: q.read(&q.k.machine, s)}
 	if unit := h.unit(); q.fresh(h.reading) && unit > 0 {
-		h.level, h.speaks = h.max/unit, true
+		h.level, h.isFresh = h.max/unit, true
 	}
 	return h
 }
 
-// unit is what a line is multiplied by to be in the unit of the meter's points.
+// unit returns the factor from the unit of a limit to that of the meter's points.
 func (h *hostReading) unit() float64 {
-	if h.rate && h.meter != nil {
+	if h.perSecond && h.meter != nil {
 		return h.opened.Step.Seconds()
 	}
 	return 1
 }
 
-// uses narrows the time of rest to that in which a meter was under a line.
-func (q *question) uses(h *hostReading, line float64) {
+// narrowRestByHost cuts the rest period to the time in which a host signal was below a limit.
+func (q *evaluation) narrowRestByHost(h *hostReading, line float64) {
 	if h.meter != nil {
-		q.rest = q.rest.and(q.under(h.reading, line*h.unit()))
-		q.expires = min(q.expires, h.until())
+		q.restPeriod = q.restPeriod.intersect(q.quietBelow(h.reading, line*h.unit()))
+		q.expires = min(q.expires, h.freshUntil())
 	}
 }
 
-// holds says what holds the GPUs of a machine, and sure that this was seen and not
-// only assumed.
-type holds struct {
-	any, sure bool
-	why       func() string
+// holding describes how the GPUs of a machine are held. certain means by a measurement, not by
+// assumption.
+type holding struct {
+	found, certain bool
+	why            func() string
 }
 
-// settle completes the verdict on a machine that does not compute. Without accelerators
-// no machine is idle whose CPU and network are not measured.
-func (q *question) settle(v *answer, held holds) {
-	for _, s := range flows {
-		if q.k.machine.at[s] == 0 {
+// judgeWithoutCompute completes the verdict on a machine that does not compute. A machine without
+// GPUs is never idle if its CPU or network is not measured.
+func (q *evaluation) judgeWithoutCompute(v *verdictBuilder, held holding) {
+	for _, s := range transferSignals {
+		if q.k.machine.meterIndex[s] == 0 {
 			continue
 		}
-		h := q.host(s)
-		if !h.speaks || h.level < h.busy {
+		h := q.readHost(s)
+		if !h.isFresh || h.level < h.busy {
 			continue
 		}
 		why := func() string { return fmt.Sprintf("%s MB/s cross its %s", plain.Number(h.level/1e6, 1), h.name) }
-		if held.sure {
-			q.expires = min(q.expires, h.until())
-			q.lasts(v, Starved, func() string { return held.why() + " and " + why() })
+		if held.certain {
+			q.expires = min(q.expires, h.freshUntil())
+			q.setResting(v, Starved, func() string { return held.why() + " and " + why() })
 		} else {
-			q.works(v, &h, q.say(why))
+			q.setBusyByHost(v, &h, q.text(why))
 		}
 		return
 	}
-	q.quiet(v, held)
+	q.judgeWithoutTransfer(v, held)
 }
 
-// works is the verdict that a machine is busy by one of its host meters.
-func (q *question) works(v *answer, h *hostReading, why string) {
+// setBusyByHost sets the verdict busy because of a host signal.
+func (q *evaluation) setBusyByHost(v *verdictBuilder, h *hostReading, why string) {
 	now := q.unbroken(h.reading)
-	v.State, v.Why, v.Coverage, v.until, v.expires = Busy, why, now.coverage, now.to, h.until()
-	if q.now <= q.expires { // what was known before it still has to be
+	v.State, v.Why, v.Coverage, v.until, v.expires = Busy, why, now.coverage, now.to, h.freshUntil()
+	if q.now <= q.expires { // the verdict also depends on the signals that were read before
 		v.expires = min(v.expires, q.expires)
 	}
 }
 
-// quiet tells held, idle and unknown where no data is on its way.
-func (q *question) quiet(v *answer, held holds) {
-	for _, s := range flows {
-		if q.k.machine.at[s] == 0 {
+// judgeWithoutTransfer decides between held, idle and unknown if no data is being transferred.
+func (q *evaluation) judgeWithoutTransfer(v *verdictBuilder, held holding) {
+	for _, s := range transferSignals {
+		if q.k.machine.meterIndex[s] == 0 {
 			continue
 		}
-		h := q.host(s)
+		h := q.readHost(s)
 		if h.meter != nil && !q.fresh(h.reading) {
-			v.unknown(q.say(h.tooOld))
+			v.setUnknown(q.text(h.tooOldText))
 			return
 		}
-		q.uses(&h, h.busy)
+		q.narrowRestByHost(&h, h.busy)
 	}
-	if held.sure {
-		q.lasts(v, Held, held.why)
+	if held.certain {
+		q.setResting(v, Held, held.why)
 		return
 	}
-	for _, s := range people {
-		if q.k.machine.at[s] == 0 {
+	for _, s := range userSignals {
+		if q.k.machine.meterIndex[s] == 0 {
 			continue
 		}
-		if h := q.host(s); h.speaks && h.level >= h.busy {
-			q.expires = min(q.expires, h.until())
-			q.lasts(v, Held, func() string { return plain.Number(h.level, 0) + " of its " + h.name + " at work" })
+		if h := q.readHost(s); h.isFresh && h.level >= h.busy {
+			q.expires = min(q.expires, h.freshUntil())
+			q.setResting(v, Held, func() string { return plain.Number(h.level, 0) + " of its " + h.name + " at work" })
 			return
 		}
 	}
-	for _, s := range hosts {
-		required := q.bare && (s == usage.CPUUtil || s == usage.NetBytes)
-		if q.k.machine.at[s] == 0 && !required {
+	for _, s := range hostSignals {
+		required := q.hostOnly && (s == usage.CPUUtil || s == usage.NetBytes)
+		if q.k.machine.meterIndex[s] == 0 && !required {
 			continue
 		}
-		h := q.host(s)
+		h := q.readHost(s)
 		switch {
 		case h.meter == nil && required:
-			v.unknown(q.say(func() string { return "its " + h.name + " is not measured" }))
+			v.setUnknown(q.text(func() string { return "its " + h.name + " is not measured" }))
 			return
 		case h.meter == nil:
 			continue
-		case !h.speaks:
-			v.unknown(q.say(h.tooOld))
+		case !h.isFresh:
+			v.setUnknown(q.text(h.tooOldText))
 			return
 		case h.level >= h.idle:
-			v.unknown(q.say(h.between))
+			v.setUnknown(q.text(h.betweenText))
 			return
 		}
-		q.uses(&h, h.idle)
+		q.narrowRestByHost(&h, h.idle)
 	}
-	if held.any {
-		q.lasts(v, Held, held.why)
+	if held.found {
+		q.setResting(v, Held, held.why)
 	} else {
-		q.lasts(v, Idle, func() string { return "nothing held" })
+		q.setResting(v, Idle, func() string { return "nothing held" })
 	}
 }
 
-func (h *hostReading) tooOld() string { return "the newest sample of its " + h.name + " is too old" }
+func (h *hostReading) tooOldText() string {
+	return "the newest sample of its " + h.name + " is too old"
+}
 
-func (h *hostReading) between() string {
-	if h.rate {
+func (h *hostReading) betweenText() string {
+	if h.perSecond {
 		return fmt.Sprintf("%s MB/s cross its %s, which is neither rest nor work",
 			plain.Number(h.level/1e6, 2), h.name)
 	}
 	return fmt.Sprintf("its %s reach %s%% and nothing is held: work, or a loop", h.name, plain.Number(h.level, 0))
 }
 
-// host judges a machine without GPUs.
-func (q *question) bareHost(v *answer) {
-	q.bare = true
-	cpu := q.host(usage.CPUUtil)
-	if cpu.speaks && cpu.level >= q.k.t.IdleCPU {
+// judgeHostOnly judges a machine without GPUs.
+func (q *evaluation) judgeHostOnly(v *verdictBuilder) {
+	q.hostOnly = true
+	cpu := q.readHost(usage.CPUUtil)
+	if cpu.isFresh && cpu.level >= q.k.thresholds.IdleCPU {
 		q.expires = never
-		q.works(v, &cpu, q.say(func() string { return "CPU reaches " + plain.Percent(cpu.level, 1) }))
+		q.setBusyByHost(v, &cpu, q.text(func() string { return "CPU reaches " + plain.Percent(cpu.level, 1) }))
 	} else {
-		q.still = q.say(func() string { return "CPU under " + plain.Percent(q.k.t.IdleCPU, 1) })
-		q.rest, q.expires = q.under(cpu.reading, q.k.t.IdleCPU), never
+		q.restText = q.text(func() string { return "CPU under " + plain.Percent(q.k.thresholds.IdleCPU, 1) })
+		q.restPeriod, q.expires = q.quietBelow(cpu.reading, q.k.thresholds.IdleCPU), never
 		if cpu.meter != nil {
-			q.expires = cpu.until()
+			q.expires = cpu.freshUntil()
 		}
-		q.settle(v, holds{})
+		q.judgeWithoutCompute(v, holding{})
 	}
 	if v.State != Busy {
-		q.warming(v)
+		q.applyWarmUp(v)
 	}
-	if q.words {
+	if q.withText {
 		v.Evidence = append(q.evidence(v, nil, 0), v.Evidence...)
 	}
 }

@@ -20,10 +20,10 @@ func Now(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
 	if w == nil {
 		return Verdict{Why: "nothing was measured"}
 	}
-	q := readings(w, t).question(nanos(now), machineOf(w, gpus), true)
-	v := newAnswer()
-	q.answer(&v)
-	return v.verdict()
+	q := restoreTracker(w, t).newEvaluation(nanos(now), windowMachine(w, gpus), true)
+	v := newVerdictBuilder()
+	q.evaluate(&v)
+	return v.build()
 }
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -36,20 +36,20 @@ type machine struct {
 	w       *usage.Window
 	points  int
 	apart   time.Duration
-	samples []handing
+	samples []delivery
 }
 
 // add records a point, in the window and as a sample.
 func (m *machine) add(gpu string, s usage.Signal, p usage.Point) {
 	m.w.Add(gpu, s, p)
-	m.samples = append(m.samples, handing{meterKey: meterKey{gpu, s}, p: p, count: 1})
+	m.samples = append(m.samples, delivery{meterKey: meterKey{gpu, s}, p: p, count: 1})
 }
 
 // tracker hands the samples over in order of time.
 func (m *machine) tracker(t failer, th Thresholds) *Tracker {
 	k := NewTracker(th, usage.Activity{}, 1000*time.Hour)
-	slices.SortStableFunc(m.samples, func(a, b handing) int { return a.p.Time.Compare(b.p.Time) })
-	sink := k.Open(usage.Opened{Step: m.w.Step, Source: m.w.Source, Aggregated: m.w.Aggregated})
+	slices.SortStableFunc(m.samples, func(a, b delivery) int { return a.p.Time.Compare(b.p.Time) })
+	sink := k.Open(usage.SourceInfo{Step: m.w.Step, Source: m.w.Source, Aggregated: m.w.Aggregated})
 	for _, s := range m.samples {
 		if !sink.Add(s.gpu, s.signal, s.p) {
 			t.Errorf("%v is late", s)
@@ -58,7 +58,7 @@ func (m *machine) tracker(t failer, th Thresholds) *Tracker {
 	return k
 }
 
-// verdict asks the tracker at a time, and holds a window's answer to the same. A nil
+// build asks the tracker at a time, and holds a window's answer to the same. A nil
 // machine is an unmeasured one.
 func (m *machine) verdict(t failer, gpus int, at time.Time, th Thresholds) Verdict {
 	t.Helper()
@@ -66,10 +66,10 @@ func (m *machine) verdict(t failer, gpus int, at time.Time, th Thresholds) Verdi
 	var w *usage.Window
 	var about Machine
 	if m != nil {
-		k, w, about = m.tracker(t, th), m.w, machineOf(m.w, gpus)
+		k, w, about = m.tracker(t, th), m.w, windowMachine(m.w, gpus)
 	}
 	v, of := k.Explain(at, about), Now(w, gpus, at, th)
-	if of.State != v.State || of.Lasting != v.Lasting || !of.Since.Equal(v.Since) || !of.Until.Equal(v.Until) ||
+	if of.State != v.State || of.Duration != v.Duration || !of.Since.Equal(v.Since) || !of.Until.Equal(v.Until) ||
 		!of.Expires.Equal(v.Expires) {
 		t.Errorf("the tracker says %s (%s) from %s to %s, a window %s (%s) from %s to %s", v.State, v.Why, v.Since,
 			v.Expires, of.State, of.Why, of.Since, of.Expires)
@@ -98,7 +98,7 @@ func (m *machine) flat(gpu string, s usage.Signal, v float64) *machine {
 	return m.series(gpu, s, func(int) float64 { return v })
 }
 
-// gpus adds n GPUs with that utilization and GiB in use of 80.
+// gpuCount adds n GPUs with that utilization and GiB in use of 80.
 func (m *machine) gpus(n int, util, used float64) *machine {
 	for i := range n {
 		m.gpu(fmt.Sprint(i), util, used)
@@ -117,13 +117,13 @@ func (m *machine) host(cpu, megabytesPerDay float64) *machine {
 	return m.flat("", usage.CPUUtil, cpu).flat("", usage.NetBytes, megabytesPerDay*1e6/24)
 }
 
-// TestOneGPUStallsBesideOneAtRest: the counter of progress is held to the GPU that computes.
-func TestOneGPUStallsBesideOneAtRest(t *testing.T) {
+// TestStallOfOneGPUWhileAnotherRests: the counter of progress is held to the GPU that computes.
+func TestStallOfOneGPUWhileAnotherRests(t *testing.T) {
 	for _, computes := range []string{"0", "1"} {
 		m := minutes(240).gpu(computes, 97, 60).gpu(map[string]string{"0": "1", "1": "0"}[computes], 0, 0).series("",
-			usage.Step, counts(1, 120))
-		if v := Judge(m.w, 2, now, withWindow(Thresholds{})); v.State != Stalled || v.Lasting != 2*time.Hour {
-			t.Errorf("where GPU %s computes: %s for %s (%s)", computes, v.State, v.Lasting, v.Why)
+			usage.Step, countsUntil(1, 120))
+		if v := Judge(m.w, 2, now, withWindow(Thresholds{})); v.State != Stalled || v.Duration != 2*time.Hour {
+			t.Errorf("where GPU %s computes: %s for %s (%s)", computes, v.State, v.Duration, v.Why)
 		}
 	}
 }
@@ -150,9 +150,9 @@ func TestEvidenceIsRounded(t *testing.T) {
 	}
 }
 
-// TestLateWorkIsRecent: a single hour of work counts while less than the threshold lies
+// TestRecentWorkIsBusy: a single hour of work counts while less than the threshold lies
 // between it and the newest sample.
-func TestLateWorkIsRecent(t *testing.T) {
+func TestRecentWorkIsBusy(t *testing.T) {
 	recent := int(DefaultThresholds().Recent / time.Hour)
 	for ago, want := range map[int]State{recent - 1: Busy, recent: Idle, recent + 1: Idle} {
 		m := days(14).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).host(1, 1).
@@ -384,19 +384,19 @@ func TestJudge(t *testing.T) {
 		},
 		{
 			name: "power contradicts rest", m: days(14).gpus(1, 0, 0).series("0", usage.Power,
-				but(100, 60, 400)).host(1, 1),
+				exceptAt(100, 60, 400)).host(1, 1),
 			gpus: 1, want: Unknown, why: "drew up to 400 W",
 		},
 		{
 			name: "but: it drew that while it worked",
-			m: days(14).series("0", usage.GPUUtil, but(100, 0, 90)).flat("0", usage.Processes,
+			m: days(14).series("0", usage.GPUUtil, exceptAt(100, 0, 90)).flat("0", usage.Processes,
 				0).series("0", usage.Power,
-				but(100, 60, 400)).host(1, 1),
+				exceptAt(100, 60, 400)).host(1, 1),
 			gpus: 1, want: Idle,
 		},
 		{
 			name: "half of the TDP of a small model contradicts rest",
-			m: days(14).tdp(70).gpus(1, 0, 0).series("0", usage.Power, but(100, 11, 52)).host(1,
+			m: days(14).tdp(70).gpus(1, 0, 0).series("0", usage.Power, exceptAt(100, 11, 52)).host(1,
 				1), gpus: 1, want: Unknown,
 			why: "drew up to 52 W",
 		},
@@ -413,7 +413,7 @@ func TestJudge(t *testing.T) {
 		},
 		{
 			name: "power and temperature that stood still",
-			m: days(14).gpus(1, 0, 0).series("0", usage.Power, until(100, 60, 61.5)).flat("0",
+			m: days(14).gpus(1, 0, 0).series("0", usage.Power, changeAt(100, 60, 61.5)).flat("0",
 				usage.Temperature, 30).host(1,
 				1),
 			gpus: 1, want: Unknown, why: "its power and temperature stood still",
@@ -522,11 +522,11 @@ func TestJudge(t *testing.T) {
 			if got.State != tc.want || !strings.Contains(got.Why, tc.why) {
 				t.Errorf("got %s because %q, want %s because %q", got.State, got.Why, tc.want, tc.why)
 			}
-			if tc.lasting != 0 && got.Lasting != tc.lasting {
-				t.Errorf("it lasts %s, want %s", got.Lasting, tc.lasting)
+			if tc.lasting != 0 && got.Duration != tc.lasting {
+				t.Errorf("it lasts %s, want %s", got.Duration, tc.lasting)
 			}
-			if (got.State == Unknown || got.State == Busy) && got.Lasting != 0 {
-				t.Errorf("%s lasts %s, want 0", got.State, got.Lasting)
+			if (got.State == Unknown || got.State == Busy) && got.Duration != 0 {
+				t.Errorf("%s lasts %s, want 0", got.State, got.Duration)
 			}
 			if got.Coverage < 0 || got.Coverage > 1 {
 				t.Errorf("coverage is %v", got.Coverage)
@@ -540,7 +540,7 @@ func aggregated(m *machine) *machine {
 	return m
 }
 
-// missing returns v, or no point when absent.
+// explainUnknown returns v, or no point when absent.
 func missing(absent bool, v float64) float64 {
 	if absent {
 		return -1
@@ -556,7 +556,7 @@ func during(active bool, v float64) float64 {
 	return 0
 }
 
-func TestMemoryOfCatalog(t *testing.T) {
+func TestUsesCatalogMemorySize(t *testing.T) {
 	m := days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 22*gib)
 	m.w.GPUMemory = 24 * gib
 	if got := Judge(m.w, 1, now, DefaultThresholds()); got.State != Held ||
@@ -590,7 +590,7 @@ func TestEvidenceOfVerdict(t *testing.T) {
 	}
 }
 
-func TestEvidenceNamesWhatIsMissing(t *testing.T) {
+func TestEvidenceListsUnmeasuredSignals(t *testing.T) {
 	v := Judge(days(14).flat("0", usage.GPUUtil, 0).w, 1, now, DefaultThresholds())
 	missing := 0
 	for _, e := range v.Evidence {
@@ -603,8 +603,8 @@ func TestEvidenceNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// drawn is a machine with arbitrary habits, as points that can be left out.
-type drawn struct {
+// drawnMachine is a machine with arbitrary habits, as points that can be left out.
+type drawnMachine struct {
 	gpus   int
 	points []drawnPoint
 }
@@ -616,8 +616,8 @@ type drawnPoint struct {
 	value  float64
 }
 
-func drawMachine(t *rapid.T) drawn {
-	d := drawn{gpus: rapid.IntRange(0, 3).Draw(t, "gpus")}
+func drawMachine(t *rapid.T) drawnMachine {
+	d := drawnMachine{gpus: rapid.IntRange(0, 3).Draw(t, "gpus")}
 	habit := func(gpu string, s usage.Signal, values ...float64) {
 		label := gpu + s.String()
 		rest := rapid.SampledFrom(values).Draw(t, label+" at rest")
@@ -645,7 +645,7 @@ func drawMachine(t *rapid.T) drawn {
 	return d
 }
 
-func (d drawn) judge(keep func(drawnPoint) bool) Verdict {
+func (d drawnMachine) judge(keep func(drawnPoint) bool) Verdict {
 	w := hours(336).w
 	for _, p := range d.points {
 		if keep(p) {

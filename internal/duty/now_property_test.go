@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// live is a machine with arbitrary habits, minute by minute, of which samples can be
+// liveMachine is a machine with arbitrary habits, minute by minute, of which samples can be
 // left out.
-type live struct {
+type liveMachine struct {
 	gpus, minutes int
 	launched      time.Time
 	series        map[meterKey][]float64 // negative is missing
@@ -24,8 +24,8 @@ type meterKey struct {
 	signal usage.Signal
 }
 
-func drawLive(t *rapid.T) live {
-	l := live{
+func drawLive(t *rapid.T) liveMachine {
+	l := liveMachine{
 		gpus: rapid.IntRange(0, 3).Draw(t, "gpus"), minutes: rapid.IntRange(1, 90).Draw(t, "minutes"),
 		series: map[meterKey][]float64{},
 	}
@@ -65,7 +65,7 @@ func drawLive(t *rapid.T) live {
 }
 
 // lose takes samples away at random, those of one signal or the newest ones.
-func (l live) lose(t *rapid.T) live {
+func (l liveMachine) lose(t *rapid.T) liveMachine {
 	out := l
 	out.series = map[meterKey][]float64{}
 	how := rapid.SampledFrom([]string{"some", "the newest", "a signal"}).Draw(t, "lost")
@@ -85,7 +85,7 @@ func (l live) lose(t *rapid.T) live {
 	return out
 }
 
-func (l live) keys() []meterKey {
+func (l liveMachine) keys() []meterKey {
 	keys := make([]meterKey, 0, len(l.series))
 	for k := range l.series {
 		keys = append(keys, k)
@@ -96,7 +96,7 @@ func (l live) keys() []meterKey {
 	return keys
 }
 
-func (l live) machine() *machine {
+func (l liveMachine) machine() *machine {
 	m := minutes(l.minutes)
 	m.w.Launched = l.launched
 	for _, k := range l.keys() {
@@ -108,7 +108,7 @@ func (l live) machine() *machine {
 // trailing returns for how many minutes up to its newest sample a signal has been
 // under a line without a missing sample, and how many are missing after it; ok is
 // false where it was never measured.
-func (l live) trailing(k meterKey, line float64) (quiet, missing int, ok bool) {
+func (l liveMachine) trailing(k meterKey, line float64) (quiet, missing int, ok bool) {
 	list := l.series[k]
 	i := len(list) - 1
 	for ; i >= 0 && list[i] < 0; i-- {
@@ -123,11 +123,11 @@ func (l live) trailing(k meterKey, line float64) (quiet, missing int, ok bool) {
 	return quiet, missing, true
 }
 
-// TestRestIsSeen holds what Now calls idle, held or starved against every sample: every
+// TestIdleMatchesSamples holds what Now calls idle, held or starved against every sample: every
 // GPU was measured, its newest sample is fresh and shows no work, the state has lasted
 // no longer than any of them has rested without a gap, and for idle all that was
 // measured of the host rests as long.
-func TestRestIsSeen(t *testing.T) {
+func TestIdleMatchesSamples(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLive(t)
 		if rapid.Bool().Draw(t, "with losses") {
@@ -177,8 +177,8 @@ func TestRestIsSeen(t *testing.T) {
 			must(meterKey{"", usage.Sessions}, 1)
 			must(meterKey{"", usage.Kernels}, 1)
 		}
-		if v.Lasting > time.Duration(least)*time.Minute {
-			t.Fatalf("%s lasts %s, no longer than %d minutes are seen", v.State, v.Lasting, least)
+		if v.Duration > time.Duration(least)*time.Minute {
+			t.Fatalf("%s lasts %s, no longer than %d minutes are seen", v.State, v.Duration, least)
 		}
 	})
 }
@@ -205,10 +205,10 @@ func TestVerdictHoldsUntilItExpires(t *testing.T) {
 		// Progress that pauses becomes a stall without any newer sample, and what made a
 		// meter suspect in the time of warming up may become too old.
 		changes := (v.State == Busy && again.State == Stalled) || (v.State == Warming && again.State == Busy)
-		if !changes && (again.State != v.State || again.Lasting != lasting) {
+		if !changes && (again.State != v.State || again.Duration != lasting) {
 			t.Fatalf("%s (%s) until %s; %s later it is %s (%s) for %s, want %s", v.State, v.Why,
 				v.Expires, then.Sub(now),
-				again.State, again.Why, again.Lasting, lasting)
+				again.State, again.Why, again.Duration, lasting)
 		}
 		after := m.verdict(t, l.gpus, v.Expires.Add(1), Thresholds{})
 		if _, second := l.series[meterKey{"0", usage.SMActive}]; v.State == Warming || second || l.gpus > 1 {
@@ -220,16 +220,16 @@ func TestVerdictHoldsUntilItExpires(t *testing.T) {
 	})
 }
 
-// TestAGapShortensRest: a sample that is missing within the time of rest of a machine
+// TestGapShortensRest: a sample that is missing within the time of rest of a machine
 // leaves only the time after it, or nothing.
-func TestAGapShortensRest(t *testing.T) {
+func TestGapShortensRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLive(t)
 		v := l.machine().verdict(t, l.gpus, now, Thresholds{})
-		if l.gpus == 0 || (v.State != Idle && v.State != Held) || v.Lasting < time.Minute {
+		if l.gpus == 0 || (v.State != Idle && v.State != Held) || v.Duration < time.Minute {
 			return
 		}
-		back := rapid.IntRange(1, int(v.Lasting/time.Minute)).Draw(t, "minutes ago")
+		back := rapid.IntRange(1, int(v.Duration/time.Minute)).Draw(t, "minutes ago")
 		for _, s := range []usage.Signal{usage.GPUUtil, usage.SMActive} {
 			if list := l.series[meterKey{"0", s}]; len(list) > 0 {
 				list[len(list)-back] = -1
@@ -237,9 +237,10 @@ func TestAGapShortensRest(t *testing.T) {
 		}
 		after := l.machine().verdict(t, l.gpus, now, Thresholds{})
 		rests := after.State == Idle || after.State == Held || after.State == Starved
-		if rests && (after.Lasting >= v.Lasting || (back > 1 && after.Lasting > time.Duration(back-1)*time.Minute)) {
-			t.Fatalf("%s for %s; without the sample %d minutes ago %s for %s", v.State, v.Lasting, back, after.State,
-				after.Lasting)
+		if rests && (after.Duration >= v.Duration ||
+			(back > 1 && after.Duration > time.Duration(back-1)*time.Minute)) {
+			t.Fatalf("%s for %s; without the sample %d minutes ago %s for %s", v.State, v.Duration, back, after.State,
+				after.Duration)
 		}
 	})
 }
@@ -261,8 +262,8 @@ func TestMoreActivityIsNeverIdle(t *testing.T) {
 		list := l.series[key]
 		list[i] = max(list[i], 1) * (1 + rapid.Float64Range(0, 100).Draw(t, "more"))
 		after := l.machine().verdict(t, l.gpus, now, Thresholds{})
-		if after.State == Idle && (before.State != Idle || after.Lasting > before.Lasting) {
-			t.Fatalf("%s (%s) became idle for %s by more %v", before.State, before.Why, after.Lasting, key)
+		if after.State == Idle && (before.State != Idle || after.Duration > before.Duration) {
+			t.Fatalf("%s (%s) became idle for %s by more %v", before.State, before.Why, after.Duration, key)
 		}
 	})
 }
@@ -271,7 +272,7 @@ func TestEvidenceOfNow(t *testing.T) {
 	m := minutes(120).gpu("0", 0.4, 2).gpu("1", 0.2, 3).quiet().flat("1", usage.SMActive,
 		0.002).flat("", usage.Kernels,
 		0)
-	m.series("0", usage.Power, until(60, 90, 60))
+	m.series("0", usage.Power, changeAt(60, 90, 60))
 	v := m.verdict(t, 2, now, Thresholds{})
 	want := map[string]usage.Evidence{
 		"gpus_measured":            {Value: "2 of 2", Coverage: usage.NoCoverage},
@@ -294,7 +295,7 @@ func TestEvidenceOfNow(t *testing.T) {
 	if len(want) > 0 || v.State != Idle {
 		t.Errorf("%s (%s), and no evidence of %v", v.State, v.Why, want)
 	}
-	if len(v.GPUs) != 2 || v.GPUs[1].Name != "1" || v.GPUs[1].State != Idle || v.GPUs[1].Lasting != 2*time.Hour ||
+	if len(v.GPUs) != 2 || v.GPUs[1].Name != "1" || v.GPUs[1].State != Idle || v.GPUs[1].Duration != 2*time.Hour ||
 		v.GPUs[1].Coverage != 1 {
 		t.Errorf("verdicts of its GPUs are %+v", v.GPUs)
 	}

@@ -35,8 +35,8 @@ func (m *machine) aggregated() *machine {
 
 func steady(v float64) func(int) float64 { return func(int) float64 { return v } }
 
-// until returns a before minute n and b from then on; negative is missing.
-func until(n int, a, b float64) func(int) float64 {
+// freshUntil returns a before minute n and b from then on; negative is missing.
+func changeAt(n int, a, b float64) func(int) float64 {
 	return func(i int) float64 {
 		if i < n {
 			return a
@@ -45,8 +45,8 @@ func until(n int, a, b float64) func(int) float64 {
 	}
 }
 
-// but returns v, but not at minute n.
-func but(n int, v, there float64) func(int) float64 {
+// exceptAt returns v, but not at minute n.
+func exceptAt(n int, v, there float64) func(int) float64 {
 	return func(i int) float64 {
 		if i == n {
 			return there
@@ -90,13 +90,14 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "but: a person typed until an hour ago",
-			m:    minutes(120).gpu("0", 0, 0.4).series("", usage.Sessions, until(60, 1, 0)),
+			m:    minutes(120).gpu("0", 0, 0.4).series("", usage.Sessions, changeAt(60, 1, 0)),
 			gpus: 1, want: Idle, lasting: h,
 		},
 		{
 			name: "but: whether anybody types is not known any more",
-			m:    minutes(120).gpu("0", 0, 0.4).series("", usage.Sessions, until(60, 0, -1)), gpus: 1, want: Unknown,
-			why: "sessions is too old",
+			m:    minutes(120).gpu("0", 0, 0.4).series("", usage.Sessions, changeAt(60, 0, -1)), gpus: 1,
+			want: Unknown,
+			why:  "sessions is too old",
 		},
 
 		{
@@ -111,12 +112,12 @@ func nowFixtures() []nowFixture {
 		{
 			name: "but: it gave the memory back half an hour ago",
 			m: minutes(120).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.MemUsed,
-				until(90, 70*gib, 0)).quiet(),
+				changeAt(90, 70*gib, 0)).quiet(),
 			gpus: 1, want: Idle, lasting: 30 * time.Minute,
 		},
 		{
 			name: "but: the last process ended half an hour ago",
-			m:    minutes(120).gpu("0", 0, 0).series("0", usage.Processes, until(90, 1, 0)), gpus: 1, want: Idle,
+			m:    minutes(120).gpu("0", 0, 0).series("0", usage.Processes, changeAt(90, 1, 0)), gpus: 1, want: Idle,
 			lasting: 30 * time.Minute,
 		},
 
@@ -137,8 +138,8 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "but: it ended an hour ago",
-			m: minutes(120).gpu("0", 0, 0).series("", usage.CPUUtil, until(60, 100, 1)).series("", usage.Kernels,
-				until(50, 1, 0)),
+			m: minutes(120).gpu("0", 0, 0).series("", usage.CPUUtil, changeAt(60, 100, 1)).series("", usage.Kernels,
+				changeAt(50, 1, 0)),
 			gpus: 1, want: Idle, lasting: h,
 		},
 
@@ -148,7 +149,7 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "but: it ended and no session is open either",
-			m: minutes(120).series("0", usage.GPUUtil, until(100, 90, 0)).flat("0", usage.MemUsed, 0).flat("0",
+			m: minutes(120).series("0", usage.GPUUtil, changeAt(100, 90, 0)).flat("0", usage.MemUsed, 0).flat("0",
 				usage.MemTotal, 80*gib).quiet(),
 			gpus: 1, want: Idle, lasting: 20 * time.Minute,
 		},
@@ -169,12 +170,12 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "but: it came in until half an hour ago, nothing held",
-			m:    minutes(120).gpu("0", 0, 0).net(until(90, 40e6, 1e3)), gpus: 1, want: Idle,
+			m:    minutes(120).gpu("0", 0, 0).net(changeAt(90, 40e6, 1e3)), gpus: 1, want: Idle,
 			lasting: 30 * time.Minute,
 		},
 		{
 			name: "but: it came in until half an hour ago, a process holds",
-			m:    minutes(120).gpu("0", 0, 30).net(until(90, 40e6, 1e3)), gpus: 1, want: Held,
+			m:    minutes(120).gpu("0", 0, 30).net(changeAt(90, 40e6, 1e3)), gpus: 1, want: Held,
 			lasting: 30 * time.Minute,
 		},
 		{
@@ -188,7 +189,7 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "but: whether data comes in is not known any more",
-			m:    minutes(120).gpu("0", 0, 30).net(until(100, 1e3, -1)), gpus: 1, want: Unknown,
+			m:    minutes(120).gpu("0", 0, 30).net(changeAt(100, 1e3, -1)), gpus: 1, want: Unknown,
 			why: "network is too old",
 		},
 		{
@@ -253,31 +254,31 @@ func nowFixtures() []nowFixture {
 		{
 			name: "a scrape gap 20 minutes ago",
 			m: minutes(120).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.GPUUtil,
-				but(100, 0, -1)),
+				exceptAt(100, 0, -1)),
 			gpus: 1, want: Idle, lasting: 19 * time.Minute,
 		},
 		{
 			name: "but: a minute of work instead of the gap",
 			m: minutes(120).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.GPUUtil,
-				but(100, 0, 50)),
+				exceptAt(100, 0, 50)),
 			gpus: 1, want: Idle, lasting: 19 * time.Minute,
 		},
 		{
 			name: "but: the newest samples are missing",
 			m: minutes(120).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.GPUUtil,
-				until(116, 0, -1)),
+				changeAt(116, 0, -1)),
 			gpus: 1, want: Unknown, why: "newest sample is too old",
 		},
 		{
 			name: "but: three steps old is not too old",
 			m: minutes(120).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.GPUUtil,
-				until(118, 0, -1)),
+				changeAt(118, 0, -1)),
 			gpus: 1, want: Idle, lasting: 118 * time.Minute,
 		},
 		{
 			name: "but: the samples of its memory are old",
 			m: minutes(120).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.MemUsed,
-				until(100, 0, -1)),
+				changeAt(100, 0, -1)),
 			gpus: 1, want: Unknown, why: "memory, processes or power is too old",
 		},
 
@@ -297,7 +298,7 @@ func nowFixtures() []nowFixture {
 		{
 			name: "one idle GPU is enough, and the longest counts",
 			m: minutes(60).gpu("0", 90, 60).gpu("1", 0, 60).series("2",
-				usage.GPUUtil, until(30, 50, 0)).flat("2", usage.Processes, 0).
+				usage.GPUUtil, changeAt(30, 50, 0)).flat("2", usage.Processes, 0).
 				flat("3", usage.GPUUtil, 0).flat("3", usage.Processes, 0), gpus: 8, t: anyGPU,
 			want: Idle, why: "GPU 3",
 			lasting: h},
@@ -320,7 +321,7 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "one GPU of eight rests for less",
-			m: minutes(60).gpus(7, 0, 0).series("7", usage.GPUUtil, until(50, 90, 0)).flat("7",
+			m: minutes(60).gpus(7, 0, 0).series("7", usage.GPUUtil, changeAt(50, 90, 0)).flat("7",
 				usage.Processes, 0), gpus: 8,
 			want: Idle, lasting: 10 * time.Minute,
 		},
@@ -330,7 +331,7 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "one of eight without a fresh sample",
-			m: minutes(60).gpus(7, 0, 0).series("7", usage.GPUUtil, until(50, 0, -1)).flat("7",
+			m: minutes(60).gpus(7, 0, 0).series("7", usage.GPUUtil, changeAt(50, 0, -1)).flat("7",
 				usage.Processes, 0), gpus: 8,
 			want: Unknown, why: "GPU 7: its newest sample is too old",
 		},
@@ -401,7 +402,8 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "tensor pipes worked until lately",
-			m:    minutes(60).gpu("0", 0, 0).series("0", usage.TensorActive, until(50, 0.2, 0)), gpus: 1, want: Idle,
+			m:    minutes(60).gpu("0", 0, 0).series("0", usage.TensorActive, changeAt(50, 0.2, 0)), gpus: 1,
+			want:    Idle,
 			lasting: 10 * time.Minute,
 		},
 		{
@@ -430,7 +432,7 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "but: the engine says nothing any more",
-			m:    minutes(180).gpu("0", 99, 60).series("0", usage.GREngine, until(170, 0, -1)), gpus: 1, want: Busy,
+			m:    minutes(180).gpu("0", 99, 60).series("0", usage.GREngine, changeAt(170, 0, -1)), gpus: 1, want: Busy,
 		},
 		{
 			name: "multiprocessors work where utilization reads 0",
@@ -449,7 +451,7 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "signals that contradicted each other until half an hour ago",
-			m: minutes(60).series("0", usage.GPUUtil, until(30, 99, 0)).flat("0", usage.GREngine, 0).flat("0",
+			m: minutes(60).series("0", usage.GPUUtil, changeAt(30, 99, 0)).flat("0", usage.GREngine, 0).flat("0",
 				usage.Processes, 0),
 			gpus: 1, want: Idle, lasting: 30 * time.Minute,
 		},
@@ -557,7 +559,7 @@ func nowFixtures() []nowFixture {
 			name: "but: they moved again half an hour ago",
 			m: minutes(60).gpu("0", 0, 0).series("0", usage.Power, func(i int) float64 {
 				return 61.2 + float64(max(0, i-29))/1000
-			}).series("0", usage.Temperature, until(30, 34, 35)),
+			}).series("0", usage.Temperature, changeAt(30, 34, 35)),
 			gpus: 1, want: Idle, lasting: 30 * time.Minute,
 		},
 		{
@@ -583,7 +585,7 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "but: it draws little since half an hour",
-			m:    minutes(60).gpu("0", 0, 0).series("0", usage.Power, until(30, 400, 60)), gpus: 1,
+			m:    minutes(60).gpu("0", 0, 0).series("0", usage.Power, changeAt(30, 400, 60)), gpus: 1,
 			t: Thresholds{BusyPower: 200}, want: Idle, lasting: 30 * time.Minute,
 		},
 		{
@@ -617,7 +619,7 @@ func nowFixtures() []nowFixture {
 		},
 		{
 			name: "a CPU machine that worked until lately",
-			m:    minutes(60).net(steady(1e3)).series("", usage.CPUUtil, until(50, 40, 1)), want: Idle,
+			m:    minutes(60).net(steady(1e3)).series("", usage.CPUUtil, changeAt(50, 40, 1)), want: Idle,
 			lasting: 10 * time.Minute,
 		},
 		{
@@ -636,7 +638,8 @@ func nowFixtures() []nowFixture {
 		{name: "a CPU machine with unmeasured CPU", m: minutes(60).net(steady(1e3)), want: Unknown},
 		{
 			name: "a CPU machine whose kernel works and whose CPU is not known any more",
-			m:    minutes(60).series("", usage.CPUUtil, until(50, 1, -1)).net(steady(1e3)).flat("", usage.Kernels, 1),
+			m: minutes(60).series("", usage.CPUUtil, changeAt(50, 1, -1)).net(
+				steady(1e3)).flat("", usage.Kernels, 1),
 			want: Unknown, why: "too old",
 		},
 		{name: "a CPU machine that was just launched", m: minutes(5).quiet().launched(5 * time.Minute), want: Warming},
@@ -658,8 +661,8 @@ func TestNow(t *testing.T) {
 			if got.State != tc.want || !strings.Contains(got.Why, tc.why) {
 				t.Errorf("got %s because %q, want %s because %q", got.State, got.Why, tc.want, tc.why)
 			}
-			if tc.lasting != 0 && got.Lasting != tc.lasting {
-				t.Errorf("it lasts %s, want %s", got.Lasting, tc.lasting)
+			if tc.lasting != 0 && got.Duration != tc.lasting {
+				t.Errorf("it lasts %s, want %s", got.Duration, tc.lasting)
 			}
 			consistent(t, got, w)
 		})

@@ -7,8 +7,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// missedCheckpoints is after how many of their usual intervals checkpoints count as
-// stopped. Our own choice.
+// missedCheckpoints is the number of usual intervals without a checkpoint after which checkpoints
+// count as stopped. Our own choice.
 const missedCheckpoints = 3
 
 // standstill is computation without progress.
@@ -18,34 +18,33 @@ type standstill struct {
 	why     string
 }
 
-// worked is the time in which the GPU that has computed longest did not pause.
-type worked struct {
+// workPeriod is the uninterrupted work of the GPU that has computed longest.
+type workPeriod struct {
 	stretch
-	expires int64 // never where none computes
+	expires int64 // never if none computes
 }
 
-// add looks at one GPU that computes.
-func (w *worked) add(q *question, t *track) {
-	for _, sig := range usage.Compute() {
+// add takes a computing GPU into account.
+func (w *workPeriod) add(q *evaluation, t *track) {
+	for _, sig := range usage.ComputeSignals() {
 		r := q.read(t, sig)
 		if !q.fresh(r) || r.max < q.floor(r) {
 			continue
 		}
-		if s := q.work(r); w.expires == never || s.from < w.from {
-			w.stretch, w.expires = s, r.until()
+		if s := q.activePeriod(r); w.expires == never || s.from < w.from {
+			w.stretch, w.expires = s, r.freshUntil()
 		}
 	}
 }
 
-// standstill says for how long GPUs have computed, without a pause, while every
-// counter of progress that is measured stood still; ok is false where one of them
-// moved lately, is too old to tell, is covered too little, or none is measured.
+// standstill returns how long GPUs have computed without a pause while every measured counter of
+// progress stood still. ok is false if a counter moved recently, is too old or covered too little,
+// or none is measured.
 //
-// A pause ends it, because the counters may be of work that is over. Steps stand still
-// after [Thresholds.StalledAfter]; checkpoints also only after three times the
-// interval at which they came before, so that nothing is said of a run that has not
-// saved two.
-func (q *question) standstill(work worked) (s standstill, ok bool) {
+// A pause resets it, because the counters may belong to finished work. Steps stand still after
+// [Thresholds.StalledAfter]; checkpoints only after three times their interval as well, so a run
+// that has not saved twice is never stalled by them.
+func (q *evaluation) standstill(work workPeriod) (s standstill, ok bool) {
 	stands := true
 	for _, c := range [...]struct {
 		signal usage.Signal
@@ -56,33 +55,33 @@ func (q *question) standstill(work worked) (s standstill, ok bool) {
 			continue
 		}
 		first, rises, rose := r.progress(q.horizon)
-		patience := int64(q.k.t.StalledAfter)
+		patience := int64(q.k.thresholds.StalledAfter)
 		if c.signal == usage.Checkpoints {
 			if rises < 2 {
 				continue
 			}
 			patience = max(patience, missedCheckpoints*((rose-first)/rises))
 		}
-		both := work.and(q.unbroken(r).after(rose))
+		both := work.intersect(q.unbroken(r).startingAt(rose))
 		lasting := both.length(q.now)
-		if !q.fresh(r) || lasting < patience || both.coverage < q.k.t.MinCoverage {
-			q.soon(both.from + patience)
+		if !q.fresh(r) || lasting < patience || both.coverage < q.k.thresholds.MinCoverage {
+			q.changesAt(both.from + patience)
 			stands = false
 			continue
 		}
 		if !ok {
-			s, ok = standstill{both, min(work.expires, r.until()), q.say(func() string {
+			s, ok = standstill{both, min(work.expires, r.freshUntil()), q.text(func() string {
 				return "it computes, and no " + c.what + " for " + plain.Duration(time.Duration(lasting))
 			})}, true
 			continue
 		}
-		s.stretch, s.expires = s.and(both), min(s.expires, r.until())
+		s.stretch, s.expires = s.intersect(both), min(s.expires, r.freshUntil())
 	}
 	return s, ok && stands
 }
 
 // progressEvidence lists the counters of progress.
-func (q *question) progressEvidence() []usage.Evidence {
+func (q *evaluation) progressEvidence() []usage.Evidence {
 	var out []usage.Evidence
 	for _, c := range []struct {
 		signal usage.Signal
@@ -90,7 +89,7 @@ func (q *question) progressEvidence() []usage.Evidence {
 	}{{usage.Step, "training_step"}, {usage.Checkpoints, "checkpoints"}} {
 		if r := q.read(&q.k.machine, c.signal); r.meter != nil {
 			_, _, rose := r.progress(q.horizon)
-			still := q.unbroken(r).after(rose)
+			still := q.unbroken(r).startingAt(rose)
 			out = append(out, usage.Evidence{
 				Signal: c.name, Value: plain.Number(r.mean, 0), Window: time.Duration(still.length(q.now)),
 				Coverage: still.coverage, Source: r.opened.Source,

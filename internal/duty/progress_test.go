@@ -8,8 +8,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// counts returns a counter that rises every so many minutes until it stops.
-func counts(every, stop int) func(int) float64 {
+// countsUntil returns a counter that rises every so many minutes until it stops.
+func countsUntil(every, stop int) func(int) float64 {
 	return func(i int) float64 { return float64(100 + min(i, stop)/every) }
 }
 
@@ -19,31 +19,34 @@ func stalledFixtures() []nowFixture {
 	return []nowFixture{
 		{
 			name: "a frozen step counter with busy GPUs",
-			m:    training().series("", usage.Step, counts(1, 120)), want: Stalled,
+			m:    training().series("", usage.Step, countsUntil(1, 120)), want: Stalled,
 			why: "it computes, and no step for 2h", lasting: 2 * time.Hour,
 		},
-		{name: "but: steps go on", m: training().series("", usage.Step, counts(1, 1000)), want: Busy},
-		{name: "but: steps are slow", m: training().series("", usage.Step, counts(25, 1000)), want: Busy},
-		{name: "but: it froze 20 minutes ago", m: training().series("", usage.Step, counts(1, 220)), want: Busy},
+		{name: "but: steps go on", m: training().series("", usage.Step, countsUntil(1, 1000)), want: Busy},
+		{name: "but: steps are slow", m: training().series("", usage.Step, countsUntil(25, 1000)), want: Busy},
+		{name: "but: it froze 20 minutes ago", m: training().series("", usage.Step, countsUntil(1, 220)), want: Busy},
 		{
-			name: "but: 20 minutes are too long here", m: training().series("", usage.Step, counts(1, 220)),
+			name: "but: 20 minutes are too long here", m: training().series("", usage.Step, countsUntil(1, 220)),
 			t: Thresholds{StalledAfter: 15 * time.Minute}, want: Stalled, lasting: 20 * time.Minute,
 		},
 		{name: "but: no steps are counted", m: training(), want: Busy},
 		{
-			name: "but: the GPUs rest as well", m: minutes(240).gpus(2, 0, 60).series("", usage.Step, counts(1, 120)),
+			name: "but: the GPUs rest as well",
+			m:    minutes(240).gpus(2, 0, 60).series("", usage.Step, countsUntil(1, 120)),
 			want: Held,
 		},
 		{
 			name: "but: the counter is of a run that ended, and another one computes for 10 minutes",
 			m: minutes(240).gpu("1", 0, 0).flat("0", usage.MemUsed, 60*gib).flat("0", usage.MemTotal, 80*gib).
-				series("0", usage.GPUUtil, until(230, 0, 97)).series("", usage.Step, counts(1, 120)), want: Busy},
+				series("0", usage.GPUUtil, changeAt(230, 0, 97)).series("", usage.Step,
+				countsUntil(1, 120)), want: Busy},
 		{
-			name: "but: the step is unknown by now", m: training().series("", usage.Step, until(200, 100, -1)),
+			name: "but: the step is unknown by now", m: training().series("", usage.Step, changeAt(200, 100, -1)),
 			want: Busy,
 		},
 		{
-			name: "but: the counter has a gap 10 minutes ago", m: training().series("", usage.Step, but(230, 100, -1)),
+			name: "but: the counter has a gap 10 minutes ago",
+			m:    training().series("", usage.Step, exceptAt(230, 100, -1)),
 			want: Busy,
 		},
 		{
@@ -64,37 +67,39 @@ func stalledFixtures() []nowFixture {
 		{name: "it never takes a step", m: training().flat("", usage.Step, 0), want: Stalled, lasting: 4 * time.Hour},
 		{
 			name: "one of two GPUs does not pause",
-			m: minutes(240).gpu("0", 97, 60).series("1", usage.GPUUtil, but(230, 97, 0)).series("", usage.Step,
-				counts(1, 120)),
+			m: minutes(240).gpu("0", 97, 60).series("1", usage.GPUUtil, exceptAt(230, 97, 0)).series("", usage.Step,
+				countsUntil(1, 120)),
 			want: Stalled, lasting: 2 * time.Hour,
 		},
 
 		{
 			name: "checkpoints that stopped",
-			m:    training().series("", usage.Checkpoints, counts(10, 120)), want: Stalled,
+			m:    training().series("", usage.Checkpoints, countsUntil(10, 120)), want: Stalled,
 			why: "no checkpoint for 2h", lasting: 2 * time.Hour,
 		},
 		{
-			name: "but: they are always this far apart", m: training().series("", usage.Checkpoints, counts(60, 120)),
+			name: "but: they are always this far apart",
+			m:    training().series("", usage.Checkpoints, countsUntil(60, 120)),
 			want: Busy,
 		},
 		{
-			name: "but: their distance is unknown", m: training().series("", usage.Checkpoints, until(20, 0, 1)),
+			name: "but: their distance is unknown", m: training().series("", usage.Checkpoints, changeAt(20, 0, 1)),
 			want: Busy,
 		},
 		{
 			name: "but: steps go on",
-			m: training().series("", usage.Checkpoints, counts(10, 120)).series("", usage.Step,
-				counts(1, 1000)), want: Busy,
+			m: training().series("", usage.Checkpoints, countsUntil(10, 120)).series("", usage.Step,
+				countsUntil(1, 1000)), want: Busy,
 		},
 		{
 			name: "steps stand still, but checkpoints come",
-			m: training().series("", usage.Checkpoints, counts(10, 1000)).series("", usage.Step,
-				counts(1, 120)), want: Busy,
+			m: training().series("", usage.Checkpoints, countsUntil(10, 1000)).series("", usage.Step,
+				countsUntil(1, 120)), want: Busy,
 		},
 		{
 			name: "both stopped",
-			m:    training().series("", usage.Checkpoints, counts(10, 60)).series("", usage.Step, counts(1, 120)),
+			m: training().series("", usage.Checkpoints, countsUntil(10, 60)).series("",
+				usage.Step, countsUntil(1, 120)),
 			want: Stalled,
 			why:  "no step for 2h", lasting: 2 * time.Hour,
 		},
@@ -120,8 +125,8 @@ func TestStalled(t *testing.T) {
 				if got.State != tc.want || !strings.Contains(got.Why, tc.why) {
 					t.Errorf("%s: got %s because %q, want %s because %q", name, got.State, got.Why, tc.want, tc.why)
 				}
-				if tc.lasting != 0 && got.Lasting != tc.lasting {
-					t.Errorf("%s: it lasts %s, want %s", name, got.Lasting, tc.lasting)
+				if tc.lasting != 0 && got.Duration != tc.lasting {
+					t.Errorf("%s: it lasts %s, want %s", name, got.Duration, tc.lasting)
 				}
 				if name == "Now" {
 					consistent(t, got, tc.m.w)
@@ -137,9 +142,9 @@ func withWindow(t Thresholds) Thresholds {
 	return t
 }
 
-func TestProgressIsEvidence(t *testing.T) {
-	m := minutes(240).gpus(1, 97, 60).series("", usage.Step, counts(1, 120)).series("", usage.Checkpoints,
-		counts(10, 120))
+func TestEvidenceListsProgress(t *testing.T) {
+	m := minutes(240).gpus(1, 97, 60).series("", usage.Step, countsUntil(1, 120)).series("", usage.Checkpoints,
+		countsUntil(10, 120))
 	for name, v := range map[string]Verdict{
 		"Now": m.verdict(t, 1, now, Thresholds{}), "Judge": Judge(m.w, 1, now, Thresholds{}),
 	} {
@@ -160,9 +165,9 @@ func TestProgressIsEvidence(t *testing.T) {
 	}
 }
 
-// TestJudgeOfDays holds the states that audits share with the present against their
+// TestJudgeMatchesExplainForSharedStates holds the states that audits share with the present against their
 // look-alikes.
-func TestJudgeOfDays(t *testing.T) {
+func TestJudgeMatchesExplainForSharedStates(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		m    *machine
@@ -176,12 +181,12 @@ func TestJudgeOfDays(t *testing.T) {
 		{
 			"held, and data came in until yesterday",
 			days(14).gpus(1, 0, 60).flat("", usage.CPUUtil, 1).series("", usage.NetBytes,
-				until(312, 40e6*3600, 0)), Held, "",
+				changeAt(312, 40e6*3600, 0)), Held, "",
 		},
 		{
 			"held, and data comes in only now",
 			days(14).gpus(1, 0, 60).flat("", usage.CPUUtil, 1).series("", usage.NetBytes,
-				until(335, 0, 40e6*3600)), Held, "",
+				changeAt(335, 0, 40e6*3600)), Held, "",
 		},
 		{
 			"data streams and nothing is held", days(14).gpus(1, 0, 0).host(1, 40e6*86400/1e6), Busy,

@@ -14,7 +14,7 @@ import (
 // shares no reading of samples with the tracker.
 
 func naiveUnknown(v Verdict, format string, args ...any) Verdict {
-	v.State, v.Why, v.Lasting = Unknown, strings.TrimSpace(fmt.Sprintf(format, args...)), 0
+	v.State, v.Why, v.Duration = Unknown, strings.TrimSpace(fmt.Sprintf(format, args...)), 0
 	return v
 }
 
@@ -28,7 +28,7 @@ type naiveJudge struct {
 // naive is one judgement of now.
 type naive struct {
 	naiveJudge
-	// rest is the time in which nothing that decided was active and no sample of it
+	// restPeriod is the time in which nothing that decided was active and no sample of it
 	// is missing; expires is when the first of what decided becomes too old.
 	rest    usage.Stretch
 	expires time.Time
@@ -47,7 +47,7 @@ func naiveNow(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
 	return p.accelerated(gpus)
 }
 
-// accelerated judges a machine with GPUs.
+// judgeGPUs judges a machine with GPUs.
 func (p *naive) accelerated(gpus int) Verdict {
 	p.still = "0% compute"
 	tracks, all := p.tracks()
@@ -105,7 +105,7 @@ func (p *naive) accelerated(gpus int) Verdict {
 	return v
 }
 
-// computing completes the verdict on a machine of which some GPUs compute.
+// busyReason completes the verdict on a machine of which some GPUs compute.
 func (p *naive) computing(v Verdict, busy []naiveMoment, all int) Verdict {
 	tracks := make([]*usage.Track, len(busy))
 	v.Coverage = 1
@@ -125,12 +125,12 @@ func (p *naive) computing(v Verdict, busy []naiveMoment, all int) Verdict {
 	return v
 }
 
-// one completes the verdict on a machine of which one GPU at rest is enough: an idle
+// judgeAnyResting completes the verdict on a machine of which one GPU at rest is enough: an idle
 // one rather than a held one, and the one that rests longest.
 func (p *naive) one(v Verdict, resting []naiveMoment, all int) Verdict {
 	best := resting[0]
 	for _, m := range resting[1:] {
-		if (m.State == best.State && m.Lasting > best.Lasting) || (m.State == Idle && best.State != Idle) {
+		if (m.State == best.State && m.Duration > best.Duration) || (m.State == Idle && best.State != Idle) {
 			best = m
 		}
 	}
@@ -139,13 +139,13 @@ func (p *naive) one(v Verdict, resting []naiveMoment, all int) Verdict {
 		best.Why))
 }
 
-// resting completes the verdict on a machine none of whose GPUs computes.
+// restingCount completes the verdict on a machine none of whose GPUs computes.
 func (p *naive) resting(v Verdict, gpus []naiveMoment) Verdict {
 	p.rest, p.expires = gpus[0].stretch, gpus[0].expires
 	var held []naiveGPU
 	sure := false
 	for _, m := range gpus {
-		p.rest, p.expires = p.rest.And(m.stretch), earlier(p.expires, m.expires)
+		p.rest, p.expires = p.rest.Intersect(m.stretch), earlier(p.expires, m.expires)
 		if m.State == Held {
 			held, sure = append(held, m.naiveGPU), sure || !m.assumed
 		}
@@ -157,7 +157,7 @@ func (p *naive) resting(v Verdict, gpus []naiveMoment) Verdict {
 	return p.settle(v, holds, sure)
 }
 
-// lasts is the verdict that the machine rests in a state for the time that was found;
+// setResting is the verdict that the machine rests in a state for the time that was found;
 // where samples are too old or cover too little of that time it is unknown.
 func (p *naive) lasts(v Verdict, s State, why string) Verdict {
 	switch v.Coverage = p.rest.Coverage; {
@@ -167,18 +167,18 @@ func (p *naive) lasts(v Verdict, s State, why string) Verdict {
 		return naiveUnknown(v, "samples cover %s%% of the time since it rests", plain.Number(100*v.Coverage, 0))
 	}
 	v = naiveSince(v, p.rest, p.expires, p.now)
-	v.State, v.Why = s, why+", "+p.still+" for "+plain.Duration(v.Lasting)
+	v.State, v.Why = s, why+", "+p.still+" for "+plain.Duration(v.Duration)
 	return v
 }
 
 // since sets how long the state has lasted, and until when it holds.
 func naiveSince(v Verdict, s usage.Stretch, expires, now time.Time) Verdict {
-	v.Lasting, v.Since, v.Until, v.Expires, v.Coverage = s.Length(now), earlier(s.From,
+	v.Duration, v.Since, v.Until, v.Expires, v.Coverage = s.Length(now), earlier(s.From,
 		s.To), s.To, expires, s.Coverage
 	return v
 }
 
-// warming returns the verdict on a machine that does not compute in view of when it
+// applyWarmUp returns the verdict on a machine that does not compute in view of when it
 // was launched.
 func (j *naiveJudge) warming(v Verdict) Verdict {
 	launched := j.w.Launched
@@ -189,7 +189,7 @@ func (j *naiveJudge) warming(v Verdict) Verdict {
 	age := plain.Duration(j.now.Sub(launched))
 	v.State, v.Why = Warming, "it was launched "+age+" ago"
 	v.Evidence = append(v.Evidence, usage.Fact("age", age, "inventory"))
-	v.Lasting, v.Since, v.Until, v.Expires = 0, time.Time{}, end, end
+	v.Duration, v.Since, v.Until, v.Expires = 0, time.Time{}, end, end
 	return v
 }
 
@@ -205,7 +205,7 @@ type naiveMoment struct {
 // fresh says whether the newest sample of a signal speaks of now.
 func (j *naiveJudge) fresh(st *usage.Stats) bool { return j.w.Fresh(st, j.now) }
 
-// newest returns the newest value of a signal; 0 where it is not measured.
+// newestPercent returns the newest value of a signal; 0 where it is not measured.
 func newest(t *usage.Track, sig usage.Signal) float64 {
 	v, err := t.Stats(sig).Newest()
 	if err != nil {
@@ -214,19 +214,19 @@ func newest(t *usage.Track, sig usage.Signal) float64 {
 	return v
 }
 
-// moment judges one GPU by its newest samples.
+// gpuState judges one GPU by its newest samples.
 func (p *naive) moment(t *usage.Track) naiveMoment {
 	m := naiveMoment{naiveGPU: naiveGPU{GPU: GPU{Name: t.Name}, track: t, memory: p.memory(t)}}
 	var meter *usage.Stats // the one that vouches
-	for i, sig := range usage.Compute() {
+	for i, sig := range usage.ComputeSignals() {
 		st := t.Stats(sig)
 		if !p.fresh(st) {
 			continue
 		}
-		if i < len(usage.Vouching()) && meter == nil {
+		if i < len(usage.RestSignals()) && meter == nil {
 			meter = st
 		}
-		if st.Works() {
+		if st.IsActive() {
 			work := p.w.Work(st)
 			m.State, m.Coverage = Busy, work.Coverage
 			m.stretch.To, m.expires = later(m.stretch.To, work.To), later(m.expires, p.w.Expires(st))
@@ -235,7 +235,7 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 	utilization := plain.Number(newest(t, usage.GPUUtil), 1)
 	suspect := m.State == Busy && p.fresh(t.Stats(usage.GPUUtil)) && newest(t, usage.GPUUtil) >= p.t.LatchedUtil
 	if suspect { // it is busy only as long as something confirms it
-		for _, sig := range append([]usage.Signal{usage.Processes, usage.MemUsed}, usage.Compute()...) {
+		for _, sig := range append([]usage.Signal{usage.Processes, usage.MemUsed}, usage.ComputeSignals()...) {
 			if st := t.Stats(sig); p.fresh(st) {
 				m.expires = earlier(m.expires, p.w.Expires(st))
 			}
@@ -250,11 +250,11 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 			"utilization reads "+utilization+"% while nothing else shows work: the meter may be latched")
 	case m.State == Busy && t.Stats(usage.GPUUtil) == nil:
 		return m.says(Busy, "it computes")
-	case m.State == Busy && !t.Stats(usage.GPUUtil).Works():
-		for _, sig := range usage.Compute() {
-			if st := t.Stats(sig); p.fresh(st) && st.Works() {
+	case m.State == Busy && !t.Stats(usage.GPUUtil).IsActive():
+		for _, sig := range usage.ComputeSignals() {
+			if st := t.Stats(sig); p.fresh(st) && st.IsActive() {
 				peak, _ := p.w.Peak(st, st.Last)
-				return m.says(Busy, reads(sig, peak))
+				return m.says(Busy, readingText(sig, peak))
 			}
 		}
 	case m.State == Busy:
@@ -265,9 +265,9 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 		return m.says(Unknown, "its newest sample is too old")
 	}
 	m.stretch, m.expires = p.w.Unbroken(meter), p.w.Expires(meter)
-	for _, sig := range usage.Compute() {
+	for _, sig := range usage.ComputeSignals() {
 		if st := t.Stats(sig); st != nil && !st.LastActive.IsZero() {
-			m.stretch = m.stretch.After(st.LastActive.Add(p.w.StepOf(st)))
+			m.stretch = m.stretch.StartingAt(st.LastActive.Add(p.w.StepOf(st)))
 		}
 	}
 	if whole := p.whole(t); whole.Stats(usage.Power) != nil {
@@ -282,9 +282,9 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 		}
 		p.under(&m, power, p.t.BusyPower)
 	}
-	m.stretch = m.stretch.After(p.trusted(p.whole(t)))
+	m.stretch = m.stretch.StartingAt(p.trusted(p.whole(t)))
 	m = p.holding(m)
-	switch m.Coverage, m.Lasting = m.stretch.Coverage, m.stretch.Length(p.now); {
+	switch m.Coverage, m.Duration = m.stretch.Coverage, m.stretch.Length(p.now); {
 	case p.now.After(m.expires):
 		return m.says(Unknown, "the newest sample of its memory, processes or power is too old")
 	case m.Coverage < p.t.MinCoverage:
@@ -293,7 +293,7 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 	return m
 }
 
-// whole returns the GPU that a MIG instance is part of, or the GPU itself.
+// wholeGPU returns the GPU that a MIG instance is part of, or the GPU itself.
 func (p *naive) whole(t *usage.Track) *usage.Track {
 	for _, g := range p.w.GPUs {
 		if parent, part := t.Parent(); part && g.Name == parent {
@@ -303,7 +303,7 @@ func (p *naive) whole(t *usage.Track) *usage.Track {
 	return t
 }
 
-// wrong says which signals of a GPU cannot be true, in the words of the tracker.
+// contradiction says which signals of a GPU cannot be true, in the words of the tracker.
 func (p *naive) wrong(t *usage.Track) string {
 	rests := func(s usage.Signal, floor float64) bool {
 		st := t.Stats(s)
@@ -336,7 +336,7 @@ func (p *naive) wrong(t *usage.Track) string {
 	t = p.whole(t)
 	power, heat, energy := t.Stats(usage.Power), t.Stats(usage.Temperature), t.Stats(usage.Energy)
 	draws := power == nil || newest(t, usage.Power) > 0
-	if p.fresh(energy) && newest(t, usage.Energy) > 0 && draws && energy.Repeated() {
+	if p.fresh(energy) && newest(t, usage.Energy) > 0 && draws && energy.IsFrozen() {
 		draw := ""
 		if power != nil {
 			draw = " while it draws " + plain.Number(newest(t, usage.Power), 1) + " W"
@@ -344,33 +344,33 @@ func (p *naive) wrong(t *usage.Track) string {
 		return "its energy meter stands still at " + plain.Number(newest(t, usage.Energy), 0) + " J" + draw +
 			": its exporter is frozen"
 	}
-	if p.fresh(power) && p.fresh(heat) && draws && power.Repeated() && heat.Repeated() {
+	if p.fresh(power) && p.fresh(heat) && draws && power.IsFrozen() && heat.IsFrozen() {
 		return "power stands still at " + plain.Number(newest(t, usage.Power), 3) +
 			" W and temperature at " + plain.Number(
 			newest(t, usage.Temperature), 1) +
 			" C for 10 samples: its exporter is frozen"
 	}
-	if fall := energy.Fell(); p.fresh(energy) && fall.At.Equal(energy.Last) {
+	if fall := energy.LastFall(); p.fresh(energy) && fall.At.Equal(energy.Last) {
 		return fmt.Sprintf("its energy meter fell from %s J to %s J: the driver or the exporter was restarted",
-			plain.Number(fall.From, 0), plain.Number(fall.To, 0))
+			plain.Number(fall.Before, 0), plain.Number(fall.After, 0))
 	}
 	return ""
 }
 
-// trusted returns from when on the meters of a GPU are believed.
+// trustedSince returns from when on the meters of a GPU are believed.
 func (p *naive) trusted(t *usage.Track) (from time.Time) {
 	power, heat, energy := t.Stats(usage.Power), t.Stats(usage.Temperature), t.Stats(usage.Energy)
 	draws := power == nil || newest(t, usage.Power) > 0
-	if at := power.Froze(); !at.IsZero() && draws && !heat.Froze().Before(at) {
+	if at := power.LastFrozen(); !at.IsZero() && draws && !heat.LastFrozen().Before(at) {
 		from = at.Add(p.w.StepOf(power))
 	}
-	if at := energy.Froze(); !at.IsZero() && draws && newest(t, usage.Energy) > 0 {
+	if at := energy.LastFrozen(); !at.IsZero() && draws && newest(t, usage.Energy) > 0 {
 		from = later(from, at.Add(p.w.StepOf(energy)))
 	}
-	return later(from, energy.Fell().At)
+	return later(from, energy.LastFall().At)
 }
 
-// holding tells a GPU that does not compute as held or idle. It is idle only since its
+// judgeHolding tells a GPU that does not compute as held or idle. It is idle only since its
 // memory and the last process were given back.
 func (p *naive) holding(m naiveMoment) naiveMoment {
 	processes, used := m.track.Stats(usage.Processes), m.memory.used
@@ -406,17 +406,17 @@ func (p *naive) holding(m naiveMoment) naiveMoment {
 	return m.says(Idle, "nothing held")
 }
 
-// under narrows the time of rest to that in which another signal was under a line.
+// quietBelow narrows the time of rest to that in which another signal was under a line.
 func (p *naive) under(m *naiveMoment, st *usage.Stats, line float64) {
-	m.stretch = m.stretch.And(p.w.Rest(st, line))
+	m.stretch = m.stretch.Intersect(p.w.Rest(st, line))
 	m.expires = earlier(m.expires, p.w.Expires(st))
 }
 
 // latchedNow says whether nothing confirms a utilization of 100%: no process and no
 // memory in use, or multiprocessors that rest.
 func (p *naive) latchedNow(t *usage.Track, m naiveMemory) bool {
-	for _, sig := range usage.Compute()[1:] {
-		if st := t.Stats(sig); p.fresh(st) && st.Works() {
+	for _, sig := range usage.ComputeSignals()[1:] {
+		if st := t.Stats(sig); p.fresh(st) && st.IsActive() {
 			return false
 		}
 	}
@@ -436,7 +436,7 @@ func (p *naive) latchedNow(t *usage.Track, m naiveMemory) bool {
 func (m naiveMoment) says(s State, why string) naiveMoment {
 	m.State, m.Why = s, why
 	if s == Unknown || s == Busy {
-		m.Lasting = 0
+		m.Duration = 0
 	}
 	return m
 }

@@ -18,7 +18,7 @@ type naiveMeter struct {
 	rate       bool // the lines are a second
 }
 
-// flows are the meters of data on its way.
+// transferSignals are the meters of data on its way.
 func (j *naiveJudge) flows() []naiveMeter {
 	return []naiveMeter{
 		{usage.NetBytes, "network", j.t.IdleNetRate, j.t.BusyNetRate, true},
@@ -26,7 +26,7 @@ func (j *naiveJudge) flows() []naiveMeter {
 	}
 }
 
-// people are the meters of a person at work.
+// userSignals are the meters of a person at work.
 func (j *naiveJudge) people() []naiveMeter {
 	return []naiveMeter{{usage.Sessions, "sessions", 1, 1, false}, {usage.Kernels, "notebook kernels", 1, 1, false}}
 }
@@ -56,15 +56,15 @@ func (j *naiveJudge) level(m naiveMeter) (v float64, ok bool) {
 	return v / j.unit(m), ok
 }
 
-// uses narrows the time of rest to that in which a meter was under a line.
+// narrowRestByHost narrows the time of rest to that in which a meter was under a line.
 func (p *naive) uses(m naiveMeter, line float64) {
 	if st := p.stats(m); st != nil {
-		p.rest = p.rest.And(p.w.Rest(st, line*p.unit(m)))
+		p.rest = p.rest.Intersect(p.w.Rest(st, line*p.unit(m)))
 		p.expires = earlier(p.expires, p.w.Expires(st))
 	}
 }
 
-// settle completes the verdict on a machine that does not compute. holds says what
+// judgeWithoutCompute completes the verdict on a machine that does not compute. holds says what
 // holds its GPUs, and sure that this was seen and not only assumed. required are
 // meters without which nothing is idle.
 func (p *naive) settle(v Verdict, holds string, sure bool, required ...usage.Signal) Verdict {
@@ -87,7 +87,7 @@ func (p *naive) settle(v Verdict, holds string, sure bool, required ...usage.Sig
 	return p.lasts(v, state, why)
 }
 
-// works is the verdict that a machine is busy by one of its host meters.
+// active is the verdict that a machine is busy by one of its host meters.
 func (p *naive) works(v Verdict, m naiveMeter, why string) Verdict {
 	now := p.w.Unbroken(p.stats(m))
 	v.State, v.Why, v.Coverage, v.Until, v.Expires = Busy, why, now.Coverage, now.To, p.w.Expires(p.stats(m))
@@ -97,7 +97,7 @@ func (p *naive) works(v Verdict, m naiveMeter, why string) Verdict {
 	return v
 }
 
-// quiet tells held, idle and unknown where no data is on its way.
+// judgeWithoutTransfer tells held, idle and unknown where no data is on its way.
 func (p *naive) quiet(holds string, sure bool, required []usage.Signal) (s State, why string) {
 	for _, m := range p.flows() {
 		if p.stats(m) != nil && !p.fresh(p.stats(m)) {
@@ -139,7 +139,7 @@ func (p *naive) quiet(holds string, sure bool, required []usage.Signal) (s State
 	return Idle, "nothing held"
 }
 
-// host judges a machine without GPUs.
+// hostLimits judges a machine without GPUs.
 func (p *naive) host() Verdict {
 	var v Verdict
 	cpu := p.stats(p.cpu())
@@ -183,7 +183,7 @@ func (j *naiveJudge) standstill(busy []*usage.Track) (s naiveStandstill, ok bool
 		if !judged {
 			continue
 		}
-		both := work.And(j.w.Standstill(st))
+		both := work.Intersect(j.w.Standstill(st))
 		lasting := both.Length(j.now)
 		if !j.fresh(st) || lasting < patience || both.Coverage < j.t.MinCoverage {
 			return naiveStandstill{}, false
@@ -196,7 +196,7 @@ func (j *naiveJudge) standstill(busy []*usage.Track) (s naiveStandstill, ok bool
 			ok = true
 			continue
 		}
-		s.Stretch, s.expires = s.And(both), earlier(s.expires, j.w.Expires(st))
+		s.Stretch, s.expires = s.Intersect(both), earlier(s.expires, j.w.Expires(st))
 	}
 	return s, ok
 }
@@ -216,12 +216,12 @@ func (j *naiveJudge) patience(sig usage.Signal, st *usage.Stats) (d time.Duratio
 	return max(j.t.StalledAfter, missedCheckpoints*usual), true
 }
 
-// work returns the time in which the GPU that has computed longest did not pause.
+// activePeriod returns the time in which the GPU that has computed longest did not pause.
 func (j *naiveJudge) work(busy []*usage.Track) (longest usage.Stretch, expires time.Time) {
 	for _, t := range busy {
-		for _, sig := range usage.Compute() {
+		for _, sig := range usage.ComputeSignals() {
 			st := t.Stats(sig)
-			if !st.Works() || !j.fresh(st) {
+			if !st.IsActive() || !j.fresh(st) {
 				continue
 			}
 			if s := j.w.Work(st); expires.IsZero() || s.From.Before(longest.From) {
@@ -352,7 +352,7 @@ func (p *naive) highest(v Verdict, tracks []*usage.Track, sig usage.Signal, digi
 type naiveGPU struct {
 	GPU
 	track *usage.Track
-	// assumed says that the GPU is held only because its memory is not measured.
+	// heldByAssumption says that the GPU is held only because its memory is not measured.
 	assumed bool
 	memory  naiveMemory
 }
@@ -365,7 +365,7 @@ type naiveMemory struct {
 
 func (m naiveMemory) measured() bool { return m.used != nil && m.total > 0 }
 
-// pct returns the newest and the largest share of memory in use, in percent.
+// percentages returns the newest and the largest share of memory in use, in percent.
 func (m naiveMemory) pct() (newest, largest float64) {
 	last, err := m.used.Newest()
 	if err != nil {
@@ -374,7 +374,7 @@ func (m naiveMemory) pct() (newest, largest float64) {
 	return 100 * last / m.total, 100 * m.used.Max / m.total
 }
 
-// newest returns the newest share of memory in use, in percent.
+// newestPercent returns the newest share of memory in use, in percent.
 func (m naiveMemory) newest() float64 {
 	share, _ := m.pct()
 	return share

@@ -7,7 +7,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// MachineOf returns what the inventory knows of a machine.
+// MachineOf returns the properties of a machine that the inventory knows.
 func MachineOf(r *inventory.Resource) Machine {
 	return Machine{
 		GPUs: r.Size.GPUs, GPUMemory: float64(r.Size.GPUMemory.Or(0)), GPUPower: float64(r.Size.GPUPower.Or(0)),
@@ -15,10 +15,9 @@ func MachineOf(r *inventory.Resource) Machine {
 	}
 }
 
-// Since returns since when a machine is known to have been in the state of its verdict at
-// now: a busy one for the longest unbroken work up to now, a warming one since its launch.
-// Zero is not known.
-func (k *Tracker) Since(now time.Time, v Verdict, m Machine) time.Time {
+// StateSince returns when the machine entered the state of its verdict at now: a busy one at the
+// start of its longest uninterrupted work, a warming one at its launch. Zero is unknown.
+func (k *Tracker) StateSince(now time.Time, v Verdict, m Machine) time.Time {
 	switch v.State {
 	case Unknown:
 		return time.Time{}
@@ -28,13 +27,13 @@ func (k *Tracker) Since(now time.Time, v Verdict, m Machine) time.Time {
 	default:
 		return v.Since
 	}
-	q := k.question(nanos(now), m, false)
-	signals := usage.HostWork()
+	q := k.newEvaluation(nanos(now), m, false)
+	signals := usage.HostWorkSignals()
 	tracks := append(k.gpus[:len(k.gpus):len(k.gpus)], &k.machine)
 	for _, t := range tracks {
-		for _, s := range usage.Compute() {
+		for _, s := range usage.ComputeSignals() {
 			if t.meter(s) != nil {
-				signals = usage.Compute()
+				signals = usage.ComputeSignals()
 			}
 		}
 	}
@@ -45,7 +44,7 @@ func (k *Tracker) Since(now time.Time, v Verdict, m Machine) time.Time {
 			if r.meter == nil || r.max < q.floor(r) {
 				continue
 			}
-			if work := q.work(r); instant(work.to).Equal(v.Until) && (since == never || work.from < since) {
+			if work := q.activePeriod(r); instant(work.to).Equal(v.Until) && (since == never || work.from < since) {
 				since = work.from
 			}
 		}
@@ -53,10 +52,10 @@ func (k *Tracker) Since(now time.Time, v Verdict, m Machine) time.Time {
 	return instant(since)
 }
 
-// Ahead returns the end of what the samples stand for that were handed over, those of runs
-// that go on after any time that was asked about included; the zero time without samples.
-// Until then a verdict may last although its Until is before it.
-func (k *Tracker) Ahead() time.Time {
+// CoveredUntil returns the end of the last sample's step, including samples of runs that extend
+// past the time of any verdict; zero without samples. Until then a verdict may last although its
+// Until is earlier.
+func (k *Tracker) CoveredUntil() time.Time {
 	if k == nil {
 		return time.Time{}
 	}

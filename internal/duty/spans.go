@@ -2,27 +2,26 @@ package duty
 
 import "time"
 
-// Span is time in one state, [From, To).
+// Span is a period in one state, [From, To).
 type Span struct {
 	From, To time.Time
 	State    State
 }
 
-// Spans records what a machine did as spans of time, none of which touches another of
-// the same state. The zero Spans is empty.
+// Spans records the states of a machine as spans of time; neighbors have different states. The zero
+// Spans is empty.
 //
-// A state holds from the time of its verdict, or from its Since, whichever is earlier,
-// to the time of the next verdict: ask again at each sample and whenever Next says so. A
-// state that turns out to have begun earlier, as a stall does, takes the place of what
-// was recorded before. Unknown time is no span.
+// A state holds from the time of its verdict, or from its Since if that is earlier, to the time of
+// the next verdict: judge again at each sample and at Verdict.Next. A state that turns out to have
+// begun earlier, as a stall does, replaces what was recorded. Unknown time is no span.
 type Spans struct {
 	list []Span
-	// began is when the state of the newest verdict did.
+	// began is the start of the newest verdict's state.
 	began time.Time
 	state State
 }
 
-// Add records a verdict. It must not be older than the one before.
+// Add records a verdict, which must not be older than the previous one.
 func (s *Spans) Add(now time.Time, v Verdict) {
 	s.close(now)
 	s.began, s.state = now, v.State
@@ -31,7 +30,7 @@ func (s *Spans) Add(now time.Time, v Verdict) {
 	}
 }
 
-// Until returns the spans before a time that is not before the newest verdict.
+// Until returns the spans before a time, which must not be before the newest verdict.
 func (s *Spans) Until(to time.Time) []Span {
 	c := Spans{list: append([]Span(nil), s.list...), began: s.began, state: s.state}
 	c.close(to)

@@ -51,13 +51,13 @@ func TestSpans(t *testing.T) {
 	})
 }
 
-// TestSpansOfATracker records a day: work, a stall, rest, and samples that cease.
-func TestSpansOfATracker(t *testing.T) {
+// TestSpansFromTracker records a day: work, a stall, rest, and samples that cease.
+func TestSpansFromTracker(t *testing.T) {
 	k := NewTracker(Thresholds{}, usage.Activity{}, 0)
 	var s Spans
 	ask := func(from, to float64) {
 		for at := gpuAt(from, 0).Time; !at.IsZero() && at.Before(gpuAt(to, 0).Time); {
-			v := k.At(at, oneGPU())
+			v := k.Verdict(at, oneGPU())
 			s.Add(at, v)
 			at = v.Next
 		}

@@ -7,72 +7,66 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Thresholds are the lines between the states. A field that is zero means its
-// default, so that no threshold can be left out by mistake. The floor from which
-// on a GPU counts as computing belongs to the measured window (usage.Floors).
+// Thresholds are the limits between the states. A zero field means its default, so no threshold can
+// be left out by mistake. The floor from which a GPU counts as computing belongs to the measured
+// window (usage.Floors).
 type Thresholds struct {
-	// MinCoverage is the share of the window, 0 to 1, that samples must cover on
-	// every GPU for a machine to be called idle or held. 0.9; under it the state is
-	// unknown.
+	// MinCoverage is the share of the window, 0 to 1, that samples must cover on every GPU for a
+	// machine to be called idle or held; below it the state is unknown. Default 0.9.
 	MinCoverage float64 `yaml:"min_coverage"`
-	// MinWindow is the shortest window in which a machine can be called idle or
-	// held. 24 h.
+	// MinWindow is the shortest window in which a machine can be called idle or held. Default 24 h.
 	MinWindow time.Duration `yaml:"min_window"`
-	// InactiveShare is the share of the samples, 0 to 1, that must be over for a GPU
-	// not to count as busy. 0.99: AWS calls a G or P machine idle whose GPUs were
-	// inactive for more than 99% of the time.
+	// InactiveShare is the share of inactive samples, 0 to 1, above which a GPU does not count as
+	// busy. Default 0.99: AWS calls a G or P machine idle whose GPUs were inactive for more than
+	// 99% of the time.
 	InactiveShare float64 `yaml:"inactive_share"`
-	// Recent is how long after its last activity a GPU still counts as busy, however
-	// rarely it is. 1 h, the time after which Northeastern's IdleBot cancels.
+	// Recent is how long after its last activity a GPU still counts as busy, however rarely it is.
+	// Default 1 h, the time after which Northeastern's IdleBot cancels.
 	Recent time.Duration `yaml:"recent"`
-	// HeldMemory is the share of device memory, in percent, from which on it is
-	// held. 5: AWS's line for G and P machines; drivers use up to a few percent
-	// themselves.
+	// HeldMemory is the share of device memory, in percent, from which it counts as held. Default
+	// 5: AWS's limit for G and P machines; drivers use up to a few percent themselves.
 	HeldMemory float64 `yaml:"held_memory_pct"`
-	// IdleCPU is the CPU peak, in percent, under which a machine may be idle. 5:
-	// AWS's line for idle machines.
+	// IdleCPU is the CPU peak, in percent, below which a machine may be idle. Default 5: AWS's
+	// limit for idle machines.
 	IdleCPU float64 `yaml:"idle_cpu_pct"`
-	// BusyCPU is the CPU peak, in percent, from which on a machine whose GPUs rest is
-	// busy with its CPUs, preparing data for one. Between IdleCPU and BusyCPU its
-	// state is unknown. 20, our own choice.
+	// BusyCPU is the CPU peak, in percent, from which a machine with resting GPUs is busy with its
+	// CPUs, such as preparing data. Between IdleCPU and BusyCPU its state is unknown. Default 20,
+	// our own choice.
 	BusyCPU float64 `yaml:"busy_cpu_pct"`
-	// IdleNetwork is the traffic, in megabytes (1e6 bytes) a day received and sent,
-	// under which a machine may be idle. 5: AWS's line for idle machines.
+	// IdleNetwork is the traffic, in megabytes (1e6 bytes) received and sent per day, below which a
+	// machine may be idle. Default 5: AWS's limit for idle machines.
 	IdleNetwork float64 `yaml:"idle_net_mb_per_day"`
-	// LatchedUtil is the utilization, in percent, that a meter never leaves when it
-	// is latched: some Blackwell boards read 100 while they rest. 99.
+	// LatchedUtil is the utilization, in percent, that a latched meter never falls below: some
+	// Blackwell boards read 100 at rest. Default 99.
 	LatchedUtil float64 `yaml:"latched_util_pct"`
 
-	// IdleNetRate is the traffic, in bytes a second received and sent, under which a
-	// machine may be idle now. 100,000, our own choice: agents, logs and an open
-	// editor stay under it.
+	// IdleNetRate is the traffic, in bytes received and sent per second, below which a machine may
+	// be idle now. Default 100,000, our own choice: agents, logs and an open editor stay below it.
 	IdleNetRate float64 `yaml:"idle_net_bytes_per_second"`
-	// BusyNetRate is the traffic, in bytes a second, from which on data is on its way:
-	// the machine downloads, or waits for it. Between the two its state is unknown.
-	// 1,000,000, our own choice: 3.6 GB an hour.
+	// BusyNetRate is the traffic, in bytes per second, from which data is being transferred: the
+	// machine downloads, or waits for it. Between IdleNetRate and BusyNetRate its state is unknown.
+	// Default 1,000,000, our own choice: 3.6 GB an hour.
 	BusyNetRate float64 `yaml:"busy_net_bytes_per_second"`
-	// IdleDiskRate is the same as IdleNetRate for bytes read from and written to
-	// disks. 1,000,000, our own choice: a system at rest writes logs.
+	// IdleDiskRate is the limit like IdleNetRate for bytes read from and written to disks. Default
+	// 1,000,000, our own choice: a system at rest writes logs.
 	IdleDiskRate float64 `yaml:"idle_disk_bytes_per_second"`
-	// BusyDiskRate is the same as BusyNetRate for disks. 10,000,000, our own choice:
-	// a data set is unpacked or read at many times that.
+	// BusyDiskRate is the limit like BusyNetRate for disks. Default 10,000,000, our own choice: a
+	// data set is unpacked or read at many times that.
 	BusyDiskRate float64 `yaml:"busy_disk_bytes_per_second"`
-	// BusyPower is the power of one GPU, in watts, from which on it does not rest
-	// whatever its other meters say; its state is then unknown. 300, our own choice: no
-	// accelerator on the market draws as much at rest. What smaller models draw at work
-	// is less, and gpu-pruner leaves its veto by power to the user as well.
+	// BusyPower is the power of one GPU, in watts, that contradicts rest whatever its other meters
+	// read; its state is then unknown. Default 300, our own choice: no accelerator on the market
+	// draws as much at rest. Smaller models draw less at work, and gpu-pruner leaves its veto by
+	// power to the user as well.
 	BusyPower float64 `yaml:"busy_power_w"`
-	// StalledAfter is how long training computes without a step or a checkpoint until
-	// it is stalled. 30 min: PyTorch's own limit for a collective that hangs (10 min
-	// with NCCL).
+	// StalledAfter is how long training computes without a step or a checkpoint until it is
+	// stalled. Default 30 min: PyTorch's own limit for a collective that hangs (10 min with NCCL).
 	StalledAfter time.Duration `yaml:"stalled_after"`
-	// WarmUp is how long after its launch a machine that does not compute is warming
-	// up. 15 min, the idle time after which Northeastern's IdleBot first writes.
+	// WarmUp is how long after its launch a machine that does not compute is warming. Default 15
+	// min, the idle time after which Northeastern's IdleBot first writes.
 	WarmUp time.Duration `yaml:"warm_up"`
-	// GPUs is "all" when every GPU of a machine must rest for the machine to be held
-	// or idle now, "any" when one is enough although the others compute. "all", and
-	// audits know no other: a rule of any ends machines of which seven GPUs of eight
-	// work, as dstack's does.
+	// GPUs is "all" if every GPU of a machine must rest for it to be held or idle now, "any" if one
+	// is enough while others compute. Default "all", and audits always use it: the rule "any" ends
+	// machines of which seven GPUs of eight work, as dstack's does.
 	GPUs string `yaml:"gpus" enum:"all,any"`
 }
 
@@ -82,8 +76,7 @@ const (
 	AnyGPU  = "any"
 )
 
-// DefaultThresholds returns the thresholds in use in the field; each says where it
-// is from.
+// DefaultThresholds returns the default of each field, whose comment has the source.
 func DefaultThresholds() Thresholds {
 	return Thresholds{
 		MinCoverage: 0.9, MinWindow: 24 * time.Hour, InactiveShare: 0.99, Recent: time.Hour,
@@ -94,8 +87,8 @@ func DefaultThresholds() Thresholds {
 	}
 }
 
-// Activity says what counts as work under these thresholds. Floors are those of the
-// GPU signals, nil the default ones.
+// Activity returns the definition of work under these thresholds. floors are those of the GPU
+// signals, nil for the defaults.
 func (t Thresholds) Activity(floors *usage.Floors) usage.Activity {
 	t = t.orDefault()
 	if floors == nil {
@@ -106,7 +99,7 @@ func (t Thresholds) Activity(floors *usage.Floors) usage.Activity {
 	return usage.Activity{Floors: &f, Network: t.BusyNetRate, Disk: t.BusyDiskRate}
 }
 
-// Validate says which threshold is out of its range.
+// Validate returns an error if a threshold is out of range.
 func (t Thresholds) Validate() error {
 	for _, c := range []struct {
 		name    string
@@ -153,7 +146,7 @@ func (t Thresholds) Validate() error {
 	return nil
 }
 
-// orDefault fills what is not set.
+// orDefault replaces zero fields by their defaults.
 func (t Thresholds) orDefault() Thresholds {
 	d := DefaultThresholds()
 	for _, f := range []struct {

@@ -14,18 +14,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// handing is what is handed over at once: one sample, or several equal ones.
-type handing struct {
+// delivery is what is handed over at once: one sample, or several equal ones.
+type delivery struct {
 	meterKey
-	o     usage.Opened
+	o     usage.SourceInfo
 	p     usage.Point
 	count int
 	run   bool // by AddRun
 }
 
 // samples returns the handing's samples.
-func (h handing) samples() []handing {
-	out := make([]handing, h.count)
+func (h delivery) samples() []delivery {
+	out := make([]delivery, h.count)
 	for i := range out {
 		out[i] = h
 		out[i].count = 1
@@ -34,10 +34,10 @@ func (h handing) samples() []handing {
 	return out
 }
 
-func (h handing) end() time.Time { return h.p.Time.Add(time.Duration(h.count-1) * h.o.Step) }
+func (h delivery) end() time.Time { return h.p.Time.Add(time.Duration(h.count-1) * h.o.Step) }
 
-// hand hands samples over and fails where they are taken for late.
-func hand(t interface{ Fatalf(string, ...any) }, k *Tracker, h handing) {
+// deliver hands samples over and fails where they are taken for late.
+func deliver(t interface{ Fatalf(string, ...any) }, k *Tracker, h delivery) {
 	ok := false
 	if h.run {
 		ok = k.AddRun(h.o, h.gpu, h.signal, h.p.Time, h.count, h.p.Max)
@@ -52,13 +52,13 @@ func hand(t interface{ Fatalf(string, ...any) }, k *Tracker, h handing) {
 // reference judges a machine by all of its samples from a horizon to now, without any
 // state: it makes a window of them. Of each meter only the samples since it was opened
 // in another way count.
-func reference(all []handing, now time.Time, m Machine, t Thresholds, a usage.Activity,
+func reference(all []delivery, now time.Time, m Machine, t Thresholds, a usage.Activity,
 	lookBack time.Duration) Verdict {
 	block := (lookBack + 4*time.Minute - 1) / (4 * time.Minute) * time.Minute
 	back := now.UnixNano() - int64(lookBack)
 	horizon := time.Unix(0, back-((back%int64(block))+int64(block))%int64(block)).UTC()
 	restarted := map[meterKey]int{} // where a meter started again
-	opened := map[meterKey]usage.Opened{}
+	opened := map[meterKey]usage.SourceInfo{}
 	for i, s := range all {
 		if s.p.Time.After(now) {
 			continue
@@ -82,7 +82,7 @@ func reference(all []handing, now time.Time, m Machine, t Thresholds, a usage.Ac
 	w.Source = ""
 	for _, track := range append(slices.Clone(w.GPUs), &w.Machine) {
 		for s := usage.GPUUtil; s < usage.Capacity && w.Source == ""; s++ {
-			if st := track.Stats(s); st != nil && tracked(s) {
+			if st := track.Stats(s); st != nil && isTracked(s) {
 				w.Source = w.SourceOf(st)
 			}
 		}
@@ -96,11 +96,11 @@ func reference(all []handing, now time.Time, m Machine, t Thresholds, a usage.Ac
 
 // fleet is one machine with arbitrary habits and arbitrary telemetry.
 type fleet struct {
-	lookBack time.Duration
-	machine  Machine
-	t        Thresholds
-	a        usage.Activity
-	handings []handing // in order of time
+	lookBack   time.Duration
+	machine    Machine
+	t          Thresholds
+	a          usage.Activity
+	deliveries []delivery // in order of time
 }
 
 // origin is where the samples of fleets begin.
@@ -151,7 +151,7 @@ func drawFleet(t *rapid.T, smooth bool) fleet {
 		if rapid.IntRange(0, 9).Draw(t, "absent") < map[bool]int{true: 1, false: 5}[often] {
 			return
 		}
-		f.handings = append(f.handings, drawMeter(t, meterKey{gpu, s}, step, minutes, smooth, values)...)
+		f.deliveries = append(f.deliveries, drawMeter(t, meterKey{gpu, s}, step, minutes, smooth, values)...)
 	}
 	for _, gpu := range names {
 		if gpu == "" && gpus == 0 && len(names) == 1 {
@@ -181,14 +181,14 @@ func drawFleet(t *rapid.T, smooth bool) fleet {
 	habit("", usage.Step, training, 0, 1, 2, 5)
 	habit("", usage.Checkpoints, training, 0, 1, 2, 5)
 	habit("", usage.Requests, false, 0, 5)
-	slices.SortStableFunc(f.handings, func(a, b handing) int { return a.p.Time.Compare(b.p.Time) })
+	slices.SortStableFunc(f.deliveries, func(a, b delivery) int { return a.p.Time.Compare(b.p.Time) })
 	return f
 }
 
 // drawMeter draws the samples of one meter: habits that change now and then, with
 // jitter and gaps, in runs or one by one, of one source or of several.
-func drawMeter(t *rapid.T, key meterKey, step time.Duration, minutes int, smooth bool, values []float64) []handing {
-	o := usage.Opened{Step: step, Source: "agent", Aggregated: rapid.IntRange(0, 2).Draw(t, "aggregated") > 0}
+func drawMeter(t *rapid.T, key meterKey, step time.Duration, minutes int, smooth bool, values []float64) []delivery {
+	o := usage.SourceInfo{Step: step, Source: "agent", Aggregated: rapid.IntRange(0, 2).Draw(t, "aggregated") > 0}
 	if rapid.IntRange(0, 3).Draw(t, "own step") == 0 {
 		o.Step = rapid.SampledFrom([]time.Duration{
 			10 * time.Second, 90 * time.Second, 5 * time.Minute,
@@ -201,9 +201,9 @@ func drawMeter(t *rapid.T, key meterKey, step time.Duration, minutes int, smooth
 	shape := rapid.SampledFrom([]string{"constant", "runs", "runs", "noise", "falls", "steps"}).Draw(t, "shape")
 	chance := func(percent int) bool { return percent > 0 && rapid.IntRange(0, 99).Draw(t, "chance") < percent }
 	v, level := rapid.SampledFrom(values).Draw(t, "value"), 1.0
-	var out []handing
+	var out []delivery
 	for at.Before(end) {
-		h := handing{meterKey: key, o: o, count: 1}
+		h := delivery{meterKey: key, o: o, count: 1}
 		switch shape {
 		case "runs":
 			h.run, h.count = true, rapid.IntRange(1, 40).Draw(t, "count")
@@ -257,51 +257,51 @@ func sameVerdict(got, want Verdict, words bool) string {
 	return cmp.Diff(want, got)
 }
 
-// TestTrackerIsNaive holds the tracker against the verdict over all samples so far, at
+// TestTrackerMatchesNaive holds the tracker against the verdict over all samples so far, at
 // random times between one handing and the next; what was handed over ahead is not known
 // to it. Until the next moment at which it changes by itself neither state nor beginning
 // do, and cutting off the future changes nothing.
-func TestTrackerIsNaive(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) { trackerIsNaive(t, true) })
+func TestTrackerMatchesNaive(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { checkTrackerMatchesNaive(t, true) })
 }
 
-// TestTrackerIsNaiveInNoise: values that never repeat change no verdict; only what they
+// TestTrackerMatchesNaiveOnNoise: values that never repeat change no verdict; only what they
 // were in evidence may be higher than it was.
-func TestTrackerIsNaiveInNoise(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) { trackerIsNaive(t, false) })
+func TestTrackerMatchesNaiveOnNoise(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { checkTrackerMatchesNaive(t, false) })
 }
 
-func trackerIsNaive(t *rapid.T, smooth bool) {
+func checkTrackerMatchesNaive(t *rapid.T, smooth bool) {
 	f := drawFleet(t, smooth)
 	k := NewTracker(f.t, f.a, f.lookBack)
-	k.Expect(f.machine)
-	var all []handing
-	every := rapid.IntRange(1, 1+len(f.handings)/8).Draw(t, "ask every")
-	for i, h := range f.handings {
-		hand(t, k, h)
+	k.SetMachine(f.machine)
+	var all []delivery
+	every := rapid.IntRange(1, 1+len(f.deliveries)/8).Draw(t, "ask every")
+	for i, h := range f.deliveries {
+		deliver(t, k, h)
 		all = append(all, h.samples()...)
 		after := h.p.Time.Add(20 * time.Minute)
-		if i+1 < len(f.handings) {
-			after = f.handings[i+1].p.Time
+		if i+1 < len(f.deliveries) {
+			after = f.deliveries[i+1].p.Time
 		}
-		if !after.After(h.p.Time) || (i+1 < len(f.handings) && i%every > 0) {
+		if !after.After(h.p.Time) || (i+1 < len(f.deliveries) && i%every > 0) {
 			continue
 		}
-		slices.SortStableFunc(all, func(a, b handing) int { return a.p.Time.Compare(b.p.Time) })
+		slices.SortStableFunc(all, func(a, b delivery) int { return a.p.Time.Compare(b.p.Time) })
 		from := h.p.Time
 		for range rapid.IntRange(1, 3).Draw(t, "questions") {
 			at := from.Add(time.Duration(rapid.Int64Range(0, int64(after.Sub(from))-1).Draw(t, "later")))
 			f.compare(t, k, all, at, after, smooth)
 		}
 	}
-	if f.handings == nil {
+	if f.deliveries == nil {
 		f.compare(t, k, nil, origin, origin.Add(time.Hour), smooth)
 	}
 }
 
-// higher lets a maximum in evidence be higher than it was: a tracker keeps how high values
+// allowHigherMaxima lets a maximum in evidence be higher than it was: a tracker keeps how high values
 // were by blocks of time, and a block may begin before what is looked at.
-func higher(got, want []usage.Evidence) {
+func allowHigherMaxima(got, want []usage.Evidence) {
 	for i := range min(len(got), len(want)) {
 		g, err := strconv.ParseFloat(got[i].Value, 64)
 		w, err2 := strconv.ParseFloat(want[i].Value, 64)
@@ -312,13 +312,13 @@ func higher(got, want []usage.Evidence) {
 }
 
 // compare asks both at a time, before anything else is handed over.
-func (f fleet) compare(t *rapid.T, k *Tracker, all []handing, at, after time.Time, smooth bool) {
-	lean, got := k.At(at, f.machine), k.Explain(at, f.machine)
+func (f fleet) compare(t *rapid.T, k *Tracker, all []delivery, at, after time.Time, smooth bool) {
+	lean, got := k.Verdict(at, f.machine), k.Explain(at, f.machine)
 	want := reference(all, at, f.machine, f.t, f.a, f.lookBack)
 	if !smooth {
 		want.Evidence, got.Evidence = nil, nil
 	}
-	higher(got.Evidence, want.Evidence)
+	allowHigherMaxima(got.Evidence, want.Evidence)
 	if d := sameVerdict(got, want, true); d != "" {
 		t.Fatalf("at %s (-naive +tracker):\n%s", at, d)
 	}
@@ -365,32 +365,32 @@ func TestHorizon(t *testing.T) {
 	}
 }
 
-// TestTheNewestPointIsCorrected hands samples over that were first read before they were
+// TestCorrectsNewestPoint hands samples over that were first read before they were
 // whole: the verdict is that of the whole ones alone.
-func TestTheNewestPointIsCorrected(t *testing.T) {
+func TestCorrectsNewestPoint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFleet(t, rapid.Bool().Draw(t, "smooth"))
 		early, whole := NewTracker(f.t, f.a, f.lookBack), NewTracker(f.t, f.a, f.lookBack)
-		var all []handing
-		for _, h := range f.handings {
+		var all []delivery
+		for _, h := range f.deliveries {
 			all = append(all, h.samples()...)
 		}
-		slices.SortStableFunc(all, func(a, b handing) int { return a.p.Time.Compare(b.p.Time) })
+		slices.SortStableFunc(all, func(a, b delivery) int { return a.p.Time.Compare(b.p.Time) })
 		for i, h := range all {
 			h.run = false
 			if rapid.IntRange(0, 2).Draw(t, "early") == 0 {
 				part := h
 				part.p.Mean *= rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "part")
 				part.p.Max = part.p.Mean
-				hand(t, early, part)
+				deliver(t, early, part)
 			}
-			hand(t, early, h)
-			hand(t, whole, h)
+			deliver(t, early, h)
+			deliver(t, whole, h)
 			if i+1 < len(all) && !all[i+1].p.Time.After(h.p.Time) {
 				continue
 			}
 			at := h.p.Time.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "later")) * time.Second)
-			if diff := cmp.Diff(whole.At(at, f.machine), early.At(at, f.machine)); diff != "" {
+			if diff := cmp.Diff(whole.Verdict(at, f.machine), early.Verdict(at, f.machine)); diff != "" {
 				t.Fatalf("at %s (-whole +corrected):\n%s", at, diff)
 			}
 		}

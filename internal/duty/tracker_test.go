@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-var minutely = usage.Opened{Step: time.Minute, Source: "agent"}
+var minutely = usage.SourceInfo{Step: time.Minute, Source: "agent"}
 
 func oneGPU() Machine { return Machine{GPUs: inventory.Known(1)} }
 
@@ -20,10 +20,10 @@ func gpuAt(minute, util float64) usage.Point {
 	return usage.Point{Time: origin.Add(time.Duration(minute * float64(time.Minute))), Mean: util, Max: util}
 }
 
-func TestLateSamples(t *testing.T) {
+func TestRejectsLateSamples(t *testing.T) {
 	k := NewTracker(Thresholds{}, usage.Activity{}, 0)
 	s := k.Open(minutely)
-	other := k.Open(usage.Opened{Step: time.Minute, Source: "another"})
+	other := k.Open(usage.SourceInfo{Step: time.Minute, Source: "another"})
 	for _, tc := range []struct {
 		name string
 		sink usage.Sink
@@ -57,8 +57,8 @@ func TestLateSamples(t *testing.T) {
 	}
 }
 
-// TestRunsAreSamples: a run is what as many samples are, at every time within it.
-func TestRunsAreSamples(t *testing.T) {
+// TestRunEqualsItsSamples: a run is what as many samples are, at every time within it.
+func TestRunEqualsItsSamples(t *testing.T) {
 	run, single := NewTracker(Thresholds{}, usage.Activity{}, time.Hour), NewTracker(Thresholds{}, usage.Activity{},
 		time.Hour)
 	for hour := range 6 {
@@ -77,13 +77,13 @@ func TestRunsAreSamples(t *testing.T) {
 	}
 }
 
-// TestLookBack: rest that is longer than the look-back began no later than it, and no
+// TestLimitsLookBack: rest that is longer than the look-back began no later than it, and no
 // earlier than a block before.
-func TestLookBack(t *testing.T) {
+func TestLimitsLookBack(t *testing.T) {
 	k := NewTracker(Thresholds{}, usage.Activity{}, 0)
 	k.AddRun(minutely, "0", usage.GPUUtil, origin, 10*24*60, 0)
 	for minute := 12 * 60; minute < 10*24*60; minute += 47 {
-		v := k.At(gpuAt(float64(minute), 0).Time, oneGPU())
+		v := k.Verdict(gpuAt(float64(minute), 0).Time, oneGPU())
 		back := gpuAt(float64(minute), 0).Time.Sub(v.Since)
 		if v.State != Held || back < 12*time.Hour || back >= 15*time.Hour {
 			t.Fatalf("after %d minutes it is %s for %s", minute, v.State, back)
@@ -91,8 +91,8 @@ func TestLookBack(t *testing.T) {
 	}
 }
 
-// TestNobody: without a tracker, or without samples, nothing is known.
-func TestNobody(t *testing.T) {
+// TestUnknownWithoutSamples: without a tracker, or without samples, nothing is known.
+func TestUnknownWithoutSamples(t *testing.T) {
 	var none *Tracker
 	if v := none.Explain(now, oneGPU()); v.State != Unknown || v.Why != "nothing was measured" {
 		t.Errorf("it is %s: %s", v.State, v.Why)
@@ -105,14 +105,14 @@ func TestNobody(t *testing.T) {
 	if v := k.Explain(now, launched); v.State != Warming || !v.Next.Equal(now.Add(15*time.Minute+1)) {
 		t.Errorf("just launched it is %s, next at %s", v.State, v.Next)
 	}
-	k.Open(usage.Opened{Source: "broken"}).Add("0", usage.GPUUtil, usage.Point{Time: now, Mean: 0})
+	k.Open(usage.SourceInfo{Source: "broken"}).Add("0", usage.GPUUtil, usage.Point{Time: now, Mean: 0})
 	if v := k.Explain(now, oneGPU()); v.State != Unknown {
 		t.Errorf("samples that stand for no time make it %s (%s)", v.State, v.Why)
 	}
 }
 
-// TestNextChanges names the moments at which a verdict changes by itself.
-func TestNextChanges(t *testing.T) {
+// TestNext names the moments at which a verdict changes by itself.
+func TestNext(t *testing.T) {
 	at := func(m float64) time.Time { return gpuAt(m, 0).Time }
 	for _, tc := range []struct {
 		name     string
@@ -144,34 +144,34 @@ func TestNextChanges(t *testing.T) {
 		tc.feed(k)
 		m := oneGPU()
 		m.Launched = tc.launched
-		v := k.At(at(tc.now), m)
+		v := k.Verdict(at(tc.now), m)
 		for range 5 { // it may look more often than needed
 			if !v.Next.Before(tc.want) {
 				break
 			}
 			before := v
-			if v = k.At(v.Next, m); v.State != before.State {
+			if v = k.Verdict(v.Next, m); v.State != before.State {
 				t.Errorf("%s: it is %s at %s already", tc.name, v.State, before.Next)
 			}
 		}
-		if then := k.At(tc.want, m); !v.Next.Equal(tc.want) || v.State == tc.then || then.State != tc.then {
+		if then := k.Verdict(tc.want, m); !v.Next.Equal(tc.want) || v.State == tc.then || then.State != tc.then {
 			t.Errorf("%s: %s until %s, then %s; want until %s, then %s", tc.name, v.State, v.Next,
 				then.State, tc.want, tc.then)
 		}
 	}
 }
 
-// TestNextOfRestToCome: after a point that stands for longer than the samples reach, rest
+// TestNextBeforeRestBegins: after a point that stands for longer than the samples reach, rest
 // starts again with each sample until it has begun.
-func TestNextOfRestToCome(t *testing.T) {
+func TestNextBeforeRestBegins(t *testing.T) {
 	k := NewTracker(Thresholds{}, usage.Activity{}, 0)
 	k.AddRun(minutely, "0", usage.GPUUtil, gpuAt(0, 0).Time, 100, 0)
-	tensor := usage.Opened{Step: 5 * time.Minute, Source: "agent"}
+	tensor := usage.SourceInfo{Step: 5 * time.Minute, Source: "agent"}
 	k.AddRun(tensor, "0", usage.TensorActive, gpuAt(10, 0).Time, 1, 0.5)
 	k.AddRun(tensor, "0", usage.TensorActive, gpuAt(10.2, 0).Time, 1, 0)
 	at := gpuAt(10.5, 0).Time
 	for minute := 11.0; minute < 15; minute++ {
-		v := k.At(at, oneGPU())
+		v := k.Verdict(at, oneGPU())
 		if since := gpuAt(minute, 0).Time; v.State != Held || !v.Since.Equal(since) || !v.Next.Equal(since) {
 			t.Fatalf("at %s it is %s since %s, next at %s; want since %s", at, v.State, v.Since, v.Next, since)
 		}
@@ -179,13 +179,13 @@ func TestNextOfRestToCome(t *testing.T) {
 	}
 }
 
-// TestFallingMemory: however often memory falls, the line is where it was crossed.
-func TestFallingMemory(t *testing.T) {
+// TestHeldMemoryCrossing: however often memory falls, the line is where it was crossed.
+func TestHeldMemoryCrossing(t *testing.T) {
 	for name, m := range map[string]Machine{
 		"measured": oneGPU(), "from a catalog": {GPUs: inventory.Known(1), GPUMemory: 80 * gib},
 	} {
 		k := NewTracker(Thresholds{}, usage.Activity{}, 0)
-		k.Expect(m)
+		k.SetMachine(m)
 		s := k.Open(minutely)
 		for i := range 600 {
 			p := gpuAt(float64(i), 0)
@@ -197,7 +197,7 @@ func TestFallingMemory(t *testing.T) {
 			s.Add("0", usage.MemUsed, usage.Point{Time: p.Time, Mean: held, Max: held})
 		}
 		// 5% of 80 GiB are held for the last time in minute 400.
-		if v := k.At(gpuAt(599, 0).Time, m); v.State != Idle || !v.Since.Equal(gpuAt(401, 0).Time) {
+		if v := k.Verdict(gpuAt(599, 0).Time, m); v.State != Idle || !v.Since.Equal(gpuAt(401, 0).Time) {
 			t.Errorf("%s: %s since %s, want idle since minute 401", name, v.State, v.Since)
 		}
 	}
@@ -238,9 +238,9 @@ func eightGPUs(minutes int) *Tracker {
 	return k
 }
 
-// TestTrackerIsSmall: a machine of 8 GPUs with 6 signals each and those of the host
+// TestTrackerMemoryLimit: a machine of 8 GPUs with 6 signals each and those of the host
 // takes at most 16 KiB, however long it is watched.
-func TestTrackerIsSmall(t *testing.T) {
+func TestTrackerMemoryLimit(t *testing.T) {
 	for _, minutes := range []int{100, 3000} {
 		const machines = 20
 		keep := make([]*Tracker, machines)
@@ -264,14 +264,14 @@ func TestTrackerIsSmall(t *testing.T) {
 	}
 }
 
-// TestAtAllocatesNothing in any state.
-func TestAtAllocatesNothing(t *testing.T) {
+// TestVerdictDoesNotAllocate in any state.
+func TestVerdictDoesNotAllocate(t *testing.T) {
 	k, at := eightGPUs(500), gpuAt(499.5, 0).Time
 	for _, m := range []Machine{
 		{GPUs: inventory.Known(8)}, {}, {GPUs: inventory.Known(8), Launched: at}, {GPUs: inventory.Known(9)},
 	} {
-		if n := testing.AllocsPerRun(100, func() { k.At(at, m) }); n > 0 {
-			t.Errorf("%s takes %v allocations", k.At(at, m).State, n)
+		if n := testing.AllocsPerRun(100, func() { k.Verdict(at, m) }); n > 0 {
+			t.Errorf("%s takes %v allocations", k.Verdict(at, m).State, n)
 		}
 	}
 	for i, tc := range nowFixtures() {
@@ -279,13 +279,13 @@ func TestAtAllocatesNothing(t *testing.T) {
 			continue
 		}
 		k := tc.m.tracker(t, tc.t)
-		if n := testing.AllocsPerRun(10, func() { k.At(now, machineOf(tc.m.w, tc.gpus)) }); n > 0 {
+		if n := testing.AllocsPerRun(10, func() { k.Verdict(now, windowMachine(tc.m.w, tc.gpus)) }); n > 0 {
 			t.Errorf("fixture %d, %s: %v allocations", i, tc.name, n)
 		}
 	}
 }
 
-func BenchmarkAt(b *testing.B) {
+func BenchmarkVerdict(b *testing.B) {
 	for _, n := range []int{1, 8} {
 		m := minutes(720).gpus(n, 0, 0.5)
 		for i := range n {
@@ -295,7 +295,7 @@ func BenchmarkAt(b *testing.B) {
 		b.Run(fmt.Sprintf("gpus=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if v := k.At(now, about); v.State != Idle {
+				if v := k.Verdict(now, about); v.State != Idle {
 					b.Fatal(v.State)
 				}
 			}
@@ -306,7 +306,7 @@ func BenchmarkAt(b *testing.B) {
 	b.Run("utilization of one GPU", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if v := k.At(now, oneGPU()); v.State != Held {
+			if v := k.Verdict(now, oneGPU()); v.State != Held {
 				b.Fatal(v.State)
 			}
 		}

@@ -73,7 +73,7 @@ func (f *fixture) running(id, machineType string,
 
 // is sets a machine's verdict.
 func (f *fixture) is(r *inventory.Resource, s duty.State) *inventory.Resource {
-	f.Verdicts[r.Ref()] = duty.Verdict{State: s, Lasting: 14 * day, Why: "it is " + s.String(), Coverage: 1,
+	f.Verdicts[r.Ref()] = duty.Verdict{State: s, Duration: 14 * day, Why: "it is " + s.String(), Coverage: 1,
 		Evidence: []usage.Evidence{
 			{Signal: "gpu_util_max_pct", Value: "0", Window: 14 * day, Coverage: 1, Source: "test"},
 		}}

@@ -76,13 +76,13 @@ func (x *Index) endInstance(s *Subject) *Draft {
 	if len(d.Evidence) == 0 {
 		d.Evidence = []usage.Evidence{
 			{
-				Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: s.Duty.Coverage,
+				Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Duration, Coverage: s.Duty.Coverage,
 				Source: "metrics",
 			},
 		}
 	}
 	if d.Because == "" {
-		d.Because = "nothing computes for " + plain.Duration(s.Duty.Lasting)
+		d.Because = "nothing computes for " + plain.Duration(s.Duty.Duration)
 	}
 	d.ClaimShare(s, ledger.Compute, 1, 1, WasteAndSavings)
 	d.ClaimShare(s, ledger.Network, 1, 1, WasteAndSavings) // addresses that it is lent while it runs
@@ -193,13 +193,13 @@ func instanceOverdue(x *Index, s *Subject) *Draft {
 		Evidence: []usage.Evidence{
 			Aged(s, "age", age),
 			{
-				Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: usage.NoCoverage,
+				Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Duration, Coverage: usage.NoCoverage,
 				Source: "metrics",
 			},
 		},
 		Fix: x.ending(s),
 	}}
-	if s.Duty.State.Used() || s.Duty.State == duty.Unknown {
+	if s.Duty.State.Productive() || s.Duty.State == duty.Unknown {
 		d.Fix = Fix{Change: change.Change{Verb: change.Notify}, Risk: None, Undo: UndoFull,
 			Note: "its duty is " + s.Duty.State.String() + ": it is not ended without a confirmed checkpoint"}
 	}
@@ -290,7 +290,7 @@ func (x *Index) quietGPUs(w *usage.Window, n int, d time.Duration) (time.Duratio
 		if q := w.Quiet(st); least < 0 || q < least {
 			least = q
 		}
-		for _, sig := range usage.Compute() {
+		for _, sig := range usage.ComputeSignals() {
 			if st := t.Stats(sig); st != nil {
 				least = min(least, w.Quiet(st))
 			}
@@ -335,7 +335,7 @@ func (x *Index) stalled(s *Subject, gpus int) *Draft {
 
 // standstill finds training that computes and makes no progress: its duty is stalled.
 func (x *Index) standstill(s *Subject) *Draft {
-	if !s.Judged || s.Duty.State != duty.Stalled || s.Duty.Lasting < x.Thresholds.TrainingStalled {
+	if !s.Judged || s.Duty.State != duty.Stalled || s.Duty.Duration < x.Thresholds.TrainingStalled {
 		return nil
 	}
 	d := &Draft{Finding: Finding{Confidence: High, Because: s.Duty.Why, Evidence: s.Duty.Evidence}}
@@ -352,7 +352,7 @@ func share(n, of int) float64 {
 
 // Computed says whether any GPU of a window ever computed.
 func Computed(w *usage.Window) bool {
-	return slices.ContainsFunc(w.GPUTracks(), (*usage.Track).Computed)
+	return slices.ContainsFunc(w.GPUTracks(), (*usage.Track).ShowsCompute)
 }
 
 // instanceStalled finds training machines that were busy and compute nothing any

@@ -61,7 +61,7 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 	}
 	measured, least := 0, 1.0
 	for _, t := range s.Window.GPUTracks() {
-		for _, sig := range usage.Vouching() {
+		for _, sig := range usage.RestSignals() {
 			if st := t.Stats(sig); st != nil {
 				least = min(least, s.Window.Coverage(st))
 				measured++

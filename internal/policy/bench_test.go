@@ -34,7 +34,7 @@ func fleet(now time.Time, n int) []*Facts {
 		switch i % 5 {
 		case 0:
 			f.Duty.State, f.Duty.Why = duty.Idle, "0% compute and nothing held"
-			f.Duty.Lasting, f.Duty.Since = time.Duration(i)*time.Second, now.Add(-time.Duration(i)*time.Second)
+			f.Duty.Duration, f.Duty.Since = time.Duration(i)*time.Second, now.Add(-time.Duration(i)*time.Second)
 		case 1:
 			r.Kind, r.Detail, f.Duty = inventory.KindVolume, &inventory.Volume{SizeGiB: 100}, nil
 		case 2:

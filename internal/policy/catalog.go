@@ -60,7 +60,7 @@ type fact struct {
 func (f *fact) presence() string { return "@has." + f.name }
 
 // said says whether a tag says a tagged fact; unknown where tags could not be read.
-func (f *fact) said(e *evaluation) usage.Answer {
+func (f *fact) said(e *evaluation) usage.Tristate {
 	switch {
 	case f.read(e) != nil:
 		return usage.True
@@ -337,7 +337,7 @@ var facts = []fact{
 		example: `progress.since >= duration("12h")`,
 		typ:     cel.DurationType, unknown: "the machine rests, or its duty is unknown", slope: 1,
 		read: func(e *evaluation) ref.Val {
-			at, known := e.f.NoProgress()
+			at, known := e.f.LastProgress()
 			if !known {
 				return nil
 			}
@@ -348,7 +348,7 @@ var facts = []fact{
 		example: `progress.spent >= 100.0`,
 		typ:     cel.DoubleType, unknown: "progress.since is unknown, or a meter of it has no price",
 		read: func(e *evaluation) ref.Val {
-			v, known := e.f.SpentWithoutProgress()
+			v, known := e.f.SpentSinceProgress()
 			if !known {
 				return nil
 			}
@@ -358,10 +358,10 @@ var facts = []fact{
 		name: "progress.told", doc: "whether its work ever reported progress", example: `!progress.told`,
 		typ: cel.BoolType, unknown: "progress.since is unknown",
 		read: func(e *evaluation) ref.Val {
-			if _, known := e.f.NoProgress(); !known {
+			if _, known := e.f.LastProgress(); !known {
 				return nil
 			}
-			return types.Bool(e.f.ProgressReported())
+			return types.Bool(e.f.ReportsProgress())
 		}},
 
 	{name: "budget.state", doc: "state of the budget that it counts against", example: `budget.state == "over"`,
@@ -451,7 +451,7 @@ func number(v float64) ref.Val {
 }
 
 // truth is an answer as CEL has it.
-func truth(a usage.Answer) ref.Val {
+func truth(a usage.Tristate) ref.Val {
 	if a == usage.Unknown {
 		return nil
 	}
@@ -502,7 +502,7 @@ func hourly(e *evaluation) ref.Val {
 // nextDollar is when the dollars spent without progress reach the next whole dollar. A condition
 // on a fraction of a dollar is answered at most that late.
 func nextDollar(e *evaluation) time.Time {
-	spent, known := e.f.SpentWithoutProgress()
+	spent, known := e.f.SpentSinceProgress()
 	hourly := e.f.Hourly.Or(0)
 	if !known || hourly <= 0 {
 		return time.Time{}
@@ -577,7 +577,7 @@ func dutyExpires(e *evaluation) time.Time {
 // lasting is how long a verdict's state has lasted at a time, as far as that is known.
 func lasting(v *duty.Verdict, now time.Time) time.Duration {
 	if v.Since.IsZero() {
-		return v.Lasting
+		return v.Duration
 	}
 	if !v.Until.IsZero() && now.After(v.Until) {
 		now = v.Until

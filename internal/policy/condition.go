@@ -94,7 +94,7 @@ func (a *activation) Parent() cel.Activation { return nil }
 var activations = sync.Pool{New: func() any { return new(activation) }}
 
 // answer evaluates the condition. An error is unknown.
-func (c *condition) answer(e evaluation) usage.Answer {
+func (c *condition) answer(e evaluation) usage.Tristate {
 	a := activations.Get().(*activation)
 	a.evaluation = e
 	out := c.eval(a)
@@ -103,13 +103,13 @@ func (c *condition) answer(e evaluation) usage.Answer {
 	return out
 }
 
-func (c *condition) eval(a *activation) usage.Answer {
+func (c *condition) eval(a *activation) usage.Tristate {
 	v, _, err := c.program.Eval(a)
 	b, ok := v.(types.Bool)
 	if err != nil || !ok {
 		return usage.Unknown
 	}
-	return usage.Of(bool(b))
+	return usage.FromBool(bool(b))
 }
 
 // next returns the earliest later time at which the answer may be another while no

@@ -26,7 +26,7 @@ func (p *Policy) Evaluate(f *Facts) Outcome {
 	if out.Answer == usage.False {
 		return out
 	}
-	for _, part := range []func(*evaluation) (usage.Answer, time.Time){p.askWhere, p.askSchedule, p.askWhen} {
+	for _, part := range []func(*evaluation) (usage.Tristate, time.Time){p.askWhere, p.askSchedule, p.askWhen} {
 		answer, next := part(&e)
 		if answer == usage.False {
 			return Outcome{Answer: usage.False, Next: next} // it stays false while this part does
@@ -38,7 +38,7 @@ func (p *Policy) Evaluate(f *Facts) Outcome {
 
 // Selects says whether the resource is of those that the policy is about: select and
 // where, not schedule and when.
-func (p *Policy) Selects(f *Facts) usage.Answer {
+func (p *Policy) Selects(f *Facts) usage.Tristate {
 	if f.Stale || f.Resource == nil {
 		return usage.Unknown
 	}
@@ -46,12 +46,12 @@ func (p *Policy) Selects(f *Facts) usage.Answer {
 	return usage.And(p.Select.match(f.Resource), answer)
 }
 
-func (p *Policy) askWhere(e *evaluation) (usage.Answer, time.Time) { return ask(p.Where, p.where, e) }
+func (p *Policy) askWhere(e *evaluation) (usage.Tristate, time.Time) { return ask(p.Where, p.where, e) }
 
-func (p *Policy) askWhen(e *evaluation) (usage.Answer, time.Time) { return ask(p.When, p.when, e) }
+func (p *Policy) askWhen(e *evaluation) (usage.Tristate, time.Time) { return ask(p.When, p.when, e) }
 
 // ask evaluates a condition; none is true, and one that was not compiled unknown.
-func ask(text string, c *condition, e *evaluation) (usage.Answer, time.Time) {
+func ask(text string, c *condition, e *evaluation) (usage.Tristate, time.Time) {
 	switch {
 	case text == "":
 		return usage.True, time.Time{}
@@ -62,7 +62,7 @@ func ask(text string, c *condition, e *evaluation) (usage.Answer, time.Time) {
 }
 
 // askSchedule says whether one of the schedule's spans holds now or a tick is due.
-func (p *Policy) askSchedule(e *evaluation) (usage.Answer, time.Time) {
+func (p *Policy) askSchedule(e *evaluation) (usage.Tristate, time.Time) {
 	switch {
 	case p.Schedule == nil:
 		return usage.True, time.Time{}
@@ -71,7 +71,7 @@ func (p *Policy) askSchedule(e *evaluation) (usage.Answer, time.Time) {
 	}
 	answer, next := usage.False, time.Time{}
 	if len(p.Schedule.Off) > 0 {
-		answer, next = usage.Of(p.hours.isOff(e.f.Now)), p.hours.nextTurn(e.f.Now)
+		answer, next = usage.FromBool(p.hours.isOff(e.f.Now)), p.hours.nextTurn(e.f.Now)
 	}
 	if len(p.Schedule.At) > 0 {
 		due := p.hours.isDue(e.f.Now, runningSince(e))
@@ -133,7 +133,7 @@ var fields = []field{
 const anyValue = "*"
 
 // match says whether a resource has all the values.
-func (s *Select) match(r *inventory.Resource) usage.Answer {
+func (s *Select) match(r *inventory.Resource) usage.Tristate {
 	answer := usage.True
 	for i := range fields {
 		switch fields[i].match(s, r) {
@@ -154,7 +154,7 @@ func (s *Select) match(r *inventory.Resource) usage.Answer {
 	return answer
 }
 
-func (f *field) match(s *Select, r *inventory.Resource) usage.Answer {
+func (f *field) match(s *Select, r *inventory.Resource) usage.Tristate {
 	wanted := *f.wanted(s)
 	if len(wanted) == 0 {
 		return usage.True
@@ -163,7 +163,7 @@ func (f *field) match(s *Select, r *inventory.Resource) usage.Answer {
 	if got == "" {
 		return usage.Unknown
 	}
-	return usage.Of(f.includes(wanted, got))
+	return usage.FromBool(f.includes(wanted, got))
 }
 
 // includes says whether a value is one of those wanted.

@@ -36,7 +36,7 @@ func machine() *Facts {
 			Size: inventory.Size{GPUs: inventory.Known(1)}, Detail: &inventory.Instance{Market: inventory.Spot},
 		},
 		Duty: &duty.Verdict{
-			State: duty.Idle, Lasting: time.Hour, Since: wednesday.Add(-time.Hour), Until: wednesday.Add(time.Minute),
+			State: duty.Idle, Duration: time.Hour, Since: wednesday.Add(-time.Hour), Until: wednesday.Add(time.Minute),
 			Expires: wednesday.Add(2 * time.Minute), Coverage: 0.97, Why: "0% compute and nothing held"},
 		Hourly:     inventory.Known(money.USD + 10*money.Cent),
 		Checkpoint: inventory.Known(wednesday.Add(-10 * time.Minute)),
@@ -216,7 +216,7 @@ func TestUnknownNeverActs(t *testing.T) {
 
 // TestKnownNeighbors are the look-alikes of the table above that must answer.
 func TestKnownNeighbors(t *testing.T) {
-	for text, want := range map[string]usage.Answer{
+	for text, want := range map[string]usage.Tristate{
 		`resource.tags.empty == ""`:                             usage.True,
 		`has(resource.tags.empty)`:                              usage.True,
 		`has(resource.tags.absent)`:                             usage.False,
@@ -241,7 +241,7 @@ func TestKnownNeighbors(t *testing.T) {
 }
 
 func TestSelect(t *testing.T) {
-	for keys, want := range map[string]usage.Answer{
+	for keys, want := range map[string]usage.Tristate{
 		`select: {kind: instance, lifetime: ephemeral, cloud: aws, account: 1, region: us-east-1, type: g6.xlarge}`: usage.True,
 		`select: {purpose: [training, evaluation], team: vision, project: ranking, user: ana, environment: dev}`:    usage.True,
 		`select: {kind: volume}`:                           usage.False,
@@ -311,7 +311,7 @@ func TestExplainAnswersAsEvaluate(t *testing.T) {
 			t.Fatalf("where %s, when %s: Evaluate %s until %s, Explain %s until %s: %+v", p.Where, p.When, fast.Answer,
 				fast.Next, slow.Answer, slow.Next, slow.Parts)
 		}
-		answers := []usage.Answer{}
+		answers := []usage.Tristate{}
 		for i, part := range slow.Parts {
 			if part.Answer == usage.False && i != len(slow.Parts)-1 {
 				t.Fatalf("parts go on after the first false: %+v", slow.Parts)

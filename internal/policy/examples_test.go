@@ -27,7 +27,7 @@ func TestExamples(t *testing.T) {
 			}
 			for _, p := range set.Policies {
 				seen := answersExpected(t, set, tests, p)
-				for _, want := range []usage.Answer{usage.True, usage.False, usage.Unknown} {
+				for _, want := range []usage.Tristate{usage.True, usage.False, usage.Unknown} {
 					if !seen[want] {
 						t.Errorf("no case expects that %s is %s", p.Name, want)
 					}
@@ -62,9 +62,9 @@ func example(t *testing.T, file string) (*Set, *Tests) {
 }
 
 // answersExpected are the answers of a policy that some case insists on.
-func answersExpected(t *testing.T, set *Set, tests *Tests, p *Policy) map[usage.Answer]bool {
+func answersExpected(t *testing.T, set *Set, tests *Tests, p *Policy) map[usage.Tristate]bool {
 	t.Helper()
-	seen := map[usage.Answer]bool{}
+	seen := map[usage.Tristate]bool{}
 	for _, c := range tests.cases {
 		r := run{set: set, tests: tests, c: c, look: TestLook(set)}
 		for i := range c.checks {

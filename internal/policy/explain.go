@@ -164,9 +164,9 @@ func explainCondition(name, text string, c *condition, e *evaluation) (Part, boo
 }
 
 // answerOf reads a value of CEL. What is no boolean is unknown.
-func answerOf(v ref.Val) usage.Answer {
+func answerOf(v ref.Val) usage.Tristate {
 	if b, ok := v.(types.Bool); ok {
-		return usage.Of(bool(b))
+		return usage.FromBool(bool(b))
 	}
 	return usage.Unknown
 }
@@ -181,7 +181,7 @@ func (t *trace) value(e ast.Expr) ref.Val {
 }
 
 // why says what made a part of the condition come to an answer.
-func (t *trace) why(e ast.Expr, answer usage.Answer) []string {
+func (t *trace) why(e ast.Expr, answer usage.Tristate) []string {
 	if e.Kind() == ast.CallKind {
 		args := e.AsCall().Args()
 		switch e.AsCall().FunctionName() {
@@ -198,7 +198,7 @@ func (t *trace) why(e ast.Expr, answer usage.Answer) []string {
 
 // deciding joins the operands that came to the answer. One suffices, except for the
 // answer that needs all of them.
-func (t *trace) deciding(args []ast.Expr, answer, all usage.Answer) []string {
+func (t *trace) deciding(args []ast.Expr, answer, all usage.Tristate) []string {
 	var out []string
 	for _, arg := range args {
 		if answerOf(t.value(arg)) != answer {
@@ -213,7 +213,7 @@ func (t *trace) deciding(args []ast.Expr, answer, all usage.Answer) []string {
 }
 
 // atom says what the facts of a comparison are.
-func (t *trace) atom(e ast.Expr, answer usage.Answer) []string {
+func (t *trace) atom(e ast.Expr, answer usage.Tristate) []string {
 	known, missing := t.mentioned(e)
 	switch {
 	case (answer == usage.True || factIndex[path(e)] != nil && answer == usage.False) && len(known) > 0:

@@ -137,8 +137,8 @@ func windowOf(e ast.Expr) (time.Duration, string) {
 	switch d, err := plain.ParseDuration(string(s)); {
 	case err != nil:
 		return 0, err.Error()
-	case d < duty.LeastWindow || d > duty.LongestWindow || d%time.Second != 0:
-		return 0, fmt.Sprintf("a window is %s to %s, in whole seconds", plain.ExactDuration(duty.LeastWindow),
+	case d < duty.ShortestWindow || d > duty.LongestWindow || d%time.Second != 0:
+		return 0, fmt.Sprintf("a window is %s to %s, in whole seconds", plain.ExactDuration(duty.ShortestWindow),
 			plain.ExactDuration(duty.LongestWindow))
 	default:
 		return d, ""

@@ -227,7 +227,7 @@ func aGauge(t *rapid.T, now time.Time) duty.Gauge {
 				usage.GPUUtil: float64(rapid.IntRange(0, 2).Draw(t, "utilization")),
 				usage.MemUsed: 1e9, usage.MemTotal: 2e9,
 			} {
-				k.AddRun(usage.Opened{Step: time.Minute}, strconv.Itoa(g), s, at, n, v)
+				k.AddRun(usage.SourceInfo{Step: time.Minute}, strconv.Itoa(g), s, at, n, v)
 			}
 			at = at.Add(time.Duration(n) * time.Minute)
 		}
@@ -244,7 +244,7 @@ func aVerdict(t *rapid.T, now time.Time) *duty.Verdict {
 	default:
 		v.Since = now.Add(-aDuration(t))
 		v.Until = v.Since.Add(aDuration(t))
-		v.Lasting = lasting(v, now)
+		v.Duration = lasting(v, now)
 	}
 	if rapid.Bool().Draw(t, "expires") {
 		v.Expires = now.Add(aDuration(t) - 10*time.Minute)

@@ -15,7 +15,7 @@ func TestHasOfATaggedFact(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		set  func(*Facts)
-		want usage.Answer
+		want usage.Tristate
 		why  string
 	}{
 		{"no tag says it", func(f *Facts) {

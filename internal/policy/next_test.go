@@ -120,7 +120,7 @@ func TestNext(t *testing.T) {
 // never beyond what its samples cover.
 func TestLastingGoesOn(t *testing.T) {
 	p := policyOf(t, `when: duty.lasting > duration("1h") && duty.lasting <= duration("61m")`)
-	for offset, want := range map[time.Duration]usage.Answer{
+	for offset, want := range map[time.Duration]usage.Tristate{
 		0: usage.False, time.Second: usage.True, time.Minute: usage.True, 2 * time.Minute: usage.True,
 		2*time.Minute + 1: usage.Unknown,
 	} {
@@ -268,7 +268,7 @@ func TestMissedTickIsCaughtUp(t *testing.T) {
 		name           string
 		now            time.Time
 		created, since time.Time
-		want           usage.Answer
+		want           usage.Tristate
 	}{
 		{"before the tick", friday.Add(-1), friday.Add(-time.Hour), time.Time{}, usage.False},
 		{"at the tick", friday, friday.Add(-time.Hour), time.Time{}, usage.True},

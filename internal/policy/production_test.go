@@ -13,7 +13,7 @@ import (
 func TestProductionSpellings(t *testing.T) {
 	for _, tc := range []struct {
 		policy, environment string
-		want                usage.Answer
+		want                usage.Tristate
 	}{
 		{`where: resource.environment != "production"`, "prod", usage.False},
 		{`where: resource.environment != "production"`, "live", usage.False},

@@ -176,12 +176,12 @@ func (h *hours) nextTurn(now time.Time) time.Time {
 // isDue says whether a tick is due for what has been running since then: the last tick
 // came after its start. It stays due until that starts again, so that a tick that no pass
 // was there to see is caught up.
-func (h *hours) isDue(now, since time.Time) usage.Answer {
+func (h *hours) isDue(now, since time.Time) usage.Tristate {
 	if since.IsZero() {
 		return usage.Unknown
 	}
 	last := h.lastTick(now)
-	return usage.Of(!last.IsZero() && since.Before(last))
+	return usage.FromBool(!last.IsZero() && since.Before(last))
 }
 
 // lastTick returns the newest tick at or before a time; zero without any.

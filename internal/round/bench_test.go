@@ -33,21 +33,21 @@ func (l *large) List(context.Context, Query) (*Observation, error) {
 func (l *large) Name() string { return "bench" }
 
 func (l *large) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	const step = 5 * time.Minute
 	l.rounds++
 	for i, r := range resources {
 		if l.rounds > 1 && i%100 > 0 {
 			continue
 		}
-		to := open(r, usage.Opened{Step: step, Source: "bench"})
+		to := open(r, usage.SourceInfo{Step: step, Source: "bench"})
 		load := float64(i % 3 * 40)
 		for at := iv.From.Truncate(step).Add(step); at.Before(iv.To); at = at.Add(step) {
 			to.Add("0", usage.GPUUtil, usage.Point{Time: at, Mean: load, Max: load})
 			to.Add("0", usage.MemUsed, usage.Point{Time: at, Mean: 1 << 20, Max: 1 << 20})
 		}
 	}
-	return usage.Measured{}, nil
+	return usage.MeasureResult{}, nil
 }
 
 // BenchmarkRounds makes the first round of a process over 100,000 machines, and the second,

@@ -54,9 +54,9 @@ func (written) Name() string { return "case" }
 
 // Measure implements [usage.Source]: a sample at the very time of the round is known.
 func (w written) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	for _, r := range resources {
-		sink := open(r, usage.Opened{Step: w.Step(), Source: w.Name()})
+		sink := open(r, usage.SourceInfo{Step: w.Step(), Source: w.Name()})
 		if sink == nil {
 			continue
 		}
@@ -66,5 +66,5 @@ func (w written) Measure(ctx context.Context, resources []*inventory.Resource, i
 			}
 		})
 	}
-	return usage.Measured{}, ctx.Err()
+	return usage.MeasureResult{}, ctx.Err()
 }

@@ -95,7 +95,7 @@ func (e *Engine) Seen(r *Result, now time.Time) []ledger.Seen {
 		}
 		from, to := s.does.Since, s.does.Until
 		if s.does == s.own {
-			from = s.tracker.Since(now, *s.does, duty.MachineOf(s.Resource))
+			from = s.tracker.StateSince(now, *s.does, duty.MachineOf(s.Resource))
 		}
 		if from.IsZero() {
 			continue

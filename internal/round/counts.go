@@ -44,7 +44,7 @@ func (e *Engine) counts(r *Result) []Count {
 	for _, s := range e.listed {
 		for i, p := range e.Policies.Policies {
 			if i < len(s.answers) {
-				out[i].add(p, &s.facts, s.answers[i].Answer)
+				out[i].add(p, &s.facts, s.answers[i].Tristate)
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func (e *Engine) counts(r *Result) []Count {
 }
 
 // add counts what the policy says of a resource.
-func (c *Count) add(p *policy.Policy, f *policy.Facts, a usage.Answer) {
+func (c *Count) add(p *policy.Policy, f *policy.Facts, a usage.Tristate) {
 	selected := p.Selects(f)
 	if selected == usage.True {
 		c.Selected++

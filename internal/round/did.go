@@ -14,7 +14,7 @@ import (
 type series struct {
 	gpu    string
 	signal usage.Signal
-	opened usage.Opened
+	opened usage.SourceInfo
 	points []point
 }
 
@@ -28,7 +28,7 @@ type point struct {
 // across meters while sources hand them over meter by meter.
 type held struct {
 	taken  *taken
-	opened usage.Opened
+	opened usage.SourceInfo
 	own    []*series
 	newest int
 }
@@ -72,7 +72,7 @@ func (s *subject) replay(all []*series, now time.Time) {
 		if at.After(now) || at.Before(s.asked) {
 			return
 		}
-		v := s.tracker.At(at, machine)
+		v := s.tracker.Verdict(at, machine)
 		s.did.Add(at, v)
 		s.asked, s.turns = at, v.Next
 	}

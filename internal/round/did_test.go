@@ -29,7 +29,7 @@ type timetable struct {
 func (timetable) Name() string { return "timetable" }
 
 func (s timetable) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	meters := []struct {
 		gpu    string
 		signal usage.Signal
@@ -49,7 +49,7 @@ func (s timetable) Measure(_ context.Context, resources []*inventory.Resource, i
 		}
 		for _, r := range resources {
 			if sinks[r.ID] == nil {
-				sinks[r.ID] = open(r, usage.Opened{Step: time.Hour, Source: "timetable"})
+				sinks[r.ID] = open(r, usage.SourceInfo{Step: time.Hour, Source: "timetable"})
 			}
 			for h, load := range s.hours[r.ID] {
 				at := iv.To.Add(-time.Duration(len(s.hours[r.ID])-h) * time.Hour)
@@ -59,7 +59,7 @@ func (s timetable) Measure(_ context.Context, resources []*inventory.Resource, i
 			}
 		}
 	}
-	return usage.Measured{}, nil
+	return usage.MeasureResult{}, nil
 }
 
 // TestWasteIsTheHoursOfIdleMachines holds the waste of an audit against adding up, hour by

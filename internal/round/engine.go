@@ -79,10 +79,10 @@ func New(s Setting) *Engine {
 func (e *Engine) newTracker(s *subject) *duty.Tracker {
 	k := duty.NewTracker(e.Duty, e.Activity, e.LookBack).Watch(e.watch)
 	if s.tracker != nil {
-		k.Resume(s.tracker.Progress())
+		k.RestoreProgress(s.tracker.Progress())
 	} else if e.Progress != nil {
 		if p, kept := e.Progress(s.Resource); kept {
-			k.Resume(p)
+			k.RestoreProgress(p)
 		}
 	}
 	return k
@@ -139,11 +139,11 @@ type subject struct {
 
 // answer is what a policy said of a subject last.
 type answer struct {
-	usage.Answer
+	usage.Tristate
 	next     time.Time
-	selected usage.Answer
+	selected usage.Tristate
 	// last and state are what was told of it in a replay.
-	last  usage.Answer
+	last  usage.Tristate
 	state duty.State
 	told  bool
 	// climbed says that the ladder was told that it is true.

@@ -52,7 +52,7 @@ policies:
 						facts.Resource.ID, a, b)
 				}
 			}
-			a, b := running.listed[i].answers[0].Answer, set.Policies[0].Evaluate(facts).Answer
+			a, b := running.listed[i].answers[0].Tristate, set.Policies[0].Evaluate(facts).Answer
 			if a != b {
 				t.Fatalf("at %s the answer about %s is %s, and %s of a new one", f.now(), facts.Resource.ID, a, b)
 			}

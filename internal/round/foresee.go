@@ -12,7 +12,7 @@ import (
 // work and rest is over before that, and need not be asked about.
 type foresight struct {
 	state   duty.State
-	answers []usage.Answer
+	answers []usage.Tristate
 	after   time.Duration
 	until   int64 // in nanoseconds since 1970
 }
@@ -36,7 +36,7 @@ func (r *replay) foresees(s *subject) *foresight {
 // have to be asked.
 func (r *replay) foreseen(s *subject) (until int64) {
 	f := r.foresees(s)
-	if f == nil || f.state != s.does.State || s.does.Lasting >= f.after {
+	if f == nil || f.state != s.does.State || s.does.Duration >= f.after {
 		return 0
 	}
 	now := r.now.UnixNano()
@@ -44,10 +44,10 @@ func (r *replay) foreseen(s *subject) (until int64) {
 		return 0
 	}
 	for i := range s.answers {
-		s.answers[i].Answer = f.answers[i]
+		s.answers[i].Tristate = f.answers[i]
 	}
 	// It grows older only as far as samples are known.
-	if left := f.after - s.does.Lasting; f.after < never && r.now.Before(s.does.Until) &&
+	if left := f.after - s.does.Duration; f.after < never && r.now.Before(s.does.Until) &&
 		!r.now.Add(left).After(r.lastsTo(s)) {
 		return min(f.until, now+int64(left))
 	}
@@ -64,11 +64,11 @@ func (r *replay) foresee(s *subject) {
 	}
 	*f = foresight{state: s.does.State, answers: f.answers[:0], after: never, until: never}
 	begun, still := *s.does, *s.does
-	begun.Lasting, begun.Until, begun.Expires = 0, time.Time{}, time.Time{}
+	begun.Duration, begun.Until, begun.Expires = 0, time.Time{}, time.Time{}
 	if !begun.Since.IsZero() {
 		begun.Since = r.now
 	}
-	still.Lasting, still.Since, still.Expires = 0, time.Time{}, time.Time{}
+	still.Duration, still.Since, still.Expires = 0, time.Time{}, time.Time{}
 	facts := s.facts
 	for _, p := range r.Policies.Policies {
 		facts.Duty = &begun
@@ -87,7 +87,7 @@ func (r *replay) foresee(s *subject) {
 			f.until = min(f.until, goesOn.Next.UnixNano())
 		}
 	}
-	if s.does.Lasting >= f.after { // what was asked is not what would be answered
+	if s.does.Duration >= f.after { // what was asked is not what would be answered
 		f.state = duty.Unknown
 	}
 }

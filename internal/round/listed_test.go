@@ -120,16 +120,16 @@ type combined struct {
 func (combined) Name() string { return "combined" }
 
 func (c combined) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	for _, r := range resources {
-		sink := open(r, usage.Opened{Step: time.Hour, Source: "combined", Aggregated: c.aggregated})
+		sink := open(r, usage.SourceInfo{Step: time.Hour, Source: "combined", Aggregated: c.aggregated})
 		for at := iv.From; at.Before(iv.To); at = at.Add(time.Hour) {
 			for _, s := range c.signals {
 				sink.Add("", s, usage.Point{Time: at, Mean: 1, Max: 1})
 			}
 		}
 	}
-	return usage.Measured{}, nil
+	return usage.MeasureResult{}, nil
 }
 
 // TestOneSeriesOfAllGPUs: a window stands for all GPUs of a machine where the source that
@@ -184,22 +184,22 @@ type tapeOf struct{ step time.Duration }
 func (tapeOf) Name() string { return "tape" }
 
 func (s tapeOf) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	for _, r := range resources {
-		sink := open(r, usage.Opened{Step: s.step, Source: "tape"})
+		sink := open(r, usage.SourceInfo{Step: s.step, Source: "tape"})
 		for at := iv.From; at.Before(iv.To); at = at.Add(s.step) {
 			sink.Add("", usage.CPUUtil, usage.Point{Time: at, Mean: 1, Max: 1})
 		}
 	}
-	return usage.Measured{}, nil
+	return usage.MeasureResult{}, nil
 }
 
 // costly is a source whose calls cost as much as fits an amount.
 type costly struct{ combined }
 
 func (c costly) Measure(context.Context, []*inventory.Resource, usage.Interval,
-	func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
-	return usage.Measured{Calls: []Calls{{API: "monitoring", Count: 1, Cost: math.MaxInt64}}}, nil
+	func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
+	return usage.MeasureResult{Calls: []Calls{{API: "monitoring", Count: 1, Cost: math.MaxInt64}}}, nil
 }
 
 // TestCallsThatDoNotFitAreAnError, and no cost that is too small.
@@ -224,19 +224,19 @@ type once struct {
 }
 
 func (o once) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	if *o.rounds++; *o.rounds > 1 {
-		return usage.Measured{}, nil
+		return usage.MeasureResult{}, nil
 	}
 	for _, r := range resources {
-		sink := open(r, usage.Opened{Step: time.Minute, Source: "once"})
+		sink := open(r, usage.SourceInfo{Step: time.Minute, Source: "once"})
 		for at := iv.From; at.Before(iv.To); at = at.Add(time.Minute) {
 			for _, s := range []usage.Signal{usage.GPUUtil, usage.Processes} {
 				sink.Add("0", s, usage.Point{Time: at})
 			}
 		}
 	}
-	return usage.Measured{}, nil
+	return usage.MeasureResult{}, nil
 }
 
 // TestAVerdictIsJudgedAgainWhenItExpires, though nothing is learned, and not before.

@@ -74,9 +74,9 @@ func (f *fleet) Name() string { return "test" }
 
 // Measure implements usage.Source.
 func (f *fleet) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	for _, r := range resources {
-		w := open(r, usage.Opened{Step: f.step, Source: "test"})
+		w := open(r, usage.SourceInfo{Step: f.step, Source: "test"})
 		for at := iv.From; at.Before(iv.To); at = at.Add(f.step) {
 			load := 0.0
 			if f.busy[r.ID] || f.worked != nil && f.worked(r.ID, at) {
@@ -91,7 +91,7 @@ func (f *fleet) Measure(_ context.Context, resources []*inventory.Resource, iv u
 			w.Add("", usage.NetBytes, usage.Point{Time: at, Mean: 100, Max: 100})
 		}
 	}
-	return usage.Measured{}, nil
+	return usage.MeasureResult{}, nil
 }
 
 func (f *fleet) ladder(account string) *action.Ladder {
@@ -389,8 +389,8 @@ func TestTheNewestMinuteIsReadAgain(t *testing.T) {
 		return v
 	}
 	e := New(s)
-	if v := state(e); v.State != duty.Idle || v.Lasting < 30*time.Minute {
-		t.Fatalf("at first it is %s for %s", v.State, v.Lasting)
+	if v := state(e); v.State != duty.Idle || v.Duration < 30*time.Minute {
+		t.Fatalf("at first it is %s for %s", v.State, v.Duration)
 	}
 	f.clock.Wall = first.Add(5 * time.Minute)
 	got, want := state(e), state(New(s))

@@ -211,14 +211,14 @@ type intake struct {
 // taken says which source speaks for a signal of a resource: 1 more than its number, 0
 // is none yet.
 type taken struct {
-	by  [usage.Signals]uint8
+	by  [usage.SignalCount]uint8
 	gpu uint8
 	// samples are those that an audit has not handed to the tracker yet.
 	samples []*series
 }
 
 // open returns where the points of a resource go.
-func (in *intake) open(r *inventory.Resource, o usage.Opened) usage.Sink {
+func (in *intake) open(r *inventory.Resource, o usage.SourceInfo) usage.Sink {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	s := in.engine.subjects[r.Ref()]
@@ -230,7 +230,7 @@ func (in *intake) open(r *inventory.Resource, o usage.Opened) usage.Sink {
 		t = &taken{}
 		in.taken[s] = t
 	}
-	out := &inlet{Opened: o, subject: s, taken: t, number: uint8(in.source + 1)}
+	out := &inlet{SourceInfo: o, subject: s, taken: t, number: uint8(in.source + 1)}
 	if r.Kind.Traits().Measured {
 		if s.tracker == nil {
 			s.tracker = in.engine.newTracker(s)
@@ -248,7 +248,7 @@ func (in *intake) open(r *inventory.Resource, o usage.Opened) usage.Sink {
 }
 
 // window returns the window of an audit that points go to.
-func (in *intake) window(r *inventory.Resource, o usage.Opened) *usage.Window {
+func (in *intake) window(r *inventory.Resource, o usage.SourceInfo) *usage.Window {
 	w := in.windows[r.Ref()]
 	if w == nil {
 		from := o.From
@@ -263,7 +263,7 @@ func (in *intake) window(r *inventory.Resource, o usage.Opened) *usage.Window {
 
 // inlet takes one resource's points of one source.
 type inlet struct {
-	usage.Opened
+	usage.SourceInfo
 	subject *subject
 	taken   *taken
 	number  uint8

@@ -22,7 +22,7 @@ func (e *Engine) ask(woken []*subject, now time.Time) {
 		}
 		for i, p := range e.Policies.Policies {
 			out := p.Evaluate(&s.facts)
-			s.answers[i].Answer, s.answers[i].next = out.Answer, out.Next
+			s.answers[i].Tristate, s.answers[i].next = out.Answer, out.Next
 			if !e.Uncapped {
 				s.answers[i].selected = p.Selects(&s.facts)
 			}
@@ -87,11 +87,11 @@ func (e *Engine) gauge(s *subject) duty.Gauge {
 func (e *Engine) lastsTo(s *subject) time.Time {
 	end := s.does.Until
 	for _, o := range s.gang {
-		if t := o.tracker.Ahead(); t.After(end) {
+		if t := o.tracker.CoveredUntil(); t.After(end) {
 			end = t
 		}
 	}
-	if t := s.tracker.Ahead(); t.After(end) {
+	if t := s.tracker.CoveredUntil(); t.After(end) {
 		end = t
 	}
 	return end
@@ -105,7 +105,7 @@ func (e *Engine) propose(out []action.Proposal, woken []*subject, unread map[str
 			continue
 		}
 		for i, p := range e.Policies.Policies {
-			switch answer := s.answers[i].Answer; {
+			switch answer := s.answers[i].Tristate; {
 			case answer == usage.True:
 				out = append(out, e.proposal(s, p))
 			case answer == usage.Unknown && p.Do.Verb == policy.Notify && s.open:
@@ -140,7 +140,7 @@ func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 		out.Notify, out.Grace = p.Warn.Notify, p.Warn.Grace
 	}
 	if p.AsksProgress() {
-		if spent, known := f.SpentWithoutProgress(); known {
+		if spent, known := f.SpentSinceProgress(); known {
 			out.Spent = inventory.Known(spent)
 		}
 	}
@@ -156,7 +156,7 @@ func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 				}
 			}
 		case p.AsksProgress():
-			out.Because = f.WithoutProgress()
+			out.Because = f.DescribeProgress()
 		case out.Class == policy.ClassDuty:
 			out.Because = v.State.String() + ": " + v.Why
 		}

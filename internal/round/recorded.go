@@ -39,7 +39,7 @@ const maxNamed = 5
 
 // Measure implements [usage.Source].
 func (s *recorded) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	here := map[inventory.Ref]*inventory.Resource{}
 	for _, r := range resources {
 		if !r.Kind.Traits().Measured {
@@ -65,16 +65,16 @@ func (s *recorded) Measure(ctx context.Context, resources []*inventory.Resource,
 		if here[r.Ref()] == nil {
 			return nil
 		}
-		sink := open(here[r.Ref()], usage.Opened{Step: step, Source: "recorded"})
+		sink := open(here[r.Ref()], usage.SourceInfo{Step: step, Source: "recorded"})
 		if sink == nil {
 			return nil
 		}
 		return within{sink, iv}
 	})
 	if err != nil || len(unmatched) == 0 {
-		return usage.Measured{}, err
+		return usage.MeasureResult{}, err
 	}
-	return usage.Measured{BlindSpots: []inventory.BlindSpot{{
+	return usage.MeasureResult{BlindSpots: []inventory.BlindSpot{{
 		What:   "recorded usage " + s.Name(),
 		Why:    "no single running resource has the id or name " + names(unmatched),
 		Effect: "their samples were not used",

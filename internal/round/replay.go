@@ -33,7 +33,7 @@ type Feed interface {
 	// becomes known of it.
 	Back(i int) (time.Time, bool)
 	// Opened is what the samples are handed over with.
-	Opened() usage.Opened
+	Opened() usage.SourceInfo
 }
 
 // Heard is what became known of one meter: equal samples, one step apart.
@@ -74,7 +74,7 @@ type Told struct {
 	Resource int
 	// Policy is its number in the set.
 	Policy int
-	Answer usage.Answer
+	Answer usage.Tristate
 	// State is the resource's verdict.
 	State duty.State
 	// Again says that the policy said so of it in this state before, for the same reason.
@@ -88,7 +88,7 @@ const never = math.MaxInt64
 type replay struct {
 	*Engine
 	Replay
-	opened   usage.Opened
+	opened   usage.SourceInfo
 	resource map[int]*subject
 	queue    queue
 	woken    []*subject
@@ -240,7 +240,7 @@ func (r *replay) turn(ctx context.Context, now time.Time) (bool, error) {
 	for _, s := range present {
 		s.item, s.climbed = never, s.Resource
 		for i := range s.answers {
-			s.answers[i].climbed = s.answers[i].Answer == usage.True
+			s.answers[i].climbed = s.answers[i].Tristate == usage.True
 		}
 		r.look(s) // what was acted on may be away
 	}
@@ -404,7 +404,7 @@ func (r *replay) told(s *subject) bool {
 	if !r.tells || s.item <= r.now.UnixNano() || s.climbed != s.Resource || !s.KeepUntil.IsZero() {
 		return false
 	}
-	return !slices.ContainsFunc(s.answers, func(a answer) bool { return a.climbed != (a.Answer == usage.True) })
+	return !slices.ContainsFunc(s.answers, func(a answer) bool { return a.climbed != (a.Tristate == usage.True) })
 }
 
 // leads says whether a subject is the first of its gang that is there.
@@ -415,7 +415,7 @@ func (s *subject) leads() bool {
 // proposes says whether any policy wants something of a subject.
 func (s *subject) proposes() bool {
 	for i := range s.answers {
-		if s.answers[i].Answer == usage.True {
+		if s.answers[i].Tristate == usage.True {
 			return true
 		}
 	}
@@ -433,13 +433,13 @@ func (r *replay) tell(s *subject) {
 	}
 	for i := range s.answers {
 		a := &s.answers[i]
-		if a.told && a.last == a.Answer && a.state == state {
+		if a.told && a.last == a.Tristate && a.state == state {
 			continue
 		}
-		a.told, a.last, a.state = true, a.Answer, state
+		a.told, a.last, a.state = true, a.Tristate, state
 		r.about, r.policy = s, i
 		r.Told(Told{
-			At: r.now, Resource: s.number, Policy: i, Answer: a.Answer, State: state, Again: s.calm != 0,
+			At: r.now, Resource: s.number, Policy: i, Answer: a.Tristate, State: state, Again: s.calm != 0,
 		}, r.because)
 	}
 }
@@ -455,7 +455,7 @@ func (r *replay) settle(s *subject) {
 	if s.does != nil {
 		earlier(s.does.Next)
 	}
-	if r.each && s.own != nil && s.own.Until.Before(s.tracker.Ahead()) {
+	if r.each && s.own != nil && s.own.Until.Before(s.tracker.CoveredUntil()) {
 		earlier(s.own.Until) // when the next sample is taken
 	}
 	if s.calm != 0 {

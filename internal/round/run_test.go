@@ -41,13 +41,13 @@ func (a account) List(ctx context.Context, _ Query) (*Observation, error) {
 func (a account) Name() string { return "test" }
 
 func (a account) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	for _, r := range resources {
 		load, ok := a.loads[r.ID]
 		if !ok {
 			continue
 		}
-		w := open(r, usage.Opened{Step: time.Hour, Source: "test"})
+		w := open(r, usage.SourceInfo{Step: time.Hour, Source: "test"})
 		for at := iv.From; at.Before(iv.To); at = at.Add(time.Hour) {
 			w.Add("0", usage.GPUUtil, usage.Point{Time: at, Mean: load, Max: load})
 			w.Add("0", usage.MemUsed, usage.Point{Time: at, Mean: 1 << 20, Max: 1 << 20})
@@ -56,7 +56,7 @@ func (a account) Measure(_ context.Context, resources []*inventory.Resource, iv 
 			w.Add("", usage.NetBytes, usage.Point{Time: at, Mean: 100, Max: 100})
 		}
 	}
-	return usage.Measured{}, nil
+	return usage.MeasureResult{}, nil
 }
 
 // tape is a recording made in memory.

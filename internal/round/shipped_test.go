@@ -56,8 +56,8 @@ var least = map[string]struct {
 	"gpu-memory-nearly-full": {tags: map[string]string{"purpose": "train"}, does: &activity{util: 60, memory: 0.9}},
 	"gpu-hot":                {tags: map[string]string{}, does: &activity{util: 60, temperature: 85}},
 	"gpu-power":              {tags: map[string]string{"gpu-alerts": "power"}, does: &activity{util: 60, power: 1}},
-	"runaway":      {tags: map[string]string{"purpose": "train"}, does: working, know: withoutProgress},
-	"runaway-team": {tags: map[string]string{"purpose": "train"}, does: working, know: withoutProgress},
+	"runaway":                {tags: map[string]string{"purpose": "train"}, does: working, know: withoutProgress},
+	"runaway-team":           {tags: map[string]string{"purpose": "train"}, does: working, know: withoutProgress},
 	"gpu-low-occupancy": {
 		tags: map[string]string{"Purpose": "training"}, does: &activity{util: 60, memory: 0.6, occupancy: 0.2},
 	},
@@ -96,13 +96,13 @@ type parade struct {
 }
 
 func (p *parade) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	if p.does == nil {
-		return usage.Measured{}, nil
+		return usage.MeasureResult{}, nil
 	}
 	const step = 5 * time.Minute
 	for _, r := range resources {
-		w := open(r, usage.Opened{Step: step, Source: "test"})
+		w := open(r, usage.SourceInfo{Step: step, Source: "test"})
 		for at := iv.From.Truncate(step); at.Before(iv.To); at = at.Add(step) {
 			for g := range r.Size.GPUs.Or(0) {
 				model, _ := p.book.Accelerator(r.Size.GPU)
@@ -122,7 +122,7 @@ func (p *parade) Measure(_ context.Context, resources []*inventory.Resource, iv 
 			}
 		}
 	}
-	return usage.Measured{}, nil
+	return usage.MeasureResult{}, nil
 }
 
 // newParade has one machine of each type on demand, and one of a one-time spot request.

@@ -34,13 +34,13 @@ func TestActivity(t *testing.T) {
 			t.Errorf("%s: it works is %v, want %v", tc.name, got, tc.want)
 		}
 	}
-	if !slices.Equal(Vouching(), Compute()[:2]) {
-		t.Errorf("%v vouch, of %v", Vouching(), Compute())
+	if !slices.Equal(RestSignals(), ComputeSignals()[:2]) {
+		t.Errorf("%v vouch, of %v", RestSignals(), ComputeSignals())
 	}
 }
 
-// TestOrderOfGPUs: names have one order, in which the instances of a GPU follow it.
-func TestOrderOfGPUs(t *testing.T) {
+// TestCompareGPUs: names have one order, in which the instances of a GPU follow it.
+func TestCompareGPUs(t *testing.T) {
 	names := []string{"0", "0:1", "0:2", "0:10", "2", "10", "10:1", "GPU-a", "GPU-a:1", "GPU-b", "MIG-0", "a:b"}
 	rapid.Check(t, func(t *rapid.T) {
 		got := rapid.Permutation(names).Draw(t, "names")

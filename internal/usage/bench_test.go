@@ -116,14 +116,14 @@ func BenchmarkCollect(b *testing.B) {
 	b.ReportMetric(rows*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }
 
-// growing writes rows of a few machines as they are read, in the order of time, with
+// growingFile writes rows of a few machines as they are read, in the order of time, with
 // values that never settle.
-type growing struct {
+type growingFile struct {
 	rows, at int
 	buffer   bytes.Buffer
 }
 
-func (e *growing) Read(p []byte) (int, error) {
+func (e *growingFile) Read(p []byte) (int, error) {
 	if e.at == 0 {
 		e.buffer.WriteString("resource,time,gpu,gpu_util,mem_used_bytes,step,net_bytes\n")
 	}
@@ -148,7 +148,7 @@ func liveAfter(tb testing.TB, rows int) uint64 {
 		return m.HeapAlloc
 	}
 	before := heap()
-	sum, err := Collect(context.Background(), &growing{rows: rows}, Format{}, func(string) Sink {
+	sum, err := Collect(context.Background(), &growingFile{rows: rows}, Format{}, func(string) Sink {
 		w := NewWindow(start, start.AddDate(1, 0, 0), time.Minute, "recorded", nil)
 		windows = append(windows, w)
 		return w

@@ -30,14 +30,14 @@ func (e *endlessText) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// numbered writes rows that differ.
-type numbered struct {
+// numberedRows writes rows that differ.
+type numberedRows struct {
 	before, after string
 	i             int
 	rest          []byte
 }
 
-func (r *numbered) Read(p []byte) (int, error) {
+func (r *numberedRows) Read(p []byte) (int, error) {
 	for len(r.rest) < len(p) {
 		r.rest = append(strconv.AppendInt(append(r.rest, r.before...), int64(r.i), 10), r.after...)
 		r.i++
@@ -47,9 +47,9 @@ func (r *numbered) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestUsageIsBounded: a file that holds or claims more than usage does is refused with
+// TestRejectsOversizedFiles: a file that holds or claims more than usage does is refused with
 // its name, the line and the limit, before it takes memory.
-func TestUsageIsBounded(t *testing.T) {
+func TestRejectsOversizedFiles(t *testing.T) {
 	const header = "resource,time,gpu,gpu_util,tags\n"
 	after := func(header string, r io.Reader) io.Reader { return io.MultiReader(strings.NewReader(header), r) }
 	for _, tc := range []struct {
@@ -74,12 +74,12 @@ func TestUsageIsBounded(t *testing.T) {
 			"u.csv:2: what describes the resource is over 64 KiB",
 		},
 		{
-			"GPUs without end", after(header, &numbered{before: "n,0,g", after: ",1,\n"}),
+			"GPUs without end", after(header, &numberedRows{before: "n,0,g", after: ",1,\n"}),
 			"u.csv:1048576:3: it holds more than 1048576 different",
 		},
 		{
 			"descriptions without end",
-			after(header, &numbered{before: "n,0,0,1,a=", after: strings.Repeat("x", 5000) + "\n"}),
+			after(header, &numberedRows{before: "n,0,0,1,a=", after: strings.Repeat("x", 5000) + "\n"}),
 			"are over 256 MiB of text",
 		},
 		{"a bomb of gzip", bytes.NewReader(bomb(t, header, 160<<20)), "it unpacks to over 200 times its length"},
@@ -119,9 +119,9 @@ func bomb(t testing.TB, header string, n int64) []byte {
 	return b.Bytes()
 }
 
-// TestBombOfParquet: in pages of strings that each repeat the one before, few bytes may
+// TestRejectsParquetBomb: in pages of strings that each repeat the one before, few bytes may
 // unpack to many, and nothing but unpacking tells. Large ones are refused.
-func TestBombOfParquet(t *testing.T) {
+func TestRejectsParquetBomb(t *testing.T) {
 	type row struct {
 		Resource string  `parquet:"resource"`
 		Time     float64 `parquet:"time"`

@@ -6,26 +6,24 @@ import (
 	"time"
 )
 
-// rises follows a counter from the point before its newest rise on: runs of one
-// value in order of time, of which only the second may be higher than the one
-// before it. A fall is a restart; the counter rises again when it is higher than
-// the point before. Times are offsets from the start of the window.
-type rises []run
+// counterRuns follows a counter from the point before its newest rise on: runs of equal values in
+// order of time, of which only the second may be higher than the one before it. A fall is a
+// restart; the counter rises again at the next higher point. Times are offsets from the start of
+// the window.
+type counterRuns []run
 
 type run struct {
 	from, to time.Duration
 	value    float64
 }
 
-// maxRuns bounds what a counter costs that falls again and again without a rise.
+// maxRuns bounds the memory of a counter that falls repeatedly without a rise.
 const maxRuns = 16
 
-// add records a point and returns when the counter last rose, ok only where it did.
-// Points may come in any order. What comes late into the middle of a run and
-// differs from it may make the rise appear later than it was, up to the run's end,
-// because the points of a run are not kept: a fall to the rest of it is taken to be
-// right after, a rise to it at its end.
-func (r *rises) add(at time.Duration, v float64) (rose time.Duration, ok bool) {
+// add records a point and returns when the counter last rose; ok is false if it never did. Points
+// may come in any order. A late point inside a run, with another value, may make the rise appear
+// later, up to the end of the run, because the points of a run are not kept.
+func (r *counterRuns) add(at time.Duration, v float64) (rose time.Duration, ok bool) {
 	list := *r
 	i := sort.Search(len(list), func(i int) bool { return list[i].to >= at })
 	switch {

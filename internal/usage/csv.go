@@ -14,27 +14,27 @@ import (
 // maxLine is the longest line that is read, in bytes.
 const maxLine = 1 << 18
 
-// lines reads records of CSV, each a line unless quotes span several.
+// lines reads CSV records: one line each, or several if a quoted field spans them.
 type lines struct {
 	r      *bufio.Reader
 	format Format
 	number int // of the last line read
 	joined []byte
-	// separator stands between fields.
+	// separator separates fields.
 	separator byte
-	// unended says that the last line read has no line end: the file ends in it.
-	unended bool
-	// again are lines to be read again, after a quote in one before them was not closed, and
-	// broken counts such quotes.
-	again  []byte
-	broken int
+	// noNewline is set if the file ends in the last line read.
+	noNewline bool
+	// pushedBack are lines to read again after an unclosed quote in an earlier one; openQuotes
+	// counts such quotes.
+	pushedBack []byte
+	openQuotes int
 }
 
-// maxBroken is how many quotes may be left open; each costs a search for its end.
-const maxBroken = 10
+// maxOpenQuotes bounds unclosed quotes; each costs a search for its end.
+const maxOpenQuotes = 10
 
-// next returns the next record without its line end, the number of its first line,
-// and whether there are quotes in it. The record is valid until the next call.
+// next returns the next record without its line end, the number of its first line, and whether it
+// has quotes. The record is valid until the next call.
 func (l *lines) next() (record []byte, line int, quoted bool, err error) {
 	record, err = l.line()
 	if err != nil {
@@ -66,22 +66,22 @@ func (l *lines) next() (record []byte, line int, quoted bool, err error) {
 	}
 }
 
-// openQuote is a record of which a quote is not closed; reading goes on with the line after it.
+// openQuote is the error of a record with an unclosed quote; reading continues at the next line.
 type openQuote struct{ *FileError }
 
-// reopen goes back to the line after the one in which a quote was opened.
+// reopen goes back to the line after the one with the opening quote.
 func (l *lines) reopen(line int, format string, args ...any) error {
 	fail := l.format.fail(line, 0, format, args...)
 	_, rest, more := bytes.Cut(l.joined, []byte{'\n'})
-	if l.broken++; l.broken > maxBroken {
+	if l.openQuotes++; l.openQuotes > maxOpenQuotes {
 		return fail
 	}
 	if more {
 		rest = bytes.Clone(rest)
-		if len(l.again) > 0 {
-			rest = append(append(rest, '\n'), l.again...)
+		if len(l.pushedBack) > 0 {
+			rest = append(append(rest, '\n'), l.pushedBack...)
 		}
-		l.again, l.unended = rest, false
+		l.pushedBack, l.noNewline = rest, false
 	}
 	l.number = line
 	return openQuote{fail}
@@ -90,20 +90,20 @@ func (l *lines) reopen(line int, format string, args ...any) error {
 var quote = []byte{'"'}
 
 func (l *lines) line() ([]byte, error) {
-	if len(l.again) > 0 {
+	if len(l.pushedBack) > 0 {
 		l.number++
-		b, rest, _ := bytes.Cut(l.again, []byte{'\n'})
-		l.again = rest
+		b, rest, _ := bytes.Cut(l.pushedBack, []byte{'\n'})
+		l.pushedBack = rest
 		return bytes.TrimSuffix(b, []byte{'\r'}), nil
 	}
 	b, err := l.r.ReadSlice('\n')
 	l.number++
-	l.unended = false
+	l.noNewline = false
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):
 		return nil, l.format.fail(l.number, 0, "the line is over %d bytes long", maxLine)
 	case errors.Is(err, io.EOF) && len(b) > 0:
-		l.unended = true
+		l.noNewline = true
 	case errors.Is(err, io.EOF):
 		return nil, io.EOF
 	case err != nil:
@@ -125,9 +125,8 @@ func (l *lines) line() ([]byte, error) {
 	return b, nil
 }
 
-// fields splits a record at its separators. Spaces around a field are left out. A
-// quoted field may hold commas and, doubled, quotes; its text is unquoted in
-// place.
+// fields splits a record at its separators and trims spaces. A quoted field may hold separators
+// and, doubled, quotes; it is unquoted in place.
 func fields(record []byte, separator byte, quoted bool, out [][]byte) ([][]byte, error) {
 	for {
 		if quoted {
@@ -154,12 +153,12 @@ func fields(record []byte, separator byte, quoted bool, out [][]byte) ([][]byte,
 }
 
 var (
-	errQuote  = errors.New("a quote is not closed")
-	errQuoted = errors.New("there is text after a closing quote: a comma is expected")
+	errQuote          = errors.New("a quote is not closed")
+	errTextAfterQuote = errors.New("there is text after a closing quote: a comma is expected")
 )
 
-// unquote reads the quoted field that b begins with. rest is what follows the
-// comma after it, nil when it is the last field.
+// unquote reads the quoted field at the start of b. rest is the text after its separator, nil after
+// the last field.
 func unquote(b []byte, separator byte) (field, rest []byte, err error) {
 	n := 0
 	for i := 1; i < len(b); i++ {
@@ -178,7 +177,7 @@ func unquote(b []byte, separator byte) (field, rest []byte, err error) {
 		case len(after) == 0:
 			return b[:n], nil, nil
 		case after[0] != separator:
-			return nil, nil, errQuoted
+			return nil, nil, errTextAfterQuote
 		default:
 			return b[:n], after[1:], nil
 		}
@@ -186,7 +185,7 @@ func unquote(b []byte, separator byte) (field, rest []byte, err error) {
 	return nil, nil, errQuote
 }
 
-// trimTo is trim for the text before a separator, which it leaves.
+// trimTo trims the text before a separator and keeps the separator.
 func trimTo(b []byte, separator byte) []byte {
 	if separator == '\t' {
 		return bytes.Trim(b, " ")
@@ -205,10 +204,10 @@ func trim(b []byte) []byte {
 	return b
 }
 
-// byteOrderMark begins text in UTF-8 that some programs wrote.
+// byteOrderMark starts UTF-8 text of some programs.
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// readCSV reads recorded usage as text.
+// readCSV reads recorded usage as CSV.
 func readCSV(d *decoder, r *bufio.Reader) error {
 	in := &lines{r: decoded(r), format: d.format, separator: ','}
 	header, err := in.header()
@@ -224,8 +223,8 @@ func readCSV(d *decoder, r *bufio.Reader) error {
 		fail.Line = header.line
 		return fail
 	}
-	l.comma = in.separator == ';'
-	if d.layout = l; l.smi && d.local.location == nil {
+	l.decimalComma = in.separator == ';'
+	if d.layout = l; l.nvidiaSMI && d.local.location == nil {
 		d.local.location = time.UTC
 	}
 	row := make([][]byte, 0, len(names))
@@ -234,62 +233,62 @@ func readCSV(d *decoder, r *bufio.Reader) error {
 		var open openQuote
 		switch {
 		case errors.Is(err, io.EOF):
-			if err := d.refuse(); err != nil {
+			if err := d.checkBadRows(); err != nil {
 				return err
 			}
 			return d.flush()
 		case errors.As(err, &open):
-			d.begin()
-			if d.wrong(true, line, 0, "%s", open.Reason); in.unended {
-				d.cut()
+			d.beginRow()
+			if d.reject(true, line, 0, "%s", open.Reason); in.noNewline {
+				d.noteTruncation()
 				continue
 			}
-			if err := d.end(line); err != nil {
+			if err := d.endRow(line); err != nil {
 				return err
 			}
 			continue
 		case err != nil:
 			return err
 		}
-		if len(record) > 0 && record[0] == byteOrderMark[0] { // files that were appended to one another
+		if len(record) > 0 && record[0] == byteOrderMark[0] { // several files were concatenated
 			record = bytes.TrimPrefix(record, byteOrderMark)
 		}
 		if len(trim(record)) == 0 || bytes.Equal(record, header.record) {
-			continue // files that were appended to one another repeat their header
+			continue // concatenated files repeat the header
 		}
-		d.begin()
+		d.beginRow()
 		if row, err = fields(record, in.separator, quoted, row[:0]); err != nil {
-			d.wrong(true, line, 0, "%s", err)
+			d.reject(true, line, 0, "%s", err)
 		} else if len(row) != len(names) {
-			d.wrong(true, line, 0, "the row has %d fields, %d are expected", len(row), len(names))
+			d.reject(true, line, 0, "the row has %d fields, %d are expected", len(row), len(names))
 		}
 		for i := 0; i < len(row) && !d.skipped; i++ {
-			if err := d.text(line, i, row[i]); err != nil {
+			if err := d.decodeField(line, i, row[i]); err != nil {
 				return err
 			}
 		}
-		if in.unended && !d.skipped && l.smi && !d.whole(row) {
-			d.wrong(true, line, len(row), "%.60q %s", row[len(row)-1], errCut)
+		if in.noNewline && !d.skipped && l.nvidiaSMI && !d.hasUnit(row) {
+			d.reject(true, line, len(row), "%.60q %s", row[len(row)-1], errCut)
 		}
-		if in.unended && d.skipped && d.ended > 0 {
-			d.cut()
+		if in.noNewline && d.skipped && d.rows > 0 {
+			d.noteTruncation()
 			continue
 		}
-		if err := d.end(line); err != nil {
+		if err := d.endRow(line); err != nil {
 			return err
 		}
 	}
 }
 
-// cut notes that the file ends in the middle of a row, as it does when what writes it is killed.
-func (d *decoder) cut() { d.summary.Cut = d.bad }
+// noteTruncation records that the file ends in the middle of a row, as when its writer is killed.
+func (d *decoder) noteTruncation() { d.summary.TruncatedLine = d.rowError }
 
-// whole says whether the last field of a row of nvidia-smi has a unit where that of the rows
-// before has one.
-func (d *decoder) whole(row [][]byte) bool {
+// hasUnit reports whether the last field of a row of nvidia-smi has a unit if earlier rows have
+// one.
+func (d *decoder) hasUnit(row [][]byte) bool {
 	last := len(row) - 1
-	return !d.layout.units || d.layout.columns[last].role != signalColumn || bytes.IndexByte(row[last], ' ') > 0 ||
-		unmeasured(row[last])
+	return !d.layout.hasUnits || d.layout.columns[last].role != signalColumn || bytes.IndexByte(row[last], ' ') > 0 ||
+		isUnmeasured(row[last])
 }
 
 type headerLine struct {
@@ -298,7 +297,7 @@ type headerLine struct {
 	line   int
 }
 
-// header reads the names of the columns from the first line that is not empty.
+// header reads the column names from the first line that is not empty.
 func (l *lines) header() (*headerLine, error) {
 	for {
 		record, line, quoted, err := l.next()
@@ -333,8 +332,8 @@ func (l *lines) header() (*headerLine, error) {
 	}
 }
 
-// separatorOf returns what stands between the names of a header: a comma, or where there is none
-// the semicolon or the tab of spreadsheets.
+// separatorOf returns the separator of a header: a comma, or without one the semicolon or tab of
+// spreadsheets.
 func separatorOf(header []byte) byte {
 	for _, c := range []byte(",;\t") {
 		if bytes.IndexByte(header, c) >= 0 {
@@ -344,9 +343,8 @@ func separatorOf(header []byte) byte {
 	return ','
 }
 
-// decoded returns the text of a file that is in UTF-16, as Windows writes it, in UTF-8, and any
-// other as it is. Text without a mark of its byte order is known by the zeros of its first
-// letters.
+// decoded converts UTF-16, as Windows writes it, to UTF-8. UTF-16 without a byte order mark is
+// recognized by the zeros of its first letters.
 func decoded(r *bufio.Reader) *bufio.Reader {
 	first, _ := r.Peek(4)
 	order, mark := unicode.LittleEndian, unicode.UseBOM

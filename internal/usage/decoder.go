@@ -16,48 +16,48 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// decoder turns the fields of rows into samples. Its memory grows with the number
-// of resources and GPUs, not with the number of rows.
+// decoder converts the fields of rows to samples. Its memory grows with the number of resources and
+// GPUs, not with the number of rows.
 type decoder struct {
 	ctx    context.Context
 	format Format
 	layout *layout
-	each   func(*Sample) error
+	emit   func(*Sample) error
 
-	// sample is the row that is being read. held is the one before: rows of one sample
-	// may follow it.
-	sample, held *Sample
-	holds        bool
-	ended        int // rows
-	summary      Summary
-	steps        stepMeter
+	// sample is the current row, previous the row before, which is held back because rows of the
+	// same sample may follow.
+	sample, previous *Sample
+	hasPrevious      bool
+	rows             int
+	summary          Summary
+	steps            stepMeter
 
 	local localTimes
-	// bad is what is wrong with the row, and skipped says that the rest of it is of no use.
-	bad     *FileError
-	skipped bool
+	// rowError is the first error of the row; skipped means that the rest of the row is ignored.
+	rowError *FileError
+	skipped  bool
 
-	names map[string]string
-	kept  struct{ count, bytes int } // what stays in memory until the end
-	// device is what the row says of its GPU, and devices are the names of those that are parts
-	// of GPUs; parted are the GPUs that they are of.
+	names    map[string]string
+	retained struct{ count, bytes int } // text that stays in memory until the end
+	// device describes the GPU of the row. devices caches the names of parts of GPUs, and
+	// dividedGPUs the GPUs that have parts.
 	device      Device
 	devices     map[Device]string
-	parted      map[[2]string]bool
+	dividedGPUs map[[2]string]bool
 	resources   map[string]struct{}
 	lastTime    cachedTime
 	received    cachedTime
 	description struct {
-		text    []byte // the describing fields of this row, each followed by 0
-		last    []byte // those of the row before
-		current *Description
-		known   map[string]*Description
-		// fields are the describing fields of this row, for one that is new.
+		decodeField []byte // the describing fields of this row, each followed by 0
+		last        []byte // those of the previous row
+		current     *Description
+		known       map[string]*Description
+		// fields are the positions of the describing fields of this row, for a new description.
 		fields []describingField
 	}
 }
 
-// cachedTime is the newest time of a column as it was written.
+// cachedTime is the newest time of a column with its text.
 type cachedTime struct {
 	text []byte
 	time time.Time
@@ -70,48 +70,48 @@ type describingField struct {
 
 func newDecoder(ctx context.Context, f Format, l *layout, each func(*Sample) error) *decoder {
 	d := &decoder{
-		ctx: ctx, format: f, layout: l, each: each, names: map[string]string{}, resources: map[string]struct{}{},
+		ctx: ctx, format: f, layout: l, emit: each, names: map[string]string{}, resources: map[string]struct{}{},
 	}
-	d.sample, d.held = &Sample{}, &Sample{}
+	d.sample, d.previous = &Sample{}, &Sample{}
 	d.local.location = f.Location
 	d.description.known = map[string]*Description{}
 	return d
 }
 
-// begin starts a row.
-func (d *decoder) begin() {
+// beginRow starts a row.
+func (d *decoder) beginRow() {
 	s := d.sample
 	s.Resource, s.GPU, s.Time, s.Received, s.has, s.unsupported = d.format.Resource, "", time.Time{}, time.Time{}, 0, 0
-	d.bad, d.skipped = nil, false
-	if d.layout.divides {
+	d.rowError, d.skipped = nil, false
+	if d.layout.hasDeviceColumns {
 		d.device = Device{}
 	}
-	d.description.text, d.description.fields = d.description.text[:0], d.description.fields[:0]
+	d.description.decodeField, d.description.fields = d.description.decodeField[:0], d.description.fields[:0]
 }
 
-// wrong notes what is wrong with the row; the first counts. skip says that the row is of no use
-// then, and not only the value.
-func (d *decoder) wrong(skip bool, line, column int, format string, args ...any) {
-	if d.bad == nil {
-		d.bad = d.format.fail(line, column, format, args...)
+// reject records an error of the row; the first one stays. With skip the whole row is ignored, not
+// only the value.
+func (d *decoder) reject(skip bool, line, column int, format string, args ...any) {
+	if d.rowError == nil {
+		d.rowError = d.format.fail(line, column, format, args...)
 	}
 	d.skipped = d.skipped || skip
 }
 
-// text reads one field of a row, given as text. i is the column from 0. What is wrong with the
-// row is noted; an error is about the file.
-func (d *decoder) text(line, i int, field []byte) error {
+// decodeField decodes one field of a row from text. i is the column from 0. An error of the row is
+// recorded; a returned error concerns the file.
+func (d *decoder) decodeField(line, i int, field []byte) error {
 	c := &d.layout.columns[i]
 	switch c.role {
 	case ignored:
 	case resourceColumn:
 		if len(field) == 0 {
-			d.wrong(true, line, i+1, "the resource is empty")
+			d.reject(true, line, i+1, "the resource is empty")
 			return nil
 		}
-		return d.intern(&d.sample.Resource, field, d.held.Resource, line, i)
+		return d.intern(&d.sample.Resource, field, d.previous.Resource, line, i)
 	case gpuColumn:
-		return d.intern(&d.sample.GPU, field, d.held.GPU, line, i)
+		return d.intern(&d.sample.GPU, field, d.previous.GPU, line, i)
 	case partColumn:
 		return d.intern(&d.device.Instance, field, d.device.Instance, line, i)
 	case profileColumn:
@@ -125,64 +125,64 @@ func (d *decoder) text(line, i int, field []byte) error {
 	case modelColumn:
 		return d.intern(&d.device.Model, field, d.device.Model, line, i)
 	case migColumn:
-		d.device.Divided = strings.EqualFold(string(field), "enabled") || string(field) == "1"
+		d.device.InMIGMode = strings.EqualFold(string(field), "enabled") || string(field) == "1"
 	case timeColumn:
-		t, err := d.cached(&d.lastTime, field)
+		t, err := d.parseTime(&d.lastTime, field)
 		if err != nil {
-			d.wrong(true, line, i+1, "time %.60q %s", field, err)
+			d.reject(true, line, i+1, "time %.60q %s", field, err)
 		}
 		d.sample.Time = t
 	case receivedColumn:
-		if unmeasured(field) {
+		if isUnmeasured(field) {
 			break
 		}
-		t, err := d.cached(&d.received, field)
+		t, err := d.parseTime(&d.received, field)
 		if err != nil {
-			d.wrong(true, line, i+1, "received %.60q %s", field, err)
+			d.reject(true, line, i+1, "received %.60q %s", field, err)
 		}
 		d.sample.Received = t
 	case signalColumn:
-		d.signal(c, line, i, field)
+		d.decodeSignal(c, line, i, field)
 	default:
-		start := len(d.description.text)
-		d.description.text = append(append(d.description.text, field...), 0)
+		start := len(d.description.decodeField)
+		d.description.decodeField = append(append(d.description.decodeField, field...), 0)
 		d.description.fields = append(d.description.fields, describingField{i, start, start + len(field)})
 	}
 	return nil
 }
 
-// signal reads the value of a signal.
-func (d *decoder) signal(c *column, line, i int, field []byte) {
+// decodeSignal decodes the value of a signal.
+func (d *decoder) decodeSignal(c *column, line, i int, field []byte) {
 	var v float64
 	var err error
-	if d.layout.smi {
+	if d.layout.nvidiaSMI {
 		v, err = d.layout.quantity(c, field)
-	} else if v, err = c.number(field); err != nil && !unmeasured(field) {
-		if local, rest, ok := localized(field, d.layout.comma); ok && len(rest) == 0 {
+	} else if v, err = c.number(field); err != nil && !isUnmeasured(field) {
+		if local, rest, ok := parseLocalized(field, d.layout.decimalComma); ok && len(rest) == 0 {
 			v, err = local, nil
 		}
 	}
 	if err == nil {
-		err = d.value(c, v)
-	} else if unmeasured(field) {
+		err = d.recordValue(c, v)
+	} else if isUnmeasured(field) {
 		if len(field) > 0 {
 			d.sample.unsupported |= 1 << c.signal
 		}
-		if err = nil; failed(field) {
-			d.summary.Failed++
+		if err = nil; isReadError(field) {
+			d.summary.ReadErrors++
 		}
 	}
 	if err != nil {
-		d.wrong(false, line, i+1, "%s %.60q %s", c.name, field, err)
+		d.reject(false, line, i+1, "%s %.60q %s", c.name, field, err)
 	}
 }
 
-// cached reads a time, which is often that of the row before.
-func (d *decoder) cached(c *cachedTime, field []byte) (time.Time, error) {
+// parseTime parses a time, which is often that of the previous row.
+func (d *decoder) parseTime(c *cachedTime, field []byte) (time.Time, error) {
 	if len(c.text) > 0 && bytes.Equal(field, c.text) {
 		return c.time, nil
 	}
-	t, err := d.instant(field)
+	t, err := d.parseInstant(field)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -190,10 +190,10 @@ func (d *decoder) cached(c *cachedTime, field []byte) (time.Time, error) {
 	return t, nil
 }
 
-func (d *decoder) instant(field []byte) (time.Time, error) {
-	t, zoned, ok, err := date(field, '-')
-	if !ok && err == nil && d.layout.smi {
-		t, zoned, ok, err = date(field, '/')
+func (d *decoder) parseInstant(field []byte) (time.Time, error) {
+	t, zoned, ok, err := parseDate(field, '-')
+	if !ok && err == nil && d.layout.nvidiaSMI {
+		t, zoned, ok, err = parseDate(field, '/')
 	}
 	switch {
 	case err != nil || ok && zoned:
@@ -204,22 +204,22 @@ func (d *decoder) instant(field []byte) (time.Time, error) {
 	return sinceEpoch(field, d.format.Epoch)
 }
 
-// value records a number that was read of a signal, in the unit of its column. It returns why
-// the number is impossible.
-func (d *decoder) value(c *column, v float64) error {
+// recordValue records a number of a signal in the unit of its column, or returns why it is
+// impossible.
+func (d *decoder) recordValue(c *column, v float64) error {
 	scaled := v * c.scale
-	if !(v >= 0 && v < blankInt32 && scaled <= c.most) {
-		return d.odd(c, v)
+	if !(v >= 0 && v < blankInt32 && scaled <= c.max) {
+		return d.recordUnusual(c, v)
 	}
 	d.sample.values[c.signal] = scaled
 	d.sample.has |= 1 << c.signal
 	return nil
 }
 
-// odd records a number that may be no measurement.
-func (d *decoder) odd(c *column, v float64) error {
+// recordUnusual records a number that may not be a measurement.
+func (d *decoder) recordUnusual(c *column, v float64) error {
 	scaled, reading := v, Valid
-	if !IsMeasurement(v) { // which is told in the unit of the column
+	if !IsMeasurement(v) { // sentinels are in the unit of the column
 		_, reading = c.signal.Check(v)
 	}
 	if reading == Valid {
@@ -239,8 +239,7 @@ func (d *decoder) odd(c *column, v float64) error {
 	return nil
 }
 
-// intern sets to to b, as a string that is shared with earlier rows; likely is what it
-// most likely is.
+// intern sets to to b as a string shared with earlier rows; likely is its most likely value.
 func (d *decoder) intern(to *string, b []byte, likely string, line, i int) error {
 	if string(b) == likely {
 		*to = likely
@@ -251,7 +250,7 @@ func (d *decoder) intern(to *string, b []byte, likely string, line, i int) error
 		if len(b) > maxName {
 			return d.format.fail(line, i+1, "the name %.60q… is over %d bytes long", b, maxName)
 		}
-		if err := d.keep(line, i+1, len(b)); err != nil {
+		if err := d.retain(line, i+1, len(b)); err != nil {
 			return err
 		}
 		name = string(b)
@@ -261,23 +260,23 @@ func (d *decoder) intern(to *string, b []byte, likely string, line, i int) error
 	return nil
 }
 
-// end completes a row, and hands on the sample before it.
-func (d *decoder) end(line int) error {
-	if d.ended++; d.ended%4096 == 0 && d.ctx.Err() != nil {
+// endRow completes a row, and emits the previous sample.
+func (d *decoder) endRow(line int) error {
+	if d.rows++; d.rows%4096 == 0 && d.ctx.Err() != nil {
 		return fmt.Errorf("read recorded usage %s: %w", d.format.Name, context.Cause(d.ctx))
 	}
-	s, p := d.sample, d.held
+	s, p := d.sample, d.previous
 	if s.Time.IsZero() {
-		d.wrong(true, line, 0, "the time is empty")
+		d.reject(true, line, 0, "the time is empty")
 	}
 	if used, ok := s.Get(MemUsed); ok {
-		if total, ok := s.Get(MemTotal); ok && used > total*(1+noise) {
-			d.wrong(false, line, 0, "%s of memory are used of %s", plain.Number(used, 0), plain.Number(total, 0))
+		if total, ok := s.Get(MemTotal); ok && used > total*(1+overshoot) {
+			d.reject(false, line, 0, "%s of memory are used of %s", plain.Number(used, 0), plain.Number(total, 0))
 			s.has &^= 1<<MemUsed | 1<<MemTotal
 		}
 	}
-	if !d.skipped && (d.layout.divides || strings.HasPrefix(s.GPU, migUUID)) {
-		if err := d.identify(line); err != nil {
+	if !d.skipped && (d.layout.hasDeviceColumns || strings.HasPrefix(s.GPU, migUUID)) {
+		if err := d.nameGPU(line); err != nil {
 			return err
 		}
 	}
@@ -286,19 +285,20 @@ func (d *decoder) end(line int) error {
 			return err
 		}
 	}
-	if d.bad != nil {
-		d.noteBad(d.bad)
-		if n := d.summary.Bad; n >= hopeless && n > d.ended/2 {
-			return d.refuse()
+	if d.rowError != nil {
+		d.countBadRow(d.rowError)
+		if n := d.summary.BadRowCount; n >= maxBadRowsRead && n > d.rows/2 {
+			return d.checkBadRows()
 		}
 		if d.skipped {
 			return nil
 		}
 	}
 	sum := &d.summary
-	if d.holds && s.Resource == p.Resource && s.GPU == p.GPU && s.Time.Equal(p.Time) && s.Received.Equal(p.Received) &&
+	if d.hasPrevious && s.Resource == p.Resource && s.GPU == p.GPU && s.Time.Equal(p.Time) &&
+		s.Received.Equal(p.Received) &&
 		s.Description == p.Description {
-		if d.layout.smi && !d.layout.gpu {
+		if d.layout.nvidiaSMI && !d.layout.gpu {
 			return d.format.fail(line, 0,
 				"a second row at the same time: several GPUs are told apart only by index or uuid among the queried fields")
 		}
@@ -307,10 +307,10 @@ func (d *decoder) end(line int) error {
 		} else {
 			sum.Rows++
 		}
-		p.join(s)
+		p.merge(s)
 		return nil
 	}
-	if !d.holds || s.Resource != p.Resource {
+	if !d.hasPrevious || s.Resource != p.Resource {
 		d.resources[s.Resource] = struct{}{}
 	}
 	d.steps.add(s)
@@ -322,22 +322,22 @@ func (d *decoder) end(line int) error {
 		sum.Last = s.Time
 	}
 	err := d.flush()
-	d.sample, d.held, d.holds = d.held, d.sample, true
+	d.sample, d.previous, d.hasPrevious = d.previous, d.sample, true
 	return err
 }
 
-// flush hands on the sample that is held back, if there is one.
+// flush emits the sample that is held back, if any.
 func (d *decoder) flush() error {
-	if !d.holds {
+	if !d.hasPrevious {
 		return nil
 	}
-	d.holds = false
-	d.held.derive()
-	return d.each(d.held)
+	d.hasPrevious = false
+	d.previous.derive()
+	return d.emit(d.previous)
 }
 
-// join adds what another row says of the same sample: of two values the larger.
-func (s *Sample) join(o *Sample) {
+// merge adds the values of another row of the same sample; of two values the larger is kept.
+func (s *Sample) merge(o *Sample) {
 	for left := o.has; left != 0; left &= left - 1 {
 		sig := Signal(bits.TrailingZeros32(left))
 		if v := o.values[sig]; s.has&(1<<sig) == 0 || v > s.values[sig] {
@@ -347,38 +347,38 @@ func (s *Sample) join(o *Sample) {
 	s.unsupported = (s.unsupported | o.unsupported) &^ s.has
 }
 
-// identify names the GPU of a row whose columns tell how GPUs are divided, and leaves out values
-// that mean nothing on it.
-func (d *decoder) identify(line int) error {
+// nameGPU names the GPU of a row with device columns, and drops values that are not measurements of
+// that device.
+func (d *decoder) nameGPU(line int) error {
 	s, device := d.sample, &d.device
 	device.UUID, device.Index = s.GPU, ""
-	if !NamesGPU(s.GPU) {
+	if !IsGPUName(s.GPU) {
 		s.GPU = ""
 	}
 	name, ok := d.devices[*device]
 	if !ok {
 		name = device.Name("")
-		if err := d.keep(line, 0, len(name)+len(device.Serial)); err != nil {
+		if err := d.retain(line, 0, len(name)+len(device.Serial)); err != nil {
 			return err
 		}
 		if d.devices == nil {
-			d.devices, d.parted = map[Device]string{}, map[[2]string]bool{}
+			d.devices, d.dividedGPUs = map[Device]string{}, map[[2]string]bool{}
 		}
 		d.devices[*device] = name
 	}
 	s.GPU = name
 	parent, part := Parent(name)
 	if part {
-		d.parted[[2]string{s.Resource, parent}] = true
+		d.dividedGPUs[[2]string{s.Resource, parent}] = true
 	}
 	divided := *device
-	divided.Divided = device.Divided || !part && d.parted[[2]string{s.Resource, name}]
-	if !divided.Divided && !divided.Part() && !d.layout.partsOnly {
+	divided.InMIGMode = device.InMIGMode || !part && d.dividedGPUs[[2]string{s.Resource, name}]
+	if !divided.InMIGMode && !divided.IsPart() && !d.layout.partsOnly {
 		return nil
 	}
 	for i := range d.layout.columns {
 		c := &d.layout.columns[i]
-		if c.role != signalColumn || s.has&(1<<c.signal) == 0 || c.means(s.values[c.signal], divided) {
+		if c.role != signalColumn || s.has&(1<<c.signal) == 0 || c.appliesTo(s.values[c.signal], divided) {
 			continue
 		}
 		s.has &^= 1 << c.signal
@@ -388,104 +388,103 @@ func (d *decoder) identify(line int) error {
 	return nil
 }
 
-// noteBad counts a row that is wrong, and keeps the first ones.
-func (d *decoder) noteBad(e *FileError) {
-	if d.summary.Bad++; len(d.summary.BadRows) < maxBadRows {
+// countBadRow counts a bad row, and keeps the first ones.
+func (d *decoder) countBadRow(e *FileError) {
+	if d.summary.BadRowCount++; len(d.summary.BadRows) < maxBadRows {
 		d.summary.BadRows = append(d.summary.BadRows, e)
 	}
 }
 
-// maxBadRows is how many of the rows that are wrong are told by their lines.
+// maxBadRows bounds the bad rows that are reported with their lines.
 const maxBadRows = 5
 
-// A file is refused when more than one row in badShare is wrong; one may be from fewBad rows
-// on. It is then more likely read wrongly than damaged. Of hopeless wrong rows that are the most
-// so far, the rest is not read.
+// A file is rejected if more than one row in badRowDivisor is bad; one bad row is allowed from
+// minRowsForBadRow rows on. More errors suggest a wrong format rather than damage. Reading stops
+// after maxBadRowsRead bad rows if they are the majority.
 const (
-	badShare = 100
-	fewBad   = 10
-	hopeless = 10_000
+	badRowDivisor    = 100
+	minRowsForBadRow = 10
+	maxBadRowsRead   = 10_000
 )
 
-// refuse returns what is wrong with a file of which too many rows are wrong.
-func (d *decoder) refuse() error {
+// checkBadRows returns an error if too many rows are bad.
+func (d *decoder) checkBadRows() error {
 	s := &d.summary
-	allowed := d.ended / badShare
-	if d.ended >= fewBad {
+	allowed := d.rows / badRowDivisor
+	if d.rows >= minRowsForBadRow {
 		allowed = max(allowed, 1)
 	}
-	if s.Bad == 0 || s.Bad <= allowed {
+	if s.BadRowCount == 0 || s.BadRowCount <= allowed {
 		return nil
 	}
 	e := *s.BadRows[0]
-	if d.ended > 1 && s.Bad > 1 {
+	if d.rows > 1 && s.BadRowCount > 1 {
 		e.Reason = fmt.Sprintf("%s; %d of %d rows cannot be read, and up to 1%% are left out",
-			e.Reason, s.Bad, d.ended)
+			e.Reason, s.BadRowCount, d.rows)
 	}
 	return &e
 }
 
-// finish returns the summary of what was read.
+// finish returns the summary of the rows read.
 func (d *decoder) finish() Summary {
 	d.summary.Resources = len(d.resources)
 	d.summary.Step = d.steps.median()
-	d.summary.Zoneless, d.summary.Repeated = d.local.read, d.local.repeated
+	d.summary.Zoneless, d.summary.RepeatedHour = d.local.zoneless, d.local.repeated
 	if d.layout != nil {
 		d.summary.UnknownColumns = d.layout.unknown
 	}
 	return d.summary
 }
 
-// describe points the sample at the description in its row, parsing it only when
-// it was not seen before.
+// describe sets the sample's description, and parses it only if it is new.
 func (d *decoder) describe(line int) error {
 	desc := &d.description
-	if desc.current != nil && bytes.Equal(desc.text, desc.last) {
+	if desc.current != nil && bytes.Equal(desc.decodeField, desc.last) {
 		d.sample.Description = desc.current
 		return nil
 	}
-	known, ok := desc.known[string(desc.text)]
+	known, ok := desc.known[string(desc.decodeField)]
 	if !ok {
-		if len(desc.text) > maxDescribed {
-			return d.format.fail(line, 0, "what describes the resource is over %d KiB", maxDescribed>>10)
+		if len(desc.decodeField) > maxDescription {
+			return d.format.fail(line, 0, "what describes the resource is over %d KiB", maxDescription>>10)
 		}
-		// It is kept as it is written and as it is read.
-		if err := d.keep(line, 0, 2*len(desc.text)); err != nil {
+		// The text is kept twice: as a key and parsed.
+		if err := d.retain(line, 0, 2*len(desc.decodeField)); err != nil {
 			return err
 		}
 		known = &Description{}
 		for _, f := range desc.fields {
 			c := &d.layout.columns[f.column]
-			if err := d.state(known, c.role, string(desc.text[f.start:f.end])); err != nil {
-				d.wrong(true, line, f.column+1, "%s %.60q %s", c.name, desc.text[f.start:f.end], err)
+			if err := d.setDescription(known, c.role, string(desc.decodeField[f.start:f.end])); err != nil {
+				d.reject(true, line, f.column+1, "%s %.60q %s", c.name, desc.decodeField[f.start:f.end], err)
 				return nil
 			}
 		}
-		desc.known[string(desc.text)] = known
+		desc.known[string(desc.decodeField)] = known
 	}
 	d.sample.Description, desc.current = known, known
-	desc.last = append(desc.last[:0], desc.text...)
+	desc.last = append(desc.last[:0], desc.decodeField...)
 	return nil
 }
 
-// state reads a describing field. An empty one states nothing.
-func (d *decoder) state(to *Description, r role, text string) error {
+// setDescription parses a describing field. An empty one sets nothing.
+func (d *decoder) setDescription(to *Description, r role, text string) error {
 	switch r {
 	case gpusColumn:
-		if unmeasured([]byte(text)) {
+		if isUnmeasured([]byte(text)) {
 			return nil
 		}
-		n, err := number([]byte(text))
+		n, err := parseNumber([]byte(text))
 		if err != nil || n != math.Trunc(n) || n < 0 || n > maxGPUs {
 			return fmt.Errorf("is no whole number from 0 to %d", maxGPUs)
 		}
 		to.GPUs = inventory.Known(int(n))
 		return nil
 	case launchedColumn:
-		if unmeasured([]byte(text)) {
+		if isUnmeasured([]byte(text)) {
 			return nil
 		}
-		t, err := d.instant([]byte(text))
+		t, err := d.parseInstant([]byte(text))
 		to.Launched = t
 		return err
 	}
@@ -535,8 +534,8 @@ func (d *Description) set(r role, text string) error {
 	return nil
 }
 
-// parseTags reads a JSON object of strings or "key=value;key=value". Empty text is
-// no tags at all, which is not known to be none.
+// parseTags parses a JSON object of strings or "key=value;key=value". Empty text gives nil: unknown
+// tags, not an empty set.
 func parseTags(text string) (map[string]string, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -562,14 +561,13 @@ func parseTags(text string) (map[string]string, error) {
 	return tags, nil
 }
 
-// stepMeter finds the sampling step: the median time between neighboring samples
-// of one meter.
+// stepMeter finds the sampling step: the median time between neighboring samples of one meter.
 type stepMeter struct {
 	last  map[[2]string]time.Time
 	steps []time.Duration
 }
 
-// Bounds of what the step is taken from.
+// Bounds of the samples that determine the step.
 const (
 	maxSteps  = 4096
 	maxMeters = 1 << 16

@@ -5,28 +5,28 @@ import (
 	"strings"
 )
 
-// Device is what the labels of a series, or the columns of a row, say of the GPU that it is of.
+// Device is the GPU of a series or a row, as its labels or columns describe it.
 type Device struct {
-	// UUID and Index are its names: of all machines, and of its own machine.
+	// UUID is unique over machines, Index within a machine.
 	UUID, Index string
 	// Instance is the MIG instance (dcgm-exporter's GPU_I_ID), and Profile its profile.
 	Instance, Profile string
-	// Mode is how a GPU of AMD is divided, such as "cpx"; Partition is which part it is, and
-	// Serial the number that all parts of one GPU have.
+	// Mode is the partition mode of an AMD GPU, such as "cpx", Partition the index of the
+	// partition, and Serial the number that all partitions of one GPU share.
 	Mode, Partition, Serial string
 	// Model is the model as the exporter writes it; empty is unknown.
 	Model string
-	// Divided says that the GPU is in MIG mode, or that some of its instances were seen.
-	Divided bool
+	// InMIGMode is set if the GPU is in MIG mode, or some of its instances were seen.
+	InMIGMode bool
 }
 
-// partitionModes are how many partitions a GPU of AMD has in each compute mode
-// (https://rocm.docs.amd.com, amdgpu partitioning): one for each of its dies in CPX, of which
-// the MI300A has six, the MI308X four and the others eight.
+// partitionModes are the numbers of partitions of an AMD GPU by compute mode
+// (https://rocm.docs.amd.com, amdgpu partitioning). CPX has one for each die, of which the MI300A
+// has six, the MI308X four and the others eight.
 var partitionModes = map[string]int{"dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
 
-// parts returns how many partitions the GPU has; 0 where it has none, or none are known of.
-func (d Device) parts() int {
+// partCount returns the number of partitions of the GPU; 0 if it has none or the number is unknown.
+func (d Device) partCount() int {
 	n := partitionModes[strings.ToLower(d.Mode)]
 	if n == 8 {
 		switch model := strings.ToUpper(d.Model); {
@@ -39,27 +39,27 @@ func (d Device) parts() int {
 	return n
 }
 
-// Part says whether the device is a MIG instance or a partition, and not a whole GPU.
-func (d Device) Part() bool {
-	return d.Instance != "" || d.Profile != "" || strings.HasPrefix(d.UUID, migUUID) || d.parts() > 1
+// IsPart reports whether the device is a MIG instance or a partition, not a whole GPU.
+func (d Device) IsPart() bool {
+	return d.Instance != "" || d.Profile != "" || strings.HasPrefix(d.UUID, migUUID) || d.partCount() > 1
 }
 
-// Names says whether a series of the metric with that device is of a GPU: the power of a card is
-// that of all of its GPUs, and has none of their UUIDs.
-func (m Meter) Names(d Device) bool { return m.Vendor != Intel || d.UUID != "" }
+// NamesGPU reports whether a series of the metric with that device belongs to a GPU. Intel's power
+// of a card is that of all its GPUs, and has no UUID.
+func (m Metric) NamesGPU(d Device) bool { return m.Vendor != Intel || d.UUID != "" }
 
-// migUUID begins the UUIDs of MIG instances: of drivers before R470 the UUID of the GPU, the
-// GPU instance and the compute instance follow, of later ones a UUID of its own (NVIDIA MIG
-// user guide, device names).
+// migUUID starts the UUIDs of MIG instances. In drivers before R470 the UUID of the GPU, the GPU
+// instance and the compute instance follow, in later ones a separate UUID (NVIDIA MIG user guide,
+// device names).
 const migUUID = "MIG-"
 
-// Name returns the name of the device: its UUID, else its place in the machine, and for a part
-// the name of its GPU, a colon and which part it is, of how many where that is known:
-// "GPU-4f2:3", "692407005126:1/2". known is the UUID of the GPU in that place where another
-// series has it. Empty is no name.
+// Name returns the name of the device: its UUID, else its index, and for a part the name of its
+// GPU, a colon, the index of the part and, if known, the number of parts: "GPU-4f2:3",
+// "692407005126:1/2". known is the UUID of the GPU with that index if another series has it. An
+// empty name is unknown.
 func (d Device) Name(known string) string {
 	gpu := d.UUID
-	if !NamesGPU(gpu) {
+	if !IsGPUName(gpu) {
 		gpu = known
 	}
 	if gpu == "" {
@@ -68,23 +68,23 @@ func (d Device) Name(known string) string {
 	if whole, instance, ok := strings.Cut(strings.TrimPrefix(gpu, migUUID), "/"); ok &&
 		strings.HasPrefix(gpu, migUUID) {
 		instance, _, _ = strings.Cut(instance, "/")
-		return whole + PartOf + instance
+		return whole + PartSeparator + instance
 	}
-	if n := d.parts(); n > 1 {
-		if NamesGPU(d.Serial) {
+	if n := d.partCount(); n > 1 {
+		if IsGPUName(d.Serial) {
 			gpu = d.Serial
 		}
 		part := d.Partition
 		if p, err := strconv.Atoi(part); err != nil || p < 0 || p >= n {
 			part = "0"
 		}
-		return gpu + PartOf + part + partsOf + strconv.Itoa(n)
+		return gpu + PartSeparator + part + countSeparator + strconv.Itoa(n)
 	}
 	return partName(gpu, d.Instance)
 }
 
-// NamesGPU says whether a text names one GPU: exporters write zeros where they could not read
-// the UUID (ROCm/device-metrics-exporter, issue 233), or words for no value.
-func NamesGPU(text string) bool {
-	return strings.Trim(text, "0-") != "" && !unmeasured([]byte(text)) || text == "0"
+// IsGPUName reports whether a text names one GPU. Exporters write zeros if they cannot read the
+// UUID (ROCm/device-metrics-exporter, issue 233), or words for no value.
+func IsGPUName(text string) bool {
+	return strings.Trim(text, "0-") != "" && !isUnmeasured([]byte(text)) || text == "0"
 }

@@ -6,9 +6,8 @@ import (
 	"sort"
 )
 
-// digest counts values in bins: linear ones for percentages and shares, ones of
-// 1 % width for what spans magnitudes. It is sparse, because most meters repeat
-// themselves.
+// digest is a histogram: linear bins for percentages and shares, bins of 1 % width for values that
+// span magnitudes. It is sparse, because most meters repeat values.
 type digest []bin
 
 type bin struct {
@@ -18,11 +17,11 @@ type bin struct {
 
 const zeroKey = math.MinInt32
 
-// least is the smallest value that is told from 0 in a bin of 1 % width.
-const least = 1e-6
+// minBinned is the smallest value that is distinguished from 0 in logarithmic bins.
+const minBinned = 1e-6
 
-// maxLinear is the last linear bin: counts of sessions, processes and machines
-// above it are not told apart, so that a digest stays small whatever it is fed.
+// maxLinear is the last linear bin, which bounds the size of a digest: higher counts of sessions,
+// processes and machines are not distinguished.
 const maxLinear = 1 << 14
 
 func (d *digest) add(s Signal, v float64) { d.addCount(keyOf(s, v), 1) }
@@ -35,8 +34,8 @@ func (d *digest) addCount(k int32, n uint32) {
 	(*d)[i].count += n
 }
 
-// at returns the value of the bin that holds the rank-th smallest value.
-func (d digest) at(s Signal, rank int) float64 {
+// valueAtRank returns the value of the bin with the rank-th smallest value.
+func (d digest) valueAtRank(s Signal, rank int) float64 {
 	for _, b := range d {
 		if rank -= int(b.count); rank <= 0 {
 			return valueOf(s, b.key)
@@ -51,7 +50,7 @@ func keyOf(s Signal, v float64) int32 {
 	switch {
 	case scale(s) > 0:
 		return int32(math.Round(min(v*scale(s), maxLinear)))
-	case v < least:
+	case v < minBinned:
 		return zeroKey
 	}
 	return int32(math.Ceil(math.Log(v) / logWidth))
@@ -67,7 +66,7 @@ func valueOf(s Signal, k int32) float64 {
 	return math.Exp(float64(k) * logWidth)
 }
 
-// scale is the number of linear bins a unit; 0 for logarithmic bins.
+// scale returns the number of linear bins per unit; 0 for logarithmic bins.
 func scale(s Signal) float64 {
 	switch s {
 	case GPUUtil, CPUUtil, HostMemUsed:
@@ -80,10 +79,9 @@ func scale(s Signal) float64 {
 	return 0
 }
 
-// Pool returns the figures of several meters of one signal taken together: every
-// point of each counts once, as when the mean over all GPUs of a machine is asked.
-// Nil meters are left out; nil is returned when there are none. Coverage and
-// quiet time have no meaning for the result and are 0.
+// Pool returns the statistics over all points of several meters of one signal, such as all GPUs of
+// a machine. Nil meters are ignored; without any it returns nil. Coverage and quiet time of the
+// result are 0, because they have no meaning.
 func Pool(meters ...*Stats) *Stats {
 	var pool *Stats
 	for _, st := range meters {

@@ -28,9 +28,9 @@ func smiRow(i int, values string) string {
 	return at.Format("2006/01/02 15:04:05.000") + ", 0, " + values
 }
 
-// TestDirtyFiles: what is wrong in a file is left out and counted with its line, and the rest
+// TestSkipsBadRows: what is wrong in a file is left out and counted with its line, and the rest
 // is read.
-func TestDirtyFiles(t *testing.T) {
+func TestSkipsBadRows(t *testing.T) {
 	const rows = 240
 	fine := func(i int) string { return smiRow(i, "7 %, 2048 MiB, 24576 MiB") }
 	with := func(odd map[int]string) string {
@@ -130,15 +130,15 @@ func TestDirtyFiles(t *testing.T) {
 				lines = append(lines, e.Line)
 			}
 			cut := 0
-			if sum.Cut != nil {
-				cut = sum.Cut.Line
+			if sum.TruncatedLine != nil {
+				cut = sum.TruncatedLine.Line
 			}
-			if samples != tc.samples || sum.Bad != len(tc.lines) || !slices.Equal(lines, tc.lines) ||
-				sum.Failed != tc.failed ||
+			if samples != tc.samples || sum.BadRowCount != len(tc.lines) || !slices.Equal(lines, tc.lines) ||
+				sum.ReadErrors != tc.failed ||
 				cut != tc.cut {
 				t.Errorf("%d samples, lines %v of %d are wrong, %d failed, line %d is cut; want %d, %v, %d, %d",
 					samples, lines,
-					sum.Bad, sum.Failed, cut,
+					sum.BadRowCount, sum.ReadErrors, cut,
 					tc.samples, tc.lines, tc.failed, tc.cut)
 			}
 		})
@@ -164,14 +164,14 @@ func TestRefusesOverAPercent(t *testing.T) {
 			in += fmt.Sprintf("a,%d,%s\n", 60*i, util)
 		}
 		sum, err := Read(t.Context(), strings.NewReader(in), Format{}, func(*Sample) error { return nil })
-		if (err != nil) != tc.refused || sum.Bad != tc.bad {
-			t.Errorf("%d bad rows of %d: %v, %d counted", tc.bad, tc.rows, err, sum.Bad)
+		if (err != nil) != tc.refused || sum.BadRowCount != tc.bad {
+			t.Errorf("%d bad rows of %d: %v, %d counted", tc.bad, tc.rows, err, sum.BadRowCount)
 		}
 	}
 }
 
-// TestUTF16 reads what PowerShell and spreadsheets write.
-func TestUTF16(t *testing.T) {
+// TestReadsUTF16 reads what PowerShell and spreadsheets write.
+func TestReadsUTF16(t *testing.T) {
 	text := "resource,time,gpu_util\r\nbüro-1,120,12.5\r\nbüro-1,180,13\r\n"
 	want, _, err := readAll(strings.NewReader(text), Format{})
 	if err != nil || len(want) != 2 {
@@ -210,7 +210,7 @@ func TestLocalTimes(t *testing.T) {
 				got = append(got, s.Time.Format("15:04"))
 				return nil
 			})
-		if err != nil && sum.Bad == 0 {
+		if err != nil && sum.BadRowCount == 0 {
 			t.Fatal(err)
 		}
 		return got, sum
@@ -218,11 +218,11 @@ func TestLocalTimes(t *testing.T) {
 	got, sum := read("2026-10-25 01:40:00", "2026-10-25 02:10:00", "2026-10-25 02:40:00", "2026-10-25 02:10:00",
 		"2026-10-25 02:40:00", "2026-10-25 03:10:00")
 	if want := []string{"23:40", "00:10", "00:40", "01:10", "01:40", "02:10"}; !slices.Equal(got, want) ||
-		sum.Repeated != 4 || sum.Zoneless != 6 {
+		sum.RepeatedHour != 4 || sum.Zoneless != 6 {
 		t.Errorf("the night that clocks go back: %v, %+v; want %v", got, sum, want)
 	}
 	got, sum = read("2026-03-29 01:40:00", "2026-03-29 02:10:00", "2026-03-29 03:10:00")
-	if sum.Bad != 1 || !strings.Contains(sum.BadRows[0].Reason, "clocks went forward") {
+	if sum.BadRowCount != 1 || !strings.Contains(sum.BadRows[0].Reason, "clocks went forward") {
 		t.Errorf("the night that clocks go forward: %v, %+v", got, sum)
 	}
 	if got, _ := read("2026-07-01 12:00:00", "2026-07-01T12:20:00+09:00"); !slices.Equal(got,
@@ -231,8 +231,8 @@ func TestLocalTimes(t *testing.T) {
 	}
 }
 
-// TestDevices: which device a row is of, and which of its values mean something there.
-func TestDevices(t *testing.T) {
+// TestDeviceNames: which device a row is of, and which of its values mean something there.
+func TestDeviceNames(t *testing.T) {
 	const mig = "timestamp,Hostname,gpu,GPU_I_ID,GPU_I_PROFILE,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_PROF_GR_ENGINE_ACTIVE,DCGM_FI_DEV_FB_USED\n"
 	const amd = "timestamp,hostname,gpu_id,serial_number,gpu_compute_partition_type,gpu_partition_id,gpu_gfx_activity,gpu_package_power\n"
 	for _, tc := range []struct{ name, in, want string }{
@@ -277,18 +277,18 @@ func TestDevices(t *testing.T) {
 		"00000000-0000-0000-0000-000000000000": false, "": false, "N/A": false, "GPU-0": true,
 		"00000000-0000-0000-0000-000000000001": true,
 	} {
-		if NamesGPU(name) != want {
+		if IsGPUName(name) != want {
 			t.Errorf("NamesGPU(%q) = %t", name, !want)
 		}
 	}
 }
 
-// TestReadings: one rule tells measurements from values that are none.
-func TestReadings(t *testing.T) {
+// TestCheckValues: one rule tells measurements from values that are none.
+func TestCheckValues(t *testing.T) {
 	for _, tc := range []struct {
 		metric string
 		v      float64
-		want   Reading
+		want   Validity
 	}{
 		{"DCGM_FI_DEV_GPU_UTIL", 100, Valid}, {"DCGM_FI_DEV_GPU_UTIL", 100.5, Valid},
 		{"DCGM_FI_DEV_GPU_UTIL", 130, Impossible}, {"DCGM_FI_DEV_GPU_UTIL", -3, Impossible},
@@ -298,7 +298,7 @@ func TestReadings(t *testing.T) {
 		{"gpu_package_power", 65535, Impossible}, {"gpu_junction_temperature", 65535, Impossible},
 		{"amd_gpu_used_vram", 65535, Valid}, {"xpum_engine_ratio", 0.4, Valid},
 	} {
-		m, ok := MeterOf(tc.metric)
+		m, ok := LookupMetric(tc.metric)
 		if _, got := m.Read(tc.v, Device{}); !ok || got != tc.want {
 			t.Errorf("%s %v is read as %v, want %v", tc.metric, tc.v, got, tc.want)
 		}

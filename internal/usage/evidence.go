@@ -2,19 +2,19 @@ package usage
 
 import "time"
 
-// Evidence is one thing that was seen and that a verdict or a finding rests on.
+// Evidence is one observation that supports a verdict or a finding.
 type Evidence struct {
-	// Signal names what was looked at, with its statistic and unit:
-	// "gpu_util_max_pct", "age", "state".
+	// Signal names the observed property with its statistic and unit: "gpu_util_max_pct", "age",
+	// "state".
 	Signal string
-	// Value is what was seen, as people write it: "0.4".
+	// Value is the observation as text: "0.4".
 	Value string
-	// Window is the time looked at; 0 when it is a fact of now.
+	// Window is the observed time; 0 for a current fact.
 	Window time.Duration
-	// Coverage is the share of the window with samples, 0 to 1; negative when
-	// coverage has no meaning for it.
+	// Coverage is the share of the window with samples, 0 to 1; negative if the evidence is not
+	// sampled.
 	Coverage float64
-	// Source says who reported it: "cloudwatch", "recorded", "ec2".
+	// Source is the reporter: "cloudwatch", "recorded", "ec2".
 	Source string
 }
 

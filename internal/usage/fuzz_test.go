@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// holds checks what every reader promises whatever it is fed: it ends, every error
+// hasPrevious checks what every reader promises whatever it is fed: it ends, every error
 // is a *FileError in one line, and every value is within its signal's range.
-func holds(t *testing.T, data []byte, f Format) {
+func checkRead(t *testing.T, data []byte, f Format) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -30,7 +30,7 @@ func holds(t *testing.T, data []byte, f Format) {
 	}()
 	sum, err := Read(context.Background(), bytes.NewReader(data), f, func(s *Sample) error {
 		if s.Resource == "" || s.Time.IsZero() {
-			t.Fatalf("a sample without resource or time: %s", flat(s))
+			t.Fatalf("a sample without resource or time: %s", sampleText(s))
 		}
 		if d := s.Description; d != nil && (d.GPUs.Or(0) < 0 || d.GPUs.Or(0) > maxGPUs) {
 			t.Fatalf("the resource has %d GPUs", d.GPUs.Or(0))
@@ -74,8 +74,8 @@ func FuzzReadCSV(f *testing.F) {
 	f.Add([]byte(strings.Repeat("\x00", 1<<19)))
 	f.Add([]byte("resource,time" + strings.Repeat(",a", 1<<12)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		holds(t, data, Format{})
-		holds(t, data, Format{Resource: "r", Map: map[string]string{"time": "t_s", "gpu_util": "gpu_util_pct"}})
+		checkRead(t, data, Format{})
+		checkRead(t, data, Format{Resource: "r", Map: map[string]string{"time": "t_s", "gpu_util": "gpu_util_pct"}})
 	})
 }
 
@@ -86,7 +86,7 @@ func FuzzReadNvidiaSMI(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	f.Fuzz(func(t *testing.T, data []byte) { holds(t, data, Format{Resource: "i-1"}) })
+	f.Fuzz(func(t *testing.T, data []byte) { checkRead(t, data, Format{Resource: "i-1"}) })
 }
 
 func FuzzReadParquet(f *testing.F) {
@@ -96,7 +96,7 @@ func FuzzReadParquet(f *testing.F) {
 		if len(data) > 1<<16 || !bytes.HasPrefix(data, []byte("PAR1")) {
 			return
 		}
-		holds(t, data, Format{})
+		checkRead(t, data, Format{})
 	})
 }
 
@@ -136,7 +136,7 @@ func FuzzNumber(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got, err := number([]byte(s))
+		got, err := parseNumber([]byte(s))
 		if err != nil {
 			return
 		}
@@ -156,7 +156,7 @@ func FuzzInstant(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got, err := (&decoder{layout: &layout{}}).instant([]byte(s))
+		got, err := (&decoder{layout: &layout{}}).parseInstant([]byte(s))
 		// The time package also reads hours of one digit and a comma for the point.
 		want, parseErr := time.Parse(time.RFC3339Nano, s)
 		if parseErr == nil && want.Format(time.RFC3339Nano) == s && err != nil {

@@ -1,6 +1,6 @@
 package usage
 
-// Labels that name a machine and a GPU, in the order in which they are believed.
+// Labels of a machine and a GPU, in order of preference.
 var (
 	machineLabels = []string{"instanceid", "instance_id", "hostname", "host", "nodename", "node", "instance"}
 	gpuLabels     = []string{
@@ -8,18 +8,18 @@ var (
 	}
 )
 
-// PartOf stands between a GPU and a MIG instance of it, in the name of the latter.
-const PartOf = ":"
+// PartSeparator separates a GPU and its MIG instance in the name of the instance.
+const PartSeparator = ":"
 
-// partsOf stands between a part and how many parts its GPU has.
-const partsOf = "/"
+// countSeparator separates a part and the number of parts of its GPU.
+const countSeparator = "/"
 
 const partLabel = "gpu_i_id"
 
-// partName names the MIG instance of a GPU; the GPU itself where there is none.
+// partName names the MIG instance of a GPU, or the GPU itself without an instance.
 func partName(gpu, part string) string {
 	if gpu == "" || part == "" {
 		return gpu
 	}
-	return gpu + PartOf + part
+	return gpu + PartSeparator + part
 }

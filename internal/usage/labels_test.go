@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestMetricNames: a value of a metric of the field is read in the signal's unit.
-func TestMetricNames(t *testing.T) {
+// TestReadsMetricsInSignalUnits: a value of a metric of the field is read in the signal's unit.
+func TestReadsMetricsInSignalUnits(t *testing.T) {
 	for _, tc := range []struct {
 		metric string
 		value  float64
@@ -118,7 +118,7 @@ func TestReadExportedColumns(t *testing.T) {
 	}
 }
 
-func TestMemoryOfAGPU(t *testing.T) {
+func TestWindowMemory(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		gpu         string

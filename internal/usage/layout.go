@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// role is what a column of a file is for.
+// role is the meaning of a column of a file.
 type role uint8
 
 const (
@@ -16,9 +16,8 @@ const (
 	resourceColumn
 	timeColumn
 	gpuColumn
-	// What tells how the GPU is divided: its MIG instance and that one's profile, the partition
-	// mode, the partition and the serial number of a GPU of AMD, its model, and whether it is
-	// in MIG mode.
+	// Columns of a divided GPU: the MIG instance and its profile, the partition mode, the partition
+	// and the serial number of an AMD GPU, the model, and whether the GPU is in MIG mode.
 	partColumn
 	profileColumn
 	modeColumn
@@ -41,15 +40,14 @@ const (
 	launchedColumn
 )
 
-// describes says whether the column describes the resource.
+// describes reports whether the column describes the resource.
 func (r role) describes() bool { return r >= kindColumn }
 
-// roles are the columns that are no signals, in the order of the documentation: their
-// names, their types, what they mean, and what it means that one is absent.
+// roles are the columns that are not signals, in the order of the documentation.
 var roles = []struct {
-	name              string
-	role              role
-	typ, doc, without string
+	name               string
+	role               role
+	typ, doc, ifAbsent string
 }{
 	{
 		"resource", resourceColumn, "text", "id of the resource, or a further name of it",
@@ -80,30 +78,30 @@ var roles = []struct {
 	{"tags", tagsColumn, "JSON object, or key=value;key=value", "tags", "tags unknown"},
 }
 
-// Column is one column of recorded usage, for people.
+// Column documents one column of recorded usage.
 type Column struct {
-	// Name is the column's name, Type the form of its values, and Unit their unit; empty
-	// where they have none.
+	// Name is the column's name, Type the form of its values, and Unit their unit, empty without
+	// one.
 	Name, Type, Unit string
-	// Doc says what a value is, and Without what it means that the column is absent.
-	Doc, Without string
-	// Also are metric names of the field that are read as this column.
-	Also []string
+	// Doc is the meaning of a value, and IfAbsent the meaning of a missing column.
+	Doc, IfAbsent string
+	// Aliases are metric names that are read as this column.
+	Aliases []string
 }
 
 // Columns returns every column of recorded usage.
 func Columns() []Column {
 	var out []Column
 	for _, r := range roles {
-		out = append(out, Column{Name: r.name, Type: r.typ, Doc: r.doc, Without: r.without})
+		out = append(out, Column{Name: r.name, Type: r.typ, Doc: r.doc, IfAbsent: r.ifAbsent})
 	}
 	for s := range numSignals {
 		c := Column{
-			Name: s.String(), Type: "number", Unit: s.Unit(), Doc: signals[s].doc, Without: "unmeasured, never 0",
+			Name: s.String(), Type: "number", Unit: s.Unit(), Doc: signals[s].doc, IfAbsent: "unmeasured, never 0",
 		}
-		for _, name := range slices.Sorted(maps.Keys(meters)) {
-			if meters[name].Signal == s {
-				c.Also = append(c.Also, name)
+		for _, name := range slices.Sorted(maps.Keys(metrics)) {
+			if metrics[name].Signal == s {
+				c.Aliases = append(c.Aliases, name)
 			}
 		}
 		out = append(out, c)
@@ -111,33 +109,33 @@ func Columns() []Column {
 	return out
 }
 
-// column is what to do with one field of every row.
+// column describes how to decode one field of every row.
 type column struct {
 	role   role
-	name   string // ours, for errors
+	name   string // our name, for errors
 	signal Signal
 	scale  float64
-	on     scope // of the devices on which the column is a measurement
-	// most is the largest value in the signal's range.
-	most float64
+	scope  scope // devices on which the column is a measurement
+	// max is the largest value in the signal's range.
+	max float64
 }
 
-// means says whether a value in the signal's unit is one of the device's.
-func (c *column) means(v float64, d Device) bool { return Meter{on: c.on}.means(v, d) }
+// appliesTo reports whether a value, in the signal's unit, is a measurement of the device.
+func (c *column) appliesTo(v float64, d Device) bool { return Metric{scope: c.scope}.appliesTo(v, d) }
 
-// layout is the columns of a file in its order.
+// layout is the columns of a file in order.
 type layout struct {
 	columns   []column
 	describes bool
 	gpu       bool
-	smi       bool
-	// divides says that columns tell how GPUs are divided, partsOnly that one of the signals is
-	// measured on parts alone.
-	divides, partsOnly bool
-	// units says that the values of nvidia-smi have units.
-	units bool
-	// comma says that a comma is the decimal sign, and not the separator of fields.
-	comma bool
+	nvidiaSMI bool
+	// hasDeviceColumns is set if columns describe how GPUs are divided, partsOnly if a signal is
+	// measured only on parts.
+	hasDeviceColumns, partsOnly bool
+	// hasUnits is set if the values of nvidia-smi have units.
+	hasUnits bool
+	// decimalComma is set if a comma is the decimal sign, not the separator of fields.
+	decimalComma bool
 	// unknown are the names of the columns that are not read.
 	unknown []string
 }
@@ -155,9 +153,8 @@ func columnNamed(name string) (column, bool) {
 	return column{}, false
 }
 
-// ParseMap reads a list of columns as "resource=pod,time=t_s": ours, then the
-// file's. A name that is not a column of recorded usage, a name given twice and
-// an empty one are errors.
+// ParseMap parses a list of columns such as "resource=pod,time=t_s": our name, then the file's.
+// Unknown, repeated and empty names are errors.
 func ParseMap(text string) (map[string]string, error) {
 	m := map[string]string{}
 	if strings.TrimSpace(text) == "" {
@@ -191,10 +188,9 @@ func columnNames() string {
 	return strings.Join(names, ", ")
 }
 
-// newLayout says what the columns named in header are for. Columns that the map
-// does not name are known by our own names or by the metric names of the field,
-// and the latter with the labels that come with them. The rest are not read, and
-// their names are kept.
+// newLayout assigns meanings to the columns of a header. Columns that the map does not name are
+// recognized by our own names or by metric names of exporters, and the latter with their labels.
+// The names of the other columns are kept in unknown.
 func newLayout(header []string, f Format) (*layout, *FileError) {
 	if isSMI(header) {
 		return newSMILayout(header, f)
@@ -231,8 +227,8 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 			foreign = foreign || c.role == signalColumn && !strings.EqualFold(name, c.name)
 		}
 		if first, twice := seen[c.name]; twice {
-			if c.on == partitions {
-				continue // the other column is of whole GPUs as well
+			if c.scope == partitions {
+				continue // the other column covers whole GPUs as well
 			}
 			return nil, f.fail(1, i+1, "column %q gives %s again, after column %d", name, c.name, first)
 		}
@@ -241,11 +237,11 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 		l.describes = l.describes || c.role.describes()
 	}
 	if foreign {
-		l.label(header, seen)
+		l.findLabels(header, seen)
 	}
 	l.complete()
 	l.gpu = seen["gpu"] > 0
-	l.leave(header)
+	l.noteUnknown(header)
 	for theirs, c := range wanted {
 		if seen[c.name] == 0 {
 			return nil, f.fail(1, 0, "there is no column %q, which the map names for %s; there are %s", theirs, c.name,
@@ -264,20 +260,20 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 	return l, nil
 }
 
-// complete sets what follows from the columns.
+// complete sets the fields that follow from the columns.
 func (l *layout) complete() {
 	for i := range l.columns {
 		c := &l.columns[i]
-		l.divides = l.divides || c.role >= partColumn && c.role <= migColumn
-		l.partsOnly = l.partsOnly || c.on == partitions
-		if c.most = c.signal.limit(); c.most == 0 {
-			c.most = math.Inf(1)
+		l.hasDeviceColumns = l.hasDeviceColumns || c.role >= partColumn && c.role <= migColumn
+		l.partsOnly = l.partsOnly || c.scope == partitions
+		if c.max = c.signal.limit(); c.max == 0 {
+			c.max = math.Inf(1)
 		}
 	}
 }
 
-// leave notes which columns are not read.
-func (l *layout) leave(header []string) {
+// noteUnknown lists the columns that are not read.
+func (l *layout) noteUnknown(header []string) {
 	for i, name := range header {
 		if l.columns[i].role == ignored {
 			l.unknown = append(l.unknown, strings.TrimSpace(name))
@@ -285,10 +281,9 @@ func (l *layout) leave(header []string) {
 	}
 }
 
-// label finds the columns that name the time, the machine and the GPU where metrics of
-// the field were exported with their labels. The columns index and device are not
-// taken for a GPU: tables have them for other reasons.
-func (l *layout) label(header []string, seen map[string]int) {
+// findLabels finds the columns of time, machine and GPU in tables of exported metrics with labels.
+// Columns index and device are not used for the GPU: tables have them for other reasons.
+func (l *layout) findLabels(header []string, seen map[string]int) {
 	at := map[string]int{}
 	for i, name := range header {
 		if l.columns[i].role == ignored {
@@ -322,18 +317,20 @@ func (l *layout) label(header []string, seen map[string]int) {
 	}
 }
 
-// nativeColumn knows a column by our name or by a metric's.
+// nativeColumn recognizes a column by our name or by a metric's.
 func nativeColumn(name string) (column, bool) {
 	if c, ok := columnNamed(strings.ToLower(name)); ok {
 		return c, true
 	}
-	if m, ok := MeterOf(name); ok {
-		return column{role: signalColumn, name: m.Signal.String(), signal: m.Signal, scale: m.Scale, on: m.on}, true
+	if m, ok := LookupMetric(name); ok {
+		return column{
+			role: signalColumn, name: m.Signal.String(), signal: m.Signal, scale: m.Scale, scope: m.scope,
+		}, true
 	}
 	return column{}, false
 }
 
-// quoteAll lists the names of a header, at most a few of them.
+// quoteAll quotes the first names of a header.
 func quoteAll(names []string) string {
 	const most = 12
 	var b strings.Builder

@@ -2,10 +2,10 @@ package usage
 
 import "bytes"
 
-// localized reads a number with separated thousands or a decimal comma, as spreadsheets write
-// them, and returns what follows it. With comma, a comma alone is the decimal one; otherwise
-// it separates thousands where groups of three digits follow it.
-func localized(field []byte, comma bool) (v float64, rest []byte, ok bool) {
+// parseLocalized parses a number with separated thousands or a decimal comma, as spreadsheets write
+// them, and returns the text after it. With comma, a single comma is the decimal sign; otherwise it
+// separates thousands if groups of three digits follow.
+func parseLocalized(field []byte, comma bool) (v float64, rest []byte, ok bool) {
 	end := 0
 	for end < len(field) {
 		n := separator(field[end:])
@@ -47,12 +47,12 @@ func localized(field []byte, comma bool) (v float64, rest []byte, ok bool) {
 			i++
 		}
 	}
-	v, err := number(plain)
+	v, err := parseNumber(plain)
 	return v, rest, err == nil
 }
 
-// separator returns how many bytes the separator of digits at the start of a text has: a comma,
-// a point, an apostrophe or one of the spaces; 0 for none.
+// separator returns the length in bytes of the digit separator at the start of a text: a comma, a
+// point, an apostrophe or a space; 0 without one.
 func separator(b []byte) int {
 	for _, s := range []string{",", ".", "'", " ", "\u00a0", "\u202f", "\u2009", "\u2019"} {
 		if bytes.HasPrefix(b, []byte(s)) {
@@ -64,7 +64,7 @@ func separator(b []byte) int {
 
 func decimalSign(c byte) bool { return c == ',' || c == '.' }
 
-// threeDigits says whether a text begins with a group of exactly three digits.
+// threeDigits reports whether a text begins with a group of exactly three digits.
 func threeDigits(b []byte) bool {
 	for i := range 3 {
 		if i >= len(b) || b[i] < '0' || b[i] > '9' {

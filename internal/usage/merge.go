@@ -2,10 +2,9 @@ package usage
 
 import "slices"
 
-// Merge adds to w what other measured of the same resource over the same time and
-// w did not. GPU signals are taken only when w has none at all, because two
-// sources may name the GPUs of one machine differently. Windows over different
-// times are not merged, and false is returned.
+// Merge adds the signals of other, of the same resource and time, that w lacks. GPU signals are
+// taken only if w has none, because two sources may name the GPUs of one machine differently. It
+// returns false without merging if the times differ.
 func (w *Window) Merge(other *Window) bool {
 	if !w.From.Equal(other.From) || !w.To.Equal(other.To) {
 		return false
@@ -32,7 +31,7 @@ func (w *Window) Merge(other *Window) bool {
 	return true
 }
 
-// measuresGPU says whether a machine's own track holds GPU signals.
+// measuresGPU reports whether a machine's own track has GPU signals.
 func (t *Track) measuresGPU() bool {
 	for s := range numSignals {
 		if s.PerGPU() && t.stats[s] != nil {
@@ -42,7 +41,7 @@ func (t *Track) measuresGPU() bool {
 	return false
 }
 
-// SourceOf returns who measured a signal of the window.
+// SourceOf returns the source of a signal of the window.
 func (w *Window) SourceOf(st *Stats) string {
 	if st == nil {
 		return w.Source

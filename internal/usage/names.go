@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// mib is a mebibyte, the unit of device memory in DCGM, in nvidia-smi and in AMD's exporter.
+// mib is a mebibyte, the unit of device memory in DCGM, nvidia-smi and AMD's exporter.
 const mib = 1 << 20
 
 // Vendor is the maker of an accelerator.
@@ -20,61 +20,58 @@ const (
 	AWS           Vendor = "AWS"
 )
 
-// scope is the devices of which a metric is a measurement. On others its value means nothing:
-// exporters write 0 or the value of the whole GPU there.
+// scope is the set of devices of which a metric is a measurement. On others exporters write 0 or
+// the value of the whole GPU.
 type scope uint8
 
 const (
 	everyDevice scope = iota
-	wholeGPUs         // not those that are divided into MIG instances or partitions, nor the parts
-	partitions        // the parts of divided GPUs alone
-	sensors           // of the whole GPU; a value of 0 on a part is no reading
+	wholeGPUs         // not GPUs divided into MIG instances or partitions, nor the parts
+	partitions        // only the parts of divided GPUs
+	sensors           // whole GPUs; a value of 0 on a part is no reading
 )
 
-// Meter says what a metric means: its signal, its unit, and of which devices it is a
-// measurement.
-type Meter struct {
+// Metric describes a metric of an exporter: its signal, its unit, and the devices it measures.
+type Metric struct {
 	Signal Signal
-	// Scale makes the signal's unit of the metric's.
+	// Scale converts the metric's unit to the signal's.
 	Scale  float64
 	Vendor Vendor
-	// Part says that the metrics of the signal are parts of it, to be added up.
-	Part bool
-	// Label and Value are what the labels of a series have to say for it to be of the signal;
-	// an empty Label is no condition.
+	// Additive is set if several metrics have to be summed for the signal.
+	Additive bool
+	// Label and Value are a label that a series must have to count; an empty Label is no condition.
 	Label, Value string
-	on           scope
+	scope        scope
 }
 
-// meters are the metric names of the field, in lower case: the one table of what a metric
-// means by vendor and mode. [Meter.Read] applies it to files and servers alike.
+// metrics are the known metric names, in lower case: the one table of their meaning by vendor and
+// mode, for files and servers alike ([Metric.Read]).
 //
 // NVIDIA does not support utilization in MIG mode: dcgm-exporter gives 0 there
-// (NVIDIA/dcgm-exporter, issues 216 and 430; NVML, nvmlDeviceGetUtilizationRates), and names
-// the profiling fields in its place, which are of the instance. Memory is of the instance as
-// well; power, temperature, energy and errors are of the whole GPU on every instance. A
-// time-sliced vGPU has the readings of its physical GPU.
+// (NVIDIA/dcgm-exporter, issues 216 and 430; NVML, nvmlDeviceGetUtilizationRates), and offers the
+// profiling fields of the instance instead. Memory is that of the instance as well; power,
+// temperature, energy and errors are those of the whole GPU on every instance. A time-sliced vGPU
+// has the readings of its physical GPU.
 //
-// AMD's graphics activity is of GPUs that are not partitioned (device-metrics-exporter, release
-// notes of 1.3.1, and docs/configuration/metricslist.md), and is 13% at rest on some virtual
-// ones (issue 139), which errs toward work. On a partition the instantaneous activity of its
-// cores stands in its place; its sensors read 0 on all partitions but the first.
+// AMD's graphics activity applies to GPUs that are not partitioned (device-metrics-exporter,
+// release notes of 1.3.1, and docs/configuration/metricslist.md), and is 13% at rest on some
+// virtual ones (issue 139), which errs toward work. On a partition the instantaneous activity of
+// its cores takes its place; sensors read 0 on all partitions but the first.
 //
-// Intel's XPU Manager gives its ratios of a GPU and of each of its tiles, and power of a card as
-// well, which names no GPU (intel/xpumanager, rest/prometheus_exporter.py).
+// Intel's XPU Manager gives its ratios for a GPU and for each of its tiles, and the power of a
+// card, which names no GPU (intel/xpumanager, rest/prometheus_exporter.py).
 //
-// The memory utilization that NVML reports (nvidia_smi_utilization_memory) is not among them:
-// it is the share of time in which memory was read or written, not the share that is used, and
-// no signal here stands for it.
-var meters = map[string]Meter{
+// NVML's memory utilization (nvidia_smi_utilization_memory) is missing on purpose: it is the share
+// of time in which memory was read or written, not the share in use, and no signal stands for it.
+var metrics = map[string]Metric{
 	// DCGM device fields.
-	"dcgm_fi_dev_gpu_util":                 {Signal: GPUUtil, Scale: 1, Vendor: NVIDIA, on: wholeGPUs},
+	"dcgm_fi_dev_gpu_util":                 {Signal: GPUUtil, Scale: 1, Vendor: NVIDIA, scope: wholeGPUs},
 	"dcgm_fi_dev_fb_used":                  {Signal: MemUsed, Scale: mib, Vendor: NVIDIA},
 	"dcgm_fi_dev_fb_free":                  {Signal: MemFree, Scale: mib, Vendor: NVIDIA},
 	"dcgm_fi_dev_fb_total":                 {Signal: MemTotal, Scale: mib, Vendor: NVIDIA},
-	"dcgm_fi_dev_power_usage":              {Signal: Power, Scale: 1, Vendor: NVIDIA, on: sensors},
-	"dcgm_fi_dev_gpu_temp":                 {Signal: Temperature, Scale: 1, Vendor: NVIDIA, on: sensors},
-	"dcgm_fi_dev_total_energy_consumption": {Signal: Energy, Scale: 0.001, Vendor: NVIDIA, on: sensors},
+	"dcgm_fi_dev_power_usage":              {Signal: Power, Scale: 1, Vendor: NVIDIA, scope: sensors},
+	"dcgm_fi_dev_gpu_temp":                 {Signal: Temperature, Scale: 1, Vendor: NVIDIA, scope: sensors},
+	"dcgm_fi_dev_total_energy_consumption": {Signal: Energy, Scale: 0.001, Vendor: NVIDIA, scope: sensors},
 	"dcgm_fi_dev_slowdown_temp":            {Signal: SlowdownTemperature, Scale: 1, Vendor: NVIDIA},
 	"dcgm_fi_dev_clock_throttle_reasons":   {Signal: Throttle, Scale: 1, Vendor: NVIDIA},
 	"dcgm_fi_dev_clocks_event_reasons":     {Signal: Throttle, Scale: 1, Vendor: NVIDIA},
@@ -93,12 +90,12 @@ var meters = map[string]Meter{
 	"dcgm_fi_prof_dram_active":          {Signal: DRAMActive, Scale: 1, Vendor: NVIDIA},
 	"dcgm_fi_prof_dram_util_ratio":      {Signal: DRAMActive, Scale: 1, Vendor: NVIDIA},
 	// NVML as nvidia-smi names it, and its GPU performance metrics, in percent.
-	"utilization.gpu":                       {Signal: GPUUtil, Scale: 1, Vendor: NVIDIA, on: wholeGPUs},
+	"utilization.gpu":                       {Signal: GPUUtil, Scale: 1, Vendor: NVIDIA, scope: wholeGPUs},
 	"memory.used":                           {Signal: MemUsed, Scale: mib, Vendor: NVIDIA},
 	"memory.free":                           {Signal: MemFree, Scale: mib, Vendor: NVIDIA},
 	"memory.total":                          {Signal: MemTotal, Scale: mib, Vendor: NVIDIA},
-	"power.draw":                            {Signal: Power, Scale: 1, Vendor: NVIDIA, on: sensors},
-	"temperature.gpu":                       {Signal: Temperature, Scale: 1, Vendor: NVIDIA, on: sensors},
+	"power.draw":                            {Signal: Power, Scale: 1, Vendor: NVIDIA, scope: sensors},
+	"temperature.gpu":                       {Signal: Temperature, Scale: 1, Vendor: NVIDIA, scope: sensors},
 	"clocks_throttle_reasons.active":        {Signal: Throttle, Scale: 1, Vendor: NVIDIA},
 	"clocks_event_reasons.active":           {Signal: Throttle, Scale: 1, Vendor: NVIDIA},
 	"ecc.errors.uncorrected.volatile.total": {Signal: ECCErrors, Scale: 1, Vendor: NVIDIA},
@@ -108,110 +105,109 @@ var meters = map[string]Meter{
 	"nvml_gpm_metric_any_tensor_util":       {Signal: TensorActive, Scale: 0.01, Vendor: NVIDIA},
 	"nvml_gpm_metric_dram_bw_util":          {Signal: DRAMActive, Scale: 0.01, Vendor: NVIDIA},
 	// Exporters of NVML to Prometheus.
-	"nvidia_gpu_duty_cycle":                            {Signal: GPUUtil, Scale: 1, Vendor: NVIDIA, on: wholeGPUs},
-	"nvidia_gpu_memory_used_bytes":                     {Signal: MemUsed, Scale: 1, Vendor: NVIDIA},
-	"nvidia_gpu_memory_total_bytes":                    {Signal: MemTotal, Scale: 1, Vendor: NVIDIA},
-	"nvidia_gpu_power_usage_milliwatts":                {Signal: Power, Scale: 0.001, Vendor: NVIDIA, on: sensors},
-	"nvidia_smi_utilization_gpu_ratio":                 {Signal: GPUUtil, Scale: 100, Vendor: NVIDIA, on: wholeGPUs},
+	"nvidia_gpu_duty_cycle":             {Signal: GPUUtil, Scale: 1, Vendor: NVIDIA, scope: wholeGPUs},
+	"nvidia_gpu_memory_used_bytes":      {Signal: MemUsed, Scale: 1, Vendor: NVIDIA},
+	"nvidia_gpu_memory_total_bytes":     {Signal: MemTotal, Scale: 1, Vendor: NVIDIA},
+	"nvidia_gpu_power_usage_milliwatts": {Signal: Power, Scale: 0.001, Vendor: NVIDIA, scope: sensors},
+	"nvidia_smi_utilization_gpu_ratio": {
+		Signal: GPUUtil, Scale: 100, Vendor: NVIDIA, scope: wholeGPUs,
+	},
 	"nvidia_smi_memory_used_bytes":                     {Signal: MemUsed, Scale: 1, Vendor: NVIDIA},
 	"nvidia_smi_memory_free_bytes":                     {Signal: MemFree, Scale: 1, Vendor: NVIDIA},
 	"nvidia_smi_memory_total_bytes":                    {Signal: MemTotal, Scale: 1, Vendor: NVIDIA},
-	"nvidia_smi_power_draw_watts":                      {Signal: Power, Scale: 1, Vendor: NVIDIA, on: sensors},
+	"nvidia_smi_power_draw_watts":                      {Signal: Power, Scale: 1, Vendor: NVIDIA, scope: sensors},
 	"nvidia_smi_clocks_throttle_reasons_active":        {Signal: Throttle, Scale: 1, Vendor: NVIDIA},
 	"nvidia_smi_clocks_event_reasons_active":           {Signal: Throttle, Scale: 1, Vendor: NVIDIA},
 	"nvidia_smi_ecc_errors_uncorrected_volatile_total": {Signal: ECCErrors, Scale: 1, Vendor: NVIDIA},
-	"nvidia_smi_energy_joules_total":                   {Signal: Energy, Scale: 1, Vendor: NVIDIA, on: sensors},
+	"nvidia_smi_energy_joules_total":                   {Signal: Energy, Scale: 1, Vendor: NVIDIA, scope: sensors},
 	"nvidia_smi_mig_memory_used_bytes":                 {Signal: MemUsed, Scale: 1, Vendor: NVIDIA},
 	"nvidia_smi_mig_memory_total_bytes":                {Signal: MemTotal, Scale: 1, Vendor: NVIDIA},
 	"nvidia_smi_mig_memory_free_bytes":                 {Signal: MemFree, Scale: 1, Vendor: NVIDIA},
 	// The CloudWatch agent.
-	"nvidia_smi_utilization_gpu": {Signal: GPUUtil, Scale: 1, Vendor: NVIDIA, on: wholeGPUs},
+	"nvidia_smi_utilization_gpu": {Signal: GPUUtil, Scale: 1, Vendor: NVIDIA, scope: wholeGPUs},
 	"nvidia_smi_memory_used":     {Signal: MemUsed, Scale: mib, Vendor: NVIDIA},
 	"nvidia_smi_memory_free":     {Signal: MemFree, Scale: mib, Vendor: NVIDIA},
 	"nvidia_smi_memory_total":    {Signal: MemTotal, Scale: mib, Vendor: NVIDIA},
-	"nvidia_smi_power_draw":      {Signal: Power, Scale: 1, Vendor: NVIDIA, on: sensors},
-	"nvidia_smi_temperature_gpu": {Signal: Temperature, Scale: 1, Vendor: NVIDIA, on: sensors},
+	"nvidia_smi_power_draw":      {Signal: Power, Scale: 1, Vendor: NVIDIA, scope: sensors},
+	"nvidia_smi_temperature_gpu": {Signal: Temperature, Scale: 1, Vendor: NVIDIA, scope: sensors},
 	"cpu_usage_active":           {Signal: CPUUtil, Scale: 1},
 	"mem_used_percent":           {Signal: HostMemUsed, Scale: 1},
 	// EC2 in CloudWatch.
 	"cpuutilization": {Signal: CPUUtil, Scale: 1},
 	// AWS Neuron: neuron-monitor-prometheus.py of aws-neuronx-tools
-	// (https://awsdocs-neuron.readthedocs-hosted.com, neuron-monitor user guide). It tells of
-	// cores while a runtime has them: without one there is no series, and the state is unknown.
-	// A core's memory is in five parts, which are added up.
+	// (https://awsdocs-neuron.readthedocs-hosted.com, neuron-monitor user guide). It reports cores
+	// only while a runtime has them: without one there is no series, and the state is unknown. A
+	// core's memory has five parts, which are summed.
 	"neuroncore_utilization_ratio":                    {Signal: GPUUtil, Scale: 100, Vendor: AWS},
-	"neuroncore_memory_usage_constants":               {Signal: MemUsed, Scale: 1, Vendor: AWS, Part: true},
-	"neuroncore_memory_usage_model_code":              {Signal: MemUsed, Scale: 1, Vendor: AWS, Part: true},
-	"neuroncore_memory_usage_model_shared_scratchpad": {Signal: MemUsed, Scale: 1, Vendor: AWS, Part: true},
-	"neuroncore_memory_usage_runtime_memory":          {Signal: MemUsed, Scale: 1, Vendor: AWS, Part: true},
-	"neuroncore_memory_usage_tensors":                 {Signal: MemUsed, Scale: 1, Vendor: AWS, Part: true},
+	"neuroncore_memory_usage_constants":               {Signal: MemUsed, Scale: 1, Vendor: AWS, Additive: true},
+	"neuroncore_memory_usage_model_code":              {Signal: MemUsed, Scale: 1, Vendor: AWS, Additive: true},
+	"neuroncore_memory_usage_model_shared_scratchpad": {Signal: MemUsed, Scale: 1, Vendor: AWS, Additive: true},
+	"neuroncore_memory_usage_runtime_memory":          {Signal: MemUsed, Scale: 1, Vendor: AWS, Additive: true},
+	"neuroncore_memory_usage_tensors":                 {Signal: MemUsed, Scale: 1, Vendor: AWS, Additive: true},
 	// AMD Device Metrics Exporter (https://github.com/ROCm/device-metrics-exporter, list of
-	// metrics). Its configuration may put amd_ before the names ([meterOf]). The profiler's
+	// metrics). Its configuration may prefix names with amd_ ([LookupMetric]). The profiler's
 	// metrics are percentages: of cycles of the graphics engine, of vector and of matrix units.
-	"gpu_gfx_activity":               {Signal: GPUUtil, Scale: 1, Vendor: AMD, on: wholeGPUs},
-	"gpu_gfx_busy_instantaneous":     {Signal: GPUUtil, Scale: 1, Vendor: AMD, on: partitions},
+	"gpu_gfx_activity":               {Signal: GPUUtil, Scale: 1, Vendor: AMD, scope: wholeGPUs},
+	"gpu_gfx_busy_instantaneous":     {Signal: GPUUtil, Scale: 1, Vendor: AMD, scope: partitions},
 	"gpu_prof_gui_util_percent":      {Signal: GREngine, Scale: 0.01, Vendor: AMD},
 	"gpu_prof_sm_active":             {Signal: SMActive, Scale: 0.01, Vendor: AMD},
 	"gpu_prof_tensor_active_percent": {Signal: TensorActive, Scale: 0.01, Vendor: AMD},
 	"gpu_used_vram":                  {Signal: MemUsed, Scale: mib, Vendor: AMD},
 	"gpu_total_vram":                 {Signal: MemTotal, Scale: mib, Vendor: AMD},
 	"gpu_free_vram":                  {Signal: MemFree, Scale: mib, Vendor: AMD},
-	"gpu_package_power":              {Signal: Power, Scale: 1, Vendor: AMD, on: sensors},
-	"gpu_average_package_power":      {Signal: Power, Scale: 1, Vendor: AMD, on: sensors},
-	"gpu_energy_consumed":            {Signal: Energy, Scale: 1e-6, Vendor: AMD, on: sensors},
-	"gpu_junction_temperature":       {Signal: Temperature, Scale: 1, Vendor: AMD, on: sensors},
-	// The exporter before it (https://github.com/amd/amd_smi_exporter), in microwatts.
-	"amd_gpu_use_percent": {Signal: GPUUtil, Scale: 1, Vendor: AMD, on: wholeGPUs},
-	"amd_gpu_power":       {Signal: Power, Scale: 1e-6, Vendor: AMD, on: sensors},
-	// Omnistat (https://github.com/ROCm/omnistat, collector_smi.py). It tells memory in percent.
-	"rocm_utilization_percentage":     {Signal: GPUUtil, Scale: 1, Vendor: AMD, on: wholeGPUs},
+	"gpu_package_power":              {Signal: Power, Scale: 1, Vendor: AMD, scope: sensors},
+	"gpu_average_package_power":      {Signal: Power, Scale: 1, Vendor: AMD, scope: sensors},
+	"gpu_energy_consumed":            {Signal: Energy, Scale: 1e-6, Vendor: AMD, scope: sensors},
+	"gpu_junction_temperature":       {Signal: Temperature, Scale: 1, Vendor: AMD, scope: sensors},
+	// The earlier exporter (https://github.com/amd/amd_smi_exporter), in microwatts.
+	"amd_gpu_use_percent": {Signal: GPUUtil, Scale: 1, Vendor: AMD, scope: wholeGPUs},
+	"amd_gpu_power":       {Signal: Power, Scale: 1e-6, Vendor: AMD, scope: sensors},
+	// Omnistat (https://github.com/ROCm/omnistat, collector_smi.py). It reports memory in percent.
+	"rocm_utilization_percentage":     {Signal: GPUUtil, Scale: 1, Vendor: AMD, scope: wholeGPUs},
 	"rocm_vram_total_bytes":           {Signal: MemTotal, Scale: 1, Vendor: AMD},
-	"rocm_average_socket_power_watts": {Signal: Power, Scale: 1, Vendor: AMD, on: sensors},
-	"rocm_energy_joules":              {Signal: Energy, Scale: 1, Vendor: AMD, on: sensors},
+	"rocm_average_socket_power_watts": {Signal: Power, Scale: 1, Vendor: AMD, scope: sensors},
+	"rocm_energy_joules":              {Signal: Energy, Scale: 1, Vendor: AMD, scope: sensors},
 	// Intel XPU Manager.
 	"xpum_engine_ratio":           {Signal: GPUUtil, Scale: 100, Vendor: Intel},
 	"xpum_engine_group_ratio":     {Signal: GREngine, Scale: 1, Vendor: Intel, Label: "type", Value: "compute"},
 	"xpum_eu_active_ratio":        {Signal: SMActive, Scale: 1, Vendor: Intel},
 	"xpum_memory_bandwidth_ratio": {Signal: DRAMActive, Scale: 1, Vendor: Intel},
-	"xpum_memory_used_bytes":      {Signal: MemUsed, Scale: 1, Vendor: Intel, Part: true},
-	"xpum_power_watts":            {Signal: Power, Scale: 1, Vendor: Intel, on: sensors},
-	"xpum_energy_joules_total":    {Signal: Energy, Scale: 1, Vendor: Intel, on: sensors},
+	"xpum_memory_used_bytes":      {Signal: MemUsed, Scale: 1, Vendor: Intel, Additive: true},
+	"xpum_power_watts":            {Signal: Power, Scale: 1, Vendor: Intel, scope: sensors},
+	"xpum_energy_joules_total":    {Signal: Energy, Scale: 1, Vendor: Intel, scope: sensors},
 	"xpum_temperature_celsius": {
-		Signal: Temperature, Scale: 1, Vendor: Intel, on: sensors, Label: "location", Value: "gpu",
+		Signal: Temperature, Scale: 1, Vendor: Intel, scope: sensors, Label: "location", Value: "gpu",
 	},
 }
 
-// SignalOf returns the signal that a metric of NVML, DCGM (old and new field
-// names), the CloudWatch agent or an exporter stands for, in any letter case and
-// with or without the prefix exported_. A value times scale is in the signal's
-// unit. ok is false for metrics that no signal stands for.
+// SignalOf returns the signal of a metric of NVML, DCGM (old and new field names), the CloudWatch
+// agent or an exporter, in any letter case and with or without the prefix exported_. A value times
+// scale is in the signal's unit. ok is false for unknown metrics.
 func SignalOf(metric string) (signal Signal, scale float64, ok bool) {
-	m, ok := MeterOf(metric)
+	m, ok := LookupMetric(metric)
 	return m.Signal, m.Scale, ok
 }
 
-// MeterOf returns what a metric means, by its name in any letter case and with or without the
-// prefixes exported_ and, of AMD's exporter, amd_. ok is false for metrics that no signal
-// stands for.
-func MeterOf(metric string) (m Meter, ok bool) {
+// LookupMetric returns the description of a metric by its name in any letter case, with or without
+// the prefixes exported_ and, of AMD's exporter, amd_. ok is false for unknown metrics.
+func LookupMetric(metric string) (m Metric, ok bool) {
 	name := stem(metric)
-	if m, ok = meters[name]; ok {
+	if m, ok = metrics[name]; ok {
 		return m, true
 	}
 	if name, ok = strings.CutPrefix(name, "amd_"); !ok {
-		return Meter{}, false
+		return Metric{}, false
 	}
-	if m = meters[name]; m.Vendor != AMD {
-		return Meter{}, false
+	if m = metrics[name]; m.Vendor != AMD {
+		return Metric{}, false
 	}
 	return m, true
 }
 
-// MeterNames returns the metrics of servers that are known, each as its exporter writes it, in
-// order.
-func MeterNames() []string {
+// MetricNames returns the known metrics of servers in order, each as its exporter writes it.
+func MetricNames() []string {
 	var out []string
-	for name, m := range meters {
+	for name, m := range metrics {
 		switch {
 		case strings.Contains(name, "."): // a field of nvidia-smi
 		case strings.HasPrefix(name, "dcgm_"), strings.HasPrefix(name, "nvml_"):
@@ -226,26 +222,25 @@ func MeterNames() []string {
 	return out
 }
 
-// modes are metrics whose value of 1 says that a GPU is in MIG mode: DCGM field 67, and those
-// of nvidia_gpu_exporter (docs/METRICS.md).
-var modes = []string{"DCGM_FI_DEV_MIG_MODE", "nvidia_smi_mig_mode_current", "nvidia_smi_mig_info"}
+// migModeMetrics are metrics whose value of 1 means that a GPU is in MIG mode: DCGM field 67, and
+// those of nvidia_gpu_exporter (docs/METRICS.md).
+var migModeMetrics = []string{"DCGM_FI_DEV_MIG_MODE", "nvidia_smi_mig_mode_current", "nvidia_smi_mig_info"}
 
-// ModeNames returns the metrics whose value of 1 says that a GPU is in MIG mode. The caller
+// MIGModeMetrics returns the metrics whose value of 1 means that a GPU is in MIG mode. The caller
 // must not change the slice.
-func ModeNames() []string { return modes }
+func MIGModeMetrics() []string { return migModeMetrics }
 
-// stem returns a name in lower case and without the prefix that Prometheus puts
-// before names that collide with its own.
+// stem returns a name in lower case without the prefix that Prometheus adds to names that collide
+// with its own.
 func stem(name string) string {
 	return strings.TrimPrefix(strings.ToLower(strings.TrimSpace(name)), exported)
 }
 
 const exported = "exported_"
 
-// Sentinels that stand for "unsupported", "not found" or "not permitted" in
-// DCGM's fields: 0x7ffffffffffffff0 and above in 64-bit integers, four values from
-// 0x7ffffff0 in 32-bit ones, four from 2^47 in floating point. NVML uses -1, which
-// also appears as the largest unsigned 32-bit value.
+// Sentinels for "unsupported", "not found" or "not permitted" in DCGM's fields: 0x7ffffffffffffff0
+// and above in 64-bit integers, four values from 0x7ffffff0 in 32-bit ones, four from 2^47 in
+// floating point. NVML uses -1, which also appears as the largest unsigned 32-bit value.
 const (
 	blankInt64 = 9.2e18
 	blankInt32 = 0x7ffffff0
@@ -253,44 +248,43 @@ const (
 	blankNVML  = 1<<32 - 1
 )
 
-// IsMeasurement says whether a value, in the unit of its source, is a measurement: it
-// is not for what is no finite number of zero or more, nor for the sentinels of
-// unsupported fields.
+// IsMeasurement reports whether a value, in the unit of its source, is a measurement: a finite
+// number of zero or more that is not a sentinel of an unsupported field.
 func IsMeasurement(v float64) bool {
 	return v >= 0 && v < blankInt64 && (v < blankInt32 || v >= blankInt32+4) &&
 		(v < blankFloat || v >= blankFloat+4) && v != blankNVML
 }
 
-// Read returns a value of the metric on a device in the unit of its signal. What stands for
-// "unsupported" is told in the exporter's own unit.
-func (m Meter) Read(v float64, d Device) (float64, Reading) {
+// Read converts a value of the metric on a device to the unit of its signal. Sentinels are checked
+// in the exporter's own unit.
+func (m Metric) Read(v float64, d Device) (float64, Validity) {
 	if v != v || v == -1 || v > 0 && !IsMeasurement(v) {
 		return 0, Unsupported
 	}
-	if !m.means(v, d) {
+	if !m.appliesTo(v, d) {
 		return 0, Unsupported
 	}
 	return m.Signal.Check(v * m.Scale)
 }
 
-// OnParts says whether the metric is a measurement of MIG instances and partitions.
-func (m Meter) OnParts() bool { return m.on != wholeGPUs }
+// MeasuresParts reports whether the metric is a measurement of MIG instances and partitions.
+func (m Metric) MeasuresParts() bool { return m.scope != wholeGPUs }
 
-// means says whether a value of the metric is one of the device's.
-func (m Meter) means(v float64, d Device) bool {
-	switch m.on {
+// appliesTo reports whether a value of the metric is a measurement of the device.
+func (m Metric) appliesTo(v float64, d Device) bool {
+	switch m.scope {
 	case wholeGPUs:
-		return !d.Divided && !d.Part()
+		return !d.InMIGMode && !d.IsPart()
 	case partitions:
-		return d.Part()
+		return d.IsPart()
 	case sensors:
-		return v > 0 || !d.Part()
+		return v > 0 || !d.IsPart()
 	}
 	return true
 }
 
-// VendorOf returns the maker of a model of accelerator, as the price book, configuration or an
-// exporter writes it; UnknownVendor where the name does not tell.
+// VendorOf returns the maker of an accelerator model, as the price book, configuration or an
+// exporter writes it; UnknownVendor if the name does not tell.
 func VendorOf(model string) Vendor {
 	name := strings.ToUpper(model)
 	for _, v := range []struct {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// smiFields are the fields of nvidia-smi --query-gpu that are read, in its own
-// names; the unit is the one it prints.
+// smiFields are the known fields of nvidia-smi --query-gpu, by their own names, with the unit it
+// prints.
 var smiFields = map[string]struct {
 	column
 	unit string
 }{
 	"timestamp":           {column: column{role: timeColumn, name: "time"}},
-	"utilization.gpu":     {column{role: signalColumn, signal: GPUUtil, on: wholeGPUs}, "%"},
+	"utilization.gpu":     {column{role: signalColumn, signal: GPUUtil, scope: wholeGPUs}, "%"},
 	"mig.mode.current":    {column: column{role: migColumn, name: "mig.mode.current"}},
 	"memory.used":         {column{role: signalColumn, signal: MemUsed}, "MiB"},
 	"memory.total":        {column{role: signalColumn, signal: MemTotal}, "MiB"},
@@ -26,7 +26,7 @@ var smiFields = map[string]struct {
 	"index":               {column: column{role: gpuColumn, name: "gpu"}},
 	"pci.bus_id":          {column: column{role: gpuColumn, name: "gpu"}},
 	"gpu_bus_id":          {column: column{role: gpuColumn, name: "gpu"}},
-	"utilization.gpu.avg": {column{role: signalColumn, signal: GPUUtil, on: wholeGPUs}, "%"},
+	"utilization.gpu.avg": {column{role: signalColumn, signal: GPUUtil, scope: wholeGPUs}, "%"},
 
 	"clocks_throttle_reasons.active":        {column: column{role: signalColumn, signal: Throttle}},
 	"clocks_event_reasons.active":           {column: column{role: signalColumn, signal: Throttle}},
@@ -34,7 +34,7 @@ var smiFields = map[string]struct {
 	"count":                                 {column: column{role: signalColumn, signal: GPUCount}},
 }
 
-// smiPreference orders fields that say the same: the first one there is read. A
+// smiPreference lists equivalent fields in order of preference; the first one present is read. A
 // UUID survives a change of the order of GPUs, an index does not.
 var smiPreference = [][]string{
 	{"uuid", "gpu_uuid", "index", "pci.bus_id", "gpu_bus_id"},
@@ -42,8 +42,8 @@ var smiPreference = [][]string{
 	{"clocks_event_reasons.active", "clocks_throttle_reasons.active"},
 }
 
-// isSMI says whether the header is that of nvidia-smi --format=csv: names of its
-// own, with the unit in brackets after those that have one.
+// isSMI reports whether the header is that of nvidia-smi --format=csv, whose names have the unit in
+// brackets.
 func isSMI(header []string) bool {
 	for _, h := range header {
 		name, _ := smiName(h)
@@ -92,7 +92,7 @@ func newSMILayout(header []string, f Format) (*layout, *FileError) {
 			}
 		}
 	}
-	l := &layout{columns: make([]column, len(header)), smi: true}
+	l := &layout{columns: make([]column, len(header)), nvidiaSMI: true}
 	for name, i := range at {
 		c := smiFields[name].column
 		if c.role == signalColumn {
@@ -111,15 +111,14 @@ func newSMILayout(header []string, f Format) (*layout, *FileError) {
 		l.columns[i] = c
 	}
 	l.complete()
-	l.leave(header)
+	l.noteUnknown(header)
 	if _, ok := at["timestamp"]; !ok {
 		return nil, f.fail(1, 0, "the output of nvidia-smi has no timestamp: query it with the other fields")
 	}
 	return l, nil
 }
 
-// unitScale returns what a number in that unit is multiplied by to be in the
-// signal's.
+// unitScale returns the factor from a unit to the signal's.
 func unitScale(s Signal, unit string) (float64, bool) {
 	scales := map[string]float64{}
 	switch s {
@@ -142,11 +141,11 @@ func unitScale(s Signal, unit string) (float64, bool) {
 
 var errUnit = errors.New("has a unit that does not fit")
 
-// quantity reads "1024 MiB", "37 %" or, with the unit of the header, "1024", into
-// the unit of the column.
+// quantity parses "1024 MiB", "37 %" or, with the unit in the header, "1024", into the unit of the
+// column.
 func (l *layout) quantity(c *column, field []byte) (v float64, err error) {
 	digits, unit, hasUnit := bytes.Cut(field, []byte{' '})
-	l.units = l.units || hasUnit
+	l.hasUnits = l.hasUnits || hasUnit
 	if v, err = c.number(digits); err == nil && !hasUnit {
 		return v, nil
 	}
@@ -155,10 +154,10 @@ func (l *layout) quantity(c *column, field []byte) (v float64, err error) {
 			return v * scale, nil
 		}
 	}
-	if unmeasured(field) {
+	if isUnmeasured(field) {
 		return 0, errNotNumber
 	}
-	if v, unit, ok := localized(field, l.comma); ok {
+	if v, unit, ok := parseLocalized(field, l.decimalComma); ok {
 		if len(unit) == 0 {
 			return v, nil
 		}
@@ -172,8 +171,8 @@ func (l *layout) quantity(c *column, field []byte) (v float64, err error) {
 	return 0, err
 }
 
-// smiScale returns what a number with that unit is multiplied by to be in the
-// unit that its column's header states; nearly always they are the same.
+// smiScale returns the factor from a value's unit to the unit in its column's header; nearly always
+// they are the same.
 func smiScale(c *column, unit []byte) (float64, bool) {
 	unit = trim(unit)
 	switch {

@@ -70,7 +70,7 @@ func TestReadNvidiaSMI(t *testing.T) {
 	}
 }
 
-func TestReadNvidiaSMIRefuses(t *testing.T) {
+func TestReadRejectsInvalidNvidiaSMI(t *testing.T) {
 	for _, tc := range []struct {
 		name, in, want string
 		format         Format

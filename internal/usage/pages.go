@@ -11,8 +11,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// CheckFooter refuses a file whose footer does not fit into it, before anything
-// allocates what the footer claims.
+// CheckFooter rejects a file whose footer does not fit into it, before memory of the claimed size
+// is allocated.
 func CheckFooter(r io.ReaderAt, size int64) error {
 	const least = 12 // magic, length of the footer, magic
 	var tail [8]byte
@@ -30,24 +30,22 @@ func CheckFooter(r io.ReaderAt, size int64) error {
 	return nil
 }
 
-// Bounds of one page of Parquet. Writers make pages of about 1 MiB; what is far over
-// that is damage, and would be allocated before it is noticed.
+// Bounds of one page of Parquet. Writers make pages of about 1 MiB; a much larger one is damage,
+// and would be allocated before it is noticed.
 const (
 	maxPageBytes  = 256 << 20
 	maxPageValues = 64 << 20
 )
 
-// CheckPages refuses a column chunk whose pages claim more than the file holds or than
-// a page may.
+// CheckPages rejects a column chunk whose pages claim more than the file holds or than a page may.
 func CheckPages(r io.ReaderAt, size int64, chunk *format.ColumnMetaData) error {
 	_, err := checkPages(r, size, chunk)
 	return err
 }
 
-// checkPages also returns how many bytes the chunk's dictionary and its largest page take
-// when they are unpacked. Encodings write many equal values in few bytes, but a number
-// takes 8 and a dictionary's index 4; a string that repeats the one before it may be as
-// long as the page.
+// checkPages also returns the unpacked size of the chunk's dictionary and its largest page.
+// Encodings write many equal values in few bytes, but a number takes 8 and an index of a dictionary
+// 4; a string that repeats the previous one may be as long as the page.
 func checkPages(r io.ReaderAt, size int64, chunk *format.ColumnMetaData) (memory int64, err error) {
 	var dictionary, largest int64
 	at := chunk.DataPageOffset

@@ -14,8 +14,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// readParquet reads recorded usage from Parquet, one row group after the other.
-// Only the columns that mean something are read.
+// readParquet reads recorded usage from Parquet, one row group at a time, and only the known
+// columns.
 func readParquet(d *decoder, r io.ReaderAt, size int64) (err error) {
 	row := 0
 	// The library reports some malformed pages by panicking.
@@ -52,8 +52,8 @@ func readParquet(d *decoder, r io.ReaderAt, size int64) (err error) {
 	if file.NumRows() == 0 {
 		return nil
 	}
-	each := d.each
-	d.each = func(s *Sample) error {
+	each := d.emit
+	d.emit = func(s *Sample) error {
 		defer func() {
 			if p := recover(); p != nil {
 				panic(userPanic{p})
@@ -67,22 +67,22 @@ func readParquet(d *decoder, r io.ReaderAt, size int64) (err error) {
 			chunk := &file.Metadata().RowGroups[i].Columns[c.index].MetaData
 			memory, err := checkPages(r, size, chunk)
 			if err != nil {
-				e := d.format.fail(row+1, c.at+1, "%s is not valid Parquet", d.layout.columns[c.at].name)
+				e := d.format.fail(row+1, c.column+1, "%s is not valid Parquet", d.layout.columns[c.column].name)
 				e.Err = err
 				return e
 			}
 			if together += memory; together > maxPageMemory || together < 0 {
-				return d.format.fail(row+1, c.at+1,
+				return d.format.fail(row+1, c.column+1,
 					"%s has pages that, with those of the columns before, unpack to over %d MiB at once: write "+
 						"smaller pages",
-					d.layout.columns[c.at].name, maxPageMemory>>20)
+					d.layout.columns[c.column].name, maxPageMemory>>20)
 			}
 		}
 		if err := readRowGroup(d, group, columns, &row); err != nil {
 			return err
 		}
 	}
-	if err := d.refuse(); err != nil {
+	if err := d.checkBadRows(); err != nil {
 		return err
 	}
 	return d.flush()
@@ -93,19 +93,19 @@ type userPanic struct{ value any }
 
 // parquetColumn reads one column of a row group.
 type parquetColumn struct {
-	index int // in the file
-	at    int // in the layout
-	time  func(parquet.Value) (time.Time, error)
+	index  int // in the file
+	column int // in the layout
+	time   func(parquet.Value) (time.Time, error)
 
 	pages  parquet.Pages
 	page   parquet.Page
 	reader parquet.ValueReader
 	buffer []parquet.Value
-	values []parquet.Value // what is left of buffer
-	number [40]byte        // text of a number
+	values []parquet.Value // the unread rest of buffer
+	number [40]byte        // buffer for the text of a number
 }
 
-// parquetColumns lays out the columns of a schema and says how each is read.
+// parquetColumns lays out the columns of a schema and chooses how to read each.
 func parquetColumns(d *decoder, schema *parquet.Schema) ([]*parquetColumn, error) {
 	type leaf struct {
 		index int
@@ -116,7 +116,7 @@ func parquetColumns(d *decoder, schema *parquet.Schema) ([]*parquetColumn, error
 	for _, path := range schema.Columns() {
 		column, ok := schema.Lookup(path...)
 		if len(path) != 1 || !ok || column.Node.Repeated() {
-			unread = append(unread, strings.Join(path, ".")) // nested columns mean nothing here
+			unread = append(unread, strings.Join(path, ".")) // nested columns have no meaning here
 			continue
 		}
 		names = append(names, path[0])
@@ -130,7 +130,7 @@ func parquetColumns(d *decoder, schema *parquet.Schema) ([]*parquetColumn, error
 		fail.Line = 0
 		return nil, fail
 	}
-	if l.smi {
+	if l.nvidiaSMI {
 		return nil, d.format.fail(0, 0, "the output of nvidia-smi is read only as CSV")
 	}
 	l.unknown = append(l.unknown, unread...)
@@ -140,7 +140,7 @@ func parquetColumns(d *decoder, schema *parquet.Schema) ([]*parquetColumn, error
 		if c.role == ignored {
 			continue
 		}
-		p := &parquetColumn{index: leaves[i].index, at: i, buffer: make([]parquet.Value, 1024)}
+		p := &parquetColumn{index: leaves[i].index, column: i, buffer: make([]parquet.Value, 1024)}
 		kind, logical := leaves[i].node.Type().Kind(), leaves[i].node.Type().LogicalType()
 		var unfit bool
 		switch {
@@ -164,7 +164,7 @@ func parquetColumns(d *decoder, schema *parquet.Schema) ([]*parquetColumn, error
 	return columns, nil
 }
 
-// LogicalValue returns what a logical type says; nil where there is none.
+// LogicalValue returns the value of a logical type; nil without one.
 func LogicalValue(t *format.LogicalType) format.LogicalTypeValue {
 	if t == nil {
 		return nil
@@ -172,7 +172,8 @@ func LogicalValue(t *format.LogicalType) format.LogicalTypeValue {
 	return t.Value
 }
 
-// parquetTime returns how to read a time stored as that type, nil when it is none.
+// parquetTime returns a function that reads a time stored as that type; nil if the type is not a
+// time.
 func (d *decoder) parquetTime(t parquet.Type) func(parquet.Value) (time.Time, error) {
 	if stamp, ok := LogicalValue(t.LogicalType()).(*format.TimestampType); ok && stamp.Unit.Value != nil {
 		unit := stamp.Unit.Value.Duration()
@@ -196,21 +197,20 @@ func (d *decoder) parquetTime(t parquet.Type) func(parquet.Value) (time.Time, er
 	}
 	switch t.Kind() {
 	case parquet.Int32:
-		return func(v parquet.Value) (time.Time, error) { return seconds(float64(v.Int32()), d.format.Epoch) }
+		return func(v parquet.Value) (time.Time, error) { return secondsSince(float64(v.Int32()), d.format.Epoch) }
 	case parquet.Int64:
-		return func(v parquet.Value) (time.Time, error) { return seconds(float64(v.Int64()), d.format.Epoch) }
+		return func(v parquet.Value) (time.Time, error) { return secondsSince(float64(v.Int64()), d.format.Epoch) }
 	case parquet.Float:
-		return func(v parquet.Value) (time.Time, error) { return seconds(float64(v.Float()), d.format.Epoch) }
+		return func(v parquet.Value) (time.Time, error) { return secondsSince(float64(v.Float()), d.format.Epoch) }
 	case parquet.Double:
-		return func(v parquet.Value) (time.Time, error) { return seconds(v.Double(), d.format.Epoch) }
+		return func(v parquet.Value) (time.Time, error) { return secondsSince(v.Double(), d.format.Epoch) }
 	case parquet.Int96:
 		return func(v parquet.Value) (time.Time, error) { return julian(v.Int96()) }
 	}
 	return nil
 }
 
-// julian reads the old 96-bit timestamps: nanoseconds of a day and the day's
-// Julian number.
+// julian converts the old 96-bit timestamps: nanoseconds of a day and the day's Julian number.
 func julian(v deprecated.Int96) (time.Time, error) {
 	const epoch = 2_440_588 // 1970-01-01
 	day, nanos := int64(v[2])-epoch, int64(v[1])<<32|int64(v[0])
@@ -235,11 +235,11 @@ func readRowGroup(d *decoder, group parquet.RowGroup, columns []*parquetColumn, 
 	}
 	for range group.NumRows() {
 		*row++
-		d.begin()
+		d.beginRow()
 		for _, c := range columns {
 			v, err := c.next()
 			if err != nil {
-				e := d.format.fail(*row, c.at+1, "%s cannot be read", d.layout.columns[c.at].name)
+				e := d.format.fail(*row, c.column+1, "%s cannot be read", d.layout.columns[c.column].name)
 				e.Err = err
 				return e
 			}
@@ -247,7 +247,7 @@ func readRowGroup(d *decoder, group parquet.RowGroup, columns []*parquetColumn, 
 				return err
 			}
 		}
-		if err := d.end(*row); err != nil {
+		if err := d.endRow(*row); err != nil {
 			return err
 		}
 	}
@@ -293,34 +293,34 @@ func (c *parquetColumn) close() {
 	c.pages, c.page, c.reader, c.values = nil, nil, nil, nil
 }
 
-// isNaN says whether a value is how data frames write "not there".
+// isNaN reports whether a value is NaN, as data frames write missing values.
 func isNaN(v parquet.Value) bool {
 	return v.Kind() == parquet.Double && math.IsNaN(v.Double()) || v.Kind() == parquet.Float &&
 		math.IsNaN(float64(v.Float()))
 }
 
-// apply records the value of one row.
+// apply decodes the value of one row.
 func (c *parquetColumn) apply(d *decoder, row int, v parquet.Value) error {
-	column := &d.layout.columns[c.at]
+	column := &d.layout.columns[c.column]
 	if v.IsNull() {
-		return d.text(row, c.at, nil)
+		return d.decodeField(row, c.column, nil)
 	}
 	if v.Kind() == parquet.ByteArray {
-		return d.text(row, c.at, trim(v.ByteArray()))
+		return d.decodeField(row, c.column, trim(v.ByteArray()))
 	}
 	if c.time != nil {
 		t, err := c.time(v)
 		switch {
 		case column.role != timeColumn && isNaN(v):
-			return d.text(row, c.at, nil)
+			return d.decodeField(row, c.column, nil)
 		case err != nil:
-			d.wrong(true, row, c.at+1, "%s %.60q %s", column.name, v.String(), err)
+			d.reject(true, row, c.column+1, "%s %.60q %s", column.name, v.String(), err)
 		case column.role == timeColumn:
 			d.sample.Time = t
 		case column.role == receivedColumn:
 			d.sample.Received = t
 		default:
-			return d.text(row, c.at, t.AppendFormat(c.number[:0], time.RFC3339Nano))
+			return d.decodeField(row, c.column, t.AppendFormat(c.number[:0], time.RFC3339Nano))
 		}
 		return nil
 	}
@@ -329,7 +329,7 @@ func (c *parquetColumn) apply(d *decoder, row int, v parquet.Value) error {
 		if v.Kind() == parquet.Int64 {
 			n = v.Int64()
 		}
-		return d.text(row, c.at, strconv.AppendInt(c.number[:0], n, 10))
+		return d.decodeField(row, c.column, strconv.AppendInt(c.number[:0], n, 10))
 	}
 	var n float64
 	switch v.Kind() {
@@ -344,12 +344,12 @@ func (c *parquetColumn) apply(d *decoder, row int, v parquet.Value) error {
 	}
 	switch {
 	case isNaN(v):
-		return d.text(row, c.at, nil)
+		return d.decodeField(row, c.column, nil)
 	case column.role == gpusColumn:
-		return d.text(row, c.at, strconv.AppendFloat(c.number[:0], n, 'g', -1, 64))
+		return d.decodeField(row, c.column, strconv.AppendFloat(c.number[:0], n, 'g', -1, 64))
 	}
-	if err := d.value(column, n); err != nil {
-		d.wrong(false, row, c.at+1, "%s %s %s", column.name, v, err)
+	if err := d.recordValue(column, n); err != nil {
+		d.reject(false, row, c.column+1, "%s %s %s", column.name, v, err)
 	}
 	return nil
 }

@@ -12,46 +12,44 @@ import (
 	"time"
 )
 
-// Read hands every sample of recorded usage to each, in the order of the file. It
-// reads CSV, CSV compressed with gzip, the output of nvidia-smi --format=csv and
-// Parquet, told apart by their first bytes and their header. r is read from its
-// beginning; Parquet is read through io.ReaderAt where r is a regular file, a
-// bytes.Reader or the like, and is otherwise held in memory, up to 256 MiB.
+// Read calls each for every sample of recorded usage, in the order of the file. It reads CSV, CSV
+// compressed with gzip, the output of nvidia-smi --format=csv, and Parquet, recognized by their
+// first bytes and their header. Parquet is read through io.ReaderAt if r is a regular file, a
+// bytes.Reader or the like, and is otherwise buffered in memory, up to 256 MiB.
 //
-// CSV is streamed: memory grows with the number of resources, not with the file. Lines
-// are at most 256 KiB, columns 4,096, different names a million, and gzip unpacks to at
-// most 200 times its length.
-// The *Sample is reused and valid only within the call.
+// CSV is streamed: memory grows with the number of resources, not with the file. Lines are at most
+// 256 KiB, columns 4,096, different names a million, and gzip unpacks to at most 200 times its
+// length. The *Sample is reused and valid only within the call.
 //
-// An empty field is not measured, and so are "[N/A]", "NaN" and the sentinels of
-// unsupported meters (see [Signal.Check] and [Meter.Read]). A row that repeats the resource,
-// GPU and time of the row before it counts once. Times of a resource need not be in order.
+// An empty field is not measured, and so are "[N/A]", "NaN" and the sentinels of unsupported meters
+// (see [Signal.Check] and [Metric.Read]). A row that repeats the resource, GPU and time of the
+// previous row counts once. Times of a resource need not be in order.
 //
-// A row that cannot be read is left out, and so is a value that cannot be true; both are
-// counted, and the first are told with their lines. A last line that ends in the middle is left
-// out of any file. Where more than 1% of the rows are wrong, and more than one of at least ten,
-// the file is refused after it was read: its samples must not be used then.
+// Bad rows and impossible values are skipped and counted, and the first are reported with their
+// lines. A truncated last line is skipped in any file. If more than 1% of the rows are bad, and
+// more than one of at least ten, Read returns an error after reading: the samples must not be used
+// then.
 //
-// What is wrong with the file is a *FileError with the line; an error of each, or
-// of ctx, ends the reading too. The summary covers what was read until then.
+// An error of the file is a *FileError with the line; an error of each, or of ctx, stops reading.
+// The summary covers the rows read until then.
 func Read(ctx context.Context, r io.Reader, f Format, each func(*Sample) error) (Summary, error) {
 	d := newDecoder(ctx, f, nil, each)
 	err := read(d, r)
 	sum := d.finish()
-	if err == nil && f.Left != nil {
-		f.Left(sum)
+	if err == nil && f.OnSummary != nil {
+		f.OnSummary(sum)
 	}
 	return sum, err
 }
 
 func read(d *decoder, r io.Reader) error {
-	if at, size, ok := random(r); ok {
+	if at, size, ok := readerAt(r); ok {
 		var magic [4]byte
 		if n, _ := at.ReadAt(magic[:], 0); isParquet(magic[:n]) {
 			return readParquet(d, at, size)
 		}
 	}
-	packed := &counted{Reader: r}
+	packed := &countingReader{Reader: r}
 	in := bufio.NewReaderSize(packed, maxLine)
 	magic, err := in.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -61,14 +59,15 @@ func read(d *decoder, r io.Reader) error {
 	}
 	switch {
 	case isParquet(magic):
-		whole, err := io.ReadAll(io.LimitReader(in, maxHeld+1))
+		whole, err := io.ReadAll(io.LimitReader(in, maxBufferedParquet+1))
 		if err != nil {
 			e := d.format.fail(0, 0, "the file cannot be read")
 			e.Err = err
 			return e
 		}
-		if len(whole) > maxHeld {
-			return d.format.fail(0, 0, "Parquet over %d MiB is read only from a file, not from a stream", maxHeld>>20)
+		if len(whole) > maxBufferedParquet {
+			return d.format.fail(0, 0,
+				"Parquet over %d MiB is read only from a file, not from a stream", maxBufferedParquet>>20)
 		}
 		return readParquet(d, bytes.NewReader(whole), int64(len(whole)))
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
@@ -78,7 +77,7 @@ func read(d *decoder, r io.Reader) error {
 			e.Err = err
 			return e
 		}
-		inner := bufio.NewReaderSize(&unpacked{plain: plain, packed: packed, format: d.format}, maxLine)
+		inner := bufio.NewReaderSize(&boundedGzip{plain: plain, packed: packed, format: d.format}, maxLine)
 		if magic, _ := inner.Peek(4); isParquet(magic) {
 			return d.format.fail(0, 0, "Parquet is read only without gzip around it")
 		}
@@ -92,13 +91,13 @@ func read(d *decoder, r io.Reader) error {
 	return readCSV(d, in)
 }
 
-// maxHeld is the largest Parquet stream that is held in memory, in bytes.
-const maxHeld = 256 << 20
+// maxBufferedParquet is the largest Parquet stream that is buffered in memory, in bytes.
+const maxBufferedParquet = 256 << 20
 
 func isParquet(magic []byte) bool { return string(magic) == "PAR1" }
 
-// random returns r as a source of random reads with its size, where it is one.
-func random(r io.Reader) (io.ReaderAt, int64, bool) {
+// readerAt returns r as an io.ReaderAt with its size, if it is one.
+func readerAt(r io.Reader) (io.ReaderAt, int64, bool) {
 	at, ok := r.(io.ReaderAt)
 	if !ok {
 		return nil, 0, false
@@ -122,7 +121,7 @@ func random(r io.Reader) (io.ReaderAt, int64, bool) {
 func InferStep(ctx context.Context, r io.Reader, f Format) (time.Duration, error) {
 	d := newDecoder(ctx, f, nil, nil)
 	enough := errors.New("enough")
-	d.each = func(*Sample) error {
+	d.emit = func(*Sample) error {
 		if len(d.steps.steps) >= maxSteps {
 			return enough
 		}
@@ -137,25 +136,24 @@ func InferStep(ctx context.Context, r io.Reader, f Format) (time.Duration, error
 	return 0, ErrNoSamples
 }
 
-// Preview returns what the first rows of a file tell: the columns that Read leaves out, and
-// whether times have no zone. It reads as far as the second sample; of a file that is wrong,
-// Read tells.
+// Preview returns what the first rows of a file show: the columns that Read ignores, and whether
+// times lack a zone. It reads up to the second sample, and leaves errors to Read.
 func Preview(ctx context.Context, r io.Reader, f Format) Summary {
 	enough := errors.New("enough")
-	f.Left = nil
+	f.OnSummary = nil
 	sum, _ := Read(ctx, r, f, func(*Sample) error { return enough })
 	return sum
 }
 
-// Collect reads recorded usage. resolve is asked once for each resource, and returns
-// where its points go, or nil for a resource of no interest.
+// Collect adds recorded usage to sinks. It calls resolve once for each resource; a nil sink ignores
+// the resource.
 //
-// A signal of the whole machine that stands in the rows of several GPUs is taken
-// from the rows of the GPU that carried it first, so that it counts once.
+// A signal of the whole machine that stands in the rows of several GPUs is taken only from the rows
+// of the first GPU that has it, so that it counts once.
 func Collect(ctx context.Context, r io.Reader, f Format, resolve func(resource string) Sink) (Summary, error) {
 	type target struct {
 		sink Sink
-		// from is the GPU in whose rows a signal of the machine is read.
+		// from is the GPU whose rows give a signal of the machine.
 		from [numSignals]string
 		has  uint32
 	}

@@ -25,8 +25,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// flat is a sample as text, for comparison.
-func flat(s *Sample) string {
+// sampleText is a sample as text, for comparison.
+func sampleText(s *Sample) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s %s", s.Resource, s.GPU, s.Time.Format(time.RFC3339Nano))
 	for sig := range numSignals {
@@ -38,13 +38,13 @@ func flat(s *Sample) string {
 		fmt.Fprintf(&b, " received=%s", s.Received.Format(time.RFC3339Nano))
 	}
 	if s.Description != nil {
-		b.WriteString(" " + stated(s.Description))
+		b.WriteString(" " + descriptionText(s.Description))
 	}
 	return b.String()
 }
 
-// stated is what a description states, in braces.
-func stated(d *Description) string {
+// descriptionText is what a description states, in braces.
+func descriptionText(d *Description) string {
 	var parts []string
 	v := reflect.ValueOf(*d)
 	for i := range v.NumField() {
@@ -69,7 +69,7 @@ func stated(d *Description) string {
 func readAll(r io.Reader, f Format) ([]string, Summary, error) {
 	var got []string
 	sum, err := Read(context.Background(), r, f, func(s *Sample) error {
-		got = append(got, flat(s))
+		got = append(got, sampleText(s))
 		return nil
 	})
 	return got, sum, err
@@ -186,7 +186,7 @@ func TestReadCSV(t *testing.T) {
 	}
 }
 
-func TestReadRefuses(t *testing.T) {
+func TestReadRejectsInvalidFiles(t *testing.T) {
 	const header = "resource,time,gpu_util\n"
 	for _, tc := range []struct {
 		name, in, want string
@@ -303,9 +303,9 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestOneBadRowInAMillion: one row that cannot be read does not take the others with it, and is
+// TestSkipsOneBadRowOfAMillion: one row that cannot be read does not take the others with it, and is
 // told by its line.
-func TestOneBadRowInAMillion(t *testing.T) {
+func TestSkipsOneBadRowOfAMillion(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("resource,time,gpu_util\n")
 	for i := range 1_000_000 {
@@ -317,7 +317,7 @@ func TestOneBadRowInAMillion(t *testing.T) {
 	}
 	rows := 0
 	sum, err := Read(context.Background(), &b, Format{Name: "usage.csv"}, func(*Sample) error { rows++; return nil })
-	if err != nil || rows != 1_000_000 || sum.Bad != 1 || len(sum.BadRows) != 1 {
+	if err != nil || rows != 1_000_000 || sum.BadRowCount != 1 || len(sum.BadRows) != 1 {
 		t.Fatalf("%d rows, %+v, %v", rows, sum, err)
 	}
 	if got, want := sum.BadRows[0].Error(), `usage.csv:1000001:3: gpu_util "abc" is not a number`; got != want {
@@ -345,9 +345,9 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestMemoryDoesNotGrowWithTheFile reads 300,000 and then 600,000 rows of the same
+// TestMemoryIsIndependentOfFileSize reads 300,000 and then 600,000 rows of the same
 // resources.
-func TestMemoryDoesNotGrowWithTheFile(t *testing.T) {
+func TestMemoryIsIndependentOfFileSize(t *testing.T) {
 	enough := errors.New("enough")
 	w := NewWindow(time.Unix(1_782_864_000, 0), time.Unix(1_792_864_000, 0), time.Second, "test", nil)
 	var heap [2]uint64
@@ -374,7 +374,7 @@ func TestMemoryDoesNotGrowWithTheFile(t *testing.T) {
 	}
 }
 
-func TestReadEndsWithTheContext(t *testing.T) {
+func TestReadStopsOnCanceledContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := Read(ctx, &endless{}, Format{}, func(*Sample) error {
@@ -384,7 +384,7 @@ func TestReadEndsWithTheContext(t *testing.T) {
 	}
 }
 
-func TestErrorOfTheCallerEndsReading(t *testing.T) {
+func TestReadStopsOnCallbackError(t *testing.T) {
 	stop := errors.New("stop")
 	for name, r := range map[string]io.Reader{
 		"CSV": bytes.NewReader(benchCSV(10)), "Parquet": bytes.NewReader(benchParquet(t, 10)),
@@ -397,7 +397,7 @@ func TestErrorOfTheCallerEndsReading(t *testing.T) {
 	}
 }
 
-func TestPanicOfTheCallerIsNotSwallowed(t *testing.T) {
+func TestReadPropagatesCallbackPanic(t *testing.T) {
 	defer func() {
 		if p := recover(); p != "mine" {
 			t.Errorf("recovered %v, want the caller's own panic", p)
@@ -493,9 +493,9 @@ func TestReadParquetTypes(t *testing.T) {
 	}
 }
 
-// TestReadParquetDescribes reads what describes a resource from every type that
+// TestReadParquetDescriptions reads what describes a resource from every type that
 // programs write it as.
-func TestReadParquetDescribes(t *testing.T) {
+func TestReadParquetDescriptions(t *testing.T) {
 	type row struct {
 		Resource string     `parquet:"resource"`
 		Time     int64      `parquet:"time"`
@@ -556,7 +556,7 @@ func TestUnknownColumns(t *testing.T) {
 	}
 }
 
-func TestReadParquetRefuses(t *testing.T) {
+func TestReadRejectsInvalidParquet(t *testing.T) {
 	type base struct {
 		Resource string  `parquet:"resource"`
 		Time     int64   `parquet:"time"`
@@ -597,7 +597,7 @@ func TestDamagedParquet(t *testing.T) {
 		for range 1 + random.IntN(4) {
 			data[4+random.IntN(len(data)-4)] = byte(random.Uint32())
 		}
-		holds(t, data, Format{})
+		checkRead(t, data, Format{})
 	}
 }
 

@@ -1,12 +1,11 @@
-// Package usage holds what was measured of a resource: samples, what they add up
-// to over a window, and how much of that window they cover. It never invents a
-// value: a signal without samples has no mean, no maximum and no quantile, and a
-// gap is unknown time, not idle time.
+// Package usage holds the measurements of a resource: samples, their statistics over a window, and
+// the share of the window they cover. It never invents a value: a signal without samples has no
+// mean, no maximum and no quantile, and a gap is unknown time, not idle time.
 package usage
 
 import "math"
 
-// Signal is one measured quantity, the same whichever source it came from.
+// Signal is a measured quantity, the same for all sources.
 type Signal uint8
 
 // The signals. GPU signals belong to one GPU, the others to the whole resource.
@@ -14,39 +13,39 @@ const (
 	// GPUUtil is the share of time in which a kernel ran, in percent, 0 to 100
 	// (NVML utilization.gpu; DCGM_FI_DEV_GPU_UTIL). One tiny kernel reads 100.
 	GPUUtil Signal = iota
-	// GREngine is the share of time in which the graphics or compute engine was active,
-	// 0 to 1 (DCGM 1001). Where a source has it and no utilization, it stands for both.
+	// GREngine is the share of time in which the graphics or compute engine was active, 0 to 1
+	// (DCGM 1001). It replaces the utilization if a source has none.
 	GREngine
 	// SMActive is the share of streaming multiprocessors with work, 0 to 1
 	// (DCGM 1002).
 	SMActive
-	// TensorActive is the share of time the tensor pipes work, 0 to 1 (DCGM 1004).
+	// TensorActive is the share of time in which the tensor pipes are active, 0 to 1 (DCGM 1004).
 	TensorActive
-	// DRAMActive is the share of time device memory transfers, 0 to 1 (DCGM 1005).
+	// DRAMActive is the share of time in which device memory transfers data, 0 to 1 (DCGM 1005).
 	DRAMActive
-	// MemUsed, MemTotal and MemFree are device memory in bytes. Sources that do not
-	// give the total give what is free ([Window.Memory]).
+	// MemUsed, MemTotal and MemFree are device memory in bytes. Sources without the total give the
+	// free memory ([Window.Memory]).
 	MemUsed
 	MemTotal
 	MemFree
-	// Energy is joules since the driver was loaded, a meter that only rises (NVML
+	// Energy is the energy in joules since the driver was loaded, which only rises (NVML
 	// GetTotalEnergyConsumption; DCGM 156).
 	Energy
-	// Temperature is that of the GPU in degrees Celsius.
+	// Temperature of the GPU in degrees Celsius.
 	Temperature
-	// Power is watts.
+	// Power in watts.
 	Power
-	// CPUUtil is percent of all CPUs, 0 to 100.
+	// CPUUtil is the utilization of all CPUs in percent, 0 to 100.
 	CPUUtil
-	// NetBytes is bytes received and sent within the sample's step.
+	// NetBytes is the number of bytes received and sent within the sample's step.
 	NetBytes
-	// DiskBytes is bytes read and written within the sample's step.
+	// DiskBytes is the number of bytes read and written within the sample's step.
 	DiskBytes
 	// Sessions is the number of interactive sessions with real input.
 	Sessions
 	// Processes is the number of processes that hold the GPU.
 	Processes
-	// Kernels is the number of notebook kernels that execute something.
+	// Kernels is the number of notebook kernels that are executing.
 	Kernels
 	// Step is the training step, a counter.
 	Step
@@ -55,39 +54,36 @@ const (
 	Checkpoints
 	// HostMemUsed is the host's memory in use, in percent, 0 to 100.
 	HostMemUsed
-	// DiskOps is operations on a volume within the sample's step.
+	// DiskOps is the number of operations on a volume within the sample's step.
 	DiskOps
-	// Requests is requests or invocations served within the sample's step.
+	// Requests is the number of requests or invocations served within the sample's step.
 	Requests
 	// Healthy is the number of healthy targets.
 	Healthy
-	// Capacity is the number of machines a group wants or a reservation uses.
+	// Capacity is the number of machines that a group wants or a reservation uses.
 	Capacity
-	// SMOccupancy is the share of the warps that multiprocessors have room for, 0 to 1
-	// (DCGM 1003).
+	// SMOccupancy is the share of the multiprocessors' warp slots in use, 0 to 1 (DCGM 1003).
 	SMOccupancy
-	// SlowdownTemperature is the temperature in degrees Celsius at which the GPU slows
-	// down (DCGM 158). It is the device's own and does not change.
+	// SlowdownTemperature is the temperature in degrees Celsius at which the GPU slows down (DCGM
+	// 158), a constant of the device.
 	SlowdownTemperature
-	// Throttle is why clocks are lowered, as NVML's bits of clock event reasons (DCGM 112);
-	// see [ThrottledBy].
+	// Throttle is the set of reasons for lowered clocks, as NVML's bits of clock event reasons
+	// (DCGM 112); see [ThrottledByAny].
 	Throttle
-	// XID is the code of the newest error that the driver reported since it was loaded; 0 is
-	// none (DCGM 230).
+	// XID is the code of the newest driver error since the driver was loaded; 0 is none (DCGM 230).
 	XID
-	// ECCErrors counts memory errors that were not corrected since the driver was loaded
-	// (DCGM 311).
+	// ECCErrors counts uncorrected memory errors since the driver was loaded (DCGM 311).
 	ECCErrors
-	// GPUCount is how many GPUs the driver of a machine sees.
+	// GPUCount is the number of GPUs that the driver of a machine sees.
 	GPUCount
 
 	numSignals
 )
 
-// Signals is how many signals there are.
-const Signals = int(numSignals)
+// SignalCount is the number of signals.
+const SignalCount = int(numSignals)
 
-// signals are the names of the signals in recorded usage, their units, and what they mean.
+// signals are the column names of the signals in recorded usage, their units and descriptions.
 var signals = [numSignals]struct{ name, unit, doc string }{
 	GPUUtil:      {"gpu_util", "percent, 0 to 100", "share of time in which a kernel ran"},
 	GREngine:     {"gr_engine_active", "share, 0 to 1", "share of time in which the graphics or compute engine works"},
@@ -132,10 +128,10 @@ func (s Signal) String() string {
 	return "signal"
 }
 
-// Unit returns the unit of the signal's values, for people.
+// Unit returns the unit of the signal's values, for documentation.
 func (s Signal) Unit() string { return signals[s].unit }
 
-// Doc says for people what the signal is.
+// Doc describes the signal, for documentation.
 func (s Signal) Doc() string { return signals[s].doc + ", " + signals[s].unit }
 
 // SignalNamed returns the signal with that column name.
@@ -148,32 +144,31 @@ func SignalNamed(name string) (Signal, bool) {
 	return 0, false
 }
 
-// PerGPU says whether the signal belongs to one GPU and not to the machine.
+// PerGPU reports whether the signal belongs to one GPU, not to the machine.
 func (s Signal) PerGPU() bool {
 	return s <= Power || s == Processes || s >= SMOccupancy && s <= ECCErrors
 }
 
-// Reasons in [Throttle] for which a GPU is slower than it could be, as NVML numbers them. An
-// idle GPU, and clocks that a person set, are none.
+// Bits of [Throttle] that mean that a GPU is slower than it could be, as NVML numbers them. An idle
+// GPU and clocks set by a person are not among them.
 const (
 	ThrottledByPower = 0x4 | 0x80                               // the power limit, and the brake of the power supply
 	ThrottledByHeat  = 0x20 | 0x40                              // the driver's and the hardware's limits
-	ThrottledBy      = ThrottledByPower | ThrottledByHeat | 0x8 // any of them, and hardware slowdown
+	ThrottledByAny   = ThrottledByPower | ThrottledByHeat | 0x8 // any of them, and hardware slowdown
 )
 
-// FellOffTheBus is the [XID] of a GPU that its machine has lost.
-const FellOffTheBus = 79
+// XIDFellOffBus is the [XID] of a GPU that its machine has lost.
+const XIDFellOffBus = 79
 
-// Counter says whether only a rise of the signal means something: it counts what
-// was completed, and starts again from a smaller number after a restart.
+// Counter reports whether only a rise of the signal has a meaning: it counts completed work, and
+// restarts from a smaller number.
 func (s Signal) Counter() bool { return s == Step || s == Checkpoints }
 
-// Repeats returns after how many equal values in a row the signal shows that its exporter
-// is frozen; 0 where it may repeat itself without end. Power and temperature of a live GPU
-// differ sooner or later in their last digits, where their meters have such digits (see
-// [Signal.Steady]). Energy rises all the time, and five scrapes are more than an exporter
-// takes for one reading.
-func (s Signal) Repeats() int {
+// FrozenAfter returns the number of equal values in a row that proves a frozen exporter; 0 if the
+// signal may repeat indefinitely. Power and temperature of a live GPU eventually differ in their
+// last digits, if their meters have such digits (see [Signal.MayRepeat]). Energy rises all the
+// time, and an exporter does not repeat one reading for five scrapes.
+func (s Signal) FrozenAfter() int {
 	switch s {
 	case Power, Temperature:
 		return 10
@@ -183,23 +178,23 @@ func (s Signal) Repeats() int {
 	return 0
 }
 
-// Steady says whether a live exporter may repeat a value of the signal without end: AMD's
-// power is in whole watts, which a resting GPU does not leave for hours. Temperature is in whole
-// degrees everywhere, and says nothing alone.
-func (s Signal) Steady(v float64) bool { return s == Power && v == math.Trunc(v) }
+// MayRepeat reports whether a live exporter may repeat a value of the signal indefinitely: AMD's
+// power is in whole watts, which a resting GPU keeps for hours. Temperature is in whole degrees
+// everywhere, and proves nothing alone.
+func (s Signal) MayRepeat(v float64) bool { return s == Power && v == math.Trunc(v) }
 
-// maxMemory is more than any accelerator holds, in bytes: 8 TiB. What is above
-// it is a sentinel in another unit.
+// maxMemory is more than any accelerator has, in bytes: 8 TiB. A larger value is a sentinel in
+// another unit.
 const maxMemory = 1 << 43
 
-// maxPower and maxTemperature are more than any accelerator draws, in watts, and stands, in
-// degrees Celsius: AMD's library writes 65535 for what a device does not support.
+// maxPower and maxTemperature are more than any accelerator reaches, in watts and degrees Celsius:
+// AMD's library writes 65535 for unsupported values.
 const (
 	maxPower       = 10_000
 	maxTemperature = 200
 )
 
-// limit is the largest value the signal can have; 0 where there is none.
+// limit returns the largest valid value of the signal; 0 without a limit.
 func (s Signal) limit() float64 {
 	switch s {
 	case GPUUtil, CPUUtil, HostMemUsed:
@@ -216,26 +211,26 @@ func (s Signal) limit() float64 {
 	return 0
 }
 
-// Reading is what a value of a source turns out to be.
-type Reading uint8
+// Validity classifies a value of a source.
+type Validity uint8
 
-// The readings. Everything but Valid is left out, and counted.
+// The validities. All but Valid are dropped and counted.
 const (
 	// Valid values are measurements.
-	Valid Reading = iota
-	// Unsupported values stand for "not supported", "not found" or "not permitted", or are of
-	// a metric that means nothing on the device.
+	Valid Validity = iota
+	// Unsupported values stand for "not supported", "not found" or "not permitted", or are not a
+	// measurement of the device.
 	Unsupported
-	// Impossible values cannot be true: below zero, or over the end of the signal's range.
-	// DCGM gives utilizations of a thousand to billions now and then (NVIDIA/DCGM, issue 199;
-	// dcgm-exporter, issue 418), and AMD's library the largest integer of a field.
+	// Impossible values are below zero or above the signal's range. DCGM sometimes gives
+	// utilizations of a thousand to billions (NVIDIA/DCGM, issue 199; dcgm-exporter, issue 418),
+	// and AMD's library the largest integer of a field.
 	Impossible
 )
 
-// Check returns a value in the signal's unit as it counts, and whether it does. It is the one
-// rule for files, servers and agents. Meters that divide two counters overshoot by rounding:
-// up to a hundredth over the end of its range, a value is that end.
-func (s Signal) Check(v float64) (float64, Reading) {
+// Check classifies a value in the signal's unit and returns it, limited to the signal's range. It
+// is the one rule for files, servers and agents. Meters that divide two counters overshoot by
+// rounding: a value up to a hundredth above the range is its end.
+func (s Signal) Check(v float64) (float64, Validity) {
 	if s >= numSignals || v != v || v == -1 {
 		return 0, Unsupported
 	}
@@ -249,14 +244,14 @@ func (s Signal) Check(v float64) (float64, Reading) {
 	switch {
 	case limit == 0 || v <= limit:
 		return v, Valid
-	case limit <= 100 && v <= limit*(1+noise):
+	case limit <= 100 && v <= limit*(1+overshoot):
 		return limit, Valid
 	}
 	return 0, Impossible
 }
 
-// Clean returns a point of the signal as it counts, and false for one that is no measurement
-// (see [Signal.Check]).
+// Clean returns a point with checked values, and false if it is not a measurement (see
+// [Signal.Check]).
 func (s Signal) Clean(p Point) (Point, bool) {
 	largest, reading := s.Check(p.Max)
 	if reading != Valid {
@@ -273,14 +268,13 @@ func (s Signal) Clean(p Point) (Point, bool) {
 	return p, true
 }
 
-// Floors are the values at or above which a signal counts as activity. A GPU
-// busy for under 1 % of a sample is noise (gpu-pruner's threshold; a strict zero
-// misses real machines, whose drivers wake up now and then); a CPU peak under 5 %
-// is AWS's own line for an idle machine. Counters have none: they are active where
-// they rise.
+// Floors are the values from which a signal counts as active. A GPU busy for under 1 % of a sample
+// is noise (gpu-pruner's threshold; a strict zero misses real machines, whose drivers wake up
+// sometimes); a CPU peak under 5 % is AWS's limit for an idle machine. Counters have no floor: they
+// are active when they rise.
 type Floors [numSignals]float64
 
-// DefaultFloors returns the floors used in the field.
+// DefaultFloors returns the default floors.
 func DefaultFloors() *Floors {
 	f := &Floors{GPUUtil: 1, GREngine: 0.01, SMActive: 0.01, TensorActive: 0.01, DRAMActive: 0.01, CPUUtil: RestingCPU}
 	for _, s := range []Signal{

@@ -2,15 +2,14 @@ package usage
 
 import "time"
 
-// Stretch is unbroken time up to the newest point of a signal: no point of it is
-// missing. The zero Stretch is no time at all.
+// Stretch is a period without missing points up to the newest point of a signal. The zero Stretch
+// is empty.
 type Stretch struct {
 	From time.Time
-	// To is the end of the step that the newest point stands for, also where that
-	// is after the end of the window.
+	// To is the end of the newest point's step, even if that is after the end of the window.
 	To time.Time
-	// Coverage is the share of the unbroken time that points cover, over 0.6 to 1:
-	// jitter leaves holes of less than half a step.
+	// Coverage is the share of the stretch that points cover, 0.6 to 1: gaps of less than half a
+	// step are jitter.
 	Coverage float64
 }
 
@@ -22,8 +21,8 @@ func (s Stretch) Length(now time.Time) time.Duration {
 	return max(0, now.Sub(s.From))
 }
 
-// And returns the time in both.
-func (s Stretch) And(o Stretch) Stretch {
+// Intersect returns the time in both stretches, with the lower coverage.
+func (s Stretch) Intersect(o Stretch) Stretch {
 	if o.From.After(s.From) {
 		s.From = o.From
 	}
@@ -34,57 +33,53 @@ func (s Stretch) And(o Stretch) Stretch {
 	return s
 }
 
-// Rest returns for which time a signal has been under a line without a missing
-// point.
+// Rest returns the time without a missing point for which a signal has been below a limit.
 func (w *Window) Rest(st *Stats, line float64) Stretch {
 	s := w.Unbroken(st)
 	if st == nil {
 		return s
 	}
-	if at, ok := st.crest.reached(line); ok {
-		s = s.After(w.From.Add(at).Add(st.step))
+	if at, ok := st.maxima.lastReached(line); ok {
+		s = s.StartingAt(w.From.Add(at).Add(st.step))
 	}
 	return s
 }
 
-// Work returns for which time a signal has been at or above its floor without a
-// missing point.
+// Work returns the time without a missing point for which a signal has been at or above its floor.
 func (w *Window) Work(st *Stats) Stretch {
 	s := w.Unbroken(st)
 	if st != nil && !st.LastQuiet.IsZero() {
-		s = s.After(st.LastQuiet.Add(st.step))
+		s = s.StartingAt(st.LastQuiet.Add(st.step))
 	}
 	return s
 }
 
-// Standstill returns for which time a counter has not risen, from the point on that
-// rose last, without a missing point.
+// Standstill returns the time without a missing point since a counter last rose.
 func (w *Window) Standstill(st *Stats) Stretch {
 	if st == nil {
 		return Stretch{}
 	}
-	return w.Unbroken(st).After(st.LastActive)
+	return w.Unbroken(st).StartingAt(st.LastActive)
 }
 
-// Quiet returns for how long the signal has been under its floor without a
-// missing point, up to the end of the newest point: 0 when that point is active
-// or nothing was measured, and never more than the window.
+// Quiet returns for how long the signal has been below its floor without a missing point, up to the
+// end of the newest point: 0 if that point is active or nothing was measured, and at most the
+// window.
 func (w *Window) Quiet(st *Stats) time.Duration {
 	s := w.Unbroken(st)
 	if st != nil && !st.LastActive.IsZero() {
-		s = s.After(st.LastActive.Add(st.step))
+		s = s.StartingAt(st.LastActive.Add(st.step))
 	}
 	return s.Length(w.To)
 }
 
-// Unbroken returns the time up to the newest point of a signal in which none is
-// missing; none at all for a meter that has too many holes to follow its newest
-// points.
+// Unbroken returns the time without a missing point up to the newest point of a signal; empty for a
+// meter with too many gaps to follow.
 func (w *Window) Unbroken(st *Stats) Stretch {
-	if st == nil || len(st.cover.spans) == 0 {
+	if st == nil || len(st.coverage.spans) == 0 {
 		return Stretch{}
 	}
-	newest := st.cover.spans[len(st.cover.spans)-1]
+	newest := st.coverage.spans[len(st.coverage.spans)-1]
 	if newest.to <= st.Last.Sub(w.From) {
 		return Stretch{}
 	}
@@ -93,8 +88,8 @@ func (w *Window) Unbroken(st *Stats) Stretch {
 	}
 }
 
-// After cuts off what is before a time.
-func (s Stretch) After(from time.Time) Stretch {
+// StartingAt cuts off the time before from.
+func (s Stretch) StartingAt(from time.Time) Stretch {
 	if from.After(s.From) {
 		s.From = from
 	}

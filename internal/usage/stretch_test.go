@@ -63,13 +63,13 @@ func TestStretchEndsWithItsNewestStep(t *testing.T) {
 		t.Errorf("coverage is %v, want 1", s.Coverage)
 	}
 	var none Stretch
-	if got := s.And(none).Length(at(time.Hour)); got != 0 {
+	if got := s.Intersect(none).Length(at(time.Hour)); got != 0 {
 		t.Errorf("together with no time at all it lasts %s", got)
 	}
 }
 
-// TestCoverageOfAStretch: what came before a gap does not count, jitter does.
-func TestCoverageOfAStretch(t *testing.T) {
+// TestStretchCoverage: what came before a gap does not count, jitter does.
+func TestStretchCoverage(t *testing.T) {
 	for name, order := range map[string][]int{
 		"in order": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, "newest first": {9, 8, 7, 6, 5, 4, 3, 2, 1, 0},
 		"joined at last": {9, 1, 7, 3, 5, 0, 8, 2, 6, 4},
@@ -85,9 +85,9 @@ func TestCoverageOfAStretch(t *testing.T) {
 	}
 }
 
-// TestTooManyHoles: a meter with more holes than are followed is at rest for no time,
+// TestNoRestWithTooManyGaps: a meter with more holes than are followed is at rest for no time,
 // whatever its newest points say.
-func TestTooManyHoles(t *testing.T) {
+func TestNoRestWithTooManyGaps(t *testing.T) {
 	w := NewWindow(start, at(100_000*time.Second), time.Second/4, "test", nil)
 	for i := range 2 * maxSpans {
 		w.Add("", CPUUtil, point(time.Duration(i)*time.Second, 0))
@@ -98,9 +98,9 @@ func TestTooManyHoles(t *testing.T) {
 	}
 }
 
-// TestRestAgainstPoints holds rest under any line against all the points, in any
+// TestRestMatchesPoints holds rest under any line against all the points, in any
 // order.
-func TestRestAgainstPoints(t *testing.T) {
+func TestRestMatchesPoints(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 200).Draw(t, "points")
 		values := make([]float64, n)
@@ -123,8 +123,8 @@ func TestRestAgainstPoints(t *testing.T) {
 		if got > want || (want == 0) != (got == 0) {
 			t.Fatalf("at rest for %s, want %s", got, want)
 		}
-		if exact := n <= maxPeaks; len(st.crest) > maxPeaks || (exact && got != want) || got < want*3/4 {
-			t.Fatalf("at rest for %s, want %s; %d peaks are kept", got, want, len(st.crest))
+		if exact := n <= maxPeaks; len(st.maxima) > maxPeaks || (exact && got != want) || got < want*3/4 {
+			t.Fatalf("at rest for %s, want %s; %d peaks are kept", got, want, len(st.maxima))
 		}
 		from := rapid.IntRange(0, n-1).Draw(t, "from")
 		peak, ok := w.Peak(st, at(time.Duration(from)*time.Minute))
@@ -212,7 +212,7 @@ func TestCounterInAnyOrder(t *testing.T) {
 		if got < want || (got != want && (inOrder || restarts == 0)) {
 			t.Fatalf("%v last rose at %d, want %d (in order: %v)", values, got, want, inOrder)
 		}
-		if runs := len(w.Machine.Stats(Step).rises); runs > maxRuns {
+		if runs := len(w.Machine.Stats(Step).counterRuns); runs > maxRuns {
 			t.Fatalf("%d runs are kept", runs)
 		}
 	})

@@ -27,13 +27,13 @@ var (
 	errTemperature = errors.New("is over 200: degrees Celsius are expected")
 )
 
-// pow10 are the powers of ten that a float64 holds exactly and that a mantissa of
-// 15 digits may be divided by with one correct rounding.
+// pow10 are the powers of ten that a float64 holds exactly, so that dividing a mantissa of 15
+// digits by them rounds once, correctly.
 var pow10 = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
 
-// number reads a decimal number. It differs from strconv.ParseFloat only in that
-// hexadecimal, underscores, infinities and NaN are errors.
-func number(b []byte) (float64, error) {
+// parseNumber parses a decimal number like strconv.ParseFloat, but rejects hexadecimal,
+// underscores, infinities and NaN.
+func parseNumber(b []byte) (float64, error) {
 	i, neg := 0, false
 	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
 		i, neg = 1, b[0] == '-'
@@ -50,12 +50,12 @@ func number(b []byte) (float64, error) {
 				fraction++
 			}
 			if digits > 15 {
-				return slowNumber(b)
+				return parseNumberSlow(b)
 			}
 		case c == '.' && !point:
 			point = true
 		default:
-			return slowNumber(b)
+			return parseNumberSlow(b)
 		}
 	}
 	if digits == 0 {
@@ -68,7 +68,7 @@ func number(b []byte) (float64, error) {
 	return v, nil
 }
 
-// number reads a value of the column. Bits may be written as nvidia-smi does: "0x04".
+// number parses a value of the column. Bits may be hexadecimal, as nvidia-smi writes them: "0x04".
 func (c *column) number(b []byte) (float64, error) {
 	if c.signal == Throttle && bytes.HasPrefix(b, []byte("0x")) {
 		bits, err := strconv.ParseUint(string(b[2:]), 16, 53)
@@ -77,10 +77,10 @@ func (c *column) number(b []byte) (float64, error) {
 		}
 		return float64(bits), nil
 	}
-	return number(b)
+	return parseNumber(b)
 }
 
-func slowNumber(b []byte) (float64, error) {
+func parseNumberSlow(b []byte) (float64, error) {
 	for _, c := range b {
 		if (c < '0' || c > '9') && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E' {
 			return 0, errNotNumber
@@ -93,9 +93,9 @@ func slowNumber(b []byte) (float64, error) {
 	return v, nil
 }
 
-// unmeasured says whether a field stands for "not measured": it is empty, in
-// brackets as nvidia-smi writes it, or one of the words for no value.
-func unmeasured(b []byte) bool {
+// isUnmeasured reports whether a field means "not measured": it is empty, in brackets as nvidia-smi
+// writes it, or one of the words for no value.
+func isUnmeasured(b []byte) bool {
 	if len(b) == 0 || b[0] == '[' && b[len(b)-1] == ']' {
 		return true
 	}
@@ -122,9 +122,9 @@ func unmeasured(b []byte) bool {
 	return false
 }
 
-// failed says whether an unmeasured field tells of an error, as nvidia-smi writes
-// "[Unknown Error]", "[GPU is lost]", "ERR!" and the like where it could not read a value.
-func failed(b []byte) bool {
+// isReadError reports whether an unmeasured field is an error of the meter, such as "[Unknown
+// Error]", "[GPU is lost]" or "ERR!" of nvidia-smi.
+func isReadError(b []byte) bool {
 	b = bytes.Trim(b, "[]")
 	for _, none := range []string{
 		"", "n/a", "na", "nan", "null", "none", "-", "not supported", "not available", "not found",
@@ -137,11 +137,11 @@ func failed(b []byte) bool {
 	return true
 }
 
-// noise is how far over its limit a percentage or a share may be read, as a part
-// of the limit: meters that divide two counters overshoot by rounding.
-const noise = 0.01
+// overshoot is how far above its limit a percentage or a share may be, relative to the limit:
+// meters that divide two counters overshoot by rounding.
+const overshoot = 0.01
 
-// whyImpossible says why a value in a signal's unit is no measurement (see [Signal.Check]).
+// whyImpossible returns why a value in a signal's unit is not a measurement (see [Signal.Check]).
 func whyImpossible(s Signal, v float64) error {
 	switch limit := s.limit(); {
 	case v < 0:
@@ -160,32 +160,32 @@ func whyImpossible(s Signal, v float64) error {
 	return errNotNumber
 }
 
-// maxSeconds is the first number of seconds that is not taken for a time: in the
-// year 5138, and in 1973 if it were milliseconds.
+// maxSeconds is the first number of seconds that is not a plausible time: the year 5138, or 1973 if
+// it were milliseconds.
 const maxSeconds = 1e11
 
-// sinceEpoch reads a time as seconds from epoch.
+// sinceEpoch parses a time as seconds from epoch.
 func sinceEpoch(b []byte, epoch time.Time) (time.Time, error) {
 	whole, i := int64(0), 0
 	for ; i < len(b) && i < 15 && b[i] >= '0' && b[i] <= '9'; i++ {
 		whole = whole*10 + int64(b[i]-'0')
 	}
-	nanos, ok := fraction(b[i:])
+	nanos, ok := parseFraction(b[i:])
 	if i == 0 || !ok { // an exponent, or no number at all
-		v, err := slowNumber(b)
+		v, err := parseNumberSlow(b)
 		if err != nil {
 			return time.Time{}, errNotTime
 		}
-		return seconds(v, epoch)
+		return secondsSince(v, epoch)
 	}
 	if whole >= maxSeconds {
 		return time.Time{}, errMillis
 	}
-	return since(epoch, whole, nanos), nil
+	return addSeconds(epoch, whole, nanos), nil
 }
 
-// seconds returns the time v seconds from epoch.
-func seconds(v float64, epoch time.Time) (time.Time, error) {
+// secondsSince returns the time v seconds after epoch.
+func secondsSince(v float64, epoch time.Time) (time.Time, error) {
 	switch {
 	case v < 0:
 		return time.Time{}, errNegative
@@ -195,18 +195,18 @@ func seconds(v float64, epoch time.Time) (time.Time, error) {
 		return time.Time{}, errNotTime
 	}
 	whole, part := math.Modf(v)
-	return since(epoch, int64(whole), int64(math.Round(part*1e9))), nil
+	return addSeconds(epoch, int64(whole), int64(math.Round(part*1e9))), nil
 }
 
-func since(epoch time.Time, whole, nanos int64) time.Time {
+func addSeconds(epoch time.Time, whole, nanos int64) time.Time {
 	if epoch.IsZero() {
 		return time.Unix(whole, nanos).UTC()
 	}
 	return time.Unix(epoch.Unix()+whole, int64(epoch.Nanosecond())+nanos).UTC()
 }
 
-// fraction reads "" or "." and digits as nanoseconds, cutting what is finer.
-func fraction(b []byte) (int64, bool) {
+// parseFraction parses "" or "." and digits as nanoseconds, dropping finer digits.
+func parseFraction(b []byte) (int64, bool) {
 	if len(b) == 0 {
 		return 0, true
 	}
@@ -224,11 +224,10 @@ func fraction(b []byte) (int64, bool) {
 	return nanos, true
 }
 
-// date reads "2006-01-02T15:04:05.999Z", with a space for the T, any offset for
-// the Z, or neither. The date's separator is given: nvidia-smi writes slashes. zoned
-// is false for a time without a zone, which is returned as if it were UTC. ok is false when
-// the text does not look like a date at all.
-func date(b []byte, separator byte) (t time.Time, zoned, ok bool, err error) {
+// parseDate parses "2006-01-02T15:04:05.999Z", with a space for the T, any offset for the Z, or
+// neither. nvidia-smi separates the date with slashes. zoned is false for a time without a zone,
+// which is returned as if it were UTC. ok is false if the text does not look like a date.
+func parseDate(b []byte, separator byte) (t time.Time, zoned, ok bool, err error) {
 	const layout = "2006-01-02T15:04:05"
 	if len(b) < 5 || b[4] != separator {
 		return time.Time{}, false, false, nil
@@ -237,12 +236,12 @@ func date(b []byte, separator byte) (t time.Time, zoned, ok bool, err error) {
 		b[16] != ':' {
 		return time.Time{}, false, false, errNotTime
 	}
-	year, okY := pair(b[0:], b[2:])
-	month, okM := two(b[5:])
-	day, okD := two(b[8:])
-	hour, okH := two(b[11:])
-	minute, okMin := two(b[14:])
-	second, okS := two(b[17:])
+	year, okY := fourDigits(b[0:], b[2:])
+	month, okM := twoDigits(b[5:])
+	day, okD := twoDigits(b[8:])
+	hour, okH := twoDigits(b[11:])
+	minute, okMin := twoDigits(b[14:])
+	second, okS := twoDigits(b[17:])
 	if !okY || !okM || !okD || !okH || !okMin || !okS || month < 1 || month > 12 || day < 1 ||
 		day > daysIn(year, month) ||
 		hour > 23 || minute > 59 || second > 59 {
@@ -254,7 +253,7 @@ func date(b []byte, separator byte) (t time.Time, zoned, ok bool, err error) {
 		for end = 1; end < len(rest) && rest[end] >= '0' && rest[end] <= '9'; end++ {
 		}
 	}
-	nanos, okF := fraction(rest[:end])
+	nanos, okF := parseFraction(rest[:end])
 	if !okF {
 		return time.Time{}, false, false, errNotTime
 	}
@@ -264,8 +263,8 @@ func date(b []byte, separator byte) (t time.Time, zoned, ok bool, err error) {
 		return time.Date(year, time.Month(month), day, hour, minute, second, int(nanos), time.UTC), false, true, nil
 	case len(zone) == 1 && (zone[0] == 'Z' || zone[0] == 'z'):
 	case len(zone) == 6 && (zone[0] == '+' || zone[0] == '-') && zone[3] == ':':
-		h, okH := two(zone[1:])
-		m, okM := two(zone[4:])
+		h, okH := twoDigits(zone[1:])
+		m, okM := twoDigits(zone[4:])
 		if !okH || !okM || h > 23 || m > 59 {
 			return time.Time{}, false, false, errNotTime
 		}
@@ -279,13 +278,13 @@ func date(b []byte, separator byte) (t time.Time, zoned, ok bool, err error) {
 	return t, true, true, nil
 }
 
-func two(b []byte) (int, bool) {
+func twoDigits(b []byte) (int, bool) {
 	return int(b[0]-'0')*10 + int(b[1]-'0'), b[0] >= '0' && b[0] <= '9' && b[1] >= '0' && b[1] <= '9'
 }
 
-func pair(hi, lo []byte) (int, bool) {
-	h, okH := two(hi)
-	l, okL := two(lo)
+func fourDigits(hi, lo []byte) (int, bool) {
+	h, okH := twoDigits(hi)
+	l, okL := twoDigits(lo)
 	return h*100 + l, okH && okL
 }
 

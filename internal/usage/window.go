@@ -12,40 +12,36 @@ import (
 	"time"
 )
 
-// ErrNoSamples is returned where a figure was asked of a signal without
-// measured.
+// ErrNoSamples is returned for a statistic of a signal without samples.
 var ErrNoSamples = errors.New("no samples")
 
-// Point is one measurement over [Time, Time+step): a sample, or what a metrics
-// service rolled up.
+// Point is one measurement over [Time, Time+step): a sample, or an aggregate of a metrics service.
 type Point struct {
 	Time time.Time
 	// Mean and Max over the step; both are the value of a plain sample.
 	Mean, Max float64
 }
 
-// Window is what was measured of one resource over [From, To).
+// Window holds the measurements of one resource over [From, To).
 type Window struct {
 	From, To time.Time
-	// Step is the time one point stands for. A longer gap is unknown time.
+	// Step is the time covered by one point. A longer gap is unknown time.
 	Step time.Duration
-	// Source says where the points came from: "cloudwatch", "recorded", "sim".
+	// Source names the origin of the points: "cloudwatch", "recorded", "sim".
 	Source string
 	// Machine holds the signals of the whole resource.
 	Machine Track
-	// GPUs holds a track for each GPU seen, in the order of their names.
+	// GPUs holds a track for each GPU, in the order of their names.
 	GPUs []*Track
-	// Aggregated says that the GPU signals of Machine are maxima over all GPUs of
-	// the machine, so that they speak for each of them. False: they are one GPU's,
-	// which one is unknown.
+	// Aggregated is set if the GPU signals of Machine are maxima over all GPUs of the machine.
+	// Otherwise they belong to one unknown GPU.
 	Aggregated bool
-	// Launched is when the resource was launched, as its inventory has it; zero is
-	// unknown.
+	// Launched is the launch time of the resource from its inventory; zero is unknown.
 	Launched time.Time
-	// GPUMemory is the device memory of each GPU in bytes as a catalog has it,
-	// used where MemTotal was not measured; 0 is unknown.
+	// GPUMemory is the device memory of each GPU in bytes from a catalog, used if MemTotal was not
+	// measured; 0 is unknown.
 	GPUMemory float64
-	// GPUPower is the TDP of each GPU in watts as a catalog has it; 0 is unknown.
+	// GPUPower is the TDP of each GPU in watts from a catalog; 0 is unknown.
 	GPUPower float64
 
 	floors *Floors
@@ -59,89 +55,87 @@ func NewWindow(from, to time.Time, step time.Duration, source string, floors *Fl
 	return &Window{From: from, To: to, Step: step, Source: source, floors: floors}
 }
 
-// Track is the signals of one GPU or of a machine as a whole.
+// Track has the signals of one GPU or of a whole machine.
 type Track struct {
 	// Name is the GPU's index or UUID; empty for the machine.
 	Name  string
 	stats [numSignals]*Stats
 }
 
-// Parent returns the GPU that a part is of, and whether the track is one.
+// Parent returns the GPU that a track's part belongs to, and whether the track is a part.
 func (t *Track) Parent() (gpu string, part bool) { return Parent(t.Name) }
 
-// Parent returns the name of the GPU that a MIG instance or a partition is of, and whether name
-// is that of one. Instances that are named by a UUID of their own are of one GPU that has no
-// name, because nothing tells theirs.
+// Parent returns the name of the GPU that a MIG instance or a partition belongs to, and whether
+// name is one of these. Instances with UUIDs of their own share one unnamed GPU, because their GPU
+// is unknown.
 func Parent(name string) (gpu string, part bool) {
-	i := strings.LastIndex(name, PartOf)
+	i := strings.LastIndex(name, PartSeparator)
 	if i < 0 {
 		if strings.HasPrefix(name, migUUID) {
 			return migUUID, true
 		}
 		return name, false
 	}
-	if which, _, _ := strings.Cut(name[i+len(PartOf):], partsOf); !digits(which) {
+	if which, _, _ := strings.Cut(name[i+len(PartSeparator):], countSeparator); !isDigits(which) {
 		return name, false
 	}
 	return name[:i], true
 }
 
-// Parts returns how many parts the GPU of a partition has, as the part's name says; 0 for
-// others, of which all parts that there are count as the whole.
-func Parts(name string) int {
-	i := strings.LastIndex(name, partsOf)
+// PartCount returns the number of parts of a partition's GPU, from the part's name; 0 for other
+// names, where the parts that are present count as the whole.
+func PartCount(name string) int {
+	i := strings.LastIndex(name, countSeparator)
 	if i < 0 {
 		return 0
 	}
 	if _, part := Parent(name); !part {
 		return 0
 	}
-	n, err := strconv.Atoi(name[i+len(partsOf):])
+	n, err := strconv.Atoi(name[i+len(countSeparator):])
 	if err != nil || n < 2 {
 		return 0
 	}
 	return n
 }
 
-// Stats returns what was measured of a signal, nil when nothing was.
+// Stats returns the statistics of a signal; nil if it was not measured.
 func (t *Track) Stats(s Signal) *Stats { return t.stats[s] }
 
-// Buckets is the number of equal parts of a window for which [Stats.Bucket] keeps
-// a maximum, enough for a picture.
+// Buckets is the number of equal parts of a window for which [Stats.Bucket] keeps a maximum, enough
+// for a chart.
 const Buckets = 56
 
-// Stats sums up one signal over a window.
+// Stats are the statistics of one signal over a window.
 type Stats struct {
 	Count         int
 	Min, Max, Sum float64 // Max is over the points' maxima
 	First, Last   time.Time
-	// LastActive is the start of the newest point at or above the signal's floor;
-	// of a counter, of the newest one that is higher than the one before it. Zero
-	// when there was none.
+	// LastActive is the start of the newest point at or above the signal's floor, or the newest
+	// rise of a counter; zero without one.
 	LastActive time.Time
-	// LastQuiet is the start of the newest point under the floor; zero when there
-	// was none, and for counters.
+	// LastQuiet is the start of the newest point below the floor; zero without one, and for
+	// counters.
 	LastQuiet time.Time
-	// Active counts points at or above the floor; of a counter, those that rose.
+	// Active counts points at or above the floor, or the rises of a counter.
 	Active int
 
-	// step and source are those of the window that measured it.
-	step     time.Duration
-	source   string
-	lastMean float64
-	digest   digest
-	cover    cover
-	crest    crest
-	rises    rises
-	repeats  repeats
-	buckets  [Buckets]float32 // maximum + 1, 0 = no point
+	// step and source of the window that measured the signal
+	step        time.Duration
+	source      string
+	lastMean    float64
+	digest      digest
+	coverage    coverage
+	maxima      maxima
+	counterRuns counterRuns
+	repetition  repetition
+	buckets     [Buckets]float32 // maximum + 1, 0 = no point
 }
 
-// Add records a point of one GPU (gpu is its index or UUID) or, with an empty gpu
-// or a signal of the machine, of the whole resource. Points outside the window,
-// and what is no measurement (see [Signal.Check]), are dropped and false is returned.
-// Points of one signal may come in any order but each only once. The window's Step must
-// be set before.
+// Add records a point of one GPU (gpu is its index or UUID) or of the whole resource, if gpu is
+// empty or the signal is the machine's. It returns false for points outside the window and for
+// invalid values (see [Signal.Check]). Points of one signal may come in any order but each only
+// once. The window's Step must be set before.
 func (w *Window) Add(gpu string, s Signal, p Point) bool {
 	p, ok := s.Clean(p)
 	if !ok || p.Time.Before(w.From) || !p.Time.Before(w.To) {
@@ -164,8 +158,8 @@ func (w *Window) Add(gpu string, s Signal, p Point) bool {
 	if p.Time.Before(st.First) {
 		st.First = p.Time
 	}
-	if s.Repeats() > 0 {
-		st.repeats.add(s, p, st.Last)
+	if s.FrozenAfter() > 0 {
+		st.repetition.add(s, p, st.Last)
 	}
 	if p.Time.After(st.Last) {
 		st.Last, st.lastMean = p.Time, p.Mean
@@ -173,7 +167,7 @@ func (w *Window) Add(gpu string, s Signal, p Point) bool {
 	at, length := p.Time.Sub(w.From), w.To.Sub(w.From)
 	switch {
 	case s.Counter():
-		if rose, ok := st.rises.add(at, p.Max); ok {
+		if rose, ok := st.counterRuns.add(at, p.Max); ok {
 			if w.From.Add(rose).After(st.LastActive) {
 				st.Active++
 			}
@@ -187,9 +181,9 @@ func (w *Window) Add(gpu string, s Signal, p Point) bool {
 	case p.Time.After(st.LastQuiet):
 		st.LastQuiet = p.Time
 	}
-	st.crest.add(at, p.Max)
+	st.maxima.add(at, p.Max)
 	st.digest.add(s, p.Mean)
-	st.cover.add(at, w.Step, length)
+	st.coverage.add(at, w.Step, length)
 	b := min(int(float64(at)/float64(length)*Buckets), Buckets-1)
 	st.buckets[b] = max(st.buckets[b], float32(p.Max)+1)
 	return true
@@ -210,8 +204,8 @@ func (w *Window) gpu(name string) *Track {
 	return w.GPUs[i]
 }
 
-// CompareGPUs orders GPUs by their names: indexes by number ("2" before "10") and
-// before all others, and the MIG instances of a GPU right after it.
+// CompareGPUs orders GPUs by name: indexes by number ("2" before "10") and before other names, and
+// the MIG instances of a GPU right after it.
 func CompareGPUs(a, b string) int {
 	gpuA, _ := Parent(a)
 	gpuB, _ := Parent(b)
@@ -219,7 +213,7 @@ func CompareGPUs(a, b string) int {
 }
 
 func compareIndexes(a, b string) int {
-	switch numberA, numberB := digits(a), digits(b); {
+	switch numberA, numberB := isDigits(a), isDigits(b); {
 	case numberA && numberB:
 		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 	case numberA:
@@ -230,7 +224,7 @@ func compareIndexes(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-func digits(s string) bool {
+func isDigits(s string) bool {
 	for _, c := range []byte(s) {
 		if c < '0' || c > '9' {
 			return false
@@ -239,26 +233,25 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// Coverage returns the share of the window, 0 to 1, that points of the signal
-// cover, each for one step; 0 without any. Time that several points cover counts
-// once, so many points close together do not make up for a gap.
+// Coverage returns the share of the window, 0 to 1, that points of the signal cover, each for one
+// step. Time that several points cover counts once, so points close together do not make up for a
+// gap.
 func (w *Window) Coverage(st *Stats) float64 {
 	if st == nil || !w.To.After(w.From) {
 		return 0
 	}
-	return float64(st.cover.total) / float64(w.To.Sub(w.From))
+	return float64(st.coverage.total) / float64(w.To.Sub(w.From))
 }
 
-// Covered returns how much time of the window points of the signal cover.
+// Covered returns how much time of the window the points of a signal cover.
 func (w *Window) Covered(st *Stats) time.Duration {
 	if st == nil {
 		return 0
 	}
-	return st.cover.total
+	return st.coverage.total
 }
 
-// StepOf returns the time one point of a signal stands for: the window's step, or
-// that of the window it was merged from.
+// StepOf returns the step of a signal: the window's, or that of the window it was merged from.
 func (w *Window) StepOf(st *Stats) time.Duration {
 	if st == nil {
 		return w.Step
@@ -266,12 +259,11 @@ func (w *Window) StepOf(st *Stats) time.Duration {
 	return st.step
 }
 
-// staleSteps is how many steps old the newest point of a signal may be for it to say
-// anything of now.
+// staleSteps is the age in steps up to which the newest point of a signal is fresh.
 const staleSteps = 3
 
-// Expires returns until when the newest point of a signal is fresh: three steps after
-// its time.
+// Expires returns the time until which the newest point of a signal is fresh: three steps after its
+// time.
 func (w *Window) Expires(st *Stats) time.Time {
 	if st == nil {
 		return time.Time{}
@@ -279,8 +271,7 @@ func (w *Window) Expires(st *Stats) time.Time {
 	return st.Last.Add(staleSteps * st.step)
 }
 
-// Fresh says whether the newest point of the signal is at most three steps old at
-// now.
+// Fresh reports whether the newest point of the signal is at most three steps old at now.
 func (w *Window) Fresh(st *Stats, now time.Time) bool {
 	return st != nil && !now.After(w.Expires(st))
 }
@@ -301,15 +292,14 @@ func (s *Stats) Mean() (float64, error) {
 	return s.Sum / float64(s.Count), nil
 }
 
-// Quantile returns the value at or under which a share q, 0 to 1, of the points'
-// means lie (nearest rank). Percentages are exact to 0.1, shares to 0.001, all
-// else to 1 % (under 1e-6 it is 0).
+// Quantile returns the value at or below which a share q, 0 to 1, of the points' means lie (nearest
+// rank). Percentages are exact to 0.1, shares to 0.001, other values to 1 % (below 1e-6 it is 0).
 func (s *Stats) Quantile(sig Signal, q float64) (float64, error) {
 	if s == nil || s.Count == 0 {
 		return 0, ErrNoSamples
 	}
 	rank := int(math.Ceil(q * float64(s.Count)))
-	return max(s.Min, min(s.digest.at(sig, max(rank, 1)), s.Max)), nil
+	return max(s.Min, min(s.digest.valueAtRank(sig, max(rank, 1)), s.Max)), nil
 }
 
 // Newest returns the mean of the newest point.
@@ -325,14 +315,14 @@ func (w *Window) Peak(st *Stats, from time.Time) (float64, bool) {
 	if st == nil {
 		return 0, false
 	}
-	return st.crest.from(from.Sub(w.From))
+	return st.maxima.highestSince(from.Sub(w.From))
 }
 
-// Peaks returns the points of a signal that are higher than every later one, in order
-// of time. Of a series that falls more often than is kept some are later than they were.
+// Peaks returns the points of a signal that are higher than every later one, in order of time. If
+// the series falls more often than is kept, some appear later than they were.
 func (w *Window) Peaks(st *Stats) iter.Seq2[time.Time, float64] {
 	return func(yield func(time.Time, float64) bool) {
-		for _, p := range st.crest {
+		for _, p := range st.maxima {
 			if !yield(w.From.Add(p.at), p.value) {
 				return
 			}
@@ -340,12 +330,12 @@ func (w *Window) Peaks(st *Stats) iter.Seq2[time.Time, float64] {
 	}
 }
 
-// Activity returns the floors under which the window's signals rest.
+// Activity returns the floors of the window's signals.
 func (w *Window) Activity() Activity { return Activity{Floors: w.floors} }
 
-// Memory returns the device memory of a GPU in bytes: as it was measured, else the
-// sum of what was used and free, else the catalog's, which is that of a whole GPU
-// and not of a MIG instance; 0 is unknown.
+// Memory returns the device memory of a GPU in bytes: the measured size, else the sum of used and
+// free memory, else the catalog's size, which is that of a whole GPU and not of a MIG instance; 0
+// is unknown.
 func (w *Window) Memory(t *Track) float64 {
 	if total, err := t.stats[MemTotal].Newest(); err == nil && total > 0 {
 		return total
@@ -360,8 +350,7 @@ func (w *Window) Memory(t *Track) float64 {
 	return w.GPUMemory
 }
 
-// Bucket returns the maximum in part i of the window, and whether there was a
-// point in it.
+// Bucket returns the maximum in part i of the window, and whether it has a point.
 func (s *Stats) Bucket(i int) (float64, bool) {
 	if s == nil || s.buckets[i] == 0 {
 		return 0, false

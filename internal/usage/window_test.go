@@ -62,10 +62,10 @@ func reversed(d []time.Duration) []time.Duration {
 	return d
 }
 
-// TestCoverageAgainstSeconds holds the covered time of arbitrary points in
+// TestCoverageMatchesSeconds holds the covered time of arbitrary points in
 // arbitrary order against a count of covered seconds: it is never more, and the
 // same when the points follow a grid.
-func TestCoverageAgainstSeconds(t *testing.T) {
+func TestCoverageMatchesSeconds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		step := rapid.IntRange(1, 50).Draw(t, "step")
 		grid := rapid.Bool().Draw(t, "on a grid")
@@ -93,9 +93,9 @@ func TestCoverageAgainstSeconds(t *testing.T) {
 		}
 		spans := 0
 		if st := w.Machine.Stats(CPUUtil); st != nil {
-			spans = len(st.cover.spans)
-			if !slices.IsSortedFunc(st.cover.spans, func(a, b span) int { return int(a.from - b.from) }) {
-				t.Fatalf("spans are out of order: %v", st.cover.spans)
+			spans = len(st.coverage.spans)
+			if !slices.IsSortedFunc(st.coverage.spans, func(a, b span) int { return int(a.from - b.from) }) {
+				t.Fatalf("spans are out of order: %v", st.coverage.spans)
 			}
 		}
 		if spans > len(offsets) {
@@ -149,7 +149,7 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-func TestAddDropsWhatIsNoMeasurement(t *testing.T) {
+func TestAddRejectsInvalidPoints(t *testing.T) {
 	w := NewWindow(start, at(time.Hour), time.Minute, "test", nil)
 	for _, tc := range []struct {
 		name string
@@ -231,7 +231,7 @@ func TestQuantiles(t *testing.T) {
 		want := list[max(int(math.Ceil(q*float64(len(list)))), 1)-1]
 		tolerance := map[Signal]float64{GPUUtil: 0.0501, SMActive: 0.000501, Sessions: 0}[signal]
 		if signal == MemUsed || signal == Power {
-			tolerance = max(0.0101*want, least)
+			tolerance = max(0.0101*want, minBinned)
 		}
 		if got, err := st.Quantile(signal, q); err != nil || math.Abs(got-want) > tolerance {
 			t.Fatalf("quantile %v is %v, %v; want %v within %v", q, got, err, want, tolerance)
@@ -315,8 +315,8 @@ func TestGPUsInOrder(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded feeds a meter values and times that never repeat.
-func TestMemoryIsBounded(t *testing.T) {
+// TestStatsMemoryIsBounded feeds a meter values and times that never repeat.
+func TestStatsMemoryIsBounded(t *testing.T) {
 	w := NewWindow(start, at(100_000*time.Second), time.Second/4, "test", nil)
 	for i := range 100_000 {
 		v := float64(i) * 1e6
@@ -325,15 +325,15 @@ func TestMemoryIsBounded(t *testing.T) {
 		w.Add("0", Power, point(time.Duration(i)*time.Second, 9000-float64(i)/100))
 		w.Add("", Step, point(time.Duration(i)*time.Second, 1e6-v/1e6))
 	}
-	if falls, steps := w.GPUs[0].Stats(Power), w.Machine.Stats(Step); len(falls.crest) > maxPeaks ||
-		len(steps.rises) > maxRuns {
-		t.Errorf("a series that only falls holds %d peaks, a counter that only falls %d runs", len(falls.crest),
-			len(steps.rises))
+	if falls, steps := w.GPUs[0].Stats(Power), w.Machine.Stats(Step); len(falls.maxima) > maxPeaks ||
+		len(steps.counterRuns) > maxRuns {
+		t.Errorf("a series that only falls holds %d peaks, a counter that only falls %d runs", len(falls.maxima),
+			len(steps.counterRuns))
 	}
 	for _, s := range []Signal{MemUsed, Processes} {
 		st := w.GPUs[0].Stats(s)
-		if len(st.digest) > maxLinear+1 || len(st.cover.spans) > maxSpans {
-			t.Errorf("%s holds %d bins and %d spans", s, len(st.digest), len(st.cover.spans))
+		if len(st.digest) > maxLinear+1 || len(st.coverage.spans) > maxSpans {
+			t.Errorf("%s holds %d bins and %d spans", s, len(st.digest), len(st.coverage.spans))
 		}
 		if w.Coverage(st) > 0.25 || w.Quiet(st) != 0 {
 			t.Errorf("%s: coverage %v, quiet %s of a meter full of holes", s, w.Coverage(st), w.Quiet(st))
@@ -341,11 +341,11 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-func TestAnswers(t *testing.T) {
-	all := []Answer{Unknown, False, True}
+func TestTristate(t *testing.T) {
+	all := []Tristate{Unknown, False, True}
 	rapid.Check(t, func(t *rapid.T) {
 		list := rapid.SliceOf(rapid.SampledFrom(all)).Draw(t, "answers")
-		var negated []Answer
+		var negated []Tristate
 		for _, a := range list {
 			negated = append(negated, a.Not())
 		}
@@ -353,7 +353,7 @@ func TestAnswers(t *testing.T) {
 			t.Fatalf("not all of %v is %s, any of %v is %s", list, And(list...).Not(), negated, Or(negated...))
 		}
 	})
-	if Unknown.Not() != Unknown || Answer(0) != Unknown {
+	if Unknown.Not() != Unknown || Tristate(0) != Unknown {
 		t.Error("unknown is not the zero value, or its negation is known")
 	}
 }

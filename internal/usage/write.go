@@ -15,15 +15,14 @@ import (
 	"github.com/parquet-go/parquet-go/compress/zstd"
 )
 
-// Writer writes recorded usage so that [Read] reads the same samples. Close completes the
-// file; without it the file is not valid.
+// Writer writes recorded usage that [Read] reads back. Without Close the file is not valid.
 type Writer interface {
 	Write(s *Sample) error
 	Close() error
 }
 
-// NewWriter writes to a file in the format that its name says: Parquet (.parquet), gzipped
-// CSV (.csv.gz) or CSV.
+// NewWriter writes to a file in the format of its name: Parquet (.parquet), gzipped CSV (.csv.gz)
+// or CSV.
 func NewWriter(w io.Writer, name string) (Writer, error) {
 	switch lower := strings.ToLower(name); {
 	case strings.HasSuffix(lower, ".parquet"):
@@ -40,14 +39,14 @@ func NewWriter(w io.Writer, name string) (Writer, error) {
 	return nil, fmt.Errorf("write recorded usage %s: the name ends in none of .parquet, .csv.gz and .csv", name)
 }
 
-// described are the columns that describe a resource.
-var described = []string{
+// descriptionColumns are the columns that describe a resource.
+var descriptionColumns = []string{
 	"kind", "lifetime", "purpose", "type", "gpus", "launched", "team", "project", "user", "environment", "tags",
 }
 
-// fields returns the values of those columns.
+// fields returns the values of descriptionColumns.
 func (d *Description) fields() ([]string, error) {
-	out := make([]string, len(described))
+	out := make([]string, len(descriptionColumns))
 	if d == nil {
 		return out, nil
 	}
@@ -72,7 +71,7 @@ func (d *Description) fields() ([]string, error) {
 // csvWriter writes CSV.
 type csvWriter struct {
 	out    *csv.Writer
-	packed io.Closer // nil where it is not packed
+	packed io.Closer // nil if not compressed
 	row    []string
 }
 
@@ -82,7 +81,7 @@ func newCSVWriter(w io.Writer, packed io.Closer) (Writer, error) {
 	for _, s := range signals {
 		header = append(header, s.name)
 	}
-	return c, c.out.Write(append(header, described...))
+	return c, c.out.Write(append(header, descriptionColumns...))
 }
 
 // Write implements Writer.
@@ -159,7 +158,7 @@ type parquetRow struct {
 	Tags           string   `parquet:"tags,dict"`
 }
 
-// signals returns where a row has its signals, in their order.
+// signals returns pointers to the signals of a row, in their order.
 func (r *parquetRow) signals() [numSignals]**float64 {
 	return [numSignals]**float64{
 		GPUUtil: &r.GPUUtil, GREngine: &r.GREngine, SMActive: &r.SMActive, TensorActive: &r.TensorActive,
@@ -206,7 +205,7 @@ func (p *parquetWriter) Write(s *Sample) error {
 // Close implements Writer.
 func (p *parquetWriter) Close() error { return p.out.Close() }
 
-// CompareSamples orders samples as traces hold them: by resource, time and GPU.
+// CompareSamples orders samples by resource, time and GPU, as in traces.
 func CompareSamples(a, b *Sample) int {
 	return cmp.Or(strings.Compare(a.Resource, b.Resource), a.Time.Compare(b.Time), CompareGPUs(a.GPU, b.GPU))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// TestWhatIsWrittenIsRead: samples come back from every format as they were written.
-func TestWhatIsWrittenIsRead(t *testing.T) {
+// TestWriteReadRoundTrip: samples come back from every format as they were written.
+func TestWriteReadRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		about := []*Description{
 			{
@@ -56,10 +56,10 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		var wrote, got []string
 		for _, s := range want {
 			s.derive()
-			wrote = append(wrote, flat(s))
+			wrote = append(wrote, sampleText(s))
 		}
 		_, err = Read(context.Background(), bytes.NewReader(file.Bytes()), Format{}, func(s *Sample) error {
-			got = append(got, flat(s))
+			got = append(got, sampleText(s))
 			return nil
 		})
 		if diff := cmp.Diff(wrote, got); err != nil || diff != "" {

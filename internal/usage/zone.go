@@ -2,30 +2,29 @@ package usage
 
 import "time"
 
-// localTimes makes instants of times that were written without a time zone.
+// localTimes converts times without a time zone to instants.
 type localTimes struct {
 	location *time.Location
-	// offset is that of the location between from and to, in seconds, with a margin in which no
-	// clock was changed.
+	// offset is the location's offset between from and to, in seconds. A margin keeps clock changes
+	// outside.
 	from, to, offset int64
 	last             time.Time
-	// read counts the times without a zone, repeated those in an hour that clocks went back
+	// zoneless counts the times without a zone, repeated those in an hour that clocks went back
 	// over.
-	read, repeated int
+	zoneless, repeated int
 }
 
 // clockChange is more than clocks are changed by at once, in seconds.
 const clockChange = 3 * 60 * 60
 
-// instant returns the instant of a wall clock time, which is given as if it were UTC. An hour
-// that clocks go forward over has none, which is an error; of the two in an hour that they go
-// back over it is the one that is closer to the time before, and rather after it, so that rows in
-// order of time stay in order.
+// instant returns the instant of a wall clock time, given as if it were UTC. A time that clocks
+// skip is an error. Of the two instants in a repeated hour it returns the one closer to the
+// previous time, and preferably after it, so that ordered rows stay in order.
 func (l *localTimes) instant(wall time.Time) (time.Time, error) {
 	if l.location == nil {
 		return time.Time{}, errNoZone
 	}
-	l.read++
+	l.zoneless++
 	at := wall.Unix() - l.offset
 	if at >= l.from && at < l.to {
 		l.last = wall.Add(-time.Duration(l.offset) * time.Second)
@@ -45,26 +44,26 @@ func (l *localTimes) instant(wall time.Time) (time.Time, error) {
 	t := found[0]
 	if len(found) == 2 {
 		l.repeated++
-		if l.away(t) > l.away(found[1]) {
+		if l.distance(t) > l.distance(found[1]) {
 			t = found[1]
 		}
 	} else {
-		l.remember(t)
+		l.cacheOffset(t)
 	}
 	l.last = t
 	return t, nil
 }
 
-// away is how far a time is from the one before; going back counts double.
-func (l *localTimes) away(t time.Time) time.Duration {
+// distance returns how far a time is from the previous one; going back counts double.
+func (l *localTimes) distance(t time.Time) time.Duration {
 	if d := t.Sub(l.last); d >= 0 {
 		return d
 	}
 	return 2 * l.last.Sub(t)
 }
 
-// remember keeps the offset around a time, so that the next ones need no look at the zone.
-func (l *localTimes) remember(t time.Time) {
+// cacheOffset caches the zone's offset around a time.
+func (l *localTimes) cacheOffset(t time.Time) {
 	here := t.In(l.location)
 	_, offset := here.Zone()
 	from, to := here.ZoneBounds()

@@ -155,7 +155,7 @@ func (t Telemetry) machine(r *inventory.Resource) DoctorMachine {
 		m.Why = "nothing was measured"
 	}
 	if w != nil {
-		for s := range usage.Signal(usage.Signals) {
+		for s := range usage.Signal(usage.SignalCount) {
 			if x, ok := t.signal(w, s); ok {
 				m.Signals = append(m.Signals, x)
 			}

@@ -128,7 +128,7 @@ func NewPolicyExplain(set *policy.Set, facts *policy.Facts) PolicyExplain {
 		Name: cmp.Or(r.Name, r.ID), Region: r.Region,
 		Policies: []ExplainedPolicy{}}
 	if d := facts.Duty; d != nil {
-		doc.Duty = &ExplainedDuty{d.State.String(), d.Lasting.Seconds(), d.Why}
+		doc.Duty = &ExplainedDuty{d.State.String(), d.Duration.Seconds(), d.Why}
 	}
 	for _, p := range set.Policies {
 		o := p.Explain(facts)

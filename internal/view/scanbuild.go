@@ -482,7 +482,7 @@ func categoryOf(a *round.Result, r *inventory.Resource, c ledger.Category) strin
 		switch {
 		case !judged:
 			return round.CategoryUnknown
-		case v.State.Used():
+		case v.State.Productive():
 			return round.CategoryActive
 		}
 		return round.CategoryIdle

@@ -407,7 +407,7 @@ func (p *book) traces() error {
 		if c.Unit != "" {
 			typ += ", " + c.Unit
 		}
-		rows = append(rows, []string{code(c.Name), typ, c.Doc, c.Without, codes(c.Also)})
+		rows = append(rows, []string{code(c.Name), typ, c.Doc, c.IfAbsent, codes(c.Aliases)})
 	}
 	p.table([]string{"column", "type and unit", "meaning", "absent", "also read from"}, rows)
 	return nil

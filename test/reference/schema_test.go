@@ -493,7 +493,7 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 // TestEveryColumnIsDescribed asks recorded usage and the files of planners.
 func TestEveryColumnIsDescribed(t *testing.T) {
 	for _, c := range usage.Columns() {
-		if c.Doc == "" || c.Type == "" || c.Without == "" || c.Type == "number" && c.Unit == "" {
+		if c.Doc == "" || c.Type == "" || c.IfAbsent == "" || c.Type == "number" && c.Unit == "" {
 			t.Errorf("the column %s is not described: %+v", c.Name, c)
 		}
 	}

@@ -450,7 +450,7 @@ scrape_configs:
 	m, err := source.Measure(t.Context(), []*inventory.Resource{
 		node,
 	}, usage.Interval{From: got.From, To: to, Step: time.Second},
-		func(*inventory.Resource, usage.Opened) usage.Sink { return got })
+		func(*inventory.Resource, usage.SourceInfo) usage.Sink { return got })
 	if err != nil || len(m.BlindSpots) > 0 {
 		t.Fatalf("%v, %+v", err, m.BlindSpots)
 	}
@@ -476,7 +476,7 @@ scrape_configs:
 		if memory := got.Memory(got.GPUs[i]); memory != 40000<<20 {
 			t.Errorf("GPU %d has %v bytes", i, memory)
 		}
-		if got.GPUs[i].Stats(usage.Energy).Repeated() {
+		if got.GPUs[i].Stats(usage.Energy).IsFrozen() {
 			t.Errorf("the energy of GPU %d seems to stand still", i)
 		}
 	}

@@ -18,7 +18,7 @@ func TestWrite(t *testing.T) {
 		signals, machines := map[usage.Signal]int{}, map[string]bool{}
 		s, err := usage.Read(t.Context(), &b, usage.Format{Name: "trace.csv"}, func(s *usage.Sample) error {
 			machines[s.Resource] = true
-			for sig := range usage.Signals {
+			for sig := range usage.SignalCount {
 				if _, ok := s.Get(usage.Signal(sig)); ok {
 					signals[usage.Signal(sig)]++
 				}

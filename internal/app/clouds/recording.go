@@ -44,7 +44,7 @@ func Prepare(ctx context.Context, req *runtime.Request, path string, format *usa
 	}
 	var once sync.Once
 	name := format.Name
-	format.Left = func(s usage.Summary) { once.Do(func() { warnLeft(req, name, s) }) }
+	format.OnSummary = func(s usage.Summary) { once.Do(func() { warnLeft(req, name, s) }) }
 	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
 		return nil // opening it again tells what is wrong
 	}
@@ -93,28 +93,28 @@ func warnLeft(req *runtime.Request, file string, s usage.Summary) {
 	warn := func(format string, args ...any) {
 		plain.Fprintf(req.Log, "curfew: warning: %s: %s\n", file, plain.Text(fmt.Sprintf(format, args...)))
 	}
-	if s.Bad > 0 {
+	if s.BadRowCount > 0 {
 		lines := make([]string, 0, len(s.BadRows)+1)
 		for _, e := range s.BadRows {
 			lines = append(lines, fmt.Sprintf("line %d: %s", e.Line, e.Reason))
 		}
-		if more := s.Bad - len(s.BadRows); more > 0 {
+		if more := s.BadRowCount - len(s.BadRows); more > 0 {
 			lines = append(lines, fmt.Sprintf("and %s more", money.Thousands(int64(more))))
 		}
-		warn("%s could not be read, or only in part: %s", plain.Count(s.Bad, "row"), strings.Join(lines, "; "))
+		warn("%s could not be read, or only in part: %s", plain.Count(s.BadRowCount, "row"), strings.Join(lines, "; "))
 	}
-	if s.Cut != nil {
-		warn("line %d, the last one, is cut short and left out", s.Cut.Line)
+	if s.TruncatedLine != nil {
+		warn("line %d, the last one, is cut short and left out", s.TruncatedLine.Line)
 	}
-	if s.Failed > 0 {
-		warn("%s tell that the measurement failed; they are unknown", plain.Count(s.Failed, "value"))
+	if s.ReadErrors > 0 {
+		warn("%s tell that the measurement failed; they are unknown", plain.Count(s.ReadErrors, "value"))
 	}
 	if s.Unsupported > 0 {
 		warn("%s stand for \"not supported\", or mean nothing on their GPU; they are unknown",
 			plain.Count(s.Unsupported, "value"))
 	}
-	if s.Repeated > 0 {
+	if s.RepeatedHour > 0 {
 		warn("%s are in the hour that clocks went back over; they are taken in the order of the rows",
-			plain.Count(s.Repeated, "time"))
+			plain.Count(s.RepeatedHour, "time"))
 	}
 }

@@ -234,7 +234,7 @@ type row struct {
 // divided among them. A meter that repeats itself would seem frozen, and has one row.
 func repeats(s usage.Signal, step, of time.Duration, v float64) (rows int, value float64) {
 	rows = int(step / of)
-	if rows <= 1 || s.Repeats() > 0 {
+	if rows <= 1 || s.FrozenAfter() > 0 {
 		return 1, v
 	}
 	switch s {
@@ -258,7 +258,7 @@ func (r *recorder) slice(ctx context.Context, of gauged, iv usage.Interval) erro
 	}
 	speaks := map[voice]int{}
 	for i, s := range of.sources {
-		m, err := s.Measure(ctx, of.machines, iv, func(x *inventory.Resource, opened usage.Opened) usage.Sink {
+		m, err := s.Measure(ctx, of.machines, iv, func(x *inventory.Resource, opened usage.SourceInfo) usage.Sink {
 			ref := x.Ref()
 			return usage.SinkFunc(func(gpu string, sig usage.Signal, p usage.Point) bool {
 				v := voice{ref, sig}

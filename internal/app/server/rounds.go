@@ -211,7 +211,7 @@ func (a *accountRounds) outcome(r *round.Result) (scheduler.Outcome, error) {
 		if out.Running, err = out.Running.Add(hourly); err != nil {
 			return out, err
 		}
-		if state != duty.Unknown && !state.Used() {
+		if state != duty.Unknown && !state.Productive() {
 			if out.Wasted, err = out.Wasted.Add(hourly); err != nil {
 				return out, err
 			}

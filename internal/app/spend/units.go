@@ -224,7 +224,7 @@ func countGPUHours(req *runtime.Request, c counted) (counted, error) {
 		for _, sum := range sums {
 			n := len(q.By)
 			gpus := int64(0) // what was not used is counted as none
-			if duty.State(sum.Key[n+1]).Used() {
+			if duty.State(sum.Key[n+1]).Productive() {
 				gpus = int64(size(sum.Key[n]).GPUs.Or(0))
 			}
 			count := costs.Count{Time: sum.Period, Count: costs.Quantity(sum.Sums.Seconds * gpus * 1000 / 3600)}

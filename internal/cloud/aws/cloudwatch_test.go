@@ -87,13 +87,15 @@ func testMeters() (*meters, *inventory.Resource, *subject) {
 func windowOf(s *subject, x measurement, data [][]point) *usage.Window {
 	w := usage.NewWindow(s.opened.From, now, s.opened.Step, s.opened.Source, nil)
 	s.hold(x, data)
-	(&scan{}).handOver(s, func(*inventory.Resource, usage.Opened) usage.Sink { return w })
+	(&scan{}).handOver(s, func(*inventory.Resource, usage.SourceInfo) usage.Sink { return w })
 	return w
 }
 
 func TestWhatIsOpened(t *testing.T) {
 	m, _, s := testMeters()
-	want := usage.Opened{From: time.Date(2026, 11, 19, 10, 0, 0, 0, time.UTC), Step: time.Hour, Source: "cloudwatch"}
+	want := usage.SourceInfo{
+		From: time.Date(2026, 11, 19, 10, 0, 0, 0, time.UTC), Step: time.Hour, Source: "cloudwatch",
+	}
 	if s.opened != want {
 		t.Errorf("a machine of two days is opened for %+v, want %+v", s.opened, want)
 	}

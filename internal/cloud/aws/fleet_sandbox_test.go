@@ -104,7 +104,7 @@ func BenchmarkRecheckOfAFleet(b *testing.B) {
 // tallied counts what is opened and handed over.
 type tallied map[inventory.Ref]int
 
-func (t tallied) open(r *inventory.Resource, _ usage.Opened) usage.Sink {
+func (t tallied) open(r *inventory.Resource, _ usage.SourceInfo) usage.Sink {
 	t[r.Ref()] += 0
 	return counted(func() { t[r.Ref()]++ })
 }
@@ -227,7 +227,7 @@ func BenchmarkMeasureOfAFleet(b *testing.B) {
 				s.Recorder.Reset()
 				points := 0
 				m, err := c.Measure(b.Context(), listed.Resources, iv,
-					func(*inventory.Resource, usage.Opened) usage.Sink {
+					func(*inventory.Resource, usage.SourceInfo) usage.Sink {
 						return counted(func() { points++ })
 					})
 				if err != nil || len(m.BlindSpots) > 0 {

@@ -207,8 +207,8 @@ func measures(name, gpu string) bool {
 	if _, node := insightsMeters[name]; node {
 		return !strings.Contains(gpu, partOf)
 	}
-	m, ok := usage.MeterOf(name)
-	return ok && (m.OnParts() || !strings.Contains(gpu, partOf))
+	m, ok := usage.LookupMetric(name)
+	return ok && (m.MeasuresParts() || !strings.Contains(gpu, partOf))
 }
 
 // gpuFamily adds the series of one family for a machine's GPUs.

@@ -38,8 +38,8 @@ func (c *Cloud) Name() string { return source }
 // whatever the interval. It asks whose the credentials are only where nothing was listed
 // before.
 func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(r *inventory.Resource, o usage.Opened) usage.Sink,
-) (usage.Measured, error) {
+	open func(r *inventory.Resource, o usage.SourceInfo) usage.Sink,
+) (usage.MeasureResult, error) {
 	iv.From, iv.To = iv.From.UTC(), iv.To.UTC()
 	s := c.scan(round.Query{Now: iv.To}, c.limits())
 	type key struct{ account, region string }
@@ -51,11 +51,11 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 		}
 	}
 	if len(byPlace) == 0 {
-		return usage.Measured{}, ctx.Err()
+		return usage.MeasureResult{}, ctx.Err()
 	}
 	accounts, err := s.reached(ctx)
 	if err != nil {
-		return usage.Measured{}, err
+		return usage.MeasureResult{}, err
 	}
 	s.many = len(accounts) > 1
 	var parts []part
@@ -73,10 +73,10 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 		}})
 	}
 	if err := s.run(ctx, parts); err != nil {
-		return usage.Measured{}, err
+		return usage.MeasureResult{}, err
 	}
 	calls, err := s.tally.list()
-	return usage.Measured{BlindSpots: s.blindSpots, Calls: calls, Unread: s.unmeasured}, err
+	return usage.MeasureResult{BlindSpots: s.blindSpots, Calls: calls, Unread: s.unmeasured}, err
 }
 
 // measurable says whether there may be metrics of a resource that tell something of it.
@@ -98,7 +98,7 @@ func measurable(r *inventory.Resource) bool {
 
 // measure reads what was measured of a place's resources.
 func (p *place) measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) {
 	m := p.meters(iv)
 	var accelerated []*subject
 	components := 0
@@ -229,7 +229,7 @@ func (p *place) meters(iv usage.Interval) *meters {
 type subject struct {
 	resource *inventory.Resource
 	batch    *batch
-	opened   usage.Opened // for a meter that is reported in every step
+	opened   usage.SourceInfo // for a meter that is reported in every step
 	series   []measurement
 	// held is what was read so far, until all of it was.
 	held []run
@@ -262,7 +262,7 @@ func (m *meters) subject(r *inventory.Resource, b *batch, since time.Time) *subj
 	if !from.Before(b.to) {
 		return nil
 	}
-	s := &subject{resource: r, batch: b, opened: usage.Opened{From: from, Step: b.period, Source: source}}
+	s := &subject{resource: r, batch: b, opened: usage.SourceInfo{From: from, Step: b.period, Source: source}}
 	m.subjects = append(m.subjects, s)
 	return s
 }
@@ -270,7 +270,7 @@ func (m *meters) subject(r *inventory.Resource, b *batch, since time.Time) *subj
 // batches returns what is to be asked for. A resource's series are adjacent, so that
 // few of its points wait for the others: only when all series of a resource were answered
 // are its sinks opened.
-func (m *meters) batches(open func(*inventory.Resource, usage.Opened) usage.Sink) []batch {
+func (m *meters) batches(open func(*inventory.Resource, usage.SourceInfo) usage.Sink) []batch {
 	for _, s := range m.subjects {
 		if len(s.series) == 0 {
 			m.place.scan.handOver(s, open)
@@ -302,7 +302,7 @@ func (s *subject) hold(x measurement, data [][]point) {
 }
 
 // handOver opens a subject's sinks and gives them what is held, one subject at a time.
-func (s *scan) handOver(x *subject, open func(*inventory.Resource, usage.Opened) usage.Sink) {
+func (s *scan) handOver(x *subject, open func(*inventory.Resource, usage.SourceInfo) usage.Sink) {
 	s.handing.Lock()
 	defer s.handing.Unlock()
 	sinks := map[time.Duration]usage.Sink{x.opened.Step: open(x.resource, x.opened)}

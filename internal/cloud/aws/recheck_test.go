@@ -108,7 +108,9 @@ func TestMetricsOfAnAddress(t *testing.T) {
 		ID: "i-1", Kind: inventory.KindInstance, Detail: &inventory.Instance{},
 		Aliases: []string{"ip-10-0-0-7", "10.0.0.7"},
 	}
-	p.measure(t.Context(), []*inventory.Resource{r}, fortnight, func(*inventory.Resource, usage.Opened) usage.Sink {
+	p.measure(t.Context(), []*inventory.Resource{
+		r,
+	}, fortnight, func(*inventory.Resource, usage.SourceInfo) usage.Sink {
 		return nil
 	})
 	for host, want := range map[string]string{"ip-10-0-0-7": "i-1", "10.0.0.7": ""} {

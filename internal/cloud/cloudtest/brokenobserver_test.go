@@ -532,9 +532,9 @@ func TestABrokenObserverFails(t *testing.T) {
 				a.spoilList = func(*round.Observation, round.Query) {}
 			}},
 		{name: "measured less than observed", property: "lists and points", says: "not measured", set: spoilt(
-			func([]*inventory.Resource, usage.Interval, *usage.Opened, *usage.Point) bool { return false })},
+			func([]*inventory.Resource, usage.Interval, *usage.SourceInfo, *usage.Point) bool { return false })},
 		{name: "measured another", property: "lists and points", says: "differs from what is observed", set: spoilt(
-			func(_ []*inventory.Resource, _ usage.Interval, _ *usage.Opened, p *usage.Point) bool {
+			func(_ []*inventory.Resource, _ usage.Interval, _ *usage.SourceInfo, p *usage.Point) bool {
 				p.Mean++
 				return true
 			})},
@@ -553,32 +553,32 @@ func TestABrokenObserverFails(t *testing.T) {
 			}},
 		{name: "measuring fails", property: "lists and points", says: "measure: ", set: func(_ *Case, a *account) {
 			a.measure = func(context.Context, []*inventory.Resource, usage.Interval,
-				func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
-				return usage.Measured{}, inventory.ErrDenied
+				func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
+				return usage.MeasureResult{}, inventory.ErrDenied
 			}
 		}},
 		{name: "a point twice", property: "points come in order", says: "comes after", set: spoilt(
-			func(_ []*inventory.Resource, iv usage.Interval, _ *usage.Opened, p *usage.Point) bool {
+			func(_ []*inventory.Resource, iv usage.Interval, _ *usage.SourceInfo, p *usage.Point) bool {
 				p.Time = iv.From
 				return true
 			})},
 		{name: "a point of the future", property: "points come in order", says: "is outside", set: spoilt(
-			func(_ []*inventory.Resource, _ usage.Interval, _ *usage.Opened, p *usage.Point) bool {
+			func(_ []*inventory.Resource, _ usage.Interval, _ *usage.SourceInfo, p *usage.Point) bool {
 				p.Time = p.Time.Add(time.Hour)
 				return true
 			})},
 		{name: "a point before what was opened", property: "points come in order", says: "is outside", set: spoilt(
-			func(_ []*inventory.Resource, iv usage.Interval, o *usage.Opened, _ *usage.Point) bool {
+			func(_ []*inventory.Resource, iv usage.Interval, o *usage.SourceInfo, _ *usage.Point) bool {
 				o.From = iv.From.Add(2 * time.Hour)
 				return true
 			})},
 		{name: "finer than wanted", property: "points come in order", says: "is opened for", set: spoilt(
-			func(_ []*inventory.Resource, _ usage.Interval, o *usage.Opened, _ *usage.Point) bool {
+			func(_ []*inventory.Resource, _ usage.Interval, o *usage.SourceInfo, _ *usage.Point) bool {
 				o.Step = time.Minute
 				return true
 			})},
 		{name: "another source", property: "points come in order", says: "is opened for", set: spoilt(
-			func(_ []*inventory.Resource, _ usage.Interval, o *usage.Opened, _ *usage.Point) bool {
+			func(_ []*inventory.Resource, _ usage.Interval, o *usage.SourceInfo, _ *usage.Point) bool {
 				o.Source = "rumor"
 				return true
 			})},
@@ -586,31 +586,31 @@ func TestABrokenObserverFails(t *testing.T) {
 			name: "an unrequested resource", property: "points come in order", says: "not among the resources",
 			set: func(_ *Case, a *account) {
 				a.measure = func(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
-					open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+					open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 					hand(sample(a.tags, round.Query{Now: now}).Resources, iv, open, nil)
-					return usage.Measured{}, nil
+					return usage.MeasureResult{}, nil
 				}
 			}},
 		{
 			name: "two at once", property: "points come in order", says: "two goroutines",
 			set: func(_ *Case, a *account) {
 				a.measure = func(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
-					open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+					open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 					var g sync.WaitGroup
 					for range 4 {
 						g.Go(func() { hand(resources, iv, open, nil) })
 					}
 					g.Wait()
-					return usage.Measured{}, nil
+					return usage.MeasureResult{}, nil
 				}
 			}},
 		{name: "another alone", property: "one resource", says: "measured alone", set: spoilt(
-			func(resources []*inventory.Resource, _ usage.Interval, _ *usage.Opened, p *usage.Point) bool {
+			func(resources []*inventory.Resource, _ usage.Interval, _ *usage.SourceInfo, p *usage.Point) bool {
 				p.Max += float64(len(resources))
 				return true
 			})},
 		{name: "another in parts", property: "an interval", says: "in parts", set: spoilt(
-			func(_ []*inventory.Resource, iv usage.Interval, _ *usage.Opened, p *usage.Point) bool {
+			func(_ []*inventory.Resource, iv usage.Interval, _ *usage.SourceInfo, p *usage.Point) bool {
 				p.Max += float64(iv.From.Unix())
 				return true
 			})},
@@ -618,25 +618,25 @@ func TestABrokenObserverFails(t *testing.T) {
 			name: "calls for nothing", property: "what is not wanted", says: "takes the calls",
 			set: func(_ *Case, a *account) {
 				a.measure = func(context.Context, []*inventory.Resource, usage.Interval,
-					func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
-					return usage.Measured{Calls: []inventory.Calls{measuring}}, nil
+					func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
+					return usage.MeasureResult{Calls: []inventory.Calls{measuring}}, nil
 				}
 			}},
 		{
 			name: "measures on and on", property: "a canceled measurement", says: "still at it",
 			set: func(_ *Case, a *account) {
 				a.measure = func(context.Context, []*inventory.Resource, usage.Interval,
-					func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+					func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 					time.Sleep(300 * time.Millisecond)
-					return usage.Measured{}, nil
+					return usage.MeasureResult{}, nil
 				}
 			}},
 		{
 			name: "measures though it is canceled", property: "a canceled measurement", says: "returned <nil>",
 			set: func(_ *Case, a *account) {
 				a.measure = func(context.Context, []*inventory.Resource, usage.Interval,
-					func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
-					return usage.Measured{}, nil
+					func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
+					return usage.MeasureResult{}, nil
 				}
 			}},
 		{
@@ -691,7 +691,7 @@ func TestABrokenObserverFails(t *testing.T) {
 }
 
 // spoilt spoils what is handed over.
-func spoilt(spoil func([]*inventory.Resource, usage.Interval, *usage.Opened, *usage.Point) bool) func(*Case,
+func spoilt(spoil func([]*inventory.Resource, usage.Interval, *usage.SourceInfo, *usage.Point) bool) func(*Case,
 	*account) {
 	return func(_ *Case, a *account) { a.spoilPoint = spoil }
 }

@@ -44,10 +44,10 @@ type account struct {
 	instead func(ctx context.Context, q round.Query) (*round.Observation, error)
 	// spoilList changes each list, and spoilPoint each point and says whether it is handed over.
 	spoilList  func(*round.Observation, round.Query)
-	spoilPoint func(resources []*inventory.Resource, iv usage.Interval, o *usage.Opened, p *usage.Point) bool
+	spoilPoint func(resources []*inventory.Resource, iv usage.Interval, o *usage.SourceInfo, p *usage.Point) bool
 	// measure, where it is set, measures in its place.
 	measure func(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
-		open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error)
+		open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error)
 }
 
 func (a *account) Name() string { return "test" }
@@ -70,29 +70,30 @@ func (a *account) List(ctx context.Context, q round.Query) (*round.Observation, 
 }
 
 func (a *account) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	if a.measure != nil {
 		return a.measure(ctx, resources, iv, open)
 	}
 	if len(resources) == 0 || resources[0].Cloud != "test" {
-		return usage.Measured{}, ctx.Err()
+		return usage.MeasureResult{}, ctx.Err()
 	}
 	hand(resources, iv, open, a.spoilPoint)
-	return usage.Measured{Calls: []inventory.Calls{measuring}}, ctx.Err()
+	return usage.MeasureResult{Calls: []inventory.Calls{measuring}}, ctx.Err()
 }
 
 // measuring is what measuring the account takes.
 var measuring = inventory.Calls{API: "cloudwatch:GetMetricData", Count: 1, Units: 20, Cost: 200_000}
 
 // hand hands over what is measured of the account's machine: points at every whole hour.
-func hand(resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink,
-	spoil func([]*inventory.Resource, usage.Interval, *usage.Opened, *usage.Point) bool,
+func hand(resources []*inventory.Resource, iv usage.Interval,
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink,
+	spoil func([]*inventory.Resource, usage.Interval, *usage.SourceInfo, *usage.Point) bool,
 ) {
 	for _, r := range resources {
 		if r == nil || r.Kind != inventory.KindInstance {
 			continue
 		}
-		o := usage.Opened{From: iv.From, Step: time.Hour, Source: "test"}
+		o := usage.SourceInfo{From: iv.From, Step: time.Hour, Source: "test"}
 		var pt usage.Point
 		if spoil != nil && !spoil(resources, iv, &o, &pt) {
 			continue
@@ -204,7 +205,7 @@ func sample(tags inventory.TagMapping, q round.Query) *round.Observation {
 	add(inventory.KindSecret, "secret", inventory.StateAvailable, nil)
 
 	hand(o.Resources, usage.Interval{From: q.Now.Add(-q.Window), To: q.Now},
-		func(_ *inventory.Resource, opened usage.Opened) usage.Sink {
+		func(_ *inventory.Resource, opened usage.SourceInfo) usage.Sink {
 			w := usage.NewWindow(opened.From, q.Now, opened.Step, opened.Source, q.Floors)
 			o.Windows[machine.Ref()] = w
 			return w

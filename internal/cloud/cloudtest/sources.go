@@ -99,8 +99,8 @@ type meter struct {
 
 // taken is what a source handed over.
 type taken struct {
-	usage.Measured
-	first  map[inventory.Ref]usage.Opened // for what each was opened first
+	usage.MeasureResult
+	first  map[inventory.Ref]usage.SourceInfo // for what each was opened first
 	points map[meter][]usage.Point
 }
 
@@ -114,7 +114,7 @@ func (t *taken) from(ref inventory.Ref, iv usage.Interval) time.Time {
 
 // take measures resources, with a look at how the points come.
 func take(tb testing.TB, s *subject, source usage.Source, resources []*inventory.Resource, iv usage.Interval) *taken {
-	t := &taken{first: map[inventory.Ref]usage.Opened{}, points: map[meter][]usage.Point{}}
+	t := &taken{first: map[inventory.Ref]usage.SourceInfo{}, points: map[meter][]usage.Point{}}
 	given := map[*inventory.Resource]bool{}
 	for _, r := range resources {
 		given[r] = true
@@ -130,8 +130,8 @@ func take(tb testing.TB, s *subject, source usage.Source, resources []*inventory
 		busy.Store(false)
 	}
 	var err error
-	t.Measured, err = source.Measure(s.ctx, resources, iv,
-		func(r *inventory.Resource, o usage.Opened) (out usage.Sink) {
+	t.MeasureResult, err = source.Measure(s.ctx, resources, iv,
+		func(r *inventory.Resource, o usage.SourceInfo) (out usage.Sink) {
 			alone(func() {
 				if !given[r] {
 					tb.Errorf("%s is opened, which is not among the resources", r.Ref())
@@ -202,7 +202,7 @@ func folded(tb testing.TB, s *subject) {
 	}
 	windows := map[inventory.Ref]*usage.Window{}
 	measured, err := source.Measure(s.ctx, o.Resources, s.interval(0),
-		func(r *inventory.Resource, opened usage.Opened) usage.Sink {
+		func(r *inventory.Resource, opened usage.SourceInfo) usage.Sink {
 			w := windows[r.Ref()]
 			if w == nil {
 				w = usage.NewWindow(opened.From, s.Query.Now.UTC(), opened.Step, opened.Source, s.Query.Floors)
@@ -335,9 +335,10 @@ func unwanted(tb testing.TB, s *subject) {
 	if source == nil {
 		return
 	}
-	if _, err := source.Measure(s.ctx, o.Resources, s.interval(0), func(*inventory.Resource, usage.Opened) usage.Sink {
-		return nil
-	}); err != nil {
+	if _, err := source.Measure(s.ctx, o.Resources, s.interval(0),
+		func(*inventory.Resource, usage.SourceInfo) usage.Sink {
+			return nil
+		}); err != nil {
 		tb.Errorf("measure what is not wanted: %v", err)
 	}
 	elsewhere := &inventory.Resource{
@@ -362,9 +363,10 @@ func measuringCanceled(tb testing.TB, s *subject) {
 	cancel()
 	done := make(chan error, 1)
 	go func() {
-		_, err := source.Measure(ctx, o.Resources, s.interval(0), func(*inventory.Resource, usage.Opened) usage.Sink {
-			return nil
-		})
+		_, err := source.Measure(ctx, o.Resources, s.interval(0),
+			func(*inventory.Resource, usage.SourceInfo) usage.Sink {
+				return nil
+			})
 		done <- err
 	}()
 	timer := time.NewTimer(s.Prompt)

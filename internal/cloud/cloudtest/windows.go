@@ -46,7 +46,7 @@ func Observe(ctx context.Context, l round.Lister, q round.Query) (*round.Observa
 	for _, source := range sources {
 		windows := map[inventory.Ref]*usage.Window{}
 		measured, err := source.Measure(ctx, o.Resources, iv,
-			func(r *inventory.Resource, opened usage.Opened) usage.Sink {
+			func(r *inventory.Resource, opened usage.SourceInfo) usage.Sink {
 				w := windows[r.Ref()]
 				if w == nil {
 					w = usage.NewWindow(opened.From, iv.To, opened.Step, opened.Source, q.Floors)

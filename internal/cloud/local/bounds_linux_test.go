@@ -55,7 +55,7 @@ func TestCallsReturnOnCancel(t *testing.T) {
 		"List": func(ctx context.Context) error { _, err := w.p.List(ctx, round.Query{Now: time.Now()}); return err },
 		"Measure": func(ctx context.Context) error {
 			_, err := w.p.Measure(ctx, []*inventory.Resource{r}, usage.Interval{To: time.Now()},
-				func(*inventory.Resource, usage.Opened) usage.Sink { return nil })
+				func(*inventory.Resource, usage.SourceInfo) usage.Sink { return nil })
 			return err
 		},
 		"Look": func(ctx context.Context) error { _, _, err := acts.Look(ctx, task); return err },

@@ -36,8 +36,8 @@ func (p *Provider) Name() string { return "agent" }
 // Measure returns the measurements that session agents append to files in their state folders.
 // Without a file, a machine's usage is unknown.
 func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(r *inventory.Resource, o usage.Opened) usage.Sink) (usage.Measured, error) {
-	var out usage.Measured
+	open func(r *inventory.Resource, o usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
+	var out usage.MeasureResult
 	for _, r := range resources {
 		if err := ctx.Err(); err != nil {
 			return out, err
@@ -59,7 +59,7 @@ func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource,
 		if samples[0].Start.After(from) {
 			from = samples[0].Start
 		}
-		if sink := open(r, usage.Opened{
+		if sink := open(r, usage.SourceInfo{
 			From: from, Step: time.Duration(samples[0].Step), Source: p.Name(),
 		}); sink != nil {
 			sendSamples(sink, samples, iv)

@@ -49,13 +49,13 @@ type point struct {
 }
 
 // points measures one machine.
-func points(t *testing.T, p *Provider, id string, iv usage.Interval) (got []point, o usage.Opened,
-	out usage.Measured) {
+func points(t *testing.T, p *Provider, id string, iv usage.Interval) (got []point, o usage.SourceInfo,
+	out usage.MeasureResult) {
 	t.Helper()
 	r := &inventory.Resource{ID: id, Cloud: CloudName, Account: p.Account(), Kind: inventory.KindInstance}
 	other := &inventory.Resource{ID: id, Cloud: "aws", Account: p.Account(), Kind: inventory.KindInstance}
 	out, err := p.Measure(t.Context(), []*inventory.Resource{other, r}, iv,
-		func(of *inventory.Resource, opened usage.Opened) usage.Sink {
+		func(of *inventory.Resource, opened usage.SourceInfo) usage.Sink {
 			if of != r {
 				t.Fatalf("it measures %v", of)
 			}

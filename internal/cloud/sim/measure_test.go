@@ -25,10 +25,10 @@ type taker func(gpu string, s usage.Signal, p usage.Point)
 func (f taker) Add(gpu string, s usage.Signal, p usage.Point) bool { f(gpu, s, p); return true }
 
 func measured(t *testing.T, c *Cloud, o *round.Observation, iv usage.Interval) (points,
-	map[inventory.Ref]usage.Opened) {
+	map[inventory.Ref]usage.SourceInfo) {
 	t.Helper()
-	out, opened := points{}, map[inventory.Ref]usage.Opened{}
-	_, err := c.Measure(t.Context(), o.Resources, iv, func(r *inventory.Resource, as usage.Opened) usage.Sink {
+	out, opened := points{}, map[inventory.Ref]usage.SourceInfo{}
+	_, err := c.Measure(t.Context(), o.Resources, iv, func(r *inventory.Resource, as usage.SourceInfo) usage.Sink {
 		opened[r.Ref()] = as
 		return taker(func(gpu string, s usage.Signal, p usage.Point) {
 			m := meter{r.Ref(), gpu, s}

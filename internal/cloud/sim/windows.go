@@ -78,8 +78,8 @@ func (c *Cloud) Name() string { return Source }
 // has one. Gateways are read as far back as the rules about them look, by the hour or a
 // longer step. It returns ctx's error when ctx ends, and no other.
 func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(r *inventory.Resource, o usage.Opened) usage.Sink,
-) (usage.Measured, error) {
+	open func(r *inventory.Resource, o usage.SourceInfo) usage.Sink,
+) (usage.MeasureResult, error) {
 	iv.From, iv.To = iv.From.UTC(), iv.To.UTC()
 	c.mu.Lock()
 	byRef := map[inventory.Ref]*entry{}
@@ -87,7 +87,7 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 		byRef[e.resource.Ref()] = e
 	}
 	c.mu.Unlock()
-	var out usage.Measured
+	var out usage.MeasureResult
 	dark := map[string]bool{}
 	for _, region := range Regions() {
 		dark[region] = slices.ContainsFunc(c.options.BlindSpots, func(b Blindness) bool {
@@ -100,7 +100,7 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 	}
 	for _, r := range resources {
 		if err := ctx.Err(); err != nil {
-			return usage.Measured{}, err
+			return usage.MeasureResult{}, err
 		}
 		if e := byRef[r.Ref()]; e != nil && !dark[r.Region] {
 			e.measure(r, iv, open)
@@ -112,13 +112,13 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 // measure rolls up the entry's behavior over an interval, where something of it is
 // measured. A volume that is attached to nothing is measured and has no point.
 func (e *entry) measure(r *inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) {
 	behaves := e.model != nil || e.count != nil
 	if r.State == inventory.StateStopped || !behaves &&
 		(r.Kind != inventory.KindVolume || r.State != inventory.StateAvailable) {
 		return
 	}
-	o := usage.Opened{
+	o := usage.SourceInfo{
 		From: iv.From, Step: max(iv.Step, time.Second), Source: Source,
 		Aggregated: r.Kind == inventory.KindEndpoint && e.signals != nil,
 	}

@@ -130,7 +130,7 @@ func notebookIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	activity, recorded := n.LastActivity.Get()
 	switch {
 	case s.Judged && s.Duty.State != duty.Unknown:
-		if s.Duty.State.Used() || !x.JudgedIdle(s) {
+		if s.Duty.State.Productive() || !x.JudgedIdle(s) {
 			return nil
 		}
 		if recorded && x.Now.Sub(activity) < x.Thresholds.MinAge {
@@ -140,7 +140,7 @@ func notebookIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		if len(d.Evidence) == 0 {
 			d.Evidence = []usage.Evidence{
 				{
-					Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: s.Duty.Coverage,
+					Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Duration, Coverage: s.Duty.Coverage,
 					Source: "metrics",
 				},
 			}

@@ -96,7 +96,7 @@ func CategoryOf(line *ledger.Line, r *bill.Row) bill.Category {
 	switch state := duty.State(line.Duty); {
 	case r.Category != bill.Compute:
 		return r.Category
-	case state.Used():
+	case state.Productive():
 		return bill.Active
 	case state == "" || state == duty.Unknown:
 		return bill.Unmeasured

@@ -247,7 +247,7 @@ func (t *tally) add(s ledger.Sum, state string, category ledger.Category) error 
 		place = &t.other
 	case state == duty.Unknown.String():
 		place = &t.dark
-	case !duty.State(state).Used():
+	case !duty.State(state).Productive():
 		place = &t.wasted
 	case state == duty.Starved.String():
 		part = &t.starved

@@ -62,7 +62,7 @@ func (r *reading) taken(labels map[string]string, signal usage.Signal) *taken {
 	t := &taken{machine: m, signal: signal}
 	if signal.PerGPU() {
 		d := deviceOf(labels)
-		d.Divided = !d.Part() && (r.divided[gpuKey{m.Ref(), d.UUID}] || r.divided[gpuKey{m.Ref(), d.Index}])
+		d.InMIGMode = !d.IsPart() && (r.divided[gpuKey{m.Ref(), d.UUID}] || r.divided[gpuKey{m.Ref(), d.Index}])
 		t.device = &d
 		if h, ok := holderOf(d.Name(""), labels); ok {
 			r.lend(m.Ref(), h)
@@ -81,7 +81,7 @@ func (r *reading) divide(m *inventory.Resource, d usage.Device) {
 }
 
 // leaveOut counts a reading that is no measurement.
-func (r *reading) leaveOut(m *inventory.Resource, signal usage.Signal, reading usage.Reading) {
+func (r *reading) leaveOut(m *inventory.Resource, signal usage.Signal, reading usage.Validity) {
 	if reading == usage.Impossible {
 		r.impossible[impossibleKey{m.ID, signal}]++
 	}
@@ -98,7 +98,7 @@ func (b *batch) add(r *reading, x series, from, to time.Time) {
 		return
 	}
 	t := r.taken(labels, m.Signal)
-	if t == nil || t.device != nil && !m.Names(*t.device) {
+	if t == nil || t.device != nil && !m.NamesGPU(*t.device) {
 		return
 	}
 	t.addend = r.words.addend(name, labels)
@@ -121,7 +121,7 @@ func (b *batch) add(r *reading, x series, from, to time.Time) {
 }
 
 // read returns a value of a metric in the unit of its signal.
-func (t *taken) read(m usage.Meter, v float64) (float64, usage.Reading) {
+func (t *taken) read(m usage.Metric, v float64) (float64, usage.Validity) {
 	if t.device == nil {
 		return m.Read(v, usage.Device{})
 	}
@@ -130,7 +130,7 @@ func (t *taken) read(m usage.Meter, v float64) (float64, usage.Reading) {
 
 // mode hears whether a GPU is in MIG mode, of a series that says so.
 func (r *reading) mode(name string, labels map[string]string, points []point) bool {
-	if !slices.Contains(usage.ModeNames(), name) {
+	if !slices.Contains(usage.MIGModeMetrics(), name) {
 		return false
 	}
 	if m := r.machineOf(labels); m != nil && slices.ContainsFunc(points, func(p point) bool { return p.V == 1 }) {
@@ -201,7 +201,7 @@ func (b *batch) statistic(r *reading, signal usage.Signal, name, statistic strin
 	t := b.parts[key]
 	if t == nil {
 		t = r.taken(labels, signal)
-		if t == nil || t.device != nil && !r.words[name].Names(*t.device) {
+		if t == nil || t.device != nil && !r.words[name].NamesGPU(*t.device) {
 			return nil
 		}
 		t.addend = r.words.addend(name, labels)
@@ -288,7 +288,7 @@ func (b *batch) identify(r *reading) {
 			return false
 		}
 		t.gpu = t.device.Name(uuids[place{t.machine.Ref(), t.device.Index}])
-		return t.signal == usage.GPUUtil && !t.device.Part() && (r.divided[gpuKey{t.machine.Ref(), t.device.UUID}] ||
+		return t.signal == usage.GPUUtil && !t.device.IsPart() && (r.divided[gpuKey{t.machine.Ref(), t.device.UUID}] ||
 			r.divided[gpuKey{t.machine.Ref(), t.device.Index}])
 	})
 }

@@ -40,9 +40,10 @@ func BenchmarkScanOfAFleet(b *testing.B) {
 					b.Fatal(err)
 				}
 				points := 0
-				m, err := s.Measure(b.Context(), machines, bc.iv, func(*inventory.Resource, usage.Opened) usage.Sink {
-					return usage.SinkFunc(func(string, usage.Signal, usage.Point) bool { points++; return true })
-				})
+				m, err := s.Measure(b.Context(), machines, bc.iv,
+					func(*inventory.Resource, usage.SourceInfo) usage.Sink {
+						return usage.SinkFunc(func(string, usage.Signal, usage.Point) bool { points++; return true })
+					})
 				if err != nil || len(m.BlindSpots) > 0 {
 					b.Fatal(m.BlindSpots, err)
 				}

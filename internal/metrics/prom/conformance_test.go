@@ -31,7 +31,7 @@ func measure(t testing.TB, s *Source, machines []*inventory.Resource, iv usage.I
 	[]inventory.BlindSpot) {
 	t.Helper()
 	var out []told
-	m, err := s.Measure(t.Context(), machines, iv, func(r *inventory.Resource, o usage.Opened) usage.Sink {
+	m, err := s.Measure(t.Context(), machines, iv, func(r *inventory.Resource, o usage.SourceInfo) usage.Sink {
 		return usage.SinkFunc(func(gpu string, sig usage.Signal, p usage.Point) bool {
 			out = append(out, told{r.ID, gpu, sig.String(), p.Time, p.Mean, p.Max, o.Step})
 			return true

@@ -196,7 +196,7 @@ func deviceOf(labels map[string]string) usage.Device {
 		Serial: first(labels, "serial_number"),
 		Model:  first(labels, "card_series", "card_model", "modelname"),
 	}
-	if !usage.NamesGPU(d.UUID) {
+	if !usage.IsGPUName(d.UUID) {
 		d.UUID = ""
 	}
 	return d

@@ -11,20 +11,20 @@ import (
 )
 
 // dictionary is what metrics of a server mean, by their names.
-type dictionary map[string]usage.Meter
+type dictionary map[string]usage.Metric
 
-// newDictionary adds configured names to those that are known (see [usage.MeterNames]):
+// newDictionary adds configured names to those that are known (see [usage.MetricNames]):
 // {"habanalabs_utilization": "gpu_util"}.
 func newDictionary(own map[string]string) (dictionary, error) {
 	d := dictionary{}
-	for _, name := range usage.MeterNames() {
-		if m, _ := usage.MeterOf(name); m.Signal.PerGPU() || m.Signal == usage.GPUCount {
+	for _, name := range usage.MetricNames() {
+		if m, _ := usage.LookupMetric(name); m.Signal.PerGPU() || m.Signal == usage.GPUCount {
 			d[name] = m
 		}
 	}
 	for name, column := range own {
 		to, factor, scaled := strings.Cut(column, "*")
-		m := usage.Meter{Scale: 1}
+		m := usage.Metric{Scale: 1}
 		var ok bool
 		if m.Signal, ok = usage.SignalNamed(strings.TrimSpace(to)); !ok {
 			return nil, fmt.Errorf("metrics.sources names: %q stands for %q, which is no column of recorded usage",
@@ -57,7 +57,7 @@ func isName(s string) bool {
 
 // addend is the metric, and the tile of a GPU of Intel, where its signal is the sum of several.
 func (d dictionary) addend(name string, labels map[string]string) string {
-	if d[name].Part {
+	if d[name].Additive {
 		return name + labels["sub_dev"]
 	}
 	return ""

@@ -21,7 +21,7 @@ func TestNamesAreKnown(t *testing.T) {
 		}
 		read[s] = true
 	}
-	for s := range usage.Signal(usage.Signals) {
+	for s := range usage.Signal(usage.SignalCount) {
 		if s.PerGPU() && s != usage.Processes && !read[s] {
 			t.Errorf("no metric stands for %s", s)
 		}

@@ -131,7 +131,7 @@ const (
 
 // Measure implements [usage.Source].
 func (s *Source) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
-	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	var measured []*inventory.Resource
 	for _, r := range resources {
 		if t := r.Kind.Traits(); t.Measured && t.Compute {
@@ -139,7 +139,7 @@ func (s *Source) Measure(ctx context.Context, resources []*inventory.Resource, i
 		}
 	}
 	if len(measured) == 0 || !iv.To.After(iv.From) {
-		return usage.Measured{}, nil
+		return usage.MeasureResult{}, nil
 	}
 	s.found.know(measured)
 	r := &reading{
@@ -155,10 +155,10 @@ func (s *Source) Measure(ctx context.Context, resources []*inventory.Resource, i
 	}
 	err := r.read(ctx)
 	if ctx.Err() != nil {
-		return usage.Measured{}, context.Cause(ctx)
+		return usage.MeasureResult{}, context.Cause(ctx)
 	}
 	r.tellImpossible()
-	m := usage.Measured{BlindSpots: r.blindSpots(err)}
+	m := usage.MeasureResult{BlindSpots: r.blindSpots(err)}
 	if err != nil {
 		m.Unread = map[inventory.Ref]string{}
 		for ref := range r.here {
@@ -172,7 +172,7 @@ func (s *Source) Measure(ctx context.Context, resources []*inventory.Resource, i
 type reading struct {
 	*Source
 	iv    usage.Interval
-	open  func(*inventory.Resource, usage.Opened) usage.Sink
+	open  func(*inventory.Resource, usage.SourceInfo) usage.Sink
 	here  map[inventory.Ref]*inventory.Resource
 	sinks map[sinkKey]usage.Sink
 	// ahead are machines with samples of a time that is still to come.
@@ -256,7 +256,7 @@ func (r *reading) lookAhead(ctx context.Context) error {
 
 // asked are the metrics that are asked for one by one: those that are read, and those that say
 // which GPUs are in MIG mode.
-func (r *reading) asked() []string { return append(r.words.names(), usage.ModeNames()...) }
+func (r *reading) asked() []string { return append(r.words.names(), usage.MIGModeMetrics()...) }
 
 // selector selects metrics by their names.
 func (r *reading) selector(names []string) string {
@@ -471,7 +471,7 @@ func (r *reading) sink(m *inventory.Resource, step time.Duration) usage.Sink {
 	k := sinkKey{m.Ref(), step}
 	to, ok := r.sinks[k]
 	if !ok {
-		to = r.open(m, usage.Opened{Step: step, Source: sourceName})
+		to = r.open(m, usage.SourceInfo{Step: step, Source: sourceName})
 		r.sinks[k] = to
 	}
 	return to

@@ -460,7 +460,7 @@ func (e *episode) tell(sink func(costs.Occupancy)) {
 		o.Told = o.Listed || e.labeled[k.ref]
 		divided := map[string]bool{} // GPUs in MIG mode
 		for name := range s.gpus {
-			if gpu, part, ok := strings.Cut(name, usage.PartOf); ok && part != "" {
+			if gpu, part, ok := strings.Cut(name, usage.PartSeparator); ok && part != "" {
 				divided[gpu] = true
 			}
 		}

@@ -227,7 +227,7 @@ func unfit(w *usage.Window, from price.Machine) string {
 
 // device returns the figures of one GPU.
 func device(w *usage.Window, g *usage.Track) Device {
-	d := Device{GPU: g.Name, Used: g.Computed()}
+	d := Device{GPU: g.Name, Used: g.ShowsCompute()}
 	if st := g.Stats(usage.GPUUtil); st != nil {
 		d.Samples, d.Coverage = st.Count, w.Coverage(st)
 		d.UtilP50, d.UtilP95 = quantile(st, usage.GPUUtil, 0.5, 1), quantile(st, usage.GPUUtil, 0.95, 1)

@@ -118,7 +118,7 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 			continue
 		}
 		m.covered++
-		active := t.Computed()
+		active := t.ShowsCompute()
 		holds := peak >= holding*m.device
 		if active {
 			m.active++

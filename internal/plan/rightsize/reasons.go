@@ -92,7 +92,7 @@ func (m *measured) cpuBoundInput() Reason {
 			return reason(name, usage.Unknown, why+": one saturated core would not show")
 		}
 	}
-	return reason(name, usage.Of(v >= cpuBound), why)
+	return reason(name, usage.FromBool(v >= cpuBound), why)
 }
 
 // memoryBandwidth: device memory transfers near its practical peak.
@@ -102,7 +102,7 @@ func (m *measured) memoryBandwidth() Reason {
 	if !ok {
 		return reason(name, usage.Unknown, "needs dram_active")
 	}
-	return reason(name, usage.Of(v >= dramBound),
+	return reason(name, usage.FromBool(v >= dramBound),
 		fmt.Sprintf("GPU memory activity p95 %s; the practical peak is about 80%%", plain.Share(v, 0)))
 }
 

@@ -150,6 +150,6 @@ type Reason struct {
 	Why    string `json:"why"`
 }
 
-func reason(name string, a usage.Answer, why string) Reason {
+func reason(name string, a usage.Tristate, why string) Reason {
 	return Reason{Name: name, Answer: a.String(), Why: why}
 }

@@ -6,21 +6,20 @@ import (
 	"time"
 )
 
-// crest is a series as it looks from its newest point: the points that are higher
-// than every later one, in order of time. It knows when the series last reached any
-// line. Times are offsets from the start of the window.
-type crest []peak
+// maxima are the points of a series that are higher than every later one, in order of time. They
+// tell when the series last reached any limit. Times are offsets from the start of the window.
+type maxima []peak
 
 type peak struct {
 	at    time.Duration
 	value float64
 }
 
-// maxPeaks bounds what a series that only falls costs in memory.
+// maxPeaks bounds the memory of a series that only falls.
 const maxPeaks = 64
 
 // add records a point; points may come in any order.
-func (c *crest) add(at time.Duration, v float64) {
+func (c *maxima) add(at time.Duration, v float64) {
 	i := len(*c)
 	for i > 0 && (*c)[i-1].at > at {
 		i--
@@ -34,13 +33,13 @@ func (c *crest) add(at time.Duration, v float64) {
 	}
 	*c = slices.Replace(*c, j, i, peak{at, v})
 	if len(*c) > maxPeaks {
-		c.thin()
+		c.compact()
 	}
 }
 
-// thin merges the two neighbors that are closest for their age. The higher value
-// moves to the later time, so that a line is never reached later than it says.
-func (c *crest) thin() {
+// compact merges the two neighbors that are closest relative to their age. The higher value moves
+// to the later time, so that no limit is reached later than recorded.
+func (c *maxima) compact() {
 	list := *c
 	newest := list[len(list)-1].at
 	best, least := 0, 2.0
@@ -53,9 +52,9 @@ func (c *crest) thin() {
 	*c = slices.Delete(list, best+1, best+2)
 }
 
-// reached returns when the series was last at or above a line. After more falls
-// than are kept it may say later than it was.
-func (c crest) reached(line float64) (time.Duration, bool) {
+// lastReached returns when the series was last at or above a limit. After more falls than are kept,
+// the time may be too late.
+func (c maxima) lastReached(line float64) (time.Duration, bool) {
 	i := sort.Search(len(c), func(i int) bool { return c[i].value < line })
 	if i == 0 {
 		return 0, false
@@ -63,8 +62,8 @@ func (c crest) reached(line float64) (time.Duration, bool) {
 	return c[i-1].at, true
 }
 
-// from returns the highest value from a time on.
-func (c crest) from(at time.Duration) (float64, bool) {
+// highestSince returns the highest value from a time on.
+func (c maxima) highestSince(at time.Duration) (float64, bool) {
 	i := sort.Search(len(c), func(i int) bool { return c[i].at >= at })
 	if i == len(c) {
 		return 0, false

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// cover is the time that points stand for, as spans in order that do not touch.
-// Times are offsets from the start of the window.
-type cover struct {
+// coverage is the time covered by points, as ordered spans that do not touch. Times are offsets
+// from the start of the window.
+type coverage struct {
 	spans []span
 	total time.Duration
 }
 
-// span is time in which no point is missing. Jitter leaves holes of less than
-// half a step in it, which filled and the total leave out.
+// span is time without a missing point. Gaps of less than half a step are jitter: they are part of
+// the span but not of filled or of the total.
 type span struct{ from, to, filled time.Duration }
 
-// maxSpans bounds what a meter full of holes costs in memory. Points that would
-// need one span more do not count as covered, which errs toward unknown.
+// maxSpans bounds the memory of a meter with many gaps. Points that would need another span do not
+// count as covered, which errs toward unknown.
 const maxSpans = 1024
 
 // add marks [at, at+step) as covered, cut at end.
-func (c *cover) add(at, step, end time.Duration) {
+func (c *coverage) add(at, step, end time.Duration) {
 	if step <= 0 {
 		return
 	}
 	to := min(at+step, end)
-	if to < at { // a step so long that the sum overflows
+	if to < at { // the step is so long that the sum overflows
 		to = end
 	}
 	i := len(c.spans)
