@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// ErrUnmeasured says that no running machine with GPUs was measured.
+// ErrUnmeasured is returned when no running machine with GPUs was measured.
 var ErrUnmeasured = errors.New("no running machine with GPUs was measured")
 
 // Rightsize right-sizes every running machine with GPUs of a scan. Coverage is the least

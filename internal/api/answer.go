@@ -31,7 +31,7 @@ type problem struct {
 	Hint string `json:"hint,omitempty" doc:"What to do about it."`
 	// Exit is the exit code with which the command line ends.
 	Exit int `json:"exit,omitempty" doc:"The exit code of the command line."`
-	// Shown says that the document says all there is to say.
+	// Shown is true if the document says all there is to say.
 	Shown bool `json:"shown,omitempty" doc:"The document says all there is to say."`
 	// Document is what was done all the same.
 	Document any `json:"document,omitempty" doc:"What was done all the same."`
@@ -194,7 +194,7 @@ func writeError(ctx huma.Context, p *problem) {
 	_ = json.NewEncoder(ctx.BodyWriter()).Encode(p)
 }
 
-// matches says whether If-None-Match names a tag.
+// matches reports whether If-None-Match names a tag.
 func matches(header, tag string) bool {
 	for one := range strings.SplitSeq(header, ",") {
 		if one = strings.TrimPrefix(strings.TrimSpace(one), "W/"); one == tag || one == "*" {

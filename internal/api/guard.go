@@ -171,7 +171,7 @@ func (s *Server) refused(r *http.Request) *problem {
 	return nil
 }
 
-// oddPath says whether a path could mean another one to a person: steps upward, empty
+// oddPath reports whether a path could mean another one to a person: steps upward, empty
 // segments, or characters that are no part of names.
 func oddPath(u *url.URL) bool {
 	for segment := range strings.SplitSeq(strings.TrimPrefix(u.EscapedPath(), "/"), "/") {
@@ -190,7 +190,7 @@ func oddPath(u *url.URL) bool {
 	return false
 }
 
-// ours says whether a Host header names this server. A name that a foreign page resolved to
+// ours reports whether a Host header names this server. A name that a foreign page resolved to
 // this address does not.
 func (s *Server) ours(host string) bool {
 	if s.public != nil && strings.EqualFold(host, s.public.Host) {

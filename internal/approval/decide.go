@@ -115,7 +115,7 @@ func (r Request) Asker() Person { return Person{Name: r.AskedBy, Proof: r.AskedP
 // Decider is who decided, without roles.
 func (r Request) Decider() Person { return Person{Name: r.DecidedBy, Proof: r.Proof} }
 
-// Same says whether two names are one person's: case, and the domain of an address
+// Same reports whether two names are one person's: case, and the domain of an address
 // of one of them, make no difference.
 func Same(a, b string) bool {
 	a, b = strings.ToLower(strings.TrimSpace(a)), strings.ToLower(strings.TrimSpace(b))
@@ -124,7 +124,7 @@ func Same(a, b string) bool {
 	return la == lb && (da == db || da == "" || db == "")
 }
 
-// MaybeSame says whether two names may be one person's, so that neither decides for the
+// MaybeSame reports whether two names may be one person's, so that neither decides for the
 // other. In addition to what Same looks at, it ignores invisible characters, that a name
 // is a login of GitHub which is given no other name, and letters that look alike.
 func MaybeSame(a, b string) bool {
@@ -142,7 +142,7 @@ func bare(name string) string {
 	return strings.TrimPrefix(name, "github:")
 }
 
-// unseen says that a character leaves no mark where it is shown.
+// unseen reports whether a character leaves no mark where it is shown.
 func unseen(r rune) bool {
 	return !unicode.IsGraphic(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) ||
 		unicode.Is(unicode.Variation_Selector, r)

@@ -40,14 +40,14 @@ type Proof struct {
 	Subject string `json:"subject,omitempty"`
 	// Detail is what vouches for it: the URL of a review, the host that answered.
 	Detail string `json:"detail,omitempty"`
-	// Mapped says that the people section of the configuration names the identity.
+	// Mapped is true if the people section of the configuration names the identity.
 	Mapped bool `json:"mapped,omitempty"`
 	// Signed is what another process checks again: a presigned call that only the owner
 	// of the credentials can make. It is not for people.
 	Signed string `json:"signed,omitempty"`
 }
 
-// Verified says whether a provider vouched for the identity.
+// Verified reports whether a provider vouched for the identity.
 func (p Proof) Verified() bool {
 	return p.Kind != "" && p.Kind != SelfDeclared && p.Kind != OwnerToken
 }
@@ -64,7 +64,7 @@ func (p Proof) String() string {
 	return s
 }
 
-// iamUser says whether an ARN is one user of IAM and no other. A session of a role
+// iamUser reports whether an ARN is one user of IAM and no other. A session of a role
 // is named by whoever assumes it.
 func iamUser(arn string) bool {
 	parts := strings.SplitN(arn, ":", 6)

@@ -176,5 +176,5 @@ func lines(document string) []string {
 // byHand begins the line of a plan that is a person's own command for a change.
 const byHand = "by hand: "
 
-// IsCommand says whether a line of [Plan.Lines] is a person's own command, to be copied whole.
+// IsCommand reports whether a line of [Plan.Lines] is a person's own command, to be copied whole.
 func IsCommand(line string) bool { return strings.HasPrefix(strings.TrimLeft(line, " "), byHand) }

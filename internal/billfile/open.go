@@ -194,7 +194,7 @@ func (e *Export) choose(ctx context.Context, found []part) error {
 	return nil
 }
 
-// isBill says whether a file may hold a part of a bill, by its name.
+// isBill reports whether a file may hold a part of a bill, by its name.
 func isBill(file string) bool {
 	lower := strings.ToLower(file)
 	if strings.HasPrefix(file, ".") || strings.HasPrefix(file, "_") {

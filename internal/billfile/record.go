@@ -12,7 +12,7 @@ import (
 // cell is one value of a row, as the file holds it.
 type cell struct {
 	form form
-	// kept says that the text may be kept, and that the cell comes again: what the text
+	// kept is true if the text may be kept, and that the cell comes again: what the text
 	// is read as may be put in its place.
 	kept bool
 	// text is valid until the next row is read.

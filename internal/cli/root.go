@@ -190,7 +190,7 @@ func oneArg(what string) cobra.PositionalArgs {
 	}
 }
 
-// color says whether output may be colored: only on a terminal, and not with
+// color reports whether output may be colored: only on a terminal, and not with
 // NO_COLOR (https://no-color.org) or TERM=dumb.
 func (p *Process) color() bool {
 	if p.Width == 0 {

@@ -39,7 +39,7 @@ type Options struct {
 	URL *url.URL
 	// Token is the bearer token; empty sends none. It is part of no error.
 	Token string
-	// Owner says that Token is an owner token. It goes only to a service on this machine that has
+	// Owner is true if Token is an owner token. It goes only to a service on this machine that has
 	// proven on the same connection that it knows the token.
 	Owner bool
 	// Roots are the authorities whose certificates count, as PEM; empty is the system's.

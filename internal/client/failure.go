@@ -24,7 +24,7 @@ type Error struct {
 	Exit int
 	// Code is the stable name of the error, Detail what is wrong, Hint what to do.
 	Code, Detail, Hint string
-	// Shown says that Document says all there is to say.
+	// Shown is true if Document says all there is to say.
 	Shown bool
 	// Document is what was done all the same; nil where nothing was.
 	Document json.RawMessage

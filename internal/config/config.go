@@ -116,7 +116,7 @@ type Config struct {
 	// State is how an older state is noticed (docs/safety.md).
 	State State `yaml:"state"`
 
-	// found says that the file was found and not named by the user.
+	// found is true if the file was found and not named by the user.
 	found bool
 }
 
@@ -189,7 +189,7 @@ type Enforce struct {
 	MaxRoundGap time.Duration `yaml:"max_round_gap"`
 	// KeepMax is the longest time that curfew keep exempts a resource.
 	KeepMax time.Duration `yaml:"keep_max"`
-	// MirrorTag says whether a warning is written as the tag curfew:warning of its resource
+	// MirrorTag reports whether a warning is written as the tag curfew:warning of its resource
 	// as well; the tag decides nothing.
 	MirrorTag bool `yaml:"mirror_tag"`
 }

@@ -16,7 +16,7 @@ import (
 
 // Local is this machine as a provider of sessions.
 type Local struct {
-	// Serve says whether the API of the service may start sessions on this machine, which takes a
+	// Serve reports whether the API of the service may start sessions on this machine, which takes a
 	// service that runs as root, and users; the command line always may.
 	Serve bool `yaml:"serve"`
 	// Users are the Unix users that sessions of the service run as, by the person who asks for them.

@@ -79,7 +79,7 @@ type Approvals struct {
 	Notify []string `yaml:"notify"`
 }
 
-// Accepts says whether a kind of proof opens fixes.
+// Accepts reports whether a kind of proof opens fixes.
 func (a Approvals) Accepts(kind approval.ProofKind) bool {
 	return approval.Proof{Kind: kind}.Verified() || slices.Contains(a.Accept, string(approval.SelfDeclared))
 }
@@ -354,7 +354,7 @@ func (a Approvals) check(f *document.File, root ast.Node) error {
 	return nil
 }
 
-// OnThisMachine says whether a URL's host is this machine.
+// OnThisMachine reports whether a URL's host is this machine.
 func OnThisMachine(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()

@@ -123,7 +123,7 @@ func (f *File) pair(v *ast.MappingValueNode, what string, seen map[string]bool,
 	return visit(key.Value, key, v.Value)
 }
 
-// isGlued says whether a value follows the colon of a plain key without a space. YAML
+// isGlued reports whether a value follows the colon of a plain key without a space. YAML
 // takes the colon for a part of the key then; the parser takes it for its end, and would
 // read {curfew:managed: x} as a key curfew.
 func isGlued(key *ast.StringNode, v *ast.MappingValueNode) bool {

@@ -44,7 +44,7 @@ type Shape struct {
 	// Least and Most bound a whole number, and LeastItems the characters, keys or items;
 	// Most 0 is no bound.
 	Least, Most, LeastItems int
-	// Over says that a number is more than zero.
+	// Over is true if a number is more than zero.
 	Over bool
 	// Default is the value of a key that is not given, empty where there is none.
 	Default string

@@ -30,7 +30,7 @@ var freeTypes = func() (types []string) {
 	return types
 }()
 
-// isFree says whether a type of resource was reviewed and costs nothing.
+// isFree reports whether a type of resource was reviewed and costs nothing.
 func isFree(kind string) bool {
 	return slices.ContainsFunc(freeTypes, func(pattern string) bool {
 		matched, err := path.Match(pattern, kind)

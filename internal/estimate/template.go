@@ -153,7 +153,7 @@ const (
 
 func isDefault(version string) bool { return version == "" || version == defaultVersion }
 
-// holdsVersion says whether the newest version of a template is the one asked for.
+// holdsVersion reports whether the newest version of a template is the one asked for.
 func holdsVersion(at content, version string) bool {
 	newest := number(at.attributes, "latest_version")
 	switch {

@@ -114,9 +114,9 @@ type planner struct {
 	t      *Terraform
 	// unpriced are prices that the plan needs and the book does not hold.
 	unpriced []string
-	// regionless says that a region was taken from the defaults.
+	// regionless is true if a region was taken from the defaults.
 	regionless bool
-	// owned says that owner and purpose are those of a resource before.
+	// owned is true if owner and purpose are those of a resource before.
 	owned bool
 	parts []hashed
 	// open is what is unknown and makes the gate ask.
@@ -126,7 +126,7 @@ type planner struct {
 	// reservations are those before and after the plan, subnets the zones of subnets by their ids.
 	reservations [2][]*reservation
 	subnets      map[string]string
-	// blocks says that machines of a capacity block were met, reserved that some run in
+	// blocks is true if machines of a capacity block were met, reserved that some run in
 	// reservations of the plan; fallen is what updates save, in a month at the worst.
 	blocks   bool
 	credits  bool // an update costs more than today
@@ -228,7 +228,7 @@ func (c *planner) passOver(change *tfjson.ResourceChange, action string) {
 	c.parts = append(c.parts, part)
 }
 
-// starts says whether something is there after an action that was not so before.
+// starts reports whether something is there after an action that was not so before.
 func starts(action string) bool {
 	return action == actionCreate || action == actionUpdate || action == actionReplace
 }
@@ -261,7 +261,7 @@ var (
 	}
 )
 
-// runsMachines says whether a resource names a type of machines, or is of a kind that
+// runsMachines reports whether a resource names a type of machines, or is of a kind that
 // runs some.
 func (c *planner) runsMachines(change *tfjson.ResourceChange) bool {
 	var names func(v any) bool
@@ -284,7 +284,7 @@ func (c *planner) runsMachines(change *tfjson.ResourceChange) bool {
 	return machineTypes.MatchString(change.Type) || names(change.Change.After) || names(change.Change.AfterUnknown)
 }
 
-// given says whether an attribute has a value.
+// given reports whether an attribute has a value.
 func given(v any) bool {
 	list, isList := v.([]any)
 	return v != nil && v != "" && v != false && (!isList || len(list) > 0)
@@ -360,7 +360,7 @@ func actionOf(all tfjson.Actions) string {
 	return actionNoOp
 }
 
-// isAction says whether all actions are of the plan format of Terraform that is known.
+// isAction reports whether all actions are of the plan format of Terraform that is known.
 func isAction(all tfjson.Actions) bool {
 	known := []tfjson.Action{
 		tfjson.ActionNoop, tfjson.ActionCreate, tfjson.ActionRead, tfjson.ActionUpdate, tfjson.ActionDelete,

@@ -224,7 +224,7 @@ func (d *decision) later(ctx context.Context, over *budget.Overdrawn) (*Way, err
 	return nil, nil
 }
 
-// limited says whether what refused the ask still limits it at a time: a budget that has
+// limited reports whether what refused the ask still limits it at a time: a budget that has
 // ended by then does not, and its end is no advice.
 func (d *decision) limited(over *budget.Overdrawn, at time.Time) bool {
 	if over.Budget == "" {

@@ -110,7 +110,7 @@ func (a Attempt) Peek(n int64) []byte {
 	return head
 }
 
-// Decision says whether a request is sent again. Wait 0 is the exponential backoff.
+// Decision reports whether a request is sent again. Wait 0 is the exponential backoff.
 type Decision struct {
 	Again bool
 	Wait  time.Duration
@@ -340,7 +340,7 @@ func MarkIdempotent(r *http.Request) {
 // SetKey gives a request the key under which its service carries it out once.
 func SetKey(r *http.Request, key string) { r.Header.Set(keyHeader, key) }
 
-// Idempotent says whether a request may be sent twice: by its method (RFC 9110, 9.2.2), its
+// Idempotent reports whether a request may be sent twice: by its method (RFC 9110, 9.2.2), its
 // key, or [MarkIdempotent].
 func Idempotent(r *http.Request) bool {
 	switch r.Method {
@@ -351,13 +351,13 @@ func Idempotent(r *http.Request) bool {
 	return ok
 }
 
-// NotSent says whether an error came before anything was sent.
+// NotSent reports whether an error came before anything was sent.
 func NotSent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// Final says whether an error comes again however often the request is sent.
+// Final reports whether an error comes again however often the request is sent.
 func Final(err error) bool {
 	var (
 		certificate *tls.CertificateVerificationError

@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/metrics/httpapi"
 )
 
-// ErrUnknown says that nothing was measured: there is no series, or its value is not a
+// ErrUnknown is returned when nothing was measured: there is no series, or its value is not a
 // number. It is not a count of zero, which a server says.
 var ErrUnknown = errors.New("not known")
 

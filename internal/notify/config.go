@@ -45,7 +45,7 @@ type Slack struct {
 	// DefaultChannel is the channel of messages that are no warnings and have no other
 	// recipient.
 	DefaultChannel string `yaml:"default_channel"`
-	// DefaultOwns says whether the default channel answers for resources without another
+	// DefaultOwns reports whether the default channel answers for resources without another
 	// recipient, and takes warnings too.
 	DefaultOwns bool `yaml:"default_owns"`
 	// Teams are the channels of teams: {vision: "#vision"}.
@@ -103,7 +103,7 @@ const (
 	WebhookChannel = "webhook"
 )
 
-// Used says whether the section is there.
+// Used reports whether the section is there.
 func (s Slack) Used() bool { return !reflect.ValueOf(s).IsZero() }
 
 // Used says whether the section is there.

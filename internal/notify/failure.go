@@ -66,7 +66,7 @@ func (s Secrets) Unreachable(ctx context.Context, err error) error {
 	return &Failure{Why: s.Clean(err.Error()), Temporary: temporary}
 }
 
-// network says whether the network or its names and certificates are to blame, for
+// network reports whether the network or its names and certificates are to blame, for
 // good or for now; neither where it is something else.
 func network(err error) (final, temporary bool) {
 	var (

@@ -75,7 +75,7 @@ func New(c Config, lookup Lookup, openers ...Opener) (*Router, error) {
 	return r, nil
 }
 
-// Check says whether a policy may name the recipient: owner, team, or one of the
+// Check reports whether a policy may name the recipient: owner, team, or one of the
 // configured names.
 func (r *Router) Check(recipient string) error {
 	if _, ok := r.config.Names[recipient]; ok || recipient == Owner || recipient == Team {

@@ -36,7 +36,7 @@ type folder struct {
 
 func newFolder(root string, o Options) *folder { return &folder{root, limiter(o.Bandwidth)} }
 
-// Conditional says that writes that conflict are refused: by links and locks, above.
+// Conditional reports whether writes that conflict are refused: by links and locks, above.
 func (f *folder) Conditional() bool { return true }
 
 const (

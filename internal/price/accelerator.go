@@ -25,7 +25,7 @@ type Accelerator struct {
 	FP8TFLOPS float64 `json:"fp8_tflops"`
 	// TDPWatts is the thermal design power of one device, not of a board that carries two.
 	TDPWatts int `json:"tdp_watts"`
-	// MIG says whether the device can be divided into instances.
+	// MIG reports whether the device can be divided into instances.
 	MIG bool `json:"mig"`
 	// ReleaseYear is the year in which it shipped or could be rented.
 	ReleaseYear int       `json:"release_year"`

@@ -186,7 +186,7 @@ func (p Price) rates() []money.Rate {
 	return all
 }
 
-// samePrice says whether two prices cost the same, whatever their sources say.
+// samePrice reports whether two prices cost the same, whatever their sources say.
 func samePrice(a, b Price) bool {
 	if a.Unit != b.Unit || a.Rate != b.Rate || len(a.Tiers) != len(b.Tiers) {
 		return false

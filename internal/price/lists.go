@@ -61,7 +61,7 @@ type listedItem struct {
 	// unit is what the list prices it by, and per how many units of the book that is; 0 is one.
 	unit string
 	per  int64
-	// free says that its first units may cost nothing, for the account as a whole.
+	// free is true if its first units may cost nothing, for the account as a whole.
 	free bool
 	// above is the quantity from which on its price holds, where the list states each tier of an
 	// item as a product.
@@ -347,7 +347,7 @@ func (p product) database() (service string, ok bool) {
 // listedServices are the managed services whose machines the lists hold.
 var listedServices = []string{"sagemaker", "redshift", "opensearch", "docdb", "neptune"}
 
-// Updates says whether [Lists] and the spot price history hold the prices of what a cloud sells:
+// Updates reports whether [Lists] and the spot price history hold the prices of what a cloud sells:
 // of a service, and of an item where the service is [Rates].
 func Updates(cloud, service, sku string) bool {
 	if cloud != AWS {

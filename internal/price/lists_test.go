@@ -353,7 +353,7 @@ func TestPriceListHoldsWhatUpdatesAreSaidTo(t *testing.T) {
 	}
 }
 
-// holds says whether a list's filters let a document through.
+// holds reports whether a list's filters let a document through.
 func holds(l List, document string) bool {
 	attributes := maps.Clone(l.Attributes)
 	family, ok := attributes["productFamily"]

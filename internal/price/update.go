@@ -19,7 +19,7 @@ type Change struct {
 	Note string
 }
 
-// Same says whether only the source or the date changed.
+// Same reports whether only the source or the date changed.
 func (c Change) Same() bool {
 	return c.Old.Cloud != "" && samePrice(c.Old.Price, c.New.Price)
 }
@@ -184,7 +184,7 @@ func (u *update) twice() {
 	}
 }
 
-// sameMachine says whether two rows run on the same accelerators.
+// sameMachine reports whether two rows run on the same accelerators.
 func sameMachine(x, y *candidate) bool {
 	return x.Accelerator == y.Accelerator && x.AcceleratorMilli == y.AcceleratorMilli
 }

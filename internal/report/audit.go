@@ -19,7 +19,7 @@ import (
 type Options struct {
 	// Width is the columns of the terminal: 100 when zero, and at least 60.
 	Width int
-	// Color says that the terminal shows colors.
+	// Color is true if the terminal shows colors.
 	Color bool
 	// All shows every finding, not only the largest.
 	All bool

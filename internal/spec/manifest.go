@@ -176,7 +176,7 @@ func (w *workload) find(name string, kinds ...kind) (*workload, error) {
 	return found, nil
 }
 
-// near says whether two documents may be in one namespace: one that names none takes that of
+// near reports whether two documents may be in one namespace: one that names none takes that of
 // the command which applies the file.
 func (w *workload) near(d *workload) bool {
 	a, b := w.word(w.root, "metadata", "namespace"), d.word(d.root, "metadata", "namespace")
@@ -382,7 +382,7 @@ func (w *workload) number(n ast.Node, otherwise int, path ...string) (int, error
 	return out, nil
 }
 
-// isTemplate says whether a value is written by something that reads the file before
+// isTemplate reports whether a value is written by something that reads the file before
 // Kubernetes does: Argo, Helm, or a shell.
 func isTemplate(n ast.Node) bool {
 	text := n.String()

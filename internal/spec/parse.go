@@ -75,7 +75,7 @@ var (
 	imageName = lazyregexp.New(`^[A-Za-z0-9/][A-Za-z0-9/._:@-]{0,255}$`)
 )
 
-// ValidName says whether a job or session may be called so: letters, digits, dots, dashes and
+// ValidName reports whether a job or session may be called so: letters, digits, dots, dashes and
 // underscores, 100 at most, the first a letter or digit.
 func ValidName(name string) bool { return specName.MatchString(name) }
 

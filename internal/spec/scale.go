@@ -44,7 +44,7 @@ type scaler struct {
 	*workload
 	at, body ast.Node
 	of       autoscaler
-	// applied says that a workload was counted at its bound.
+	// applied is true if a workload was counted at its bound.
 	applied bool
 }
 
@@ -62,7 +62,7 @@ func (s *scaler) target() string {
 	return strings.TrimSpace(k + " " + s.word(s.at, "name"))
 }
 
-// scales says whether it scales a document.
+// scales reports whether it scales a document.
 func (s *scaler) scales(w *workload) bool {
 	if s.target() != w.kind.name+" "+w.name || !s.near(w) {
 		return false

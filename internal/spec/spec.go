@@ -100,7 +100,7 @@ type Spec struct {
 	Line int
 }
 
-// Unread says that it has no resources, because what it runs is not known: Unknown says why.
+// Unread reports whether it has no resources, because what it runs is not known: Unknown says why.
 func (s *Spec) Unread() bool { return s.Resources == (Resources{}) && len(s.Unknown) > 0 }
 
 // Resources are the machines.

@@ -22,7 +22,7 @@ const (
 	BacktestCanceled BacktestState = "canceled"
 )
 
-// Open says whether the replay has not ended.
+// Open reports whether the replay has not ended.
 func (s BacktestState) Open() bool { return s == BacktestQueued || s == BacktestRunning }
 
 // Backtest is a replay that a caller of the service asked for.

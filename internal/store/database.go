@@ -23,10 +23,10 @@ type dialect struct {
 	// forUpdate ends a SELECT whose rows stay locked to the end of the transaction;
 	// empty where a transaction that writes excludes all others anyway.
 	forUpdate string
-	// contended says that a transaction failed only because of others at the same
+	// contended is true if a transaction failed only because of others at the same
 	// time, and left nothing behind; duplicate that a unique index refused a row.
 	contended, duplicate func(error) bool
-	// overflow says that a sum passed the range of an amount.
+	// overflow is true if a sum passed the range of an amount.
 	overflow func(error) bool
 	// elements is the table of the elements, named value, of a parameter that is an
 	// array in JSON.
@@ -192,7 +192,7 @@ type tx struct {
 	*dialect
 	// entries are appended to the audit log right before the commit.
 	entries []action.Entry
-	// changed says that something changes which actions depend on, and later that the witness
+	// changed is true if something changes which actions depend on, and later that the witness
 	// need not know of it before the round goes on.
 	changed, later bool
 }

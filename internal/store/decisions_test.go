@@ -37,9 +37,9 @@ type decision struct {
 	again   []error
 	refused approval.Rule
 	taken   bool
-	// repeats says that it can be made any number of times.
+	// repeats is true if it can be made any number of times.
 	repeats bool
-	// onlyFile says that a database server has nothing of it.
+	// onlyFile is true if a database server has nothing of it.
 	onlyFile bool
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// isAgain says whether an error is that of a decision that was made already.
+// isAgain reports whether an error is that of a decision that was made already.
 func (d decision) isAgain(err error) bool {
 	var refusal *approval.Refusal
 	return d.taken || errors.As(err, &refusal) && refusal.Rule == d.refused ||

@@ -65,7 +65,7 @@ func (m *Mortal) boundary() error {
 	return nil
 }
 
-// Dead says whether the process was killed.
+// Dead reports whether the process was killed.
 func (m *Mortal) Dead() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

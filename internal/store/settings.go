@@ -21,7 +21,7 @@ type Setting struct {
 	Body string
 }
 
-// ErrSettingConflict says that another version was set meanwhile.
+// ErrSettingConflict is returned when another version was set meanwhile.
 var ErrSettingConflict = errors.New("another version was set meanwhile")
 
 type settingRow struct {

@@ -25,7 +25,7 @@ type Token struct {
 	UsedAt, RevokedAt time.Time
 }
 
-// Valid says whether the token counts at a time.
+// Valid reports whether the token counts at a time.
 func (t Token) Valid(now time.Time) bool { return t.RevokedAt.IsZero() && now.Before(t.ExpiresAt) }
 
 // maxShortTerm is how long short-term tokens count at most.

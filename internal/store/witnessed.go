@@ -45,9 +45,9 @@ type watch struct {
 	now   func() time.Time
 
 	mu sync.Mutex
-	// acts says that this process acts by the state, so that the witness has to know it.
+	// acts is true if this process acts by the state, so that the witness has to know it.
 	acts bool
-	// behind says that something was committed that the witness does not know.
+	// behind is true if something was committed that the witness does not know.
 	behind bool
 	// problem is why the witness could not be used last, and since when.
 	problem error
@@ -92,7 +92,7 @@ func (w *watch) compare(ctx context.Context, d *database, account string) {
 	w.note(w.sync(ctx, d, account, true))
 }
 
-// simulated says whether an account is one of a simulation, whose states have no witness.
+// simulated reports whether an account is one of a simulation, whose states have no witness.
 func simulated(account string) bool { return strings.HasPrefix(account, "sim/") }
 
 // committed mirrors a transaction, at once or with the next comparison. A state that nothing
@@ -367,7 +367,7 @@ func (t *tx) takeBack(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// ErrNotOlder says that there is nothing to accept.
+// ErrNotOlder is returned when there is nothing to accept.
 var ErrNotOlder = errors.New("the state is not older than its witness: there is nothing to accept")
 
 // Standing is how far a state and its witness are.
@@ -454,7 +454,7 @@ func (s *Store) HeldBack(ctx context.Context) error {
 	return nil
 }
 
-// ErrQuarantined says that the state is older than its witness; it is an [action.ErrFrozen].
+// ErrQuarantined is returned when the state is older than its witness; it is an [action.ErrFrozen].
 var ErrQuarantined = fmt.Errorf("%w: the state is in quarantine", action.ErrFrozen)
 
 // Flush mirrors to the witness what was committed and waits for that.

@@ -13,7 +13,7 @@ const AdoptionSchema = "curfew.session.adopt/v1"
 // Adoption is a machine that a person started and that becomes a session.
 type Adoption struct {
 	Schema string `json:"schema"`
-	// DryRun says that nothing was changed.
+	// DryRun is true if nothing was changed.
 	DryRun bool `json:"dry_run"`
 	// State is preview, refused, adopted, or unfinished: its tags are not all confirmed.
 	State string `json:"state"`

@@ -95,7 +95,7 @@ type Proof struct {
 	Subject string `json:"subject"`
 	// By is what vouches for the identity.
 	By string `json:"verified_by,omitempty"`
-	// Verified says whether a provider vouches for the identity.
+	// Verified reports whether a provider vouches for the identity.
 	Verified bool `json:"verified"`
 }
 

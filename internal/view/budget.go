@@ -54,7 +54,7 @@ type Budget struct {
 	PerHour *money.Amount `json:"per_hour_usd"`
 	// State is ok, warn, gate or over.
 	State budget.State `json:"state"`
-	// NothingPosted says that no charge of the period was posted, so that what was spent is not
+	// NothingPosted is true if no charge of the period was posted, so that what was spent is not
 	// known to be nothing.
 	NothingPosted bool `json:"nothing_posted,omitempty"`
 	// Forecast is the spend at the end of the period; null with a reason.
@@ -106,7 +106,7 @@ func newBudget(s budget.Status) Budget {
 	return b
 }
 
-// nothingPosted says that the ledger has no charge of a budget's period.
+// nothingPosted reports whether the ledger has no charge of a budget's period.
 func nothingPosted(s *budget.Status) bool {
 	return s.Used == 0 && s.Unknown == 0 && s.Unbounded == 0
 }
@@ -186,7 +186,7 @@ type Hold struct {
 	Until    time.Time `json:"until"`
 	// ExpiresAt is when it expires.
 	ExpiresAt time.Time `json:"expires_at"`
-	// Uncharged says that the run ended and the ledger has no charge of it.
+	// Uncharged is true if the run ended and the ledger has no charge of it.
 	Uncharged bool `json:"uncharged,omitempty"`
 }
 

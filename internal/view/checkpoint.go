@@ -88,7 +88,7 @@ type CheckpointVerify struct {
 	Parts      int                 `json:"parts"`
 	Bytes      int64               `json:"bytes"`
 	Damage     []checkpoint.Damage `json:"damage"`
-	// RolledBack says that a newer snapshot of the run was seen before than it has now.
+	// RolledBack is true if a newer snapshot of the run was seen before than it has now.
 	RolledBack bool     `json:"rolled_back"`
 	Notes      []string `json:"notes"`
 }

@@ -96,7 +96,7 @@ type DoctorMissing struct {
 	Effect string `json:"effect"`
 	// Fix is a command, or a line of a configuration.
 	Fix string `json:"fix"`
-	// Optional says that the machine is judged without it too.
+	// Optional is true if the machine is judged without it too.
 	Optional bool `json:"optional,omitempty"`
 }
 

@@ -15,7 +15,7 @@ const EnforceSchema = "curfew.enforce/v1"
 // Enforce is one pass of the policies.
 type Enforce struct {
 	Schema string `json:"schema"`
-	// DryRun says whether nothing was changed.
+	// DryRun reports whether nothing was changed.
 	DryRun    bool     `json:"dry_run"`
 	Accounts  []string `json:"accounts"`
 	Resources int      `json:"resources"`

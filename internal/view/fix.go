@@ -19,7 +19,7 @@ const FixSchema = "curfew.fix/v1"
 // Fixes are the fixes of findings: as a preview, or after a pass.
 type Fixes struct {
 	Schema string `json:"schema"`
-	// DryRun says whether nothing was changed.
+	// DryRun reports whether nothing was changed.
 	DryRun bool  `json:"dry_run"`
 	Fixes  []Fix `json:"fixes"`
 	// Passes are those of a demonstration, in simulated time.
@@ -54,7 +54,7 @@ type Fix struct {
 	Loses string `json:"loses"`
 	// Undo is how far it can be undone: full, partial or none.
 	Undo finding.Undo `json:"undo"`
-	// NeedsApproval says whether an approver has to decide.
+	// NeedsApproval reports whether an approver has to decide.
 	NeedsApproval bool      `json:"needs_approval"`
 	Refusals      []Refusal `json:"refusals"`
 	State         FixState  `json:"state"`
@@ -85,7 +85,7 @@ const (
 	noSuchAction = "no-such-verb"
 )
 
-// ByPeople says whether a cloud refused a line because only people carry it out.
+// ByPeople reports whether a cloud refused a line because only people carry it out.
 func ByPeople(l action.Line) bool { return l.Rule == noSuchAction }
 
 // FixState is where a fix stands.
@@ -114,7 +114,7 @@ func NewFix(f Finding, scanned time.Time, commands []string) Fix {
 		NeedsApproval: NeedsApproval(f)}
 }
 
-// NeedsApproval says whether the fix of a finding needs a second person.
+// NeedsApproval reports whether the fix of a finding needs a second person.
 func NeedsApproval(f Finding) bool {
 	do, carried := policy.Of(f.Fix.Change)
 	return carried && action.NeedsApproval(action.Proposal{Do: do, ByPerson: true,

@@ -45,7 +45,7 @@ type Gate struct {
 	// none.
 	ApprovalID *string `json:"approval_id"`
 	HoldID     *string `json:"hold_id"`
-	// DryRun says whether nothing was changed.
+	// DryRun reports whether nothing was changed.
 	DryRun bool `json:"dry_run"`
 	// WouldPass is what passes instead of what is denied.
 	WouldPass []gate.Way `json:"would_pass"`
@@ -68,7 +68,7 @@ type Decider struct {
 	Hash    string `json:"hash"`
 	// Prices is the version of the shared prices.
 	Prices int64 `json:"prices_version,omitempty"`
-	// Advisory says whether a local configuration decided, which the person who asks can change.
+	// Advisory reports whether a local configuration decided, which the person who asks can change.
 	Advisory bool `json:"advisory"`
 }
 

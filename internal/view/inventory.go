@@ -55,9 +55,9 @@ type KeptInstance struct {
 	Market inventory.Market `json:"market,omitempty"`
 	// Image is the id of the image that it was started from.
 	Image string `json:"image,omitempty"`
-	// Protected says whether it is protected against termination.
+	// Protected reports whether it is protected against termination.
 	Protected *bool `json:"protected"`
-	// SpotOnce says whether it is a one-time spot request.
+	// SpotOnce reports whether it is a one-time spot request.
 	SpotOnce *bool      `json:"spot_once"`
 	Disks    []KeptDisk `json:"disks"`
 }
@@ -66,7 +66,7 @@ type KeptInstance struct {
 type KeptDisk struct {
 	// VolumeID is the id of the volume.
 	VolumeID string `json:"volume_id"`
-	// Ends says whether it is deleted with the machine.
+	// Ends reports whether it is deleted with the machine.
 	Ends   bool   `json:"delete_on_termination"`
 	Device string `json:"device,omitempty"`
 	Root   bool   `json:"root,omitempty"`

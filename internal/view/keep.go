@@ -23,7 +23,7 @@ type Keep struct {
 	Reason   string    `json:"reason"`
 	By       string    `json:"by"`
 	At       time.Time `json:"at"`
-	// Tagged says that the resource's tag exempts it, because this state has never seen it.
+	// Tagged is true if the resource's tag exempts it, because this state has never seen it.
 	Tagged bool `json:"tagged,omitempty"`
 }
 
@@ -93,10 +93,10 @@ type Consent struct {
 	By     string   `json:"by"`
 }
 
-// Freeze says whether actions are stopped, since when and why.
+// Freeze reports whether actions are stopped, since when and why.
 type Freeze struct {
 	Schema string `json:"schema"`
-	// Frozen says whether actions are stopped.
+	// Frozen reports whether actions are stopped.
 	Frozen bool `json:"frozen"`
 	action.Freeze
 }

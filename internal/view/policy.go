@@ -54,7 +54,7 @@ type PolicyCase struct {
 	Line int    `json:"line"`
 	// Name is the name of the case.
 	Name string `json:"name"`
-	// Passed says whether it passed.
+	// Passed reports whether it passed.
 	Passed bool `json:"passed"`
 	// Failures are what differs.
 	Failures []string `json:"failures"`

@@ -157,7 +157,7 @@ func NewPriceShow(book *price.Book, name, region string) (PriceShow, bool) {
 // PriceUpdate is what `price update` prints.
 type PriceUpdate struct {
 	Schema string `json:"schema"`
-	// Kept says whether the prices were kept.
+	// Kept reports whether the prices were kept.
 	Kept     bool          `json:"kept"`
 	Accepted []PriceChange `json:"accepted"`
 	// Refused is what was refused, and why.
@@ -171,7 +171,7 @@ type PriceChange struct {
 	Old  *money.Rate `json:"old_usd"`
 	New  Price       `json:"new"`
 	Note string      `json:"note,omitempty"`
-	// Same says that the book held it already.
+	// Same is true if the book held it already.
 	Same bool `json:"-"`
 }
 

@@ -340,7 +340,7 @@ type BilledService struct {
 	// Service is the service.
 	Service string        `json:"service"`
 	CostUSD money.Dollars `json:"cost_usd"`
-	// NotCovered says that nothing of the service is read: no finding is about it.
+	// NotCovered is true if nothing of the service is read: no finding is about it.
 	NotCovered bool `json:"not_covered,omitempty"`
 	// Why says why it is not covered.
 	Why string `json:"why,omitempty"`

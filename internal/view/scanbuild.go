@@ -238,7 +238,7 @@ func newFinding(f *finding.Finding, charges map[inventory.Ref][]ledger.Charge) F
 	return out
 }
 
-// wasteful says whether findings of a step are about dollars spent on nothing.
+// wasteful reports whether findings of a step are about dollars spent on nothing.
 func wasteful(s finding.Step) bool {
 	return s == finding.StepIdle || s == finding.StepStorage || s == finding.StepCommit
 }

@@ -26,7 +26,7 @@ type Settings struct {
 	// Body is the newest version as it was set; null where there is none, and then each
 	// local configuration is advisory.
 	Body *string `json:"body"`
-	// Advisory says whether a local configuration decided, which the person who asks can change.
+	// Advisory reports whether a local configuration decided, which the person who asks can change.
 	Advisory bool `json:"advisory"`
 }
 
@@ -109,15 +109,15 @@ type Whoami struct {
 	Declared string `json:"declared"`
 	// Proof is what proves the answer.
 	Proof string `json:"proof"`
-	// Verified says whether a provider vouches for the identity.
+	// Verified reports whether a provider vouches for the identity.
 	Verified bool   `json:"verified"`
 	Subject  string `json:"subject"`
 	// VerifiedBy is what vouches for the identity.
 	VerifiedBy string `json:"verified_by"`
-	// InPeople says whether people of the configuration names the identity.
+	// InPeople reports whether people of the configuration names the identity.
 	InPeople bool     `json:"in_people"`
 	Roles    []string `json:"roles"`
-	// OpensFixes says whether the identity approves fixes.
+	// OpensFixes reports whether the identity approves fixes.
 	OpensFixes bool `json:"opens_fixes"`
 	// UnverifiedBecause is why the identity is not verified; null where it is.
 	UnverifiedBecause *string `json:"unverified_because"`

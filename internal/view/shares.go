@@ -71,7 +71,7 @@ type WorkloadUse struct {
 	MeasuredGPUHours  float64 `json:"measured_gpu_hours"`
 	// UsedGPUHours is what it used; null is not known.
 	UsedGPUHours *float64 `json:"used_gpu_hours"`
-	// DividedUse says that a part of the use is that of a whole GPU, divided among those who
+	// DividedUse is true if a part of the use is that of a whole GPU, divided among those who
 	// shared it by their requests.
 	DividedUse bool `json:"divided_use"`
 }

@@ -12,7 +12,7 @@ const TagSchema = "curfew.tag/v1"
 // Tags are the tags that resources lack, and those that they get.
 type Tags struct {
 	Schema string `json:"schema"`
-	// DryRun says whether nothing was changed.
+	// DryRun reports whether nothing was changed.
 	DryRun   bool     `json:"dry_run"`
 	Accounts []string `json:"accounts"`
 	// Read is how many resources were read.

@@ -221,7 +221,7 @@ func (r *Record) Older(m Mark, entryHash func(entry int64) (string, error)) (str
 		r.Entry, r.SeenAt.UTC().Format("2006-01-02 at 15:04:05")), nil
 }
 
-// Same says whether a record holds all that was seen.
+// Same reports whether a record holds all that was seen.
 func (r *Record) Same(s Seen) bool {
 	freeze := func(f *action.Freeze) action.Freeze {
 		if f == nil {

@@ -350,7 +350,7 @@ func rewrite(name string, offsets []int64, length int64, content io.Reader, inse
 	return errors.Join(err, f.Close(), os.Rename(name+".new", name))
 }
 
-// equal says whether two folders have the same files.
+// equal reports whether two folders have the same files.
 func equal(x, y string) error {
 	return fs.WalkDir(os.DirFS(x), ".", func(at string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -262,7 +262,7 @@ func documents(t *testing.T, root string) []string {
 	return names
 }
 
-// generated says whether a document is written by the code: syntax may stand there without
+// generated reports whether a document is written by the code: syntax may stand there without
 // a fence.
 func generated(name string) bool { return strings.HasPrefix(name, "docs/reference/") }
 

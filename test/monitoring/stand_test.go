@@ -450,7 +450,7 @@ func (s *stand) state(labels map[string]string) (string, error) {
 	return "inactive", nil
 }
 
-// holds says whether an expression has a result.
+// holds reports whether an expression has a result.
 func (s *stand) holds(expr string) (bool, error) {
 	var doc struct{ Data struct{ Result []any } }
 	err := s.get("/api/v1/query?query="+url.QueryEscape(expr), &doc)

@@ -349,7 +349,7 @@ func around(stack []ast.Node) (f *ast.FuncType) {
 	return f
 }
 
-// failing says whether a return gives an error, as the last of its results.
+// failing reports whether a return gives an error, as the last of its results.
 func failing(f *ast.FuncType, n *ast.ReturnStmt) bool {
 	if f.Results == nil || len(f.Results.List) == 0 {
 		return false

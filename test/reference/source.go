@@ -106,7 +106,7 @@ func (s *source) add(pkg string, f *ast.File) {
 	}
 }
 
-// isEntry says whether a type is an entry of the audit log.
+// isEntry reports whether a type is an entry of the audit log.
 func isEntry(t ast.Expr) bool {
 	switch t := t.(type) {
 	case *ast.Ident:

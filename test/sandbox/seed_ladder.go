@@ -138,7 +138,7 @@ func (s *Sandbox) SeedLadder(ctx context.Context, region string) (*Ladder, error
 	return l, nil
 }
 
-// inGang says whether a machine is of the gang: "gang-0" to "gang-7".
+// inGang reports whether a machine is of the gang: "gang-0" to "gang-7".
 func inGang(name string) bool { return strings.HasPrefix(name, "gang-") }
 
 // ladderTags returns a machine's tags.

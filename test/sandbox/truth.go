@@ -46,7 +46,7 @@ type Planted struct {
 	// WasteUSD is what the waste costs a month where it differs from what a fix
 	// saves. Empty: not asserted here.
 	WasteUSD string
-	// Unknown says that the saving must be reported as not known, at most
+	// Unknown is true if the saving must be reported as not known, at most
 	// UpperBoundUSD (when that is not empty).
 	Unknown       bool
 	UpperBoundUSD string

@@ -498,7 +498,7 @@ type service struct {
 	grace time.Duration
 	lease time.Duration
 	began time.Time // when all was calm, and each machine charged
-	// settled says that calls which failed at the provider may be made again.
+	// settled is true if calls which failed at the provider may be made again.
 	settled bool
 
 	mu     sync.Mutex

@@ -161,7 +161,7 @@ func (s *stand) agrees(name string, nodes int) string {
 	return ""
 }
 
-// open says whether a hold of a session is neither settled nor released.
+// open reports whether a hold of a session is neither settled nor released.
 func (s *stand) open(name string) bool {
 	out, _ := s.curfew(0, "budget", "holds", "-o", "json")
 	var doc struct {

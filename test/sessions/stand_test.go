@@ -339,7 +339,7 @@ func killed(pids []int) {
 	}
 }
 
-// alive says whether a process runs; one that is dead and not yet waited for does not.
+// alive reports whether a process runs; one that is dead and not yet waited for does not.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(stat), ") ")

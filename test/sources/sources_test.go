@@ -482,7 +482,7 @@ scrape_configs:
 	}
 }
 
-// turns says whether a machine changes what it does within a step of the coarser source
+// turns reports whether a machine changes what it does within a step of the coarser source
 // before a minute, or whether samples are lost there.
 func (w *world) turns(i, minute int) bool {
 	m := w.machines[i]

@@ -70,7 +70,7 @@ type machine struct {
 	thing
 	// busy are the minutes, since the world began, in which it works.
 	busy map[int]bool
-	// never says that nothing may ever end it.
+	// never is true if nothing may ever end it.
 	never bool
 }
 
@@ -406,7 +406,7 @@ func (w *world) carryOut(h *host, rw *httptest.ResponseRecorder, r *http.Request
 	w.note("  %s: %s %v answered %d", h.name, operation, c.ids, c.status)
 }
 
-// ends says whether an operation ends machines.
+// ends reports whether an operation ends machines.
 func ends(operation string) bool {
 	return operation == "TerminateInstances" || operation == "StopInstances"
 }
@@ -600,7 +600,7 @@ type ending struct {
 	// stall is what happens while the process is stopped at that call, instead of its end; it
 	// returns for how long it was.
 	stall func() time.Duration
-	// stranger says that another user of the machine gives the command.
+	// stranger is true if another user of the machine gives the command.
 	stranger bool
 }
 

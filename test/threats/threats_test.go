@@ -78,7 +78,7 @@ func wrong(dir, text string) (errs []error) {
 	return errs
 }
 
-// exists says whether a folder declares a test.
+// exists reports whether a folder declares a test.
 func exists(dir, name string) bool {
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {

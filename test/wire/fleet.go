@@ -27,7 +27,7 @@ type Fleet struct {
 	// First is added to the numbers of machines in their ids, so that several fleets have
 	// ids of their own.
 	First int
-	// Bare says that no agent publishes metrics of the GPUs.
+	// Bare is true if no agent publishes metrics of the GPUs.
 	Bare bool
 	// Queries, when set, counts the metrics that are asked for.
 	Queries *atomic.Int64
@@ -78,7 +78,7 @@ func (f Fleet) machineOf(id string) (int, bool) {
 	return int(n) - 1 - f.First, err == nil && strings.HasPrefix(id, "i-")
 }
 
-// Idle says whether machine n does nothing: three in ten do.
+// Idle reports whether machine n does nothing: three in ten do.
 func (Fleet) Idle(n int) bool { return n%10 < 3 }
 
 // span is the machines that a page of a call shows, and the next page's token.

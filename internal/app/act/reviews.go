@@ -97,7 +97,7 @@ func (h *approvalRequests) review(ctx context.Context, it action.Item, p action.
 	return nil
 }
 
-// sameChanges says whether a request shows the changes that would be made now. Its hash
+// sameChanges reports whether a request shows the changes that would be made now. Its hash
 // alone does not tell: whoever may write to the state could keep another text for it.
 func sameChanges(r approval.Request, now approval.Plan) bool {
 	shown, ok := r.Shown()

@@ -22,7 +22,7 @@ type Listing struct {
 	// Teams are those that Takes can take anything of, without regard to the case of letters;
 	// nil is all.
 	Teams []string
-	// Takes says whether what belongs to a team is asked for; nil takes all.
+	// Takes reports whether what belongs to a team is asked for; nil takes all.
 	Takes func(team string) bool
 	// After is the id after which the list begins, and which it has to hold.
 	After string
@@ -30,7 +30,7 @@ type Listing struct {
 	Limit int
 }
 
-// ErrNotListed says that a list does not hold what it should begin after.
+// ErrNotListed is returned when a list does not hold what it should begin after.
 var ErrNotListed = errors.New("the list does not hold what it should begin after")
 
 // query is what the state selects by. What it selects may still be of another team.
@@ -38,7 +38,7 @@ func (l Listing) query(limit int) snapshot.Query {
 	return snapshot.Query{Account: l.Account, Region: l.Region, Kind: l.Kind, Teams: l.Teams, Limit: limit}
 }
 
-// takes says whether something of a team is asked for.
+// takes reports whether something of a team is asked for.
 func (l Listing) takes(team string) bool { return l.Takes == nil || l.Takes(team) }
 
 // leastRead is how many rows are read at least where some of those before were left out.

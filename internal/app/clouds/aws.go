@@ -58,16 +58,16 @@ var (
 	FindPlugin = aws.FindPlugin
 	// InstallPlugin says how the plugin is installed.
 	InstallPlugin = aws.InstallPlugin
-	// ErrNoPlugin says that the plugin is not installed.
+	// ErrNoPlugin is returned when the plugin is not installed.
 	ErrNoPlugin = aws.ErrNoPlugin
-	// ErrNotOpened says that AWS opened no connection.
+	// ErrNotOpened is returned when AWS opened no connection.
 	ErrNotOpened = aws.ErrNotOpened
-	// ErrUnconnected says that the machine is not connected to Systems Manager.
+	// ErrUnconnected is returned when the machine is not connected to Systems Manager.
 	ErrUnconnected = aws.ErrUnconnected
 )
 
 var (
-	// ErrNoCredentials says that no credentials of AWS were found.
+	// ErrNoCredentials is returned when no credentials of AWS were found.
 	ErrNoCredentials = aws.ErrNoCredentials
 	signer           = aws.Signer
 	// KeepByHand is the provider's command that keeps a resource until a time.

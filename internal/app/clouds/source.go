@@ -66,7 +66,7 @@ type Source struct {
 	Columns, Step, Resource, TZ string
 	// Metrics are the addresses of servers with recorded usage.
 	Metrics []string
-	// Transient says that nothing is kept.
+	// Transient is true if nothing is kept.
 	Transient bool
 }
 

@@ -235,7 +235,7 @@ func SetClock(ctx context.Context, req *runtime.Request, reason string) (view.Cl
 			doc.Was.Format(time.RFC3339), who.Proof)})
 }
 
-// givesAdmin says whether settings give a person the role by which they can be changed again.
+// givesAdmin reports whether settings give a person the role by which they can be changed again.
 func givesAdmin(s config.Shared) bool {
 	c := config.Config{Approvers: s.Approvers, People: s.People}
 	for _, roles := range c.Holders() {

@@ -97,7 +97,7 @@ type Request struct {
 	reviewed map[string]bool
 	// prices are the price overlay of the shared settings.
 	prices priceOverlay
-	// warnedPrices says that refused prices were reported.
+	// warnedPrices is true if refused prices were reported.
 	warnedPrices bool
 	// lenient is the reading of a file with mistakes by LenientConfig, which names them once.
 	lenient *config.Config
@@ -340,7 +340,7 @@ func (process *Process) Read(name string, in io.Reader, jsonLimit int64) ([]byte
 // SetReviewed remembers that this request read the review that decided an approval request.
 func (req *Request) SetReviewed(id string) { req.reviewed[id] = true }
 
-// Reviewed says whether this request read the review that decided an approval request.
+// Reviewed reports whether this request read the review that decided an approval request.
 func (req *Request) Reviewed(id string) bool { return req.reviewed[id] }
 
 // Logger is the log of a service.

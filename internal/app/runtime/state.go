@@ -22,9 +22,9 @@ type Storage interface {
 	// Open returns the state that binds every process which acts on an account, and the
 	// configuration as it holds there. The caller closes the state.
 	Open(ctx context.Context, req *Request, cfg config.Config) (config.Config, *store.Store, error)
-	// Exists says whether opening the state would not make it.
+	// Exists reports whether opening the state would not make it.
 	Exists(cfg config.Config) bool
-	// Serves says that the process is a service, which others call.
+	// Serves is true if the process is a service, which others call.
 	Serves() bool
 }
 

@@ -34,7 +34,7 @@ type Source struct {
 	// First returns how long to wait for the first round once the source is taken; nil waits
 	// not at all.
 	First func(ctx context.Context) (time.Duration, error)
-	// Background says that its rounds may take long and are seldom, such as audits: a process
+	// Background is true if its rounds may take long and are seldom, such as audits: a process
 	// makes one of them at a time, they are never late, and one under way ends at once when the
 	// service does.
 	Background bool
@@ -180,7 +180,7 @@ type holding struct {
 
 func (h *holding) end() { h.once.Do(func() { close(h.leave) }) }
 
-// leaves says whether it is given back already.
+// leaves reports whether it is given back already.
 func (h *holding) leaves() bool {
 	select {
 	case <-h.leave:
@@ -204,7 +204,7 @@ func (s *Scheduler) staying() []*holding {
 // Status is what is known of a source.
 type Status struct {
 	Source string `json:"source"`
-	// Held says that this process holds it, Holder which other one does.
+	// Held is true if this process holds it, Holder which other one does.
 	Held   bool   `json:"held"`
 	Holder string `json:"holder,omitempty"`
 	// ReadAt is when its newest round ended well.
@@ -215,9 +215,9 @@ type Status struct {
 	Problem  string   `json:"problem,omitempty"`
 	Failures int      `json:"failures,omitempty"`
 	Missing  []string `json:"missing,omitempty"`
-	// Background says that it is never late.
+	// Background is true if it is never late.
 	Background bool `json:"background,omitempty"`
-	// Late says that it was not read within its interval.
+	// Late is true if it was not read within its interval.
 	Late bool `json:"late,omitempty"`
 
 	every, deadline time.Duration
@@ -575,7 +575,7 @@ func (s *Scheduler) fault(err error) {
 	}
 }
 
-// outaged says whether the database does not answer.
+// outaged reports whether the database does not answer.
 func (s *Scheduler) outaged() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

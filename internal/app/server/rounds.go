@@ -452,7 +452,7 @@ func (p *pace) every() time.Duration {
 	return p.paced
 }
 
-// slowed says whether rounds are made less often than configured.
+// slowed reports whether rounds are made less often than configured.
 func (p *pace) slowed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

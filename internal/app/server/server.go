@@ -308,7 +308,7 @@ func (v *server) sources(ctx context.Context, cfg config.Config, set *policy.Set
 type account struct {
 	clouds.Source
 	name string
-	// member says that it was found by an organization, and not named.
+	// member is true if it was found by an organization, and not named.
 	member bool
 }
 
@@ -413,7 +413,7 @@ func (v *server) follow(ctx context.Context) {
 	v.scheduler.Set(sources)
 }
 
-// governs says whether the shared settings are others than those in force.
+// governs reports whether the shared settings are others than those in force.
 func (v *server) governs(ctx context.Context) bool {
 	req := v.req.Fresh()
 	cfg, err := req.Config()

@@ -51,7 +51,7 @@ var sageMakerKinds = []inventory.Kind{
 	inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob, inventory.KindHyperPod,
 }
 
-// billedUnder says whether a service bills a resource.
+// billedUnder reports whether a service bills a resource.
 func billedUnder(service string, r *inventory.Resource) bool {
 	if !slices.Contains(billedKinds[service], r.Kind) {
 		return false

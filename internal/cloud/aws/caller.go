@@ -56,7 +56,7 @@ type Identity struct {
 	Host string
 }
 
-// ErrNoCredentials says that there is no identity to prove.
+// ErrNoCredentials is returned when there is no identity to prove.
 var ErrNoCredentials = errors.New("there are no AWS credentials")
 
 // Sign presigns a call that proves, to whoever makes it within 15 minutes, that the owner

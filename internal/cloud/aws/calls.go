@@ -22,7 +22,7 @@ import (
 // a client that acts.
 type RefusedError struct {
 	API string
-	// Acting says that a client that acts was asked for it.
+	// Acting is true if a client that acts was asked for it.
 	Acting bool
 }
 

@@ -191,7 +191,7 @@ func (r retryer) RetryDelay(attempt int, err error) (time.Duration, error) {
 // came of it is looked up in the next round.
 type once struct{ awssdk.Retryer }
 
-// IsErrorRetryable says whether the service was too busy for the call.
+// IsErrorRetryable reports whether the service was too busy for the call.
 func (o once) IsErrorRetryable(err error) bool {
 	return retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err) == awssdk.TrueTernary &&
 		o.Retryer.IsErrorRetryable(err)

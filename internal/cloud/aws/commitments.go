@@ -147,7 +147,7 @@ func reservedHourly(ri ec2types.ReservedInstances) (money.Amount, error) {
 
 const secondsPerHour = 3600
 
-// inDollars says whether an amount is in dollars: China's regions charge in yuan.
+// inDollars reports whether an amount is in dollars: China's regions charge in yuan.
 func inDollars[T ~string](currency T) bool { return currency == "" || currency == "USD" }
 
 // savingsPlans lists the account's active plans. Plans that are bound to a region that is

@@ -268,7 +268,7 @@ func (c *Connector) Left(ctx context.Context, region, machine, reason string) (i
 	return ids, nil
 }
 
-// open says whether AWS shows a connection as open.
+// open reports whether AWS shows a connection as open.
 func (c *Connector) open(ctx context.Context, o *Opened) (bool, error) {
 	found := false
 	err := c.active(ctx, o.Region, o.Machine, func(s ssmtypes.Session) {

@@ -381,7 +381,7 @@ const (
 	ipamPool   = "ipam-pool-"
 )
 
-// ownPool says whether an address is of a pool of the account's own, brought along or on
+// ownPool reports whether an address is of a pool of the account's own, brought along or on
 // an Outpost: it costs nothing, and nothing is saved by releasing it. (Amazon VPC pricing,
 // "Public IPv4 address".) Pools of IPAM may hold either kind.
 func ownPool(a types.Address) bool {

@@ -124,7 +124,7 @@ type readCloser struct {
 // opening is how many bytes of an answer tell which service sent it.
 const opening = 1024
 
-// speaks says whether an answer begins as the service's protocol has it. An answer to a
+// speaks reports whether an answer begins as the service's protocol has it. An answer to a
 // call that only reads is never empty; the protocols with forms always name the operation.
 func speaks(service, operation string, asked *smithyhttp.Request, body *bufio.Reader) bool {
 	text, err := body.Peek(opening)

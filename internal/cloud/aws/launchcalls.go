@@ -84,7 +84,7 @@ func guardLaunches(service string, limit limit) func(*middleware.Stack) error {
 // are for whoever chooses the pool.
 type decided struct{ awssdk.Retryer }
 
-// IsErrorRetryable says whether the answer says nothing of the pool and may be another one.
+// IsErrorRetryable reports whether the answer says nothing of the pool and may be another one.
 func (d decided) IsErrorRetryable(err error) bool {
 	return launchClasses[code(err)] == nil && d.Retryer.IsErrorRetryable(err)
 }

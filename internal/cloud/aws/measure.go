@@ -79,7 +79,7 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 	return usage.Measured{BlindSpots: s.blindSpots, Calls: calls, Unread: s.unmeasured}, err
 }
 
-// measurable says whether there may be metrics of a resource that tell something of it.
+// measurable reports whether there may be metrics of a resource that tell something of it.
 func measurable(r *inventory.Resource) bool {
 	switch d := r.Detail.(type) {
 	case *inventory.Instance, *inventory.Endpoint, *inventory.TrainingJob:

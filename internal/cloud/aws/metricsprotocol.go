@@ -55,7 +55,7 @@ func (p *metricsProtocols) call(
 	return out, meta, err
 }
 
-// unspoken says whether an endpoint that does not know CBOR refused a call in it. CloudWatch marks
+// unspoken reports whether an endpoint that does not know CBOR refused a call in it. CloudWatch marks
 // each of its answers with their protocol, refusals included.
 func unspoken(err error) bool {
 	var answer *smithyhttp.ResponseError

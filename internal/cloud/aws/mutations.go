@@ -19,7 +19,7 @@ type Mutation struct {
 	Actions []string
 	// Harm is what it can do to a resource.
 	Harm Harm
-	// Tagged says that IAM knows the tags of the resource when it decides on the call
+	// Tagged is true if IAM knows the tags of the resource when it decides on the call
 	// (aws:ResourceTag; Service Authorization Reference), and for one that writes tags their keys
 	// (aws:TagKeys). Of a bucket it knows them only where attribute-based access control is on,
 	// and then PutBucketTagging is refused (Amazon S3 User Guide, "Enabling ABAC in general

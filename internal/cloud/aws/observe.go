@@ -234,7 +234,7 @@ func (s *scan) inventoryParts(accounts []*account) []part {
 	return parts
 }
 
-// asked says whether one of the kinds is to be read.
+// asked reports whether one of the kinds is to be read.
 func (s *scan) asked(kinds ...inventory.Kind) bool {
 	return s.query.Kinds == nil || slices.ContainsFunc(kinds, func(k inventory.Kind) bool { return s.query.Kinds[k] })
 }

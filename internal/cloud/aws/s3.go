@@ -227,7 +227,7 @@ func lifecycleRules(rules []types.LifecycleRule) []inventory.LifecycleRule {
 	return out
 }
 
-// onlyLeavesSmall says whether a rule moves objects and its filter leaves out small ones alone,
+// onlyLeavesSmall reports whether a rule moves objects and its filter leaves out small ones alone,
 // which gain nothing by moving.
 func onlyLeavesSmall(r types.LifecycleRule) bool {
 	deletes := r.Expiration != nil || r.NoncurrentVersionExpiration != nil

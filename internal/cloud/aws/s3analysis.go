@@ -38,7 +38,7 @@ var analysisColumns = []string{
 	"DataRetrieved_MB",
 }
 
-// errNoAnalysis says that an export does not tell the ages of the standard class.
+// errNoAnalysis is returned when an export does not tell the ages of the standard class.
 var errNoAnalysis = errors.New("it does not tell what the standard class holds by age")
 
 // analysis is what an export says of its newest day.
@@ -304,7 +304,7 @@ func (p *place) export(ctx context.Context, bucket string, c types.AnalyticsConf
 	return a, nil
 }
 
-// ruled says whether a lifecycle rule may move some of what is under a prefix.
+// ruled reports whether a lifecycle rule may move some of what is under a prefix.
 func (l *listing) ruled(prefix string) bool {
 	for i := range l.rules {
 		if at := l.rules[i].prefix; strings.HasPrefix(prefix, at) || strings.HasPrefix(at, prefix) {

@@ -41,7 +41,7 @@ type SessionAsk struct {
 	// Resource is the ARN, with names in braces for what the backbone, the session or AWS
 	// calls it ("{bucket}", "{instance}"); empty for an action without resources.
 	Resource string
-	// Makes says that the call creates the resource with the session's tags; Has that the
+	// Makes is true if the call creates the resource with the session's tags; Has that the
 	// resource is there and carries them.
 	Makes, Has bool
 	// Keys are the further condition keys that AWS knows, with names in braces as well.

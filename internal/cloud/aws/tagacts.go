@@ -134,7 +134,7 @@ func (s *site) tagTask(ctx context.Context, t action.Task) (now map[string]strin
 	return r.Tags, put, former, identical(t, r.CreatedAt)
 }
 
-// holds says whether tags have these values.
+// holds reports whether tags have these values.
 func holds(tags, values map[string]string) bool {
 	for k, v := range values {
 		if now, there := tags[k]; !there || now != v {

@@ -43,10 +43,10 @@ type Case struct {
 	Lacks []inventory.Ref
 	// Kinds must each be seen at least once.
 	Kinds []inventory.Kind
-	// Unreadable says that something cannot be read, so that there must be a blind
+	// Unreadable is true if something cannot be read, so that there must be a blind
 	// spot. Otherwise there must be none.
 	Unreadable bool
-	// Calls says that the observer calls an interface that counts.
+	// Calls is true if the observer calls an interface that counts.
 	Calls bool
 	// Prompt is how long a canceled observation may take to return; 2 seconds when
 	// it is zero.

@@ -266,7 +266,7 @@ func tagsRead(tb testing.TB, s *subject) {
 	}
 }
 
-// spoken says whether a blind spot mentions a word, in any case.
+// spoken reports whether a blind spot mentions a word, in any case.
 func spoken(s *subject, word string) bool {
 	return slices.ContainsFunc(s.first.BlindSpots, func(b inventory.BlindSpot) bool {
 		return strings.Contains(strings.ToLower(b.What+" "+b.Why+" "+b.Effect), strings.ToLower(word))

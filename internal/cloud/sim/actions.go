@@ -275,7 +275,7 @@ func receiptOf(t action.Task) string {
 	return strings.Join(ids, ",")
 }
 
-// ended says whether a resource is already on the way to where a step leads.
+// ended reports whether a resource is already on the way to where a step leads.
 func ended(r *inventory.Resource, step string) bool {
 	switch step {
 	case stepStop:
@@ -395,7 +395,7 @@ func (a *Actions) Look(ctx context.Context, t action.Task) (action.Progress, str
 	return action.NotDone, "", nil
 }
 
-// shows says whether a resource has what a step sets.
+// shows reports whether a resource has what a step sets.
 func shows(r *inventory.Resource, t action.Task) bool {
 	switch d := r.Detail.(type) {
 	case *inventory.LogGroup:
@@ -410,7 +410,7 @@ func shows(r *inventory.Resource, t action.Task) bool {
 	return t.Step.Name == stepTag && holds(r.Tags, parse[tags](t.Step.Params).Set)
 }
 
-// holds says whether tags have these values.
+// holds reports whether tags have these values.
 func holds(tags, values map[string]string) bool {
 	for k, v := range values {
 		if now, there := tags[k]; !there || now != v {

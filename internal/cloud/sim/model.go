@@ -17,7 +17,7 @@ type State struct {
 	Requests float64
 	// GPUs holds each GPU of the machine, in the order of their indexes.
 	GPUs []GPU
-	// Works says that work goes on: it computes, serves, moves data, or a
+	// Works is true if work goes on: it computes, serves, moves data, or a
 	// person uses it. It is the truth, which nothing measures.
 	Works bool
 }
@@ -70,7 +70,7 @@ func (m moment) hour(offset int) float64 {
 	return float64(day) / 3600
 }
 
-// weekday says whether it is Monday to Friday in a place offset hours from UTC.
+// weekday reports whether it is Monday to Friday in a place offset hours from UTC.
 func (m moment) weekday(offset int) bool {
 	switch m.at.Add(time.Duration(offset) * time.Hour).Weekday() {
 	case time.Saturday, time.Sunday:

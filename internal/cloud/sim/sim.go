@@ -86,7 +86,7 @@ func New(o Options) *Cloud {
 	return &Cloud{options: o}
 }
 
-// unmapped says whether a mapping names no tag at all.
+// unmapped reports whether a mapping names no tag at all.
 func unmapped(m inventory.TagMapping) bool {
 	return len(m.Team)+len(m.Project)+len(m.User)+len(m.Environment)+len(m.CostCenter)+
 		len(m.Purpose)+len(m.Lifetime) == 0

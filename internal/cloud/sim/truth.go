@@ -17,7 +17,7 @@ type Planted struct {
 	// Rules are the rules that must find something about it, as long as they run.
 	// Others may find something too.
 	Rules []string
-	// Honest says that nothing is wasted here: no finding about it may carry waste.
+	// Honest is true if nothing is wasted here: no finding about it may carry waste.
 	// Advice (spot, a newer generation, an overrun that is at work) may still be
 	// given, also by Rules.
 	Honest bool

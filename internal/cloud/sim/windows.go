@@ -61,7 +61,7 @@ func (e *entry) moment(at time.Time) moment {
 	return moment{key: e.key, hardware: e.hardware, at: at, age: at.Sub(e.resource.CreatedAt), unix: at.Unix()}
 }
 
-// runs says whether there is something to measure at a time.
+// runs reports whether there is something to measure at a time.
 func (e *entry) runs(at time.Time) bool {
 	r := e.resource
 	if e.model == nil || at.Before(r.CreatedAt) {
@@ -159,7 +159,7 @@ func (e *entry) measure(r *inventory.Resource, iv usage.Interval,
 	}
 }
 
-// lost says whether the telemetry of that hour was not delivered.
+// lost reports whether the telemetry of that hour was not delivered.
 func (e *entry) lost(hour time.Time) bool {
 	age := hour.Sub(e.resource.CreatedAt)
 	for _, o := range e.outages {

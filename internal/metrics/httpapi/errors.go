@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// ErrTooLarge says that the answer to one query is too large: half of it may be answered.
+// ErrTooLarge is returned when the answer to one query is too large: half of it may be answered.
 var ErrTooLarge = errors.New("the answer is too large")
 
 // Error is a refusal of the server.
@@ -27,7 +27,7 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// Busy says whether the server was too busy to answer, in each of its [Attempts].
+// Busy reports whether the server was too busy to answer, in each of its [Attempts].
 func (e *Error) Busy() bool { return busy(e.Status) && e.Kind != "timeout" }
 
 // refusal reads an answer that has another status than 200.
@@ -46,7 +46,7 @@ func refusal(status string, text []byte) *Error {
 type FormatError struct {
 	// Reason is one line without secrets.
 	Reason string
-	// HTML says that the answer is a page.
+	// HTML is true if the answer is a page.
 	HTML bool
 }
 
@@ -59,7 +59,7 @@ func (e *FormatError) Error() string {
 type UnreachableError struct {
 	// Reason is one line without secrets.
 	Reason string
-	// Certificate says that the server's certificate is not trusted.
+	// Certificate is true if the server's certificate is not trusted.
 	Certificate bool
 }
 

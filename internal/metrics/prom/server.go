@@ -35,7 +35,7 @@ type (
 	point  = httpapi.Point
 )
 
-// errTooMuch says that the server refused or could not answer one query because it is too
+// errTooMuch is returned when the server refused or could not answer one query because it is too
 // large: half of it may be answered.
 var errTooMuch = httpapi.ErrTooLarge
 

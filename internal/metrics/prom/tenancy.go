@@ -117,7 +117,7 @@ type slotGPU struct {
 // presence is how many samples show a tenant on a GPU, and what they say of it.
 type presence struct {
 	count, utilization, own float64
-	// utilized says that utilization was measured by itself.
+	// utilized is true if utilization was measured by itself.
 	utilized bool
 }
 

@@ -41,7 +41,7 @@ type Pull struct {
 // String returns "owner/name#12".
 func (p Pull) String() string { return p.Repository + "#" + strconv.Itoa(p.Number) }
 
-// Fork says whether the commits come from another repository, whose runs GitHub gives
+// Fork reports whether the commits come from another repository, whose runs GitHub gives
 // a token that may only read, and no secrets.
 func (p Pull) Fork() bool { return !strings.EqualFold(p.From, p.Repository) }
 

@@ -34,7 +34,7 @@ const perPage = 100
 // maxPages bounds how much is read of one list.
 const maxPages = 50
 
-// ErrMoved says that the pull request has another head commit than the one the gate
+// ErrMoved is returned when the pull request has another head commit than the one the gate
 // looked at: neither a comment nor a vote would be about the same thing.
 var ErrMoved = errors.New("the pull request has moved on")
 
@@ -167,7 +167,7 @@ func (c *Client) remedy(status int) string {
 	return ""
 }
 
-// absent says whether an error is that what was asked for is not there.
+// absent reports whether an error is that what was asked for is not there.
 func absent(err error) bool {
 	status, _, ok := refusal(err)
 	return ok && status == http.StatusNotFound

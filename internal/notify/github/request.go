@@ -95,7 +95,7 @@ func normal(body string) string {
 // marker is the first line of the comment, which a reader does not see.
 func (r Request) marker() string { return "<!-- curfew-request " + r.ID + " -->" }
 
-// Names says whether the text of a review approves the request: it has the line
+// Names reports whether the text of a review approves the request: it has the line
 // "curfew approve ID".
 func (r Request) Names(review string) bool {
 	return slices.ContainsFunc(approves.FindAllStringSubmatch(review, -1), func(m []string) bool {

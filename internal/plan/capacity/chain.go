@@ -25,7 +25,7 @@ type chain struct {
 	share []float64
 	// requests is the mean of a batch.
 	requests float64
-	// limited says that batches can be full; moments are then when requests come.
+	// limited is true if batches can be full; moments are then when requests come.
 	limited bool
 	moments []moment
 }

@@ -73,7 +73,7 @@ func (r *Report) scale(s *sizing, n int) {
 // kept for as long as a cold start after the last request: this never costs more
 // than twice the optimum with perfect foresight (Karlin and others, 1988).
 type ScaleToZero struct {
-	// Pays says that scaling to zero reduces the paid time, cold starts included.
+	// Pays is true if scaling to zero reduces the paid time, cold starts included.
 	Pays bool `json:"pays"`
 	// BreakEvenQPS is the rate of Poisson arrivals below which it pays: one in a cold
 	// start.

@@ -47,7 +47,7 @@ const soonHours = 3
 
 var soonOptions = Options{Soon: soonHours * time.Hour}
 
-// lasts says whether an existing commitment is in force for the whole period ahead.
+// lasts reports whether an existing commitment is in force for the whole period ahead.
 func (in instance) lasts(e Existing) bool {
 	return e.Expires.Sub(start).Hours() > float64(len(in.need[0])+soonHours)
 }

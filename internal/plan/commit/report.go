@@ -27,7 +27,7 @@ type Report struct {
 	PlannedUSD  money.Amount `json:"planned_cost_usd"`
 	// LowerBoundUSD is proven: no choice from these offers costs less.
 	LowerBoundUSD money.Amount `json:"lower_bound_usd"`
-	// Optimal says that the plan meets the bound, to a hundred-millionth of the cost
+	// Optimal is true if the plan meets the bound, to a hundred-millionth of the cost
 	// without commitments.
 	Optimal bool `json:"optimal"`
 	// EffectiveSavingsRate is 1 − planned / on demand, after what goes unused.
@@ -119,7 +119,7 @@ type Commitment struct {
 	HistoryHours int `json:"history_hours"`
 	// Risk is that work leaves the types it covers; null where the rate is unknown.
 	Risk *Risk `json:"risk"`
-	// Advised says that its use stays above 60%, on enough history, and that it is
+	// Advised is true if its use stays above 60%, on enough history, and that it is
 	// expected to save although types are left; Why says what speaks against it.
 	Advised bool   `json:"advised"`
 	Why     string `json:"why,omitempty"`

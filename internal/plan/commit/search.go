@@ -100,7 +100,7 @@ func solve(d *demand, offers []Offer, held []line, effort int) (best []purchase,
 	return s.best, gap, s.round()
 }
 
-// alone says that reserved machines cover one key.
+// alone reports whether reserved machines cover one key.
 func (v variable) alone() bool { return v.offer.Kind == SavingsPlan || len(v.keys) == 1 }
 
 // quantile returns the best level of a single offer, exactly: the least one of which one

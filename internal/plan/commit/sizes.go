@@ -23,7 +23,7 @@ func sizeOf(key string) (pool, int64) {
 	return pool{"", key}, 1
 }
 
-// flexibleKey says whether reserved machines of a key may cover other sizes too.
+// flexibleKey reports whether reserved machines of a key may cover other sizes too.
 func flexibleKey(key string) bool {
 	p, _ := sizeOf(key)
 	return p.family != ""
@@ -176,7 +176,7 @@ func (m *model) dominated(vars []variable) []variable {
 	})
 }
 
-// sizesAgree says whether a pool's smallest sizes cost the most dollars a unit in every hour, so
+// sizesAgree reports whether a pool's smallest sizes cost the most dollars a unit in every hour, so
 // that the provider's order of sizes is the one that covers the most.
 func (m *model) sizesAgree(p *sizePool) bool {
 	const tie = 1 + 1e-9

@@ -195,7 +195,7 @@ type market struct {
 	book *price.Book
 	work For
 	p    Params
-	// every says that no option was asked for.
+	// every is true if no option was asked for.
 	every bool
 	// onDemand holds every on-demand rate, best the lowest price of each machine and
 	// option, or with a region the one there.
@@ -356,7 +356,7 @@ func (m *market) rank(r *Report, e price.Entry) error {
 	return nil
 }
 
-// wanted says whether an accelerator is in the scope.
+// wanted reports whether an accelerator is in the scope.
 func (m *market) wanted(a price.Accelerator) bool {
 	return (m.p.Accelerator == "" || a.Name == m.p.Accelerator) &&
 		(m.p.Vendor == "" || strings.EqualFold(a.Vendor, m.p.Vendor))

@@ -111,7 +111,7 @@ func (p *program) supply() []int {
 	return append(out, p.limit)
 }
 
-// open says whether another GPU of a kind may be used.
+// open reports whether another GPU of a kind may be used.
 func (p *program) open(k int, stock []int) bool {
 	return stock[k] != 0 && (!p.kinds[k].counted || stock[len(p.kinds)] != 0)
 }

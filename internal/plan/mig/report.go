@@ -30,7 +30,7 @@ type Report struct {
 	Schema string `json:"schema"`
 	// Fleet is what may be used, as ParseFleet reads it.
 	Fleet string `json:"gpu"`
-	// DoubleMemory says whether each instance gets twice the memory slices.
+	// DoubleMemory reports whether each instance gets twice the memory slices.
 	DoubleMemory bool `json:"double_memory"`
 	// Workloads counts the instances asked for, today's that stay included.
 	Workloads int `json:"workloads"`
@@ -38,7 +38,7 @@ type Report struct {
 	GPUsUsed int `json:"gpus_used"`
 	// LowerBound is proven: no plan that leaves out as few uses fewer GPUs.
 	LowerBound int `json:"lower_bound"`
-	// Optimal says that no plan has fewer GPUs, or as few and fewer moves.
+	// Optimal is true if no plan has fewer GPUs, or as few and fewer moves.
 	Optimal bool `json:"optimal"`
 	// Proof is what proves the answer.
 	Proof Proof `json:"proof"`

@@ -15,7 +15,7 @@ type Advice struct {
 	// GPUs is how many would do, by first fit and so perhaps not the fewest; null
 	// where that is not the point.
 	GPUs *int `json:"gpus"`
-	// Serves says that it needs fewer GPUs than the plan.
+	// Serves is true if it needs fewer GPUs than the plan.
 	Serves bool `json:"serves"`
 	// When says under which condition it may be used, Lacks which isolation is missed.
 	When  string   `json:"when"`
@@ -116,7 +116,7 @@ func firstFit(workloads []Workload, memory float64, slots, clients int) int {
 	return len(gpus)
 }
 
-// doubled says whether profiles with double memory would save GPUs.
+// doubled reports whether profiles with double memory would save GPUs.
 func (p *planner) doubled(ctx context.Context, wanted []Workload, used int) (*Advice, error) {
 	o := p.options
 	if o.DoubleMemory || p.today != nil || len(p.full) > 0 {

@@ -180,7 +180,7 @@ func (m *measured) fullest(used *usage.Stats) {
 
 func (m *measured) known(st *usage.Stats) bool { return m.w.Coverage(st) >= m.minCoverage }
 
-// onTensors says whether tensor activity stands for compute: it and the traffic of
+// onTensors reports whether tensor activity stands for compute: it and the traffic of
 // device memory were measured on every GPU, and each that ran anything used its
 // tensor pipes. Alone it would call work on other pipes, or on memory, no work.
 func (m *measured) onTensors(tracks []*usage.Track) bool {

@@ -62,7 +62,7 @@ type Resource struct {
 type Device struct {
 	// GPU is the name of the GPU.
 	GPU string `json:"gpu"`
-	// Used says that it computed at any time.
+	// Used is true if it computed at any time.
 	Used bool `json:"used"`
 	// UtilP50 is the median of its utilization in percent.
 	UtilP50 *float64 `json:"gpu_util_p50"`

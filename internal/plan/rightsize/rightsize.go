@@ -79,7 +79,7 @@ type Advice struct {
 	// UtilMean, UtilP50, UtilP95 and UtilMax are GPU utilization in percent over all
 	// GPUs and samples. They are 0 where Samples is 0.
 	UtilMean, UtilP50, UtilP95, UtilMax float64
-	// MemoryKnown says whether device memory was measured over the window. The
+	// MemoryKnown reports whether device memory was measured over the window. The
 	// figures are of the GPU that used most.
 	MemoryKnown                 bool
 	MemoryPeakGiB, MemoryP95GiB float64

@@ -37,7 +37,7 @@ type caseState struct {
 // left is the time to the deadline.
 func (a *caseState) left() time.Duration { return time.Duration(a.gaps) * a.gap }
 
-// holdsSpot says whether the case holds a spot machine.
+// holdsSpot reports whether the case holds a spot machine.
 func (a *caseState) holdsSpot() bool { return a.on >= inZone }
 
 // strategy decides what runs. It is shown each sample once, in order, and then asked

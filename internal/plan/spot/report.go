@@ -17,7 +17,7 @@ type Report struct {
 	DeadlineHours float64 `json:"deadline_hours"`
 	// OnDemandUSD is what one case costs on-demand: work and restart.
 	OnDemandUSD money.Amount `json:"on_demand_cost_usd"`
-	// AcrossZones says whether one case may use all zones.
+	// AcrossZones reports whether one case may use all zones.
 	AcrossZones bool `json:"across_zones"`
 	// Results are of all cases of all zones.
 	Results []Result `json:"results"`

@@ -49,7 +49,7 @@ type Report struct {
 	BreakEvenMonths *float64 `json:"break_even_months"`
 	// FirstYearUSD is a year's net saving less the effort.
 	FirstYearUSD money.Amount `json:"first_year_usd"`
-	// Advised says that a year's saving repays effort and upkeep.
+	// Advised is true if a year's saving repays effort and upkeep.
 	Advised bool   `json:"advised"`
 	Verdict string `json:"verdict"`
 	// LeastSavingUSD is the saving a month from which on it would be advised.

@@ -70,7 +70,7 @@ func (g *Grid) shown() (rows [][]string, more string) {
 	return g.Rows[:g.Most], "and " + plain.Count(len(g.Rows)-g.Most, "more "+g.Noun)
 }
 
-// under says whether a page shows a column under its row.
+// under reports whether a page shows a column under its row.
 func (g *Grid) under(column int) bool { return len(g.Fold) > 0 && g.Fold[0] == column }
 
 // cut returns the table as a terminal of a width shows it.
@@ -131,7 +131,7 @@ func at[T any](list []T, i int) T {
 	return none
 }
 
-// fixed says whether a column is never cut.
+// fixed reports whether a column is never cut.
 func (g *Grid) fixed(column int) bool { return at(g.Right, column) || at(g.States, column) }
 
 // widths returns how wide each column is in a terminal, and false where not even the

@@ -64,7 +64,7 @@ func (g *Grid) below(row int) beneath {
 	return b
 }
 
-// any says whether anything is under the row.
+// any reports whether anything is under the row.
 func (b beneath) any() bool { return b != (beneath{}) }
 
 // columns counts the columns that a page shows.

@@ -38,7 +38,7 @@ type Backend struct {
 	// Child returns a process, not yet started, that opens the same state and carries
 	// out a job by [Work].
 	Child func(tb testing.TB, job Job) *exec.Cmd
-	// inMemory says that the state ends with its process, so that Reopen returns the
+	// inMemory is true if the state ends with its process, so that Reopen returns the
 	// same connection.
 	inMemory bool
 	// Check fails the test where the database does not hold together.
