@@ -34,7 +34,7 @@ type hourOf struct {
 	key string
 }
 
-// hourUse is what ran of it, in seconds of machines, and what that cost.
+// hourUse is the use of a series in one hour, in machine-seconds, and its cost.
 type hourUse struct {
 	seconds, idle, leaving int64
 	amount                 money.Amount

@@ -48,7 +48,7 @@ type Fleets struct {
 	Target float64 `json:"target"`
 	// Fleets are the serving fleets.
 	Fleets []Fleet `json:"fleets"`
-	// Assumptions are what the figures take for granted.
+	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
 }
 

@@ -91,7 +91,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 // requestHeader names a request in an answer and in the log of the service.
 const requestHeader = "Request-Id"
 
-// request is what the log says of a request.
+// request has the log attributes of a request.
 type request struct{ operation, id string }
 
 type requestKey struct{}
@@ -147,7 +147,7 @@ func (discard) WriteHeader(int)             {}
 
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// refused says what is wrong with a request whoever makes it.
+// refused returns the problem of a request that is invalid for every caller.
 func (s *Server) refused(r *http.Request) *problem {
 	host := r.Host
 	switch {

@@ -28,7 +28,7 @@ type Refusal struct {
 	Why  string
 }
 
-// Rule is what a refusal rests on.
+// Rule is the rule behind a refusal.
 type Rule string
 
 // The rules.
@@ -109,10 +109,10 @@ type Person struct {
 	Proof Proof
 }
 
-// Asker is who asked.
+// Asker returns the requester.
 func (r Request) Asker() Person { return Person{Name: r.AskedBy, Proof: r.AskedProof} }
 
-// Decider is who decided, without roles.
+// Decider returns the approver, without roles.
 func (r Request) Decider() Person { return Person{Name: r.DecidedBy, Proof: r.Proof} }
 
 // Same reports whether two names are one person's: case, and the domain of an address
@@ -148,7 +148,7 @@ func unseen(r rune) bool {
 		unicode.Is(unicode.Variation_Selector, r)
 }
 
-// Nameable says what is wrong with a name: characters that leave no mark.
+// Nameable returns an error for a name with invisible characters.
 func Nameable(name string) error {
 	if strings.ContainsFunc(name, unseen) {
 		return fmt.Errorf("the name %q has invisible characters", name)

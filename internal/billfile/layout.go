@@ -33,7 +33,7 @@ type column struct {
 	money bool
 }
 
-// kind is what the values of a column are.
+// kind is the type of a column's values.
 type kind int
 
 const (

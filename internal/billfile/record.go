@@ -38,7 +38,7 @@ type record struct {
 	line   bill.Line
 	// err is the first value that could not be read.
 	err *valueError
-	// notes say which values were passed over.
+	// notes name the values that were passed over.
 	notes map[string]bool
 	tags  []byte // of columns that hold one tag each, as a JSON object
 }

@@ -234,7 +234,7 @@ type kindOfFix struct {
 	rule, name string
 	// shows reports whether the provider's own answer is what the change says.
 	shows func(s *seededFixes, f *view.Fix) bool
-	// document is what the provider holds in the place of the change's document.
+	// document returns the provider's present document in place of the change's.
 	document func(s *seededFixes, id string) string
 	// undone reports whether the provider shows again what there was.
 	undone func(s *seededFixes, f *view.Fix) bool

@@ -155,7 +155,7 @@ func (a *app) follow(ctx context.Context, id string, until func(view.Run) bool) 
 	}
 }
 
-// progressed says what happened since the last time, with the time and the dollars so far.
+// progressed prints the events since the last call, with the time and the dollars so far.
 func (a *app) progressed(ctx context.Context, run view.Run, said map[string]bool, began time.Time) error {
 	if a.quiet {
 		return nil
@@ -438,7 +438,7 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 	return nil
 }
 
-// newCage is what the processes of local sessions are started through.
+// newCage returns the hidden command that starts the processes of local sessions.
 func (a *app) newCage() *cobra.Command {
 	return &cobra.Command{
 		Use: "cage", Short: "What local sessions start processes through", Hidden: true, DisableFlagParsing: true,

@@ -33,7 +33,7 @@ const (
 	ClockHeader = "Curfew-Time"
 )
 
-// Options are what a client needs.
+// Options configure a client.
 type Options struct {
 	// URL is the service: a scheme and a host.
 	URL *url.URL
@@ -108,7 +108,7 @@ func Path(parts ...string) string {
 	return b.String()
 }
 
-// Meta is what an answer says besides its document.
+// Meta holds the metadata of an answer.
 type Meta struct {
 	// Next is the cursor of the next page; empty for the last.
 	Next string

@@ -73,7 +73,7 @@ func (l LocalLimits) Options() (local.LimitOptions, error) {
 	return o, nil
 }
 
-// check says what is wrong with the section, and where.
+// check returns an error for an invalid section, and its key.
 func (l Local) check() (key string, err error) {
 	for person, name := range l.Users {
 		switch {

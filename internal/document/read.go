@@ -14,7 +14,7 @@ import (
 // Key is a key that a mapping may have.
 type Key struct {
 	Name string
-	// doc says for people what the key means.
+	// doc explains the key to people.
 	doc      string
 	required bool
 	read     func(ast.Node) error
@@ -268,7 +268,7 @@ func Scalar(n ast.Node) string {
 	return ""
 }
 
-// NodeName says what a node is.
+// NodeName names the type of a node.
 func NodeName(n ast.Node) string {
 	switch n.(type) {
 	case *ast.MappingNode:

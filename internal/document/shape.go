@@ -22,11 +22,11 @@ const (
 	Decimal Type = "decimal"
 )
 
-// Shape is what a reader accepts at one place of a file. The reader itself says it: see
-// [Describe].
+// Shape is the set of values that a reader accepts at one place of a file. The reader itself says
+// it: see [Describe].
 type Shape struct {
 	Type Type
-	// Doc says what the value means.
+	// Doc explains the value.
 	Doc string
 	// Keys are those of a mapping, Values the shape of the values of all other keys; nil
 	// where there are no others.

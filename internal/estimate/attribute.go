@@ -17,7 +17,7 @@ import (
 // attributes are the values of a resource, and which of them are not known yet.
 type attributes struct{ values, unknown map[string]any }
 
-// state says what is known of an attribute.
+// state is the knowledge about an attribute.
 type state int
 
 const (

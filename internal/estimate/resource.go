@@ -79,7 +79,7 @@ func (c *planner) meter(change *tfjson.ResourceChange, before bool) *meter {
 	}
 }
 
-// worst is what the lines add up to at the worst.
+// worst returns the upper bound of the sum of the lines.
 func (m *meter) worst() (worst money.Amount) {
 	_ = m.total(nil, &worst, nil) // an overflow is found where the lines are added to the plan
 	return worst

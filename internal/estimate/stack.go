@@ -129,7 +129,7 @@ func (m *meter) merge(name, kind string, at attributes) {
 // properties turns properties of CloudFormation into attributes of Terraform.
 type properties struct {
 	given, declared map[string]any
-	// late says which given parameters are known only after the plan is applied.
+	// late names the given parameters that are known only after the plan is applied.
 	late any
 }
 

@@ -23,15 +23,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// Terraform is what only the estimate of a plan of Terraform has.
+// Terraform has the fields that only the estimate of a Terraform plan has.
 type Terraform struct {
-	// Monthly is what all that is there after the plan costs in 730 hours, Before what
-	// it costs today, and Change the difference. Each counts only what has a price.
+	// Monthly is the cost of all resources after the plan in 730 hours, Before their cost today,
+	// and Change the difference. Each counts only priced resources.
 	Monthly money.Amount `json:"monthly_usd"`
 	Before  money.Amount `json:"before_monthly_usd"`
 	Change  money.Amount `json:"change_monthly_usd"`
-	// Removed is what the plan destroys, also where it replaces it, with what it costs
-	// in a month today; Saved is their total.
+	// Removed are the resources that the plan destroys or replaces, with their monthly cost today;
+	// Saved is their total.
 	Removed []Line       `json:"removed"`
 	Saved   money.Amount `json:"saved_monthly_usd"`
 	// NotPriced are the resources that the estimate passes over, by their types.
@@ -119,7 +119,7 @@ type planner struct {
 	// owned is true if owner and purpose are those of a resource before.
 	owned bool
 	parts []hashed
-	// open is what is unknown and makes the gate ask.
+	// open lists the unknowns that make the gate ask.
 	open []string
 
 	templates []*template
@@ -134,13 +134,13 @@ type planner struct {
 	fallen   money.Amount
 }
 
-// hashed is what an approval covers of one resource.
+// hashed is the part of one resource that an approval covers.
 type hashed struct {
 	Address, Type, Action string
 	Lines                 [][4]string
 	Unknown               []string
-	// After is all that it will be, where what it costs is not known, and Launches what the
-	// launch templates hold that it may use then.
+	// After is its complete planned state, where its cost is not known, and Launches the contents
+	// of the launch templates that it may use then.
 	After    any      `json:",omitempty"`
 	Launches []string `json:",omitempty"`
 }
@@ -341,8 +341,8 @@ func readPlan(r io.Reader, name string) (*tfPlan, error) {
 	return plan, nil
 }
 
-// actionOf is what a plan does with a resource, in one word. An action that is not known
-// counts as one that creates it.
+// actionOf returns the plan's action on a resource in one word. An action that is not known counts
+// as one that creates it.
 func actionOf(all tfjson.Actions) string {
 	if !isAction(all) {
 		return actionCreate

@@ -223,7 +223,7 @@ func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// call is what the attempts of one request share.
+// call is shared by the attempts of one request.
 type call struct {
 	request *http.Request
 	number  int
@@ -329,8 +329,8 @@ func (c *Client) backoff(number int) time.Duration {
 	return d + rand.N(d/4+1)
 }
 
-// MarkIdempotent says that a request changes nothing twice although its method does not say
-// so, such as a query that is sent by POST.
+// MarkIdempotent marks a request as safe to repeat although its method is not, such as a query that
+// is sent by POST.
 func MarkIdempotent(r *http.Request) {
 	if _, ok := r.Header[keyHeader]; !ok {
 		r.Header[keyHeader] = nil
@@ -392,7 +392,7 @@ func RetryAfter(h http.Header, now time.Time) (d time.Duration, ok bool) {
 	return 0, false
 }
 
-// TimeoutError says that an attempt, or all of them, took too long.
+// TimeoutError is returned when an attempt, or all of them, took too long.
 type TimeoutError struct{ Within time.Duration }
 
 // Error implements error.
@@ -404,7 +404,7 @@ func (*TimeoutError) Timeout() bool { return true }
 // Temporary implements net.Error.
 func (*TimeoutError) Temporary() bool { return true }
 
-// TooLargeError says that an answer exceeds the bound.
+// TooLargeError is returned when an answer exceeds the bound.
 type TooLargeError struct{ Limit int64 }
 
 // Error implements error.

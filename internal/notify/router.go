@@ -182,7 +182,7 @@ func (r *Router) route(recipient string, m action.Message) ([]stop, error) {
 	return stops, nil
 }
 
-// unreached says why no rule leads to an address, and what would.
+// unreached explains why no rule leads to an address, and names one that would.
 func (r *Router) unreached(recipient string, res *inventory.Resource) string {
 	switch {
 	case len(r.channels) == 0:

@@ -70,7 +70,7 @@ func (f *folder) make() (*os.Root, error) {
 	return dir, nil
 }
 
-// explained says what to do about a folder that cannot be trusted.
+// explained adds the remedy to an error about a folder that cannot be trusted.
 func explained(err error) error {
 	var e *trust.Error
 	if errors.As(err, &e) {

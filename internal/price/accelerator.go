@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Accelerator is what is known of one device. Figures that a vendor does not
-// publish are 0.
+// Accelerator is the data of one device. Figures that a vendor does not publish are 0.
 type Accelerator struct {
 	// Name carries the memory where one chip is sold with several: "A100-40GB".
 	Name       string `json:"name"`

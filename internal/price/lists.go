@@ -58,7 +58,7 @@ type listedItem struct {
 	usage string
 	// where are values that its other attributes have.
 	where map[string]string
-	// unit is what the list prices it by, and per how many units of the book that is; 0 is one.
+	// unit is the list's unit, with the number of the book's units in it; 0 is one.
 	unit string
 	per  int64
 	// free is true if its first units may cost nothing, for the account as a whole.
@@ -317,7 +317,7 @@ var databaseEngines = map[[2]string]string{
 	{"Db2", "Standard"}: "db2-se", {"Db2", "Advanced"}: "db2-ae",
 }
 
-// database says which database a product is, in one zone and with what its license model says.
+// database identifies the database of a product, in one zone and with its license model.
 func (p product) database() (service string, ok bool) {
 	a := p.Product.Attributes
 	if p.Product.ProductFamily != "Database Instance" || a["instanceType"] == "" ||
@@ -363,7 +363,7 @@ func Updates(cloud, service, sku string) bool {
 	return service == Compute || strings.HasPrefix(service, cachePrefix) || slices.Contains(listedServices, service)
 }
 
-// updateHint says how the price of something comes into the book.
+// updateHint returns the command that adds a price to the book.
 func updateHint(cloud, service, sku, region string, term Term) string {
 	from := "aws"
 	if term == Spot {

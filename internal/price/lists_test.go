@@ -288,7 +288,7 @@ var priceListMachines = []struct{ document, want string }{
 		"opensearch r6g.large.search 0.168"},
 }
 
-// described is what a document holds: items or machines with their prices.
+// described returns the prices of a document: items or machines.
 func described(t *testing.T, document string) string {
 	t.Helper()
 	found, err := ParseProduct([]byte(document))

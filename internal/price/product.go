@@ -74,7 +74,7 @@ func ParseProduct(document []byte) ([]Entry, error) {
 	return entries, nil
 }
 
-// identify says what the product is, and how the price list states its price.
+// identify returns the entry of the product, and the form of its price in the list.
 func (p product) identify() (Entry, listedItem, error) {
 	a := p.Product.Attributes
 	e := Entry{Cloud: AWS, Service: Rates, Region: a["regionCode"], Term: OnDemand}

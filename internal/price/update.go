@@ -15,7 +15,7 @@ import (
 type Change struct {
 	// Old is the entry that was held before; its zero value when there was none.
 	Old, New Entry
-	// Note says what to know about the new price; empty when there is nothing.
+	// Note is a remark on the new price; empty when there is none.
 	Note string
 }
 
@@ -147,7 +147,7 @@ func (u *update) judge(prepare func(*update) func(*candidate) string) {
 	}
 }
 
-// place is what a candidate is the price of, halves and zones apart.
+// place identifies the priced unit of a candidate, halves and zones apart.
 type place struct {
 	key
 	zone, accelerator string
@@ -320,8 +320,7 @@ func (u *update) halves() {
 	u.rows = append(u.rows, whole...)
 }
 
-// note says what to know about an accepted price; other is its opposite, on-demand
-// for spot.
+// note returns a remark on an accepted price; other is its opposite, on-demand for spot.
 func note(e, old Entry, other money.Rate) string {
 	switch {
 	case e.Term == Spot && !apart(e.Price.Rate, other/10, equalWithin):

@@ -73,10 +73,10 @@ type unreadDocuments struct {
 	first *workload
 }
 
-// unreadError says why it is not known what a document consumes.
+// unreadError is the reason why the resources of a document are not known.
 type unreadError struct{ why string }
 
-// Error says what is not known.
+// Error returns the reason.
 func (e *unreadError) Error() string { return e.why }
 
 func unreadf(format string, args ...any) error { return &unreadError{fmt.Sprintf(format, args...)} }
@@ -265,7 +265,7 @@ func unrendered(name string, src []byte) *Spec {
 	}
 }
 
-// templateMark is what a template of Helm has and YAML does not.
+// templateMark matches templates of Helm, which are no YAML.
 var templateMark = lazyregexp.New(
 	`\{\{-?\s*(\.|if |with |range |include |template |define |end|toYaml |tpl |\$|/\*|lookup |printf |default |quote |not |and |or |eq )`)
 

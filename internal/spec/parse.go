@@ -62,7 +62,7 @@ func Parse(name string, src []byte) (*Spec, error) {
 }
 
 var (
-	// specName is what a job may be called, in logs, tags and commands.
+	// specName matches the names of jobs, which appear in logs, tags and commands.
 	specName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 	// typeName is a provider's machine type.
 	typeName   = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)

@@ -6,7 +6,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// autoscaler says where a kind of autoscaler names what it scales, and how far.
+// autoscaler has the fields in which a kind of autoscaler names its target and its limits.
 type autoscaler struct {
 	target, most []string
 	// usual is the kind of the target where none is given.

@@ -150,7 +150,7 @@ func (a actions) Entries(ctx context.Context, q action.Query, visit func(action.
 	return a.pages(ctx, after, head.Entry, where, args, func(r entryRow) error { return visit(r.entry()) })
 }
 
-// conditions are what a query asks of entries, each after an AND.
+// conditions returns the conditions of a query on entries, each after an AND.
 func conditions(q action.Query) (where string, args []any) {
 	and := func(condition string, values ...any) {
 		where, args = where+" AND "+condition, append(args, values...)

@@ -30,7 +30,7 @@ type Backtest struct {
 	ID        string
 	CreatedBy string
 	CreatedAt time.Time
-	// Spec says what is replayed, in a form of the caller's.
+	// Spec is the specification of the replay, opaque to the store.
 	Spec  string
 	State BacktestState
 	// Attempts counts how often it was begun: once more for each process that died while it

@@ -86,8 +86,8 @@ func rowsOf(tb testing.TB, db *sql.DB, query string) (out []string) {
 	return out
 }
 
-// kept is what a state has of decisions: its tables, and how many entries there are of them
-// in the audit log and in the record of the gate.
+// kept is the part of a state that decisions write: its tables, and the number of their entries in
+// the audit log and in the record of the gate.
 type kept struct {
 	tables  map[string][]string
 	entries int

@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// Lease says that one process alone reads and acts on something, until a time by the clock
-// of the state.
+// Lease gives one process the exclusive right to read and act on something, until a time by the
+// clock of the state.
 type Lease struct {
 	Name, Holder string
 	// Fence rises with each taking. It tells what was decided under this lease from what

@@ -14,7 +14,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// ErrKilled is what every call of a state answers after its process was killed.
+// ErrKilled is returned by every call of a state after its process was killed.
 var ErrKilled = errors.New("the process was killed")
 
 // Mortal kills the process of a state, as far as the database sees it: from one boundary

@@ -21,7 +21,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/witness"
 )
 
-// Options says where the state is.
+// Options locate the state.
 type Options struct {
 	// URL is that of a PostgreSQL database, postgres://USER:PASSWORD@HOST:PORT/NAME.
 	// Without it the state is the file [FileName] in the directory Dir.

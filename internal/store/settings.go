@@ -11,7 +11,7 @@ import (
 
 // Setting is one version of what binds every process of a state.
 type Setting struct {
-	// Kind is what it sets; versions of a kind count from 1.
+	// Kind names the setting; versions of a kind count from 1.
 	Kind    string
 	Version int64
 	At      time.Time

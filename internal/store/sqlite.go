@@ -310,7 +310,7 @@ func isDamaged(err error) bool {
 		code&0xff == sqlite3.SQLITE_NOTADB
 }
 
-// explainSQLite says what to do about an error of opening.
+// explainSQLite adds the remedy to an error of opening.
 func explainSQLite(err error) error {
 	if isDamaged(err) {
 		var cause interface {

@@ -158,7 +158,7 @@ func (c Callers) Revoke(ctx context.Context, id string, now time.Time, entry fun
 	return v, nil
 }
 
-// Answer is what a call with an idempotency key was answered.
+// Answer is the response to a call with an idempotency key.
 type Answer struct {
 	// Request is the hash of what was called with which body.
 	Request string

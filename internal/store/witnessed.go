@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// quarantiner is who freezes an older state.
+	// quarantiner is the actor that freezes an older state.
 	quarantiner = "curfew"
-	// acceptHint is what ends a quarantine.
+	// acceptHint is the way to end a quarantine.
 	acceptHint = "see what is lost, then `curfew state accept --reason TEXT`"
 )
 
 // mirrorTimeout bounds how long a change that is committed already waits for its witness.
 const mirrorTimeout = 10 * time.Second
 
-// Quarantine says since when and why nothing acts by a state.
+// Quarantine is the start and the reason of a state's quarantine, in which it must not act.
 type Quarantine struct {
 	At  time.Time
 	Why string
@@ -195,13 +195,13 @@ func (w *watch) sync(ctx context.Context, d *database, account string, acts bool
 	return w.learn(ctx, known, owner, seen, account)
 }
 
-// older says why a state is older than a record; empty where it is not.
+// older returns the reason why a state is older than a record; empty if it is not.
 func (d *database) older(ctx context.Context, r *witness.Record, seen witness.Seen) (string, error) {
 	return r.Older(seen.Mark, func(entry int64) (string, error) { return d.entryHash(ctx, entry) })
 }
 
-// disowned says why a state must not act on an account on which a state in another place has
-// acted: another one, or an older copy of that one; empty where it may.
+// disowned returns the reason why a state must not act on an account on which a state in another
+// place has acted: another state, or an older copy of that one. It is empty if the state may act.
 func (w *watch) disowned(ctx context.Context, d *database, owner *witness.Owner, seen witness.Seen) (string, error) {
 	if owner.Identity != seen.Identity {
 		return fmt.Sprintf(
@@ -215,8 +215,8 @@ func (w *watch) disowned(ctx context.Context, d *database, owner *witness.Owner,
 	return d.older(ctx, moved, seen)
 }
 
-// misplaced says why a state under a name that the witness does not know must not act: it is an
-// older copy of one that has acted on the same accounts; empty where it is not.
+// misplaced returns the reason why a state under a name that the witness does not know must not
+// act: it is an older copy of one that has acted on the same accounts. It is empty otherwise.
 func (w *watch) misplaced(ctx context.Context, d *database, seen witness.Seen) (string, error) {
 	for _, account := range slices.Sorted(maps.Keys(seen.Rounds)) {
 		owner, err := w.Owner(ctx, account)
@@ -377,7 +377,8 @@ type Standing struct {
 	NewestAt time.Time
 	// Quarantine is why nothing acts; nil where that is not so.
 	Quarantine *Quarantine
-	// Witness says where the witness is; empty: there is none. Problem is why it cannot be used.
+	// Witness is the location of the witness; empty if there is none. Problem is why it cannot be
+	// used.
 	Witness string
 	Problem error
 	// Known is the record of the state at the witness, here or where it was before; nil: none.
@@ -576,7 +577,7 @@ func (t *tx) advance(ctx context.Context, known []witness.Record, w *watch) erro
 		mark.Epoch+1, mark.Generation)
 }
 
-// records are what the witness keeps of the state, and of states in other places that have acted
+// records returns the witness's records of the state, and of states in other places that have acted
 // on its accounts.
 func (w *watch) records(ctx context.Context, d *database) ([]witness.Record, error) {
 	seen, _, err := d.seen(ctx)

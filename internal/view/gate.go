@@ -16,7 +16,7 @@ const (
 	GateReportSchema = "curfew.gate.report/v1"
 )
 
-// Estimate is what `estimate` prints.
+// Estimate is the output of `estimate`.
 type Estimate struct {
 	Schema string `json:"schema"`
 	*estimate.Estimate
@@ -35,7 +35,7 @@ func listed(e *estimate.Estimate) *estimate.Estimate {
 	return &out
 }
 
-// Gate is what `gate` prints: the estimate and the decision.
+// Gate is the output of `gate`: the estimate and the decision.
 type Gate struct {
 	*estimate.Estimate
 	Schema   string   `json:"schema"`
@@ -47,7 +47,7 @@ type Gate struct {
 	HoldID     *string `json:"hold_id"`
 	// DryRun reports whether nothing was changed.
 	DryRun bool `json:"dry_run"`
-	// WouldPass is what passes instead of what is denied.
+	// WouldPass are alternatives to a denied plan that pass.
 	WouldPass []gate.Way `json:"would_pass"`
 	// UnusedHolds are reservations for the same work without a charge.
 	UnusedHolds []string `json:"unused_holds"`
@@ -98,7 +98,7 @@ func optionalText(text string) *string {
 	return &text
 }
 
-// GateReport is what `gate report` prints. Shares and waits are null where nothing was
+// GateReport is the output of `gate report`. Shares and waits are null where nothing was
 // asked or answered.
 type GateReport struct {
 	Schema string `json:"schema"`

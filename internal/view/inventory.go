@@ -32,7 +32,7 @@ type KeptResource struct {
 	// StateSince is since when it is in its state.
 	StateSince time.Time         `json:"state_since,omitzero"`
 	Tags       map[string]string `json:"tags"`
-	// Manager is what manages it.
+	// Manager is the controller that manages the resource.
 	Manager inventory.Manager `json:"manager,omitzero"`
 	// HourlyUSD is the list price of an hour.
 	HourlyUSD *money.Amount `json:"hourly_usd"`
@@ -50,7 +50,7 @@ type KeptResource struct {
 	LastActivity *time.Time `json:"last_activity,omitempty"`
 }
 
-// KeptInstance is what only machines have.
+// KeptInstance has the fields of machines.
 type KeptInstance struct {
 	Market inventory.Market `json:"market,omitempty"`
 	// Image is the id of the image that it was started from.
@@ -74,11 +74,11 @@ type KeptDisk struct {
 	SizeGiB *int64 `json:"size_gib"`
 }
 
-// KeptVolume is what only volumes have.
+// KeptVolume has the fields of volumes.
 type KeptVolume struct {
 	// SizeGiB is the size in GiB.
 	SizeGiB int64 `json:"size_gib"`
-	// AttachedTo are what it is attached to.
+	// AttachedTo are the ids of the machines that the volume is attached to.
 	AttachedTo []string `json:"attached_to"`
 }
 

@@ -83,11 +83,11 @@ func NewFuses(all []action.Fuse) Fuses {
 	return d
 }
 
-// Consent says that policies may end a machine although its disks lose data.
+// Consent allows policies to end a machine although its disks lose data.
 type Consent struct {
 	Schema   string `json:"schema"`
 	Resource string `json:"resource"`
-	// Loses are what is lost.
+	// Loses are the disks and data that are lost.
 	Loses  []string `json:"loses"`
 	Reason string   `json:"reason"`
 	By     string   `json:"by"`

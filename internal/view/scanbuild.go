@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// ScanOptions are what a document says of the run that made it.
+// ScanOptions describe the run that made a document.
 type ScanOptions struct {
 	// Version is the program's.
 	Version string
@@ -390,7 +390,7 @@ func billed(b *round.Billed) *ScanBilled {
 	return out
 }
 
-// meters is what one pass over the charges of an audit gathers.
+// meters is the result of one pass over the charges of an audit.
 type meters struct {
 	// unpricedIn counts meters without a price by category, unpricedOf by team.
 	unpricedIn, unpricedOf map[string]int
@@ -522,7 +522,7 @@ func unjudged(m *meters) []Unjudged {
 	return append(make([]Unjudged, 0, len(m.unjudged)), m.unjudged...)
 }
 
-// assumptions says what the figures rest on.
+// assumptions lists the assumptions behind the figures.
 func (m *meters) assumptions() []string {
 	out := []string{
 		"A month is 730 hours; each resource is taken to run on as it does now.",

@@ -85,14 +85,14 @@ type Verified struct {
 // InitSchema names the shape of [Init].
 const InitSchema = "curfew.init/v1"
 
-// Init is what `init` wrote: files, and the mode of their policies.
+// Init lists the files that `init` wrote, and the mode of their policies.
 type Init struct {
 	Schema string   `json:"schema"`
 	Files  []string `json:"files"`
 	Mode   string   `json:"mode"`
 }
 
-// Clock says that the time of a state was set.
+// Clock is the answer to setting the time of a state.
 type Clock struct {
 	Schema string    `json:"schema"`
 	Now    time.Time `json:"now"`
@@ -107,12 +107,12 @@ type Whoami struct {
 	Name   string `json:"name"`
 	// Declared is the name that was declared.
 	Declared string `json:"declared"`
-	// Proof is what proves the answer.
+	// Proof is the proof of the answer.
 	Proof string `json:"proof"`
 	// Verified reports whether a provider vouches for the identity.
 	Verified bool   `json:"verified"`
 	Subject  string `json:"subject"`
-	// VerifiedBy is what vouches for the identity.
+	// VerifiedBy is the authority that vouches for the identity.
 	VerifiedBy string `json:"verified_by"`
 	// InPeople reports whether people of the configuration names the identity.
 	InPeople bool     `json:"in_people"`

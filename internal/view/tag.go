@@ -18,7 +18,7 @@ type Tags struct {
 	// Read is how many resources were read.
 	Read      int      `json:"resources_read"`
 	Resources []Tagged `json:"resources"`
-	// BlindSpots are what could not be read, and its effect.
+	// BlindSpots are the sources that could not be read, each with its effect.
 	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
 }
 
@@ -46,7 +46,7 @@ const (
 type AddedTag struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
-	// Before is what it was before.
+	// Before is the earlier value.
 	Before *string `json:"before"`
 	From   string  `json:"from"`
 }

@@ -49,7 +49,7 @@ type Seen struct {
 	Rounds map[string]int64 `json:"rounds,omitempty"`
 }
 
-// Record is what a witness keeps of a state.
+// Record is a witness's record of a state.
 type Record struct {
 	Schema string `json:"schema"`
 	// State is the path of the state, or its database without user and password.
@@ -109,7 +109,7 @@ type Documents interface {
 	// only for a moment: a process that was stopped must not hold up the others, and a record
 	// that a late one sets back is right again with the next change.
 	Lock(ctx context.Context) (unlock func())
-	// String says where they are.
+	// String describes the location of the records.
 	String() string
 }
 

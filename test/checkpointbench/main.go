@@ -53,7 +53,7 @@ type tool struct {
 	save, restore func(dir string) []string
 }
 
-// figure is what one run of a tool took.
+// figure is the result of one run of a tool.
 type figure struct {
 	seconds float64
 	// sent and got are bytes over the wire, memory is the peak in bytes.

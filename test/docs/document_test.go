@@ -16,8 +16,8 @@ type block struct {
 	kind, text string
 }
 
-// kinds are what a fence may name. A block sh or console has commands, and a block text what the
-// commands before it print; the others are files, and plain is neither.
+// kinds are the allowed names of a fence. A block sh or console has commands, and a block text the
+// output of the commands before it; the others are files, and plain is neither.
 var kinds = map[string]bool{
 	"sh": true, "console": true, "text": true, "yaml": true, "json": true, "hcl": true, "python": true, "csv": true,
 	"crontab": true, "plain": true,

@@ -236,8 +236,8 @@ type search struct {
 	by    []Principal
 	in    Account
 	names *strings.Replacer
-	// values are those that tags may get, by the keys by which a document decides, and states the
-	// tags with which something begins.
+	// values are the possible values of tags, by the keys by which a document decides, and states
+	// the initial tags of a resource.
 	values map[string][]string
 	states []map[string]string
 	// sets are tags that a statement wants to be written together.

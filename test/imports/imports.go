@@ -28,7 +28,7 @@ type Table struct {
 	never    []reservation
 }
 
-// order says which packages of its own section a package may import.
+// order lists the packages of its own section that a package may import.
 type order string
 
 const (

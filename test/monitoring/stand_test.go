@@ -95,7 +95,7 @@ type stand struct {
 	binary     string
 	prometheus string
 	received   received
-	// refusing says that Slack accepts no message.
+	// refusing is true while Slack accepts no message.
 	refusing atomic.Bool
 	// first reads three accounts by TLS and has its state in SQLite, second one account and PostgreSQL.
 	first, second *service

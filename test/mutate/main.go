@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// options say what is changed and how it is tested.
+// options choose the packages to change and their tests.
 type options struct {
 	number int
 	seed   uint64
@@ -182,7 +182,7 @@ func (p pkg) test(ctx context.Context, o options, out io.Writer) (tested, surviv
 	return tested, survived, nil
 }
 
-// verdict is what the tests say about a mutant.
+// verdict is the result of the tests for a mutant.
 type verdict int
 
 const (

@@ -175,7 +175,7 @@ func meterName(name string) string {
 	return name
 }
 
-// pricedBy is what of the book a meter is priced by.
+// pricedBy names the entry of the book that prices a meter.
 func pricedBy(m *inventory.Meter) string {
 	switch {
 	case m.Service == "":

@@ -18,8 +18,8 @@ import (
 // module is the path of this module.
 const module = "github.com/curfew-dev/curfew"
 
-// source is what the code says of itself: comments of types and fields, and the constants
-// of types of text.
+// source is the documentation in the code: comments of types and fields, and the constants of types
+// of text.
 type source struct {
 	// comments are by "package.Type" and "package.Type.Field".
 	comments map[string]string

@@ -68,8 +68,8 @@ const (
 	maxData = 500
 )
 
-// Activity is what a machine does: its CPU and its GPU in percent, the GPU's memory in
-// MiB, bytes a minute over the network.
+// Activity is the activity of a machine: its CPU and its GPU in percent, the GPU's memory in MiB,
+// bytes a minute over the network.
 type Activity struct{ CPU, GPU, Memory, Network float64 }
 
 // The activities of the machines.

@@ -451,7 +451,7 @@ func (c *cloud) truncate(yes bool) {
 	c.cut = yes
 }
 
-// read says when each account was listed last.
+// read returns the last time that each account was listed.
 func (c *cloud) read() map[string]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

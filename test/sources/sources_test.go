@@ -53,7 +53,7 @@ const (
 	step = 5 * time.Minute
 )
 
-// machine is what one machine did, a value for each minute; negative is a lost sample.
+// machine is the activity of one machine, a value for each minute; negative is a lost sample.
 type machine struct {
 	id, address, host string
 	gpus              int
@@ -282,7 +282,7 @@ func (w *world) setting(t *testing.T, at time.Time, f clouds.Source, keep func(u
 	return s
 }
 
-// verdicts are what every machine does at a time.
+// verdicts returns the duty of every machine at a time.
 func verdicts(t *testing.T, s round.Setting) map[string]duty.Verdict {
 	set, err := policy.Parse("ask.yaml", []byte(ask))
 	if err != nil {

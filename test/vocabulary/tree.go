@@ -226,7 +226,8 @@ func documentSentences(file, text string) []entry {
 			block = !block
 			continue
 		}
-		if block || strings.HasPrefix(line, "|") || strings.HasPrefix(line, "<!--") || strings.HasPrefix(line, "    ") {
+		if block || strings.HasPrefix(line, "|") || strings.HasPrefix(line, "<!--") ||
+			strings.HasPrefix(line, "    ") {
 			continue
 		}
 		rest := line

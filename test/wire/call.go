@@ -33,7 +33,7 @@ type Call struct {
 	// Service is the name of the credential scope, except that "monitoring" is
 	// called "cloudwatch" as in IAM.
 	Service, Operation, Region string
-	// AccessKey signed it; Account is whose key that is.
+	// AccessKey signed it; Account owns that key.
 	AccessKey, Account string
 	Protocol           Protocol
 	Method, Path       string

@@ -154,7 +154,7 @@ func (f Fleet) describeInstances(_ context.Context, c *Call) (*Reply, error) {
 	return r, nil
 }
 
-// describeProtection says of every machine that nothing protects it.
+// describeProtection reports every machine as unprotected.
 func describeProtection(_ context.Context, c *Call) (*Reply, error) {
 	return &Reply{
 		XML: []*Node{T("instanceId", c.Form.Get("InstanceId")), E(c.Form.Get("Attribute"), T("value", false))},
@@ -258,7 +258,7 @@ func (f Fleet) read(c *Call) func(metricQuery) ([]time.Time, []float64) {
 
 func atoi(s string) int { n, _ := strconv.Atoi(s); return n }
 
-// value is what a metric of a machine was in the period at t.
+// value returns a metric of a machine in the period at t.
 func (f Fleet) value(machine, gpu int, q metricQuery, t time.Time) (float64, bool) {
 	h := uint64(machine)*0x9e3779b97f4a7c15 ^ uint64(gpu)*0xbf58476d1ce4e5b9 ^ uint64(t.Unix()/3600)*0x94d049bb133111eb
 	h ^= h >> 29

@@ -52,7 +52,7 @@ func Setting(ctx context.Context, req *runtime.Request, cfg config.Config, f Sou
 // SimSeed makes the simulated account the same on every machine.
 const SimSeed = 1
 
-// Source says which account is read, and which recorded usage with it.
+// Source is one account to read, with its recorded usage.
 type Source struct {
 	Cloud       string
 	Regions     []string
@@ -70,7 +70,7 @@ type Source struct {
 	Transient bool
 }
 
-// CloudError says what to do when nothing could be read.
+// CloudError adds the next step to an error that left nothing to read.
 func CloudError(err error) error {
 	f := &runtime.Error{Code: "error", Err: err}
 	var file *usage.FileError

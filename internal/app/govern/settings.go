@@ -56,8 +56,7 @@ func settingsVersion(v store.Setting) view.SettingsVersion {
 	}
 }
 
-// SettingsText is what is set: the text of the shared settings, that of prices, or both; nil
-// leaves one as it is.
+// SettingsText holds the shared settings, the prices, or both; nil leaves one unchanged.
 type SettingsText struct {
 	Settings, Prices *string
 	// Name and PricesName call them in errors.

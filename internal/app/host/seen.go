@@ -82,7 +82,7 @@ func openSeen(req *runtime.Request, run *checkpoint.Run) *seen {
 	return s
 }
 
-// notes says what is wrong with the record.
+// notes lists the problems of the record.
 func (s *seen) notes() []string {
 	if s.err != nil {
 		return []string{s.err.Error()}

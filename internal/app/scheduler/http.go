@@ -21,13 +21,13 @@ type Readiness struct {
 	Degraded []string `json:"degraded,omitempty"`
 	// Database is "ok", or what is wrong with it.
 	Database string `json:"database"`
-	// Configuration is what is wrong with the newest configuration, while the one before is
-	// kept; empty is nothing.
+	// Configuration is the error in the newest configuration, while the one before is in force;
+	// empty if there is none.
 	Configuration string `json:"configuration,omitempty"`
 	// Frozen is true if all actions are held back, and Freeze by whom, since when and why.
 	Frozen bool   `json:"frozen"`
 	Freeze string `json:"freeze,omitempty"`
-	// Problems are what else is wrong.
+	// Problems are all other problems.
 	Problems []string `json:"problems,omitempty"`
 	Sources  []Status `json:"sources"`
 

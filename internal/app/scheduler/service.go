@@ -49,25 +49,24 @@ type Rounds interface {
 	Round(ctx context.Context) (Outcome, error)
 }
 
-// Outcome is what came of a round.
+// Outcome is the result of a round.
 type Outcome struct {
 	// Next is when something is due before the next regular round; zero is nothing.
 	Next time.Time
 	// Resources are how many there are, Verdicts how many machines are in each state.
 	Resources int
 	Verdicts  map[string]int
-	// Running is what the machines cost an hour, Wasted what those of them do that are idle,
-	// held or stalled.
+	// Running is the hourly cost of the machines, Wasted that of the idle, held and stalled ones.
 	Running, Wasted money.Amount
 	Calls           []inventory.Calls
 	Acts            []Act
 	// Failed is how many actions failed in the round, by verb, those that failed before included.
 	Failed map[policy.Verb]int
-	// Missing is what could not be read or recorded, in a line each.
+	// Missing lists the parts that could not be read or recorded.
 	Missing []string
 }
 
-// Act is what a round did about one resource.
+// Act is the action of a round on one resource.
 type Act struct {
 	Resource string
 	Verb     policy.Verb
@@ -201,7 +200,7 @@ func (s *Scheduler) staying() []*holding {
 	return out
 }
 
-// Status is what is known of a source.
+// Status is the status of a source.
 type Status struct {
 	Source string `json:"source"`
 	// Held is true if this process holds it, Holder which other one does.
@@ -265,8 +264,8 @@ func (s *Scheduler) Set(sources []Source) {
 	s.nudge()
 }
 
-// Reloaded says what is wrong with the newest configuration, while the one before is kept;
-// nil is nothing.
+// Reloaded records the error in the newest configuration, while the one before is in force; nil
+// clears it.
 func (s *Scheduler) Reloaded(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,8 +289,8 @@ func (s *Scheduler) known() Facts {
 	return s.facts
 }
 
-// Problem says what is wrong with something else that the service depends on, such as the
-// list of its accounts; nil is nothing any more.
+// Problem records an error of another dependency of the service, such as the list of its accounts;
+// nil clears it.
 func (s *Scheduler) Problem(what string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

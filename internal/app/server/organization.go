@@ -22,7 +22,7 @@ const (
 
 // organization follows the accounts of an organization.
 type organization struct {
-	// of is what was listed last, members what it came to; nil is not listed yet.
+	// of is the configuration at the last listing, members its result; nil before the first.
 	of      config.Organization
 	members []clouds.AWSMember
 	due     time.Time // when it is listed again

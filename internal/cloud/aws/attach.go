@@ -20,7 +20,7 @@ import (
 var (
 	// ErrStreamDead is a connection that AWS shows as ended while the plugin still waits.
 	ErrStreamDead = errors.New("AWS shows the connection as ended, and the plugin did not notice")
-	// ErrRefused is what the plugin could not do.
+	// ErrRefused is returned when the plugin could not connect.
 	ErrRefused = errors.New("the Session Manager plugin could not connect")
 )
 

@@ -82,7 +82,8 @@ func databasesUnder(engine string) string {
 	return databaseService
 }
 
-// notCovered says why nothing is known of what a service bills; empty where something is.
+// notCovered returns the reason why the charges of a service are not broken down; empty if they
+// are.
 func (s *scan) notCovered(service string) string {
 	kinds, listed := billedKinds[service]
 	if !listed {

@@ -49,10 +49,10 @@ type Caller struct {
 	MaxAge time.Duration
 }
 
-// Identity is what STS says about a caller.
+// Identity is the identity of a caller by STS.
 type Identity struct {
 	ARN, Account string
-	// Host is who answered.
+	// Host is the host that answered.
 	Host string
 }
 

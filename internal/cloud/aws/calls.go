@@ -75,7 +75,7 @@ func (t *tally) list() ([]round.Calls, error) {
 	return out, nil
 }
 
-// units is what the provider charges for in a call.
+// units returns the number of units that the provider charges for a call.
 func units(input any) int {
 	if in, ok := input.(*cloudwatch.GetMetricDataInput); ok {
 		return len(in.MetricDataQueries)

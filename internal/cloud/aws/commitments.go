@@ -108,8 +108,8 @@ func (p *place) reserved(ri ec2types.ReservedInstances) *inventory.Resource {
 	return r
 }
 
-// reservedHourly is what all machines of a reservation cost an hour: the recurring and
-// usage charges, and the fixed price spread over the term.
+// reservedHourly returns the hourly cost of all machines of a reservation: the recurring and usage
+// charges, and the fixed price spread over the term.
 func reservedHourly(ri ec2types.ReservedInstances) (money.Amount, error) {
 	var each money.Amount
 	var charges []string

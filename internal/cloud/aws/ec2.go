@@ -192,8 +192,8 @@ var instanceStates = map[types.InstanceStateName]inventory.State{
 	types.InstanceStateNameStopped:      inventory.StateStopped,
 }
 
-// market says how a machine's capacity was bought. EC2 gives no lifecycle for
-// on-demand machines; one it gives and that is not known here is unknown.
+// market returns the purchase option of a machine. EC2 gives no lifecycle for on-demand machines;
+// one it gives and that is not known here is unknown.
 func market(i types.Instance) inventory.Market {
 	if i.Placement != nil && i.Placement.Tenancy == types.TenancyHost {
 		return inventory.DedicatedHost

@@ -19,7 +19,7 @@ import (
 // RegionError is a region that does not exist, or that an account has not enabled.
 type RegionError struct {
 	Region string
-	// Reason says what is wrong with it.
+	// Reason describes the error.
 	Reason string
 	// Known are the regions that would do; nil when they could not be listed.
 	Known []string

@@ -174,8 +174,8 @@ func root(text string) string {
 	}
 }
 
-// unclear is what is known after an answer without the resource that was asked for by its
-// name: nothing. The service has a word of its own for what is not there.
+// unclear is the error for an answer that lacks the resource requested by name: its state is
+// unknown. The service has a word of its own for what is not there.
 func unclear(attempt string) error {
 	return fmt.Errorf("%s: %w: the answer does not hold it, and does not say that it is gone", attempt,
 		inventory.ErrUnavailable)

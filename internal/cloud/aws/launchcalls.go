@@ -70,7 +70,7 @@ var launchable = func() map[string]bool {
 	return m
 }()
 
-// guardLaunches is what the calls of a launcher pass through.
+// guardLaunches is the middleware of a launcher's calls.
 func guardLaunches(service string, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewLaunches", func(ctx context.Context, _ any) (func(time.Time), error) {
 		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !launchable[api] {

@@ -272,8 +272,9 @@ func (s *launchersScan) spotFleets(ctx context.Context) {
 	s.failed(ctx, "ec2:DescribeSpotFleetRequests", err)
 }
 
-// launchersOf says what would start machines from an image or snapshot of a region, in whichever
-// account: an image may be shared. It is unknown where one of the region's places was not read.
+// launchersOf names the groups and templates that would start machines from an image or snapshot of
+// a region, in any account: an image may be shared. It is unknown where one of the region's places
+// was not read.
 func (s *scan) launchersOf(r *inventory.Resource) inventory.Fact[[]string] {
 	names := []string{}
 	for _, p := range s.places {

@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// terminateParams is what a machine is terminated with, for people to read.
+// terminateParams are the parameters of a termination, for people to read.
 type terminateParams struct {
 	// DeletedDisks end with the machine.
 	DeletedDisks []string `json:"deleted_disks"`

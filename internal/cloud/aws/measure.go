@@ -231,7 +231,7 @@ type subject struct {
 	batch    *batch
 	opened   usage.Opened // for a meter that is reported in every step
 	series   []measurement
-	// held is what was read so far, until all of it was.
+	// held are the runs read so far, until all of them were.
 	held []run
 }
 
@@ -414,7 +414,7 @@ func (m *meters) natGateway(r *inventory.Resource) {
 	}
 }
 
-// balancerMetrics says which metric counts what a load balancer of a type serves.
+// balancerMetrics has the request metric of each type of load balancer.
 var balancerMetrics = map[string]struct{ namespace, name, dimension string }{
 	"application": {"AWS/ApplicationELB", "RequestCount", "LoadBalancer"},
 	"network":     {"AWS/NetworkELB", "NewFlowCount", "LoadBalancer"},

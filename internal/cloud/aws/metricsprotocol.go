@@ -31,7 +31,7 @@ func metricsProtocol(o *cloudwatch.Options) {
 type metricsProtocols struct {
 	smithyhttp.ClientProtocol
 	query smithyhttp.ClientProtocol
-	// speaksQuery says that the endpoint answered a query.
+	// speaksQuery is true once the endpoint has answered a query.
 	speaksQuery atomic.Bool
 }
 

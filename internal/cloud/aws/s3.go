@@ -308,7 +308,7 @@ func (p *place) uploadedBytes(ctx context.Context, bucket string,
 	return inventory.Known(sum)
 }
 
-// versionSum is what replaced and deleted versions hold.
+// versionSum is the size of replaced and deleted versions.
 type versionSum struct {
 	inventory.Listing
 	classes map[string]int64

@@ -24,7 +24,7 @@ const (
 	manifestBytes = 8 << 20
 )
 
-// manifest is what S3 writes next to the files of an inventory (Amazon S3 User Guide,
+// manifest is the manifest that S3 writes next to the files of an inventory (Amazon S3 User Guide,
 // "Inventory manifest").
 type manifest struct {
 	SourceBucket      string `json:"sourceBucket"`

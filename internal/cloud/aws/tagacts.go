@@ -23,7 +23,7 @@ var tagging = handler{do: putTags, look: lookTags, undo: restoreTags}
 // tagParams are tags to be written, and by which service.
 type tagParams struct {
 	Set map[string]string `json:"set"`
-	// Service and Name say where: the service's own name of the resource.
+	// Service and Name identify the resource in the service's own terms.
 	Service string `json:"service"`
 	Name    string `json:"name"`
 }

@@ -48,7 +48,7 @@ func identities(tb testing.TB, s *subject) {
 	}
 }
 
-// unique says that a list is not empty and names nothing twice.
+// unique fails the test for an empty list or a repeated name.
 func unique(tb testing.TB, what string, names []string) {
 	if len(names) == 0 {
 		tb.Errorf("the observation names no %s", what)

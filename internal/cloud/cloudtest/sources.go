@@ -97,7 +97,7 @@ type meter struct {
 	signal usage.Signal
 }
 
-// taken is what a source handed over.
+// taken collects the samples of a source.
 type taken struct {
 	usage.Measured
 	first  map[inventory.Ref]usage.Opened // for what each was opened first

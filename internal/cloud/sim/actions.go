@@ -34,7 +34,7 @@ func (c *Cloud) Actions(clock func() time.Time) *Actions {
 	return &Actions{cloud: c, clock: clock}
 }
 
-// verbs are what can be done to each kind, but for tagging, and the step that does it.
+// verbs are the verbs of each kind, except tagging, and the step that carries each out.
 var verbs = map[inventory.Kind]map[policy.Verb]string{
 	inventory.KindInstance: {
 		policy.Stop: stepStop, policy.Hibernate: stepStop, policy.Terminate: stepTerminate, policy.Scale: stepScale,
@@ -262,7 +262,7 @@ func (a *Actions) Do(ctx context.Context, t action.Task) (receipt string, err er
 	return receiptOf(t), nil
 }
 
-// receiptOf is what the provider answers.
+// receiptOf returns the provider's answer.
 func receiptOf(t action.Task) string {
 	if t.Step.Name != stepSnapshot {
 		return ""
@@ -326,7 +326,7 @@ func (w *world) unchanged(t action.Task, r *inventory.Resource) error {
 	return nil
 }
 
-// saved says how far the snapshots of disks are that a key made.
+// saved returns the progress of the disk snapshots that a key made.
 func (w *world) saved(key string, disks []string) action.Progress {
 	found := w.made(key)
 	if len(found) == 0 {

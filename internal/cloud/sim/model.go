@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// State is what a machine does at one moment. Its zero value is a machine that
-// does nothing.
+// State is the activity of a machine at one moment. The zero value is a machine that does nothing.
 type State struct {
 	// CPU is the share of all CPUs in use, HostMemory the share of the host's
 	// memory, in percent, 0 to 100.
@@ -22,7 +21,7 @@ type State struct {
 	Works bool
 }
 
-// GPU is what one GPU does at one moment, in the units of the usage signals.
+// GPU is the activity of one GPU at one moment, in the units of the usage signals.
 type GPU struct {
 	// Util is 0 to 100; SMActive, TensorActive and DRAMActive are 0 to 1.
 	Util, SMActive, TensorActive, DRAMActive float64
@@ -32,8 +31,8 @@ type GPU struct {
 	Processes float64
 }
 
-// moment is what a behavior may look at: the machine's own randomness, what it
-// is made of, and the time. It knows of no other machine and of no earlier state.
+// moment is the input of a behavior: the machine's own randomness, its hardware, and the time. It
+// has no other machine and no earlier state.
 type moment struct {
 	key      key
 	hardware hardware

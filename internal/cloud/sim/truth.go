@@ -11,7 +11,7 @@ import (
 // forget are planted for tag-missing.
 var RequiredTags = []string{"team", "project", "environment", "cost-center"}
 
-// Planted is what is known to be true of one resource, because it was made so.
+// Planted is the known truth about one resource.
 type Planted struct {
 	Ref inventory.Ref
 	// Rules are the rules that must find something about it, as long as they run.
@@ -21,7 +21,7 @@ type Planted struct {
 	// Advice (spot, a newer generation, an overrun that is at work) may still be
 	// given, also by Rules.
 	Honest bool
-	// Note says why.
+	// Note is the reason.
 	Note string
 }
 
@@ -38,7 +38,7 @@ func (c *Cloud) Truth() []Planted {
 	return out
 }
 
-// Work is what a machine was made to do over a time.
+// Work is the activity that a machine was given over a time.
 type Work struct {
 	// Worked and Rested add up to the time in which it ran as it was laid out.
 	Worked, Rested time.Duration

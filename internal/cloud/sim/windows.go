@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// telemetry is what is measured of a machine. The zero value is nothing of its
-// accelerators.
+// telemetry is the set of signals of a machine. The zero value has none of its accelerators. The
+// zero value is nothing of its accelerators.
 type telemetry int
 
 const (
@@ -27,9 +27,9 @@ const (
 const Source = "sim"
 
 const (
-	// step is what one point stands for, as metrics services roll up, and fineStep in an
-	// interval of up to fineWindow, which is read before something is done, where the
-	// caller leaves the choice.
+	// step is the length of one point, as metrics services roll up, and fineStep that in an
+	// interval of up to fineWindow, which is read before an action, where the caller leaves the
+	// choice.
 	step       = time.Hour
 	fineStep   = sampling
 	fineWindow = 48 * time.Hour

@@ -42,7 +42,7 @@ func refusal(status string, text []byte) *Error {
 	return &Error{Message: status}
 }
 
-// FormatError says that an answer is not one of Prometheus's API.
+// FormatError is returned when an answer is not one of Prometheus's API.
 type FormatError struct {
 	// Reason is one line without secrets.
 	Reason string
@@ -55,7 +55,7 @@ func (e *FormatError) Error() string {
 	return "the answer is not that of Prometheus's API: " + e.Reason
 }
 
-// UnreachableError says that no attempt reached the server.
+// UnreachableError is returned when no attempt reached the server.
 type UnreachableError struct {
 	// Reason is one line without secrets.
 	Reason string
@@ -66,7 +66,7 @@ type UnreachableError struct {
 // Error implements error.
 func (e *UnreachableError) Error() string { return e.Reason }
 
-// ClockError says that the server's clock is not this machine's.
+// ClockError is returned when the server's clock is not this machine's.
 type ClockError struct {
 	// Ahead is how far it is ahead, below 0 how far behind.
 	Ahead time.Duration

@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Workflow is what GitHub tells a run of a workflow
+// Workflow is the environment of a workflow run
 // (https://docs.github.com/en/actions/reference/workflows-and-actions/variables).
 type Workflow struct {
 	// EventName is GITHUB_EVENT_NAME, Repository GITHUB_REPOSITORY, Ref GITHUB_REF.
@@ -122,7 +122,7 @@ func ParseEvent(name string, r io.Reader) (Pull, error) {
 	return e.pull()
 }
 
-// event is what is needed of both events; they share the form
+// event has the fields needed of both events, which share the form
 // (https://docs.github.com/en/webhooks/webhook-events-and-payloads#pull_request).
 type event struct {
 	PullRequest struct {

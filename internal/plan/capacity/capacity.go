@@ -46,7 +46,8 @@ type Params struct {
 	// stay at or under it. It goes without Headroom, P99 and Replicas; 0 is none.
 	Target float64
 
-	// QPSPerGPU is what one replica serves in a second. It is 0 where Profile says it.
+	// QPSPerGPU is the throughput of one replica per second; 0 where Profile has it. It is 0 where
+	// Profile says it.
 	QPSPerGPU float64
 
 	// Profile is how long a batch takes; zero where QPSPerGPU says what is served.

@@ -155,7 +155,7 @@ func (c *chain) stationary(states int) {
 
 // moment is an instant of the batches of one size, for the requests that come then.
 type moment struct {
-	// rest is what is left of the batch, in seconds.
+	// rest is the remaining time of the batch, in seconds.
 	rest float64
 	// before is how many requests a cycle come then and find so many in the queue.
 	before []float64

@@ -39,8 +39,7 @@ type Scaling struct {
 	CoolDownSeconds int `json:"cool_down_seconds"`
 }
 
-// signals are those that need no profile: requests a second for each replica, and the
-// times of autoscalers.
+// signals need no profile: requests per second and replica, and the times of autoscalers.
 func signals(p Params, each float64) *Scaling {
 	s := &Scaling{
 		QPSPerReplica: each, StableWindowSeconds: knativeStable,

@@ -52,7 +52,7 @@ func (in instance) lasts(e Existing) bool {
 	return e.Expires.Sub(start).Hours() > float64(len(in.need[0])+soonHours)
 }
 
-// cost is what the use costs in the period ahead with levels of the offers, by the rules of
+// cost returns the cost of the use in the period ahead with levels of the offers, by the rules of
 // the contract: reserved first, then plans by discount, then on demand. Levels are machines, or
 // dollars an hour at plan rates.
 func (in instance) cost(levels []float64) float64 {

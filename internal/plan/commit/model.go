@@ -37,7 +37,7 @@ type node struct {
 	keys   []int
 	parent int
 	vars   []int
-	// fixed is what existing plans cover in an hour, in dollars at on-demand prices.
+	// fixed is the hourly coverage of existing plans, in dollars at on-demand prices.
 	fixed []float64
 }
 
@@ -303,8 +303,8 @@ func nested(sets [][]int) (out [][]int, crossed bool) {
 	return slices.CompactFunc(out, slices.Equal), crossed
 }
 
-// rest is what is left on demand when shares z of the upper bounds are bought, and a
-// plane that touches it there.
+// rest returns the on-demand remainder when shares z of the upper bounds are bought, and a plane
+// that touches it there.
 func (m *model) rest(z []float64) (float64, cut) {
 	g := make([]float64, len(z))
 	flow, alive := make([]float64, len(m.nodes)), make([]bool, len(m.nodes))

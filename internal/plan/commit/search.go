@@ -59,7 +59,7 @@ type search struct {
 	cost   money.Amount
 	center []float64
 	closed float64
-	// charged is what existing commitments charge, which no choice changes.
+	// charged is the cost of existing commitments, which no choice changes.
 	charged money.Amount
 }
 

@@ -17,7 +17,7 @@ type Advice struct {
 	GPUs *int `json:"gpus"`
 	// Serves is true if it needs fewer GPUs than the plan.
 	Serves bool `json:"serves"`
-	// When says under which condition it may be used, Lacks which isolation is missed.
+	// When is the condition for its use, Lacks the missing isolation.
 	When  string   `json:"when"`
 	Lacks []string `json:"lacks"`
 }
@@ -26,9 +26,9 @@ type Advice struct {
 // 13.0; it is 60 from then on (NVIDIA MPS documentation).
 const mpsClients = 48
 
-// advise says what other ways of sharing would come to, on the largest GPU of the
-// fleet. Under MPS processes run side by side, so memory, compute slices and clients
-// have to fit; under time-slicing they take turns, and only memory has to.
+// advise computes the result of other ways of sharing on the largest GPU of the fleet. Under MPS
+// processes run side by side, so memory, compute slices and clients have to fit; under time-slicing
+// they take turns, and only memory has to.
 func (p *planner) advise(ctx context.Context, wanted []Workload, r Report) ([]Advice, error) {
 	out := []Advice{}
 	on := slices.MaxFunc(p.fleet, func(a, b GPUs) int {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Do is what a step does.
+// Do is the action of a step.
 type Do string
 
 // The steps. Drain ends the processes of a workload, with a checkpoint where it can;
@@ -22,7 +22,7 @@ const (
 
 // Step is one thing to do.
 type Step struct {
-	// Do is what to do.
+	// Do is the action.
 	Do Do `json:"do"`
 	Site
 	// Workload is the workload concerned; empty is unknown or none.

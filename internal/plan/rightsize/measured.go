@@ -15,7 +15,7 @@ const (
 	mib = 1 << 20
 )
 
-// measured is what a machine's work needs.
+// measured is the measured demand of a machine's work.
 type measured struct {
 	w           *usage.Window
 	from        price.Machine
@@ -241,7 +241,7 @@ func (m *measured) hostOf(o Options) {
 	}
 }
 
-// verdict says how well the GPUs are used.
+// verdict rates the use of the GPUs.
 func (m *measured) verdict(p inventory.Purpose) (Verdict, string) {
 	if m.reason != "" {
 		return Unknown, m.reason

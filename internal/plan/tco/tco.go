@@ -54,9 +54,9 @@ type Report struct {
 	Verdict string `json:"verdict"`
 	// LeastSavingUSD is the saving a month from which on it would be advised.
 	LeastSavingUSD money.Amount `json:"least_saving_usd_per_month"`
-	// Assumptions are what the figures take for granted.
+	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
-	// Changes are what would change the answer.
+	// Changes would change the answer.
 	Changes []string `json:"changes"`
 
 	// Balance is dollars at the end of each month of the first two years, from month 0.

@@ -97,9 +97,9 @@ func (c Color) paint() string {
 	return "var(--" + p.name + ", " + p.light + ")"
 }
 
-// Axis is what values are measured along.
+// Axis is one axis of a chart.
 type Axis struct {
-	// Label says what is measured, with its unit: "dollars a month".
+	// Label names the quantity with its unit: "dollars a month".
 	Label string
 	// Format prints a value; nil prints up to two decimals.
 	Format func(float64) string

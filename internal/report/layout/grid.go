@@ -20,8 +20,8 @@ type Grid struct {
 	States []bool
 	// Least is the width to which a column may be cut; 0 is ten columns or its heading.
 	Least []int
-	// Priority says which columns keep their width: those with the lowest are cut first.
-	// Without it the first column is cut last.
+	// Priority ranks the columns: those with the lowest are cut first. Without it the first column
+	// is cut last.
 	Priority []int
 	Rows     [][]string
 	// Notes holds a line of text for each row, shown under it; "" is none.
@@ -44,7 +44,7 @@ type Grid struct {
 	Folded, PageOnly bool
 	// Below are lines under the table, on what it counts and does not show.
 	Below []string
-	// Details are what a page shows of each row when a reader opens it; nil is nothing.
+	// Details are shown on a page when a reader opens a row; nil shows nothing.
 	Details []*Detail
 
 	// Paint colors a cell; nil leaves it as it is.

@@ -49,7 +49,7 @@ func commandLines(list []string) string {
 	return b.String()
 }
 
-// beneath is what a page shows under a row of a table.
+// beneath is the content under a row of a table.
 type beneath struct {
 	Why, Note, Command string
 	Detail             *Detail

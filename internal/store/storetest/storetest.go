@@ -61,7 +61,7 @@ func outliving(run func(t *testing.T, b *Backend)) func(t *testing.T, b *Backend
 	}
 }
 
-// group is what must hold of one part of a state.
+// group is the contract of one part of a state.
 type group struct {
 	name  string
 	tests []test
