@@ -102,6 +102,17 @@ func (a Amount) Dollars() string {
 	return sign(a) + "$" + Thousands(int64(magnitude(v)))
 }
 
+// Printed returns the amount that [Amount.Dollars] shows: to the cent below $100, else to the
+// dollar.
+func (a Amount) Printed() Amount {
+	unit := USD
+	if cents, _ := mulDiv(int64(a), 1, int64(Cent)); magnitude(cents) < uint64(centsBelow/Cent) {
+		unit = Cent
+	}
+	v, _ := mulDiv(int64(a), 1, int64(unit))
+	return Amount(v) * unit
+}
+
 // Exact returns the amount to the cent, for limits and other binding amounts: "$1,234.50".
 func (a Amount) Exact() string {
 	cents, _ := mulDiv(int64(a), 1, int64(Cent))

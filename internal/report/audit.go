@@ -104,9 +104,6 @@ func Audit(scan view.Scan, o Options) layout.Sheet {
 		s.Figures = d.figures()
 		s.Pictures = d.pictures()
 	}
-	if t := d.terms(); t != "" {
-		s.Remarks = append(s.Remarks, t)
-	}
 	if line := notCovered(d.Billed, maxServices); line != "" {
 		s.Remarks = append(s.Remarks, plain.Date(d.Billed.Start)+" to "+plain.Date(d.Billed.End)+": "+line)
 	}
@@ -124,19 +121,24 @@ func Audit(scan view.Scan, o Options) layout.Sheet {
 // headline is the audit in one sentence.
 func headline(d *audit) string {
 	cost, priced := d.MonthlyCostUSD.Get()
-	waste, known := d.MonthlyWasteUSD.Get()
+	var waste money.Dollars
+	if d.Now != nil {
+		waste = d.Now.WastedUSD
+	}
 	switch {
 	case d.Resources.Count == 0:
 		return "no resources in what could be read"
 	case !priced:
 		return "nothing that runs has a price"
-	case !known:
-		return cost.Dollars() + " a month, and what is wasted has no price"
-	case waste == 0:
+	case d.Now == nil:
+		return cost.Dollars() + " a month; scan again to see what of it is wasted"
+	case !waste.Known():
+		return cost.Dollars() + " a month, and what is wasted is unpriced"
+	case waste.Or(0) == 0:
 		return cost.Dollars() + " a month, and no waste in what could be judged"
 	}
-	share := plain.Share(d.wasteShare(), 0)
-	return waste.Dollars() + " a month is wasted, " + share + " of what the last " + d.Window.Span() + " cost"
+	return fmt.Sprintf("%s of what runs now is wasted, %s a month",
+		plain.Share(share(waste, d.MonthlyCostUSD), 0), waste)
 }
 
 // scope lists what was looked at: "aws 123456789012", "2 regions", "16 resources", the time.
@@ -168,60 +170,72 @@ func (d *audit) scope() []string {
 
 // figures are the sums of the audit.
 func (d *audit) figures() []layout.Figure {
-	dollars := func(label string, amount money.Dollars, note string, tone layout.Tone) layout.Figure {
-		f := layout.Figure{Label: label, Value: amount.String(), Rate: hourly(amount), Note: note}
-		if amount.Known() {
-			f.Unit = "a month"
+	now := layout.Figure{
+		Label: "now", Value: d.MonthlyCostUSD.String(), Rate: hourly(d.MonthlyCostUSD), Note: d.MonthlyCostNote,
+		Parts: d.parts(),
+	}
+	if d.MonthlyCostUSD.Known() {
+		now.Unit = "a month"
+	}
+	saves := layout.Figure{
+		Label: "can save", Value: d.Totals.MonthlySavingsUSD.String(), Note: d.beyond(allSteps),
+	}
+	if d.Totals.MonthlySavingsUSD.Known() {
+		saves.Unit = "a month"
+	}
+	if d.Totals.MonthlySavingsUSD.Or(0) > 0 {
+		saves.Tone = layout.ToneSaving
+	}
+	out := []layout.Figure{now}
+	if w := d.Window; w != nil {
+		out = append(out, layout.Figure{
+			Label: "last " + w.Span(), Value: w.TotalUSD.String(),
+			Note: "of which " + w.WastedUSD.String() + " was wasted",
+		})
+	}
+	return append(out, saves)
+}
+
+// parts divide what runs now. Printed to the dollar they add up as they do in the document:
+// the last takes what rounding leaves.
+func (d *audit) parts() []layout.Part {
+	if d.Now == nil || !d.Now.RunningUSD.Known() {
+		return nil
+	}
+	n := d.Now
+	var out []layout.Part
+	left := n.RunningUSD.Or(0).Printed()
+	for _, p := range []struct {
+		label  string
+		amount money.Dollars
+		tone   layout.Tone
+	}{
+		{"used", n.UsedUSD, layout.ToneUsed}, {"wasted", n.WastedUSD, layout.ToneWaste},
+		{"unmeasured", n.UnmeasuredUSD, layout.ToneUnmeasured}, {"other", n.OtherUSD, layout.ToneOther},
+	} {
+		part := layout.Part{
+			Label: p.label, Value: p.amount.String(), Share: share(p.amount, n.RunningUSD), Tone: p.tone,
+			ShowShare: p.tone == layout.ToneWaste,
 		}
-		if amount.Or(0) > 0 {
-			f.Tone = tone
+		if p.tone == layout.ToneOther && p.amount.Or(0) > roundingOfParts {
+			part.Value = left.Dollars()
 		}
-		return f
-	}
-	waste := dollars("wasted", d.MonthlyWasteUSD, d.MonthlyWasteNote, layout.ToneWaste)
-	waste.Share, waste.Whole = d.wasteShare(), "the cost"
-	today := "is wasted at today's rate"
-	if !d.Totals.FindingsWasteUSD.Known() {
-		today = "no finding has a price"
-	}
-	saves := dollars("can save", d.Totals.MonthlySavingsUSD, d.beyond(allSteps), layout.ToneSaving)
-	saves.Rate = ""
-	out := []layout.Figure{
-		dollars("running", d.MonthlyCostUSD, d.MonthlyCostNote, ""),
-		waste,
-		dollars("findings", d.Totals.FindingsWasteUSD, today, ""),
-		saves,
-	}
-	if n := len(d.CannotJudge); n > 0 {
-		out = append(
-			out,
-			dollars(
-				"unmeasured",
-				d.Totals.MonthlyCannotJudgeUSD,
-				plain.Count(n, "machine")+", neither used nor wasted",
-				layout.ToneUnmeasured,
-			),
-		)
+		left -= p.amount.Or(0).Printed()
+		out = append(out, part)
 	}
 	return out
 }
 
-// terms explains waste and savings where both stand; else it is empty.
-func (d *audit) terms() string {
-	if d.MonthlyWasteUSD.Or(0) > 0 && d.Totals.MonthlySavingsUSD.Or(0) > 0 {
-		return "Waste is what idle, held, stalled or unused resources cost; savings is what all fixes together save, " +
-			"right-sizing and storage included."
-	}
-	return ""
-}
+// roundingOfParts is the most that printing the other parts to the dollar may move.
+const roundingOfParts = 2 * money.USD
 
 // stepsGrid shows the steps in which waste is removed with their dollars.
 func (d *audit) stepsGrid() layout.Grid {
 	g := layout.Grid{
-		Head:   []string{"step", "findings", "saves a month", "risk", ""},
-		Right:  []bool{false, true, true},
-		States: []bool{3: true},
-		Fold:   []int{4},
+		Head:   []string{"step", "findings", "wasted", "saves a month", "risk", ""},
+		Right:  []bool{false, true, true, true},
+		States: []bool{4: true},
+		Fold:   []int{5},
 	}
 	for i := range d.Steps {
 		st := &d.Steps[i]
@@ -231,20 +245,42 @@ func (d *audit) stepsGrid() layout.Grid {
 		}
 		g.Rows = append(
 			g.Rows,
-			[]string{stepName(st), plain.Number(float64(st.Findings), 0), saves, string(st.Risk), d.beyond(st.Step)},
+			[]string{
+				stepName(st), plain.Number(float64(st.Findings), 0), wasted(st.MonthlyWasteUSD), saves,
+				string(st.Risk), d.beyond(st.Step),
+			},
 		)
+	}
+	if len(d.Steps) > 1 {
+		g.Rows = append(g.Rows, []string{
+			"all", plain.Number(float64(len(d.Findings)), 0), wasted(d.Totals.FindingsWasteUSD),
+			d.Totals.MonthlySavingsUSD.String(), "", "",
+		})
 	}
 	p := layout.NewPaint(d.o.Color)
 	g.Paint = func(row, column int) func(string) string {
+		if row == len(d.Steps) {
+			return nil
+		}
 		switch saved := d.Steps[row].MonthlySavingsUSD.Or(0) > 0; {
-		case column == 2 && saved:
+		case column == 2 && d.Steps[row].MonthlyWasteUSD.Or(0) > 0:
+			return p.Waste
+		case column == 3 && saved:
 			return p.Saving
-		case column == 4:
+		case column == 5:
 			return p.Dim
 		}
 		return nil
 	}
 	return g
+}
+
+// wasted prints the waste of a step; nothing stands for none.
+func wasted(d money.Dollars) string {
+	if v, known := d.Get(); known && v == 0 {
+		return layout.None
+	}
+	return d.String()
 }
 
 func stepName(s *view.ScanStep) string { return fmt.Sprintf("%d %s", s.Step, s.Name) }

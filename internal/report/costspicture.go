@@ -26,7 +26,7 @@ var costParts = []struct {
 }{
 	{"used", chart.Blue, func(c *costs.Cost) money.Amount { return c.Used }},
 	{"storage, network, other", chart.SoftBlue, func(c *costs.Cost) money.Amount { return c.Other }},
-	{"unmeasured", chart.Gray, func(c *costs.Cost) money.Amount { return c.CannotJudge }},
+	{"unmeasured", chart.Hatched, func(c *costs.Cost) money.Amount { return c.CannotJudge }},
 	{"wasted", chart.Orange, func(c *costs.Cost) money.Amount { return c.Wasted }},
 }
 

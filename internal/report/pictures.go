@@ -21,15 +21,10 @@ import (
 // pictures draw where the money goes: by use, by step, by team and by category.
 func (d *audit) pictures() []layout.Picture {
 	var out []layout.Picture
-	if w := d.Window; w != nil && w.TotalUSD.Or(0) > 0 {
-		out = append(out, layout.Picture{Title: "By use", SVG: windowPicture(w), Caption: fmt.Sprintf(
-			"Of %s in the last %s, %s was wasted, %s was not measured, %s was used, %s is storage, network and overhead.",
-			w.TotalUSD,
-			w.Span(),
-			w.WastedUSD,
-			w.UnmeasuredUSD,
-			w.UsedUSD,
-			w.OtherUSD,
+	if n := d.Now; n != nil && n.RunningUSD.Or(0) > 0 {
+		out = append(out, layout.Picture{Title: "What runs now", SVG: nowPicture(n), Caption: fmt.Sprintf(
+			"Of %s a month, %s is used, %s is wasted, %s was not measured, and %s is storage, network and services.",
+			n.RunningUSD, n.UsedUSD, n.WastedUSD, n.UnmeasuredUSD, n.OtherUSD,
 		)})
 	}
 	if len(d.Steps) > 0 {
@@ -59,15 +54,15 @@ func (d *audit) pictures() []layout.Picture {
 	)
 }
 
-// windowPicture draws what was charged over the window as one bar.
-func windowPicture(w *view.ScanWindow) string {
+// nowPicture draws what runs now as one bar.
+func nowPicture(n *view.ScanNow) string {
 	b := chart.Bars{
-		Title:   "Cost of the last " + w.Span() + " by use",
-		Axis:    chart.Axis{Label: "dollars", Format: chart.USD},
+		Title:   "Cost of what runs now by use",
+		Axis:    chart.Axis{Label: "dollars a month", Format: chart.USD},
 		Ordered: true,
 	}
-	row := chart.Bar{Label: "last " + w.Span(), Note: w.TotalUSD.String()}
-	for i, amount := range []money.Dollars{w.UsedUSD, w.OtherUSD, w.UnmeasuredUSD, w.WastedUSD} {
+	row := chart.Bar{Label: "now", Note: n.RunningUSD.String()}
+	for i, amount := range []money.Dollars{n.UsedUSD, n.OtherUSD, n.UnmeasuredUSD, n.WastedUSD} {
 		b.Parts, b.Colors = append(b.Parts, costParts[i].name), append(b.Colors, costParts[i].color)
 		row.Parts = append(row.Parts, max(0, inDollars(amount.Or(0))))
 	}
@@ -85,7 +80,7 @@ func (d *audit) stepsPicture() string {
 			"saved by the fixes",
 			"at most, not known yet",
 		},
-		Colors: []chart.Color{chart.Blue, chart.SoftBlue},
+		Colors: []chart.Color{chart.Green, chart.SoftGreen},
 		Limit:  "wasted",
 	}
 	for i := range d.Steps {
@@ -115,11 +110,11 @@ const maxOwners = 10
 func (d *audit) ownersPicture() string {
 	list := d.Owners
 	if len(list) > maxOwners+1 {
-		rest := view.OwnerCost{MonthlyCostUSD: money.Known(0), MonthlyWasteUSD: money.Known(0)}
+		rest := view.OwnerCost{MonthlyCostUSD: money.Known(0), WastedNowUSD: money.Known(0)}
 		for _, o := range list[maxOwners:] {
 			rest.Resources += o.Resources
 			rest.MonthlyCostUSD = rest.MonthlyCostUSD.Plus(o.MonthlyCostUSD.Or(0))
-			rest.MonthlyWasteUSD = rest.MonthlyWasteUSD.Plus(o.MonthlyWasteUSD.Or(0))
+			rest.WastedNowUSD = rest.WastedNowUSD.Plus(o.WastedNowUSD.Or(0))
 		}
 		rest.Team = plain.Count(len(list)-maxOwners, "more team")
 		list = append(slices.Clone(list[:maxOwners]), rest)
@@ -132,7 +127,7 @@ func (d *audit) ownersPicture() string {
 		Colors:  []chart.Color{chart.Orange, chart.SoftBlue},
 	}
 	for _, o := range list {
-		cost, waste := o.MonthlyCostUSD.Or(0), max(0, o.MonthlyWasteUSD.Or(0))
+		cost, waste := o.MonthlyCostUSD.Or(0), max(0, o.WastedNowUSD.Or(0))
 		row := chart.Bar{
 			Label: layout.Fit(plain.Line(o.Team), 40),
 			Note:  o.MonthlyCostUSD.String(),
@@ -192,7 +187,7 @@ func categoryColor(name string) chart.Color {
 	case round.CategoryActive:
 		return chart.Blue
 	case round.CategoryUnknown:
-		return chart.Gray
+		return chart.Hatched
 	}
 	return chart.SoftBlue
 }

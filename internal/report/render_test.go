@@ -266,7 +266,7 @@ func TestHeadline(t *testing.T) {
 		audit *round.Result
 		want  string
 	}{
-		{"waste", viewtest.Realistic(), "$16,338 a month is wasted, 21% of what the last 30d 10h cost"},
+		{"waste", viewtest.Realistic(), "21% of what runs now is wasted, $16,338 a month"},
 		{"none", viewtest.NothingFound(), "$734 a month, and no waste in what could be judged"},
 		{"no prices", viewtest.AllUnpriced(), "nothing that runs has a price"},
 		{"nothing there", viewtest.NewWorld().Audit(), "no resources in what could be read"},

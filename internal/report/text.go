@@ -22,14 +22,6 @@ func share(part, whole money.Dollars) float64 {
 	return min(1, money.Ratio(p, w))
 }
 
-// wasteShare is the part of what was charged over the window that was wasted.
-func (d *audit) wasteShare() float64 {
-	if d.Window == nil {
-		return 0
-	}
-	return share(d.Window.WastedUSD, d.Window.TotalUSD)
-}
-
 // hourly prints what a month's amount is an hour: "$41.20/h".
 func hourly(d money.Dollars) string {
 	a, ok := d.Get()

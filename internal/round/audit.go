@@ -48,7 +48,7 @@ func (e *Engine) findings(r *Result, now time.Time) error {
 	if r.Findings, err = finding.Evaluate(account, e.Audit.Thresholds, e.Audit.Required); err != nil {
 		return fmt.Errorf("judge the findings: %w", err)
 	}
-	if r.Totals, err = sum(r); err != nil {
+	if r.Totals, err = Sum(r); err != nil {
 		return fmt.Errorf("add up the audit: %w", err)
 	}
 	if e.Audit.Bill != nil {

@@ -95,20 +95,15 @@ type ServiceCost struct {
 
 // Totals are an audit's sums, a month of 730 hours at list price.
 type Totals struct {
-	// Cost is what there is costs as it runs now.
-	Cost money.Amount
+	// Now divides a month of what runs now. Now.Running is the cost of everything that has a price.
+	Now RunRate
 	// Waste is what idle, held or stalled machines and unused resources cost over the
 	// window of the audit, brought to a month; 0 without a window.
 	Waste money.Amount
-	// FindingsWaste is what the findings call waste, at the rate at which it costs now.
-	FindingsWaste money.Amount
-	// CannotJudge is what compute of unknown duty costs; it is in neither used nor
-	// waste.
-	CannotJudge money.Amount
-	// ByCategory adds up to Cost: storage, idle, active, unknown, network, overhead.
+	// ByCategory adds up to Now.Running: storage, idle, active, unknown, network, overhead.
 	ByCategory map[string]money.Amount
 	// Committed is the cost of commitments that cover something. It is not part of
-	// Cost, which holds the covered usage at its list price.
+	// Now.Running, which holds the covered usage at its list price.
 	Committed money.Amount
 	// Unpriced counts resources with a meter that has no price.
 	Unpriced int
@@ -117,11 +112,22 @@ type Totals struct {
 	BySteps  []StepTotal
 }
 
+// RunRate divides the cost of a month, as everything runs now, by what it is spent on. The
+// parts add up to Running exactly.
+type RunRate struct {
+	Running money.Amount
+	// Used is compute that works, Wasted what findings call waste, Unmeasured compute whose
+	// duty is unknown, and Other storage, network and services that are not wasted.
+	Used, Wasted, Unmeasured, Other money.Amount
+}
+
 // OwnerTotal is one team's cost and waste.
 type OwnerTotal struct {
-	Team        string       // empty: no team tag
-	Cost, Waste money.Amount // as those of the totals
-	Resources   int
+	Team  string  // empty: no team tag
+	Now   RunRate // as that of the totals
+	Waste money.Amount
+	// Resources counts what the team owns.
+	Resources int
 }
 
 // StepTotal is what the findings of one step come to.

@@ -66,8 +66,8 @@ func TestSimulatedAccount(t *testing.T) {
 						}
 					}
 				}
-				if a.Totals.FindingsWaste > a.Totals.Cost {
-					t.Errorf("waste %s of a cost of %s", a.Totals.FindingsWaste, a.Totals.Cost)
+				if a.Totals.Now.Wasted > a.Totals.Now.Running {
+					t.Errorf("waste %s of a cost of %s", a.Totals.Now.Wasted, a.Totals.Now.Running)
 				}
 			})
 		}

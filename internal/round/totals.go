@@ -34,101 +34,137 @@ func (a *adder) add(to *money.Amount, v money.Amount) {
 	}
 }
 
-// sum adds up an audit.
-func sum(a *Result) (Totals, error) {
-	t := Totals{ByCategory: map[string]money.Amount{}, ByKind: map[inventory.Kind]int{}}
-	var ad adder
-	wasted := wastedCompute(a, &ad)
-	owners := map[string]*OwnerTotal{}
-	ownerOf := func(r *inventory.Resource) *OwnerTotal {
-		o := owners[r.Owner.Team]
-		if o == nil {
-			o = &OwnerTotal{Team: r.Owner.Team}
-			owners[r.Owner.Team] = o
-		}
-		return o
-	}
-	into := func(category string, v money.Amount) {
-		total := t.ByCategory[category]
-		ad.add(&total, v)
-		t.ByCategory[category] = total
+// meter is what claims of waste are counted against: the charges of one category of a resource.
+type meter struct {
+	ref      inventory.Ref
+	category ledger.Category
+}
+
+// summation adds up an audit, resource by resource.
+type summation struct {
+	adder
+	audit *Result
+	// wasted is the dollars that findings call waste and that no charge has taken yet.
+	wasted map[meter]money.Amount
+	owners map[string]*OwnerTotal
+	Totals
+}
+
+// Sum adds up the charges and findings of an audit. It fails where a sum is out of range.
+func Sum(a *Result) (Totals, error) {
+	s := &summation{
+		audit: a, owners: map[string]*OwnerTotal{},
+		Totals: Totals{ByCategory: map[string]money.Amount{}, ByKind: map[inventory.Kind]int{}},
 	}
 	for _, c := range []string{
 		CategoryStorage, CategoryIdle, CategoryActive, CategoryUnknown, CategoryNetwork, CategoryOverhead,
 	} {
-		t.ByCategory[c] = 0
+		s.ByCategory[c] = 0
 	}
+	s.wasted = claimedWaste(a, &s.adder)
 	for _, r := range a.Resources {
-		t.ByKind[r.Kind]++
-		ref := r.Ref()
-		owner := ownerOf(r)
-		owner.Resources++
-		unpriced := false
-		for _, c := range a.Charges[ref] {
-			switch {
-			case c.Unpriced != "":
-				unpriced = true
-				continue
-			case c.Category == ledger.Committed:
-				// What covers nothing is no machine's list price already: it is a cost.
-				idle := min(wasted[ref], c.ListCost)
-				wasted[ref] -= idle
-				ad.add(&t.Cost, idle)
-				ad.add(&owner.Cost, idle)
-				into(CategoryIdle, idle)
-				ad.add(&t.Committed, c.ListCost-idle)
-				continue
-			}
-			ad.add(&t.Cost, c.ListCost)
-			ad.add(&owner.Cost, c.ListCost)
-			switch c.Category {
-			case ledger.Compute:
-				idle := min(wasted[ref], c.ListCost)
-				wasted[ref] -= idle
-				into(CategoryIdle, idle)
-				rest := c.ListCost - idle
-				if _, judged := a.Duty(r); judged {
-					into(CategoryActive, rest)
-				} else {
-					into(CategoryUnknown, rest)
-					ad.add(&t.CannotJudge, rest)
-				}
-			case ledger.Network:
-				into(CategoryNetwork, c.ListCost)
-			case ledger.Overhead:
-				into(CategoryOverhead, c.ListCost)
-			default:
-				into(CategoryStorage, c.ListCost)
-			}
-		}
-		if unpriced {
-			t.Unpriced++
-		}
+		s.resource(r)
 	}
-	for _, f := range a.Findings {
-		ad.add(&t.FindingsWaste, f.Waste)
+	s.window()
+	s.BySteps = steps(a.Findings, &s.adder)
+	for _, o := range s.owners {
+		s.ByOwner = append(s.ByOwner, *o)
 	}
-	if w := a.Window; w != nil {
-		month := func(d money.Amount) money.Amount {
-			v, err := Monthly(w, d)
-			ad.err = cmp.Or(ad.err, err)
-			return v
-		}
-		t.Waste = month(w.Total.Wasted)
-		for _, row := range w.Rows {
-			if o := owners[row.Key[0]]; o != nil {
-				o.Waste = month(row.Wasted)
-			}
-		}
-	}
-	t.BySteps = steps(a.Findings, &ad)
-	for _, o := range owners {
-		t.ByOwner = append(t.ByOwner, *o)
-	}
-	slices.SortFunc(t.ByOwner, func(x, y OwnerTotal) int {
-		return cmp.Or(cmp.Compare(y.Cost, x.Cost), cmp.Compare(x.Team, y.Team))
+	slices.SortFunc(s.ByOwner, func(x, y OwnerTotal) int {
+		return cmp.Or(cmp.Compare(y.Now.Running, x.Now.Running), cmp.Compare(x.Team, y.Team))
 	})
-	return t, ad.err
+	return s.Totals, s.err
+}
+
+// resource adds the charges of one resource.
+func (s *summation) resource(r *inventory.Resource) {
+	s.ByKind[r.Kind]++
+	owner := s.owners[r.Owner.Team]
+	if owner == nil {
+		owner = &OwnerTotal{Team: r.Owner.Team}
+		s.owners[r.Owner.Team] = owner
+	}
+	owner.Resources++
+	unpriced := false
+	for i := range s.audit.Charges[r.Ref()] {
+		c := &s.audit.Charges[r.Ref()][i]
+		if c.Unpriced != "" {
+			unpriced = true
+			continue
+		}
+		s.charge(r, c, owner)
+	}
+	if unpriced {
+		s.Unpriced++
+	}
+}
+
+// charge adds one charge to its category and to the run rates of the account and of its owner.
+func (s *summation) charge(r *inventory.Resource, c *ledger.Charge, owner *OwnerTotal) {
+	key := meter{r.Ref(), c.Category}
+	wasted := min(s.wasted[key], c.ListCost)
+	s.wasted[key] -= wasted
+	rest := c.ListCost - wasted
+	if c.Category == ledger.Committed {
+		// The covered usage is already counted at its list price, so only the unused part is a cost.
+		s.add(&s.Committed, rest)
+		rest = 0
+	}
+	_, judged := s.audit.Duty(r)
+	for _, now := range []*RunRate{&s.Now, &owner.Now} {
+		s.add(&now.Running, wasted)
+		s.add(&now.Wasted, wasted)
+		s.add(&now.Running, rest)
+		switch {
+		case c.Category != ledger.Compute:
+			s.add(&now.Other, rest)
+		case judged:
+			s.add(&now.Used, rest)
+		default:
+			s.add(&now.Unmeasured, rest)
+		}
+	}
+	switch c.Category {
+	case ledger.Compute, ledger.Committed:
+		s.into(CategoryIdle, wasted)
+		if judged {
+			s.into(CategoryActive, rest)
+		} else {
+			s.into(CategoryUnknown, rest)
+		}
+	case ledger.Network:
+		s.into(CategoryNetwork, c.ListCost)
+	case ledger.Overhead:
+		s.into(CategoryOverhead, c.ListCost)
+	default:
+		s.into(CategoryStorage, c.ListCost)
+	}
+}
+
+// into adds an amount to a category.
+func (s *summation) into(category string, v money.Amount) {
+	total := s.ByCategory[category]
+	s.add(&total, v)
+	s.ByCategory[category] = total
+}
+
+// window brings the waste of the window of the audit to a month.
+func (s *summation) window() {
+	w := s.audit.Window
+	if w == nil {
+		return
+	}
+	month := func(d money.Amount) money.Amount {
+		v, err := Monthly(w, d)
+		s.err = cmp.Or(s.err, err)
+		return v
+	}
+	s.Waste = month(w.Total.Wasted)
+	for _, row := range w.Rows {
+		if o := s.owners[row.Key[0]]; o != nil {
+			o.Waste = month(row.Wasted)
+		}
+	}
 }
 
 // Monthly brings an amount of a window to a month of 730 hours.
@@ -145,17 +181,15 @@ func (a *Result) Duty(r *inventory.Resource) (duty.Verdict, bool) {
 	return duty.Verdict{}, !r.Kind.Traits().Measured
 }
 
-// wastedCompute is the wasted dollars of each resource's compute, or of a
-// commitment.
-func wastedCompute(a *Result, ad *adder) map[inventory.Ref]money.Amount {
-	out := map[inventory.Ref]money.Amount{}
+// claimedWaste returns the dollars that findings call waste.
+func claimedWaste(a *Result, ad *adder) map[meter]money.Amount {
+	out := map[meter]money.Amount{}
 	for _, f := range a.Findings {
 		for _, c := range f.Claims {
-			if c.Category == ledger.Compute || c.Category == ledger.Committed {
-				v := out[c.Resource]
-				ad.add(&v, c.Waste)
-				out[c.Resource] = v
-			}
+			key := meter{c.Resource, c.Category}
+			v := out[key]
+			ad.add(&v, c.Waste)
+			out[key] = v
 		}
 	}
 	return out

@@ -40,6 +40,8 @@ type Scan struct {
 	MonthlyCostUSD money.Dollars `json:"monthly_cost_usd"`
 	// MonthlyCostNote qualifies the cost.
 	MonthlyCostNote string `json:"monthly_cost_note,omitempty"`
+	// Now divides MonthlyCostUSD by what it is spent on; absent from audits of older versions.
+	Now *ScanNow `json:"now,omitempty"`
 	// MonthlyWasteUSD is the charges of hours in which machines were idle, held or
 	// stalled, and of unused resources, over the window, brought to a month. Null when
 	// no time of the window has a price; the note says why, or what is left out.
@@ -72,6 +74,22 @@ type Scan struct {
 	Prices   []PriceSource `json:"prices"`
 	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
+}
+
+// ScanNow is what runs now, brought to a month. Used, wasted, unmeasured and other add up to
+// running exactly, and the waste of all findings to wasted.
+type ScanNow struct {
+	RunningUSD money.Dollars `json:"running_usd"`
+	// UsedUSD is measured compute that is not wasted.
+	UsedUSD money.Dollars `json:"used_usd"`
+	// WastedUSD is idle, held or stalled compute and unused resources.
+	WastedUSD money.Dollars `json:"wasted_usd"`
+	// UnmeasuredUSD is compute of which it is unknown whether it works.
+	UnmeasuredUSD money.Dollars `json:"unmeasured_usd"`
+	// OtherUSD is storage, network and services that are not wasted.
+	OtherUSD money.Dollars `json:"other_usd"`
+	// Note says what the sums leave out; empty where they hold everything.
+	Note string `json:"note,omitempty"`
 }
 
 // ScanWindow holds the charges between From and To, not scaled to a month, as `costs` shows them.
@@ -191,8 +209,10 @@ type OwnerCost struct {
 	Team           string        `json:"team"`
 	Resources      int           `json:"resources"`
 	MonthlyCostUSD money.Dollars `json:"monthly_cost_usd"`
-	// MonthlyWasteUSD is the waste of a month in dollars.
+	// MonthlyWasteUSD is the waste of the window, brought to a month.
 	MonthlyWasteUSD money.Dollars `json:"monthly_waste_usd"`
+	// WastedNowUSD is the part of MonthlyCostUSD that is wasted.
+	WastedNowUSD money.Dollars `json:"wasted_now_usd"`
 }
 
 // Resource is the subject of a finding.

@@ -62,8 +62,9 @@ func NewScan(a *round.Result, o ScanOptions) Scan {
 	d.Steps, d.Totals = savings(d.Findings, a)
 	d.cost(a)
 	d.waste(a)
+	d.now(a, m)
 	d.categories(a, m)
-	d.Totals.MonthlyCannotJudgeUSD = known(a.Totals.CannotJudge, m.unpricedIn[round.CategoryUnknown] == 0)
+	d.Totals.MonthlyCannotJudgeUSD = known(a.Totals.Now.Unmeasured, m.unpricedIn[round.CategoryUnknown] == 0)
 	d.Totals.MonthlyCommittedUSD = known(a.Totals.Committed, m.unpricedIn[string(ledger.Committed)] == 0)
 	d.Totals.UnpricedResources = a.Totals.Unpriced
 	d.APICalls, d.Totals.APICallsCostUSD = calls(a.Calls)
@@ -112,12 +113,32 @@ func sorted(list []string) []string {
 }
 
 func (d *Scan) cost(a *round.Result) {
-	d.MonthlyCostUSD = known(a.Totals.Cost, a.Totals.Unpriced == 0)
+	d.MonthlyCostUSD = known(a.Totals.Now.Running, a.Totals.Unpriced == 0)
 	switch {
 	case !d.MonthlyCostUSD.Known():
 		d.MonthlyCostNote = "nothing that runs has a price"
 	case a.Totals.Unpriced > 0:
-		d.MonthlyCostNote = "without what has no price at " + plain.Count(a.Totals.Unpriced, "resource")
+		d.MonthlyCostNote = plain.Count(a.Totals.Unpriced, "resource") + " unpriced"
+	}
+}
+
+// now divides what runs now. A part that is zero only because its meters are unpriced is null.
+func (d *Scan) now(a *round.Result, m *meters) {
+	t := a.Totals.Now
+	unpriced := func(categories ...string) (n int) {
+		for _, c := range categories {
+			n += m.unpricedIn[c]
+		}
+		return n
+	}
+	d.Now = &ScanNow{
+		RunningUSD:    d.MonthlyCostUSD,
+		UsedUSD:       known(t.Used, unpriced(round.CategoryActive) == 0),
+		WastedUSD:     d.Totals.FindingsWasteUSD,
+		UnmeasuredUSD: known(t.Unmeasured, unpriced(round.CategoryUnknown) == 0),
+		OtherUSD: known(t.Other,
+			unpriced(round.CategoryStorage, round.CategoryNetwork, round.CategoryOverhead) == 0),
+		Note: d.MonthlyCostNote,
 	}
 }
 
@@ -134,7 +155,7 @@ func (d *Scan) waste(a *round.Result) {
 			unknown++
 		}
 	}
-	d.Totals.FindingsWasteUSD = known(a.Totals.FindingsWaste, unknown == 0 && d.MonthlyCostUSD.Known())
+	d.Totals.FindingsWasteUSD = known(a.Totals.Now.Wasted, unknown == 0 && d.MonthlyCostUSD.Known())
 	unknown -= unmeasured // they are among the hours that nothing measured
 	w := newWindow(a.Window)
 	if d.Window = w; w == nil {
@@ -349,7 +370,9 @@ func owners(a *round.Result, m *meters) []OwnerCost {
 		complete := m.unpricedOf[o.Team] == 0
 		out = append(out, OwnerCost{
 			Team: valid(o.Team), Resources: o.Resources,
-			MonthlyCostUSD: known(o.Cost, complete), MonthlyWasteUSD: known(o.Waste, complete || o.Cost != 0),
+			MonthlyCostUSD:  known(o.Now.Running, complete),
+			MonthlyWasteUSD: known(o.Waste, complete || o.Now.Running != 0),
+			WastedNowUSD:    known(o.Now.Wasted, complete || o.Now.Running != 0),
 		})
 	}
 	return out
@@ -527,10 +550,11 @@ func (m *meters) assumptions() []string {
 	out := []string{
 		"A month is 730 hours; each resource is taken to run on as it does now.",
 		"Costs are list prices. Reserved instances and savings plans already cover part of this and are subtracted " +
-			"from savings, and so is what keeps costing.",
-		"Waste is what idle, held, stalled or unused resources cost over the window, brought to a month. What was not " +
-			"measured is in neither used nor waste.",
-		"Savings are what all fixes together save: storage and right-sizing are savings and no waste.",
+			"from savings, and so is what is still charged after a fix.",
+		"Wasted is the cost of idle, held, stalled or unused resources, used is other compute that was measured, and " +
+			"other is storage, network and services.",
+		"Savings are what all fixes together save: those of storage classes, spot and right-sizing come from what is " +
+			"used.",
 		"Data transfer is not counted: only a bill says what was transferred.",
 	}
 	for _, e := range slices.Sorted(maps.Keys(m.estimates)) {

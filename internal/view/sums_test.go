@@ -186,6 +186,11 @@ func TestScanAddsUp(t *testing.T) {
 			"overhead", "unknown", "network"),
 			cost)
 		same(t, "the owners' costs", column(doc.list("owners"), "monthly_cost_usd"), cost)
+		now := doc.at("now")
+		same(t, "the parts of what runs now", now.sum("used_usd", "wasted_usd", "unmeasured_usd", "other_usd"),
+			now.sum("running_usd"))
+		same(t, "what runs now", now.sum("running_usd"), cost)
+		same(t, "the owners' waste", column(doc.list("owners"), "wasted_now_usd"), now.sum("wasted_usd"))
 		window := doc.at("window")
 		same(t, "the parts of the window", window.sum("used_usd", "wasted_usd", "unmeasured_usd", "other_usd"),
 			window.sum("total_usd"))
@@ -195,6 +200,7 @@ func TestScanAddsUp(t *testing.T) {
 			same(t, "the findings' "+key, column(findings, key), totals.sum(key))
 		}
 		same(t, "the findings' waste", column(findings, "monthly_waste_usd"), totals.sum("findings_waste_usd"))
+		same(t, "the findings' waste", column(findings, "monthly_waste_usd"), now.sum("wasted_usd"))
 		same(t, "the steps' waste", column(steps, "monthly_waste_usd"), totals.sum("findings_waste_usd"))
 	})
 }

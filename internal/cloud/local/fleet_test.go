@@ -358,8 +358,8 @@ func TestFindings(t *testing.T) {
 			if !slices.Equal(rules, tc.rules) {
 				t.Errorf("found %q, want %q", rules, tc.rules)
 			}
-			if a.Totals.FindingsWaste != tc.waste || a.Totals.FindingsWaste > a.Totals.Cost {
-				t.Errorf("waste is %s of %s, want %s", a.Totals.FindingsWaste, a.Totals.Cost, tc.waste)
+			if a.Totals.Now.Wasted != tc.waste || a.Totals.Now.Wasted > a.Totals.Now.Running {
+				t.Errorf("waste is %s of %s, want %s", a.Totals.Now.Wasted, a.Totals.Now.Running, tc.waste)
 			}
 		})
 	}

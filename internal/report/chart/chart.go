@@ -52,9 +52,10 @@ const (
 // Color is a color of the palette.
 type Color int
 
-// Colors. Blue is what is used, planned or within limits, Orange what is wasted or needs
-// attention, Gray what is other or not known. The soft ones go next to their strong one:
-// reserved next to spent, expected next to measured.
+// Colors. Blue is used, planned or within limits, Orange wasted or in need of attention, Green
+// saved, and Gray anything else. The soft ones go next to their strong one: reserved next to
+// spent, expected next to measured, and SoftBlue is storage as well. Hatched is unmeasured: gray
+// with stripes, which no solid color can be taken for.
 const (
 	Blue Color = iota
 	Orange
@@ -62,6 +63,9 @@ const (
 	SoftBlue
 	SoftOrange
 	Ink
+	Green
+	SoftGreen
+	Hatched Color = -1
 )
 
 // palette holds the values on light and on dark pages.
@@ -72,6 +76,8 @@ var palette = [...]struct{ name, light, dark string }{
 	SoftBlue:   {"chart-soft-blue", "#9cc3ec", "#2d4f78"},
 	SoftOrange: {"chart-soft-orange", "#f5c78e", "#7a4a1c"},
 	Ink:        {"chart-ink", "#1c2230", "#e7e9ee"},
+	Green:      {"chart-green", "#1b6b3a", "#24cc78"},
+	SoftGreen:  {"chart-soft-green", "#8fe8c4", "#1f5a3c"},
 }
 
 // CSS defines the colors of charts for light and dark pages. A page that shows a chart
@@ -93,9 +99,20 @@ func css() string {
 
 // paint is the value of a color in an attribute.
 func (c Color) paint() string {
+	if c == Hatched {
+		return "url(#" + hatchID + ")"
+	}
 	p := palette[int(c)%len(palette)]
 	return "var(--" + p.name + ", " + p.light + ")"
 }
+
+// hatchID stands for the id of the stripes of [Hatched], which each picture that uses them defines.
+const hatchID = "chart-hatched"
+
+// hatch defines the stripes.
+var hatch = `<defs><pattern id="` + hatchID + `" width="6" height="6" patternUnits="userSpaceOnUse" ` +
+	`patternTransform="rotate(45)"><rect width="6" height="6" fill="` + Gray.paint() + `" fill-opacity=".3"/>` +
+	`<rect width="2" height="6" fill="` + Gray.paint() + `"/></pattern></defs>`
 
 // Axis is one axis of a chart.
 type Axis struct {
@@ -301,7 +318,12 @@ func (c *canvas) done(title string, height float64) string {
 		width, math.Ceil(height), id, id, fontSize, MinWidth)
 	fmt.Fprintf(&b, `<title id="%s-title">%s</title><desc id="%s-desc">%s</desc>`, id, html.EscapeString(title), id,
 		html.EscapeString(strings.Join(c.facts, "; ")))
-	b.WriteString(c.b.String() + "</svg></div>\n")
+	drawn := c.b.String()
+	if strings.Contains(drawn, Hatched.paint()) {
+		// Ids are unique in a page of several pictures.
+		drawn = strings.ReplaceAll(hatch+drawn, hatchID, id+"-hatched")
+	}
+	b.WriteString(drawn + "</svg></div>\n")
 	return b.String()
 }
 

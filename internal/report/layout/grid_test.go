@@ -166,7 +166,7 @@ func TestStatesHaveColors(t *testing.T) {
 		text string
 		like func(string) string
 	}{
-		{"deny", p.Waste}, {"idle for 6d", p.Waste}, {"Ask", p.Attention}, {"allow", p.Saving}, {"busy", p.Saving},
+		{"deny", p.Error}, {"idle for 6d", p.Waste}, {"Ask", p.Attention}, {"allow", p.Saving}, {"busy", p.Used},
 		{"g5.xlarge", nil}, {"", nil},
 	} {
 		got := p.State(tc.text)

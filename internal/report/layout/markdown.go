@@ -20,7 +20,7 @@ func (s Sheet) Markdown(w io.Writer) error {
 	if len(s.Figures) > 0 {
 		b.WriteString("\n")
 		for _, f := range s.Figures {
-			note := Joined(", ", f.Rate, f.remark())
+			note := Joined(", ", f.Rate, f.remark(), f.PartsText())
 			fmt.Fprintf(&b, "- %s: **%s** %s\n", MarkdownText(f.Label), MarkdownText(f.amount()), MarkdownText(note))
 		}
 	}

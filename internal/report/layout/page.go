@@ -84,6 +84,10 @@ var statistic = regexp.MustCompile(`^p\d`)
 // tone is the class of a decision or a state on a page; "" where it has none.
 func tone(text string) string {
 	switch word := stateWord(text); {
+	case worked[word]:
+		return "is-worked"
+	case idle[word]:
+		return "is-idle"
 	case good[word]:
 		return "is-good"
 	case open[word]:

@@ -365,7 +365,7 @@ func figures(list []Figure) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, aside := range []string{f.Rate, f.remark()} {
+			for _, aside := range []string{f.Rate, f.remark(), f.PartsText()} {
 				if aside != "" {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<dd class=\"aside\">")
 					if templ_7745c5c3_Err != nil {

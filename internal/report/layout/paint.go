@@ -6,14 +6,14 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// Paint gives text its meaning in color: waste is red, what needs attention
-// yellow, savings green, what is secondary dim.
-type Paint struct{ Dim, Waste, Attention, Saving func(string) string }
+// Paint gives text its meaning in color: used is blue, wasted orange, saved green, an error
+// red, what needs attention yellow and what is secondary dim.
+type Paint struct{ Dim, Used, Waste, Error, Attention, Saving func(string) string }
 
 // NewPaint returns the colors of a terminal, or none.
 func NewPaint(color bool) Paint {
 	if !color {
-		return Paint{same, same, same, same}
+		return Paint{same, same, same, same, same, same}
 	}
 	style := func(s lipgloss.Style) func(string) string {
 		return func(text string) string {
@@ -25,11 +25,15 @@ func NewPaint(color bool) Paint {
 	}
 	base := lipgloss.NewStyle
 	return Paint{
-		Dim:   style(base().Faint(true)),
-		Waste: style(base().Foreground(lipgloss.Red)), Attention: style(base().Foreground(lipgloss.Yellow)),
+		Dim:  style(base().Faint(true)),
+		Used: style(base().Foreground(lipgloss.Blue)), Waste: style(base().Foreground(orange)),
+		Error: style(base().Foreground(lipgloss.Red)), Attention: style(base().Foreground(lipgloss.Yellow)),
 		Saving: style(base().Foreground(lipgloss.Green)),
 	}
 }
+
+// orange is of the palette of 256 colors: the sixteen basic ones have none.
+var orange = lipgloss.Color("208")
 
 // same is no color.
 func same(s string) string { return s }
@@ -37,27 +41,29 @@ func same(s string) string { return s }
 // tone returns the color of a figure; nil leaves it as it is.
 func (p Paint) tone(t Tone) func(string) string {
 	switch t {
+	case ToneUsed:
+		return p.Used
 	case ToneWaste:
 		return p.Waste
 	case ToneSaving:
 		return p.Saving
+	case ToneUnmeasured, ToneOther:
+		return p.Dim
 	}
 	return nil
 }
 
-// good, open and bad are the words for decisions and states that have a color. The word
-// says it; the color only repeats it.
+// These are the words for decisions and states that have a color. The word says it; the color
+// only repeats it.
 var (
-	good = words(
-		"allow allowed approved busy done confirmed live settled used valid ok passed yes true settled within",
-	)
-	open = words(
-		"ask asks pending held warming warned warn unknown unmeasured waiting deferred frozen expired approval " +
+	worked = words("busy starved warming used")
+	idle   = words("idle held stalled wasted")
+	good   = words("allow allowed approved done confirmed live settled valid ok passed yes true within")
+	open   = words(
+		"ask asks pending warned warn unknown unmeasured waiting deferred frozen expired approval " +
 			"unobserved medium warning open",
 	)
-	bad = words(
-		"deny denied refused rejected idle stalled starved exceeded failed alarm high over blocked error no fail",
-	)
+	bad = words("deny denied refused rejected exceeded failed alarm high over blocked error no fail")
 )
 
 func words(list string) map[string]bool {
@@ -87,12 +93,16 @@ func (p Paint) decided(line string) string {
 // State returns the color of a decision or a state; nil where it has none.
 func (p Paint) State(text string) func(string) string {
 	switch word := stateWord(text); {
+	case worked[word]:
+		return p.Used
+	case idle[word]:
+		return p.Waste
 	case good[word]:
 		return p.Saving
 	case open[word]:
 		return p.Attention
 	case bad[word]:
-		return p.Waste
+		return p.Error
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package layout
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -55,6 +56,18 @@ type Figure struct {
 	Share float64
 	Whole string
 	Tone  Tone
+	// Parts add up to the value. A terminal draws them as one bar; they take the place of Share.
+	Parts []Part
+}
+
+// Part is one part of a figure.
+type Part struct {
+	Label, Value string
+	// Share is the part of the figure, 0 to 1.
+	Share float64
+	// ShowShare prints the share behind the value.
+	ShowShare bool
+	Tone      Tone
 }
 
 // Tone is the meaning of a figure to its reader. It decides its color.
@@ -62,9 +75,11 @@ type Tone string
 
 // The tones of figures; their values are classes of the style sheet.
 const (
+	ToneUsed       Tone = "is-used"
 	ToneWaste      Tone = "is-waste"
 	ToneSaving     Tone = "is-save"
 	ToneUnmeasured Tone = "is-dark"
+	ToneOther      Tone = "is-other"
 )
 
 // Gap is one thing that the figures leave out.
@@ -226,7 +241,69 @@ func (b *textSheet) figures(list []Figure) {
 		}
 		lead.end(&b.Builder)
 		b.prose(strings.Repeat(" ", label+4), note, b.paint.Dim)
+		b.parts(strings.Repeat(" ", label+4), f.Parts)
 	}
+}
+
+// glyphs draw the parts of a bar where there is no color, too.
+var glyphs = map[Tone]string{ToneUsed: "█", ToneWaste: "▓", ToneUnmeasured: "░", ToneOther: "·"}
+
+// parts draws the parts of a figure as one bar over their names and values.
+func (b *textSheet) parts(lead string, list []Part) {
+	if len(list) == 0 {
+		return
+	}
+	bar := min(2*barWidth, b.width-Width(lead))
+	drawn, shared := 0, 0.0
+	b.WriteString(lead)
+	var names []string
+	for _, p := range list {
+		shared += p.Share
+		// Each part ends where the sum of the shares does, so that rounding never adds a column.
+		n := min(int(shared*float64(bar)+0.5), bar) - drawn
+		glyph, tone := cmp.Or(glyphs[p.Tone], "█"), b.paint.tone(p.Tone)
+		if tone == nil {
+			tone = same
+		}
+		if n > 0 {
+			b.WriteString(tone(strings.Repeat(glyph, n)))
+			drawn += n
+		}
+		names = append(names, tone(glyph)+" "+p.text())
+	}
+	b.WriteString("\n")
+	line := lead
+	for i, name := range names {
+		if i > 0 {
+			name = "+ " + name
+			if Width(line)+1+Width(name) > b.width {
+				b.WriteString(line + "\n")
+				line = lead
+			} else {
+				line += " "
+			}
+		}
+		line += name
+	}
+	b.WriteString(line + "\n")
+}
+
+// text is the name of a part with its value.
+func (p Part) text() string {
+	text := plain.Line(p.Label) + " " + plain.Line(p.Value)
+	if p.ShowShare && p.Share > 0 {
+		text += " (" + plain.Share(p.Share, 0) + ")"
+	}
+	return text
+}
+
+// PartsText names the parts of a figure on a line: "used $3 + wasted $1 (25%)".
+func (f Figure) PartsText() string {
+	var names []string
+	for _, p := range f.Parts {
+		names = append(names, p.text())
+	}
+	return strings.Join(names, " + ")
 }
 
 // amount is the value with its unit.
@@ -286,7 +363,7 @@ func (b *textSheet) commands(name string, list []string) {
 
 // figureText is a figure with its note.
 func figureText(f Figure) string {
-	if note := Joined(", ", f.Rate, f.remark()); note != "" {
+	if note := Joined(", ", f.Rate, f.remark(), f.PartsText()); note != "" {
 		return f.amount() + " (" + note + ")"
 	}
 	return f.amount()

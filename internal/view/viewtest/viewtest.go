@@ -4,7 +4,6 @@ package viewtest
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -133,91 +132,29 @@ func USD(s string) money.Amount {
 // Saving is a known saving of an amount a month.
 func Saving(s string) finding.Saving { return finding.Saving{Known: true, Amount: USD(s)} }
 
-// Audit adds up the totals and returns the audit.
+// Audit adds up the totals and returns the audit, over a month in which what runs now ran all
+// the time.
 func (w *World) Audit() *round.Result {
 	a := w.Result
-	t := round.Totals{ByCategory: map[string]money.Amount{}, ByKind: map[inventory.Kind]int{}}
-	wasted := map[inventory.Ref]money.Amount{}
-	teams := map[string]*round.OwnerTotal{}
-	steps := map[finding.Step]*round.StepTotal{}
-	team := func(r *inventory.Resource) *round.OwnerTotal {
-		if teams[r.Owner.Team] == nil {
-			teams[r.Owner.Team] = &round.OwnerTotal{Team: r.Owner.Team}
-		}
-		return teams[r.Owner.Team]
+	a.Window = nil
+	t, err := round.Sum(a)
+	if err != nil {
+		panic(err)
 	}
-	for _, f := range a.Findings {
-		t.Waste += f.Waste
-		t.FindingsWaste += f.Waste
-		team(f.Resource).Waste += f.Waste
-		if f.Claims[0].Category == ledger.Compute {
-			wasted[f.Resource.Ref()] += f.Waste
-		}
-		s := steps[f.Step]
-		if s == nil {
-			s = &round.StepTotal{Step: f.Step, Risk: f.Fix.Risk}
-			steps[f.Step] = s
-		}
-		s.Findings++
-		s.Savings += f.Savings.Amount
-		if !f.Savings.Known {
-			s.Unknown++
-			s.UpTo += f.Savings.UpperBound
-		}
+	t.Waste = t.Now.Wasted
+	for i := range t.ByOwner {
+		t.ByOwner[i].Waste = t.ByOwner[i].Now.Wasted
 	}
-	for _, r := range a.Resources {
-		t.ByKind[r.Kind]++
-		team(r).Resources++
-		without := false
-		for _, c := range a.Charges[r.Ref()] {
-			if c.Unpriced != "" {
-				without = true
-				continue
-			}
-			if c.Category == ledger.Committed {
-				t.Committed += c.ListCost
-				continue
-			}
-			t.Cost += c.ListCost
-			team(r).Cost += c.ListCost
-			if c.Category != ledger.Compute {
-				t.ByCategory[string(c.Category)] += c.ListCost
-				continue
-			}
-			idle := min(wasted[r.Ref()], c.ListCost)
-			t.ByCategory[round.CategoryIdle] += idle
-			if _, judged := a.Duty(r); judged {
-				t.ByCategory[round.CategoryActive] += c.ListCost - idle
-			} else {
-				t.ByCategory[round.CategoryUnknown] += c.ListCost - idle
-				t.CannotJudge += c.ListCost - idle
-			}
-		}
-		if without {
-			t.Unpriced++
-		}
-	}
-	for _, o := range teams {
-		t.ByOwner = append(t.ByOwner, *o)
-	}
-	slices.SortFunc(t.ByOwner, func(x, y round.OwnerTotal) int {
-		return cmp.Or(cmp.Compare(y.Cost, x.Cost), cmp.Compare(x.Team, y.Team))
-	})
-	for s := finding.StepMeasure; s <= finding.StepCommit; s++ {
-		if steps[s] != nil {
-			t.BySteps = append(t.BySteps, *steps[s])
-		}
-	}
-	a.Totals = t
-	a.Window = lastMonth(t)
+	a.Totals, a.Window = t, lastMonth(t)
 	return a
 }
 
 // lastMonth is a window in which what runs now ran all the time.
 func lastMonth(t round.Totals) *costs.Costs {
-	active, dark := t.ByCategory[round.CategoryActive], t.CannotJudge
-	c := costs.Cost{Wasted: t.Waste, Used: active, CannotJudge: dark,
-		Other: t.Cost - t.Waste - active - dark, Amount: t.Cost}
+	c := costs.Cost{
+		Wasted: t.Now.Wasted, Used: t.Now.Used, CannotJudge: t.Now.Unmeasured, Other: t.Now.Other,
+		Amount: t.Now.Running,
+	}
 	if t.Unpriced > 0 {
 		c.UnknownSeconds, c.UnboundedSeconds, c.AtMostReason = int64(money.Month/time.Second), int64(
 			money.Month/time.Second), "no price"
