@@ -102,6 +102,7 @@ lint: ## formatting, import order, words, tidy modules, generated components, un
 	@for f in $$(git ls-files '*.templ'); do $(TOOL) templ generate -f $$f -stdout | diff -u "$${f%.templ}_templ.go" - || { echo "$$f: run make components"; exit 1; }; done
 	$(TOOL) golangci-lint run
 	go run ./test/words
+	go run ./test/vocabulary -check
 	@dead=$$($(TOOL) deadcode -test ./...); [ -z "$$dead" ] || { echo "$$dead"; exit 1; }
 
 fuzz: ## every fuzz target, FUZZBUDGET seconds in all

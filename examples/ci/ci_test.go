@@ -153,7 +153,7 @@ func write(t *testing.T, name, text string, mode os.FileMode) {
 	}
 }
 
-// workflow is what is relied on of a workflow of GitHub Actions.
+// workflow has the fields of a GitHub Actions workflow that the tests rely on.
 type workflow struct {
 	On          map[string]any    `yaml:"on"`
 	Permissions map[string]string `yaml:"permissions"`

@@ -64,8 +64,8 @@ func TestRunScript(t *testing.T) {
 	}
 }
 
-// action is what GitHub's metadata syntax has of a composite action; keys that it does not
-// have are mistakes.
+// action has the fields of GitHub's metadata syntax for a composite action; other keys are
+// mistakes.
 type action struct {
 	Name        string `yaml:"name"`
 	Description string `yaml:"description"`

@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan/commit"
 )
 
-// Fix is what a finding that holds proposes for a resource.
+// Fix is the change that a current finding proposes for a resource.
 type Fix struct {
 	Resource inventory.Ref
 	// Type is the machine type of the resource.

@@ -16,13 +16,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
 )
 
-// Groups says how many machines of each group are needed, in the shape of its JSON.
+// Groups is the number of machines that each group needs, in the shape of its JSON.
 type Groups struct {
 	Schema string    `json:"schema"`
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until"`
 	Groups []Group   `json:"groups"`
-	// Assumptions are what the figures take for granted.
+	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
 }
 
@@ -44,7 +44,7 @@ type Group struct {
 	SavingUSD money.Amount `json:"monthly_saving_usd"`
 }
 
-// machineHour is what one machine did in one hour.
+// machineHour is the use of one machine in one hour.
 type machineHour struct {
 	group    [5]string
 	hour     time.Time
@@ -139,10 +139,10 @@ func groups(ctx context.Context, s sums, since, until time.Time, purpose invento
 	return out, nil
 }
 
-// FromLedger says how many machines of each group are needed by the duty in the ledger from
-// since to until, for one purpose or for all where it is empty. Target is the largest share
-// of the needed machines that may work at once, over 0 and at most 1. Schema is that of the
-// planner that asks.
+// FromLedger returns the number of machines that each group needs, by the duty in the ledger from
+// since to until, for one purpose or for all where it is empty. Target is the largest share of the
+// needed machines that may work at once, over 0 and at most 1. Schema is that of the calling
+// planner.
 func FromLedger(ctx context.Context, s sums, schema string, since, until time.Time, purpose inventory.Purpose,
 	target float64) (Groups, error) {
 	all, err := groups(ctx, s, since, until, purpose, target)

@@ -34,7 +34,7 @@ type hourOf struct {
 	key string
 }
 
-// hourUse is what ran of it, in seconds of machines, and what that cost.
+// hourUse is the use of a series in one hour, in machine-seconds, and its cost.
 type hourUse struct {
 	seconds, idle, leaving int64
 	amount                 money.Amount
@@ -122,10 +122,10 @@ func machines(seconds int64) commit.Quantity {
 	return commit.Quantity(seconds * int64(commit.Machine) / 3600)
 }
 
-// hasCommitments says whether commitments of a cloud can be planned; those of sim are AWS's.
+// hasCommitments reports whether commitments of a cloud can be planned; those of sim are AWS's.
 func hasCommitments(cloud string) bool { return cloud == price.AWS || cloud == "sim" }
 
-// idle says whether a duty is time that no commitment should cover.
+// idle reports whether a duty is time that no commitment should cover.
 func idle(state string) bool {
 	s := duty.State(state)
 	return s == duty.Idle || s == duty.Held || s == duty.Stalled

@@ -25,7 +25,7 @@ func machine(id string) inventory.Ref {
 	return inventory.Ref{Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: id}
 }
 
-// stretch is what one machine did in a part of one hour.
+// stretch is the duty of one machine in a part of one hour.
 type stretch struct {
 	id, machineType, duty string
 	hour                  int

@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// ErrUnmeasured says that no running machine with GPUs was measured.
+// ErrUnmeasured is returned when no running machine with GPUs was measured.
 var ErrUnmeasured = errors.New("no running machine with GPUs was measured")
 
 // Rightsize right-sizes every running machine with GPUs of a scan. Coverage is the least
@@ -49,7 +49,7 @@ type Fleets struct {
 	Target float64 `json:"target"`
 	// Fleets are the serving fleets.
 	Fleets []Fleet `json:"fleets"`
-	// Assumptions are what the figures take for granted.
+	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
 }
 

@@ -21,7 +21,7 @@ func connections() ([]socket, error) {
 	return nil, errors.New("connections are read on Linux only")
 }
 
-// inMemory says whether a folder is in memory and not on a disk.
+// inMemory reports whether a folder is in memory and not on a disk.
 func inMemory(string) bool { return false }
 
 // noTerminal opens a terminal without waiting for it and without making it the agent's own.

@@ -27,17 +27,17 @@ type problem struct {
 	huma.ErrorModel
 	// Code is the error's stable name: "not_found".
 	Code string `json:"code,omitempty" doc:"The stable name of the error."`
-	// Hint is what to do about it.
+	// Hint is the suggested next step.
 	Hint string `json:"hint,omitempty" doc:"What to do about it."`
 	// Exit is the exit code with which the command line ends.
 	Exit int `json:"exit,omitempty" doc:"The exit code of the command line."`
-	// Shown says that the document says all there is to say.
+	// Shown is true if the document says all there is to say.
 	Shown bool `json:"shown,omitempty" doc:"The document says all there is to say."`
-	// Document is what was done all the same.
+	// Document is the partial result of a request that failed.
 	Document any `json:"document,omitempty" doc:"What was done all the same."`
 }
 
-// exits says with which exit code the command line ends.
+// exits sets the exit code of the command line.
 func (p *problem) exits(code int) *problem {
 	p.Exit = code
 	return p
@@ -78,7 +78,7 @@ var exits = map[runtime.Class]int{
 	runtime.Failed: 1, runtime.Usage: 2, runtime.Held: 3, runtime.Denied: 4, runtime.Partial: 5,
 }
 
-// codes are those that say more than their class.
+// codes maps problem types with a more specific status than their class to it.
 var codes = map[string]int{
 	"not_found": http.StatusNotFound, "no_scan": http.StatusNotFound, "no_state": http.StatusServiceUnavailable,
 	"no_policies": http.StatusNotFound, "no_budgets": http.StatusNotFound, "no_session": http.StatusNotFound,
@@ -194,7 +194,7 @@ func writeError(ctx huma.Context, p *problem) {
 	_ = json.NewEncoder(ctx.BodyWriter()).Encode(p)
 }
 
-// matches says whether If-None-Match names a tag.
+// matches reports whether If-None-Match names a tag.
 func matches(header, tag string) bool {
 	for one := range strings.SplitSeq(header, ",") {
 		if one = strings.TrimPrefix(strings.TrimSpace(one), "W/"); one == tag || one == "*" {

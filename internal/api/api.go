@@ -22,7 +22,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// Options are what a server needs.
+// Options configure a server.
 type Options struct {
 	// Process is that of the service, of which each call is a request.
 	Process *runtime.Process
@@ -72,7 +72,7 @@ type Server struct {
 	// that they come from, freezes those of others who stop all actions, and signIns those of
 	// sign-ins that ask the provider or AWS.
 	callers, strangers, freezes, signIns *limits
-	// tokens are those that are known to count; searches limits how often they are read again.
+	// tokens caches those known to be valid; searches limits how often they are read again.
 	tokens   tokenSet
 	searches *rate.Limiter
 	// freeze is the operation that no limit of calls holds up.

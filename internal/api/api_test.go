@@ -146,7 +146,7 @@ func (s *service) token(name string, roles ...string) string {
 	return doc.Secret
 }
 
-// answered is what a call came to.
+// answered is the response to a call.
 type answered struct {
 	status int
 	body   string
@@ -596,7 +596,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// TestUnknownPathsAndMethods says which of path and method is wrong, in a problem document.
+// TestUnknownPathsAndMethods checks that the problem document names the wrong path or method.
 func TestUnknownPathsAndMethods(t *testing.T) {
 	s := start(t, "identity: root\n", false, nil)
 	for _, tc := range []struct {

@@ -91,7 +91,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 // requestHeader names a request in an answer and in the log of the service.
 const requestHeader = "Request-Id"
 
-// request is what the log says of a request.
+// request has the log attributes of a request.
 type request struct{ operation, id string }
 
 type requestKey struct{}
@@ -147,7 +147,7 @@ func (discard) WriteHeader(int)             {}
 
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// refused says what is wrong with a request whoever makes it.
+// refused returns the problem of a request that is invalid for every caller.
 func (s *Server) refused(r *http.Request) *problem {
 	host := r.Host
 	switch {
@@ -171,7 +171,7 @@ func (s *Server) refused(r *http.Request) *problem {
 	return nil
 }
 
-// oddPath says whether a path could mean another one to a person: steps upward, empty
+// oddPath reports whether a path could mean another one to a person: steps upward, empty
 // segments, or characters that are no part of names.
 func oddPath(u *url.URL) bool {
 	for segment := range strings.SplitSeq(strings.TrimPrefix(u.EscapedPath(), "/"), "/") {
@@ -190,7 +190,7 @@ func oddPath(u *url.URL) bool {
 	return false
 }
 
-// ours says whether a Host header names this server. A name that a foreign page resolved to
+// ours reports whether a Host header names this server. A name that a foreign page resolved to
 // this address does not.
 func (s *Server) ours(host string) bool {
 	if s.public != nil && strings.EqualFold(host, s.public.Host) {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// item is what lists are filtered by, of a resource or a finding.
+// item has the fields of a resource or finding that lists are filtered by.
 type item struct {
 	ID, Kind, Account, Region, Team string
 }

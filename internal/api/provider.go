@@ -65,7 +65,7 @@ type provider struct {
 	failed error
 }
 
-// metadata is what the provider says of itself (OpenID Connect Discovery 1.0, 3), with its keys.
+// metadata is the provider's discovery document (OpenID Connect Discovery 1.0, 3), with its keys.
 type metadata struct {
 	endpoint oauth2.Endpoint
 	keys     []jose.JSONWebKey
@@ -258,7 +258,7 @@ func (p *provider) verify(ctx context.Context, raw string) (claims, error) {
 	return c, p.check(c)
 }
 
-// check says what is wrong with the claims of a signed token.
+// check returns an error for wrong claims of a signed token.
 func (p *provider) check(c claims) error {
 	now := p.now()
 	switch {
@@ -280,7 +280,7 @@ func (p *provider) check(c claims) error {
 	return nil
 }
 
-// config is what the provider is asked with for a browser that signs in.
+// config returns the OAuth 2 configuration for a browser that signs in.
 func (p *provider) config(m *metadata, publicURL string) oauth2.Config {
 	return oauth2.Config{ClientID: p.ClientID, ClientSecret: p.ClientSecret, Endpoint: m.endpoint,
 		RedirectURL: strings.TrimSuffix(publicURL, "/") + "/auth/callback",

@@ -56,7 +56,7 @@ func unauthenticated(detail string) *problem {
 		"the owner token of the data directory, as Authorization: Bearer TOKEN")
 }
 
-// challenge is what a call without a credential is asked for.
+// challenge is the WWW-Authenticate header for calls without a credential.
 const challenge = `Bearer realm="curfew"`
 
 // bearer returns the credential of the Authorization header; ok is false where the header has
@@ -354,8 +354,8 @@ func (s *Server) registerSignIn(mux *http.ServeMux) {
 	mux.HandleFunc("POST /auth/aws", s.awsSignIn)
 }
 
-// signingIn is what a sign-in under way has to come back with. It is a cookie of its own, so that
-// a sign-in that another browser began does not end in this one.
+// signingIn is the state of a sign-in under way, which the callback must return. It is a cookie of
+// its own, so that a sign-in that another browser began does not end in this one.
 type signingIn struct {
 	State, Nonce, Verifier string
 	// Ends is when it counts no more, in seconds since 1970.
@@ -541,8 +541,8 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// AWSBinding is what a caller signs to sign in with AWS credentials: this server by its
-// public URL, and a nonce of the caller's.
+// AWSBinding returns the text that a caller signs to sign in with AWS credentials: the server's
+// public URL and a nonce of the caller's.
 func AWSBinding(publicURL, nonce string) string {
 	return "curfew.api/v1\n" + strings.TrimSuffix(publicURL, "/") + "\n" + nonce
 }

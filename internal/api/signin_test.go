@@ -36,8 +36,8 @@ type issuer struct {
 	asked url.Values
 
 	mu sync.Mutex
-	// keys are those that it publishes, answers replaces what it answers at a path, and fetched
-	// counts what it was asked for by path.
+	// keys are published, answers replaces the answer of a path, and fetched counts requests by
+	// path.
 	keys    []jose.JSONWebKey
 	answers map[string]http.HandlerFunc
 	fetched map[string]int

@@ -27,7 +27,7 @@ const (
 // Request asks for permission to carry out one plan.
 type Request struct {
 	ID string
-	// Kind is what is asked for: "fix", "job", "session".
+	// Kind is the kind of the request: "fix", "job", "session".
 	Kind string
 	// Subject names it for people: "terminate i-0abc", "job resnet50".
 	Subject string
@@ -45,7 +45,7 @@ type Request struct {
 	// Run is the key that the caller gave the run; may be empty.
 	Run     string
 	AskedBy string
-	// AskedProof and Proof say how whoever asked and whoever decided were identified.
+	// AskedProof and Proof are the identity proofs of the requester and the approver.
 	AskedProof, Proof  Proof
 	AskedAt, ExpiresAt time.Time
 	State              State
@@ -56,8 +56,8 @@ type Request struct {
 	Version int64
 }
 
-// Event is who changed a request and when. It is recorded in the audit log with the change,
-// in one transaction.
+// Event is the author and time of a change of a request. It is recorded in the audit log with the
+// change, in one transaction.
 type Event struct {
 	At time.Time
 	By string

@@ -28,7 +28,7 @@ type Refusal struct {
 	Why  string
 }
 
-// Rule is what a refusal rests on.
+// Rule is the rule behind a refusal.
 type Rule string
 
 // The rules.
@@ -109,13 +109,13 @@ type Person struct {
 	Proof Proof
 }
 
-// Asker is who asked.
+// Asker returns the requester.
 func (r Request) Asker() Person { return Person{Name: r.AskedBy, Proof: r.AskedProof} }
 
-// Decider is who decided, without roles.
+// Decider returns the approver, without roles.
 func (r Request) Decider() Person { return Person{Name: r.DecidedBy, Proof: r.Proof} }
 
-// Same says whether two names are one person's: case, and the domain of an address
+// Same reports whether two names are one person's: case, and the domain of an address
 // of one of them, make no difference.
 func Same(a, b string) bool {
 	a, b = strings.ToLower(strings.TrimSpace(a)), strings.ToLower(strings.TrimSpace(b))
@@ -124,7 +124,7 @@ func Same(a, b string) bool {
 	return la == lb && (da == db || da == "" || db == "")
 }
 
-// MaybeSame says whether two names may be one person's, so that neither decides for the
+// MaybeSame reports whether two names may be one person's, so that neither decides for the
 // other. In addition to what Same looks at, it ignores invisible characters, that a name
 // is a login of GitHub which is given no other name, and letters that look alike.
 func MaybeSame(a, b string) bool {
@@ -142,13 +142,13 @@ func bare(name string) string {
 	return strings.TrimPrefix(name, "github:")
 }
 
-// unseen says that a character leaves no mark where it is shown.
+// unseen reports whether a character leaves no mark where it is shown.
 func unseen(r rune) bool {
 	return !unicode.IsGraphic(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) ||
 		unicode.Is(unicode.Variation_Selector, r)
 }
 
-// Nameable says what is wrong with a name: characters that leave no mark.
+// Nameable returns an error for a name with invisible characters.
 func Nameable(name string) error {
 	if strings.ContainsFunc(name, unseen) {
 		return fmt.Errorf("the name %q has invisible characters", name)

@@ -38,21 +38,21 @@ type Proof struct {
 	Kind ProofKind `json:"kind,omitempty"`
 	// Subject is the identity as its provider gives it: an ARN, a login.
 	Subject string `json:"subject,omitempty"`
-	// Detail is what vouches for it: the URL of a review, the host that answered.
+	// Detail is the evidence: the URL of a review, the host that answered.
 	Detail string `json:"detail,omitempty"`
-	// Mapped says that the people section of the configuration names the identity.
+	// Mapped is true if the people section of the configuration names the identity.
 	Mapped bool `json:"mapped,omitempty"`
-	// Signed is what another process checks again: a presigned call that only the owner
+	// Signed is the proof that another process verifies again: a presigned call that only the owner
 	// of the credentials can make. It is not for people.
 	Signed string `json:"signed,omitempty"`
 }
 
-// Verified says whether a provider vouched for the identity.
+// Verified reports whether a provider vouched for the identity.
 func (p Proof) Verified() bool {
 	return p.Kind != "" && p.Kind != SelfDeclared && p.Kind != OwnerToken
 }
 
-// String says how an identity is proven.
+// String describes the proof of an identity.
 func (p Proof) String() string {
 	if !p.Verified() {
 		return cmp.Or(string(p.Kind), string(SelfDeclared)) + ", not verified"
@@ -64,16 +64,16 @@ func (p Proof) String() string {
 	return s
 }
 
-// iamUser says whether an ARN is one user of IAM and no other. A session of a role
+// iamUser reports whether an ARN is one user of IAM and no other. A session of a role
 // is named by whoever assumes it.
 func iamUser(arn string) bool {
 	parts := strings.SplitN(arn, ":", 6)
 	return len(parts) == 6 && parts[2] == "iam" && strings.HasPrefix(parts[5], "user/")
 }
 
-// One says why two identities may be one person's; empty where they are two people's.
-// Identities of two providers, and sessions of roles, are two people's only where the
-// people section of the configuration names them.
+// One returns the reason why two identities may belong to one person; empty if they belong to two.
+// Identities of two providers, and sessions of roles, are two people's only where the people
+// section of the configuration names them.
 func One(a, b Person) string {
 	switch {
 	case MaybeSame(a.Name, b.Name):
@@ -110,8 +110,8 @@ var alike = func() map[rune]rune {
 	return m
 }()
 
-// Skeleton is what a name looks like: names with one skeleton may be taken for each
-// other. It folds compatibility forms, case, accents, what leaves no mark, and letters of
+// Skeleton returns the visual skeleton of a name: names with the same skeleton may be mistaken for
+// each other. It folds compatibility forms, case, accents, what leaves no mark, and letters of
 // other scripts that look like Latin ones.
 func Skeleton(name string) string {
 	return strings.Map(func(r rune) rune {

@@ -12,23 +12,23 @@ import (
 // PlanSchema names the shape of a [Plan] in JSON.
 const PlanSchema = "curfew.plan/v1"
 
-// Plan is what an approver sees: everything that would be done, in the words of the
-// provider. It is kept as the JSON of a [Request].
+// Plan is the complete plan that an approver sees, in the provider's terms. It is kept as the JSON
+// of a [Request].
 type Plan struct {
 	Schema string `json:"schema"`
 	// Because is why, in one sentence.
 	Because string   `json:"because,omitempty"`
 	Changes []Change `json:"changes,omitempty"`
-	// Costs is what it costs or stops costing, with units.
+	// Costs are the costs that the plan adds or ends, with units.
 	Costs []Cost `json:"costs,omitempty"`
-	// Loses is what cannot be had back; Undo is full, partial or none.
+	// Loses names the data that cannot be recovered; Undo is full, partial or none.
 	Loses string `json:"loses,omitempty"`
 	Undo  string `json:"undo,omitempty"`
-	// Notes are what else to know.
+	// Notes are further remarks.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Change is what is done to one resource.
+// Change is the change of one resource.
 type Change struct {
 	Resource string `json:"resource"`
 	Verb     string `json:"verb"`
@@ -113,9 +113,9 @@ func (p Plan) Lines() []string {
 // maxDiff bounds the documents that are compared line by line.
 const maxDiff = 2000
 
-// Diff is what is different between two documents, line by line: " " stays, "-" goes,
-// "+" comes. JSON is compared with one value a line. Of documents that are too long all of
-// one goes and all of the other comes.
+// Diff returns the differences between two documents line by line: " " for equal lines, "-" for
+// removed and "+" for added ones. JSON is compared with one value a line. Documents that are too
+// long are listed as wholly removed and added.
 func Diff(before, after string) []string {
 	a, b := lines(before), lines(after)
 	if len(a)*len(b) > maxDiff*maxDiff {
@@ -176,5 +176,5 @@ func lines(document string) []string {
 // byHand begins the line of a plan that is a person's own command for a change.
 const byHand = "by hand: "
 
-// IsCommand says whether a line of [Plan.Lines] is a person's own command, to be copied whole.
+// IsCommand reports whether a line of [Plan.Lines] is a person's own command, to be copied whole.
 func IsCommand(line string) bool { return strings.HasPrefix(strings.TrimLeft(line, " "), byHand) }

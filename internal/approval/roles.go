@@ -25,7 +25,7 @@ func SplitRole(held string) (role, team string) {
 	return role, team
 }
 
-// May says whether a person who holds roles has one of those that are wanted for what
+// May reports whether a person who holds roles has one of those that are wanted for what
 // belongs to a team. A role of one team counts for that team alone, and not for what
 // belongs to none.
 func May(held, wanted []string, team string) bool {

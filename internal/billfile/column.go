@@ -59,7 +59,7 @@ func (p *parquetColumn) next() (*cell, error) {
 	return &p.own, p.value(&p.own, v)
 }
 
-// indexed says whether a page's values are kept by their place in its dictionary.
+// indexed reports whether a page's values are kept by their place in its dictionary.
 func (p *parquetColumn) indexed(page parquet.Page) bool {
 	d := page.Dictionary()
 	if d == nil || d.Len() > maxEntries {

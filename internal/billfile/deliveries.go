@@ -200,7 +200,7 @@ func tail(name string) string {
 	return strings.Join(parts[max(0, len(parts)-3):], "/")
 }
 
-// check says whether the files that a run's manifest lists are all there, in the listed size.
+// check reports whether the files that a run's manifest lists are all there, in the listed size.
 func (r *run) check() error {
 	sizes := map[string]int64{}
 	for _, p := range r.parts {

@@ -28,12 +28,12 @@ type column struct {
 	// needed columns must be there. Others that are missing are named, unless they are
 	// extra: not in every version.
 	needed, extra bool
-	// money says that amounts depend on the column: values that cannot be read are a mistake.
+	// money is true if amounts depend on the column: values that cannot be read are a mistake.
 	// Of others they are named, and the import goes on without them.
 	money bool
 }
 
-// kind is what the values of a column are.
+// kind is the type of a column's values.
 type kind int
 
 const (
@@ -68,7 +68,7 @@ func (l *layout) kind(field int) kind {
 	return text
 }
 
-// vital says whether the import needs the values of a field.
+// vital reports whether the import needs the values of a field.
 func (l *layout) vital(field int) bool {
 	return field < len(l.schema.columns) && (l.schema.columns[field].needed || l.schema.columns[field].money)
 }
@@ -137,7 +137,7 @@ func newLayout(names []string) (l *layout, column int, err error) {
 	return l, 0, nil
 }
 
-// isLegacy says whether a column is one that only the legacy AWS report has.
+// isLegacy reports whether a column is one that only the legacy AWS report has.
 func isLegacy(name string) bool {
 	name = strings.TrimSpace(name)
 	return strings.HasPrefix(name, "lineItem/") || strings.HasPrefix(strings.ToLower(name), "resource_tags_")

@@ -41,7 +41,7 @@ func (l *leaf) next() (parquet.Value, error) {
 	return v, nil
 }
 
-// more says whether the next value belongs to the same row as the last.
+// more reports whether the next value belongs to the same row as the last.
 func (l *leaf) more() (bool, error) {
 	if err := l.fill(); err != nil {
 		if errors.Is(err, io.EOF) {

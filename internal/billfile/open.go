@@ -35,9 +35,9 @@ type Bucket interface {
 	Open(ctx context.Context, key string) (io.ReadCloser, error)
 }
 
-// Options say how a bill is read.
+// Options configure how a bill is read.
 type Options struct {
-	// Mapping says which tags name the owner.
+	// Mapping maps tags to owners.
 	Mapping inventory.TagMapping
 	// MaxRows bounds the distinct rows that are held; 0 is bill.DefaultMaxRows.
 	MaxRows int
@@ -60,7 +60,7 @@ type Export struct {
 	Source string
 	// Files that will be read, by their full names.
 	Files []string
-	// Notes say what is left aside and why, a sentence each.
+	// Notes name the parts left aside and the reasons, a sentence each.
 	Notes []string
 
 	options Options
@@ -194,7 +194,7 @@ func (e *Export) choose(ctx context.Context, found []part) error {
 	return nil
 }
 
-// isBill says whether a file may hold a part of a bill, by its name.
+// isBill reports whether a file may hold a part of a bill, by its name.
 func isBill(file string) bool {
 	lower := strings.ToLower(file)
 	if strings.HasPrefix(file, ".") || strings.HasPrefix(file, "_") {

@@ -28,8 +28,8 @@ const (
 // periodFolder begins the name of a partition's folder, in lower case.
 const periodFolder = "billing_period="
 
-// place says where a folder lies, and the partition it belongs to: the part of the path
-// before data or metadata, and the period.
+// place returns the location of a folder and its partition: the part of the path before data or
+// metadata, and the period.
 func place(dir string) (location, string, time.Time) {
 	segments := strings.Split(strings.Trim(dir, "/"), "/")
 	for i := len(segments) - 1; i > 0; i-- {
@@ -131,7 +131,7 @@ func within(name string) string {
 	return path.Base(name)
 }
 
-// manifest is what the manifests of exports say, as far as it is read.
+// manifest has the fields of export manifests that are read.
 type manifest struct {
 	// DataFiles are those of AWS Data Exports, empty where it lists none by name.
 	DataFiles []string `json:"dataFiles"`

@@ -12,7 +12,7 @@ import (
 // cell is one value of a row, as the file holds it.
 type cell struct {
 	form form
-	// kept says that the text may be kept, and that the cell comes again: what the text
+	// kept is true if the text may be kept, and that the cell comes again: what the text
 	// is read as may be put in its place.
 	kept bool
 	// text is valid until the next row is read.
@@ -38,7 +38,7 @@ type record struct {
 	line   bill.Line
 	// err is the first value that could not be read.
 	err *valueError
-	// notes say which values were passed over.
+	// notes name the values that were passed over.
 	notes map[string]bool
 	tags  []byte // of columns that hold one tag each, as a JSON object
 }

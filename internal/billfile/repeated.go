@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// several says whether files of more than one delivery may hold one period: only those can
+// several reports whether files of more than one delivery may hold one period: only those can
 // repeat one another.
 func (r *reading) several() bool {
 	first := map[time.Time]string{} // deliveries by the period of their partition

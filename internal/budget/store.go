@@ -14,10 +14,10 @@ var (
 	ErrConflict = errors.New("the hold changed meanwhile")
 )
 
-// Spend is what was charged in a stretch of time.
+// Spend is the amount charged in a period.
 type Spend struct {
-	// Used is what priced charges come to. Unknown is what charges without a price may
-	// come to at most; it is not in Used.
+	// Used is the sum of priced charges. Unknown is the upper bound of unpriced charges; it is not
+	// in Used.
 	Used, Unknown money.Amount
 	// Unbounded is the resource time of charges of which not even the most is known; they
 	// are in neither.
@@ -35,7 +35,7 @@ type Spend struct {
 	Through time.Time
 }
 
-// Spending is what the ledger says was spent.
+// Spending reads charges from the ledger.
 type Spending interface {
 	// Spent sums the charges that begin in [from, to) and whose owner and purpose the
 	// match covers; a charge that carries a hold's id takes from the hold what it does not
@@ -45,7 +45,7 @@ type Spending interface {
 	Spent(ctx context.Context, m Match, from, to time.Time) (Spend, error)
 }
 
-// Reading is what the status of a budget rests on.
+// Reading has the inputs of a budget's status.
 type Reading interface {
 	Spending
 	// Holds returns those whose [From, ExpiresAt) overlaps [from, to), of every state and
@@ -53,17 +53,18 @@ type Reading interface {
 	Holds(ctx context.Context, from, to time.Time) ([]Hold, error)
 }
 
-// Event is who changed a hold and when. It is recorded in the audit log with the change, in
-// one transaction.
+// Event is the author and time of a change of a hold. It is recorded in the audit log with the
+// change, in one transaction.
 type Event struct {
 	At time.Time
 	By string
-	// Verb is what was done. The zero Verb records nothing: the gate keeps its own record of
+	// Verb is the action. The zero Verb records nothing: the gate keeps its own record of
+	// reservations and admissions. The zero Verb records nothing: the gate keeps its own record of
 	// what it reserves and admits.
 	Verb Verb
 }
 
-// Verb is what someone does with a hold.
+// Verb is an action of a person on a hold.
 type Verb string
 
 // The verbs.

@@ -86,7 +86,7 @@ killed at any point and run again. curfew agent host does the same before it is 
 	return c
 }
 
-// newAgentEnter is what connect runs on a machine.
+// newAgentEnter returns the hidden command that connect runs on a machine.
 func (a *app) newAgentEnter() *cobra.Command {
 	return &cobra.Command{
 		Use: "enter [-- COMMAND]", Short: "Begin a shell, or a command, in the session of this machine", Hidden: true,
@@ -97,7 +97,7 @@ func (a *app) newAgentEnter() *cobra.Command {
 	}
 }
 
-// newAgentDoor is what connect runs on a machine for a connection by SSH.
+// newAgentDoor returns the hidden command that connect runs on a machine for SSH.
 func (a *app) newAgentDoor() *cobra.Command {
 	return &cobra.Command{
 		Use: "ssh KEY", Short: "Let one SSH connection in, by one key", Hidden: true, Args: oneArg("a public key"),

@@ -19,7 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// costsDoc is what costs -o json says, as far as it is looked at.
+// costsDoc has the fields of costs -o json that the tests read.
 type costsDoc struct {
 	Rows []struct {
 		Key                         []string
@@ -168,7 +168,7 @@ func (l *ladderTest) machine() (id, disc string) {
 	return id, disc
 }
 
-// dated lets the provider say when something happened by the clock of the test.
+// dated sets a provider's timestamp by the clock of the test.
 func (l *ladderTest) dated(operation, beside, field, id string, set map[string]any) {
 	l.sandbox.Wire.Patch(wire.Patch{
 		Service: "ec2", Operation: operation, Beside: beside, IDField: field, ID: id, Set: set,

@@ -28,7 +28,7 @@ writer. Only what changed is sent. See docs/checkpoints.md.`,
 	return c
 }
 
-// storeFlags say how a store of checkpoints is reached, and how much the machine may do.
+// storeFlags choose a checkpoint store and the resources of the machine that a command may use.
 type storeFlags struct {
 	apphost.CheckpointStore
 	bandwidth string
@@ -60,7 +60,7 @@ func (f *storeFlags) apply(url string) error {
 	return apphost.Yield(f.nice)
 }
 
-// retentionFlags say which snapshots are kept.
+// retentionFlags choose the snapshots to keep.
 type retentionFlags struct {
 	keep    int
 	keepFor string

@@ -225,8 +225,8 @@ func (a *app) ciWork(ctx context.Context, all *sessions.Sessions, s session.Sess
 	return ran, code, err
 }
 
-// ciEnded says why a session ended, where it did. A lost connection is the first sign of that, so
-// then it is looked at until what keeps it would know.
+// ciEnded returns the reason why a session ended; empty while it runs. A lost connection is the
+// first sign of an end, so after one the session is read until its keeper would know.
 func (a *app) ciEnded(ctx context.Context, all *sessions.Sessions, s session.Session, lost bool) string {
 	within, stop := context.WithTimeout(ctx, ciNoticed)
 	defer stop()
@@ -316,7 +316,7 @@ func (a *app) ciGone(ctx context.Context, all *sessions.Sessions, s session.Sess
 	return all.Withdraw(context.WithoutCancel(ctx), s, "the run was given up")
 }
 
-// ciRefused says what the gate decided. A request that no later run could find is withdrawn.
+// ciRefused prints the decision of the gate. A request that no later run could find is withdrawn.
 func (a *app) ciRefused(ctx context.Context, all *sessions.Sessions, s session.Session, d gate.Decision,
 	named bool) error {
 	why := strings.Join(d.Reasons, "; ")

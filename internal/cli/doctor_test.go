@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TestDoctorOfHoles: what the doctor says of an hour of samples a minute with holes: what is
-// too old or too thin is said with its age and its coverage, and leaves no state.
+// TestDoctorOfHoles checks the doctor on an hour of minutely samples with holes: stale or sparse
+// signals are listed with age and coverage, and the machine has no state.
 func TestDoctorOfHoles(t *testing.T) {
 	l := &ladderTest{t: t, dir: t.TempDir(), now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	var csv, config strings.Builder

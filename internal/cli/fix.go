@@ -168,7 +168,7 @@ type fixFlags struct {
 	undo                           []string
 }
 
-// options are what the flags say.
+// options returns the options that the flags set.
 func (f fixFlags) options() ops.FixOptions { return ops.FixOptions{Source: f.Source, GitHub: f.github} }
 
 // repeated are the flags of a fix, to follow a suggested command.

@@ -232,15 +232,15 @@ func (s *seededFixes) approve(got map[string]view.Fix) {
 // kindOfFix is one kind of fix that is carried out, and what the provider says itself.
 type kindOfFix struct {
 	rule, name string
-	// shows says whether the provider's own answer is what the change says.
+	// shows reports whether the provider's own answer is what the change says.
 	shows func(s *seededFixes, f *view.Fix) bool
-	// document is what the provider holds in the place of the change's document.
+	// document returns the provider's present document in place of the change's.
 	document func(s *seededFixes, id string) string
-	// undone says whether the provider shows again what there was.
+	// undone reports whether the provider shows again what there was.
 	undone func(s *seededFixes, f *view.Fix) bool
-	// stays says that undo has nothing to take back; quiet that no warning is sent.
+	// stays is true if undo has nothing to take back; quiet that no warning is sent.
 	stays, quiet bool
-	// unplanted says that the seed does not hold it.
+	// unplanted is true if the seed does not hold it.
 	unplanted bool
 }
 
@@ -307,7 +307,7 @@ func stateOf(s *seededFixes, f *view.Fix) types.InstanceStateName {
 	return out.Reservations[0].Instances[0].State.Name
 }
 
-// machineIs says whether a machine is in the state that a change leads to.
+// machineIs reports whether a machine is in the state that a change leads to.
 func machineIs(s *seededFixes, f *view.Fix) bool {
 	want, known := map[change.Verb]types.InstanceStateName{
 		change.Stop: types.InstanceStateNameStopped, change.Terminate: types.InstanceStateNameTerminated,
@@ -328,7 +328,7 @@ func groupSize(s *seededFixes, f *view.Fix) int64 {
 	return int64(aws.ToInt32(groupOf(s, f).DesiredCapacity))
 }
 
-// groupLeft says whether exactly the members that a change names have left their group.
+// groupLeft reports whether exactly the members that a change names have left their group.
 func groupLeft(s *seededFixes, f *view.Fix) bool {
 	g, a := groupOf(s, f), f.Change.Arguments
 	return groupSize(s, f) == *a.Count && len(g.Instances) == int(*a.Count) && len(a.Members) == 2 &&

@@ -18,7 +18,7 @@ var (
 	reports   = []string{"table", "json", "html", "md"}
 )
 
-// formatNotes say what the name of a form does not.
+// formatNotes describe the output formats whose names do not explain them.
 var formatNotes = map[string]string{
 	"summary": "summary (short Markdown for a pull request or a chat)", "jsonl": "jsonl (an entry a line)",
 }

@@ -73,7 +73,7 @@ func (d *desktop) run(args ...string) (int, string, string) {
 	return code, out.String(), errs.String()
 }
 
-// decision is what gate -o json says.
+// decision has the fields of gate -o json that the tests read.
 type decision struct {
 	Decision   string   `json:"decision"`
 	Reasons    []string `json:"reasons"`
@@ -151,7 +151,7 @@ type pullHub struct {
 // stamp is when a comment was written and last edited.
 type stamp struct{ created, updated time.Time }
 
-// at is what the clock of GitHub says.
+// at returns the time of GitHub's clock.
 func (h *pullHub) at() time.Time {
 	if h.now.IsZero() {
 		return time.Now().UTC().Truncate(time.Second)
@@ -324,7 +324,7 @@ func (d *desktop) pullRequest(h *pullHub) {
 		"GITHUB_API_URL":    h.URL, "GITHUB_TOKEN": "ghs_secret0123456789"}
 }
 
-// event is what GitHub tells a run about pull request 7.
+// event returns GitHub's event for a run about pull request 7.
 func (h *pullHub) event(t *testing.T) string {
 	t.Helper()
 	event := map[string]any{

@@ -17,7 +17,7 @@ type policyFlags struct {
 	partition string
 }
 
-// add adds them; what says what the policy is for.
+// add adds the flags; what names the purpose of the policy.
 func (f *policyFlags) add(fl *pflag.FlagSet, what string) {
 	fl.BoolVar(&f.print, "print-iam-policy", false, "print the IAM policy "+what+", and do nothing else")
 	fl.StringVar(&f.partition, "partition", "",

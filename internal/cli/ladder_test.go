@@ -305,8 +305,8 @@ func TestLadderLive(t *testing.T) {
 	}
 }
 
-// TestLadderHolds is what keeps a machine alive that is idle all the time, between the
-// end of its grace and the pass that would act.
+// TestLadderHolds lists the reasons that keep an idle machine alive between the end of its grace
+// and the pass that would act.
 func TestLadderHolds(t *testing.T) {
 	l := newLadder(t)
 	fault := func(service, operation string) func() {

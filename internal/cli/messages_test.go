@@ -36,7 +36,7 @@ func child(c *cobra.Command, name string) *cobra.Command {
 	return nil
 }
 
-// wrongCommand says what of a command does not exist: a command, or a flag of it.
+// wrongCommand returns the part of a command that does not exist: a command or a flag.
 func wrongCommand(root *cobra.Command, text string) string {
 	c, words := root, strings.Fields(text)[1:]
 	for i := range words {

@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
-// spotTraceFlags say how a trace of availability is read.
+// spotTraceFlags describe the format of an availability trace.
 type spotTraceFlags struct {
 	trace, columns, gap, zones string
 	nodes                      int64

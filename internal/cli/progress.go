@@ -22,7 +22,7 @@ type progress struct {
 	what string
 	// bar is the bar that is drawn; nil is none.
 	bar *progressbar.ProgressBar
-	// drawn says that the line is on the terminal, over that output has begun.
+	// drawn is true if the line is on the terminal, over that output has begun.
 	drawn, over bool
 }
 

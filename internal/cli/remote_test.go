@@ -92,7 +92,7 @@ func (s *serving) owned(t *testing.T, service, dir string) (unchanged func()) {
 	}
 }
 
-// gave is what a command came to.
+// gave is the result of a command.
 type gave struct {
 	code      int
 	out, errs string

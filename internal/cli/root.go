@@ -16,12 +16,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// app is what the commands share: the process and the global flags.
+// app is shared by all commands: the process and the global flags.
 type app struct {
 	*Process
 	// req is the request of the command.
 	req *runtime.Request
-	// at is what has the state: this machine, or a server.
+	// at is the place of the state: this machine, or a server.
 	at    *ops.Place
 	quiet bool
 	// format is the form of output that -o names.
@@ -190,7 +190,7 @@ func oneArg(what string) cobra.PositionalArgs {
 	}
 }
 
-// color says whether output may be colored: only on a terminal, and not with
+// color reports whether output may be colored: only on a terminal, and not with
 // NO_COLOR (https://no-color.org) or TERM=dumb.
 func (p *Process) color() bool {
 	if p.Width == 0 {

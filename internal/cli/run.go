@@ -224,7 +224,7 @@ func classify(ctx context.Context, err error) *failure {
 
 func oneLine(s string) string { return plain.Line(s) }
 
-// wantsJSON says whether the command line asks for JSON, also when it could not
+// wantsJSON reports whether the command line asks for JSON, also when it could not
 // be parsed.
 func wantsJSON(args []string) bool {
 	for i, a := range args {

@@ -23,7 +23,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// sourceFlags say which account is read, and which recorded usage with it.
+// sourceFlags choose the account to read, and recorded usage for it.
 type sourceFlags struct {
 	clouds.Source
 	demo bool

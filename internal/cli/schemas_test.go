@@ -42,7 +42,7 @@ func validates(t testing.TB, args []string, out string) {
 	}
 }
 
-// conforms says whether a document is as its published schema says.
+// conforms reports whether a document is as its published schema says.
 func conforms(doc json.RawMessage) error {
 	var head struct{ Schema string }
 	if err := json.Unmarshal(doc, &head); err != nil {

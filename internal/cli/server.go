@@ -50,7 +50,7 @@ func (a *app) locate(c *cobra.Command, args []string) error {
 	return err
 }
 
-// whyState says why a command needs the state of this machine.
+// whyState returns the reason why a command needs the state of this machine.
 func whyState(p ops.Placement, flag string) string {
 	if flag != "" && p.At != ops.ByState {
 		return "the server reads no file and no account for one command"
@@ -126,7 +126,7 @@ func (a *app) owned(cfg config.Config, u *url.URL) (*client.Client, error) {
 	return a.reach(cfg, o)
 }
 
-// unreachedHint is what to do where a server cannot be reached.
+// unreachedHint returns the next step when a server cannot be reached.
 func unreachedHint(e *client.Unreached) string {
 	if e.Certificate {
 		return "server_ca_file in curfew.yaml names the file of the authorities that count"

@@ -84,12 +84,12 @@ func (a *app) up(ctx context.Context, in ops.UpInput, detach bool) error {
 	return nil
 }
 
-// settled says whether a session is ready, or will not be any more.
+// settled reports whether a session is ready, or will not be any more.
 func settled(r view.Run) bool {
 	return r.State == string(session.Ready) || r.State == string(session.Ending) || over(r)
 }
 
-// over says whether nothing of a session is left or will be.
+// over reports whether nothing of a session is left or will be.
 func over(r view.Run) bool { return session.State(r.State).IsFinal() }
 
 // refused shows the session that the gate did not let pass, where it is one, and returns why.
@@ -155,7 +155,7 @@ func (a *app) follow(ctx context.Context, id string, until func(view.Run) bool) 
 	}
 }
 
-// progressed says what happened since the last time, with the time and the dollars so far.
+// progressed prints the events since the last call, with the time and the dollars so far.
 func (a *app) progressed(ctx context.Context, run view.Run, said map[string]bool, began time.Time) error {
 	if a.quiet {
 		return nil
@@ -191,7 +191,7 @@ func (a *app) progressed(ctx context.Context, run view.Run, said map[string]bool
 	return nil
 }
 
-// begunOnly says whether the first of these events is the begin of a step that a later one
+// begunOnly reports whether the first of these events is the begin of a step that a later one
 // ends.
 func begunOnly(events []view.SessionEvent) bool {
 	first := events[0]
@@ -438,7 +438,7 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 	return nil
 }
 
-// newCage is what the processes of local sessions are started through.
+// newCage returns the hidden command that starts the processes of local sessions.
 func (a *app) newCage() *cobra.Command {
 	return &cobra.Command{
 		Use: "cage", Short: "What local sessions start processes through", Hidden: true, DisableFlagParsing: true,

@@ -35,7 +35,7 @@ idle: 1h
 env: {GREETING: hello}
 `
 
-// passing is what differs between two sessions that are the same: times, amounts, counters.
+// passing are the fields in which two equal sessions differ: times, amounts, counters.
 var passing = []struct{ is, as string }{
 	{`\b[0-9a-f]{8,}\b`, "ID"}, {`\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z| UTC)?`, "TIME"},
 	{`\b\d\d:\d\d(:\d\d)?( UTC)?`, "TIME"}, {`(?s),\s*"hosts": \[.*?\n      \]`, ""}, {`<?\$[0-9.,]+`, "DOLLARS"},

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/test/prometheus"
 )
 
-// sharesDoc is what the test reads of the document.
+// sharesDoc has the fields of the document that the test reads.
 type sharesDoc struct {
 	Machines []struct {
 		Resource    string          `json:"resource"`

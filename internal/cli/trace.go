@@ -23,9 +23,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// looking says how a trace is looked at: at which time, empty for its end, and at which
-// cadence rounds were made before, empty for those that passes made in this state. A pass
-// counts for those that come later, and sees what was released at its own time.
+// looking chooses a time of a trace, its end by default, and the cadence of the passes before it,
+// by default that of the passes made in this state. A pass counts for later ones, and sees the
+// versions that were released by its time.
 type looking struct {
 	trace, at, every string
 	pass             bool

@@ -304,7 +304,7 @@ func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
 	}
 }
 
-// command says whether a line is a command for a shell.
+// command reports whether a line is a command for a shell.
 func command(line string) bool {
 	line = strings.TrimPrefix(strings.TrimSpace(ansi.Strip(line)), "next")
 	line = strings.TrimPrefix(line, "by hand: ")

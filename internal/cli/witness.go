@@ -99,7 +99,7 @@ func (a *app) acceptState(ctx context.Context, in ops.ReasonInput) error {
 	return a.say(doc, "%s", plain.Text(strings.Join(lines, "\n")))
 }
 
-// stateText says how far a state and its witness are.
+// stateText describes the heights of a state and its witness.
 func stateText(d view.State) string {
 	var lines []string
 	if q := d.Quarantine; q != nil {
@@ -127,7 +127,7 @@ func stateText(d view.State) string {
 	return strings.Join(lines, "\n")
 }
 
-// lostText says what a state does not know; empty where that is not known.
+// lostText describes the changes that a state does not know; empty where they are unknown.
 func lostText(d view.State) string {
 	switch l := d.Lost; {
 	case l == nil:

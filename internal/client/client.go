@@ -33,13 +33,13 @@ const (
 	ClockHeader = "Curfew-Time"
 )
 
-// Options are what a client needs.
+// Options configure a client.
 type Options struct {
 	// URL is the service: a scheme and a host.
 	URL *url.URL
 	// Token is the bearer token; empty sends none. It is part of no error.
 	Token string
-	// Owner says that Token is an owner token. It goes only to a service on this machine that has
+	// Owner is true if Token is an owner token. It goes only to a service on this machine that has
 	// proven on the same connection that it knows the token.
 	Owner bool
 	// Roots are the authorities whose certificates count, as PEM; empty is the system's.
@@ -108,7 +108,7 @@ func Path(parts ...string) string {
 	return b.String()
 }
 
-// Meta is what an answer says besides its document.
+// Meta holds the metadata of an answer.
 type Meta struct {
 	// Next is the cursor of the next page; empty for the last.
 	Next string

@@ -15,8 +15,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/httpclient"
 )
 
-// Error is what the service answers in place of a document: a problem of RFC 9457, with what
-// the command line makes of it.
+// Error is the problem document of a failed call (RFC 9457), with the exit code and hint for the
+// command line.
 type Error struct {
 	// Status is that of HTTP.
 	Status int
@@ -24,9 +24,9 @@ type Error struct {
 	Exit int
 	// Code is the stable name of the error, Detail what is wrong, Hint what to do.
 	Code, Detail, Hint string
-	// Shown says that Document says all there is to say.
+	// Shown is true if Document says all there is to say.
 	Shown bool
-	// Document is what was done all the same; nil where nothing was.
+	// Document is the partial result; nil where nothing was done.
 	Document json.RawMessage
 }
 
@@ -137,7 +137,7 @@ func retry(a httpclient.Attempt, d httpclient.Decision) httpclient.Decision {
 	return d
 }
 
-// certificate says why a certificate does not count; empty where it is not about that.
+// certificate returns the reason why a certificate was refused; empty for other errors.
 func certificate(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var host x509.HostnameError

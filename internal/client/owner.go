@@ -37,9 +37,9 @@ type OwnerLink struct {
 	ExpiresIn int    `json:"expires_in"`
 }
 
-// ProofOfOwner is what a service answers that knows an owner token: HMAC-SHA256 over a nonce of
-// the client and the address and port at which it has the connection. The answer of another
-// address is another one, so that a program that listens elsewhere cannot pass it on.
+// ProofOfOwner proves that a service knows an owner token: HMAC-SHA256 over a nonce of the client
+// and the address and port of the connection. The proof of another address differs, so that a
+// program that listens elsewhere cannot pass it on.
 func ProofOfOwner(token, nonce, address string) string {
 	mac := hmac.New(sha256.New, []byte(token))
 	fmt.Fprintf(mac, "curfew.owner-proof/v1\n%s\n%s", nonce, address)

@@ -21,7 +21,7 @@ type Login struct {
 	Token string `json:"token"`
 	// Name is the person or program that it speaks for.
 	Name string `json:"name"`
-	// Session says that signing in made the token, so that signing out ends it.
+	// Session is true if signing in made the token, so that signing out ends it.
 	Session bool `json:"session,omitempty"`
 	// ExpiresAt is when it ends; nil where that is not known.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`

@@ -37,14 +37,14 @@ func (g Gate) Limit() (money.Amount, error) {
 	return v, nil
 }
 
-// GitHub is what curfew knows of people there.
+// GitHub maps accounts there to people.
 type GitHub struct {
 	// Identities are curfew's names of logins: {octocat: ana}. Other logins are
 	// github:LOGIN.
 	Identities map[string]string `yaml:"identities"`
 }
 
-// Estimate is what estimates take where a specification says nothing.
+// Estimate are the defaults of estimates for fields that a specification leaves out.
 type Estimate struct {
 	// Regions are those to price where a specification names none; empty is aws.regions.
 	Regions []string `yaml:"regions"`
@@ -74,7 +74,7 @@ type Spot struct {
 
 // Unit is something that is made and counted.
 type Unit struct {
-	// Name is what one is called: "token".
+	// Name is the singular of the unit: "token".
 	Name string `yaml:"name" form:"required"`
 	// Where limits the costs to values of dimensions: {team: search, purpose: inference}.
 	Where map[string]string `yaml:"where" keys:"dimensions"`
@@ -103,7 +103,7 @@ type Counts struct {
 	TokenEnv string `yaml:"token_env"`
 }
 
-// check says what is wrong with a unit.
+// check returns an error for an invalid unit.
 func (u Unit) check() error {
 	switch {
 	case u.Name == "":

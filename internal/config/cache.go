@@ -60,7 +60,7 @@ func (k *Cache) load(path string, lookup func(string) (string, bool), check func
 	return c, nil
 }
 
-// decoded is what the text of a file says. Each caller gets it for itself.
+// decoded returns the parsed configuration of a file. Each caller gets it for itself.
 func (k *Cache) decoded(path string, src []byte) (Config, error) {
 	if k != nil {
 		k.mu.Lock()

@@ -29,7 +29,7 @@ import (
 // FileName is the name of the configuration file.
 const FileName = "curfew.yaml"
 
-// Config is what curfew.yaml may say. Keys that are left out keep their defaults.
+// Config is the content of curfew.yaml. Keys that are left out keep their defaults.
 type Config struct {
 	// DataDir is the directory in which curfew keeps its state; empty is the user's data
 	// directory.
@@ -48,7 +48,7 @@ type Config struct {
 	ServerCAFile string `yaml:"server_ca_file"`
 	// ServerTimeout is how long a command waits for the server, repetitions included.
 	ServerTimeout time.Duration `yaml:"server_timeout"`
-	// Identity is who gives the commands; empty is the user of the operating system.
+	// Identity is the identity of the caller; empty is the user of the operating system.
 	Identity string `yaml:"identity"`
 	// Approvers are people with the roles by which they decide requests: {bo: [approver]}.
 	// The person who asks cannot approve.
@@ -56,7 +56,7 @@ type Config struct {
 	// People are the identities that one person has at several providers. Identities of two
 	// providers are two people only where both are named here.
 	People map[string]Identities `yaml:"people"`
-	// Approvals says which identities approve fixes, and who hears of requests.
+	// Approvals lists the identities that approve fixes, and the recipients of requests.
 	Approvals Approvals `yaml:"approvals"`
 	// Policies are files of policies, or directories of them. Paths in the file are
 	// relative to its directory.
@@ -74,15 +74,15 @@ type Config struct {
 	Sessions Sessions `yaml:"sessions"`
 	// Notify is how people are reached (docs/notifications.md).
 	Notify notify.Config `yaml:"notify"`
-	// Budgets are what owners may spend (docs/budgets.md).
+	// Budgets limit the spending of owners (docs/budgets.md).
 	Budgets budget.Budgets `yaml:"budgets"`
-	// Quotas are what owners may hold at once (docs/budgets.md).
+	// Quotas limit the resources that owners may hold at once (docs/budgets.md).
 	Quotas budget.Quotas `yaml:"quotas"`
 	// Gate is when an approver has to decide before work starts.
 	Gate Gate `yaml:"gate"`
 	// GitHub are the names of logins.
 	GitHub GitHub `yaml:"github"`
-	// Estimate is what estimates take where a specification says nothing.
+	// Estimate are the defaults of estimates for fields that a specification leaves out.
 	Estimate Estimate `yaml:"estimate"`
 	// Spot is how often spot machines are interrupted.
 	Spot Spot `yaml:"spot"`
@@ -95,7 +95,7 @@ type Config struct {
 	Tags inventory.TagMapping `yaml:"tags"`
 	// RequiredTags are the tags that each resource has to have (tag-missing); by default there are none.
 	RequiredTags []string `yaml:"required_tags"`
-	// AWS is what to read of AWS, and how fast.
+	// AWS chooses the accounts and regions to read, and the call rates.
 	AWS AWS `yaml:"aws"`
 	// Metrics are servers with recorded usage (docs/metrics.md).
 	Metrics Metrics `yaml:"metrics"`
@@ -116,7 +116,7 @@ type Config struct {
 	// State is how an older state is noticed (docs/safety.md).
 	State State `yaml:"state"`
 
-	// found says that the file was found and not named by the user.
+	// found is true if the file was found and not named by the user.
 	found bool
 }
 
@@ -139,7 +139,7 @@ type State struct {
 	Witness string `yaml:"witness"`
 }
 
-// AWS is what to read, and how fast.
+// AWS chooses the accounts and regions to read, and the call rates.
 type AWS struct {
 	// Profile is a profile of the AWS configuration; empty is the SDK's own chain.
 	Profile string `yaml:"profile"`
@@ -149,8 +149,8 @@ type AWS struct {
 	AssumeRoles []string `yaml:"assume_roles"`
 	// ExternalID is the external id that the trust policies of these roles ask for.
 	ExternalID string `yaml:"external_id"`
-	// Accounts are what curfew serve reads, each by itself; empty is the account of the
-	// credentials and those of assume_roles.
+	// Accounts are read by curfew serve, each by itself; empty is the account of the credentials
+	// and those of assume_roles.
 	Accounts []AWSAccount `yaml:"accounts"`
 	// Organization finds further accounts for curfew serve by AWS Organizations.
 	Organization Organization `yaml:"organization"`
@@ -189,7 +189,7 @@ type Enforce struct {
 	MaxRoundGap time.Duration `yaml:"max_round_gap"`
 	// KeepMax is the longest time that curfew keep exempts a resource.
 	KeepMax time.Duration `yaml:"keep_max"`
-	// MirrorTag says whether a warning is written as the tag curfew:warning of its resource
+	// MirrorTag reports whether a warning is written as the tag curfew:warning of its resource
 	// as well; the tag decides nothing.
 	MirrorTag bool `yaml:"mirror_tag"`
 }

@@ -42,7 +42,7 @@ func walk(out []leaf, path string, v reflect.Value) []leaf {
 
 func (l leaf) isDuration() bool { return l.value.Type() == reflect.TypeFor[time.Duration]() }
 
-// inFileOnly says whether the environment cannot override the leaf.
+// inFileOnly reports whether the environment cannot override the leaf.
 func (l leaf) inFileOnly() bool { return l.path == "people" || strings.HasPrefix(l.path, "approvals.") }
 
 // off are the keys whose default is zero, which leaves out what they are about.

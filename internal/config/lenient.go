@@ -20,7 +20,7 @@ var (
 	placeKey = lazyregexp.New(`\b(data_dir|database_url|server)\b["']?[ \t]*:`)
 )
 
-// errPlaces says that a file does not tell where the state is.
+// errPlaces is returned when a file does not tell where the state is.
 var errPlaces = errors.New("it does not tell data_dir, database_url and server")
 
 // LoadLenient reads of a file and the environment what has no mistake, for what has to work all

@@ -16,7 +16,7 @@ import (
 
 // Local is this machine as a provider of sessions.
 type Local struct {
-	// Serve says whether the API of the service may start sessions on this machine, which takes a
+	// Serve reports whether the API of the service may start sessions on this machine, which takes a
 	// service that runs as root, and users; the command line always may.
 	Serve bool `yaml:"serve"`
 	// Users are the Unix users that sessions of the service run as, by the person who asks for them.
@@ -73,7 +73,7 @@ func (l LocalLimits) Options() (local.LimitOptions, error) {
 	return o, nil
 }
 
-// check says what is wrong with the section, and where.
+// check returns an error for an invalid section, and its key.
 func (l Local) check() (key string, err error) {
 	for person, name := range l.Users {
 		switch {

@@ -22,8 +22,8 @@ type Metrics struct {
 
 // CloudWatch bounds what AWS charges for reading its metrics.
 type CloudWatch struct {
-	// MaxUSDPerMonth is what the rounds of curfew serve may cost in requests to CloudWatch;
-	// over it they are made less often.
+	// MaxUSDPerMonth limits the cost of CloudWatch requests by curfew serve; above it, passes are
+	// less frequent.
 	MaxUSDPerMonth string `yaml:"max_usd_per_month" form:"dollars"`
 }
 
@@ -55,7 +55,7 @@ type MetricsSource struct {
 	// Names are further metrics, as columns of recorded usage: npu_busy_ratio:
 	// gpu_util*100.
 	Names map[string]string `yaml:"names"`
-	// Machines say which labels name machines where the usual ones do not.
+	// Machines are the labels that name machines where the usual ones do not.
 	Machines []MetricsRule `yaml:"machines"`
 }
 

@@ -30,7 +30,7 @@ var (
 	accountID = lazyregexp.New(`^[0-9]{12}$`)
 )
 
-// check says what is wrong with the section, and where.
+// check returns an error for an invalid section, and its key.
 func (o Organization) check() (key string, err error) {
 	const at = "aws.organization."
 	for _, id := range o.Exclude {

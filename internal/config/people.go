@@ -79,7 +79,7 @@ type Approvals struct {
 	Notify []string `yaml:"notify"`
 }
 
-// Accepts says whether a kind of proof opens fixes.
+// Accepts reports whether a kind of proof opens fixes.
 func (a Approvals) Accepts(kind approval.ProofKind) bool {
 	return approval.Proof{Kind: kind}.Verified() || slices.Contains(a.Accept, string(approval.SelfDeclared))
 }
@@ -297,8 +297,8 @@ func (c *Config) checkPeople(f *document.File, root ast.Node) error {
 	return c.Approvals.check(f, root)
 }
 
-// notARN says why a text is no ARN of people.aws; empty where it is one. A name of a session
-// is chosen by whoever assumes the role: only a whole one may be a pattern.
+// notARN returns the reason why a text is no ARN of people.aws; empty if it is one. Whoever assumes
+// a role chooses the name of the session, so only a whole name may be a pattern.
 func notARN(arn string) string {
 	if _, session := splitSession(arn); session == anySession && strings.Count(arn, anySession) == 1 &&
 		!strings.ContainsAny(arn, "? ") &&
@@ -354,7 +354,7 @@ func (a Approvals) check(f *document.File, root ast.Node) error {
 	return nil
 }
 
-// OnThisMachine says whether a URL's host is this machine.
+// OnThisMachine reports whether a URL's host is this machine.
 func OnThisMachine(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()

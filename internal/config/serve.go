@@ -27,7 +27,7 @@ type Serve struct {
 	// PublicURL is where people reach the service, such as https://curfew.example.com; without
 	// it the API answers by the loopback names of this machine alone.
 	PublicURL string `yaml:"public_url"`
-	// TLS is what the service proves itself by; without it a proxy has to.
+	// TLS is the certificate of the service; without it a proxy must terminate TLS.
 	TLS ServeTLS `yaml:"tls"`
 	// SignIn is the OpenID Connect provider by which people sign in.
 	SignIn SignIn `yaml:"sign_in"`
@@ -51,7 +51,7 @@ type SignIn struct {
 	ClientSecretEnv string `yaml:"client_secret_env"`
 }
 
-// check says what is wrong with the section, and where.
+// check returns an error for an invalid section, and its key.
 func (s Serve) check() (key string, err error) {
 	u, err := url.Parse(s.PublicURL)
 	switch {

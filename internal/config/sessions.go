@@ -35,8 +35,8 @@ type Sessions struct {
 	// Regions are where machines may be launched, the preferred first; empty is aws.regions.
 	// One without a backbone is left out.
 	Regions []string `yaml:"regions"`
-	// Image is what machines start from: an image's id (ami-0abc) or the public parameter that
-	// holds it; empty is AWS's own image for the machine.
+	// Image is the machine image: an id (ami-0abc) or the public parameter that holds it; empty is
+	// AWS's own image for the machine.
 	Image string `yaml:"image"`
 	// Agent is the curfew that machines run; empty is the one of the image.
 	Agent SessionAgent `yaml:"agent"`
@@ -78,7 +78,7 @@ func (a SessionAgent) check() (key string, err error) {
 // sessionImage is an image's id or the name of a parameter.
 var sessionImage = lazyregexp.New(`^(ami-[0-9a-f]+|/[A-Za-z0-9_./-]+)$`)
 
-// check says what is wrong with the section, and where.
+// check returns an error for an invalid section, and its key.
 func (s Sessions) check() (key string, err error) {
 	switch {
 	case s.Cloud != "" && s.Cloud != "local" && s.Cloud != "aws":

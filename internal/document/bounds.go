@@ -157,7 +157,7 @@ func (f *File) expand(body ast.Node) error {
 	return nil
 }
 
-// size is what a node comes to once aliases are followed.
+// size is the size of a node once aliases are followed.
 type size struct{ values, depth int }
 
 // expansion is the aliases of one document.

@@ -119,8 +119,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// maxAllocated is what a file of MaxBytes may cost: the scanner takes up to 300 bytes for
-// each byte, in a file of nothing but commas.
+// maxAllocated bounds the memory for a file of MaxBytes: the scanner takes up to 300 bytes for each
+// byte, in a file of nothing but commas.
 const maxAllocated = 512 << 20
 
 func TestBombs(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // Key is a key that a mapping may have.
 type Key struct {
 	Name string
-	// doc says for people what the key means.
+	// doc explains the key to people.
 	doc      string
 	required bool
 	read     func(ast.Node) error
@@ -123,7 +123,7 @@ func (f *File) pair(v *ast.MappingValueNode, what string, seen map[string]bool,
 	return visit(key.Value, key, v.Value)
 }
 
-// isGlued says whether a value follows the colon of a plain key without a space. YAML
+// isGlued reports whether a value follows the colon of a plain key without a space. YAML
 // takes the colon for a part of the key then; the parser takes it for its end, and would
 // read {curfew:managed: x} as a key curfew.
 func isGlued(key *ast.StringNode, v *ast.MappingValueNode) bool {
@@ -268,7 +268,7 @@ func Scalar(n ast.Node) string {
 	return ""
 }
 
-// NodeName says what a node is.
+// NodeName names the type of a node.
 func NodeName(n ast.Node) string {
 	switch n.(type) {
 	case *ast.MappingNode:

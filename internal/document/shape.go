@@ -22,11 +22,11 @@ const (
 	Decimal Type = "decimal"
 )
 
-// Shape is what a reader accepts at one place of a file. The reader itself says it: see
-// [Describe].
+// Shape is the set of values that a reader accepts at one place of a file. The reader itself says
+// it: see [Describe].
 type Shape struct {
 	Type Type
-	// Doc says what the value means.
+	// Doc explains the value.
 	Doc string
 	// Keys are those of a mapping, Values the shape of the values of all other keys; nil
 	// where there are no others.
@@ -44,7 +44,7 @@ type Shape struct {
 	// Least and Most bound a whole number, and LeastItems the characters, keys or items;
 	// Most 0 is no bound.
 	Least, Most, LeastItems int
-	// Over says that a number is more than zero.
+	// Over is true if a number is more than zero.
 	Over bool
 	// Default is the value of a key that is not given, empty where there is none.
 	Default string

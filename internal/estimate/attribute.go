@@ -17,7 +17,7 @@ import (
 // attributes are the values of a resource, and which of them are not known yet.
 type attributes struct{ values, unknown map[string]any }
 
-// state says what is known of an attribute.
+// state is the knowledge about an attribute.
 type state int
 
 const (
@@ -125,7 +125,7 @@ var reviewed = sync.OnceValue(func() map[string]map[string]bool {
 	return out
 })
 
-// review says whether an attribute was reviewed, and whether it may be given. The most
+// review reports whether an attribute was reviewed, and whether it may be given. The most
 // specific entry decides: an entry of a block is for everything in it.
 func review(kind, path string) (known, allowed bool) {
 	list := reviewed()[kind]
@@ -202,7 +202,7 @@ func (m *meter) unreadProperties(name, kind string, properties any) {
 	}
 }
 
-// changesCost says whether an update changes more than tags and descriptions, which cost
+// changesCost reports whether an update changes more than tags and descriptions, which cost
 // nothing.
 func changesCost(change *tfjson.Change) bool {
 	free := func(key string) bool { return slices.Contains([]string{"tags", "tags_all", "tag", "description"}, key) }

@@ -265,7 +265,7 @@ func (c *chooser) option(m candidate, region string) (*outcome, error) {
 	return o, c.price(o)
 }
 
-// ordeal is what spot capacity does to the work on so many machines.
+// ordeal returns the effect of spot interruptions on work on so many machines.
 func (c *chooser) ordeal(count int) interruptedWork {
 	o := interruptedWork{
 		perHour: c.interruptionRate.PerHour * float64(count), restart: c.params.Defaults.Restart,

@@ -92,7 +92,7 @@ func drawTemplate(t *rapid.T, i int) (*drawnTemplate, planned) {
 	return d, p
 }
 
-// wanted is what a group gets of a template before and after the plan.
+// wanted returns the content that a group uses of a template before and after the plan.
 func (d *drawnTemplate) wanted(version string) (before, after drawnContent) {
 	changed := d.after
 	if d.action == "update" && (version == "5" || isDefault(version) && !d.followDefault) {
@@ -209,7 +209,7 @@ func drawUse(t *rapid.T, i int, templates []*drawnTemplate) drawnUse {
 	return u
 }
 
-// naive is what a plan costs more, in cents at the worst, with its machines and GPUs.
+// naive is the added cost of a plan, in cents at most, with its machines and GPUs.
 type naive struct {
 	cents    int64
 	machines int64

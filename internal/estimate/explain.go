@@ -48,8 +48,8 @@ func (o *outcome) bought(s *spec.Spec) *Machine {
 	}
 }
 
-// unbounded says that its duration is only declared, or that of a few runs, and
-// nothing ends it; empty where something does or enough runs say so.
+// unbounded returns the reason why the duration has no bound: it is only declared, or known from
+// few runs, and nothing ends the work. It is empty otherwise.
 func (o *outcome) unbounded(s *spec.Spec) string {
 	switch w := o.work; {
 	case o.duration.limit > 0:
@@ -75,7 +75,7 @@ type notes []string
 
 func (n *notes) add(format string, a ...any) { *n = append(*n, fmt.Sprintf(format, a...)) }
 
-// assumed says what the estimate rests on.
+// assumed lists the assumptions of the estimate.
 func (c *chooser) assumed(o *outcome) []string {
 	n := notes{}
 	d := c.params.Defaults
@@ -151,7 +151,7 @@ func (c *chooser) assumed(o *outcome) []string {
 	return n
 }
 
-// covered says how far the figures go.
+// covered describes the coverage of the figures.
 func (c *chooser) covered(o *outcome, options int) []string {
 	n := notes{}
 	if w := o.work; w.tooFewRuns {
@@ -200,7 +200,7 @@ func oldest(lines []Line) (first time.Time) {
 	return first
 }
 
-// changes says what would change the answer.
+// changes lists the facts that would change the answer.
 func (c *chooser) changes(o *outcome, options []*outcome) []string {
 	n := notes{}
 	if len(options) > 1 {

@@ -23,7 +23,7 @@ type UnplacedError struct {
 	GPUs, Nodes int
 }
 
-// Error says what to provide.
+// Error names the input to provide.
 func (e *UnplacedError) Error() string {
 	return fmt.Sprintf(
 		"estimate %s: it says how many GPUs it needs and not which: name the GPU (nvidia.com/gpu.product) "+

@@ -58,7 +58,7 @@ func (m *meter) launchOf(own, template attributes) launch {
 	return l
 }
 
-// configures says whether the configuration sets an attribute, or does not show it.
+// configures reports whether the configuration sets an attribute, or does not show it.
 func (m *meter) configures(key string) bool {
 	exprs := m.expressions(m.change)
 	return exprs == nil || isConfigured(exprs, key)
@@ -173,7 +173,7 @@ func (m *meter) instanceOf(template attributes) {
 	}
 }
 
-// lendsAddress says whether a machine asks for a public IPv4 address while it runs. Where it does
+// lendsAddress reports whether a machine asks for a public IPv4 address while it runs. Where it does
 // not say, its subnet decides.
 func lendsAddress(at attributes) bool {
 	const key = "associate_public_ip_address"

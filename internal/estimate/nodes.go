@@ -56,7 +56,7 @@ func ReadNodes(name string, r io.Reader) ([]Node, error) {
 	return out, nil
 }
 
-// fits says whether a workload may run on a node.
+// fits reports whether a workload may run on a node.
 func (n Node) fits(s *spec.Spec) bool {
 	for key, values := range s.Selector {
 		have, there := n.Labels[key]

@@ -20,7 +20,7 @@ type Place struct {
 	// Source is the source of the price, AsOf its date.
 	Source string
 	AsOf   time.Time
-	// Missing says what to do without a price; empty means to state it.
+	// Missing is the advice for a missing price; empty means to state it.
 	Missing string
 }
 

@@ -101,7 +101,7 @@ func references(e *tfjson.Expression) []string {
 	return e.References
 }
 
-// isConfigured says whether a block of the configuration sets an attribute.
+// isConfigured reports whether a block of the configuration sets an attribute.
 func isConfigured(exprs map[string]*tfjson.Expression, key string) bool {
 	e := exprs[key]
 	return e != nil && e.ExpressionData != nil

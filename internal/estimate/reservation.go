@@ -31,7 +31,7 @@ type reservation struct {
 	address, id string
 	kind, zone  string
 	targeted    bool
-	// isNew says that the plan makes it, so that nothing else runs in it yet.
+	// isNew is true if the plan makes it, so that nothing else runs in it yet.
 	isNew bool
 	left  int64
 }
@@ -93,7 +93,7 @@ func (m *meter) cover(l launch, n int64) (covered int64) {
 	return covered
 }
 
-// runsIn says whether a machine certainly runs in a reservation with room. A machine that
+// runsIn reports whether a machine certainly runs in a reservation with room. A machine that
 // targets a reservation fails to start outside of it. Others run in any open one that has room
 // (EC2 API, CapacityReservationSpecification); machines outside of the plan may fill one that
 // was there before, so that it covers only what the plan leaves as it is.

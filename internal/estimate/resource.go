@@ -47,13 +47,13 @@ func init() {
 type meter struct {
 	*planner
 	change *tfjson.ResourceChange
-	// readsCurrent says that it reads what is there today, not what the plan makes of it.
+	// readsCurrent is true if it reads what is there today, not what the plan makes of it.
 	readsCurrent bool
-	// isTrial says that the lines are compared with others, so that nothing is used up.
+	// isTrial is true if the lines are compared with others, so that nothing is used up.
 	isTrial bool
 	// used are the contents of the launch templates that were read.
 	used []string
-	// isWorstCase says that the lines are the most expensive of several possible ones.
+	// isWorstCase is true if the lines are the most expensive of several possible ones.
 	isWorstCase bool
 	kind        string
 	address     string
@@ -79,7 +79,7 @@ func (c *planner) meter(change *tfjson.ResourceChange, before bool) *meter {
 	}
 }
 
-// worst is what the lines add up to at the worst.
+// worst returns the upper bound of the sum of the lines.
 func (m *meter) worst() (worst money.Amount) {
 	_ = m.total(nil, &worst, nil) // an overflow is found where the lines are added to the plan
 	return worst

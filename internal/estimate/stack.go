@@ -30,7 +30,7 @@ var freeTypes = func() (types []string) {
 	return types
 }()
 
-// isFree says whether a type of resource was reviewed and costs nothing.
+// isFree reports whether a type of resource was reviewed and costs nothing.
 func isFree(kind string) bool {
 	return slices.ContainsFunc(freeTypes, func(pattern string) bool {
 		matched, err := path.Match(pattern, kind)
@@ -129,7 +129,7 @@ func (m *meter) merge(name, kind string, at attributes) {
 // properties turns properties of CloudFormation into attributes of Terraform.
 type properties struct {
 	given, declared map[string]any
-	// late says which given parameters are known only after the plan is applied.
+	// late names the given parameters that are known only after the plan is applied.
 	late any
 }
 

@@ -23,7 +23,7 @@ type template struct {
 	before, after content
 }
 
-// content is what a version of a launch template holds, with a key that tells contents apart.
+// content is the content of a version of a launch template, with a key that tells contents apart.
 type content struct {
 	attributes
 	key string
@@ -85,9 +85,9 @@ func (t *template) at(before bool) content {
 	return t.after
 }
 
-// contents are what a version of the template may hold, and whether that is certain. A plan
-// holds the newest version alone, today's and the one that it makes. refs are the references
-// of the version's expression.
+// contents returns the possible contents of a version of the template, and whether they are
+// certain. A plan holds the newest version alone, today's and the one that it makes. refs are the
+// references of the version's expression.
 //
 // A change of a template makes a new version, which is the default only with
 // update_default_version (hashicorp/aws, aws_launch_template). "$Latest" and "$Default" are
@@ -153,7 +153,7 @@ const (
 
 func isDefault(version string) bool { return version == "" || version == defaultVersion }
 
-// holdsVersion says whether the newest version of a template is the one asked for.
+// holdsVersion reports whether the newest version of a template is the one asked for.
 func holdsVersion(at content, version string) bool {
 	newest := number(at.attributes, "latest_version")
 	switch {
@@ -189,7 +189,7 @@ func (t *template) versionOf(refs []string) string {
 	return steps[n-1]
 }
 
-// contentKey tells apart what machines are started with.
+// contentKey distinguishes the settings that machines are started with.
 func contentKey(at attributes) string {
 	keep := func(from map[string]any) map[string]any {
 		out := map[string]any{}
@@ -216,8 +216,8 @@ func contentKey(at attributes) string {
 // launches are the launch templates that a resource may start machines with.
 type launches struct {
 	contents []content
-	// uncertainty says why it is not known which of the contents, or whether any of them; empty: it
-	// is the only one.
+	// uncertainty is the reason why the content in use is not known; empty where it is the only
+	// one.
 	uncertainty string
 }
 

@@ -23,15 +23,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// Terraform is what only the estimate of a plan of Terraform has.
+// Terraform has the fields that only the estimate of a Terraform plan has.
 type Terraform struct {
-	// Monthly is what all that is there after the plan costs in 730 hours, Before what
-	// it costs today, and Change the difference. Each counts only what has a price.
+	// Monthly is the cost of all resources after the plan in 730 hours, Before their cost today,
+	// and Change the difference. Each counts only priced resources.
 	Monthly money.Amount `json:"monthly_usd"`
 	Before  money.Amount `json:"before_monthly_usd"`
 	Change  money.Amount `json:"change_monthly_usd"`
-	// Removed is what the plan destroys, also where it replaces it, with what it costs
-	// in a month today; Saved is their total.
+	// Removed are the resources that the plan destroys or replaces, with their monthly cost today;
+	// Saved is their total.
 	Removed []Line       `json:"removed"`
 	Saved   money.Amount `json:"saved_monthly_usd"`
 	// NotPriced are the resources that the estimate passes over, by their types.
@@ -114,19 +114,19 @@ type planner struct {
 	t      *Terraform
 	// unpriced are prices that the plan needs and the book does not hold.
 	unpriced []string
-	// regionless says that a region was taken from the defaults.
+	// regionless is true if a region was taken from the defaults.
 	regionless bool
-	// owned says that owner and purpose are those of a resource before.
+	// owned is true if owner and purpose are those of a resource before.
 	owned bool
 	parts []hashed
-	// open is what is unknown and makes the gate ask.
+	// open lists the unknowns that make the gate ask.
 	open []string
 
 	templates []*template
 	// reservations are those before and after the plan, subnets the zones of subnets by their ids.
 	reservations [2][]*reservation
 	subnets      map[string]string
-	// blocks says that machines of a capacity block were met, reserved that some run in
+	// blocks is true if machines of a capacity block were met, reserved that some run in
 	// reservations of the plan; fallen is what updates save, in a month at the worst.
 	blocks   bool
 	credits  bool // an update costs more than today
@@ -134,13 +134,13 @@ type planner struct {
 	fallen   money.Amount
 }
 
-// hashed is what an approval covers of one resource.
+// hashed is the part of one resource that an approval covers.
 type hashed struct {
 	Address, Type, Action string
 	Lines                 [][4]string
 	Unknown               []string
-	// After is all that it will be, where what it costs is not known, and Launches what the
-	// launch templates hold that it may use then.
+	// After is its complete planned state, where its cost is not known, and Launches the contents
+	// of the launch templates that it may use then.
 	After    any      `json:",omitempty"`
 	Launches []string `json:",omitempty"`
 }
@@ -228,7 +228,7 @@ func (c *planner) passOver(change *tfjson.ResourceChange, action string) {
 	c.parts = append(c.parts, part)
 }
 
-// starts says whether something is there after an action that was not so before.
+// starts reports whether something is there after an action that was not so before.
 func starts(action string) bool {
 	return action == actionCreate || action == actionUpdate || action == actionReplace
 }
@@ -261,7 +261,7 @@ var (
 	}
 )
 
-// runsMachines says whether a resource names a type of machines, or is of a kind that
+// runsMachines reports whether a resource names a type of machines, or is of a kind that
 // runs some.
 func (c *planner) runsMachines(change *tfjson.ResourceChange) bool {
 	var names func(v any) bool
@@ -284,7 +284,7 @@ func (c *planner) runsMachines(change *tfjson.ResourceChange) bool {
 	return machineTypes.MatchString(change.Type) || names(change.Change.After) || names(change.Change.AfterUnknown)
 }
 
-// given says whether an attribute has a value.
+// given reports whether an attribute has a value.
 func given(v any) bool {
 	list, isList := v.([]any)
 	return v != nil && v != "" && v != false && (!isList || len(list) > 0)
@@ -341,8 +341,8 @@ func readPlan(r io.Reader, name string) (*tfPlan, error) {
 	return plan, nil
 }
 
-// actionOf is what a plan does with a resource, in one word. An action that is not known
-// counts as one that creates it.
+// actionOf returns the plan's action on a resource in one word. An action that is not known counts
+// as one that creates it.
 func actionOf(all tfjson.Actions) string {
 	if !isAction(all) {
 		return actionCreate
@@ -360,7 +360,7 @@ func actionOf(all tfjson.Actions) string {
 	return actionNoOp
 }
 
-// isAction says whether all actions are of the plan format of Terraform that is known.
+// isAction reports whether all actions are of the plan format of Terraform that is known.
 func isAction(all tfjson.Actions) bool {
 	known := []tfjson.Action{
 		tfjson.ActionNoop, tfjson.ActionCreate, tfjson.ActionRead, tfjson.ActionUpdate, tfjson.ActionDelete,

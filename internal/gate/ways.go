@@ -13,13 +13,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Way is what passes in place of what was denied, by everything that is known now.
+// Way is an alternative to a denied request that passes by everything known now.
 type Way struct {
 	// Kind is "smaller", "later", "cheaper" or "raise".
 	Kind string `json:"kind"`
 	// What to do, as a sentence: "max_runtime 12h".
 	What string `json:"what"`
-	// P95 is what it costs then at most.
+	// P95 is its cost at the 95th percentile.
 	P95 money.Amount `json:"p95_usd"`
 	// At is when it passes; nil: now.
 	At *time.Time `json:"at,omitempty"`
@@ -62,7 +62,7 @@ func (d *decision) ways(ctx context.Context, over *budget.Overdrawn) ([]Way, err
 	return out, nil
 }
 
-// try says what would be decided about an ask at a time, and where it would not fit.
+// try decides an ask at a time, and names the budget that it would exceed.
 func (d *decision) try(ctx context.Context, ask Ask, at time.Time) (Verdict, *budget.Overdrawn, error) {
 	p := d.Params
 	p.Now = at
@@ -224,7 +224,7 @@ func (d *decision) later(ctx context.Context, over *budget.Overdrawn) (*Way, err
 	return nil, nil
 }
 
-// limited says whether what refused the ask still limits it at a time: a budget that has
+// limited reports whether what refused the ask still limits it at a time: a budget that has
 // ended by then does not, and its end is no advice.
 func (d *decision) limited(over *budget.Overdrawn, at time.Time) bool {
 	if over.Budget == "" {

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// AddressError says that a request was about to go to an address at which a cloud hands out the
-// credentials of a machine. The AWS SDK asks there by itself; no URL of a configuration does.
+// AddressError is returned for a request to an address at which a cloud hands out the credentials
+// of a machine.
 type AddressError struct{ Address netip.Addr }
 
 // Error implements error.

@@ -110,7 +110,7 @@ func (a Attempt) Peek(n int64) []byte {
 	return head
 }
 
-// Decision says whether a request is sent again. Wait 0 is the exponential backoff.
+// Decision reports whether a request is sent again. Wait 0 is the exponential backoff.
 type Decision struct {
 	Again bool
 	Wait  time.Duration
@@ -223,7 +223,7 @@ func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// call is what the attempts of one request share.
+// call is shared by the attempts of one request.
 type call struct {
 	request *http.Request
 	number  int
@@ -329,8 +329,8 @@ func (c *Client) backoff(number int) time.Duration {
 	return d + rand.N(d/4+1)
 }
 
-// MarkIdempotent says that a request changes nothing twice although its method does not say
-// so, such as a query that is sent by POST.
+// MarkIdempotent marks a request as safe to repeat although its method is not, such as a query that
+// is sent by POST.
 func MarkIdempotent(r *http.Request) {
 	if _, ok := r.Header[keyHeader]; !ok {
 		r.Header[keyHeader] = nil
@@ -340,7 +340,7 @@ func MarkIdempotent(r *http.Request) {
 // SetKey gives a request the key under which its service carries it out once.
 func SetKey(r *http.Request, key string) { r.Header.Set(keyHeader, key) }
 
-// Idempotent says whether a request may be sent twice: by its method (RFC 9110, 9.2.2), its
+// Idempotent reports whether a request may be sent twice: by its method (RFC 9110, 9.2.2), its
 // key, or [MarkIdempotent].
 func Idempotent(r *http.Request) bool {
 	switch r.Method {
@@ -351,13 +351,13 @@ func Idempotent(r *http.Request) bool {
 	return ok
 }
 
-// NotSent says whether an error came before anything was sent.
+// NotSent reports whether an error came before anything was sent.
 func NotSent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// Final says whether an error comes again however often the request is sent.
+// Final reports whether an error comes again however often the request is sent.
 func Final(err error) bool {
 	var (
 		certificate *tls.CertificateVerificationError
@@ -392,7 +392,7 @@ func RetryAfter(h http.Header, now time.Time) (d time.Duration, ok bool) {
 	return 0, false
 }
 
-// TimeoutError says that an attempt, or all of them, took too long.
+// TimeoutError is returned when an attempt, or all of them, took too long.
 type TimeoutError struct{ Within time.Duration }
 
 // Error implements error.
@@ -404,7 +404,7 @@ func (*TimeoutError) Timeout() bool { return true }
 // Temporary implements net.Error.
 func (*TimeoutError) Temporary() bool { return true }
 
-// TooLargeError says that an answer exceeds the bound.
+// TooLargeError is returned when an answer exceeds the bound.
 type TooLargeError struct{ Limit int64 }
 
 // Error implements error.

@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/metrics/httpapi"
 )
 
-// ErrUnknown says that nothing was measured: there is no series, or its value is not a
+// ErrUnknown is returned when nothing was measured: there is no series, or its value is not a
 // number. It is not a count of zero, which a server says.
 var ErrUnknown = errors.New("not known")
 
@@ -35,7 +35,7 @@ const (
 	maxDays = 3660
 )
 
-// Options say where the server is.
+// Options locate the server.
 type Options struct {
 	// URL is the server's address without /api/v1: "http://prometheus:9090".
 	URL string
@@ -150,7 +150,8 @@ func (c *Client) CountByDay(ctx context.Context, query string, from, to time.Tim
 	return days, nil
 }
 
-// expression is what is asked: the query with its range, or the increase of a counter.
+// expression returns the expression to evaluate: the query with its range, or the increase of a
+// counter.
 func expression(query string, over time.Duration) (string, error) {
 	if strings.TrimSpace(query) == "" {
 		return "", errors.New("count units: the query is empty; name a counter, such as http_requests_total")
@@ -213,7 +214,7 @@ func (c *Client) failure(ctx context.Context, err error) error {
 	return err
 }
 
-// refusalError says what a server's refusal means, and what to do. The kinds are those of
+// refusalError explains a server's refusal, with the next step. The kinds are those of
 // https://prometheus.io/docs/prometheus/latest/querying/api/#format-overview.
 func refusalError(e *httpapi.Error) error {
 	switch e.Kind {

@@ -28,10 +28,10 @@ type Config struct {
 	// Names are recipients of policies and where each is reached, in the order they
 	// are tried: "slack:#oncall", "mail:oncall@example.com", "webhook".
 	Names map[string][]string `yaml:"names"`
-	// Accounts are who answers for the resources of an account where no user, team or
+	// Accounts are the people responsible for the resources of an account where no user, team or
 	// creator is reached. Warnings go there too, and grace runs from then on.
 	Accounts map[string][]string `yaml:"accounts"`
-	// Unowned are who answers for every other resource where no user, team or creator is
+	// Unowned are the people responsible for every other resource where no user, team or creator is
 	// reached.
 	Unowned []string `yaml:"unowned"`
 }
@@ -45,7 +45,7 @@ type Slack struct {
 	// DefaultChannel is the channel of messages that are no warnings and have no other
 	// recipient.
 	DefaultChannel string `yaml:"default_channel"`
-	// DefaultOwns says whether the default channel answers for resources without another
+	// DefaultOwns reports whether the default channel answers for resources without another
 	// recipient, and takes warnings too.
 	DefaultOwns bool `yaml:"default_owns"`
 	// Teams are the channels of teams: {vision: "#vision"}.
@@ -103,13 +103,13 @@ const (
 	WebhookChannel = "webhook"
 )
 
-// Used says whether the section is there.
+// Used reports whether the section is there.
 func (s Slack) Used() bool { return !reflect.ValueOf(s).IsZero() }
 
-// Used says whether the section is there.
+// Used reports whether the section is present.
 func (m Mail) Used() bool { return !reflect.ValueOf(m).IsZero() }
 
-// Used says whether the section is there.
+// Used reports whether the section is present.
 func (w Webhook) Used() bool { return !reflect.ValueOf(w).IsZero() }
 
 // Lookup reads an environment variable.
@@ -142,7 +142,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// CheckPerson says what is wrong with the member ids and addresses of a person.
+// CheckPerson returns an error for wrong member ids or addresses of a person.
 func CheckPerson(slack, mail []string) error {
 	for _, id := range slack {
 		if !slackMember.MatchString(id) {

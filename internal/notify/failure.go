@@ -27,7 +27,7 @@ type Failure struct {
 // Error returns the reason.
 func (f *Failure) Error() string { return f.Why }
 
-// Secrets are what a channel must never repeat, whoever said it first.
+// Secrets are texts that a channel must never repeat, not even from a server's answer.
 type Secrets []string
 
 // hidden stands where a secret was.
@@ -52,9 +52,9 @@ func (s Secrets) Clean(text string) string {
 	return plain.Cut(plain.Line(text), maxAnswer)
 }
 
-// Unreachable says why a server was not reached or did not answer. What a name, a
-// certificate or the protocol is refused for is final; the network's own failures
-// are temporary. A context that was canceled is returned as it is.
+// Unreachable explains why a server was not reached or did not answer. What a name, a certificate
+// or the protocol is refused for is final; the network's own failures are temporary. A context that
+// was canceled is returned as it is.
 func (s Secrets) Unreachable(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -66,7 +66,7 @@ func (s Secrets) Unreachable(ctx context.Context, err error) error {
 	return &Failure{Why: s.Clean(err.Error()), Temporary: temporary}
 }
 
-// network says whether the network or its names and certificates are to blame, for
+// network reports whether the network or its names and certificates are to blame, for
 // good or for now; neither where it is something else.
 func network(err error) (final, temporary bool) {
 	var (

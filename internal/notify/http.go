@@ -49,8 +49,8 @@ func (h *HTTP) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// unanswered says why there is no answer. The words for an answer that cannot be read
-// are left out, because they repeat it, and with it perhaps the request.
+// unanswered explains why there is no answer. The text of a malformed answer is left out, because
+// it may repeat the request.
 func (h *HTTP) unanswered(ctx context.Context, err error) error {
 	// A *url.Error repeats the URL.
 	var withURL *url.Error
@@ -63,8 +63,8 @@ func (h *HTTP) unanswered(ctx context.Context, err error) error {
 	return h.secrets.Unreachable(ctx, err)
 }
 
-// refusal is what an answer's status refuses a message for; nil for 2xx. The body
-// and the reason phrase are left out, because a server may repeat the request there.
+// refusal returns the error for the status of an answer; nil for 2xx. The body and the reason
+// phrase are left out, because a server may repeat the request there.
 func refusal(resp *http.Response, now time.Time) error {
 	code := resp.StatusCode
 	f := &Failure{Why: strings.TrimSpace(fmt.Sprintf("answered %d %s", code, http.StatusText(code)))}

@@ -254,8 +254,8 @@ func evidence(list []usage.Evidence) []string {
 	return out
 }
 
-// plan is what would be approved, each line in full width and without what a terminal or
-// a channel takes for more than text.
+// plan returns the plan to approve, each line in full width and without characters that a terminal
+// or a channel interprets.
 func plan(lines []string) []string {
 	var out []string
 	for i, line := range lines {

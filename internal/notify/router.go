@@ -75,7 +75,7 @@ func New(c Config, lookup Lookup, openers ...Opener) (*Router, error) {
 	return r, nil
 }
 
-// Check says whether a policy may name the recipient: owner, team, or one of the
+// Check reports whether a policy may name the recipient: owner, team, or one of the
 // configured names.
 func (r *Router) Check(recipient string) error {
 	if _, ok := r.config.Names[recipient]; ok || recipient == Owner || recipient == Team {
@@ -182,7 +182,7 @@ func (r *Router) route(recipient string, m action.Message) ([]stop, error) {
 	return stops, nil
 }
 
-// unreached says why no rule leads to an address, and what would.
+// unreached explains why no rule leads to an address, and names one that would.
 func (r *Router) unreached(recipient string, res *inventory.Resource) string {
 	switch {
 	case len(r.channels) == 0:

@@ -36,7 +36,7 @@ type folder struct {
 
 func newFolder(root string, o Options) *folder { return &folder{root, limiter(o.Bandwidth)} }
 
-// Conditional says that writes that conflict are refused: by links and locks, above.
+// Conditional reports whether writes that conflict are refused: by links and locks, above.
 func (f *folder) Conditional() bool { return true }
 
 const (
@@ -70,7 +70,7 @@ func (f *folder) make() (*os.Root, error) {
 	return dir, nil
 }
 
-// explained says what to do about a folder that cannot be trusted.
+// explained adds the remedy to an error about a folder that cannot be trusted.
 func explained(err error) error {
 	var e *trust.Error
 	if errors.As(err, &e) {

@@ -155,7 +155,7 @@ func (c *conn) Write(b []byte) (n int, err error) {
 
 func (b *bucket) key(key string) *string { return aws.String(b.prefix + key) }
 
-// answered says whether an error is an answer with a status.
+// answered reports whether an error is an answer with a status.
 func answered(err error, status int) bool {
 	var r *awshttp.ResponseError
 	return errors.As(err, &r) && r.HTTPStatusCode() == status
@@ -199,7 +199,7 @@ func (b *bucket) get(ctx context.Context, key string, limit int64) (checkpoint.O
 	return checkpoint.Object{Data: data, Version: aws.ToString(got.ETag)}, nil
 }
 
-// absent says whether a list shows that an object is not there. S3 refuses to read such an object
+// absent reports whether a list shows that an object is not there. S3 refuses to read such an object
 // to whoever may not list the whole bucket, as the machines of sessions may not.
 func (b *bucket) absent(ctx context.Context, key string) bool {
 	out, err := there(b, func() (*s3.ListObjectsV2Output, error) {

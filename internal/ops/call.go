@@ -19,7 +19,7 @@ type Call struct {
 	Request *runtime.Request
 	// Who is the caller of a service; the zero value is the user of this process.
 	Who approval.Person
-	// Owner says that the caller is the user of this process, who may do what the process may.
+	// Owner is true if the caller is the user of this process, who may do what the process may.
 	Owner bool
 	// Roles are the caller's, as operations name them.
 	Roles []string

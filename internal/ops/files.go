@@ -141,7 +141,7 @@ type SettingsInput struct {
 		Last     *int64  `json:"last,omitempty" minimum:"0" doc:"The version of the settings that was read; where another one holds by now, the answer is 409."`
 		Reason   string  `json:"reason" minLength:"1" maxLength:"1000" example:"a new team" doc:"Why, for the audit log." flag:"reason" help:"why, for the audit log"`
 	}
-	// FromFiles says that Name and PricesOf are files of the command line.
+	// FromFiles is true if Name and PricesOf are files of the command line.
 	FromFiles bool
 }
 

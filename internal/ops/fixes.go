@@ -51,7 +51,7 @@ var PreviewFix = declare(Operation[PreviewFixInput, view.Fixes]{
 	},
 })
 
-// Fixing says how fixes are carried out.
+// Fixing configures how fixes are carried out.
 type Fixing struct {
 	Grace   string `json:"grace" minLength:"1" maxLength:"20" example:"30m" doc:"How long nothing happens after the owner was warned: 30m."`
 	Scratch bool   `json:"scratch_disks,omitempty" doc:"The disks that are lost hold nothing that matters."`

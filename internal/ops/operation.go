@@ -27,14 +27,14 @@ type Info struct {
 	ID, Method, Path string
 	// Role is the least role of a caller.
 	Role string
-	// Scoped says that the role in one team is enough, because the operation shows or changes
+	// Scoped is true if the role in one team is enough, because the operation shows or changes
 	// only resources of that team.
 	Scoped bool
 	// Summary describes the operation in a sentence. Schema is that of its document.
 	Summary, Schema string
 	// Example is a request body, for operations whose field examples make no valid body together.
 	Example map[string]any
-	// HasSecret says that the document holds a secret, so that no copy of the answer is stored.
+	// HasSecret is true if the document holds a secret, so that no copy of the answer is stored.
 	HasSecret bool
 	// Command is the command line's name of the operation, without the program's; Why says why
 	// it asks the state, and Flags are those with which the command runs elsewhere.
@@ -70,7 +70,7 @@ type Reply[D any] struct {
 	Next string
 	// At is the time of the state, where the document depends on it.
 	At time.Time
-	// Partial says that Doc shows what was done although an error ended the operation.
+	// Partial is true if Doc shows what was done although an error ended the operation.
 	Partial bool
 }
 

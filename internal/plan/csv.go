@@ -23,7 +23,7 @@ type FileError struct {
 	// Line counts from 1; 0 is the file as a whole. Column counts bytes of the line
 	// from 1; 0 is the whole line.
 	Line, Column int
-	// Reason says what is there and what is expected.
+	// Reason names the value found and the one expected.
 	Reason string
 	// Err is the cause, where there is one.
 	Err error
@@ -50,7 +50,7 @@ func (e *FileError) Unwrap() error { return e.Err }
 // Column is a column of a file, and what it holds, for people.
 type Column struct{ Name, Doc string }
 
-// Layout is what columns a file has.
+// Layout is the set of columns of a file.
 type Layout struct {
 	// Required must all be there, Optional may be. Any other column is an error,
 	// unless Others says that they are passed over.
@@ -190,7 +190,7 @@ func (r Row) Line() int {
 	return line
 }
 
-// Error says what is wrong with a field.
+// Error returns an error about a field.
 func (r Row) Error(column, format string, a ...any) error {
 	e := &FileError{File: r.file, Line: r.Line(), Reason: fmt.Sprintf(format, a...)}
 	if i, ok := r.at[column]; ok {

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Accelerator is what is known of one device. Figures that a vendor does not
-// publish are 0.
+// Accelerator is the data of one device. Figures that a vendor does not publish are 0.
 type Accelerator struct {
 	// Name carries the memory where one chip is sold with several: "A100-40GB".
 	Name       string `json:"name"`
@@ -25,7 +24,7 @@ type Accelerator struct {
 	FP8TFLOPS float64 `json:"fp8_tflops"`
 	// TDPWatts is the thermal design power of one device, not of a board that carries two.
 	TDPWatts int `json:"tdp_watts"`
-	// MIG says whether the device can be divided into instances.
+	// MIG reports whether the device can be divided into instances.
 	MIG bool `json:"mig"`
 	// ReleaseYear is the year in which it shipped or could be rented.
 	ReleaseYear int       `json:"release_year"`

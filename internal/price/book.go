@@ -188,7 +188,7 @@ func (b *Book) Entries() []Entry {
 	return all
 }
 
-// Own says whether an entry is the user's own: from an update, not embedded.
+// Own reports whether an entry is the user's own: from an update, not embedded.
 func (b *Book) Own(e Entry) bool {
 	_, own := b.overlay[e.key()]
 	return own

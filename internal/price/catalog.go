@@ -15,9 +15,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Origin says where a catalog came from, for what its rows do not say.
+// Origin is the source of a catalog, for values that its rows do not have.
 type Origin struct {
-	// Source is what every price cites.
+	// Source is cited by every price.
 	Source string
 	// AsOf dates rows that carry no date.
 	AsOf time.Time

@@ -10,8 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Commitment is what an hour of a reserved machine costs over its term, upfront part
-// included.
+// Commitment is the hourly cost of a reserved machine over its term, upfront part included.
 type Commitment struct {
 	Cloud, Type, Region string
 	// TermMonths is how long it binds, Payment when it is paid: "all-upfront",

@@ -25,7 +25,7 @@ const (
 	CapacityBlock Term = "capacity-block"
 )
 
-// Part says that an entry is half of a price, as some catalogs state it.
+// Part marks an entry as half of a price, as some catalogs state it.
 type Part string
 
 // The parts of a machine's price.
@@ -70,7 +70,7 @@ type Entry struct {
 	Line int
 }
 
-// key is what an entry is the price of.
+// key identifies the priced unit of an entry.
 type key struct {
 	cloud, service, name, region string
 	term                         Term
@@ -114,7 +114,7 @@ func milli(n int64) string {
 	return fmt.Sprintf("%.3g", float64(n)/perDevice)
 }
 
-// whole says what an entry lacks to be held; nil when it is complete.
+// whole returns an error for an incomplete entry; nil when it is complete.
 func (e Entry) whole() error {
 	switch {
 	case e.Cloud == "":
@@ -186,7 +186,7 @@ func (p Price) rates() []money.Rate {
 	return all
 }
 
-// samePrice says whether two prices cost the same, whatever their sources say.
+// samePrice reports whether two prices cost the same, whatever their sources say.
 func samePrice(a, b Price) bool {
 	if a.Unit != b.Unit || a.Rate != b.Rate || len(a.Tiers) != len(b.Tiers) {
 		return false

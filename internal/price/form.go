@@ -88,7 +88,7 @@ func (t *table) next() error {
 	return nil
 }
 
-// has says whether the header has all these columns.
+// has reports whether the header has all these columns.
 func (t *table) has(columns ...string) bool {
 	for _, c := range columns {
 		if _, ok := t.columns[c]; !ok {
@@ -204,7 +204,7 @@ func parseDate(s string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is not a date (2026-07-06)", s)
 }
 
-// dated says whether a price can be of that date: clouds began in 2006.
+// dated reports whether a price can be of that date: clouds began in 2006.
 func dated(d time.Time) bool { return d.UTC().Year() >= 2000 && d.UTC().Year() < 2200 }
 
 // readEntries reads the book's own form of prices into held. Rows of one price

@@ -58,10 +58,10 @@ type listedItem struct {
 	usage string
 	// where are values that its other attributes have.
 	where map[string]string
-	// unit is what the list prices it by, and per how many units of the book that is; 0 is one.
+	// unit is the list's unit, with the number of the book's units in it; 0 is one.
 	unit string
 	per  int64
-	// free says that its first units may cost nothing, for the account as a whole.
+	// free is true if its first units may cost nothing, for the account as a whole.
 	free bool
 	// above is the quantity from which on its price holds, where the list states each tier of an
 	// item as a product.
@@ -317,7 +317,7 @@ var databaseEngines = map[[2]string]string{
 	{"Db2", "Standard"}: "db2-se", {"Db2", "Advanced"}: "db2-ae",
 }
 
-// database says which database a product is, in one zone and with what its license model says.
+// database identifies the database of a product, in one zone and with its license model.
 func (p product) database() (service string, ok bool) {
 	a := p.Product.Attributes
 	if p.Product.ProductFamily != "Database Instance" || a["instanceType"] == "" ||
@@ -347,7 +347,7 @@ func (p product) database() (service string, ok bool) {
 // listedServices are the managed services whose machines the lists hold.
 var listedServices = []string{"sagemaker", "redshift", "opensearch", "docdb", "neptune"}
 
-// Updates says whether [Lists] and the spot price history hold the prices of what a cloud sells:
+// Updates reports whether [Lists] and the spot price history hold the prices of what a cloud sells:
 // of a service, and of an item where the service is [Rates].
 func Updates(cloud, service, sku string) bool {
 	if cloud != AWS {
@@ -363,7 +363,7 @@ func Updates(cloud, service, sku string) bool {
 	return service == Compute || strings.HasPrefix(service, cachePrefix) || slices.Contains(listedServices, service)
 }
 
-// updateHint says how the price of something comes into the book.
+// updateHint returns the command that adds a price to the book.
 func updateHint(cloud, service, sku, region string, term Term) string {
 	from := "aws"
 	if term == Spot {

@@ -288,7 +288,7 @@ var priceListMachines = []struct{ document, want string }{
 		"opensearch r6g.large.search 0.168"},
 }
 
-// described is what a document holds: items or machines with their prices.
+// described returns the prices of a document: items or machines.
 func described(t *testing.T, document string) string {
 	t.Helper()
 	found, err := ParseProduct([]byte(document))
@@ -353,7 +353,7 @@ func TestPriceListHoldsWhatUpdatesAreSaidTo(t *testing.T) {
 	}
 }
 
-// holds says whether a list's filters let a document through.
+// holds reports whether a list's filters let a document through.
 func holds(l List, document string) bool {
 	attributes := maps.Clone(l.Attributes)
 	family, ok := attributes["productFamily"]

@@ -5,7 +5,7 @@ import "time"
 // perDevice is the part of a device in which accelerators are counted.
 const perDevice = 1000
 
-// Machine is what is known of a machine type.
+// Machine is the data of a machine type.
 type Machine struct {
 	// Type is the provider's name ("g6.2xlarge").
 	Type  string `json:"type"`

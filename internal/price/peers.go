@@ -29,14 +29,13 @@ func (u *update) againstPeers() func(*candidate) string {
 	}
 }
 
-// priced is what one device costs somewhere.
+// priced is the price of one device at one place.
 type priced struct {
 	key  key
 	rate money.Rate
 }
 
-// field is what machines cost on demand, per device, in the book with the update
-// over it.
+// field is the on-demand prices of machines per device, in the book with the update over it.
 type field struct {
 	book     *Book
 	bands    Bands

@@ -19,9 +19,9 @@ import (
 // ErrUnpriced is wrapped by every look-up of a price that the book does not hold.
 var ErrUnpriced = errors.New("no price")
 
-// Price is what one unit costs.
+// Price is the price of one unit.
 type Price struct {
-	// Unit is what is priced: "hour", "GiB-month", "request", "GiB".
+	// Unit is the priced unit: "hour", "GiB-month", "request", "GiB".
 	Unit   string
 	Rate   money.Rate // dollars a unit; of the first tier where there are several
 	Source string

@@ -74,7 +74,7 @@ func ParseProduct(document []byte) ([]Entry, error) {
 	return entries, nil
 }
 
-// identify says what the product is, and how the price list states its price.
+// identify returns the entry of the product, and the form of its price in the list.
 func (p product) identify() (Entry, listedItem, error) {
 	a := p.Product.Attributes
 	e := Entry{Cloud: AWS, Service: Rates, Region: a["regionCode"], Term: OnDemand}
@@ -146,7 +146,7 @@ func (p product) identify() (Entry, listedItem, error) {
 // cachePrefix begins the services of caches; their engine follows.
 const cachePrefix = "elasticache:"
 
-// held says whether a machine's product is the one that is held: Linux, shared
+// held reports whether a machine's product is the one that is held: Linux, shared
 // tenancy, no license, capacity in use.
 func held(a map[string]string) error {
 	for _, must := range []struct{ attribute, value string }{
@@ -229,7 +229,7 @@ func (p product) price(e *Entry, as listedItem) error {
 	return e.whole()
 }
 
-// sameUnit says whether a unit of the price list is the expected one: hours have several names.
+// sameUnit reports whether a unit of the price list is the expected one: hours have several names.
 func sameUnit(got, want string) bool {
 	if want == listHours && (strings.EqualFold(got, "hours") || strings.EqualFold(got, "hour")) {
 		return true

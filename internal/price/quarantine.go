@@ -55,7 +55,7 @@ func DefaultBands() Bands {
 // one of them to four digits.
 const equalWithin = 1.001
 
-// apart says whether two rates differ by more than a factor. A rate that is not
+// apart reports whether two rates differ by more than a factor. A rate that is not
 // above zero is apart from everything.
 func apart(a, b money.Rate, factor float64) bool {
 	if a <= 0 || b <= 0 {
@@ -197,7 +197,7 @@ func (u *update) againstOld(c *candidate) string {
 		old.AsOf.Format(time.DateOnly))
 }
 
-// outvoted says whether more than half of the peers, and at least least of them,
+// outvoted reports whether more than half of the peers, and at least least of them,
 // lie further than factor from r.
 func outvoted(r money.Rate, peers []money.Rate, factor float64, least int) bool {
 	off := 0

@@ -15,11 +15,11 @@ import (
 type Change struct {
 	// Old is the entry that was held before; its zero value when there was none.
 	Old, New Entry
-	// Note says what to know about the new price; empty when there is nothing.
+	// Note is a remark on the new price; empty when there is none.
 	Note string
 }
 
-// Same says whether only the source or the date changed.
+// Same reports whether only the source or the date changed.
 func (c Change) Same() bool {
 	return c.Old.Cloud != "" && samePrice(c.Old.Price, c.New.Price)
 }
@@ -147,7 +147,7 @@ func (u *update) judge(prepare func(*update) func(*candidate) string) {
 	}
 }
 
-// place is what a candidate is the price of, halves and zones apart.
+// place identifies the priced unit of a candidate, halves and zones apart.
 type place struct {
 	key
 	zone, accelerator string
@@ -184,7 +184,7 @@ func (u *update) twice() {
 	}
 }
 
-// sameMachine says whether two rows run on the same accelerators.
+// sameMachine reports whether two rows run on the same accelerators.
 func sameMachine(x, y *candidate) bool {
 	return x.Accelerator == y.Accelerator && x.AcceleratorMilli == y.AcceleratorMilli
 }
@@ -320,8 +320,7 @@ func (u *update) halves() {
 	u.rows = append(u.rows, whole...)
 }
 
-// note says what to know about an accepted price; other is its opposite, on-demand
-// for spot.
+// note returns a remark on an accepted price; other is its opposite, on-demand for spot.
 func note(e, old Entry, other money.Rate) string {
 	switch {
 	case e.Term == Spot && !apart(e.Price.Rate, other/10, equalWithin):

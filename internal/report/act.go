@@ -111,7 +111,7 @@ func passTitle(d view.Enforce) string {
 	return "Enforced: " + what
 }
 
-// linesGrid is what a pass decided, a row for each resource with its reason under it.
+// linesGrid returns the decisions of a pass, a row for each resource with its reason under it.
 func linesGrid(lines []view.Line, now time.Time) layout.Grid {
 	g := layout.Grid{
 		Head: []string{"result", "action", "resource", "owner", "policy", "not before"}, States: []bool{true},
@@ -162,7 +162,7 @@ func sum(counts map[string]int) int {
 	return n
 }
 
-// unseen says what could not be read.
+// unseen lists the sources that could not be read.
 func unseen(spots []inventory.BlindSpot) []string {
 	var out []string
 	for _, b := range spots {
@@ -231,7 +231,7 @@ func FixSheet(f view.Fix, now time.Time, globals string) layout.Sheet {
 	return s
 }
 
-// fixSaves is what a fix saves a month, to follow its name.
+// fixSaves returns the monthly savings of a fix, to follow its name.
 func fixSaves(f view.Finding) string {
 	switch {
 	case f.MonthlySavingsUSD.Known():

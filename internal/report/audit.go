@@ -19,7 +19,7 @@ import (
 type Options struct {
 	// Width is the columns of the terminal: 100 when zero, and at least 60.
 	Width int
-	// Color says that the terminal shows colors.
+	// Color is true if the terminal shows colors.
 	Color bool
 	// All shows every finding, not only the largest.
 	All bool
@@ -423,7 +423,7 @@ func detail(f *view.Finding) *layout.Detail {
 	return out
 }
 
-// counted says which finding counts the dollars of another; empty where none does.
+// counted names the finding that already counts the dollars of this one; empty if none does.
 func counted(overlaps string) string {
 	if overlaps == "" {
 		return ""
@@ -431,7 +431,7 @@ func counted(overlaps string) string {
 	return "in finding " + overlaps + "; here only what is beyond it"
 }
 
-// gaps are what the figures of the audit leave out.
+// gaps are the omissions of the audit's figures.
 func (d *audit) gaps() []layout.Gap {
 	var out []layout.Gap
 	most := func(some int) int {
@@ -484,8 +484,8 @@ func commonest(list []view.Unjudged) string {
 	return best
 }
 
-// unmeasured says which machines have no telemetry and what to do about them; nil where
-// every machine was measured.
+// unmeasured lists the machines without telemetry and the next steps; nil where every machine was
+// measured.
 func (d *audit) unmeasured() *layout.Gap {
 	n := len(d.CannotJudge)
 	if n == 0 {
@@ -549,7 +549,7 @@ func unpricedLine(u *view.Unpriced) string {
 	return name + " (" + u.Why + ")"
 }
 
-// facts say what the provider billed, what commitments cost, and what the audit's own calls cost.
+// facts are the provider's bill, the cost of commitments, and the cost of the audit's own calls.
 func (d *audit) facts() []string {
 	var out []string
 	if b := d.Billed; b != nil {
@@ -662,7 +662,7 @@ func notCovered(b *view.ScanBilled, most int) string {
 	return b.NotCoveredUSD.String() + " was billed for services that are not covered: " + strings.Join(names, ", ")
 }
 
-// callsLine says what the audit's own calls cost, and how long it ran.
+// callsLine gives the cost of the audit's own calls, and its run time.
 func callsLine(d *audit) string {
 	n := 0
 	for _, c := range d.APICalls {

@@ -108,7 +108,7 @@ func replayHeadline(r *backtest.Result) string {
 		saved, plain.Count(r.Restarts, "restart"))
 }
 
-// sessionsHeadline is what machines would have cost as sessions.
+// sessionsHeadline gives the cost of the machines had they been sessions.
 func sessionsHeadline(r *backtest.Result) string {
 	as := r.AsSessions
 	what := fmt.Sprintf("As sessions that end after %s at rest, the machines would have", spanText(as.IdleSeconds))
@@ -159,8 +159,8 @@ func backtestFigures(r, foresight *backtest.Result) []layout.Figure {
 	return append(out, share)
 }
 
-// noticesGrid is what policies that only tell people would have told, and where there are no
-// others, that as a headline.
+// noticesGrid lists the notices of policies that only notify; without other policies, they are the
+// headline.
 func noticesGrid(doc *view.Backtest) (g layout.Grid, headline string) {
 	g = layout.Grid{
 		Title: "Notices that would have been sent", Head: []string{"policy", "notices", "resources", "condition held"},
@@ -186,7 +186,7 @@ func noticesGrid(doc *view.Backtest) (g layout.Grid, headline string) {
 	return g, headline
 }
 
-// rulesGrid is what every rule would have done.
+// rulesGrid lists the simulated actions of every rule.
 func rulesGrid(doc *view.Backtest) layout.Grid {
 	g := layout.Grid{
 		Title: "What each rule would have done",

@@ -233,7 +233,7 @@ func BillCSV(w io.Writer, b view.BillShow) error {
 	})
 }
 
-// egressGrid is what data transfer cost, the largest first.
+// egressGrid lists the cost of data transfer, the largest first.
 func egressGrid(flows []bill.Flow) layout.Grid {
 	g := layout.Grid{
 		Title: "data transfer, billed cost", Head: []string{"billed", "GB", "kind", "from", "to", "resource"},

@@ -81,7 +81,7 @@ func (d *Demo) Pass(p view.DemoPass) error {
 	return err
 }
 
-// End says how many entries the audit log has.
+// End prints the number of entries in the audit log.
 func (d *Demo) End(entries int64) error {
 	_, err := fmt.Fprintf(d.w, "\n  audit log: %s; all of this was simulated\n", plain.Count(entries, "entry"))
 	return err

@@ -171,7 +171,7 @@ func heldBy(holders []view.DoctorHolder) string {
 	return strings.Join(names, ", ")
 }
 
-// title is what people call a machine.
+// title returns the usual name of a machine.
 func title(m view.DoctorMachine) string {
 	if m.Name != "" && m.Name != m.ID {
 		return m.Name + " " + m.ID

@@ -15,7 +15,7 @@ import (
 // ruleTags is the rule about resources without owner tags, and tagsMissing its evidence.
 const ruleTags, tagsMissing = "tag-missing", "tags_missing"
 
-// small says whether a finding is about less than Options.Min a month: by what it saves or wastes,
+// small reports whether a finding is about less than Options.Min a month: by what it saves or wastes,
 // or where it does neither, as a warning does, by what the resource costs. One whose dollars are
 // not known is not small.
 func (d *audit) small(f *view.Finding) bool {
@@ -35,7 +35,7 @@ func (d *audit) small(f *view.Finding) bool {
 	return amount < d.o.Min
 }
 
-// isFolded says whether a report counts a finding in a line instead of showing it: missing tags,
+// isFolded reports whether a report counts a finding in a line instead of showing it: missing tags,
 // and what is small. With Options.Min zero every finding is shown.
 func (d *audit) isFolded(f *view.Finding) bool {
 	return d.o.Min > 0 && (f.Rule == ruleTags || d.small(f))

@@ -192,8 +192,8 @@ func categoryColor(name string) chart.Color {
 	return chart.SoftBlue
 }
 
-// spark is what one signal did over a window, as bars of equal parts of it. A part
-// without a sample is a gap and has no bar; a measured zero has a low one.
+// spark is one signal over a window, as bars of equal parts of it. A part without a sample is a gap
+// and has no bar; a measured zero has a low one.
 type spark struct {
 	Signal string
 	// Bars and Gaps are paths in a box of sparkWidth by sparkHeight.

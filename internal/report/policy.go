@@ -43,7 +43,7 @@ func againstText(r *view.PolicyReach) string {
 	return fmt.Sprintf("The scan of %s at %s, %s.", r.Cloud, plain.Time(r.At), plain.Count(r.Resources, "resource"))
 }
 
-// reachGrid is what policies could act on in a kept scan.
+// reachGrid lists the resources of a kept scan that policies could act on.
 func reachGrid(r *view.PolicyReach) (layout.Grid, bool) {
 	if r == nil {
 		return layout.Grid{}, false

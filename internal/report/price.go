@@ -176,7 +176,7 @@ func PriceUpdate(d view.PriceUpdate, dryRun, all bool) layout.Sheet {
 	return s
 }
 
-// listed says how many of some rows a table has.
+// listed returns a count of the rows that a table shows.
 func listed(shown, n int) string {
 	if shown == n {
 		return ""

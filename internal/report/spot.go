@@ -68,7 +68,7 @@ func Spot(r spot.Report) layout.Sheet {
 	return s
 }
 
-// spotTitle says whether to use spot.
+// spotTitle reports whether to use spot.
 func spotTitle(r spot.Report, x spot.Result) string {
 	switch {
 	case x.Saving <= 0:

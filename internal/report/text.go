@@ -81,8 +81,8 @@ func (d *audit) bounds(step int) (most money.Amount, open int) {
 	return most, open
 }
 
-// beyond says what may come on top of the known savings of a step: "perhaps $640
-// more; 1 not estimated". It is empty when nothing may.
+// beyond returns the possible savings of a step on top of the known ones: "perhaps $640 more; 1 not
+// estimated". It is empty when nothing may.
 func (d *audit) beyond(step int) string {
 	most, open := d.bounds(step)
 	var more, unknown string

@@ -59,7 +59,7 @@ func Units(doc view.Units) layout.Sheet {
 	return s
 }
 
-// unitName is what a unit cost is for: "prediction", "1,000,000 tokens".
+// unitName returns the name of a unit: "prediction", "1,000,000 tokens".
 func unitName(d view.UnitCosts) string {
 	if d.Per > 1 {
 		return plain.Count(d.Per, d.Unit)

@@ -66,12 +66,12 @@ func (q quantities) largest(other quantities) quantities {
 	return out
 }
 
-// demand is what the accelerators of one pod come to.
+// demand is the sum of the accelerators of one pod.
 type demand struct {
 	// gpus is how many it needs, accelerator which; empty is one that the node names.
 	accelerator string
 	gpus        int
-	// unknown is what it asks for that is not known.
+	// unknown are its unknown requests.
 	unknown []string
 }
 
@@ -114,7 +114,7 @@ func (w *workload) demand(q quantities, at ast.Node) (demand, error) {
 	return d, nil
 }
 
-// pod is what a pod asks for: template is a Pod, or the template of pods in another document.
+// pod returns the request of a pod: template is a Pod, or the template of pods in another document.
 //
 // The sum follows Kubernetes' own (PodRequests of k8s.io/component-helpers/resource, and
 // https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers): sidecars, which are
@@ -140,7 +140,7 @@ func (w *workload) pod(template ast.Node) (demand, error) {
 	return d, nil
 }
 
-// containers is what the containers and claims of a pod ask for at once, with those of
+// containers returns the concurrent request of the containers and claims of a pod, with those of
 // further containers that are not in its spec.
 func (w *workload) containers(body ast.Node, further quantities) (quantities, error) {
 	containers, err := w.listContainers(w.items(body, "containers"))
@@ -175,7 +175,7 @@ func (w *workload) listContainers(nodes []ast.Node) ([]podContainer, error) {
 	return out, nil
 }
 
-// together is what containers ask for at once in a pod with this spec.
+// together returns the concurrent request of containers in a pod with this spec.
 func (w *workload) together(body ast.Node, further quantities, containers, initial []podContainer) (quantities,
 	error) {
 	total, sidecars, peak := quantities{}.add(further), quantities{}, quantities{}
@@ -201,7 +201,7 @@ func (w *workload) together(body ast.Node, further quantities, containers, initi
 	return total.add(sidecars).largest(peak).largest(whole).add(claims), nil
 }
 
-// container is what a container asks for, with the defaults of a LimitRange of the file
+// container returns the request of a container, with the defaults of a LimitRange of the file
 // (https://kubernetes.io/docs/concepts/policy/limit-range).
 func (w *workload) container(c ast.Node) (quantities, error) {
 	q, err := w.resources(w.get(c, "resources"))

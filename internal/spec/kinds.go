@@ -58,14 +58,14 @@ func kinds() map[kind]readFunc {
 
 // replicas are pods of one template that run at once.
 type replicas struct {
-	// name is what the workload calls them; empty where it has but one template.
+	// name is the workload's own name for them; empty where it has but one template.
 	name     string
 	count    int
 	template ast.Node
 	limit    time.Duration
 	// errors is how often they begin again.
 	errors int
-	// unknown is what else of these pods is not known.
+	// unknown are further unknowns of these pods.
 	unknown []string
 }
 

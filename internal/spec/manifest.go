@@ -73,10 +73,10 @@ type unreadDocuments struct {
 	first *workload
 }
 
-// unreadError says why it is not known what a document consumes.
+// unreadError is the reason why the resources of a document are not known.
 type unreadError struct{ why string }
 
-// Error says what is not known.
+// Error returns the reason.
 func (e *unreadError) Error() string { return e.why }
 
 func unreadf(format string, args ...any) error { return &unreadError{fmt.Sprintf(format, args...)} }
@@ -176,7 +176,7 @@ func (w *workload) find(name string, kinds ...kind) (*workload, error) {
 	return found, nil
 }
 
-// near says whether two documents may be in one namespace: one that names none takes that of
+// near reports whether two documents may be in one namespace: one that names none takes that of
 // the command which applies the file.
 func (w *workload) near(d *workload) bool {
 	a, b := w.word(w.root, "metadata", "namespace"), d.word(d.root, "metadata", "namespace")
@@ -265,7 +265,7 @@ func unrendered(name string, src []byte) *Spec {
 	}
 }
 
-// templateMark is what a template of Helm has and YAML does not.
+// templateMark matches templates of Helm, which are no YAML.
 var templateMark = lazyregexp.New(
 	`\{\{-?\s*(\.|if |with |range |include |template |define |end|toYaml |tpl |\$|/\*|lookup |printf |default |quote |not |and |or |eq )`)
 
@@ -382,7 +382,7 @@ func (w *workload) number(n ast.Node, otherwise int, path ...string) (int, error
 	return out, nil
 }
 
-// isTemplate says whether a value is written by something that reads the file before
+// isTemplate reports whether a value is written by something that reads the file before
 // Kubernetes does: Argo, Helm, or a shell.
 func isTemplate(n ast.Node) bool {
 	text := n.String()

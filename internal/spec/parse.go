@@ -62,7 +62,7 @@ func Parse(name string, src []byte) (*Spec, error) {
 }
 
 var (
-	// specName is what a job may be called, in logs, tags and commands.
+	// specName matches the names of jobs, which appear in logs, tags and commands.
 	specName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 	// typeName is a provider's machine type.
 	typeName   = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
@@ -75,7 +75,7 @@ var (
 	imageName = lazyregexp.New(`^[A-Za-z0-9/][A-Za-z0-9/._:@-]{0,255}$`)
 )
 
-// ValidName says whether a job or session may be called so: letters, digits, dots, dashes and
+// ValidName reports whether a job or session may be called so: letters, digits, dots, dashes and
 // underscores, 100 at most, the first a letter or digit.
 func ValidName(name string) bool { return specName.MatchString(name) }
 

@@ -60,7 +60,7 @@ func (w *workload) rayJob(body ast.Node) ([]*Spec, error) {
 	return append(specs, more...), nil
 }
 
-// shutsDown says whether a RayJob deletes its cluster however the job ends.
+// shutsDown reports whether a RayJob deletes its cluster however the job ends.
 func (w *workload) shutsDown(body ast.Node) bool {
 	strategy := w.get(body, "deletionStrategy")
 	if strategy == nil {

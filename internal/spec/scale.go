@@ -6,7 +6,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// autoscaler says where a kind of autoscaler names what it scales, and how far.
+// autoscaler has the fields in which a kind of autoscaler names its target and its limits.
 type autoscaler struct {
 	target, most []string
 	// usual is the kind of the target where none is given.
@@ -44,7 +44,7 @@ type scaler struct {
 	*workload
 	at, body ast.Node
 	of       autoscaler
-	// applied says that a workload was counted at its bound.
+	// applied is true if a workload was counted at its bound.
 	applied bool
 }
 
@@ -62,7 +62,7 @@ func (s *scaler) target() string {
 	return strings.TrimSpace(k + " " + s.word(s.at, "name"))
 }
 
-// scales says whether it scales a document.
+// scales reports whether it scales a document.
 func (s *scaler) scales(w *workload) bool {
 	if s.target() != w.kind.name+" "+w.name || !s.near(w) {
 		return false

@@ -114,9 +114,9 @@ func (w *workload) servingRuntime(part ast.Node) (spec ast.Node, why string, err
 	return w.get(of.root, "spec"), "", nil
 }
 
-// servingPod is what one pod of a component asks for: its own containers, the model and the
-// frameworks that older versions have in its place, and the containers of the runtime. The
-// model's resources go before those of the runtime's kserve-container; the larger counts.
+// servingPod returns the request of one pod of a component: its own containers, the model and the
+// frameworks that older versions have in its place, and the containers of the runtime. The model's
+// resources go before those of the runtime's kserve-container; the larger counts.
 func (w *workload) servingPod(part, runtime ast.Node) (quantities, error) {
 	model, further := quantities{}, quantities{}
 	var failed error

@@ -52,7 +52,7 @@ func (w *workload) spark(body ast.Node) ([]*Spec, error) {
 	return out, nil
 }
 
-// sparkPod is what a driver or an executor asks for.
+// sparkPod returns the request of a driver or an executor.
 func (w *workload) sparkPod(body, node ast.Node, role string) (quantities, error) {
 	conf := func(key string) ast.Node { return w.get(body, "sparkConf", key) }
 	for _, key := range []string{"spark.kubernetes." + role + ".podTemplateFile", "spark.kubernetes.podTemplateFile"} {

@@ -22,7 +22,7 @@ const (
 	SessionVersion = "curfew.session/v1"
 )
 
-// Kind is what is specified.
+// Kind is the kind of the specified work.
 type Kind string
 
 // The kinds.
@@ -68,9 +68,9 @@ type Spec struct {
 	DiskGiB int64
 	// Checkpoint is how work is saved; nil: it is not.
 	Checkpoint *Checkpoint
-	// Data is what the work reads.
+	// Data are the inputs of the work.
 	Data []Dataset
-	// Artifacts is what the work leaves; nil: nothing.
+	// Artifacts are the outputs of the work; nil if there are none.
 	Artifacts *Artifacts
 	Retries   Retries
 	// Work is the folder of a session that outlives it; nil: none is named.
@@ -82,11 +82,10 @@ type Spec struct {
 	// Env is added to the environment. Secrets maps variables to where their values are
 	// read at run time: a parameter or a secret of the provider.
 	Env, Secrets map[string]string
-	// Image is what machines start from, in the provider's own words; empty leaves it to the
-	// configuration.
+	// Image is the machine image, in the provider's terms; empty leaves it to the configuration.
 	Image string
-	// Unknown is what the file leaves open and money depends on, such as a fan-out that
-	// is known only at run time. It is empty for a job or session of curfew.
+	// Unknown lists the parts that the file leaves open and that affect cost, such as a fan-out
+	// that is known only at run time. It is empty for a job or session of curfew.
 	Unknown []string
 	// Selector are the labels that a node must have for the workload, each with the
 	// values that it may have; nil for a job or session.
@@ -100,7 +99,7 @@ type Spec struct {
 	Line int
 }
 
-// Unread says that it has no resources, because what it runs is not known: Unknown says why.
+// Unread reports whether it has no resources, because what it runs is not known: Unknown says why.
 func (s *Spec) Unread() bool { return s.Resources == (Resources{}) && len(s.Unknown) > 0 }
 
 // Resources are the machines.
@@ -143,7 +142,7 @@ type Work struct {
 	Every time.Duration
 }
 
-// Dataset is what the work reads.
+// Dataset is an input of the work.
 type Dataset struct {
 	URI string
 	// SizeBytes is how much of it; 0 not known.
@@ -168,7 +167,7 @@ func Shown(uri string) string {
 	return scheme + "://" + bare + hidden
 }
 
-// Artifacts is what the work leaves.
+// Artifacts are the outputs of the work.
 type Artifacts struct{ Dir, To string }
 
 // Retries bound how often a job begins again.

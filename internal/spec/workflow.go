@@ -35,7 +35,7 @@ type frame struct {
 	inputs      map[string]string
 	times       int
 	tries       int
-	// unknown is what is not known of how often it is begun.
+	// unknown is the unknown part of its number of starts.
 	unknown []string
 }
 

@@ -159,7 +159,7 @@ func (v *invocations) given(step ast.Node, item map[string]string) map[string]st
 	return out
 }
 
-// usesItem says whether what a step begins depends on its item.
+// usesItem reports whether what a step begins depends on its item.
 func usesItem(step ast.Node) bool { return itemUse.MatchString(step.String()) }
 
 var itemUse = lazyregexp.New(`\{\{=?[^}]*\bitem\b`)

@@ -15,8 +15,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// actions is what the ladder keeps. A lease, where there is one, has to be held by every
-// write that begins a round, moves an item or admits a call.
+// actions stores the items and the audit log of the ladder. A lease, where there is one, has to be
+// held by every write that begins a round, moves an item or admits a call.
 type actions struct {
 	*database
 	lease *Lease

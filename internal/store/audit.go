@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// ErrTampered says that the audit log is not what was recorded.
+// ErrTampered is returned when the audit log is not what was recorded.
 var ErrTampered = errors.New("the audit log was changed")
 
 // entryRow is an entry of the audit log. The hash of each covers its columns and the
@@ -150,7 +150,7 @@ func (a actions) Entries(ctx context.Context, q action.Query, visit func(action.
 	return a.pages(ctx, after, head.Entry, where, args, func(r entryRow) error { return visit(r.entry()) })
 }
 
-// conditions are what a query asks of entries, each after an AND.
+// conditions returns the conditions of a query on entries, each after an AND.
 func conditions(q action.Query) (where string, args []any) {
 	and := func(condition string, values ...any) {
 		where, args = where+" AND "+condition, append(args, values...)
@@ -205,12 +205,12 @@ func (d *database) pages(ctx context.Context, after, last int64, where string, a
 
 // Errors of a log that does not hold a head: each is an [ErrTampered].
 var (
-	// ErrRebuilt says that no entry is left, from the first on, or that it is another log.
+	// ErrRebuilt is returned when no entry is left, from the first on, or that it is another log.
 	ErrRebuilt = fmt.Errorf("%w: the chain was rebuilt from the first entry, or it is the log of another state",
 		ErrTampered)
-	// ErrTruncated says that the log ends before the head.
+	// ErrTruncated is returned when the log ends before the head.
 	ErrTruncated = fmt.Errorf("%w: its end was cut off", ErrTampered)
-	// ErrRewritten says that the entry is another one.
+	// ErrRewritten is returned when the entry is another one.
 	ErrRewritten = fmt.Errorf("%w: entries were changed and the chain after them was rebuilt", ErrTampered)
 )
 

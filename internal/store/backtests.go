@@ -22,7 +22,7 @@ const (
 	BacktestCanceled BacktestState = "canceled"
 )
 
-// Open says whether the replay has not ended.
+// Open reports whether the replay has not ended.
 func (s BacktestState) Open() bool { return s == BacktestQueued || s == BacktestRunning }
 
 // Backtest is a replay that a caller of the service asked for.
@@ -30,7 +30,7 @@ type Backtest struct {
 	ID        string
 	CreatedBy string
 	CreatedAt time.Time
-	// Spec says what is replayed, in a form of the caller's.
+	// Spec is the specification of the replay, opaque to the store.
 	Spec  string
 	State BacktestState
 	// Attempts counts how often it was begun: once more for each process that died while it

@@ -157,8 +157,8 @@ func backtests(t *testing.T, s *store.Store) {
 	}
 }
 
-// toldFindings: the audit log tells of findings that are new, changed and ended, where the
-// look says so, and of nothing twice.
+// toldFindings checks that the audit log has an entry for each new, changed and ended finding where
+// the pass records them, and never two.
 func toldFindings(t *testing.T, s *store.Store) {
 	part := snapshot.Part{Region: "us-east-1", Kind: inventory.KindInstance}
 	look := func(minutes int, told bool, parts []snapshot.Part, gists map[string]string) []string {

@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/durable"
 )
 
-// ErrNoFile says that the state is in PostgreSQL, which has programs of its own for backups.
+// ErrNoFile is returned when the state is in PostgreSQL, which has programs of its own for backups.
 var ErrNoFile = errors.New("the state is in PostgreSQL, not in a file")
 
 // backupIn is how long writing a backup may take, which reads and writes the whole state.

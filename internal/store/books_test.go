@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// books are what a state holds of money.
+// books are the charges and reservations of a state.
 type books struct {
 	Periods   []bill.Period
 	Rows      []bill.Row
@@ -32,7 +32,7 @@ type books struct {
 // booksSchema is the first schema that keeps books.
 const booksSchema = 5
 
-// pastBooks is what every old database holds that keeps books.
+// pastBooks are the books of every old database that has some.
 var pastBooks = func() books {
 	entry := fleetHour(noon)[0]
 	owner, sums := entry.Owner, entry.Sums

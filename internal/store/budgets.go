@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// holds are what budgets hold, and what the ledger says was spent.
+// holds stores the reservations of budgets, and reads their spending from the ledger.
 type holds struct{ *database }
 
 // holdRow is a hold.
@@ -269,7 +269,7 @@ func ceil(t time.Time) int64 {
 	return t.Add(time.Microsecond - time.Nanosecond).UnixMicro()
 }
 
-// budgetKeySum is what was spent under a budget key in a period of 24 hours.
+// budgetKeySum is the spending under a budget key in a period of 24 hours.
 type budgetKeySum struct {
 	ownerRow
 	Purpose inventory.Purpose `db:"purpose"`
@@ -281,7 +281,7 @@ type budgetKeySum struct {
 	Unbounded int64 `db:"unbounded"`
 }
 
-// spending is what was spent under every budget key in a period.
+// spending is the spending under every budget key in a period.
 type spending struct {
 	sums    []budgetKeySum
 	days    int

@@ -96,7 +96,7 @@ func (t *tx) putClock(ctx context.Context, r clockRow) error {
 		r.Boot, r.Uptime)
 }
 
-// ErrOwnClock says that curfew cannot set the time of a database server.
+// ErrOwnClock is returned when curfew cannot set the time of a database server.
 var ErrOwnClock = errors.New("the database has a clock of its own: set that of its server")
 
 // SetClock takes the time of this host for that of the state, and records it. It is for a

@@ -200,7 +200,7 @@ func (c charges) ResourceDays(ctx context.Context, a ledger.Account, from, to ti
 	return out, nil
 }
 
-// dayRow is what the entries of a series come to on a day.
+// dayRow is the sum of the entries of a series on a day.
 type dayRow struct {
 	Start instant `db:"start"`
 	sumRow

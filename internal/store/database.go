@@ -16,17 +16,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/wait"
 )
 
-// dialect is what the two databases differ in.
+// dialect has the differences between the two databases.
 type dialect struct {
 	// begin are the options of a transaction that writes.
 	begin *sql.TxOptions
 	// forUpdate ends a SELECT whose rows stay locked to the end of the transaction;
 	// empty where a transaction that writes excludes all others anyway.
 	forUpdate string
-	// contended says that a transaction failed only because of others at the same
+	// contended is true if a transaction failed only because of others at the same
 	// time, and left nothing behind; duplicate that a unique index refused a row.
 	contended, duplicate func(error) bool
-	// overflow says that a sum passed the range of an amount.
+	// overflow is true if a sum passed the range of an amount.
 	overflow func(error) bool
 	// elements is the table of the elements, named value, of a parameter that is an
 	// array in JSON.
@@ -135,14 +135,14 @@ func (d *database) once(ctx context.Context, do func(*tx) error) (*tx, error) {
 // hold are waited for in [database.transact].
 const answerIn = 30 * time.Second
 
-// SilentError says that a database has not answered in time.
+// SilentError is returned when a database does not answer in time.
 type SilentError struct {
 	// Waiting is for what: "commit".
 	Waiting string
 	cause   error
 }
 
-// Error says for what was waited how long.
+// Error names the operation and the time that it waited.
 func (e *SilentError) Error() string {
 	return fmt.Sprintf("%s: the database has not answered within %s", e.Waiting, answerIn)
 }
@@ -192,7 +192,7 @@ type tx struct {
 	*dialect
 	// entries are appended to the audit log right before the commit.
 	entries []action.Entry
-	// changed says that something changes which actions depend on, and later that the witness
+	// changed is true if something changes which actions depend on, and later that the witness
 	// need not know of it before the round goes on.
 	changed, later bool
 }
@@ -292,7 +292,7 @@ func (d *database) get(ctx context.Context, to any, query string, args ...any) e
 	})
 }
 
-// reader is what rows are read from.
+// reader returns the connection or transaction that rows are read from.
 func (d *database) reader() interface {
 	sqlx.QueryerContext
 	Rebind(query string) string
@@ -303,7 +303,7 @@ func (d *database) reader() interface {
 	return d.read
 }
 
-// explain says that a sum passed the range of an amount, where that is what failed.
+// explain names the amount that overflowed where a sum did.
 func (d *dialect) explain(err error) error {
 	if d.overflow(err) {
 		return fmt.Errorf("%w (%w)", money.ErrOverflow, err)

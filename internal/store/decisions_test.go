@@ -37,9 +37,9 @@ type decision struct {
 	again   []error
 	refused approval.Rule
 	taken   bool
-	// repeats says that it can be made any number of times.
+	// repeats is true if it can be made any number of times.
 	repeats bool
-	// onlyFile says that a database server has nothing of it.
+	// onlyFile is true if a database server has nothing of it.
 	onlyFile bool
 }
 
@@ -149,7 +149,7 @@ func keyed(ctx context.Context, s *store.Store, id string) string {
 	return h.ID
 }
 
-// params are what the gate decides by.
+// params returns the parameters of a gate decision.
 func params(s *store.Store, id string) gate.Params {
 	return gate.Params{
 		Desk: approvals(
@@ -295,7 +295,7 @@ func backtestOf(ctx context.Context, s *store.Store, id string) error {
 	)
 }
 
-// decisions are all that have entries.
+// decisions are the kinds of decisions with entries.
 var decisions = []decision{
 	{name: "a request is filed", decide: requested, entries: []int{1}},
 	{name: "a request is approved", prepare: requested, entries: []int{1}, refused: approval.RuleState,

@@ -9,7 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/snapshot"
 )
 
-// keptFinding is what is read of a finding that holds to tell whether it has changed.
+// keptFinding has the fields of a stored finding by which a change is detected.
 type keptFinding struct {
 	ID       string         `db:"id"`
 	Region   string         `db:"region"`

@@ -72,8 +72,8 @@ func (a actions) Frozen(ctx context.Context) (*action.Freeze, error) {
 	return a.frozen(row), nil
 }
 
-// frozen is what stops all actions. A quarantine is named first, because lifting a freeze does
-// not end it.
+// frozen returns the freeze or quarantine that stops all actions. A quarantine is named first,
+// because lifting a freeze does not end it.
 func (a actions) frozen(row freezeRow) *action.Freeze {
 	switch {
 	case !row.QuarantinedAt.IsZero():

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// reader is what queries run on: a transaction that writes, or connections that read.
+// reader runs queries: a transaction that writes, or connections that read.
 type reader interface {
 	get(ctx context.Context, to any, query string, args ...any) error
 	list(ctx context.Context, to any, query string, args ...any) error

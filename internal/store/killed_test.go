@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// isAgain says whether an error is that of a decision that was made already.
+// isAgain reports whether an error is that of a decision that was made already.
 func (d decision) isAgain(err error) bool {
 	var refusal *approval.Refusal
 	return d.taken || errors.As(err, &refusal) && refusal.Rule == d.refused ||
@@ -86,8 +86,8 @@ func rowsOf(tb testing.TB, db *sql.DB, query string) (out []string) {
 	return out
 }
 
-// kept is what a state has of decisions: its tables, and how many entries there are of them
-// in the audit log and in the record of the gate.
+// kept is the part of a state that decisions write: its tables, and the number of their entries in
+// the audit log and in the record of the gate.
 type kept struct {
 	tables  map[string][]string
 	entries int

@@ -18,7 +18,7 @@ import (
 // killedVariable makes the test binary make one decision and kill itself on the way.
 const killedVariable = "CURFEW_STORE_KILLED"
 
-// doomed is what such a process has to know.
+// doomed are the parameters of a process that is killed.
 type doomed struct {
 	Options    store.Options
 	Decision   string

@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// Lease says that one process alone reads and acts on something, until a time by the clock
-// of the state.
+// Lease gives one process the exclusive right to read and act on something, until a time by the
+// clock of the state.
 type Lease struct {
 	Name, Holder string
 	// Fence rises with each taking. It tells what was decided under this lease from what
@@ -20,7 +20,7 @@ type Lease struct {
 	Until time.Time
 }
 
-// ErrLeaseLost says that another process holds a lease by now, or that it has expired.
+// ErrLeaseLost is returned when another process holds a lease by now, or that it has expired.
 var ErrLeaseLost = errors.New("the lease is lost to another process, or was not renewed in time")
 
 // Leases divide what there is to do between processes.
@@ -191,7 +191,7 @@ func (l Leases) Prune(ctx context.Context, prefix string, before time.Time) erro
 	return attempted(err, "forget old leases")
 }
 
-// Holds says whether a lease is still the newest of its name and has not expired;
+// Holds reports whether a lease is still the newest of its name and has not expired;
 // ErrLeaseLost where not.
 func (l Leases) Holds(ctx context.Context, lease Lease) error {
 	ctx = inHurry(ctx)

@@ -64,7 +64,7 @@ func resourceOf(account int64, ref inventory.Ref) resourceRow {
 	return resourceRow{account, refRow(ref), ref.String()}
 }
 
-// coverageRow is what a round listed whole: ledger.Part as JSON, each once and in order.
+// coverageRow is the coverage of a round: ledger.Part as JSON, each once and in order.
 type coverageRow struct {
 	Parts string `db:"parts"`
 }
@@ -78,7 +78,7 @@ type partDoc struct {
 func partOf(p ledger.Part) partDoc  { return partDoc(p) }
 func (p partDoc) part() ledger.Part { return ledger.Part(p) }
 
-// factsRow is what is kept once for all observations that agree in it.
+// factsRow has the facts shared by all observations that agree in them.
 type factsRow struct {
 	Facts string `db:"facts"`
 }

@@ -20,7 +20,7 @@ import (
 // childVariable makes the test binary carry out a job of the suite.
 const childVariable = "CURFEW_STORE_CHILD"
 
-// child is what such a process has to know.
+// child are the parameters of a process of the tests.
 type child struct {
 	Options store.Options
 	Job     storetest.Job

@@ -33,7 +33,7 @@ func migrator(name goose.Dialect, db *sql.DB) (*goose.Provider, error) {
 		goose.WithDisableGlobalRegistry(true))
 }
 
-// current says whether a database has the schema that this version knows, without
+// current reports whether a database has the schema that this version knows, without
 // waiting for who migrates it. An error is an answer too: it has to be migrated.
 func current(ctx context.Context, name goose.Dialect, db *sql.DB) bool {
 	p, err := migrator(name, db)
@@ -48,7 +48,7 @@ func current(ctx context.Context, name goose.Dialect, db *sql.DB) bool {
 	return err == nil && len(known) > 0 && has == known[len(known)-1].Version
 }
 
-// errMigrating says that another process holds the lock of migrations.
+// errMigrating is returned when another process holds the lock of migrations.
 var errMigrating = fmt.Errorf("another process has been bringing it to another schema for over %s; try again",
 	patience)
 

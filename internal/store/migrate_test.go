@@ -132,7 +132,7 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// memory is what the old databases hold.
+// memory is the content of the old databases.
 type memory struct {
 	Items    []action.Item
 	Keeps    []action.Keep
@@ -142,8 +142,8 @@ type memory struct {
 	Entries  []action.Entry
 }
 
-// past is what every old database holds. Fields that are added later stay out of it:
-// an old database has none.
+// past is the content of every old database. Fields that are added later stay out of it: an old
+// database has none.
 var past = func() memory {
 	ref := inventory.Ref{
 		Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-0abc",

@@ -14,7 +14,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// ErrKilled is what every call of a state answers after its process was killed.
+// ErrKilled is returned by every call of a state after its process was killed.
 var ErrKilled = errors.New("the process was killed")
 
 // Mortal kills the process of a state, as far as the database sees it: from one boundary
@@ -65,7 +65,7 @@ func (m *Mortal) boundary() error {
 	return nil
 }
 
-// Dead says whether the process was killed.
+// Dead reports whether the process was killed.
 func (m *Mortal) Dead() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,12 +21,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/witness"
 )
 
-// Options says where the state is.
+// Options locate the state.
 type Options struct {
 	// URL is that of a PostgreSQL database, postgres://USER:PASSWORD@HOST:PORT/NAME.
 	// Without it the state is the file [FileName] in the directory Dir.
 	URL, Dir string
-	// Temporary says that a state in Dir need not survive a power cut, so that no transaction
+	// Temporary is true if a state in Dir need not survive a power cut, so that no transaction
 	// waits for the disk.
 	Temporary bool
 	// Host is where a file's time comes from; a database has its own.
@@ -50,7 +50,7 @@ type Host struct {
 // Store is an open database. It is safe for concurrent use.
 type Store struct {
 	db *database
-	// lent says that another Store closes the database.
+	// lent is true if another Store closes the database.
 	lent bool
 }
 

@@ -45,12 +45,12 @@ func seal(page []byte, offset int64) {
 	binary.BigEndian.PutUint64(page[len(page)-sumSize:], sumOf(page, offset))
 }
 
-// intact says whether a page is as it was sealed.
+// intact reports whether a page is as it was sealed.
 func intact(page []byte, offset int64) bool {
 	return binary.BigEndian.Uint64(page[len(page)-sumSize:]) == sumOf(page, offset)
 }
 
-// sealed says whether the header of a file, or its first page, reserves the room for checksums.
+// sealed reports whether the header of a file, or its first page, reserves the room for checksums.
 func sealed(header []byte) bool {
 	size := int(binary.BigEndian.Uint16(header[diskPageAt:]))
 	return size == diskPage && header[reservedAt] == sumSize
@@ -221,7 +221,7 @@ const (
 	headerSumAt, frameSumAt = 24, 16
 )
 
-// isFramePage says whether a page of the log is at an offset.
+// isFramePage reports whether a page of the log is at an offset.
 func isFramePage(amount int32, offset int64) bool {
 	return amount == diskPage && offset >= logHeader && (offset-logHeader)%(frameHeader+diskPage) == frameHeader
 }
@@ -321,7 +321,7 @@ func (m *checkedMethods) part(tls *libc.TLS, file uintptr, offset int64, n int32
 	return slices.Clone(bytesAt(buffer, n)), code
 }
 
-// isSealed says whether the pages of a database carry checksums; an empty file is none yet.
+// isSealed reports whether the pages of a database carry checksums; an empty file is none yet.
 func isSealed(path string) (sealedFile, empty bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -152,7 +152,7 @@ func postgresCode(err error) string {
 	return e.Code
 }
 
-// explainPostgres says what to do about an error of opening.
+// explainPostgres adds the remedy to an error of opening.
 func explainPostgres(err error) error {
 	var server *pgconn.PgError
 	var connect *pgconn.ConnectError

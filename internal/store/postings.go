@@ -14,8 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// groupRow is what entries are grouped by without their resources: all that costs are
-// shown by, and what may not be added up.
+// groupRow is the grouping of entries without their resources: the dimensions that costs are shown
+// by, and those that must not be added up.
 type groupRow struct {
 	Account string         `db:"account"`
 	Region  string         `db:"region"`
@@ -33,7 +33,7 @@ type groupRow struct {
 	Reconciled flag               `db:"reconciled"`
 }
 
-// seriesRow is what entries of a group are grouped by with their resources.
+// seriesRow groups the entries of a group by resource.
 type seriesRow struct {
 	Group    int64            `db:"grp"`
 	Resource int64            `db:"resource"`
@@ -42,7 +42,7 @@ type seriesRow struct {
 	Hold     string           `db:"hold"`
 }
 
-// lineRow is what entries of a series agree in.
+// lineRow has the fields that entries of a series share.
 type lineRow struct {
 	Series         int64                 `db:"series"`
 	Meter          string                `db:"meter"`
@@ -54,7 +54,7 @@ type lineRow struct {
 	Why            string                `db:"why"`
 }
 
-// budgetKeyRow is what entries are grouped by for budgets.
+// budgetKeyRow groups entries for budgets.
 type budgetKeyRow struct {
 	Account int64 `db:"account"`
 	ownerRow
@@ -62,7 +62,7 @@ type budgetKeyRow struct {
 	Hold    string            `db:"hold"`
 }
 
-// sumRow is what entries come to.
+// sumRow is a sum of entries.
 type sumRow struct {
 	Seconds   int64        `db:"seconds"`
 	Amount    money.Amount `db:"amount"`
@@ -70,7 +70,7 @@ type sumRow struct {
 	Unbounded int64        `db:"unbounded"`
 }
 
-// plus adds up, or says that the result does not fit.
+// plus adds two sums and reports overflow.
 func (s sumRow) plus(o sumRow) (sumRow, error) {
 	for _, add := range []struct{ to, more *int64 }{
 		{&s.Seconds, &o.Seconds}, {(*int64)(&s.Amount), (*int64)(&o.Amount)},
@@ -265,7 +265,7 @@ func (g grain) next(t time.Time) time.Time {
 	return g.start(start.Add(24 * time.Hour))
 }
 
-// rollup is what entries add to the sums of one table.
+// rollup holds increments to the sums of one table.
 type rollup map[rollKey]rollRow
 
 type rollKey struct {

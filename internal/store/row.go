@@ -62,7 +62,7 @@ func utc(t time.Time) time.Time {
 	return time.UnixMicro(t.UnixMicro()).UTC()
 }
 
-// Value is what is written.
+// Value returns the stored form.
 func (i instant) Value() (driver.Value, error) {
 	if i.IsZero() {
 		return nil, nil
@@ -86,7 +86,7 @@ func (i *instant) Scan(from any) error {
 // document is a value that is kept as JSON text.
 type document[T any] struct{ of T }
 
-// Value is what is written.
+// Value returns the stored form.
 func (d document[T]) Value() (driver.Value, error) {
 	text, err := json.Marshal(d.of)
 	return string(text), err
@@ -147,7 +147,7 @@ func exact(texts ...string) error {
 // flag is kept as 0 or 1.
 type flag bool
 
-// Value is what is written.
+// Value returns the stored form.
 func (f flag) Value() (driver.Value, error) {
 	if f {
 		return int64(1), nil

@@ -11,7 +11,7 @@ import (
 
 // Setting is one version of what binds every process of a state.
 type Setting struct {
-	// Kind is what it sets; versions of a kind count from 1.
+	// Kind names the setting; versions of a kind count from 1.
 	Kind    string
 	Version int64
 	At      time.Time
@@ -21,7 +21,7 @@ type Setting struct {
 	Body string
 }
 
-// ErrSettingConflict says that another version was set meanwhile.
+// ErrSettingConflict is returned when another version was set meanwhile.
 var ErrSettingConflict = errors.New("another version was set meanwhile")
 
 type settingRow struct {

@@ -36,7 +36,7 @@ func (f *filter) account(q snapshot.Query) {
 	}
 }
 
-// keepable says whether anything may be kept of which a query asks for these texts: what no
+// keepable reports whether anything may be kept of which a query asks for these texts: what no
 // database takes byte for byte is none.
 func keepable(q snapshot.Query, texts ...string) bool {
 	return exact(append(texts, q.Cloud, q.Account, q.Region, string(q.Kind))...) == nil

@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/snapshot"
 )
 
-// snapshots are what observations leave behind.
+// snapshots stores observations of resources.
 type snapshots struct{ *database }
 
 // Snapshots returns what was observed last.
@@ -41,7 +41,7 @@ func (s snapshots) Keep(ctx context.Context, audit *snapshot.Audit, looks ...sna
 	return attempted(err, "keep what was observed")
 }
 
-// seenRow is what is read of a kept resource to tell whether it has changed.
+// seenRow has the fields of a stored resource by which a change is detected.
 type seenRow struct {
 	Region    string         `db:"region"`
 	Kind      inventory.Kind `db:"kind"`

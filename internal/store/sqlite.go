@@ -299,18 +299,18 @@ func sqliteResult(err error) int {
 	return e.Code()
 }
 
-// ErrDamaged says that the state is not what was written: a page has another checksum, or is no
+// ErrDamaged is returned when the state is not what was written: a page has another checksum, or is no
 // page of it.
 var ErrDamaged = errors.New("the state is damaged: restore a copy of it and run `curfew state`")
 
-// isDamaged says whether SQLite found that the file is not what was written.
+// isDamaged reports whether SQLite found that the file is not what was written.
 func isDamaged(err error) bool {
 	code := sqliteResult(err)
 	return code == sqlite3.SQLITE_IOERR_DATA || code&0xff == sqlite3.SQLITE_CORRUPT ||
 		code&0xff == sqlite3.SQLITE_NOTADB
 }
 
-// explainSQLite says what to do about an error of opening.
+// explainSQLite adds the remedy to an error of opening.
 func explainSQLite(err error) error {
 	if isDamaged(err) {
 		var cause interface {

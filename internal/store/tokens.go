@@ -25,7 +25,7 @@ type Token struct {
 	UsedAt, RevokedAt time.Time
 }
 
-// Valid says whether the token counts at a time.
+// Valid reports whether the token counts at a time.
 func (t Token) Valid(now time.Time) bool { return t.RevokedAt.IsZero() && now.Before(t.ExpiresAt) }
 
 // maxShortTerm is how long short-term tokens count at most.
@@ -158,7 +158,7 @@ func (c Callers) Revoke(ctx context.Context, id string, now time.Time, entry fun
 	return v, nil
 }
 
-// Answer is what a call with an idempotency key was answered.
+// Answer is the response to a call with an idempotency key.
 type Answer struct {
 	// Request is the hash of what was called with which body.
 	Request string

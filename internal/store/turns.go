@@ -12,7 +12,7 @@ import (
 type turns struct {
 	mu   sync.Mutex
 	busy bool
-	// hurried and others are who waits.
+	// hurried and others are the waiting callers.
 	hurried, others []chan struct{}
 }
 

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// quarantiner is who freezes an older state.
+	// quarantiner is the actor that freezes an older state.
 	quarantiner = "curfew"
-	// acceptHint is what ends a quarantine.
+	// acceptHint is the way to end a quarantine.
 	acceptHint = "see what is lost, then `curfew state accept --reason TEXT`"
 )
 
 // mirrorTimeout bounds how long a change that is committed already waits for its witness.
 const mirrorTimeout = 10 * time.Second
 
-// Quarantine says since when and why nothing acts by a state.
+// Quarantine is the start and the reason of a state's quarantine, in which it must not act.
 type Quarantine struct {
 	At  time.Time
 	Why string
@@ -45,9 +45,9 @@ type watch struct {
 	now   func() time.Time
 
 	mu sync.Mutex
-	// acts says that this process acts by the state, so that the witness has to know it.
+	// acts is true if this process acts by the state, so that the witness has to know it.
 	acts bool
-	// behind says that something was committed that the witness does not know.
+	// behind is true if something was committed that the witness does not know.
 	behind bool
 	// problem is why the witness could not be used last, and since when.
 	problem error
@@ -92,7 +92,7 @@ func (w *watch) compare(ctx context.Context, d *database, account string) {
 	w.note(w.sync(ctx, d, account, true))
 }
 
-// simulated says whether an account is one of a simulation, whose states have no witness.
+// simulated reports whether an account is one of a simulation, whose states have no witness.
 func simulated(account string) bool { return strings.HasPrefix(account, "sim/") }
 
 // committed mirrors a transaction, at once or with the next comparison. A state that nothing
@@ -195,13 +195,13 @@ func (w *watch) sync(ctx context.Context, d *database, account string, acts bool
 	return w.learn(ctx, known, owner, seen, account)
 }
 
-// older says why a state is older than a record; empty where it is not.
+// older returns the reason why a state is older than a record; empty if it is not.
 func (d *database) older(ctx context.Context, r *witness.Record, seen witness.Seen) (string, error) {
 	return r.Older(seen.Mark, func(entry int64) (string, error) { return d.entryHash(ctx, entry) })
 }
 
-// disowned says why a state must not act on an account on which a state in another place has
-// acted: another one, or an older copy of that one; empty where it may.
+// disowned returns the reason why a state must not act on an account on which a state in another
+// place has acted: another state, or an older copy of that one. It is empty if the state may act.
 func (w *watch) disowned(ctx context.Context, d *database, owner *witness.Owner, seen witness.Seen) (string, error) {
 	if owner.Identity != seen.Identity {
 		return fmt.Sprintf(
@@ -215,8 +215,8 @@ func (w *watch) disowned(ctx context.Context, d *database, owner *witness.Owner,
 	return d.older(ctx, moved, seen)
 }
 
-// misplaced says why a state under a name that the witness does not know must not act: it is an
-// older copy of one that has acted on the same accounts; empty where it is not.
+// misplaced returns the reason why a state under a name that the witness does not know must not
+// act: it is an older copy of one that has acted on the same accounts. It is empty otherwise.
 func (w *watch) misplaced(ctx context.Context, d *database, seen witness.Seen) (string, error) {
 	for _, account := range slices.Sorted(maps.Keys(seen.Rounds)) {
 		owner, err := w.Owner(ctx, account)
@@ -367,7 +367,7 @@ func (t *tx) takeBack(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// ErrNotOlder says that there is nothing to accept.
+// ErrNotOlder is returned when there is nothing to accept.
 var ErrNotOlder = errors.New("the state is not older than its witness: there is nothing to accept")
 
 // Standing is how far a state and its witness are.
@@ -377,7 +377,8 @@ type Standing struct {
 	NewestAt time.Time
 	// Quarantine is why nothing acts; nil where that is not so.
 	Quarantine *Quarantine
-	// Witness says where the witness is; empty: there is none. Problem is why it cannot be used.
+	// Witness is the location of the witness; empty if there is none. Problem is why it cannot be
+	// used.
 	Witness string
 	Problem error
 	// Known is the record of the state at the witness, here or where it was before; nil: none.
@@ -454,7 +455,7 @@ func (s *Store) HeldBack(ctx context.Context) error {
 	return nil
 }
 
-// ErrQuarantined says that the state is older than its witness; it is an [action.ErrFrozen].
+// ErrQuarantined is returned when the state is older than its witness; it is an [action.ErrFrozen].
 var ErrQuarantined = fmt.Errorf("%w: the state is in quarantine", action.ErrFrozen)
 
 // Flush mirrors to the witness what was committed and waits for that.
@@ -576,7 +577,7 @@ func (t *tx) advance(ctx context.Context, known []witness.Record, w *watch) erro
 		mark.Epoch+1, mark.Generation)
 }
 
-// records are what the witness keeps of the state, and of states in other places that have acted
+// records returns the witness's records of the state, and of states in other places that have acted
 // on its accounts.
 func (w *watch) records(ctx context.Context, d *database) ([]witness.Record, error) {
 	seen, _, err := d.seen(ctx)

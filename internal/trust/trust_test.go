@@ -27,7 +27,7 @@ func dir(t *testing.T, names ...string) string {
 	return path
 }
 
-// refused says that an error names a path and a reason.
+// refused checks that an error names a path and a reason.
 func refused(t *testing.T, err error, path, why string) {
 	t.Helper()
 	var e *trust.Error

@@ -13,7 +13,7 @@ const AdoptionSchema = "curfew.session.adopt/v1"
 // Adoption is a machine that a person started and that becomes a session.
 type Adoption struct {
 	Schema string `json:"schema"`
-	// DryRun says that nothing was changed.
+	// DryRun is true if nothing was changed.
 	DryRun bool `json:"dry_run"`
 	// State is preview, refused, adopted, or unfinished: its tags are not all confirmed.
 	State string `json:"state"`
@@ -30,11 +30,11 @@ type Adoption struct {
 	Idle       string    `json:"idle"`
 	// HourlyUSD is the list price of an hour; null: it has none.
 	HourlyUSD money.Dollars `json:"hourly_usd"`
-	// Tags are those that the machine gets.
+	// Tags are added to the machine.
 	Tags []AddedTag `json:"tags"`
 	// Refusals are why it is not adopted.
 	Refusals []Refusal `json:"refusals"`
-	// Notes are what to know of its end.
+	// Notes are remarks on its end.
 	Notes []string `json:"notes"`
 	// Item is the id for undo, once the tags are written.
 	Item string `json:"item,omitempty"`

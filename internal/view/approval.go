@@ -15,13 +15,13 @@ const (
 	DecisionSchema  = "curfew.decision/v1"
 )
 
-// Decision is what `approve` and `deny` print: the request as it was decided.
+// Decision is the output of `approve` and `deny`: the request as it was decided.
 type Decision struct {
 	Schema string `json:"schema"`
 	Request
 }
 
-// Approvals is what `approvals` prints: requests, and how long they waited.
+// Approvals is the output of `approvals`: requests, and how long they waited.
 type Approvals struct {
 	Schema   string    `json:"schema"`
 	Requests []Request `json:"requests"`
@@ -39,7 +39,7 @@ type Approvals struct {
 type Request struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"`
-	// AmountUnit is what AmountUSD is for: "an hour", "a month", "in all".
+	// AmountUnit is the period of AmountUSD: "an hour", "a month", "in all".
 	AmountUnit string `json:"amount_unit"`
 	// Plan is the whole plan; null where an older version kept none.
 	Plan      *approval.Plan `json:"plan"`
@@ -53,15 +53,15 @@ type Request struct {
 	Roles []string `json:"roles"`
 	// Approvers have one of the roles, by the settings that decide.
 	Approvers []string `json:"approvers"`
-	// AskedBy is who asked.
+	// AskedBy is the requester.
 	AskedBy string `json:"asked_by"`
 	// AskedAt is when it was asked.
 	AskedAt time.Time `json:"asked_at"`
 	// ExpiresAt is when it expires.
 	ExpiresAt time.Time `json:"expires_at"`
-	// DecidedBy is who decided.
+	// DecidedBy is the approver.
 	DecidedBy string `json:"decided_by,omitempty"`
-	// Proof and AskedProof say how they were identified.
+	// Proof and AskedProof are the identity proofs of the approver and the requester.
 	Proof      *Proof `json:"proof,omitempty"`
 	AskedProof *Proof `json:"asked_proof,omitempty"`
 	// DecidedAt is when it was decided.
@@ -93,13 +93,13 @@ func (r Request) AtMost() string {
 type Proof struct {
 	Kind    string `json:"kind"`
 	Subject string `json:"subject"`
-	// By is what vouches for the identity.
+	// By is the authority that vouches for the identity.
 	By string `json:"verified_by,omitempty"`
-	// Verified says whether a provider vouches for the identity.
+	// Verified reports whether a provider vouches for the identity.
 	Verified bool `json:"verified"`
 }
 
-// String says how an identity is proven; nil is no proof.
+// String describes the proof of an identity; a nil proof has none.
 func (p *Proof) String() string {
 	if p == nil {
 		return approval.Proof{}.String()

@@ -8,7 +8,7 @@ const (
 	TuneSchema     = "curfew.tune/v1"
 )
 
-// Backtest is what rules would have done with recorded usage.
+// Backtest is the outcome of rules simulated on recorded usage.
 type Backtest struct {
 	Schema string `json:"schema"`
 	backtest.Report

@@ -19,23 +19,23 @@ const (
 	HoldSchema   = "curfew.hold/v1"
 )
 
-// OneHold is what `budget settle`, `release` and `extend` print: the reservation as it is
+// OneHold is the output of `budget settle`, `release` and `extend`: the reservation as it is
 // from then on.
 type OneHold struct {
 	Schema string `json:"schema"`
 	Hold
 }
 
-// Budgets is what `budget` prints: the status of each budget.
+// Budgets is the output of `budget`: the status of each budget.
 type Budgets struct {
 	Schema  string    `json:"schema"`
 	At      time.Time `json:"at"`
 	Budgets []Budget  `json:"budgets"`
-	// Assumptions are what the figures take for granted.
+	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
-	// CoverageNotes are what the data does not cover.
+	// CoverageNotes are the gaps of the data.
 	CoverageNotes []string `json:"coverage_notes"`
-	// Changes are what would change the answer.
+	// Changes would change the answer.
 	Changes []string `json:"changes"`
 }
 
@@ -54,7 +54,7 @@ type Budget struct {
 	PerHour *money.Amount `json:"per_hour_usd"`
 	// State is ok, warn, gate or over.
 	State budget.State `json:"state"`
-	// NothingPosted says that no charge of the period was posted, so that what was spent is not
+	// NothingPosted is true if no charge of the period was posted, so that what was spent is not
 	// known to be nothing.
 	NothingPosted bool `json:"nothing_posted,omitempty"`
 	// Forecast is the spend at the end of the period; null with a reason.
@@ -106,7 +106,7 @@ func newBudget(s budget.Status) Budget {
 	return b
 }
 
-// nothingPosted says that the ledger has no charge of a budget's period.
+// nothingPosted reports whether the ledger has no charge of a budget's period.
 func nothingPosted(s *budget.Status) bool {
 	return s.Used == 0 && s.Unknown == 0 && s.Unbounded == 0
 }
@@ -120,7 +120,7 @@ func optionalTime(t time.Time) *time.Time {
 	return &t
 }
 
-// note says what the figures of a status leave out, and what changes them.
+// note adds what the figures of a status leave out, and what changes them.
 func (r *Budgets) note(s budget.Status) {
 	cover := func(format string, args ...any) {
 		r.CoverageNotes = append(r.CoverageNotes, s.Budget.ID+": "+fmt.Sprintf(format, args...))
@@ -158,7 +158,7 @@ func (r *Budgets) note(s budget.Status) {
 	}
 }
 
-// Holds is what `budget holds` prints: the reservations of budgets.
+// Holds is the output of `budget holds`: the reservations of budgets.
 type Holds struct {
 	Schema string `json:"schema"`
 	Holds  []Hold `json:"holds"`
@@ -177,7 +177,7 @@ type Hold struct {
 	AmountUSD money.Amount    `json:"amount_usd"`
 	// ActualUSD is the dollars that were charged.
 	ActualUSD money.Dollars `json:"actual_usd"`
-	// AskedBy is who asked.
+	// AskedBy is the requester.
 	AskedBy string `json:"asked_by"`
 	// Approval is the id of the request.
 	Approval string    `json:"approval_id,omitempty"`
@@ -186,7 +186,7 @@ type Hold struct {
 	Until    time.Time `json:"until"`
 	// ExpiresAt is when it expires.
 	ExpiresAt time.Time `json:"expires_at"`
-	// Uncharged says that the run ended and the ledger has no charge of it.
+	// Uncharged is true if the run ended and the ledger has no charge of it.
 	Uncharged bool `json:"uncharged,omitempty"`
 }
 

@@ -16,7 +16,7 @@ const (
 	CheckpointGCSchema      = "curfew.checkpoint-gc/v1"
 )
 
-// CheckpointSave is what a save did.
+// CheckpointSave is the result of a save.
 type CheckpointSave struct {
 	Schema   string              `json:"schema"`
 	Dir      string              `json:"dir"`
@@ -27,7 +27,7 @@ type CheckpointSave struct {
 	ReadBytes int64   `json:"read_bytes"`
 	SentBytes int64   `json:"sent_bytes"`
 	Seconds   float64 `json:"seconds"`
-	// LeftOut is what the snapshot does not have as the folder has it.
+	// LeftOut are the files that the snapshot lacks or has in another state than the folder.
 	LeftOut []checkpoint.LeftOut `json:"left_out"`
 	// Unsettled are files that changed while they were read.
 	Unsettled []string `json:"unsettled"`
@@ -36,7 +36,7 @@ type CheckpointSave struct {
 	Collected *CheckpointCollected `json:"collected"`
 }
 
-// CheckpointCollected is what a collection deleted.
+// CheckpointCollected is the result of a collection.
 type CheckpointCollected struct {
 	DroppedSnapshots []int64 `json:"dropped_snapshots"`
 	DeletedObjects   int     `json:"deleted_objects"`
@@ -46,14 +46,14 @@ type CheckpointCollected struct {
 	TooYoung int `json:"too_young"`
 }
 
-// CheckpointRestore is what a restore did.
+// CheckpointRestore is the result of a restore.
 type CheckpointRestore struct {
 	Schema   string               `json:"schema"`
 	URL      string               `json:"url"`
 	Dir      string               `json:"dir"`
 	Snapshot *checkpoint.Snapshot `json:"snapshot"`
 	Skipped  []CheckpointSkipped  `json:"skipped"`
-	// LeftOut is what the save left out.
+	// LeftOut are the files that the save left out.
 	LeftOut []checkpoint.LeftOut `json:"left_out"`
 	Notes   []string             `json:"notes"`
 	Seconds float64              `json:"seconds"`
@@ -78,7 +78,7 @@ type CheckpointList struct {
 	Notes     []string              `json:"notes"`
 }
 
-// CheckpointVerify is what a verification found.
+// CheckpointVerify is the result of a verification.
 type CheckpointVerify struct {
 	Schema    string  `json:"schema"`
 	URL       string  `json:"url"`
@@ -88,12 +88,12 @@ type CheckpointVerify struct {
 	Parts      int                 `json:"parts"`
 	Bytes      int64               `json:"bytes"`
 	Damage     []checkpoint.Damage `json:"damage"`
-	// RolledBack says that a newer snapshot of the run was seen before than it has now.
+	// RolledBack is true if a newer snapshot of the run was seen before than it has now.
 	RolledBack bool     `json:"rolled_back"`
 	Notes      []string `json:"notes"`
 }
 
-// CheckpointGC is what a collection of garbage did.
+// CheckpointGC is the result of a garbage collection.
 type CheckpointGC struct {
 	Schema string `json:"schema"`
 	URL    string `json:"url"`

@@ -10,7 +10,7 @@ import (
 // CostsSchema names the shape of [Costs]. Fields are only added to it.
 const CostsSchema = "curfew.costs/v1"
 
-// Costs is what `costs` prints.
+// Costs is the output of `costs`.
 type Costs struct {
 	Schema string `json:"schema"`
 	*costs.Costs
@@ -25,13 +25,13 @@ const (
 	UnitCostsSchema = "curfew.unit-costs/v1"
 )
 
-// Units is what `costs units` prints.
+// Units is the output of `costs units`.
 type Units struct {
 	Schema string      `json:"schema"`
 	Units  []UnitCosts `json:"units"`
 }
 
-// UnitCosts is what one unit costs over time.
+// UnitCosts is the cost of one unit over time.
 type UnitCosts struct {
 	Schema string `json:"schema"`
 	*costs.UnitCosts
@@ -49,7 +49,7 @@ func NewUnits(all []*costs.UnitCosts) Units {
 // ReconciliationSchema names the shape of [Reconciliation].
 const ReconciliationSchema = "curfew.reconcile/v1"
 
-// Reconciliation is what `bill reconcile` prints.
+// Reconciliation is the output of `bill reconcile`.
 type Reconciliation struct {
 	Schema string `json:"schema"`
 	*costs.Reconciliation
@@ -68,7 +68,7 @@ const (
 	BillShowSchema = "curfew.bill.show/v1"
 )
 
-// Bill is what `bill import` prints.
+// Bill is the output of `bill import`.
 type Bill struct {
 	Schema string `json:"schema"`
 	bill.Summary
@@ -80,7 +80,7 @@ func NewBill(b *bill.Bill, planned []bill.Planned) Bill {
 	return Bill{BillSchema, bill.Summarize(b, planned)}
 }
 
-// BillShow is what `bill show` prints.
+// BillShow is the output of `bill show`.
 type BillShow struct {
 	Schema     string      `json:"schema"`
 	Since      time.Time   `json:"since"`
@@ -88,11 +88,12 @@ type BillShow struct {
 	Categories []bill.Part `json:"categories"`
 	// ByDuty are the categories by what machines were doing.
 	ByDuty []bill.Slice `json:"categories_by_duty"`
-	// Allocation is who pays for what.
+	// Allocation divides the bill among those who pay.
 	Allocation *bill.Allocation `json:"allocation"`
 	Egress     []bill.Flow      `json:"egress"`
-	// Commitments are what commitments cost and cover.
+	// Commitments are the cost and coverage of commitments.
 	Commitments bill.Commitments `json:"commitments"`
-	// CoverageNotes say which charges of other months are in the figures, and which are not.
+	// CoverageNotes name the charges of other months that are in the figures, and those that are
+	// not.
 	CoverageNotes []string `json:"coverage_notes"`
 }

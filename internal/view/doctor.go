@@ -16,12 +16,12 @@ import (
 // DoctorSchema names the document of what telemetry there is.
 const DoctorSchema = "curfew.doctor/v1"
 
-// Doctor is what telemetry there is for each machine, and what is missing to judge it.
+// Doctor lists the telemetry of each machine and the signals that are missing to judge it.
 type Doctor struct {
 	Schema string    `json:"schema"`
 	At     time.Time `json:"at"`
 	Window Duration  `json:"window"`
-	// Sources are what was read, in order of precedence.
+	// Sources were read, in order of precedence.
 	Sources  []DoctorSource  `json:"sources"`
 	Machines []DoctorMachine `json:"machines"`
 	// Judged counts machines with a state, Lacking those with something missing.
@@ -36,7 +36,7 @@ type Duration string
 // DoctorSource is a source of usage.
 type DoctorSource struct {
 	Name string `json:"name"`
-	// Queries and Bytes are what a server was asked; zero where that is not counted.
+	// Queries and Bytes count the requests to a server and its answers; zero where not counted.
 	Queries int64 `json:"queries,omitempty"`
 	Bytes   int64 `json:"bytes,omitempty"`
 	// Unmatched are names in labels that no machine has, Ambiguous those by which labels
@@ -56,20 +56,20 @@ type DoctorMachine struct {
 	Region string `json:"region,omitempty"`
 	// GPUs is how many it has; null is not known.
 	GPUs *int `json:"gpus"`
-	// State is what it does now as far as that is known, Why what decided.
+	// State is the current duty as far as it is known, Why the reason.
 	State   string          `json:"state"`
 	Why     string          `json:"why"`
 	Signals []DoctorSignal  `json:"signals"`
 	Missing []DoctorMissing `json:"missing"`
-	// HeldBy is who the GPUs are lent to, by the labels of their series.
+	// HeldBy are the workloads that the GPUs are lent to, by the labels of their series.
 	HeldBy []DoctorHolder `json:"held_by"`
-	// Owner is who it belongs to: by its tags, and where these do not say it by the labels of
-	// its node, its pods and its jobs. Disputes are what these differ about.
+	// Owner comes from the tags, and without owner tags from the labels of the machine's node, pods
+	// and jobs. Disputes are the contradictions among these.
 	Owner    inventory.Owner     `json:"owner"`
 	Disputes []inventory.Dispute `json:"owner_disputes"`
 }
 
-// DoctorHolder is who a GPU is lent to.
+// DoctorHolder is a workload that a GPU is lent to.
 type DoctorHolder struct {
 	GPU string `json:"gpu"`
 	// Namespace and Pod are those of Kubernetes, Job is one of Slurm.
@@ -96,28 +96,28 @@ type DoctorMissing struct {
 	Effect string `json:"effect"`
 	// Fix is a command, or a line of a configuration.
 	Fix string `json:"fix"`
-	// Optional says that the machine is judged without it too.
+	// Optional is true if the machine is judged without it too.
 	Optional bool `json:"optional,omitempty"`
 }
 
-// Telemetry is what a document is made of.
+// Telemetry is the input of NewDoctor.
 type Telemetry struct {
 	At         time.Time
 	Window     time.Duration
 	Thresholds duty.Thresholds
 	Resources  []*inventory.Resource
 	Windows    map[inventory.Ref]*usage.Window
-	// Verdicts are what the machines do at At.
+	// Verdicts are the duties of the machines at At.
 	Verdicts map[inventory.Ref]duty.Verdict
 	Sources  []DoctorSource
-	// Holders are who the GPUs of the machines are lent to.
+	// Holders are the workloads that the GPUs of each machine are lent to.
 	Holders map[inventory.Ref][]DoctorHolder
-	// Disputes are what is said differently of their owners.
+	// Disputes are contradicting statements about the owners.
 	Disputes   map[inventory.Ref][]inventory.Dispute
 	BlindSpots []inventory.BlindSpot
 }
 
-// NewDoctor says what telemetry there is for the running machines.
+// NewDoctor reports the telemetry of the running machines.
 func NewDoctor(t Telemetry) Doctor {
 	d := Doctor{
 		Schema: DoctorSchema, At: t.At, Window: Duration(plain.Duration(t.Window)), Sources: t.Sources,
@@ -189,7 +189,7 @@ func (t Telemetry) signal(w *usage.Window, s usage.Signal) (DoctorSignal, bool) 
 	return x, found
 }
 
-// fixes are what makes the telemetry of GPUs whole, in the words of the tools of their vendor.
+// fixes are the steps that complete GPU telemetry, in terms of the vendor's tools.
 type fixes struct{ exporter, counters, profile string }
 
 // vendorFixes are those of the vendors whose metrics are read: dcgm-exporter, AMD's Device
@@ -234,7 +234,7 @@ const (
 	fixScrape = "scrape_interval: 30s, and alert on up == 0"
 )
 
-// missing says what a machine lacks.
+// missing lists the signals that a machine lacks.
 func (t Telemetry) missing(w *usage.Window, gpus int, fix fixes, signals []DoctorSignal) []DoctorMissing {
 	has := map[string]DoctorSignal{}
 	for _, s := range signals {

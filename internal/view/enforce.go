@@ -15,7 +15,7 @@ const EnforceSchema = "curfew.enforce/v1"
 // Enforce is one pass of the policies.
 type Enforce struct {
 	Schema string `json:"schema"`
-	// DryRun says whether nothing was changed.
+	// DryRun reports whether nothing was changed.
 	DryRun    bool     `json:"dry_run"`
 	Accounts  []string `json:"accounts"`
 	Resources int      `json:"resources"`
@@ -25,11 +25,11 @@ type Enforce struct {
 	Lines    []Line         `json:"lines"`
 	// NextAt is when to run again.
 	NextAt *time.Time `json:"next_at"`
-	// BlindSpots are what could not be read, and its effect.
+	// BlindSpots are the sources that could not be read, each with its effect.
 	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
 }
 
-// Line is what a pass decided about one resource.
+// Line is the decision of a pass about one resource.
 type Line struct {
 	// Item is the id of the action; fix --undo takes it.
 	Item     string `json:"item,omitempty"`
@@ -49,7 +49,7 @@ type Line struct {
 	DueAt *time.Time `json:"due_at"`
 }
 
-// PolicyCount is what one policy came to.
+// PolicyCount counts the decisions of one policy.
 type PolicyCount struct {
 	round.Count
 	// Fuse is the fuse that has blown.

@@ -19,18 +19,18 @@ const FixSchema = "curfew.fix/v1"
 // Fixes are the fixes of findings: as a preview, or after a pass.
 type Fixes struct {
 	Schema string `json:"schema"`
-	// DryRun says whether nothing was changed.
+	// DryRun reports whether nothing was changed.
 	DryRun bool  `json:"dry_run"`
 	Fixes  []Fix `json:"fixes"`
 	// Passes are those of a demonstration, in simulated time.
 	Passes []FixPass `json:"passes,omitempty"`
-	// Lines are what the pass decided; none in a preview.
+	// Lines are the decisions of the pass; none in a preview.
 	Lines []Line `json:"lines"`
 	// NextAt is when to run again.
 	NextAt *time.Time `json:"next_at"`
 	// ApprovalsAsked are the requests for approval that wait while grace periods run.
 	ApprovalsAsked []string `json:"approvals_asked"`
-	// BlindSpots are what could not be read, and its effect.
+	// BlindSpots are the sources that could not be read, each with its effect.
 	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
 }
 
@@ -50,11 +50,11 @@ type Fix struct {
 	Change    FixChange `json:"change"`
 	// ByHand are the commands of Change; older readers look for them here.
 	ByHand []string `json:"by_hand"`
-	// Loses are what is lost.
+	// Loses names the data that is lost.
 	Loses string `json:"loses"`
 	// Undo is how far it can be undone: full, partial or none.
 	Undo finding.Undo `json:"undo"`
-	// NeedsApproval says whether an approver has to decide.
+	// NeedsApproval reports whether an approver has to decide.
 	NeedsApproval bool      `json:"needs_approval"`
 	Refusals      []Refusal `json:"refusals"`
 	State         FixState  `json:"state"`
@@ -66,8 +66,8 @@ type Fix struct {
 	NextAt *time.Time `json:"next_at"`
 }
 
-// FixChange is what was priced, is approved, is sent and is read back, with the commands
-// that do it by hand; none where a person has to decide more than a command can say.
+// FixChange is one change as it was priced, is approved, is sent and is read back, with the
+// commands that do it by hand; no commands where a person has to decide more than they can express.
 type FixChange struct {
 	change.Change
 	Commands []string `json:"commands"`
@@ -85,7 +85,7 @@ const (
 	noSuchAction = "no-such-verb"
 )
 
-// ByPeople says whether a cloud refused a line because only people carry it out.
+// ByPeople reports whether a cloud refused a line because only people carry it out.
 func ByPeople(l action.Line) bool { return l.Rule == noSuchAction }
 
 // FixState is where a fix stands.
@@ -114,7 +114,7 @@ func NewFix(f Finding, scanned time.Time, commands []string) Fix {
 		NeedsApproval: NeedsApproval(f)}
 }
 
-// NeedsApproval says whether the fix of a finding needs a second person.
+// NeedsApproval reports whether the fix of a finding needs a second person.
 func NeedsApproval(f Finding) bool {
 	do, carried := policy.Of(f.Fix.Change)
 	return carried && action.NeedsApproval(action.Proposal{Do: do, ByPerson: true,
@@ -123,13 +123,13 @@ func NeedsApproval(f Finding) bool {
 		}})
 }
 
-// ByHandWhy says that a person carries out the fix of a finding.
+// ByHandWhy returns the reason why a person must carry out the fix of a finding.
 func ByHandWhy(finding string) string {
 	return "only a person carries this fix out; `curfew fix " + finding[:min(8, len(finding))] + "` shows the commands"
 }
 
-// After says what became of a fix in a pass. Missed are the lines of findings that do not
-// hold any more; request is the id of the approval that was asked for, if any.
+// After adds the outcome of a fix in a pass. Missed are the lines of findings that no longer hold;
+// request is the id of the requested approval, if any.
 func (d *Fix) After(out *round.Result, request string, missed []Line) {
 	source := round.FindingSource(d.Finding.ID)
 	asks := func(q round.Request) bool { return q.Finding == d.Finding.ID }
@@ -243,11 +243,11 @@ func NewFixes(fixes []Fix, out *round.Result, missed []Line, asked []string) Fix
 // UndoSchema names the shape of an [Undo].
 const UndoSchema = "curfew.undo/v1"
 
-// Undo is what was taken back, or would be. The first of the lines is in the document
+// Undo is the change that was, or would be, taken back. The first of the lines is in the document
 // itself too, for readers from before there could be several.
 type Undo struct {
 	Schema string `json:"schema"`
-	// DryRun says whether nothing was changed.
+	// DryRun reports whether nothing was changed.
 	DryRun bool `json:"dry_run"`
 	UndoLine
 	Lines []UndoLine `json:"lines"`
@@ -268,7 +268,7 @@ type UndoStep struct {
 	Name string `json:"name"`
 	// Params are the arguments of the undo.
 	Params string `json:"params,omitempty"`
-	// Before is what it was before.
+	// Before is the earlier value.
 	Before string `json:"before,omitempty"`
 }
 

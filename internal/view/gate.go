@@ -16,7 +16,7 @@ const (
 	GateReportSchema = "curfew.gate.report/v1"
 )
 
-// Estimate is what `estimate` prints.
+// Estimate is the output of `estimate`.
 type Estimate struct {
 	Schema string `json:"schema"`
 	*estimate.Estimate
@@ -35,7 +35,7 @@ func listed(e *estimate.Estimate) *estimate.Estimate {
 	return &out
 }
 
-// Gate is what `gate` prints: the estimate and the decision.
+// Gate is the output of `gate`: the estimate and the decision.
 type Gate struct {
 	*estimate.Estimate
 	Schema   string   `json:"schema"`
@@ -45,9 +45,9 @@ type Gate struct {
 	// none.
 	ApprovalID *string `json:"approval_id"`
 	HoldID     *string `json:"hold_id"`
-	// DryRun says whether nothing was changed.
+	// DryRun reports whether nothing was changed.
 	DryRun bool `json:"dry_run"`
-	// WouldPass is what passes instead of what is denied.
+	// WouldPass are alternatives to a denied plan that pass.
 	WouldPass []gate.Way `json:"would_pass"`
 	// UnusedHolds are reservations for the same work without a charge.
 	UnusedHolds []string `json:"unused_holds"`
@@ -68,7 +68,7 @@ type Decider struct {
 	Hash    string `json:"hash"`
 	// Prices is the version of the shared prices.
 	Prices int64 `json:"prices_version,omitempty"`
-	// Advisory says whether a local configuration decided, which the person who asks can change.
+	// Advisory reports whether a local configuration decided, which the person who asks can change.
 	Advisory bool `json:"advisory"`
 }
 
@@ -98,7 +98,7 @@ func optionalText(text string) *string {
 	return &text
 }
 
-// GateReport is what `gate report` prints. Shares and waits are null where nothing was
+// GateReport is the output of `gate report`. Shares and waits are null where nothing was
 // asked or answered.
 type GateReport struct {
 	Schema string `json:"schema"`

@@ -32,7 +32,7 @@ type KeptResource struct {
 	// StateSince is since when it is in its state.
 	StateSince time.Time         `json:"state_since,omitzero"`
 	Tags       map[string]string `json:"tags"`
-	// Manager is what manages it.
+	// Manager is the controller that manages the resource.
 	Manager inventory.Manager `json:"manager,omitzero"`
 	// HourlyUSD is the list price of an hour.
 	HourlyUSD *money.Amount `json:"hourly_usd"`
@@ -65,14 +65,14 @@ type KeptProgress struct {
 	Reported bool `json:"reported"`
 }
 
-// KeptInstance is what only machines have.
+// KeptInstance has the fields of machines.
 type KeptInstance struct {
 	Market inventory.Market `json:"market,omitempty"`
 	// Image is the id of the image that it was started from.
 	Image string `json:"image,omitempty"`
-	// Protected says whether it is protected against termination.
+	// Protected reports whether it is protected against termination.
 	Protected *bool `json:"protected"`
-	// SpotOnce says whether it is a one-time spot request.
+	// SpotOnce reports whether it is a one-time spot request.
 	SpotOnce *bool      `json:"spot_once"`
 	Disks    []KeptDisk `json:"disks"`
 }
@@ -81,7 +81,7 @@ type KeptInstance struct {
 type KeptDisk struct {
 	// VolumeID is the id of the volume.
 	VolumeID string `json:"volume_id"`
-	// Ends says whether it is deleted with the machine.
+	// Ends reports whether it is deleted with the machine.
 	Ends   bool   `json:"delete_on_termination"`
 	Device string `json:"device,omitempty"`
 	Root   bool   `json:"root,omitempty"`
@@ -89,11 +89,11 @@ type KeptDisk struct {
 	SizeGiB *int64 `json:"size_gib"`
 }
 
-// KeptVolume is what only volumes have.
+// KeptVolume has the fields of volumes.
 type KeptVolume struct {
 	// SizeGiB is the size in GiB.
 	SizeGiB int64 `json:"size_gib"`
-	// AttachedTo are what it is attached to.
+	// AttachedTo are the ids of the machines that the volume is attached to.
 	AttachedTo []string `json:"attached_to"`
 }
 

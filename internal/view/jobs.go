@@ -34,7 +34,7 @@ type BacktestJob struct {
 	Of   BacktestAsked `json:"of"`
 }
 
-// BacktestAsked says what is replayed.
+// BacktestAsked selects the replay.
 type BacktestAsked struct {
 	// Trace is a file with recorded usage under serve.trace_paths; empty records it from From.
 	Trace string `json:"trace"`

@@ -23,7 +23,7 @@ type Keep struct {
 	Reason   string    `json:"reason"`
 	By       string    `json:"by"`
 	At       time.Time `json:"at"`
-	// Tagged says that the resource's tag exempts it, because this state has never seen it.
+	// Tagged is true if the resource's tag exempts it, because this state has never seen it.
 	Tagged bool `json:"tagged,omitempty"`
 }
 
@@ -83,20 +83,20 @@ func NewFuses(all []action.Fuse) Fuses {
 	return d
 }
 
-// Consent says that policies may end a machine although its disks lose data.
+// Consent allows policies to end a machine although its disks lose data.
 type Consent struct {
 	Schema   string `json:"schema"`
 	Resource string `json:"resource"`
-	// Loses are what is lost.
+	// Loses are the disks and data that are lost.
 	Loses  []string `json:"loses"`
 	Reason string   `json:"reason"`
 	By     string   `json:"by"`
 }
 
-// Freeze says whether actions are stopped, since when and why.
+// Freeze reports whether actions are stopped, since when and why.
 type Freeze struct {
 	Schema string `json:"schema"`
-	// Frozen says whether actions are stopped.
+	// Frozen reports whether actions are stopped.
 	Frozen bool `json:"frozen"`
 	action.Freeze
 }

@@ -15,16 +15,16 @@ const (
 	PolicyExplainSchema = "curfew.policyexplain/v1"
 )
 
-// PolicyCheck is what valid policies might do that was not intended.
+// PolicyCheck lists effects of valid policies that may be unintended.
 type PolicyCheck struct {
 	Schema   string           `json:"schema"`
 	Policies int              `json:"policies"`
 	Warnings []policy.Caution `json:"warnings"`
-	// Against is what the policies could act on in the last scan, where that was asked.
+	// Against lists the resources of the last scan that the policies could act on, on request.
 	Against *PolicyReach `json:"against,omitempty"`
 }
 
-// PolicyReach is what policies could act on in a kept scan.
+// PolicyReach lists the resources of a kept scan that policies could act on.
 type PolicyReach struct {
 	Cloud     string        `json:"cloud"`
 	At        time.Time     `json:"at"`
@@ -54,9 +54,9 @@ type PolicyCase struct {
 	Line int    `json:"line"`
 	// Name is the name of the case.
 	Name string `json:"name"`
-	// Passed says whether it passed.
+	// Passed reports whether it passed.
 	Passed bool `json:"passed"`
-	// Failures are what differs.
+	// Failures are the differences from the expectation.
 	Failures []string `json:"failures"`
 }
 
@@ -73,7 +73,7 @@ func (t *PolicyTest) Add(file string, results []policy.CaseResult) {
 	}
 }
 
-// PolicyExplain is what every policy answers about one resource, and why.
+// PolicyExplain has the answer of every policy about one resource, and the reasons.
 type PolicyExplain struct {
 	Schema   string `json:"schema"`
 	Resource string `json:"resource"`
@@ -81,12 +81,12 @@ type PolicyExplain struct {
 	Type     string `json:"type,omitempty"`
 	Name     string `json:"name"`
 	Region   string `json:"region,omitempty"`
-	// Duty is what the resource does; absent where that is not judged.
+	// Duty is the verdict on the resource; absent where none is made.
 	Duty     *ExplainedDuty    `json:"duty,omitempty"`
 	Policies []ExplainedPolicy `json:"policies"`
 }
 
-// ExplainedDuty is what a resource does, for how long, and how that is known.
+// ExplainedDuty is the duty of a resource, its duration and its evidence.
 type ExplainedDuty struct {
 	State string `json:"state"`
 	// LastingSeconds is how long it has lasted in seconds.

@@ -98,7 +98,7 @@ func newMachine(book *price.Book, entries []price.Entry, m price.Machine, region
 	return d
 }
 
-// Machines is what `price list` prints.
+// Machines is the output of `price list`.
 type Machines struct {
 	Schema   string    `json:"schema"`
 	Region   string    `json:"region"`
@@ -118,7 +118,7 @@ func NewMachines(book *price.Book, all []price.Machine, region string) Machines 
 	return d
 }
 
-// PriceShow is what `price show` prints: a machine type, an accelerator, or prices.
+// PriceShow is the output of `price show`: a machine type, an accelerator, or prices.
 type PriceShow struct {
 	Schema      string       `json:"schema"`
 	Machine     *Machine     `json:"machine,omitempty"`
@@ -154,13 +154,13 @@ func NewPriceShow(book *price.Book, name, region string) (PriceShow, bool) {
 	return d, len(d.Prices) > 0
 }
 
-// PriceUpdate is what `price update` prints.
+// PriceUpdate is the output of `price update`.
 type PriceUpdate struct {
 	Schema string `json:"schema"`
-	// Kept says whether the prices were kept.
+	// Kept reports whether the prices were kept.
 	Kept     bool          `json:"kept"`
 	Accepted []PriceChange `json:"accepted"`
-	// Refused is what was refused, and why.
+	// Refused are the refused prices, each with the reason.
 	Refused []PriceRefusal `json:"refused"`
 }
 
@@ -171,7 +171,7 @@ type PriceChange struct {
 	Old  *money.Rate `json:"old_usd"`
 	New  Price       `json:"new"`
 	Note string      `json:"note,omitempty"`
-	// Same says that the book held it already.
+	// Same is true if the book held it already.
 	Same bool `json:"-"`
 }
 
@@ -201,7 +201,7 @@ func NewPriceUpdate(accepted []price.Change, refused []price.Refusal, keep bool)
 	return d
 }
 
-// Watching is what `price watching` prints: what curfew's own calls cost.
+// Watching is the output of `price watching`: the cost of curfew's own calls.
 type Watching struct {
 	Schema   string `json:"schema"`
 	Machines int    `json:"machines"`
@@ -209,7 +209,7 @@ type Watching struct {
 	GPUs int `json:"gpus_per_machine"`
 	// Every is how often a pass is made.
 	Every string `json:"every"`
-	// Metrics and Lists are what one pass asks of CloudWatch.
+	// Metrics and Lists count the requests to CloudWatch in one pass.
 	Metrics int `json:"metrics_per_pass"`
 	Lists   int `json:"list_requests_per_pass"`
 	// PerPass is the cost of one pass in dollars.
@@ -220,6 +220,6 @@ type Watching struct {
 	Enforce money.Amount `json:"enforce_monthly_usd"`
 	// Scan is the cost of the scans of a month in dollars.
 	Scan money.Amount `json:"scan_monthly_usd"`
-	// Assumptions are what the figures take for granted.
+	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
 }

@@ -10,7 +10,7 @@ import (
 // RecordSchema names the document of a recording.
 const RecordSchema = "curfew.record/v1"
 
-// Record is what was recorded.
+// Record is the recorded usage.
 type Record struct {
 	Schema string    `json:"schema"`
 	From   string    `json:"from"`

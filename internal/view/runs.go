@@ -14,7 +14,7 @@ const (
 	SessionLogSchema = "curfew.session.log/v1"
 )
 
-// Runs is what `up`, `ls` and `status` print: sessions and jobs.
+// Runs is the output of `up`, `ls` and `status`: sessions and jobs.
 type Runs struct {
 	Schema string `json:"schema"`
 	Runs   []Run  `json:"runs"`
@@ -28,7 +28,7 @@ type Run struct {
 	Kind string `json:"kind"`
 	// State is requested, launching, starting, ready, ending, ended or failed.
 	State string `json:"state"`
-	// Why says what led to the state; empty where nothing has to be said.
+	// Why is the reason for the state; empty where it needs none.
 	Why string `json:"why"`
 	// Provider is where it runs: local or aws.
 	Provider string `json:"provider"`
@@ -36,7 +36,7 @@ type Run struct {
 	// Type is the machine type; Nodes is how many machines run together.
 	Type  string `json:"type"`
 	Nodes int    `json:"nodes"`
-	// Image is what its machines started from; empty where the provider has no images.
+	// Image is the machine image; empty where the provider has no images.
 	Image string `json:"image,omitempty"`
 	// ResourceIDs are the ids of its machines at the provider.
 	ResourceIDs []string `json:"resource_ids"`
@@ -51,11 +51,11 @@ type Run struct {
 	Idle string `json:"idle"`
 	// Checkpoint is the newest confirmed snapshot of its work; null: there is none.
 	Checkpoint *RunCheckpoint `json:"checkpoint"`
-	// HourlyUSD is what an hour of it costs, CostUSD what it cost so far; null: its machines
-	// have no price.
+	// HourlyUSD is the cost per hour, CostUSD the cost so far; null where the machines are
+	// unpriced.
 	HourlyUSD *money.Rate   `json:"hourly_usd"`
 	CostUSD   money.Dollars `json:"cost_usd"`
-	// Unpriced says why there are no dollars.
+	// Unpriced is the reason why there are no dollars.
 	Unpriced string `json:"unpriced,omitempty"`
 	// HoldID is the budget reservation; empty: none. ApprovalID is the request that waits or
 	// was used.
@@ -72,17 +72,17 @@ type Run struct {
 	// session that ends has it. Lost says which work was not saved by then.
 	ReleaseBy *time.Time `json:"release_by,omitempty"`
 	Lost      string     `json:"lost,omitempty"`
-	// Wrong says what its machines wrote that cannot be; it was ignored.
+	// Wrong names impossible values that the machines wrote; they were ignored.
 	Wrong string `json:"wrong,omitempty"`
-	// Notes are what to know of its machines, such as what is advisory there; only a session
+	// Notes are remarks on its machines, such as what is advisory there; only a session
 	// that is ready has them, and lists do not.
 	Notes []string `json:"notes,omitempty"`
-	// Connections are those that people have to its machines, as its keeper heard last; absent
-	// where there are none.
+	// Connections are those of people to its machines, as its keeper last heard; absent where there
+	// are none.
 	Connections []RunConnected `json:"connections,omitempty"`
-	// Gate is what the gate decided; only `up` and `extend` ask it.
+	// Gate is the decision of the gate; only `up` and `extend` have one.
 	Gate *RunGate `json:"gate,omitempty"`
-	// Hosts is what its machines said last; only `status` reads it.
+	// Hosts are the last reports of its machines; only `status` reads them.
 	Hosts []RunHost `json:"hosts,omitempty"`
 }
 
@@ -101,7 +101,7 @@ type RunCheckpoint struct {
 	Manifest string    `json:"manifest"`
 }
 
-// RunHost is what a machine of a run said last.
+// RunHost is the last report of a machine of a run.
 type RunHost struct {
 	Node  int       `json:"node"`
 	Phase string    `json:"phase"`
@@ -112,10 +112,10 @@ type RunHost struct {
 	Since    time.Time `json:"since"`
 	// EndsAt is when it ends if nothing changes; null: by its lease.
 	EndsAt *time.Time `json:"ends_at"`
-	// Unsaved says why the newest work is not saved.
+	// Unsaved is the reason why the newest work is not saved.
 	Unsaved   string `json:"unsaved,omitempty"`
 	Terminals int    `json:"terminals"`
-	// Connections are those that people have to the machine.
+	// Connections are those of people to the machine.
 	Connections []RunConnection `json:"connections"`
 	// Steps are those of its set-up.
 	Steps []session.SetupStep `json:"steps"`
@@ -186,7 +186,7 @@ func NewRunHost(h session.Status) RunHost {
 		Terminals: h.Terminals, Connections: connections, Steps: append([]session.SetupStep{}, h.Steps...)}
 }
 
-// SessionLog is what `logs` prints.
+// SessionLog is the output of `logs`.
 type SessionLog struct {
 	Schema string `json:"schema"`
 	Name   string `json:"name"`

@@ -80,8 +80,8 @@ func pooled(w *usage.Window, sig usage.Signal) *usage.Stats {
 	return usage.Pool(meters...)
 }
 
-// Weight is what a finding is ranked by: what it saves or may save, then what is wasted
-// on its resource.
+// Weight returns the sort keys of a finding: its savings, known or possible, then the waste on its
+// resource.
 func (f *Finding) Weight() (saved, wasted money.Amount) {
 	return f.MonthlySavingsUSD.Or(f.SavingsUpperBoundUSD.Or(0)), f.MonthlyWasteUSD.Or(0)
 }

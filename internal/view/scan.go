@@ -35,10 +35,10 @@ type Scan struct {
 	// `curfew fix` reaches the account again.
 	Profile   string    `json:"profile,omitempty"`
 	Resources Resources `json:"resources"`
-	// MonthlyCostUSD is what everything with a price costs as it runs now. Null when
-	// nothing has a price; the note says why, or what is left out.
+	// MonthlyCostUSD is the current monthly cost of everything priced. Null when nothing has a
+	// price; the note says why, or what is left out.
 	MonthlyCostUSD money.Dollars `json:"monthly_cost_usd"`
-	// MonthlyCostNote is what to know about the cost.
+	// MonthlyCostNote qualifies the cost.
 	MonthlyCostNote string `json:"monthly_cost_note,omitempty"`
 	// Now divides MonthlyCostUSD by what it is spent on; absent from audits of older versions.
 	Now *ScanNow `json:"now,omitempty"`
@@ -46,17 +46,17 @@ type Scan struct {
 	// stalled, and of unused resources, over the window, brought to a month. Null when
 	// no time of the window has a price; the note says why, or what is left out.
 	MonthlyWasteUSD money.Dollars `json:"monthly_waste_usd"`
-	// MonthlyWasteNote is what to know about the waste.
+	// MonthlyWasteNote qualifies the waste.
 	MonthlyWasteNote string `json:"monthly_waste_note,omitempty"`
-	// Window is what the account cost over the window of the audit; null without one.
+	// Window is the cost of the account over the window of the audit; null without one.
 	Window *ScanWindow `json:"window"`
 	// Categories add up to MonthlyCostUSD where none is null, and with a bill to
 	// MonthlyBilledUSD.
 	Categories ScanCategories `json:"categories"`
-	// CategoriesNotes are what to know about the categories.
+	// CategoriesNotes qualify the categories.
 	CategoriesNotes map[string]string `json:"categories_notes,omitempty"`
-	// MonthlyBilledUSD is what the supplied bill comes to in a month, at effective cost
-	// where it has one; absent without a bill.
+	// MonthlyBilledUSD is the supplied bill per month, at effective cost where it has one; absent
+	// without a bill.
 	MonthlyBilledUSD *money.Dollars `json:"monthly_billed_usd,omitempty"`
 	Totals           ScanTotals     `json:"totals"`
 	Steps            []ScanStep     `json:"steps"`
@@ -66,13 +66,13 @@ type Scan struct {
 	CannotJudge []Unjudged `json:"cannot_judge"`
 	// Unpriced are the unpriced resources.
 	Unpriced []Unpriced `json:"unpriced"`
-	// BlindSpots are what could not be read, and its effect.
+	// BlindSpots are the sources that could not be read, each with its effect.
 	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
 	// APICalls are the calls that the scan made.
 	APICalls []APICall     `json:"api_calls"`
 	Billed   *ScanBilled   `json:"billed"`
 	Prices   []PriceSource `json:"prices"`
-	// Assumptions are what the figures take for granted.
+	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
 }
 
@@ -92,8 +92,8 @@ type ScanNow struct {
 	Note string `json:"note,omitempty"`
 }
 
-// ScanWindow is what was charged from From to To, and not brought to a month: what `costs`
-// shows for that time. Used, wasted, unmeasured and other add up to the total.
+// ScanWindow holds the charges between From and To, not scaled to a month, as `costs` shows them.
+// Used, wasted, unmeasured and other add up to the total.
 type ScanWindow struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
@@ -121,7 +121,7 @@ type ScanWindow struct {
 // Span names the window's length: "14d".
 func (w *ScanWindow) Span() string { return plain.Duration(w.To.Sub(w.From)) }
 
-// Gap says what part of the window is not known; empty where all is.
+// Gap names the unknown part of the window; empty if there is none.
 func (w *ScanWindow) Gap() string {
 	if w == nil || w.UnknownSeconds == 0 {
 		return ""
@@ -163,25 +163,24 @@ type ScanCategories struct {
 
 // ScanTotals are the sums next to cost and waste.
 type ScanTotals struct {
-	// FindingsWasteUSD is what the findings call waste, at the rate at which it costs now.
+	// FindingsWasteUSD is the waste of all findings at the current rate.
 	FindingsWasteUSD money.Dollars `json:"findings_waste_usd"`
-	// MonthlySavingsUSD is what the fixes save where that is known; null when it is
-	// known of none of the findings.
+	// MonthlySavingsUSD is the sum of the known savings; null when no finding has known ones.
 	MonthlySavingsUSD money.Dollars `json:"monthly_savings_usd"`
 	// SavingsUpperBoundUSD is the most that all fixes together save; null when a
 	// finding has no bound.
 	SavingsUpperBoundUSD money.Dollars `json:"savings_upper_bound_usd"`
 	// SavingsUnknown counts the findings whose saving is not known.
 	SavingsUnknown int `json:"savings_unknown"`
-	// MonthlyCannotJudgeUSD is what compute of unknown duty costs: it is in neither
-	// used nor waste.
+	// MonthlyCannotJudgeUSD is the cost of compute of unknown duty, which is in neither used nor
+	// waste.
 	MonthlyCannotJudgeUSD money.Dollars `json:"monthly_cannot_judge_usd"`
-	// MonthlyCommittedUSD is what commitments cost that cover something, in addition to the
-	// cost, which holds what they cover at its list price.
+	// MonthlyCommittedUSD is the cost of commitments that cover something. It comes on top of the
+	// cost, which holds covered resources at their list price.
 	MonthlyCommittedUSD money.Dollars `json:"monthly_committed_usd"`
 	// UnpricedResources counts resources with a meter that has no price.
 	UnpricedResources int `json:"unpriced_resources"`
-	// APICallsCostUSD is what the provider charges for this audit's own calls.
+	// APICallsCostUSD is the provider's charge for this audit's own calls.
 	APICallsCostUSD money.Dollars `json:"api_calls_cost_usd"`
 }
 
@@ -192,7 +191,7 @@ type ScanStep struct {
 	Name string `json:"name"`
 	// Findings is how many findings it has.
 	Findings int `json:"findings"`
-	// MonthlyWasteUSD is what these findings count as waste, at the rate of now.
+	// MonthlyWasteUSD is the waste of these findings at the current rate.
 	MonthlyWasteUSD money.Dollars `json:"monthly_waste_usd"`
 	// MonthlySavingsUSD is the known part; null when it is known of none.
 	MonthlySavingsUSD money.Dollars `json:"monthly_savings_usd"`
@@ -216,7 +215,7 @@ type OwnerCost struct {
 	WastedNowUSD money.Dollars `json:"wasted_now_usd"`
 }
 
-// Resource is what a finding is about.
+// Resource is the subject of a finding.
 type Resource struct {
 	ID string `json:"id"`
 	Description
@@ -248,8 +247,8 @@ type Finding struct {
 	Step     int      `json:"step"`
 	Resource Resource `json:"resource"`
 	Because  string   `json:"because"`
-	// MonthlySavingsUSD is what the fix saves, net of commitments and of what keeps
-	// costing; null when that is not known, and then SavingsUnknown says why.
+	// MonthlySavingsUSD is the saving of the fix after commitments and remaining charges; null when
+	// unknown, with the reason in SavingsUnknown.
 	MonthlySavingsUSD money.Dollars `json:"monthly_savings_usd"`
 	// SavingsUpperBoundUSD is the most the fix saves; null when there is no bound.
 	SavingsUpperBoundUSD money.Dollars `json:"savings_upper_bound_usd"`
@@ -258,12 +257,11 @@ type Finding struct {
 	SavingsLowerBoundUSD *money.Dollars `json:"savings_lower_bound_usd,omitempty"`
 	// SavingsUnknown is how many savings are unknown.
 	SavingsUnknown string `json:"savings_unknown,omitempty"`
-	// MonthlyWasteUSD is what is spent on nothing, at the rate of now; null when it has no
-	// price, and when nothing measured the use of the resource. In the second case
-	// SavingsUpperBoundUSD bounds it too.
+	// MonthlyWasteUSD is the waste at the current rate; null when it has no price, and when the use
+	// of the resource was not measured. In the second case SavingsUpperBoundUSD bounds it too.
 	MonthlyWasteUSD money.Dollars `json:"monthly_waste_usd"`
-	// MonthlyCostUSD is what the resource costs; null when that is not known, and
-	// then CostUnknown says why.
+	// MonthlyCostUSD is the cost of the resource; null when unknown, with the reason in
+	// CostUnknown.
 	MonthlyCostUSD money.Dollars `json:"monthly_cost_usd"`
 	CostUnknown    string        `json:"cost_unknown,omitempty"`
 	Confidence     finding.Level `json:"confidence"`
@@ -271,8 +269,8 @@ type Finding struct {
 	Fix            FindingFix    `json:"fix"`
 	// Overlaps is the id of the finding that already counts these dollars.
 	Overlaps string `json:"overlaps,omitempty"`
-	// Samples is what was measured of the resource, for pictures. Only kept scans have
-	// them, and only of the largest findings.
+	// Samples are measurements of the resource, for charts. Only kept scans have them, and only of
+	// the largest findings.
 	Samples []Samples `json:"samples,omitempty"`
 }
 
@@ -304,7 +302,7 @@ type Evidence struct {
 	Source   string `json:"source"`
 }
 
-// FindingFix is what to do about a finding.
+// FindingFix is the proposed fix of a finding.
 type FindingFix struct {
 	Action  string        `json:"action"`
 	Change  change.Change `json:"change"`
@@ -327,7 +325,7 @@ type Unpriced struct {
 	Kind   string `json:"kind"`
 	Type   string `json:"type"`
 	Region string `json:"region"`
-	// Meter is what is metered.
+	// Meter is the metered dimension.
 	Meter string `json:"meter"`
 	Why   string `json:"why"`
 	// Resources are their ids.
@@ -343,7 +341,7 @@ type APICall struct {
 	CostUSD money.Dollars `json:"cost_usd"`
 }
 
-// ScanBilled is what the provider says the account cost in a period.
+// ScanBilled is the provider's own total for the account in a period.
 type ScanBilled struct {
 	Start    time.Time     `json:"start"`
 	End      time.Time     `json:"end"`
@@ -360,9 +358,9 @@ type BilledService struct {
 	// Service is the service.
 	Service string        `json:"service"`
 	CostUSD money.Dollars `json:"cost_usd"`
-	// NotCovered says that nothing of the service is read: no finding is about it.
+	// NotCovered is true if nothing of the service is read: no finding is about it.
 	NotCovered bool `json:"not_covered,omitempty"`
-	// Why says why it is not covered.
+	// Why is the reason why it is not covered.
 	Why string `json:"why,omitempty"`
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// ScanOptions are what a document says of the run that made it.
+// ScanOptions describe the run that made a document.
 type ScanOptions struct {
 	// Version is the program's.
 	Version string
@@ -259,7 +259,7 @@ func newFinding(f *finding.Finding, charges map[inventory.Ref][]ledger.Charge) F
 	return out
 }
 
-// wasteful says whether findings of a step are about dollars spent on nothing.
+// wasteful reports whether findings of a step are about dollars spent on nothing.
 func wasteful(s finding.Step) bool {
 	return s == finding.StepIdle || s == finding.StepStorage || s == finding.StepCommit
 }
@@ -413,7 +413,7 @@ func billed(b *round.Billed) *ScanBilled {
 	return out
 }
 
-// meters is what one pass over the charges of an audit gathers.
+// meters is the result of one pass over the charges of an audit.
 type meters struct {
 	// unpricedIn counts meters without a price by category, unpricedOf by team.
 	unpricedIn, unpricedOf map[string]int
@@ -545,7 +545,7 @@ func unjudged(m *meters) []Unjudged {
 	return append(make([]Unjudged, 0, len(m.unjudged)), m.unjudged...)
 }
 
-// assumptions says what the figures rest on.
+// assumptions lists the assumptions behind the figures.
 func (m *meters) assumptions() []string {
 	out := []string{
 		"A month is 730 hours; each resource is taken to run on as it does now.",

@@ -82,7 +82,7 @@ func (d *Scan) check() error {
 	return nil
 }
 
-// Check says what a stored finding lacks to be acted on safely.
+// Check returns an error if a stored finding lacks a field that a safe action needs.
 func (f *Finding) Check() error {
 	var missing []string
 	for name, v := range map[string]string{

@@ -18,14 +18,14 @@ const (
 	LoginSchema    = "curfew.login/v1"
 )
 
-// Login is what `login` and `logout` print: the token itself is not shown.
+// Login is the output of `login` and `logout`: the token itself is not shown.
 type Login struct {
 	Schema string `json:"schema"`
 	// Server is the URL of the service.
 	Server string `json:"server"`
 	// Name is the person or program that the token speaks for.
 	Name string `json:"name"`
-	// Roles are what it may do there.
+	// Roles are the caller's roles there.
 	Roles []string `json:"roles"`
 	// ExpiresAt is when it ends; null where that is not known.
 	ExpiresAt *time.Time `json:"expires_at"`
@@ -55,7 +55,7 @@ type Account struct {
 	ID      string `json:"id"`
 	Cloud   string `json:"cloud"`
 	Account string `json:"account"`
-	// Regions are those that were read.
+	// Regions were read.
 	Regions []string `json:"regions"`
 	// SeenAt is when it was observed last.
 	SeenAt time.Time `json:"seen_at"`
@@ -74,7 +74,7 @@ type Observed struct {
 	// Resource is the id that its provider gives it.
 	Resource string `json:"resource"`
 	Description
-	// Duty is what it does, since DutySince; null where that was not judged.
+	// Duty is the current duty, since DutySince; null where it was not judged.
 	Duty      *string    `json:"duty"`
 	DutySince *time.Time `json:"duty_since"`
 	// GPUs are how many GPUs it has.
@@ -122,7 +122,7 @@ type Change struct {
 	At time.Time `json:"at"`
 	// Since is from when on it held; null where that is not known.
 	Since *time.Time `json:"since"`
-	// What changed: state is what the provider says, duty what the resource does.
+	// What names the changed field: "state" of the provider, or "duty".
 	What  string `json:"what"`
 	Value string `json:"value"`
 }
@@ -161,7 +161,7 @@ type OneAction struct {
 
 // Action is one action on one resource, from its first round on the ladder to its end.
 type Action struct {
-	// ID is what fix --undo takes.
+	// ID is the argument of fix --undo.
 	ID string `json:"id"`
 	// Account is the cloud and the account.
 	Account  string `json:"account"`
@@ -176,11 +176,11 @@ type Action struct {
 	FirstAt *time.Time `json:"first_at"`
 	// WarnedAt is when the warning was accepted; null: it was not.
 	WarnedAt *time.Time `json:"warned_at"`
-	// Recipients are who was warned.
+	// Recipients were warned.
 	Recipients []string `json:"recipients"`
 	// GraceSeconds is how long nothing happens after the warning.
 	GraceSeconds float64 `json:"grace_seconds"`
-	// Alarm is what a person has to know.
+	// Alarm is the problem that a person must look at.
 	Alarm     string     `json:"alarm,omitempty"`
 	UpdatedAt *time.Time `json:"updated_at"`
 }
@@ -195,19 +195,19 @@ func NewAction(it action.Item) Action {
 		Alarm: it.Alarm, UpdatedAt: optionalTime(it.UpdatedAt)}
 }
 
-// Tokens is what `token list` prints.
+// Tokens is the output of `token list`.
 type Tokens struct {
 	Schema string  `json:"schema"`
 	Tokens []Token `json:"tokens"`
 }
 
-// OneToken is what `token revoke` prints.
+// OneToken is the output of `token revoke`.
 type OneToken struct {
 	Schema string `json:"schema"`
 	Token
 }
 
-// NewToken is what `token create` prints: the token and its secret, which is shown once.
+// NewToken is the output of `token create`: the token and its secret, which is shown once.
 type NewToken struct {
 	Schema string `json:"schema"`
 	Token

@@ -26,7 +26,7 @@ type Settings struct {
 	// Body is the newest version as it was set; null where there is none, and then each
 	// local configuration is advisory.
 	Body *string `json:"body"`
-	// Advisory says whether a local configuration decided, which the person who asks can change.
+	// Advisory reports whether a local configuration decided, which the person who asks can change.
 	Advisory bool `json:"advisory"`
 }
 
@@ -85,14 +85,14 @@ type Verified struct {
 // InitSchema names the shape of [Init].
 const InitSchema = "curfew.init/v1"
 
-// Init is what `init` wrote: files, and the mode of their policies.
+// Init lists the files that `init` wrote, and the mode of their policies.
 type Init struct {
 	Schema string   `json:"schema"`
 	Files  []string `json:"files"`
 	Mode   string   `json:"mode"`
 }
 
-// Clock says that the time of a state was set.
+// Clock is the answer to setting the time of a state.
 type Clock struct {
 	Schema string    `json:"schema"`
 	Now    time.Time `json:"now"`
@@ -107,17 +107,17 @@ type Whoami struct {
 	Name   string `json:"name"`
 	// Declared is the name that was declared.
 	Declared string `json:"declared"`
-	// Proof is what proves the answer.
+	// Proof is the proof of the answer.
 	Proof string `json:"proof"`
-	// Verified says whether a provider vouches for the identity.
+	// Verified reports whether a provider vouches for the identity.
 	Verified bool   `json:"verified"`
 	Subject  string `json:"subject"`
-	// VerifiedBy is what vouches for the identity.
+	// VerifiedBy is the authority that vouches for the identity.
 	VerifiedBy string `json:"verified_by"`
-	// InPeople says whether people of the configuration names the identity.
+	// InPeople reports whether people of the configuration names the identity.
 	InPeople bool     `json:"in_people"`
 	Roles    []string `json:"roles"`
-	// OpensFixes says whether the identity approves fixes.
+	// OpensFixes reports whether the identity approves fixes.
 	OpensFixes bool `json:"opens_fixes"`
 	// UnverifiedBecause is why the identity is not verified; null where it is.
 	UnverifiedBecause *string `json:"unverified_because"`

@@ -11,22 +11,22 @@ import (
 // SharesSchema names the shape of [Shares].
 const SharesSchema = "curfew.shares/v1"
 
-// Shares is what `costs shares` prints: the cost of machines, divided among the workloads
+// Shares is the output of `costs shares`: the cost of machines, divided among the workloads
 // that shared them.
 type Shares struct {
 	Schema string    `json:"schema"`
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until"`
-	// By is what workloads are shown by, where a metrics server told of them: pod,
+	// By is the level that workloads are grouped by, where a metrics server knows it: pod,
 	// controller, namespace, team, project or user.
 	By       string         `json:"by,omitempty"`
 	Machines []MachineShare `json:"machines"`
 	// Totals are those of each workload over all machines, where a metrics server told of
 	// them.
 	Totals []WorkloadShare `json:"totals,omitempty"`
-	// BlindSpots are what could not be read.
+	// BlindSpots are the sources that could not be read.
 	BlindSpots []inventory.BlindSpot `json:"blind_spots,omitempty"`
-	// Notes says which machines of the file were not charged.
+	// Notes name machines of the file that were not charged.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -37,14 +37,14 @@ type MachineShare struct {
 	Workloads []WorkloadShare `json:"workloads"`
 	// Unallocated is the dollars of no workload.
 	Unallocated money.Amount `json:"unallocated_usd"`
-	// Note says that more than the whole machine was allocated, and how it was divided.
+	// Note explains how more than a whole machine's allocation was divided.
 	Note string `json:"note,omitempty"`
 	// Use is there where a metrics server told of the workloads.
 	Use *MachineUse `json:"use,omitempty"`
 }
 
-// MachineUse is what became of a machine's cost by use. What workloads cost by use, IdleByUse
-// and UnmeasuredByUse add up to it.
+// MachineUse divides a machine's cost by use. What workloads cost by use, IdleByUse and
+// UnmeasuredByUse add up to it.
 type MachineUse struct {
 	// GPUs is how many the machine has.
 	GPUs int `json:"gpus"`
@@ -61,17 +61,17 @@ type WorkloadShare struct {
 	Use *WorkloadUse `json:"use,omitempty"`
 }
 
-// WorkloadUse is what a workload requested and used.
+// WorkloadUse is the requested and used capacity of a workload.
 type WorkloadUse struct {
 	// ByUse is its part of the machine's cost by what it used, beyond its request as well.
 	ByUse money.Amount `json:"by_use_usd"`
-	// RequestedGPUHours is what it had by its request, MeasuredGPUHours how much of that is
-	// measured.
+	// RequestedGPUHours is the workload's time by its request, MeasuredGPUHours the measured part
+	// of it.
 	RequestedGPUHours float64 `json:"requested_gpu_hours"`
 	MeasuredGPUHours  float64 `json:"measured_gpu_hours"`
-	// UsedGPUHours is what it used; null is not known.
+	// UsedGPUHours is the used time; null if unknown.
 	UsedGPUHours *float64 `json:"used_gpu_hours"`
-	// DividedUse says that a part of the use is that of a whole GPU, divided among those who
+	// DividedUse is true if a part of the use is that of a whole GPU, divided among those who
 	// shared it by their requests.
 	DividedUse bool `json:"divided_use"`
 }

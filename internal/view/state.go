@@ -41,9 +41,10 @@ type State struct {
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
 	// Witness is the witness of the state; absent where this process has none.
 	Witness *Witness `json:"witness,omitempty"`
-	// Lost is what a state in quarantine does not know; absent where that is nothing or not known.
+	// Lost are the changes that a state in quarantine does not know; absent where there are none or
+	// it is not known.
 	Lost *LostChanges `json:"lost,omitempty"`
-	// Restored is what an acceptance brought back.
+	// Restored are the changes that an acceptance brought back.
 	Restored *Restored `json:"restored,omitempty"`
 }
 
@@ -57,7 +58,7 @@ type Quarantine struct {
 	NewestAt   time.Time `json:"newest_at,omitzero"`
 }
 
-// Witness is what is known outside of a state.
+// Witness is the record of a state that is kept outside of it.
 type Witness struct {
 	// Place is where it is.
 	Place string `json:"place"`
@@ -76,7 +77,7 @@ type LostChanges struct {
 	To      time.Time `json:"to"`
 }
 
-// Restored is what an acceptance brought back from the witness.
+// Restored are the changes that an acceptance brought back from the witness.
 type Restored struct {
 	// Freeze is the freeze that holds again; absent where there was none.
 	Freeze *action.Freeze `json:"freeze,omitempty"`

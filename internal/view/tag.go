@@ -12,13 +12,13 @@ const TagSchema = "curfew.tag/v1"
 // Tags are the tags that resources lack, and those that they get.
 type Tags struct {
 	Schema string `json:"schema"`
-	// DryRun says whether nothing was changed.
+	// DryRun reports whether nothing was changed.
 	DryRun   bool     `json:"dry_run"`
 	Accounts []string `json:"accounts"`
 	// Read is how many resources were read.
 	Read      int      `json:"resources_read"`
 	Resources []Tagged `json:"resources"`
-	// BlindSpots are what could not be read, and its effect.
+	// BlindSpots are the sources that could not be read, each with its effect.
 	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
 }
 
@@ -46,7 +46,7 @@ const (
 type AddedTag struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
-	// Before is what it was before.
+	// Before is the earlier value.
 	Before *string `json:"before"`
 	From   string  `json:"from"`
 }

@@ -126,7 +126,7 @@ func own(path string, st fs.FileInfo) error {
 	return nil
 }
 
-// Within says whether a folder is in another one, or the same.
+// Within reports whether a folder is in another one, or the same.
 func Within(dir, outer string) bool {
 	resolve := func(p string) string {
 		if abs, err := filepath.Abs(p); err == nil {

@@ -49,7 +49,7 @@ type Seen struct {
 	Rounds map[string]int64 `json:"rounds,omitempty"`
 }
 
-// Record is what a witness keeps of a state.
+// Record is a witness's record of a state.
 type Record struct {
 	Schema string `json:"schema"`
 	// State is the path of the state, or its database without user and password.
@@ -109,7 +109,7 @@ type Documents interface {
 	// only for a moment: a process that was stopped must not hold up the others, and a record
 	// that a late one sets back is right again with the next change.
 	Lock(ctx context.Context) (unlock func())
-	// String says where they are.
+	// String describes the location of the records.
 	String() string
 }
 
@@ -221,7 +221,7 @@ func (r *Record) Older(m Mark, entryHash func(entry int64) (string, error)) (str
 		r.Entry, r.SeenAt.UTC().Format("2006-01-02 at 15:04:05")), nil
 }
 
-// Same says whether a record holds all that was seen.
+// Same reports whether a record holds all that was seen.
 func (r *Record) Same(s Seen) bool {
 	freeze := func(f *action.Freeze) action.Freeze {
 		if f == nil {

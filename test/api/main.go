@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// serveChild is what sessions start this program as.
+// serveChild is the program of sessions.
 func serveChild() {
 	if len(os.Args) > 1 && slices.Contains([]string{"agent", "cage", "session"}, os.Args[1]) {
 		os.Exit(cli.Run(context.Background(), cli.System("test")))

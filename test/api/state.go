@@ -54,7 +54,7 @@ local: {serve: true, users: {ana: daemon, root: daemon}, dir: "FOLDER"}
 rates: {source: finance, as_of: 2026-11-01, vcpu_hour: "1.80", memory_gib_hour: "0.000000001"}
 `
 
-// local is what stays of the configuration once the rest of it is shared settings.
+// local is the part of the configuration that remains once the rest of it is shared settings.
 const local = `
 identity: root
 policies: [policy.yaml]
@@ -87,7 +87,7 @@ type service struct {
 	log           *bytes.Buffer
 	logger        *slog.Logger
 	admin, viewer string
-	// ids are what operations can be about, each as often as it can be used.
+	// ids are the subjects of operations, each as often as it can be used.
 	requests, holds, tokens []string
 	item, finding, resource string
 	// fixable are findings whose fixes are carried out, stopped actions that can be taken back.

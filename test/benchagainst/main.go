@@ -146,7 +146,7 @@ type benchmark struct {
 	exit    []int    // exit codes in addition to 0
 }
 
-// cost is what a run took.
+// cost is the time of a run.
 type cost struct{ wall, cpu time.Duration }
 
 // result is the runs of a benchmark with each binary.

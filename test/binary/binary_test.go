@@ -220,7 +220,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// canRun says whether the binary runs on this machine.
+// canRun reports whether the binary runs on this machine.
 func canRun(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {

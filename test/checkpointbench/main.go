@@ -53,7 +53,7 @@ type tool struct {
 	save, restore func(dir string) []string
 }
 
-// figure is what one run of a tool took.
+// figure is the result of one run of a tool.
 type figure struct {
 	seconds float64
 	// sent and got are bytes over the wire, memory is the peak in bytes.
@@ -350,7 +350,7 @@ func rewrite(name string, offsets []int64, length int64, content io.Reader, inse
 	return errors.Join(err, f.Close(), os.Rename(name+".new", name))
 }
 
-// equal says whether two folders have the same files.
+// equal reports whether two folders have the same files.
 func equal(x, y string) error {
 	return fs.WalkDir(os.DirFS(x), ".", func(at string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -57,7 +57,7 @@ func TestPagesNameWhatExists(t *testing.T) {
 	}
 }
 
-// has says whether a name is one of Go or of the tree, and whether it is there.
+// has reports whether a name is one of Go or of the tree, and whether it is there.
 func (d *declared) has(name string) (known, there bool) {
 	if testName.MatchString(name) {
 		return true, d.tests[name]

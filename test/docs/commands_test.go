@@ -68,7 +68,7 @@ var elsewhere = map[string]string{
 // stands is an example of an id or a name, and what it stands for in the world.
 type stands struct {
 	match *regexp.Regexp
-	with  string // {name} is what the world knows
+	with  string // {name} is a placeholder of the world
 }
 
 // examplesOf are replaced in this order before a command is run.
@@ -262,7 +262,7 @@ func documents(t *testing.T, root string) []string {
 	return names
 }
 
-// generated says whether a document is written by the code: syntax may stand there without
+// generated reports whether a document is written by the code: syntax may stand there without
 // a fence.
 func generated(name string) bool { return strings.HasPrefix(name, "docs/reference/") }
 

@@ -16,8 +16,8 @@ type block struct {
 	kind, text string
 }
 
-// kinds are what a fence may name. A block sh or console has commands, and a block text what the
-// commands before it print; the others are files, and plain is neither.
+// kinds are the allowed names of a fence. A block sh or console has commands, and a block text the
+// output of the commands before it; the others are files, and plain is neither.
 var kinds = map[string]bool{
 	"sh": true, "console": true, "text": true, "yaml": true, "json": true, "hcl": true, "python": true, "csv": true,
 	"crontab": true, "plain": true,
@@ -156,7 +156,7 @@ var took = regexp.MustCompile(`(\d+) s\b`)
 var spelled = regexp.MustCompile(
 	`\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (\d{4})\b`)
 
-// shows says whether an output has a line that a document shows. Dollars may be 2% off: what
+// shows reports whether an output has a line that a document shows. Dollars may be 2% off: what
 // was wasted of a window of days depends on the hour.
 func shows(line, output string) bool {
 	line, output = took.ReplaceAllString(line, "${1}s"), took.ReplaceAllString(output, "${1}s")

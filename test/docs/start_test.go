@@ -64,7 +64,7 @@ func TestGettingStarted(t *testing.T) {
 	}
 }
 
-// terminal is what a terminal shows while others write to it.
+// terminal is the visible content of a terminal while others write to it.
 type terminal struct {
 	mu   sync.Mutex
 	text strings.Builder

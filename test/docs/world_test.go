@@ -35,7 +35,7 @@ type world struct {
 	dir  string
 	env  []string
 	pull *github.Pull
-	// known are what the documents' examples of ids stand for.
+	// known maps the documents' example ids to real ones.
 	known map[string]string
 }
 

@@ -14,12 +14,12 @@ type Costs struct {
 	Billed, Effective, List string
 }
 
-// Group is what is added up by.
+// Group is the key of a sum.
 type Group struct {
 	Day, Resource, Service string
 }
 
-// Sums is what a bill comes to.
+// Sums are the sums of a bill.
 type Sums struct {
 	Lines int64
 	// Total has all digits of the bill.
@@ -36,8 +36,8 @@ type GroupSum struct {
 	Lines, Parts int64
 }
 
-// Agrees says how exact sums of others differ: totals in any digit, groups by more than
-// their rounding, or in what groups there are.
+// Agrees returns the difference of exact sums: totals in any digit, groups by more than their
+// rounding, or in the set of groups.
 func (s Sums) Agrees(other Sums) error {
 	return s.differ(other, func(a, b string, parts int64) bool {
 		x, errX := bill.ParseDecimal(a)
@@ -52,7 +52,7 @@ func (s Sums) Agrees(other Sums) error {
 	})
 }
 
-// Near says how sums of binary numbers differ, by more than their rounding errors.
+// Near returns the difference of sums of binary numbers beyond their rounding errors.
 func (s Sums) Near(other Sums) error {
 	return s.differ(other, func(a, b string, parts int64) bool {
 		x, errX := strconv.ParseFloat(a, 64)

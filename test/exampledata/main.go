@@ -96,7 +96,7 @@ type machine struct {
 	work func(r *rand.Rand, at time.Duration, gpu int) (util, held float64)
 }
 
-// office says whether people work at a time: Monday to Friday, 9 to 18 UTC.
+// office reports whether people work at a time: Monday to Friday, 9 to 18 UTC.
 func office(at time.Duration) bool {
 	day, hour := int(at.Hours())/24, math.Mod(at.Hours(), 24)
 	return day%7 < 5 && hour >= 9 && hour < 18

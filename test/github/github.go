@@ -89,7 +89,7 @@ func (p *Pull) Comments() []string {
 	return all
 }
 
-// Event is what GitHub tells a workflow about the pull request.
+// Event returns GitHub's event of the pull request for a workflow.
 func (p *Pull) Event(tb testing.TB, base string) string {
 	tb.Helper()
 	p.mu.Lock()
@@ -105,7 +105,7 @@ func (p *Pull) Event(tb testing.TB, base string) string {
 	return string(text)
 }
 
-// Env is what a workflow's environment has, with the event in a file.
+// Env returns the environment of a workflow, with the event in a file.
 func (p *Pull) Env(event string) []string {
 	return []string{
 		"GITHUB_EVENT_NAME=pull_request", "GITHUB_EVENT_PATH=" + event, "GITHUB_REPOSITORY=" + repository,

@@ -39,7 +39,7 @@ type serviceMonitor struct {
 	} `json:"spec"`
 }
 
-// rendered is what a release consists of.
+// rendered are the objects of a release.
 type rendered struct {
 	deployment *appsv1.Deployment
 	config     *corev1.ConfigMap

@@ -68,7 +68,7 @@ func Parse(raw []byte) (*Policy, error) {
 	return &p, nil
 }
 
-// Allows says whether the policy lets a request through: a statement allows it, and none
+// Allows reports whether the policy lets a request through: a statement allows it, and none
 // denies it.
 func (p *Policy) Allows(r Request) (bool, error) {
 	allowed, denied := false, false

@@ -45,7 +45,7 @@ type Account struct {
 type kind struct {
 	arns               []string
 	ends, tags, untags []string
-	// untold says that IAM does not know its tags, whatever they are.
+	// untold is true if IAM does not know its tags, whatever they are.
 	untold bool
 }
 
@@ -223,7 +223,7 @@ func Widened(by []Principal, in Account) ([]string, error) {
 // documents asks for more tags.
 const mostWrites = 2
 
-// mentions says whether a statement allows an action on some condition.
+// mentions reports whether a statement allows an action on some condition.
 func (p *Policy) mentions(action string) bool {
 	return slices.ContainsFunc(p.Statement, func(s Statement) bool {
 		return s.Effect == "Allow" && slices.ContainsFunc(s.Action, func(a string) bool {
@@ -236,8 +236,8 @@ type search struct {
 	by    []Principal
 	in    Account
 	names *strings.Replacer
-	// values are those that tags may get, by the keys by which a document decides, and states the
-	// tags with which something begins.
+	// values are the possible values of tags, by the keys by which a document decides, and states
+	// the initial tags of a resource.
 	values map[string][]string
 	states []map[string]string
 	// sets are tags that a statement wants to be written together.

@@ -112,7 +112,7 @@ type resolver struct {
 	conditions map[string]any
 }
 
-// noValue is what AWS::NoValue resolves to: the element or key is left out.
+// noValue is the value of AWS::NoValue: the element or key is left out.
 type noValue struct{}
 
 func (r resolver) resolve(v any) (any, error) {

@@ -28,7 +28,7 @@ type Table struct {
 	never    []reservation
 }
 
-// order says which packages of its own section a package may import.
+// order lists the packages of its own section that a package may import.
 type order string
 
 const (
@@ -63,7 +63,7 @@ type reservation struct {
 	reason  string
 }
 
-// has says whether a file may have what is reserved.
+// has reports whether a file may have what is reserved.
 func (r *reservation) has(importer, file string) bool {
 	return slices.Contains(r.holders, short(importer)) || slices.Contains(r.holders, short(importer)+"/"+file)
 }
@@ -71,7 +71,7 @@ func (r *reservation) has(importer, file string) bool {
 // rule is the section's rule in an error.
 func (s *section) rule() string { return "[" + s.name + "] " + s.reason }
 
-// isTest says whether the section is of test programs, which no reservation binds.
+// isTest reports whether the section is of test programs, which no reservation binds.
 func (s *section) isTest() bool { return s.name == "testing" }
 
 // Read reads a table.
@@ -358,7 +358,7 @@ func (t *Table) refuse(e *entry, importer, file, imported string) string {
 	return fmt.Sprintf("%s; it is in [%s], line %d", e.section.rule(), to.section.name, to.number)
 }
 
-// begins says whether an import path is, or is below, a prefix.
+// begins reports whether an import path is, or is below, a prefix.
 func begins(imported, prefix string) bool {
 	if strings.HasSuffix(prefix, "/") {
 		return strings.HasPrefix(imported, prefix)

@@ -52,7 +52,7 @@ type cloud struct {
 type machine struct {
 	id, account string
 	load        float64
-	// reports says that its GPU is measured.
+	// reports is true if its GPU is measured.
 	reports bool
 }
 

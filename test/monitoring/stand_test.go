@@ -95,7 +95,7 @@ type stand struct {
 	binary     string
 	prometheus string
 	received   received
-	// refusing says that Slack accepts no message.
+	// refusing is true while Slack accepts no message.
 	refusing atomic.Bool
 	// first reads three accounts by TLS and has its state in SQLite, second one account and PostgreSQL.
 	first, second *service
@@ -450,7 +450,7 @@ func (s *stand) state(labels map[string]string) (string, error) {
 	return "inactive", nil
 }
 
-// holds says whether an expression has a result.
+// holds reports whether an expression has a result.
 func (s *stand) holds(expr string) (bool, error) {
 	var doc struct{ Data struct{ Result []any } }
 	err := s.get("/api/v1/query?query="+url.QueryEscape(expr), &doc)

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/test/shared"
 )
 
-// client is what another test process has of this one's servers.
+// client is the access of another test process to this one's servers.
 type client struct {
 	mu      sync.Mutex
 	servers map[string]*Server // by process id

@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// options say what is changed and how it is tested.
+// options choose the packages to change and their tests.
 type options struct {
 	number int
 	seed   uint64
@@ -182,7 +182,7 @@ func (p pkg) test(ctx context.Context, o options, out io.Writer) (tested, surviv
 	return tested, survived, nil
 }
 
-// verdict is what the tests say about a mutant.
+// verdict is the result of the tests for a mutant.
 type verdict int
 
 const (
@@ -349,7 +349,7 @@ func around(stack []ast.Node) (f *ast.FuncType) {
 	return f
 }
 
-// failing says whether a return gives an error, as the last of its results.
+// failing reports whether a return gives an error, as the last of its results.
 func failing(f *ast.FuncType, n *ast.ReturnStmt) bool {
 	if f.Results == nil || len(f.Results.List) == 0 {
 		return false

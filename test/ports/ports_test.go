@@ -145,7 +145,7 @@ func (c *code) lookup(name string, source bool) (types.Type, error) {
 	return o.Type(), nil
 }
 
-// implements says whether a type, or a pointer to it, satisfies an interface.
+// implements reports whether a type, or a pointer to it, satisfies an interface.
 func (c *code) implements(implementation, port string) error {
 	// The compiler leaves unexported types out. A type that both sides name has to come from
 	// one of the two places.
@@ -170,7 +170,7 @@ func (c *code) implements(implementation, port string) error {
 	return nil
 }
 
-// applies says whether a package of the application has a type that satisfies an interface.
+// applies reports whether a package of the application has a type that satisfies an interface.
 func (c *code) applies(port string) error {
 	for _, pkg := range slices.Sorted(maps.Keys(c.files)) {
 		if !strings.HasPrefix(pkg, "app/") {
@@ -194,7 +194,7 @@ func (c *code) applies(port string) error {
 	return fmt.Errorf("no package of the application implements %s", port)
 }
 
-// held says whether a suite exists, and whether the package of an implementation runs it
+// held reports whether a suite exists, and whether the package of an implementation runs it
 // where it is a shared one.
 func (c *code) held(implementation, suite string) error {
 	pkg, of := split(suite)
@@ -209,7 +209,7 @@ func (c *code) held(implementation, suite string) error {
 	return nil
 }
 
-// mentions says whether a file of a package, or a test of it, holds a text.
+// mentions reports whether a file of a package, or a test of it, holds a text.
 func (c *code) mentions(pkg, text string, inTests bool) bool {
 	pattern := "*.go"
 	if inTests {

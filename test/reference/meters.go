@@ -164,7 +164,7 @@ type meterRow struct {
 	// by are items, or services of machines. Of these, missing have no price in the shipped book
 	// for the machine of the page, and unlisted are in no price list that is read.
 	by, missing, unlisted []string
-	// own says that the meter brings its price.
+	// own is true if the meter brings its price.
 	own      bool
 	unpriced []string
 }
@@ -175,7 +175,7 @@ func meterName(name string) string {
 	return name
 }
 
-// pricedBy is what of the book a meter is priced by.
+// pricedBy names the entry of the book that prices a meter.
 func pricedBy(m *inventory.Meter) string {
 	switch {
 	case m.Service == "":

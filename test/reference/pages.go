@@ -73,7 +73,7 @@ func (p *book) table(head []string, rows [][]string) {
 	p.b.WriteString("\n")
 }
 
-// mark is what stands between angle brackets, which Markdown takes for HTML.
+// mark matches text between angle brackets, which Markdown takes for HTML.
 var mark = regexp.MustCompile(`<([^>]*)>`)
 
 // code puts a text in the face of code, "" where there is none.
@@ -92,7 +92,7 @@ func codes(all []string) string {
 	return strings.Join(out, ", ")
 }
 
-// typeOf says for people which values a schema accepts.
+// typeOf describes the values that a schema accepts.
 func typeOf(s *jsonschema.Schema, defs jsonschema.Definitions) string {
 	switch {
 	case s.AnyOf != nil:

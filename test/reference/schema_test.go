@@ -206,7 +206,7 @@ func TestManualValidates(t *testing.T) {
 // mutant is a file with one change.
 type mutant struct {
 	what, src string
-	// structural says that the change breaks the form of the file, which a schema has to
+	// structural is true if the change breaks the form of the file, which a schema has to
 	// notice wherever the reader does.
 	structural bool
 }

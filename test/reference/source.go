@@ -18,8 +18,8 @@ import (
 // module is the path of this module.
 const module = "github.com/curfew-dev/curfew"
 
-// source is what the code says of itself: comments of types and fields, and the constants
-// of types of text.
+// source is the documentation in the code: comments of types and fields, and the constants of types
+// of text.
 type source struct {
 	// comments are by "package.Type" and "package.Type.Field".
 	comments map[string]string
@@ -106,7 +106,7 @@ func (s *source) add(pkg string, f *ast.File) {
 	}
 }
 
-// isEntry says whether a type is an entry of the audit log.
+// isEntry reports whether a type is an entry of the audit log.
 func isEntry(t ast.Expr) bool {
 	switch t := t.(type) {
 	case *ast.Ident:

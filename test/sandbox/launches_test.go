@@ -18,7 +18,7 @@ import (
 // launchRegion is one in which nothing is seeded.
 const launchRegion = "eu-central-1"
 
-// launching is what the tests of launches ask with.
+// launching are the parameters of the tests of launches.
 type launching struct {
 	t       *testing.T
 	ec2     *ec2.Client

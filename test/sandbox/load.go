@@ -7,17 +7,17 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// load is what a machine did in an hour.
+// load is the activity of a machine in an hour.
 type load struct {
 	// cpu and cpuMax are the mean and the peak in percent; bytes went in and out.
 	cpu, cpuMax, bytes float64
 	gpus               []gpuLoad
 }
 
-// gpuLoad is what one GPU did in an hour: mean and peak in percent, memory in MiB.
+// gpuLoad is the activity of one GPU in an hour: mean and peak in percent, memory in MiB.
 type gpuLoad struct{ util, max, memory float64 }
 
-// behavior says what a machine did in the hour at t, the n-th of its life that is
+// behavior returns the activity of a machine in the hour at t, the n-th of its life that is
 // measured; false is a gap in the measurements.
 type behavior func(t time.Time, n int) (load, bool)
 
@@ -136,7 +136,7 @@ func dims(pairs ...string) []wire.Dimension {
 	return out
 }
 
-// agent says how the CloudWatch agent on a machine reports its GPUs.
+// agent is the way in which the CloudWatch agent on a machine reports its GPUs.
 type agent int
 
 const (

@@ -45,8 +45,8 @@ var spots = map[string]string{"g5.xlarge/us-east-1": "0.436"}
 // 10 minutes from checkpoint to checkpoint, 10 minutes for a restart.
 var spotFactor = (1/0.33 + 1.0/6) * (math.Exp(0.33/6) - 1) * 6
 
-// rates are what storage and network cost, us-east-1 (and us-west-2, which is the
-// same for these), USD. Source: AWS price pages, 2026-07.
+// rates are the prices of storage and network, us-east-1 (and us-west-2, which is the same for
+// these), USD. Source: AWS price pages, 2026-07.
 var rates = map[string]string{
 	"ebs:gp2":            "0.10",   // GiB-month
 	"ebs:gp3":            "0.08",   // GiB-month

@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// Options say how to start a sandbox.
+// Options configure a sandbox.
 type Options struct {
 	// Port of the endpoint on loopback; 0 takes a free one.
 	Port int
@@ -28,7 +28,7 @@ type Options struct {
 
 // Sandbox is a running AWS endpoint.
 type Sandbox struct {
-	// Wire is what stands in front of moto: it records calls and injects faults.
+	// Wire is the proxy in front of moto: it records calls and injects faults.
 	Wire *wire.Server
 
 	moto *moto.Server

@@ -144,13 +144,13 @@ func (b *seeder) record(kind inventory.Kind, id, region string, o inventory.Owne
 	return r
 }
 
-// plant says that an audit must report rule for r.
+// plant requires that an audit reports rule for r.
 func (b *seeder) plant(r Resource, rule string, p Planted) {
 	p.Resource, p.Rule = r, rule
 	b.truth.Planted = append(b.truth.Planted, p)
 }
 
-// innocent says that an audit must not report these rules for r.
+// innocent requires that an audit does not report these rules for r.
 func (b *seeder) innocent(r Resource, note string, not ...string) {
 	b.truth.LookAlikes = append(b.truth.LookAlikes, LookAlike{Resource: r, Not: not, Note: note})
 }

@@ -68,8 +68,8 @@ const (
 	maxData = 500
 )
 
-// Activity is what a machine does: its CPU and its GPU in percent, the GPU's memory in
-// MiB, bytes a minute over the network.
+// Activity is the activity of a machine: its CPU and its GPU in percent, the GPU's memory in MiB,
+// bytes a minute over the network.
 type Activity struct{ CPU, GPU, Memory, Network float64 }
 
 // The activities of the machines.
@@ -138,7 +138,7 @@ func (s *Sandbox) SeedLadder(ctx context.Context, region string) (*Ladder, error
 	return l, nil
 }
 
-// inGang says whether a machine is of the gang: "gang-0" to "gang-7".
+// inGang reports whether a machine is of the gang: "gang-0" to "gang-7".
 func inGang(name string) bool { return strings.HasPrefix(name, "gang-") }
 
 // ladderTags returns a machine's tags.

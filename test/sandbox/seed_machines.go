@@ -36,7 +36,7 @@ type machine struct {
 	want Planted // what its finding says
 	// also are further rules planted for it.
 	also map[string]Planted
-	// untaggedDisk says that its disk lacks tags too.
+	// untaggedDisk is true if its disk lacks tags too.
 	untaggedDisk bool
 	not          []string // must not be reported
 	note         string

@@ -103,7 +103,7 @@ type endpoint struct {
 	owner inventory.Owner
 	kind  smtypes.ProductionVariantInstanceType
 	async bool
-	// measured says whether the machine's own metrics exist; calls are invocations
+	// measured reports whether the machine's own metrics exist; calls are invocations
 	// an hour, 0: no datapoint at all, as SageMaker does.
 	measured bool
 	calls    float64

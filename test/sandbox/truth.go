@@ -6,8 +6,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// Truth is what was seeded: the waste that an audit must find and what it must not
-// call waste.
+// Truth lists the seeded resources: the waste that an audit must find, and look-alikes that are
+// none.
 type Truth struct {
 	// Now is when the account was seeded; ages count from it.
 	Now time.Time
@@ -17,13 +17,13 @@ type Truth struct {
 	// OtherRole.
 	OtherAccount, OtherRole string
 	Regions                 []string
-	// BilledUSD is what the provider says Account cost in the last 30 days.
+	// BilledUSD is the provider's own total for Account in the last 30 days.
 	BilledUSD string
 	Planted   []Planted
-	// Other is what was planted in OtherAccount.
+	// Other was planted in OtherAccount.
 	Other      []Planted
 	LookAlikes []LookAlike
-	// Resources are all that was seeded in Account, by kind and id.
+	// Resources are all seeded resources of Account, by kind and id.
 	Resources []Resource
 }
 
@@ -40,13 +40,13 @@ type Resource struct {
 type Planted struct {
 	Rule string
 	Resource
-	// SavingsUSD is what the fix saves a month, to the cent, computed from this
-	// package's own prices. Empty: not asserted here.
+	// SavingsUSD is the monthly saving of the fix, to the cent, computed from this package's own
+	// prices. Empty: not asserted here.
 	SavingsUSD string
-	// WasteUSD is what the waste costs a month where it differs from what a fix
-	// saves. Empty: not asserted here.
+	// WasteUSD is the monthly cost of the waste where it differs from the saving of a fix. Empty:
+	// not asserted here.
 	WasteUSD string
-	// Unknown says that the saving must be reported as not known, at most
+	// Unknown is true if the saving must be reported as not known, at most
 	// UpperBoundUSD (when that is not empty).
 	Unknown       bool
 	UpperBoundUSD string

@@ -67,7 +67,7 @@ func (s *service) quarantine() (why string) {
 	return why
 }
 
-// charged is what the ledger says that each machine's time came to, in dollars.
+// charged returns the ledger's charges for each machine's time, in dollars.
 func (s *service) charged() map[string]float64 {
 	s.t.Helper()
 	db := s.open()

@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/identity"
 )
 
-// listening is what the log says of the address.
+// listening matches the address in the log.
 var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
 
 // url waits until a process listens, and returns where.

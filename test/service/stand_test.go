@@ -451,7 +451,7 @@ func (c *cloud) truncate(yes bool) {
 	c.cut = yes
 }
 
-// read says when each account was listed last.
+// read returns the last time that each account was listed.
 func (c *cloud) read() map[string]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -498,7 +498,7 @@ type service struct {
 	grace time.Duration
 	lease time.Duration
 	began time.Time // when all was calm, and each machine charged
-	// settled says that calls which failed at the provider may be made again.
+	// settled is true if calls which failed at the provider may be made again.
 	settled bool
 
 	mu     sync.Mutex

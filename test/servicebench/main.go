@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// bench is what is measured.
+// bench is the benchmark under way.
 type bench struct {
 	binary, dir, policy string
 	accounts, machines  int
@@ -363,7 +363,7 @@ func (b *bench) log() string {
 	return text[max(0, len(text)-3000):]
 }
 
-// logged is what the first process wrote.
+// logged returns the output of the first process.
 func (b *bench) logged() string {
 	text, _ := os.ReadFile(filepath.Join(b.dir, "log-0")) // none says nothing
 	return string(text)
@@ -445,7 +445,7 @@ func (b *bench) verdicts(ctx context.Context, out *times) {
 	wg.Wait()
 }
 
-// mix is what clients ask for, by share.
+// mix are the requests of clients, by share.
 var mix = []struct {
 	name  string
 	share int
@@ -508,7 +508,7 @@ func get(ctx context.Context, url, token string, into any) (int, error) {
 	return res.StatusCode, err
 }
 
-// used is what processes have used: CPU, memory now and at most in bytes.
+// used is the resource use of processes: CPU, memory now and at most in bytes.
 type used struct {
 	cpu          time.Duration
 	memory, most int64
@@ -532,7 +532,7 @@ func (b *bench) usage() (out used) {
 	return out
 }
 
-// cpu is what a process has used.
+// cpu returns the CPU time of a process.
 func cpu(pid int) (out time.Duration) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

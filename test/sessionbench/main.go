@@ -50,13 +50,13 @@ func main() {
 const (
 	region      = "us-east-1"
 	machineType = "g6.xlarge"
-	// least is what the p95 of a start on this machine has to stay under.
+	// least is the bound of the p95 of a start on this machine.
 	least = 3 * time.Second
 	// patient is how long a session may take at all.
 	patient = 2 * time.Minute
 )
 
-// bench is what is measured.
+// bench is the benchmark under way.
 type bench struct {
 	binary, dir string
 	env         []string

@@ -31,8 +31,8 @@ type gauge struct {
 	// calls are the calls that change something, and all how many there were.
 	calls []string
 	all   int
-	// fault says of a call, by its number from 1 and its name, whether it goes wrong, and
-	// whether it is carried out.
+	// fault decides for a call, by its number from 1 and its name, whether it fails, and whether it
+	// is carried out.
 	fault func(n int, name string) (hit, forward bool)
 	// die ends processes before the connection is closed.
 	die func()
@@ -133,7 +133,7 @@ func (s *stand) insist(args ...string) {
 	s.t.Fatalf("curfew %q was killed again and again", args)
 }
 
-// agrees says how what EC2 has differs from the records; empty: it does not.
+// agrees returns the difference between EC2 and the records; empty if there is none.
 func (s *stand) agrees(name string, nodes int) string {
 	machines, _ := s.held()
 	runs := s.list()
@@ -161,7 +161,7 @@ func (s *stand) agrees(name string, nodes int) string {
 	return ""
 }
 
-// open says whether a hold of a session is neither settled nor released.
+// open reports whether a hold of a session is neither settled nor released.
 func (s *stand) open(name string) bool {
 	out, _ := s.curfew(0, "budget", "holds", "-o", "json")
 	var doc struct {

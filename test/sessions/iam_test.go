@@ -137,7 +137,7 @@ func (p *permitted) allows(action, key string, keys map[string]string) bool {
 	return ok && err == nil
 }
 
-// decide says whether a call of S3 is allowed, and names it.
+// decide reports whether a call of S3 is allowed, and names it.
 func (p *permitted) decide(r *http.Request) (ok bool, call string) {
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	query := r.URL.Query()

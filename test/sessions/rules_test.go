@@ -112,7 +112,7 @@ func (s *stand) foreign() string {
 	return aws.ToString(out.Instances[0].InstanceId)
 }
 
-// runs says whether a machine runs.
+// runs reports whether a machine runs.
 func (s *stand) runs(id string) bool {
 	s.t.Helper()
 	machines, _ := s.held()

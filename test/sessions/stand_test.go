@@ -179,7 +179,7 @@ func (s *stand) write(name, text string) {
 	}
 }
 
-// environ is what curfew runs with, at an endpoint.
+// environ sets the environment of curfew for an endpoint.
 func (s *stand) environ(endpoint string) {
 	s.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "XDG_STATE_HOME=" + filepath.Join(s.dir, "state"),
@@ -246,7 +246,7 @@ func (s *stand) curfew(want int, args ...string) (out, errs string) {
 // data is the data directory of the person.
 func (s *stand) data() string { return filepath.Join(s.dir, ".local", "share", "curfew") }
 
-// list is what ls -o json says.
+// list returns the output of ls -o json.
 func (s *stand) list(args ...string) []view.Run {
 	s.t.Helper()
 	out, _ := s.curfew(0, append([]string{"ls", "-o", "json"}, args...)...)
@@ -315,7 +315,7 @@ func (s *stand) controllers() []int { return s.doing("up", "down", "keep") }
 // kill ends the controllers that run now, as SIGKILL does, and waits until they are gone.
 func (s *stand) kill() { killed(s.controllers()) }
 
-// tell says what there is, for a test that failed.
+// tell prints the resources for a failed test.
 func (s *stand) tell(name string) {
 	for _, args := range [][]string{{"status", name}, {"logs", name}} {
 		p := s.start(args...)
@@ -339,7 +339,7 @@ func killed(pids []int) {
 	}
 }
 
-// alive says whether a process runs; one that is dead and not yet waited for does not.
+// alive reports whether a process runs; one that is dead and not yet waited for does not.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(stat), ") ")
@@ -353,8 +353,8 @@ func (s *stand) clear() {
 	}
 }
 
-// held is what EC2 holds of sessions, by the session that it is tagged with: machines that
-// run, and everything else.
+// held returns the resources of sessions in EC2, by the session that they are tagged with: machines
+// that run, and everything else.
 func (s *stand) held() (machines, rest map[string][]string) {
 	s.t.Helper()
 	ctx := context.WithoutCancel(s.t.Context())
@@ -421,7 +421,7 @@ type machines struct {
 // machine is one that runs.
 type machine struct {
 	root string
-	// s3 is what its role lets it reach.
+	// s3 is the storage that its role allows it to reach.
 	s3   *permitted
 	cmd  *exec.Cmd
 	over chan struct{}

@@ -53,7 +53,7 @@ const (
 	step = 5 * time.Minute
 )
 
-// machine is what one machine did, a value for each minute; negative is a lost sample.
+// machine is the activity of one machine, a value for each minute; negative is a lost sample.
 type machine struct {
 	id, address, host string
 	gpus              int
@@ -282,7 +282,7 @@ func (w *world) setting(t *testing.T, at time.Time, f clouds.Source, keep func(u
 	return s
 }
 
-// verdicts are what every machine does at a time.
+// verdicts returns the duty of every machine at a time.
 func verdicts(t *testing.T, s round.Setting) map[string]duty.Verdict {
 	set, err := policy.Parse("ask.yaml", []byte(ask))
 	if err != nil {
@@ -482,7 +482,7 @@ scrape_configs:
 	}
 }
 
-// turns says whether a machine changes what it does within a step of the coarser source
+// turns reports whether a machine changes what it does within a step of the coarser source
 // before a minute, or whether samples are lost there.
 func (w *world) turns(i, minute int) bool {
 	m := w.machines[i]

@@ -21,11 +21,11 @@ import (
 
 // The environment that tests steer it by.
 const (
-	// variableRun says that a test binary is the plugin.
+	// variableRun makes a test binary the plugin.
 	variableRun = "CURFEW_TEST_PLUGIN"
 	// VariableVersion is the version that it says it has.
 	VariableVersion = "CURFEW_TEST_PLUGIN_VERSION"
-	// VariableMode is what it does wrong: see the modes.
+	// VariableMode selects a fault: see the modes.
 	VariableMode = "CURFEW_TEST_PLUGIN_MODE"
 	// VariableShell is a program that is the shell of a machine, whose id it is given; empty: the
 	// shell of this machine.
@@ -38,7 +38,7 @@ const (
 
 // The modes.
 const (
-	Refuses = "refuses" // it says that it cannot connect
+	Refuses = "refuses" // it fails to connect
 	Silent  = "silent"  // it ends at once and says nothing
 	Hangs   = "hangs"   // its stream is dead, and it waits
 )

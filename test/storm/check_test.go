@@ -117,8 +117,8 @@ func (w *world) checkEnd(m *machine, c call, bad func(string, ...any)) {
 	}
 }
 
-// climb is what the audit log says of the actions on a resource. What is put back begins
-// at the first step again, and does all of its calls once more.
+// climb is the audit log of the actions on a resource. A restored item begins at the first step
+// again, and repeats all of its calls.
 type climb struct {
 	// times counts how often calls began.
 	times int

@@ -50,7 +50,7 @@ func (m *memory) ask(r *http.Request, body []byte, provider http.Handler) *httpt
 	return got
 }
 
-// asks says whether an operation changes nothing.
+// asks reports whether an operation changes nothing.
 func asks(operation string) bool {
 	return strings.HasPrefix(operation, "Describe") || strings.HasPrefix(operation, "List") ||
 		strings.HasPrefix(operation, "Get")

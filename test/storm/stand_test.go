@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(postgres.Run(m))
 }
 
-// stand is what all worlds share: moto, in which each has an account of its own, and a
-// PostgreSQL server, in which each has a database of its own.
+// stand is shared by all worlds: moto, in which each has a separate account, and a PostgreSQL
+// server, in which each has a separate database.
 type stand struct {
 	dir, motoURL string
 	began        time.Time

@@ -87,7 +87,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// String says what was done.
+// String describes the schedule.
 func (s *stand) String() string {
 	return fmt.Sprintf("%d machines ended, %d fixes, %d holds, %d of them by approvals, %d states put back, %d "+
 		"processes stopped, %d attempts of another user",

@@ -57,11 +57,11 @@ type thing struct {
 	keptBy string
 }
 
-// waste is what a scan finds and people fix with the approval of another person.
+// waste is a resource that a scan finds and people fix with the approval of another person.
 type waste struct {
 	thing
-	// rule finds it; verb is what a fix does, and fixing the call that it makes. Neither
-	// can be taken back, so that a keep holds it.
+	// rule finds it; verb is the action of a fix, and fixing its call. Neither can be undone, so
+	// that a keep holds it.
 	rule, verb, fixing string
 }
 
@@ -70,7 +70,7 @@ type machine struct {
 	thing
 	// busy are the minutes, since the world began, in which it works.
 	busy map[int]bool
-	// never says that nothing may ever end it.
+	// never is true if nothing may ever end it.
 	never bool
 }
 
@@ -100,7 +100,7 @@ type call struct {
 	// staled is how many stale answers the host had got within the command.
 	staled int64
 	again  bool // the network repeated it
-	// running says for each id that the machine ran when it came.
+	// running marks the ids of machines that ran when the command came.
 	running map[string]bool
 }
 
@@ -306,7 +306,7 @@ func (w *world) thing(name string, kind inventory.Kind, id string) thing {
 	}
 }
 
-// things are all that may be kept.
+// things are all resources that may be kept.
 func (w *world) things() (all []*thing) {
 	for _, m := range w.machines {
 		all = append(all, &m.thing)
@@ -406,7 +406,7 @@ func (w *world) carryOut(h *host, rw *httptest.ResponseRecorder, r *http.Request
 	w.note("  %s: %s %v answered %d", h.name, operation, c.ids, c.status)
 }
 
-// ends says whether an operation ends machines.
+// ends reports whether an operation ends machines.
 func ends(operation string) bool {
 	return operation == "TerminateInstances" || operation == "StopInstances"
 }
@@ -597,10 +597,10 @@ type result struct {
 type ending struct {
 	at   int64
 	kill bool
-	// stall is what happens while the process is stopped at that call, instead of its end; it
-	// returns for how long it was.
+	// stall runs while the process is stopped at that call, instead of its end; it returns the time
+	// of the stop.
 	stall func() time.Duration
-	// stranger says that another user of the machine gives the command.
+	// stranger is true if another user of the machine gives the command.
 	stranger bool
 }
 

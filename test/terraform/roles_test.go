@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/test/iam"
 )
 
-// person is who connects in the tests.
+// person connects in the tests.
 const person = "AIDAANA"
 
 // documents are the IAM documents of an applied backbone.
@@ -84,7 +84,7 @@ func principal(keys map[string]string) {
 	}
 }
 
-// request is what AWS asks because of a call of the table.
+// request is the IAM request of AWS because of a call of the table.
 func (d documents) request(a aws.SessionAsk) iam.Request {
 	r := iam.Request{
 		Action: a.Action, Resource: d.names.Replace(a.Resource), Keys: map[string]string{"aws:userid": person},

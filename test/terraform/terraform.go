@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// module is what is built where PATH has no Terraform, the last release that is one Go module.
+// module is built where PATH has no Terraform, the last release that is one Go module.
 const module = "github.com/hashicorp/terraform@v1.8.5"
 
 // root is the repository, from this package.
@@ -231,7 +231,7 @@ func (w *World) Local(module string) {
 	w.Run(module, "init", "-no-color", "-input=false")
 }
 
-// State is what Terraform knows after an apply.
+// State is Terraform's state after an apply.
 type State struct {
 	Outputs   map[string]struct{ Value any }
 	Resources []Resource

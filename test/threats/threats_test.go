@@ -52,7 +52,7 @@ func read(text string) (attackers map[string]bool, rows []threat) {
 	return attackers, rows
 }
 
-// wrong says what of the model does not hold in the tree below dir.
+// wrong lists the statements of the model that do not hold in the tree below dir.
 func wrong(dir, text string) (errs []error) {
 	attackers, rows := read(text)
 	seen := map[string]bool{}
@@ -78,7 +78,7 @@ func wrong(dir, text string) (errs []error) {
 	return errs
 }
 
-// exists says whether a folder declares a test.
+// exists reports whether a folder declares a test.
 func exists(dir, name string) bool {
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {

@@ -51,7 +51,7 @@ func writePage(w http.ResponseWriter, status int, title string) int {
 	return status
 }
 
-// asksForSecondPage says whether a request holds the token of [withSecondPage].
+// asksForSecondPage reports whether a request holds the token of [withSecondPage].
 func asksForSecondPage(r *http.Request, c *Call) bool {
 	return strings.Contains(r.URL.RawQuery, nextPage) || bytes.Contains(c.Body, []byte(nextPage))
 }

@@ -33,7 +33,7 @@ type Call struct {
 	// Service is the name of the credential scope, except that "monitoring" is
 	// called "cloudwatch" as in IAM.
 	Service, Operation, Region string
-	// AccessKey signed it; Account is whose key that is.
+	// AccessKey signed it; Account owns that key.
 	AccessKey, Account string
 	Protocol           Protocol
 	Method, Path       string
@@ -52,7 +52,7 @@ type Call struct {
 // Name returns "service:Operation".
 func (c *Call) Name() string { return c.Service + ":" + c.Operation }
 
-// Mutates says whether the operation's name is one of a change: anything that does
+// Mutates reports whether the operation's name is one of a change: anything that does
 // not begin with Describe, Get, List or Head.
 func (c *Call) Mutates() bool {
 	for _, p := range []string{"Describe", "Get", "List", "Head"} {

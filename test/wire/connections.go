@@ -86,7 +86,7 @@ func (s *Connections) start(ctx context.Context, c *Call) (*Reply, error) {
 	return s.opened(x), nil
 }
 
-// opened is what the Session Manager plugin is given.
+// opened returns the answer that the Session Manager plugin receives.
 func (s *Connections) opened(x Connection) *Reply {
 	return &Reply{Fields: map[string]any{"SessionId": x.ID, "TokenValue": "token-of-" + x.ID,
 		"StreamUrl": "wss://ssmmessages." + x.Region + ".amazonaws.com/v1/data-channel/" + x.ID +

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Fault is what goes wrong with the calls it matches. Empty fields match anything.
+// Fault is the fault of the calls it matches. Empty fields match anything. Empty fields match
+// anything.
 type Fault struct {
 	Service, Operation, Region, Account string
 	Kind                                FaultKind
@@ -29,7 +30,7 @@ const (
 	Throttling
 	// ServerError is a bare HTML 500, as moto and some proxies answer.
 	ServerError
-	// ExpiredToken says that the credentials were valid once.
+	// ExpiredToken refuses the credentials as expired.
 	ExpiredToken
 	// Reset closes the connection without an answer.
 	Reset
@@ -37,7 +38,7 @@ const (
 	Slow
 	// NotOffered is the answer of a service to an operation it does not have.
 	NotOffered
-	// Deaf says that it is done, and does nothing.
+	// Deaf confirms a call and does nothing.
 	Deaf
 	// Empty answers 200 without a body, as some proxies do.
 	Empty

@@ -27,7 +27,7 @@ type Fleet struct {
 	// First is added to the numbers of machines in their ids, so that several fleets have
 	// ids of their own.
 	First int
-	// Bare says that no agent publishes metrics of the GPUs.
+	// Bare is true if no agent publishes metrics of the GPUs.
 	Bare bool
 	// Queries, when set, counts the metrics that are asked for.
 	Queries *atomic.Int64
@@ -78,7 +78,7 @@ func (f Fleet) machineOf(id string) (int, bool) {
 	return int(n) - 1 - f.First, err == nil && strings.HasPrefix(id, "i-")
 }
 
-// Idle says whether machine n does nothing: three in ten do.
+// Idle reports whether machine n does nothing: three in ten do.
 func (Fleet) Idle(n int) bool { return n%10 < 3 }
 
 // span is the machines that a page of a call shows, and the next page's token.
@@ -154,7 +154,7 @@ func (f Fleet) describeInstances(_ context.Context, c *Call) (*Reply, error) {
 	return r, nil
 }
 
-// describeProtection says of every machine that nothing protects it.
+// describeProtection reports every machine as unprotected.
 func describeProtection(_ context.Context, c *Call) (*Reply, error) {
 	return &Reply{
 		XML: []*Node{T("instanceId", c.Form.Get("InstanceId")), E(c.Form.Get("Attribute"), T("value", false))},
@@ -258,7 +258,7 @@ func (f Fleet) read(c *Call) func(metricQuery) ([]time.Time, []float64) {
 
 func atoi(s string) int { n, _ := strconv.Atoi(s); return n }
 
-// value is what a metric of a machine was in the period at t.
+// value returns a metric of a machine in the period at t.
 func (f Fleet) value(machine, gpu int, q metricQuery, t time.Time) (float64, bool) {
 	h := uint64(machine)*0x9e3779b97f4a7c15 ^ uint64(gpu)*0xbf58476d1ce4e5b9 ^ uint64(t.Unix()/3600)*0x94d049bb133111eb
 	h ^= h >> 29

@@ -93,7 +93,7 @@ func list(c *Call, name string) []string {
 	}
 }
 
-// wanted says whether the filters allow these values.
+// wanted reports whether the filters allow these values.
 func wanted(f map[string][]string, values map[string]string) bool {
 	for name, allowed := range f {
 		v, known := values[name]

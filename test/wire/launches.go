@@ -12,9 +12,8 @@ import (
 	"sync"
 )
 
-// Launches is what RunInstances does beyond moto: it knows client tokens, refuses as a
-// test tells it to, shows machines late, tags interfaces and takes them away with their
-// machines.
+// Launches adds to moto's RunInstances: it knows client tokens, refuses on request of a test, shows
+// machines late, tags interfaces and removes them with their machines.
 //
 // A token is regional, or zonal where the launch names a zone or a subnet (EC2 User Guide,
 // "Ensuring idempotency in Amazon EC2 API requests"): the same token in another zone is
@@ -289,7 +288,7 @@ func (l *Launches) zone(ctx context.Context, c *Call) (string, error) {
 	return "", nil
 }
 
-// parameters are what two launches of a token have in common.
+// parameters returns the parameters that two launches of a token share.
 func parameters(c *Call) string {
 	form := url.Values{}
 	for k, v := range c.Form {

@@ -18,7 +18,7 @@ type lifecycle struct {
 	minimum string
 }
 
-// minimumHeader says which small objects move; the document does not.
+// minimumHeader sets which small objects move; the document does not.
 const minimumHeader = "X-Amz-Transition-Default-Minimum-Object-Size"
 
 func lifecycleKey(c *Call) string {

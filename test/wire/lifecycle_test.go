@@ -95,7 +95,7 @@ func TestLifecyclesNeedTheirChecksum(t *testing.T) {
 	}
 }
 
-// upstream is what stands in for moto.
+// upstream stands in for moto.
 func upstream(t *testing.T, answer func(action string) string) string {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

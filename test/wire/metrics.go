@@ -138,7 +138,7 @@ func (m *Metrics) find(account, region, namespace, name string, dims []Dimension
 	return out
 }
 
-// has says whether the series has all these dimensions; an empty value is any.
+// has reports whether the series has all these dimensions; an empty value is any.
 func (s *series) has(dims []Dimension) bool {
 	for _, d := range dims {
 		if !slices.ContainsFunc(s.dims, func(x Dimension) bool {

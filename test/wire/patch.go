@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Patch corrects what moto says of one thing: in every element or object of an
-// answer whose member IDField is ID, the members in Set that are there get the
-// given values, and those in Add are put in even where they are missing.
+// Patch corrects moto's answers about one thing: in every element or object of an answer whose
+// member IDField is ID, the members in Set that are there get the given values, and those in Add
+// are put in even where they are missing.
 //
 // A time is written as the protocol writes times: RFC 3339 in XML and where the
 // member was a string, else seconds since 1970. An int64 is written as it is.

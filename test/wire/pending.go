@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Pending is what a provider does not do at once: moto completes snapshots the moment they
-// are made, and has no way to stop a training job.
+// Pending delays changes that a provider does not make at once: moto completes snapshots the moment
+// they are made, and has no way to stop a training job.
 type Pending struct {
 	server *Server
 

@@ -18,7 +18,7 @@ type repeats struct {
 	kept    map[string]upstreamAnswer
 }
 
-// upstreamAnswer is what moto answered.
+// upstreamAnswer is an answer of moto.
 type upstreamAnswer struct {
 	status int
 	header http.Header
@@ -29,8 +29,8 @@ func (a upstreamAnswer) clone() upstreamAnswer {
 	return upstreamAnswer{a.status, a.header.Clone(), slices.Clone(a.body)}
 }
 
-// Bypassed says that moto is called without this server from now on, so that it cannot know
-// what changes.
+// Bypassed records that moto is called without this server from now on, so that its changes are not
+// known.
 func (s *Server) Bypassed() {
 	s.repeats.mu.Lock()
 	defer s.repeats.mu.Unlock()
@@ -66,7 +66,8 @@ func (p *repeats) answer(c *Call, r *http.Request, ask func() (upstreamAnswer, e
 	return a, nil
 }
 
-// changing says that a call begins that may change something, and returns what ends it.
+// changing marks the start of a call that may change something, and returns the function that ends
+// it.
 func (p *repeats) changing() (end func()) {
 	change := func(under int) {
 		p.mu.Lock()

@@ -35,13 +35,13 @@ type Answer func(ctx context.Context, c *Call) (*Reply, error)
 // Server is an AWS endpoint for all services and regions.
 type Server struct {
 	Recorder Recorder
-	// State is what the server answers for that moto cannot hold.
+	// State is the state of the account that moto cannot hold.
 	State *State
 	// Metrics is CloudWatch's memory.
 	Metrics *Metrics
 	// Pending keeps what takes its time pending until it is told to settle.
 	Pending *Pending
-	// Launches is what starts machines, where there is moto to hold them.
+	// Launches starts machines, where there is moto to hold them.
 	Launches *Launches
 	// Connections are the sessions of Systems Manager.
 	Connections *Connections
@@ -62,7 +62,7 @@ type Server struct {
 	done chan error
 }
 
-// Options say what is behind a Server.
+// Options configure the backends of a Server.
 type Options struct {
 	// Upstream is moto's URL. Without one, calls that the server does not know
 	// are answered empty.
@@ -316,7 +316,7 @@ func (s *Server) learn(c *Call, body []byte) {
 	s.accounts[key.Text] = arn[4]
 }
 
-// SignedBy says that keys are an account's.
+// SignedBy registers keys of an account.
 func (s *Server) SignedBy(accessKey, account string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// State is what an account holds that moto has no notion of, by account and
-// region.
+// State is the state of an account that moto has no notion of, by account and region.
 type State struct {
 	mu     sync.RWMutex
 	places map[string]*Place
@@ -94,7 +93,7 @@ func (a App) arn(c *Call) string {
 		a.Type) + "/" + a.Name
 }
 
-// document is what ListApps and DescribeApp both say.
+// document is the common part of the answers of ListApps and DescribeApp.
 func (a App) document() map[string]any {
 	d := map[string]any{"DomainId": a.Domain, "AppType": a.Type, "AppName": a.Name, "Status": "InService",
 		"CreationTime": a.Created, "ResourceSpec": map[string]any{"InstanceType": a.InstanceType}}
@@ -113,7 +112,7 @@ type Product struct {
 	Document    string
 }
 
-// ServiceCost is what one service cost an account in a month, in dollars.
+// ServiceCost is the cost of one service for an account in a month, in dollars.
 type ServiceCost struct{ Service, USD string }
 
 // SpotPrice is one entry of the spot price history.

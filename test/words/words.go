@@ -18,7 +18,7 @@ import (
 	"unicode"
 )
 
-// phrase is what a text must not say, and what to write instead.
+// phrase is a refused text with its replacement.
 type phrase struct {
 	pattern *regexp.Regexp
 	instead string

@@ -58,8 +58,8 @@ func newApprovalRequests(req *runtime.Request, cfg config.Config, s *store.Store
 	return h
 }
 
-// identified is who asks: by a verified identity, unless self-declared names open
-// fixes here.
+// identified returns the requester: by a verified identity, unless self-declared names open fixes
+// here.
 func (h *approvalRequests) identified(ctx context.Context) (approval.Person, error) {
 	if h.who != nil {
 		return *h.who, nil
@@ -205,7 +205,7 @@ func (h *approvalRequests) ask(ctx context.Context, it action.Item, p action.Pro
 	return r, nil
 }
 
-// plan is what an approver sees of an item.
+// plan returns the plan of an item that approvers see.
 func (h *approvalRequests) plan(it action.Item, p action.Proposal, hourly money.Amount) approval.Plan {
 	c := approval.Change{Resource: it.Ref.String(), Verb: string(it.Do.Verb)}
 	for _, s := range it.Steps {

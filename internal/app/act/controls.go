@@ -91,7 +91,7 @@ func Keeps(ctx context.Context, req *runtime.Request) (view.Keeps, error) {
 	return view.NewKeeps(all), nil
 }
 
-// CheckKeep says what an exemption lacks.
+// CheckKeep returns an error for an incomplete exemption.
 func CheckKeep(name, duration, reason string) error {
 	switch {
 	case duration == "":
@@ -102,7 +102,7 @@ func CheckKeep(name, duration, reason string) error {
 	return nil
 }
 
-// CheckReason says that a freeze, or its end, lacks a reason.
+// CheckReason returns an error for a freeze, or its end, without a reason.
 func CheckReason(reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return runtime.Invalid("give --reason, so that others know why")
@@ -110,7 +110,7 @@ func CheckReason(reason string) error {
 	return nil
 }
 
-// CheckConfirm says that the confirmation of a fuse lacks a reason.
+// CheckConfirm returns an error for the confirmation of a fuse without a reason.
 func CheckConfirm(policy, reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return runtime.Invalid("curfew confirm %s: give --reason, so that others know why so much is meant", policy)
@@ -175,8 +175,8 @@ func frozenByHand(err error, on bool) error {
 	return err
 }
 
-// Confirm says that what has blown a policy's fuse is meant; an empty account is all where
-// it has blown, an empty duration this once.
+// Confirm records that the cause of a policy's blown fuse is intended, in one account or in all
+// where it has blown, for a duration or for this once.
 func Confirm(ctx context.Context, req *runtime.Request, policy, account, duration, reason string) (view.Fuses, error) {
 	var none view.Fuses
 	cfg, s, err := req.State(ctx)
@@ -211,7 +211,7 @@ func Confirm(ctx context.Context, req *runtime.Request, policy, account, duratio
 	return view.NewFuses(confirmed), err
 }
 
-// Fuses are those that have blown and are not confirmed.
+// Fuses lists the blown fuses that are not confirmed.
 func Fuses(ctx context.Context, req *runtime.Request) (view.Fuses, error) {
 	var none view.Fuses
 	_, s, err := req.State(ctx)
@@ -227,7 +227,7 @@ func Fuses(ctx context.Context, req *runtime.Request) (view.Fuses, error) {
 	return view.NewFuses(all), nil
 }
 
-// scratchTag is what the owner of a machine writes on it to consent.
+// scratchTag is the tag by which the owner of a machine consents.
 var scratchTag = map[string]string{inventory.TagDisks: "scratch"}
 
 // Consent lets the disks of one machine be lost when policies end it: it writes the tag that

@@ -21,8 +21,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// EnforceOptions say what passes of the policies read, by which policies, and whether they
-// act.
+// EnforceOptions choose the accounts, the policies, and whether passes act.
 type EnforceOptions struct {
 	clouds.Source
 	// Policies are files or directories; none are those of the configuration.

@@ -23,11 +23,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// FixOptions say how fixes are carried out.
+// FixOptions configure how fixes are carried out.
 type FixOptions struct {
 	clouds.Source
-	// Scratch and Save say of the machine's disks that they hold nothing that matters, or
-	// that they are saved before. GitHub counts the reviews of the workflow's pull request.
+	// Scratch declares that the machine's disks hold nothing that matters, Save saves them first.
+	// GitHub counts the reviews of the workflow's pull request.
 	Scratch, Save, GitHub bool
 	// Grace is how long nothing happens after the owner was warned.
 	Grace time.Duration

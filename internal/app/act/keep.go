@@ -20,7 +20,7 @@ import (
 // historyWindow is how far back the ledger is asked whether a state has seen a resource.
 const historyWindow = 30 * 24 * time.Hour
 
-// hasSeen says whether a state has ever seen a resource, so that whoever acts by it reads
+// hasSeen reports whether a state has ever seen a resource, so that whoever acts by it reads
 // its keeps: it has been on the ladder, or was observed.
 func hasSeen(ctx context.Context, s *store.Store, ref inventory.Ref, now time.Time) (bool, error) {
 	account := ref.Cloud + "/" + ref.Account

@@ -97,7 +97,7 @@ func (h *approvalRequests) review(ctx context.Context, it action.Item, p action.
 	return nil
 }
 
-// sameChanges says whether a request shows the changes that would be made now. Its hash
+// sameChanges reports whether a request shows the changes that would be made now. Its hash
 // alone does not tell: whoever may write to the state could keep another text for it.
 func sameChanges(r approval.Request, now approval.Plan) bool {
 	shown, ok := r.Shown()
@@ -109,7 +109,7 @@ func sameChanges(r approval.Request, now approval.Plan) bool {
 	return err == nil && also == nil && string(a) == string(b)
 }
 
-// aside says why a vote is none on a request; empty where it is one.
+// aside returns the reason why a vote does not count for a request; empty if it does.
 func (h *approvalRequests) aside(v gate.Vote, r approval.Request, posted github.Posted) string {
 	switch {
 	case v.At.Before(posted.At):

@@ -18,8 +18,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// missing says of every request whose finding does not hold any more why that is. One that
-// was carried out before is confirmed.
+// missing returns, for every request whose finding no longer holds, the reason. One that was
+// carried out before is confirmed.
 func missing(ctx context.Context, out *round.Result, store action.Store) ([]view.Line, error) {
 	var lines []view.Line
 	for _, q := range out.Gone {
@@ -157,7 +157,7 @@ func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Sour
 	return failed
 }
 
-// undoFailure says what to do where the provider could not be asked.
+// undoFailure adds the next step to an error of the provider.
 func undoFailure(err error) error {
 	f := clouds.CloudError(err).(*runtime.Error) //nolint:errorlint // it always is one
 	if errors.Is(err, inventory.ErrUnauthenticated) {

@@ -81,7 +81,7 @@ func Action(ctx context.Context, req *runtime.Request, id string) (view.OneActio
 	return view.OneAction{Schema: view.ActionSchema, Action: view.NewAction(it)}, err
 }
 
-// Frozen says whether all actions are frozen, since when and why.
+// Frozen reports whether all actions are frozen, since when and why.
 func Frozen(ctx context.Context, req *runtime.Request) (view.Freeze, error) {
 	doc := view.Freeze{Schema: view.FreezeSchema}
 	_, s, err := req.State(ctx)

@@ -19,10 +19,9 @@ import (
 type Listing struct {
 	Account, Region string
 	Kind            inventory.Kind
-	// Teams are those that Takes can take anything of, without regard to the case of letters;
-	// nil is all.
+	// Teams are the teams that Takes can accept, without regard to case; nil is all.
 	Teams []string
-	// Takes says whether what belongs to a team is asked for; nil takes all.
+	// Takes reports whether what belongs to a team is asked for; nil takes all.
 	Takes func(team string) bool
 	// After is the id after which the list begins, and which it has to hold.
 	After string
@@ -30,15 +29,16 @@ type Listing struct {
 	Limit int
 }
 
-// ErrNotListed says that a list does not hold what it should begin after.
+// ErrNotListed is returned when a list does not hold what it should begin after.
 var ErrNotListed = errors.New("the list does not hold what it should begin after")
 
-// query is what the state selects by. What it selects may still be of another team.
+// query returns the query of the state, which may select other teams' items as well. What it
+// selects may still be of another team.
 func (l Listing) query(limit int) snapshot.Query {
 	return snapshot.Query{Account: l.Account, Region: l.Region, Kind: l.Kind, Teams: l.Teams, Limit: limit}
 }
 
-// takes says whether something of a team is asked for.
+// takes reports whether something of a team is asked for.
 func (l Listing) takes(team string) bool { return l.Takes == nil || l.Takes(team) }
 
 // leastRead is how many rows are read at least where some of those before were left out.
@@ -225,14 +225,13 @@ func refOf(id string) (inventory.Ref, bool) {
 	}, true
 }
 
-// Findings are all that hold.
+// Findings lists all current findings.
 func Findings(ctx context.Context, req *runtime.Request) (view.Findings, error) {
 	doc, _, err := ListFindings(ctx, req, Listing{})
 	return doc, err
 }
 
-// ListFindings are those that hold, in the order of their ids; more says that there are
-// others after them.
+// ListFindings lists current findings by id; more reports whether others follow.
 func ListFindings(ctx context.Context, req *runtime.Request, l Listing) (doc view.Findings, more bool, err error) {
 	doc = view.Findings{Schema: view.FindingsSchema, Findings: []view.DatedFinding{}}
 	_, s, err := req.State(ctx)

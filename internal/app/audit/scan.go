@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// ScanOptions say what is audited, and what is kept of it.
+// ScanOptions choose the scope of an audit, and the part of its result to keep.
 type ScanOptions struct {
 	clouds.Source
 	// Window is how far back usage is read; 0 is as configured.
@@ -160,7 +160,7 @@ func (o *openedState) close() {
 	}
 }
 
-// Unposted says which accounts could not be charged, and what holds all the same.
+// Unposted names the accounts that could not be charged, and the results that are valid regardless.
 func Unposted(r *round.Result, holds string) error {
 	var errs []error
 	for _, account := range slices.Sorted(maps.Keys(r.Unposted)) {

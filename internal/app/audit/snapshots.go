@@ -24,9 +24,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Observations are what a round saw of each account, for those who ask later. Profile is the one
-// that the accounts were reached by, tags say whose resources are, and judged says that the
-// round asked all rules.
+// Observations returns the observation of each account by a round, for later queries. Profile is
+// the one that the accounts were reached by, tags map tags to owners, and judged reports whether
+// the round evaluated all rules.
 func Observations(r *round.Result, profile string, tags inventory.TagMapping, judged bool) ([]snapshot.Look, error) {
 	by := mappingOf(tags)
 	verdicts := make(map[inventory.Ref]int, len(r.Facts))
@@ -130,10 +130,10 @@ func gist(f view.Finding) string {
 	return saves + " by " + string(f.Fix.Change.Verb)
 }
 
-// scanAgain is what to do about a kept scan that cannot be read.
+// scanAgain is the remedy for a kept scan that cannot be read.
 const scanAgain = "run `curfew scan` again"
 
-// NoScan says that nothing is kept to look in.
+// NoScan returns the error for a state without a kept scan.
 func NoScan(cfg config.Config) error {
 	if old, err := filepath.Glob(filepath.Join(cfg.DataDir, "scans", "*.json")); err == nil && cfg.DataDir != "" &&
 		len(old) > 0 {
@@ -226,8 +226,8 @@ func keptFindings(ctx context.Context, cfg config.Config, s *store.Store) ([]Kep
 	return out, nil
 }
 
-// Fixes are what the findings that hold propose, of all accounts, and when the newest account
-// was looked at; zero where nothing was scanned.
+// Fixes returns the fixes proposed by current findings of all accounts, and the time of the newest
+// observation; zero where nothing was scanned.
 func Fixes(ctx context.Context, s *store.Store) ([]accountplan.Fix, time.Time, error) {
 	accounts, err := s.Snapshots().Accounts(ctx)
 	if err != nil {
@@ -254,7 +254,7 @@ func Fixes(ctx context.Context, s *store.Store) ([]accountplan.Fix, time.Time, e
 	return out, at, nil
 }
 
-// Inventories are what was seen last of each cloud; none where nothing was scanned.
+// Inventories returns the last observation of each cloud; none where nothing was scanned.
 func Inventories(ctx context.Context, s *store.Store) ([]view.Inventory, error) {
 	resources, err := s.Snapshots().Resources(ctx, snapshot.Query{})
 	if err != nil {

@@ -32,7 +32,7 @@ type AWSActions = *aws.Actions
 // AWSMachines starts and ends the machines of sessions on AWS.
 type AWSMachines = aws.Launcher
 
-// AWSBackbone is what a region of an account has for sessions.
+// AWSBackbone is the infrastructure for sessions in a region of an account.
 type AWSBackbone = aws.Backbone
 
 // The types of connections of people to these machines.
@@ -56,18 +56,18 @@ const TagPerson = aws.TagPerson
 var (
 	// FindPlugin finds the installed plugin.
 	FindPlugin = aws.FindPlugin
-	// InstallPlugin says how the plugin is installed.
+	// InstallPlugin is the instruction to install the plugin.
 	InstallPlugin = aws.InstallPlugin
-	// ErrNoPlugin says that the plugin is not installed.
+	// ErrNoPlugin is returned when the plugin is not installed.
 	ErrNoPlugin = aws.ErrNoPlugin
-	// ErrNotOpened says that AWS opened no connection.
+	// ErrNotOpened is returned when AWS opened no connection.
 	ErrNotOpened = aws.ErrNotOpened
-	// ErrUnconnected says that the machine is not connected to Systems Manager.
+	// ErrUnconnected is returned when the machine is not connected to Systems Manager.
 	ErrUnconnected = aws.ErrUnconnected
 )
 
 var (
-	// ErrNoCredentials says that no credentials of AWS were found.
+	// ErrNoCredentials is returned when no credentials of AWS were found.
 	ErrNoCredentials = aws.ErrNoCredentials
 	signer           = aws.Signer
 	// KeepByHand is the provider's command that keeps a resource until a time.
@@ -119,7 +119,7 @@ var (
 	ExplorerRequest = aws.ExplorerRequest
 )
 
-// OnMachine is what an agent asks of AWS as its machine.
+// OnMachine returns the AWS client of an agent with the role of its machine.
 func OnMachine(ctx context.Context) (*aws.OnMachine, error) { return aws.NewOnMachine(ctx) }
 
 // SpotPrice is the price of a machine type on the spot market.
@@ -254,7 +254,7 @@ func AWSCaller(req *runtime.Request, cfg config.Config) aws.Caller {
 	return aws.Caller{Endpoint: cfg.Approvals.STSEndpoint, Now: req.Now}
 }
 
-// Know says how far an action on AWS can be undone and what to know before.
+// Know returns how far an action on AWS can be undone, and a note to read before.
 func Know(r *inventory.Resource, do policy.Do) (undo, know string) { return aws.Know(r, do.Verb) }
 
 // ByHand returns the provider's commands that carry out the fix of a finding; none where a

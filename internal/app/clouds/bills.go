@@ -12,7 +12,7 @@ import (
 // keptBills keeps what Cost Explorer said in the data directory, a file for each account.
 type keptBills struct {
 	dir string
-	// read says that nothing is written.
+	// read is true if nothing is written.
 	read bool
 }
 

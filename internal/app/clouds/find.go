@@ -27,7 +27,7 @@ func OpenActionable(ctx context.Context, req *runtime.Request, cfg config.Config
 	return cloud, nil
 }
 
-// ec2ID is what EC2 calls things, by their kinds.
+// ec2ID matches the ids of EC2 by kind.
 var ec2ID = lazyregexp.New(`^(i|vol|snap|ami|nat|eipalloc)-[0-9a-f]{8,17}$`)
 
 var ec2Kinds = map[string]inventory.Kind{

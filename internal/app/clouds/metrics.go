@@ -158,7 +158,7 @@ func asUsage(servers []*prom.Source) []usage.Source {
 	return out
 }
 
-// usageSummary says what sources of usage have told, after they were read.
+// usageSummary lists the contents of usage sources after they were read.
 func usageSummary(sources []usage.Source) []view.DoctorSource {
 	out := make([]view.DoctorSource, 0, len(sources))
 	for _, s := range sources {
@@ -174,7 +174,7 @@ func usageSummary(sources []usage.Source) []view.DoctorSource {
 	return out
 }
 
-// leftOut says which readings of a server cannot be true, each machine and signal once.
+// leftOut reports impossible readings of a server, each machine and signal once.
 func leftOut(req *runtime.Request, server string) func(machine string, signal usage.Signal, n int) {
 	type meter struct {
 		machine string

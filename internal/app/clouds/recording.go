@@ -88,7 +88,7 @@ func warnUnread(req *runtime.Request, file string, unread []string) {
 		plain.Text(strings.Join(names, ", ")))
 }
 
-// warnLeft says which rows and values of a file were left out.
+// warnLeft reports the rows and values of a file that were left out.
 func warnLeft(req *runtime.Request, file string, s usage.Summary) {
 	warn := func(format string, args ...any) {
 		plain.Fprintf(req.Log, "curfew: warning: %s: %s\n", file, plain.Text(fmt.Sprintf(format, args...)))

@@ -19,11 +19,11 @@ import (
 type Cloud struct {
 	// Name is the value of --cloud and the cloud of its resources.
 	Name string
-	// Fixable says that curfew carries fixes out there.
+	// Fixable is true if curfew carries fixes out there.
 	Fixable bool
-	// Simulated says that nothing there exists: nothing it costs is spent, and time jumps.
+	// Simulated is true if nothing there exists: nothing it costs is spent, and time jumps.
 	Simulated bool
-	// credentials says that --regions, --assume-role and --profile choose the account.
+	// credentials is true if --regions, --assume-role and --profile choose the account.
 	credentials bool
 	// rules are those in addition to the general ones.
 	rules func() []finding.Rule

@@ -52,7 +52,7 @@ func Setting(ctx context.Context, req *runtime.Request, cfg config.Config, f Sou
 // SimSeed makes the simulated account the same on every machine.
 const SimSeed = 1
 
-// Source says which account is read, and which recorded usage with it.
+// Source is one account to read, with its recorded usage.
 type Source struct {
 	Cloud       string
 	Regions     []string
@@ -66,11 +66,11 @@ type Source struct {
 	Columns, Step, Resource, TZ string
 	// Metrics are the addresses of servers with recorded usage.
 	Metrics []string
-	// Transient says that nothing is kept.
+	// Transient is true if nothing is kept.
 	Transient bool
 }
 
-// CloudError says what to do when nothing could be read.
+// CloudError adds the next step to an error that left nothing to read.
 func CloudError(err error) error {
 	f := &runtime.Error{Code: "error", Err: err}
 	var file *usage.FileError

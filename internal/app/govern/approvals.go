@@ -53,7 +53,7 @@ func Decide(ctx context.Context, req *runtime.Request, id string, allow bool, re
 	}, nil
 }
 
-// approvalFailure says whose mistake it is what a desk refuses.
+// approvalFailure classifies the refusal of a desk by its cause.
 func approvalFailure(id string, err error) error {
 	var refusal *approval.Refusal
 	switch {

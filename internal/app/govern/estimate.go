@@ -25,19 +25,19 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// EstimateOptions are what an estimate takes besides its file. Regions are looked at where
+// EstimateOptions are the inputs of an estimate in addition to its file. Regions are compared where
 // the file names none; Nodes and History are names of files, empty for none.
 type EstimateOptions struct {
 	Regions        []string
 	Nodes, History string
-	// NodesText and HistoryText are what these files hold where they are not on this machine.
+	// NodesText and HistoryText are the contents of these files where they are not on this machine.
 	NodesText, HistoryText string
-	// In is what the name "-" stands for, and Called what it is called; empty is "-".
+	// In is the reader that the name "-" stands for, and Called its display name; empty is "-".
 	In     io.Reader
 	Called string
 }
 
-// Estimate says what the content of a file will cost.
+// Estimate estimates the cost of the content of a file.
 func Estimate(ctx context.Context, req *runtime.Request, cfg config.Config, name string, f EstimateOptions) (
 	*estimate.Estimate, error) {
 	book, err := req.PriceBook(cfg)

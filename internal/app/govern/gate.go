@@ -21,7 +21,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// GateOptions are what the gate decides on besides a file.
+// GateOptions are the inputs of a gate decision in addition to the file.
 type GateOptions struct {
 	EstimateOptions
 	// Key names the run; Votes is a file of decisions.
@@ -236,7 +236,7 @@ func GateReport(ctx context.Context, req *runtime.Request, period runtime.Period
 	return view.NewGateReport(gate.NewReport(records, requests, since, until, now)), nil
 }
 
-// Author is who opened the pull request, and so who asks.
+// Author is the author of the pull request, and so the requester.
 func (p *PullRequest) Author() approval.Person {
 	_, named := p.people.Identities[p.pull.Author]
 	return approval.Person{

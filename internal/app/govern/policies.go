@@ -44,7 +44,7 @@ func ReadPolicies(req *runtime.Request, names []string) (*policy.Set, error) {
 	return set, PolicyError(err)
 }
 
-// PolicyError says where the language of a mistaken policy file is explained.
+// PolicyError adds a link to the language reference to an error in a policy file.
 func PolicyError(err error) error {
 	if err == nil {
 		return nil

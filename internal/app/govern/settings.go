@@ -56,8 +56,7 @@ func settingsVersion(v store.Setting) view.SettingsVersion {
 	}
 }
 
-// SettingsText is what is set: the text of the shared settings, that of prices, or both; nil
-// leaves one as it is.
+// SettingsText holds the shared settings, the prices, or both; nil leaves one unchanged.
 type SettingsText struct {
 	Settings, Prices *string
 	// Name and PricesName call them in errors.
@@ -235,7 +234,7 @@ func SetClock(ctx context.Context, req *runtime.Request, reason string) (view.Cl
 			doc.Was.Format(time.RFC3339), who.Proof)})
 }
 
-// givesAdmin says whether settings give a person the role by which they can be changed again.
+// givesAdmin reports whether settings give a person the role by which they can be changed again.
 func givesAdmin(s config.Shared) bool {
 	c := config.Config{Approvers: s.Approvers, People: s.People}
 	for _, roles := range c.Holders() {

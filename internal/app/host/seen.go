@@ -29,7 +29,7 @@ const probeEvery = 24 * time.Hour
 type seen struct {
 	file string
 	rec  seenRecord
-	// probed says that the store was probed, or needed no probe, by now.
+	// probed is true if the store was probed, or needed no probe, by now.
 	probed bool
 	now    time.Time
 	// err is why the record is not known; damaged says that there is one.
@@ -82,7 +82,7 @@ func openSeen(req *runtime.Request, run *checkpoint.Run) *seen {
 	return s
 }
 
-// notes says what is wrong with the record.
+// notes lists the problems of the record.
 func (s *seen) notes() []string {
 	if s.err != nil {
 		return []string{s.err.Error()}

@@ -19,8 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/durable"
 )
 
-// SignedIn is who gives the command by the AWS credentials of the profile, proven for a
-// binding.
+// SignedIn returns the caller by the AWS credentials of the profile, proven for a binding.
 func SignedIn(ctx context.Context, req *runtime.Request, cfg config.Config, binding string) (approval.Person, error) {
 	if who, served := req.Caller.Served(); served {
 		return verifiedCaller(who)
@@ -42,8 +41,8 @@ func SignCall(ctx context.Context, req *runtime.Request, cfg config.Config, prof
 	return clouds.AWSCaller(req, cfg).Sign(ctx, cmp.Or(profile, cfg.AWS.Profile), region, binding)
 }
 
-// verifyCaller is who signed for a binding, by the word of STS and the names of the
-// configuration.
+// verifyCaller returns the signer for a binding, as STS and the names of the configuration identify
+// them.
 func verifyCaller(ctx context.Context, req *runtime.Request, cfg config.Config, signed, binding string) (
 	approval.Person, error) {
 	id, err := clouds.AWSCaller(req, cfg).Verify(ctx, signed, binding)
@@ -66,8 +65,8 @@ func awsPerson(cfg config.Config, arn, host, signed string) approval.Person {
 	}
 }
 
-// approvalBinding is what an approver signs: one decision about one request for one plan, until
-// its end, so that whoever may write to the state cannot make the approval count for longer.
+// approvalBinding is the text that an approver signs: one decision about one request for one plan
+// until its end, so that no writer of the state can extend the approval.
 func approvalBinding(r approval.Request) string {
 	return strings.Join([]string{
 		"curfew.approval/v2", r.ID, r.PlanHash, r.Amount.String(),
@@ -127,8 +126,8 @@ func CheckProof(req *runtime.Request, cfg config.Config, declared bool, actor *a
 	}
 }
 
-// verifySigner is who signed an approval, by the word of STS now, or at an earlier run of this
-// user of which a receipt is kept: a proof is fresh for 15 minutes, a grace may be longer.
+// verifySigner returns the signer of an approval, by STS now or by the receipt of an earlier run of
+// this user: a proof is fresh for 15 minutes, a grace period may be longer.
 func verifySigner(ctx context.Context, req *runtime.Request, cfg config.Config, r approval.Request) (approval.Person,
 	error) {
 	sum := sha256.Sum256([]byte(approvalBinding(r) + "\n" + r.Proof.Signed))
@@ -154,7 +153,7 @@ func verifySigner(ctx context.Context, req *runtime.Request, cfg config.Config, 
 // FixKind is the Kind of the requests of fixes.
 const FixKind = "fix"
 
-// Approver is who decides a request, with the proof that its kind needs.
+// Approver returns the person who decides a request, with the proof that its kind needs.
 func Approver(ctx context.Context, req *runtime.Request, cfg config.Config, r approval.Request, proof string,
 	allow bool) (approval.Person, error) {
 	needs := r.Kind == FixKind && !cfg.Approvals.Accepts(approval.SelfDeclared)

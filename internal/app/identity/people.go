@@ -64,8 +64,8 @@ func PeopleInForce(ctx context.Context, req *runtime.Request) (config.Config, vi
 	return People(ctx, req, cfg, s)
 }
 
-// Asker is who asks the gate: by a verified identity where shared settings take no names
-// that are self-declared.
+// Asker returns the caller of the gate: by a verified identity where shared settings refuse
+// self-declared names.
 func Asker(ctx context.Context, req *runtime.Request, cfg config.Config, by view.Decider) (approval.Person, error) {
 	if by.Advisory || cfg.Approvals.Accepts(approval.SelfDeclared) {
 		return req.Declared(cfg)
@@ -97,7 +97,7 @@ func People(ctx context.Context, req *runtime.Request, cfg config.Config, s *sto
 	return cfg, view.Decider{Source: "shared", Version: set.Version, Hash: cfg.SharedHash()}, err
 }
 
-// Admin is who may set settings, by those that judge.
+// Admin returns the person who may change settings, by the settings in force.
 func Admin(ctx context.Context, req *runtime.Request, cfg config.Config, judge config.Shared, binding string) (
 	approval.Person, error) {
 	cfg.Approvers, cfg.People, cfg.Approvals, cfg.GitHub = judge.Approvers, judge.People, judge.Approvals, judge.GitHub

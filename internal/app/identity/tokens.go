@@ -51,16 +51,16 @@ func decider(req *runtime.Request, cfg config.Config, who approval.Person, r app
 	return who, nil
 }
 
-// voucherText is what a service signs: who made one decision about one request for one plan, and
-// how the service verified that.
+// voucherText is the text that a service signs: the person who made one decision about one request
+// for one plan, and how the service verified their identity.
 func voucherText(r approval.Request, who approval.Person) []byte {
 	return []byte(strings.Join([]string{
 		"curfew.vouch/v1", approvalBinding(r), who.Name, string(who.Proof.Kind), who.Proof.Subject,
 	}, "\n"))
 }
 
-// verifyVoucher is who approved a request at a service, by the signature of the service and the
-// roles that the person has now.
+// verifyVoucher returns the person who approved a request at a service, by the signature of the
+// service and the person's present roles.
 func verifyVoucher(req *runtime.Request, cfg config.Config, r approval.Request) (approval.Person, error) {
 	by := r.Decider()
 	key, err := VerifyingKey(req, cfg)
@@ -104,7 +104,7 @@ func newToken() (string, error) {
 	return TokenPrefix + hex.EncodeToString(raw), nil
 }
 
-// TokenOptions are what a new token is.
+// TokenOptions describe a new token.
 type TokenOptions struct {
 	// Name is the person or program that it speaks for; Roles bound what it may do.
 	Name  string
@@ -113,7 +113,7 @@ type TokenOptions struct {
 	For string
 }
 
-// Check says what a token lacks.
+// Check returns an error for an incomplete token.
 func (o TokenOptions) Check() error {
 	switch {
 	case strings.TrimSpace(o.Name) == "":
@@ -191,8 +191,8 @@ func CreateToken(ctx context.Context, req *runtime.Request, o TokenOptions) (vie
 	return view.NewToken{Schema: view.NewTokenSchema, Token: newTokenDoc(v, now), Secret: text}, nil
 }
 
-// tokenAdmin is who may make and end tokens: an admin where shared settings bind, else whoever
-// has the state.
+// tokenAdmin returns the person who may create and revoke tokens: an admin where shared settings
+// bind, else the owner of the state.
 func tokenAdmin(ctx context.Context, req *runtime.Request, cfg config.Config, by view.Decider) (approval.Person,
 	error) {
 	if _, served := req.Caller.Served(); served || by.Advisory {
@@ -270,9 +270,9 @@ func RevokeToken(ctx context.Context, req *runtime.Request, id string) (view.One
 	return view.OneToken{Schema: view.TokenSchema, Token: newTokenDoc(v, now)}, nil
 }
 
-// PersonOfToken is who a token speaks for, with the roles that count: those of the token, no
-// more than those that people and approvers give the person now. A name that neither knows
-// is a program: its token has its own roles, and decides no requests.
+// PersonOfToken returns the person or program of a token with its effective roles: those of the
+// token, limited to those that people and approvers give the person now. A name in neither is a
+// program: its token has its own roles, and decides no requests.
 func PersonOfToken(req *runtime.Request, cfg config.Config, v store.Token) approval.Person {
 	name, known := cfg.Named(v.Name)
 	p := approval.Person{
@@ -292,7 +292,8 @@ func PersonOfToken(req *runtime.Request, cfg config.Config, v store.Token) appro
 	return p
 }
 
-// PersonOfSignIn is who the sign-in provider vouches for; who is not in people has no role.
+// PersonOfSignIn returns the person that the sign-in provider vouches for; one who is not in people
+// has no role.
 func PersonOfSignIn(req *runtime.Request, cfg config.Config, issuer, subject, verifiedMail string) approval.Person {
 	name, known := cfg.OIDCName(subject, verifiedMail)
 	if !known {
@@ -354,8 +355,8 @@ func EndSession(ctx context.Context, req *runtime.Request, token string) error {
 	return err
 }
 
-// SignedCall is who presigned a call of GetCallerIdentity for a binding, by the word of STS.
-// The proof is used once, and at most maxAge old.
+// SignedCall returns the identity that presigned a call of GetCallerIdentity for a binding, as STS
+// reports it. The proof is used once, and at most maxAge old.
 func SignedCall(ctx context.Context, req *runtime.Request, signed, binding string, maxAge time.Duration) (
 	approval.Person, error) {
 	cfg, _, err := PeopleInForce(ctx, req)
@@ -393,7 +394,7 @@ func SignedCall(ctx context.Context, req *runtime.Request, signed, binding strin
 	return p, nil
 }
 
-// Whoami is who gives the command, how that is proven, and what the person may approve.
+// Whoami returns the caller, the proof of their identity, and the requests that they may approve.
 func Whoami(ctx context.Context, req *runtime.Request) (view.Whoami, error) {
 	cfg, err := req.Config()
 	if err != nil {

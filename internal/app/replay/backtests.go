@@ -31,7 +31,7 @@ const (
 // longestRecording is the longest history that a backtest records.
 const longestRecording = 31 * oneDay
 
-// replayJob is what a backtest replays, checked as far as that goes without reading its trace.
+// replayJob is the job of a backtest, checked as far as possible without reading its trace.
 type replayJob struct {
 	params backtest.Params
 	// trace is the file; empty where it is recorded first, as record says.
@@ -139,7 +139,7 @@ func CreateBacktest(ctx context.Context, req *runtime.Request, of view.BacktestA
 	return Backtest(ctx, req, b.ID)
 }
 
-// backtestEntry is what the audit log holds of a backtest.
+// backtestEntry is the audit log's entry for a backtest.
 func backtestEntry(req *runtime.Request, by, id, outcome string) action.Entry {
 	return action.Entry{
 		At: req.Now().UTC(), Actor: by, What: action.EventBacktest, Item: id,
@@ -262,7 +262,7 @@ func CancelBacktest(ctx context.Context, req *runtime.Request, id string, anyone
 	return Backtest(ctx, req, id)
 }
 
-// progressReader tells how much of a file was read.
+// progressReader reports the share of a file that was read.
 type progressReader struct {
 	io.Reader
 	read  int64

@@ -28,7 +28,7 @@ const (
 	FromCloud      = "cloudwatch" // the cloud's own metrics
 )
 
-// RecordOptions say what is recorded.
+// RecordOptions choose the usage to record.
 type RecordOptions struct {
 	// From is FromPrometheus or FromCloud.
 	From string

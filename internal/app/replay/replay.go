@@ -22,7 +22,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TraceOptions say how a trace is read and what a restart costs, as people write it.
+// TraceOptions are the format of a trace and the cost of a restart, as people write them.
 type TraceOptions struct {
 	Trace, Columns, Step, Price, RestartCost, Resource, TZ string
 	IdleBelow                                              float64
@@ -90,8 +90,8 @@ func Replayed(req *runtime.Request, cfg config.Config, p backtest.Params, set *p
 	return p, nil
 }
 
-// metersOf says what the resources of a trace are charged by: machines of a type that it
-// states, on demand. What it does not state has no price.
+// metersOf returns the meters of a trace's resources: machines of the stated type, on demand. A
+// resource without a stated type is unpriced.
 func metersOf(r *inventory.Resource) []inventory.Meter {
 	if r.Type == "" || r.Kind != inventory.KindInstance {
 		return nil
@@ -121,7 +121,7 @@ func OpenTrace(ctx context.Context, req *runtime.Request, name string, format *u
 	return file, nil
 }
 
-// TraceError says what to do about a trace that cannot be replayed.
+// TraceError adds the next step to an error in a trace.
 func TraceError(trace string, err error) error {
 	if errors.Is(err, backtest.ErrNothingMeasured) {
 		return &runtime.Error{

@@ -25,7 +25,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/wait"
 )
 
-// BacktestRunner says how a process carries out the backtests of its state.
+// BacktestRunner runs the backtests of a state.
 type BacktestRunner struct {
 	// Store has the backtests.
 	Store *store.Store

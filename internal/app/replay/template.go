@@ -24,8 +24,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TemplateOptions say of which machine a session file is written. Type, Region and Name take
-// the place of what is known of it; Trace is recorded usage, empty for none.
+// TemplateOptions choose the machine of a session file. Type, Region and Name override the known
+// values; Trace is recorded usage, empty for none.
 type TemplateOptions struct {
 	From               string
 	Trace              TraceOptions
@@ -217,7 +217,7 @@ func trace(ctx context.Context, req *runtime.Request, o TemplateOptions) (backte
 	return p, file, err
 }
 
-// sized is what right-sizing says of the machine; nil where it has no GPUs.
+// sized returns the right-sizing advice for the machine; nil where it has no GPUs.
 func sized(ctx context.Context, req *runtime.Request, o TemplateOptions, m sessionfile.Machine, name string,
 	book *price.Book) (*rightsize.Resource, error) {
 	if from, ok := book.Machine(m.Type); !ok || from.GPUs() == 0 {

@@ -61,7 +61,7 @@ func (req *Request) AllowedPath(name, key string, allow []string) (string, error
 	return "", refused
 }
 
-// inside says whether a path is a folder or in it.
+// inside reports whether a path is a folder or in it.
 func inside(path, root string) bool {
 	rel, err := filepath.Rel(root, path)
 	return err == nil && filepath.IsLocal(rel)

@@ -37,7 +37,7 @@ type unpacked struct {
 
 func (u unpacked) Close() error { return errors.Join(u.Reader.Close(), u.file.Close()) }
 
-// PlanError says whose mistake an error of a planner is: a malformed file is the user's.
+// PlanError classifies an error of a planner: a malformed file is the user's mistake.
 func PlanError(err error) error {
 	if err == nil {
 		return nil

@@ -88,7 +88,7 @@ func naming(a slog.Attr) string {
 	return ""
 }
 
-// again says whether a line is to be said, and how often it was left out before.
+// again reports whether a line is to be said, and how often it was left out before.
 func (s *said) again(key string, now time.Time) (left int, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -61,7 +61,7 @@ func (req *Request) Quarantined(text, name string) (*price.Book, []price.Refusal
 	return book, refused, nil
 }
 
-// told says once which prices are not used.
+// told warns once about the prices that are not used.
 func (req *Request) told(book *price.Book, refused []price.Refusal, name string, err error) (*price.Book, error) {
 	if err == nil && len(refused) > 0 && !req.warnedPrices {
 		req.warnedPrices = true

@@ -24,7 +24,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Host is what a process takes from the machine that it runs on.
+// Host is the interface of a process to its machine.
 type Host struct {
 	Now func() time.Time
 	// Uptime names the boot of the machine and returns the time since then, by a clock that
@@ -45,8 +45,8 @@ type Host struct {
 	Log io.Writer
 }
 
-// Process is what a process has for its life. Requests of the same process may run at the
-// same time once nothing sets its fields any more.
+// Process is the context of a process. Its requests may run concurrently once nothing sets its
+// fields any more.
 type Process struct {
 	Host
 	// ConfigFlag is the configuration file that the user names; empty: the one that is found.
@@ -85,7 +85,7 @@ func (p *Process) Request() *Request {
 	return &Request{Process: p, Progress: noProgress, reviewed: map[string]bool{}}
 }
 
-// Request is what one call of an operation has. It is not safe for concurrent use.
+// Request is the context of one call of an operation. It is not safe for concurrent use.
 type Request struct {
 	*Process
 	// Caller makes the request.
@@ -97,11 +97,11 @@ type Request struct {
 	reviewed map[string]bool
 	// prices are the price overlay of the shared settings.
 	prices priceOverlay
-	// warnedPrices says that refused prices were reported.
+	// warnedPrices is true if refused prices were reported.
 	warnedPrices bool
 	// lenient is the reading of a file with mistakes by LenientConfig, which names them once.
 	lenient *config.Config
-	// closers are what Close calls.
+	// closers are called by Close.
 	closers []func() error
 }
 
@@ -156,8 +156,7 @@ func CutShort(err error, lines []action.Line) error { return &CutOff{err, lines}
 // Unwrap returns why it ended.
 func (c *CutOff) Unwrap() error { return c.error }
 
-// Done says what was sent and changed: calls that were made, confirmed or not, and
-// warnings.
+// Done lists the calls and warnings that were sent, confirmed or not.
 func (c *CutOff) Done() string {
 	var said []string
 	for _, l := range c.lines {
@@ -185,7 +184,7 @@ func (req *Request) Close() error {
 	return errors.Join(errs...)
 }
 
-// Class says whose mistake an [Error] is.
+// Class attributes an [Error] to its cause.
 type Class int
 
 // The classes of errors.
@@ -340,7 +339,7 @@ func (process *Process) Read(name string, in io.Reader, jsonLimit int64) ([]byte
 // SetReviewed remembers that this request read the review that decided an approval request.
 func (req *Request) SetReviewed(id string) { req.reviewed[id] = true }
 
-// Reviewed says whether this request read the review that decided an approval request.
+// Reviewed reports whether this request read the review that decided an approval request.
 func (req *Request) Reviewed(id string) bool { return req.reviewed[id] }
 
 // Logger is the log of a service.

@@ -22,9 +22,9 @@ type Storage interface {
 	// Open returns the state that binds every process which acts on an account, and the
 	// configuration as it holds there. The caller closes the state.
 	Open(ctx context.Context, req *Request, cfg config.Config) (config.Config, *store.Store, error)
-	// Exists says whether opening the state would not make it.
+	// Exists reports whether opening the state would not make it.
 	Exists(cfg config.Config) bool
-	// Serves says that the process is a service, which others call.
+	// Serves is true if the process is a service, which others call.
 	Serves() bool
 }
 
@@ -142,8 +142,8 @@ func (req *Request) StateTime(ctx context.Context, s *store.Store) (time.Time, e
 	return clock(), nil
 }
 
-// Person is who gives the command: the caller of a service, the configured identity, else the user that the
-// operating system knows.
+// Person returns the caller: the caller of a service, the configured identity, else the user of the
+// operating system.
 func (req *Request) Person(cfg config.Config) (string, error) {
 	if who, served := req.Caller.Served(); served {
 		return who.Name, nil
@@ -192,7 +192,7 @@ func Uptime() (boot string, up time.Duration) {
 	return strings.TrimSpace(string(id)), time.Duration(seconds * float64(time.Second))
 }
 
-// clockError says what to do where decisions must not follow this machine's clock.
+// clockError adds the next step where decisions must not follow this machine's clock.
 func clockError(err error) error {
 	f := &Error{Code: "clock", Err: err}
 	if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
@@ -201,7 +201,7 @@ func clockError(err error) error {
 	return f
 }
 
-// StateError says what to do when the state cannot be used.
+// StateError adds the next step to an error of a state that cannot be used.
 func StateError(err error) error {
 	if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
 		return clockError(skew)
@@ -218,7 +218,7 @@ func StateError(err error) error {
 	return err
 }
 
-// Declared is who gives the command by a self-declared name.
+// Declared returns the caller by a self-declared name.
 func (req *Request) Declared(cfg config.Config) (approval.Person, error) {
 	if who, served := req.Caller.Served(); served {
 		return who, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/witness"
 )
 
-// witness is what notices that the configured state was put back.
+// witness detects that the configured state was put back.
 func (req *Request) witness(ctx context.Context, cfg config.Config) (*witness.Witness, error) {
 	documents, err := req.witnessDocuments(ctx, cfg)
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 // childVariable makes the test binary a process of a service.
 const childVariable = "CURFEW_SERVICE_CHILD"
 
-// child is what such a process has to know.
+// child are the parameters of a process of the tests.
 type child struct {
 	Options store.Options
 	Log     string // takes its calls

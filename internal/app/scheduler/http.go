@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Readiness says whether the service answers and can stop actions, and what it does not do.
+// Readiness reports whether the service answers and can stop actions, and what it does not do.
 type Readiness struct {
 	// Ready is false until the state answers and while it does not. What cannot be read of the
 	// accounts is in Degraded: it takes neither the API nor a freeze away.
@@ -21,20 +21,20 @@ type Readiness struct {
 	Degraded []string `json:"degraded,omitempty"`
 	// Database is "ok", or what is wrong with it.
 	Database string `json:"database"`
-	// Configuration is what is wrong with the newest configuration, while the one before is
-	// kept; empty is nothing.
+	// Configuration is the error in the newest configuration, while the one before is in force;
+	// empty if there is none.
 	Configuration string `json:"configuration,omitempty"`
-	// Frozen says that all actions are held back, and Freeze by whom, since when and why.
+	// Frozen is true if all actions are held back, and Freeze by whom, since when and why.
 	Frozen bool   `json:"frozen"`
 	Freeze string `json:"freeze,omitempty"`
-	// Problems are what else is wrong.
+	// Problems are all other problems.
 	Problems []string `json:"problems,omitempty"`
 	Sources  []Status `json:"sources"`
 
 	databaseAge time.Duration
 }
 
-// Ready says whether the database answers, and which sources are not read within their interval by
+// Ready reports whether the database answers, and which sources are not read within their interval by
 // this process. Those that another process holds are its concern, which says so of itself.
 func (s *Scheduler) Ready() Readiness {
 	s.mu.Lock()
@@ -74,12 +74,12 @@ func (s *Scheduler) Ready() Readiness {
 	return r
 }
 
-// problem says whether something is wrong besides a source.
+// problem reports whether something is wrong besides a source.
 func (r *Readiness) problem(what string) bool {
 	return slices.ContainsFunc(r.Problems, func(p string) bool { return strings.HasPrefix(p, what+": ") })
 }
 
-// late says whether a source was not read in time: by this process, or by no process at all.
+// late reports whether a source was not read in time: by this process, or by no process at all.
 func (s *Scheduler) late(st Status, now time.Time) bool {
 	switch {
 	case st.Background:

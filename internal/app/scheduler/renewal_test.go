@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// busyTable counts renewals, and says of one lease that another is in its way.
+// busyTable counts renewals, and blocks the renewal of one lease.
 type busyTable struct {
 	*table
 	mu       sync.Mutex

@@ -34,7 +34,7 @@ type Source struct {
 	// First returns how long to wait for the first round once the source is taken; nil waits
 	// not at all.
 	First func(ctx context.Context) (time.Duration, error)
-	// Background says that its rounds may take long and are seldom, such as audits: a process
+	// Background is true if its rounds may take long and are seldom, such as audits: a process
 	// makes one of them at a time, they are never late, and one under way ends at once when the
 	// service does.
 	Background bool
@@ -49,25 +49,24 @@ type Rounds interface {
 	Round(ctx context.Context) (Outcome, error)
 }
 
-// Outcome is what came of a round.
+// Outcome is the result of a round.
 type Outcome struct {
 	// Next is when something is due before the next regular round; zero is nothing.
 	Next time.Time
 	// Resources are how many there are, Verdicts how many machines are in each state.
 	Resources int
 	Verdicts  map[string]int
-	// Running is what the machines cost an hour, Wasted what those of them do that are idle,
-	// held or stalled.
+	// Running is the hourly cost of the machines, Wasted that of the idle, held and stalled ones.
 	Running, Wasted money.Amount
 	Calls           []inventory.Calls
 	Acts            []Act
 	// Failed is how many actions failed in the round, by verb, those that failed before included.
 	Failed map[policy.Verb]int
-	// Missing is what could not be read or recorded, in a line each.
+	// Missing lists the parts that could not be read or recorded.
 	Missing []string
 }
 
-// Act is what a round did about one resource.
+// Act is the action of a round on one resource.
 type Act struct {
 	Resource string
 	Verb     policy.Verb
@@ -180,7 +179,7 @@ type holding struct {
 
 func (h *holding) end() { h.once.Do(func() { close(h.leave) }) }
 
-// leaves says whether it is given back already.
+// leaves reports whether it is given back already.
 func (h *holding) leaves() bool {
 	select {
 	case <-h.leave:
@@ -201,10 +200,10 @@ func (s *Scheduler) staying() []*holding {
 	return out
 }
 
-// Status is what is known of a source.
+// Status is the status of a source.
 type Status struct {
 	Source string `json:"source"`
-	// Held says that this process holds it, Holder which other one does.
+	// Held is true if this process holds it, Holder which other one does.
 	Held   bool   `json:"held"`
 	Holder string `json:"holder,omitempty"`
 	// ReadAt is when its newest round ended well.
@@ -215,9 +214,9 @@ type Status struct {
 	Problem  string   `json:"problem,omitempty"`
 	Failures int      `json:"failures,omitempty"`
 	Missing  []string `json:"missing,omitempty"`
-	// Background says that it is never late.
+	// Background is true if it is never late.
 	Background bool `json:"background,omitempty"`
-	// Late says that it was not read within its interval.
+	// Late is true if it was not read within its interval.
 	Late bool `json:"late,omitempty"`
 
 	every, deadline time.Duration
@@ -265,8 +264,8 @@ func (s *Scheduler) Set(sources []Source) {
 	s.nudge()
 }
 
-// Reloaded says what is wrong with the newest configuration, while the one before is kept;
-// nil is nothing.
+// Reloaded records the error in the newest configuration, while the one before is in force; nil
+// clears it.
 func (s *Scheduler) Reloaded(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,8 +289,8 @@ func (s *Scheduler) known() Facts {
 	return s.facts
 }
 
-// Problem says what is wrong with something else that the service depends on, such as the
-// list of its accounts; nil is nothing any more.
+// Problem records an error of another dependency of the service, such as the list of its accounts;
+// nil clears it.
 func (s *Scheduler) Problem(what string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -575,7 +574,7 @@ func (s *Scheduler) fault(err error) {
 	}
 }
 
-// outaged says whether the database does not answer.
+// outaged reports whether the database does not answer.
 func (s *Scheduler) outaged() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -78,7 +78,7 @@ func auditOnce(ctx context.Context, s *store.Store, setting round.Setting, o vie
 	return out, s.PutAudited(ctx, name, result.StartedAt)
 }
 
-// missingOf is what a round could not read or record, in a line each.
+// missingOf lists the parts of a round that could not be read or recorded.
 func missingOf(r *round.Result) []string {
 	var out []string
 	for _, b := range r.BlindSpots {

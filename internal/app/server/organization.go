@@ -22,7 +22,7 @@ const (
 
 // organization follows the accounts of an organization.
 type organization struct {
-	// of is what was listed last, members what it came to; nil is not listed yet.
+	// of is the configuration at the last listing, members its result; nil before the first.
 	of      config.Organization
 	members []clouds.AWSMember
 	due     time.Time // when it is listed again
@@ -30,7 +30,7 @@ type organization struct {
 	err     error
 }
 
-// asks says whether the accounts are found by an organization.
+// asks reports whether the accounts are found by an organization.
 func asksOrganization(cfg config.Config, f clouds.Source) bool {
 	return cfg.AWS.Organization.Role != "" && len(f.AssumeRoles) == 0
 }
@@ -76,7 +76,7 @@ func (v *server) listed(ctx context.Context, cfg config.Config) (changed bool) {
 	return changed
 }
 
-// sameOrganization says whether two sections list the same accounts.
+// sameOrganization reports whether two sections list the same accounts.
 func sameOrganization(a, b config.Organization) bool {
 	return a.ListRole == b.ListRole && (a.Role == "") == (b.Role == "")
 }

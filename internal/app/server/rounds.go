@@ -191,7 +191,7 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// outcome is what a service tells of a round.
+// outcome returns the result of a round as the service reports it.
 func (a *accountRounds) outcome(r *round.Result) (scheduler.Outcome, error) {
 	out := scheduler.Outcome{Resources: len(r.Resources), Verdicts: map[string]int{}, Calls: r.Calls}
 	var err error
@@ -241,7 +241,7 @@ func (a *accountRounds) outcome(r *round.Result) (scheduler.Outcome, error) {
 	return out, nil
 }
 
-// asks is what one pass over an account asks of CloudWatch.
+// asks counts the CloudWatch requests of one pass over an account.
 type asks struct {
 	machines int
 	cost     money.Amount
@@ -452,7 +452,7 @@ func (p *pace) every() time.Duration {
 	return p.paced
 }
 
-// slowed says whether rounds are made less often than configured.
+// slowed reports whether rounds are made less often than configured.
 func (p *pace) slowed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

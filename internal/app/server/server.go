@@ -35,7 +35,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// ServeOptions say what a service reads, whether it acts, and where it listens.
+// ServeOptions choose the accounts of a service, whether it acts, and its address.
 type ServeOptions struct {
 	act.EnforceOptions
 	// Listen is the address of its HTTP server.
@@ -54,7 +54,7 @@ type ServeOptions struct {
 	Mount func(req *runtime.Request, s *store.Store, cfg config.Config, log *slog.Logger) (Mounted, error)
 }
 
-// Mounted is what a service serves besides what it says of itself.
+// Mounted is the part of a service that is served in addition to its own status.
 type Mounted struct {
 	// Handlers are by pattern.
 	Handlers map[string]http.Handler
@@ -90,9 +90,9 @@ type server struct {
 	// generation counts the configurations that were in force.
 	generation   int
 	organization organization
-	// accounts are those that are read, of the configuration in force.
+	// accounts are the accounts to read by the configuration in force.
 	accounts atomic.Pointer[[]clouds.Source]
-	// kept is what sessions are kept by.
+	// kept is the configuration that keepers of sessions use.
 	kept atomic.Pointer[runtime.GovernedConfig]
 }
 
@@ -308,7 +308,7 @@ func (v *server) sources(ctx context.Context, cfg config.Config, set *policy.Set
 type account struct {
 	clouds.Source
 	name string
-	// member says that it was found by an organization, and not named.
+	// member is true if it was found by an organization, and not named.
 	member bool
 }
 
@@ -413,7 +413,7 @@ func (v *server) follow(ctx context.Context) {
 	v.scheduler.Set(sources)
 }
 
-// governs says whether the shared settings are others than those in force.
+// governs reports whether the shared settings are others than those in force.
 func (v *server) governs(ctx context.Context) bool {
 	req := v.req.Fresh()
 	cfg, err := req.Config()
@@ -424,7 +424,7 @@ func (v *server) governs(ctx context.Context) bool {
 	return err == nil && !reflect.DeepEqual(cfg, v.cfg)
 }
 
-// done tells people what a round did.
+// done notifies people of a round's actions.
 func (v *server) done(source string, o scheduler.Outcome, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -440,7 +440,7 @@ func (v *server) done(source string, o scheduler.Outcome, err error) {
 	}
 }
 
-// facts reads what metrics tell of the state.
+// facts reads the metrics about the state.
 func (v *server) facts(ctx context.Context) (f scheduler.Facts, err error) {
 	fuses, err := v.store.Actions().Fuses(ctx)
 	if err != nil {

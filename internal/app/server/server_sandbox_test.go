@@ -159,7 +159,7 @@ func (r *running) until(what string, holds func() (bool, string)) {
 	r.t.Fatalf("waited %s until %s: %s\nthe log:\n%s", patience, what, seen, r.log)
 }
 
-// ready is what /readyz answers.
+// ready returns the answer of /readyz.
 func (r *running) ready() (status int, doc scheduler.Readiness) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+"/readyz", nil)

@@ -38,7 +38,7 @@ import (
 // that it is compared with.
 const oneDay = 24 * time.Hour
 
-// ServeDemoOptions say how the simulated account is served.
+// ServeDemoOptions configure how the simulated account is served.
 type ServeDemoOptions struct {
 	ServeOptions
 	Seed uint64

@@ -23,13 +23,13 @@ type BillUpload struct {
 	// Content is the text of a CSV file in place of a path, Name what it is called: an import
 	// of the same name replaces it.
 	Content, Name string
-	// DryRun keeps nothing and says what would be replaced.
+	// DryRun keeps nothing and lists the months that would be replaced.
 	DryRun bool
 	// ZeroPurchases is that of [bill.Options].
 	ZeroPurchases bool
 }
 
-// uploadName is what an uploaded bill may be called.
+// uploadName matches the allowed names of an uploaded bill.
 var uploadName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 // CheckBill reads a bill of this machine as an import would, and keeps nothing.

@@ -99,8 +99,8 @@ func Holds(ctx context.Context, req *runtime.Request, period runtime.Period) (vi
 	return view.NewHolds(holds, missed, now), now, nil
 }
 
-// HoldAction is what a command does with one hold; where it returns a decision, nothing is
-// done.
+// HoldAction is the action of a command on one hold; if it returns a decision, the hold is
+// unchanged.
 type HoldAction func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error)
 
 // Hold does something with one hold, by its id or the beginning of it.
@@ -196,7 +196,7 @@ func Extend(amount money.Amount, length time.Duration) HoldAction {
 	}
 }
 
-// GateParams is what decisions stand on.
+// GateParams returns the inputs of gate decisions.
 func GateParams(ctx context.Context, req *runtime.Request, cfg config.Config, by view.Decider, s *store.Store) (
 	gate.Params, error) {
 	limit, err := cfg.Gate.Limit()

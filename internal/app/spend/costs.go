@@ -55,13 +55,13 @@ func (f CostsQuery) query(now time.Time) (costs.Query, error) {
 	return q, nil
 }
 
-// Check says what is wrong with a query at a time.
+// Check returns an error for an invalid query at a time.
 func (f CostsQuery) Check(now time.Time) error {
 	_, err := f.query(now)
 	return err
 }
 
-// Costs are what the ledger charged.
+// Costs returns the charges of the ledger.
 func Costs(ctx context.Context, req *runtime.Request, f CostsQuery) (view.Costs, error) {
 	q, err := f.query(req.Now())
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// UnitsQuery is what unit costs are asked for. Counts names a file, or GPU-hours, of one
-// unit in addition to those of the configuration.
+// UnitsQuery selects unit costs. Counts names a file, or GPU-hours, of one unit in addition to
+// those of the configuration.
 type UnitsQuery struct {
 	CostsQuery
 	Name, Counts, Target string

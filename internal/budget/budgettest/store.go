@@ -24,7 +24,7 @@ type Charge struct {
 	Purpose inventory.Purpose
 	Hold    string
 	Amount  money.Amount
-	// Unpriced says that Amount is what it comes to at most, Unbounded for how long not
+	// Unpriced is true if Amount is what it comes to at most, Unbounded for how long not
 	// even that is known.
 	Unpriced  bool
 	Unbounded time.Duration
@@ -195,7 +195,7 @@ func (s *Store) fault(point string) error {
 	return s.Fault(point)
 }
 
-// expected says whether a hold is stored with the version it was read with.
+// expected reports whether a hold is stored with the version it was read with.
 func (s *Store) expected(h budget.Hold) error {
 	old, ok := s.holds[h.ID]
 	switch {

@@ -158,8 +158,8 @@ func (s *scan) identify(ctx context.Context, a *account) error {
 	return wrapped("ask AWS whose credentials these are", answer)
 }
 
-// credentialError says why there are no credentials. The SDK's own words list every
-// place it looked in; the last of them is where it gave up.
+// credentialError explains why there are no credentials. The SDK's own words list every place it
+// looked in; the last of them is where it gave up.
 func credentialError(ctx context.Context, a *account, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -257,7 +257,7 @@ func TestLookingAtAMachine(t *testing.T) {
 	}
 }
 
-// TestLookingFails says nothing of how far a call has come when the question fails.
+// TestLookingFails checks that a failed query leaves the progress of a call unknown.
 func TestLookingFails(t *testing.T) {
 	a, _ := answering(t, map[string]string{"DescribeInstances": "UnauthorizedOperation"})
 	got, _, err := a.Look(t.Context(), one(policy.Terminate, stepTerminate))
@@ -597,8 +597,7 @@ func TestActionsOutOfReach(t *testing.T) {
 	}
 }
 
-// TestEveryVerbIsKnownBefore says of everything that can be done how far it can be taken
-// back and what to know.
+// TestEveryVerbIsKnownBefore checks that each action states how far it can be undone, and its note.
 func TestEveryVerbIsKnownBefore(t *testing.T) {
 	for k := range planners {
 		undo, know := Know(&inventory.Resource{Kind: k.kind}, policy.Verb(k.name))

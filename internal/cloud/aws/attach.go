@@ -20,7 +20,7 @@ import (
 var (
 	// ErrStreamDead is a connection that AWS shows as ended while the plugin still waits.
 	ErrStreamDead = errors.New("AWS shows the connection as ended, and the plugin did not notice")
-	// ErrRefused is what the plugin could not do.
+	// ErrRefused is returned when the plugin could not connect.
 	ErrRefused = errors.New("the Session Manager plugin could not connect")
 )
 
@@ -33,7 +33,7 @@ type Attachment struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Environ  []string
-	// Terminal says that In is the terminal of the person: what is typed there, Ctrl-C too, is
+	// Terminal is true if In is the terminal of the person: what is typed there, Ctrl-C too, is
 	// the connection's. Otherwise no signal of the terminal reaches the plugin.
 	Terminal bool
 	// Started is called once the plugin runs; it may be nil.

@@ -67,7 +67,7 @@ func (p *place) autoScalingGroups(ctx context.Context) {
 	}
 }
 
-// countsMachines says whether a group's sizes are numbers of machines. They may be virtual
+// countsMachines reports whether a group's sizes are numbers of machines. They may be virtual
 // CPUs, memory, or weights that each type has its own of; how many machines that is, is
 // not known.
 func countsMachines(g types.AutoScalingGroup) bool {

@@ -21,9 +21,9 @@ const BackbonePath = "/curfew/backbone/"
 // BackboneParameter is a parameter that terraform/backbone writes and a launch reads.
 // docs/terraform.md lists them for people.
 type BackboneParameter struct {
-	// Name is what follows [BackbonePath].
+	// Name follows [BackbonePath].
 	Name string
-	// Means is what its value is.
+	// Means describes the value.
 	Means string
 	put   func(*Backbone, string) error
 }
@@ -74,7 +74,7 @@ var BackboneParameters = []BackboneParameter{
 	},
 }
 
-// Backbone is what sessions of a region share.
+// Backbone is the infrastructure that sessions of a region share.
 type Backbone struct {
 	Bucket, SecurityGroup, MachinePolicy, LogGroup, Key, SessionDocument string
 	// Subnets are where machines may be launched; there is at least one.

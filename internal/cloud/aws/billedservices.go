@@ -51,7 +51,7 @@ var sageMakerKinds = []inventory.Kind{
 	inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob, inventory.KindHyperPod,
 }
 
-// billedUnder says whether a service bills a resource.
+// billedUnder reports whether a service bills a resource.
 func billedUnder(service string, r *inventory.Resource) bool {
 	if !slices.Contains(billedKinds[service], r.Kind) {
 		return false
@@ -82,7 +82,8 @@ func databasesUnder(engine string) string {
 	return databaseService
 }
 
-// notCovered says why nothing is known of what a service bills; empty where something is.
+// notCovered returns the reason why the charges of a service are not broken down; empty if they
+// are.
 func (s *scan) notCovered(service string) string {
 	kinds, listed := billedKinds[service]
 	if !listed {

@@ -38,7 +38,7 @@ func (c *lagging) Close() error {
 	return c.Conn.Close()
 }
 
-// beginning says when an answer has begun and the SDK reads it.
+// beginning signals that the SDK reads the first bytes of an answer.
 type beginning struct {
 	io.ReadCloser
 	once  sync.Once

@@ -180,12 +180,12 @@ func (s *site) bucketTask(ctx context.Context, t action.Task) (put change.Change
 	return put, now, err
 }
 
-// has says whether a bucket has the document of a change, with its setting.
+// has reports whether a bucket has the document of a change, with its setting.
 func (l bucketLifecycle) has(c change.Change) bool {
 	return l.moves(c) && change.Same(string(l.text), c.Document)
 }
 
-// moves says whether the setting of which small objects move is a change's, where both say.
+// moves reports whether the setting of which small objects move is a change's, where both say.
 func (l bucketLifecycle) moves(c change.Change) bool {
 	return l.minimum == c.Arguments.MinimumSize || l.minimum == "" || c.Arguments.MinimumSize == ""
 }

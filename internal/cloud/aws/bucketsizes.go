@@ -59,7 +59,7 @@ var storageTypes = map[string]string{
 	"ExpressOneZone":                      "EXPRESS_ONEZONE",
 }
 
-// bucketSize is what CloudWatch says a bucket holds.
+// bucketSize is the size of a bucket by CloudWatch.
 type bucketSize struct {
 	classes map[string]int64
 	objects inventory.Fact[int64]

@@ -49,14 +49,14 @@ type Caller struct {
 	MaxAge time.Duration
 }
 
-// Identity is what STS says about a caller.
+// Identity is the identity of a caller by STS.
 type Identity struct {
 	ARN, Account string
-	// Host is who answered.
+	// Host is the host that answered.
 	Host string
 }
 
-// ErrNoCredentials says that there is no identity to prove.
+// ErrNoCredentials is returned when there is no identity to prove.
 var ErrNoCredentials = errors.New("there are no AWS credentials")
 
 // Sign presigns a call that proves, to whoever makes it within 15 minutes, that the owner

@@ -22,7 +22,7 @@ import (
 // a client that acts.
 type RefusedError struct {
 	API string
-	// Acting says that a client that acts was asked for it.
+	// Acting is true if a client that acts was asked for it.
 	Acting bool
 }
 
@@ -75,7 +75,7 @@ func (t *tally) list() ([]round.Calls, error) {
 	return out, nil
 }
 
-// units is what the provider charges for in a call.
+// units returns the number of units that the provider charges for a call.
 func units(input any) int {
 	if in, ok := input.(*cloudwatch.GetMetricDataInput); ok {
 		return len(in.MetricDataQueries)

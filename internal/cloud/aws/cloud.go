@@ -30,8 +30,8 @@ import (
 // cloudName is the name of this cloud in identities.
 const cloudName = "aws"
 
-// Options say what to read, and how. The zero Options read the configured region of
-// the account that the configured credentials belong to.
+// Options configure what is read, and how. The zero Options read the configured region of the
+// account that the configured credentials belong to.
 type Options struct {
 	// Regions to read; empty: the configured region. The one name "all" stands for
 	// every region that each account has enabled.
@@ -39,8 +39,7 @@ type Options struct {
 	// AssumeRoles are the ARNs of roles in further accounts, read in addition to the
 	// account of the credentials.
 	AssumeRoles []string
-	// ExternalID is what the roles' trust policies ask for (sts:ExternalId); empty sends
-	// none.
+	// ExternalID is the sts:ExternalId that the roles' trust policies require; empty sends none.
 	ExternalID string
 	// RolesOnly leaves the account of the credentials out: only those of AssumeRoles are
 	// read.
@@ -56,7 +55,7 @@ type Options struct {
 	// ListPages bounds the listing of one bucket's objects, and apart from it of its
 	// versions and its uploads, in pages of 1,000; 0 means DefaultListPages.
 	ListPages int
-	// Tags says which tags name the owner; the zero mapping means the default one.
+	// Tags maps tags to owners; the zero mapping means the default one.
 	Tags inventory.TagMapping
 	// Size returns what is known of a machine type, such as price.Book.Size, for types that
 	// EC2 does not describe: those of managed services, and all where it may not be asked.
@@ -191,7 +190,7 @@ func (r retryer) RetryDelay(attempt int, err error) (time.Duration, error) {
 // came of it is looked up in the next round.
 type once struct{ awssdk.Retryer }
 
-// IsErrorRetryable says whether the service was too busy for the call.
+// IsErrorRetryable reports whether the service was too busy for the call.
 func (o once) IsErrorRetryable(err error) bool {
 	return retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err) == awssdk.TrueTernary &&
 		o.Retryer.IsErrorRetryable(err)

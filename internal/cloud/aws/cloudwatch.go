@@ -56,8 +56,7 @@ type point struct {
 	value float64
 }
 
-// series is what several statistics together say about a resource. Its statistics are
-// asked for in one call.
+// series combines several statistics of a resource. Its statistics are asked for in one call.
 type series struct {
 	resource   *inventory.Resource
 	statistics []statistic
@@ -164,7 +163,7 @@ func (p *place) read(ctx context.Context, batches ...batch) *measured {
 	return m
 }
 
-// answer is what was said to one statistic.
+// answer is the answer for one statistic.
 type answer struct {
 	points []point
 	err    error
@@ -235,8 +234,7 @@ func trimFirst(s string) string {
 	return s[1:]
 }
 
-// moment is what several statistics said about the same period; a missing
-// value is absent.
+// moment has the values of several statistics in the same period; a missing value is absent.
 type moment struct {
 	at     time.Time
 	values []float64
@@ -284,7 +282,7 @@ func (p *place) listMetrics(ctx context.Context, namespace, name string, visit f
 	})
 }
 
-// tellUnmeasured says which resources were not measured.
+// tellUnmeasured reports the resources that were not measured.
 func (p *place) tellUnmeasured(ctx context.Context, m *measured) {
 	if m.err == nil {
 		return

@@ -259,7 +259,7 @@ func TestBestFamily(t *testing.T) {
 	}
 }
 
-// TestInstancesHaveNoUtilization: the families that tell how busy a GPU is, of a whole one and
+// TestInstancesHaveNoUtilization covers the metric families for the utilization of a whole GPU and
 // of a MIG instance.
 func TestInstancesHaveNoUtilization(t *testing.T) {
 	for _, f := range busyFamilies {

@@ -108,8 +108,8 @@ func (p *place) reserved(ri ec2types.ReservedInstances) *inventory.Resource {
 	return r
 }
 
-// reservedHourly is what all machines of a reservation cost an hour: the recurring and
-// usage charges, and the fixed price spread over the term.
+// reservedHourly returns the hourly cost of all machines of a reservation: the recurring and usage
+// charges, and the fixed price spread over the term.
 func reservedHourly(ri ec2types.ReservedInstances) (money.Amount, error) {
 	var each money.Amount
 	var charges []string
@@ -147,7 +147,7 @@ func reservedHourly(ri ec2types.ReservedInstances) (money.Amount, error) {
 
 const secondsPerHour = 3600
 
-// inDollars says whether an amount is in dollars: China's regions charge in yuan.
+// inDollars reports whether an amount is in dollars: China's regions charge in yuan.
 func inDollars[T ~string](currency T) bool { return currency == "" || currency == "USD" }
 
 // savingsPlans lists the account's active plans. Plans that are bound to a region that is

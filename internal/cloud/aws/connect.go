@@ -87,7 +87,7 @@ func (c *Connector) Whose(ctx context.Context, region, machine string) (Whose, e
 
 var errNoMachine = errors.New("there is no such machine in this account and region")
 
-// Person is who has the credentials.
+// Person is the person whom the credentials belong to.
 type Person struct {
 	// ID is the condition key aws:userid: "AIDA…" of a user, "AROA…:session" of a role.
 	ID, Account, ARN string
@@ -118,8 +118,8 @@ type Opened struct {
 	Region, Machine string
 	// ID is AWS's name of it.
 	ID string
-	// response and request are what the plugin is given, endpoint where it finds Systems
-	// Manager, and profile whose credentials it takes.
+	// response and request are passed to the plugin, with the endpoint of Systems Manager and the
+	// profile of the credentials.
 	response, request         []byte
 	endpoint, profile, reason string
 }
@@ -268,7 +268,7 @@ func (c *Connector) Left(ctx context.Context, region, machine, reason string) (i
 	return ids, nil
 }
 
-// open says whether AWS shows a connection as open.
+// open reports whether AWS shows a connection as open.
 func (c *Connector) open(ctx context.Context, o *Opened) (bool, error) {
 	found := false
 	err := c.active(ctx, o.Region, o.Machine, func(s ssmtypes.Session) {

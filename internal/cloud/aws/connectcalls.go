@@ -30,7 +30,7 @@ var connectable = func() map[string]bool {
 	return m
 }()
 
-// guardConnects is what the calls of a connector pass through.
+// guardConnects is the middleware of a connector's calls.
 func guardConnects(service string, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewConnects", func(ctx context.Context, _ any) (func(time.Time), error) {
 		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !connectable[api] {

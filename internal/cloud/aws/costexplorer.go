@@ -26,7 +26,7 @@ const billedDays = 30
 // costMetric is the cost as billed, before reservations are spread.
 const costMetric = "UnblendedCost"
 
-// accountBill is what one account was billed, exactly, by service.
+// accountBill is the exact bill of one account by service.
 type accountBill struct {
 	account    string
 	start, end time.Time

@@ -68,7 +68,7 @@ func (p *place) creator(ctx context.Context, r *inventory.Resource) (string, err
 	return "", nil
 }
 
-// eventIdentity is who made a call, as an event says it
+// eventIdentity is the caller in a CloudTrail event
 // (https://docs.aws.amazon.com/awscloudtrail/latest/userguide/cloudtrail-event-reference-user-identity.html).
 type eventIdentity struct {
 	Type      string `json:"type"`

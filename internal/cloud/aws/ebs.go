@@ -113,7 +113,7 @@ func (p *place) snapshotLocks(ctx context.Context) {
 	}
 }
 
-// lockOf says whether a lock keeps a snapshot.
+// lockOf reports whether a lock keeps a snapshot.
 func (s *scan) lockOf(r *inventory.Resource) inventory.Fact[bool] {
 	for _, p := range s.places {
 		if p.account.id == r.Account && p.region == r.Region && p.locked != nil {

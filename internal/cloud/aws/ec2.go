@@ -192,8 +192,8 @@ var instanceStates = map[types.InstanceStateName]inventory.State{
 	types.InstanceStateNameStopped:      inventory.StateStopped,
 }
 
-// market says how a machine's capacity was bought. EC2 gives no lifecycle for
-// on-demand machines; one it gives and that is not known here is unknown.
+// market returns the purchase option of a machine. EC2 gives no lifecycle for on-demand machines;
+// one it gives and that is not known here is unknown.
 func market(i types.Instance) inventory.Market {
 	if i.Placement != nil && i.Placement.Tenancy == types.TenancyHost {
 		return inventory.DedicatedHost
@@ -381,7 +381,7 @@ const (
 	ipamPool   = "ipam-pool-"
 )
 
-// ownPool says whether an address is of a pool of the account's own, brought along or on
+// ownPool reports whether an address is of a pool of the account's own, brought along or on
 // an Outpost: it costs nothing, and nothing is saved by releasing it. (Amazon VPC pricing,
 // "Public IPv4 address".) Pools of IPAM may hold either kind.
 func ownPool(a types.Address) bool {

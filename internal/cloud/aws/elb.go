@@ -73,7 +73,7 @@ func (p *place) loadBalancers(ctx context.Context) {
 	}
 }
 
-// targets is what is behind a load balancer.
+// targets are the targets of a load balancer.
 type targets struct {
 	all, healthy int
 	unknown      bool // the health of a group could not be read

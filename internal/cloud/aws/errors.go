@@ -19,7 +19,7 @@ import (
 // RegionError is a region that does not exist, or that an account has not enabled.
 type RegionError struct {
 	Region string
-	// Reason says what is wrong with it.
+	// Reason describes the error.
 	Reason string
 	// Known are the regions that would do; nil when they could not be listed.
 	Known []string
@@ -85,7 +85,7 @@ func code(err error) string {
 	return ""
 }
 
-// is says whether the service answered with one of these codes.
+// is reports whether the service answered with one of these codes.
 func is(err error, codes ...string) bool {
 	got := code(err)
 	for _, c := range codes {
@@ -123,7 +123,7 @@ func statusOf(err error) int {
 	return 0
 }
 
-// canceled says whether the caller gave up. A call whose own context ended while the caller
+// canceled reports whether the caller gave up. A call whose own context ended while the caller
 // still waits was not answered, whatever its error says.
 func canceled(ctx context.Context) bool { return ctx.Err() != nil }
 
@@ -157,7 +157,7 @@ func reason(err error) (code, detail string) {
 	return "Unavailable", oneLine(innermost(err).Error())
 }
 
-// notTheService says whether an error came back in a form that the service does not
+// notTheService reports whether an error came back in a form that the service does not
 // speak, such as an HTML page of something in between.
 func notTheService(err error) bool {
 	var bad *smithy.DeserializationError

@@ -124,7 +124,7 @@ type readCloser struct {
 // opening is how many bytes of an answer tell which service sent it.
 const opening = 1024
 
-// speaks says whether an answer begins as the service's protocol has it. An answer to a
+// speaks reports whether an answer begins as the service's protocol has it. An answer to a
 // call that only reads is never empty; the protocols with forms always name the operation.
 func speaks(service, operation string, asked *smithyhttp.Request, body *bufio.Reader) bool {
 	text, err := body.Peek(opening)
@@ -174,8 +174,8 @@ func root(text string) string {
 	}
 }
 
-// unclear is what is known after an answer without the resource that was asked for by its
-// name: nothing. The service has a word of its own for what is not there.
+// unclear is the error for an answer that lacks the resource requested by name: its state is
+// unknown. The service has a word of its own for what is not there.
 func unclear(attempt string) error {
 	return fmt.Errorf("%s: %w: the answer does not hold it, and does not say that it is gone", attempt,
 		inventory.ErrUnavailable)

@@ -24,7 +24,7 @@ const agentNamespace = "CWAgent"
 type family struct {
 	namespace string // empty: any
 	metrics   []string
-	// cores says that a device has a dimension set for each of its cores. The busiest one counts,
+	// cores is true if a device has a dimension set for each of its cores. The busiest one counts,
 	// where all are there: a core that is silent might work.
 	cores bool
 }
@@ -201,7 +201,7 @@ func (m *meters) discover(ctx context.Context, families []family, machines map[s
 	return found, nil
 }
 
-// measures says whether a metric is a measurement of a GPU: utilization is none of a MIG
+// measures reports whether a metric is a measurement of a GPU: utilization is none of a MIG
 // instance, of which collectors publish 0. The next family then tells of the instance.
 func measures(name, gpu string) bool {
 	if _, node := insightsMeters[name]; node {
@@ -252,7 +252,7 @@ var dividedModels = []string{
 	"A100", "A30", "H100", "H200", "H20", "GH200", "B200", "B300", "GB200", "GB300", "RTX-PRO-6000", "RTX-PRO-5000",
 }
 
-// dividable says whether a GPU may be divided into MIG instances; one of an unknown model may.
+// dividable reports whether a GPU may be divided into MIG instances; one of an unknown model may.
 func dividable(model string) bool {
 	return model == "" || slices.ContainsFunc(dividedModels, func(m string) bool {
 		return strings.HasPrefix(model, m)

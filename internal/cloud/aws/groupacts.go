@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// groupParams is what an Auto Scaling group becomes.
+// groupParams are the parameters that an Auto Scaling group changes to.
 type groupParams struct {
 	Group string `json:"group"`
 	groupSize

@@ -6,12 +6,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// capacityLack is what to know before a machine with accelerators stops.
+// capacityLack is the note before a machine with accelerators stops.
 const capacityLack = "it may not start again for lack of capacity"
 
-// Know says how far a verb on a resource can be taken back ("full", "partial",
-// "none") and what a person should know before it is carried out. A verb that is not
-// carried out here is "none".
+// Know returns how far a verb on a resource can be undone ("full", "partial", "none") and a note
+// for the person who confirms it. A verb that is not supported here is "none".
 func Know(r *inventory.Resource, verb policy.Verb) (undo, know string) {
 	level, note := knowledge(r.Kind, verb, r.Size.Accelerated())
 	return string(level), note

@@ -25,7 +25,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// LaunchOptions say what machines of sessions are like.
+// LaunchOptions configure the machines of sessions.
 type LaunchOptions struct {
 	// Regions are where machines may be launched, the preferred first; empty is the region that
 	// is configured. One without a backbone is left out.

@@ -32,7 +32,7 @@ import (
 // launchRegion is the region in which sessions are launched.
 const launchRegion = "ap-south-1"
 
-// launchImage is what machines start from, as backbone found it.
+// launchImage is the machine image that backbone found.
 var launchImage string
 
 // zones are those of the backbone.
@@ -124,7 +124,7 @@ func oneMachine(machineType string) *spec.Spec {
 	}
 }
 
-// left is what EC2 holds of a session, as its own console would show it.
+// left returns the resources of a session in EC2, as its own console would show them.
 func left(tb testing.TB, id string) map[string]map[string]string {
 	tb.Helper()
 	api := ec2.NewFromConfig(scratch.Config(launchRegion))
@@ -168,7 +168,8 @@ func left(tb testing.TB, id string) map[string]map[string]string {
 	return out
 }
 
-// withRoles is what EC2 holds of a session, and its role and instance profile, whose tags are others.
+// withRoles returns the resources of a session in EC2, its role and its instance profile, which
+// have other tags.
 func withRoles(tb testing.TB, id string) map[string]map[string]string {
 	tb.Helper()
 	out := left(tb, id)

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// identity is whose the credentials are that a launcher has.
+// identity is the owner of a launcher's credentials.
 type identity struct {
 	// key are the credentials that it was asked about.
 	key             string

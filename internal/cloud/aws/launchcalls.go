@@ -70,7 +70,7 @@ var launchable = func() map[string]bool {
 	return m
 }()
 
-// guardLaunches is what the calls of a launcher pass through.
+// guardLaunches is the middleware of a launcher's calls.
 func guardLaunches(service string, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewLaunches", func(ctx context.Context, _ any) (func(time.Time), error) {
 		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !launchable[api] {
@@ -84,7 +84,7 @@ func guardLaunches(service string, limit limit) func(*middleware.Stack) error {
 // are for whoever chooses the pool.
 type decided struct{ awssdk.Retryer }
 
-// IsErrorRetryable says whether the answer says nothing of the pool and may be another one.
+// IsErrorRetryable reports whether the answer says nothing of the pool and may be another one.
 func (d decided) IsErrorRetryable(err error) bool {
 	return launchClasses[code(err)] == nil && d.Retryer.IsErrorRetryable(err)
 }

@@ -42,7 +42,7 @@ func TestLaunchCallsAreAsked(t *testing.T) {
 	}
 }
 
-// TestClassesAreNotRetried: what says that a pool has no machine is for whoever chose it.
+// TestClassesAreNotRetried checks that lack of capacity is left to the caller, who chose the pool.
 func TestClassesAreNotRetried(t *testing.T) {
 	d := decided{newRetryer()}
 	for c, class := range launchClasses {

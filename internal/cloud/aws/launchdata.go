@@ -52,10 +52,10 @@ func (a Agent) lines() string {
 	return fmt.Sprintf(fetched, "curl -fsSL --retry 5 --max-time 600 -o \"$agent.new\" '"+a.URL+"'", a.SHA256)
 }
 
-// script is what a machine runs when it starts for the first time. What is on it afterwards
-// runs at each start. A machine whose agent cannot start costs money and does nothing: it shuts
-// itself down, at once where the agent is not there, and after its lease where it ends again
-// and again. $CURFEW_ROOT is the root of the machine's files, where that is another one.
+// script is the user data of a machine, which runs at its first start. What it installs runs at
+// each start. A machine whose agent cannot start costs money and does nothing, so it shuts itself
+// down: at once where the agent is missing, and after its lease where the agent ends again and
+// again. $CURFEW_ROOT is the root of the machine's files in tests.
 const script = `#!/bin/sh
 set -eu
 umask 077

@@ -48,7 +48,7 @@ type launchersScan struct {
 	// read are the versions of templates that were read, wanted those that groups and fleets name.
 	read   map[templateVersion]bool
 	wanted []templateVersion
-	// complete says that everything was read.
+	// complete is true if everything was read.
 	complete bool
 }
 
@@ -206,7 +206,7 @@ func (s *launchersScan) groupVersions(ctx context.Context) {
 	}
 }
 
-// ended says whether a fleet in a state starts no more machines.
+// ended reports whether a fleet in a state starts no more machines.
 func ended[T ~string](state T) bool {
 	s := string(state)
 	return strings.HasPrefix(s, "deleted") || strings.HasPrefix(s, "cancelled") || s == "failed"
@@ -272,8 +272,9 @@ func (s *launchersScan) spotFleets(ctx context.Context) {
 	s.failed(ctx, "ec2:DescribeSpotFleetRequests", err)
 }
 
-// launchersOf says what would start machines from an image or snapshot of a region, in whichever
-// account: an image may be shared. It is unknown where one of the region's places was not read.
+// launchersOf names the groups and templates that would start machines from an image or snapshot of
+// a region, in any account: an image may be shared. It is unknown where one of the region's places
+// was not read.
 func (s *scan) launchersOf(r *inventory.Resource) inventory.Fact[[]string] {
 	names := []string{}
 	for _, p := range s.places {

@@ -59,7 +59,7 @@ func reachingRules(rules []types.LifecycleRule) []reaching {
 	return out
 }
 
-// reaches says how far the rules reach an object in the standard class.
+// reaches returns the reach of the rules to an object in the standard class.
 func reaches(rules []reaching, key string, size int64) reach {
 	how := untouched
 	for i := range rules {

@@ -15,11 +15,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// terminateParams is what a machine is terminated with, for people to read.
+// terminateParams are the parameters of a termination, for people to read.
 type terminateParams struct {
 	// DeletedDisks end with the machine.
 	DeletedDisks []string `json:"deleted_disks"`
-	// Saved says that a step before this one saves them; otherwise they were declared
+	// Saved is true if a step before this one saves them; otherwise they were declared
 	// to hold nothing that matters.
 	Saved bool `json:"saved"`
 }
@@ -104,7 +104,7 @@ func unsaved(i types.Instance, do policy.Do) []string {
 	return disks
 }
 
-// isRoot says whether a machine boots from a disk. Where EC2 does not say, it does not.
+// isRoot reports whether a machine boots from a disk. Where EC2 does not say, it does not.
 func isRoot(i types.Instance, m types.InstanceBlockDeviceMapping) bool {
 	name := awssdk.ToString(i.RootDeviceName)
 	return name != "" && awssdk.ToString(m.DeviceName) == name
@@ -209,7 +209,7 @@ func (p *place) mayEndSpot(ctx context.Context, i types.Instance, verb policy.Ve
 	return refusal("unknown", "of what kind spot request %s of machine %s is, is not known", request, id)
 }
 
-// localDisks says whether machines of a type have instance-store disks.
+// localDisks reports whether machines of a type have instance-store disks.
 func (p *place) localDisks(ctx context.Context, machine types.InstanceType) (bool, error) {
 	out, err := ec2Client(p.reading).DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{
 		InstanceTypes: []types.InstanceType{machine},

@@ -56,8 +56,8 @@ func (p *place) describeTypes(ctx context.Context, machines []*inventory.Resourc
 	}
 }
 
-// describeSpot says which spot machines are of a one-time request, and so cannot be
-// stopped. What EC2 does not say stays unknown.
+// describeSpot marks the spot machines of one-time requests, which cannot be stopped. Machines that
+// EC2 does not describe stay unknown.
 func (p *place) describeSpot(ctx context.Context, requests map[string]*inventory.Instance) {
 	for some := range slices.Chunk(slices.Sorted(maps.Keys(requests)), filterValues) {
 		byID := []types.Filter{{Name: awssdk.String("spot-instance-request-id"), Values: some}}

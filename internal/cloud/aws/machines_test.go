@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// TestSizeOfMachineTypes holds what EC2 says of its types, as it says it.
+// TestSizeOfMachineTypes covers the sizes in EC2's own form.
 func TestSizeOfMachineTypes(t *testing.T) {
 	n := awssdk.Int32
 	size := func(gpus int, gpu string, mib int64) inventory.Size {
@@ -149,7 +149,7 @@ func TestDescribesAHundredTypesACall(t *testing.T) {
 	}
 }
 
-// lastPart is what follows the last dot.
+// lastPart returns the text after the last dot.
 func lastPart(key string) string {
 	for i := len(key) - 1; i >= 0; i-- {
 		if key[i] == '.' {

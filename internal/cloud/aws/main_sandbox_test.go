@@ -64,7 +64,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// size is what the price book would say of the seeded machine types.
+// size returns the price book's sizes of the seeded machine types.
 func size(machineType string) inventory.Size {
 	gpus := 0
 	switch {

@@ -118,8 +118,8 @@ func (m *maker) grouped(n int32) inventory.Ref {
 	return m.ref(inventory.KindInstance, out.AutoScalingGroups[0].Instances[0].InstanceId)
 }
 
-// formerLifecycle is what the buckets have: a rule with fields unknown to curfew,
-// in a format that curfew never writes.
+// formerLifecycle is the lifecycle configuration of the buckets: a rule with fields unknown to
+// curfew, in a format that curfew never writes.
 const formerLifecycle = `<?xml version="1.0" encoding="UTF-8"?>
 <LifecycleConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">
   <Rule><ID>logs &amp; all</ID><Filter><And><Prefix>logs/</Prefix><ObjectSizeGreaterThan>131072</ObjectSizeGreaterThan></And></Filter>

@@ -79,7 +79,7 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 	return usage.MeasureResult{BlindSpots: s.blindSpots, Calls: calls, Unread: s.unmeasured}, err
 }
 
-// measurable says whether there may be metrics of a resource that tell something of it.
+// measurable reports whether there may be metrics of a resource that tell something of it.
 func measurable(r *inventory.Resource) bool {
 	switch d := r.Detail.(type) {
 	case *inventory.Instance, *inventory.Endpoint, *inventory.TrainingJob:
@@ -231,7 +231,7 @@ type subject struct {
 	batch    *batch
 	opened   usage.SourceInfo // for a meter that is reported in every step
 	series   []measurement
-	// held is what was read so far, until all of it was.
+	// held are the runs read so far, until all of them were.
 	held []run
 }
 
@@ -414,7 +414,7 @@ func (m *meters) natGateway(r *inventory.Resource) {
 	}
 }
 
-// balancerMetrics says which metric counts what a load balancer of a type serves.
+// balancerMetrics has the request metric of each type of load balancer.
 var balancerMetrics = map[string]struct{ namespace, name, dimension string }{
 	"application": {"AWS/ApplicationELB", "RequestCount", "LoadBalancer"},
 	"network":     {"AWS/NetworkELB", "NewFlowCount", "LoadBalancer"},

@@ -31,7 +31,7 @@ func metricsProtocol(o *cloudwatch.Options) {
 type metricsProtocols struct {
 	smithyhttp.ClientProtocol
 	query smithyhttp.ClientProtocol
-	// speaksQuery says that the endpoint answered a query.
+	// speaksQuery is true once the endpoint has answered a query.
 	speaksQuery atomic.Bool
 }
 
@@ -55,7 +55,7 @@ func (p *metricsProtocols) call(
 	return out, meta, err
 }
 
-// unspoken says whether an endpoint that does not know CBOR refused a call in it. CloudWatch marks
+// unspoken reports whether an endpoint that does not know CBOR refused a call in it. CloudWatch marks
 // each of its answers with their protocol, refusals included.
 func unspoken(err error) bool {
 	var answer *smithyhttp.ResponseError

@@ -71,7 +71,7 @@ func TestReadsMetricsWithoutCBOR(t *testing.T) {
 	}
 }
 
-// TestProtocolOfMetrics says when a call in CBOR is made again as a query.
+// TestProtocolOfMetrics covers the errors after which a CBOR call is repeated as a query.
 func TestProtocolOfMetrics(t *testing.T) {
 	const answer = `<ListMetricsResponse><ListMetricsResult><Metrics/></ListMetricsResult></ListMetricsResponse>`
 	for _, tc := range []struct {

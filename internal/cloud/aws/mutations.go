@@ -17,9 +17,9 @@ type Mutation struct {
 	Service, Name string
 	// Actions are the IAM actions that allow it, without the prefix.
 	Actions []string
-	// Harm is what it can do to a resource.
+	// Harm is the worst effect on a resource.
 	Harm Harm
-	// Tagged says that IAM knows the tags of the resource when it decides on the call
+	// Tagged is true if IAM knows the tags of the resource when it decides on the call
 	// (aws:ResourceTag; Service Authorization Reference), and for one that writes tags their keys
 	// (aws:TagKeys). Of a bucket it knows them only where attribute-based access control is on,
 	// and then PutBucketTagging is refused (Amazon S3 User Guide, "Enabling ABAC in general
@@ -182,9 +182,9 @@ func (p *place) acting() *clients {
 	}}
 }
 
-// guardActions is what the calls of clients that act pass through: one that is not in
-// mutations is refused before anything is sent, one that is only rehearsed is collected
-// and not sent, and each attempt waits for its turn.
+// guardActions is the middleware of clients that act: a call that is not in mutations is refused
+// before anything is sent, a rehearsed one is collected and not sent, and each attempt waits for
+// its turn.
 func guardActions(service string, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewActions", func(ctx context.Context, input any) (func(time.Time), error) {
 		api := service + ":" + awsmiddleware.GetOperationName(ctx)

@@ -31,7 +31,7 @@ type scan struct {
 	limits *limits
 	// clients are those of the places.
 	clients clientCache[placeKey]
-	// only is what is read; nil is everything.
+	// only selects the resources to read; nil selects all.
 	only map[inventory.Ref]bool
 
 	mu          sync.Mutex
@@ -159,7 +159,7 @@ type list struct {
 	kinds []inventory.Kind
 }
 
-// lists are what a place has, but for what belongs to the account as a whole.
+// lists are the listings of a place, except those of the account as a whole.
 var lists = []list{
 	{"machines", (*place).instances, onlyMachines},
 	{"volumes", (*place).volumes, []inventory.Kind{inventory.KindVolume}},
@@ -234,7 +234,7 @@ func (s *scan) inventoryParts(accounts []*account) []part {
 	return parts
 }
 
-// asked says whether one of the kinds is to be read.
+// asked reports whether one of the kinds is to be read.
 func (s *scan) asked(kinds ...inventory.Kind) bool {
 	return s.query.Kinds == nil || slices.ContainsFunc(kinds, func(k inventory.Kind) bool { return s.query.Kinds[k] })
 }
@@ -383,7 +383,7 @@ func (p *place) failed(ctx context.Context, api string, err error) {
 	p.failedIn(ctx, api, err, p.region)
 }
 
-// leaveUnread says of regions of an account that not all of a kind was listed there.
+// leaveUnread marks regions of an account in which a kind was not listed completely.
 func (s *scan) leaveUnread(account string, k inventory.Kind, regions []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

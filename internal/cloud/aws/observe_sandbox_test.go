@@ -47,7 +47,7 @@ func ref(r sandbox.Resource) inventory.Ref {
 	return inventory.Ref{Cloud: "aws", Account: truth.Account, Region: r.Region, Kind: r.Kind, ID: r.ID}
 }
 
-// named is what the truth and an observation both say of a resource.
+// named has the fields of a resource that both the truth and an observation state.
 type named struct {
 	Owner    inventory.Owner
 	Lifetime inventory.Lifetime

@@ -63,7 +63,7 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, code, message st
 
 const identityXML = `<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>arn:aws:iam::111122223333:user/a</Arn><UserId>A</UserId><Account>111122223333</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`
 
-// asks says whether a request of the query protocol is for an action.
+// asks reports whether a request of the query protocol is for an action.
 func asks(body []byte, action string) bool {
 	return strings.Contains(string(body), "Action="+action+"&")
 }

@@ -16,9 +16,9 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// OnMachine is what the agent of a session asks of AWS, as the machine that it runs on: its
-// metadata (IMDSv2), and parameters that its role may read (ssm:GetParameter, and kms:Decrypt
-// where the key is not AWS's).
+// OnMachine is the AWS client of a session's agent, with the role of its machine: instance metadata
+// (IMDSv2), and parameters that the role may read (ssm:GetParameter, and kms:Decrypt where the key
+// is not AWS's).
 type OnMachine struct {
 	clients *clients
 }

@@ -17,7 +17,7 @@ import (
 // Member is an account of an organization.
 type Member struct {
 	ID, Name string
-	// Own says that the configured credentials are of this account.
+	// Own is true if the configured credentials are of this account.
 	Own bool
 	// partition is that of its ARN.
 	partition string
@@ -90,7 +90,7 @@ func (c *Cloud) Organization(ctx context.Context) ([]Member, error) {
 	return slices.CompactFunc(out, func(a, b Member) bool { return a.ID == b.ID }), nil
 }
 
-// activeAccount says whether an account is in use. State takes the place of Status, which
+// activeAccount reports whether an account is in use. State takes the place of Status, which
 // AWS retires (API reference, Account).
 func activeAccount(a types.Account) bool {
 	if a.State != "" {

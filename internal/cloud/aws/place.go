@@ -77,7 +77,7 @@ func (p *place) configured(guard func(*middleware.Stack) error) awssdk.Config {
 // S3 seldom answer to a host for each bucket.
 func pathStyle(o *s3.Options) { o.UsePathStyle = o.BaseEndpoint != nil }
 
-// wants says whether a resource is among what is read.
+// wants reports whether a resource is among what is read.
 func (p *place) wants(kind inventory.Kind, id string) bool {
 	only := p.scan.only
 	return only == nil ||

@@ -24,7 +24,7 @@ const responseVariable = "AWS_SSM_START_SESSION_RESPONSE"
 
 var lastOfArguments = []int{1, 2, 497, 0}
 
-// ErrNoPlugin says that the plugin is not installed.
+// ErrNoPlugin is returned when the plugin is not installed.
 var ErrNoPlugin = errors.New("the Session Manager plugin is not installed")
 
 // Plugin is the Session Manager plugin of this machine.
@@ -50,7 +50,7 @@ func FindPlugin(ctx context.Context) (Plugin, error) {
 	return Plugin{path, strings.TrimSpace(string(out))}, nil
 }
 
-// byEnvironment says whether the plugin takes the answer from the environment. One whose
+// byEnvironment reports whether the plugin takes the answer from the environment. One whose
 // version cannot be read is taken for a new one.
 func (p Plugin) byEnvironment() bool {
 	var version []int

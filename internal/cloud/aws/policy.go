@@ -22,11 +22,10 @@ type Operation struct {
 	Kinds []inventory.Kind
 	// Effect on the answer when it fails, in the user's terms.
 	Effect string
-	// Item is what one call is about, for calls that are made for each resource:
-	// "bucket".
+	// Item is the subject of one call, for calls that are made for each resource: "bucket".
 	Item string
-	// Charge is what the provider charges for one unit: a request, or for
-	// GetMetricData a metric. Zero is free.
+	// Charge is the provider's price for one unit: a request, or for GetMetricData a metric. Zero
+	// is free.
 	Charge money.Rate
 }
 

@@ -42,7 +42,7 @@ func quotaOf(machineType string) string {
 	return letters
 }
 
-// raise says which quota to raise after a refusal.
+// raise names the quota to raise after a refusal.
 func raise(code string, p session.Pool) string {
 	q, known := vcpuQuotas[quotaOf(p.Type)]
 	if !known || code != "VcpuLimitExceeded" && code != "MaxSpotInstanceCountExceeded" {

@@ -461,7 +461,7 @@ func TestProtectionOfBuckets(t *testing.T) {
 	}
 }
 
-// blindTo says whether a blind spot names a call or its IAM action.
+// blindTo reports whether a blind spot names a call or its IAM action.
 func blindTo(spots []inventory.BlindSpot, call string) bool {
 	return slices.ContainsFunc(spots, func(b inventory.BlindSpot) bool { return strings.Contains(b.Why, call) })
 }

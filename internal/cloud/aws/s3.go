@@ -227,7 +227,7 @@ func lifecycleRules(rules []types.LifecycleRule) []inventory.LifecycleRule {
 	return out
 }
 
-// onlyLeavesSmall says whether a rule moves objects and its filter leaves out small ones alone,
+// onlyLeavesSmall reports whether a rule moves objects and its filter leaves out small ones alone,
 // which gain nothing by moving.
 func onlyLeavesSmall(r types.LifecycleRule) bool {
 	deletes := r.Expiration != nil || r.NoncurrentVersionExpiration != nil
@@ -308,7 +308,7 @@ func (p *place) uploadedBytes(ctx context.Context, bucket string,
 	return inventory.Known(sum)
 }
 
-// versionSum is what replaced and deleted versions hold.
+// versionSum is the size of replaced and deleted versions.
 type versionSum struct {
 	inventory.Listing
 	classes map[string]int64

@@ -38,18 +38,17 @@ var analysisColumns = []string{
 	"DataRetrieved_MB",
 }
 
-// errNoAnalysis says that an export does not tell the ages of the standard class.
+// errNoAnalysis is returned when an export does not tell the ages of the standard class.
 var errNoAnalysis = errors.New("it does not tell what the standard class holds by age")
 
-// analysis is what an export says of its newest day.
+// analysis is the newest day of an export.
 type analysis struct {
 	day time.Time
-	// total is what all classes hold, standard what the standard class does, small its
-	// objects under 128 KiB, whose number is zero where it is not told.
+	// total is the size of all classes, standard that of the standard class, and small that of its
+	// objects under 128 KiB, whose number is zero where unknown.
 	total, standard, small inventory.Stored
-	// older is what of the standard class is older than each of ages, and read how many
-	// bytes of that were read in the last 30 days. An age group that an age divides
-	// counts as younger.
+	// older is the size of the standard class above each of ages, and read the bytes of it that
+	// were read in the last 30 days. An age group that an age divides counts as younger.
 	older map[int]inventory.Stored
 	read  map[int]int64
 }
@@ -304,7 +303,7 @@ func (p *place) export(ctx context.Context, bucket string, c types.AnalyticsConf
 	return a, nil
 }
 
-// ruled says whether a lifecycle rule may move some of what is under a prefix.
+// ruled reports whether a lifecycle rule may move some of what is under a prefix.
 func (l *listing) ruled(prefix string) bool {
 	for i := range l.rules {
 		if at := l.rules[i].prefix; strings.HasPrefix(prefix, at) || strings.HasPrefix(at, prefix) {

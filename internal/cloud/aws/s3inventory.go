@@ -24,7 +24,7 @@ const (
 	manifestBytes = 8 << 20
 )
 
-// manifest is what S3 writes next to the files of an inventory (Amazon S3 User Guide,
+// manifest is the manifest that S3 writes next to the files of an inventory (Amazon S3 User Guide,
 // "Inventory manifest").
 type manifest struct {
 	SourceBucket      string `json:"sourceBucket"`
@@ -37,14 +37,14 @@ type manifest struct {
 	} `json:"files"`
 }
 
-// errNoInventory says that an inventory does not tell what is asked.
+// errNoInventory is returned when an inventory does not tell what is asked.
 var errNoInventory = errors.New("it does not tell size, date and class of all objects")
 
-// errNotRecent says that there is no inventory of the last days: it is paused, or the first
+// errNotRecent is returned when there is no inventory of the last days: it is paused, or the first
 // is not written yet. The bucket is listed, and nothing is missing.
 var errNotRecent = errors.New("there is none of the last days")
 
-// errORC says that an inventory is written in a format that is not read.
+// errORC is returned when an inventory is written in a format that is not read.
 var errORC = errors.New("it is written as ORC, which is not read: CSV and Parquet are")
 
 // inventoried reads the objects of a bucket from its newest S3 Inventory; nil where it has

@@ -96,8 +96,8 @@ func csvRows(r io.Reader, schema string, add func([]types.Object) string) error 
 	}
 }
 
-// parquetRow is what is read of a row in Parquet. Unlike in CSV, keys are written as they
-// are.
+// parquetRow has the columns that are read of a Parquet row. Unlike in CSV, keys are written as
+// they are.
 type parquetRow struct {
 	Key            string     `parquet:"key"`
 	IsLatest       *bool      `parquet:"is_latest,optional"`

@@ -30,23 +30,23 @@ const (
 // ages are the days for which a listing says what is older.
 var ages = []int{30, 90, 180}
 
-// listing is what a bounded listing of a bucket saw.
+// listing is the result of a bounded listing of a bucket.
 type listing struct {
 	now      time.Time
 	rules    []reaching
 	complete bool
-	// seenBy says how the objects were seen.
+	// seenBy names the source of the objects.
 	seenBy   string
 	byPrefix map[string]*prefix
 	crowded  bool // there are more prefixes than are kept apart
 	classes  map[string]inventory.Stored
-	// whole is what Storage Class Analysis says of the whole bucket, wholeBy of which day;
-	// analyzedBy names the analyses that stand for prefixes.
+	// whole is the Storage Class Analysis of the whole bucket, wholeBy its day; analyzedBy names
+	// the analyses that stand for prefixes.
 	whole               *inventory.Prefix
 	wholeBy, analyzedBy string
 }
 
-// prefix is what was seen under one top-level prefix.
+// prefix is the content under one top-level prefix.
 type prefix struct {
 	inventory.Prefix
 	classes map[string]int64 // objects by storage class

@@ -74,8 +74,8 @@ func replicatesTo(rules []types.ReplicationRule) []string {
 	return slices.Compact(to)
 }
 
-// linkReplicas says of each bucket which others copy objects into it, as far as the replication of
-// all buckets of the observation was read. Buckets of accounts that are not read may do so as well.
+// linkReplicas adds to each bucket the buckets that replicate into it, as far as the replication of
+// all observed buckets was read. Buckets of unread accounts may do so as well.
 func linkReplicas(resources []*inventory.Resource) {
 	from, known := map[string][]string{}, true
 	for _, r := range resources {

@@ -250,7 +250,7 @@ func (p *place) endpoint(ctx context.Context, e types.EndpointSummary) *inventor
 	return d
 }
 
-// hostsComponents says whether inference components are put on an endpoint's machines: then
+// hostsComponents reports whether inference components are put on an endpoint's machines: then
 // its variants name no model. Requests to them are counted by component, and not as the
 // endpoint's (SageMaker AI guide, "Inference component metrics").
 func hostsComponents(variants []types.ProductionVariant) bool {

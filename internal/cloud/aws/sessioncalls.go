@@ -9,15 +9,15 @@ import (
 // of terraform/backbone names it.
 const TagPerson = session.TagAllowedUser
 
-// SessionCaller is who makes a call of sessions, and so by which document of
-// terraform/backbone it is allowed.
+// SessionCaller is the role that makes a call of sessions, which chooses the document of
+// terraform/backbone that allows it.
 type SessionCaller string
 
 // The callers.
 const (
 	// ByLauncher is curfew while it starts and ends sessions: the launching role.
 	ByLauncher SessionCaller = "launch"
-	// ByPerson is who connects to a machine: the policy of people.
+	// ByPerson is a person who connects to a machine: the policy of people.
 	ByPerson SessionCaller = "connect"
 	// ByMachine is a machine of a session, its host agent and Systems Manager's agent on it: the
 	// role of the session, below the machine policy.
@@ -29,7 +29,7 @@ type SessionCall struct {
 	By SessionCaller
 	// Service is the prefix of the IAM actions, Name the API operation.
 	Service, Name string
-	// Asks is what AWS asks IAM because of it; all have to be allowed.
+	// Asks are the IAM actions that AWS checks for it; all have to be allowed.
 	Asks []SessionAsk
 }
 
@@ -41,7 +41,7 @@ type SessionAsk struct {
 	// Resource is the ARN, with names in braces for what the backbone, the session or AWS
 	// calls it ("{bucket}", "{instance}"); empty for an action without resources.
 	Resource string
-	// Makes says that the call creates the resource with the session's tags; Has that the
+	// Makes is true if the call creates the resource with the session's tags; Has that the
 	// resource is there and carries them.
 	Makes, Has bool
 	// Keys are the further condition keys that AWS knows, with names in braces as well.
@@ -184,7 +184,7 @@ func askRoles() []SessionCall {
 	return calls
 }
 
-// askLaunch is what AWS asks about RunInstances of machines of a session.
+// askLaunch returns the IAM checks of RunInstances for machines of a session.
 func askLaunch() []SessionAsk {
 	asks := []SessionAsk{
 		{
@@ -217,7 +217,7 @@ func askLaunch() []SessionAsk {
 	return asks
 }
 
-// askConnect is what AWS asks about StartSession with a document.
+// askConnect returns the IAM checks of StartSession with a document.
 func askConnect(document string) SessionCall {
 	checked := map[string]string{"ssm:SessionDocumentAccessCheck": "true"}
 	return SessionCall{ByPerson, "ssm", "StartSession", []SessionAsk{

@@ -222,7 +222,7 @@ const (
 	maxProfilePause = 4 * time.Second
 )
 
-// unseenProfile says whether EC2 refused a launch because it does not see the instance profile
+// unseenProfile reports whether EC2 refused a launch because it does not see the instance profile
 // yet, or not its role: IAM shows what is new to other services some seconds later (IAM User
 // Guide, "Changes that I make are not always immediately visible").
 func unseenProfile(err error) bool {

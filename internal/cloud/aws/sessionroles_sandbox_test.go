@@ -432,7 +432,7 @@ func enforceIAM(t *testing.T, account *sandbox.Sandbox) {
 	}
 }
 
-// isDenied says whether S3 refused a call by IAM.
+// isDenied reports whether S3 refused a call by IAM.
 func isDenied(err error) bool {
 	var answer smithy.APIError
 	return errors.As(err, &answer) && answer.ErrorCode() == "AccessDenied"

@@ -23,7 +23,7 @@ var tagging = handler{do: putTags, look: lookTags, undo: restoreTags}
 // tagParams are tags to be written, and by which service.
 type tagParams struct {
 	Set map[string]string `json:"set"`
-	// Service and Name say where: the service's own name of the resource.
+	// Service and Name identify the resource in the service's own terms.
 	Service string `json:"service"`
 	Name    string `json:"name"`
 }
@@ -134,7 +134,7 @@ func (s *site) tagTask(ctx context.Context, t action.Task) (now map[string]strin
 	return r.Tags, put, former, identical(t, r.CreatedAt)
 }
 
-// holds says whether tags have these values.
+// holds reports whether tags have these values.
 func holds(tags, values map[string]string) bool {
 	for k, v := range values {
 		if now, there := tags[k]; !there || now != v {

@@ -275,8 +275,8 @@ func groupTagOf(group string, key, value *string, propagate bool) autoscalingtyp
 	}
 }
 
-// propagated says which tags a group gives to the machines that it launches: writing
-// a tag replaces that setting. A tag that is not there yet is the group's own.
+// propagated returns the tags that a group gives to the machines it launches: writing a tag
+// replaces that setting. A missing tag is the group's own.
 func (p *place) propagated(ctx context.Context, group string) (map[string]bool, error) {
 	out, err := autoscalingClient(p.reading).DescribeAutoScalingGroups(ctx,
 		&autoscaling.DescribeAutoScalingGroupsInput{

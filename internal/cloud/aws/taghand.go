@@ -67,8 +67,8 @@ type groupTagWord struct {
 	Key, Value        string
 }
 
-// plainWord is what the shorthand of the AWS CLI takes as it is; all else is written in
-// JSON.
+// plainWord matches values that the shorthand of the AWS CLI takes verbatim; all others are written
+// in JSON.
 var plainWord = lazyregexp.New(`^[\w.:/@+-]([\w.:/@+ -]*[\w.:/@+-])?$`)
 
 func plainTags(tags map[string]string) bool {

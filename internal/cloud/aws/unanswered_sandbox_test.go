@@ -60,7 +60,7 @@ func readCalls() []aws.Operation {
 // everyField lets values be compared with the fields that are not exported.
 func everyField(reflect.Type) bool { return true }
 
-// names says whether a blind spot is about a call.
+// names reports whether a blind spot is about a call.
 func names(b inventory.BlindSpot, op *aws.Operation) bool {
 	if !strings.HasPrefix(b.What, op.Service+" ") || b.Effect == "" {
 		return false
@@ -96,7 +96,7 @@ func missing(whole, got *round.Observation) []inventory.Kind {
 	return slices.Sorted(maps.Keys(kinds))
 }
 
-// everyDay says whether a call fails in a way in everyday tests: a quarter of the calls each in
+// everyDay reports whether a call fails in a way in everyday tests: a quarter of the calls each in
 // one way, and the calls that were overlooked before.
 func everyDay(i, j int, op *aws.Operation) bool {
 	if ways[j].kind == wire.Never {
@@ -158,7 +158,7 @@ func made(o *round.Observation, api string) int {
 	return 0
 }
 
-// unread says whether a kind could not be listed somewhere.
+// unread reports whether a kind could not be listed somewhere.
 func unread(o *round.Observation, kind inventory.Kind) bool {
 	for key, yes := range o.Unread {
 		if yes && strings.HasSuffix(key, "/"+string(kind)) {

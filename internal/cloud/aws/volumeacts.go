@@ -159,8 +159,7 @@ func blockID(m types.InstanceBlockDeviceMapping) string {
 	return awssdk.ToString(m.Ebs.VolumeId)
 }
 
-// snapshotTags are whose a snapshot is, by the tags of what it was made of, what made it,
-// and that it is to be kept.
+// snapshotTags are the owner tags of a snapshot's source, its creator, and the mark that keeps it.
 func snapshotTags(t action.Task, of []types.Tag) []types.TagSpecification {
 	own := map[string]string{
 		actionTag: t.Step.Key, sourceTag: t.Ref.ID, inventory.TagLifetime: string(inventory.Persistent),

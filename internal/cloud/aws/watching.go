@@ -13,7 +13,7 @@ import (
 // listPage is how many metrics CloudWatch lists in one answer (API reference).
 const listPage = 500
 
-// Pass is what one pass over machines asks for, and what the provider charges for it.
+// Pass counts the requests of one pass over machines, and their charge.
 type Pass struct {
 	// Metrics are the metrics that GetMetricData is asked for, Lists the requests of
 	// ListMetrics.
@@ -55,5 +55,5 @@ func Watching(machines, gpus int) (Pass, error) {
 	return p, err
 }
 
-// ExplorerRequest is what Cost Explorer charges for a request.
+// ExplorerRequest returns the price of a request to Cost Explorer.
 func ExplorerRequest() (money.Amount, error) { return chargeExplorer.Times(1) }

@@ -139,7 +139,7 @@ func twice(t *testing.T, a *actor) {
 	}
 }
 
-// everything is what can be done to each subject.
+// everything is the set of actions on each subject.
 var everything = map[Subject]policy.Do{
 	Machine:     {Verb: policy.Terminate, SaveDisks: true},
 	Volume:      {Verb: policy.Delete},

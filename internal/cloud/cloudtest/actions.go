@@ -78,7 +78,7 @@ func RunActions(t *testing.T, newCase func(tb testing.TB) ActionsCase) {
 	}
 }
 
-// actionChecks are what must hold of every provider.
+// actionChecks are the properties of every provider.
 var actionChecks = []struct {
 	name  string
 	check func(t *testing.T, a *actor)

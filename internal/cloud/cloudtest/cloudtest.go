@@ -17,8 +17,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// Cloud is what is under test. Where it is a [usage.Source] as well, what it measures is
-// held against what a round observes; where it is none, there must be no usage.
+// Cloud is the provider under test. If it is a [usage.Source] as well, its measurements are
+// compared with the observations of a round; otherwise there must be no usage.
 type Cloud interface{ round.Lister }
 
 // observer is a cloud that observes by itself: one that a test of the suite spoils.
@@ -32,7 +32,7 @@ type Case struct {
 	// New returns a view of the account. It is called more than once, and each must see
 	// the same account.
 	New func(tb testing.TB) Cloud
-	// Query is what to ask; Now is required, a zero Window means 14 days.
+	// Query is the query; Now is required, a zero Window means 14 days.
 	Query round.Query
 	// Tags is the mapping that the observer applies.
 	Tags inventory.TagMapping
@@ -43,17 +43,17 @@ type Case struct {
 	Lacks []inventory.Ref
 	// Kinds must each be seen at least once.
 	Kinds []inventory.Kind
-	// Unreadable says that something cannot be read, so that there must be a blind
+	// Unreadable is true if something cannot be read, so that there must be a blind
 	// spot. Otherwise there must be none.
 	Unreadable bool
-	// Calls says that the observer calls an interface that counts.
+	// Calls is true if the observer calls an interface that counts.
 	Calls bool
 	// Prompt is how long a canceled observation may take to return; 2 seconds when
 	// it is zero.
 	Prompt time.Duration
 }
 
-// defaultWindow is what a zero Query.Window means.
+// defaultWindow replaces a zero Query.Window.
 const defaultWindow = 14 * 24 * time.Hour
 
 // longWindow is how far back meters of gateways and reservations may reach,
@@ -74,7 +74,7 @@ func Run(t *testing.T, c Case) {
 	}
 }
 
-// subject is what the properties look at.
+// subject is the input of the properties.
 type subject struct {
 	Case
 	ctx      context.Context
@@ -130,8 +130,7 @@ type property struct {
 	check func(tb testing.TB, s *subject)
 }
 
-// properties are all that must hold, in the order in which they are worth reading
-// when an adapter is young.
+// properties are checked in the order in which they are worth reading when an adapter is young.
 var properties = []property{
 	{"identities are complete and unique", identities},
 	{"the account holds what it is known to hold", contents},

@@ -81,7 +81,7 @@ func (a *account) Measure(ctx context.Context, resources []*inventory.Resource, 
 	return usage.MeasureResult{Calls: []inventory.Calls{measuring}}, ctx.Err()
 }
 
-// measuring is what measuring the account takes.
+// measuring are the calls that measuring the account takes.
 var measuring = inventory.Calls{API: "cloudwatch:GetMetricData", Count: 1, Units: 20, Cost: 200_000}
 
 // hand hands over what is measured of the account's machine: points at every whole hour.

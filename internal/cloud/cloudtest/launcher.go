@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// LaunchFault is what goes wrong with the next launch.
+// LaunchFault is the fault of the next launch.
 type LaunchFault string
 
 // The faults.
@@ -44,7 +44,7 @@ type LauncherCase struct {
 	// Nodes is the most machines that the suite may launch in one call; at least 1. There
 	// has to be room for two such launches at once.
 	Nodes int
-	// Host is what the machines are told, but for names and numbers.
+	// Host is the configuration of the machines, without names and numbers.
 	Host session.HostConfig
 	// Pass lets the provider go on with what is under way, and time with it.
 	Pass func(tb testing.TB)
@@ -105,7 +105,7 @@ type launches struct {
 	ids   int
 }
 
-// installation is what these tests launch as.
+// installation is the id of the installation that these tests launch for.
 func (l *launches) installation() string { return "inst-" + l.unique() }
 
 // unique is a part of names that no other test has.

@@ -35,7 +35,7 @@ type Stock struct {
 	Free int
 }
 
-// MachineFault is what goes wrong once, with the next call of an operation.
+// MachineFault is a one-shot fault of the next call of an operation.
 type MachineFault struct {
 	// On is "pools", "launch", "find", "end" or "leftovers".
 	On string
@@ -260,7 +260,7 @@ func (v *machines) launch(l session.Launch, now time.Time) ([]session.Machine, e
 	return v.machines(ids, now), nil
 }
 
-// parameters are what two launches of a token have in common.
+// parameters returns the parameters that two launches of a token share.
 func parameters(l session.Launch) string {
 	text, err := json.Marshal([]any{l.Session.ID, l.Pool.Type, l.Pool.Spot, l.Nodes, l.Tags, l.Host})
 	if err != nil {

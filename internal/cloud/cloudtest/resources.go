@@ -48,7 +48,7 @@ func identities(tb testing.TB, s *subject) {
 	}
 }
 
-// unique says that a list is not empty and names nothing twice.
+// unique fails the test for an empty list or a repeated name.
 func unique(tb testing.TB, what string, names []string) {
 	if len(names) == 0 {
 		tb.Errorf("the observation names no %s", what)
@@ -266,7 +266,7 @@ func tagsRead(tb testing.TB, s *subject) {
 	}
 }
 
-// spoken says whether a blind spot mentions a word, in any case.
+// spoken reports whether a blind spot mentions a word, in any case.
 func spoken(s *subject, word string) bool {
 	return slices.ContainsFunc(s.first.BlindSpots, func(b inventory.BlindSpot) bool {
 		return strings.Contains(strings.ToLower(b.What+" "+b.Why+" "+b.Effect), strings.ToLower(word))

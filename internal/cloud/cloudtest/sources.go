@@ -97,7 +97,7 @@ type meter struct {
 	signal usage.Signal
 }
 
-// taken is what a source handed over.
+// taken collects the samples of a source.
 type taken struct {
 	usage.MeasureResult
 	first  map[inventory.Ref]usage.SourceInfo // for what each was opened first

@@ -16,7 +16,7 @@ var errLinux = errors.New("sessions on this machine need Linux")
 
 func bootID() string { return "" }
 
-// Alive says whether the process runs; it cannot be known here.
+// Alive reports whether the process runs; it cannot be known here.
 func (p Process) Alive() bool { return false }
 
 // Probe finds the best kind that works here: none does.

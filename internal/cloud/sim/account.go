@@ -63,7 +63,7 @@ func layout(seed uint64, now time.Time) *account {
 	return a
 }
 
-// owner is who a resource belongs to, and how carefully it was tagged.
+// owner is the owner of a resource, and the quality of its tags.
 type owner struct {
 	team, project, user, environment string
 	purpose, lifetime                string

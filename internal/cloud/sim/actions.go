@@ -34,7 +34,7 @@ func (c *Cloud) Actions(clock func() time.Time) *Actions {
 	return &Actions{cloud: c, clock: clock}
 }
 
-// verbs are what can be done to each kind, but for tagging, and the step that does it.
+// verbs are the verbs of each kind, except tagging, and the step that carries each out.
 var verbs = map[inventory.Kind]map[policy.Verb]string{
 	inventory.KindInstance: {
 		policy.Stop: stepStop, policy.Hibernate: stepStop, policy.Terminate: stepTerminate, policy.Scale: stepScale,
@@ -262,7 +262,7 @@ func (a *Actions) Do(ctx context.Context, t action.Task) (receipt string, err er
 	return receiptOf(t), nil
 }
 
-// receiptOf is what the provider answers.
+// receiptOf returns the provider's answer.
 func receiptOf(t action.Task) string {
 	if t.Step.Name != stepSnapshot {
 		return ""
@@ -275,7 +275,7 @@ func receiptOf(t action.Task) string {
 	return strings.Join(ids, ",")
 }
 
-// ended says whether a resource is already on the way to where a step leads.
+// ended reports whether a resource is already on the way to where a step leads.
 func ended(r *inventory.Resource, step string) bool {
 	switch step {
 	case stepStop:
@@ -326,7 +326,7 @@ func (w *world) unchanged(t action.Task, r *inventory.Resource) error {
 	return nil
 }
 
-// saved says how far the snapshots of disks are that a key made.
+// saved returns the progress of the disk snapshots that a key made.
 func (w *world) saved(key string, disks []string) action.Progress {
 	found := w.made(key)
 	if len(found) == 0 {
@@ -395,7 +395,7 @@ func (a *Actions) Look(ctx context.Context, t action.Task) (action.Progress, str
 	return action.NotDone, "", nil
 }
 
-// shows says whether a resource has what a step sets.
+// shows reports whether a resource has what a step sets.
 func shows(r *inventory.Resource, t action.Task) bool {
 	switch d := r.Detail.(type) {
 	case *inventory.LogGroup:
@@ -410,7 +410,7 @@ func shows(r *inventory.Resource, t action.Task) bool {
 	return t.Step.Name == stepTag && holds(r.Tags, parse[tags](t.Step.Params).Set)
 }
 
-// holds says whether tags have these values.
+// holds reports whether tags have these values.
 func holds(tags, values map[string]string) bool {
 	for k, v := range values {
 		if now, there := tags[k]; !there || now != v {

@@ -18,7 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// subjects says which of the account's resources the suite's subjects are.
+// subjects maps the suite's subjects to resources of the account.
 var subjects = map[cloudtest.Subject]func(r *inventory.Resource) bool{
 	cloudtest.Machine: instance(func(r *inventory.Resource, d *inventory.Instance) bool {
 		return !d.TerminationProtected.Or(true) && r.Manager == (inventory.Manager{}) &&

@@ -15,8 +15,8 @@ const (
 	tib = int64(1) << 40
 )
 
-// folder is what one prefix of a bucket holds: sizes spread evenly over the ages
-// of its objects.
+// folder is the content of one prefix of a bucket: sizes spread evenly over the ages of its
+// objects.
 type folder struct {
 	name    string
 	bytes   int64
@@ -35,8 +35,8 @@ type pail struct {
 	folders      []folder
 	lifecycle    []change.Rule
 	versioned    bool
-	// noncurrent is what replaced versions hold; uploads how many multipart uploads
-	// were never completed, and what they hold.
+	// noncurrent is the size of replaced versions; uploads counts the multipart uploads that were
+	// never completed, with their size.
 	noncurrent inventory.Stored
 	uploads    int
 	uploaded   int64

@@ -1,6 +1,6 @@
 package sim
 
-// hardware is what a behavior needs to know of a machine's GPUs.
+// hardware is the GPU hardware of a machine, as far as a behavior needs it.
 type hardware struct {
 	gpus int
 	// memory is one GPU's memory in bytes, as nvidia-smi reports it.

@@ -121,7 +121,7 @@ func (a *account) groups() {
 	}
 }
 
-// group is what an Auto Scaling group is set to.
+// group is the configuration of an Auto Scaling group.
 type group struct {
 	min, max int64
 	age      time.Duration

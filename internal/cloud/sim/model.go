@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// State is what a machine does at one moment. Its zero value is a machine that
-// does nothing.
+// State is the activity of a machine at one moment. The zero value is a machine that does nothing.
 type State struct {
 	// CPU is the share of all CPUs in use, HostMemory the share of the host's
 	// memory, in percent, 0 to 100.
@@ -17,12 +16,12 @@ type State struct {
 	Requests float64
 	// GPUs holds each GPU of the machine, in the order of their indexes.
 	GPUs []GPU
-	// Works says that work goes on: it computes, serves, moves data, or a
+	// Works is true if work goes on: it computes, serves, moves data, or a
 	// person uses it. It is the truth, which nothing measures.
 	Works bool
 }
 
-// GPU is what one GPU does at one moment, in the units of the usage signals.
+// GPU is the activity of one GPU at one moment, in the units of the usage signals.
 type GPU struct {
 	// Util is 0 to 100; SMActive, TensorActive and DRAMActive are 0 to 1.
 	Util, SMActive, TensorActive, DRAMActive float64
@@ -32,8 +31,8 @@ type GPU struct {
 	Processes float64
 }
 
-// moment is what a behavior may look at: the machine's own randomness, what it
-// is made of, and the time. It knows of no other machine and of no earlier state.
+// moment is the input of a behavior: the machine's own randomness, its hardware, and the time. It
+// has no other machine and no earlier state.
 type moment struct {
 	key      key
 	hardware hardware
@@ -70,7 +69,7 @@ func (m moment) hour(offset int) float64 {
 	return float64(day) / 3600
 }
 
-// weekday says whether it is Monday to Friday in a place offset hours from UTC.
+// weekday reports whether it is Monday to Friday in a place offset hours from UTC.
 func (m moment) weekday(offset int) bool {
 	switch m.at.Add(time.Duration(offset) * time.Hour).Weekday() {
 	case time.Saturday, time.Sunday:

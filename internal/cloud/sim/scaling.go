@@ -151,7 +151,7 @@ func (w *world) scale(d operation, e *entry, undone bool) {
 	}
 }
 
-// scaled says how far a scaling has come.
+// scaled returns the progress of a scaling.
 func (w *world) scaled(t action.Task, e *entry) action.Progress {
 	to := parse[sizing](t.Step.Params)
 	ref := t.Ref

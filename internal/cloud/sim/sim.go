@@ -37,14 +37,14 @@ const (
 	ireland = "eu-west-1"
 )
 
-// Options say which account to simulate.
+// Options choose the account to simulate.
 type Options struct {
 	// Seed varies identifiers and everything random. Any value will do.
 	Seed uint64
 	// Now is the moment for which the account is laid out: ages are counted back
 	// from it. It is required.
 	Now time.Time
-	// Tags says which tags name the owner; empty means inventory.DefaultTagMapping.
+	// Tags maps tags to owners; empty means inventory.DefaultTagMapping.
 	Tags inventory.TagMapping
 	// BlindSpots are things that cannot be read, as when permissions are missing.
 	// There are none by default.
@@ -86,7 +86,7 @@ func New(o Options) *Cloud {
 	return &Cloud{options: o}
 }
 
-// unmapped says whether a mapping names no tag at all.
+// unmapped reports whether a mapping names no tag at all.
 func unmapped(m inventory.TagMapping) bool {
 	return len(m.Team)+len(m.Project)+len(m.User)+len(m.Environment)+len(m.CostCenter)+
 		len(m.Purpose)+len(m.Lifetime) == 0

@@ -11,17 +11,17 @@ import (
 // forget are planted for tag-missing.
 var RequiredTags = []string{"team", "project", "environment", "cost-center"}
 
-// Planted is what is known to be true of one resource, because it was made so.
+// Planted is the known truth about one resource.
 type Planted struct {
 	Ref inventory.Ref
 	// Rules are the rules that must find something about it, as long as they run.
 	// Others may find something too.
 	Rules []string
-	// Honest says that nothing is wasted here: no finding about it may carry waste.
+	// Honest is true if nothing is wasted here: no finding about it may carry waste.
 	// Advice (spot, a newer generation, an overrun that is at work) may still be
 	// given, also by Rules.
 	Honest bool
-	// Note says why.
+	// Note is the reason.
 	Note string
 }
 
@@ -38,7 +38,7 @@ func (c *Cloud) Truth() []Planted {
 	return out
 }
 
-// Work is what a machine was made to do over a time.
+// Work is the activity that a machine was given over a time.
 type Work struct {
 	// Worked and Rested add up to the time in which it ran as it was laid out.
 	Worked, Rested time.Duration

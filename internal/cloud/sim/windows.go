@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// telemetry is what is measured of a machine. The zero value is nothing of its
-// accelerators.
+// telemetry is the set of signals of a machine. The zero value has none of its accelerators. The
+// zero value is nothing of its accelerators.
 type telemetry int
 
 const (
@@ -27,9 +27,9 @@ const (
 const Source = "sim"
 
 const (
-	// step is what one point stands for, as metrics services roll up, and fineStep in an
-	// interval of up to fineWindow, which is read before something is done, where the
-	// caller leaves the choice.
+	// step is the length of one point, as metrics services roll up, and fineStep that in an
+	// interval of up to fineWindow, which is read before an action, where the caller leaves the
+	// choice.
 	step       = time.Hour
 	fineStep   = sampling
 	fineWindow = 48 * time.Hour
@@ -61,7 +61,7 @@ func (e *entry) moment(at time.Time) moment {
 	return moment{key: e.key, hardware: e.hardware, at: at, age: at.Sub(e.resource.CreatedAt), unix: at.Unix()}
 }
 
-// runs says whether there is something to measure at a time.
+// runs reports whether there is something to measure at a time.
 func (e *entry) runs(at time.Time) bool {
 	r := e.resource
 	if e.model == nil || at.Before(r.CreatedAt) {
@@ -159,7 +159,7 @@ func (e *entry) measure(r *inventory.Resource, iv usage.Interval,
 	}
 }
 
-// lost says whether the telemetry of that hour was not delivered.
+// lost reports whether the telemetry of that hour was not delivered.
 func (e *entry) lost(hour time.Time) bool {
 	age := hour.Sub(e.resource.CreatedAt)
 	for _, o := range e.outages {

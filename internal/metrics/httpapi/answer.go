@@ -17,7 +17,7 @@ type Series struct {
 	Labels map[string]string
 	// Points are in order of time.
 	Points []Point
-	// Histogram says that the series has native histograms, which are not read.
+	// Histogram is true if the series has native histograms, which are not read.
 	Histogram bool
 }
 

@@ -39,7 +39,7 @@ const (
 	MaxSkew = 2 * time.Minute
 )
 
-// Access says where a server is and how it knows the reader. Secrets are sent over https
+// Access is the address of a server and the credentials of the reader. Secrets are sent over https
 // alone, or to this machine.
 type Access struct {
 	// URL is the server's address without /api/v1: "http://prometheus:9090",

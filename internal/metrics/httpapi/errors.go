@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// ErrTooLarge says that the answer to one query is too large: half of it may be answered.
+// ErrTooLarge is returned when the answer to one query is too large: half of it may be answered.
 var ErrTooLarge = errors.New("the answer is too large")
 
 // Error is a refusal of the server.
@@ -27,7 +27,7 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// Busy says whether the server was too busy to answer, in each of its [Attempts].
+// Busy reports whether the server was too busy to answer, in each of its [Attempts].
 func (e *Error) Busy() bool { return busy(e.Status) && e.Kind != "timeout" }
 
 // refusal reads an answer that has another status than 200.
@@ -42,11 +42,11 @@ func refusal(status string, text []byte) *Error {
 	return &Error{Message: status}
 }
 
-// FormatError says that an answer is not one of Prometheus's API.
+// FormatError is returned when an answer is not one of Prometheus's API.
 type FormatError struct {
 	// Reason is one line without secrets.
 	Reason string
-	// HTML says that the answer is a page.
+	// HTML is true if the answer is a page.
 	HTML bool
 }
 
@@ -55,18 +55,18 @@ func (e *FormatError) Error() string {
 	return "the answer is not that of Prometheus's API: " + e.Reason
 }
 
-// UnreachableError says that no attempt reached the server.
+// UnreachableError is returned when no attempt reached the server.
 type UnreachableError struct {
 	// Reason is one line without secrets.
 	Reason string
-	// Certificate says that the server's certificate is not trusted.
+	// Certificate is true if the server's certificate is not trusted.
 	Certificate bool
 }
 
 // Error implements error.
 func (e *UnreachableError) Error() string { return e.Reason }
 
-// ClockError says that the server's clock is not this machine's.
+// ClockError is returned when the server's clock is not this machine's.
 type ClockError struct {
 	// Ahead is how far it is ahead, below 0 how far behind.
 	Ahead time.Duration

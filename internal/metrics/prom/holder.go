@@ -8,7 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// Holder is who a GPU is lent to, by the labels that Kubernetes and Slurm give it.
+// Holder is the workload that a GPU is lent to, by the labels of Kubernetes and Slurm.
 type Holder struct {
 	GPU string
 	// Namespace and Pod are those of Kubernetes, Job is one of Slurm.

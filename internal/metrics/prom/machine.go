@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Rule says how a label names a machine: where the whole value of Label matches Pattern,
+// Rule derives the name of a machine from a label: where the whole value of Label matches Pattern,
 // the machine's name is Name with the groups of the pattern in it ("$1").
 type Rule struct {
 	Label, Pattern, Name string

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// dictionary is what metrics of a server mean, by their names.
+// dictionary maps the names of a server's metrics to their meaning.
 type dictionary map[string]usage.Metric
 
 // newDictionary adds configured names to those that are known (see [usage.MetricNames]):

@@ -38,7 +38,7 @@ type nearby struct {
 	only string
 }
 
-// fresh says whether what was found counts for the machines of a reading.
+// fresh reports whether what was found counts for the machines of a reading.
 func (n *nearby) fresh(r *reading) bool {
 	age := r.iv.To.Sub(n.at)
 	if n.at.IsZero() || age < 0 || age >= nearFor {

@@ -52,7 +52,7 @@ func (s *Source) Claims(ctx context.Context, machines []*inventory.Resource, at 
 	return c.out, err
 }
 
-// claims are what is said while it is read.
+// claims collects statements about owners while they are read.
 type claims struct {
 	*Source
 	tags inventory.TagMapping

@@ -27,7 +27,7 @@ const (
 	maxSeries = 1_000_000
 )
 
-// Access says where a server is and how it knows the reader.
+// Access is the address of a server and the credentials of the reader.
 type Access = httpapi.Access
 
 type (
@@ -35,7 +35,7 @@ type (
 	point  = httpapi.Point
 )
 
-// errTooMuch says that the server refused or could not answer one query because it is too
+// errTooMuch is returned when the server refused or could not answer one query because it is too
 // large: half of it may be answered.
 var errTooMuch = httpapi.ErrTooLarge
 
@@ -97,7 +97,7 @@ func (s *server) instant(ctx context.Context, query string, at time.Time, each f
 	return err
 }
 
-// refusal says what a refusal means.
+// refusal explains a refusal.
 func refusal(e *httpapi.Error) error {
 	if e.Busy() {
 		return fmt.Errorf("it is busy: %w, %d times", e, httpapi.Attempts)

@@ -18,7 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Options say what is read of a server.
+// Options choose the data to read of a server.
 type Options struct {
 	Access
 	// Select are matchers that every series has to meet: `cluster="prod"`; empty: none.
@@ -26,7 +26,7 @@ type Options struct {
 	// Names are further metrics, as columns of recorded usage with a factor:
 	// {"my_gpu_busy_ratio": "gpu_util*100"}.
 	Names map[string]string
-	// Machines say which labels name machines where the usual ones do not.
+	// Machines are the labels that name machines where the usual ones do not.
 	Machines []Rule
 	// Left, where it is not nil, is told how many readings of a signal on a machine a measurement
 	// left out because they cannot be true.
@@ -209,7 +209,7 @@ type sinkKey struct {
 	step time.Duration
 }
 
-// tellImpossible says which readings were left out because they cannot be true.
+// tellImpossible reports the readings that were left out because they cannot be true.
 func (r *reading) tellImpossible() {
 	keys := slices.SortedFunc(maps.Keys(r.impossible), func(a, b impossibleKey) int {
 		return cmp.Or(strings.Compare(a.machine, b.machine), cmp.Compare(a.signal, b.signal))
@@ -336,13 +336,13 @@ func (r *reading) fine(ctx context.Context) error {
 	return nil
 }
 
-// expression is what a signal of the host is computed by.
+// expression returns the expression that computes a signal of the host.
 func (r *reading) expression(h hostExpression, over time.Duration) string {
 	return strings.NewReplacer("SELECT", r.where, "RANGE", seconds(over)).Replace(h.expr)
 }
 
-// statistics are what is asked of each step of a long interval. A metric without samples to
-// count is not asked for the others.
+// statistics are queried for each step of a long interval. A metric without samples to count is not
+// asked for the others.
 var statistics = [...]string{"count", "max", "avg"}
 
 // subStep is the step in which rates are taken whose peak within an hour is looked for.
@@ -477,7 +477,7 @@ func (r *reading) sink(m *inventory.Resource, step time.Duration) usage.Sink {
 	return to
 }
 
-// blindSpots says what could not be read, or was and is not used.
+// blindSpots lists the sources that could not be read, or were read and are not used.
 func (r *reading) blindSpots(err error) []inventory.BlindSpot {
 	var out []inventory.BlindSpot
 	say := func(why, effect string) {

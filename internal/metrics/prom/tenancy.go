@@ -72,13 +72,13 @@ type tenancy struct {
 	tags inventory.TagMapping
 	// full is how many samples a slot has that is whole: of a GPU, and of a machine as a node.
 	full map[string]float64
-	// people are what is known of pods.
+	// people maps pods to their owners.
 	people map[podName]costs.Tenant
 }
 
 type podName struct{ namespace, pod string }
 
-// episode is what one chunk of time tells, by machine and slot.
+// episode is one chunk of time, by machine and slot.
 type episode struct {
 	*tenancy
 	slots map[slotKey]*slotted
@@ -117,7 +117,7 @@ type slotGPU struct {
 // presence is how many samples show a tenant on a GPU, and what they say of it.
 type presence struct {
 	count, utilization, own float64
-	// utilized says that utilization was measured by itself.
+	// utilized is true if utilization was measured by itself.
 	utilized bool
 }
 

@@ -132,7 +132,7 @@ func newCluster() *cluster {
 	return c
 }
 
-// TestTenancy: what real servers tell of who held which GPU comes to what each costs.
+// TestTenancy computes the cost of each workload from the allocations that real servers report.
 func TestTenancy(t *testing.T) {
 	c := newCluster()
 	machines := fleetOf(6)

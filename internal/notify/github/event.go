@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Workflow is what GitHub tells a run of a workflow
+// Workflow is the environment of a workflow run
 // (https://docs.github.com/en/actions/reference/workflows-and-actions/variables).
 type Workflow struct {
 	// EventName is GITHUB_EVENT_NAME, Repository GITHUB_REPOSITORY, Ref GITHUB_REF.
@@ -41,7 +41,7 @@ type Pull struct {
 // String returns "owner/name#12".
 func (p Pull) String() string { return p.Repository + "#" + strconv.Itoa(p.Number) }
 
-// Fork says whether the commits come from another repository, whose runs GitHub gives
+// Fork reports whether the commits come from another repository, whose runs GitHub gives
 // a token that may only read, and no secrets.
 func (p Pull) Fork() bool { return !strings.EqualFold(p.From, p.Repository) }
 
@@ -122,7 +122,7 @@ func ParseEvent(name string, r io.Reader) (Pull, error) {
 	return e.pull()
 }
 
-// event is what is needed of both events; they share the form
+// event has the fields needed of both events, which share the form
 // (https://docs.github.com/en/webhooks/webhook-events-and-payloads#pull_request).
 type event struct {
 	PullRequest struct {

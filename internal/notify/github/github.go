@@ -24,7 +24,7 @@ import (
 // DefaultURL is the REST API of github.com.
 const DefaultURL = "https://api.github.com"
 
-// actionsLogin is who comments with the token that a workflow gets by itself.
+// actionsLogin is the author of comments by the default token of a workflow.
 const actionsLogin = "github-actions[bot]"
 
 // perPage is the longest page that the API gives
@@ -34,19 +34,19 @@ const perPage = 100
 // maxPages bounds how much is read of one list.
 const maxPages = 50
 
-// ErrMoved says that the pull request has another head commit than the one the gate
+// ErrMoved is returned when the pull request has another head commit than the one the gate
 // looked at: neither a comment nor a vote would be about the same thing.
 var ErrMoved = errors.New("the pull request has moved on")
 
-// Options are what a client needs in addition to the pull request.
+// Options configure a client in addition to the pull request.
 type Options struct {
 	// URL is where the REST API is (GITHUB_API_URL): https, or http on this machine.
 	// Empty means DefaultURL; GitHub Enterprise Server has it at https://HOST/api/v3.
 	URL string
 	// Token may write to pull requests and read contents. It is never repeated.
 	Token string
-	// Login is who the token comments as. Empty asks the API, which does not tell a
-	// workflow's own token: then it is taken for github-actions[bot].
+	// Login is the author of the token's comments. If it is empty, the API is asked; it does not
+	// name a workflow's own token, which is then taken for github-actions[bot].
 	Login string
 	// Timeout bounds one try of a request with its whole answer; 0 means DefaultTimeout.
 	Timeout time.Duration
@@ -150,7 +150,7 @@ func refusal(err error) (status int, message string, ok bool) {
 	return 0, "", false
 }
 
-// remedy says what to do about a status.
+// remedy returns the next step after a status.
 func (c *Client) remedy(status int) string {
 	switch {
 	case status >= 300 && status < 400:
@@ -167,7 +167,7 @@ func (c *Client) remedy(status int) string {
 	return ""
 }
 
-// absent says whether an error is that what was asked for is not there.
+// absent reports whether an error is that what was asked for is not there.
 func absent(err error) bool {
 	status, _, ok := refusal(err)
 	return ok && status == http.StatusNotFound

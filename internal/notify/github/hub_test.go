@@ -24,7 +24,7 @@ type hub struct {
 	mu       sync.Mutex
 	head     string
 	commits  []person // of the pull request's commits; their number is the list's
-	total    int      // what the pull request says of their number; 0 is the list's
+	total    int      // their number by the pull request; 0 is the list's
 	activity []push
 	reviews  []review
 	comments []comment

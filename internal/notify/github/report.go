@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Report is what a comment says. None of its text is taken for markup.
+// Report is the content of a comment. None of its text is taken for markup.
 type Report struct {
 	// Key tells the comments on one pull request apart: the path of the file.
 	Key string
@@ -24,7 +24,7 @@ type Report struct {
 	// P50, P95 and Hourly are the estimate; nil is not known.
 	P50, P95, Hourly *money.Amount
 	Lines            []Line
-	// Unknown is what the estimate could not price, Assumptions what it assumed.
+	// Unknown lists the unpriced parts of the estimate, Assumptions its assumptions.
 	Unknown, Assumptions []string
 	Budgets              []Budget
 	// Approval is the id of the request that waits until Until for an approver to allow
@@ -32,8 +32,8 @@ type Report struct {
 	Approval string
 	Limit    money.Amount
 	Until    time.Time
-	// Plan is what would be approved, line by line, and WouldPass what passes in place of
-	// what is denied.
+	// Plan is the plan to approve, line by line, and WouldPass alternatives to a denied one that
+	// pass.
 	Plan, WouldPass []string
 	// SpecHash is the hash of what was judged.
 	SpecHash string
@@ -100,7 +100,7 @@ func (r Report) markdown(head string) string {
 	return b.String()
 }
 
-// next says what to do.
+// next returns the next step.
 func (r Report) next(head string) string {
 	switch r.Decision {
 	case "ask":

@@ -18,7 +18,7 @@ import (
 type Request struct {
 	// ID names the request; a review approves it by that name.
 	ID string
-	// Subject is what is asked for, PlanHash the hash of exactly that.
+	// Subject names the requested work, PlanHash hashes exactly that.
 	Subject, PlanHash string
 	AskedBy           string
 	// Limit is the most that is approved, in Unit.
@@ -34,7 +34,7 @@ type Posted struct {
 	URL string
 	// At is when the comment was written.
 	At time.Time
-	// Changed says why the comment is not what was posted; empty where it is.
+	// Changed is the difference of the comment from the posted one; empty if there is none.
 	Changed string
 }
 
@@ -95,7 +95,7 @@ func normal(body string) string {
 // marker is the first line of the comment, which a reader does not see.
 func (r Request) marker() string { return "<!-- curfew-request " + r.ID + " -->" }
 
-// Names says whether the text of a review approves the request: it has the line
+// Names reports whether the text of a review approves the request: it has the line
 // "curfew approve ID".
 func (r Request) Names(review string) bool {
 	return slices.ContainsFunc(approves.FindAllStringSubmatch(review, -1), func(m []string) bool {

@@ -68,7 +68,7 @@ func retry(a httpclient.Attempt, d httpclient.Decision) httpclient.Decision {
 	return httpclient.Decision{}
 }
 
-// limit says whether an answer is a rate limit's, and how long to wait: what Retry-After
+// limit reports whether an answer is a rate limit's, and how long to wait: what Retry-After
 // asks, until the limit is reset, or the minute that GitHub advises.
 func limit(a httpclient.Attempt) (time.Duration, bool) {
 	now, header, status := time.Now(), a.Response.Header, a.Response.StatusCode

@@ -59,7 +59,7 @@ func (p People) Validate() error {
 	return nil
 }
 
-// Vote is what an approver says about the head commit by a review.
+// Vote is an approver's review of the head commit.
 type Vote struct {
 	By    approval.Person
 	Login string
@@ -68,7 +68,7 @@ type Vote struct {
 	At    time.Time
 	// URL is where the review can be read.
 	URL string
-	// Text is what the review says; empty where it names a request and was edited since it was
+	// Text is the text of the review; empty where it names a request and was edited since it was
 	// sent, perhaps by another person.
 	Text string
 }
@@ -78,7 +78,7 @@ type Aside struct {
 	Login, Why string
 }
 
-// Ballot is what the reviews come to.
+// Ballot is the result of the reviews.
 type Ballot struct {
 	// Votes are one an approver, oldest first.
 	Votes []Vote
@@ -177,7 +177,8 @@ func latest(all []*api.PullRequestReview) []*api.PullRequestReview {
 	return out
 }
 
-// aside says why a review is no vote, whoever approvers are; empty where it is one.
+// aside returns the reason why a review is no vote, regardless of the approvers; empty if it is
+// one.
 func (c *Client) aside(r *api.PullRequestReview, name string, people People, authors []string) string {
 	part := slices.ContainsFunc(authors, func(a string) bool {
 		return strings.EqualFold(a, r.GetUser().GetLogin()) || approval.MaybeSame(people.Name(a), name)

@@ -125,8 +125,8 @@ func (l *line) hangUp() {
 	}
 }
 
-// failure says why a mail was not taken. 4yz is temporary, 5yz final (RFC 5321,
-// 4.2.1), and a conversation that breaks off is temporary.
+// failure explains why a mail was not accepted. 4yz is temporary, 5yz final (RFC 5321, 4.2.1), and
+// a conversation that breaks off is temporary.
 func (c *Channel) failure(ctx context.Context, err error) error {
 	var (
 		sending *mail.SendError

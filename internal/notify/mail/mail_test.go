@@ -184,7 +184,7 @@ func TestGoldenHostileHTML(t *testing.T) {
 	notifytest.Golden(t, "hostile.html", strings.ReplaceAll(read(t, s.deliveries()[0].data).html, "><", ">\n<"))
 }
 
-// headers are those that a mail of curfew has, and no others.
+// headers are all headers of curfew's mails.
 var headers = []string{
 	"Auto-Submitted", "Content-Type", "Date", "From", "In-Reply-To", "Message-Id", "Mime-Version", "References",
 	"Subject", "To",

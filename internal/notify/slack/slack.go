@@ -59,7 +59,7 @@ type caller struct {
 	http *notify.HTTP
 }
 
-// answer is what every method of the Web API returns
+// answer is the common part of the answers of the Web API
 // (https://docs.slack.dev/apis/web-api/#responses).
 type answer struct {
 	OK     bool   `json:"ok"`
@@ -98,7 +98,7 @@ var passing = map[string]bool{
 	"fatal_error": true, "service_unavailable": true, "request_timeout": true, "team_added_to_org": true,
 }
 
-// remedies say what to do about the errors that a configuration causes.
+// remedies are the next steps after errors that a configuration causes.
 var remedies = map[string]string{
 	"not_in_channel":    "invite the app to the channel",
 	"channel_not_found": "there is no such channel, or the app is not in it",

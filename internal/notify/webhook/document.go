@@ -19,8 +19,8 @@ import (
 // Schema names the document's form. Fields may be added under one name.
 const Schema = "curfew.notification/v1"
 
-// Document is what is posted. Its values are as they are known, not escaped for
-// anything; Subject and Text are for people.
+// Document is the posted document. Its values are as they are known, not escaped for anything;
+// Subject and Text are for people.
 type Document struct {
 	Schema string `json:"schema"`
 	// ID is the same for every attempt to deliver one message.
@@ -35,7 +35,7 @@ type Document struct {
 	To string `json:"to"`
 	// Item is the id of the action or request.
 	Item string `json:"item,omitempty"`
-	// Resource is what the message is about; null where it is about none.
+	// Resource is the subject of the message; null where it has none.
 	Resource *Resource `json:"resource"`
 	// Verb is the action: stop, terminate, tag and so on.
 	Verb string `json:"verb,omitempty"`
@@ -43,27 +43,25 @@ type Document struct {
 	Because string `json:"because"`
 	// ActsAt is the earliest time of the action; null where nothing will be done.
 	ActsAt *time.Time `json:"acts_at"`
-	// HourlyUSD is what the resource costs an hour; null where that is not
-	// known.
+	// HourlyUSD is the hourly cost of the resource; null if unknown.
 	HourlyUSD money.Dollars `json:"hourly_usd"`
 	// Keep is the command that exempts the resource.
 	Keep string `json:"keep,omitempty"`
 	// KeepTag is the provider's own command that exempts it by a tag.
 	KeepTag string `json:"keep_tag,omitempty"`
-	// Lost is what is lost by the action.
+	// Lost names the data that the action deletes.
 	Lost string `json:"lost,omitempty"`
-	// Creator is who created the resource, by the provider's log, where no tag names an
-	// owner.
+	// Creator is the creator by the provider's log, where no tag names an owner.
 	Creator string `json:"creator,omitempty"`
 	// Undo is the command that takes the action back.
 	Undo string `json:"undo,omitempty"`
-	// Know is what else people should know.
+	// Know is a further remark.
 	Know string `json:"know,omitempty"`
-	// Evidence is what was measured.
+	// Evidence are the measurements.
 	Evidence []Evidence `json:"evidence"`
 }
 
-// Resource is what the message is about.
+// Resource is the subject of a message.
 type Resource struct {
 	// ID is the id that the provider gave it.
 	ID string `json:"id"`

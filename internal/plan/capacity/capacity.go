@@ -56,7 +56,8 @@ type Params struct {
 	// to the middle, or the fewest at or under 80% where none is. It goes without the others.
 	Band bool
 
-	// QPSPerGPU is what one replica serves in a second. It is 0 where Profile says it.
+	// QPSPerGPU is the throughput of one replica per second; 0 where Profile has it. It is 0 where
+	// Profile says it.
 	QPSPerGPU float64
 
 	// Profile is how long a batch takes; zero where QPSPerGPU says what is served.

@@ -16,7 +16,7 @@ import (
 // published is the profile of the worked example: 1 ms an item and 10 ms a batch.
 var published = Profile{time.Millisecond, 10 * time.Millisecond}
 
-// near says whether got is within a share of want.
+// near reports whether got is within a share of want.
 func near(got, want, share float64) bool { return math.Abs(got-want) <= share*math.Abs(want) }
 
 func TestDivide(t *testing.T) {

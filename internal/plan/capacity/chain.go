@@ -25,7 +25,7 @@ type chain struct {
 	share []float64
 	// requests is the mean of a batch.
 	requests float64
-	// limited says that batches can be full; moments are then when requests come.
+	// limited is true if batches can be full; moments are then when requests come.
 	limited bool
 	moments []moment
 }
@@ -155,7 +155,7 @@ func (c *chain) stationary(states int) {
 
 // moment is an instant of the batches of one size, for the requests that come then.
 type moment struct {
-	// rest is what is left of the batch, in seconds.
+	// rest is the remaining time of the batch, in seconds.
 	rest float64
 	// before is how many requests a cycle come then and find so many in the queue.
 	before []float64

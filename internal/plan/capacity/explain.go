@@ -90,7 +90,7 @@ func (r *Report) assumed(p Params) []string {
 	return out
 }
 
-// covered says what the figures cover.
+// covered describes the coverage of the figures.
 func (r *Report) covered(p Params) []string {
 	var out []string
 	note := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }
@@ -127,7 +127,7 @@ func (r *Report) covered(p Params) []string {
 	return out
 }
 
-// changes says what would change the answer.
+// changes lists the facts that would change the answer.
 func (r *Report) changes(p Params) []string {
 	var out []string
 	note := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }

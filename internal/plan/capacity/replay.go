@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// figures are what a number of replicas makes of the requests; seconds.
+// figures is the result of the requests with a number of replicas; seconds.
 type figures struct {
 	method      Method
 	meanBatch   float64

@@ -71,11 +71,11 @@ type Report struct {
 	ScaleToZero *ScaleToZero `json:"scale_to_zero"`
 	// Curve is the latency with fewer and more replicas.
 	Curve []Point `json:"curve"`
-	// Assumptions are what the figures take for granted.
+	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
-	// CoverageNotes are what the data does not cover.
+	// CoverageNotes are the gaps of the data.
 	CoverageNotes []string `json:"coverage_notes"`
-	// Changes are what would change the answer.
+	// Changes would change the answer.
 	Changes []string `json:"changes"`
 }
 

@@ -39,8 +39,7 @@ type Scaling struct {
 	CoolDownSeconds int `json:"cool_down_seconds"`
 }
 
-// signals are those that need no profile: requests a second for each replica, and the
-// times of autoscalers.
+// signals need no profile: requests per second and replica, and the times of autoscalers.
 func signals(p Params, each float64) *Scaling {
 	s := &Scaling{
 		QPSPerReplica: each, StableWindowSeconds: knativeStable,
@@ -73,7 +72,7 @@ func (r *Report) scale(s *sizing, n int) {
 // kept for as long as a cold start after the last request: this never costs more
 // than twice the optimum with perfect foresight (Karlin and others, 1988).
 type ScaleToZero struct {
-	// Pays says that scaling to zero reduces the paid time, cold starts included.
+	// Pays is true if scaling to zero reduces the paid time, cold starts included.
 	Pays bool `json:"pays"`
 	// BreakEvenQPS is the rate of Poisson arrivals below which it pays: one in a cold
 	// start.

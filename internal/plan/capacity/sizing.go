@@ -94,7 +94,7 @@ func (s *sizing) figures(n int, qps, wait float64) figures {
 	return f
 }
 
-// meets says whether n replicas keep the objective at the planned rate, or the
+// meets reports whether n replicas keep the objective at the planned rate, or the
 // utilization to aim for.
 func (s *sizing) meets(n int) bool {
 	if s.p.Target > 0 || s.p.Band {

@@ -47,12 +47,12 @@ const soonHours = 3
 
 var soonOptions = Options{Soon: soonHours * time.Hour}
 
-// lasts says whether an existing commitment is in force for the whole period ahead.
+// lasts reports whether an existing commitment is in force for the whole period ahead.
 func (in instance) lasts(e Existing) bool {
 	return e.Expires.Sub(start).Hours() > float64(len(in.need[0])+soonHours)
 }
 
-// cost is what the use costs in the period ahead with levels of the offers, by the rules of
+// cost returns the cost of the use in the period ahead with levels of the offers, by the rules of
 // the contract: reserved first, then plans by discount, then on demand. Levels are machines, or
 // dollars an hour at plan rates.
 func (in instance) cost(levels []float64) float64 {

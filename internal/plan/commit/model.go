@@ -37,7 +37,7 @@ type node struct {
 	keys   []int
 	parent int
 	vars   []int
-	// fixed is what existing plans cover in an hour, in dollars at on-demand prices.
+	// fixed is the hourly coverage of existing plans, in dollars at on-demand prices.
 	fixed []float64
 }
 
@@ -57,7 +57,7 @@ type model struct {
 	unit  []float64
 	scale float64
 	a     []float64
-	// exact says that the function is what a replay costs. Otherwise it is less: savings plans
+	// exact is true if the function is what a replay costs. Otherwise it is less: savings plans
 	// that cross cover more keys in it, existing ones give way to others, and reserved machines
 	// cover the sizes first that cost the most a unit.
 	exact bool
@@ -185,7 +185,7 @@ func gentler(a, b Offer) int {
 	return cmp.Or(cmp.Compare(a.TermMonths, b.TermMonths), cmp.Compare(a.Upfront, b.Upfront))
 }
 
-// better says that a savings plan does all that another does and more, or binds less.
+// better reports whether a savings plan does all that another does and more, or binds less.
 func better(q, p variable) bool {
 	if q.offer.Discount < p.offer.Discount || !within(p.keys, q.keys) {
 		return false
@@ -193,12 +193,12 @@ func better(q, p variable) bool {
 	return q.offer.Discount > p.offer.Discount || len(q.keys) > len(p.keys) || gentler(q.offer, p.offer) < 0
 }
 
-// same says that two savings plans cover the same at the same discount.
+// same reports whether two savings plans cover the same at the same discount.
 func same(p, q variable) bool {
 	return p.offer.Discount == q.offer.Discount && slices.Equal(p.keys, q.keys)
 }
 
-// within says that sorted keys are all among others.
+// within reports whether sorted keys are all among others.
 func within(keys, others []int) bool {
 	for _, k := range keys {
 		if _, ok := slices.BinarySearch(others, k); !ok {
@@ -303,8 +303,8 @@ func nested(sets [][]int) (out [][]int, crossed bool) {
 	return slices.CompactFunc(out, slices.Equal), crossed
 }
 
-// rest is what is left on demand when shares z of the upper bounds are bought, and a
-// plane that touches it there.
+// rest returns the on-demand remainder when shares z of the upper bounds are bought, and a plane
+// that touches it there.
 func (m *model) rest(z []float64) (float64, cut) {
 	g := make([]float64, len(z))
 	flow, alive := make([]float64, len(m.nodes)), make([]bool, len(m.nodes))

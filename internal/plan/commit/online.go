@@ -23,11 +23,11 @@ type OnlineReport struct {
 	// pass, 2 − α, where α is the price of the commitment as a share of on demand.
 	Ratio float64 `json:"ratio"`
 	Bound float64 `json:"competitive_bound"`
-	// Bought is what it bought, by offer.
+	// Bought are the purchases by offer.
 	Bought []Bought `json:"bought"`
 }
 
-// Bought is what was bought of one offer, step by step.
+// Bought are the purchases of one offer, step by step.
 type Bought struct {
 	Key  string `json:"key"`
 	Kind Kind   `json:"kind"`
@@ -199,7 +199,7 @@ func (r *OnlineReport) replay(g single) error {
 // buyer buys one offer as the hours come.
 type buyer struct {
 	single
-	// level is what it has, since when: first and last are hours of the window.
+	// level is the present level; first and last are its hours of the window.
 	level       int64
 	first, last int
 	cost        money.Amount

@@ -136,7 +136,7 @@ var OffersFile = plan.Layout{
 	Optional: []plan.Column{sizesColumn},
 }
 
-// sizesColumn says which sizes reserved machines cover.
+// sizesColumn has the sizes that reserved machines cover.
 var sizesColumn = plan.Column{Name: "sizes", Doc: "family or one, of reserved machines: one where they are zonal, " +
 	"dedicated or not for Linux/UNIX; empty is family where AWS covers each size of it"}
 
@@ -350,7 +350,7 @@ func instant(row plan.Row, column string) (time.Time, error) {
 	return time.Time{}, row.Error(column, "%s %.40q is not RFC 3339, such as 2026-03-01T14:00:00Z", column, text)
 }
 
-// charge is what one reserved machine costs over a number of hours.
+// charge returns the cost of one reserved machine over a number of hours.
 func (o Offer) charge(hours int64) (money.Amount, error) {
 	running, err := o.Hourly.Mul(hours, 1)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // line is a commitment in a replay.
 type line struct {
 	offer Offer
-	// keys are what it covers: one key where it is reserved.
+	// keys are the covered keys: one key where it is reserved.
 	keys []int
 	// level is whole machines of reserved ones, nano-dollars an hour of a savings plan.
 	level int64
@@ -24,7 +24,7 @@ type line struct {
 	starts   time.Time
 }
 
-// outcome is what a replay comes to.
+// outcome is the result of a replay.
 type outcome struct {
 	// cost is charges and the rest on demand, rest only that, covered what commitments
 	// cover at on-demand prices.
@@ -32,7 +32,7 @@ type outcome struct {
 	lines               []tally
 }
 
-// tally is what became of one line.
+// tally is the use of one line.
 type tally struct {
 	charge, covered money.Amount
 	// used is millionths of machine-hours in units of size, or nano-dollars at on-demand prices, by month
@@ -40,7 +40,7 @@ type tally struct {
 	used, held []float64
 }
 
-// capacity is what a savings plan of a level covers in an hour at on-demand prices.
+// capacity is the hourly coverage of a savings plan of a level at on-demand prices.
 func capacity(level int64, d Discount) money.Amount {
 	hi, lo := bits.Mul64(uint64(level), uint64(fullDiscount))
 	left := uint64(fullDiscount - d)
@@ -158,7 +158,7 @@ func (d *demand) replay(lines []line, each func(t int, took, left []money.Amount
 	return out, err
 }
 
-// charge is what a line costs, used or not.
+// charge returns the cost of a line, used or not.
 func (l line) charge() (money.Amount, error) {
 	if l.offer.Kind == SavingsPlan {
 		return money.Amount(l.level).Mul(int64(l.until), 1)

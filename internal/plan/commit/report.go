@@ -20,13 +20,13 @@ type Report struct {
 	End   time.Time `json:"window_end"`
 	Hours int       `json:"hours"`
 	// OnDemandUSD is the cost of the window without any commitment, PlannedUSD the cost of the
-	// same use in the period ahead with the existing commitments that last and the cheapest set of
+	// same use in the period ahead with the existing commitments that remain and the cheapest set of
 	// all offers, whether or not it is advised, charges of unused hours included.
 	OnDemandUSD money.Amount `json:"on_demand_cost_usd"`
 	PlannedUSD  money.Amount `json:"planned_cost_usd"`
 	// LowerBoundUSD is proven: no choice from these offers costs less.
 	LowerBoundUSD money.Amount `json:"lower_bound_usd"`
-	// Optimal says that the plan meets the bound, to a hundred-millionth of the cost
+	// Optimal is true if the plan meets the bound, to a hundred-millionth of the cost
 	// without commitments.
 	Optimal bool `json:"optimal"`
 	// EffectiveSavingsRate is 1 − planned / on demand, after what goes unused.
@@ -35,23 +35,23 @@ type Report struct {
 	// Utilization the share of what commitments charge that is used.
 	Coverage    float64 `json:"coverage"`
 	Utilization float64 `json:"utilization"`
-	// IdleUSD is what idle machines cost on demand. They were taken off first, and are
-	// in no other figure.
+	// IdleUSD is the on-demand cost of idle machines. They were taken off first, and are in no
+	// other figure.
 	IdleUSD money.Amount `json:"idle_cost_usd"`
-	// LeavingUSD is what machines cost on demand that findings stop, move to spot or replace.
+	// LeavingUSD is the on-demand cost of machines that findings stop, move to spot or replace.
 	// They were taken off as well.
 	LeavingUSD money.Amount `json:"leaving_cost_usd"`
-	// Commitments are those to buy, which are advised, and after them those of the cheapest set of
+	// Commitments are the advised ones, to buy, and after them those of the cheapest set of
 	// all offers that the advice refuses. The advised ones are the cheapest set without the offers
-	// that are refused. Existing are those that exist, by their use in the window.
+	// that are refused. Existing are present ones, by their use in the window.
 	Commitments []Commitment `json:"commitments"`
 	Existing    []Commitment `json:"existing"`
 	// AdvisedUSD is the cost with the advised commitments alone.
 	AdvisedUSD money.Amount `json:"advised_cost_usd"`
-	// ExpectedYearlyUSD is what the advised commitments are expected to save in a year of
-	// their terms, although work leaves their types; null where no rate of leaving is known.
+	// ExpectedYearlyUSD is the expected yearly saving of the advised commitments over their terms,
+	// although work leaves their types; null where no rate of leaving is known.
 	ExpectedYearlyUSD money.Dollars `json:"expected_yearly_saving_usd"`
-	// YearlyUSD is what they save in a year in which the use of the window stays.
+	// YearlyUSD is their saving in a year in which the use of the window stays.
 	YearlyUSD money.Amount `json:"yearly_saving_usd"`
 	// AdvisedLossDrop is the least fall of demand, to a thousandth, from which the advised
 	// commitments cost more than they save; null where nothing is advised.
@@ -63,11 +63,11 @@ type Report struct {
 	LossDrop *float64 `json:"loss_drop"`
 	// Online is the same window under the online policy, where the caller asked for it.
 	Online *OnlineReport `json:"online,omitempty"`
-	// Assumptions are what the figures take for granted.
+	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
-	// CoverageNotes are what the data does not cover.
+	// CoverageNotes are the gaps of the data.
 	CoverageNotes []string `json:"coverage_notes"`
-	// Changes are what would change the answer.
+	// Changes would change the answer.
 	Changes []string `json:"changes"`
 
 	// Layers are the uses that each commitment covers and, last, that stay on demand.
@@ -104,9 +104,9 @@ type Commitment struct {
 	// BreakEvenDays is when the mean saving of the window has brought back what was paid
 	// upfront: 0 where nothing was, null where it never does.
 	BreakEvenDays *float64 `json:"break_even_days"`
-	// YearlyUSD is what it saves in a year in which the use of the window stays, and
-	// ExpectedYearlyUSD what it is expected to save in a year of its term although work leaves
-	// its types; null where no rate is known, and for one that exists.
+	// YearlyUSD is the saving in a year in which the use of the window stays, and ExpectedYearlyUSD
+	// the expected one in a year of its term although work leaves its types; null where no rate is
+	// known, and for an existing commitment.
 	YearlyUSD         money.Amount  `json:"yearly_saving_usd"`
 	ExpectedYearlyUSD money.Dollars `json:"expected_yearly_saving_usd"`
 	// Starts is when a new one begins: where the window ends, or when what it replaces ends.
@@ -120,7 +120,7 @@ type Commitment struct {
 	HistoryHours int `json:"history_hours"`
 	// Risk is that work leaves the types it covers; null where the rate is unknown.
 	Risk *Risk `json:"risk"`
-	// Advised says that its use stays above 60%, on enough history, and that it is
+	// Advised is true if its use stays above 60%, on enough history, and that it is
 	// expected to save although types are left; Why says what speaks against it.
 	Advised bool   `json:"advised"`
 	Why     string `json:"why,omitempty"`
@@ -413,7 +413,7 @@ func (d *demand) lossDrop(lines, held []line) (*float64, error) {
 	return new(float64(least) / 1000), failed
 }
 
-// explain says what the plan rests on.
+// explain adds the assumptions of the plan.
 func (r *Report) explain(d *demand, lines []line, gap money.Amount) {
 	r.Assumptions = []string{
 		"the use of the window repeats in the period ahead; commitments are charged for every hour, " +

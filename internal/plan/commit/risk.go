@@ -17,12 +17,12 @@ type Leaving struct {
 	// PerYear is the rate: of machines of the type, a share of 1 − e^(−PerYear) is left
 	// within a year. It is not below 0.
 	PerYear float64
-	// Why says what the rate rests on.
+	// Why is the source of the rate.
 	Why string
 }
 
-// Risk is what becomes of a commitment when work leaves its type at a steady rate before
-// the term ends. After that it is paid and not used.
+// Risk is the value of a commitment when work leaves its type at a steady rate before the term
+// ends. After that it is paid and not used.
 type Risk struct {
 	// LeavePerYear is the share of work that leaves the type in a year.
 	LeavePerYear float64 `json:"leave_per_year"`
@@ -96,8 +96,8 @@ func (d *demand) history(l line) int {
 	return n
 }
 
-// against says what speaks against a commitment besides its use: too little history, and
-// that its types are left before it pays.
+// against lists reasons against a commitment other than its use: too little history, and types that
+// are left before it pays.
 func (c *Commitment) against(least int) string {
 	switch {
 	case c.HistoryHours < least:

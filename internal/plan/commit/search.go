@@ -59,7 +59,7 @@ type search struct {
 	cost   money.Amount
 	center []float64
 	closed float64
-	// charged is what existing commitments charge, which no choice changes.
+	// charged is the cost of existing commitments, which no choice changes.
 	charged money.Amount
 }
 
@@ -100,7 +100,7 @@ func solve(d *demand, offers []Offer, held []line, effort int) (best []purchase,
 	return s.best, gap, s.round()
 }
 
-// alone says that reserved machines cover one key.
+// alone reports whether reserved machines cover one key.
 func (v variable) alone() bool { return v.offer.Kind == SavingsPlan || len(v.keys) == 1 }
 
 // quantile returns the best level of a single offer, exactly: the least one of which one

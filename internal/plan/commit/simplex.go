@@ -166,8 +166,8 @@ func (m *master) pivot(out, in int, gain []float64) {
 	clear(gain)
 }
 
-// bound is what the weights of the cuts prove: the lowest value in the box of the plane
-// that they make together.
+// bound returns the bound that the weights of the cuts prove: the lowest value in the box of the
+// plane that they make together.
 func (m *master) bound(lo, hi []float64) float64 {
 	n := len(m.a)
 	total, beta := 0.0, 0.0

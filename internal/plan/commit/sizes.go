@@ -23,7 +23,7 @@ func sizeOf(key string) (pool, int64) {
 	return pool{"", key}, 1
 }
 
-// flexibleKey says whether reserved machines of a key may cover other sizes too.
+// flexibleKey reports whether reserved machines of a key may cover other sizes too.
 func flexibleKey(key string) bool {
 	p, _ := sizeOf(key)
 	return p.family != ""
@@ -63,7 +63,7 @@ func (d *demand) unitsOf(o Offer, k int) int64 {
 	return d.units[k]
 }
 
-// room is what a line of reserved machines covers in an hour, in millionths of a unit.
+// room returns the hourly coverage of a line of reserved machines, in millionths of a unit.
 func (l line) room() Quantity { return Quantity(l.level*l.offer.units()) * Machine }
 
 // flexible names the reserved machines that cover several keys.
@@ -83,8 +83,8 @@ type sizePool struct {
 	// unit in the hour that was looked at last.
 	keys, order []int
 	vars        []int
-	// held is what existing reserved machines of any size cover, in units by hour; nil is
-	// nothing.
+	// held is the hourly coverage of existing reserved machines of any size, in units; nil if there
+	// are none.
 	held []float64
 }
 
@@ -176,7 +176,7 @@ func (m *model) dominated(vars []variable) []variable {
 	})
 }
 
-// sizesAgree says whether a pool's smallest sizes cost the most dollars a unit in every hour, so
+// sizesAgree reports whether a pool's smallest sizes cost the most dollars a unit in every hour, so
 // that the provider's order of sizes is the one that covers the most.
 func (m *model) sizesAgree(p *sizePool) bool {
 	const tie = 1 + 1e-9

@@ -61,7 +61,7 @@ func reserve(left []float64, o Offer, n float64) {
 	}
 }
 
-// left is what runs in an hour and no reserved machine covers: those of one size come first.
+// left returns the use in an hour that no reserved machine covers; those of one size come first.
 func (in sized) left(levels []float64, t int) []float64 {
 	left := make([]float64, len(in.need))
 	for k := range left {

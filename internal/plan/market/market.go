@@ -52,7 +52,7 @@ func ParseFor(text string) (For, error) {
 		document.DidYouMean(text, names))
 }
 
-// unit is what a dollar an hour buys.
+// unit returns the unit bought per dollar and hour.
 func (f For) unit() string {
 	return map[For]string{
 		Compute: "TFLOP/s", Memory: "GiB", Bandwidth: "GB/s", Tokens: "tokens/s",
@@ -66,7 +66,7 @@ type Params struct {
 	Cloud, Region, Accelerator, Vendor string
 	// Options are the purchase options to rank; empty is all.
 	Options []price.Term
-	// Model is what serves the tokens.
+	// Model is the model that serves the tokens.
 	Model Model
 	// Block is how long a capacity block is, paid for whole; 0 is a day, AWS's shortest.
 	Block time.Duration
@@ -77,7 +77,7 @@ type Params struct {
 // Report is the ranking, in the shape of its JSON.
 type Report struct {
 	Schema string `json:"schema"`
-	// For is what the ranking is for.
+	// For is the objective of the ranking.
 	For  For    `json:"for"`
 	Unit string `json:"unit"`
 	// Offers are machines that are paid by the hour, most work for a dollar first.
@@ -89,11 +89,11 @@ type Report struct {
 	Accelerators []Offer `json:"accelerators"`
 	// Unranked are machines that have no price, or of which a figure is not known.
 	Unranked []Unranked `json:"unranked"`
-	// Assumptions are what the figures take for granted.
+	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
-	// CoverageNotes are what the data does not cover.
+	// CoverageNotes are the gaps of the data.
 	CoverageNotes []string `json:"coverage_notes"`
-	// Changes are what would change the answer.
+	// Changes would change the answer.
 	Changes []string `json:"changes"`
 }
 
@@ -115,8 +115,8 @@ type Offer struct {
 	Devices float64 `json:"devices"`
 	// Precision is at what its throughput is stated: fp16 or fp32 before bf16.
 	Precision string `json:"precision"`
-	// Work is what the whole machine does, in the unit's numerator; PerDollar what a
-	// dollar an hour buys of it.
+	// Work is the output of the whole machine, in the unit's numerator; PerDollar is the output per
+	// dollar and hour.
 	Work      float64 `json:"work"`
 	PerDollar float64 `json:"work_per_dollar"`
 	// HourlyUSD is the price of an hour in dollars.
@@ -185,7 +185,7 @@ func Rank(book *price.Book, f For, p Params) (Report, error) {
 	return r, nil
 }
 
-// place is what is compared: a machine, where, and how it is bought.
+// place is a candidate: a machine, its region, and the purchase option.
 type place struct {
 	cloud, machine, region string
 	term                   price.Term
@@ -195,7 +195,7 @@ type market struct {
 	book *price.Book
 	work For
 	p    Params
-	// every says that no option was asked for.
+	// every is true if no option was asked for.
 	every bool
 	// onDemand holds every on-demand rate, best the lowest price of each machine and
 	// option, or with a region the one there.
@@ -356,7 +356,7 @@ func (m *market) rank(r *Report, e price.Entry) error {
 	return nil
 }
 
-// wanted says whether an accelerator is in the scope.
+// wanted reports whether an accelerator is in the scope.
 func (m *market) wanted(a price.Accelerator) bool {
 	return (m.p.Accelerator == "" || a.Name == m.p.Accelerator) &&
 		(m.p.Vendor == "" || strings.EqualFold(a.Vendor, m.p.Vendor))
@@ -388,7 +388,7 @@ func (m *market) doing(it price.Machine, acc price.Accelerator) (work float64, w
 // NoCUDA is the note of an offer whose accelerator is not from NVIDIA.
 const NoCUDA = "does not run CUDA programs"
 
-// note is what an offer's figure does not say.
+// note qualifies an offer's figure.
 func note(t price.Term, f For, acc price.Accelerator) string {
 	var out []string
 	switch t {
@@ -464,7 +464,7 @@ func (m *market) unranked(r *Report) {
 	})
 }
 
-// scope says where and how prices were looked for: " in us-east-1, spot".
+// scope describes the searched prices: " in us-east-1, spot".
 func (m *market) scope() string {
 	s := " in " + cmp.Or(m.p.Region, "any region")
 	if !m.every {
@@ -475,7 +475,7 @@ func (m *market) scope() string {
 	return s
 }
 
-// notes say what the ranking rests on.
+// notes list the assumptions of the ranking.
 func (m *market) notes(r *Report) {
 	r.Assumptions = []string{
 		"accelerator figures are from vendor data sheets: dense throughput, without sparsity; real programs reach less",
@@ -498,7 +498,7 @@ func (m *market) notes(r *Report) {
 	r.Changes = changes(r)
 }
 
-// coverage says what the prices cover and how old they are.
+// coverage describes the extent and age of the prices.
 func (m *market) coverage(r *Report) []string {
 	var dates []string
 	clouds, machines, have := map[string]bool{}, map[[2]string]bool{}, map[price.Term]int{}
@@ -526,7 +526,7 @@ func (m *market) coverage(r *Report) []string {
 	return out
 }
 
-// changes say what would change the answer.
+// changes list the facts that would change the answer.
 func changes(r *Report) []string {
 	out := []string{}
 	if len(r.Offers) == 0 {

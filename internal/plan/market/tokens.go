@@ -40,8 +40,8 @@ type Model struct {
 	// Batch is how many sequences a copy decodes together; 0 is as many as fit in its
 	// memory, up to 256.
 	Batch float64
-	// ComputeShare and BandwidthShare are what is reached of the vendor's figures,
-	// over 0 to 1. 0.5, and 0.8, device memory's practical peak.
+	// ComputeShare and BandwidthShare are the reached shares of the vendor's figures, over 0 to 1.
+	// 0.5, and 0.8, device memory's practical peak.
 	ComputeShare, BandwidthShare float64
 }
 

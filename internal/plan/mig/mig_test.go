@@ -142,8 +142,8 @@ func TestModelCheck(t *testing.T) {
 	}
 }
 
-// firstFitDecreasing is what a plain scheduler does: the largest first, each on the
-// first GPU and the first start that is free.
+// firstFitDecreasing is a plain scheduler: the largest first, each on the first GPU and the first
+// free start.
 func firstFitDecreasing(m Model, needs []need) int {
 	var used []uint
 	for _, n := range needs {

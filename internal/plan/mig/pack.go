@@ -96,8 +96,8 @@ type planner struct {
 	numbers [][][]int
 	total   int
 	names   []string // of the workloads wanted, in order
-	// unfit is what fits into no instance, full what found no room, tooSmall what stays
-	// in an instance that its workload outgrew.
+	// unfit are workloads that fit into no instance, full those without room, tooSmall those that
+	// stay in an instance that they outgrew.
 	unfit, full, tooSmall []Unplaced
 	gpus                  []*used
 	// stranded are today's placements that found no room.

@@ -46,8 +46,8 @@ type kind struct {
 	fixed uint8
 	// home are the placements that may stay.
 	home []stay
-	// free and staying tell for every subset of home, as bits, which slices are left
-	// and how many stay.
+	// free and staying hold, for every subset of home, as bits, the free slices and the number of
+	// workloads that stay.
 	free    []uint8
 	staying []int64
 	// ids names the GPUs; there are none yet of GPUs to come.
@@ -93,7 +93,7 @@ func (p *program) column(k int, kept uint8, slots []int) column {
 	return c
 }
 
-// cost is what using a GPU of a kind costs when some of its home stays.
+// cost returns the cost of a GPU of a kind when some of its home stays.
 func (p *program) cost(k int, kept uint8) int64 {
 	c := -p.gain * p.kinds[k].staying[kept]
 	if p.kinds[k].counted {
@@ -111,7 +111,7 @@ func (p *program) supply() []int {
 	return append(out, p.limit)
 }
 
-// open says whether another GPU of a kind may be used.
+// open reports whether another GPU of a kind may be used.
 func (p *program) open(k int, stock []int) bool {
 	return stock[k] != 0 && (!p.kinds[k].counted || stock[len(p.kinds)] != 0)
 }
@@ -125,8 +125,7 @@ func (p *program) demand() []int {
 	return out
 }
 
-// number is what classes are valued in: floating point while searching, whole
-// numbers where something is proven.
+// number is the type of class values: floating point while searching, whole numbers in proofs.
 type number interface{ int64 | float64 }
 
 // worth is the most value that fits into sets of free slices of a geometry, for

@@ -16,7 +16,7 @@ type FileError = files.FileError
 // maxFile bounds what is read, in bytes.
 const maxFile = 16 << 20
 
-// file is what was read, for errors.
+// file is the input file, for errors.
 type file struct {
 	name string
 	data []byte

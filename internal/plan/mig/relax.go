@@ -10,7 +10,7 @@ type relaxation struct {
 	value float64
 	// classes are the dual values: what one more of a class costs.
 	classes []float64
-	// limit is what one more GPU within the limit would change, 0 or less.
+	// limit is the effect of one more GPU within the limit, 0 or less.
 	limit float64
 	// shares are the columns used and how much of each.
 	shares []share
@@ -26,7 +26,7 @@ type basic struct {
 	rows   []int
 	values []float64
 	cost   float64
-	// class is what is left out, where left is true; way a column otherwise, nil for
+	// class is the class that is left out, where left is true; way a column otherwise, nil for
 	// slack.
 	left  bool
 	class int

@@ -28,9 +28,9 @@ const (
 // Report is a plan, in the shape of its JSON.
 type Report struct {
 	Schema string `json:"schema"`
-	// Fleet is what may be used, as ParseFleet reads it.
+	// Fleet is the available fleet, as ParseFleet reads it.
 	Fleet string `json:"gpu"`
-	// DoubleMemory says whether each instance gets twice the memory slices.
+	// DoubleMemory reports whether each instance gets twice the memory slices.
 	DoubleMemory bool `json:"double_memory"`
 	// Workloads counts the instances asked for, today's that stay included.
 	Workloads int `json:"workloads"`
@@ -38,12 +38,12 @@ type Report struct {
 	GPUsUsed int `json:"gpus_used"`
 	// LowerBound is proven: no plan that leaves out as few uses fewer GPUs.
 	LowerBound int `json:"lower_bound"`
-	// Optimal says that no plan has fewer GPUs, or as few and fewer moves.
+	// Optimal is true if no plan has fewer GPUs, or as few and fewer moves.
 	Optimal bool `json:"optimal"`
-	// Proof is what proves the answer.
+	// Proof is the proof of the answer.
 	Proof Proof `json:"proof"`
 	GPUs  []GPU `json:"gpus"`
-	// Unplaced is what does not fit, and why.
+	// Unplaced are the workloads that do not fit, with reasons.
 	Unplaced []Unplaced `json:"unplaced"`
 	// Moves are of today's placements, in order; null where the plan starts from
 	// empty GPUs. MovesLowerBound is proven for plans with as few GPUs; what goes by
@@ -52,11 +52,11 @@ type Report struct {
 	MovesLowerBound *int   `json:"moves_lower_bound"`
 	// Released are current instances that no workload needs.
 	Released []Released `json:"released,omitempty"`
-	// Steps are what to do, in an order in which no two instances ever overlap;
+	// Steps are the steps to carry out, in an order in which no two instances ever overlap;
 	// Commands are the same for a shell.
 	Steps    []Step   `json:"steps"`
 	Commands []string `json:"commands"`
-	// Advice are what to know about sharing.
+	// Advice are remarks on sharing.
 	Advice []Advice `json:"advice"`
 	// Notes say, for people, what the plan rests on and what it leaves behind.
 	Notes []string `json:"notes,omitempty"`
@@ -79,7 +79,7 @@ type Placement struct {
 	// Start is the first memory slice, Size how many there are.
 	Start int `json:"start"`
 	Size  int `json:"size"`
-	// Workload is who uses it; empty is unknown.
+	// Workload is the user of the instance; empty is unknown.
 	Workload string `json:"workload"`
 	// Instance is the id of the GPU instance; empty where it is not known.
 	Instance string `json:"instance,omitempty"`
@@ -171,7 +171,7 @@ func (p *planner) written(u *used) GPU {
 	return g
 }
 
-// prove says how good the plan is known to be.
+// prove adds the proven quality of the plan.
 func (p *planner) prove(ctx context.Context, r *Report, b best) error {
 	switch r.Optimal = b.gpusProven && b.keptProven; {
 	case !r.Optimal:
@@ -214,7 +214,7 @@ func (p *planner) prove(ctx context.Context, r *Report, b best) error {
 	return nil
 }
 
-// notes say what the plan rests on and what it leaves behind.
+// notes list the assumptions of the plan and the work that it leaves.
 func (p *planner) notes(r Report) []string {
 	var out []string
 	note := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }

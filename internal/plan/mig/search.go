@@ -45,7 +45,7 @@ type search struct {
 	harder [][]int
 	// seen are the costs at which a remainder was reached.
 	seen map[string]int64
-	// whole says that no branch was cut off for want of work.
+	// whole is true if no branch was cut off for want of work.
 	whole bool
 }
 
@@ -60,12 +60,12 @@ type outcome struct {
 	solution
 	// lower bounds the cost of any solution.
 	lower int64
-	// exhausted says that all were looked at: there is no cheaper one, even where the
+	// exhausted is true if all were looked at: there is no cheaper one, even where the
 	// bound is lower.
 	exhausted bool
 }
 
-// proven says that no solution is cheaper.
+// proven reports whether no solution is cheaper.
 func (o outcome) proven() bool { return o.cost <= o.lower || o.exhausted }
 
 // solve returns the best solution found, no worse than the one to start from.
@@ -144,7 +144,7 @@ func (s *search) order() {
 	}
 }
 
-// easier says whether whatever can take class b can take class a.
+// easier reports whether whatever can take class b can take class a.
 func (s *search) easier(a, b int) bool {
 	for i, g := range s.geos {
 		for _, within := range g.within {
@@ -345,7 +345,7 @@ func (s *search) ways(class int, rest, stock []int, d *dual, base int64) []way {
 	return out
 }
 
-// passed says whether a harder class could take a place: giving it that one is never
+// passed reports whether a harder class could take a place: giving it that one is never
 // worse, as whatever place it would have had serves the other.
 func (s *search) passed(c int, left []int, geo, profile int) bool {
 	return slices.ContainsFunc(s.harder[c], func(h int) bool {

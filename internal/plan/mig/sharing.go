@@ -15,9 +15,9 @@ type Advice struct {
 	// GPUs is how many would do, by first fit and so perhaps not the fewest; null
 	// where that is not the point.
 	GPUs *int `json:"gpus"`
-	// Serves says that it needs fewer GPUs than the plan.
+	// Serves is true if it needs fewer GPUs than the plan.
 	Serves bool `json:"serves"`
-	// When says under which condition it may be used, Lacks which isolation is missed.
+	// When is the condition for its use, Lacks the missing isolation.
 	When  string   `json:"when"`
 	Lacks []string `json:"lacks"`
 }
@@ -26,9 +26,9 @@ type Advice struct {
 // 13.0; it is 60 from then on (NVIDIA MPS documentation).
 const mpsClients = 48
 
-// advise says what other ways of sharing would come to, on the largest GPU of the
-// fleet. Under MPS processes run side by side, so memory, compute slices and clients
-// have to fit; under time-slicing they take turns, and only memory has to.
+// advise computes the result of other ways of sharing on the largest GPU of the fleet. Under MPS
+// processes run side by side, so memory, compute slices and clients have to fit; under time-slicing
+// they take turns, and only memory has to.
 func (p *planner) advise(ctx context.Context, wanted []Workload, r Report) ([]Advice, error) {
 	out := []Advice{}
 	on := slices.MaxFunc(p.fleet, func(a, b GPUs) int {
@@ -116,7 +116,7 @@ func firstFit(workloads []Workload, memory float64, slots, clients int) int {
 	return len(gpus)
 }
 
-// doubled says whether profiles with double memory would save GPUs.
+// doubled reports whether profiles with double memory would save GPUs.
 func (p *planner) doubled(ctx context.Context, wanted []Workload, used int) (*Advice, error) {
 	o := p.options
 	if o.DoubleMemory || p.today != nil || len(p.full) > 0 {

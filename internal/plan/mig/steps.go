@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Do is what a step does.
+// Do is the action of a step.
 type Do string
 
 // The steps. Drain ends the processes of a workload, with a checkpoint where it can;
@@ -22,7 +22,7 @@ const (
 
 // Step is one thing to do.
 type Step struct {
-	// Do is what to do.
+	// Do is the action.
 	Do Do `json:"do"`
 	Site
 	// Workload is the workload concerned; empty is unknown or none.
@@ -50,7 +50,7 @@ type Move struct {
 	// Via is a spare placement in between, where places are changed in a circle; that
 	// is one more restart.
 	Via *Site `json:"via,omitempty"`
-	// Waits says that the workload stands still until its place is free: there is a
+	// Waits is true if the workload stands still until its place is free: there is a
 	// circle and no spare placement.
 	Waits bool `json:"waits,omitempty"`
 }
@@ -171,7 +171,7 @@ func (s *sequence) relocate(pending []*moving) {
 	}
 }
 
-// blocks says whether a move stands where another one goes.
+// blocks reports whether a move stands where another one goes.
 func blocks(m *moving, pending []*moving) bool {
 	return slices.ContainsFunc(pending, func(o *moving) bool {
 		return o != m && o.To.GPU == m.at.GPU && o.target&m.source != 0

@@ -20,7 +20,7 @@ import (
 // Workload is a process, or several alike, that needs one instance each.
 type Workload struct {
 	Name string
-	// MemoryGiB is what a process needs of an instance's usable memory, over 0.
+	// MemoryGiB is the usable memory of an instance that a process needs, over 0.
 	MemoryGiB float64
 	// ComputeSlices is how many compute slices it needs, 1 and up.
 	ComputeSlices int
@@ -52,8 +52,8 @@ type GPUs struct {
 	Count int
 }
 
-// Fleet is what may be used. Of plans with equally many GPUs one that uses those
-// named first is preferred, though not at the price of a longer search.
+// Fleet lists the available GPUs. Among plans with equally many GPUs, one that uses those named
+// first is preferred, though not at the price of a longer search.
 type Fleet []GPUs
 
 // ParseFleet reads GPU names with optional numbers, "A100-80GB:4,A30". It returns

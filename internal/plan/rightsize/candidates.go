@@ -183,10 +183,10 @@ func machineOf(e price.Entry, book *price.Book) price.Machine {
 	return m
 }
 
-// hostKnown says whether the book knows the CPUs and the memory of a machine.
+// hostKnown reports whether the book knows the CPUs and the memory of a machine.
 func hostKnown(m price.Machine) bool { return m.VCPUs > 0 && m.MemoryMiB > 0 }
 
-// fits says whether a machine carries the measured work, and notes how full it
+// fits reports whether a machine carries the measured work, and notes how full it
 // would be.
 func (m *measured) fits(c *Candidate, from price.Accelerator, o Options) bool {
 	to := c.Machine

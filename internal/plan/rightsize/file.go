@@ -209,7 +209,7 @@ func (t *total) add(name, machineType string, w *usage.Window) error {
 	return nil
 }
 
-// unfit says why samples cannot be those of a machine, or say nothing.
+// unfit returns the reason why samples are invalid for a machine, or useless.
 func unfit(w *usage.Window, from price.Machine) string {
 	if w.To.Sub(w.From) <= w.Step {
 		return "one sample is too few to judge"
@@ -415,7 +415,7 @@ func shared(of []sized) ([]Candidate, error) {
 	return out, nil
 }
 
-// notes say what the report rests on.
+// notes list the assumptions of the report.
 func (t *total) notes(r *Report) {
 	headroom := cmp.Or(max(t.p.Headroom, 0), defaultHeadroom)
 	least := cmp.Or(max(t.p.MinCoverage, 0), defaultCoverage)
@@ -454,7 +454,7 @@ func (t *total) notes(r *Report) {
 	r.Changes = t.changes(r)
 }
 
-// changes say what would change the answer.
+// changes list the facts that would change the answer.
 func (t *total) changes(r *Report) []string {
 	out := []string{}
 	if r.Unknown > 0 {

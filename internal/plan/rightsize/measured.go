@@ -15,7 +15,7 @@ const (
 	mib = 1 << 20
 )
 
-// measured is what a machine's work needs.
+// measured is the measured demand of a machine's work.
 type measured struct {
 	w           *usage.Window
 	from        price.Machine
@@ -180,7 +180,7 @@ func (m *measured) fullest(used *usage.Stats) {
 
 func (m *measured) known(st *usage.Stats) bool { return m.w.Coverage(st) >= m.minCoverage }
 
-// onTensors says whether tensor activity stands for compute: it and the traffic of
+// onTensors reports whether tensor activity stands for compute: it and the traffic of
 // device memory were measured on every GPU, and each that ran anything used its
 // tensor pipes. Alone it would call work on other pipes, or on memory, no work.
 func (m *measured) onTensors(tracks []*usage.Track) bool {
@@ -241,7 +241,7 @@ func (m *measured) hostOf(o Options) {
 	}
 }
 
-// verdict says how well the GPUs are used.
+// verdict rates the use of the GPUs.
 func (m *measured) verdict(p inventory.Purpose) (Verdict, string) {
 	if m.reason != "" {
 		return Unknown, m.reason

@@ -21,10 +21,10 @@ type Params struct {
 	Only func(resource string) bool
 }
 
-// Report is what recorded usage says of all its resources, in the shape of its JSON.
-// Its own figures are of the resources together: percentiles over the samples of all
-// their GPUs, memory of the fullest GPU, the least coverage, and the types that fit
-// each of them. Where some resources could be judged, the others are left out.
+// Report is the right-sizing result for recorded usage of all resources, in the shape of its JSON.
+// Its own figures are of the resources together: percentiles over the samples of all their GPUs,
+// memory of the fullest GPU, the least coverage, and the types that fit each of them. Where some
+// resources could be judged, the others are left out.
 type Report struct {
 	Schema string `json:"schema"`
 	Region string `json:"region"`
@@ -36,11 +36,11 @@ type Report struct {
 	// fits it; null where none has a saving that is known.
 	SavingUSD money.Dollars `json:"saving_usd_per_month"`
 	Resources []Resource    `json:"resources"`
-	// Assumptions are what the figures take for granted.
+	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
-	// CoverageNotes are what the data does not cover.
+	// CoverageNotes are the gaps of the data.
 	CoverageNotes []string `json:"coverage_notes"`
-	// Changes are what would change the answer.
+	// Changes would change the answer.
 	Changes []string `json:"changes"`
 }
 
@@ -54,15 +54,15 @@ type Resource struct {
 	// Reasons are the usual causes of low utilization, each told from the series
 	// where they allow it. Empty for GPUs that are well used or do nothing.
 	Reasons []Reason `json:"reasons,omitempty"`
-	// Warnings are what to know about the data.
+	// Warnings are remarks on the data.
 	Warnings []string `json:"warnings"`
 }
 
-// Device is what was measured of one GPU. A figure that was not measured is null.
+// Device has the measurements of one GPU. A figure that was not measured is null.
 type Device struct {
 	// GPU is the name of the GPU.
 	GPU string `json:"gpu"`
-	// Used says that it computed at any time.
+	// Used is true if it computed at any time.
 	Used bool `json:"used"`
 	// UtilP50 is the median of its utilization in percent.
 	UtilP50 *float64 `json:"gpu_util_p50"`
@@ -79,7 +79,7 @@ type Device struct {
 	Coverage float64 `json:"coverage"`
 }
 
-// Figures are what was measured and what fits. A figure that was not measured is null.
+// Figures are measurements and the types that fit. A figure that was not measured is null.
 type Figures struct {
 	// Verdict is a [Verdict], "unknown" where samples cover too little.
 	Verdict string `json:"verdict"`
@@ -101,8 +101,8 @@ type Figures struct {
 	// GPUsUsedMax is how many GPUs computed at any time; of several resources, the
 	// most of any.
 	GPUsUsedMax int `json:"gpus_used_max"`
-	// ComputeTFLOPS is what the busiest GPU needs at the 95th percentile, dense at 16
-	// bits, Basis the signal that says so; null where there is no verdict.
+	// ComputeTFLOPS is the demand of the busiest GPU at the 95th percentile, dense at 16 bits,
+	// Basis its signal; null where there is no verdict.
 	ComputeTFLOPS *float64 `json:"compute_tflops_p95"`
 	Basis         string   `json:"compute_basis,omitempty"`
 	// HourlyUSD is the list price of what there is now, on demand; null where the book
@@ -136,7 +136,7 @@ type Fit struct {
 	Source    string        `json:"source"`
 	// AsOf is the date from which the price holds.
 	AsOf string `json:"as_of"`
-	// Against is what speaks against it.
+	// Against are reasons against it.
 	Against []string `json:"against"`
 }
 

@@ -65,7 +65,7 @@ type Options struct {
 	Clouds bool
 }
 
-// Advice is what the measured usage says.
+// Advice is the right-sizing result for measured usage.
 type Advice struct {
 	Verdict Verdict
 	// Why is the reason in a few words.
@@ -80,15 +80,15 @@ type Advice struct {
 	// UtilMean, UtilP50, UtilP95 and UtilMax are GPU utilization in percent over all
 	// GPUs and samples. They are 0 where Samples is 0.
 	UtilMean, UtilP50, UtilP95, UtilMax float64
-	// MemoryKnown says whether device memory was measured over the window. The
+	// MemoryKnown reports whether device memory was measured over the window. The
 	// figures are of the GPU that used most.
 	MemoryKnown                 bool
 	MemoryPeakGiB, MemoryP95GiB float64
-	// Accelerator is what the machine has.
+	// Accelerator is the accelerator of the machine.
 	Accelerator price.Accelerator
-	// ComputeTFLOPS is what the busiest GPU needs at the 95th percentile, dense at 16
-	// bits, and Basis the signal that says so: sm_active, tensor_active where the
-	// options let it, or gpu_util, which overstates it.
+	// ComputeTFLOPS is the demand of the busiest GPU at the 95th percentile, dense at 16 bits, and
+	// Basis its signal: sm_active, tensor_active where the options let it, or gpu_util, which
+	// overstates it.
 	ComputeTFLOPS float64
 	Basis         usage.Signal
 	// Hourly is the machine's own price; unknown when the book has none, with the
@@ -98,7 +98,7 @@ type Advice struct {
 	// Candidates are the machines that fit and, where the own price is known, cost
 	// less: cheapest first.
 	Candidates []Candidate
-	// Warnings say what the advice rests on that was not measured.
+	// Warnings name the unmeasured assumptions of the advice.
 	Warnings []string
 	Evidence []usage.Evidence
 }
@@ -114,8 +114,8 @@ type Candidate struct {
 	// Price is of an hour on demand, with source and date; Hourly is its amount.
 	Price  price.Price
 	Hourly money.Amount
-	// Saving is what it saves a month of 730 hours at list price; unknown when the
-	// machine's own price is.
+	// Saving is the saving in a month of 730 hours at list price; unknown when the machine's own
+	// price is.
 	Saving inventory.Fact[money.Amount]
 	// MemoryShare is the share of its device memory that the measured peak would
 	// fill; 0 where memory was not measured.
@@ -123,7 +123,7 @@ type Candidate struct {
 	// ComputeShare is the share of its throughput, 0 and up, that the measured 95th
 	// percentile would take.
 	ComputeShare float64
-	// Against is what speaks against it.
+	// Against are reasons against it.
 	Against []string
 }
 

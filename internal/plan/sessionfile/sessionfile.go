@@ -21,16 +21,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// Machine is what is known of the machine.
+// Machine is the known state of the machine.
 type Machine struct {
-	// ID is what its provider calls it, Name what people do; ID is empty where only a trace
-	// knows it. Seen says where that is from: "the scan of 2026-11-22".
+	// ID is the provider's id, Name the usual name; ID is empty where only a trace has the machine.
+	// Seen is the source: "the scan of 2026-11-22".
 	ID, Name, Seen string
 	// Type is its machine type, Region where it is; empty: not known. Assumed says that the
 	// region is no one's word.
 	Type, Region string
 	Assumed      bool
-	// Image is what it was started from; empty: not known.
+	// Image is the machine image; empty if unknown.
 	Image string
 	// DiskGiB is the size of its root disk; 0: not known.
 	DiskGiB int64
@@ -39,7 +39,7 @@ type Machine struct {
 	Purpose inventory.Purpose
 	// Hourly is the list price of an hour of it; unknown where it has none.
 	Hourly inventory.Fact[money.Amount]
-	// Doing is what it did when it was seen last ("idle for 6d"); empty: not known.
+	// Doing is its duty when last seen ("idle for 6d"); empty if unknown.
 	Doing string
 }
 
@@ -56,8 +56,8 @@ type Habit struct {
 	// starts take.
 	MachineHours, IdleHours, SessionHours, RestartHours float64
 	Launches                                            int64
-	// CostUSD is what the machine hours cost and SessionUSD what the sessions would have;
-	// unknown where there is no price.
+	// CostUSD is the cost of the machine hours and SessionUSD that of the sessions; unknown without
+	// a price.
 	CostUSD, SessionUSD money.Dollars
 }
 
@@ -75,7 +75,7 @@ func Idle(wait time.Duration) time.Duration {
 	return min(max(rounded, LeastIdle), MostIdle)
 }
 
-// Options are what the file says where nothing is known better.
+// Options are the defaults of the file.
 type Options struct {
 	// Name is that of the session; empty takes the machine's.
 	Name string
@@ -85,7 +85,7 @@ type Options struct {
 
 // File is a session file.
 type File struct {
-	// Spec is what the file says.
+	// Spec is the content of the file.
 	Spec *spec.Spec
 	// Text is the file.
 	Text []byte
@@ -281,7 +281,7 @@ func (w *writer) resources(m Machine, size *rightsize.Resource) string {
 	return best.Type
 }
 
-// measured says what right-sizing goes by.
+// measured names the measurements that right-sizing uses.
 func measured(r *rightsize.Resource) string {
 	s := fmt.Sprintf("Measured: %d of %s used", r.GPUsUsedMax, plain.Count(r.GPUs, "GPU"))
 	if r.UtilP95 != nil {

@@ -17,7 +17,7 @@ func (p prior) String() string {
 	return fmt.Sprintf("hazard %s / (age + %s)", plain.Number(p.alpha, 2), plain.Duration(p.beta))
 }
 
-// explain says what the replay rests on.
+// explain adds the assumptions of the replay.
 func (r *Report) explain(tr Trace, p Params, markets []market) {
 	r.Assumptions = []string{
 		"machines are paid for whole sampling steps; each start and each move costs " + plain.Duration(p.Restart) +
@@ -115,7 +115,7 @@ func (r *Report) show(markets []market, tallies [][]strategyOutcome) {
 	}
 }
 
-// explain says what the replay of the runs rests on.
+// explain adds the assumptions of the replay of the runs.
 func (r *CheckpointReport) explain(tr Trace, runs []upRun) {
 	r.Prior = runPrior.String()
 	r.Assumptions = []string{

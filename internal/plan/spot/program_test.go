@@ -19,10 +19,10 @@ type tinyMarket struct {
 	run, outage, moved float64
 	work, restart      int // steps
 	price              float64
-	policy             *policy // nil is whatever is best
+	policy             *policy // nil is the best one
 }
 
-// cost is what is expected from here on, by recursion; nothing here knows the program.
+// cost returns the expected cost from here on, by recursion, independent of the program.
 func (c tinyMarket) cost(left, work, pending, mode int, up bool) float64 {
 	if work <= 0 {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// machine is what a case runs on: nothing, on-demand, or spot in the zone whose number
-// is the machine's less inZone.
+// machine is the machine of a case: none, on-demand, or spot in the zone whose number is the
+// machine's less inZone.
 type machine int
 
 const (
@@ -29,7 +29,7 @@ type caseState struct {
 	// gaps is how many are left, this one included; window how many there were.
 	gaps, window  int
 	gap, deadline time.Duration
-	// work is what is left of all; pending is what is left of the restart of the machine.
+	// work is the remaining work; pending is the remaining restart of the machine.
 	work, all, pending, restart time.Duration
 	on                          machine
 }
@@ -37,7 +37,7 @@ type caseState struct {
 // left is the time to the deadline.
 func (a *caseState) left() time.Duration { return time.Duration(a.gaps) * a.gap }
 
-// holdsSpot says whether the case holds a spot machine.
+// holdsSpot reports whether the case holds a spot machine.
 func (a *caseState) holdsSpot() bool { return a.on >= inZone }
 
 // strategy decides what runs. It is shown each sample once, in order, and then asked
@@ -58,7 +58,7 @@ type market struct {
 	fixed   money.Amount
 }
 
-// markets are what cases are replayed in: each zone by itself, or all at once.
+// markets are the markets to replay cases in: each zone by itself, or all at once.
 func (tr Trace) markets(p Params) ([]market, error) {
 	var out []market
 	for _, z := range tr.Zones {
@@ -106,7 +106,7 @@ func (m market) at(t int, now []zoneOffer) {
 type strategyOutcome struct {
 	cost                  money.Amount
 	misses, starts, cases int
-	// sample is what the case in the middle of the trace ran on, gap by gap.
+	// sample is the machine of the case in the middle of the trace, gap by gap.
 	sample []machine
 	// first is the sample at which that case starts.
 	first int
@@ -214,7 +214,7 @@ func (r *caseRun) step(y *strategyOutcome, now []zoneOffer, s strategy, p Params
 	return nil
 }
 
-// bound is what the cases would cost at least: min(work, time up) at the lowest spot
+// bound returns a lower bound of the cost of the cases: min(work, time up) at the lowest spot
 // prices of the window and the rest on-demand, without restarts.
 func (m market) bound(p Params) (strategyOutcome, error) {
 	var y strategyOutcome

@@ -15,19 +15,19 @@ type Report struct {
 	// WorkHours and DeadlineHours are of one case; the deadline is in whole gaps.
 	WorkHours     float64 `json:"work_hours"`
 	DeadlineHours float64 `json:"deadline_hours"`
-	// OnDemandUSD is what one case costs on-demand: work and restart.
+	// OnDemandUSD is the on-demand cost of one case: work and restart.
 	OnDemandUSD money.Amount `json:"on_demand_cost_usd"`
-	// AcrossZones says whether one case may use all zones.
+	// AcrossZones reports whether one case may use all zones.
 	AcrossZones bool `json:"across_zones"`
 	// Results are of all cases of all zones.
 	Results []Result `json:"results"`
 	// Zones are the same by zone; with AcrossZones there is one of all together.
 	Zones []ZoneReport `json:"zones"`
-	// Assumptions are what the figures take for granted.
+	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
-	// CoverageNotes are what the data does not cover.
+	// CoverageNotes are the gaps of the data.
 	CoverageNotes []string `json:"coverage_notes"`
-	// Changes are what would change the answer.
+	// Changes would change the answer.
 	Changes []string `json:"changes"`
 
 	// Case is one case of curfew's strategy.
@@ -90,7 +90,7 @@ func placeOf(m machine) Place {
 	return RanNowhere
 }
 
-// strategies are those that are replayed, in the order of the report.
+// strategies are replayed, in the order of the report.
 var strategies = []struct {
 	name string
 	make func(market, Params) strategy

@@ -44,7 +44,7 @@ type Zone struct {
 	Prices []money.Amount
 }
 
-// Map says how a file is read.
+// Map is the column mapping of a file.
 type Map struct {
 	// Columns names the file's column for each of ours: {"zone": "trace"}.
 	Columns map[string]string
@@ -235,7 +235,7 @@ func instant(row plan.Row) (int64, error) {
 	return 0, row.Error("time", "time %.40q: expected whole seconds or RFC 3339, such as 2026-03-01T14:00:00Z", text)
 }
 
-// check says what a trace that was not read lacks.
+// check returns an error for an incomplete trace that was not read from a file.
 func (t Trace) check() error {
 	if t.Gap < time.Second {
 		return fmt.Errorf("sampling step %s: expected at least 1s", t.Gap)

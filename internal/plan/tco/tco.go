@@ -49,14 +49,14 @@ type Report struct {
 	BreakEvenMonths *float64 `json:"break_even_months"`
 	// FirstYearUSD is a year's net saving less the effort.
 	FirstYearUSD money.Amount `json:"first_year_usd"`
-	// Advised says that a year's saving repays effort and upkeep.
+	// Advised is true if a year's saving repays effort and upkeep.
 	Advised bool   `json:"advised"`
 	Verdict string `json:"verdict"`
 	// LeastSavingUSD is the saving a month from which on it would be advised.
 	LeastSavingUSD money.Amount `json:"least_saving_usd_per_month"`
-	// Assumptions are what the figures take for granted.
+	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
-	// Changes are what would change the answer.
+	// Changes would change the answer.
 	Changes []string `json:"changes"`
 
 	// Balance is dollars at the end of each month of the first two years, from month 0.

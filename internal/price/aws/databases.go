@@ -59,7 +59,7 @@ func DatabaseGP3Free(engine string, gib int64) (iops, mibps int64) {
 	return stripes * GP3FreeIOPS, stripes * GP3FreeMiBps
 }
 
-// clusterVolume says whether databases of an engine store their data in their cluster's volume.
+// clusterVolume reports whether databases of an engine store their data in their cluster's volume.
 func clusterVolume(engine string) bool {
 	return strings.HasPrefix(engine, "aurora") || engine == "docdb" || engine == "neptune"
 }
@@ -85,7 +85,7 @@ func (m *meter) nodes(service string, d *inventory.Database) {
 	}
 }
 
-// serves says whether a database's machines run.
+// serves reports whether a database's machines run.
 func (m *meter) serves() bool {
 	return m.resource.State == inventory.StateRunning || m.resource.State == inventory.StateAvailable
 }

@@ -19,7 +19,7 @@ import (
 // call it: 2^30 bytes.
 const gib = 1 << 30
 
-// minimumSeconds is what EC2 bills at least of each run of a machine.
+// minimumSeconds is EC2's minimum charge for each run of a machine.
 //
 // Source: AWS, "Amazon EC2 On-Demand Pricing": per second, with a minimum of 60 s.
 const minimumSeconds = 60

@@ -2,8 +2,8 @@ package aws
 
 import "github.com/curfew-dev/curfew/internal/inventory"
 
-// notMetered is what AWS charges of a resource of a kind for which no meter is attached. Traffic
-// is not metered of any kind.
+// notMetered are AWS's charges for a kind of resource that have no meter. Traffic is not metered
+// for any kind. Traffic is not metered of any kind.
 //
 // Source: AWS's pricing pages of the services.
 var notMetered = map[inventory.Kind][]string{

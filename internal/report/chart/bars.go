@@ -9,7 +9,7 @@ import (
 
 // Bars draws horizontal bars, a row each.
 type Bars struct {
-	// Title says what is drawn, for the alternative text.
+	// Title describes the chart for the alternative text.
 	Title string
 	Axis  Axis
 	// Parts names the parts of stacked bars, in order; nil where bars have one part.

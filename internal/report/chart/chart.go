@@ -114,9 +114,9 @@ var hatch = `<defs><pattern id="` + hatchID + `" width="6" height="6" patternUni
 	`patternTransform="rotate(45)"><rect width="6" height="6" fill="` + Gray.paint() + `" fill-opacity=".3"/>` +
 	`<rect width="2" height="6" fill="` + Gray.paint() + `"/></pattern></defs>`
 
-// Axis is what values are measured along.
+// Axis is one axis of a chart.
 type Axis struct {
-	// Label says what is measured, with its unit: "dollars a month".
+	// Label names the quantity with its unit: "dollars a month".
 	Label string
 	// Format prints a value; nil prints up to two decimals.
 	Format func(float64) string
@@ -155,7 +155,7 @@ func USD(v float64) string {
 // Percent prints a share of 0 to 1 on axes and bars: "42%".
 func Percent(share float64) string { return plain.Percent(100*share, 1) }
 
-// finite says whether a value can be drawn. NaN and infinities are what is not known.
+// finite reports whether a value can be drawn. NaN and infinities are what is not known.
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // textWidth is at least how wide a text is drawn in any common sans-serif font.
@@ -240,7 +240,7 @@ func (c *canvas) text(x, y float64, anchor, s string) {
 	fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, html.EscapeString(s))
 }
 
-// free says whether a text would overlap none.
+// free reports whether a text would overlap none.
 func (c *canvas) free(x, y float64, anchor, s string) bool {
 	at := place(x, y, anchor, plain.Line(s))
 	at.left, at.right = at.left-4, at.right+4

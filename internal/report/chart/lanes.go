@@ -10,7 +10,7 @@ import (
 
 // Lanes draws blocks on lanes: the slices of GPUs, the states of machines over time.
 type Lanes struct {
-	// Title says what is drawn, for the alternative text.
+	// Title describes the chart for the alternative text.
 	Title string
 	Axis  Axis
 	// Kinds names what the colors mean, for the legend.
@@ -20,7 +20,7 @@ type Lanes struct {
 	Marks []Mark
 }
 
-// Kind is what a color means.
+// Kind is the meaning of a color.
 type Kind struct {
 	Name  string
 	Color Color

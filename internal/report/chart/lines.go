@@ -12,7 +12,7 @@ import (
 
 // Lines draws series of values over a common axis.
 type Lines struct {
-	// Title says what is drawn, for the alternative text.
+	// Title describes the chart for the alternative text.
 	Title  string
 	X, Y   Axis
 	Series []Series
@@ -211,7 +211,7 @@ func (c *canvas) dot(series int, x, y float64, color Color, tip string) {
 
 // Columns draws stacked columns, one for each label, in their order.
 type Columns struct {
-	// Title says what is drawn, for the alternative text.
+	// Title describes the chart for the alternative text.
 	Title string
 	// Labels name the columns: days, periods.
 	Labels []string

@@ -20,8 +20,8 @@ type Grid struct {
 	States []bool
 	// Least is the width to which a column may be cut; 0 is ten columns or its heading.
 	Least []int
-	// Priority says which columns keep their width: those with the lowest are cut first.
-	// Without it the first column is cut last.
+	// Priority ranks the columns: those with the lowest are cut first. Without it the first column
+	// is cut last.
 	Priority []int
 	Rows     [][]string
 	// Notes holds a line of text for each row, shown under it; "" is none.
@@ -44,7 +44,7 @@ type Grid struct {
 	Folded, PageOnly bool
 	// Below are lines under the table, on what it counts and does not show.
 	Below []string
-	// Details are what a page shows of each row when a reader opens it; nil is nothing.
+	// Details are shown on a page when a reader opens a row; nil shows nothing.
 	Details []*Detail
 
 	// Paint colors a cell; nil leaves it as it is.
@@ -70,7 +70,7 @@ func (g *Grid) shown() (rows [][]string, more string) {
 	return g.Rows[:g.Most], "and " + plain.Count(len(g.Rows)-g.Most, "more "+g.Noun)
 }
 
-// under says whether a page shows a column under its row.
+// under reports whether a page shows a column under its row.
 func (g *Grid) under(column int) bool { return len(g.Fold) > 0 && g.Fold[0] == column }
 
 // cut returns the table as a terminal of a width shows it.
@@ -131,7 +131,7 @@ func at[T any](list []T, i int) T {
 	return none
 }
 
-// fixed says whether a column is never cut.
+// fixed reports whether a column is never cut.
 func (g *Grid) fixed(column int) bool { return at(g.Right, column) || at(g.States, column) }
 
 // widths returns how wide each column is in a terminal, and false where not even the

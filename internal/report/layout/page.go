@@ -49,7 +49,7 @@ func commandLines(list []string) string {
 	return b.String()
 }
 
-// beneath is what a page shows under a row of a table.
+// beneath is the content under a row of a table.
 type beneath struct {
 	Why, Note, Command string
 	Detail             *Detail
@@ -64,7 +64,7 @@ func (g *Grid) below(row int) beneath {
 	return b
 }
 
-// any says whether anything is under the row.
+// any reports whether anything is under the row.
 func (b beneath) any() bool { return b != (beneath{}) }
 
 // columns counts the columns that a page shows.

@@ -37,7 +37,7 @@ type Sheet struct {
 	Gaps []Gap
 	// Commands are for a shell, in order.
 	Commands []string
-	// Assumptions is what was assumed, Coverage what the data covers, Changes what
+	// Assumptions are the assumptions of the figures, Coverage the extent of the data, and Changes
 	// would change the answer.
 	Assumptions, Coverage, Changes []string
 	// Color is whether the text is colored.
@@ -70,7 +70,7 @@ type Part struct {
 	Tone      Tone
 }
 
-// Tone is what a figure means to its reader. It decides its color.
+// Tone is the meaning of a figure to its reader. It decides its color.
 type Tone string
 
 // The tones of figures; their values are classes of the style sheet.

@@ -24,7 +24,7 @@ func request(id string) approval.Request {
 	}
 }
 
-// event is who changes the requests of most tests.
+// event is the actor that changes the requests of most tests.
 var event = approval.Event{At: noon, By: "bo"}
 
 var approvals = []test{

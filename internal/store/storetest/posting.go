@@ -65,7 +65,7 @@ func agree(t *testing.T, got, want ledger.Store) {
 	}
 }
 
-// adjacent says whether rounds are some of a history's, and hold those of it that are
+// adjacent reports whether rounds are some of a history's, and hold those of it that are
 // next to an observation.
 func adjacent(h ledger.History, rounds []time.Time) bool {
 	for _, o := range h.Observations {

@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// Job is what a process of the suite does.
+// Job is the work of a process of the suite.
 type Job struct {
 	// Do is "admit", "climb", "freeze", "try", "import", "post" or
 	// "hold".

@@ -51,7 +51,7 @@ func lookAt(minutes int, parts []snapshot.Part, resources ...snapshot.Resource) 
 
 func minute(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
 
-// lives says of every kept resource when it was seen first and last and found gone, in
+// lives returns, for every stored resource, when it was first seen, last seen and found missing, in
 // minutes after noon.
 func lives(t *testing.T, b *Backend) map[string]string {
 	t.Helper()

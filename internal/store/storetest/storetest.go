@@ -38,7 +38,7 @@ type Backend struct {
 	// Child returns a process, not yet started, that opens the same state and carries
 	// out a job by [Work].
 	Child func(tb testing.TB, job Job) *exec.Cmd
-	// inMemory says that the state ends with its process, so that Reopen returns the
+	// inMemory is true if the state ends with its process, so that Reopen returns the
 	// same connection.
 	inMemory bool
 	// Check fails the test where the database does not hold together.
@@ -61,7 +61,7 @@ func outliving(run func(t *testing.T, b *Backend)) func(t *testing.T, b *Backend
 	}
 }
 
-// group is what must hold of one part of a state.
+// group is the contract of one part of a state.
 type group struct {
 	name  string
 	tests []test

@@ -64,12 +64,12 @@ func (w *World) Unpriced(r *inventory.Resource, meter string, c ledger.Category,
 	})
 }
 
-// Verdict says what a resource does.
+// Verdict sets the duty of a resource.
 func (w *World) Verdict(r *inventory.Resource, s duty.State, why string) {
 	w.Result.Verdicts[r.Ref()] = duty.Verdict{State: s, Why: why, Coverage: 0.99}
 }
 
-// Found is what a finding of these tests differs in from a plain one.
+// Found are the differences of a test's finding from a plain one.
 type Found struct {
 	Rule       string
 	Step       finding.Step

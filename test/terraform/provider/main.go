@@ -299,7 +299,7 @@ func (p *provider) ReadDataSource(_ context.Context, r *tfprotov5.ReadDataSource
 	return &tfprotov5.ReadDataSourceResponse{State: d}, err
 }
 
-// answer is what AWS would call a resource.
+// answer returns AWS's identifiers of a resource.
 func (p *provider) answer(kind string, state map[string]tftypes.Value) map[string]string {
 	name := text(state["name"])
 	arn := func(service, resource string) string {

@@ -61,7 +61,7 @@ type Resource struct {
 	Block   Block `json:"block"`
 }
 
-// Block is what stands between two braces.
+// Block is the content between two braces.
 type Block struct {
 	Attributes map[string]Attribute `json:"attributes,omitempty"`
 	BlockTypes map[string]Nested    `json:"block_types,omitempty"`
