@@ -170,17 +170,26 @@ func (p *Pool) Fits() []ModelFit {
 	return out
 }
 
-// Missing returns the batch sizes that were not measured for a model on any server.
-func (p *Pool) Missing(model string, least int) []fit.Range {
+// Ranges returns how many batches of each range of sizes were measured for a model on the server
+// that has the most of them.
+func (p *Pool) Ranges(model string) []fit.Range {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var out []fit.Range
-	for i, s := range p.servers {
-		if m := s.estimator(model).Missing(p.o.MaxRows, least); i == 0 || len(m) < len(out) {
-			out = m
+	var best []fit.Range
+	most := -1
+	for _, s := range p.servers {
+		ranges, total := (&fit.Estimator{}).Ranges(p.o.MaxRows), 0
+		if e := s.fits[model]; e != nil {
+			ranges = e.Ranges(p.o.MaxRows)
+		}
+		for _, r := range ranges {
+			total += r.Batches
+		}
+		if total > most {
+			best, most = ranges, total
 		}
 	}
-	return out
+	return best
 }
 
 // Servers returns the servers as they are now.

@@ -222,24 +222,21 @@ func (e *Estimator) Line() (Line, bool) { return e.line, e.fitted }
 // Changes returns how often the level of the server changed, and when last.
 func (e *Estimator) Changes() (int, time.Time) { return e.changes, e.changed }
 
-// Range is batch sizes from Low to High.
-type Range struct{ Low, High int }
+// Range is batch sizes from Low to High, which was measured with so many Batches.
+type Range struct{ Low, High, Batches int }
 
-// Missing returns the ranges of sizes, each from a power of two to below the next, up to the
-// largest batch, of which fewer than least batches were measured. A profile is for all sizes up to
-// the largest batch, and a line is not extrapolated.
-func (e *Estimator) Missing(largest, least int) []Range {
+// Ranges returns how many batches of each range of sizes up to the largest were measured: 1, 2,
+// 3-4, 5-8, and so on.
+func (e *Estimator) Ranges(largest int) []Range {
 	var out []Range
-	for low := 1; low <= largest; low *= 2 {
-		high, n := min(2*low-1, largest), 0
-		for size, r := range e.sizes {
-			if size >= low && size <= high {
-				n += len(r.seconds)
+	for low, high := 1, 1; low <= largest; low, high = high+1, 2*high {
+		r := Range{Low: low, High: min(high, largest)}
+		for size, measured := range e.sizes {
+			if size >= r.Low && size <= r.High {
+				r.Batches += len(measured.seconds)
 			}
 		}
-		if n < least {
-			out = append(out, Range{low, high})
-		}
+		out = append(out, r)
 	}
 	return out
 }

@@ -86,14 +86,14 @@ func TestNoticesAnotherLevel(t *testing.T) {
 	}
 }
 
-func TestNamesMissingSizes(t *testing.T) {
+func TestCountsRangesOfSizes(t *testing.T) {
 	var e Estimator
 	for range 5 {
 		e.Add(1, time.Millisecond, start)
 		e.Add(6, time.Millisecond, start)
 	}
 	e.Add(2, time.Millisecond, start)
-	if got := fmt.Sprint(e.Missing(20, 5)); got != "[{2 3} {8 15} {16 20}]" {
+	if got := fmt.Sprint(e.Ranges(20)); got != "[{1 1 5} {2 2 1} {3 4 0} {5 8 5} {9 16 0} {17 20 0}]" {
 		t.Error(got)
 	}
 }
