@@ -187,6 +187,14 @@ func (g *Gateway) infer(w http.ResponseWriter, r *http.Request, s *state, c *cal
 	item.Model, item.Rows = c.model+versionSuffix(c.version), c.parsed.Rows
 	item.Key = batchKey(c)
 	answer, err := c.pool.queue.Do(r.Context(), item)
+	for errors.Is(err, batch.ErrClosed) && !g.draining.Load() {
+		// A reload removed the pool after this request had found it.
+		if c.pool = g.state.Load().pool(c.model); c.pool == nil {
+			refuse(w, http.StatusNotFound, 0, fmt.Sprintf("no pool serves model %q", c.model))
+			return
+		}
+		answer, err = c.pool.queue.Do(r.Context(), item)
+	}
 	if err != nil {
 		g.fail(w, r, c, err)
 		return
