@@ -63,13 +63,15 @@ TLS and API keys. docs/gateway.md has the details.`,
 		},
 	}
 	fl := c.Flags()
-	fl.StringSliceVar(&f.pool.Upstreams, "upstream", nil, "`URL` of a model server; several are one pool of equal servers")
+	fl.StringSliceVar(&f.pool.Upstreams, "upstream", nil,
+		"`URL` of a model server; several are one pool of equal servers")
 	fl.StringVar(&f.listen, "listen", gateway.DefaultListen, "`address` at which callers reach the gateway")
 	fl.Var(ops.NewChoice("batch", &f.pool.Batch, []string{"auto", "always", "never"}), "batch",
 		"batch V2 requests where the model's metadata proves that they may be (auto), always or never")
 	fl.IntVar(&f.pool.MaxBatch, "max-batch", 0, "most rows of one batch (default 32)")
 	fl.IntVar(&f.pool.Slots, "slots", 0, "batches that one server works on at once (default 1)")
-	fl.BoolVar(&f.pool.Idempotent, "idempotent", false, "send the requests of a failed batch again, each alone and once")
+	fl.BoolVar(&f.pool.Idempotent, "idempotent", false,
+		"send the requests of a failed batch again, each alone and once")
 	fl.StringVar(&f.pool.Price, "price", "", "price of one server in `dollars` an hour")
 	fl.StringVar(&f.pool.InstanceType, "instance-type", "", "machine `type` of a server, priced by the price book")
 	fl.StringVar(&f.pool.Region, "region", "us-east-1", "region of that price")
@@ -95,10 +97,12 @@ func (a *app) gatewayConfig(listen bool, f gatewayFlags) (gateway.Config, error)
 		c.Pools = []gateway.Pool{f.pool}
 	} else if f.pool.MaxBatch != 0 || f.pool.Slots != 0 || f.pool.Idempotent || f.pool.Price != "" ||
 		f.pool.InstanceType != "" || f.pool.Batch != "" {
-		return c, usageError("curfew gateway: the flags of a pool need --upstream; without it, set them in the configuration")
+		return c, usageError(
+			"curfew gateway: the flags of a pool need --upstream; without it, set them in the configuration")
 	}
 	if len(c.Pools) == 0 {
-		return c, usageError("curfew gateway: no model server is named: give --upstream URL, or set gateway.pools in curfew.yaml")
+		return c, usageError(
+			"curfew gateway: no model server is named: give --upstream URL, or set gateway.pools in curfew.yaml")
 	}
 	err = c.Validate()
 	if err == nil {
@@ -140,8 +144,9 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 		})
 	}
 	srv := &http.Server{
-		Handler: g.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), Protocols: gatewayProtocols(),
+		Handler: g.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), Protocols: gatewayProtocols(),
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(at) }()
@@ -309,7 +314,8 @@ func (a *app) newGatewayStats() *cobra.Command {
 			}
 			var doc stats.Stats
 			if err := json.Unmarshal(b, &doc); err != nil || doc.Schema != stats.Schema {
-				return fmt.Errorf("read the answer of %s: it is not a gateway of this version (%s)", f.base, stats.Schema)
+				return fmt.Errorf("read the answer of %s: it is not a gateway of this version (%s)", f.base,
+					stats.Schema)
 			}
 			return a.show(doc, func() report.Sheet { return report.Gateway(doc) })
 		},
@@ -351,7 +357,8 @@ Batch sizes that were not measured are an error: the line is never extrapolated.
 			}
 			var doc stats.Profile
 			if err := json.Unmarshal(b, &doc); err != nil || doc.Schema != stats.ProfileSchema {
-				return fmt.Errorf("read the answer of %s: it is not a gateway of this version (%s)", f.base, stats.ProfileSchema)
+				return fmt.Errorf("read the answer of %s: it is not a gateway of this version (%s)",
+					f.base, stats.ProfileSchema)
 			}
 			if doc.Fit.MaxRows < doc.MaxBatch {
 				plain.Fprintf(a.Stderr, "measured for batches of %d to %d rows: plan with --max-batch %d\n",

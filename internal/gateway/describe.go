@@ -90,8 +90,9 @@ func (g *Gateway) describePool(p *pool, c poolCost, now time.Time) stats.Pool {
 	out.QueuedRequests, out.QueuedRows, out.QueuedBytes = p.queue.Queued()
 	for _, s := range p.queue.Servers() {
 		out.Upstreams = append(out.Upstreams, stats.Upstream{
-			URL: s.Name, Healthy: s.Healthy, Draining: s.Draining, Slots: s.Slots, Running: s.Running + p.plain.count(s.Name),
-			Server: p.plain.load(s.Name),
+			URL: s.Name, Healthy: s.Healthy, Draining: s.Draining, Slots: s.Slots,
+			Running: s.Running + p.plain.count(s.Name),
+			Server:  p.plain.load(s.Name),
 		})
 	}
 	if share, ok := g.meter.utilization(p.name, now); ok {
@@ -177,7 +178,8 @@ func (g *Gateway) describeOwners(costs map[string]poolCost) ([]stats.Owner, erro
 		}
 	}
 	slices.SortFunc(out, func(a, b stats.Owner) int {
-		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model), strings.Compare(a.Owner, b.Owner))
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model),
+			strings.Compare(a.Owner, b.Owner))
 	})
 	return out, nil
 }
@@ -276,7 +278,8 @@ func (g *Gateway) chargeModel(m *stats.Model, c poolCost, owners []stats.Owner) 
 		*d = money.Dollars{}
 	}
 	if tokens := m.InputTokens + m.OutputTokens; m.PerMillionTokens.Reason == "" {
-		m.PerMillionTokens.UsedUSD, m.PerMillionTokens.AllocatedUSD = perMillion(used, tokens), perMillion(allocated, tokens)
+		m.PerMillionTokens.UsedUSD, m.PerMillionTokens.AllocatedUSD = perMillion(used,
+			tokens), perMillion(allocated, tokens)
 		u, _ := m.PerMillionTokens.UsedUSD.Get()
 		a, _ := m.PerMillionTokens.AllocatedUSD.Get()
 		m.PerMillionTokens.IdleUSD = money.Known(a - u)
@@ -363,7 +366,7 @@ func describeFit(f batch.ModelFit) stats.Fit {
 		at := f.ChangedAt.UTC()
 		out.ChangedAt = &at
 	}
-	if f.Fitted {
+	if f.Fitted && f.Line.Sizes > 1 {
 		a, b := round(f.Line.PerRow*1000, 6), round(f.Line.Base*1000, 6)
 		e, p90 := round(f.Line.Error, 4), round(f.Line.ErrorP90, 4)
 		out.AMS, out.BMS, out.Error, out.ErrorP90 = &a, &b, &e, &p90
@@ -413,12 +416,13 @@ func (g *Gateway) Profile(model string) (stats.Profile, error) {
 		missing = append(missing, text)
 	}
 	if measured < leastRanges && len(missing) > 0 {
-		return stats.Profile{}, fmt.Errorf("model %q: too few batch sizes were measured; fewer than %d batches had %s "+
-			"rows: send more requests at once", model, leastBatches, strings.Join(missing, ", "))
+		return stats.Profile{}, fmt.Errorf(
+			"model %q: too few batch sizes were measured; fewer than %d batches had %s "+
+				"rows: send more requests at once", model, leastBatches, strings.Join(missing, ", "))
 	}
 	var best *stats.Fit
 	for _, f := range p.queue.Fits() {
-		if f.Model == model && f.Fitted && (best == nil || f.Line.Batches > best.Batches) {
+		if f.Model == model && f.Fitted && f.Line.Sizes > 1 && (best == nil || f.Line.Batches > best.Batches) {
 			one := describeFit(f)
 			best = &one
 		}

@@ -165,7 +165,8 @@ func (g *Gateway) configurePool(pc Pool, c Config, before *state, now time.Time)
 		g.meter.add(names[i], p.name, price.Hourly, price.Unknown, now)
 	}
 	options := batch.Options{
-		MaxRows: p.config.MaxBatch, MaxBytes: int64(c.QueueMiB) << 20, Aging: p.config.Aging, Timeout: p.config.Timeout,
+		MaxRows: p.config.MaxBatch, MaxBytes: int64(c.QueueMiB) << 20, Aging: p.config.Aging,
+		Timeout:    p.config.Timeout,
 		Idempotent: p.config.Idempotent, Exchange: p.exchange, Divide: p.divide, Observe: g.observe(p.name),
 	}
 	i := slices.IndexFunc(before.pools, func(old *pool) bool { return old.name == p.name })
@@ -244,7 +245,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, time.Second, "the gateway is shutting down")
 		return
 	}
-	if strings.Contains(r.URL.Path, "/../") || strings.HasSuffix(r.URL.Path, "/..") || strings.Contains(r.URL.Path, "//") {
+	if strings.Contains(r.URL.Path, "/../") || strings.HasSuffix(r.URL.Path, "/..") ||
+		strings.Contains(r.URL.Path, "//") {
 		refuse(w, http.StatusBadRequest, 0, "the path has empty parts or dots")
 		return
 	}
@@ -288,7 +290,9 @@ func (g *Gateway) serveOwn(w http.ResponseWriter, r *http.Request, c caller) boo
 // ready tells whether each pool has a healthy server.
 func (g *Gateway) ready(w http.ResponseWriter, s *state) {
 	for _, p := range s.pools {
-		if !slices.ContainsFunc(p.queue.Servers(), func(x batch.ServerStatus) bool { return x.Healthy && !x.Draining }) {
+		if !slices.ContainsFunc(p.queue.Servers(), func(x batch.ServerStatus) bool {
+			return x.Healthy && !x.Draining
+		}) {
 			refuse(w, http.StatusServiceUnavailable, time.Second, "pool "+p.name+" has no healthy upstream")
 			return
 		}
@@ -319,7 +323,8 @@ func (g *Gateway) observe(pool string) func(batch.Exchange) {
 	return func(x batch.Exchange) {
 		g.counts.exchange(pool, x)
 		if x.Err != nil && !errors.Is(x.Err, context.Canceled) {
-			g.o.Log.Warn("batch failed", "upstream", x.Server, "model", x.Model, "rows", x.Rows, "error", x.Err.Error())
+			g.o.Log.Warn("batch failed", "upstream", x.Server, "model", x.Model, "rows",
+				x.Rows, "error", x.Err.Error())
 		}
 	}
 }

@@ -220,7 +220,8 @@ func TestBatchedAnswersEqualDirectOnes(t *testing.T) {
 		body := row(fmt.Sprint("r", i), r.NormFloat64(), r.Float64()*1e-9)
 		path := "/v2/models/sum/infer"
 		if i%3 == 0 {
-			body, path = fmt.Sprintf(`{"instances":[[%v,%v],[1.5,%v]]}`, r.NormFloat64(), r.NormFloat64(), r.Float64()),
+			body, path = fmt.Sprintf(`{"instances":[[%v,%v],[1.5,%v]]}`, r.NormFloat64(),
+				r.NormFloat64(), r.Float64()),
 				"/v1/models/sum:predict"
 		}
 		all = append(all, sent{path, body})
@@ -231,7 +232,8 @@ func TestBatchedAnswersEqualDirectOnes(t *testing.T) {
 	for range 64 {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(all); i = int(next.Add(1)) - 1 {
-				if a, err := tryPost(s.URL+all[i].path, strings.NewReader(all[i].body)); err != nil || a.status != 200 {
+				if a, err := tryPost(s.URL+all[i].path, strings.NewReader(all[i].body)); err != nil ||
+					a.status != 200 {
 					t.Errorf("request %d: %v %v", i, a, err)
 				} else {
 					got[i] = a.body
@@ -347,7 +349,9 @@ func TestFailuresAreNeverSuccesses(t *testing.T) {
 // waitQueued waits until so many requests are in the queue of the only pool.
 func waitQueued(t *testing.T, url string, n int) {
 	t.Helper()
-	waitFor(t, fmt.Sprint(n, " queued requests"), func() bool { return readStats(t, url).Pools[0].QueuedRequests == n })
+	waitFor(t, fmt.Sprint(n, " queued requests"), func() bool {
+		return readStats(t, url).Pools[0].QueuedRequests == n
+	})
 }
 
 func waitFor(t *testing.T, what string, ok func() bool) {
@@ -386,10 +390,12 @@ func TestBadInput(t *testing.T) {
 		headers   []string
 		want      int
 	}{
-		"shape":            {v2, `{"inputs":[{"name":"x","datatype":"FP64","shape":[2,2],"data":[1]}]}`, nil, 400},
-		"0 rows":           {v2, `{"inputs":[{"name":"x","datatype":"FP64","shape":[0,2],"data":[]}]}`, nil, 400},
-		"NaN":              {v2, `{"inputs":[{"name":"x","datatype":"FP64","shape":[1,2],"data":[NaN,1]}]}`, nil, 400},
-		"too many rows":    {v2, `{"inputs":[{"name":"x","datatype":"FP64","shape":[100,2],"data":[` + many + `]}]}`, nil, 413},
+		"shape":  {v2, `{"inputs":[{"name":"x","datatype":"FP64","shape":[2,2],"data":[1]}]}`, nil, 400},
+		"0 rows": {v2, `{"inputs":[{"name":"x","datatype":"FP64","shape":[0,2],"data":[]}]}`, nil, 400},
+		"NaN":    {v2, `{"inputs":[{"name":"x","datatype":"FP64","shape":[1,2],"data":[NaN,1]}]}`, nil, 400},
+		"too many rows": {
+			v2, `{"inputs":[{"name":"x","datatype":"FP64","shape":[100,2],"data":[` + many + `]}]}`, nil, 413,
+		},
 		"deep":             {v2, strings.Repeat("[", 500_000), nil, 400},
 		"large":            {v2, strings.Repeat(" ", 2<<20), nil, 413},
 		"gzip":             {v2, "\x1f\x8b", []string{"Content-Encoding", "gzip"}, 415},
@@ -424,12 +430,18 @@ func TestHostileConnections(t *testing.T) {
 	_, s := startGateway(t, onePool(m.URL))
 	host := strings.TrimPrefix(s.URL, "http://")
 	for name, x := range map[string]struct{ request, want string }{
-		"two lengths": {"POST /v2/models/sum/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef", "400"},
-		"bad length":  {"POST /v2/models/sum/infer HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\nabcde", "400"},
-		"bad coding":  {"POST /v2/models/sum/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", "501"},
-		"1 GiB":       {"POST /v2/models/sum/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1073741824\r\n\r\n", "413"},
+		"two lengths": {
+			"POST /v2/models/sum/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
+			"400",
+		},
+		"bad length": {"POST /v2/models/sum/infer HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\nabcde", "400"},
+		"bad coding": {
+			"POST /v2/models/sum/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", "501",
+		},
+		"1 GiB": {"POST /v2/models/sum/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1073741824\r\n\r\n", "413"},
 		"space in name": {
-			"POST /v2/models/sum/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\nContent-Length: 3\r\n\r\nabc", "400",
+			"POST /v2/models/sum/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\nContent-Length: " +
+				"3\r\n\r\nabc", "400",
 		},
 	} {
 		c, err := net.Dial("tcp", host)
@@ -454,13 +466,17 @@ func TestBatchesOnlyWhatMetadataProves(t *testing.T) {
 		metadata, triton string
 		reason           string
 	}{
-		"batch first":     {twoColumns, "", ""},
-		"fixed dimension": {strings.Replace(twoColumns, "[-1,1]", "[4,1]", 1), "", "does not begin with a batch dimension"},
-		"one dimension":   {strings.Replace(twoColumns, "[-1,1]", "[-1]", 1), "", "does not begin with a batch dimension"},
-		"other input":     {strings.Replace(twoColumns, `"x"`, `"z"`, 1), "", "has no input"},
-		"Triton without":  {twoColumns, `{"max_batch_size":0}`, "max_batch_size 0"},
-		"Triton with":     {twoColumns, `{"max_batch_size":8}`, ""},
-		"no metadata":     {"", "", "answered 404"},
+		"batch first": {twoColumns, "", ""},
+		"fixed dimension": {
+			strings.Replace(twoColumns, "[-1,1]", "[4,1]", 1), "", "does not begin with a batch dimension",
+		},
+		"one dimension": {
+			strings.Replace(twoColumns, "[-1,1]", "[-1]", 1), "", "does not begin with a batch dimension",
+		},
+		"other input":    {strings.Replace(twoColumns, `"x"`, `"z"`, 1), "", "has no input"},
+		"Triton without": {twoColumns, `{"max_batch_size":0}`, "max_batch_size 0"},
+		"Triton with":    {twoColumns, `{"max_batch_size":8}`, ""},
+		"no metadata":    {"", "", "answered 404"},
 	} {
 		m := newModel(t)
 		m.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -490,7 +506,9 @@ func TestBatchesOnlyWhatMetadataProves(t *testing.T) {
 			if x.reason == "" {
 				return d.Models[0].Batches > 0
 			}
-			return slices.ContainsFunc(d.PassedThrough, func(p stats.Passed) bool { return strings.Contains(p.Reason, x.reason) })
+			return slices.ContainsFunc(d.PassedThrough, func(p stats.Passed) bool {
+				return strings.Contains(p.Reason, x.reason)
+			})
 		})
 		if d := readStats(t, s.URL); x.reason != "" && d.Models[0].Batches > 0 {
 			t.Errorf("%s: %d batches", name, d.Models[0].Batches)
@@ -554,21 +572,23 @@ func TestKeys(t *testing.T) {
 		return post(t, s.URL+"/v2/models/"+model+"/infer", row("a", 1, 2), headers...).status
 	}
 	for name, x := range map[string]struct{ got, want int }{
-		"no key":          {infer("sum"), 401},
-		"wrong key":       {infer("sum", "Authorization", "Bearer key-an"), 401},
-		"empty key":       {infer("sum", "Authorization", "Bearer "), 401},
-		"the hash":        {infer("sum", "Authorization", "Bearer "+hashOf("key-ana")), 401},
-		"key":             {infer("sum", "Authorization", "Bearer key-ana"), 200},
-		"key header":      {infer("sum", "X-Api-Key", "key-ana"), 200},
-		"other model":     {infer("other", "X-Api-Key", "key-ana"), 403},
-		"all models":      {infer("other", "X-Api-Key", "key-ops"), 200},
-		"stats":           {get(t, s.URL+"/curfew/stats", "key-ana").status, 403},
-		"stats, admin":    {get(t, s.URL+"/curfew/stats", "key-ops").status, 200},
-		"metrics":         {get(t, s.URL+"/metrics", "").status, 401},
-		"metrics, admin":  {get(t, s.URL+"/metrics", "key-ops").status, 200},
-		"health":          {get(t, s.URL+"/healthz", "").status, 200},
-		"model list":      {get(t, s.URL+"/v2/repository/index", "key-ana").status, 403},
-		"other model, v1": {post(t, s.URL+"/v1/models/other:predict", `{"instances":[[1,2]]}`, "X-Api-Key", "key-ana").status, 403},
+		"no key":         {infer("sum"), 401},
+		"wrong key":      {infer("sum", "Authorization", "Bearer key-an"), 401},
+		"empty key":      {infer("sum", "Authorization", "Bearer "), 401},
+		"the hash":       {infer("sum", "Authorization", "Bearer "+hashOf("key-ana")), 401},
+		"key":            {infer("sum", "Authorization", "Bearer key-ana"), 200},
+		"key header":     {infer("sum", "X-Api-Key", "key-ana"), 200},
+		"other model":    {infer("other", "X-Api-Key", "key-ana"), 403},
+		"all models":     {infer("other", "X-Api-Key", "key-ops"), 200},
+		"stats":          {get(t, s.URL+"/curfew/stats", "key-ana").status, 403},
+		"stats, admin":   {get(t, s.URL+"/curfew/stats", "key-ops").status, 200},
+		"metrics":        {get(t, s.URL+"/metrics", "").status, 401},
+		"metrics, admin": {get(t, s.URL+"/metrics", "key-ops").status, 200},
+		"health":         {get(t, s.URL+"/healthz", "").status, 200},
+		"model list":     {get(t, s.URL+"/v2/repository/index", "key-ana").status, 403},
+		"other model, v1": {
+			post(t, s.URL+"/v1/models/other:predict", `{"instances":[[1,2]]}`, "X-Api-Key", "key-ana").status, 403,
+		},
 		"completion": {
 			post(t, s.URL+"/v1/completions", `{"model":"other"}`, "X-Api-Key", "key-ana").status, 403,
 		},
@@ -659,7 +679,8 @@ func TestDrain(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- g.Close(context.Background()) }()
 	waitFor(t, "the drain", func() bool { return g.draining.Load() })
-	if a := post(t, s.URL+"/v2/models/sum/infer", row("late", 1, 1)); a.status != 503 || a.header.Get("Retry-After") == "" {
+	if a := post(t, s.URL+"/v2/models/sum/infer", row("late", 1, 1)); a.status != 503 ||
+		a.header.Get("Retry-After") == "" {
 		t.Errorf("a request while draining: %+v", a)
 	}
 	release()
@@ -705,7 +726,10 @@ func TestShadowForwardsUntouched(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, "9 requests", func() bool { d := readStats(t, s.URL); return len(d.Models) > 0 && d.Models[0].Requests == 9 })
+	waitFor(t, "9 requests", func() bool {
+		d := readStats(t, s.URL)
+		return len(d.Models) > 0 && d.Models[0].Requests == 9
+	})
 	release()
 	wg.Wait()
 	for _, r := range m.seen() {

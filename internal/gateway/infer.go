@@ -133,7 +133,8 @@ func modelOf(path string) string {
 func (g *Gateway) infer(w http.ResponseWriter, r *http.Request, s *state, c *call) {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		g.counts.refused("content encoding")
-		refuse(w, http.StatusUnsupportedMediaType, 0, "Content-Encoding "+strconv.Quote(e)+" is not supported: send the body as it is")
+		refuse(w, http.StatusUnsupportedMediaType, 0,
+			"Content-Encoding "+strconv.Quote(e)+" is not supported: send the body as it is")
 		return
 	}
 	body, release, ok := g.readBody(w, r, s)
@@ -174,8 +175,9 @@ func (g *Gateway) infer(w http.ResponseWriter, r *http.Request, s *state, c *cal
 	}
 	if c.parsed.Rows > c.pool.config.MaxBatch {
 		g.counts.refused("too many rows")
-		refuse(w, http.StatusRequestEntityTooLarge, 0, fmt.Sprintf("the request has %d rows and a batch at most %d: divide it",
-			c.parsed.Rows, c.pool.config.MaxBatch))
+		refuse(w, http.StatusRequestEntityTooLarge, 0,
+			fmt.Sprintf("the request has %d rows and a batch at most %d: divide it",
+				c.parsed.Rows, c.pool.config.MaxBatch))
 		return
 	}
 	c.headers = http.Header{}
@@ -236,7 +238,8 @@ func (g *Gateway) readSchedule(w http.ResponseWriter, r *http.Request, item *bat
 	if text := r.Header.Get(deadlineHeader); text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil || d <= 0 {
-			refuse(w, http.StatusBadRequest, 0, fmt.Sprintf("%s %q: expected a duration from now, such as 200ms", deadlineHeader, text))
+			refuse(w, http.StatusBadRequest, 0,
+				fmt.Sprintf("%s %q: expected a duration from now, such as 200ms", deadlineHeader, text))
 			return false
 		}
 		item.Deadline = time.Now().Add(d)
@@ -244,7 +247,8 @@ func (g *Gateway) readSchedule(w http.ResponseWriter, r *http.Request, item *bat
 	if text := r.Header.Get(priorityHeader); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 || n > 9 {
-			refuse(w, http.StatusBadRequest, 0, fmt.Sprintf("%s %q: expected 0 to 9, 9 is the most urgent", priorityHeader, text))
+			refuse(w, http.StatusBadRequest, 0,
+				fmt.Sprintf("%s %q: expected 0 to 9, 9 is the most urgent", priorityHeader, text))
 			return false
 		}
 		item.Priority = n
@@ -258,7 +262,8 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, s *state) ([]
 	tooLarge := func() {
 		g.counts.refused("body too large")
 		w.Header().Set("Connection", "close")
-		refuse(w, http.StatusRequestEntityTooLarge, 0, fmt.Sprintf("the body is larger than %d MiB", s.config.MaxBodyMiB))
+		refuse(w, http.StatusRequestEntityTooLarge, 0,
+			fmt.Sprintf("the body is larger than %d MiB", s.config.MaxBodyMiB))
 	}
 	if r.ContentLength > limit {
 		tooLarge()
@@ -411,7 +416,8 @@ func (p *pool) divide(items []*batch.Item, answer any) ([]any, error) {
 	if err != nil {
 		if len(items) > 1 {
 			if _, known := p.unbatchable.LoadOrStore(first.model, err.Error()); !known {
-				p.gateway.o.Log.Warn("model is no longer batched", "pool", p.name, "model", first.model, "error", err.Error())
+				p.gateway.o.Log.Warn("model is no longer batched", "pool", p.name, "model",
+					first.model, "error", err.Error())
 			}
 		}
 		return nil, &brokenError{err}

@@ -100,7 +100,8 @@ func parseLoad(text []byte) *stats.Load {
 	}
 	for _, k := range loadKinds {
 		load := stats.Load{
-			Kind: k.kind, Waiting: first(sums, k.waiting), Running: first(sums, k.running), CacheUse: first(largest, k.cache),
+			Kind: k.kind, Waiting: first(sums, k.waiting), Running: first(sums, k.running),
+			CacheUse: first(largest, k.cache),
 		}
 		if n := sums[k.firstSeen]; n > 0 {
 			ms := sums[k.firstTokenSum] / n * 1000

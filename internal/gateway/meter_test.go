@@ -32,7 +32,9 @@ func TestUnitCostsAddUp(t *testing.T) {
 			var parts []part
 			for range 1 + r.IntN(4) {
 				owner := fmt.Sprint("team", r.IntN(5))
-				parts = append(parts, part{account: account{"p", fmt.Sprint("m", r.IntN(2)), owner}, rows: 1 + r.Int64N(9)})
+				parts = append(parts, part{
+					account: account{"p", fmt.Sprint("m", r.IntN(2)), owner}, rows: 1 + r.Int64N(9),
+				})
 			}
 			w := m.begin(server, parts, time.Now())
 			time.Sleep(time.Duration(r.Int64N(int64(300 * time.Millisecond))))
@@ -116,7 +118,8 @@ func TestUnknownPriceIsNeverZero(t *testing.T) {
 	if err != nil || len(owners) != 1 {
 		t.Fatal(owners, err)
 	}
-	if o := owners[0]; o.UsedUSD.Known() || o.PerPredictionUSD.Known() || o.Reason != "no price is set" || o.Predictions != 3 {
+	if o := owners[0]; o.UsedUSD.Known() || o.PerPredictionUSD.Known() ||
+		o.Reason != "no price is set" || o.Predictions != 3 {
 		t.Errorf("%+v", o)
 	}
 }

@@ -34,7 +34,8 @@ var (
 	queuedDesc  = desc("queued_rows", "Rows in the queue.", "pool")
 	utilDesc    = desc("utilization", "Share of server time in use over 5 minutes.", "pool")
 	healthDesc  = desc("upstream_healthy", "1 where the model server is healthy.", "pool", "upstream")
-	fitDesc     = desc("batch_seconds", "Fitted time of a batch: by row, and fixed.", "pool", "model", "upstream", "part")
+	fitDesc     = desc("batch_seconds", "Fitted time of a batch: by row, and fixed.", "pool",
+		"model", "upstream", "part")
 )
 
 // Describe implements prometheus.Collector.

@@ -37,7 +37,8 @@ func (c *completion) account() account { return account{c.pool.name, c.Model, c.
 // gateway asks of streams.
 func (g *Gateway) serveOpenAI(w http.ResponseWriter, r *http.Request, s *state, who caller) {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		refuse(w, http.StatusUnsupportedMediaType, 0, fmt.Sprintf("Content-Encoding %q is not supported: send the body as it is", e))
+		refuse(w, http.StatusUnsupportedMediaType, 0,
+			fmt.Sprintf("Content-Encoding %q is not supported: send the body as it is", e))
 		return
 	}
 	if !g.budget(w, who) {

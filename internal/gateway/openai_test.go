@@ -59,7 +59,8 @@ func (l *llm) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.Unmarshal(body, &in)
 	if !in.Stream {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, "{\"choices\": [ ], \"usage\":{\"prompt_tokens\":5,\"completion_tokens\":%d}}\n", l.words)
+		_, _ = fmt.Fprintf(w, "{\"choices\": [ ], \"usage\":{\"prompt_tokens\":5,\"completion_tokens\":%d}}\n",
+			l.words)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -70,11 +71,14 @@ func (l *llm) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	out := http.NewResponseController(w)
 	for i := range l.words {
-		_, _ = fmt.Fprintf(w, "data: {\"id\": \"c\", \"choices\": [{\"delta\": {\"content\": \"w%d \\\"usage\\\": é\"}}]%s}\n\n", i, null)
+		_, _ = fmt.Fprintf(w,
+			"data: {\"id\": \"c\", \"choices\": [{\"delta\": {\"content\": \"w%d \\\"usage\\\": é\"}}]%s}\n\n", i,
+			null)
 		_ = out.Flush()
 	}
 	if usage {
-		_, _ = fmt.Fprintf(w, "data: {\"id\": \"c\", \"choices\": [], \"usage\": {\"prompt_tokens\": 5, \"completion_tokens\": %d}}\n\n", l.words)
+		_, _ = fmt.Fprintf(w, "data: {\"id\": \"c\", \"choices\": [], \"usage\": {\"prompt_tokens\": 5, "+
+			"\"completion_tokens\": %d}}\n\n", l.words)
 	}
 	_, _ = io.WriteString(w, "data: [DONE]\n\n")
 }
@@ -91,7 +95,8 @@ func TestStreamsEqualDirectOnes(t *testing.T) {
 	} {
 		direct := post(t, l.URL+"/v1/chat/completions", body)
 		got := post(t, s.URL+"/v1/chat/completions", body, "Curfew-Owner", name)
-		if got.body != direct.body || got.status != 200 || got.header.Get("Content-Type") != direct.header.Get("Content-Type") {
+		if got.body != direct.body || got.status != 200 ||
+			got.header.Get("Content-Type") != direct.header.Get("Content-Type") {
 			t.Errorf("%s:\n got %q\nwant %q", name, got.body, direct.body)
 		}
 	}
@@ -136,7 +141,10 @@ func TestBrokenStreamIsNotComplete(t *testing.T) {
 	if err == nil {
 		t.Errorf("a broken stream ended as a whole one: %+v", a)
 	}
-	waitFor(t, "the failure", func() bool { d := readStats(t, s.URL); return len(d.Models) == 1 && d.Models[0].Failed == 1 })
+	waitFor(t, "the failure", func() bool {
+		d := readStats(t, s.URL)
+		return len(d.Models) == 1 && d.Models[0].Failed == 1
+	})
 }
 
 // TestConcurrencyFollowsTheServersQueue: while requests wait in the server, the gateway keeps
@@ -177,10 +185,12 @@ func TestConcurrencyFollowsTheServersQueue(t *testing.T) {
 
 func TestLoadOfServers(t *testing.T) {
 	for kind, text := range map[string]string{
-		"sglang":    "sglang:num_running_reqs{a=\"}\"} 2\nsglang:num_queue_reqs 1\nsglang:token_usage 0.25\n",
-		"tgi":       "tgi_queue_size 1\ntgi_batch_current_size 2\n",
-		"llama.cpp": "llamacpp:requests_processing 2\nllamacpp:requests_deferred 1 1700000000000\nllamacpp:kv_cache_usage_ratio 0.25\n",
-		"vllm":      "vllm:num_requests_running 2\nvllm:num_requests_waiting{e=\"0\"} 1\nvllm:gpu_cache_usage_perc{e=\"0\"} 0.25\nvllm:gpu_cache_usage_perc{e=\"1\"} 0.125\n",
+		"sglang": "sglang:num_running_reqs{a=\"}\"} 2\nsglang:num_queue_reqs 1\nsglang:token_usage 0.25\n",
+		"tgi":    "tgi_queue_size 1\ntgi_batch_current_size 2\n",
+		"llama.cpp": "llamacpp:requests_processing 2\nllamacpp:requests_deferred 1 " +
+			"1700000000000\nllamacpp:kv_cache_usage_ratio 0.25\n",
+		"vllm": "vllm:num_requests_running 2\nvllm:num_requests_waiting{e=\"0\"} " +
+			"1\nvllm:gpu_cache_usage_perc{e=\"0\"} 0.25\nvllm:gpu_cache_usage_perc{e=\"1\"} 0.125\n",
 	} {
 		l := parseLoad([]byte(text))
 		if l == nil || l.Kind != kind || *l.Running != 2 || *l.Waiting != 1 || kind != "tgi" && *l.CacheUse != 0.25 {
@@ -208,7 +218,8 @@ func TestTokenBudget(t *testing.T) {
 			return i > 1 || strings.Contains(k, fmt.Sprintf(`"used_tokens":%d,`, 25*(i+1)))
 		})
 	}
-	if last.status != http.StatusTooManyRequests || !strings.Contains(last.body, "of 50 tokens") || last.header.Get("Retry-After") == "" {
+	if last.status != http.StatusTooManyRequests || !strings.Contains(last.body, "of 50 tokens") ||
+		last.header.Get("Retry-After") == "" {
 		t.Errorf("%+v", last)
 	}
 }

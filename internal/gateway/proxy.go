@@ -21,7 +21,8 @@ var credentials = []string{"Authorization", "X-Api-Key", "Cookie", "Proxy-Author
 var ownHeaders = []string{deadlineHeader, priorityHeader}
 
 // proxy returns a reverse proxy to one server.
-func (g *Gateway) proxy(s *state, server string, change func(*http.Response) error, failed func(error)) *httputil.ReverseProxy {
+func (g *Gateway) proxy(s *state, server string, change func(*http.Response) error,
+	failed func(error)) *httputil.ReverseProxy {
 	to, _ := url.Parse(server) // it is in the configuration, which was read
 	return &httputil.ReverseProxy{
 		Transport: g.o.Transport, FlushInterval: -1, ModifyResponse: change, ErrorLog: nil,

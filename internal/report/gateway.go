@@ -20,7 +20,8 @@ func Gateway(d stats.Stats) layout.Sheet {
 			value = plain.Share(*p.Utilization, 0)
 		}
 		s.Figures = append(s.Figures, layout.Figure{
-			Label: "Utilization of pool " + p.Name, Value: value, Note: "of 5 minutes; " + p.UtilizationStatus + " 60% to 80%",
+			Label: "Utilization of pool " + p.Name, Value: value,
+			Note: "of 5 minutes; " + p.UtilizationStatus + " 60% to 80%",
 		})
 		if p.USDReason != "" {
 			s.Gaps = append(s.Gaps, layout.Gap{
@@ -33,7 +34,8 @@ func Gateway(d stats.Stats) layout.Sheet {
 			Note: "used " + p.UsedUSD.String() + ", idle " + p.IdleUSD.String(),
 		})
 	}
-	s.Tables = append(s.Tables, gatewayModels(d), gatewayFits(d), gatewayOwners(d), gatewayServers(d), gatewayCounts(d))
+	s.Tables = append(s.Tables, gatewayModels(d), gatewayFits(d), gatewayOwners(d),
+		gatewayServers(d), gatewayCounts(d))
 	for i := len(s.Tables) - 1; i >= 0; i-- {
 		if len(s.Tables[i].Rows) == 0 {
 			s.Tables = append(s.Tables[:i], s.Tables[i+1:]...)
@@ -52,7 +54,8 @@ func gatewayTitle(d stats.Stats) string {
 	case d.Shadow:
 		text += ", forwarded untouched (shadow)"
 	case batches > 0:
-		text += fmt.Sprintf(", %s rows in %s (mean %s)", money.Thousands(rows), plain.Count(batches, "batch", "batches"),
+		text += fmt.Sprintf(", %s rows in %s (mean %s)", money.Thousands(rows),
+			plain.Count(batches, "batch", "batches"),
 			plain.Number(float64(rows)/float64(batches), 1))
 	default:
 		text += ", none in a batch"
@@ -72,7 +75,8 @@ func gatewayModels(d stats.Stats) layout.Grid {
 	g := layout.Grid{
 		Title: "Models",
 		Head: []string{
-			"model", "pool", "requests", "failed", "mean batch", "p50 ms", "p99 ms", "$/prediction", "of it idle", "$/M tokens",
+			"model", "pool", "requests", "failed", "mean batch", "p50 ms", "p99 ms", "$/prediction",
+			"of it idle", "$/M tokens",
 		},
 		Right: []bool{false, false, true, true, true, true, true, true, true, true},
 	}
@@ -89,7 +93,8 @@ func gatewayModels(d stats.Stats) layout.Grid {
 		}
 		g.Rows = append(g.Rows, []string{
 			m.Model, m.Pool, money.Thousands(m.Requests), money.Thousands(m.Failed), mean, p50, p99,
-			orNone(m.PerPrediction.AllocatedUSD), orNone(m.PerPrediction.IdleUSD), orNone(m.PerMillionTokens.AllocatedUSD),
+			orNone(m.PerPrediction.AllocatedUSD), orNone(m.PerPrediction.IdleUSD),
+			orNone(m.PerMillionTokens.AllocatedUSD),
 		})
 	}
 	return g
@@ -117,7 +122,9 @@ func gatewayFits(d stats.Stats) layout.Grid {
 
 func gatewayOwners(d stats.Stats) layout.Grid {
 	g := layout.Grid{
-		Title: "Owners", Head: []string{"owner", "model", "requests", "predictions", "tokens", "used", "idle share", "in all"},
+		Title: "Owners", Head: []string{
+			"owner", "model", "requests", "predictions", "tokens", "used", "idle share", "in all",
+		},
 		Right: []bool{false, false, true, true, true, true, true, true},
 	}
 	for _, o := range d.Owners {
@@ -127,7 +134,8 @@ func gatewayOwners(d stats.Stats) layout.Grid {
 		}
 		g.Rows = append(g.Rows, []string{
 			owner, o.Model, money.Thousands(o.Requests), money.Thousands(o.Predictions),
-			money.Thousands(o.InputTokens + o.OutputTokens), orNone(o.UsedUSD), orNone(o.IdleUSD), orNone(o.AllocatedUSD),
+			money.Thousands(o.InputTokens + o.OutputTokens), orNone(o.UsedUSD),
+			orNone(o.IdleUSD), orNone(o.AllocatedUSD),
 		})
 	}
 	return g

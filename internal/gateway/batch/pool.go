@@ -200,7 +200,8 @@ func (p *Pool) wakeAfter(d time.Duration) {
 func (p *Pool) freeServer() *server {
 	var best *server
 	for _, s := range p.servers {
-		if s.healthy && !s.draining && len(s.running) < s.slots && (best == nil || len(s.running) < len(best.running)) {
+		if s.healthy && !s.draining && len(s.running) < s.slots &&
+			(best == nil || len(s.running) < len(best.running)) {
 			best = s
 		}
 	}

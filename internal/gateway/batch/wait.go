@@ -23,7 +23,7 @@ func (p *Pool) worthWaiting(q *queue, s *server, now time.Time) time.Duration {
 	}
 	line, ok := s.line(first.Model)
 	base := time.Duration(line.Base * float64(time.Second))
-	if !ok || base < minBase {
+	if !ok || line.Sizes < 2 || base < minBase {
 		return 0
 	}
 	f := p.flows[q.key]

@@ -15,11 +15,11 @@ const (
 	// maxSizes bounds the sizes that are kept; the least recent one is dropped.
 	maxSizes = 256
 	// minSizes and minBatches are what a line needs.
-	minSizes, minBatches = 2, 8
+	minSizes, minBatches = 1, 8
 	// levelWindow is how many batches in a row must differ in one direction by more than
-	// levelShare before the level of the server is taken as changed. By chance 16 equal signs in a
-	// row come once in 32,768 windows.
-	levelWindow = 16
+	// levelShare before the level of the server is taken as changed. A shorter time of
+	// contention for the processor is no change.
+	levelWindow = 48
 	levelShare  = 0.25
 )
 
@@ -30,7 +30,8 @@ type Line struct {
 	Min, Max int
 	// Error and ErrorP90 are the median and the 90th percentile of |measured - line| / measured.
 	Error, ErrorP90 float64
-	// Batches is how many batches the line was fitted to, Sizes how many sizes they had.
+	// Batches is how many batches the line was fitted to, Sizes how many sizes they had. With one
+	// size PerRow is 0 and Base the time of that size: it is known, and the line is not.
 	Batches, Sizes int
 }
 

@@ -52,15 +52,15 @@ func TestNeverExtrapolates(t *testing.T) {
 	for range 100 {
 		e.Add(4, 5*time.Millisecond, start)
 	}
-	if l, ok := e.Line(); ok {
-		t.Fatalf("a line of one size: %+v", l)
+	l, ok := e.Line()
+	if got, known := l.Time(4); !ok || !known || got != 5*time.Millisecond || l.Sizes != 1 || l.Min != l.Max {
+		t.Fatalf("one size: %+v %v", l, ok)
 	}
 	for range 20 {
 		e.Add(9, 8*time.Millisecond, start)
 	}
-	l, ok := e.Line()
-	if !ok {
-		t.Fatal("no line of two sizes")
+	if l, ok = e.Line(); !ok || l.Sizes != 2 {
+		t.Fatalf("two sizes: %+v", l)
 	}
 	for n, want := range map[int]bool{3: false, 4: true, 7: true, 9: true, 10: false} {
 		if _, ok := l.Time(n); ok != want {

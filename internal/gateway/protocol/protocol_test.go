@@ -146,24 +146,33 @@ func TestRefusesMalformedRequests(t *testing.T) {
 		"nested unlike shape": {
 			infer(`{"name":"x","datatype":"FP32","shape":[2,2],"data":[[1,2],[3]]}`), "does not have its shape",
 		},
-		"0 rows":           {infer(`{"name":"x","datatype":"FP32","shape":[0,2],"data":[]}`), "0 rows"},
-		"NaN":              {infer(`{"name":"x","datatype":"FP32","shape":[1],"data":[NaN]}`), "not valid JSON"},
-		"negative shape":   {infer(`{"name":"x","datatype":"FP32","shape":[-1],"data":[1]}`), "expected 0 to"},
-		"overflow":         {infer(`{"name":"x","datatype":"FP32","shape":[65536,65536],"data":[1]}`), "more than"},
-		"huge dimension":   {infer(`{"name":"x","datatype":"FP32","shape":[1e99],"data":[1]}`), "expected 0 to"},
-		"two equal inputs": {infer(`{"name":"x","datatype":"FP32","shape":[1],"data":[1]},{"name":"x","datatype":"FP32","shape":[1],"data":[1]}`), "two inputs"},
-		"duplicate key":    {`{"inputs":[],"inputs":[]}`, "appears twice"},
-		"escaped twin":     {`{"inputs":[],"\u0069nputs":[]}`, "appears twice"},
-		"no inputs":        {`{"inputs":[]}`, "is empty"},
-		"an array":         {`[1]`, "expected an object"},
-		"deep":             {infer(`{"name":"x","datatype":"FP32","shape":[1],"data":` + strings.Repeat("[", 100000) + `}`), "nested deeper"},
-		"cut off":          {`{"inputs":[{"name":"x"`, "unexpected end"},
-		"trailing":         {infer(`{"name":"x","datatype":"FP32","shape":[1],"data":[1]}`) + "{}", "the end of the document"},
-		"not UTF-8":        {"{\"inputs\":\"\xff\"}", "UTF-8"},
-		"numeric id":       {`{"id":7,"inputs":[]}`, "not a string"},
-		"no name":          {infer(`{"datatype":"FP32","shape":[1],"data":[1]}`), "no name"},
-		"no shape":         {infer(`{"name":"x","datatype":"FP32","data":[1]}`), "no shape"},
-		"no data":          {infer(`{"name":"x","datatype":"FP32","shape":[1]}`), "no data"},
+		"0 rows":         {infer(`{"name":"x","datatype":"FP32","shape":[0,2],"data":[]}`), "0 rows"},
+		"NaN":            {infer(`{"name":"x","datatype":"FP32","shape":[1],"data":[NaN]}`), "not valid JSON"},
+		"negative shape": {infer(`{"name":"x","datatype":"FP32","shape":[-1],"data":[1]}`), "expected 0 to"},
+		"overflow":       {infer(`{"name":"x","datatype":"FP32","shape":[65536,65536],"data":[1]}`), "more than"},
+		"huge dimension": {infer(`{"name":"x","datatype":"FP32","shape":[1e99],"data":[1]}`), "expected 0 to"},
+		"two equal inputs": {
+			infer(
+				`{"name":"x","datatype":"FP32","shape":[1],"data":[1]},{"name":"x","datatype":"FP32","shape":[1],"data":[1]}`),
+			"two inputs",
+		},
+		"duplicate key": {`{"inputs":[],"inputs":[]}`, "appears twice"},
+		"escaped twin":  {`{"inputs":[],"\u0069nputs":[]}`, "appears twice"},
+		"no inputs":     {`{"inputs":[]}`, "is empty"},
+		"an array":      {`[1]`, "expected an object"},
+		"deep": {
+			infer(`{"name":"x","datatype":"FP32","shape":[1],"data":` + strings.Repeat("[", 100000) + `}`),
+			"nested deeper",
+		},
+		"cut off": {`{"inputs":[{"name":"x"`, "unexpected end"},
+		"trailing": {
+			infer(`{"name":"x","datatype":"FP32","shape":[1],"data":[1]}`) + "{}", "the end of the document",
+		},
+		"not UTF-8":  {"{\"inputs\":\"\xff\"}", "UTF-8"},
+		"numeric id": {`{"id":7,"inputs":[]}`, "not a string"},
+		"no name":    {infer(`{"datatype":"FP32","shape":[1],"data":[1]}`), "no name"},
+		"no shape":   {infer(`{"name":"x","datatype":"FP32","data":[1]}`), "no shape"},
+		"no data":    {infer(`{"name":"x","datatype":"FP32","shape":[1]}`), "no data"},
 	}
 	for name, c := range cases {
 		_, err := V2{}.Parse([]byte(c.body))
@@ -202,8 +211,9 @@ func TestSendsAloneWhatCouldHarmNeighbors(t *testing.T) {
 		"unknown type":            one("FP8", "1"),
 		"scalar":                  infer(`{"name":"x","datatype":"FP32","shape":[],"data":[1]}`),
 		"sequence":                `{"parameters":{"sequence_id":4},"inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":[1]}]}`,
-		"shared memory":           infer(`{"name":"x","datatype":"FP32","shape":[1],"parameters":{"shared_memory_region":"r"}}`),
-		"binary answer":           `{"outputs":[{"name":"y","parameters":{"binary_data":true}}],"inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":[1]}]}`,
+		"shared memory": infer(
+			`{"name":"x","datatype":"FP32","shape":[1],"parameters":{"shared_memory_region":"r"}}`),
+		"binary answer": `{"outputs":[{"name":"y","parameters":{"binary_data":true}}],"inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":[1]}]}`,
 		"different rows": infer(`{"name":"x","datatype":"FP32","shape":[1],"data":[1]},` +
 			`{"name":"y","datatype":"FP32","shape":[2],"data":[1,2]}`),
 	} {
@@ -306,7 +316,8 @@ func TestEchoesID(t *testing.T) {
 // of a request with itself has twice its rows.
 func FuzzV2(f *testing.F) {
 	f.Add([]byte(infer(`{"name":"x","datatype":"FP32","shape":[2,1],"data":[1.5,2e3]}`)))
-	f.Add([]byte(`{"id":"q","parameters":{"a":[{}]},"inputs":[{"name":"t","datatype":"BYTES","shape":[1],"data":["\ud83d\ude00"]}]}`))
+	f.Add([]byte(
+		`{"id":"q","parameters":{"a":[{}]},"inputs":[{"name":"t","datatype":"BYTES","shape":[1],"data":["\ud83d\ude00"]}]}`))
 	f.Add([]byte(infer(`{"name":"x","datatype":"UINT8","shape":[2,2],"data":[[1,2],[3,255]]}`)))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r, err := V2{}.Parse(body)
