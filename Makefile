@@ -27,6 +27,8 @@ BENCHROWS ?= 10000000
 BENCHBYTES ?= 10737418240
 # Machines that the service is measured with.
 BENCHMACHINES ?= 20000
+# The Python of the model server of bench-gateway.
+GATEWAYENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/curfew/gatewaybench
 # How long the service is watched for growth by make test-slow, such as 1h; empty is not at all.
 CURFEW_SOAK ?=
 export CURFEW_SOAK
@@ -46,7 +48,7 @@ CASES ?= 10000
 # same tree has the same result.
 SEED ?=
 
-.PHONY: help demo demo-serve build test test-times test-slow bench-against terraform terraform-schema check lint fuzz fuzz-long storm properties vuln mutate bench fmt screenshots pictures golden components reference aws-sandbox clean
+.PHONY: help demo demo-serve build test test-times test-slow bench-against terraform terraform-schema check lint fuzz fuzz-long storm properties vuln mutate bench bench-gateway fmt screenshots pictures golden components reference aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -140,6 +142,12 @@ bench: build ## speed, memory and calls at realistic sizes; bills compared with 
 	go run ./test/servicebench -accounts 1 -machines 1000 -for 10m ./bin/curfew
 	go run ./test/servicebench -accounts 1 -machines 100 -for 40m -limit 50 ./bin/curfew
 	go run ./test/sessionbench -strict ./bin/curfew
+
+bench-gateway: build ## the gateway against KServe's batcher and a reverse proxy, before onnxruntime on one core
+	./test/requirements.sh
+	[ -x $(GATEWAYENV)/bin/python ] || python3 -m venv $(GATEWAYENV)
+	$(GATEWAYENV)/bin/pip install -q onnxruntime==1.31.1 onnx==1.23.2 numpy==2.4.6
+	go run ./test/gatewaybench -python $(GATEWAYENV)/bin/python ./bin/curfew
 
 bench-against: ## how this tree compares with revision REV: rules, policies, replay, bills, audit, start; above 1.2 it fails
 	go run ./test/benchagainst $(REV)

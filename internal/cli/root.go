@@ -114,7 +114,7 @@ wasted ones, and says exactly how to stop what does nothing.`,
 		a.newUp(), a.newLs(), a.newStatus(), a.newLogs(), a.newSessionExtend(), a.newDown(),
 		a.newConnect(), a.newSession(),
 		a.newCI(), a.newCage(), a.newAgent(),
-		a.newCheckpoint(), a.newPlan(), a.newPrice())
+		a.newCheckpoint(), a.newGateway(), a.newPlan(), a.newPrice())
 	// cobra's own --version needs text/template for its words, and that keeps methods in the binary.
 	root.Flags().BoolVarP(&version, "version", "v", false, "version for curfew")
 	root.RunE = func(c *cobra.Command, args []string) error {

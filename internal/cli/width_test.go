@@ -67,18 +67,21 @@ var commandLines = []string{
 
 // notRun are the commands that these lines leave out, with the reason.
 var notRun = map[string]string{
-	"up":            "it starts processes; the script session.txtar runs it",
-	"down":          "it ends processes; the script session.txtar runs it",
-	"connect":       "it needs a session; the script session.txtar runs it",
-	"extend":        "it needs a session; the script session.txtar runs it",
-	"status":        "it needs a session; the script session.txtar runs it",
-	"logs":          "it needs a session; the script session.txtar runs it",
-	"session adopt": "it writes tags on a machine of AWS; adopt_test.go runs it on the seeded account",
-	"consent":       "it writes a tag on a machine of AWS; fixes_test.go runs it on the seeded account",
-	"login":         "it signs in to a service; login_test.go runs it at one",
-	"logout":        "it signs out of a service; login_test.go runs it at one",
-	"state accept":  "it needs a state that was put back; witness_test.go runs it on one",
-	"state backup":  "it replaces no file, and lines run several times; test/service runs it at a service",
+	"up":              "it starts processes; the script session.txtar runs it",
+	"down":            "it ends processes; the script session.txtar runs it",
+	"connect":         "it needs a session; the script session.txtar runs it",
+	"extend":          "it needs a session; the script session.txtar runs it",
+	"status":          "it needs a session; the script session.txtar runs it",
+	"logs":            "it needs a session; the script session.txtar runs it",
+	"session adopt":   "it writes tags on a machine of AWS; adopt_test.go runs it on the seeded account",
+	"consent":         "it writes a tag on a machine of AWS; fixes_test.go runs it on the seeded account",
+	"gateway stats":   "it asks a gateway that runs; gateway_test.go starts one",
+	"gateway profile": "it asks a gateway that runs; gateway_test.go starts one",
+	"gateway key":     "its key is random; gateway_test.go runs it",
+	"login":           "it signs in to a service; login_test.go runs it at one",
+	"logout":          "it signs out of a service; login_test.go runs it at one",
+	"state accept":    "it needs a state that was put back; witness_test.go runs it on one",
+	"state backup":    "it replaces no file, and lines run several times; test/service runs it at a service",
 }
 
 // withoutJSON are the commands without -o json, with the reason.
@@ -87,6 +90,7 @@ var withoutJSON = map[string]string{
 	"price": "it prints its help", "bill": "it prints its help", "token": "it prints its help",
 	"checkpoint": "it prints its help", "agent": "it prints its help",
 	"record": "its -o names the trace that it writes", "serve": "it runs until it is told to end",
+	"gateway": "it runs until it is told to end",
 	"connect": "its output is the command's", "session": "it prints its help", "ci": "it prints its help",
 	"ci run": "its output is the command's", "session template": "its output is a session file",
 	"agent host":      "it runs until its session ends, whose documents are in the control store",

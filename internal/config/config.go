@@ -21,6 +21,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/gateway"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/notify"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -70,6 +71,8 @@ type Config struct {
 	Enforce Enforce `yaml:"enforce"`
 	// Serve is how curfew serve runs.
 	Serve Serve `yaml:"serve"`
+	// Gateway is what curfew gateway serves (docs/gateway.md).
+	Gateway gateway.Config `yaml:"gateway"`
 	// Sessions is how sessions are started (docs/sessions.md).
 	Sessions Sessions `yaml:"sessions"`
 	// Notify is how people are reached (docs/notifications.md).
@@ -205,7 +208,8 @@ func Default() Config {
 		Enforce: Enforce{
 			Window: duty.DefaultLookBack, MaxRoundGap: 2 * time.Hour, KeepMax: 30 * 24 * time.Hour, MirrorTag: true,
 		},
-		Serve: Serve{Interval: time.Minute, Deadline: 10 * time.Minute, AuditInterval: 6 * time.Hour},
+		Serve:   Serve{Interval: time.Minute, Deadline: 10 * time.Minute, AuditInterval: 6 * time.Hour},
+		Gateway: gateway.DefaultConfig(),
 		Sessions: Sessions{
 			Cloud: "aws", Lease: 4 * time.Hour, MaxLease: 24 * time.Hour,
 			Idle: 30 * time.Minute, Grace: 2 * time.Minute,
@@ -303,6 +307,13 @@ func Decode(name string, src []byte, c *Config) error {
 	}
 	if key, err := c.Serve.check(); err != nil {
 		return placed(f, root, key, err)
+	}
+	if err := c.Gateway.Validate(); err != nil {
+		var field *gateway.FieldError
+		if errors.As(err, &field) {
+			return placed(f, root, "gateway."+field.Path, errors.New(field.Message))
+		}
+		return placed(f, root, "gateway", err)
 	}
 	if key, err := c.AWS.Organization.check(); err != nil {
 		return placed(f, root, key, err)

@@ -193,6 +193,16 @@ func newTransport(o Options) *http.Transport {
 	return t
 }
 
+// NewTransport returns a transport for a program that passes requests on: each is sent once, answers
+// come as the server sent them, and no proxy is asked. It refuses link-local addresses as [New] does.
+func NewTransport() *http.Transport {
+	t := newTransport(Options{})
+	t.Proxy, t.DisableCompression = nil, true
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 4096, 1024
+	t.ForceAttemptHTTP2 = false
+	return t
+}
+
 func orDefault[T comparable](v *T, d T) {
 	var zero T
 	if *v == zero {

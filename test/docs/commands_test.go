@@ -51,6 +51,11 @@ var asides = []aside{
 		regexp.MustCompile(`^curfew agent (?:host|bootstrap) `),
 		"runs a session until it ends; the script agent.txtar runs it",
 	},
+	{
+		regexp.MustCompile(`^curfew gateway(?: -| profile| stats|$)`),
+		"needs model servers, or a gateway that runs; the tests of internal/gateway and gateway_test.go of " +
+			"internal/cli do",
+	},
 	{regexp.MustCompile(`^helm install `), "needs a cluster; test/helm renders the chart"},
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/checkpoint"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/gateway/stats"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/notify/webhook"
@@ -129,6 +130,9 @@ var outputs = []output{
 		capacity.Schema, "curfew plan capacity -o json",
 		[]any{capacity.Report{}, accountplan.Fleets{}, accountplan.Groups{}},
 	},
+	{stats.Schema, "curfew gateway stats -o json", []any{stats.Stats{}}},
+	{stats.ProfileSchema, "curfew gateway profile -o json", []any{stats.Profile{}}},
+	{stats.KeySchema, "curfew gateway key -o json", []any{stats.NewKey{}}},
 	{spot.Schema, "curfew plan spot -o json", []any{spot.Report{}}},
 	{spot.CheckpointSchema, "curfew plan checkpoint -o json", []any{spot.CheckpointReport{}}},
 	{market.Schema, "curfew plan market -o json", []any{market.Report{}}},

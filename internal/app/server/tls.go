@@ -28,6 +28,12 @@ func newCertificate(req *runtime.Request, cfg config.Config) *certificate {
 	return &certificate{cert: req.Path(cfg.Serve.TLS.CertFile), key: req.Path(cfg.Serve.TLS.KeyFile)}
 }
 
+// Certificate returns the GetCertificate of a TLS configuration for the files of a certificate and
+// its key, which are read again when they change.
+func Certificate(cert, key string) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return (&certificate{cert: cert, key: key}).load
+}
+
 // load is the GetCertificate of a TLS configuration.
 func (p *certificate) load(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	p.mu.Lock()

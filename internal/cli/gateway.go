@@ -1,0 +1,398 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/app/server"
+	"github.com/curfew-dev/curfew/internal/gateway"
+	"github.com/curfew-dev/curfew/internal/gateway/stats"
+	"github.com/curfew-dev/curfew/internal/httpclient"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/ops"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
+)
+
+// gatewayFlags are the flags of gateway. They make one pool in place of those of the configuration.
+type gatewayFlags struct {
+	listen, logFormat string
+	shadow            bool
+	pool              gateway.Pool
+}
+
+func (a *app) newGateway() *cobra.Command {
+	var f gatewayFlags
+	c := &cobra.Command{
+		Use:   "gateway",
+		Short: "Batch requests in front of model servers, and measure what a prediction costs",
+		Long: `Serves the Open Inference Protocol (V2), V1 instances and OpenAI-compatible paths in front of
+model servers. Requests that may share a batch go out together where that pays: a free
+server takes the queue at once, unless the measured batch times say that waiting is faster.
+All other requests pass through.
+
+With --upstream it serves one pool of equal servers. Without it, it serves the pools of the
+section gateway of the configuration, and reads them again on SIGHUP. Beyond loopback it needs
+TLS and API keys. docs/gateway.md has the details.`,
+		Example: `  curfew gateway --upstream http://127.0.0.1:8000
+  curfew gateway --upstream http://gpu-1:8000,http://gpu-2:8000 --max-batch 64 --instance-type g6.xlarge
+  curfew gateway --upstream http://127.0.0.1:8000 --shadow     # forward untouched, report what batching gives
+  curfew gateway --config gateway.yaml`,
+		Args: noSuchVerb,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.gateway(c.Context(), c.Flags().Changed("listen"), f)
+		},
+	}
+	fl := c.Flags()
+	fl.StringSliceVar(&f.pool.Upstreams, "upstream", nil,
+		"`URL` of a model server; several are one pool of equal servers")
+	fl.StringVar(&f.listen, "listen", gateway.DefaultListen, "`address` at which callers reach the gateway")
+	fl.Var(ops.NewChoice("batch", &f.pool.Batch, []string{"auto", "always", "never"}), "batch",
+		"batch V2 requests where the model's metadata proves that they may be (auto), always or never")
+	fl.IntVar(&f.pool.MaxBatch, "max-batch", 0, "most rows of one batch (default 32)")
+	fl.IntVar(&f.pool.Slots, "slots", 0, "batches that one server works on at once (default 1)")
+	fl.BoolVar(&f.pool.Idempotent, "idempotent", false,
+		"send the requests of a failed batch again, each alone and once")
+	fl.StringVar(&f.pool.Price, "price", "", "price of one server in `dollars` an hour")
+	fl.StringVar(&f.pool.InstanceType, "instance-type", "", "machine `type` of a server, priced by the price book")
+	fl.StringVar(&f.pool.Region, "region", "us-east-1", "region of that price")
+	fl.BoolVar(&f.shadow, "shadow", false, "forward every request untouched and report what batching would give")
+	fl.Var(ops.NewChoice("log-format", &f.logFormat, []string{"text", "json"}), "log-format",
+		"form of the log: text or json")
+	c.AddCommand(a.newGatewayStats(), a.newGatewayProfile(), a.newGatewayKey())
+	return c
+}
+
+// gatewayConfig returns the section of the configuration with what flags say.
+func (a *app) gatewayConfig(listen bool, f gatewayFlags) (gateway.Config, error) {
+	cfg, err := a.config()
+	if err != nil {
+		return gateway.Config{}, err
+	}
+	c := cfg.Gateway
+	if listen {
+		c.Listen = f.listen
+	}
+	c.Shadow = c.Shadow || f.shadow
+	if len(f.pool.Upstreams) > 0 {
+		c.Pools = []gateway.Pool{f.pool}
+	} else if f.pool.MaxBatch != 0 || f.pool.Slots != 0 || f.pool.Idempotent || f.pool.Price != "" ||
+		f.pool.InstanceType != "" || f.pool.Batch != "" {
+		return c, usageError(
+			"curfew gateway: the flags of a pool need --upstream; without it, set them in the configuration")
+	}
+	if len(c.Pools) == 0 {
+		return c, usageError(
+			"curfew gateway: no model server is named: give --upstream URL, or set gateway.pools in curfew.yaml")
+	}
+	err = c.Validate()
+	if err == nil {
+		err = c.CheckListen()
+	}
+	if err != nil {
+		return c, usageError("curfew gateway: %w", err)
+	}
+	return c, nil
+}
+
+// gateway serves until the context ends.
+func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
+	a.quiet = true // a service shows no progress
+	c, err := a.gatewayConfig(listen, f)
+	if err != nil {
+		return err
+	}
+	log := gatewayLog(a.Stderr, f.logFormat)
+	g, err := gateway.New(c, gateway.Options{
+		Price: a.poolPrice(log), Transport: httpclient.NewTransport(), Log: log, Version: a.Version,
+	})
+	if err != nil {
+		return usageError("curfew gateway: %w", err)
+	}
+	at, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("listen at %s: %w", c.Listen, err)
+	}
+	scheme := "http"
+	if c.TLS.CertFile != "" {
+		load := server.Certificate(a.req.Path(c.TLS.CertFile), a.req.Path(c.TLS.KeyFile))
+		if _, err := load(nil); err != nil {
+			return usageError("read gateway.tls: %w", err)
+		}
+		scheme = "https"
+		at = tls.NewListener(at, &tls.Config{
+			MinVersion: tls.VersionTLS12, GetCertificate: load, NextProtos: []string{"h2", "http/1.1"},
+		})
+	}
+	srv := &http.Server{
+		Handler: g.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), Protocols: gatewayProtocols(),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(at) }()
+	plain.Fprintf(a.Stdout, "Listening on %s://%s\n", scheme, at.Addr())
+	for hangups := a.hangups(); ; {
+		select {
+		case <-hangups:
+			a.reloadGateway(g, listen, f, log)
+			continue
+		case err := <-failed:
+			return fmt.Errorf("serve callers: %w", err)
+		case <-ctx.Done():
+		}
+		break
+	}
+	log.Info("stopping", "drain_timeout", c.DrainTimeout.String())
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.DrainTimeout)
+	defer cancel()
+	if err := errors.Join(g.Close(end), srv.Shutdown(end)); err != nil {
+		return fmt.Errorf("stop: requests were still open after %s: %w", c.DrainTimeout, errors.Join(err, srv.Close()))
+	}
+	return nil
+}
+
+// gatewayProtocols are HTTP/1.1 and HTTP/2, which gRPC needs, with and without TLS.
+func gatewayProtocols() *http.Protocols {
+	p := &http.Protocols{}
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+func gatewayLog(to io.Writer, format string) *slog.Logger {
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(to, nil))
+	}
+	return slog.New(slog.NewTextHandler(to, nil))
+}
+
+// reloadGateway takes the configuration as it is now. One with mistakes changes nothing.
+func (a *app) reloadGateway(g *gateway.Gateway, listen bool, f gatewayFlags, log *slog.Logger) {
+	c, err := a.gatewayConfig(listen, f)
+	if err == nil {
+		err = g.Configure(c)
+	}
+	if err != nil {
+		log.Error("the configuration has mistakes; the one before stays in force", "error", err.Error())
+		return
+	}
+	log.Info("configuration reloaded", "pools", len(c.Pools))
+}
+
+// poolPrice returns what prices the servers of a pool.
+func (a *app) poolPrice(log *slog.Logger) func(gateway.Pool) gateway.Price {
+	return func(p gateway.Pool) gateway.Price {
+		if p.Price != "" {
+			hourly, err := money.ParseAmount(strings.TrimPrefix(p.Price, "$"))
+			if err != nil {
+				return gateway.Price{Unknown: err.Error()}
+			}
+			return gateway.Price{Hourly: hourly}
+		}
+		if p.InstanceType == "" {
+			return gateway.Price{Unknown: "the price of a server is not configured (price or instance_type)"}
+		}
+		hourly, err := a.machinePrice(p.InstanceType, cmp.Or(p.Region, "us-east-1"))
+		if err != nil {
+			log.Warn("server has no price", "pool", p.Name, "error", err.Error())
+			return gateway.Price{Unknown: err.Error()}
+		}
+		return gateway.Price{Hourly: hourly}
+	}
+}
+
+func (a *app) machinePrice(machine, region string) (money.Amount, error) {
+	book, err := a.book()
+	if err != nil {
+		return 0, err
+	}
+	price, err := book.OnDemand(machine, region)
+	if err != nil {
+		return 0, err
+	}
+	return price.Hourly()
+}
+
+// gatewayClient asks a running gateway.
+type gatewayClient struct{ base, ca string }
+
+func (f *gatewayClient) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.base, "gateway", "http://"+gateway.DefaultListen, "`URL` of the gateway")
+	c.Flags().StringVar(&f.ca, "ca", "", "PEM `file` of the authority that signed its certificate")
+}
+
+// gatewayKeyVariable holds the API key for commands that ask a gateway.
+const gatewayKeyVariable = "CURFEW_GATEWAY_KEY"
+
+// get reads a document of the gateway.
+func (f *gatewayClient) get(ctx context.Context, a *app, path string, query url.Values) ([]byte, error) {
+	base, err := url.Parse(f.base)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, usageError("--gateway %q: expected a URL such as http://%s", f.base, gateway.DefaultListen)
+	}
+	o := httpclient.Options{AttemptTimeout: 30 * time.Second, Attempts: 2}
+	if f.ca != "" {
+		pem, err := os.ReadFile(a.req.Path(f.ca))
+		if err != nil {
+			return nil, usageError("read --ca: %w", err)
+		}
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+		if !o.TLS.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, usageError("read --ca %s: it holds no certificate in PEM", f.ca)
+		}
+	}
+	client := httpclient.New(o)
+	defer client.Close()
+	base.Path, base.RawQuery = path, query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String(), http.NoBody)
+	if err != nil {
+		return nil, usageError("--gateway %q: %w", f.base, err)
+	}
+	if key, ok := a.Lookup(gatewayKeyVariable); ok && key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, &failure{
+			exit: ExitError, code: "no_gateway", err: fmt.Errorf("ask the gateway at %s: %w", f.base, err),
+			hint: "start one with `curfew gateway --upstream URL`, or name it with --gateway URL",
+		}
+	}
+	defer func() { _ = resp.Body.Close() }() // it was read to its end, or is of no use
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of the gateway at %s: %w", f.base, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		var doc struct {
+			Error string `json:"error"`
+		}
+		_ = json.Unmarshal(b, &doc) // the status is told anyway
+		err := errors.New(cmp.Or(doc.Error, resp.Status))
+		f := &failure{exit: ExitError, code: "gateway", err: fmt.Errorf("ask the gateway at %s: %w", f.base, err)}
+		if resp.StatusCode == http.StatusUnauthorized {
+			f.exit, f.hint = ExitDenied, "put an API key into the environment variable "+gatewayKeyVariable
+		}
+		return nil, f
+	}
+	return b, nil
+}
+
+func (a *app) newGatewayStats() *cobra.Command {
+	var f gatewayClient
+	c := &cobra.Command{
+		Use:   "stats",
+		Short: "Show what a running gateway did, and what a prediction costs",
+		Example: `  curfew gateway stats
+  curfew gateway stats --gateway https://gateway.example.com:8790 -o json`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			b, err := f.get(c.Context(), a, "/curfew/stats", nil)
+			if err != nil {
+				return err
+			}
+			var doc stats.Stats
+			if err := json.Unmarshal(b, &doc); err != nil || doc.Schema != stats.Schema {
+				return fmt.Errorf("read the answer of %s: it is not a gateway of this version (%s)", f.base,
+					stats.Schema)
+			}
+			return a.show(doc, func() report.Sheet { return report.Gateway(doc) })
+		},
+	}
+	f.add(c)
+	a.outputs(c, reports...)
+	return c
+}
+
+func (a *app) newGatewayProfile() *cobra.Command {
+	var f gatewayClient
+	var model string
+	var arrivals bool
+	c := &cobra.Command{
+		Use:   "profile",
+		Short: "Print the measured batch time of a model for curfew plan capacity",
+		Long: `Prints the batch time that a running gateway measured, in the form of plan capacity --profile.
+With --arrivals it prints the recent requests instead, in the form of plan capacity --arrivals.
+Batch sizes that were not measured are an error: the line is never extrapolated.`,
+		Example: `  curfew gateway profile --model resnet50
+  curfew gateway profile --model resnet50 --arrivals > arrivals.csv`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			query := url.Values{}
+			if model != "" {
+				query.Set("model", model)
+			}
+			if arrivals {
+				b, err := f.get(c.Context(), a, "/curfew/arrivals", query)
+				if err != nil {
+					return err
+				}
+				_, err = a.Stdout.Write(b)
+				return err
+			}
+			b, err := f.get(c.Context(), a, "/curfew/profile", query)
+			if err != nil {
+				return err
+			}
+			var doc stats.Profile
+			if err := json.Unmarshal(b, &doc); err != nil || doc.Schema != stats.ProfileSchema {
+				return fmt.Errorf("read the answer of %s: it is not a gateway of this version (%s)",
+					f.base, stats.ProfileSchema)
+			}
+			if doc.Fit.MaxRows < doc.MaxBatch {
+				plain.Fprintf(a.Stderr, "measured for batches of %d to %d rows: plan with --max-batch %d\n",
+					doc.Fit.MinRows, doc.Fit.MaxRows, doc.Fit.MaxRows)
+			}
+			return a.say(doc, "%s", doc.Profile)
+		},
+	}
+	f.add(c)
+	c.Flags().StringVar(&model, "model", "", "`name` of the model (default: the only one that was batched)")
+	c.Flags().BoolVar(&arrivals, "arrivals", false, "print the recent requests as CSV")
+	a.outputs(c, tableJSON...)
+	return c
+}
+
+func (a *app) newGatewayKey() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "key",
+		Short: "Make an API key for callers of a gateway, with the hash for its configuration",
+		Long: `Makes a random key. The configuration holds only its hash: keep the key itself where the
+caller reads it, because nothing shows it again.`,
+		Example: `  curfew gateway key`,
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b := make([]byte, 32)
+			if _, err := rand.Read(b); err != nil {
+				return fmt.Errorf("make a key: %w", err)
+			}
+			doc := stats.NewKey{Schema: stats.KeySchema, Key: "cfg_" + base64.RawURLEncoding.EncodeToString(b)}
+			sum := sha256.Sum256([]byte(doc.Key))
+			doc.Hash = "sha256:" + hex.EncodeToString(sum[:])
+			return a.say(doc, "key:  %s\nhash: %s", doc.Key, doc.Hash)
+		},
+	}
+	a.outputs(c, tableJSON...)
+	return c
+}

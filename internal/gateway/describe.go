@@ -1,0 +1,513 @@
+package gateway
+
+import (
+	"cmp"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/gateway/batch"
+	"github.com/curfew-dev/curfew/internal/gateway/stats"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Utilization that suits most fleets, and the time over which it is measured.
+const (
+	lowUtilization    = 0.6
+	highUtilization   = 0.8
+	utilizationWindow = 5 // minutes
+)
+
+// Stats describes the gateway.
+func (g *Gateway) Stats() (stats.Stats, error) {
+	now := time.Now()
+	s := g.state.Load()
+	out := stats.Stats{
+		Schema: stats.Schema, Version: g.o.Version, StartedAt: g.started.UTC(), At: now.UTC(), Shadow: s.config.Shadow,
+		Pools: []stats.Pool{}, Models: []stats.Model{}, Owners: []stats.Owner{}, Refused: []stats.Count{},
+		PassedThrough: []stats.Passed{}, Keys: []stats.Key{},
+	}
+	costs, err := g.meter.pools(now)
+	if err != nil {
+		return out, err
+	}
+	for _, p := range s.pools {
+		out.Pools = append(out.Pools, g.describePool(p, costs[p.name], now))
+	}
+	if out.Owners, err = g.describeOwners(costs); err != nil {
+		return out, err
+	}
+	out.Models = g.describeModels(s, costs, out.Owners)
+	g.counts.mu.Lock()
+	for reason, n := range g.counts.refusal {
+		out.Refused = append(out.Refused, stats.Count{Reason: reason, Count: n})
+	}
+	for k, n := range g.counts.passing {
+		k.Count = n
+		out.PassedThrough = append(out.PassedThrough, k)
+	}
+	g.counts.mu.Unlock()
+	slices.SortFunc(out.Refused, func(a, b stats.Count) int { return strings.Compare(a.Reason, b.Reason) })
+	slices.SortFunc(out.PassedThrough, func(a, b stats.Passed) int {
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model),
+			strings.Compare(a.Reason, b.Reason))
+	})
+	for _, c := range s.callers.byHash {
+		if c.limit != nil {
+			out.Keys = append(out.Keys, c.limit.describe(c.key, now))
+		}
+	}
+	slices.SortFunc(out.Keys, func(a, b stats.Key) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// describe shows what a key used of its budget.
+func (l *limit) describe(name string, now time.Time) stats.Key {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.roll(now)
+	k := stats.Key{Name: name, Period: l.period, UsedUSD: money.Known(l.spent), UsedTokens: l.usedTokens}
+	if l.usd > 0 {
+		k.BudgetUSD, k.Exceeded = money.Known(l.usd), l.spent >= l.usd
+	}
+	if tokens := l.tokens; tokens > 0 {
+		k.BudgetTokens = &tokens
+		k.Exceeded = k.Exceeded || l.usedTokens >= tokens
+	}
+	return k
+}
+
+func (g *Gateway) describePool(p *pool, c poolCost, now time.Time) stats.Pool {
+	out := stats.Pool{
+		Name: p.name, MaxBatch: p.config.MaxBatch, ServerHours: c.allocated.Hours(), UtilizationStatus: "unknown",
+	}
+	out.QueuedRequests, out.QueuedRows, out.QueuedBytes = p.queue.Queued()
+	for _, s := range p.queue.Servers() {
+		out.Upstreams = append(out.Upstreams, stats.Upstream{
+			URL: s.Name, Healthy: s.Healthy, Draining: s.Draining, Slots: s.Slots,
+			Running: s.Running + p.plain.count(s.Name),
+			Server:  p.plain.load(s.Name),
+		})
+	}
+	if share, ok := g.meter.utilization(p.name, now); ok {
+		out.Utilization = &share
+		switch {
+		case share < lowUtilization:
+			out.UtilizationStatus = "below"
+		case share > highUtilization:
+			out.UtilizationStatus = "above"
+		default:
+			out.UtilizationStatus = "within"
+		}
+	}
+	if out.USDReason = c.noPrice; out.USDReason == "" {
+		out.AllocatedUSD, out.UsedUSD = money.Known(c.allocatedUSD), money.Known(c.usedUSD)
+		out.IdleUSD = money.Known(c.allocatedUSD - c.usedUSD)
+	}
+	return out
+}
+
+// utilization returns the share of server time in use over the last minutes.
+func (m *meter) utilization(pool string, now time.Time) (float64, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.windows[pool]
+	if w == nil {
+		return 0, false
+	}
+	var allocated, used time.Duration
+	for _, one := range w.since(now.Unix()/60 - utilizationWindow + 1) {
+		allocated, used = allocated+one.allocated, used+one.used
+	}
+	if allocated <= 0 {
+		return 0, false
+	}
+	return float64(used) / float64(allocated), true
+}
+
+// describeOwners divides the cost of each pool among those who used it.
+func (g *Gateway) describeOwners(costs map[string]poolCost) ([]stats.Owner, error) {
+	all := g.meter.accounts()
+	byPool := map[string][]account{}
+	for a := range all {
+		byPool[a.pool] = append(byPool[a.pool], a)
+	}
+	out := []stats.Owner{}
+	for pool, accounts := range byPool {
+		slices.SortFunc(accounts, func(a, b account) int {
+			return cmp.Or(strings.Compare(a.model, b.model), strings.Compare(a.owner, b.owner))
+		})
+		weights := make([]int64, len(accounts))
+		var total int64
+		for i, a := range accounts {
+			weights[i] = int64(all[a].used / time.Microsecond)
+			total += weights[i]
+		}
+		c := costs[pool]
+		known := c.noPrice == "" && total > 0
+		var used, allocated []money.Amount
+		if known {
+			var err error
+			if used, err = money.Split(c.usedUSD, weights); err == nil {
+				allocated, err = money.Split(c.allocatedUSD, weights)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("divide the cost of pool %s: %w", pool, err)
+			}
+		}
+		for i, a := range accounts {
+			u := all[a]
+			one := stats.Owner{
+				Owner: a.owner, Pool: pool, Model: a.model, Requests: u.requests, Predictions: u.predictions,
+				InputTokens: u.inputTokens, OutputTokens: u.outputTokens, RequestsWithoutTokens: u.unknownTokens,
+				Reason: cmp.Or(c.noPrice, "no server time was used"),
+			}
+			if known {
+				one.Reason = ""
+				one.UsedUSD, one.AllocatedUSD = money.Known(used[i]), money.Known(allocated[i])
+				one.IdleUSD = money.Known(allocated[i] - used[i])
+				one.PerPredictionUSD = perUnit(one.AllocatedUSD, u.predictions)
+			}
+			out = append(out, one)
+		}
+	}
+	slices.SortFunc(out, func(a, b stats.Owner) int {
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model),
+			strings.Compare(a.Owner, b.Owner))
+	})
+	return out, nil
+}
+
+// perUnit divides an amount by units; unknown without any.
+func perUnit(total money.Dollars, units int64) money.Dollars {
+	amount, ok := total.Get()
+	if !ok || units <= 0 {
+		return money.Dollars{}
+	}
+	each, err := amount.Mul(1, units)
+	if err != nil {
+		return money.Dollars{}
+	}
+	return money.Known(each)
+}
+
+// describeModels shows each model with its costs, which are the sums of its owners.
+func (g *Gateway) describeModels(s *state, costs map[string]poolCost, owners []stats.Owner) []stats.Model {
+	out := []stats.Model{}
+	g.counts.mu.Lock()
+	for k, m := range g.counts.models {
+		one := stats.Model{
+			Pool: k.pool, Model: k.model, Requests: m.requests, Answered: m.answered, Failed: m.failed,
+			Batches: m.batches, BatchedRows: m.rows, LatencyMS: m.latencyPercentiles(), Fits: []stats.Fit{},
+		}
+		if m.batches > 0 {
+			mean := float64(m.rows) / float64(m.batches)
+			one.MeanBatch = &mean
+		}
+		if s.config.Shadow {
+			one.Shadow = &stats.Shadow{Batchable: m.shadow.batchable, Batches: m.shadow.batches}
+			if m.shadow.batches > 0 {
+				mean := float64(m.shadow.rows) / float64(m.shadow.batches)
+				one.Shadow.MeanBatch = &mean
+			}
+		}
+		out = append(out, one)
+	}
+	g.counts.mu.Unlock()
+	for i := range out {
+		one := &out[i]
+		for _, p := range s.pools {
+			if p.name == one.Pool {
+				one.Fits = fitsOf(p, one.Model)
+			}
+		}
+		g.chargeModel(one, costs[one.Pool], owners)
+	}
+	slices.SortFunc(out, func(a, b stats.Model) int {
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model))
+	})
+	return out
+}
+
+// chargeModel adds the unit costs of a model.
+func (g *Gateway) chargeModel(m *stats.Model, c poolCost, owners []stats.Owner) {
+	used, allocated := money.Known(0), money.Known(0)
+	reason := c.noPrice
+	for _, o := range owners {
+		if o.Pool != m.Pool || o.Model != m.Model {
+			continue
+		}
+		m.Predictions += o.Predictions
+		m.InputTokens += o.InputTokens
+		m.OutputTokens += o.OutputTokens
+		u, known := o.UsedUSD.Get()
+		a, _ := o.AllocatedUSD.Get()
+		if !known {
+			reason = o.Reason
+			continue
+		}
+		used, allocated = used.Plus(u), allocated.Plus(a)
+	}
+	unit := func(units int64, none string) stats.UnitCost {
+		switch {
+		case reason != "":
+			return stats.UnitCost{Reason: reason}
+		case units == 0:
+			return stats.UnitCost{Reason: none}
+		}
+		out := stats.UnitCost{UsedUSD: perUnit(used, units), AllocatedUSD: perUnit(allocated, units)}
+		u, _ := out.UsedUSD.Get()
+		a, _ := out.AllocatedUSD.Get()
+		out.IdleUSD = money.Known(a - u)
+		return out
+	}
+	m.PerPrediction = unit(m.Predictions, "no prediction was made")
+	if reason == "" && m.Predictions > 0 {
+		m.PerPrediction.P50, m.PerPrediction.P95 = g.meter.unitPercentiles(m.Pool, c)
+	}
+	m.PerMillionTokens = unit(m.InputTokens+m.OutputTokens, "no tokens were counted")
+	for _, d := range []*money.Dollars{
+		&m.PerMillionTokens.UsedUSD, &m.PerMillionTokens.AllocatedUSD, &m.PerMillionTokens.IdleUSD,
+	} {
+		*d = money.Dollars{}
+	}
+	if tokens := m.InputTokens + m.OutputTokens; m.PerMillionTokens.Reason == "" {
+		m.PerMillionTokens.UsedUSD, m.PerMillionTokens.AllocatedUSD = perMillion(used,
+			tokens), perMillion(allocated, tokens)
+		u, _ := m.PerMillionTokens.UsedUSD.Get()
+		a, _ := m.PerMillionTokens.AllocatedUSD.Get()
+		m.PerMillionTokens.IdleUSD = money.Known(a - u)
+	}
+}
+
+func perMillion(total money.Dollars, units int64) money.Dollars {
+	amount, ok := total.Get()
+	if !ok {
+		return money.Dollars{}
+	}
+	each, err := amount.Mul(1_000_000, units)
+	if err != nil {
+		return money.Dollars{}
+	}
+	return money.Known(each)
+}
+
+// unitPercentiles returns the cost of a prediction at p50 and p95 of the predictions, each with
+// the cost of the minute in which it was made.
+func (m *meter) unitPercentiles(pool string, c poolCost) (p50, p95 *stats.Split) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.windows[pool]
+	if w == nil || c.allocated <= 0 {
+		return nil, nil
+	}
+	all := slices.DeleteFunc(w.since(0), func(x window) bool { return x.predictions == 0 })
+	each := func(x window) float64 { return float64(x.allocated) / float64(x.predictions) }
+	slices.SortFunc(all, func(a, b window) int { return cmp.Compare(each(a), each(b)) })
+	var total int64
+	for _, x := range all {
+		total += x.predictions
+	}
+	at := func(share float64) *stats.Split {
+		seen := int64(0)
+		for _, x := range all {
+			if seen += x.predictions; float64(seen) >= share*float64(total) {
+				return c.split(x)
+			}
+		}
+		return nil
+	}
+	return at(0.5), at(0.95)
+}
+
+// split prices one prediction of a minute by the mean price of the pool.
+func (c poolCost) split(x window) *stats.Split {
+	price := func(d time.Duration) money.Dollars {
+		usd, err := c.allocatedUSD.Mul(int64(d)/x.predictions, int64(c.allocated))
+		if err != nil {
+			return money.Dollars{}
+		}
+		return money.Known(usd)
+	}
+	out := &stats.Split{UsedUSD: price(x.used), AllocatedUSD: price(x.allocated)}
+	u, _ := out.UsedUSD.Get()
+	a, _ := out.AllocatedUSD.Get()
+	out.IdleUSD = money.Known(a - u)
+	return out
+}
+
+// fitsOf returns the lines of a model on the servers of its pool.
+func fitsOf(p *pool, model string) []stats.Fit {
+	out := []stats.Fit{}
+	for _, f := range p.queue.Fits() {
+		if f.Model == model {
+			out = append(out, describeFit(f))
+		}
+	}
+	slices.SortFunc(out, func(a, b stats.Fit) int { return strings.Compare(a.Upstream, b.Upstream) })
+	return out
+}
+
+func describeFit(f batch.ModelFit) stats.Fit {
+	out := stats.Fit{Upstream: f.Server, Sizes: len(f.Sizes), LevelChanges: f.Changes}
+	for _, s := range f.Sizes {
+		out.Batches += s.Batches
+	}
+	if len(f.Sizes) > 0 {
+		out.MinRows, out.MaxRows = f.Sizes[0].Rows, f.Sizes[len(f.Sizes)-1].Rows
+	}
+	if f.Changes > 0 {
+		at := f.ChangedAt.UTC()
+		out.ChangedAt = &at
+	}
+	if f.Fitted && f.Line.Sizes > 1 {
+		a, b := round(f.Line.PerRow*1000, 6), round(f.Line.Base*1000, 6)
+		e, p90 := round(f.Line.Error, 4), round(f.Line.ErrorP90, 4)
+		out.AMS, out.BMS, out.Error, out.ErrorP90 = &a, &b, &e, &p90
+	}
+	return out
+}
+
+func round(v float64, digits int) float64 {
+	scale := math.Pow10(digits)
+	return math.Round(v*scale) / scale
+}
+
+// What a profile needs: so many batches in each of so many ranges of sizes. Two sizes make any line
+// fit.
+const (
+	leastBatches = 5
+	leastRanges  = 3
+)
+
+// Profile returns the measured batch time of a model. It returns an error that names the batch
+// sizes of which too little was measured.
+func (g *Gateway) Profile(model string) (stats.Profile, error) {
+	s := g.state.Load()
+	if model == "" {
+		known := g.batchedModels()
+		if len(known) != 1 {
+			return stats.Profile{}, fmt.Errorf("name a model: %d models were batched%s", len(known), listed(known))
+		}
+		model = known[0]
+	}
+	name, _, _ := strings.Cut(model, "@")
+	p := s.pool(name)
+	if p == nil {
+		return stats.Profile{}, fmt.Errorf("no pool serves model %q", name)
+	}
+	var missing []string
+	measured := 0
+	for _, r := range p.queue.Ranges(model) {
+		if r.Batches >= leastBatches {
+			measured++
+			continue
+		}
+		text := strconv.Itoa(r.Low)
+		if r.High > r.Low {
+			text += "-" + strconv.Itoa(r.High)
+		}
+		missing = append(missing, text)
+	}
+	if measured < leastRanges && len(missing) > 0 {
+		return stats.Profile{}, fmt.Errorf(
+			"model %q: too few batch sizes were measured; fewer than %d batches had %s "+
+				"rows: send more requests at once", model, leastBatches, strings.Join(missing, ", "))
+	}
+	var best *stats.Fit
+	for _, f := range p.queue.Fits() {
+		if f.Model == model && f.Fitted && f.Line.Sizes > 1 && (best == nil || f.Line.Batches > best.Batches) {
+			one := describeFit(f)
+			best = &one
+		}
+	}
+	if best == nil {
+		return stats.Profile{}, fmt.Errorf("model %q: no line fits the measured batches yet", model)
+	}
+	millis := func(v float64) string {
+		return time.Duration(math.Round(v * float64(time.Millisecond))).String()
+	}
+	return stats.Profile{
+		Schema: stats.ProfileSchema, Pool: p.name, Model: model, MaxBatch: p.config.MaxBatch, Fit: *best,
+		Profile: "a=" + millis(*best.AMS) + ",b=" + millis(*best.BMS),
+	}, nil
+}
+
+// batchedModels returns the models of which batches were measured.
+func (g *Gateway) batchedModels() []string {
+	seen := map[string]bool{}
+	for _, p := range g.state.Load().pools {
+		for _, f := range p.queue.Fits() {
+			seen[f.Model] = true
+		}
+	}
+	return sortedKeys(seen)
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(names[:min(len(names), 10)], ", ") + ")"
+}
+
+func (g *Gateway) serveStats(w http.ResponseWriter) {
+	s, err := g.Stats()
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, 0, err.Error())
+		return
+	}
+	b, err := json.Marshal(s)
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, 0, err.Error())
+		return
+	}
+	write(w, http.StatusOK, b)
+}
+
+func (g *Gateway) serveProfile(w http.ResponseWriter, r *http.Request) {
+	p, err := g.Profile(r.URL.Query().Get("model"))
+	if err != nil {
+		refuse(w, http.StatusConflict, 0, err.Error())
+		return
+	}
+	b, err := json.Marshal(p)
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, 0, err.Error())
+		return
+	}
+	write(w, http.StatusOK, b)
+}
+
+// serveArrivals writes the recent requests of a model as CSV with the columns of
+// `plan capacity --arrivals`.
+func (g *Gateway) serveArrivals(w http.ResponseWriter, r *http.Request) {
+	model := r.URL.Query().Get("model")
+	var all []arrival
+	g.counts.mu.Lock()
+	for k, m := range g.counts.models {
+		if model == "" && len(g.counts.models) == 1 || k.model == model {
+			all = append(all, m.arrivals.ordered()...)
+		}
+	}
+	g.counts.mu.Unlock()
+	if len(all) < 2 {
+		refuse(w, http.StatusConflict, 0, fmt.Sprintf("fewer than 2 requests to model %q were recorded", model))
+		return
+	}
+	slices.SortFunc(all, func(a, b arrival) int { return a.at.Compare(b.at) })
+	w.Header().Set("Content-Type", "text/csv")
+	out := csv.NewWriter(w)
+	_ = out.Write([]string{"seconds", "size"}) // errors are those of the caller's connection
+	for _, a := range all {
+		seconds := strconv.FormatFloat(a.at.Sub(all[0].at).Seconds(), 'f', 6, 64)
+		_ = out.Write([]string{seconds, strconv.Itoa(int(a.rows))})
+	}
+	out.Flush()
+}

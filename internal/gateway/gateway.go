@@ -1,0 +1,330 @@
+// Package gateway stands in front of model servers. It gathers the rows of requests into batches
+// where that pays, sheds what cannot be answered in time, and measures what a prediction costs.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/curfew-dev/curfew/internal/gateway/batch"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// The values of Pool.Batch.
+const (
+	batchAuto   = "auto"
+	batchAlways = "always"
+	batchNever  = "never"
+)
+
+// Price is what one server of a pool costs an hour; 0 with the reason where it is not known.
+type Price struct {
+	Hourly  money.Amount
+	Unknown string
+}
+
+// Options are what a gateway needs of the process.
+type Options struct {
+	// Price returns the price of a server of a pool.
+	Price func(Pool) Price
+	// Transport makes the connections to model servers.
+	Transport http.RoundTripper
+	Log       *slog.Logger
+	Version   string
+}
+
+// Gateway serves callers. It is safe for concurrent use.
+type Gateway struct {
+	o       Options
+	meter   *meter
+	counts  *counters
+	started time.Time
+
+	mu    sync.Mutex // of Configure and Close
+	state atomic.Pointer[state]
+
+	reading  atomic.Int64 // bytes of bodies that are read now
+	draining atomic.Bool
+	open     sync.WaitGroup
+	registry *prometheus.Registry
+	stop     context.CancelFunc
+	probing  sync.WaitGroup
+}
+
+// state is what a configuration makes.
+type state struct {
+	config  Config
+	callers *callers
+	pools   []*pool
+	forward []string // canonical names of forwarded headers
+}
+
+// pool is a group of servers with its queue.
+type pool struct {
+	name    string
+	config  Pool
+	queue   *batch.Pool
+	models  *metadata
+	urls    map[string]*url.URL
+	plain   *balancer
+	gateway *Gateway
+	// unbatchable are the models whose answers could not be divided, with the reason.
+	unbatchable sync.Map
+}
+
+// New returns a gateway that serves a valid configuration.
+func New(c Config, o Options) (*Gateway, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	g := &Gateway{o: o, meter: newMeter(), counts: newCounters(), started: time.Now(), stop: stop}
+	g.registry = prometheus.NewRegistry()
+	g.registry.MustRegister(collector{g})
+	if err := g.Configure(c); err != nil {
+		stop()
+		return nil, err
+	}
+	g.probing.Go(func() { g.watch(ctx) })
+	return g, nil
+}
+
+// Configure takes another configuration for requests that arrive from now on. Requests that are
+// queued or on their way are answered as before.
+func (g *Gateway) Configure(c Config) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var before *state
+	if before = g.state.Load(); before == nil {
+		before = &state{}
+	}
+	next := &state{config: c, callers: newCallers(c, before.callers)}
+	for _, h := range c.ForwardHeaders {
+		next.forward = append(next.forward, http.CanonicalHeaderKey(h))
+	}
+	slices.Sort(next.forward)
+	now := time.Now()
+	kept := map[string]bool{}
+	for i, pc := range c.Pools {
+		if pc.Name == "" {
+			pc.Name = fmt.Sprint(i + 1)
+		}
+		p := g.configurePool(pc, c, before, now)
+		next.pools = append(next.pools, p)
+		for u := range p.urls {
+			kept[u] = true
+		}
+	}
+	for _, old := range before.pools {
+		for u := range old.urls {
+			if !kept[u] {
+				g.meter.remove(u, now)
+			}
+		}
+		if !slices.ContainsFunc(next.pools, func(p *pool) bool { return p.queue == old.queue }) {
+			// Its requests are answered by the servers that it had.
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
+				defer cancel()
+				_ = old.queue.Close(ctx) // what is left then ends with the timeout of its exchange
+			}()
+		}
+	}
+	g.state.Store(next)
+	return nil
+}
+
+// configurePool returns a pool; its queue, measurements and metadata are those of the pool of the
+// same name before.
+func (g *Gateway) configurePool(pc Pool, c Config, before *state, now time.Time) *pool {
+	p := &pool{name: pc.Name, config: pc, urls: map[string]*url.URL{}, gateway: g}
+	setDefault(&p.config.Batch, batchAuto)
+	setDefault(&p.config.MaxBatch, defaultMaxBatch)
+	setDefault(&p.config.Slots, 1)
+	setDefault(&p.config.Concurrency, defaultConcurrency)
+	setDefault(&p.config.Timeout, time.Minute)
+	setDefault(&p.config.Aging, 100*time.Millisecond)
+	setDefault(&p.config.HealthPath, "/v2/health/ready")
+	price := g.o.Price(pc)
+	names := make([]string, len(pc.Upstreams))
+	for i, text := range pc.Upstreams {
+		u, _ := parseUpstream(text) // Validate has read it
+		names[i] = u.String()
+		p.urls[names[i]] = u
+		g.meter.add(names[i], p.name, price.Hourly, price.Unknown, now)
+	}
+	options := batch.Options{
+		MaxRows: p.config.MaxBatch, MaxBytes: int64(c.QueueMiB) << 20, Aging: p.config.Aging,
+		Timeout:    p.config.Timeout,
+		Idempotent: p.config.Idempotent, Exchange: p.exchange, Divide: p.divide, Observe: g.observe(p.name),
+	}
+	i := slices.IndexFunc(before.pools, func(old *pool) bool { return old.name == p.name })
+	if i < 0 {
+		p.queue, p.models, p.plain = batch.New(options), newMetadata(), newBalancer()
+	} else {
+		old := before.pools[i]
+		p.queue, p.models, p.plain = old.queue, old.models, old.plain
+		p.queue.Configure(options)
+	}
+	p.queue.SetServers(names, p.config.Slots)
+	p.plain.set(names, p.config.Concurrency, p.isHealthy)
+	return p
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// pool returns the pool that serves a model; nil where none does.
+func (s *state) pool(model string) *pool {
+	var any *pool
+	for _, p := range s.pools {
+		if slices.Contains(p.config.Models, model) {
+			return p
+		}
+		if len(p.config.Models) == 0 {
+			any = p
+		}
+	}
+	return any
+}
+
+// Close refuses new requests, and waits until the open ones are answered or the context ends.
+func (g *Gateway) Close(ctx context.Context) error {
+	g.draining.Store(true)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	defer func() { g.stop(); g.probing.Wait() }()
+	for _, p := range g.state.Load().pools {
+		if err := p.queue.Close(ctx); err != nil {
+			return err
+		}
+	}
+	done := make(chan struct{})
+	go func() { g.open.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Handler serves callers.
+func (g *Gateway) Handler() http.Handler { return http.HandlerFunc(g.serve) }
+
+// serve answers one request.
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
+	g.open.Add(1)
+	defer g.open.Done()
+	s := g.state.Load()
+	switch r.URL.Path {
+	case "/healthz":
+		_, _ = w.Write([]byte("ok\n")) // who does not read it has gone
+		return
+	case "/readyz":
+		g.ready(w, s)
+		return
+	}
+	if g.draining.Load() {
+		w.Header().Set("Connection", "close")
+		refuse(w, http.StatusServiceUnavailable, time.Second, "the gateway is shutting down")
+		return
+	}
+	if strings.Contains(r.URL.Path, "/../") || strings.HasSuffix(r.URL.Path, "/..") ||
+		strings.Contains(r.URL.Path, "//") {
+		refuse(w, http.StatusBadRequest, 0, "the path has empty parts or dots")
+		return
+	}
+	c, ok := s.callers.identify(r)
+	if !ok {
+		g.counts.refused("no API key")
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		refuse(w, http.StatusUnauthorized, 0, "an API key is needed: send Authorization: Bearer KEY")
+		return
+	}
+	if g.serveOwn(w, r, c) {
+		return
+	}
+	g.route(w, r, s, c)
+}
+
+// serveOwn answers what the gateway says of itself, and reports whether that was asked for.
+func (g *Gateway) serveOwn(w http.ResponseWriter, r *http.Request, c caller) bool {
+	if r.URL.Path != "/metrics" && !strings.HasPrefix(r.URL.Path, "/curfew/") {
+		return false
+	}
+	if !c.admin {
+		refuse(w, http.StatusForbidden, 0, "the API key may not read statistics: set admin: true for it")
+		return true
+	}
+	switch r.URL.Path {
+	case "/metrics":
+		g.serveMetrics(w, r)
+	case "/curfew/stats":
+		g.serveStats(w)
+	case "/curfew/profile":
+		g.serveProfile(w, r)
+	case "/curfew/arrivals":
+		g.serveArrivals(w, r)
+	default:
+		refuse(w, http.StatusNotFound, 0, "the gateway has no "+r.URL.Path)
+	}
+	return true
+}
+
+// ready tells whether each pool has a healthy server.
+func (g *Gateway) ready(w http.ResponseWriter, s *state) {
+	for _, p := range s.pools {
+		if !slices.ContainsFunc(p.queue.Servers(), func(x batch.ServerStatus) bool {
+			return x.Healthy && !x.Draining
+		}) {
+			refuse(w, http.StatusServiceUnavailable, time.Second, "pool "+p.name+" has no healthy upstream")
+			return
+		}
+	}
+	if g.draining.Load() || len(s.pools) == 0 {
+		refuse(w, http.StatusServiceUnavailable, time.Second, "the gateway is shutting down or has no pool")
+		return
+	}
+	_, _ = w.Write([]byte("ok\n")) // who does not read it has gone
+}
+
+// budget refuses a request whose key has used up its budget, and warns before that.
+func (g *Gateway) budget(w http.ResponseWriter, c caller) bool {
+	refusal, warning, retry := c.limit.check(time.Now())
+	if refusal != "" {
+		g.counts.refused("budget")
+		refuse(w, http.StatusTooManyRequests, retry, refusal)
+		return false
+	}
+	if warning != "" {
+		w.Header().Set("Curfew-Budget-Warning", warning)
+	}
+	return true
+}
+
+// observe counts batches.
+func (g *Gateway) observe(pool string) func(batch.Exchange) {
+	return func(x batch.Exchange) {
+		g.counts.exchange(pool, x)
+		if x.Err != nil && !errors.Is(x.Err, context.Canceled) {
+			g.o.Log.Warn("batch failed", "upstream", x.Server, "model", x.Model, "rows",
+				x.Rows, "error", x.Err.Error())
+		}
+	}
+}

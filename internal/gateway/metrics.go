@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/curfew-dev/curfew/internal/gateway/stats"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// collector shows the statistics to Prometheus.
+type collector struct{ g *Gateway }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("curfew_gateway_"+name, help, labels, nil)
+}
+
+// The metrics of a gateway.
+var (
+	requestsDesc = desc("requests_total", "Inference requests by their end.", "pool", "model", "end")
+	batchesDesc  = desc("batches_total", "Batches that were sent.", "pool", "model")
+	rowsDesc     = desc("batch_rows_total", "Rows of these batches.", "pool", "model")
+	predictDesc  = desc("predictions_total", "Rows that were answered.", "pool", "model", "owner")
+	tokensDesc   = desc("tokens_total", "Tokens of OpenAI-compatible paths.", "pool", "model", "owner", "direction")
+	usedDesc     = desc("used_dollars_total", "Dollars of server time that worked; absent without a price.",
+		"pool", "model", "owner")
+	allocatedDesc = desc("allocated_dollars_total", "Dollars of all server time; absent without a price.", "pool")
+	perDesc       = desc("prediction_dollars", "Dollars of one prediction since the start; absent without a price.",
+		"pool", "model", "part")
+	latencyDesc = desc("latency_seconds", "Latency of recent answers.", "pool", "model", "quantile")
+	refusedDesc = desc("refused_total", "Requests that no model server answered.", "reason")
+	queuedDesc  = desc("queued_rows", "Rows in the queue.", "pool")
+	utilDesc    = desc("utilization", "Share of server time in use over 5 minutes.", "pool")
+	healthDesc  = desc("upstream_healthy", "1 where the model server is healthy.", "pool", "upstream")
+	fitDesc     = desc("batch_seconds", "Fitted time of a batch: by row, and fixed.", "pool",
+		"model", "upstream", "part")
+)
+
+// Describe implements prometheus.Collector.
+func (collector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		requestsDesc, batchesDesc, rowsDesc, predictDesc, tokensDesc, usedDesc, allocatedDesc, perDesc, latencyDesc,
+		refusedDesc, queuedDesc, utilDesc, healthDesc, fitDesc,
+	} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(to chan<- prometheus.Metric) {
+	s, err := c.g.Stats()
+	if err != nil {
+		to <- prometheus.NewInvalidMetric(allocatedDesc, err)
+		return
+	}
+	count := func(d *prometheus.Desc, v int64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	dollars := func(d *prometheus.Desc, kind prometheus.ValueType, v money.Dollars, labels ...string) {
+		if amount, known := v.Get(); known {
+			to <- prometheus.MustNewConstMetric(d, kind, float64(amount)/float64(money.USD), labels...)
+		}
+	}
+	for _, p := range s.Pools {
+		c.pool(to, p)
+		dollars(allocatedDesc, prometheus.CounterValue, p.AllocatedUSD, p.Name)
+	}
+	for _, m := range s.Models {
+		count(requestsDesc, m.Requests, m.Pool, m.Model, "arrived")
+		count(requestsDesc, m.Answered, m.Pool, m.Model, "answered")
+		count(requestsDesc, m.Failed, m.Pool, m.Model, "failed")
+		count(batchesDesc, m.Batches, m.Pool, m.Model)
+		count(rowsDesc, m.BatchedRows, m.Pool, m.Model)
+		dollars(perDesc, prometheus.GaugeValue, m.PerPrediction.UsedUSD, m.Pool, m.Model, "used")
+		dollars(perDesc, prometheus.GaugeValue, m.PerPrediction.IdleUSD, m.Pool, m.Model, "idle")
+		dollars(perDesc, prometheus.GaugeValue, m.PerPrediction.AllocatedUSD, m.Pool, m.Model, "allocated")
+		c.model(to, m)
+	}
+	for _, o := range s.Owners {
+		count(predictDesc, o.Predictions, o.Pool, o.Model, o.Owner)
+		count(tokensDesc, o.InputTokens, o.Pool, o.Model, o.Owner, "input")
+		count(tokensDesc, o.OutputTokens, o.Pool, o.Model, o.Owner, "output")
+		dollars(usedDesc, prometheus.CounterValue, o.UsedUSD, o.Pool, o.Model, o.Owner)
+	}
+	for _, r := range s.Refused {
+		count(refusedDesc, r.Count, r.Reason)
+	}
+}
+
+// pool shows the state of a pool.
+func (collector) pool(to chan<- prometheus.Metric, p stats.Pool) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(queuedDesc, float64(p.QueuedRows), p.Name)
+	if p.Utilization != nil {
+		gauge(utilDesc, *p.Utilization, p.Name)
+	}
+	for _, u := range p.Upstreams {
+		healthy := 0.0
+		if u.Healthy {
+			healthy = 1
+		}
+		gauge(healthDesc, healthy, p.Name, u.URL)
+	}
+}
+
+// model shows the latency and the fits of a model.
+func (collector) model(to chan<- prometheus.Metric, m stats.Model) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	if l := m.LatencyMS; l != nil {
+		gauge(latencyDesc, l.P50/1000, m.Pool, m.Model, "0.5")
+		gauge(latencyDesc, l.P95/1000, m.Pool, m.Model, "0.95")
+		gauge(latencyDesc, l.P99/1000, m.Pool, m.Model, "0.99")
+	}
+	for _, f := range m.Fits {
+		if f.AMS != nil {
+			gauge(fitDesc, *f.AMS/1000, m.Pool, m.Model, f.Upstream, "row")
+			gauge(fitDesc, *f.BMS/1000, m.Pool, m.Model, f.Upstream, "base")
+		}
+	}
+}
+
+func (g *Gateway) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	promhttp.HandlerFor(g.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}).ServeHTTP(w, r)
+}

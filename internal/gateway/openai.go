@@ -1,0 +1,185 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/gateway/batch"
+	"github.com/curfew-dev/curfew/internal/gateway/protocol"
+)
+
+// openAIPaths are the paths of the OpenAI API that model servers batch by themselves.
+var openAIPaths = []string{"/v1/chat/completions", "/v1/completions", "/v1/embeddings"}
+
+func openAIPath(path string) bool { return slices.Contains(openAIPaths, path) }
+
+// completion is one request to an OpenAI-compatible path.
+type completion struct {
+	*protocol.Completion
+	caller caller
+	pool   *pool
+	server string
+	work   *work
+	at     time.Time
+	// running is how many requests the server had when this one began.
+	running int
+	first   time.Duration // until the first byte of the answer
+}
+
+func (c *completion) account() account { return account{c.pool.name, c.Model, c.caller.owner} }
+
+// serveOpenAI passes a completion on. Its bytes are not changed, but for the usage that the
+// gateway asks of streams.
+func (g *Gateway) serveOpenAI(w http.ResponseWriter, r *http.Request, s *state, who caller) {
+	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		refuse(w, http.StatusUnsupportedMediaType, 0,
+			fmt.Sprintf("Content-Encoding %q is not supported: send the body as it is", e))
+		return
+	}
+	if !g.budget(w, who) {
+		return
+	}
+	body, release, ok := g.readBody(w, r, s)
+	if !ok {
+		return
+	}
+	defer release()
+	parsed, err := protocol.ParseCompletion(body)
+	if err != nil {
+		g.counts.refused("malformed")
+		refuse(w, http.StatusBadRequest, 0, err.Error())
+		return
+	}
+	item := &batch.Item{}
+	if !g.readSchedule(w, r, item) {
+		return
+	}
+	c := &completion{Completion: parsed, caller: who, pool: s.pool(parsed.Model), at: time.Now()}
+	switch {
+	case !who.may(c.Model):
+		g.counts.refused("model not allowed")
+		refuse(w, http.StatusForbidden, 0, fmt.Sprintf("the API key is not for model %q", c.Model))
+		return
+	case c.pool == nil:
+		refuse(w, http.StatusNotFound, 0, fmt.Sprintf("no pool serves model %q", c.Model))
+		return
+	}
+	g.counts.arrive(c.pool.name, c.Model, 1, c.at)
+	c.pool.plain.watch()
+	if c.server, ok = c.pool.server(w, r, item.Deadline); !ok {
+		return
+	}
+	defer c.pool.plain.release(c.server)
+	c.running = c.pool.plain.count(c.server)
+	if parsed.Stream && !s.config.Shadow {
+		body = parsed.WithUsage()
+	}
+	g.complete(w, r, s, c, body)
+}
+
+// complete exchanges a completion with its server.
+func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, s *state, c *completion, body []byte) {
+	r = r.Clone(r.Context())
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	start := time.Now()
+	c.work = g.meter.begin(c.server, []part{{c.account(), 1, c.caller.limit}}, start)
+	tap := &usageTap{events: protocol.Events{Remove: c.Stream && !c.WantsUsage && !s.config.Shadow}}
+	answered := false
+	defer func() {
+		now := time.Now()
+		g.meter.end(c.server, c.work, answered && tap.complete, now)
+		usage, told := tap.usage()
+		g.meter.tokens(c.account(), usage.Input, usage.Output, told || !answered)
+		c.caller.limit.charge(now, 0, usage.Input+usage.Output)
+		if answered && tap.complete {
+			g.counts.answered(c.pool.name, c.Model, now.Sub(c.at))
+			c.pool.plain.measure(c.server, c.Model, c.running, now.Sub(start), now)
+		} else {
+			g.counts.failed(c.pool.name, c.Model)
+		}
+	}()
+	change := func(resp *http.Response) error {
+		answered = resp.StatusCode < 300
+		tap.from = resp.Body
+		tap.stream = strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+		if tap.stream && tap.events.Remove {
+			resp.Header.Del("Content-Length") // an event is taken out
+		}
+		resp.Body = tap
+		return nil
+	}
+	g.proxy(s, c.server, change, func(error) {}).ServeHTTP(w, r)
+}
+
+// maxUsage bounds an answer whose usage is read.
+const maxUsage = 16 << 20
+
+// usageTap reads the usage out of an answer that passes.
+type usageTap struct {
+	from     io.ReadCloser
+	stream   bool
+	events   protocol.Events
+	whole    []byte
+	over     bool // the answer is too large to be read for its usage
+	complete bool // the answer came to its end
+	pending  []byte
+	piece    [16 << 10]byte
+}
+
+// Read implements io.Reader.
+func (t *usageTap) Read(p []byte) (int, error) {
+	for len(t.pending) == 0 {
+		n, err := t.from.Read(t.piece[:])
+		switch {
+		case t.stream:
+			t.pending = t.events.Next(t.piece[:n])
+		default:
+			t.pending = t.piece[:n]
+			if t.over = t.over || len(t.whole)+n > maxUsage; !t.over {
+				t.whole = append(t.whole, t.piece[:n]...)
+			}
+		}
+		if err == nil {
+			continue
+		}
+		t.complete = err == io.EOF
+		if t.stream {
+			t.pending = append(t.pending, t.events.Rest()...)
+		}
+		t.from = failing{t.from, err}
+		if len(t.pending) == 0 {
+			return 0, err
+		}
+	}
+	n := copy(p, t.pending)
+	t.pending = t.pending[n:]
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (t *usageTap) Close() error { return t.from.Close() }
+
+// usage returns what the answer told; false where it did not.
+func (t *usageTap) usage() (protocol.Usage, bool) {
+	if t.stream {
+		return t.events.Usage, t.events.Told
+	}
+	if t.over || !t.complete {
+		return protocol.Usage{}, false
+	}
+	return protocol.ReadUsage(t.whole)
+}
+
+// failing is a body that has ended.
+type failing struct {
+	io.Closer
+	err error
+}
+
+// Read implements io.Reader.
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
