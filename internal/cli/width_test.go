@@ -31,7 +31,7 @@ var commandLines = []string{
 	"fix FINDING --enforce --demo --scratch-disks",
 	"enforce --demo", "keep", "keep sim/000000000000/us-east-1/instance/i-0f3a --for 24h --reason deadline",
 	"tag --demo",
-	"doctor metrics --demo", "doctor state", "confirm", "whoami", "settings", "freeze --reason incident",
+	"doctor metrics --demo", "doctor state", "alerts", "confirm", "whoami", "settings", "freeze --reason incident",
 	"unfreeze --reason over",
 	"policy check examples/policies", "policy check examples/policies --against last",
 	"policy explain llm-playground --demo --policy examples/policies",

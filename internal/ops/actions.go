@@ -249,6 +249,16 @@ var GetDoctorState = declare(Operation[None, view.DoctorState]{
 	},
 })
 
+// ListAlerts lists what people were notified of and goes on.
+var ListAlerts = declare(Operation[None, view.Alerts]{
+	Info: Info{ID: "list-alerts", Method: get, Path: "alerts", Role: approval.RoleViewer,
+		Summary: "List what people were notified of and goes on", Schema: view.AlertsSchema,
+		Command: "alerts", Why: "they are in the state"},
+	Do: func(ctx context.Context, c *Call, _ None) (Reply[view.Alerts], error) {
+		return reply(act.Alerts(ctx, c.Request))
+	},
+})
+
 // AcceptState lets an older state act again.
 var AcceptState = declare(Operation[ReasonInput, view.State]{
 	Info: Info{ID: "accept-state", Method: post, Path: "state/accept", Role: approval.RoleOperator,

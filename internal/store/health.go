@@ -3,9 +3,11 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/policy"
 )
 
 // Size is the size of a state, and the range of its audit log.
@@ -64,6 +66,18 @@ func (s *Store) Rounds(ctx context.Context) ([]AccountRound, error) {
 		out[i] = AccountRound{r.Account, r.Round, r.Wall.Time}
 	}
 	return out, nil
+}
+
+// Notified returns the items of policies that notify whose condition lasts, the oldest first.
+func (s *Store) Notified(ctx context.Context) ([]action.Item, error) {
+	var rows []itemRow
+	query := items.query + " WHERE is_open = 1 AND phase = 'warned' ORDER BY first_at, id"
+	if err := s.db.list(ctx, &rows, query); err != nil {
+		return nil, fmt.Errorf("read what people were notified of: %w", err)
+	}
+	return slices.DeleteFunc(convert(rows, itemRow.item), func(it action.Item) bool {
+		return it.Do.Verb != policy.Notify
+	}), nil
 }
 
 // Alarms returns the items whose calls fail or are not confirmed, those that failed since a time, and

@@ -89,6 +89,7 @@ var outputs = []output{
 	{view.SettingsSetSchema, "curfew settings set -o json", []any{view.SettingsSet{}}},
 	{view.SettingsSchema, "curfew settings -o json", []any{view.Settings{}}},
 	{view.DoctorSchema, "curfew doctor metrics -o json", []any{view.Doctor{}}},
+	{view.AlertsSchema, "curfew alerts -o json", []any{view.Alerts{}}},
 	{view.DoctorStateSchema, "curfew doctor state -o json", []any{view.DoctorState{}}},
 	{view.RecordSchema, "curfew record --format json", []any{view.Record{}}},
 	{view.AccountsSchema, "GET /api/v1/accounts", []any{view.Accounts{}}},
