@@ -123,7 +123,8 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 	}
 	log := gatewayLog(a.Stderr, f.logFormat)
 	g, err := gateway.New(c, gateway.Options{
-		Price: a.poolPrice(log), Transport: httpclient.NewTransport(), Log: log, Version: a.Version,
+		Price: a.poolPrice(log), Transport: httpclient.NewTransport(), GRPC: httpclient.NewHTTP2Transport(), Log: log,
+		Version: a.Version,
 	})
 	if err != nil {
 		return usageError("curfew gateway: %w", err)

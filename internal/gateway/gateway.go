@@ -40,8 +40,10 @@ type Options struct {
 	Price func(Pool) Price
 	// Transport makes the connections to model servers.
 	Transport http.RoundTripper
-	Log       *slog.Logger
-	Version   string
+	// GRPC makes those to gRPC servers, by HTTP/2 with and without TLS.
+	GRPC    http.RoundTripper
+	Log     *slog.Logger
+	Version string
 }
 
 // Gateway serves callers. It is safe for concurrent use.
@@ -79,6 +81,7 @@ type pool struct {
 	urls    map[string]*url.URL
 	plain   *balancer
 	gateway *Gateway
+	grpc    bool // the servers speak gRPC
 	// unbatchable are the models whose answers could not be divided, with the reason.
 	unbatchable sync.Map
 }
@@ -162,6 +165,7 @@ func (g *Gateway) configurePool(pc Pool, c Config, before *state, now time.Time)
 		u, _ := parseUpstream(text) // Validate has read it
 		names[i] = u.String()
 		p.urls[names[i]] = u
+		p.grpc = isGRPC(u.Scheme)
 		g.meter.add(names[i], p.name, price.Hourly, price.Unknown, now)
 	}
 	options := batch.Options{

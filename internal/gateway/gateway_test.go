@@ -149,7 +149,8 @@ func startGateway(t testing.TB, c Config) (*Gateway, *httptest.Server) {
 			return Price{Hourly: a}
 		},
 		Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}, Version: "test",
-		Log: slog.New(slog.DiscardHandler),
+		GRPC: &http.Transport{Protocols: http2Only()},
+		Log:  slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -161,6 +162,12 @@ func startGateway(t testing.TB, c Config) (*Gateway, *httptest.Server) {
 		g.stop()
 	})
 	return g, s
+}
+
+func http2Only() *http.Protocols {
+	p := &http.Protocols{}
+	p.SetUnencryptedHTTP2(true)
+	return p
 }
 
 // onePool is a configuration with one pool that always batches.

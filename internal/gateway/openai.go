@@ -69,6 +69,10 @@ func (g *Gateway) serveOpenAI(w http.ResponseWriter, r *http.Request, s *state, 
 		refuse(w, http.StatusNotFound, 0, fmt.Sprintf("no pool serves model %q", c.Model))
 		return
 	}
+	if c.pool.grpc {
+		refuse(w, http.StatusNotImplemented, 0, "the model server speaks gRPC, which has no completions")
+		return
+	}
 	g.counts.arrive(c.pool.name, c.Model, 1, c.at)
 	c.pool.plain.watch()
 	if c.server, ok = c.pool.server(w, r, item.Deadline); !ok {
@@ -113,7 +117,7 @@ func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, s *state, c *
 		resp.Body = tap
 		return nil
 	}
-	g.proxy(s, c.server, change, func(error) {}).ServeHTTP(w, r)
+	g.proxy(s, c.server, change).ServeHTTP(w, r)
 }
 
 // maxUsage bounds an answer whose usage is read.
