@@ -44,6 +44,17 @@ type Options struct {
 	GRPC    http.RoundTripper
 	Log     *slog.Logger
 	Version string
+	// KeyUsage is what keys had used of their budgets when the gateway stopped last, by their hash.
+	// Keep stores it while the gateway runs; nil keeps nothing.
+	KeyUsage map[string]KeyUsage
+	Keep     func(map[string]KeyUsage) error
+}
+
+// KeyUsage is what a key used of its budget in a period.
+type KeyUsage struct {
+	PeriodStart time.Time    `json:"period_start"`
+	Spent       money.Amount `json:"spent_usd"`
+	Tokens      int64        `json:"tokens"`
 }
 
 // Gateway serves callers. It is safe for concurrent use.
@@ -62,6 +73,7 @@ type Gateway struct {
 	registry *prometheus.Registry
 	stop     context.CancelFunc
 	probing  sync.WaitGroup
+	kept     map[string]KeyUsage // what was stored last; of watch and Close
 }
 
 // state is what a configuration makes.
@@ -110,9 +122,9 @@ func (g *Gateway) Configure(c Config) error {
 	defer g.mu.Unlock()
 	var before *state
 	if before = g.state.Load(); before == nil {
-		before = &state{}
+		before = &state{callers: newCallers(Config{}, nil, nil)}
 	}
-	next := &state{config: c, callers: newCallers(c, before.callers)}
+	next := &state{config: c, callers: newCallers(c, before.callers, g.o.KeyUsage)}
 	for _, h := range c.ForwardHeaders {
 		next.forward = append(next.forward, http.CanonicalHeaderKey(h))
 	}
@@ -212,7 +224,11 @@ func (g *Gateway) Close(ctx context.Context) error {
 	g.draining.Store(true)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	defer func() { g.stop(); g.probing.Wait() }()
+	defer func() {
+		g.stop()
+		g.probing.Wait()
+		g.keepUsage()
+	}()
 	for _, p := range g.state.Load().pools {
 		if err := p.queue.Close(ctx); err != nil {
 			return err

@@ -136,11 +136,17 @@ func sums(body []byte) ([]byte, int) {
 // startGateway serves a configuration on loopback.
 func startGateway(t testing.TB, c Config) (*Gateway, *httptest.Server) {
 	t.Helper()
+	return startGatewayWith(t, c, func(*Options) {})
+}
+
+// startGatewayWith is startGateway with other options.
+func startGatewayWith(t testing.TB, c Config, change func(*Options)) (*Gateway, *httptest.Server) {
+	t.Helper()
 	if c.MaxBodyMiB == 0 {
 		d := DefaultConfig()
 		c.MaxBodyMiB, c.QueueMiB, c.DrainTimeout, c.OwnerHeader = d.MaxBodyMiB, d.QueueMiB, time.Minute, d.OwnerHeader
 	}
-	g, err := New(c, Options{
+	o := Options{
 		Price: func(p Pool) Price {
 			if p.Price == "" {
 				return Price{Unknown: "no price is set"}
@@ -151,7 +157,9 @@ func startGateway(t testing.TB, c Config) (*Gateway, *httptest.Server) {
 		Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}, Version: "test",
 		GRPC: &http.Transport{Protocols: http2Only()},
 		Log:  slog.New(slog.DiscardHandler),
-	})
+	}
+	change(&o)
+	g, err := New(c, o)
 	if err != nil {
 		t.Fatal(err)
 	}

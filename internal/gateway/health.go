@@ -33,6 +33,7 @@ func (g *Gateway) watch(ctx context.Context) {
 		}
 		all.Wait()
 		g.meter.tick(time.Now())
+		g.keepUsage()
 	}
 }
 

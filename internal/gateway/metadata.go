@@ -34,11 +34,10 @@ type metadata struct {
 
 // modelInfo is what a server tells of a model.
 type modelInfo struct {
-	until   time.Time
-	asking  bool
-	reason  string // why it is not batched; empty where it is
-	inputs  []string
-	decided bool
+	until  time.Time
+	asking bool
+	reason string // why it is not batched; empty where it is
+	inputs []string
 }
 
 func newMetadata() *metadata { return &metadata{known: map[string]*modelInfo{}} }

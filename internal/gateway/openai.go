@@ -28,7 +28,6 @@ type completion struct {
 	at     time.Time
 	// running is how many requests the server had when this one began.
 	running int
-	first   time.Duration // until the first byte of the answer
 }
 
 func (c *completion) account() account { return account{c.pool.name, c.Model, c.caller.owner} }
