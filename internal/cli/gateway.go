@@ -82,7 +82,7 @@ TLS and API keys. docs/gateway.md has the details.`,
 	fl.BoolVar(&f.shadow, "shadow", false, "forward every request untouched and report what batching would give")
 	fl.Var(ops.NewChoice("log-format", &f.logFormat, []string{"text", "json"}), "log-format",
 		"form of the log: text or json")
-	c.AddCommand(a.newGatewayStats(), a.newGatewayProfile(), a.newGatewayKey())
+	c.AddCommand(a.newGatewayList(), a.newGatewayStats(), a.newGatewayProfile(), a.newGatewayKey())
 	return c
 }
 
@@ -370,6 +370,23 @@ func (a *app) newGatewayStats() *cobra.Command {
 		},
 	}
 	f.add(c)
+	a.outputs(c, reports...)
+	return c
+}
+
+func (a *app) newGatewayList() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "Show the gateways of the configuration: utilization, unit costs, refused requests",
+		Long: `Asks each gateway under serve.gateways of the configuration for its statistics. At a service it
+lists those that the service registers.`,
+		Example: "  curfew gateway list\n  curfew gateway list -o json",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			doc, err := ops.GetGateways.Call(c.Context(), a.at, ops.None{})
+			return shown(a, report.Gateways)(doc, err)
+		},
+	}
 	a.outputs(c, reports...)
 	return c
 }
