@@ -265,9 +265,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, time.Second, "the gateway is shutting down")
 		return
 	}
-	if strings.Contains(r.URL.Path, "/../") || strings.HasSuffix(r.URL.Path, "/..") ||
-		strings.Contains(r.URL.Path, "//") {
-		refuse(w, http.StatusBadRequest, 0, "the path has empty parts or dots")
+	if !cleanPath(r.URL) {
+		refuse(w, http.StatusBadRequest, 0, "the path has empty parts, dots or escaped slashes")
 		return
 	}
 	c, ok := s.callers.identify(r)
@@ -281,6 +280,13 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.route(w, r, s, c)
+}
+
+// cleanPath reports whether all servers divide a path in the same way.
+func cleanPath(u *url.URL) bool {
+	return !strings.Contains(u.Path+"/", "/../") && !strings.Contains(u.Path, "//") &&
+		!strings.Contains(u.Path, "\\") &&
+		!strings.Contains(strings.ToLower(u.EscapedPath()), "%2f")
 }
 
 // serveOwn answers what the gateway says of itself, and reports whether that was asked for.

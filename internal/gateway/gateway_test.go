@@ -419,6 +419,8 @@ func TestBadInput(t *testing.T) {
 		"priority":         {v2, row("a", 1, 2), []string{"Curfew-Priority", "10"}, 400},
 		"empty":            {v2, "", nil, 400},
 		"dots":             {s.URL + "/v2/models/../models/sum/infer", row("a", 1, 2), nil, 400},
+		"escaped slash":    {s.URL + "/v2/models/a%2Fsum/infer", row("a", 1, 2), nil, 400},
+		"escaped dots":     {s.URL + "/v2/models/%2e%2e/sum/infer", row("a", 1, 2), nil, 400},
 		"V1 empty":         {s.URL + "/v1/models/sum:predict", `{"instances":[]}`, nil, 400},
 		"no model":         {s.URL + "/v1/chat/completions", `{}`, nil, 400},
 		"own path":         {s.URL + "/curfew/nothing", ``, nil, 404},
@@ -581,6 +583,8 @@ func TestKeys(t *testing.T) {
 	c.Keys = []Key{
 		{Name: "ana", Hash: hashOf("key-ana"), Owner: "vision", Models: []string{"sum"}},
 		{Name: "ops", Hash: hashOf("key-ops"), Admin: true},
+		{Name: "bo", Hash: hashOf("key-bo")},
+		{Name: "cy", Hash: hashOf("key-cy"), BudgetUSD: "5"},
 	}
 	_, s := startGateway(t, c)
 	infer := func(model string, headers ...string) int {
@@ -604,6 +608,10 @@ func TestKeys(t *testing.T) {
 		"other model, v1": {
 			post(t, s.URL+"/v1/models/other:predict", `{"instances":[[1,2]]}`, "X-Api-Key", "key-ana").status, 403,
 		},
+		"unload":        {post(t, s.URL+"/v2/repository/models/sum/unload", "{}", "X-Api-Key", "key-bo").status, 403},
+		"unload, admin": {post(t, s.URL+"/v2/repository/models/sum/unload", "{}", "X-Api-Key", "key-ops").status, 200},
+		"uncounted":     {post(t, s.URL+"/generate", "{}", "X-Api-Key", "key-cy").status, 403},
+		"counted":       {infer("sum", "X-Api-Key", "key-cy"), 200},
 		"completion": {
 			post(t, s.URL+"/v1/completions", `{"model":"other"}`, "X-Api-Key", "key-ana").status, 403,
 		},

@@ -79,6 +79,9 @@ func (g *Gateway) route(w http.ResponseWriter, r *http.Request, s *state, c call
 		return
 	}
 	if codec == nil || r.Method != http.MethodPost {
+		if !g.mayForward(w, r, c) {
+			return
+		}
 		if p.grpc {
 			g.askREST(w, r, p)
 			return
@@ -92,6 +95,25 @@ func (g *Gateway) route(w http.ResponseWriter, r *http.Request, s *state, c call
 	g.infer(w, r, s, &call{
 		caller: c, pool: p, codec: codec, model: model, version: version, path: r.URL.EscapedPath(), at: time.Now(),
 	})
+}
+
+// mayForward refuses what a key may not do by a path that the gateway does not understand.
+func (g *Gateway) mayForward(w http.ResponseWriter, r *http.Request, c caller) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	reason := ""
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/v2/repository/") && !c.admin:
+		reason = "loading and unloading models needs an API key with admin: true"
+	case c.limit != nil:
+		reason = "the API key has a budget, and what this path uses is not counted"
+	default:
+		return true
+	}
+	g.counts.refused("path not allowed")
+	refuse(w, http.StatusForbidden, 0, reason)
+	return false
 }
 
 // inferencePath reads the path of an inference request; the codec is nil for others.
@@ -124,7 +146,9 @@ func inferencePath(r *http.Request) (protocol.Codec, string, string) {
 	case len(parts) == 3:
 		return codec, model, ""
 	case len(parts) == 5 && parts[3] == "versions":
-		return codec, model, parts[4]
+		if version, err := url.PathUnescape(parts[4]); err == nil {
+			return codec, model, version
+		}
 	}
 	return nil, "", ""
 }
