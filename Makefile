@@ -147,7 +147,7 @@ bench-gateway: build ## the gateway against KServe's batcher and a reverse proxy
 	./test/requirements.sh
 	[ -x $(GATEWAYENV)/bin/python ] || python3 -m venv $(GATEWAYENV)
 	$(GATEWAYENV)/bin/pip install -q onnxruntime==1.31.1 onnx==1.23.2 numpy==2.4.6
-	go run ./test/gatewaybench -python $(GATEWAYENV)/bin/python ./bin/curfew
+	taskset -c 1 go run ./test/gatewaybench -python $(GATEWAYENV)/bin/python ./bin/curfew
 
 bench-against: ## how this tree compares with revision REV: rules, policies, replay, bills, audit, start; above 1.2 it fails
 	go run ./test/benchagainst $(REV)

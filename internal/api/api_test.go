@@ -291,7 +291,8 @@ var least = map[string][]string{
 		"get-bills", "get-reconciliation", "get-gate", "list-approvals", "get-approval",
 		"list-people", "whoami", "list-audit", "verify-audit", "stream-events", "list-backtests", "get-backtest",
 		"get-backtest-result", "list-bill-periods", "get-last-scan",
-		"list-sessions", "get-session", "get-session-log", "get-cost-shares", "get-state", "get-doctor-state", "list-alerts"},
+		"list-sessions", "get-session", "get-session-log", "get-cost-shares", "get-state", "get-doctor-state",
+		"get-gateways", "list-alerts"},
 	"user": {
 		"create-backtest", "cancel-backtest", "keep-resource", "settle-hold", "release-hold",
 		"extend-hold", "estimate",

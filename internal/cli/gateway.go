@@ -13,17 +13,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/app/server"
+	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/gateway"
 	"github.com/curfew-dev/curfew/internal/gateway/stats"
 	"github.com/curfew-dev/curfew/internal/httpclient"
@@ -78,7 +82,7 @@ TLS and API keys. docs/gateway.md has the details.`,
 	fl.BoolVar(&f.shadow, "shadow", false, "forward every request untouched and report what batching would give")
 	fl.Var(ops.NewChoice("log-format", &f.logFormat, []string{"text", "json"}), "log-format",
 		"form of the log: text or json")
-	c.AddCommand(a.newGatewayStats(), a.newGatewayProfile(), a.newGatewayKey())
+	c.AddCommand(a.newGatewayList(), a.newGatewayStats(), a.newGatewayProfile(), a.newGatewayKey())
 	return c
 }
 
@@ -122,8 +126,14 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 		return err
 	}
 	log := gatewayLog(a.Stderr, f.logFormat)
+	usage, keep, err := a.keyUsage(c)
+	if err != nil {
+		return err
+	}
 	g, err := gateway.New(c, gateway.Options{
-		Price: a.poolPrice(log), Transport: httpclient.NewTransport(), Log: log, Version: a.Version,
+		KeyUsage: usage, Keep: keep,
+		Price: a.poolPrice(log), Transport: httpclient.NewTransport(), GRPC: httpclient.NewHTTP2Transport(), Log: log,
+		Version: a.Version,
 	})
 	if err != nil {
 		return usageError("curfew gateway: %w", err)
@@ -169,6 +179,45 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 		return fmt.Errorf("stop: requests were still open after %s: %w", c.DrainTimeout, errors.Join(err, srv.Close()))
 	}
 	return nil
+}
+
+// keyUsageFile holds what API keys used of their budgets, in the data directory.
+const keyUsageFile = "gateway-keys.json"
+
+// keyUsage reads what keys used before, and returns what stores it. Keys without a budget need no
+// data directory.
+func (a *app) keyUsage(c gateway.Config) (map[string]gateway.KeyUsage,
+	func(map[string]gateway.KeyUsage) error, error) {
+	cfg, err := a.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !slices.ContainsFunc(c.Keys, func(k gateway.Key) bool { return k.BudgetUSD != "" || k.BudgetTokens > 0 }) {
+		return nil, nil, nil
+	}
+	if cfg.DataDir == "" {
+		return nil, nil, usageError(
+			"curfew gateway: budgets of keys are kept in a data directory: give --data-dir DIR")
+	}
+	path := filepath.Join(cfg.DataDir, keyUsageFile)
+	var usage map[string]gateway.KeyUsage
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(b, &usage)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("read what API keys used: %s: %w; remove the file to begin at zero", path, err)
+	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	return usage, func(now map[string]gateway.KeyUsage) error {
+		b, err := json.Marshal(now)
+		if err != nil {
+			return err
+		}
+		return durable.ReplaceBytes(path, 0o600, b)
+	}, nil
 }
 
 // gatewayProtocols are HTTP/1.1 and HTTP/2, which gRPC needs, with and without TLS.
@@ -321,6 +370,23 @@ func (a *app) newGatewayStats() *cobra.Command {
 		},
 	}
 	f.add(c)
+	a.outputs(c, reports...)
+	return c
+}
+
+func (a *app) newGatewayList() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "Show the gateways of the configuration: utilization, unit costs, refused requests",
+		Long: `Asks each gateway under serve.gateways of the configuration for its statistics. At a service it
+lists those that the service registers.`,
+		Example: "  curfew gateway list\n  curfew gateway list -o json",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			doc, err := ops.GetGateways.Call(c.Context(), a.at, ops.None{})
+			return shown(a, report.Gateways)(doc, err)
+		},
+	}
 	a.outputs(c, reports...)
 	return c
 }

@@ -31,6 +31,19 @@ type Serve struct {
 	TLS ServeTLS `yaml:"tls"`
 	// SignIn is the OpenID Connect provider by which people sign in.
 	SignIn SignIn `yaml:"sign_in"`
+	// Gateways are the gateways that the service shows (docs/gateway.md).
+	Gateways []ServedGateway `yaml:"gateways"`
+}
+
+// ServedGateway is a running gateway that the service asks for its statistics.
+type ServedGateway struct {
+	// Name is shown; URL is where the gateway listens, such as https://gateway.example.com:8790.
+	Name string `yaml:"name"`
+	URL  string `yaml:"url"`
+	// KeyEnv is the environment variable that holds an API key with admin: true; empty sends none.
+	KeyEnv string `yaml:"key_env"`
+	// CAFile is a PEM file of the authorities that are trusted; empty is those of the system.
+	CAFile string `yaml:"ca_file"`
 }
 
 // ServeTLS are the files of a TLS server. They are read again when they change.
@@ -53,6 +66,16 @@ type SignIn struct {
 
 // check returns an error for an invalid section, and its key.
 func (s Serve) check() (key string, err error) {
+	for i, g := range s.Gateways {
+		u, err := url.Parse(g.URL)
+		if g.Name == "" || err != nil || u.Host == "" || u.Scheme != "https" &&
+			!(u.Scheme == "http" && OnThisMachine(u)) ||
+			u.User != nil || u.RawQuery != "" {
+			return fmt.Sprintf("serve.gateways[%d]",
+					i), fmt.Errorf("%q: a gateway needs a name, and a URL of https, or of http "+
+					"on this machine", g.URL)
+		}
+	}
 	u, err := url.Parse(s.PublicURL)
 	switch {
 	case s.PublicURL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" ||

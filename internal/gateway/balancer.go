@@ -201,7 +201,7 @@ func (b *balancer) measure(server, model string, running int, took time.Duration
 	s.laws[model].Add(running, took, at)
 }
 
-// laws returns the measured concurrency laws of a model: the time of a request by the requests
+// lawsOf returns the measured concurrency laws of a model: the time of a request by the requests
 // that run, a + b·c, as a fit of rows.
 func (b *balancer) lawsOf(model string) []batch.ModelFit {
 	b.mu.Lock()

@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -119,7 +121,7 @@ type callers struct {
 }
 
 // newCallers reads the keys. Keys that were there before keep what they used.
-func newCallers(c Config, before *callers) *callers {
+func newCallers(c Config, before *callers, kept map[string]KeyUsage) *callers {
 	out := &callers{header: c.OwnerHeader, byHash: map[[32]byte]caller{}}
 	for _, k := range c.Keys {
 		hash, _ := parseHash(k.Hash) // Validate has read it
@@ -129,7 +131,8 @@ func newCallers(c Config, before *callers) *callers {
 		}
 		usd, _ := money.ParseAmount(strings.TrimPrefix(k.BudgetUSD, "$")) // the same
 		if usd > 0 || k.BudgetTokens > 0 {
-			one.limit = &limit{}
+			old := kept[k.Hash]
+			one.limit = &limit{start: old.PeriodStart, spent: old.Spent, usedTokens: old.Tokens}
 			if before != nil && before.byHash[hash].limit != nil {
 				one.limit = before.byHash[hash].limit
 			}
@@ -143,6 +146,35 @@ func newCallers(c Config, before *callers) *callers {
 		out.byHash[hash] = one
 	}
 	return out
+}
+
+// usage returns what the keys with a budget used, by their hash.
+func (c *callers) usage() map[string]KeyUsage {
+	out := map[string]KeyUsage{}
+	for hash, one := range c.byHash {
+		if l := one.limit; l != nil {
+			l.mu.Lock()
+			out["sha256:"+hex.EncodeToString(hash[:])] = KeyUsage{l.start, l.spent, l.usedTokens}
+			l.mu.Unlock()
+		}
+	}
+	return out
+}
+
+// keepUsage stores what keys used, where that changed.
+func (g *Gateway) keepUsage() {
+	if g.o.Keep == nil {
+		return
+	}
+	now := g.state.Load().callers.usage()
+	if maps.Equal(now, g.kept) {
+		return
+	}
+	if err := g.o.Keep(now); err != nil {
+		g.o.Log.Error("what API keys used is not kept", "error", err.Error())
+		return
+	}
+	g.kept = now
 }
 
 // identify returns who sends a request; false where a key is needed and missing or not known.

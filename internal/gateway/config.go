@@ -50,7 +50,7 @@ type TLS struct {
 type Pool struct {
 	// Name is unique; empty is the number of the pool, from 1.
 	Name string `yaml:"name"`
-	// Upstreams are the URLs of the model servers.
+	// Upstreams are the URLs of the model servers: http, https, or grpc and grpcs for V2 over gRPC.
 	Upstreams []string `yaml:"upstreams"`
 	// Models are the names that the servers answer to; empty is all that no other pool has.
 	Models []string `yaml:"models"`
@@ -176,10 +176,18 @@ func (p Pool) validate(at string) error {
 	if len(p.Upstreams) == 0 {
 		return field(at+".upstreams", "the pool has no upstream")
 	}
-	for _, u := range p.Upstreams {
-		if _, err := parseUpstream(u); err != nil {
+	native := 0
+	for _, text := range p.Upstreams {
+		u, err := parseUpstream(text)
+		if err != nil {
 			return field(at+".upstreams", "%s", err.Error())
 		}
+		if isGRPC(u.Scheme) {
+			native++
+		}
+	}
+	if native > 0 && native < len(p.Upstreams) {
+		return field(at+".upstreams", "some speak gRPC and some do not: give each kind its own pool")
 	}
 	if !slices.Contains([]string{"", batchAuto, batchAlways, batchNever}, p.Batch) {
 		return field(at+".batch", "%q: expected auto, always or never", p.Batch)
@@ -245,7 +253,7 @@ func parseHash(text string) ([32]byte, error) {
 // parseUpstream reads the URL of a model server.
 func parseUpstream(text string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(text, "/"))
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "grpc" ||
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && !isGRPC(u.Scheme) ||
 		u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return nil, fmt.Errorf("%q is not the URL of a model server, such as http://127.0.0.1:8000", text)
 	}

@@ -205,6 +205,7 @@ func (g *Gateway) describeModels(s *state, costs map[string]poolCost, owners []s
 		one := stats.Model{
 			Pool: k.pool, Model: k.model, Requests: m.requests, Answered: m.answered, Failed: m.failed,
 			Batches: m.batches, BatchedRows: m.rows, LatencyMS: m.latencyPercentiles(), Fits: []stats.Fit{},
+			ConcurrencyFits: []stats.Fit{},
 		}
 		if m.batches > 0 {
 			mean := float64(m.rows) / float64(m.batches)
@@ -224,7 +225,8 @@ func (g *Gateway) describeModels(s *state, costs map[string]poolCost, owners []s
 		one := &out[i]
 		for _, p := range s.pools {
 			if p.name == one.Pool {
-				one.Fits = fitsOf(p, one.Model)
+				one.Fits = describeFits(one.Model, p.queue.Fits())
+				one.ConcurrencyFits = describeFits(one.Model, p.plain.lawsOf(one.Model))
 			}
 		}
 		g.chargeModel(one, costs[one.Pool], owners)
@@ -342,10 +344,10 @@ func (c poolCost) split(x window) *stats.Split {
 	return out
 }
 
-// fitsOf returns the lines of a model on the servers of its pool.
-func fitsOf(p *pool, model string) []stats.Fit {
+// describeFits returns the lines of a model by server.
+func describeFits(model string, fits []batch.ModelFit) []stats.Fit {
 	out := []stats.Fit{}
-	for _, f := range p.queue.Fits() {
+	for _, f := range fits {
 		if f.Model == model {
 			out = append(out, describeFit(f))
 		}

@@ -40,8 +40,21 @@ type Options struct {
 	Price func(Pool) Price
 	// Transport makes the connections to model servers.
 	Transport http.RoundTripper
-	Log       *slog.Logger
-	Version   string
+	// GRPC makes those to gRPC servers, by HTTP/2 with and without TLS.
+	GRPC    http.RoundTripper
+	Log     *slog.Logger
+	Version string
+	// KeyUsage is what keys had used of their budgets when the gateway stopped last, by their hash.
+	// Keep stores it while the gateway runs; nil keeps nothing.
+	KeyUsage map[string]KeyUsage
+	Keep     func(map[string]KeyUsage) error
+}
+
+// KeyUsage is what a key used of its budget in a period.
+type KeyUsage struct {
+	PeriodStart time.Time    `json:"period_start"`
+	Spent       money.Amount `json:"spent_usd"`
+	Tokens      int64        `json:"tokens"`
 }
 
 // Gateway serves callers. It is safe for concurrent use.
@@ -60,6 +73,7 @@ type Gateway struct {
 	registry *prometheus.Registry
 	stop     context.CancelFunc
 	probing  sync.WaitGroup
+	kept     map[string]KeyUsage // what was stored last; of watch and Close
 }
 
 // state is what a configuration makes.
@@ -79,6 +93,7 @@ type pool struct {
 	urls    map[string]*url.URL
 	plain   *balancer
 	gateway *Gateway
+	grpc    bool // the servers speak gRPC
 	// unbatchable are the models whose answers could not be divided, with the reason.
 	unbatchable sync.Map
 }
@@ -107,9 +122,9 @@ func (g *Gateway) Configure(c Config) error {
 	defer g.mu.Unlock()
 	var before *state
 	if before = g.state.Load(); before == nil {
-		before = &state{}
+		before = &state{callers: newCallers(Config{}, nil, nil)}
 	}
-	next := &state{config: c, callers: newCallers(c, before.callers)}
+	next := &state{config: c, callers: newCallers(c, before.callers, g.o.KeyUsage)}
 	for _, h := range c.ForwardHeaders {
 		next.forward = append(next.forward, http.CanonicalHeaderKey(h))
 	}
@@ -162,6 +177,7 @@ func (g *Gateway) configurePool(pc Pool, c Config, before *state, now time.Time)
 		u, _ := parseUpstream(text) // Validate has read it
 		names[i] = u.String()
 		p.urls[names[i]] = u
+		p.grpc = isGRPC(u.Scheme)
 		g.meter.add(names[i], p.name, price.Hourly, price.Unknown, now)
 	}
 	options := batch.Options{
@@ -208,7 +224,11 @@ func (g *Gateway) Close(ctx context.Context) error {
 	g.draining.Store(true)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	defer func() { g.stop(); g.probing.Wait() }()
+	defer func() {
+		g.stop()
+		g.probing.Wait()
+		g.keepUsage()
+	}()
 	for _, p := range g.state.Load().pools {
 		if err := p.queue.Close(ctx); err != nil {
 			return err
@@ -245,9 +265,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, time.Second, "the gateway is shutting down")
 		return
 	}
-	if strings.Contains(r.URL.Path, "/../") || strings.HasSuffix(r.URL.Path, "/..") ||
-		strings.Contains(r.URL.Path, "//") {
-		refuse(w, http.StatusBadRequest, 0, "the path has empty parts or dots")
+	if !cleanPath(r.URL) {
+		refuse(w, http.StatusBadRequest, 0, "the path has empty parts, dots or escaped slashes")
 		return
 	}
 	c, ok := s.callers.identify(r)
@@ -261,6 +280,13 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.route(w, r, s, c)
+}
+
+// cleanPath reports whether all servers divide a path in the same way.
+func cleanPath(u *url.URL) bool {
+	return !strings.Contains(u.Path+"/", "/../") && !strings.Contains(u.Path, "//") &&
+		!strings.Contains(u.Path, "\\") &&
+		!strings.Contains(strings.ToLower(u.EscapedPath()), "%2f")
 }
 
 // serveOwn answers what the gateway says of itself, and reports whether that was asked for.

@@ -136,11 +136,17 @@ func sums(body []byte) ([]byte, int) {
 // startGateway serves a configuration on loopback.
 func startGateway(t testing.TB, c Config) (*Gateway, *httptest.Server) {
 	t.Helper()
+	return startGatewayWith(t, c, func(*Options) {})
+}
+
+// startGatewayWith is startGateway with other options.
+func startGatewayWith(t testing.TB, c Config, change func(*Options)) (*Gateway, *httptest.Server) {
+	t.Helper()
 	if c.MaxBodyMiB == 0 {
 		d := DefaultConfig()
 		c.MaxBodyMiB, c.QueueMiB, c.DrainTimeout, c.OwnerHeader = d.MaxBodyMiB, d.QueueMiB, time.Minute, d.OwnerHeader
 	}
-	g, err := New(c, Options{
+	o := Options{
 		Price: func(p Pool) Price {
 			if p.Price == "" {
 				return Price{Unknown: "no price is set"}
@@ -149,8 +155,11 @@ func startGateway(t testing.TB, c Config) (*Gateway, *httptest.Server) {
 			return Price{Hourly: a}
 		},
 		Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}, Version: "test",
-		Log: slog.New(slog.DiscardHandler),
-	})
+		GRPC: &http.Transport{Protocols: http2Only()},
+		Log:  slog.New(slog.DiscardHandler),
+	}
+	change(&o)
+	g, err := New(c, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,6 +170,12 @@ func startGateway(t testing.TB, c Config) (*Gateway, *httptest.Server) {
 		g.stop()
 	})
 	return g, s
+}
+
+func http2Only() *http.Protocols {
+	p := &http.Protocols{}
+	p.SetUnencryptedHTTP2(true)
+	return p
 }
 
 // onePool is a configuration with one pool that always batches.
@@ -404,6 +419,8 @@ func TestBadInput(t *testing.T) {
 		"priority":         {v2, row("a", 1, 2), []string{"Curfew-Priority", "10"}, 400},
 		"empty":            {v2, "", nil, 400},
 		"dots":             {s.URL + "/v2/models/../models/sum/infer", row("a", 1, 2), nil, 400},
+		"escaped slash":    {s.URL + "/v2/models/a%2Fsum/infer", row("a", 1, 2), nil, 400},
+		"escaped dots":     {s.URL + "/v2/models/%2e%2e/sum/infer", row("a", 1, 2), nil, 400},
 		"V1 empty":         {s.URL + "/v1/models/sum:predict", `{"instances":[]}`, nil, 400},
 		"no model":         {s.URL + "/v1/chat/completions", `{}`, nil, 400},
 		"own path":         {s.URL + "/curfew/nothing", ``, nil, 404},
@@ -566,6 +583,8 @@ func TestKeys(t *testing.T) {
 	c.Keys = []Key{
 		{Name: "ana", Hash: hashOf("key-ana"), Owner: "vision", Models: []string{"sum"}},
 		{Name: "ops", Hash: hashOf("key-ops"), Admin: true},
+		{Name: "bo", Hash: hashOf("key-bo")},
+		{Name: "cy", Hash: hashOf("key-cy"), BudgetUSD: "5"},
 	}
 	_, s := startGateway(t, c)
 	infer := func(model string, headers ...string) int {
@@ -589,6 +608,10 @@ func TestKeys(t *testing.T) {
 		"other model, v1": {
 			post(t, s.URL+"/v1/models/other:predict", `{"instances":[[1,2]]}`, "X-Api-Key", "key-ana").status, 403,
 		},
+		"unload":        {post(t, s.URL+"/v2/repository/models/sum/unload", "{}", "X-Api-Key", "key-bo").status, 403},
+		"unload, admin": {post(t, s.URL+"/v2/repository/models/sum/unload", "{}", "X-Api-Key", "key-ops").status, 200},
+		"uncounted":     {post(t, s.URL+"/generate", "{}", "X-Api-Key", "key-cy").status, 403},
+		"counted":       {infer("sum", "X-Api-Key", "key-cy"), 200},
 		"completion": {
 			post(t, s.URL+"/v1/completions", `{"model":"other"}`, "X-Api-Key", "key-ana").status, 403,
 		},

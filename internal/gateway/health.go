@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"sync"
@@ -32,6 +33,7 @@ func (g *Gateway) watch(ctx context.Context) {
 		}
 		all.Wait()
 		g.meter.tick(time.Now())
+		g.keepUsage()
 	}
 }
 
@@ -68,6 +70,12 @@ func (p *pool) setHealthy(server string, healthy bool) {
 func (p *pool) healthy(ctx context.Context, server string) bool {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
+	if p.grpc {
+		_, err := p.callGRPC(ctx, server, "ServerLive", nil, nil)
+		var answered *upstreamError
+		return err == nil || errors.As(err, &answered) && answered.status != http.StatusServiceUnavailable ||
+			ctx.Err() != nil && p.busy(server)
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+p.config.HealthPath, http.NoBody)
 	if err != nil {
 		return false

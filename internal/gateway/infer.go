@@ -41,6 +41,10 @@ type call struct {
 	parsed  *protocol.Request
 	headers http.Header // those that are forwarded
 	at      time.Time
+	// convert turns the server's answer into that of the caller's protocol; nil changes nothing.
+	convert func([]byte) ([]byte, error)
+	// overGRPC is true where the caller speaks gRPC.
+	overGRPC bool
 }
 
 func (c *call) account() account { return account{c.pool.name, c.model, c.caller.owner} }
@@ -53,6 +57,10 @@ func (g *Gateway) route(w http.ResponseWriter, r *http.Request, s *state, c call
 	}
 	if codec == nil && strings.HasPrefix(r.URL.Path, "/v1/") && r.Method == http.MethodPost && openAIPath(r.URL.Path) {
 		g.serveOpenAI(w, r, s, c)
+		return
+	}
+	if strings.HasPrefix(r.URL.Path, grpcService) {
+		g.serveGRPC(w, r, s, c)
 		return
 	}
 	p := s.pool(model)
@@ -71,7 +79,14 @@ func (g *Gateway) route(w http.ResponseWriter, r *http.Request, s *state, c call
 		return
 	}
 	if codec == nil || r.Method != http.MethodPost {
-		g.forward(w, r, s, p, nil)
+		if !g.mayForward(w, r, c) {
+			return
+		}
+		if p.grpc {
+			g.askREST(w, r, p)
+			return
+		}
+		g.forward(w, r, s, p)
 		return
 	}
 	if !g.budget(w, c) {
@@ -80,6 +95,25 @@ func (g *Gateway) route(w http.ResponseWriter, r *http.Request, s *state, c call
 	g.infer(w, r, s, &call{
 		caller: c, pool: p, codec: codec, model: model, version: version, path: r.URL.EscapedPath(), at: time.Now(),
 	})
+}
+
+// mayForward refuses what a key may not do by a path that the gateway does not understand.
+func (g *Gateway) mayForward(w http.ResponseWriter, r *http.Request, c caller) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	reason := ""
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/v2/repository/") && !c.admin:
+		reason = "loading and unloading models needs an API key with admin: true"
+	case c.limit != nil:
+		reason = "the API key has a budget, and what this path uses is not counted"
+	default:
+		return true
+	}
+	g.counts.refused("path not allowed")
+	refuse(w, http.StatusForbidden, 0, reason)
+	return false
 }
 
 // inferencePath reads the path of an inference request; the codec is nil for others.
@@ -112,7 +146,9 @@ func inferencePath(r *http.Request) (protocol.Codec, string, string) {
 	case len(parts) == 3:
 		return codec, model, ""
 	case len(parts) == 5 && parts[3] == "versions":
-		return codec, model, parts[4]
+		if version, err := url.PathUnescape(parts[4]); err == nil {
+			return codec, model, version
+		}
 	}
 	return nil, "", ""
 }
@@ -142,6 +178,15 @@ func (g *Gateway) infer(w http.ResponseWriter, r *http.Request, s *state, c *cal
 		return
 	}
 	defer release()
+	if c.pool.grpc {
+		g.inferToGRPC(w, r, s, c, body)
+		return
+	}
+	g.answer(w, r, s, c, body)
+}
+
+// answer answers an inference request whose body was read.
+func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, s *state, c *call, body []byte) {
 	item := &batch.Item{Bytes: int64(len(body)), Payload: c}
 	if !g.readSchedule(w, r, item) {
 		return
@@ -202,7 +247,19 @@ func (g *Gateway) infer(w http.ResponseWriter, r *http.Request, s *state, c *cal
 		return
 	}
 	g.counts.answered(c.pool.name, c.model, time.Since(c.at))
-	write(w, http.StatusOK, answer.([]byte))
+	c.write(w, answer.([]byte))
+}
+
+// write answers the caller.
+func (c *call) write(w http.ResponseWriter, answer []byte) {
+	if c.convert != nil {
+		var err error
+		if answer, err = c.convert(answer); err != nil {
+			refuse(w, http.StatusBadGateway, 0, "the upstream's answer: "+err.Error())
+			return
+		}
+	}
+	write(w, http.StatusOK, answer)
 }
 
 // rows returns the rows of a request, 1 where they cannot be counted.
@@ -235,6 +292,9 @@ func batchKey(c *call) string {
 
 // readSchedule reads the deadline and the priority of a request.
 func (g *Gateway) readSchedule(w http.ResponseWriter, r *http.Request, item *batch.Item) bool {
+	if nanoseconds, ok := protocol.GRPCTimeout(r.Header.Get("Grpc-Timeout")); ok {
+		item.Deadline = time.Now().Add(time.Duration(nanoseconds))
+	}
 	if text := r.Header.Get(deadlineHeader); text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil || d <= 0 {
@@ -313,14 +373,7 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, s *state) ([]
 }
 
 // exchanged is the answer of a model server to a batch.
-type exchanged struct {
-	body []byte
-	// status and header are those of the answer.
-	status int
-	header http.Header
-	work   *work
-	server string
-}
+type exchanged struct{ body []byte }
 
 // upstreamError is an answer of a model server that is no success.
 type upstreamError struct {
@@ -363,6 +416,17 @@ func (p *pool) exchange(ctx context.Context, server string, items []*batch.Item)
 
 // send posts a body to a model server.
 func (p *pool) send(ctx context.Context, server string, c *call, body []byte, shared bool) (*exchanged, error) {
+	if p.grpc {
+		answer, err := p.callGRPC(ctx, server, "ModelInfer", body, c.headers)
+		var upstream *upstreamError
+		if errors.As(err, &upstream) {
+			upstream.shared = shared
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &exchanged{body: answer}, nil
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, server+c.path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("send to %s: %w", server, err)
@@ -388,7 +452,7 @@ func (p *pool) send(ctx context.Context, server string, c *call, body []byte, sh
 	if resp.StatusCode != http.StatusOK {
 		return nil, &upstreamError{resp.StatusCode, answer, resp.Header, shared}
 	}
-	return &exchanged{body: answer, status: resp.StatusCode, header: resp.Header, server: server}, nil
+	return &exchanged{body: answer}, nil
 }
 
 func readAll(resp *http.Response, limit int64) ([]byte, error) {

@@ -10,7 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/curfew-dev/curfew/internal/gateway/batch"
+	"github.com/curfew-dev/curfew/internal/gateway/inference"
 	"github.com/curfew-dev/curfew/internal/gateway/protocol"
 )
 
@@ -31,11 +34,10 @@ type metadata struct {
 
 // modelInfo is what a server tells of a model.
 type modelInfo struct {
-	until   time.Time
-	asking  bool
-	reason  string // why it is not batched; empty where it is
-	inputs  []string
-	decided bool
+	until  time.Time
+	asking bool
+	reason string // why it is not batched; empty where it is
+	inputs []string
 }
 
 func newMetadata() *metadata { return &metadata{known: map[string]*modelInfo{}} }
@@ -55,11 +57,8 @@ func (p *pool) provenReason(ctx context.Context, c *call) string {
 	if v1 || p.config.Batch == batchAlways {
 		return ""
 	}
-	path := "/v2/models/" + urlPath(c.model)
-	if c.version != "" {
-		path += "/versions/" + c.version
-	}
-	info := p.models.get(path, func() *modelInfo { return p.ask(context.WithoutCancel(ctx), path) })
+	path := modelPath(c.model, c.version)
+	info := p.models.get(path, func() *modelInfo { return p.ask(context.WithoutCancel(ctx), c.model, c.version) })
 	if info.reason != "" {
 		return info.reason
 	}
@@ -97,33 +96,46 @@ func (m *metadata) get(path string, ask func() *modelInfo) modelInfo {
 
 // tensorInfo is a tensor of a model's metadata.
 type tensorInfo struct {
-	Name  string  `json:"name"`
-	Shape []int64 `json:"shape"`
+	Name     string  `json:"name"`
+	Datatype string  `json:"datatype"`
+	Shape    []int64 `json:"shape"`
 }
 
 // ask reads the metadata of a model, and Triton's configuration of it where there is one.
-func (p *pool) ask(ctx context.Context, path string) *modelInfo {
+func (p *pool) ask(ctx context.Context, name, version string) *modelInfo {
 	failed := func(why string) *modelInfo {
 		return &modelInfo{until: time.Now().Add(metadataRetry), reason: why}
 	}
 	ctx, cancel := context.WithTimeout(ctx, metadataTime)
 	defer cancel()
-	servers := p.queue.Servers()
-	i := slices.IndexFunc(servers, func(s batch.ServerStatus) bool { return s.Healthy && !s.Draining })
-	if i < 0 {
+	server, ok := p.anyHealthy()
+	if !ok {
 		return failed(batch.ErrNoServer.Error())
 	}
-	var model struct {
-		Inputs  []tensorInfo `json:"inputs"`
-		Outputs []tensorInfo `json:"outputs"`
+	path := modelPath(name, version)
+	var model restDescription
+	if p.grpc {
+		// texts of a request
+		request, _ := proto.Marshal(&inference.ModelMetadataRequest{Name: name, Version: version})
+		answer, err := p.callGRPC(ctx, server, "ModelMetadata", request, nil)
+		m := &inference.ModelMetadataResponse{}
+		if err == nil {
+			err = proto.Unmarshal(answer, m)
+		}
+		if err != nil {
+			return failed("the model's metadata: " + err.Error())
+		}
+		model.Inputs, model.Outputs = tensorInfos(m.GetInputs()), tensorInfos(m.GetOutputs())
+	} else {
+		status, err := p.getJSON(ctx, server+path, &model)
+		switch {
+		case err != nil:
+			return failed("the model's metadata: " + err.Error())
+		case status != http.StatusOK:
+			return failed(fmt.Sprintf("the model's metadata: the upstream answered %d", status))
+		}
 	}
-	status, err := p.getJSON(ctx, servers[i].Name+path, &model)
-	switch {
-	case err != nil:
-		return failed("the model's metadata: " + err.Error())
-	case status != http.StatusOK:
-		return failed(fmt.Sprintf("the model's metadata: the upstream answered %d", status))
-	case len(model.Inputs) == 0 || len(model.Outputs) == 0:
+	if len(model.Inputs) == 0 || len(model.Outputs) == 0 {
 		return failed("the model's metadata names no tensors")
 	}
 	info := &modelInfo{until: time.Now().Add(metadataTTL)}
@@ -139,7 +151,10 @@ func (p *pool) ask(ctx context.Context, path string) *modelInfo {
 	var triton struct {
 		MaxBatch *int `json:"max_batch_size"`
 	}
-	if status, err := p.getJSON(ctx, servers[i].Name+path+"/config", &triton); err == nil &&
+	if p.grpc {
+		return info // Triton tells its configuration by a call of its own
+	}
+	if status, err := p.getJSON(ctx, server+path+"/config", &triton); err == nil &&
 		status == http.StatusOK && triton.MaxBatch != nil && *triton.MaxBatch < 2 {
 		info.reason = "the model's configuration has max_batch_size " + fmt.Sprint(*triton.MaxBatch)
 	}

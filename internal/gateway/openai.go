@@ -28,7 +28,6 @@ type completion struct {
 	at     time.Time
 	// running is how many requests the server had when this one began.
 	running int
-	first   time.Duration // until the first byte of the answer
 }
 
 func (c *completion) account() account { return account{c.pool.name, c.Model, c.caller.owner} }
@@ -67,6 +66,10 @@ func (g *Gateway) serveOpenAI(w http.ResponseWriter, r *http.Request, s *state, 
 		return
 	case c.pool == nil:
 		refuse(w, http.StatusNotFound, 0, fmt.Sprintf("no pool serves model %q", c.Model))
+		return
+	}
+	if c.pool.grpc {
+		refuse(w, http.StatusNotImplemented, 0, "the model server speaks gRPC, which has no completions")
 		return
 	}
 	g.counts.arrive(c.pool.name, c.Model, 1, c.at)
@@ -113,7 +116,7 @@ func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, s *state, c *
 		resp.Body = tap
 		return nil
 	}
-	g.proxy(s, c.server, change, func(error) {}).ServeHTTP(w, r)
+	g.proxy(s, c.server, change).ServeHTTP(w, r)
 }
 
 // maxUsage bounds an answer whose usage is read.

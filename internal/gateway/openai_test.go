@@ -109,6 +109,9 @@ func TestStreamsEqualDirectOnes(t *testing.T) {
 		return len(g.meter.accounts()) == 4
 	})
 	m := readStats(t, s.URL).Models[0]
+	if len(m.ConcurrencyFits) != 1 || m.ConcurrencyFits[0].Batches != 4 || m.ConcurrencyFits[0].MaxRows != 1 {
+		t.Errorf("%+v", m.ConcurrencyFits)
+	}
 	if !m.PerMillionTokens.AllocatedUSD.Known() || m.InputTokens != 20 || m.OutputTokens != 80 {
 		t.Errorf("%+v", m)
 	}
@@ -199,6 +202,28 @@ func TestLoadOfServers(t *testing.T) {
 	}
 	if l := parseLoad([]byte("up 1\nvllm:num_requests_running NaN\nbroken{\n")); l != nil {
 		t.Errorf("%+v", l)
+	}
+}
+
+// TestBudgetSurvivesARestart: a gateway goes on with what the one before it kept.
+func TestBudgetSurvivesARestart(t *testing.T) {
+	l := newLLM(t)
+	c := onePool(l.URL)
+	c.Keys = []Key{{Name: "ana", Hash: hashOf("k"), BudgetTokens: 25}}
+	kept := map[string]KeyUsage{}
+	for i, want := range []int{200, 429} {
+		g, s := startGatewayWith(t, c, func(o *Options) {
+			o.KeyUsage, o.Keep = kept, func(u map[string]KeyUsage) error { kept = u; return nil }
+		})
+		if a := post(t, s.URL+"/v1/completions", `{"model":"m"}`, "X-Api-Key", "k"); a.status != want {
+			t.Errorf("start %d: %+v", i, a)
+		}
+		if err := g.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if u := kept[hashOf("k")]; u.Tokens != 25 {
+		t.Errorf("%+v", kept)
 	}
 }
 

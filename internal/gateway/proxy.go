@@ -21,8 +21,7 @@ var credentials = []string{"Authorization", "X-Api-Key", "Cookie", "Proxy-Author
 var ownHeaders = []string{deadlineHeader, priorityHeader}
 
 // proxy returns a reverse proxy to one server.
-func (g *Gateway) proxy(s *state, server string, change func(*http.Response) error,
-	failed func(error)) *httputil.ReverseProxy {
+func (g *Gateway) proxy(s *state, server string, change func(*http.Response) error) *httputil.ReverseProxy {
 	to, _ := url.Parse(server) // it is in the configuration, which was read
 	return &httputil.ReverseProxy{
 		Transport: g.o.Transport, FlushInterval: -1, ModifyResponse: change, ErrorLog: nil,
@@ -36,7 +35,6 @@ func (g *Gateway) proxy(s *state, server string, change func(*http.Response) err
 			}
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			failed(err)
 			if r.Context().Err() != nil && !errors.Is(context.Cause(r.Context()), context.DeadlineExceeded) {
 				return // the caller has gone
 			}
@@ -49,19 +47,14 @@ func (g *Gateway) proxy(s *state, server string, change func(*http.Response) err
 	}
 }
 
-// forward sends a request on as it is. body is what was read of it; nil where nothing was.
-func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, s *state, p *pool, body []byte) {
+// forward sends a request on as it is.
+func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, s *state, p *pool) {
 	server, ok := p.server(w, r, time.Time{})
 	if !ok {
 		return
 	}
 	defer p.plain.release(server)
-	if body != nil {
-		r = r.Clone(r.Context())
-		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		r.TransferEncoding = nil
-	}
-	g.proxy(s, server, nil, func(error) {}).ServeHTTP(w, r)
+	g.proxy(s, server, nil).ServeHTTP(w, r)
 }
 
 // sendAlone sends an inference request that shares no batch, with its deadline.
@@ -77,6 +70,10 @@ func (g *Gateway) sendAlone(w http.ResponseWriter, r *http.Request, s *state, c 
 	}
 	ctx, cancel := context.WithDeadline(r.Context(), until)
 	defer cancel()
+	if c.convert != nil || c.overGRPC {
+		g.exchangeAlone(ctx, w, r, server, c, body)
+		return
+	}
 	r = r.Clone(ctx)
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 
@@ -109,5 +106,22 @@ func (g *Gateway) sendAlone(w http.ResponseWriter, r *http.Request, s *state, c 
 		answered = true
 		return nil
 	}
-	g.proxy(s, server, change, func(error) {}).ServeHTTP(w, r)
+	g.proxy(s, server, change).ServeHTTP(w, r)
+}
+
+// exchangeAlone exchanges a request that shares no batch by messages, and not by passing it on.
+func (g *Gateway) exchangeAlone(ctx context.Context, w http.ResponseWriter, r *http.Request,
+	server string, c *call, body []byte) {
+	work := g.meter.begin(server, []part{{c.account(), int64(c.rows()), c.caller.limit}}, time.Now())
+	answer, err := c.pool.send(ctx, server, c, body, false)
+	g.meter.end(server, work, err == nil, time.Now())
+	if err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = ctx.Err()
+		}
+		g.fail(w, r, c, err)
+		return
+	}
+	g.counts.answered(c.pool.name, c.model, time.Since(c.at))
+	c.write(w, answer.body)
 }

@@ -203,6 +203,15 @@ func NewTransport() *http.Transport {
 	return t
 }
 
+// NewHTTP2Transport is [NewTransport] for gRPC: HTTP/2, with TLS where the URL says https.
+func NewHTTP2Transport() *http.Transport {
+	t := NewTransport()
+	t.Protocols = &http.Protocols{}
+	t.Protocols.SetHTTP2(true)
+	t.Protocols.SetUnencryptedHTTP2(true)
+	return t
+}
+
 func orDefault[T comparable](v *T, d T) {
 	var zero T
 	if *v == zero {

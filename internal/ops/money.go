@@ -420,3 +420,13 @@ var ListBillPeriods = declare(Operation[Paging, view.BillPeriods]{
 		return reply(spend.BillPeriods(ctx, c.Request))
 	},
 })
+
+// GetGateways shows the registered gateways.
+var GetGateways = declare(Operation[None, view.Gateways]{
+	Info: Info{ID: "get-gateways", Method: get, Path: "gateways", Role: approval.RoleViewer,
+		Summary: "Show the registered gateways: batch times, utilization, unit costs, refused requests",
+		Schema:  view.GatewaysSchema, Command: "gateway list", Why: "the service registers gateways"},
+	Do: func(ctx context.Context, c *Call, _ None) (Reply[view.Gateways], error) {
+		return reply(spend.Gateways(ctx, c.Request))
+	},
+})

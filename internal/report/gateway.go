@@ -8,6 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/layout"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Gateway shows what a gateway did, and what its predictions cost.
@@ -173,4 +174,58 @@ func gatewayCounts(d stats.Stats) layout.Grid {
 		g.Rows = append(g.Rows, []string{"sent alone: " + p.Reason, p.Model, money.Thousands(p.Count)})
 	}
 	return g
+}
+
+// Gateways shows the registered gateways, a line for each model.
+func Gateways(d view.Gateways) layout.Sheet {
+	s := layout.Sheet{Verb: "gateway list", Title: plain.Count(len(d.Gateways), "gateway")}
+	if len(d.Gateways) == 0 {
+		s.Title = "No gateway is registered: list them under serve.gateways in curfew.yaml"
+		return s
+	}
+	g := layout.Grid{
+		Title: "Models",
+		Head: []string{
+			"gateway", "pool", "model", "utilization", "requests", "refused", "mean batch",
+			"$/prediction", "of it idle",
+		},
+		Right: []bool{false, false, false, true, true, true, true, true, true},
+	}
+	for _, one := range d.Gateways {
+		if one.Stats == nil {
+			s.Gaps = append(s.Gaps, layout.Gap{Name: "gateway " + one.Name, Text: one.Reason})
+			continue
+		}
+		g.Rows = append(g.Rows, gatewayRows(one)...)
+	}
+	if len(g.Rows) > 0 {
+		s.Tables = append(s.Tables, g)
+	}
+	return s
+}
+
+// gatewayRows are the models of one gateway. Refused requests are those of the whole gateway.
+func gatewayRows(one view.Gateway) [][]string {
+	var refused int64
+	for _, r := range one.Stats.Refused {
+		refused += r.Count
+	}
+	use := map[string]string{}
+	for _, p := range one.Stats.Pools {
+		if use[p.Name] = "unknown"; p.Utilization != nil {
+			use[p.Name] = plain.Share(*p.Utilization, 0) + " " + p.UtilizationStatus
+		}
+	}
+	var out [][]string
+	for _, m := range one.Stats.Models {
+		mean := "–"
+		if m.MeanBatch != nil {
+			mean = plain.Number(*m.MeanBatch, 1)
+		}
+		out = append(out, []string{
+			one.Name, m.Pool, m.Model, use[m.Pool], money.Thousands(m.Requests), money.Thousands(refused), mean,
+			orNone(m.PerPrediction.AllocatedUSD), orNone(m.PerPrediction.IdleUSD),
+		})
+	}
+	return out
 }

@@ -52,7 +52,7 @@ var asides = []aside{
 		"runs a session until it ends; the script agent.txtar runs it",
 	},
 	{
-		regexp.MustCompile(`^curfew gateway(?: -| profile| stats|$)`),
+		regexp.MustCompile(`^curfew gateway(?: -| list| profile| stats|$)`),
 		"needs model servers, or a gateway that runs; the tests of internal/gateway and gateway_test.go of " +
 			"internal/cli do",
 	},

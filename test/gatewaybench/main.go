@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -16,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,7 +26,7 @@ import (
 
 var (
 	python  = flag.String("python", "python3", "Python with onnxruntime, onnx and numpy")
-	seconds = flag.Duration("time", 4*time.Second, "time of each load")
+	seconds = flag.Duration("time", 2*time.Second, "time of each load")
 	rows    = flag.Int("rows", 10_000, "rows of the comparison with direct answers")
 	strict  = flag.Bool("strict", false, "exit with 1 where a goal is missed")
 )
@@ -101,8 +103,8 @@ func run() error {
 			_ = c.Wait()
 		}
 	}()
-	peer := filepath.Join(dir, "kservebatcher")
-	build := exec.Command("go", "build", "-o", peer, ".")
+	batcher := filepath.Join(dir, "kservebatcher")
+	build := exec.Command("go", "build", "-o", batcher, ".")
 	build.Dir = filepath.Join("test", "gatewaybench", "kserve")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build KServe's batcher: %w: %s", err, out)
@@ -123,14 +125,13 @@ func run() error {
 		return err
 	}
 	proxy := freeAddress()
-	if err := b.start(proxy, peer, proxy, direct); err != nil {
+	if err := b.start(proxy, batcher, proxy, direct); err != nil {
 		return err
 	}
 	if err := b.equal(direct, "http://"+ours); err != nil {
 		return err
 	}
-	peak, best, bestURL := b.closed(direct, "http://"+proxy, "http://"+ours, peer)
-	_ = best
+	peak, bestURL := b.closed(direct, "http://"+proxy, "http://"+ours, batcher)
 	b.open(peak, "http://"+ours, bestURL)
 	if err := b.fit(direct, "http://"+ours, flag.Arg(0)); err != nil {
 		return err
@@ -222,50 +223,87 @@ func each(workers, n int, f func(int) error) error {
 	return nil
 }
 
+// rounds is how often each load is repeated, all peers in turn: the machine's own changes hit all.
+const rounds = 3
+
+// peer is what a load is sent to, with what it showed in each round.
+type peer struct {
+	name, url string
+	one, many []result
+}
+
+// middle returns the round with the median rate.
+func middle(all []result) result {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b result) int { return cmp.Compare(a.rate(), b.rate()) })
+	return sorted[len(sorted)/2]
+}
+
+// middleTail returns the round with the median p99.
+func middleTail(all []result) result {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b result) int {
+		return cmp.Compare(a.at(0.99), b.at(0.99))
+	})
+	return sorted[len(sorted)/2]
+}
+
 // closed compares closed loops of 1 and 64 clients. It returns our peak and the URL of KServe's
-// best configuration, which goes on running.
-func (b *bench) closed(direct, proxy, ours, peer string) (peak, best float64, bestURL string) {
-	fmt.Printf("\nclosed loop, %s each            1 client: req/s, p50     64 clients: req/s, p50, p99\n", *seconds)
-	measure := func(name, url string) (one, many result) {
-		closedLoop(url+path, 8, time.Second) // warms up, and shows batch times to the gateway
-		one, many = closedLoop(url+path, 1, *seconds), closedLoop(url+path, 64, *seconds)
-		fmt.Printf("  %-32s %7.0f %8.2f ms     %7.0f %8.2f ms %8.2f ms\n", name, one.rate(), millis(one.at(0.5)),
-			many.rate(), millis(many.at(0.5)), millis(many.at(0.99)))
-		return one, many
-	}
-	_, directMany := measure("direct", direct)
-	proxyOne, _ := measure("ReverseProxy", proxy)
+// best configuration.
+func (b *bench) closed(direct, proxy, ours, program string) (peak float64, bestURL string) {
+	peers := []*peer{{name: "direct", url: direct}, {name: "ReverseProxy", url: proxy}}
 	for _, size := range []string{"16", "32"} {
 		for _, latency := range []string{"1", "5", "20"} {
 			at := freeAddress()
-			if err := b.start(at, peer, at, direct, size, latency); err != nil {
+			if err := b.start(at, program, at, direct, size, latency); err != nil {
 				fmt.Println("  KServe:", err)
 				continue
 			}
-			_, many := measure("KServe batcher "+size+" / "+latency+" ms", "http://"+at)
-			if many.rate() > best {
-				best, bestURL = many.rate(), "http://"+at
-			}
+			peers = append(peers, &peer{name: "KServe batcher " + size + " / " + latency + " ms", url: "http://" + at})
 		}
 	}
-	oursOne, oursMany := measure("curfew gateway", ours)
-	b.goal(oursMany.rate() >= best, "64 clients: %.0f req/s, KServe's best %.0f", oursMany.rate(), best)
-	b.goal(oursMany.rate() >= 8*directMany.rate(), "64 clients: %.1f times direct (8)",
-		oursMany.rate()/directMany.rate())
-	b.goal(oursOne.at(0.5) <= proxyOne.at(0.5)*115/100, "1 client: p50 %.2f times that of ReverseProxy (1.15)",
-		float64(oursOne.at(0.5))/float64(proxyOne.at(0.5)))
-	return oursMany.rate(), best, bestURL
+	mine := &peer{name: "curfew gateway", url: ours}
+	peers = append(peers, mine)
+	for range rounds {
+		for _, p := range peers {
+			closedLoop(p.url+path, 8, time.Second) // warms up, and shows batch times to the gateway
+			p.one = append(p.one, closedLoop(p.url+path, 1, *seconds))
+			p.many = append(p.many, closedLoop(p.url+path, 64, *seconds))
+		}
+	}
+	fmt.Printf("\nclosed loop, medians of %d rounds of %s    1 client: req/s, p50     64 clients: req/s, p50, p99\n",
+		rounds,
+		*seconds)
+	best := 0.0
+	for _, p := range peers {
+		one, many := middle(p.one), middle(p.many)
+		fmt.Printf("  %-32s %7.0f %8.2f ms     %7.0f %8.2f ms %8.2f ms\n", p.name, one.rate(), millis(one.at(0.5)),
+			many.rate(), millis(many.at(0.5)), millis(many.at(0.99)))
+		if strings.HasPrefix(p.name, "KServe") && many.rate() > best {
+			best, bestURL = many.rate(), p.url
+		}
+	}
+	one, many, alone := middle(mine.one), middle(mine.many), middle(peers[1].one)
+	b.goal(many.rate() >= best, "64 clients: %.0f req/s, KServe's best %.0f", many.rate(), best)
+	times := many.rate() / middle(peers[0].many).rate()
+	b.goal(times >= 8, "64 clients: %.1f times direct (goal 8)", times)
+	b.goal(one.at(0.5) <= alone.at(0.5)*115/100, "1 client: median %.2f times that of ReverseProxy (goal 1.15)",
+		float64(one.at(0.5))/float64(alone.at(0.5)))
+	return many.rate(), bestURL
 }
 
 // open compares open loops, in which waiting is not hidden.
 func (b *bench) open(peak float64, ours, kserve string) {
-	fmt.Printf("\nopen loop, Poisson arrivals, peak %.0f req/s       p50, p99 of curfew      of KServe's best\n", peak)
+	fmt.Printf("\nopen loop, Poisson arrivals, medians of rounds, peak %.0f req/s: p50 and p99 of curfew and "+
+		"KServe's best\n", peak)
 	for _, share := range []float64{0.3, 0.6, 0.9} {
-		a := openLoop(ours+path, share*peak, *seconds, 0)
-		k := openLoop(kserve+path, share*peak, *seconds, 0)
+		var all, others []result
+		for range rounds {
+			all = append(all, openLoop(ours+path, share*peak, *seconds, 0))
+			others = append(others, openLoop(kserve+path, share*peak, *seconds, 0))
+		}
+		a, k := middleTail(all), middleTail(others)
 		fmt.Printf("  %.1f of peak                            %8.2f %8.2f ms     %8.2f %8.2f ms\n", share,
 			millis(a.at(0.5)), millis(a.at(0.99)), millis(k.at(0.5)), millis(k.at(0.99)))
-		b.goal(a.at(0.99) <= k.at(0.99), "%.1f of peak: p99 %.2f ms, KServe's best %.2f ms", share,
+		b.goal(a.at(0.99) <= k.at(0.99), "%.1f of peak: p99 is %.2f ms, KServe's best %.2f ms", share,
 			millis(a.at(0.99)), millis(k.at(0.99)))
 	}
 	const deadline = 200 * time.Millisecond

@@ -132,6 +132,7 @@ var outputs = []output{
 		[]any{capacity.Report{}, accountplan.Fleets{}, accountplan.Groups{}},
 	},
 	{stats.Schema, "curfew gateway stats -o json", []any{stats.Stats{}}},
+	{view.GatewaysSchema, "curfew gateway list -o json", []any{view.Gateways{}}},
 	{stats.ProfileSchema, "curfew gateway profile -o json", []any{stats.Profile{}}},
 	{stats.KeySchema, "curfew gateway key -o json", []any{stats.NewKey{}}},
 	{spot.Schema, "curfew plan spot -o json", []any{spot.Report{}}},

@@ -150,6 +150,7 @@ func TestWaitingPaysInBursts(t *testing.T) {
 			}
 			wg.Wait()
 			time.Sleep(time.Second)
+			synctest.Wait()
 		}
 		burst() // shows the gaps within a burst
 		before := len(s.batches)
@@ -206,6 +207,7 @@ func TestShedsOnArrivalWhatCannotBeInTime(t *testing.T) {
 			t.Errorf("%v after %s", err, time.Since(start))
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 	})
 }
 
@@ -269,12 +271,14 @@ func TestPriorityAndAging(t *testing.T) {
 		send("urgent", 1)
 		send("urgent too", 1)
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		send("running", 0)
 		send("waits", 0)
 		time.Sleep(2 * time.Millisecond)
 		p.Configure(func() Options { o := s.options(1); o.Aging = time.Millisecond; return o }())
 		send("urgent but later", 1)
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		var order []string
 		for _, items := range s.batches {
 			order = append(order, items[0].Payload.(string))
@@ -311,6 +315,7 @@ func TestCanceledCallerLeavesTheBatch(t *testing.T) {
 			t.Errorf("%d items of %d rows are queued: the canceled batch holds its slot", n, rows)
 		}
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		if len(s.batches) != 2 || len(s.batches[1]) != 1 || s.batches[1][0].Payload != "stays" {
 			t.Errorf("batches: %d", len(s.batches))
 		}
@@ -359,6 +364,7 @@ func TestFailedBatchFailsAllUnlessIdempotent(t *testing.T) {
 				}()
 			}
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			for _, name := range []string{"good", "fine"} {
 				if (got[name] == nil) != idempotent {
 					t.Errorf("idempotent %v: %s: %v", idempotent, name, got[name])
@@ -425,6 +431,7 @@ func TestReloadDropsNothing(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		if got := len(p.Servers()); got != 1 {
 			t.Errorf("%d servers are left", got)
 		}
@@ -479,6 +486,7 @@ func TestQueueBytesAreBounded(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 	})
 }
 

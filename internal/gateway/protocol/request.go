@@ -3,6 +3,8 @@ package protocol
 import (
 	"errors"
 	"unicode/utf8"
+
+	"github.com/curfew-dev/curfew/internal/gateway/inference"
 )
 
 // Request is one parsed inference request.
@@ -20,6 +22,7 @@ type Request struct {
 	// Names are the input tensors of a V2 request, for comparison with the model's metadata.
 	Names []string
 
+	message *inference.ModelInferRequest // of gRPC
 	tensors []tensor
 	// rest are the other members that all requests of a batch have in common.
 	rest []byte

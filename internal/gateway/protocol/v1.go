@@ -47,13 +47,13 @@ func (V1) Parse(body []byte) (*Request, error) {
 			r.rest = appendMember(append(r.rest, ','), name, all[name])
 		}
 	}
-	signature, ok := "", true
+	signature := ""
 	for i, instance := range list {
 		s, fits := signatureOf(instance, 0)
-		if ok = fits; ok && i > 0 {
-			s, ok = unify(signature, s)
+		if fits && i > 0 {
+			s, fits = unify(signature, s)
 		}
-		if !ok {
+		if !fits {
 			return r.passThrough("the instances differ in type or shape"), nil
 		}
 		signature = s

@@ -235,7 +235,7 @@ func nested(c *cursor, shape []int, depth int, kind datatype, plain *bool) bool 
 	if len(shape) == 0 || c.peek() != '[' {
 		return false
 	}
-	var deeper error = errors.New("nested otherwise")
+	deeper := errors.New("nested otherwise")
 	n, err := c.array(depth, func(e []byte) error {
 		if len(shape) == 1 {
 			*plain = *plain && kind.harmless(e)
@@ -345,9 +345,9 @@ func (V2) Split(requests []*Request, answer []byte) ([][]byte, error) {
 
 // output is one output tensor of a batch, divided by requests.
 type output struct {
-	head, tail []byte // members before and after the data, with the shape left out
-	trailing   []byte
-	data       [][]byte
+	head     []byte // its members but shape and data
+	trailing []byte
+	data     [][]byte
 }
 
 // assemble writes the answer to one request of a batch.

@@ -111,6 +111,10 @@ type Model struct {
 	PerMillionTokens UnitCost `json:"per_million_tokens"`
 	// Fits are the batch times on each server.
 	Fits []Fit `json:"fits"`
+	// ConcurrencyFits are the times of completions by the requests c that run on the server, which
+	// batches continuously by itself: a·c + b. Rows are running requests there, and c / (a·c + b) is
+	// the throughput.
+	ConcurrencyFits []Fit `json:"concurrency_fits"`
 	// Shadow is what batching would give; null unless the gateway is a shadow.
 	Shadow *Shadow `json:"shadow"`
 }
