@@ -14,8 +14,8 @@ import (
 )
 
 // SpentOrBilled answers a query as [Spent] does, with the dollars of imported bills for billing
-// periods of which the ledger does not record every day. Such a period is the bill's as a whole,
-// because a bill may charge a month on its first day. Charges are the effective cost where each
+// periods of which the ledger records no day. A posted bill is in the ledger, and a bill may charge a
+// month on its first day, so that no period is taken from both. Charges are the effective cost where each
 // bill has it, and the billed cost otherwise. A note names the months.
 func SpentOrBilled(ctx context.Context, s ledger.Store, bills bill.Store, q Query) (*Costs, error) {
 	q.Since, q.Until = q.Since.UTC(), q.Until.UTC()
@@ -58,7 +58,7 @@ type billed struct {
 }
 
 // missing returns the days of a billing period within a query, from its first charge on, none
-// where the ledger records all of them. What is not over when the bill was imported is not billed.
+// where the ledger records any of them. What is not over when the bill was imported is not billed.
 func (b *billed) missing(ctx context.Context, bills bill.Store, q Query, p bill.Period,
 	recorded map[time.Time]bool) ([]time.Time, error) {
 	first := p.Until()
@@ -70,14 +70,12 @@ func (b *billed) missing(ctx context.Context, bills bill.Store, q Query, p bill.
 		break
 	}
 	var days []time.Time
-	all := true
 	until := earliest(earliest(p.Until(), q.Until), p.ImportedAt)
 	for d := latest(first, q.Since).UTC().Truncate(day); d.Before(until); d = d.Add(day) {
+		if recorded[d] {
+			return nil, nil
+		}
 		days = append(days, d)
-		all = all && recorded[d]
-	}
-	if all {
-		return nil, nil
 	}
 	return days, nil
 }
