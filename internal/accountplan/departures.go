@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/change"
+	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
@@ -17,6 +18,15 @@ type Fix struct {
 	// Type is the machine type of the resource.
 	Type   string
 	Change change.Change
+}
+
+// FixesOf returns the fixes of findings of one audit.
+func FixesOf(found []finding.Finding) []Fix {
+	out := make([]Fix, len(found))
+	for i, f := range found {
+		out[i] = Fix{Resource: f.Resource.Ref(), Type: f.Resource.Type, Change: f.Fix.Change}
+	}
+	return out
 }
 
 // departure is how a machine leaves the use that commitments cover when a finding is fixed.

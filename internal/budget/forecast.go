@@ -3,6 +3,7 @@ package budget
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -13,8 +14,11 @@ import (
 // Parameters of a forecast.
 const (
 	day = 24 * time.Hour
-	// historyDays is the number of past days that a forecast uses.
-	historyDays = 8 * 7 // days
+	// historyDays is the number of past days that a forecast resamples.
+	historyDays = 8 * 7
+	// monthlyHistoryDays is the number of past days in which charges of once a month are sought: each
+	// day of a month occurs at least twice in most of them.
+	monthlyHistoryDays = 92
 	// minHistoryDays is the minimum for a forecast: one of each weekday.
 	minHistoryDays = 7
 	// weekdayHistoryDays is the number of days from which weekdays are distinguished: four of each.
@@ -30,11 +34,16 @@ var ErrNoForecast = errors.New("no forecast")
 
 // Forecast is the forecast spend of a window at its end.
 //
-// A bootstrap simulates a thousand futures: each resamples the past days, so that few days give a
-// wide range, and draws the remaining days from the resampled ones of the same weekday if there are
-// four weeks of them. Low, Median and High are the 10th, 50th and 90th percentiles. Days are UTC
-// and independent. Source: Efron & Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6.
-// Equal histories give equal forecasts.
+// A bootstrap simulates a thousand futures. A third of them resample the past days, so that few days
+// give a wide range, and draw the remaining days from the resampled ones of the same weekday if there
+// are four weeks of them: spend that returns to its mean. The others, from three weeks on, begin
+// at the level of the last week, change it from week to week by ratios between past weeks, and
+// divide each week by the days of a past one: spend that drifts. Charges of once a month (support,
+// reserved fees, tax) are taken off the past and fall due on their day. The range is widened by what
+// it would have missed in the past. Low, Median and High are the
+// 5th, 50th and 95th percentiles: the range is meant to hold nine of ten outcomes. Days are UTC.
+// Source: Efron & Tibshirani, An Introduction to the Bootstrap, 1993, chapters 6 and 8. Equal
+// histories give equal forecasts.
 type Forecast struct {
 	// Low is the lower end of the range in dollars.
 	Low money.Amount `json:"low_usd"`
@@ -46,6 +55,8 @@ type Forecast struct {
 	Days int `json:"days"`
 	// Weekdays reports that weekdays were distinguished.
 	Weekdays bool `json:"weekdays"`
+	// MonthlyUSD is what is charged once a month and falls due before the end of the window.
+	MonthlyUSD money.Amount `json:"monthly_charges_usd,omitempty"`
 }
 
 // forecast simulates futures from the amount used until through, the whole days before it (oldest
@@ -59,50 +70,127 @@ func forecast(used money.Amount, past []money.Amount, through, to time.Time) (Fo
 		return Forecast{}, fmt.Errorf("%w: %d whole days of spend are known, it takes %d", ErrNoForecast, len(past),
 			minHistoryDays)
 	}
-	classes := 1
-	if len(past) >= weekdayHistoryDays {
-		classes = 7
+	past, monthly := monthlyCharges(past, through.UTC().Truncate(day))
+	due, err := monthly.due(through, to)
+	if err != nil {
+		return Forecast{}, err
 	}
-	byClass := make([][]money.Amount, classes)
-	for i, v := range past {
-		// Days are counted from the day in which the ledger ends, which has weekday class 0 like
-		// the day a week before.
-		c := ((i-len(past))%classes + classes) % classes
-		byClass[c] = append(byClass[c], v)
+	if used, err = used.Add(due); err != nil {
+		return Forecast{}, fmt.Errorf("forecast: %w", err)
 	}
+	spans := daysOf(through, to)
+	margin := hindcast(past, len(spans))
+	past = past[max(0, len(past)-historyDays):]
+	low, median, high, err := simulate(used, past, spans, bootstrapDraws)
+	if err != nil {
+		return Forecast{}, fmt.Errorf("forecast: %w", err)
+	}
+	return Forecast{
+		Low: max(used, low-margin), Median: median, High: high + margin, Days: len(past),
+		Weekdays: len(past) >= weekdayHistoryDays, MonthlyUSD: due,
+	}, nil
+}
+
+// simulate draws futures of spans of days, and returns their 5th, 50th and 95th percentiles.
+func simulate(used money.Amount, past []money.Amount, spans []time.Duration, draws int) (low, median,
+	high money.Amount, err error) {
 	random := rand.New(rand.NewPCG(1, uint64(len(past))))
-	again := make([][]money.Amount, classes)
-	for c, days := range byClass {
-		again[c] = make([]money.Amount, len(days))
-	}
-	futures := make([]money.Amount, bootstrapDraws)
+	byDay, byWeek := newDayModel(past), newWeekModel(past)
+	futures := make([]money.Amount, draws)
 	for n := range futures {
-		for c, days := range byClass {
-			for i := range again[c] {
-				again[c][i] = days[random.IntN(len(days))]
-			}
+		draw := byDay.draw
+		if n%3 != 0 && byWeek != nil {
+			draw = byWeek.draw
 		}
-		total := used
-		for d, from := 0, through; from.Before(to); d++ {
-			next := from.UTC().Truncate(day).Add(day)
-			if next.After(to) {
-				next = to
-			}
-			of := again[d%classes]
-			v, err := of[random.IntN(len(of))].Mul(int64(next.Sub(from)), int64(day))
-			if err != nil {
-				return Forecast{}, err
-			}
-			if total, err = total.Add(v); err != nil {
-				return Forecast{}, fmt.Errorf("forecast: %w", err)
-			}
-			from = next
+		if futures[n], err = sumOf(used, draw(random, len(spans)), spans); err != nil {
+			return 0, 0, 0, err
 		}
-		futures[n] = total
 	}
 	slices.Sort(futures)
 	at := func(percent int) money.Amount { return futures[(len(futures)-1)*percent/100] }
-	return Forecast{Low: at(10), Median: at(50), High: at(90), Days: len(past), Weekdays: classes == 7}, nil
+	return at(5), at(50), at(95), nil
+}
+
+const (
+	// hindcasts is the most past forecasts that a range is checked by, hindcastDraws the futures of
+	// each.
+	hindcasts, hindcastDraws = 20, 100
+	// minHindcasts is the fewest from which the range is widened.
+	minHindcasts = 4
+)
+
+// hindcast forecasts as many days from earlier days of the past, and returns by how much the range
+// has to be wider on both sides to hold all of their outcomes, in the dollars of today's level; 0
+// where it holds them or the past is too short. Overlapping hindcasts are few independent ones, so
+// that holding nine of ten of them holds fewer later. Source: Romano, Patterson & Candès,
+// Conformalized Quantile Regression, 2019.
+func hindcast(past []money.Amount, days int) money.Amount {
+	spans := make([]time.Duration, days)
+	for i := range spans {
+		spans[i] = day
+	}
+	first, last := weekdayHistoryDays, len(past)-days
+	step := max(1, (last-first)/hindcasts)
+	var misses []float64 // shares of the level
+	for at := last; at >= first; at -= step {
+		before := past[max(0, at-historyDays):at]
+		low, _, high, err := simulate(0, before, spans, hindcastDraws)
+		level := levelOf(before)
+		if err != nil || level <= 0 {
+			continue
+		}
+		truth := 0.0
+		for _, v := range past[at : at+days] {
+			truth += float64(v)
+		}
+		misses = append(misses, max(float64(low)-truth, truth-float64(high))/level)
+	}
+	if len(misses) < minHindcasts {
+		return 0
+	}
+	slices.Sort(misses)
+	miss := misses[len(misses)-1]
+	if margin := miss * levelOf(past); margin > 0 && margin < math.MaxInt64/4 {
+		return money.Amount(margin)
+	}
+	return 0
+}
+
+// levelOf is the spend of the last week of some days.
+func levelOf(past []money.Amount) float64 {
+	sum := 0.0
+	for _, v := range past[max(0, len(past)-7):] {
+		sum += float64(v)
+	}
+	return sum
+}
+
+// daysOf divides a time at midnights UTC.
+func daysOf(from, to time.Time) []time.Duration {
+	var out []time.Duration
+	for from.Before(to) {
+		next := from.UTC().Truncate(day).Add(day)
+		if next.After(to) {
+			next = to
+		}
+		out = append(out, next.Sub(from))
+		from = next
+	}
+	return out
+}
+
+// sumOf adds the parts of days that their spans are.
+func sumOf(total money.Amount, days []money.Amount, spans []time.Duration) (money.Amount, error) {
+	for i, span := range spans {
+		v, err := days[i].Mul(int64(span), int64(day))
+		if err == nil {
+			total, err = total.Add(v)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return total, nil
 }
 
 // afterFirstSpend drops the days before spending began and the first, probably incomplete, day.

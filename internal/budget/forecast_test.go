@@ -91,13 +91,13 @@ func TestForecastIsDeterministic(t *testing.T) {
 	spend(s, 30, func(i int) money.Amount { return money.Amount(i*i*7919%100_003) * money.Cent })
 	f, ok := status(t, d, "vision", now).Forecast.Get()
 	if got := []string{f.Low.Cents(), f.Median.Cents(), f.High.Cents()}; !ok ||
-		!slices.Equal(got, []string{"16648.12", "17513.99", "18375.02"}) {
+		!slices.Equal(got, []string{"16355.40", "17305.58", "18217.27"}) {
 		t.Errorf("got %v", got)
 	}
 }
 
 // TestForecastRangeCoversOutcome draws pasts and what followed from one distribution:
-// the range from the 10th to the 90th percentile holds about four in five.
+// the range from the 5th to the 95th percentile holds about nine in ten.
 func TestForecastRangeCoversOutcome(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	day := func() money.Amount { return money.Amount(random.ExpFloat64() * 100 * float64(money.USD)) }
@@ -119,8 +119,8 @@ func TestForecastRangeCoversOutcome(t *testing.T) {
 				hits++
 			}
 		}
-		if hits < trials*65/100 || hits > trials*95/100 {
-			t.Errorf("from %d days, %d of %d futures were in the range, want about 80%%", past, hits, trials)
+		if hits < trials*80/100 || hits == trials {
+			t.Errorf("from %d days, %d of %d futures were in the range, want about 90%%", past, hits, trials)
 		}
 	}
 }

@@ -160,7 +160,7 @@ func (s *Status) forecast(ctx context.Context, on Reading, now time.Time) (Forec
 		through = s.Window.From // the window began after the ledger's end
 	}
 	today := through.UTC().Truncate(day)
-	past, err := on.Spent(ctx, s.Budget.Match, today.Add(-historyDays*day), today)
+	past, err := on.Spent(ctx, s.Budget.Match, today.Add(-monthlyHistoryDays*day), today)
 	if err != nil {
 		return Forecast{}, err
 	}

@@ -19,7 +19,8 @@ would change the answer.`,
 		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.newPlanRightsize(), a.newPlanMIG(), a.newPlanCommit(), a.newPlanCapacity(), a.newPlanSpot(),
+	c.AddCommand(a.newPlanAccount(), a.newPlanRightsize(), a.newPlanMIG(), a.newPlanCommit(),
+		a.newPlanCapacity(), a.newPlanSpot(),
 		a.newPlanCheckpoint(), a.newPlanMarket(), a.newPlanTCO())
 	return c
 }

@@ -2,14 +2,20 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/curfew-dev/curfew/internal/accountplan"
+	"github.com/curfew-dev/curfew/internal/app/audit"
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ops"
+	"github.com/curfew-dev/curfew/internal/plan/commit"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -26,8 +32,14 @@ func fromAccount(command, from string, file bool) error {
 	return nil
 }
 
-// scanned reads and judges an account as scan does, and keeps nothing.
+// scanned reads and judges the machines of an account as scan does, and keeps nothing.
 func (a *app) scanned(ctx context.Context, f sourceFlags) (*round.Result, config.Config, *price.Book, error) {
+	return a.audited(ctx, f, map[inventory.Kind]bool{inventory.KindInstance: true})
+}
+
+// audited reads and judges resources of some kinds, nil for all, and keeps nothing.
+func (a *app) audited(ctx context.Context, f sourceFlags, kinds map[inventory.Kind]bool) (*round.Result, config.Config,
+	*price.Book, error) {
 	cfg, err := a.config()
 	if err == nil {
 		err = f.checkAudit()
@@ -41,10 +53,10 @@ func (a *app) scanned(ctx context.Context, f sourceFlags) (*round.Result, config
 	}
 	bar := a.newProgress(f.Cloud)
 	defer bar.Finish()
-	setting.Source, setting.Query = "plan", round.Query{
-		Window: cfg.Scan.Window, Progress: bar.Report, Kinds: map[inventory.Kind]bool{inventory.KindInstance: true},
+	if err := audit.SetAudit(a.req, cfg, &setting, f.Cloud, nil); err != nil {
+		return nil, cfg, nil, err
 	}
-	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Required: cfg.RequiredTags}
+	setting.Source, setting.Query.Progress, setting.Query.Kinds = "plan", bar.Report, kinds
 	r, err := round.New(setting).Round(ctx)
 	if err != nil {
 		return nil, cfg, nil, clouds.CloudError(err)
@@ -81,4 +93,120 @@ func (a *app) planLedger(ctx context.Context, verb, schema string, period runtim
 				verb, what, since.Format(time.DateOnly), until.Format(time.DateOnly))}
 	}
 	return a.show(doc, func() report.Sheet { return report.Groups(verb, doc) })
+}
+
+// accountFlags are the flags of plan account.
+type accountFlags struct {
+	source   sourceFlags
+	period   runtime.Period
+	offers   string
+	existing string
+}
+
+func (a *app) newPlanAccount() *cobra.Command {
+	var f accountFlags
+	c := &cobra.Command{
+		Use:   "account",
+		Short: "Plan all changes of an account in order, from today's bill to the bill after",
+		Long: `Audits the account once, and puts everything that it finds into one plan: idle resources,
+storage, egress, spot, right-sizing and sharing, and commitments for what remains. Each
+step saves on what the ones before left, so that the savings add up. Commitments are
+planned on the hours of the ledger without those of machines that the steps before end,
+move to spot or replace. Shows the bill before and after by step, team and risk, the work
+in person-days, and the command of each change. Nothing is changed or kept.`,
+		Example: `  curfew plan account --demo
+  curfew plan account --regions us-east-1,us-west-2 --since 90d
+  curfew plan account --offers examples/data/offers.csv -o html > plan.html`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.planAccount(c.Context(), f) },
+	}
+	fl := c.Flags()
+	f.source.add(fl)
+	ops.AddFlags(fl, &f.period, map[string]string{"since": "90d"})
+	fl.StringVar(&f.offers, "offers", "", "CSV `file` of offers of commitments (default: the price book's)")
+	fl.StringVar(&f.existing, "existing", "", "CSV `file` of existing commitments with their expiry dates")
+	a.outputs(c, reports...)
+	return c
+}
+
+func (a *app) planAccount(ctx context.Context, f accountFlags) error {
+	if err := f.source.checkAudit(); err != nil {
+		return err
+	}
+	r, cfg, book, err := a.audited(ctx, f.source, nil)
+	if err != nil {
+		return err
+	}
+	in := accountplan.AccountInput{
+		At: r.FinishedAt, Cloud: f.source.Cloud, Resources: r.Resources, Findings: r.Findings,
+		Totals: r.Totals,
+	}
+	for _, b := range r.BlindSpots {
+		in.Notes = append(in.Notes, "not visible: "+b.What+": "+b.Why+"; "+b.Effect)
+	}
+	if in.Commitments, err = a.accountCommitments(ctx, f, cfg, book, r, &in.Notes); err != nil {
+		return err
+	}
+	doc, err := accountplan.NewAccount(in)
+	if err != nil {
+		return err
+	}
+	return a.show(doc, func() report.Sheet { return report.Account(doc) })
+}
+
+// accountCommitments plans commitments on the hours of the ledger that the findings leave; nil, with
+// a note, where no hours are kept.
+func (a *app) accountCommitments(ctx context.Context, f accountFlags, cfg config.Config, book *price.Book,
+	r *round.Result, notes *[]string) (*commit.Report, error) {
+	if clouds.Of(f.source.Cloud).Simulated || !a.req.Storage.Exists(cfg) {
+		*notes = append(*notes, "no ledger is kept: commitments need the hours of regular scans and are not planned")
+		return nil, nil
+	}
+	var existing []commit.Existing
+	var offers []commit.Offer
+	var err error
+	if f.offers != "" {
+		if offers, err = runtime.ReadPlan(a.req, f.offers, commit.ReadOffers); err != nil {
+			return nil, err
+		}
+	}
+	if f.existing != "" {
+		if existing, err = runtime.ReadPlan(a.req, f.existing, commit.ReadExisting); err != nil {
+			return nil, err
+		}
+	}
+	h, err := a.openHistory(ctx, cfg, f.period)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	h.leaves = accountplan.NewLeaving(accountplan.FixesOf(r.Findings))
+	use, more, err := accountplan.Hours(ctx, h.Ledger(), h.since, h.until, h.leaves, book)
+	if err != nil {
+		return nil, err
+	}
+	*notes = append(*notes, more...)
+	if len(use) == 0 {
+		*notes = append(*notes,
+			fmt.Sprintf("the ledger has no on-demand machine hour from %s to %s: commitments are not "+
+				"planned", h.since.Format(time.DateOnly), h.until.Format(time.DateOnly)))
+		return nil, nil
+	}
+	if f.offers == "" {
+		offers, more, err = commit.BookOffers(book, use)
+		if errors.Is(err, commit.ErrNoOffers) {
+			*notes = append(*notes, err.Error()+": give --offers FILE")
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		*notes = append(*notes, more...)
+	}
+	plan, err := commit.Plan(use, offers, existing, commit.Options{Leave: commit.LeavingByAge(book, a.Now())})
+	if err != nil {
+		return nil, runtime.PlanError(err)
+	}
+	*notes = append(*notes, "machines that leave before commitments are planned: "+h.leaves.String())
+	return &plan, nil
 }

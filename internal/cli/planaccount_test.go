@@ -244,6 +244,48 @@ func TestPlanCommitLeavesFindingsOut(t *testing.T) {
 	}
 }
 
+// TestAccountPlanAgreesWithAudit: the plan begins with the bill of the audit, saves what its findings
+// save together, and shows the same as a page.
+func TestAccountPlanAgreesWithAudit(t *testing.T) {
+	d := newDesktop(t)
+	d.now = time.Date(2026, 11, 3, 9, 0, 0, 0, time.UTC)
+	var scan struct {
+		Cost     money.Dollars `json:"monthly_cost_usd"`
+		Findings []struct {
+			Savings *string `json:"monthly_savings_usd"`
+		}
+	}
+	var plan accountplan.Account
+	for _, c := range []struct {
+		args string
+		doc  any
+	}{{"scan --demo --no-save --all -o json", &scan}, {"plan account --demo -o json", &plan}} {
+		code, out, errs := d.run(strings.Fields(c.args)...)
+		if code != ExitDone && code != ExitPartial {
+			t.Fatalf("%s: exit %d: %s", c.args, code, errs)
+		}
+		if err := json.Unmarshal([]byte(out), c.doc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var savings money.Amount
+	for _, f := range scan.Findings {
+		if f.Savings != nil {
+			savings += amount(t, *f.Savings)
+		}
+	}
+	if plan.SavingUSD != savings || plan.BeforeUSD != scan.Cost.Or(0) || plan.BeforeUSD == 0 {
+		t.Errorf("plan from %s saves %s; the audit has %s and %s", plan.BeforeUSD, plan.SavingUSD, scan.Cost, savings)
+	}
+	if notes := strings.Join(plan.CoverageNotes, " "); !strings.Contains(notes, "no ledger is kept") {
+		t.Errorf("the notes do not say why no commitment is planned: %s", notes)
+	}
+	code, out, errs := d.run("plan", "account", "--demo", "-o", "html")
+	if code != ExitDone || strings.Count(out, "<svg") != 1 || !strings.Contains(out, plan.AfterUSD.Dollars()) {
+		t.Errorf("exit %d: %s: not one picture with %s", code, errs, plan.AfterUSD.Dollars())
+	}
+}
+
 // TestPlansFromAScan: machines are right-sized and serving fleets planned from the account
 // itself. What is planned carries the load at the target, and no fleet in the band changes.
 func TestPlansFromAScan(t *testing.T) {

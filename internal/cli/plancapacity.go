@@ -41,7 +41,6 @@ plan over 85% of capacity says so, and how many replicas have room for a rise. -
 plans the machines of each serving fleet of the account, also by recorded usage. --from
 ledger shows which fleets had more machines than worked at the same time.`,
 		Example: `  curfew plan capacity --from scan
-  curfew plan capacity --from scan --usage gpu.csv
   curfew plan capacity --from ledger --since 30d
   curfew plan capacity --qps 500 --qps-per-gpu 200 --headroom 20%
   curfew plan capacity --qps 500 --profile a=1ms,b=10ms --p99 50ms --price 1.006

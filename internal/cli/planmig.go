@@ -3,10 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plan/mig"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -14,6 +16,7 @@ import (
 // migFlags are the flags of plan mig.
 type migFlags struct {
 	gpu, workloads, current string
+	region, price           string
 	enumerate, double, keep bool
 }
 
@@ -42,6 +45,8 @@ workloads as possible. --enumerate counts the ways to divide a GPU.`,
 	fl.BoolVar(&f.enumerate, "enumerate", false, "count the ways to divide one GPU")
 	fl.BoolVar(&f.double, "double-memory", false, "also use profiles with double memory")
 	fl.BoolVar(&f.keep, "keep-gpus", false, "keep the current GPUs in use: do not move workloads to free a GPU")
+	fl.StringVar(&f.region, "region", "us-east-1", "region whose on-demand price a GPU has")
+	fl.StringVar(&f.price, "price", "", "price of a GPU in `dollars` an hour (default: the price book's)")
 	a.outputs(c, reports...)
 	return c
 }
@@ -68,6 +73,17 @@ func (a *app) planMIG(ctx context.Context, f migFlags) error {
 	if f.workloads == "" {
 		return usageError("curfew plan mig: give --workloads FILE, or --enumerate")
 	}
+	var given money.Amount
+	if f.price != "" {
+		if given, err = money.ParseAmount(strings.TrimPrefix(f.price, "$")); err != nil || given <= 0 {
+			return usageError("--price %q: expected dollars an hour, such as 4.10", f.price)
+		}
+	}
+	_, book, err := a.req.Priced()
+	if err != nil {
+		return err
+	}
+	a.req.CheckRegion(book, f.region)
 	in, err := a.req.Input(f.workloads)
 	if err != nil {
 		return err
@@ -78,6 +94,7 @@ func (a *app) planMIG(ctx context.Context, f migFlags) error {
 	}
 	o := mig.Options{DoubleMemory: f.double, KeepGPUs: f.keep}
 	var r mig.Report
+	var before map[string]int
 	if f.current == "" {
 		r, err = mig.Pack(ctx, fleet, workloads, o)
 	} else {
@@ -89,10 +106,16 @@ func (a *app) planMIG(ctx context.Context, f migFlags) error {
 		if err := errors.Join(err, in.Close()); err != nil {
 			return runtime.PlanError(err)
 		}
+		before = mig.GPUsOf(fleet, today)
 		r, err = mig.Rearrange(ctx, fleet, today, workloads, o)
 	}
 	if err != nil {
 		return runtime.PlanError(err)
+	}
+	if err := r.Charge(func(model string) (mig.GPUPrice, error) {
+		return mig.PriceOf(book, model, f.region, given)
+	}, before); err != nil {
+		return err
 	}
 	return a.show(r, func() report.Sheet { return report.MIG(r) })
 }

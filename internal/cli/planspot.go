@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -80,6 +81,7 @@ type spotFlags struct {
 	spotTraceFlags
 	work, deadline, restart, every, spotPrice, onDemandPrice string
 	acrossZones                                              bool
+	advisor, machine, region                                 string
 }
 
 func (a *app) newPlanSpot() *cobra.Command {
@@ -105,6 +107,10 @@ bound of the saving.`,
 	fl.StringVar(&f.every, "every", "12h", "time from the start of one case to the next")
 	fl.StringVar(&f.spotPrice, "spot-price", "", "spot price in `dollars` an hour, where the trace has none")
 	fl.StringVar(&f.onDemandPrice, "on-demand-price", "", "on-demand price in `dollars` an hour")
+	fl.StringVar(&f.advisor, "advisor", "",
+		"`file` with the published data of the Spot Instance Advisor (spot-advisor-data.json), for the band of --type")
+	fl.StringVar(&f.machine, "type", "", "machine `type` of the trace, for --advisor")
+	fl.StringVar(&f.region, "region", "us-east-1", "region of the trace, for --advisor")
 	fl.BoolVar(&f.acrossZones, "across-zones", false, "allow moves between all zones of the trace")
 	return c
 }
@@ -134,13 +140,40 @@ func (a *app) planSpot(f spotFlags) error {
 			return err
 		}
 	}
+	var band *spot.Band
+	if f.advisor != "" {
+		if band, err = a.advisorBand(f, tr); err != nil {
+			return err
+		}
+	}
 	bar := a.newProgress("the replay")
 	r, err := spot.Replay(tr, p)
 	bar.Finish()
 	if err != nil {
 		return runtime.PlanError(err)
 	}
+	r.Advisor = band
 	return a.show(r, func() report.Sheet { return report.Spot(r) })
+}
+
+// advisorBand reads the published band of the machine type of a trace, with the date of the file.
+func (a *app) advisorBand(f spotFlags, tr spot.Trace) (*spot.Band, error) {
+	if f.machine == "" {
+		return nil, usageError("curfew plan spot --advisor: give --type, the machine type of the trace")
+	}
+	advisor, err := runtime.ReadPlan(a.req, f.advisor, spot.ReadAdvisor)
+	if err != nil {
+		return nil, err
+	}
+	asOf := ""
+	if info, err := os.Stat(a.path(f.advisor)); err == nil {
+		asOf = info.ModTime().UTC().Format(time.DateOnly)
+	}
+	band, err := advisor.Band(f.machine, f.region, asOf, tr)
+	if err != nil {
+		return nil, usageError("curfew plan spot --advisor %s: %w", f.advisor, err)
+	}
+	return &band, nil
 }
 
 // checkpointFlags are the flags of plan checkpoint.

@@ -185,7 +185,7 @@ func TestFleetsAgreeWithFindings(t *testing.T) {
 		if rapid.Bool().Draw(rt, "production") {
 			owner.Environment = "production"
 		}
-		serving(f, n, "p4d.24xlarge", 8, float64(rapid.IntRange(1, 100).Draw(rt, "load")),
+		serving(f, n, "p4d.24xlarge", 8, float64(rapid.IntRange(1, 95).Draw(rt, "load")),
 			float64(rapid.IntRange(1, 38).Draw(rt, "memory")), func(r *inventory.Resource, _ *inventory.Instance) {
 				r.Owner = owner
 			})

@@ -23,6 +23,14 @@ func nineToSix(at time.Time) float64 {
 	return 0
 }
 
+// eightHours is work from midnight to 8 UTC on every day.
+func eightHours(at time.Time) float64 {
+	if at.Hour() < 8 {
+		return 70
+	}
+	return 0
+}
+
 func TestAlwaysOn(t *testing.T) {
 	judged := func(build func(f *fixture)) func(f *fixture) {
 		return func(f *fixture) { f.judge = true; build(f) }
@@ -36,6 +44,29 @@ func TestAlwaysOn(t *testing.T) {
 				f.measured(f.running("i-1", "g6.2xlarge"), 14*day, 1, nineToSix, nineToSix)
 			}),
 			want: []string{"always-on i-1 458.77"},
+		},
+		{
+			// Eight hours a day touch twelve of the six-hour parts: half of the week is off.
+			name: "an evaluation of 8 hours each night",
+			build: judged(func(f *fixture) {
+				r := f.running("i-1", "g6.2xlarge", func(r *inventory.Resource, _ *inventory.Instance) {
+					r.Purpose = inventory.Evaluation
+				})
+				f.measured(r, 14*day, 1, eightHours, eightHours)
+			}),
+			want: []string{"always-on i-1 356.82"},
+		},
+		{
+			name: "work for thirteen hours a day is no schedule",
+			build: judged(func(f *fixture) {
+				long := func(at time.Time) float64 {
+					if at.Hour() >= 6 && at.Hour() < 19 {
+						return 50
+					}
+					return 0
+				}
+				f.measured(f.running("i-1", "m5.large"), 14*day, 0, always(0), long)
+			}),
 		},
 		{
 			name: "a CPU machine",

@@ -96,7 +96,7 @@ var rules = []Rule{
 		Judge: instanceStopped},
 	{ID: "always-on", About: About{
 		Finds: "a machine that runs day and night and works by day",
-		When: "hours of the week in which it worked in any week of the window, under a third of 168 " +
+		When: "hours of the week in which it worked in any week of the window, under half of 168 " +
 			"(thresholds.always_on_share)",
 		Saves:      "its compute in the hours that the schedule stops it",
 		Confidence: "medium",

@@ -24,9 +24,10 @@ const (
 	patternDays = 3
 )
 
-// alwaysOn finds machines that run all week and work under a third of its hours in
-// a daily pattern. What a schedule saves counts only hours of the week in which
-// nothing ran in any week of the window; hours without samples count as work.
+// alwaysOn finds machines that run all week and work under half of its hours in
+// a daily pattern, such as an evaluation that takes 8 of 24 hours. What a schedule saves counts
+// only hours of the week in which nothing ran in any week of the window; hours without samples
+// count as work.
 func alwaysOn(x *Index, s *Subject) *Draft {
 	n, known := s.Size.GPUs.Get()
 	w := s.Window

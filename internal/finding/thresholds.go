@@ -57,7 +57,7 @@ type Thresholds struct {
 	// under which it is provisioned far over its use: 20.
 	TableUsed float64 `yaml:"table_used_pct"`
 	// AlwaysOn is the share of the hours of a week under which a machine that is
-	// always on should have a schedule: a third.
+	// always on should have a schedule: half. A machine that works 8 of 24 hours does.
 	AlwaysOn float64 `yaml:"always_on_share"`
 
 	// VolumeUnattached is how long a volume is attached to nothing and sees no I/O:
@@ -121,7 +121,7 @@ func DefaultThresholds() Thresholds {
 	return Thresholds{
 		Coverage: 0.9, MinAge: day, StoppedAge: 30 * day, OverdueAge: 12 * time.Hour, TrainingAge: day,
 		TrainingStalled: 6 * time.Hour, EndpointIdle: 14 * day, NotebookIdle: 14 * day,
-		LoadBalancerWindow: 7 * day, LoadBalancerRequests: 100, NATWindow: 30 * day, AlwaysOn: 1.0 / 3,
+		LoadBalancerWindow: 7 * day, LoadBalancerRequests: 100, NATWindow: 30 * day, AlwaysOn: 0.5,
 		DatabaseIdle: 7 * day, DatabaseCPU: 30, TableIdle: 14 * day, TableUsed: 20,
 		VolumeUnattached: 7 * day, SnapshotAge: 90 * day, ImageUnused: 90 * day, CheckpointStale: 90 * day,
 		InfrequentDays: 30, ArchiveDays: 90, ExpireDays: 180, NoncurrentDays: 30, MultipartDays: 7,

@@ -23,7 +23,7 @@ func Budgets(doc view.Budgets) layout.Sheet {
 			"limit: spent, reserved for approved work, and the forecast range at the end of the period.",
 		Assumptions: doc.Assumptions, Coverage: doc.CoverageNotes, Changes: doc.Changes}
 	g := layout.Grid{
-		Head:  []string{"budget", "state", "limit", "spent", "reserved", "remaining", "forecast", "80% range", "ends"},
+		Head:  []string{"budget", "state", "limit", "spent", "reserved", "remaining", "forecast", "90% range", "ends"},
 		Right: []bool{false, false, true, true, true, true, true, true, false}, States: []bool{false, true},
 	}
 	for _, b := range doc.Budgets {
@@ -107,7 +107,7 @@ func budgetPicture(doc view.Budgets) string {
 		Title: "Budgets as shares of their limits: spent, reserved, forecast",
 		Axis:  chart.Axis{Label: "share of the limit", Format: chart.Percent},
 		Parts: []string{"spent", "reserved"}, Colors: []chart.Color{chart.Blue, chart.SoftBlue},
-		Range: "forecast (80% range)", Limit: "limit", Ordered: true}
+		Range: "forecast (90% range)", Limit: "limit", Ordered: true}
 	for _, b := range doc.Budgets {
 		of := func(a money.Amount) float64 { return money.Ratio(max(0, a), max(b.Amount, 1)) }
 		row := chart.Bar{

@@ -64,6 +64,7 @@ func MIG(r mig.Report) layout.Sheet {
 		})
 		s.Title += ", " + plain.Count(len(r.Moves), "move")
 	}
+	migCost(&s, r)
 	missing := 0
 	g := layout.Grid{Title: "Not placed", Head: []string{"workload", "count"}, Right: []bool{false, true}}
 	for _, u := range r.Unplaced {
@@ -95,6 +96,40 @@ func MIG(r mig.Report) layout.Sheet {
 		s.Changes = append(s.Changes, line)
 	}
 	return s
+}
+
+// migCost adds the dollars of a plan.
+func migCost(s *layout.Sheet, r mig.Report) {
+	c := r.Cost
+	if c == nil {
+		return
+	}
+	for _, p := range c.Prices {
+		switch {
+		case p.Why != "":
+			s.Coverage = append(s.Coverage, "cost unknown: "+p.Why)
+		case p.Machine != "":
+			s.Assumptions = append(s.Assumptions,
+				fmt.Sprintf("a GPU of %s costs %s an hour: %s in %s, on demand (%s, %s)",
+					p.Model, p.HourUSD, p.Machine, p.Region, p.Source, p.AsOf))
+		default:
+			s.Assumptions = append(s.Assumptions,
+				fmt.Sprintf("a GPU of %s costs %s an hour, as given", p.Model, p.HourUSD))
+		}
+	}
+	if !c.MonthUSD.Known() {
+		return
+	}
+	note := "with a GPU for each workload " + c.ApartMonthUSD.String()
+	if c.BeforeGPUs != nil {
+		note = plain.Count(*c.BeforeGPUs, "GPU") + " in use today"
+	}
+	s.Figures = append(s.Figures, layout.Figure{Label: "Cost a month", Value: c.MonthUSD.String(), Note: note})
+	if v, ok := c.SavingUSD.Get(); ok && v > 0 {
+		s.Title += ", " + v.Dollars() + " a month less"
+	} else if ok && v < 0 {
+		s.Title += ", " + (-v).Dollars() + " a month more"
+	}
 }
 
 // placements is a table with a row for each instance; GPUs with the same placements share

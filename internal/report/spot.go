@@ -37,6 +37,17 @@ func Spot(r spot.Report) layout.Sheet {
 		Title: "Strategies", Head: []string{"strategy", "saving", "mean cost", "deadlines missed", "starts", "cases"},
 		Right: []bool{false, true, true, true, true, true},
 	}
+	if b := r.Advisor; b != nil {
+		high := "more"
+		if b.High != nil {
+			high = plain.Number(*b.High, 5) + "/h"
+		}
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "Spot Advisor", Value: b.Label + " interrupted in a month",
+			Note: fmt.Sprintf("%s in %s, %s: %s/h to %s; the trace records %s/h", b.Type, b.Region, b.AsOf,
+				plain.Number(b.Low, 5), high, plain.Number(b.RecordedPerHour, 5)),
+		})
+	}
 	best := "unknown"
 	for _, x := range sortedStrategies(r.Results) {
 		starts := plain.Number(float64(x.Starts), 0)

@@ -125,6 +125,7 @@ var outputs = []output{
 	},
 	{view.WatchingSchema, "curfew price watching -o json", []any{view.Watching{}}},
 	{rightsize.Schema, "curfew plan rightsize -o json", []any{rightsize.Report{}, accountplan.Groups{}}},
+	{accountplan.AccountSchema, "curfew plan account -o json", []any{accountplan.Account{}}},
 	{mig.Schema, "curfew plan mig -o json", []any{mig.Report{}, mig.Counts{}}},
 	{commit.Schema, "curfew plan commit -o json", []any{commit.Report{}}},
 	{

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,8 +66,40 @@ func (Books) Open(ctx context.Context, req *runtime.Request, cfg config.Config) 
 	if err := keepBooks(ctx, req, cfg, s, now); err != nil {
 		return cfg, nil, errors.Join(err, s.Close())
 	}
+	if len(cfg.Units) == 0 {
+		if cfg.Units, err = countedUnits(s.Dir, now); err != nil {
+			return cfg, nil, errors.Join(err, s.Close())
+		}
+	}
 	req.OnClose(s.Close)
 	return cfg, s.Store, nil
+}
+
+// countedUnits are the units of simulated books, with a file of counts: predictions that follow
+// the days of the week and grow by 1% a week, and GPU-hours.
+func countedUnits(dir string, now time.Time) ([]config.Unit, error) {
+	const weekday, weekend, growth = 41_000_000, 23_000_000, 1.01
+	path := filepath.Join(dir, "predictions.csv")
+	text := []byte("time,count\n")
+	first := now.Add(-booksLength).Truncate(oneDay)
+	for day := first; day.Before(now.Truncate(oneDay)); day = day.Add(oneDay) {
+		count := float64(weekday)
+		if d := day.Weekday(); d == time.Saturday || d == time.Sunday {
+			count = weekend
+		}
+		count *= math.Pow(growth, day.Sub(first).Hours()/(7*24))
+		text = fmt.Appendf(text, "%s,%d\n", day.Format(time.DateOnly), int64(count))
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return nil, fmt.Errorf("write the simulated counts: %w", err)
+	}
+	return []config.Unit{
+		{
+			Name: "prediction", Where: map[string]string{"purpose": "inference"}, Target: "0.0002",
+			Counts: config.Counts{File: path},
+		},
+		{Name: "GPU-hour", Counts: config.Counts{File: config.GPUHours}},
+	}, nil
 }
 
 // keepBooks lets rounds post until a time, and imports the bill of what they posted.

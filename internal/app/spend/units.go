@@ -44,19 +44,15 @@ type counted struct {
 // that the query names.
 func Units(ctx context.Context, req *runtime.Request, f UnitsQuery, names []string) (view.Units, error) {
 	var none view.Units
-	cfg, err := req.Config()
-	if err != nil {
-		return none, err
-	}
-	all, err := countedUnits(req, cfg, f, names)
-	if err != nil {
-		return none, err
-	}
-	s, err := req.Open(ctx, cfg)
+	cfg, s, err := req.State(ctx)
 	if err != nil {
 		return none, err
 	}
 	defer s.Close()
+	all, err := countedUnits(req, cfg, f, names)
+	if err != nil {
+		return none, err
+	}
 	docs := make([]*costs.UnitCosts, 0, len(all))
 	for _, u := range all {
 		if u.narrow != nil {
@@ -64,8 +60,7 @@ func Units(ctx context.Context, req *runtime.Request, f UnitsQuery, names []stri
 				return none, err
 			}
 		}
-		u.query.Days = true
-		charged, err := costs.Spent(ctx, s.Ledger(), u.query)
+		charged, err := u.spent(ctx, s)
 		if err != nil {
 			return none, err
 		}
@@ -80,6 +75,15 @@ func Units(ctx context.Context, req *runtime.Request, f UnitsQuery, names []stri
 		docs = append(docs, doc)
 	}
 	return view.NewUnits(docs), nil
+}
+
+// spent is the cost of a unit: by the ledger, and for months that it does not record by imported
+// bills. Counts that come from the ledger go with its dollars alone.
+func (u *counted) spent(ctx context.Context, s *store.Store) (*costs.Costs, error) {
+	if u.narrow != nil {
+		return costs.Spent(ctx, s.Ledger(), u.query)
+	}
+	return costs.SpentOrBilled(ctx, s.Ledger(), s.Bills(), u.query)
 }
 
 // countedUnits are the units that are asked for.

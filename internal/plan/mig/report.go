@@ -56,6 +56,8 @@ type Report struct {
 	// Commands are the same for a shell.
 	Steps    []Step   `json:"steps"`
 	Commands []string `json:"commands"`
+	// Cost is the cost of the GPUs.
+	Cost *Cost `json:"cost,omitempty"`
 	// Advice are remarks on sharing.
 	Advice []Advice `json:"advice"`
 	// Notes say, for people, what the plan rests on and what it leaves behind.

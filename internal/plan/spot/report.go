@@ -23,6 +23,8 @@ type Report struct {
 	Results []Result `json:"results"`
 	// Zones are the same by zone; with AcrossZones there is one of all together.
 	Zones []ZoneReport `json:"zones"`
+	// Advisor is the published interruption band of the machine type; null where it is not read.
+	Advisor *Band `json:"advisor,omitempty"`
 	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
 	// CoverageNotes are the gaps of the data.

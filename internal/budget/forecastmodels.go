@@ -1,0 +1,192 @@
+package budget
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// dayModel resamples past days by their class: the weekday, or one class of all.
+type dayModel struct {
+	byClass, again [][]money.Amount
+}
+
+func newDayModel(past []money.Amount) *dayModel {
+	classes := 1
+	if len(past) >= weekdayHistoryDays {
+		classes = 7
+	}
+	m := &dayModel{byClass: make([][]money.Amount, classes), again: make([][]money.Amount, classes)}
+	for i, v := range past {
+		// Days are counted from the day in which the ledger ends, which has weekday class 0 like
+		// the day a week before.
+		c := ((i-len(past))%classes + classes) % classes
+		m.byClass[c] = append(m.byClass[c], v)
+	}
+	for c, days := range m.byClass {
+		m.again[c] = make([]money.Amount, len(days))
+	}
+	return m
+}
+
+// draw returns a future of n days.
+func (m *dayModel) draw(random *rand.Rand, n int) []money.Amount {
+	for c, days := range m.byClass {
+		for i := range m.again[c] {
+			m.again[c][i] = days[random.IntN(len(days))]
+		}
+	}
+	out := make([]money.Amount, n)
+	for d := range out {
+		of := m.again[d%len(m.again)]
+		out[d] = of[random.IntN(len(of))]
+	}
+	return out
+}
+
+const (
+	// minWeeks is the number of past weeks from which changes between them are known.
+	minWeeks = 3
+	// maxWeekChange bounds the change from one week to the next, both ways.
+	maxWeekChange = 2.0
+)
+
+// weekModel carries the level of the last week on by the changes between past weeks.
+type weekModel struct {
+	last   float64     // dollars of the last week in nano-dollars
+	shapes [][]float64 // shares of the days of past weeks
+	ratios []float64   // of a week to the one before
+}
+
+// newWeekModel returns nil where there are too few weeks, or the last one has no spend.
+func newWeekModel(past []money.Amount) *weekModel {
+	n := len(past) / 7
+	if n < minWeeks {
+		return nil
+	}
+	m := &weekModel{}
+	for w := range n {
+		days := past[len(past)-7*(n-w):][:7]
+		sum := 0.0
+		for _, v := range days {
+			sum += float64(v)
+		}
+		if sum <= 0 {
+			m.last = 0
+			continue
+		}
+		shape := make([]float64, 7)
+		for i, v := range days {
+			shape[i] = float64(v) / sum
+		}
+		m.shapes = append(m.shapes, shape)
+		if m.last > 0 {
+			m.ratios = append(m.ratios, min(maxWeekChange, max(1/maxWeekChange, sum/m.last)))
+		}
+		m.last = sum
+	}
+	if m.last == 0 || len(m.ratios) == 0 {
+		return nil
+	}
+	return m
+}
+
+// draw returns a future of n days.
+func (m *weekModel) draw(random *rand.Rand, n int) []money.Amount {
+	out := make([]money.Amount, n)
+	again := make([]float64, len(m.ratios))
+	for i := range again {
+		again[i] = m.ratios[random.IntN(len(m.ratios))]
+	}
+	level := m.last
+	var shape []float64
+	for d := range out {
+		if d%7 == 0 {
+			level *= again[random.IntN(len(again))]
+			shape = m.shapes[random.IntN(len(m.shapes))]
+		}
+		out[d] = money.Amount(min(math.Round(level*shape[d%7]), math.MaxInt64/4))
+	}
+	return out
+}
+
+const (
+	// monthlyFactor is how many times the usual spend of its weekday a day has at least on which
+	// something is charged once a month.
+	monthlyFactor = 3
+	// firstDays are the days of a month on which one occurrence is enough: providers charge support,
+	// fees and tax at the start of a month.
+	firstDays = 3
+	// maxMonthlyDays is the most days of a month with such a charge; more are spikes.
+	maxMonthlyDays = 3
+	// monthlySpread is how far two of them may differ, as a share of the larger one.
+	monthlySpread = 0.5
+)
+
+// monthly are the charges of once a month by their day of the month.
+type monthly map[int]money.Amount
+
+// monthlyCharges finds what is charged once a month in past days, of which the last one is the day
+// before today, and returns the days without it. A day of the month has such a charge where each of
+// its occurrences is far above the usual spend of its weekday, by about the same amount.
+func monthlyCharges(past []money.Amount, today time.Time) ([]money.Amount, monthly) {
+	usual := func(i int) money.Amount {
+		var same []money.Amount
+		for j := i % 7; j < len(past); j += 7 {
+			same = append(same, past[j])
+		}
+		slices.Sort(same)
+		return same[(len(same)-1)/2]
+	}
+	on, seen, spikes := map[int][]int{}, map[int]int{}, 0
+	for i, v := range past {
+		date := today.AddDate(0, 0, i-len(past)).Day()
+		seen[date]++
+		if u := usual(i); u > 0 && v/monthlyFactor > u {
+			on[date] = append(on[date], i)
+			spikes++
+		}
+	}
+	found := monthly{}
+	cleaned := slices.Clone(past)
+	if spikes > maxMonthlyDays*(len(past)/28+1) {
+		return past, nil
+	}
+	for date, days := range on {
+		low, high := money.Amount(math.MaxInt64), money.Amount(0)
+		var sum money.Amount
+		for _, i := range days {
+			extra := past[i] - usual(i)
+			low, high, sum = min(low, extra), max(high, extra), sum+extra/money.Amount(len(days))
+		}
+		if len(days) < seen[date] || len(days) == 1 && date > firstDays ||
+			float64(high-low) > monthlySpread*float64(high) {
+			continue
+		}
+		found[date] = sum
+		for _, i := range days {
+			cleaned[i] = usual(i)
+		}
+	}
+	return cleaned, found
+}
+
+// due adds up what falls due on whole days of a time.
+func (m monthly) due(from, to time.Time) (money.Amount, error) {
+	var sum money.Amount
+	first := from.UTC().Truncate(day)
+	if first.Before(from) {
+		first = first.Add(day) // what is charged today is in what was spent
+	}
+	for d := first; d.Before(to) && len(m) > 0; d = d.Add(day) {
+		var err error
+		if sum, err = sum.Add(m[d.Day()]); err != nil {
+			return 0, fmt.Errorf("forecast charges of once a month: %w", err)
+		}
+	}
+	return sum, nil
+}

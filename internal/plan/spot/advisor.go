@@ -1,0 +1,116 @@
+package spot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/plan"
+)
+
+// ErrNotInAdvisor means that the Spot Advisor has no machine type in a region.
+var ErrNotInAdvisor = errors.New("not in the Spot Advisor")
+
+// Advisor is what the EC2 Spot Instance Advisor publishes, by region and machine type: the band of
+// the share of machines that were interrupted in the last month, and the saving over on-demand.
+// Source: https://spot-bid-advisor.s3.amazonaws.com/spot-advisor-data.json.
+type Advisor struct {
+	bands map[int]band
+	types map[string]map[string]advised // by region
+}
+
+type band struct {
+	Index int    `json:"index"`
+	Label string `json:"label"`
+	Max   int    `json:"max"` // percent
+}
+
+type advised struct {
+	Saving int `json:"s"` // percent
+	Range  int `json:"r"`
+}
+
+// ReadAdvisor reads the published JSON; Linux machines alone. A mistake is a [*plan.FileError].
+func ReadAdvisor(name string, r io.Reader) (Advisor, error) {
+	var doc struct {
+		Ranges  []band                                   `json:"ranges"`
+		Advisor map[string]map[string]map[string]advised `json:"spot_advisor"`
+	}
+	if err := json.NewDecoder(io.LimitReader(r, 64<<20)).Decode(&doc); err != nil {
+		return Advisor{}, &plan.FileError{File: name, Reason: "expected the JSON of the Spot Advisor: " + err.Error()}
+	}
+	a := Advisor{bands: map[int]band{}, types: map[string]map[string]advised{}}
+	for _, b := range doc.Ranges {
+		a.bands[b.Index] = b
+	}
+	for region, systems := range doc.Advisor {
+		a.types[region] = systems["Linux"]
+	}
+	if len(a.bands) == 0 || len(a.types) == 0 {
+		return Advisor{}, &plan.FileError{File: name, Reason: "it has no ranges, or no spot_advisor by region"}
+	}
+	return a, nil
+}
+
+// Band is the published band of a machine type, next to what a trace records.
+type Band struct {
+	Type   string `json:"type"`
+	Region string `json:"region"`
+	// Label is the published band: "5-10%" of machines interrupted in a month.
+	Label string `json:"interrupted_in_a_month"`
+	// Low and High are the rates of interruptions an hour of a machine that runs on, by the bounds of
+	// the band: −ln(1 − share) / 730; High is null for the open band.
+	Low  float64  `json:"low_per_hour"`
+	High *float64 `json:"high_per_hour"`
+	// SavingShare is the published saving over on-demand.
+	SavingShare float64 `json:"published_saving_share"`
+	// AsOf is the date of the file.
+	AsOf string `json:"as_of"`
+	// RecordedPerHour is the rate of the trace: ends of availability for each hour of it.
+	RecordedPerHour float64 `json:"recorded_per_hour"`
+	RecordedHours   float64 `json:"recorded_hours"`
+}
+
+// Band returns the band of a type in a region beside the rate of a trace, or [ErrNotInAdvisor].
+func (a Advisor) Band(machineType, region, asOf string, tr Trace) (Band, error) {
+	of, ok := a.types[region][machineType]
+	b, known := a.bands[of.Range]
+	if !ok || !known {
+		return Band{}, fmt.Errorf("spot interruptions of %s in %s: %w", machineType, region, ErrNotInAdvisor)
+	}
+	out := Band{
+		Type: machineType, Region: region, Label: strings.TrimSpace(b.Label), AsOf: asOf,
+		SavingShare: float64(of.Saving) / 100,
+	}
+	perHour := func(percent int) float64 { return -math.Log1p(-float64(percent)/100) / 730 }
+	lower := 0
+	for _, other := range a.bands {
+		if other.Max < b.Max {
+			lower = max(lower, other.Max)
+		}
+	}
+	out.Low = perHour(lower)
+	if b.Max < 100 {
+		high := perHour(b.Max)
+		out.High = &high
+	}
+	ends, up := 0, 0
+	for _, z := range tr.Zones {
+		for i, available := range z.Up {
+			if !available {
+				continue
+			}
+			up++
+			if i+1 < len(z.Up) && !z.Up[i+1] {
+				ends++
+			}
+		}
+	}
+	if out.RecordedHours = float64(up) * tr.Gap.Hours(); out.RecordedHours > 0 {
+		out.RecordedPerHour = float64(ends) / out.RecordedHours
+	}
+	return out, nil
+}
