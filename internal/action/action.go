@@ -43,7 +43,10 @@ type Proposal struct {
 	Gang       []inventory.Ref
 	Checkpoint inventory.Fact[time.Time]
 	Hourly     inventory.Fact[money.Amount]
-	// Condition is the condition's answer in this round; only True climbs.
+	// Spent is the dollars that an alarm is about, so far.
+	Spent inventory.Fact[money.Amount]
+	// Condition is the condition's answer in this round; only True climbs. An alarm that is unknown
+	// stays as it is.
 	Condition usage.Tristate
 	// Because is the reason in one line, for people; Evidence what it rests on, and
 	// Class what kind of evidence: "duty", "age", "schedule", "lease", "finding".
@@ -369,8 +372,8 @@ func (r *Refusal) Error() string { return r.Why }
 
 // Message is what people are told.
 type Message struct {
-	// Kind is "warning", "acted", "alarm", "notice", or "approval" where an approver has to
-	// approve Item.
+	// Kind is "warning", "acted", "alarm", "notice", "resolved" where what a notice was about is
+	// over, or "approval" where an approver has to approve Item.
 	Kind     string
 	To       string // the recipient as the policy names it, resolved: "ana", "team vision", "#ml-cost"
 	Resource *inventory.Resource

@@ -49,6 +49,9 @@ func Climb(it Item, p *Proposal, r Round) (next Item, want Want) {
 	default:
 		return it, Nothing
 	}
+	if it.Do.Verb == policy.Notify && it.Phase == Warned && p.unknown() && it.Identity == Identity(p.Resource) {
+		return it, Nothing
+	}
 	holds := p != nil && p.Resource != nil && p.Condition == usage.True
 	if it.Phase == "" {
 		if !holds {
@@ -76,6 +79,8 @@ func Climb(it Item, p *Proposal, r Round) (next Item, want Want) {
 // await is the step of a warned item: for how long does it wait?
 func (it Item) await(p Proposal, r Round) (Item, Want) {
 	switch {
+	case p.Do.Verb == policy.Notify && it.notifyAgain(p, r.Now):
+		return it, Warn
 	case p.Do.Verb == policy.Notify:
 		return it, Wait
 	case p.Mode == policy.Warn:
@@ -102,6 +107,25 @@ func (it Item) await(p Proposal, r Round) (Item, Want) {
 		return it, Wait
 	}
 	return it, Verify
+}
+
+// unknown says whether a source cannot tell what it wants done to a resource.
+func (p *Proposal) unknown() bool {
+	return p != nil && p.Resource != nil && p.Condition == usage.Unknown
+}
+
+// notifyEvery is the longest time between two notifications of an alarm that goes on.
+const notifyEvery = 24 * time.Hour
+
+// notifyAgain says whether people are to be notified of an alarm another time: each day, and
+// when what it is about has cost twice the dollars of the notification before.
+func (it Item) notifyAgain(p Proposal, now time.Time) bool {
+	if now.Sub(it.WarnedAt) >= notifyEvery {
+		return true
+	}
+	spent, known := p.Spent.Get()
+	return known && it.Briefing != nil && it.Briefing.Spent != nil && *it.Briefing.Spent > 0 &&
+		spent >= 2**it.Briefing.Spent
 }
 
 // broken says whether the samples show that what was measured did not hold all the time

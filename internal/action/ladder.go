@@ -288,10 +288,15 @@ func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
 	r := s.r
 	r.Restart = r.Restart || (it.ID != "" && s.jumped(it.clock()))
 	next, want := Climb(it, p, r)
-	switch next.Phase {
-	case "":
+	switch {
+	case next.Phase == "":
 		return nil
-	case Withdrawn:
+	case next.Phase == Withdrawn && next.notified():
+		return s.resolve(ctx, next)
+	case next.Phase == Warned && p.unknown():
+		s.line(next, ResultWarned, "it is unknown whether it goes on: "+p.Because)
+		return s.vouch(ctx, next, nil)
+	case next.Phase == Withdrawn:
 		return s.withdraw(ctx, next,
 			"its condition does not hold any more, or is not known, or another machine or action took its place")
 	}
@@ -479,6 +484,9 @@ func (s *pass) warn(ctx context.Context, it Item, p Proposal) error {
 	r := s.r
 	r.Now = s.Clock().Wall // grace runs from when it was accepted
 	it = it.Accepted(accepted, p, r)
+	if p.Do.Verb == policy.Notify {
+		it.Briefing = s.briefing(it, p)
+	}
 	told := "accepted by " + strings.Join(accepted, ", ")
 	if due := it.DueAt(); !due.IsZero() {
 		told += "; not before " + plain.Time(due)
@@ -554,6 +562,24 @@ func (s *pass) message(kind string, it Item, p Proposal) Message {
 // withdraw takes an item off the ladder; what begins again begins at the first step.
 func (s *pass) withdraw(ctx context.Context, it Item, why string) error {
 	return s.close(ctx, it, EventWithdrawn, Line{Result: ResultWithdrawn, Why: why})
+}
+
+// notified says whether people were notified by a policy that does nothing else.
+func (it Item) notified() bool { return it.Do.Verb == policy.Notify && !it.WarnedAt.IsZero() }
+
+// resolve takes an alarm off the ladder, and notifies those who were notified of it.
+func (s *pass) resolve(ctx context.Context, it Item) error {
+	why := "it no longer holds: " + it.Because
+	if s.Enforce && it.Version > 0 {
+		closed, e := s.closed(it, EventWithdrawn, why)
+		saved, err := s.saveOwing(context.WithoutCancel(ctx), noticeResolved, closed, nil, e)
+		if err != nil {
+			return err
+		}
+		it = saved
+	}
+	s.say(it, Line{Result: ResultWithdrawn, Why: why})
+	return nil
 }
 
 // refuse takes an item off the ladder because a rule forbids it.

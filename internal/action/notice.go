@@ -41,6 +41,8 @@ const (
 const (
 	noticeActed = "acted" // the provider confirmed the action
 	noticeAlarm = "alarm" // a call failed, is not confirmed, or was given up
+	// noticeResolved says that the condition of a policy that notifies no longer holds.
+	noticeResolved = "resolved"
 )
 
 // Briefing is the content of a notice apart from the outcome. It is written with
@@ -59,6 +61,8 @@ type Briefing struct {
 	Undo, Know, Lost string
 	Keep, KeepTag    string
 	Evidence         []usage.Evidence
+	// Spent is the dollars that an alarm was about when people were notified of it; nil if unknown.
+	Spent *money.Amount
 }
 
 // Notice is a message that people are owed. It is written in one transaction with the change
@@ -108,6 +112,9 @@ func (n Notice) Message() Message {
 	if n.Alarm != "" {
 		m.Because = n.Alarm
 	}
+	if n.Kind == noticeResolved {
+		m.Keep, m.KeepTag = "", ""
+	}
 	return m
 }
 
@@ -140,6 +147,10 @@ func (b Briefing) clone() Briefing {
 		hourly := *b.Hourly
 		b.Hourly = &hourly
 	}
+	if b.Spent != nil {
+		spent := *b.Spent
+		b.Spent = &spent
+	}
 	return b
 }
 
@@ -153,6 +164,9 @@ func (s *pass) briefing(it Item, p Proposal) *Briefing {
 	}
 	if hourly, known := p.Hourly.Get(); known {
 		b.Hourly = &hourly
+	}
+	if spent, known := p.Spent.Get(); known {
+		b.Spent = &spent
 	}
 	return &b
 }

@@ -82,8 +82,57 @@ func TestNotice(t *testing.T) {
 	w.rounds(t, time.Minute, time.Minute)
 	w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Duty = duty.Idle })
 	w.rounds(t, time.Minute, time.Minute)
-	if got := w.people.Told(); len(got) != 4 {
-		t.Errorf("told %+v, want each again", got)
+	var kinds []string
+	for _, told := range w.people.Told() {
+		kinds = append(kinds, told.Kind)
+	}
+	if want := []string{"notice", "notice", "resolved", "resolved", "notice", "notice"}; !slices.Equal(kinds, want) {
+		t.Errorf("people got %v, want %v", kinds, want)
+	}
+	w.untouched(t)
+}
+
+// TestNotifiesAgain holds that people are notified of an alarm once, again when its dollars have
+// doubled and after a day, and not at all while it is unknown whether it goes on.
+func TestNotifiesAgain(t *testing.T) {
+	w := newWorld()
+	w.wants.Do.Verb, w.wants.Notify = policy.Notify, []string{"owner"}
+	answer, dollars := usage.True, money.Amount(100)
+	w.when = func(actiontest.Resource, time.Time) usage.Tristate { return answer }
+	notified := func(kind string) (n int) {
+		for _, told := range w.people.Told() {
+			if told.Kind == kind {
+				n++
+			}
+		}
+		return n
+	}
+	w.idle("i-1")
+	for _, step := range []struct {
+		name              string
+		dollars           money.Amount
+		after             time.Duration
+		answer            usage.Tristate
+		notices, resolved int
+	}{
+		{"at first", 100, time.Minute, usage.True, 1, 0},
+		{"less than doubled", 199, time.Minute, usage.True, 1, 0},
+		{"unknown", 199, time.Minute, usage.Unknown, 1, 0},
+		{"unknown for a day and more", 199, 25 * time.Hour, usage.Unknown, 1, 0},
+		{"known again, after a day", 199, time.Minute, usage.True, 2, 0},
+		{"doubled", 398, time.Minute, usage.True, 3, 0},
+		{"as it was", 398, time.Hour, usage.True, 3, 0},
+		{"a day later", 400, 23 * time.Hour, usage.True, 4, 0},
+		{"over", 400, time.Minute, usage.False, 4, 1},
+		{"over still", 400, time.Minute, usage.False, 4, 1},
+		{"again", 100, time.Minute, usage.True, 5, 1},
+	} {
+		dollars, answer = step.dollars, step.answer
+		w.wants.Spent = inventory.Known(dollars * money.USD)
+		w.rounds(t, step.after, time.Minute)
+		if n, r := notified("notice"), notified("resolved"); n != step.notices || r != step.resolved {
+			t.Fatalf("%s: %d notices and %d resolved, want %d and %d", step.name, n, r, step.notices, step.resolved)
+		}
 	}
 	w.untouched(t)
 }

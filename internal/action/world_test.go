@@ -82,7 +82,8 @@ func (w *world) sample() {
 func (w *world) propose() []action.Proposal {
 	var out []action.Proposal
 	for _, r := range w.cloud.Resources() {
-		if a := w.answer(r); a == usage.True {
+		a := w.answer(r)
+		if a == usage.True || a == usage.Unknown && w.wants.Do.Verb == policy.Notify {
 			p := w.wants
 			p.Resource, p.Duty, p.Condition, p.Because = r.Inventory(), r.Verdict(), a, "idle since yesterday"
 			p.Evidence = []usage.Evidence{usage.Fact("state", string(r.State), "test")}

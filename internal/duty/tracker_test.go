@@ -257,8 +257,9 @@ func TestTrackerMemoryLimit(t *testing.T) {
 		}
 		each := (heap() - before) / machines
 		runtime.KeepAlive(keep)
-		if t.Logf("%d bytes after %d minutes", each, minutes); each > 16<<10 {
-			t.Errorf("a tracker takes %d bytes after %d minutes, at most %d", each, minutes, 16<<10)
+		const most = 16<<10 + 128 // eight GPUs, and the record of progress
+		if t.Logf("%d bytes after %d minutes", each, minutes); each > most {
+			t.Errorf("a tracker takes %d bytes after %d minutes, at most %d", each, minutes, most)
 		}
 	}
 }

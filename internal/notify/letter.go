@@ -94,7 +94,7 @@ func Compose(m action.Message) Letter {
 	}
 	l.add("For", plain.Cut(plain.Line(m.To), maxName), made)
 	switch {
-	case m.Kind == "acted":
+	case m.Kind == "acted", m.Kind == "resolved":
 		l.Keep, l.KeepTag = "", ""
 	case m.Kind == "approval":
 		l.Ask, l.Keep, l.KeepTag = "To approve it:", "curfew approve "+plain.Line(m.Item), ""
@@ -163,6 +163,8 @@ func subject(m action.Message) string {
 		return who + " needs a look: it is not confirmed that it was " + verb
 	case m.Kind == "alarm":
 		return who + " needs a look: " + because
+	case m.Kind == "resolved":
+		return who + " is resolved: " + because
 	case m.Kind == "acted" && verb != "":
 		return who + " was " + verb
 	case m.Kind == "warning" && verb != "" && m.ActsAt.IsZero():

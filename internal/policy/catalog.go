@@ -10,6 +10,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -329,6 +330,40 @@ var facts = []fact{
 		read:  func(e *evaluation) ref.Val { return since(e, e.f.Checkpoint.Or(time.Time{})) },
 		turns: func(e *evaluation) time.Time { return e.f.Checkpoint.Or(time.Time{}) }},
 
+	{
+		name: "progress.since",
+		doc: "time since its work last made progress, by a new highest step or a complete checkpoint; " +
+			"since the work began where there was none",
+		example: `progress.since >= duration("12h")`,
+		typ:     cel.DurationType, unknown: "the machine rests, or its duty is unknown", slope: 1,
+		read: func(e *evaluation) ref.Val {
+			at, known := e.f.NoProgress()
+			if !known {
+				return nil
+			}
+			return types.Duration{Duration: e.f.Now.Sub(at)}
+		}},
+	{
+		name: "progress.spent", doc: "its cost in that time, at its list price", unit: "dollars",
+		example: `progress.spent >= 100.0`,
+		typ:     cel.DoubleType, unknown: "progress.since is unknown, or a meter of it has no price",
+		read: func(e *evaluation) ref.Val {
+			v, known := e.f.SpentWithoutProgress()
+			if !known {
+				return nil
+			}
+			return number(float64(v) / float64(money.USD))
+		}, turns: nextDollar},
+	{
+		name: "progress.told", doc: "whether its work ever reported progress", example: `!progress.told`,
+		typ: cel.BoolType, unknown: "progress.since is unknown",
+		read: func(e *evaluation) ref.Val {
+			if _, known := e.f.NoProgress(); !known {
+				return nil
+			}
+			return types.Bool(e.f.ProgressReported())
+		}},
+
 	{name: "budget.state", doc: "state of the budget that it counts against", example: `budget.state == "over"`,
 		typ: cel.StringType, unknown: "no budget is known", values: budgetStates,
 		read: ofBudget(func(b *Budget) ref.Val { return text(b.State) })},
@@ -462,6 +497,18 @@ func hourly(e *evaluation) ref.Val {
 		return nil
 	}
 	return types.Double(float64(amount) / 1e9)
+}
+
+// nextDollar is when the dollars spent without progress reach the next whole dollar. A condition
+// on a fraction of a dollar is answered at most that late.
+func nextDollar(e *evaluation) time.Time {
+	spent, known := e.f.SpentWithoutProgress()
+	hourly := e.f.Hourly.Or(0)
+	if !known || hourly <= 0 {
+		return time.Time{}
+	}
+	left := money.USD - spent%money.USD
+	return e.f.Now.Add(time.Duration(float64(left)/float64(hourly)*float64(time.Hour)) + time.Second)
 }
 
 func attached(e *evaluation) ref.Val {

@@ -238,6 +238,11 @@ func (p *Policy) AsksCharges() bool {
 	return p.anyFact(func(f *fact) bool { return strings.HasPrefix(f.name, "budget.") || f.name == "price.drift" })
 }
 
+// AsksProgress says whether the conditions ask for the progress of work.
+func (p *Policy) AsksProgress() bool {
+	return p.anyFact(func(f *fact) bool { return strings.HasPrefix(f.name, "progress.") })
+}
+
 // Timeless says whether the conditions, other than the schedule, answer alike at any time
 // while nothing is learned, but for how long a state of duty has lasted.
 func (p *Policy) Timeless() bool {
@@ -256,7 +261,8 @@ func (p *Policy) anyFact(is func(*fact) bool) bool {
 }
 
 // Horizon is how far back usage has to be known for the policy: the longest span that
-// duty.lasting can be compared with, and the longest window of a figure; 0 where there is none.
+// duty.lasting or progress.since can be compared with, and the longest window of a figure; 0 where
+// there is none.
 func (p *Policy) Horizon() time.Duration {
 	longest := duty.NewWatch(p.Figures()).Horizon()
 	for _, c := range []*condition{p.where, p.when} {
@@ -264,7 +270,9 @@ func (p *Policy) Horizon() time.Duration {
 			continue
 		}
 		for _, x := range c.crossings {
-			if !slices.ContainsFunc(x.terms, func(t term) bool { return t.fact == factIndex["duty.lasting"] }) {
+			if !slices.ContainsFunc(x.terms, func(t term) bool {
+				return t.fact == factIndex["duty.lasting"] || t.fact == factIndex["progress.since"]
+			}) {
 				continue
 			}
 			span := max(x.rest, -x.rest)

@@ -40,6 +40,9 @@ func machine() *Facts {
 			Expires: wednesday.Add(2 * time.Minute), Coverage: 0.97, Why: "0% compute and nothing held"},
 		Hourly:     inventory.Known(money.USD + 10*money.Cent),
 		Checkpoint: inventory.Known(wednesday.Add(-10 * time.Minute)),
+		Progress: inventory.Known(duty.Progress{
+			From: wednesday.Add(-9 * time.Hour), Since: wednesday.Add(-time.Hour), Step: 7, Reported: true,
+		}),
 		Budget:     &Budget{State: "warn", UsedShare: 0.8, ForecastShare: inventory.Known(1.2)},
 		PriceDrift: inventory.Known(0.1),
 	}
@@ -86,6 +89,9 @@ func TestFacts(t *testing.T) {
 		"lease.expired":          `!lease.expired`,
 		"lease.idle":             `lease.idle == duration("45m") && duty.lasting >= lease.idle`,
 		"checkpoint.age":         `checkpoint.age == duration("10m")`,
+		"progress.since":         `progress.since == duration("10m")`,
+		"progress.spent":         `progress.spent > 0.1833 && progress.spent < 0.1834`,
+		"progress.told":          `progress.told`,
 		"budget.state":           `budget.state == "warn"`,
 		"budget.used_share":      `budget.used_share == 0.8`,
 		"budget.forecast_share":  `budget.forecast_share > 1`,
@@ -101,8 +107,8 @@ func TestFacts(t *testing.T) {
 			t.Errorf("%s is not asked for", name)
 		}
 	}
-	if got := len(facts); got != 44 {
-		t.Errorf("%d facts; the table above has 44", got)
+	if got := len(facts); got != 47 {
+		t.Errorf("%d facts; the table above has 47", got)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -24,6 +25,8 @@ type Facts struct {
 	Hourly inventory.Fact[money.Amount]
 	// Checkpoint is when the newest confirmed checkpoint of its work was saved.
 	Checkpoint inventory.Fact[time.Time]
+	// Progress is that of its work, or of the run of its gang; unknown where it is not judged.
+	Progress inventory.Fact[duty.Progress]
 	// Budget is the state of the budgets that its owner spends from; nil is unknown.
 	Budget *Budget
 	// PriceDrift is the rate paid over the catalog's less 1: 0.1 is 10% more.
@@ -31,6 +34,59 @@ type Facts struct {
 	// Stale says that the inventory itself is too old to act on: everything about
 	// the resource is unknown.
 	Stale bool
+}
+
+// NoProgress returns since when the work has made no progress: since its last step or checkpoint,
+// or since it began where there was none. It is unknown while the machine rests.
+func (f *Facts) NoProgress() (since time.Time, known bool) {
+	p, known := f.Progress.Get()
+	if !known || p.From.IsZero() {
+		return time.Time{}, false
+	}
+	for _, t := range []time.Time{p.From, p.Since, f.Checkpoint.Or(time.Time{}), f.Resource.CreatedAt} {
+		if t.After(since) && !t.After(f.Now) {
+			since = t
+		}
+	}
+	return since, !since.IsZero()
+}
+
+// SpentWithoutProgress returns the dollars since then, at the price of an hour of now.
+func (f *Facts) SpentWithoutProgress() (money.Amount, bool) {
+	since, known := f.NoProgress()
+	hourly, priced := f.Hourly.Get()
+	if !known || !priced {
+		return 0, false
+	}
+	spent, err := hourly.Mul(int64(f.Now.Sub(since)/time.Second), int64(time.Hour/time.Second))
+	return spent, err == nil
+}
+
+// WithoutProgress says for people for how long, and for how many dollars, the work has made no
+// progress, and what to add where it never reported any.
+func (f *Facts) WithoutProgress() string {
+	since, known := f.NoProgress()
+	if !known {
+		return "its progress is unknown"
+	}
+	text := "no progress for " + plain.Duration(f.Now.Sub(since))
+	if spent, known := f.SpentWithoutProgress(); known {
+		text += " and " + spent.Dollars()
+	}
+	if !f.ProgressReported() {
+		return text + ": its work never reported any; call curfew.step(n), or name its checkpoint folder"
+	}
+	if p := f.Progress.Or(duty.Progress{}); p.Step > 0 {
+		return text + ": the highest step is " + plain.Number(p.Step, 0) + ", of " + plain.Time(since)
+	}
+	return text + ": the newest checkpoint is of " + plain.Time(since)
+}
+
+// ProgressReported says whether the work ever reported progress: steps, or checkpoints.
+func (f *Facts) ProgressReported() bool {
+	p, known := f.Progress.Get()
+	_, saved := f.Checkpoint.Get()
+	return known && p.Reported || saved
 }
 
 // Budget is the state of a budget for conditions.
@@ -54,6 +110,16 @@ type Outcome struct {
 	// changes, because time goes on: a duration crossed, a schedule's next tick.
 	// Zero is never.
 	Next time.Time
+}
+
+// Unknown says why the answer is unknown; empty where it is not.
+func (o Outcome) Unknown() string {
+	for _, part := range o.Parts {
+		if part.Answer == usage.Unknown {
+			return part.Why
+		}
+	}
+	return ""
 }
 
 // Part is the answer of one part of a policy.

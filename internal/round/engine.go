@@ -74,9 +74,18 @@ func New(s Setting) *Engine {
 	return e
 }
 
-// newTracker returns a tracker without samples, of what the policies ask for.
-func (e *Engine) newTracker() *duty.Tracker {
-	return duty.NewTracker(e.Duty, e.Activity, e.LookBack).Watch(e.watch)
+// newTracker returns a tracker without samples, of what the policies ask for. It goes on from the
+// record of progress of the tracker that it replaces, or from the one that was kept.
+func (e *Engine) newTracker(s *subject) *duty.Tracker {
+	k := duty.NewTracker(e.Duty, e.Activity, e.LookBack).Watch(e.watch)
+	if s.tracker != nil {
+		k.Resume(s.tracker.Progress())
+	} else if e.Progress != nil {
+		if p, kept := e.Progress(s.Resource); kept {
+			k.Resume(p)
+		}
+	}
+	return k
 }
 
 // subject is one resource with all that is known of it.
@@ -104,6 +113,9 @@ type subject struct {
 	// news says that something was learned of it since it was judged last.
 	news bool
 	seen int // the number of the newest list that it is in
+	// record is the progress that is kept for later processes, as it was at recorded.
+	record   duty.Progress
+	recorded time.Time
 
 	// A replay's: the machines of its gang, when to look at it next and when the ladder
 	// has something due, both in nanoseconds since 1970, its place in the queue, and
@@ -154,6 +166,9 @@ type Result struct {
 	Billing *Billing
 	// Facts is what the policies saw, in the order of the resources.
 	Facts []*policy.Facts
+	// Progress is the record of progress of each machine that works, for [Setting.Progress] of
+	// later processes; it may be of up to an hour ago.
+	Progress map[inventory.Ref]duty.Progress
 	// Proposals is what policies and people want.
 	Proposals []action.Proposal
 	// Gone are requests whose findings do not hold any more; Manual are those whose fix
@@ -256,6 +271,13 @@ func (e *Engine) Due() time.Time {
 func (e *Engine) again(only map[inventory.Ref]bool) *Engine {
 	s := e.Setting
 	s.Ladder, s.Books = nil, nil
+	s.Progress = func(r *inventory.Resource) (duty.Progress, bool) {
+		k := e.subjects[r.Ref()]
+		if k == nil || k.Resource == nil || !k.CreatedAt.Equal(r.CreatedAt) {
+			return duty.Progress{}, false
+		}
+		return k.tracker.Progress(), true
+	}
 	s.Query.Only, s.Query.Progress = only, nil
 	return New(s)
 }
@@ -281,8 +303,29 @@ func (e *Engine) decide(r *Result, woken []*subject, now time.Time) error {
 			e.know(s, now)
 		}
 		r.Facts = append(r.Facts, &s.facts)
+		e.keepProgress(r, s, now)
 	}
 	return nil
+}
+
+// recordEvery is how often the record of progress that is kept is brought up to date. What came
+// since is read again with the samples of the look-back, which is longer.
+const recordEvery = time.Hour
+
+// keepProgress notes the record of progress of a machine that works.
+func (e *Engine) keepProgress(r *Result, s *subject, now time.Time) {
+	p := s.tracker.Progress()
+	if p.From.IsZero() {
+		s.recorded = time.Time{}
+		return
+	}
+	if now.Sub(s.recorded) >= recordEvery || !p.From.Equal(s.record.From) {
+		s.record, s.recorded = p, now
+	}
+	if r.Progress == nil {
+		r.Progress = map[inventory.Ref]duty.Progress{}
+	}
+	r.Progress[s.ref] = s.record
 }
 
 // act hands every account's ladder what is proposed there. An account whose ladder fails

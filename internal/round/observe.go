@@ -233,7 +233,7 @@ func (in *intake) open(r *inventory.Resource, o usage.SourceInfo) usage.Sink {
 	out := &inlet{SourceInfo: o, subject: s, taken: t, number: uint8(in.source + 1)}
 	if r.Kind.Traits().Measured {
 		if s.tracker == nil {
-			s.tracker = in.engine.newTracker()
+			s.tracker = in.engine.newTracker(s)
 		}
 		if in.windows == nil {
 			out.tracker = s.tracker.Open(o)

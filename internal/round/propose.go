@@ -47,6 +47,7 @@ func (e *Engine) know(s *subject, now time.Time) {
 		s.ahead.Until = e.lastsTo(s)
 		s.facts.Duty = &s.ahead
 	}
+	s.facts.Progress = e.progress(s)
 	if e.watch != nil {
 		s.facts.GPUs = e.gauge(s)
 	}
@@ -57,6 +58,20 @@ func (e *Engine) know(s *subject, now time.Time) {
 	if e.standing != nil {
 		e.standing(&s.facts)
 	}
+}
+
+// progress returns the progress of a machine's work, in view of the other machines of its run.
+func (e *Engine) progress(s *subject) inventory.Fact[duty.Progress] {
+	if s.own == nil {
+		return inventory.Fact[duty.Progress]{}
+	}
+	p := s.tracker.Progress()
+	if s.does != s.own {
+		for _, o := range e.gangs[gangOf(s.Resource)] {
+			p = p.Or(o.tracker.Progress())
+		}
+	}
+	return inventory.Known(p)
 }
 
 // gauge tells what was measured of the GPUs of a subject that is judged.
@@ -90,8 +105,16 @@ func (e *Engine) propose(out []action.Proposal, woken []*subject, unread map[str
 			continue
 		}
 		for i, p := range e.Policies.Policies {
-			if s.answers[i].Tristate == usage.True {
+			switch answer := s.answers[i].Tristate; {
+			case answer == usage.True:
 				out = append(out, e.proposal(s, p))
+			case answer == usage.Unknown && p.Do.Verb == policy.Notify && s.open:
+				unknown := e.proposal(s, p)
+				unknown.Condition, unknown.Because = usage.Unknown, "too little is known of it"
+				if !e.lean {
+					unknown.Because = cmp.Or(p.Explain(&s.facts).Unknown(), unknown.Because)
+				}
+				out = append(out, unknown)
 			}
 		}
 	}
@@ -116,6 +139,11 @@ func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 	if p.Warn != nil {
 		out.Notify, out.Grace = p.Warn.Notify, p.Warn.Grace
 	}
+	if p.AsksProgress() {
+		if spent, known := f.SpentWithoutProgress(); known {
+			out.Spent = inventory.Known(spent)
+		}
+	}
 	if f.Duty != nil {
 		v := *f.Duty
 		v.Until = s.does.Until // what is known ahead has not been seen yet
@@ -127,6 +155,8 @@ func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 					out.Because = part.Why
 				}
 			}
+		case p.AsksProgress():
+			out.Because = f.WithoutProgress()
 		case out.Class == policy.ClassDuty:
 			out.Because = v.State.String() + ": " + v.Why
 		}

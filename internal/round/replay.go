@@ -395,7 +395,7 @@ func (r *replay) look(s *subject) {
 		s.hourly, _ = ledger.AnHour(s.charges) // a rate that does not fit is not known
 	}
 	if res != nil && s.tracker == nil { // what was just launched warms up, measured or not
-		s.tracker = r.newTracker()
+		s.tracker = r.newTracker(s)
 	}
 }
 
@@ -506,7 +506,7 @@ func (r *replay) hear(h Heard) {
 	if s.tracker != nil && !h.Late && s.tracker.AddRun(r.opened, h.GPU, h.Signal, h.Start, h.Count, h.Value) {
 		return
 	}
-	s.tracker = r.newTracker()
+	s.tracker = r.newTracker(s)
 	r.Feed.Since(h.Resource, duty.Horizon(r.now, r.LookBack), func(h Heard) {
 		s.tracker.AddRun(r.opened, h.GPU, h.Signal, h.Start, h.Count, h.Value)
 	})

@@ -59,6 +59,9 @@ type Setting struct {
 	// Facts, when set, adds to what is known of a resource what neither inventory, usage
 	// nor prices say.
 	Facts func(f *policy.Facts)
+	// Progress, when set, returns the record of progress that an earlier process kept of a
+	// machine.
+	Progress func(r *inventory.Resource) (duty.Progress, bool)
 	// Standing, when set, is asked once the charges of a round are posted. It reads what
 	// follows from them, such as where budgets stand, and returns what adds that to what is
 	// known of a resource.

@@ -56,9 +56,16 @@ var least = map[string]struct {
 	"gpu-memory-nearly-full": {tags: map[string]string{"purpose": "train"}, does: &activity{util: 60, memory: 0.9}},
 	"gpu-hot":                {tags: map[string]string{}, does: &activity{util: 60, temperature: 85}},
 	"gpu-power":              {tags: map[string]string{"gpu-alerts": "power"}, does: &activity{util: 60, power: 1}},
+	"runaway":                {tags: map[string]string{"purpose": "train"}, does: working, know: withoutProgress},
+	"runaway-team":           {tags: map[string]string{"purpose": "train"}, does: working, know: withoutProgress},
 	"gpu-low-occupancy": {
 		tags: map[string]string{"Purpose": "training"}, does: &activity{util: 60, memory: 0.6, occupancy: 0.2},
 	},
+}
+
+// withoutProgress makes the work one of thirty hours that reported no progress.
+func withoutProgress(f *policy.Facts) {
+	f.Progress = inventory.Known(duty.Progress{From: f.Now.Add(-30 * time.Hour)})
 }
 
 func leased(ago time.Duration) map[string]string {
@@ -207,8 +214,8 @@ func TestShippedPoliciesAct(t *testing.T) {
 					t.Fatal("nothing says with which tags it should act")
 				}
 				p := newParade(t, book, want.tags, want.does)
-				if pol.Name == "budget-forecast" {
-					// It cares for machines of ten dollars an hour.
+				if pol.Name == "budget-forecast" || strings.HasPrefix(pol.Name, "runaway") {
+					// They care for machines of ten dollars an hour.
 					p.machines = slices.DeleteFunc(p.machines, func(r *inventory.Resource) bool {
 						return r.Type != "p4d.24xlarge" && r.Type != "p5.48xlarge"
 					})

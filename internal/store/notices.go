@@ -31,6 +31,7 @@ type briefingDoc struct {
 	Keep       string            `json:"keep"`
 	KeepTag    string            `json:"keep_tag"`
 	Evidence   []evidenceDoc     `json:"evidence"`
+	Spent      *money.Amount     `json:"spent_nano,omitempty"`
 }
 
 func briefingOf(b action.Briefing) briefingDoc {
@@ -39,6 +40,7 @@ func briefingOf(b action.Briefing) briefingDoc {
 		Owner: b.Owner, Because: b.Because,
 		Hourly: b.Hourly, Undo: b.Undo, Know: b.Know, Lost: b.Lost, Keep: b.Keep, KeepTag: b.KeepTag,
 		Evidence: convert(b.Evidence, func(e usage.Evidence) evidenceDoc { return evidenceDoc(e) }),
+		Spent:    b.Spent,
 	}
 }
 
@@ -48,6 +50,7 @@ func (d briefingDoc) briefing() action.Briefing {
 		Owner: d.Owner, Because: d.Because,
 		Hourly: d.Hourly, Undo: d.Undo, Know: d.Know, Lost: d.Lost, Keep: d.Keep, KeepTag: d.KeepTag,
 		Evidence: convert(d.Evidence, func(e evidenceDoc) usage.Evidence { return usage.Evidence(e) }),
+		Spent:    d.Spent,
 	}
 }
 

@@ -48,6 +48,21 @@ type KeptResource struct {
 	Volume   *KeptVolume   `json:"volume,omitempty"`
 	// LastActivity is when it was last used.
 	LastActivity *time.Time `json:"last_activity,omitempty"`
+	// Progress is the progress of its work; absent of what rests or is no machine.
+	Progress *KeptProgress `json:"progress,omitempty"`
+}
+
+// KeptProgress is the progress of the work of a machine, up to an hour before the observation.
+type KeptProgress struct {
+	// From is since when it is known to have worked without a rest.
+	From time.Time `json:"from"`
+	// Since is when the work last made progress; absent where it never did.
+	Since time.Time `json:"since,omitzero"`
+	// Step is the highest training step of the run, Checkpoints the counter of complete checkpoints.
+	Step        float64 `json:"step,omitempty"`
+	Checkpoints float64 `json:"checkpoints,omitempty"`
+	// Reported says whether the work ever reported steps or checkpoints.
+	Reported bool `json:"reported"`
 }
 
 // KeptInstance is what only machines have.

@@ -134,6 +134,11 @@ func EnforceSetting(ctx context.Context, req *runtime.Request, cfg config.Config
 	setting.Standing = func(ctx context.Context, _ time.Time) (func(*policy.Facts), error) {
 		return spend.Facts(ctx, cfg, s, now())
 	}
+	if slices.ContainsFunc(set.Policies, (*policy.Policy).AsksProgress) {
+		if setting.Progress, err = audit.KeptProgress(ctx, s); err != nil {
+			return setting, err
+		}
+	}
 	setting.Ladder, err = clouds.Ladders(req, cfg, s, cloud, o.Enforce)
 	return setting, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -46,7 +47,12 @@ func Observations(r *round.Result, profile string, tags inventory.TagMapping, ju
 			continue
 		}
 		ref := res.Ref()
-		body, err := json.Marshal(view.NewKeptResource(res, r.Hourly(ref)))
+		kept := view.NewKeptResource(res, r.Hourly(ref))
+		if p, works := r.Progress[ref]; works {
+			record := view.KeptProgress(p)
+			kept.Progress = &record
+		}
+		body, err := json.Marshal(kept)
 		if err != nil {
 			return nil, fmt.Errorf("keep %s: %w", ref, err)
 		}
@@ -283,6 +289,33 @@ func Inventories(ctx context.Context, s *store.Store) ([]view.Inventory, error) 
 		doc.Resources = append(doc.Resources, k)
 	}
 	return all, nil
+}
+
+// KeptProgress returns the records of progress of the machines that worked when they were seen
+// last, for [round.Setting]. A machine that was launched again has none.
+func KeptProgress(ctx context.Context, s *store.Store) (func(*inventory.Resource) (duty.Progress, bool), error) {
+	resources, err := s.Snapshots().Resources(ctx, snapshot.Query{})
+	if err != nil {
+		return nil, err
+	}
+	type record struct {
+		created time.Time
+		duty.Progress
+	}
+	records := map[inventory.Ref]record{}
+	for _, r := range resources {
+		k, err := KeptResource(r)
+		if err != nil {
+			return nil, err
+		}
+		if k.Progress != nil {
+			records[r.Ref] = record{k.CreatedAt, duty.Progress(*k.Progress)}
+		}
+	}
+	return func(r *inventory.Resource) (duty.Progress, bool) {
+		p, kept := records[r.Ref()]
+		return p.Progress, kept && p.created.Equal(r.CreatedAt)
+	}, nil
 }
 
 // KeptResource is a resource as it was seen last.
