@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/plan/capacity"
 )
 
 // Groups says how many machines of each group are needed, in the shape of its JSON.
@@ -159,6 +160,10 @@ func FromLedger(ctx context.Context, s sums, schema string, since, until time.Ti
 	if target < 1 {
 		out.Assumptions = append(out.Assumptions,
 			"at most "+plain.Share(target, 1)+" of the remaining machines work at the same time")
+	}
+	if purpose == inventory.Inference && target > capacity.CrowdedAbove {
+		out.Assumptions = append(out.Assumptions, fmt.Sprintf("%s is over %s of capacity: no room is left for a rise "+
+			"or a machine that fails", plain.Share(target, 1), plain.Share(capacity.CrowdedAbove, 0)))
 	}
 	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
 	"github.com/curfew-dev/curfew/internal/plan/rightsize"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -71,6 +72,8 @@ type Fleet struct {
 	UtilizationAfter float64 `json:"utilization_after"`
 	// CostUSDPerHour is the cost of an hour in dollars; null without a price.
 	CostUSDPerHour money.Dollars `json:"cost_usd_per_hour"`
+	// Note says what speaks for caution: a week of samples is missing, or the load stays over 85%.
+	Note string `json:"note,omitempty"`
 	// SavingUSD is a month of the machines that are not needed, below 0 what more cost; null
 	// without a price.
 	SavingUSD money.Dollars `json:"monthly_saving_usd"`
@@ -102,25 +105,23 @@ func Capacity(r *round.Result, book *price.Book, t finding.Thresholds, target fl
 	return out, nil
 }
 
-// plan plans one fleet by the same rule as a rate of requests: a machine serves one
-// machine's load. Charges are those of one machine.
+// plan plans one fleet by the rule of the finding about it. Charges are those of one machine.
 func plan(f finding.Fleet, charges []ledger.Charge, target float64) (Fleet, error) {
 	res := f.Resource
 	p := Fleet{
 		Team: res.Owner.Team, Project: res.Owner.Project, Resource: res.ID, Type: res.Type, Region: res.Region,
 		Machines: f.Machines, Load: f.Load,
-		Utilization: f.Load / float64(f.Machines), Replicas: f.Least}
-	if f.Load > 0 {
-		r, err := capacity.Plan(capacity.Params{QPS: max(f.Load, 1e-6), QPSPerGPU: 1, Target: target})
-		if err != nil {
-			return p, fmt.Errorf("plan the fleet of %s: %w", res.ID, err)
-		}
-		p.Replicas = max(r.Replicas, f.Least)
-	}
-	if target == capacity.DefaultTarget && p.Utilization >= 0.6 && p.Utilization <= 0.8 {
-		p.Replicas = f.Machines // within the band of which the target is the middle
-	}
+		Utilization: f.Load / float64(f.Machines), Replicas: f.Needed(target)}
 	p.UtilizationAfter = f.Load / float64(p.Replicas)
+	switch {
+	case p.UtilizationAfter > capacity.CrowdedAbove:
+		p.Note = fmt.Sprintf("%s utilization is over %s: no room for a rise, latency grows fast",
+			plain.Share(p.UtilizationAfter, 1), plain.Share(capacity.CrowdedAbove, 0))
+	case p.Replicas == p.Machines && p.Machines > 1 && p.UtilizationAfter < capacity.BandLow:
+		p.Note = "GPU memory, or two machines in production, keep its machines"
+	case f.Short && p.Replicas < p.Machines:
+		p.Note = "under 7 days of samples: load follows the days of the week, so wait before machines are taken out"
+	}
 	var month money.Amount
 	for _, c := range charges {
 		if c.Category != ledger.Compute {

@@ -284,6 +284,7 @@ func TestPlansFromAScan(t *testing.T) {
 	if grown == 0 {
 		t.Error("the saturated fleet of the demo does not grow")
 	}
+	d.fleetByRecordedUsage()
 	code, out, errs = d.run("plan", "rightsize", "--from", "scan", "--demo", "-o", "json")
 	if code != ExitDone || !strings.Contains(out, `"defect-train-02"`) || !strings.Contains(out, `"g6.8xlarge"`) {
 		t.Errorf("exit %d: %s", code, errs)
@@ -294,12 +295,32 @@ func TestPlansFromAScan(t *testing.T) {
 		"plan rightsize --from ledger --usage x.csv":    "not both",
 		"plan rightsize --from scan --usage x.csv":      "not both",
 		"plan capacity --from scan --qps 5":             "not both",
+		"plan capacity --qps 5 --usage x.csv":           "--from scan",
 		"plan capacity --from scan --demo --headroom 2": "--headroom",
 		"plan capacity --from scan --cloud nowhere":     "--cloud",
 	} {
 		if code, _, errs := d.run(strings.Fields(args)...); code != ExitUsage || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit %d: %s", args, code, errs)
 		}
+	}
+}
+
+// fleetByRecordedUsage plans a fleet whose load comes from a file: two machines in production at
+// 22% stay two, and the note says why.
+func (d *desktop) fleetByRecordedUsage() {
+	d.t.Helper()
+	var b strings.Builder
+	b.WriteString("time,resource,gpu,gpu_util\n")
+	now := time.Now().UTC().Truncate(time.Minute)
+	for at := now.AddDate(0, 0, -14); at.Before(now); at = at.Add(10 * time.Minute) {
+		for _, name := range []string{"label-assist-01", "label-assist-02"} {
+			fmt.Fprintf(&b, "%s,%s,0,22\n", at.Format(time.RFC3339), name)
+		}
+	}
+	d.write("fleet.csv", b.String())
+	code, out, errs := d.run("plan", "capacity", "--from", "scan", "--demo", "--usage", "fleet.csv")
+	if code != ExitDone || !strings.Contains(out, "22%") || !strings.Contains(out, "two machines in production") {
+		d.t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 }
 

@@ -36,16 +36,22 @@ func (a *app) newPlanCapacity() *cobra.Command {
 		Long: `Computes replicas, latency and cost from a request rate and the rate of one replica, or
 the time of a batch of n (a·n + b). One replica is computed as a batch-service queue;
 several replicas are simulated. --arrivals replays recorded requests instead of Poisson
-arrivals. Without --headroom, --p99 and --replicas the target is 70% utilization.
---from scan plans the machines of each serving fleet of the account. --from ledger shows
-which fleets had more machines than worked at the same time.`,
+arrivals. Without --headroom, --p99 and --replicas it aims for 60% to 80% utilization. A
+plan over 85% of capacity says so, and how many replicas have room for a rise. --from scan
+plans the machines of each serving fleet of the account, also by recorded usage. --from
+ledger shows which fleets had more machines than worked at the same time.`,
 		Example: `  curfew plan capacity --from scan
+  curfew plan capacity --from scan --usage gpu.csv
   curfew plan capacity --from ledger --since 30d
   curfew plan capacity --qps 500 --qps-per-gpu 200 --headroom 20%
   curfew plan capacity --qps 500 --profile a=1ms,b=10ms --p99 50ms --price 1.006
   curfew plan capacity --arrivals examples/data/requests.csv.gz --profile a=2ms,b=30ms --max-batch 16 --p99 200ms -o html > capacity.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if f.from != "scan" && len(f.source.Usage) > 0 {
+				return usageError(
+					"curfew plan capacity: --usage needs --from scan: it measures the machines of the account")
+			}
 			if f.from == "" {
 				return a.planCapacity(f)
 			}
@@ -70,7 +76,7 @@ which fleets had more machines than worked at the same time.`,
 	}
 	fl := c.Flags()
 	f.source.addAccount(fl)
-	f.source.addMetrics(fl)
+	f.source.addUsage(fl)
 	fl.StringVar(&f.from, "from", "",
 		"plan the serving fleets of the account by their measured load (scan) or by the "+
 			"hours in which they worked (ledger)")
@@ -78,7 +84,7 @@ which fleets had more machines than worked at the same time.`,
 	fl.Float64Var(&f.qps, "qps", 0, "requests per second (default with --arrivals: their rate)")
 	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests per second that one replica serves")
 	fl.StringVar(&f.headroom, "headroom", "",
-		"free share of the capacity: `20%` (default: 70% utilization, unless --p99 or --replicas is given)")
+		"free share of the capacity: `20%` (default: 60% to 80% utilization, unless --p99 or --replicas is given)")
 	fl.StringVar(&f.profile, "profile", "", "time of a batch of n: `a=1ms,b=10ms` is a·n + b")
 	fl.IntVar(&f.maxBatch, "max-batch", 0, "maximum batch size (default: an idle replica takes the whole queue)")
 	fl.StringVar(&f.p99, "p99", "", "p99 latency objective: `50ms`")
@@ -99,7 +105,7 @@ func (a *app) planCapacity(f capacityFlags) error {
 			return usageError("--headroom: %w", err)
 		}
 	case f.p99 == "" && f.replicas == 0:
-		p.Target = capacity.DefaultTarget
+		p.Band = true
 	}
 	if f.profile != "" {
 		if p.Profile, err = capacity.ParseProfile(f.profile); err != nil {

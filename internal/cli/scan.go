@@ -32,6 +32,11 @@ type sourceFlags struct {
 func (f *sourceFlags) add(fl *pflag.FlagSet) {
 	f.addAccount(fl)
 	fl.StringVar(&f.Profile, "profile", "", "AWS profile")
+	f.addUsage(fl)
+}
+
+// addUsage adds the flags that name recorded usage.
+func (f *sourceFlags) addUsage(fl *pflag.FlagSet) {
 	fl.StringArrayVar(&f.Usage, "usage", nil,
 		"recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`; repeatable")
 	f.addMetrics(fl)

@@ -12,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/plan/capacity"
 	"github.com/curfew-dev/curfew/internal/plan/mig"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -21,8 +22,8 @@ const (
 	// load follows the days of the week.
 	servingWindow = 7 * day
 	// saturated is the load, in percent, over which serving has no room for a rise and its
-	// latency grows fast (facts of capacity planning: 60 to 80% suits most fleets).
-	saturated = 85
+	// latency grows fast.
+	saturated = 100 * capacity.CrowdedAbove
 	// servingRoom is the memory that is kept free when work moves together.
 	servingRoom = 0.2
 )
@@ -146,10 +147,16 @@ type Fleet struct {
 	Machines int
 	// Load is the sum of their p95 utilization, in machines: 1.5 is one and a half at work.
 	Load float64
-	// Least is how many have to stay, whatever the load: those that hold the memory, and two
-	// in production.
-	Least int
+	// Short is set where a machine has samples of less than the week that scaling in needs.
+	Short bool
+
+	servers *servers
 }
+
+// Needed returns how many machines carry the load at a target, a share over 0 and at most 1, with
+// all of their memory and two in production. A fleet within the usual band stays as it is for the
+// target in the middle of the band.
+func (f Fleet) Needed(target float64) int { return f.servers.planned(target * 100) }
 
 // Fleets returns the serving fleets of an account of which every member was measured, in
 // the order of their resources.
@@ -163,7 +170,7 @@ func Fleets(a *Account, t Thresholds) ([]Fleet, error) {
 	for i := range x.subjects {
 		s := &x.subjects[i]
 		if f := x.fleetOf(s); f != nil && f.spokesman() == s {
-			out = append(out, Fleet{s.Resource, len(f.members), f.load / 100 / float64(f.gpus), f.needed(math.Inf(1))})
+			out = append(out, Fleet{s.Resource, len(f.members), f.load / 100 / float64(f.gpus), f.short(), f})
 		}
 	}
 	return out, x.err
@@ -179,6 +186,21 @@ func (f *servers) percent() float64 { return f.load / float64(f.gpus*len(f.membe
 
 // atLeast rounds up, with a hair of tolerance for binary fractions.
 func atLeast(v float64) int { return int(math.Ceil(v*(1-1e-9) - 1e-9)) }
+
+// short reports whether a member has samples of less than a week.
+func (f *servers) short() bool {
+	return slices.ContainsFunc(f.members, func(m *member) bool { return !Spans(m.Window, servingWindow) })
+}
+
+// planned is how many machines the fleet is to have for a target in percent: those it has where
+// the target is the middle of the usual band and the load is within the band.
+func (f *servers) planned(target float64) int {
+	if load := f.percent() / 100; target == 100*capacity.DefaultTarget &&
+		load >= capacity.BandLow && load <= capacity.BandHigh {
+		return len(f.members)
+	}
+	return f.needed(target)
+}
 
 // needed is how many machines carry the load at the target, with all of its memory where
 // that was measured: what runs on machines that go has to fit on those that stay.
@@ -230,10 +252,8 @@ func (f *servers) share(accelerator string, target float64) (shared, bool) {
 // do, and how their work shares GPUs where each process has to stay apart.
 func inferenceFleet(x *Index, f *servers) *Draft {
 	target, n := x.Thresholds.InferenceTarget, len(f.members)
-	needed := f.needed(target)
-	if n < 2 || needed >= n || slices.ContainsFunc(f.members, func(m *member) bool {
-		return !Spans(m.Window, servingWindow)
-	}) {
+	needed := f.planned(target)
+	if n < 2 || needed >= n || f.short() {
 		return nil
 	}
 	s := f.spokesman()

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -169,5 +171,44 @@ func TestSaturatedServing(t *testing.T) {
 	series(w, "", usage.GPUUtil, always(95))
 	if got := only(t, f.evaluate(), "inference-saturated"); evidence(got, "replicas_at_target") != "3" {
 		t.Errorf("%s: want 3 replicas", got.Because)
+	}
+}
+
+// TestFleetsAgreeWithFindings: what the planner of serving fleets needs at the usual target is
+// what the finding says of the fleet, and a fleet that it leaves alone has no finding.
+func TestFleetsAgreeWithFindings(t *testing.T) {
+	found := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		f := newFixture(t)
+		n := rapid.IntRange(2, 9).Draw(rt, "machines")
+		owner := inventory.Owner{Team: "search"}
+		if rapid.Bool().Draw(rt, "production") {
+			owner.Environment = "production"
+		}
+		serving(f, n, "p4d.24xlarge", 8, float64(rapid.IntRange(1, 100).Draw(rt, "load")),
+			float64(rapid.IntRange(1, 38).Draw(rt, "memory")), func(r *inventory.Resource, _ *inventory.Instance) {
+				r.Owner = owner
+			})
+		got := ""
+		for _, x := range f.evaluate() {
+			if x.Rule == "inference-overprovisioned" && strings.Contains(x.Because, "serve at") {
+				got = evidence(x, "machines_at_target")
+			}
+		}
+		fleets, err := Fleets(&f.Account, Thresholds{})
+		if err != nil || len(fleets) != 1 {
+			rt.Fatalf("%d fleets, %v", len(fleets), err)
+		}
+		want := ""
+		if needed := fleets[0].Needed(0.7); needed < n {
+			want, found = fmt.Sprint(needed), found+1
+		}
+		if got != want {
+			rt.Fatalf("the finding says %q of %d machines at %v, the planner %q", got, n,
+				fleets[0].Load/float64(n), want)
+		}
+	})
+	if found == 0 {
+		t.Error("no fleet is too large")
 	}
 }

@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plan/rightsize"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -74,6 +76,8 @@ type Index struct {
 	successors  map[[2]string]successor
 	// sized is the advice on the machine that was asked for last.
 	sized sizing
+	// forSale are the machines with accelerators that are for sale; see offers.
+	forSale *rightsize.Offers
 	// families is what runs and is reserved of each family; see familyUses.
 	families map[[3]string]map[string]*familyUse
 	// fleets are the machines that serve together; see fleetOf.
@@ -96,16 +100,11 @@ func newIndex(a *Account, t Thresholds, required []string) *Index {
 		chains: map[scoped][]int32{}, oldChains: map[scoped]bool{}, launched: map[scoped]bool{},
 		buckets: map[[2]string]int32{}, types: map[string]machine{},
 	}
-	for _, r := range a.Resources {
-		if r != nil {
-			x.subjects = append(x.subjects, Subject{Resource: r, ref: r.Ref()})
+	for _, r := range inOrder(a.Resources) {
+		if ref := r.Ref(); len(x.subjects) == 0 || x.subjects[len(x.subjects)-1].ref != ref {
+			x.subjects = append(x.subjects, Subject{Resource: r, ref: ref})
 		}
 	}
-	byRef := func(p, q Subject) int { return inventory.CompareRefs(p.ref, q.ref) }
-	if !slices.IsSortedFunc(x.subjects, byRef) {
-		slices.SortStableFunc(x.subjects, byRef)
-	}
-	x.subjects = slices.CompactFunc(x.subjects, func(p, q Subject) bool { return p.ref == q.ref })
 	for i := range x.subjects {
 		s := &x.subjects[i]
 		s.at, s.meters = int32(i), x.meters
@@ -117,6 +116,32 @@ func newIndex(a *Account, t Thresholds, required []string) *Index {
 	}
 	x.cover = newCoverage(x)
 	return x
+}
+
+// inOrder returns the resources that are not nil by reference, equal ones in the order in
+// which they were listed. Places are sorted, because a subject is large to move.
+func inOrder(all []*inventory.Resource) []*inventory.Resource {
+	places := make([]int32, 0, len(all))
+	for i, r := range all {
+		if r != nil {
+			places = append(places, int32(i))
+		}
+	}
+	byRef := func(i, j int32) int {
+		p, q := all[i], all[j]
+		if p.Kind == q.Kind && p.Region == q.Region && p.Account == q.Account && p.Cloud == q.Cloud {
+			return cmp.Or(cmp.Compare(p.ID, q.ID), cmp.Compare(i, j)) // by far the most comparisons
+		}
+		return inventory.CompareRefs(p.Ref(), q.Ref())
+	}
+	if !slices.IsSortedFunc(places, byRef) {
+		slices.SortFunc(places, byRef)
+	}
+	sorted := make([]*inventory.Resource, len(places))
+	for i, place := range places {
+		sorted[i] = all[place]
+	}
+	return sorted
 }
 
 // relate enters what s says about others.

@@ -19,12 +19,12 @@ import (
 // sizing is right-sizing's advice on one machine, which several rules read.
 type sizing struct {
 	of     *Subject
-	advice rightsize.Advice
+	advice rightsize.Sizing
 	ok     bool
 }
 
 // size returns the advice on a running, busy machine whose GPUs were measured.
-func (x *Index) size(s *Subject) (*rightsize.Advice, bool) {
+func (x *Index) size(s *Subject) (*rightsize.Sizing, bool) {
 	if x.sized.of == s {
 		return &x.sized.advice, x.sized.ok
 	}
@@ -37,7 +37,7 @@ func (x *Index) size(s *Subject) (*rightsize.Advice, bool) {
 	if age, known := x.Age(s); known && age < x.Thresholds.MinAge {
 		return nil, false
 	}
-	a, err := rightsize.Advise(s.Window, m, s.Region, x.account.Prices, rightsize.Options{
+	a, err := x.offers().Size(s.Window, m, s.Region, rightsize.Options{
 		Purpose: s.Purpose, MinCoverage: x.Thresholds.Coverage,
 	})
 	switch {
@@ -48,6 +48,14 @@ func (x *Index) size(s *Subject) (*rightsize.Advice, bool) {
 		x.sized.advice, x.sized.ok = a, a.Verdict != rightsize.Unknown && a.GPUsUsed > 0
 	}
 	return &x.sized.advice, x.sized.ok
+}
+
+// offers returns the machines for sale, whose prices every judgment of a region shares.
+func (x *Index) offers() *rightsize.Offers {
+	if x.forSale == nil {
+		x.forSale = rightsize.NewOffers(x.account.Prices)
+	}
+	return x.forSale
 }
 
 // roomy says whether any rule could find a machine too large: a GPU that is not
@@ -68,7 +76,7 @@ func roomy(w *usage.Window, device float64) bool {
 }
 
 // idlesInPart says whether the mean is under the line of well-used machines.
-func idlesInPart(a *rightsize.Advice) bool {
+func idlesInPart(a *rightsize.Sizing) bool {
 	return a.Verdict == rightsize.Overprovisioned || a.Verdict == rightsize.Underutilized
 }
 
@@ -88,7 +96,7 @@ func gpuCountOver(x *Index, s *Subject) *Draft {
 
 // spare is the finding that some GPUs of a machine never computed, where no smaller one is
 // for sale.
-func (x *Index) spare(s *Subject, a *rightsize.Advice) *Draft {
+func (x *Index) spare(s *Subject, a *rightsize.Sizing) *Draft {
 	rest := int64(a.GPUs - a.GPUsUsed)
 	d := &Draft{Finding: Finding{
 		Confidence: High,
@@ -174,7 +182,7 @@ func (x *Index) worthwhile(now, then money.Amount) bool {
 }
 
 // resize is the finding that the cheapest machine that fits costs less.
-func (x *Index) resize(s *Subject, a *rightsize.Advice, because string, fits func(rightsize.Candidate) bool) *Draft {
+func (x *Index) resize(s *Subject, a *rightsize.Sizing, because string, fits func(rightsize.Candidate) bool) *Draft {
 	if x.account.Advice != nil {
 		return nil // an on-premises machine has no other size to buy
 	}
@@ -205,7 +213,7 @@ func (x *Index) resize(s *Subject, a *rightsize.Advice, because string, fits fun
 }
 
 // resized is what is said of a candidate.
-func (x *Index) resized(s *Subject, a *rightsize.Advice, c rightsize.Candidate, because string) *Draft {
+func (x *Index) resized(s *Subject, a *rightsize.Sizing, c rightsize.Candidate, because string) *Draft {
 	d := &Draft{Finding: Finding{
 		Confidence: High,
 		Because:    because + ": " + c.Machine.Type + " would do",
@@ -318,7 +326,7 @@ func (x *Index) smallerEndpoint(s *Subject, v inventory.Variant) *Draft {
 	if !known || m.GPUs() == 0 || x.account.Prices == nil {
 		return nil
 	}
-	a, err := rightsize.Advise(s.Window, m, s.Region, x.account.Prices, rightsize.Options{
+	a, err := x.offers().Size(s.Window, m, s.Region, rightsize.Options{
 		Purpose: inventory.Inference, MinCoverage: x.Thresholds.Coverage,
 	})
 	if err != nil || a.Verdict == rightsize.Unknown || !idlesInPart(&a) {
@@ -358,7 +366,7 @@ func (x *Index) smallerEndpoint(s *Subject, v inventory.Variant) *Draft {
 // under its target, where nothing cheaper surely fits because the memory of its
 // model is unmeasured: at most it saves what the smallest machine with the
 // same accelerator costs less.
-func (x *Index) tooManyGPUs(s *Subject, m price.Machine, a *rightsize.Advice, now money.Amount,
+func (x *Index) tooManyGPUs(s *Subject, m price.Machine, a *rightsize.Sizing, now money.Amount,
 	managed func(string) (money.Amount, error)) *Draft {
 	if a.Verdict != rightsize.Overprovisioned || a.MemoryKnown || m.GPUs() < 2 {
 		return nil

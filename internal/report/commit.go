@@ -171,9 +171,15 @@ func committed(c commit.Commitment) string {
 	return fmt.Sprintf("%d × %s", c.Quantity, c.Key)
 }
 
-// byYearlySaving orders commitments, the largest saving first.
+// byYearlySaving orders commitments: the advised ones first, and the largest saving first.
 func byYearlySaving(all []commit.Commitment) []commit.Commitment {
 	return slices.SortedStableFunc(slices.Values(all), func(a, b commit.Commitment) int {
+		switch {
+		case a.Advised && !b.Advised:
+			return -1
+		case b.Advised && !a.Advised:
+			return 1
+		}
 		return cmp.Compare(b.YearlyUSD, a.YearlyUSD)
 	})
 }

@@ -67,6 +67,7 @@ func Fleets(r accountplan.Fleets) layout.Sheet {
 			strconv.Itoa(p.Replicas),
 			plain.Share(p.UtilizationAfter, 1), saving,
 		})
+		g.Notes = append(g.Notes, p.Note)
 	}
 	if len(g.Rows) > 0 {
 		s.Tables = append(s.Tables, g)

@@ -22,9 +22,16 @@ var ErrOverload = errors.New("the queue grows without limit")
 // ErrObjective is wrapped where no number of replicas meets the latency objective.
 var ErrObjective = errors.New("the objective cannot be met")
 
-// DefaultTarget is the utilization to aim for where nothing else is wanted: the middle of
-// the 60 to 80% that suit most fleets.
-const DefaultTarget = 0.7
+// The utilization that suits most serving fleets is 60 to 80%, and above 85% one scales out: the
+// wait for a free replica grows without limit towards 100%.
+const (
+	BandLow = 0.6
+	// DefaultTarget is the middle of the band, to aim for where nothing else is wanted.
+	DefaultTarget = 0.7
+	BandHigh      = 0.8
+	// CrowdedAbove is the share of capacity above which a plan has no room for a rise.
+	CrowdedAbove = 0.85
+)
 
 // Bounds of what is planned for.
 const (
@@ -45,6 +52,9 @@ type Params struct {
 	// Target is the utilization to aim for, over 0 to 1: the replicas are the fewest that
 	// stay at or under it. It goes without Headroom, P99 and Replicas; 0 is none.
 	Target float64
+	// Band aims for 60 to 80% instead: the number of replicas in it whose utilization is closest
+	// to the middle, or the fewest at or under 80% where none is. It goes without the others.
+	Band bool
 
 	// QPSPerGPU is what one replica serves in a second. It is 0 where Profile says it.
 	QPSPerGPU float64
@@ -90,6 +100,7 @@ func Plan(p Params) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("plan the capacity: %w", err)
 	}
+	r.crowd()
 	r.erlang()
 	r.zero(p)
 	r.explain(p)
@@ -112,7 +123,7 @@ func (p Params) check() error {
 		return fmt.Errorf("headroom %v: expected a share from 0 to below 1", p.Headroom)
 	case !(p.Target >= 0 && p.Target <= 1):
 		return fmt.Errorf("target utilization %v: expected a share over 0 and at most 1", p.Target)
-	case p.Target > 0 && (p.Headroom > 0 || p.P99 > 0 || p.Replicas > 0):
+	case (p.Target > 0 || p.Band) && (p.Headroom > 0 || p.P99 > 0 || p.Replicas > 0) || p.Target > 0 && p.Band:
 		return errors.New("give one of target utilization, headroom, latency objective and number of replicas")
 	case byRate == byProfile:
 		return errors.New("give either the requests/s of one GPU or the batch profile, not both")
@@ -152,28 +163,66 @@ func (p Params) check() error {
 func (r *Report) divide(p Params) error {
 	r.Method = ByFormula
 	if r.Replicas = p.Replicas; r.Replicas == 0 {
-		// A hair of tolerance, so that 400 / (200 * 0.5) stays 4 in binary fractions.
-		need := math.Ceil(p.QPS/(p.QPSPerGPU*p.share())*(1-1e-12) - 1e-12)
+		need := replicasAt(p.QPS/p.QPSPerGPU, p.share())
+		if p.Band {
+			n := int(min(need, maxReplicas))
+			need = float64(inBand(n, func(n int) float64 { return p.QPS / (p.QPSPerGPU * float64(n)) }))
+		}
 		if need > maxReplicas {
 			return fmt.Errorf("the rate needs %v replicas; the planner supports up to %d", need, maxReplicas)
 		}
-		r.Replicas = max(1, int(need))
+		r.Replicas = int(need)
 	}
 	r.Load = p.QPS / (p.QPSPerGPU * float64(r.Replicas))
 	if r.Load > 1 {
 		return fmt.Errorf("%w: %s requests/s, and %s can serve %s", ErrOverload, plain.Number(p.QPS, 1),
 			plain.Count(r.Replicas, "replica"), plain.Number(p.QPSPerGPU*float64(r.Replicas), 1))
 	}
-	r.Utilization, r.Scaling = r.Load, signals(p, p.QPSPerGPU*p.share())
+	aim := p.share()
+	if p.Band {
+		aim = DefaultTarget // a signal that scales at the upper end of the band is late
+	}
+	r.Utilization, r.Scaling = r.Load, signals(p, p.QPSPerGPU*aim)
 	return nil
+}
+
+// replicasAt is the fewest replicas, at least one, that carry a load in replicas at a share of
+// what they can serve. A hair of tolerance keeps 400 / (200 * 0.5) at 4 in binary fractions.
+func replicasAt(load, share float64) float64 { return max(1, math.Ceil(load/share*(1-1e-12)-1e-12)) }
+
+// inBand is the number of replicas from the fewest on whose utilization is in the band and closest
+// to its middle; the fewest where none is. Utilization falls with the number of replicas.
+func inBand(fewest int, utilization func(n int) float64) int {
+	off := func(u float64) float64 { return math.Abs(u - DefaultTarget) }
+	n, u := fewest, utilization(fewest)
+	for n < maxReplicas {
+		next := utilization(n + 1)
+		if next < BandLow-1e-9 || off(next) >= off(u) {
+			break
+		}
+		n, u = n+1, next
+	}
+	return n
 }
 
 // share is the share of what a replica can serve at which it is to work.
 func (p Params) share() float64 {
-	if p.Target > 0 {
+	switch {
+	case p.Band:
+		return BandHigh
+	case p.Target > 0:
 		return p.Target
 	}
 	return 1 - p.Headroom
+}
+
+// crowd notes that the plan is over 85% of capacity, with the replicas that have room for a rise.
+func (r *Report) crowd() {
+	if r.Load <= CrowdedAbove+1e-9 {
+		return
+	}
+	n := int(replicasAt(r.Load*float64(r.Replicas), BandHigh))
+	r.Crowded = &Crowded{Limit: CrowdedAbove, Replicas: n, Load: r.Load * float64(r.Replicas) / float64(n)}
 }
 
 // queue plans with the profile of a batch.

@@ -424,3 +424,87 @@ func TestTarget(t *testing.T) {
 		t.Error("a target together with a headroom is planned")
 	}
 }
+
+// TestBandMatchesFullSearch tries every number of replicas: of those in the band the one closest
+// to its middle, or where none is in it the fewest at or under 80%.
+func TestBandMatchesFullSearch(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		p := Params{QPS: rapid.Float64Range(1, 4000).Draw(rt, "qps"), Band: true}
+		if rapid.IntRange(0, 9).Draw(rt, "profile") == 9 { // simulated, which takes long
+			p.QPS /= 10
+			p.Profile = Profile{
+				PerItem: time.Duration(rapid.IntRange(1, 20).Draw(rt, "item")) * time.Millisecond,
+				Base:    time.Duration(rapid.IntRange(0, 20).Draw(rt, "base")) * time.Millisecond,
+			}
+			p.MaxBatch = 1 // each request takes as long as any other
+		} else {
+			p.QPSPerGPU = rapid.Float64Range(10, 400).Draw(rt, "each")
+		}
+		r, err := Plan(p)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		busy := func(n int) float64 {
+			each := p.QPSPerGPU
+			if each == 0 {
+				each = 1 / p.Profile.Batch(1)
+			}
+			return p.QPS / each / float64(n)
+		}
+		want := 1
+		for busy(want) > 0.8+1e-9 {
+			want++
+		}
+		for n := want; busy(n) >= 0.6-1e-9; n++ {
+			if math.Abs(busy(n)-0.7) < math.Abs(busy(want)-0.7)-1e-9 {
+				want = n
+			}
+		}
+		// A simulation is off by what its arrivals are.
+		if r.Replicas != want && (r.Method == ByFormula || math.Abs(busy(r.Replicas)-busy(want)) > 0.05) {
+			rt.Fatalf("%+v: %d replicas at %v, want %d at %v", p, r.Replicas, r.Utilization, want, busy(want))
+		}
+		if r.Crowded != nil {
+			rt.Fatalf("%+v: the default has %v of capacity", p, r.Load)
+		}
+	})
+}
+
+// TestNamesPlanOverCapacityLimit: every plan over 85% of capacity says so and names replicas with
+// room, whichever option led to it.
+func TestNamesPlanOverCapacityLimit(t *testing.T) {
+	named := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		p := Params{QPS: rapid.Float64Range(1, 900).Draw(rt, "qps"), QPSPerGPU: 100}
+		switch kind := rapid.IntRange(0, 9).Draw(rt, "kind"); {
+		case kind < 4:
+			p.Headroom = rapid.Float64Range(0, 0.5).Draw(rt, "headroom")
+		case kind < 8:
+			p.Replicas = int(math.Ceil(p.QPS/100)) + rapid.IntRange(0, 2).Draw(rt, "more")
+		default:
+			p.QPSPerGPU, p.MaxBatch, p.P99 = 0, 4, 500*time.Millisecond
+			p.Profile = Profile{PerItem: 10 * time.Millisecond, Base: time.Millisecond}
+		}
+		r, err := Plan(p)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		over := r.Load > 0.85+1e-9
+		if over != (r.Crowded != nil) || over != strings.Contains(r.Title, "of capacity is over 85%") {
+			rt.Fatalf("load %v: %+v, %q", r.Load, r.Crowded, r.Title)
+		}
+		if !over {
+			return
+		}
+		named++
+		c := r.Crowded
+		load := r.Load * float64(r.Replicas)
+		if c.Load > 0.8+1e-9 || math.Abs(c.Load-load/float64(c.Replicas)) > 1e-9 ||
+			c.Replicas > 1 && load/float64(c.Replicas-1) <= 0.8-1e-9 {
+			rt.Fatalf("load %v of %d replicas: %+v", r.Load, r.Replicas, c)
+		}
+	})
+	if named == 0 {
+		t.Error("no plan is over the limit")
+	}
+}

@@ -36,6 +36,10 @@ func (r *Report) title() string {
 	case r.P99LatencyMS != nil:
 		s += fmt.Sprintf(", p99 latency %s ms", plain.Number(*r.P99LatencyMS, 1))
 	}
+	if c := r.Crowded; c != nil {
+		s += fmt.Sprintf("; %s of capacity is over %s, use %s for %s", plain.Share(r.Load, 1), plain.Share(c.Limit, 0),
+			plain.Count(c.Replicas, "replica"), plain.Share(c.Load, 1))
+	}
 	return s
 }
 
@@ -74,6 +78,11 @@ func (r *Report) assumed(p Params) []string {
 	if p.Target > 0 {
 		note("the fewest replicas with at most %s utilization; change this with --headroom, --p99 or --replicas",
 			plain.Share(p.Target, 0))
+	}
+	if p.Band {
+		note("the replicas aim for %s to %s utilization, as close to %s as whole replicas come; change this with "+
+			"--headroom, --p99 or --replicas", plain.Share(BandLow, 0), plain.Share(BandHigh, 0),
+			plain.Share(DefaultTarget, 0))
 	}
 	if p.HourlyPrice > 0 {
 		note("a replica costs %s an hour, whether it is busy or idle", p.HourlyPrice.Dollars())
@@ -126,6 +135,12 @@ func (r *Report) changes(p Params) []string {
 		if c.Replicas == r.Replicas-1 || c.Replicas == r.Replicas+1 {
 			note("with %s, p99 latency is %s ms", plain.Count(c.Replicas, "replica"), plain.Number(c.P99LatencyMS, 1))
 		}
+	}
+	if c := r.Crowded; c != nil {
+		note(
+			"the plan is at %s of capacity: above %s latency rises fast, and nothing is left for a rise or a replica "+
+				"that fails; %s are at %s", plain.Share(r.Load, 1), plain.Share(c.Limit, 0),
+			plain.Count(c.Replicas, "replica"), plain.Share(c.Load, 1))
 	}
 	if r.Load > 0 {
 		note("above %s requests/s, the queue of %s grows without limit", plain.Number(r.QPS/r.Load, 1),

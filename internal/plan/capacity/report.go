@@ -48,6 +48,8 @@ type Report struct {
 	// Load is the rate as a share of the highest that the replicas can serve, with the
 	// largest batches; over 1 only in a replay.
 	Load float64 `json:"load"`
+	// Crowded is set where the load is over 85% of capacity: the replicas have no room for a rise.
+	Crowded *Crowded `json:"crowded,omitempty"`
 	// ObjectiveMS is the p99 latency objective, Met whether it is met.
 	ObjectiveMS *float64 `json:"objective_ms"`
 	Met         *bool    `json:"objective_met"`
@@ -75,6 +77,15 @@ type Report struct {
 	CoverageNotes []string `json:"coverage_notes"`
 	// Changes are what would change the answer.
 	Changes []string `json:"changes"`
+}
+
+// Crowded is a plan over 85% of capacity, and the replicas that have room for a rise.
+type Crowded struct {
+	// Limit is the load above which one scales out.
+	Limit float64 `json:"limit"`
+	// Replicas is the fewest replicas with a load of at most 80%, Load their load.
+	Replicas int     `json:"replicas"`
+	Load     float64 `json:"load"`
 }
 
 // Erlang is the rule of thumb for as many replicas, one request each at a time.

@@ -97,11 +97,13 @@ func (s *sizing) figures(n int, qps, wait float64) figures {
 // meets says whether n replicas keep the objective at the planned rate, or the
 // utilization to aim for.
 func (s *sizing) meets(n int) bool {
-	if s.p.Target > 0 {
-		return s.figures(n, s.p.QPS, 0).utilization <= s.p.Target+1e-9
+	if s.p.Target > 0 || s.p.Band {
+		return s.utilization(n) <= s.p.share()+1e-9
 	}
 	return s.figures(n, s.planned(), 0).p99 <= s.p.P99.Seconds()+tick
 }
+
+func (s *sizing) utilization(n int) float64 { return s.figures(n, s.p.QPS, 0).utilization }
 
 // fewest returns the fewest replicas that keep the objective at the planned rate or the
 // utilization to aim for, or that can serve it where there is neither.
@@ -110,14 +112,15 @@ func (s *sizing) fewest() (int, error) {
 	if low > maxReplicas {
 		return 0, fmt.Errorf("the rate needs %d replicas; the planner supports up to %d", low, maxReplicas)
 	}
-	if s.p.P99 == 0 && s.p.Target == 0 {
+	aims := s.p.Target > 0 || s.p.Band
+	if s.p.P99 == 0 && !aims {
 		return low, nil
 	}
 	high := low
 	for !s.meets(high) {
-		if high == maxReplicas && s.p.Target > 0 {
+		if high == maxReplicas && aims {
 			return 0, fmt.Errorf("%w: %d replicas have more than %s utilization", ErrObjective, high,
-				plain.Share(s.p.Target, 0))
+				plain.Share(s.p.share(), 0))
 		}
 		if high == maxReplicas {
 			return 0, fmt.Errorf("%w: %d replicas do not keep the p99 latency within %s ms", ErrObjective, high,
@@ -131,6 +134,9 @@ func (s *sizing) fewest() (int, error) {
 		} else {
 			low = mid + 1
 		}
+	}
+	if s.p.Band {
+		high = inBand(high, s.utilization)
 	}
 	return high, nil
 }

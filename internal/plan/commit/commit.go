@@ -12,6 +12,7 @@
 package commit
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
@@ -110,7 +111,7 @@ type Options struct {
 	// Drop is an additional drop in demand to evaluate, 0 to 1; 0 means none.
 	Drop float64
 	// MinHours is the number of hours with data required for advice; 0 means 1,440, a negative
-	// value none. It does not affect the computation.
+	// value none.
 	MinHours int
 	// Leave returns the risk that work leaves the machine type of a key; nil ignores it.
 	Leave func(key string) Leaving
@@ -120,6 +121,9 @@ type Options struct {
 	// 1,500. A report of a limited search states the distance to the bound.
 	Effort int
 }
+
+// minHistory returns the number of hours with data that advice needs.
+func (o Options) minHistory() int { return cmp.Or(o.MinHours, minHours) }
 
 // defaultEffort is the default bound of a search.
 const defaultEffort = 1500

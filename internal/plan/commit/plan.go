@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
@@ -30,25 +29,20 @@ func Plan(usage []Usage, offers []Offer, existing []Existing, o Options) (Report
 	}
 	o.Soon = cmp.Or(o.Soon, defaultExpirySoon)
 	lasting, expiring := d.inState(held, o.Soon, Active), d.inState(held, o.Soon, Expiring)
-	var bought []purchase
-	var gap money.Amount
+	var all groupPlan
 	for _, keys := range d.groups(offers, held) {
 		part, err := d.part(keys)
 		if err != nil {
 			return Report{}, err
 		}
-		last := part.among(lasting)
-		best, above, err := solve(part, offers, last, o.Effort)
+		p, err := group{d: part, lasting: part.among(lasting), expiring: part.among(expiring), o: o}.plan(offers)
 		if err != nil {
 			return Report{}, err
 		}
-		if best, err = part.schedule(best, offers, last, part.among(expiring), o.Effort); err != nil {
-			return Report{}, err
-		}
-		bought = append(bought, best...)
-		gap += above
+		all.best, all.advised = append(all.best, p.best...), append(all.advised, p.advised...)
+		all.gap += p.gap
 	}
-	r, err := d.report(bought, held, gap, o)
+	r, err := d.report(all, held, o)
 	if before := len(existing) - len(held); before > 0 {
 		r.CoverageNotes = append(r.CoverageNotes,
 			plain.Count(before, "existing commitment")+" ended before the window: not counted")

@@ -1,7 +1,6 @@
 package commit
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -20,9 +19,9 @@ type Report struct {
 	Start time.Time `json:"window_start"`
 	End   time.Time `json:"window_end"`
 	Hours int       `json:"hours"`
-	// OnDemandUSD is what the window costs without any commitment, PlannedUSD what the same
-	// use costs in the period ahead with those that last and those of the plan, charges of
-	// unused hours included.
+	// OnDemandUSD is the cost of the window without any commitment, PlannedUSD the cost of the
+	// same use in the period ahead with the existing commitments that last and the cheapest set of
+	// all offers, whether or not it is advised, charges of unused hours included.
 	OnDemandUSD money.Amount `json:"on_demand_cost_usd"`
 	PlannedUSD  money.Amount `json:"planned_cost_usd"`
 	// LowerBoundUSD is proven: no choice from these offers costs less.
@@ -42,10 +41,12 @@ type Report struct {
 	// LeavingUSD is what machines cost on demand that findings stop, move to spot or replace.
 	// They were taken off as well.
 	LeavingUSD money.Amount `json:"leaving_cost_usd"`
-	// Commitments are what to buy; Existing are those that exist, by their use in the window.
+	// Commitments are those to buy, which are advised, and after them those of the cheapest set of
+	// all offers that the advice refuses. The advised ones are the cheapest set without the offers
+	// that are refused. Existing are those that exist, by their use in the window.
 	Commitments []Commitment `json:"commitments"`
 	Existing    []Commitment `json:"existing"`
-	// AdvisedUSD is the cost when only what is advised is bought.
+	// AdvisedUSD is the cost with the advised commitments alone.
 	AdvisedUSD money.Amount `json:"advised_cost_usd"`
 	// ExpectedYearlyUSD is what the advised commitments are expected to save in a year of
 	// their terms, although work leaves their types; null where no rate of leaving is known.
@@ -55,9 +56,9 @@ type Report struct {
 	// AdvisedLossDrop is the least fall of demand, to a thousandth, from which the advised
 	// commitments cost more than they save; null where nothing is advised.
 	AdvisedLossDrop *float64 `json:"advised_loss_drop"`
-	// WhatIf is the same plan on less demand. LossDrop is the least fall of demand, to a
-	// thousandth, from which the new commitments cost more than they save; null where
-	// nothing is bought.
+	// WhatIf is the plan on less demand: the advised commitments, or all where none is advised.
+	// LossDrop is the least fall of demand, to a thousandth, from which they cost more than they
+	// save; null where no offer saves anything.
 	WhatIf   []WhatIf `json:"what_if"`
 	LossDrop *float64 `json:"loss_drop"`
 	// Online is the same window under the online policy, where the caller asked for it.
@@ -142,46 +143,70 @@ type WhatIf struct {
 // drops are the falls of demand that every report looks at, in thousandths.
 var drops = []int64{100, 200, 300, 500}
 
-// report replays what was bought with the existing commitments that last, and writes it down.
-func (d *demand) report(bought []purchase, held []line, gap money.Amount, o Options) (Report, error) {
+// report replays a plan with the existing commitments that last, and writes it down.
+func (d *demand) report(p groupPlan, held []line, o Options) (Report, error) {
 	lasting := d.inState(held, o.Soon, Active)
-	lines := d.lines(bought, lasting)
+	lines := d.lines(p.best, lasting)
 	out, layers, err := d.layers(lines)
 	if err != nil {
 		return Report{}, err
 	}
 	r := Report{Schema: Schema, Start: d.start, End: d.start.Add(time.Duration(d.hours) * time.Hour), Hours: d.hours,
-		OnDemandUSD: d.onDemand, PlannedUSD: out.cost, LowerBoundUSD: out.cost - gap, Optimal: gap == 0,
+		OnDemandUSD: d.onDemand, PlannedUSD: out.cost, LowerBoundUSD: out.cost - p.gap, Optimal: p.gap == 0,
 		EffectiveSavingsRate: saved(d.onDemand, out.cost), Coverage: money.Ratio(out.covered, d.onDemand),
 		Utilization: out.utilization(d.hours),
 		IdleUSD:     d.idle, LeavingUSD: d.leaving, Commitments: []Commitment{}, Layers: layers}
+	refused, err := r.list(d, lines, out, o, false)
+	if err != nil {
+		return Report{}, err
+	}
+	againstAdvice := r.Commitments
+	r.Commitments = []Commitment{}
+	if len(refused) > 0 && len(p.advised) > 0 {
+		lines = d.lines(p.advised, lasting)
+		if out, r.Layers, err = d.layers(lines); err != nil {
+			return Report{}, err
+		}
+	}
 	var added []line
-	var advised []purchase
+	if len(refused) == 0 || len(p.advised) > 0 {
+		if added, err = r.list(d, lines, out, o, true); err != nil {
+			return Report{}, err
+		}
+	}
+	r.Commitments = append(r.Commitments, againstAdvice...)
+	if r.Existing, err = d.existing(held, slices.Concat(added, refused), o); err != nil {
+		return Report{}, err
+	}
+	if err := r.advise(d, p.advised, lasting, o); err != nil {
+		return Report{}, err
+	}
+	if err := r.ask(d, lines, lasting, o); err != nil {
+		return Report{}, err
+	}
+	r.explain(d, lines, p.gap)
+	return r, nil
+}
+
+// list adds the new commitments of a replay that are advised, or those that are refused, and
+// returns their lines.
+func (r *Report) list(d *demand, lines []line, out outcome, o Options, advised bool) ([]line, error) {
+	var added []line
 	for i, l := range lines {
 		if l.existing != nil {
 			continue
 		}
 		c, err := d.commitment(l, out.lines[i], o)
 		if err != nil {
-			return Report{}, err
+			return nil, err
+		}
+		if c.Advised != advised {
+			continue
 		}
 		c.Starts = &l.starts
-		if c.Advised {
-			advised = append(advised, purchase{l.offer, l.level, l.starts})
-		}
 		added, r.Commitments = append(added, l), append(r.Commitments, c)
 	}
-	if r.Existing, err = d.existing(held, added, o); err != nil {
-		return Report{}, err
-	}
-	if err := r.advise(d, advised, lasting, o); err != nil {
-		return Report{}, err
-	}
-	if err := r.ask(d, lines, lasting, o); err != nil {
-		return Report{}, err
-	}
-	r.explain(d, lines, gap)
-	return r, nil
+	return added, nil
 }
 
 // advise weighs what is advised, without the rest of the plan.
@@ -315,7 +340,7 @@ func (d *demand) commitment(l line, y tally, options Options) (Commitment, error
 		c.ExpectedYearlyUSD = money.Known(expected)
 	}
 	if c.Why == "" && l.existing == nil {
-		c.Why = c.against(cmp.Or(options.MinHours, minHours))
+		c.Why = c.against(options.minHistory())
 	}
 	c.Advised = c.Why == ""
 	return c, nil
@@ -361,10 +386,7 @@ func (r *Report) ask(d *demand, lines, held []line, o Options) error {
 			Drop: float64(drop) / 1000, OnDemandUSD: less.onDemand, PlannedUSD: out.cost,
 			EffectiveSavingsRate: saved(less.onDemand, out.cost), Utilization: out.utilization(d.hours)})
 	}
-	switch {
-	case len(r.Commitments) == 0:
-		return nil
-	case !slices.ContainsFunc(r.Commitments, func(c Commitment) bool { return !c.Advised }):
+	if len(r.Commitments) == 0 || r.AdvisedLossDrop != nil {
 		r.LossDrop = r.AdvisedLossDrop
 		return nil
 	}
@@ -450,9 +472,14 @@ func (r *Report) explain(d *demand, lines []line, gap money.Amount) {
 			fmt.Sprintf("if demand drops by %s or more, the new commitments cost more than they save",
 				plain.Share(*r.LossDrop, 1)))
 	}
+	cost := r.PlannedUSD
+	if r.AdvisedLossDrop != nil {
+		cost = r.AdvisedUSD
+	}
 	for _, w := range r.WhatIf {
 		r.Changes = append(r.Changes, fmt.Sprintf("if demand drops by %s, the same plan saves %s instead of %s",
-			plain.Share(w.Drop, 1), plain.Share(w.EffectiveSavingsRate, 1), plain.Share(r.EffectiveSavingsRate, 1)))
+			plain.Share(w.Drop, 1), plain.Share(w.EffectiveSavingsRate, 1),
+			plain.Share(saved(r.OnDemandUSD, cost), 1)))
 	}
 	for _, c := range r.Commitments {
 		if !c.Advised {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 )
@@ -15,65 +16,135 @@ import (
 // the measured 95th percentile may take: above 85% one scales out.
 const fullest = 0.85
 
-// look fills in the candidates.
-func (a *Advice) look(m *measured, from price.Machine, region string, book *price.Book, o Options) error {
-	for _, to := range book.Machines() {
-		if to.Type == from.Type || to.Cloud != from.Cloud || to.Arch != from.Arch {
+// offer is a machine with accelerators at its on-demand price of an hour.
+type offer struct {
+	machine     price.Machine
+	accelerator price.Accelerator
+	region      string
+	price       price.Price
+	hourly      money.Amount
+}
+
+// offerKey names a list of offers: the machines of a cloud with a host architecture that a
+// region sells, and with clouds those of the other clouds at their lowest price too.
+type offerKey struct {
+	cloud, arch, region string
+	clouds              bool
+}
+
+// Offers are the machines with accelerators of a price book. Each region is priced once, by
+// ascending price, however many machines are judged. They are not safe for concurrent use.
+type Offers struct {
+	book   *price.Book
+	byList map[offerKey][]offer
+}
+
+// NewOffers returns the offers of a price book, which may be nil: then nothing is for sale.
+func NewOffers(book *price.Book) *Offers {
+	if book == nil {
+		book = &price.Book{}
+	}
+	return &Offers{book: book, byList: map[offerKey][]offer{}}
+}
+
+// list returns the offers under a key, cheapest first, then by type.
+func (f *Offers) list(k offerKey) ([]offer, error) {
+	if offers, ok := f.byList[k]; ok {
+		return offers, nil
+	}
+	var offers []offer
+	add := func(m price.Machine, region string, p price.Price) error {
+		acc, ok := f.book.Accelerator(m.Accelerator)
+		if !ok || m.GPUs() == 0 {
+			return nil
+		}
+		hourly, err := p.Hourly()
+		if err != nil {
+			return err
+		}
+		offers = append(offers, offer{machine: m, accelerator: acc, region: region, price: p, hourly: hourly})
+		return nil
+	}
+	for _, m := range f.book.Machines() {
+		if m.GPUs() == 0 || m.Cloud != k.cloud || m.Arch != k.arch {
 			continue
 		}
-		p, err := book.OnDemand(to.Type, region)
+		p, err := f.book.OnDemand(m.Type, k.region)
 		if errors.Is(err, price.ErrUnpriced) {
 			continue // not sold there, or unknown: nothing can be promised
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := a.consider(m, to, region, p, book, o); err != nil {
-			return err
+		if err := add(m, k.region, p); err != nil {
+			return nil, err
 		}
 	}
-	if o.Clouds {
-		for _, e := range elsewhere(book, from.Cloud) {
-			if err := a.consider(m, machineOf(e, book), e.Region, e.Price, book, o); err != nil {
-				return err
+	if k.clouds {
+		for _, e := range elsewhere(f.book, k.cloud) {
+			if err := add(machineOf(e, f.book), e.Region, e.Price); err != nil {
+				return nil, err
 			}
 		}
 	}
-	slices.SortStableFunc(a.Candidates, func(x, y Candidate) int {
-		return cmp.Or(cmp.Compare(x.Hourly, y.Hourly), cmp.Compare(len(x.Against), len(y.Against)),
-			cmp.Compare(x.Machine.Type, y.Machine.Type))
+	slices.SortStableFunc(offers, func(x, y offer) int {
+		return cmp.Or(cmp.Compare(x.hourly, y.hourly), cmp.Compare(x.machine.Type, y.machine.Type))
 	})
-	return nil
+	f.byList[k] = offers
+	return offers, nil
 }
 
-// consider adds a machine to the candidates where it fits and costs less.
-func (a *Advice) consider(m *measured, to price.Machine, region string, p price.Price, book *price.Book,
-	o Options) error {
-	acc, ok := book.Accelerator(to.Accelerator)
-	if !ok || acc.Vendor != a.Accelerator.Vendor {
-		return nil
-	}
-	c := Candidate{Machine: to, Accelerator: acc, GPUs: to.GPUs(), Region: region, Price: p}
-	if !m.fits(&c, a.Accelerator, o) {
-		return nil
-	}
-	var err error
-	if c.Hourly, err = p.Hourly(); err != nil {
-		return err
-	}
-	if own, priced := a.Hourly.Get(); priced {
-		if c.Hourly >= own {
-			return nil
+// candidates yields the offers that fit and, where the own price is known, cost less:
+// cheapest first, then what has the least against it. A search that stops early looks at no
+// more expensive offer.
+func (s *Sizing) candidates(yield func(Candidate) bool) {
+	own, priced := s.Hourly.Get()
+	var alike []Candidate // of one price
+	for i, o := range s.offers {
+		if priced && o.hourly >= own {
+			break
 		}
-		monthly, err := (own - c.Hourly).Monthly()
-		if err != nil {
-			return err
+		if c, ok := s.consider(o); ok {
+			alike = append(alike, c)
 		}
+		if i+1 < len(s.offers) && s.offers[i+1].hourly == o.hourly {
+			continue
+		}
+		slices.SortStableFunc(alike, func(x, y Candidate) int {
+			return cmp.Compare(len(x.Against), len(y.Against))
+		})
+		for _, c := range alike {
+			if !yield(c) {
+				return
+			}
+		}
+		alike = alike[:0]
+	}
+	for _, c := range alike {
+		if !yield(c) {
+			return
+		}
+	}
+}
+
+// consider returns the candidate of an offer, and whether it fits.
+func (s *Sizing) consider(o offer) (Candidate, bool) {
+	if o.machine.Type == s.m.from.Type || o.accelerator.Vendor != s.Accelerator.Vendor {
+		return Candidate{}, false
+	}
+	c := Candidate{
+		Machine: o.machine, Accelerator: o.accelerator, GPUs: o.machine.GPUs(), Region: o.region, Price: o.price,
+		Hourly: o.hourly,
+	}
+	if !s.m.fits(&c, s.Accelerator, s.options) {
+		return Candidate{}, false
+	}
+	if own, priced := s.Hourly.Get(); priced {
+		monthly, _ := (own - c.Hourly).Monthly() // less than the own price's, which Size checks
 		c.Saving = inventory.Known(monthly)
 	}
-	m.against(&c, a.Accelerator)
-	a.Candidates = append(a.Candidates, c)
-	return nil
+	s.m.against(&c, s.Accelerator)
+	return c, true
 }
 
 // elsewhere returns the lowest on-demand price of each machine with accelerators of

@@ -50,9 +50,9 @@ func FromUsage(ctx context.Context, r io.ReadSeeker, f usage.Format, machineType
 	}); err != nil {
 		return Report{}, err
 	}
-	sum := total{p: p}
+	sum := total{p: p, offers: NewOffers(book)}
 	for _, name := range slices.Sorted(maps.Keys(windows)) {
-		if err := sum.add(name, cmp.Or(found[name].machine, machineType), windows[name], book); err != nil {
+		if err := sum.add(name, cmp.Or(found[name].machine, machineType), windows[name]); err != nil {
 			return Report{}, err
 		}
 	}
@@ -74,7 +74,7 @@ func FromWindows(name string, machines []Measured, book *price.Book, p Params) (
 		p.Most = 5
 	}
 	p.Tensor = true
-	sum := total{p: p}
+	sum := total{p: p, offers: NewOffers(book)}
 	var without []string
 	for _, m := range machines {
 		if from, ok := book.Machine(m.Type); !ok || from.GPUs() == 0 {
@@ -82,7 +82,7 @@ func FromWindows(name string, machines []Measured, book *price.Book, p Params) (
 			continue
 		}
 		sum.p.Region, sum.p.Purpose = m.Region, m.Purpose
-		if err := sum.add(m.Name, m.Type, m.Window, book); err != nil {
+		if err := sum.add(m.Name, m.Type, m.Window); err != nil {
 			return Report{}, err
 		}
 	}
@@ -145,6 +145,7 @@ func survey(ctx context.Context, r io.Reader, f usage.Format, only func(resource
 // total adds up resources.
 type total struct {
 	p         Params
+	offers    *Offers
 	resources []Resource
 	judged    []sized
 	unmetered []sized // without a verdict
@@ -161,21 +162,21 @@ type sized struct {
 // day is the least time that holds the daily rhythm of use.
 const day = 24 * time.Hour
 
-func (t *total) add(name, machineType string, w *usage.Window, book *price.Book) error {
+func (t *total) add(name, machineType string, w *usage.Window) error {
 	if machineType == "" {
 		return fmt.Errorf("right-size %s: unknown machine type: give --type, or add a column type", name)
 	}
-	from, ok := book.Machine(machineType)
+	from, ok := t.offers.book.Machine(machineType)
 	if !ok {
 		return fmt.Errorf("right-size %s: machine type %q is not in the price book%s", name, machineType,
-			book.DidYouMean(machineType))
+			t.offers.book.DidYouMean(machineType))
 	}
 	window := w
 	reason := unfit(w, from)
 	if reason != "" {
 		window = nil
 	}
-	a, m, err := advise(window, from, t.p.Region, book, t.p.Options)
+	a, m, err := t.offers.advise(window, from, t.p.Region, t.p.Options)
 	if err != nil {
 		return fmt.Errorf("right-size %s: %w", name, err)
 	}
@@ -308,8 +309,8 @@ func (t *total) report(name string) (Report, error) {
 	r.Figures = a.figures(t.p.Most)
 	saving, known := money.Amount(0), false
 	for _, s := range t.judged {
-		if c, ok := s.advice.First(nil); ok {
-			if v, ok := c.Saving.Get(); ok {
+		if len(s.advice.Candidates) > 0 {
+			if v, ok := s.advice.Candidates[0].Saving.Get(); ok {
 				known = true
 				if saving, err = saving.Add(v); err != nil {
 					return Report{}, fmt.Errorf("right-size %s: add up the savings: %w", name, err)

@@ -6,6 +6,7 @@ package rightsize
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -126,9 +127,18 @@ type Candidate struct {
 	Against []string
 }
 
+// Sizing is the advice on one machine whose candidates are searched when they are asked for;
+// those of its Advice are nil.
+type Sizing struct {
+	Advice
+	m       *measured
+	options Options
+	offers  []offer
+}
+
 // First returns the cheapest candidate for which fits is true; nil takes any.
-func (a Advice) First(fits func(Candidate) bool) (Candidate, bool) {
-	for _, c := range a.Candidates {
+func (s *Sizing) First(fits func(Candidate) bool) (Candidate, bool) {
+	for c := range s.candidates {
 		if fits == nil || fits(c) {
 			return c, true
 		}
@@ -146,49 +156,62 @@ func (a Advice) First(fits func(Candidate) bool) (Candidate, bool) {
 // unknown and there are no candidates. It returns ErrNoAccelerator for a machine
 // whose accelerators the book does not know.
 func Advise(w *usage.Window, from price.Machine, region string, book *price.Book, o Options) (Advice, error) {
-	a, _, err := advise(w, from, region, book, o)
+	a, _, err := NewOffers(book).advise(w, from, region, o)
 	return a, err
 }
 
-// advise is Advise with what was measured, which is nil where nothing was.
-func advise(w *usage.Window, from price.Machine, region string, book *price.Book, o Options) (Advice, *measured,
-	error) {
+// advise is [Advise] with what was measured, which is nil where nothing was.
+func (f *Offers) advise(w *usage.Window, from price.Machine, region string, o Options) (Advice, *measured, error) {
+	s, err := f.Size(w, from, region, o)
+	if err != nil {
+		return Advice{}, nil, err
+	}
+	s.Candidates = slices.Collect(s.candidates)
+	return s.Advice, s.m, nil
+}
+
+// Size is [Advise] for callers that need the first of the candidates alone.
+func (f *Offers) Size(w *usage.Window, from price.Machine, region string, o Options) (Sizing, error) {
 	if o.Headroom <= 0 {
 		o.Headroom = defaultHeadroom
 	}
 	if o.MinCoverage <= 0 {
 		o.MinCoverage = defaultCoverage
 	}
-	acc, ok := book.Accelerator(from.Accelerator)
+	acc, ok := f.book.Accelerator(from.Accelerator)
 	if from.GPUs() == 0 || !ok {
-		return Advice{}, nil, fmt.Errorf("right-size %s: %w", from.Type, ErrNoAccelerator)
+		return Sizing{}, fmt.Errorf("right-size %s: %w", from.Type, ErrNoAccelerator)
 	}
-	a := Advice{GPUs: from.GPUs(), Accelerator: acc}
-	if p, err := book.OnDemand(from.Type, region); err == nil {
+	s := Sizing{Advice: Advice{GPUs: from.GPUs(), Accelerator: acc}, options: o}
+	if p, err := f.book.OnDemand(from.Type, region); err == nil {
 		hourly, err := p.Hourly()
-		if err != nil {
-			return Advice{}, nil, fmt.Errorf("right-size %s: %w", from.Type, err)
+		if err == nil {
+			_, err = hourly.Monthly() // the bound of every saving
 		}
-		a.Hourly = inventory.Known(hourly)
+		if err != nil {
+			return Sizing{}, fmt.Errorf("right-size %s: %w", from.Type, err)
+		}
+		s.Hourly = inventory.Known(hourly)
 	} else if errors.Is(err, price.ErrUnpriced) {
-		a.Unpriced = err.Error()
+		s.Unpriced = err.Error()
 	} else {
-		return Advice{}, nil, fmt.Errorf("right-size %s: %w", from.Type, err)
+		return Sizing{}, fmt.Errorf("right-size %s: %w", from.Type, err)
 	}
 	if w == nil {
-		a.Why = "nothing was measured"
-		return a, nil, nil
+		s.Why = "nothing was measured"
+		return s, nil
 	}
-	m := measure(w, from, acc, o)
-	m.report(&a)
-	a.Verdict, a.Why = m.verdict(o.Purpose)
-	if a.Verdict == Unknown || m.used == 0 {
-		return a, m, nil
+	s.m = measure(w, from, acc, o)
+	s.m.report(&s.Advice)
+	s.Verdict, s.Why = s.m.verdict(o.Purpose)
+	if s.Verdict == Unknown || s.m.used == 0 {
+		return s, nil
 	}
-	if err := a.look(m, from, region, book, o); err != nil {
-		return Advice{}, nil, fmt.Errorf("right-size %s: %w", from.Type, err)
+	var err error
+	if s.offers, err = f.list(offerKey{from.Cloud, from.Arch, region, o.Clouds}); err != nil {
+		return Sizing{}, fmt.Errorf("right-size %s: %w", from.Type, err)
 	}
-	return a, m, nil
+	return s, nil
 }
 
 // The defaults of [Options].

@@ -1,6 +1,7 @@
 package rightsize
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -324,4 +325,81 @@ func TestMoreUseNeverAddsCandidates(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSharedOffersEqualFullSearch: judging many machines by the same offers answers as pricing
+// every machine of the book again for each of them, and First as a search of all candidates.
+func TestSharedOffersEqualFullSearch(t *testing.T) {
+	book := embedded(t)
+	types := []string{"p3.2xlarge", "p3.16xlarge", "p4d.24xlarge", "g5g.16xlarge", "g6.12xlarge", "g6e.xlarge"}
+	regions := []string{region, "us-west-2", "eu-central-1", "xx-nowhere-1"}
+	offers := NewOffers(book)
+	rapid.Check(t, func(t *rapid.T) {
+		from := machine(t, book, rapid.SampledFrom(types).Draw(t, "type"))
+		where := rapid.SampledFrom(regions).Draw(t, "region")
+		active := rapid.IntRange(1, from.GPUs()).Draw(t, "active")
+		w := observed().
+			gpus(0, active, rapid.Float64Range(1, 100).Draw(t, "utilization"),
+				rapid.Float64Range(0, float64(from.AcceleratorMemoryMiB)/1024).Draw(t, "memory")).
+			gpus(active, from.GPUs()-active, 0, 0).
+			host(rapid.Float64Range(0, 100).Draw(t, "cpu"), rapid.Float64Range(0, 100).Draw(t, "host memory")).w
+		s, err := offers.Size(w, from, where, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fullSearch(t, &s, from, where, book)
+		var got []string
+		for c := range s.candidates {
+			got = append(got, fmt.Sprint(c))
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%s in %s: got\n%s\nwant\n%s", from.Type, where, strings.Join(got, "\n"),
+				strings.Join(want, "\n"))
+		}
+		skip := rapid.IntRange(0, 3).Draw(t, "skip")
+		left := skip
+		first, ok := s.First(func(Candidate) bool { left--; return left < 0 })
+		if ok != (skip < len(want)) || ok && fmt.Sprint(first) != want[skip] {
+			t.Fatalf("first after %d: %v, %v of %d", skip, first, ok, len(want))
+		}
+	})
+}
+
+// fullSearch prices and judges every machine of the book, then sorts those that fit.
+func fullSearch(t *rapid.T, s *Sizing, from price.Machine, where string, book *price.Book) []string {
+	var all []Candidate
+	own, priced := s.Hourly.Get()
+	for _, to := range book.Machines() {
+		acc, known := book.Accelerator(to.Accelerator)
+		p, err := book.OnDemand(to.Type, where)
+		if to.Type == from.Type || to.Cloud != from.Cloud || to.Arch != from.Arch || !known || err != nil ||
+			acc.Vendor != s.Accelerator.Vendor {
+			continue
+		}
+		c := Candidate{Machine: to, Accelerator: acc, GPUs: to.GPUs(), Region: where, Price: p}
+		if c.Hourly, err = p.Hourly(); err != nil {
+			t.Fatal(err)
+		}
+		if !s.m.fits(&c, s.Accelerator, s.options) || priced && c.Hourly >= own {
+			continue
+		}
+		if priced {
+			monthly, err := (own - c.Hourly).Monthly()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Saving = inventory.Known(monthly)
+		}
+		s.m.against(&c, s.Accelerator)
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(x, y Candidate) int {
+		return cmp.Or(cmp.Compare(x.Hourly, y.Hourly), cmp.Compare(len(x.Against), len(y.Against)),
+			cmp.Compare(x.Machine.Type, y.Machine.Type))
+	})
+	var out []string
+	for _, c := range all {
+		out = append(out, fmt.Sprint(c))
+	}
+	return out
 }
