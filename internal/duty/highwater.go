@@ -21,10 +21,10 @@ type Progress struct {
 	Reported bool
 }
 
-// take adds a value of a counter of progress. Values that are not newer than the last progress
-// are read again, and change nothing.
-func (p *Progress) take(s usage.Signal, at time.Time, value float64) {
-	if !s.Counter() || !at.After(p.Since) {
+// add takes a value of a counter of progress. Values of an earlier run, and those that are not newer
+// than the last progress, are read again and change nothing.
+func (p *Progress) add(s usage.Signal, at time.Time, value float64) {
+	if !s.Counter() || !at.After(p.Since) || at.Before(p.From) {
 		return
 	}
 	p.Reported = true
@@ -54,27 +54,27 @@ func (k *Tracker) Progress() Progress {
 	if k == nil {
 		return Progress{}
 	}
-	return k.progressed
+	return k.progress
 }
 
-// Judged tells the record what the machine does at now: at rest, the run is over.
-func (k *Tracker) Judged(now time.Time, v Verdict, m Machine) {
+// UpdateProgress tells the record the verdict at now: a machine at rest has ended its run.
+func (k *Tracker) UpdateProgress(now time.Time, v Verdict, m Machine) {
 	if k == nil {
 		return
 	}
 	switch v.State {
 	case Idle, Held:
-		k.progressed.From, k.progressed.Step = time.Time{}, 0
+		k.progress.From, k.progress.Step = time.Time{}, 0
 	case Busy, Stalled, Starved:
-		if k.progressed.From.IsZero() {
+		if k.progress.From.IsZero() {
 			work := v
 			work.State = Busy // stalled work has worked since before it stalled
-			if k.progressed.From = k.StateSince(now, work, m); k.progressed.From.IsZero() {
-				k.progressed.From = now
+			if k.progress.From = k.StateSince(now, work, m); k.progress.From.IsZero() {
+				k.progress.From = now
 			}
 		}
 	}
 }
 
-// Resume goes on from a record that was kept earlier. It has to come before the samples.
-func (k *Tracker) Resume(p Progress) { k.progressed = p }
+// RestoreProgress goes on from a record that was kept earlier. It has to come before the samples.
+func (k *Tracker) RestoreProgress(p Progress) { k.progress = p }

@@ -57,7 +57,7 @@ type Tracker struct {
 	sources             []*usage.SourceInfo
 	lastGPU             int      // index of the GPU of the newest sample
 	rolling             *rolling // for watched figures; nil without any
-	progressed          Progress
+	progress            Progress
 }
 
 // track has the meters of one GPU or of the machine.
@@ -160,7 +160,7 @@ func (k *Tracker) add(o *usage.SourceInfo, gpu string, s usage.Signal, p usage.P
 	if !isTracked(s) {
 		return true
 	}
-	k.progressed.take(s, p.Time, p.Max)
+	k.progress.add(s, p.Time, p.Max)
 	t := k.track(gpu, s, at)
 	i := t.meterIndex[s]
 	if i == 0 {

@@ -337,7 +337,7 @@ var facts = []fact{
 		example: `progress.since >= duration("12h")`,
 		typ:     cel.DurationType, unknown: "the machine rests, or its duty is unknown", slope: 1,
 		read: func(e *evaluation) ref.Val {
-			at, known := e.f.NoProgress()
+			at, known := e.f.LastProgress()
 			if !known {
 				return nil
 			}
@@ -348,7 +348,7 @@ var facts = []fact{
 		example: `progress.spent >= 100.0`,
 		typ:     cel.DoubleType, unknown: "progress.since is unknown, or a meter of it has no price",
 		read: func(e *evaluation) ref.Val {
-			v, known := e.f.SpentWithoutProgress()
+			v, known := e.f.SpentSinceProgress()
 			if !known {
 				return nil
 			}
@@ -358,10 +358,10 @@ var facts = []fact{
 		name: "progress.told", doc: "whether its work ever reported progress", example: `!progress.told`,
 		typ: cel.BoolType, unknown: "progress.since is unknown",
 		read: func(e *evaluation) ref.Val {
-			if _, known := e.f.NoProgress(); !known {
+			if _, known := e.f.LastProgress(); !known {
 				return nil
 			}
-			return types.Bool(e.f.ProgressReported())
+			return types.Bool(e.f.ReportsProgress())
 		}},
 
 	{name: "budget.state", doc: "state of the budget that it counts against", example: `budget.state == "over"`,
@@ -502,7 +502,7 @@ func hourly(e *evaluation) ref.Val {
 // nextDollar is when the dollars spent without progress reach the next whole dollar. A condition
 // on a fraction of a dollar is answered at most that late.
 func nextDollar(e *evaluation) time.Time {
-	spent, known := e.f.SpentWithoutProgress()
+	spent, known := e.f.SpentSinceProgress()
 	hourly := e.f.Hourly.Or(0)
 	if !known || hourly <= 0 {
 		return time.Time{}

@@ -36,9 +36,9 @@ type Facts struct {
 	Stale bool
 }
 
-// NoProgress returns since when the work has made no progress: since its last step or checkpoint,
+// LastProgress returns since when the work has made no progress: since its last step or checkpoint,
 // or since it began where there was none. It is unknown while the machine rests.
-func (f *Facts) NoProgress() (since time.Time, known bool) {
+func (f *Facts) LastProgress() (since time.Time, known bool) {
 	p, known := f.Progress.Get()
 	if !known || p.From.IsZero() {
 		return time.Time{}, false
@@ -51,9 +51,9 @@ func (f *Facts) NoProgress() (since time.Time, known bool) {
 	return since, !since.IsZero()
 }
 
-// SpentWithoutProgress returns the dollars since then, at the price of an hour of now.
-func (f *Facts) SpentWithoutProgress() (money.Amount, bool) {
-	since, known := f.NoProgress()
+// SpentSinceProgress returns the dollars since then, at the price of an hour of now.
+func (f *Facts) SpentSinceProgress() (money.Amount, bool) {
+	since, known := f.LastProgress()
 	hourly, priced := f.Hourly.Get()
 	if !known || !priced {
 		return 0, false
@@ -62,18 +62,18 @@ func (f *Facts) SpentWithoutProgress() (money.Amount, bool) {
 	return spent, err == nil
 }
 
-// WithoutProgress says for people for how long, and for how many dollars, the work has made no
+// DescribeProgress says for people for how long, and for how many dollars, the work has made no
 // progress, and what to add where it never reported any.
-func (f *Facts) WithoutProgress() string {
-	since, known := f.NoProgress()
+func (f *Facts) DescribeProgress() string {
+	since, known := f.LastProgress()
 	if !known {
 		return "its progress is unknown"
 	}
 	text := "no progress for " + plain.Duration(f.Now.Sub(since))
-	if spent, known := f.SpentWithoutProgress(); known {
+	if spent, known := f.SpentSinceProgress(); known {
 		text += " and " + spent.Dollars()
 	}
-	if !f.ProgressReported() {
+	if !f.ReportsProgress() {
 		return text + ": its work never reported any; call curfew.step(n), or name its checkpoint folder"
 	}
 	if p := f.Progress.Or(duty.Progress{}); p.Step > 0 {
@@ -82,8 +82,8 @@ func (f *Facts) WithoutProgress() string {
 	return text + ": the newest checkpoint is of " + plain.Time(since)
 }
 
-// ProgressReported says whether the work ever reported progress: steps, or checkpoints.
-func (f *Facts) ProgressReported() bool {
+// ReportsProgress says whether the work ever reported progress: steps, or checkpoints.
+func (f *Facts) ReportsProgress() bool {
 	p, known := f.Progress.Get()
 	_, saved := f.Checkpoint.Get()
 	return known && p.Reported || saved

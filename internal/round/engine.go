@@ -79,10 +79,10 @@ func New(s Setting) *Engine {
 func (e *Engine) newTracker(s *subject) *duty.Tracker {
 	k := duty.NewTracker(e.Duty, e.Activity, e.LookBack).Watch(e.watch)
 	if s.tracker != nil {
-		k.Resume(s.tracker.Progress())
+		k.RestoreProgress(s.tracker.Progress())
 	} else if e.Progress != nil {
 		if p, kept := e.Progress(s.Resource); kept {
-			k.Resume(p)
+			k.RestoreProgress(p)
 		}
 	}
 	return k

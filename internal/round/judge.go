@@ -68,14 +68,14 @@ func (e *Engine) verdict(s *subject, now time.Time) {
 	case s.State == inventory.StateRunning:
 		if e.lean {
 			s.kept = s.tracker.Verdict(now, duty.MachineOf(s.Resource))
-			s.tracker.Judged(now, s.kept, duty.MachineOf(s.Resource))
+			s.tracker.UpdateProgress(now, s.kept, duty.MachineOf(s.Resource))
 			s.own = &s.kept
 			return
 		}
 		v := duty.Verdict{Why: "nothing was measured"}
 		if s.tracker != nil {
 			v = s.tracker.Explain(now, duty.MachineOf(s.Resource))
-			s.tracker.Judged(now, v, duty.MachineOf(s.Resource))
+			s.tracker.UpdateProgress(now, v, duty.MachineOf(s.Resource))
 		}
 		explainUnread(&v, s.unmeasured)
 		s.own = &v

@@ -140,7 +140,7 @@ func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 		out.Notify, out.Grace = p.Warn.Notify, p.Warn.Grace
 	}
 	if p.AsksProgress() {
-		if spent, known := f.SpentWithoutProgress(); known {
+		if spent, known := f.SpentSinceProgress(); known {
 			out.Spent = inventory.Known(spent)
 		}
 	}
@@ -156,7 +156,7 @@ func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 				}
 			}
 		case p.AsksProgress():
-			out.Because = f.WithoutProgress()
+			out.Because = f.DescribeProgress()
 		case out.Class == policy.ClassDuty:
 			out.Because = v.State.String() + ": " + v.Why
 		}
