@@ -184,7 +184,7 @@ func selfGoverned(c *ruleInput) string {
 	if c.ByPerson || c.Do.Verb != policy.Tag {
 		return ""
 	}
-	if inventory.DefaultTagMapping().Decides(c.Do.Tags) {
+	if inventory.DefaultTagMapping().AffectsPolicies(c.Do.Tags) {
 		return "its tags decide what policies may do to it, and a policy must not write those"
 	}
 	return ""

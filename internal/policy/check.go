@@ -141,7 +141,7 @@ func (p *Policy) refused() string {
 	if p.Do.Verb == PutRetention {
 		return "put-retention lets data expire, which is a deletion and needs an approval; no policy has one"
 	}
-	if inventory.DefaultTagMapping().Decides(p.Do.Tags) {
+	if inventory.DefaultTagMapping().AffectsPolicies(p.Do.Tags) {
 		return "its tags decide what policies may do; no policy may write those"
 	}
 	return ""

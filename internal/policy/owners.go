@@ -83,11 +83,11 @@ func (o Owners) Missing(r *inventory.Resource, required []string, m inventory.Ta
 	}
 	offer(o.Defaults, "owners.defaults")
 	after := inventory.Resource{Tags: maps.Clone(r.Tags), Owner: r.Owner}
-	missing, _ := r.Missing(slices.Collect(maps.Keys(given)))
+	missing, _ := r.MissingFields(slices.Collect(maps.Keys(given)))
 	for _, k := range slices.Sorted(slices.Values(missing)) {
 		tag := given[k]
 		for have, value := range r.Tags {
-			if inventory.SameTag(have, k) && strings.TrimSpace(value) == "" {
+			if inventory.SameTagKey(have, k) && strings.TrimSpace(value) == "" {
 				tag.Key, tag.Empty = have, true
 			}
 		}
@@ -98,7 +98,7 @@ func (o Owners) Missing(r *inventory.Resource, required []string, m inventory.Ta
 			add, after = append(add, tag), with
 		}
 	}
-	left, _ = after.Missing(required)
+	left, _ = after.MissingFields(required)
 	return add, left, true
 }
 
@@ -124,7 +124,7 @@ func extends(o, known inventory.Owner) bool {
 // find looks a key up as tags are compared.
 func find(given map[string]OwnerTag, key string) (OwnerTag, bool) {
 	for k, t := range given {
-		if inventory.SameTag(k, key) {
+		if inventory.SameTagKey(k, key) {
 			return t, true
 		}
 	}
@@ -169,7 +169,7 @@ func checkTags(set map[string]string, m inventory.TagMapping) error {
 			return fmt.Errorf("tag %q: a value has 1 to %d letters", k, maxTagValue)
 		}
 		one := map[string]string{k: v}
-		if m.Decides(one) {
+		if m.AffectsPolicies(one) {
 			return fmt.Errorf("tag %q decides what policies may do to a resource: write it yourself", k)
 		}
 		who := m.Owner(one)
@@ -178,7 +178,7 @@ func checkTags(set map[string]string, m inventory.TagMapping) error {
 			"cost-center": who.CostCenter,
 		}
 		for field, value := range owner {
-			if inventory.SameTag(field, k) && value == "" {
+			if inventory.SameTagKey(field, k) && value == "" {
 				return fmt.Errorf("tag %q names no owner: tags.%s of the configuration does not list it", k,
 					strings.ReplaceAll(field, "-", "_"))
 			}

@@ -120,7 +120,7 @@ func (e *Engine) past(r *Result, now time.Time) map[inventory.Ref][]ledger.Span 
 		}
 	}
 	for ref, w := range r.Windows {
-		if s := e.subjects[ref]; s != nil && s.Kind.Traits().Attaches && s.State == inventory.StateAvailable {
+		if s := e.subjects[ref]; s != nil && s.Kind.Traits().Attachable && s.State == inventory.StateAvailable {
 			out[ref] = append(out[ref], ledger.Span{From: lastUsed(w), To: now, State: ledger.Unused})
 		}
 	}

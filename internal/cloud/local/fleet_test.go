@@ -405,7 +405,7 @@ func TestHourlyRate(t *testing.T) {
 		},
 	} {
 		m := r.meter(OnPremises, tc.size)
-		got := m.Unpriced
+		got := m.UnpricedReason
 		if got == "" {
 			got = m.Price.Rate.String()
 		}

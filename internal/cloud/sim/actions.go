@@ -167,7 +167,7 @@ func mayHave(r *inventory.Resource, step string, do policy.Do) error {
 		}
 	case *inventory.Notebook:
 		switch {
-		case d.App:
+		case d.IsApp:
 			return refusal("no-such-verb", "studio application %s cannot be stopped; delete it in the studio", r.Name)
 		case step == stepStop && r.State != inventory.StateRunning:
 			return refusal("state", "notebook %s is %s: only one in service can be stopped", r.ID, r.State)
