@@ -209,7 +209,7 @@ func TestProposalsLeaveObjectsOfOtherRulesAlone(t *testing.T) {
 			}
 			merged := slices.Clone(rules)
 			for _, r := range after {
-				if !strings.HasPrefix(r.ID, change.RuleMark) {
+				if !strings.HasPrefix(r.ID, change.RulePrefix) {
 					continue
 				}
 				to := ownersRule{

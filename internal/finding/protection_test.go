@@ -217,7 +217,7 @@ func TestProposedRulesRespectProtection(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, r := range rules {
-				if !strings.HasPrefix(r.ID, change.RuleMark) {
+				if !strings.HasPrefix(r.ID, change.RulePrefix) {
 					continue
 				}
 				put++
