@@ -166,7 +166,7 @@ func (a *accountRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	}
 	looks, err := audit.Observations(r, a.profile, a.tags, false)
 	if err == nil {
-		err = a.store.Snapshots().Keep(ctx, nil, looks...)
+		err = a.store.Snapshots().Save(ctx, nil, looks...)
 	}
 	if err != nil {
 		return out, err
