@@ -14,6 +14,6 @@ func init() {
 		panic(err)
 	}
 	policy.TestLook = func(set *policy.Set) policy.Look {
-		return round.Look(context.Background(), round.Setting{Prices: book}, set)
+		return round.CaseFacts(context.Background(), round.Setting{Prices: book}, set)
 	}
 }

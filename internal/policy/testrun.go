@@ -25,7 +25,7 @@ type CaseResult struct {
 func (r CaseResult) Passed() bool { return len(r.Failures) == 0 }
 
 // Look returns what is known of the resources of a case at a time. The engine does it, as
-// it does of an account (round.Look).
+// it does of an account (round.CaseFacts).
 type Look func(c Case, at time.Time) ([]*Facts, error)
 
 // RunTests asks the policies about the resources of each case at each of its times, by

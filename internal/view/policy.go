@@ -26,10 +26,10 @@ type PolicyCheck struct {
 
 // PolicyReach is what policies could act on in a kept scan.
 type PolicyReach struct {
-	Cloud     string        `json:"cloud"`
-	At        time.Time     `json:"at"`
-	Resources int           `json:"resources"`
-	Policies  []round.Reach `json:"policies"`
+	Cloud     string              `json:"cloud"`
+	At        time.Time           `json:"at"`
+	Resources int                 `json:"resources"`
+	Policies  []round.PolicyReach `json:"policies"`
 }
 
 // NewPolicyCheck returns the document of a check.

@@ -38,7 +38,8 @@ func Observations(r *round.Result, profile string, tags inventory.TagMapping,
 	out := make([]snapshot.Observation, len(r.Accounts))
 	for i, account := range r.Accounts {
 		out[i] = snapshot.Observation{
-			Cloud: r.Cloud, Account: account, At: r.StartedAt, FindingsComplete: judged, Parts: r.Whole(account),
+			Cloud: r.Cloud, Account: account, At: r.StartedAt, FindingsComplete: judged,
+			Parts: r.CompleteParts(account),
 			Reach: snapshot.Reach{Profile: profile, Role: r.Roles[account], Regions: r.RegionsRead(account)}}
 		byAccount[account] = &out[i]
 	}

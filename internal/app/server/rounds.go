@@ -171,7 +171,7 @@ func (a *accountRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Next = earliest(r.NextAt(), a.engine.Due())
+	out.Next = earliest(r.NextAt(), a.engine.NextDue())
 	if a.pace == nil {
 		return out, nil
 	}
