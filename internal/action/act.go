@@ -224,7 +224,7 @@ func (s *pass) whole(ready []candidate) []candidate {
 		}
 		var kept, left []candidate
 		for _, c := range ready {
-			complete := !c.it.Do.Verb.Destructive() || !slices.ContainsFunc(c.it.Gang, func(ref inventory.Ref) bool {
+			complete := !c.it.Do.Verb.IsDestructive() || !slices.ContainsFunc(c.it.Gang, func(ref inventory.Ref) bool {
 				return !in[subject{ref, c.it.Source}] && !s.underway[subject{ref, c.it.Source}]
 			})
 			if complete {

@@ -43,7 +43,7 @@ func (a Assumptions) Refuse(p Proposal, it Item, now time.Time, keeps []Keep) *R
 // empty where that is nothing.
 func (a Assumptions) of(p *Proposal) string {
 	var said []string
-	if a.NoGrace && p.Do.Verb.Destructive() && p.Grace == 0 {
+	if a.NoGrace && p.Do.Verb.IsDestructive() && p.Grace == 0 {
 		said = append(said, "its owner got no time to object: the action has no grace")
 	}
 	if a.Unpriced && hasNoPrice(p) {

@@ -149,7 +149,7 @@ func (b Batch) jobs() []job {
 		of[i], at[a.Item.Ref] = i, i
 	}
 	for i, a := range b.Admissions {
-		if !a.Item.Do.Verb.Destructive() {
+		if !a.Item.Do.Verb.IsDestructive() {
 			continue
 		}
 		for _, ref := range a.Item.Gang {

@@ -211,4 +211,4 @@ func (it Item) PutBack() Item {
 
 // quiet says whether the item is acted on without a warning: its action takes
 // nothing away.
-func (it Item) quiet() bool { return !it.Do.Verb.Destructive() && it.Do.Verb != policy.Notify }
+func (it Item) quiet() bool { return !it.Do.Verb.IsDestructive() && it.Do.Verb != policy.Notify }

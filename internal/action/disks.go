@@ -69,7 +69,7 @@ func disksOf(r *inventory.Resource, do policy.Do) (lost, undeclared []Loss) {
 			l.GB = (gib*(1<<30) + 999_999_999) / 1_000_000_000
 		}
 		lost = append(lost, l)
-		if !do.Losable(d.Root) {
+		if !do.MayLoseDisk(d.Root) {
 			undeclared = append(undeclared, l)
 		}
 	}

@@ -76,7 +76,7 @@ func unknown(c *ruleInput) string {
 		return "the resource could not be read"
 	case r.Tags == nil:
 		return "its tags could not be read, so it may be exempt"
-	case r.Kind == inventory.KindInstance && c.Do.Verb.Destructive() && instance(r) == nil:
+	case r.Kind == inventory.KindInstance && c.Do.Verb.IsDestructive() && instance(r) == nil:
 		return "its details could not be read, so its manager is unknown"
 	}
 	return ""
@@ -86,7 +86,7 @@ func stale(c *ruleInput) string {
 	if age := c.now.Sub(c.ReadAt); c.ReadAt.IsZero() || age > freshFor || age < -clockSlack {
 		return "what is known of it is older than " + plain.Duration(freshFor)
 	}
-	if c.Class == policy.ClassDuty && c.Do.Verb.Destructive() {
+	if c.Class == policy.ClassDuty && c.Do.Verb.IsDestructive() {
 		return c.unsampled()
 	}
 	return ""
@@ -115,7 +115,7 @@ func identityChanged(c *ruleInput) string {
 	switch {
 	case c.it.Phase != "" && (now != c.it.Identity || c.Resource.Ref() != c.it.Ref):
 		return "it is not the one that the warning was about: it was created or launched again"
-	case now == "" && c.Do.Verb.Destructive() && c.Resource.Kind.Traits().Compute:
+	case now == "" && c.Do.Verb.IsDestructive() && c.Resource.Kind.Traits().Compute:
 		return "its creation time is unknown, so it cannot be told from another one under its name"
 	}
 	return ""
@@ -124,7 +124,7 @@ func identityChanged(c *ruleInput) string {
 // kept exempts from everything that a policy does, and from what a person could
 // regret.
 func kept(c *ruleInput) string {
-	if c.ByPerson && !c.Do.Verb.Destructive() {
+	if c.ByPerson && !c.Do.Verb.IsDestructive() {
 		return ""
 	}
 	if until := c.Resource.KeepUntil; c.now.Before(until) {
@@ -191,7 +191,7 @@ func selfGoverned(c *ruleInput) string {
 }
 
 func ungoverned(c *ruleInput) string {
-	if c.ByPerson || c.Governed || !c.Do.Verb.Destructive() || !c.Resource.Kind.Traits().Compute {
+	if c.ByPerson || c.Governed || !c.Do.Verb.IsDestructive() || !c.Resource.Kind.Traits().Compute {
 		return ""
 	}
 	return "policies do not govern it: it was not made by curfew, has no " + inventory.TagManaged +
@@ -202,7 +202,7 @@ func groupMember(c *ruleInput) string {
 	m := c.Resource.Manager
 	// Scaling ends it through its group.
 	throughIt := c.Do.Verb == policy.Scale && m.Kind == inventory.ManagerAutoScaling
-	if !c.Do.Verb.Destructive() || m == (inventory.Manager{}) || throughIt {
+	if !c.Do.Verb.IsDestructive() || m == (inventory.Manager{}) || throughIt {
 		return ""
 	}
 	return cmp.Or(m.Name, m.Kind) + " manages it and would replace it; change its size there"
@@ -220,7 +220,7 @@ func protected(c *ruleInput) string {
 }
 
 func noGrace(c *ruleInput) string {
-	if c.Do.Verb.Destructive() && (c.Grace < 0 || (c.Grace == 0 && !c.assume.NoGrace)) {
+	if c.Do.Verb.IsDestructive() && (c.Grace < 0 || (c.Grace == 0 && !c.assume.NoGrace)) {
 		return "its owner gets no time to object: the action has no grace"
 	}
 	return ""
@@ -228,7 +228,7 @@ func noGrace(c *ruleInput) string {
 
 // busy protects work. Only rest that was measured counts as rest.
 func busy(c *ruleInput) string {
-	if !c.Do.Verb.Destructive() || !c.Resource.Kind.Traits().Compute || c.Resource.State == inventory.StateStopped ||
+	if !c.Do.Verb.IsDestructive() || !c.Resource.Kind.Traits().Compute || c.Resource.State == inventory.StateStopped ||
 		c.Do.EvenIfBusy {
 		return ""
 	}
@@ -253,7 +253,7 @@ func busy(c *ruleInput) string {
 }
 
 func gangIncomplete(c *ruleInput) string {
-	if !c.Do.Verb.Destructive() {
+	if !c.Do.Verb.IsDestructive() {
 		return ""
 	}
 	var others []string
@@ -278,7 +278,7 @@ func unpriced(c *ruleInput) string {
 
 // hasNoPrice says whether a policy would end an unpriced resource.
 func hasNoPrice(p *Proposal) bool {
-	return !p.ByPerson && p.Do.Verb.Destructive() && !p.Hourly.Known()
+	return !p.ByPerson && p.Do.Verb.IsDestructive() && !p.Hourly.Known()
 }
 
 func instance(r *inventory.Resource) *inventory.Instance {

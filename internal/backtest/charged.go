@@ -18,7 +18,7 @@ import (
 // where it has books of its own, and where budgets stay unknown: without any, or with a
 // resource that has no price.
 func (a *Account) charging(s round.Setting, policies []*policy.Policy, budgets budget.Set) round.Setting {
-	if s.Books != nil || !slices.ContainsFunc(policies, (*policy.Policy).AsksCharges) || len(budgets.Budgets()) == 0 ||
+	if s.Books != nil || !slices.ContainsFunc(policies, (*policy.Policy).UsesCharges) || len(budgets.Budgets()) == 0 ||
 		a.unpriced(s.Prices) > 0 {
 		return s
 	}

@@ -374,7 +374,7 @@ func TestAReplayDecidesAsProcessesDo(t *testing.T) {
 			p.Every = time.Duration(rapid.IntRange(1, 40).Draw(t, "cadence")) * 30 * time.Second
 			p.MaxRoundGap = time.Duration(rapid.IntRange(5, 600).Draw(t, "gap")) * time.Minute
 			p.Caps = rapid.Bool().Draw(t, "caps")
-			if pol.AsksCharges() {
+			if pol.UsesCharges() {
 				p = priced(p, 60*money.USD)
 				p.Every += 2 * time.Minute // every process charges for all rounds before it
 				p.Budgets = budgets(t, budget.Budget{
@@ -384,7 +384,7 @@ func TestAReplayDecidesAsProcessesDo(t *testing.T) {
 			}
 			for _, d := range sameAsProcesses(t, liveTrace(liveMachines().Draw(t, "machines")), p) {
 				steps[d.Step]++
-				if pol.AsksCharges() {
+				if pol.UsesCharges() {
 					onBudgets++
 				}
 			}

@@ -369,7 +369,7 @@ func (a *acting) tell(t round.PolicyAnswer, why func() string) {
 	case t.Repeated:
 		told.why = told.whys[saying{t.Answer, t.State}]
 	default:
-		told.why = a.reason(t.Resource, t.Answer.String(), policy.Reason(why()))
+		told.why = a.reason(t.Resource, t.Answer.String(), policy.NormalizeReason(why()))
 		told.whys[saying{t.Answer, t.State}] = told.why
 	}
 }

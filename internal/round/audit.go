@@ -38,7 +38,7 @@ func (e *Engine) judgeFindings(r *Result, now time.Time) error {
 		Advice:           r.Advice,
 	}
 	account.TagsFor = func(res *inventory.Resource) (map[string]string, []string) {
-		add, left, _ := e.Audit.Owners.Missing(res, e.Audit.Required, e.Audit.Tags)
+		add, left, _ := e.Audit.Owners.MissingTags(res, e.Audit.Required, e.Audit.Tags)
 		return policy.TagValues(add), left
 	}
 	if e.Audit.Bill != nil {
@@ -73,7 +73,7 @@ func (e *Engine) addRequests(r *Result, now time.Time) {
 			r.ChangedRequests = append(r.ChangedRequests, q)
 			continue
 		}
-		do, ok := policy.Of(f.Fix.Change)
+		do, ok := policy.FromChange(f.Fix.Change)
 		if !ok {
 			r.ManualRequests = append(r.ManualRequests, q)
 			continue

@@ -16,7 +16,7 @@ func Test(ctx context.Context, s Setting, set *policy.Set, tests *policy.Tests) 
 }
 
 // CaseFacts returns a function that evaluates a case's resources at a time.
-func CaseFacts(ctx context.Context, s Setting, set *policy.Set) policy.Look {
+func CaseFacts(ctx context.Context, s Setting, set *policy.Set) policy.FactsFunc {
 	s.Policies = set
 	for _, p := range set.Policies { // include samples at the edges
 		s.LookBack = max(s.LookBack, p.Horizon()+p.Horizon()/5)
@@ -25,7 +25,7 @@ func CaseFacts(ctx context.Context, s Setting, set *policy.Set) policy.Look {
 		s := s
 		s.Clock = func() time.Time { return at }
 		s.Lister, s.Sources = caseAccount{c}, []usage.Source{caseAccount{c}}
-		s.Duty, s.AddFacts = c.Duty(), c.Know
+		s.Duty, s.AddFacts = c.Duty(), c.AddFacts
 		r, err := New(s).Round(ctx)
 		if err != nil {
 			return nil, err

@@ -74,7 +74,7 @@ func (c *PolicyCount) add(p *policy.Policy, f *policy.Facts, a usage.Tristate) {
 	case a == usage.False:
 		c.False++
 	default:
-		c.Unknown[policy.Reason(p.Explain(f).Why())]++
+		c.Unknown[policy.NormalizeReason(p.Explain(f).Why())]++
 	}
 }
 

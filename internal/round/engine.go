@@ -67,7 +67,7 @@ func New(s Setting) *Engine {
 	}
 	e := &Engine{Setting: s, watch: watch, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
 	if s.ChargeFacts != nil && s.Policies != nil {
-		e.usesCharges = slices.ContainsFunc(s.Policies.Policies, (*policy.Policy).AsksCharges)
+		e.usesCharges = slices.ContainsFunc(s.Policies.Policies, (*policy.Policy).UsesCharges)
 	}
 	return e
 }

@@ -129,7 +129,7 @@ func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 		Source: p.Name, Resource: s.Resource, Do: ResolveAction(p.Do, s.Resource, e.Governance),
 		Mode: p.Mode, Limits: p.Limits,
 		Governed: e.Governance.Governs(s.Resource), Gang: f.Gang, Checkpoint: f.Checkpoint,
-		Hourly: f.Hourly, Condition: usage.True, ReadAt: f.Now, Class: p.Class(), Because: p.When,
+		Hourly: f.Hourly, Condition: usage.True, ReadAt: f.Now, Class: p.EvidenceClass(), Because: p.When,
 	}
 	if e.Uncapped {
 		out.Limits = policy.Limits{PerHour: math.MaxInt, Share: 1, DollarsPerHour: math.MaxInt64}
@@ -147,7 +147,7 @@ func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 		v.Until = s.groupVerdict.Until // samples known ahead are not observed yet
 		out.Duty, out.Evidence = &v, v.Evidence
 		switch {
-		case !e.verdictOnly && p.AsksFigures():
+		case !e.verdictOnly && p.UsesFigures():
 			for _, part := range p.Explain(f).Parts {
 				if part.Name == "where" || part.Name == "when" {
 					out.Because = part.Why

@@ -64,7 +64,7 @@ func refusedBy(p *policy.Policy, listed PricedResource, g policy.Governance, now
 	q := action.Proposal{
 		Source: p.Name, Resource: r, Do: do, Mode: policy.Enforce, Governed: g.Governs(r), Hourly: listed.Hourly,
 		Condition: usage.True, ReadAt: now,
-		Class: p.Class(), Duty: &duty.Verdict{
+		Class: p.EvidenceClass(), Duty: &duty.Verdict{
 			State: duty.Idle, Since: r.CreatedAt, Until: now, Expires: now.Add(time.Hour),
 		}}
 	if p.Warn != nil {

@@ -123,11 +123,11 @@ func (e *Engine) Run(ctx context.Context, p Replay) error {
 	r := &replay{Engine: e, Replay: p, source: p.SourceInfo(), resource: map[int]*subject{}}
 	e.recheck, r.samplesVisitor, r.whyVisitor = r.recheck, r.addSamples, r.why
 	for _, p := range e.Policies.Policies {
-		e.verdictOnly = e.verdictOnly && !p.Asks("duty.why")
-		r.everySample = r.everySample || p.Asks("duty.why") || p.Asks("duty.coverage")
+		e.verdictOnly = e.verdictOnly && !p.UsesFact("duty.why")
+		r.everySample = r.everySample || p.UsesFact("duty.why") || p.UsesFact("duty.coverage")
 	}
 	r.foreseeable = e.Uncapped && !r.everySample && !r.usesCharges &&
-		!slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool { return !p.Timeless() })
+		!slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool { return !p.IgnoresTime() })
 	r.notifyOnly = p.Interval == 0 && !slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool {
 		return p.Do.Verb != policy.Notify
 	})

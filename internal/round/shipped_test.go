@@ -262,7 +262,7 @@ func TestShippedPoliciesAct(t *testing.T) {
 				for _, r := range p.machines {
 					want := pol.Do.Verb
 					switch {
-					case !want.Destructive():
+					case !want.IsDestructive():
 						want = ""
 					case r.ID == "spot":
 						want = policy.Terminate

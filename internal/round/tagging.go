@@ -47,10 +47,10 @@ func (e *Engine) untagged(r *Result, now time.Time) {
 			!e.Tagging.Wanted(res) {
 			continue
 		}
-		add, left, known := e.Tagging.Owners.Missing(res, e.Tagging.Required, e.Tagging.Tags)
+		add, left, known := e.Tagging.Owners.MissingTags(res, e.Tagging.Required, e.Tagging.Tags)
 		for _, key := range slices.Sorted(maps.Keys(e.Tagging.Declared[res.Ref()])) {
 			if v := e.Tagging.Declared[res.Ref()][key]; res.Tags[key] != v {
-				add = append(add, policy.OwnerTag{Key: key, Value: v, From: "who asked"})
+				add = append(add, policy.OwnerTag{Key: key, Value: v, Source: "who asked"})
 			}
 		}
 		if known && len(add) == 0 && len(left) == 0 {
@@ -63,7 +63,7 @@ func (e *Engine) untagged(r *Result, now time.Time) {
 		do := policy.Do{Verb: policy.Tag, Tags: policy.TagValues(add)}
 		var because []string
 		for _, t := range add {
-			because = append(because, t.Key+"="+t.Value+" by "+t.From)
+			because = append(because, t.Key+"="+t.Value+" by "+t.Source)
 		}
 		r.Proposals = append(r.Proposals, action.Proposal{
 			Source: TagSource, Resource: res, Do: do, Mode: policy.Enforce, Governed: true, ByPerson: true,

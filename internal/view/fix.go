@@ -116,7 +116,7 @@ func NewFix(f Finding, scanned time.Time, commands []string) Fix {
 
 // NeedsApproval says whether the fix of a finding needs a second person.
 func NeedsApproval(f Finding) bool {
-	do, carried := policy.Of(f.Fix.Change)
+	do, carried := policy.FromChange(f.Fix.Change)
 	return carried && action.NeedsApproval(action.Proposal{Do: do, ByPerson: true,
 		Resource: &inventory.Resource{
 			Kind: inventory.Kind(f.Resource.Kind), Lifetime: inventory.Lifetime(f.Resource.Lifetime),

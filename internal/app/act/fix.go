@@ -224,7 +224,7 @@ func fixExit(out *round.Result, held *approvalRequests, missed []view.Line, requ
 // foreseen are the refusals of a fix that the last scan already shows. What a machine does,
 // who keeps it, and what its provider answers is asked when the fix is carried out.
 func foreseen(f view.Finding, kept []view.Inventory, cfg config.Config, o FixOptions, now time.Time) []view.Refusal {
-	do, carried := policy.Of(f.Fix.Change)
+	do, carried := policy.FromChange(f.Fix.Change)
 	if !carried || !clouds.Of(f.Resource.Cloud).Fixable {
 		return []view.Refusal{{Rule: view.ByHandRule, Why: "only a person carries this fix out"}}
 	}

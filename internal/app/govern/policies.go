@@ -145,7 +145,7 @@ func underTest(req *runtime.Request, given []string, tests *policy.Tests, file s
 	if err != nil || len(given) == 0 {
 		return set, err
 	}
-	return set.Of(tests.Policies), nil
+	return set.FromFiles(tests.Policies), nil
 }
 
 // Policies reads the policy files of flags, or of the configuration.
