@@ -103,9 +103,9 @@ policies:
     mode: enforce
 `
 
-// TestRealEvidence: samples, duty, policy and ladder together. The first case acts,
+// TestActsOnMeasuredEvidence: samples, duty, policy and ladder together. The first case acts,
 // so that the others mean something.
-func TestRealEvidence(t *testing.T) {
+func TestActsOnMeasuredEvidence(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, tc := range []struct {
 		name   string

@@ -215,7 +215,7 @@ func (t *trace) act(group []int, pol *policy.Policy, p Params) *acting {
 		refused: map[refusal]string{}, warned: map[refusal]bool{},
 		back: map[int]time.Time{}}
 	store := action.NewMemory()
-	store.Forgetful = true
+	store.DiscardClosed = true
 	var on *cloud
 	on = newCloud(t.account, func(i int, stalled bool, _ policy.Verb) error {
 		now := a.clock.read()

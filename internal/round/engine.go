@@ -355,7 +355,7 @@ func (e *Engine) act(ctx context.Context, r *Result, woken []*subject) error {
 // reports which part of the account was read.
 func (e *Engine) runLadder(ctx context.Context, cloud, account string, proposals []action.Proposal, woken []*subject,
 	read func(inventory.Ref) bool) (action.Report, error) {
-	look := action.Look{Proposals: proposals, Sources: []string{}, Selected: map[string]int{}}
+	look := action.Scope{Proposals: proposals, Sources: []string{}, Selected: map[string]int{}}
 	if e.Policies != nil {
 		for _, p := range e.Policies.Policies {
 			look.Sources = append(look.Sources, p.Name)
@@ -372,9 +372,9 @@ func (e *Engine) runLadder(ctx context.Context, cloud, account string, proposals
 			for _, s := range woken {
 				e.evaluated[s.ref] = true
 			}
-			look.Seen = e.evaluated
+			look.Evaluated = e.evaluated
 		} else {
-			look.Within = read
+			look.Includes = read
 		}
 		if !e.Uncapped {
 			e.countSelected(look.Selected, account)
@@ -386,7 +386,7 @@ func (e *Engine) runLadder(ctx context.Context, cloud, account string, proposals
 		}
 	}
 	if e.Tagging != nil {
-		look.Sources, look.Within = append(look.Sources, TagSource), read
+		look.Sources, look.Includes = append(look.Sources, TagSource), read
 		look.Selected[TagSource] = math.MaxInt32 // disables the share limit
 	}
 	ladder := e.Ladder(cloud + "/" + account)

@@ -286,7 +286,7 @@ type failingStore struct {
 	admissions int
 }
 
-func (s *failingStore) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
+func (s *failingStore) Admit(ctx context.Context, b action.Batch) ([]action.AdmissionResult, error) {
 	s.admissions++
 	return s.Store.Admit(ctx, b)
 }
