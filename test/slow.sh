@@ -13,7 +13,7 @@ slow() { CURFEW_SLOW=1 go run ./test/gotest -- -count=1 "$@"; }
 
 run() {
 	case $1 in
-	actions) slow -timeout 30m -run TestKilledAnywhere ./internal/action ;; # the ladder killed at every boundary
+	actions) slow -timeout 30m -run TestResumesAfterKill ./internal/action ;; # the ladder killed at every boundary
 	schedules) slow -run 'TestConvergesUnderRandomFaults|TestSchedules|TestKilledAnywhere' ./internal/session ./internal/intent ;;
 	plans) slow -run 'TestCampaign|TestConformance' ./internal/plan/spot ./internal/cloud/sim ;;
 	services) slow -timeout 30m -run 'TestServeDemoSaves|TestProcessesThatDieAndSleep|TestServeRecordsAndReplays' ./internal/cli ./internal/app/server ./internal/app/scheduler ;;

@@ -152,9 +152,9 @@ func NewAccount(in AccountInput) (Account, error) {
 		w.owner[r.Ref()] = r.Owner.Team
 	}
 	for _, o := range in.Totals.ByOwner {
-		w.before[o.Team] = o.Cost
+		w.before[o.Team] = o.Now.Running
 	}
-	a.BeforeUSD, a.AfterUSD, a.Unpriced = in.Totals.Cost, in.Totals.Cost, in.Totals.Unpriced
+	a.BeforeUSD, a.AfterUSD, a.Unpriced = in.Totals.Now.Running, in.Totals.Now.Running, in.Totals.Unpriced
 	for i, order := range stepOrder {
 		s := Step{Number: i + 1, Name: order.name, Items: []Item{}, Risk: string(finding.None)}
 		for _, f := range in.Findings {

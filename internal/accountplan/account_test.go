@@ -85,7 +85,7 @@ func TestAccountPlanEqualsHours(t *testing.T) {
 					cost += month(m.after(0))
 				}
 			}
-			in.Totals.Cost += cost
+			in.Totals.Now.Running += cost
 			in.Totals.ByOwner = append(in.Totals.ByOwner, round.OwnerTotal{
 				Team: fmt.Sprint("team-", team), Cost: cost,
 			})

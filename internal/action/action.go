@@ -1,7 +1,7 @@
-// Package action carries out what policies and people propose, by the ladder:
-// observe, warn, grace, re-verify, act, confirm, record. Nothing is acted on that
-// was not warned about, verified again, and admitted under the caps; every call is a
-// step of [intent], so that a crash anywhere is resumed without acting twice.
+// Package action carries out proposals of policies and people by the safety ladder: observe, warn,
+// grace period, verify, act, confirm, record. No action without a warning, a verification and an
+// admission under the caps; every call is a step of [intent], so that a crash anywhere is resumed
+// without acting twice.
 package action
 
 import (
@@ -19,25 +19,25 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Proposal is what a policy or a person wants done to one resource, with everything
-// that the ladder judges it by. Every round makes it again, and so does the last check,
-// from facts read at act time.
+// Proposal is an action that a policy or a person wants for one resource, with the facts that the
+// ladder checks. Every round makes it anew, and so does the verification, from facts read at act
+// time.
 type Proposal struct {
-	// Source is what proposes: a policy's name, or "finding:<id>".
+	// Source names the proposer: a policy's name, or "finding:<id>".
 	Source   string
 	Resource *inventory.Resource
 	Do       policy.Do
-	// Mode is the policy's; the ladder combines it with the run's own by AND.
+	// Mode is the policy's; the ladder acts only if both the policy and the run enforce.
 	Mode   policy.Mode
 	Notify []string
 	Grace  time.Duration
 	Limits policy.Limits
-	// Governed says that curfew made the resource, or it carries curfew:managed=true,
-	// or the governance section of the configuration matches it.
+	// Governed is set if curfew made the resource, it carries curfew:managed=true, or the
+	// governance section of the configuration matches it.
 	Governed bool
-	// ByPerson says that a person asks for this one resource (fix), not a policy.
+	// ByPerson is set if a person asks for this resource (fix), not a policy.
 	ByPerson bool
-	// Duty is what the resource does; nil where that was not judged.
+	// Duty is the resource's verdict; nil if it was not judged.
 	Duty *duty.Verdict
 	// Gang are the other machines of the same run, judged together with it.
 	Gang       []inventory.Ref
@@ -48,51 +48,50 @@ type Proposal struct {
 	// Condition is the condition's answer in this round; only True climbs. An alarm that is unknown
 	// stays as it is.
 	Condition usage.Tristate
-	// Because is the reason in one line, for people; Evidence what it rests on, and
-	// Class what kind of evidence: "duty", "age", "schedule", "lease", "finding".
+	// Because is the reason in one line, Evidence supports it, and Class is the class of the
+	// evidence: "duty", "age", "schedule", "lease", "finding".
 	Because  string
 	Class    string
 	Evidence []usage.Evidence
-	// ReadAt is when the facts were read. The ladder sets it where it is zero: to the
-	// beginning of the round, or of the verification. Zero is too old to act on.
+	// ReadAt is the time at which the facts were read. The ladder replaces zero by the start of the
+	// round or of the verification. Zero is too old to act on.
 	ReadAt time.Time
-	// Together are the members of Gang for which the same source proposes the same.
-	// The ladder fills it in.
+	// Together are the members of Gang with the same proposal from the same source. The ladder sets
+	// it.
 	Together []inventory.Ref
 }
 
-// Phase is where an item stands on the ladder.
+// Phase is the position of an item on the ladder.
 type Phase string
 
 // The phases.
 const (
-	Observed   Phase = "observed"   // the condition is true; nothing was said yet
+	Observed   Phase = "observed"   // the condition is true; no one was warned yet
 	Warned     Phase = "warned"     // a named recipient's channel accepted the warning
 	Acting     Phase = "acting"     // an intent is written; the call may or may not have been made
 	Confirming Phase = "confirming" // the provider accepted the call
 	Done       Phase = "done"       // the provider confirmed
-	Failed     Phase = "failed"     // given up on, with an alarm
-	Withdrawn  Phase = "withdrawn"  // the condition does not hold any more, or a keep came
+	Failed     Phase = "failed"     // given up, with an alarm
+	Withdrawn  Phase = "withdrawn"  // the condition does not hold any more, or a keep was written
 	Undone     Phase = "undone"
 )
 
-// Open says whether the ladder still has something to do for the item.
-func (p Phase) Open() bool {
-	return p == Observed || p == Warned || p.underWay()
+// IsOpen reports whether the ladder may still act on the item.
+func (p Phase) IsOpen() bool {
+	return p == Observed || p == Warned || p.isUnderWay()
 }
 
-// underWay says whether a call was, or may have been, made that the provider has not
+// isUnderWay reports whether a call was, or may have been, made that the provider has not
 // confirmed.
-func (p Phase) underWay() bool { return p == Acting || p == Confirming }
+func (p Phase) isUnderWay() bool { return p == Acting || p == Confirming }
 
-// Item is one proposal's way up the ladder, as it is kept.
+// Item is the stored state of one proposal on the ladder.
 type Item struct {
 	ID string
 	// Account is "cloud/account", the scope of rounds, caps and freezes.
 	Account string
 	Ref     inventory.Ref
-	// Identity tells the resource from another one under the same name, as [Identity]
-	// does.
+	// Identity distinguishes resources that reuse a name, as [Identity] does.
 	Identity string
 	Source   string
 	Do       policy.Do
@@ -101,32 +100,30 @@ type Item struct {
 	Phase   Phase
 	Because string
 	Class   string
-	// FirstRound and FirstAt are when the condition was first seen true, without a
-	// break since.
+	// FirstRound and FirstAt are the round and time since which the condition has been true.
 	FirstRound int64
 	FirstAt    time.Time
-	// WarnedRound, WarnedAt: when the warning was accepted, by which channels and
-	// recipients. GraceFrom is when grace began to run; a clock jump sets it again.
+	// WarnedRound and WarnedAt are the round and time at which the warning was accepted. GraceFrom
+	// is the start of the grace period; a clock jump restarts it.
 	WarnedRound         int64
 	WarnedAt, GraceFrom time.Time
 	Grace               time.Duration
-	// HeldTo is up to when the samples show that the condition has held since the
-	// warning; zero where it does not rest on what was measured.
-	HeldTo     time.Time
-	Recipients []string
-	// Steps are the calls that the action takes, in order; Step is the one under way.
+	// ConditionHeldUntil is the time up to which samples show that the condition has held since the
+	// warning; zero if it does not depend on samples.
+	ConditionHeldUntil time.Time
+	Recipients         []string
+	// Steps are the calls of the action, in order; Step is the index of the current one.
 	Steps []Step
 	Step  int
-	// ApprovedAt is when an approval was used up for the item; zero where none was, or
-	// none was needed.
+	// ApprovedAt is when an approval was used for the item; zero if none was needed.
 	ApprovedAt time.Time
-	// Briefing is the content of the notices about the action's outcome; nil before its
-	// first intent.
+	// Briefing is the content of the notices about the action's outcome; nil before its first
+	// intent.
 	Briefing *Briefing
-	// Alarm is what a person has to know: retries that go on, a refusal at act time.
+	// Alarm is what a person has to know: repeated failures, a refusal at act time.
 	Alarm string
-	// UpdatedAt, Boot and Uptime are the clocks when a round last vouched for the
-	// item; a warned item that no round vouched for in time starts its grace over.
+	// UpdatedAt, Boot and Uptime are the clocks at which a round last confirmed the item. A warned
+	// item that was not confirmed in time restarts its grace period.
 	UpdatedAt time.Time
 	Boot      string
 	Uptime    time.Duration
@@ -136,19 +133,19 @@ type Item struct {
 // Step is one call to the provider with its intent and outcome.
 type Step = intent.Step
 
-// Entry is one line of the audit log. It holds no secrets.
+// Entry is one line of the audit log. It contains no secrets.
 type Entry struct {
 	// ID is the number of the entry; the log has no gaps.
 	ID int64 `json:"id"`
 	// At is when it happened.
 	At time.Time `json:"at"`
-	// Account is the cloud and account, such as aws/123456789012; empty where none is meant.
+	// Account is the cloud and account, such as aws/123456789012; empty if no account is meant.
 	Account string `json:"account"`
 	// Round is the number of the pass; absent outside of passes.
 	Round int64 `json:"round,omitempty"`
-	// Actor is who did it: "policy idle-gpu-machines", "ana".
+	// Actor is who acted: "policy idle-gpu-machines", "ana".
 	Actor string `json:"actor"`
-	// What is what happened: one of the events.
+	// What is the event.
 	What string `json:"what"`
 	// Resource is the full identity of the resource.
 	Resource string `json:"resource,omitempty"`
@@ -158,18 +155,17 @@ type Entry struct {
 	Verb string `json:"verb,omitempty"`
 	// Because is the reason, in words.
 	Because string `json:"because,omitempty"`
-	// Outcome is what came of it: the provider's answer, or who was told.
+	// Outcome is the result: the provider's answer, or who was notified.
 	Outcome string `json:"outcome,omitempty"`
-	// Evidence is what was measured.
+	// Evidence supports the reason.
 	Evidence []usage.Evidence `json:"evidence,omitempty"`
 }
 
-// Clock is one reading of the clocks of the machine that curfew runs on. Two
-// readings of one Boot whose walls and uptimes differ by different spans mean that
-// the wall clock was set.
+// Clock is a reading of the machine's clocks. Two readings of one Boot whose walls and uptimes
+// differ by different durations mean that the wall clock was set.
 type Clock struct {
 	Wall time.Time
-	// Boot names the boot of the machine; empty where that cannot be read.
+	// Boot identifies the boot of the machine; empty if unreadable.
 	Boot   string
 	Uptime time.Duration
 }
@@ -197,87 +193,79 @@ var (
 	ErrNotFound = errors.New("no such item")
 )
 
-// Store keeps the ladder's state. One store binds every process that acts on an
-// account. Every write that decides something is conditional on what was read. The
-// implementation is internal/store, its conformance suite internal/store/storetest.
+// Store stores the ladder's state for all processes that act on an account. Every write that
+// decides something is conditional on the version read. It is implemented by internal/store; its
+// conformance suite is internal/store/storetest.
 type Store interface {
-	// Now is the time of the state, zero where it has none. It is common where all machines
-	// ask one clock for it, the database server's; a file goes by the clock of the machine
-	// that read it last.
+	// Now returns the store's time, zero if it has none. common is set if all machines share that
+	// clock, as that of a database server; a file uses the clock of the machine that read it last.
 	Now(ctx context.Context) (now time.Time, common bool, err error)
-	// BeginRound records a round's clocks and returns its number, which rises by at
-	// least one with each, and the clocks of the account's last round (nil for the
-	// first).
+	// BeginRound records a round's clocks and returns its number, which rises with each round, and
+	// the clocks of the account's last round (nil for the first).
 	BeginRound(ctx context.Context, account string, c Clock) (round int64, last *Clock, err error)
-	// Items returns the account's open items that a query selects, in the order of
-	// their ids. It costs as much as it returns, however many are open.
+	// Items returns the account's open items selected by a query, ordered by id. Its cost depends
+	// on the result, not on the number of open items.
 	Items(ctx context.Context, account string, q ItemQuery) ([]Item, error)
-	// Item returns any item by its id, or the only one whose id begins so.
+	// Item returns an item by its id, or by a unique prefix of it.
 	Item(ctx context.Context, id string) (Item, error)
-	// Save writes an item whose Version is the one it was read with (0 for a new one)
-	// with its audit entries in one transaction, and returns it with the next
-	// version; ErrConflict otherwise. Only one open item of a resource and source
-	// can exist; a second is ErrConflict.
+	// Save writes an item with its audit entries in one transaction if its Version is the stored
+	// one (0 for a new item), and returns it with the next version; ErrConflict otherwise. A second
+	// open item of the same resource and source is ErrConflict.
 	Save(ctx context.Context, it Item, entries ...Entry) (Item, error)
 	// SaveKept is Save and PutKeep in one transaction.
 	SaveKept(ctx context.Context, it Item, k Keep, entries ...Entry) (Item, error)
-	// SaveOwing is Save, and writes what people are owed about the change in the same
-	// transaction.
+	// SaveOwing is Save with notices about the change in the same transaction.
 	SaveOwing(ctx context.Context, it Item, notices []Notice, entries ...Entry) (Item, error)
-	// ClaimNotice returns the notice of an account that has been due the longest, nil where
-	// none is due, and keeps it from other processes until a time. It counts the attempt.
-	// Nothing is due while the state is in quarantine: an older state would say again what was
-	// said.
+	// ClaimNotice returns the notice of an account that has been due longest, nil if none is due,
+	// and reserves it for this process until a time. It counts the attempt. No notice is due while
+	// the state is in quarantine: an older state would repeat notices.
 	ClaimNotice(ctx context.Context, account string, now, until time.Time) (*Notice, error)
-	// PutNotice writes what a delivery came to, with its entries; ErrConflict where another
-	// process has claimed the notice since. One that was closed a month ago is forgotten.
+	// PutNotice writes the result of a delivery with its entries; ErrConflict if another process
+	// has claimed the notice since. Notices closed for a month are deleted.
 	PutNotice(ctx context.Context, n Notice, entries ...Entry) error
-	// Owed returns the notices that no channel accepted yet, in the order of their making.
+	// Owed returns the notices that no channel accepted yet, oldest first.
 	Owed(ctx context.Context) ([]Notice, error)
-	// Admit writes the intents of what the caps allow of a batch ([Batch.Defer]), added to
-	// what the source was admitted in the last hour, and returns what became of each
-	// admission, in their order. It writes nothing at all under a freeze (ErrFrozen), while
-	// a fuse of the source stands (ErrFuse), and where an item that the caps allow, or its
-	// approval, has changed (ErrConflict). An approval is used up with the intent that it
-	// allows, or not at all. Concurrent batches of any processes never exceed a cap
-	// together.
-	Admit(ctx context.Context, b Batch) ([]Admitted, error)
-	// Blow keeps that a fuse has blown, with what people are owed about it, and records it;
-	// one that stands already stays as it is. Confirm keeps the confirmation of the one that stands, and records it;
-	// ErrConflict where none does that blew at that time. Fuses returns the newest of each
-	// source in each account, confirmed or not, in the order of accounts and sources.
+	// Admit writes the intents of a batch that the caps allow ([Batch.Defer]), including the
+	// source's admissions of the last hour, and returns one result per admission. It writes nothing
+	// under a freeze (ErrFrozen), while a fuse of the source is blown (ErrFuse), or if an
+	// admissible item or its approval has changed (ErrConflict). An approval is used up together
+	// with its intent. Concurrent batches of any processes never exceed a cap together.
+	Admit(ctx context.Context, b Batch) ([]AdmissionResult, error)
+	// Blow stores a blown fuse with its notices and records it; a fuse that is already blown stays.
+	// Confirm stores the confirmation of the fuse that blew at that time, and records it;
+	// ErrConflict if there is none. Fuses returns the newest fuse of each source in each account,
+	// confirmed or not, ordered by account and source.
 	Blow(ctx context.Context, f Fuse, notices ...Notice) error
 	Confirm(ctx context.Context, f Fuse) error
 	Fuses(ctx context.Context) ([]Fuse, error)
-	// Freeze, Unfreeze and Frozen: nil is not frozen. A freeze binds every account
-	// and survives restarts. Either is recorded in the same transaction.
+	// Freeze stops actions in all accounts and survives restarts; Frozen returns nil if there is
+	// none. Both changes are recorded in the same transaction.
 	Freeze(ctx context.Context, f Freeze) error
 	Unfreeze(ctx context.Context, by, reason string, at time.Time) error
 	Frozen(ctx context.Context) (*Freeze, error)
-	// PutKeep replaces a resource's keep and records it in the same transaction; Keeps
-	// returns those that hold at a time.
+	// PutKeep replaces a resource's keep and records it in the same transaction; Keeps returns the
+	// keeps in force at a time.
 	PutKeep(ctx context.Context, k Keep) error
 	Keeps(ctx context.Context, at time.Time) ([]Keep, error)
-	// Record appends to the audit log; Entries hands out what a query matches, oldest
-	// first, until visit returns an error.
+	// Record appends to the audit log; Entries calls visit for matching entries, oldest first,
+	// until it returns an error.
 	Record(ctx context.Context, entries ...Entry) error
 	Entries(ctx context.Context, q Query, visit func(Entry) error) error
 }
 
-// ItemQuery selects open items: those about one of Refs from one of Sources, and those
-// that UnderWay and Unvouched add.
+// ItemQuery selects open items: those of Refs and Sources, and those that UnderWay and
+// UnconfirmedSince add.
 type ItemQuery struct {
-	// Refs and Sources: nil is all of them.
+	// Refs and Sources restrict the items; nil is no restriction.
 	Refs    []inventory.Ref
 	Sources []string
 	// UnderWay adds the items in the phases Acting and Confirming.
 	UnderWay bool
-	// Unvouched adds the warned items whose UpdatedAt is known and earlier; zero adds
-	// none.
-	Unvouched time.Time
+	// UnconfirmedSince adds warned items with an earlier UpdatedAt; zero adds none.
+	UnconfirmedSince time.Time
 }
 
-// Selects returns what says whether the query selects an item.
+// Selects returns a function that reports whether the query selects an item.
 func (q ItemQuery) Selects() func(it Item) bool {
 	refs := make(map[inventory.Ref]bool, len(q.Refs))
 	for _, ref := range q.Refs {
@@ -285,14 +273,14 @@ func (q ItemQuery) Selects() func(it Item) bool {
 	}
 	return func(it Item) bool {
 		switch {
-		case !it.Phase.Open():
+		case !it.Phase.IsOpen():
 			return false
 		case (q.Refs == nil || refs[it.Ref]) && (q.Sources == nil || slices.Contains(q.Sources, it.Source)):
 			return true
 		case it.Phase == Warned:
-			return !it.UpdatedAt.IsZero() && it.UpdatedAt.Before(q.Unvouched)
+			return !it.UpdatedAt.IsZero() && it.UpdatedAt.Before(q.UnconfirmedSince)
 		}
-		return q.UnderWay && it.Phase.underWay()
+		return q.UnderWay && it.Phase.isUnderWay()
 	}
 }
 
@@ -303,13 +291,12 @@ type Query struct {
 	What, Item     string
 	// Resource matches a part of the resource's identity.
 	Resource string
-	// After is the number of the entry before the first that is asked for; 0 is from the
-	// beginning.
+	// After is the number of the entry after which to start; 0 starts at the beginning.
 	After int64
 	Limit int
 }
 
-// Matches says whether the query selects an entry, but for the limit.
+// Matches reports whether the query selects an entry, ignoring Limit.
 func (q Query) Matches(e Entry) bool {
 	equal := func(asked, has string) bool { return asked == "" || asked == has }
 	return e.ID > q.After && equal(q.Account, e.Account) && equal(q.Actor, e.Actor) && equal(q.What, e.What) &&
@@ -318,20 +305,20 @@ func (q Query) Matches(e Entry) bool {
 		(q.Since.IsZero() || !e.At.Before(q.Since)) && (q.Until.IsZero() || e.At.Before(q.Until))
 }
 
-// Task is one call that the ladder asks of a cloud.
+// Task is one call to a cloud.
 type Task struct {
 	Ref      inventory.Ref
 	Identity string
 	Do       policy.Do
 	Step     Step
-	// Earlier are the steps before this one, with their receipts.
+	// Earlier are the previous steps, with their receipts.
 	Earlier []Step
 }
 
-// Progress is how far the provider has come with a call.
+// Progress is the provider's progress with a call.
 type Progress = intent.Progress
 
-// How far.
+// The values of Progress.
 const (
 	NotDone    = intent.NotDone
 	InProgress = intent.InProgress
@@ -339,38 +326,38 @@ const (
 	Impossible = intent.Impossible
 )
 
-// Cloud carries out calls. Implementations: cloud/aws, cloud/sim.
+// Cloud makes the calls. It is implemented by cloud/aws and cloud/sim.
 type Cloud interface {
-	// Plan returns the steps that the verb takes on a resource as it is now, or why
-	// it is refused (a *Refusal): protection, unsaved disks, membership in a group, a
-	// verb that the kind does not have. It reads and changes nothing.
+	// Plan returns the steps of the verb for a resource in its current state, or why it is refused
+	// (a *Refusal): protection, unsaved disks, membership in a group, an unsupported verb. It
+	// changes nothing.
 	Plan(ctx context.Context, r *inventory.Resource, do policy.Do) ([]Step, error)
-	// Do makes the call of one step, with its key, and returns the receipt. It is
-	// safe to call again with the same key.
+	// Do makes the call of one step with its key, and returns the receipt. It is safe to call again
+	// with the same key.
 	Do(ctx context.Context, t Task) (receipt string, err error)
-	// Look says how far the provider has come with a step, whether or not this
-	// process made the call: it is asked after every call, and first of all after a
-	// restart. Receipt may be empty then; it returns the receipt it found.
+	// Look returns the provider's progress with a step, whether or not this process made the call:
+	// it is called after every call, and first of all after a restart. It also returns the receipt
+	// if the task has none.
 	Look(ctx context.Context, t Task) (p Progress, receipt string, err error)
-	// Undo takes a confirmed step back, as far as that can be done.
+	// Undo reverts a confirmed step, as far as possible.
 	Undo(ctx context.Context, t Task) error
-	// Rehearse says which calls Undo would make now, in words for people, and changes
-	// nothing. It is empty where nothing is left to take back, and fails as Undo would.
+	// Rehearse describes the calls that Undo would make now, and changes nothing. It is empty if
+	// nothing is left to undo, and fails as Undo would.
 	Rehearse(ctx context.Context, t Task) (calls string, err error)
 }
 
-// Refusal is why something is not done. It is an answer, not a failure.
+// Refusal is the reason why an action is not allowed. It is a result, not a failure.
 type Refusal struct {
-	// Rule names the rule of the documentation: "protected", "unsaved-disk",
-	// "group-member", "persistent", "busy", "kept", ….
+	// Rule is the rule's name in the documentation: "protected", "unsaved-disk", "group-member",
+	// "persistent", "busy", "kept", ….
 	Rule string
 	Why  string
 }
 
-// Error gives the reason.
+// Error returns the reason.
 func (r *Refusal) Error() string { return r.Why }
 
-// Message is what people are told.
+// Message is a message to people.
 type Message struct {
 	// Kind is "warning", "acted", "alarm", "notice", "resolved" where what a notice was about is
 	// over, or "approval" where an approver has to approve Item.
@@ -380,35 +367,33 @@ type Message struct {
 	Item     string
 	Verb     policy.Verb
 	Because  string
-	// ActsAt is the earliest time at which it is carried out; zero for notices.
+	// ActsAt is the earliest time of the action; zero for notices.
 	ActsAt time.Time
 	Hourly inventory.Fact[money.Amount]
-	// Loses are the disks whose content the action destroys.
-	Loses []Loss
-	// Consent is the command by which the owner lets that happen, where nothing is done
-	// without it; empty otherwise.
+	// LostDisks are the disks whose content the action destroys.
+	LostDisks []LostDisk
+	// Consent is the command with which the owner accepts that loss, if the action needs it; empty
+	// otherwise.
 	Consent string
-	// Creator is who made the resource, as the provider's log says, where no tag says whose
-	// it is; empty where that is not known.
+	// Creator is who made the resource according to the provider's log, if no tag names an owner;
+	// empty if unknown.
 	Creator string
-	// Lost is what is gone once it was carried out ("nothing" is known to be nothing); empty
-	// where that is not known.
+	// Lost describes what the action destroys ("nothing" is known to be nothing); empty if unknown.
 	Lost string
-	// Keep is the command that exempts the resource, and KeepTag the provider's own command
-	// that writes the tag which does; it is empty where there is none.
+	// Keep is the command that exempts the resource, and KeepTag the provider's command that writes
+	// the tag for it; may be empty.
 	Keep, KeepTag string
-	// Undo is full, partial or none; Know what to know before.
+	// Undo is full, partial or none; Know is what to consider before.
 	Undo, Know string
 	Evidence   []usage.Evidence
-	// Plan is what would be approved, line by line; only of an approval.
+	// Plan are the lines of the plan to approve; only for approvals.
 	Plan []string
 }
 
-// Notifier reaches people. Implementations: internal/notify.
+// Notifier delivers messages. It is implemented by internal/notify.
 type Notifier interface {
-	// Notify delivers a message to one recipient ("owner", "team", or a configured
-	// name) and returns the named recipient whose channel accepted it
-	// ("slack:#vision"). An error means that no recipient was reached: no route, no owner
-	// known, the channel refused.
+	// Notify delivers a message to one recipient ("owner", "team", or a configured name) and
+	// returns the recipient whose channel accepted it ("slack:#vision"). An error means that no
+	// recipient was reached: no route, no known owner, or a rejecting channel.
 	Notify(ctx context.Context, recipient string, m Message) (accepted string, err error)
 }

@@ -15,28 +15,29 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// AnchorSchema names the document that an [Anchor] is.
+// AnchorSchema is the schema of an [Anchor] document.
 const AnchorSchema = "curfew.audit-anchor/v1"
 
-// keyPrefix begins the text of a public key.
+// keyPrefix starts the text of a public key.
 const keyPrefix = "ed25519:"
 
-// Head is an entry of the audit log that is noted outside of it, so that a log which was
-// rewritten as a whole is noticed too.
+// Head is an entry of the audit log noted outside of it, so that rewriting the whole log is
+// noticed.
 type Head struct {
-	// Entry is its number, from 1, and Hash its hash; First is that of the first entry.
+	// Entry is the number of the entry, from 1, and Hash its hash; First is the hash of the first
+	// entry.
 	Entry int64  `json:"entry"`
 	Hash  string `json:"hash"`
 	First string `json:"first"`
 }
 
-// Anchor is the end of the audit log at a time, signed.
+// Anchor is the signed end of the audit log at a time.
 type Anchor struct {
 	Schema string `json:"schema"`
 	Head
-	// At is when it was written, by the time of the state.
+	// At is the time of writing, by the clock of the state.
 	At time.Time `json:"at"`
-	// Key is the public key of who signed; it counts only where it is the expected one.
+	// Key is the signer's public key; the anchor is valid only if it is the expected one.
 	Key       string `json:"key"`
 	Signature []byte `json:"signature"`
 }
@@ -51,16 +52,16 @@ func SignAnchor(end Head, at time.Time, key ed25519.PrivateKey) Anchor {
 	return a
 }
 
-// signed is what the signature is of.
+// signed returns the signed bytes.
 func (a Anchor) signed() []byte {
 	return fmt.Appendf(nil, "%s\n%d\n%s\n%s\n%s\n", AnchorSchema, a.Entry, a.Hash, a.First,
 		a.At.UTC().Format(time.RFC3339Nano))
 }
 
-// ErrUntrusted says that an anchor was signed with another key, or changed afterwards.
+// ErrUntrusted means that an anchor was signed with another key, or changed afterwards.
 var ErrUntrusted = errors.New("the anchor is not to be trusted")
 
-// untrusted is an ErrUntrusted that says why.
+// untrusted is an ErrUntrusted with its reason.
 type untrusted struct{ message string }
 
 func (u *untrusted) Error() string        { return u.message }
@@ -68,9 +69,8 @@ func (u *untrusted) Is(target error) bool { return target == ErrUntrusted }
 
 var hashText = lazyregexp.New(`^[0-9a-f]{64}$`)
 
-// ParseAnchor reads an anchor that key has signed. Text that is no anchor is a
-// *document.Error, one of another signer an [ErrUntrusted]. The text is at most a few
-// kilobytes long.
+// ParseAnchor parses an anchor signed by key. Invalid text is a *document.Error, another signer an
+// [ErrUntrusted]. The text is at most a few kilobytes long.
 func ParseAnchor(name string, src []byte, key ed25519.PublicKey) (Anchor, error) {
 	var a Anchor
 	broken := func(message string) (Anchor, error) {
@@ -100,12 +100,12 @@ func ParseAnchor(name string, src []byte, key ed25519.PublicKey) (Anchor, error)
 	return a, nil
 }
 
-// KeyText writes a public key: ed25519: and 44 characters.
+// KeyText formats a public key: ed25519: and 44 characters.
 func KeyText(key ed25519.PublicKey) string {
 	return keyPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
-// ParseKey reads a public key as [KeyText] writes it; the prefix may be left out.
+// ParseKey parses a public key as formatted by [KeyText]; the prefix is optional.
 func ParseKey(text string) (ed25519.PublicKey, error) {
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, keyPrefix))
 	if err != nil || len(raw) != ed25519.PublicKeySize {

@@ -10,9 +10,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// NeedsApproval says whether a person's proposal needs a second person: whatever
-// changes a resource that is not explicitly ephemeral, and every deletion, rules
-// that let data expire among them. Writing tags does not.
+// NeedsApproval reports whether a proposal needs the approval of a second person: every change of a
+// resource that is not explicitly ephemeral, and every deletion, including rules that let data
+// expire. Writing tags does not.
 func NeedsApproval(p Proposal) bool {
 	switch p.Do.Verb {
 	case policy.Notify, policy.Tag:
@@ -23,11 +23,10 @@ func NeedsApproval(p Proposal) bool {
 	return p.Resource.Lifetime != inventory.Ephemeral
 }
 
-// PlanHash returns the hash of what would be carried out: the resource, its identity
-// and its gang, the action with its options, the calls, the class of evidence, what
-// the resource costs an hour, and until when an approval of it holds. Whatever of
-// these differs is another plan. To check an approval at a lower price, hash with
-// the price that was approved.
+// PlanHash returns the hash of a plan: the resource, its identity and gang, the action with its
+// options, the calls, the class of evidence, the hourly cost of the resource, and the expiry of an
+// approval. Any difference is another plan. To check an approval at a lower price, hash with the
+// approved price.
 func PlanHash(p Proposal, steps []Step, expiry time.Time) string {
 	type call struct{ Name, Params string }
 	calls := make([]call, len(steps))
@@ -42,7 +41,7 @@ func PlanHash(p Proposal, steps []Step, expiry time.Time) string {
 	if v, ok := p.Hourly.Get(); ok {
 		amount = v.String()
 	}
-	// A struct of texts always marshals, and with the fields in one order.
+	// A struct of strings always marshals, with its fields in a fixed order.
 	doc, _ := json.Marshal(struct {
 		Resource, Identity string
 		Gang               []string

@@ -23,7 +23,7 @@ func BenchmarkRound(b *testing.B) {
 	}
 	l := action.Ladder{Clock: w.clock.Read, Account: w.ladder.Account}
 	for b.Loop() {
-		if r, err := l.Round(context.Background(), action.Look{Proposals: proposals}); err != nil ||
+		if r, err := l.Round(context.Background(), action.Scope{Proposals: proposals}); err != nil ||
 			len(r.Lines) != len(proposals) {
 			b.Fatalf("%d lines, %v", len(r.Lines), err)
 		}
@@ -40,11 +40,11 @@ func BenchmarkRedact(b *testing.B) {
 
 // stocked returns a world whose ladder has a store in memory with so many warned items,
 // and a look at one of them.
-func stocked(b *testing.B, open int) (*world, action.Look) {
+func stocked(b *testing.B, open int) (*world, action.Scope) {
 	w := newWorld()
 	w.connect(action.NewMemory(), &quietCloud{}, &quietPeople{})
 	w.wants.Grace = 1000 * time.Hour
-	var all action.Look
+	var all action.Scope
 	for i := range open {
 		r := machine(fmt.Sprintf("i-%05d", i))
 		r.Kind, r.State = inventory.KindInstance, inventory.StateRunning
@@ -59,8 +59,8 @@ func stocked(b *testing.B, open int) (*world, action.Look) {
 		b.Fatal(r, err)
 	}
 	one := all.Proposals[open/2]
-	return w, action.Look{
-		Proposals: []action.Proposal{one}, Seen: map[inventory.Ref]bool{one.Resource.Ref(): true},
+	return w, action.Scope{
+		Proposals: []action.Proposal{one}, Evaluated: map[inventory.Ref]bool{one.Resource.Ref(): true},
 		Sources: []string{one.Source},
 	}
 }
@@ -75,9 +75,9 @@ func (quietCloud) Plan(context.Context, *inventory.Resource, policy.Do) ([]actio
 	return []action.Step{{Name: "terminate"}}, nil
 }
 
-// BenchmarkRoundOfOne looks at one machine, while a few or many items are open: either
+// BenchmarkRoundOfOneItem looks at one machine, while a few or many items are open: either
 // costs the same.
-func BenchmarkRoundOfOne(b *testing.B) {
+func BenchmarkRoundOfOneItem(b *testing.B) {
 	for _, open := range []int{10, 10_000} {
 		b.Run(fmt.Sprint(open), func(b *testing.B) {
 			w, look := stocked(b, open)
@@ -99,12 +99,12 @@ func (quietCloud) Look(context.Context, action.Task) (action.Progress, string, e
 	return action.Complete, "ended", nil
 }
 
-// BenchmarkWholeWay takes one machine after another from its warning to its end, two
+// BenchmarkWarningToConfirmation takes one machine after another from its warning to its end, two
 // rounds each, as a replay does.
-func BenchmarkWholeWay(b *testing.B) {
+func BenchmarkWarningToConfirmation(b *testing.B) {
 	w, look := stocked(b, 1)
 	m := action.NewMemory()
-	m.Forgetful = true
+	m.DiscardClosed = true
 	w.connect(m, quietCloud{}, quietPeople{})
 	w.ladder.Assume.NoGrace = true
 	p := &look.Proposals[0]

@@ -14,98 +14,99 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// Admission is an item that is to be acted on now: its new state, in phase Acting with
-// the intent of its first step, and what the caps go by.
+// Admission is an item to act on now: its new state, in phase Acting with the intent of its first
+// step, and the input of the caps.
 type Admission struct {
 	Item   Item
-	Hourly money.Amount // what the resource costs an hour
-	// Due is since when it is due; zero is since now.
+	Hourly money.Amount // hourly cost of the resource
+	// Due is since when the action is due; zero is now.
 	Due time.Time
-	// Approval is used up when it is admitted; nil: it needs none.
+	// Approval is used up by the admission; nil if none is needed.
 	Approval *Approval
-	// Entries are recorded when it is admitted.
+	// Entries are recorded with the admission.
 	Entries []Entry
 }
 
 // Approval is the approval that an item needs.
 type Approval struct {
-	// Request is the request as it is used up ([approval.Request.Use]).
+	// Request is the request in its used state ([approval.Request.Use]).
 	Request approval.Request
-	// Event is who uses it.
+	// Event is the use.
 	Event approval.Event
 }
 
-// Admitted is what became of an admission.
-type Admitted struct {
-	// Item is as it is kept now, where it was admitted.
+// AdmissionResult is the result of an admission.
+type AdmissionResult struct {
+	// Item is the stored item, if it was admitted.
 	Item Item
-	// Deferred says which cap holds it back, so that nothing of it was written; nil where
-	// it was admitted.
+	// Deferred is the cap that holds the action back, so that nothing was written; nil if it was
+	// admitted.
 	Deferred *Deferral
 }
 
-// Batch is what one source wants to act on in one round.
+// Batch is the actions of one source in one round.
 type Batch struct {
 	Account, Source string
 	Round           int64
-	// Now is by the store's clock where it has one.
+	// Now is by the store's clock, if it has one.
 	Now    time.Time
 	Limits policy.Limits
-	// Selected is how many machines the policy selects.
+	// Selected is the number of machines that the policy selects.
 	Selected   int
 	Admissions []Admission
 }
 
-// Deferral says which cap an action is over.
+// Deferral is the cap that an action exceeds.
 type Deferral struct {
-	// Cap is "count", "share" or "dollars"; Limit and Want are what is allowed and what it
-	// would come to.
-	Cap, Limit, Want string
-	// Never says that it is over the cap by itself, so that no later hour admits it.
+	// Cap is "count", "share" or "dollars"; Limit and Requested are the allowed and the resulting
+	// amount.
+	Cap, Limit, Requested string
+	// Never is set if the action alone exceeds the cap, so that it is never admitted.
 	Never bool
 }
 
-// String says what has to happen first.
+// String describes the deferral.
 func (d *Deferral) String() string {
 	if d.Never {
-		return d.Want + " alone, over the cap of " + d.Limit + ": it is never carried out under these limits"
+		return d.Requested + " alone, over the cap of " + d.Limit + ": it is never carried out under these limits"
 	}
-	return "deferred: with the last hour it is " + d.Want + ", over the cap of " + d.Limit
+	return "deferred: with the last hour it is " + d.Requested + ", over the cap of " + d.Limit
 }
 
-// overdue is after how long nothing cheaper goes before an action that the caps defer.
-// What was admitted an hour ago counts no more, so that it then has the caps for itself.
-const overdue = time.Hour
+// overdueAfter is the delay after which no cheaper action precedes a deferred one. Admissions older
+// than an hour do not count, so the action then has the caps for itself.
+const overdueAfter = time.Hour
 
-// job is what is admitted as a whole: one machine, or the machines of one run.
-type job struct {
-	members []int         // of the batch
-	first   inventory.Ref // of theirs
+// admissionUnit is admitted as a whole: one machine, or the machines of one run.
+type admissionUnit struct {
+	members []int         // indices in the batch
+	first   inventory.Ref // first of their resources
 	hourly  money.Amount
-	due     time.Time // since when; zero is since now
+	due     time.Time // due since; zero is now
 }
 
-// Defer returns for each admission which cap defers it, nil where it is admitted. In the
-// last hour its source was admitted so many actions, on resources that cost so much an
-// hour. The most expensive goes first and runs as a whole, up to what the hour leaves; a single
-// action is always allowed by count and share while the hour holds none.
+// Defer returns the cap that defers each admission, nil if it is admitted. actions and hourly are
+// the number and the hourly cost of the source's admissions in the last hour. The most expensive
+// unit goes first, and runs as a whole; a single action is always allowed by count and share if the
+// hour has none.
 func (b Batch) Defer(actions int, hourly money.Amount) []*Deferral {
 	out := make([]*Deferral, len(b.Admissions))
-	var ahead *Deferral // of what was overdue and did not fit
+	var ahead *Deferral // the overdue unit that did not fit
 	for _, j := range b.jobs() {
 		over := b.over(j, 0, 0)
 		if over != nil {
 			over.Never = true
 		} else if over = b.over(j, actions, hourly); over == nil && ahead != nil {
 			over = &Deferral{
-				Cap: ahead.Cap, Limit: ahead.Limit, Want: ahead.Want + " for what costs more and has waited longer",
+				Cap: ahead.Cap, Limit: ahead.Limit,
+				Requested: ahead.Requested + " for what costs more and has waited longer",
 			}
 		}
 		if over == nil {
 			actions, hourly = actions+len(j.members), hourly+j.hourly
 			continue
 		}
-		if !over.Never && ahead == nil && !j.due.IsZero() && b.Now.Sub(j.due) > overdue {
+		if !over.Never && ahead == nil && !j.due.IsZero() && b.Now.Sub(j.due) > overdueAfter {
 			ahead = over
 		}
 		for _, i := range j.members {
@@ -115,41 +116,40 @@ func (b Batch) Defer(actions int, hourly money.Amount) []*Deferral {
 	return out
 }
 
-// over returns the cap that a job exceeds, added to what the hour already holds.
-func (b Batch) over(j job, actions int, hourly money.Amount) *Deferral {
+// over returns the cap that a unit exceeds on top of the hour's admissions.
+func (b Batch) over(j admissionUnit, actions int, hourly money.Amount) *Deferral {
 	l := withDefaults(b.Limits)
 	n := actions + len(j.members)
 	share := int(math.Ceil(l.Share*float64(b.Selected) - 1e-9))
 	within := strconv.Itoa(n) + " actions within an hour"
 	switch {
 	case n > 1 && n > l.PerHour:
-		return &Deferral{Cap: "count", Limit: strconv.Itoa(l.PerHour) + " an hour", Want: within}
+		return &Deferral{Cap: "count", Limit: strconv.Itoa(l.PerHour) + " an hour", Requested: within}
 	case n > 1 && n > share:
 		return &Deferral{
 			Cap: "share", Limit: fmt.Sprintf("%d, which is %g%% of the %d selected", share, 100*l.Share, b.Selected),
-			Want: within,
+			Requested: within,
 		}
 	}
 	if sum, err := hourly.Add(j.hourly); err != nil || sum > l.DollarsPerHour {
 		return &Deferral{
 			Cap: "dollars", Limit: l.DollarsPerHour.Dollars() + " an hour",
-			Want: "resources that cost " + max(sum, j.hourly).Dollars() + " an hour",
+			Requested: "resources that cost " + max(sum, j.hourly).Dollars() + " an hour",
 		}
 	}
 	return nil
 }
 
-// jobs returns what is admitted as a whole, the most expensive first, of equals what is due
-// for longest, and of those the first resource. That goes by nothing that the rounds before
-// left, such as ids, so that a replay and processes defer the same.
-func (b Batch) jobs() []job {
-	of := make([]int, len(b.Admissions)) // the job of each
+// jobs returns the units, the most expensive first, then the longest due, then by resource. The
+// order does not depend on ids of earlier rounds, so that replays and processes defer the same.
+func (b Batch) jobs() []admissionUnit {
+	of := make([]int, len(b.Admissions)) // the unit of each admission
 	at := make(map[inventory.Ref]int, len(b.Admissions))
 	for i, a := range b.Admissions {
 		of[i], at[a.Item.Ref] = i, i
 	}
 	for i, a := range b.Admissions {
-		if !a.Item.Do.Verb.Destructive() {
+		if !a.Item.Do.Verb.IsDestructive() {
 			continue
 		}
 		for _, ref := range a.Item.Gang {
@@ -164,12 +164,12 @@ func (b Batch) jobs() []job {
 		}
 	}
 	place := map[int]int{}
-	var out []job
+	var out []admissionUnit
 	for i, a := range b.Admissions {
 		k, known := place[of[i]]
 		if !known {
 			k = len(out)
-			place[of[i]], out = k, append(out, job{first: a.Item.Ref, due: a.Due})
+			place[of[i]], out = k, append(out, admissionUnit{first: a.Item.Ref, due: a.Due})
 		}
 		j := &out[k]
 		j.members = append(j.members, i)
@@ -185,13 +185,13 @@ func (b Batch) jobs() []job {
 			j.first = a.Item.Ref
 		}
 	}
-	slices.SortFunc(out, func(x, y job) int {
+	slices.SortFunc(out, func(x, y admissionUnit) int {
 		return cmp.Or(cmp.Compare(y.hourly, x.hourly), x.due.Compare(y.due), inventory.CompareRefs(x.first, y.first))
 	})
 	return out
 }
 
-// withDefaults completes limits: what a policy does not bound has the default bound.
+// withDefaults replaces missing limits by the defaults.
 func withDefaults(l policy.Limits) policy.Limits {
 	d := policy.DefaultLimits()
 	if l.PerHour <= 0 {

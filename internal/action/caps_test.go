@@ -51,7 +51,7 @@ func TestCaps(t *testing.T) {
 			t.Errorf("partial %v, next %s, %s", r.Partial, r.NextAt, why(r, "i-01"))
 		}
 		for _, it := range w.store.All() {
-			if it.Phase.Open() && it.Phase != action.Warned {
+			if it.Phase.IsOpen() && it.Phase != action.Warned {
 				t.Errorf("%s is %s, want it to stay warned", it.Ref.ID, it.Phase)
 			}
 		}
@@ -201,7 +201,7 @@ func TestFuse(t *testing.T) {
 		t.Errorf("another policy: %v", err)
 	}
 	got, err := w.ladder.Confirm(t.Context(), w.wants.Source, "it is meant", time.Time{})
-	if err != nil || len(got) != 1 || got[0].Stands() {
+	if err != nil || len(got) != 1 || got[0].IsBlown() {
 		t.Fatalf("confirmed %+v, %v", got, err)
 	}
 	// The confirmation means the three machines that were due all the time: the others
@@ -223,9 +223,9 @@ func TestFuse(t *testing.T) {
 	}
 }
 
-// TestFuseIsLeftAlone: few machines, or not most of what is selected, blow no fuse; what
+// TestFuseDoesNotBlow: few machines, or not most of what is selected, blow no fuse; what
 // was confirmed does not count again.
-func TestFuseIsLeftAlone(t *testing.T) {
+func TestFuseDoesNotBlow(t *testing.T) {
 	for _, tc := range []struct {
 		due, selected int
 		want          bool
@@ -233,7 +233,7 @@ func TestFuseIsLeftAlone(t *testing.T) {
 		{5, 5, false}, {6, 12, false}, {6, 11, true}, {7, 12, true}, {6, 0, true}, {0, 0, false}, {50, 100, false},
 		{51, 100, true}, {math.MaxInt, math.MaxInt, true},
 	} {
-		if got := action.Blows(tc.due, tc.selected); got != tc.want {
+		if got := action.WouldBlow(tc.due, tc.selected); got != tc.want {
 			t.Errorf("%d of %d: %v, want %v", tc.due, tc.selected, got, tc.want)
 		}
 	}
@@ -250,7 +250,7 @@ func TestFuseIsLeftAlone(t *testing.T) {
 		w.idle(fmt.Sprintf("j-%d", i))
 	}
 	w.rounds(t, 20*time.Minute, time.Minute)
-	if all, err := w.store.Fuses(t.Context()); err != nil || len(all) != 1 || all[0].Stands() {
+	if all, err := w.store.Fuses(t.Context()); err != nil || len(all) != 1 || all[0].IsBlown() {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	w.idle("j-5") // the sixth, unconfirmed
@@ -258,9 +258,9 @@ func TestFuseIsLeftAlone(t *testing.T) {
 	want(t, r, "j-0", action.ResultFuse)
 }
 
-// TestFuseHoldsWhatIsUnderWay: while a fuse stands, no further call is made for what was
+// TestFuseStopsItemsUnderWay: while a fuse stands, no further call is made for what was
 // begun before.
-func TestFuseHoldsWhatIsUnderWay(t *testing.T) {
+func TestFuseStopsItemsUnderWay(t *testing.T) {
 	w := newWorld()
 	w.wants.Do.SaveDisks = true
 	r := machine("i-1")
@@ -363,9 +363,9 @@ func asking(id string, hourly money.Amount, since time.Duration, run ...string) 
 	return a
 }
 
-// TestCheapOnesDoNotStarveADearOne: what waits for over an hour has the next hour for
+// TestOverdueActionGoesFirst: what waits for over an hour has the next hour for
 // itself, however many cheaper ones come in between.
-func TestCheapOnesDoNotStarveADearOne(t *testing.T) {
+func TestOverdueActionGoesFirst(t *testing.T) {
 	limits := policy.Limits{PerHour: 100, Share: 1, DollarsPerHour: 10 * money.USD}
 	var past []time.Time // of actions of a dollar
 	for minute := range 180 {
@@ -401,9 +401,9 @@ func TestCheapOnesDoNotStarveADearOne(t *testing.T) {
 	t.Error("the expensive one starves")
 }
 
-// TestDeferKeepsTheCaps holds batches against the sentences of docs/safety.md, one by one
+// TestDeferStaysWithinCaps holds batches against the sentences of docs/safety.md, one by one
 // and by other means than Defer's own.
-func TestDeferKeepsTheCaps(t *testing.T) {
+func TestDeferStaysWithinCaps(t *testing.T) {
 	seen := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		limits := policy.Limits{

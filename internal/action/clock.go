@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// clockSlack is by how much two readings of clocks may differ without a clock
-	// having been set: readings are not taken at one instant, and clocks are slewed.
+	// clockSlack is the tolerated difference between two clock readings: they are not taken at one
+	// instant, and clocks are slewed.
 	clockSlack = time.Minute
-	// DefaultMaxRoundGap is the longest pause between two rounds that is vouched for.
+	// DefaultMaxRoundGap is the longest pause between two rounds after which grace periods
+	// continue.
 	DefaultMaxRoundGap = 2 * time.Hour
 )
 
-// jumped says whether no round vouches for the time between two readings: the wall
-// clock was set, as far as the uptime of one boot or a step backwards shows, or the
-// pause was longer than gap.
-func jumped(last, now Clock, gap time.Duration) bool {
+// clockJumped reports whether the time between two readings is not confirmed: the wall clock was
+// set, according to the uptime of one boot or a step backwards, or the pause was longer than gap.
+func clockJumped(last, now Clock, gap time.Duration) bool {
 	wall := now.Wall.Sub(last.Wall)
 	if wall > gap || wall < -clockSlack {
 		return true
@@ -30,17 +30,17 @@ func jumped(last, now Clock, gap time.Duration) bool {
 	return wall < 0 || (wall-(now.Uptime-last.Uptime)).Abs() > clockSlack
 }
 
-// maxSkew is by how much the clock of a machine may differ from the store's for the
-// machine to act.
+// maxSkew is the largest difference between the clocks of a machine and the store at which the
+// machine acts.
 const maxSkew = 30 * time.Second
 
-// SkewError says that the clock of a machine is not that of the state.
+// SkewError means that the clock of a machine differs from that of the state.
 type SkewError struct {
-	// Ahead is by how much the machine's clock is ahead of the state's, negative behind.
+	// Ahead is how far the machine's clock is ahead of the state's, negative if behind.
 	Ahead time.Duration
 }
 
-// Error says which clock is wrong by how much, and what to do.
+// Error says which clock is wrong, by how much, and what to do.
 func (e *SkewError) Error() string {
 	way := "ahead of"
 	if e.Ahead < 0 {
@@ -50,12 +50,11 @@ func (e *SkewError) Error() string {
 		plain.Duration(e.Ahead.Abs()), way)
 }
 
-// SharedClock returns clocks that tell the time of a store, taken once, and go on with the
-// uptime of the machine, so that setting its clock changes nothing; with its clock where the
-// uptime is unknown. Where the store has no clock they are the machine's own. Shared
-// says that all machines have it in common ([Store.Now]). A *[SkewError] comes with them
-// when the machine's clock differs by more than the 30 seconds within which it may act:
-// whatever decides or acts asks here first.
+// SharedClock returns a clock with the time of a store, read once and continued by the machine's
+// uptime, so that setting the machine's clock has no effect; without an uptime the machine's clock
+// continues it. If the store has no clock, it is the machine's own. shared is set if all machines
+// share it ([Store.Now]). It also returns a *[SkewError] if the machine's clock differs by more
+// than 30 seconds: everything that decides or acts checks it first.
 func SharedClock(ctx context.Context, s interface {
 	Now(context.Context) (now time.Time, common bool, err error)
 }, own func() Clock) (clock func() Clock, shared bool, err error) {
@@ -67,7 +66,7 @@ func SharedClock(ctx context.Context, s interface {
 	if now.IsZero() {
 		return own, false, nil
 	}
-	// The answer was given at some moment between the two readings.
+	// The store answered between the two readings.
 	after := own()
 	ahead := before.Wall.Sub(now)
 	if late := after.Wall.Sub(now); ahead < 0 {
@@ -87,9 +86,9 @@ func SharedClock(ctx context.Context, s interface {
 	return clock, shared, err
 }
 
-// inTime returns the ladder by the clock of the state; a *[SkewError] where that of this
-// machine is not to be acted by.
-func (l *Ladder) inTime(ctx context.Context) (own *Ladder, shared bool, err error) {
+// withStoreClock returns the ladder with the clock of the state, or a *[SkewError] if this
+// machine's clock is too far off.
+func (l *Ladder) withStoreClock(ctx context.Context) (own *Ladder, shared bool, err error) {
 	clock, shared, err := SharedClock(ctx, l.Store, l.Clock)
 	if err != nil {
 		return nil, false, err
@@ -99,13 +98,12 @@ func (l *Ladder) inTime(ctx context.Context) (own *Ladder, shared bool, err erro
 	return &timed, shared, nil
 }
 
-// jumped says whether no round vouches for the time since a reading. Where machines have no
-// clock in common, the clock of another boot may be another machine's, which says nothing
-// of this one's.
-func (s *pass) jumped(last Clock) bool {
-	other := !s.shared && last.Boot != "" && s.began.Boot != "" && last.Boot != s.began.Boot
-	return other || jumped(last, s.began, s.gap)
+// clockJumped reports whether the time since a reading is not confirmed. If machines share no
+// clock, another boot may be another machine, whose clock proves nothing about this one.
+func (s *pass) clockJumped(last Clock) bool {
+	other := !s.shared && last.Boot != "" && s.startedAt.Boot != "" && last.Boot != s.startedAt.Boot
+	return other || clockJumped(last, s.startedAt, s.maxGap)
 }
 
-// clock is the reading at which a round last vouched for the item.
+// clock returns the clocks at which a round last confirmed the item.
 func (it Item) clock() Clock { return Clock{Wall: it.UpdatedAt, Boot: it.Boot, Uptime: it.Uptime} }

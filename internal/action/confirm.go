@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// alarmAfter and alarmAttempts are when a call that the provider does not confirm
-	// becomes an alarm. It is looked at, or made again, all the same.
-	alarmAfter    = time.Hour
+	// alarmDelay and alarmAttempts are the limits after which an unconfirmed call becomes an alarm.
+	// It is still looked up and repeated.
+	alarmDelay    = time.Hour
 	alarmAttempts = 3
-	// unconfirmed is in the alarm about such a call.
+	// unconfirmed is part of that alarm.
 	unconfirmed = " is not confirmed after "
 )
 
-// carried is an item whose step is carried out: it keeps what becomes of it, with an entry
-// of the audit log.
-type carried struct {
+// itemStep is an item whose step is being carried out: it saves the results with entries of the
+// audit log.
+type itemStep struct {
 	*pass
-	it Item
-	p  *Proposal
+	item     Item
+	proposal *Proposal
 }
 
-// calls is how the ladder makes its calls. A cloud's are safe to make again with their key.
+// calls returns the runner of the ladder's calls. A cloud's calls are idempotent by their key.
 func (s *pass) calls() intent.Run {
 	return intent.Run{Now: func() time.Time {
 		return s.Clock().Wall
@@ -42,60 +42,60 @@ func (s *pass) calls() intent.Run {
 	}}
 }
 
-// step is the call that is under way.
-func (c *carried) step() Step { return c.it.Steps[c.it.Step] }
+// step returns the current step.
+func (c *itemStep) step() Step { return c.item.Steps[c.item.Step] }
 
 // Keep implements [intent.Subject].
-func (c *carried) Keep(ctx context.Context, st Step, what intent.Event) error {
-	it := c.it
+func (c *itemStep) Keep(ctx context.Context, st Step, what intent.Event) error {
+	it := c.item
 	it.Steps = slices.Clone(it.Steps)
 	it.Steps[it.Step] = st
 	var entries []Entry
-	owed := "" // the kind of the notice about it
+	owed := "" // the kind of its notice
 	switch what {
 	case intent.EventIntended, intent.EventRepeated:
 		it.Phase = Acting
-		entries = append(entries, c.intent(it, c.p))
+		entries = append(entries, c.intentEntry(it, c.proposal))
 	case intent.EventUnanswered:
-		entries = append(entries, c.entry(it, c.p, EventOutcome, st.Name+": "+st.Error))
-		if it.Alarm == "" { // told once; calls go on
+		entries = append(entries, c.entry(it, c.proposal, EventOutcome, st.Name+": "+st.Error))
+		if it.Alarm == "" { // notified once; calls continue
 			it.Alarm, owed = st.Name+" failed: "+st.Error, noticeAlarm
 		}
 	case intent.EventAccepted:
 		it.Phase = Confirming
-		entries = append(entries, c.entry(it, c.p, EventOutcome, st.Name+" accepted "+st.Receipt))
+		entries = append(entries, c.entry(it, c.proposal, EventOutcome, st.Name+" accepted "+st.Receipt))
 	case intent.EventFound:
 		if it.Phase == Acting {
 			it.Phase = Confirming
-			entries = append(entries, c.entry(it, c.p, EventOutcome, st.Name+" is under way "+st.Receipt))
+			entries = append(entries, c.entry(it, c.proposal, EventOutcome, st.Name+" is under way "+st.Receipt))
 		}
 	case intent.EventConfirmed:
 		if it.Phase = Confirming; it.Step == len(it.Steps)-1 {
 			it.Phase, it.Alarm, owed = Done, "", noticeActed
 		}
-		entries = append(entries, c.entry(it, c.p, EventConfirmed, st.Name+" "+st.Receipt))
+		entries = append(entries, c.entry(it, c.proposal, EventConfirmed, st.Name+" "+st.Receipt))
 	case intent.EventGivenUp:
 		it.Phase, it.Alarm, owed = Failed, "the provider gave up "+st.Name, noticeAlarm
-		entries = append(entries, c.entry(it, c.p, EventFailed, it.Alarm+" "+st.Receipt))
+		entries = append(entries, c.entry(it, c.proposal, EventFailed, it.Alarm+" "+st.Receipt))
 	case intent.EventRefused:
 		var e Entry
-		it, e = c.closed(it, EventRefused, refused(st).Why)
+		it, e = c.closedItem(it, EventRefused, refused(st).Why)
 		entries = append(entries, e)
 	}
 	var err error
 	if owed == "" {
 		it, err = c.save(ctx, it, entries...)
 	} else {
-		it, err = c.saveOwing(ctx, owed, it, c.p, entries...)
+		it, err = c.saveWithNotices(ctx, owed, it, c.proposal, entries...)
 	}
 	if err == nil {
-		c.it = it
+		c.item = it
 	}
 	return err
 }
 
 // Call implements [intent.Subject].
-func (c *carried) Call(ctx context.Context, st Step) (string, error) {
+func (c *itemStep) Call(ctx context.Context, st Step) (string, error) {
 	receipt, err := c.Cloud.Do(ctx, c.task(st))
 	var refusal *Refusal
 	if errors.As(err, &refusal) {
@@ -104,87 +104,87 @@ func (c *carried) Call(ctx context.Context, st Step) (string, error) {
 	return receipt, err
 }
 
-// Look implements [intent.Subject].
-func (c *carried) Look(ctx context.Context, st Step) (Progress, string, error) {
+// Scope implements [intent.Subject].
+func (c *itemStep) Look(ctx context.Context, st Step) (Progress, string, error) {
 	return c.Cloud.Look(ctx, c.task(st))
 }
 
-// task is the call of a step as a cloud is asked for it.
-func (c *carried) task(st Step) Task {
-	t := task(c.it)
+// task returns the call of a step in the form of a cloud.
+func (c *itemStep) task(st Step) Task {
+	t := task(c.item)
 	t.Step = st
 	return t
 }
 
-// refused is the line of an item whose call a rule of the provider forbids.
+// refused returns the line of an item whose call the provider refuses.
 func refused(st Step) Line {
 	return Line{Result: ResultRefused, Rule: st.Refused, Why: st.Refused + ": " + st.Error}
 }
 
-// resume looks up at the provider how far an item is that is under way.
+// resume looks up the progress of an item under way at the provider.
 func (s *pass) resume(ctx context.Context, it Item, p *Proposal) error {
 	name := it.Steps[it.Step].Name
 	if !s.Enforce {
-		s.line(it, ResultActed, name+" is under way")
+		s.reportResult(it, ResultActed, name+" is under way")
 		return nil
 	}
-	// A call that is confirmed has a next one that was not made yet.
+	// A confirmed call has a next one that was not made yet.
 	if it.Steps[it.Step].State() == intent.Confirmed {
-		if s.lost(it) {
+		if s.isUnconfirmed(it) {
 			return s.putBack(ctx, it, p, "no pass has checked it since "+name+" was confirmed")
 		}
-		s.again(candidate{it: it})
+		s.scheduleCall(candidate{item: it})
 		return nil
 	}
-	c := &carried{pass: s, it: it, p: p}
+	c := &itemStep{pass: s, item: it, proposal: p}
 	st, out, err := s.calls().Resume(ctx, c, c.step())
 	if err != nil {
-		return s.unread(ResultActed, err)
+		return s.wrapUnread(ResultActed, err)
 	}
 	untraced := out == intent.Due || out == intent.Unseen
 	switch {
-	case out == intent.Lapsed || untraced && s.lost(c.it):
-		return s.putBack(ctx, c.it, p, fmt.Sprintf("%s was meant %s ago and not carried out", name,
+	case out == intent.Lapsed || untraced && s.isUnconfirmed(c.item):
+		return s.putBack(ctx, c.item, p, fmt.Sprintf("%s was meant %s ago and not carried out", name,
 			plain.Duration(s.Clock().Wall.Sub(st.IntentAt))))
 	case out == intent.Due:
-		s.again(candidate{it: c.it, again: true})
+		s.scheduleCall(candidate{item: c.item, isRepeat: true})
 		return nil
 	}
-	return s.settle(ctx, c, out)
+	return s.finishStep(ctx, c, out)
 }
 
-// unread is an error of a pass over a step; a look-up that failed concerns one item.
-func (s *pass) unread(result Result, err error) error {
+// wrapUnread converts a failed look-up into an error of one item.
+func (s *pass) wrapUnread(result Result, err error) error {
 	var u *intent.Unread
 	if errors.As(err, &u) {
-		return unread{result, err}
+		return unreadError{result, err}
 	}
 	return err
 }
 
-// lost says whether no round vouches for the time since the item was last checked.
-func (s *pass) lost(it Item) bool { return s.r.Restart || s.jumped(it.clock()) }
+// isUnconfirmed reports whether the time since the item was last checked is not confirmed.
+func (s *pass) isUnconfirmed(it Item) bool { return s.round.Restart || s.clockJumped(it.clock()) }
 
-// again makes an item's next call due, if this round may make it.
-func (s *pass) again(c candidate) {
+// scheduleCall makes an item's next call due, if this round may make it.
+func (s *pass) scheduleCall(c candidate) {
 	switch {
 	case s.report.Frozen != nil:
-		s.line(c.it, ResultFrozen, s.report.Frozen.String())
-	case !s.speaksFor(c.it.Source):
-		s.line(c.it, ResultActed, "its next call waits for a round of "+c.it.Source)
+		s.reportResult(c.item, ResultFrozen, s.report.Frozen.String())
+	case !s.includesSource(c.item.Source):
+		s.reportResult(c.item, ResultActed, "its next call waits for a round of "+c.item.Source)
 	default:
 		s.due = append(s.due, c)
 	}
 }
 
-// putBack returns an item to the first step, where it is warned about again.
+// putBack resets an item to the first phase, in which it is warned again.
 func (s *pass) putBack(ctx context.Context, it Item, p *Proposal, why string) error {
 	calls := it.Steps[it.Step].Attempts
-	it = it.unwarned()
+	it = it.withoutWarning()
 	it.Alarm = Redact(why)
 	var err error
 	if e := s.entry(it, p, EventPutBack, why); calls > 0 {
-		it, err = s.saveOwing(ctx, noticeAlarm, it, p, e)
+		it, err = s.saveWithNotices(ctx, noticeAlarm, it, p, e)
 		s.deliver(ctx)
 	} else {
 		it, err = s.save(ctx, it, e)
@@ -193,72 +193,72 @@ func (s *pass) putBack(ctx context.Context, it Item, p *Proposal, why string) er
 		return err
 	}
 	if !s.covers(it.Source, it.Ref) {
-		s.say(it, Line{Result: ResultObserved, Why: why, NextAt: s.soon()})
+		s.reportItem(it, Line{Result: ResultObserved, Why: why, NextAt: s.retryAt()})
 		return nil
 	}
-	return s.climb(ctx, it, p)
+	return s.advance(ctx, it, p)
 }
 
-// settle reports what a pass over an item's step came to, which is written down by now.
-func (s *pass) settle(ctx context.Context, c *carried, out intent.Outcome) error {
-	if s.owing {
+// finishStep reports the result of a step that is saved already.
+func (s *pass) finishStep(ctx context.Context, c *itemStep, out intent.Outcome) error {
+	if s.hasNewNotices {
 		s.deliver(ctx)
 	}
 	now, st := s.Clock().Wall, c.step()
 	if out == intent.UnderWay || out == intent.Done {
-		s.underway[subject{c.it.Ref, c.it.Source}] = true
+		s.callsInProgress[itemKey{c.item.Ref, c.item.Source}] = true
 	}
 	switch out {
 	case intent.Done:
-		s.confirmed(c, now)
+		s.reportConfirmed(c, now)
 		return nil
 	case intent.Failed:
-		s.fail(c.it, Line{Result: ResultFailed, Why: c.it.Alarm})
+		s.reportFailure(c.item, Line{Result: ResultFailed, Why: c.item.Alarm})
 		return nil
 	case intent.Rejected:
-		s.say(c.it, refused(st))
+		s.reportItem(c.item, refused(st))
 		return nil
 	}
-	// Of calls that fail people were told at the first one.
-	late := now.Sub(st.IntentAt) > alarmAfter || st.Attempts >= alarmAttempts && c.it.Alarm == ""
-	if late && !strings.Contains(c.it.Alarm, unconfirmed) {
-		it := c.it
+	// People were notified of failing calls at the first failure.
+	late := now.Sub(st.IntentAt) > alarmDelay || st.Attempts >= alarmAttempts && c.item.Alarm == ""
+	if late && !strings.Contains(c.item.Alarm, unconfirmed) {
+		it := c.item
 		it.Alarm = fmt.Sprintf("%s%s%s and %d calls; it costs until then", st.Name, unconfirmed,
 			plain.Duration(now.Sub(st.IntentAt)), st.Attempts)
 		if st.Error != "" {
 			it.Alarm += "; the newest failed: " + st.Error
 		}
-		it, err := s.saveOwing(ctx, noticeAlarm, it, c.p, s.entry(it, c.p, EventAlarm, it.Alarm))
+		it, err := s.saveWithNotices(ctx, noticeAlarm, it, c.proposal, s.entry(it, c.proposal, EventAlarm, it.Alarm))
 		if err != nil {
 			return err
 		}
-		c.it = it
+		c.item = it
 		s.deliver(ctx)
 	}
 	why := st.Name + " is under way"
 	if out != intent.UnderWay {
 		why = "the provider shows no trace of " + st.Name + " yet"
 	}
-	if c.it.Alarm != "" {
-		why = c.it.Alarm
+	if c.item.Alarm != "" {
+		why = c.item.Alarm
 	}
 	next := now.Add(time.Minute)
 	if st.Error != "" {
-		s.fail(c.it, Line{Result: ResultFailed, Why: st.Name + ": " + st.Error, NextAt: next})
+		s.reportFailure(c.item, Line{Result: ResultFailed, Why: st.Name + ": " + st.Error, NextAt: next})
 		return nil
 	}
-	s.say(c.it, Line{Result: ResultActed, Why: why, NextAt: next})
+	s.reportItem(c.item, Line{Result: ResultActed, Why: why, NextAt: next})
 	return nil
 }
 
-// confirmed reports a call that the provider confirmed.
-func (s *pass) confirmed(c *carried, now time.Time) {
-	if c.it.Phase != Done {
-		s.say(c.it, Line{
-			Result: ResultActed, Why: c.step().Name + " is confirmed; next is " + c.it.Steps[c.it.Step+1].Name,
+// reportConfirmed reports a confirmed call.
+func (s *pass) reportConfirmed(c *itemStep, now time.Time) {
+	if c.item.Phase != Done {
+		s.reportItem(c.item, Line{
+			Result: ResultActed, Why: c.step().Name + " is confirmed; next is " + c.item.Steps[c.item.Step+1].Name,
 			NextAt: now,
 		})
 		return
 	}
-	s.line(c.it, ResultConfirmed, c.it.Because)
+	s.reportResult(c.item, ResultConfirmed, c.item.Because)
 }

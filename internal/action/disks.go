@@ -10,32 +10,32 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// Loss is a disk whose content an action destroys, or would destroy.
-type Loss struct {
-	// Device is its name: "vol-0abc (/dev/xvda)", "2 instance-store disks".
+// LostDisk is a disk whose content an action destroys, or would destroy.
+type LostDisk struct {
+	// Device names it: "vol-0abc (/dev/xvda)", "2 instance-store disks".
 	Device string
-	// GB is its size in units of 10^9 bytes; 0 is unknown.
+	// GB is its size in 10^9 bytes; 0 is unknown.
 	GB int64
 }
 
 // String returns "2 instance-store disks, 900 GB".
-func (l Loss) String() string {
+func (l LostDisk) String() string {
 	if l.GB == 0 {
 		return l.Device
 	}
 	return fmt.Sprintf("%s, %d GB", l.Device, l.GB)
 }
 
-// Losses returns the disks of a machine whose content is gone once an action has ended it:
-// instance-store disks, and those that are deleted with it and that no snapshot saves.
-func Losses(r *inventory.Resource, do policy.Do) []Loss {
-	lost, _ := disksOf(r, do)
+// LostDisks returns the disks of a machine whose content an action destroys: instance-store disks,
+// and those deleted with the machine that no snapshot saves.
+func LostDisks(r *inventory.Resource, do policy.Do) []LostDisk {
+	lost, _ := classifyDisks(r, do)
 	return lost
 }
 
-// disksOf returns what an action makes a machine lose, and which of it is not declared
-// scratch. What is not known of a machine is in neither: its provider is asked.
-func disksOf(r *inventory.Resource, do policy.Do) (lost, undeclared []Loss) {
+// classifyDisks returns the disks that an action destroys, and those of them not declared scratch.
+// Unknown disks are in neither: the provider is asked.
+func classifyDisks(r *inventory.Resource, do policy.Do) (lost, undeclared []LostDisk) {
 	in := instance(r)
 	if in == nil || !slices.Contains([]policy.Verb{policy.Stop, policy.Hibernate, policy.Terminate, policy.Scale},
 		do.Verb) {
@@ -49,7 +49,7 @@ func disksOf(r *inventory.Resource, do policy.Do) (lost, undeclared []Loss) {
 		case n > 1:
 			name = fmt.Sprintf("its %d instance-store disks", n)
 		}
-		lost = append(lost, Loss{Device: name, GB: gb})
+		lost = append(lost, LostDisk{Device: name, GB: gb})
 		if !do.LosesInstanceStore() {
 			undeclared = append(undeclared, lost[0])
 		}
@@ -61,7 +61,7 @@ func disksOf(r *inventory.Resource, do policy.Do) (lost, undeclared []Loss) {
 		if !d.DeleteOnTermination {
 			continue
 		}
-		l := Loss{Device: d.VolumeID}
+		l := LostDisk{Device: d.VolumeID}
 		if d.Device != "" {
 			l.Device += " (" + d.Device + ")"
 		}
@@ -69,16 +69,16 @@ func disksOf(r *inventory.Resource, do policy.Do) (lost, undeclared []Loss) {
 			l.GB = (gib*(1<<30) + 999_999_999) / 1_000_000_000
 		}
 		lost = append(lost, l)
-		if !do.Losable(d.Root) {
+		if !do.MayLoseDisk(d.Root) {
 			undeclared = append(undeclared, l)
 		}
 	}
 	return lost, undeclared
 }
 
-// unsavedDisk protects what is on disks that end with the machine.
-func unsavedDisk(c *ruleInput) string {
-	_, undeclared := disksOf(c.Resource, c.Do)
+// unsavedDiskRefusal protects the content of disks that are deleted with the machine.
+func unsavedDiskRefusal(c *ruleInput) string {
+	_, undeclared := classifyDisks(c.Resource, c.Do)
 	if len(undeclared) == 0 || c.assume.NoDisks {
 		return ""
 	}
@@ -87,14 +87,14 @@ func unsavedDisk(c *ruleInput) string {
 	if c.ByPerson {
 		scratch, save = "--scratch-disks", ", or have them saved (--save-disks)"
 	}
-	if c.Do.Verb != policy.Terminate { // only that is preceded by snapshots
+	if c.Do.Verb != policy.Terminate { // only termination takes snapshots first
 		save = fmt.Sprintf("; %s takes no snapshots, so save what matters by hand first", c.Do.Verb)
 	}
-	return fmt.Sprintf("%s would be lost: declare them scratch (%s)%s", listed(undeclared), scratch, save)
+	return fmt.Sprintf("%s would be lost: declare them scratch (%s)%s", diskList(undeclared), scratch, save)
 }
 
-// listed joins disks for people.
-func listed(disks []Loss) string {
+// diskList joins disks for people.
+func diskList(disks []LostDisk) string {
 	words := make([]string, len(disks))
 	for i, d := range disks {
 		words[i] = d.String()
@@ -102,11 +102,11 @@ func listed(disks []Loss) string {
 	return strings.Join(words, "; ")
 }
 
-// unsavedDiskRule names the refusal that the owner of a machine can lift.
-const unsavedDiskRule = "unsaved-disk"
+// ruleUnsavedDisk is the refusal that the owner of a machine can lift.
+const ruleUnsavedDisk = "unsaved-disk"
 
-// askConsent refuses an item because of its disks, and asks its people once whether what
-// is on them may be lost. The item stays on the first step, so that its people are asked only once.
+// askConsent refuses an item because of its disks, and asks its owners once to accept the loss. The
+// item stays in the first phase, so that they are asked only once.
 func (s *pass) askConsent(ctx context.Context, it Item, p Proposal, refusal *Refusal) error {
 	if !s.Enforce || s.report.Frozen != nil || it.Phase == Warned || p.ByPerson || p.Mode != policy.Enforce &&
 		p.Mode != policy.Warn {
@@ -118,18 +118,19 @@ func (s *pass) askConsent(ctx context.Context, it Item, p Proposal, refusal *Ref
 		m.Because += "; but " + refusal.Why
 		m.Consent = "curfew consent " + it.Ref.String() + " --reason TEXT"
 		m.Know = strings.TrimPrefix(m.Know+"; nothing is done unless you consent to that loss: "+m.Consent, "; ")
-		accepted, err := s.tell(ctx, p.Notify, m)
+		accepted, err := s.sendToAll(ctx, p.Notify, m)
 		if len(accepted) == 0 {
 			refusal.Why += fmt.Sprintf("; no request for consent was delivered: %v", err)
 			return s.refuse(ctx, it, refusal)
 		}
 		it.Alarm = why
 		if _, err = s.save(ctx, it,
-			s.entry(it, &p, EventAsked, "consent to lose "+listed(m.Loses)+" was asked of "+strings.Join(accepted,
-				", "))); err != nil {
+			s.entry(it, &p, EventAsked,
+				"consent to lose "+diskList(m.LostDisks)+" was asked of "+strings.Join(accepted,
+					", "))); err != nil {
 			return err
 		}
 	}
-	s.say(it, Line{Result: ResultRefused, Rule: refusal.Rule, Why: why})
+	s.reportItem(it, Line{Result: ResultRefused, Rule: refusal.Rule, Why: why})
 	return nil
 }

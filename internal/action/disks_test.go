@@ -14,8 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// TestLosses names every disk that goes, with its size.
-func TestLosses(t *testing.T) {
+// TestLostDisks names every disk that goes, with its size.
+func TestLostDisks(t *testing.T) {
 	in := &inventory.Instance{Disks: []inventory.Disk{
 		{
 			VolumeID: "vol-1", Device: "/dev/xvda", Root: true, DeleteOnTermination: true,
@@ -36,7 +36,7 @@ func TestLosses(t *testing.T) {
 		{policy.Do{Verb: policy.Notify}, nil},
 	} {
 		var got []string
-		for _, l := range action.Losses(r, tc.do) {
+		for _, l := range action.LostDisks(r, tc.do) {
 			got = append(got, l.String())
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -64,8 +64,8 @@ func TestConsent(t *testing.T) {
 		t.Fatalf("asked %d times, want once", len(asked))
 	}
 	m := asked[0]
-	if m.Consent != "curfew consent test/1/here/instance/i-1 --reason TEXT" || len(m.Loses) != 1 ||
-		m.Loses[0].GB != 250 || !m.ActsAt.IsZero() ||
+	if m.Consent != "curfew consent test/1/here/instance/i-1 --reason TEXT" || len(m.LostDisks) != 1 ||
+		m.LostDisks[0].GB != 250 || !m.ActsAt.IsZero() ||
 		!strings.Contains(m.Know, m.Consent) || !strings.Contains(m.Because, "its instance-store disk, 250 GB") {
 		t.Errorf("asked with %+v", m)
 	}

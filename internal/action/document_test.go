@@ -33,9 +33,9 @@ func documents(w *world, sources ...string) []action.Proposal {
 	return out
 }
 
-// TestOneDocumentAtATime: of two fixes that put a document of one resource, one is carried
+// TestOneDocumentFixAtATime: of two fixes that put a document of one resource, one is carried
 // out, whether another pass has the other one under way or this one has.
-func TestOneDocumentAtATime(t *testing.T) {
+func TestOneDocumentFixAtATime(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		sources []string
@@ -68,7 +68,7 @@ func TestOneDocumentAtATime(t *testing.T) {
 				return out, nil
 			}
 			round := func() action.Report {
-				r, err := w.ladder.Round(t.Context(), action.Look{
+				r, err := w.ladder.Round(t.Context(), action.Scope{
 					Proposals: documents(w, tc.sources...), Sources: tc.sources,
 				})
 				if err != nil {

@@ -55,7 +55,7 @@ func (w *world) judge(t *testing.T, text string, span time.Duration, meters map[
 	pol := set.Policies[0]
 	w.wants.Source, w.wants.Do, w.wants.Mode, w.wants.Grace, w.wants.Class = pol.Name, pol.Do,
 		pol.Mode, pol.Warn.Grace,
-		pol.Class()
+		pol.EvidenceClass()
 	verdict := func(r actiontest.Resource, now time.Time) *duty.Verdict {
 		var gang []duty.Verdict
 		for _, other := range w.cloud.Resources() {
@@ -103,9 +103,9 @@ policies:
     mode: enforce
 `
 
-// TestRealEvidence: samples, duty, policy and ladder together. The first case acts,
+// TestActsOnMeasuredEvidence: samples, duty, policy and ladder together. The first case acts,
 // so that the others mean something.
-func TestRealEvidence(t *testing.T) {
+func TestActsOnMeasuredEvidence(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, tc := range []struct {
 		name   string

@@ -12,38 +12,37 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// fuseLeast is how many machines have to be due at once for the fuse to blow: more than
-// five.
+// fuseLeast is the number of due machines that a fuse always allows.
 const fuseLeast = 5
 
-// Blows says whether so many actions due at once, of so many machines that a policy
-// selects, look like a bad policy: more than five, and over half of them.
-func Blows(due, selected int) bool { return due > fuseLeast && due > selected-due }
+// WouldBlow reports whether that many due actions, of the machines that a policy selects, suggest a
+// bad policy: more than five, and more than half of them.
+func WouldBlow(due, selected int) bool { return due > fuseLeast && due > selected-due }
 
-// Fuse guards against a bad policy: once it has blown, nothing of its source is carried
-// out in its account until a person confirms that so much is meant.
+// Fuse guards against a bad policy: once blown, no action of its source is carried out in its
+// account until a person confirms it.
 type Fuse struct {
 	Account, Source string
 	At              time.Time
-	// Due of the Selected machines were due at once; Items are their items, which a
-	// confirmation means.
+	// Due of the Selected machines were due at once; Items are their items, which a confirmation
+	// covers.
 	Due, Selected int
 	Items         []string
-	// ConfirmedAt is zero while it stands; By confirmed it because of Reason. Until, where
-	// it is not zero, the fuse does not blow again.
+	// ConfirmedAt is zero while it is blown; By confirmed it because of Reason. Until then, if set,
+	// the fuse does not blow again.
 	ConfirmedAt time.Time
 	By, Reason  string
 	Until       time.Time
 }
 
-// Stands says whether it still waits for confirmation.
-func (f *Fuse) Stands() bool { return f.ConfirmedAt.IsZero() }
+// IsBlown reports whether the fuse waits for confirmation.
+func (f *Fuse) IsBlown() bool { return f.ConfirmedAt.IsZero() }
 
-// Name names the fuse.
+// Name returns the name of the fuse.
 func (f *Fuse) Name() string { return f.Source + " in " + f.Account }
 
-// meant is what a person has confirmed.
-func (f *Fuse) meant() string {
+// confirmedText describes what a person has confirmed.
+func (f *Fuse) confirmedText() string {
 	if f.Until.IsZero() {
 		return fmt.Sprintf("the %d of %d machines", f.Due, f.Selected)
 	}
@@ -51,34 +50,34 @@ func (f *Fuse) meant() string {
 		f.Selected, plain.Time(f.Until))
 }
 
-// String says why nothing is carried out, and what a person can do.
+// String says why no action is carried out, and what a person can do.
 func (f *Fuse) String() string {
 	return fmt.Sprintf("the fuse has blown: %d of the %d machines that %s selects are due at once, so nothing is "+
 		"carried out until a person confirms it: curfew confirm %s --reason TEXT",
 		f.Due, f.Selected, f.Source, f.Source)
 }
 
-// ErrFuse is wrapped by the error of a batch whose source has a fuse that stands.
+// ErrFuse is wrapped by the error of a batch whose source has a blown fuse.
 var ErrFuse = errors.New("its fuse has blown")
 
-// fuse returns the fuse of a source that stands, blows it where too much is due at once,
-// or returns nil. A dry run only says that it would blow.
+// fuse returns the blown fuse of a source, blows it if too many actions are due at once, or returns
+// nil. A dry run does not blow it.
 func (s *pass) fuse(ctx context.Context, source string, due []candidate) (*Fuse, error) {
-	if s.Assume.Confirmed {
+	if s.Assume.FuseConfirmed {
 		return nil, nil
 	}
 	old := s.fuses[source]
-	if old != nil && old.Stands() {
+	if old != nil && old.IsBlown() {
 		return old, nil
 	}
 	var fresh []string
 	for _, c := range due {
-		if c.first && c.it.Source == source && (old == nil || !slices.Contains(old.Items, c.it.ID)) {
-			fresh = append(fresh, c.it.ID)
+		if c.isFirst && c.item.Source == source && (old == nil || !slices.Contains(old.Items, c.item.ID)) {
+			fresh = append(fresh, c.item.ID)
 		}
 	}
 	now := s.Clock().Wall
-	if !Blows(len(fresh), s.Selected[source]) || (old != nil && now.Before(old.Until)) {
+	if !WouldBlow(len(fresh), s.Selected[source]) || (old != nil && now.Before(old.Until)) {
 		return nil, nil
 	}
 	f := &Fuse{
@@ -98,16 +97,16 @@ func (s *pass) fuse(ctx context.Context, source string, due []candidate) (*Fuse,
 	return f, nil
 }
 
-// fuseNotices tells the people whom the policy names that its fuse has blown. Owners and teams are
-// those of the machines that are due: each is told once, of one of them.
+// fuseNotices notifies the policy's recipients that its fuse has blown. Owners and teams are those
+// of the due machines, each notified once about one of them.
 func (s *pass) fuseNotices(f *Fuse, due []candidate) (out []Notice) {
 	told := map[string]bool{}
 	for _, c := range due {
-		p := s.proposed[subject{c.it.Ref, c.it.Source}]
-		if c.it.Source != f.Source || p == nil {
+		p := s.proposed[itemKey{c.item.Ref, c.item.Source}]
+		if c.item.Source != f.Source || p == nil {
 			continue
 		}
-		b := s.briefing(c.it, *p)
+		b := s.briefing(c.item, *p)
 		for _, to := range b.Recipients {
 			n := Notice{
 				Account: f.Account, Kind: noticeAlarm, Recipient: to, Alarm: f.String(), CreatedAt: f.At, DueAt: f.At,
@@ -115,7 +114,7 @@ func (s *pass) fuseNotices(f *Fuse, due []candidate) (out []Notice) {
 			}
 			key := to
 			if to == recipientOwner || to == recipientTeam {
-				n.Ref, n.Briefing = c.it.Ref, *b
+				n.Ref, n.Briefing = c.item.Ref, *b
 				n.Briefing.Keep, n.Briefing.KeepTag, n.Briefing.Evidence = "", "", nil
 				key += "-" + b.Owner.Team + "-" + b.Owner.User
 			}
@@ -129,8 +128,8 @@ func (s *pass) fuseNotices(f *Fuse, due []candidate) (out []Notice) {
 	return out
 }
 
-// unfused takes out what a fuse holds back, and reports it.
-func (s *pass) unfused(ctx context.Context, due []candidate) ([]candidate, error) {
+// withoutBlownFuses removes and reports candidates held back by a fuse.
+func (s *pass) withoutBlownFuses(ctx context.Context, due []candidate) ([]candidate, error) {
 	blown := map[string]*Fuse{}
 	for _, source := range sourcesOf(due) {
 		f, err := s.fuse(ctx, source, due)
@@ -140,10 +139,10 @@ func (s *pass) unfused(ctx context.Context, due []candidate) ([]candidate, error
 		blown[source] = f
 	}
 	return slices.DeleteFunc(slices.Clone(due), func(c candidate) bool {
-		f := blown[c.it.Source]
+		f := blown[c.item.Source]
 		if f != nil {
 			s.report.Fuses = appendFuse(s.report.Fuses, *f)
-			s.say(c.it, Line{Result: ResultFuse, Why: f.String(), Cap: CapFuse})
+			s.reportItem(c.item, Line{Result: ResultFuse, Why: f.String(), Cap: CapFuse})
 		}
 		return f != nil
 	}), nil
@@ -156,22 +155,21 @@ func appendFuse(all []Fuse, f Fuse) []Fuse {
 	return append(all, f)
 }
 
-// sourcesOf returns the sources of candidates, each once.
+// sourcesOf returns the sources of candidates, without duplicates.
 func sourcesOf(all []candidate) []string {
 	var out []string
 	for _, c := range all {
-		if !slices.Contains(out, c.it.Source) {
-			out = append(out, c.it.Source)
+		if !slices.Contains(out, c.item.Source) {
+			out = append(out, c.item.Source)
 		}
 	}
 	return out
 }
 
-// Confirm says that what blew a policy's fuse is meant; the store records it. It needs a
-// reason. Until a time, if there is one, the fuse does not blow again: for a policy that
-// ends most of what it selects by design, such as one that works at night. It returns the
-// fuses that it confirmed: those of the ladder's account, or of all accounts where it has
-// none.
+// Confirm confirms the blown fuses of a policy; the store records it. It needs a reason. Until a
+// time, if given, the fuse does not blow again: for a policy that ends most of what it selects by
+// design, such as one that acts at night. It returns the confirmed fuses: those of the ladder's
+// account, or of all accounts if it has none.
 func (l *Ladder) Confirm(ctx context.Context, source, reason string, until time.Time) ([]Fuse, error) {
 	if strings.TrimSpace(reason) == "" {
 		return nil, fmt.Errorf("confirm %s: give a reason, so that others know why so much is meant", source)
@@ -182,7 +180,7 @@ func (l *Ladder) Confirm(ctx context.Context, source, reason string, until time.
 	}
 	var out []Fuse
 	for _, f := range all {
-		if f.Source != source || !f.Stands() || (l.Account != "" && f.Account != l.Account) {
+		if f.Source != source || !f.IsBlown() || (l.Account != "" && f.Account != l.Account) {
 			continue
 		}
 		f.ConfirmedAt, f.By, f.Reason, f.Until = l.Clock().Wall, l.Actor, Redact(reason), until
@@ -197,5 +195,5 @@ func (l *Ladder) Confirm(ctx context.Context, source, reason string, until time.
 	return out, nil
 }
 
-// ErrNoFuse is wrapped by the error that there is nothing to confirm.
+// ErrNoFuse is wrapped by the error that there is no fuse to confirm.
 var ErrNoFuse = errors.New("no fuse of it has blown")

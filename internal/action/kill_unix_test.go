@@ -34,9 +34,9 @@ var mortalStories = func() (out []intenttest.Story) {
 
 func TestMain(m *testing.M) { os.Exit(intenttest.Main(m, mortalStories...)) }
 
-// TestKilledAnywhere: a process that is killed before or after any of its calls, of
+// TestResumesAfterKill: a process that is killed before or after any of its calls, of
 // whatever round, leaves nothing done twice and nothing forgotten.
-func TestKilledAnywhere(t *testing.T) {
+func TestResumesAfterKill(t *testing.T) {
 	for _, s := range mortalStories {
 		t.Run(s.Name, s.KilledAnywhere)
 	}
@@ -61,8 +61,8 @@ func (s mortalStore) Save(ctx context.Context, it action.Item, entries ...action
 	return intenttest.Between(s.m, func() (action.Item, error) { return s.Store.Save(ctx, it, entries...) })
 }
 
-func (s mortalStore) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
-	return intenttest.Between(s.m, func() ([]action.Admitted, error) { return s.Store.Admit(ctx, b) })
+func (s mortalStore) Admit(ctx context.Context, b action.Batch) ([]action.AdmissionResult, error) {
+	return intenttest.Between(s.m, func() ([]action.AdmissionResult, error) { return s.Store.Admit(ctx, b) })
 }
 
 func (s mortalStore) SaveOwing(ctx context.Context, it action.Item, owed []action.Notice, entries ...action.Entry) (

@@ -53,9 +53,9 @@ func TestLadderFromWarningToConfirmation(t *testing.T) {
 	}
 }
 
-// TestDestroysNothing: in none of these may anything be acted on, however often the
+// TestNeverActsWithoutPreconditions: in none of these may anything be acted on, however often the
 // ladder goes round afterwards.
-func TestDestroysNothing(t *testing.T) {
+func TestNeverActsWithoutPreconditions(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		// change is made after the warning and before grace ends; with prepare, before
@@ -196,9 +196,9 @@ func TestVerifiesRightBeforeCall(t *testing.T) {
 	}
 }
 
-// TestGraceNeedsTimeAndTwoRounds: neither alone is enough, and after any time that no
+// TestGraceNeedsTimeAndSecondRound: neither alone is enough, and after any time that no
 // round vouches for, grace starts over.
-func TestGraceNeedsTimeAndTwoRounds(t *testing.T) {
+func TestGraceNeedsTimeAndSecondRound(t *testing.T) {
 	t.Run("a day ahead", func(t *testing.T) {
 		w := newWorld()
 		w.idle("i-1")
@@ -279,7 +279,7 @@ func TestGraceNeedsTimeAndTwoRounds(t *testing.T) {
 		mine := func() action.Report {
 			p := w.propose()
 			p[0].Source, p[0].ByPerson = "finding:3f9a", true
-			r, err := w.ladder.Round(t.Context(), action.Look{Proposals: p, Sources: []string{p[0].Source}})
+			r, err := w.ladder.Round(t.Context(), action.Scope{Proposals: p, Sources: []string{p[0].Source}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -306,14 +306,14 @@ func TestGraceNeedsTimeAndTwoRounds(t *testing.T) {
 		want(t, w.rounds(t, 10*time.Minute, 10*time.Minute), "i-1", action.ResultConfirmed)
 	})
 	t.Run("the round of the warning does not count", func(t *testing.T) {
-		it, _ := action.Climb(action.Item{}, proposal(0), action.Round{Number: 7, Now: start})
+		it, _ := action.Advance(action.Item{}, proposal(0), action.Round{Number: 7, Now: start})
 		it = it.Accepted([]string{"ana"}, *proposal(0), action.Round{Number: 7, Now: start})
-		if _, got := action.Climb(it, proposal(0), action.Round{
+		if _, got := action.Advance(it, proposal(0), action.Round{
 			Number: 7, Now: start.Add(time.Hour),
 		}); got != action.Wait {
 			t.Errorf("in the same round: %s", got)
 		}
-		if _, got := action.Climb(it, proposal(0), action.Round{Number: 8, Now: start}); got != action.Verify {
+		if _, got := action.Advance(it, proposal(0), action.Round{Number: 8, Now: start}); got != action.Verify {
 			t.Errorf("without grace, in the next round at the same instant: %s", got)
 		}
 	})
@@ -329,7 +329,7 @@ func proposal(grace time.Duration) *action.Proposal {
 	}
 }
 
-func TestClimb(t *testing.T) {
+func TestAdvance(t *testing.T) {
 	p := func(change func(p *action.Proposal)) *action.Proposal {
 		out := proposal(time.Hour)
 		if change != nil {
@@ -338,7 +338,7 @@ func TestClimb(t *testing.T) {
 		return out
 	}
 	round := func(n int64, after time.Duration) action.Round { return action.Round{Number: n, Now: start.Add(after)} }
-	observed, _ := action.Climb(action.Item{Account: "a"}, p(nil), round(1, 0))
+	observed, _ := action.Advance(action.Item{Account: "a"}, p(nil), round(1, 0))
 	warned := observed.Accepted([]string{"ana"}, *p(nil), round(1, 0))
 	for _, tc := range []struct {
 		name  string
@@ -346,25 +346,25 @@ func TestClimb(t *testing.T) {
 		p     *action.Proposal
 		r     action.Round
 		phase action.Phase
-		want  action.Want
+		want  action.NextStep
 	}{
-		{"nothing is proposed", action.Item{}, nil, round(1, 0), "", action.Nothing},
+		{"nothing is proposed", action.Item{}, nil, round(1, 0), "", action.NoStep},
 		{
 			"an unknown condition does not begin", action.Item{}, p(func(p *action.Proposal) {
 				p.Condition = usage.Unknown
 			}),
-			round(1, 0), "", action.Nothing,
+			round(1, 0), "", action.NoStep,
 		},
 		{"it begins", action.Item{}, p(nil), round(1, 0), action.Observed, action.Warn},
 		{
 			"it begins under a policy that observes", action.Item{}, p(func(p *action.Proposal) {
 				p.Mode = policy.Observe
 			}),
-			round(1, 0), action.Observed, action.Nothing,
+			round(1, 0), action.Observed, action.NoStep,
 		},
 		{
 			"an unknown mode observes", action.Item{}, p(func(p *action.Proposal) { p.Mode = "destroy" }), round(1, 0),
-			action.Observed, action.Nothing,
+			action.Observed, action.NoStep,
 		},
 		{
 			"a tag needs no warning", action.Item{}, p(func(p *action.Proposal) {
@@ -377,26 +377,26 @@ func TestClimb(t *testing.T) {
 			p(func(p *action.Proposal) { p.Do.Verb, p.Mode = policy.Tag, policy.Warn }), round(1, 0), action.Observed,
 			action.Warn,
 		},
-		{"nothing proposes it any more", warned, nil, round(9, 2*time.Hour), action.Withdrawn, action.Nothing},
+		{"nothing proposes it any more", warned, nil, round(9, 2*time.Hour), action.Withdrawn, action.NoStep},
 		{
 			"its condition becomes unknown", warned, p(func(p *action.Proposal) { p.Condition = usage.Unknown }),
-			round(9, 2*time.Hour), action.Withdrawn, action.Nothing,
+			round(9, 2*time.Hour), action.Withdrawn, action.NoStep,
 		},
 		{
 			"its condition becomes false", warned, p(func(p *action.Proposal) { p.Condition = usage.False }),
-			round(9, 2*time.Hour), action.Withdrawn, action.Nothing,
+			round(9, 2*time.Hour), action.Withdrawn, action.NoStep,
 		},
 		{
 			"another machine takes its name", warned, p(func(p *action.Proposal) { p.Resource.CreatedAt = start }),
-			round(9, 2*time.Hour), action.Withdrawn, action.Nothing,
+			round(9, 2*time.Hour), action.Withdrawn, action.NoStep,
 		},
 		{
 			"another action", warned, p(func(p *action.Proposal) { p.Do.Verb = policy.Stop }), round(9, 2*time.Hour),
-			action.Withdrawn, action.Nothing,
+			action.Withdrawn, action.NoStep,
 		},
 		{
 			"an action that says even if busy", warned, p(func(p *action.Proposal) { p.Do.EvenIfBusy = true }),
-			round(9, 2*time.Hour), action.Withdrawn, action.Nothing,
+			round(9, 2*time.Hour), action.Withdrawn, action.NoStep,
 		},
 		{"grace runs", warned, p(nil), round(9, time.Hour-1), action.Warned, action.Wait},
 		{"grace has run", warned, p(nil), round(2, time.Hour), action.Warned, action.Verify},
@@ -419,7 +419,7 @@ func TestClimb(t *testing.T) {
 		},
 		{
 			"the policy only observes now", warned, p(func(p *action.Proposal) { p.Mode = policy.Observe }),
-			round(9, 2*time.Hour), action.Observed, action.Nothing,
+			round(9, 2*time.Hour), action.Observed, action.NoStep,
 		},
 		{
 			"the policy only warns now", warned, p(func(p *action.Proposal) {
@@ -429,15 +429,15 @@ func TestClimb(t *testing.T) {
 		},
 		{
 			"an item under way is left alone", action.Item{Phase: action.Acting}, nil, round(9, 0), action.Acting,
-			action.Nothing,
+			action.NoStep,
 		},
 		{
 			"an item that is done is left alone", action.Item{Phase: action.Done}, p(nil), round(9, 0), action.Done,
-			action.Nothing,
+			action.NoStep,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			next, got := action.Climb(tc.it, tc.p, tc.r)
+			next, got := action.Advance(tc.it, tc.p, tc.r)
 			if next.Phase != tc.phase || got != tc.want {
 				t.Errorf("Climb = %s, %s; want %s, %s", next.Phase, got, tc.phase, tc.want)
 			}
@@ -449,14 +449,14 @@ func TestClimb(t *testing.T) {
 		if !it.DueAt().IsZero() {
 			t.Error("grace runs under a policy that only warns")
 		}
-		next, got := action.Climb(it, p(nil), round(99, 99*time.Hour))
+		next, got := action.Advance(it, p(nil), round(99, 99*time.Hour))
 		if next.Phase != action.Observed || got != action.Warn {
 			t.Errorf("once it enforces: %s, %s; want it warned about again", next.Phase, got)
 		}
 	})
 }
 
-func TestFreezeHolds(t *testing.T) {
+func TestFreezeStopsActions(t *testing.T) {
 	dir := t.TempDir()
 	w := newWorld()
 	w.store = actiontest.OpenStore(dir + "/store.json")
@@ -570,13 +570,13 @@ func TestPreviewChangesNothing(t *testing.T) {
 	}
 	t.Run("without a store", func(t *testing.T) {
 		l := action.Ladder{Clock: w.clock.Read}
-		r, err := l.Round(t.Context(), action.Look{Proposals: w.propose()})
+		r, err := l.Round(t.Context(), action.Scope{Proposals: w.propose()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		want(t, r, "i-new", action.ResultWouldWarn)
 		l.Enforce = true
-		if _, err := l.Round(t.Context(), action.Look{Proposals: w.propose()}); err == nil {
+		if _, err := l.Round(t.Context(), action.Scope{Proposals: w.propose()}); err == nil {
 			t.Error("it enforces without a store")
 		}
 	})

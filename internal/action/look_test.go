@@ -34,19 +34,19 @@ func (p part) covers(id string) bool { return strings.ContainsAny(id[:1], p.lett
 
 // look is what a pass over a part of the world wants of it. The policies differ in
 // nothing but their names.
-func (w *world) look(p part) action.Look {
-	out := action.Look{Sources: p.sources, Selected: map[string]int{}}
+func (w *world) look(p part) action.Scope {
+	out := action.Scope{Sources: p.sources, Selected: map[string]int{}}
 	if p.byName {
-		out.Seen = map[inventory.Ref]bool{}
+		out.Evaluated = map[inventory.Ref]bool{}
 		for i := range p.gone {
-			out.Seen[inventory.Ref{ID: fmt.Sprint(i)}] = true
+			out.Evaluated[inventory.Ref{ID: fmt.Sprint(i)}] = true
 		}
 	} else {
-		out.Within = func(ref inventory.Ref) bool { return p.covers(ref.ID) }
+		out.Includes = func(ref inventory.Ref) bool { return p.covers(ref.ID) }
 	}
 	for _, r := range w.cloud.Resources() {
 		if p.byName && p.covers(r.ID) {
-			out.Seen[r.Inventory().Ref()] = true
+			out.Evaluated[r.Inventory().Ref()] = true
 		}
 	}
 	proposals := w.propose()
@@ -81,9 +81,9 @@ func (w *world) pass(t interface{ Fatalf(string, ...any) }, p part) action.Repor
 	return report
 }
 
-// TestTwoPassesLeaveEachOtherAlone: passes with other policies, or over other regions,
+// TestPassesIgnoreItemsOutOfScope: passes with other policies, or over other regions,
 // take turns on one state, and each comes to its end as if it were alone.
-func TestTwoPassesLeaveEachOtherAlone(t *testing.T) {
+func TestPassesIgnoreItemsOutOfScope(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		a, b part
@@ -125,9 +125,9 @@ func TestTwoPassesLeaveEachOtherAlone(t *testing.T) {
 	}
 }
 
-// TestPassesOnOneStateAreAsIfAlone: whatever passes do in whatever order, and whatever
+// TestConcurrentPassesAreIndependent: whatever passes do in whatever order, and whatever
 // becomes of the machines, each decides what it would with a state of its own.
-func TestPassesOnOneStateAreAsIfAlone(t *testing.T) {
+func TestConcurrentPassesAreIndependent(t *testing.T) {
 	decided := map[action.Result]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		parts := []part{
@@ -187,9 +187,9 @@ func said(r action.Report) []string {
 	return append(out, fmt.Sprint(r.NextAt, r.Partial))
 }
 
-// TestARoundResumesWhatOthersBegan: what is under way is looked up by every round, and
+// TestResumesItemsOfOtherScopes: what is under way is looked up by every round, and
 // its next call is made only by one that speaks for its policy, or looks at it.
-func TestARoundResumesWhatOthersBegan(t *testing.T) {
+func TestResumesItemsOfOtherScopes(t *testing.T) {
 	mine, others := part{sources: []string{"idle"}, letters: "a"}, part{sources: []string{"old"}, letters: "b"}
 	elsewhere := part{sources: []string{"idle"}, letters: "b", byName: true}
 	w := newWorld()
@@ -222,9 +222,9 @@ func TestARoundResumesWhatOthersBegan(t *testing.T) {
 	want(t, w.pass(t, others), "a-1", action.ResultConfirmed)
 }
 
-// TestOthersVouchForTheClocks: the grace of an item runs on while only rounds of others
+// TestOtherScopesConfirmWarnings: the grace of an item runs on while only rounds of others
 // are made, and starts over when one of them sees that a clock was set.
-func TestOthersVouchForTheClocks(t *testing.T) {
+func TestOtherScopesConfirmWarnings(t *testing.T) {
 	mine, others := part{sources: []string{"finding:1"}, letters: "a"}, part{sources: []string{"old"}, letters: "b"}
 	run := func(t *testing.T, pause time.Duration) action.Report {
 		w := newWorld()
@@ -242,29 +242,31 @@ func TestOthersVouchForTheClocks(t *testing.T) {
 	want(t, run(t, 3*time.Hour), "a-1", action.ResultWaiting) // longer than anybody vouches for
 }
 
-// TestProposalsOutsideOfTheLook: a round does not propose for what it does not cover.
-func TestProposalsOutsideOfTheLook(t *testing.T) {
+// TestRejectsProposalsOutsideScope: a round does not propose for what it does not cover.
+func TestRejectsProposalsOutsideScope(t *testing.T) {
 	w := newWorld()
 	w.idle("a-1")
 	ref := w.cloud.Resources()[0].Inventory().Ref()
 	none := func(inventory.Ref) bool { return false }
 	for _, tc := range []struct {
 		name   string
-		change func(k *action.Look)
+		change func(k *action.Scope)
 		ok     bool
 	}{
-		{"of its policy", func(k *action.Look) { k.Sources = []string{w.wants.Source} }, true},
-		{"of its policy, about what it saw", func(k *action.Look) {
-			k.Seen = map[inventory.Ref]bool{ref: true}
+		{"of its policy", func(k *action.Scope) { k.Sources = []string{w.wants.Source} }, true},
+		{"of its policy, about what it saw", func(k *action.Scope) {
+			k.Evaluated = map[inventory.Ref]bool{ref: true}
 		}, true},
-		{"of another policy", func(k *action.Look) { k.Sources = []string{"another"} }, false},
-		{"of no policy", func(k *action.Look) { k.Sources = []string{} }, false},
-		{"of a finding that is not named", func(k *action.Look) { k.Proposals[0].Source = "finding:1" }, false},
-		{"about what it did not see", func(k *action.Look) { k.Seen = map[inventory.Ref]bool{ref: false} }, false},
-		{"about another part", func(k *action.Look) { k.Within = none }, false},
-		{"about nothing", func(k *action.Look) { k.Proposals[0].Resource = nil }, false},
+		{"of another policy", func(k *action.Scope) { k.Sources = []string{"another"} }, false},
+		{"of no policy", func(k *action.Scope) { k.Sources = []string{} }, false},
+		{"of a finding that is not named", func(k *action.Scope) { k.Proposals[0].Source = "finding:1" }, false},
+		{"about what it did not see", func(k *action.Scope) {
+			k.Evaluated = map[inventory.Ref]bool{ref: false}
+		}, false},
+		{"about another part", func(k *action.Scope) { k.Includes = none }, false},
+		{"about nothing", func(k *action.Scope) { k.Proposals[0].Resource = nil }, false},
 	} {
-		look := action.Look{Proposals: w.propose()}
+		look := action.Scope{Proposals: w.propose()}
 		tc.change(&look)
 		if _, err := w.ladder.Round(t.Context(), look); (err == nil) != tc.ok {
 			t.Errorf("%s: %v", tc.name, err)
@@ -272,8 +274,8 @@ func TestProposalsOutsideOfTheLook(t *testing.T) {
 	}
 }
 
-// TestLinesSayWhenToLookAgain: the earliest of the lines' times is the report's.
-func TestLinesSayWhenToLookAgain(t *testing.T) {
+// TestNextAtIsEarliestOfLines: the earliest of the lines' times is the report's.
+func TestNextAtIsEarliestOfLines(t *testing.T) {
 	w := newWorld()
 	w.idle("i-1", "i-2")
 	w.cloud.Change("i-2", func(r *actiontest.Resource) { delete(r.Tags, "owner") })
@@ -307,8 +309,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestARefusalNamesItsRule: in the field as in the words.
-func TestARefusalNamesItsRule(t *testing.T) {
+// TestRefusalHasItsRule: in the field as in the words.
+func TestRefusalHasItsRule(t *testing.T) {
 	for rule, change := range map[string]func(w *world){
 		"protected": func(w *world) { w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Protected = true }) },
 		"persistent": func(w *world) {
@@ -389,9 +391,9 @@ func TestAssumptions(t *testing.T) {
 	}
 }
 
-// TestCapsOfTheUnpriced: the cap in dollars does not count what is assumed to have a
+// TestDollarCapIgnoresAssumedPrices: the cap in dollars does not count what is assumed to have a
 // price; the others do.
-func TestCapsOfTheUnpriced(t *testing.T) {
+func TestDollarCapIgnoresAssumedPrices(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		unpriced bool

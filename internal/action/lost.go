@@ -8,13 +8,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// keptByTag is for how long the tag in a warning would exempt a resource, as long as the
-// command that the warning shows with it.
-const keptByTag = 24 * time.Hour
+// keepTagDuration is the duration of the exemption tag in a warning, the same as that of the keep
+// command beside it.
+const keepTagDuration = 24 * time.Hour
 
-// lostBy is what is gone once an action was carried out, for the people who are warned;
-// empty where that is unknown, or nothing is done.
-func lostBy(r *inventory.Resource, do policy.Do) string {
+// lostText describes for people what an action destroys; empty if that is unknown, or nothing is
+// done.
+func lostText(r *inventory.Resource, do policy.Do) string {
 	var lost []string
 	switch do.Verb {
 	case policy.Stop:
@@ -40,10 +40,10 @@ func lostBy(r *inventory.Resource, do policy.Do) string {
 	return strings.Join(append(lost, lostDisks(r, do)...), "; ")
 }
 
-// lostDisks are the disks of a machine whose content an action takes away, and those that
-// end with it and are saved before.
+// lostDisks describes the disks whose content an action destroys, and those saved before they are
+// deleted.
 func lostDisks(r *inventory.Resource, do policy.Do) (lost []string) {
-	for _, l := range Losses(r, do) {
+	for _, l := range LostDisks(r, do) {
 		lost = append(lost, "what is on "+l.String())
 	}
 	if in := instance(r); in != nil && do.Verb == policy.Terminate && do.SaveDisks {

@@ -15,12 +15,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Memory is a [Store] in memory, which one process has for itself and which ends with
-// it: for dry runs, policy tests, demos and replays. It is safe for concurrent use.
+// Memory is a [Store] in the memory of one process: for dry runs, policy tests, demos and replays.
+// It is safe for concurrent use.
 type Memory struct {
-	// Forgetful keeps neither closed items nor the audit log, which a long replay does
-	// not read. It is set before the first use.
-	Forgetful bool
+	// DiscardClosed keeps neither closed items nor the audit log, which long replays do not read.
+	// Set it before the first use.
+	DiscardClosed bool
 
 	mu       sync.Mutex
 	items    map[string]*Item
@@ -28,20 +28,21 @@ type Memory struct {
 	freeze   *Freeze
 	keeps    map[inventory.Ref]Keep
 	fuses    []Fuse   // the newest of each source, in order
-	notices  []Notice // that are owed, in the order of their making
-	entries  []Entry  // they are only appended to
+	notices  []Notice // pending ones, oldest first
+	entries  []Entry  // append only
 }
 
-// memoryAccount is what is kept of one account.
+// memoryAccount is the state of one account.
 type memoryAccount struct {
 	round int64
 	last  Clock
-	// open are the open items by resource; underWay those that are by id.
+	// open are the open items by resource; isUnderWay those that are by id.
 	open     map[inventory.Ref][]*Item
 	underWay map[string]*Item
-	// vouched is not after any UpdatedAt of the warned items; zero: none has one.
-	vouched time.Time
-	// admitted is by source.
+	// earliestConfirmation is at most the earliest UpdatedAt of the warned items; zero if there are
+	// none.
+	earliestConfirmation time.Time
+	// admitted are the admissions by source.
 	admitted map[string]*admissions
 }
 
@@ -52,7 +53,7 @@ func NewMemory() *Memory {
 	return &Memory{items: map[string]*Item{}, accounts: map[string]*memoryAccount{}, keeps: map[inventory.Ref]Keep{}}
 }
 
-// enter begins a call that has not been given up; the caller unlocks.
+// enter locks the store unless ctx has ended; the caller unlocks.
 func (m *Memory) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -61,7 +62,7 @@ func (m *Memory) enter(ctx context.Context) error {
 	return nil
 }
 
-// account returns what is kept of an account.
+// account returns the state of an account.
 func (m *Memory) account(name string) *memoryAccount {
 	a := m.accounts[name]
 	if a == nil {
@@ -73,10 +74,10 @@ func (m *Memory) account(name string) *memoryAccount {
 	return a
 }
 
-// Now implements [Store]: one process needs no clock except its own.
+// Now implements [Store]: a single process needs only its own clock.
 func (m *Memory) Now(context.Context) (time.Time, bool, error) { return time.Time{}, false, nil }
 
-// BeginRound implements [Store]. Rounds are numbered from 1, without a gap.
+// BeginRound implements [Store]. Rounds are numbered from 1 without gaps.
 func (m *Memory) BeginRound(ctx context.Context, account string, c Clock) (int64, *Clock, error) {
 	if err := m.enter(ctx); err != nil {
 		return 0, nil, err
@@ -88,7 +89,7 @@ func (m *Memory) BeginRound(ctx context.Context, account string, c Clock) (int64
 		before := a.last
 		last = &before
 	}
-	c.Wall = instant(c.Wall)
+	c.Wall = truncateTime(c.Wall)
 	a.round, a.last = a.round+1, c
 	return a.round, last, nil
 }
@@ -112,7 +113,7 @@ func (m *Memory) Items(ctx context.Context, account string, q ItemQuery) ([]Item
 		for _, it := range a.underWay {
 			found = append(found, it)
 		}
-		found = append(found, a.unvouched(q.Unvouched)...)
+		found = append(found, a.unconfirmed(q.UnconfirmedSince)...)
 	}
 	selected := q.Selects()
 	found = slices.DeleteFunc(found, func(it *Item) bool { return !selected(*it) })
@@ -125,17 +126,17 @@ func (m *Memory) Items(ctx context.Context, account string, q ItemQuery) ([]Item
 	return out, nil
 }
 
-// unvouched returns the warned items that no round has vouched for since. It looks at
-// all that are open only where there may be some.
-func (a *memoryAccount) unvouched(since time.Time) []*Item {
-	if a.vouched.IsZero() || !a.vouched.Before(since) {
+// unconfirmed returns the warned items that were not confirmed since a time. It scans all open
+// items only if there may be some.
+func (a *memoryAccount) unconfirmed(since time.Time) []*Item {
+	if a.earliestConfirmation.IsZero() || !a.earliestConfirmation.Before(since) {
 		return nil
 	}
 	var out []*Item
-	a.vouched = time.Time{}
+	a.earliestConfirmation = time.Time{}
 	for _, items := range a.open {
 		for _, it := range items {
-			a.vouch(it)
+			a.recordConfirmed(it)
 			if it.Phase == Warned && it.UpdatedAt.Before(since) {
 				out = append(out, it)
 			}
@@ -144,10 +145,11 @@ func (a *memoryAccount) unvouched(since time.Time) []*Item {
 	return out
 }
 
-// vouch notes when a round vouched for an item.
-func (a *memoryAccount) vouch(it *Item) {
-	if it.Phase == Warned && !it.UpdatedAt.IsZero() && (a.vouched.IsZero() || it.UpdatedAt.Before(a.vouched)) {
-		a.vouched = it.UpdatedAt
+// recordConfirmed keeps the earliest UpdatedAt of the warned items.
+func (a *memoryAccount) recordConfirmed(it *Item) {
+	if it.Phase == Warned && !it.UpdatedAt.IsZero() &&
+		(a.earliestConfirmation.IsZero() || it.UpdatedAt.Before(a.earliestConfirmation)) {
+		a.earliestConfirmation = it.UpdatedAt
 	}
 }
 
@@ -181,9 +183,9 @@ func (m *Memory) Save(ctx context.Context, it Item, entries ...Entry) (Item, err
 	return m.write(it, entries)
 }
 
-// write puts an item and records it.
+// write stores an item and its entries.
 func (m *Memory) write(it Item, entries []Entry) (Item, error) {
-	kept, err := m.keepable(entries)
+	kept, err := m.storableEntries(entries)
 	if err == nil {
 		it, _, err = m.put(it)
 	}
@@ -225,12 +227,12 @@ func (m *Memory) SaveOwing(ctx context.Context, it Item, notices []Notice, entri
 	return saved, err
 }
 
-// storableNotices returns notices as they are kept, all or none of them.
+// storableNotices returns notices in storable form, or an error for any of them.
 func storableNotices(notices []Notice) ([]Notice, error) {
 	out := make([]Notice, len(notices))
 	for i, n := range notices {
 		var err error
-		if out[i], err = n.Kept(); err != nil {
+		if out[i], err = n.Storable(); err != nil {
 			return nil, err
 		}
 	}
@@ -253,15 +255,15 @@ func (m *Memory) ClaimNotice(ctx context.Context, account string, now, until tim
 	if first == nil {
 		return nil, nil
 	}
-	first.Attempts, first.DueAt = first.Attempts+1, instant(until)
+	first.Attempts, first.DueAt = first.Attempts+1, truncateTime(until)
 	claimed := *first
 	claimed.Briefing = claimed.Briefing.clone()
 	return &claimed, nil
 }
 
-// PutNotice implements [Store]. A notice that is closed is forgotten.
+// PutNotice implements [Store]. A closed notice is deleted.
 func (m *Memory) PutNotice(ctx context.Context, n Notice, entries ...Entry) error {
-	n, err := n.Kept()
+	n, err := n.Storable()
 	if err != nil {
 		return err
 	}
@@ -269,7 +271,7 @@ func (m *Memory) PutNotice(ctx context.Context, n Notice, entries ...Entry) erro
 		return err
 	}
 	defer m.mu.Unlock()
-	kept, err := m.keepable(entries)
+	kept, err := m.storableEntries(entries)
 	if err != nil {
 		return err
 	}
@@ -297,19 +299,19 @@ func (m *Memory) Owed(ctx context.Context) ([]Notice, error) {
 	return out, nil
 }
 
-// storable is a keep as a store keeps it, and its entry of the audit log.
+// storable returns a keep in storable form, and its audit entry.
 func (k Keep) storable() (Keep, Entry) {
-	k.Until, k.At, k.Reason = instant(k.Until), instant(k.At), storable(k.Reason)
+	k.Until, k.At, k.Reason = truncateTime(k.Until), truncateTime(k.At), storable(k.Reason)
 	return k, Entry{
 		At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: EventKeep, Resource: k.Ref.String(),
 		Because: k.Reason,
 		Outcome: "until " + k.Until.Format(time.RFC3339)}
 }
 
-// put writes an item on the condition of its version, and returns it as it is kept,
-// and what takes it back.
+// put writes an item if its version matches, and returns it as stored, with a function that reverts
+// it.
 func (m *Memory) put(it Item) (Item, func(), error) {
-	it, err := it.Kept()
+	it, err := it.Storable()
 	if err != nil {
 		return it, nil, err
 	}
@@ -320,7 +322,7 @@ func (m *Memory) put(it Item) (Item, func(), error) {
 	if it.Version != version {
 		return it, nil, ErrConflict
 	}
-	if it.Phase.Open() {
+	if it.Phase.IsOpen() {
 		for _, other := range m.account(it.Account).open[it.Ref] {
 			if other.Source == it.Source && other.ID != it.ID {
 				return it, nil, ErrConflict
@@ -333,11 +335,11 @@ func (m *Memory) put(it Item) (Item, func(), error) {
 	return it.clone(), func() { m.replace(&now, old) }, nil
 }
 
-// replace puts one state of an item in the place of another; nil is none.
+// replace replaces one state of an item by another; nil is none.
 func (m *Memory) replace(old, now *Item) {
 	if old != nil {
 		delete(m.items, old.ID)
-		if a := m.account(old.Account); old.Phase.Open() {
+		if a := m.account(old.Account); old.Phase.IsOpen() {
 			delete(a.underWay, old.ID)
 			rest := slices.DeleteFunc(a.open[old.Ref], func(it *Item) bool { return it == old })
 			if a.open[old.Ref] = rest; len(rest) == 0 {
@@ -345,20 +347,20 @@ func (m *Memory) replace(old, now *Item) {
 			}
 		}
 	}
-	if now == nil || (m.Forgetful && !now.Phase.Open()) {
+	if now == nil || (m.DiscardClosed && !now.Phase.IsOpen()) {
 		return
 	}
 	m.items[now.ID] = now
-	if a := m.account(now.Account); now.Phase.Open() {
+	if a := m.account(now.Account); now.Phase.IsOpen() {
 		a.open[now.Ref] = append(a.open[now.Ref], now)
-		if a.vouch(now); now.Phase.underWay() {
+		if a.recordConfirmed(now); now.Phase.isUnderWay() {
 			a.underWay[now.ID] = now
 		}
 	}
 }
 
 // Admit implements [Store].
-func (m *Memory) Admit(ctx context.Context, b Batch) ([]Admitted, error) {
+func (m *Memory) Admit(ctx context.Context, b Batch) ([]AdmissionResult, error) {
 	if err := m.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -370,14 +372,14 @@ func (m *Memory) Admit(ctx context.Context, b Batch) ([]Admitted, error) {
 	return out, nil
 }
 
-func (m *Memory) admit(b Batch) ([]Admitted, error) {
-	if err := b.Admissible(); err != nil {
+func (m *Memory) admit(b Batch) ([]AdmissionResult, error) {
+	if err := b.Validate(); err != nil {
 		return nil, err
 	}
 	if f := m.freeze; f != nil {
 		return nil, fmt.Errorf("%w by %s since %s: %s", ErrFrozen, f.By, f.At.Format(time.RFC3339), f.Reason)
 	}
-	if f := m.fuse(b.Account, b.Source); f != nil && f.Stands() {
+	if f := m.fuse(b.Account, b.Source); f != nil && f.IsBlown() {
 		return nil, ErrFuse
 	}
 	before := m.account(b.Account).admitted[b.Source]
@@ -385,14 +387,14 @@ func (m *Memory) admit(b Batch) ([]Admitted, error) {
 		before = &admissions{}
 		m.account(b.Account).admitted[b.Source] = before
 	}
-	n, sum, err := before.after(instant(b.Now.Add(-time.Hour)))
+	n, sum, err := before.countAfter(truncateTime(b.Now.Add(-time.Hour)))
 	if err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(b.Admissions, func(a Admission) bool { return a.Approval != nil }) {
 		return nil, errors.New("a state in memory keeps no approvals")
 	}
-	out := make([]Admitted, len(b.Admissions))
+	out := make([]AdmissionResult, len(b.Admissions))
 	var entries []Entry
 	var undo []func()
 	for i, d := range b.Defer(n, sum) {
@@ -403,7 +405,7 @@ func (m *Memory) admit(b Batch) ([]Admitted, error) {
 		var kept []Entry
 		if err == nil {
 			undo = append(undo, back)
-			kept, err = m.keepable(b.Admissions[i].Entries)
+			kept, err = m.storableEntries(b.Admissions[i].Entries)
 		}
 		if err != nil {
 			for _, back := range slices.Backward(undo) {
@@ -415,14 +417,14 @@ func (m *Memory) admit(b Batch) ([]Admitted, error) {
 	}
 	for i, adm := range b.Admissions {
 		if out[i].Deferred == nil {
-			before.add(instant(b.Now), adm.Hourly)
+			before.add(truncateTime(b.Now), adm.Hourly)
 		}
 	}
 	m.record(entries)
 	return out, nil
 }
 
-// fuse returns the newest fuse of a source in an account; nil is none.
+// fuse returns the newest fuse of a source in an account; nil without one.
 func (m *Memory) fuse(account, source string) *Fuse {
 	for i := range m.fuses {
 		if m.fuses[i].Account == account && m.fuses[i].Source == source {
@@ -434,7 +436,7 @@ func (m *Memory) fuse(account, source string) *Fuse {
 
 // Blow implements [Store].
 func (m *Memory) Blow(ctx context.Context, f Fuse, notices ...Notice) error {
-	f, e := f.Blown()
+	f, e := f.StorableBlown()
 	owed, err := storableNotices(notices)
 	if err != nil {
 		return err
@@ -443,12 +445,12 @@ func (m *Memory) Blow(ctx context.Context, f Fuse, notices ...Notice) error {
 		return err
 	}
 	defer m.mu.Unlock()
-	recorded, err := m.keepable([]Entry{e})
+	recorded, err := m.storableEntries([]Entry{e})
 	if err != nil {
 		return err
 	}
 	switch old := m.fuse(f.Account, f.Source); {
-	case old != nil && old.Stands():
+	case old != nil && old.IsBlown():
 		return nil
 	case old != nil:
 		*old = f
@@ -465,17 +467,17 @@ func (m *Memory) Blow(ctx context.Context, f Fuse, notices ...Notice) error {
 
 // Confirm implements [Store].
 func (m *Memory) Confirm(ctx context.Context, f Fuse) error {
-	f, e := f.Confirmed()
+	f, e := f.StorableConfirmed()
 	if err := m.enter(ctx); err != nil {
 		return err
 	}
 	defer m.mu.Unlock()
-	kept, err := m.keepable([]Entry{e})
+	kept, err := m.storableEntries([]Entry{e})
 	if err != nil {
 		return err
 	}
 	old := m.fuse(f.Account, f.Source)
-	if old == nil || !old.Stands() || !old.At.Equal(f.At) {
+	if old == nil || !old.IsBlown() || !old.At.Equal(f.At) {
 		return ErrConflict
 	}
 	old.ConfirmedAt, old.By, old.Reason, old.Until = f.ConfirmedAt, f.By, f.Reason, f.Until
@@ -496,11 +498,11 @@ func (m *Memory) Fuses(ctx context.Context) ([]Fuse, error) {
 	return out, nil
 }
 
-// admissions are what a source was admitted, in the order of their times. Those after
-// a time are counted up as the time moves on, so that a batch costs what it adds.
+// admissions are the admissions of a source, in order of time. The sum moves with the queried time,
+// so that a batch costs only what it adds.
 type admissions struct {
 	all   []admitted
-	first int // of all after the time last asked for
+	first int // index of the first admission after the last queried time
 	sum   money.Amount
 }
 
@@ -509,8 +511,8 @@ type admitted struct {
 	hourly money.Amount
 }
 
-// after returns how many there are after a time, and what they cost an hour.
-func (a *admissions) after(t time.Time) (int, money.Amount, error) {
+// countAfter returns the number and the hourly cost of admissions after a time.
+func (a *admissions) countAfter(t time.Time) (int, money.Amount, error) {
 	for a.first < len(a.all) && !a.all[a.first].at.After(t) {
 		a.sum -= a.all[a.first].hourly
 		a.first++
@@ -525,8 +527,7 @@ func (a *admissions) after(t time.Time) (int, money.Amount, error) {
 	return len(a.all) - a.first, a.sum, nil
 }
 
-// add notes what a batch was admitted at a time after the one last asked for; the
-// caps kept the sum within the range of an amount.
+// add adds an admission after the last queried time; the caps keep the sum in range.
 func (a *admissions) add(at time.Time, hourly money.Amount) {
 	i := sort.Search(len(a.all), func(i int) bool { return a.all[i].at.After(at) })
 	a.all = slices.Insert(a.all, i, admitted{at, hourly})
@@ -535,22 +536,22 @@ func (a *admissions) add(at time.Time, hourly money.Amount) {
 
 // Freeze implements [Store].
 func (m *Memory) Freeze(ctx context.Context, f Freeze) error {
-	f.At, f.Reason = instant(f.At), storable(f.Reason)
-	return m.decide(ctx, Entry{At: f.At, Actor: f.By, What: EventFreeze, Because: f.Reason}, func() { m.freeze = &f })
+	f.At, f.Reason = truncateTime(f.At), storable(f.Reason)
+	return m.change(ctx, Entry{At: f.At, Actor: f.By, What: EventFreeze, Because: f.Reason}, func() { m.freeze = &f })
 }
 
 // Unfreeze implements [Store].
 func (m *Memory) Unfreeze(ctx context.Context, by, reason string, at time.Time) error {
-	return m.decide(ctx, Entry{At: at, Actor: by, What: EventUnfreeze, Because: reason}, func() { m.freeze = nil })
+	return m.change(ctx, Entry{At: at, Actor: by, What: EventUnfreeze, Because: reason}, func() { m.freeze = nil })
 }
 
-// decide changes something together with its entry.
-func (m *Memory) decide(ctx context.Context, e Entry, change func()) error {
+// change makes a change together with its entry.
+func (m *Memory) change(ctx context.Context, e Entry, change func()) error {
 	if err := m.enter(ctx); err != nil {
 		return err
 	}
 	defer m.mu.Unlock()
-	kept, err := m.keepable([]Entry{e})
+	kept, err := m.storableEntries([]Entry{e})
 	if err != nil {
 		return err
 	}
@@ -578,7 +579,7 @@ func (m *Memory) PutKeep(ctx context.Context, k Keep) error {
 		return errors.New("keep a resource: the end is missing")
 	}
 	k, e := k.storable()
-	return m.decide(ctx, e, func() { m.keeps[k.Ref] = k })
+	return m.change(ctx, e, func() { m.keeps[k.Ref] = k })
 }
 
 // Keeps implements [Store].
@@ -589,7 +590,7 @@ func (m *Memory) Keeps(ctx context.Context, at time.Time) ([]Keep, error) {
 	defer m.mu.Unlock()
 	var out []Keep
 	for _, k := range m.keeps {
-		if k.Until.After(instant(at)) {
+		if k.Until.After(truncateTime(at)) {
 			out = append(out, k)
 		}
 	}
@@ -603,21 +604,21 @@ func (m *Memory) Record(ctx context.Context, entries ...Entry) error {
 		return err
 	}
 	defer m.mu.Unlock()
-	kept, err := m.keepable(entries)
+	kept, err := m.storableEntries(entries)
 	if err == nil {
 		m.record(kept)
 	}
 	return err
 }
 
-// keepable returns entries as they are kept, all or none of them.
-func (m *Memory) keepable(entries []Entry) ([]Entry, error) {
+// storableEntries returns entries in storable form, or an error for any of them.
+func (m *Memory) storableEntries(entries []Entry) ([]Entry, error) {
 	var out []Entry
 	for _, e := range entries {
-		if m.Forgetful && !e.At.IsZero() {
+		if m.DiscardClosed && !e.At.IsZero() {
 			continue
 		}
-		kept, err := e.Kept()
+		kept, err := e.Storable()
 		if err != nil {
 			return nil, err
 		}

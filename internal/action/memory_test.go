@@ -19,11 +19,11 @@ func TestMemory(t *testing.T) {
 	storetest.RunInMemory(t, func(*testing.T) action.Store { return action.NewMemory() })
 }
 
-// TestForgetfulMemory: what a replay does not read is not kept; all that decides is.
-func TestForgetfulMemory(t *testing.T) {
+// TestMemoryDiscardsClosedItems: what a replay does not read is not kept; all that decides is.
+func TestMemoryDiscardsClosedItems(t *testing.T) {
 	w := newWorld()
 	m := action.NewMemory()
-	m.Forgetful = true
+	m.DiscardClosed = true
 	w.connect(m, w.cloud, w.people)
 	w.wants.Limits.PerHour = 2
 	w.idle("i-1", "i-2", "i-3")
@@ -55,8 +55,8 @@ func TestForgetfulMemory(t *testing.T) {
 	}
 }
 
-// TestARefusedWriteChangesNothing: what the audit log does not take does not happen.
-func TestARefusedWriteChangesNothing(t *testing.T) {
+// TestRejectedWriteChangesNothing: what the audit log does not take does not happen.
+func TestRejectedWriteChangesNothing(t *testing.T) {
 	m := action.NewMemory()
 	if err := m.PutKeep(t.Context(), action.Keep{
 		Ref: inventory.Ref{ID: "i-1"}, Until: start.Add(time.Hour), By: "ana",
@@ -68,9 +68,9 @@ func TestARefusedWriteChangesNothing(t *testing.T) {
 	}
 }
 
-// TestASumThatDoesNotFitAdmitsNothing: where a clock was set back, two hours may count at
+// TestOverflowAdmitsNothing: where a clock was set back, two hours may count at
 // once, and what they come to has to fit.
-func TestASumThatDoesNotFitAdmitsNothing(t *testing.T) {
+func TestOverflowAdmitsNothing(t *testing.T) {
 	m := action.NewMemory()
 	admit := func(id string, at time.Time, hourly money.Amount) error {
 		it := action.Item{

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// claimFor is for how long a notice belongs to the process that delivers it: longer than
-	// a delivery takes, so that only a process that died leaves one to others.
-	claimFor = 2 * patience
-	// retryFirst and retryMost bound the pause before a notice that no channel accepted is
-	// tried again. It doubles with each attempt.
+	// claimDuration is how long a notice is reserved for a delivering process: longer than a
+	// delivery takes, so that only a crashed process leaves one to others.
+	claimDuration = 2 * callTimeout
+	// retryFirst and retryMost bound the pause before a failed notice is tried again. It doubles
+	// with each attempt.
 	retryFirst = time.Minute
 	retryMost  = time.Hour
 	// abandonAfter is when a notice that no channel accepts is given up.
 	abandonAfter = 7 * 24 * time.Hour
-	// maxRefusals is after how many failed deliveries a round leaves the others to the next
-	// one, because a channel that does not answer would hold up its actions.
+	// maxRefusals is the number of failed deliveries after which a round leaves the others to the
+	// next one, because a channel that does not answer would delay its actions.
 	maxRefusals = 3
 )
 
-// The recipients that a resource decides: its owner, and the owner's team.
+// Recipients that depend on the resource: its owner, and the owner's team.
 const (
 	recipientOwner = "owner"
 	recipientTeam  = "team"
@@ -45,9 +45,9 @@ const (
 	noticeResolved = "resolved"
 )
 
-// Briefing is the content of a notice apart from the outcome. It is written with
-// the action's intent: the process that confirms the last call may have started after the
-// resource was gone, and know neither its owner nor its policy.
+// Briefing is the content of a notice apart from the outcome. It is stored with the action's
+// intent: the process that confirms the last call may start after the resource is gone, and know
+// neither its owner nor its policy.
 type Briefing struct {
 	// Recipients are the policy's recipients: "owner", "team", or configured names.
 	Recipients       []string
@@ -65,16 +65,15 @@ type Briefing struct {
 	Spent *money.Amount
 }
 
-// Notice is a message that people are owed. It is written in one transaction with the change
-// that it is about, and delivered once by whichever process comes first: twice at most, where
-// a process dies between the channel's acceptance and its record.
+// Notice is a pending message to people. It is stored in one transaction with the change it is
+// about, and delivered once by any process: at most twice, if a process crashes between the
+// channel's acceptance and its record.
 type Notice struct {
-	// ID joins the ids of the item, of its version with which the notice was written, and of the
-	// recipient.
+	// ID consists of the ids of the item, of its version at the time, and of the recipient.
 	ID      string
 	Account string
 	Item    string
-	// Ref is the resource that it is about; zero: none.
+	// Ref is the resource it is about, if any.
 	Ref       inventory.Ref
 	Verb      policy.Verb
 	Kind      string
@@ -83,10 +82,10 @@ type Notice struct {
 	Alarm     string
 	Briefing  Briefing
 	CreatedAt time.Time
-	// Attempts are the deliveries that began, and DueAt is when the next one may begin.
+	// Attempts counts the deliveries, and DueAt is the time of the next one.
 	Attempts int
 	DueAt    time.Time
-	// ClosedAt is when a channel accepted it, or when it was given up; zero while it is owed.
+	// ClosedAt is when a channel accepted it, or when it was given up; zero while it is pending.
 	ClosedAt   time.Time
 	AcceptedBy string
 	// Error is why the newest delivery failed.
@@ -118,9 +117,9 @@ func (n Notice) Message() Message {
 	return m
 }
 
-// Kept returns the notice as every store keeps it, and shares nothing with it. One without an
-// id, or a time at which it is due, is refused.
-func (n Notice) Kept() (Notice, error) {
+// Storable returns a copy of the notice in the form of every store. It fails without an id or a due
+// time.
+func (n Notice) Storable() (Notice, error) {
 	switch {
 	case n.ID == "":
 		return n, errors.New("a notice without an id")
@@ -129,11 +128,11 @@ func (n Notice) Kept() (Notice, error) {
 	}
 	n.Briefing = n.Briefing.clone()
 	n.Alarm, n.Error = storable(n.Alarm), storable(n.Error)
-	n.CreatedAt, n.DueAt, n.ClosedAt = instant(n.CreatedAt), instant(n.DueAt), instant(n.ClosedAt)
+	n.CreatedAt, n.DueAt, n.ClosedAt = truncateTime(n.CreatedAt), truncateTime(n.DueAt), truncateTime(n.ClosedAt)
 	return n, nil
 }
 
-// clone returns the briefing as stores keep it, with slices and maps of its own.
+// clone returns a storable copy of the briefing.
 func (b Briefing) clone() Briefing {
 	b.Because = storable(b.Because)
 	b.Recipients, b.Tags, b.Evidence = slices.Clone(b.Recipients), maps.Clone(b.Tags), slices.Clone(b.Evidence)
@@ -154,11 +153,11 @@ func (b Briefing) clone() Briefing {
 	return b
 }
 
-// briefing returns what will be told about an item's action.
+// briefing returns the content of later notices about an item's action.
 func (s *pass) briefing(it Item, p Proposal) *Briefing {
 	m, r := s.message("", it, p), p.Resource
 	b := Briefing{
-		Recipients: orOwner(p.Notify), Name: r.Name, Type: r.Type, Zone: r.Zone, Tags: r.Tags,
+		Recipients: recipientsOrOwner(p.Notify), Name: r.Name, Type: r.Type, Zone: r.Zone, Tags: r.Tags,
 		Owner: r.Owner, Because: m.Because,
 		Undo: m.Undo, Know: m.Know, Lost: m.Lost, Keep: m.Keep, KeepTag: m.KeepTag, Evidence: m.Evidence,
 	}
@@ -171,10 +170,10 @@ func (s *pass) briefing(it Item, p Proposal) *Briefing {
 	return &b
 }
 
-// notices returns what people are owed once the item is saved as it is.
+// notices returns the notices about an item as it is being saved.
 func (s *pass) notices(kind string, it Item, p *Proposal) []Notice {
-	// A person who writes tags sees what became of them; others are told only of what went wrong.
-	if it.Do.Verb == policy.Tag && (kind == noticeActed || byPerson(it.Source)) {
+	// A person who writes tags sees the results; others are notified only of failures.
+	if it.Do.Verb == policy.Tag && (kind == noticeActed || isPersonSource(it.Source)) {
 		return nil
 	}
 	b := it.Briefing
@@ -182,11 +181,11 @@ func (s *pass) notices(kind string, it Item, p *Proposal) []Notice {
 	case b != nil:
 	case p != nil:
 		b = s.briefing(it, *p)
-	default: // its intent is of a version that kept none
+	default: // its intent is from a version without briefings
 		b = &Briefing{Because: it.Because}
 	}
 	var out []Notice
-	for _, to := range orOwner(b.Recipients) {
+	for _, to := range recipientsOrOwner(b.Recipients) {
 		n := Notice{
 			ID: fmt.Sprintf("%s-%d-%s", it.ID, it.Version+1, to), Account: it.Account, Item: it.ID, Ref: it.Ref,
 			Verb: it.Do.Verb, Kind: kind, Recipient: to, Briefing: *b,
@@ -202,14 +201,15 @@ func (s *pass) notices(kind string, it Item, p *Proposal) []Notice {
 	return out
 }
 
-// saveOwing writes an item with its entries and with what people are told of it.
-func (s *pass) saveOwing(ctx context.Context, kind string, it Item, p *Proposal, entries ...Entry) (Item, error) {
+// saveWithNotices saves an item with its entries and notices.
+func (s *pass) saveWithNotices(ctx context.Context, kind string, it Item, p *Proposal,
+	entries ...Entry) (Item, error) {
 	it = s.stamp(it)
 	saved, err := s.Store.SaveOwing(ctx, it, s.notices(kind, it, p), entries...)
 	if err != nil {
 		return it, fmt.Errorf("save the item of %s: %w", it.Ref.ID, err)
 	}
-	if s.owing = true; s.Log != nil && kind == noticeAlarm {
+	if s.hasNewNotices = true; s.Log != nil && kind == noticeAlarm {
 		s.Log.LogAttrs(ctx, slog.LevelWarn, "alarm", slog.String("operation", "act"),
 			slog.String("account", it.Account),
 			slog.String("item", it.ID), slog.String("verb", string(it.Do.Verb)),
@@ -219,20 +219,20 @@ func (s *pass) saveOwing(ctx context.Context, kind string, it Item, p *Proposal,
 	return saved, nil
 }
 
-// deliver sends what people of the account are owed by now, also by other processes. Nothing
-// depends on it: what cannot be delivered stays owed.
+// deliver sends the pending notices of the account, including those of other processes. Nothing
+// depends on it: undeliverable notices stay pending.
 func (s *pass) deliver(ctx context.Context) {
-	if s.owing = false; !s.Enforce || ctx.Err() != nil {
+	if s.hasNewNotices = false; !s.Enforce || ctx.Err() != nil {
 		return
 	}
-	for s.refusals < maxRefusals {
+	for s.failedDeliveries < maxRefusals {
 		now := s.Clock().Wall
-		n, err := s.Store.ClaimNotice(ctx, s.Account, now, now.Add(claimFor))
+		n, err := s.Store.ClaimNotice(ctx, s.Account, now, now.Add(claimDuration))
 		if err == nil && n == nil {
 			return
 		}
 		if err == nil {
-			err = s.settleNotice(ctx, *n, s.send(ctx, n))
+			err = s.recordDelivery(ctx, *n, s.send(ctx, n))
 		}
 		if err != nil {
 			if s.Log != nil {
@@ -245,18 +245,18 @@ func (s *pass) deliver(ctx context.Context) {
 	}
 }
 
-// send delivers a notice and notes who accepted it.
+// send delivers a notice and records who accepted it.
 func (s *pass) send(ctx context.Context, n *Notice) (err error) {
-	if n.AcceptedBy, err = s.notify(ctx, n.Recipient, n.Message()); err == nil && n.AcceptedBy == "" {
+	if n.AcceptedBy, err = s.sendTo(ctx, n.Recipient, n.Message()); err == nil && n.AcceptedBy == "" {
 		return errUnnamed
 	}
 	return err
 }
 
-// settleNotice records what a delivery came to. The context of the round may have ended since.
-func (s *pass) settleNotice(ctx context.Context, n Notice, failure error) error {
+// recordDelivery records the result of a delivery. The context of the round may have ended since.
+func (s *pass) recordDelivery(ctx context.Context, n Notice, failure error) error {
 	now := s.Clock().Wall
-	e := Entry{At: now, Account: n.Account, Round: s.r.Number, Actor: "curfew", Resource: n.Ref.String(),
+	e := Entry{At: now, Account: n.Account, Round: s.round.Number, Actor: "curfew", Resource: n.Ref.String(),
 		Item: n.Item, Verb: string(n.Verb), Because: n.Message().Because}
 	switch {
 	case failure == nil:
@@ -268,7 +268,7 @@ func (s *pass) settleNotice(ctx context.Context, n Notice, failure error) error 
 		e.What, e.Outcome = EventUnnotified, n.Kind+": "+n.Error
 		return s.Store.PutNotice(context.WithoutCancel(ctx), n, e)
 	}
-	s.refusals++
+	s.failedDeliveries++
 	n.Error = Redact(failure.Error())
 	n.DueAt = now.Add(min(retryMost, retryFirst<<min(n.Attempts-1, 10)))
 	if s.Log != nil {

@@ -68,7 +68,7 @@ func (s watchedStore) PutNotice(ctx context.Context, n action.Notice, entries ..
 	return s.Store.PutNotice(ctx, n, entries...)
 }
 
-func (s watchedStore) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
+func (s watchedStore) Admit(ctx context.Context, b action.Batch) ([]action.AdmissionResult, error) {
 	s.w.boundary()
 	defer s.w.boundary()
 	return s.Store.Admit(ctx, b)
@@ -117,7 +117,7 @@ func (c watchedCloud) Do(ctx context.Context, t action.Task) (string, error) {
 	if f, _ := w.store.Frozen(ctx); f != nil {
 		fail("all is frozen")
 	}
-	if all, _ := w.store.Fuses(ctx); len(all) > 0 && all[0].Stands() {
+	if all, _ := w.store.Fuses(ctx); len(all) > 0 && all[0].IsBlown() {
 		fail("its fuse has blown")
 	}
 	keeps, _ := w.store.Keeps(ctx, w.now())

@@ -10,100 +10,100 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// hidden stands where a secret stood.
-const hidden = "[redacted]"
+// redactedText replaces a secret.
+const redactedText = "[redacted]"
 
-// secret is a shape of what must not be written down, and what is put in its place:
-// what its first group holds, if it has one, stays.
-type secret struct {
+// secretPattern is a pattern of secrets and its replacement; the first group of the pattern, if
+// any, is kept.
+type secretPattern struct {
 	*regexp.Regexp
-	put string
-	// signs are texts in small letters, one of which is in whatever the shape matches.
-	// Looking for them costs a small part of what the expression does.
-	signs []string
+	replacement string
+	// hints are lower-case texts, one of which is in every match. Searching for them first is much
+	// cheaper than the expression.
+	hints []string
 }
 
-func shape(expression string, signs ...string) secret {
-	s := secret{regexp.MustCompile(expression), hidden, signs}
+func newPattern(expression string, signs ...string) secretPattern {
+	s := secretPattern{regexp.MustCompile(expression), redactedText, signs}
 	if s.NumSubexp() > 0 {
-		s.put = "${1}" + hidden
+		s.replacement = "${1}" + redactedText
 	}
 	if strings.HasSuffix(expression, "@") {
-		s.put += "@"
+		s.replacement += "@"
 	}
 	return s
 }
 
-// secrets are compiled when the first text is redacted.
-var secrets = sync.OnceValue(func() []secret {
-	return []secret{
+// secretPatterns are compiled when the first text is redacted.
+var secretPatterns = sync.OnceValue(func() []secretPattern {
+	return []secretPattern{
 		// A PEM block, to its end or that of the text.
-		shape(`(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`, "-----begin"),
+		newPattern(`(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`, "-----begin"),
 		// User and password of a URL: postgres://curfew:secret@host.
-		shape(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/@"'<>]+@`, "://"),
-		// The path of an incoming webhook is its password.
-		shape(`(hooks\.slack\.com/)[^\s"'<>]+`, "hooks.slack.com/"),
+		newPattern(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/@"'<>]+@`, "://"),
+		// The path of an incoming webhook is a secret.
+		newPattern(`(hooks\.slack\.com/)[^\s"'<>]+`, "hooks.slack.com/"),
 		// Header values: Authorization: Bearer …, x-api-key: …, Cookie: ….
-		shape(`(?i)((?:proxy-)?authorization["']?\s*[:=]\s*["']?)[^\r\n"',;]+`, "authorization"),
-		shape(`(?i)(\b(?:set-)?cookie\s*:\s*)[^\r\n"']+`, "cookie"),
-		shape(`(?i)(\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}`, "bearer", "basic"),
-		// name=value and "name": "value" where the name says what the value is.
-		shape(
+		newPattern(`(?i)((?:proxy-)?authorization["']?\s*[:=]\s*["']?)[^\r\n"',;]+`, "authorization"),
+		newPattern(`(?i)(\b(?:set-)?cookie\s*:\s*)[^\r\n"']+`, "cookie"),
+		newPattern(`(?i)(\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}`, "bearer", "basic"),
+		// name=value and "name": "value" with a telling name.
+		newPattern(
 			`(?i)([a-z0-9_.-]*(?:passw(?:or)?d|passphrase|secret|token|credential|signature|api[_-]?key|access[_-]?key|private[_-]?key)[a-z0-9_.-]*["']?\s*[:=]\s*)(?:"[^"]*"|'[^']*'|[^\s"'&,;<>]+)`,
 			"passw", "passphrase", "secret", "token", "credential", "signature", "key"),
-		// Keys that show by their beginning whose they are: curfew, AWS, Slack, GitHub, GitLab,
-		// and others in that manner; JSON web tokens.
-		shape(`\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}\b`, "akia", "asia", "aroa", "aida"),
-		shape(`\b(?:xox[a-z]|xapp)-[A-Za-z0-9-]{8,}`, "xox", "xapp-"),
-		shape(`\b(?:gh[a-z]_|github_pat_|glpat-|hf_|curfew_|sk-|sk_live_|AIza)[A-Za-z0-9_-]{12,}`, "gh", "github_pat_",
+		// Keys with a known prefix: curfew, AWS, Slack, GitHub, GitLab, and similar ones; JSON web
+		// tokens.
+		newPattern(`\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}\b`, "akia", "asia", "aroa", "aida"),
+		newPattern(`\b(?:xox[a-z]|xapp)-[A-Za-z0-9-]{8,}`, "xox", "xapp-"),
+		newPattern(`\b(?:gh[a-z]_|github_pat_|glpat-|hf_|curfew_|sk-|sk_live_|AIza)[A-Za-z0-9_-]{12,}`, "gh",
+			"github_pat_",
 			"glpat-", "hf_", "curfew_", "sk-", "sk_live_", "aiza"),
-		shape(`\beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`, "eyj"),
+		newPattern(`\beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`, "eyj"),
 	}
 })
 
-// Redact returns a text without what looks like a secret: passwords in URLs, values
-// of headers and of names such as token or password, and keys that are known by
-// their shape. It is applied to everything that is recorded.
+// Redact removes secrets from a text: passwords in URLs, values of headers and of names such as
+// token or password, and keys of a known form. It is applied to everything that is recorded.
 func Redact(s string) string {
-	small := strings.ReplaceAll(strings.ToLower(s), "ſ", "s") // expressions take a long s for one, too
-	for _, x := range secrets() {
-		if slices.ContainsFunc(x.signs, func(sign string) bool { return strings.Contains(small, sign) }) {
-			s = x.ReplaceAllString(s, x.put)
+	small := strings.ReplaceAll(strings.ToLower(s), "ſ", "s") // (?i) also matches the long s
+	for _, x := range secretPatterns() {
+		if slices.ContainsFunc(x.hints, func(sign string) bool { return strings.Contains(small, sign) }) {
+			s = x.ReplaceAllString(s, x.replacement)
 		}
 	}
-	// The secret access key of AWS, which nothing introduces: 40 signs in a row.
+	// Secret access keys of AWS have no prefix: 40 characters in a row.
 	for from := 0; from < len(s); {
 		to := from
-		for to < len(s) && inBase64(s[to]) {
+		for to < len(s) && isBase64(s[to]) {
 			to++
 		}
-		if to-from == 40 && mixed(s[from:to]) {
-			s, to = s[:from]+hidden+s[to:], from+len(hidden)
+		if to-from == 40 && hasMixedCharacters(s[from:to]) {
+			s, to = s[:from]+redactedText+s[to:], from+len(redactedText)
 		}
 		from = to + 1
 	}
 	return s
 }
 
-// inBase64 says whether a byte is a sign of that code.
-func inBase64(c byte) bool {
+// isBase64 reports whether a byte is a character of base64.
+func isBase64(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '/' || c == '+'
 }
 
-// mixed says whether a text has capitals, small letters and digits, as keys have and
-// hexadecimal digests have not.
-func mixed(v string) bool {
+// hasMixedCharacters reports whether a text has capitals, small letters and digits, as keys have
+// and hexadecimal digests have not.
+func hasMixedCharacters(v string) bool {
 	return strings.ContainsFunc(v, unicode.IsUpper) && strings.ContainsFunc(v, unicode.IsLower) &&
 		strings.ContainsFunc(v, unicode.IsDigit)
 }
 
-// redacted returns an entry that can be written down.
+// redacted returns the entry without secrets.
 func (e Entry) redacted() Entry {
 	e.Because, e.Outcome, e.Evidence = Redact(e.Because), Redact(e.Outcome), redactAll(e.Evidence)
 	return e
 }
 
-// redactAll returns evidence that can be shown; what it is given stays as it is.
+// redactAll returns a copy of evidence without secrets.
 func redactAll(evidence []usage.Evidence) []usage.Evidence {
 	out := slices.Clone(evidence)
 	for i := range out {

@@ -46,7 +46,7 @@ func TestRedact(t *testing.T) {
 		{"private key cut off", "-----BEGIN PRIVATE KEY-----\nMIIabc", "MIIabc"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := Redact(tc.in); strings.Contains(got, tc.secret) || !strings.Contains(got, hidden) {
+			if got := Redact(tc.in); strings.Contains(got, tc.secret) || !strings.Contains(got, redactedText) {
 				t.Errorf("Redact(%q) = %q", tc.in, got)
 			}
 		})
@@ -65,16 +65,16 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestSignsMissNothing: looking for signs first finds what the expressions alone do.
-func TestSignsMissNothing(t *testing.T) {
+// TestHintsMatchAllSecrets: looking for signs first finds what the expressions alone do.
+func TestHintsMatchAllSecrets(t *testing.T) {
 	secretKey := regexp.MustCompile(`[A-Za-z0-9/+]{40,}`)
 	slowly := func(s string) string {
-		for _, x := range secrets() {
-			s = x.ReplaceAllString(s, x.put)
+		for _, x := range secretPatterns() {
+			s = x.ReplaceAllString(s, x.replacement)
 		}
 		return secretKey.ReplaceAllStringFunc(s, func(v string) string {
-			if len(v) == 40 && mixed(v) {
-				return hidden
+			if len(v) == 40 && hasMixedCharacters(v) {
+				return redactedText
 			}
 			return v
 		})
@@ -83,8 +83,8 @@ func TestSignsMissNothing(t *testing.T) {
 		"=", ":", "@", " ", "-", "_", ".", "\"", "u", "K", "ſ", "hunter22ABCDEFGH", accessKey, secret40, slackKey,
 		githubKey, webToken, "PRIVATE KEY-----",
 	}
-	for _, x := range secrets() {
-		fragments = append(fragments, x.signs...)
+	for _, x := range secretPatterns() {
+		fragments = append(fragments, x.hints...)
 	}
 	found := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -112,7 +112,7 @@ func TestSignsMissNothing(t *testing.T) {
 	}
 }
 
-func TestEntriesAreRedacted(t *testing.T) {
+func TestRedactsEntries(t *testing.T) {
 	e := Entry{
 		Because: "password=hunter22", Outcome: "token: hunter22",
 		Evidence: []usage.Evidence{usage.Fact("tag", "secret=hunter22", "x")},
@@ -173,20 +173,20 @@ func TestJumped(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			now := Clock{Wall: at.Add(tc.wall), Boot: tc.boot, Uptime: last.Uptime + tc.uptime}
-			if got := jumped(last, now, DefaultMaxRoundGap); got != tc.want {
+			if got := clockJumped(last, now, DefaultMaxRoundGap); got != tc.want {
 				t.Errorf("jumped = %t, want %t", got, tc.want)
 			}
 		})
 	}
 }
 
-// TestIdentifiersAreNew: no two rounds begin the same item.
-func TestIdentifiersAreNew(t *testing.T) {
+// TestItemIDsAreUnique: no two rounds begin the same item.
+func TestItemIDsAreUnique(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, _ := allowed()
 		a, b := rapid.Int64Range(1, 1000).Draw(t, "round"), rapid.Int64Range(1, 1000).Draw(t, "another")
-		x, _ := Climb(Item{Account: "aws/1"}, &p, Round{Number: a, Now: at})
-		y, _ := Climb(Item{Account: "aws/1"}, &p, Round{Number: b, Now: at})
+		x, _ := Advance(Item{Account: "aws/1"}, &p, Round{Number: a, Now: at})
+		y, _ := Advance(Item{Account: "aws/1"}, &p, Round{Number: b, Now: at})
 		if (x.ID == y.ID) != (a == b) {
 			t.Fatalf("rounds %d and %d: %s and %s", a, b, x.ID, y.ID)
 		}

@@ -16,32 +16,31 @@ import (
 )
 
 const (
-	// freshFor is how old facts may be when they are acted on, as an intent may be when its
-	// call is made: five minutes.
-	freshFor = intent.Fresh
-	// checkpointFresh is how old a checkpoint may be to end a busy machine: one hour,
-	// the most work that may be lost then.
-	checkpointFresh = time.Hour
+	// maxFactsAge is the maximum age of facts when they are acted on, the same as of an intent:
+	// five minutes.
+	maxFactsAge = intent.Fresh
+	// maxCheckpointAge is the maximum age of a checkpoint for ending a busy machine: one hour, the
+	// most work that may be lost.
+	maxCheckpointAge = time.Hour
 )
 
-// A rule forbids actions. Its name is what a Refusal carries and what the
-// documentation explains.
+// rule is a reason to refuse actions, with the name used by Refusals and the documentation.
 type rule struct {
 	name string
-	// why says why the action is forbidden; empty where this rule allows it.
+	// why returns the reason for the refusal; empty if the rule allows the action.
 	why func(c *ruleInput) string
 }
 
-// ruleInput is what the rules look at.
+// ruleInput is the input of the rules.
 type ruleInput struct {
 	Proposal
-	it     Item
+	item   Item
 	now    time.Time
 	keeps  []Keep
 	assume Assumptions
 }
 
-// rules are asked in this order; the first that forbids gives the reason.
+// rules are checked in this order; the first refusal counts.
 var rules = []rule{
 	{"unknown", unknown},
 	{"stale", stale},
@@ -56,14 +55,14 @@ var rules = []rule{
 	{"protected", protected},
 	{"no-grace", noGrace},
 	{"busy", busy},
-	{unsavedDiskRule, unsavedDisk},
+	{ruleUnsavedDisk, unsavedDiskRefusal},
 	{"gang", gangIncomplete},
 	{"unpriced", unpriced},
 }
 
-// Refuse returns why an item must not be acted on as proposed, or nil. It is asked
-// in every round, before anybody is warned, and once more with everything read again
-// at act time. A cloud's Plan has refusals of its own.
+// Refuse returns why an item must not be acted on as proposed, or nil. It is checked in every
+// round, before any warning, and once more with everything read again at act time. A cloud's Plan
+// has refusals of its own.
 func Refuse(p Proposal, it Item, now time.Time, keeps []Keep) *Refusal {
 	return Assumptions{}.Refuse(p, it, now, keeps)
 }
@@ -76,25 +75,24 @@ func unknown(c *ruleInput) string {
 		return "the resource could not be read"
 	case r.Tags == nil:
 		return "its tags could not be read, so it may be exempt"
-	case r.Kind == inventory.KindInstance && c.Do.Verb.Destructive() && instance(r) == nil:
+	case r.Kind == inventory.KindInstance && c.Do.Verb.IsDestructive() && instance(r) == nil:
 		return "its details could not be read, so its manager is unknown"
 	}
 	return ""
 }
 
 func stale(c *ruleInput) string {
-	if age := c.now.Sub(c.ReadAt); c.ReadAt.IsZero() || age > freshFor || age < -clockSlack {
-		return "what is known of it is older than " + plain.Duration(freshFor)
+	if age := c.now.Sub(c.ReadAt); c.ReadAt.IsZero() || age > maxFactsAge || age < -clockSlack {
+		return "what is known of it is older than " + plain.Duration(maxFactsAge)
 	}
-	if c.Class == policy.ClassDuty && c.Do.Verb.Destructive() {
-		return c.unsampled()
+	if c.Class == policy.ClassDuty && c.Do.Verb.IsDestructive() {
+		return c.staleSampleReason()
 	}
 	return ""
 }
 
-// unsampled says why what the resource does is not known any more: nothing new was
-// measured in time.
-func (c *ruleInput) unsampled() string {
+// staleSampleReason returns why the resource's duty is not known any more, or "".
+func (c *ruleInput) staleSampleReason() string {
 	if c.Duty == nil || c.now.After(c.Duty.Expires) {
 		return "its newest sample is too old"
 	}
@@ -113,18 +111,17 @@ func unknownVerb(c *ruleInput) string {
 func identityChanged(c *ruleInput) string {
 	now := Identity(c.Resource)
 	switch {
-	case c.it.Phase != "" && (now != c.it.Identity || c.Resource.Ref() != c.it.Ref):
+	case c.item.Phase != "" && (now != c.item.Identity || c.Resource.Ref() != c.item.Ref):
 		return "it is not the one that the warning was about: it was created or launched again"
-	case now == "" && c.Do.Verb.Destructive() && c.Resource.Kind.Traits().Compute:
+	case now == "" && c.Do.Verb.IsDestructive() && c.Resource.Kind.Traits().Compute:
 		return "its creation time is unknown, so it cannot be told from another one under its name"
 	}
 	return ""
 }
 
-// kept exempts from everything that a policy does, and from what a person could
-// regret.
+// kept exempts a resource from policies, and from destructive requests of people.
 func kept(c *ruleInput) string {
-	if c.ByPerson && !c.Do.Verb.Destructive() {
+	if c.ByPerson && !c.Do.Verb.IsDestructive() {
 		return ""
 	}
 	if until := c.Resource.KeepUntil; c.now.Before(until) {
@@ -145,7 +142,7 @@ func kept(c *ruleInput) string {
 	return ""
 }
 
-// mayEnd says whether a machine may end because its group becomes smaller.
+// mayEnd reports whether a machine may end because its group shrinks.
 func (c *ruleInput) mayEnd(ref inventory.Ref) bool {
 	g, ok := c.Resource.Detail.(*inventory.AutoScalingGroup)
 	if !ok || c.Do.Verb != policy.Scale {
@@ -179,19 +176,19 @@ func deletion(c *ruleInput) string {
 	return ""
 }
 
-// selfGoverned keeps a policy from giving itself, or another one, the right to act.
+// selfGoverned prevents a policy from granting itself, or another one, the right to act.
 func selfGoverned(c *ruleInput) string {
 	if c.ByPerson || c.Do.Verb != policy.Tag {
 		return ""
 	}
-	if inventory.DefaultTagMapping().Decides(c.Do.Tags) {
+	if inventory.DefaultTagMapping().AffectsPolicies(c.Do.Tags) {
 		return "its tags decide what policies may do to it, and a policy must not write those"
 	}
 	return ""
 }
 
 func ungoverned(c *ruleInput) string {
-	if c.ByPerson || c.Governed || !c.Do.Verb.Destructive() || !c.Resource.Kind.Traits().Compute {
+	if c.ByPerson || c.Governed || !c.Do.Verb.IsDestructive() || !c.Resource.Kind.Traits().Compute {
 		return ""
 	}
 	return "policies do not govern it: it was not made by curfew, has no " + inventory.TagManaged +
@@ -200,9 +197,9 @@ func ungoverned(c *ruleInput) string {
 
 func groupMember(c *ruleInput) string {
 	m := c.Resource.Manager
-	// Scaling ends it through its group.
+	// Scaling ends the machine through its group.
 	throughIt := c.Do.Verb == policy.Scale && m.Kind == inventory.ManagerAutoScaling
-	if !c.Do.Verb.Destructive() || m == (inventory.Manager{}) || throughIt {
+	if !c.Do.Verb.IsDestructive() || m == (inventory.Manager{}) || throughIt {
 		return ""
 	}
 	return cmp.Or(m.Name, m.Kind) + " manages it and would replace it; change its size there"
@@ -220,23 +217,23 @@ func protected(c *ruleInput) string {
 }
 
 func noGrace(c *ruleInput) string {
-	if c.Do.Verb.Destructive() && (c.Grace < 0 || (c.Grace == 0 && !c.assume.NoGrace)) {
+	if c.Do.Verb.IsDestructive() && (c.Grace < 0 || (c.Grace == 0 && !c.assume.NoGrace)) {
 		return "its owner gets no time to object: the action has no grace"
 	}
 	return ""
 }
 
-// busy protects work. Only rest that was measured counts as rest.
+// busy protects work. Only measured rest counts as rest.
 func busy(c *ruleInput) string {
-	if !c.Do.Verb.Destructive() || !c.Resource.Kind.Traits().Compute || c.Resource.State == inventory.StateStopped ||
+	if !c.Do.Verb.IsDestructive() || !c.Resource.Kind.Traits().Compute || c.Resource.State == inventory.StateStopped ||
 		c.Do.EvenIfBusy {
 		return ""
 	}
-	if at, ok := c.Checkpoint.Get(); ok && !at.After(c.now) && c.now.Sub(at) <= checkpointFresh {
+	if at, ok := c.Checkpoint.Get(); ok && !at.After(c.now) && c.now.Sub(at) <= maxCheckpointAge {
 		return ""
 	}
 	const without = "; there is neither a confirmed checkpoint of the last hour nor even_if_busy"
-	if c.Do.EvenIfUnknown && (c.Duty == nil || c.Duty.State == duty.Unknown || c.unsampled() != "") {
+	if c.Do.EvenIfUnknown && (c.Duty == nil || c.Duty.State == duty.Unknown || c.staleSampleReason() != "") {
 		return ""
 	}
 	switch {
@@ -244,8 +241,8 @@ func busy(c *ruleInput) string {
 		return "whether it is busy is unknown" + without
 	case c.Duty.State == duty.Unknown:
 		return "whether it is busy is unknown: " + c.Duty.Why + without
-	case c.unsampled() != "":
-		return c.unsampled() + without
+	case c.staleSampleReason() != "":
+		return c.staleSampleReason() + without
 	case c.Duty.State == duty.Idle || c.Duty.State == duty.Held || c.Duty.State == duty.Stalled:
 		return ""
 	}
@@ -253,7 +250,7 @@ func busy(c *ruleInput) string {
 }
 
 func gangIncomplete(c *ruleInput) string {
-	if !c.Do.Verb.Destructive() {
+	if !c.Do.Verb.IsDestructive() {
 		return ""
 	}
 	var others []string
@@ -266,7 +263,7 @@ func gangIncomplete(c *ruleInput) string {
 		return ""
 	}
 	return fmt.Sprintf("it works together with %d others, of which the same does not hold for %s", len(c.Gang),
-		some(others))
+		firstFew(others))
 }
 
 func unpriced(c *ruleInput) string {
@@ -276,9 +273,9 @@ func unpriced(c *ruleInput) string {
 	return ""
 }
 
-// hasNoPrice says whether a policy would end an unpriced resource.
+// hasNoPrice reports whether a policy would end an unpriced resource.
 func hasNoPrice(p *Proposal) bool {
-	return !p.ByPerson && p.Do.Verb.Destructive() && !p.Hourly.Known()
+	return !p.ByPerson && p.Do.Verb.IsDestructive() && !p.Hourly.Known()
 }
 
 func instance(r *inventory.Resource) *inventory.Instance {
@@ -286,8 +283,8 @@ func instance(r *inventory.Resource) *inventory.Instance {
 	return in
 }
 
-// some lists a few names.
-func some(names []string) string {
+// firstFew lists the first few names.
+func firstFew(names []string) string {
 	const few = 3
 	if len(names) <= few {
 		return strings.Join(names, ", ")

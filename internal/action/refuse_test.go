@@ -31,7 +31,7 @@ func allowed() (Proposal, Item) {
 		Duty:      &duty.Verdict{State: duty.Idle, Expires: at.Add(time.Minute)},
 		Hourly:    inventory.Known(3 * money.USD),
 		Condition: usage.True, ReadAt: at, Class: policy.ClassDuty}
-	it, _ := Climb(Item{Account: "aws/1"}, &p, Round{Number: 1, Now: at})
+	it, _ := Advance(Item{Account: "aws/1"}, &p, Round{Number: 1, Now: at})
 	return p, it
 }
 
@@ -41,7 +41,7 @@ func smaller(p *Proposal, it *Item, members []string) {
 	r.ID, r.Kind, r.State, r.Detail = "g", inventory.KindAutoScalingGroup, inventory.StateAvailable,
 		&inventory.AutoScalingGroup{Min: 1, Desired: 3, Instances: []string{"i-1", "i-2", "i-3"}}
 	p.Resource, p.Do = &r, policy.Do{Verb: policy.Scale, To: policy.ThroughGroup, Members: members}
-	*it, _ = Climb(Item{Account: "aws/1"}, p, Round{Number: 1, Now: at})
+	*it, _ = Advance(Item{Account: "aws/1"}, p, Round{Number: 1, Now: at})
 }
 
 // forbidden are cases that one rule alone forbids.
@@ -261,8 +261,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestAllowed: what the rules must let through.
-func TestAllowed(t *testing.T) {
+// TestRulesAllow: what the rules must let through.
+func TestRulesAllow(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(p *Proposal, keeps *[]Keep)
@@ -402,23 +402,25 @@ func TestNeedsApproval(t *testing.T) {
 	}
 }
 
-// TestPutBackForgetsTheApproval: who begins at the first step again has none of what was
+// TestResetForgetsApproval: who begins at the first step again has none of what was
 // granted, planned or told before.
-func TestPutBackForgetsTheApproval(t *testing.T) {
+func TestResetForgetsApproval(t *testing.T) {
 	p, it := allowed()
 	it = it.Accepted([]string{"ana"}, p, Round{Number: 1, Now: at})
-	it.GraceFrom, it.ApprovedAt, it.Steps, it.Step, it.HeldTo = time.Time{}, at, []Step{{Name: "terminate"}}, 1, at
-	next, want := Climb(it, &p, Round{Number: 2, Now: at.Add(time.Minute)})
+	it.GraceFrom, it.ApprovedAt, it.Steps, it.Step, it.ConditionHeldUntil = time.Time{}, at, []Step{
+		{Name: "terminate"},
+	}, 1, at
+	next, want := Advance(it, &p, Round{Number: 2, Now: at.Add(time.Minute)})
 	if want != Warn || next.Phase != Observed || !next.ApprovedAt.IsZero() || next.Steps != nil || next.Step != 0 ||
 		next.Recipients != nil ||
-		next.WarnedRound != 0 || !next.WarnedAt.IsZero() || next.Grace != 0 || !next.HeldTo.IsZero() {
+		next.WarnedRound != 0 || !next.WarnedAt.IsZero() || next.Grace != 0 || !next.ConditionHeldUntil.IsZero() {
 		t.Errorf("%s: %+v", want, next)
 	}
 }
 
-// TestSnapshotsAreOfferedWhereTheyAreTaken: only a termination is preceded by snapshots, so
+// TestOffersSnapshotsForTerminationOnly: only a termination is preceded by snapshots, so
 // that no other refusal names the flag for them.
-func TestSnapshotsAreOfferedWhereTheyAreTaken(t *testing.T) {
+func TestOffersSnapshotsForTerminationOnly(t *testing.T) {
 	r := &inventory.Resource{
 		Kind: inventory.KindInstance, Detail: disks(inventory.Disk{VolumeID: "vol-1", DeleteOnTermination: true}),
 	}
@@ -433,7 +435,7 @@ func TestSnapshotsAreOfferedWhereTheyAreTaken(t *testing.T) {
 		{policy.Do{Verb: policy.Scale, To: policy.ThroughGroup}, true, "scale takes no snapshots", false},
 		{policy.Do{Verb: policy.Scale, To: policy.ThroughGroup}, false, "scale takes no snapshots", false},
 	} {
-		why := unsavedDisk(&ruleInput{Proposal: Proposal{Resource: r, Do: tc.do, ByPerson: tc.byPerson}})
+		why := unsavedDiskRefusal(&ruleInput{Proposal: Proposal{Resource: r, Do: tc.do, ByPerson: tc.byPerson}})
 		if !strings.Contains(why, "vol-1") || !strings.Contains(why, tc.want) ||
 			strings.Contains(why, "have them saved") != tc.offered {
 			t.Errorf("%s, by a person %v: %q", tc.do.Verb, tc.byPerson, why)

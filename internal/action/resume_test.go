@@ -113,15 +113,15 @@ type interrupted struct {
 	then func()
 }
 
-func (s interrupted) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
+func (s interrupted) Admit(ctx context.Context, b action.Batch) ([]action.AdmissionResult, error) {
 	items, err := s.Store.Admit(ctx, b)
 	s.then()
 	return items, err
 }
 
-// TestBetweenIntentAndCall: what comes after the intent was written and before the
+// TestChecksBetweenIntentAndCall: what comes after the intent was written and before the
 // call is made counts as well.
-func TestBetweenIntentAndCall(t *testing.T) {
+func TestChecksBetweenIntentAndCall(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		then   func(w *world)
@@ -148,7 +148,7 @@ func TestBetweenIntentAndCall(t *testing.T) {
 	}
 }
 
-func TestFaults(t *testing.T) {
+func TestProviderFaults(t *testing.T) {
 	// due brings idle machines to the minute before they are acted on.
 	due := func(t *testing.T, ids ...string) *world {
 		t.Helper()
@@ -296,7 +296,7 @@ func TestFaults(t *testing.T) {
 		w.connect(w.store, interrupting{w.cloud, cancel}, w.people)
 		w.clock.Advance(time.Minute)
 		w.sample()
-		if _, err := w.ladder.Round(ctx, action.Look{Proposals: w.propose()}); err != nil {
+		if _, err := w.ladder.Round(ctx, action.Scope{Proposals: w.propose()}); err != nil {
 			t.Errorf("round: %v", err)
 		}
 		if got := w.audit("i-1"); got != "observed warned intent outcome confirmed notified" {
@@ -353,7 +353,7 @@ func (l *lagging) Look(ctx context.Context, t action.Task) (action.Progress, str
 	return l.Cloud.Look(ctx, t)
 }
 
-func TestSteps(t *testing.T) {
+func TestMultiStepActions(t *testing.T) {
 	saving := func(t *testing.T) *world {
 		t.Helper()
 		w := newWorld()
@@ -522,8 +522,8 @@ func TestUndo(t *testing.T) {
 	})
 }
 
-// TestManyProcesses: rounds of several processes at once do nothing twice.
-func TestManyProcesses(t *testing.T) {
+// TestConcurrentProcessesActOnce: rounds of several processes at once do nothing twice.
+func TestConcurrentProcessesActOnce(t *testing.T) {
 	w := newWorld()
 	ids := []string{"i-1", "i-2", "i-3", "i-4", "i-5", "i-6"}
 	w.idle(ids...)
@@ -534,7 +534,7 @@ func TestManyProcesses(t *testing.T) {
 		for range 4 {
 			l := *w.ladder
 			wg.Go(func() {
-				if _, err := l.Round(context.Background(), action.Look{
+				if _, err := l.Round(context.Background(), action.Scope{
 					Proposals: proposals, Selected: map[string]int{w.wants.Source: 12},
 				}); err != nil {
 					t.Errorf("round: %v", err)
@@ -564,9 +564,9 @@ func TestManyProcesses(t *testing.T) {
 	}
 }
 
-// TestAnIntentOfTheFuture: one that another clock wrote ahead of time is not young, and is
+// TestFutureIntentLapses: one that another clock wrote ahead of time is not young, and is
 // put back.
-func TestAnIntentOfTheFuture(t *testing.T) {
+func TestFutureIntentLapses(t *testing.T) {
 	w := newWorld()
 	it := intended(t, w)
 	it.Steps[0].IntentAt = w.now().Add(2 * time.Minute)

@@ -28,7 +28,7 @@ func TestScopes(t *testing.T) {
 	w.round(t)
 	mine := w.propose()
 	mine[0].Source, mine[0].ByPerson = "finding:3f9a", true
-	if _, err := w.ladder.Round(t.Context(), action.Look{Proposals: mine, Sources: []string{"finding:3f9a"}}); err !=
+	if _, err := w.ladder.Round(t.Context(), action.Scope{Proposals: mine, Sources: []string{"finding:3f9a"}}); err !=
 		nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestRedactsRecordedEntries(t *testing.T) {
 	w.idle("i-1")
 	p := w.propose()
 	p[0].Because = "its password=hunter22 is idle"
-	r, err := w.ladder.Round(t.Context(), action.Look{Proposals: p})
+	r, err := w.ladder.Round(t.Context(), action.Scope{Proposals: p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func (w *world) because() (out []string) {
 	return out
 }
 
-func TestNotice(t *testing.T) {
+func TestNotifyPolicy(t *testing.T) {
 	w := newWorld()
 	w.wants.Do.Verb, w.wants.Notify = policy.Notify, []string{"owner", "ml-cost"}
 	w.idle("i-1")
@@ -331,9 +331,9 @@ func TestPlanHash(t *testing.T) {
 	}
 }
 
-// TestWorkDuringTheGrace: a machine that worked between two rounds goes back to the first
+// TestWorkDuringGraceRestartsWarning: a machine that worked between two rounds goes back to the first
 // step, however long it rests again, and whatever the state that it was warned in.
-func TestWorkDuringTheGrace(t *testing.T) {
+func TestWorkDuringGraceRestartsWarning(t *testing.T) {
 	for _, state := range []duty.State{duty.Idle, duty.Held, duty.Stalled} {
 		for _, tc := range []struct {
 			name  string
@@ -382,9 +382,9 @@ func TestWorkDuringTheGrace(t *testing.T) {
 	}
 }
 
-// TestWorkWhileDisksAreSaved: a machine that works while its disks are
+// TestWorkDuringSnapshotsStopsTermination: a machine that works while its disks are
 // saved is not ended afterwards, although it rests again.
-func TestWorkWhileDisksAreSaved(t *testing.T) {
+func TestWorkDuringSnapshotsStopsTermination(t *testing.T) {
 	w := newWorld()
 	w.idle("i-1")
 	w.wants.Do.SaveDisks = true
@@ -408,10 +408,10 @@ func TestWorkWhileDisksAreSaved(t *testing.T) {
 	}
 }
 
-// TestClocksOfOtherMachines: what binds several machines is the store's time. One whose
+// TestSkewedClockDoesNotAct: what binds several machines is the store's time. One whose
 // clock differs decides nothing; where the store has no clock, what another machine
 // began is waited for again.
-func TestClocksOfOtherMachines(t *testing.T) {
+func TestSkewedClockDoesNotAct(t *testing.T) {
 	other := func(w *world, ahead time.Duration) *actiontest.Clock {
 		c := actiontest.NewClock(w.now().Add(ahead))
 		c.Boot = "boot-b"

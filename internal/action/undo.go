@@ -12,16 +12,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/intent"
 )
 
-// Undo takes back what was carried out for an item, the last call first, as far as
-// that can be done, and records it. A freeze does not hold it back, because undoing
-// is what follows one. What cannot be undone is a line with the result refused; it
-// can be asked again after a failure, and goes on where it stopped. Without Enforce it
-// says which calls it would make, and changes nothing. Like a round, it is refused with a
-// *[SkewError] where the clock of this machine is not that of the state.
+// Undo reverts the calls of an item, the last one first, as far as possible, and records it. A
+// freeze does not prevent it, because undoing follows a freeze. What cannot be undone is a line
+// with the result refused; after a failure Undo can be called again and continues. Without Enforce
+// it returns the calls that it would make, and changes nothing. Like a round, it fails with a
+// *[SkewError] if the clock of this machine is too far from that of the state.
 func (l *Ladder) Undo(ctx context.Context, itemID, by string) (Line, error) {
 	if l.Enforce {
 		var err error
-		if l, _, err = l.inTime(ctx); err != nil {
+		if l, _, err = l.withStoreClock(ctx); err != nil {
 			return Line{}, fmt.Errorf("undo %s: %w", itemID, err)
 		}
 	}
@@ -47,7 +46,7 @@ func (l *Ladder) Undo(ctx context.Context, itemID, by string) (Line, error) {
 	if !slices.ContainsFunc(it.Steps, confirmed) {
 		return line(ResultRefused, "nothing was carried out that could be undone"), nil
 	}
-	unwritten := &keep // until the first call
+	unwritten := &keep // nil after the first call
 	if written {
 		unwritten = nil
 	}
@@ -78,11 +77,11 @@ func (l *Ladder) Undo(ctx context.Context, itemID, by string) (Line, error) {
 	return line(ResultUndone, ""), nil
 }
 
-// rehearseStep adds what the provider would be asked to do to take one call back.
+// rehearseStep adds a description of the calls that would revert one step.
 func (s *pass) rehearseStep(ctx context.Context, it Item, i int, calls []string) ([]string, error) {
 	it.Step = i
 	name := it.Steps[i].Name
-	err := intent.Within(ctx, patience, "ask the provider about "+it.Ref.ID, func(ctx context.Context) error {
+	err := intent.Within(ctx, callTimeout, "ask the provider about "+it.Ref.ID, func(ctx context.Context) error {
 		call, err := s.Cloud.Rehearse(ctx, task(it))
 		calls = append(calls, name+": "+cmp.Or(call, "nothing is left to take back"))
 		return err
@@ -93,8 +92,8 @@ func (s *pass) rehearseStep(ctx context.Context, it Item, i int, calls []string)
 	return calls, err
 }
 
-// keepAfterUndo is the keep that holds once an item is undone, so that no policy does it again the
-// next minute. One that was written before and holds for at least as long stays.
+// keepAfterUndo returns the keep of an undone resource, which prevents policies from repeating the
+// action. An existing keep that lasts at least as long is returned instead.
 func (l *Ladder) keepAfterUndo(ctx context.Context, it Item, by string) (k Keep, written bool, err error) {
 	if l.UndoKeep <= 0 {
 		return k, true, nil
@@ -116,7 +115,7 @@ func (l *Ladder) keepAfterUndo(ctx context.Context, it Item, by string) (k Keep,
 	return k, false, nil
 }
 
-// undoStep takes one call back, with its intent and its outcome in the audit log. A keep is written
+// undoStep reverts one call, with its intent and its outcome in the audit log. A keep is written
 // with the intent; nil writes none.
 func (s *pass) undoStep(ctx context.Context, it Item, i int, by string, keep *Keep) (Item, error) {
 	name := it.Steps[i].Name
@@ -136,9 +135,9 @@ func (s *pass) undoStep(ctx context.Context, it Item, i int, by string, keep *Ke
 	if err != nil {
 		return it, err
 	}
-	err = intent.Within(ctx, patience, "wait for the provider to undo "+name+" of "+it.Ref.ID,
+	err = intent.Within(ctx, callTimeout, "wait for the provider to undo "+name+" of "+it.Ref.ID,
 		func(ctx context.Context) error { return s.Cloud.Undo(ctx, task(it)) })
-	ctx = context.WithoutCancel(ctx) // what was done is written down
+	ctx = context.WithoutCancel(ctx) // the result is recorded in any case
 	if err != nil {
 		what, refusal := EventOutcome, (*Refusal)(nil)
 		if errors.As(err, &refusal) {
@@ -155,5 +154,5 @@ func (s *pass) undoStep(ctx context.Context, it Item, i int, by string, keep *Ke
 	return s.save(ctx, it, record(EventUndone, name))
 }
 
-// confirmed says whether a call was carried out and not taken back.
+// confirmed reports whether a call was carried out and not undone.
 func confirmed(st Step) bool { return !st.ConfirmedAt.IsZero() }

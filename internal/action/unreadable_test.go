@@ -245,7 +245,7 @@ func TestSignalDuringCallKeepsOutcome(t *testing.T) {
 	w.ladder.Cloud = slow{w.cloud, func(string) { stop() }}
 	w.clock.Advance(time.Minute)
 	w.sample()
-	r, err := w.ladder.Round(ctx, action.Look{Proposals: w.propose(), Selected: map[string]int{w.wants.Source: 2}})
+	r, err := w.ladder.Round(ctx, action.Scope{Proposals: w.propose(), Selected: map[string]int{w.wants.Source: 2}})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// patience is how long one question to a provider or one message to people may take,
-	// and readFor how long everything about due items may take to be read again.
-	patience = intent.Patience
-	readFor  = 2 * time.Minute
-	// freezeFor is how long a freeze may take before a person is told to do it by hand.
-	freezeFor = 10 * time.Second
-	// justNow is how old a reading may be for the call that follows it: so long, that the
+	// callTimeout limits one request to a provider or one message to people, and rereadTimeout the
+	// reading of all facts of due items.
+	callTimeout   = intent.Patience
+	rereadTimeout = 2 * time.Minute
+	// freezeTimeout limits a freeze before a person is told to stop actions by hand.
+	freezeTimeout = 10 * time.Second
+	// maxRereadAge is the age up to which facts are not read again right before a call, so that the
 	// first call after a verification does not read everything twice.
-	justNow = 5 * time.Second
+	maxRereadAge = 5 * time.Second
 )

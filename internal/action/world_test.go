@@ -143,7 +143,7 @@ func (w *world) round(t testing.TB) action.Report {
 }
 
 func (w *world) tryRound() (action.Report, error) {
-	look := action.Look{
+	look := action.Scope{
 		Proposals: w.propose(), Selected: map[string]int{w.wants.Source: len(w.cloud.Resources()) + w.others},
 	}
 	if w.wants.ByPerson {

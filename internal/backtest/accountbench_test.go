@@ -72,7 +72,7 @@ func BenchmarkAccount(b *testing.B) {
 				rows = a.Summary().Rows
 				for _, group := range a.Groups() {
 					f := a.Feed(group)
-					for next, ok := f.Next(); ok; next, ok = f.Next() {
+					for next, ok := f.NextTime(); ok; next, ok = f.NextTime() {
 						f.Advance(next, func(h Heard) { values += h.Count })
 					}
 				}

@@ -16,7 +16,7 @@ import (
 
 // Allowed are the rules of a live account that a recorded one cannot answer
 // recorded one.
-var Allowed = action.Assumptions{NoGrace: true, Unpriced: true, NoDisks: true, Confirmed: true}
+var Allowed = action.Assumptions{NoGrace: true, Unpriced: true, NoDisks: true, FuseConfirmed: true}
 
 // Unbounded is a gap between rounds that no replay reaches.
 const Unbounded = time.Duration(math.MaxInt64)

@@ -183,14 +183,14 @@ func TestAReplayPostsAsProcessesDo(t *testing.T) {
 		trace := liveTrace(liveMachines().Draw(t, "machines"))
 		books, kept := &ledger.Memory{}, ledgertest.NewStore()
 		p.Setting.Books = ledger.Journal{Store: books}
-		p.Setting.Standing = standing(p.Budgets, budget.ReplayedLedger{Ledger: books})
+		p.Setting.ChargeFacts = standing(p.Budgets, budget.ReplayedLedger{Ledger: books})
 		var got []Decision
 		p.Decided = func(d Decision) { got = append(got, d) }
 		if _, err := Run(context.Background(), strings.NewReader(trace), p); err != nil {
 			t.Fatal(err)
 		}
 		p.Setting.Books = ledger.Journal{Store: kept}
-		p.Setting.Standing = standing(p.Budgets, naive{kept})
+		p.Setting.ChargeFacts = standing(p.Budgets, naive{kept})
 		want := processes(t, trace, p.Policies.Policies[0], p, Allowed)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("decisions (-processes +replay):\n%s\n%s", diff, trace)
@@ -237,7 +237,7 @@ func add(to map[ledger.Entry]ledger.Sums, e ledger.Entry) {
 func standing(set budget.Set, on budget.Reading) func(context.Context, time.Time) (func(*policy.Facts), error) {
 	return func(ctx context.Context, now time.Time) (func(*policy.Facts), error) {
 		all, err := set.Statuses(ctx, on, now)
-		return round.Budgets(all), err
+		return round.BudgetFacts(all), err
 	}
 }
 

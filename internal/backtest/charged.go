@@ -18,18 +18,18 @@ import (
 // where it has books of its own, and where budgets stay unknown: without any, or with a
 // resource that has no price.
 func (a *Account) charging(s round.Setting, policies []*policy.Policy, budgets budget.Set) round.Setting {
-	if s.Books != nil || !slices.ContainsFunc(policies, (*policy.Policy).AsksCharges) || len(budgets.Budgets()) == 0 ||
+	if s.Books != nil || !slices.ContainsFunc(policies, (*policy.Policy).UsesCharges) || len(budgets.Budgets()) == 0 ||
 		a.unpriced(s.Prices) > 0 {
 		return s
 	}
 	books := &ledger.Memory{}
 	s.Books = ledger.Journal{Store: books}
-	s.Standing = func(ctx context.Context, now time.Time) (func(*policy.Facts), error) {
+	s.ChargeFacts = func(ctx context.Context, now time.Time) (func(*policy.Facts), error) {
 		all, err := budgets.Statuses(ctx, budget.ReplayedLedger{Ledger: books}, now)
 		if err != nil {
 			return nil, fmt.Errorf("read where the budgets stand: %w", err)
 		}
-		return round.Budgets(all), nil
+		return round.BudgetFacts(all), nil
 	}
 	return s
 }
@@ -40,13 +40,13 @@ func (a *Account) charging(s round.Setting, policies []*policy.Policy, budgets b
 func (p *Present) Charged(ctx context.Context, s round.Setting, budgets budget.Set, rounds []time.Time) (round.Setting,
 	error) {
 	s = p.account.charging(s, s.Policies.Policies, budgets)
-	if s.Standing == nil {
+	if s.ChargeFacts == nil {
 		return s, nil
 	}
 	var now time.Time
 	past := s
 	past.Clock = func() time.Time { return now }
-	past.Policies, past.Standing, past.Ladder, past.Facts = nil, nil, nil, nil
+	past.Policies, past.ChargeFacts, past.Ladder, past.AddFacts = nil, nil, nil, nil
 	engine, first := round.New(past), p.account.first()
 	for _, now = range slices.SortedFunc(slices.Values(rounds), time.Time.Compare) {
 		if now.Before(first) || !now.Before(p.now()) {

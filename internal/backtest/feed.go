@@ -13,7 +13,7 @@ import (
 )
 
 // Heard is what became known of one meter.
-type Heard = round.Heard
+type Heard = round.FeedSamples
 
 // Feed hands over what becomes known of some resources of an account, in order, and
 // hides what a released resource did not do. It serves one goroutine at a time; feeds
@@ -134,7 +134,7 @@ func (s *level) skip(from, step int64) {
 }
 
 // Next returns when more becomes known, and whether anything does.
-func (f *Feed) Next() (time.Time, bool) {
+func (f *Feed) NextTime() (time.Time, bool) {
 	for len(f.queue) > 0 {
 		if e := f.queue[0]; e.next != f.listeners[e.place].next {
 			f.queue.drop()
@@ -220,7 +220,7 @@ func (r *traced) hand(index int, s *series, has uint32, values []float64, start,
 
 // Since hands over what is known of a resource and not hidden, from a horizon on, each
 // sample once and those of each meter in order of time, as [Feed.Advance] would have.
-func (f *Feed) Since(resource int, horizon time.Time, visit func(Heard)) {
+func (f *Feed) SamplesSince(resource int, horizon time.Time, visit func(Heard)) {
 	l := f.listeners[f.place(resource)]
 	f.a.points(resource, max(horizon.UnixMicro(), l.from), never, f.now, l.plain, visit)
 }
@@ -359,7 +359,7 @@ func (a *Account) SourceAt(now time.Time, since func(resource int) time.Time) us
 
 // Opened is what the samples of the trace are handed over with: a row without a GPU is
 // about the resource as a whole.
-func (f *Feed) Opened() usage.SourceInfo { return f.a.opened() }
+func (f *Feed) SourceInfo() usage.SourceInfo { return f.a.opened() }
 
 func (a *Account) opened() usage.SourceInfo {
 	return usage.SourceInfo{Step: span(a.step), Source: source, Aggregated: true}

@@ -356,7 +356,7 @@ func TestFeedEqualsNaive(t *testing.T) {
 		heard := make([][]measurement, a.Len())
 		now := int64(0)
 		for {
-			next, more := feed.Next()
+			next, more := feed.NextTime()
 			due := int64(math.MaxInt64)
 			for i, r := range a.resources {
 				for _, row := range f.of(r.name) {
@@ -386,7 +386,7 @@ func TestFeedEqualsNaive(t *testing.T) {
 			for i := range late {
 				if late[i] {
 					heard[i] = nil
-					feed.Since(i, time.Time{}, func(h Heard) {
+					feed.SamplesSince(i, time.Time{}, func(h Heard) {
 						if h.Late {
 							t.Fatalf("what is handed over in order is late: %+v", h)
 						}

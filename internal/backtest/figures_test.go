@@ -16,7 +16,7 @@ import (
 // against processes and at every sample against looks, until each of them has decided.
 func TestFiguresDecideAlike(t *testing.T) {
 	set := parsed(t, livePolicies)
-	asking := slices.DeleteFunc(slices.Clone(set.Policies), func(p *policy.Policy) bool { return !p.AsksFigures() })
+	asking := slices.DeleteFunc(slices.Clone(set.Policies), func(p *policy.Policy) bool { return !p.UsesFigures() })
 	if len(asking) < 5 {
 		t.Fatalf("%d policies ask for figures", len(asking))
 	}

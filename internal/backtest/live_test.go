@@ -301,7 +301,7 @@ func processes(t testingTB, trace string, pol *policy.Policy, p Params, assume a
 	var operations []Operation
 	var rounds []time.Time
 	var out []Decision
-	first, _ := account.Feed(nil).Next()
+	first, _ := account.Feed(nil).NextTime()
 	end := account.Summary().Last.Add(p.Format.Step)
 	every := int64(p.Every)
 	for now := time.Unix(0, (first.UnixNano()+every-1)/every*every).UTC(); !now.After(end); now = now.Add(p.Every) {
@@ -350,7 +350,7 @@ func lookAt(t testingTB, account *Account, pol *policy.Policy, now time.Time, op
 	l.Clock, l.Lister, l.Sources, l.Uncapped = at, l.Present, []usage.Source{l.Present}, !p.Caps
 	l.Policies = &policy.Set{Policies: []*policy.Policy{&enforced}}
 	l.Duty, l.Activity = p.Thresholds, p.Account.Activity
-	l.Facts = func(f *policy.Facts) {
+	l.AddFacts = func(f *policy.Facts) {
 		if p.Price != nil {
 			f.Hourly = inventory.Known(*p.Price)
 		}
@@ -374,7 +374,7 @@ func TestAReplayDecidesAsProcessesDo(t *testing.T) {
 			p.Every = time.Duration(rapid.IntRange(1, 40).Draw(t, "cadence")) * 30 * time.Second
 			p.MaxRoundGap = time.Duration(rapid.IntRange(5, 600).Draw(t, "gap")) * time.Minute
 			p.Caps = rapid.Bool().Draw(t, "caps")
-			if pol.AsksCharges() {
+			if pol.UsesCharges() {
 				p = priced(p, 60*money.USD)
 				p.Every += 2 * time.Minute // every process charges for all rounds before it
 				p.Budgets = budgets(t, budget.Budget{
@@ -384,7 +384,7 @@ func TestAReplayDecidesAsProcessesDo(t *testing.T) {
 			}
 			for _, d := range sameAsProcesses(t, liveTrace(liveMachines().Draw(t, "machines")), p) {
 				steps[d.Step]++
-				if pol.AsksCharges() {
+				if pol.UsesCharges() {
 					onBudgets++
 				}
 			}

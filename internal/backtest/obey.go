@@ -174,7 +174,7 @@ type returning struct {
 
 // Back implements [round.Feed]. What is released for nothing, while it is not measured,
 // and at once again, is looked at again with its next sample.
-func (r *returning) Back(i int) (time.Time, bool) {
+func (r *returning) ReturnsAt(i int) (time.Time, bool) {
 	at, ok := r.back[i]
 	return at, ok
 }
@@ -215,7 +215,7 @@ func (t *trace) act(group []int, pol *policy.Policy, p Params) *acting {
 		refused: map[refusal]string{}, warned: map[refusal]bool{},
 		back: map[int]time.Time{}}
 	store := action.NewMemory()
-	store.Forgetful = true
+	store.DiscardClosed = true
 	var on *cloud
 	on = newCloud(t.account, func(i int, stalled bool, _ policy.Verb) error {
 		now := a.clock.read()
@@ -244,12 +244,13 @@ func (t *trace) act(group []int, pol *policy.Policy, p Params) *acting {
 		Policies: []*policy.Policy{pol},
 	}, !p.Caps, "backtest"
 	s.Activity = t.account.params.Activity
-	s.Facts = on.know
+	s.AddFacts = on.know
 	s.Ladder = func(string) *action.Ladder { return ladder }
 	a.engine = round.New(s)
 	a.replay = round.Replay{
-		Feed: &returning{a.feed, a.back}, Set: a.clock.set, Every: p.Every, Until: t.summary.Last.Add(span(t.step)),
-		Told: a.tell, Lines: a.lines,
+		Feed: &returning{a.feed, a.back}, SetTime: a.clock.set, Interval: p.Every,
+		Until:    t.summary.Last.Add(span(t.step)),
+		OnAnswer: a.tell, OnLines: a.lines,
 	}
 	return a
 }
@@ -349,7 +350,7 @@ func (a *acting) lines(now time.Time, lines []action.Line) {
 }
 
 // tell hears what the policy says of a resource.
-func (a *acting) tell(t round.Told, why func() string) {
+func (a *acting) tell(t round.PolicyAnswer, why func() string) {
 	told := a.said[t.Resource]
 	if told == nil {
 		if a.place[t.Resource] < 0 {
@@ -365,10 +366,10 @@ func (a *acting) tell(t round.Told, why func() string) {
 	switch {
 	case t.Answer == usage.True:
 		told.why = nil
-	case t.Again:
+	case t.Repeated:
 		told.why = told.whys[saying{t.Answer, t.State}]
 	default:
-		told.why = a.reason(t.Resource, t.Answer.String(), policy.Reason(why()))
+		told.why = a.reason(t.Resource, t.Answer.String(), policy.NormalizeReason(why()))
 		told.whys[saying{t.Answer, t.State}] = told.why
 	}
 }

@@ -41,7 +41,7 @@ func (a *Account) Present(now func() time.Time, operations []Operation, save fun
 // Cloud carries out actions on the trace.
 func (p *Present) Cloud() action.Cloud { return p.cloud }
 
-// Know notes what resources do (see [round.Setting.Facts]).
+// Know notes what resources do (see [round.Setting.AddFacts]).
 func (p *Present) Know(f *policy.Facts) { p.cloud.know(f) }
 
 func (p *Present) release(i int, stalled bool, do policy.Verb) error {
@@ -80,7 +80,7 @@ func (p *Present) List(ctx context.Context, q round.Query) (*round.Observation, 
 		case r == nil:
 		case q.Kinds != nil && !q.Kinds[r.Kind] || q.Only != nil && !q.Only[r.Ref()]:
 		case q.Now.Before(p.newest(i, q.Now).End):
-			o.Ended = append(o.Ended, round.Ended(r, p.newest(i, q.Now).At))
+			o.Ended = append(o.Ended, round.EndedResource(r, p.newest(i, q.Now).At))
 		default:
 			o.Resources = append(o.Resources, r)
 		}

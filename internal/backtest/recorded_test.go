@@ -40,7 +40,7 @@ func transcript(a *Account, until time.Time) []string {
 	var out []string
 	f, last := a.Feed(nil), map[string]string{}
 	for {
-		next, ok := f.Next()
+		next, ok := f.NextTime()
 		if !ok || next.After(until) {
 			slices.Sort(out)
 			return out
@@ -299,11 +299,13 @@ func TestRunsAhead(t *testing.T) {
 		})
 	}
 	step(clock(0))
-	if next, _ := f.Next(); !next.Equal(clock(90)) {
+	if next, _ := f.NextTime(); !next.Equal(clock(90)) {
 		t.Errorf("more is known at %s, want the end of the run", next)
 	}
 	step(clock(20))
-	f.Since(0, clock(10), func(h Heard) { got = append(got, fmt.Sprintf("since %d+%d", h.Start.Unix()/60, h.Count)) })
+	f.SamplesSince(0, clock(10), func(h Heard) {
+		got = append(got, fmt.Sprintf("since %d+%d", h.Start.Unix()/60, h.Count))
+	})
 	if r := f.Release(0, false); !r.End.Equal(clock(90)) || f.Resource(0) != nil {
 		t.Errorf("released until %s", r.End)
 	}
@@ -412,7 +414,7 @@ func TestTrackersHearTheSame(t *testing.T) {
 			trackers[i] = begin()
 		}
 		from := make([]int64, a.Len())
-		for next, ok := feed.Next(); ok; next, ok = feed.Next() {
+		for next, ok := feed.NextTime(); ok; next, ok = feed.NextTime() {
 			now := next.Add(time.Duration(rapid.IntRange(0, 200).Draw(t, "by")) * time.Second)
 			hear := func(h Heard) bool {
 				return trackers[h.Resource].AddRun(opened, h.GPU, h.Signal, h.Start, h.Count, h.Value)
@@ -427,7 +429,7 @@ func TestTrackersHearTheSame(t *testing.T) {
 			for i, r := range a.resources {
 				if late[i] {
 					trackers[i] = begin()
-					feed.Since(i, duty.Horizon(now, lookBack), func(h Heard) {
+					feed.SamplesSince(i, duty.Horizon(now, lookBack), func(h Heard) {
 						if !hear(h) {
 							t.Fatalf("what is handed over again is refused: %+v", h)
 						}

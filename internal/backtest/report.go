@@ -196,7 +196,7 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 			}
 		}
 		w.Notes = append(w.Notes, t.account.Assumptions().notes()...)
-		if slices.ContainsFunc(p.Policies.Policies, (*policy.Policy).AsksCharges) {
+		if slices.ContainsFunc(p.Policies.Policies, (*policy.Policy).UsesCharges) {
 			w.Notes = append(w.Notes, t.budgetNote(p))
 		}
 		if p.Caps {

@@ -55,7 +55,7 @@ func chronicleOf(t testingTB, trace string, p Params) *chronicle {
 	p.Decided = func(Decision) {}
 	for _, group := range tr.account.Groups() {
 		a := tr.act(group, &enforced, p)
-		told, seen := a.replay.Told, 0
+		told, seen := a.replay.OnAnswer, 0
 		heard := func() {
 			for ; seen < len(a.released); seen++ {
 				r := a.released[seen]
@@ -66,7 +66,7 @@ func chronicleOf(t testingTB, trace string, p Params) *chronicle {
 				})
 			}
 		}
-		a.replay.Told = func(x round.Told, why func() string) {
+		a.replay.OnAnswer = func(x round.PolicyAnswer, why func() string) {
 			heard()
 			told(x, why)
 			h.of[x.Resource] = append(h.of[x.Resource], said{answer: x.Answer, state: x.State, at: x.At})

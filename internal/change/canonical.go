@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Same says whether two documents say the same, however they are written: white space,
-// comments, the order of rules and of what is in them do not count. Documents that cannot
-// be read are the same only byte for byte.
-func Same(a, b string) bool {
+// Equivalent reports whether two documents mean the same: white space, comments and the order of
+// rules and of their elements do not matter. Unreadable documents are equivalent only if they are
+// equal.
+func Equivalent(a, b string) bool {
 	if a == b {
 		return true
 	}
@@ -23,8 +23,8 @@ func Same(a, b string) bool {
 	return errX == nil && errY == nil && x == y
 }
 
-// Canonical returns the one form of a document that says the same: the lifecycle of a
-// bucket (XML) or of a repository (JSON). An empty document stays empty.
+// Canonical returns the canonical form of a document: the lifecycle of a bucket (XML) or of a
+// repository (JSON). An empty document stays empty.
 func Canonical(document string) (string, error) {
 	text := strings.TrimSpace(document)
 	switch {
@@ -33,14 +33,14 @@ func Canonical(document string) (string, error) {
 	case text[0] != '<':
 		return canonicalJSON(text)
 	}
-	root, err := elementOf(text)
+	root, err := parseElement(text)
 	if err != nil {
 		return "", err
 	}
 	return root.canonical(), nil
 }
 
-// canonicalJSON writes a policy with sorted keys, and rules by their priority.
+// canonicalJSON writes a policy with sorted keys and rules sorted by priority.
 func canonicalJSON(text string) (string, error) {
 	var v any
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
@@ -61,15 +61,15 @@ func priority(rule any) float64 {
 	return n
 }
 
-// element is an element of an XML document without its attributes, which say nothing in a
+// element is an element of an XML document without attributes, which have no meaning in a
 // lifecycle.
 type element struct {
 	name, text string
-	kids       []*element
+	children   []*element
 }
 
-// elementOf reads the root of a document.
-func elementOf(text string) (*element, error) {
+// parseElement parses a document and returns its root.
+func parseElement(text string) (*element, error) {
 	d := xml.NewDecoder(strings.NewReader(text))
 	var open []*element
 	var root *element
@@ -86,7 +86,7 @@ func elementOf(text string) (*element, error) {
 			e := &element{name: t.Name.Local}
 			if len(open) > 0 {
 				parent := open[len(open)-1]
-				parent.kids = append(parent.kids, e)
+				parent.children = append(parent.children, e)
 			} else {
 				root = e
 			}
@@ -102,13 +102,13 @@ func elementOf(text string) (*element, error) {
 }
 
 func (e *element) canonical() string {
-	if e.name == "Filter" && len(e.kids) == 1 && e.kids[0].name == "Prefix" && e.kids[0].text == "" {
-		return "<Filter></Filter>" // an empty prefix narrows nothing
+	if e.name == "Filter" && len(e.children) == 1 && e.children[0].name == "Prefix" && e.children[0].text == "" {
+		return "<Filter></Filter>" // an empty prefix matches everything
 	}
-	text := escaped(e.text)
-	if len(e.kids) > 0 {
-		parts := make([]string, len(e.kids))
-		for i, k := range e.kids {
+	text := escapeXML(e.text)
+	if len(e.children) > 0 {
+		parts := make([]string, len(e.children))
+		for i, k := range e.children {
 			parts[i] = k.canonical()
 		}
 		slices.Sort(parts)
@@ -119,34 +119,34 @@ func (e *element) canonical() string {
 	return "<" + e.name + ">" + text + "</" + e.name + ">"
 }
 
-// lists are the elements that stand several times, with their names in JSON (Amazon S3 API
-// reference, "LifecycleRule"; AWS CLI reference, s3api put-bucket-lifecycle-configuration).
-var lists = map[string]string{
+// listNames are the repeatable elements, with their names in JSON (Amazon S3 API reference,
+// "LifecycleRule"; AWS CLI reference, s3api put-bucket-lifecycle-configuration).
+var listNames = map[string]string{
 	"Rule": "Rules", "Transition": "Transitions", "NoncurrentVersionTransition": "NoncurrentVersionTransitions",
 	"Tag": "Tags",
 }
 
-// words and numbers are the elements that hold a value, structures those that hold others.
+// textElements and numberElements have a value, structureElements have children.
 var (
-	words   = []string{"ID", "Prefix", "Status", "Date", "StorageClass", "Key", "Value"}
-	numbers = []string{
+	textElements   = []string{"ID", "Prefix", "Status", "Date", "StorageClass", "Key", "Value"}
+	numberElements = []string{
 		"Days", "NoncurrentDays", "NewerNoncurrentVersions", "DaysAfterInitiation", "ObjectSizeGreaterThan",
 		"ObjectSizeLessThan",
 	}
-	structures = []string{
+	structureElements = []string{
 		lifecycleRoot, "Rule", "Filter", "And", "Tag", "Transition", "Expiration", "NoncurrentVersionTransition",
 		"NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload",
 	}
 )
 
-// LifecycleJSON returns a bucket's lifecycle as the AWS CLI takes it, which takes no XML.
-// A document with anything that is not in the published schema is an error.
+// LifecycleJSON returns a bucket's lifecycle as JSON for the AWS CLI, which accepts no XML.
+// Elements outside the published schema are an error.
 func LifecycleJSON(document string) (string, error) {
-	root, err := elementOf(document)
+	root, err := parseElement(document)
 	if err != nil {
 		return "", err
 	}
-	v, err := root.value("")
+	v, err := root.jsonValue("")
 	if err != nil {
 		return "", fmt.Errorf("write a lifecycle as JSON: %w", err)
 	}
@@ -154,30 +154,30 @@ func LifecycleJSON(document string) (string, error) {
 	return string(out), err
 }
 
-// value is an element in JSON.
-func (e *element) value(in string) (any, error) {
+// jsonValue returns an element as a JSON value.
+func (e *element) jsonValue(in string) (any, error) {
 	text := strings.TrimSpace(e.text)
 	switch {
-	case slices.Contains(words, e.name):
+	case slices.Contains(textElements, e.name):
 		if e.name == "Status" || e.name == "Date" || e.name == "StorageClass" {
 			return text, nil
 		}
 		return e.text, nil
-	case slices.Contains(numbers, e.name):
+	case slices.Contains(numberElements, e.name):
 		n, err := strconv.ParseInt(text, 10, 64)
 		return n, err
 	case e.name == "ExpiredObjectDeleteMarker":
 		return strconv.ParseBool(text)
-	case !slices.Contains(structures, e.name):
+	case !slices.Contains(structureElements, e.name):
 		return nil, fmt.Errorf("an element %s in %s is not known", e.name, in)
 	}
 	out := map[string]any{}
-	for _, k := range e.kids {
-		v, err := k.value(e.name)
+	for _, k := range e.children {
+		v, err := k.jsonValue(e.name)
 		if err != nil {
 			return nil, err
 		}
-		list, several := lists[k.name]
+		list, several := listNames[k.name]
 		switch _, twice := out[k.name]; {
 		case several && !(k.name == "Tag" && e.name == "Filter"):
 			all, _ := out[list].([]any)

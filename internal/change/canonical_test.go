@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSame holds documents against each other that providers return in other words.
-func TestSame(t *testing.T) {
+// TestEquivalent holds documents against each other that providers return in other words.
+func TestEquivalent(t *testing.T) {
 	rule := func(id, filter, does string) string {
 		return "<Rule><ID>" + id + "</ID>" + filter + "<Status>Enabled</Status>" + does + "</Rule>"
 	}
@@ -51,7 +51,7 @@ func TestSame(t *testing.T) {
 		},
 		{"what cannot be read is only itself", "<a>", "<a> ", false},
 	} {
-		if got := Same(tc.a, tc.b); got != tc.want {
+		if got := Equivalent(tc.a, tc.b); got != tc.want {
 			x, _ := Canonical(tc.a)
 			y, _ := Canonical(tc.b)
 			t.Errorf("%s: the same: %v\n%s\n%s", tc.name, got, x, y)
@@ -59,9 +59,9 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// TestSameIgnoresTheOrderOfRules draws documents: shuffled they are the same, with one rule
+// TestEquivalentIgnoresRuleOrder draws documents: shuffled they are the same, with one rule
 // changed they are not.
-func TestSameIgnoresTheOrderOfRules(t *testing.T) {
+func TestEquivalentIgnoresRuleOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Rule {
 			return Rule{
@@ -73,11 +73,11 @@ func TestSameIgnoresTheOrderOfRules(t *testing.T) {
 		if _, err := Canonical(a); err != nil {
 			t.Skip("a prefix that XML cannot hold")
 		}
-		if b := WriteRules(rapid.Permutation(rules).Draw(t, "order")); !Same(a, b) {
+		if b := WriteRules(rapid.Permutation(rules).Draw(t, "order")); !Equivalent(a, b) {
 			t.Fatalf("not the same:\n%s\n%s", a, b)
 		}
 		rules[0].ExpireDays += 100
-		if b := WriteRules(rules); Same(a, b) {
+		if b := WriteRules(rules); Equivalent(a, b) {
 			t.Fatalf("the same:\n%s\n%s", a, b)
 		}
 	})
@@ -122,9 +122,9 @@ func TestAction(t *testing.T) {
 	}
 }
 
-func TestAdds(t *testing.T) {
+func TestAddedRules(t *testing.T) {
 	before := WriteRules([]Rule{{ID: "theirs", ExpireDays: 9}})
-	after, err := WithRules(before, someRules())
+	after, err := WithRules(before, sampleRules())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,20 +132,20 @@ func TestAdds(t *testing.T) {
 		"curfew-replaced-versions: the whole bucket: delete versions 30 days after they were replaced",
 		"curfew-colder: under raw/: move objects to STANDARD_IA after 30 days, move objects to GLACIER after 90 days, " +
 			"delete objects after 180 days"}
-	if diff := cmp.Diff(want, Change{Verb: PutLifecycle, Before: before, Document: after}.Adds()); diff != "" {
+	if diff := cmp.Diff(want, Change{Verb: PutLifecycle, Before: before, Document: after}.AddedRules()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, c := range []Change{
 		{Verb: PutLifecycle}, {Verb: PutLifecycle, Document: `{"rules":[]}`}, {Verb: Stop, Document: after},
 	} {
-		if got := c.Adds(); got != nil {
+		if got := c.AddedRules(); got != nil {
 			t.Errorf("%+v adds %q", c, got)
 		}
 	}
 }
 
-// TestAWeekThatStopsWhenItStarts ends on the next day.
-func TestAWeekThatStopsWhenItStarts(t *testing.T) {
+// TestWeekStoppingAtItsStartEndsNextDay ends on the next day.
+func TestWeekStoppingAtItsStartEndsNextDay(t *testing.T) {
 	w := Week{Start: "08:00", Stop: "08:00", Days: []string{"Mon", "Sun"}}
 	if got := strings.Join(w.StopDays(), " "); got != "Tue Mon" {
 		t.Errorf("it stops on %s", got)

@@ -1,7 +1,6 @@
-// Package change says what is done to one resource, exactly: the verb, the document that
-// is sent byte for byte, and the arguments. A finding makes the value when it prices its
-// fix. Preview, commands, approval, call, confirmation and undo use that value; nothing
-// derives it again.
+// Package change defines the exact change of one resource: the verb, the document that is sent byte
+// for byte, and the arguments. A finding makes the value when it prices its fix. Preview, commands,
+// approval, call, confirmation and undo use that value; none derives it again.
 package change
 
 import (
@@ -9,8 +8,8 @@ import (
 	"slices"
 )
 
-// Verb is what is done. Verbs that the ladder carries out have the names of the policy
-// language's verbs; people carry out the others by hand.
+// Verb is a kind of change. Verbs of the ladder have the names of the policy language's verbs;
+// people carry out the others by hand.
 type Verb string
 
 // The verbs.
@@ -34,7 +33,7 @@ const (
 	UseSpot           Verb = "use-spot"
 	Move              Verb = "move"
 
-	// These change no resource: they tell people what to look at.
+	// These change no resource: they advise people.
 	Notify        Verb = "notify"
 	Advise        Verb = "advise"
 	Measure       Verb = "measure"
@@ -44,66 +43,65 @@ const (
 	Plan          Verb = "plan"
 )
 
-// Change is what is done to one resource. The zero Change does nothing.
+// Change is a change of one resource. The zero Change does nothing.
 type Change struct {
 	Verb Verb `json:"verb"`
-	// Document is sent exactly so: the lifecycle of a bucket (XML) or of a repository
-	// (JSON), rules of others included.
+	// Document is sent as is: the lifecycle of a bucket (XML) or of a repository (JSON), including
+	// the rules that curfew did not add.
 	Document string `json:"document,omitempty"`
-	// Before is the document that Document replaces, as the provider returned it; empty
-	// where there was none. Undo puts it back byte for byte.
+	// Before is the document that Document replaces, as the provider returned it; empty without
+	// one. Undo restores it byte for byte.
 	Before    string    `json:"before,omitempty"`
 	Arguments Arguments `json:"arguments,omitzero"`
 }
 
-// Arguments are what a verb takes in addition to a document. A field that is zero is not given.
+// Arguments are the arguments of a verb besides a document. A zero field is not given.
 type Arguments struct {
-	// Snapshot are the volumes that are saved before anything is deleted.
+	// Snapshot are the volumes to save before anything is deleted.
 	Snapshot []string `json:"snapshot,omitempty"`
-	// RetentionDays is how long events are kept; RetentionBefore how long they were, 0
-	// without end.
+	// RetentionDays is the new retention of events; RetentionBefore the previous one, 0 for
+	// unlimited.
 	RetentionDays   int `json:"retention_in_days,omitempty"`
 	RetentionBefore int `json:"retention_before_days,omitempty"`
-	// MinimumSize is the setting of S3 by which small objects move or stay. It belongs
-	// to the document but is not in it.
+	// MinimumSize is the setting of S3 for moving small objects. It belongs to the document but is
+	// not in it.
 	MinimumSize string `json:"transition_default_minimum_object_size,omitempty"`
-	// Type is the machine or volume type that the resource becomes.
+	// Type is the new machine or volume type.
 	Type string `json:"type,omitempty"`
-	// IOPS and ThroughputMiBps are provisioned; 0 is what the type gives for nothing.
+	// IOPS and ThroughputMiBps are the provisioned performance; 0 is the included one.
 	IOPS            int64 `json:"iops,omitempty"`
 	ThroughputMiBps int64 `json:"throughput_mibps,omitempty"`
-	// Count is how many machines remain; nil where the verb changes no count. Part names
-	// what of the resource it is about: a variant of an endpoint. Group is the Auto
-	// Scaling group of a machine. Where a fleet of machines is advised to grow, Count is
-	// how many are added.
+	// Count is the remaining number of machines; nil if the verb changes no count. Part is the
+	// affected part of the resource: a variant of an endpoint. Group is the Auto Scaling group of a
+	// machine. For advice to grow a fleet, Count is the number of machines to add.
 	Count *int64 `json:"count,omitempty"`
 	Part  string `json:"part,omitempty"`
 	Group string `json:"group,omitempty"`
-	// Members are the machines of a group that end, and no others; Count is how many
-	// remain then. Where a fleet is advised to shrink they are those to take out.
+	// Members are the machines of a group to end, and no others; Count is the number that remains.
+	// For advice to shrink a fleet they are the machines to remove.
 	Members []string `json:"members,omitempty"`
-	// Tags are written with these values. Keys are tags whose values a person gives.
+	// Tags are the tags to write. Keys are tags whose values a person has to provide.
 	Tags map[string]string `json:"tags,omitempty"`
 	Keys []string          `json:"keys,omitempty"`
-	// Images are digests.
+	// Images are image digests.
 	Images []string `json:"images,omitempty"`
-	// Region is where the resource goes, Image what it starts from.
+	// Region is the destination, Image the machine image to start from.
 	Region string `json:"region,omitempty"`
 	Image  string `json:"image,omitempty"`
-	// Week is when a machine runs.
+	// Week is the schedule of a machine.
 	Week *Week `json:"week,omitempty"`
 }
 
-// Week is when a machine runs: from Start to Stop, as "08:00" in UTC, on each of Days, as
-// "Mon". Where Stop is not after Start it is on the next day.
+// Week is a weekly schedule: running from Start to Stop, as "08:00" in UTC, on each of Days, as
+// "Mon". If Stop is not after Start it is on the next day.
 type Week struct {
 	Start string   `json:"start"`
 	Stop  string   `json:"stop"`
 	Days  []string `json:"days"`
 }
 
-// StopDays are the days on which it is stopped: those on which it was started, or the days
-// after them where it runs past midnight.
+// StopDays returns the days on which the machine is stopped: Days, or the days after them if it
+// runs past midnight.
 func (w *Week) StopDays() []string {
 	if w.Stop > w.Start {
 		return w.Days
@@ -115,10 +113,10 @@ func (w *Week) StopDays() []string {
 	return out
 }
 
-// Weekdays are the days of a week as schedules name them.
+// Weekdays are the days of a week in schedules.
 var Weekdays = []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}
 
-// Action names the change in one word, for people and documents.
+// Action returns the name of the change, for people and documents.
 func (c Change) Action() string {
 	if len(c.Arguments.Snapshot) > 0 && (c.Verb == Delete || c.Verb == Terminate) {
 		return "snapshot-then-" + string(c.Verb)
@@ -126,8 +124,7 @@ func (c Change) Action() string {
 	return string(c.Verb)
 }
 
-// Equal says whether two changes are one and the same, as they are written. Without a verb
-// they do nothing, both.
+// Equal reports whether two changes have the same JSON, or both have no verb.
 func (c Change) Equal(other Change) bool {
 	if c.Verb == "" && other.Verb == "" {
 		return true

@@ -10,37 +10,35 @@ import (
 	"strings"
 )
 
-// RuleMark begins the name of every rule that curfew adds to a lifecycle.
-const RuleMark = "curfew-"
+// RulePrefix starts the name of every rule that curfew adds to a lifecycle.
+const RulePrefix = "curfew-"
 
-// maxRules is how many rules a bucket's lifecycle has at most (Amazon S3 User
-// Guide, "Lifecycle configuration elements").
+// maxRules is the maximum number of rules in a bucket's lifecycle (Amazon S3 User Guide, "Lifecycle
+// configuration elements").
 const maxRules = 1000
 
-// Rule is a rule that is added to a bucket's lifecycle. A field that is zero is not in the
-// rule. Ages are in days.
+// Rule is a rule to add to a bucket's lifecycle. Zero fields are omitted. Ages are in days.
 type Rule struct {
 	// ID names the rule.
 	ID string
 	// Prefix is empty for the whole bucket.
 	Prefix string
-	// LargerThan leaves objects of that many bytes and less out.
+	// LargerThan excludes objects of at most that many bytes.
 	LargerThan int64
-	// AbortDays is the age at which incomplete uploads are aborted, NoncurrentDays the
-	// time after which a version that was replaced is deleted, ExpireDays the age at
-	// which objects are deleted.
+	// AbortDays is the age at which incomplete uploads are aborted, NoncurrentDays the time after
+	// which a replaced version is deleted, and ExpireDays the age at which objects are deleted.
 	AbortDays, NoncurrentDays, ExpireDays int
-	// Transitions move objects by age, in the order of their ages.
+	// Transitions move objects by age, sorted by age.
 	Transitions []Transition
 }
 
-// Transition moves objects of an age in days to a storage class.
+// Transition moves objects of a given age in days to a storage class.
 type Transition struct {
 	Days  int
 	Class string
 }
 
-// String says what the rule does, for people.
+// String describes the rule for people.
 func (r Rule) String() string {
 	var does []string
 	for _, t := range r.Transitions {
@@ -65,9 +63,9 @@ func (r Rule) String() string {
 	return r.ID + ": " + under + ": " + strings.Join(does, ", ")
 }
 
-// Adds says in words what rules a change adds to the lifecycle of a bucket; nothing for
-// other changes.
-func (c Change) Adds() []string {
+// AddedRules describes the rules that a change adds to the lifecycle of a bucket; none for other
+// changes.
+func (c Change) AddedRules() []string {
 	if c.Verb != PutLifecycle || !strings.HasPrefix(c.Document, "<") {
 		return nil
 	}
@@ -88,12 +86,12 @@ func (c Change) Adds() []string {
 	return out
 }
 
-// lifecycleRule is what is read of a rule of a document.
+// lifecycleRule is the part of a document's rule that curfew reads.
 type lifecycleRule struct {
 	ID     string    `xml:"ID"`
 	Status string    `xml:"Status"`
-	Prefix *string   `xml:"Prefix"` // of rules of before 2016
-	Filter *struct { // what narrows the rule
+	Prefix *string   `xml:"Prefix"` // of rules from before 2016
+	Filter *struct { // narrows the rule
 		Prefix  string `xml:"Prefix"`
 		Greater int64  `xml:"ObjectSizeGreaterThan"`
 		And     *struct {
@@ -114,16 +112,16 @@ type lifecycleRule struct {
 	NoncurrentTransitions []struct{} `xml:"NoncurrentVersionTransition"`
 }
 
-// competes says whether a rule of the document does something to what another one would act on. A
-// rule that tags or sizes narrow counts as one for its whole prefix.
+// competesWith reports whether a rule of the document acts on objects of another rule. A rule with
+// tag or size filters counts for its whole prefix.
 //
-// Where rules overlap, S3 takes the shortest expiration and the cheapest class, and deletes
-// permanently rather than move or mark (Amazon S3 User Guide, "Examples of S3 Lifecycle
-// configurations", overlapping filters and conflicting actions). So a rule that is added wins
-// wherever it is shorter or colder, and the rule that was there cannot keep anything from it.
-// What expires also becomes a replaced version before its time.
-func (r *lifecycleRule) competes(other Rule) bool {
-	under := r.plain().Prefix
+// Where rules overlap, S3 takes the shortest expiration and the cheapest class, and prefers
+// permanent deletion to moving or marking (Amazon S3 User Guide, "Examples of S3 Lifecycle
+// configurations", overlapping filters and conflicting actions). So an added rule wins wherever it
+// is shorter or colder, and an existing rule cannot protect anything from it. Expiring objects also
+// become noncurrent versions earlier.
+func (r *lifecycleRule) competesWith(other Rule) bool {
+	under := r.toRule().Prefix
 	overlaps := strings.HasPrefix(under, other.Prefix) || strings.HasPrefix(other.Prefix, under)
 	current := len(r.Transitions) > 0 || r.Expire > 0 || r.ExpireDate != ""
 	replaced := r.Noncurrent != nil || len(r.NoncurrentTransitions) > 0
@@ -133,26 +131,26 @@ func (r *lifecycleRule) competes(other Rule) bool {
 			(other.ExpireDays > 0 || len(other.Transitions) > 0) && current)
 }
 
-// Competing returns the rules of the lifecycle whose objects another rule would make expire sooner,
-// move or lose as well, but for one of the same name, which that replaces.
-func (l *Lifecycle) Competing(with Rule) []Rule {
+// Competing returns the rules whose objects the other rule would expire, move or delete earlier,
+// except a rule of the same name, which it replaces.
+func (l *Lifecycle) Competing(other Rule) []Rule {
 	var out []Rule
 	for i := range l.rules {
-		if r := &l.rules[i].lifecycleRule; r.ID != with.ID && r.competes(with) {
-			out = append(out, r.plain())
+		if r := &l.rules[i].lifecycleRule; r.ID != other.ID && r.competesWith(other) {
+			out = append(out, r.toRule())
 		}
 	}
 	return out
 }
 
-// HasFilters says whether the lifecycle takes rules that sizes narrow: one of before 2016 has
-// prefixes without filters, and S3 takes no document with both.
+// HasFilters reports whether the lifecycle accepts rules with size filters. One from before 2016
+// has prefixes without filters, and S3 rejects a document with both.
 func (l *Lifecycle) HasFilters() bool {
 	return !slices.ContainsFunc(l.rules, func(r ruleSpan) bool { return r.Prefix != nil && r.Filter == nil })
 }
 
-// plain returns the rule as curfew writes one.
-func (r *lifecycleRule) plain() Rule {
+// toRule converts a rule of the document to a Rule.
+func (r *lifecycleRule) toRule() Rule {
 	out := Rule{ID: r.ID, AbortDays: r.Abort, ExpireDays: r.Expire}
 	if r.Noncurrent != nil {
 		out.NoncurrentDays = r.Noncurrent.Days
@@ -171,19 +169,19 @@ func (r *lifecycleRule) plain() Rule {
 	return out
 }
 
-// WithRules returns a bucket's lifecycle with rules added and nothing else changed: every
-// byte of other rules stays. A rule with the name of one that is added is replaced; names
-// begin with [RuleMark]. An empty document is a bucket without a lifecycle.
+// WithRules returns a bucket's lifecycle with rules added and every byte of other rules unchanged.
+// A rule with the name of an added one is replaced; names start with [RulePrefix]. An empty
+// document is a bucket without a lifecycle.
 func WithRules(document string, rules []Rule) (string, error) {
 	doc, err := ParseLifecycle(document)
 	if err != nil {
 		return "", err
 	}
-	out, err := doc.with(rules)
+	out, err := doc.withRules(rules)
 	return string(out), err
 }
 
-// Rules returns the rules of a bucket's lifecycle, as far as [Rule] says what they do.
+// Rules returns the rules of a bucket's lifecycle, as far as [Rule] can express them.
 func Rules(document string) ([]Rule, error) {
 	doc, err := ParseLifecycle(document)
 	if err != nil {
@@ -191,38 +189,38 @@ func Rules(document string) ([]Rule, error) {
 	}
 	out := make([]Rule, len(doc.rules))
 	for i, r := range doc.rules {
-		out[i] = r.plain()
+		out[i] = r.toRule()
 	}
 	return out, nil
 }
 
-// WriteRules writes a lifecycle that has these rules and no others.
+// WriteRules returns a lifecycle with exactly these rules.
 func WriteRules(rules []Rule) string {
 	if len(rules) == 0 {
 		return ""
 	}
-	return xml.Header + "<" + lifecycleRoot + ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/">` + written(rules,
+	return xml.Header + "<" + lifecycleRoot + ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/">` + rulesXML(rules,
 		false) + "</" + lifecycleRoot + ">"
 }
 
-// Lifecycle is a bucket's lifecycle as S3 returned it, with where its rules are. Its bytes are
-// never encoded again. The zero Lifecycle is that of a bucket without one.
+// Lifecycle is a bucket's lifecycle as S3 returned it, with the positions of its rules. Its bytes
+// are never encoded again. The zero Lifecycle is that of a bucket without one.
 type Lifecycle struct {
 	text  []byte
 	rules []ruleSpan
-	// end is where the root ends: further rules go before it.
-	end int
+	// rootEnd is the position of the root's end tag, before which rules are added.
+	rootEnd int
 }
 
 type ruleSpan struct {
-	from, to int
+	start, end int
 	lifecycleRule
 }
 
-// lifecycleRoot is the document's element.
+// lifecycleRoot is the name of the root element.
 const lifecycleRoot = "LifecycleConfiguration"
 
-// ParseLifecycle reads a document; an empty one is a bucket without a lifecycle.
+// ParseLifecycle parses a document; an empty one is a bucket without a lifecycle.
 func ParseLifecycle(document string) (*Lifecycle, error) {
 	text := []byte(document)
 	doc := &Lifecycle{text: text}
@@ -258,10 +256,10 @@ func ParseLifecycle(document string) (*Lifecycle, error) {
 			case depth == 0 && int(d.InputOffset()) == before:
 				return nil, errors.New("read the lifecycle: it is empty, which S3 does not write")
 			case depth == 0:
-				doc.end, closed = before, true
+				doc.rootEnd, closed = before, true
 			case depth == 1 && t.Name.Local == "Rule":
-				r := ruleSpan{from: started, to: int(d.InputOffset())}
-				if err := xml.Unmarshal(text[r.from:r.to], &r.lifecycleRule); err != nil {
+				r := ruleSpan{start: started, end: int(d.InputOffset())}
+				if err := xml.Unmarshal(text[r.start:r.end], &r.lifecycleRule); err != nil {
 					return nil, fmt.Errorf("read a rule of the lifecycle: %w", err)
 				}
 				doc.rules = append(doc.rules, r)
@@ -270,12 +268,12 @@ func ParseLifecycle(document string) (*Lifecycle, error) {
 	}
 }
 
-// with returns the document with rules added and nothing else changed: every byte of
-// other rules stays. A rule of curfew's with the same name is replaced.
-func (l *Lifecycle) with(rules []Rule) ([]byte, error) {
+// withRules returns the document with rules added and every byte of other rules unchanged. A rule
+// of curfew's with the same name is replaced.
+func (l *Lifecycle) withRules(rules []Rule) ([]byte, error) {
 	for _, r := range rules {
-		if !strings.HasPrefix(r.ID, RuleMark) {
-			return nil, fmt.Errorf("add rule %q to a lifecycle: its name does not begin with %s", r.ID, RuleMark)
+		if !strings.HasPrefix(r.ID, RulePrefix) {
+			return nil, fmt.Errorf("add rule %q to a lifecycle: its name does not begin with %s", r.ID, RulePrefix)
 		}
 	}
 	if len(l.text) == 0 {
@@ -285,8 +283,8 @@ func (l *Lifecycle) with(rules []Rule) ([]byte, error) {
 	at, kept, old := 0, 0, false
 	for _, x := range l.rules {
 		if slices.ContainsFunc(rules, func(r Rule) bool { return r.ID == x.ID }) {
-			out.Write(l.text[at:x.from])
-			at = x.to
+			out.Write(l.text[at:x.start])
+			at = x.end
 			continue
 		}
 		kept++
@@ -298,19 +296,19 @@ func (l *Lifecycle) with(rules []Rule) ([]byte, error) {
 	if kept+len(rules) > maxRules {
 		return nil, fmt.Errorf("add %d rules to a lifecycle of %d: there can be %d", len(rules), kept, maxRules)
 	}
-	out.Write(l.text[at:l.end])
-	out.WriteString(written(rules, old))
-	out.Write(l.text[l.end:])
+	out.Write(l.text[at:l.rootEnd])
+	out.WriteString(rulesXML(rules, old))
+	out.Write(l.text[l.rootEnd:])
 	return out.Bytes(), nil
 }
 
-// written writes rules as XML. A lifecycle of before 2016 has prefixes without a filter,
-// and S3 takes no document with both.
-func written(rules []Rule, old bool) string {
+// rulesXML returns rules as XML. A lifecycle from before 2016 has prefixes without a filter, and S3
+// rejects a document with both.
+func rulesXML(rules []Rule, old bool) string {
 	var b strings.Builder
 	for _, r := range rules {
-		b.WriteString("<Rule><ID>" + escaped(r.ID) + "</ID>")
-		prefix := "<Prefix>" + escaped(r.Prefix) + "</Prefix>"
+		b.WriteString("<Rule><ID>" + escapeXML(r.ID) + "</ID>")
+		prefix := "<Prefix>" + escapeXML(r.Prefix) + "</Prefix>"
 		switch greater := fmt.Sprintf("<ObjectSizeGreaterThan>%d</ObjectSizeGreaterThan>", r.LargerThan); {
 		case r.LargerThan > 0 && r.Prefix == "":
 			prefix = "<Filter>" + greater + "</Filter>"
@@ -322,7 +320,7 @@ func written(rules []Rule, old bool) string {
 		b.WriteString(prefix + "<Status>Enabled</Status>")
 		for _, t := range r.Transitions {
 			fmt.Fprintf(&b, "<Transition><Days>%d</Days><StorageClass>%s</StorageClass></Transition>",
-				t.Days, escaped(t.Class))
+				t.Days, escapeXML(t.Class))
 		}
 		if r.ExpireDays > 0 {
 			fmt.Fprintf(&b, "<Expiration><Days>%d</Days></Expiration>", r.ExpireDays)
@@ -342,10 +340,10 @@ func written(rules []Rule, old bool) string {
 	return b.String()
 }
 
-func escaped(s string) string {
+func escapeXML(s string) string {
 	var b strings.Builder
 	if err := xml.EscapeText(&b, []byte(s)); err != nil {
-		panic("escape a text: " + err.Error()) // a builder takes everything
+		panic("escape a text: " + err.Error()) // a builder never fails
 	}
 	return b.String()
 }

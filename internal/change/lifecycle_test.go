@@ -18,8 +18,8 @@ const lifecycleHead = `<?xml version="1.0" encoding="UTF-8"?>` + "\n" +
 
 func lifecycleOf(rules string) string { return lifecycleHead + rules + "</LifecycleConfiguration>" }
 
-// someRules do everything that a rule can do.
-func someRules() []Rule {
+// sampleRules do everything that a rule can do.
+func sampleRules() []Rule {
 	return []Rule{
 		{ID: "curfew-incomplete-uploads", AbortDays: 7}, {ID: "curfew-replaced-versions", NoncurrentDays: 30},
 		{
@@ -28,24 +28,24 @@ func someRules() []Rule {
 		}}
 }
 
-// others returns the rules of a document that are not among some, as they are written.
-func (l *Lifecycle) others(than []Rule) []string {
+// otherRules returns the rules of a document that are not among some, as they are written.
+func (l *Lifecycle) otherRules(than []Rule) []string {
 	var out []string
 	for _, x := range l.rules {
 		if !slices.ContainsFunc(than, func(r Rule) bool { return r.ID == x.ID }) {
-			out = append(out, string(l.text[x.from:x.to]))
+			out = append(out, string(l.text[x.start:x.end]))
 		}
 	}
 	slices.Sort(out)
 	return out
 }
 
-// holds says whether a rule is in the document.
-func (l *Lifecycle) holds(r Rule) bool {
-	return slices.ContainsFunc(l.rules, func(x ruleSpan) bool { return cmp.Equal(x.plain(), r) })
+// hasRule says whether a rule is in the document.
+func (l *Lifecycle) hasRule(r Rule) bool {
+	return slices.ContainsFunc(l.rules, func(x ruleSpan) bool { return cmp.Equal(x.toRule(), r) })
 }
 
-func TestLifecyclesThatAreRefused(t *testing.T) {
+func TestRejectsInvalidLifecycles(t *testing.T) {
 	for name, text := range map[string]string{
 		"another root":       `<Lifecycle/>`,
 		"a prefixed root":    `<s3:LifecycleConfiguration xmlns:s3="x"></s3:LifecycleConfiguration>`,
@@ -63,7 +63,7 @@ func TestLifecyclesThatAreRefused(t *testing.T) {
 		}
 	}
 	doc := &Lifecycle{}
-	if _, err := doc.with([]Rule{{ID: "mine"}}); err == nil {
+	if _, err := doc.withRules([]Rule{{ID: "mine"}}); err == nil {
 		t.Error("a rule without the mark was added")
 	}
 	full, err := ParseLifecycle(
@@ -71,14 +71,14 @@ func TestLifecyclesThatAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := full.with(someRules()); err == nil {
+	if _, err := full.withRules(sampleRules()); err == nil {
 		t.Error("a lifecycle has more rules than S3 takes")
 	}
 }
 
-// TestMergedLifecycles draws documents: every byte that is not a rule of curfew's stays, in
+// TestWithRulesKeepsOtherRules draws documents: every byte that is not a rule of curfew's stays, in
 // its order, and the rules that are added read back as they were meant.
-func TestMergedLifecycles(t *testing.T) {
+func TestWithRulesKeepsOtherRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.RuneFrom([]rune("ab<>&\"' é\t/-_.")))
 		old := rapid.Bool().Draw(t, "of before 2016")
@@ -90,11 +90,11 @@ func TestMergedLifecycles(t *testing.T) {
 			if mine {
 				id = "curfew-incomplete-uploads"
 			}
-			filter := "<Filter><Prefix>" + escaped(text.Draw(t, "prefix")) + "</Prefix></Filter>"
+			filter := "<Filter><Prefix>" + escapeXML(text.Draw(t, "prefix")) + "</Prefix></Filter>"
 			if old {
-				filter = "<Prefix>" + escaped(text.Draw(t, "prefix")) + "</Prefix>"
+				filter = "<Prefix>" + escapeXML(text.Draw(t, "prefix")) + "</Prefix>"
 			}
-			rule := "<Rule>\n <ID>" + escaped(id) + "</ID>" + filter +
+			rule := "<Rule>\n <ID>" + escapeXML(id) + "</ID>" + filter +
 				"<Status>Enabled</Status><!-- " + rapid.StringOf(
 				rapid.RuneFrom([]rune("abc <>"))).Draw(t, "comment") + " --><Expiration><Days>" +
 				fmt.Sprint(rapid.IntRange(1, 999).Draw(t, "days")) + "</Days></Expiration></Rule>"
@@ -117,7 +117,7 @@ func TestMergedLifecycles(t *testing.T) {
 		if sized {
 			add[1].LargerThan = rapid.Int64Range(1, 1<<40).Draw(t, "larger than")
 		}
-		merged, err := doc.with(add)
+		merged, err := doc.withRules(add)
 		if sized && old && len(kept) > 0 {
 			if err == nil || doc.HasFilters() {
 				t.Fatalf("prefixes without filters, and a filter by size: %v\n%s", err, merged)
@@ -132,11 +132,11 @@ func TestMergedLifecycles(t *testing.T) {
 			t.Fatalf("%v: %s", err, merged)
 		}
 		slices.Sort(kept)
-		if got := again.others(add); !slices.Equal(got, kept) {
+		if got := again.otherRules(add); !slices.Equal(got, kept) {
 			t.Fatalf("other rules are %q, want %q", got, kept)
 		}
 		for _, r := range add {
-			if !again.holds(r) {
+			if !again.hasRule(r) {
 				t.Fatalf("it does not hold %+v: %s", r, merged)
 			}
 		}
@@ -144,16 +144,16 @@ func TestMergedLifecycles(t *testing.T) {
 			old == bytes.Contains(merged, []byte("<Filter>")) {
 			t.Fatalf("both forms of prefixes, or neither: %s", merged)
 		}
-		twice, err := again.with(add)
+		twice, err := again.withRules(add)
 		if err != nil || !bytes.Equal(twice, merged) {
 			t.Fatalf("once more it is another: %v\n%s\n%s", err, merged, twice)
 		}
 	})
 }
 
-// TestNewRulesHaveTheFormOfTheOthers: S3 takes no document in which some rules have a prefix
+// TestNewRulesMatchFilterStyle: S3 takes no document in which some rules have a prefix
 // and others a filter; rules with neither, or with both, get filters next to them.
-func TestNewRulesHaveTheFormOfTheOthers(t *testing.T) {
+func TestNewRulesMatchFilterStyle(t *testing.T) {
 	for _, tc := range []struct {
 		rule string
 		old  bool
@@ -165,7 +165,7 @@ func TestNewRulesHaveTheFormOfTheOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		merged, err := doc.with([]Rule{{ID: "curfew-incomplete-uploads", AbortDays: 7}})
+		merged, err := doc.withRules([]Rule{{ID: "curfew-incomplete-uploads", AbortDays: 7}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,8 +190,8 @@ func FuzzLifecycle(f *testing.F) {
 		if err != nil {
 			return
 		}
-		rules := someRules()
-		merged, err := doc.with(rules)
+		rules := sampleRules()
+		merged, err := doc.withRules(rules)
 		if err != nil {
 			return
 		}
@@ -202,11 +202,11 @@ func FuzzLifecycle(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%v: %q", err, merged)
 		}
-		if before, after := doc.others(rules), again.others(rules); !slices.Equal(before, after) {
+		if before, after := doc.otherRules(rules), again.otherRules(rules); !slices.Equal(before, after) {
 			t.Fatalf("other rules are %q, were %q", after, before)
 		}
 		for _, r := range rules {
-			if !again.holds(r) {
+			if !again.hasRule(r) {
 				t.Fatalf("%+v is not in %q", r, merged)
 			}
 		}
@@ -268,7 +268,7 @@ func FuzzWithUntagged(f *testing.F) {
 			t.Fatalf("%d rules, there were %d", len(after.Rules), len(before.Rules))
 		}
 		for i, r := range before.Rules {
-			if !Same(string(r), string(after.Rules[i])) {
+			if !Equivalent(string(r), string(after.Rules[i])) {
 				t.Fatalf("rule %d is %s, it was %s", i, after.Rules[i], r)
 			}
 		}

@@ -25,24 +25,23 @@ type registryAction struct {
 	Type string `json:"type"`
 }
 
-// untaggedRule expires images without a tag. Its description is its name.
+// untaggedRule expires images without a tag. Its description serves as its name.
 func untaggedRule(priority, days int) registryRule {
-	return registryRule{Priority: priority, Description: RuleMark + "untagged",
+	return registryRule{Priority: priority, Description: RulePrefix + "untagged",
 		Selection: registrySelection{
 			TagStatus: "untagged", CountType: "sinceImagePushed", CountUnit: "days", CountNumber: days,
 		},
 		Action: registryAction{Type: "expire"}}
 }
 
-// registryPolicy is a repository's lifecycle with every rule as it is written.
+// registryPolicy is a repository's lifecycle with its rules as written.
 type registryPolicy struct {
 	Rules []json.RawMessage `json:"rules"`
 }
 
-// WithUntagged returns a repository's lifecycle with a rule added that expires images
-// without a tag some days after they were pushed, and no other rule changed; changed is
-// false where a rule for them is there already. An empty text is a repository without a
-// lifecycle.
+// WithUntagged returns a repository's lifecycle with a rule that expires images without a tag some
+// days after their push, and other rules unchanged. changed is false if a rule for them exists. An
+// empty text is a repository without a lifecycle.
 func WithUntagged(text string, days int) (merged string, changed bool, err error) {
 	var p registryPolicy
 	if text != "" {
@@ -56,7 +55,7 @@ func WithUntagged(text string, days int) (merged string, changed bool, err error
 		if err := json.Unmarshal(raw, &r); err != nil {
 			return "", false, fmt.Errorf("read a rule of the lifecycle policy: %w", err)
 		}
-		// A rule for any image is for those without a tag as well, and has to be the last.
+		// A rule for any image includes untagged ones, and has to be the last.
 		if r.Selection.TagStatus != "tagged" {
 			return text, false, nil
 		}

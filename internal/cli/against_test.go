@@ -31,7 +31,7 @@ func TestAgainst(t *testing.T) {
 	if code, _, errs := d.run("scan", "--demo"); code != ExitDone {
 		t.Fatalf("scan: exit %d, %s", code, errs)
 	}
-	counts := func() map[string]round.Reach {
+	counts := func() map[string]round.PolicyReach {
 		t.Helper()
 		code, out, errs := d.run("policy", "check", "--against", "last", "-o", "json", policies)
 		if code != ExitDone {
@@ -40,13 +40,13 @@ func TestAgainst(t *testing.T) {
 		var doc struct {
 			Against struct {
 				Cloud    string
-				Policies []round.Reach
+				Policies []round.PolicyReach
 			}
 		}
 		if err := json.Unmarshal([]byte(out), &doc); err != nil || doc.Against.Cloud != sim.CloudName {
 			t.Fatalf("%v in %s", err, out)
 		}
-		got := map[string]round.Reach{}
+		got := map[string]round.PolicyReach{}
 		for _, n := range doc.Against.Policies {
 			got[n.Policy] = n
 		}
@@ -57,7 +57,7 @@ func TestAgainst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := round.Reach{Policy: "idle-ephemeral", Refused: map[string]int{}}
+	want := round.PolicyReach{Policy: "idle-ephemeral", Refused: map[string]int{}}
 	for _, r := range seen.Resources {
 		if r.Kind != inventory.KindInstance || r.Lifetime != inventory.Ephemeral {
 			continue

@@ -49,7 +49,7 @@ func TestEveryFixCanBeCarriedOut(t *testing.T) {
 					t.Errorf("%s of %s: a shell does not take %q: %s", f.Rule, f.Resource.ID, text, out)
 				}
 			}
-			if _, carried := policy.Of(f.Fix.Change); !carried && !strings.Contains(text, "aws ") &&
+			if _, carried := policy.FromChange(f.Fix.Change); !carried && !strings.Contains(text, "aws ") &&
 				withoutCommands[f.Rule] == "" {
 				t.Errorf("%s of %s %s (%s) neither climbs the ladder nor shows commands: %+v", f.Rule, f.Resource.Kind,
 					f.Resource.ID, f.Fix.Note, f.Fix.Change)

@@ -61,7 +61,7 @@ func TestConfirm(t *testing.T) {
 	defer s.Close()
 	all, err := s.Actions().Fuses(t.Context())
 	if err != nil || len(all) != 2 || slices.ContainsFunc(all, func(f action.Fuse) bool {
-		return f.Stands() || f.By != "ana"
+		return f.IsBlown() || f.By != "ana"
 	}) || !all[0].Until.IsZero() ||
 		!all[1].Until.Equal(d.now.Add(30*24*time.Hour)) {
 		t.Errorf("kept are %+v, %v", all, err)

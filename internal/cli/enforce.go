@@ -100,7 +100,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 			return err
 		}
 		_, err = a.Stdout.Write(clouds.ActionPolicy(clouds.Grants{
-			Partition: partition, Governed: cfg.Governance.Tags(cfg.Tags.Lifetime), Buckets: f.buckets,
+			Partition: partition, Governed: cfg.Governance.PermissionTags(cfg.Tags.Lifetime), Buckets: f.buckets,
 		}))
 		return err
 	}

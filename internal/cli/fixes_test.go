@@ -523,7 +523,7 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 				}
 				return
 			}
-			if now := k.document(s, f.Finding.Resource.ID); !change.Same(now, f.Change.Document) {
+			if now := k.document(s, f.Finding.Resource.ID); !change.Equivalent(now, f.Change.Document) {
 				t.Errorf("the provider has\n%s\nand the preview showed\n%s", now, f.Change.Document)
 			}
 		})
@@ -656,7 +656,7 @@ func TestFixesMeetChange(t *testing.T) {
 		t.Fatalf("two fixes of one bucket: %s %+v and %s %+v", got[done].State, got[done].Refusals, got[left].State,
 			got[left].Refusals)
 	}
-	if now := bucketDocument(s, shared); !change.Same(now, got[done].Change.Document) {
+	if now := bucketDocument(s, shared); !change.Equivalent(now, got[done].Change.Document) {
 		t.Errorf("after the first of two fixes:\n%s\nwant\n%s", now, got[done].Change.Document)
 	}
 	if f := s.fixes(left, "--enforce")[left]; f.State != view.FixChanged && f.State != view.FixGone {

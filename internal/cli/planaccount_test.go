@@ -171,8 +171,8 @@ func TestPlanCommitLeavesFindingsOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	look := snapshot.Look{
-		Cloud: "aws", Account: account.ID, At: until, Judged: true,
+	look := snapshot.Observation{
+		Cloud: "aws", Account: account.ID, At: until, FindingsComplete: true,
 		Parts: []snapshot.Part{{Region: "us-east-2", Kind: inventory.KindInstance}},
 	}
 	for id, fix := range map[string]change.Change{
@@ -220,7 +220,7 @@ func TestPlanCommitLeavesFindingsOut(t *testing.T) {
 	if s, err = store.Open(t.Context(), store.Options{Dir: filepath.Join(d.dir, "data")}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Snapshots().Keep(t.Context(), nil, look); err != nil {
+	if err := s.Snapshots().Save(t.Context(), nil, look); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

@@ -147,7 +147,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 
 // tagExit is the exit code: what was refused before what could not be read or written.
 func tagExit(out *round.Result) error {
-	partial := out.Partial()
+	partial := out.IsPartial()
 	for _, l := range out.Lines() {
 		if l.Result == action.ResultRefused || l.Result == action.ResultFrozen || l.Result == action.ResultOverCap {
 			return &failure{

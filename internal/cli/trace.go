@@ -90,7 +90,7 @@ func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, l l
 	s.Clock, s.Lister, s.Sources, s.Duty, s.Policies, s.Source = clock, present, []usage.Source{
 		present,
 	}, cfg.Duty, set, "enforce"
-	s.Facts = present.Know
+	s.AddFacts = present.Know
 	s, err = present.Charged(ctx, s, p.Budgets, rounds)
 	return s, present, err
 }

@@ -299,7 +299,7 @@ func Decode(name string, src []byte, c *Config) error {
 			return placed(f, root, l.path, err)
 		}
 	}
-	if where, err := c.Owners.Check(c.Tags); err != nil {
+	if where, err := c.Owners.Validate(c.Tags); err != nil {
 		return placed(f, root, "owners."+where, err)
 	}
 	if err := c.checkBooks(f, root); err != nil {

@@ -70,7 +70,7 @@ func TestChangesAreWhatFindingsSay(t *testing.T) {
 			t.Fatalf("%s: %v", x.Rule, err)
 		}
 		for i := range got {
-			if strings.HasPrefix(got[i].ID, change.RuleMark) {
+			if strings.HasPrefix(got[i].ID, change.RulePrefix) {
 				got[i].ID = ""
 			}
 		}

@@ -17,7 +17,7 @@ func tagMissing(x *Index, s *Subject) *Draft {
 	if len(s.Charges) == 0 || s.Kind == inventory.KindCommitment {
 		return nil
 	}
-	missing, known := s.Missing(x.required)
+	missing, known := s.MissingFields(x.required)
 	if !known || len(missing) == 0 {
 		return nil
 	}

@@ -192,7 +192,7 @@ func TestProposalsLeaveObjectsOfOtherRulesAlone(t *testing.T) {
 			})
 			if rapid.Bool().Draw(t, "analyzed") {
 				whole := prefix("", 1<<40, 1000, map[int]inventory.Stored{30: {Bytes: 1 << 39, Objects: 500}})
-				b.Ages, b.AgesBy = inventory.Known(whole), "Storage Class Analysis"
+				b.Ages, b.AgesSource = inventory.Known(whole), "Storage Class Analysis"
 			}
 		})
 		for _, x := range f.evaluate() {
@@ -209,7 +209,7 @@ func TestProposalsLeaveObjectsOfOtherRulesAlone(t *testing.T) {
 			}
 			merged := slices.Clone(rules)
 			for _, r := range after {
-				if !strings.HasPrefix(r.ID, change.RuleMark) {
+				if !strings.HasPrefix(r.ID, change.RulePrefix) {
 					continue
 				}
 				to := ownersRule{

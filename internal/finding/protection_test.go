@@ -158,7 +158,7 @@ func TestReplacedVersionsAreUpperBound(t *testing.T) {
 		f.bucket("data", func(b *inventory.Bucket) {
 			b.Versioned = inventory.Known(versions)
 			p := prefix("experiments/", bigSize, 1000, all(tib, 100))
-			p.Perhaps = inventory.Stored{Bytes: tib, Objects: 100}
+			p.PossiblyCovered = inventory.Stored{Bytes: tib, Objects: 100}
 			b.Prefixes = inventory.Known([]inventory.Prefix{p})
 			b.Lifecycle = inventory.Known([]inventory.LifecycleRule{
 				{Enabled: true, Prefix: "experiments/", Filtered: true, ExpirationDays: 90},
@@ -217,7 +217,7 @@ func TestProposedRulesRespectProtection(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, r := range rules {
-				if !strings.HasPrefix(r.ID, change.RuleMark) {
+				if !strings.HasPrefix(r.ID, change.RulePrefix) {
 					continue
 				}
 				put++

@@ -188,7 +188,7 @@ func prefix(name string, bytes, objects int64, older map[int]inventory.Stored) i
 		Name: name, Listing: inventory.Listing{
 			Stored: inventory.Stored{Bytes: bytes, Objects: objects}, Complete: true,
 		},
-		Older: older, Newest: ago(day), Oldest: ago(300 * day), Class: "STANDARD"}
+		OlderThan: older, Newest: ago(day), Oldest: ago(300 * day), Class: "STANDARD"}
 }
 
 func all(bytes, objects int64) map[int]inventory.Stored {
@@ -400,16 +400,19 @@ func TestPartialLifecycles(t *testing.T) {
 		return out
 	}
 	some := inventory.Stored{Bytes: half / 2, Objects: 2500}
-	unseen := func(p *inventory.Prefix) { p.Complete, p.Stored, p.Older = false, some, all(some.Bytes, some.Objects) }
+	unseen := func(p *inventory.Prefix) {
+		p.Complete, p.Stored, p.OlderThan = false, some, all(some.Bytes, some.Objects)
+	}
 	ages := func(read int64) inventory.Fact[inventory.Prefix] {
 		p := prefix("", bigSize, 10_000, all(half, 5000))
-		p.Standard, p.Read = p.Stored, map[int]int64{30: read, 90: read, 180: read}
+		p.Standard, p.ReadBytes = p.Stored, map[int]int64{30: read, 90: read, 180: read}
 		return inventory.Known(p)
 	}
 	analyzed := func(rules []inventory.LifecycleRule, prefixes ...inventory.Prefix) func(f *fixture) {
 		return func(f *fixture) {
 			f.bucket("data", func(b *inventory.Bucket) {
-				b.Lifecycle, b.Prefixes, b.Ages, b.AgesBy = inventory.Known(rules), inventory.Known(prefixes), ages(
+				b.Lifecycle, b.Prefixes, b.Ages, b.AgesSource = inventory.Known(
+					rules), inventory.Known(prefixes), ages(
 					0), "Storage Class Analysis of 2026-11-20"
 			})
 		}
@@ -453,7 +456,7 @@ func TestPartialLifecycles(t *testing.T) {
 			name: "a rule reaches half of a prefix",
 			build: bucket([]inventory.LifecycleRule{archive("imagenet/raw/", false), archive("logs/", false)},
 				two(func(p *inventory.Prefix) {
-					p.Standard, p.Reached, p.Older = p.Stored, some, all(some.Bytes, some.Objects)
+					p.Standard, p.CoveredByRules, p.OlderThan = p.Stored, some, all(some.Bytes, some.Objects)
 				})...),
 			want: []string{"bucket-no-lifecycle data 49.66 wasting 0.00"},
 		},
@@ -461,21 +464,21 @@ func TestPartialLifecycles(t *testing.T) {
 			name: "a rule that tags narrow: a minimum and a maximum",
 			build: bucket([]inventory.LifecycleRule{archive("imagenet/", true), archive("logs/", false)},
 				two(func(p *inventory.Prefix) {
-					p.Standard, p.Perhaps, p.Older = p.Stored, some, all(some.Bytes, some.Objects)
+					p.Standard, p.PossiblyCovered, p.OlderThan = p.Stored, some, all(some.Bytes, some.Objects)
 				})...),
 			want: []string{"bucket-no-lifecycle data 49.66..<=99.33"},
 		},
 		{
 			name: "half of a prefix is in the archive already",
 			build: bucket(nil, two(func(p *inventory.Prefix) {
-				p.Standard, p.Older, p.Class = some, all(some.Bytes, some.Objects), "GLACIER"
+				p.Standard, p.OlderThan, p.Class = some, all(some.Bytes, some.Objects), "GLACIER"
 			})...),
 			want: []string{"bucket-no-lifecycle data 148.99 wasting 0.00"},
 		},
 		{
 			name: "a listing past its bound: a minimum and a maximum",
 			build: bucket(nil, two(func(p *inventory.Prefix) {
-				p.Complete, p.Stored, p.Older = false, some, all(some.Bytes, some.Objects)
+				p.Complete, p.Stored, p.OlderThan = false, some, all(some.Bytes, some.Objects)
 			})...),
 			want: []string{"bucket-no-lifecycle data 148.99..<=198.66"},
 		},
@@ -502,7 +505,7 @@ func TestPartialLifecycles(t *testing.T) {
 		{
 			name: "past its bound with a rule for the other prefix",
 			build: bucket([]inventory.LifecycleRule{archive("logs/", false)}, two(func(p *inventory.Prefix) {
-				p.Complete, p.Stored, p.Older = false, some, all(some.Bytes, some.Objects)
+				p.Complete, p.Stored, p.OlderThan = false, some, all(some.Bytes, some.Objects)
 			})...),
 			want: []string{"bucket-no-lifecycle data 49.66..<=99.33"},
 		},

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestLearn(t *testing.T) {
+func TestApplyClaims(t *testing.T) {
 	vision, search := Owner{Team: "vision"}, Owner{Team: "search"}
 	for _, tc := range []struct {
 		name     string
@@ -51,7 +51,7 @@ func TestLearn(t *testing.T) {
 			}, []Dispute{{"team", "vision", []string{"search"}}, {"user", "", []string{"ana", "bo"}}}},
 	} {
 		r := &Resource{Owner: tc.tags}
-		disputes := r.Learn(tc.claims)
+		disputes := r.ApplyClaims(tc.claims)
 		if diff := cmp.Diff(tc.want, r.Owner) + cmp.Diff(tc.disputes, disputes); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
 		}

@@ -6,19 +6,19 @@ import (
 	"unicode"
 )
 
-// Production is the environment that people depend on. Nothing in it is ended lightly.
+// Production is the environment with real users, in which actions need more care.
 const Production = "production"
 
 // productionNames are the spellings of Production in tags.
 var productionNames = []string{Production, "prod", "prd", "live"}
 
-// notProduction are the words that make a name with a spelling of Production in it that of
-// another environment: pre-production, non-prod, production-like.
+// notProduction are words that mark a name with a spelling of Production as another environment:
+// pre-production, non-prod, production-like.
 var notProduction = []string{"non", "not", "no", "pre", "like"}
 
 // CanonicalEnvironment returns an environment as rules and policies compare it: in lower case
-// without spaces around it, and Production for each of its spellings. A longer name, such as
-// prod-eu, stays what it is; whether it is production says [IsProduction].
+// without surrounding spaces, and Production for each of its spellings. Longer names, such as
+// prod-eu, are kept; [IsProduction] classifies them.
 func CanonicalEnvironment(name string) string {
 	name = strings.ToLower(strings.TrimSpace(name))
 	if slices.Contains(productionNames, name) {
@@ -27,11 +27,11 @@ func CanonicalEnvironment(name string) string {
 	return name
 }
 
-// IsProduction reports whether an environment is production: by a spelling of it, alone or as
-// a word of a longer name, with a number or without (prod-eu, eu_west_1.PRD, prod2). Words are
-// divided by everything that is neither a letter nor a digit, so that reproduction, nonprod
-// and preprod are not production, and neither are non-prod, pre-production and production-like.
-// In doubt it is: test-prod is production. An empty name is not known to be any.
+// IsProduction reports whether an environment is production: its name is a spelling of Production
+// or has one as a word, with or without a number (prod-eu, eu_west_1.PRD, prod2). Words are
+// separated by anything but letters and digits, so reproduction, nonprod and preprod are not
+// production, and neither are non-prod, pre-production and production-like. Doubtful names are:
+// test-prod is production. An empty name is unknown and not production.
 func IsProduction(name string) bool {
 	found := false
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
@@ -46,8 +46,8 @@ func IsProduction(name string) bool {
 	return found
 }
 
-// SameEnvironment reports whether an environment is the wanted one. A wanted environment that
-// is a spelling of Production means everything that is production.
+// SameEnvironment reports whether an environment is the wanted one. If wanted is a spelling of
+// Production, every production environment matches.
 func SameEnvironment(wanted, name string) bool {
 	if wanted = CanonicalEnvironment(wanted); wanted == Production {
 		return IsProduction(name)
@@ -55,6 +55,6 @@ func SameEnvironment(wanted, name string) bool {
 	return wanted == CanonicalEnvironment(name)
 }
 
-// InProduction reports whether the environment is production. Every part of curfew that
-// treats production with more care asks it.
+// InProduction reports whether the owner's environment is production. Every special treatment of
+// production uses it.
 func (o Owner) InProduction() bool { return IsProduction(o.Environment) }

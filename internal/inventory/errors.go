@@ -2,19 +2,18 @@ package inventory
 
 import "errors"
 
-// Errors that adapters wrap, so that callers can tell them apart whatever the
-// provider called them.
+// Errors that adapters wrap, so that callers can distinguish them independently of the provider.
 var (
-	// ErrNotFound: the resource is not there (any more).
+	// ErrNotFound: the resource does not exist (any more).
 	ErrNotFound = errors.New("not found")
-	// ErrDenied: the credentials may not do that.
+	// ErrDenied: the credentials lack the permission.
 	ErrDenied = errors.New("denied")
 	// ErrUnauthenticated: there are no usable credentials.
 	ErrUnauthenticated = errors.New("no usable credentials")
 	// ErrThrottled: the provider asked to slow down and retries did not help.
 	ErrThrottled = errors.New("throttled")
-	// ErrNoCapacity: the provider has no machine of that type to give.
+	// ErrNoCapacity: the provider has no capacity of that machine type.
 	ErrNoCapacity = errors.New("no capacity")
-	// ErrUnavailable: the interface does not exist there or did not answer.
+	// ErrUnavailable: the API does not exist there or did not answer.
 	ErrUnavailable = errors.New("unavailable")
 )

@@ -1,9 +1,8 @@
-// Package inventory describes everything with a running meter: what it is, whose
-// it is, how long it is meant to live, and what is known of it.
+// Package inventory describes resources that cost money: their kind, owner, intended lifetime and
+// known properties.
 //
-// What could not be read is unknown and says so: a [Fact] holds a value only once
-// it was read, a zero time is an unknown time, nil tags are unreadable tags.
-// Unknown is never taken for "none" or "no".
+// Unread values are unknown, explicitly: a [Fact] holds a value only once it was read, a zero time
+// is an unknown time, nil tags are unreadable tags. Unknown is never taken for "none" or "no".
 package inventory
 
 import (
@@ -13,7 +12,7 @@ import (
 	"time"
 )
 
-// Kind is what a resource is; its values are part of the scan document.
+// Kind is the kind of a resource; its values are part of the scan document.
 type Kind string
 
 // The kinds of resource.
@@ -47,40 +46,40 @@ const (
 	KindWarehouse           Kind = "warehouse"
 )
 
-// KindService is what a bill charges in a region for nothing that is listed; findings
-// about bills have it, and policies do not select it.
+// KindService is the part of a bill that belongs to no listed resource, by region. Findings about
+// bills have it, and policies do not select it.
 const KindService Kind = "service"
 
-// State is the provider's state in one vocabulary. The zero State is unknown.
+// State is the provider's state in a common vocabulary. The zero State is unknown.
 type State string
 
 // The states.
 const (
 	StateUnknown   State = ""
-	StatePending   State = "pending"   // being made; may already cost
+	StatePending   State = "pending"   // being created; may already cost
 	StateRunning   State = "running"   // instance, notebook, endpoint, job, database: serving or able to
-	StateStopping  State = "stopping"  // on its way to stopped
+	StateStopping  State = "stopping"  // about to be stopped
 	StateStopped   State = "stopped"   // kept, not running; its disks still cost
-	StateAvailable State = "available" // exists; for a volume: attached to nothing
+	StateAvailable State = "available" // exists; of a volume: not attached
 	StateInUse     State = "in-use"    // attached, associated
 	StateDisabled  State = "disabled"  // an image that cannot be launched
 	StateFailed    State = "failed"
-	StateDeleting  State = "deleting" // on its way out; not a finding any more
+	StateDeleting  State = "deleting" // being deleted; not reported any more
 )
 
-// Lifetime says whether a resource may be destroyed. The zero value is unknown
-// and is treated as Persistent everywhere.
+// Lifetime tells whether a resource may be destroyed. The zero value is unknown and is treated as
+// Persistent everywhere.
 type Lifetime string
 
 // The lifetimes.
 const (
 	LifetimeUnknown Lifetime = ""
 	Ephemeral       Lifetime = "ephemeral"  // may be destroyed: sessions, training machines
-	Persistent      Lifetime = "persistent" // the backbone: data, images, logs, secrets
+	Persistent      Lifetime = "persistent" // long-lived: data, images, logs, secrets
 )
 
-// Purpose is what a resource is for; budgets, capacity and policies differ by it.
-// The zero value is unknown.
+// Purpose is the use of a resource, on which budgets, capacity and policies depend. The zero value
+// is unknown.
 type Purpose string
 
 // The purposes.
@@ -93,8 +92,8 @@ const (
 	Data            Purpose = "data"
 )
 
-// Owner says who answers for a resource, read from tags by a [TagMapping]. An
-// empty field is not known.
+// Owner identifies who is responsible for a resource, from tags by a [TagMapping]. An empty field
+// is unknown.
 type Owner struct {
 	Team        string `json:"team,omitempty"`
 	Project     string `json:"project,omitempty"`
@@ -115,15 +114,15 @@ func Known[T any](v T) Fact[T] { return Fact[T]{value: v, known: true} }
 // Get returns the value and whether it is known.
 func (f Fact[T]) Get() (T, bool) { return f.value, f.known }
 
-// Known says whether the value is known.
+// Known reports whether the value is known.
 func (f Fact[T]) Known() bool { return f.known }
 
-// Equal says whether both have the same value, or none.
+// Equal reports whether both have the same value, or both are unknown.
 func (f Fact[T]) Equal(other Fact[T]) bool {
 	return f.known == other.known && reflect.DeepEqual(f.value, other.value)
 }
 
-// Or returns the value, or otherwise where it is not known.
+// Or returns the value, or otherwise if it is unknown.
 func (f Fact[T]) Or(otherwise T) T {
 	if f.known {
 		return f.value
@@ -131,25 +130,23 @@ func (f Fact[T]) Or(otherwise T) T {
 	return otherwise
 }
 
-// Resource is anything with a running meter.
+// Resource is anything that costs money while it exists or runs.
 type Resource struct {
-	// ID is the provider's identifier (i-0abc…, vol-…, a bucket's or group's
-	// name). It is unique with Cloud, Account, Region and Kind.
+	// ID is the provider's identifier (i-0abc…, vol-…, the name of a bucket or group), unique with
+	// Cloud, Account, Region and Kind.
 	ID string
-	// Name is the Name tag, or the ID's own readable form; may be empty.
+	// Name is the Name tag, or a readable form of the ID; may be empty.
 	Name                         string
 	Kind                         Kind
 	Cloud, Account, Region, Zone string
-	// Type is the machine type, volume type, database class or similar; empty
-	// where the kind has none.
+	// Type is the machine type, volume type, database class or similar; empty if the kind has none.
 	Type  string
 	State State
-	// CreatedAt is when it was made; for an instance when it was last launched.
-	// Zero is unknown.
+	// CreatedAt is the time of creation; of an instance, of its last launch. Zero is unknown.
 	CreatedAt time.Time
-	// StateSince is when State was entered. Zero is unknown.
+	// StateSince is the start of State. Zero is unknown.
 	StateSince time.Time
-	// Tags are nil when they could not be read, which is not the same as empty.
+	// Tags are nil if they could not be read, unlike an empty map.
 	Tags map[string]string
 	// Owner, Lifetime, Purpose, Managed, ScratchDisks, KeepUntil, LeaseUntil, IdleLimit and
 	// Gang are derived from Tags by [TagMapping.Apply].
@@ -158,36 +155,32 @@ type Resource struct {
 	Purpose  Purpose
 	// Managed is true only with curfew:managed=true.
 	Managed bool
-	// ScratchDisks is true only with curfew:disks=scratch: its owner consents that the
-	// disks of this machine are lost.
+	// ScratchDisks is true only with curfew:disks=scratch: the owner accepts the loss of the
+	// machine's disks.
 	ScratchDisks bool
-	// KeepUntil exempts the resource until then (curfew:keep-until). Zero: no
-	// exemption.
+	// KeepUntil exempts the resource until then (curfew:keep-until). Zero is no exemption.
 	KeepUntil time.Time
-	// LeaseUntil is the end of the right to run (curfew:lease-until). Zero: no lease
-	// is known.
+	// LeaseUntil is the end of the lease (curfew:lease-until). Zero is no known lease.
 	LeaseUntil time.Time
-	// IdleLimit is the idle period after which it is to end (curfew:idle), at most MaxIdle.
-	// Zero: none is known.
+	// IdleLimit is the idle period after which the resource is to end (curfew:idle), at most
+	// MaxIdle. Zero is unknown.
 	IdleLimit time.Duration
-	// Gang names the run whose machines work together (curfew:gang, or what the
-	// launcher calls its cluster); they are judged together. Empty: none is known.
+	// Gang names the run whose machines work together (curfew:gang, or the launcher's cluster name)
+	// and are judged together. Empty is unknown.
 	Gang string
-	// Size is what it has of accelerators, CPUs and memory, where it is a machine.
+	// Size is the number of accelerators, CPUs and the memory of a machine.
 	Size Size
-	// Meters are what it is charged for as it runs now.
+	// Meters are the resource's current charges.
 	Meters []Meter
-	// Manager is what would bring it back or change it; zero is no manager.
+	// Manager is the service that would recreate or change it; zero is no manager.
 	Manager Manager
-	// Aliases are names besides ID and Name by which metrics may know it: a private DNS
-	// name or address, a node's or provider's id, a host name. Other resources may have the
-	// same ones, in other networks.
+	// Aliases are names besides ID and Name in metrics: a private DNS name or address, a node's or
+	// provider's id, a host name. They are not unique across networks.
 	Aliases []string
-	// Incarnation tells the resource from another one under the same name, where the
-	// adapter knows better than by CreatedAt; empty is that it does not.
+	// Incarnation distinguishes resources that reuse a name, if the adapter has more than CreatedAt
+	// for that; empty otherwise.
 	Incarnation string
-	// Detail holds what only this kind has: *Instance for KindInstance and so on.
-	// It may be nil.
+	// Detail holds the properties of the kind: *Instance for KindInstance and so on. It may be nil.
 	Detail Detail
 }
 
@@ -208,8 +201,8 @@ func (r Ref) String() string {
 	return r.Cloud + "/" + r.Account + "/" + r.Region + "/" + string(r.Kind) + "/" + r.ID
 }
 
-// Age returns how long ago the resource was made, or launched, and whether that
-// is known. A creation time in the future is not known.
+// Age returns the time since the resource was created, or launched, and whether it is known. A
+// creation time in the future is unknown.
 func (r *Resource) Age(now time.Time) (time.Duration, bool) {
 	if r.CreatedAt.IsZero() || r.CreatedAt.After(now) {
 		return 0, false
@@ -217,7 +210,7 @@ func (r *Resource) Age(now time.Time) (time.Duration, bool) {
 	return now.Sub(r.CreatedAt), true
 }
 
-// BlindSpot is something that could not be read, and what that costs the answer.
+// BlindSpot is something that could not be read, with its effect on the result.
 type BlindSpot struct {
 	// What could not be read: "cloudwatch us-east-1".
 	What string `json:"what"`
@@ -227,14 +220,13 @@ type BlindSpot struct {
 	Effect string `json:"effect"`
 }
 
-// Inventory is what an observation found.
+// Inventory is the result of listing resources.
 type Inventory struct {
 	Resources  []*Resource
 	BlindSpots []BlindSpot
 }
 
-// Sort puts the resources in the order of their identities, so that equal
-// observations are equal.
+// Sort sorts the resources by identity, so that equal inventories compare equal.
 func (inv *Inventory) Sort() {
 	slices.SortFunc(inv.Resources, func(a, b *Resource) int { return CompareRefs(a.Ref(), b.Ref()) })
 	slices.SortFunc(inv.BlindSpots, func(a, b BlindSpot) int {

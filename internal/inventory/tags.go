@@ -7,40 +7,39 @@ import (
 	"time"
 )
 
-// Tags that curfew itself defines.
+// Tags defined by curfew.
 const (
-	TagLifetime  = "curfew:lifetime"    // ephemeral | persistent
+	TagLifetime  = "curfew:lifetime"    // ephemeral or persistent
 	TagManaged   = "curfew:managed"     // true: policies may act on it
 	TagKeepUntil = "curfew:keep-until"  // RFC 3339 time or a date: exempt until then
 	TagPurpose   = "curfew:purpose"     // one of the purposes
 	TagDataURI   = "curfew:data"        // s3://bucket/prefix the machine works on
 	TagLease     = "curfew:lease-until" // RFC 3339 time or a date: the right to run until then
-	// a duration such as 45m, at most MaxIdle: the idle period after which it is to end
+	// a duration such as 45m, at most MaxIdle: the idle period after which the resource is to end
 	TagIdle  = "curfew:idle"
 	TagGang  = "curfew:gang"  // the run whose machines work together
 	TagDisks = "curfew:disks" // scratch: the disks of this machine may be lost
-	TagHold  = "curfew:hold"  // the hold of a budget under which it was started
+	TagHold  = "curfew:hold"  // the budget hold under which the resource was started
 
-	// What is launched carries these too.
-	TagSession      = "curfew:session"      // the id of the session that it belongs to
-	TagIntent       = "curfew:intent"       // the token of the launch that made it
-	TagInstallation = "curfew:installation" // the curfew that made it; others leave it alone
+	// Tags of launched resources.
+	TagSession      = "curfew:session"      // the id of its session
+	TagIntent       = "curfew:intent"       // the token of its launch
+	TagInstallation = "curfew:installation" // the curfew installation that launched it; others ignore it
 
-	// A machine that a person started and put under a lease carries this instead: it is no
-	// launch's, and nothing that ends machines of launches finds it.
-	TagAdopted = "curfew:adopted" // the id of the session that stands for it
+	// TagAdopted marks a machine that a person started and put under a lease, instead of the tags
+	// of a launch: cleanups of launched machines ignore it.
+	TagAdopted = "curfew:adopted" // the id of its session
 )
 
-// MaxIdle is the longest idle period that TagIdle may ask for. A verdict has to look back as far,
-// so that a longer one would make every pass read more.
+// MaxIdle is the longest value of TagIdle. Verdicts have to look back as far, so a longer one would
+// make every pass read more.
 const MaxIdle = 12 * time.Hour
 
 // DisksScratch is the value of TagDisks.
 const DisksScratch = "scratch"
 
-// TagMapping says which tags name the owner. Keys are compared without regard to
-// case, and -, _, space and : within them are alike ("Cost-Center", "cost_center").
-// The first key in a list that has a non-empty value wins.
+// TagMapping maps tag keys to owner fields. Keys are compared without case, and -, _, space and :
+// in them are ignored ("Cost-Center", "cost_center"). The first key of a list with a value wins.
 type TagMapping struct {
 	// Team are the keys of the team.
 	Team []string `yaml:"team"`
@@ -50,16 +49,16 @@ type TagMapping struct {
 	User []string `yaml:"user"`
 	// Environment are the keys of the environment.
 	Environment []string `yaml:"environment"`
-	// Production are further names of environments that are production, besides prod, prd,
-	// live and production; an environment of such a name is production.
+	// Production are additional names of production environments, besides prod, prd, live and
+	// production.
 	Production []string `yaml:"production" json:",omitempty"`
 	// CostCenter are the keys of the cost center.
 	CostCenter []string `yaml:"cost_center"`
-	// Purpose are the keys of the purpose: training, evaluation, experimentation, inference
-	// or data. Purpose=transient-ml-training means ephemeral training.
+	// Purpose are the keys of the purpose: training, evaluation, experimentation, inference or
+	// data. Purpose=transient-ml-training means ephemeral training.
 	Purpose []string `yaml:"purpose"`
-	// Lifetime are the keys of the lifetime: ephemeral or persistent. Anything else is
-	// unknown, which counts as persistent.
+	// Lifetime are the keys of the lifetime: ephemeral or persistent. Other values are unknown,
+	// which counts as persistent.
 	Lifetime []string `yaml:"lifetime"`
 	// Gang are the keys of the job group, whose machines are judged together.
 	Gang []string `yaml:"gang"`
@@ -83,7 +82,7 @@ func DefaultTagMapping() TagMapping {
 	}
 }
 
-// purposes maps the values seen in the field, normalized, to purposes.
+// purposes maps normalized tag values to purposes.
 var purposes = map[string]Purpose{
 	"training": Training, "train": Training, "transientmltraining": Training, "mltraining": Training,
 	"finetuning": Training,
@@ -96,43 +95,41 @@ var purposes = map[string]Purpose{
 	"data": Data, "dataset": Data, "storage": Data, "artifacts": Data,
 }
 
-// transientTraining is the value of Purpose that means ephemeral training, the
-// convention of dead man's switches.
-const transientTraining = "transientmltraining"
+// transientTrainingValue is the value of Purpose that means ephemeral training, the convention of
+// dead man's switches.
+const transientTrainingValue = "transientmltraining"
 
-// Apply derives owner, lifetime, purpose, management and exemption of r from its
-// tags. A value it cannot read (an unknown lifetime, a malformed time) counts as
-// absent for lifetime, purpose, management, lease and idle period; a malformed keep-until is returned
-// as an error and keeps the resource without end, because a wish to keep something
-// must not be lost to a typing mistake.
+// Apply derives owner, lifetime, purpose, management and exemption of r from its tags. An
+// unreadable value counts as absent, except for keep-until: it is returned as an error and keeps
+// the resource without end, because a typing mistake must not lose an exemption.
 func (m TagMapping) Apply(r *Resource) error {
-	norm := normalized(r.Tags)
-	first := func(keys []string) string { return firstOf(norm, keys) }
+	norm := normalizeTags(r.Tags)
+	first := func(keys []string) string { return firstValue(norm, keys) }
 	r.Owner = m.owner(norm)
-	r.Purpose = purposes[normal(first(m.Purpose))]
+	r.Purpose = purposes[normalizeKey(first(m.Purpose))]
 	r.Lifetime = LifetimeUnknown
 	switch lt := Lifetime(strings.ToLower(first(m.Lifetime))); lt {
 	case Ephemeral, Persistent:
 		r.Lifetime = lt
 	case LifetimeUnknown:
-		if normal(norm["purpose"]) == transientTraining {
+		if normalizeKey(norm["purpose"]) == transientTrainingValue {
 			r.Lifetime, r.Purpose = Ephemeral, Training
 		}
 	}
-	r.Managed = strings.EqualFold(norm[normal(TagManaged)], "true")
-	r.ScratchDisks = strings.EqualFold(norm[normal(TagDisks)], DisksScratch)
+	r.Managed = strings.EqualFold(norm[normalizeKey(TagManaged)], "true")
+	r.ScratchDisks = strings.EqualFold(norm[normalizeKey(TagDisks)], DisksScratch)
 	r.Gang = first(m.Gang)
 	r.LeaseUntil = time.Time{}
-	if t, err := parseKeep(norm[normal(TagLease)]); err == nil {
+	if t, err := parseKeepUntil(norm[normalizeKey(TagLease)]); err == nil {
 		r.LeaseUntil = t
 	}
 	r.IdleLimit = 0
-	if d, err := time.ParseDuration(norm[normal(TagIdle)]); err == nil && d > 0 && d <= MaxIdle {
+	if d, err := time.ParseDuration(norm[normalizeKey(TagIdle)]); err == nil && d > 0 && d <= MaxIdle {
 		r.IdleLimit = d
 	}
 	r.KeepUntil = time.Time{}
-	if v := norm[normal(TagKeepUntil)]; v != "" {
-		t, err := parseKeep(v)
+	if v := norm[normalizeKey(TagKeepUntil)]; v != "" {
+		t, err := parseKeepUntil(v)
 		r.KeepUntil = t
 		if err != nil {
 			return fmt.Errorf("read tag %s of %s: %w", TagKeepUntil, r.ID, err)
@@ -141,28 +138,28 @@ func (m TagMapping) Apply(r *Resource) error {
 	return nil
 }
 
-// Decides says whether tags decide what policies may do to a resource that gets them: whether
-// they may act on it, until when and after which idle period, with which disks, and with which
-// machines it is judged or charged.
-func (m TagMapping) Decides(tags map[string]string) bool {
+// AffectsPolicies reports whether tags change what policies may do to a resource: whether they may
+// act on it, until when and after which idle period, with which disks, and with which machines it
+// is judged or charged.
+func (m TagMapping) AffectsPolicies(tags map[string]string) bool {
 	r := Resource{Tags: tags}
 	if err := m.Apply(&r); err != nil {
-		return true // an exemption that cannot be read counts as one without end
+		return true // an unreadable exemption counts as one without end
 	}
 	return r.Managed || r.ScratchDisks || r.Lifetime != LifetimeUnknown || r.Gang != "" || r.tag(TagHold) != "" ||
 		!r.KeepUntil.IsZero() || !r.LeaseUntil.IsZero() || r.IdleLimit != 0
 }
 
-// Owner returns who tags, or labels, say that something belongs to.
-func (m TagMapping) Owner(tags map[string]string) Owner { return m.owner(normalized(tags)) }
+// Owner returns the owner according to tags or labels.
+func (m TagMapping) Owner(tags map[string]string) Owner { return m.owner(normalizeTags(tags)) }
 
-// owner is Owner for keys that are normalized.
+// owner is Owner for normalized keys.
 func (m TagMapping) owner(norm map[string]string) Owner {
-	return Owner{Team: firstOf(norm, m.Team), Project: firstOf(norm, m.Project), User: firstOf(norm, m.User),
-		Environment: m.environment(firstOf(norm, m.Environment)), CostCenter: firstOf(norm, m.CostCenter)}
+	return Owner{Team: firstValue(norm, m.Team), Project: firstValue(norm, m.Project), User: firstValue(norm, m.User),
+		Environment: m.environment(firstValue(norm, m.Environment)), CostCenter: firstValue(norm, m.CostCenter)}
 }
 
-// environment is the value of a tag as an environment.
+// environment returns the environment for a tag's value.
 func (m TagMapping) environment(value string) string {
 	if slices.ContainsFunc(m.Production, func(name string) bool {
 		return strings.EqualFold(strings.TrimSpace(name), value)
@@ -172,12 +169,12 @@ func (m TagMapping) environment(value string) string {
 	return strings.ToLower(value)
 }
 
-// normalized returns tags by their normalized keys, without empty values.
-func normalized(tags map[string]string) map[string]string {
+// normalizeTags returns tags by their normalized keys, without empty values.
+func normalizeTags(tags map[string]string) map[string]string {
 	norm := make(map[string]string, len(tags))
 	for _, k := range sortedKeys(tags) {
 		if v := strings.TrimSpace(tags[k]); v != "" {
-			if n := normal(k); norm[n] == "" {
+			if n := normalizeKey(k); norm[n] == "" {
 				norm[n] = v
 			}
 		}
@@ -185,41 +182,41 @@ func normalized(tags map[string]string) map[string]string {
 	return norm
 }
 
-// firstOf returns the value of the first key that has one.
-func firstOf(norm map[string]string, keys []string) string {
+// firstValue returns the value of the first key that has one.
+func firstValue(norm map[string]string, keys []string) string {
 	for _, k := range keys {
-		if v := norm[normal(k)]; v != "" {
+		if v := norm[normalizeKey(k)]; v != "" {
 			return v
 		}
 	}
 	return ""
 }
 
-// KeepForever is the exemption of a resource whose keep-until cannot be read.
+// KeepForever is the exemption of a resource with an unreadable keep-until.
 var KeepForever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func parseKeep(v string) (time.Time, error) {
+func parseKeepUntil(v string) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00"} {
 		if t, err := time.Parse(layout, v); err == nil {
 			return t.UTC(), nil
 		}
 	}
-	// A date keeps through the whole of that day everywhere on earth (UTC-12).
+	// A date keeps through the whole of that day in every time zone (UTC-12).
 	if t, err := time.Parse(time.DateOnly, v); err == nil {
 		return t.AddDate(0, 0, 1).Add(12 * time.Hour), nil
 	}
 	return KeepForever, fmt.Errorf("%q is neither an RFC 3339 time nor a date; the resource is kept", v)
 }
 
-// Missing returns which of the required owner fields (team, project, environment,
-// cost-center, user) r lacks, and whether its tags are known at all.
-func (r *Resource) Missing(required []string) (missing []string, known bool) {
+// MissingFields returns the required owner fields (team, project, environment, cost-center, user)
+// that r lacks, and whether its tags are known at all.
+func (r *Resource) MissingFields(required []string) (missing []string, known bool) {
 	if r.Tags == nil {
 		return nil, false
 	}
 	for _, k := range required {
 		v, ok := map[string]string{"team": r.Owner.Team, "project": r.Owner.Project, "user": r.Owner.User,
-			"environment": r.Owner.Environment, "costcenter": r.Owner.CostCenter}[normal(k)]
+			"environment": r.Owner.Environment, "costcenter": r.Owner.CostCenter}[normalizeKey(k)]
 		if !ok {
 			v = r.tag(k)
 		}
@@ -233,17 +230,17 @@ func (r *Resource) Missing(required []string) (missing []string, known bool) {
 // tag returns the value of a tag by its normalized key.
 func (r *Resource) tag(key string) string {
 	for _, k := range sortedKeys(r.Tags) {
-		if normal(k) == normal(key) && r.Tags[k] != "" {
+		if normalizeKey(k) == normalizeKey(key) && r.Tags[k] != "" {
 			return r.Tags[k]
 		}
 	}
 	return ""
 }
 
-// SameTag says whether two keys of tags are alike, as [TagMapping] compares them.
-func SameTag(a, b string) bool { return normal(a) == normal(b) }
+// SameTagKey reports whether two tag keys are equivalent, as [TagMapping] compares them.
+func SameTagKey(a, b string) bool { return normalizeKey(a) == normalizeKey(b) }
 
-func normal(s string) string {
+func normalizeKey(s string) string {
 	return strings.Map(func(c rune) rune {
 		switch {
 		case c == '-' || c == '_' || c == ' ' || c == ':' || c == '/' || c == '.':

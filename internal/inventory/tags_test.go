@@ -121,19 +121,19 @@ func TestTagMapping(t *testing.T) {
 	}
 }
 
-// TestDecides holds which tags decide what policies may do: every one of curfew's own, but those
+// TestAffectsPolicies holds which tags decide what policies may do: every one of curfew's own, but those
 // that only describe.
-func TestDecides(t *testing.T) {
+func TestAffectsPolicies(t *testing.T) {
 	m := DefaultTagMapping()
 	for key, value := range map[string]string{
 		TagLifetime: "ephemeral", TagManaged: "true", TagKeepUntil: "never", TagLease: "2026-01-01", TagIdle: "1m",
 		TagGang: "run", TagDisks: DisksScratch, TagHold: "h1", "Purpose": "transient-ml-training",
 	} {
-		if !m.Decides(map[string]string{"team": "vision", key: value}) {
+		if !m.AffectsPolicies(map[string]string{"team": "vision", key: value}) {
 			t.Errorf("%s=%s does not decide", key, value)
 		}
 	}
-	if m.Decides(map[string]string{
+	if m.AffectsPolicies(map[string]string{
 		"team": "vision", TagPurpose: "training", TagDataURI: "s3://b/p", TagManaged: "no",
 	}) {
 		t.Error("what only describes decides")
@@ -145,18 +145,18 @@ func TestMissingTags(t *testing.T) {
 	if err := DefaultTagMapping().Apply(&r); err != nil {
 		t.Fatal(err)
 	}
-	missing, known := r.Missing([]string{"team", "project", "environment", "cost-center", "data_class", "zone"})
+	missing, known := r.MissingFields([]string{"team", "project", "environment", "cost-center", "data_class", "zone"})
 	if diff := cmp.Diff([]string{"project", "cost-center", "zone"}, missing); !known || diff != "" {
 		t.Errorf("Missing, known %v (-want +got):\n%s", known, diff)
 	}
-	if missing, known := (&Resource{}).Missing([]string{"team"}); known || missing != nil {
+	if missing, known := (&Resource{}).MissingFields([]string{"team"}); known || missing != nil {
 		t.Errorf("Missing of unread tags = %v, %v; want unknown", missing, known)
 	}
 }
 
-// TestSpellingIsIrrelevant: however the usual keys are written, the owner is the
+// TestTagSpellingsAreEquivalent: however the usual keys are written, the owner is the
 // same.
-func TestSpellingIsIrrelevant(t *testing.T) {
+func TestTagSpellingsAreEquivalent(t *testing.T) {
 	keys := map[string]func(Owner) string{
 		"cost-center": func(o Owner) string { return o.CostCenter },
 		"team":        func(o Owner) string { return o.Team },
@@ -195,7 +195,7 @@ func FuzzKeepUntil(f *testing.F) {
 	})
 }
 
-func TestUnknownIsNotAValue(t *testing.T) {
+func TestUnknownFactHasNoValue(t *testing.T) {
 	var f Fact[bool]
 	if v, known := f.Get(); known || v {
 		t.Errorf("the zero Fact is %v, known %v; want unknown", v, known)
@@ -211,7 +211,7 @@ func TestUnknownIsNotAValue(t *testing.T) {
 	}
 }
 
-func TestSortIsTotal(t *testing.T) {
+func TestSortIsDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 12).Draw(t, "n")
 		var inv Inventory

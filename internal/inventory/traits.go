@@ -5,71 +5,70 @@ import (
 	"slices"
 )
 
-// Traits is what differs by kind. The zero value is that of a kind that does not exist.
+// Traits are the properties of a kind. The zero value belongs to no kind.
 type Traits struct {
-	// Compute: it runs work. Policies may end it only where they govern it and where it
-	// rests.
+	// Compute is set if it runs work. Policies may end it only where they govern it and where it is
+	// idle.
 	Compute bool
-	// Measured: usage is read of it and its duty is judged.
+	// Measured is set if its usage is read and its duty is judged.
 	Measured bool
-	// Metered: it can have meters. The cost of the other kinds is that of the resources
-	// they consist of.
+	// Metered is set if it can have meters. Other kinds cost what the resources they consist of
+	// cost.
 	Metered bool
-	// Stateful: its meters run only in some of its states. The others cost for as long as
-	// they exist.
+	// Stateful is set if its meters run only in some of its states. Others cost as long as they
+	// exist.
 	Stateful bool
-	// Fills: the amount that it stores changes all the time, a little.
-	Fills bool
-	// Attaches: it is of use only while it is attached to something. In StateAvailable
-	// nothing uses it.
-	Attaches bool
-	// Container: it consists of resources that are listed themselves, and runs nothing
-	// besides them.
+	// SizeChanges is set if its stored size changes slightly all the time.
+	SizeChanges bool
+	// Attachable is set if it is useful only while attached to something. In StateAvailable it is
+	// unused.
+	Attachable bool
+	// Container is set if it only consists of resources that are listed themselves.
 	Container bool
 }
 
-// traits holds every kind, and nothing else says which kinds there are.
+// traits is the only list of kinds.
 var traits = map[Kind]Traits{
-	KindAddress:             {Metered: true, Attaches: true},
+	KindAddress:             {Metered: true, Attachable: true},
 	KindAutoScalingGroup:    {Compute: true, Container: true},
-	KindBucket:              {Metered: true, Fills: true},
+	KindBucket:              {Metered: true, SizeChanges: true},
 	KindCache:               {Metered: true, Stateful: true},
 	KindCapacityReservation: {Metered: true},
 	KindCluster:             {Metered: true, Stateful: true},
 	KindCommitment:          {Metered: true},
 	KindDatabase:            {Metered: true, Stateful: true},
 	KindEndpoint:            {Compute: true, Measured: true, Metered: true, Stateful: true},
-	KindFileSystem:          {Metered: true, Fills: true},
+	KindFileSystem:          {Metered: true, SizeChanges: true},
 	KindHyperPod:            {Compute: true, Metered: true, Stateful: true},
 	KindImage:               {Container: true},
 	KindInstance:            {Compute: true, Measured: true, Metered: true, Stateful: true},
 	KindLoadBalancer:        {Metered: true},
-	KindLogGroup:            {Metered: true, Fills: true},
+	KindLogGroup:            {Metered: true, SizeChanges: true},
 	KindNATGateway:          {Metered: true, Stateful: true},
 	KindNode:                {Compute: true, Metered: true, Stateful: true},
 	KindNotebook:            {Compute: true, Measured: true, Metered: true, Stateful: true},
 	KindPod:                 {Compute: true, Metered: true, Stateful: true},
-	KindRepository:          {Metered: true, Fills: true},
+	KindRepository:          {Metered: true, SizeChanges: true},
 	KindSecret:              {Metered: true},
-	KindSnapshot:            {Metered: true, Fills: true},
+	KindSnapshot:            {Metered: true, SizeChanges: true},
 	KindTable:               {Metered: true, Stateful: true},
 	KindTrainingJob:         {Compute: true, Measured: true, Metered: true, Stateful: true},
-	KindVolume:              {Metered: true, Attaches: true},
+	KindVolume:              {Metered: true, Attachable: true},
 	KindVPCEndpoint:         {Metered: true, Stateful: true},
 	KindWarehouse:           {Metered: true, Stateful: true},
 }
 
-// kinds are the kinds in order.
+// kinds are all kinds in order.
 var kinds = slices.Sorted(maps.Keys(traits))
 
-// Traits returns what differs by kind.
+// Traits returns the properties of the kind.
 func (k Kind) Traits() Traits { return traits[k] }
 
-// Valid says whether there is such a kind.
+// Valid reports whether the kind exists.
 func (k Kind) Valid() bool {
 	_, ok := traits[k]
 	return ok
 }
 
-// Kinds returns all kinds in the order of their names. KindService is none of them.
+// Kinds returns all kinds in the order of their names, without KindService.
 func Kinds() []Kind { return slices.Clone(kinds) }

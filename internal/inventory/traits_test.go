@@ -44,8 +44,8 @@ func TestEveryKindHasTraits(t *testing.T) {
 	}
 }
 
-// TestTraitsAgree holds the columns of the table against one another.
-func TestTraitsAgree(t *testing.T) {
+// TestTraitsAreConsistent holds the columns of the table against one another.
+func TestTraitsAreConsistent(t *testing.T) {
 	for _, k := range Kinds() {
 		for rule, broken := range map[string]bool{
 			"what is measured computes and has meters": k.Traits().Measured &&
@@ -54,7 +54,7 @@ func TestTraitsAgree(t *testing.T) {
 				(k.Traits().Metered || k.Traits().Measured),
 			"what is not metered consists of others":   !k.Traits().Metered && !k.Traits().Container,
 			"what runs only in some states has meters": k.Traits().Stateful && !k.Traits().Metered,
-			"what fills has meters, in every state": k.Traits().Fills &&
+			"what fills has meters, in every state": k.Traits().SizeChanges &&
 				(!k.Traits().Metered || k.Traits().Stateful),
 			"what computes by itself costs only while it does so ": k.Traits().Compute && !k.Traits().Container &&
 				!k.Traits().Stateful,

@@ -96,7 +96,7 @@ func (a *accrual) stretch(s stretch) {
 			changed = later.AsOf
 		}
 		if grew := s.from.Add(MaxGap); ok && changed.Equal(s.to) && grew.Before(s.to) && m.grown(&later) &&
-			!s.holds.Ref.Kind.Traits().Fills {
+			!s.holds.Ref.Kind.Traits().SizeChanges {
 			most := later
 			if later.Monthly < m.Monthly {
 				most = m

@@ -31,9 +31,9 @@ func RunRates(resources []*inventory.Resource, book *price.Book) map[inventory.R
 // charge prices a meter.
 func charge(r *inventory.Resource, m *inventory.Meter, book *price.Book) Charge {
 	c := Charge{
-		Resource: r, Meter: m.Name, Category: m.Category, Unit: m.Unit, Moves: m.Moves,
+		Resource: r, Meter: m.Name, Category: m.Category, Unit: m.Unit, Moves: m.PriceChangesHourly,
 		MinimumSeconds: m.MinimumSeconds,
-		Estimate:       m.Estimate, Unpriced: m.Unpriced}
+		Estimate:       m.Estimate, Unpriced: m.UnpricedReason}
 	if m.Per > 0 {
 		c.Quantity = quotient(m.Quantity, m.Per)
 	}
@@ -50,7 +50,7 @@ func charge(r *inventory.Resource, m *inventory.Meter, book *price.Book) Charge 
 	} else {
 		p, err = book.Price(m.Cloud, m.Service, m.SKU, m.Region, price.Term(m.Term))
 	}
-	if m.Moves {
+	if m.PriceChangesHourly {
 		if most, err := book.Price(m.Cloud, m.Service, m.SKU, m.Region, price.OnDemand); err == nil {
 			c.AtMost, _ = most.Cost(m.Quantity, m.Per) // no bound where it overflows
 		}

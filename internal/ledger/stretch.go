@@ -69,7 +69,7 @@ func (s *stretch) meters() []Meter {
 // from when on the provider or what was measured says so, and for [MaxGap] after a look at
 // which it was attached to nothing.
 func (s *stretch) idleTime() []Span {
-	if !s.who().Ref.Kind.Traits().Attaches {
+	if !s.who().Ref.Kind.Traits().Attachable {
 		return nil
 	}
 	var out []Span
@@ -92,7 +92,7 @@ func (s *stretch) idleTime() []Span {
 
 // unused says whether a resource was attached to nothing.
 func (o *Observation) unused() bool {
-	return o.Ref.Kind.Traits().Attaches && o.State == inventory.StateAvailable
+	return o.Ref.Kind.Traits().Attachable && o.State == inventory.StateAvailable
 }
 
 // since returns the time from which on an observation's state is known to have lasted;

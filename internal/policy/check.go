@@ -13,20 +13,20 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Caution is something about a valid policy that may not be meant.
+// Caution is a warning about a valid policy that may not be intended.
 type Caution struct {
 	Policy string `json:"policy"`
-	// Rule names what is looked for: "inference", "production", "untagged", "no-duration", "busy",
+	// Rule is the id of the check: "inference", "production", "untagged", "no-duration", "busy",
 	// "disks", "unsupported", "refused", "persistent", "limits", "everything", "ungoverned".
 	Rule string `json:"rule"`
-	// File and Line are where the policy begins.
+	// File and Line are the position of the policy.
 	File    string `json:"file"`
 	Line    int    `json:"line"`
 	Message string `json:"message"`
 }
 
-// Check returns what about valid policies may not be meant, in the order of the
-// policies. g is the governance section of the configuration.
+// Check returns cautions about valid policies, in the order of the policies. g is the governance
+// section of the configuration.
 func Check(set *Set, g Governance) []Caution {
 	var out []Caution
 	for _, p := range set.Policies {
@@ -41,7 +41,7 @@ func Check(set *Set, g Governance) []Caution {
 	return out
 }
 
-// checks are what Check looks for; find returns a message, or nothing.
+// checks are the checks of Check; find returns a message, or "".
 var checks = []struct {
 	rule string
 	find func(*Policy, Governance) string
@@ -53,13 +53,13 @@ var checks = []struct {
 		return "it has no select, so it looks at every resource of every kind"
 	}},
 	{"inference", func(p *Policy, _ Governance) string {
-		return p.mayEnd("resource.purpose", string(inventory.Inference))
+		return p.destructiveMatchText("resource.purpose", string(inventory.Inference))
 	}},
 	{"production", func(p *Policy, _ Governance) string {
-		return p.mayEnd("resource.environment", inventory.Production)
+		return p.destructiveMatchText("resource.environment", inventory.Production)
 	}},
 	{"untagged", func(p *Policy, _ Governance) string {
-		if !p.Do.Verb.Destructive() ||
+		if !p.Do.Verb.IsDestructive() ||
 			p.canMatch("resource.environment", inventory.Production) || !p.canMatchUntagged() {
 			return ""
 		}
@@ -67,13 +67,13 @@ var checks = []struct {
 			"where: !resource.production leaves them out", p.Do.Verb)
 	}},
 	{"persistent", func(p *Policy, _ Governance) string {
-		if !p.Do.Verb.Destructive() || !p.canMatch("resource.lifetime", string(inventory.Persistent)) {
+		if !p.Do.Verb.IsDestructive() || !p.canMatch("resource.lifetime", string(inventory.Persistent)) {
 			return ""
 		}
 		return "it is not restricted to lifetime: ephemeral; persistent resources are never acted on by a policy"
 	}},
 	{"no-duration", func(p *Policy, _ Governance) string {
-		if !slices.Contains(ending, p.Do.Verb) || p.Do.EvenIfBusy || p.Do.EvenIfUnknown || p.Horizon() > 0 {
+		if !slices.Contains(endingVerbs, p.Do.Verb) || p.Do.EvenIfBusy || p.Do.EvenIfUnknown || p.Horizon() > 0 {
 			return ""
 		}
 		return "it does not ask how long it has lasted (duty.lasting), so that a moment without work suffices"
@@ -92,7 +92,7 @@ var checks = []struct {
 		if p.Do.LosesInstanceStore() {
 			scratch = append(scratch, "instance-store disks")
 		}
-		if p.Do.Losable(true) {
+		if p.Do.MayLoseDisk(true) {
 			scratch = append(scratch, "root disks of machines that are terminated")
 		}
 		if len(scratch) == 0 {
@@ -101,12 +101,12 @@ var checks = []struct {
 		return "it declares scratch: what is on " + strings.Join(scratch, " and ") + " is lost"
 	}},
 	{"unsupported", func(p *Policy, _ Governance) string {
-		if !slices.Contains(unsupported, p.Do.Verb) {
+		if !slices.Contains(unsupportedVerbs, p.Do.Verb) {
 			return ""
 		}
 		return fmt.Sprintf("no cloud carries out %s in this version", p.Do.Verb)
 	}},
-	{"refused", func(p *Policy, _ Governance) string { return p.refused() }},
+	{"refused", func(p *Policy, _ Governance) string { return p.refusalReason() }},
 	{"limits", func(p *Policy, _ Governance) string {
 		if p.Mode != Enforce || p.Limits.PerHour > 0 && p.Limits.Share > 0 && p.Limits.DollarsPerHour > 0 {
 			return ""
@@ -118,9 +118,9 @@ var checks = []struct {
 	}},
 	{"ungoverned", func(p *Policy, g Governance) string {
 		compute := len(p.Select.Kind) == 0 || slices.ContainsFunc(p.Select.Kind, func(k string) bool {
-			return computes(inventory.Kind(k))
+			return runsByItself(inventory.Kind(k))
 		})
-		if !p.Do.Verb.Destructive() || !compute || slices.ContainsFunc(g, func(e Governed) bool {
+		if !p.Do.Verb.IsDestructive() || !compute || slices.ContainsFunc(g, func(e GovernanceEntry) bool {
 			return e.Select.overlaps(&p.Select)
 		}) {
 			return ""
@@ -130,47 +130,48 @@ var checks = []struct {
 	}},
 }
 
-// ending are the verbs that end what a machine does.
-var ending = []Verb{Stop, Hibernate, Terminate}
+// endingVerbs end the work of a machine.
+var endingVerbs = []Verb{Stop, Hibernate, Terminate}
 
-// unsupported are the verbs that no cloud carries out yet.
-var unsupported = []Verb{Checkpoint, Hibernate, Suspend}
+// unsupportedVerbs are implemented by no cloud yet.
+var unsupportedVerbs = []Verb{Checkpoint, Hibernate, Suspend}
 
-// refused says why the ladder refuses whatever the policy proposes (docs/safety.md).
-func (p *Policy) refused() string {
+// refusalReason returns why the ladder refuses every proposal of the policy (docs/safety.md), or
+// "".
+func (p *Policy) refusalReason() string {
 	if p.Do.Verb == PutRetention {
 		return "put-retention lets data expire, which is a deletion and needs an approval; no policy has one"
 	}
-	if inventory.DefaultTagMapping().Decides(p.Do.Tags) {
+	if inventory.DefaultTagMapping().AffectsPolicies(p.Do.Tags) {
 		return "its tags decide what policies may do; no policy may write those"
 	}
 	return ""
 }
 
-// mayEnd says that a destructive policy can match resources of which one fact has a
-// value.
-func (p *Policy) mayEnd(name, value string) string {
-	if !p.Do.Verb.Destructive() || !p.canMatch(name, value) {
+// destructiveMatchText returns a message if a destructive policy can match resources with that
+// value of a fact, or "".
+func (p *Policy) destructiveMatchText(name, value string) string {
+	if !p.Do.Verb.IsDestructive() || !p.canMatch(name, value) {
 		return ""
 	}
 	return fmt.Sprintf("%s can match %s %q; exclude it, as in where: %s != %q",
 		p.Do.Verb, strings.TrimPrefix(name, "resource."), value, name, value)
 }
 
-// canMatch says whether the policy can be anything but false where one fact has a value
-// and all others are unknown.
+// canMatch reports whether the policy can be true or unknown if one fact has a value and all others
+// are unknown.
 func (p *Policy) canMatch(name, value string) bool {
 	for i := range fields {
 		if "resource."+fields[i].name != name {
 			continue
 		}
-		if wanted := *fields[i].wanted(&p.Select); len(wanted) > 0 && !fields[i].includes(wanted, value) {
+		if wanted := *fields[i].selected(&p.Select); len(wanted) > 0 && !fields[i].includes(wanted, value) {
 			return false
 		}
 	}
-	given := &activation{given: map[string]any{name: types.String(value)}}
+	given := &activation{overrides: map[string]any{name: types.String(value)}}
 	if name == "resource.environment" {
-		given.given["resource.production"] = types.Bool(inventory.IsProduction(value))
+		given.overrides["resource.production"] = types.Bool(inventory.IsProduction(value))
 	}
 	for _, c := range []*condition{p.where, p.when} {
 		if c != nil && c.eval(given) == usage.False {
@@ -180,21 +181,21 @@ func (p *Policy) canMatch(name, value string) bool {
 	return true
 }
 
-// canMatchUntagged says whether the policy can be true for a resource whose tags were read and
-// name no environment.
+// canMatchUntagged reports whether the policy can be true for a resource with known tags that name
+// no environment.
 func (p *Policy) canMatchUntagged() bool {
 	if len(p.Select.Environment) > 0 {
 		return false
 	}
 	for _, c := range []*condition{p.where, p.when} {
-		if c != nil && untagged(c.ast.Expr())&canBeTrue == 0 {
+		if c != nil && outcomesWithoutEnvironment(c.ast.Expr())&canBeTrue == 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// outcomes are what a condition can be: false, unknown and true.
+// outcomes is a set of possible values of a condition: false, unknown and true.
 type outcomes int
 
 const (
@@ -204,27 +205,29 @@ const (
 	anyOutcome = canBeFalse | canBeUnknown | canBeTrue
 )
 
-// untagged returns what a part of a condition can be where tags were read and name no
-// environment: what asks for the environment is unknown, has of it is false, and everything else is
-// open.
-func untagged(e ast.Expr) outcomes {
+// outcomesWithoutEnvironment returns the possible values of a part of a condition if the tags are
+// known and name no environment: uses of the environment are unknown, has of it is false, and
+// everything else is open.
+func outcomesWithoutEnvironment(e ast.Expr) outcomes {
 	if e.Kind() == ast.CallKind {
 		args := e.AsCall().Args()
 		switch e.AsCall().FunctionName() {
 		case operators.LogicalNot:
-			a := untagged(args[0])
+			a := outcomesWithoutEnvironment(args[0])
 			return a&canBeUnknown | a<<2&canBeTrue | a>>2&canBeFalse
 		case operators.LogicalAnd:
-			return combine(untagged(args[0]), untagged(args[1]), func(a, b outcomes) outcomes { return min(a, b) })
+			return combine(outcomesWithoutEnvironment(args[0]), outcomesWithoutEnvironment(args[1]),
+				func(a, b outcomes) outcomes { return min(a, b) })
 		case operators.LogicalOr:
-			return combine(untagged(args[0]), untagged(args[1]), func(a, b outcomes) outcomes { return max(a, b) })
+			return combine(outcomesWithoutEnvironment(args[0]), outcomesWithoutEnvironment(args[1]),
+				func(a, b outcomes) outcomes { return max(a, b) })
 		case operators.Conditional:
-			asked, out := untagged(args[0]), outcomes(0)
+			asked, out := outcomesWithoutEnvironment(args[0]), outcomes(0)
 			if asked&canBeTrue != 0 {
-				out |= untagged(args[1])
+				out |= outcomesWithoutEnvironment(args[1])
 			}
 			if asked&canBeFalse != 0 {
-				out |= untagged(args[2])
+				out |= outcomesWithoutEnvironment(args[2])
 			}
 			return out | asked&canBeUnknown
 		}
@@ -235,13 +238,13 @@ func untagged(e ast.Expr) outcomes {
 		}
 		return canBeFalse
 	}
-	if f := presences[path(e)]; f != nil && ofEnvironment(f) {
+	if f := presences[path(e)]; f != nil && isEnvironmentFact(f) {
 		return canBeFalse
 	}
 	asked := false
 	ast.PreOrderVisit(e, ast.NewExprVisitor(func(x ast.Expr) {
 		f := factIndex[path(x)]
-		asked = asked || f != nil && ofEnvironment(f)
+		asked = asked || f != nil && isEnvironmentFact(f)
 	}))
 	if asked {
 		return canBeUnknown
@@ -249,12 +252,12 @@ func untagged(e ast.Expr) outcomes {
 	return anyOutcome
 }
 
-// ofEnvironment says whether a fact is read of the tag of the environment.
-func ofEnvironment(f *fact) bool {
+// isEnvironmentFact reports whether a fact comes from the environment tag.
+func isEnvironmentFact(f *fact) bool {
 	return f.name == "resource.environment" || f.name == "resource.production"
 }
 
-// combine returns what two parts can be together.
+// combine returns the possible values of an operator over two parts.
 func combine(a, b outcomes, of func(a, b outcomes) outcomes) (out outcomes) {
 	for x := canBeFalse; x <= canBeTrue; x <<= 1 {
 		for y := canBeFalse; y <= canBeTrue; y <<= 1 {
@@ -266,10 +269,10 @@ func combine(a, b outcomes, of func(a, b outcomes) outcomes) (out outcomes) {
 	return out
 }
 
-// overlaps says whether a resource can match both selections.
+// overlaps reports whether a resource can match both selections.
 func (s *Select) overlaps(other *Select) bool {
 	for i := range fields {
-		a, b := *fields[i].wanted(s), *fields[i].wanted(other)
+		a, b := *fields[i].selected(s), *fields[i].selected(other)
 		inB := func(v string) bool { return fields[i].includes(b, v) }
 		inA := func(v string) bool { return fields[i].includes(a, v) }
 		if len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, inB) && !slices.ContainsFunc(b, inA) {
@@ -277,7 +280,7 @@ func (s *Select) overlaps(other *Select) bool {
 		}
 	}
 	for k, v := range s.Tags {
-		if w, ok := other.Tags[k]; ok && v != w && v != anyValue && w != anyValue {
+		if w, ok := other.Tags[k]; ok && v != w && v != anyTagValue && w != anyTagValue {
 			return false
 		}
 	}

@@ -149,8 +149,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestEveryCheckFinds holds that no check is without a case above.
-func TestEveryCheckFinds(t *testing.T) {
+// TestEveryCheckHasACase holds that no check is without a case above.
+func TestEveryCheckHasACase(t *testing.T) {
 	worst := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: hibernate}]\nmode: enforce")
 	busy := policyOf(t,
 		"when: 'true'\nthen: [{warn: {grace: 0s}}, {do: stop, even_if_busy: true, scratch_disks: true}]")
@@ -168,7 +168,7 @@ func TestEveryCheckFinds(t *testing.T) {
 	}
 }
 
-func TestTagsOfGovernance(t *testing.T) {
+func TestPermissionTags(t *testing.T) {
 	lifetime := []string{inventory.TagLifetime, "lifetime"}
 	byLifetime := []map[string]string{{inventory.TagLifetime: "ephemeral"}, {"lifetime": "ephemeral"}}
 	for name, tc := range map[string]struct {
@@ -194,7 +194,7 @@ func TestTagsOfGovernance(t *testing.T) {
 			append([]map[string]string{{"a": "b"}}, byLifetime...),
 		},
 	} {
-		if diff := cmp.Diff(tc.want, tc.governance.Tags(lifetime)); diff != "" {
+		if diff := cmp.Diff(tc.want, tc.governance.PermissionTags(lifetime)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -231,8 +231,8 @@ func TestGoverns(t *testing.T) {
 	}
 }
 
-// TestSelectingIsNotGoverning holds that a policy's own select gives no right to act.
-func TestSelectingIsNotGoverning(t *testing.T) {
+// TestSelectDoesNotGovern holds that a policy's own select gives no right to act.
+func TestSelectDoesNotGovern(t *testing.T) {
 	p, f := policyOf(t, careful), machine()
 	f.Resource.Managed = false
 	if p.Selects(f) == 0 || (Governance{}).Governs(f.Resource) {
@@ -240,7 +240,7 @@ func TestSelectingIsNotGoverning(t *testing.T) {
 	}
 }
 
-func TestGovernanceInAFile(t *testing.T) {
+func TestParseGovernance(t *testing.T) {
 	var c struct {
 		Before     string     `yaml:"before"`
 		Governance Governance `yaml:"governance"`
@@ -279,8 +279,8 @@ func TestGovernanceInAFile(t *testing.T) {
 	}
 }
 
-// TestFormatIsRead holds that any policy that is written is read as the same.
-func TestFormatIsRead(t *testing.T) {
+// TestFormatRoundTrip holds that any policy that is written is read as the same.
+func TestFormatRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyPolicy(t)
 		set, err := Parse("written.yaml", (&Set{Policies: []*Policy{p}}).YAML())
@@ -336,7 +336,7 @@ func anyPolicy(t *rapid.T) *Policy {
 		}
 	}
 	p.Warn = nil
-	if p.Do.Verb.Destructive() || rapid.Bool().Draw(t, "warn") {
+	if p.Do.Verb.IsDestructive() || rapid.Bool().Draw(t, "warn") {
 		p.Warn = &Warning{Notify: texts("notify"), Grace: aDuration(t)}
 	}
 	p.Mode = Mode(pick(t, "mode", string(Observe), string(Warn), string(Enforce)))

@@ -20,46 +20,45 @@ type condition struct {
 	text    string
 	ast     *ast.AST
 	program cel.Program
-	// traced also keeps the value of every part of the condition.
-	traced func() (cel.Program, error)
-	// facts are those that it asks for, in the order of appearance.
+	// tracingProgram also records the value of every part of the condition.
+	tracingProgram func() (cel.Program, error)
+	// facts are the facts used, in the order of appearance.
 	facts []*fact
-	// figures are those about GPUs that it asks for.
+	// figures are the GPU figures used.
 	figures []duty.Figure
-	// crossings are its comparisons of spans and times that change as time goes on.
+	// crossings are the comparisons of durations and times that change as time passes.
 	crossings []crossing
-	// opaque says that time enters in some other way as well.
-	opaque bool
+	// timeDependent is set if time is used in another way as well.
+	timeDependent bool
 }
 
-// activation hands facts to a condition. What is not known is CEL's own unknown.
+// activation passes facts to a condition. Unknown facts are CEL unknowns.
 type activation struct {
 	evaluation
-	// given replaces the facts where it is not nil; a fact that it does not hold is
-	// unknown.
-	given map[string]any
+	// overrides, if not nil, replaces the facts; other facts are unknown.
+	overrides map[string]any
 }
 
-// unknown stands for every fact that is not known.
+// unknown is the CEL value of every unknown fact.
 var unknown = types.NewUnknown(0, types.NewAttributeTrail("fact"))
 
-// ResolveName returns a fact.
+// ResolveName returns the value of a fact.
 func (a *activation) ResolveName(name string) (any, bool) {
 	if f, ok := presences[name]; ok {
-		return a.said(f), true
+		return a.tagPresence(f), true
 	}
 	if name == figuresName {
-		if a.given != nil {
+		if a.overrides != nil {
 			return unknown, true
 		}
-		return gauged{noFigures, a}, true
+		return figureMapper{noFigures, a}, true
 	}
-	if a.given != nil {
+	if a.overrides != nil {
 		f, isFact := factIndex[name]
 		if !isFact {
 			return unknown, false
 		}
-		if v, ok := a.given[f.name]; ok {
+		if v, ok := a.overrides[f.name]; ok {
 			return v, true
 		}
 		return unknown, true
@@ -74,26 +73,26 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	return unknown, true
 }
 
-// said is whether a tag says a fact. Of given facts, those that are missing may be said.
-func (a *activation) said(f *fact) any {
+// tagPresence returns whether a tag gives a fact. With overrides, missing facts may be given.
+func (a *activation) tagPresence(f *fact) any {
 	answer := usage.Unknown
-	if a.given == nil {
-		answer = f.said(&a.evaluation)
-	} else if _, ok := a.given[f.name]; ok {
+	if a.overrides == nil {
+		answer = f.tagPresence(&a.evaluation)
+	} else if _, ok := a.overrides[f.name]; ok {
 		answer = usage.True
 	}
-	if v := truth(answer); v != nil {
+	if v := celBool(answer); v != nil {
 		return v
 	}
 	return unknown
 }
 
-// Parent returns nil: there is no wider scope.
+// Parent returns nil: there is no outer scope.
 func (a *activation) Parent() cel.Activation { return nil }
 
 var activations = sync.Pool{New: func() any { return new(activation) }}
 
-// answer evaluates the condition. An error is unknown.
+// answer evaluates the condition. An error gives unknown.
 func (c *condition) answer(e evaluation) usage.Tristate {
 	a := activations.Get().(*activation)
 	a.evaluation = e
@@ -112,28 +111,28 @@ func (c *condition) eval(a *activation) usage.Tristate {
 	return usage.FromBool(bool(b))
 }
 
-// next returns the earliest later time at which the answer may be another while no
-// fact changes but by time; zero is never.
+// next returns the earliest later time at which the answer may change while only time passes; zero
+// is never.
 func (c *condition) next(e *evaluation) time.Time {
 	var at time.Time
 	for _, f := range c.facts {
-		if f.turns != nil {
-			at = sooner(at, f.turns(e), e.f.Now)
+		if f.nextChange != nil {
+			at = sooner(at, f.nextChange(e), e.facts.Now)
 		}
 	}
 	for _, f := range c.figures {
-		at = sooner(at, e.f.GPUs.Read(e.f.Now, f, false).Next, e.f.Now)
+		at = sooner(at, e.facts.GPUs.Read(e.facts.Now, f, false).Next, e.facts.Now)
 	}
 	for i := range c.crossings {
-		at = sooner(at, c.crossings[i].next(e), e.f.Now)
+		at = sooner(at, c.crossings[i].next(e), e.facts.Now)
 	}
-	if c.opaque {
-		at = sooner(at, nextMinute(e.f.Now), e.f.Now)
+	if c.timeDependent {
+		at = sooner(at, nextMinute(e.facts.Now), e.facts.Now)
 	}
 	return at
 }
 
-// sooner returns the earlier of two times, of those after now; zero is never.
+// sooner returns the earlier of two times, ignoring times that are not after now; zero is never.
 func sooner(a, b, now time.Time) time.Time {
 	if b.IsZero() || !b.After(now) || !a.IsZero() && a.Before(b) {
 		return a
@@ -141,10 +140,10 @@ func sooner(a, b, now time.Time) time.Time {
 	return b
 }
 
-// nextMinute returns the start of the next minute, where hours, days and dates turn.
+// nextMinute returns the start of the next minute, at which hours, days and dates change.
 func nextMinute(now time.Time) time.Time { return now.Truncate(time.Minute).Add(time.Minute) }
 
-// inspect finds the facts, and how time enters.
+// inspect finds the facts and figures used, and how time is used.
 func (c *condition) inspect() {
 	root := ast.NavigateAST(c.ast)
 	ast.PreOrderVisit(c.ast.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -158,8 +157,7 @@ func (c *condition) inspect() {
 	c.scan(root)
 }
 
-// scan collects the comparisons that are linear in time, and notes any other way in
-// which time enters.
+// scan collects the comparisons that are linear in time, and notes other uses of time.
 func (c *condition) scan(e ast.NavigableExpr) {
 	if x, ok := newCrossing(e); ok {
 		if len(x.terms) > 0 {
@@ -169,7 +167,7 @@ func (c *condition) scan(e ast.NavigableExpr) {
 	}
 	if e.Kind() == ast.IdentKind {
 		if f := factIndex[e.AsIdent()]; f != nil && f.slope != 0 {
-			c.opaque = true
+			c.timeDependent = true
 		}
 	}
 	for _, child := range e.Children() {
@@ -177,22 +175,22 @@ func (c *condition) scan(e ast.NavigableExpr) {
 	}
 }
 
-// crossing is a comparison of two sums of spans and times. Its left side less its
-// right is the sum of terms and rest.
+// crossing is a comparison of two sums of durations and times. Its left side minus its right side
+// is the sum of terms and constantTerm.
 type crossing struct {
-	op    string
-	terms []term
-	rest  time.Duration
+	op           string
+	terms        []term
+	constantTerm time.Duration
 }
 
-// term is a fact, or a fixed time where fact is nil, added or subtracted.
+// term is a fact, or a fixed time if fact is nil, with its sign.
 type term struct {
 	fact *fact
 	at   time.Time
 	sign int
 }
 
-// newCrossing reads a comparison; ok is false for what is none, or is not linear.
+// newCrossing parses a comparison; ok is false for other expressions and nonlinear comparisons.
 func newCrossing(e ast.Expr) (x crossing, ok bool) {
 	if e.Kind() != ast.CallKind {
 		return crossing{}, false
@@ -207,7 +205,7 @@ func newCrossing(e ast.Expr) (x crossing, ok bool) {
 	return crossing{}, false
 }
 
-// add adds a side to the difference, and says whether it is a sum of times and spans.
+// add adds a side to the difference, and reports whether it is a sum of times and durations.
 func (x *crossing) add(e ast.Expr, sign int) bool {
 	switch e.Kind() {
 	case ast.IdentKind:
@@ -227,14 +225,14 @@ func (x *crossing) add(e ast.Expr, sign int) bool {
 		case operators.Negate:
 			return x.add(call.Args()[0], -sign)
 		case "duration", "timestamp":
-			return x.constant(call, sign)
+			return x.addConstant(call, sign)
 		}
 	}
 	return false
 }
 
-// constant adds duration("…") or timestamp("…").
-func (x *crossing) constant(call ast.CallExpr, sign int) bool {
+// addConstant adds duration("…") or timestamp("…").
+func (x *crossing) addConstant(call ast.CallExpr, sign int) bool {
 	if call.Args()[0].Kind() != ast.LiteralKind {
 		return false
 	}
@@ -244,8 +242,8 @@ func (x *crossing) constant(call ast.CallExpr, sign int) bool {
 	}
 	switch v := s.ConvertToType(conversions[call.FunctionName()]).(type) {
 	case types.Duration:
-		sum, ok := sumOf(x.rest, v.Duration*time.Duration(sign))
-		x.rest = sum
+		sum, ok := sumOf(x.constantTerm, v.Duration*time.Duration(sign))
+		x.constantTerm = sum
 		return ok
 	case types.Timestamp:
 		x.terms = append(x.terms, term{at: v.Time, sign: sign})
@@ -256,18 +254,17 @@ func (x *crossing) constant(call ast.CallExpr, sign int) bool {
 
 var conversions = map[string]*types.Type{"duration": types.DurationType, "timestamp": types.TimestampType}
 
-// sumOf adds two spans and says whether the sum fits.
+// sumOf adds two durations and reports whether the sum fits.
 func sumOf(a, b time.Duration) (time.Duration, bool) {
 	sum := a + b
 	return sum, (b >= 0) == (sum >= a)
 }
 
-// next returns the earliest later time at which the comparison may come out
-// differently; zero is never.
+// next returns the earliest later time at which the comparison's result may change; zero is never.
 func (x *crossing) next(e *evaluation) time.Time {
-	now, difference, slope := e.f.Now, x.rest, 0
-	var limit time.Time // the first term that stops growing
-	endless := false    // another one goes on then
+	now, difference, slope := e.facts.Now, x.constantTerm, 0
+	var limit time.Time // end of the first term that stops growing
+	endless := false    // another term grows without end
 	for _, t := range x.terms {
 		var v time.Duration
 		if t.fact == nil {
@@ -279,7 +276,7 @@ func (x *crossing) next(e *evaluation) time.Time {
 			case types.Timestamp:
 				v = read.Sub(now)
 			default:
-				return time.Time{} // unknown until the fact turns
+				return time.Time{} // unknown until the fact changes
 			}
 			end, growing := t.fact.growth(e)
 			if growing {
@@ -292,7 +289,7 @@ func (x *crossing) next(e *evaluation) time.Time {
 			return nextMinute(now)
 		}
 	}
-	at := x.turns(difference, slope, now)
+	at := x.changesAt(difference, slope, now)
 	if !limit.IsZero() && (at.IsZero() || at.After(limit)) {
 		if endless {
 			return limit
@@ -302,43 +299,43 @@ func (x *crossing) next(e *evaluation) time.Time {
 	return at
 }
 
-// growth says whether a fact grows or shrinks now, and until when; zero is never.
+// growth reports whether a fact grows or shrinks now, and until when; zero is never.
 func (f *fact) growth(e *evaluation) (end time.Time, growing bool) {
-	if f.slope == 0 || f.ends == nil {
+	if f.slope == 0 || f.growthEnd == nil {
 		return time.Time{}, f.slope != 0
 	}
-	end = f.ends(e)
-	return end, end.IsZero() || end.After(e.f.Now)
+	end = f.growthEnd(e)
+	return end, end.IsZero() || end.After(e.facts.Now)
 }
 
-// turns returns when a difference that grows by slope a nanosecond makes the comparison
-// come out differently; zero is never.
-func (x *crossing) turns(difference time.Duration, slope int, now time.Time) time.Time {
+// changesAt returns when a difference that grows by slope per nanosecond changes the result; zero
+// is never.
+func (x *crossing) changesAt(difference time.Duration, slope int, now time.Time) time.Time {
 	if slope < 0 {
-		return x.mirror().turns(-difference, -slope, now)
+		return x.swapSides().changesAt(-difference, -slope, now)
 	}
 	if slope == 0 || difference > 0 {
 		return time.Time{}
 	}
 	wait := -difference / time.Duration(slope)
 	if rounded := wait*time.Duration(slope) != -difference; rounded {
-		wait++ // zero is passed between two nanoseconds
-		if x.holds(-1) != x.holds(1) {
+		wait++ // zero is crossed between two nanoseconds
+		if x.isTrue(-1) != x.isTrue(1) {
 			return now.Add(wait)
 		}
 		return time.Time{}
 	}
 	switch {
-	case difference < 0 && x.holds(-1) != x.holds(0):
+	case difference < 0 && x.isTrue(-1) != x.isTrue(0):
 		return now.Add(wait)
-	case x.holds(0) != x.holds(1):
+	case x.isTrue(0) != x.isTrue(1):
 		return now.Add(wait + 1)
 	}
 	return time.Time{}
 }
 
-// holds says whether the comparison is true for a difference of that sign.
-func (x *crossing) holds(sign int) bool {
+// isTrue reports whether the comparison is true for a difference of that sign.
+func (x *crossing) isTrue(sign int) bool {
 	switch x.op {
 	case operators.Less:
 		return sign < 0
@@ -354,8 +351,8 @@ func (x *crossing) holds(sign int) bool {
 	return sign != 0
 }
 
-// mirror is the comparison with its sides exchanged.
-func (x *crossing) mirror() *crossing {
+// swapSides returns the comparison with its sides exchanged.
+func (x *crossing) swapSides() *crossing {
 	op := map[string]string{
 		operators.Less: operators.Greater, operators.LessEquals: operators.GreaterEquals,
 		operators.Greater: operators.Less, operators.GreaterEquals: operators.LessEquals,

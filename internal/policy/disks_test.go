@@ -56,8 +56,8 @@ func TestDisks(t *testing.T) {
 	}
 }
 
-// TestGovernedDisks: an entry speaks for the machines that it matches and no others.
-func TestGovernedDisks(t *testing.T) {
+// TestScratchInstanceStoreOfGovernance: an entry speaks for the machines that it matches and no others.
+func TestScratchInstanceStoreOfGovernance(t *testing.T) {
 	var g Governance
 	if err := yaml.Unmarshal(
 		[]byte("- {kind: instance, team: vision, instance_store: scratch}\n- {kind: instance, team: speech}\n"),

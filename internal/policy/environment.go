@@ -21,8 +21,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// maxCondition is the longest condition in characters. What people write is far shorter;
-// it bounds what a file can make the compiler do.
+// maxCondition is the maximum length of a condition in characters, which bounds the work of the
+// compiler.
 const maxCondition = 10_000
 
 // environment is the CEL environment of every condition.
@@ -52,9 +52,9 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewCustomEnv(options...)
 })
 
-// expandHas makes has(resource.tags.team) and has(resource.tags["team"]) ask whether
-// the tag is there, has(resource.team) whether a tag says the team, and has(fact) true
-// where any other fact is known. All are unknown where what they look into is.
+// expandHas expands has(resource.tags.team) and has(resource.tags["team"]) to the presence of a
+// tag, has(resource.team) to whether a tag gives the team, and has(fact) to true if any other fact
+// is known. All are unknown if their operand is.
 func expandHas(eh parser.ExprHelper, _ ast.Expr, args []ast.Expr) (ast.Expr, *common.Error) {
 	arg := args[0]
 	if f, isFact := factIndex[path(arg)]; isFact {
@@ -78,7 +78,7 @@ func expandHas(eh parser.ExprHelper, _ ast.Expr, args []ast.Expr) (ast.Expr, *co
 	return nil, eh.NewError(arg.ID(), "has asks for a tag, as in has(resource.tags.team), or for a fact")
 }
 
-// expandDuration checks the text of a duration and lets it have days and weeks.
+// expandDuration checks the text of a duration and accepts days and weeks.
 func expandDuration(eh parser.ExprHelper, _ ast.Expr, args []ast.Expr) (ast.Expr, *common.Error) {
 	if args[0].Kind() != ast.LiteralKind {
 		return nil, nil
@@ -94,8 +94,8 @@ func expandDuration(eh parser.ExprHelper, _ ast.Expr, args []ast.Expr) (ast.Expr
 	return eh.NewCall("duration", eh.NewLiteral(types.String(d.String()))), nil
 }
 
-// finite makes an arithmetic result that is no finite number an error, which is
-// unknown: CEL itself holds NaN != 1.0 to be true.
+// finite turns an arithmetic result that is not finite into an error, which is unknown: CEL
+// evaluates NaN != 1.0 to true.
 type finite struct{ interpreter.InterpretableCall }
 
 // Exec evaluates the call.
@@ -107,7 +107,7 @@ func (f finite) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	return v
 }
 
-// decorateFinite wraps the calls that can give a number that is not finite.
+// decorateFinite wraps calls whose result may not be finite.
 func decorateFinite(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	c, ok := i.(interpreter.InterpretableCall)
 	if !ok {
@@ -120,14 +120,14 @@ func decorateFinite(i interpreter.InterpretableV2) (interpreter.InterpretableV2,
 	return i, nil
 }
 
-// fault is a mistake in the text of a condition.
+// fault is an error in the text of a condition.
 type fault struct {
 	// line counts from 1, column from 0, in characters of the condition.
 	line, column int
 	message      string
 }
 
-// compile reads a condition. schedule says that the policy has one.
+// compile compiles a condition. schedule is set if the policy has one.
 func compile(text string, schedule bool) (*condition, *fault) {
 	env, err := environment()
 	if err != nil {
@@ -157,14 +157,14 @@ func compile(text string, schedule bool) (*condition, *fault) {
 	if err != nil {
 		return nil, &fault{1, 0, err.Error()}
 	}
-	c.traced = sync.OnceValues(func() (cel.Program, error) {
+	c.tracingProgram = sync.OnceValues(func() (cel.Program, error) {
 		return env.Program(checked, cel.EvalOptions(cel.OptExhaustiveEval), cel.CustomDecoratorV2(decorateFinite))
 	})
 	c.inspect()
 	return c, nil
 }
 
-// firstIssue returns the first mistake that the compiler found.
+// firstIssue returns the compiler's first error by position.
 func firstIssue(issues *cel.Issues) *fault {
 	if issues.Err() == nil {
 		return nil
@@ -179,14 +179,14 @@ func firstIssue(issues *cel.Issues) *fault {
 		}
 		return a.Location.Column() - b.Location.Column()
 	})
-	return &fault{max(1, first.Location.Line()), max(0, first.Location.Column()), inWords(first.Message)}
+	return &fault{max(1, first.Location.Line()), max(0, first.Location.Column()), plainMessage(first.Message)}
 }
 
-// overload is the compiler's way to say that an operator does not fit its operands.
+// overload matches the compiler's message for an operator that does not fit its operands.
 var overload = lazyregexp.New(`^found no matching overload for '(!?[@_]*)([^_']+?)_*' applied to '([^']*)'$`)
 
-// inWords puts the compiler's messages into words of the language.
-func inWords(message string) string {
+// plainMessage rewrites the compiler's messages in plain words.
+func plainMessage(message string) string {
 	message = strings.Join(strings.Fields(message), " ")
 	if m := overload.FindStringSubmatch(message); m != nil {
 		operands := m[3]
@@ -217,7 +217,7 @@ func factNames() []string {
 	return out
 }
 
-// roots are the first words of the facts' names.
+// roots are the first parts of fact names.
 var roots = func() []string {
 	var out []string
 	for _, f := range facts {
@@ -242,7 +242,7 @@ func path(e ast.Expr) string {
 	return ""
 }
 
-// checkNames finds the first name under one of the roots that is no fact.
+// checkNames finds the first name under one of the roots that is not a fact.
 func checkNames(a *ast.AST, schedule bool) *fault {
 	var found *fault
 	report := func(e ast.Expr, format string, args ...any) {
@@ -273,7 +273,7 @@ func checkNames(a *ast.AST, schedule bool) *fault {
 		}
 		root, _, _ := strings.Cut(name, ".")
 		if root == figureRoot {
-			report(e, "%s", noFigure(name))
+			report(e, "%s", unknownFigureText(name))
 		}
 		for prefix := name; slices.Contains(roots, root); {
 			f, ok := factIndex[prefix]
@@ -285,7 +285,7 @@ func checkNames(a *ast.AST, schedule bool) *fault {
 				break
 			}
 			if cut < 0 {
-				report(e, "%s is not a fact; %s has %s%s", name, root, strings.Join(under(root), ", "),
+				report(e, "%s is not a fact; %s has %s%s", name, root, strings.Join(factsUnder(root), ", "),
 					document.DidYouMean(name, factNames()))
 				break
 			}
@@ -296,8 +296,8 @@ func checkNames(a *ast.AST, schedule bool) *fault {
 	return found
 }
 
-// under lists what follows a root in the names of facts.
-func under(root string) []string {
+// factsUnder lists the rest of the fact names under a root.
+func factsUnder(root string) []string {
 	var out []string
 	for _, f := range facts {
 		if rest, ok := strings.CutPrefix(f.name, root+"."); ok {
@@ -307,15 +307,15 @@ func under(root string) []string {
 	return out
 }
 
-// checkValues finds the first comparison of a fact with a value that it never has: a
-// typing error that would be false, or worse true, without end.
+// checkValues finds the first comparison of a fact with an impossible value: a typing error that
+// would be always false, or worse, always true.
 func checkValues(a *ast.AST) *fault {
 	var found *fault
 	visitValues(a, func(f *fact, _, literal ast.Expr, s string) {
 		if found != nil {
 			return
 		}
-		if why := f.never(s); why != "" {
+		if why := f.impossibleValueReason(s); why != "" {
 			at := a.SourceInfo().GetStartLocation(literal.ID())
 			found = &fault{at.Line(), at.Column(), why}
 		}
@@ -323,9 +323,9 @@ func checkValues(a *ast.AST) *fault {
 	return found
 }
 
-// canonicalizeValues brings the values that facts are compared with to the form that the
-// facts have: a policy that names "prod" means production however a tag spells it.
-// Where one of the values stands for a class, the fact is compared by its class.
+// canonicalizeValues converts compared values to the canonical form of their facts: a policy with
+// "prod" means production in any spelling of the tag. If a value stands for a class, the fact is
+// compared by its class.
 func canonicalizeValues(a *ast.AST) {
 	factory := ast.NewExprFactory()
 	classed := map[ast.Expr]string{}
@@ -343,8 +343,7 @@ func canonicalizeValues(a *ast.AST) {
 	}
 }
 
-// visitValues visits the texts that facts are compared with; asked is the expression of the
-// fact.
+// visitValues visits the texts that facts are compared with; asked is the expression of the fact.
 func visitValues(a *ast.AST, visit func(f *fact, asked, literal ast.Expr, s string)) {
 	check := func(asked, literal ast.Expr) {
 		f := factIndex[path(asked)]
@@ -374,8 +373,8 @@ func visitValues(a *ast.AST, visit func(f *fact, asked, literal ast.Expr, s stri
 	}))
 }
 
-// never says why a fact can never have a value; empty where it can.
-func (f *fact) never(value string) string {
+// impossibleValueReason returns why a fact can never have a value, or "".
+func (f *fact) impossibleValueReason(value string) string {
 	switch {
 	case value == "" && f.typ.IsExactType(cel.StringType):
 		return fmt.Sprintf("%s is never empty; where it is not known, has(%s) is unknown", f.name, f.name)
@@ -384,7 +383,7 @@ func (f *fact) never(value string) string {
 			value)
 	case f.values != nil && !slices.Contains(f.values, value):
 		return fmt.Sprintf("%s is never %q; it is %s", f.name, value, document.OneOf(f.values))
-	case f.lower && value != strings.ToLower(value):
+	case f.lowerCase && value != strings.ToLower(value):
 		return fmt.Sprintf("%s is never %q; its letters are small: %q", f.name, value, strings.ToLower(value))
 	}
 	return ""

@@ -7,9 +7,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/change"
 )
 
-// TestActionsDifferByEveryField sets each field of an action in turn: no two of the
+// TestEqualComparesEveryField sets each field of an action in turn: no two of the
 // results are the same action.
-func TestActionsDifferByEveryField(t *testing.T) {
+func TestEqualComparesEveryField(t *testing.T) {
 	var all []Do
 	of := reflect.TypeFor[Do]()
 	for i := range of.NumField() {

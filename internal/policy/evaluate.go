@@ -10,48 +10,52 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Evaluate says whether the policy proposes its action for a resource, and until when
-// that cannot change by time alone. It leaves Outcome.Parts to [Policy.Explain]. A
-// condition that [Parse] did not read is unknown. It is safe for concurrent use.
+// Evaluate returns whether the policy proposes its action for a resource, and until when that
+// cannot change by time alone. It leaves Outcome.Parts to [Policy.Explain]. A condition not
+// compiled by [Parse] is unknown. It is safe for concurrent use.
 //
-// Outcome.Next is exact to the nanosecond where a condition compares sums of spans and
-// times: "duty.lasting > d" turns a nanosecond after d, ">=" at d. Where a condition uses
-// time in any other way it is the next full minute, when clocks show another time.
+// Outcome.Next is exact to the nanosecond for comparisons of sums of durations and times:
+// "duty.lasting > d" changes a nanosecond after d, ">=" at d. For other uses of time it is the next
+// full minute.
 func (p *Policy) Evaluate(f *Facts) Outcome {
 	if f.Stale || f.Resource == nil {
 		return Outcome{}
 	}
-	e := evaluation{f: f, r: f.Resource, hours: p.hours}
+	e := evaluation{facts: f, resource: f.Resource, schedule: p.compiled}
 	out := Outcome{Answer: p.Select.match(f.Resource)}
 	if out.Answer == usage.False {
 		return out
 	}
-	for _, part := range []func(*evaluation) (usage.Tristate, time.Time){p.askWhere, p.askSchedule, p.askWhen} {
+	for _, part := range []func(*evaluation) (usage.Tristate, time.Time){p.evalWhere, p.evalSchedule, p.evalWhen} {
 		answer, next := part(&e)
 		if answer == usage.False {
-			return Outcome{Answer: usage.False, Next: next} // it stays false while this part does
+			return Outcome{Answer: usage.False, Next: next} // false while this part is false
 		}
 		out.Answer, out.Next = usage.And(out.Answer, answer), sooner(out.Next, next, f.Now)
 	}
 	return out
 }
 
-// Selects says whether the resource is of those that the policy is about: select and
-// where, not schedule and when.
+// Selects returns whether the resource matches select and where, regardless of schedule and when.
 func (p *Policy) Selects(f *Facts) usage.Tristate {
 	if f.Stale || f.Resource == nil {
 		return usage.Unknown
 	}
-	answer, _ := p.askWhere(&evaluation{f: f, r: f.Resource, hours: p.hours})
+	answer, _ := p.evalWhere(&evaluation{facts: f, resource: f.Resource, schedule: p.compiled})
 	return usage.And(p.Select.match(f.Resource), answer)
 }
 
-func (p *Policy) askWhere(e *evaluation) (usage.Tristate, time.Time) { return ask(p.Where, p.where, e) }
+func (p *Policy) evalWhere(e *evaluation) (usage.Tristate, time.Time) {
+	return evalCondition(p.Where, p.where, e)
+}
 
-func (p *Policy) askWhen(e *evaluation) (usage.Tristate, time.Time) { return ask(p.When, p.when, e) }
+func (p *Policy) evalWhen(e *evaluation) (usage.Tristate, time.Time) {
+	return evalCondition(p.When, p.when, e)
+}
 
-// ask evaluates a condition; none is true, and one that was not compiled unknown.
-func ask(text string, c *condition, e *evaluation) (usage.Tristate, time.Time) {
+// evalCondition evaluates a condition; an empty one is true, and one that was not compiled is
+// unknown.
+func evalCondition(text string, c *condition, e *evaluation) (usage.Tristate, time.Time) {
 	switch {
 	case text == "":
 		return usage.True, time.Time{}
@@ -61,78 +65,79 @@ func ask(text string, c *condition, e *evaluation) (usage.Tristate, time.Time) {
 	return c.answer(*e), c.next(e)
 }
 
-// askSchedule says whether one of the schedule's spans holds now or a tick is due.
-func (p *Policy) askSchedule(e *evaluation) (usage.Tristate, time.Time) {
+// evalSchedule returns whether one of the schedule's spans holds now or a tick is due.
+func (p *Policy) evalSchedule(e *evaluation) (usage.Tristate, time.Time) {
 	switch {
 	case p.Schedule == nil:
 		return usage.True, time.Time{}
-	case p.hours == nil:
+	case p.compiled == nil:
 		return usage.Unknown, time.Time{}
 	}
 	answer, next := usage.False, time.Time{}
 	if len(p.Schedule.Off) > 0 {
-		answer, next = usage.FromBool(p.hours.isOff(e.f.Now)), p.hours.nextTurn(e.f.Now)
+		answer, next = usage.FromBool(p.compiled.isOff(e.facts.Now)), p.compiled.nextChange(e.facts.Now)
 	}
 	if len(p.Schedule.At) > 0 {
-		due := p.hours.isDue(e.f.Now, runningSince(e))
-		answer, next = usage.Or(answer, due), sooner(next, dueTurns(e), e.f.Now)
+		due := p.compiled.isDue(e.facts.Now, runningSince(e))
+		answer, next = usage.Or(answer, due), sooner(next, nextDue(e), e.facts.Now)
 	}
 	return answer, next
 }
 
-// field is one plain value of a selection.
+// field is a plain value of a selection.
 type field struct {
 	name string
-	// doc says for people which value it is.
+	// doc describes the value.
 	doc string
-	// wanted points to the values in a Select; value reads a resource's, empty where it
-	// is not known.
-	wanted func(*Select) *[]string
-	value  func(*inventory.Resource) string
-	// values are all it can be; nil where that is open.
-	values []string
-	lower  bool
-	// same says whether a value is the wanted one; nil: where they are equal.
-	same func(wanted, value string) bool
+	// selected returns the values in a Select; value reads a resource's, empty if it is unknown.
+	selected func(*Select) *[]string
+	value    func(*inventory.Resource) string
+	// values are all possible values; nil if they are open.
+	values    []string
+	lowerCase bool
+	// equal reports whether a value matches the wanted one; nil compares exactly.
+	equal func(selected, value string) bool
 }
 
-// fields are the plain values of a selection, the cheapest to tell apart first.
+// fields are the plain values of a selection, the most selective first.
 var fields = []field{
-	{name: "kind", doc: "kinds of resource", wanted: func(s *Select) *[]string { return &s.Kind }, values: kinds,
+	{name: "kind", doc: "kinds of resource", selected: func(s *Select) *[]string { return &s.Kind }, values: kinds,
 		value: func(r *inventory.Resource) string { return string(r.Kind) }},
-	{name: "lifetime", doc: "lifetimes; persistent where no tag says ephemeral", wanted: func(s *Select) *[]string {
+	{name: "lifetime", doc: "lifetimes; persistent where no tag says ephemeral", selected: func(s *Select) *[]string {
 		return &s.Lifetime
 	}, values: lifetimes,
 		value: func(r *inventory.Resource) string { return string(lifetime(r)) }},
-	{name: "purpose", doc: "purposes, by tags", wanted: func(s *Select) *[]string {
+	{name: "purpose", doc: "purposes, by tags", selected: func(s *Select) *[]string {
 		return &s.Purpose
 	}, values: purposes,
 		value: func(r *inventory.Resource) string { return string(r.Purpose) }},
-	{name: "type", doc: "machine types", wanted: func(s *Select) *[]string { return &s.Type },
+	{name: "type", doc: "machine types", selected: func(s *Select) *[]string { return &s.Type },
 		value: func(r *inventory.Resource) string { return r.Type }},
-	{name: "cloud", doc: "clouds", wanted: func(s *Select) *[]string { return &s.Cloud },
+	{name: "cloud", doc: "clouds", selected: func(s *Select) *[]string { return &s.Cloud },
 		value: func(r *inventory.Resource) string { return r.Cloud }},
-	{name: "account", doc: "accounts", wanted: func(s *Select) *[]string { return &s.Account },
+	{name: "account", doc: "accounts", selected: func(s *Select) *[]string { return &s.Account },
 		value: func(r *inventory.Resource) string { return r.Account }},
-	{name: "region", doc: "regions", wanted: func(s *Select) *[]string { return &s.Region },
+	{name: "region", doc: "regions", selected: func(s *Select) *[]string { return &s.Region },
 		value: func(r *inventory.Resource) string { return r.Region }},
-	{name: "team", doc: "teams, by tags", wanted: func(s *Select) *[]string { return &s.Team },
+	{name: "team", doc: "teams, by tags", selected: func(s *Select) *[]string { return &s.Team },
 		value: func(r *inventory.Resource) string { return r.Owner.Team }},
-	{name: "project", doc: "projects, by tags", wanted: func(s *Select) *[]string { return &s.Project },
+	{name: "project", doc: "projects, by tags", selected: func(s *Select) *[]string { return &s.Project },
 		value: func(r *inventory.Resource) string { return r.Owner.Project }},
-	{name: "user", doc: "users, by tags", wanted: func(s *Select) *[]string { return &s.User },
+	{name: "user", doc: "users, by tags", selected: func(s *Select) *[]string { return &s.User },
 		value: func(r *inventory.Resource) string { return r.Owner.User }},
 	{
-		name:   "environment",
-		doc:    "environments, by tags, in lower case; production, prod, prd and live are each everything that is production",
-		wanted: func(s *Select) *[]string { return &s.Environment }, lower: true, same: inventory.SameEnvironment,
+		name: "environment",
+		doc:  "environments, by tags, in lower case; production, prod, prd and live are each everything that is production",
+		selected: func(s *Select) *[]string {
+			return &s.Environment
+		}, lowerCase: true, equal: inventory.SameEnvironment,
 		value: func(r *inventory.Resource) string { return r.Owner.Environment }},
 }
 
-// anyValue in a selection's tags stands for every value.
-const anyValue = "*"
+// anyTagValue in a selection's tags matches every value.
+const anyTagValue = "*"
 
-// match says whether a resource has all the values.
+// match returns whether a resource has all the values.
 func (s *Select) match(r *inventory.Resource) usage.Tristate {
 	answer := usage.True
 	for i := range fields {
@@ -147,7 +152,7 @@ func (s *Select) match(r *inventory.Resource) usage.Tristate {
 		return usage.Unknown
 	}
 	for k, want := range s.Tags {
-		if got, ok := r.Tags[k]; !ok || want != anyValue && got != want {
+		if got, ok := r.Tags[k]; !ok || want != anyTagValue && got != want {
 			return usage.False
 		}
 	}
@@ -155,7 +160,7 @@ func (s *Select) match(r *inventory.Resource) usage.Tristate {
 }
 
 func (f *field) match(s *Select, r *inventory.Resource) usage.Tristate {
-	wanted := *f.wanted(s)
+	wanted := *f.selected(s)
 	if len(wanted) == 0 {
 		return usage.True
 	}
@@ -166,18 +171,18 @@ func (f *field) match(s *Select, r *inventory.Resource) usage.Tristate {
 	return usage.FromBool(f.includes(wanted, got))
 }
 
-// includes says whether a value is one of those wanted.
+// includes reports whether a value is one of the wanted ones.
 func (f *field) includes(wanted []string, value string) bool {
-	if f.same == nil {
+	if f.equal == nil {
 		return slices.Contains(wanted, value)
 	}
-	return slices.ContainsFunc(wanted, func(w string) bool { return f.same(w, value) })
+	return slices.ContainsFunc(wanted, func(w string) bool { return f.equal(w, value) })
 }
 
-// isEmpty says whether everything matches.
+// isEmpty reports whether everything matches.
 func (s *Select) isEmpty() bool {
 	for i := range fields {
-		if len(*fields[i].wanted(s)) > 0 {
+		if len(*fields[i].selected(s)) > 0 {
 			return false
 		}
 	}
@@ -186,16 +191,16 @@ func (s *Select) isEmpty() bool {
 
 // Classes of evidence.
 const (
-	ClassDuty     = "duty"     // what was measured of it
-	ClassLease    = "lease"    // the end of a right to run
+	ClassDuty     = "duty"     // measured usage
+	ClassLease    = "lease"    // the end of a lease
 	ClassBudget   = "budget"   // money spent or forecast
 	ClassPrice    = "price"    // the rate paid
-	ClassAge      = "age"      // how long it has been there
-	ClassSchedule = "schedule" // the time of day and week
-	ClassState    = "state"    // what it is
+	ClassAge      = "age"      // age of the resource or its state
+	ClassSchedule = "schedule" // time of day and week
+	ClassState    = "state"    // other properties
 )
 
-// classes are the facts of each class, the first class that a policy asks for being its own.
+// classes are the facts of each class, in order of precedence.
 var classes = []struct {
 	name  string
 	facts []string
@@ -208,15 +213,14 @@ var classes = []struct {
 	{ClassSchedule, []string{"schedule.off", "schedule.due", "now"}},
 }
 
-// Class is the kind of evidence that the policy acts on: the first of duty, lease,
-// budget, price and age that its conditions ask for, else its schedule, else what the
-// resource is.
-func (p *Policy) Class() string {
-	if p.AsksFigures() {
+// EvidenceClass returns the class of evidence that the policy acts on: the first of duty, lease,
+// budget, price and age among its facts, else its schedule, else the state.
+func (p *Policy) EvidenceClass() string {
+	if p.UsesFigures() {
 		return ClassDuty
 	}
 	for _, class := range classes {
-		if slices.ContainsFunc(class.facts, p.Asks) {
+		if slices.ContainsFunc(class.facts, p.UsesFact) {
 			return class.name
 		}
 	}
@@ -226,15 +230,15 @@ func (p *Policy) Class() string {
 	return ClassState
 }
 
-// Asks says whether a condition of the policy asks for a fact, such as "duty.coverage".
-func (p *Policy) Asks(name string) bool {
+// UsesFact reports whether a condition of the policy uses a fact, such as "duty.coverage".
+func (p *Policy) UsesFact(name string) bool {
 	f := factIndex[name]
 	return p.anyFact(func(asked *fact) bool { return asked == f })
 }
 
-// AsksCharges says whether the conditions ask for what follows from what was charged or
-// billed: where budgets stand, what is paid.
-func (p *Policy) AsksCharges() bool {
+// UsesCharges reports whether the conditions use facts that depend on charges or bills: budgets and
+// the price paid.
+func (p *Policy) UsesCharges() bool {
 	return p.anyFact(func(f *fact) bool { return strings.HasPrefix(f.name, "budget.") || f.name == "price.drift" })
 }
 
@@ -243,11 +247,11 @@ func (p *Policy) AsksProgress() bool {
 	return p.anyFact(func(f *fact) bool { return strings.HasPrefix(f.name, "progress.") })
 }
 
-// Timeless says whether the conditions, other than the schedule, answer alike at any time
-// while nothing is learned, but for how long a state of duty has lasted.
-func (p *Policy) Timeless() bool {
-	return !p.AsksFigures() && !p.anyFact(func(f *fact) bool {
-		return f.name == "now" || !strings.HasPrefix(f.name, "duty.") && (f.slope != 0 || f.turns != nil)
+// IgnoresTime reports whether the conditions, apart from the schedule, depend on time only through
+// the duration of a duty state.
+func (p *Policy) IgnoresTime() bool {
+	return !p.UsesFigures() && !p.anyFact(func(f *fact) bool {
+		return f.name == "now" || !strings.HasPrefix(f.name, "duty.") && (f.slope != 0 || f.nextChange != nil)
 	})
 }
 
@@ -260,9 +264,8 @@ func (p *Policy) anyFact(is func(*fact) bool) bool {
 	return false
 }
 
-// Horizon is how far back usage has to be known for the policy: the longest span that
-// duty.lasting or progress.since can be compared with, and the longest window of a figure; 0 where
-// there is none.
+// Horizon returns how far back usage has to be known for the policy: the longest duration compared
+// with duty.lasting, and the longest window of a figure; 0 without any.
 func (p *Policy) Horizon() time.Duration {
 	longest := duty.NewWatch(p.Figures()).Horizon()
 	for _, c := range []*condition{p.where, p.when} {
@@ -275,10 +278,10 @@ func (p *Policy) Horizon() time.Duration {
 			}) {
 				continue
 			}
-			span := max(x.rest, -x.rest)
+			span := max(x.constantTerm, -x.constantTerm)
 			for _, t := range x.terms {
 				if t.fact != nil {
-					span += t.fact.most
+					span += t.fact.maxDuration
 				}
 			}
 			longest = max(longest, span)
@@ -287,7 +290,7 @@ func (p *Policy) Horizon() time.Duration {
 	return longest
 }
 
-// Kinds are the kinds of resource that the policies are about; nil is all.
+// Kinds returns the kinds of resource that the policies select; nil is all.
 func (s *Set) Kinds() map[inventory.Kind]bool {
 	out := map[inventory.Kind]bool{}
 	for _, p := range s.Policies {
@@ -298,7 +301,7 @@ func (s *Set) Kinds() map[inventory.Kind]bool {
 			out[inventory.Kind(k)] = true
 		}
 		if p.Do.Verb == Scale && out[inventory.KindAutoScalingGroup] {
-			out[inventory.KindInstance] = true // what a group does is what its machines do
+			out[inventory.KindInstance] = true // the duty of a group is that of its machines
 		}
 	}
 	return out

@@ -128,7 +128,9 @@ func TestUnknownFacts(t *testing.T) {
 			if text[0] == '!' {
 				expect = want.Not()
 			}
-			if got := p.when.answer(evaluation{f: nothing, r: nothing.Resource, hours: p.hours}); got != expect {
+			if got := p.when.answer(evaluation{
+				facts: nothing, resource: nothing.Resource, schedule: p.compiled,
+			}); got != expect {
 				t.Errorf("%s is %s, want %s", text, got, expect)
 			}
 		}
@@ -138,8 +140,8 @@ func TestUnknownFacts(t *testing.T) {
 	}
 }
 
-// TestUnknownNeverActs holds each way of not knowing on its own.
-func TestUnknownNeverActs(t *testing.T) {
+// TestUnknownFactsNeverPropose holds each way of not knowing on its own.
+func TestUnknownFactsNeverPropose(t *testing.T) {
 	for _, tc := range []struct {
 		name, keys string
 		change     func(*Facts)
@@ -214,8 +216,8 @@ func TestUnknownNeverActs(t *testing.T) {
 	}
 }
 
-// TestKnownNeighbors are the look-alikes of the table above that must answer.
-func TestKnownNeighbors(t *testing.T) {
+// TestKnownFactsDecide are the look-alikes of the table above that must answer.
+func TestKnownFactsDecide(t *testing.T) {
 	for text, want := range map[string]usage.Tristate{
 		`resource.tags.empty == ""`:                             usage.True,
 		`has(resource.tags.empty)`:                              usage.True,
@@ -272,9 +274,9 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestKnowingMoreNeverContradicts holds the three-valued logic: what was true or false
+// TestMoreFactsKeepKnownAnswers holds the three-valued logic: what was true or false
 // while some facts were unknown stays so whatever they turn out to be.
-func TestKnowingMoreNeverContradicts(t *testing.T) {
+func TestMoreFactsKeepKnownAnswers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := aCondition(t, 3)
 		c, f := compile(text, true)
@@ -288,7 +290,7 @@ func TestKnowingMoreNeverContradicts(t *testing.T) {
 				delete(some, facts[i].name)
 			}
 		}
-		less, more := c.eval(&activation{given: some}), c.eval(&activation{given: all})
+		less, more := c.eval(&activation{overrides: some}), c.eval(&activation{overrides: all})
 		if less != usage.Unknown && more != less {
 			t.Fatalf("%s is %s while facts are unknown, and %s once they are known", text, less, more)
 		}
@@ -296,14 +298,14 @@ func TestKnowingMoreNeverContradicts(t *testing.T) {
 		if f != nil {
 			t.Fatalf("!(%s): %s", text, f.message)
 		}
-		if got := negated.eval(&activation{given: some}); got != less.Not() {
+		if got := negated.eval(&activation{overrides: some}); got != less.Not() {
 			t.Fatalf("%s is %s, its negation %s", text, less, got)
 		}
 	})
 }
 
-// TestExplainAnswersAsEvaluate holds that the slow way and the fast one agree.
-func TestExplainAnswersAsEvaluate(t *testing.T) {
+// TestExplainMatchesEvaluate holds that the slow way and the fast one agree.
+func TestExplainMatchesEvaluate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, f := somePolicy(t), someFacts(t, someTime(t))
 		fast, slow := p.Evaluate(f), p.Explain(f)

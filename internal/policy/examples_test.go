@@ -20,7 +20,7 @@ func TestExamples(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			set, tests := example(t, file)
-			for _, r := range RunTests(set, tests, TestLook(set)) {
+			for _, r := range RunTests(set, tests, TestCaseFacts(set)) {
 				if !r.Passed() {
 					t.Error(r)
 				}
@@ -66,10 +66,10 @@ func answersExpected(t *testing.T, set *Set, tests *Tests, p *Policy) map[usage.
 	t.Helper()
 	seen := map[usage.Tristate]bool{}
 	for _, c := range tests.cases {
-		r := run{set: set, tests: tests, c: c, look: TestLook(set)}
+		r := caseRun{set: set, tests: tests, testCase: c, look: TestCaseFacts(set)}
 		for i := range c.checks {
 			e := &c.checks[i]
-			answers, err := r.ask(e.at)
+			answers, err := r.evaluate(e.at)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,10 +88,10 @@ func answersExpected(t *testing.T, set *Set, tests *Tests, p *Policy) map[usage.
 	return seen
 }
 
-// TestExamplesGoTogether holds that all examples can be used at once, and that nothing
+// TestExamplesAreCompatible holds that all examples can be used at once, and that nothing
 // but what is meant is to be said of them: which disks they declare scratch, what may end
 // although it works, and that an ephemeral resource may have no tag of its environment.
-func TestExamplesGoTogether(t *testing.T) {
+func TestExamplesAreCompatible(t *testing.T) {
 	files, err := filepath.Glob(examples + "/*.yaml")
 	if err != nil {
 		t.Fatal(err)

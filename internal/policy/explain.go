@@ -19,15 +19,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Explain answers as [Policy.Evaluate] does, and says for each part what decided. It is
-// some ten times slower.
+// Explain answers like [Policy.Evaluate], and explains each part. It is about ten times slower.
 func (p *Policy) Explain(f *Facts) Outcome {
 	if f.Stale || f.Resource == nil {
 		return Outcome{
-			Parts: []Part{{Name: "select", Text: p.Select.text(), Why: "the inventory is too old to act on"}},
+			Parts: []Part{{Name: "select", Text: p.Select.describe(), Why: "the inventory is too old to act on"}},
 		}
 	}
-	e := evaluation{f: f, r: f.Resource, hours: p.hours}
+	e := evaluation{facts: f, resource: f.Resource, schedule: p.compiled}
 	out := Outcome{Answer: usage.True, Next: p.Evaluate(f).Next}
 	for _, part := range []func(*evaluation) (Part, bool){
 		p.explainSelect, p.explainWhere, p.explainSchedule, p.explainWhen,
@@ -44,14 +43,14 @@ func (p *Policy) Explain(f *Facts) Outcome {
 }
 
 func (p *Policy) explainSelect(e *evaluation) (Part, bool) {
-	part := Part{Name: "select", Text: p.Select.text(), Answer: p.Select.match(e.r)}
+	part := Part{Name: "select", Text: p.Select.describe(), Answer: p.Select.match(e.resource)}
 	var why []string
 	for i := range fields {
 		f := &fields[i]
-		if len(*f.wanted(&p.Select)) == 0 || f.match(&p.Select, e.r) != part.Answer {
+		if len(*f.selected(&p.Select)) == 0 || f.match(&p.Select, e.resource) != part.Answer {
 			continue
 		}
-		if got := f.value(e.r); got != "" {
+		if got := f.value(e.resource); got != "" {
 			why = append(why, f.name+" is "+got)
 		} else {
 			why = append(why, f.name+" is unknown")
@@ -59,9 +58,9 @@ func (p *Policy) explainSelect(e *evaluation) (Part, bool) {
 	}
 	for _, k := range slices.Sorted(maps.Keys(p.Select.Tags)) {
 		want := p.Select.Tags[k]
-		got, ok := e.r.Tags[k]
-		switch matches := ok && (want == anyValue || got == want); {
-		case e.r.Tags == nil:
+		got, ok := e.resource.Tags[k]
+		switch matches := ok && (want == anyTagValue || got == want); {
+		case e.resource.Tags == nil:
 			why = append(why, "tags could not be read")
 		case part.Answer == usage.Unknown || matches != (part.Answer == usage.True):
 		case !ok:
@@ -74,11 +73,11 @@ func (p *Policy) explainSelect(e *evaluation) (Part, bool) {
 	return part, true
 }
 
-// text writes a selection as in a file.
-func (s *Select) text() string {
+// describe returns a selection as in a file.
+func (s *Select) describe() string {
 	var out []string
 	for i := range fields {
-		if wanted := *fields[i].wanted(s); len(wanted) > 0 {
+		if wanted := *fields[i].selected(s); len(wanted) > 0 {
 			out = append(out, fields[i].name+": "+strings.Join(wanted, " | "))
 		}
 	}
@@ -104,24 +103,24 @@ func (p *Policy) explainSchedule(e *evaluation) (Part, bool) {
 		return Part{}, false
 	}
 	part := Part{Name: "schedule"}
-	part.Answer, _ = p.askSchedule(e)
-	if p.hours == nil {
+	part.Answer, _ = p.evalSchedule(e)
+	if p.compiled == nil {
 		return part, true
 	}
-	show := func(t time.Time) string { return t.In(p.hours.location).Format("Mon 2 Jan 15:04") }
+	show := func(t time.Time) string { return t.In(p.compiled.location).Format("Mon 2 Jan 15:04") }
 	var text []string
-	part.Why = "it is " + show(e.f.Now)
+	part.Why = "it is " + show(e.facts.Now)
 	if off := p.Schedule.Off; len(off) > 0 {
 		text = append(text, "off "+strings.Join(off, ", "))
-		if turn := p.hours.nextTurn(e.f.Now); !turn.IsZero() {
+		if turn := p.compiled.nextChange(e.facts.Now); !turn.IsZero() {
 			part.Why += ", " + map[bool]string{
 				true: "off", false: "on",
-			}[p.hours.isOff(e.f.Now)] + " until " + show(turn)
+			}[p.compiled.isOff(e.facts.Now)] + " until " + show(turn)
 		}
 	}
 	if ticks := p.Schedule.At; len(ticks) > 0 {
 		text = append(text, "at "+strings.Join(ticks, ", "))
-		since, last := runningSince(e), p.hours.lastTick(e.f.Now)
+		since, last := runningSince(e), p.compiled.lastTick(e.facts.Now)
 		switch {
 		case since.IsZero():
 			part.Why += ", and its start is unknown"
@@ -131,15 +130,15 @@ func (p *Policy) explainSchedule(e *evaluation) (Part, bool) {
 			part.Why += ", and it has been running since " + show(since) + " only"
 		}
 	}
-	part.Text = strings.Join(text, ", ") + " (" + p.hours.location.String() + ")"
+	part.Text = strings.Join(text, ", ") + " (" + p.compiled.location.String() + ")"
 	return part, true
 }
 
 // trace is an evaluated condition with the value of each of its parts.
 type trace struct {
-	c     *condition
-	e     *evaluation
-	state interpreter.EvalState
+	condition  *condition
+	evaluation *evaluation
+	state      interpreter.EvalState
 }
 
 func explainCondition(name, text string, c *condition, e *evaluation) (Part, bool) {
@@ -151,19 +150,19 @@ func explainCondition(name, text string, c *condition, e *evaluation) (Part, boo
 		part.Why = "it was not compiled"
 		return part, true
 	}
-	program, err := c.traced()
+	program, err := c.tracingProgram()
 	if err != nil {
 		part.Why = err.Error()
 		return part, true
 	}
-	v, details, _ := program.Eval(&activation{evaluation: *e}) // an error is unknown, and stands in the trace
-	t := &trace{c: c, e: e, state: details.State()}
+	v, details, _ := program.Eval(&activation{evaluation: *e}) // an error is unknown, and is part of the trace
+	t := &trace{condition: c, evaluation: e, state: details.State()}
 	part.Answer = answerOf(v)
-	part.Why = strings.Join(t.why(c.ast.Expr(), part.Answer), "; ")
+	part.Why = strings.Join(t.reasons(c.ast.Expr(), part.Answer), "; ")
 	return part, true
 }
 
-// answerOf reads a value of CEL. What is no boolean is unknown.
+// answerOf converts a CEL value. Anything but a boolean is unknown.
 func answerOf(v ref.Val) usage.Tristate {
 	if b, ok := v.(types.Bool); ok {
 		return usage.FromBool(bool(b))
@@ -171,7 +170,7 @@ func answerOf(v ref.Val) usage.Tristate {
 	return usage.Unknown
 }
 
-// value returns what a part of the condition came to.
+// value returns the value of a part of the condition.
 func (t *trace) value(e ast.Expr) ref.Val {
 	if e.Kind() == ast.LiteralKind {
 		return e.AsLiteral()
@@ -180,31 +179,31 @@ func (t *trace) value(e ast.Expr) ref.Val {
 	return v
 }
 
-// why says what made a part of the condition come to an answer.
-func (t *trace) why(e ast.Expr, answer usage.Tristate) []string {
+// reasons returns what decided the answer of a part of the condition.
+func (t *trace) reasons(e ast.Expr, answer usage.Tristate) []string {
 	if e.Kind() == ast.CallKind {
 		args := e.AsCall().Args()
 		switch e.AsCall().FunctionName() {
 		case operators.LogicalAnd:
-			return t.deciding(args, answer, usage.True)
+			return t.decidingReasons(args, answer, usage.True)
 		case operators.LogicalOr:
-			return t.deciding(args, answer, usage.False)
+			return t.decidingReasons(args, answer, usage.False)
 		case operators.LogicalNot:
-			return t.why(args[0], answer.Not())
+			return t.reasons(args[0], answer.Not())
 		}
 	}
-	return t.atom(e, answer)
+	return t.explainComparison(e, answer)
 }
 
-// deciding joins the operands that came to the answer. One suffices, except for the
-// answer that needs all of them.
-func (t *trace) deciding(args []ast.Expr, answer, all usage.Tristate) []string {
+// decidingReasons joins the operands with the answer. One is enough, except for the answer that
+// needs all.
+func (t *trace) decidingReasons(args []ast.Expr, answer, all usage.Tristate) []string {
 	var out []string
 	for _, arg := range args {
 		if answerOf(t.value(arg)) != answer {
 			continue
 		}
-		out = append(out, t.why(arg, answer)...)
+		out = append(out, t.reasons(arg, answer)...)
 		if answer != all && answer != usage.Unknown {
 			break
 		}
@@ -212,18 +211,18 @@ func (t *trace) deciding(args []ast.Expr, answer, all usage.Tristate) []string {
 	return out
 }
 
-// atom says what the facts of a comparison are.
-func (t *trace) atom(e ast.Expr, answer usage.Tristate) []string {
-	known, missing := t.mentioned(e)
+// explainComparison describes the facts of a comparison.
+func (t *trace) explainComparison(e ast.Expr, answer usage.Tristate) []string {
+	known, missing := t.describeFacts(e)
 	switch {
 	case (answer == usage.True || factIndex[path(e)] != nil && answer == usage.False) && len(known) > 0:
 		return []string{strings.Join(known, ", ")}
 	case answer == usage.Unknown && len(missing) > 0:
 		return []string{strings.Join(missing, ", ")}
 	}
-	text, err := cel.ExprToString(e, t.c.ast.SourceInfo())
+	text, err := cel.ExprToString(e, t.condition.ast.SourceInfo())
 	if err != nil {
-		text = t.c.text
+		text = t.condition.text
 	}
 	text = strings.ReplaceAll(text, classPrefix, "")
 	out := oneLine(text) + " is " + answer.String()
@@ -235,9 +234,8 @@ func (t *trace) atom(e ast.Expr, answer usage.Tristate) []string {
 	return []string{out}
 }
 
-// mentioned says of the facts in an expression what they are, and of those that are
-// not known why.
-func (t *trace) mentioned(e ast.Expr) (known, missing []string) {
+// describeFacts describes the known facts in an expression, and why the others are unknown.
+func (t *trace) describeFacts(e ast.Expr) (known, missing []string) {
 	add := func(list *[]string, s string) {
 		if !slices.Contains(*list, s) {
 			*list = append(*list, s)
@@ -245,8 +243,8 @@ func (t *trace) mentioned(e ast.Expr) (known, missing []string) {
 	}
 	var visit func(n ast.NavigableExpr)
 	visit = func(n ast.NavigableExpr) {
-		if key, ok := t.tag(n); ok && t.e.r.Tags != nil {
-			if v, there := t.e.r.Tags[key]; there {
+		if key, ok := t.tag(n); ok && t.evaluation.resource.Tags != nil {
+			if v, there := t.evaluation.resource.Tags[key]; there {
 				add(&known, fmt.Sprintf("tag %s is %q", key, v))
 			} else {
 				add(&missing, "tag "+key+" is absent")
@@ -254,15 +252,15 @@ func (t *trace) mentioned(e ast.Expr) (known, missing []string) {
 			return
 		}
 		if f, ok := figureOf(n); ok {
-			if r := t.e.f.GPUs.Read(t.e.f.Now, f, true); r.Known {
-				add(&known, call(f)+" is "+show(types.Double(r.Value)))
+			if r := t.evaluation.facts.GPUs.Read(t.evaluation.facts.Now, f, true); r.Known {
+				add(&known, figureCall(f)+" is "+formatValue(types.Double(r.Value)))
 			} else {
-				add(&missing, call(f)+" is unknown: "+r.Why)
+				add(&missing, figureCall(f)+" is unknown: "+r.Why)
 			}
 			return
 		}
 		f, asked := presences[path(n)]
-		if asked && f.said(t.e) == usage.False {
+		if asked && f.tagPresence(t.evaluation) == usage.False {
 			add(&known, "no tag says "+f.name)
 			return
 		}
@@ -270,24 +268,24 @@ func (t *trace) mentioned(e ast.Expr) (known, missing []string) {
 			f = factIndex[path(n)]
 		}
 		if f != nil && n.Kind() == ast.IdentKind {
-			if of := factIndex[f.shown]; of != nil && f.read(t.e) != nil {
+			if of := factIndex[f.shownAs]; of != nil && f.read(t.evaluation) != nil {
 				f = of
 			}
-			if v := f.read(t.e); v != nil {
-				add(&known, f.name+" is "+show(v))
+			if v := f.read(t.evaluation); v != nil {
+				add(&known, f.name+" is "+formatValue(v))
 			} else {
-				add(&missing, f.name+" is unknown: "+f.why(t.e))
+				add(&missing, f.name+" is unknown: "+f.unknownReason(t.evaluation))
 			}
 		}
 		for _, child := range n.Children() {
 			visit(child)
 		}
 	}
-	visit(ast.NavigateExpr(t.c.ast, e))
+	visit(ast.NavigateExpr(t.condition.ast, e))
 	return known, missing
 }
 
-// tag returns the key of resource.tags.key, resource.tags["key"] and their has.
+// tag returns the key of resource.tags.key, resource.tags["key"] and has of them.
 func (t *trace) tag(e ast.Expr) (key string, ok bool) {
 	const tags = "resource.tags"
 	if e.Kind() == ast.SelectKind && path(e.AsSelect().Operand()) == tags {
@@ -308,7 +306,7 @@ func (t *trace) tag(e ast.Expr) (key string, ok bool) {
 	return "", false
 }
 
-// literal returns a text that is written in the condition.
+// literal returns a text literal of the condition.
 func (t *trace) literal(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.LiteralKind {
 		return "", false
@@ -317,23 +315,23 @@ func (t *trace) literal(e ast.Expr) (string, bool) {
 	return string(s), ok
 }
 
-// why says why a fact is not known.
-func (f *fact) why(e *evaluation) string {
+// unknownReason returns why a fact is unknown.
+func (f *fact) unknownReason(e *evaluation) string {
 	if strings.HasPrefix(f.name, "duty.") {
 		switch {
-		case e.f.Duty == nil:
+		case e.facts.Duty == nil:
 			return "its duty is not judged"
-		case verdict(e) == nil && e.f.Duty.State != "":
+		case currentVerdict(e) == nil && e.facts.Duty.State != "":
 			return "its newest sample is too old"
-		case e.f.Duty.Why != "":
-			return e.f.Duty.Why
+		case e.facts.Duty.Why != "":
+			return e.facts.Duty.Why
 		}
 	}
 	return f.unknown
 }
 
-// show writes a value for people.
-func show(v ref.Val) string {
+// formatValue formats a value for people.
+func formatValue(v ref.Val) string {
 	switch v := v.(type) {
 	case types.String:
 		return strconv.Quote(string(v))

@@ -1,4 +1,4 @@
 package policy
 
-// TestLook looks at cases as the engine does, which this package cannot import.
-var TestLook func(set *Set) Look
+// TestCaseFacts looks at cases as the engine does, which this package cannot import.
+var TestCaseFacts func(set *Set) FactsFunc

@@ -10,29 +10,28 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Facts is what is known of one resource at one time. What is not known is unknown
-// in every condition that asks for it.
+// Facts are the known properties of one resource at one time. Missing ones are unknown in every
+// condition.
 type Facts struct {
 	Now      time.Time
 	Resource *inventory.Resource
-	// Duty is what it does; nil where it was not judged, which is unknown.
+	// Duty is the resource's verdict; nil, which is unknown, if it was not judged.
 	Duty *duty.Verdict
-	// GPUs tells figures about its GPUs; the zero Gauge knows none.
+	// GPUs computes figures about its GPUs; the zero Gauge knows none.
 	GPUs duty.Gauge
-	// Gang are the other machines of the same run; Duty is then that of the whole.
+	// Gang are the other machines of the same run; Duty is then that of the whole run.
 	Gang []inventory.Ref
-	// Hourly is what it costs an hour; unpriced is unknown.
+	// Hourly is the hourly list price; unpriced is unknown.
 	Hourly inventory.Fact[money.Amount]
-	// Checkpoint is when the newest confirmed checkpoint of its work was saved.
+	// Checkpoint is the time of the newest confirmed checkpoint of its work.
 	Checkpoint inventory.Fact[time.Time]
 	// Progress is that of its work, or of the run of its gang; unknown where it is not judged.
 	Progress inventory.Fact[duty.Progress]
-	// Budget is the state of the budgets that its owner spends from; nil is unknown.
+	// Budget is the state of the owner's budgets; nil is unknown.
 	Budget *Budget
-	// PriceDrift is the rate paid over the catalog's less 1: 0.1 is 10% more.
+	// PriceDrift is the rate paid over the catalog's, minus 1: 0.1 is 10% more.
 	PriceDrift inventory.Fact[float64]
-	// Stale says that the inventory itself is too old to act on: everything about
-	// the resource is unknown.
+	// Stale is set if the inventory is too old to act on: everything about the resource is unknown.
 	Stale bool
 }
 
@@ -93,22 +92,21 @@ func (f *Facts) ReportsProgress() bool {
 type Budget struct {
 	// State is ok, warn, gate or over.
 	State string
-	// UsedShare is spent and held over the budget's amount, 0 and up; ForecastShare
-	// the forecast to the end of the period over it.
+	// UsedShare is spent and reserved over the budget's amount, from 0; ForecastShare the forecast
+	// to the end of the period over it.
 	UsedShare     float64
 	ForecastShare inventory.Fact[float64]
 }
 
-// Outcome is what a policy says of a resource.
+// Outcome is a policy's answer about a resource.
 type Outcome struct {
-	// Answer is True where the policy proposes its action.
+	// Answer is True if the policy proposes its action.
 	Answer usage.Tristate
-	// Parts are the answers it is made of, in the order select, where, schedule,
-	// when; parts after the first False are left out.
+	// Parts are the answers of select, where, schedule and when; parts after the first False are
+	// omitted.
 	Parts []Part
-	// Next is the earliest time at which the answer may change although no fact
-	// changes, because time goes on: a duration crossed, a schedule's next tick.
-	// Zero is never.
+	// Next is the earliest time at which the answer may change while only time passes: a duration
+	// is exceeded, a schedule ticks. Zero is never.
 	Next time.Time
 }
 
@@ -127,6 +125,6 @@ type Part struct {
 	Name   string // "select", "where", "schedule", "when"
 	Text   string // the condition as written
 	Answer usage.Tristate
-	// Why says what decided: the value that differs, the fact that is unknown.
+	// Why is the reason: the differing value, or the unknown fact.
 	Why string
 }

@@ -20,23 +20,23 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// figuresName is the variable behind figures about GPUs: a map from each as a number. No
-// condition can spell it.
+// figuresName is the variable behind GPU figures: a map from figureKey to a number. Conditions
+// cannot spell it.
 const figuresName = "@gpu"
 
-// figureRoot is the first word of their names.
+// figureRoot is the first part of figure names.
 const figureRoot = "gpu"
 
-// FigureInfo is a figure about GPUs that conditions can ask for, for people.
+// FigureInfo documents a GPU figure of conditions.
 type FigureInfo struct {
-	// Name is the quantity's, and Calls are its forms, such as gpu.util.mean("30m").
+	// Name is the quantity's name, and Calls its forms, such as gpu.util.mean("30m").
 	Name  string
 	Calls []string
-	// Doc says what it is, Unit its unit, and Worst which GPU is the worst one.
+	// Doc describes the figure, Unit is its unit, and Worst how the worst GPU is chosen.
 	Doc, Unit, Worst string
 }
 
-// Figures returns every figure about GPUs that conditions can ask for.
+// Figures returns all GPU figures of conditions.
 func Figures() []FigureInfo {
 	var out []FigureInfo
 	for _, q := range duty.Quantities() {
@@ -45,7 +45,9 @@ func Figures() []FigureInfo {
 			for _, s := range q.Statistics {
 				if !worst || q.Worst != "" {
 					f.Calls = append(f.Calls,
-						call(duty.Figure{Quantity: q.Quantity, Statistic: s, Worst: worst, Window: 30 * time.Minute}))
+						figureCall(duty.Figure{
+							Quantity: q.Quantity, Statistic: s, Worst: worst, Window: 30 * time.Minute,
+						}))
 				}
 			}
 		}
@@ -54,12 +56,12 @@ func Figures() []FigureInfo {
 	return out
 }
 
-// call writes a figure as conditions ask for it.
-func call(f duty.Figure) string {
+// figureCall returns a figure as written in conditions.
+func figureCall(f duty.Figure) string {
 	return fmt.Sprintf("%s(%q)", f.Name(), plain.ExactDuration(f.Window))
 }
 
-// figureMacros make gpu.util.mean("30m") a look into the figures about GPUs.
+// figureMacros expand gpu.util.mean("30m") to a lookup in the figures.
 func figureMacros() []cel.Macro {
 	var names []string
 	for _, q := range duty.Quantities() {
@@ -82,26 +84,27 @@ func figureMacros() []cel.Macro {
 				if why != "" {
 					return nil, eh.NewError(target.ID(), why)
 				}
-				if f.Window, why = windowOf(args[0]); why != "" {
+				if f.Window, why = parseWindow(args[0]); why != "" {
 					return nil, eh.NewError(args[0].ID(),
-						call(duty.Figure{
+						figureCall(duty.Figure{
 							Quantity: f.Quantity, Statistic: f.Statistic, Worst: f.Worst, Window: 30 * time.Minute,
 						})+": "+
 							why)
 				}
-				return eh.NewCall(operators.Index, eh.NewIdent(figuresName), eh.NewLiteral(types.Int(keyOf(f)))), nil
+				return eh.NewCall(operators.Index, eh.NewIdent(figuresName),
+					eh.NewLiteral(types.Int(figureKey(f)))), nil
 			}))
 	}
 	return out
 }
 
-// figureNamed returns the figure with a name, less its window, or why there is none.
+// figureNamed returns the figure with a name, without its window, or why there is none.
 func figureNamed(of, statistic string) (duty.Figure, string) {
 	name, worst := strings.CutSuffix(of, ".worst")
 	all := duty.Quantities()
 	i := slices.IndexFunc(all, func(q duty.QuantityInfo) bool { return q.Name == name })
 	if i < 0 {
-		return duty.Figure{}, noFigure(of)
+		return duty.Figure{}, unknownFigureText(of)
 	}
 	s := slices.IndexFunc(all[i].Statistics, func(s duty.Statistic) bool { return s.String() == statistic })
 	switch {
@@ -113,8 +116,8 @@ func figureNamed(of, statistic string) (duty.Figure, string) {
 	return duty.Figure{Quantity: all[i].Quantity, Statistic: all[i].Statistics[s], Worst: worst}, ""
 }
 
-// noFigure says which figures there are in the place of a name that is none.
-func noFigure(name string) string {
+// unknownFigureText lists the figures for a name that is not one.
+func unknownFigureText(name string) string {
 	var names []string
 	for _, q := range duty.Quantities() {
 		if names = append(names, q.Name); strings.TrimSuffix(name, ".worst") == q.Name {
@@ -125,8 +128,8 @@ func noFigure(name string) string {
 		document.DidYouMean(name, names))
 }
 
-// windowOf reads the window of a figure, or says what is wrong with it.
-func windowOf(e ast.Expr) (time.Duration, string) {
+// parseWindow parses the window of a figure, or returns what is wrong with it.
+func parseWindow(e ast.Expr) (time.Duration, string) {
 	if e.Kind() != ast.LiteralKind {
 		return 0, "the window is written out"
 	}
@@ -145,8 +148,8 @@ func windowOf(e ast.Expr) (time.Duration, string) {
 	}
 }
 
-// keyOf returns a figure as a number.
-func keyOf(f duty.Figure) int64 {
+// figureKey encodes a figure as a number.
+func figureKey(f duty.Figure) int64 {
 	key := int64(f.Quantity)<<48 | int64(f.Statistic)<<40 | int64(f.Window/time.Second)
 	if f.Worst {
 		key |= 1 << 32
@@ -154,45 +157,45 @@ func keyOf(f duty.Figure) int64 {
 	return key
 }
 
-// figureAt returns the figure of a number that keyOf returned.
-func figureAt(key int64) duty.Figure {
+// figureFromKey decodes a number from figureKey.
+func figureFromKey(key int64) duty.Figure {
 	return duty.Figure{
 		Quantity: duty.Quantity(key >> 48), Statistic: duty.Statistic(key >> 40 & 0xff), Worst: key>>32&1 == 1,
 		Window: time.Duration(key&(1<<32-1)) * time.Second}
 }
 
-// figureOf returns the figure that an expression asks for.
+// figureOf returns the figure of a lookup expression.
 func figureOf(e ast.Expr) (duty.Figure, bool) {
 	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Index ||
 		path(e.AsCall().Args()[0]) != figuresName {
 		return duty.Figure{}, false
 	}
 	key, ok := e.AsCall().Args()[1].AsLiteral().(types.Int)
-	return figureAt(int64(key)), ok
+	return figureFromKey(int64(key)), ok
 }
 
-// gauged is the figures of a resource as CEL looks into them.
-type gauged struct {
+// figureMapper computes the figures of a resource for CEL.
+type figureMapper struct {
 	traits.Mapper
 	a *activation
 }
 
 var noFigures = types.DefaultTypeAdapter.NativeToValue(map[int64]float64{}).(traits.Mapper)
 
-// Find returns a figure.
-func (g gauged) Find(key ref.Val) (ref.Val, bool) {
+// Find returns the value of a figure.
+func (g figureMapper) Find(key ref.Val) (ref.Val, bool) {
 	k, ok := key.(types.Int)
 	if !ok {
 		return nil, false
 	}
-	f := g.a.f
-	if r := f.GPUs.Read(f.Now, figureAt(int64(k)), false); r.Known {
+	f := g.a.facts
+	if r := f.GPUs.Read(f.Now, figureFromKey(int64(k)), false); r.Known {
 		return types.Double(r.Value), true
 	}
 	return unknown, true
 }
 
-// Figures returns the figures about GPUs that the conditions ask for.
+// Figures returns the GPU figures of the conditions.
 func (p *Policy) Figures() []duty.Figure {
 	var out []duty.Figure
 	for _, c := range []*condition{p.where, p.when} {
@@ -203,7 +206,7 @@ func (p *Policy) Figures() []duty.Figure {
 	return out
 }
 
-// Watch returns what has to be kept of the samples of GPUs for the policies; nil for nothing.
+// Watch returns the watch of the policies' GPU figures; nil without any.
 func (s *Set) Watch() *duty.Watch {
 	var all []duty.Figure
 	for _, p := range s.Policies {
@@ -212,7 +215,7 @@ func (s *Set) Watch() *duty.Watch {
 	return duty.NewWatch(all)
 }
 
-// AsksFigures says whether the conditions ask for figures about GPUs.
-func (p *Policy) AsksFigures() bool {
+// UsesFigures reports whether the conditions use GPU figures.
+func (p *Policy) UsesFigures() bool {
 	return p.where != nil && len(p.where.figures) > 0 || p.when != nil && len(p.when.figures) > 0
 }

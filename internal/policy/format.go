@@ -14,8 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// YAML writes a file that [Parse] reads as the same policies. Limits that are zero are left
-// out, and a share is rounded to a hundredth of a percent.
+// YAML returns a file that [Parse] parses to the same policies. Zero limits are omitted, and a
+// share is rounded to a hundredth of a percent.
 func (s *Set) YAML() []byte {
 	var b strings.Builder
 	b.WriteString("apiVersion: " + APIVersion + "\npolicies:\n")
@@ -101,7 +101,7 @@ func (d *Do) write(b *strings.Builder) {
 func (s *Select) pairs() []string {
 	var out []string
 	for i := range fields {
-		out = append(out, pair(fields[i].name, list(*fields[i].wanted(s))))
+		out = append(out, pair(fields[i].name, list(*fields[i].selected(s))))
 	}
 	return append(out, pair("tags", flow(tagPairs(s.Tags))))
 }
@@ -129,7 +129,7 @@ func (l *Limits) pairs() []string {
 	return out
 }
 
-// pair is a key with its value, or nothing without a value.
+// pair returns a key with its value, or "" without a value.
 func pair(key, value string) string {
 	if value == "" {
 		return ""
@@ -137,7 +137,7 @@ func pair(key, value string) string {
 	return key + ": " + value
 }
 
-// flow joins what is there in braces; nothing without any.
+// flow returns the nonempty pairs as a flow mapping; "" without any.
 func flow(pairs []string) string {
 	pairs = slices.DeleteFunc(slices.Clone(pairs), func(s string) bool { return s == "" })
 	if len(pairs) == 0 {
@@ -146,7 +146,7 @@ func flow(pairs []string) string {
 	return "{" + strings.Join(pairs, ", ") + "}"
 }
 
-// list is one value, or several in brackets; nothing without any.
+// list returns one value, or several as a flow sequence; "" without any.
 func list(values []string) string {
 	var out []string
 	for _, v := range values {
@@ -161,15 +161,15 @@ func list(values []string) string {
 	return "[" + strings.Join(out, ", ") + "]"
 }
 
-// word is what means itself in YAML without quotes, wherever it stands.
-var word = lazyregexp.New(`^[A-Za-z][A-Za-z0-9_./-]*$`)
+// plainWord matches texts that need no quotes in YAML.
+var plainWord = lazyregexp.New(`^[A-Za-z][A-Za-z0-9_./-]*$`)
 
-// reserved are words that YAML takes for something else.
-var reserved = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+// reservedWords have another meaning in YAML.
+var reservedWords = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 // scalarText writes a text as a YAML scalar.
 func scalarText(s string) string {
-	if word.MatchString(s) && !slices.Contains(reserved, strings.ToLower(s)) {
+	if plainWord.MatchString(s) && !slices.Contains(reservedWords, strings.ToLower(s)) {
 		return s
 	}
 	return document.Quoted(s)

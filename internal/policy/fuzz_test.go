@@ -31,8 +31,8 @@ func FuzzCondition(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := evaluation{f: facts, r: facts.Resource, hours: h}
-		less, more := c.eval(&activation{given: map[string]any{}}), c.answer(e)
+		e := evaluation{facts: facts, resource: facts.Resource, schedule: h}
+		less, more := c.eval(&activation{overrides: map[string]any{}}), c.answer(e)
 		if less != usage.Unknown && less != more {
 			t.Fatalf("%s of nothing, %s of a machine", less, more)
 		}
@@ -60,7 +60,7 @@ func FuzzSchedule(f *testing.F) {
 			return
 		}
 		now := time.Unix(unix%4_000_000_000, 0)
-		if turn := h.nextTurn(now); !turn.IsZero() && (!turn.After(now) || h.isOff(turn) == h.isOff(now) ||
+		if turn := h.nextChange(now); !turn.IsZero() && (!turn.After(now) || h.isOff(turn) == h.isOff(now) ||
 			h.isOff(turn.Add(-1)) != h.isOff(now)) {
 			t.Fatalf("%q: off is %t at %s, %t at its turn %s", off, h.isOff(now), now, h.isOff(turn), turn)
 		}

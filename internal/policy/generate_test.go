@@ -244,7 +244,7 @@ func aVerdict(t *rapid.T, now time.Time) *duty.Verdict {
 	default:
 		v.Since = now.Add(-aDuration(t))
 		v.Until = v.Since.Add(aDuration(t))
-		v.Duration = lasting(v, now)
+		v.Duration = stateDuration(v, now)
 	}
 	if rapid.Bool().Draw(t, "expires") {
 		v.Expires = now.Add(aDuration(t) - 10*time.Minute)

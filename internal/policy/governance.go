@@ -12,31 +12,31 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Governance is the section of the configuration that says which resources policies may
-// act on. What no entry matches needs the tag curfew:managed=true; what a policy selects
-// is not governed by that. Empty, it governs nothing.
-type Governance []Governed
+// Governance is the section of the configuration that defines the resources on which policies may
+// act. Others need the tag curfew:managed=true; the select of a policy grants nothing. An empty
+// Governance governs nothing.
+type Governance []GovernanceEntry
 
-// Governed is one entry: resources, and why policies may act on them.
-type Governed struct {
+// GovernanceEntry is a selection of resources on which policies may act.
+type GovernanceEntry struct {
 	Select Select
 	Reason string
-	// ScratchInstanceStore declares that the instance-store disks of these machines hold
-	// nothing that matters (instance_store: scratch).
+	// ScratchInstanceStore declares the instance-store disks of these machines disposable
+	// (instance_store: scratch).
 	ScratchInstanceStore bool
 }
 
-// Governs says whether policies may act on a resource: it carries curfew:managed=true,
-// or an entry matches it. What is not known of it does not match.
+// Governs reports whether policies may act on a resource: it carries curfew:managed=true, or an
+// entry matches it. Unknown properties do not match.
 func (g Governance) Governs(r *inventory.Resource) bool {
-	return r != nil && (r.Managed || g.matches(r, func(*Governed) bool { return true }))
+	return r != nil && (r.Managed || g.matches(r, func(*GovernanceEntry) bool { return true }))
 }
 
-// Tags are the tags by which a cloud's permissions can tell what the entries govern: each
-// element is true of a resource that has all of its tags ("*" is any value). They are never
-// narrower than the entries, given the keys by which a lifetime is known: policies act only
-// on what is ephemeral, so that this tag is enough where an entry names no tags.
-func (g Governance) Tags(lifetime []string) []map[string]string {
+// PermissionTags returns tags by which a cloud's permissions can select the governed resources: an
+// element matches resources with all of its tags ("*" is any value). Together they are never
+// narrower than the entries, given the tag keys of the lifetime: policies act only on ephemeral
+// resources, so that tag is enough for an entry without tags.
+func (g Governance) PermissionTags(lifetime []string) []map[string]string {
 	var all []map[string]string
 	add := func(tags map[string]string) {
 		if !slices.ContainsFunc(all, func(other map[string]string) bool { return maps.Equal(tags, other) }) {
@@ -55,14 +55,14 @@ func (g Governance) Tags(lifetime []string) []map[string]string {
 	return all
 }
 
-// ScratchInstanceStore says whether an entry that matches a resource declares its
-// instance-store disks to hold nothing that matters.
+// ScratchInstanceStore reports whether a matching entry declares the resource's instance-store
+// disks disposable.
 func (g Governance) ScratchInstanceStore(r *inventory.Resource) bool {
-	return r != nil && g.matches(r, func(e *Governed) bool { return e.ScratchInstanceStore })
+	return r != nil && g.matches(r, func(e *GovernanceEntry) bool { return e.ScratchInstanceStore })
 }
 
-// matches says whether an entry that has something matches a resource.
-func (g Governance) matches(r *inventory.Resource, has func(*Governed) bool) bool {
+// matches reports whether an entry with a property matches a resource.
+func (g Governance) matches(r *inventory.Resource, has func(*GovernanceEntry) bool) bool {
 	for i := range g {
 		if has(&g[i]) && !g[i].Select.isEmpty() && g[i].Select.match(r) == usage.True {
 			return true
@@ -71,11 +71,11 @@ func (g Governance) matches(r *inventory.Resource, has func(*Governed) bool) boo
 	return false
 }
 
-// UnmarshalYAML reads the list strictly. Mistakes are a *document.Error without a file.
+// UnmarshalYAML reads the list strictly. Errors are a *document.Error without a file.
 func (g *Governance) UnmarshalYAML(n ast.Node) error {
 	d := &reader{&document.File{}}
 	return d.Items(n, "governance", func(item ast.Node) error {
-		var entry Governed
+		var entry GovernanceEntry
 		if err := d.governed(item, &entry); err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func (g *Governance) UnmarshalYAML(n ast.Node) error {
 	})
 }
 
-func (d *reader) governed(n ast.Node, g *Governed) error {
+func (d *reader) governed(n ast.Node, g *GovernanceEntry) error {
 	err := d.selection(n, "an entry of governance", &g.Select,
 		document.Optional("reason", "why policies may act on these resources", func(n ast.Node) (err error) {
 			g.Reason, err = d.Text(n, "reason")

@@ -8,9 +8,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestHasOfATaggedFact: where tags were read it is known that none says a fact, so that a
+// TestHasOfTaggedFact: where tags were read it is known that none says a fact, so that a
 // policy can leave production out without leaving out untagged resources.
-func TestHasOfATaggedFact(t *testing.T) {
+func TestHasOfTaggedFact(t *testing.T) {
 	const where = `!has(resource.environment) || resource.environment != "production"`
 	for _, tc := range []struct {
 		name string

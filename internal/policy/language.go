@@ -10,18 +10,18 @@ import (
 	"cel.dev/cel-go/common/operators"
 )
 
-// Fact is something that conditions can ask for, for people.
+// Fact documents a fact of conditions.
 type Fact struct {
-	// Name is its name, Type its type, Values all that it can be, Unit the unit of a number.
+	// Values are all possible values, Unit is the unit of a number.
 	Name, Type string
 	Values     []string
 	Unit       string
-	// Doc says what it is, Unknown when it is not known, and Example is a condition.
+	// Doc describes it, Unknown when it is unknown, and Example is a condition.
 	Doc, Unknown, Example string
 }
 
-// Language returns every fact that conditions can ask for.
-func Language() []Fact {
+// AllFacts returns all facts of conditions.
+func AllFacts() []Fact {
 	out := make([]Fact, 0, len(facts))
 	for _, f := range facts {
 		typ := map[string]string{
@@ -37,13 +37,13 @@ func Language() []Fact {
 	return out
 }
 
-// Function is a function, operator or macro of conditions, for people.
+// Function documents a function, operator or macro of conditions.
 type Function struct {
-	// Name is its name, or the sign of an operator.
+	// Name is the name, or the sign of an operator.
 	Name string
-	// Forms are its signatures and examples; empty for a macro without any.
+	// Forms are the signatures and examples.
 	Forms []string
-	// Doc says what it does, in the words of CEL's documentation.
+	// Doc is the description of CEL's documentation.
 	Doc string
 }
 
@@ -83,10 +83,10 @@ func Functions() ([]Function, error) {
 		at := slices.IndexFunc(out, func(o Function) bool { return o.Name == name })
 		switch {
 		case f.Doc == "":
-			continue // for the compiler alone
+			continue // used only by the compiler
 		case at < 0:
 			out = append(out, f)
-		default: // a macro in front of a function
+		default: // a macro with the same name as a function
 			out[at].Doc, out[at].Forms = f.Doc+"; "+out[at].Doc, append(f.Forms, out[at].Forms...)
 		}
 	}
@@ -94,8 +94,7 @@ func Functions() ([]Function, error) {
 	return out, nil
 }
 
-// inLine puts a text of CEL's documentation on one line, and types into the words of
-// conditions.
+// inLine returns a text of CEL's documentation in one line, with the type names of conditions.
 func inLine(text string) string {
 	return strings.NewReplacer("google.protobuf.Duration", "duration",
 		"google.protobuf.Timestamp", "timestamp").Replace(

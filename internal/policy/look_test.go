@@ -13,7 +13,7 @@ func init() {
 	if err != nil {
 		panic(err)
 	}
-	policy.TestLook = func(set *policy.Set) policy.Look {
-		return round.Look(context.Background(), round.Setting{Prices: book}, set)
+	policy.TestCaseFacts = func(set *policy.Set) policy.FactsFunc {
+		return round.CaseFacts(context.Background(), round.Setting{Prices: book}, set)
 	}
 }

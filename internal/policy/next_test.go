@@ -13,9 +13,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestNothingChangesBeforeNext holds Outcome.Next: with the same facts, the answer at
+// TestAnswerIsConstantUntilNext holds Outcome.Next: with the same facts, the answer at
 // every second up to it, and just before it, is the answer now.
-func TestNothingChangesBeforeNext(t *testing.T) {
+func TestAnswerIsConstantUntilNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, f := somePolicy(t), someFacts(t, someTime(t))
 		now := f.Now
@@ -116,9 +116,9 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestLastingGoesOn holds that a verdict of before is read at the time of the facts, and
+// TestDurationGrowsWithTime holds that a verdict of before is read at the time of the facts, and
 // never beyond what its samples cover.
-func TestLastingGoesOn(t *testing.T) {
+func TestDurationGrowsWithTime(t *testing.T) {
 	p := policyOf(t, `when: duty.lasting > duration("1h") && duty.lasting <= duration("61m")`)
 	for offset, want := range map[time.Duration]usage.Tristate{
 		0: usage.False, time.Second: usage.True, time.Minute: usage.True, 2 * time.Minute: usage.True,
@@ -132,9 +132,9 @@ func TestLastingGoesOn(t *testing.T) {
 	}
 }
 
-// TestScheduleWalls holds spans against the clocks on the wall, minute by minute, through
+// TestScheduleFollowsWallClock holds spans against the clocks on the wall, minute by minute, through
 // changes of the clocks.
-func TestScheduleWalls(t *testing.T) {
+func TestScheduleFollowsWallClock(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
@@ -156,8 +156,8 @@ func TestScheduleWalls(t *testing.T) {
 	}
 }
 
-// TestTurns holds when spans begin and end around changes of the clocks.
-func TestTurns(t *testing.T) {
+// TestScheduleChanges holds when spans begin and end around changes of the clocks.
+func TestScheduleChanges(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestTurns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := h.nextTurn(now).UTC().Format(time.RFC3339); got != tc.want {
+		if got := h.nextChange(now).UTC().Format(time.RFC3339); got != tc.want {
 			t.Errorf("%s: %q turns at %s, want %s", tc.name, tc.off, got, tc.want)
 		}
 	}
@@ -259,9 +259,9 @@ func TestTicks(t *testing.T) {
 	}
 }
 
-// TestMissedTickIsCaughtUp holds that a tick stays due for what ran before it, however
+// TestMissedTickStaysDue holds that a tick stays due for what ran before it, however
 // late a pass looks, and is not due for what started after it.
-func TestMissedTickIsCaughtUp(t *testing.T) {
+func TestMissedTickStaysDue(t *testing.T) {
 	p := policyOf(t, `schedule: {timezone: Europe/Berlin, at: ["Fri 18:00"]}`)
 	friday := time.Date(2026, 1, 9, 17, 0, 0, 0, time.UTC)
 	for _, tc := range []struct {

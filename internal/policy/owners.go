@@ -16,11 +16,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Owners is the section of the configuration that says which tags resources get that lack
-// them. A tag that a resource has is never changed.
+// Owners is the section of the configuration with tags for resources that lack them. Existing tags
+// are never changed.
 type Owners struct {
-	// Rules are the rules, asked in order; the first that matches and sets a key gives its
-	// value.
+	// Rules are applied in order; the first matching one that sets a key gives its value.
 	Rules OwnerRules `yaml:"rules"`
 	// Defaults are the values of keys that no rule sets.
 	Defaults map[string]string `yaml:"defaults"`
@@ -29,24 +28,24 @@ type Owners struct {
 // OwnerRules are the rules of [Owners].
 type OwnerRules []OwnerRule
 
-// OwnerRule gives tags to the resources that it matches by all of its values.
+// OwnerRule sets tags of the resources that match all of its values.
 type OwnerRule struct {
 	Select Select
-	// Name is a pattern of the resource's name or id, in which * stands for any text and ?
-	// for one letter; empty matches all.
+	// Name is a pattern of the resource's name or id: * matches any text and ? one letter; empty
+	// matches all.
 	Name string
 	// Set are the tags.
 	Set    map[string]string
 	Reason string
 }
 
-// OwnerTag is one tag that a resource is to get, and where its value comes from.
+// OwnerTag is a tag that a resource is to get, with the source of its value.
 type OwnerTag struct {
 	Key, Value string
-	// Empty says that the tag is there without a value.
+	// Empty is set if the tag exists without a value.
 	Empty bool
-	// From is "owners.rules[0]", with the rule's reason, or "owners.defaults".
-	From string
+	// Source is "owners.rules[0]", with the rule's reason, or "owners.defaults".
+	Source string
 }
 
 // The bounds of tags (AWS Tagging Best Practices, "Tag naming limits").
@@ -55,11 +54,10 @@ const (
 	maxTagValue = 256
 )
 
-// Missing returns the tags that a resource is to get: those that are required and those
-// that its rules and the defaults set, as far as it has no value for them; and the
-// required ones that it lacks even then. A tag that would change an owner that is known is
-// left out. Where its tags are not known, known is false.
-func (o Owners) Missing(r *inventory.Resource, required []string, m inventory.TagMapping) (add []OwnerTag,
+// MissingTags returns the tags that a resource is to get: those of the rules and defaults for which
+// it has no value. left are the required tags without a value even then. A tag that would change a
+// known owner is omitted. known is false if the resource's tags are unknown.
+func (o Owners) MissingTags(r *inventory.Resource, required []string, m inventory.TagMapping) (add []OwnerTag,
 	left []string, known bool) {
 	if r.Tags == nil {
 		return nil, nil, false
@@ -68,7 +66,7 @@ func (o Owners) Missing(r *inventory.Resource, required []string, m inventory.Ta
 	offer := func(set map[string]string, from string) {
 		for _, k := range slices.Sorted(maps.Keys(set)) {
 			if _, taken := find(given, k); !taken {
-				given[k] = OwnerTag{Key: k, Value: set[k], From: from}
+				given[k] = OwnerTag{Key: k, Value: set[k], Source: from}
 			}
 		}
 	}
@@ -83,26 +81,26 @@ func (o Owners) Missing(r *inventory.Resource, required []string, m inventory.Ta
 	}
 	offer(o.Defaults, "owners.defaults")
 	after := inventory.Resource{Tags: maps.Clone(r.Tags), Owner: r.Owner}
-	missing, _ := r.Missing(slices.Collect(maps.Keys(given)))
+	missing, _ := r.MissingFields(slices.Collect(maps.Keys(given)))
 	for _, k := range slices.Sorted(slices.Values(missing)) {
 		tag := given[k]
 		for have, value := range r.Tags {
-			if inventory.SameTag(have, k) && strings.TrimSpace(value) == "" {
+			if inventory.SameTagKey(have, k) && strings.TrimSpace(value) == "" {
 				tag.Key, tag.Empty = have, true
 			}
 		}
 		with := inventory.Resource{Tags: maps.Clone(after.Tags)}
 		with.Tags[tag.Key] = tag.Value
-		_ = m.Apply(&with) // a keep that cannot be read is no matter here
+		_ = m.Apply(&with) // an unreadable keep-until does not matter here
 		if extends(with.Owner, r.Owner) {
 			add, after = append(add, tag), with
 		}
 	}
-	left, _ = after.Missing(required)
+	left, _ = after.MissingFields(required)
 	return add, left, true
 }
 
-// TagValues are the values of tags by their keys; nil for none.
+// TagValues returns the values of tags by key; nil for none.
 func TagValues(tags []OwnerTag) map[string]string {
 	if len(tags) == 0 {
 		return nil
@@ -114,17 +112,17 @@ func TagValues(tags []OwnerTag) map[string]string {
 	return out
 }
 
-// extends says whether an owner is what another is, as far as that is known.
+// extends reports whether an owner agrees with all known fields of another.
 func extends(o, known inventory.Owner) bool {
 	same := func(is, was string) bool { return was == "" || is == was }
 	return same(o.Team, known.Team) && same(o.Project, known.Project) && same(o.User, known.User) &&
 		same(o.Environment, known.Environment) && same(o.CostCenter, known.CostCenter)
 }
 
-// find looks a key up as tags are compared.
+// find looks up a key with the comparison of tag keys.
 func find(given map[string]OwnerTag, key string) (OwnerTag, bool) {
 	for k, t := range given {
-		if inventory.SameTag(k, key) {
+		if inventory.SameTagKey(k, key) {
 			return t, true
 		}
 	}
@@ -148,9 +146,9 @@ func (o *OwnerRule) match(r *inventory.Resource) bool {
 	return false
 }
 
-// Check says what is wrong, and where: tags that a provider does not take, those that
-// decide what policies may do, and those by which the mapping does not know an owner.
-func (o Owners) Check(m inventory.TagMapping) (where string, err error) {
+// Validate returns the first invalid tag and its position: tags that a provider rejects, tags that
+// change what policies may do, and tags that the mapping does not use for an owner.
+func (o Owners) Validate(m inventory.TagMapping) (where string, err error) {
 	for i, rule := range o.Rules {
 		if err := checkTags(rule.Set, m); err != nil {
 			return "rules[" + strconv.Itoa(i) + "].set", err
@@ -169,7 +167,7 @@ func checkTags(set map[string]string, m inventory.TagMapping) error {
 			return fmt.Errorf("tag %q: a value has 1 to %d letters", k, maxTagValue)
 		}
 		one := map[string]string{k: v}
-		if m.Decides(one) {
+		if m.AffectsPolicies(one) {
 			return fmt.Errorf("tag %q decides what policies may do to a resource: write it yourself", k)
 		}
 		who := m.Owner(one)
@@ -178,7 +176,7 @@ func checkTags(set map[string]string, m inventory.TagMapping) error {
 			"cost-center": who.CostCenter,
 		}
 		for field, value := range owner {
-			if inventory.SameTag(field, k) && value == "" {
+			if inventory.SameTagKey(field, k) && value == "" {
 				return fmt.Errorf("tag %q names no owner: tags.%s of the configuration does not list it", k,
 					strings.ReplaceAll(field, "-", "_"))
 			}
@@ -187,7 +185,7 @@ func checkTags(set map[string]string, m inventory.TagMapping) error {
 	return nil
 }
 
-// UnmarshalYAML reads the list strictly. Mistakes are a *document.Error without a file.
+// UnmarshalYAML reads the list strictly. Errors are a *document.Error without a file.
 func (o *OwnerRules) UnmarshalYAML(n ast.Node) error {
 	d := &reader{&document.File{}}
 	return d.Items(n, "owners.rules", func(item ast.Node) error {

@@ -24,7 +24,7 @@ func owned(tags map[string]string) *inventory.Resource {
 	return r
 }
 
-func TestOwnersMissing(t *testing.T) {
+func TestMissingTags(t *testing.T) {
 	required := []string{"team", "project"}
 	owners := Owners{
 		Rules: OwnerRules{
@@ -38,8 +38,8 @@ func TestOwnersMissing(t *testing.T) {
 		},
 		Defaults: map[string]string{"Cost-Center": "4711"},
 	}
-	cost := OwnerTag{Key: "Cost-Center", Value: "4711", From: "owners.defaults"}
-	dev := OwnerTag{Key: "stage", Value: "dev", From: "owners.rules[1]"}
+	cost := OwnerTag{Key: "Cost-Center", Value: "4711", Source: "owners.defaults"}
+	dev := OwnerTag{Key: "stage", Value: "dev", Source: "owners.rules[1]"}
 	for _, tc := range []struct {
 		name string
 		tags map[string]string
@@ -49,7 +49,7 @@ func TestOwnersMissing(t *testing.T) {
 		{
 			"nothing is tagged", map[string]string{},
 			[]OwnerTag{
-				cost, dev, {Key: "team", Value: "vision", From: "owners.rules[0] (ticket 7)"},
+				cost, dev, {Key: "team", Value: "vision", Source: "owners.rules[0] (ticket 7)"},
 			}, []string{"project"},
 		},
 		{
@@ -60,14 +60,14 @@ func TestOwnersMissing(t *testing.T) {
 			"an empty tag gets a value under its own key", map[string]string{
 				"Team": " ", "stage": "qa", "cost_center": "1", "project": "p",
 			},
-			[]OwnerTag{{Key: "Team", Value: "vision", Empty: true, From: "owners.rules[0] (ticket 7)"}}, nil},
+			[]OwnerTag{{Key: "Team", Value: "vision", Empty: true, Source: "owners.rules[0] (ticket 7)"}}, nil},
 		{
 			"everything is tagged", map[string]string{"team": "a", "project": "b", "stage": "c", "cost-center": "d"},
 			nil, nil,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			add, left, known := owners.Missing(owned(tc.tags), required, inventory.DefaultTagMapping())
+			add, left, known := owners.MissingTags(owned(tc.tags), required, inventory.DefaultTagMapping())
 			if diff := cmp.Diff(tc.add, add); diff != "" || !known {
 				t.Errorf("known: %v, tags (-want +got):\n%s", known, diff)
 			}
@@ -76,7 +76,8 @@ func TestOwnersMissing(t *testing.T) {
 			}
 		})
 	}
-	if add, left, known := owners.Missing(owned(nil), required, inventory.DefaultTagMapping()); known || add != nil ||
+	if add, left, known := owners.MissingTags(owned(nil), required, inventory.DefaultTagMapping()); known ||
+		add != nil ||
 		left != nil {
 		t.Errorf("unreadable tags: add %v, left %v, known %v", add, left, known)
 	}
@@ -93,9 +94,9 @@ func TestTagValues(t *testing.T) {
 	}
 }
 
-// TestOwnersNeverChangeAValue: whatever the rules and the tags, no value is replaced,
+// TestOwnersKeepExistingValues: whatever the rules and the tags, no value is replaced,
 // nothing is written twice, and afterwards nothing is missing but what is left.
-func TestOwnersNeverChangeAValue(t *testing.T) {
+func TestOwnersKeepExistingValues(t *testing.T) {
 	keys := []string{"team", "Team", "squad", "group", "project", "env", "Cost-Center", "note"}
 	some := rapid.MapOf(rapid.SampledFrom(keys), rapid.SampledFrom([]string{"", " ", "a", "b"}))
 	values := rapid.MapOf(rapid.SampledFrom(keys), rapid.SampledFrom([]string{"x", "y"}))
@@ -105,7 +106,7 @@ func TestOwnersNeverChangeAValue(t *testing.T) {
 			Rules: OwnerRules{{Name: "*", Set: values.Draw(t, "rule")}}, Defaults: values.Draw(t, "defaults"),
 		}
 		r := owned(maps.Clone(before))
-		add, left, _ := owners.Missing(r, []string{"team", "project"}, inventory.DefaultTagMapping())
+		add, left, _ := owners.MissingTags(r, []string{"team", "project"}, inventory.DefaultTagMapping())
 		after := maps.Clone(before)
 		for _, tag := range add {
 			if strings.TrimSpace(after[tag.Key]) != "" {
@@ -113,7 +114,7 @@ func TestOwnersNeverChangeAValue(t *testing.T) {
 			}
 			after[tag.Key] = tag.Value
 		}
-		again, still, _ := owners.Missing(owned(after), []string{"team", "project"}, inventory.DefaultTagMapping())
+		again, still, _ := owners.MissingTags(owned(after), []string{"team", "project"}, inventory.DefaultTagMapping())
 		if now := owned(after).Owner; !extends(now, r.Owner) {
 			t.Fatalf("the owner was %+v and becomes %+v", r.Owner, now)
 		}
@@ -123,14 +124,16 @@ func TestOwnersNeverChangeAValue(t *testing.T) {
 	})
 }
 
-func TestOwnersAreChecked(t *testing.T) {
+func TestValidateOwners(t *testing.T) {
 	for key, value := range map[string]string{
 		"aws:team": "x", "": "x", strings.Repeat("k", 129): "x", "team": " ", "project": strings.Repeat("v", 257),
 		inventory.TagManaged: "true", inventory.TagLifetime: "ephemeral", "Purpose": "transient-ml-training",
 		inventory.TagKeepUntil: "2030-01-01",
 		"curfew_lease_until":   "2030-01-01", inventory.TagHold: "h", inventory.TagGang: "g",
 	} {
-		if where, err := (Owners{Defaults: map[string]string{key: value}}).Check(inventory.DefaultTagMapping()); err ==
+		if where, err := (Owners{
+			Defaults: map[string]string{key: value},
+		}).Validate(inventory.DefaultTagMapping()); err ==
 			nil || where != "defaults" {
 			t.Errorf("%q=%q: %v at %s, want a mistake", key, value, err, where)
 		}
@@ -142,16 +145,16 @@ func TestOwnersAreChecked(t *testing.T) {
 			{Name: "a", Set: map[string]string{"squad": "x"}}, {Name: "b", Set: map[string]string{"team": "x"}},
 		},
 	}
-	if where, err := rules.Check(mapping); err == nil || where != "rules[1].set" ||
+	if where, err := rules.Validate(mapping); err == nil || where != "rules[1].set" ||
 		!strings.Contains(err.Error(), "tags.team") {
 		t.Errorf("a key that names no person: %v at %s", err, where)
 	}
-	if _, err := rules.Check(inventory.DefaultTagMapping()); err != nil {
+	if _, err := rules.Validate(inventory.DefaultTagMapping()); err != nil {
 		t.Errorf("usual keys: %v", err)
 	}
 }
 
-func TestOwnerRulesAreReadStrictly(t *testing.T) {
+func TestRejectsInvalidOwnerRules(t *testing.T) {
 	for src, want := range map[string]string{
 		"- {name: a, set: {team: x}}":                                      "",
 		"- {region: [us-east-1], kind: volume, set: {team: x}, reason: r}": "",

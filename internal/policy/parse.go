@@ -20,12 +20,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Parse reads one file of policies; name is the file's, for errors. Every mistake is a
-// *document.Error, several are a [document.Errors], with its line and column: unknown and repeated
-// keys, wrong types, a second document, conditions that do not compile, verbs, modes and values
-// that do not exist, and a destructive action without an explicit grace.
+// Parse parses a file of policies; name is used in errors. Every error is a *document.Error with
+// line and column, several are a [document.Errors]: unknown and repeated keys, wrong types, a
+// second document, conditions that do not compile, unknown verbs, modes and values, and a
+// destructive action without an explicit grace.
 func Parse(name string, src []byte) (*Set, error) {
-	d, root, err := open(name, src, APIVersion)
+	d, root, err := openFile(name, src, APIVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func Parse(name string, src []byte) (*Set, error) {
 	return set, err
 }
 
-// Shape returns what a file of policies may hold.
+// Shape returns the schema of a file of policies.
 func Shape() *document.Shape {
 	d := &reader{&document.File{}}
 	return document.Describe(func(n ast.Node) error { _, err := d.set(n); return err })
@@ -70,7 +70,7 @@ func (d *reader) set(root ast.Node) (*Set, error) {
 	return set, nil
 }
 
-// Merge joins the policies of several files. Two policies of one name are a *document.Error.
+// Merge joins the policies of several files. A repeated name is a *document.Error.
 func Merge(sets ...*Set) (*Set, error) {
 	out := &Set{}
 	for _, s := range sets {
@@ -94,11 +94,11 @@ func (s *Set) named(name string) *Policy {
 	return nil
 }
 
-// reader reads a file of policies or of their tests.
+// reader reads a file of policies or of policy tests.
 type reader struct{ *document.File }
 
-// open parses a file and checks its version before anything else of it is read.
-func open(name string, src []byte, version string) (*reader, ast.Node, error) {
+// openFile parses a file and checks its version before the rest.
+func openFile(name string, src []byte, version string) (*reader, ast.Node, error) {
 	f, err := document.Parse(name, src)
 	if err != nil {
 		return nil, nil, err
@@ -120,7 +120,7 @@ func open(name string, src []byte, version string) (*reader, ast.Node, error) {
 	return &reader{f}, root, err
 }
 
-// version reads apiVersion, whose value open has looked at.
+// version reads apiVersion, which openFile has checked.
 func version(v string) func(ast.Node) error {
 	return func(n ast.Node) error {
 		document.Note(n, document.Shape{Type: document.String, Enum: []string{v}})
@@ -128,7 +128,7 @@ func version(v string) func(ast.Node) error {
 	}
 }
 
-// policyName is what a policy may be called, in logs and in commands.
+// policyName matches valid policy names, which logs and commands use.
 var policyName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 func (d *reader) policy(n ast.Node) (*Policy, error) {
@@ -153,7 +153,7 @@ func (d *reader) policy(n ast.Node) (*Policy, error) {
 		document.Optional("when", "condition on what the resource does now, in CEL; only true proposes",
 			func(n ast.Node) (err error) { when = n; p.When, err = d.Text(n, "when"); return err }),
 		document.Optional("schedule", "when the policy applies by the clock", func(n ast.Node) (err error) {
-			p.Schedule, p.hours, err = d.schedule(n)
+			p.Schedule, p.compiled, err = d.schedule(n)
 			return err
 		}),
 		document.Required("then", "at most one warning, then exactly one action", func(n ast.Node) error {
@@ -172,7 +172,7 @@ func (d *reader) policy(n ast.Node) (*Policy, error) {
 		return nil, d.At(given["name"], "policy %q has no condition: give it where, when or schedule", p.Name)
 	}
 	if p.Do.Verb == Scale {
-		if err := p.scales(); err != nil {
+		if err := p.checkScale(); err != nil {
 			return nil, d.At(given["then"], "%s", err)
 		}
 	}
@@ -182,9 +182,9 @@ func (d *reader) policy(n ast.Node) (*Policy, error) {
 	return p, document.Join(err, whenErr)
 }
 
-// scales says what is wrong with a policy that scales. A size is that of a group or an
-// endpoint; a machine ends through its group, which becomes one smaller.
-func (p *Policy) scales() error {
+// checkScale returns an error for an invalid scale action. Groups and endpoints need a size; a
+// machine ends through its group, which shrinks by one.
+func (p *Policy) checkScale() error {
 	machines := slices.Equal(p.Select.Kind, []string{string(inventory.KindInstance)})
 	sized := len(p.Select.Kind) > 0 && !slices.ContainsFunc(p.Select.Kind, func(k string) bool {
 		return k != string(inventory.KindAutoScalingGroup) && k != string(inventory.KindEndpoint)
@@ -201,7 +201,7 @@ func (p *Policy) scales() error {
 	return nil
 }
 
-// condition compiles a condition and puts its mistakes where they are in the file.
+// condition compiles a condition and returns errors at their position in the file.
 func (d *reader) condition(n ast.Node, text string, schedule bool) (*condition, error) {
 	if text == "" {
 		return nil, nil
@@ -209,7 +209,7 @@ func (d *reader) condition(n ast.Node, text string, schedule bool) (*condition, 
 	c, f := compile(text, schedule)
 	if f != nil {
 		e := d.At(n, "%s", f.message)
-		e.Line, e.Column = d.inside(n, f.line, f.column)
+		e.Line, e.Column = d.position(n, f.line, f.column)
 		return nil, e
 	}
 	return c, nil
@@ -220,7 +220,7 @@ func (d *reader) selection(n ast.Node, what string, s *Select, more ...document.
 	for i := range fields {
 		f := &fields[i]
 		entries = append(entries, document.Optional(f.name, f.doc, func(n ast.Node) error {
-			return d.wanted(n, f, f.wanted(s))
+			return d.selectedValues(n, f, f.selected(s))
 		}))
 	}
 	entries = append(entries, document.Optional("tags", `tags that the resource has; "*" is any value`,
@@ -229,26 +229,26 @@ func (d *reader) selection(n ast.Node, what string, s *Select, more ...document.
 	return err
 }
 
-// wanted reads the values of one field of a selection.
-func (d *reader) wanted(n ast.Node, f *field, out *[]string) (err error) {
-	texts := func(n ast.Node) error { return d.wantedTexts(n, f, out) }
+// selectedValues reads the values of one field of a selection.
+func (d *reader) selectedValues(n ast.Node, f *field, out *[]string) (err error) {
+	texts := func(n ast.Node) error { return d.selectedTexts(n, f, out) }
 	if f.name != "account" {
 		return texts(n)
 	}
 	return document.Forms(n, document.IfInteger(func(n ast.Node) error {
-		*out = []string{n.GetToken().Value} // account numbers are written without quotes
+		*out = []string{n.GetToken().Value} // account numbers may be unquoted
 		return nil
 	}), document.Otherwise(texts))
 }
 
-func (d *reader) wantedTexts(n ast.Node, f *field, out *[]string) (err error) {
+func (d *reader) selectedTexts(n ast.Node, f *field, out *[]string) (err error) {
 	document.Note(n, document.Shape{Enum: f.values})
 	*out, err = d.Texts(n, f.name, func(v string) error {
 		switch {
 		case f.values != nil && !slices.Contains(f.values, v):
 			return fmt.Errorf("%s %q does not exist; it is %s%s", f.name, v, document.OneOf(f.values),
 				document.DidYouMean(v, f.values))
-		case f.lower && v != strings.ToLower(v):
+		case f.lowerCase && v != strings.ToLower(v):
 			return fmt.Errorf("%s %q: its letters are small: %q", f.name, v, strings.ToLower(v))
 		}
 		return nil
@@ -261,7 +261,7 @@ func (d *reader) tags(n ast.Node) (map[string]string, error) {
 	document.Note(n, document.Shape{LeastItems: 1})
 	err := d.Pairs(n, "tags", func(key string, k, v ast.Node) error {
 		return document.Forms(v,
-			document.IfWord("", func(ast.Node) error { out[key] = ""; return nil }), // a value like others
+			document.IfWord("", func(ast.Node) error { out[key] = ""; return nil }), // empty is a value like others
 			document.Otherwise(func(v ast.Node) (err error) { out[key], err = d.Text(v, "tag "+key); return err }))
 	})
 	if err == nil && len(out) == 0 {
@@ -270,9 +270,9 @@ func (d *reader) tags(n ast.Node) (map[string]string, error) {
 	return out, err
 }
 
-func (d *reader) schedule(n ast.Node) (*Schedule, *hours, error) {
+func (d *reader) schedule(n ast.Node) (*Schedule, *compiledSchedule, error) {
 	s := &Schedule{Location: time.UTC}
-	var trial hours
+	var trial compiledSchedule
 	_, err := d.Mapping(n, "schedule",
 		document.Optional("timezone", "place by whose clocks the schedule counts", func(n ast.Node) error {
 			document.Note(n, document.Shape{Default: "UTC"})
@@ -301,7 +301,7 @@ func (d *reader) schedule(n ast.Node) (*Schedule, *hours, error) {
 	return s, h, err
 }
 
-// then reads at most one warning and exactly one action, in that order.
+// then reads at most one warning, followed by exactly one action.
 func (d *reader) then(n ast.Node, p *Policy) error {
 	grace := false
 	document.Note(n, document.Shape{LeastItems: 1})
@@ -332,17 +332,17 @@ func (d *reader) then(n ast.Node, p *Policy) error {
 	switch {
 	case p.Do.Verb == "":
 		return d.At(n, "then needs a do: what to do")
-	case p.Do.Verb.Destructive() && !grace:
+	case p.Do.Verb.IsDestructive() && !grace:
 		return d.At(n, "do: %s takes something away, so it needs a warning with an explicit grace before it, as in - "+
 			"warn: {grace: 30m}", p.Do.Verb)
 	}
 	return nil
 }
 
-// durationForm is the form of what [plain.ParseDuration] reads.
+// durationForm is the pattern of durations that [plain.ParseDuration] accepts.
 const durationForm = `^-?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|w|d|h|m|s))+$`
 
-// maxGrace is the longest grace. A longer one is a mistake in the unit.
+// maxGrace is the longest grace; a longer one is probably a mistaken unit.
 const maxGrace = 90 * 24 * time.Hour
 
 func (d *reader) warning(n ast.Node) (*Warning, bool, error) {
@@ -366,8 +366,8 @@ func (d *reader) warning(n ast.Node) (*Warning, bool, error) {
 	return w, given["grace"] != nil, err
 }
 
-// options are the keys next to do, and the verbs that they belong to. Where required,
-// those verbs need them.
+// options are the keys next to do, with the verbs that accept them, and need them if required is
+// set.
 var options = []struct {
 	name     string
 	verbs    []string
@@ -391,7 +391,7 @@ var options = []struct {
 	{"to", []string{string(Scale)}, false},
 }
 
-// Verbs are all that an action may do, from the least harm to the most.
+// Verbs returns all verbs of actions, from the least to the most harmful.
 func Verbs() []Verb {
 	out := make([]Verb, 0, len(verbs)+1)
 	for _, v := range verbs {
@@ -400,8 +400,8 @@ func Verbs() []Verb {
 	return append(out, PutLifecycle)
 }
 
-// verbs are those that a policy may use. A lifecycle comes with a finding, which knows
-// the bucket's other rules.
+// verbs are the verbs of policies. put-lifecycle needs a finding, which knows the bucket's other
+// rules.
 var verbs = []string{
 	string(Notify), string(Tag), string(Checkpoint), string(Suspend), string(Scale), string(Stop), string(Hibernate),
 	string(Terminate), string(Delete), string(Release), string(PutRetention),
@@ -466,13 +466,13 @@ func (d *reader) do(n ast.Node, do *Do) error {
 	return nil
 }
 
-// Fates of disks.
+// Treatments of disks.
 const (
 	scratch  = "scratch"
 	snapshot = "snapshot"
 )
 
-// disks reads what happens to the disks that a machine takes along.
+// disks reads the treatment of disks that are lost with a machine.
 func (d *reader) disks(n ast.Node, do *Do) error {
 	given, err := d.Mapping(n, "disks",
 		document.Optional("instance_store", "scratch: the content of instance-store disks may be lost",
@@ -494,7 +494,7 @@ func (d *reader) disks(n ast.Node, do *Do) error {
 	return err
 }
 
-// scratchOnly reads what is declared of instance-store disks.
+// scratchOnly reads the treatment of instance-store disks.
 func (d *reader) scratchOnly(n ast.Node) (bool, error) {
 	document.Note(n, document.Shape{Enum: []string{scratch}})
 	v, err := d.Text(n, "instance_store")
@@ -540,10 +540,10 @@ func (d *reader) limits(n ast.Node, l *Limits) error {
 	return err
 }
 
-// percentage is digits with at most two decimals and a percent sign.
+// percentage matches digits with at most two decimals and a percent sign.
 var percentage = lazyregexp.New(`^([0-9]{1,3})(?:\.([0-9]{1,2}))?%$`)
 
-// parseShare reads "20%" or "12.5%" as a share over 0 and up to 1.
+// parseShare parses "20%" or "12.5%" as a share over 0 and up to 1.
 func parseShare(s string) (float64, bool) {
 	m := percentage.FindStringSubmatch(s)
 	if m == nil {
@@ -569,5 +569,5 @@ func (d *reader) mode(n ast.Node) (Mode, error) {
 		document.DidYouMean(s, modes))
 }
 
-// modes are the modes as files write them.
+// modes are the names of modes in files.
 var modes = []string{"observe", string(Warn), string(Enforce)}

@@ -104,7 +104,7 @@ func TestZeroModeObserves(t *testing.T) {
 	}
 }
 
-func TestParseSaysWhereTheMistakeIs(t *testing.T) {
+func TestParseErrorPositions(t *testing.T) {
 	const head = "apiVersion: curfew.policy/v1\npolicies:\n"
 	const rest = "    then: [{do: notify}]\n"
 	for _, tc := range []struct {
@@ -440,7 +440,7 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 	}
 }
 
-func TestMergeRefusesNamesOfTwoFiles(t *testing.T) {
+func TestMergeRejectsDuplicateNames(t *testing.T) {
 	one, err := Parse("one.yaml", []byte(contractPolicies))
 	if err != nil {
 		t.Fatal(err)
@@ -498,7 +498,7 @@ func TestHorizonAndClass(t *testing.T) {
 		if got := p.Horizon(); got != tc.horizon {
 			t.Errorf("%s: horizon %s, want %s", tc.keys, got, tc.horizon)
 		}
-		if got := p.Class(); got != tc.class {
+		if got := p.EvidenceClass(); got != tc.class {
 			t.Errorf("%s: class %s, want %s", tc.keys, got, tc.class)
 		}
 	}
@@ -529,7 +529,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, p := range set.Policies {
-			if p.Do.Verb.Destructive() && p.Warn == nil {
+			if p.Do.Verb.IsDestructive() && p.Warn == nil {
 				t.Fatalf("%s has no warning", p.Do.Verb)
 			}
 		}
@@ -543,9 +543,9 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestTextIsEscaped: what YAML or a terminal would take for something else is written as its
+// TestEscapesText: what YAML or a terminal would take for something else is written as its
 // code.
-func TestTextIsEscaped(t *testing.T) {
+func TestEscapesText(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain": "plain", "on": `"on"`, "a b": `"a b"`, "\x1f": `"\u001f"`, "\x7f": `"\u007f"`, "\u0085": `"\u0085"`,
 		"\u00a0": `"\u00a0"`,
@@ -558,8 +558,8 @@ func TestTextIsEscaped(t *testing.T) {
 	}
 }
 
-// TestHoursWithoutDaysAreOfEveryDay: no day of the week is left out.
-func TestHoursWithoutDaysAreOfEveryDay(t *testing.T) {
+// TestHoursWithoutDaysApplyDaily: no day of the week is left out.
+func TestHoursWithoutDaysApplyDaily(t *testing.T) {
 	days, clock, err := splitSpan("09:00-17:00")
 	if want := []int{0, 1, 2, 3, 4, 5, 6}; err != nil || clock != "09:00-17:00" || !slices.Equal(days, want) {
 		t.Errorf("days %v of %q, %v", days, clock, err)

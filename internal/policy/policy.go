@@ -1,7 +1,6 @@
-// Package policy is the language in which people say what should happen to which
-// resources: strict YAML with conditions in CEL over facts that may be unknown.
-// Evaluating a policy changes nothing; it says true, false or unknown, and only true
-// proposes.
+// Package policy implements the policy language: strict YAML with CEL conditions over facts that
+// may be unknown. Evaluating a policy has no side effects; it gives true, false or unknown, and
+// only true proposes an action.
 package policy
 
 import (
@@ -18,10 +17,10 @@ import (
 // APIVersion is the version of the language.
 const APIVersion = "curfew.policy/v1"
 
-// Verb is what is done to a resource.
+// Verb is a kind of action on a resource.
 type Verb string
 
-// The verbs, from the least harm to the most.
+// The verbs, from the least to the most harmful.
 const (
 	Notify     Verb = "notify"     // tell people, change nothing
 	Tag        Verb = "tag"        // write tags
@@ -30,19 +29,19 @@ const (
 	Scale      Verb = "scale"      // change the size of a group or endpoint
 	Stop       Verb = "stop"       // keeps the disks
 	Hibernate  Verb = "hibernate"  // keeps disks and memory
-	Terminate  Verb = "terminate"  // the machine is gone
-	Delete     Verb = "delete"     // the resource is gone; a volume is snapshotted first
+	Terminate  Verb = "terminate"  // deletes the machine
+	Delete     Verb = "delete"     // deletes the resource; a volume is snapshotted first
 	Release    Verb = "release"    // gives an address back
 	// PutRetention and PutLifecycle make a service delete or move data by age.
 	PutRetention Verb = "put-retention"
 	PutLifecycle Verb = "put-lifecycle"
 )
 
-// Destructive says whether the verb can take work or data away, so that it needs an
-// explicit grace and climbs the whole ladder. An unknown verb is.
-func (v Verb) Destructive() bool { return v != Notify && v != Tag && v != Checkpoint }
+// IsDestructive reports whether the verb can destroy work or data, so that it needs an explicit
+// grace and takes every step of the ladder. An unknown verb is.
+func (v Verb) IsDestructive() bool { return v != Notify && v != Tag && v != Checkpoint }
 
-// Mode is how far a policy goes. The zero Mode observes.
+// Mode limits what a policy does. The zero Mode observes.
 type Mode string
 
 // The modes.
@@ -57,9 +56,9 @@ type Set struct {
 	Policies []*Policy
 }
 
-// Of returns the policies that are in files of the given names, whatever their directories;
-// all of them where no file has such a name.
-func (s *Set) Of(files []string) *Set {
+// FromFiles returns the policies of the files with the given base names; all policies if no file
+// matches.
+func (s *Set) FromFiles(files []string) *Set {
 	out := &Set{}
 	for _, p := range s.Policies {
 		if slices.ContainsFunc(files, func(f string) bool { return filepath.Base(f) == filepath.Base(p.File) }) {
@@ -72,77 +71,74 @@ func (s *Set) Of(files []string) *Set {
 	return out
 }
 
-// Policy is one rule: which resources, under which condition, after which warning,
-// what is done.
+// Policy is one rule: which resources, under which condition, after which warning, and which
+// action.
 type Policy struct {
 	Name string
-	// Select narrows to resources by plain values, all of which must match.
+	// Select selects resources by plain values, all of which must match.
 	Select Select
-	// Where and When are CEL conditions; empty is true. Where is about what the
-	// resource is, When about what it does.
+	// Where and When are CEL conditions; empty is true. Where is about properties of the resource,
+	// When about its current activity.
 	Where, When string
-	// Schedule narrows to times; nil is always.
+	// Schedule restricts the times; nil is always.
 	Schedule *Schedule
-	// Warn is whom to warn and how long to wait; nil only where nothing destructive
-	// is done.
+	// Warn is the warning before the action; nil only if the action is not destructive.
 	Warn *Warning
 	Do   Do
-	// Limits bound how much one run and one hour may do. Fields that are zero take
-	// the defaults of the caller.
+	// Limits bound the actions of one run and of one hour. Zero fields take the defaults of the
+	// caller.
 	Limits Limits
 	Mode   Mode
 
-	// File and Line are where the policy begins.
+	// File and Line are the position of the policy.
 	File string
 	Line int
 
 	where, when *condition
-	hours       *hours
+	compiled    *compiledSchedule
 }
 
-// Select narrows to resources. An empty field matches all.
+// Select selects resources. An empty field matches all.
 type Select struct {
 	Cloud, Account, Region, Kind, Type, Lifetime, Purpose []string
 	Team, Project, User, Environment                      []string
-	// Tags must be there with these values ("*" is any value).
+	// Tags must have these values ("*" is any value).
 	Tags map[string]string
 }
 
-// Warning is a step of the ladder: who is told, and how long nothing happens after
+// Warning is the warning step of the ladder: its recipients, and the time without action after
 // their channel accepted it.
 type Warning struct {
-	// Notify are recipients: "owner", "team", or a name that the configuration
-	// routes. Empty means owner.
+	// Notify are recipients: "owner", "team", or a name that the configuration routes. Empty means
+	// owner.
 	Notify []string
 	Grace  time.Duration
 }
 
-// Do is what is carried out.
+// Do is the action of a policy.
 type Do struct {
 	Verb Verb
-	// EvenIfBusy allows to end machines that are busy or whose duty is unknown,
-	// EvenIfUnknown only those whose duty is unknown.
+	// EvenIfBusy allows ending machines that are busy or of unknown duty, EvenIfUnknown only those
+	// of unknown duty.
 	EvenIfBusy, EvenIfUnknown bool
-	// ScratchDisks declares instance-store and delete-on-termination disks to hold
-	// nothing that matters. SaveDisks takes snapshots of the latter before a machine is
-	// terminated.
+	// ScratchDisks declares instance-store and delete-on-termination disks disposable. SaveDisks
+	// takes snapshots of the latter before a machine is terminated.
 	ScratchDisks, SaveDisks bool
-	// ScratchInstanceStore declares the instance-store disks alone, ScratchRoot the root
-	// disk alone.
+	// ScratchInstanceStore declares only the instance-store disks disposable, ScratchRoot only the
+	// root disk.
 	ScratchInstanceStore, ScratchRoot bool
-	// Tags are written by the verb tag.
+	// Tags are the tags to write with the verb tag.
 	Tags map[string]string
-	// RetentionDays is for put-retention; To is the size for scale, at least 0, or
-	// ThroughGroup.
+	// RetentionDays is for put-retention; To is the size for scale, at least 0, or ThroughGroup.
 	RetentionDays, To int
-	// Change is the fix that a finding priced; zero where a policy asks.
+	// Change is the fix priced by a finding; zero for policies.
 	Change change.Change
-	// Members are the machines that scale ends in place of a size; no policy names them,
-	// and To is ThroughGroup. Nil: the group goes down to To and chooses itself.
+	// Members are the machines to end instead of setting a size; To is ThroughGroup then. Policies
+	// never set them. Nil: the group shrinks to To and chooses the machines.
 	Members []string
 }
 
-// Equal says whether two actions are one and the same.
+// Equal reports whether two actions are the same.
 func (d *Do) Equal(o *Do) bool {
 	return d.Verb == o.Verb && d.EvenIfBusy == o.EvenIfBusy && d.EvenIfUnknown == o.EvenIfUnknown &&
 		d.ScratchDisks == o.ScratchDisks && d.SaveDisks == o.SaveDisks &&
@@ -151,9 +147,9 @@ func (d *Do) Equal(o *Do) bool {
 		maps.Equal(d.Tags, o.Tags) && slices.Equal(d.Members, o.Members) && d.Change.Equal(o.Change)
 }
 
-// Of returns what carries a finding's fix out; false where only a person can. The cloud
-// decides for which kinds it can.
-func Of(c change.Change) (Do, bool) {
+// FromChange returns the action that carries out a finding's fix; false if only a person can. The
+// cloud decides for which kinds it can.
+func FromChange(c change.Change) (Do, bool) {
 	d := Do{Verb: Verb(c.Verb), Change: c}
 	switch d.Verb {
 	case Stop, Delete, Release:
@@ -171,7 +167,7 @@ func Of(c change.Change) (Do, bool) {
 			d.To, d.Members = ThroughGroup, a.Members
 		case a.Count != nil && *a.Count >= 0 && *a.Count <= math.MaxInt32:
 			d.To = int(*a.Count)
-		default: // without a size it is never "to 0"
+		default: // a missing size never means 0
 			return Do{}, false
 		}
 	case Tag:
@@ -185,39 +181,39 @@ func Of(c change.Change) (Do, bool) {
 	return d, true
 }
 
-// ThroughGroup is Do.To where a machine is scaled: there is no size, it ends through its
+// ThroughGroup is the value of Do.To for machines: a machine has no size, and ends through its
 // group.
 const ThroughGroup = -1
 
-// LosesInstanceStore says whether the content of instance-store disks may be lost.
+// LosesInstanceStore reports whether the content of instance-store disks may be lost.
 func (d Do) LosesInstanceStore() bool { return d.ScratchDisks || d.ScratchInstanceStore }
 
-// Losable says whether the content of a disk that is deleted with its machine may be lost
-// without a snapshot; root says that it is the root disk.
-func (d Do) Losable(root bool) bool {
+// MayLoseDisk reports whether the content of a disk that is deleted with its machine may be lost
+// without a snapshot; root is set for the root disk.
+func (d Do) MayLoseDisk(root bool) bool {
 	return !d.SaveDisks && (d.ScratchDisks || d.ScratchRoot && root)
 }
 
-// Limits are the caps of safety.md 5.
+// Limits are the caps of a policy (docs/safety.md, rule 5).
 type Limits struct {
-	// PerHour is how many resources one run, and all runs of one hour, may act on.
+	// PerHour limits the resources that one run, and all runs of one hour, may act on.
 	PerHour int
-	// Share is the part of the machines that the policy selects, 0 to 1.
+	// Share limits the part of the resources that the policy selects, 0 to 1.
 	Share float64
-	// DollarsPerHour is what the resources acted on cost an hour together.
+	// DollarsPerHour limits the total hourly cost of the resources acted on.
 	DollarsPerHour money.Amount
 }
 
-// DefaultLimits are on where a policy says nothing.
+// DefaultLimits returns the limits of policies without limits.
 func DefaultLimits() Limits {
 	return Limits{PerHour: 10, Share: 0.2, DollarsPerHour: 200 * money.USD}
 }
 
-// Schedule narrows a policy to times of a place.
+// Schedule restricts a policy to times in a time zone.
 type Schedule struct {
 	Location *time.Location
-	// Off are weekly spans in which the policy applies: "Mon-Fri 20:00-07:00",
-	// "Sat-Sun". At are weekly ticks: "Mon-Fri 20:00"; a tick is due for a resource
-	// that has been running since before it, so that a missed tick is caught up.
+	// Off are weekly spans in which the policy applies: "Mon-Fri 20:00-07:00", "Sat-Sun". At are
+	// weekly ticks: "Mon-Fri 20:00"; a tick is due for a resource that has been running since
+	// before it, so that a missed tick is caught up.
 	Off, At []string
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/change"
 )
 
-// TestOf: a finding's change becomes what the ladder carries out, and a change that does
+// TestFromChange: a finding's change becomes what the ladder carries out, and a change that does
 // not say how far is never "to 0".
-func TestOf(t *testing.T) {
+func TestFromChange(t *testing.T) {
 	scale := func(a change.Arguments) change.Change { return change.Change{Verb: change.Scale, Arguments: a} }
 	tag := func(a change.Arguments) change.Change { return change.Change{Verb: change.Tag, Arguments: a} }
 	for _, tc := range []struct {
@@ -41,7 +41,7 @@ func TestOf(t *testing.T) {
 		if tc.ok {
 			tc.want.Change = tc.c
 		}
-		got, ok := Of(tc.c)
+		got, ok := FromChange(tc.c)
 		if diff := cmp.Diff(tc.want, got); diff != "" || ok != tc.ok {
 			t.Errorf("%s: carried out %v (-want +got):\n%s", tc.name, ok, diff)
 		}

@@ -9,10 +9,10 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// inside finds the place in the file of a character of a text: line counts from 1 and
-// column from 0 within the text. Quotes, escapes, block scalars and folded lines are
-// followed, because the text's other characters stand in the file in the same order.
-func (d *reader) inside(n ast.Node, line, column int) (int, int) {
+// position returns the position in the file of a character of a text: line counts from 1 and column
+// from 0 within the text. Quotes, escapes, block scalars and folded lines are followed, because the
+// other characters of the text have the same order in the file.
+func (d *reader) position(n ast.Node, line, column int) (int, int) {
 	start, value, quote := n.GetToken(), "", byte(0)
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -27,27 +27,27 @@ func (d *reader) inside(n ast.Node, line, column int) (int, int) {
 		start, value = n.Start, n.Value.Value
 	}
 	at := cursor{src: []rune(string(d.Source)), line: 1, column: 1}
-	for at.more() && (at.line < start.Position.Line || at.line == start.Position.Line &&
+	for at.hasMore() && (at.line < start.Position.Line || at.line == start.Position.Line &&
 		at.column < start.Position.Column) {
 		at.step()
 	}
 	if _, block := n.(*ast.LiteralNode); block {
-		for at.more() && at.line == start.Position.Line {
+		for at.hasMore() && at.line == start.Position.Line {
 			at.step()
 		}
 	} else if quote != 0 {
 		at.step()
 	}
-	index := offset(value, line, column)
+	index := runeIndex(value, line, column)
 	found := at
 	for i, r := range []rune(value) {
 		if i > index {
 			break
 		}
 		if unicode.IsSpace(r) {
-			continue // one of them, or a line break and the indentation after it
+			continue // a space, or a line break with indentation
 		}
-		for at.more() {
+		for at.hasMore() {
 			before := at
 			if got := at.read(quote); got == r {
 				found = before
@@ -58,8 +58,8 @@ func (d *reader) inside(n ast.Node, line, column int) (int, int) {
 	return found.line, found.column
 }
 
-// offset is the index of a character in a text by its line and column.
-func offset(text string, line, column int) int {
+// runeIndex returns the index of a character in a text by line and column.
+func runeIndex(text string, line, column int) int {
 	n := 0
 	for ; line > 1; line-- {
 		first, rest, ok := strings.Cut(text, "\n")
@@ -71,17 +71,17 @@ func offset(text string, line, column int) int {
 	return n + column
 }
 
-// cursor walks over the characters of a file.
+// cursor iterates over the characters of a file.
 type cursor struct {
 	src          []rune
 	index        int
 	line, column int
 }
 
-func (c *cursor) more() bool { return c.index < len(c.src) }
+func (c *cursor) hasMore() bool { return c.index < len(c.src) }
 
 func (c *cursor) step() {
-	if !c.more() {
+	if !c.hasMore() {
 		return
 	}
 	if c.src[c.index] == '\n' {
@@ -90,13 +90,12 @@ func (c *cursor) step() {
 	c.index, c.column = c.index+1, c.column+1
 }
 
-// read returns the character that stands at the cursor in a text with the given quotes,
-// and steps over it.
+// read returns the next character of a text with the given quotes.
 func (c *cursor) read(quote byte) rune {
 	r := c.src[c.index]
 	c.step()
 	switch {
-	case !c.more():
+	case !c.hasMore():
 	case quote == '\'' && r == '\'' && c.src[c.index] == '\'':
 		c.step()
 	case quote == '"' && r == '\\':
@@ -107,7 +106,7 @@ func (c *cursor) read(quote byte) rune {
 		}
 		if digits := map[rune]int{'x': 2, 'u': 4, 'U': 8}[r]; digits > 0 {
 			r = 0
-			for ; digits > 0 && c.more(); digits-- {
+			for ; digits > 0 && c.hasMore(); digits-- {
 				r = r<<4 + rune(strings.IndexRune("0123456789abcdef", unicode.ToLower(c.src[c.index])))
 				c.step()
 			}

@@ -111,9 +111,9 @@ func TestChecksUntagged(t *testing.T) {
 		}
 		f := machine()
 		f.Resource.Owner.Environment = ""
-		if p.where.answer(evaluation{f: f, r: f.Resource}) == usage.True != want {
+		if p.where.answer(evaluation{facts: f, resource: f.Resource}) == usage.True != want {
 			t.Errorf("%s of a resource without an environment: %s", where,
-				p.where.answer(evaluation{f: f, r: f.Resource}))
+				p.where.answer(evaluation{facts: f, resource: f.Resource}))
 		}
 	}
 	telling := policyOf(t, "when: duty.lasting > duration(\"1h\")\nthen: [{do: notify}]")

@@ -9,13 +9,13 @@ import (
 )
 
 var (
-	figure  = lazyregexp.New(`\d+(\.\d+)?`)
-	tallies = lazyregexp.New(`\d+ of \d+`)
-	oneGPU  = lazyregexp.New(`GPU( [^ :]+(:[^ :]+)?)?: `)
+	anyNumber = lazyregexp.New(`\d+(\.\d+)?`)
+	ratios    = lazyregexp.New(`\d+ of \d+`)
+	gpuLabel  = lazyregexp.New(`GPU( [^ :]+(:[^ :]+)?)?: `)
 )
 
-// Why returns the part of an explained answer that decided, with its reason, such as
-// "when: duty.lasting >= duration("5m") is false: duty.lasting is 2m13s".
+// Why returns the deciding part of an explained answer with its reason, such as "when: duty.lasting
+// >= duration("5m") is false: duty.lasting is 2m13s".
 func (o Outcome) Why() string {
 	for _, part := range o.Parts {
 		if part.Answer == o.Answer && (part.Answer != usage.True || part.Name != "select") {
@@ -25,9 +25,9 @@ func (o Outcome) Why() string {
 	return o.Answer.String()
 }
 
-// Reason makes alike reasons alike, of those that [Outcome.Why] returns: what was measured
-// differs from time to time, and what a policy says does not.
-func Reason(why string) string {
+// NormalizeReason masks measured values in a reason of [Outcome.Why], so that equal reasons compare
+// equal.
+func NormalizeReason(why string) string {
 	part, why, ok := strings.Cut(why, ": ")
 	if !ok {
 		return part
@@ -37,19 +37,19 @@ func Reason(why string) string {
 	}
 	var out []string
 	for _, clause := range strings.Split(why, "; ") {
-		if clause = plainClause(clause); !slices.Contains(out, clause) {
+		if clause = normalizeClause(clause); !slices.Contains(out, clause) {
 			out = append(out, clause)
 		}
 	}
 	return part + ": " + strings.Join(out, "; ")
 }
 
-func plainClause(clause string) string {
+func normalizeClause(clause string) string {
 	if condition, facts, ok := strings.Cut(clause, " is false: "); ok {
 		var known []string
 		for _, fact := range strings.Split(facts, ", ") {
 			if _, value, _ := strings.Cut(fact, " is "); strings.HasPrefix(value, `"`) {
-				known = append(known, withoutFigures(strings.ReplaceAll(fact, `"`, "")))
+				known = append(known, maskNumbers(strings.ReplaceAll(fact, `"`, "")))
 			}
 		}
 		if known == nil {
@@ -65,18 +65,18 @@ func plainClause(clause string) string {
 		fact = "duty"
 		reason, _, _ = strings.Cut(reason, ", duty.")
 	}
-	return fact + " is unknown: " + withoutFigures(oneGPU.ReplaceAllString(reason, ""))
+	return fact + " is unknown: " + maskNumbers(gpuLabel.ReplaceAllString(reason, ""))
 }
 
-// withoutFigures leaves out all figures but tallies, of which there are few.
-func withoutFigures(s string) string {
+// maskNumbers masks all numbers except ratios such as "3 of 8", of which there are few.
+func maskNumbers(s string) string {
 	var b strings.Builder
 	for {
-		at := tallies.FindStringIndex(s)
+		at := ratios.FindStringIndex(s)
 		if at == nil {
-			return b.String() + figure.ReplaceAllString(s, "…")
+			return b.String() + anyNumber.ReplaceAllString(s, "…")
 		}
-		b.WriteString(figure.ReplaceAllString(s[:at[0]], "…") + s[at[0]:at[1]])
+		b.WriteString(anyNumber.ReplaceAllString(s[:at[0]], "…") + s[at[0]:at[1]])
 		s = s[at[1]:]
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// TestAlikeReasonsReadAlike: figures that differ from time to time make no other reason.
-func TestAlikeReasonsReadAlike(t *testing.T) {
+// TestNormalizeReason: figures that differ from time to time make no other reason.
+func TestNormalizeReason(t *testing.T) {
 	for why, want := range map[string]string{
 		`when: duty.lasting >= duration("5m") is false: duty.lasting is 2m13s`:                                                                             `when: duty.lasting >= duration("5m") is false`,
 		`when: duty.state in ["idle", "held"] is false: duty.state is "busy"`:                                                                              `when: duty.state is busy`,
@@ -21,7 +21,7 @@ func TestAlikeReasonsReadAlike(t *testing.T) {
 		`select: lifetime is persistent, kind is node`:                                                                                                     `select: lifetime is persistent, kind is node`,
 		`unknown`: `unknown`,
 	} {
-		if got := policy.Reason(why); got != want {
+		if got := policy.NormalizeReason(why); got != want {
 			t.Errorf("%s becomes %q, want %q", why, got, want)
 		}
 	}

@@ -19,20 +19,20 @@ const (
 // weekdays are the days as schedules name them, Monday first.
 var weekdays = []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}
 
-// hours is a compiled schedule.
-type hours struct {
+// schedule is a compiled schedule.
+type compiledSchedule struct {
 	location *time.Location
 	// off says of every minute of the week, from Monday 00:00, whether it is off.
 	off [minutesPerWeek]bool
-	// turn is how many minutes later off is another; 0 where it always is the same.
-	turn [minutesPerWeek]uint16
+	// minutesToChange is how many minutes later off is another; 0 where it always is the same.
+	minutesToChange [minutesPerWeek]uint16
 	// ticks are minutes of the week, in order.
 	ticks []int
 }
 
 // newHours compiles a schedule.
-func newHours(s *Schedule) (*hours, error) {
-	h := &hours{location: s.Location}
+func newHours(s *Schedule) (*compiledSchedule, error) {
+	h := &compiledSchedule{location: s.Location}
 	if h.location == nil {
 		h.location = time.UTC
 	}
@@ -51,9 +51,9 @@ func newHours(s *Schedule) (*hours, error) {
 	if slices.Contains(h.off[:], true) && slices.Contains(h.off[:], false) {
 		for i := 2*minutesPerWeek - 1; i >= 0; i-- { // twice around, so that the last minute knows of the first
 			here, after := i%minutesPerWeek, (i+1)%minutesPerWeek
-			h.turn[here] = 1
+			h.minutesToChange[here] = 1
 			if h.off[here] == h.off[after] {
-				h.turn[here] += h.turn[after]
+				h.minutesToChange[here] += h.minutesToChange[after]
 			}
 		}
 	}
@@ -62,7 +62,7 @@ func newHours(s *Schedule) (*hours, error) {
 
 // addOff reads "Mon-Fri 20:00-07:00", "Sat-Sun" or "22:00-06:00". A span that ends at
 // or before its start ends on the next day.
-func (h *hours) addOff(text string) error {
+func (h *compiledSchedule) addOff(text string) error {
 	days, clock, err := splitSpan(text)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (h *hours) addOff(text string) error {
 }
 
 // addTick reads "Fri 18:00", "Mon-Fri 20:00" or "20:00".
-func (h *hours) addTick(text string) error {
+func (h *compiledSchedule) addTick(text string) error {
 	days, clock, err := splitSpan(text)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (h *hours) addTick(text string) error {
 	return nil
 }
 
-// splitSpan parts days from hours; no days are all of them.
+// splitSpan separates days from hours; without days it returns all of them.
 func splitSpan(text string) (days []int, clock string, err error) {
 	first, rest, both := strings.Cut(text, " ")
 	if !both && first != "" && first[0] >= '0' && first[0] <= '9' {
@@ -133,7 +133,7 @@ func splitSpan(text string) (days []int, clock string, err error) {
 	return days, rest, nil
 }
 
-// parseClock reads "07:00" to "24:00" as minutes of the day.
+// parseClock parses "07:00" to "24:00" as minutes of the day.
 func parseClock(s string) (int, error) {
 	hour, minute, ok := strings.Cut(s, ":")
 	h, errH := strconv.ParseUint(hour, 10, 8)
@@ -144,24 +144,24 @@ func parseClock(s string) (int, error) {
 	return int(h*60 + m), nil
 }
 
-// minuteOfWeek is the minute that clocks on the wall show.
-func (h *hours) minuteOfWeek(t time.Time) int {
+// minuteOfWeek returns the minute of the week on wall clocks.
+func (h *compiledSchedule) minuteOfWeek(t time.Time) int {
 	t = t.In(h.location)
 	return (int(t.Weekday())+6)%7*minutesPerDay + t.Hour()*60 + t.Minute()
 }
 
-// isOff says whether clocks on the wall show an off span.
-func (h *hours) isOff(now time.Time) bool { return h.off[h.minuteOfWeek(now)] }
+// isOff reports whether wall clocks are in an off span.
+func (h *compiledSchedule) isOff(now time.Time) bool { return h.off[h.minuteOfWeek(now)] }
 
-// nextTurn returns when isOff next gives the other answer; zero is never. Between two
-// changes of the zone's clocks a minute of the wall is a minute of time.
-func (h *hours) nextTurn(now time.Time) time.Time {
-	if h.turn[0] == 0 {
+// nextChange returns when isOff next changes; zero is never. Between two changes of the zone's
+// offset, wall clock minutes are minutes of time.
+func (h *compiledSchedule) nextChange(now time.Time) time.Time {
+	if h.minutesToChange[0] == 0 {
 		return time.Time{}
 	}
 	was := h.isOff(now)
 	for {
-		turn := now.Truncate(time.Minute).Add(time.Duration(h.turn[h.minuteOfWeek(now)]) * time.Minute)
+		turn := now.Truncate(time.Minute).Add(time.Duration(h.minutesToChange[h.minuteOfWeek(now)]) * time.Minute)
 		_, change := now.In(h.location).ZoneBounds()
 		if change.IsZero() || turn.Before(change) {
 			return turn
@@ -173,10 +173,9 @@ func (h *hours) nextTurn(now time.Time) time.Time {
 	}
 }
 
-// isDue says whether a tick is due for what has been running since then: the last tick
-// came after its start. It stays due until that starts again, so that a tick that no pass
-// was there to see is caught up.
-func (h *hours) isDue(now, since time.Time) usage.Tristate {
+// isDue returns whether a tick is due for a resource running since then: the last tick is later. It
+// stays due until the resource restarts, so that a tick without a pass is caught up.
+func (h *compiledSchedule) isDue(now, since time.Time) usage.Tristate {
 	if since.IsZero() {
 		return usage.Unknown
 	}
@@ -185,13 +184,13 @@ func (h *hours) isDue(now, since time.Time) usage.Tristate {
 }
 
 // lastTick returns the newest tick at or before a time; zero without any.
-func (h *hours) lastTick(now time.Time) time.Time { return h.tick(now, -1) }
+func (h *compiledSchedule) lastTick(now time.Time) time.Time { return h.tick(now, -1) }
 
 // nextTick returns the first tick after a time; zero without any.
-func (h *hours) nextTick(now time.Time) time.Time { return h.tick(now, 1) }
+func (h *compiledSchedule) nextTick(now time.Time) time.Time { return h.tick(now, 1) }
 
-// tick looks for the nearest tick on one side of a time, day by day for a week.
-func (h *hours) tick(now time.Time, step int) time.Time {
+// tick finds the nearest tick on one side of a time, day by day for a week.
+func (h *compiledSchedule) tick(now time.Time, step int) time.Time {
 	local, found := now.In(h.location), time.Time{}
 	for day := 0; day <= 8 && found.IsZero() && len(h.ticks) > 0; day++ {
 		date := time.Date(local.Year(), local.Month(), local.Day()+day*step, 0, 0, 0, 0, time.UTC)
@@ -199,7 +198,7 @@ func (h *hours) tick(now time.Time, step int) time.Time {
 			if tick/minutesPerDay != (int(date.Weekday())+6)%7 {
 				continue
 			}
-			switch t := wall(date.Add(time.Duration(tick%minutesPerDay)*time.Minute), h.location); {
+			switch t := wallClockTime(date.Add(time.Duration(tick%minutesPerDay)*time.Minute), h.location); {
 			case step > 0:
 				found = sooner(found, t, now)
 			case !t.After(now) && t.After(found):
@@ -210,15 +209,14 @@ func (h *hours) tick(now time.Time, step int) time.Time {
 	return found
 }
 
-// wall returns the first moment at which clocks of a place show what t shows in UTC, or
-// have passed it: clocks that are set forward skip some minutes, clocks that are set
-// back show some twice.
-func wall(t time.Time, place *time.Location) time.Time {
+// wallClockTime returns the first moment at which wall clocks of a place show t or later: clocks
+// set forward skip minutes, clocks set back repeat them.
+func wallClockTime(t time.Time, place *time.Location) time.Time {
 	at := time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), 0, 0, place)
 	start, end := at.ZoneBounds()
 	_, offset := at.Zone()
 	switch shown := at.Add(time.Duration(offset) * time.Second); {
-	case shown.After(t): // skipped; the clocks were set when their zone began
+	case shown.After(t): // skipped; the offset changed when the zone period began
 		return start
 	case shown.Before(t):
 		return end

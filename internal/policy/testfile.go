@@ -18,13 +18,12 @@ import (
 // TestAPIVersion is the version of the files of policy tests.
 const TestAPIVersion = "curfew.policytest/v1"
 
-// Tests are the cases of one file: resources and samples in, proposals out.
+// Tests are the test cases of one file.
 type Tests struct {
 	File string
-	// Policies are the files of policies that the cases are for, relative to this one;
-	// empty where the file does not say.
+	// Policies are the policy files to test, relative to this file; empty if it names none.
 	Policies []string
-	// Tags and Duty are what the cases are judged by; zero is the default of each.
+	// Tags and Duty are the tag mapping and thresholds of the cases; zero is the default of each.
 	Tags inventory.TagMapping
 	Duty duty.Thresholds
 
@@ -41,40 +40,40 @@ type testCase struct {
 	checks   []expectation
 }
 
-// expectation is what is to come out at a time.
+// expectation is the expected result at a time.
 type expectation struct {
 	line int
 	at   time.Time
-	// first says that a second earlier it is not proposed.
-	first bool
-	// proposals are all that are made; nil where the check does not say.
-	proposals []wanted
-	// unknown are those whose answer is unknown; everyUnknown says that all are.
-	unknown      []wanted
+	// isFirst is set if it must not be proposed a second earlier.
+	isFirst bool
+	// proposals are all expected proposals; nil if they are not checked.
+	proposals []expectedAnswer
+	// unknown are the policies and resources with an unknown answer; everyUnknown means all.
+	unknown      []expectedAnswer
 	everyUnknown bool
 }
 
-// wanted names a policy and a resource, and the verb that is proposed. What is empty is
-// the only one there is.
-type wanted struct {
+// expectedAnswer names a policy, a resource, and the proposed verb. An empty field is the only one
+// there is.
+type expectedAnswer struct {
 	policy, resource string
 	verb             Verb
 }
 
-// defaultStart is when cases begin that do not say: a Monday.
+// defaultStart is the default start of cases: a Monday.
 var defaultStart = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
-// ParseTests reads a file of cases; name is the file's, for errors. Every mistake is a
-// *document.Error with its line and column.
+// ParseTests parses a file of cases; name is used in errors. Every error is a *document.Error with
+// line and column.
 func ParseTests(name string, src []byte) (*Tests, error) {
-	d, root, err := open(name, src, TestAPIVersion)
+	d, root, err := openFile(name, src, TestAPIVersion)
 	if err != nil {
 		return nil, err
 	}
 	return d.tests(root)
 }
 
-// TestsShape returns what a file of cases may hold.
+// TestsShape returns the schema of a file of cases.
 func TestsShape() *document.Shape {
 	d := &reader{&document.File{}}
 	return document.Describe(func(n ast.Node) error { _, err := d.tests(n); return err })
@@ -152,7 +151,7 @@ func (d *reader) testCase(n ast.Node) (*testCase, error) {
 	return c, err
 }
 
-// span reads a duration of at least some length.
+// span reads a duration of a minimum length.
 func (d *reader) span(n ast.Node, what string, least time.Duration) (time.Duration, error) {
 	document.Note(n, document.Shape{Pattern: durationForm})
 	s, err := d.Text(n, what)
@@ -189,13 +188,13 @@ func (d *reader) decimal(n ast.Node, what string) (float64, error) {
 	document.Note(n, document.Shape{Type: document.Decimal, Pattern: `^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$`})
 	v, err := strconv.ParseFloat(document.Scalar(n), 64)
 	if quoted, ok := n.(*ast.StringNode); ok && quoted.Token.Type != token.StringType ||
-		err != nil || number(v) == nil {
+		err != nil || numberOrUnknown(v) == nil {
 		return 0, d.At(n, "%s is a number", what)
 	}
 	return v, nil
 }
 
-// expectation reads what is to come out at a time.
+// expectation reads the expected result at a time.
 func (d *reader) expectation(n ast.Node, c *testCase) (expectation, error) {
 	e := expectation{line: d.At(n, "").Line}
 	given, err := d.Mapping(n, "an expectation",
@@ -203,22 +202,22 @@ func (d *reader) expectation(n ast.Node, c *testCase) (expectation, error) {
 			func(n ast.Node) (err error) { e.at, err = d.moment(n, "at", c.start); return err }),
 		document.Optional("from", "time from which the proposal is made, and not a second before",
 			func(n ast.Node) (err error) {
-				e.first = true
+				e.isFirst = true
 				e.at, err = d.moment(n, "from", c.start)
 				return err
 			}),
 		document.Optional("propose", "none, the verb of the only proposal, or all proposals that are made",
 			func(n ast.Node) (err error) {
-				e.proposals = []wanted{}
+				e.proposals = []expectedAnswer{}
 				return document.Forms(n,
 					document.IfWord("none", func(ast.Node) error { return nil }),
 					document.IfText(func(n ast.Node) error {
-						e.proposals = []wanted{{}}
+						e.proposals = []expectedAnswer{{}}
 						return document.Choice(d.File, n, "propose", verbs, &e.proposals[0].verb)
 					}),
 					document.Otherwise(func(n ast.Node) error {
 						return d.Items(n, "propose", func(item ast.Node) error {
-							w, err := d.wantedPair(item, true)
+							w, err := d.expectedPair(item, true)
 							e.proposals = append(e.proposals, w)
 							return err
 						})
@@ -229,7 +228,7 @@ func (d *reader) expectation(n ast.Node, c *testCase) (expectation, error) {
 				document.IfWord("all", func(ast.Node) error { e.everyUnknown = true; return nil }),
 				document.Otherwise(func(n ast.Node) error {
 					return d.Items(n, "unknown", func(item ast.Node) error {
-						w, err := d.wantedPair(item, false)
+						w, err := d.expectedPair(item, false)
 						e.unknown = append(e.unknown, w)
 						return err
 					})
@@ -243,13 +242,13 @@ func (d *reader) expectation(n ast.Node, c *testCase) (expectation, error) {
 		return e, d.At(n, "an expectation has at or from: the time of it")
 	case given["propose"] == nil && given["unknown"] == nil:
 		return e, d.At(n, "an expectation has propose or unknown")
-	case e.first && len(e.proposals) == 0:
+	case e.isFirst && len(e.proposals) == 0:
 		return e, d.At(n, "from says since when something is proposed; use at")
 	}
 	return e, nil
 }
 
-func (d *reader) wantedPair(n ast.Node, verb bool) (w wanted, err error) {
+func (d *reader) expectedPair(n ast.Node, verb bool) (w expectedAnswer, err error) {
 	entries := []document.Key{
 		document.Optional("policy", "name of the policy; may be left out where there is one",
 			func(n ast.Node) (err error) {

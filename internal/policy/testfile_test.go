@@ -33,7 +33,7 @@ func runCases(t *testing.T, src string) []CaseResult {
 		t.Fatal(err)
 	}
 	set := parse(t, twoPolicies)
-	return RunTests(set, tests, TestLook(set))
+	return RunTests(set, tests, TestCaseFacts(set))
 }
 
 // resting is a case with a machine that rests from the start, up to its expectations.
@@ -43,9 +43,9 @@ const resting = `  - name: c
     expect:
 `
 
-// TestRunTestsSaysWhatIsWrong holds that each way in which a case can fail fails, with
+// TestRunTestsFailureMessages holds that each way in which a case can fail fails, with
 // what was wanted and what came.
-func TestRunTestsSaysWhatIsWrong(t *testing.T) {
+func TestRunTestsFailureMessages(t *testing.T) {
 	for _, tc := range []struct {
 		name, expect string
 		want         []string
@@ -93,9 +93,9 @@ func TestRunTestsSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestCasesUseTheRealEngine holds what a case shares with a live account: gangs, launches,
+// TestCasesUseRoundEngine holds what a case shares with a live account: gangs, launches,
 // tags, several GPUs.
-func TestCasesUseTheRealEngine(t *testing.T) {
+func TestCasesUseRoundEngine(t *testing.T) {
 	rests := "samples: [{for: 1h, gpu_util: 0, mem_used_bytes: 0, mem_total_bytes: 24e9}]"
 	for name, src := range map[string]string{
 		"a busy machine of a run keeps the others": `    resources:
@@ -140,8 +140,8 @@ func TestCasesUseTheRealEngine(t *testing.T) {
 	}
 }
 
-// TestCasesTakeThresholdsAndTags holds that a case is judged as the configuration has it.
-func TestCasesTakeThresholdsAndTags(t *testing.T) {
+// TestCasesUseConfiguredThresholdsAndTags holds that a case is judged as the configuration has it.
+func TestCasesUseConfiguredThresholdsAndTags(t *testing.T) {
 	tests, err := ParseTests("cases.yaml", []byte(testHead+`  - name: c
     resources: [{id: a, tags: {Fate: ephemeral}, created: 0s, gpus: 1, samples: [{for: 1h, gpu_util: 0, mem_used_bytes: 0, mem_total_bytes: 24e9}]}]
     expect: [{at: 35m, propose: [{policy: idle, verb: stop}]}]
@@ -150,22 +150,22 @@ func TestCasesTakeThresholdsAndTags(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := parse(t, twoPolicies)
-	if RunTests(set, tests, TestLook(set))[0].Passed() {
+	if RunTests(set, tests, TestCaseFacts(set))[0].Passed() {
 		t.Error("a tag that is not configured makes a machine ephemeral")
 	}
 	tests.Tags = inventory.DefaultTagMapping()
 	tests.Tags.Lifetime = []string{"fate"}
-	if r := RunTests(set, tests, TestLook(set))[0]; !r.Passed() {
+	if r := RunTests(set, tests, TestCaseFacts(set))[0]; !r.Passed() {
 		t.Error(r)
 	}
 	tests.Duty = duty.DefaultThresholds()
 	tests.Duty.WarmUp = 40 * 60e9
-	if RunTests(set, tests, TestLook(set))[0].Passed() {
+	if RunTests(set, tests, TestCaseFacts(set))[0].Passed() {
 		t.Error("the thresholds make no difference")
 	}
 }
 
-func TestParseTestsSaysWhereTheMistakeIs(t *testing.T) {
+func TestParseTestsErrorPositions(t *testing.T) {
 	one := func(keys string) string {
 		return testHead + "  - name: c\n    resources:\n      - {id: a, " + keys +
 			"}\n    expect: [{at: 1h, propose: none}]\n"
@@ -265,7 +265,7 @@ func FuzzParseTests(f *testing.F) {
 			}
 			return
 		}
-		if got := RunTests(set, tests, TestLook(set)); len(got) == 0 {
+		if got := RunTests(set, tests, TestCaseFacts(set)); len(got) == 0 {
 			t.Fatal("cases without a result")
 		}
 	})

@@ -12,28 +12,28 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// CaseResult is what came of one case.
+// CaseResult is the result of one case.
 type CaseResult struct {
-	// Name, File and Line say which case it is.
+	// Name, File and Line identify the case.
 	Name, File string
 	Line       int
-	// Failures say what was wanted and what came, each on a line; empty when it passed.
+	// Failures state the expected and the actual result, one per line; empty if the case passed.
 	Failures []string
 }
 
-// Passed says whether everything came as it was expected.
+// Passed reports whether all expectations were met.
 func (r CaseResult) Passed() bool { return len(r.Failures) == 0 }
 
-// Look returns what is known of the resources of a case at a time. The engine does it, as
-// it does of an account (round.Look).
-type Look func(c Case, at time.Time) ([]*Facts, error)
+// FactsFunc returns the facts of a case's resources at a time, as the engine of rounds determines
+// them (round.CaseFacts).
+type FactsFunc func(c Case, at time.Time) ([]*Facts, error)
 
-// RunTests asks the policies about the resources of each case at each of its times, by
-// what look knows of them.
-func RunTests(set *Set, tests *Tests, look Look) []CaseResult {
+// RunTests evaluates the policies for the resources of each case at each of its times, with the
+// facts of look.
+func RunTests(set *Set, tests *Tests, look FactsFunc) []CaseResult {
 	var out []CaseResult
 	for _, c := range tests.cases {
-		r := run{set: set, tests: tests, c: c, look: look}
+		r := caseRun{set: set, tests: tests, testCase: c, look: look}
 		result := CaseResult{Name: c.name, File: tests.File, Line: c.line}
 		for i := range c.checks {
 			for _, failure := range r.check(&c.checks[i]) {
@@ -46,27 +46,27 @@ func RunTests(set *Set, tests *Tests, look Look) []CaseResult {
 	return out
 }
 
-// run is one case that is being run.
-type run struct {
-	set   *Set
-	tests *Tests
-	c     *testCase
-	look  Look
+// caseRun is the run of one case.
+type caseRun struct {
+	set      *Set
+	tests    *Tests
+	testCase *testCase
+	look     FactsFunc
 }
 
-// found is the answer of one policy about one resource.
-type found struct {
+// caseAnswer is the answer of one policy about one resource.
+type caseAnswer struct {
 	policy  *Policy
 	facts   *Facts
 	outcome Outcome
 }
 
-func (f *found) String() string {
+func (f *caseAnswer) String() string {
 	return fmt.Sprintf("%s %s %s", f.policy.Name, f.policy.Do.Verb, f.facts.Resource.ID)
 }
 
-// why says what decided an answer.
-func (f *found) why() string {
+// reason returns what decided an answer.
+func (f *caseAnswer) reason() string {
 	explained := f.policy.Explain(f.facts)
 	for _, p := range explained.Parts {
 		if p.Answer == explained.Answer && (p.Answer != usage.True || p.Name != "select") {
@@ -76,22 +76,22 @@ func (f *found) why() string {
 	return "the answer is " + explained.Answer.String()
 }
 
-// check returns what is not as one expectation has it.
-func (r *run) check(e *expectation) (failures []string) {
-	answers, err := r.ask(e.at)
+// check returns how an expectation is not met.
+func (r *caseRun) check(e *expectation) (failures []string) {
+	answers, err := r.evaluate(e.at)
 	if err != nil {
 		return []string{err.Error()}
 	}
 	after := "at " + r.offset(e.at) + ": "
 	fail := func(format string, args ...any) { failures = append(failures, after+fmt.Sprintf(format, args...)) }
-	expected := map[*found]bool{}
+	expected := map[*caseAnswer]bool{}
 	for _, w := range e.proposals {
 		f, err := r.find(answers, w)
 		switch {
 		case err != nil:
 			fail("%s", err)
 		case f.outcome.Answer != usage.True:
-			fail("want %s, got no proposal: %s", f, f.why())
+			fail("want %s, got no proposal: %s", f, f.reason())
 		case w.verb != f.policy.Do.Verb:
 			fail("want %s %s %s, got %s", f.policy.Name, w.verb, f.facts.Resource.ID, f)
 		}
@@ -99,10 +99,10 @@ func (r *run) check(e *expectation) (failures []string) {
 	}
 	for _, f := range answers {
 		if e.proposals != nil && f.outcome.Answer == usage.True && !expected[f] {
-			fail("want no such proposal, got %s: %s", f, f.why())
+			fail("want no such proposal, got %s: %s", f, f.reason())
 		}
 		if e.everyUnknown && f.outcome.Answer != usage.Unknown {
-			fail("want %s unknown, got %s: %s", f, f.outcome.Answer, f.why())
+			fail("want %s unknown, got %s: %s", f, f.outcome.Answer, f.reason())
 		}
 	}
 	for _, w := range e.unknown {
@@ -110,37 +110,37 @@ func (r *run) check(e *expectation) (failures []string) {
 		if err != nil {
 			fail("%s", err)
 		} else if f.outcome.Answer != usage.Unknown {
-			fail("want %s unknown, got %s: %s", f, f.outcome.Answer, f.why())
+			fail("want %s unknown, got %s: %s", f, f.outcome.Answer, f.reason())
 		}
 	}
-	if e.first && len(failures) == 0 {
+	if e.isFirst && len(failures) == 0 {
 		failures = r.checkFirst(e)
 	}
 	return failures
 }
 
-// checkFirst says what of an expectation was proposed a second earlier already.
-func (r *run) checkFirst(e *expectation) (failures []string) {
+// checkFirst returns which expected proposals were already made a second earlier.
+func (r *caseRun) checkFirst(e *expectation) (failures []string) {
 	earlier := e.at.Add(-time.Second)
-	answers, err := r.ask(earlier)
+	answers, err := r.evaluate(earlier)
 	if err != nil {
 		return []string{err.Error()}
 	}
 	for _, w := range e.proposals {
 		if f, err := r.find(answers, w); err == nil && f.outcome.Answer == usage.True {
 			failures = append(failures, fmt.Sprintf("want %s from %s on, got it at %s already: %s", f, r.offset(e.at),
-				r.offset(earlier), f.why()))
+				r.offset(earlier), f.reason()))
 		}
 	}
 	return failures
 }
 
-// offset writes a time as the case does: from its start.
-func (r *run) offset(at time.Time) string { return plain.ExactDuration(at.Sub(r.c.start)) }
+// offset formats a time relative to the start of the case.
+func (r *caseRun) offset(at time.Time) string { return plain.ExactDuration(at.Sub(r.testCase.start)) }
 
-// find returns the answer that an expectation speaks of.
-func (r *run) find(answers []*found, w wanted) (*found, error) {
-	var match []*found
+// find returns the answer for an expected policy and resource.
+func (r *caseRun) find(answers []*caseAnswer, w expectedAnswer) (*caseAnswer, error) {
+	var match []*caseAnswer
 	for _, f := range answers {
 		if (w.policy == "" || w.policy == f.policy.Name) && (w.resource == "" || w.resource == f.facts.Resource.ID) {
 			match = append(match, f)
@@ -155,49 +155,48 @@ func (r *run) find(answers []*found, w wanted) (*found, error) {
 	return nil, fmt.Errorf("%d answers fit: name the policy and the resource", len(match))
 }
 
-// ask returns the answers of all policies about all resources at a time.
-func (r *run) ask(at time.Time) ([]*found, error) {
-	facts, err := r.look(Case{r.tests, r.c}, at)
+// evaluate returns the answers of all policies about all resources at a time.
+func (r *caseRun) evaluate(at time.Time) ([]*caseAnswer, error) {
+	facts, err := r.look(Case{r.tests, r.testCase}, at)
 	if err != nil {
 		return nil, err
 	}
-	var out []*found
+	var out []*caseAnswer
 	for _, p := range r.set.Policies {
 		for _, f := range facts {
-			out = append(out, &found{policy: p, facts: f, outcome: p.Evaluate(f)})
+			out = append(out, &caseAnswer{policy: p, facts: f, outcome: p.Evaluate(f)})
 		}
 	}
 	return out, nil
 }
 
-// Case is one case as an account: what is there, what was measured of it, and what else is
-// known.
+// Case is a test case as an account: its resources, samples and other facts.
 type Case struct {
-	tests *Tests
-	c     *testCase
+	tests    *Tests
+	testCase *testCase
 }
 
-// Step is the time that a sample stands for.
-func (c Case) Step() time.Duration { return c.c.step }
+// Step returns the step of samples.
+func (c Case) Step() time.Duration { return c.testCase.step }
 
-// Duty are the thresholds that the case is judged by.
+// Duty returns the thresholds of the case.
 func (c Case) Duty() duty.Thresholds { return c.tests.Duty }
 
-// Resources returns the resources, each time other values. A machine of which neither the
-// number of GPUs nor the type is given has those that are sampled.
+// Resources returns new copies of the resources. A machine without a number of GPUs and without a
+// type has the GPUs that are sampled.
 func (c Case) Resources() ([]*inventory.Resource, error) {
 	mapping := c.tests.Tags
 	if len(mapping.Team) == 0 {
 		mapping = inventory.DefaultTagMapping()
 	}
 	var out []*inventory.Resource
-	for _, s := range c.c.subjects {
+	for _, s := range c.testCase.subjects {
 		r := s.r
 		r.Tags = s.tags
 		if err := mapping.Apply(&r); err != nil {
 			return nil, err
 		}
-		for _, set := range s.given {
+		for _, set := range s.setters {
 			set(&r)
 		}
 		if !r.Size.GPUs.Known() && r.Type == "" {
@@ -208,9 +207,9 @@ func (c Case) Resources() ([]*inventory.Resource, error) {
 	return out, nil
 }
 
-// Know adds what the case says of a resource besides.
-func (c Case) Know(f *Facts) {
-	for _, s := range c.c.subjects {
+// AddFacts adds the case's other facts about a resource.
+func (c Case) AddFacts(f *Facts) {
+	for _, s := range c.testCase.subjects {
 		if s.r.ID == f.Resource.ID {
 			f.Checkpoint, f.PriceDrift, f.Budget = s.facts.Checkpoint, s.facts.PriceDrift, s.facts.Budget
 			f.Stale = f.Stale || s.facts.Stale
@@ -221,9 +220,9 @@ func (c Case) Know(f *Facts) {
 	}
 }
 
-// Samples hands over what was measured of a resource, row by row.
+// Samples calls visit for the samples of a resource, row by row.
 func (c Case) Samples(id string, visit func(at time.Time, gpu string, s usage.Signal, v float64)) {
-	for _, s := range c.c.subjects {
+	for _, s := range c.testCase.subjects {
 		if s.r.ID != id {
 			continue
 		}
@@ -235,8 +234,7 @@ func (c Case) Samples(id string, visit func(at time.Time, gpu string, s usage.Si
 	}
 }
 
-// gpus is how many GPUs the samples speak of, those without a name of one; unknown where
-// there are no samples.
+// gpus returns the number of sampled GPUs; unknown without samples.
 func (s *subject) gpus() inventory.Fact[int] {
 	if len(s.samples) == 0 {
 		return inventory.Fact[int]{}
@@ -252,7 +250,7 @@ func (s *subject) gpus() inventory.Fact[int] {
 	return inventory.Known(len(names))
 }
 
-// String names the case, and lists what failed.
+// String returns the name of the case and its failures.
 func (r CaseResult) String() string {
 	if r.Passed() {
 		return fmt.Sprintf("%s:%d: %s: passed", r.File, r.Line, r.Name)

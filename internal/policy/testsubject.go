@@ -15,17 +15,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// subject is a resource of a case with all that is said of it.
+// subject is a resource of a case.
 type subject struct {
 	r    inventory.Resource
-	tags map[string]string // nil cannot be read
-	// given are owner and lifetime that are given next to the tags.
-	given   []func(*inventory.Resource)
+	tags map[string]string // nil if unreadable
+	// setters assign the owner and lifetime given outside the tags.
+	setters []func(*inventory.Resource)
 	facts   Facts
 	samples []sample
 }
 
-// sample is what was measured at a time, of one GPU or of the machine.
+// sample is a measurement at a time, of one GPU or of the machine.
 type sample struct {
 	at     time.Time
 	gpu    string
@@ -35,7 +35,7 @@ type sample struct {
 // maxSamples bounds a case: a month of minutes.
 const maxSamples = 50_000
 
-// subject reads a resource. It is an instance, and runs, unless said otherwise.
+// subject reads a resource. By default it is a running instance.
 func (d *reader) subject(n ast.Node, c *testCase) (*subject, error) {
 	s := &subject{r: inventory.Resource{Kind: inventory.KindInstance}, tags: map[string]string{}}
 	entries := []document.Key{
@@ -90,23 +90,23 @@ func (d *reader) subject(n ast.Node, c *testCase) (*subject, error) {
 		entries = append(entries, document.Optional(says.name, says.doc, func(n ast.Node) error {
 			var v string
 			err := document.Choice(d.File, n, says.name, says.values, &v)
-			s.given = append(s.given, func(r *inventory.Resource) { says.set(r, v) })
+			s.setters = append(s.setters, func(r *inventory.Resource) { says.set(r, v) })
 			return err
 		}))
 	}
-	var more extra
+	var more kindDetails
 	extras := d.extraEntries(&more, c)
 	entries = append(append(entries, d.factEntries(s, c)...), extras...)
 	given, err := d.Mapping(n, "a resource", entries...)
 	if err != nil {
 		return nil, err
 	}
-	if given["state"] == nil && computes(s.r.Kind) {
+	if given["state"] == nil && runsByItself(s.r.Kind) {
 		s.r.State = inventory.StateRunning
 	}
 	s.r.Detail = more.detail(s.r.Kind)
 	for _, e := range extras {
-		seen := factIndex["resource."+e.Name].read(&evaluation{f: &s.facts, r: &s.r}) != nil
+		seen := factIndex["resource."+e.Name].read(&evaluation{facts: &s.facts, resource: &s.r}) != nil
 		if key := given[e.Name]; key != nil && !seen {
 			return nil, d.At(key, "%s is nothing that the kind %s has", e.Name, s.r.Kind)
 		}
@@ -114,23 +114,22 @@ func (d *reader) subject(n ast.Node, c *testCase) (*subject, error) {
 	return s, nil
 }
 
-// computes says whether a kind computes by itself. Such a resource runs unless a case says
-// otherwise.
-func computes(k inventory.Kind) bool {
+// runsByItself reports whether a kind computes by itself; such a resource is running by default.
+func runsByItself(k inventory.Kind) bool {
 	t := k.Traits()
 	return t.Compute && !t.Container
 }
 
-// extra is what only some kinds have, as a case gives it.
-type extra struct {
+// kindDetails are properties that only some kinds have.
+type kindDetails struct {
 	market       inventory.Market
 	attached     bool
 	gib          int
 	lastActivity inventory.Fact[time.Time]
 }
 
-// detail puts it into the form that the kind has.
-func (x extra) detail(kind inventory.Kind) inventory.Detail {
+// detail returns the properties in the form of a kind.
+func (x kindDetails) detail(kind inventory.Kind) inventory.Detail {
 	gib := int64(x.gib)
 	switch kind {
 	case inventory.KindInstance:
@@ -159,8 +158,8 @@ func (x extra) detail(kind inventory.Kind) inventory.Detail {
 	return nil
 }
 
-// extraEntries are the keys of what only some kinds have.
-func (d *reader) extraEntries(x *extra, c *testCase) []document.Key {
+// extraEntries returns the keys of kindDetails.
+func (d *reader) extraEntries(x *kindDetails, c *testCase) []document.Key {
 	return []document.Key{
 		document.Optional("market", "how a machine was bought", func(n ast.Node) error {
 			return document.Choice(d.File, n, "market", markets, &x.market)
@@ -182,7 +181,7 @@ func (d *reader) extraEntries(x *extra, c *testCase) []document.Key {
 	}
 }
 
-// factEntries are the keys of further facts about a resource.
+// factEntries returns the keys of further facts about a resource.
 func (d *reader) factEntries(s *subject, c *testCase) []document.Key {
 	return []document.Key{
 		document.Optional("tags", "its tags, or unknown where they could not be read", func(n ast.Node) (err error) {
@@ -256,11 +255,11 @@ func (d *reader) factEntries(s *subject, c *testCase) []document.Key {
 	}
 }
 
-// noSignal is the name of what is no signal: the end of the list of them.
+// noSignal is the name of an invalid signal, which ends the list of signals.
 var noSignal = usage.Signal(math.MaxUint8).String()
 
-// samples reads one row, or a run of equal rows one step apart, that begins where the
-// last one ended; it returns where this one does. A gap is time without samples.
+// samples reads one row, or a run of equal rows one step apart, that begins where the previous one
+// ended; it returns the end. A gap is time without samples.
 func (d *reader) samples(n ast.Node, s *subject, c *testCase, at time.Time) (time.Time, error) {
 	length, values, gpus := c.step, map[usage.Signal]float64{}, []string{""}
 	gap := time.Duration(0)

@@ -199,7 +199,7 @@ func FixSheet(f view.Fix, now time.Time, globals string) layout.Sheet {
 	row("owner", cmp.Or(strings.Trim(r.Owner.Team+"/"+r.Owner.User, "/"), "unallocated"))
 	row("because", f.Finding.Because)
 	row("would do", f.Finding.Fix.Action+"   risk "+string(f.Finding.Fix.Risk)+", undo "+string(f.Finding.Fix.Undo))
-	row("adds", f.Change.Adds()...)
+	row("adds", f.Change.AddedRules()...)
 	row("ends", f.Change.Arguments.Members...)
 	var tags []string
 	for _, k := range slices.Sorted(maps.Keys(f.Change.Arguments.Tags)) {

@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/action/actiontest"
 )
 
-// TestFailingLadderLeavesOtherAccounts: each account is acted on by itself, and what failed
+// TestFailingLadderDoesNotStopOtherAccounts: each account is acted on by itself, and what failed
 // is told of all of them.
-func TestFailingLadderLeavesOtherAccounts(t *testing.T) {
+func TestFailingLadderDoesNotStopOtherAccounts(t *testing.T) {
 	errRead := errors.New("the disk is full")
 	acts := func(ctx context.Context, cancel func(account string)) (*Result, []string, error) {
 		now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -22,7 +22,7 @@ func TestFailingLadderLeavesOtherAccounts(t *testing.T) {
 			began = append(began, account)
 			store := action.Store(action.NewMemory())
 			if account != "aws/2" {
-				store = unreadable{store, errRead}
+				store = failingRoundStore{store, errRead}
 			}
 			cancel(account)
 			return &action.Ladder{
@@ -54,12 +54,12 @@ func TestFailingLadderLeavesOtherAccounts(t *testing.T) {
 	}
 }
 
-// unreadable is a store that begins no round.
-type unreadable struct {
+// failingRoundStore is a store that begins no round.
+type failingRoundStore struct {
 	action.Store
 	err error
 }
 
-func (u unreadable) BeginRound(context.Context, string, action.Clock) (int64, *action.Clock, error) {
+func (u failingRoundStore) BeginRound(context.Context, string, action.Clock) (int64, *action.Clock, error) {
 	return 0, nil, u.err
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// findings judges the account over the window of the audit, and adds it up.
-func (e *Engine) findings(r *Result, now time.Time) error {
+// judgeFindings evaluates the rules over the window of the audit, and sums the findings.
+func (e *Engine) judgeFindings(r *Result, now time.Time) error {
 	r.Verdicts = map[inventory.Ref]duty.Verdict{}
 	for _, res := range r.Resources {
 		if !res.Kind.Traits().Measured || res.State != inventory.StateRunning {
@@ -38,7 +38,7 @@ func (e *Engine) findings(r *Result, now time.Time) error {
 		Advice:           r.Advice,
 	}
 	account.TagsFor = func(res *inventory.Resource) (map[string]string, []string) {
-		add, left, _ := e.Audit.Owners.Missing(res, e.Audit.Required, e.Audit.Tags)
+		add, left, _ := e.Audit.Owners.MissingTags(res, e.Audit.Required, e.Audit.Tags)
 		return policy.TagValues(add), left
 	}
 	if e.Audit.Bill != nil {
@@ -57,8 +57,8 @@ func (e *Engine) findings(r *Result, now time.Time) error {
 	return err
 }
 
-// requests adds what people want done about findings that hold.
-func (e *Engine) requests(r *Result, now time.Time) {
+// addRequests proposes the requested fixes of findings that still hold.
+func (e *Engine) addRequests(r *Result, now time.Time) {
 	found := map[string]*finding.Finding{}
 	for i := range r.Findings {
 		found[r.Findings[i].ID] = &r.Findings[i]
@@ -66,16 +66,16 @@ func (e *Engine) requests(r *Result, now time.Time) {
 	for _, q := range e.Requests {
 		f := found[q.Finding]
 		if f == nil {
-			r.Gone = append(r.Gone, q)
+			r.GoneRequests = append(r.GoneRequests, q)
 			continue
 		}
 		if q.Change.Verb != "" && !q.Change.Equal(f.Fix.Change) {
-			r.Changed = append(r.Changed, q)
+			r.ChangedRequests = append(r.ChangedRequests, q)
 			continue
 		}
-		do, ok := policy.Of(f.Fix.Change)
+		do, ok := policy.FromChange(f.Fix.Change)
 		if !ok {
-			r.Manual = append(r.Manual, q)
+			r.ManualRequests = append(r.ManualRequests, q)
 			continue
 		}
 		do.ScratchDisks, do.SaveDisks = do.ScratchDisks || q.ScratchDisks, do.SaveDisks || q.SaveDisks
@@ -83,40 +83,39 @@ func (e *Engine) requests(r *Result, now time.Time) {
 			Source: FindingSource(f.ID), Resource: f.Resource, Do: do, Mode: policy.Enforce,
 			Notify: q.Notify, Grace: q.Grace,
 			Limits: policy.DefaultLimits(), Governed: true, ByPerson: true, Condition: usage.True, ReadAt: now,
-			Class: "finding", Because: f.Rule + ": " + f.Because, Evidence: f.Evidence, Duty: e.doing(f, now),
+			Class: "finding", Because: f.Rule + ": " + f.Because, Evidence: f.Evidence, Duty: e.findingVerdict(f, now),
 			Hourly: e.subjects[f.Resource.Ref()].hourly,
 		}
 		r.Proposals = append(r.Proposals, p)
 	}
 }
 
-// doing is what a finding's resource does at the moment of an audit, by what everything
-// does then. One machine of a gang may be ended when the whole gang rests. An endpoint or
-// a notebook is judged by its finding, which was judged at that moment by what people
-// asked of it; weak evidence is none.
-func (e *Engine) doing(f *finding.Finding, now time.Time) *duty.Verdict {
+// findingVerdict returns the current verdict on a finding's resource. A machine of a gang may be
+// ended only if the whole gang rests. Endpoints and notebooks have no current verdict but that of
+// the finding; weak evidence counts as unknown.
+func (e *Engine) findingVerdict(f *finding.Finding, now time.Time) *duty.Verdict {
 	switch f.Resource.Kind {
 	case inventory.KindInstance, inventory.KindTrainingJob:
-		return e.subjects[f.Resource.Ref()].does
+		return e.subjects[f.Resource.Ref()].groupVerdict
 	case inventory.KindEndpoint, inventory.KindNotebook:
 		if f.Confidence == finding.Low {
 			return &duty.Verdict{Why: "the evidence is weak: " + f.Because}
 		}
 		return &duty.Verdict{
 			State: duty.Idle, Why: f.Because, Coverage: 1, Evidence: f.Evidence, Until: now,
-			Expires: now.Add(verdictFresh),
+			Expires: now.Add(verdictValidity),
 		}
 	}
 	return nil
 }
 
-// verdictFresh is how long a finding's verdict may be acted on: as long as facts read at
-// act time.
-const verdictFresh = 5 * time.Minute
+// verdictValidity is how long a finding's verdict may be acted on, as long as facts read at act
+// time.
+const verdictValidity = 5 * time.Minute
 
-// KindsOf returns the kinds that have to be read to judge the findings of requests by the
-// general rules and those of a cloud.
-func KindsOf(requests []Request, rules []finding.Rule) map[inventory.Kind]bool {
+// KindsToRead returns the kinds needed to evaluate the findings of requests by the general rules
+// and those of a cloud.
+func KindsToRead(requests []Request, rules []finding.Rule) map[inventory.Kind]bool {
 	kinds := map[inventory.Kind]bool{}
 	for _, q := range requests {
 		kinds[q.Resource.Kind] = true

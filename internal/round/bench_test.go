@@ -16,23 +16,23 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// large is an account of many machines with one GPU each. After the first round only one
+// largeAccount is an account of many machines with one GPU each. After the first round only one
 // in a hundred has new samples.
-type large struct {
+type largeAccount struct {
 	machines []*inventory.Resource
 	rounds   int
 }
 
-func (l *large) List(context.Context, Query) (*Observation, error) {
+func (l *largeAccount) List(context.Context, Query) (*Observation, error) {
 	return &Observation{
 		Inventory: inventory.Inventory{Resources: l.machines}, Cloud: "aws", Accounts: []string{"1"},
 		Regions: []string{"us-east-1"}, CommitmentsKnown: true,
 	}, nil
 }
 
-func (l *large) Name() string { return "bench" }
+func (l *largeAccount) Name() string { return "bench" }
 
-func (l *large) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
+func (l *largeAccount) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
 	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	const step = 5 * time.Minute
 	l.rounds++
@@ -69,7 +69,7 @@ policies:
 	}
 	var first, second time.Duration
 	for b.Loop() {
-		l := &large{}
+		l := &largeAccount{}
 		for i := range 100_000 {
 			r := machine(fmt.Sprintf("i-%06d", i), "g6.2xlarge", 30*days)
 			r.Lifetime = inventory.Ephemeral

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// The categories that only a bill has.
+// Categories that only a bill has.
 const (
 	CategoryEgress = "egress" // data transfer, NAT
 	CategoryOther  = "other"
@@ -20,17 +20,16 @@ const (
 type Bill struct {
 	finding.Bill
 	Parts []bill.Part
-	// Unused is the part of compute that by the bill itself nothing used: reserved capacity and
+	// Unused is the part of compute that the bill itself shows as unused: reserved capacity and
 	// parts of commitments.
 	Unused money.Amount
 }
 
-// billDays is how much of a bill says what an account costs now.
+// billDays is the part of a bill that represents the current cost of an account.
 const billDays = 30
 
-// BillOf reads what an audit wants to know of a bill's rows: those of the newest thirty
-// days. A part of a day counts whole.
-func BillOf(all iter.Seq[bill.Row], cloud, source string) (*Bill, error) {
+// NewBill reads a bill's newest thirty days for an audit. A part of a day counts as a day.
+func NewBill(all iter.Seq[bill.Row], cloud, source string) (*Bill, error) {
 	b := &Bill{Bill: finding.Bill{Cloud: cloud, Source: source}}
 	for r := range all {
 		if end := r.Day.AddDate(0, 0, 1); end.After(b.To) {
@@ -68,8 +67,8 @@ func BillOf(all iter.Seq[bill.Row], cloud, source string) (*Bill, error) {
 	return b, err
 }
 
-// effective yields rows at their effective cost where the bill has one: a month's part
-// of what was paid upfront, and not a year's fee in the month in which it was paid.
+// effective yields rows at their effective cost if the bill has one, so that upfront payments count
+// over their term.
 func effective(rows iter.Seq[bill.Row]) iter.Seq[bill.Row] {
 	return func(yield func(bill.Row) bool) {
 		for r := range rows {
@@ -83,18 +82,18 @@ func effective(rows iter.Seq[bill.Row]) iter.Seq[bill.Row] {
 	}
 }
 
-// Billing is a bill's totals at effective cost, brought to a month of 730 hours.
+// Billing is a bill's totals at effective cost per month of 730 hours.
 type Billing struct {
 	From, To time.Time
 	Source   string
 	Total    money.Amount
-	// ByCategory adds up to Total: storage, idle, active, unknown, egress, overhead,
-	// other. Compute that the bill itself says was unused is idle; the rest is divided as the
-	// audited machines' is, at list price.
+	// ByCategory adds up to Total: storage, idle, active, unknown, egress, overhead, other. Compute
+	// that the bill itself shows as unused is idle; the rest is divided like the audited machines'
+	// compute, at list price.
 	ByCategory map[string]money.Amount
 }
 
-// billing brings a bill to a month, its compute divided by what the machines do.
+// billing scales a bill to a month and divides its compute by the duty of the machines.
 func billing(b *Bill, t Totals) (*Billing, error) {
 	hours := int64(b.To.Sub(b.From) / time.Hour)
 	if hours <= 0 {
@@ -129,7 +128,7 @@ func billing(b *Bill, t Totals) (*Billing, error) {
 				weights[i] = int64(max(0, t.ByCategory[s]))
 			}
 			if weights[0]+weights[1]+weights[2] == 0 {
-				weights[2] = 1 // nothing runs that could say what it does
+				weights[2] = 1 // nothing runs that has a duty
 			}
 			divided, err := money.Split(month, weights)
 			if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestUnusedCapacityOfABillIsIdle holds that what a bill itself says was unused is idle, and
+// TestBillUnusedCapacityIsIdle holds that what a bill itself says was unused is idle, and
 // that only the rest of its compute is divided as the machines are.
-func TestUnusedCapacityOfABillIsIdle(t *testing.T) {
+func TestBillUnusedCapacityIsIdle(t *testing.T) {
 	day := time.Date(2026, 10, 7, 0, 0, 0, 0, time.UTC)
 	usage := func(capacity, commitment string, billed, effective money.Amount) bill.Row {
 		return bill.Row{
@@ -23,7 +23,7 @@ func TestUnusedCapacityOfABillIsIdle(t *testing.T) {
 		usage(bill.Unused, "", 48, 48), usage("", bill.Unused, 0, 24),
 		usage("", bill.Used, 0, 12), usage("", "", 12, 12),
 	}
-	b, err := BillOf(slices.Values(rows), "aws", "focus.csv")
+	b, err := NewBill(slices.Values(rows), "aws", "focus.csv")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// Budgets returns what adds to the facts of a resource where the budgets that its owner
-// spends from stand. What no budget covers is unknown, never in order.
-func Budgets(all []budget.Status) func(f *policy.Facts) {
+// BudgetFacts returns a function that adds the state of an owner's budgets to a resource's facts.
+// Without a budget the state is unknown.
+func BudgetFacts(all []budget.Status) func(f *policy.Facts) {
 	return func(f *policy.Facts) {
 		f.Budget = nil
 		if b, covered, err := budget.FactsOf(all, f.Resource.Owner, f.Resource.Purpose); err == nil && covered {

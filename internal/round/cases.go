@@ -9,24 +9,23 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Test runs the test cases of policies: each case is an account that a round looks at, at
-// each of the times that the case asks about. The setting says what the cases do not: the
-// price book.
+// Test runs the test cases of policies: each case is an account that a round evaluates at each of
+// the case's times. The setting supplies the price book.
 func Test(ctx context.Context, s Setting, set *policy.Set, tests *policy.Tests) []policy.CaseResult {
-	return policy.RunTests(set, tests, Look(ctx, s, set))
+	return policy.RunTests(set, tests, CaseFacts(ctx, s, set))
 }
 
-// Look returns what a round knows of a case's resources at a time.
-func Look(ctx context.Context, s Setting, set *policy.Set) policy.Look {
+// CaseFacts returns a function that evaluates a case's resources at a time.
+func CaseFacts(ctx context.Context, s Setting, set *policy.Set) policy.FactsFunc {
 	s.Policies = set
-	for _, p := range set.Policies { // samples at the edges count
+	for _, p := range set.Policies { // include samples at the edges
 		s.LookBack = max(s.LookBack, p.Horizon()+p.Horizon()/5)
 	}
 	return func(c policy.Case, at time.Time) ([]*policy.Facts, error) {
 		s := s
 		s.Clock = func() time.Time { return at }
-		s.Lister, s.Sources = written{c}, []usage.Source{written{c}}
-		s.Duty, s.Facts = c.Duty(), c.Know
+		s.Lister, s.Sources = caseAccount{c}, []usage.Source{caseAccount{c}}
+		s.Duty, s.AddFacts = c.Duty(), c.AddFacts
 		r, err := New(s).Round(ctx)
 		if err != nil {
 			return nil, err
@@ -35,11 +34,11 @@ func Look(ctx context.Context, s Setting, set *policy.Set) policy.Look {
 	}
 }
 
-// written is an account that a case of policies writes down.
-type written struct{ policy.Case }
+// caseAccount is the account of a test case.
+type caseAccount struct{ policy.Case }
 
 // List implements [Lister].
-func (w written) List(ctx context.Context, _ Query) (*Observation, error) {
+func (w caseAccount) List(ctx context.Context, _ Query) (*Observation, error) {
 	resources, err := w.Resources()
 	if err != nil {
 		return nil, err
@@ -50,10 +49,10 @@ func (w written) List(ctx context.Context, _ Query) (*Observation, error) {
 }
 
 // Name implements [usage.Source].
-func (written) Name() string { return "case" }
+func (caseAccount) Name() string { return "case" }
 
-// Measure implements [usage.Source]: a sample at the very time of the round is known.
-func (w written) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
+// Measure implements [usage.Source]; a sample at the time of the round counts.
+func (w caseAccount) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
 	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	for _, r := range resources {
 		sink := open(r, usage.SourceInfo{Step: w.Step(), Source: w.Name()})

@@ -9,9 +9,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// TestACaseLooksAsFarBackAsItsPolicies: a condition over thirty hours is true after thirty
+// TestCaseLookBackCoversPolicies: a condition over thirty hours is true after thirty
 // hours of rest, and not before.
-func TestACaseLooksAsFarBackAsItsPolicies(t *testing.T) {
+func TestCaseLookBackCoversPolicies(t *testing.T) {
 	set, err := policy.Parse("p.yaml", []byte("apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    when: "+
 		"duty.state == \"idle\" && duty.lasting >= duration(\"30h\")\n    then: [{warn: {grace: 1h}}, {do: stop}]\n"))
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// charge prices what is there and posts what the round saw; an audit charges its window by
-// the same rules, in memory. An account that cannot be charged is not acted on; the round
-// goes on without it.
+// charge prices the resources and posts the observation to the ledger; an audit charges its window
+// by the same rules, in memory. An account that cannot be charged is not acted on; the round
+// continues without it.
 func (e *Engine) charge(ctx context.Context, r *Result, now time.Time) error {
-	if !e.charged {
+	if !e.chargesCurrent {
 		e.charges = ledger.RunRates(r.Resources, e.Prices)
 		for ref, s := range e.subjects {
 			hour, err := ledger.AnHour(e.charges[ref])
@@ -27,13 +27,13 @@ func (e *Engine) charge(ctx context.Context, r *Result, now time.Time) error {
 			}
 			s.hourly = hour
 		}
-		e.charged = true
+		e.chargesCurrent = true
 	}
 	r.Charges = e.charges
 	if e.Books == nil && e.Query.Window <= 0 {
 		return nil
 	}
-	all := e.Seen(r, now)
+	all := e.LedgerObservations(r, now)
 	if e.Query.Window > 0 {
 		var err error
 		if r.Window, err = costs.Window(all, now.Add(-e.Query.Window), []ledger.Dimension{ledger.ByTeam}); err != nil {
@@ -44,7 +44,7 @@ func (e *Engine) charge(ctx context.Context, r *Result, now time.Time) error {
 		return nil
 	}
 	for _, seen := range all {
-		err := ahead(seen, r.ProviderTime)
+		err := checkClock(seen, r.ProviderTime)
 		if err == nil {
 			err = e.Books.Post(ctx, seen)
 		}
@@ -61,17 +61,17 @@ func (e *Engine) charge(ctx context.Context, r *Result, now time.Time) error {
 	return nil
 }
 
-// stand reads what follows from the charges.
-func (e *Engine) stand(ctx context.Context, now time.Time) (err error) {
-	if e.Standing != nil {
-		e.standing, err = e.Standing(ctx, now)
+// readChargeFacts reads the facts that depend on the charges.
+func (e *Engine) readChargeFacts(ctx context.Context, now time.Time) (err error) {
+	if e.ChargeFacts != nil {
+		e.chargeFacts, err = e.ChargeFacts(ctx, now)
 	}
 	return err
 }
 
-// ahead refuses a round whose time the provider's clock has not reached by far: a state in a
-// file may have no other clock than the one that is wrong.
-func ahead(seen ledger.Seen, provider time.Time) error {
+// checkClock rejects a round whose time is far ahead of the provider's clock: a file-based state
+// may have no other clock to compare with.
+func checkClock(seen ledger.Seen, provider time.Time) error {
 	if off := seen.At.Sub(provider); !provider.IsZero() && off > ledger.MaxAhead {
 		return fmt.Errorf("the round of %s is at %s, and the provider's answers are of %s: %w by %s; set it right",
 			seen.Account, seen.At.Format(time.RFC3339), provider.Format(time.RFC3339),
@@ -80,22 +80,22 @@ func ahead(seen ledger.Seen, provider time.Time) error {
 	return nil
 }
 
-// Seen returns what a round's observation comes to, one for each account. An account of
-// which nothing could be listed is in none.
-func (e *Engine) Seen(r *Result, now time.Time) []ledger.Seen {
+// LedgerObservations returns one ledger observation for each account. An account of which nothing
+// could be listed has none.
+func (e *Engine) LedgerObservations(r *Result, now time.Time) []ledger.Seen {
 	spans := map[inventory.Ref][]ledger.Span{}
 	if e.Query.Window > 0 {
-		spans = e.past(r, now)
+		spans = e.pastSpans(r, now)
 	}
 	for _, res := range r.Resources {
 		ref := res.Ref()
 		s := e.subjects[ref]
-		if s == nil || s.does == nil || s.does.State == duty.Unknown {
+		if s == nil || s.groupVerdict == nil || s.groupVerdict.State == duty.Unknown {
 			continue
 		}
-		from, to := s.does.Since, s.does.Until
-		if s.does == s.own {
-			from = s.tracker.StateSince(now, *s.does, duty.MachineOf(s.Resource))
+		from, to := s.groupVerdict.Since, s.groupVerdict.Until
+		if s.groupVerdict == s.ownVerdict {
+			from = s.tracker.StateSince(now, *s.groupVerdict, duty.MachineOf(s.Resource))
 		}
 		if from.IsZero() {
 			continue
@@ -103,7 +103,7 @@ func (e *Engine) Seen(r *Result, now time.Time) []ledger.Seen {
 		if to.IsZero() || to.After(now) {
 			to = now
 		}
-		spans[ref] = append([]ledger.Span{{From: from, To: to, State: s.does.State}}, spans[ref]...)
+		spans[ref] = append([]ledger.Span{{From: from, To: to, State: s.groupVerdict.State}}, spans[ref]...)
 	}
 	accounts := map[string]bool{}
 	for _, id := range r.Accounts {
@@ -121,8 +121,7 @@ func (e *Engine) Seen(r *Result, now time.Time) []ledger.Seen {
 	return out
 }
 
-// Hourly returns what a resource costs an hour as it runs now; unknown where one of its
-// meters has no price.
+// Hourly returns the current hourly cost of a resource; unknown if a meter has no price.
 func (r *Result) Hourly(ref inventory.Ref) inventory.Fact[money.Amount] {
 	v, err := ledger.AnHour(r.Charges[ref])
 	if err != nil {

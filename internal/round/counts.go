@@ -6,39 +6,37 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Count says what one policy came to in a round: of how many resources it spoke, and why
-// nothing happened to them.
-type Count struct {
+// PolicyCount counts the resources of one policy in a round by their results.
+type PolicyCount struct {
 	// Policy is the name of the policy.
 	Policy string `json:"name"`
-	// Selected is how many resources select and where hold for, as the caps count them.
+	// Selected counts the resources that select and where match, as the caps count them.
 	Selected int `json:"selected"`
-	// True is how many of these, and of those that may be selected, the policy is true for.
+	// True counts the selected or possibly selected resources for which the policy is true.
 	True int `json:"true"`
-	// False is how many the policy is false for.
+	// False counts those for which the policy is false.
 	False int `json:"false"`
-	// Unknown are the reasons of unknown answers, with how many there are.
+	// Unknown counts unknown answers by reason.
 	Unknown map[string]int `json:"unknown"`
-	// Refused are the rules that forbid what holds, with how many resources each.
+	// Refused counts refused actions by safety rule.
 	Refused map[string]int `json:"refused"`
-	// Deferred is how many actions a cap, or the fuse, holds back for now.
+	// Deferred counts the actions that a cap or the fuse holds back for now.
 	Deferred int `json:"deferred"`
-	// OverCaps is how many actions are over a cap by themselves, so that they are never
-	// admitted under these limits.
+	// OverCaps counts the actions that exceed a cap alone, so that they are never admitted.
 	OverCaps int `json:"over_caps"`
-	// Fuse is the one that holds the policy back in any account; nil is none.
+	// Fuse is the blown fuse of the policy in any account, if any.
 	Fuse *action.Fuse `json:"-"`
 }
 
-// counts adds up what each policy came to, in their order.
-func (e *Engine) counts(r *Result) []Count {
+// counts returns the counts of every policy, in their order.
+func (e *Engine) counts(r *Result) []PolicyCount {
 	if e.Policies == nil {
 		return nil
 	}
-	out := make([]Count, len(e.Policies.Policies))
+	out := make([]PolicyCount, len(e.Policies.Policies))
 	at := map[string]int{}
 	for i, p := range e.Policies.Policies {
-		out[i] = Count{Policy: p.Name, Unknown: map[string]int{}, Refused: map[string]int{}}
+		out[i] = PolicyCount{Policy: p.Name, Unknown: map[string]int{}, Refused: map[string]int{}}
 		at[p.Name] = i
 	}
 	for _, s := range e.listed {
@@ -51,7 +49,7 @@ func (e *Engine) counts(r *Result) []Count {
 	for _, rep := range r.Reports {
 		for _, l := range rep.Lines {
 			if i, ok := at[l.Source]; ok {
-				out[i].line(l)
+				out[i].addLine(l)
 			}
 		}
 		for j := range rep.Fuses {
@@ -63,8 +61,8 @@ func (e *Engine) counts(r *Result) []Count {
 	return out
 }
 
-// add counts what the policy says of a resource.
-func (c *Count) add(p *policy.Policy, f *policy.Facts, a usage.Tristate) {
+// add counts the policy's answer about a resource.
+func (c *PolicyCount) add(p *policy.Policy, f *policy.Facts, a usage.Tristate) {
 	selected := p.Selects(f)
 	if selected == usage.True {
 		c.Selected++
@@ -76,12 +74,12 @@ func (c *Count) add(p *policy.Policy, f *policy.Facts, a usage.Tristate) {
 	case a == usage.False:
 		c.False++
 	default:
-		c.Unknown[policy.Reason(p.Explain(f).Why())]++
+		c.Unknown[policy.NormalizeReason(p.Explain(f).Why())]++
 	}
 }
 
-// line counts what became of what holds.
-func (c *Count) line(l action.Line) {
+// addLine counts the result of an action.
+func (c *PolicyCount) addLine(l action.Line) {
 	switch {
 	case l.Result == action.ResultRefused:
 		c.Refused[l.Rule]++

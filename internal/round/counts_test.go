@@ -69,7 +69,7 @@ policies:
 		}
 		f.clock.Advance(15 * time.Minute)
 	}
-	want := []Count{
+	want := []PolicyCount{
 		{
 			Policy: "idle", Selected: 7, True: 5, False: 2, Unknown: map[string]int{
 				"where: resource.environment is unknown: no tag says it": 1,

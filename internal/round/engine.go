@@ -20,35 +20,33 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Engine makes rounds in one setting. What it knows of a resource it keeps from one
-// round to the next, so that a round costs what has changed. It is not safe for
-// concurrent use.
+// Engine makes rounds in one setting. It keeps what it learned of resources between rounds, so that
+// a round costs only as much as has changed. It is not safe for concurrent use.
 type Engine struct {
 	Setting
 	subjects map[inventory.Ref]*subject
-	// listed are those of the newest list, in its order.
+	// listed are the subjects of the newest list, in its order.
 	listed []*subject
 	gangs  map[string][]*subject
-	// read is up to when the sources were read, and lists how often the account was listed.
-	read  time.Time
-	lists int
-	// charged says that the charges are those of what is there.
-	charged bool
-	charges map[inventory.Ref][]ledger.Charge
-	// standing is what Setting.Standing returned in the newest round; stands says that
-	// policies ask for it, so that every answer may change with it.
-	standing func(f *policy.Facts)
-	stands   bool
-	// watch is what policies ask about the GPUs over windows; nil is nothing.
+	// readUntil is the end of the usage read so far, and listCount the number of listings.
+	readUntil time.Time
+	listCount int
+	// chargesCurrent is set if charges match the listed resources.
+	chargesCurrent bool
+	charges        map[inventory.Ref][]ledger.Charge
+	// chargeFacts is the newest result of Setting.ChargeFacts. usesCharges is set if policies use
+	// it, so that every answer may change with it.
+	chargeFacts func(f *policy.Facts)
+	usesCharges bool
+	// watch are the GPU figures that policies use; nil without any.
 	watch *duty.Watch
-	// lean leaves out what only people read of a verdict, and partly tells the ladder only
-	// of what was looked at: so a replay does it.
-	lean, partly bool
-	// looked and proposed are of the newest round of a replay, which makes millions.
-	looked   map[inventory.Ref]bool
-	proposed []action.Proposal
-	// recheck takes the place of reading everything again in a replay, whose account tells
-	// at once what has changed.
+	// verdictOnly omits the text of verdicts, and changedOnly passes only changed subjects to the
+	// ladder. Replays set both.
+	verdictOnly, changedOnly bool
+	// evaluated and proposed are reused by the millions of rounds of a replay.
+	evaluated map[inventory.Ref]bool
+	proposed  []action.Proposal
+	// recheck replaces reading everything again in a replay, whose account has no delay.
 	recheck func(ctx context.Context, items []action.Item) (map[string]action.Proposal, error)
 }
 
@@ -65,17 +63,16 @@ func New(s Setting) *Engine {
 		}
 	}
 	if s.Step <= 0 {
-		s.Step = stepOf(s.LookBack)
+		s.Step = stepFor(s.LookBack)
 	}
 	e := &Engine{Setting: s, watch: watch, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
-	if s.Standing != nil && s.Policies != nil {
-		e.stands = slices.ContainsFunc(s.Policies.Policies, (*policy.Policy).AsksCharges)
+	if s.ChargeFacts != nil && s.Policies != nil {
+		e.usesCharges = slices.ContainsFunc(s.Policies.Policies, (*policy.Policy).UsesCharges)
 	}
 	return e
 }
 
-// newTracker returns a tracker without samples, of what the policies ask for. It goes on from the
-// record of progress of the tracker that it replaces, or from the one that was kept.
+// newTracker returns an empty tracker that keeps what the policies need.
 func (e *Engine) newTracker(s *subject) *duty.Tracker {
 	k := duty.NewTracker(e.Duty, e.Activity, e.LookBack).Watch(e.watch)
 	if s.tracker != nil {
@@ -88,106 +85,106 @@ func (e *Engine) newTracker(s *subject) *duty.Tracker {
 	return k
 }
 
-// subject is one resource with all that is known of it.
+// subject is the engine's state about one resource.
 type subject struct {
 	*inventory.Resource
 	ref     inventory.Ref
 	tracker *duty.Tracker
-	// did is what it did by itself over the window of an audit: it was judged last at asked,
-	// and that may change by itself at turns.
-	did          duty.Spans
-	asked, turns time.Time
-	// own is what it does by itself, and does what it does as a machine of its gang; nil
-	// where that is not judged.
-	own  *duty.Verdict
-	does *duty.Verdict
-	// missing says that machines of its gang may not have been seen.
-	missing bool
-	// unmeasured is why metrics of it could not be read in the newest round; empty where all were.
-	unmeasured string
-	hourly     inventory.Fact[money.Amount]
-	facts      policy.Facts
-	answers    []answer // of the policies, in their order
-	// open says that the ladder has an item of it.
-	open bool
-	// news says that something was learned of it since it was judged last.
-	news bool
-	seen int // the number of the newest list that it is in
+	// windowSpans are the resource's own states over the window of an audit. It was last judged at
+	// judgedAt, and its verdict may change without new samples at nextChange.
+	windowSpans          duty.Spans
+	judgedAt, nextChange time.Time
+	// ownVerdict is the verdict on the resource alone, groupVerdict that on its gang; nil if it is
+	// not judged.
+	ownVerdict   *duty.Verdict
+	groupVerdict *duty.Verdict
+	// maybeIncomplete is set if machines of its gang may be missing from the list.
+	maybeIncomplete bool
+	// unreadReason is why its metrics could not be read in the newest round; empty if they were.
+	unreadReason string
+	hourly       inventory.Fact[money.Amount]
+	facts        policy.Facts
+	answers      []answer // of the policies, in their order
+	// hasItem is set if the ladder has an open item of it.
+	hasItem bool
+	// dirty is set if the resource or its samples changed since it was judged.
+	dirty      bool
+	listNumber int // the number of the newest list that contains it
 	// record is the progress that is kept for later processes, as it was at recorded.
 	record   duty.Progress
 	recorded time.Time
 
-	// A replay's: the machines of its gang, when to look at it next and when the ladder
-	// has something due, both in nanoseconds since 1970, its place in the queue, and
-	// whether it is to be looked at in this round.
-	gang     []*subject
-	at, item int64
-	place    int
-	number   int
-	queued   bool
-	ahead    duty.Verdict        // does, as far as it is known to last
-	kept     duty.Verdict        // own
-	was      *inventory.Resource // as it was when it was there last
-	ended    *inventory.Resource // as it ended; nil while it is there
-	charges  []ledger.Charge
-	// foresight is what policies say of it whenever it is at work, and at rest; calm is
-	// until when that holds now, 0 where they were asked.
-	foresight [2]foresight
-	calm      int64
-	climbed   *inventory.Resource // as the ladder saw it last
+	// State of a replay: the machines of its gang, the times in nanoseconds since 1970 at which it
+	// and its ladder item are due, its index in the queue, its number in the feed, and whether this
+	// round evaluates it.
+	gang             []*subject
+	dueAt, itemDueAt int64
+	queueIndex       int
+	number           int
+	queued           bool
+	extendedVerdict  duty.Verdict        // groupVerdict, extended by samples that are known ahead
+	ownBuffer        duty.Verdict        // the memory of ownVerdict
+	lastResource     *inventory.Resource // the resource when it was last present
+	ended            *inventory.Resource // the resource as it ended; nil while it is present
+	charges          []ledger.Charge
+	// foresight are the policies' answers while it works and while it rests. foreseenUntil is the
+	// time until which the current answer is foreseen; 0 if the policies were evaluated.
+	foresight      [2]foresight
+	foreseenUntil  int64
+	ladderResource *inventory.Resource // as last passed to the ladder
 }
 
-// answer is what a policy said of a subject last.
+// answer is a policy's last answer about a subject.
 type answer struct {
 	usage.Tristate
 	next     time.Time
 	selected usage.Tristate
-	// last and state are what was told of it in a replay.
-	last  usage.Tristate
-	state duty.State
-	told  bool
-	// climbed says that the ladder was told that it is true.
-	climbed bool
+	// reportedAnswer and reportedState were last reported by a replay.
+	reportedAnswer usage.Tristate
+	reportedState  duty.State
+	reported       bool
+	// ladderTrue is set if the last answer passed to the ladder was true.
+	ladderTrue bool
 }
 
-// Result is what came of a round.
+// Result is the result of a round.
 type Result struct {
 	StartedAt, FinishedAt time.Time
 	Observation
-	// Verdicts are those over the window of an audit, by resource.
+	// Verdicts are the verdicts over the window of an audit, by resource.
 	Verdicts map[inventory.Ref]duty.Verdict
 	Charges  map[inventory.Ref][]ledger.Charge
-	// Window is what the account cost over the window of an audit, by team, as far as this
-	// round alone can tell: the waste of an audit. Nil without a window.
+	// Window is the cost of the account over the window of an audit, by team, as far as this round
+	// alone shows it. Nil without a window.
 	Window   *costs.Costs
 	Findings []finding.Finding
 	Totals   Totals
-	// Billing is what the supplied bill comes to; nil without one.
+	// Billing are the totals of the supplied bill; nil without one.
 	Billing *Billing
-	// Facts is what the policies saw, in the order of the resources.
+	// Facts are the facts that the policies used, in the order of the resources.
 	Facts []*policy.Facts
 	// Progress is the record of progress of each machine that works, for [Setting.Progress] of
 	// later processes; it may be of up to an hour ago.
 	Progress map[inventory.Ref]duty.Progress
-	// Proposals is what policies and people want.
+	// Proposals are the actions that policies and people want.
 	Proposals []action.Proposal
-	// Gone are requests whose findings do not hold any more; Manual are those whose fix
-	// no call carries out.
-	Gone, Manual []Request
+	// GoneRequests are requests whose findings do not hold any more; ManualRequests are those whose
+	// fix no API call carries out.
+	GoneRequests, ManualRequests []Request
 	// Untagged are the resources that lack tags, in their order; only with a Tagging.
 	Untagged []Untagged
-	// Changed are requests whose fix is another one than the person was shown.
-	Changed []Request
-	// Reports is what the ladder did, for each account.
+	// ChangedRequests are requests whose fix differs from the one shown to the person.
+	ChangedRequests []Request
+	// Reports are the reports of the ladder, one per account.
 	Reports []action.Report
-	// Counts is what each policy came to, in their order.
-	Counts []Count
-	kinds  map[inventory.Kind]bool // that were asked for; nil is all
-	// Unposted are the accounts that could not be charged, and so not acted on.
+	// Counts are the counts of the policies, in their order.
+	Counts []PolicyCount
+	kinds  map[inventory.Kind]bool // the requested kinds; nil is all
+	// Unposted are the accounts that could not be charged and were not acted on.
 	Unposted map[string]error
 }
 
-// Lines are those of all accounts.
+// Lines returns the report lines of all accounts.
 func (r *Result) Lines() []action.Line {
 	var out []action.Line
 	for _, rep := range r.Reports {
@@ -196,7 +193,7 @@ func (r *Result) Lines() []action.Line {
 	return out
 }
 
-// NextAt is when there is something to do again; zero is not before something changes.
+// NextAt returns when the ladder has work again; zero if not before something changes.
 func (r *Result) NextAt() time.Time {
 	var next time.Time
 	for _, rep := range r.Reports {
@@ -207,8 +204,8 @@ func (r *Result) NextAt() time.Time {
 	return next
 }
 
-// Frozen is the freeze that held everything back; nil is none.
-func (r *Result) Frozen() *action.Freeze {
+// Freeze returns the freeze that held back all actions; nil without one.
+func (r *Result) Freeze() *action.Freeze {
 	for _, rep := range r.Reports {
 		if rep.Frozen != nil {
 			return rep.Frozen
@@ -217,15 +214,15 @@ func (r *Result) Frozen() *action.Freeze {
 	return nil
 }
 
-// Partial says that something failed or could not be read.
-func (r *Result) Partial() bool {
+// IsPartial reports whether something failed or could not be read.
+func (r *Result) IsPartial() bool {
 	return len(r.BlindSpots) > 0 || len(r.Unposted) > 0 || slices.ContainsFunc(r.Reports, func(r action.Report) bool {
 		return r.Partial
 	})
 }
 
-// Round makes one round of what is due now: observe, judge, charge, decide, act. It
-// never sleeps. A result that comes with an error holds what was done before it.
+// Round makes one round: observe, judge, charge, decide, act. It never sleeps. A result returned
+// with an error holds the steps before it.
 func (e *Engine) Round(ctx context.Context) (*Result, error) {
 	r := &Result{StartedAt: e.Clock().UTC(), kinds: e.Query.Kinds}
 	now := r.StartedAt
@@ -236,7 +233,7 @@ func (e *Engine) Round(ctx context.Context) (*Result, error) {
 	if err := e.charge(ctx, r, now); err != nil {
 		return nil, err
 	}
-	if err := e.stand(ctx, now); err != nil {
+	if err := e.readChargeFacts(ctx, now); err != nil {
 		return nil, err
 	}
 	if err := e.decide(r, woken, now); err != nil {
@@ -251,9 +248,9 @@ func (e *Engine) Round(ctx context.Context) (*Result, error) {
 	return r, err
 }
 
-// Due is when an answer of the policies may change next by time alone; zero is not before
+// NextDue returns when a policy's answer may next change by time alone; zero if not before
 // something changes.
-func (e *Engine) Due() time.Time {
+func (e *Engine) NextDue() time.Time {
 	var due time.Time
 	for _, s := range e.listed {
 		for i := range s.answers {
@@ -266,9 +263,9 @@ func (e *Engine) Due() time.Time {
 	return due
 }
 
-// again is an engine of the same setting that observes some resources again without the
-// earlier observations, and stops before it acts.
-func (e *Engine) again(only map[inventory.Ref]bool) *Engine {
+// freshEngine returns an engine of the same setting that observes some resources without earlier
+// observations, and stops before act.
+func (e *Engine) freshEngine(only map[inventory.Ref]bool) *Engine {
 	s := e.Setting
 	s.Ladder, s.Books = nil, nil
 	s.Progress = func(r *inventory.Resource) (duty.Progress, bool) {
@@ -282,25 +279,25 @@ func (e *Engine) again(only map[inventory.Ref]bool) *Engine {
 	return New(s)
 }
 
-// decide asks the rules and the policies.
+// decide evaluates the rules and the policies.
 func (e *Engine) decide(r *Result, woken []*subject, now time.Time) error {
 	if e.Audit != nil {
-		if err := e.findings(r, now); err != nil {
+		if err := e.judgeFindings(r, now); err != nil {
 			return err
 		}
-		e.requests(r, now)
+		e.addRequests(r, now)
 	}
 	if e.Tagging != nil {
 		e.untagged(r, now)
 	}
 	if e.Policies != nil {
-		e.ask(woken, now)
+		e.evaluate(woken, now)
 		r.Proposals = append(r.Proposals, e.propose(nil, woken, r.Unread)...)
 	}
-	e.ofGroups(r.Proposals)
+	e.completeGroupProposals(r.Proposals)
 	for _, s := range e.listed {
 		if e.Policies == nil {
-			e.know(s, now)
+			e.gatherFacts(s, now)
 		}
 		r.Facts = append(r.Facts, &s.facts)
 		e.keepProgress(r, s, now)
@@ -328,8 +325,8 @@ func (e *Engine) keepProgress(r *Result, s *subject, now time.Time) {
 	r.Progress[s.ref] = s.record
 }
 
-// act hands every account's ladder what is proposed there. An account whose ladder fails
-// keeps no other one from acting.
+// act passes the proposals to the ladder of each account. A failing ladder does not stop the
+// others.
 func (e *Engine) act(ctx context.Context, r *Result, woken []*subject) error {
 	if e.Ladder == nil {
 		return nil
@@ -337,7 +334,7 @@ func (e *Engine) act(ctx context.Context, r *Result, woken []*subject) error {
 	var errs []error
 	for _, account := range r.Accounts {
 		if err := r.Unposted[r.Cloud+"/"+account]; err != nil {
-			continue // what is not charged is not acted on
+			continue // never act on an account that is not charged
 		}
 		var proposals []action.Proposal
 		for _, p := range r.Proposals {
@@ -345,7 +342,7 @@ func (e *Engine) act(ctx context.Context, r *Result, woken []*subject) error {
 				proposals = append(proposals, p)
 			}
 		}
-		report, err := e.climb(ctx, r.Cloud, account, proposals, woken, r.read)
+		report, err := e.runLadder(ctx, r.Cloud, account, proposals, woken, r.wasRead)
 		r.Reports = append(r.Reports, report)
 		if errs = append(errs, err); ctx.Err() != nil {
 			break
@@ -354,33 +351,33 @@ func (e *Engine) act(ctx context.Context, r *Result, woken []*subject) error {
 	return errors.Join(errs...)
 }
 
-// climb makes an account's round on the ladder: these are the proposals about its
-// resources, and read says which part of the account was looked at.
-func (e *Engine) climb(ctx context.Context, cloud, account string, proposals []action.Proposal, woken []*subject,
+// runLadder makes an account's round of the ladder with the proposals about its resources. read
+// reports which part of the account was read.
+func (e *Engine) runLadder(ctx context.Context, cloud, account string, proposals []action.Proposal, woken []*subject,
 	read func(inventory.Ref) bool) (action.Report, error) {
-	look := action.Look{Proposals: proposals, Sources: []string{}, Selected: map[string]int{}}
+	look := action.Scope{Proposals: proposals, Sources: []string{}, Selected: map[string]int{}}
 	if e.Policies != nil {
 		for _, p := range e.Policies.Policies {
 			look.Sources = append(look.Sources, p.Name)
 			if e.Uncapped {
-				look.Selected[p.Name] = math.MaxInt32 // a share of them is no limit
+				look.Selected[p.Name] = math.MaxInt32 // disables the share limit
 			}
 		}
-		if e.partly {
+		if e.changedOnly {
 			const few = 64
-			if len(e.looked) > few { // to empty a map takes as long as it once was large
-				e.looked = map[inventory.Ref]bool{}
+			if len(e.evaluated) > few { // clearing a map costs as much as its largest size
+				e.evaluated = map[inventory.Ref]bool{}
 			}
-			clear(e.looked)
+			clear(e.evaluated)
 			for _, s := range woken {
-				e.looked[s.ref] = true
+				e.evaluated[s.ref] = true
 			}
-			look.Seen = e.looked
+			look.Evaluated = e.evaluated
 		} else {
-			look.Within = read
+			look.Includes = read
 		}
 		if !e.Uncapped {
-			e.count(look.Selected, account)
+			e.countSelected(look.Selected, account)
 		}
 	}
 	for _, q := range e.Requests {
@@ -389,8 +386,8 @@ func (e *Engine) climb(ctx context.Context, cloud, account string, proposals []a
 		}
 	}
 	if e.Tagging != nil {
-		look.Sources, look.Within = append(look.Sources, TagSource), read
-		look.Selected[TagSource] = math.MaxInt32 // a share of them is no limit
+		look.Sources, look.Includes = append(look.Sources, TagSource), read
+		look.Selected[TagSource] = math.MaxInt32 // disables the share limit
 	}
 	ladder := e.Ladder(cloud + "/" + account)
 	if ladder.Verify = e.verify; e.recheck != nil {
@@ -400,12 +397,12 @@ func (e *Engine) climb(ctx context.Context, cloud, account string, proposals []a
 	if err != nil {
 		err = fmt.Errorf("act on %s: %w", account, err)
 	}
-	e.note(report)
+	e.noteOpenItems(report)
 	return report, err
 }
 
-// count counts how many machines every policy selects in an account.
-func (e *Engine) count(selected map[string]int, account string) {
+// countSelected counts the resources that each policy selects in an account.
+func (e *Engine) countSelected(selected map[string]int, account string) {
 	for _, s := range e.subjects {
 		for i := range s.answers {
 			if s.answers[i].selected == usage.True && s.ref.Account == account {
@@ -415,16 +412,16 @@ func (e *Engine) count(selected map[string]int, account string) {
 	}
 }
 
-// read says whether a round read the part of the account that a resource is in, so that
-// its absence means something.
-func (r *Result) read(ref inventory.Ref) bool {
+// wasRead reports whether the round read the part of the account with the resource, so that its
+// absence means that it is gone.
+func (r *Result) wasRead(ref inventory.Ref) bool {
 	if r.kinds != nil && !r.kinds[ref.Kind] {
 		return false
 	}
 	return slices.Contains(r.RegionsRead(ref.Account), ref.Region)
 }
 
-// RegionsRead are the regions that were read of an account.
+// RegionsRead returns the regions of an account that were read.
 func (o *Observation) RegionsRead(account string) []string {
 	if regions, differ := o.RegionsOf[account]; differ {
 		return regions
@@ -432,9 +429,9 @@ func (o *Observation) RegionsRead(account string) []string {
 	return o.Regions
 }
 
-// Whole are the kinds and regions of an account that a round listed whole: a resource that
-// is not among those of such a part is not there.
-func (r *Result) Whole(account string) []snapshot.Part {
+// CompleteParts returns the kinds and regions of an account that were listed completely: a resource
+// of such a part that is missing does not exist.
+func (r *Result) CompleteParts(account string) []snapshot.Part {
 	var out []snapshot.Part
 	for _, region := range slices.Compact(slices.Sorted(slices.Values(r.RegionsRead(account)))) {
 		for _, kind := range inventory.Kinds() {
@@ -446,22 +443,22 @@ func (r *Result) Whole(account string) []snapshot.Part {
 	return out
 }
 
-// note remembers which subjects the ladder has an open item of.
-func (e *Engine) note(report action.Report) {
+// noteOpenItems updates which subjects have an open item in the ladder.
+func (e *Engine) noteOpenItems(report action.Report) {
 	for _, l := range report.Lines {
 		if s := e.subjects[l.Resource]; s != nil {
 			switch l.Result {
 			case action.ResultConfirmed, action.ResultRefused, action.ResultWithdrawn, action.ResultUndone:
-				s.open = false
+				s.hasItem = false
 			default:
-				s.open = true
+				s.hasItem = true
 			}
 		}
 	}
 }
 
-// verify reads the resources of items again, with all that belong to their gangs among
-// those that the engine knows, and returns what holds for the items now.
+// verify reads the resources of items and of their gangs again, and returns what is proposed for
+// the items now.
 func (e *Engine) verify(ctx context.Context, items []action.Item) (map[string]action.Proposal, error) {
 	only := map[inventory.Ref]bool{}
 	for _, it := range items {
@@ -475,17 +472,17 @@ func (e *Engine) verify(ctx context.Context, items []action.Item) (map[string]ac
 			}
 		}
 	}
-	if len(e.Requests) > 0 { // a finding rests on more than its own resource
+	if len(e.Requests) > 0 { // a finding depends on more than its own resource
 		only = nil
 	}
-	r, err := e.again(only).Round(ctx)
+	r, err := e.freshEngine(only).Round(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return byItem(items, r.Proposals), nil
 }
 
-// byItem returns what is proposed for items, by their ids.
+// byItem returns the proposals for items, by item id.
 func byItem(items []action.Item, proposals []action.Proposal) map[string]action.Proposal {
 	type key struct {
 		ref    inventory.Ref

@@ -10,9 +10,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// TestARunningEngineTellsTheSameFigures: an engine that makes many rounds tells of the GPUs
+// TestIncrementalEngineFigures: an engine that makes many rounds tells of the GPUs
 // what one tells that has read nothing before, and wakes when a figure may change.
-func TestARunningEngineTellsTheSameFigures(t *testing.T) {
+func TestIncrementalEngineFigures(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {
 		t.Fatal(err)

@@ -10,10 +10,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// ofGroups completes proposals that make groups smaller: a group does what the machines
-// do that may end, and saves at most the cost of the most expensive of them. Where the
-// group chooses, any of its machines may.
-func (e *Engine) ofGroups(proposals []action.Proposal) {
+// completeGroupProposals fills the duty and the savings of proposals to shrink groups. The duty is
+// that of the machines that may end, and the savings at most the cost of the most expensive ones.
+// If the group chooses the machines, any of them may end.
+func (e *Engine) completeGroupProposals(proposals []action.Proposal) {
 	for i := range proposals {
 		p := &proposals[i]
 		g, ok := p.Resource.Detail.(*inventory.AutoScalingGroup)
@@ -28,11 +28,11 @@ func (e *Engine) ofGroups(proposals []action.Proposal) {
 		var costs []money.Amount
 		for _, id := range ids {
 			s := e.subjects[memberOf(p.Resource.Ref(), id)]
-			if s == nil || s.does == nil {
+			if s == nil || s.groupVerdict == nil {
 				verdicts = append(verdicts, duty.Verdict{Why: "the duty of its machine " + id + " is unknown"})
 				continue
 			}
-			verdicts = append(verdicts, *s.does)
+			verdicts = append(verdicts, *s.groupVerdict)
 			if hour, known := s.hourly.Get(); known {
 				costs = append(costs, hour)
 			}
@@ -48,7 +48,7 @@ func (e *Engine) ofGroups(proposals []action.Proposal) {
 	}
 }
 
-// highestSum adds the n highest amounts up; unknown where that is more than can be counted.
+// highestSum returns the sum of the n highest amounts; unknown on overflow.
 func highestSum(costs []money.Amount, n int) inventory.Fact[money.Amount] {
 	slices.Sort(costs)
 	var sum money.Amount
@@ -61,13 +61,13 @@ func highestSum(costs []money.Amount, n int) inventory.Fact[money.Amount] {
 	return inventory.Known(sum)
 }
 
-// memberOf names a machine of a group.
+// memberOf returns the reference of a machine in a group.
 func memberOf(group inventory.Ref, id string) inventory.Ref {
 	group.Kind, group.ID = inventory.KindInstance, id
 	return group
 }
 
-// membersOf are the machines of a group that is to become smaller; nil of all else.
+// membersOf returns the machines of a group that an item shrinks; nil for other items.
 func (e *Engine) membersOf(it action.Item) []inventory.Ref {
 	s := e.subjects[it.Ref]
 	if s == nil || it.Do.Verb != policy.Scale {

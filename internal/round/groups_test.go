@@ -24,9 +24,9 @@ policies:
     mode: enforce
 `
 
-// TestAGroupDoesWhatItsMachinesDo: a group of which any machine may end is as busy as the
+// TestGroupProposalsUseMemberVerdicts: a group of which any machine may end is as busy as the
 // busiest of them, and costs as much as the most expensive that may end.
-func TestAGroupDoesWhatItsMachinesDo(t *testing.T) {
+func TestGroupProposalsUseMemberVerdicts(t *testing.T) {
 	set, err := policy.Parse("groups.yaml", []byte(groupPolicies))
 	if err != nil {
 		t.Fatal(err)

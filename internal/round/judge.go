@@ -9,7 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// gangOf names a gang, whose machines are in one account; empty where there is none.
+// gangOf returns the key of a resource's gang, whose machines are in one account; empty without
+// one.
 func gangOf(r *inventory.Resource) string {
 	if r.Gang == "" || !r.Kind.Traits().Measured {
 		return ""
@@ -17,36 +18,35 @@ func gangOf(r *inventory.Resource) string {
 	return r.Cloud + "/" + r.Account + "/" + r.Gang
 }
 
-// judge gives a verdict to every subject of which something was learned, or whose
-// verdict or answers change by themselves by now, and returns those in the order of the
-// resources. A gang is judged as a whole, in the number of its machines.
+// judge judges every subject that changed, or whose verdict or answers may have changed by now, and
+// returns them in the order of the resources. A gang is judged as a whole.
 func (e *Engine) judge(now time.Time) []*subject {
 	var woken []*subject
 	gangs := map[string]bool{}
 	for _, s := range e.listed {
-		if !e.stands && !s.due(now) {
+		if !e.usesCharges && !s.isDue(now) {
 			continue
 		}
 		id := gangOf(s.Resource)
 		if id == "" {
-			e.verdict(s, now)
-			s.does = s.own
+			e.judgeOwn(s, now)
+			s.groupVerdict = s.ownVerdict
 			woken = append(woken, s)
 		} else if !gangs[id] {
 			gangs[id] = true
-			e.whole(e.gangs[id], now)
+			e.judgeGang(e.gangs[id], now)
 			woken = append(woken, e.gangs[id]...)
 		}
 	}
 	return woken
 }
 
-// due says whether a subject is to be looked at.
-func (s *subject) due(now time.Time) bool {
-	if s.news || s.open {
+// isDue reports whether a subject has to be judged.
+func (s *subject) isDue(now time.Time) bool {
+	if s.dirty || s.hasItem {
 		return true
 	}
-	if v := s.does; v != nil && !v.Next.IsZero() && !v.Next.After(now) {
+	if v := s.groupVerdict; v != nil && !v.Next.IsZero() && !v.Next.After(now) {
 		return true
 	}
 	for i := range s.answers {
@@ -57,19 +57,18 @@ func (s *subject) due(now time.Time) bool {
 	return false
 }
 
-// verdict judges what a subject does by itself. Machines that are stopped, or on their
-// way there, do nothing that could be judged; of one that begins to run, or whose state
-// is not known, it is unknown what it does.
-func (e *Engine) verdict(s *subject, now time.Time) {
-	s.news = false
+// judgeOwn judges a subject by itself. Stopped or stopping machines have no duty; that of a
+// starting machine, or of one in an unknown state, is unknown.
+func (e *Engine) judgeOwn(s *subject, now time.Time) {
+	s.dirty = false
 	switch {
 	case s.Resource == nil || !s.Kind.Traits().Measured:
-		s.own = nil
+		s.ownVerdict = nil
 	case s.State == inventory.StateRunning:
-		if e.lean {
-			s.kept = s.tracker.Verdict(now, duty.MachineOf(s.Resource))
-			s.tracker.UpdateProgress(now, s.kept, duty.MachineOf(s.Resource))
-			s.own = &s.kept
+		if e.verdictOnly {
+			s.ownBuffer = s.tracker.Verdict(now, duty.MachineOf(s.Resource))
+			s.tracker.UpdateProgress(now, s.ownBuffer, duty.MachineOf(s.Resource))
+			s.ownVerdict = &s.ownBuffer
 			return
 		}
 		v := duty.Verdict{Why: "nothing was measured"}
@@ -77,39 +76,39 @@ func (e *Engine) verdict(s *subject, now time.Time) {
 			v = s.tracker.Explain(now, duty.MachineOf(s.Resource))
 			s.tracker.UpdateProgress(now, v, duty.MachineOf(s.Resource))
 		}
-		explainUnread(&v, s.unmeasured)
-		s.own = &v
+		explainUnread(&v, s.unreadReason)
+		s.ownVerdict = &v
 	case s.Gang != "" && (s.State == inventory.StatePending || s.State == inventory.StateUnknown):
-		s.own = &duty.Verdict{Why: "the duty of " + s.ID + " is unknown: it is still starting"}
+		s.ownVerdict = &duty.Verdict{Why: "the duty of " + s.ID + " is unknown: it is still starting"}
 	default:
-		s.own = nil
+		s.ownVerdict = nil
 	}
 }
 
-// explainUnread says of an unknown duty that metrics which could tell it could not be read,
-// where that is so: otherwise they would seem not to exist.
+// explainUnread gives unread metrics as the reason of an unknown duty, because they would otherwise
+// seem not to exist.
 func explainUnread(v *duty.Verdict, unread string) {
 	if v.State == duty.Unknown && unread != "" {
 		v.Why = "metrics could not be read (" + unread + ")"
 	}
 }
 
-// whole judges the machines of one run together. Where not all of an account's machines
-// could be read, some may be missing, and it is unknown what the gang does.
-func (e *Engine) whole(members []*subject, now time.Time) {
+// judgeGang judges the machines of one run together. If some machines of the account could not be
+// read, the gang may be incomplete, and its duty is unknown.
+func (e *Engine) judgeGang(members []*subject, now time.Time) {
 	var verdicts []duty.Verdict
 	var running []*subject
 	for _, s := range members {
-		e.verdict(s, now)
-		s.does = s.own
-		if s.own != nil {
-			verdicts = append(verdicts, *s.own)
+		e.judgeOwn(s, now)
+		s.groupVerdict = s.ownVerdict
+		if s.ownVerdict != nil {
+			verdicts = append(verdicts, *s.ownVerdict)
 			running = append(running, s)
 		}
 	}
 	missing := false
 	for _, s := range running {
-		missing = missing || s.missing
+		missing = missing || s.maybeIncomplete
 	}
 	if len(running) < 2 && !missing {
 		return
@@ -121,12 +120,12 @@ func (e *Engine) whole(members []*subject, now time.Time) {
 	}
 	whole := duty.Gang(verdicts)
 	for _, s := range running {
-		s.does = &whole
+		s.groupVerdict = &whole
 	}
 }
 
-// unreadIn says whether a kind could not be listed somewhere in an account.
-func unreadIn(unread map[string]bool, account string, kind inventory.Kind) bool {
+// unreadAnywhere reports whether a kind could not be listed in some region of an account.
+func unreadAnywhere(unread map[string]bool, account string, kind inventory.Kind) bool {
 	for key, yes := range unread {
 		if yes && strings.HasPrefix(key, account+"/") && strings.HasSuffix(key, "/"+string(kind)) {
 			return true

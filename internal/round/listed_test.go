@@ -19,20 +19,20 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// lists is an account that holds something else in every round.
-type lists struct{ now []*inventory.Resource }
+// listCount is an account that holds something else in every round.
+type changingLister struct{ now []*inventory.Resource }
 
-func (l *lists) List(context.Context, Query) (*Observation, error) {
+func (l *changingLister) List(context.Context, Query) (*Observation, error) {
 	return &Observation{
 		Inventory: inventory.Inventory{Resources: slices.Clone(l.now)}, Cloud: "aws", Accounts: []string{"1", "2"},
 		Regions: []string{"us-east-1"}, CommitmentsKnown: true,
 	}, nil
 }
 
-// TestARoundKnowsWhatIsListed: whatever comes, goes, changes or stands twice in a list, the
+// TestEngineTracksListing: whatever comes, goes, changes or stands twice in a list, the
 // engine knows each resource of the newest list as it is there, its gang, and no other; and
 // an account counts its own machines alone.
-func TestARoundKnowsWhatIsListed(t *testing.T) {
+func TestEngineTracksListing(t *testing.T) {
 	set, err := policy.Parse("p.yaml", []byte("apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    select: "+
 		"{kind: instance, lifetime: ephemeral}\n    when: resource.age > duration(\"1h\")\n    then: [{do: notify}]\n"))
 	if err != nil {
@@ -41,7 +41,7 @@ func TestARoundKnowsWhatIsListed(t *testing.T) {
 	prices := setting(t, Observation{}).Prices
 	rapid.Check(t, func(t *rapid.T) {
 		made := map[string]*inventory.Resource{}
-		account := &lists{}
+		account := &changingLister{}
 		at := now
 		e := New(Setting{Clock: func() time.Time {
 			return at
@@ -102,7 +102,7 @@ func TestARoundKnowsWhatIsListed(t *testing.T) {
 			}
 			for _, id := range []string{"1", "2"} {
 				n := map[string]int{}
-				if e.count(n, id); n["p"] != selected[id] {
+				if e.countSelected(n, id); n["p"] != selected[id] {
 					t.Fatalf("of account %s %d are selected, want %d", id, n["p"], selected[id])
 				}
 			}
@@ -111,15 +111,15 @@ func TestARoundKnowsWhatIsListed(t *testing.T) {
 	})
 }
 
-// combined is a source that knows GPUs as one series of the machine, or not.
-type combined struct {
+// combinedSource is a source that knows GPUs as one series of the machine, or not.
+type combinedSource struct {
 	aggregated bool
 	signals    []usage.Signal
 }
 
-func (combined) Name() string { return "combined" }
+func (combinedSource) Name() string { return "combined" }
 
-func (c combined) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
+func (c combinedSource) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
 	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	for _, r := range resources {
 		sink := open(r, usage.SourceInfo{Step: time.Hour, Source: "combined", Aggregated: c.aggregated})
@@ -132,19 +132,19 @@ func (c combined) Measure(_ context.Context, resources []*inventory.Resource, iv
 	return usage.MeasureResult{}, nil
 }
 
-// TestOneSeriesOfAllGPUs: a window stands for all GPUs of a machine where the source that
+// TestAggregatedWindowNeedsAggregatedSource: a window stands for all GPUs of a machine where the source that
 // speaks for them says so, and not because one of the host's signals comes from it.
-func TestOneSeriesOfAllGPUs(t *testing.T) {
+func TestAggregatedWindowNeedsAggregatedSource(t *testing.T) {
 	host, gpu := []usage.Signal{usage.CPUUtil}, []usage.Signal{usage.GPUUtil}
 	for name, tc := range map[string]struct {
 		sources []usage.Source
 		want    bool
 	}{
-		"the source of GPUs says so":  {[]usage.Source{combined{true, gpu}}, true},
-		"it does not":                 {[]usage.Source{combined{false, gpu}}, false},
-		"one of the host does":        {[]usage.Source{combined{true, host}, combined{false, gpu}}, false},
-		"the first of two does":       {[]usage.Source{combined{true, gpu}, combined{false, host}}, true},
-		"the second, not listened to": {[]usage.Source{combined{false, gpu}, combined{true, gpu}}, false},
+		"the source of GPUs says so":  {[]usage.Source{combinedSource{true, gpu}}, true},
+		"it does not":                 {[]usage.Source{combinedSource{false, gpu}}, false},
+		"one of the host does":        {[]usage.Source{combinedSource{true, host}, combinedSource{false, gpu}}, false},
+		"the first of two does":       {[]usage.Source{combinedSource{true, gpu}, combinedSource{false, host}}, true},
+		"the second, not listened to": {[]usage.Source{combinedSource{false, gpu}, combinedSource{true, gpu}}, false},
 	} {
 		m := machine("i-1", "g6.2xlarge", 48*time.Hour)
 		s := setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{m}}})
@@ -159,12 +159,12 @@ func TestOneSeriesOfAllGPUs(t *testing.T) {
 	}
 }
 
-// TestAWindowIsOfItsFirstSource: its step and name stay those of the source that opened it,
+// TestWindowKeepsItsFirstSource: its step and name stay those of the source that opened it,
 // whatever other sources add.
-func TestAWindowIsOfItsFirstSource(t *testing.T) {
+func TestWindowKeepsItsFirstSource(t *testing.T) {
 	m := machine("i-1", "g6.2xlarge", 48*time.Hour)
 	s := setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{m}}})
-	s.Sources = []usage.Source{combined{false, []usage.Signal{usage.GPUUtil}}, tapeOf{step: 30 * time.Minute}}
+	s.Sources = []usage.Source{combinedSource{false, []usage.Signal{usage.GPUUtil}}, tapeOf{step: 30 * time.Minute}}
 	r, err := New(s).Round(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -194,36 +194,36 @@ func (s tapeOf) Measure(_ context.Context, resources []*inventory.Resource, iv u
 	return usage.MeasureResult{}, nil
 }
 
-// costly is a source whose calls cost as much as fits an amount.
-type costly struct{ combined }
+// costlySource is a source whose calls cost as much as fits an amount.
+type costlySource struct{ combinedSource }
 
-func (c costly) Measure(context.Context, []*inventory.Resource, usage.Interval,
+func (c costlySource) Measure(context.Context, []*inventory.Resource, usage.Interval,
 	func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	return usage.MeasureResult{Calls: []Calls{{API: "monitoring", Count: 1, Cost: math.MaxInt64}}}, nil
 }
 
-// TestCallsThatDoNotFitAreAnError, and no cost that is too small.
-func TestCallsThatDoNotFitAreAnError(t *testing.T) {
+// TestCallCostOverflow, and no cost that is too small.
+func TestCallCostOverflow(t *testing.T) {
 	s := setting(t, Observation{
 		Inventory: inventory.Inventory{Resources: []*inventory.Resource{machine("i-1", "g6.2xlarge", 48*time.Hour)}},
 	})
-	s.Sources = []usage.Source{costly{}}
+	s.Sources = []usage.Source{costlySource{}}
 	if r, err := New(s).Round(context.Background()); err != nil || r.Calls[0].Cost != math.MaxInt64 {
 		t.Fatalf("one call: %+v, %v", r, err)
 	}
-	s.Sources = append(s.Sources, costly{})
+	s.Sources = append(s.Sources, costlySource{})
 	if r, err := New(s).Round(context.Background()); !errors.Is(err, money.ErrOverflow) {
 		t.Errorf("two calls: %+v, %v", r, err)
 	}
 }
 
-// once is a source that has samples for the first round alone.
-type once struct {
-	combined
+// oneRoundSource is a source that has samples for the first round alone.
+type oneRoundSource struct {
+	combinedSource
 	rounds *int
 }
 
-func (o once) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
+func (o oneRoundSource) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
 	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	if *o.rounds++; *o.rounds > 1 {
 		return usage.MeasureResult{}, nil
@@ -239,15 +239,15 @@ func (o once) Measure(ctx context.Context, resources []*inventory.Resource, iv u
 	return usage.MeasureResult{}, nil
 }
 
-// TestAVerdictIsJudgedAgainWhenItExpires, though nothing is learned, and not before.
-func TestAVerdictIsJudgedAgainWhenItExpires(t *testing.T) {
+// TestRejudgesExpiredVerdict, though nothing is learned, and not before.
+func TestRejudgesExpiredVerdict(t *testing.T) {
 	at := now
 	m := machine("i-1", "g6.2xlarge", 48*time.Hour)
 	s := setting(t, Observation{})
 	s.Audit, s.Query, s.Clock, s.Lister = nil, Query{}, func() time.Time {
 		return at
-	}, &lists{now: []*inventory.Resource{m}}
-	s.Sources = []usage.Source{once{rounds: new(int)}}
+	}, &changingLister{now: []*inventory.Resource{m}}
+	s.Sources = []usage.Source{oneRoundSource{rounds: new(int)}}
 	e := New(s)
 	verdict := func() *duty.Verdict {
 		r, err := e.Round(context.Background())
@@ -270,8 +270,8 @@ func TestAVerdictIsJudgedAgainWhenItExpires(t *testing.T) {
 	}
 }
 
-// TestAWindowBeginsWithItsMachine, at the next whole step, and not before what is read.
-func TestAWindowBeginsWithItsMachine(t *testing.T) {
+// TestWindowStartsWithItsMachine, at the next whole step, and not before what is read.
+func TestWindowStartsWithItsMachine(t *testing.T) {
 	s := setting(t, Observation{})
 	s.Step = time.Hour
 	e := New(s)
@@ -286,7 +286,7 @@ func TestAWindowBeginsWithItsMachine(t *testing.T) {
 	} {
 		r := machine("i-1", "g6.2xlarge", 0)
 		r.CreatedAt = tc.made
-		if got := e.start(r, now); !got.Equal(tc.want) {
+		if got := e.windowStart(r, now); !got.Equal(tc.want) {
 			t.Errorf("made %s: %s, want %s", name, got, tc.want)
 		}
 	}

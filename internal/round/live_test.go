@@ -140,7 +140,7 @@ func (f *fleet) setting(set *policy.Set, book *price.Book, recordings ...Recordi
 		Ladder: f.ladder,
 	}
 	for _, r := range recordings {
-		out.Sources = append(out.Sources, Recorded(r))
+		out.Sources = append(out.Sources, RecordedSource(r))
 	}
 	out.Sources = append(out.Sources, f)
 	return out
@@ -160,7 +160,7 @@ func (f *fleet) passes(t testing.TB, recordings ...Recording) (last *Result) {
 	return last
 }
 
-func TestAGangIsJudgedWhole(t *testing.T) {
+func TestJudgesGangAsAWhole(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(f *fleet)
@@ -212,9 +212,9 @@ func TestAGangIsJudgedWhole(t *testing.T) {
 	}
 }
 
-// TestAGangThatGrows: a second call is made only when the machines that came meanwhile
+// TestGrowingGangIsJudgedAgain: a second call is made only when the machines that came meanwhile
 // rest as well.
-func TestAGangThatGrows(t *testing.T) {
+func TestGrowingGangIsJudgedAgain(t *testing.T) {
 	f := newFleet(3)
 	for _, r := range f.machines {
 		r.Gang = "run-1"
@@ -247,15 +247,16 @@ func (l listing) List(_ context.Context, q Query) (*Observation, error) {
 	return &Observation{}, nil
 }
 
-// quiet is a recording of a machine that rests, minute by minute.
-type quiet struct {
+// quietRecording is a recording of a machine that rests, minute by minute.
+type quietRecording struct {
 	name string
 	f    *fleet
 }
 
-func (quiet) Name() string { return "quiet.csv" }
+func (quietRecording) Name() string { return "quiet.csv" }
 
-func (q quiet) Collect(_ context.Context, resolve func(string, time.Duration) usage.Sink) (usage.Summary, error) {
+func (q quietRecording) Collect(_ context.Context,
+	resolve func(string, time.Duration) usage.Sink) (usage.Summary, error) {
 	if w := resolve(q.name, time.Minute); w != nil {
 		for at := q.f.now().Add(-16 * time.Hour); at.Before(q.f.now()); at = at.Add(time.Minute) {
 			w.Add("0", usage.GPUUtil, usage.Point{Time: at})
@@ -265,42 +266,42 @@ func (q quiet) Collect(_ context.Context, resolve func(string, time.Duration) us
 	return usage.Summary{}, nil
 }
 
-// TestANameOfTwoStaysOfNobody: what was recorded under a name that two machines have
+// TestAmbiguousNamesMatchNothing: what was recorded under a name that two machines have
 // speaks for neither, also when only one of them is read again.
-func TestANameOfTwoStaysOfNobody(t *testing.T) {
+func TestAmbiguousNamesMatchNothing(t *testing.T) {
 	for _, other := range []string{"trainer", "another"} {
 		f := newFleet(2)
 		f.machines[0].Name, f.machines[1].Name, f.machines[1].Lifetime = "trainer", other, inventory.Persistent
 		f.again = func() { f.busy["i-1"] = true }
-		f.passes(t, quiet{"trainer", f})
+		f.passes(t, quietRecording{"trainer", f})
 		if got := len(f.cloud.Carried("terminate")); (got > 0) != (other == "another") {
 			t.Errorf("the other one is named %q: %d machines were ended", other, got)
 		}
 	}
 }
 
-// failing is a store that breaks down after some admissions.
-type failing struct {
+// failingStore is a store that breaks down after some admissions.
+type failingStore struct {
 	*actiontest.Store
 	admissions int
 }
 
-func (s *failing) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
+func (s *failingStore) Admit(ctx context.Context, b action.Batch) ([]action.AdmissionResult, error) {
 	s.admissions++
 	return s.Store.Admit(ctx, b)
 }
 
-func (s *failing) Keeps(ctx context.Context, at time.Time) ([]action.Keep, error) {
+func (s *failingStore) Keeps(ctx context.Context, at time.Time) ([]action.Keep, error) {
 	if s.admissions > 0 {
 		return nil, errors.New("the disk is full")
 	}
 	return s.Store.Keeps(ctx, at)
 }
 
-// TestAnErrorHidesNothing: what was done before a pass broke off is in it.
-func TestAnErrorHidesNothing(t *testing.T) {
+// TestErrorKeepsEarlierResults: what was done before a pass broke off is in it.
+func TestErrorKeepsEarlierResults(t *testing.T) {
 	f := newFleet(1)
-	f.store = &failing{Store: actiontest.NewStore()}
+	f.store = &failingStore{Store: actiontest.NewStore()}
 	for range 4 {
 		p, err := f.pass(t)
 		if err != nil {
@@ -314,9 +315,9 @@ func TestAnErrorHidesNothing(t *testing.T) {
 	t.Fatal("the store did not break")
 }
 
-// TestWorkBetweenTwoPasses: a machine that was warned, worked, and rests again when the
+// TestWorkBetweenPassesRestartsWarning: a machine that was warned, worked, and rests again when the
 // next pass comes, is warned about again; so are those of a run of which one worked.
-func TestWorkBetweenTwoPasses(t *testing.T) {
+func TestWorkBetweenPassesRestartsWarning(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		gang   bool
@@ -362,10 +363,10 @@ func TestWorkBetweenTwoPasses(t *testing.T) {
 	}
 }
 
-// TestTheNewestMinuteIsReadAgain: an engine that makes several rounds takes the newest
+// TestRereadsNewestMinute: an engine that makes several rounds takes the newest
 // minute of a round once more in the next, when it is whole, and then says what an engine
 // says that has seen nothing before.
-func TestTheNewestMinuteIsReadAgain(t *testing.T) {
+func TestRereadsNewestMinute(t *testing.T) {
 	f := newFleet(1)
 	first := f.clock.Wall
 	newest := first.Add(-f.step)

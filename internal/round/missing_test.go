@@ -8,9 +8,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// TestWhyAFindingIsMissing: what could not be read is never taken for gone or changed, and
+// TestMissingReason: what could not be read is never taken for gone or changed, and
 // blind spots are named where they may be why.
-func TestWhyAFindingIsMissing(t *testing.T) {
+func TestMissingReason(t *testing.T) {
 	m := machine("i-1", "g6.2xlarge", time.Hour)
 	away := m.Ref()
 	away.ID = "i-2"
@@ -23,7 +23,7 @@ func TestWhyAFindingIsMissing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ref    inventory.Ref
 		change func(r *Result)
-		want   Missing
+		want   MissingReason
 		says   string
 	}{
 		"gone": {away, nil, Gone, "the provider has no such resource any more"},
@@ -59,7 +59,7 @@ func TestWhyAFindingIsMissing(t *testing.T) {
 		if tc.change != nil {
 			tc.change(r)
 		}
-		if got, says := r.Missing(Request{Resource: tc.ref}); got != tc.want || says != tc.says {
+		if got, says := r.MissingReason(Request{Resource: tc.ref}); got != tc.want || says != tc.says {
 			t.Errorf("%s: %s, %q, want %s, %q", name, got, says, tc.want, tc.says)
 		}
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// overlap is how much of what was read before is read again, because sources publish
-// late: CloudWatch's agent metrics arrive within a few minutes.
+// overlap is the time that is read again in the next round, because sources publish late:
+// CloudWatch's agent metrics arrive within a few minutes.
 const overlap = 10 * time.Minute
 
-// observe lists what is there and reads what was measured of it since the round before.
+// observe lists the resources and reads their usage since the previous round.
 func (e *Engine) observe(ctx context.Context, r *Result, now time.Time) error {
 	q := e.Query
 	q.Now = now
@@ -38,57 +38,58 @@ func (e *Engine) observe(ctx context.Context, r *Result, now time.Time) error {
 	}
 	fresh := e.sync(r.Resources)
 	for _, members := range e.gangs {
-		missing := unreadIn(r.Unread, members[0].Account, members[0].Kind)
+		missing := unreadAnywhere(r.Unread, members[0].Account, members[0].Kind)
 		for _, s := range members {
-			s.missing = missing
+			s.maybeIncomplete = missing
 		}
 	}
 	if err := e.measure(ctx, r, fresh, now); err != nil {
 		return err
 	}
 	r.Sort()
-	e.read = now
+	e.readUntil = now
 	return nil
 }
 
-// sync brings the subjects to what was listed. It returns those that are new, or another
-// one under the same name, of which nothing was measured yet.
+// sync updates the subjects from a listing. It returns those without samples: new ones, and new
+// resources under a known name.
 func (e *Engine) sync(resources []*inventory.Resource) (fresh map[*subject]bool) {
 	fresh = map[*subject]bool{}
-	e.lists++
+	e.listCount++
 	before, distinct := e.listed, 0
 	e.listed = make([]*subject, 0, len(resources))
 	for i, r := range resources {
 		ref := r.Ref()
 		var s *subject
-		if i < len(before) && before[i].Resource == r { // as it was, in its old place
+		if i < len(before) && before[i].Resource == r { // unchanged and at the same position
 			s = before[i]
 		} else {
 			s = e.subjects[ref]
 		}
 		switch {
 		case s == nil:
-			s = &subject{Resource: r, ref: ref, news: true}
+			s = &subject{Resource: r, ref: ref, dirty: true}
 			e.subjects[ref] = s
-			e.charged, fresh[s] = false, true
+			e.chargesCurrent, fresh[s] = false, true
 		case s.Resource != r:
 			if !r.CreatedAt.Equal(s.CreatedAt) || r.Incarnation != s.Incarnation || r.State != s.State {
-				s.tracker, s.did, s.asked, s.turns, fresh[s] = nil, duty.Spans{}, time.Time{}, time.Time{}, true
+				s.tracker, s.windowSpans, s.judgedAt, s.nextChange, fresh[s] = nil, duty.Spans{},
+					time.Time{}, time.Time{}, true
 			}
-			s.Resource, s.news = r, true
-			e.charged = false
+			s.Resource, s.dirty = r, true
+			e.chargesCurrent = false
 		}
-		if s.seen < e.lists {
-			s.seen = e.lists
+		if s.listNumber < e.listCount {
+			s.listNumber = e.listCount
 			distinct++
 		}
 		e.listed = append(e.listed, s)
 	}
 	if len(e.subjects) > distinct {
 		for ref, s := range e.subjects {
-			if s.seen < e.lists {
+			if s.listNumber < e.listCount {
 				delete(e.subjects, ref)
-				e.charged = false
+				e.chargesCurrent = false
 			}
 		}
 	}
@@ -101,21 +102,21 @@ func (e *Engine) sync(resources []*inventory.Resource) (fresh map[*subject]bool)
 	return fresh
 }
 
-// measure reads the sources, one after another. An audit's windows are filled from the
-// same points.
+// measure reads the sources one after another. The windows of an audit are filled from the same
+// points.
 func (e *Engine) measure(ctx context.Context, r *Result, fresh map[*subject]bool, now time.Time) error {
 	if len(e.Sources) == 0 {
 		return nil
 	}
 	var all, known []*inventory.Resource
 	for _, s := range e.listed {
-		if e.read.IsZero() || fresh[s] {
+		if e.readUntil.IsZero() || fresh[s] {
 			all = append(all, s.Resource)
 		} else {
 			known = append(known, s.Resource)
 		}
 	}
-	in := &intake{engine: e, now: now, taken: map[*subject]*taken{}}
+	in := &intake{engine: e, now: now, choices: map[*subject]*sourceChoice{}}
 	if e.Query.Window > 0 {
 		in.windows = map[inventory.Ref]*usage.Window{}
 	}
@@ -124,7 +125,7 @@ func (e *Engine) measure(ctx context.Context, r *Result, fresh map[*subject]bool
 		for _, part := range []struct {
 			resources []*inventory.Resource
 			from      time.Time
-		}{{all, e.horizon(now)}, {known, e.read.Add(-overlap)}} {
+		}{{all, e.horizon(now)}, {known, e.readUntil.Add(-overlap)}} {
 			if len(part.resources) == 0 {
 				continue
 			}
@@ -133,26 +134,25 @@ func (e *Engine) measure(ctx context.Context, r *Result, fresh map[*subject]bool
 				return err
 			}
 			r.BlindSpots = append(r.BlindSpots, m.BlindSpots...)
-			r.leaveUnmeasured(m.Unread)
+			r.addUnmeasured(m.Unread)
 			if r.Calls, err = addCalls(r.Calls, m.Calls); err != nil {
 				return err
 			}
 		}
 	}
-	for s, t := range in.taken {
-		s.replay(t.samples, now)
+	for s, t := range in.choices {
+		s.replaySamples(t.samples, now)
 		t.samples = nil
 	}
 	r.Windows = in.windows
 	for _, s := range e.listed {
-		s.unmeasured = r.Unmeasured[s.ref]
+		s.unreadReason = r.Unmeasured[s.ref]
 	}
 	return nil
 }
 
-// leaveUnmeasured adds why metrics of resources could not be read; the first source's word
-// stands.
-func (r *Result) leaveUnmeasured(why map[inventory.Ref]string) {
+// addUnmeasured records why metrics of resources could not be read; the first reason stays.
+func (r *Result) addUnmeasured(why map[inventory.Ref]string) {
 	if r.Unmeasured == nil && len(why) > 0 {
 		r.Unmeasured = map[inventory.Ref]string{}
 	}
@@ -163,7 +163,7 @@ func (r *Result) leaveUnmeasured(why map[inventory.Ref]string) {
 	}
 }
 
-// horizon is from when on samples count.
+// horizon returns the start of the time from which samples count.
 func (e *Engine) horizon(now time.Time) time.Time {
 	if e.Query.Window > 0 {
 		return now.Add(-e.Query.Window).Truncate(e.Step)
@@ -171,9 +171,9 @@ func (e *Engine) horizon(now time.Time) time.Time {
 	return duty.Horizon(now, e.LookBack)
 }
 
-// start is where the window of a resource begins: as far back as is read, or when it was
-// made, in whole steps.
-func (e *Engine) start(r *inventory.Resource, now time.Time) time.Time {
+// windowStart returns the start of a resource's window: the horizon, or its creation in whole
+// steps.
+func (e *Engine) windowStart(r *inventory.Resource, now time.Time) time.Time {
 	from := e.horizon(now)
 	if r.CreatedAt.After(from) && r.CreatedAt.Before(now) {
 		from = r.CreatedAt.Truncate(e.Step)
@@ -184,10 +184,9 @@ func (e *Engine) start(r *inventory.Resource, now time.Time) time.Time {
 	return from
 }
 
-// stepOf is in which steps usage is read over a window: what is judged in order to act is
-// a window of hours, by the minute; two weeks of minutes would be more points than one
-// asks for.
-func stepOf(window time.Duration) time.Duration {
+// stepFor returns the step in which usage is read over a window. Actions need minutes, over hours;
+// two weeks of minutes would be too many points for one request.
+func stepFor(window time.Duration) time.Duration {
 	switch {
 	case window <= 24*time.Hour:
 		return time.Minute
@@ -197,27 +196,27 @@ func stepOf(window time.Duration) time.Duration {
 	return time.Hour
 }
 
-// intake hands the points of sources on to windows and, once all sources were read, to
-// trackers: at once where no consumer needs the earlier points.
+// intake passes the points of sources to windows and trackers. The trackers of an audit get them
+// only once all sources were read.
 type intake struct {
 	engine  *Engine
 	now     time.Time
-	source  int // the number of the one that is being read
+	source  int // the number of the current source
 	windows map[inventory.Ref]*usage.Window
 	mu      sync.Mutex
-	taken   map[*subject]*taken
+	choices map[*subject]*sourceChoice
 }
 
-// taken says which source speaks for a signal of a resource: 1 more than its number, 0
-// is none yet.
-type taken struct {
+// sourceChoice records which source is used for a signal of a resource: its number + 1, 0 for none
+// yet.
+type sourceChoice struct {
 	by  [usage.SignalCount]uint8
 	gpu uint8
-	// samples are those that an audit has not handed to the tracker yet.
+	// samples are buffered for the tracker of an audit.
 	samples []*series
 }
 
-// open returns where the points of a resource go.
+// open returns the sink of a resource.
 func (in *intake) open(r *inventory.Resource, o usage.SourceInfo) usage.Sink {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -225,12 +224,12 @@ func (in *intake) open(r *inventory.Resource, o usage.SourceInfo) usage.Sink {
 	if s == nil {
 		return nil
 	}
-	t := in.taken[s]
+	t := in.choices[s]
 	if t == nil {
-		t = &taken{}
-		in.taken[s] = t
+		t = &sourceChoice{}
+		in.choices[s] = t
 	}
-	out := &inlet{SourceInfo: o, subject: s, taken: t, number: uint8(in.source + 1)}
+	out := &inlet{SourceInfo: o, subject: s, choice: t, number: uint8(in.source + 1)}
 	if r.Kind.Traits().Measured {
 		if s.tracker == nil {
 			s.tracker = in.engine.newTracker(s)
@@ -238,7 +237,7 @@ func (in *intake) open(r *inventory.Resource, o usage.SourceInfo) usage.Sink {
 		if in.windows == nil {
 			out.tracker = s.tracker.Open(o)
 		} else {
-			out.tracker = &held{taken: t, opened: o}
+			out.tracker = &sampleBuffer{choice: t, opened: o}
 		}
 	}
 	if in.windows != nil {
@@ -247,13 +246,13 @@ func (in *intake) open(r *inventory.Resource, o usage.SourceInfo) usage.Sink {
 	return out
 }
 
-// window returns the window of an audit that points go to.
+// window returns a resource's window of an audit.
 func (in *intake) window(r *inventory.Resource, o usage.SourceInfo) *usage.Window {
 	w := in.windows[r.Ref()]
 	if w == nil {
 		from := o.From
 		if from.IsZero() {
-			from = in.engine.start(r, in.now)
+			from = in.engine.windowStart(r, in.now)
 		}
 		w = usage.NewWindow(from, in.now, o.Step, o.Source, in.engine.Query.Floors)
 		in.windows[r.Ref()] = w
@@ -265,7 +264,7 @@ func (in *intake) window(r *inventory.Resource, o usage.SourceInfo) *usage.Windo
 type inlet struct {
 	usage.SourceInfo
 	subject *subject
-	taken   *taken
+	choice  *sourceChoice
 	number  uint8
 	tracker usage.Sink
 	window  *usage.Window
@@ -273,9 +272,9 @@ type inlet struct {
 
 // Add implements usage.Sink.
 func (in *inlet) Add(gpu string, s usage.Signal, p usage.Point) bool {
-	by := &in.taken.by[s]
+	by := &in.choice.by[s]
 	if s.PerGPU() {
-		by = &in.taken.gpu
+		by = &in.choice.gpu
 	}
 	if *by != 0 && *by != in.number {
 		return false
@@ -295,12 +294,12 @@ func (in *inlet) Add(gpu string, s usage.Signal, p usage.Point) bool {
 	}
 	if ok {
 		*by = in.number
-		in.subject.news = true
+		in.subject.dirty = true
 	}
 	return ok
 }
 
-// addCalls adds up calls, by API.
+// addCalls adds calls by API.
 func addCalls(a, b []Calls) ([]Calls, error) {
 	out := slices.Clone(a)
 	for _, c := range b {

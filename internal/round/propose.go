@@ -13,10 +13,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// ask asks every policy about the subjects.
-func (e *Engine) ask(woken []*subject, now time.Time) {
+// evaluate evaluates every policy for the subjects.
+func (e *Engine) evaluate(woken []*subject, now time.Time) {
 	for _, s := range woken {
-		e.know(s, now)
+		e.gatherFacts(s, now)
 		if s.answers == nil {
 			s.answers = make([]answer, len(e.Policies.Policies))
 		}
@@ -30,43 +30,43 @@ func (e *Engine) ask(woken []*subject, now time.Time) {
 	}
 }
 
-// know joins what was observed, judged and charged of a subject.
-func (e *Engine) know(s *subject, now time.Time) {
+// gatherFacts collects a subject's facts from the observation, verdict and charges.
+func (e *Engine) gatherFacts(s *subject, now time.Time) {
 	s.facts.Now, s.facts.Resource = now, s.Resource
-	s.facts.Duty, s.facts.Gang, s.facts.Stale = s.does, nil, s.missing && s.does != nil
-	if s.does != s.own {
+	s.facts.Duty, s.facts.Gang, s.facts.Stale = s.groupVerdict, nil, s.maybeIncomplete && s.groupVerdict != nil
+	if s.groupVerdict != s.ownVerdict {
 		for _, o := range e.gangs[gangOf(s.Resource)] {
-			if o != s && o.own != nil {
+			if o != s && o.ownVerdict != nil {
 				s.facts.Gang = append(s.facts.Gang, o.ref)
 			}
 		}
 	}
-	if e.recheck != nil && s.does != nil && now.Before(s.does.Until) {
-		// So that the answer says when it matters that the state lasts on.
-		s.ahead = *s.does
-		s.ahead.Until = e.lastsTo(s)
-		s.facts.Duty = &s.ahead
+	if e.recheck != nil && s.groupVerdict != nil && now.Before(s.groupVerdict.Until) {
+		// So that the answer includes when a longer duration of the state would matter.
+		s.extendedVerdict = *s.groupVerdict
+		s.extendedVerdict.Until = e.lastsUntil(s)
+		s.facts.Duty = &s.extendedVerdict
 	}
 	s.facts.Progress = e.progress(s)
 	if e.watch != nil {
 		s.facts.GPUs = e.gauge(s)
 	}
 	s.facts.Hourly = s.hourly
-	if e.Facts != nil {
-		e.Facts(&s.facts)
+	if e.AddFacts != nil {
+		e.AddFacts(&s.facts)
 	}
-	if e.standing != nil {
-		e.standing(&s.facts)
+	if e.chargeFacts != nil {
+		e.chargeFacts(&s.facts)
 	}
 }
 
 // progress returns the progress of a machine's work, in view of the other machines of its run.
 func (e *Engine) progress(s *subject) inventory.Fact[duty.Progress] {
-	if s.own == nil {
+	if s.ownVerdict == nil {
 		return inventory.Fact[duty.Progress]{}
 	}
 	p := s.tracker.Progress()
-	if s.does != s.own {
+	if s.groupVerdict != s.ownVerdict {
 		for _, o := range e.gangs[gangOf(s.Resource)] {
 			p = p.Or(o.tracker.Progress())
 		}
@@ -74,18 +74,17 @@ func (e *Engine) progress(s *subject) inventory.Fact[duty.Progress] {
 	return inventory.Known(p)
 }
 
-// gauge tells what was measured of the GPUs of a subject that is judged.
+// gauge returns the GPU figures of a judged subject.
 func (e *Engine) gauge(s *subject) duty.Gauge {
-	if s.own == nil {
+	if s.ownVerdict == nil {
 		return duty.Gauge{}
 	}
 	return duty.Gauge{Tracker: s.tracker, Machine: duty.MachineOf(s.Resource)}
 }
 
-// lastsTo is until when a state may last by the samples that are known, those that were
-// handed over beforehand among them.
-func (e *Engine) lastsTo(s *subject) time.Time {
-	end := s.does.Until
+// lastsUntil returns the time until which a state may last, including samples that are known ahead.
+func (e *Engine) lastsUntil(s *subject) time.Time {
+	end := s.groupVerdict.Until
 	for _, o := range s.gang {
 		if t := o.tracker.CoveredUntil(); t.After(end) {
 			end = t
@@ -97,8 +96,7 @@ func (e *Engine) lastsTo(s *subject) time.Time {
 	return end
 }
 
-// propose adds to out what the policies want done to the subjects. What could not be read
-// proposes nothing.
+// propose appends the policies' proposals about the subjects. Unread kinds get none.
 func (e *Engine) propose(out []action.Proposal, woken []*subject, unread map[string]bool) []action.Proposal {
 	for _, s := range woken {
 		if unread[s.Account+"/"+s.Region+"/"+string(s.Kind)] {
@@ -108,10 +106,10 @@ func (e *Engine) propose(out []action.Proposal, woken []*subject, unread map[str
 			switch answer := s.answers[i].Tristate; {
 			case answer == usage.True:
 				out = append(out, e.proposal(s, p))
-			case answer == usage.Unknown && p.Do.Verb == policy.Notify && s.open:
+			case answer == usage.Unknown && p.Do.Verb == policy.Notify && s.hasItem:
 				unknown := e.proposal(s, p)
 				unknown.Condition, unknown.Because = usage.Unknown, "too little is known of it"
-				if !e.lean {
+				if !e.verdictOnly {
 					unknown.Because = cmp.Or(p.Explain(&s.facts).Unknown(), unknown.Because)
 				}
 				out = append(out, unknown)
@@ -124,14 +122,14 @@ func (e *Engine) propose(out []action.Proposal, woken []*subject, unread map[str
 	return out
 }
 
-// proposal is what a policy wants done to a subject.
+// proposal returns a policy's proposal about a subject.
 func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 	f := &s.facts
 	out := action.Proposal{
-		Source: p.Name, Resource: s.Resource, Do: Settle(p.Do, s.Resource, e.Governance),
+		Source: p.Name, Resource: s.Resource, Do: ResolveAction(p.Do, s.Resource, e.Governance),
 		Mode: p.Mode, Limits: p.Limits,
 		Governed: e.Governance.Governs(s.Resource), Gang: f.Gang, Checkpoint: f.Checkpoint,
-		Hourly: f.Hourly, Condition: usage.True, ReadAt: f.Now, Class: p.Class(), Because: p.When,
+		Hourly: f.Hourly, Condition: usage.True, ReadAt: f.Now, Class: p.EvidenceClass(), Because: p.When,
 	}
 	if e.Uncapped {
 		out.Limits = policy.Limits{PerHour: math.MaxInt, Share: 1, DollarsPerHour: math.MaxInt64}
@@ -146,10 +144,10 @@ func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 	}
 	if f.Duty != nil {
 		v := *f.Duty
-		v.Until = s.does.Until // what is known ahead has not been seen yet
+		v.Until = s.groupVerdict.Until // samples known ahead are not observed yet
 		out.Duty, out.Evidence = &v, v.Evidence
 		switch {
-		case !e.lean && p.AsksFigures():
+		case !e.verdictOnly && p.UsesFigures():
 			for _, part := range p.Explain(f).Parts {
 				if part.Name == "where" || part.Name == "when" {
 					out.Because = part.Why
@@ -164,10 +162,9 @@ func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 	return out
 }
 
-// Settle returns what a policy's action means for one resource: a machine that cannot be
-// stopped is terminated in its place, and disks are scratch where governance or the
-// machine's own tag says so.
-func Settle(do policy.Do, r *inventory.Resource, g policy.Governance) policy.Do {
+// ResolveAction returns a policy's action for one resource: a machine that cannot be stopped is
+// terminated instead, and disks are scratch if governance or the machine's tag says so.
+func ResolveAction(do policy.Do, r *inventory.Resource, g policy.Governance) policy.Do {
 	in, ok := r.Detail.(*inventory.Instance)
 	if !ok {
 		return do
@@ -186,5 +183,5 @@ func Settle(do policy.Do, r *inventory.Resource, g policy.Governance) policy.Do 
 	return do
 }
 
-// FindingSource is the source of proposals that a person makes about a finding.
+// FindingSource returns the source name of a person's proposals about a finding.
 func FindingSource(id string) string { return "finding:" + id }

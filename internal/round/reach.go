@@ -11,30 +11,31 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Priced is a resource with its hourly cost.
-type Priced struct {
+// PricedResource is a resource with its hourly cost.
+type PricedResource struct {
 	Resource *inventory.Resource
 	Hourly   inventory.Fact[money.Amount]
 }
 
-// Reach is what a policy could act on in an account, if every resource that it selects met
-// its condition.
-type Reach struct {
+// PolicyReach counts what a policy could act on in an account, if every selected resource met its
+// condition.
+type PolicyReach struct {
 	Policy   string `json:"name"`
 	Selected int    `json:"selected"`
-	// Unknown counts resources of which a fact that the policy selects by is unknown.
+	// Unknown counts resources with an unknown fact in the policy's select.
 	Unknown  int `json:"unknown"`
 	CouldAct int `json:"could_act"`
 	// Refused counts selected resources by the safety rule that refuses the action.
 	Refused map[string]int `json:"refused"`
 }
 
-// Reaches asks every policy about the resources that were listed at a time. A machine counts
-// as idle and measured, so that only facts about the account refuse an action.
-func Reaches(set *policy.Set, listed []Priced, at time.Time, g policy.Governance, now time.Time) []Reach {
-	out := make([]Reach, 0, len(set.Policies))
+// PolicyReaches evaluates every policy for the resources listed at a time. Machines count as idle
+// and measured, so that only facts about the account refuse an action.
+func PolicyReaches(set *policy.Set, listed []PricedResource, at time.Time, g policy.Governance,
+	now time.Time) []PolicyReach {
+	out := make([]PolicyReach, 0, len(set.Policies))
 	for _, p := range set.Policies {
-		n := Reach{Policy: p.Name, Refused: map[string]int{}}
+		n := PolicyReach{Policy: p.Name, Refused: map[string]int{}}
 		for _, r := range listed {
 			switch p.Selects(&policy.Facts{Now: at, Resource: r.Resource, Hourly: r.Hourly}) {
 			case usage.Unknown:
@@ -53,17 +54,17 @@ func Reaches(set *policy.Set, listed []Priced, at time.Time, g policy.Governance
 	return out
 }
 
-// refusedBy names the rule that refuses the action of a policy; empty where none does.
-func refusedBy(p *policy.Policy, listed Priced, g policy.Governance, now time.Time) string {
+// refusedBy returns the rule that refuses the action of a policy, or "".
+func refusedBy(p *policy.Policy, listed PricedResource, g policy.Governance, now time.Time) string {
 	r := listed.Resource
-	do := Settle(p.Do, r, g)
+	do := ResolveAction(p.Do, r, g)
 	if r.Kind.Traits().Compute && do.Verb == policy.Stop && r.State != inventory.StateRunning {
 		return "state"
 	}
 	q := action.Proposal{
 		Source: p.Name, Resource: r, Do: do, Mode: policy.Enforce, Governed: g.Governs(r), Hourly: listed.Hourly,
 		Condition: usage.True, ReadAt: now,
-		Class: p.Class(), Duty: &duty.Verdict{
+		Class: p.EvidenceClass(), Duty: &duty.Verdict{
 			State: duty.Idle, Since: r.CreatedAt, Until: now, Expires: now.Add(time.Hour),
 		}}
 	if p.Warn != nil {

@@ -13,29 +13,29 @@ import (
 
 // Recording is usage that was recorded outside the account.
 type Recording interface {
-	// Name is the file's, for people.
+	// Name is the file's name, for people.
 	Name() string
-	// Collect hands the samples to the sinks that resolve returns for a name; samples of a
-	// name without a sink are left out.
+	// Collect adds the samples to the sinks that resolve returns for a name; a nil sink ignores
+	// them.
 	Collect(ctx context.Context, resolve func(name string, step time.Duration) usage.Sink) (usage.Summary, error)
 }
 
-// recorded is a recording as a source of an account's usage. It knows resources by their
-// ids, names and aliases; a name that two resources have is of neither, also when only
-// one of them is read again.
+// recorded is a recording as a usage source. It identifies resources by their ids, names and
+// aliases; a name shared by two resources identifies neither, even if only one of them is read
+// again.
 type recorded struct {
 	Recording
-	named     map[string]*inventory.Resource
+	byName    map[string]*inventory.Resource
 	ambiguous map[string]bool
 }
 
-// Recorded returns a recording as a source.
-func Recorded(r Recording) usage.Source {
-	return &recorded{Recording: r, named: map[string]*inventory.Resource{}, ambiguous: map[string]bool{}}
+// RecordedSource returns a recording as a usage source.
+func RecordedSource(r Recording) usage.Source {
+	return &recorded{Recording: r, byName: map[string]*inventory.Resource{}, ambiguous: map[string]bool{}}
 }
 
-// maxNamed is how many names a blind spot lists.
-const maxNamed = 5
+// maxNames bounds the names in a blind spot.
+const maxNames = 5
 
 // Measure implements [usage.Source].
 func (s *recorded) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
@@ -47,17 +47,17 @@ func (s *recorded) Measure(ctx context.Context, resources []*inventory.Resource,
 		}
 		here[r.Ref()] = r
 		for _, name := range slices.Concat([]string{r.ID, r.Name}, r.Aliases) {
-			if known := s.named[name]; known != nil && known.Ref() != r.Ref() {
+			if known := s.byName[name]; known != nil && known.Ref() != r.Ref() {
 				s.ambiguous[name] = true
 			}
-			s.named[name] = r
+			s.byName[name] = r
 		}
 	}
 	unmatched := map[string]bool{}
 	_, err := s.Collect(ctx, func(name string, step time.Duration) usage.Sink {
-		r := s.named[name]
+		r := s.byName[name]
 		if name == "" || r == nil || s.ambiguous[name] {
-			if len(unmatched) < maxNamed {
+			if len(unmatched) < maxNames {
 				unmatched[name] = true
 			}
 			return nil
@@ -69,33 +69,33 @@ func (s *recorded) Measure(ctx context.Context, resources []*inventory.Resource,
 		if sink == nil {
 			return nil
 		}
-		return within{sink, iv}
+		return intervalSink{sink, iv}
 	})
 	if err != nil || len(unmatched) == 0 {
 		return usage.MeasureResult{}, err
 	}
 	return usage.MeasureResult{BlindSpots: []inventory.BlindSpot{{
 		What:   "recorded usage " + s.Name(),
-		Why:    "no single running resource has the id or name " + names(unmatched),
+		Why:    "no single running resource has the id or name " + nameList(unmatched),
 		Effect: "their samples were not used",
 	}}}, nil
 }
 
-func names(set map[string]bool) string {
+func nameList(set map[string]bool) string {
 	list := slices.Sorted(maps.Keys(set))
-	if len(list) == maxNamed {
+	if len(list) == maxNames {
 		list = append(list, "…")
 	}
 	return strings.Join(list, ", ")
 }
 
-// within leaves out points outside of an interval.
-type within struct {
+// intervalSink drops points outside of an interval.
+type intervalSink struct {
 	usage.Sink
 	iv usage.Interval
 }
 
 // Add implements [usage.Sink].
-func (w within) Add(gpu string, s usage.Signal, p usage.Point) bool {
+func (w intervalSink) Add(gpu string, s usage.Signal, p usage.Point) bool {
 	return !p.Time.Before(w.iv.From) && p.Time.Before(w.iv.To) && w.Sink.Add(gpu, s, p)
 }

@@ -16,117 +16,119 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Feed is an account whose changes come at known times: a recorded one. Its time does not
-// go back. Resources are numbered.
+// Feed is an account whose changes have known times, such as a recorded one. Its time never goes
+// back. Resources are numbered.
 type Feed interface {
-	// Next returns when something becomes known next; false when nothing does any more.
-	Next() (time.Time, bool)
-	// Advance hands over what becomes known up to and at a time, of each meter in order of
-	// time but for late samples. Runs of equal samples may reach past the time.
-	Advance(to time.Time, visit func(Heard))
-	// Since hands over what is known of a resource from a time on, in order.
-	Since(resource int, from time.Time, visit func(Heard))
-	// Resource returns a resource as it is known now, nil where it is not there. Until
-	// something more is said of it, it is the same one.
+	// NextTime returns the time of the next event; false after the last one.
+	NextTime() (time.Time, bool)
+	// Advance calls visit for every sample available up to and including to, per meter in time
+	// order except late samples. A run of equal samples may extend past to.
+	Advance(to time.Time, visit func(FeedSamples))
+	// SamplesSince calls visit for the known samples of a resource from a time on, in order.
+	SamplesSince(resource int, from time.Time, visit func(FeedSamples))
+	// Resource returns the current state of a resource, nil if it is absent. The pointer stays the
+	// same until the resource changes.
 	Resource(i int) *inventory.Resource
-	// Back returns when a resource that is away is there again; false is not before more
-	// becomes known of it.
-	Back(i int) (time.Time, bool)
-	// Opened is what the samples are handed over with.
-	Opened() usage.SourceInfo
+	// ReturnsAt returns when an absent resource is present again; false if it is not before another
+	// event.
+	ReturnsAt(i int) (time.Time, bool)
+	// SourceInfo describes the samples.
+	SourceInfo() usage.SourceInfo
 }
 
-// Heard is what became known of one meter: equal samples, one step apart.
-type Heard struct {
+// FeedSamples are new samples of one meter: equal ones, one step apart.
+type FeedSamples struct {
 	Resource int
-	// GPU is empty for a signal of the machine, and where no GPU is named.
+	// GPU is empty for a signal of the machine, and if the source names no GPU.
 	GPU    string
 	Signal usage.Signal
 	Start  time.Time
 	Count  int
 	Value  float64
-	// Late says that newer samples of the GPU were heard before: the verdicts from those
-	// have to be made again from [Feed.Since].
+	// Late is set if newer samples of the GPU were visited before: the tracker has to be rebuilt
+	// from [Feed.SamplesSince].
 	Late bool
 }
 
-// Replay says how a feed is replayed.
+// Replay configures the replay of a feed.
 type Replay struct {
 	Feed
-	// Set is told the time of every round before it begins; the setting's clock reads it.
-	Set func(now time.Time)
-	// Until is the last moment that is replayed.
+	// SetTime is called with the time of every round before it begins; the setting's clock returns
+	// it.
+	SetTime func(now time.Time)
+	// Until is the end of the replay.
 	Until time.Time
-	// Every makes rounds only at the multiples of a duration since the Unix epoch, as
-	// processes that cron starts do, and looks at everything in each. 0 makes one at
-	// every sample and at every time that was computed before.
-	Every time.Duration
-	// Told, when set, hears what a policy says of a resource whenever that changes; why
-	// returns the reason in words, while Told is under way. Lines hears what the ladder did
-	// in a round.
-	Told  func(told Told, why func() string)
-	Lines func(now time.Time, lines []action.Line)
+	// Interval makes rounds only at multiples of a duration since the Unix epoch, as processes
+	// started by cron do, and evaluates everything in each. 0 makes one at every sample and every
+	// known change.
+	Interval time.Duration
+	// OnAnswer, if set, is called for every change of a policy's answer about a resource; why
+	// returns the reason and is valid only within the call. OnLines is called with the ladder's
+	// report of a round.
+	OnAnswer func(told PolicyAnswer, why func() string)
+	OnLines  func(now time.Time, lines []action.Line)
 }
 
-// Told is what a policy says of a resource from a time on.
-type Told struct {
+// PolicyAnswer is a policy's answer about a resource from a time on.
+type PolicyAnswer struct {
 	At       time.Time
 	Resource int
-	// Policy is its number in the set.
+	// Policy is its index in the set.
 	Policy int
 	Answer usage.Tristate
-	// State is the resource's verdict.
+	// State is the state of the resource's verdict.
 	State duty.State
-	// Again says that the policy said so of it in this state before, for the same reason.
-	Again bool
+	// Repeated is set if the policy gave the same answer in this state before, for the same reason.
+	Repeated bool
 }
 
-// never is a time that does not come, in nanoseconds since 1970.
+// never is after all times, in nanoseconds since 1970.
 const never = math.MaxInt64
 
-// replay is a replay under way.
+// replay is the state of a replay.
 type replay struct {
 	*Engine
 	Replay
-	opened   usage.SourceInfo
-	resource map[int]*subject
-	queue    queue
-	woken    []*subject
-	there    []*subject // of the woken
-	now      time.Time
-	account  ledger.Account
-	regions  []string
-	// charged is when all that is there was charged for last. Since then came is what is
-	// there now and was not, and back how it had ended before.
-	charged time.Time
-	came    []*subject
-	back    []*inventory.Resource
-	// each says that policies ask for what every sample changes, also one like the sample
-	// before it; timeless that what they say can be foreseen.
-	each, timeless bool
-	// tells says that policies only tell people, so that what they were told once stays so
-	// while no answer changes.
-	tells bool
-	// hearing and because are hear and why, asked about what is told.
-	hearing func(Heard)
-	because func() string
-	about   *subject
-	policy  int
+	source          usage.SourceInfo
+	resource        map[int]*subject
+	queue           queue
+	woken           []*subject
+	presentSubjects []*subject // the present ones among woken
+	now             time.Time
+	account         ledger.Account
+	regions         []string
+	// charged is the time of the last charge of all present subjects. newSubjects have appeared
+	// since then, and returned are the earlier ends of those among them that were present before.
+	charged     time.Time
+	newSubjects []*subject
+	returned    []*inventory.Resource
+	// everySample is set if policies use a value that every sample changes; foreseeable if their
+	// answers can be foreseen.
+	everySample, foreseeable bool
+	// notifyOnly is set if policies only notify people, so that nothing new happens while no answer
+	// changes.
+	notifyOnly bool
+	// samplesVisitor and whyVisitor are addSamples and why as values, for the answer being
+	// reported.
+	samplesVisitor func(FeedSamples)
+	whyVisitor     func() string
+	answerSubject  *subject
+	answerPolicy   int
 }
 
-// Run replays a feed: time goes on from event to event, and of one moment all samples
-// come first, then what is decided. The rounds are the engine's own.
+// Run replays a feed event by event: at each time all samples come first, then the decisions. The
+// rounds are the engine's own.
 func (e *Engine) Run(ctx context.Context, p Replay) error {
-	e.lean, e.partly, e.looked = true, p.Every == 0, map[inventory.Ref]bool{}
-	r := &replay{Engine: e, Replay: p, opened: p.Opened(), resource: map[int]*subject{}}
-	e.recheck, r.hearing, r.because = r.recheck, r.hear, r.why
+	e.verdictOnly, e.changedOnly, e.evaluated = true, p.Interval == 0, map[inventory.Ref]bool{}
+	r := &replay{Engine: e, Replay: p, source: p.SourceInfo(), resource: map[int]*subject{}}
+	e.recheck, r.samplesVisitor, r.whyVisitor = r.recheck, r.addSamples, r.why
 	for _, p := range e.Policies.Policies {
-		e.lean = e.lean && !p.Asks("duty.why")
-		r.each = r.each || p.Asks("duty.why") || p.Asks("duty.coverage")
+		e.verdictOnly = e.verdictOnly && !p.UsesFact("duty.why")
+		r.everySample = r.everySample || p.UsesFact("duty.why") || p.UsesFact("duty.coverage")
 	}
-	r.timeless = e.Uncapped && !r.each && !r.stands &&
-		!slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool { return !p.Timeless() })
-	r.tells = p.Every == 0 && !slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool {
+	r.foreseeable = e.Uncapped && !r.everySample && !r.usesCharges &&
+		!slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool { return !p.IgnoresTime() })
+	r.notifyOnly = p.Interval == 0 && !slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool {
 		return p.Do.Verb != policy.Notify
 	})
 	for n := 0; ; n++ {
@@ -135,7 +137,7 @@ func (e *Engine) Run(ctx context.Context, p Replay) error {
 		}
 		now, ok := r.next()
 		if !ok || now.After(r.Until) {
-			return r.close(ctx)
+			return r.finish(ctx)
 		}
 		if err := r.round(ctx, now); err != nil {
 			return err
@@ -143,46 +145,45 @@ func (e *Engine) Run(ctx context.Context, p Replay) error {
 	}
 }
 
-// next is the time of the next round.
+// next returns the time of the next round.
 func (r *replay) next() (time.Time, bool) {
-	at, ok := r.Feed.Next()
-	if len(r.queue) > 0 && r.queue[0].at < never {
-		if due := moment(r.queue[0].at); !ok || due.Before(at) {
+	at, ok := r.Feed.NextTime()
+	if len(r.queue) > 0 && r.queue[0].dueAt < never {
+		if due := timeOf(r.queue[0].dueAt); !ok || due.Before(at) {
 			at, ok = due, true
 		}
 	}
-	if hour := r.hour(); r.Every == 0 && !r.charged.IsZero() && (!ok || hour.Before(at)) {
+	if hour := r.nextCharge(); r.Interval == 0 && !r.charged.IsZero() && (!ok || hour.Before(at)) {
 		at, ok = hour, true
 	}
-	if r.Every > 0 {
-		every := int64(r.Every)
+	if r.Interval > 0 {
+		every := int64(r.Interval)
 		switch {
-		case !r.now.IsZero(): // every one, because each vouches for what is warned
-			at, ok = moment((r.now.UnixNano()/every+1)*every), true
+		case !r.now.IsZero(): // no round is skipped, because each confirms the warnings
+			at, ok = timeOf((r.now.UnixNano()/every+1)*every), true
 		case ok:
-			at = moment((at.UnixNano() + every - 1) / every * every)
+			at = timeOf((at.UnixNano() + every - 1) / every * every)
 		}
 	}
 	return at, ok
 }
 
-func moment(ns int64) time.Time { return time.Unix(0, ns).UTC() }
+func timeOf(ns int64) time.Time { return time.Unix(0, ns).UTC() }
 
-// round makes the rounds of one moment: one, and where the ladder has something due at
-// once another that judges everything again.
+// round makes the rounds of one time: one, and another if the ladder has something due immediately.
 func (r *replay) round(ctx context.Context, now time.Time) error {
 	r.now = now
-	r.Set(now)
+	r.SetTime(now)
 	r.woken = r.woken[:0]
-	r.Feed.Advance(now, r.hearing)
-	for len(r.queue) > 0 && r.queue[0].at <= now.UnixNano() {
+	r.Feed.Advance(now, r.samplesVisitor)
+	for len(r.queue) > 0 && r.queue[0].dueAt <= now.UnixNano() {
 		s := r.queue[0]
-		s.at = never
+		s.dueAt = never
 		heap.Fix(&r.queue, 0)
 		r.wake(s)
 	}
-	charges := r.Books != nil && !now.Before(r.hour())
-	if r.Every > 0 || charges && r.stands {
+	charges := r.Books != nil && !now.Before(r.nextCharge())
+	if r.Interval > 0 || charges && r.usesCharges {
 		for _, s := range r.queue {
 			r.wake(s)
 		}
@@ -192,26 +193,26 @@ func (r *replay) round(ctx context.Context, now time.Time) error {
 	}
 	for again := len(r.woken) > 0 || charges; again; {
 		var err error
-		if again, err = r.turn(ctx, now); err != nil {
+		if again, err = r.step(ctx, now); err != nil {
 			return err
 		}
 	}
 	for _, s := range r.woken {
 		s.queued = false
-		r.settle(s)
+		r.schedule(s)
 	}
 	return nil
 }
 
-// turn judges, asks and acts once, and says whether there is more to do at this moment.
-func (r *replay) turn(ctx context.Context, now time.Time) (bool, error) {
+// step judges, evaluates and acts once, and reports whether more is due at this time.
+func (r *replay) step(ctx context.Context, now time.Time) (bool, error) {
 	present := r.present()
 	for _, s := range present {
 		if s.gang == nil {
-			r.verdict(s, now)
-			s.does = s.own
-		} else if s.leads() {
-			r.whole(s.gang, now)
+			r.judgeOwn(s, now)
+			s.groupVerdict = s.ownVerdict
+		} else if s.isGangLeader() {
+			r.judgeGang(s.gang, now)
 		}
 	}
 	if err := r.charge(ctx, now); err != nil {
@@ -219,30 +220,30 @@ func (r *replay) turn(ctx context.Context, now time.Time) (bool, error) {
 	}
 	act := false
 	for i, s := range present {
-		if s.calm = r.foreseen(s); s.calm == 0 {
-			r.ask(present[i:i+1], now)
+		if s.foreseenUntil = r.applyForesight(s); s.foreseenUntil == 0 {
+			r.evaluate(present[i:i+1], now)
 			r.foresee(s)
 		}
-		act = act || (s.open || s.proposes()) && !r.told(s)
-		r.tell(s)
+		act = act || (s.hasItem || s.hasProposal()) && !r.nothingNew(s)
+		r.reportAnswers(s)
 	}
 	if !act || r.Ladder == nil {
 		return false, nil
 	}
 	r.proposed = r.propose(r.proposed[:0], present, nil)
-	report, err := r.climb(ctx, r.account.Cloud, r.account.ID, r.proposed, present, nil)
-	if r.Lines != nil && len(report.Lines) > 0 {
-		r.Lines(now, report.Lines)
+	report, err := r.runLadder(ctx, r.account.Cloud, r.account.ID, r.proposed, present, nil)
+	if r.OnLines != nil && len(report.Lines) > 0 {
+		r.OnLines(now, report.Lines)
 	}
 	if err != nil {
 		return false, err
 	}
 	for _, s := range present {
-		s.item, s.climbed = never, s.Resource
+		s.itemDueAt, s.ladderResource = never, s.Resource
 		for i := range s.answers {
-			s.answers[i].climbed = s.answers[i].Tristate == usage.True
+			s.answers[i].ladderTrue = s.answers[i].Tristate == usage.True
 		}
-		r.look(s) // what was acted on may be away
+		r.refresh(s) // the action may have removed it
 	}
 	again := false
 	for _, l := range report.Lines {
@@ -251,28 +252,28 @@ func (r *replay) turn(ctx context.Context, now time.Time) (bool, error) {
 			continue
 		}
 		if at := l.NextAt.UnixNano(); at > now.UnixNano() {
-			s.item = min(s.item, at)
+			s.itemDueAt = min(s.itemDueAt, at)
 		} else {
 			again = true
 		}
 	}
-	return again && r.Every == 0, nil
+	return again && r.Interval == 0, nil
 }
 
-// hour is when all that is there is charged for next: in every round of a cadence, as
-// processes do, and else at every whole hour, which is how fine the ledger is.
-func (r *replay) hour() time.Time {
-	if r.Every > 0 {
+// nextCharge returns the time of the next charge of all present subjects: in every round with an
+// Interval, as processes do, and otherwise at every whole hour, the resolution of the ledger.
+func (r *replay) nextCharge() time.Time {
+	if r.Interval > 0 {
 		return r.charged.Add(1)
 	}
 	return r.charged.Truncate(time.Hour).Add(time.Hour)
 }
 
-// charge posts what there is when that is due, and what came back meanwhile; then it reads
-// what follows from the charges.
+// charge posts the present subjects if that is due, and new ones immediately; then it reads the
+// facts that depend on the charges.
 func (r *replay) charge(ctx context.Context, now time.Time) error {
-	whole := !now.Before(r.hour())
-	if r.Books == nil || !whole && len(r.came) == 0 {
+	whole := !now.Before(r.nextCharge())
+	if r.Books == nil || !whole && len(r.newSubjects) == 0 {
 		return nil
 	}
 	account := func() *Result {
@@ -281,15 +282,15 @@ func (r *replay) charge(ctx context.Context, now time.Time) error {
 			Charges:     map[inventory.Ref][]ledger.Charge{},
 		}
 	}
-	if len(r.back) > 0 {
+	if len(r.returned) > 0 {
 		before := account()
-		before.Ended = r.back
-		// seconds are the finest that the ledger tells apart
+		before.Ended = r.returned
+		// seconds are the ledger's resolution of order
 		if err := r.post(ctx, before, now.Add(-time.Second)); err != nil {
 			return err
 		}
 	}
-	out, list := account(), r.came
+	out, list := account(), r.newSubjects
 	if whole {
 		list, out.Regions, r.charged = r.queue, r.regions, now
 	}
@@ -301,15 +302,15 @@ func (r *replay) charge(ctx context.Context, now time.Time) error {
 			out.Ended = append(out.Ended, s.ended)
 		}
 	}
-	r.came, r.back = r.came[:0], nil
+	r.newSubjects, r.returned = r.newSubjects[:0], nil
 	if err := r.post(ctx, out, now); err != nil || !whole {
 		return err
 	}
-	return r.stand(ctx, now)
+	return r.readChargeFacts(ctx, now)
 }
 
 func (r *replay) post(ctx context.Context, out *Result, now time.Time) error {
-	for _, seen := range r.Seen(out, now) {
+	for _, seen := range r.LedgerObservations(out, now) {
 		if err := r.Books.Post(ctx, seen); err != nil {
 			return err
 		}
@@ -317,26 +318,26 @@ func (r *replay) post(ctx context.Context, out *Result, now time.Time) error {
 	return nil
 }
 
-// close charges up to the end, which no round of processes does.
-func (r *replay) close(ctx context.Context) error {
-	if r.Books == nil || r.Every > 0 || !r.charged.Before(r.Until) {
+// finish charges up to the end of the replay.
+func (r *replay) finish(ctx context.Context) error {
+	if r.Books == nil || r.Interval > 0 || !r.charged.Before(r.Until) {
 		return nil
 	}
 	r.now, r.charged = r.Until, time.Time{}
 	for _, s := range r.queue {
-		r.look(s)
+		r.refresh(s)
 	}
 	return r.charge(ctx, r.Until)
 }
 
-// Ended is a resource that is not there any more, as the last that is heard of it.
-func Ended(r *inventory.Resource, at time.Time) *inventory.Resource {
+// EndedResource returns a resource as stopped at a time, its last known state.
+func EndedResource(r *inventory.Resource, at time.Time) *inventory.Resource {
 	out := *r
 	out.State, out.StateSince = inventory.StateStopped, at
 	return &out
 }
 
-// recheck judges the subjects of items and their gangs again, and asks the policies.
+// recheck judges the subjects of items and their gangs again, and evaluates the policies.
 func (r *replay) recheck(_ context.Context, items []action.Item) (map[string]action.Proposal, error) {
 	var again []*subject
 	for _, it := range items {
@@ -345,75 +346,76 @@ func (r *replay) recheck(_ context.Context, items []action.Item) (map[string]act
 			continue
 		}
 		if s.gang == nil {
-			r.verdict(s, r.now)
-			s.does = s.own
+			r.judgeOwn(s, r.now)
+			s.groupVerdict = s.ownVerdict
 		} else {
-			r.whole(s.gang, r.now)
+			r.judgeGang(s.gang, r.now)
 		}
 		again = append(again, s)
 	}
-	r.ask(again, r.now)
+	r.evaluate(again, r.now)
 	return byItem(items, r.propose(nil, again, nil)), nil
 }
 
-// present are those of the woken subjects that are there.
+// present returns the woken subjects that are present.
 func (r *replay) present() []*subject {
-	r.there = r.there[:0]
+	r.presentSubjects = r.presentSubjects[:0]
 	for _, s := range r.woken {
-		if r.look(s); s.Resource != nil {
-			r.there = append(r.there, s)
+		if r.refresh(s); s.Resource != nil {
+			r.presentSubjects = append(r.presentSubjects, s)
 		}
 	}
-	return r.there
+	return r.presentSubjects
 }
 
-// look brings a subject to what the feed says it is. One that is not there does nothing,
-// and what was measured of it before is forgotten.
-func (r *replay) look(s *subject) {
+// refresh updates a subject from the feed. An absent one has no verdict, and its samples are
+// forgotten.
+func (r *replay) refresh(s *subject) {
 	res := r.Feed.Resource(s.number)
 	switch {
 	case res == nil:
 		if s.Resource != nil {
-			s.ended = Ended(s.Resource, r.now)
+			s.ended = EndedResource(s.Resource, r.now)
 		}
-		s.Resource, s.tracker, s.own, s.does, s.open, s.item, s.calm = nil, nil, nil, nil, false, never, 0
+		s.Resource, s.tracker, s.ownVerdict, s.groupVerdict, s.hasItem, s.itemDueAt, s.foreseenUntil = nil, nil,
+			nil, nil, false, never, 0
 		for i := range s.answers {
 			s.answers[i] = answer{}
 		}
 	case s.Resource != res:
 		if s.Resource == nil && r.Books != nil {
-			if s.ended != nil && r.Every == 0 && !s.ended.StateSince.Before(r.charged) {
-				r.back = append(r.back, s.ended)
+			if s.ended != nil && r.Interval == 0 && !s.ended.StateSince.Before(r.charged) {
+				r.returned = append(r.returned, s.ended)
 			}
-			r.came, s.ended = append(r.came, s), nil
+			r.newSubjects, s.ended = append(r.newSubjects, s), nil
 		}
-		if s.Resource = res; s.was == res {
+		if s.Resource = res; s.lastResource == res {
 			break
 		}
-		s.was, s.foresight = res, [2]foresight{}
+		s.lastResource, s.foresight = res, [2]foresight{}
 		s.charges = ledger.RunRates([]*inventory.Resource{res}, r.Prices)[s.ref]
-		s.hourly, _ = ledger.AnHour(s.charges) // a rate that does not fit is not known
+		s.hourly, _ = ledger.AnHour(s.charges) // a rate that overflows is unknown
 	}
-	if res != nil && s.tracker == nil { // what was just launched warms up, measured or not
+	if res != nil && s.tracker == nil { // a launched machine warms up, measured or not
 		s.tracker = r.newTracker(s)
 	}
 }
 
-// told says that the ladder would find nothing new about a subject.
-func (r *replay) told(s *subject) bool {
-	if !r.tells || s.item <= r.now.UnixNano() || s.climbed != s.Resource || !s.KeepUntil.IsZero() {
+// nothingNew reports whether the ladder would find nothing new about a subject.
+func (r *replay) nothingNew(s *subject) bool {
+	if !r.notifyOnly || s.itemDueAt <= r.now.UnixNano() || s.ladderResource != s.Resource || !s.KeepUntil.IsZero() {
 		return false
 	}
-	return !slices.ContainsFunc(s.answers, func(a answer) bool { return a.climbed != (a.Tristate == usage.True) })
+	return !slices.ContainsFunc(s.answers, func(a answer) bool { return a.ladderTrue != (a.Tristate == usage.True) })
 }
 
-// leads says whether a subject is the first of its gang that is there.
-func (s *subject) leads() bool {
+// isGangLeader reports whether a subject is the first present one of its gang.
+func (s *subject) isGangLeader() bool {
 	return s.gang[slices.IndexFunc(s.gang, func(o *subject) bool { return o.Resource != nil })] == s
 }
 
-// proposes says whether any policy wants something of a subject.
-func (s *subject) proposes() bool {
+// hasProposal reports whether any policy is true for a subject.
+func (s *subject) hasProposal() bool {
 	for i := range s.answers {
 		if s.answers[i].Tristate == usage.True {
 			return true
@@ -422,61 +424,61 @@ func (s *subject) proposes() bool {
 	return false
 }
 
-// tell says what a policy says of a subject where that has changed.
-func (r *replay) tell(s *subject) {
-	if r.Told == nil {
+// reportAnswers reports the policies' answers about a subject that changed.
+func (r *replay) reportAnswers(s *subject) {
+	if r.OnAnswer == nil {
 		return
 	}
 	state := duty.Unknown
-	if s.does != nil {
-		state = s.does.State
+	if s.groupVerdict != nil {
+		state = s.groupVerdict.State
 	}
 	for i := range s.answers {
 		a := &s.answers[i]
-		if a.told && a.last == a.Tristate && a.state == state {
+		if a.reported && a.reportedAnswer == a.Tristate && a.reportedState == state {
 			continue
 		}
-		a.told, a.last, a.state = true, a.Tristate, state
-		r.about, r.policy = s, i
-		r.Told(Told{
-			At: r.now, Resource: s.number, Policy: i, Answer: a.Tristate, State: state, Again: s.calm != 0,
-		}, r.because)
+		a.reported, a.reportedAnswer, a.reportedState = true, a.Tristate, state
+		r.answerSubject, r.answerPolicy = s, i
+		r.OnAnswer(PolicyAnswer{
+			At: r.now, Resource: s.number, Policy: i, Answer: a.Tristate, State: state, Repeated: s.foreseenUntil != 0,
+		}, r.whyVisitor)
 	}
 }
 
-// settle puts a subject where it is to be looked at next without news.
-func (r *replay) settle(s *subject) {
-	at := s.item
+// schedule sets the time at which a subject is next due without new samples.
+func (r *replay) schedule(s *subject) {
+	at := s.itemDueAt
 	earlier := func(t time.Time) {
 		if t.After(r.now) && !t.After(r.Until) {
 			at = min(at, t.UnixNano())
 		}
 	}
-	if s.does != nil {
-		earlier(s.does.Next)
+	if s.groupVerdict != nil {
+		earlier(s.groupVerdict.Next)
 	}
-	if r.each && s.own != nil && s.own.Until.Before(s.tracker.CoveredUntil()) {
-		earlier(s.own.Until) // when the next sample is taken
+	if r.everySample && s.ownVerdict != nil && s.ownVerdict.Until.Before(s.tracker.CoveredUntil()) {
+		earlier(s.ownVerdict.Until) // the time of the next sample
 	}
-	if s.calm != 0 {
-		at = min(at, s.calm)
+	if s.foreseenUntil != 0 {
+		at = min(at, s.foreseenUntil)
 	} else {
 		for i := range s.answers {
 			earlier(s.answers[i].next)
 		}
 	}
 	if s.Resource == nil {
-		if back, ok := r.Back(s.number); ok {
+		if back, ok := r.ReturnsAt(s.number); ok {
 			earlier(back)
 		}
 	} else {
 		earlier(s.KeepUntil)
 	}
-	s.at = at
-	heap.Fix(&r.queue, s.place)
+	s.dueAt = at
+	heap.Fix(&r.queue, s.queueIndex)
 }
 
-// wake says that a subject, and with it its gang, is to be looked at.
+// wake marks a subject and its gang for evaluation.
 func (r *replay) wake(s *subject) {
 	if s.queued {
 		return
@@ -494,38 +496,38 @@ func (r *replay) wake(s *subject) {
 	}
 }
 
-// hear takes what became known.
-func (r *replay) hear(h Heard) {
+// addSamples adds new samples to their subject.
+func (r *replay) addSamples(h FeedSamples) {
 	s := r.resource[h.Resource]
 	if s == nil {
-		if s = r.meet(h.Resource); s == nil {
+		if s = r.addSubject(h.Resource); s == nil {
 			return
 		}
 	}
 	r.wake(s)
-	if s.tracker != nil && !h.Late && s.tracker.AddRun(r.opened, h.GPU, h.Signal, h.Start, h.Count, h.Value) {
+	if s.tracker != nil && !h.Late && s.tracker.AddRun(r.source, h.GPU, h.Signal, h.Start, h.Count, h.Value) {
 		return
 	}
 	s.tracker = r.newTracker(s)
-	r.Feed.Since(h.Resource, duty.Horizon(r.now, r.LookBack), func(h Heard) {
-		s.tracker.AddRun(r.opened, h.GPU, h.Signal, h.Start, h.Count, h.Value)
+	r.Feed.SamplesSince(h.Resource, duty.Horizon(r.now, r.LookBack), func(h FeedSamples) {
+		s.tracker.AddRun(r.source, h.GPU, h.Signal, h.Start, h.Count, h.Value)
 	})
 }
 
-// meet makes a subject of a resource of which something became known for the first time.
-func (r *replay) meet(number int) *subject {
+// addSubject creates the subject of a resource.
+func (r *replay) addSubject(number int) *subject {
 	res := r.Feed.Resource(number)
 	if res == nil {
 		return nil
 	}
-	s := &subject{ref: res.Ref(), number: number, at: never, item: never, place: len(r.queue)}
+	s := &subject{ref: res.Ref(), number: number, dueAt: never, itemDueAt: never, queueIndex: len(r.queue)}
 	r.account = ledger.Account{Cloud: res.Cloud, ID: res.Account}
 	if !slices.Contains(r.regions, res.Region) {
 		r.regions = append(r.regions, res.Region)
 	}
 	r.resource[number], r.subjects[s.ref] = s, s
 	r.queue = append(r.queue, s)
-	r.look(s)
+	r.refresh(s)
 	if id := gangOf(res); id != "" {
 		r.gangs[id] = append(r.gangs[id], s)
 		if members := r.gangs[id]; len(members) > 1 {
@@ -537,20 +539,20 @@ func (r *replay) meet(number int) *subject {
 	return s
 }
 
-// queue orders subjects by when they are to be looked at next.
+// queue orders subjects by the time at which they are due.
 type queue []*subject
 
 func (q queue) Len() int { return len(q) }
 func (q queue) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(q[i].at, q[j].at), cmp.Compare(q[i].number, q[j].number)) < 0
+	return cmp.Or(cmp.Compare(q[i].dueAt, q[j].dueAt), cmp.Compare(q[i].number, q[j].number)) < 0
 }
 func (q queue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i, j
+	q[i].queueIndex, q[j].queueIndex = i, j
 }
 
-// Push is of [heap.Interface]; subjects stay in the queue.
+// Push implements [heap.Interface]; subjects stay in the queue.
 func (q *queue) Push(any) {}
 
-// Pop is of [heap.Interface]; subjects stay in the queue.
+// Pop implements [heap.Interface]; subjects stay in the queue.
 func (q *queue) Pop() any { return nil }

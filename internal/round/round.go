@@ -1,6 +1,5 @@
-// Package round composes the five steps that everything about running cost goes
-// through: observe, judge, charge, decide, act. An audit is one round that stops
-// before act.
+// Package round composes the five steps of a round: observe, judge, charge, decide, act. An audit
+// is one round that stops before act.
 package round
 
 import (
@@ -12,71 +11,69 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Query is what to observe.
+// Query selects what to observe.
 type Query struct {
 	// Now is the time of the round.
 	Now time.Time
-	// Window is how far back an audit judges usage; 0 is no audit.
+	// Window is the time over which an audit judges usage; 0 is no audit.
 	Window time.Duration
 	Floors *usage.Floors
-	// Kinds are those to read; nil is all.
+	// Kinds are the kinds to read; nil is all.
 	Kinds map[inventory.Kind]bool
-	// Only are the resources to read again, whatever their kind; nil is all. One that is
-	// not there any more is absent, one that could not be read is of an unread kind, and
-	// one of another cloud is an error.
+	// Only are the resources to read again, of any kind; nil is all. A resource that is gone is
+	// absent, one that could not be read is of an unread kind, and one of another cloud is an
+	// error.
 	Only map[inventory.Ref]bool
-	// Progress, when set, is told of each part done, from any goroutine.
+	// Progress, if set, is called for each finished part, from any goroutine.
 	Progress func(Progress)
 }
 
-// Progress is how far an observation is.
+// Progress is the progress of an observation.
 type Progress struct {
-	// What was just done: "us-east-1 volumes".
+	// What is the finished part: "us-east-1 volumes".
 	What string
 	// Done and Total count parts; Total may still grow.
 	Done, Total int
-	// Resources seen so far by this observer.
+	// Resources counts the resources read so far by this observer.
 	Resources int
 }
 
-// Observation is what an observer saw.
+// Observation is the result of an observer.
 type Observation struct {
 	inventory.Inventory
-	// Ended are resources that are gone and that the provider still tells the end of: no
-	// resources any more, but the last that is heard of what they cost.
+	// Ended are resources that are gone and whose end the provider still reports, which their last
+	// charge needs.
 	Ended    []*inventory.Resource
 	Cloud    string
 	Accounts []string
 	Regions  []string
-	// RegionsOf are those that were read of each account, where accounts differ; an
-	// account that is not in it was read in all of Regions.
+	// RegionsOf are the regions read of each account, if accounts differ; an account that is not in
+	// it was read in all of Regions.
 	RegionsOf map[string][]string
-	// Roles are those through which accounts were reached, by account. An account that is
-	// not in it was reached with the configured credentials.
+	// Roles are the roles through which accounts were reached, by account. The others were reached
+	// with the configured credentials.
 	Roles map[string]string
-	// Windows is what was measured, by resource.
+	// Windows are the measurements by resource.
 	Windows map[inventory.Ref]*usage.Window
-	// Unmeasured says of resources why metrics of them could not be read.
+	// Unmeasured are the reasons why metrics of resources could not be read.
 	Unmeasured map[inventory.Ref]string
 	// Unread are kinds that could not be listed, as in finding.Account.
 	Unread map[string]bool
-	// CommitmentsKnown is true when savings plans and reserved instances were read
-	// (there may be none).
+	// CommitmentsKnown is true if savings plans and reserved instances were read (there may be
+	// none).
 	CommitmentsKnown bool
-	// Advice is what people are told in place of fixes where nothing carries those out; nil
-	// is that something does.
+	// Advice replaces fixes that no API call carries out; nil if all are carried out.
 	Advice *finding.Advice
 	Calls  []Calls
 	Billed *Billed
-	// ProviderTime is the latest time by the provider's own clock in what was read; zero
-	// where it tells none.
+	// ProviderTime is the latest time of the provider's clock in its responses; zero without one.
 	ProviderTime time.Time
 }
 
 // Calls counts the calls an observation made to one API.
 type Calls = inventory.Calls
 
-// Billed is what the provider says an account cost in a period.
+// Billed is the cost of an account in a period according to the provider.
 type Billed struct {
 	Start, End time.Time
 	Total      money.Amount
@@ -88,54 +85,55 @@ type Billed struct {
 type ServiceCost struct {
 	Service string
 	Cost    money.Amount
-	// NotCovered is why nothing of the service is known, so that no finding is about it; empty
-	// where something is.
+	// NotCovered is why nothing of the service was read, so that no finding is about it; empty
+	// otherwise.
 	NotCovered string
 }
 
-// Totals are an audit's sums, a month of 730 hours at list price.
+// Totals are the sums of an audit, per month of 730 hours at list price.
 type Totals struct {
-	// Now divides a month of what runs now. Now.Running is the cost of everything that has a price.
+	// Now divides the monthly cost of running resources. Now.Running is the cost of all priced
+	// ones.
 	Now RunRate
-	// Waste is what idle, held or stalled machines and unused resources cost over the
-	// window of the audit, brought to a month; 0 without a window.
+	// Waste is the cost of idle, held or stalled machines and unused resources over the window of
+	// the audit, per month; 0 without a window.
 	Waste money.Amount
 	// ByCategory adds up to Now.Running: storage, idle, active, unknown, network, overhead.
 	ByCategory map[string]money.Amount
-	// Committed is the cost of commitments that cover something. It is not part of
-	// Now.Running, which holds the covered usage at its list price.
+	// Committed is the cost of commitments in use. It is not part of Now.Running, which includes
+	// the covered usage at its list price.
 	Committed money.Amount
-	// Unpriced counts resources with a meter that has no price.
+	// Unpriced counts resources with a meter without a price.
 	Unpriced int
 	ByKind   map[inventory.Kind]int
 	ByOwner  []OwnerTotal
 	BySteps  []StepTotal
 }
 
-// RunRate divides the cost of a month, as everything runs now, by what it is spent on. The
-// parts add up to Running exactly.
+// RunRate divides the monthly cost of the running resources by use. The parts add up to Running
+// exactly.
 type RunRate struct {
 	Running money.Amount
-	// Used is compute that works, Wasted what findings call waste, Unmeasured compute whose
-	// duty is unknown, and Other storage, network and services that are not wasted.
+	// Used is working compute, Wasted the waste of findings, Unmeasured compute of unknown duty,
+	// and Other storage, network and services that are not wasted.
 	Used, Wasted, Unmeasured, Other money.Amount
 }
 
 // OwnerTotal is one team's cost and waste.
 type OwnerTotal struct {
 	Team  string  // empty: no team tag
-	Now   RunRate // as that of the totals
+	Now   RunRate // as in Totals
 	Waste money.Amount
-	// Resources counts what the team owns.
+	// Resources counts the team's resources.
 	Resources int
 }
 
-// StepTotal is what the findings of one step come to.
+// StepTotal is the sum of the findings of one step.
 type StepTotal struct {
 	Step     finding.Step
 	Findings int
 	Savings  money.Amount
-	// Unknown counts findings whose saving is not known; UpTo is their bound.
+	// Unknown counts findings without a known saving; UpTo is the sum of their bounds.
 	Unknown int
 	UpTo    money.Amount
 	Risk    finding.Level

@@ -104,7 +104,7 @@ func setting(t testing.TB, o Observation, recordings ...Recording) Setting {
 		Clock: func() time.Time { return now },
 	}
 	for _, r := range recordings {
-		out.Sources = append(out.Sources, Recorded(r))
+		out.Sources = append(out.Sources, RecordedSource(r))
 	}
 	return out
 }
@@ -119,7 +119,7 @@ func rulesOf(a *Result) string {
 
 const days = 24 * time.Hour
 
-func TestAMachineNobodyMeasuredIsNoWaste(t *testing.T) {
+func TestUnmeasuredMachineIsNotWaste(t *testing.T) {
 	r := machine("i-1", "g6.2xlarge", 30*days)
 	a, err := New(setting(t, Observation{
 		Inventory: inventory.Inventory{Resources: []*inventory.Resource{r}}, CommitmentsKnown: true,
@@ -138,7 +138,7 @@ func TestAMachineNobodyMeasuredIsNoWaste(t *testing.T) {
 	}
 }
 
-func TestAnUnknownGPUTypeIsNotJudgedByItsCPU(t *testing.T) {
+func TestUnknownGPUTypeIsNotJudgedByCPU(t *testing.T) {
 	quiet := tape{
 		resource: "i-1", hours: 14 * 24, values: map[usage.Signal]float64{usage.CPUUtil: 1, usage.NetBytes: 10},
 	}
@@ -248,7 +248,7 @@ func TestRecordedUsageDecides(t *testing.T) {
 	}
 }
 
-func TestRecordedUsageOfAStranger(t *testing.T) {
+func TestRecordedUsageOfUnknownResource(t *testing.T) {
 	a, b := machine("i-1", "g6.2xlarge", 30*days), machine("i-2", "g6.2xlarge", 30*days)
 	b.Name = a.Name
 	for _, name := range []string{"i-9", a.Name} {
@@ -269,7 +269,7 @@ func TestRecordedUsageOfAStranger(t *testing.T) {
 	}
 }
 
-func TestNothingReadIsAnError(t *testing.T) {
+func TestFailedListingIsAnError(t *testing.T) {
 	p := setting(t, Observation{})
 	p.Lister = account{err: inventory.ErrUnauthenticated}
 	if _, err := New(p).Round(context.Background()); !errors.Is(err, inventory.ErrUnauthenticated) {

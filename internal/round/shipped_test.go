@@ -19,9 +19,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// least is the fewest tags with which a shipped policy should act, and what its machines
+// fewestTags is the fewest tags with which a shipped policy should act, and what its machines
 // do; nil does nothing that is measured.
-var least = map[string]struct {
+var fewestTags = map[string]struct {
 	tags map[string]string
 	does *activity
 	know func(*policy.Facts)
@@ -87,15 +87,15 @@ var (
 	hanging = &activity{util: 95, memory: 0.6, stands: true}
 )
 
-// parade is a machine of every accelerated type of the price book that has a price, all
+// typeFleet is a machine of every accelerated type of the price book that has a price, all
 // with the same tags and doing the same.
-type parade struct {
+type typeFleet struct {
 	*fleet
 	book *price.Book
 	does *activity
 }
 
-func (p *parade) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
+func (p *typeFleet) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
 	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error) {
 	if p.does == nil {
 		return usage.MeasureResult{}, nil
@@ -126,9 +126,9 @@ func (p *parade) Measure(_ context.Context, resources []*inventory.Resource, iv 
 }
 
 // newParade has one machine of each type on demand, and one of a one-time spot request.
-func newParade(t *testing.T, book *price.Book, tags map[string]string, does *activity) *parade {
+func newParade(t *testing.T, book *price.Book, tags map[string]string, does *activity) *typeFleet {
 	t.Helper()
-	p := &parade{fleet: newFleet(0), book: book, does: does}
+	p := &typeFleet{fleet: newFleet(0), book: book, does: does}
 	add := func(id, typ string) *inventory.Resource {
 		r := machine(id, typ, 13*time.Hour+24*time.Hour)
 		r.Tags = maps.Clone(tags)
@@ -151,33 +151,33 @@ func newParade(t *testing.T, book *price.Book, tags map[string]string, does *act
 	return p
 }
 
-// hands do at once what they are asked.
-type hands map[string]policy.Verb
+// instantCloud do at once what they are asked.
+type instantCloud map[string]policy.Verb
 
-func (h hands) Plan(_ context.Context, _ *inventory.Resource, do policy.Do) ([]action.Step, error) {
+func (h instantCloud) Plan(_ context.Context, _ *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	return []action.Step{{Name: string(do.Verb)}}, nil
 }
 
-func (h hands) Do(_ context.Context, t action.Task) (string, error) {
+func (h instantCloud) Do(_ context.Context, t action.Task) (string, error) {
 	h[t.Ref.ID] = t.Do.Verb
 	return "done", nil
 }
 
-func (h hands) Look(_ context.Context, t action.Task) (action.Progress, string, error) {
+func (h instantCloud) Look(_ context.Context, t action.Task) (action.Progress, string, error) {
 	if h[t.Ref.ID] == "" {
 		return action.NotDone, "", nil
 	}
 	return action.Complete, "done", nil
 }
 
-func (h hands) Rehearse(context.Context, action.Task) (string, error) { return "", nil }
+func (h instantCloud) Rehearse(context.Context, action.Task) (string, error) { return "", nil }
 
-func (h hands) Undo(context.Context, action.Task) error { return nil }
+func (h instantCloud) Undo(context.Context, action.Task) error { return nil }
 
-// ears take every message.
-type ears struct{}
+// acceptingNotifier take every message.
+type acceptingNotifier struct{}
 
-func (ears) Notify(_ context.Context, to string, _ action.Message) (string, error) {
+func (acceptingNotifier) Notify(_ context.Context, to string, _ action.Message) (string, error) {
 	return "test:" + to, nil
 }
 
@@ -209,7 +209,7 @@ func TestShippedPoliciesAct(t *testing.T) {
 			}
 			seen = append(seen, pol.Name)
 			t.Run(pol.Name, func(t *testing.T) {
-				want, ok := least[pol.Name]
+				want, ok := fewestTags[pol.Name]
 				if !ok {
 					t.Fatal("nothing says with which tags it should act")
 				}
@@ -231,17 +231,18 @@ func TestShippedPoliciesAct(t *testing.T) {
 					}
 				}
 				pol.Mode = policy.Enforce
-				memory, did, told := action.NewMemory(), hands{}, map[string]bool{}
+				memory, did, told := action.NewMemory(), instantCloud{}, map[string]bool{}
 				s := Setting{
 					Clock: p.now, Lister: p, Prices: book, Duty: duty.DefaultThresholds(),
 					LookBack: pol.Horizon() + 2*time.Hour,
 					Uncapped: true,
-					Policies: &policy.Set{Policies: []*policy.Policy{pol}}, Facts: want.know,
+					Policies: &policy.Set{Policies: []*policy.Policy{pol}}, AddFacts: want.know,
 					Sources:    []usage.Source{p},
 					Governance: policy.Governance{{Select: policy.Select{Kind: []string{"instance"}}}},
 					Ladder: func(account string) *action.Ladder {
 						return &action.Ladder{
-							Store: memory, Cloud: did, Notifier: ears{}, Account: account, Actor: "ana", Enforce: true,
+							Store: memory, Cloud: did, Notifier: acceptingNotifier{}, Account: account,
+							Actor: "ana", Enforce: true,
 							Clock: p.clock.Read, MaxRoundGap: 24 * time.Hour,
 						}
 					}}
@@ -261,7 +262,7 @@ func TestShippedPoliciesAct(t *testing.T) {
 				for _, r := range p.machines {
 					want := pol.Do.Verb
 					switch {
-					case !want.Destructive():
+					case !want.IsDestructive():
 						want = ""
 					case r.ID == "spot":
 						want = policy.Terminate
@@ -273,7 +274,7 @@ func TestShippedPoliciesAct(t *testing.T) {
 			})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(least)) {
+	for _, name := range slices.Sorted(maps.Keys(fewestTags)) {
 		if !slices.Contains(seen, name) {
 			t.Errorf("%s is not shipped", name)
 		}

@@ -74,7 +74,7 @@ func TestSimulatedAccount(t *testing.T) {
 	}
 }
 
-func BenchmarkAuditOfTheSimulatedAccount(b *testing.B) {
+func BenchmarkSimulatedAudit(b *testing.B) {
 	now := time.Date(2026, 11, 16, 3, 0, 0, 0, time.UTC)
 	for b.Loop() {
 		audit(b, 1, now)

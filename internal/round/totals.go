@@ -14,18 +14,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// The categories of what an account costs, without a bill. They add up to the
-// total.
+// Cost categories of an account without a bill. They add up to the total.
 const (
 	CategoryStorage  = "storage"  // S3, EBS, snapshots, registries, databases, log storage
-	CategoryIdle     = "idle"     // compute and commitments that are wasted
-	CategoryActive   = "active"   // the used part of compute
-	CategoryUnknown  = "unknown"  // compute whose duty cannot be judged
-	CategoryNetwork  = "network"  // the hours of gateways, balancers and addresses
+	CategoryIdle     = "idle"     // wasted compute and commitments
+	CategoryActive   = "active"   // used compute
+	CategoryUnknown  = "unknown"  // compute of unknown duty
+	CategoryNetwork  = "network"  // hours of gateways, load balancers and addresses
 	CategoryOverhead = "overhead" // secrets, monitoring
 )
 
-// adder adds amounts and remembers the first overflow.
+// adder adds amounts and keeps the first overflow error.
 type adder struct{ err error }
 
 func (a *adder) add(to *money.Amount, v money.Amount) {
@@ -34,23 +33,23 @@ func (a *adder) add(to *money.Amount, v money.Amount) {
 	}
 }
 
-// meter is what claims of waste are counted against: the charges of one category of a resource.
-type meter struct {
+// claimKey identifies the charges that waste is claimed from: one category of a resource.
+type claimKey struct {
 	ref      inventory.Ref
 	category ledger.Category
 }
 
-// summation adds up an audit, resource by resource.
+// summation sums an audit, resource by resource.
 type summation struct {
 	adder
 	audit *Result
-	// wasted is the dollars that findings call waste and that no charge has taken yet.
-	wasted map[meter]money.Amount
+	// wasted are the claimed dollars of waste that are not yet assigned to a charge.
+	wasted map[claimKey]money.Amount
 	owners map[string]*OwnerTotal
 	Totals
 }
 
-// Sum adds up the charges and findings of an audit. It fails where a sum is out of range.
+// Sum sums the charges and findings of an audit. It fails on overflow.
 func Sum(a *Result) (Totals, error) {
 	s := &summation{
 		audit: a, owners: map[string]*OwnerTotal{},
@@ -101,12 +100,12 @@ func (s *summation) resource(r *inventory.Resource) {
 
 // charge adds one charge to its category and to the run rates of the account and of its owner.
 func (s *summation) charge(r *inventory.Resource, c *ledger.Charge, owner *OwnerTotal) {
-	key := meter{r.Ref(), c.Category}
+	key := claimKey{r.Ref(), c.Category}
 	wasted := min(s.wasted[key], c.ListCost)
 	s.wasted[key] -= wasted
 	rest := c.ListCost - wasted
 	if c.Category == ledger.Committed {
-		// The covered usage is already counted at its list price, so only the unused part is a cost.
+		// The covered usage already counts at its list price, so only the unused part is a cost.
 		s.add(&s.Committed, rest)
 		rest = 0
 	}
@@ -126,29 +125,29 @@ func (s *summation) charge(r *inventory.Resource, c *ledger.Charge, owner *Owner
 	}
 	switch c.Category {
 	case ledger.Compute, ledger.Committed:
-		s.into(CategoryIdle, wasted)
+		s.addToCategory(CategoryIdle, wasted)
 		if judged {
-			s.into(CategoryActive, rest)
+			s.addToCategory(CategoryActive, rest)
 		} else {
-			s.into(CategoryUnknown, rest)
+			s.addToCategory(CategoryUnknown, rest)
 		}
 	case ledger.Network:
-		s.into(CategoryNetwork, c.ListCost)
+		s.addToCategory(CategoryNetwork, c.ListCost)
 	case ledger.Overhead:
-		s.into(CategoryOverhead, c.ListCost)
+		s.addToCategory(CategoryOverhead, c.ListCost)
 	default:
-		s.into(CategoryStorage, c.ListCost)
+		s.addToCategory(CategoryStorage, c.ListCost)
 	}
 }
 
-// into adds an amount to a category.
-func (s *summation) into(category string, v money.Amount) {
+// addToCategory adds an amount to a category.
+func (s *summation) addToCategory(category string, v money.Amount) {
 	total := s.ByCategory[category]
 	s.add(&total, v)
 	s.ByCategory[category] = total
 }
 
-// window brings the waste of the window of the audit to a month.
+// window scales the waste of the audit's window to a month.
 func (s *summation) window() {
 	w := s.audit.Window
 	if w == nil {
@@ -167,13 +166,13 @@ func (s *summation) window() {
 	}
 }
 
-// Monthly brings an amount of a window to a month of 730 hours.
+// Monthly scales an amount of a window to a month of 730 hours.
 func Monthly(w *costs.Costs, d money.Amount) (money.Amount, error) {
 	return d.Mul(int64(money.Month/time.Second), int64(w.Until.Sub(w.Since)/time.Second))
 }
 
-// Duty returns the verdict on a resource's compute, and whether it is known what it
-// does. What has no duty (a reservation's unused capacity) is known to be unused.
+// Duty returns the verdict on a resource's compute, and whether it is known. A kind without duty,
+// such as a reservation's unused capacity, is known to be unused.
 func (a *Result) Duty(r *inventory.Resource) (duty.Verdict, bool) {
 	if v, ok := a.Verdicts[r.Ref()]; ok {
 		return v, v.State != duty.Unknown
@@ -181,12 +180,12 @@ func (a *Result) Duty(r *inventory.Resource) (duty.Verdict, bool) {
 	return duty.Verdict{}, !r.Kind.Traits().Measured
 }
 
-// claimedWaste returns the dollars that findings call waste.
-func claimedWaste(a *Result, ad *adder) map[meter]money.Amount {
-	out := map[meter]money.Amount{}
+// claimedWaste returns the dollars that findings claim as waste.
+func claimedWaste(a *Result, ad *adder) map[claimKey]money.Amount {
+	out := map[claimKey]money.Amount{}
 	for _, f := range a.Findings {
 		for _, c := range f.Claims {
-			key := meter{c.Resource, c.Category}
+			key := claimKey{c.Resource, c.Category}
 			v := out[key]
 			ad.add(&v, c.Waste)
 			out[key] = v
@@ -195,10 +194,10 @@ func claimedWaste(a *Result, ad *adder) map[meter]money.Amount {
 	return out
 }
 
-// riskOrder ranks risks so that a step shows its highest.
+// riskOrder ranks risks, so that a step shows its highest.
 var riskOrder = map[finding.Level]int{finding.None: 0, finding.Low: 1, finding.Medium: 2, finding.High: 3}
 
-// steps adds up the findings of each step that has any.
+// steps sums the findings of each step that has any.
 func steps(findings []finding.Finding, ad *adder) []StepTotal {
 	byStep := map[finding.Step]*StepTotal{}
 	for _, f := range findings {

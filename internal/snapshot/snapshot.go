@@ -1,7 +1,6 @@
-// Package snapshot is what observations of accounts leave behind for those who ask later:
-// the resources with their last observation, how their states and verdicts changed, and the
-// findings. An account is kept apart from all others, and what could not be read stays as it
-// was seen last.
+// Package snapshot defines what observations of accounts store for later commands: the resources as
+// last observed, the history of their states and verdicts, and the findings. Accounts are separate,
+// and a part that could not be read stays as last observed.
 package snapshot
 
 import (
@@ -13,23 +12,24 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// Look is what one round saw of one account.
-type Look struct {
+// Observation is the result of one round for one account.
+type Observation struct {
 	Cloud, Account string
-	// At is the time of the round. A look that is older than what is kept of a part changes
-	// nothing there; what it found counts unless a later look judged the part.
+	// At is the time of the round. An observation older than the stored one of a part does not
+	// change that part; its findings count unless a later observation judged the part.
 	At    time.Time
 	Reach Reach
-	// Parts were listed whole: a resource of one of them that is not among Resources is gone.
+	// Parts were listed completely: a resource of one of them that is missing from Resources is
+	// gone.
 	Parts     []Part
 	Resources []Resource
-	// Judged says that Findings are all that the round found about Parts: an earlier finding
-	// there that is not among them has ended. Without it findings stay as they are.
-	Judged   bool
-	Findings []Finding
-	// Told says that the audit log gets an entry for each finding that is new, whose gist is
-	// another one, or that has ended.
-	Told bool
+	// FindingsComplete is set if Findings are all findings about Parts: an earlier one that is
+	// missing has ended. Otherwise earlier findings stay.
+	FindingsComplete bool
+	Findings         []Finding
+	// AuditFindings adds an entry to the audit log for each finding that is new, has another
+	// Summary, or has ended.
+	AuditFindings bool
 }
 
 // Part is the resources of one kind in one region.
@@ -38,75 +38,75 @@ type Part struct {
 	Kind   inventory.Kind
 }
 
-// PartOf is the part that a resource is in.
+// PartOf returns the part of a resource.
 func PartOf(r inventory.Ref) Part { return Part{r.Region, r.Kind} }
 
-// Reach says how an account was read, so that later commands reach it again.
+// Reach is the access to an account, so that later commands use the same.
 type Reach struct {
 	Profile, Role string
 	Regions       []string
 }
 
-// Resource is a resource as it was seen last.
+// Resource is a resource as last observed.
 type Resource struct {
 	Ref  inventory.Ref
 	Name string
-	// State is what its provider says it is ("running"), Duty what it does, since when;
-	// empty where that was not judged.
+	// State is the provider's state ("running"), Duty the duty since DutySince; empty if it was not
+	// judged.
 	State     string
 	Duty      string
 	DutySince time.Time
-	// Team is the owner's team by the tags, and TeamBy names the mapping of tags that says so.
-	// They are only selected by: the store does not hand them back.
-	Team, TeamBy string
-	// Body is what else was seen, in a form of the caller's.
+	// Team is the owner's team by tags, and TeamMapping identifies the mapping of tags that gave
+	// it. They only serve queries: the store does not return them.
+	Team, TeamMapping string
+	// Body holds other properties in a form of the caller's.
 	Body []byte
-	// FirstAt and SeenAt are when it was observed first and last, GoneAt when it was found
-	// to be gone; zero is that it was not. The store sets them.
+	// FirstAt and SeenAt are the times of the first and the last observation, GoneAt the time at
+	// which it was found gone; zero if it is not. The store sets them.
 	FirstAt, SeenAt, GoneAt time.Time
 }
 
-// Finding is a finding with the times at which it was seen.
+// Finding is a finding with the times of its observations.
 type Finding struct {
 	ID, Rule string
 	Ref      inventory.Ref
-	// Gist says in a few words what is worth telling when it changes; empty is nothing.
-	Gist string
-	// Team is whose resource it is about. It is only selected by.
+	// Summary is the part whose change is worth an audit entry; may be empty.
+	Summary string
+	// Team is the team of the resource. It only serves queries.
 	Team string
 	// Body is the finding in a form of the caller's.
 	Body []byte
-	// FirstAt and LastAt are when it was found first and last, EndedAt when it did not hold
-	// any more; zero is that it holds. The store sets them.
+	// FirstAt and LastAt are the times at which it was found first and last, EndedAt the time at
+	// which it had ended; zero if it still holds. The store sets them.
 	FirstAt, LastAt, EndedAt time.Time
 }
 
-// What a [Change] is about.
+// Aspects of a [Change].
 const (
-	State = "state" // what the provider says: running, stopped; [Gone]
-	Duty  = "duty"  // what it does: busy, idle, unknown
+	State = "state" // the provider's state: running, stopped, or [Gone]
+	Duty  = "duty"  // the duty: busy, idle, unknown
 )
 
-// Gone is the state of a resource that is not there any more.
+// Gone is the state of a resource that does not exist any more.
 const Gone = "gone"
 
-// Change begins an interval of a resource: it holds until the next one of the same What.
+// Change starts an interval of a resource, which lasts until the next change of the same Aspect.
 type Change struct {
-	// At is when it was seen; Since from when on it held, zero where that is not known.
+	// At is the time of the observation; Since the start of the interval, zero if unknown.
 	At, Since time.Time
-	What      string
+	Aspect    string
 	Value     string
 }
 
-// Account is an account that was observed.
+// Account is an observed account.
 type Account struct {
 	Cloud, ID string
-	// At is the time of the newest look.
+	// At is the time of the newest observation.
 	At    time.Time
 	Reach Reach
 }
 
-// Audit is an audit as it was shown, for all accounts that it covered at once.
+// Audit is the document of an audit of one or several accounts.
 type Audit struct {
 	Cloud    string
 	Accounts []string
@@ -119,28 +119,27 @@ type Audit struct {
 type Query struct {
 	Cloud, Account, Region string
 	Kind                   inventory.Kind
-	// Teams, where it is not nil, selects what belongs to one of these teams, whatever the
-	// case of their letters. What the store cannot tell is selected as well: resources whose
-	// team was found by another mapping of tags than TeamBy, and findings that were kept
-	// before their team was. Callers look at the team of what they get.
-	Teams  []string
-	TeamBy string
-	// Past adds resources that are gone and findings that have ended.
-	Past bool
-	// ID is the id that the provider gives a resource, or that of a finding. Ref is one
-	// resource, and Named the id or the name of resources; they select no findings.
-	ID, Named string
-	Ref       inventory.Ref
-	// After is the resource, and AfterID the id of the finding, after which in their order
-	// those that are returned begin. Limit is the most that is returned; 0 is all.
-	After   inventory.Ref
-	AfterID string
-	Limit   int
+	// Teams, if not nil, selects resources of these teams, ignoring case. Undecidable ones are
+	// selected as well: resources whose team comes from another mapping than TeamMapping, and
+	// findings stored without a team. Callers check the team of the results.
+	Teams       []string
+	TeamMapping string
+	// IncludeGone adds resources that are gone and findings that have ended.
+	IncludeGone bool
+	// ID is the provider's id of a resource, or that of a finding. Ref is one resource, and
+	// IDOrName the id or the name of resources; the latter two select no findings.
+	ID, IDOrName string
+	Ref          inventory.Ref
+	// After is the resource, and AfterFinding the id of the finding, after which the results start.
+	// Limit is the maximum number of results; 0 is unlimited.
+	After        inventory.Ref
+	AfterFinding string
+	Limit        int
 }
 
-// Fold returns a text as texts are alike that differ only in the case of letters: two texts
-// are folded to the same one if strings.EqualFold says so of them.
-func Fold(s string) string {
+// FoldCase returns a case-folded text: two texts fold to the same one exactly if strings.EqualFold
+// reports them equal.
+func FoldCase(s string) string {
 	return strings.Map(func(c rune) rune {
 		least := c
 		for next := unicode.SimpleFold(c); next != c; next = unicode.SimpleFold(next) {
@@ -150,19 +149,17 @@ func Fold(s string) string {
 	}, s)
 }
 
-// Store keeps snapshots. The implementation is internal/store, its conformance suite
+// Store stores snapshots. It is implemented by internal/store; its conformance suite is
 // internal/store/storetest.
 type Store interface {
-	// Keep writes looks, and the audit that they come from where there is one, in one
-	// transaction. It writes what has changed, not what there is. The audit takes the place
-	// of the one about the same accounts of the same cloud.
-	Keep(ctx context.Context, audit *Audit, looks ...Look) error
+	// Save writes observations, and the audit they come from if any, in one transaction. It writes
+	// only changes. The audit replaces the one of the same accounts of the same cloud.
+	Save(ctx context.Context, audit *Audit, looks ...Observation) error
 	// Audits returns the newest audit of every set of accounts, the newest last.
 	Audits(ctx context.Context) ([]Audit, error)
-	// Accounts returns the accounts that were observed, in order.
+	// Accounts returns the observed accounts, in order.
 	Accounts(ctx context.Context) ([]Account, error)
-	// Resources and Findings return what a query selects, in the order of identities and of
-	// ids.
+	// Resources and Findings return the results of a query, ordered by identity and by id.
 	Resources(ctx context.Context, q Query) ([]Resource, error)
 	Findings(ctx context.Context, q Query) ([]Finding, error)
 	// Changes returns the intervals of a resource, oldest first.

@@ -122,19 +122,19 @@ var items = describe("items", itemRow{})
 
 // rowOf returns the row that an item becomes with its next version.
 func rowOf(it action.Item) (itemRow, error) {
-	it, err := it.Kept()
+	it, err := it.Storable()
 	row := itemRow{
 		ID: it.ID, Account: it.Account, refRow: refRow(it.Ref), Identity: it.Identity, Source: it.Source,
 		Action: document[actionDoc]{actionDoc(it.Do)}, Gang: document[[]refRow]{convert(it.Gang, refOf)},
 		Phase: it.Phase, Because: it.Because, Class: it.Class,
 		FirstRound: it.FirstRound, FirstAt: at(it.FirstAt),
 		WarnedRound: it.WarnedRound, WarnedAt: at(it.WarnedAt), GraceFrom: at(it.GraceFrom), Grace: it.Grace,
-		HeldTo:     at(it.HeldTo),
+		HeldTo:     at(it.ConditionHeldUntil),
 		Recipients: document[[]string]{it.Recipients}, Steps: document[[]action.Step]{it.Steps}, Step: it.Step,
 		ApprovedAt: at(it.ApprovedAt), Alarm: it.Alarm,
 		UpdatedAt: at(it.UpdatedAt), Boot: it.Boot, Uptime: it.Uptime, Version: it.Version + 1,
 	}
-	if it.Phase.Open() {
+	if it.Phase.IsOpen() {
 		row.Open = 1
 	}
 	if it.Briefing != nil {
@@ -152,8 +152,8 @@ func (r itemRow) item() action.Item {
 		Phase: r.Phase, Because: r.Because, Class: r.Class,
 		FirstRound: r.FirstRound, FirstAt: r.FirstAt.Time,
 		WarnedRound: r.WarnedRound, WarnedAt: r.WarnedAt.Time, GraceFrom: r.GraceFrom.Time, Grace: r.Grace,
-		HeldTo:     r.HeldTo.Time,
-		Recipients: r.Recipients.of, Steps: r.Steps.of, Step: r.Step,
+		ConditionHeldUntil: r.HeldTo.Time,
+		Recipients:         r.Recipients.of, Steps: r.Steps.of, Step: r.Step,
 		ApprovedAt: r.ApprovedAt.Time, Alarm: r.Alarm,
 		UpdatedAt: r.UpdatedAt.Time, Boot: r.Boot, Uptime: r.Uptime, Version: r.Version,
 	}
@@ -180,10 +180,10 @@ func (a actions) Items(ctx context.Context, account string, q action.ItemQuery) 
 			" WHERE account = ? AND phase IN ('acting', 'confirming')", append(args,
 			account)
 	}
-	if !q.Unvouched.IsZero() && !all {
+	if !q.UnconfirmedSince.IsZero() && !all {
 		query, args = query+" UNION "+items.query+
 			" WHERE account = ? AND phase = 'warned' AND updated_at < ?", append(args,
-			account, at(q.Unvouched))
+			account, at(q.UnconfirmedSince))
 	}
 	var rows []itemRow
 	if err := a.list(ctx, &rows, query+" ORDER BY id", args...); err != nil {
@@ -250,11 +250,11 @@ func (t *tx) putItem(ctx context.Context, it action.Item) (action.Item, error) {
 // Admit writes the intents of what the caps allow of a batch. What the caps count is what
 // the source was admitted in the account in the hour up to the batch's time, and later
 // where another process's clock is ahead.
-func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
-	if err := b.Admissible(); err != nil {
+func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.AdmissionResult, error) {
+	if err := b.Validate(); err != nil {
 		return nil, fmt.Errorf("admit actions of %s: %w", b.Source, err)
 	}
-	var admitted []action.Admitted
+	var admitted []action.AdmissionResult
 	err := a.transact(ctx, func(t *tx) error {
 		if err := a.guard(ctx, t); err != nil {
 			return err
@@ -270,7 +270,7 @@ func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, 
 		if err != nil {
 			return err
 		}
-		if fuse != nil && fuse.Stands() {
+		if fuse != nil && fuse.IsBlown() {
 			return action.ErrFuse
 		}
 		admitted, err = t.admit(ctx, b)
@@ -284,7 +284,7 @@ func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, 
 
 // admit admits of a batch what the caps allow while nothing is frozen and no other batch
 // is on its way.
-func (t *tx) admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
+func (t *tx) admit(ctx context.Context, b action.Batch) ([]action.AdmissionResult, error) {
 	var hour []money.Amount
 	query := "SELECT hourly FROM admissions WHERE account = ? AND source = ? AND at > ?"
 	if err := t.list(ctx, &hour, query, b.Account, b.Source, at(b.Now.Add(-time.Hour))); err != nil {
@@ -294,7 +294,7 @@ func (t *tx) admit(ctx context.Context, b action.Batch) ([]action.Admitted, erro
 	if err != nil {
 		return nil, err
 	}
-	admitted := make([]action.Admitted, len(b.Admissions))
+	admitted := make([]action.AdmissionResult, len(b.Admissions))
 	var entries []action.Entry
 	for i, deferred := range b.Defer(len(hour), sum) {
 		adm := b.Admissions[i]

@@ -56,7 +56,7 @@ const headQuery = "SELECT entry, hash FROM audit_head WHERE id = 1"
 // record adds entries to the audit log, in the same transaction.
 func (t *tx) record(entries ...action.Entry) error {
 	for _, e := range entries {
-		e, err := e.Kept()
+		e, err := e.Storable()
 		if err != nil {
 			return err
 		}

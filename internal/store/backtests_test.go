@@ -164,21 +164,21 @@ func toldFindings(t *testing.T, s *store.Store) {
 	look := func(minutes int, told bool, parts []snapshot.Part, gists map[string]string) []string {
 		t.Helper()
 		before := len(entriesOf(t, s, action.EventFindingNew, action.EventFindingChanged, action.EventFindingEnded))
-		l := snapshot.Look{
+		l := snapshot.Observation{
 			Cloud: "aws", Account: "1", At: morning.Add(time.Duration(minutes) * time.Minute),
-			Parts: parts, Judged: true,
-			Told: told,
+			Parts: parts, FindingsComplete: true,
+			AuditFindings: told,
 		}
 		for _, id := range []string{"a", "b", "c"} {
 			if gist, ok := gists[id]; ok {
 				l.Findings = append(l.Findings, snapshot.Finding{
-					ID: id, Rule: "instance-idle", Gist: gist, Body: []byte(fmt.Sprintf(`{"at":%d}`, minutes)),
+					ID: id, Rule: "instance-idle", Summary: gist, Body: []byte(fmt.Sprintf(`{"at":%d}`, minutes)),
 					Ref: inventory.Ref{
 						Cloud: "aws", Account: "1", Region: part.Region, Kind: part.Kind, ID: "i-" + id,
 					}})
 			}
 		}
-		if err := s.Snapshots().Keep(t.Context(), nil, l); err != nil {
+		if err := s.Snapshots().Save(t.Context(), nil, l); err != nil {
 			t.Fatal(err)
 		}
 		return entriesOf(t, s, action.EventFindingNew, action.EventFindingChanged, action.EventFindingEnded)[before:]
@@ -214,7 +214,7 @@ func toldFindings(t *testing.T, s *store.Store) {
 	}
 	// A pass that looks at the machines while an audit goes on does not make the audit late;
 	// an earlier audit that ends later is.
-	if err := s.Snapshots().Keep(t.Context(), nil, snapshot.Look{
+	if err := s.Snapshots().Save(t.Context(), nil, snapshot.Observation{
 		Cloud: "aws", Account: "1", At: morning.Add(time.Hour), Parts: []snapshot.Part{part},
 	}); err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func toldFindings(t *testing.T, s *store.Store) {
 		t.Errorf("a later audit: %q", got)
 	}
 	found, err := s.Snapshots().Findings(t.Context(), snapshot.Query{})
-	if err != nil || len(found) != 2 || found[0].Gist != "$15" ||
+	if err != nil || len(found) != 2 || found[0].Summary != "$15" ||
 		!found[0].FirstAt.Equal(morning.Add(6*time.Minute)) ||
 		!found[1].FirstAt.Equal(morning.Add(time.Minute)) {
 		t.Errorf("findings: %+v, %v", found, err)

@@ -123,7 +123,7 @@ func BenchmarkItemsOfOne(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	q := action.ItemQuery{Refs: []inventory.Ref{items[fleet/2].Ref}, UnderWay: true, Unvouched: noon}
+	q := action.ItemQuery{Refs: []inventory.Ref{items[fleet/2].Ref}, UnderWay: true, UnconfirmedSince: noon}
 	for b.Loop() {
 		if items, err := s.Actions().Items(b.Context(), benchAccount, q); err != nil || len(items) != 1 {
 			b.Fatal(len(items), err)

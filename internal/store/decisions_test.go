@@ -254,17 +254,17 @@ func entryOf(what, id string) action.Entry {
 }
 
 // lookAt is a look that found one thing.
-func lookAt(id string) snapshot.Look {
+func lookAt(id string) snapshot.Observation {
 	ref := inventory.Ref{Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindVolume, ID: "vol-" + id}
-	return snapshot.Look{
-		Cloud:   "aws",
-		Account: "1 " + id,
-		At:      at(id),
-		Parts:   []snapshot.Part{{Region: ref.Region, Kind: ref.Kind}},
-		Judged:  true,
-		Told:    true,
+	return snapshot.Observation{
+		Cloud:            "aws",
+		Account:          "1 " + id,
+		At:               at(id),
+		Parts:            []snapshot.Part{{Region: ref.Region, Kind: ref.Kind}},
+		FindingsComplete: true,
+		AuditFindings:    true,
 		Findings: []snapshot.Finding{
-			{ID: id, Rule: "volume-unattached", Ref: ref, Gist: "it saves $3", Body: []byte("{}")},
+			{ID: id, Rule: "volume-unattached", Ref: ref, Summary: "it saves $3", Body: []byte("{}")},
 		},
 	}
 }
@@ -569,7 +569,7 @@ var decisions = []decision{
 		name:    "an audit finds something",
 		entries: []int{1},
 		decide: func(ctx context.Context, s *store.Store, id string) error {
-			return s.Snapshots().Keep(ctx, nil, lookAt(id))
+			return s.Snapshots().Save(ctx, nil, lookAt(id))
 		},
 	},
 	{

@@ -23,7 +23,8 @@ type keptFinding struct {
 func (k keptFinding) part() snapshot.Part { return snapshot.Part{Region: k.Region, Kind: k.Kind} }
 
 // lookFindings writes the findings of a look, and ends those of its parts that it has not.
-func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, whole map[snapshot.Part]bool) error {
+func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Observation,
+	whole map[snapshot.Part]bool) error {
 	var kept []keptFinding
 	if err := t.list(ctx, &kept, "SELECT id, region, kind, resource_id, rule, gist, digest FROM snapshot_findings "+
 		"WHERE account = ? AND ended_at IS NULL ORDER BY id", account); err != nil {
@@ -35,7 +36,7 @@ func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, w
 	}
 	var told []action.Entry
 	tell := func(what, id, rule, gist string, ref inventory.Ref) {
-		if l.Told {
+		if l.AuditFindings {
 			told = append(told, action.Entry{
 				At: l.At, Account: l.Cloud + "/" + l.Account, Actor: "audit", What: what,
 				Resource: ref.String(), Item: id,
@@ -59,13 +60,13 @@ func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, w
 			continue
 		}
 		found[f.ID] = true
-		team := prose(snapshot.Fold(f.Team))
+		team := prose(snapshot.FoldCase(f.Team))
 		key, err := digest([]any{string(f.Body), team})
 		if err != nil {
 			return err
 		}
 		old, known := was[f.ID]
-		gist := prose(f.Gist)
+		gist := prose(f.Summary)
 		switch {
 		case !known:
 			tell(action.EventFindingNew, f.ID, f.Rule, gist, f.Ref)

@@ -88,7 +88,7 @@ func (f *idleFleet) round(ctx context.Context, s *store.Store) ([]string, action
 			}
 			return out, nil
 		}}
-	report, err := l.Round(ctx, action.Look{
+	report, err := l.Round(ctx, action.Scope{
 		Proposals: all, Sources: []string{"idle"}, Selected: map[string]int{"idle": 1000},
 	})
 	var stopped []string

@@ -51,13 +51,13 @@ func (t *tx) fuse(ctx context.Context, account, source string) (*action.Fuse, er
 // Blow keeps that a fuse has blown, and records it; one that stands stays as it is. When
 // it returns, no batch of its source is admitted any more.
 func (a actions) Blow(ctx context.Context, f action.Fuse, notices ...action.Notice) error {
-	f, entry := f.Blown()
+	f, entry := f.StorableBlown()
 	err := a.transact(ctx, func(t *tx) error {
 		if _, err := t.lockFreeze(ctx); err != nil {
 			return err
 		}
 		old, err := t.fuse(ctx, f.Account, f.Source)
-		if err != nil || (old != nil && old.Stands()) {
+		if err != nil || (old != nil && old.IsBlown()) {
 			return err
 		}
 		if err := t.putFuse(ctx, f); err != nil {
@@ -73,7 +73,7 @@ func (a actions) Blow(ctx context.Context, f action.Fuse, notices ...action.Noti
 
 // Confirm keeps that a person has confirmed the fuse that stands, and records it.
 func (a actions) Confirm(ctx context.Context, f action.Fuse) error {
-	f, entry := f.Confirmed()
+	f, entry := f.StorableConfirmed()
 	err := a.transact(ctx, func(t *tx) error {
 		if _, err := t.lockFreeze(ctx); err != nil {
 			return err
@@ -82,7 +82,7 @@ func (a actions) Confirm(ctx context.Context, f action.Fuse) error {
 		switch {
 		case err != nil:
 			return err
-		case old == nil || !old.Stands() || !old.At.Equal(f.At):
+		case old == nil || !old.IsBlown() || !old.At.Equal(f.At):
 			return action.ErrConflict
 		}
 		old.ConfirmedAt, old.By, old.Reason, old.Until = f.ConfirmedAt, f.By, f.Reason, f.Until

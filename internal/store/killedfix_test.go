@@ -105,7 +105,7 @@ func (f *fix) round(ctx context.Context, s *store.Store) (action.Report, error) 
 	}
 	return l.Round(
 		ctx,
-		action.Look{
+		action.Scope{
 			Proposals: f.proposals(),
 			Sources:   []string{"finding:" + f.id},
 			Selected:  map[string]int{"finding:" + f.id: 1},

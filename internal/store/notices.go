@@ -76,7 +76,7 @@ type noticeRow struct {
 var notices = describe("notices", noticeRow{})
 
 func noticeOf(n action.Notice) (noticeRow, error) {
-	n, err := n.Kept()
+	n, err := n.Storable()
 	return noticeRow{
 		ID: n.ID, Account: n.Account, Item: n.Item, refRow: refRow(n.Ref), Verb: n.Verb, Message: n.Kind,
 		Recipient: n.Recipient,

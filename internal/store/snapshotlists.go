@@ -51,13 +51,13 @@ func (f *filter) scope(q snapshot.Query, current, unknownTeam string, args ...an
 	if q.Kind != "" {
 		f.and("kind = ?", q.Kind)
 	}
-	if !q.Past {
+	if !q.IncludeGone {
 		f.and(current + " IS NULL")
 	}
 	if q.Teams != nil {
 		folded := make([]string, len(q.Teams))
 		for i, t := range q.Teams {
-			folded[i] = prose(snapshot.Fold(t))
+			folded[i] = prose(snapshot.FoldCase(t))
 		}
 		f.and("(team IN (SELECT value FROM "+f.elements+") OR "+unknownTeam+")",
 			append([]any{document[[]string]{folded}}, args...)...)
@@ -84,7 +84,7 @@ func (s snapshots) Resources(ctx context.Context, q snapshot.Query) ([]snapshot.
 }
 
 func (s snapshots) resources(ctx context.Context, q snapshot.Query) ([]snapshot.Resource, error) {
-	if !keepable(q, q.ID, q.Named, q.Ref.String(), q.After.String()) {
+	if !keepable(q, q.ID, q.IDOrName, q.Ref.String(), q.After.String()) {
 		return nil, nil
 	}
 	if q.Ref != (inventory.Ref{}) {
@@ -104,7 +104,7 @@ func (s snapshots) resources(ctx context.Context, q snapshot.Query) ([]snapshot.
 				inventory.Ref{Cloud: q.After.Cloud, Account: q.After.Account}) < 0
 		})
 	}
-	if q.ID != "" || q.Named != "" {
+	if q.ID != "" || q.IDOrName != "" {
 		if accounts, err = s.having(ctx, q, accounts); err != nil {
 			return nil, err
 		}
@@ -117,7 +117,7 @@ func (s snapshots) resources(ctx context.Context, q snapshot.Query) ([]snapshot.
 			f.and("(region, kind, resource_id) > (?, ?, ?)", q.After.Region, q.After.Kind, q.After.ID)
 		}
 		f.named(q)
-		f.scope(q, "gone_at", "team_by <> ?", q.TeamBy)
+		f.scope(q, "gone_at", "team_by <> ?", q.TeamMapping)
 		left := 0
 		if q.Limit > 0 {
 			if left = q.Limit - len(out); left <= 0 {
@@ -139,8 +139,8 @@ func (f *filter) named(q snapshot.Query) {
 	if q.ID != "" {
 		f.and("resource_id = ?", q.ID)
 	}
-	if q.Named != "" {
-		f.and("(resource_id = ? OR name = ?)", q.Named, q.Named)
+	if q.IDOrName != "" {
+		f.and("(resource_id = ? OR name = ?)", q.IDOrName, q.IDOrName)
 	}
 }
 
@@ -149,7 +149,7 @@ func (f *filter) named(q snapshot.Query) {
 func (s snapshots) having(ctx context.Context, q snapshot.Query, accounts []numbered) ([]numbered, error) {
 	f := &filter{dialect: &s.dialect}
 	f.named(q)
-	if !q.Past {
+	if !q.IncludeGone {
 		f.and("gone_at IS NULL")
 	}
 	var found []int64
@@ -199,7 +199,7 @@ func (s snapshots) resourcesOf(ctx context.Context, a numbered, f *filter, limit
 
 // Findings returns what a query selects.
 func (s snapshots) Findings(ctx context.Context, q snapshot.Query) ([]snapshot.Finding, error) {
-	if !keepable(q, q.ID, q.AfterID) {
+	if !keepable(q, q.ID, q.AfterFinding) {
 		return nil, nil
 	}
 	var rows []struct {
@@ -217,8 +217,8 @@ func (s snapshots) Findings(ctx context.Context, q snapshot.Query) ([]snapshot.F
 	if q.ID != "" {
 		f.and("f.id = ?", q.ID)
 	}
-	if q.AfterID != "" {
-		f.and("f.id > ?", q.AfterID)
+	if q.AfterFinding != "" {
+		f.and("f.id > ?", q.AfterFinding)
 	}
 	f.scope(q, "ended_at", "team IS NULL")
 	query := "SELECT a.cloud, a.cloud_account, f.region, f.kind, f.resource_id, f.id, f.rule, f.body, f.gist, " +
@@ -231,7 +231,7 @@ func (s snapshots) Findings(ctx context.Context, q snapshot.Query) ([]snapshot.F
 	out := make([]snapshot.Finding, len(rows))
 	for i, r := range rows {
 		out[i] = snapshot.Finding{
-			ID: r.Finding, Rule: r.Rule, Ref: r.ref(), Gist: r.Gist, Body: []byte(r.Body), FirstAt: r.First.Time,
+			ID: r.Finding, Rule: r.Rule, Ref: r.ref(), Summary: r.Gist, Body: []byte(r.Body), FirstAt: r.First.Time,
 			LastAt: r.Last.Time, EndedAt: r.Ended.Time,
 		}
 	}

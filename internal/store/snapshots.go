@@ -19,10 +19,10 @@ type snapshots struct{ *database }
 func (s *Store) Snapshots() snapshot.Store { return snapshots{s.db} }
 
 // Keep writes looks and the audit that they come from.
-func (s snapshots) Keep(ctx context.Context, audit *snapshot.Audit, looks ...snapshot.Look) error {
+func (s snapshots) Save(ctx context.Context, audit *snapshot.Audit, looks ...snapshot.Observation) error {
 	err := s.transact(ctx, func(t *tx) error {
 		// Transactions at the same time lock accounts in the same order.
-		ordered := slices.SortedFunc(slices.Values(looks), func(a, b snapshot.Look) int {
+		ordered := slices.SortedFunc(slices.Values(looks), func(a, b snapshot.Observation) int {
 			return strings.Compare(a.Cloud+"/"+a.Account, b.Cloud+"/"+b.Account)
 		})
 		for _, l := range ordered {
@@ -67,7 +67,7 @@ type place struct {
 }
 
 // look is one account's part of [snapshots.Keep].
-func (t *tx) look(ctx context.Context, l snapshot.Look) error {
+func (t *tx) look(ctx context.Context, l snapshot.Observation) error {
 	if l.Cloud == "" || l.Account == "" || l.At.IsZero() {
 		return errors.New("it needs a cloud, an account and a time")
 	}
@@ -100,7 +100,7 @@ func (t *tx) look(ctx context.Context, l snapshot.Look) error {
 	if err := t.lookResources(ctx, account, l, before, whole); err != nil {
 		return err
 	}
-	if l.Judged {
+	if l.FindingsComplete {
 		if err := t.lookFindings(ctx, account, l, partsAt(l, judged)); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (t *tx) look(ctx context.Context, l snapshot.Look) error {
 			return err
 		}
 	}
-	if err := into.flush(ctx); err != nil || !l.Judged {
+	if err := into.flush(ctx); err != nil || !l.FindingsComplete {
 		return err
 	}
 	into = t.bulk("snapshot_parts", []string{"account", "region", "kind", "at", "judged_at"},
@@ -126,7 +126,7 @@ func (t *tx) look(ctx context.Context, l snapshot.Look) error {
 }
 
 // partsAt are the parts of a look that were not looked at later.
-func partsAt(l snapshot.Look, last map[snapshot.Part]time.Time) map[snapshot.Part]bool {
+func partsAt(l snapshot.Observation, last map[snapshot.Part]time.Time) map[snapshot.Part]bool {
 	out := map[snapshot.Part]bool{}
 	for _, p := range l.Parts {
 		if !last[p].After(l.At) {
@@ -138,7 +138,7 @@ func partsAt(l snapshot.Look, last map[snapshot.Part]time.Time) map[snapshot.Par
 
 // lockSnapshot returns the number of an account, which is locked to the end of the
 // transaction. How it was reached is that of the newest look.
-func (t *tx) lockSnapshot(ctx context.Context, l snapshot.Look) (int64, error) {
+func (t *tx) lockSnapshot(ctx context.Context, l snapshot.Observation) (int64, error) {
 	regions := slices.Clone(l.Reach.Regions)
 	err := t.exec(ctx,
 		"INSERT INTO snapshot_accounts (cloud, cloud_account, at, profile, role, regions) VALUES (?, ?, ?, ?, ?, ?)"+
@@ -157,7 +157,8 @@ func (t *tx) lockSnapshot(ctx context.Context, l snapshot.Look) (int64, error) {
 }
 
 // lookResources writes the resources that are new, have changed or are gone.
-func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, before map[snapshot.Part]time.Time,
+func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Observation,
+	before map[snapshot.Part]time.Time,
 	whole map[snapshot.Part]bool) error {
 	var kept []seenRow
 	if err := t.list(ctx, &kept, "SELECT region, kind, resource_id, digest, state, duty, duty_since, seen_at FROM "+
@@ -192,8 +193,8 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, 
 		if r.Duty == "" {
 			r.Duty, r.DutySince = was.Duty, was.DutySince.Time
 		}
-		name, body, team := prose(r.Name), string(r.Body), prose(snapshot.Fold(r.Team))
-		key, err := digest([]any{name, body, team, r.TeamBy})
+		name, body, team := prose(r.Name), string(r.Body), prose(snapshot.FoldCase(r.Team))
+		key, err := digest([]any{name, body, team, r.TeamMapping})
 		if err != nil {
 			return err
 		}
@@ -224,7 +225,7 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, 
 			}
 			if err := resources.add(ctx, account, part.Region, part.Kind, r.Ref.ID, name, r.State,
 				r.Duty, at(r.DutySince),
-				body, key, team, r.TeamBy, at(l.At), at(l.At)); err != nil {
+				body, key, team, r.TeamMapping, at(l.At), at(l.At)); err != nil {
 				return err
 			}
 		case !whole[part]:
@@ -337,7 +338,7 @@ func (s snapshots) Changes(ctx context.Context, ref inventory.Ref) ([]snapshot.C
 	}
 	out := make([]snapshot.Change, len(rows))
 	for i, r := range rows {
-		out[i] = snapshot.Change{At: r.At.Time, Since: r.Since.Time, What: r.What, Value: r.Value}
+		out[i] = snapshot.Change{At: r.At.Time, Since: r.Since.Time, Aspect: r.What, Value: r.Value}
 	}
 	return out, nil
 }

@@ -357,7 +357,7 @@ func (t *tx) takeBack(ctx context.Context, now time.Time) error {
 			e.Outcome += fmt.Sprintf("; %s with key %s may have been called",
 				it.Steps[it.Step].Name, it.Steps[it.Step].Key)
 		}
-		if _, err := t.putItem(ctx, it.PutBack()); err != nil {
+		if _, err := t.putItem(ctx, it.Reset()); err != nil {
 			return err
 		}
 		if err := t.record(e); err != nil {

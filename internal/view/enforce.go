@@ -51,7 +51,7 @@ type Line struct {
 
 // PolicyCount counts the decisions of one policy.
 type PolicyCount struct {
-	round.Count
+	round.PolicyCount
 	// Fuse is the fuse that has blown.
 	Fuse *Fuse `json:"fuse"`
 }
@@ -72,13 +72,13 @@ func NewEnforce(p *round.Result, dryRun bool) Enforce {
 	v := Enforce{Schema: EnforceSchema, DryRun: dryRun, Accounts: p.Accounts, Resources: len(p.Resources),
 		Policies: []PolicyCount{}, Lines: []Line{}, NextAt: optionalTime(p.NextAt()),
 		BlindSpots: append([]inventory.BlindSpot{}, p.BlindSpots...)}
-	if z := p.Frozen(); z != nil {
+	if z := p.Freeze(); z != nil {
 		v.Frozen = &action.Freeze{By: z.By, Reason: z.Reason, At: z.At.UTC()}
 	}
 	for _, c := range p.Counts {
 		f := c.Fuse
 		c.Fuse = nil
-		n := PolicyCount{Count: c}
+		n := PolicyCount{PolicyCount: c}
 		if f != nil {
 			n.Fuse = &Fuse{f.Account, f.At.UTC(), f.Due, f.Selected, f.String()}
 		}

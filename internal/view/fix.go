@@ -116,7 +116,7 @@ func NewFix(f Finding, scanned time.Time, commands []string) Fix {
 
 // NeedsApproval reports whether the fix of a finding needs a second person.
 func NeedsApproval(f Finding) bool {
-	do, carried := policy.Of(f.Fix.Change)
+	do, carried := policy.FromChange(f.Fix.Change)
 	return carried && action.NeedsApproval(action.Proposal{Do: do, ByPerson: true,
 		Resource: &inventory.Resource{
 			Kind: inventory.Kind(f.Resource.Kind), Lifetime: inventory.Lifetime(f.Resource.Lifetime),
@@ -136,7 +136,7 @@ func (d *Fix) After(out *round.Result, request string, missed []Line) {
 	for _, l := range missed {
 		if l.Policy == source {
 			d.State, d.Item = FixConfirmed, l.Item // before
-			switch round.Missing(l.Result) {
+			switch round.MissingReason(l.Result) {
 			case round.Gone:
 				d.State = FixGone
 			case round.Changed:
@@ -148,9 +148,9 @@ func (d *Fix) After(out *round.Result, request string, missed []Line) {
 	}
 	d.ApprovalID = request
 	switch {
-	case slices.ContainsFunc(out.Changed, asks):
+	case slices.ContainsFunc(out.ChangedRequests, asks):
 		d.State = FixChanged
-	case slices.ContainsFunc(out.Manual, asks):
+	case slices.ContainsFunc(out.ManualRequests, asks):
 		d.refuse(ByHandRule, ByHandWhy(d.Finding.ID))
 	}
 	for _, l := range out.Lines() {
@@ -222,7 +222,7 @@ func NewFixes(fixes []Fix, out *round.Result, missed []Line, asked []string) Fix
 			return l.Policy == round.FindingSource(w.Finding) && l.Result != string(action.ResultWithdrawn)
 		})
 	}
-	for _, w := range out.Changed {
+	for _, w := range out.ChangedRequests {
 		if !reported(w) {
 			d.Lines = append(d.Lines, Line{
 				Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: string(FixChanged),
@@ -231,7 +231,7 @@ func NewFixes(fixes []Fix, out *round.Result, missed []Line, asked []string) Fix
 		}
 	}
 	d.Lines = append(d.Lines, missed...)
-	for _, w := range out.Manual {
+	for _, w := range out.ManualRequests {
 		d.Lines = append(d.Lines, Line{
 			Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: ByHandRule,
 			Why: ByHandWhy(w.Finding),

@@ -146,8 +146,8 @@ func (k *KeptResource) Hourly() inventory.Fact[money.Amount] {
 
 // Priced returns the resources, owned by the tags of the configuration, with their hourly
 // cost.
-func (doc *Inventory) Priced(tags inventory.TagMapping) []round.Priced {
-	out := make([]round.Priced, len(doc.Resources))
+func (doc *Inventory) Priced(tags inventory.TagMapping) []round.PricedResource {
+	out := make([]round.PricedResource, len(doc.Resources))
 	for i := range doc.Resources {
 		out[i] = doc.Resources[i].Priced(tags)
 	}
@@ -155,7 +155,7 @@ func (doc *Inventory) Priced(tags inventory.TagMapping) []round.Priced {
 }
 
 // Priced returns the resource, owned by the tags of the configuration, with its hourly cost.
-func (k *KeptResource) Priced(tags inventory.TagMapping) round.Priced {
+func (k *KeptResource) Priced(tags inventory.TagMapping) round.PricedResource {
 	r := &inventory.Resource{
 		ID: k.Ref.ID, Cloud: k.Ref.Cloud, Account: k.Ref.Account, Region: k.Ref.Region, Kind: k.Ref.Kind, Name: k.Name,
 		Zone: k.Zone,
@@ -181,5 +181,5 @@ func (k *KeptResource) Priced(tags inventory.TagMapping) round.Priced {
 		r.Detail = &inventory.Notebook{LastActivity: fact(k.LastActivity)}
 	}
 	_ = tags.Apply(r) // a keep that cannot be read keeps
-	return round.Priced{Resource: r, Hourly: k.Hourly()}
+	return round.PricedResource{Resource: r, Hourly: k.Hourly()}
 }

@@ -26,10 +26,10 @@ type PolicyCheck struct {
 
 // PolicyReach lists the resources of a kept scan that policies could act on.
 type PolicyReach struct {
-	Cloud     string        `json:"cloud"`
-	At        time.Time     `json:"at"`
-	Resources int           `json:"resources"`
-	Policies  []round.Reach `json:"policies"`
+	Cloud     string              `json:"cloud"`
+	At        time.Time           `json:"at"`
+	Resources int                 `json:"resources"`
+	Policies  []round.PolicyReach `json:"policies"`
 }
 
 // NewPolicyCheck returns the document of a check.

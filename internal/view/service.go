@@ -129,7 +129,7 @@ type Change struct {
 
 // NewChange makes the document of a change.
 func NewChange(c snapshot.Change) Change {
-	return Change{At: c.At.UTC(), Since: optionalTime(c.Since), What: c.What, Value: c.Value}
+	return Change{At: c.At.UTC(), Since: optionalTime(c.Since), What: c.Aspect, Value: c.Value}
 }
 
 // Findings are the findings that hold.

@@ -67,7 +67,7 @@ func NewTags(out *round.Result, dryRun bool) Tags {
 			Left: append([]string{}, u.Left...), State: TagPreview,
 		}
 		for _, t := range u.Add {
-			added := AddedTag{Key: t.Key, Value: t.Value, From: t.From}
+			added := AddedTag{Key: t.Key, Value: t.Value, From: t.Source}
 			if t.Empty {
 				added.Before = new(string)
 			}

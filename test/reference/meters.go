@@ -92,7 +92,7 @@ func sampleResources() []*inventory.Resource {
 	groups := []inventory.HyperPodGroup{
 		{NodeGroup: inventory.NodeGroup{Name: "a", Type: "m5.large", Count: 1}, VolumeGiB: 100},
 	}
-	for _, g := range []inventory.HyperPodGroup{{Planned: true}, {Spot: true}} {
+	for _, g := range []inventory.HyperPodGroup{{TrainingPlan: true}, {Spot: true}} {
 		g.NodeGroup = groups[0].NodeGroup
 		groups = append(groups, g)
 	}
@@ -206,9 +206,9 @@ func meterRows(resources []*inventory.Resource, book *price.Book) []*meterRow {
 			}
 			x := rows[at]
 			x.unit = cmp.Or(x.unit, m.Unit)
-			if m.Unpriced != "" {
-				if !slices.Contains(x.unpriced, m.Unpriced) {
-					x.unpriced = append(x.unpriced, m.Unpriced)
+			if m.UnpricedReason != "" {
+				if !slices.Contains(x.unpriced, m.UnpricedReason) {
+					x.unpriced = append(x.unpriced, m.UnpricedReason)
 				}
 				continue
 			}

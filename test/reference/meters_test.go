@@ -87,7 +87,7 @@ func drawn(t *rapid.T, kind inventory.Kind) *inventory.Resource {
 		d := &inventory.HyperPod{}
 		if rapid.Bool().Draw(t, "read") {
 			d.Groups = inventory.Known([]inventory.HyperPodGroup{{NodeGroup: group, Spot: rapid.Bool().Draw(t, "spot"),
-				Planned: rapid.Bool().Draw(t, "planned"), VolumeGiB: count("size")}})
+				TrainingPlan: rapid.Bool().Draw(t, "planned"), VolumeGiB: count("size")}})
 		}
 		r.Detail = d
 	case inventory.KindCapacityReservation:
@@ -180,9 +180,9 @@ func TestMetersAreOnThePage(t *testing.T) {
 				family, _, _ = strings.Cut(family, ":")
 			}
 			switch {
-			case m.Unpriced != "" && !row(unpriced, r, m, reasonOf(m.Unpriced)):
-				t.Errorf("%s %s is unpriced (%s), and the page does not say so", r.Kind, m.Name, m.Unpriced)
-			case m.Unpriced == "" && !row(priced, r, m, family):
+			case m.UnpricedReason != "" && !row(unpriced, r, m, reasonOf(m.UnpricedReason)):
+				t.Errorf("%s %s is unpriced (%s), and the page does not say so", r.Kind, m.Name, m.UnpricedReason)
+			case m.UnpricedReason == "" && !row(priced, r, m, family):
 				t.Errorf("%s %s is priced by %s, and the page does not say so", r.Kind, m.Name, pricedBy(m))
 			}
 		}

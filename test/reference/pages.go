@@ -295,7 +295,7 @@ func (p *book) policies() error {
 		"Conditions (`where`, `when`) are CEL over these facts. A condition on an unknown fact is unknown, and only " +
 			"true proposes.")
 	var rows [][]string
-	for _, f := range policy.Language() {
+	for _, f := range policy.AllFacts() {
 		typ := f.Type
 		if f.Values != nil {
 			typ = codes(f.Values)

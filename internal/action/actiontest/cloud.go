@@ -232,7 +232,7 @@ func (r *Resource) plan(do policy.Do) ([]action.Step, error) {
 	switch {
 	case do.Verb == policy.Scale && r.Group == "":
 		return nil, refuse("no-such-verb", "it belongs to no group")
-	case r.Group != "" && do.Verb.Destructive() && do.Verb != policy.Scale:
+	case r.Group != "" && do.Verb.IsDestructive() && do.Verb != policy.Scale:
 		return nil, refuse("group-member", "its group would replace it")
 	case r.Protected && ends:
 		return nil, refuse("protected", "it is protected against termination")

@@ -132,7 +132,7 @@ func (v *storeState) put(it action.Item) (action.Item, error) {
 		return it, action.ErrConflict
 	}
 	for _, other := range v.Items {
-		if it.Phase.Open() && other.Phase.Open() && other.ID != it.ID &&
+		if it.Phase.IsOpen() && other.Phase.IsOpen() && other.ID != it.ID &&
 			other.Account == it.Account && other.Ref == it.Ref && other.Source == it.Source {
 			return it, action.ErrConflict
 		}
@@ -229,12 +229,12 @@ func (s *Store) Owed(ctx context.Context) (out []action.Notice, err error) {
 }
 
 // Admit implements [action.Store].
-func (s *Store) Admit(ctx context.Context, b action.Batch) (out []action.Admitted, err error) {
+func (s *Store) Admit(ctx context.Context, b action.Batch) (out []action.AdmissionResult, err error) {
 	err = s.state.In(ctx, func(v *storeState) error {
 		if v.Freeze != nil {
 			return action.ErrFrozen
 		}
-		if f := v.fuse(b.Account, b.Source); f != nil && f.Stands() {
+		if f := v.fuse(b.Account, b.Source); f != nil && f.IsBlown() {
 			return action.ErrFuse
 		}
 		n, hourly := 0, money.Amount(0)
@@ -246,14 +246,14 @@ func (s *Store) Admit(ctx context.Context, b action.Batch) (out []action.Admitte
 		for i, d := range b.Defer(n, hourly) {
 			a := b.Admissions[i]
 			if d != nil {
-				out = append(out, action.Admitted{Deferred: d})
+				out = append(out, action.AdmissionResult{Deferred: d})
 				continue
 			}
 			it, err := v.put(a.Item)
 			if err != nil {
 				return err
 			}
-			out = append(out, action.Admitted{Item: it})
+			out = append(out, action.AdmissionResult{Item: it})
 			v.Admitted = append(v.Admitted, admitted{b.Account, b.Source, b.Now, a.Hourly})
 			v.record(a.Entries)
 		}
@@ -280,13 +280,13 @@ func (s *Store) Blow(ctx context.Context, f action.Fuse, notices ...action.Notic
 		switch old := v.fuse(f.Account, f.Source); {
 		case old == nil:
 			v.Fuses = append(v.Fuses, f)
-		case old.Stands():
+		case old.IsBlown():
 			return nil
 		default:
 			*old = f
 		}
 		v.Notices = append(v.Notices, notices...)
-		_, e := f.Blown()
+		_, e := f.StorableBlown()
 		v.record([]action.Entry{e})
 		return nil
 	})
@@ -296,11 +296,11 @@ func (s *Store) Blow(ctx context.Context, f action.Fuse, notices ...action.Notic
 func (s *Store) Confirm(ctx context.Context, f action.Fuse) error {
 	return s.state.In(ctx, func(v *storeState) error {
 		old := v.fuse(f.Account, f.Source)
-		if old == nil || !old.Stands() {
+		if old == nil || !old.IsBlown() {
 			return action.ErrConflict
 		}
 		*old = f
-		_, e := f.Confirmed()
+		_, e := f.StorableConfirmed()
 		v.record([]action.Entry{e})
 		return nil
 	})

@@ -223,7 +223,7 @@ func Fuses(ctx context.Context, req *runtime.Request) (view.Fuses, error) {
 	if err != nil {
 		return none, fmt.Errorf("list the fuses: %w", err)
 	}
-	all = slices.DeleteFunc(all, func(f action.Fuse) bool { return !f.Stands() })
+	all = slices.DeleteFunc(all, func(f action.Fuse) bool { return !f.IsBlown() })
 	return view.NewFuses(all), nil
 }
 
@@ -307,7 +307,7 @@ func Consent(ctx context.Context, req *runtime.Request, f clouds.Source, name, r
 // lossesOf are the disks that a machine loses if policies terminate it.
 func lossesOf(r *inventory.Resource) []string {
 	out := []string{}
-	for _, l := range action.Losses(r, policy.Do{Verb: policy.Terminate}) {
+	for _, l := range action.LostDisks(r, policy.Do{Verb: policy.Terminate}) {
 		out = append(out, l.String())
 	}
 	return out

@@ -112,7 +112,7 @@ func heldBack(ctx context.Context, s *store.Store, _ time.Time) ([]view.Trouble,
 func blownFuses(ctx context.Context, s *store.Store, _ time.Time) (out []view.Trouble, err error) {
 	fuses, err := s.Actions().Fuses(ctx)
 	for _, f := range fuses {
-		if f.Stands() {
+		if f.IsBlown() {
 			out = append(out, view.Trouble{
 				What: view.TroubleFuse, Since: f.At.UTC(), Why: f.Account + ": " + f.String(),
 				Next: "`curfew confirm " + f.Source + " --reason TEXT`"})

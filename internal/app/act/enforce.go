@@ -77,7 +77,7 @@ func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions,
 	}
 	broken := err // what was done before it is shown all the same
 	err = show(pass, view.NewEnforce(pass, !o.Enforce))
-	fused := func(c round.Count) bool { return c.Fuse != nil }
+	fused := func(c round.PolicyCount) bool { return c.Fuse != nil }
 	switch {
 	case err != nil:
 		return err
@@ -85,9 +85,9 @@ func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions,
 		return runtime.StateError(clouds.CloudError(runtime.CutShort(broken, pass.Lines())))
 	case len(pass.Unposted) > 0:
 		return audit.Unposted(pass, "nothing was acted on there")
-	case o.Enforce && (pass.Frozen() != nil || slices.ContainsFunc(pass.Counts, fused)):
+	case o.Enforce && (pass.Freeze() != nil || slices.ContainsFunc(pass.Counts, fused)):
 		return &runtime.Error{Class: runtime.Denied}
-	case pass.Partial():
+	case pass.IsPartial():
 		return &runtime.Error{Class: runtime.Partial}
 	}
 	return nil
@@ -130,7 +130,7 @@ func EnforceSetting(ctx context.Context, req *runtime.Request, cfg config.Config
 		return round.Setting{}, runtime.Invalid("--cloud %s: nothing is carried out there", o.Cloud)
 	}
 	setting.Books = ledger.Journal{Store: s.Ledger()}
-	setting.Standing = func(ctx context.Context, _ time.Time) (func(*policy.Facts), error) {
+	setting.ChargeFacts = func(ctx context.Context, _ time.Time) (func(*policy.Facts), error) {
 		return spend.Facts(ctx, cfg, s, now())
 	}
 	if slices.ContainsFunc(set.Policies, (*policy.Policy).AsksProgress) {

@@ -140,7 +140,7 @@ func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, 
 	}
 	bar := req.Progress(f.Cloud)
 	setting.Query = round.Query{
-		Window: cfg.Scan.Window, Progress: bar.Report, Kinds: round.KindsOf(requests, clouds.RulesOf(f.Cloud)),
+		Window: cfg.Scan.Window, Progress: bar.Report, Kinds: round.KindsToRead(requests, clouds.RulesOf(f.Cloud)),
 	}
 	if cfg.Thresholds.Interruptions, err = req.Interruptions(cfg); err != nil {
 		return err
@@ -177,7 +177,7 @@ func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, 
 
 // fixExit is the exit code of a fix: what could not be done before what waits.
 func fixExit(out *round.Result, held *approvalRequests, missed []view.Line, requested int) error {
-	partial, refused, unread := len(out.Manual)+len(out.Changed) > 0, "", 0
+	partial, refused, unread := len(out.ManualRequests)+len(out.ChangedRequests) > 0, "", 0
 	for _, l := range missed {
 		partial = partial || l.Result == string(round.Unread) || l.Result == string(round.Changed)
 		if l.Result == string(round.Unread) {
@@ -224,7 +224,7 @@ func fixExit(out *round.Result, held *approvalRequests, missed []view.Line, requ
 // foreseen are the refusals of a fix that the last scan already shows. What a machine does,
 // who keeps it, and what its provider answers is asked when the fix is carried out.
 func foreseen(f view.Finding, kept []view.Inventory, cfg config.Config, o FixOptions, now time.Time) []view.Refusal {
-	do, carried := policy.Of(f.Fix.Change)
+	do, carried := policy.FromChange(f.Fix.Change)
 	if !carried || !clouds.Of(f.Resource.Cloud).Fixable {
 		return []view.Refusal{{Rule: view.ByHandRule, Why: "only a person carries this fix out"}}
 	}

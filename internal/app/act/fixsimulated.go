@@ -38,7 +38,9 @@ func fixSimulated(ctx context.Context, req *runtime.Request, cfg config.Config, 
 	cfg.Approvals.Accept = []string{string(approval.SelfDeclared)}
 	held := newApprovalRequests(req, cfg, s.Store, s.Clock.Now, chosen)
 	setting.Requests = requests
-	setting.Query = round.Query{Window: cfg.Scan.Window, Kinds: round.KindsOf(requests, clouds.RulesOf(sim.CloudName))}
+	setting.Query = round.Query{
+		Window: cfg.Scan.Window, Kinds: round.KindsToRead(requests, clouds.RulesOf(sim.CloudName)),
+	}
 	setting.Audit = &round.Audit{
 		Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(sim.CloudName),
 		Required: cfg.RequiredTags, Owners: cfg.Owners,

@@ -22,9 +22,9 @@ import (
 // carried out before is confirmed.
 func missing(ctx context.Context, out *round.Result, store action.Store) ([]view.Line, error) {
 	var lines []view.Line
-	for _, q := range out.Gone {
+	for _, q := range out.GoneRequests {
 		source := round.FindingSource(q.Finding)
-		why, text := out.Missing(q)
+		why, text := out.MissingReason(q)
 		l := view.Line{Resource: q.Resource.String(), Policy: source, Result: string(why), Why: text}
 		done, err := carriedOut(ctx, store, q.Resource, source)
 		if err != nil {

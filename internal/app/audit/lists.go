@@ -123,7 +123,7 @@ func Resource(ctx context.Context, req *runtime.Request, id string, l Listing) (
 func TeamOf(ctx context.Context, req *runtime.Request, name string) (string, error) {
 	var all []view.Observed
 	err := readObserved(ctx, req, func(o observed) (err error) {
-		all, err = o.called(ctx, snapshot.Query{Named: name}, name, Listing{})
+		all, err = o.called(ctx, snapshot.Query{IDOrName: name}, name, Listing{})
 		return err
 	})
 	var teams []string
@@ -153,7 +153,7 @@ func readObserved(ctx context.Context, req *runtime.Request, do func(observed) e
 }
 
 func (o observed) read(ctx context.Context, q snapshot.Query) ([]snapshot.Resource, error) {
-	q.TeamBy = mappingOf(o.tags)
+	q.TeamMapping = mappingOf(o.tags)
 	return o.store.Snapshots().Resources(ctx, q)
 }
 
@@ -253,7 +253,7 @@ func ListFindings(ctx context.Context, req *runtime.Request, l Listing) (doc vie
 	doc.Findings, more, err = paged(l.Limit, snapshot.Finding{ID: l.After},
 		func(after snapshot.Finding, limit int) ([]snapshot.Finding, error) {
 			q := l.query(limit)
-			q.AfterID = after.ID
+			q.AfterFinding = after.ID
 			return s.Snapshots().Findings(ctx, q)
 		}, func(f snapshot.Finding) (view.DatedFinding, bool, error) { return datedFinding(f, l) })
 	return doc, more, err

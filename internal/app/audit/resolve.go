@@ -75,7 +75,7 @@ func Resolve(ctx context.Context, req *runtime.Request, cfg config.Config, name 
 		return inventory.Ref{}, err
 	}
 	defer s.Close()
-	match, err := s.Snapshots().Resources(ctx, snapshot.Query{Named: name})
+	match, err := s.Snapshots().Resources(ctx, snapshot.Query{IDOrName: name})
 	switch {
 	case err != nil:
 		return inventory.Ref{}, err

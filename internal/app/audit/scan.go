@@ -121,7 +121,7 @@ func readAuditedBill(ctx context.Context, req *runtime.Request, cfg config.Confi
 		}
 		rows = b.Rows()
 	}
-	out, err := round.BillOf(rows, f.Cloud, f.Bill)
+	out, err := round.NewBill(rows, f.Cloud, f.Bill)
 	if err := errors.Join(err, broken); err != nil {
 		return nil, fmt.Errorf("add up the bill: %w", err)
 	}

@@ -27,17 +27,19 @@ import (
 // Observations returns the observation of each account by a round, for later queries. Profile is
 // the one that the accounts were reached by, tags map tags to owners, and judged reports whether
 // the round evaluated all rules.
-func Observations(r *round.Result, profile string, tags inventory.TagMapping, judged bool) ([]snapshot.Look, error) {
+func Observations(r *round.Result, profile string, tags inventory.TagMapping,
+	judged bool) ([]snapshot.Observation, error) {
 	by := mappingOf(tags)
 	verdicts := make(map[inventory.Ref]int, len(r.Facts))
 	for i, f := range r.Facts {
 		verdicts[f.Resource.Ref()] = i
 	}
-	byAccount := make(map[string]*snapshot.Look, len(r.Accounts))
-	out := make([]snapshot.Look, len(r.Accounts))
+	byAccount := make(map[string]*snapshot.Observation, len(r.Accounts))
+	out := make([]snapshot.Observation, len(r.Accounts))
 	for i, account := range r.Accounts {
-		out[i] = snapshot.Look{
-			Cloud: r.Cloud, Account: account, At: r.StartedAt, Judged: judged, Parts: r.Whole(account),
+		out[i] = snapshot.Observation{
+			Cloud: r.Cloud, Account: account, At: r.StartedAt, FindingsComplete: judged,
+			Parts: r.CompleteParts(account),
 			Reach: snapshot.Reach{Profile: profile, Role: r.Roles[account], Regions: r.RegionsRead(account)}}
 		byAccount[account] = &out[i]
 	}
@@ -58,7 +60,7 @@ func Observations(r *round.Result, profile string, tags inventory.TagMapping, ju
 		}
 		seen := snapshot.Resource{
 			Ref: ref, Name: res.Name, State: string(res.State),
-			Team: tags.Owner(res.Tags).Team, TeamBy: by, Body: body,
+			Team: tags.Owner(res.Tags).Team, TeamMapping: by, Body: body,
 		}
 		if k, ok := verdicts[ref]; ok && r.Facts[k].Duty != nil {
 			d := r.Facts[k].Duty
@@ -78,11 +80,11 @@ func SaveScan(ctx context.Context, s *store.Store, audit *round.Result, doc view
 		return err
 	}
 	for i := range looks {
-		looks[i].Told = told
+		looks[i].AuditFindings = told
 	}
 	for _, f := range doc.Findings {
 		ref := RefOf(f.Resource)
-		i := slices.IndexFunc(looks, func(l snapshot.Look) bool { return l.Account == ref.Account })
+		i := slices.IndexFunc(looks, func(l snapshot.Observation) bool { return l.Account == ref.Account })
 		if i < 0 {
 			continue
 		}
@@ -91,14 +93,14 @@ func SaveScan(ctx context.Context, s *store.Store, audit *round.Result, doc view
 			return fmt.Errorf("keep finding %s: %w", f.ID, err)
 		}
 		looks[i].Findings = append(looks[i].Findings, snapshot.Finding{
-			ID: f.ID, Rule: f.Rule, Ref: ref, Gist: gist(f), Team: f.Resource.Owner.Team, Body: body,
+			ID: f.ID, Rule: f.Rule, Ref: ref, Summary: gist(f), Team: f.Resource.Owner.Team, Body: body,
 		})
 	}
 	var body bytes.Buffer
 	if err := view.WriteJSON(&body, doc); err != nil {
 		return err
 	}
-	return s.Snapshots().Keep(ctx, &snapshot.Audit{
+	return s.Snapshots().Save(ctx, &snapshot.Audit{
 		Cloud: doc.Cloud, Accounts: doc.Accounts, At: doc.FinishedAt, Body: body.Bytes(),
 	}, looks...)
 }

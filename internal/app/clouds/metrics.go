@@ -142,7 +142,7 @@ func (o *owners) disputes(ctx context.Context, resources []*inventory.Resource, 
 		}
 		for _, m := range machines {
 			if c, ok := claims[m.Ref()]; ok {
-				out[m.Ref()] = append(out[m.Ref()], m.Learn(c)...)
+				out[m.Ref()] = append(out[m.Ref()], m.ApplyClaims(c)...)
 			}
 		}
 	}

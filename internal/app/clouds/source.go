@@ -136,7 +136,7 @@ func recordings(ctx context.Context, req *runtime.Request, f Source) ([]usage.So
 		if err := Prepare(ctx, req, path, &r.Format); err != nil {
 			return nil, err
 		}
-		out = append(out, round.Recorded(r))
+		out = append(out, round.RecordedSource(r))
 	}
 	return out, nil
 }

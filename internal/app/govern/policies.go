@@ -145,7 +145,7 @@ func underTest(req *runtime.Request, given []string, tests *policy.Tests, file s
 	if err != nil || len(given) == 0 {
 		return set, err
 	}
-	return set.Of(tests.Policies), nil
+	return set.FromFiles(tests.Policies), nil
 }
 
 // Policies reads the policy files of flags, or of the configuration.
@@ -246,7 +246,7 @@ func PolicyCheck(ctx context.Context, req *runtime.Request, files []string, agai
 			return none, err
 		}
 		reach = &view.PolicyReach{Cloud: seen.Cloud, At: seen.At, Resources: len(seen.Resources),
-			Policies: round.Reaches(set, seen.Priced(cfg.Tags), seen.At, cfg.Governance, req.Now().UTC())}
+			Policies: round.PolicyReaches(set, seen.Priced(cfg.Tags), seen.At, cfg.Governance, req.Now().UTC())}
 	}
 	return view.NewPolicyCheck(set, policy.Check(set, cfg.Governance), reach), nil
 }

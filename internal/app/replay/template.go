@@ -121,7 +121,7 @@ func seenMachine(ctx context.Context, req *runtime.Request, cfg config.Config, n
 		return none, err
 	}
 	defer s.Close()
-	seen, err := s.Snapshots().Resources(ctx, snapshot.Query{Past: true, Ref: ref})
+	seen, err := s.Snapshots().Resources(ctx, snapshot.Query{IncludeGone: true, Ref: ref})
 	if err != nil {
 		return none, err
 	}

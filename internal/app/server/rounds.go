@@ -79,7 +79,7 @@ const wholeEvery = 15 * time.Minute
 // books charge for the rounds of one account. All rounds are posted whole where policies ask
 // what was charged, or where accounts are read more often than every minute.
 func (v *server) books(cfg config.Config, set *policy.Set) round.Books {
-	if cfg.Serve.Interval < time.Minute || slices.ContainsFunc(set.Policies, (*policy.Policy).AsksCharges) {
+	if cfg.Serve.Interval < time.Minute || slices.ContainsFunc(set.Policies, (*policy.Policy).UsesCharges) {
 		return ledger.Journal{Store: v.store.Ledger()}
 	}
 	return &ledger.Sparing{Store: v.store.Ledger(), Every: wholeEvery}
@@ -166,12 +166,12 @@ func (a *accountRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	}
 	looks, err := audit.Observations(r, a.profile, a.tags, false)
 	if err == nil {
-		err = a.store.Snapshots().Keep(ctx, nil, looks...)
+		err = a.store.Snapshots().Save(ctx, nil, looks...)
 	}
 	if err != nil {
 		return out, err
 	}
-	out.Next = earliest(r.NextAt(), a.engine.Due())
+	out.Next = earliest(r.NextAt(), a.engine.NextDue())
 	if a.pace == nil {
 		return out, nil
 	}

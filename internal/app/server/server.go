@@ -447,7 +447,7 @@ func (v *server) facts(ctx context.Context) (f scheduler.Facts, err error) {
 		return f, err
 	}
 	for i := range fuses {
-		if fuses[i].Stands() {
+		if fuses[i].IsBlown() {
 			f.Fuses++
 		}
 	}

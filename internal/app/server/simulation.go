@@ -253,7 +253,7 @@ func (d *demoRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	}
 	fuses, err := d.sim.Store.Actions().Fuses(ctx)
 	for _, f := range fuses {
-		if f.Stands() {
+		if f.IsBlown() {
 			err = errors.Join(err, d.sim.Confirm(ctx, f))
 		}
 	}

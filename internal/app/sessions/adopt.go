@@ -287,7 +287,7 @@ var adoptionRules = []struct {
 	}},
 	{"not-managed", func(x *adoption) string {
 		for key, v := range x.machine.Tags {
-			if inventory.SameTag(key, inventory.TagManaged) && v != "" && !strings.EqualFold(v, "true") {
+			if inventory.SameTagKey(key, inventory.TagManaged) && v != "" && !strings.EqualFold(v, "true") {
 				return fmt.Sprintf("its tag %s=%s keeps policies off it", key, v)
 			}
 		}

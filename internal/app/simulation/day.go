@@ -74,7 +74,7 @@ func (d *day) run(ctx context.Context) (*view.Demo, error) {
 			}
 		}
 		for _, l := range pass.Lines() {
-			if !l.Verb.Destructive() || l.Result != action.ResultActed && l.Result != action.ResultConfirmed &&
+			if !l.Verb.IsDestructive() || l.Result != action.ResultActed && l.Result != action.ResultConfirmed &&
 				l.Result != action.ResultFailed {
 				continue
 			}

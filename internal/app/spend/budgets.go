@@ -262,7 +262,7 @@ func Facts(ctx context.Context, cfg config.Config, s *store.Store, now time.Time
 		if err != nil {
 			return nil, fmt.Errorf("read where the budgets stand: %w", err)
 		}
-		know = append(know, round.Budgets(all))
+		know = append(know, round.BudgetFacts(all))
 	}
 	drift, err := costs.Comparison{Bills: s.Bills(), Ledger: s.Ledger()}.PriceDrift(ctx, now)
 	if err != nil {

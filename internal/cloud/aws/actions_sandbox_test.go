@@ -491,7 +491,7 @@ func TestActionsTagEveryKind(t *testing.T) {
 		if d, ok := r.Detail.(*inventory.Database); ok {
 			what += " " + d.Engine
 		}
-		if d, ok := r.Detail.(*inventory.Notebook); ok && d.App {
+		if d, ok := r.Detail.(*inventory.Notebook); ok && d.IsApp {
 			continue // the stand-in's applications are not moto's, which does not tag them
 		}
 		switch r.Kind { // their services are read and not acted on

@@ -51,9 +51,9 @@ func planDocument(r *inventory.Resource, now string, c change.Change) ([]action.
 	switch {
 	case c.Document == "":
 		return nil, refusal("unknown", "no finding says which lifecycle %s %s is to have", r.Kind, r.ID)
-	case change.Same(now, c.Document):
+	case change.Equivalent(now, c.Document):
 		return nil, refusal("nothing-to-do", "%s %s has this lifecycle already", r.Kind, r.ID)
-	case !change.Same(now, c.Before):
+	case !change.Equivalent(now, c.Before):
 		return nil, otherDocument(r.Kind, r.ID)
 	}
 	return []action.Step{{Name: stepLifecycle, Params: encoded(c), Undo: now}}, nil
@@ -182,7 +182,7 @@ func (s *site) bucketTask(ctx context.Context, t action.Task) (put change.Change
 
 // has reports whether a bucket has the document of a change, with its setting.
 func (l bucketLifecycle) has(c change.Change) bool {
-	return l.moves(c) && change.Same(string(l.text), c.Document)
+	return l.moves(c) && change.Equivalent(string(l.text), c.Document)
 }
 
 // moves reports whether the setting of which small objects move is a change's, where both say.
@@ -195,7 +195,7 @@ func putBucketLifecycle(ctx context.Context, s *site, t action.Task) (string, er
 	switch {
 	case err != nil || now.has(put):
 		return "", err
-	case !change.Same(string(now.text), put.Before) || len(now.text) > 0 && !now.moves(put):
+	case !change.Equivalent(string(now.text), put.Before) || len(now.text) > 0 && !now.moves(put):
 		return "", otherDocument(t.Ref.Kind, t.Ref.ID)
 	}
 	return "", s.putLifecycle(ctx, t.Ref.ID, bucketLifecycle{[]byte(put.Document), put.Arguments.MinimumSize})
@@ -221,7 +221,7 @@ func restoreBucketLifecycle(ctx context.Context, s *site, t action.Task) error {
 		return refusal("changed",
 			"the lifecycle of bucket %s was changed again since; take the rules that begin with %s out by hand",
 			t.Ref.ID,
-			change.RuleMark)
+			change.RulePrefix)
 	}
 	return s.putLifecycle(ctx, t.Ref.ID, bucketLifecycle{[]byte(t.Step.Undo), put.Arguments.MinimumSize})
 }

@@ -262,7 +262,7 @@ func (h *hand) tagger() (service, name string) {
 	case h.Kind == inventory.KindDatabase && strings.HasSuffix(h.Type, ".search"):
 		r.Detail = &inventory.Database{Engine: "opensearch"}
 	case h.Kind == inventory.KindNotebook:
-		r.Detail = &inventory.Notebook{App: strings.Contains(h.ID, "/")}
+		r.Detail = &inventory.Notebook{IsApp: strings.Contains(h.ID, "/")}
 	}
 	return p.tagService(r)
 }

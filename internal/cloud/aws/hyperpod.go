@@ -65,9 +65,9 @@ func hyperPodGroups(out *sagemaker.DescribeClusterOutput) []inventory.HyperPodGr
 	groups := []inventory.HyperPodGroup{}
 	for _, g := range out.InstanceGroups {
 		group := inventory.HyperPodGroup{
-			Spot:      g.CapacityRequirements != nil && g.CapacityRequirements.Spot != nil,
-			Planned:   awssdk.ToString(g.TrainingPlanArn) != "",
-			VolumeGiB: additionalGiB(g.InstanceStorageConfigs),
+			Spot:         g.CapacityRequirements != nil && g.CapacityRequirements.Spot != nil,
+			TrainingPlan: awssdk.ToString(g.TrainingPlanArn) != "",
+			VolumeGiB:    additionalGiB(g.InstanceStorageConfigs),
 		}
 		group.NodeGroup = inventory.NodeGroup{
 			Name: awssdk.ToString(g.InstanceGroupName), Type: machineType(g.InstanceType),
@@ -91,7 +91,7 @@ func hyperPodGroups(out *sagemaker.DescribeClusterOutput) []inventory.HyperPodGr
 				Name: awssdk.ToString(g.InstanceGroupName), Type: machineType(g.InstanceType),
 				Count: int64(awssdk.ToInt32(g.CurrentCount)),
 			},
-			Planned: awssdk.ToString(g.TrainingPlanArn) != "", VolumeGiB: additionalGiB(g.InstanceStorageConfigs),
+			TrainingPlan: awssdk.ToString(g.TrainingPlanArn) != "", VolumeGiB: additionalGiB(g.InstanceStorageConfigs),
 		})
 	}
 	return groups

@@ -96,7 +96,7 @@ func unsaved(i types.Instance, do policy.Do) []string {
 	disks := []string{}
 	for _, m := range i.BlockDeviceMappings {
 		if m.Ebs != nil && (m.Ebs.DeleteOnTermination == nil || *m.Ebs.DeleteOnTermination) &&
-			!do.Losable(isRoot(i, m)) {
+			!do.MayLoseDisk(isRoot(i, m)) {
 			disks = append(disks, awssdk.ToString(m.Ebs.VolumeId))
 		}
 	}

@@ -147,7 +147,7 @@ func TestSeesWhatTheRulesNeed(t *testing.T) {
 	if sizes, _ := b.Sizes.Get(); sizes["STANDARD"] != 10<<40 {
 		t.Errorf("sizes %v, want 10 TiB", sizes)
 	}
-	if p, _ := b.Prefixes.Get(); len(p) != 1 || p[0].Bytes != 10<<40 || p[0].Older[180].Bytes != 10<<40 {
+	if p, _ := b.Prefixes.Get(); len(p) != 1 || p[0].Bytes != 10<<40 || p[0].OlderThan[180].Bytes != 10<<40 {
 		t.Errorf("prefixes %+v", p)
 	}
 	multipart, _ := find(t, o, "bucket-multipart")

@@ -69,9 +69,9 @@ func (s *site) registry(ctx context.Context, t action.Task) (now string, put cha
 func putRepositoryLifecycle(ctx context.Context, s *site, t action.Task) (string, error) {
 	now, put, err := s.registry(ctx, t)
 	switch {
-	case err != nil || change.Same(now, put.Document):
+	case err != nil || change.Equivalent(now, put.Document):
 		return "", err
-	case !change.Same(now, put.Before):
+	case !change.Equivalent(now, put.Before):
 		return "", otherDocument(t.Ref.Kind, t.Ref.ID)
 	}
 	return "", s.putRegistry(ctx, t.Ref.ID, put.Document)
@@ -79,7 +79,7 @@ func putRepositoryLifecycle(ctx context.Context, s *site, t action.Task) (string
 
 func lookRepositoryLifecycle(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
 	now, put, err := s.registry(ctx, t)
-	if err != nil || !change.Same(now, put.Document) {
+	if err != nil || !change.Equivalent(now, put.Document) {
 		return action.NotDone, "", err
 	}
 	return action.Complete, "", nil
@@ -92,7 +92,7 @@ func restoreRepositoryLifecycle(ctx context.Context, s *site, t action.Task) err
 	switch {
 	case err != nil || now == t.Step.Undo:
 		return err
-	case !change.Same(now, put.Document):
+	case !change.Equivalent(now, put.Document):
 		return refusal("changed", "the lifecycle of repository %s was changed again since", t.Ref.ID)
 	}
 	return s.putRegistry(ctx, t.Ref.ID, t.Step.Undo)

@@ -149,9 +149,9 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 		}
 	}
 	if listed {
-		d.Prefixes, d.SeenBy = inventory.Known(listing.prefixes()), listing.seenBy+listing.analyzedBy
+		d.Prefixes, d.ListedBy = inventory.Known(listing.prefixes()), listing.seenBy+listing.analyzedBy
 		if listing.whole != nil {
-			d.Ages, d.AgesBy = inventory.Known(*listing.whole), listing.wholeBy
+			d.Ages, d.AgesSource = inventory.Known(*listing.whole), listing.wholeBy
 		}
 	}
 	var versions *versionSum

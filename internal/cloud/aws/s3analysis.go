@@ -319,7 +319,7 @@ func (l *listing) take(of string, a *analysis) {
 	by := "Storage Class Analysis of " + a.day.Format(time.DateOnly)
 	p := inventory.Prefix{
 		Name: of, Listing: inventory.Listing{Stored: a.total, Complete: true}, Standard: a.standard, Small: a.small,
-		Older: a.older, Read: a.read, Class: standardClass,
+		OlderThan: a.older, ReadBytes: a.read, Class: standardClass,
 	}
 	if of == "" {
 		l.whole, l.wholeBy = &p, by

@@ -106,16 +106,17 @@ func TestAgesComeFromStorageClassAnalysis(t *testing.T) {
 	by := "Storage Class Analysis of " + yesterday.Format(time.DateOnly)
 	analyze("all", "", yesterday)
 	b, blind := list()
-	if w := b.Ages.Or(inventory.Prefix{}); len(blind) > 0 || b.AgesBy != by || w.Standard.Bytes != 4097<<20 ||
-		w.Older[30].Bytes != 3*gib || w.Older[180].Objects != 3 || w.Small.Bytes != 1<<20 || w.Read[90] != gib ||
+	if w := b.Ages.Or(inventory.Prefix{}); len(blind) > 0 || b.AgesSource != by || w.Standard.Bytes != 4097<<20 ||
+		w.OlderThan[30].Bytes != 3*gib || w.OlderThan[180].Objects != 3 || w.Small.Bytes != 1<<20 ||
+		w.ReadBytes[90] != gib ||
 		raw(b).Complete {
-		t.Errorf("the whole bucket: %+v by %q, %v", w, b.AgesBy, blind)
+		t.Errorf("the whole bucket: %+v by %q, %v", w, b.AgesSource, blind)
 	}
 	analyze("raw", "raw/", yesterday)
 	analyze("deep", "raw/deep/", yesterday) // is part of what a listing keeps apart
-	if b, _ := list(); !raw(b).Complete || raw(b).Older[90].Bytes != 3*gib || !raw(b).Newest.IsZero() ||
-		!strings.HasSuffix(b.SeenBy, ", "+by) {
-		t.Errorf("a prefix: %+v by %q", raw(b), b.SeenBy)
+	if b, _ := list(); !raw(b).Complete || raw(b).OlderThan[90].Bytes != 3*gib || !raw(b).Newest.IsZero() ||
+		!strings.HasSuffix(b.ListedBy, ", "+by) {
+		t.Errorf("a prefix: %+v by %q", raw(b), b.ListedBy)
 	}
 	rule := s3types.LifecycleRule{
 		ID: awssdk.String("raw"), Status: s3types.ExpirationStatusEnabled,

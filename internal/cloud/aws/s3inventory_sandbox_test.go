@@ -162,7 +162,7 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 	}
 	seen, blind := list()
 	for _, bucket := range []string{"old", "thin", "orc"} {
-		if b := seen[*name(bucket)]; b == nil || !strings.HasPrefix(b.SeenBy, "listing of 1 call") {
+		if b := seen[*name(bucket)]; b == nil || !strings.HasPrefix(b.ListedBy, "listing of 1 call") {
 			t.Errorf("%s: %+v; want it listed", bucket, b)
 		}
 	}
@@ -189,7 +189,7 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 	gib := func(n int64) inventory.Stored { return inventory.Stored{Bytes: n << 30, Objects: 1} }
 	for _, bucket := range []string{"fresh", "columns"} {
 		b := seen[*name(bucket)]
-		if want := "S3 Inventory of " + recent.Format(time.DateOnly); b == nil || b.SeenBy != want {
+		if want := "S3 Inventory of " + recent.Format(time.DateOnly); b == nil || b.ListedBy != want {
 			t.Errorf("%s: %+v; want it seen by %s", bucket, b, want)
 			continue
 		}
@@ -198,8 +198,9 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 			t.Fatalf("%s: prefixes %+v", bucket, prefixes)
 		}
 		p := prefixes[1]
-		if p.Standard.Bytes != 70<<30 || p.Bytes != 150<<30 || p.Reached != gib(10) || p.Perhaps != gib(20) ||
-			p.Older[90] != gib(40) || p.Older[180].Objects != 0 || !p.Complete {
+		if p.Standard.Bytes != 70<<30 || p.Bytes != 150<<30 || p.CoveredByRules != gib(10) ||
+			p.PossiblyCovered != gib(20) ||
+			p.OlderThan[90] != gib(40) || p.OlderThan[180].Objects != 0 || !p.Complete {
 			t.Errorf("%s: %+v", bucket, p)
 		}
 	}
@@ -207,7 +208,7 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 	// Without the permission the buckets are listed, and that is said.
 	defer scratch.Wire.Inject(wire.Fault{Service: "s3", Operation: "GetObject", Kind: wire.AccessDenied})()
 	seen, blind = list()
-	if b := seen[*name("columns")]; b == nil || !strings.HasPrefix(b.SeenBy, "listing of 1 call") {
+	if b := seen[*name("columns")]; b == nil || !strings.HasPrefix(b.ListedBy, "listing of 1 call") {
 		t.Errorf("%+v; want it listed", b)
 	}
 	if !slices.ContainsFunc(blind, func(b inventory.BlindSpot) bool {

@@ -150,7 +150,7 @@ func (l *listing) prefix(name string) *prefix {
 			return nil
 		}
 		f = &prefix{
-			Prefix: inventory.Prefix{Name: name, Older: map[int]inventory.Stored{}}, classes: map[string]int64{},
+			Prefix: inventory.Prefix{Name: name, OlderThan: map[int]inventory.Stored{}}, classes: map[string]int64{},
 		}
 		l.byPrefix[name] = f
 	}
@@ -198,15 +198,15 @@ func (l *listing) add(objects []types.Object) (last string) {
 		}
 		switch reaches(l.rules, last, size) {
 		case reached:
-			f.Reached = plus(f.Reached, size)
+			f.CoveredByRules = plus(f.CoveredByRules, size)
 			continue
 		case perhaps:
-			f.Perhaps = plus(f.Perhaps, size)
+			f.PossiblyCovered = plus(f.PossiblyCovered, size)
 			continue
 		}
 		for _, days := range ages {
 			if !modified.IsZero() && l.now.Sub(modified) >= time.Duration(days)*24*time.Hour {
-				f.Older[days] = plus(f.Older[days], size)
+				f.OlderThan[days] = plus(f.OlderThan[days], size)
 			}
 		}
 	}

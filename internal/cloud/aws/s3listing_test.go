@@ -134,7 +134,8 @@ func TestListingIsBoundedAndHonest(t *testing.T) {
 				t.Fatalf("prefix %q is complete with %+v, it holds %+v", f.Name, f.Stored, want)
 			case f.Bytes > want.Bytes || f.Objects > want.Objects:
 				t.Fatalf("prefix %q has %+v, more than the %+v it holds", f.Name, f.Stored, want)
-			case f.Older[90].Objects > f.Older[30].Objects || f.Older[30].Objects+f.Small.Objects > f.Objects:
+			case f.OlderThan[90].Objects > f.OlderThan[30].Objects ||
+				f.OlderThan[30].Objects+f.Small.Objects > f.Objects:
 				t.Fatalf("prefix %q: %+v", f.Name, f)
 			}
 			seen.Bytes += f.Bytes
@@ -165,7 +166,7 @@ func TestLargeBucketIsSeenPrefixByPrefix(t *testing.T) {
 		t.Fatalf("listed %v, to its end %v", ok, l.complete)
 	}
 	for _, f := range l.prefixes() {
-		if f.Objects == 0 || f.Complete || f.Older[90].Objects != f.Objects || f.Older[180].Objects != 0 ||
+		if f.Objects == 0 || f.Complete || f.OlderThan[90].Objects != f.Objects || f.OlderThan[180].Objects != 0 ||
 			f.Class != "STANDARD" {
 			t.Errorf("%s: %+v", f.Name, f)
 		}

@@ -132,7 +132,7 @@ func (p *place) app(ctx context.Context, a types.AppDetails) {
 		r.State = inventory.StateRunning
 	}
 	spec := a.ResourceSpec
-	d := &inventory.Notebook{App: true}
+	d := &inventory.Notebook{IsApp: true}
 	out, err := sagemakerClient(p.reading).DescribeApp(ctx, &sagemaker.DescribeAppInput{
 		DomainId: a.DomainId, AppName: a.AppName, AppType: a.AppType, SpaceName: a.SpaceName,
 		UserProfileName: a.UserProfileName,

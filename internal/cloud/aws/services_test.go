@@ -104,7 +104,9 @@ func TestGroupsOfHyperPod(t *testing.T) {
 	}
 	want := []inventory.HyperPodGroup{
 		{NodeGroup: of("head", "m5.xlarge", 1)}, {NodeGroup: of("workers", "p5.48xlarge", 3), VolumeGiB: 500},
-		{NodeGroup: of("plan", "p5.48xlarge", 8), Planned: true}, {NodeGroup: of("spot", "g5.xlarge", 2), Spot: true},
+		{
+			NodeGroup: of("plan", "p5.48xlarge", 8), TrainingPlan: true,
+		}, {NodeGroup: of("spot", "g5.xlarge", 2), Spot: true},
 		{NodeGroup: of("any/g5.xlarge", "g5.xlarge", 2)}, {NodeGroup: of("any/g6.xlarge", "g6.xlarge", 3)},
 		{NodeGroup: of("model", "p4d.24xlarge", 2)},
 	}

@@ -246,7 +246,7 @@ func (p *place) tagService(r *inventory.Resource) (service, name string) {
 	case inventory.KindLogGroup:
 		return "logs", arn("logs", "log-group:"+r.ID)
 	case inventory.KindNotebook:
-		if d, ok := r.Detail.(*inventory.Notebook); ok && d.App {
+		if d, ok := r.Detail.(*inventory.Notebook); ok && d.IsApp {
 			return "sagemaker", arn("sagemaker", "app/"+lowerKind(r.ID))
 		}
 		return "sagemaker", arn("sagemaker", "notebook-instance/"+strings.ToLower(r.ID))

@@ -311,7 +311,7 @@ func lifecycle(t *testing.T, a *actor) {
 	put := policy.Do{Verb: policy.PutLifecycle, Change: Lifecycle(t, a.must(t, ref))}
 	tasks := a.plan(t, a.must(t, ref), put)
 	a.make(t, &tasks[0])
-	if got := a.must(t, ref).Detail.(*inventory.Bucket).LifecycleDocument.Or(""); !change.Same(
+	if got := a.must(t, ref).Detail.(*inventory.Bucket).LifecycleDocument.Or(""); !change.Equivalent(
 		got, put.Change.Document) {
 		t.Errorf("the provider's own document is\n%s\nand what was put is\n%s", got, put.Change.Document)
 	}
@@ -372,7 +372,8 @@ func repositoryLifecycle(t *testing.T, a *actor) {
 	put := Lifecycle(t, a.must(t, ref))
 	tasks := a.plan(t, a.must(t, ref), policy.Do{Verb: policy.PutLifecycle, Change: put})
 	a.make(t, &tasks[0])
-	if got := a.must(t, ref).Detail.(*inventory.Repository).LifecycleDocument.Or(""); !change.Same(got, put.Document) {
+	if got := a.must(t, ref).Detail.(*inventory.Repository).LifecycleDocument.Or(
+		""); !change.Equivalent(got, put.Document) {
 		t.Errorf("the provider's own document is %s, and what was put is %s", got, put.Document)
 	}
 	has := func() bool { return a.must(t, ref).Detail.(*inventory.Repository).LifecyclePolicy.Or(false) }

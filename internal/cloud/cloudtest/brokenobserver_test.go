@@ -203,7 +203,7 @@ func TestABrokenObserverFails(t *testing.T) {
 		},
 		{
 			name: "more old objects than objects", property: "quantities", says: "older than 30 days",
-			spoil: func(o *round.Observation) { prefix(o).Older[30] = inventory.Stored{Bytes: 99, Objects: 4} },
+			spoil: func(o *round.Observation) { prefix(o).OlderThan[30] = inventory.Stored{Bytes: 99, Objects: 4} },
 		},
 
 		{name: "tags were not read", property: "tags are read", says: "not read", spoil: func(o *round.Observation) {

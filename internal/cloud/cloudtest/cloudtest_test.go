@@ -185,7 +185,7 @@ func sample(tags inventory.TagMapping, q round.Query) *round.Observation {
 			{Name: "a/", Listing: inventory.Listing{Stored: inventory.Stored{Bytes: 100, Objects: 10}},
 				Small: inventory.Stored{
 					Bytes: 10, Objects: 5,
-				}, Older: map[int]inventory.Stored{30: {Bytes: 40, Objects: 4}},
+				}, OlderThan: map[int]inventory.Stored{30: {Bytes: 40, Objects: 4}},
 				Newest: made, Oldest: made}})})
 	add(inventory.KindNotebook, "notebook", inventory.StateRunning, &inventory.Notebook{
 		LastModified: made, LastActivity: inventory.Known(made),

@@ -221,7 +221,7 @@ func quantities(tb testing.TB, s *subject) {
 				if p.Small.Bytes > p.Bytes || p.Small.Objects > p.Objects {
 					tb.Errorf("%s: the small objects of %s are more than all of them", r.Ref(), p.Name)
 				}
-				for age, older := range p.Older {
+				for age, older := range p.OlderThan {
 					if older.Bytes > p.Bytes-p.Small.Bytes || older.Objects > p.Objects-p.Small.Objects {
 						tb.Errorf("%s: what is older than %d days in %s is more than all of it", r.Ref(), age, p.Name)
 					}

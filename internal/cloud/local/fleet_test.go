@@ -248,7 +248,7 @@ func gpus(util, memory float64) func(int) map[usage.Signal]float64 {
 func audit(t *testing.T, f *Fleet, l recordedUsage) *round.Result {
 	t.Helper()
 	a, err := round.New(round.Setting{
-		Lister: f, Sources: []usage.Source{round.Recorded(l)}, Query: round.Query{Window: 48 * time.Hour},
+		Lister: f, Sources: []usage.Source{round.RecordedSource(l)}, Query: round.Query{Window: 48 * time.Hour},
 		Prices: embedded(t).With(f.Prices()...),
 		Audit:  &round.Audit{Thresholds: finding.DefaultThresholds()}, Duty: duty.DefaultThresholds(),
 		Clock: func() time.Time { return now },
@@ -405,7 +405,7 @@ func TestHourlyRate(t *testing.T) {
 		},
 	} {
 		m := r.meter(OnPremises, tc.size)
-		got := m.Unpriced
+		got := m.UnpricedReason
 		if got == "" {
 			got = m.Price.Rate.String()
 		}

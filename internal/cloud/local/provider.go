@@ -188,7 +188,7 @@ func (p *Provider) fits(ctx context.Context, s *spec.Spec) (size, session.Pool, 
 		of = size{MilliCPUs: n * 1000, MemoryMiB: memory * n / cpus}
 	}
 	pool := session.Pool{Type: of.typeName(), Zone: p.options.Name}
-	if m := p.rates.meter(CloudName, of.resource()); m.Unpriced == "" {
+	if m := p.rates.meter(CloudName, of.resource()); m.UnpricedReason == "" {
 		pool.Rate = &m.Price.Rate
 	}
 	return of, pool, nil

@@ -31,7 +31,7 @@ func (r tariff) meter(cloud string, size inventory.Size) inventory.Meter {
 		m.Price.Rate, err = hour.Rate()
 	}
 	if err != nil {
-		m.Unpriced = err.Error()
+		m.UnpricedReason = err.Error()
 	}
 	return m
 }

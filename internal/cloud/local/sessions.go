@@ -53,7 +53,7 @@ func (p *Provider) List(ctx context.Context, q round.Query) (*round.Observation,
 		}
 		if s.State == "" {
 			if at := s.Ended.At.UTC(); !at.IsZero() && !at.After(q.Now) {
-				obs.Ended = append(obs.Ended, round.Ended(r, at))
+				obs.Ended = append(obs.Ended, round.EndedResource(r, at))
 			}
 			continue
 		}

@@ -186,7 +186,8 @@ func TestListsSessionMachines(t *testing.T) {
 	if r.State != inventory.StateRunning || !r.Managed || r.Lifetime != inventory.Ephemeral ||
 		r.Owner.Team != "vision" ||
 		!r.LeaseUntil.Equal(b.Session.LeaseUntil) || r.Name != "demo" ||
-		r.Type != "1xCPU" || r.Size.MilliCPUs.Or(0) != 1000 || len(r.Meters) != 1 || r.Meters[0].Unpriced != "" ||
+		r.Type != "1xCPU" || r.Size.MilliCPUs.Or(0) != 1000 || len(r.Meters) != 1 ||
+		r.Meters[0].UnpricedReason != "" ||
 		r.Meters[0].Price.Rate.String() != "0.06" {
 		t.Errorf("%+v", r)
 	}
@@ -274,7 +275,7 @@ func TestChargesNothingTwice(t *testing.T) {
 		for _, r := range obs.Resources {
 			for _, m := range r.Meters {
 				month, err := m.Price.Rate.For(m.Quantity, m.Per)
-				if err != nil || m.Unpriced != "" {
+				if err != nil || m.UnpricedReason != "" {
 					t.Fatalf("%+v, %v", m, err)
 				}
 				hour, err := month.Mul(1, money.HoursPerMonth)

@@ -126,9 +126,9 @@ func lifecycleSteps(r *inventory.Resource, c change.Change) ([]action.Step, erro
 	switch {
 	case !known || c.Document == "":
 		return nil, refusal("unknown", "which lifecycle %s %s is to have is not known", r.Kind, r.ID)
-	case change.Same(now, c.Document):
+	case change.Equivalent(now, c.Document):
 		return nil, refusal("nothing-to-do", "%s %s has this lifecycle already", r.Kind, r.ID)
-	case !change.Same(now, c.Before):
+	case !change.Equivalent(now, c.Before):
 		return nil, refusal("changed", "the lifecycle of %s %s is another one than when the fix was priced", r.Kind,
 			r.ID)
 	}
@@ -167,7 +167,7 @@ func mayHave(r *inventory.Resource, step string, do policy.Do) error {
 		}
 	case *inventory.Notebook:
 		switch {
-		case d.App:
+		case d.IsApp:
 			return refusal("no-such-verb", "studio application %s cannot be stopped; delete it in the studio", r.Name)
 		case step == stepStop && r.State != inventory.StateRunning:
 			return refusal("state", "notebook %s is %s: only one in service can be stopped", r.ID, r.State)
@@ -404,7 +404,7 @@ func shows(r *inventory.Resource, t action.Task) bool {
 		}
 	case *inventory.Repository, *inventory.Bucket:
 		if t.Step.Name == stepLifecycle {
-			return change.Same(documentOf(r).Or(""), parse[change.Change](t.Step.Params).Document)
+			return change.Equivalent(documentOf(r).Or(""), parse[change.Change](t.Step.Params).Document)
 		}
 	}
 	return t.Step.Name == stepTag && holds(r.Tags, parse[tags](t.Step.Params).Set)

@@ -68,7 +68,7 @@ var subjects = map[cloudtest.Subject]func(r *inventory.Resource) bool{
 	},
 	cloudtest.Notebook: func(r *inventory.Resource) bool {
 		d, ok := r.Detail.(*inventory.Notebook)
-		return ok && !d.App && r.State == inventory.StateRunning
+		return ok && !d.IsApp && r.State == inventory.StateRunning
 	},
 	cloudtest.Group: func(r *inventory.Resource) bool {
 		d, ok := r.Detail.(*inventory.AutoScalingGroup)

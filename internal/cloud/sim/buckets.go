@@ -188,7 +188,7 @@ func (a *account) prefix(f folder) inventory.Prefix {
 		Name: f.name + "/", Listing: inventory.Listing{
 			Stored: inventory.Stored{Bytes: f.bytes, Objects: f.objects}, Complete: true,
 		},
-		Small: small, Older: older, Newest: a.ago(days(f.newest) + 25*time.Minute), Oldest: a.ago(days(f.oldest)),
+		Small: small, OlderThan: older, Newest: a.ago(days(f.newest) + 25*time.Minute), Oldest: a.ago(days(f.oldest)),
 		Class: f.class,
 	}
 }

@@ -54,7 +54,7 @@ func (a *account) notebooks() {
 			inventory.StateStopped, false, nil,
 			honest("stopped")},
 	} {
-		d := &inventory.Notebook{VolumeGiB: x.volume, LastModified: a.ago(days(x.modified)), App: x.app}
+		d := &inventory.Notebook{VolumeGiB: x.volume, LastModified: a.ago(days(x.modified)), IsApp: x.app}
 		if x.active >= 0 {
 			d.LastActivity = inventory.Known(a.ago(days(x.active)))
 		}

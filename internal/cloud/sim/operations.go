@@ -146,7 +146,7 @@ func deleted(r *inventory.Resource) []string { return unsaved(r, policy.Do{}) }
 func unsaved(r *inventory.Resource, do policy.Do) []string {
 	var ids []string
 	for _, d := range r.Detail.(*inventory.Instance).Disks {
-		if d.DeleteOnTermination && !do.Losable(d.Root) {
+		if d.DeleteOnTermination && !do.MayLoseDisk(d.Root) {
 			ids = append(ids, d.VolumeID)
 		}
 	}

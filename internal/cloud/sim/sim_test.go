@@ -180,7 +180,7 @@ func TestPlantedTags(t *testing.T) {
 		planted[p.Ref] = p
 	}
 	for _, r := range o.Resources {
-		missing, known := r.Missing(RequiredTags)
+		missing, known := r.MissingFields(RequiredTags)
 		if !known {
 			t.Errorf("%s: its tags are not known", r.Ref())
 		}

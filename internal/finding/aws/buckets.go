@@ -83,7 +83,7 @@ func bucketMultipart(x *finding.Index, s *finding.Subject) *finding.Draft {
 	if !uploads.Complete {
 		n = "at least " + n
 	}
-	rule := change.Rule{ID: change.RuleMark + "incomplete-uploads", AbortDays: x.Thresholds.MultipartDays}
+	rule := change.Rule{ID: change.RulePrefix + "incomplete-uploads", AbortDays: x.Thresholds.MultipartDays}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    n + ", no rule aborts them",
@@ -138,7 +138,7 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 			return nil
 		}
 	}
-	rule := change.Rule{ID: change.RuleMark + "replaced-versions", NoncurrentDays: x.Thresholds.NoncurrentDays}
+	rule := change.Rule{ID: change.RulePrefix + "replaced-versions", NoncurrentDays: x.Thresholds.NoncurrentDays}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    "versioned, and noncurrent versions never expire",

@@ -51,7 +51,7 @@ func putLifecycle(b *inventory.Bucket, rules ...change.Rule) change.Change {
 
 // ruleOf names a rule by what it does and for which prefix.
 func ruleOf(does, prefix string) change.Rule {
-	r := change.Rule{ID: change.RuleMark + does, Prefix: prefix}
+	r := change.Rule{ID: change.RulePrefix + does, Prefix: prefix}
 	if prefix != "" {
 		sum := sha256.Sum256([]byte(prefix))
 		r.ID += "-" + hex.EncodeToString(sum[:4])

@@ -92,12 +92,12 @@ func covered(rules []inventory.LifecycleRule, prefix string) bool {
 // age was not asked for what is older than the next one, which is less.
 func older(p *inventory.Prefix, age int) inventory.Stored {
 	best, found := 0, false
-	for a := range p.Older {
+	for a := range p.OlderThan {
 		if a >= age && (!found || a < best) {
 			best, found = a, true
 		}
 	}
-	return p.Older[best]
+	return p.OlderThan[best]
 }
 
 // reads adds what is read of what goes to infrequent access and then to the archive.
@@ -111,12 +111,12 @@ func (m *moves) reads(x *finding.Index, p *inventory.Prefix) {
 // or where that age was not asked for of what is older than the one before, which is more.
 func readOf(p *inventory.Prefix, age int) int64 {
 	best := 0
-	for a := range p.Read {
+	for a := range p.ReadBytes {
 		if a <= age && a > best {
 			best = a
 		}
 	}
-	return p.Read[best]
+	return p.ReadBytes[best]
 }
 
 func less(a, b inventory.Stored) inventory.Stored {
@@ -151,7 +151,7 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 			m.reached += here.Bytes
 			continue
 		}
-		m.reached += p.Reached.Bytes
+		m.reached += p.CoveredByRules.Bytes
 		kind := kindOf(p.Name)
 		if kind == checkpointPrefix {
 			continue
@@ -169,13 +169,13 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 				kind, rule, why = dataPrefix, move, ""
 			}
 			if why != "" {
-				m.left += max(0, here.Bytes-p.Reached.Bytes)
+				m.left += max(0, here.Bytes-p.CoveredByRules.Bytes)
 				m.why = append(m.why, notProposed(p.Name, why))
 				continue
 			}
 		}
-		m.perhaps += p.Perhaps.Bytes
-		m.open += max(0, here.Bytes-p.Reached.Bytes-p.Perhaps.Bytes-p.Small.Bytes)
+		m.perhaps += p.PossiblyCovered.Bytes
+		m.open += max(0, here.Bytes-p.CoveredByRules.Bytes-p.PossiblyCovered.Bytes-p.Small.Bytes)
 		switch kind {
 		case experimentPrefix:
 			m.rules = append(m.rules, rule)
@@ -242,13 +242,13 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		}
 	}
 	prefixes, known := b.Prefixes.Get()
-	all, by := known && listed(x, b, prefixes), b.SeenBy
+	all, by := known && listed(x, b, prefixes), b.ListedBy
 	if whole, analyzed := b.Ages.Get(); analyzed && !all && enabled == 0 && alike(b, prefixes) {
-		prefixes, known, all, by = []inventory.Prefix{whole}, true, true, b.AgesBy // one rule is for all of it
+		prefixes, known, all, by = []inventory.Prefix{whole}, true, true, b.AgesSource // one rule is for all of it
 	}
 	one := enabled == 0 && alike(b, prefixes)
 	m := propose(x, b, rules, prefixes, !known || one)
-	if one && by != b.AgesBy {
+	if one && by != b.AgesSource {
 		whole := b.Ages.Or(inventory.Prefix{})
 		m.reads(x, &whole)
 	}
@@ -338,7 +338,7 @@ func unseen(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory
 		most.archive.Bytes = min(most.archive.Bytes, max(old-m.expire.Bytes, m.archive.Bytes+m.infrequent.Bytes))
 		unknown = "where the old objects of the bucket are is not known; all of them archived"
 		d.Evidence = append(d.Evidence, finding.Fact(s, "old_bytes", plain.Size(old)),
-			finding.Fact(s, "old_bytes_from", b.AgesBy))
+			finding.Fact(s, "old_bytes_from", b.AgesSource))
 	}
 	d.Unknown = finding.Sentence(unknown, keeps)
 	priceMoves(x, d, s, b, &most)

@@ -124,7 +124,7 @@ func notebookIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 			Note: "its volume stays and goes on costing; what is only in kernels' memory is lost",
 		},
 	}}
-	if n.App {
+	if n.IsApp {
 		d.Fix.Change.Verb, d.Fix.Undo = change.DeleteApp, finding.UndoPartial
 	}
 	activity, recorded := n.LastActivity.Get()

@@ -109,7 +109,7 @@ func (m *meter) searchCluster(d *inventory.Database) {
 		m.rate("iops", inventory.CategoryStorage, d.IOPS*copies, "opensearch:iops:io1")
 	case kind == "gp3" && (d.IOPS > GP3FreeIOPS || d.ThroughputMiBps > GP3FreeMiBps):
 		c := m.item("iops", inventory.CategoryStorage, "opensearch:iops:gp3")
-		c.Unpriced = fmt.Sprintf("how much of %d IOPS and %d MiB/s is free depends on the machine", d.IOPS,
+		c.UnpricedReason = fmt.Sprintf("how much of %d IOPS and %d MiB/s is free depends on the machine", d.IOPS,
 			d.ThroughputMiBps)
 		m.add(c)
 	}
@@ -130,13 +130,13 @@ func (m *meter) relational(d *inventory.Database) {
 			m.resource.Type, copies)
 		switch {
 		case several != "":
-			c.Unpriced = several
+			c.UnpricedReason = several
 		case m.resource.Type == "db.serverless":
-			c.Unpriced = "a serverless database is charged by the capacity that it uses"
+			c.UnpricedReason = "a serverless database is charged by the capacity that it uses"
 		case d.License == licenseMarketplace:
-			c.Unpriced = "its license is charged by AWS Marketplace in addition to its hours"
+			c.UnpricedReason = "its license is charged by AWS Marketplace in addition to its hours"
 		case strings.HasSuffix(d.StorageType, "-iopt1"):
-			c.Unpriced = "I/O-Optimized machines have prices of their own, which the price book does not hold"
+			c.UnpricedReason = "I/O-Optimized machines have prices of their own, which the price book does not hold"
 		}
 		m.add(c)
 	}
@@ -180,5 +180,5 @@ func (m *meter) provisioned(iops int64, item price.Item) {
 
 // unpriced adds a meter of storage that can have no price.
 func (m *meter) unpriced(name, why string) {
-	m.add(inventory.Meter{Name: name, Category: inventory.CategoryStorage, Unpriced: why})
+	m.add(inventory.Meter{Name: name, Category: inventory.CategoryStorage, UnpricedReason: why})
 }

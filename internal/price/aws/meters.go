@@ -158,26 +158,26 @@ func (m *meter) instance(d *inventory.Instance) {
 		return
 	}
 	c := m.hours("compute", inventory.CategoryCompute, price.Compute, m.resource.Type, 1)
-	c.MinimumSeconds, c.Moves = minimumSeconds, d.Market == inventory.Spot
+	c.MinimumSeconds, c.PriceChangesHourly = minimumSeconds, d.Market == inventory.Spot
 	switch {
 	case d.Market == inventory.CapacityBlock:
-		c.Unpriced = "a capacity block is paid up front when it is reserved"
+		c.UnpricedReason = "a capacity block is paid up front when it is reserved"
 	case d.Market == inventory.DedicatedHost:
-		c.Unpriced = "its dedicated host is billed, not the machine"
+		c.UnpricedReason = "its dedicated host is billed, not the machine"
 	case d.Platform != inventory.LinuxPlatform:
-		c.Unpriced = fmt.Sprintf("the price book holds Linux prices and this machine's platform is %q",
+		c.UnpricedReason = fmt.Sprintf("the price book holds Linux prices and this machine's platform is %q",
 			cmp.Or(d.Platform, "not known"))
 	case d.Tenancy != inventory.SharedTenancy:
-		c.Unpriced = fmt.Sprintf("the price book holds shared tenancy and this machine's is %q",
+		c.UnpricedReason = fmt.Sprintf("the price book holds shared tenancy and this machine's is %q",
 			cmp.Or(d.Tenancy, "not known"))
 	case d.Market == inventory.OnDemand:
 	case d.Market == inventory.Spot:
 		c.Term = string(price.Spot)
 		c.Estimate = "spot prices move; this is the price book's"
 	default:
-		c.Unpriced = "how the machine's capacity was bought is not known"
+		c.UnpricedReason = "how the machine's capacity was bought is not known"
 	}
-	if d.PlatformAssumed && c.Unpriced == "" {
+	if d.PlatformAssumed && c.UnpricedReason == "" {
 		c.Estimate = cmp.Or(c.Estimate, "its platform was not told; Linux is assumed")
 	}
 	m.add(c)
@@ -193,7 +193,7 @@ func (m *meter) address(d *inventory.Address) {
 	c := m.item("hours", inventory.CategoryNetwork, price.ItemAddress)
 	c.Quantity, c.Per = money.HoursPerMonth, 1
 	if d.Pool != "" {
-		c.Unpriced = "it is of IPAM pool " + d.Pool +
+		c.UnpricedReason = "it is of IPAM pool " + d.Pool +
 			": addresses that were brought along are free, Amazon's own are not"
 	}
 	m.add(c)
@@ -226,7 +226,7 @@ func (m *meter) snapshot(s *inventory.Snapshot, base bool) {
 		c := m.item("storage", inventory.CategoryStorage, item)
 		c.Estimate = "an incremental snapshot: what it adds to its chain is not published, and the chain's first one " +
 			"holds the volume"
-		c.Unpriced = "incremental snapshot"
+		c.UnpricedReason = "incremental snapshot"
 		m.add(c)
 		return
 	}
@@ -245,7 +245,7 @@ func (m *meter) trainingJob(d *inventory.TrainingJob) {
 	}
 	if d.Spot {
 		m.add(inventory.Meter{Name: "compute", Category: inventory.CategoryCompute, Unit: "hour",
-			Unpriced: "managed spot training is billed at a price that is known afterwards"})
+			UnpricedReason: "managed spot training is billed at a price that is known afterwards"})
 	} else {
 		m.managed("compute", inventory.CategoryCompute, "sagemaker", r.Type, d.Count)
 	}
@@ -260,7 +260,7 @@ func (m *meter) hyperPod(d *inventory.HyperPod) {
 	if !known {
 		m.add(inventory.Meter{
 			Name: "compute", Category: inventory.CategoryCompute, Unit: "hour",
-			Unpriced: "the cluster's machines could not be read",
+			UnpricedReason: "the cluster's machines could not be read",
 		})
 		return
 	}
@@ -270,10 +270,10 @@ func (m *meter) hyperPod(d *inventory.HyperPod) {
 		}
 		c := m.hours("compute:"+g.Name, inventory.CategoryCompute, "sagemaker", g.Type, g.Count)
 		switch {
-		case g.Planned:
-			c.Unpriced = "its machines are paid up front by a training plan"
+		case g.TrainingPlan:
+			c.UnpricedReason = "its machines are paid up front by a training plan"
 		case g.Spot:
-			c.Unpriced = "spot machines of HyperPod are billed at a price that is known afterwards"
+			c.UnpricedReason = "spot machines of HyperPod are billed at a price that is known afterwards"
 		}
 		m.add(c)
 		if g.VolumeGiB > 0 {
@@ -290,9 +290,9 @@ func (m *meter) reservation(d *inventory.CapacityReservation) {
 	c := m.hours("unused", inventory.CategoryCompute, price.Compute, m.resource.Type, d.Available)
 	switch {
 	case d.Block:
-		c.Unpriced = "a capacity block is paid up front when it is reserved"
+		c.UnpricedReason = "a capacity block is paid up front when it is reserved"
 	case d.Platform != inventory.LinuxPlatform || d.Tenancy != inventory.SharedTenancy:
-		c.Unpriced = fmt.Sprintf("the price book holds Linux on shared tenancy and this reservation is %q on %q",
+		c.UnpricedReason = fmt.Sprintf("the price book holds Linux on shared tenancy and this reservation is %q on %q",
 			d.Platform,
 			d.Tenancy)
 	}
@@ -304,9 +304,9 @@ func (m *meter) commitment(d *inventory.Commitment) {
 	c.Price = &inventory.Price{Source: "the commitment itself"}
 	hourly, known := d.Hourly.Get()
 	if !known {
-		c.Unpriced = "what the commitment costs an hour could not be read"
+		c.UnpricedReason = "what the commitment costs an hour could not be read"
 	} else if rate, err := hourly.Rate(); err != nil {
-		c.Unpriced = err.Error()
+		c.UnpricedReason = err.Error()
 	} else {
 		c.Price.Rate = rate
 	}
@@ -352,7 +352,7 @@ func (m *meter) classes(sizes inventory.Fact[map[string]int64], prefix, what str
 	if !known {
 		m.add(inventory.Meter{
 			Name: "storage", Category: inventory.CategoryStorage, Unit: "GiB-month",
-			Unpriced: what + " could not be read",
+			UnpricedReason: what + " could not be read",
 		})
 		return
 	}
@@ -369,7 +369,7 @@ func (m *meter) bytes(size inventory.Fact[int64], item price.Item, what, estimat
 	case !known:
 		m.add(inventory.Meter{
 			Name: "storage", Category: inventory.CategoryStorage, Estimate: estimate,
-			Unpriced: what + " could not be read",
+			UnpricedReason: what + " could not be read",
 		})
 	case n > 0:
 		m.quantity("storage", inventory.CategoryStorage, n, gib, item)

@@ -24,8 +24,8 @@ func priced(t *testing.T, r *inventory.Resource) string {
 		part := m.Name + " "
 		p, err := book.Price(m.Cloud, m.Service, m.SKU, m.Region, price.Term(m.Term))
 		switch {
-		case m.Unpriced != "":
-			part += "? " + m.Unpriced
+		case m.UnpricedReason != "":
+			part += "? " + m.UnpricedReason
 		case err != nil:
 			part += "? " + err.Error()
 		default:
@@ -236,7 +236,7 @@ func TestHyperPodMeters(t *testing.T) {
 		{
 			"machines that are bought otherwise",
 			cluster(inventory.Known([]inventory.HyperPodGroup{
-				{NodeGroup: of("a", 1), Planned: true}, {NodeGroup: of("b", 1), Spot: true},
+				{NodeGroup: of("a", 1), TrainingPlan: true}, {NodeGroup: of("b", 1), Spot: true},
 			})),
 			"compute:a ? its machines are paid up front by a training plan; compute:b ? spot machines of HyperPod " +
 				"are billed " +

@@ -235,7 +235,7 @@ func limits(t *testing.T, b *Backend) {
 		},
 	} {
 		var err error
-		var got []action.Admitted
+		var got []action.AdmissionResult
 		for j, a := range append(tc.before, tc.last) {
 			asked := action.Batch{
 				Account: fmt.Sprintf("%s%s-%d", account, a.where, i), Source: source + a.source, Now: noon.Add(-a.ago),

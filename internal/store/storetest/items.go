@@ -294,7 +294,7 @@ func selected(t *testing.T, b *Backend) {
 			q.Sources = rapid.SliceOfNDistinct(rapid.SampledFrom(sources), 0, 2, rapid.ID).Draw(r, "sources")
 		}
 		if rapid.Bool().Draw(r, "unvouched") {
-			q.Unvouched = noon.Add(2 * time.Minute)
+			q.UnconfirmedSince = noon.Add(2 * time.Minute)
 		}
 		var want []action.Item
 		for _, it := range all {
@@ -303,7 +303,7 @@ func selected(t *testing.T, b *Backend) {
 			case (q.Refs == nil || slices.Contains(q.Refs, it.Ref)) &&
 				(q.Sources == nil || slices.Contains(q.Sources, it.Source)),
 				q.UnderWay && (it.Phase == action.Acting || it.Phase == action.Confirming),
-				it.Phase == action.Warned && it.UpdatedAt.Before(q.Unvouched):
+				it.Phase == action.Warned && it.UpdatedAt.Before(q.UnconfirmedSince):
 				want = append(want, it)
 			}
 		}

@@ -35,8 +35,8 @@ func maybe[T any](r *rand.Rand, from []T) (v T) {
 // scopeOf draws a scope, and inScope says by the plain meaning of its words what it selects.
 func scopeOf(r *rand.Rand) snapshot.Query {
 	q := snapshot.Query{
-		Account: maybe(r, listAccounts), Region: maybe(r, listRegions), Kind: maybe(r, listKinds), TeamBy: "m",
-		Past: r.IntN(4) == 0, Limit: maybe(r, []int{1, 3, 10}),
+		Account: maybe(r, listAccounts), Region: maybe(r, listRegions), Kind: maybe(r, listKinds), TeamMapping: "m",
+		IncludeGone: r.IntN(4) == 0, Limit: maybe(r, []int{1, 3, 10}),
 	}
 	if r.IntN(2) == 0 {
 		q.Teams = []string{}
@@ -49,7 +49,7 @@ func scopeOf(r *rand.Rand) snapshot.Query {
 
 func inScope(q snapshot.Query, ref inventory.Ref, team string, past bool) bool {
 	return (q.Account == "" || q.Account == ref.Account) && (q.Region == "" || q.Region == ref.Region) &&
-		(q.Kind == "" || q.Kind == ref.Kind) && (q.Past || !past) &&
+		(q.Kind == "" || q.Kind == ref.Kind) && (q.IncludeGone || !past) &&
 		(q.Teams == nil || slices.ContainsFunc(q.Teams, func(t string) bool { return strings.EqualFold(t, team) }))
 }
 
@@ -72,7 +72,7 @@ func inventoryOf(t *testing.T, b *Backend, r *rand.Rand) (resources []snapshot.R
 				all = append(all, snapshot.Part{Region: region, Kind: kind})
 			}
 		}
-		first := snapshot.Look{Cloud: "aws", Account: account, At: noon, Parts: all, Judged: true}
+		first := snapshot.Observation{Cloud: "aws", Account: account, At: noon, Parts: all, FindingsComplete: true}
 		for n := range 20 {
 			p := one(r, all)
 			res := snapshot.Resource{
@@ -80,7 +80,7 @@ func inventoryOf(t *testing.T, b *Backend, r *rand.Rand) (resources []snapshot.R
 					Cloud: "aws", Account: account, Region: p.Region, Kind: p.Kind,
 					ID: fmt.Sprintf("i-%d", r.IntN(12)),
 				}, Name: fmt.Sprintf("name %d", n%7),
-				State: "running", Team: one(r, listTeams), TeamBy: "m", Body: []byte("{}")}
+				State: "running", Team: one(r, listTeams), TeamMapping: "m", Body: []byte("{}")}
 			if slices.ContainsFunc(first.Resources, func(x snapshot.Resource) bool { return x.Ref == res.Ref }) {
 				continue
 			}
@@ -97,8 +97,8 @@ func inventoryOf(t *testing.T, b *Backend, r *rand.Rand) (resources []snapshot.R
 					res), append(later.Findings, first.Findings[i])
 			}
 		}
-		no(t, b.Snapshots.Keep(t.Context(), nil, first))
-		no(t, b.Snapshots.Keep(t.Context(), nil, later))
+		no(t, b.Snapshots.Save(t.Context(), nil, first))
+		no(t, b.Snapshots.Save(t.Context(), nil, later))
 		resources = append(resources, first.Resources...)
 	}
 	slices.SortFunc(resources, func(a, b snapshot.Resource) int { return inventory.CompareRefs(a.Ref, b.Ref) })
@@ -120,7 +120,7 @@ func resourcePages(t *testing.T, b *Backend) {
 		case 0:
 			q.ID = fmt.Sprintf("i-%d", r.IntN(12))
 		case 1:
-			q.Named = one(r, []string{"name 3", "name 6", "i-3", "none", "i-\x00"})
+			q.IDOrName = one(r, []string{"name 3", "name 6", "i-3", "none", "i-\x00"})
 		case 2:
 			q.Ref = one(r, all).Ref
 		}
@@ -133,7 +133,7 @@ func resourcePages(t *testing.T, b *Backend) {
 		var want []snapshot.Resource
 		for _, x := range all {
 			if inScope(q, x.Ref, x.Team, gone[x.Ref]) && (q.ID == "" || q.ID == x.Ref.ID) &&
-				(q.Named == "" || q.Named == x.Ref.ID || q.Named == x.Name) &&
+				(q.IDOrName == "" || q.IDOrName == x.Ref.ID || q.IDOrName == x.Name) &&
 				(q.Ref == inventory.Ref{} || q.Ref == x.Ref) &&
 				(q.After == inventory.Ref{} || inventory.CompareRefs(x.Ref, q.After) > 0) {
 				want = append(want, x)
@@ -162,7 +162,7 @@ func findingPages(t *testing.T, b *Backend) {
 	for _, x := range resources {
 		team[x.Ref] = x.Team
 	}
-	all := must(b.Snapshots.Findings(t.Context(), snapshot.Query{Past: true}))(t)
+	all := must(b.Snapshots.Findings(t.Context(), snapshot.Query{IncludeGone: true}))(t)
 	if len(all) != len(resources) || !slices.IsSortedFunc(all, func(a, b snapshot.Finding) int {
 		return strings.Compare(a.ID, b.ID)
 	}) {
@@ -180,11 +180,11 @@ func findingPages(t *testing.T, b *Backend) {
 			q.ID = one(r, all).ID
 		}
 		if r.IntN(2) == 0 {
-			q.AfterID = one(r, all).ID[:8]
+			q.AfterFinding = one(r, all).ID[:8]
 		}
 		var want []snapshot.Finding
 		for _, x := range all {
-			if inScope(q, x.Ref, team[x.Ref], gone[x.Ref]) && (q.ID == "" || q.ID == x.ID) && x.ID > q.AfterID {
+			if inScope(q, x.Ref, team[x.Ref], gone[x.Ref]) && (q.ID == "" || q.ID == x.ID) && x.ID > q.AfterFinding {
 				want = append(want, x)
 			}
 		}
@@ -203,16 +203,16 @@ func otherMapping(t *testing.T, b *Backend) {
 		l := lookAt(minutes, []snapshot.Part{instances})
 		for id, team := range map[string]string{"i-1": "vision", "i-2": "language"} {
 			r := sighted(instances, id, "running")
-			r.Team, r.TeamBy = team, by
+			r.Team, r.TeamMapping = team, by
 			l.Resources = append(l.Resources, r)
 		}
-		no(t, b.Snapshots.Keep(t.Context(), nil, l))
+		no(t, b.Snapshots.Save(t.Context(), nil, l))
 	}
 	expect := func(by string, want ...string) {
 		t.Helper()
 		got := []string{}
 		for _, r := range must(b.Snapshots.Resources(t.Context(), snapshot.Query{
-			Teams: []string{"VISION"}, TeamBy: by,
+			Teams: []string{"VISION"}, TeamMapping: by,
 		}))(
 			t) {
 			got = append(got, r.Ref.ID)

@@ -86,7 +86,7 @@ func climbForever(ctx context.Context, s action.Store, worker int, out io.Writer
 			if it.Phase = phase; phase == action.Acting {
 				b := batch()
 				b.Admissions = []action.Admission{{Item: intended(it), Entries: []action.Entry{entry("intent", it)}}}
-				var admitted []action.Admitted
+				var admitted []action.AdmissionResult
 				if admitted, err = s.Admit(ctx, b); err == nil {
 					it = admitted[0].Item
 				}

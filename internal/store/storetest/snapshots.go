@@ -42,8 +42,8 @@ func sighted(p snapshot.Part, id, state string) snapshot.Resource {
 }
 
 // lookAt is a look at the first account some minutes after noon.
-func lookAt(minutes int, parts []snapshot.Part, resources ...snapshot.Resource) snapshot.Look {
-	return snapshot.Look{
+func lookAt(minutes int, parts []snapshot.Part, resources ...snapshot.Resource) snapshot.Observation {
+	return snapshot.Observation{
 		Cloud: "aws", Account: "123456789012", At: noon.Add(time.Duration(minutes) * time.Minute), Parts: parts,
 		Resources: resources,
 		Reach:     snapshot.Reach{Profile: "p", Role: "r", Regions: []string{"us-east-1"}}}
@@ -56,7 +56,7 @@ func minute(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
 func lives(t *testing.T, b *Backend) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, r := range must(b.Snapshots.Resources(t.Context(), snapshot.Query{Past: true}))(t) {
+	for _, r := range must(b.Snapshots.Resources(t.Context(), snapshot.Query{IncludeGone: true}))(t) {
 		out[r.Ref.Account+"/"+r.Ref.ID] = fmt.Sprintf("%s %v-%v", r.State, r.FirstAt.Sub(noon).Minutes(),
 			r.SeenAt.Sub(noon).Minutes())
 		if !r.GoneAt.IsZero() {
@@ -75,11 +75,11 @@ func expectLives(t *testing.T, b *Backend, want map[string]string) {
 
 func keptAsSeen(t *testing.T, b *Backend) {
 	both := []snapshot.Part{instances, volumes}
-	no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(0, both, sighted(instances, "i-1", "running"),
+	no(t, b.Snapshots.Save(t.Context(), nil, lookAt(0, both, sighted(instances, "i-1", "running"),
 		sighted(instances, "i-2", "running"), sighted(volumes, "i-1", "available"))))
 	changed := sighted(instances, "i-1", "stopped")
 	changed.Name, changed.Body = "ä\x00", []byte(`{"other":1}`)
-	no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(5, both, changed, sighted(volumes, "i-1", "available"))))
+	no(t, b.Snapshots.Save(t.Context(), nil, lookAt(5, both, changed, sighted(volumes, "i-1", "available"))))
 	b = b.Reopen(t)
 	got := must(b.Snapshots.Resources(t.Context(), snapshot.Query{}))(t)
 	changed.Name, changed.FirstAt, changed.SeenAt = "ä\uFFFD", minute(0), minute(5)
@@ -92,20 +92,20 @@ func keptAsSeen(t *testing.T, b *Backend) {
 		Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-2",
 	}
 	want := []snapshot.Change{
-		{At: minute(0), What: snapshot.State, Value: "running"},
-		{At: minute(5), What: snapshot.State, Value: snapshot.Gone},
+		{At: minute(0), Aspect: snapshot.State, Value: "running"},
+		{At: minute(5), Aspect: snapshot.State, Value: snapshot.Gone},
 	}
 	if diff := cmp.Diff(want, must(b.Snapshots.Changes(t.Context(), gone))(t)); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 	// It comes back, and is the one that was there first.
-	no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(9, both[:1], changed, sighted(instances, "i-2", "running"))))
+	no(t, b.Snapshots.Save(t.Context(), nil, lookAt(9, both[:1], changed, sighted(instances, "i-2", "running"))))
 	for _, r := range must(b.Snapshots.Resources(t.Context(), snapshot.Query{}))(t) {
 		if r.Ref == gone && (!r.FirstAt.Equal(minute(0)) || !r.SeenAt.Equal(minute(9))) {
 			t.Errorf("it came back as %+v", r)
 		}
 	}
-	want = append(want, snapshot.Change{At: minute(9), What: snapshot.State, Value: "running"})
+	want = append(want, snapshot.Change{At: minute(9), Aspect: snapshot.State, Value: "running"})
 	if diff := cmp.Diff(want, must(b.Snapshots.Changes(t.Context(), gone))(t)); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
@@ -119,15 +119,15 @@ func keptAsSeen(t *testing.T, b *Backend) {
 
 func unreadStays(t *testing.T, b *Backend) {
 	both := []snapshot.Part{instances, volumes}
-	no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(0, both, sighted(instances, "i-1", "running"),
+	no(t, b.Snapshots.Save(t.Context(), nil, lookAt(0, both, sighted(instances, "i-1", "running"),
 		sighted(instances, "i-2", "running"), sighted(volumes, "v-1", "in-use"))))
 	// Volumes could not be read, and of the machines one before the list broke off.
-	no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(5, nil, sighted(instances, "i-1", "running"))))
+	no(t, b.Snapshots.Save(t.Context(), nil, lookAt(5, nil, sighted(instances, "i-1", "running"))))
 	expectLives(t, b, map[string]string{
 		"123456789012/i-1": "running 0-5", "123456789012/i-2": "running 0-0", "123456789012/v-1": "in-use 0-0",
 	})
 	// Machines are read again, and one is gone since it was seen last.
-	no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(9, both[:1], sighted(instances, "i-1", "running"))))
+	no(t, b.Snapshots.Save(t.Context(), nil, lookAt(9, both[:1], sighted(instances, "i-1", "running"))))
 	expectLives(t, b, map[string]string{
 		"123456789012/i-1": "running 0-9", "123456789012/i-2": "running 0-0 gone 9", "123456789012/v-1": "in-use 0-0",
 	})
@@ -138,11 +138,13 @@ func accountsApart(t *testing.T, b *Backend) {
 	other := lookAt(1, []snapshot.Part{instances}, sighted(instances, "i-9", "running"))
 	other.Account = "999999999999"
 	other.Resources[0].Ref.Account = other.Account
-	no(t, b.Snapshots.Keep(t.Context(), nil, other, first))
+	no(t, b.Snapshots.Save(t.Context(), nil, other, first))
 	other.At, other.Resources = minute(2), nil
-	no(t, b.Snapshots.Keep(t.Context(), nil, other))
+	no(t, b.Snapshots.Save(t.Context(), nil, other))
 	expectLives(t, b, map[string]string{"123456789012/i-1": "running 0-0", "999999999999/i-9": "running 1-1 gone 2"})
-	got := must(b.Snapshots.Resources(t.Context(), snapshot.Query{Cloud: "aws", Account: "999999999999", Past: true}))(
+	got := must(b.Snapshots.Resources(t.Context(), snapshot.Query{
+		Cloud: "aws", Account: "999999999999", IncludeGone: true,
+	}))(
 		t)
 	if len(got) != 1 || got[0].Ref.ID != "i-9" {
 		t.Errorf("of the other account: %+v", got)
@@ -160,7 +162,7 @@ func verdictIntervals(t *testing.T, b *Backend) {
 		if since >= 0 {
 			m.DutySince = minute(since)
 		}
-		no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(minutes, []snapshot.Part{instances}, m)))
+		no(t, b.Snapshots.Save(t.Context(), nil, lookAt(minutes, []snapshot.Part{instances}, m)))
 	}
 	look(0, "busy", -1)
 	look(10, "idle", 4)
@@ -171,11 +173,11 @@ func verdictIntervals(t *testing.T, b *Backend) {
 	look(50, "unknown", -1)
 	changes := must(b.Snapshots.Changes(t.Context(), sighted(instances, "i-1", "").Ref))(t)
 	want := []snapshot.Change{
-		{At: minute(0), What: snapshot.Duty, Value: "busy"},
-		{At: minute(0), What: snapshot.State, Value: "running"},
-		{At: minute(10), Since: minute(4), What: snapshot.Duty, Value: "idle"},
-		{At: minute(40), Since: minute(35), What: snapshot.Duty, Value: "idle"},
-		{At: minute(50), What: snapshot.Duty, Value: "unknown"},
+		{At: minute(0), Aspect: snapshot.Duty, Value: "busy"},
+		{At: minute(0), Aspect: snapshot.State, Value: "running"},
+		{At: minute(10), Since: minute(4), Aspect: snapshot.Duty, Value: "idle"},
+		{At: minute(40), Since: minute(35), Aspect: snapshot.Duty, Value: "idle"},
+		{At: minute(50), Aspect: snapshot.Duty, Value: "unknown"},
 	}
 	if diff := cmp.Diff(want, changes); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
@@ -186,13 +188,13 @@ func findingTimes(t *testing.T, b *Backend) {
 	find := func(minutes int, parts []snapshot.Part, judged bool, ids ...string) {
 		t.Helper()
 		l := lookAt(minutes, parts)
-		l.Judged = judged
+		l.FindingsComplete = judged
 		for _, id := range ids {
 			l.Findings = append(l.Findings, snapshot.Finding{
 				ID: id, Rule: "instance-idle", Ref: sighted(instances, "i-"+id, "").Ref, Body: []byte(`{}`),
 			})
 		}
-		no(t, b.Snapshots.Keep(t.Context(), nil, l))
+		no(t, b.Snapshots.Save(t.Context(), nil, l))
 	}
 	find(0, []snapshot.Part{instances}, true, "a", "b")
 	find(5, []snapshot.Part{instances}, true, "a", "c")
@@ -200,7 +202,7 @@ func findingTimes(t *testing.T, b *Backend) {
 	find(7, []snapshot.Part{volumes}, true)        // machines could not be read
 	find(8, []snapshot.Part{instances}, true, "b") // it is there again
 	got := map[string]string{}
-	for _, f := range must(b.Snapshots.Findings(t.Context(), snapshot.Query{Past: true}))(t) {
+	for _, f := range must(b.Snapshots.Findings(t.Context(), snapshot.Query{IncludeGone: true}))(t) {
 		got[f.ID] = fmt.Sprintf("%s %s %v-%v", f.Rule, f.Ref.ID, f.FirstAt.Sub(noon).Minutes(),
 			f.LastAt.Sub(noon).Minutes())
 		if !f.EndedAt.IsZero() {
@@ -220,12 +222,12 @@ func findingTimes(t *testing.T, b *Backend) {
 }
 
 func olderLook(t *testing.T, b *Backend) {
-	no(t, b.Snapshots.Keep(t.Context(), nil,
+	no(t, b.Snapshots.Save(t.Context(), nil,
 		lookAt(5, []snapshot.Part{instances}, sighted(instances, "i-1", "stopped"))))
 	older := lookAt(1, []snapshot.Part{instances}, sighted(instances, "i-1", "running"),
 		sighted(instances, "i-2", "running"))
 	older.Reach.Role = "old"
-	no(t, b.Snapshots.Keep(t.Context(), nil, older))
+	no(t, b.Snapshots.Save(t.Context(), nil, older))
 	expectLives(t, b, map[string]string{"123456789012/i-1": "stopped 5-5"})
 	if a := must(b.Snapshots.Accounts(t.Context()))(t); len(a) != 1 || a[0].Reach.Role != "r" ||
 		!a[0].At.Equal(minute(5)) {
@@ -242,7 +244,7 @@ func looksAtOnce(t *testing.T, b *Backend) {
 				sighted(instances, "i-all", "running"))
 			second := l
 			second.Account, second.Resources = "999999999999", nil
-			if err := other.Snapshots.Keep(t.Context(), nil, l, second); err != nil {
+			if err := other.Snapshots.Save(t.Context(), nil, l, second); err != nil {
 				t.Error(err)
 			}
 		})
@@ -257,7 +259,7 @@ func looksAtOnce(t *testing.T, b *Backend) {
 func auditsByAccounts(t *testing.T, b *Backend) {
 	keep := func(minutes int, body string, accounts ...string) {
 		t.Helper()
-		no(t, b.Snapshots.Keep(t.Context(), &snapshot.Audit{
+		no(t, b.Snapshots.Save(t.Context(), &snapshot.Audit{
 			Cloud: "aws", Accounts: accounts, At: minute(minutes), Body: []byte(body),
 		}))
 	}
@@ -281,11 +283,11 @@ func unchangedIsCheap(t *testing.T, b *Backend) {
 	for i := range many {
 		look.Resources = append(look.Resources, sighted(instances, fmt.Sprintf("i-%05d", i), "running"))
 	}
-	no(t, b.Snapshots.Keep(t.Context(), nil, look))
+	no(t, b.Snapshots.Save(t.Context(), nil, look))
 	look.At = minute(1)
 	look.Resources[7].State = "stopped"
 	start := time.Now()
-	no(t, b.Snapshots.Keep(t.Context(), nil, look))
+	no(t, b.Snapshots.Save(t.Context(), nil, look))
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("a look at %d resources of which one changed took %s", many, took)
 	}

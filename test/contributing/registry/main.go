@@ -15,7 +15,7 @@ func main() {
 	for _, r := range finding.All(aws.Rules()) {
 		fmt.Println("rule", r.ID)
 	}
-	for _, f := range policy.Language() {
+	for _, f := range policy.AllFacts() {
 		fmt.Println("fact", f.Name)
 	}
 	for _, e := range ops.All() {

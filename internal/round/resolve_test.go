@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// TestSettle: what a policy's action means for one machine.
-func TestSettle(t *testing.T) {
+// TestResolveAction: what a policy's action means for one machine.
+func TestResolveAction(t *testing.T) {
 	scratch := policy.Governance{{Select: policy.Select{Kind: []string{"instance"}}, ScratchInstanceStore: true}}
 	once := &inventory.Instance{Market: inventory.Spot, SpotOnce: inventory.Known(true)}
 	stop := policy.Do{Verb: policy.Stop, SaveDisks: true}
@@ -59,7 +59,7 @@ func TestSettle(t *testing.T) {
 		if tc.r.Kind == "" {
 			tc.r.Kind = inventory.KindInstance
 		}
-		if diff := cmp.Diff(tc.want, Settle(tc.do, &tc.r, tc.g)); diff != "" {
+		if diff := cmp.Diff(tc.want, ResolveAction(tc.do, &tc.r, tc.g)); diff != "" {
 			t.Errorf("%s differs (-want +got):\n%s", tc.name, diff)
 		}
 	}

@@ -12,26 +12,26 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Kept returns the item as every store keeps it, and shares nothing with it: times in
-// UTC to the microsecond, texts for people as plain UTF-8. An item without an id is
-// refused, and one whose calls would not come back byte for byte.
-func (it Item) Kept() (Item, error) {
+// Storable returns a copy of the item in the form of every store: times in UTC to the microsecond,
+// texts for people as plain UTF-8. It fails for an item without an id, or with calls that would not
+// be stored byte for byte.
+func (it Item) Storable() (Item, error) {
 	if it.ID == "" {
 		return it, errors.New("it has no id")
 	}
 	it = it.clone()
 	it.Because, it.Alarm = storable(it.Because), storable(it.Alarm)
 	for _, t := range []*time.Time{
-		&it.FirstAt, &it.WarnedAt, &it.GraceFrom, &it.HeldTo, &it.ApprovedAt, &it.UpdatedAt,
+		&it.FirstAt, &it.WarnedAt, &it.GraceFrom, &it.ConditionHeldUntil, &it.ApprovedAt, &it.UpdatedAt,
 	} {
-		*t = instant(*t)
+		*t = truncateTime(*t)
 	}
 	for i := range it.Steps {
 		s := &it.Steps[i]
 		for _, t := range []*time.Time{
 			&s.IntentAt, &s.RepeatedAt, &s.AcceptedAt, &s.ConfirmedAt, &s.RefusedAt, &s.FailedAt,
 		} {
-			*t = instant(*t)
+			*t = truncateTime(*t)
 		}
 		s.Error, s.Refused = storable(s.Error), storable(s.Refused)
 		for _, text := range [...]string{s.Key, s.Params, s.Undo, s.Receipt} {
@@ -43,7 +43,7 @@ func (it Item) Kept() (Item, error) {
 	return it, nil
 }
 
-// clone returns the item with slices and maps of its own.
+// clone returns the item with copies of its slices and maps.
 func (it Item) clone() Item {
 	it.Gang, it.Recipients, it.Steps = slices.Clone(it.Gang), slices.Clone(it.Recipients), slices.Clone(it.Steps)
 	it.Do.Tags, it.Do.Members = maps.Clone(it.Do.Tags), slices.Clone(it.Do.Members)
@@ -54,13 +54,13 @@ func (it Item) clone() Item {
 	return it
 }
 
-// Kept returns the entry as every audit log keeps it, and shares nothing with it. One
-// without a time is refused.
-func (e Entry) Kept() (Entry, error) {
+// Storable returns a copy of the entry in the form of every audit log. It fails without a time.
+func (e Entry) Storable() (Entry, error) {
 	if e.At.IsZero() {
 		return e, fmt.Errorf("record %q: it has no time", e.What)
 	}
-	e.At, e.Actor, e.Because, e.Outcome = instant(e.At), storable(e.Actor), storable(e.Because), storable(e.Outcome)
+	e.At, e.Actor, e.Because, e.Outcome = truncateTime(e.At), storable(e.Actor), storable(
+		e.Because), storable(e.Outcome)
 	e.Evidence = slices.Clone(e.Evidence)
 	for i := range e.Evidence {
 		v := &e.Evidence[i]
@@ -72,28 +72,27 @@ func (e Entry) Kept() (Entry, error) {
 	return e, nil
 }
 
-// Blown returns a fuse as every store keeps it when it has blown, and what is recorded
-// of it.
-func (f Fuse) Blown() (Fuse, Entry) {
-	f.At, f.Items = instant(f.At), slices.Clone(f.Items)
+// StorableBlown returns a blown fuse in the form of every store, and its entry.
+func (f Fuse) StorableBlown() (Fuse, Entry) {
+	f.At, f.Items = truncateTime(f.At), slices.Clone(f.Items)
 	f.ConfirmedAt, f.By, f.Reason, f.Until = time.Time{}, "", "", time.Time{}
 	return f, Entry{At: f.At, Account: f.Account, Actor: "policy " + f.Source, What: EventFuse, Because: f.String()}
 }
 
-// Confirmed returns a fuse as every store keeps it when a person has confirmed it, and
-// what is recorded of that.
-func (f Fuse) Confirmed() (Fuse, Entry) {
-	f.At, f.ConfirmedAt, f.Until, f.Reason = instant(f.At), instant(f.ConfirmedAt), instant(
+// StorableConfirmed returns a confirmed fuse in the form of every store, and the entry of the
+// confirmation.
+func (f Fuse) StorableConfirmed() (Fuse, Entry) {
+	f.At, f.ConfirmedAt, f.Until, f.Reason = truncateTime(f.At), truncateTime(f.ConfirmedAt), truncateTime(
 		f.Until), storable(f.Reason)
 	return f, Entry{
 		At: f.ConfirmedAt, Account: f.Account, Actor: f.By, What: EventConfirm, Because: f.Reason,
-		Outcome: "policy " + f.Source + ": " + f.meant(),
+		Outcome: "policy " + f.Source + ": " + f.confirmedText(),
 	}
 }
 
-// Admissible refuses a batch that would be counted where it does not belong, or acted
-// on without an intent.
-func (b Batch) Admissible() error {
+// Validate returns an error for a batch with admissions of another account or source, or without an
+// intent.
+func (b Batch) Validate() error {
 	for _, adm := range b.Admissions {
 		it := adm.Item
 		switch {
@@ -109,16 +108,16 @@ func (b Batch) Admissible() error {
 	return nil
 }
 
-// instant returns a time in UTC to the microsecond; zero stays zero.
-func instant(t time.Time) time.Time {
+// truncateTime returns a time in UTC to the microsecond; zero stays zero.
+func truncateTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
 	}
 	return time.UnixMicro(t.UnixMicro()).UTC()
 }
 
-// storable returns a text for people as any database takes it: providers' messages may
-// hold bytes that are no text, and must not keep an outcome from being recorded.
+// storable returns a text for people that any database accepts: providers' messages may contain
+// invalid bytes, and must still be recorded.
 func storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

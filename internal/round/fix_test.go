@@ -46,7 +46,7 @@ func (f *fleet) idleFinding(t testing.TB) string {
 	return ""
 }
 
-func TestAFixOfOneOfAGang(t *testing.T) {
+func TestFixOfGangMember(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		busy  bool
@@ -71,15 +71,15 @@ func TestAFixOfOneOfAGang(t *testing.T) {
 	}
 }
 
-// TestAFixBeginsAnewAfterItsFindingWasGone: the machine worked between the warning and
+// TestFixWarnsAgainAfterFindingWasGone: the machine worked between the warning and
 // the end of its grace, so that the owner is warned again.
-func TestAFixBeginsAnewAfterItsFindingWasGone(t *testing.T) {
+func TestFixWarnsAgainAfterFindingWasGone(t *testing.T) {
 	f := newFleet(1)
 	id := f.idleFinding(t)
 	f.fix(t, id)
 	f.clock.Advance(10 * time.Minute)
 	f.busy["i-1"] = true
-	if out := f.fix(t, id); len(out.Gone) != 1 {
+	if out := f.fix(t, id); len(out.GoneRequests) != 1 {
 		t.Fatalf("a busy machine's finding holds: %+v", out)
 	}
 	f.busy["i-1"] = false
@@ -93,9 +93,9 @@ func TestAFixBeginsAnewAfterItsFindingWasGone(t *testing.T) {
 	}
 }
 
-// TestAFixIsConfirmedAfterItsFindingIsGone: what is under way is looked up although the
+// TestConfirmsFixAfterFindingIsGone: what is under way is looked up although the
 // machine is no finding any more.
-func TestAFixIsConfirmedAfterItsFindingIsGone(t *testing.T) {
+func TestConfirmsFixAfterFindingIsGone(t *testing.T) {
 	f := newFleet(1)
 	id := f.idleFinding(t)
 	f.cloud.Slow(1)

@@ -12,19 +12,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// DefaultKeepMax is how long a keep may hold; it can be given again.
+// DefaultKeepMax is the longest keep; it can be renewed.
 const DefaultKeepMax = 30 * 24 * time.Hour
 
-// Keep exempts a resource at once, until k.Until; the store records it. k.At is set to
-// now, and k.By to the ladder's actor where it is empty. A keep needs a reason, ends in
-// the future, and at most KeepMax from now.
+// Keep exempts a resource immediately until k.Until; the store records it. k.At is set to now, and
+// an empty k.By to the ladder's actor. A keep needs a reason, and ends at most KeepMax from now.
 func (l *Ladder) Keep(ctx context.Context, k Keep) error {
 	own := l.Clock().Wall
 	clock, _, err := SharedClock(ctx, l.Store, l.Clock)
 	if clock == nil {
 		return fmt.Errorf("keep %s: %w", k.Ref.ID, err)
 	}
-	// It lasts as long as was asked for, whatever this machine takes the time to be.
+	// It lasts as long as requested, whatever this machine's clock shows.
 	k.At = clock().Wall
 	k.Until = k.At.Add(k.Until.Sub(own))
 	k.By = cmp.Or(k.By, l.Actor)
@@ -47,18 +46,17 @@ func (l *Ladder) Keep(ctx context.Context, k Keep) error {
 	return nil
 }
 
-// FreezeByHand says what stops all actions where the state cannot be reached.
+// FreezeByHand is the advice for stopping all actions if the state is unreachable.
 const FreezeByHand = "to freeze by hand, end every `curfew serve`, `curfew enforce` and `curfew fix`, or take the " +
 	"permissions that " +
 	"`curfew enforce --print-iam-policy` lists from their role"
 
-// Freeze stops all actions of every process at once; the store records it. It needs a
-// reason.
+// Freeze stops all actions of every process immediately; the store records it. It needs a reason.
 func (l *Ladder) Freeze(ctx context.Context, reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return errors.New("freeze: give a reason, so that others know why nothing happens")
 	}
-	err := intent.Within(ctx, freezeFor, "write the freeze", func(ctx context.Context) error {
+	err := intent.Within(ctx, freezeTimeout, "write the freeze", func(ctx context.Context) error {
 		return l.Store.Freeze(ctx, Freeze{At: l.Clock().Wall, By: l.Actor, Reason: Redact(reason)})
 	})
 	if err != nil {

@@ -62,10 +62,10 @@ func (s timetable) Measure(_ context.Context, resources []*inventory.Resource, i
 	return usage.MeasureResult{}, nil
 }
 
-// TestWasteIsTheHoursOfIdleMachines holds the waste of an audit against adding up, hour by
+// TestWasteOfIdleMachines holds the waste of an audit against adding up, hour by
 // hour, what machines cost whose GPU did nothing in that hour; of machines of a gang, when
 // none of them did anything.
-func TestWasteIsTheHoursOfIdleMachines(t *testing.T) {
+func TestWasteOfIdleMachines(t *testing.T) {
 	base := setting(t, Observation{})
 	const hours = 14 * 24
 	rapid.Check(t, func(t *rapid.T) {
@@ -124,9 +124,9 @@ func TestWasteIsTheHoursOfIdleMachines(t *testing.T) {
 	})
 }
 
-// TestACostsQueryAgreesWithAnAudit: what an audit says of its window is what the ledger
+// TestCostsMatchAudit: what an audit says of its window is what the ledger
 // says of that time, where the account was listed at its start.
-func TestACostsQueryAgreesWithAnAudit(t *testing.T) {
+func TestCostsMatchAudit(t *testing.T) {
 	o := Observation{CommitmentsKnown: true}
 	table := timetable{hours: map[string][]float64{}}
 	for i := range 6 {

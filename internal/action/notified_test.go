@@ -92,7 +92,7 @@ func TestNotifiesActionConfirmedAfterRestart(t *testing.T) {
 	w.ladder.Verify = func(context.Context, []action.Item) (map[string]action.Proposal, error) { return nil, nil }
 	for range 3 {
 		w.clock.Advance(time.Minute)
-		if _, err := w.ladder.Round(t.Context(), action.Look{}); err != nil {
+		if _, err := w.ladder.Round(t.Context(), action.Scope{}); err != nil {
 			t.Fatal(err)
 		}
 	}

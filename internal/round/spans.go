@@ -24,37 +24,37 @@ type point struct {
 	mean, max float64
 }
 
-// held keeps the points of a source for the tracker, which takes them in order of time
-// across meters while sources hand them over meter by meter.
-type held struct {
-	taken  *taken
-	opened usage.SourceInfo
-	own    []*series
-	newest int
+// sampleBuffer buffers the points of a source, because sources deliver them meter by meter and the
+// tracker needs them in order of time.
+type sampleBuffer struct {
+	choice    *sourceChoice
+	opened    usage.SourceInfo
+	series    []*series
+	lastIndex int
 }
 
 // Add implements usage.Sink.
-func (h *held) Add(gpu string, s usage.Signal, p usage.Point) bool {
+func (h *sampleBuffer) Add(gpu string, s usage.Signal, p usage.Point) bool {
 	var to *series
-	for i := range h.own { // they come in turn, or again and again
-		j := (h.newest + i) % len(h.own)
-		if x := h.own[j]; x.signal == s && x.gpu == gpu {
-			h.newest, to = j, x
+	for i := range h.series { // points arrive meter by meter, or repeatedly for one
+		j := (h.lastIndex + i) % len(h.series)
+		if x := h.series[j]; x.signal == s && x.gpu == gpu {
+			h.lastIndex, to = j, x
 			break
 		}
 	}
 	if to == nil {
 		to = &series{gpu: gpu, signal: s, opened: h.opened}
-		h.newest = len(h.own)
-		h.own, h.taken.samples = append(h.own, to), append(h.taken.samples, to)
+		h.lastIndex = len(h.series)
+		h.series, h.choice.samples = append(h.series, to), append(h.choice.samples, to)
 	}
 	to.points = append(to.points, point{p.Time.UnixNano(), p.Mean, p.Max})
 	return true
 }
 
-// replay hands the samples of an audit to the tracker in order of time, and asks at each
-// moment what the machine did, and whenever that may change by itself up to now.
-func (s *subject) replay(all []*series, now time.Time) {
+// replaySamples adds the samples of an audit to the tracker in order of time, and judges the
+// machine at each sample and at each later change up to now.
+func (s *subject) replaySamples(all []*series, now time.Time) {
 	if len(all) == 0 {
 		return
 	}
@@ -69,16 +69,16 @@ func (s *subject) replay(all []*series, now time.Time) {
 		}
 	}
 	ask := func(at time.Time) {
-		if at.After(now) || at.Before(s.asked) {
+		if at.After(now) || at.Before(s.judgedAt) {
 			return
 		}
 		v := s.tracker.Verdict(at, machine)
-		s.did.Add(at, v)
-		s.asked, s.turns = at, v.Next
+		s.windowSpans.Add(at, v)
+		s.judgedAt, s.nextChange = at, v.Next
 	}
-	until := func(end time.Time) { // asks at the moments before it
-		for s.turns.After(s.asked) && s.turns.Before(end) && !s.turns.After(now) {
-			ask(s.turns)
+	until := func(end time.Time) { // judge at the changes before end
+		for s.nextChange.After(s.judgedAt) && s.nextChange.Before(end) && !s.nextChange.After(now) {
+			ask(s.nextChange)
 		}
 	}
 	for {
@@ -104,34 +104,34 @@ func (s *subject) replay(all []*series, now time.Time) {
 	until(now.Add(1))
 }
 
-// past returns what every resource is known to have done up to now, as far as an audit
-// looks back: a machine of a gang what the gang did.
-func (e *Engine) past(r *Result, now time.Time) map[inventory.Ref][]ledger.Span {
+// pastSpans returns the states of every resource up to now, over the window of an audit. Machines
+// of a gang have the states of the gang.
+func (e *Engine) pastSpans(r *Result, now time.Time) map[inventory.Ref][]ledger.Span {
 	out := map[inventory.Ref][]ledger.Span{}
 	for ref, s := range e.subjects {
-		out[ref] = s.past(now)
+		out[ref] = s.pastSpans(now)
 	}
 	for _, members := range e.gangs {
-		if len(members) > 1 || members[0].missing {
-			whole := together(members, now)
+		if len(members) > 1 || members[0].maybeIncomplete {
+			whole := gangSpans(members, now)
 			for _, s := range members {
 				out[s.ref] = whole
 			}
 		}
 	}
 	for ref, w := range r.Windows {
-		if s := e.subjects[ref]; s != nil && s.Kind.Traits().Attaches && s.State == inventory.StateAvailable {
+		if s := e.subjects[ref]; s != nil && s.Kind.Traits().Attachable && s.State == inventory.StateAvailable {
 			out[ref] = append(out[ref], ledger.Span{From: lastUsed(w), To: now, State: ledger.Unused})
 		}
 	}
 	return out
 }
 
-func (s *subject) past(now time.Time) []ledger.Span {
-	if s.asked.IsZero() {
+func (s *subject) pastSpans(now time.Time) []ledger.Span {
+	if s.judgedAt.IsZero() {
 		return nil
 	}
-	spans := s.did.Until(now)
+	spans := s.windowSpans.Until(now)
 	out := make([]ledger.Span, len(spans))
 	for i, x := range spans {
 		out[i] = ledger.Span(x)
@@ -139,12 +139,12 @@ func (s *subject) past(now time.Time) []ledger.Span {
 	return out
 }
 
-// together returns what the machines of a gang that are there did as a whole.
-func together(members []*subject, now time.Time) []ledger.Span {
+// gangSpans returns the states of a gang as a whole.
+func gangSpans(members []*subject, now time.Time) []ledger.Span {
 	var moments []time.Time
 	spans := make([][]ledger.Span, len(members))
 	for i, s := range members {
-		spans[i] = s.past(now)
+		spans[i] = s.pastSpans(now)
 		moments = append(moments, s.CreatedAt)
 		for _, x := range spans[i] {
 			moments = append(moments, x.From, x.To)
@@ -161,7 +161,7 @@ func together(members []*subject, now time.Time) []ledger.Span {
 			for next[j] < len(spans[j]) && !spans[j][next[j]].To.After(from) {
 				next[j]++
 			}
-			if s.CreatedAt.After(from) || s.own == nil {
+			if s.CreatedAt.After(from) || s.ownVerdict == nil {
 				continue
 			}
 			var v duty.Verdict
@@ -170,7 +170,7 @@ func together(members []*subject, now time.Time) []ledger.Span {
 			}
 			verdicts = append(verdicts, v)
 		}
-		if members[0].missing {
+		if members[0].maybeIncomplete {
 			verdicts = append(verdicts, duty.Verdict{})
 		}
 		state := duty.Gang(verdicts).State
@@ -185,8 +185,8 @@ func together(members []*subject, now time.Time) []ledger.Span {
 	return out
 }
 
-// lastUsed returns the end of the newest sample of a volume's input and output, which
-// providers measure only while it is attached; the start of the window without one.
+// lastUsed returns the end of the newest sample of a volume's input and output, which providers
+// measure only while it is attached; the start of the window without one.
 func lastUsed(w *usage.Window) time.Time {
 	at := w.From
 	for _, sig := range []usage.Signal{usage.DiskOps, usage.DiskBytes} {

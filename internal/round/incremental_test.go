@@ -12,10 +12,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestAnEngineThatGoesOnProposesWhatAFreshOneDoes: an engine that keeps what it knows from
+// TestIncrementalEngineMatchesFreshOne: an engine that keeps what it knows from
 // one round to the next, and reads only what is new, proposes in every round what one
 // proposes that reads everything.
-func TestAnEngineThatGoesOnProposesWhatAFreshOneDoes(t *testing.T) {
+func TestIncrementalEngineMatchesFreshOne(t *testing.T) {
 	set, err := policy.Parse("p.yaml", []byte(`
 apiVersion: curfew.policy/v1
 policies:

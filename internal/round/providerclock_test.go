@@ -11,13 +11,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// dated is an account whose provider has a clock.
-type dated struct {
+// datedLister is an account whose provider has a clock.
+type datedLister struct {
 	*fleet
 	at time.Time
 }
 
-func (d dated) List(ctx context.Context, q Query) (*Observation, error) {
+func (d datedLister) List(ctx context.Context, q Query) (*Observation, error) {
 	o, err := d.fleet.List(ctx, q)
 	o.ProviderTime = d.at
 	return o, err
@@ -31,9 +31,9 @@ func (p *posts) Post(context.Context, ledger.Seen) error {
 	return nil
 }
 
-// TestAClockAheadOfTheProvidersChargesNothing: the state may have no other clock than the
+// TestRejectsChargesAheadOfProviderClock: the state may have no other clock than the
 // one that is wrong, from its first reading on; the provider has one of its own.
-func TestAClockAheadOfTheProvidersChargesNothing(t *testing.T) {
+func TestRejectsChargesAheadOfProviderClock(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestAClockAheadOfTheProvidersChargesNothing(t *testing.T) {
 		f := newFleet(2)
 		var books posts
 		s := f.setting(&policy.Set{}, book)
-		s.Lister, s.Books = dated{f, f.now().Add(-tc.behind)}, &books
+		s.Lister, s.Books = datedLister{f, f.now().Add(-tc.behind)}, &books
 		got, err := New(s).Round(t.Context())
 		if err != nil || books != tc.posted {
 			t.Errorf("%s: %d posted, want %d; %v", tc.name, books, tc.posted, err)
