@@ -171,18 +171,18 @@ func (s *pass) verify(ctx context.Context, due []candidate) ([]candidate, error)
 // holds says whether a due item may be acted on by what was read again; where it may
 // not, it is put back and reported.
 func (s *pass) holds(ctx context.Context, c *candidate, found bool, readAt, now time.Time) (bool, error) {
-	const changed = "verified again, it does not hold any more"
+	const changed = "verified again, it no longer holds"
 	switch {
 	case !found && c.again:
 		// The call may have been carried out, and the provider be slow to show it.
 		s.say(c.it, Line{
-			Result: ResultActed, Why: "it does not hold any more, and the provider shows no trace of " +
+			Result: ResultActed, Why: "it no longer holds, and the provider shows no trace of " +
 				c.it.Steps[c.it.Step].Name + " yet",
 			NextAt: s.soon()})
 		return false, nil
 	case !found && !s.covers(c.it.Source, c.it.Ref):
 		s.say(c.it, Line{
-			Result: ResultActed, Why: "its next call waits for a round that looks at it", NextAt: s.soon(),
+			Result: ResultActed, Why: "its next call waits for a pass that reads it", NextAt: s.soon(),
 		})
 		return false, nil
 	case !found:
@@ -302,7 +302,7 @@ func (s *pass) admit(ctx context.Context, source string, first []candidate) ([]c
 		b.Admissions = append(b.Admissions, adm)
 	}
 	result, why := ResultWaiting,
-		"another process changed one of these meanwhile; they are looked at again in the next round"
+		"another process changed one of these meanwhile; the next pass checks them again"
 	answers, err := s.Store.Admit(ctx, b)
 	switch {
 	case err == nil:

@@ -69,7 +69,7 @@ const (
 	Confirming Phase = "confirming" // the provider accepted the call
 	Done       Phase = "done"       // the provider confirmed
 	Failed     Phase = "failed"     // given up on, with an alarm
-	Withdrawn  Phase = "withdrawn"  // the condition does not hold any more, or a keep came
+	Withdrawn  Phase = "withdrawn"  // the condition no longer holds, or a keep came
 	Undone     Phase = "undone"
 )
 

@@ -171,7 +171,7 @@ func (s *pass) again(c candidate) {
 	case s.report.Frozen != nil:
 		s.line(c.it, ResultFrozen, s.report.Frozen.String())
 	case !s.speaksFor(c.it.Source):
-		s.line(c.it, ResultActed, "its next call waits for a round of "+c.it.Source)
+		s.line(c.it, ResultActed, "its next call waits for a pass of "+c.it.Source)
 	default:
 		s.due = append(s.due, c)
 	}

@@ -272,7 +272,7 @@ func (s *pass) skip(it Item, err error) error {
 	case errors.Is(err, ErrConflict):
 		s.say(it, Line{
 			Result: ResultWaiting,
-			Why:    "another process changed it meanwhile; it is looked at again in the next round",
+			Why:    "another process changed it meanwhile; the next pass checks it again",
 			NextAt: s.soon(),
 		})
 	case errors.As(err, &u):
@@ -293,7 +293,7 @@ func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
 		return nil
 	case Withdrawn:
 		return s.withdraw(ctx, next,
-			"its condition does not hold any more, or is not known, or another machine or action took its place")
+			"its condition no longer holds, or is not known, or another machine or action took its place")
 	}
 	p.Together = p.gathered(s.together)
 	switch refusal := s.Assume.Refuse(*p, next, s.r.Now, s.keeps); {
@@ -379,7 +379,7 @@ func (s *pass) vouch(ctx context.Context, it Item, _ *Proposal) error {
 func (s *pass) waits(it Item, p Proposal) {
 	switch {
 	case it.Do.Verb == policy.Notify:
-		s.line(it, ResultWarned, "told: "+strings.Join(it.Recipients, ", "))
+		s.line(it, ResultWarned, "notified: "+strings.Join(it.Recipients, ", "))
 	case it.GraceFrom.IsZero():
 		s.line(it, ResultWarned, "its policy warns and does not act: "+p.Because)
 	default:
@@ -527,7 +527,7 @@ func orOwner(recipients []string) []string {
 // notify sends a message to one recipient and returns the name of who accepted it.
 func (s *pass) notify(ctx context.Context, to string, m Message) (name string, err error) {
 	m.To = to
-	err = intent.Within(ctx, patience, "tell "+to, func(ctx context.Context) (err error) {
+	err = intent.Within(ctx, patience, "notify "+to, func(ctx context.Context) (err error) {
 		name, err = s.Notifier.Notify(ctx, to, m)
 		return err
 	})

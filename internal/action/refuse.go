@@ -116,7 +116,7 @@ func identityChanged(c *ruleInput) string {
 	case c.it.Phase != "" && (now != c.it.Identity || c.Resource.Ref() != c.it.Ref):
 		return "it is not the one that the warning was about: it was created or launched again"
 	case now == "" && c.Do.Verb.Destructive() && c.Resource.Kind.Traits().Compute:
-		return "its creation time is unknown, so it cannot be told from another one under its name"
+		return "its creation time is unknown, so it cannot be distinguished from another one of the same name"
 	}
 	return ""
 }

@@ -20,7 +20,7 @@ const (
 	ResultActed     Result = "acted"      // the call was made; the provider has not confirmed
 	ResultConfirmed Result = "confirmed"  // the provider confirmed
 	ResultRefused   Result = "refused"    // a rule forbids it
-	ResultWithdrawn Result = "withdrawn"  // it does not hold any more
+	ResultWithdrawn Result = "withdrawn"  // it no longer holds
 	ResultFailed    Result = "failed"
 	ResultDeferred  Result = "deferred" // a cap holds it back for now; it stays warned
 	ResultOverCap   Result = "over-cap" // over a cap by itself: never carried out under these limits

@@ -449,7 +449,7 @@ func (h *host) warnIfIdle() {
 	w.terminals = warnTerminals(h.lastMeasurement.terminals, said)
 	h.warning = w
 	h.phase, h.phaseReason = session.HostWarned, h.activity+" for "+rested+": "+h.verdict.Why
-	h.journal.add("warned", fmt.Sprintf("%s; %s told; it ends in %s", h.phaseReason,
+	h.journal.add("warned", fmt.Sprintf("%s; %s notified; it ends in %s", h.phaseReason,
 		plain.Count(w.terminals, "terminal"),
 		plain.Duration(grace)))
 	if w.terminals > 0 {

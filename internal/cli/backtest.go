@@ -63,8 +63,8 @@ only, and perfect foresight. A sample at t covers [t, t + step). A missing sampl
 unknown time and ends an idle period. A restart is charged where work comes back to a
 released resource.
 
---as-sessions shows what the machines would have cost as sessions: each ends after --idle at
-rest, and is started again when its work comes back.`,
+--as-sessions shows the cost of the machines as sessions: each ends after --idle without
+work, and is started again when its work comes back.`,
 		Example: `  curfew backtest --trace examples/data/gpus.csv.gz --restart-cost 5m
   curfew backtest --trace examples/data/gpus.csv.gz --as-sessions --idle 30m
   curfew backtest --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml -o html > replay.html

@@ -20,9 +20,9 @@ func (a *app) newConfirm() *cobra.Command {
 		Short: "Say that what has blown a policy's fuse is meant",
 		Long: `A fuse guards against a bad policy: once more than five machines, and over half of
 those that a policy selects, are due at once, nothing of the policy is carried out until a
-person confirms. The confirmation means the machines that were due then; they are carried
-out within the caps. --for says that the fuse is not to blow again for a time, for a
-policy that ends most of what it selects by design, such as one for nights.
+person confirms. The confirmation covers the machines that were due then; their actions are
+carried out within the caps. --for keeps the fuse from blowing again for a time, for a
+policy that by design ends most of the machines that it selects, such as one for nights.
 Without POLICY the fuses that have blown are listed.`,
 		Example: `  curfew confirm
   curfew confirm idle-gpu-machines --reason "the fleet of the course that ended"

@@ -46,13 +46,13 @@ func (a *app) newEnforce() *cobra.Command {
 		Use:   "enforce --once",
 		Short: "One pass of the policies over the account as it is now",
 		Long: `Makes one pass of the policies: reads the account, judges it, and advances every
-ladder by the steps that are due: warn, wait out the grace, verify again, act, confirm.
+ladder by the steps that are due: warn, wait for the grace period, verify again, act, confirm.
 It never sleeps; it prints when to run it again. From cron, every five minutes:
 
   */5 * * * *  curfew enforce --once --enforce
 
 Without --enforce it only shows what it would do. A policy acts when its own mode is
-enforce and --enforce is given; unknown never acts. docs/safety.md has the whole ladder.`,
+enforce and --enforce is given; it never acts on unknown facts. See docs/safety.md.`,
 		Example: `  curfew enforce --demo                         # the ladder on the simulated account, in simulated time
   curfew enforce --demo --seed 7 -o json        # a simulated day: true work, dollars before and after, what was done
   curfew enforce --once --policy policies/

@@ -25,10 +25,10 @@ func (a *app) newFix() *cobra.Command {
 the fix: what it does, what it saves, its risk, what refuses it, how far it can
 be undone, and the commands that do it by hand. That is all without --enforce.
 
-With --enforce it reads the resource again and climbs the ladder one step: it warns the
-owner, waits out the grace, verifies again, acts, confirms. It never sleeps; run the same
-command again when it says. What is not explicitly ephemeral, and every deletion, needs
-the approval of a second person for exactly that plan.
+With --enforce it reads the resource again and takes the next step of the safety ladder:
+warn the owner, wait for the grace period, verify again, act, confirm. It never sleeps; run
+the same command again at the time it prints. Resources that are not marked ephemeral, and
+all deletions, need the approval of a second person for exactly that plan.
 
 It reads the account of the finding with the role and profile of the scan. A finding that
 does not hold is one of three: gone (the resource is not there), changed (it is, and the

@@ -95,8 +95,8 @@ func (a *app) newScan() *cobra.Command {
 		Long: `Reads an account (only ever Describe, List and Get calls), judges what its
 resources do, and ranks the waste in dollars a month with the exact fix.
 
-What cannot be read is named as a blind spot and never counted as waste. Savings
-are net of reserved instances and savings plans, and of what keeps costing.`,
+Unreadable sources are listed as blind spots and never counted as waste. Savings
+exclude the part that commitments cover and charges that continue after a fix.`,
 		Example: `  curfew scan --demo                            # a simulated account, no credentials needed
   curfew scan --regions us-east-1,us-west-2     # two regions of the account you are in
   curfew scan --assume-role arn:aws:iam::123456789012:role/audit

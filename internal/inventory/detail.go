@@ -129,7 +129,7 @@ type Image struct {
 
 // Address is a public IPv4 address that is held.
 type Address struct {
-	// AssociationID is empty when it is associated with nothing.
+	// AssociationID is empty when it is not associated.
 	AssociationID string
 	// InstanceID is the machine it is associated with, if it is one.
 	InstanceID string

@@ -61,7 +61,7 @@ const (
 	StateRunning   State = "running"   // instance, notebook, endpoint, job, database: serving or able to
 	StateStopping  State = "stopping"  // on its way to stopped
 	StateStopped   State = "stopped"   // kept, not running; its disks still cost
-	StateAvailable State = "available" // exists; for a volume: attached to nothing
+	StateAvailable State = "available" // exists; for a volume: unattached
 	StateInUse     State = "in-use"    // attached, associated
 	StateDisabled  State = "disabled"  // an image that cannot be launched
 	StateFailed    State = "failed"

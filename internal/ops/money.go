@@ -204,7 +204,7 @@ func (c *Call) costsOf(q spend.CostsQuery) (spend.CostsQuery, error) {
 	if teams, all := c.Teams(approval.RoleViewer); !all {
 		for _, t := range teams {
 			if strings.ContainsAny(t, ",=") {
-				return q, denied("forbidden", "the team "+t+" cannot be told from others", "")
+				return q, denied("forbidden", "the team "+t+" cannot be distinguished from others", "")
 			}
 		}
 		q.Where = append(slices.Clone(q.Where), "team="+strings.Join(teams, ","))
@@ -301,7 +301,7 @@ type TenantSharesInput struct {
 // GetCostShares divides machine costs as metrics servers report their use.
 var GetCostShares = declare(Operation[TenantSharesInput, view.Shares]{
 	Info: Info{ID: "get-cost-shares", Method: get, Path: "costs/shares", Role: approval.RoleViewer,
-		Summary: "Divide what machines cost among those who held their GPUs, as the configured metrics servers tell",
+		Summary: "Divide the cost of machines among the workloads that held their GPUs, by the configured metrics servers",
 		Schema:  view.SharesSchema,
 		Command: "costs shares",
 		Why:     "the ledger is in the state, and the metrics servers that are configured are there",

@@ -79,7 +79,7 @@ func Backtest(doc view.Backtest, next []string) layout.Sheet {
 	if all := rule.ResourceHours + rule.UnknownHours; all > 0 && rule.UnknownHours > 0 {
 		s.Coverage = append(s.Coverage,
 			fmt.Sprintf(
-				"Samples cover %s of the time. The other %s are unknown: they end idle periods and are in no figure.",
+				"Samples cover %s of the time. The other %s are unknown: they end idle periods and are not counted.",
 				plain.Share(rule.ResourceHours/all, 1), hoursText(rule.UnknownHours)))
 	}
 	return s

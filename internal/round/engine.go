@@ -35,7 +35,7 @@ type Engine struct {
 	// charged says that the charges are those of what is there.
 	charged bool
 	charges map[inventory.Ref][]ledger.Charge
-	// standing is what Setting.Standing returned in the newest round; stands says that
+	// standing is what Setting.Standing returned in the newest pass; stands says that
 	// policies ask for it, so that every answer may change with it.
 	standing func(f *policy.Facts)
 	stands   bool
@@ -94,7 +94,7 @@ type subject struct {
 	does *duty.Verdict
 	// missing says that machines of its gang may not have been seen.
 	missing bool
-	// unmeasured is why metrics of it could not be read in the newest round; empty where all were.
+	// unmeasured is why metrics of it could not be read in the newest pass; empty where all were.
 	unmeasured string
 	hourly     inventory.Fact[money.Amount]
 	facts      policy.Facts
@@ -156,7 +156,7 @@ type Result struct {
 	Facts []*policy.Facts
 	// Proposals is what policies and people want.
 	Proposals []action.Proposal
-	// Gone are requests whose findings do not hold any more; Manual are those whose fix
+	// Gone are requests whose findings no longer hold; Manual are those whose fix
 	// no call carries out.
 	Gone, Manual []Request
 	// Untagged are the resources that lack tags, in their order; only with a Tagging.

@@ -42,7 +42,7 @@ func (r *Result) Missing(q Request) (Missing, string) {
 	if blind := r.blind(); blind != "" {
 		return Unread, "what the finding rests on could not be read" + blind
 	}
-	now := fmt.Sprintf("the resource is there (%s), and the finding does not hold any more", state(r.Resources[i]))
+	now := fmt.Sprintf("the resource is there (%s), and the finding no longer holds", state(r.Resources[i]))
 	v, judged := r.Verdicts[ref]
 	if judged && v.State == duty.Unknown {
 		return Unread, "what the resource does is not known: " + v.Why

@@ -46,8 +46,8 @@ func TestWhyAFindingIsMissing(t *testing.T) {
 			r.Verdicts = verdict(duty.Unknown)
 		}, Unread, "what the resource does is not known: why not"},
 		"a verdict": {m.Ref(), func(r *Result) { r.Verdicts = verdict(duty.Busy) }, Changed,
-			"the resource is there (running), and the finding does not hold any more: busy, why not"},
-		"none": {m.Ref(), nil, Changed, "the resource is there (running), and the finding does not hold any more"},
+			"the resource is there (running), and the finding no longer holds: busy, why not"},
+		"none": {m.Ref(), nil, Changed, "the resource is there (running), and the finding no longer holds"},
 	} {
 		r := &Result{
 			Observation: Observation{

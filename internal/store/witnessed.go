@@ -76,7 +76,7 @@ func (w *watch) freeze() *action.Freeze {
 	defer w.mu.Unlock()
 	return &action.Freeze{
 		By: quarantiner, At: w.since,
-		Reason: w.problem.Error() + "; whether this state was put back cannot be told, so nothing acts until it can",
+		Reason: w.problem.Error() + "; whether this state was put back is unknown, so nothing acts until it is known",
 	}
 }
 

@@ -145,7 +145,7 @@ func TestUnknownIsNeverZero(t *testing.T) {
 		"step's savings": d.Steps[0].MonthlySavingsUSD, "step's waste": d.Steps[0].MonthlyWasteUSD,
 	} {
 		if v.Known() {
-			t.Errorf("%s of what has no price is %s", name, v)
+			t.Errorf("%s of an unpriced resource is %s", name, v)
 		}
 	}
 	if d.MonthlyCostNote == "" || d.MonthlyWasteNote == "" || d.CategoriesNotes["egress"] == "" ||

@@ -164,7 +164,7 @@ func owedNotices(ctx context.Context, s *store.Store, now time.Time) (out []view
 
 // notTold names the recipients and subject of an undelivered notice.
 func notTold(n action.Notice) string {
-	why := fmt.Sprintf("the %s of %s was not told: %s", n.Recipient, n.Ref.ID, n.Message().Because)
+	why := fmt.Sprintf("the %s of %s was not notified: %s", n.Recipient, n.Ref.ID, n.Message().Because)
 	if n.Error != "" {
 		why += "; " + n.Error
 	}

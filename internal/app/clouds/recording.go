@@ -84,7 +84,7 @@ func warnUnread(req *runtime.Request, file string, unread []string) {
 	if len(unread) > 1 {
 		columns = money.Thousands(int64(len(unread))) + " columns are"
 	}
-	plain.Fprintf(req.Log, "curfew: warning: %s: %s not read: %s; --map tells what a column is\n", file, columns,
+	plain.Fprintf(req.Log, "curfew: warning: %s: %s not read: %s; use --map to map a column\n", file, columns,
 		plain.Text(strings.Join(names, ", ")))
 }
 
@@ -107,7 +107,7 @@ func warnLeft(req *runtime.Request, file string, s usage.Summary) {
 		warn("line %d, the last one, is cut short and left out", s.Cut.Line)
 	}
 	if s.Failed > 0 {
-		warn("%s tell that the measurement failed; they are unknown", plain.Count(s.Failed, "value"))
+		warn("%s are marks of failed measurements; they are unknown", plain.Count(s.Failed, "value"))
 	}
 	if s.Unsupported > 0 {
 		warn("%s stand for \"not supported\", or mean nothing on their GPU; they are unknown",

@@ -170,7 +170,7 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 	want := []inventory.BlindSpot{
 		{
 			What: "s3 us-east-1",
-			Why: "its S3 Inventory is passed over: it does not tell size, date and class of all objects on 1 bucket " +
+			Why: "its S3 Inventory is passed over: it lacks size, date or class of some objects on 1 bucket " +
 				"(inventory-test-thin)",
 			Effect: effect,
 		},

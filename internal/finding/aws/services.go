@@ -243,7 +243,7 @@ func tableOverprovisioned(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	needed := int64(math.Ceil(peak))
 	d := &finding.Draft{
-		Unknown: "reads and writes are not told apart, nor are bursts within " + plain.Duration(w.StepOf(used)),
+		Unknown: "reads and writes are not distinguished, nor are bursts within " + plain.Duration(w.StepOf(used)),
 		Finding: finding.Finding{
 			Confidence: finding.Medium,
 			Because:    "at most " + plain.Percent(peak*100/all, 1) + " of its provisioned capacity is consumed",

@@ -484,7 +484,7 @@ func (r *reading) blindSpots(err error) []inventory.BlindSpot {
 		out = append(out, inventory.BlindSpot{What: r.Name(), Why: why, Effect: effect})
 	}
 	if err != nil {
-		say(err.Error(), "what it would have told is unknown")
+		say(err.Error(), "its measurements are unknown")
 	}
 	if w := r.server.warning; w != "" {
 		say("it warns that its answer may be partial: "+w, "what it left out is unknown")

@@ -49,7 +49,7 @@ p50 **$231.00**, p95 **$412.80**, **$32.77** an hour
 | --- | ---: | ---: | ---: |
 | ` + "`vision ¦ training`" + ` | $3,100.00 | $3,512.80 | $5,000.00 |
 
-Not known, and in no figure:
+Unknown, not counted:
 
 - ` + "`egress of s3://datasets/imagenet: its size is not known`" + `
 

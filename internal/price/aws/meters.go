@@ -178,7 +178,7 @@ func (m *meter) instance(d *inventory.Instance) {
 		c.Unpriced = "how the machine's capacity was bought is not known"
 	}
 	if d.PlatformAssumed && c.Unpriced == "" {
-		c.Estimate = cmp.Or(c.Estimate, "its platform was not told; Linux is assumed")
+		c.Estimate = cmp.Or(c.Estimate, "its platform is unknown; Linux is assumed")
 	}
 	m.add(c)
 	if d.PublicAddresses > 0 {
