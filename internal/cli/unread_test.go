@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestUnreadColumnsAreNamed: a column that is misspelled is named on standard error by
+// TestReportsUnreadColumns: a column that is misspelled is named on standard error by
 // every command that reads recorded usage, once, and does not stop it.
-func TestUnreadColumnsAreNamed(t *testing.T) {
+func TestReportsUnreadColumns(t *testing.T) {
 	d := newDesktop(t)
 	var rows strings.Builder
 	rows.WriteString("resource,time,gpu,gpu_util,gpu_utl,\"odd\n  by hand\"\n")

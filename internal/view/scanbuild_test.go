@@ -155,7 +155,7 @@ func TestUnknownIsNeverZero(t *testing.T) {
 	}
 }
 
-func TestZeroIsKnownWhereEverythingHasAPrice(t *testing.T) {
+func TestZeroIsKnownIfEverythingIsPriced(t *testing.T) {
 	d := NewScan(viewtest.NothingFound(), ScanOptions{})
 	for name, v := range map[string]money.Dollars{
 		"waste": d.MonthlyWasteUSD, "savings": d.Totals.MonthlySavingsUSD, "idle": d.Categories.Idle,
@@ -182,7 +182,7 @@ func TestCategoriesAddUp(t *testing.T) {
 	}
 }
 
-func TestCannotJudge(t *testing.T) {
+func TestUnmeasuredCost(t *testing.T) {
 	w := viewtest.NewWorld()
 	unread := w.Resource(inventory.KindInstance, "i-unread", "g5.xlarge", "", viewtest.Ana)
 	w.Charge(unread, "compute", ledger.Compute, "10")
@@ -261,7 +261,7 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-func TestShortestTellsFindingsApart(t *testing.T) {
+func TestShortestIDsAreUnique(t *testing.T) {
 	d := NewScan(viewtest.Many(5000), ScanOptions{})
 	n := d.IDLength()
 	seen := map[string]bool{}

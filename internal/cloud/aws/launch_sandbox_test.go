@@ -517,8 +517,8 @@ func TestNoBackbone(t *testing.T) {
 	}
 }
 
-// TestEndsWhatDoesNotShow: a machine that does not show yet is ended as well.
-func TestEndsWhatDoesNotShow(t *testing.T) {
+// TestTerminatesInvisibleMachines: a machine that does not show yet is ended as well.
+func TestTerminatesInvisibleMachines(t *testing.T) {
 	backbone(t)
 	l := newLauncher(t, nil)
 	scratch.Wire.Launches.Late()
