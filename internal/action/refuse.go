@@ -84,7 +84,7 @@ func unknown(c *ruleInput) string {
 
 func stale(c *ruleInput) string {
 	if age := c.now.Sub(c.ReadAt); c.ReadAt.IsZero() || age > freshFor || age < -clockSlack {
-		return "what is known of it is older than " + plain.Duration(freshFor)
+		return "its facts are older than " + plain.Duration(freshFor)
 	}
 	if c.Class == policy.ClassDuty && c.Do.Verb.Destructive() {
 		return c.unsampled()
@@ -166,7 +166,7 @@ func persistent(c *ruleInput) string {
 	case c.ByPerson || c.Do.Verb == policy.Notify || c.Resource.Lifetime == inventory.Ephemeral:
 		return ""
 	case c.Resource.Lifetime == inventory.Persistent:
-		return "it is persistent, and no policy acts on what is"
+		return "it is persistent, and no policy acts on persistent resources"
 	}
 	return "its lifetime is unknown, which counts as persistent; " + inventory.TagLifetime +
 		"=ephemeral would say otherwise"

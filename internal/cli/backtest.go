@@ -72,7 +72,7 @@ work, and is started again when its work comes back.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("idle") && !f.asSessions {
-				return usageError("--idle is the time at rest of --as-sessions: give that as well")
+				return usageError("--idle needs --as-sessions: give that as well")
 			}
 			return a.backtest(c.Context(), f)
 		},
@@ -81,7 +81,7 @@ work, and is started again when its work comes back.`,
 	f.addTrace(fl)
 	fl.StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory to replay; repeatable")
 	fl.BoolVar(&f.asSessions, "as-sessions", false, "show what the machines would have cost as sessions")
-	fl.StringVar(&f.idle, "idle", "30m", "time at rest after which a session ends, with --as-sessions")
+	fl.StringVar(&f.idle, "idle", "30m", "idle time after which a session ends, with --as-sessions")
 	fl.BoolVar(&f.caps, "caps", false, "apply the limits of the policies")
 	fl.StringVar(&f.every, "every", "0s",
 		"make a pass at every multiple of a `duration`, as enforce --once from cron "+

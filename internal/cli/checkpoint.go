@@ -38,7 +38,7 @@ type storeFlags struct {
 func (f *storeFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.Profile, "profile", "", "AWS profile")
 	c.Flags().StringVar(&f.bandwidth, "bandwidth", "",
-		"`limit` of what is sent and received in a second, such as 50MB (default: none)")
+		"`limit` of the traffic in each direction per second, such as 50MB (default: none)")
 	c.Flags().IntVar(&f.nice, "nice", 10,
 		"CPU and disk niceness on Linux: 0 is that of a normal process, 19 yields to all others")
 }
@@ -264,7 +264,7 @@ func (a *app) newCheckpointVerify() *cobra.Command {
 	var seq int64
 	c := &cobra.Command{
 		Use:   "verify URL",
-		Short: "Read everything that the snapshots of a run need, and name what is damaged",
+		Short: "Verify all snapshots of a run, and name damaged objects",
 		Long: `Reads every manifest and every part of the snapshots of a run, and verifies their
 checksums. Exit code 5: an object is damaged or missing, or a newer snapshot
 was seen here before; the output names it and the newest snapshot that can still be restored.`,

@@ -74,7 +74,7 @@ enforce and --enforce is given; it never acts on unknown facts. See docs/safety.
 		"with --cloud trace: the RFC 3339 `time` of the pass (default: the end of the trace)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision to a `file` as a line of JSON")
 	fl.Uint64Var(&f.seed, "seed", clouds.SimSeed, "with --demo: the `number` that varies the simulated account")
-	f.iam.add(fl, "with the permissions of scan and of actions on what is managed or governed (curfew.yaml)")
+	f.iam.add(fl, "with the permissions of scan and of actions on managed or governed resources (curfew.yaml)")
 	fl.StringArrayVar(&f.buckets, "bucket", nil,
 		"with --print-iam-policy: `name` of a bucket whose lifecycle and tags may be changed; repeatable")
 	return c

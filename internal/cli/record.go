@@ -58,7 +58,7 @@ plan read the file, so that a policy can be tested on your own month.`,
 	fl.Var(ops.NewChoice("from", &o.From, []string{replay.FromPrometheus, replay.FromCloud}), "from",
 		"prometheus (--metrics-source, or metrics.sources in curfew.yaml) or cloudwatch (the cloud's own metrics)")
 	fl.StringVar(&step, "sample-step", "60s",
-		"the time that a sample stands for; samples that are closer are joined, and their highest value counts")
+		"the time that a sample covers; samples that are closer are joined, and their highest value counts")
 	fl.StringVarP(&o.Output, "output", "o", "", "the trace to write: `file` that ends in .parquet, .csv.gz or .csv")
 	fl.Var(ops.NewChoice("format", &a.format, reports), "format", "how the result is printed: "+anyOf(reports))
 	return c

@@ -124,7 +124,7 @@ exclude the part that commitments cover and charges that continue after a fix.`,
 	fl.BoolVar(&f.all, "all", false, "every finding, not only the largest")
 	fl.StringVar(&f.min, "min", "1",
 		"fold findings about fewer `dollars` a month, and missing tags, into a line with their count; 0 shows each")
-	fl.BoolVar(&f.noSave, "no-save", false, "keep neither the findings nor, in the ledger, what was observed")
+	fl.BoolVar(&f.noSave, "no-save", false, "store neither the findings nor, in the ledger, the observations")
 	fl.BoolVar(&f.last, "last", false, "show the audit that the last scan kept, with its age; the account is not read")
 	f.iam.add(fl, "with the permissions that scan uses")
 	return c

@@ -273,7 +273,7 @@ func (a *app) newLogs() *cobra.Command {
 		Args: oneArg("the name of one session"),
 		RunE: func(c *cobra.Command, args []string) error { return a.logs(c.Context(), args[0], follow) },
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "show what is added, until the session has ended")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "show new lines, until the session has ended")
 	a.outputs(c, tableJSON...)
 	return c
 }
@@ -360,7 +360,7 @@ the exit code is then 5, with the reason in the output. --discard gives up unsav
 	}
 	fl := c.Flags()
 	fl.BoolVar(&every, "all", false, "all sessions")
-	fl.BoolVar(&discard, "discard", false, "give up what is not saved")
+	fl.BoolVar(&discard, "discard", false, "give up unsaved work")
 	fl.BoolVar(&detach, "detach", false, "do not wait until the machines are gone")
 	a.outputs(c, tableJSON...)
 	return c
@@ -432,7 +432,7 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 		return &failure{
 			exit: ExitPartial, code: "not_saved",
 			err:  fmt.Errorf("%s ended before the work was saved", plain.Count(lost, "session")),
-			hint: "the output says what is missing, and where files are kept",
+			hint: "the output names missing artifacts, and where files are kept",
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ func (a *app) newToken() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Create, list and revoke tokens of the service",
-		Long: `Tokens open the HTTP API of the service (docs/api.md). A token speaks for a person or a
+		Long: `Tokens open the HTTP API of the service (docs/api.md). A token belongs to a person or a
 program and has at most the roles that it is given, limited to the roles of the person where
 people or approvers of curfew.yaml name one. Only its SHA-256 is kept.`,
 		Example: "  curfew token create dashboard --role viewer\n  curfew token list",
@@ -29,7 +29,7 @@ Roles are viewer, user, approver, operator and admin; approver@vision is limited
 team vision. Only the person of a token with the role approver can create it, with a verified
 identity. Under shared settings it needs the role admin.`,
 		Example: "  curfew token create dashboard --role viewer\n  curfew token create ci --role user@vision --for 30d",
-		Args:    oneArg("the name of the person or program that the token speaks for"),
+		Args:    oneArg("the name of the person or program of the token"),
 		RunE: func(c *cobra.Command, args []string) error {
 			in.Body.Name = args[0]
 			doc, err := ops.CreateToken.Call(c.Context(), a.at, in)

@@ -80,7 +80,7 @@ func (a *app) acceptState(ctx context.Context, in ops.ReasonInput) error {
 		return err
 	}
 	lines := []string{
-		fmt.Sprintf("Accepted: the state goes on with generation %d, every action at its first step.", doc.Generation),
+		fmt.Sprintf("Accepted: the state continues with generation %d, every action at its first step.", doc.Generation),
 	}
 	if lost := lostText(doc); lost != "" {
 		lines = append(lines, lost)

@@ -71,7 +71,7 @@ var rules = []Rule{
 		Fix:        "stop, terminate or scale its group; undo full, partial or none",
 	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: instanceIdle},
 	{ID: "training-stalled", About: About{
-		Finds: "a training run that stands still",
+		Finds: "a stalled training run",
 		When: "every GPU at 0% for thresholds.training_stalled after it computed; or no step or checkpoint for " +
 			"duty.stalled_after",
 		Saves:      "its compute from now on",

@@ -37,7 +37,7 @@ var ListBudgets = declare(Operation[None, view.Budgets]{
 // GetBudget shows one budget.
 var GetBudget = declare(Operation[ByID, view.Budgets]{
 	Info: Info{ID: "get-budget", Method: get, Path: "budgets/{id}", Role: approval.RoleViewer, Scoped: true,
-		Summary: "Show where one budget stands", Schema: view.BudgetSchema},
+		Summary: "Show one budget", Schema: view.BudgetSchema},
 	Do: func(ctx context.Context, c *Call, in ByID) (Reply[view.Budgets], error) {
 		doc, err := c.budgets(ctx)
 		if err != nil {
@@ -129,7 +129,7 @@ func (in SettleInput) actual() (*money.Amount, error) {
 // SettleHold ends a reservation by what was spent.
 var SettleHold = declare(Operation[SettleInput, view.OneHold]{
 	Info: Info{ID: "settle-hold", Method: post, Path: "holds/{id}/settle", Role: approval.RoleUser, Scoped: true,
-		Summary: "End a reservation by what was spent", Schema: view.HoldSchema,
+		Summary: "Settle a reservation with the amount spent", Schema: view.HoldSchema,
 		Command: "budget settle", Why: "reservations are in the state"},
 	Send: func(_ context.Context, _ *Call, in *SettleInput) error {
 		actual, err := in.actual()
@@ -356,7 +356,7 @@ var DivideCosts = declare(Operation[DivideInput, view.Shares]{
 type BillInput struct {
 	runtime.Period
 	By    string `query:"by" enum:"team,project,user,environment,cost_center,cost-center,purpose,resource,kind,type,region,account,category,duty,pricing,lifetime,service,sub_account,provider,charge_category,commitment,day" default:"team" flag:"by" help:"what it is divided by: the dimensions of costs, or sub_account, provider, charge_category, commitment, day"`
-	Basis string `query:"basis" enum:"billed,effective" default:"billed" flag:"basis" help:"billed, or effective, which spreads what was paid for commitments"`
+	Basis string `query:"basis" enum:"billed,effective" default:"billed" flag:"basis" help:"billed, or effective, which spreads the payments for commitments"`
 }
 
 // GetBills shows the imported bills of a period.

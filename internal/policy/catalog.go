@@ -175,7 +175,7 @@ var facts = []fact{
 	{name: "resource.lifetime", doc: "how long it is meant to live", example: `resource.lifetime == "ephemeral"`,
 		typ: cel.StringType, unknown: "never; persistent where no tag says ephemeral", values: lifetimes,
 		read: func(e *evaluation) ref.Val { return types.String(lifetime(e.r)) }},
-	{name: "resource.purpose", doc: "what it is for, by its tags", example: `resource.purpose == "training"`,
+	{name: "resource.purpose", doc: "its purpose, by its tags", example: `resource.purpose == "training"`,
 		typ: cel.StringType, unknown: "no tag says it", values: purposes, tagged: true,
 		read: func(e *evaluation) ref.Val { return text(string(e.r.Purpose)) }},
 	{name: "resource.team", doc: "owning team, by its tags", example: `resource.team == "vision"`,
@@ -266,7 +266,7 @@ var facts = []fact{
 		typ:     cel.TimestampType, unknown: "the kind has no record of use, or it is empty",
 		read: lastActivity},
 
-	{name: "duty.state", doc: "what it is doing", example: `duty.state in ["idle", "held"]`,
+	{name: "duty.state", doc: "its duty", example: `duty.state in ["idle", "held"]`,
 		typ: cel.StringType, unknown: "too little was measured, or the newest sample is too old", values: duties,
 		read: ofDuty(func(_ *evaluation, v *duty.Verdict) ref.Val {
 			return types.String(v.State)

@@ -37,7 +37,7 @@ func (r *Result) Missing(q Request) (Missing, string) {
 	}
 	i := slices.IndexFunc(r.Resources, func(x *inventory.Resource) bool { return x.Ref() == ref })
 	if i < 0 {
-		return Gone, "the provider has no such resource any more"
+		return Gone, "the provider no longer has this resource"
 	}
 	if blind := r.blind(); blind != "" {
 		return Unread, "what the finding rests on could not be read" + blind

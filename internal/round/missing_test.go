@@ -26,7 +26,7 @@ func TestWhyAFindingIsMissing(t *testing.T) {
 		want   Missing
 		says   string
 	}{
-		"gone": {away, nil, Gone, "the provider has no such resource any more"},
+		"gone": {away, nil, Gone, "the provider no longer has this resource"},
 		"another account": {away, func(r *Result) {
 			r.Accounts = []string{"2"}
 		}, Unread, "account 1 was not read: neither the credentials nor a role reach it"},

@@ -98,7 +98,7 @@ func TestFindingMoney(t *testing.T) {
 			}, "5", "",
 			amounts{"", "", "0.00", "5.00", "depends on the model", ""}},
 		{"an unknown saving always has a reason", viewtest.Found{Step: finding.StepIdle, Waste: "1"}, "1", "",
-			amounts{"", "", "1.00", "1.00", "what it saves is not known", ""}},
+			amounts{"", "", "1.00", "1.00", "its saving is unknown", ""}},
 		{
 			"the finding's own cost comes first", viewtest.Found{
 				Step: finding.StepMeasure, Saving: viewtest.Saving("0"), Cost: "7",

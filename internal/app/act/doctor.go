@@ -85,7 +85,7 @@ func heldBack(ctx context.Context, s *store.Store, _ time.Time) ([]view.Trouble,
 		return nil, err
 	}
 	var out []view.Trouble
-	const accept = "`curfew state` says what is lost, `curfew state accept --reason TEXT` lets it act"
+	const accept = "`curfew state` shows the losses, `curfew state accept --reason TEXT` lets it act"
 	switch {
 	case now.Quarantine != nil:
 		out = append(out, view.Trouble{

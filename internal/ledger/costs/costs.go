@@ -314,7 +314,7 @@ func (c *Costs) explain() {
 		}
 		if t.UnboundedSeconds > 0 {
 			c.Changes = append(c.Changes,
-				"a price for what has none puts its time into the figures: `curfew scan` names it, "+
+				"a price for unpriced resources adds their time to the figures: `curfew scan` names it, "+
 					"`curfew price update` brings newer prices")
 		}
 	}
