@@ -16,8 +16,8 @@ run() {
 	actions) slow -timeout 30m -run TestResumesAfterKill ./internal/action ;; # the ladder killed at every boundary
 	schedules) slow -run 'TestConvergesUnderRandomFaults|TestSchedules|TestKilledAnywhere' ./internal/session ./internal/intent ;;
 	plans) slow -run 'TestCampaign|TestConformance' ./internal/plan/spot ./internal/cloud/sim ;;
-	services) slow -timeout 30m -run 'TestServeDemoSaves|TestProcessesThatDieAndSleep|TestServeRecordsAndReplays' ./internal/cli ./internal/app/server ./internal/app/scheduler ;;
-	cli) slow -timeout 30m -run 'TestSlowScripts|TestBooksCanBeTried|TestDemoDay|TestNoLineIsWiderThanTheTerminal|TestSessionsOnPostgres|TestConnectBySSH|TestTheSameWhereverTheStateIs|TestSessionsOfOtherUsersAtAServer' ./internal/cli ;;
+	services) slow -timeout 30m -run 'TestServeDemoSaves|TestSurvivesKilledAndSuspendedProcesses|TestServeRecordsAndReplays' ./internal/cli ./internal/app/server ./internal/app/scheduler ;;
+	cli) slow -timeout 30m -run 'TestSlowScripts|TestSandboxBooks|TestDemoDay|TestNoLineExceedsTerminalWidth|TestSessionsOnPostgres|TestConnectBySSH|TestTheSameWhereverTheStateIs|TestSessionsOfOtherUsersAtAServer' ./internal/cli ;;
 	docs) slow -timeout 30m -run 'TestGettingStarted|TestCommands' ./test/docs ;;
 	checkpoints) slow -timeout 30m -run 'TestFaultAtEveryCall|TestKilledAtEveryCall|TestOneWriterWins|TestSurvivesServerKill|TestSurvivesBadNetwork|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench ;;
 	agents) slow -timeout 30m ./internal/agent ;;
@@ -33,7 +33,7 @@ run() {
 	sessions) slow -timeout 60m -skip 'TestKilledAtEveryCall|TestKilledRunner' ./test/sessions ;;
 	calls) slow -timeout 120m -run TestKilledAtEveryCall ./test/sessions ;;
 	runners) slow -timeout 60m -run TestKilledRunner ./test/sessions ;;
-	unanswered) slow -timeout 60m -run TestEveryUnansweredCallIsNamed ./internal/cloud/aws ;; # every call of an audit, in every way
+	unanswered) slow -timeout 60m -run TestReportsEveryUnansweredCall ./internal/cloud/aws ;; # every call of an audit, in every way
 	helm) (cd test/helm && go test -count=1 .) ;;
 	templates) ./test/cfn-lint.sh ;;
 	terraform) make terraform ;;

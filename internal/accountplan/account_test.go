@@ -87,7 +87,7 @@ func TestAccountPlanEqualsHours(t *testing.T) {
 			}
 			in.Totals.Now.Running += cost
 			in.Totals.ByOwner = append(in.Totals.ByOwner, round.OwnerTotal{
-				Team: fmt.Sprint("team-", team), Cost: cost,
+				Team: fmt.Sprint("team-", team), Now: round.RunRate{Running: cost},
 			})
 		}
 		plan, err := commit.Plan(use, []commit.Offer{{

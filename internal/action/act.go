@@ -308,7 +308,7 @@ func (s *pass) admit(ctx context.Context, source string, first []candidate) ([]c
 		b.Admissions = append(b.Admissions, adm)
 	}
 	result, why := ResultWaiting,
-		"another process changed one of these meanwhile; they are looked at again in the next round"
+		"another process changed one of these meanwhile; the next pass checks them again"
 	answers, err := s.Store.Admit(ctx, b)
 	switch {
 	case err == nil:

@@ -28,7 +28,7 @@ const (
 	EventApproved   = "approved"   // a request was approved
 	EventDenied     = "denied"     // a request was denied
 	EventUsed       = "used"       // an approval was used
-	// a request was ended, because what was asked for or its approval does not hold any more
+	// a request was ended, because what was asked for or its approval no longer holds
 	EventVoid        = "void"
 	EventHoldRelease = "hold-release" // a budget reservation was released
 	EventHoldSettle  = "hold-settle"  // a budget reservation was settled with its charges
@@ -44,7 +44,7 @@ const (
 
 	EventFindingNew     = "finding-new"     // an audit of the service found something that did not hold before
 	EventFindingChanged = "finding-changed" // what a finding saves, or its fix, is another one
-	EventFindingEnded   = "finding-ended"   // an audit of the service found that a finding does not hold any more
+	EventFindingEnded   = "finding-ended"   // an audit of the service found that a finding no longer holds
 	EventBill           = "bill"            // a bill was imported by the service
 	EventBacktest       = "backtest"        // a backtest was asked for, ended or was canceled
 )

@@ -296,7 +296,7 @@ func (s *pass) advance(ctx context.Context, it Item, p *Proposal) error {
 		return s.confirmWarning(ctx, next, nil)
 	case next.Phase == Withdrawn:
 		return s.withdraw(ctx, next,
-			"its condition does not hold any more, or is not known, or another machine or action took its place")
+			"its condition no longer holds, or is not known, or another machine or action took its place")
 	}
 	p.Together = p.gangMembers(s.allowedTogether)
 	switch refusal := s.Assume.Refuse(*p, next, s.round.Now, s.keeps); {

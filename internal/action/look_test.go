@@ -211,7 +211,7 @@ func TestResumesItemsOfOtherScopes(t *testing.T) {
 	}
 	for name, p := range map[string]part{"of another policy": others, "that looks elsewhere": elsewhere} {
 		r := w.pass(t, p)
-		if want(t, r, "a-1", action.ResultActed); !strings.Contains(why(r, "a-1"), "its next call waits for a round") {
+		if want(t, r, "a-1", action.ResultActed); !strings.Contains(why(r, "a-1"), "its next call waits for a pass") {
 			t.Errorf("in a round %s: %s", name, why(r, "a-1"))
 		}
 	}

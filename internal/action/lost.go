@@ -18,9 +18,9 @@ func lostText(r *inventory.Resource, do policy.Do) string {
 	var lost []string
 	switch do.Verb {
 	case policy.Stop:
-		lost = append(lost, "what runs on it, and what is only in memory")
+		lost = append(lost, "its processes, and data that is only in memory")
 	case policy.Terminate:
-		lost = append(lost, "the machine, what runs on it, and what is only in memory")
+		lost = append(lost, "the machine, its processes, and data that is only in memory")
 	case policy.Delete:
 		if r.Kind == inventory.KindVolume {
 			return "the volume; a snapshot is made first and stays"

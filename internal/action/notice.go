@@ -236,7 +236,7 @@ func (s *pass) deliver(ctx context.Context) {
 		}
 		if err != nil {
 			if s.Log != nil {
-				s.Log.LogAttrs(ctx, slog.LevelWarn, "notices wait for the next round",
+				s.Log.LogAttrs(ctx, slog.LevelWarn, "notices wait for the next pass",
 					slog.String("account", s.Account),
 					slog.String("why", Redact(err.Error())))
 			}

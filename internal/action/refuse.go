@@ -163,7 +163,7 @@ func persistent(c *ruleInput) string {
 	case c.ByPerson || c.Do.Verb == policy.Notify || c.Resource.Lifetime == inventory.Ephemeral:
 		return ""
 	case c.Resource.Lifetime == inventory.Persistent:
-		return "it is persistent, and no policy acts on what is"
+		return "it is persistent, and no policy acts on persistent resources"
 	}
 	return "its lifetime is unknown, which counts as persistent; " + inventory.TagLifetime +
 		"=ephemeral would say otherwise"

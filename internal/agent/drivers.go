@@ -108,7 +108,7 @@ func (b *bootstrap) driverStep(ctx context.Context) (skipped string, err error) 
 		}):
 			return "", fmt.Errorf("the session has GPUs and there is no nvidia-smi: install the NVIDIA driver")
 		case len(b.options.Host.GPUs) > 0:
-			return "its GPUs are those that curfew.yaml lists: no NVIDIA driver tells of them", nil
+			return "its GPUs are those that curfew.yaml lists: no NVIDIA driver reports them", nil
 		}
 		return "the machine has no NVIDIA GPU", nil
 	}

@@ -343,7 +343,7 @@ func (h *host) finishSetup(ctx context.Context, err error) error {
 func (h *host) obeyOrder(got orderResult) {
 	if got.order == nil {
 		if got.err != nil {
-			h.journal.add("order", got.err.Error()+"; the lease that is known stands")
+			h.journal.add("order", got.err.Error()+"; the last known lease stays in force")
 		}
 		return
 	}
@@ -597,7 +597,7 @@ func (h *host) watchNodes(ctx context.Context, out chan<- []duty.Verdict) {
 const statusMaxAge = 90 * time.Second
 
 func (h *host) nodeVerdict(ctx context.Context, node int) duty.Verdict {
-	unknown := duty.Verdict{Why: fmt.Sprintf("node %d does not say what it does", node)}
+	unknown := duty.Verdict{Why: fmt.Sprintf("node %d does not report its activity", node)}
 	o, err := h.options.Control.Get(ctx, statusKey(node), maxOrder)
 	if err != nil {
 		return unknown

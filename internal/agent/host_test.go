@@ -69,7 +69,7 @@ func TestWorkCancelsWarning(t *testing.T) {
 	if s := w.status(0); s.Phase != session.HostReady || !m.isRunning() {
 		t.Errorf("while it works: %+v", s)
 	}
-	if !w.hasEvent("extended", "the warning is taken back: it works") {
+	if !w.hasEvent("extended", "the warning is withdrawn: it works") {
 		t.Errorf("events: %v", w.events())
 	}
 	must(t, spin.Process.Kill())

@@ -170,7 +170,7 @@ func (h *host) advanceEnd(ctx context.Context) (bool, error) {
 	if !e.Killed {
 		switch {
 		case e.Cause == causeOrder && st.Order.End == nil && !over:
-			h.cancelEnd("the order to end was taken back")
+			h.cancelEnd("the order to end was withdrawn")
 			return false, nil
 		case e.Cause == causeLease && st.Order.End == nil && !over:
 			h.cancelEnd("its lease is until " + plain.Time(lease))
@@ -183,7 +183,7 @@ func (h *host) advanceEnd(ctx context.Context) (bool, error) {
 	saves := h.options.Host.Work != ""
 	switch {
 	case e.Discard:
-		return h.finishEnd("what is not saved is given up, as ordered")
+		return h.finishEnd("unsaved work is given up, as ordered")
 	case !saves:
 		return h.finishEnd("the session names no place for snapshots")
 	case !h.workRestored(&st):
@@ -245,7 +245,7 @@ func (h *host) stopProcesses(ctx context.Context) (bool, error) {
 func (h *host) activeReason(since time.Time, idle time.Duration) string {
 	switch {
 	case h.verdict.State == duty.Unknown:
-		return "what it does is unknown: " + h.verdict.Why
+		return "its activity is unknown: " + h.verdict.Why
 	case !h.isResting():
 		return "it works: " + h.verdict.Why
 	case h.restingSince().After(since):
@@ -449,7 +449,7 @@ func (h *host) warnIfIdle() {
 	w.terminals = warnTerminals(h.lastMeasurement.terminals, said)
 	h.warning = w
 	h.phase, h.phaseReason = session.HostWarned, h.activity+" for "+rested+": "+h.verdict.Why
-	h.journal.add("warned", fmt.Sprintf("%s; %s told; it ends in %s", h.phaseReason,
+	h.journal.add("warned", fmt.Sprintf("%s; %s notified; it ends in %s", h.phaseReason,
 		plain.Count(w.terminals, "terminal"),
 		plain.Duration(grace)))
 	if w.terminals > 0 {
@@ -487,6 +487,6 @@ func (h *host) cancelWarning(why string) {
 	h.warning = nil
 	h.idleNotBefore = h.now
 	h.phase, h.phaseReason = h.normalPhase()
-	h.journal.add("extended", "the warning is taken back: "+why)
+	h.journal.add("extended", "the warning is withdrawn: "+why)
 	warnTerminals(h.lastMeasurement.terminals, "the session goes on: "+why)
 }

@@ -131,7 +131,7 @@ func TestOpenTerminalsDoNotCountAsWork(t *testing.T) {
 			t.Errorf("the terminal has %q, without %q", text, want)
 		}
 	}
-	if !w.hasEvent("warned", "1 terminal told") || !w.hasEvent("connection", "shell from "+term.path+" is open") ||
+	if !w.hasEvent("warned", "1 terminal notified") || !w.hasEvent("connection", "shell from "+term.path+" is open") ||
 		!w.hasEvent("connection", "port from "+tunnel.LocalAddr().String()+" is open") {
 		t.Errorf("events: %v", w.events())
 	}

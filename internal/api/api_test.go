@@ -347,8 +347,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestAViewerChangesNothing: every mutation is 403, and leaves nothing but its record.
-func TestAViewerChangesNothing(t *testing.T) {
+// TestViewerChangesNothing: every mutation is 403, and leaves nothing but its record.
+func TestViewerChangesNothing(t *testing.T) {
 	s := start(t, settings, true, nil)
 	n := 0
 	for _, c := range calls(t, []byte(s.call("", "GET", "/openapi.json", "").body)) {
@@ -369,8 +369,8 @@ func TestAViewerChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAnotherTeam: what belongs to another team is neither shown nor changed.
-func TestAnotherTeam(t *testing.T) {
+// TestRoleIsLimitedToTeam: what belongs to another team is neither shown nor changed.
+func TestRoleIsLimitedToTeam(t *testing.T) {
 	s := start(t, settings, true, nil)
 	vision, speech, nobody := s.ask("root", "vision", 1), s.ask("root", "speech", 1), s.ask("root", "", 1)
 	list := s.call("vera", "GET", "/api/v1/approvals", "").body
@@ -473,9 +473,9 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// TestTokensEnd: revoked and expired tokens, roles that were taken away, and texts that are
+// TestTokensExpireAndAreRevoked: revoked and expired tokens, roles that were taken away, and texts that are
 // no token open nothing.
-func TestTokensEnd(t *testing.T) {
+func TestTokensExpireAndAreRevoked(t *testing.T) {
 	s := start(t, settings, true, nil)
 	all := s.call("ada", "GET", "/api/v1/tokens", "")
 	if all.status != 200 || strings.Contains(all.body, "curfew_") || !strings.Contains(all.body, `"name": "vi"`) {
@@ -519,9 +519,9 @@ func TestTokensEnd(t *testing.T) {
 	}
 }
 
-// TestDocumentsAreThoseOfTheCommandLine compares what is served with what is printed for
+// TestDocumentsMatchCommandLine compares what is served with what is printed for
 // the same state.
-func TestDocumentsAreThoseOfTheCommandLine(t *testing.T) {
+func TestDocumentsMatchCommandLine(t *testing.T) {
 	s := start(t, settings, true, nil)
 	s.curfew("scan", "--demo", "--quiet")
 	s.curfew("freeze", "--reason", "incident")

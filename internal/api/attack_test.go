@@ -20,9 +20,9 @@ import (
 
 const freeze = `{"reason":"x"}`
 
-// TestForeignPages: requests that a page of another origin makes, or that reach the server
+// TestRefusesCrossOriginRequests: requests that a page of another origin makes, or that reach the server
 // under a name that another party resolves to it, are refused whoever is signed in.
-func TestForeignPages(t *testing.T) {
+func TestRefusesCrossOriginRequests(t *testing.T) {
 	s := start(t, settings, true, func(o *api.Options) { o.PublicURL = "https://curfew.example.com:8443" })
 	host := strings.TrimPrefix(s.URL, "http://")
 	port := host[strings.LastIndex(host, ":"):]
@@ -209,9 +209,9 @@ func TestIdempotency(t *testing.T) {
 	}
 }
 
-// TestAtOnce: parallel calls with one key make one keep; parallel calls of many callers on
+// TestConcurrentCalls: parallel calls with one key make one keep; parallel calls of many callers on
 // one state are all answered.
-func TestAtOnce(t *testing.T) {
+func TestConcurrentCalls(t *testing.T) {
 	s := start(t, settings, true, nil)
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -485,9 +485,9 @@ func entryOf(n int) action.Entry {
 	return action.Entry{At: time.Now(), Actor: "root", What: action.EventKeep, Because: fmt.Sprint("reason ", n)}
 }
 
-// TestCallersChooseNoHost: no text that a caller sends becomes the address of a request that the
+// TestCallersCannotChooseHosts: no text that a caller sends becomes the address of a request that the
 // service makes, in whichever field or parameter.
-func TestCallersChooseNoHost(t *testing.T) {
+func TestCallersCannotChooseHosts(t *testing.T) {
 	var asked sync.Map
 	canary := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		asked.Store(r.URL.Path, true)

@@ -75,8 +75,8 @@ func raw(t *testing.T, by jose.Signer, claims string) string {
 	return text
 }
 
-// TestClaimsOfIDTokens: a signed token counts by its exact claims alone.
-func TestClaimsOfIDTokens(t *testing.T) {
+// TestChecksIDTokenClaims: a signed token counts by its exact claims alone.
+func TestChecksIDTokenClaims(t *testing.T) {
 	i := newIssuer(t)
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -155,9 +155,9 @@ func TestClaimsOfIDTokens(t *testing.T) {
 	}
 }
 
-// TestProviderIsAskedSeldom: once for many callers, and not again for each who sends a key id that
+// TestCachesProviderMetadata: once for many callers, and not again for each who sends a key id that
 // it does not have, however many do; callers who are known wait for none of that.
-func TestProviderIsAskedSeldom(t *testing.T) {
+func TestCachesProviderMetadata(t *testing.T) {
 	i := newIssuer(t)
 	s, c := signsIn(t, i, nil)
 	var wg sync.WaitGroup
@@ -336,10 +336,10 @@ func TestHostileProvider(t *testing.T) {
 	}
 }
 
-// TestUnknownCallersCountFirst: a flood of tokens that do not count is put off by its address
+// TestLimitsUnknownCallersFirst: a flood of tokens that do not count is put off by its address
 // before anything is looked up. Who is known is not held up by it, nor for long who has a new
 // token, and the state is read a few times.
-func TestUnknownCallersCountFirst(t *testing.T) {
+func TestLimitsUnknownCallersFirst(t *testing.T) {
 	s := start(t, settings, true, func(o *api.Options) { o.Rate, o.Burst = 20, 60 })
 	if got := s.call("vi", "GET", "/api/v1/keeps", ""); got.status != 200 {
 		t.Fatal(got.status)

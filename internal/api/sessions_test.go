@@ -343,9 +343,9 @@ func TestSessionsOfTeamsAsOtherUsers(t *testing.T) {
 	}
 }
 
-// TestNoSessionsOfThisMachine: unless local.serve says so, the API starts, extends and starts
+// TestRefusesLocalSessions: unless local.serve says so, the API starts, extends and starts
 // again none on the machine of the service; those that are there are shown and ended.
-func TestNoSessionsOfThisMachine(t *testing.T) {
+func TestRefusesLocalSessions(t *testing.T) {
 	s := start(t, sessionSettings(""), true, nil)
 	s.keeps()
 	for _, body := range []string{

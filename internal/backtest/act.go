@@ -80,7 +80,7 @@ func (c *cloud) Look(_ context.Context, t action.Task) (action.Progress, string,
 
 // Undo implements [action.Cloud].
 func (c *cloud) Undo(context.Context, action.Task) error {
-	return errors.New("what a replay released is not taken back")
+	return errors.New("releases of a replay cannot be undone")
 }
 
 // Rehearse implements [action.Cloud].

@@ -162,7 +162,7 @@ func (t *trace) tune(p Params) (*policy.Set, TuneReport, error) {
 			return nil, TuneReport{}, err
 		}
 		if other := u.narrower(c.Class); other != "" {
-			tuned.Why = "no condition tells it from " + other
+			tuned.Why = "no condition distinguishes it from " + other
 		} else {
 			written := tuned.policy(c.Class)
 			if slices.ContainsFunc(set.Policies, func(o *policy.Policy) bool { return o.Name == written.Name }) {

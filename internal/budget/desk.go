@@ -135,7 +135,7 @@ func (d Desk) Extend(ctx context.Context, id string, amount money.Amount, until 
 // has charged less.
 func (d Desk) Settle(ctx context.Context, id string, actual money.Amount, by string, now time.Time) (Hold, error) {
 	if actual < 0 {
-		return Hold{}, fmt.Errorf("settle hold %s: it cannot have come to %s", id, actual.Exact())
+		return Hold{}, fmt.Errorf("settle hold %s: it cannot have cost %s", id, actual.Exact())
 	}
 	return d.endHold(ctx, id, Event{At: now, By: by, Verb: Settle}, func(h *Hold) {
 		h.State, h.Actual, h.ExpiresAt = Settled, actual, now.Add(SettleFor).UTC()

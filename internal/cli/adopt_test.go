@@ -301,8 +301,8 @@ func TestAdoptIdle(t *testing.T) {
 	}
 }
 
-// TestAdoptGivenBack holds that what undo gives back is a session no more and is left alone.
-func TestAdoptGivenBack(t *testing.T) {
+// TestUndoneAdoptionEndsSession holds that what undo gives back is a session no more and is left alone.
+func TestUndoneAdoptionEndsSession(t *testing.T) {
 	l := newLadder(t)
 	l.who = "ana"
 	pet := l.asPet(sandbox.Idle)

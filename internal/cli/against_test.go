@@ -13,8 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// TestAgainst: what policies would find in the last scan is what the account holds.
-func TestAgainst(t *testing.T) {
+// TestPolicyCheckAgainstLastScan: what policies would find in the last scan is what the account holds.
+func TestPolicyCheckAgainstLastScan(t *testing.T) {
 	d := newDesktop(t)
 	d.write("curfew.yaml", "governance: [{lifetime: ephemeral}]\n")
 	policies, err := filepath.Abs(shipped)

@@ -13,9 +13,9 @@ func (a *app) newAgent() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "agent",
 		Short: "Run a session on its machine: what curfew up starts there",
-		Long: `The agent is the side of a session that runs on its machine. curfew up starts it; people
-rarely do. It obeys the orders of the session's keeper, saves the work folder, and ends the
-session by its lease or its idle rule also where no keeper is left. See docs/agent.md.`,
+		Long: `The agent runs on the machine of a session. curfew up starts it; people rarely do. It
+follows the orders of the session's keeper, saves the work folder, and ends the session by
+its lease or its idle rule, even without a keeper. See docs/agent.md.`,
 		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -50,12 +50,12 @@ func (a *app) newAgentHost() *cobra.Command {
 		Use:   "host FILE",
 		Short: "Run a session on this machine until it ends",
 		Long: `Sets the machine up, then obeys the orders below the control prefix that FILE names
-(curfew.session-host/v1 as JSON; - is the standard input), tells how the session is, and ends
+(curfew.session-host/v1 as JSON; - is the standard input), reports the state of the session, and ends
 it: by an order, by its lease, or by its idle rule after a warning.
 
 The work folder is saved before the end, and the session ends only once that snapshot is
 confirmed. The command may be killed at any point: started again, it goes on. It ends with exit
-code 0 when the session has ended, or when it is told to end and the session goes on.`,
+code 0 when the session has ended, or when it is asked to stop and the session goes on.`,
 		Example: `  curfew agent host host.json
   curfew agent host - --state /var/lib/curfew/agent`,
 		Args: oneArg("a file, or - for the standard input"),
@@ -72,9 +72,9 @@ func (a *app) newAgentBootstrap() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bootstrap FILE",
 		Short: "Set this machine up for a session, step by step",
-		Long: `Does what is not done yet of: check the NVIDIA driver, CUDA and PyTorch against each other;
+		Long: `Carries out the remaining steps: check the NVIDIA driver, CUDA and PyTorch against each other;
 restore the work folder; learn the addresses of the other nodes; read secrets; fetch data; start
-Jupyter; run the set-up command. Each step is marked when it is done, so that the command may be
+Jupyter; run the set-up command. Each finished step is marked, so that the command may be
 killed at any point and run again. curfew agent host does the same before it is ready.`,
 		Example: `  curfew agent bootstrap host.json`,
 		Args:    oneArg("a file, or - for the standard input"),

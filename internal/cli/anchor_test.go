@@ -53,9 +53,9 @@ func (l logged) copyState(from, to string) {
 	}
 }
 
-// TestAnAnchorHoldsTheAuditLog: a log that was cut off, changed or rebuilt is named, though
+// TestAnchorDetectsChangedAuditLog: a log that was cut off, changed or rebuilt is named, though
 // its own chain holds, and so is an anchor that cannot be trusted.
-func TestAnAnchorHoldsTheAuditLog(t *testing.T) {
+func TestAnchorDetectsChangedAuditLog(t *testing.T) {
 	l := logged{newDesktop(t)}
 	const db = "data/curfew.db"
 	l.must(ExitError, "the audit log is empty", "audit", "--anchor", "anchor.json")
@@ -159,8 +159,8 @@ func TestAnAnchorHoldsTheAuditLog(t *testing.T) {
 	l.must(ExitUsage, "others can read it", "audit", "--verify", "--anchor", "anchor.json")
 }
 
-// TestAnAnchorInABucket is written to and read from S3 as the service answers.
-func TestAnAnchorInABucket(t *testing.T) {
+// TestAnchorInBucket is written to and read from S3 as the service answers.
+func TestAnchorInBucket(t *testing.T) {
 	s, err := sandbox.Start(t.Context(), sandbox.Options{})
 	if err != nil {
 		t.Fatal(err)

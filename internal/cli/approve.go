@@ -71,9 +71,9 @@ func (a *app) newApprovals() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "approvals [REQUEST]",
 		Short: "Show what waits for an approval, with its plan",
-		Long: `Lists the requests that wait for an approval or can be used. Under each stands the plan
-that an approval is for: every resource, the exact change as the difference of documents,
-the commands, the dollars with their units, what is lost and how far it can be undone.`,
+		Long: `Lists the requests that wait for an approval or can be used, each with the plan to approve:
+every resource, the exact change as a diff of documents, the commands, the dollars with
+their units, the data that is lost, and how far it can be undone.`,
 		Example: `  curfew approvals
   curfew approvals 4f1c
   curfew approvals --all -o json`,

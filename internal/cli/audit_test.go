@@ -14,9 +14,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestAuditSpeaksOneLanguage: the evidence of an entry has the names and forms that it has
+// TestAuditEvidenceMatchesScanNames: the evidence of an entry has the names and forms that it has
 // in audits, as a document and a line at a time, and the log stays verifiable.
-func TestAuditSpeaksOneLanguage(t *testing.T) {
+func TestAuditEvidenceMatchesScanNames(t *testing.T) {
 	d := newDesktop(t)
 	s, err := store.Open(t.Context(), store.Options{Dir: filepath.Join(d.dir, "data")})
 	if err != nil {

@@ -63,8 +63,8 @@ only, and perfect foresight. A sample at t covers [t, t + step). A missing sampl
 unknown time and ends an idle period. A restart is charged where work comes back to a
 released resource.
 
---as-sessions shows what the machines would have cost as sessions: each ends after --idle at
-rest, and is started again when its work comes back.`,
+--as-sessions shows the cost of the machines as sessions: each ends after --idle without
+work, and is started again when its work comes back.`,
 		Example: `  curfew backtest --trace examples/data/gpus.csv.gz --restart-cost 5m
   curfew backtest --trace examples/data/gpus.csv.gz --as-sessions --idle 30m
   curfew backtest --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml -o html > replay.html
@@ -72,7 +72,7 @@ rest, and is started again when its work comes back.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("idle") && !f.asSessions {
-				return usageError("--idle is the time at rest of --as-sessions: give that as well")
+				return usageError("--idle needs --as-sessions: give that as well")
 			}
 			return a.backtest(c.Context(), f)
 		},
@@ -81,7 +81,7 @@ rest, and is started again when its work comes back.`,
 	f.addTrace(fl)
 	fl.StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory to replay; repeatable")
 	fl.BoolVar(&f.asSessions, "as-sessions", false, "show what the machines would have cost as sessions")
-	fl.StringVar(&f.idle, "idle", "30m", "time at rest after which a session ends, with --as-sessions")
+	fl.StringVar(&f.idle, "idle", "30m", "idle time after which a session ends, with --as-sessions")
 	fl.BoolVar(&f.caps, "caps", false, "apply the limits of the policies")
 	fl.StringVar(&f.every, "every", "0s",
 		"make a pass at every multiple of a `duration`, as enforce --once from cron "+

@@ -49,9 +49,9 @@ func (a *app) newBillShow() *cobra.Command {
 		Short: "Show the bill by category and by team, data transfer, and commitments",
 		Long: `Shows imported bills: the five categories (storage, idle, active, egress, overhead) with
 the shares that are usual in the field, the bill divided among teams by tags and by the
-rules of shared_costs, what data transfer cost and where it went, and what became of
-commitments. The ledger says which machines were idle; compute that it did not measure is
-shown apart.`,
+rules of shared_costs, the cost and destination of data transfer, and the use of
+commitments. Idle machines are those of the ledger; unmeasured compute is shown
+separately.`,
 		Example: `  curfew bill show --demo
   curfew bill show --since 2026-10-01 --until 2026-11-01
   curfew bill show --by service -o csv                  # any dimension of ` + "`curfew costs`" + `

@@ -56,10 +56,10 @@ func amount(t *testing.T, text string) money.Amount {
 	return v
 }
 
-// TestRoundsFillTheLedger lets scans and passes of the policies run on a real AWS API
+// TestPassesFillLedger lets scans and passes of the policies run on a real AWS API
 // for an hour, and finds in the ledger what the account cost in that time: the same in
 // every division, nothing before the first round, and nothing twice.
-func TestRoundsFillTheLedger(t *testing.T) {
+func TestPassesFillLedger(t *testing.T) {
 	l := newLadder(t)
 	l.pass(40 * time.Minute)
 	scan := func() { l.curfewAny("scan", "--regions", "us-east-1", "--quiet") }
@@ -182,10 +182,10 @@ func (l *ladderTest) ended(id string) {
 	})
 }
 
-// TestCostsByHand lets a machine be launched, stopped, started and terminated and a disk
+// TestCostsMatchManualSums lets a machine be launched, stopped, started and terminated and a disk
 // grow on a real AWS API, with rounds that see only a part of the account in between, and
 // finds what one computes by hand.
-func TestCostsByHand(t *testing.T) {
+func TestCostsMatchManualSums(t *testing.T) {
 	s, err := sandbox.Start(t.Context(), sandbox.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestFilesAreBounded holds that no file that a command reads costs gigabytes or waits:
+// TestRefusesLargeFiles holds that no file that a command reads costs gigabytes or waits:
 // it is refused with its name, line and limit before it is parsed.
-func TestFilesAreBounded(t *testing.T) {
+func TestRefusesLargeFiles(t *testing.T) {
 	d := newDesktop(t)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
 	d.write("deep.yaml", strings.Repeat("[", 200_000))

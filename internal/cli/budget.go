@@ -15,8 +15,8 @@ func (a *app) newBudget() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "budget",
 		Short: "Show each budget: spent, reserved, remaining, and the forecast",
-		Long: `Shows the budgets of curfew.yaml: what was charged, what is held for work that was
-admitted, what is left, and a forecast to the end of the period with its range.`,
+		Long: `Shows the budgets of curfew.yaml: charged, reserved for admitted work, and left, with a
+forecast to the end of the period and its range.`,
 		Example: `  curfew budget --demo
   curfew budget
   curfew budget -o html > budgets.html
@@ -107,8 +107,8 @@ func (a *app) newExtend() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "extend HOLD --amount DOLLARS --for DURATION",
 		Short: "Extend a reservation by the rules of the gate",
-		Long: `Asks the gate whether a live run may cost an amount in total and run for a time. Over the
-threshold, and over the amount that was admitted, an approver has to approve.`,
+		Long: `Asks the gate whether a live run may cost an amount in total and run for a time. Above the
+threshold, and above the admitted amount, an approver has to approve.`,
 		Example: "  curfew budget extend 4f1c --amount 120 --for 12h   # exit code 3: it needs an approval",
 	}
 	ops.ExtendHold.AddFlags(c.Flags(), &in)

@@ -15,9 +15,9 @@ policies:
     then: [{warn: {notify: [owner], grace: 15m}}, {do: notify}]
 `
 
-// TestPoliciesSeeBudgets: what accrued in the ledger makes a budget's state a fact of
+// TestPoliciesReadBudgetFacts: what accrued in the ledger makes a budget's state a fact of
 // the machines that spend from it; without a budget the condition is unknown.
-func TestPoliciesSeeBudgets(t *testing.T) {
+func TestPoliciesReadBudgetFacts(t *testing.T) {
 	l := newLadder(t)
 	l.write("over.yaml", budgetPolicies)
 	lines := func() int {

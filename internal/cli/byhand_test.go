@@ -18,9 +18,9 @@ var withoutCommands = map[string]string{
 	"model-optimize":    "the model itself has to change",
 }
 
-// TestEveryFixCanBeCarriedOut walks all findings of the sandbox and of the simulated
+// TestCarriesOutEveryFix walks all findings of the sandbox and of the simulated
 // account: each fix climbs the ladder, or shows commands that a shell takes as they are.
-func TestEveryFixCanBeCarriedOut(t *testing.T) {
+func TestCarriesOutEveryFix(t *testing.T) {
 	s := newSeededFixes(t)
 	s.endpoint("old-embedder", 3)
 	d := newDesktop(t)

@@ -38,7 +38,7 @@ type storeFlags struct {
 func (f *storeFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.Profile, "profile", "", "AWS profile")
 	c.Flags().StringVar(&f.bandwidth, "bandwidth", "",
-		"`limit` of what is sent and received in a second, such as 50MB (default: none)")
+		"`limit` of the traffic in each direction per second, such as 50MB (default: none)")
 	c.Flags().IntVar(&f.nice, "nice", 10,
 		"CPU and disk niceness on Linux: 0 is that of a normal process, 19 yields to all others")
 }
@@ -96,14 +96,14 @@ func (a *app) newCheckpointSave() *cobra.Command {
 		Short: "Save a folder as the next snapshot of a run",
 		Long: `Saves a folder as the next snapshot of the run at URL: what changed is stored first, then
 the manifest that names it, then HEAD. The snapshot before stays until the new one is
-complete. The command claims the run: another process that saves it can write no more.
+complete. The command claims the run: an earlier process that saves it can no longer write.
 
 A checkpoint counts as finished when the training declared it (CURFEW_RUN_DIR), it was
 renamed into place, --done finds its marker, or --exited says that the process ended. Else
 it has to stay unchanged while it is read, for --quiet-for at least, and is shown as weaker.
 
-With --deadline what is newest is saved first, and only what fits at the measured rate; the
-rest stays as the snapshot before has it. Exit code 5: something was not saved, or changed
+With --deadline the newest files are saved first, as many as fit at the measured rate; the
+others stay as in the snapshot before. Exit code 5: something was not saved, or changed
 while it was read; the output names it.
 
 On several nodes each rank saves its own folder at the same time, with --rank and --ranks.
@@ -204,8 +204,8 @@ func (a *app) newCheckpointRestore() *cobra.Command {
 snapshot that is damaged, or whose files changed while they were saved, is skipped for the
 one before it; the output says which and why, and the exit code is 5.
 
-Where this user saw a newer snapshot of the run before, an older one is restored only if
---snapshot names it: the store may have been set back.`,
+If this user has seen a newer snapshot of the run, an older one is restored only if
+--snapshot names it: the store may have been rolled back.`,
 		Example: `  curfew checkpoint restore file://$HOME/runs/resnet50 restored
   curfew checkpoint restore s3://bucket/runs/resnet50 ckpt --snapshot 12 --replace`,
 		Args: twoArgs("a URL and a folder"),
@@ -264,9 +264,9 @@ func (a *app) newCheckpointVerify() *cobra.Command {
 	var seq int64
 	c := &cobra.Command{
 		Use:   "verify URL",
-		Short: "Read everything that the snapshots of a run need, and name what is damaged",
-		Long: `Reads every manifest and every part that the snapshots of a run need, and holds each
-against its checksums. Exit code 5: an object is damaged or not there, or a newer snapshot
+		Short: "Verify all snapshots of a run, and name damaged objects",
+		Long: `Reads every manifest and every part of the snapshots of a run, and verifies their
+checksums. Exit code 5: an object is damaged or missing, or a newer snapshot
 was seen here before; the output names it and the newest snapshot that can still be restored.`,
 		Example: `  curfew checkpoint verify file://$HOME/runs/resnet50
   curfew checkpoint verify s3://bucket/runs/resnet50 --snapshot 12`,

@@ -23,7 +23,7 @@ import (
 func (a *app) newCI() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "ci",
-		Short:   "Run one command of a pipeline on a machine that is gone afterwards",
+		Short:   "Run one command of a pipeline on a temporary machine",
 		Example: `  curfew ci run --cloud local --gpu L4 --timeout 1h -- make train`,
 		Args:    noSuchVerb,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -57,7 +57,7 @@ the exit code is 3 then, and with --name the same command runs once the approval
 
 The session runs on this machine (--cloud local) or on a machine of its own at AWS (--cloud
 aws), which needs the Session Manager plugin here. There the command has the environment of the
-session, and not that of this process. Where the connection ends before the command told its
+session, and not that of this process. Where the connection ends before the command returned its
 exit code, the exit code is 1. Artifacts that could not be copied make it 5, and the work folder
 is saved.`,
 		Example: `  curfew ci run --cloud local --gpu L4 --timeout 1h --artifacts results -- make train

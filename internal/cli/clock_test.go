@@ -43,10 +43,10 @@ func (h *host) run(args ...string) (int, string, string) {
 	return code, out.String(), errs.String()
 }
 
-// TestAHostWithAWrongClockDecidesNothing: the time of holds, approvals and settings is that
+// TestWrongHostClockStopsDecisions: the time of holds, approvals and settings is that
 // of the state, on PostgreSQL and on a file; a host that is far off is refused, whatever it
 // would decide, and one that is a little off decides by the state's time.
-func TestAHostWithAWrongClockDecidesNothing(t *testing.T) {
+func TestWrongHostClockStopsDecisions(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		url      func() string
@@ -148,9 +148,9 @@ func TestAHostWithAWrongClockDecidesNothing(t *testing.T) {
 	}
 }
 
-// TestAWrongTimeOfTheStateIsSetRight: a host that began with a clock far ahead took the time
+// TestSettingsClockCorrectsStateTime: a host that began with a clock far ahead took the time
 // of the file along; a person puts it right, and it is recorded.
-func TestAWrongTimeOfTheStateIsSetRight(t *testing.T) {
+func TestSettingsClockCorrectsStateTime(t *testing.T) {
 	d := newDesktop(t)
 	d.write("small.yaml", fmt.Sprintf(gateJob, "small", "4h"))
 	h := &host{desktop: d, boot: "a", ahead: 30 * 24 * time.Hour}

@@ -17,12 +17,12 @@ func (a *app) newConfirm() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "confirm POLICY --reason TEXT",
 		Args:  cobra.ArbitraryArgs,
-		Short: "Say that what has blown a policy's fuse is meant",
+		Short: "Confirm the actions that a blown fuse of a policy holds back",
 		Long: `A fuse guards against a bad policy: once more than five machines, and over half of
 those that a policy selects, are due at once, nothing of the policy is carried out until a
-person confirms. The confirmation means the machines that were due then; they are carried
-out within the caps. --for says that the fuse is not to blow again for a time, for a
-policy that ends most of what it selects by design, such as one for nights.
+person confirms. The confirmation covers the machines that were due then; their actions are
+carried out within the caps. --for keeps the fuse from blowing again for a time, for a
+policy that by design ends most of the machines that it selects, such as one for nights.
 Without POLICY the fuses that have blown are listed.`,
 		Example: `  curfew confirm
   curfew confirm idle-gpu-machines --reason "the fleet of the course that ended"
@@ -44,7 +44,7 @@ Without POLICY the fuses that have blown are listed.`,
 			var lines []string
 			for _, f := range doc.Fuses {
 				lines = append(lines,
-					fmt.Sprintf("%s in %s: confirmed, %d of %d machines; `curfew enforce` goes on within the caps",
+					fmt.Sprintf("%s in %s: confirmed, %d of %d machines; `curfew enforce` continues within the caps",
 						plain.Line(f.Policy), plain.Line(f.Account), f.Due, f.Selected))
 			}
 			return a.say(doc, "%s", plain.Text(strings.Join(lines, "\n")))

@@ -29,18 +29,18 @@ func (a *app) newConnect() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "connect NAME [-- COMMAND] | NAME --copy FROM TO",
 		Short: "Open a shell, run a command, forward a port, open an editor or copy files on a session's machine",
-		Long: `Opens a shell in the work folder of a session, or runs a command there. What is started belongs
-to the session and ends with it. The exit code is 10 where the command fails.
+		Long: `Opens a shell in the work folder of a session, or runs a command there. Its processes belong
+to the session and end with it. The exit code is 10 where the command fails.
 
-At AWS the way is Systems Manager: the machine has no open port, and only its owner gets in.
-The Session Manager plugin has to be installed; where it is not, the install command is
+At AWS the connection uses Systems Manager: the machine has no open port, and only its owner
+is admitted. The Session Manager plugin has to be installed; otherwise the install command is
 printed. A command has no input there, and both its outputs are printed to the standard
 output. --port forwards a port of the machine until Ctrl-C. --editor writes an entry into
 ~/.ssh and opens the editor by it. --copy copies a file or a folder; a path that begins with
 a colon is one of the session, below its work folder unless it is absolute.
 
-Each connection by SSH has a key of its own. The key is in memory only, and the machine
-forgets it as soon as the connection is made.`,
+Each SSH connection has a separate key. The key is in memory only, and the machine forgets
+it as soon as the connection is made.`,
 		Example: `  curfew connect demo
   curfew connect demo -- python train.py
   curfew connect demo --node 1 -- hostname

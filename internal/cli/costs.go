@@ -13,9 +13,9 @@ func (a *app) newCosts() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "costs",
 		Short: "Show costs as they accrue, used and wasted: by team, purpose, resource, duty",
-		Long: `Shows the ledger: what every resource cost while it was there, at the price of the hour,
-with used, wasted and unmeasured compute apart. Rounds fill it: every scan and every pass
-of enforce. Time of which nothing is known is shown and not charged.`,
+		Long: `Shows the ledger: the cost of every resource while it existed, at the price of the hour,
+with used, wasted and unmeasured compute separated. Every scan and every pass of enforce
+adds to it. Unknown time is shown and not charged.`,
 		Example: `  curfew costs --demo                                   # simulated books, to try it
   curfew costs                                          # this month by team
   curfew costs --by purpose,duty --since 7d --granularity day

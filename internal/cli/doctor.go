@@ -20,11 +20,11 @@ func (a *app) newDoctor() *cobra.Command {
 func (a *app) newDoctorState() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "state",
-		Short: "List what is wrong with the state and the service, and what to do",
+		Short: "List problems of the state and the service, with the next steps",
 		Long: `Lists what keeps actions back (a freeze, a state that is not trusted, a fuse), actions that
 failed or are not confirmed, messages that no channel accepts, tokens that expire within a
-week, and, at a service, what it cannot read. Each line ends with what to do. The exit code
-is 5 while there is anything to do.`,
+week, and, at a service, what it cannot read. Each line ends with the next step. The exit code
+is 5 while there is a problem.`,
 		Example: "  curfew doctor state\n  curfew doctor state -o json",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -44,7 +44,7 @@ func (a *app) newDoctorMetrics() *cobra.Command {
 	var window string
 	c := &cobra.Command{
 		Use:   "metrics",
-		Short: "Show for each machine what telemetry there is, and what is missing to judge it",
+		Short: "Show the telemetry of each machine, and the missing signals",
 		Long: `Reads the running machines of an account and their metrics, from all sources in order of
 precedence, and shows for each machine the signals that were found, the age of the newest
 sample, the coverage, and what is missing, each with the line that fixes it. Series that fit

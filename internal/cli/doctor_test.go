@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TestDoctorOfHoles checks the doctor on an hour of minutely samples with holes: stale or sparse
+// TestDoctorReportsSparseSamples checks the doctor on an hour of minutely samples with holes: stale or sparse
 // signals are listed with age and coverage, and the machine has no state.
-func TestDoctorOfHoles(t *testing.T) {
+func TestDoctorReportsSparseSamples(t *testing.T) {
 	l := &ladderTest{t: t, dir: t.TempDir(), now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	var csv, config strings.Builder
 	csv.WriteString("resource,time,gpu,gpu_util,mem_used_bytes,mem_total_bytes,cpu_util,net_bytes\n")

@@ -46,13 +46,13 @@ func (a *app) newEnforce() *cobra.Command {
 		Use:   "enforce --once",
 		Short: "One pass of the policies over the account as it is now",
 		Long: `Makes one pass of the policies: reads the account, judges it, and advances every
-ladder by the steps that are due: warn, wait out the grace, verify again, act, confirm.
+ladder by the steps that are due: warn, wait for the grace period, verify again, act, confirm.
 It never sleeps; it prints when to run it again. From cron, every five minutes:
 
   */5 * * * *  curfew enforce --once --enforce
 
 Without --enforce it only shows what it would do. A policy acts when its own mode is
-enforce and --enforce is given; unknown never acts. docs/safety.md has the whole ladder.`,
+enforce and --enforce is given; it never acts on unknown facts. See docs/safety.md.`,
 		Example: `  curfew enforce --demo                         # the ladder on the simulated account, in simulated time
   curfew enforce --demo --seed 7 -o json        # a simulated day: true work, dollars before and after, what was done
   curfew enforce --once --policy policies/
@@ -74,7 +74,7 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 		"with --cloud trace: the RFC 3339 `time` of the pass (default: the end of the trace)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision to a `file` as a line of JSON")
 	fl.Uint64Var(&f.seed, "seed", clouds.SimSeed, "with --demo: the `number` that varies the simulated account")
-	f.iam.add(fl, "with the permissions of scan and of actions on what is managed or governed (curfew.yaml)")
+	f.iam.add(fl, "with the permissions of scan and of actions on managed or governed resources (curfew.yaml)")
 	fl.StringArrayVar(&f.buckets, "bucket", nil,
 		"with --print-iam-policy: `name` of a bucket whose lifecycle and tags may be changed; repeatable")
 	return c

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestExamplesOfJobs: what the documentation points at can be estimated, and passes
+// TestEstimatesExampleJobs: what the documentation points at can be estimated, and passes
 // the gate of its own configuration.
-func TestExamplesOfJobs(t *testing.T) {
+func TestEstimatesExampleJobs(t *testing.T) {
 	files, err := filepath.Glob("../../examples/jobs/*.yaml")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%d examples: %v", len(files), err)

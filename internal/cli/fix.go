@@ -20,21 +20,21 @@ func (a *app) newFix() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fix FINDING…",
 		Args:  cobra.ArbitraryArgs,
-		Short: "Carry a finding's fix out through the safety ladder, or show what it would do",
+		Short: "Carry out the fix of a finding through the safety ladder, or preview it",
 		Long: `Looks a finding up in the last scan, by its id or any unique prefix of it, and shows
 the fix: what it does, what it saves, its risk, what refuses it, how far it can
 be undone, and the commands that do it by hand. That is all without --enforce.
 
-With --enforce it reads the resource again and climbs the ladder one step: it warns the
-owner, waits out the grace, verifies again, acts, confirms. It never sleeps; run the same
-command again when it says. What is not explicitly ephemeral, and every deletion, needs
-the approval of a second person for exactly that plan.
+With --enforce it reads the resource again and takes the next step of the safety ladder:
+warn the owner, wait for the grace period, verify again, act, confirm. It never sleeps; run
+the same command again at the time it prints. Resources that are not marked ephemeral, and
+all deletions, need the approval of a second person for exactly that plan.
 
 It reads the account of the finding with the role and profile of the scan. A finding that
 does not hold is one of three: gone (the resource is not there), changed (it is, and the
 waste is not), unread (it could not be read; exit code 1 when nothing could).
 
---undo shows what was done, what it was before, and the calls that take it back; with
+--undo shows the action, the earlier state, and the calls that restore it; with
 --enforce it makes them, and keeps the resource from every policy for 24 hours, or as
 long as --keep says.`,
 		Example: `  curfew fix 9c6e
@@ -55,9 +55,9 @@ long as --keep says.`,
 				return usageError("--dry-run and --enforce say the opposite")
 			case f.keep != "" && len(f.undo) == 0:
 				return usageError(
-					"--keep goes with curfew fix --undo: it says how long policies leave alone what was undone")
+					"--keep needs --undo: it sets how long policies leave the resource alone")
 			case len(f.undo) > 0 && len(ids) > 0:
-				return usageError("curfew fix --undo takes the id of what was done, not findings as well")
+				return usageError("curfew fix --undo takes the id of an action, and no findings")
 			case len(f.undo) > 0:
 				return a.undo(c.Context(), f)
 			case len(ids) == 0:
@@ -75,7 +75,7 @@ long as --keep says.`,
 	fl.StringVar(&f.grace, "grace", defaultGrace, "how long nothing happens after the owner was warned")
 	fl.StringVar(&f.keep, "keep", "",
 		"with --undo: how long policies leave it alone afterwards, 0 not at all (default 24h)")
-	fl.StringSliceVar(&f.undo, "undo", nil, "show how to take back what was done, by the `id` that `curfew audit` "+
+	fl.StringSliceVar(&f.undo, "undo", nil, "show how to undo an action, by the `id` that `curfew audit` "+
 		"shows; with --enforce take it back; repeatable")
 	fl.BoolVar(&f.scratch, "scratch-disks", false,
 		"the machine's instance-store and delete-on-termination disks hold nothing that matters")

@@ -7,7 +7,7 @@ import (
 
 // A mistake in the configuration keeps no one from freezing, here or at a service; every other
 // command refuses it.
-func TestFreezeWorksWithAWrongConfiguration(t *testing.T) {
+func TestFreezeWithInvalidConfiguration(t *testing.T) {
 	d := newDesktop(t)
 	const wrong = gateConfig + "bogus: 1\nscan: {window: soon}\n"
 	d.write("curfew.yaml", wrong)

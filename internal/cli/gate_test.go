@@ -94,9 +94,9 @@ func (d *desktop) gate(want int, args ...string) decision {
 	return got
 }
 
-// TestTwoLaunchesRaceForOneRemainder: of runs that each fit alone and not together,
+// TestConcurrentLaunchesShareBudget: of runs that each fit alone and not together,
 // exactly one is admitted, whoever is faster.
-func TestTwoLaunchesRaceForOneRemainder(t *testing.T) {
+func TestConcurrentLaunchesShareBudget(t *testing.T) {
 	d := newDesktop(t)
 	d.write("curfew.yaml", strings.Replace(gateConfig, "amount: 1000", "amount: 100", 1))
 	d.write("a.yaml", fmt.Sprintf(gateJob, "a", "80h"))
@@ -252,9 +252,9 @@ func (h *pullHub) said() []string {
 	return append([]string{}, h.comments...)
 }
 
-// TestAPullRequestReviewApproves: the gate comments, a reviewer approves the head
+// TestPullRequestReviewApproves: the gate comments, a reviewer approves the head
 // commit, the gate passes once, and an edited file asks again.
-func TestAPullRequestReviewApproves(t *testing.T) {
+func TestPullRequestReviewApproves(t *testing.T) {
 	d, h := newDesktop(t), newPullHub(t)
 	d.pullRequest(h)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
@@ -367,9 +367,9 @@ func TestAReviewIsOfThePriceItSaw(t *testing.T) {
 	d.gate(ExitDone, "job.yaml", "--github")
 }
 
-// TestWhoAsksForChangesDenies: the check fails with that person's reason, for as long as
+// TestRequestedChangesDeny: the check fails with that person's reason, for as long as
 // the review stands.
-func TestWhoAsksForChangesDenies(t *testing.T) {
+func TestRequestedChangesDeny(t *testing.T) {
 	d, h := newDesktop(t), newPullHub(t)
 	d.pullRequest(h)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
@@ -395,9 +395,9 @@ func TestWhoAsksForChangesDenies(t *testing.T) {
 	d.gate(ExitDone, "job.yaml", "--github")
 }
 
-// TestVotesHaveTheirPlace: what is wrong in a file of votes is named with its line, and an
+// TestVoteErrorsHavePositions: what is wrong in a file of votes is named with its line, and an
 // id that YAML takes for a number is an id.
-func TestVotesHaveTheirPlace(t *testing.T) {
+func TestVoteErrorsHavePositions(t *testing.T) {
 	d := newDesktop(t)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
 	for _, tt := range []struct{ name, text, want string }{
@@ -434,9 +434,9 @@ func TestVotesHaveTheirPlace(t *testing.T) {
 	}
 }
 
-// TestSeveralWorkloadsAreHeldToTheEnd: a hold of several workloads lasts as long as all of
+// TestReservesSeveralWorkloadsUntilEnd: a hold of several workloads lasts as long as all of
 // them, not as long as their money would at the rate of all at once.
-func TestSeveralWorkloadsAreHeldToTheEnd(t *testing.T) {
+func TestReservesSeveralWorkloadsUntilEnd(t *testing.T) {
 	d := newDesktop(t)
 	pod := func(name, machine string, seconds int) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {team: vision, purpose: "+
@@ -459,8 +459,8 @@ func TestSeveralWorkloadsAreHeldToTheEnd(t *testing.T) {
 	}
 }
 
-// TestWhoDeniesIsHeardFirst: one denial outweighs every approval, wherever it stands.
-func TestWhoDeniesIsHeardFirst(t *testing.T) {
+// TestDenialWinsOverApproval: one denial outweighs every approval, wherever it stands.
+func TestDenialWinsOverApproval(t *testing.T) {
 	d, h := newDesktop(t), newPullHub(t)
 	d.write("curfew.yaml", strings.Replace(gateConfig, "{bo:", "{cy: [approver], bo:", 1))
 	d.pullRequest(h)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestSpendIsNotForgottenWithoutScans runs jobs of up to $90 on a budget of $200 with an
+// TestBudgetCountsSpendWithoutScans runs jobs of up to $90 on a budget of $200 with an
 // empty ledger: what was admitted is held, and says so, until it is settled.
-func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
+func TestBudgetCountsSpendWithoutScans(t *testing.T) {
 	d := newDesktop(t)
 	d.write("curfew.yaml",
 		strings.Replace(gateConfig, "amount: 1000", "amount: 200, thresholds: {warn: 98%, gate: 99%}",
@@ -42,9 +42,9 @@ func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
 	d.gate(ExitDone, "job7.yaml")
 }
 
-// TestExtendingIsNoWayAroundABudget: more time asks though the amount stays, and what is
+// TestExtendRespectsBudget: more time asks though the amount stays, and what is
 // held of the month stays as well.
-func TestExtendingIsNoWayAroundABudget(t *testing.T) {
+func TestExtendRespectsBudget(t *testing.T) {
 	d := newDesktop(t)
 	d.write("curfew.yaml", strings.Replace(gateConfig, "amount: 1000, period: {from: 2026-01-01, until: 2046-01-01}",
 		"amount: 200", 1))

@@ -144,9 +144,9 @@ func alterState(t *testing.T, dir, statement string, args ...any) {
 	}
 }
 
-// TestEverythingIsPrintedThroughPlain: a format of package fmt would print a name with
+// TestPrintsOnlyPlainText: a format of package fmt would print a name with
 // the lines that it holds.
-func TestEverythingIsPrintedThroughPlain(t *testing.T) {
+func TestPrintsOnlyPlainText(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ func (a *app) newWhoami() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "whoami",
 		Short: "Show your identity, how it is proven, and what you may approve",
-		Long: `Shows the name under which you give commands and how it is proven. AWS credentials
-prove an identity by GetCallerIdentity, asked of STS itself; a name in curfew.yaml or
+		Long: `Shows your name and how it is proven. AWS credentials
+prove an identity by GetCallerIdentity, verified with STS; a name in curfew.yaml or
 CURFEW_IDENTITY is self-declared and opens no fix unless approvals.accept says so.`,
 		Example: "  curfew whoami\n  curfew whoami -o json",
 		Args:    noArgs,

@@ -12,9 +12,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// TestInterruptedSaysWhatWasDone: a signal after an action does not say that nothing
+// TestInterruptReportsFinishedCalls: a signal after an action does not say that nothing
 // happened.
-func TestInterruptedSaysWhatWasDone(t *testing.T) {
+func TestInterruptReportsFinishedCalls(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	line := func(r action.Result, id string) action.Line {

@@ -25,13 +25,13 @@ func (a *app) newKeep() *cobra.Command {
 		Use:   "keep RESOURCE --for 24h --reason TEXT",
 		Args:  cobra.ArbitraryArgs,
 		Short: "Exempt a resource from every policy, at once",
-		Long: `Exempts a resource until a time, at once: no policy acts on it, and a warning that
-was given is withdrawn. RESOURCE is an id such as i-0abc, a name, or the whole identity
+		Long: `Exempts a resource until a time, effective immediately: no policy acts on it, and a pending
+warning is withdrawn. RESOURCE is an id such as i-0abc, a name, or the whole identity
 cloud/account/region/kind/id. A keep ends by itself and is part of the audit log.
-Where this state has never seen the resource, another state acts on it: then its tag
+If this state has never seen the resource, another state acts on it: then the tag
 curfew:keep-until is written as well, which every curfew reads. If that is denied, the
-command exits with 1 and prints the provider's own command for whoever may tag it.
-Without RESOURCE the keeps that hold are listed.`,
+command exits with 1 and prints the provider's own command for a person who may tag it.
+Without RESOURCE the current exemptions are listed.`,
 		Example: `  curfew keep i-0f3a --for 24h --reason "demo on Thursday"
   curfew keep vision-train-7 --for 2026-12-01T08:00:00Z --reason "paper deadline"
   curfew keep`,
@@ -70,8 +70,8 @@ func (a *app) newFreeze() *cobra.Command {
 		Use:   "freeze --reason TEXT",
 		Short: "Stop all actions at once, until unfreeze",
 		Long: `Stops every action of every process that shares this state, at once and across
-restarts. What is already under way at the provider is still looked up and recorded;
-nothing new is called. Scans, warnings' texts and previews go on.`,
+restarts. Calls that the provider is already carrying out are still followed and recorded;
+no new call is made. Scans and previews continue.`,
 		Example: `  curfew freeze --reason "incident 42"
   curfew unfreeze --reason "over"`,
 		Args: noArgs,
@@ -113,7 +113,7 @@ action on one resource: ` + "`curfew fix --undo ITEM`" + ` shows how to take it 
 time. --verify --anchor checks that the log still holds it, so that a log which was
 cut off or rebuilt is noticed. Keep anchors where writers of the state cannot write.
 The key is made on first use, audit.key in the data directory; its public part is printed
-and is what audit.public_key on another machine has to be.`,
+and belongs into audit.public_key on other machines.`,
 		Example: `  curfew audit --since 7d
   curfew audit --resource i-0f3a
   curfew audit --what outcome -o jsonl > audit.jsonl

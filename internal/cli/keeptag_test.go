@@ -32,9 +32,9 @@ func (l *ladderTest) keepTagOf(name string) string {
 	return ""
 }
 
-// TestKeepWithoutTheState: an owner whose own state has never seen a machine that another
+// TestKeepFromOtherStateWritesTag: an owner whose own state has never seen a machine that another
 // process warns about keeps it by its tag, or is told exactly how.
-func TestKeepWithoutTheState(t *testing.T) {
+func TestKeepFromOtherStateWritesTag(t *testing.T) {
 	l := newLadder(t)
 	l.pass(40 * time.Minute)
 	l.enforce(ExitDone) // warns, with a state of its own

@@ -305,9 +305,9 @@ func TestLadderLive(t *testing.T) {
 	}
 }
 
-// TestLadderHolds lists the reasons that keep an idle machine alive between the end of its grace
+// TestLadderSparesMachineBeforeAction lists the reasons that keep an idle machine alive between the end of its grace
 // and the pass that would act.
-func TestLadderHolds(t *testing.T) {
+func TestLadderSparesMachineBeforeAction(t *testing.T) {
 	l := newLadder(t)
 	fault := func(service, operation string) func() {
 		return l.sandbox.Wire.Inject(wire.Fault{Service: service, Operation: operation, Kind: wire.AccessDenied})
@@ -360,9 +360,9 @@ func TestLadderHolds(t *testing.T) {
 	}
 }
 
-// TestAClockAheadInventsNoMonth: scans under a clock that was set 30 days ahead charge for
+// TestClockAheadAddsNoCharges: scans under a clock that was set 30 days ahead charge for
 // nothing, for as long as it is, and those after it charge for the time that was.
-func TestAClockAheadInventsNoMonth(t *testing.T) {
+func TestClockAheadAddsNoCharges(t *testing.T) {
 	l := newLadder(t)
 	spent := func() float64 {
 		t.Helper()
@@ -401,9 +401,9 @@ func TestAClockAheadInventsNoMonth(t *testing.T) {
 	}
 }
 
-// TestARefusedWarningStartsNoGrace: without an accepted warning nothing happens,
+// TestRefusedWarningStartsNoGrace: without an accepted warning nothing happens,
 // however long it lasts.
-func TestARefusedWarningStartsNoGrace(t *testing.T) {
+func TestRefusedWarningStartsNoGrace(t *testing.T) {
 	l := newLadder(t)
 	l.refuse(true)
 	for range 4 {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestScanLastIsTheKeptScan: every format of the kept audit is the one that the scan
+// TestScanLastShowsStoredScan: every format of the kept audit is the one that the scan
 // printed, in all that does not say its age, and no account is read for it.
-func TestScanLastIsTheKeptScan(t *testing.T) {
+func TestScanLastShowsStoredScan(t *testing.T) {
 	d := newDesktop(t)
 	d.now = time.Date(2026, 7, 20, 9, 0, 0, 0, time.UTC)
 	for _, format := range scanOutputs {
@@ -47,8 +47,8 @@ func TestScanLastIsTheKeptScan(t *testing.T) {
 	}
 }
 
-// TestADamagedFindingIsNotHalfRead: what could not be acted on safely is an error.
-func TestADamagedFindingIsNotHalfRead(t *testing.T) {
+// TestRefusesDamagedFinding: what could not be acted on safely is an error.
+func TestRefusesDamagedFinding(t *testing.T) {
 	d := newDesktop(t)
 	if code, _, errs := d.run("scan", "--demo"); code != ExitPartial && code != ExitDone {
 		t.Fatalf("exit %d: %s", code, errs)

@@ -29,7 +29,7 @@ func (a *app) newLogin() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "login [SERVER]",
 		Short: "Sign in to a service, and keep a token for it",
-		Long: `Keeps a token for a service in a file of yours alone, once the service has taken it. SERVER
+		Long: `Keeps a token for a service in a file that only you can read, once the service has accepted it. SERVER
 is its URL; without it that of server in curfew.yaml or CURFEW_SERVER. The token is read
 without an echo, or from standard input: one of ` + "`curfew token create`" + `, or an ID token of the
 service's sign-in provider.
@@ -60,8 +60,8 @@ func (a *app) newLogout() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "logout [SERVER]",
 		Short: "Forget the token that is kept for a service",
-		Long: `Removes the token that is kept for a service. One that --aws made is ended at the service as
-well; one of ` + "`curfew token create`" + ` goes on to count until it is revoked there.`,
+		Long: `Removes the stored token for a service. A token from --aws is revoked at the service as well;
+one of ` + "`curfew token create`" + ` stays valid until it is revoked there.`,
 		Example: `  curfew logout https://curfew.example.com`,
 		Args:    oneServer,
 		RunE:    func(c *cobra.Command, args []string) error { return a.logout(c.Context(), strings.Join(args, "")) },

@@ -166,8 +166,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestAnExpiredToken: it is refused in one line that says what to do.
-func TestAnExpiredToken(t *testing.T) {
+// TestExpiredTokenExplainsLogin: it is refused in one line that says what to do.
+func TestExpiredTokenExplainsLogin(t *testing.T) {
 	o := newOffice(t, nil)
 	o.now = time.Date(2026, 7, 20, 9, 0, 0, 0, time.UTC)
 	if got := o.give(o.token("vi", "viewer").Secret, "login"); got.code != ExitDone {
@@ -189,9 +189,9 @@ func TestAnExpiredToken(t *testing.T) {
 	}
 }
 
-// TestAServerThatIsDown: one line, exit code 1, whatever is asked; a freeze says how to stop
+// TestUnreachableServerExits: one line, exit code 1, whatever is asked; a freeze says how to stop
 // everything by hand.
-func TestAServerThatIsDown(t *testing.T) {
+func TestUnreachableServerExits(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -212,8 +212,8 @@ func TestAServerThatIsDown(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoService: a page of a proxy is told from an answer.
-func TestWhatIsNoService(t *testing.T) {
+// TestRefusesForeignServer: a page of a proxy is told from an answer.
+func TestRefusesForeignServer(t *testing.T) {
 	d := newDesktop(t)
 	for name, answer := range map[string]http.HandlerFunc{
 		"a page": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>welcome</html>") },
@@ -234,8 +234,8 @@ func TestWhatIsNoService(t *testing.T) {
 	}
 }
 
-// TestALostAnswer: where the answer of a call is lost, it is sent again, and done once.
-func TestALostAnswer(t *testing.T) {
+// TestLostAnswerIsUnknown: where the answer of a call is lost, it is sent again, and done once.
+func TestLostAnswerIsUnknown(t *testing.T) {
 	var lost, sent atomic.Int32
 	o := newOffice(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -287,9 +287,9 @@ func TestALostAnswer(t *testing.T) {
 	}
 }
 
-// TestAForeignCertificate: a certificate of an authority that does not count here ends a
+// TestRefusesForeignCertificate: a certificate of an authority that does not count here ends a
 // command before a token is sent; server_ca_file makes it count.
-func TestAForeignCertificate(t *testing.T) {
+func TestRefusesForeignCertificate(t *testing.T) {
 	var sawToken atomic.Bool
 	o := newOffice(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,9 +13,9 @@ import (
 	"github.com/curfew-dev/curfew/test/sandbox"
 )
 
-// TestScanOfAnotherImplementation audits plain moto, without what stands in front of it in the
+// TestScanAgainstOtherAWSImplementation audits plain moto, without what stands in front of it in the
 // other tests: what it answers is read and priced, and what it lacks is named.
-func TestScanOfAnotherImplementation(t *testing.T) {
+func TestScanAgainstOtherAWSImplementation(t *testing.T) {
 	s, err := sandbox.Start(t.Context(), sandbox.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -7,9 +7,9 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestManagedServicesGetPrices: the price list's nodes of Redshift and ElastiCache are read, of
+// TestPricesManagedServices: the price list's nodes of Redshift and ElastiCache are read, of
 // the cache without the hours that a reservation pays, and so are IOPS of RDS and addresses.
-func TestManagedServicesGetPrices(t *testing.T) {
+func TestPricesManagedServices(t *testing.T) {
 	l := newLadder(t)
 	l.sandbox.Wire.State.AddProducts(wire.WarehouseNode("ra3.xlplus", "us-east-1", "1.0860000000"),
 		wire.CacheNode("cache.r6g.large", "Redis", "us-east-1", "0.2060000000"),

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// TestMachinesOfOnesOwnFillTheLedger scans twice, ten hours apart: the idle machine that
+// TestLedgerChargesOnPremisesMachines scans twice, ten hours apart: the idle machine that
 // is paid for since January has wasted ten hours at its rate, so has the one without a
 // date that was measured all the time, and of the one without dates or measurements only
 // the time is charged that the scans vouch for.
-func TestMachinesOfOnesOwnFillTheLedger(t *testing.T) {
+func TestLedgerChargesOnPremisesMachines(t *testing.T) {
 	l := &ladderTest{t: t, dir: t.TempDir(), now: time.Date(2026, 11, 21, 2, 0, 0, 0, time.UTC)}
 	l.write("curfew.yaml", `machines:
   - {name: dgx, gpu: H100, gpus: 2, since: 2026-01-15, tags: {team: vision}}

@@ -65,8 +65,8 @@ func TestBrowserLink(t *testing.T) {
 	}
 }
 
-// TestOwnerTokenThatOthersCanRead is an error: it is no secret any more.
-func TestOwnerTokenThatOthersCanRead(t *testing.T) {
+// TestRefusesReadableOwnerToken is an error: it is no secret any more.
+func TestRefusesReadableOwnerToken(t *testing.T) {
 	o := newOffice(t, nil)
 	mine := filepath.Join(o.dir, "none")
 	o.srv.owned(t, o.data, mine)

@@ -135,9 +135,9 @@ func TestPlanCommitFromTheLedger(t *testing.T) {
 	}
 }
 
-// TestPlanCommitLeavesFindingsOut: of three busy machines, one could be on spot and one is to be
+// TestPlanCommitExcludesFindings: of three busy machines, one could be on spot and one is to be
 // replaced by a smaller type: one is left to commit to, and the new type at its own price.
-func TestPlanCommitLeavesFindingsOut(t *testing.T) {
+func TestPlanCommitExcludesFindings(t *testing.T) {
 	d := newDesktop(t)
 	s, err := store.Open(t.Context(), store.Options{Dir: filepath.Join(d.dir, "data")})
 	if err != nil {

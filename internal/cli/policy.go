@@ -145,7 +145,7 @@ func (a *app) newPolicyExplain() *cobra.Command {
 		Use:   "explain RESOURCE",
 		Short: "Show why a policy matches a resource, or does not",
 		Long: `Reads the account as enforce does and shows for one resource, by id or name, the answer of
-every policy: true, false or unknown, part by part, with the fact that decided.`,
+every policy: true, false or unknown, part by part, with the deciding fact.`,
 		Example: `  curfew policy explain llm-playground --demo --policy examples/policies
   curfew policy explain train-a --trace examples/data/gpus.csv.gz --at 2026-10-07T08:00:00Z --policy examples/policies`,
 		Args: oneArg("the id or name of one resource"),

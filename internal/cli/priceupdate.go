@@ -41,10 +41,10 @@ func (a *app) newPriceUpdate() *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		Short: "Bring newer prices into the book; implausible ones are refused with the reason",
 		Long: `Reads prices from the AWS Price List, from the EC2 spot price history, or from
-catalog files (CSV, or JSON of default rates), holds each against the book and its peers,
-and keeps what is plausible in the data directory, over the built-in book. A price
-that is zero, a placeholder, out of band or at odds with itself is refused and the
-one held before stays.`,
+catalog files (CSV, or JSON of default rates), compares each with the book and its peers,
+and stores the plausible ones in the data directory, over the built-in book. A price
+that is zero, a placeholder, out of band or inconsistent is refused, and the earlier one
+stays.`,
 		Example: `  curfew price update --from aws --regions us-east-1,eu-west-1
   curfew price update --from spot --regions us-east-1
   curfew price update catalog.csv --dry-run`,

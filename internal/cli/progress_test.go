@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// TestALongCommandSaysSo: after two seconds a line says for how long a command works; it is
+// TestLongCommandShowsProgress: after two seconds a line says for how long a command works; it is
 // gone before anything else is written, and does not come back once the output has begun.
-func TestALongCommandSaysSo(t *testing.T) {
+func TestLongCommandShowsProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen bytes.Buffer
 		p := &progress{to: &screen, what: "curfew backtest"}

@@ -19,8 +19,8 @@ func (a *app) newRecord() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "record",
 		Short: "Record the history of an account's machines as a trace for backtest and plan",
-		Long: `Reads what a metrics server or the cloud measured of the machines that run, and writes it as
-recorded usage with the type, owner and tags of each machine. backtest, policy explain and
+		Long: `Reads the measurements of running machines from a metrics server or the cloud, and writes
+them as recorded usage with the type, owner and tags of each machine. backtest, policy explain and
 plan read the file, so that a policy can be tested on your own month.`,
 		Example: `  curfew record --from prometheus --metrics-source http://prometheus:9090 --since 30d -o trace.parquet
   curfew record --from cloudwatch --since 14d -o trace.csv.gz
@@ -58,7 +58,7 @@ plan read the file, so that a policy can be tested on your own month.`,
 	fl.Var(ops.NewChoice("from", &o.From, []string{replay.FromPrometheus, replay.FromCloud}), "from",
 		"prometheus (--metrics-source, or metrics.sources in curfew.yaml) or cloudwatch (the cloud's own metrics)")
 	fl.StringVar(&step, "sample-step", "60s",
-		"the time that a sample stands for; samples that are closer are joined, and their highest value counts")
+		"the time that a sample covers; samples that are closer are joined, and their highest value counts")
 	fl.StringVarP(&o.Output, "output", "o", "", "the trace to write: `file` that ends in .parquet, .csv.gz or .csv")
 	fl.Var(ops.NewChoice("format", &a.format, reports), "format", "how the result is printed: "+anyOf(reports))
 	return c

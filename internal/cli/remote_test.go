@@ -323,10 +323,10 @@ func TestEveryCommandHasAPlacement(t *testing.T) {
 	}
 }
 
-// TestWhatNeedsAStateSaysSo: with a server configured, what needs the state of this machine
+// TestRefusesStateCommandsAtServer: with a server configured, what needs the state of this machine
 // says so in one line, exits with 2, asks the server nothing and makes no state; --data-dir
 // takes one.
-func TestWhatNeedsAStateSaysSo(t *testing.T) {
+func TestRefusesStateCommandsAtServer(t *testing.T) {
 	d := newDesktop(t)
 	asked := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -350,7 +350,7 @@ func TestWhatNeedsAStateSaysSo(t *testing.T) {
 			t.Errorf("curfew %s: exit %d, %s", line, got.code, got.errs)
 		}
 	}
-	// Books are not kept for what is no dimension; TestBooksCanBeTried keeps them.
+	// Books are not kept for what is no dimension; TestSandboxBooks keeps them.
 	for _, line := range []string{
 		"price list --type g6.2xlarge", "costs --demo --by nonsense", "policy check ../examples",
 		"plan tco --saving 1200/month --effort 3w --rate 120/h --upkeep 2h/month", "scan --print-iam-policy",

@@ -57,8 +57,8 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "curfew",
 		Short: "GPUs that go home when the work is done",
-		Long: `curfew sees every meter that runs in a cloud account, tells used dollars from
-wasted ones, and says exactly how to stop what does nothing.`,
+		Long: `curfew sees every meter that runs in a cloud account, separates used dollars from
+wasted ones, and shows how to stop what is not used.`,
 		Example: `  curfew scan --demo                 # the audit on a simulated account
   curfew scan                        # the audit of your AWS account (read-only)
   curfew scan -o html > audit.html   # the same as a report with pictures

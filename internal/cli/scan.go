@@ -100,8 +100,8 @@ func (a *app) newScan() *cobra.Command {
 		Long: `Reads an account (only ever Describe, List and Get calls), judges what its
 resources do, and ranks the waste in dollars a month with the exact fix.
 
-What cannot be read is named as a blind spot and never counted as waste. Savings
-are net of reserved instances and savings plans, and of what keeps costing.`,
+Unreadable sources are listed as blind spots and never counted as waste. Savings
+exclude the part that commitments cover and charges that continue after a fix.`,
 		Example: `  curfew scan --demo                            # a simulated account, no credentials needed
   curfew scan --regions us-east-1,us-west-2     # two regions of the account you are in
   curfew scan --assume-role arn:aws:iam::123456789012:role/audit
@@ -129,7 +129,7 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
 	fl.BoolVar(&f.all, "all", false, "every finding, not only the largest")
 	fl.StringVar(&f.min, "min", "1",
 		"fold findings about fewer `dollars` a month, and missing tags, into a line with their count; 0 shows each")
-	fl.BoolVar(&f.noSave, "no-save", false, "keep neither the findings nor, in the ledger, what was observed")
+	fl.BoolVar(&f.noSave, "no-save", false, "store neither the findings nor, in the ledger, the observations")
 	fl.BoolVar(&f.last, "last", false, "show the audit that the last scan kept, with its age; the account is not read")
 	f.iam.add(fl, "with the permissions that scan uses")
 	return c

@@ -40,11 +40,11 @@ func (a *app) newServe() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Watch accounts and let policies act, for as long as it runs",
-		Long: `Runs rounds until it is told to end: reads every account by itself, judges what its
-machines do, keeps the books, and takes what policies propose up the safety ladder.
+		Long: `Runs until it is stopped. Each pass reads one account, determines the duty of its
+machines, updates the ledger, and moves proposals of policies up the safety ladder.
 
-It begins by observing. Nothing is warned of or acted on without --enforce, a policy whose
-mode is enforce, and governance of the resource. docs/serve.md says how to run it.`,
+By default it only observes. Warnings and actions need --enforce, a policy whose
+mode is enforce, and governance of the resource. See docs/serve.md.`,
 		Example: `  curfew serve                                  # observe the configured accounts
   curfew serve --enforce                        # let policies act
   curfew serve --demo                           # the simulated account, a day in two minutes

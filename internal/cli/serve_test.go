@@ -124,9 +124,9 @@ func (s served) ended() int {
 	return calls
 }
 
-// TestServeDemoEndsWhatRests: an hour of the simulated account is enough to end something,
+// TestServeDemoEndsIdleMachines: an hour of the simulated account is enough to end something,
 // and nothing that worked.
-func TestServeDemoEndsWhatRests(t *testing.T) {
+func TestServeDemoEndsIdleMachines(t *testing.T) {
 	t.Parallel()
 	s := serveDemo(t, 1)
 	if n := s.ended(); n == 0 {

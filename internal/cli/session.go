@@ -29,9 +29,9 @@ func (a *app) newUp() *cobra.Command {
 they are ready. The session ends when its lease is over, when it has been idle for a while,
 or by ` + "`curfew down`" + `. Its work folder is saved while it runs and before it ends.
 
-A session that is over starts again with its work. Of one that runs, its state is shown. The
-exit code is 3 where an approval is missing: once it is given, the same command starts the
-session. docs/sessions.md says more.`,
+A session that is over starts again with its work. For a running session its state is shown.
+The exit code is 3 where an approval is missing: once it is given, the same command starts
+the session. See docs/sessions.md.`,
 		Example: `  curfew up demo --gpu L4                    # one L4, for 4 hours
   curfew up demo --type g6.2xlarge --spot --lease 8h
   curfew up demo --cloud local --cpus 2      # on this machine
@@ -273,7 +273,7 @@ func (a *app) newLogs() *cobra.Command {
 		Args: oneArg("the name of one session"),
 		RunE: func(c *cobra.Command, args []string) error { return a.logs(c.Context(), args[0], follow) },
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "show what is added, until the session has ended")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "show new lines, until the session has ended")
 	a.outputs(c, tableJSON...)
 	return c
 }
@@ -345,8 +345,8 @@ func (a *app) newDown() *cobra.Command {
 		Use:   "down NAME | --all",
 		Short: "Save a session's work, confirm that it is saved, and end the session",
 		Long: `Asks the machines to save the work folder, waits until the snapshot is confirmed, and releases
-them. Without a confirmed snapshot nothing is released before sessions.end_limit is over: the
-exit code is 5 then, and the output says why. --discard gives unsaved work up.`,
+them. Without a confirmed snapshot nothing is released until sessions.end_limit has passed;
+the exit code is then 5, with the reason in the output. --discard gives up unsaved work.`,
 		Example: `  curfew down demo
   curfew down demo --discard   # unsaved work is lost
   curfew down --all`,
@@ -360,7 +360,7 @@ exit code is 5 then, and the output says why. --discard gives unsaved work up.`,
 	}
 	fl := c.Flags()
 	fl.BoolVar(&every, "all", false, "all sessions")
-	fl.BoolVar(&discard, "discard", false, "give up what is not saved")
+	fl.BoolVar(&discard, "discard", false, "give up unsaved work")
 	fl.BoolVar(&detach, "detach", false, "do not wait until the machines are gone")
 	a.outputs(c, tableJSON...)
 	return c
@@ -432,7 +432,7 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 		return &failure{
 			exit: ExitPartial, code: "not_saved",
 			err:  fmt.Errorf("%s ended before the work was saved", plain.Count(lost, "session")),
-			hint: "the output says what is missing, and where files are kept",
+			hint: "the output names missing artifacts, and where files are kept",
 		}
 	}
 	return nil

@@ -41,8 +41,8 @@ func (a *app) newSessionAdopt() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "adopt MACHINE",
 		Short: "Give a machine that someone started a lease and an owner, or show what would change",
-		Long: `Reads one running machine of AWS and shows the tags by which it gets a lease and an owner, and
-what refuses that. MACHINE is an id, a name, or the whole identity. That is all without
+		Long: `Reads one running machine of AWS and shows the tags that give it a lease and an owner, and
+reasons against it. MACHINE is an id, a name, or the whole identity. That is all without
 --enforce.
 
 With --enforce it writes the tags and records a session. Policies may then stop the machine
@@ -50,8 +50,8 @@ when its lease is over or when it is idle, with a warning first. curfew never te
 and starts nothing. ` + "`curfew extend`" + ` prolongs the lease, ` + "`curfew down`" + ` stops the machine, and
 ` + "`curfew fix --undo ITEM`" + ` gives it back.
 
-Machines of groups, of another curfew, of production, and those that are said to be persistent
-are refused. docs/pets-to-sessions.md says more.`,
+Machines of groups, of another curfew, of production, and those marked persistent are
+refused. See docs/pets-to-sessions.md.`,
 		Example: `  curfew session adopt i-0f3a
   curfew session adopt i-0f3a --lease 8h --idle 1h --user ana --enforce`,
 		Args: oneArg("the id, name or identity of one machine"),

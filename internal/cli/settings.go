@@ -33,9 +33,9 @@ from the store, and approvals need a verified identity unless they say otherwise
 	set := &cobra.Command{
 		Use:   "set [FILE]",
 		Short: "Set the shared settings from a file; needs the role admin",
-		Long: `Sets a new version of the shared settings, of the prices, or of both. Whoever does it
-has the role admin in the version that holds (in the new one, for the first), by a
-verified identity unless approvals.accept in that version says self-declared. All versions
+		Long: `Sets a new version of the shared settings, of the prices, or of both. It needs the role
+admin in the current version (for the first version, in the new one), by a verified
+identity unless approvals.accept in that version is self-declared. All versions
 are kept, and each is in the audit log.`,
 		Example: "  curfew settings set shared.yaml --reason \"budgets of 2027\"\n  curfew settings set --prices " +
 			"prices.csv --reason \"new list prices\"",
@@ -58,9 +58,9 @@ are kept, and each is in the audit log.`,
 	clock := &cobra.Command{
 		Use:   "clock --reason TEXT",
 		Short: "Take the time of this machine for that of a state that is a file",
-		Long: `The time of the state only goes forward. Where a wrong clock has moved that of a file,
-commands are refused until it has passed. This takes the time of this machine for it. It
-needs the role admin where there are shared settings, and is in the audit log.`,
+		Long: `The time of the state only goes forward. If a wrong clock has moved the time of a file
+ahead, commands are refused until it has passed. This command sets it to the time of this
+machine. It needs the role admin where there are shared settings, and is in the audit log.`,
 		Example: "  curfew settings clock --reason \"the laptop began in 2031\"",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

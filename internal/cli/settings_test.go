@@ -12,10 +12,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TestSharedSettingsBind: once an admin has set them, the asker's own threshold, budget,
+// TestSharedSettingsOverrideLocal: once an admin has set them, the asker's own threshold, budget,
 // approvers and prices decide nothing that the shared ones forbid, and the record says
 // which configuration decided.
-func TestSharedSettingsBind(t *testing.T) {
+func TestSharedSettingsOverrideLocal(t *testing.T) {
 	d := newDesktop(t)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
 	decided := func(want int, args ...string) (doc struct {

@@ -22,7 +22,7 @@ Workloads and the unallocated part add up to the machine's cost.
 With a file of resource,workload,share,used: a share is 3/8 (GPUs), 2/7 (MIG slices), 0.25
 or 25%.
 
-Without a file, a Prometheus-compatible server says which pods and jobs held each GPU: by the
+Without a file, a Prometheus-compatible server states which pods and jobs held each GPU: by the
 labels of dcgm-exporter, and by the requests that kube-state-metrics reports. Each hour is
 divided by request, and by use. A GPU whose holder is not known is unallocated.`,
 		Example: `  curfew costs shares shares.csv --since 7d

@@ -40,8 +40,8 @@ identity cloud/account/region/kind/id; without it all resources are meant. That 
 without --enforce.
 
 With --enforce it writes them, one resource after the other, and reads each back. It
-never changes a tag that has a value, and no rule can write tags that decide what policies
-may do. Each line has an id: ` + "`curfew fix --undo ID`" + ` takes it back.`,
+never changes a tag that has a value, and no rule can write tags that control policies.
+Each line has an id: ` + "`curfew fix --undo ID`" + ` reverts it.`,
 		Example: `  curfew tag --regions us-east-1
   curfew tag i-0f3a --enforce
   curfew tag --kind instance,volume --enforce

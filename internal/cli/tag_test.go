@@ -164,8 +164,8 @@ required_tags: [team, project, cost-center, auditor]
 	}
 }
 
-// TestTagRulesCannotReleaseWhatIsHeld: no rule writes what decides over policies.
-func TestTagRulesCannotReleaseWhatIsHeld(t *testing.T) {
+// TestTagRulesCannotWriteProtectionTags: no rule writes what decides over policies.
+func TestTagRulesCannotWriteProtectionTags(t *testing.T) {
 	l := &ladderTest{t: t, dir: t.TempDir()}
 	for _, key := range []string{inventory.TagManaged, inventory.TagKeepUntil, inventory.TagLifetime} {
 		l.write("curfew.yaml",

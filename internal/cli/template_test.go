@@ -90,9 +90,9 @@ func (p *pod) asSessions(step, idle float64) (ran, rested float64, launches int)
 	return ran, rested, launches
 }
 
-// TestTemplatesOfRecordedPets writes session files of machines that only a public trace knows.
+// TestTemplateFromTrace writes session files of machines that only a public trace knows.
 // Each can be read and priced, and its hours are those that the samples come to by hand.
-func TestTemplatesOfRecordedPets(t *testing.T) {
+func TestTemplateFromTrace(t *testing.T) {
 	names, pods := publicPods(t, 6)
 	d := newDesktop(t)
 	d.write("curfew.yaml", "sessions: {max_lease: 24h}\n")

@@ -13,9 +13,9 @@ func (a *app) newToken() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Create, list and revoke tokens of the service",
-		Long: `Tokens open the HTTP API of the service (docs/api.md). A token speaks for a person or a
-program and has at most the roles that it is given; for a person whom people or approvers
-of curfew.yaml name it has no role that the person has not. Only its SHA-256 is kept.`,
+		Long: `Tokens open the HTTP API of the service (docs/api.md). A token belongs to a person or a
+program and has at most the roles that it is given, limited to the roles of the person where
+people or approvers of curfew.yaml name one. Only its SHA-256 is kept.`,
 		Example: "  curfew token create dashboard --role viewer\n  curfew token list",
 		Args:    noSuchVerb,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -26,10 +26,10 @@ of curfew.yaml name it has no role that the person has not. Only its SHA-256 is 
 		Short: "Create a token and show it, once",
 		Long: `Creates a token for a person or a program and prints it. It is not shown again.
 Roles are viewer, user, approver, operator and admin; approver@vision is limited to the
-team vision. A token with the role approver can only be created by the person for whom it
-speaks, by a verified identity. Under shared settings it needs the role admin.`,
+team vision. Only the person of a token with the role approver can create it, with a verified
+identity. Under shared settings it needs the role admin.`,
 		Example: "  curfew token create dashboard --role viewer\n  curfew token create ci --role user@vision --for 30d",
-		Args:    oneArg("the name of the person or program that the token speaks for"),
+		Args:    oneArg("the name of the person or program of the token"),
 		RunE: func(c *cobra.Command, args []string) error {
 			in.Body.Name = args[0]
 			doc, err := ops.CreateToken.Call(c.Context(), a.at, in)

@@ -107,11 +107,11 @@ func readDecisions(t *testing.T, name string) (out []backtest.Decision) {
 	return out
 }
 
-// TestProcessesDecideAsTheBacktest runs one process of enforce at each multiple of a cadence
+// TestEnforceDecidesAsBacktest runs one process of enforce at each multiple of a cadence
 // over a trace, on state in a database, and backtest --every over the same file: the lines
 // of both are the same, and policy explain agrees with each of them: in the state of the
 // processes, and by the cadence in a state that knows of none.
-func TestProcessesDecideAsTheBacktest(t *testing.T) {
+func TestEnforceDecidesAsBacktest(t *testing.T) {
 	for name, text := range tracePolicies {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -49,9 +49,9 @@ func (l *ladderTest) fixed(want int, args ...string) ([]view.Line, []view.Fix) {
 	return doc.Lines, doc.Fixes
 }
 
-// TestUndoShowsFirst: what was stopped is started again only with --enforce, by the id
+// TestUndoPreviewsByDefault: what was stopped is started again only with --enforce, by the id
 // that the audit log's table shows.
-func TestUndoShowsFirst(t *testing.T) {
+func TestUndoPreviewsByDefault(t *testing.T) {
 	l := newLadder(t)
 	l.write("policies.yaml", strings.Replace(ladderPolicies, "do: terminate", "do: stop", 1))
 	l.pass(40 * time.Minute)

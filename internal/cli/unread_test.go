@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestUnreadColumnsAreNamed: a column that is misspelled is named on standard error by
+// TestReportsUnreadColumns: a column that is misspelled is named on standard error by
 // every command that reads recorded usage, once, and does not stop it.
-func TestUnreadColumnsAreNamed(t *testing.T) {
+func TestReportsUnreadColumns(t *testing.T) {
 	d := newDesktop(t)
 	var rows strings.Builder
 	rows.WriteString("resource,time,gpu,gpu_util,gpu_utl,\"odd\n  by hand\"\n")
@@ -17,7 +17,7 @@ func TestUnreadColumnsAreNamed(t *testing.T) {
 	}
 	d.write("u.csv", rows.String())
 	d.write("clean.csv", "resource,time,gpu_util\na,0,5\na,60,5\n")
-	const want = `curfew: warning: u.csv: 2 columns are not read: "gpu_utl", "odd\n  by hand"; --map tells what a column is`
+	const want = `curfew: warning: u.csv: 2 columns are not read: "gpu_utl", "odd\n  by hand"; use --map to map a column`
 	for _, args := range []string{
 		"scan --demo --usage u.csv", "backtest --trace u.csv", "backtest --trace u.csv --step 1s",
 		"policy tune --trace u.csv",

@@ -20,7 +20,7 @@ func (a *app) newPriceWatching() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watching",
 		Short: "Show the monthly cost of curfew's own AWS calls",
-		Long: `Counts what a pass over GPU machines asks of CloudWatch, and prices a month of passes of
+		Long: `Counts the CloudWatch requests of a pass over GPU machines, and prices a month of passes of
 scan and of enforce. It makes no call. The calls of a real scan are in its JSON (api_calls).`,
 		Example: `  curfew price watching --machines 100 --gpus 8 --every 5m`,
 		Args:    noArgs,

@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestWatchingIsDocumented holds the table of docs/costs.md against what the command says.
-func TestWatchingIsDocumented(t *testing.T) {
+// TestDocumentsWatchingCost holds the table of docs/costs.md against what the command says.
+func TestDocumentsWatchingCost(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/costs.md")
 	if err != nil {
 		t.Fatal(err)

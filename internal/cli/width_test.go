@@ -275,10 +275,10 @@ func (d *commandDesk) next() string {
 	return fmt.Sprint(d.started)
 }
 
-// TestNoLineIsWiderThanTheTerminal: what commands print fits into 60, 80 and 120 columns,
+// TestNoLineExceedsTerminalWidth: what commands print fits into 60, 80 and 120 columns,
 // but for commands on lines of their own, which are never cut; and with -o json it is one
 // document with its schema.
-func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
+func TestNoLineExceedsTerminalWidth(t *testing.T) {
 	widths := []int{60} // where the most has to be cut
 	if os.Getenv("CURFEW_SLOW") != "" {
 		widths = []int{60, 80, 120}
@@ -317,9 +317,9 @@ func command(line string) bool {
 		word == "docker" || strings.HasPrefix(word, "CUDA_VISIBLE_DEVICES=")
 }
 
-// TestBooksCanBeTried: the books of the simulated account and its bill are there without
+// TestSandboxBooks: the books of the simulated account and its bill are there without
 // any state, whatever server is configured, and nothing is left behind.
-func TestBooksCanBeTried(t *testing.T) {
+func TestSandboxBooks(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("makeBooks makes them every day; make test-slow runs it")
 	}

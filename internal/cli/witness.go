@@ -19,7 +19,7 @@ func (a *app) newState() *cobra.Command {
 		Short: "Show how far the state is, and what its witness knows",
 		Long: `Shows the generation of the state, which rises with every change that actions depend on,
 and the newest one that its witness has seen. Where the state is older than its witness,
-because a copy was put back or it was emptied, nothing acts by it until an operator
+because a copy was restored or it was emptied, no action is taken until an operator
 accepts it.`,
 		Example: "  curfew state\n  curfew state accept --reason \"restored from the backup of Monday\"",
 		Args:    noSuchVerb,
@@ -36,10 +36,10 @@ accepts it.`,
 	accept := &cobra.Command{
 		Use:   "accept --reason TEXT",
 		Short: "Let a state act that is older than its witness; needs the role operator",
-		Long: `Ends the quarantine of a state that was restored, replaced or emptied. It obeys the freeze
-and the exemptions that its witness knows, and begins with every action at the first step
-of the ladder. Approvals that were given since are lost, and are asked for again. It is in
-the audit log.`,
+		Long: `Ends the quarantine of a state that was restored, replaced or emptied. The state takes over
+the freeze and the exemptions from its witness, and restarts every action at the first step
+of the safety ladder. Approvals given since the copy are lost and requested again. The
+acceptance is in the audit log.`,
 		Example: "  curfew state accept --reason \"restored from the backup of Monday\"",
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.acceptState(c.Context(), in) },
@@ -54,9 +54,9 @@ func (a *app) newStateBackup() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Copy the file of the state while a service uses it",
-		Long: `Writes the state as it is at one moment to a new file, which only its user can read. A
-service may go on meanwhile. Every page is checked on the way, so that a damaged state gives
-no backup. No file is replaced, and an interrupted backup leaves none of that name. To
+		Long: `Writes a consistent copy of the state to a new file that only its user can read. A service
+may keep running. Every page is checked, so that a damaged state gives no backup. No file is
+replaced, and an interrupted backup leaves no file of that name. To
 restore it, put it in the place of curfew.db in an empty data directory. A state in
 PostgreSQL is backed up with pg_dump.`,
 		Example: "  curfew state backup monday.db",
@@ -80,7 +80,7 @@ func (a *app) acceptState(ctx context.Context, in ops.ReasonInput) error {
 		return err
 	}
 	lines := []string{
-		fmt.Sprintf("Accepted: the state goes on with generation %d, every action at its first step.", doc.Generation),
+		fmt.Sprintf("Accepted: the state continues with generation %d, every action at its first step.", doc.Generation),
 	}
 	if lost := lostText(doc); lost != "" {
 		lines = append(lines, lost)

@@ -41,9 +41,9 @@ func (l *ladderTest) standing(args ...string) (d view.State) {
 	return d
 }
 
-// TestRestoredStateForgetsNothing puts a copy of the state back that knows of no keep and no
+// TestRestoredStateKeepsFreezeAndKeeps puts a copy of the state back that knows of no keep and no
 // freeze: the machine is left alone, also after an operator has accepted the state.
-func TestRestoredStateForgetsNothing(t *testing.T) {
+func TestRestoredStateKeepsFreezeAndKeeps(t *testing.T) {
 	l := newLadder(t)
 	l.pass(40 * time.Minute)
 	l.enforce(ExitDone)
@@ -101,7 +101,7 @@ func TestRestoredStateForgetsNothing(t *testing.T) {
 	}
 }
 
-func TestWitnessIsNotInTheDataDirectory(t *testing.T) {
+func TestWitnessIsOutsideDataDirectory(t *testing.T) {
 	l := newLadder(t)
 	text, err := os.ReadFile(filepath.Join(l.dir, "curfew.yaml"))
 	if err != nil {

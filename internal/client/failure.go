@@ -96,7 +96,7 @@ func (c *Client) noService(a answer, kind string) error {
 	if kind == "" {
 		kind = "nothing that can be read"
 	}
-	return fmt.Errorf("%s is no curfew service, or a proxy stands before it: it answered %d with %s", c.base, a.status,
+	return fmt.Errorf("%s is no curfew service, or is behind a proxy: it answered %d with %s", c.base, a.status,
 		c.hidden(kind))
 }
 
@@ -180,7 +180,7 @@ func (c *Client) unreached(r request, err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout):
 		e.Why = "it did not answer within " + c.o.Timeout.String()
 	case errors.As(err, &plainHTTP):
-		e.Why, e.Sent = "it speaks no TLS there; is it http, or another port", false
+		e.Why, e.Sent = "no TLS there; is it http, or another port", false
 	default:
 		e.Why = c.hidden(err.Error())
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 )
 
-// TestACacheSaysWhatTheFileSays: as it is now, with the environment as it is now, whatever
+// TestCacheMatchesFile: as it is now, with the environment as it is now, whatever
 // was done to what was read before.
-func TestACacheSaysWhatTheFileSays(t *testing.T) {
+func TestCacheMatchesFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "curfew.yaml")
 	env := map[string]string{}
 	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }

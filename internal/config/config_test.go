@@ -126,7 +126,7 @@ func TestEnvironmentOverrides(t *testing.T) {
 	}
 }
 
-func TestFindLooksUpward(t *testing.T) {
+func TestFindSearchesParents(t *testing.T) {
 	root := t.TempDir()
 	deep := filepath.Join(root, "a", "b")
 	if err := os.MkdirAll(deep, 0o700); err != nil {

@@ -21,7 +21,7 @@ var (
 )
 
 // errPlaces is returned when a file does not tell where the state is.
-var errPlaces = errors.New("it does not tell data_dir, database_url and server")
+var errPlaces = errors.New("it lacks a readable data_dir, database_url and server")
 
 // LoadLenient reads of a file and the environment what has no mistake, for what has to work all
 // the same: each key at the beginning of a line, and each variable, stands by itself, and those

@@ -65,7 +65,7 @@ func TestFilesWithMistakesAreReadLeniently(t *testing.T) {
 
 // The environment overrides a lenient reading too; what cannot be used of it is left out, whether
 // the file has mistakes, has none or is not there.
-func TestLenientReadingsKnowTheEnvironment(t *testing.T) {
+func TestLenientReadingUsesEnvironment(t *testing.T) {
 	env := map[string]string{"CURFEW_DATA_DIR": "/b", "CURFEW_SERVER_TIMEOUT": "never"}
 	lookup := func(k string) (string, bool) { v, ok := env[k]; return v, ok }
 	for _, c := range []struct {

@@ -42,7 +42,7 @@ func TestMachinesAndRates(t *testing.T) {
 	}
 }
 
-func TestMistakesInMachinesHaveTheirPlace(t *testing.T) {
+func TestMistakesInMachinesHavePositions(t *testing.T) {
 	for _, tc := range []struct {
 		name, old, new string
 		line, column   int

@@ -39,9 +39,9 @@ func decoded(t *testing.T, src string) Config {
 	return c
 }
 
-// TestOnePersonHasManyIdentities: each identity leads to its person, whatever provider gave
+// TestPersonHasSeveralIdentities: each identity leads to its person, whatever provider gave
 // it, and no other does.
-func TestOnePersonHasManyIdentities(t *testing.T) {
+func TestPersonHasSeveralIdentities(t *testing.T) {
 	c := decoded(t, people)
 	aws := func(arn string) string { name, _ := c.AWSName("arn:aws:" + arn); return name }
 	oidc := func(subject, mail string) string { name, _ := c.OIDCName(subject, mail); return name }
@@ -70,8 +70,8 @@ func TestOnePersonHasManyIdentities(t *testing.T) {
 	}
 }
 
-// TestRolesComeFromBothSections: approvers and people give roles together.
-func TestRolesComeFromBothSections(t *testing.T) {
+// TestMergesRolesOfBothSections: approvers and people give roles together.
+func TestMergesRolesOfBothSections(t *testing.T) {
 	c := decoded(t, people)
 	got := approval.Roles(c.Holders(), "bo")
 	slices.Sort(got)
@@ -86,9 +86,9 @@ func TestRolesComeFromBothSections(t *testing.T) {
 	}
 }
 
-// TestOwnersAreReachedByPeople: a tag value leads to the channels that its person has, and
+// TestPeopleRouteNotifications: a tag value leads to the channels that its person has, and
 // what notify says of itself counts first.
-func TestOwnersAreReachedByPeople(t *testing.T) {
+func TestPeopleRouteNotifications(t *testing.T) {
 	c := decoded(t, people)
 	n := c.Reached()
 	if err := n.Validate(); err != nil {
@@ -110,8 +110,8 @@ func TestOwnersAreReachedByPeople(t *testing.T) {
 	}
 }
 
-// TestPeopleOpenNoChannel: where notify has no channel, people's addresses make none.
-func TestPeopleOpenNoChannel(t *testing.T) {
+// TestPeopleConfigureNoChannel: where notify has no channel, people's addresses make none.
+func TestPeopleConfigureNoChannel(t *testing.T) {
 	c := decoded(t, "people:\n  ana: {mail: [ana@example.com], slack: [U012AB3CD]}\n")
 	if n := c.Reached(); n.Slack.Used() || n.Mail.Used() || len(n.Names) > 0 {
 		t.Errorf("it reaches %+v", n)
@@ -121,9 +121,9 @@ func TestPeopleOpenNoChannel(t *testing.T) {
 	}
 }
 
-// TestTwoAccountsAreOnePerson: whoever asked under one account cannot decide under another,
+// TestTwoAccountsOfOnePerson: whoever asked under one account cannot decide under another,
 // although the names that stand in the request differ.
-func TestTwoAccountsAreOnePerson(t *testing.T) {
+func TestTwoAccountsOfOnePerson(t *testing.T) {
 	c := decoded(t, people)
 	stored := approval.Person{Name: "ak", Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: "ak"}}
 	for _, p := range []approval.Person{stored,

@@ -32,8 +32,8 @@ func TestServerURL(t *testing.T) {
 	}
 }
 
-// TestServerOfTheConfiguration: file and environment are checked alike.
-func TestServerOfTheConfiguration(t *testing.T) {
+// TestServerFromConfiguration: file and environment are checked alike.
+func TestServerFromConfiguration(t *testing.T) {
 	c := Default()
 	if err := Decode("curfew.yaml", []byte("identity: ana\nserver: http://far.example.com\n"), &c); err == nil ||
 		!strings.Contains(err.Error(), "curfew.yaml:2:") {

@@ -12,8 +12,8 @@ budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 
 quotas: [{id: a100, team: vision, gpus: {A100: 8}}]
 `
 
-// TestLocalValuesAreOnlyStricter: each key of the local file alone, weaker and stricter.
-func TestLocalValuesAreOnlyStricter(t *testing.T) {
+// TestLocalValuesOnlyTightenShared: each key of the local file alone, weaker and stricter.
+func TestLocalValuesOnlyTightenShared(t *testing.T) {
 	shared, err := DecodeShared("shared.yaml", []byte(sharedText))
 	if err != nil {
 		t.Fatal(err)

@@ -144,9 +144,9 @@ func chown(t *testing.T, path string) {
 	change(t, os.Lchown(path, 4242, 4242))
 }
 
-// TestPathsAreOfTheirFile: a path in a file is relative to that file, one of the
+// TestPathsAreRelativeToFile: a path in a file is relative to that file, one of the
 // environment to the working directory.
-func TestPathsAreOfTheirFile(t *testing.T) {
+func TestPathsAreRelativeToFile(t *testing.T) {
 	dir := t.TempDir()
 	path := file(t, filepath.Join(dir, FileName), `data_dir: state
 policies: [policies, /etc/curfew/idle.yaml]

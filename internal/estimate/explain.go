@@ -119,7 +119,7 @@ func (c *chooser) assumed(o *outcome) []string {
 				plain.Number(c.interruptionRate.Hours, 0),
 				spot.PriorHours, from)
 		}
-		n.add("a spot machine is taken away %s times an hour (%s), and each time the run goes on after %s",
+		n.add("a spot machine is interrupted %s times an hour (%s), and each time the run continues after %s",
 			plain.Number(c.interruptionRate.PerHour, 2), from, plain.Duration(r.restart))
 		if c.interruptionRate.Ranged() {
 			n.add(
@@ -128,7 +128,7 @@ func (c *chooser) assumed(o *outcome) []string {
 				plain.Number(c.interruptionRate.Low, 2), plain.Number(c.interruptionRate.High, 2))
 		}
 		if r.saveInterval > 0 {
-			n.add("work is saved every %s, which takes no time (assumed); an interruption loses what was done since",
+			n.add("work is saved every %s, which takes no time (assumed); an interruption loses the work since then",
 				plain.Duration(r.saveInterval))
 		} else if c.spec.Kind == spec.Job {
 			n.add("no checkpoint is kept: an interruption loses all work")
@@ -145,7 +145,7 @@ func (c *chooser) assumed(o *outcome) []string {
 	}
 	if c.spec.Checkpoint != nil || c.spec.Artifacts != nil {
 		n.add(
-			"what is kept in a bucket is priced for one month; a bucket whose region is not known is taken to be near")
+			"data in buckets is priced for one month; a bucket whose region is not known is taken to be near")
 	}
 	n.add("list prices, without commitments and discounts; requests, logs and traffic to the internet are not counted")
 	return n

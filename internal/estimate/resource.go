@@ -297,7 +297,7 @@ func (m *meter) balancer() {
 		kind = "application"
 	}
 	m.rate("load balancer ("+kind+")", price.Item("lb:"+kind), 1)
-	m.open("what it serves is charged by use, in addition to its hours")
+	m.open("its requests are charged by use, in addition to its hours")
 }
 
 // managed adds machines of a managed service. Without a price they are not known.

@@ -72,7 +72,7 @@ func (m *meter) stack() {
 		m.open("its template is known only after the plan is applied")
 		return
 	case body == "":
-		m.open("its template is not in the plan, and what it creates is not known")
+		m.open("its template is not in the plan, and its resources are unknown")
 		return
 	}
 	template, err := readTemplate(body)

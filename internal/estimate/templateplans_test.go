@@ -151,7 +151,7 @@ func TestReservationsCoverMachines(t *testing.T) {
 	}
 }
 
-// TestUpdatesAreChargedForTheirDifference covers updates of machines, of what has no price,
+// TestUpdatesAreChargedForTheirDifference covers updates of machines, of an unpriced resource,
 // and what the gate does not ask about.
 func TestUpdatesAreChargedForTheirDifference(t *testing.T) {
 	disk := []any{object{"volume_size": 50, "volume_type": "gp3"}}
@@ -216,13 +216,13 @@ func TestUpdatesAreChargedForTheirDifference(t *testing.T) {
 			"0.00", "0.00", 0, nil, true,
 		},
 		{
-			"a tag of what has no price",
+			"a tag of an unpriced resource",
 			update("aws_fsx_lustre_file_system.f", object{"storage_capacity": 1},
 				tagged(object{"storage_capacity": 1})),
 			"0.00", "0.00", "0.00", 0, nil, false,
 		},
 		{
-			"the size of what has no price",
+			"the size of an unpriced resource",
 			update("aws_fsx_lustre_file_system.f", object{"storage_capacity": 1}, object{"storage_capacity": 2}),
 			"0.00",
 			"0.00", "0.00", 0, nil, true,

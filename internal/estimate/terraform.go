@@ -588,7 +588,7 @@ func (c *planner) finish() {
 	assumed.add("machines run Linux without a paid license, on shared tenancy, at list prices without commitments")
 	assumed.add("a group has its desired size, and at the worst its largest")
 	if c.credits {
-		assumed.add("what is updated is charged for what it costs more than today")
+		assumed.add("updated resources are charged for their added cost")
 	}
 	if c.blocks {
 		assumed.add("machines of a capacity block are paid with the block, which has no hours")
@@ -609,10 +609,10 @@ func (c *planner) finish() {
 		covered.add("the plan is not complete: there will be more changes after it")
 	}
 	if t.Saved > 0 {
-		changes.add("what it destroys costs %s a month today", t.Saved.Dollars())
+		changes.add("destroyed resources cost %s a month today", t.Saved.Dollars())
 	}
 	if c.fallen > 0 {
-		changes.add("what it makes smaller costs %s a month less, which pays for nothing else", c.fallen.Dollars())
+		changes.add("reduced resources cost %s a month less, which is not offset against other costs", c.fallen.Dollars())
 	}
 	if e.P95 > e.P50 {
 		changes.add("groups at their largest cost %s a month more", (e.P95 - e.P50).Dollars())

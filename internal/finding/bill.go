@@ -21,7 +21,7 @@ import (
 var transferAdvice = map[bill.Transfer]struct{ rule, because, note string }{
 	bill.CrossRegion: {
 		"egress-cross-region", "is sent to another region",
-		"run it where its data lies, or copy the data once and read it there",
+		"run it in the region of its data, or copy the data once and read it there",
 	},
 	bill.CrossZone: {
 		"egress-cross-zone", "is sent between zones",

@@ -294,7 +294,7 @@ func (x *Index) takeSavings(d *Draft, p *unclaimed) error {
 		}
 	}
 	if covered {
-		d.Fix.Note = Sentence(d.Fix.Note, "covered by a reserved instance that goes on costing")
+		d.Fix.Note = Sentence(d.Fix.Note, "covered by a reserved instance that is still charged")
 	}
 	switch {
 	case len(d.claims) == 0 && d.Bound == 0:

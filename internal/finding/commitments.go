@@ -251,7 +251,7 @@ func (x *Index) uncertain(s *Subject) string {
 	if d, ok := s.Detail.(*inventory.Instance); ok {
 		if d.CapacityReservationID != "" {
 			return "it runs in capacity reservation " + d.CapacityReservationID +
-				", which goes on costing until it is made smaller"
+				", which is still charged until it is made smaller"
 		}
 		if d.Tenancy != inventory.SharedTenancy {
 			return ""
@@ -340,7 +340,7 @@ func (x *Index) plansStayUsed(left []money.Amount) error {
 			}
 			if p := x.covering(unsure, &x.subjects[c.subject]); p != nil {
 				d.Savings = Saving{UpperBound: d.Savings.Amount, Bounded: true,
-					Why: "savings plan " + p.id + " may be left unused and goes on costing; at list price"}
+					Why: "savings plan " + p.id + " may be left unused and is still charged; at list price"}
 				for j := range d.Claims {
 					d.Claims[j].Savings = 0
 				}

@@ -238,7 +238,7 @@ func TestReservedInstances(t *testing.T) {
 	f.reserve("g6.2xlarge", 1)
 	f.machines("g6.2xlarge", 1, 0)
 	if got := only(t, f.evaluate(), "gpu-instance-idle"); !strings.Contains(got.Fix.Note,
-		"covered by a reserved instance that goes on costing") {
+		"covered by a reserved instance that is still charged") {
 		t.Errorf("note %q does not say that the reserved instance goes on costing", got.Fix.Note)
 	}
 }

@@ -45,7 +45,7 @@ func gpuHeld(x *Index, s *Subject) *Draft {
 		return nil
 	}
 	d := x.endInstance(s)
-	d.first = "ask its owner first: what is held in memory is lost"
+	d.first = "ask its owner first: data in memory is lost"
 	if d.Fix.Risk == Low {
 		d.Fix.Risk = Medium
 	}
@@ -375,7 +375,7 @@ func instanceStalled(x *Index, s *Subject) *Draft {
 	if d != nil {
 		d.Fix = x.ending(s)
 		d.Fix.Risk = higher(d.Fix.Risk, Medium)
-		d.Fix.Note = Sentence("look at its log and save the last checkpoint first", d.Fix.Note)
+		d.Fix.Note = Sentence("check its log and save the last checkpoint first", d.Fix.Note)
 	}
 	return d
 }
@@ -395,7 +395,7 @@ func jobStalled(x *Index, s *Subject) *Draft {
 	}
 	if d != nil {
 		d.Fix = Fix{Change: change.Change{Verb: change.Stop}, Risk: Medium, Undo: UndoNone,
-			Note: "look at its log first; what is not in a checkpoint is lost"}
+			Note: "check its log first; work that is not in a checkpoint is lost"}
 	}
 	return d
 }

@@ -93,7 +93,7 @@ func (x *Index) requestsPerDay(w *usage.Window) (float64, *usage.Stats, bool) {
 	return 0, nil, false
 }
 
-// addressUnused finds public addresses that are associated with nothing, or with a
+// addressUnused finds public addresses that are not associated, or with a
 // machine that is stopped.
 func addressUnused(x *Index, s *Subject) *Draft {
 	a, ok := s.Detail.(*inventory.Address)
@@ -109,7 +109,7 @@ func addressUnused(x *Index, s *Subject) *Draft {
 	}}
 	switch {
 	case a.AssociationID == "" && a.InstanceID == "" && s.State != inventory.StateInUse:
-		d.Because = "associated with nothing"
+		d.Because = "not associated"
 		d.Evidence = []usage.Evidence{Fact(s, "association", "none")}
 	case a.InstanceID != "" && x.read(s.Resource, inventory.KindInstance):
 		i, ok := x.near(s.Resource, inventory.KindInstance, a.InstanceID)

@@ -122,7 +122,7 @@ func TestAddresses(t *testing.T) {
 		}
 	}
 	runScenarios(t, []scenario{
-		{name: "associated with nothing", build: address("", ""), want: []string{"address-unused eip 3.65"}},
+		{name: "not associated", build: address("", ""), want: []string{"address-unused eip 3.65"}},
 		{name: "of a running machine", build: address("a-1", "i-1")},
 		{name: "of a gateway", build: address("a-1", "")},
 		{name: "of a machine that was not seen", build: address("a-1", "i-9")},

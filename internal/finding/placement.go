@@ -61,7 +61,7 @@ func (x *Index) awayFrom(s *Subject, uris []string) *Draft {
 			Fix: Fix{
 				Change: change.Change{Verb: change.Move, Arguments: change.Arguments{Region: b.Region}}, Risk: Medium,
 				Undo: UndoFull,
-				Note: "run it where its data lies, or copy the data once"},
+				Note: "run it in the region of its data, or copy the data once"},
 		}}
 		d.Cost, _ = x.Cost(s, ledger.Compute)
 		if p, err := x.Rate("egress:region", b.Region); err == nil {

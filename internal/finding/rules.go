@@ -71,7 +71,7 @@ var rules = []Rule{
 		Fix:        "stop, terminate or scale its group; undo full, partial or none",
 	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: instanceIdle},
 	{ID: "training-stalled", About: About{
-		Finds: "a training run that stands still",
+		Finds: "a stalled training run",
 		When: "every GPU at 0% for thresholds.training_stalled after it computed; or no step or checkpoint for " +
 			"duty.stalled_after",
 		Saves:      "its compute from now on",
@@ -112,14 +112,14 @@ var rules = []Rule{
 	}, Step: StepIdle, Kind: inventory.KindLoadBalancer, Judge: loadBalancerIdle},
 	{ID: "address-unused", About: About{
 		Finds:      "a public address that nothing uses",
-		When:       "associated with nothing, or with a stopped machine",
+		When:       "not associated, or with a stopped machine",
 		Saves:      "its hourly price",
 		Confidence: "high; medium with a stopped machine",
 		Fix:        "release; undo none",
 	}, Step: StepIdle, Kind: inventory.KindAddress, Judge: addressUnused},
 
 	{ID: "volume-unattached", About: About{
-		Finds:      "a volume that is attached to nothing",
+		Finds:      "an unattached volume",
 		When:       "unattached without I/O for 7 days (Trusted Advisor; thresholds.volume_unattached)",
 		Saves:      "its storage, less the snapshot; at most its storage where a claim of Kubernetes or a service holds it",
 		Confidence: "high",

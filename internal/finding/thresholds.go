@@ -60,7 +60,7 @@ type Thresholds struct {
 	// always on should have a schedule: half. A machine that works 8 of 24 hours does.
 	AlwaysOn float64 `yaml:"always_on_share"`
 
-	// VolumeUnattached is how long a volume is attached to nothing and sees no I/O:
+	// VolumeUnattached is how long a volume is unattached and sees no I/O:
 	// 7 days (Trusted Advisor; AWS Compute Optimizer waits for 32).
 	VolumeUnattached time.Duration `yaml:"volume_unattached"`
 	// SnapshotAge is the age of an old snapshot: 90 days.

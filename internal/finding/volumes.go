@@ -8,7 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// volumeUnattached finds volumes that have been attached to nothing for a week.
+// volumeUnattached finds volumes that have been unattached for a week.
 // Providers do not say when a volume was detached; its I/O does, because it is
 // published only while the volume is attached: any sample within the week says
 // that it was in use.
@@ -35,7 +35,7 @@ func volumeUnattached(x *Index, s *Subject) *Draft {
 		if detached < x.Thresholds.VolumeUnattached {
 			return nil
 		}
-		d.Because = "attached to nothing for " + plain.Duration(detached)
+		d.Because = "unattached for " + plain.Duration(detached)
 		d.Evidence = append(d.Evidence, Aged(s, "unattached", detached))
 	}
 	if s.Window != nil {
@@ -48,7 +48,7 @@ func volumeUnattached(x *Index, s *Subject) *Draft {
 			if !Spans(s.Window, x.Thresholds.VolumeUnattached) {
 				return nil
 			}
-			d.Because = "attached to nothing, no I/O for " + plain.Duration(x.Thresholds.VolumeUnattached)
+			d.Because = "unattached, no I/O for " + plain.Duration(x.Thresholds.VolumeUnattached)
 		}
 		d.Evidence = append(d.Evidence, usage.Evidence{
 			Signal: "disk_ops", Value: "0", Window: x.Thresholds.VolumeUnattached,

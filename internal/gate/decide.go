@@ -348,7 +348,7 @@ func (d *decision) checkBudgets(standings []budget.Standing) (asks []string, err
 		switch {
 		case s.Asked == 0:
 		case s.CountUnknown && s.Unbounded > 0:
-			asks = append(asks, fmt.Sprintf("budget %s: %.1f resource hours have no price, so what is left is unknown",
+			asks = append(asks, fmt.Sprintf("budget %s: %.1f resource hours are unpriced, so the remainder is unknown",
 				s.Budget, s.Unbounded.Hours()))
 		case state == budget.Gate || state == budget.Over:
 			asks = append(asks, fmt.Sprintf("%s; from %d%% on it needs approval", what, b.Thresholds.Gate))

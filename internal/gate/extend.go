@@ -45,7 +45,7 @@ func extendOnce(ctx context.Context, id string, amount money.Amount, until time.
 		return Decision{}, err
 	}
 	if state := h.At(p.Now); state != budget.Live {
-		return Decision{}, fmt.Errorf("it is %s; only what is live can be extended", state)
+		return Decision{}, fmt.Errorf("it is %s; only a live reservation can be extended", state)
 	}
 	length := max(0, until.Sub(p.Now))
 	cost, err := h.Hourly.Mul(int64(length), int64(time.Hour))

@@ -602,7 +602,7 @@ func TestUnpricedUsageAsks(t *testing.T) {
 		})
 		if counts {
 			want(t, decide(t, h, job(40), now), Held,
-				"budget vision: 1.0 resource hours have no price, so what is left is unknown")
+				"budget vision: 1.0 resource hours are unpriced, so the remainder is unknown")
 		} else {
 			want(t, decide(t, h, job(40), now), Allow, "")
 		}

@@ -14,7 +14,7 @@ import (
 func (d *decision) plan(reasons []string) approval.Plan {
 	unit := approval.Request{Kind: d.Kind}.AmountUnit()
 	p := approval.Plan{
-		Schema: approval.PlanSchema, Because: strings.Join(reasons, "; "), Loses: "what is spent until it is stopped",
+		Schema: approval.PlanSchema, Because: strings.Join(reasons, "; "), Loses: "spending until it is stopped",
 		Undo:    "partial",
 		Changes: []approval.Change{{Resource: d.String(), Verb: "run", Calls: []approval.Call{}}},
 		Costs: []approval.Cost{

@@ -112,7 +112,7 @@ func percentile(sorted []time.Duration, percent int) time.Duration {
 
 func (r *Report) explain() {
 	r.Assumptions = []string{
-		"a run is what was admitted, or asked for and not admitted; what a budget refused is none",
+		"a run is admitted or requested work; refusals of a budget are not counted",
 		"the wait is from the question to the answer, whatever the answer was",
 	}
 	r.CoverageNotes = []string{

@@ -12,7 +12,7 @@ import (
 )
 
 // Unused is the duty of what is paid for and that nothing uses: capacity that is reserved
-// and that no machine runs in, volumes and addresses that are attached to nothing.
+// and that no machine runs in, unattached volumes and addresses.
 const Unused = "unused"
 
 // monthSeconds is the time that a monthly rate is for.

@@ -67,7 +67,7 @@ func (s *stretch) meters() []Meter {
 
 // idleTime returns when nothing used a resource that is only of use while it is attached:
 // from when on the provider or what was measured says so, and for [MaxGap] after a look at
-// which it was attached to nothing.
+// which it was unattached.
 func (s *stretch) idleTime() []Span {
 	if !s.who().Ref.Kind.Traits().Attachable {
 		return nil
@@ -90,7 +90,7 @@ func (s *stretch) idleTime() []Span {
 	return layered(out, s.to)
 }
 
-// unused says whether a resource was attached to nothing.
+// unused says whether a resource was unattached.
 func (o *Observation) unused() bool {
 	return o.Ref.Kind.Traits().Attachable && o.State == inventory.StateAvailable
 }

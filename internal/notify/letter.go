@@ -87,7 +87,7 @@ func Compose(m action.Message) Letter {
 	if done[m.Verb] != "" {
 		l.add("Undo", undo(m.Undo))
 	}
-	l.add("Know", sentence(m.Know))
+	l.add("Note", sentence(m.Know))
 	made := plain.Cut(plain.Line(m.Creator), maxName)
 	if made != "" {
 		made = "no owner tag; " + made + " made it, by the provider's log"

@@ -89,9 +89,9 @@ func TestSubject(t *testing.T) {
 	}
 }
 
-// TestEveryVerbHasWords: a new verb that can take something away must not be
+// TestEveryVerbHasText: a new verb that can take something away must not be
 // announced without saying what it does.
-func TestEveryVerbHasWords(t *testing.T) {
+func TestEveryVerbHasText(t *testing.T) {
 	for _, v := range []policy.Verb{
 		policy.Tag, policy.Checkpoint, policy.Suspend, policy.Scale, policy.Stop, policy.Hibernate,
 		policy.Terminate, policy.Delete, policy.Release, policy.PutRetention, policy.PutLifecycle} {
@@ -149,9 +149,9 @@ func message(t *rapid.T) action.Message {
 // looseJoiner finds a joiner that joins no parts of one emoji, as "👩\u200d🔬" does.
 var looseJoiner = regexp.MustCompile(`(^|[^\p{So}\x{1f3fb}-\x{1f3ff}\x{fe00}-\x{fe0f}])\x{200d}|\x{200d}([^\p{So}]|$)`)
 
-// TestEveryLineIsOneLine: whatever a name holds, it can neither begin a line nor
+// TestLettersEscapeLineBreaks: whatever a name holds, it can neither begin a line nor
 // drive a terminal.
-func TestEveryLineIsOneLine(t *testing.T) {
+func TestLettersEscapeLineBreaks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := Compose(message(t))
 		lines := []string{l.Subject, l.Ask, l.Keep, l.AskTag, l.KeepTag}
@@ -198,9 +198,9 @@ func BenchmarkText(b *testing.B) {
 	}
 }
 
-// TestAnApprovalCarriesItsPlan: the lines of the plan stand as they are, without what a
+// TestApprovalLetterHasPlan: the lines of the plan stand as they are, without what a
 // terminal takes for more, and the command approves that request.
-func TestAnApprovalCarriesItsPlan(t *testing.T) {
+func TestApprovalLetterHasPlan(t *testing.T) {
 	l := Compose(action.Message{
 		Kind: "approval", Item: "4f1c2a",
 		Because: "ana asks to delete vol-1, at most $0.03 an hour", Keep: "curfew keep x",

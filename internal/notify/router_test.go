@@ -193,7 +193,7 @@ func TestZeroRouterReachesNoRecipient(t *testing.T) {
 	}
 }
 
-func TestFirstThatAcceptsWins(t *testing.T) {
+func TestStopsAtFirstAcceptingChannel(t *testing.T) {
 	c := decode(t, complete)
 	t.Run("a refusal goes on to the next", func(t *testing.T) {
 		l := newLines(t, c)
@@ -313,7 +313,7 @@ func (stuck) Send(ctx context.Context, _ string, _ action.Message) error {
 	return Secrets{}.Unreachable(ctx, ctx.Err())
 }
 
-func TestBoundsOfTime(t *testing.T) {
+func TestChannelTimesOut(t *testing.T) {
 	c := decode(t, complete)
 	open := func(Config, Lookup) (string, Channel, error) { return SlackChannel, stuck{}, nil }
 	t.Run("an attempt ends after ten seconds", func(t *testing.T) {
@@ -368,7 +368,7 @@ func TestBoundsOfTime(t *testing.T) {
 	})
 }
 
-func TestOpenersMistakes(t *testing.T) {
+func TestReportsChannelConfigurationErrors(t *testing.T) {
 	broken := func(Config, Lookup) (string, Channel, error) {
 		return SlackChannel, nil, fieldError("slack.token_env", "is not set")
 	}

@@ -75,7 +75,7 @@ func explained(err error) error {
 	var e *trust.Error
 	if errors.As(err, &e) {
 		return fmt.Errorf(
-			"the store is not used: %w; `chmod go-w` what is yours, or choose a folder that only you and "+
+			"the store is not used: %w; `chmod go-w` your directories, or choose a folder that only you and "+
 				"root can write or rename", err)
 	}
 	return err

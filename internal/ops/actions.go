@@ -26,7 +26,7 @@ type PoliciesInput struct {
 // CheckPolicies validates policies.
 var CheckPolicies = declare(Operation[PoliciesInput, view.PolicyCheck]{
 	Info: Info{ID: "list-policies", Method: get, Path: "policies", Role: approval.RoleViewer,
-		Summary: "List the policies of the configuration, with what is doubtful about them",
+		Summary: "List the policies of the configuration, with warnings",
 		Schema:  view.PolicyCheckSchema},
 	Do: func(ctx context.Context, c *Call, in PoliciesInput) (Reply[view.PolicyCheck], error) {
 		return reply(govern.PolicyCheck(ctx, c.Request, in.Files, in.Against))
@@ -177,7 +177,7 @@ type ConfirmInput struct {
 // ConfirmFuse confirms that what is due under a policy is meant.
 var ConfirmFuse = declare(Operation[ConfirmInput, view.Fuses]{
 	Info: Info{ID: "confirm-alert", Method: post, Path: "alerts/{id}/confirm", Role: approval.RoleOperator,
-		Summary: "Say that what has blown the fuse of a policy is meant", Schema: view.FusesSchema,
+		Summary: "Confirm the actions that a blown fuse of a policy holds back", Schema: view.FusesSchema,
 		Command: "confirm", Why: "fuses are in the state"},
 	Send: func(_ context.Context, _ *Call, in *ConfirmInput) error {
 		return act.CheckConfirm(in.ID, in.Body.Reason)
@@ -242,7 +242,7 @@ var GetState = declare(Operation[None, view.State]{
 // GetDoctorState lists what is wrong with the state and the service.
 var GetDoctorState = declare(Operation[None, view.DoctorState]{
 	Info: Info{ID: "get-doctor-state", Method: get, Path: "doctor/state", Role: approval.RoleViewer,
-		Summary: "List what is wrong with the state and the service, and what to do", Schema: view.DoctorStateSchema,
+		Summary: "List problems of the state and the service, with the next steps", Schema: view.DoctorStateSchema,
 		Command: "doctor state", Why: "it is about the state"},
 	Do: func(ctx context.Context, c *Call, _ None) (Reply[view.DoctorState], error) {
 		return reply(act.DoctorState(ctx, c.Request))

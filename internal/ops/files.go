@@ -52,7 +52,7 @@ type ImportBillInput struct {
 	Body struct {
 		Path          string `json:"path,omitempty" maxLength:"1000" example:"focus-2026-10.csv" doc:"A file, a folder or s3://bucket/prefix under serve.bill_paths."`
 		Content       string `json:"content,omitempty" maxLength:"900000" doc:"In place of a path: the text of a bill in CSV."`
-		Name          string `json:"name,omitempty" maxLength:"100" doc:"With content: what it is called, such as focus-2026-10.csv. An import of the same name replaces it."`
+		Name          string `json:"name,omitempty" maxLength:"100" doc:"With content: its name, such as focus-2026-10.csv. An import of the same name replaces it."`
 		DryRun        bool   `json:"dry_run,omitempty" doc:"Keep nothing, and say what would be replaced." flag:"dry-run" help:"say what would be replaced, and keep nothing"`
 		ZeroPurchases bool   `json:"zero_purchases,omitempty" doc:"Set the effective cost of purchases of commitments to 0, as FOCUS defines it, where the export has another (Azure)." flag:"zero-purchases" help:"set the effective cost of purchases of commitments to 0, as FOCUS defines it (Azure exports count it twice)"`
 	}

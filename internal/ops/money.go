@@ -37,7 +37,7 @@ var ListBudgets = declare(Operation[None, view.Budgets]{
 // GetBudget shows one budget.
 var GetBudget = declare(Operation[ByID, view.Budgets]{
 	Info: Info{ID: "get-budget", Method: get, Path: "budgets/{id}", Role: approval.RoleViewer, Scoped: true,
-		Summary: "Show where one budget stands", Schema: view.BudgetSchema},
+		Summary: "Show one budget", Schema: view.BudgetSchema},
 	Do: func(ctx context.Context, c *Call, in ByID) (Reply[view.Budgets], error) {
 		doc, err := c.budgets(ctx)
 		if err != nil {
@@ -129,7 +129,7 @@ func (in SettleInput) actual() (*money.Amount, error) {
 // SettleHold ends a reservation by what was spent.
 var SettleHold = declare(Operation[SettleInput, view.OneHold]{
 	Info: Info{ID: "settle-hold", Method: post, Path: "holds/{id}/settle", Role: approval.RoleUser, Scoped: true,
-		Summary: "End a reservation by what was spent", Schema: view.HoldSchema,
+		Summary: "Settle a reservation with the amount spent", Schema: view.HoldSchema,
 		Command: "budget settle", Why: "reservations are in the state"},
 	Send: func(_ context.Context, _ *Call, in *SettleInput) error {
 		actual, err := in.actual()
@@ -204,7 +204,7 @@ func (c *Call) costsOf(q spend.CostsQuery) (spend.CostsQuery, error) {
 	if teams, all := c.Teams(approval.RoleViewer); !all {
 		for _, t := range teams {
 			if strings.ContainsAny(t, ",=") {
-				return q, denied("forbidden", "the team "+t+" cannot be told from others", "")
+				return q, denied("forbidden", "the team "+t+" cannot be distinguished from others", "")
 			}
 		}
 		q.Where = append(slices.Clone(q.Where), "team="+strings.Join(teams, ","))
@@ -301,7 +301,7 @@ type TenantSharesInput struct {
 // GetCostShares divides machine costs as metrics servers report their use.
 var GetCostShares = declare(Operation[TenantSharesInput, view.Shares]{
 	Info: Info{ID: "get-cost-shares", Method: get, Path: "costs/shares", Role: approval.RoleViewer,
-		Summary: "Divide what machines cost among those who held their GPUs, as the configured metrics servers tell",
+		Summary: "Divide the cost of machines among the workloads that held their GPUs, by the configured metrics servers",
 		Schema:  view.SharesSchema,
 		Command: "costs shares",
 		Why:     "the ledger is in the state, and the metrics servers that are configured are there",
@@ -356,7 +356,7 @@ var DivideCosts = declare(Operation[DivideInput, view.Shares]{
 type BillInput struct {
 	runtime.Period
 	By    string `query:"by" enum:"team,project,user,environment,cost_center,cost-center,purpose,resource,kind,type,region,account,category,duty,pricing,lifetime,service,sub_account,provider,charge_category,commitment,day" default:"team" flag:"by" help:"what it is divided by: the dimensions of costs, or sub_account, provider, charge_category, commitment, day"`
-	Basis string `query:"basis" enum:"billed,effective" default:"billed" flag:"basis" help:"billed, or effective, which spreads what was paid for commitments"`
+	Basis string `query:"basis" enum:"billed,effective" default:"billed" flag:"basis" help:"billed, or effective, which spreads the payments for commitments"`
 }
 
 // GetBills shows the imported bills of a period.

@@ -38,7 +38,7 @@ func invalidCursor() error {
 func cursorGone() error {
 	return &runtime.Error{
 		Class: runtime.Usage, Code: client.CursorGone, Hint: "begin without a cursor",
-		Err: errors.New("the item after which the page begins is not in the collection any more"),
+		Err: errors.New("the item after which the page begins is no longer in the collection"),
 	}
 }
 

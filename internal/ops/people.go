@@ -70,7 +70,7 @@ type Proof struct {
 type ApproveInput struct {
 	ByID
 	Body struct {
-		Reason string `json:"reason,omitempty" maxLength:"1000" example:"demo on Thursday" doc:"Why, for whoever asked." flag:"reason" help:"why, for whoever asked"`
+		Reason string `json:"reason,omitempty" maxLength:"1000" example:"demo on Thursday" doc:"Why, for the requester." flag:"reason" help:"why, for the requester"`
 	}
 	Proof
 }
@@ -154,7 +154,7 @@ var ListTokens = declare(Operation[Paging, view.Tokens]{
 // TokenInput describes a new token.
 type TokenInput struct {
 	Body struct {
-		Name  string   `json:"name" minLength:"1" maxLength:"200" example:"dashboard" doc:"The person or program that it speaks for."`
+		Name  string   `json:"name" minLength:"1" maxLength:"200" example:"dashboard" doc:"The person or program of the token."`
 		Roles []string `json:"roles" minItems:"1" maxItems:"50" nullable:"false" example:"[\"viewer\"]" doc:"The most that it may do: viewer, approver@vision." flag:"role" help:"<ROLE>, or ROLE@TEAM; repeatable"`
 		For   string   `json:"for,omitempty" maxLength:"20" example:"30d" doc:"How long it counts, at most 366d; 90d without it." flag:"for" help:"how long it counts, at most 366d (default: 90d)"`
 	}

@@ -41,7 +41,7 @@ var (
 )
 
 const (
-	sessionsAtState = "sessions are in the state, and whoever has it keeps them"
+	sessionsAtState = "sessions are in the state, and its process keeps them"
 	printsHelp      = "it prints its help"
 	usersBuckets    = "buckets are the user's"
 	usersFolders    = "folders and buckets are the user's"
@@ -66,7 +66,7 @@ var local = map[string]Placement{
 	},
 	"policy tune": {At: Here, Why: "it learns from files"},
 	"backtest":    {At: Here, Why: "it replays files"},
-	"scan": {At: ByState, Why: "it reads the account with the user's own credentials, and keeps what it finds",
+	"scan": {At: ByState, Why: "it reads the account with the user's own credentials, and keeps the result",
 		Flags: map[string]Location{
 			"last": Anywhere, "no-save": Here, "print-iam-policy": Here, "partition": Here, "bill=imported": ByState,
 		}},

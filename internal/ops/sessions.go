@@ -30,7 +30,7 @@ type UpInput struct {
 		Regions []string `json:"regions,omitempty" maxItems:"50" doc:"Regions that it may run in, the preferred first." flag:"region" split:"comma" help:"regions that it may run in, the preferred first"`
 		Cloud   string   `json:"cloud,omitempty" enum:"local,aws" doc:"Where it runs; without it as the configuration says. local is the machine of the service, and needs local.serve in its configuration." flag:"cloud" help:"where it runs: local or aws (default: sessions.cloud in curfew.yaml)"`
 		Lease   string   `json:"lease,omitempty" maxLength:"40" doc:"How long it may run, such as 4h." flag:"lease" help:"how long it may run, such as 4h (default: sessions.lease in curfew.yaml)"`
-		Idle    string   `json:"idle,omitempty" maxLength:"40" doc:"Time at rest after which it ends, such as 30m." flag:"idle" help:"time at rest after which it ends, such as 30m (default: sessions.idle in curfew.yaml)"`
+		Idle    string   `json:"idle,omitempty" maxLength:"40" doc:"Idle time after which it ends, such as 30m." flag:"idle" help:"idle time after which it ends, such as 30m (default: sessions.idle in curfew.yaml)"`
 		DiskGiB int64    `json:"disk_gib,omitempty" minimum:"0" maximum:"1000000" doc:"Size of the disk of each machine in GiB." flag:"disk" help:"size of the disk of each machine in <GiB>"`
 		Image   string   `json:"image,omitempty" maxLength:"256" doc:"The image that machines start from." flag:"image" help:"image that machines start from"`
 	}
@@ -297,7 +297,7 @@ var ExtendSession = declare(Operation[ExtendSessionInput, view.Runs]{
 type DownInput struct {
 	ByID
 	Body struct {
-		Discard bool `json:"discard,omitempty" doc:"Give up what is not saved."`
+		Discard bool `json:"discard,omitempty" doc:"Give up unsaved work."`
 	}
 }
 

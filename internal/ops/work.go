@@ -18,7 +18,7 @@ import (
 type WorkInput struct {
 	Body struct {
 		Content string   `json:"content" minLength:"1" maxLength:"900000" example:"{apiVersion: curfew.job/v1, name: resnet50, purpose: training, owner: {team: vision, user: ana}, resources: {instance_type: g6.2xlarge}, regions: [us-east-1], run: python train.py, max_runtime: 2h}" doc:"The text of a job, a session, a Kubernetes manifest or a Terraform plan."`
-		Regions []string `json:"regions,omitempty" maxItems:"50" example:"[\"us-east-1\"]" doc:"Regions to price where the text names none." flag:"regions" split:"comma" help:"regions to look at where the file names none (default: those of curfew.yaml)"`
+		Regions []string `json:"regions,omitempty" maxItems:"50" example:"[\"us-east-1\"]" doc:"Regions to price where the text names none." flag:"regions" split:"comma" help:"regions to compare where the file names none (default: those of curfew.yaml)"`
 		Name    string   `json:"name,omitempty" maxLength:"400" example:"job.yaml" doc:"What the text is called, for messages."`
 		Nodes   string   `json:"nodes,omitempty" maxLength:"900000" doc:"The nodes of the cluster, for manifests that name no machine: the text of kubectl get nodes -o json." flag:"nodes" help:"nodes of the cluster, for manifests that name no machine, as JSON <file> of 'kubectl get nodes -o json'"`
 		History string   `json:"history,omitempty" maxLength:"900000" doc:"Past runs, to learn durations from: the text of a CSV file." flag:"history" help:"past runs, to learn durations from, as CSV <file>: name,finished,work,machine,machines,spot_time,interruptions,completed"`

@@ -266,7 +266,7 @@ var facts = []fact{
 		typ:     cel.TimestampType, unknown: "the kind has no record of use, or it is empty",
 		read: lastActivity},
 
-	{name: "duty.state", doc: "what it is doing", example: `duty.state in ["idle", "held"]`,
+	{name: "duty.state", doc: "its duty", example: `duty.state in ["idle", "held"]`,
 		typ: cel.StringType, unknown: "too little was measured, or the newest sample is too old", values: duties,
 		read: dutyFact(func(_ *evaluation, v *duty.Verdict) ref.Val {
 			return types.String(v.State)

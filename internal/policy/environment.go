@@ -379,7 +379,7 @@ func (f *fact) impossibleValueReason(value string) string {
 	case value == "" && f.typ.IsExactType(cel.StringType):
 		return fmt.Sprintf("%s is never empty; where it is not known, has(%s) is unknown", f.name, f.name)
 	case f.values != nil && value == "unknown":
-		return fmt.Sprintf("%s is never %q: what is unknown makes the condition unknown, and only true acts", f.name,
+		return fmt.Sprintf("%s is never %q: an unknown fact makes the condition unknown, and only true acts", f.name,
 			value)
 	case f.values != nil && !slices.Contains(f.values, value):
 		return fmt.Sprintf("%s is never %q; it is %s", f.name, value, document.OneOf(f.values))

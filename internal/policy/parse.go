@@ -288,7 +288,7 @@ func (d *reader) schedule(n ast.Node) (*Schedule, *compiledSchedule, error) {
 		document.Optional("off", `spans in which the policy applies: "Mon-Fri 20:00-07:00", Sat-Sun, "22:00-06:00"`,
 			func(n ast.Node) (err error) { s.Off, err = d.Texts(n, "off", trial.addOff); return err }),
 		document.Optional("at",
-			`moments from which the policy applies to what was running before: "Fri 18:00", "20:00"`,
+			`times from which the policy applies to machines that ran before: "Fri 18:00", "20:00"`,
 			func(n ast.Node) (err error) { s.At, err = d.Texts(n, "at", trial.addTick); return err }),
 	)
 	if err != nil {

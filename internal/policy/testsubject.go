@@ -240,7 +240,7 @@ func (d *reader) factEntries(s *subject, c *testCase) []document.Key {
 				}))
 			return err
 		}),
-		document.Optional("stale", "whether what is known of it is too old to act on", func(n ast.Node) (err error) {
+		document.Optional("stale", "whether its facts are too old to act on", func(n ast.Node) (err error) {
 			s.facts.Stale, err = d.Flag(n, "stale")
 			return err
 		}),

@@ -239,7 +239,7 @@ func fixSaves(f view.Finding) string {
 	case f.SavingsUpperBoundUSD.Known():
 		return ", saves at most " + f.SavingsUpperBoundUSD.String() + " a month: " + f.SavingsUnknown
 	}
-	return "; what it saves is not known: " + f.SavingsUnknown
+	return "; its saving is unknown: " + f.SavingsUnknown
 }
 
 // FixesSheet draws a pass that carries fixes out. Again is the command of the next pass.

@@ -133,7 +133,7 @@ func headline(d *audit) string {
 	case d.Now == nil:
 		return cost.Dollars() + " a month; scan again to see what of it is wasted"
 	case !waste.Known():
-		return cost.Dollars() + " a month, and what is wasted is unpriced"
+		return cost.Dollars() + " a month, and the waste is unpriced"
 	case waste.Or(0) == 0:
 		return cost.Dollars() + " a month, and no waste in what could be judged"
 	}

@@ -79,7 +79,7 @@ func Backtest(doc view.Backtest, next []string) layout.Sheet {
 	if all := rule.ResourceHours + rule.UnknownHours; all > 0 && rule.UnknownHours > 0 {
 		s.Coverage = append(s.Coverage,
 			fmt.Sprintf(
-				"Samples cover %s of the time. The other %s are unknown: they end idle periods and are in no figure.",
+				"Samples cover %s of the time. The other %s are unknown: they end idle periods and are not counted.",
 				plain.Share(rule.ResourceHours/all, 1), hoursText(rule.UnknownHours)))
 	}
 	return s
@@ -111,7 +111,7 @@ func replayHeadline(r *backtest.Result) string {
 // sessionsHeadline gives the cost of the machines had they been sessions.
 func sessionsHeadline(r *backtest.Result) string {
 	as := r.AsSessions
-	what := fmt.Sprintf("As sessions that end after %s at rest, the machines would have", spanText(as.IdleSeconds))
+	what := fmt.Sprintf("As sessions that end after %s without work, the machines would have", spanText(as.IdleSeconds))
 	launches := plain.Count(as.Launches, "launch")
 	if !as.CostUSD.Known() {
 		return fmt.Sprintf("%s run %s of %s, in %s", what, hoursShort(as.SessionHours),

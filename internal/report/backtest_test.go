@@ -112,9 +112,9 @@ func TestBacktest(t *testing.T) {
 	}
 }
 
-// TestBacktestIsAboutTheBest: of several policies the headline, the pictures and the
+// TestBacktestLeadsWithBestPolicy: of several policies the headline, the pictures and the
 // timeline are of the one that saves most, wherever it stands; what did nothing is folded.
-func TestBacktestIsAboutTheBest(t *testing.T) {
+func TestBacktestLeadsWithBestPolicy(t *testing.T) {
 	slow, quick, never := rested("slow", 40*time.Minute, 0), rested("quick", 5*time.Minute, 0), rested("never",
 		1000*time.Hour, 0)
 	for _, order := range [][]string{{never, slow, quick}, {quick, never, slow}, {slow, quick, never}} {

@@ -41,9 +41,9 @@ func TestNotCoveredServicesAreNamedWithTheirDollars(t *testing.T) {
 	}
 }
 
-// TestNotCoveredServicesStandWithTheMoney: the first screen and the page say it next to the
+// TestNotCoveredServicesAreNextToTotals: the first screen and the page say it next to the
 // figures that leave it out, before what is to be done.
-func TestNotCoveredServicesStandWithTheMoney(t *testing.T) {
+func TestNotCoveredServicesAreNextToTotals(t *testing.T) {
 	a := viewtest.Realistic()
 	a.Billed.ByService = append(a.Billed.ByService, round.ServiceCost{
 		Service: "Amazon MSK", Cost: viewtest.USD("35"), NotCovered: notRead,

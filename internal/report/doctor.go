@@ -26,7 +26,7 @@ func DoctorState(d view.DoctorState) layout.Sheet {
 	})
 	for _, r := range d.Rounds {
 		s.Figures = append(s.Figures, layout.Figure{
-			Label: "newest round", Value: r.Account,
+			Label: "newest pass", Value: r.Account,
 			Note: fmt.Sprintf("%d, %s ago", r.Round, plain.Duration(d.At.Sub(r.At).Round(time.Second))),
 		})
 	}

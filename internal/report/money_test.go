@@ -128,8 +128,8 @@ func TestMoneyPictures(t *testing.T) {
 	}))
 }
 
-// TestADayThatIsNotBilledYetIsNotDrawnAsNothing: the line of the bill ends with its last day.
-func TestADayThatIsNotBilledYetIsNotDrawnAsNothing(t *testing.T) {
+// TestUnbilledDayIsNotDrawnAsZero: the line of the bill ends with its last day.
+func TestUnbilledDayIsNotDrawnAsZero(t *testing.T) {
 	r := costs.Reconciliation{BilledThrough: november.AddDate(0, 0, 2)}
 	for i := range 4 {
 		d := costs.Drift{Day: november.AddDate(0, 0, i), Accrued: 100 * money.USD}

@@ -247,9 +247,9 @@ func TestPlannersFitTerminals(t *testing.T) {
 	}
 }
 
-// TestPlannersLeadWithADecision: the title is a decision, and all of the sheet is in every
+// TestPlannersLeadWithDecision: the title is a decision, and all of the sheet is in every
 // output: notes of rows as well.
-func TestPlannersLeadWithADecision(t *testing.T) {
+func TestPlannersLeadWithDecision(t *testing.T) {
 	verbs := []string{"Use", "Buy", "Keep", "Move", "Run", "Save", "Do", "Resize", "Remove", "No"}
 	for name, s := range plannerSheets(t) {
 		first, _, _ := strings.Cut(s.Title, " ")
@@ -397,9 +397,9 @@ func steadyUse() []commit.Usage {
 	return use
 }
 
-// TestCommitSaysWhatToBuy: the title has the yearly saving of what is advised, by hand: ten
+// TestCommitNamesPurchases: the title has the yearly saving of what is advised, by hand: ten
 // machines save $2 an hour each for 8,760 hours.
-func TestCommitSaysWhatToBuy(t *testing.T) {
+func TestCommitNamesPurchases(t *testing.T) {
 	r, err := commit.Plan(steadyUse(), commitOffers[:1], nil, commit.Options{})
 	if err != nil {
 		t.Fatal(err)

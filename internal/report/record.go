@@ -27,7 +27,7 @@ func Record(d view.Record, globals string) layout.Sheet {
 			"curfew plan rightsize --usage " + file + globals,
 		}
 	}
-	s.Assumptions = []string{"Machines that do not run any more are not in it: the account does not list them."}
+	s.Assumptions = []string{"Machines that no longer run are not in it: the account does not list them."}
 	for _, b := range d.BlindSpots {
 		s.Coverage = append(s.Coverage, "not visible: "+b.What+": "+b.Why+"; "+b.Effect)
 	}

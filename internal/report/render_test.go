@@ -43,7 +43,7 @@ func TestTableFitsEveryWidth(t *testing.T) {
 	})
 }
 
-func TestTableHoldsNoControlCharacters(t *testing.T) {
+func TestTableEscapesControlCharacters(t *testing.T) {
 	viewtest.Each(t, func(t *testing.T, a *round.Result) {
 		for _, color := range []bool{false, true} {
 			out := text(t, Table, a, Options{Color: color, All: true})
@@ -59,7 +59,7 @@ func TestTableHoldsNoControlCharacters(t *testing.T) {
 	})
 }
 
-func TestColorChangesNothingElse(t *testing.T) {
+func TestColorKeepsText(t *testing.T) {
 	viewtest.Each(t, func(t *testing.T, a *round.Result) {
 		without, with := text(t, Table, a, Options{}), text(t, Table, a, Options{Color: true})
 		if diff := cmp.Diff(without, ansi.Strip(with)); diff != "" {
@@ -138,7 +138,7 @@ func TestCSVHeaderIsStable(t *testing.T) {
 	}
 }
 
-func TestMarkdownTablesStayTables(t *testing.T) {
+func TestMarkdownEscapesCells(t *testing.T) {
 	viewtest.Each(t, func(t *testing.T, a *round.Result) {
 		cells := 0
 		for line := range strings.SplitSeq(text(t, Markdown, a, Options{All: true}), "\n") {
@@ -155,9 +155,9 @@ func TestMarkdownTablesStayTables(t *testing.T) {
 	})
 }
 
-// TestHTMLStandsAlone walks every element of every page: they nest, none runs a
+// TestHTMLIsSelfContained walks every element of every page: they nest, none runs a
 // script or refers to another host, and no two have the same id.
-func TestHTMLStandsAlone(t *testing.T) {
+func TestHTMLIsSelfContained(t *testing.T) {
 	viewtest.Each(t, func(t *testing.T, a *round.Result) {
 		page := text(t, HTML, a, Options{})
 		if limit := 4 << 20; len(page) > limit {
@@ -206,7 +206,7 @@ func TestHTMLStandsAlone(t *testing.T) {
 	})
 }
 
-func TestSparksShowGapsAsGaps(t *testing.T) {
+func TestSparksShowGaps(t *testing.T) {
 	w := viewtest.NewWorld()
 	r := w.Resource(inventory.KindInstance, "i-1", "g5.xlarge", "", viewtest.Ana)
 	// Six hours a part: parts 0 and 1 measured at zero, part 2 missing, part 3 busy,
@@ -236,7 +236,7 @@ func TestSparksShowGapsAsGaps(t *testing.T) {
 	}
 }
 
-func TestSparksOfWhatWasNotMeasured(t *testing.T) {
+func TestSparksWithoutSamples(t *testing.T) {
 	if got := view.SamplesOf(nil); got != nil {
 		t.Errorf("got %d pictures of a machine that was not measured", len(got))
 	}

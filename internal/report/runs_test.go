@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TestRunsShowWhoIsConnected holds that a list of sessions says who is connected to those that
+// TestRunsShowConnections holds that a list of sessions says who is connected to those that
 // run, to which machine and since when, and nothing of those that are over.
-func TestRunsShowWhoIsConnected(t *testing.T) {
+func TestRunsShowConnections(t *testing.T) {
 	now := time.Date(2026, 11, 23, 18, 0, 0, 0, time.UTC)
 	by := []session.NodeConnection{
 		{

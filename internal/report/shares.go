@@ -21,7 +21,7 @@ func Shares(d view.Shares) layout.Sheet {
 		Coverage: append([]string{}, d.Notes...),
 		Assumptions: []string{
 			"each share holds for the whole period",
-		}, Caption: "What each workload costs, and what is not allocated."}
+		}, Caption: "The cost of each workload, and the unallocated part."}
 	if len(d.Machines) == 0 {
 		s.Title, s.Caption = "No machine of the file has charges in this period", ""
 		if d.By != "" {

@@ -38,7 +38,7 @@ func (r *Result) MissingReason(q Request) (MissingReason, string) {
 	}
 	i := slices.IndexFunc(r.Resources, func(x *inventory.Resource) bool { return x.Ref() == ref })
 	if i < 0 {
-		return Gone, "the provider has no such resource any more"
+		return Gone, "the provider no longer has this resource"
 	}
 	if blind := r.blindSpotText(); blind != "" {
 		return Unread, "what the finding rests on could not be read" + blind

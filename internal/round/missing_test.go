@@ -26,7 +26,7 @@ func TestMissingReason(t *testing.T) {
 		want   MissingReason
 		says   string
 	}{
-		"gone": {away, nil, Gone, "the provider has no such resource any more"},
+		"gone": {away, nil, Gone, "the provider no longer has this resource"},
 		"another account": {away, func(r *Result) {
 			r.Accounts = []string{"2"}
 		}, Unread, "account 1 was not read: neither the credentials nor a role reach it"},
@@ -46,8 +46,8 @@ func TestMissingReason(t *testing.T) {
 			r.Verdicts = verdict(duty.Unknown)
 		}, Unread, "what the resource does is not known: why not"},
 		"a verdict": {m.Ref(), func(r *Result) { r.Verdicts = verdict(duty.Busy) }, Changed,
-			"the resource is there (running), and the finding does not hold any more: busy, why not"},
-		"none": {m.Ref(), nil, Changed, "the resource is there (running), and the finding does not hold any more"},
+			"the resource is there (running), and the finding no longer holds: busy, why not"},
+		"none": {m.Ref(), nil, Changed, "the resource is there (running), and the finding no longer holds"},
 	} {
 		r := &Result{
 			Observation: Observation{

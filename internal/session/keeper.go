@@ -121,7 +121,7 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 			continue // another keeper wrote first: read again
 		case err != nil && n.Step == StepSendOrder && s.Discard && ctx.Err() == nil:
 			// Discarding needs no acknowledgment from the hosts.
-			k.Log.WarnContext(ctx, "the hosts of a session could not be told that it is given up",
+			k.Log.WarnContext(ctx, "could not inform the hosts of a session that it is given up",
 				"session", s.Name, "error",
 				err)
 			orderFailed = true
@@ -148,7 +148,7 @@ func (k *Keeper) notifyOwner(ctx context.Context, s *Session) (wrote bool, err e
 	e := Event{At: now, Node: KeeperNode, Kind: "told"}
 	if e.Text, err = k.NotifyOwner(ctx, s); err != nil {
 		next.NotifyOwnerAt = now.Add(notifyRetry)
-		e.Kind, e.Text = "untold", "its owner was not told: "+action.Redact(err.Error())
+		e.Kind, e.Text = "untold", "its owner was not notified: "+action.Redact(err.Error())
 	} else {
 		next.OwnerNotifiedAt = now
 	}

@@ -212,7 +212,7 @@ func (d *reader) entries(s *Spec) []document.Key {
 		return append(common, append(d.sessionEntries(s),
 			text(document.Optional, "setup", "command that prepares a machine", &s.Setup),
 			duration(document.Required, "lease", "how long the session may run", &s.Lease),
-			duration(document.Optional, "idle", "time at rest after which the session ends", &s.Idle),
+			duration(document.Optional, "idle", "idle time after which the session ends", &s.Idle),
 			document.Optional("data", "what the work reads", func(n ast.Node) error { return d.data(n, s) }))...)
 	}
 	return append(common,
@@ -246,7 +246,7 @@ func (d *reader) entries(s *Spec) []document.Key {
 					return err
 				}),
 				duration(document.Optional, "restart",
-					"time from an interruption until work goes on, without lost work",
+					"time from an interruption until work continues, without lost work",
 					&c.Restart))
 			return err
 		}),

@@ -54,7 +54,7 @@ func (w *workload) rayJob(body ast.Node) ([]*Spec, error) {
 	for _, s := range specs {
 		s.Duration, s.Retries.Errors = money.Month, 0
 		s.Unknown = append(s.Unknown,
-			"how long its cluster runs: without shutdownAfterJobFinishes it goes on after the job, "+
+			"how long its cluster runs: without shutdownAfterJobFinishes it runs on after the job, "+
 				"and is estimated for a month of 730 hours")
 	}
 	return append(specs, more...), nil

@@ -83,8 +83,8 @@ func TestVerifyAuditFindsChanges(t *testing.T) {
 	}
 }
 
-// TestAHeadIsFound: a log whose chain holds in itself is held against a head from outside.
-func TestAHeadIsFound(t *testing.T) {
+// TestFindsAuditHead: a log whose chain holds in itself is held against a head from outside.
+func TestFindsAuditHead(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
 			at := d.open(t)

@@ -9,9 +9,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// TestTheTimeOfAFile: the time of a state without a database's clock goes on as the host's
+// TestTimeOfFileState: the time of a state without a database's clock goes on as the host's
 // uptime does, and no clock that is set ahead takes it along.
-func TestTheTimeOfAFile(t *testing.T) {
+func TestTimeOfFileState(t *testing.T) {
 	dir, boot := t.TempDir(), "b1"
 	wall, up := noon, 50*time.Hour
 	read := func() time.Time {
@@ -64,9 +64,9 @@ func TestTheTimeOfAFile(t *testing.T) {
 	}
 }
 
-// TestTheTimeOfASharedFile: of hosts that share a file the clock of its file system counts,
+// TestTimeOfSharedFileState: of hosts that share a file the clock of its file system counts,
 // whatever theirs are, and a person can say that a host is right.
-func TestTheTimeOfASharedFile(t *testing.T) {
+func TestTimeOfSharedFileState(t *testing.T) {
 	dir, server := t.TempDir(), noon
 	open := func(boot string, ahead time.Duration) *store.Store {
 		t.Helper()

@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestTransactTriesAgain(t *testing.T) {
+func TestTransactRetries(t *testing.T) {
 	busy, broken := errors.New("busy"), errors.New("broken")
 	for _, tc := range []struct {
 		name   string
@@ -118,7 +118,7 @@ func TestPostgresErrors(t *testing.T) {
 	}
 }
 
-func TestInstantsComeBackInTheirOrder(t *testing.T) {
+func TestInstantsKeepOrder(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		draw := func(name string) time.Time {
 			return time.Unix(rapid.Int64Range(-1<<35, 1<<37).Draw(r, name),

@@ -140,9 +140,9 @@ func (f *idleFleet) prepare(t *testing.T, frozen bool) *store.Store {
 	return s
 }
 
-// TestFlippedBitsActOnNothingElse flips bits of a database, and of its log, at random: no pass
+// TestFlippedBitsCauseNoOtherAction flips bits of a database, and of its log, at random: no pass
 // acts on a machine on which the intact state would not have acted.
-func TestFlippedBitsActOnNothingElse(t *testing.T) {
+func TestFlippedBitsCauseNoOtherAction(t *testing.T) {
 	seeds := 40
 	if os.Getenv("CURFEW_SLOW") != "" {
 		seeds = flippedSeeds

@@ -21,9 +21,9 @@ func eachDatabase(t *testing.T, test func(t *testing.T, o store.Options)) {
 	}
 }
 
-// TestALeaseHasOneHolder: of many that want it one has it at a time, and each holder's fence
+// TestLeaseHasOneHolder: of many that want it one has it at a time, and each holder's fence
 // is higher than that of those before.
-func TestALeaseHasOneHolder(t *testing.T) {
+func TestLeaseHasOneHolder(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, o store.Options) {
 		s := open(t, o)
 		type taken struct {
@@ -92,9 +92,9 @@ func TestALeaseHasOneHolder(t *testing.T) {
 	})
 }
 
-// TestWhoLostTheLeaseWritesNothing: rounds, items and intents of a process that another has
+// TestWriteNeedsLease: rounds, items and intents of a process that another has
 // taken over from are refused, and leave nothing behind.
-func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
+func TestWriteNeedsLease(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, o store.Options) {
 		s := open(t, o)
 		now := time.Now().UTC()

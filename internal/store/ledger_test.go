@@ -47,7 +47,7 @@ func TestLedgerIsAppendOnly(t *testing.T) {
 
 // The sums of an hour are rewritten by each round that is posted. Their tables and indexes must not
 // grow by that, also where no vacuum comes by, as on the servers of the tests.
-func TestSumsDoNotGrowByRounds(t *testing.T) {
+func TestPassesDoNotGrowSums(t *testing.T) {
 	at := store.Options{URL: postgres.Start(t)}
 	s := open(t, at)
 	entries := fleetHour(january)[:600]

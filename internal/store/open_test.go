@@ -202,17 +202,17 @@ func TestWritesSurvivePowerCuts(t *testing.T) {
 	}
 }
 
-// TestATemporaryStateWaitsForNoDisk: what a demonstration writes is gone with it anyway.
-func TestATemporaryStateWaitsForNoDisk(t *testing.T) {
+// TestTemporaryStateDoesNotSync: what a demonstration writes is gone with it anyway.
+func TestTemporaryStateDoesNotSync(t *testing.T) {
 	at := store.Options{Dir: t.TempDir(), Temporary: true}
 	if got := store.Pragma(t, open(t, at), "synchronous"); got != "0" {
 		t.Errorf("synchronous is %s, want 0", got)
 	}
 }
 
-// TestOpenAfterAHalfMadeState: a state is there whole or not at all, whatever a process left
+// TestOpenCompletesPartialState: a state is there whole or not at all, whatever a process left
 // that died while it made one.
-func TestOpenAfterAHalfMadeState(t *testing.T) {
+func TestOpenCompletesPartialState(t *testing.T) {
 	whole := store.Options{Dir: t.TempDir()}
 	fill(t, whole)
 	half, err := os.ReadFile(filepath.Join(whole.Dir, store.FileName))
@@ -339,8 +339,8 @@ func lockOfMigrations(t *testing.T, at store.Options) {
 	t.Cleanup(func() { _, _ = held.Rollback(), db.Close() })
 }
 
-// TestASilentServer: one that accepts and never answers is given up within seconds.
-func TestASilentServer(t *testing.T) {
+// TestSilentServerTimesOut: one that accepts and never answers is given up within seconds.
+func TestSilentServerTimesOut(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -363,8 +363,8 @@ func TestASilentServer(t *testing.T) {
 	}
 }
 
-// TestAHeldLock: the wait for a lock that another process keeps is bounded.
-func TestAHeldLock(t *testing.T) {
+// TestHeldLockTimesOut: the wait for a lock that another process keeps is bounded.
+func TestHeldLockTimesOut(t *testing.T) {
 	at := databases[1].open(t)
 	s := open(t, at)
 	held, err := raw(t, at).Begin()
@@ -387,8 +387,8 @@ func TestAHeldLock(t *testing.T) {
 	}
 }
 
-// TestOpenRefusesTheNextSchema: one that is newer by a single step is not this version's.
-func TestOpenRefusesTheNextSchema(t *testing.T) {
+// TestOpenRefusesNewerSchema: one that is newer by a single step is not this version's.
+func TestOpenRefusesNewerSchema(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
 			at := d.open(t)

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 )
 
-// TestTurnsComeInOrder: who came first has the turn first, who is in a hurry before the
+// TestTurnsAreOrdered: who came first has the turn first, who is in a hurry before the
 // others, and who gives up waiting takes none from them.
-func TestTurnsComeInOrder(t *testing.T) {
+func TestTurnsAreOrdered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q turns
 		if err := q.take(t.Context(), false); err != nil {
@@ -55,9 +55,9 @@ func TestTurnsComeInOrder(t *testing.T) {
 	})
 }
 
-// TestATurnIsNeverLost: many who come and give up at any moment leave the turn free, and
+// TestTurnSurvivesCancel: many who come and give up at any moment leave the turn free, and
 // never two have it.
-func TestATurnIsNeverLost(t *testing.T) {
+func TestTurnSurvivesCancel(t *testing.T) {
 	var q turns
 	var wg sync.WaitGroup
 	has := 0

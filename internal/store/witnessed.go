@@ -21,7 +21,7 @@ const (
 	// quarantiner is the actor that freezes an older state.
 	quarantiner = "curfew"
 	// acceptHint is the way to end a quarantine.
-	acceptHint = "see what is lost, then `curfew state accept --reason TEXT`"
+	acceptHint = "review the losses, then `curfew state accept --reason TEXT`"
 )
 
 // mirrorTimeout bounds how long a change that is committed already waits for its witness.
@@ -76,7 +76,7 @@ func (w *watch) freeze() *action.Freeze {
 	defer w.mu.Unlock()
 	return &action.Freeze{
 		By: quarantiner, At: w.since,
-		Reason: w.problem.Error() + "; whether this state was put back cannot be told, so nothing acts until it can",
+		Reason: w.problem.Error() + "; whether this state was put back is unknown, so nothing acts until it is known",
 	}
 }
 
@@ -134,7 +134,7 @@ func (w *watch) mirror(ctx context.Context, d *database) {
 	}
 	w.note(err)
 	if err != nil && w.Warn != nil {
-		w.Warn(fmt.Errorf("what was written holds, and a restored state would not know of it: %w", err))
+		w.Warn(fmt.Errorf("the write is valid, and a restored state would not know of it: %w", err))
 	}
 }
 

@@ -237,7 +237,7 @@ func TestAnotherStateOfAnAccountActsOnNothing(t *testing.T) {
 	}
 }
 
-func TestCopyElsewhereActsOnNothingOnceItIsOlder(t *testing.T) {
+func TestOlderCopyElsewhereActsOnNothing(t *testing.T) {
 	w := newWatched(t)
 	s := w.open()
 	w.round(s)
@@ -290,7 +290,7 @@ func TestDetectsCopyBeforeFirstRound(t *testing.T) {
 	}
 }
 
-func TestMovedStateGoesOn(t *testing.T) {
+func TestMovedStateContinues(t *testing.T) {
 	w := newWatched(t)
 	s := w.open()
 	w.round(s)
@@ -304,7 +304,7 @@ func TestMovedStateGoesOn(t *testing.T) {
 	}
 }
 
-func TestRestoredAndUsedStateIsNoticedByItsHistory(t *testing.T) {
+func TestHistoryRevealsRestoredState(t *testing.T) {
 	w := newWatched(t)
 	s := w.open()
 	w.round(s)
@@ -439,7 +439,7 @@ func TestSimulationHasNoWitness(t *testing.T) {
 }
 
 // Idempotency keys are made of the numbers of rounds, which must not be given twice.
-func TestRoundsGoOnAfterAnAcceptance(t *testing.T) {
+func TestPassesContinueAfterAcceptance(t *testing.T) {
 	w := newWatched(t)
 	s := w.open()
 	for i := range 7 {

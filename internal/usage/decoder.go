@@ -300,7 +300,7 @@ func (d *decoder) endRow(line int) error {
 		s.Description == p.Description {
 		if d.layout.nvidiaSMI && !d.layout.gpu {
 			return d.format.fail(line, 0,
-				"a second row at the same time: several GPUs are told apart only by index or uuid among the queried fields")
+				"a second row at the same time: several GPUs are distinguished only by index or uuid among the queried fields")
 		}
 		if s.has&^p.has == 0 {
 			sum.Duplicates++

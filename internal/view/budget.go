@@ -140,7 +140,7 @@ func (r *Budgets) note(s budget.Status) {
 		cover("unpriced charges of at most %s, %s", s.Unknown.Exact(), counted)
 	}
 	if s.Unbounded > 0 {
-		cover("%s of unpriced resources are in no figure", plain.Count(int64(s.Unbounded.Round(time.Hour)/time.Hour),
+		cover("%s of unpriced resources are not counted", plain.Count(int64(s.Unbounded.Round(time.Hour)/time.Hour),
 			"hour"))
 	}
 	if s.NoForecast != "" {

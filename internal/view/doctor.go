@@ -257,10 +257,10 @@ func (t Telemetry) missing(w *usage.Window, gpus int, fix fixes, signals []Docto
 				"its state is unknown unless one of the others computes", fix.exporter)
 		}
 		if found(usage.GPUUtil) && !found(usage.MemUsed) && !found(usage.Processes) {
-			lacks("GPU memory", "GPUs at rest count as held, never as idle", fix.counters)
+			lacks("GPU memory", "GPUs without work count as held, never as idle", fix.counters)
 		}
 		if found(usage.GPUUtil) && !found(usage.SMActive) && !found(usage.GREngine) {
-			lacks("profiling counters", "a latched meter is told from work only by memory and processes", fix.profile)
+			lacks("profiling counters", "only memory and processes distinguish a latched meter from work", fix.profile)
 			out[len(out)-1].Optional = true
 		}
 	}

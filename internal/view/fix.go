@@ -197,7 +197,7 @@ func NewFixPreview(fixes []Fix) Fixes {
 }
 
 // NewFixes makes the document of a pass that carries fixes out. Missed are the lines of
-// findings that do not hold any more, asked the requests that wait while grace periods run.
+// findings that no longer hold, asked the requests that wait while grace periods run.
 func NewFixes(fixes []Fix, out *round.Result, missed []Line, asked []string) Fixes {
 	d := Fixes{
 		Schema: FixSchema, Fixes: fixes, Lines: []Line{}, ApprovalsAsked: append([]string{}, asked...),

@@ -76,7 +76,7 @@ type Scan struct {
 	Assumptions []string `json:"assumptions"`
 }
 
-// ScanNow is what runs now, brought to a month. Used, wasted, unmeasured and other add up to
+// ScanNow divides the current cost, brought to a month. Used, wasted, unmeasured and other add up to
 // running exactly, and the waste of all findings to wasted.
 type ScanNow struct {
 	RunningUSD money.Dollars `json:"running_usd"`
@@ -88,7 +88,7 @@ type ScanNow struct {
 	UnmeasuredUSD money.Dollars `json:"unmeasured_usd"`
 	// OtherUSD is storage, network and services that are not wasted.
 	OtherUSD money.Dollars `json:"other_usd"`
-	// Note says what the sums leave out; empty where they hold everything.
+	// Note names the omissions of the sums; empty if they hold everything.
 	Note string `json:"note,omitempty"`
 }
 

@@ -205,7 +205,7 @@ func (d *Scan) categories(a *round.Result, m *meters) {
 		return
 	}
 	d.CategoriesNotes = map[string]string{
-		round.CategoryEgress: "no bill was read, and only a bill says what was transferred",
+		round.CategoryEgress: "no bill was read, and only a bill has data transfer",
 	}
 	for _, name := range categoryNames {
 		if name == round.CategoryEgress {
@@ -251,7 +251,7 @@ func newFinding(f *finding.Finding, charges map[inventory.Ref][]ledger.Charge) F
 		out.MonthlyWasteUSD = money.Dollars{}
 	}
 	if !f.Savings.Known {
-		out.SavingsUnknown = cmp.Or(valid(f.Savings.Why), "what it saves is not known")
+		out.SavingsUnknown = cmp.Or(valid(f.Savings.Why), "its saving is unknown")
 	}
 	for _, e := range f.Evidence {
 		out.Evidence = append(out.Evidence, newEvidence(e))
@@ -555,7 +555,7 @@ func (m *meters) assumptions() []string {
 			"other is storage, network and services.",
 		"Savings are what all fixes together save: those of storage classes, spot and right-sizing come from what is " +
 			"used.",
-		"Data transfer is not counted: only a bill says what was transferred.",
+		"Data transfer is not counted: only a bill has it.",
 	}
 	for _, e := range slices.Sorted(maps.Keys(m.estimates)) {
 		out = append(out, fmt.Sprintf("Estimated for %s: %s.", plain.Count(m.estimates[e], "meter"),

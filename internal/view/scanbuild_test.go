@@ -98,7 +98,7 @@ func TestFindingMoney(t *testing.T) {
 			}, "5", "",
 			amounts{"", "", "0.00", "5.00", "depends on the model", ""}},
 		{"an unknown saving always has a reason", viewtest.Found{Step: finding.StepIdle, Waste: "1"}, "1", "",
-			amounts{"", "", "1.00", "1.00", "what it saves is not known", ""}},
+			amounts{"", "", "1.00", "1.00", "its saving is unknown", ""}},
 		{
 			"the finding's own cost comes first", viewtest.Found{
 				Step: finding.StepMeasure, Saving: viewtest.Saving("0"), Cost: "7",
@@ -145,7 +145,7 @@ func TestUnknownIsNeverZero(t *testing.T) {
 		"step's savings": d.Steps[0].MonthlySavingsUSD, "step's waste": d.Steps[0].MonthlyWasteUSD,
 	} {
 		if v.Known() {
-			t.Errorf("%s of what has no price is %s", name, v)
+			t.Errorf("%s of an unpriced resource is %s", name, v)
 		}
 	}
 	if d.MonthlyCostNote == "" || d.MonthlyWasteNote == "" || d.CategoriesNotes["egress"] == "" ||
@@ -155,7 +155,7 @@ func TestUnknownIsNeverZero(t *testing.T) {
 	}
 }
 
-func TestZeroIsKnownWhereEverythingHasAPrice(t *testing.T) {
+func TestZeroIsKnownIfEverythingIsPriced(t *testing.T) {
 	d := NewScan(viewtest.NothingFound(), ScanOptions{})
 	for name, v := range map[string]money.Dollars{
 		"waste": d.MonthlyWasteUSD, "savings": d.Totals.MonthlySavingsUSD, "idle": d.Categories.Idle,
@@ -182,7 +182,7 @@ func TestCategoriesAddUp(t *testing.T) {
 	}
 }
 
-func TestCannotJudge(t *testing.T) {
+func TestUnmeasuredCost(t *testing.T) {
 	w := viewtest.NewWorld()
 	unread := w.Resource(inventory.KindInstance, "i-unread", "g5.xlarge", "", viewtest.Ana)
 	w.Charge(unread, "compute", ledger.Compute, "10")
@@ -261,7 +261,7 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-func TestShortestTellsFindingsApart(t *testing.T) {
+func TestShortestIDsAreUnique(t *testing.T) {
 	d := NewScan(viewtest.Many(5000), ScanOptions{})
 	n := d.IDLength()
 	seen := map[string]bool{}

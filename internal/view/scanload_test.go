@@ -31,7 +31,7 @@ func written(t *testing.T, write func(io.Writer, any) error, d Scan) string {
 	return b.String()
 }
 
-func TestLoadReadsWhatJSONWrites(t *testing.T) {
+func TestLoadReadsWrittenJSON(t *testing.T) {
 	viewtest.Each(t, func(t *testing.T, a *round.Result) {
 		if a.Cloud == "" {
 			return // an audit of nothing is not a stored scan

@@ -34,7 +34,7 @@ var asides = []aside{
 	},
 	{
 		regexp.MustCompile(`^pip install 'moto|^moto_server `),
-		"serves until it is interrupted; TestScanOfAnotherImplementation scans plain moto",
+		"serves until it is interrupted; TestScanAgainstOtherAWSImplementation scans plain moto",
 	},
 	{regexp.MustCompile(`^curl `), "needs a service that listens; the tests of internal/api make these calls"},
 	{

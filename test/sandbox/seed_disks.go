@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// volume makes a disk that is attached to nothing.
+// volume makes an unattached disk.
 func (b *seeder) volume(ctx context.Context, region, name string, o inventory.Owner, age time.Duration,
 	in ec2.CreateVolumeInput, more ...string) (Resource, error) {
 	in.AvailabilityZone = aws.String(b.nets[region].zone)

@@ -210,7 +210,7 @@ func (w *world) onAll(do func(*host, ending)) {
 	all.Wait()
 }
 
-// scan looks at the account, and keeps what it finds where it was found.
+// scan looks at the account, and keeps the result where it was found.
 func (w *world) scan(ctx context.Context, h *host, end ending) {
 	r := w.curfew(ctx, h, end, "scan", "-o", "json")
 	w.mu.Lock()

@@ -49,7 +49,7 @@ var fieldWords = wordSet(`
 	asked told said spoken looked given gone taken climbed vouched unvouched woken fallen risen grown
 	rested parted meddled folded thinned followed blurred gapped crowded hurried mistaken
 	does did had has was is been
-	what who whom which whose how it other others one once again aside apart alone else
+	what who whom which whose how it others one once again aside apart alone else
 	from to toward towards with without through against`)
 
 func wordSet(text string) map[string]bool {

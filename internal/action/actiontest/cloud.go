@@ -219,7 +219,7 @@ func (c *Cloud) Plan(_ context.Context, r *inventory.Resource, do policy.Do) (st
 		}
 		have := v.Resources[r.ID]
 		if have == nil {
-			err = refuse("gone", "it is not there any more")
+			err = refuse("gone", "it no longer exists")
 			return
 		}
 		steps, err = have.plan(do)

@@ -85,7 +85,7 @@ func heldBack(ctx context.Context, s *store.Store, _ time.Time) ([]view.Trouble,
 		return nil, err
 	}
 	var out []view.Trouble
-	const accept = "`curfew state` says what is lost, `curfew state accept --reason TEXT` lets it act"
+	const accept = "`curfew state` shows the losses, `curfew state accept --reason TEXT` lets it act"
 	switch {
 	case now.Quarantine != nil:
 		out = append(out, view.Trouble{
@@ -164,7 +164,7 @@ func owedNotices(ctx context.Context, s *store.Store, now time.Time) (out []view
 
 // notTold names the recipients and subject of an undelivered notice.
 func notTold(n action.Notice) string {
-	why := fmt.Sprintf("the %s of %s was not told: %s", n.Recipient, n.Ref.ID, n.Message().Because)
+	why := fmt.Sprintf("the %s of %s was not notified: %s", n.Recipient, n.Ref.ID, n.Message().Because)
 	if n.Error != "" {
 		why += "; " + n.Error
 	}

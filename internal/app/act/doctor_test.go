@@ -51,7 +51,7 @@ func TestDoctorStateListsEachTrouble(t *testing.T) {
 	for _, it := range []action.Item{
 		item("failed", action.Failed, "the provider gave up stop", now.Add(-6*24*time.Hour)),
 		item("old", action.Failed, "the provider gave up stop", now.Add(-8*24*time.Hour)),
-		item("withdrawn", action.Withdrawn, "its condition does not hold any more", now),
+		item("withdrawn", action.Withdrawn, "its condition no longer holds", now),
 		item("fine", action.Warned, "", now),
 		item("consent", action.Observed, "unsaved-disk: vol-1 would be lost", now),
 		item("unwarned", action.Observed, action.NoWarning+": no recipient", now.Add(-time.Minute)),
@@ -86,7 +86,7 @@ func TestDoctorStateListsEachTrouble(t *testing.T) {
 		{"alarm", "stop i-open: stop failed: denied", "curfew audit --item open"},
 		{"alarm", "stop i-unwarned: no warning was sent", "curfew audit --what unwarned"},
 		{"alarm", "stop i-failed: the provider gave up stop", "curfew audit --item failed"},
-		{"notice", "the owner of i-open was not told", "notify"},
+		{"notice", "the owner of i-open was not notified", "notify"},
 	}
 	if len(got) != len(want) {
 		t.Fatalf("troubles:\n%s", strings.Join(got, "\n"))

@@ -74,13 +74,13 @@ func keepTag(ctx context.Context, req *runtime.Request, cfg config.Config, f clo
 	if err == nil {
 		return nil
 	}
-	hint := "ask whoever may tag it for the tag " + inventory.TagKeepUntil + "=" + end.Format(time.RFC3339)
+	hint := "ask a person who may tag it for the tag " + inventory.TagKeepUntil + "=" + end.Format(time.RFC3339)
 	if cmd := clouds.KeepByHand(r, end); cmd != "" {
-		hint = "whoever may tag it runs: " + cmd
+		hint = "a person who may tag it runs: " + cmd
 	}
 	return &runtime.Error{Code: "not_kept", Hint: hint,
 		Err: fmt.Errorf(
-			"keep %s: this state has never seen it, so whoever acts on it does not read this keep, and its "+
+			"keep %s: this state has never seen it, so the state that acts on it does not read this keep, and its "+
 				"tag %s is not written: %s", ref, inventory.TagKeepUntil, action.Redact(err.Error()))}
 }
 

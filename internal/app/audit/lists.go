@@ -30,7 +30,7 @@ type Listing struct {
 }
 
 // ErrNotListed is returned when a list does not hold what it should begin after.
-var ErrNotListed = errors.New("the list does not hold what it should begin after")
+var ErrNotListed = errors.New("the list does not have the item to begin after")
 
 // query returns the query of the state, which may select other teams' items as well. What it
 // selects may still be of another team.

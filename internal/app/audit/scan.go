@@ -167,9 +167,9 @@ func Unposted(r *round.Result, holds string) error {
 		errs = append(errs, fmt.Errorf("%s: %w", account, r.Unposted[account]))
 	}
 	return &runtime.Error{
-		Class: runtime.Partial, Code: "not_recorded", Err: fmt.Errorf("record the round in the ledger: %w",
+		Class: runtime.Partial, Code: "not_recorded", Err: fmt.Errorf("record the pass in the ledger: %w",
 			errors.Join(errs...)),
-		Hint: holds + "; the next round charges for the time where the provider tells since when a resource runs"}
+		Hint: holds + "; the next pass charges for the time where the provider states when a resource started"}
 }
 
 // importedBill names, in place of a path, what was imported before, of which the newest

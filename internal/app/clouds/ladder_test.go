@@ -18,9 +18,9 @@ func (h *heard) Notify(_ context.Context, _ string, m action.Message) (string, e
 	return "test", nil
 }
 
-// TestMakersAreAskedOnlyOfWhatNobodyOwns: the provider's log is asked once for each
+// TestQueriesCreatorsOfUnownedResources: the provider's log is asked once for each
 // resource without an owner, and what it cannot say changes nothing.
-func TestMakersAreAskedOnlyOfWhatNobodyOwns(t *testing.T) {
+func TestQueriesCreatorsOfUnownedResources(t *testing.T) {
 	var got heard
 	asked := 0
 	n := &creatorNotifier{

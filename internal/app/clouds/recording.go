@@ -84,7 +84,7 @@ func warnUnread(req *runtime.Request, file string, unread []string) {
 	if len(unread) > 1 {
 		columns = money.Thousands(int64(len(unread))) + " columns are"
 	}
-	plain.Fprintf(req.Log, "curfew: warning: %s: %s not read: %s; --map tells what a column is\n", file, columns,
+	plain.Fprintf(req.Log, "curfew: warning: %s: %s not read: %s; use --map to map a column\n", file, columns,
 		plain.Text(strings.Join(names, ", ")))
 }
 

@@ -14,7 +14,7 @@ import (
 
 // errDisconnected means that the connection ended before the exit code arrived, so the command's
 // outcome is unknown.
-var errDisconnected = errors.New("the connection to the machine ended before the command told its exit code")
+var errDisconnected = errors.New("the connection to the machine ended before the command returned its exit code")
 
 // sshEnter returns a runner over an SSH connection. It uses the exit code that the server sends
 // when the command ends: package ssh's Session also waits for the output, which background

@@ -119,7 +119,7 @@ func TeamOf(p action.Proposal) string {
 func TellApprovers(ctx context.Context, req *runtime.Request, cfg config.Config, r approval.Request) {
 	router, err := notify.New(cfg.Reached(), req.Lookup, slack.Open, mail.Open, webhook.Open)
 	if err != nil {
-		plain.Fprintf(req.Log, "curfew: no approver was told of request %s: %v\n", r.ID, err)
+		plain.Fprintf(req.Log, "curfew: no approver was notified of request %s: %v\n", r.ID, err)
 		return
 	}
 	recipients := cfg.Approvals.Notify
@@ -132,7 +132,7 @@ func TellApprovers(ctx context.Context, req *runtime.Request, cfg config.Config,
 	}
 	for _, to := range recipients {
 		if _, err := router.Notify(ctx, to, approvalMessage(r)); err != nil {
-			plain.Fprintf(req.Log, "curfew: %s was not told of request %s: %v\n", to, r.ID, err)
+			plain.Fprintf(req.Log, "curfew: %s was not notified of request %s: %v\n", to, r.ID, err)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func Gate(ctx context.Context, req *runtime.Request, name string, f GateOptions)
 			err = hub.comment(ctx, filepath.ToSlash(name), e, d, r)
 		}
 		if err != nil {
-			plain.Fprintf(req.Log, "curfew: the pull request was not told: %v\n", err)
+			plain.Fprintf(req.Log, "curfew: the pull request was not updated: %v\n", err)
 		}
 	}
 	approvers := []string{}

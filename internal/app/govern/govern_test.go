@@ -49,7 +49,7 @@ func TestGateDeniesBeyondTheBudget(t *testing.T) {
 	}
 }
 
-func TestSettingsRefuseAVersionThatWasChanged(t *testing.T) {
+func TestSettingsRefuseConcurrentChange(t *testing.T) {
 	req := apptest.Request(t, settings)
 	text, stale := settings, int64(0)
 	if _, err := govern.PutSettings(t.Context(), req, govern.SettingsText{
@@ -79,7 +79,7 @@ func TestSettingsRefuseAVersionThatWasChanged(t *testing.T) {
 	}
 }
 
-func TestSettingsKeepAnAdmin(t *testing.T) {
+func TestSettingsRequireAdmin(t *testing.T) {
 	text := strings.Replace(settings, "admin", "viewer", 1)
 	if _, err := govern.PutSettings(t.Context(), apptest.Request(t, settings),
 		govern.SettingsText{Settings: &text, Name: "settings"}, "none"); err == nil {

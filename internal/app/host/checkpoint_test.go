@@ -47,7 +47,7 @@ func TestCheckpointIsRestored(t *testing.T) {
 	}
 }
 
-func TestCheckpointsOfAnEmptyStore(t *testing.T) {
+func TestCheckpointsOfEmptyStore(t *testing.T) {
 	_, err := host.CheckpointRestore(t.Context(), apptest.Request(t, ""), host.CheckpointStore{
 		URL: "file://" + t.TempDir(),
 	}, t.TempDir(), checkpoint.RestoreOptions{})

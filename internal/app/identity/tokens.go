@@ -117,7 +117,7 @@ type TokenOptions struct {
 func (o TokenOptions) Check() error {
 	switch {
 	case strings.TrimSpace(o.Name) == "":
-		return runtime.Invalid("give a name: the person or the program that the token speaks for")
+		return runtime.Invalid("give a name: the person or program of the token")
 	case len(o.Roles) == 0:
 		return runtime.Invalid("give at least one role: %s", strings.Join(approval.ServiceRoles, ", "))
 	}

@@ -56,7 +56,7 @@ func TestTokenNeedsARole(t *testing.T) {
 	}
 }
 
-func TestServedCallerHasToBeVerified(t *testing.T) {
+func TestServiceVerifiesCaller(t *testing.T) {
 	req := apptest.Request(t, people)
 	cfg, err := req.Config()
 	if err != nil {

@@ -104,7 +104,7 @@ func Record(ctx context.Context, req *runtime.Request, of []clouds.Source, o Rec
 	case len(of) == 0:
 		return doc, &runtime.Error{
 			Code: "no_account", Err: errors.New("record: no account is known yet"),
-			Hint: "/readyz of the service says what is wrong",
+			Hint: "/readyz of the service names the problem",
 		}
 	case len(accounts) == 0:
 		return doc, unread

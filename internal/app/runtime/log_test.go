@@ -18,7 +18,7 @@ func TestJSONLogs(t *testing.T) {
 		var out strings.Builder
 		log := runtime.NewLogger(&out, true)
 		at := time.Now().In(time.FixedZone("east", 9*3600))
-		log.Info("the round failed", "again_in", 1500*time.Millisecond, "at", at, "error", errors.New("denied"))
+		log.Info("the pass failed", "again_in", 1500*time.Millisecond, "at", at, "error", errors.New("denied"))
 		lines := runtime.LogLines(log)
 		fmt.Fprint(lines, "curfew: the witness ")
 		fmt.Fprint(lines, "is gone\ncurfew: another\n\nunfinished")
@@ -48,9 +48,9 @@ func TestLogsRepeatedErrorOncePerMinute(t *testing.T) {
 		var out strings.Builder
 		log := runtime.NewLogger(&out, false)
 		for i := range 150 { // over 2m30s
-			log.Error("the round failed", "source", "aws/1", "failures", i, "error", errors.New("connection refused"))
+			log.Error("the pass failed", "source", "aws/1", "failures", i, "error", errors.New("connection refused"))
 			if i == 30 {
-				log.Error("the round failed", "source", "aws/2", "error", errors.New("connection refused"))
+				log.Error("the pass failed", "source", "aws/2", "error", errors.New("connection refused"))
 				log.With("session", "a").Warn("a session could not be kept")
 				log.With("session", "b").Warn("a session could not be kept")
 			}

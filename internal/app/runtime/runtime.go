@@ -296,7 +296,7 @@ func (process *Process) placed(c config.Config) (config.Config, error) {
 	if err := config.TrustState(c.DataDir, c.DataVolume); err != nil {
 		return config.Config{}, &Error{
 			Code: "untrusted_state", Err: fmt.Errorf("the state %s is not used: %w", c.DataDir, err),
-			Hint: "`chmod go-w` what is yours, or give a --data-dir that only you and root can write or rename"}
+			Hint: "`chmod go-w` your directories, or give a --data-dir that only you and root can write or rename"}
 	}
 	return c, nil
 }

@@ -24,7 +24,7 @@ func TestStateNeedsADirectory(t *testing.T) {
 	}
 }
 
-func TestOwnStorageExistsOnceOpened(t *testing.T) {
+func TestOpenCreatesOwnStorage(t *testing.T) {
 	req := apptest.Request(t, "")
 	cfg, err := req.Config()
 	if err != nil {
@@ -81,7 +81,7 @@ func TestCallerNamesThePerson(t *testing.T) {
 	}
 }
 
-func TestRequestsRememberApart(t *testing.T) {
+func TestRequestsShareNoMemory(t *testing.T) {
 	req := apptest.Request(t, "")
 	req.SetReviewed("r1")
 	if other := req.Fresh(); !req.Reviewed("r1") || other.Reviewed("r1") {

@@ -209,7 +209,7 @@ func StateError(err error) error {
 	if errors.Is(err, store.ErrQuarantined) {
 		return &Error{
 			Class: Denied, Code: "old_state", Err: err,
-			Hint: "`curfew state` shows what is lost, `curfew state accept --reason TEXT` goes on with this state",
+			Hint: "`curfew state` shows the losses, `curfew state accept --reason TEXT` continues with this state",
 		}
 	}
 	if errors.Is(err, action.ErrFrozen) {

@@ -133,11 +133,11 @@ func calls(t *testing.T, path string) []called {
 	return out
 }
 
-// TestProcessesThatDieAndSleep: three processes share four sources; one after another is
+// TestSurvivesKilledAndSuspendedProcesses: three processes share four sources; one after another is
 // killed and started again, or stopped for longer than its lease and woken. No call is made
 // under a lease that another process had taken by then, no round is made twice, and after
 // each kill every source is read within 15 s.
-func TestProcessesThatDieAndSleep(t *testing.T) {
+func TestSurvivesKilledAndSuspendedProcesses(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("make test-slow runs it")
 	}

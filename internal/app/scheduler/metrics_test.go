@@ -35,8 +35,8 @@ func sample(t *testing.T, s *Scheduler, name string, labels map[string]string) (
 	return 0, false
 }
 
-// TestRoundsBeginAtZero: the first round of each result is an increase.
-func TestRoundsBeginAtZero(t *testing.T) {
+// TestMetricsStartAtZero: the first round of each result is an increase.
+func TestMetricsStartAtZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
 		d.takes = time.Minute
@@ -96,8 +96,8 @@ func TestMetricsOfASourceEndWithIt(t *testing.T) {
 	}
 }
 
-// TestNoSourceIsHeldWithoutADatabase: a process whose leases have ended does not say that it holds sources.
-func TestNoSourceIsHeldWithoutADatabase(t *testing.T) {
+// TestHoldsNoSourceWithoutDatabase: a process whose leases have ended does not say that it holds sources.
+func TestHoldsNoSourceWithoutDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases, source := newTable(), map[string]string{"source": "aws"}
 		s, end := begin(t, leases, "a", newDesk().source("aws"))

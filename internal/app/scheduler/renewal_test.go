@@ -102,9 +102,9 @@ func TestLeasesAreRenewedTogether(t *testing.T) {
 	})
 }
 
-// TestFirstRoundsAreFew: of many sources that are taken at once only some are read for the
+// TestLimitsConcurrentFirstPasses: of many sources that are taken at once only some are read for the
 // first time at a time, and one that hangs keeps none from it for long.
-func TestFirstRoundsAreFew(t *testing.T) {
+func TestLimitsConcurrentFirstPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
 		d.takes = time.Hour // all hang

@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// TestAShortIntervalIsKept: a source is never left alone for longer than its interval, from
+// TestKeepsShortInterval: a source is never left alone for longer than its interval, from
 // the first round on, also where something is due at once, and when its process died.
-func TestAShortIntervalIsKept(t *testing.T) {
+func TestKeepsShortInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = 2 * time.Second
 		for _, next := range []time.Duration{0, time.Millisecond, time.Hour} {
@@ -72,9 +72,9 @@ func TestSourcesAreSpread(t *testing.T) {
 	})
 }
 
-// TestSameSourcesGoOn: what is set again as it was keeps what makes its rounds; what changed
+// TestKeepsSourcesAcrossReload: what is set again as it was keeps what makes its rounds; what changed
 // is opened again, and what is new begins.
-func TestSameSourcesGoOn(t *testing.T) {
+func TestKeepsSourcesAcrossReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
 		d.takes = 20 * time.Second
@@ -113,10 +113,10 @@ func TestSameSourcesGoOn(t *testing.T) {
 	})
 }
 
-// TestTheBackgroundHoldsNothingUp: rounds in the background are made one at a time, begin
+// TestBackgroundPassesDelayNoOthers: rounds in the background are made one at a time, begin
 // when their source says so, are tried again seldom, and neither delay the other rounds,
 // the readiness nor the end of the service.
-func TestTheBackgroundHoldsNothingUp(t *testing.T) {
+func TestBackgroundPassesDelayNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, fast := newDesk(), newDesk()
 		slow.takes = 20 * time.Minute

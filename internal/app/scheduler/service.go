@@ -330,7 +330,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}
 		t.Stop()
 	}
-	s.Log.Info("draining: no new round begins", "at_most", s.Drain)
+	s.Log.Info("draining: no new pass begins", "at_most", s.Drain)
 	s.mu.Lock()
 	for _, h := range s.held {
 		h.end()
@@ -664,7 +664,7 @@ func (s *Scheduler) hold(until context.Context, h *holding, lease store.Lease) {
 func (s *Scheduler) round(ctx context.Context, src Source, lease store.Lease, rounds *Rounds,
 	first bool) (time.Duration, error) {
 	bounded, end := context.WithTimeoutCause(ctx, src.Deadline,
-		fmt.Errorf("the round took longer than %s", src.Deadline))
+		fmt.Errorf("the pass took longer than %s", src.Deadline))
 	defer end()
 	began := s.Now()
 	var err error
@@ -699,7 +699,7 @@ func (s *Scheduler) round(ctx context.Context, src Source, lease store.Lease, ro
 			st.Problem = err.Error()
 			wait := backoff(src, st.Failures)
 			if s.problem == "" { // else the line about the database says it of all sources
-				s.Log.Error("the round failed", "operation", "round", "source", src.Name, "failures",
+				s.Log.Error("the pass failed", "operation", "round", "source", src.Name, "failures",
 					st.Failures, "again_in",
 					wait, "error", err)
 			}

@@ -215,10 +215,10 @@ func gaps(times []time.Time) []time.Duration {
 	return out
 }
 
-// TestRoundsComeWhenSomethingIsDue: at the interval, earlier where the outcome says so and
+// TestSchedulesPassWhenDue: at the interval, earlier where the outcome says so and
 // never sooner than the least, and later after each failure in a row, with what makes them
 // opened again.
-func TestRoundsComeWhenSomethingIsDue(t *testing.T) {
+func TestSchedulesPassWhenDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
 		_, end := begin(t, newTable(), "a", d.source("aws"))
@@ -267,10 +267,10 @@ func TestRoundsComeWhenSomethingIsDue(t *testing.T) {
 	})
 }
 
-// TestProcessesDivideTheSources: each has its share, a source has one round at a time, who
+// TestProcessesDivideSources: each has its share, a source has one round at a time, who
 // comes takes its share and who goes leaves it to the others; of one that dies they have it
 // within 15 s.
-func TestProcessesDivideTheSources(t *testing.T) {
+func TestProcessesDivideSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
 		d.takes = 2 * time.Second
@@ -330,9 +330,9 @@ func TestProcessesDivideTheSources(t *testing.T) {
 	})
 }
 
-// TestALostLeaseEndsTheRound: where another process took the source, and where the database
+// TestLostLeaseEndsPass: where another process took the source, and where the database
 // has not answered for as long as the lease was taken.
-func TestALostLeaseEndsTheRound(t *testing.T) {
+func TestLostLeaseEndsPass(t *testing.T) {
 	for name, lose := range map[string]func(leases *table){
 		"taken": func(leases *table) {
 			leases.mu.Lock()
@@ -398,8 +398,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestADeadlineEndsARound: its cause is told, and the source is tried again.
-func TestADeadlineEndsARound(t *testing.T) {
+// TestDeadlineEndsPass: its cause is told, and the source is tried again.
+func TestDeadlineEndsPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
 		d.takes = time.Hour

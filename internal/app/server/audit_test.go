@@ -10,9 +10,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestAuditsAreWithinTheLimit: rounds and audits together cost no more than the limit, audits
+// TestAuditsStayWithinLimit: rounds and audits together cost no more than the limit, audits
 // at most half of it, and without audits the rounds have it all.
-func TestAuditsAreWithinTheLimit(t *testing.T) {
+func TestAuditsStayWithinLimit(t *testing.T) {
 	for _, machines := range []int{0, 1, 20, 500, 100_000} {
 		for _, skip := range []bool{false, true} {
 			p := &pace{log: slog.New(slog.DiscardHandler), per: map[string]asks{}}

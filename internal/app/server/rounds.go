@@ -373,7 +373,7 @@ func (p *pace) configure(cfg config.Config) error {
 	known := len(p.per) > 0
 	p.mu.Unlock()
 	if !known {
-		p.log.Info("no machine is known yet: what CloudWatch charges is estimated after the first round",
+		p.log.Info("no machine is known yet: CloudWatch charges are estimated after the first pass",
 			"max_usd_per_month", limit.Dollars())
 	}
 	return p.settle()
@@ -421,7 +421,7 @@ func (p *pace) settle() error {
 		switch {
 		case paced > p.interval:
 			p.log.Warn(
-				"CloudWatch would cost more than metrics.cloudwatch.max_usd_per_month: rounds are made less often",
+				"CloudWatch would cost more than metrics.cloudwatch.max_usd_per_month: passes are less frequent",
 				attrs...)
 		case all.machines > 0:
 			p.log.Info("what CloudWatch charges is within its limit", attrs...)
@@ -452,7 +452,7 @@ func (p *pace) every() time.Duration {
 	return p.paced
 }
 
-// slowed reports whether rounds are made less often than configured.
+// slowed reports whether passes are less frequent than configured.
 func (p *pace) slowed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// TestARoundByAWrongClockIsNotMade: nothing is read or charged by it.
-func TestARoundByAWrongClockIsNotMade(t *testing.T) {
+// TestWrongClockPreventsPass: nothing is read or charged by it.
+func TestWrongClockPreventsPass(t *testing.T) {
 	wrong := &action.SkewError{Ahead: 15 * time.Minute}
 	// an engine would be called, and is not there
 	a := &accountRounds{begin: func(context.Context) error { return wrong }}

@@ -213,7 +213,7 @@ func listen(ctx context.Context, address string, p *certificate, h http.Handler,
 	go func() {
 		defer close(done)
 		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("HTTP is not served any more", "error", err)
+			log.Error("HTTP is no longer served", "error", err)
 		}
 	}()
 	log.Info("listening", "address", l.Addr().String(), "tls", p != nil)
@@ -485,7 +485,7 @@ func (v *server) troubles() []view.Trouble {
 		add(view.TroubleConfiguration, "`curfew policy check` lists its mistakes; the one before is in force",
 			r.Configuration)
 	}
-	add(view.TroubleSource, "its cause says what is denied or does not answer; other sources go on", r.Degraded...)
+	add(view.TroubleSource, "the cause names the denied or failed call; other sources continue", r.Degraded...)
 	for _, p := range r.Problems {
 		if why, ok := strings.CutPrefix(p, scheduler.ProblemOrganization+": "); ok {
 			add(view.TroubleOrganization, "the accounts that are known go on", why)

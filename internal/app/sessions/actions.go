@@ -67,7 +67,7 @@ func (a sessionActions) Plan(ctx context.Context, r *inventory.Resource, do poli
 	case err != nil:
 		return nil, err
 	case s.State.IsFinal():
-		return refuse("session %s of machine %s is over: its keeper releases what is left", s.Name, r.ID)
+		return refuse("session %s of machine %s is over: its keeper releases the remaining resources", s.Name, r.ID)
 	case do.Verb != policy.Terminate:
 		return refuse("machine %s belongs to session %s, which can end and not %s: its work is saved, and curfew up "+
 			"starts it again", r.ID, s.Name, do.Verb)
@@ -143,4 +143,4 @@ func (a sessionActions) Rehearse(ctx context.Context, t action.Task) (string, er
 }
 
 var errSessionEnded = errors.New(
-	"a session that ended is not taken back; `curfew up` starts it again with its saved work")
+	"an ended session is not resumed; `curfew up` starts it again with its saved work")

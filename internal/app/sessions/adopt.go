@@ -263,7 +263,7 @@ var adoptionRules = []struct {
 			return "session " + x.openSession.Name + ", which stands for it, is ending"
 		case id != "" && (x.openSession == nil || x.openSession.ID != id):
 			return "it was adopted before, as " + id + " (" + inventory.TagAdopted +
-				"): take that tag away if no curfew looks after it any more"
+				"): take that tag away if no curfew manages it any longer"
 		}
 		return ""
 	}},

@@ -433,7 +433,7 @@ func (a *Sessions) checkSameMachine(o UpOptions, s session.Session, who approval
 	if cloud != s.Provider || sp.Hash() != s.Hash {
 		return &runtime.Error{
 			Class: runtime.Usage, Code: "other_session",
-			Err:  fmt.Errorf("session %s runs and is another than what is asked for", s.Name),
+			Err:  fmt.Errorf("session %s runs with another specification", s.Name),
 			Hint: "`curfew up " + s.Name + "` without options attaches to it, `curfew down " + s.Name + "` ends it"}
 	}
 	return nil

@@ -99,7 +99,7 @@ func countedUnits(req *runtime.Request, cfg config.Config, f UnitsQuery, names [
 					"says what --counts counts", strings.Join(names, " "), f.Counts)
 		}
 		if f.Name == "" {
-			return nil, runtime.Invalid("curfew costs units --counts %s: name what it counts with --unit", f.Counts)
+			return nil, runtime.Invalid("curfew costs units --counts %s: name its unit with --unit", f.Counts)
 		}
 		u, err := countedUnit(req, config.Unit{
 			Name: f.Name, Per: f.Per, Target: f.Target, Counts: config.Counts{File: f.Counts},

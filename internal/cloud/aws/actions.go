@@ -203,7 +203,7 @@ func (a *Actions) Plan(ctx context.Context, r *inventory.Resource, do policy.Do)
 	}
 	steps, err := plan(ctx, s, r, do)
 	if errors.Is(err, inventory.ErrNotFound) {
-		return nil, refusal("gone", "%s %s is not there any more", r.Kind, r.ID)
+		return nil, refusal("gone", "%s %s no longer exists", r.Kind, r.ID)
 	}
 	return steps, err
 }
@@ -219,7 +219,7 @@ func (a *Actions) Do(ctx context.Context, t action.Task) (receipt string, err er
 	}
 	receipt, err = d.do(ctx, s, t)
 	if errors.Is(err, inventory.ErrNotFound) {
-		return "", refusal("gone", "%s %s is not there any more", t.Ref.Kind, t.Ref.ID)
+		return "", refusal("gone", "%s %s no longer exists", t.Ref.Kind, t.Ref.ID)
 	}
 	return receipt, err
 }
@@ -246,7 +246,7 @@ func (a *Actions) Undo(ctx context.Context, t action.Task) error {
 	}
 	err = d.undo(ctx, s, t)
 	if errors.Is(err, inventory.ErrNotFound) {
-		return refusal("gone", "%s %s is not there any more", t.Ref.Kind, t.Ref.ID)
+		return refusal("gone", "%s %s no longer exists", t.Ref.Kind, t.Ref.ID)
 	}
 	return err
 }

@@ -95,9 +95,9 @@ func acted(t *testing.T, c *aws.Cloud, a *aws.Actions, ref inventory.Ref, do pol
 	return tasks
 }
 
-// TestActionsRestoreALifecycleByteForByte puts rules into lifecycles of several kinds and
+// TestUndoRestoresLifecycleByteForByte puts rules into lifecycles of several kinds and
 // takes them back.
-func TestActionsRestoreALifecycleByteForByte(t *testing.T) {
+func TestUndoRestoresLifecycleByteForByte(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
 	m := &maker{TB: t}
@@ -144,9 +144,9 @@ func TestActionsRestoreALifecycleByteForByte(t *testing.T) {
 	}
 }
 
-// TestActionsLeaveAloneWhatOthersHaveChanged changes what steps were planned on, before
+// TestActionsRespectForeignChanges changes what steps were planned on, before
 // they are made and before they are taken back.
-func TestActionsLeaveAloneWhatOthersHaveChanged(t *testing.T) {
+func TestActionsRespectForeignChanges(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
 	m := &maker{TB: t}
@@ -291,9 +291,9 @@ func TestActionsOnSpotMachines(t *testing.T) {
 	}
 }
 
-// TestActionsRefuseWhatTheyCannotAsk denies one question after the other: what is not
+// TestActionsRefuseUnansweredChecks denies one question after the other: what is not
 // known is not acted on.
-func TestActionsRefuseWhatTheyCannotAsk(t *testing.T) {
+func TestActionsRefuseUnansweredChecks(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
 	m := &maker{TB: t}
@@ -331,8 +331,8 @@ func TestActionsRefuseWhatTheyCannotAsk(t *testing.T) {
 	}
 }
 
-// TestRecheckTellsFailureFromAbsence denies each list: what cannot be listed is unread.
-func TestRecheckTellsFailureFromAbsence(t *testing.T) {
+// TestRecheckDistinguishesFailureFromAbsence denies each list: what cannot be listed is unread.
+func TestRecheckDistinguishesFailureFromAbsence(t *testing.T) {
 	c := actingCloud(t)
 	m := &maker{TB: t}
 	for _, tc := range []struct {
@@ -434,8 +434,8 @@ func TestDisksAreSavedOnce(t *testing.T) {
 	}
 }
 
-// TestActionsSaveTheDisksThatEnd saves those disks of a machine, and in one call.
-func TestActionsSaveTheDisksThatEnd(t *testing.T) {
+// TestActionsSnapshotDeletedDisks saves those disks of a machine, and in one call.
+func TestActionsSnapshotDeletedDisks(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
 	m := &maker{TB: t}
@@ -565,9 +565,9 @@ func TestActionsTagEveryKind(t *testing.T) {
 	}
 }
 
-// TestActionsSeeWhatWasTakenIntoUse attaches a volume and associates an address after it
+// TestActionsRefuseResourcesInUse attaches a volume and associates an address after it
 // was planned to take them away.
-func TestActionsSeeWhatWasTakenIntoUse(t *testing.T) {
+func TestActionsRefuseResourcesInUse(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
 	m := &maker{TB: t}
@@ -606,9 +606,9 @@ func TestActionsSeeWhatWasTakenIntoUse(t *testing.T) {
 	}
 }
 
-// TestActionsLeavePartsOfOthersAlone stops no training job that a tuning job would start
+// TestActionsKeepForeignParts stops no training job that a tuning job would start
 // again, and deletes no endpoint that is just being changed.
-func TestActionsLeavePartsOfOthersAlone(t *testing.T) {
+func TestActionsKeepForeignParts(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
 	m := &maker{TB: t}
@@ -645,9 +645,9 @@ func TestActionsLeavePartsOfOthersAlone(t *testing.T) {
 	}
 }
 
-// TestAnEmptyAnswerIsNoProof: a call fails, and then whatever answers does not know of the
+// TestEmptyAnswerProvesNoAbsence: a call fails, and then whatever answers does not know of the
 // resource: that is no word of the service's that it is gone.
-func TestAnEmptyAnswerIsNoProof(t *testing.T) {
+func TestEmptyAnswerProvesNoAbsence(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
 	m := &maker{TB: t}
@@ -687,9 +687,9 @@ func TestAnEmptyAnswerIsNoProof(t *testing.T) {
 	}
 }
 
-// TestScalingRefusesWhatItCannotAsk denies one question after the other, and protects
+// TestScalingRefusesUnansweredChecks denies one question after the other, and protects
 // machines of a group in each way that there is.
-func TestScalingRefusesWhatItCannotAsk(t *testing.T) {
+func TestScalingRefusesUnansweredChecks(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
 	m := &maker{TB: t}

@@ -23,7 +23,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-func TestMutationsChange(t *testing.T) {
+func TestMutationsListChangingCalls(t *testing.T) {
 	takes := regexp.MustCompile(
 		`^(Terminate|Release|Delete(Volume|Notebook|Endpoint)|Put(Retention|Lifecycle|BucketLifecycle))`)
 	seen := map[string]bool{}
@@ -226,7 +226,7 @@ func answering(t *testing.T, answers map[string]string) (a *Actions, changes *[]
 	return c.Actions(), changes
 }
 
-func TestLookingAtAMachine(t *testing.T) {
+func TestReadsMachineProgress(t *testing.T) {
 	for _, tc := range []struct {
 		name, answer     string
 		stop, terminated action.Progress
@@ -257,8 +257,8 @@ func TestLookingAtAMachine(t *testing.T) {
 	}
 }
 
-// TestLookingFails checks that a failed query leaves the progress of a call unknown.
-func TestLookingFails(t *testing.T) {
+// TestFailedReadLeavesProgressUnknown checks that a failed query leaves the progress of a call unknown.
+func TestFailedReadLeavesProgressUnknown(t *testing.T) {
 	a, _ := answering(t, map[string]string{"DescribeInstances": "UnauthorizedOperation"})
 	got, _, err := a.Look(t.Context(), one(policy.Terminate, stepTerminate))
 	if got != action.NotDone || !errors.Is(err, inventory.ErrDenied) {
@@ -266,7 +266,7 @@ func TestLookingFails(t *testing.T) {
 	}
 }
 
-func TestMayEndAMachine(t *testing.T) {
+func TestTerminationChecksTags(t *testing.T) {
 	tagged := func(key string) string {
 		return "<tagSet><item><key>" + key + "</key><value>x</value></item></tagSet>"
 	}
@@ -429,8 +429,8 @@ func TestLocalDisks(t *testing.T) {
 	}
 }
 
-// TestSavesOnlyTheDisksThatEnd looks at what is asked of EC2.
-func TestSavesOnlyTheDisksThatEnd(t *testing.T) {
+// TestSnapshotsOnlyDeletedDisks looks at what is asked of EC2.
+func TestSnapshotsOnlyDeletedDisks(t *testing.T) {
 	disk := func(device, volume string, ends bool) string {
 		return fmt.Sprintf(
 			"<item><deviceName>%s</deviceName><ebs><volumeId>%s</volumeId><deleteOnTermination>%v</deleteOnTermination></ebs></item>", device, volume, ends)
@@ -514,7 +514,7 @@ func TestSnapshotsInError(t *testing.T) {
 	}
 }
 
-func TestStartingAgain(t *testing.T) {
+func TestStartErrors(t *testing.T) {
 	for _, tc := range []struct {
 		name, machine, answer string
 		want                  error
@@ -597,8 +597,8 @@ func TestActionsOutOfReach(t *testing.T) {
 	}
 }
 
-// TestEveryVerbIsKnownBefore checks that each action states how far it can be undone, and its note.
-func TestEveryVerbIsKnownBefore(t *testing.T) {
+// TestKnowDescribesEveryVerb checks that each action states how far it can be undone, and its note.
+func TestKnowDescribesEveryVerb(t *testing.T) {
 	for k := range planners {
 		undo, know := Know(&inventory.Resource{Kind: k.kind}, policy.Verb(k.name))
 		if !slices.Contains([]string{"full", "partial", "none"}, undo) || know == "" {

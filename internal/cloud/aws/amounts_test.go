@@ -160,7 +160,7 @@ func TestUncoveredServicesAreNamed(t *testing.T) {
 	}
 }
 
-func TestBilledIsNotInvented(t *testing.T) {
+func TestUnreadBillIsUnknown(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		bill []accountBill

@@ -64,9 +64,9 @@ func (h heard) Do(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// TestAnAnswerThatComesAtOnceIsNotCutOff: the answer begins, and smithy-go closes the body
+// TestFastAnswerIsComplete: the answer begins, and smithy-go closes the body
 // of the request, before net/http has looked for the end of that body.
-func TestAnAnswerThatComesAtOnceIsNotCutOff(t *testing.T) {
+func TestFastAnswerIsComplete(t *testing.T) {
 	began, closed := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -46,9 +46,9 @@ func stsStandIn(t *testing.T, users map[string]awssdk.Credentials) *httptest.Ser
 	return s
 }
 
-// TestACallerProvesOneThing: a presigned identity is accepted for its own binding, from its
+// TestCallerProofHasOneBinding: a presigned identity is accepted for its own binding, from its
 // own credentials, within 15 minutes and from a pinned host. Any other is rejected.
-func TestACallerProvesOneThing(t *testing.T) {
+func TestCallerProofHasOneBinding(t *testing.T) {
 	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	bo := awssdk.Credentials{AccessKeyID: "AKIABO", SecretAccessKey: "bo-secret", SessionToken: "tok"}
 	sts := stsStandIn(t, map[string]awssdk.Credentials{"bo": bo})

@@ -21,8 +21,8 @@ func (d dating) Do(r *http.Request) (*http.Response, error) {
 	return out, err
 }
 
-// TestTheProvidersClockIsRead: what was read tells the time by which it was answered.
-func TestTheProvidersClockIsRead(t *testing.T) {
+// TestReadsProviderClock: what was read tells the time by which it was answered.
+func TestReadsProviderClock(t *testing.T) {
 	actingCloud(t)
 	t.Setenv("AWS_CA_BUNDLE", "")
 	for _, at := range []time.Time{{}, time.Now().UTC().Truncate(time.Second).Add(-time.Minute)} {

@@ -15,9 +15,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestCallsHoldEverySeries divides any series into calls: none is lost or cut in two, all
+// TestCallsContainEverySeries divides any series into calls: none is lost or cut in two, all
 // stay in order, and no call is over what CloudWatch takes unless one series alone is.
-func TestCallsHoldEverySeries(t *testing.T) {
+func TestCallsContainEverySeries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := batch{to: now, period: time.Hour}
 		b.from = now.Add(-time.Duration(rapid.IntRange(1, 60*24).Draw(t, "hours")) * time.Hour)
@@ -91,7 +91,7 @@ func windowOf(s *subject, x measurement, data [][]point) *usage.Window {
 	return w
 }
 
-func TestWhatIsOpened(t *testing.T) {
+func TestUsageSourceStatesItsWindow(t *testing.T) {
 	m, _, s := testMeters()
 	want := usage.SourceInfo{
 		From: time.Date(2026, 11, 19, 10, 0, 0, 0, time.UTC), Step: time.Hour, Source: "cloudwatch",

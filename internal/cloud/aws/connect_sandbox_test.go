@@ -240,8 +240,9 @@ func TestForwardedPort(t *testing.T) {
 	}
 }
 
-// TestWhose: whose a machine is, and what of a connection is left after its process was killed.
-func TestWhose(t *testing.T) {
+// TestReadsOwnerAndLeftoverConnections: whose a machine is, and what of a connection is left after
+// its process was killed.
+func TestReadsOwnerAndLeftoverConnections(t *testing.T) {
 	c, machine, _ := connecting(t, ssmplugin.New, map[string]string{
 		inventory.TagSession: "s1", aws.TagPerson: "AIDAANA",
 	})

@@ -22,9 +22,9 @@ func TestOnlyConnectorsConnect(t *testing.T) {
 	}
 }
 
-// TestConnectCallsAreAsked: every call of a connector is among those that the policy of people
+// TestConnectCallsMatchPolicy: every call of a connector is among those that the policy of people
 // in terraform/backbone is asked about.
-func TestConnectCallsAreAsked(t *testing.T) {
+func TestConnectCallsMatchPolicy(t *testing.T) {
 	for _, c := range ConnectCalls {
 		if len(c.Actions) > 0 && !slices.ContainsFunc(SessionCalls, func(s SessionCall) bool {
 			return s.By == ByPerson && s.Service == c.Service && s.Name == c.Name

@@ -93,7 +93,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-func TestGivingUpIsNoFailure(t *testing.T) {
+func TestCanceledCallIsNoFailure(t *testing.T) {
 	s := &scan{unread: map[string]bool{}, partial: map[partialKey]*partialFailure{}}
 	p := &place{scan: s, region: "us-east-1", account: &account{id: "1"}}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -133,9 +133,9 @@ func fleetCloud(t testing.TB, f wire.Fleet) (*aws.Cloud, *wire.Server) {
 	return c, s
 }
 
-// TestAllOfAMachineOrNothing fails one call among many: a machine of which a part could not
+// TestMeasuresMachineCompletelyOrNotAtAll fails one call among many: a machine of which a part could not
 // be read is not opened, and every other one is measured whole.
-func TestAllOfAMachineOrNothing(t *testing.T) {
+func TestMeasuresMachineCompletelyOrNotAtAll(t *testing.T) {
 	f := wire.Fleet{Machines: 90, GPUs: 8, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	c, s := fleetCloud(t, f)
 	listed, err := c.List(t.Context(), round.Query{Now: f.Now})

@@ -14,8 +14,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// TestSpeaks holds the openings of answers against the protocols.
-func TestSpeaks(t *testing.T) {
+// TestDetectsAnswerProtocol holds the openings of answers against the protocols.
+func TestDetectsAnswerProtocol(t *testing.T) {
 	const form, json = "application/x-www-form-urlencoded", "application/x-amz-json-1.1"
 	for _, tc := range []struct {
 		service, operation, kind, body string
@@ -50,9 +50,9 @@ func TestSpeaks(t *testing.T) {
 	}
 }
 
-// TestATryEnds: a service that accepts a call and never answers is given up, in words that
+// TestAttemptTimesOut: a service that accepts a call and never answers is given up, in words that
 // say so, and is asked again.
-func TestATryEnds(t *testing.T) {
+func TestAttemptTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		never := middleware.FinalizeHandlerFunc(func(ctx context.Context, _ middleware.FinalizeInput) (

@@ -100,7 +100,7 @@ func (s *site) planSize(ctx context.Context, g types.AutoScalingGroup, do policy
 		return nil, refusal("gone", "group %s is being deleted", name)
 	case !countsMachines(g):
 		return nil, refusal("unknown",
-			"how many machines the size of group %s stands for is not known: it counts by weights or by what they have", name)
+			"the number of machines in the size of group %s is unknown: it counts by weights or by what they have", name)
 	case want.Desired >= now.Desired:
 		return nil, refusal("nothing-to-do",
 			"group %s wants %d machines already; this only makes groups smaller", name,

@@ -26,7 +26,7 @@ func knowledge(kind inventory.Kind, verb policy.Verb, scarce bool) (undo finding
 		return finding.UndoFull, note
 	case what{inventory.KindInstance, string(policy.Terminate)}:
 		return finding.UndoNone,
-			"the machine is gone, and the disks that end with it; snapshots keep what was saved of them"
+			"the machine and the disks that end with it are gone; their snapshots remain"
 	case what{inventory.KindVolume, string(policy.Delete)}:
 		return finding.UndoPartial,
 			"a snapshot is made first and costs less than the volume; another volume can be made from it"
@@ -38,9 +38,9 @@ func knowledge(kind inventory.Kind, verb policy.Verb, scarce bool) (undo finding
 		inventory.KindBucket, string(policy.PutLifecycle),
 	}, what{inventory.KindRepository, string(policy.PutLifecycle)}:
 		return finding.UndoNone,
-			"what has expired is gone; taking it back restores the rules byte for byte, not the data"
+			"expired objects are gone; undoing it restores the rules byte for byte, not the data"
 	case what{inventory.KindNotebook, string(policy.Stop)}:
-		note := "what runs in it ends, its disk goes on costing"
+		note := "processes in it end, its disk is still charged"
 		if scarce {
 			return finding.UndoPartial, capacityLack + "; " + note
 		}

@@ -102,7 +102,7 @@ func (l *Launcher) at(region string) *clients {
 }
 
 // Pools implements [session.Launcher]: the zones of backbones that offer a type, the cheapest
-// machine first, what has no price last.
+// machine first, unpriced ones last.
 func (l *Launcher) Pools(ctx context.Context, s *spec.Spec) ([]session.Pool, error) {
 	wanted := []string{s.Resources.InstanceType}
 	if wanted[0] == "" {

@@ -272,7 +272,7 @@ func end(t *testing.T, l *aws.Launcher, id string) {
 }
 
 // TestPoolsByPrice: zones of the backbone that offer a type, spot before on demand where
-// either will do, the cheapest first, what has no price last.
+// either will do, the cheapest first, unpriced ones last.
 func TestPoolsByPrice(t *testing.T) {
 	backbone(t)
 	l := newLauncher(t, func(o *aws.LaunchOptions) {
@@ -517,8 +517,8 @@ func TestNoBackbone(t *testing.T) {
 	}
 }
 
-// TestEndsWhatDoesNotShow: a machine that does not show yet is ended as well.
-func TestEndsWhatDoesNotShow(t *testing.T) {
+// TestTerminatesInvisibleMachines: a machine that does not show yet is ended as well.
+func TestTerminatesInvisibleMachines(t *testing.T) {
 	backbone(t)
 	l := newLauncher(t, nil)
 	scratch.Wire.Launches.Late()

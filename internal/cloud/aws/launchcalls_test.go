@@ -30,9 +30,9 @@ func TestOnlyLaunchersLaunch(t *testing.T) {
 	}
 }
 
-// TestLaunchCallsAreAsked: every call of a launcher is among those that the roles of
+// TestLaunchCallsMatchPolicy: every call of a launcher is among those that the roles of
 // terraform/backbone are asked about.
-func TestLaunchCallsAreAsked(t *testing.T) {
+func TestLaunchCallsMatchPolicy(t *testing.T) {
 	for _, c := range LaunchCalls {
 		if !slices.ContainsFunc(SessionCalls, func(s SessionCall) bool {
 			return s.By == ByLauncher && s.Service == c.Service && s.Name == c.Name
@@ -42,8 +42,8 @@ func TestLaunchCallsAreAsked(t *testing.T) {
 	}
 }
 
-// TestClassesAreNotRetried checks that lack of capacity is left to the caller, who chose the pool.
-func TestClassesAreNotRetried(t *testing.T) {
+// TestCapacityErrorsAreNotRetried checks that lack of capacity is left to the caller, who chose the pool.
+func TestCapacityErrorsAreNotRetried(t *testing.T) {
 	d := decided{newRetryer()}
 	for c, class := range launchClasses {
 		if d.IsErrorRetryable(&smithy.GenericAPIError{Code: c, Fault: smithy.FaultServer}) {

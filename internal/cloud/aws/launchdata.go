@@ -106,7 +106,7 @@ func (l *Launcher) userData(want session.Launch) (string, error) {
 		told, err = json.Marshal(fields)
 	}
 	if err != nil {
-		return "", fmt.Errorf("write what the host is told: %w", err)
+		return "", fmt.Errorf("write the host configuration: %w", err)
 	}
 	over := h.LeaseUntil.Add(time.Duration(h.Grace) + time.Duration(h.SaveLimit))
 	var b bytes.Buffer
@@ -114,7 +114,7 @@ func (l *Launcher) userData(want session.Launch) (string, error) {
 		l.options.Agent.lines(), over.Unix())
 	if b.Len() > maxUserData {
 		return "", fmt.Errorf(
-			"what the host is told takes %d bytes of user data, and EC2 takes %d: shorten setup, env "+
+			"the host configuration takes %d bytes of user data, and EC2 takes %d: shorten setup, env "+
 				"and secrets of the session", b.Len(), maxUserData)
 	}
 	return base64.StdEncoding.EncodeToString(b.Bytes()), nil

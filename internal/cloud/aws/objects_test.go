@@ -14,9 +14,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// TestBucketIsReadWhereItIs finds a bucket in another region, lists it page by page and
+// TestReadsBucketInItsRegion finds a bucket in another region, lists it page by page and
 // reads an object; what is refused or cut short is an error.
-func TestBucketIsReadWhereItIs(t *testing.T) {
+func TestReadsBucketInItsRegion(t *testing.T) {
 	endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Header.Get("Authorization"), "/eu-west-1/s3/") {
 			w.Header().Set(bucketRegion, "eu-west-1")

@@ -54,7 +54,7 @@ type named struct {
 	Purpose  inventory.Purpose
 }
 
-func TestSeesAllThatIsThereAndWhose(t *testing.T) {
+func TestObservesAllResourcesAndOwners(t *testing.T) {
 	seen := mustObserve(t, options())
 	got, want := map[string]inventory.Owner{}, map[string]inventory.Owner{}
 	for _, r := range seen.Resources {
@@ -97,7 +97,7 @@ func find(t *testing.T, o *round.Observation, rule string) (*inventory.Resource,
 	return nil, nil
 }
 
-func TestSeesWhatTheRulesNeed(t *testing.T) {
+func TestObservesFactsOfRules(t *testing.T) {
 	o := mustObserve(t, options())
 	held, w := find(t, o, "gpu-held")
 	if len(w.GPUs) != 8 {
@@ -174,7 +174,7 @@ func TestSeesWhatTheRulesNeed(t *testing.T) {
 	}
 }
 
-func TestOnlyReadsAndThePolicyIsWhatWasCalled(t *testing.T) {
+func TestCallsMatchReadOnlyPolicy(t *testing.T) {
 	o := mustObserve(t, options())
 	if m := account.Wire.Recorder.Mutating(); len(m) != 0 {
 		t.Errorf("calls that change something: %+v", m)
@@ -242,7 +242,7 @@ func unsized(in map[string]*inventory.Resource) map[string]*inventory.Resource {
 	return out
 }
 
-func TestDenialIsABlindSpotAndTheRestIsUnchanged(t *testing.T) {
+func TestDenialIsBlindSpot(t *testing.T) {
 	whole := mustObserve(t, options())
 	for _, x := range []struct {
 		service, operation string
@@ -284,7 +284,7 @@ func TestDenialIsABlindSpotAndTheRestIsUnchanged(t *testing.T) {
 	}
 }
 
-func TestDeniedMetricsLeaveTheMachinesUnjudged(t *testing.T) {
+func TestDeniedMetricsLeaveDutyUnknown(t *testing.T) {
 	whole := mustObserve(t, options())
 	defer account.Wire.Inject(wire.Fault{
 		Service: "cloudwatch", Operation: "GetMetricData", Region: "us-west-2", Kind: wire.AccessDenied,
@@ -308,7 +308,7 @@ func TestDeniedMetricsLeaveTheMachinesUnjudged(t *testing.T) {
 	}
 }
 
-func TestOneBucketOfManyIsDenied(t *testing.T) {
+func TestOneDeniedBucketIsBlindSpot(t *testing.T) {
 	defer account.Wire.Inject(wire.Fault{
 		Service: "s3", Operation: "GetBucketLifecycleConfiguration", Kind: wire.AccessDenied, Times: 1,
 	})()
@@ -326,7 +326,7 @@ func TestOneBucketOfManyIsDenied(t *testing.T) {
 	}
 }
 
-func TestPassingFaultsAreRetried(t *testing.T) {
+func TestRetriesTransientFaults(t *testing.T) {
 	whole := mustObserve(t, options())
 	for name, f := range map[string]wire.Fault{
 		"throttled machines": {Service: "ec2", Operation: "DescribeInstances", Kind: wire.Throttling, Times: 1},
@@ -346,7 +346,7 @@ func TestPassingFaultsAreRetried(t *testing.T) {
 	}
 }
 
-func TestLastingFaultsAreNamed(t *testing.T) {
+func TestReportsPermanentFaults(t *testing.T) {
 	for name, f := range map[string]wire.Fault{
 		"an API that answers HTML": {Service: "es", Kind: wire.ServerError},
 		"an API that is not there": {Service: "fsx", Kind: wire.NotOffered},
@@ -402,7 +402,7 @@ func TestNothingCanBeReadOfTheSandbox(t *testing.T) {
 	})
 }
 
-func TestExpiryHalfWayIsTold(t *testing.T) {
+func TestReportsCredentialsExpiringDuringScan(t *testing.T) {
 	defer account.Wire.Inject(wire.Fault{Service: "ec2", Operation: "DescribeVolumes", Kind: wire.ExpiredToken})()
 	o, err := observe(t, options())
 	if err != nil {

@@ -158,7 +158,7 @@ func TestNothingCanBeRead(t *testing.T) {
 	}
 }
 
-func TestObserveStopsWhenToldTo(t *testing.T) {
+func TestObserveStopsOnCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -262,7 +262,7 @@ func TestPages(t *testing.T) {
 	})
 }
 
-func TestPartialFailuresAreToldTogether(t *testing.T) {
+func TestJoinsPartialFailures(t *testing.T) {
 	s := &scan{partial: map[partialKey]*partialFailure{}}
 	p := &place{scan: s, region: "us-east-1", account: &account{id: "1"}}
 	var g sync.WaitGroup

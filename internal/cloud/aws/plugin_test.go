@@ -40,8 +40,8 @@ func TestInstallPlugin(t *testing.T) {
 	}
 }
 
-// TestTypedInAnyParts: however the terminal's bytes are cut, the same output comes through.
-func TestTypedInAnyParts(t *testing.T) {
+// TestReadsOutputInPieces: however the terminal's bytes are cut, the same output comes through.
+func TestReadsOutputInPieces(t *testing.T) {
 	const word = "curfew-0a"
 	for _, tc := range []struct {
 		name, shown, want string

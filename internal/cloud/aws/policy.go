@@ -143,7 +143,7 @@ var operations = []Operation{
 
 	{
 		Service: "cloudtrail", Name: "LookupEvents", Actions: []string{"LookupEvents"}, Act: true, Item: "resource",
-		Effect: "who made what has no owner is not known",
+		Effect: "the creators of unowned resources are unknown",
 	},
 
 	{
@@ -156,7 +156,7 @@ var operations = []Operation{
 	},
 	{
 		Service: "elasticloadbalancing", Name: "DescribeTargetGroups", Actions: []string{"DescribeTargetGroups"},
-		Scan: true, Effect: "what is behind load balancers is not known there",
+		Scan: true, Effect: "the targets of load balancers are unknown there",
 	},
 	{
 		Service: "elasticloadbalancing", Name: "DescribeTargetHealth", Actions: []string{"DescribeTargetHealth"},

@@ -178,9 +178,9 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestJobOnMachinesOfSeveralTypes: there is no price and no verdict of such a job, and the
+// TestTrainingJobWithSeveralMachineTypes: there is no price and no verdict of such a job, and the
 // first of its machines does not stand for the others.
-func TestJobOnMachinesOfSeveralTypes(t *testing.T) {
+func TestTrainingJobWithSeveralMachineTypes(t *testing.T) {
 	group := func(machine sagetypes.TrainingInstanceType, n int32) sagetypes.InstanceGroup {
 		return sagetypes.InstanceGroup{InstanceType: machine, InstanceCount: &n}
 	}
@@ -273,8 +273,8 @@ func TestEndpointOfComponentsIsNotMeasured(t *testing.T) {
 	}
 }
 
-// TestAgentInANamespaceOfItsOwn: the agent's configuration may name another namespace.
-func TestAgentInANamespaceOfItsOwn(t *testing.T) {
+// TestAgentWithCustomNamespace: the agent's configuration may name another namespace.
+func TestAgentWithCustomNamespace(t *testing.T) {
 	if got := busyFamilies[0].namespace; got != "" {
 		t.Errorf("the agent's metrics are looked for in %q only", got)
 	}
@@ -332,8 +332,8 @@ func TestRegionsWhereHomeIsForbidden(t *testing.T) {
 	}
 }
 
-// TestSignInThatIsOver has the errors of a sign-in that cannot be renewed.
-func TestSignInThatIsOver(t *testing.T) {
+// TestExpiredSignIn has the errors of a sign-in that cannot be renewed.
+func TestExpiredSignIn(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		err  error

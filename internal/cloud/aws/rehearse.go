@@ -86,7 +86,7 @@ func (a *Actions) Rehearse(ctx context.Context, t action.Task) (string, error) {
 		return strings.Join(r.calls, ", then "), nil
 	}
 	if errors.Is(err, inventory.ErrNotFound) {
-		err = refusal("gone", "%s %s is not there any more", t.Ref.Kind, t.Ref.ID)
+		err = refusal("gone", "%s %s no longer exists", t.Ref.Kind, t.Ref.ID)
 	}
 	return "", err
 }

@@ -39,7 +39,7 @@ var analysisColumns = []string{
 }
 
 // errNoAnalysis is returned when an export does not tell the ages of the standard class.
-var errNoAnalysis = errors.New("it does not tell what the standard class holds by age")
+var errNoAnalysis = errors.New("it lacks the size of the standard class by age")
 
 // analysis is the newest day of an export.
 type analysis struct {

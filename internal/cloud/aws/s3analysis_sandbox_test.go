@@ -18,10 +18,10 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestAgesComeFromStorageClassAnalysis: where a listing ends before the bucket does, the
+// TestReadsAgesFromStorageClassAnalysis: where a listing ends before the bucket does, the
 // newest export tells the ages of the whole bucket, and of a prefix. An old export is not
 // used, and one that may not be read is a blind spot.
-func TestAgesComeFromStorageClassAnalysis(t *testing.T) {
+func TestReadsAgesFromStorageClassAnalysis(t *testing.T) {
 	environOf(t, scratch)
 	const region = "us-east-1"
 	api := s3.NewFromConfig(scratch.Config(region), func(o *s3.Options) { o.UsePathStyle = true })

@@ -30,9 +30,9 @@ const analysisRows = `11-19-2026,all,,STANDARD,000-014,10,5,100,20,3,0.2,,
 
 func mib(n float64) int64 { return int64(n * (1 << 20)) }
 
-// TestAnAnalysisTellsAges: the newest day counts, reads of 30 days are added up, and what
+// TestParsesStorageClassAnalysis: the newest day counts, reads of 30 days are added up, and what
 // no age group has is small. A header is not needed, and may have another order.
-func TestAnAnalysisTellsAges(t *testing.T) {
+func TestParsesStorageClassAnalysis(t *testing.T) {
 	want := &analysis{day: time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC),
 		total: inventory.Stored{
 			Bytes: mib(4112.5), Objects: 32,

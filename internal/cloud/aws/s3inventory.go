@@ -38,7 +38,7 @@ type manifest struct {
 }
 
 // errNoInventory is returned when an inventory does not tell what is asked.
-var errNoInventory = errors.New("it does not tell size, date and class of all objects")
+var errNoInventory = errors.New("it lacks size, date or class of some objects")
 
 // errNotRecent is returned when there is no inventory of the last days: it is paused, or the first
 // is not written yet. The bucket is listed, and nothing is missing.

@@ -22,11 +22,11 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestAgesComeFromS3Inventory: the newest inventory tells sizes, ages and classes, and
+// TestReadsAgesFromS3Inventory: the newest inventory tells sizes, ages and classes, and
 // each object is held against the rules that are there. An inventory that is old or lacks a
 // column leaves the bucket to be listed, and so does one in ORC or one that may not be read;
 // a blind spot says so.
-func TestAgesComeFromS3Inventory(t *testing.T) {
+func TestReadsAgesFromS3Inventory(t *testing.T) {
 	environOf(t, scratch)
 	const region = "us-east-1"
 	api := s3.NewFromConfig(scratch.Config(region), func(o *s3.Options) { o.UsePathStyle = true })
@@ -170,7 +170,7 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 	want := []inventory.BlindSpot{
 		{
 			What: "s3 us-east-1",
-			Why: "its S3 Inventory is passed over: it does not tell size, date and class of all objects on 1 bucket " +
+			Why: "its S3 Inventory is passed over: it lacks size, date or class of some objects on 1 bucket " +
 				"(inventory-test-thin)",
 			Effect: effect,
 		},

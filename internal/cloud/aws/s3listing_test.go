@@ -98,10 +98,10 @@ func sumUnder(objects []object, prefix string) (s inventory.Stored) {
 	return s
 }
 
-// TestListingIsBoundedAndHonest lists buckets of any shape under any bound: it never makes
+// TestListingIsBoundedAndStatesItsExtent lists buckets of any shape under any bound: it never makes
 // more calls than the bound, never counts an object twice, and says that it saw all of a
 // prefix only when it did.
-func TestListingIsBoundedAndHonest(t *testing.T) {
+func TestListingIsBoundedAndStatesItsExtent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keys := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) string {
 			return rapid.SampledFrom([]string{"", "a/", "b/", "data/", "data/x/", "z/"}).Draw(t, "folder") +
@@ -150,7 +150,7 @@ func TestListingIsBoundedAndHonest(t *testing.T) {
 	})
 }
 
-func TestLargeBucketIsSeenPrefixByPrefix(t *testing.T) {
+func TestListsLargeBucketByPrefix(t *testing.T) {
 	srv := &bucketServer{page: 10}
 	for _, p := range []string{"checkpoints/", "datasets/", "experiments/"} {
 		for i := range 100 {

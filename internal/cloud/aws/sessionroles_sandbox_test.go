@@ -134,10 +134,10 @@ func TestSessionHasItsOwnRole(t *testing.T) {
 	}
 }
 
-// TestLaunchDiesWithTheRole: a launch that dies at any of its calls, before or after it was
+// TestLaunchResumesAfterRoleFault: a launch that dies at any of its calls, before or after it was
 // carried out, leaves a role that is listed, that the same launch goes on with, and that goes
 // with the session.
-func TestLaunchDiesWithTheRole(t *testing.T) {
+func TestLaunchResumesAfterRoleFault(t *testing.T) {
 	backbone(t)
 	for _, kind := range []wire.FaultKind{wire.ServerError, wire.Lost} {
 		for _, call := range []string{
@@ -180,8 +180,8 @@ func TestLaunchDiesWithTheRole(t *testing.T) {
 	}
 }
 
-// TestEndDiesWithTheRole: an end that dies at any of its calls is repeated until nothing is left.
-func TestEndDiesWithTheRole(t *testing.T) {
+// TestEndResumesAfterRoleFault: an end that dies at any of its calls is repeated until nothing is left.
+func TestEndResumesAfterRoleFault(t *testing.T) {
 	backbone(t)
 	for _, call := range []string{
 		"ListInstanceProfiles", "RemoveRoleFromInstanceProfile", "DeleteInstanceProfile", "ListRoles",
@@ -227,8 +227,8 @@ func TestLaunchWaitsForItsProfile(t *testing.T) {
 	end(t, l, "unseen")
 }
 
-// TestNoRoleNoLaunch: where a role cannot be made, or is not the session's, nothing is launched.
-func TestNoRoleNoLaunch(t *testing.T) {
+// TestRefusesLaunchWithoutRole: where a role cannot be made, or is not the session's, nothing is launched.
+func TestRefusesLaunchWithoutRole(t *testing.T) {
 	backbone(t)
 	api := iam.NewFromConfig(scratch.Config(launchRegion))
 	trust := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":"*"}}]}`
@@ -301,10 +301,10 @@ func TestNoRoleNoLaunch(t *testing.T) {
 	}
 }
 
-// TestMachinesKeepToTheirSession asks IAM of moto, which signs in and decides on each call, with
+// TestMachineRoleReachesOnlyItsSession asks IAM of moto, which signs in and decides on each call, with
 // the credentials of two sessions whose names begin alike. moto knows no policy variables: each
 // role has the machine policy with the tags in force.
-func TestMachinesKeepToTheirSession(t *testing.T) {
+func TestMachineRoleReachesOnlyItsSession(t *testing.T) {
 	environOf(t, scratch)
 	account, err := sandbox.Start(t.Context(), sandbox.Options{})
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// TestDeniedTagNamesWhoMayWrite: a denial of a tag by which IAM decides is the acting role's for
+// TestDeniedTagNamesAllowedRole: a denial of a tag by which IAM decides is the acting role's for
 // good, and any other denial is not.
-func TestDeniedTagNamesWhoMayWrite(t *testing.T) {
+func TestDeniedTagNamesAllowedRole(t *testing.T) {
 	for _, tc := range []struct {
 		tags, answer string
 		want         bool

@@ -105,10 +105,10 @@ func everyDay(i, j int, op *aws.Operation) bool {
 	return i%4 == 0 && i/4%(len(ways)-1) == j
 }
 
-// TestEveryUnansweredCallIsNamed lets each call of an audit fail, in every way in which a call
+// TestReportsEveryUnansweredCall lets each call of an audit fail, in every way in which a call
 // yields no answer, and compares what is missing with what is named. make test-slow
 // SUITE=unanswered tries all of them.
-func TestEveryUnansweredCallIsNamed(t *testing.T) {
+func TestReportsEveryUnansweredCall(t *testing.T) {
 	all := os.Getenv("CURFEW_SLOW") != ""
 	o := options()
 	o.AttemptTimeout = 2 * time.Second

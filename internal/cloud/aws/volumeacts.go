@@ -31,7 +31,7 @@ type snapshotParams struct {
 	Volumes []string `json:"volumes"`
 }
 
-// planVolume saves a volume that is attached to nothing, and deletes it.
+// planVolume saves an unattached volume, and deletes it.
 func planVolume(ctx context.Context, s *site, r *inventory.Resource, _ policy.Do) ([]action.Step, error) {
 	v, err := s.volumeNow(ctx, r.ID)
 	if err != nil {
@@ -255,7 +255,7 @@ func (s *site) saved(ctx context.Context, t action.Task, disks []string) error {
 	return nil
 }
 
-// deleteVolume deletes a volume that is still attached to nothing and whose snapshot is
+// deleteVolume deletes a volume that is still unattached and whose snapshot is
 // completed.
 func deleteVolume(ctx context.Context, s *site, t action.Task) (string, error) {
 	v, err := s.volumeNow(ctx, t.Ref.ID)

@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestWatchingIsWhatAPassAsks holds what a pass is said to cost against the calls of a scan of
+// TestWatchingCountsCallsOfAPass holds what a pass is said to cost against the calls of a scan of
 // such machines.
-func TestWatchingIsWhatAPassAsks(t *testing.T) {
+func TestWatchingCountsCallsOfAPass(t *testing.T) {
 	f := wire.Fleet{Machines: 100, GPUs: 8, Type: "p4d.24xlarge", Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	o, _ := readFleet(t, f, aws.Options{Size: func(string) inventory.Size {
 		return inventory.Size{GPUs: inventory.Known(8), GPUMemory: inventory.Known[int64](40 << 30)}
@@ -50,9 +50,9 @@ func (k *kept) KeepBill(account string, doc []byte) error {
 	return k.err
 }
 
-// TestCostExplorerIsAskedOnceADay: a second scan of the day shows the same and asks nothing;
+// TestQueriesCostExplorerOnceADay: a second scan of the day shows the same and asks nothing;
 // the next day asks again; what cannot be read back, or kept, is asked again.
-func TestCostExplorerIsAskedOnceADay(t *testing.T) {
+func TestQueriesCostExplorerOnceADay(t *testing.T) {
 	morning := time.Date(2026, 11, 21, 1, 0, 0, 0, time.UTC)
 	k := &kept{docs: map[string][]byte{}}
 	scan := func(at time.Time) (requests int, total string, blind int) {

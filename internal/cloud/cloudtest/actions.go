@@ -32,10 +32,10 @@ const (
 	// least, and Member a machine of one.
 	Group  Subject = "group"
 	Member Subject = "member of a group"
-	// Volume is attached to nothing, Attached to a machine.
+	// Volume is unattached, Attached to a machine.
 	Volume   Subject = "volume"
 	Attached Subject = "attached volume"
-	// Address is associated with nothing.
+	// Address is not associated.
 	Address Subject = "address"
 	// LogGroup keeps its events without end.
 	LogGroup Subject = "log group"

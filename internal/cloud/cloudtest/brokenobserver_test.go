@@ -107,7 +107,7 @@ func TestABrokenObserverFails(t *testing.T) {
 			of(o, inventory.KindVolume).State = inventory.StateAvailable
 		}},
 		{
-			name: "in use by nothing", property: "states", says: "attached to nothing",
+			name: "in use by nothing", property: "states", says: "unattached",
 			spoil: func(o *round.Observation) {
 				detail[*inventory.Volume](o).AttachedTo = nil
 			}},
@@ -260,7 +260,7 @@ func TestABrokenObserverFails(t *testing.T) {
 			spoil: func(o *round.Observation) { detail[*inventory.Address](o).InstanceID = "i-9" },
 		},
 		{
-			name: "an address of a machine and of nothing", property: "references", says: "associated with nothing",
+			name: "an address of a machine and of nothing", property: "references", says: "not associated",
 			spoil: func(o *round.Observation) { detail[*inventory.Address](o).AssociationID = "" },
 		},
 		{

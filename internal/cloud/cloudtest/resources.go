@@ -114,7 +114,7 @@ func states(tb testing.TB, s *subject) {
 				tb.Errorf("%s is available and attached to %v", r.Ref(), v.AttachedTo)
 			}
 			if r.State == inventory.StateInUse && !attached {
-				tb.Errorf("%s is in use and attached to nothing", r.Ref())
+				tb.Errorf("%s is in use and unattached", r.Ref())
 			}
 		}
 	}
@@ -334,7 +334,7 @@ func references(tb testing.TB, s *subject) {
 			if d.InstanceID != "" {
 				resolve("machine", inventory.KindInstance, d.InstanceID)
 				if d.AssociationID == "" {
-					tb.Errorf("%s is a machine's and associated with nothing", r.Ref())
+					tb.Errorf("%s is a machine's and not associated", r.Ref())
 				}
 			}
 		case *inventory.AutoScalingGroup:

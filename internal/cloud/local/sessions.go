@@ -151,7 +151,7 @@ func (a *Actions) Plan(ctx context.Context, r *inventory.Resource, do policy.Do)
 		return nil, err
 	}
 	if m == nil {
-		return nil, refusal("gone", "machine %s is not there any more", r.ID)
+		return nil, refusal("gone", "machine %s no longer exists", r.ID)
 	}
 	return []action.Step{{Name: stepEnd, Params: "{}", Undo: ""}}, ctx.Err()
 }
@@ -210,7 +210,7 @@ func (a *Actions) Look(ctx context.Context, t action.Task) (action.Progress, str
 	return action.NotDone, "", nil
 }
 
-var errNoUndo = errors.New("a session that ended is not taken back; `curfew up` starts it again with its saved work")
+var errNoUndo = errors.New("an ended session is not resumed; `curfew up` starts it again with its saved work")
 
 // Undo implements action.Cloud.
 func (a *Actions) Undo(context.Context, action.Task) error { return errNoUndo }

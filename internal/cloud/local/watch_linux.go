@@ -322,7 +322,7 @@ func (m *machine) superviseAgent(told <-chan os.Signal, start time.Time, stderr 
 				if done && m.agentDone(due) {
 					return agentEndReason
 				}
-				err = errors.New("the agent has gone and its session goes on")
+				err = errors.New("the agent has exited and its session continues")
 			}
 		}
 		fmt.Fprintln(stderr, "curfew cage:", err)

@@ -65,7 +65,7 @@ func (a *Actions) Plan(ctx context.Context, r *inventory.Resource, do policy.Do)
 	}
 	e := w.find(r.Ref())
 	if e == nil {
-		return nil, refusal("gone", "%s %s is not there any more", r.Kind, r.ID)
+		return nil, refusal("gone", "%s %s no longer exists", r.Kind, r.ID)
 	}
 	if err := same(r.Ref(), r.CreatedAt, e.resource.CreatedAt); err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ func (a *Actions) Do(ctx context.Context, t action.Task) (receipt string, err er
 	w := a.cloud.at(now)
 	e := w.find(t.Ref)
 	if e == nil {
-		return "", refusal("gone", "%s %s is not there any more", t.Ref.Kind, t.Ref.ID)
+		return "", refusal("gone", "%s %s no longer exists", t.Ref.Kind, t.Ref.ID)
 	}
 	if err := identical(t, e.resource.CreatedAt); err != nil {
 		return "", err
@@ -378,7 +378,7 @@ func (a *Actions) Look(ctx context.Context, t action.Task) (action.Progress, str
 		}
 	}
 	if e == nil {
-		return action.NotDone, "", refusal("gone", "%s %s is not there any more", t.Ref.Kind, t.Ref.ID)
+		return action.NotDone, "", refusal("gone", "%s %s no longer exists", t.Ref.Kind, t.Ref.ID)
 	}
 	r := e.resource
 	if err := identical(t, r.CreatedAt); err != nil {
@@ -459,7 +459,7 @@ func (a *Actions) undo(ctx context.Context, t action.Task, really bool) (string,
 	}
 	e := w.find(ref)
 	if e == nil {
-		return "", refusal("gone", "%s %s is not there any more", t.Ref.Kind, t.Ref.ID)
+		return "", refusal("gone", "%s %s no longer exists", t.Ref.Kind, t.Ref.ID)
 	}
 	if r := e.resource; t.Step.Name == stepStop && r.State == inventory.StateStopping {
 		return "", refusal("state", "%s %s is %s: only one that is stopped can be started", r.Kind, r.ID, r.State)

@@ -8,7 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// disks adds volumes that are attached to nothing.
+// disks adds unattached volumes.
 func (a *account) disks() {
 	orphan := func(name, region string, x disk, o owner, age float64) {
 		x.rules, x.note = append(x.rules, "volume-unattached"), "its machine is gone"

@@ -110,7 +110,7 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 }
 
 // measure rolls up the entry's behavior over an interval, where something of it is
-// measured. A volume that is attached to nothing is measured and has no point.
+// measured. A volume that is unattached is measured and has no point.
 func (e *entry) measure(r *inventory.Resource, iv usage.Interval,
 	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) {
 	behaves := e.model != nil || e.count != nil

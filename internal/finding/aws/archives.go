@@ -32,7 +32,7 @@ func logGroupNoRetention(x *finding.Index, s *finding.Subject) *finding.Draft {
 				Verb: change.PutRetention, Arguments: change.Arguments{RetentionDays: x.Thresholds.LogRetentionDays},
 			}, Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "deletes logs older than " + plain.Count(x.Thresholds.LogRetentionDays, "day") +
-				"; what has expired is gone"},
+				"; expired objects are gone"},
 	}}
 	if age, known := x.Age(s); known && age < days(x.Thresholds.LogRetentionDays) {
 		d.Because = "never expires, created " + plain.Duration(age) + " ago"
@@ -128,7 +128,7 @@ func repositoryNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft 
 		Fix: finding.Fix{
 			Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "expires untagged images " + plain.Count(untaggedDays, "day") +
-				" after they were pushed; what has expired is gone"},
+				" after they were pushed; expired objects are gone"},
 	}}
 	if before, known := r.LifecycleDocument.Get(); known {
 		if document, changed, err := change.WithUntagged(before, untaggedDays); err == nil && changed {

@@ -145,7 +145,7 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Evidence:   []usage.Evidence{finding.Fact(s, "versioned", "true"), finding.Fact(s, "noncurrent_rule", "none")},
 		Fix: finding.Fix{Change: putLifecycle(b, rule), Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "expires versions " + plain.Count(x.Thresholds.NoncurrentDays, "day") +
-				" after they were replaced; what has expired is gone"},
+				" after they were replaced; expired objects are gone"},
 	}}
 	limits := limitsOf(b)
 	why := limits.forbids(rule)

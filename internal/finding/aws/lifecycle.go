@@ -293,9 +293,9 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		d.Fix.Risk, d.Fix.Undo = finding.Medium, finding.UndoNone
 		d.Fix.Note = finding.Sentence(d.Fix.Note,
 			"expires experiments after "+plain.Count(x.Thresholds.ExpireDays, "day")+
-				": what has expired is gone")
+				": expired objects are gone")
 		if b.Versioned.Or(true) {
-			d.Unknown = "in a versioned bucket what expires goes on costing as a replaced version until a rule ends those"
+			d.Unknown = "in a versioned bucket expired objects are still charged as noncurrent versions until a rule expires those"
 		}
 		protect(d, s, b)
 	}

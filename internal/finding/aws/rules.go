@@ -39,7 +39,7 @@ func Rules() []finding.Rule {
 		{ID: "notebook-idle", About: finding.About{
 			Finds: "a notebook in service that is not used",
 			When:  "GPU telemetry, else its record of activity, idle for thresholds.notebook_idle",
-			Saves: "its instance; its volume goes on costing",
+			Saves: "its instance; its volume is still charged",
 			Confidence: "high by telemetry; medium by its record of activity; low by its last change, and then an " +
 				"upper bound",
 			Fix: "stop; undo full; a studio application is deleted, undo partial",
@@ -55,7 +55,7 @@ func Rules() []finding.Rule {
 			Finds: "a database or warehouse without connections",
 			When: "maximum of DatabaseConnections 0 for 7 days, 90% covered (Trusted Advisor; " +
 				"thresholds.database_idle)",
-			Saves:      "its compute; its storage goes on costing",
+			Saves:      "its compute; its storage is still charged",
 			Confidence: "high",
 			Fix:        "advise: commands to stop or pause it; undo partial",
 		}, Step: finding.StepIdle, Kind: inventory.KindDatabase, Judge: databaseIdle},

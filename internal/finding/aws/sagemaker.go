@@ -121,7 +121,7 @@ func notebookIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	d := &finding.Draft{Finding: finding.Finding{
 		Fix: finding.Fix{
 			Change: change.Change{Verb: change.Stop}, Undo: finding.UndoFull,
-			Note: "its volume stays and goes on costing; what is only in kernels' memory is lost",
+			Note: "its volume stays and is still charged; data that is only in the memory of kernels is lost",
 		},
 	}}
 	if n.IsApp {

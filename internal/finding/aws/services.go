@@ -51,10 +51,10 @@ func databaseIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Because:    "no connection for " + plain.Duration(w.To.Sub(w.From)),
 		Evidence:   []usage.Evidence{finding.Sampled("connections_max", "0", w, st)},
 		Fix: advised(finding.Medium,
-			"stop it (RDS starts it again after 7 days) or delete it after a snapshot; its storage goes on costing"),
+			"stop it (RDS starts it again after 7 days) or delete it after a snapshot; its storage is still charged"),
 	}}
 	if s.Kind == inventory.KindWarehouse {
-		d.Fix.Note = "pause it, or delete it after a snapshot; its storage goes on costing"
+		d.Fix.Note = "pause it, or delete it after a snapshot; its storage is still charged"
 	}
 	level, note := finding.Risk(s.Resource, finding.Medium)
 	d.Fix.Risk, d.Fix.Note = level, finding.Sentence(note, d.Fix.Note)
@@ -82,7 +82,7 @@ func cacheIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 			{Signal: "requests", Value: "0", Window: w.To.Sub(w.From), Coverage: w.Coverage(proof), Source: w.Source},
 			finding.Sampled("cpu_util_max_pct", plain.Decimal(proof.Max, 1), w, proof)},
 		Fix: advised(finding.Medium,
-			"delete it, after a backup where its engine makes one; what it holds is lost otherwise"),
+			"delete it, after a backup if its engine supports one; its content is lost otherwise"),
 	}}
 	level, note := finding.Risk(s.Resource, finding.Medium)
 	d.Fix.Risk, d.Fix.Note = level, finding.Sentence(note, d.Fix.Note)
@@ -135,7 +135,7 @@ func databaseOversized(x *finding.Index, s *finding.Subject) *finding.Draft {
 			finding.Sampled("connections_max", plain.Decimal(sessions.Max, 0), w, sessions),
 			usage.Fact("fits", smaller, p.Source)},
 		Fix: advised(finding.Medium,
-			"look at FreeableMemory and the read I/O first; the change restarts it, in the maintenance window or at once"),
+			"check FreeableMemory and the read I/O first; the change restarts it, in the maintenance window or at once"),
 	}}
 	d.Fix.Change.Arguments.Type = smaller
 	for i := range s.Charges {
@@ -212,7 +212,7 @@ func tableIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 			},
 			finding.Fact(s, "read_units", plain.Decimal(float64(t.ReadUnits), 0)),
 			finding.Fact(s, "write_units", plain.Decimal(float64(t.WriteUnits), 0))},
-		Fix: advised(finding.Low, "switch it to on-demand, which costs only what is used; its data stays"),
+		Fix: advised(finding.Low, "switch it to on-demand, which charges only for use; its data stays"),
 	}}
 	d.Fix.Undo = finding.UndoFull
 	d.ClaimShare(s, "", 1, 1, finding.WasteAndSavings)
@@ -243,7 +243,7 @@ func tableOverprovisioned(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	needed := int64(math.Ceil(peak))
 	d := &finding.Draft{
-		Unknown: "reads and writes are not told apart, nor are bursts within " + plain.Duration(w.StepOf(used)),
+		Unknown: "reads and writes are not distinguished, nor are bursts within " + plain.Duration(w.StepOf(used)),
 		Finding: finding.Finding{
 			Confidence: finding.Medium,
 			Because:    "at most " + plain.Percent(peak*100/all, 1) + " of its provisioned capacity is consumed",

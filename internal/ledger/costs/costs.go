@@ -62,7 +62,7 @@ type Cost struct {
 	Key []string `json:"key"`
 	// Used is compute that was busy, starved or warming; Wasted is compute that was idle,
 	// held or stalled, and what nothing used: reserved capacity, volumes and addresses that
-	// are attached to nothing. CannotJudge is compute that was not measured; Other is what
+	// are unattached. CannotJudge is compute that was not measured; Other is what
 	// has no duty: storage, network, overhead that is not known to be unused.
 	Used money.Amount `json:"used_usd"`
 	// Starved and Warming are the parts of Used that waited for data, and that booted or
@@ -295,7 +295,7 @@ func (t *tally) cost() Cost {
 func (c *Costs) explain() {
 	c.Assumptions = []string{
 		"list prices as they were when each resource was seen; a discount shows only after `curfew bill reconcile`",
-		fmt.Sprintf("between two rounds at most %s apart the former state holds where the provider does not say more",
+		fmt.Sprintf("between two passes at most %s apart the earlier state is assumed where the provider does not say more",
 			plain.Duration(ledger.MaxGap)),
 	}
 	c.CoverageNotes, c.Changes = []string{}, []string{}
@@ -309,12 +309,12 @@ func (c *Costs) explain() {
 		c.CoverageNotes = append(c.CoverageNotes, note)
 		if t.UnknownSeconds > t.UnboundedSeconds {
 			c.Changes = append(c.Changes,
-				"rounds that run more often leave less time unknown: run `curfew scan` every hour, "+
+				"more frequent passes leave less time unknown: run `curfew scan` every hour, "+
 					"or `curfew enforce --once` from cron")
 		}
 		if t.UnboundedSeconds > 0 {
 			c.Changes = append(c.Changes,
-				"a price for what has none puts its time into the figures: `curfew scan` names it, "+
+				"a price for unpriced resources adds their time to the figures: `curfew scan` names it, "+
 					"`curfew price update` brings newer prices")
 		}
 	}

@@ -50,7 +50,7 @@ func (c *Costs) limits(ctx context.Context, s ledger.Store, f ledger.Filter) err
 	}
 	if c.Recorded = c.Recorded || len(c.Rows) > 0; !c.Recorded && len(notes) == 0 {
 		notes = append(notes,
-			"nothing was recorded in this time; rounds fill the ledger: curfew scan, or curfew enforce --once from cron")
+			"nothing was recorded in this time; passes fill the ledger: curfew scan, or curfew enforce --once from cron")
 	}
 	c.CoverageNotes = append(c.CoverageNotes, notes...)
 	return nil
@@ -76,7 +76,7 @@ func (c *Costs) unrecorded(account string, parts []ledger.Reach) []string {
 	}
 	if all.first.Equal(all.last) && !all.first.Before(c.Since) && all.first.Before(c.Until) {
 		return []string{
-			fmt.Sprintf("%s was read once, on %s: what runs since is charged when the next round comes", account,
+			fmt.Sprintf("%s was read once, on %s: what runs since then is charged by the next pass", account,
 				stamp(all.first)),
 		}
 	}
@@ -88,7 +88,7 @@ func (c *Costs) unrecorded(account string, parts []ledger.Reach) []string {
 		}
 		if c.stale(r) && !c.stale(whole) {
 			notes = append(notes,
-				fmt.Sprintf("the newest round of %s was on %s; what ran since is not in the figures", what,
+				fmt.Sprintf("the newest pass over %s was on %s; what ran since is not in the figures", what,
 					stamp(r.last)))
 		}
 	}

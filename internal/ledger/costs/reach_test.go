@@ -36,17 +36,17 @@ func TestCostsSayWhatTheyLack(t *testing.T) {
 		{"one round", []look{{12, all}}, "", "aws/1 was read once, on 2026-03-01 12:00", false},
 		{"a first round within", []look{{12, all}, {20, all}}, "", "aws/1 is recorded since 2026-03-01 12:00", true},
 		{
-			"no round any more", []look{{9, all}, {15, all}}, "", "the newest round of aws/1 was on 2026-03-01 15:00",
+			"no round any more", []look{{9, all}, {15, all}}, "", "the newest pass over aws/1 was on 2026-03-01 15:00",
 			true,
 		},
 		{
-			"all of it before", []look{{1, all}, {9, all}}, "", "the newest round of aws/1 was on 2026-03-01 09:00",
+			"all of it before", []look{{1, all}, {9, all}}, "", "the newest pass over aws/1 was on 2026-03-01 09:00",
 			false,
 		},
 		{"all of it after", []look{{21, all}, {22, all}}, "", "aws/1 is recorded since 2026-03-01 21:00", false},
 		{
 			"a region that is not read any more", []look{{9, all}, {20, all[:2]}}, "",
-			"the newest round of us-west-2 of aws/1 was on 2026-03-01 09:00", true,
+			"the newest pass over us-west-2 of aws/1 was on 2026-03-01 09:00", true,
 		},
 		{
 			"a region that was not read at first", []look{{9, all[:2]}, {12, all}, {20, all}}, "",

@@ -370,7 +370,7 @@ func (u *Unit) divide(c Cost, n Quantity, why string) ([]UnitCost, error) {
 		x := UnitCost{Period: c.Period, Key: c.Key, Basis: b.basis, Amount: &b.amount, Count: n, AtLeast: b.unknown}
 		switch {
 		case b.unknown && b.amount == 0:
-			x.Amount, x.AtLeast, x.Reason = nil, false, "what it cost is unknown"
+			x.Amount, x.AtLeast, x.Reason = nil, false, "its cost is unknown"
 			if c.CannotJudge != 0 && b.basis != AllocatedBasis {
 				x.Reason = "compute was not measured"
 			}

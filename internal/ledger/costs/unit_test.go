@@ -221,12 +221,12 @@ func TestUnitsOfUnknownDollars(t *testing.T) {
 		},
 		{
 			"no price", costsOf("total", costs.Cost{Period: start, UnknownSeconds: 3600}), recorded(0, 31), count(3),
-			"unknown: what it cost is unknown", "",
+			"unknown: its cost is unknown", "",
 		},
 		{
 			"a part without a price",
 			costsOf("total", costs.Cost{Period: start, Used: usd(1000), Amount: usd(1000), UnknownSeconds: 3600}),
-			recorded(0, 31), count(3), "≥1.00 ≥1.00 unknown: what it cost is unknown", "",
+			recorded(0, 31), count(3), "≥1.00 ≥1.00 unknown: its cost is unknown", "",
 		},
 		{
 			"not measured", costsOf("total", costs.Cost{Period: start, CannotJudge: usd(1000), Amount: usd(1000)}),

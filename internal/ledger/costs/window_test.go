@@ -186,7 +186,7 @@ func secondBySecond(t *rapid.T, s ledger.Seen) (c costs.Cost) {
 	return c
 }
 
-// TestUnusedIsWasted: a volume that is attached to nothing is waste from when on that is
+// TestUnusedIsWasted: an unattached volume is waste from when on that is
 // known: by what measurements say, by the provider's date, or between two looks that are
 // not too far apart. Of one that may have been in use it is not.
 func TestUnusedIsWasted(t *testing.T) {

@@ -484,10 +484,10 @@ func (r *reading) blindSpots(err error) []inventory.BlindSpot {
 		out = append(out, inventory.BlindSpot{What: r.Name(), Why: why, Effect: effect})
 	}
 	if err != nil {
-		say(err.Error(), "what it would have told is unknown")
+		say(err.Error(), "its measurements are unknown")
 	}
 	if w := r.server.warning; w != "" {
-		say("it warns that its answer may be partial: "+w, "what it left out is unknown")
+		say("it warns that its answer may be partial: "+w, "its omissions are unknown")
 		r.server.warning = ""
 	}
 	if n := len(r.ahead); n > 0 {
@@ -497,7 +497,7 @@ func (r *reading) blindSpots(err error) []inventory.BlindSpot {
 		}
 		slices.Sort(names)
 		say("samples of "+some(names)+" are stamped with a time that is still to come",
-			"they are not used: what is called new may be old")
+			"they are not used: samples that look new may be old")
 	}
 	if 2*r.thinned > r.sampled {
 		say(fmt.Sprintf("up to %s it keeps less than half of the samples: they are down-sampled, or scrapes failed",

@@ -49,7 +49,7 @@ p50 **$231.00**, p95 **$412.80**, **$32.77** an hour
 | --- | ---: | ---: | ---: |
 | ` + "`vision ¦ training`" + ` | $3,100.00 | $3,512.80 | $5,000.00 |
 
-Not known, and in no figure:
+Unknown, not counted:
 
 - ` + "`egress of s3://datasets/imagenet: its size is not known`" + `
 
@@ -301,7 +301,7 @@ func TestNew(t *testing.T) {
 	}{
 		{"github.com", Options{Token: token}, good, ""},
 		{"an enterprise server", Options{Token: token, URL: "https://git.acme.example/api/v3"}, good, ""},
-		{"no token", Options{}, good, "speak to GitHub about acme/train#7: the token is missing"},
+		{"no token", Options{}, good, "connect to GitHub about acme/train#7: the token is missing"},
 		{"no token for a fork", Options{}, fork, "the fork eve/train, whose runs get no secrets"},
 		{"a token of two lines", Options{Token: token + "\n" + token}, good, "not of one word"},
 		{"in the clear", Options{Token: token, URL: "http://git.acme.example/api/v3"}, good, "must begin with https"},

@@ -66,7 +66,7 @@ type Client struct {
 func New(o Options, p Pull) (*Client, error) {
 	owner, repo, ok := strings.Cut(p.Repository, "/")
 	if !ok || p.Number <= 0 || p.Head == "" {
-		return nil, errors.New("speak to GitHub: it takes a pull request; read one from a workflow's event")
+		return nil, errors.New("connect to GitHub: it takes a pull request; read one from a workflow's event")
 	}
 	if o.Token == "" || strings.ContainsFunc(o.Token, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)
@@ -75,11 +75,11 @@ func New(o Options, p Pull) (*Client, error) {
 		if p.Fork() {
 			why = p.forked()
 		}
-		return nil, fmt.Errorf("speak to GitHub about %s: %s", p, why)
+		return nil, fmt.Errorf("connect to GitHub about %s: %s", p, why)
 	}
 	base, err := notify.ParseURL(cmp.Or(o.URL, DefaultURL))
 	if err != nil {
-		return nil, fmt.Errorf("speak to GitHub: the address of its API %w", err)
+		return nil, fmt.Errorf("connect to GitHub: the address of its API %w", err)
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/") + "/"
 	c := &Client{pull: p, owner: owner, repo: repo, login: o.Login, secrets: notify.Secrets{o.Token}, wait: wait.For}
@@ -197,7 +197,7 @@ func (c *Client) current(ctx context.Context, what string) (*api.PullRequest, er
 	}
 	if head := p.GetHead().GetSHA(); !strings.EqualFold(head, c.pull.Head) {
 		return nil, fmt.Errorf(
-			"%s %s: %w: its head is %s, and this run looked at %s; the run for the new head decides",
+			"%s %s: %w: its head is %s, and this run checked %s; the run for the new head decides",
 			what, c.pull, ErrMoved, c.secrets.Clean(short(head)), short(c.pull.Head))
 	}
 	return p, nil

@@ -81,7 +81,7 @@ func (r Report) markdown(head string) string {
 	table(&b, "| budget | before | after | of |\n| --- | ---: | ---: | ---: |\n", r.Budgets, func(x Budget) []string {
 		return []string{cell(x.Name), x.Before.Exact(), x.After.Exact(), x.Amount.Exact()}
 	})
-	list(&b, "Not known, and in no figure:", r.Unknown)
+	list(&b, "Unknown, not counted:", r.Unknown)
 	list(&b, "What is approved:", r.Plan)
 	list(&b, "What would pass:", r.WouldPass)
 	if len(r.Lines)+len(r.Assumptions) > 0 {

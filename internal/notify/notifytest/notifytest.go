@@ -64,7 +64,7 @@ func Warning() action.Message {
 		Because: "no GPU has worked for 3 hours, and no user is logged in",
 		ActsAt:  ActsAt,
 		Hourly:  inventory.Known(3060 * money.USD / 1000),
-		Lost:    "the machine, what runs on it, and what is only in memory; disk vol-0abc",
+		Lost:    "the machine, its processes, and data that is only in memory; disk vol-0abc",
 		Keep:    `curfew keep i-0abc --for 24h --reason "why"`,
 		KeepTag: "aws ec2 create-tags --resources i-0abc --tags Key=curfew:keep-until,Value=2026-11-22T15:04:00Z --region " +
 			"us-east-1",

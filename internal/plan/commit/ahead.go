@@ -159,7 +159,7 @@ func (d *demand) follows(l line, c Commitment, bought []line) string {
 		from := plain.Date(slices.MaxFunc([]time.Time{*c.Expires, d.end()}, time.Time.Compare))
 		return text + "; the plan has " + strings.Join(next, " and ") + " from " + from + " on"
 	}
-	return text + "; nothing replaces it in the plan: what it covered costs " + onDemand.Dollars() +
+	return text + "; nothing replaces it in the plan: its coverage costs " + onDemand.Dollars() +
 		" a year on demand"
 }
 

@@ -51,7 +51,7 @@ func TestPurchasesStartWhenTheirPredecessorsEnd(t *testing.T) {
 // TestReportsCostOfExpiringCommitment: where no offer pays, what was covered goes on
 // demand: 2 machines at $1 for 8,760 hours.
 func TestReportsCostOfExpiringCommitment(t *testing.T) {
-	const price = "; nothing replaces it in the plan: what it covered costs $17,520 a year on demand"
+	const price = "; nothing replaces it in the plan: its coverage costs $17,520 a year on demand"
 	for _, tc := range []struct {
 		hours   int
 		state   State

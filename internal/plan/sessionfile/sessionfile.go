@@ -247,7 +247,7 @@ func (w *writer) resources(m Machine, size *rightsize.Resource) string {
 		w.comment("Its own type: its use was not measured. `--trace FILE` proposes one that fits.")
 		return m.Type
 	case size.Verdict == rightsize.Unknown.String():
-		w.comment("Its own type: what was measured is too little to propose another one (%s).",
+		w.comment("Its own type: the measurements are too few to propose another one (%s).",
 			cmp.Or(size.Why, "no samples"))
 		return m.Type
 	}
@@ -332,7 +332,7 @@ func (w *writer) times(h *Habit, o Options) {
 	w.comment("Sessions would have run for %s on average; the lease is %s, and `curfew extend` prolongs it.",
 		plain.Duration(mean.Round(time.Minute)), long)
 	w.line("lease: %s", duration(lease))
-	why := fmt.Sprintf("In hindsight an end after %s at rest would have saved most",
+	why := fmt.Sprintf("In hindsight an end after %s without work would have saved most",
 		plain.Duration(h.Wait.Round(time.Second)))
 	if h.Idle != h.Wait {
 		why += fmt.Sprintf("; proposed are %s to %s, in steps of %s", duration(LeastIdle), duration(MostIdle),

@@ -68,7 +68,7 @@ disk: 200GiB
 image: ami-0abc
 # Sessions would have run for 6h on average; the lease is about twice that, and ` + "`curfew extend`" + ` prolongs it.
 lease: 12h
-# In hindsight an end after 22m at rest would have saved most; proposed are 10m to 2h, in steps of 5m.
+# In hindsight an end after 22m without work would have saved most; proposed are 10m to 2h, in steps of 5m.
 idle: 25m
 # This folder is saved while the session runs and before it ends, and is there again at the next start.
 work: {dir: ~/work}
@@ -137,7 +137,7 @@ func TestSmaller(t *testing.T) {
 			"g5.12xlarge",
 		},
 		{
-			"what it saves is not known",
+			"its saving is unknown",
 			[]rightsize.Fit{
 				{Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: 1 * money.USD},
 			}, "g5.12xlarge",

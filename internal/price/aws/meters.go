@@ -224,7 +224,7 @@ func (m *meter) snapshot(s *inventory.Snapshot, base bool) {
 	}
 	if !base {
 		c := m.item("storage", inventory.CategoryStorage, item)
-		c.Estimate = "an incremental snapshot: what it adds to its chain is not published, and the chain's first one " +
+		c.Estimate = "an incremental snapshot: its share of the chain is not published, and the chain's first one " +
 			"holds the volume"
 		c.UnpricedReason = "incremental snapshot"
 		m.add(c)

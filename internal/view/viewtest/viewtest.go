@@ -313,7 +313,7 @@ func Realistic() *round.Result {
 	w.Charge(volume, "storage", ledger.Storage, "163.84")
 	w.Find(volume, Found{
 		Rule: "volume-unattached", Step: finding.StepStorage, Waste: "163.84", Saving: Saving("143.36"),
-		Because: "attached to nothing for 61 d", Evidence: []usage.Evidence{usage.Fact("state", "available", "ec2")},
+		Because: "unattached for 61 d", Evidence: []usage.Evidence{usage.Fact("state", "available", "ec2")},
 		Fix: finding.Fix{
 			Change: change.Change{Verb: change.Delete, Arguments: change.Arguments{Snapshot: []string{"vol-1"}}},
 			Risk:   finding.Low, Undo: finding.UndoPartial,
@@ -322,7 +322,7 @@ func Realistic() *round.Result {
 	w.Charge(address, "hours", ledger.Network, "3.65")
 	w.Find(address, Found{
 		Rule: "address-unused", Step: finding.StepIdle, Waste: "3.65", Saving: Saving("3.65"),
-		Because: "associated with nothing",
+		Because: "not associated",
 		Fix:     finding.Fix{Change: change.Change{Verb: change.Release}, Risk: finding.Low, Undo: finding.UndoNone}})
 	nat := w.Resource(inventory.KindNATGateway, "nat-0ff1", "public", "shared-nat", storage)
 	w.Charge(nat, "hours", ledger.Network, "32.85")
