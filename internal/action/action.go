@@ -45,8 +45,7 @@ type Proposal struct {
 	Hourly     inventory.Fact[money.Amount]
 	// Spent is the dollars that an alarm is about, so far.
 	Spent inventory.Fact[money.Amount]
-	// Condition is the condition's answer in this round; only True climbs. An alarm that is unknown
-	// stays as it is.
+	// Condition is the condition's answer in this round; only True climbs.
 	Condition usage.Tristate
 	// Because is the reason in one line, Evidence supports it, and Class is the class of the
 	// evidence: "duty", "age", "schedule", "lease", "finding".

@@ -48,9 +48,6 @@ func Advance(it Item, p *Proposal, r Round) (next Item, want NextStep) {
 	default:
 		return it, NoStep
 	}
-	if it.Do.Verb == policy.Notify && it.Phase == Warned && p.unknown() && it.Identity == Identity(p.Resource) {
-		return it, NoStep
-	}
 	holds := p != nil && p.Resource != nil && p.Condition == usage.True
 	if it.Phase == "" {
 		if !holds {
@@ -106,11 +103,6 @@ func (it Item) waitForGrace(p Proposal, r Round) (Item, NextStep) {
 		return it, Wait
 	}
 	return it, Verify
-}
-
-// unknown says whether a source cannot tell what it wants done to a resource.
-func (p *Proposal) unknown() bool {
-	return p != nil && p.Resource != nil && p.Condition == usage.Unknown
 }
 
 // notifyEvery is the longest time between two notifications of an alarm that goes on.

@@ -283,6 +283,10 @@ func (s *pass) skipItem(it Item, err error) error {
 
 // advance advances an item that is not acted on yet.
 func (s *pass) advance(ctx context.Context, it Item, p *Proposal) error {
+	if p == nil && it.Phase == Warned && it.notified() && s.Unknown != nil && s.Unknown(it.Source, it.Ref) {
+		s.reportResult(it, ResultWarned, "too little is known to tell whether it goes on")
+		return s.confirmWarning(ctx, it, nil)
+	}
 	r := s.round
 	r.Restart = r.Restart || (it.ID != "" && s.clockJumped(it.clock()))
 	next, want := Advance(it, p, r)
@@ -291,9 +295,6 @@ func (s *pass) advance(ctx context.Context, it Item, p *Proposal) error {
 		return nil
 	case next.Phase == Withdrawn && next.notified():
 		return s.resolve(ctx, next)
-	case next.Phase == Warned && p.unknown():
-		s.reportResult(next, ResultWarned, "it is unknown whether it goes on: "+p.Because)
-		return s.confirmWarning(ctx, next, nil)
 	case next.Phase == Withdrawn:
 		return s.withdraw(ctx, next,
 			"its condition no longer holds, or is not known, or another machine or action took its place")

@@ -82,8 +82,7 @@ func (w *world) sample() {
 func (w *world) propose() []action.Proposal {
 	var out []action.Proposal
 	for _, r := range w.cloud.Resources() {
-		a := w.answer(r)
-		if a == usage.True || a == usage.Unknown && w.wants.Do.Verb == policy.Notify {
+		if a := w.answer(r); a == usage.True {
 			p := w.wants
 			p.Resource, p.Duty, p.Condition, p.Because = r.Inventory(), r.Verdict(), a, "idle since yesterday"
 			p.Evidence = []usage.Evidence{usage.Fact("state", string(r.State), "test")}
@@ -104,6 +103,16 @@ func (w *world) propose() []action.Proposal {
 		}
 	}
 	return out
+}
+
+// unknown reports whether the policy's answer about a resource is unknown.
+func (w *world) unknown(_ string, ref inventory.Ref) bool {
+	for _, r := range w.cloud.Resources() {
+		if r.ID == ref.ID {
+			return w.answer(r) == usage.Unknown
+		}
+	}
+	return false
 }
 
 func (w *world) answer(r actiontest.Resource) usage.Tristate {
@@ -144,7 +153,9 @@ func (w *world) round(t testing.TB) action.Report {
 
 func (w *world) tryRound() (action.Report, error) {
 	look := action.Scope{
-		Proposals: w.propose(), Selected: map[string]int{w.wants.Source: len(w.cloud.Resources()) + w.others},
+		Proposals: w.propose(), Unknown: w.unknown, Selected: map[string]int{
+			w.wants.Source: len(w.cloud.Resources()) + w.others,
+		},
 	}
 	if w.wants.ByPerson {
 		look.Sources = []string{w.wants.Source}

@@ -65,9 +65,9 @@ func TestNoticesAreCountedOnce(t *testing.T) {
 	}); got != want {
 		t.Errorf("notices are %+v, want %+v", got, want)
 	}
-	slices.Sort(decided) // the samples of r001 end, and what is unknown is withdrawn
+	slices.Sort(decided) // the samples of r001 end, and nobody is told that it is over
 	if want := []string{
-		"r000 warn", "r000 warn", "r000 withdraw", "r000 withdraw", "r001 warn", "r001 withdraw",
+		"r000 warn", "r000 warn", "r000 withdraw", "r000 withdraw", "r001 warn",
 	}; !slices.Equal(decided, want) {
 		t.Errorf("decided %v, want %v", decided, want)
 	}

@@ -102,11 +102,11 @@ func (a *app) gatewayConfig(listen bool, f gatewayFlags) (gateway.Config, error)
 	} else if f.pool.MaxBatch != 0 || f.pool.Slots != 0 || f.pool.Idempotent || f.pool.Price != "" ||
 		f.pool.InstanceType != "" || f.pool.Batch != "" {
 		return c, usageError(
-			"curfew gateway: the flags of a pool need --upstream; without it, set them in the configuration")
+			"the flags of a pool need --upstream; without it, set them in the configuration")
 	}
 	if len(c.Pools) == 0 {
 		return c, usageError(
-			"curfew gateway: no model server is named: give --upstream URL, or set gateway.pools in curfew.yaml")
+			"no model server is named: give --upstream URL, or set gateway.pools in curfew.yaml")
 	}
 	err = c.Validate()
 	if err == nil {
@@ -197,7 +197,7 @@ func (a *app) keyUsage(c gateway.Config) (map[string]gateway.KeyUsage,
 	}
 	if cfg.DataDir == "" {
 		return nil, nil, usageError(
-			"curfew gateway: budgets of keys are kept in a data directory: give --data-dir DIR")
+			"budgets of keys are kept in a data directory: give --data-dir DIR")
 	}
 	path := filepath.Join(cfg.DataDir, keyUsageFile)
 	var usage map[string]gateway.KeyUsage

@@ -106,7 +106,8 @@ wasted ones, and shows how to stop what is not used.`,
 		"PostgreSQL database that several machines share, postgres://…")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress")
 	root.AddCommand(a.newInit("init"), a.newScan(), a.newDoctor(), a.newAlerts(), a.newRecord(), a.newFix(),
-		a.newPolicy(), a.newBacktest(), a.newEnforce(), a.newServe(), a.newKeep(), a.newConsent(), a.newTag(), a.newConfirm(),
+		a.newPolicy(), a.newBacktest(), a.newEnforce(), a.newServe(), a.newKeep(), a.newConsent(),
+		a.newTag(), a.newConfirm(),
 		a.newFreeze(), a.newUnfreeze(),
 		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(),
 		a.newApprovals(), a.newWhoami(), a.newLogin(), a.newLogout(), a.newSettings(), a.newState(), a.newToken(),

@@ -251,7 +251,7 @@ var GetDoctorState = declare(Operation[None, view.DoctorState]{
 
 // ListAlerts lists what people were notified of and goes on.
 var ListAlerts = declare(Operation[None, view.Alerts]{
-	Info: Info{ID: "list-alerts", Method: get, Path: "alerts", Role: approval.RoleViewer,
+	Info: Info{ID: "list-open-alerts", Method: get, Path: "alerts/open", Role: approval.RoleViewer,
 		Summary: "List what people were notified of and goes on", Schema: view.AlertsSchema,
 		Command: "alerts", Why: "they are in the state"},
 	Do: func(ctx context.Context, c *Call, _ None) (Reply[view.Alerts], error) {

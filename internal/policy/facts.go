@@ -110,16 +110,6 @@ type Outcome struct {
 	Next time.Time
 }
 
-// Unknown says why the answer is unknown; empty where it is not.
-func (o Outcome) Unknown() string {
-	for _, part := range o.Parts {
-		if part.Answer == usage.Unknown {
-			return part.Why
-		}
-	}
-	return ""
-}
-
 // Part is the answer of one part of a policy.
 type Part struct {
 	Name   string // "select", "where", "schedule", "when"

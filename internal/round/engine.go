@@ -357,6 +357,7 @@ func (e *Engine) runLadder(ctx context.Context, cloud, account string, proposals
 	read func(inventory.Ref) bool) (action.Report, error) {
 	look := action.Scope{Proposals: proposals, Sources: []string{}, Selected: map[string]int{}}
 	if e.Policies != nil {
+		look.Unknown = e.isUnknown
 		for _, p := range e.Policies.Policies {
 			look.Sources = append(look.Sources, p.Name)
 			if e.Uncapped {

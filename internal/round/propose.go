@@ -103,16 +103,8 @@ func (e *Engine) propose(out []action.Proposal, woken []*subject, unread map[str
 			continue
 		}
 		for i, p := range e.Policies.Policies {
-			switch answer := s.answers[i].Tristate; {
-			case answer == usage.True:
+			if s.answers[i].Tristate == usage.True {
 				out = append(out, e.proposal(s, p))
-			case answer == usage.Unknown && p.Do.Verb == policy.Notify && s.hasItem:
-				unknown := e.proposal(s, p)
-				unknown.Condition, unknown.Because = usage.Unknown, "too little is known of it"
-				if !e.verdictOnly {
-					unknown.Because = cmp.Or(p.Explain(&s.facts).Unknown(), unknown.Because)
-				}
-				out = append(out, unknown)
 			}
 		}
 	}
@@ -120,6 +112,20 @@ func (e *Engine) propose(out []action.Proposal, woken []*subject, unread map[str
 		return cmp.Or(inventory.CompareRefs(a.Resource.Ref(), b.Resource.Ref()), cmp.Compare(a.Source, b.Source))
 	})
 	return out
+}
+
+// isUnknown reports whether the answer of a policy about a resource that is there is unknown.
+func (e *Engine) isUnknown(source string, ref inventory.Ref) bool {
+	s := e.subjects[ref]
+	if s == nil || s.Resource == nil {
+		return false
+	}
+	for i, p := range e.Policies.Policies {
+		if p.Name == source {
+			return i < len(s.answers) && s.answers[i].Tristate == usage.Unknown
+		}
+	}
+	return false
 }
 
 // proposal returns a policy's proposal about a subject.
