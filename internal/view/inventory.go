@@ -58,8 +58,9 @@ type KeptProgress struct {
 	From time.Time `json:"from"`
 	// Since is when the work last made progress; absent where it never did.
 	Since time.Time `json:"since,omitzero"`
-	// Step is the highest training step of the run, Checkpoints the counter of complete checkpoints.
-	Step        float64 `json:"step,omitempty"`
+	// Step is the highest training step of the run.
+	Step float64 `json:"step,omitempty"`
+	// Checkpoints is the newest value of the counter of complete checkpoints.
 	Checkpoints float64 `json:"checkpoints,omitempty"`
 	// Reported says whether the work ever reported steps or checkpoints.
 	Reported bool `json:"reported"`
