@@ -20,7 +20,7 @@ import (
 )
 
 // Proposal is an action that a policy or a person wants for one resource, with the facts that the
-// ladder checks. Every round makes it anew, and so does the verification, from facts read at act
+// ladder checks. Every round makes it again, and so does the verification, from facts read at act
 // time.
 type Proposal struct {
 	// Source names the proposer: a policy's name, or "finding:<id>".

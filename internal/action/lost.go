@@ -9,7 +9,7 @@ import (
 )
 
 // keepTagDuration is the duration of the exemption tag in a warning, the same as that of the keep
-// command beside it.
+// command next to it.
 const keepTagDuration = 24 * time.Hour
 
 // lostText describes for people what an action destroys; empty if that is unknown, or nothing is

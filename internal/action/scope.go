@@ -25,7 +25,7 @@ type Scope struct {
 	// Includes restricts Evaluated to a part of the account, such as the regions and kinds that
 	// were read; nil is no restriction.
 	Includes func(inventory.Ref) bool
-	// Unknown reports whether a source cannot tell what holds for a resource. Nobody is then told
+	// Unknown reports whether a source cannot tell what holds for a resource. No one is then told
 	// that an alarm is over. Nil is never.
 	Unknown func(source string, ref inventory.Ref) bool
 	// Selected is the number of machines that each source selects in the whole account, for the cap

@@ -65,7 +65,7 @@ func TestNoticesAreCountedOnce(t *testing.T) {
 	}); got != want {
 		t.Errorf("notices are %+v, want %+v", got, want)
 	}
-	slices.Sort(decided) // the samples of r001 end, and nobody is told that it is over
+	slices.Sort(decided) // the samples of r001 end, and no one is told that it is over
 	if want := []string{
 		"r000 warn", "r000 warn", "r000 withdraw", "r000 withdraw", "r001 warn",
 	}; !slices.Equal(decided, want) {

@@ -33,7 +33,7 @@ type Alert struct {
 	Owner      inventory.Owner `json:"owner"`
 	Because    string          `json:"because"`
 	// Since is when the condition was first seen, NotifiedAt when a channel accepted the newest
-	// notification; absent where nobody was notified.
+	// notification; absent where no one was notified.
 	Since      time.Time `json:"since,omitzero"`
 	NotifiedAt time.Time `json:"notified_at,omitzero"`
 	// Recipients accepted it.

@@ -230,7 +230,7 @@ func cutOff(t *testing.T, r *runner, name string) {
 	r.cut(t, name)
 	r.ended(t, p, name, 1,
 		"whether the command succeeded is not known: the connection to the machine ended before the "+
-			"command told its exit code")
+			"command returned its exit code")
 	if text, err := os.ReadFile(filepath.Join(dir, "began")); err != nil || string(text) != "began\n" ||
 		p.out.String() != "began\n" {
 		t.Errorf("the artifact is %q, %v; the output %q", text, err, p.out.String())

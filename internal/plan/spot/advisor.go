@@ -74,7 +74,7 @@ type Band struct {
 	RecordedHours   float64 `json:"recorded_hours"`
 }
 
-// Band returns the band of a type in a region beside the rate of a trace, or [ErrNotInAdvisor].
+// Band returns the band of a type in a region next to the rate of a trace, or [ErrNotInAdvisor].
 func (a Advisor) Band(machineType, region, asOf string, tr Trace) (Band, error) {
 	of, ok := a.types[region][machineType]
 	b, known := a.bands[of.Range]
