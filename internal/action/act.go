@@ -184,7 +184,7 @@ func (s *pass) stillHolds(ctx context.Context, c *candidate, found bool, readAt,
 		return false, nil
 	case !found && !s.covers(c.item.Source, c.item.Ref):
 		s.reportItem(c.item, Line{
-			Result: ResultActed, Why: "its next call waits for a round that looks at it", NextAt: s.retryAt(),
+			Result: ResultActed, Why: "its next call waits for a pass that reads it", NextAt: s.retryAt(),
 		})
 		return false, nil
 	case !found:

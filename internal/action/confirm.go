@@ -171,7 +171,7 @@ func (s *pass) scheduleCall(c candidate) {
 	case s.report.Frozen != nil:
 		s.reportResult(c.item, ResultFrozen, s.report.Frozen.String())
 	case !s.includesSource(c.item.Source):
-		s.reportResult(c.item, ResultActed, "its next call waits for a round of "+c.item.Source)
+		s.reportResult(c.item, ResultActed, "its next call waits for a pass of "+c.item.Source)
 	default:
 		s.due = append(s.due, c)
 	}

@@ -83,7 +83,7 @@ func forecast(used money.Amount, past []money.Amount, through, to time.Time) (Fo
 	past = past[max(0, len(past)-historyDays):]
 	low, median, high, err := simulate(used, past, spans, bootstrapDraws)
 	if err != nil {
-		return Forecast{}, fmt.Errorf("forecast: %w", err)
+		return Forecast{}, fmt.Errorf("%w: %w", ErrNoForecast, err)
 	}
 	return Forecast{
 		Low: max(used, low-margin), Median: median, High: high + margin, Days: len(past),

@@ -53,6 +53,9 @@ const (
 	minWeeks = 3
 	// maxWeekChange bounds the change from one week to the next, both ways.
 	maxWeekChange = 2.0
+	// maxDrift bounds the level of a future week in last weeks, both ways: changes of a few weeks say
+	// nothing of a level far from any that was seen.
+	maxDrift = 8.0
 )
 
 // weekModel carries the level of the last week on by the changes between past weeks.
@@ -106,7 +109,7 @@ func (m *weekModel) draw(random *rand.Rand, n int) []money.Amount {
 	var shape []float64
 	for d := range out {
 		if d%7 == 0 {
-			level *= again[random.IntN(len(again))]
+			level = min(maxDrift*m.last, max(m.last/maxDrift, level*again[random.IntN(len(again))]))
 			shape = m.shapes[random.IntN(len(m.shapes))]
 		}
 		out[d] = money.Amount(min(math.Round(level*shape[d%7]), math.MaxInt64/4))

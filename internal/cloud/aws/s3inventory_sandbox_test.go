@@ -182,6 +182,7 @@ func TestReadsAgesFromS3Inventory(t *testing.T) {
 		},
 	}
 	byWhy := func(a, b inventory.BlindSpot) int { return strings.Compare(a.Why, b.Why) }
+	slices.SortFunc(want, byWhy)
 	slices.SortFunc(blind, byWhy)
 	if diff := cmp.Diff(want, blind); diff != "" {
 		t.Errorf("blind spots (-want +got):\n%s", diff)
