@@ -426,7 +426,7 @@ func (s *pass) requestApproval(ctx context.Context, it Item, p Proposal) error {
 	steps, refusal, err := s.plan(ctx, p)
 	switch {
 	case refusal != nil:
-		return nil // reported when the item is due or warned
+		return nil //nolint:nilerr // reported when the item is due or warned
 	case err != nil:
 		return unreadError{ResultWaiting, err}
 	}

@@ -97,7 +97,7 @@ func TestNotifyPolicy(t *testing.T) {
 func TestNotifiesAgain(t *testing.T) {
 	w := newWorld()
 	w.wants.Do.Verb, w.wants.Notify = policy.Notify, []string{"owner"}
-	answer, dollars := usage.True, money.Amount(100)
+	answer := usage.True
 	w.when = func(actiontest.Resource, time.Time) usage.Tristate { return answer }
 	notified := func(kind string) (n int) {
 		for _, told := range w.people.Told() {
@@ -127,8 +127,8 @@ func TestNotifiesAgain(t *testing.T) {
 		{"over still", 400, time.Minute, usage.False, 4, 1},
 		{"again", 100, time.Minute, usage.True, 5, 1},
 	} {
-		dollars, answer = step.dollars, step.answer
-		w.wants.Spent = inventory.Known(dollars * money.USD)
+		answer = step.answer
+		w.wants.Spent = inventory.Known(step.dollars * money.USD)
 		w.rounds(t, step.after, time.Minute)
 		if n, r := notified("notice"), notified("resolved"); n != step.notices || r != step.resolved {
 			t.Fatalf("%s: %d notices and %d resolved, want %d and %d", step.name, n, r, step.notices, step.resolved)

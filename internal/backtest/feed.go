@@ -133,7 +133,7 @@ func (s *level) skip(from, step int64) {
 	}
 }
 
-// Next returns when more becomes known, and whether anything does.
+// NextTime returns the time of the next news, and whether there is any.
 func (f *Feed) NextTime() (time.Time, bool) {
 	for len(f.queue) > 0 {
 		if e := f.queue[0]; e.next != f.listeners[e.place].next {
@@ -218,8 +218,8 @@ func (r *traced) hand(index int, s *series, has uint32, values []float64, start,
 	}
 }
 
-// Since hands over what is known of a resource and not hidden, from a horizon on, each
-// sample once and those of each meter in order of time, as [Feed.Advance] would have.
+// SamplesSince visits the known samples of a resource that are not hidden, from a horizon on, each
+// once and those of each meter in order of time, as [Feed.Advance] would have.
 func (f *Feed) SamplesSince(resource int, horizon time.Time, visit func(Heard)) {
 	l := f.listeners[f.place(resource)]
 	f.a.points(resource, max(horizon.UnixMicro(), l.from), never, f.now, l.plain, visit)
@@ -357,8 +357,8 @@ func (a *Account) SourceAt(now time.Time, since func(resource int) time.Time) us
 	return &recording{a, now, since}
 }
 
-// Opened is what the samples of the trace are handed over with: a row without a GPU is
-// about the resource as a whole.
+// SourceInfo describes the samples of the trace: a row without a GPU is about the resource as a
+// whole.
 func (f *Feed) SourceInfo() usage.SourceInfo { return f.a.opened() }
 
 func (a *Account) opened() usage.SourceInfo {

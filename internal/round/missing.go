@@ -43,7 +43,7 @@ func (r *Result) MissingReason(q Request) (MissingReason, string) {
 	if blind := r.blindSpotText(); blind != "" {
 		return Unread, "what the finding rests on could not be read" + blind
 	}
-	now := fmt.Sprintf("the resource is there (%s), and the finding does not hold any more", stateText(r.Resources[i]))
+	now := fmt.Sprintf("the resource is there (%s), and the finding no longer holds", stateText(r.Resources[i]))
 	v, judged := r.Verdicts[ref]
 	if judged && v.State == duty.Unknown {
 		return Unread, "what the resource does is not known: " + v.Why

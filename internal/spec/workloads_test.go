@@ -272,12 +272,12 @@ func TestBoundsRayJobs(t *testing.T) {
 		ends       string // its bound; empty: it does not end
 		unknown    string
 	}{
-		{"the default", "", "", "without shutdownAfterJobFinishes it goes on"},
+		{"the default", "", "", "without shutdownAfterJobFinishes it runs on"},
 		{"shut down", "shutdownAfterJobFinishes: true", "1h0m0s", ""},
 		{"shut down later", "shutdownAfterJobFinishes: true, ttlSecondsAfterFinished: 900", "1h15m0s", ""},
 		{
 			"not shut down", "shutdownAfterJobFinishes: false, ttlSecondsAfterFinished: 900", "",
-			"it goes on after the job",
+			"it runs on after the job",
 		},
 		{
 			"tried again", "shutdownAfterJobFinishes: true, backoffLimit: 2", "1h0m0s",
@@ -291,12 +291,12 @@ func TestBoundsRayJobs(t *testing.T) {
 		{
 			"kept after a failure",
 			"deletionStrategy: {onSuccess: {policy: DeleteCluster}, onFailure: {policy: DeleteNone}}",
-			"", "it goes on",
+			"", "it runs on",
 		},
 		{
 			"workers alone",
 			"deletionStrategy: {onSuccess: {policy: DeleteWorkers}, onFailure: {policy: DeleteWorkers}}", "",
-			"it goes on",
+			"it runs on",
 		},
 		{
 			"rules",
@@ -307,7 +307,7 @@ func TestBoundsRayJobs(t *testing.T) {
 		{
 			"a rule of one end",
 			"deletionStrategy: {deletionRules: [{policy: DeleteCluster, condition: {jobStatus: SUCCEEDED}}]}", "",
-			"it goes on",
+			"it runs on",
 		},
 	} {
 		specs, err := Read("m.yaml", []byte("apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: r}\nspec: "+

@@ -282,7 +282,7 @@ func TestUnknownIsNoVote(t *testing.T) {
 	}{
 		{"the head has moved", func(h *hub, _ *Pull) {
 			h.head = old
-		}, "the pull request has moved on: its head is 6dcb09b5b578, and this run looked at 827efc6d5689"},
+		}, "the pull request has moved on: its head is 6dcb09b5b578, and this run checked 827efc6d5689"},
 		{"more commits than are listed", func(h *hub, _ *Pull) { h.total = 251 }, "GitHub lists 2 of its 251 commits"},
 		{"no commits", func(h *hub, _ *Pull) { h.commits = nil }, "GitHub lists 0 of its 0 commits"},
 		{"no push of the head", func(h *hub, _ *Pull) {
