@@ -108,8 +108,8 @@ func (it Item) waitForGrace(p Proposal, r Round) (Item, NextStep) {
 // notifyEvery is the longest time between two notifications of an alarm that goes on.
 const notifyEvery = 24 * time.Hour
 
-// notifyAgain says whether people are to be notified of an alarm another time: each day, and
-// when what it is about has cost twice the dollars of the notification before.
+// notifyAgain reports whether an alarm is due for another notification: each day, and
+// when its dollars are twice those of the notification before.
 func (it Item) notifyAgain(p Proposal, now time.Time) bool {
 	if now.Sub(it.WarnedAt) >= notifyEvery {
 		return true

@@ -111,7 +111,7 @@ func replayHeadline(r *backtest.Result) string {
 // sessionsHeadline gives the cost of the machines had they been sessions.
 func sessionsHeadline(r *backtest.Result) string {
 	as := r.AsSessions
-	what := fmt.Sprintf("As sessions that end after %s without work, the machines would have", spanText(as.IdleSeconds))
+	what := fmt.Sprintf("As sessions that end after %s idle, the machines would have", spanText(as.IdleSeconds))
 	launches := plain.Count(as.Launches, "launch")
 	if !as.CostUSD.Known() {
 		return fmt.Sprintf("%s run %s of %s, in %s", what, hoursShort(as.SessionHours),
