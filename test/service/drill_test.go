@@ -35,6 +35,8 @@ func (c *cloud) letters(id string) (warnings, acted, alarms int) {
 		subject, _, _ := strings.Cut(l.text, "\n")
 		switch {
 		case l.to != "U0ANA" || !strings.Contains(subject, id):
+		case strings.Contains(subject, "needs a look"): // it may end on "was stopped", as what was done does
+			alarms++
 		case strings.Contains(subject, "will be stopped"):
 			warnings++
 		case strings.HasSuffix(subject, "was stopped"):
