@@ -66,7 +66,7 @@ func differ(t *testing.T, got, want map[string]string, key func(string) string, 
 	return out
 }
 
-// shownBy returns what `bill show` says of a bill by a dimension.
+// shownBy returns the direct amounts of `bill show` by a dimension.
 func (d *desktop) shownBy(by, basis string, period []string) map[string]string {
 	d.t.Helper()
 	var doc struct {
@@ -86,7 +86,7 @@ func (d *desktop) shownBy(by, basis string, period []string) map[string]string {
 	return out
 }
 
-// costsBy returns what `costs` says of posted charges by a dimension.
+// costsBy returns the posted charges of `costs` by a dimension.
 func (d *desktop) costsBy(by string, period []string) map[string]string {
 	d.t.Helper()
 	var doc struct {
