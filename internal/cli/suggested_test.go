@@ -37,8 +37,8 @@ func TestSuggestedCommandsRun(t *testing.T) {
 	}{
 		{"nothing was done", nil, []string{
 			"scan --last", "why", "fix 9c6e", "budget", "costs", "bill show", "bill reconcile", "ls", "audit",
-			"alerts", "approvals", "confirm", "keep", "state", "doctor state", "plan rightsize --from scan", "gate report",
-			"costs units", "session adopt", "undo", "price watching", "policy check --against last",
+			"alerts", "approvals", "confirm", "keep", "state", "doctor state", "plan rightsize --from scan",
+			"gate report", "costs units", "session adopt", "undo", "price watching", "policy check --against last",
 		}},
 		{"simulated account", []string{"scan --demo"}, []string{
 			"scan --demo --all", "scan --last", "why", "why now.wasted", "doctor metrics --demo", "tag --demo",
