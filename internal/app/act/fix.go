@@ -146,7 +146,7 @@ func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, 
 		return err
 	}
 	setting.Audit = &round.Audit{
-		Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(f.Cloud), Required: cfg.RequiredTags, Owners: cfg.Owners,
+		Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(f.Cloud), Required: cfg.RequiredTags, Owners: cfg.Owners, ReadData: cfg.ReadData,
 		Tags: cfg.Tags,
 	}
 	setting.Requests = requests

@@ -93,7 +93,7 @@ func SetAudit(req *runtime.Request, cfg config.Config, setting *round.Setting, c
 		return err
 	}
 	setting.Audit = &round.Audit{
-		Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(cloud), Required: cfg.RequiredTags, Owners: cfg.Owners,
+		Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(cloud), Required: cfg.RequiredTags, Owners: cfg.Owners, ReadData: cfg.ReadData,
 		Tags: cfg.Tags, Bill: billed,
 	}
 	return nil
