@@ -106,7 +106,7 @@ func Costs(c view.Costs) layout.Sheet {
 // shownChanges is how many changes the title of costs names.
 const shownChanges = 3
 
-// against puts the change from the period before, and whose it is, into the title, and the dates
+// against puts the change from the period before, by the first dimension, into the title, and the dates
 // below the figures.
 func against(s *layout.Sheet, c view.Costs, span string) {
 	b := c.Against
