@@ -11,7 +11,7 @@ import (
 
 // Reader is a known use of the data of a bucket.
 type Reader struct {
-	// Prefix is what is read; empty: some of the bucket, and which is not known.
+	// Prefix bounds the data; empty: some of the bucket, and the prefix is not known.
 	Prefix string
 	// By names the source: "training job bert reads it".
 	By string

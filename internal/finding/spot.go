@@ -109,7 +109,7 @@ func (x *Index) onSpot(d *Draft, s *Subject, list, price money.Amount) *Draft {
 	return d
 }
 
-// published is what the Spot Instance Advisor publishes of a machine type.
+// published returns the band of interruptions of the machine type of s as evidence.
 func published(a *spot.Advisor, s *Subject) usage.Evidence {
 	band, err := a.Published(s.Type, s.Region)
 	if err != nil {

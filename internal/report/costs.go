@@ -103,13 +103,13 @@ func Costs(c view.Costs) layout.Sheet {
 	return s
 }
 
-// shownChanges is how many changes the title of costs names.
+// shownChanges limits the changes in the title of costs.
 const shownChanges = 3
 
 // against puts the change from the period before, by the first dimension, into the title, and the dates
 // below the figures.
 func against(s *layout.Sheet, c view.Costs, span string) {
-	b := c.Against
+	b := c.Comparison
 	switch {
 	case b == nil:
 		return

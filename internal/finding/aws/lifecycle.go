@@ -103,8 +103,12 @@ func older(p *inventory.Prefix, age int) inventory.Stored {
 	return p.OlderThan[best]
 }
 
-// readWindow is how long reads have to be known for data without any to count as unread: what is
-// read once a quarter is read.
+// readersOf are the kinds that name what they read: where they could not be listed, who reads data
+// is not known.
+var readersOf = []inventory.Kind{inventory.KindTrainingJob, inventory.KindInstance}
+
+// readWindow is the shortest record of reads by which data counts as unread: data that is read once
+// a quarter is in use.
 const readWindow = 92 * day
 
 // readBy returns what is known to read objects over 30 days old below a prefix; empty is nothing.

@@ -62,7 +62,7 @@ func TestComparesWithPeriodBefore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := c.Against
+		a := c.Comparison
 		if a.Unknown != "" || *a.Total != before.Total.Amount || *a.Change != c.Total.Amount-before.Total.Amount {
 			r.Fatalf("got %+v, want %s of %s", a, c.Total.Amount-before.Total.Amount, before.Total.Amount)
 		}
@@ -83,7 +83,7 @@ func TestComparesSamePartOfMonth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := c.Against; !a.Since.Equal(start) || !a.Until.Equal(start.AddDate(0, 0, 5)) || *a.Change != 0 ||
+	if a := c.Comparison; !a.Since.Equal(start) || !a.Until.Equal(start.AddDate(0, 0, 5)) || *a.Change != 0 ||
 		len(a.Changes) != 0 {
 		t.Errorf("got %+v", a)
 	}
@@ -99,7 +99,7 @@ func TestDoesNotCompareUnrecordedDays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a := c.Against; !strings.Contains(a.Unknown, "not recorded") || a.Total != nil || a.Change != nil {
+		if a := c.Comparison; !strings.Contains(a.Unknown, "not recorded") || a.Total != nil || a.Change != nil {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}

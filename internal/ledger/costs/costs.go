@@ -25,7 +25,7 @@ type Query struct {
 	Since, Until time.Time
 	Granularity  ledger.Granularity
 	Filter       ledger.Filter
-	// Days asks for [Costs.Days] too, Compare for [Costs.Against].
+	// Days asks for [Costs.Days] too, Compare for [Costs.Comparison].
 	Days, Compare bool
 }
 
@@ -39,8 +39,8 @@ type Costs struct {
 	// Total.
 	Rows  []Cost `json:"rows"`
 	Total Cost   `json:"total"`
-	// Against is the change from the period before; nil: not requested, see [Query.Compare].
-	Against *PeriodChange `json:"against,omitempty"`
+	// Comparison is the change from the period before; nil: not requested, see [Query.Compare].
+	Comparison *PeriodChange `json:"against,omitempty"`
 	// Committed is what commitments cost in that time whatever ran. It is not part of
 	// Total, which holds the covered usage at its list price.
 	Committed money.Amount `json:"committed_usd"`
@@ -120,7 +120,7 @@ func Spent(ctx context.Context, s ledger.Store, q Query) (*Costs, error) {
 		}
 	}
 	if q.Compare {
-		if c.Against, err = compare(ctx, s, q); err != nil {
+		if c.Comparison, err = compare(ctx, s, q); err != nil {
 			return nil, err
 		}
 	}
