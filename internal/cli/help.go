@@ -114,7 +114,8 @@ func printUsage(w io.Writer, c *cobra.Command) {
 		fmt.Fprintf(w, "\nFlags:\n%s\n", strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), " \n"))
 	}
 	if c.HasAvailableInheritedFlags() {
-		fmt.Fprintf(w, "\nGlobal Flags:\n%s\n", strings.TrimRight(c.InheritedFlags().FlagUsagesWrapped(helpWidth), " \n"))
+		fmt.Fprintf(w, "\nGlobal Flags:\n%s\n",
+			strings.TrimRight(c.InheritedFlags().FlagUsagesWrapped(helpWidth), " \n"))
 	}
 	if c.HasAvailableSubCommands() {
 		fmt.Fprintf(w, "\nUse \"%s [command] --help\" for more information about a command.\n", c.CommandPath())

@@ -72,8 +72,8 @@ func TestVersionShowsBuild(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &doc); err != nil || code != ExitDone {
 			t.Fatalf("exit %d, %v: %s%s", code, err, out, errs)
 		}
-		if doc.Schema != "curfew.version/v1" || doc.Version != "v1.2.3-dirty" || doc.Commit != commit || doc.Date != date ||
-			doc.Go != runtime.Version() || doc.Platform != runtime.GOOS+"/"+runtime.GOARCH {
+		if doc.Schema != "curfew.version/v1" || doc.Version != "v1.2.3-dirty" || doc.Commit != commit ||
+			doc.Date != date || doc.Go != runtime.Version() || doc.Platform != runtime.GOOS+"/"+runtime.GOARCH {
 			t.Errorf("%s: %+v", flag, doc)
 		}
 	}

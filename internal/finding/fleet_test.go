@@ -129,7 +129,8 @@ func TestSharingSavesOnWhatScalingLeaves(t *testing.T) {
 		t.Errorf("%d machines are named to be taken out: %+v", n, got.Fix.Change)
 	}
 	for signal, want := range map[string]string{
-		"mig_gpus": "20", "mig_machines": "3", "mig_saves_more_monthly_usd": "no mig_saves_more_monthly_usd", "load_at_target_pct": "50",
+		"mig_gpus": "20", "mig_machines": "3", "mig_saves_more_monthly_usd": "no mig_saves_more_monthly_usd",
+		"load_at_target_pct":  "50",
 		"gpu_memory_peak_gib": "13",
 	} {
 		if v := evidence(got, signal); !strings.HasPrefix(v, want) {

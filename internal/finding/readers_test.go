@@ -48,7 +48,10 @@ func TestReadDataStaysWithoutRetrievalFees(t *testing.T) {
 	sent := func(bytes int64) func(f *fixture) {
 		return func(f *fixture) {
 			f.Bill = &Bill{Cloud: "aws", From: ago(30 * day), To: now, Flows: []bill.Flow{
-				{Resource: "data", Account: "123456789012", Region: "us-east-1", Transfer: bill.Internet, Bytes: bytes},
+				{
+					Resource: "data", Account: "123456789012", Region: "us-east-1", Transfer: bill.Internet,
+					Bytes: bytes,
+				},
 			}}
 		}
 	}

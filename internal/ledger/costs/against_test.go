@@ -35,7 +35,8 @@ func charged(t testing.TB, days int, hourly func(team string, day int) int64) *l
 			o.Owner.Team = team
 			seen = append(seen, o)
 		}
-		if _, err := ledger.Post(ctx, store, ledger.Round{Account: account, At: now, Source: "test"}, seen); err != nil {
+		r := ledger.Round{Account: account, At: now, Source: "test"}
+		if _, err := ledger.Post(ctx, store, r, seen); err != nil {
 			t.Fatal(err)
 		}
 	}

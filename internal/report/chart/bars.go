@@ -114,7 +114,9 @@ func (b Bars) SVG() string {
 	for _, m := range b.Marks {
 		values = append(values, m.At)
 	}
-	return picture(b.Title, func(c *canvas) float64 { return b.render(c, rows, values, min(label, 220), min(note, 240)) })
+	return picture(b.Title, func(c *canvas) float64 {
+		return b.render(c, rows, values, min(label, 220), min(note, 240))
+	})
 }
 
 // render draws the rows, whose labels and notes are as wide as given, and returns the height.

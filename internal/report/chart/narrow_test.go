@@ -29,7 +29,8 @@ func TestBarsFitPhones(t *testing.T) {
 		b := chart.Bars{Title: "x", Axis: chart.Axis{Label: "dollars", Format: chart.USD}}
 		for range rapid.IntRange(1, 8).Draw(r, "rows") {
 			b.Rows = append(b.Rows, chart.Bar{
-				Label: words.Draw(r, "label"), Note: words.Draw(r, "note"), Value: rapid.Float64Range(1, 1e6).Draw(r, "value"),
+				Label: words.Draw(r, "label"), Note: words.Draw(r, "note"),
+				Value: rapid.Float64Range(1, 1e6).Draw(r, "value"),
 			})
 		}
 		drawn := b.SVG()
