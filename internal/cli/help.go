@@ -25,7 +25,7 @@ var commandGroups = []struct {
 	commands []string
 }{
 	{"See what runs and what it costs", []string{
-		"scan", "costs", "bill", "alerts", "doctor", "record",
+		"scan", "why", "costs", "bill", "alerts", "doctor", "record",
 	}},
 	{"Stop waste", []string{
 		"fix", "tag", "policy", "backtest", "enforce", "keep", "consent", "confirm", "freeze", "unfreeze",
