@@ -26,6 +26,8 @@ type Options struct {
 	// Again is the command that shows this audit in another form; empty: scan, with the
 	// account of the document.
 	Again string
+	// Kept reports whether the audit was kept, so that `curfew why` explains it.
+	Kept bool
 	// Globals are flags of every command that the user gave, with a leading space: they
 	// follow suggested commands.
 	Globals string
@@ -62,6 +64,13 @@ func newAudit(d view.Scan, o Options) *audit { return &audit{&d, o} }
 func Table(w io.Writer, scan view.Scan, o Options) error {
 	d, s := newAudit(scan, o), Audit(scan, o)
 	if d.Resources.Count > 0 {
+		if o.Kept {
+			figure := "now.running"
+			if d.Now != nil && d.Now.WastedUSD.Or(0) > 0 {
+				figure = "now.wasted"
+			}
+			s.Next = append(s.Next, "curfew why "+figure+o.Globals)
+		}
 		if !o.All && len(d.shown(o.top())) < len(d.shown(-1)) {
 			s.Next = append(s.Next, d.again()+" --all")
 		}
@@ -95,10 +104,12 @@ func Audit(scan view.Scan, o Options) layout.Sheet {
 		Verb:        "scan",
 		Title:       layout.Capital(headline(d)),
 		Scope:       d.scope(),
-		Next:        d.firstFix(o.top()),
 		Assumptions: d.Assumptions,
 		Coverage:    d.facts(),
 		Color:       o.Color,
+	}
+	if o.Kept { // fix finds nothing that was not kept
+		s.Next = d.firstFix(o.top())
 	}
 	if d.Resources.Count > 0 {
 		s.Figures = d.figures()
