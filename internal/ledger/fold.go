@@ -25,7 +25,7 @@ type FoldedError struct {
 	Until time.Time
 }
 
-// Error says from when on hours are kept, and which questions can be answered before.
+// Error names the first day that has hours, and the questions that older days answer.
 func (e *FoldedError) Error() string {
 	day := e.Until.UTC().Format(time.DateOnly)
 	return fmt.Sprintf("single resources have hours from %s on and whole UTC days before: ask from %s on, or for "+
@@ -36,7 +36,7 @@ func (e *FoldedError) Error() string {
 // each hour, and later of each day, with all that was measured in it, and it adds up charges of one
 // line in an hour, and later in a day. Sums by any values are the same before and after,
 // but for hours of single resources (see [FoldedError]). What a round that comes next may
-// derive anew is left as it is.
+// derive again is left as it is.
 type Folder interface {
 	// Fold makes at most so many transactions, and reports whether more is to be folded. Killed between
 	// any two of them it goes on where it stopped.

@@ -12,8 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 )
 
-// foldBatch is how many resources one transaction folds: with a pass a minute a day of a resource
-// has some 3,000 rows.
+// foldBatch: with a pass a minute a day of a resource has some 3,000 rows, and a transaction stays short.
 const foldBatch = 25
 
 const (
@@ -21,7 +20,7 @@ const (
 	foldDay  = 24 * foldHour
 )
 
-// foldRow says how far the ledger of an account is folded.
+// foldRow holds the midnights up to which the ledger of an account is folded.
 type foldRow struct {
 	Account    int64 `db:"account"`
 	Started    int64 `db:"started"`
@@ -35,7 +34,7 @@ type foldRow struct {
 type pass struct {
 	account    int64
 	grain      grain
-	from, to   int64
+	start, end int64
 	roundsFrom int64
 	resources  []int64
 }
@@ -116,8 +115,7 @@ func (t *tx) foldTo(ctx context.Context, a ledger.Account, id int64, now time.Ti
 	err := t.get(ctx, &f, "SELECT account, started, rounds_from, hours_done, days_from, days_done FROM ledger_folds "+
 		"WHERE account = ?", id)
 	if errors.Is(err, sql.ErrNoRows) {
-		// The oldest charge may be before the first round: what was made before it is charged since the
-		// listing without it.
+		// The oldest charge may be of before the first round.
 		var first instant
 		err = t.get(ctx, &first, "SELECT MIN(hour) FROM ledger_entries WHERE account = ?", id)
 		if first.IsZero() || ends.Oldest.Before(first.Time) {
@@ -148,49 +146,49 @@ func (c charges) nextPass(ctx context.Context, f foldRow) (*pass, error) {
 	p := &pass{account: f.Account, roundsFrom: f.RoundsFrom}
 	switch {
 	case f.HoursDone < f.RoundsFrom:
-		p.grain, p.from, p.to = hourly, f.HoursDone, f.HoursDone+foldDay
+		p.grain, p.start, p.end = hourly, f.HoursDone, f.HoursDone+foldDay
 	case f.DaysDone < f.DaysFrom:
-		p.grain, p.from, p.to = daily, f.DaysDone, f.DaysDone+foldDay
+		p.grain, p.start, p.end = daily, f.DaysDone, f.DaysDone+foldDay
 	default:
 		return nil, nil
 	}
 	err := c.list(ctx, &p.resources, "SELECT resource FROM ledger_observations WHERE account = ? AND at >= ? AND at < ?"+
 		" UNION SELECT resource FROM ledger_entries WHERE account = ? AND hour >= ? AND hour < ? ORDER BY resource",
-		p.account, p.observationsFrom(), p.to, p.account, p.from, p.to)
+		p.account, p.observationsFrom(), p.end, p.account, p.start, p.end)
 	return p, err
 }
 
 // observationsFrom is an hour early: the last hour of a resource is not folded with its day.
 func (p *pass) observationsFrom() int64 {
 	if p.grain == hourly {
-		return p.from - foldHour
+		return p.start - foldHour
 	}
-	return p.from
+	return p.start
 }
 
 // folded records that a day is done.
 func (c charges) folded(ctx context.Context, f foldRow, p *pass) (foldRow, error) {
 	column := "days_done"
 	if p.grain == hourly {
-		f.HoursDone, column = p.to, "hours_done"
+		f.HoursDone, column = p.end, "hours_done"
 	} else {
-		f.DaysDone = p.to
+		f.DaysDone = p.end
 	}
 	return f, c.transact(ctx, func(t *tx) error {
-		return t.exec(ctx, "UPDATE ledger_folds SET "+column+" = ? WHERE account = ? AND "+column+" < ?", p.to, p.account,
-			p.to)
+		return t.exec(ctx, "UPDATE ledger_folds SET "+column+" = ? WHERE account = ? AND "+column+" < ?", p.end, p.account,
+			p.end)
 	})
 }
 
-// anchor is what the next round of a resource may read: its observations from the hour of the
-// last one before rounds_from on, and the one before those.
+// anchor bounds the observations that the next round of a resource may read: those from the hour of
+// the last one before rounds_from on, and the one before those.
 type anchor struct {
 	Resource int64   `db:"resource"`
 	Last     instant `db:"last"`
 	Before   instant `db:"before"`
 }
 
-// hour is the first hour that may be derived anew.
+// hour is the first hour that may be derived again.
 func (a anchor) hour() int64 { return a.Last.Truncate(time.Hour).UnixMicro() }
 
 // foldResources folds a day of some resources.
@@ -207,7 +205,7 @@ func (t *tx) foldResources(ctx context.Context, a ledger.Account, p *pass, resou
 	if observations, err = t.foldObservations(ctx, p, anchors, among); err != nil {
 		return 0, 0, err
 	}
-	if err := t.exec(ctx, "UPDATE ledger_folds SET folding = ? WHERE account = ?", p.to, p.account); err != nil {
+	if err := t.exec(ctx, "UPDATE ledger_folds SET folding = ? WHERE account = ?", p.end, p.account); err != nil {
 		return 0, 0, err
 	}
 	if entries, err = t.foldEntries(ctx, p, anchors, among); err != nil {
@@ -250,7 +248,7 @@ func (t *tx) foldObservations(
 	var rows []observed
 	if err := t.list(ctx, &rows, "SELECT resource, at, duty FROM ledger_observations WHERE resource IN (SELECT "+
 		"CAST(value AS BIGINT) FROM "+t.elements+") AND at >= ? AND at < ? ORDER BY resource, at", resources,
-		p.observationsFrom(), p.to); err != nil {
+		p.observationsFrom(), p.end); err != nil {
 		return 0, err
 	}
 	length := foldHour
@@ -270,7 +268,7 @@ func (t *tx) foldObservations(
 		last := same[len(same)-1]
 		for _, o := range same {
 			if o.At >= a.hour() {
-				last.At = 0 // the hour may be derived anew
+				last.At = 0 // the hour may be derived again
 				break
 			}
 			duty = append(convert(o.Duty.of, spanDoc.span), duty...) // the newest holds
@@ -314,17 +312,17 @@ func (t *tx) foldEntries(
 	var rows []foldedEntry
 	if err := t.list(ctx, &rows, "SELECT number, entry, hour, resource, line, seconds, amount, at_most, unbounded, "+
 		"round FROM ledger_entries WHERE resource IN (SELECT CAST(value AS BIGINT) FROM "+t.elements+
-		") AND hour >= ? AND hour < ? AND entry <> ?", resources, p.from, p.to, ledger.Reconciled); err != nil {
+		") AND hour >= ? AND hour < ? AND entry <> ?", resources, p.start, p.end, ledger.Reconciled); err != nil {
 		return 0, err
 	}
-	// A day that may be derived anew keeps its hours.
+	// A day that may be derived again keeps its hours.
 	rows = slices.DeleteFunc(rows, func(e foldedEntry) bool {
-		return p.grain == daily && p.to > anchors[e.Resource].hour()
+		return p.grain == daily && p.end > anchors[e.Resource].hour()
 	})
 	if p.grain == daily {
 		for i := range rows {
-			if rows[i].Hour != p.from {
-				rows[i].Hour, rows[i].Entry = p.from, "" // it is written again
+			if rows[i].Hour != p.start {
+				rows[i].Hour, rows[i].Entry = p.start, "" // it is written again
 			}
 		}
 	}

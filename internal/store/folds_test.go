@@ -74,7 +74,7 @@ func TestFoldingBoundsGrowth(t *testing.T) {
 				}
 			}
 			fold(end.Add(ledger.HoursAfter))
-			// The day of the newest pass is not folded, nor the hour that it may derive anew.
+			// The day of the newest pass is not folded, nor the hour that it may derive again.
 			if n, most := rows(), machines*(24*(days-1)+96+4); n[0] > most || n[1] > most {
 				t.Errorf("hours leave %v rows", n)
 			}
