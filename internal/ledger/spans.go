@@ -10,8 +10,7 @@ import (
 // spans returns what is known of a resource's duty before at.
 func spans(s Seen, ref inventory.Ref, at time.Time) []Span { return layered(s.Spans[ref], at) }
 
-// Overlay returns what spans say of the time before at, in order and without overlap: where they
-// overlap the first holds.
+// Overlay returns spans before a time in order and without overlap: the first of two holds.
 func Overlay(spans []Span, at time.Time) []Span { return layered(spans, at) }
 
 // layered lays spans over one another, the first on top, and returns what can be seen
