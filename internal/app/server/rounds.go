@@ -139,7 +139,7 @@ type accountRounds struct {
 	begin func(context.Context) error
 	// ended, when set, is called after each round.
 	ended func(context.Context)
-	// foldAt is when the ledger is looked at for something to fold.
+	// foldAt is the time of the next look for something to fold.
 	foldAt time.Time
 	// said are the results of the newest round, which are told once.
 	said map[action.Line]bool
