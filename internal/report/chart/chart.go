@@ -93,7 +93,9 @@ func css() string {
 	return ":root {" + light.String() + " }\n@media (prefers-color-scheme: dark) { :root {" +
 		dark.String() + " } }\n" +
 		"@media print { :root {" + light.String() +
-		" } }\n.chart { overflow-x: auto; } .chart svg { display: block; }\n" +
+		" } }\n.chart { overflow-x: auto; }\n" +
+		".chart svg { display: block; width: 100%; max-width: 1000px; height: auto; }\n" +
+		fmt.Sprintf(".chart .least-%d { min-width: %dpx; }\n", MinWidth, MinWidth) +
 		"@media print { .chart { overflow: visible; } .chart svg { min-width: 0 !important; } }\n"
 }
 
@@ -311,10 +313,10 @@ func (c *canvas) done(title string, height float64) string {
 	_, _ = h.Write([]byte(title + c.b.String()))
 	id := fmt.Sprintf("chart-%x", h.Sum64())
 	var b strings.Builder
-	fmt.Fprintf(&b, `<div class="chart" role="region" tabindex="0" aria-label="%s" style="overflow-x:auto">`,
+	fmt.Fprintf(&b, `<div class="chart" role="region" tabindex="0" aria-label="%s">`,
 		html.EscapeString("Picture: "+title))
 	fmt.Fprintf(&b,
-		`<svg viewBox="0 0 %g %.0f" role="img" aria-labelledby="%s-title %s-desc" font-family="system-ui, sans-serif" font-size="%g" fill="currentColor" style="width:100%%;min-width:%dpx;max-width:1000px;height:auto">`,
+		`<svg viewBox="0 0 %g %.0f" role="img" aria-labelledby="%s-title %s-desc" font-family="system-ui, sans-serif" font-size="%g" fill="currentColor" class="least-%d">`,
 		width, math.Ceil(height), id, id, fontSize, MinWidth)
 	fmt.Fprintf(&b, `<title id="%s-title">%s</title><desc id="%s-desc">%s</desc>`, id, html.EscapeString(title), id,
 		html.EscapeString(strings.Join(c.facts, "; ")))
