@@ -3,6 +3,9 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -28,8 +31,32 @@ type Visit struct {
 	Call *ops.Call
 	// Refusal is why the request is not served; nil where it is.
 	Refusal *Refusal
-	// FormToken is the token that each form of the session has to send; empty without a session.
-	FormToken string
+	// session is the cookie of the visitor.
+	session string
+}
+
+// FormToken returns the token that a form of the session has to send; empty without a session. It
+// differs each time, so that nothing can be learned of it from the sizes of compressed pages.
+func (v Visit) FormToken() string {
+	if v.session == "" {
+		return ""
+	}
+	mac := formMAC(v.session)
+	out := make([]byte, 2*len(mac))
+	_, _ = rand.Read(out[:len(mac)]) // it never fails
+	subtle.XORBytes(out[len(mac):], out[:len(mac)], mac)
+	return base64.RawURLEncoding.EncodeToString(out)
+}
+
+// Sent reports whether a token is one of the forms of the session.
+func (v Visit) Sent(token string) bool {
+	mac := formMAC(v.session)
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || v.session == "" || len(text) != 2*len(mac) {
+		return false
+	}
+	subtle.XORBytes(text[:len(mac)], text[:len(mac)], text[len(mac):])
+	return hmac.Equal(text[:len(mac)], mac)
 }
 
 // Refusal is why a request was not carried out.
@@ -94,7 +121,7 @@ func (s *Server) visit(w http.ResponseWriter, r *http.Request) (v Visit) {
 	if err != nil || cookie.Value == "" {
 		return Visit{Refusal: refusalOf(s.strangers.allow(w, network(r)))}
 	}
-	v.FormToken = formToken(cookie.Value)
+	v.session = cookie.Value
 	c, p := s.authenticate(w, r)
 	if c != nil && p == nil {
 		p = s.callers.allow(w, callerKey(c))
@@ -108,11 +135,9 @@ func (s *Server) visit(w http.ResponseWriter, r *http.Request) (v Visit) {
 	return v
 }
 
-// formToken is the token of the forms of a session. Who knows it knows the cookie, which no page of
-// another site can read; every process that serves the state makes the same one.
-func formToken(session string) string {
-	return base64.RawURLEncoding.EncodeToString(sum(session, "curfew.form/v1"))
-}
+// formMAC is what the tokens of the forms of a session are made of. Who knows it knows the cookie,
+// which no page of another site can read; every process that serves the state makes the same one.
+func formMAC(session string) []byte { return sum(session, "curfew.form/v1") }
 
 // keptPrefix begins the cookie of a browser in which a person has given a token. Signing out does
 // not end such a token, and revoking it ends the session.

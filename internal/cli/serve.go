@@ -20,6 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/web"
 )
 
 // serveFlags are the flags of serve.
@@ -103,7 +104,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	}
 	o := server.ServeOptions{
 		EnforceOptions: enforce, Listen: f.listen, JSON: f.logFormat == "json", Version: a.Version, Out: a.Stdout,
-		Hangup: a.hangups(), Mount: a.mount(ctx),
+		Hangup: a.hangups(), Mount: a.mount(ctx, f.demo),
 	}
 	if f.lease != "" {
 		if o.LeaseTTL, err = config.ParseDuration(f.lease); err != nil || o.LeaseTTL < time.Second {
@@ -122,7 +123,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 
 // mount returns what serves the API in addition to what the service says of itself, until the
 // context ends.
-func (a *app) mount(ctx context.Context) func(*runtime.Request, *store.Store, config.Config,
+func (a *app) mount(ctx context.Context, demo bool) func(*runtime.Request, *store.Store, config.Config,
 	*slog.Logger) (server.Mounted, error) {
 	return func(req *runtime.Request, s *store.Store, cfg config.Config, log *slog.Logger) (server.Mounted, error) {
 		in := cfg.Serve.SignIn
@@ -153,23 +154,28 @@ func (a *app) mount(ctx context.Context) func(*runtime.Request, *store.Store, co
 		if err != nil {
 			return server.Mounted{}, err
 		}
+		pages, err := web.New(web.Options{API: h, Process: req.Process, Log: log})
+		if err != nil {
+			return server.Mounted{}, err
+		}
 		return server.Mounted{
-			Handlers: map[string]http.Handler{"/api/": h, "/auth/": h, "/openapi.json": h}, Known: h.Known,
-			Listening: func(base string) { a.showLink(o, h, base) },
+			Handlers: map[string]http.Handler{"/api/": h, "/auth/": h, "/openapi.json": h, "/": pages}, Known: h.Known,
+			Listening: func(base string) { a.showLink(o, h, base, demo) },
 		}, nil
 	}
 }
 
 // showLink shows the person who starts a service on a terminal how a browser signs in. It goes to
-// no file and no journal: whoever reads it within its time is the owner.
-func (a *app) showLink(o api.Options, h *api.Server, base string) {
-	if a.Width == 0 || o.Owner == nil {
+// no file and no journal: whoever reads it within its time is the owner. A service that shows the
+// simulated account has nothing to protect, and shows its link also where a script started it.
+func (a *app) showLink(o api.Options, h *api.Server, base string, demo bool) {
+	if a.Width == 0 && !demo || o.Owner == nil {
 		return
 	}
 	if o.PublicURL != "" {
 		base = strings.TrimSuffix(o.PublicURL, "/")
 	}
-	plain.Fprintf(a.Stdout, "Sign a browser in, once and within 10 minutes: %s\n", base+h.Link())
+	plain.Fprintf(a.Stdout, "Open this link within 10 minutes to sign one browser in:\n%s\n", base+h.Link())
 }
 
 // serveDemo serves the simulated account.

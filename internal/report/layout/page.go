@@ -112,8 +112,8 @@ func Capital(s string) string {
 
 var statistic = regexp.MustCompile(`^p\d`)
 
-// tone is the class of a decision or a state on a page; "" where it has none.
-func tone(text string) string {
+// StateClass is the class of a decision or a state on a page; "" where it has none.
+func StateClass(text string) string {
 	switch word := stateWord(text); {
 	case worked[word]:
 		return "is-worked"
