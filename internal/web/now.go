@@ -119,7 +119,9 @@ func (v *visit) weeks(out *[2]view.Costs) bool {
 // counts are the four counts of the page Now. Each is how many rows its page shows.
 func (v *visit) counts(fleet view.Fleet, fleetErr error, acts []view.Action, actsErr error) []count {
 	idle := count{label: "idle now", to: "/machines?duty=idle", unread: fleetErr}
-	idle.set(countOf(fleet.Resources, func(r view.Observed) bool { return isMachine(r) && dutyOf(r) == duty.Idle.String() }))
+	idle.set(countOf(fleet.Resources, func(r view.Observed) bool {
+		return isMachine(r) && r.State == string(inventory.StateRunning) && dutyOf(r) == string(duty.Idle)
+	}))
 	waits := count{label: "waiting for a decision", to: "/approvals"}
 	requests, err := read(v, ops.ListApprovals, ops.ApprovalsInput{})
 	waits.unread = err
