@@ -28,13 +28,19 @@ type serveFlags struct {
 	enforceFlags
 	listen, logFormat, lease string
 	// Of the simulated account.
-	speed, length, truth string
-	observe              bool
-	iam                  policyFlags
+	speed, length, truth, history string
+	observe                       bool
+	iam                           policyFlags
 }
 
 // defaultListen is where a service listens: on this machine alone.
 const defaultListen = "127.0.0.1:8787"
+
+// How far back the costs of the simulated account go, and at most.
+const (
+	demoHistory    = 14 * 24 * time.Hour
+	maxDemoHistory = 60 * 24 * time.Hour
+)
 
 func (a *app) newServe() *cobra.Command {
 	var f serveFlags
@@ -75,6 +81,8 @@ mode is enforce, and governance of the resource. See docs/serve.md.`,
 	fl.StringVar(&f.speed, "speed", "720",
 		"with --demo: how much faster time goes: 720 makes a day last two minutes; max is as fast as it can")
 	fl.StringVar(&f.length, "for", "", "with --demo: end after so much simulated time, such as 48h (default: no end)")
+	fl.StringVar(&f.history, "history", "",
+		"with --demo: how far back its costs go, such as 14d or 0 (default 14d; 0 with --for or --speed max)")
 	fl.BoolVar(&f.observe, "observe", false, "with --demo: let no policy act")
 	fl.StringVar(&f.truth, "demo-truth", "",
 		"with --demo: write when each machine is made to work, as JSON, to a `file`")
@@ -114,8 +122,8 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if f.demo {
 		return a.serveDemo(ctx, f, o)
 	}
-	if f.observe || f.length != "" || f.truth != "" {
-		return usageError("--observe, --for and --demo-truth are for --demo")
+	if f.observe || f.length != "" || f.truth != "" || f.history != "" {
+		return usageError("--observe, --for, --history and --demo-truth are for --demo")
 	}
 	a.quiet = true // a service shows no progress
 	return server.Serve(ctx, a.req, o)
@@ -199,6 +207,19 @@ func (a *app) serveDemo(ctx context.Context, f serveFlags, serve server.ServeOpt
 		if o.For, err = config.ParseDuration(f.length); err != nil || o.For <= 0 {
 			return usageError("--for %q: it is a duration such as 48h", f.length)
 		}
+	}
+	switch f.history {
+	case "":
+		if f.length == "" && f.speed != "max" {
+			o.History = demoHistory
+		}
+	case "0":
+	default:
+		var err error
+		if o.History, err = config.ParseDuration(f.history); err != nil || o.History < 0 || o.History > maxDemoHistory {
+			return usageError("--history %q: it is a duration up to 60d such as 14d, or 0", f.history)
+		}
+		o.History = o.History.Truncate(time.Hour)
 	}
 	return server.ServeDemo(ctx, a.req, o)
 }

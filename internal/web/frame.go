@@ -150,7 +150,10 @@ func (f *frame) age() string {
 	if f.seen.IsZero() {
 		return ""
 	}
-	return plain.Duration(max(0, f.now.Sub(f.seen)))
+	if age := f.now.Sub(f.seen); age >= time.Second {
+		return plain.Duration(age.Truncate(time.Second)) + " ago"
+	}
+	return "just now"
 }
 
 // roles are the visitor's, for people.

@@ -149,3 +149,10 @@ func running(all []view.Action) []view.Action {
 }
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+
+// evidenceText is the evidence of a finding without its pictures, which the page shows already.
+func evidenceText(f *view.Finding) *layout.Detail {
+	d := report.Evidence(f)
+	d.Pictures = nil
+	return d
+}

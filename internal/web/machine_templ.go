@@ -468,7 +468,7 @@ func machineContent(v *visit, d *machineDoc) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = layout.Detailed(report.Evidence(f)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = layout.Detailed(evidenceText(f)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

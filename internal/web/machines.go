@@ -276,7 +276,7 @@ func (v *visit) addCosts(rows []machine) {
 		}
 	}
 	doc, err := read(v, ops.GetCosts, spend.CostsQuery{
-		Period: runtime.Period{Since: "month"}, By: string(ledger.ByResource),
+		Period: runtime.Period{Since: "month"}, By: string(ledger.ByResource), Granularity: "total",
 		Where: []string{string(ledger.ByResource) + "=" + strings.Join(ids, ",")},
 	})
 	if err != nil || doc.Costs == nil {

@@ -60,7 +60,7 @@ func minePage(v *visit) (templ.Component, error) {
 	v.addCosts(d.machines)
 	if !strings.ContainsAny(d.who, ",=") {
 		costs, err := read(v, ops.GetCosts, spend.CostsQuery{
-			Period: runtime.Period{Since: "month"}, Where: []string{string(ledger.ByUser) + "=" + d.who},
+			Period: runtime.Period{Since: "month"}, Granularity: "total", Where: []string{string(ledger.ByUser) + "=" + d.who},
 		})
 		if err == nil && costs.Costs != nil && costs.Recorded {
 			d.costs = &costs

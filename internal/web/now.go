@@ -108,7 +108,7 @@ func carriedOut(all []view.Action) []view.Action {
 func (v *visit) weeks(out *[2]view.Costs) bool {
 	var err error
 	for i, p := range []runtime.Period{{Since: "7d"}, {Since: "14d", Until: "7d"}} {
-		if out[i], err = read(v, ops.GetCosts, spend.CostsQuery{Period: p}); err != nil || out[i].Costs == nil ||
+		if out[i], err = read(v, ops.GetCosts, spend.CostsQuery{Period: p, Granularity: "total"}); err != nil || out[i].Costs == nil ||
 			!out[i].Recorded {
 			return false
 		}
