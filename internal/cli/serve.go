@@ -38,7 +38,7 @@ const defaultListen = "127.0.0.1:8787"
 
 // How far back the costs of the simulated account go, and at most.
 const (
-	demoHistory    = 14 * 24 * time.Hour
+	demoHistory    = 16 * 24 * time.Hour
 	maxDemoHistory = 60 * 24 * time.Hour
 )
 
@@ -82,7 +82,7 @@ mode is enforce, and governance of the resource. See docs/serve.md.`,
 		"with --demo: how much faster time goes: 720 makes a day last two minutes; max is as fast as it can")
 	fl.StringVar(&f.length, "for", "", "with --demo: end after so much simulated time, such as 48h (default: no end)")
 	fl.StringVar(&f.history, "history", "",
-		"with --demo: how far back its costs go, such as 14d or 0 (default 14d; 0 with --for or --speed max)")
+		"with --demo: how far back its costs go, such as 16d or 0 (default 16d; 0 with --for or --speed max)")
 	fl.BoolVar(&f.observe, "observe", false, "with --demo: let no policy act")
 	fl.StringVar(&f.truth, "demo-truth", "",
 		"with --demo: write when each machine is made to work, as JSON, to a `file`")
@@ -217,7 +217,7 @@ func (a *app) serveDemo(ctx context.Context, f serveFlags, serve server.ServeOpt
 	default:
 		var err error
 		if o.History, err = config.ParseDuration(f.history); err != nil || o.History < 0 || o.History > maxDemoHistory {
-			return usageError("--history %q: it is a duration up to 60d such as 14d, or 0", f.history)
+			return usageError("--history %q: it is a duration up to 60d such as 16d, or 0", f.history)
 		}
 		o.History = o.History.Truncate(time.Hour)
 	}

@@ -109,6 +109,7 @@ func costsPage(v *visit) (templ.Component, error) {
 		if d.billErr = err; err == nil {
 			sheet := report.Reconciliation(bill)
 			sheet.Commands, sheet.Next = nil, nil
+			sheet.Tables = sheet.Tables[:min(len(sheet.Tables), 1)] // the rest is curfew bill reconcile
 			d.bill = &sheet
 		}
 	}
