@@ -292,7 +292,7 @@ var least = map[string][]string{
 		"list-people", "whoami", "list-audit", "verify-audit", "stream-events", "list-backtests", "get-backtest",
 		"get-backtest-result", "list-bill-periods", "get-last-scan",
 		"list-sessions", "get-session", "get-session-log", "get-cost-shares", "get-state", "get-doctor-state",
-		"get-gateways", "list-open-alerts"},
+		"get-gateways", "list-open-alerts", "get-why"},
 	"user": {
 		"create-backtest", "cancel-backtest", "keep-resource", "settle-hold", "release-hold",
 		"extend-hold", "estimate",
