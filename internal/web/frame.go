@@ -56,7 +56,7 @@ func (f *frame) second() []link {
 }
 
 // sections are the beginnings of paths that belong to an item of the navigation with another path.
-var sections = map[string]string{"/plan": "/findings", "/approvals": "/budgets", "/gateways": "/costs"}
+var sections = map[string]string{"/plan": "/findings", "/approvals": "/budgets", "/gateways": "/costs", "/why": "/findings"}
 
 // here reports whether a page is of an item of the navigation.
 func (f *frame) here(l link) bool {

@@ -271,11 +271,29 @@ func TestRowsAddUpToHeadline(t *testing.T) {
 	}
 	teams := 0.0
 	table := regexp.MustCompile(`(?s)<h2>By team</h2>.*?</table>`).FindString(text)
-	for _, m := range regexp.MustCompile(`class="num is-idle">([^<]+)<`).FindAllStringSubmatch(table, -1) {
+	for _, m := range regexp.MustCompile(`class="num is-idle"><a[^>]*>([^<]+)<`).FindAllStringSubmatch(table, -1) {
 		teams += dollars(t, m[1])[0]
 	}
 	if rows := strings.Count(table, "<tr>") - 1; teams < headline[0]-float64(rows) || teams > headline[0]+float64(rows) {
 		t.Errorf("the teams waste %v, the headline says %v", teams, headline[0])
+	}
+}
+
+// TestEveryFigureIsExplained follows the figures of the page Now to the rows that add up to them.
+func TestEveryFigureIsExplained(t *testing.T) {
+	b := signedIn(t, demo.token)
+	links := regexp.MustCompile(`href="(/why/[^"]+)"[^>]*>`).FindAllStringSubmatch(b.get("/").text, -1)
+	if len(links) < 5 {
+		t.Fatalf("%d figures are explained", len(links))
+	}
+	for _, m := range links {
+		got := b.get(html.UnescapeString(m[1]))
+		if got.status != 200 || !strings.Contains(got.text, "Left out") && !strings.Contains(got.text, "<tbody>") {
+			t.Errorf("%s: %d", m[1], got.status)
+		}
+	}
+	if got := b.get("/why/no.such.figure"); got.status != http.StatusNotFound {
+		t.Errorf("an unknown figure: %d", got.status)
 	}
 }
 

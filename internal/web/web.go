@@ -128,6 +128,8 @@ var pages = []struct {
 	{"/findings", findingsPage},
 	{"/findings/{id}", findingPage},
 	{"/plan", planPage},
+	{"/why", whyPage},
+	{"/why/{figure...}", whyPage},
 	{"/costs", costsPage},
 	{"/costs.csv", costsPage},
 	{"/budgets", budgetsPage},
