@@ -2,9 +2,12 @@ package web_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"html"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -348,5 +351,17 @@ func TestApproverDecidesOnPage(t *testing.T) {
 	_, doc := demo.api("GET", "/api/v1/approvals?all=true", "")
 	if !strings.Contains(doc, `"state": "approved"`) || !strings.Contains(doc, `"state": "denied"`) {
 		t.Error(doc)
+	}
+}
+
+// TestScriptIsAsPublished holds the one script of others to the hash of its release.
+func TestScriptIsAsPublished(t *testing.T) {
+	text, err := os.ReadFile("static/htmx.min.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130"
+	if got := fmt.Sprintf("%x", sha256.Sum256(text)); got != want {
+		t.Errorf("htmx 4.0.1 has the hash %s, want %s", got, want)
 	}
 }
