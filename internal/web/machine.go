@@ -7,7 +7,6 @@ import (
 
 	"github.com/a-h/templ"
 
-	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/app/spend"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -71,7 +70,7 @@ func machinePage(v *visit) (templ.Component, error) {
 		acts, err := read(v, ops.ListActions, ops.Paging{Limit: 200})
 		d.note(err)
 		for _, a := range acts.Actions {
-			if a.Resource == r.ID {
+			if a.Resource == r.ID && len(d.actions) < shownFirst {
 				d.actions = append(d.actions, a)
 			}
 		}
@@ -133,19 +132,6 @@ func latestOf(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// running are the actions that are not over.
-func running(all []view.Action) []view.Action {
-	var out []view.Action
-	for _, a := range all {
-		switch action.Phase(a.Phase) {
-		case action.Done, action.Failed, action.Withdrawn, action.Undone:
-		default:
-			out = append(out, a)
-		}
-	}
-	return out
 }
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

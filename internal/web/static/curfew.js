@@ -49,7 +49,7 @@
     }
     wanted = false;
     last = Date.now();
-    htmx.trigger(main(), 'curfew:refresh');
+    htmx.trigger(main(), 'renew');
   };
   const soon = () => {
     if (due === null) due = setTimeout(refresh, Math.max(400, 2000 - (Date.now() - last)));
