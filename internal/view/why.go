@@ -215,7 +215,7 @@ func (d *Scan) nowFigures() []figure {
 	return out
 }
 
-// committed names the cost of commitments, which is beside what runs.
+// committed names the cost of commitments, which is not part of what runs.
 func (d *Scan) committed() []string {
 	v, known := d.Totals.MonthlyCommittedUSD.Get()
 	if !known || v == 0 {
