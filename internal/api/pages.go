@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
-	"sync"
 
 	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/ops"
@@ -135,8 +134,8 @@ func (s *Server) visit(w http.ResponseWriter, r *http.Request) (v Visit) {
 	return v
 }
 
-// formMAC is what the tokens of the forms of a session are made of. Who knows it knows the cookie,
-// which no page of another site can read; every process that serves the state makes the same one.
+// formMAC returns the secret of the form tokens of a session. It derives from the cookie, which no page
+// of another site can read, so every process that serves the state returns the same one.
 func formMAC(session string) []byte { return sum(session, "curfew.form/v1") }
 
 // keptPrefix begins the cookie of a browser in which a person has given a token. Signing out does
@@ -193,7 +192,8 @@ type Answer struct {
 func (s *Server) Carry(r *http.Request, o ops.Info, path string, body []byte, key string) Answer {
 	call, err := http.NewRequestWithContext(r.Context(), o.Method, path, bytes.NewReader(body))
 	if err != nil {
-		return Answer{Refusal: refusalOf(problemOf(http.StatusBadRequest, "invalid", "the form names no such thing", ""))}
+		p := problemOf(http.StatusBadRequest, "invalid", "the form names no such thing", "")
+		return Answer{Refusal: refusalOf(p)}
 	}
 	call.Host, call.RemoteAddr, call.TLS = r.Host, r.RemoteAddr, r.TLS
 	for _, name := range []string{"Cookie", "Origin", requestHeader} {
@@ -224,7 +224,6 @@ func (s *Server) Carry(r *http.Request, o ops.Info, path string, body []byte, ke
 // taken keeps an answer in memory.
 type taken struct {
 	header http.Header
-	once   sync.Once
 	status int
 	body   bytes.Buffer
 }
@@ -238,7 +237,11 @@ func (t *taken) Header() http.Header {
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (t *taken) WriteHeader(status int) { t.once.Do(func() { t.status = status }) }
+func (t *taken) WriteHeader(status int) {
+	if t.status == 0 {
+		t.status = status
+	}
+}
 
 // Write implements http.ResponseWriter.
 func (t *taken) Write(p []byte) (int, error) {

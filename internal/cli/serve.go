@@ -216,7 +216,8 @@ func (a *app) serveDemo(ctx context.Context, f serveFlags, serve server.ServeOpt
 	case "0":
 	default:
 		var err error
-		if o.History, err = config.ParseDuration(f.history); err != nil || o.History < 0 || o.History > maxDemoHistory {
+		o.History, err = config.ParseDuration(f.history)
+		if err != nil || o.History < 0 || o.History > maxDemoHistory {
 			return usageError("--history %q: it is a duration up to 60d such as 16d, or 0", f.history)
 		}
 		o.History = o.History.Truncate(time.Hour)

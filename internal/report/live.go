@@ -51,7 +51,7 @@ func Thing(r *view.Resource) string { return thing(r) }
 // Owner names who answers for a resource: "vision/ana".
 func Owner(r *view.Resource) string { return owner(r) }
 
-// Evidence is what a reader sees of a finding who opens it.
+// Evidence returns the evidence of a finding, with its pictures.
 func Evidence(f *view.Finding) *layout.Detail { return detail(f) }
 
 // Spark draws one signal of a resource.
@@ -126,14 +126,16 @@ func MachineTimeline(h view.History, entries []view.AuditEntry, from, now time.T
 		switch e.What {
 		case action.EventWarned, action.EventConfirmed, action.EventKeep, action.EventUndone, action.EventWithdrawn:
 			if e.At.After(from) && len(l.Marks) < maxTimelineMarks {
-				l.Marks = append(l.Marks, chart.Mark{At: chart.Second(e.At), Label: layout.Joined(" ", e.What, e.Verb)})
+				l.Marks = append(l.Marks, chart.Mark{
+					At: chart.Second(e.At), Label: layout.Joined(" ", e.What, e.Verb),
+				})
 			}
 		}
 	}
 	return l.SVG()
 }
 
-// maxTimelineMarks is how many warnings and actions a timeline names.
+// maxTimelineMarks bounds the warnings and actions that a timeline names.
 const maxTimelineMarks = 8
 
 func latest(a, b time.Time) time.Time {
@@ -146,7 +148,7 @@ func latest(a, b time.Time) time.Time {
 // WaitText is a wait before a release, for people.
 func WaitText(w backtest.Wait) string { return spanText(w.WaitSeconds) }
 
-// WaitHours is what a wait saves, net of restarts.
+// WaitHours returns the savings of a wait, net of restarts.
 func WaitHours(w backtest.Wait) string { return hoursText(w.NetSavedHours) }
 
 // WaitPolicy is a policy that stops an idle machine that may end after a wait.

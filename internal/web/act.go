@@ -16,13 +16,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// formAction is what a form can do: it calls one operation, with the fields of the form as its input.
+// formAction is the operation of a form, with the fields of the form as its input.
 type formAction struct {
 	operation ops.Info
 	// input makes the body of the call.
 	input func(f url.Values) map[string]any
-	// said is what the visitor is told when it is done.
-	said string
+	// message is the sentence on the next page; empty takes the outcome in the answer.
+	message string
 }
 
 // fields makes an input of the fields that a form has.
@@ -103,7 +103,7 @@ func (p *Pages) act(w http.ResponseWriter, r *http.Request) {
 		p.showSecret(v, got.Document)
 		return
 	}
-	said := do.said
+	said := do.message
 	if said == "" {
 		said = outcome(got.Document)
 	}
@@ -150,8 +150,8 @@ func (p *Pages) say(w http.ResponseWriter, r *http.Request, text string) {
 	})
 }
 
-// takeSaid returns what the last action did, once.
-func (v *visit) takeSaid() string {
+// takeMessage returns what the last action did, once.
+func (v *visit) takeMessage() string {
 	c, err := v.r.Cookie(saidCookie)
 	if err != nil || v.r.Method != http.MethodGet {
 		return ""
@@ -200,7 +200,9 @@ func (p *Pages) signIn(w http.ResponseWriter, r *http.Request) {
 	v := api.VisitOf(r.Context())
 	if v.Refusal != nil && v.Refusal.Code == "foreign_origin" || r.ParseForm() != nil {
 		p.show(w, r, http.StatusForbidden, bare(p, "Not served", refusal(api.Refusal{
-			Status: http.StatusForbidden, Detail: "a page of another site sent the form", Hint: "open the page itself"})))
+			Status: http.StatusForbidden, Detail: "a page of another site sent the form",
+			Hint: "open the page itself",
+		})))
 		return
 	}
 	to := inside(r.PostForm.Get("to"))

@@ -19,7 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// policiesDoc is what the page Policies shows.
+// policiesDoc is the content of the page Policies.
 type policiesDoc struct {
 	sheet        *layout.Sheet
 	err          error
@@ -66,7 +66,7 @@ func backtestFields(f url.Values) map[string]any {
 	return in
 }
 
-// backtestDoc is what the page of a backtest shows.
+// backtestDoc is the content of the page of a backtest.
 type backtestDoc struct {
 	job    view.BacktestJob
 	sheet  *layout.Sheet
@@ -125,22 +125,22 @@ func alertsPage(v *visit) (templ.Component, error) {
 	return alertsContent(v, alerts, fuses, troubles), nil
 }
 
-// auditDoc is what the page Audit log shows.
+// auditDoc is the content of the page Audit log.
 type auditDoc struct {
-	entries               []view.AuditEntry
-	what, actor, resource string
-	newest                int
+	entries                []view.AuditEntry
+	event, actor, resource string
+	newest                 int
 }
 
 // auditPage shows the newest entries of the audit log.
 func auditPage(v *visit) (templ.Component, error) {
 	q := v.r.URL.Query()
-	d := auditDoc{what: q.Get("what"), actor: q.Get("actor"), resource: q.Get("resource"), newest: rowsShown}
+	d := auditDoc{event: q.Get("what"), actor: q.Get("actor"), resource: q.Get("resource"), newest: rowsShown}
 	if q.Get("all") != "" {
 		d.newest = maxRows
 	}
 	log, err := read(v, ops.ListAudit, ops.AuditInput{
-		What: d.what, Actor: d.actor, Resource: d.resource, Newest: d.newest,
+		What: d.event, Actor: d.actor, Resource: d.resource, Newest: d.newest,
 	})
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func auditPage(v *visit) (templ.Component, error) {
 	return auditContent(v, &d), nil
 }
 
-// settingsDoc is what the page Settings shows.
+// settingsDoc is the content of the page Settings.
 type settingsDoc struct {
 	whoami     view.Whoami
 	accounts   []view.Account
@@ -220,7 +220,7 @@ func (d *settingsDoc) roundOf(account string) *view.AccountRound {
 	return nil
 }
 
-// identities are how a person is known.
+// identities lists the identities of a person.
 func identities(p view.Person) string {
 	return strings.Join(slices.Concat(p.Mail, p.OIDC, p.AWS, p.Slack, p.GitHub, p.Linux), ", ")
 }
@@ -235,7 +235,7 @@ func historyOf(b view.BacktestJob) string {
 	return plain.Line(b.Of.From + " since " + cmp.Or(b.Of.Since, "7d"))
 }
 
-// blindSpot is what could not be read, with its effect.
+// blindSpot describes a source that could not be read, with its effect.
 func blindSpot(b inventory.BlindSpot) string {
 	return plain.Line(layout.Joined(": ", b.What, layout.Joined("; ", b.Why, b.Effect)))
 }

@@ -18,11 +18,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// findingsDoc is what the page Findings shows.
+// findingsDoc is the content of the page Findings.
 type findingsDoc struct {
-	scan  *view.Scan
-	sheet layout.Sheet
-	// step, team and text are what is asked for; step -1 is every one.
+	scan *view.Scan
+	// step, team and text are the filters; step -1 is every step.
 	step       int
 	team, text string
 	rows       []*view.Finding
@@ -40,8 +39,7 @@ func findingsPage(v *visit) (templ.Component, error) {
 	}
 	q := v.r.URL.Query()
 	d := findingsDoc{
-		scan: scan, sheet: report.Audit(*scan, report.Options{All: true}), step: -1, team: q.Get("team"), text: q.Get("q"),
-		keeps: v.aboutMachines().keeps,
+		scan: scan, step: -1, team: q.Get("team"), text: q.Get("q"), keeps: v.aboutMachines().keeps,
 	}
 	if n, err := strconv.Atoi(q.Get("step")); err == nil {
 		d.step = n
@@ -77,7 +75,7 @@ func (d *findingsDoc) takes(f *view.Finding) bool {
 	}, func(s string) bool { return strings.Contains(strings.ToLower(s), text) })
 }
 
-// findingDoc is what the page of one finding shows.
+// findingDoc is the content of the page of one finding.
 type findingDoc struct {
 	view.DatedFinding
 	samples  []view.Samples
@@ -120,8 +118,8 @@ func findingPage(v *visit) (templ.Component, error) {
 // carried reports whether a fix changes something that curfew can do.
 func carried(f *view.Finding) bool {
 	switch f.Fix.Change.Verb {
-	case "", change.Notify, change.Advise, change.Measure, change.Reroute, change.Use, change.UseCommitment, change.Plan,
-		change.Move, change.Schedule, change.UseSpot:
+	case "", change.Notify, change.Advise, change.Measure, change.Reroute, change.Use, change.UseCommitment,
+		change.Plan, change.Move, change.Schedule, change.UseSpot:
 		return false
 	}
 	return true
@@ -136,7 +134,7 @@ func changeText(c change.Change) string {
 	return string(text)
 }
 
-// outcome says what a pass did about a fix.
+// outcome describes the result of a pass for a fix.
 func outcome(doc []byte) string {
 	var d view.Fixes
 	if json.Unmarshal(doc, &d) != nil {

@@ -11,27 +11,27 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// frame is what is around every page.
+// frame is the part of a page around its content.
 type frame struct {
 	pages *Pages
 	visit *visit
 	// title is the page's in the navigation and in the window.
 	title string
 	path  string
-	who   string
+	user  string
 	// pending counts the requests that wait for an approval.
 	pending int
-	// accounts are those that are read, seen the time of the oldest reading.
+	// accounts are the observed accounts, seen the oldest time of an observation.
 	accounts []view.Account
 	seen     time.Time
 	scan     *view.Scan
 	freeze   view.Freeze
 	frozen   bool
-	// unread says what of the frame could not be read; empty: all of it could.
+	// unread names the parts of the frame that could not be read, with the errors.
 	unread string
-	// said is what the last action of the visitor did.
-	said string
-	now  time.Time
+	// message is the outcome of the last action of the visitor.
+	message string
+	now     time.Time
 }
 
 // link is one item of the navigation.
@@ -56,7 +56,9 @@ func (f *frame) second() []link {
 }
 
 // sections are the beginnings of paths that belong to an item of the navigation with another path.
-var sections = map[string]string{"/plan": "/findings", "/approvals": "/budgets", "/gateways": "/costs", "/why": "/findings"}
+var sections = map[string]string{
+	"/plan": "/findings", "/why": "/findings", "/approvals": "/budgets", "/gateways": "/costs",
+}
 
 // here reports whether a page is of an item of the navigation.
 func (f *frame) here(l link) bool {
@@ -77,9 +79,11 @@ func (f *frame) name() string {
 	return "curfew"
 }
 
-// frame reads what is around every page. What cannot be read is named and keeps no page back.
+// frame reads the frame of a page. A part that cannot be read is named and keeps no page back.
 func (v *visit) frame() *frame {
-	f := &frame{pages: v.pages, visit: v, path: v.r.URL.Path, who: v.Call.Who.Name, now: v.now, said: v.takeSaid()}
+	f := &frame{
+		pages: v.pages, visit: v, path: v.r.URL.Path, user: v.Call.Who.Name, now: v.now, message: v.takeMessage(),
+	}
 	var unread []string
 	note := func(what string, err error) {
 		if err != nil {
@@ -145,7 +149,7 @@ func (f *frame) unmeasured() int {
 	return len(f.scan.CannotJudge)
 }
 
-// age is how old the data is.
+// age returns the time since the oldest observation.
 func (f *frame) age() string {
 	if f.seen.IsZero() {
 		return ""

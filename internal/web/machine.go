@@ -16,10 +16,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// timelineDays is how far back the page of a machine looks.
+// timelineDays is the length of the time axis of a machine.
 const timelineDays = 14
 
-// machineDoc is what the page of one machine shows.
+// machineDoc is the content of the page of one machine.
 type machineDoc struct {
 	machine
 	timeline string
@@ -96,7 +96,8 @@ func (d *machineDoc) note(err error) {
 // machineCosts adds what the machine came to, day by day.
 func (v *visit) machineCosts(d *machineDoc) {
 	doc, err := read(v, ops.GetCosts, spend.CostsQuery{
-		Period: runtime.Period{Since: "14d"}, Granularity: "day", Where: []string{string(ledger.ByResource) + "=" + d.ID},
+		Period: runtime.Period{Since: "14d"}, Granularity: "day",
+		Where: []string{string(ledger.ByResource) + "=" + d.ID},
 	})
 	if err != nil || doc.Costs == nil || len(doc.Rows) == 0 {
 		return

@@ -22,8 +22,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// rowsShown is how many rows a page of a list shows.
+// rowsShown is the number of rows on a page of a list.
 const rowsShown = 100
+
+// maxPage bounds the page number of an address.
+const maxPage = 100_000
 
 // unmeasured selects the machines that the audit could not judge.
 const unmeasured = "unmeasured"
@@ -32,16 +35,16 @@ const unmeasured = "unmeasured"
 type machine struct {
 	view.Observed
 	spark string
-	// cost is what it came to this month; unknown where the ledger cannot be read.
+	// cost is the charge of this month; unknown where the ledger cannot be read.
 	cost  money.Dollars
 	keep  *view.Keep
 	act   *view.Action
 	dueAt time.Time
-	// why is why it could not be judged.
+	// why is the reason for a missing verdict.
 	why string
 }
 
-// machinesDoc is what the page Machines shows.
+// machinesDoc is the content of the page Machines.
 type machinesDoc struct {
 	query   machineQuery
 	rows    []machine
@@ -62,7 +65,8 @@ func machineQueryOf(u *url.URL) machineQuery {
 	page, _ := strconv.Atoi(q.Get("page"))
 	return machineQuery{
 		text: q.Get("q"), team: q.Get("team"), region: q.Get("region"), duty: q.Get("duty"), state: q.Get("state"),
-		sort: cmp.Or(q.Get("sort"), "-hour"), group: q.Get("group"), stops: q.Get("stops"), page: min(max(page, 0), 1e5),
+		sort: cmp.Or(q.Get("sort"), "-hour"), group: q.Get("group"), stops: q.Get("stops"),
+		page: min(max(page, 0), maxPage),
 	}
 }
 
@@ -141,7 +145,7 @@ func gpuText(r view.Observed) string {
 	return strconv.Itoa(*r.GPUs)
 }
 
-// groups are what machines are grouped by.
+// groups are the group names of machines, by the name of the grouping.
 var groups = map[string]func(*machine) string{
 	"team":   func(m *machine) string { return teamName(m.Owner.Team) },
 	"region": func(m *machine) string { return m.Region },
@@ -208,7 +212,7 @@ func distinct(all []string) []string {
 	return slices.Compact(all)
 }
 
-// about is what other documents say of machines, by their identities.
+// about holds facts of other documents about machines, by their identities.
 type about struct {
 	keeps  map[string]view.Keep
 	acts   map[string]view.Action
@@ -289,12 +293,12 @@ func (v *visit) addCosts(rows []machine) {
 	}
 }
 
-// ownerName is who answers for a resource.
+// ownerName returns the owner of a resource.
 func ownerName(r view.Observed) string {
 	return report.Owner(&view.Resource{ID: r.Resource, Description: r.Description})
 }
 
-// lasting is how long a machine does what it does.
+// lasting returns the time since a verdict began.
 func (v *visit) lasting(at *time.Time) string {
 	if at == nil {
 		return ""
@@ -302,7 +306,7 @@ func (v *visit) lasting(at *time.Time) string {
 	return plain.Duration(max(0, v.now.Sub(*at)))
 }
 
-// dutyWords say what a duty means in a word or two.
+// dutyWord returns the word for a duty.
 func dutyWord(d string) string { return cmp.Or(d, "not judged") }
 
 // dutyClass is the color of a duty, which never stands without its word.
@@ -318,7 +322,7 @@ func dutyClass(d string) string {
 	return "is-open"
 }
 
-// chosen says which machines a page shows.
+// chosen describes the filters of a page in words.
 func chosen(q machineQuery) string {
 	words := ""
 	switch {
@@ -342,7 +346,7 @@ func chosen(q machineQuery) string {
 	return words
 }
 
-// direction is how a column is sorted.
+// direction is the sort direction of a column.
 func direction(sort string) string {
 	if strings.HasPrefix(sort, "-") {
 		return "descending"

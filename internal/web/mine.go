@@ -14,9 +14,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// mineDoc is what the page Mine shows.
+// mineDoc is the content of the page Mine.
 type mineDoc struct {
-	who      string
+	person   string
 	own      bool
 	runs     []view.Run
 	runsErr  error
@@ -28,14 +28,14 @@ type mineDoc struct {
 // minePage shows what one person runs: sessions, machines, what happens when, and the cost of the
 // month. It is the visitor's, or that of another person whom they may see.
 func minePage(v *visit) (templ.Component, error) {
-	d := mineDoc{who: v.Call.Who.Name, own: true}
-	if of := strings.TrimSpace(v.r.URL.Query().Get("of")); of != "" && of != d.who {
-		d.who, d.own = of, false
+	d := mineDoc{person: v.Call.Who.Name, own: true}
+	if of := strings.TrimSpace(v.r.URL.Query().Get("of")); of != "" && of != d.person {
+		d.person, d.own = of, false
 	}
 	runs, err := read(v, ops.ListSessions, ops.SessionsInput{})
 	d.runsErr = err
 	for _, r := range runs.Runs {
-		if isNamed(d.who, r.AskedBy, r.Owner.User) {
+		if isNamed(d.person, r.AskedBy, r.Owner.User) {
 			d.runs = append(d.runs, r)
 		}
 	}
@@ -51,16 +51,17 @@ func minePage(v *visit) (templ.Component, error) {
 		if r.Owner.User != "" {
 			d.people = append(d.people, r.Owner.User)
 		}
-		if isNamed(d.who, r.Owner.User) {
+		if isNamed(d.person, r.Owner.User) {
 			d.machines = append(d.machines, about.machine(v, r))
 		}
 	}
 	d.people = distinct(d.people)
 	slices.SortStableFunc(d.machines, func(a, b machine) int { return first(b.act != nil) - first(a.act != nil) })
 	v.addCosts(d.machines)
-	if !strings.ContainsAny(d.who, ",=") {
+	if !strings.ContainsAny(d.person, ",=") {
 		costs, err := read(v, ops.GetCosts, spend.CostsQuery{
-			Period: runtime.Period{Since: "month"}, Granularity: "total", Where: []string{string(ledger.ByUser) + "=" + d.who},
+			Period: runtime.Period{Since: "month"}, Granularity: "total",
+			Where: []string{string(ledger.ByUser) + "=" + d.person},
 		})
 		if err == nil && costs.Costs != nil && costs.Recorded {
 			d.costs = &costs

@@ -49,9 +49,9 @@ func mineContent(v *visit, d *mineDoc) templ.Component {
 			}
 		} else {
 			var templ_7745c5c3_Var2 string
-			templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs("Of " + plain.Line(d.who))
+			templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs("Of " + plain.Line(d.person))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `mine.templ`, Line: 18, Col: 31}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `mine.templ`, Line: 18, Col: 34}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
 			if templ_7745c5c3_Err != nil {
@@ -169,7 +169,7 @@ func mineContent(v *visit, d *mineDoc) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(d.machines) == 0 {
-			templ_7745c5c3_Err = empty("No machine has "+plain.Line(d.who)+" as its owner.", "Tags name owners; curfew up demo --gpu L4 starts a session of your own.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = empty("No machine has "+plain.Line(d.person)+" as its owner.", "Tags name owners; curfew up demo --gpu L4 starts a session.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -198,7 +198,7 @@ func mineContent(v *visit, d *mineDoc) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = selectField("of", "Of another person", d.who, "you", d.people).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = selectField("of", "Of another person", d.person, "you", d.people).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -19,7 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// costsDoc is what the page Costs shows.
+// costsDoc is the content of the page Costs.
 type costsDoc struct {
 	query  costsQuery
 	sheet  layout.Sheet
@@ -54,7 +54,7 @@ func (q costsQuery) input() spend.CostsQuery {
 	return in
 }
 
-// csv is where the same costs are as a file.
+// csv returns the address of the same costs as a file.
 func (q costsQuery) csv() templ.SafeURL {
 	out := url.Values{"since": {q.since}, "by": {q.by}, "granularity": {q.granularity}}
 	if q.where != "" {
@@ -98,14 +98,18 @@ func costsPage(v *visit) (templ.Component, error) {
 		}
 	}
 	if d.mayUnits = v.may(ops.GetUnitCosts.Info); d.mayUnits {
-		units, err := read(v, ops.GetUnitCosts, ops.UnitsInput{Period: runtime.Period{Since: "3mo"}, Granularity: "month", Per: 1})
+		units, err := read(v, ops.GetUnitCosts, ops.UnitsInput{
+			Period: runtime.Period{Since: "3mo"}, Granularity: "month", Per: 1,
+		})
 		if d.unitsErr = err; err == nil {
 			sheet := report.Units(units)
 			d.units = &sheet
 		}
 	}
 	if d.mayBill = v.may(ops.GetReconciliation.Info); d.mayBill {
-		bill, err := read(v, ops.GetReconciliation, ops.ReconcileInput{Period: runtime.Period{Since: d.query.since}, Basis: "billed"})
+		bill, err := read(v, ops.GetReconciliation, ops.ReconcileInput{
+			Period: runtime.Period{Since: d.query.since}, Basis: "billed",
+		})
 		if d.billErr = err; err == nil {
 			sheet := report.Reconciliation(bill)
 			sheet.Commands, sheet.Next = nil, nil
@@ -137,7 +141,7 @@ func (v *visit) csv(doc view.Costs) error {
 	return errSent
 }
 
-// budgetsDoc is what the page Budgets shows.
+// budgetsDoc is the content of the page Budgets.
 type budgetsDoc struct {
 	sheet layout.Sheet
 	holds *layout.Sheet
@@ -161,7 +165,7 @@ func budgetsPage(v *visit) (templ.Component, error) {
 	return budgetsContent(v, &d), nil
 }
 
-// approvalsDoc is what the page Approvals shows.
+// approvalsDoc is the content of the page Approvals.
 type approvalsDoc struct {
 	doc     view.Approvals
 	decided []view.Request
@@ -215,7 +219,7 @@ func gatewaysPage(v *visit) (templ.Component, error) {
 	return sheetContent(v, report.Gateways(doc)), nil
 }
 
-// dimensions are what costs are divided by.
+// dimensions lists the dimensions of costs.
 func dimensions() [][2]string {
 	out := make([][2]string, 0, len(ledger.Dimensions))
 	for _, d := range ledger.Dimensions {

@@ -201,7 +201,7 @@ func costsContent(v *visit, d *costsDoc) templ.Component {
 			}
 		}
 		if d.categories != nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<figure class=\"card\"><h2>By category, beside the usual shares</h2>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<figure class=\"card\"><h2>By category, next to the usual shares</h2>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -232,7 +232,7 @@ func costsContent(v *visit, d *costsDoc) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if d.mayBill {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<section><h2>Bill beside ledger</h2>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<section><h2>Bill and ledger</h2>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

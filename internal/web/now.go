@@ -23,10 +23,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// shownFirst is how many findings and actions the page Now shows.
+// shownFirst is the number of findings and of actions on the page Now.
 const shownFirst = 5
 
-// nowDoc is what the page Now shows.
+// nowDoc is the content of the page Now.
 type nowDoc struct {
 	scan     *view.Scan
 	scanErr  error
@@ -45,7 +45,8 @@ type nowDoc struct {
 // count is one of the four counts, a link to its rows.
 type count struct {
 	n          string
-	label, to  string
+	label      string
+	address    string
 	unread     error
 	noticeable bool
 }
@@ -108,8 +109,8 @@ func carriedOut(all []view.Action) []view.Action {
 func (v *visit) weeks(out *[2]view.Costs) bool {
 	var err error
 	for i, p := range []runtime.Period{{Since: "7d"}, {Since: "14d", Until: "7d"}} {
-		if out[i], err = read(v, ops.GetCosts, spend.CostsQuery{Period: p, Granularity: "total"}); err != nil || out[i].Costs == nil ||
-			!out[i].Recorded {
+		out[i], err = read(v, ops.GetCosts, spend.CostsQuery{Period: p, Granularity: "total"})
+		if err != nil || out[i].Costs == nil || !out[i].Recorded {
 			return false
 		}
 	}
@@ -118,17 +119,17 @@ func (v *visit) weeks(out *[2]view.Costs) bool {
 
 // counts are the four counts of the page Now. Each is how many rows its page shows.
 func (v *visit) counts(fleet view.Fleet, fleetErr error, acts []view.Action, actsErr error) []count {
-	idle := count{label: "idle now", to: "/machines?duty=idle", unread: fleetErr}
+	idle := count{label: "idle now", address: "/machines?duty=idle", unread: fleetErr}
 	idle.set(countOf(fleet.Resources, func(r view.Observed) bool {
 		return isMachine(r) && r.State == string(inventory.StateRunning) && dutyOf(r) == string(duty.Idle)
 	}))
-	waits := count{label: "waiting for a decision", to: "/approvals"}
+	waits := count{label: "waiting for a decision", address: "/approvals"}
 	requests, err := read(v, ops.ListApprovals, ops.ApprovalsInput{})
 	waits.unread = err
 	waits.set(len(requests.Requests))
-	ends := count{label: "stopping within an hour", to: "/machines?stops=1h", unread: actsErr}
+	ends := count{label: "stopping within an hour", address: "/machines?stops=1h", unread: actsErr}
 	ends.set(len(v.stopping(acts)))
-	over := count{label: "over budget", to: "/budgets"}
+	over := count{label: "over budget", address: "/budgets"}
 	budgets, err := read(v, ops.ListBudgets, ops.None{})
 	over.unread = err
 	over.set(countOf(budgets.Budgets, func(b view.Budget) bool { return b.State == budget.Over }))
@@ -163,7 +164,7 @@ func (v *visit) stopping(acts []view.Action) map[string]view.Action {
 	return out
 }
 
-// due is when a warned action is carried out.
+// due returns the end of the grace period of a warned action.
 func due(a view.Action) (time.Time, bool) {
 	if a.Phase != string(action.Warned) || a.WarnedAt == nil {
 		return time.Time{}, false
@@ -181,7 +182,7 @@ func dutyOf(r view.Observed) string {
 	return *r.Duty
 }
 
-// resourceName is what people call a resource.
+// resourceName returns the name of a resource, or its id.
 func resourceName(r view.Observed) string {
 	if r.Name != "" {
 		return r.Name
@@ -189,7 +190,7 @@ func resourceName(r view.Observed) string {
 	return r.Resource
 }
 
-// nameOf is what people call the resource with an identity.
+// nameOf returns the name of the resource with an identity.
 func nameOf(names map[string]view.Observed, id string) string {
 	if r, ok := names[id]; ok {
 		return resourceName(r)
@@ -202,12 +203,12 @@ func fullID(r *view.Resource) string {
 	return fmt.Sprintf("%s/%s/%s/%s/%s", r.Cloud, r.Account, r.Region, r.Kind, r.ID)
 }
 
-// weekly is what was wasted in a week, of what it came to.
+// weekly prints the waste of a period and its total.
 func weekly(c view.Costs) string {
 	return money.Known(c.Total.Wasted).String() + " of " + money.Known(c.Total.Amount).String()
 }
 
-// name is what people call the resource of a finding.
+// name returns the name of the resource of a finding, or its id.
 func name(r *view.Resource) string {
 	if r.Name != "" {
 		return r.Name

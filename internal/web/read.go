@@ -29,7 +29,7 @@ type document struct {
 }
 
 const (
-	// documentsFor is how long an answer counts, and maxDocuments how many are kept.
+	// documentsFor is the lifetime of an answer, and maxDocuments bounds the answers that are kept.
 	documentsFor = time.Second
 	maxDocuments = 500
 	// readTimeout bounds the reading of one.
@@ -116,7 +116,7 @@ func shown(err error) string { return plain.Line(action.Redact(err.Error())) }
 
 func escape(s string) string { return url.QueryEscape(s) }
 
-// machineAddress is where the page of a resource is.
+// machineAddress returns the address of the page of a resource.
 func machineAddress(id string) string {
 	parts := strings.Split(id, "/")
 	for i, p := range parts {

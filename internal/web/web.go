@@ -94,7 +94,7 @@ func (p *Pages) readFiles() error {
 	return err
 }
 
-// address is where a browser fetches a file.
+// address returns the address of a file.
 func (p *Pages) address(name string) string { return "/static/" + name + "?v=" + p.files[name].version }
 
 // routes adds every page.
@@ -168,7 +168,7 @@ func (p *Pages) file(w http.ResponseWriter, r *http.Request) {
 	p.send(w, r, http.StatusOK, func(out writer) error { _, err := out.Write(f.content); return err })
 }
 
-// writer is what an answer is written to.
+// writer takes the body of an answer.
 type writer interface{ Write(p []byte) (int, error) }
 
 // send writes an answer, compressed where the browser takes that.

@@ -77,7 +77,8 @@ func run(m *testing.M) int {
 		defer close(ended)
 		cli.Run(ctx, cli.Process{
 			Args: []string{
-				"serve", "--demo", "--history", "3d", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"),
+				"serve", "--demo", "--history", "3d", "--listen", "127.0.0.1:0",
+				"--data-dir", filepath.Join(dir, "data"),
 			},
 			Stdin: strings.NewReader(""), Stdout: out, Stderr: log, Now: time.Now, Dir: dir,
 			Lookup: func(string) (string, bool) { return "", false },
@@ -178,7 +179,7 @@ type browser struct {
 	client *http.Client
 }
 
-// page is what a browser got.
+// page is an answer to a browser.
 type page struct {
 	status int
 	text   string
@@ -275,7 +276,7 @@ func tokenOf(t *testing.T, name, role string) string {
 	return doc.Secret
 }
 
-// packedSize is how many bytes a path takes compressed.
+// packedSize returns the compressed size of a path in bytes.
 func (b *browser) packedSize(path string) int {
 	b.t.Helper()
 	req, err := http.NewRequest(http.MethodGet, demo.base+path, nil)
@@ -298,7 +299,7 @@ func (b *browser) packedSize(path string) int {
 	return len(text)
 }
 
-// newestScan is when the newest audit ended.
+// newestScan returns the end of the newest audit.
 func newestScan(t *testing.T) time.Time {
 	t.Helper()
 	_, text := demo.api("GET", "/api/v1/scans/last", "")

@@ -38,7 +38,7 @@ func whyPage(v *visit) (templ.Component, error) {
 	return whyContent(doc), nil
 }
 
-// whyAddress is where a figure is explained.
+// whyAddress returns the address of the explanation of a figure.
 func whyAddress(figure string) templ.SafeURL {
 	parts := strings.Split(figure, "/")
 	for i, p := range parts {

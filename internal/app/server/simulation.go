@@ -261,9 +261,10 @@ type demoRounds struct {
 	version string
 	// process is that of the service.
 	process *runtime.Process
-	// audited is when the account was audited last. Time stands still while that goes on. asked is
-	// when people asked for work last.
-	audited, asked time.Time
+	// audited is the time of the last audit. Time stands still while an audit goes on.
+	audited time.Time
+	// requests is the time of the last requests to start work.
+	requests time.Time
 }
 
 // Round implements scheduler.Rounds.
@@ -281,8 +282,8 @@ func (d *demoRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	if now := d.sim.Clock.Now(); now.Sub(d.asked) >= oneDay {
-		d.asked = now
+	if now := d.sim.Clock.Now(); now.Sub(d.requests) >= oneDay {
+		d.requests = now
 		if err := simulation.AskToStart(ctx, d.process); err != nil {
 			return out, err
 		}

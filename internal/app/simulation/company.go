@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 )
 
-// companyGateExpiry is how long requests of the simulated company wait: time goes fast there.
+// companyGateExpiry is the lifetime of requests in simulated time, a day of which passes in minutes.
 const companyGateExpiry = 60 * oneDay
 
 // Company adds what the simulated company has where the configuration has nothing of its own:
