@@ -202,7 +202,8 @@ func TestTextFromOutsideStaysText(t *testing.T) {
 	for _, path := range []string{
 		machine, "/", "/machines?q=" + query, "/machines?team=" + query + "&sort=" + query + "&group=" + query,
 		"/audit", "/audit?what=" + query, "/findings?q=" + query, "/costs?where=" + query, "/costs?by=" + query,
-		"/mine?of=" + query, "/settings", "/machines/" + url.PathEscape(probe), "/policies/backtests/" + url.PathEscape(probe),
+		"/mine?of=" + query, "/settings", "/machines/" + url.PathEscape(probe),
+		"/policies/backtests/" + url.PathEscape(probe),
 		"/sign-in?to=" + query, "/" + query,
 	} {
 		got := b.get(path)

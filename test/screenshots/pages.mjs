@@ -4,14 +4,13 @@
 //
 //   node pages.mjs [--seed N] [--out DIR]
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { chromium } from "playwright-core";
 import { overlappingText, smallText, tooWide } from "./checks.mjs";
+import { serve, worst } from "./service.mjs";
 
 const { values } = parseArgs({ options: { seed: { type: "string" }, out: { type: "string" } } });
 const root = resolve(import.meta.dirname, "../..");
@@ -22,72 +21,10 @@ const complaints = [];
 let context = "";
 const say = (what) => complaints.push(`${context}: ${what}`);
 
-// serve starts a service of a seed in a folder of its own, at a minute a second so that a person
-// has 15 seconds to answer a warning.
-async function serve() {
-  const dir = mkdtempSync(join(tmpdir(), "curfew-pages-"));
-  const seed = values.seed ?? String(1);
-  const child = spawn(join(root, "bin/curfew"), ["serve", "--demo", "--speed", "60", "--seed", seed, "--listen", "127.0.0.1:0", "--data-dir", dir], {
-    cwd: dir,
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  let log = "";
-  child.stderr.on("data", (text) => (log += text));
-  const link = await new Promise((done, failed) => {
-    let said = "";
-    child.stdout.on("data", (text) => {
-      said += text;
-      const line = said.split("\n").find((l) => l.includes("://"));
-      if (line && said.includes(line + "\n")) done(line);
-    });
-    child.on("exit", () => failed(new Error(`the service ended: ${log}`)));
-  });
-  assert.match(link, /^http:\/\/127\.0\.0\.1:\d+\/auth\/once\?code=\S+$/, "the link is alone on its line");
-  const token = readFileSync(join(dir, "owner-token"), "utf8").trim();
-  return {
-    link,
-    token,
-    base: new URL(link).origin,
-    log: () => log,
-    end: () =>
-      new Promise((done) => {
-        child.removeAllListeners("exit");
-        child.on("exit", () => {
-          rmSync(dir, { recursive: true, force: true });
-          done();
-        });
-        child.kill("SIGTERM");
-      }),
-  };
-}
-
-const service = await serve();
-const { base } = service;
+// A minute a second gives a person 15 seconds to answer a warning.
+const service = await serve(root, "--speed", "60", "--seed", values.seed ?? "1");
+const { base, api, until } = service;
 const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox", "--disable-gpu"] });
-
-// api calls the API as a person with a token, and waits where it answers that calls are too many.
-async function api(path, body, token = service.token) {
-  for (;;) {
-    const r = await fetch(base + "/api/v1/" + path, {
-      method: body ? "POST" : "GET",
-      headers: { Authorization: "Bearer " + token, ...(body ? { "Content-Type": "application/json" } : {}) },
-      body: body && JSON.stringify(body),
-    });
-    if (r.status !== 429) return { status: r.status, doc: await r.json() };
-    await new Promise((done) => setTimeout(done, 200));
-  }
-}
-
-// until waits for a condition.
-async function until(what, is, seconds = 120) {
-  const end = Date.now() + seconds * 1000;
-  for (;;) {
-    const got = await is();
-    if (got) return got;
-    assert.ok(Date.now() < end, `${what} within ${seconds}s; ${service.log()}`);
-    await new Promise((done) => setTimeout(done, 200));
-  }
-}
 
 // open makes a browser of its own, which is watched.
 async function open(options, token = service.token) {
@@ -312,10 +249,8 @@ try {
     await story();
     process.stderr.write(`${name}\n`);
   }
-  const { doc } = await api("scans/last");
-  const f = doc.findings.reduce((a, b) => (Number(a.monthly_savings_usd) > Number(b.monthly_savings_usd) ? a : b));
-  const { cloud, account, region, kind, id } = f.resource;
-  const paths = ["/", "/machines", `/machines/${cloud}/${account}/${region}/${kind}/${id}`, "/mine?of=dmitri", "/findings", "/findings/" + f.id, "/plan", "/costs",
+  const { finding, machine } = worst((await api("scans/last")).doc);
+  const paths = ["/", "/machines", machine, "/mine?of=dmitri", "/findings", "/findings/" + finding.id, "/plan", "/costs",
     "/budgets", "/approvals", "/policies", "/gateways", "/alerts", "/audit", "/settings", "/why", "/why/now.wasted"];
   for (const colorScheme of ["light", "dark"]) {
     for (const width of [1440, 390]) {
