@@ -162,7 +162,7 @@ func (a *app) mount(ctx context.Context, demo bool) func(*runtime.Request, *stor
 		if err != nil {
 			return server.Mounted{}, err
 		}
-		pages, err := web.New(web.Options{API: h, Process: req.Process, Log: log})
+		pages, err := web.New(web.Options{API: h, Process: req.Process, Now: a.Now, Log: log})
 		if err != nil {
 			return server.Mounted{}, err
 		}

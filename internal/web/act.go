@@ -87,6 +87,13 @@ func (p *Pages) act(w http.ResponseWriter, r *http.Request) {
 		p.refuse(v, refusalFor(notFound(r.URL.Path)))
 		return
 	}
+	name := r.PostForm.Get("name")
+	if do.operation.ID == ops.FixFinding.ID && v.may(do.operation) && name != r.PostForm.Get("named") {
+		p.refuse(v, api.Refusal{Status: http.StatusUnprocessableEntity, Code: "not_named",
+			Detail: "nothing undoes this, and the name that was typed is not " + plain.Line(name),
+			Hint:   "type the name of the resource"})
+		return
+	}
 	body, err := json.Marshal(do.input(r.PostForm))
 	if err != nil {
 		p.refuse(v, refusalFor(err))

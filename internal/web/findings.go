@@ -78,11 +78,9 @@ func (d *findingsDoc) takes(f *view.Finding) bool {
 // findingDoc is the content of the page of one finding.
 type findingDoc struct {
 	view.DatedFinding
-	samples  []view.Samples
-	fix      *view.Fix
-	fixErr   error
-	requests []view.Request
-	keep     *view.Keep
+	fix    *view.Fix
+	fixErr error
+	keep   *view.Keep
 }
 
 // findingPage shows one finding: the evidence, the exact change, what blocks it, its risk and undo.

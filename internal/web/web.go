@@ -31,7 +31,10 @@ type Options struct {
 	API *api.Server
 	// Process is that of the service.
 	Process *runtime.Process
-	// Log takes what goes wrong; nil drops it.
+	// Now is the clock by which answers are kept, where that of the process is simulated; nil is the
+	// process's.
+	Now func() time.Time
+	// Log takes errors; nil drops them.
 	Log *slog.Logger
 }
 
@@ -62,7 +65,10 @@ func New(o Options) (*Pages, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Pages{Options: o, mux: http.NewServeMux(), files: map[string]file{}}
+	if o.Now == nil {
+		o.Now = o.Process.Now
+	}
+	p := &Pages{Options: o, docs: documents{now: o.Now}, mux: http.NewServeMux(), files: map[string]file{}}
 	if err := p.readFiles(); err != nil {
 		return nil, err
 	}
