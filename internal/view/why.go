@@ -298,7 +298,8 @@ func (d *Scan) savingFigures() []figure {
 			for _, s := range d.Steps {
 				if s.MonthlySavingsUSD.Or(0) != 0 {
 					rows = append(rows, WhyRow{
-						Figure: "step." + strconv.Itoa(s.Step) + ".saves", Label: s.Name, AmountUSD: s.MonthlySavingsUSD,
+						Figure: "step." + strconv.Itoa(s.Step) + ".saves", Label: s.Name,
+						AmountUSD: s.MonthlySavingsUSD,
 					})
 				}
 			}
@@ -313,7 +314,8 @@ func (d *Scan) savingFigures() []figure {
 					f := &d.Findings[i]
 					if v := value(f); f.Step == s.Step && v.Or(0) != 0 {
 						rows = append(rows, WhyRow{
-							Figure: "finding." + f.ID + "." + name, Label: f.Rule + " " + f.Resource.label(), AmountUSD: v,
+							Figure: "finding." + f.ID + "." + name, Label: f.Rule + " " + f.Resource.label(),
+							AmountUSD: v,
 						})
 					}
 				}

@@ -139,7 +139,8 @@ func TestDocumentsAreReadOnce(t *testing.T) {
 		}
 		failing := errors.New("no")
 		for range 2 { // an error is not kept
-			if _, err := d.get("e", func() (any, error) { reads.Add(1); return nil, failing }); !errors.Is(err, failing) {
+			_, err := d.get("e", func() (any, error) { reads.Add(1); return nil, failing })
+			if !errors.Is(err, failing) {
 				t.Error(err)
 			}
 		}

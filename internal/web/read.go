@@ -90,7 +90,7 @@ func (one *document) isReady() bool {
 	}
 }
 
-// read reads an answer and keeps it; an error is kept for nobody but those who wait for it.
+// read reads an answer and keeps it. An error reaches only the callers that wait for it.
 func (d *documents) read(key string, one *document, changes int, read func() (any, error)) {
 	began := d.now()
 	one.err = errors.New("the document was not read")
