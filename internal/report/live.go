@@ -45,9 +45,6 @@ func Ranked(scan view.Scan) []*view.Finding {
 // Saves prints what a finding saves a month.
 func Saves(f *view.Finding) string { return saves(f) }
 
-// Thing names a resource by its type, its name, its id and its region.
-func Thing(r *view.Resource) string { return thing(r) }
-
 // Owner names who answers for a resource: "vision/ana".
 func Owner(r *view.Resource) string { return owner(r) }
 
@@ -62,9 +59,6 @@ func StepName(s *view.ScanStep) string { return stepName(s) }
 
 // StepSaves prints what the fixes of a step save a month.
 func StepSaves(s *view.ScanStep) string { return saving(s.MonthlySavingsUSD, s.SavingsUpperBoundUSD) }
-
-// BudgetState is the state of a budget in words.
-func BudgetState(b *view.Budget) string { return budgetState(b) }
 
 // machineKinds are the meanings of the colors of a machine's timeline.
 var machineKinds = []chart.Kind{
