@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -31,9 +32,13 @@ func Rightsize(r *round.Result, book *price.Book, coverage float64) (rightsize.R
 			!res.Size.Accelerated() {
 			continue
 		}
-		machines = append(machines, rightsize.Measured{
+		m := rightsize.Measured{
 			Name: cmp.Or(res.Name, res.ID), Type: res.Type, Region: res.Region, Purpose: res.Purpose, Window: w,
-		})
+		}
+		if v, judged := r.Duty(res); !judged || v.State != duty.Busy { // as the findings of right-sizing
+			m.Rest, m.RestWhy = v.State.String(), v.Why
+		}
+		machines = append(machines, m)
 	}
 	if len(machines) == 0 {
 		return rightsize.Report{}, fmt.Errorf("right-size the account: %w", ErrUnmeasured)

@@ -64,6 +64,9 @@ type Measured struct {
 	Name, Type, Region string
 	Purpose            inventory.Purpose
 	Window             *usage.Window
+	// Rest is the duty of a machine that is not busy, such as "idle", "held" or "unknown", and RestWhy
+	// its evidence. Such a machine has no right size: it is to be ended or measured, not moved.
+	Rest, RestWhy string
 }
 
 // FromWindows judges machines of an account, each in its own region and for its own
@@ -82,7 +85,9 @@ func FromWindows(name string, machines []Measured, book *price.Book, p Params) (
 			continue
 		}
 		sum.p.Region, sum.p.Purpose = m.Region, m.Purpose
-		if err := sum.add(m.Name, m.Type, m.Window); err != nil {
+		if m.Rest != "" {
+			sum.rest(m)
+		} else if err := sum.add(m.Name, m.Type, m.Window); err != nil {
 			return Report{}, err
 		}
 	}
@@ -149,6 +154,7 @@ type total struct {
 	resources []Resource
 	judged    []sized
 	unmetered []sized // without a verdict
+	resting   int     // resources that do not work
 	short     int     // resources with under a day of samples
 }
 
@@ -161,6 +167,20 @@ type sized struct {
 
 // day is the least time that holds the daily rhythm of use.
 const day = 24 * time.Hour
+
+// rest adds a machine that does not work.
+func (t *total) rest(m Measured) {
+	r := Resource{
+		Name: m.Name, Type: m.Type, Warnings: []string{}, Devices: []Device{},
+		Figures: Figures{Verdict: m.Rest, Why: m.RestWhy, Fits: []Fit{}},
+	}
+	t.resources = append(t.resources, r)
+	if m.Rest == Unknown.String() {
+		t.unmetered = append(t.unmetered, sized{Resource: r, advice: Advice{Why: m.RestWhy}})
+	} else {
+		t.resting++
+	}
+}
 
 func (t *total) add(name, machineType string, w *usage.Window) error {
 	if machineType == "" {
@@ -296,16 +316,21 @@ func (c Candidate) fit(memoryKnown bool) Fit {
 // report closes the sum.
 func (t *total) report(name string) (Report, error) {
 	r := Report{
-		Schema: Schema, Region: t.p.Region, Judged: len(t.judged), Unknown: len(t.unmetered), Resources: t.resources,
+		Schema: Schema, Region: t.p.Region, Judged: len(t.judged), Unknown: len(t.unmetered), Resting: t.resting,
+		Resources: t.resources,
 	}
 	of := t.judged
 	if len(of) == 0 {
 		of = t.unmetered
 	}
-	a, err := t.together(of)
-	if err != nil {
-		return Report{}, fmt.Errorf("right-size %s: %w", name, err)
+	a := Advice{Why: "no machine is busy"}
+	if len(of) > 0 {
+		var err error
+		if a, err = t.together(of); err != nil {
+			return Report{}, fmt.Errorf("right-size %s: %w", name, err)
+		}
 	}
+	var err error
 	r.Figures = a.figures(t.p.Most)
 	saving, known := money.Amount(0), false
 	for _, s := range t.judged {
@@ -437,6 +462,10 @@ func (t *total) notes(r *Report) {
 	}
 	if r.Unknown == 0 {
 		r.CoverageNotes[0] = judged
+	}
+	if t.resting > 0 {
+		r.CoverageNotes = append(r.CoverageNotes, plain.Count(t.resting, "machine")+
+			" without a right size, because what does not work is ended and not moved: `curfew scan` finds them")
 	}
 	if t.short > 0 {
 		r.CoverageNotes = append(r.CoverageNotes,

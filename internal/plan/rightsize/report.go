@@ -32,6 +32,8 @@ type Report struct {
 	// Judged counts the resources with a verdict, Unknown the others.
 	Judged  int `json:"resources_judged"`
 	Unknown int `json:"resources_unknown"`
+	// Resting counts the resources that are idle, held or stalled, which are in neither count.
+	Resting int `json:"resources_resting"`
 	// SavingUSD is a month's saving when each resource moves to the cheapest type that
 	// fits it; null where none has a saving that is known.
 	SavingUSD money.Dollars `json:"saving_usd_per_month"`
@@ -81,7 +83,8 @@ type Device struct {
 
 // Figures are measurements and the types that fit. A figure that was not measured is null.
 type Figures struct {
-	// Verdict is a [Verdict], "unknown" where samples cover too little.
+	// Verdict is a [Verdict], "unknown" where samples cover too little, or the duty of a machine that
+	// does not work: "idle", "held", "stalled".
 	Verdict string `json:"verdict"`
 	Why     string `json:"why"`
 	// UtilP50, UtilP95 and UtilMean are GPU utilization in percent, over the samples
