@@ -160,11 +160,12 @@ fmt: ## format the code
 screenshots: build ## every report in a real browser: pictures, prints, checks
 	./test/screenshots/run.sh
 
-pictures: ## the pictures of README.md and docs, from what the commands write
+pictures: build ## the pictures of README.md and docs, from what the commands and pages show
 	cd test/screenshots && npm ci --silent --no-audit --no-fund
 	@mkdir -p screenshots
 	go test -count=1 ./test/docs -run '^(TestFirstGatedPullRequest|TestAuditPicture)$$' -pictures $(CURDIR)/screenshots
 	node test/screenshots/pictures.mjs screenshots docs/images
+	node test/screenshots/pagepictures.mjs docs/images
 
 golden: ## write the golden files again
 	go test ./internal/report ./internal/estimate ./internal/notify/mail ./internal/notify/slack ./internal/notify/webhook -update

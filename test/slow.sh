@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 suites=(actions schedules plans services cli docs checkpoints agents local api image python
 	kills provider clocks disks sessions calls runners unanswered helm templates terraform policies
-	alerts drill)
+	alerts drill pages)
 
 # slow runs tests of packages that CURFEW_SLOW makes longer, or of which it runs more.
 slow() { CURFEW_SLOW=1 go run ./test/gotest -- -count=1 "$@"; }
@@ -36,6 +36,7 @@ run() {
 	unanswered) slow -timeout 60m -run TestReportsEveryUnansweredCall ./internal/cloud/aws ;; # every call of an audit, in every way
 	helm) (cd test/helm && go test -count=1 .) ;;
 	templates) ./test/cfn-lint.sh ;;
+	pages) make --no-print-directory build && ./test/screenshots/run.sh pages ;; # the stories of docs/pages.md in a browser
 	terraform) make terraform ;;
 	alerts) ./test/requirements.sh prometheus-alertmanager && slow -timeout 30m -run TestEachRuleFires ./test/monitoring ;; # 7 minutes
 	policies) slow -run TestPolicyMatchesAWSReference ./test/iam ;; # against the reference of AWS

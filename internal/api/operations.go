@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"time"
 
@@ -11,16 +10,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/client"
 	"github.com/curfew-dev/curfew/internal/ops"
 )
-
-// forbidden is the answer to a caller who lacks the role of an operation.
-func forbidden(c *ops.Call, o ops.Info) *problem {
-	p := problemOf(http.StatusForbidden, "forbidden", c.Who.Name+" may not do this: it needs the role "+o.Role,
-		"an admin gives roles in the people section of the configuration")
-	if teams, _ := c.Teams(o.Role); len(teams) > 0 {
-		p.Detail += " in all teams, and " + c.Who.Name + " has it in " + strings.Join(teams, ", ")
-	}
-	return p
-}
 
 // register adds every operation and the stream of events.
 func (s *Server) register() {
@@ -89,7 +78,7 @@ func (s *Server) describe(o ops.Info, contentType string) huma.Operation {
 				return
 			}
 			if !c.May(o) {
-				writeError(hc, forbidden(c, o))
+				writeError(hc, s.problem(hc.Context(), c.Forbidden(o)).exits(0))
 				return
 			}
 			next(hc)

@@ -26,7 +26,7 @@ const (
 	browserPrefix = identity.TokenPrefix + "browser_"
 	// linkPath is where a sign-in link leads, and landing where a browser goes from there.
 	linkPath = "/auth/once"
-	landing  = "/api/v1/people/me"
+	landing  = "/"
 )
 
 // secrets are random texts that count for a while. Only their hashes are kept, and they end with
@@ -137,26 +137,37 @@ func (s *Server) useLink(w http.ResponseWriter, r *http.Request) {
 			"a link that signs in is not fetched ahead", ""))
 		return
 	}
-	now := s.Now()
-	if s.Owner == nil || !s.links.take(r.URL.Query().Get("code"), now) {
+	if s.Owner == nil || !s.links.take(r.URL.Query().Get("code"), s.Now()) {
+		if strings.Contains(r.Header.Get("Accept"), "text/html") {
+			http.Redirect(w, r, SignInPath+"?why=link", http.StatusSeeOther)
+			return
+		}
 		writeProblem(w, problemOf(http.StatusForbidden, "not_signed_in",
 			"the link was used, or is older than 10 minutes",
 			"`curfew login --browser` prints another one"))
 		return
 	}
+	if p := s.startBrowser(w, r, "a browser by a sign-in link"); p != nil {
+		writeProblem(w, p)
+		return
+	}
+	http.Redirect(w, r, landing, http.StatusSeeOther)
+}
+
+// startBrowser signs a browser in as the owner of the service, and records by what.
+func (s *Server) startBrowser(w http.ResponseWriter, r *http.Request, because string) *problem {
 	entry := action.Entry{
 		At:      s.Process.Now().UTC(),
 		Actor:   "owner",
 		What:    action.EventToken,
-		Because: "a browser by a sign-in link",
+		Because: because,
 		Outcome: "signed in by " + string(approval.OwnerToken),
 	}
 	if err := s.State.Actions().Record(r.Context(), entry); err != nil {
-		writeProblem(w, s.failed(r.Context(), err))
-		return
+		return s.failed(r.Context(), err)
 	}
-	http.SetCookie(w, s.cookie(cookieName, browserPrefix+s.browsers.add(now.Add(sessionFor)), sessionFor))
-	http.Redirect(w, r, landing, http.StatusSeeOther)
+	http.SetCookie(w, s.cookie(cookieName, browserPrefix+s.browsers.add(s.Now().Add(sessionFor)), sessionFor))
+	return nil
 }
 
 // owner is the user of the service as a caller.

@@ -146,7 +146,7 @@ func TestSignInLink(t *testing.T) {
 	for _, c := range (&http.Response{Header: got.header}).Cookies() {
 		session = c
 	}
-	if got.status != 303 || session == nil || !session.HttpOnly || session.SameSite != http.SameSiteStrictMode ||
+	if got.status != 303 || session == nil || !session.HttpOnly || session.SameSite != http.SameSiteLaxMode ||
 		strings.Contains(session.Value, s.tokens[owner]) {
 		t.Fatalf("%d %v", got.status, got.header)
 	}

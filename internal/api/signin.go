@@ -85,6 +85,9 @@ func credential(r *http.Request) (string, *problem) {
 	}
 	if cookie, err := r.Cookie(cookieName); err == nil && cookie.Value != "" &&
 		strings.HasPrefix(cookie.Value, identity.TokenPrefix) && !identity.IsOwnerToken(cookie.Value) {
+		if rest, ok := strings.CutPrefix(cookie.Value, keptPrefix); ok {
+			return identity.TokenPrefix + rest, nil
+		}
 		return cookie.Value, nil
 	}
 	return "", unauthenticated("the call has no credential")
@@ -410,12 +413,14 @@ func random() string {
 }
 
 func (s *Server) cookie(name, value string, length time.Duration) *http.Cookie {
+	// Lax, because warnings, mails and the provider lead here from other sites. What changes
+	// something is a POST, which needs a token of its form besides.
 	c := &http.Cookie{
-		Name: name, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: name, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: s.public != nil && s.public.Scheme == "https", MaxAge: int(length / time.Second),
 	}
-	if name == stateName { // the provider leads back from its own site
-		c.Path, c.SameSite = "/auth/", http.SameSiteLaxMode
+	if name == stateName {
+		c.Path = "/auth/"
 	}
 	if value == "" {
 		c.MaxAge = -1
@@ -528,17 +533,25 @@ func (s *Server) session(ctx context.Context, req *runtime.Request, who approval
 
 // logout ends the session of a browser.
 func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
+	if p := s.endBrowser(w, r); p != nil {
+		writeProblem(w, p)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// endBrowser ends the session of a browser, where it has one.
+func (s *Server) endBrowser(w http.ResponseWriter, r *http.Request) *problem {
 	if c, err := r.Cookie(cookieName); err == nil {
 		if session, isBrowser := strings.CutPrefix(c.Value, browserPrefix); isBrowser {
 			s.browsers.take(session, s.Now())
 		}
 		if err := identity.EndSession(r.Context(), s.Process.Request(), c.Value); err != nil {
-			writeProblem(w, s.failed(r.Context(), err))
-			return
+			return s.failed(r.Context(), err)
 		}
 	}
 	http.SetCookie(w, s.cookie(cookieName, "", 0))
-	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // AWSBinding returns the text that a caller signs to sign in with AWS credentials: the server's

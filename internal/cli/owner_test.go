@@ -5,9 +5,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/curfew-dev/curfew/internal/api"
 	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -83,9 +86,9 @@ func TestRefusesReadableOwnerToken(t *testing.T) {
 	}
 }
 
-// TestServeShowsLinkOnTerminal: who starts a service on a terminal sees how a browser signs in; no
-// log and no file has it.
-func TestServeShowsLinkOnTerminal(t *testing.T) {
+// TestServeShowsLink: who starts the simulated account, or a service on a terminal, sees how a
+// browser signs in: the first URL, alone on its line. No log and no file has it.
+func TestServeShowsLink(t *testing.T) {
 	for _, width := range []int{0, 80} {
 		d := newDesktop(t)
 		data := filepath.Join(d.dir, "data")
@@ -96,8 +99,9 @@ func TestServeShowsLinkOnTerminal(t *testing.T) {
 			!strings.Contains(got.errs, "owner_token="+filepath.Join(data, identity.OwnerFile)) {
 			t.Errorf("width %d: exit %d: %s", width, got.code, got.errs)
 		}
-		if shown := strings.Contains(got.out, "within 10 minutes: http://127.0.0.1:") &&
-			strings.Contains(got.out, "/auth/once?code="); shown != (width > 0) {
+		lines := strings.Split(got.out, "\n")
+		first := slices.IndexFunc(lines, func(s string) bool { return strings.Contains(s, "://") })
+		if first < 0 || !linkLine.MatchString(lines[first]) {
 			t.Errorf("width %d: %s", width, got.out)
 		}
 		if _, err := identity.ReadOwner(data); err != nil {
@@ -107,5 +111,17 @@ func TestServeShowsLinkOnTerminal(t *testing.T) {
 		if err != nil || len(files) != 1 {
 			t.Errorf("the demonstration left %v, %v", files, err)
 		}
+	}
+}
+
+var linkLine = regexp.MustCompile(`^http://127\.0\.0\.1:\d+/auth/once\?code=[\w-]{43}$`)
+
+// TestServeHidesLinkFromJournals: a service for real accounts that no terminal started prints none.
+func TestServeHidesLinkFromJournals(t *testing.T) {
+	var out strings.Builder
+	a := &app{Process: &Process{Stdout: &out}}
+	a.showLink(api.Options{Owner: &identity.Owner{}}, nil, "http://127.0.0.1:8787", false)
+	if out.Len() > 0 {
+		t.Error(out.String())
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/web"
 )
 
 // serveFlags are the flags of serve.
@@ -27,13 +28,19 @@ type serveFlags struct {
 	enforceFlags
 	listen, logFormat, lease string
 	// Of the simulated account.
-	speed, length, truth string
-	observe              bool
-	iam                  policyFlags
+	speed, length, truth, history string
+	observe                       bool
+	iam                           policyFlags
 }
 
 // defaultListen is where a service listens: on this machine alone.
 const defaultListen = "127.0.0.1:8787"
+
+// How far back the costs of the simulated account go, and at most.
+const (
+	demoHistory    = 16 * 24 * time.Hour
+	maxDemoHistory = 60 * 24 * time.Hour
+)
 
 func (a *app) newServe() *cobra.Command {
 	var f serveFlags
@@ -74,6 +81,8 @@ mode is enforce, and governance of the resource. See docs/serve.md.`,
 	fl.StringVar(&f.speed, "speed", "720",
 		"with --demo: how much faster time goes: 720 makes a day last two minutes; max is as fast as it can")
 	fl.StringVar(&f.length, "for", "", "with --demo: end after so much simulated time, such as 48h (default: no end)")
+	fl.StringVar(&f.history, "history", "",
+		"with --demo: how far back its costs go, such as 16d or 0 (default 16d; 0 with --for or --speed max)")
 	fl.BoolVar(&f.observe, "observe", false, "with --demo: let no policy act")
 	fl.StringVar(&f.truth, "demo-truth", "",
 		"with --demo: write when each machine is made to work, as JSON, to a `file`")
@@ -103,7 +112,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	}
 	o := server.ServeOptions{
 		EnforceOptions: enforce, Listen: f.listen, JSON: f.logFormat == "json", Version: a.Version, Out: a.Stdout,
-		Hangup: a.hangups(), Mount: a.mount(ctx),
+		Hangup: a.hangups(), Mount: a.mount(ctx, f.demo),
 	}
 	if f.lease != "" {
 		if o.LeaseTTL, err = config.ParseDuration(f.lease); err != nil || o.LeaseTTL < time.Second {
@@ -113,8 +122,8 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if f.demo {
 		return a.serveDemo(ctx, f, o)
 	}
-	if f.observe || f.length != "" || f.truth != "" {
-		return usageError("--observe, --for and --demo-truth are for --demo")
+	if f.observe || f.length != "" || f.truth != "" || f.history != "" {
+		return usageError("--observe, --for, --history and --demo-truth are for --demo")
 	}
 	a.quiet = true // a service shows no progress
 	return server.Serve(ctx, a.req, o)
@@ -122,7 +131,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 
 // mount returns what serves the API in addition to what the service says of itself, until the
 // context ends.
-func (a *app) mount(ctx context.Context) func(*runtime.Request, *store.Store, config.Config,
+func (a *app) mount(ctx context.Context, demo bool) func(*runtime.Request, *store.Store, config.Config,
 	*slog.Logger) (server.Mounted, error) {
 	return func(req *runtime.Request, s *store.Store, cfg config.Config, log *slog.Logger) (server.Mounted, error) {
 		in := cfg.Serve.SignIn
@@ -153,23 +162,28 @@ func (a *app) mount(ctx context.Context) func(*runtime.Request, *store.Store, co
 		if err != nil {
 			return server.Mounted{}, err
 		}
+		pages, err := web.New(web.Options{API: h, Process: req.Process, Now: a.Now, Log: log})
+		if err != nil {
+			return server.Mounted{}, err
+		}
 		return server.Mounted{
-			Handlers: map[string]http.Handler{"/api/": h, "/auth/": h, "/openapi.json": h}, Known: h.Known,
-			Listening: func(base string) { a.showLink(o, h, base) },
+			Handlers: map[string]http.Handler{"/api/": h, "/auth/": h, "/openapi.json": h, "/": pages}, Known: h.Known,
+			Listening: func(base string) { a.showLink(o, h, base, demo) },
 		}, nil
 	}
 }
 
 // showLink shows the person who starts a service on a terminal how a browser signs in. It goes to
-// no file and no journal: whoever reads it within its time is the owner.
-func (a *app) showLink(o api.Options, h *api.Server, base string) {
-	if a.Width == 0 || o.Owner == nil {
+// no file and no journal: whoever reads it within its time is the owner. A service that shows the
+// simulated account has nothing to protect, and shows its link also where a script started it.
+func (a *app) showLink(o api.Options, h *api.Server, base string, demo bool) {
+	if a.Width == 0 && !demo || o.Owner == nil {
 		return
 	}
 	if o.PublicURL != "" {
 		base = strings.TrimSuffix(o.PublicURL, "/")
 	}
-	plain.Fprintf(a.Stdout, "Sign a browser in, once and within 10 minutes: %s\n", base+h.Link())
+	plain.Fprintf(a.Stdout, "Open this link within 10 minutes to sign one browser in:\n%s\n", base+h.Link())
 }
 
 // serveDemo serves the simulated account.
@@ -193,6 +207,20 @@ func (a *app) serveDemo(ctx context.Context, f serveFlags, serve server.ServeOpt
 		if o.For, err = config.ParseDuration(f.length); err != nil || o.For <= 0 {
 			return usageError("--for %q: it is a duration such as 48h", f.length)
 		}
+	}
+	switch f.history {
+	case "":
+		if f.length == "" && f.speed != "max" {
+			o.History = demoHistory
+		}
+	case "0":
+	default:
+		var err error
+		o.History, err = config.ParseDuration(f.history)
+		if err != nil || o.History < 0 || o.History > maxDemoHistory {
+			return usageError("--history %q: it is a duration up to 60d such as 16d, or 0", f.history)
+		}
+		o.History = o.History.Truncate(time.Hour)
 	}
 	return server.ServeDemo(ctx, a.req, o)
 }

@@ -64,6 +64,15 @@ func (c *Call) May(o Info) bool {
 	return all || o.Scoped && len(teams) > 0
 }
 
+// Forbidden is the error of a caller who lacks the role of an operation.
+func (c *Call) Forbidden(o Info) error {
+	why := c.Who.Name + " may not do this: it needs the role " + o.Role
+	if teams, _ := c.Teams(o.Role); len(teams) > 0 {
+		why += " in all teams, and " + c.Who.Name + " has it in " + strings.Join(teams, ", ")
+	}
+	return denied("forbidden", why, "an admin gives roles in the people section of the configuration")
+}
+
 // Sees reports whether the caller has a role for resources of a team.
 func (c *Call) Sees(role, team string) bool {
 	teams, all := c.Teams(role)

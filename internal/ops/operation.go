@@ -6,6 +6,7 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -104,14 +105,32 @@ func (o *Operation[I, D]) Register(api huma.API, op huma.Operation, serve func(h
 	huma.Register(api, op, func(_ context.Context, in *I) (*huma.StreamResponse, error) {
 		return &huma.StreamResponse{Body: func(hc huma.Context) {
 			serve(hc, func(ctx context.Context, c *Call) (Reply[any], error) {
-				r, err := o.carryOut(ctx, c, *in)
-				if o.Public != nil {
-					r.Doc = o.Public(*in, r.Doc)
-				}
+				r, err := o.serve(ctx, c, *in)
 				return Reply[any]{Doc: r.Doc, Next: r.Next, At: r.At, Partial: r.Partial}, err
 			})
 		}}, nil
 	})
+}
+
+// serve carries the operation out for a caller of a service, who gets the public document.
+func (o *Operation[I, D]) serve(ctx context.Context, c *Call, in I) (Reply[D], error) {
+	r, err := o.carryOut(ctx, c, in)
+	if o.Public != nil {
+		r.Doc = o.Public(in, r.Doc)
+	}
+	return r, err
+}
+
+// Read carries an operation that changes nothing out for a caller of a service, as the API does:
+// where the caller's role allows it.
+func (o *Operation[I, D]) Read(ctx context.Context, c *Call, in I) (Reply[D], error) {
+	switch {
+	case o.Mutates():
+		return Reply[D]{}, errors.New("read " + o.ID + ": it may change something")
+	case !c.May(o.Info):
+		return Reply[D]{}, c.Forbidden(o.Info)
+	}
+	return o.serve(ctx, c, in)
 }
 
 // carryOut does the operation here and cuts the page that the input asks for.

@@ -46,6 +46,8 @@ type ServeDemoOptions struct {
 	Speed float64
 	// For is how much simulated time passes until the service ends; 0 is no end.
 	For time.Duration
+	// History is the time before the beginning of which the state has costs and a bill; 0 is none.
+	History time.Duration
 	// Observe lets no policy act.
 	Observe bool
 	// Truth is a file that takes when each machine was made to work; empty is none.
@@ -94,7 +96,7 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 		return err
 	}
 	start := req.Now().UTC().Truncate(time.Hour)
-	s, dir, err := demoState(ctx, req, o.Seed, cfg.Tags, start)
+	s, dir, err := demoState(ctx, req, o.Seed, cfg.Tags, start, start.Add(-o.History))
 	if err != nil {
 		return err
 	}
@@ -129,6 +131,13 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 	}
 	simulated.InUse = &atomic.Pointer[config.Config]{}
 	inUse := cfg.Clone()
+	user, err := req.Declared(cfg)
+	if err == nil {
+		err = simulation.Company(&inUse, dir, user.Name, start, o.History)
+	}
+	if err != nil {
+		return err
+	}
 	simulated.InUse.Store(&inUse)
 	v := &server{req: simulated.Request(), o: o.ServeOptions, log: log}
 	v.scheduler = scheduler.New(scheduler.Options{
@@ -152,7 +161,7 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 				return &demoRounds{
 					accountRounds: accountRounds{
 						engine: round.New(setting), store: s.Store, tags: cfg.Tags,
-					}, sim: s, req: req,
+					}, sim: s, req: req, process: &simulated,
 					cfg: cfg, version: o.Version,
 				}, nil
 			}}})
@@ -174,10 +183,19 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 	var wg sync.WaitGroup
 	wg.Go(func() { // replays take real time, while leases go by the simulated one
 		replay.RunBacktests(ctx, v.req.Fresh(), replay.BacktestRunner{Store: s.Store, Sources: func() []clouds.Source {
-			return []clouds.Source{o.Source}
+			if o.Seed != clouds.SimSeed { // histories are recorded of the standard account alone
+				return nil
+			}
+			return []clouds.Source{{Cloud: sim.CloudName}}
 		}, TTL: 365 * oneDay, Check: time.Second, Log: log})
 	})
 	defer wg.Wait()
+	if o.History > 0 {
+		log.Info("keeping the books of the time before", "days", int(o.History/oneDay))
+		if err := simulation.KeepBooks(ctx, req, cfg, s, dir, start, o.History); err != nil {
+			return err
+		}
+	}
 	log.Info("serving the simulated account", "seed", o.Seed, "speed", o.Speed, "from", start, "observing", o.Observe,
 		"state", dir)
 	err = v.scheduler.Run(ctx)
@@ -187,10 +205,10 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 
 // demoState begins a simulation with a new state: in the folder demo of the directory that
 // --data-dir names, where it stays, else in one that ends with the process.
-func demoState(ctx context.Context, req *runtime.Request, seed uint64, tags inventory.TagMapping, start time.Time) (
-	*simulation.World, string, error) {
+func demoState(ctx context.Context, req *runtime.Request, seed uint64, tags inventory.TagMapping, laidOut,
+	start time.Time) (*simulation.World, string, error) {
 	if req.DataFlag == "" {
-		s, err := simulation.New(ctx, seed, tags, start, start)
+		s, err := simulation.New(ctx, seed, tags, laidOut, start)
 		if err != nil {
 			return nil, "", err
 		}
@@ -207,7 +225,7 @@ func demoState(ctx context.Context, req *runtime.Request, seed uint64, tags inve
 	if err != nil {
 		return nil, "", fmt.Errorf("remove the state of an earlier demonstration: %w", err)
 	}
-	s, err := simulation.NewIn(ctx, store.Options{Dir: dir}, seed, tags, start, start)
+	s, err := simulation.NewIn(ctx, store.Options{Dir: dir}, seed, tags, laidOut, start)
 	return s, dir, err
 }
 
@@ -241,8 +259,12 @@ type demoRounds struct {
 	req     *runtime.Request
 	cfg     config.Config
 	version string
-	// audited is when the account was audited last. Time stands still while that goes on.
+	// process is that of the service.
+	process *runtime.Process
+	// audited is the time of the last audit. Time stands still while an audit goes on.
 	audited time.Time
+	// requests is the time of the last requests to start work.
+	requests time.Time
 }
 
 // Round implements scheduler.Rounds.
@@ -259,6 +281,12 @@ func (d *demoRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	}
 	if err != nil {
 		return out, err
+	}
+	if now := d.sim.Clock.Now(); now.Sub(d.requests) >= oneDay {
+		d.requests = now
+		if err := simulation.AskToStart(ctx, d.process); err != nil {
+			return out, err
+		}
 	}
 	return out, d.audit(ctx)
 }

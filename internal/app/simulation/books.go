@@ -63,11 +63,11 @@ func (Books) Open(ctx context.Context, req *runtime.Request, cfg config.Config) 
 	if err != nil {
 		return cfg, nil, err
 	}
-	if err := keepBooks(ctx, req, cfg, s, now); err != nil {
+	if err := KeepBooks(ctx, req, cfg, s, s.Dir, now, booksLength); err != nil {
 		return cfg, nil, errors.Join(err, s.Close())
 	}
 	if len(cfg.Units) == 0 {
-		if cfg.Units, err = countedUnits(s.Dir, now); err != nil {
+		if cfg.Units, err = countedUnits(s.Dir, now, booksLength); err != nil {
 			return cfg, nil, errors.Join(err, s.Close())
 		}
 	}
@@ -77,11 +77,11 @@ func (Books) Open(ctx context.Context, req *runtime.Request, cfg config.Config) 
 
 // countedUnits are the units of simulated books, with a file of counts: predictions that follow
 // the days of the week and grow by 1% a week, and GPU-hours.
-func countedUnits(dir string, now time.Time) ([]config.Unit, error) {
+func countedUnits(dir string, now time.Time, length time.Duration) ([]config.Unit, error) {
 	const weekday, weekend, growth = 41_000_000, 23_000_000, 1.01
 	path := filepath.Join(dir, "predictions.csv")
 	text := []byte("time,count\n")
-	first := now.Add(-booksLength).Truncate(oneDay)
+	first := now.Add(-length).Truncate(oneDay)
 	for day := first; day.Before(now.Truncate(oneDay)); day = day.Add(oneDay) {
 		count := float64(weekday)
 		if d := day.Weekday(); d == time.Saturday || d == time.Sunday {
@@ -102,8 +102,10 @@ func countedUnits(dir string, now time.Time) ([]config.Unit, error) {
 	}, nil
 }
 
-// keepBooks lets rounds post until a time, and imports the bill of what they posted.
-func keepBooks(ctx context.Context, req *runtime.Request, cfg config.Config, s *World, now time.Time) error {
+// KeepBooks lets rounds post until a time what a length of time before it came to, and imports the
+// bill of what they posted, which is written to a folder.
+func KeepBooks(ctx context.Context, req *runtime.Request, cfg config.Config, s *World, dir string, now time.Time,
+	length time.Duration) error {
 	setting, err := Setting(req, cfg, s)
 	if err != nil {
 		return err
@@ -112,7 +114,7 @@ func keepBooks(ctx context.Context, req *runtime.Request, cfg config.Config, s *
 	setting.Books = ledger.Journal{Store: s.Store.Ledger()}
 	bar := req.Progress("simulated books")
 	defer bar.Finish()
-	days := int(booksLength / booksInterval)
+	days := int(length / booksInterval)
 	for day := 0; ; day++ {
 		bar.Report(round.Progress{What: "simulated books", Done: day, Total: days})
 		if _, err := pass(ctx, round.New(setting)); err != nil {
@@ -123,7 +125,7 @@ func keepBooks(ctx context.Context, req *runtime.Request, cfg config.Config, s *
 		}
 		s.Clock.Forward(s.Clock.Now().Add(booksInterval))
 	}
-	return importSimulatedBill(ctx, req, cfg, s, now)
+	return importSimulatedBill(ctx, req, cfg, s, dir, now, length)
 }
 
 // The simulated bill: a negotiated discount on compute, support as a share of the rest, and
@@ -136,14 +138,15 @@ const (
 
 // importSimulatedBill writes what the ledger charged as the provider would bill it, in
 // FOCUS, and imports it as any bill.
-func importSimulatedBill(ctx context.Context, req *runtime.Request, cfg config.Config, s *World, now time.Time) error {
+func importSimulatedBill(ctx context.Context, req *runtime.Request, cfg config.Config, s *World, dir string,
+	now time.Time, length time.Duration) error {
 	account := ledger.Account{Cloud: sim.CloudName, ID: sim.Account}
 	until := now.Add(-billingDelay).Truncate(oneDay)
-	days, err := s.Store.Ledger().ResourceDays(ctx, account, now.Add(-booksLength).Truncate(oneDay), until)
+	days, err := s.Store.Ledger().ResourceDays(ctx, account, now.Add(-length).Truncate(oneDay), until)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(s.Dir, "bill.csv")
+	path := filepath.Join(dir, "bill.csv")
 	file, err := os.Create(path)
 	if err != nil {
 		return fmt.Errorf("write the simulated bill: %w", err)

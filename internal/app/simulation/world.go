@@ -195,12 +195,17 @@ func Policies(set *policy.Set) (*policy.Set, error) {
 	return set, nil
 }
 
+// ownGovernance lets policies act on all that may end.
+func ownGovernance() policy.Governance {
+	return policy.Governance{{Select: policy.Select{Lifetime: []string{string(inventory.Ephemeral)}}}}
+}
+
 // EnforceSetting wires rounds in which policies act on the simulated account.
 func EnforceSetting(req *runtime.Request, cfg config.Config, s *World, set *policy.Set, people action.Notifier) (
 	round.Setting, error) {
 	setting, err := Setting(req, cfg, s)
 	setting.Query, setting.LookBack, setting.Policies = round.Query{Kinds: set.Kinds()}, govern.LookBack(cfg, set), set
-	setting.Governance = policy.Governance{{Select: policy.Select{Lifetime: []string{string(inventory.Ephemeral)}}}}
+	setting.Governance = ownGovernance()
 	setting.Ladder = func(account string) *action.Ladder { return s.Ladder(account, people) }
 	return setting, err
 }

@@ -97,7 +97,10 @@ func css() string {
 	return ":root {" + light.String() + " }\n@media (prefers-color-scheme: dark) { :root {" +
 		dark.String() + " } }\n" +
 		"@media print { :root {" + light.String() +
-		" } }\n.chart { overflow-x: auto; container-type: inline-size; } .chart svg { display: block; }\n" +
+		" } }\n.chart { overflow-x: auto; container-type: inline-size; }\n" +
+		".chart svg { display: block; width: 100%; max-width: 1000px; height: auto; }\n" +
+		fmt.Sprintf(".chart .least-%d { min-width: %dpx; } .chart .least-%d { min-width: %dpx; }\n",
+			MinWidth, MinWidth, MinNarrow, MinNarrow) +
 		".chart svg.chart-narrow { display: none; }\n" +
 		fmt.Sprintf("@container (max-width: %d.98px) { .chart svg.chart-wide { display: none; } "+
 			".chart svg.chart-narrow { display: block; } }\n", MinWidth-1) +
@@ -320,7 +323,7 @@ func (c *canvas) narrow() bool { return c.width == narrowWidth }
 func picture(title string, render func(c *canvas) float64) string {
 	title = plain.Line(title)
 	var b strings.Builder
-	fmt.Fprintf(&b, `<div class="chart" role="region" tabindex="0" aria-label="%s" style="overflow-x:auto">`,
+	fmt.Fprintf(&b, `<div class="chart" role="region" tabindex="0" aria-label="%s">`,
 		html.EscapeString("Picture: "+title))
 	for _, form := range []struct {
 		class        string
@@ -340,10 +343,9 @@ func (c *canvas) finish(b *strings.Builder, title, class string, least, height f
 	_, _ = h.Write([]byte(title + c.b.String()))
 	id := fmt.Sprintf("chart-%x", h.Sum64())
 	fmt.Fprintf(b,
-		`<svg class="%s" viewBox="0 0 %g %.0f" role="img" aria-labelledby="%s-title %s-desc" `+
-			`font-family="system-ui, sans-serif" font-size="%g" fill="currentColor" `+
-			`style="width:100%%;min-width:%gpx;max-width:1000px;height:auto">`,
-		class, c.width, math.Ceil(height), id, id, fontSize, least)
+		`<svg class="%s least-%g" viewBox="0 0 %g %.0f" role="img" aria-labelledby="%s-title %s-desc" `+
+			`font-family="system-ui, sans-serif" font-size="%g" fill="currentColor">`,
+		class, least, c.width, math.Ceil(height), id, id, fontSize)
 	fmt.Fprintf(b, `<title id="%s-title">%s</title><desc id="%s-desc">%s</desc>`, id, html.EscapeString(title), id,
 		html.EscapeString(strings.Join(c.facts, "; ")))
 	drawn := c.b.String()

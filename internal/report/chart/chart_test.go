@@ -200,11 +200,11 @@ func TestFormats(t *testing.T) {
 
 // TestCheckFindsProblems holds the checker to pictures with a mistake each.
 func TestCheckFindsProblems(t *testing.T) {
-	const head = `<svg viewBox="0 0 100 100" role="img" font-size="13" style="min-width:100px"><title>1</title>`
+	const head = `<svg viewBox="0 0 100 100" role="img" font-size="13" class="least-100"><title>1</title>`
 	for name, svg := range map[string]string{
 		"overlap":  head + `<text x="10" y="50">hello</text><text x="20" y="52">there</text></svg>`,
 		"outside":  head + `<text x="90" y="50">hello</text></svg>`,
-		"small":    strings.Replace(head, "min-width:100px", "min-width:80px", 1) + `</svg>`,
+		"small":    strings.Replace(head, "least-100", "least-80", 1) + `</svg>`,
 		"no title": strings.Replace(head, "<title>1</title>", "<desc>1</desc>", 1) + `</svg>`,
 		"no words": strings.Replace(head, "<title>1<", "<title>x<", 1) + `</svg>`,
 		"no role":  strings.Replace(head, `role="img"`, "", 1) + `</svg>`,

@@ -35,7 +35,7 @@ func TestBarsFitPhones(t *testing.T) {
 		}
 		drawn := b.SVG()
 		charttest.Check(r, drawn)
-		_, narrow, ok := strings.Cut(drawn, `class="chart-narrow" viewBox="0 0 320 `)
+		_, narrow, ok := strings.Cut(drawn, `class="chart-narrow least-272" viewBox="0 0 320 `)
 		if !ok {
 			r.Fatal("there is no narrow form")
 		}

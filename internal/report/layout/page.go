@@ -4,6 +4,7 @@ import (
 	_ "embed" // the style sheet
 	"html"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -15,8 +16,38 @@ import (
 //go:embed page.css
 var pageStyle string
 
-// styleElement is the style of every page, charts included.
-func styleElement() string { return "<style>" + chart.CSS + pageStyle + "</style>" }
+// styleElement is the style of a page that stands alone.
+func styleElement() string { return "<style>" + CSS() + "</style>" }
+
+// CSS is the style of every page, charts included.
+func CSS() string { return chart.CSS + pageStyle }
+
+// hatchPattern is the stripes of what is not measured.
+const hatchPattern = `<defs><pattern id="stack-hatched" width="6" height="6" patternUnits="userSpaceOnUse" ` +
+	`patternTransform="rotate(45)"><rect width="6" height="6" class="stripe-ground"/>` +
+	`<rect width="2" height="6" class="stripe"/></pattern></defs>`
+
+// fill is the color of a part where no class gives one.
+func (p Part) fill() string {
+	if p.Tone == ToneUnmeasured {
+		return "url(#stack-hatched)"
+	}
+	return "currentColor"
+}
+
+// before is the share of the parts in front of one.
+func before(parts []Part, i int) float64 {
+	sum := 0.0
+	for _, p := range parts[:i] {
+		sum += p.Share
+	}
+	return sum
+}
+
+// percent is a length of a drawing that is as wide as there is room.
+func percent(share float64) string {
+	return strconv.FormatFloat(100*share, 'f', 3, 64) + "%"
+}
 
 var units = regexp.MustCompile(`(\d) (%|[KMGTP]i?B|GPUs?|days?|hours?|h\b|m\b|s\b|ms\b|a month|an hour|a day)`)
 
@@ -81,8 +112,8 @@ func Capital(s string) string {
 
 var statistic = regexp.MustCompile(`^p\d`)
 
-// tone is the class of a decision or a state on a page; "" where it has none.
-func tone(text string) string {
+// StateClass is the class of a decision or a state on a page; "" where it has none.
+func StateClass(text string) string {
 	switch word := stateWord(text); {
 	case worked[word]:
 		return "is-worked"

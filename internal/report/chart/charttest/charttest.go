@@ -45,7 +45,7 @@ type text struct {
 	left, top, right, bottom float64
 }
 
-var minWidth = regexp.MustCompile(`min-width:\s*([0-9.]+)px`)
+var minWidth = regexp.MustCompile(`\bleast-([0-9]+)\b`)
 
 // TB is a test or a property.
 type TB interface {
@@ -116,7 +116,7 @@ func problems(svg string) []string {
 				}
 				_, _ = fmt.Sscanf(attributes["viewBox"], "0 0 %f %f", &viewWidth, &viewHeight)
 				size = number("font-size")
-				if m := minWidth.FindStringSubmatch(attributes["style"]); m != nil {
+				if m := minWidth.FindStringSubmatch(attributes["class"]); m != nil {
 					least, _ = strconv.ParseFloat(m[1], 64)
 				}
 			case "text":

@@ -1,0 +1,48 @@
+package web
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/ops"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// whyPage explains a figure of the newest audit, or lists the figures.
+func whyPage(v *visit) (templ.Component, error) {
+	if !v.may(ops.GetLastScan.Info) {
+		return nil, v.Call.Forbidden(ops.GetLastScan.Info)
+	}
+	scan, err := v.scan()
+	if err != nil {
+		return nil, err
+	}
+	if scan.Kept == nil {
+		return nil, &runtime.Error{
+			Code: "no_scan", Err: errors.New("the newest audit is of an earlier version, which kept no charges"),
+			Hint: "the next audit keeps them",
+		}
+	}
+	doc, err := view.NewWhy(scan, v.r.PathValue("figure"))
+	var unknown *view.ErrNoFigure
+	if errors.As(err, &unknown) {
+		err = &runtime.Error{Code: "not_found", Err: err, Hint: "/why lists the figures"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return whyContent(doc), nil
+}
+
+// whyAddress returns the address of the explanation of a figure.
+func whyAddress(figure string) templ.SafeURL {
+	parts := strings.Split(figure, "/")
+	for i, p := range parts {
+		parts[i] = url.PathEscape(p)
+	}
+	return templ.SafeURL("/why/" + strings.Join(parts, "/"))
+}

@@ -1,0 +1,281 @@
+// Takes the stories of docs/pages.md in a real browser, against `curfew serve --demo`, and opens
+// every page wide and narrow, light and dark: axe with forms open, sizes of letters, overlapping
+// texts, width, errors of scripts, requests to other hosts, and violations of the policy.
+//
+//   node pages.mjs [--seed N] [--out DIR]
+import assert from "node:assert/strict";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { chromium } from "playwright-core";
+import { overlappingText, smallText, tooWide } from "./checks.mjs";
+import { serve, worst } from "./service.mjs";
+
+const { values } = parseArgs({ options: { seed: { type: "string" }, out: { type: "string" } } });
+const root = resolve(import.meta.dirname, "../..");
+const out = resolve(values.out ?? join(root, "screenshots"));
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const browserPath = ["/usr/bin/chromium", "/usr/bin/google-chrome"].find(existsSync);
+const complaints = [];
+let context = "";
+const say = (what) => complaints.push(`${context}: ${what}`);
+
+// A minute a second gives a person 15 seconds to answer a warning.
+const service = await serve(root, "--speed", "60", "--seed", values.seed ?? "1");
+const { base, api, until } = service;
+const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox", "--disable-gpu"] });
+
+// open makes a browser of its own, which is watched.
+async function open(options, token = service.token) {
+  const c = await browser.newContext({ ...options, permissions: ["clipboard-write", "clipboard-read"] });
+  await c.addInitScript(() => {
+    document.addEventListener("securitypolicyviolation", (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`));
+  });
+  const page = await c.newPage();
+  page.on("console", (m) => m.type() === "error" && !m.text().includes("429") && say(`console: ${m.text()}`));
+  page.on("pageerror", (e) => say(`script error: ${e.message}`));
+  page.on("request", (r) => r.url().startsWith(base) || r.url().startsWith("data:") || say(`asks ${r.url()}`));
+  if (token) {
+    await page.goto(base + "/sign-in");
+    await page.fill("input[name=token]", token);
+    await page.click("button[type=submit]");
+    await page.waitForURL(base + "/");
+  }
+  return page;
+}
+
+// go opens a page, again where the calls were too many.
+async function go(page, path) {
+  for (;;) {
+    const r = await page.goto(base + path);
+    if (r.status() !== 429) {
+      if (r.status() !== 200) say(`${path} answers ${r.status()}`);
+      return;
+    }
+    await page.waitForTimeout(500);
+  }
+}
+
+async function check(page, path) {
+  for (const one of [smallText, overlappingText, tooWide]) (await page.evaluate(one)).forEach((c) => say(`${path}: ${c}`));
+  const cdp = await page.context().newCDPSession(page);
+  const tags = JSON.stringify(["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]);
+  const { result } = await cdp.send("Runtime.evaluate", {
+    expression: `${axe};axe.run(document, { runOnly: ${tags} }).then((r) => JSON.stringify(r.violations.map((v) => v.id + ": " + v.nodes.length + " places, first " + v.nodes[0].target)))`,
+    awaitPromise: true,
+    returnByValue: true,
+  });
+  await cdp.detach();
+  for (const v of JSON.parse(result.value)) say(`${path}: axe ${v}`);
+}
+
+const stories = {
+  // Within ten seconds: what is wasted, by whom, what to do first.
+  async now(page) {
+    await go(page, "/");
+    const headline = await page.textContent("h1");
+    assert.match(headline, /^\$[\d,]+ a month is wasted now, \d+% of \$[\d,]+$/);
+    assert.ok((await page.locator("h2", { hasText: "By team" }).count()) === 1);
+    assert.equal(await page.locator(".cards > li").count(), 5);
+    const [waste] = headline.match(/\$[\d,]+/);
+    assert.equal(await page.textContent(".key .is-waste b"), waste, "the bar and the sentence agree");
+    await page.click("a:has-text('why this number')");
+    assert.equal((await page.textContent("h1")).trim(), waste, "why explains the same number");
+  },
+
+  // Find the worst machine, see why it counts as held, exempt it until Monday with a reason.
+  async machines(page) {
+    await go(page, "/machines?duty=held");
+    await page.locator("td .machine-name").first().click();
+    await page.waitForSelector("h2:has-text('Why it is judged so')");
+    assert.match(await page.textContent("main"), /memory held|GPUs held/);
+    if ((await page.locator("text=Exempt until").count()) === 0) {
+      await page.click("summary:has-text('Exempt from policies')");
+      await page.selectOption("select[name=for]", { label: "until Monday" });
+      await page.fill("form[action='/do/keep'] input[name=reason]", "demo for the board");
+      await page.click("button:has-text('Exempt')");
+    }
+    await page.waitForSelector("text=demo for the board");
+  },
+
+  // A finding shows what blocks it and what is lost, and a repeated click acts once.
+  async findings(page) {
+    await go(page, "/findings?step=2");
+    const rows = page.locator("tbody .machine-name");
+    assert.ok((await rows.count()) > 3);
+    await rows.first().click();
+    await page.waitForSelector("h2:has-text('The change')");
+    assert.match(await page.textContent("main pre"), /"verb"/);
+  },
+
+  async costs(page) {
+    await go(page, "/costs");
+    await page.selectOption("select[name=by]", "service");
+    await page.click("main button:has-text('Show')");
+    await page.waitForURL(/by=service/);
+    const total = (await page.textContent("h1")).match(/\$[\d,]+/)[0];
+    assert.ok((await page.textContent("main tbody tr:last-child")).includes(total), "the rows come to the headline");
+    const file = await page.request.get(base + (await page.getAttribute("a:has-text('CSV')", "href")));
+    assert.match(await file.text(), /^period,service|^service/);
+  },
+
+  // Choose a wait from the curve by the keyboard, and copy the policy.
+  async policies(page) {
+    const made = await api("backtests", { from: "cloudwatch", since: "7d", baselines: true });
+    assert.equal(made.status, 200, JSON.stringify(made.doc));
+    const id = made.doc.backtests[0].id;
+    await until("the backtest", async () => {
+      const { state, note } = (await api("backtests/" + id)).doc.backtests[0];
+      assert.ok(state !== "failed", note);
+      return state === "done";
+    });
+    await go(page, "/policies/backtests/" + id);
+    const saved = () => page.textContent(".choice:not([hidden]) pre");
+    await page.focus("input[type=range]");
+    await page.keyboard.press("Home");
+    const first = await saved();
+    const begun = Date.now();
+    await page.keyboard.press("ArrowRight");
+    assert.notEqual(await saved(), first, "the slider shows another wait");
+    assert.ok(Date.now() - begun < 300, "the slider answers within 300 ms");
+    await page.click(".choice:not([hidden]) button");
+    await page.waitForSelector("text=Copied");
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), await saved());
+  },
+
+  async settings(page) {
+    await go(page, "/settings");
+    await page.click("summary:has-text('New token')");
+    await page.fill("form[action='/do/token'] input[name=name]", "board");
+    await page.click("button:has-text('Create')");
+    assert.match(await page.textContent("#secret"), /^curfew_/);
+    await go(page, "/settings");
+    assert.doesNotMatch(await page.textContent("main"), /curfew_[0-9a-f]{20}/);
+  },
+};
+
+// once are stories that change what there is only once.
+const once = {
+  // The link signs one browser in, and no second one.
+  async link() {
+    const page = await open({}, "");
+    await page.goto(service.link);
+    await page.waitForURL(base + "/");
+    const other = await open({}, "");
+    await other.goto(service.link);
+    assert.match(await other.textContent("main"), /The link was used/);
+  },
+
+  // Answer a warning from a phone: the machine's owner keeps it, and the warning is withdrawn,
+  // without a reload of another page that shows it.
+  async warning() {
+    const act = await until("a warning", async () => (await api("actions")).doc.actions.find((a) => a.phase === "warned"));
+    const owner = act.recipients[0].replace(/^demo:/, "");
+    const made = await api("tokens", { name: "phone of " + owner, roles: ["viewer", "user"] });
+    const watched = await open({ viewport: { width: 1440, height: 900 } });
+    await go(watched, "/machines/" + act.resource);
+    const phone = await open({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }, made.doc.secret);
+    await go(phone, "/mine?of=" + owner);
+    const card = phone.locator(".request.warned").first();
+    await card.locator("summary").tap();
+    await card.locator("input[name=reason]").fill("the next run is at noon");
+    await card.locator("button[type=submit]").tap();
+    await phone.waitForSelector("text=Exempt.");
+    await until("the withdrawal", async () => (await api("actions/" + act.id)).doc.phase === "withdrawn", 60);
+    await watched.waitForSelector(".lines .state:has-text('withdrawn')", { timeout: 60000 });
+  },
+
+  // Approve a run for at most its amount; an edited file asks again, and the open page shows it.
+  async approvals() {
+    const page = await open({ viewport: { width: 1440, height: 900 } });
+    await until("requests", async () => (await api("approvals")).doc.requests.length > 1);
+    await go(page, "/approvals");
+    const card = page.locator(".request", { hasText: "sdxl-finetune" });
+    await card.locator("summary:has-text('Approve')").click();
+    await card.locator("button[type=submit]:visible").click();
+    await page.waitForSelector("text=Approved.");
+    const file = (hours) => ({
+      content: JSON.stringify({
+        apiVersion: "curfew.job/v1", name: "sdxl-finetune", purpose: "training", owner: { team: "vision", project: "shelf-vision", user: "ben" },
+        resources: { instance_type: "p4d.24xlarge" }, capacity: "on-demand", regions: ["us-east-1"], run: "python train.py --resume", duration: "14h", max_runtime: hours + "h",
+      }),
+      name: "job.yaml", key: "edited",
+    });
+    const asked = await api("gate", file(40));
+    assert.equal(asked.doc.decision ?? asked.doc.document?.decision, "ask", JSON.stringify(asked.doc));
+    await page.locator(".request", { hasText: "sdxl-finetune" }).waitFor({ timeout: 60000 });
+    // The visitor asked for this one: another person decides.
+    assert.match(await page.locator(".request", { hasText: "sdxl-finetune" }).textContent(), /You asked for it/);
+  },
+
+  // A freeze shows on every open page without a reload, and forms work without a script.
+  async freeze() {
+    const page = await open({ viewport: { width: 1440, height: 900 } });
+    await go(page, "/costs");
+    await page.waitForSelector("#live:has-text('Live')");
+    const plain = await open({ javaScriptEnabled: false });
+    await go(plain, "/alerts");
+    await plain.click(".freeze summary");
+    await plain.fill(".freeze input[name=reason]", "a drill");
+    await plain.click("button:has-text('Freeze all actions')");
+    assert.match(await plain.textContent(".freeze"), /Frozen/);
+    await page.waitForSelector(".freeze.on", { timeout: 30000 });
+    await api("freezes/lift", { reason: "over" });
+    await page.waitForSelector(".freeze:not(.on)", { timeout: 30000 });
+  },
+
+  // The first view answers fast.
+  async speed() {
+    const page = await open({});
+    const times = [];
+    for (let i = 0; i < 15; i++) {
+      const begun = performance.now();
+      const r = await page.request.get(base + "/");
+      if (r.status() === 200) times.push(performance.now() - begun);
+      await page.waitForTimeout(150);
+    }
+    times.sort((a, b) => a - b);
+    console.error(`first view: median ${times[times.length >> 1].toFixed(0)} ms`);
+    assert.ok(times[times.length >> 1] < 300, `the median of the first view is ${times[times.length >> 1]} ms`);
+  },
+};
+
+try {
+  mkdirSync(out, { recursive: true });
+  await until("an audit", async () => (await api("scans/last")).status === 200);
+  for (const [name, story] of Object.entries(once)) {
+    context = name;
+    await story();
+    process.stderr.write(`${name}\n`);
+  }
+  const { finding, machine } = worst((await api("scans/last")).doc);
+  const paths = ["/", "/machines", machine, "/mine?of=dmitri", "/findings", "/findings/" + finding.id, "/plan", "/costs",
+    "/budgets", "/approvals", "/policies", "/gateways", "/alerts", "/audit", "/settings", "/why", "/why/now.wasted"];
+  for (const colorScheme of ["light", "dark"]) {
+    for (const width of [1440, 390]) {
+      const page = await open({ colorScheme, viewport: { width, height: 900 } });
+      for (const path of paths) {
+        context = `${colorScheme} ${width}`;
+        await go(page, path);
+        const name = path.split(/[/?]/)[1] || "now";
+        await page.screenshot({ path: join(out, `page-${name}${path.split("/").length > 2 ? "-one" : ""}-${colorScheme}-${width}.png`), fullPage: true });
+        await check(page, path);
+        await page.evaluate(() => document.querySelectorAll("main details").forEach((d) => (d.open = true)));
+        await check(page, path + " with forms open");
+      }
+      for (const [name, story] of Object.entries(stories)) {
+        context = `${name} ${colorScheme} ${width}`;
+        await story(page);
+      }
+      await page.context().close();
+      process.stderr.write(`${colorScheme} ${width}\n`);
+    }
+  }
+} finally {
+  await browser.close();
+  await service.end();
+}
+for (const c of complaints) console.log(c);
+console.error(`${complaints.length} complaints; pictures in ${out}`);
+process.exit(complaints.length ? 1 : 0);
