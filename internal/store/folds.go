@@ -175,8 +175,8 @@ func (c charges) folded(ctx context.Context, f foldRow, p *pass) (foldRow, error
 		f.DaysDone = p.end
 	}
 	return f, c.transact(ctx, func(t *tx) error {
-		return t.exec(ctx, "UPDATE ledger_folds SET "+column+" = ? WHERE account = ? AND "+column+" < ?", p.end, p.account,
-			p.end)
+		return t.exec(ctx, "UPDATE ledger_folds SET "+column+" = ? WHERE account = ? AND "+column+" < ?",
+			p.end, p.account, p.end)
 	})
 }
 

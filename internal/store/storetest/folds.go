@@ -134,7 +134,8 @@ func foldsKeepSums(t *testing.T, b *Backend) {
 		sameSumsOf(t, b.Ledger, want, payerOf(seed), days)
 		first, last := begin.Truncate(24*time.Hour), end.Truncate(24*time.Hour)
 		kept := must(want.ResourceDays(t.Context(), payerOf(seed), first, last))(t)
-		if diff := cmp.Diff(kept, must(b.Ledger.ResourceDays(t.Context(), payerOf(seed), first, last))(t)); diff != "" {
+		folded := must(b.Ledger.ResourceDays(t.Context(), payerOf(seed), first, last))(t)
+		if diff := cmp.Diff(kept, folded); diff != "" {
 			t.Fatalf("seed %d: days of resources (-want +got):\n%s", seed, diff)
 		}
 		if gone == 0 {

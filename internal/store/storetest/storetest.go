@@ -78,8 +78,8 @@ func Run(t *testing.T, open func(t *testing.T) *Backend) {
 	t.Helper()
 	run(t, ofActions, open)
 	run(t, []group{
-		{"approvals", approvals}, {"bills", bills}, {"ledger", ledgers}, {"folds", folds}, {"budgets", budgets}, {"gate", gates},
-		{"snapshots", snapshots}, {"sessions", sessions}, {"processes", processes},
+		{"approvals", approvals}, {"bills", bills}, {"ledger", ledgers}, {"folds", folds}, {"budgets", budgets},
+		{"gate", gates}, {"snapshots", snapshots}, {"sessions", sessions}, {"processes", processes},
 	}, open)
 }
 
