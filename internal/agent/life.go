@@ -17,6 +17,7 @@ func (h *host) decide(ctx context.Context) (bool, error) {
 	h.updateActivity()
 	h.checkKeepFile()
 	defer func() { h.outbox.set(h.currentStatus()) }()
+	h.noteProgress()
 	if h.ending == nil {
 		h.endIfDue()
 	}
@@ -109,6 +110,8 @@ func (h *host) endIfDue() {
 		h.beginEnd(ending{Cause: causeOrder, Why: e.Reason(), Discard: e.Discard})
 	case !h.now.Before(lease):
 		h.beginEnd(ending{Cause: causeLease, Why: "its lease ended at " + plain.Time(lease)})
+	default:
+		h.endAfterCommand()
 	}
 }
 
@@ -167,7 +170,7 @@ func (h *host) advanceEnd(ctx context.Context) (bool, error) {
 	if e.Done {
 		return true, nil
 	}
-	if !e.Killed {
+	if !e.Killed && e.AskedAt.IsZero() {
 		switch {
 		case e.Cause == causeOrder && st.Order.End == nil && !over:
 			h.cancelEnd("the order to end was withdrawn")
@@ -181,6 +184,13 @@ func (h *host) advanceEnd(ctx context.Context) (bool, error) {
 		}
 	}
 	saves := h.options.Host.Work != ""
+	// An idle session may still go on, so it is asked once its work is saved.
+	if !e.Discard && !e.Killed && !h.saving && (h.finalSave != nil && h.finalSave.err == nil ||
+		h.finalSave == nil && e.Cause != causeIdle) && h.now.Before(h.endDeadline(lease)) {
+		if stopped, err := h.stopGently(); !stopped || err != nil {
+			return false, err
+		}
+	}
 	switch {
 	case e.Discard:
 		return h.finishEnd("unsaved work is given up, as ordered")
@@ -211,7 +221,8 @@ func (h *host) advanceEnd(ctx context.Context) (bool, error) {
 	}
 	if !h.now.Before(h.nextSaveAt) {
 		h.startSave(ctx, saveRequest{
-			final: true, processesEnded: e.Killed, timeout: time.Duration(h.options.Host.SaveLimit),
+			final: true, processesEnded: e.Killed || h.writerExited(), writerKilled: h.writerKilled(),
+			timeout: time.Duration(h.options.Host.SaveLimit),
 		})
 	}
 	return false, nil
@@ -335,6 +346,7 @@ func (h *host) handleSaveResult(s *saveResult) error {
 		return nil
 	}
 	h.unsavedReason, h.lastSave, h.saveAttempts, h.nextSaveAt = s.incomplete, s.startedAt, 0, time.Time{}
+	h.savedDeclared, h.saveTook = s.startedAt, h.now.Sub(s.startedAt)
 	if h.notice != nil {
 		h.notice.savedAt = h.now
 	}
@@ -345,6 +357,9 @@ func (h *host) handleSaveResult(s *saveResult) error {
 		}
 	}
 	text := fmt.Sprintf("snapshot confirmed: number %d, %s", s.number, plain.Size(s.snapshot.Bytes))
+	if s.snapshot.Step != nil {
+		text += fmt.Sprintf(", step %d", *s.snapshot.Step)
+	}
 	if s.incomplete != "" {
 		text += "; " + s.incomplete
 	}
@@ -368,8 +383,7 @@ func (h *host) saveWhenDue(ctx context.Context) {
 		}
 		return
 	}
-	every := time.Duration(h.options.Host.SaveInterval)
-	due := every > 0 && h.now.Sub(h.lastSave) >= every
+	due := h.saveDue()
 	// Before the restore is done, the folder is not the work.
 	if !h.workRestored(&st) || h.saving || h.now.Before(h.nextSaveAt) || h.notice != nil {
 		return
@@ -377,6 +391,20 @@ func (h *host) saveWhenDue(ctx context.Context) {
 	if asked || due {
 		h.startSave(ctx, saveRequest{})
 	}
+}
+
+// saveCostFactor bounds the time spent on snapshots after declarations to 5 percent.
+const saveCostFactor = 20
+
+// saveDue reports whether the interval between snapshots is over. The snapshots of a job that
+// declares its checkpoints follow the declarations.
+func (h *host) saveDue() bool {
+	every := time.Duration(h.options.Host.SaveInterval)
+	since := h.now.Sub(h.lastSave)
+	if h.options.Host.Command != nil && !h.declaredAt.IsZero() {
+		return h.declaredAt.After(h.savedDeclared) && since >= max(every, saveCostFactor*h.saveTook)
+	}
+	return every > 0 && since >= every
 }
 
 // workRestored reports whether the work folder holds the work.
@@ -394,10 +422,11 @@ func (h *host) handleNotice(at time.Time) {
 	if h.notice != nil && h.notice.at.Equal(at) {
 		return
 	}
-	h.notice = &notice{at: at}
+	h.notice = &notice{at: at, askedAt: h.now}
 	said := "the provider takes this machine at " + plain.Time(at) + ": the work folder is saved now"
 	h.journal.add("notice", said)
 	warnTerminals(h.lastMeasurement.terminals, said)
+	h.askToStop("the provider takes the machine", at.Add(-noticeMargin))
 }
 
 // noticeMargin is the time before the announced end by which a save has to finish.
@@ -411,6 +440,9 @@ func (h *host) saveBeforeNotice(ctx context.Context) {
 	}
 	if h.options.Now().After(n.at.Add(5 * time.Minute)) {
 		h.notice = nil // the provider did not take the machine
+		if err := h.bootstrap.withdrawStop(); err != nil {
+			h.options.Log(err.Error())
+		}
 		h.phase, h.phaseReason = h.normalPhase()
 		h.journal.add("notice", "the machine was not taken")
 		return
@@ -419,6 +451,9 @@ func (h *host) saveBeforeNotice(ctx context.Context) {
 	deadline := n.at.Add(-noticeMargin)
 	st := h.readState()
 	left := deadline.Sub(h.options.Now())
+	if n.savedAt.IsZero() && !h.stopped(n.askedAt, min(time.Duration(h.options.Host.Grace), left/2)) {
+		return
+	}
 	if h.saving || !h.workRestored(&st) || left <= time.Second || h.now.Before(h.nextSaveAt) || !n.savedAt.IsZero() &&
 		h.now.Sub(n.savedAt) < 15*time.Second {
 		return

@@ -39,6 +39,7 @@ func (d *decider) decideEnding() {
 		}
 		n := d.record()
 		d.takeNewestSnapshot()
+		d.takeOutcome()
 		n.EndStep = intent.Step{Name: "end", Key: "end-" + s.ID}
 		if n.UnsavedWork = d.unsavedWork(); n.UnsavedWork != "" {
 			d.addEvent("lost", "%s", n.UnsavedWork)

@@ -314,7 +314,7 @@ func (k *Keeper) writeRecord(ctx context.Context, old *Session, s Session, event
 		What:     action.EventSession,
 		Resource: "session/" + s.Name, Item: s.ID, Verb: string(s.State), Because: s.Why}
 	if s.EndedBy == "" && old != nil {
-		e.Actor = keeperActor
+		e.Actor = KeeperActor
 	}
 	for _, event := range events {
 		e.Outcome = strings.TrimPrefix(e.Outcome+"; "+strings.TrimSpace(event.Kind+" "+event.Text), "; ")
@@ -355,7 +355,7 @@ func (k *Keeper) admit(ctx context.Context, s *Session) (waits bool, err error) 
 func refusalClass(err error) string {
 	switch {
 	case errors.Is(err, ErrCapacity):
-		return classCapacity
+		return ClassCapacity
 	case errors.Is(err, ErrQuota):
 		return classQuota
 	case errors.Is(err, ErrUnsupported):
@@ -541,6 +541,10 @@ func (k *Keeper) newLaunch(s *Session, key string) (Launch, error) {
 	if h.Nodes <= 1 {
 		h.NewestSnapshot = s.PreviousSnapshot.Manifest
 	}
+	if s.Job != "" {
+		h.IdleTimeout = 0
+		h.Command, h.SaveInterval = attemptCommand(s, sp), checkpointInterval(sp)
+	}
 	if w := sp.Work; w != nil {
 		h.WorkDir, h.SaveInterval = cmp.Or(w.Dir, h.WorkDir), cmp.Or(Duration(w.Every), h.SaveInterval)
 	}
@@ -558,9 +562,9 @@ func (k *Keeper) newLaunch(s *Session, key string) (Launch, error) {
 	}, nil
 }
 
-// firstLease returns the end of the initial lease.
+// firstLease returns the end of the initial lease. An attempt's lease is never extended.
 func firstLease(s *Session, sp *spec.Spec) time.Time {
-	if sp.Lease > 0 {
+	if sp.Lease > 0 && s.Job == "" {
 		return s.RequestedAt.Add(sp.Lease).UTC()
 	}
 	return s.LeaseUntil.UTC()
@@ -586,7 +590,7 @@ func (k *Keeper) machineTags(s *Session, sp *spec.Spec, key string) map[string]s
 		inventory.TagInstallation: k.Installation,
 		inventory.TagManaged:      "true", inventory.TagLifetime: string(inventory.Ephemeral),
 		inventory.TagLease: firstLease(s, sp).Format(time.RFC3339),
-		TagAllowedUser:     cmp.Or(s.AllowedUser, s.Owner.User, s.RequestedBy, keeperActor),
+		TagAllowedUser:     cmp.Or(s.AllowedUser, s.Owner.User, s.RequestedBy, KeeperActor),
 	}
 	if sp.Resources.Nodes > 1 { // the nodes are judged together
 		tags[inventory.TagGang] = s.ID
@@ -717,7 +721,7 @@ func (k *Keeper) cleanUp(ctx context.Context, s *Session, n Decision) (waits boo
 		}
 	}
 	actual, _, err := done.Cost(done.EndedAt)
-	if err == nil && k.Holds != nil {
+	if err == nil && k.Holds != nil && done.Job == "" { // a job's hold outlives its attempts
 		err = k.Holds.Close(ctx, &done, actual, len(done.Machines) > 0)
 	}
 	if err == nil {
