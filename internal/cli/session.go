@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/cloud/local"
+	"github.com/curfew-dev/curfew/internal/job"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -90,7 +91,12 @@ func settled(r view.Run) bool {
 }
 
 // over reports whether nothing of a session is left or will be.
-func over(r view.Run) bool { return session.State(r.State).IsFinal() }
+func over(r view.Run) bool {
+	if r.Job != nil {
+		return job.State(r.State).IsFinal()
+	}
+	return session.State(r.State).IsFinal()
+}
 
 // refused shows the session that the gate did not let pass, where it is one, and returns why.
 func (a *app) refused(run view.Run, why error) error {
@@ -206,7 +212,7 @@ func (a *app) newLs() *cobra.Command {
 	var in ops.SessionsInput
 	c := &cobra.Command{
 		Use:   "ls",
-		Short: "List sessions with their state, lease, saved work and cost",
+		Short: "List sessions and jobs with their state, saved work and cost",
 		Example: `  curfew ls
   curfew ls --all
   curfew ls -o json`,
@@ -216,6 +222,11 @@ func (a *app) newLs() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			jobs, err := ops.ListJobs.Call(c.Context(), a.at, ops.JobsInput{All: in.All})
+			if err != nil {
+				return err
+			}
+			doc.Runs = append(doc.Runs, jobs.Runs...)
 			return a.show(doc, func() report.Sheet { return report.Runs(doc, a.Now()) })
 		},
 	}
@@ -228,10 +239,10 @@ func (a *app) newStatus() *cobra.Command {
 	var watch bool
 	c := &cobra.Command{
 		Use:   "status NAME",
-		Short: "Show a session with what its machines are doing",
+		Short: "Show a session or job with what its machines are doing",
 		Example: `  curfew status demo
   curfew status demo --watch`,
-		Args: oneArg("the name of one session"),
+		Args: oneArg("the name of one session or job"),
 		RunE: func(c *cobra.Command, args []string) error { return a.status(c.Context(), args[0], watch) },
 	}
 	c.Flags().BoolVar(&watch, "watch", false, "show it again every 2 seconds, until it has ended")
@@ -242,7 +253,7 @@ func (a *app) newStatus() *cobra.Command {
 // status shows a session, once or again and again.
 func (a *app) status(ctx context.Context, name string, watch bool) error {
 	for {
-		doc, err := ops.GetSession.Call(ctx, a.at, ops.SessionInput{ByID: ops.ByID{ID: name}, Hosts: true})
+		doc, err := a.runOrJob(ctx, name, true)
 		if err != nil {
 			return err
 		}
@@ -267,21 +278,25 @@ func (a *app) newLogs() *cobra.Command {
 	var follow bool
 	c := &cobra.Command{
 		Use:   "logs NAME",
-		Short: "Show what happened to a session, in order",
+		Short: "Show what happened to a session or job, in order, with what a job printed",
 		Example: `  curfew logs demo
   curfew logs demo -f`,
-		Args: oneArg("the name of one session"),
+		Args: oneArg("the name of one session or job"),
 		RunE: func(c *cobra.Command, args []string) error { return a.logs(c.Context(), args[0], follow) },
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "show new lines, until the session has ended")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "show new lines, until the session or job has ended")
 	a.outputs(c, tableJSON...)
 	return c
 }
 
 // logs shows the journal of a session.
 func (a *app) logs(ctx context.Context, name string, follow bool) error {
+	found, err := ops.One(a.runOrJob(ctx, name, false))
+	if err != nil {
+		return err
+	}
 	if !follow {
-		doc, err := a.sessionLog(ctx, name)
+		doc, err := a.logOf(ctx, found)
 		if err != nil {
 			return err
 		}
@@ -292,11 +307,11 @@ func (a *app) logs(ctx context.Context, name string, follow bool) error {
 	}
 	said := map[string]bool{}
 	for {
-		run, err := a.session(ctx, name)
+		run, err := a.reread(ctx, found)
 		if err != nil {
 			return err
 		}
-		doc, err := a.sessionLog(ctx, run.ID)
+		doc, err := a.logOf(ctx, run)
 		if err != nil {
 			return err
 		}

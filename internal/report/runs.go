@@ -114,6 +114,9 @@ func Status(doc view.Runs, now time.Time) layout.Sheet {
 		return Runs(doc, now)
 	}
 	r := doc.Runs[0]
+	if r.Job != nil {
+		return jobStatus(r, now)
+	}
 	s := layout.Sheet{Verb: "status " + r.Name, Title: r.Name + " is " + r.State}
 	if r.State == "failed" {
 		s.Title = r.Name + " never became ready"

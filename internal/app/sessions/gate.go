@@ -129,22 +129,31 @@ func (g *sessionGate) Admit(ctx context.Context, s *session.Session) (session.Ad
 	if err != nil {
 		return session.Admission{}, err
 	}
+	admission, d, err := a.Decide(ctx, e, g.person, s.ID)
+	if err == nil {
+		g.decision = &d
+	}
+	return admission, err
+}
+
+// Decide asks the gate about the estimate of a run and tells approvers of a new request.
+func (a *Sessions) Decide(ctx context.Context, e *estimate.Estimate, who approval.Person, key string) (
+	session.Admission, gate.Decision, error) {
 	params, err := spend.GateParams(ctx, a.Request, a.Config, a.Decider, a.store)
 	if err != nil {
-		return session.Admission{}, err
+		return session.Admission{}, gate.Decision{}, err
 	}
-	c := &gate.Counter{Ask: gate.NewAsk(e, g.person, s.ID), Params: params}
+	c := &gate.Counter{Ask: gate.NewAsk(e, who, key), Params: params}
 	d, err := c.Decide(ctx)
 	if err != nil {
-		return session.Admission{}, err
+		return session.Admission{}, d, err
 	}
 	if r, err := c.Waiting(ctx, d); err == nil && r != nil && r.AskedAt.Equal(params.Now) {
 		govern.TellApprovers(ctx, a.Request, a.Config, *r)
 	}
-	g.decision = &d
 	return session.Admission{
 		Verdict: d.Decision, HoldID: d.HoldID, ApprovalID: d.ApprovalID, Reasons: d.Reasons, HourlyLimit: e.Hourly,
-	}, nil
+	}, d, nil
 }
 
 // extendHold extends the hold of a session to a time; nil if it has none.
@@ -182,24 +191,35 @@ func (a *Sessions) extendHold(ctx context.Context, s session.Session, until time
 // sessionHolds implements session.Holds.
 type sessionHolds struct{ sessions *Sessions }
 
-// Close implements session.Holds. It finds holds by the run's key, because a process may crash
-// between the hold and the record that names it.
+// Close implements session.Holds.
 func (h sessionHolds) Close(ctx context.Context, s *session.Session, actual money.Amount, ran bool) error {
-	st := h.sessions.store.Budgets()
-	all, err := st.Holds(ctx, s.RequestedAt.Add(-time.Hour), h.sessions.now().Add(budget.MaxRun))
+	return h.sessions.closeHolds(ctx, heldRun{s.ID, s.HoldID, cmp.Or(s.EndedBy, s.RequestedBy), s.RequestedAt}, actual, ran)
+}
+
+// heldRun is a session or job whose holds are closed.
+type heldRun struct {
+	id, hold, by string
+	requestedAt  time.Time
+}
+
+// closeHolds closes the holds of a run. It finds them by the run's key, because a process may crash
+// between the hold and the record that names it.
+func (a *Sessions) closeHolds(ctx context.Context, run heldRun, actual money.Amount, ran bool) error {
+	st := a.store.Budgets()
+	all, err := st.Holds(ctx, run.requestedAt.Add(-time.Hour), a.now().Add(budget.MaxRun))
 	if err != nil {
 		return err
 	}
-	desk, by := budget.Desk{Store: st}, cmp.Or(s.EndedBy, s.RequestedBy)
+	desk := budget.Desk{Store: st}
 	for _, hold := range all {
-		if hold.Run != s.ID && (s.HoldID == "" || hold.ID != s.HoldID) || hold.State != budget.Live &&
+		if hold.Run != run.id && (run.hold == "" || hold.ID != run.hold) || hold.State != budget.Live &&
 			hold.State != budget.Pending {
 			continue
 		}
 		if ran && hold.State == budget.Live {
-			_, err = desk.Settle(ctx, hold.ID, actual, by, h.sessions.now())
+			_, err = desk.Settle(ctx, hold.ID, actual, run.by, a.now())
 		} else {
-			_, err = desk.Release(ctx, hold.ID, by, h.sessions.now())
+			_, err = desk.Release(ctx, hold.ID, run.by, a.now())
 		}
 		if err != nil && !errors.Is(err, budget.ErrConflict) {
 			return err
@@ -240,6 +260,10 @@ func wholeSeconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) 
 
 // post records the state of a session's machines at a time in the ledger.
 func (b sessionLedger) post(ctx context.Context, s *session.Session, at time.Time, state inventory.State) error {
+	purpose := inventory.Experimentation
+	if sp, err := spec.Parse(s.Name, s.Spec); err == nil && sp.Purpose != "" {
+		purpose = sp.Purpose
+	}
 	var seen []ledger.Observation
 	for _, m := range s.Machines {
 		o := ledger.Observation{
@@ -249,7 +273,7 @@ func (b sessionLedger) post(ctx context.Context, s *session.Session, at time.Tim
 				ID:   m.ID,
 			},
 			Attributes: ledger.Attributes{
-				Name: s.Name, Type: m.Pool.Type, Owner: s.Owner, Purpose: inventory.Experimentation,
+				Name: s.Name, Type: m.Pool.Type, Owner: s.Owner, Purpose: purpose,
 				Lifetime: inventory.Ephemeral, Hold: s.HoldID,
 			},
 			State: state, StateSince: wholeSeconds(m.LaunchedAt), CreatedAt: wholeSeconds(m.LaunchedAt)}
