@@ -175,7 +175,7 @@ func (b *bootstrap) workStep(ctx context.Context) (string, error) {
 	return "", b.updateState(func(s *state) {
 		s.Restoring = false
 		if snapshot.Manifest != "" {
-			s.Snapshot = snapshot
+			s.Snapshot, s.Restored = snapshot, snapshot
 		}
 	})
 }

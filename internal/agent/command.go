@@ -196,6 +196,9 @@ func (h *host) commandStatus(st *state) *session.CommandStatus {
 		return nil
 	}
 	c := &session.CommandStatus{StartedAt: st.CommandAt.Truncate(time.Second), Step: h.step, Outcome: st.Outcome}
+	if from := st.Restored; from.Manifest != "" {
+		c.From = &from
+	}
 	if h.step != nil {
 		c.StepAt = h.stepAt.UTC().Truncate(time.Second)
 	}

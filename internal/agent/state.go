@@ -44,6 +44,8 @@ type state struct {
 	Command   scriptState      `json:"command,omitzero"`
 	CommandAt time.Time        `json:"command_at,omitzero"`
 	Outcome   *session.Outcome `json:"outcome,omitempty"`
+	// Restored is the snapshot that the work folder was restored from.
+	Restored session.Snapshot `json:"restored,omitzero"`
 	// Kills counts the processes that the kernel had killed for lack of memory when it started.
 	Kills   int64      `json:"kills,omitempty"`
 	Jupyter processRef `json:"jupyter"`

@@ -148,6 +148,12 @@ func (s *saver) saveSnapshot(ctx context.Context, w saveRequest, done *saveResul
 	}
 	done.snapshot = session.Snapshot{Manifest: r.Snapshot.Manifest, At: r.Snapshot.At, Epoch: s.options.Host.Epoch,
 		Complete: r.Snapshot.State == checkpoint.Complete, Bytes: r.Snapshot.Bytes, Step: r.Snapshot.Step}
+	done.snapshot.Until = w.startedAt.UTC()
+	for _, d := range o.Evidence.Declared {
+		if step := r.Snapshot.Step; step != nil && d.Step != nil && *d.Step == *step {
+			done.snapshot.Until = d.At.UTC()
+		}
+	}
 	done.number, done.incomplete = r.Snapshot.Seq, incompleteReason(&r.Manifest)
 	if s.saves++; s.saves%6 == 0 && !w.final && w.deadline.IsZero() && done.snapshot.Complete {
 		// Failing to delete old snapshots costs money, not work.

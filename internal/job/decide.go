@@ -249,6 +249,10 @@ func (d *decider) takeProgress(a *Attempt, s *session.Session) (changed bool) {
 	if !a.Pool.SamePlace(s.Pool) || !a.LaunchedAt.Equal(s.LaunchedAt) || !a.CommandAt.Equal(s.CommandAt) {
 		a.Pool, a.LaunchedAt, a.CommandAt, changed = s.Pool, s.LaunchedAt, s.CommandAt, true
 	}
+	if n := s.Restored; n.Manifest != "" && n.Manifest != a.From.Manifest {
+		a.From, changed = n, true
+		d.creditSaved(a)
+	}
 	if n := s.Snapshot; n.Manifest != "" && n.Manifest != a.Saved.Manifest && n.Manifest != a.From.Manifest {
 		a.Saved, changed = n, true
 	}
@@ -260,6 +264,25 @@ func (d *decider) takeProgress(a *Attempt, s *session.Session) (changed bool) {
 		j.Step, changed = &step, true
 	}
 	return changed
+}
+
+// creditSaved credits the attempt before one with the snapshot that this one started from: the host
+// confirmed it, and its machine was gone before the keeper heard of it.
+func (d *decider) creditSaved(a *Attempt) {
+	j := d.job()
+	if j.Snapshot.At.Before(a.From.At) {
+		j.Snapshot = a.From
+	}
+	if a.Number < 2 {
+		return
+	}
+	before := &j.Attempts[a.Number-2]
+	if before.Over() && before.Saved.At.Before(a.From.At) {
+		before.Saved = a.From
+		if err := before.divide(); err != nil {
+			before.Evidence += "; its cost cannot be divided: " + err.Error()
+		}
+	}
 }
 
 // endAttempt accounts for an attempt that is over, and decides what follows.
@@ -361,7 +384,7 @@ func (d *decider) exhausted(a *Attempt) string {
 		case b.EndedBy == session.NoCapacity:
 		case interruption(b.EndedBy):
 			interruptions++
-			if rendezvous++; b.EndedBy != session.Rendezvous || progressed(&b) {
+			if rendezvous++; b.EndedBy != session.Rendezvous || advanced(&b) {
 				rendezvous = 0
 			}
 		default:
@@ -383,8 +406,16 @@ func (d *decider) exhausted(a *Attempt) string {
 	return ""
 }
 
-// progressed reports whether an attempt saved anything new.
-func progressed(a *Attempt) bool { return a.Saved.Manifest != "" }
+// shortAttempt is how long an attempt without steps has to work to count as progress.
+const shortAttempt = time.Minute
+
+// advanced reports whether an attempt brought the job forward.
+func advanced(a *Attempt) bool {
+	if a.Saved.Step == nil && a.Over() && !a.CommandAt.IsZero() && a.EndedAt.Sub(a.CommandAt) < shortAttempt {
+		return false // a last snapshot is always taken
+	}
+	return a.progressed()
+}
 
 // backoff returns the time until the next attempt: none after an attempt with progress.
 func (d *decider) backoff(a *Attempt) time.Duration {
@@ -393,7 +424,7 @@ func (d *decider) backoff(a *Attempt) time.Duration {
 	}
 	row := 0
 	for _, b := range slices.Backward(d.Job.Attempts) {
-		if progressed(&b) {
+		if advanced(&b) {
 			break
 		}
 		row++

@@ -88,8 +88,8 @@ type Attempt struct {
 	// Pool is where it was launched.
 	Pool session.Pool
 	// BeganAt is when it was decided, LaunchedAt when its machines were launched, CommandAt when the
-	// command started, and EndedAt when the machines were gone.
-	BeganAt, LaunchedAt, CommandAt, EndedAt time.Time
+	// command started, StoppedAt when it ended, and EndedAt when the machines were gone.
+	BeganAt, LaunchedAt, CommandAt, StoppedAt, EndedAt time.Time
 	// From is the snapshot that it started from, Saved the newest that it made.
 	From, Saved session.Snapshot
 	// EndedBy is the class of its end, Evidence what the class rests on; ExitCode is that of the
@@ -103,6 +103,18 @@ type Attempt struct {
 	Unpriced                        bool
 	// Lost and Idle are the times that Repeated and Waiting paid for.
 	Lost, Idle time.Duration
+}
+
+// progressed reports whether the attempt saved work that the one before it had not: a higher step, or
+// anything where no steps are known.
+func (a *Attempt) progressed() bool {
+	if a.Saved.Manifest == "" {
+		return false
+	}
+	if a.Saved.Step == nil {
+		return a.From.Step == nil
+	}
+	return a.From.Step == nil || *a.Saved.Step > *a.From.Step
 }
 
 // Over reports whether nothing of the attempt is left.
@@ -181,7 +193,7 @@ func interruption(c session.Class) bool {
 		c == session.Rendezvous
 }
 
-// account fills in the times and costs of an attempt that is over. Its parts sum to its cost.
+// account fills in the times and the cost of an attempt that is over.
 func (a *Attempt) account(s *session.Session) error {
 	a.EndedAt, a.LaunchedAt, a.CommandAt = s.EndedAt, s.LaunchedAt, s.CommandAt
 	if a.EndedAt.IsZero() {
@@ -190,36 +202,42 @@ func (a *Attempt) account(s *session.Session) error {
 	if len(s.Machines) == 0 || a.LaunchedAt.IsZero() {
 		return nil
 	}
+	a.StoppedAt = a.EndedAt
+	if o := s.Outcome; o != nil && o.At.Before(a.StoppedAt) {
+		a.StoppedAt = o.At
+	} else if !s.EndingAt.IsZero() && s.EndingAt.Before(a.StoppedAt) {
+		a.StoppedAt = s.EndingAt
+	}
 	cost, priced, err := s.Cost(a.EndedAt)
 	if err != nil {
 		return err
 	}
 	a.Cost, a.Unpriced = cost, !priced
+	return a.divide()
+}
+
+// divide divides the cost of an attempt by what it paid for. The parts sum to the cost.
+func (a *Attempt) divide() (err error) {
 	ran := max(0, a.EndedAt.Sub(a.LaunchedAt))
 	worked := time.Duration(0)
+	a.Lost = 0
 	if !a.CommandAt.IsZero() {
-		stopped := a.EndedAt
-		if s.Outcome != nil && s.Outcome.At.Before(stopped) {
-			stopped = s.Outcome.At
-		} else if !s.EndingAt.IsZero() && s.EndingAt.Before(stopped) {
-			stopped = s.EndingAt
-		}
-		worked = min(max(0, stopped.Sub(a.CommandAt)), ran)
+		worked = min(max(0, a.StoppedAt.Sub(a.CommandAt)), ran)
 		if a.EndedBy != session.Succeeded {
 			a.Lost = worked
-			if saved := a.Saved.At; a.Saved.Manifest != "" && saved.After(a.CommandAt) {
-				a.Lost = min(max(0, stopped.Sub(saved)), worked)
+			if saved := a.Saved.Until; a.progressed() && saved.After(a.CommandAt) {
+				a.Lost = min(max(0, a.StoppedAt.Sub(saved)), worked)
 			}
 		}
 	}
 	a.Idle = ran - worked
-	if a.Repeated, err = share(cost, a.Lost, ran); err != nil {
+	if a.Repeated, err = share(a.Cost, a.Lost, ran); err != nil {
 		return err
 	}
-	if a.Waiting, err = share(cost, a.Idle, ran); err != nil {
+	if a.Waiting, err = share(a.Cost, a.Idle, ran); err != nil {
 		return err
 	}
-	a.Useful = cost - a.Repeated - a.Waiting
+	a.Useful = a.Cost - a.Repeated - a.Waiting
 	if a.Useful < 0 { // both were rounded up
 		a.Waiting += a.Useful
 		a.Useful = 0

@@ -57,8 +57,8 @@ type CommandStatus struct {
 	// Step is the highest step that the command declared, StepAt when it was first reported.
 	Step   *int64    `json:"step,omitempty"`
 	StepAt time.Time `json:"step_at,omitzero"`
-	// FirstStep is the first step that this attempt declared.
-	FirstStep *int64 `json:"first_step,omitempty"`
+	// From is the snapshot that was restored before; nil if there was none.
+	From *Snapshot `json:"from,omitempty"`
 	// Outcome is nil while the command runs.
 	Outcome *Outcome `json:"outcome,omitempty"`
 }
@@ -67,7 +67,8 @@ type CommandStatus struct {
 func (c *CommandStatus) sanitize(node int, text func(*string, int), times func(string, *time.Time)) bool {
 	times("command", &c.StartedAt)
 	times("command", &c.StepAt)
-	if c.Step != nil && *c.Step < 0 || c.FirstStep != nil && *c.FirstStep < 0 {
+	if c.Step != nil && *c.Step < 0 ||
+		c.From != nil && (!snapshotKeyPattern.MatchString(c.From.Manifest) || c.From.Step != nil && *c.From.Step < 0) {
 		return false
 	}
 	o := c.Outcome
@@ -123,6 +124,9 @@ func (d *decider) takeOutcome() (changed bool) {
 		if c.Step != nil && (s.Step == nil || *c.Step > *s.Step) {
 			step := *c.Step
 			s.Step, changed = &step, true
+		}
+		if c.From != nil && s.Restored.Manifest == "" && h.Node == 0 {
+			s.Restored, changed = *c.From, true
 		}
 		if at := c.StartedAt.UTC(); !at.IsZero() && (s.CommandAt.IsZero() || at.Before(s.CommandAt)) {
 			s.CommandAt, changed = at, true

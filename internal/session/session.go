@@ -128,10 +128,11 @@ type Session struct {
 	LeaseLimit time.Time    `json:",omitzero"`
 	CostLimit  money.Amount `json:",omitempty"`
 	// Code is the archive of the job's code, Outcome how its command ended (nil: not yet), CommandAt
-	// when it began and Step the highest step that it declared.
+	// when it began, Restored the snapshot that it began from and Step the highest step that it declared.
 	Code      string    `json:",omitempty"`
 	Outcome   *Outcome  `json:",omitempty"`
 	CommandAt time.Time `json:",omitzero"`
+	Restored  Snapshot  `json:",omitzero"`
 	Step      *int64    `json:",omitempty"`
 	// RunAs is the Unix user of the processes of a local session; empty means the launching user.
 	RunAs                                               string
@@ -247,4 +248,6 @@ type Snapshot struct {
 	Bytes    int64 `json:"bytes"`
 	// Step is the newest step that the work declared as saved in it; nil if unknown.
 	Step *int64 `json:"step,omitempty"`
+	// Until is when the work was as the snapshot has it: the time of the declaration, or that of At.
+	Until time.Time `json:"until,omitzero"`
 }
