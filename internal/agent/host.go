@@ -56,6 +56,8 @@ type host struct {
 	notice        *notice
 	unsavedReason string
 
+	// enteredAt is when a person last began a command in the session.
+	enteredAt time.Time
 	// events reads what a training declares: declared counts its saves and declaredAt is the time of the
 	// newest. step is its highest step, reported first at stepAt, and progressAt the time of any
 	// progress.
@@ -300,6 +302,7 @@ func (h *host) run(ctx context.Context) error {
 	}
 	h.tracker = newActivityTracker(h.intervals.Sample, time.Duration(h.options.Host.IdleTimeout), gpus)
 	h.tracker.record = h.folder.appendSample
+	h.enteredAt = modifiedAt(h.folder.path(EnteredFile))
 	h.idleNotBefore, h.lastSave, h.activitySince = h.now, h.now, h.now
 	if h.options.Host.Nodes > 1 {
 		h.otherVerdicts = []duty.Verdict{{Why: "what the other nodes do is not known yet"}}
@@ -663,7 +666,16 @@ func (h *host) nodeVerdict(ctx context.Context, node int) duty.Verdict {
 
 // keepFileTime returns the time of the file that postpones an end when touched.
 func (h *host) keepFileTime() time.Time {
-	i, err := os.Stat(filepath.Join(h.options.Home, ".curfew", "keep"))
+	return modifiedAt(filepath.Join(h.options.Home, ".curfew", "keep"))
+}
+
+// EnteredFile is the file in the state folder that is touched when a person begins a shell or a
+// command in the session, which may be too short to be measured.
+const EnteredFile = "entered"
+
+// modifiedAt returns the modification time of a file; zero if there is none.
+func modifiedAt(file string) time.Time {
+	i, err := os.Stat(file)
 	if err != nil {
 		return time.Time{}
 	}

@@ -26,6 +26,7 @@ func (h *host) decide(ctx context.Context) (bool, error) {
 	}
 	h.saveBeforeNotice(ctx)
 	h.saveWhenDue(ctx)
+	h.warnBeforeLease()
 	if h.phase != session.HostStarting {
 		h.warnIfIdle()
 	}
@@ -82,6 +83,13 @@ func (h *host) restingSince() time.Time {
 
 // checkKeepFile treats a touch of the keep file as work.
 func (h *host) checkKeepFile() {
+	if entered := modifiedAt(h.folder.path(EnteredFile)); entered.After(h.enteredAt) {
+		h.enteredAt, h.idleNotBefore = entered, h.now
+		h.cancelWarning("someone ran a command in it")
+		if e := h.ending; e != nil && e.Cause == causeIdle && !e.Killed && e.AskedAt.IsZero() {
+			h.cancelEnd("someone ran a command in it")
+		}
+	}
 	at, known := h.keepFileTime(), h.readState().KeepFileTime
 	if at.IsZero() || at.Equal(known) {
 		return
@@ -95,7 +103,7 @@ func (h *host) checkKeepFile() {
 	}
 	h.idleNotBefore = h.now
 	h.cancelWarning("~/.curfew/keep was touched")
-	if h.ending != nil && h.ending.Cause == causeIdle && !h.ending.Killed {
+	if h.ending != nil && h.ending.Cause == causeIdle && !h.ending.Killed && h.ending.AskedAt.IsZero() {
 		h.cancelEnd("~/.curfew/keep was touched")
 	}
 }
@@ -459,6 +467,44 @@ func (h *host) saveBeforeNotice(ctx context.Context) {
 		return
 	}
 	h.startSave(ctx, saveRequest{deadline: deadline, timeout: left})
+}
+
+// leaseWarnings are the times before the end of a lease at which people are warned, and the shares of
+// a short lease that they are at most.
+var leaseWarnings = []struct {
+	before time.Duration
+	share  time.Duration // divides the lease
+}{{15 * time.Minute, 4}, {2 * time.Minute, 10}}
+
+// warnBeforeLease warns people before the lease ends, once for each warning and lease.
+func (h *host) warnBeforeLease() {
+	st := h.readState()
+	if h.options.Host.Command != nil || !st.Ready || len(st.Steps) == 0 {
+		return // no one extends the lease of a job
+	}
+	lease, _ := h.leaseAndIdle(st.Order)
+	length := lease.Sub(st.Steps[0].StartedAt)
+	warned := 0
+	if st.WarnedLease.Equal(lease) {
+		warned = st.LeaseWarnings
+	}
+	due := 0
+	for i, w := range leaseWarnings {
+		if lease.Sub(h.now) <= min(w.before, length/w.share) {
+			due = i + 1
+		}
+	}
+	if due <= warned {
+		return
+	}
+	if err := h.updateState(func(s *state) { s.WarnedLease, s.LeaseWarnings = lease, due }); err != nil {
+		h.options.Log(err.Error())
+		return
+	}
+	said := fmt.Sprintf("the lease of this session ends in %s. To keep it: curfew extend %s --for 2h",
+		plain.Duration(lease.Sub(h.now).Round(time.Second)), h.options.Host.Name)
+	count := warnTerminals(h.lastMeasurement.terminals, said)
+	h.journal.add("warned", said+" ("+plain.Count(count, "terminal")+" notified)")
 }
 
 // warnIfIdle warns an idle session, and ends it after the grace period.

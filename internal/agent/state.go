@@ -36,6 +36,9 @@ type state struct {
 	Ending *ending `json:"ending,omitempty"`
 	// KeepFileTime is the last seen modification time of the keep file.
 	KeepFileTime time.Time `json:"kept,omitzero"`
+	// LeaseWarnings counts the warnings before the end of WarnedLease.
+	WarnedLease   time.Time `json:"warned_lease,omitzero"`
+	LeaseWarnings int       `json:"lease_warnings,omitempty"`
 	// Events is the number of the newest event file, Output the sent command output in bytes.
 	Events int64       `json:"events"`
 	Output int64       `json:"output"`

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	appruntime "github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/job"
 	"github.com/curfew-dev/curfew/internal/ops"
@@ -54,6 +55,12 @@ the session. See docs/sessions.md.`,
 func (a *app) up(ctx context.Context, in ops.UpInput, detach bool) error {
 	a.saidSince = a.Now().Add(-time.Second) // the clock of the state is a coarse one
 	run, err := ops.One(ops.Up.Call(ctx, a.at, in))
+	for isEnding(err) { // it starts again with what is saved now
+		if err := a.awaitEnd(ctx, in.Body.Name); err != nil {
+			return err
+		}
+		run, err = ops.One(ops.Up.Call(ctx, a.at, in))
+	}
 	if err != nil {
 		return a.refused(run, err)
 	}
@@ -83,6 +90,28 @@ func (a *app) up(ctx context.Context, in ops.UpInput, detach bool) error {
 		}
 	}
 	return nil
+}
+
+// isEnding reports whether a session was not started because the one before it is ending.
+func isEnding(err error) bool {
+	wired := (*appruntime.Error)(nil)
+	return errors.As(err, &wired) && wired.Code == "ending"
+}
+
+// awaitEnd waits until a session that is ending has ended.
+func (a *app) awaitEnd(ctx context.Context, name string) error {
+	run, err := a.session(ctx, name)
+	if err != nil {
+		return err
+	}
+	if !a.quiet {
+		plain.Fprintf(a.Stderr, "curfew: session %s is ending (%s): waiting for its end\n", run.Name, run.Why)
+	}
+	if err := a.ensureKeeper(ctx); err != nil {
+		return err
+	}
+	_, err = a.follow(ctx, run.ID, over)
+	return err
 }
 
 // settled reports whether a session is ready, or will not be any more.
@@ -227,6 +256,9 @@ func (a *app) newLs() *cobra.Command {
 				return err
 			}
 			doc.Runs = append(doc.Runs, jobs.Runs...)
+			if err := a.replaceKeeper(c.Context(), doc); err != nil {
+				return err
+			}
 			return a.show(doc, func() report.Sheet { return report.Runs(doc, a.Now()) })
 		},
 	}

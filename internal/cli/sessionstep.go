@@ -59,6 +59,16 @@ func (a *app) ensureKeeper(ctx context.Context) error {
 	return all.EnsureKeeper(ctx)
 }
 
+// replaceKeeper starts a keeper where some of these runs are open and the one that kept them is gone.
+func (a *app) replaceKeeper(ctx context.Context, doc view.Runs) error {
+	for _, r := range doc.Runs {
+		if !over(r) {
+			return a.ensureKeeper(ctx)
+		}
+	}
+	return nil
+}
+
 // disconnect ends the connections of this machine to sessions that are over.
 func (a *app) disconnect(ctx context.Context) error {
 	if a.at.Service != nil {

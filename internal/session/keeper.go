@@ -69,6 +69,8 @@ type Keeper struct {
 	// NotifyOwner notifies the owner of orphans; an error means that no channel accepted the
 	// message. Nil disables notifications.
 	NotifyOwner func(ctx context.Context, s *Session) (accepted string, err error)
+	// NotifyLease notifies the owner of a session that its lease ends soon. Nil disables it.
+	NotifyLease func(ctx context.Context, s *Session) (accepted string, err error)
 	// Installation is the name that tags the machines.
 	Installation string
 	// Reachable reports whether this process can reach a session's provider: local machines are
@@ -140,6 +142,9 @@ const notifyRetry = 10 * time.Minute
 // notifyOwner notifies the owner of orphans once. It returns true if it wrote the record.
 func (k *Keeper) notifyOwner(ctx context.Context, s *Session) (wrote bool, err error) {
 	now := k.Now().UTC()
+	if k.NotifyLease != nil && s.leaseNoticeDue(now) {
+		return k.notifyLease(ctx, s, now)
+	}
 	if !s.Orphan || len(s.Machines) == 0 || k.NotifyOwner == nil || !s.OwnerNotifiedAt.IsZero() ||
 		now.Before(s.NotifyOwnerAt) {
 		return false, nil
@@ -151,6 +156,34 @@ func (k *Keeper) notifyOwner(ctx context.Context, s *Session) (wrote bool, err e
 		e.Kind, e.Text = "untold", "its owner was not notified: "+action.Redact(err.Error())
 	} else {
 		next.OwnerNotifiedAt = now
+	}
+	_, err = k.writeRecord(ctx, s, next, []Event{e})
+	return err == nil, err
+}
+
+// leaseNotice is the time before the end of a lease at which its owner is notified; of a short lease
+// it is a quarter.
+const leaseNotice = 15 * time.Minute
+
+// leaseNoticeDue reports whether the owner is to be notified that the lease ends soon.
+func (s *Session) leaseNoticeDue(now time.Time) bool {
+	before := min(leaseNotice, s.LeaseUntil.Sub(s.RequestedAt)/4)
+	return s.State == Ready && s.Job == "" && !s.UserLaunched && !s.LeaseNotified.Equal(s.LeaseUntil) &&
+		!now.Before(s.LeaseUntil.Add(-before)) && now.Before(s.LeaseUntil) && !now.Before(s.NotifyOwnerAt)
+}
+
+// leaseNotifyRetry is the time between attempts to notify an owner of the end of a lease.
+const leaseNotifyRetry = time.Minute
+
+// notifyLease notifies the owner once for each lease.
+func (k *Keeper) notifyLease(ctx context.Context, s *Session, now time.Time) (wrote bool, err error) {
+	next := *s
+	e := Event{At: now, Node: KeeperNode, Kind: "told"}
+	if e.Text, err = k.NotifyLease(ctx, s); err != nil {
+		next.NotifyOwnerAt = now.Add(leaseNotifyRetry)
+		e.Kind, e.Text = "untold", "its owner was not notified of the end of the lease: "+action.Redact(err.Error())
+	} else {
+		next.LeaseNotified = s.LeaseUntil
 	}
 	_, err = k.writeRecord(ctx, s, next, []Event{e})
 	return err == nil, err

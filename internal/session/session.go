@@ -117,6 +117,8 @@ type Session struct {
 	// writes caused by a host that reports something new at every poll.
 	NoteCount  int       `json:"Noted"`
 	NotesSince time.Time `json:"NotedAt"`
+	// LeaseNotified is the end of the lease of which the owner was notified.
+	LeaseNotified time.Time `json:",omitzero"`
 	// Job is the job that the session is an attempt of; empty for a person's session. The job's keeper
 	// records the session after the gate allowed the job, and settles the hold.
 	Job string `json:",omitempty"`

@@ -366,14 +366,14 @@ func checkStarts(t *testing.T, b *bench, r view.Run, record string) {
 	}
 	next := 0
 	for _, a := range r.Job.Attempts {
-		if a.CommandAt == nil || next >= len(all) {
+		if a.LaunchedAt == nil || next >= len(all) {
 			continue
 		}
 		from := int64(0)
 		if a.FromStep != nil {
 			from = *a.FromStep
 		}
-		// An attempt may have been taken away before its first step.
+		// An attempt may have been taken away before its first step, or before its agent reported.
 		if int64(all[next].step) == from+1 {
 			next++
 		}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -15,6 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/cloud/local"
+	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -239,27 +242,83 @@ func (b sessionLedger) Charge(ctx context.Context, s *session.Session, at time.T
 		return nil
 	}
 	at = wholeSeconds(at)
+	measured, err := b.measured(ctx, s, at)
+	if err != nil {
+		return err
+	}
 	if s.ChargedUntil.IsZero() || ended {
-		if err := b.post(ctx, s, wholeSeconds(s.LaunchedAt), inventory.StateRunning); err != nil {
+		if err := b.post(ctx, s, wholeSeconds(s.LaunchedAt), inventory.StateRunning, nil); err != nil {
 			return err
 		}
 	}
 	if !ended {
-		return b.post(ctx, s, at, inventory.StateRunning)
+		return b.post(ctx, s, at, inventory.StateRunning, measured)
 	}
 	if before := at.Add(-time.Second); before.After(s.LaunchedAt) {
-		if err := b.post(ctx, s, before, inventory.StateRunning); err != nil {
+		if err := b.post(ctx, s, before, inventory.StateRunning, measured); err != nil {
 			return err
 		}
 	}
-	return b.post(ctx, s, at, inventory.StateDeleting)
+	return b.post(ctx, s, at, inventory.StateDeleting, measured)
+}
+
+// measured returns what the agent of a session's first machine said of its activity, by node: from the
+// launch until it was ready it warms up, and from then on it is what its journal says.
+func (b sessionLedger) measured(ctx context.Context, s *session.Session, until time.Time) (map[int][]ledger.Span, error) {
+	events, err := b.sessions.store.Sessions().Events(ctx, s.ID)
+	if err != nil {
+		return nil, err
+	}
+	all := map[int][]ledger.Span{}
+	for _, m := range s.Machines {
+		var spans []ledger.Span
+		next := func(at time.Time, state duty.State) {
+			at = wholeSeconds(at)
+			if n := len(spans); n > 0 {
+				if spans[n-1].To = at; !at.After(spans[n-1].From) {
+					spans = spans[:n-1]
+				}
+			}
+			if at.Before(until) {
+				spans = append(spans, ledger.Span{From: at, To: until, State: state})
+			}
+		}
+		next(s.LaunchedAt, duty.Warming)
+		for _, e := range events {
+			if e.Node != m.Node || e.At.Before(s.LaunchedAt) {
+				continue
+			}
+			if state, ok := stateOfEvent(e.Event); ok {
+				next(e.At, state)
+			}
+		}
+		all[m.Node] = slices.DeleteFunc(spans, func(p ledger.Span) bool { return p.State == duty.Unknown })
+	}
+	return all, nil
+}
+
+// stateOfEvent returns the state that an event of an agent's journal begins.
+func stateOfEvent(e session.Event) (duty.State, bool) {
+	switch e.Kind {
+	case "ready":
+		return duty.Busy, true // until it is measured
+	case "idle", "busy":
+		word, _, _ := strings.Cut(e.Text, ":")
+		for _, state := range []duty.State{duty.Busy, duty.Idle, duty.Held, duty.Unknown} {
+			if word == state.String() {
+				return state, true
+			}
+		}
+	}
+	return duty.Unknown, false
 }
 
 // wholeSeconds truncates a time to seconds, the resolution of the ledger.
 func wholeSeconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
 // post records the state of a session's machines at a time in the ledger.
-func (b sessionLedger) post(ctx context.Context, s *session.Session, at time.Time, state inventory.State) error {
+func (b sessionLedger) post(ctx context.Context, s *session.Session, at time.Time, state inventory.State,
+	measured map[int][]ledger.Span) error {
 	purpose := inventory.Experimentation
 	if sp, err := spec.Parse(s.Name, s.Spec); err == nil && sp.Purpose != "" {
 		purpose = sp.Purpose
@@ -276,7 +335,8 @@ func (b sessionLedger) post(ctx context.Context, s *session.Session, at time.Tim
 				Name: s.Name, Type: m.Pool.Type, Owner: s.Owner, Purpose: purpose,
 				Lifetime: inventory.Ephemeral, Hold: s.HoldID,
 			},
-			State: state, StateSince: wholeSeconds(m.LaunchedAt), CreatedAt: wholeSeconds(m.LaunchedAt)}
+			State: state, StateSince: wholeSeconds(m.LaunchedAt), CreatedAt: wholeSeconds(m.LaunchedAt),
+			Duty: measuredBefore(measured[m.Node], at)}
 		if state == inventory.StateRunning {
 			meter := ledger.Meter{
 				Name: "compute", Category: ledger.Compute, Source: "rates of curfew.yaml",
@@ -301,6 +361,24 @@ func (b sessionLedger) post(ctx context.Context, s *session.Session, at time.Tim
 		return fmt.Errorf("charge session %s: %w", s.Name, err)
 	}
 	return nil
+}
+
+// measuredBefore returns the parts of some spans before a time.
+func measuredBefore(spans []ledger.Span, at time.Time) (out []ledger.Span) {
+	for _, p := range spans {
+		if p.From.Before(at) {
+			p.To = minTime(p.To, at)
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func minTime(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // noLauncher returns the error for a provider without sessions.

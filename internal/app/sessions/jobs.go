@@ -41,6 +41,9 @@ func newJobPasses() *jobPasses {
 // start starts a pass over each job that is due, and returns the number of open jobs.
 func (p *jobPasses) start(ctx context.Context, a *Sessions, now time.Time, passes *sync.WaitGroup,
 	log *slog.Logger) (open int) {
+	if a.Jobs == nil {
+		return 0
+	}
 	readCtx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	list, err := a.Jobs.Store.Jobs(readCtx, job.Query{OpenOnly: true})
