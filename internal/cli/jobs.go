@@ -9,10 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/sessions"
 	"github.com/curfew-dev/curfew/internal/job"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -118,8 +120,9 @@ const jobPoll = 300 * time.Millisecond
 
 // followJob prints what a job prints and what happens to it, until it is over.
 func (a *app) followJob(ctx context.Context, run view.Run) (view.Run, error) {
-	said, checked := map[string]bool{}, a.Now()
+	said, checked, steps := map[string]bool{}, a.Now(), newJobSteps()
 	for {
+		steps.take(ctx, a, run)
 		now, err := a.reread(ctx, run)
 		if err != nil {
 			return run, err
@@ -145,6 +148,49 @@ func (a *app) followJob(ctx context.Context, run view.Run) (view.Run, error) {
 		case <-time.After(jobPoll):
 		}
 	}
+}
+
+// jobSteps takes the missing steps of a job while a person waits for it, next to the keeper in the
+// background: each is done by whichever is first.
+type jobSteps struct {
+	job, session *pace
+	said         map[string]bool
+}
+
+func newJobSteps() *jobSteps { return &jobSteps{newPace(), newPace(), map[string]bool{}} }
+
+// take takes steps of the job and of the session of its current attempt, where this machine keeps
+// them. Errors are printed once; the next look tries again.
+func (s *jobSteps) take(ctx context.Context, a *app, run view.Run) {
+	if a.at.Service != nil {
+		return
+	}
+	all, err := a.at.Local.Sessions(ctx)
+	if err == nil {
+		err = s.keep(ctx, all, run.ID)
+	}
+	if err == nil || ctx.Err() != nil || s.said[err.Error()] {
+		return
+	}
+	s.said[err.Error()] = true
+	plain.Fprintf(a.Stderr, "curfew: %s; it is tried again\n", oneLine(err.Error()))
+}
+
+func (s *jobSteps) keep(ctx context.Context, all *sessions.Sessions, id string) error {
+	j, err := all.Jobs.Store.Job(ctx, id)
+	if err != nil {
+		return err
+	}
+	if current := j.Current(); current != nil {
+		now, err := all.Keeper.Store.Session(ctx, current.Session)
+		if err == nil {
+			err = s.session.keep(now.Version, func() (time.Duration, error) { return all.Keeper.Keep(ctx, now.ID) })
+		}
+		if err != nil && !errors.Is(err, session.ErrNotFound) {
+			return err
+		}
+	}
+	return s.job.keep(j.Version, func() (time.Duration, error) { return all.Jobs.Keep(ctx, id) })
 }
 
 // printJobLog prints the new events of a job: its output as it is, and the rest as progress.
@@ -187,7 +233,9 @@ be run again from that snapshot: ` + "`curfew run --again NAME`" + `.`,
 			if err := a.ensureKeeper(c.Context()); err != nil {
 				return err
 			}
+			steps := newJobSteps()
 			for began := a.Now(); !detach && !over(run); {
+				steps.take(c.Context(), a, run)
 				if run, err = a.reread(c.Context(), run); err != nil {
 					return err
 				}

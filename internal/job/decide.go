@@ -74,7 +74,7 @@ func Decide(v Observation) Decision {
 	case j.Current() != nil:
 		d.follow()
 	case !j.CanceledAt.IsZero():
-		d.finish(Canceled, "canceled by %s", j.CanceledBy)
+		d.finish(Canceled, "by %s", j.CanceledBy)
 	case j.AdmittedAt.IsZero():
 		d.admit()
 	default:
@@ -305,7 +305,7 @@ func (d *decider) endAttempt(a *Attempt, s *session.Session) {
 		d.finish(Succeeded, "%s", a.Evidence)
 		return
 	case !j.CanceledAt.IsZero():
-		d.finish(Canceled, "canceled by %s", j.CanceledBy)
+		d.finish(Canceled, "by %s", j.CanceledBy)
 		return
 	case a.EndedBy == Ended:
 		j.CanceledBy = cmp.Or(s.EndedBy, "keeper")

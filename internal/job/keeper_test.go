@@ -182,7 +182,7 @@ func TestJobEndsByItsOtherBounds(t *testing.T) {
 	}{
 		{"max_runtime", "max_runtime: 30m\n", "limit (max_runtime 30m is used up)", Failed, 30 * time.Minute, false},
 		{"deadline", "deadline: 40m\n", "limit (its deadline was 2026-11-01 09:40 UTC)", Failed, 40 * time.Minute, false},
-		{"cancel", "", "canceled by ana", Canceled, 15 * time.Minute, true},
+		{"cancel", "", "by ana", Canceled, 15 * time.Minute, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, 3)

@@ -36,7 +36,10 @@ func jobStatus(r view.Run, now time.Time) layout.Sheet {
 	case job.Canceled:
 		s.Title = r.Name + " was canceled"
 	}
-	if r.Why != "" {
+	switch {
+	case r.State == string(job.Canceled):
+		s.Title += " " + r.Why
+	case r.Why != "":
 		s.Title += ": " + r.Why
 	}
 	step := "-"

@@ -313,7 +313,7 @@ retries: {interruptions: 1000}
 	}
 	t.Logf("killed %v", killed)
 	wild := b.job("wild")
-	checkStarts(t, b, wild, record)
+	checkStarts(t, b, wild, to, record)
 	checkDollars(t, wild)
 	want, got := b.model(b.job("calm"), to), b.model(wild, to)
 	if !bytes.Equal(want, got) {
@@ -357,40 +357,39 @@ func (b *bench) processesOf(record string) map[string][]int {
 	return out
 }
 
-// checkStarts compares what the training recorded with what the job says, and with the store.
-func checkStarts(t *testing.T, b *bench, r view.Run, record string) {
+// checkStarts compares what the training recorded with the store: each process started with the step
+// after the newest one that was saved complete before.
+func checkStarts(t *testing.T, b *bench, r view.Run, to, record string) {
 	t.Helper()
 	all, last := starts(t, record)
 	if steps := r.Job.Step; steps == nil || int64(last) != *steps {
 		t.Errorf("the last step is %d, the job says %v", last, steps)
 	}
-	next := 0
-	for _, a := range r.Job.Attempts {
-		if a.LaunchedAt == nil || next >= len(all) {
-			continue
+	snapshots, _, err := b.run(r, to).Snapshots(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range all {
+		newest := int64(0)
+		for _, n := range snapshots {
+			if n.Step != nil && n.State != checkpoint.Unsettled && n.At.Before(s.at) {
+				newest = max(newest, *n.Step)
+			}
 		}
-		from := int64(0)
-		if a.FromStep != nil {
-			from = *a.FromStep
-		}
-		// An attempt may have been taken away before its first step, or before its agent reported.
-		if int64(all[next].step) == from+1 {
-			next++
+		if int64(s.step) != newest+1 {
+			t.Errorf("start %d, process %d, is at step %d, and %d was the newest complete one", i, s.pid, s.step, newest)
 		}
 	}
-	if next != len(all) {
-		t.Errorf("start %d is at step %d, which is after no attempt's checkpoint: %+v\n%+v", next, all[next].step, all,
-			r.Job.Attempts)
+}
+
+// run returns the snapshots of a job.
+func (b *bench) run(r view.Run, to string) checkpoint.Run {
+	b.t.Helper()
+	store, err := objectstore.Open(b.t.Context(), to+"/"+r.Name+"/"+r.ID+"/node-0", objectstore.Options{})
+	if err != nil {
+		b.t.Fatal(err)
 	}
-	saved := int64(0)
-	for _, a := range r.Job.Attempts {
-		if a.FromStep != nil && *a.FromStep != saved || a.FromStep == nil && saved != 0 {
-			t.Errorf("attempt %d starts from %v, and the newest complete step was %d", a.Number, a.FromStep, saved)
-		}
-		if a.SavedStep != nil {
-			saved = max(saved, *a.SavedStep)
-		}
-	}
+	return checkpoint.Run{Store: store, Now: time.Now}
 }
 
 // checkDollars recomputes the cost of a job from the seconds of its attempts.
@@ -419,13 +418,8 @@ func checkDollars(t *testing.T, r view.Run) {
 // model returns the final model of a job from its store.
 func (b *bench) model(r view.Run, to string) []byte {
 	b.t.Helper()
-	store, err := objectstore.Open(b.t.Context(), to+"/"+r.Name+"/"+r.ID+"/node-0", objectstore.Options{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
 	dir := filepath.Join(b.t.TempDir(), r.Name)
-	run := checkpoint.Run{Store: store, Now: time.Now}
-	if _, err := run.Restore(b.t.Context(), dir, checkpoint.RestoreOptions{}); err != nil {
+	if _, err := b.run(r, to).Restore(b.t.Context(), dir, checkpoint.RestoreOptions{}); err != nil {
 		b.t.Fatal(err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "model.json"))

@@ -48,11 +48,11 @@ func (a *Sessions) EstimateSession(ctx context.Context, sp *spec.Spec, cloud str
 	pools, err := l.Pools(ctx, sp)
 	if err != nil {
 		return nil, &runtime.Error{
-			Code: "no_machine", Err: fmt.Errorf("look for a place for session %s: %w", sp.Name, err),
+			Code: "no_machine", Err: fmt.Errorf("look for a place for %s %s: %w", sp.Kind, sp.Name, err),
 		}
 	}
 	if len(pools) == 0 {
-		return nil, &runtime.Error{Code: "no_machine", Err: fmt.Errorf("there is no place for session %s", sp.Name)}
+		return nil, &runtime.Error{Code: "no_machine", Err: fmt.Errorf("there is no place for %s %s", sp.Kind, sp.Name)}
 	}
 	return estimate.At(sp, estimate.Place{
 		Machine: cmp.Or(pools[0].Type, "this machine"), Region: pools[0].Region, Hourly: pools[0].Rate,
