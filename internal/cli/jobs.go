@@ -18,9 +18,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// ExitJob is the exit code of a job's own failure.
-const ExitJob = 10
-
 func (a *app) newRun() *cobra.Command {
 	var in ops.RunInput
 	var detach, passthrough bool
@@ -106,7 +103,7 @@ func jobFailure(run view.Run, passthrough bool) error {
 		return nil
 	}
 	f := &failure{
-		exit: ExitJob, code: "job_failed", err: fmt.Errorf("job %s %s: %s", run.Name, run.State, run.Why),
+		exit: ExitOwn, code: "job_failed", err: fmt.Errorf("job %s %s: %s", run.Name, run.State, run.Why),
 		hint: "`curfew explain " + run.Name + "` shows its attempts",
 	}
 	if code := run.Job.ExitCode; passthrough && code != nil && *code != 0 {

@@ -22,9 +22,10 @@ import (
 // ignoreFile names patterns of files that are not copied, one a line.
 const ignoreFile = ".curfewignore"
 
-// packCode returns the archive of the code in a folder and its hash.
-func packCode(ctx context.Context, dir string) ([]byte, string, error) {
-	names, err := codeFiles(ctx, dir)
+// packCode returns the archive of the code in a folder and its hash. The state folder is left out: it
+// is no code, and a process that reads the file of its own database loses its locks.
+func packCode(ctx context.Context, dir, state string) ([]byte, string, error) {
+	names, err := codeFiles(ctx, dir, state)
 	if err != nil {
 		return nil, "", runtime.Invalid("read the code in %s: %w", dir, err)
 	}
@@ -43,10 +44,17 @@ func packCode(ctx context.Context, dir string) ([]byte, string, error) {
 
 // codeFiles lists the files of a folder by their slash-separated names: those that git does not
 // ignore where it is a repository, without what the ignore file names.
-func codeFiles(ctx context.Context, dir string) ([]string, error) {
-	ignored, err := readIgnore(filepath.Join(dir, ignoreFile))
+func codeFiles(ctx context.Context, dir, state string) ([]string, error) {
+	named, err := readIgnore(filepath.Join(dir, ignoreFile))
 	if err != nil {
 		return nil, err
+	}
+	own, err := below(dir, state)
+	if err != nil {
+		return nil, err
+	}
+	ignored := func(name string) bool {
+		return own != "" && (own == "." || name == own || strings.HasPrefix(name, own+"/")) || named(name)
 	}
 	names, err := gitFiles(ctx, dir)
 	if err != nil {
@@ -55,6 +63,31 @@ func codeFiles(ctx context.Context, dir string) ([]string, error) {
 		}
 	}
 	return slices.DeleteFunc(names, ignored), nil
+}
+
+// below returns the slash-separated name of the state folder in a folder; empty if it is elsewhere.
+func below(dir, state string) (string, error) {
+	if state == "" {
+		return "", nil
+	}
+	for _, at := range []*string{&dir, &state} {
+		abs, err := filepath.Abs(*at)
+		if err != nil {
+			return "", err
+		}
+		if real, err := filepath.EvalSymlinks(abs); err == nil {
+			abs = real
+		}
+		*at = abs
+	}
+	rel, err := filepath.Rel(dir, state)
+	if err == nil && filepath.IsLocal(rel) {
+		return filepath.ToSlash(rel), nil
+	}
+	if inside, err := filepath.Rel(state, dir); err == nil && filepath.IsLocal(inside) {
+		return "", fmt.Errorf("it is in the data directory of curfew, %s", state)
+	}
+	return "", nil
 }
 
 // gitFiles lists the files that git tracks, and those that it neither tracks nor ignores.

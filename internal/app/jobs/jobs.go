@@ -124,7 +124,7 @@ func (a *Jobs) Run(ctx context.Context, o RunOptions) (job.Job, *gate.Decision, 
 	}
 	archive := []byte(nil)
 	if dir != "" {
-		if archive, sp.Code, err = packCode(ctx, dir); err != nil {
+		if archive, sp.Code, err = packCode(ctx, dir, a.Request.Path(a.Config.DataDir)); err != nil {
 			return job.Job{}, nil, err
 		}
 	}
