@@ -17,7 +17,7 @@ run() {
 	schedules) slow -run 'TestConvergesUnderRandomFaults|TestSchedules|TestKilledAnywhere' ./internal/session ./internal/intent ;;
 	plans) slow -run 'TestCampaign|TestConformance' ./internal/plan/spot ./internal/cloud/sim ;;
 	services) slow -timeout 30m -run 'TestServeDemoSaves|TestSurvivesKilledAndSuspendedProcesses|TestServeRecordsAndReplays' ./internal/cli ./internal/app/server ./internal/app/scheduler ;;
-	cli) slow -timeout 30m -run 'TestSlowScripts|TestSandboxBooks|TestDemoDay|TestNoLineExceedsTerminalWidth|TestSessionsOnPostgres|TestConnectBySSH|TestTheSameWhereverTheStateIs|TestSessionsOfOtherUsersAtAServer' ./internal/cli ;;
+	cli) slow -timeout 30m -run 'TestSlowScripts|TestSandboxBooks|TestDemoDay|TestNoLineExceedsTerminalWidth|TestSessionsOnPostgres|TestConnectBySSH|TestTheSameWhereverTheStateIs|TestSessionsOfOtherUsersAtAServer|TestBillTotalsEqualTheRows' ./internal/cli ;;
 	docs) slow -timeout 30m -run 'TestGettingStarted|TestCommands' ./test/docs ;;
 	checkpoints) slow -timeout 30m -run 'TestFaultAtEveryCall|TestKilledAtEveryCall|TestOneWriterWins|TestSurvivesServerKill|TestSurvivesBadNetwork|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench ;;
 	agents) slow -timeout 30m ./internal/agent ;;

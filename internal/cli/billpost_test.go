@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/big"
@@ -11,8 +10,7 @@ import (
 	"testing"
 )
 
-// billTotals adds up a column of a CSV bill by another, in rationals: what DuckDB's
-// "SELECT key, SUM(cost) GROUP BY key" says of the same rows.
+// billTotals adds up a column of a CSV bill by another, in rationals.
 func billTotals(t *testing.T, text, cost string, key func(row map[string]string) string) map[string]string {
 	t.Helper()
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
@@ -73,13 +71,10 @@ func TestPostedBillEqualsItsRows(t *testing.T) {
 		line("7", "7", "03", "Usage", "", "Management and Governance", "AWS CloudTrail", "", "Standard", "") +
 		line("28.4", "28.4", "31", "Tax", "", "Other", "Tax", "", "", "")
 	d := newDesktop(t)
-	run := func(args ...string) []byte {
+	run := func(args ...string) {
 		t.Helper()
-		code, stdout, stderr := d.run(append(args, "-q", "-o", "json")...)
-		if code != ExitDone {
-			t.Fatalf("curfew %s: %d, %s", strings.Join(args, " "), code, stderr)
-		}
-		return []byte(stdout)
+		var done struct{}
+		d.document(&done, args...)
 	}
 	period := []string{"--since", "2026-10-01", "--until", "2026-11-01"}
 	for _, step := range []struct{ text, basis, cost string }{
@@ -91,43 +86,11 @@ func TestPostedBillEqualsItsRows(t *testing.T) {
 		run("bill", "import", "focus.csv")
 		run(append([]string{"bill", "reconcile", "--post", "--basis", step.basis}, period...)...)
 		shown := func(by string) map[string]string {
-			var doc struct {
-				Allocation struct {
-					Parties []struct {
-						Name   string
-						Direct string `json:"direct_usd"`
-					}
-					Rest string `json:"unattributed_usd"`
-				}
-			}
-			if err := json.Unmarshal(
-				run(append([]string{"bill", "show", "--by", by, "--basis", step.basis}, period...)...),
-				&doc); err != nil {
-				t.Fatal(err)
-			}
-			out := map[string]string{"": doc.Allocation.Rest}
-			for _, p := range doc.Allocation.Parties {
-				out[p.Name] = p.Direct
-			}
+			out := d.shownBy(by, step.basis, period)
 			maps.DeleteFunc(out, func(_, v string) bool { return v == "0.00" })
 			return out
 		}
-		ledger := func(by string) map[string]string {
-			var doc struct {
-				Rows []struct {
-					Key   []string
-					Total string `json:"total_usd"`
-				}
-			}
-			if err := json.Unmarshal(run(append([]string{"costs", "--by", by}, period...)...), &doc); err != nil {
-				t.Fatal(err)
-			}
-			out := map[string]string{}
-			for _, r := range doc.Rows {
-				out[r.Key[0]] = r.Total
-			}
-			return out
-		}
+		ledger := func(by string) map[string]string { return d.costsBy(by, period) }
 		for _, by := range strings.Split(
 			"team,project,user,environment,cost-center,purpose,resource,kind,type,region,account,category,duty,pricing,lifetime,service", ",") {
 			if bill, costs := shown(by), ledger(by); !maps.Equal(bill, costs) {

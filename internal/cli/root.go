@@ -105,7 +105,8 @@ wasted ones, and shows how to stop what is not used.`,
 	flags.StringVar(&a.req.DatabaseFlag, "database-url", "",
 		"PostgreSQL database that several machines share, postgres://…")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress")
-	root.AddCommand(a.newInit("init"), a.newScan(), a.newDoctor(), a.newAlerts(), a.newRecord(), a.newFix(),
+	root.AddCommand(a.newInit("init"), a.newScan(), a.newWhy(), a.newDoctor(), a.newAlerts(), a.newRecord(),
+		a.newFix(),
 		a.newPolicy(), a.newBacktest(), a.newEnforce(), a.newServe(), a.newKeep(), a.newConsent(),
 		a.newTag(), a.newConfirm(),
 		a.newFreeze(), a.newUnfreeze(),

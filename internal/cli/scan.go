@@ -319,6 +319,7 @@ func (a *app) render(doc view.Scan, f scanFlags, age time.Duration) error {
 	}
 	o := report.Options{
 		Width: a.Width, Color: a.color(), All: f.all, Min: least, Again: a.again(f), Globals: a.globals(), Age: age,
+		Kept: !f.noSave,
 	}
 	render := map[string]func(io.Writer, view.Scan, report.Options) error{
 		"table": report.Table, "csv": report.CSV, "html": report.HTML, "md": report.Markdown,

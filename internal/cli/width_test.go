@@ -27,7 +27,8 @@ import (
 // run of checkpoints; HOLD, REQUEST and TOKEN are new at each run. What follows
 // "as NAME:" is given by another person.
 var commandLines = []string{
-	"scan --demo", "scan --last", "scan --last --all", "fix FINDING", "fix FINDING --enforce --demo",
+	"scan --demo", "scan --last", "scan --last --all", "why", "why now.running", "why now.wasted",
+	"fix FINDING", "fix FINDING --enforce --demo",
 	"fix FINDING --enforce --demo --scratch-disks",
 	"enforce --demo", "keep", "keep sim/000000000000/us-east-1/instance/i-0f3a --for 24h --reason deadline",
 	"tag --demo",

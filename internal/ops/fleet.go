@@ -217,3 +217,23 @@ var GetLastScan = declare(Operation[LastScanInput, view.Scan]{
 		return doc
 	},
 })
+
+// WhyInput names a figure of the newest kept audit.
+type WhyInput struct {
+	Figure string `query:"figure" maxLength:"300" doc:"The id of the figure, or a finding or resource; empty lists the figures."`
+	Cloud  string `query:"cloud" maxLength:"20" doc:"Of the audit of this cloud: aws, sim, onprem."`
+}
+
+// GetWhy explains a figure of the newest kept audit.
+var GetWhy = declare(Operation[WhyInput, view.Why]{
+	Info: Info{ID: "get-why", Method: get, Path: "why", Role: approval.RoleViewer,
+		Summary: "Explain a figure of the newest audit: its terms, prices and omissions", Schema: view.WhySchema,
+		Command: "why", Why: "it reads the newest kept audit"},
+	Do: func(ctx context.Context, c *Call, in WhyInput) (Reply[view.Why], error) {
+		cfg, err := c.Request.Config()
+		if err != nil {
+			return Reply[view.Why]{}, err
+		}
+		return reply(audit.Why(ctx, c.Request, cfg, in.Cloud, in.Figure))
+	},
+})

@@ -26,6 +26,8 @@ type Options struct {
 	// Again is the command that shows this audit in another form; empty: scan, with the
 	// account of the document.
 	Again string
+	// Kept reports whether the audit was kept, so that `curfew why` explains it.
+	Kept bool
 	// Globals are flags of every command that the user gave, with a leading space: they
 	// follow suggested commands.
 	Globals string
@@ -62,6 +64,9 @@ func newAudit(d view.Scan, o Options) *audit { return &audit{&d, o} }
 func Table(w io.Writer, scan view.Scan, o Options) error {
 	d, s := newAudit(scan, o), Audit(scan, o)
 	if d.Resources.Count > 0 {
+		if o.Kept {
+			s.Next = append(s.Next, "curfew why now.wasted"+o.Globals)
+		}
 		if !o.All && len(d.shown(o.top())) < len(d.shown(-1)) {
 			s.Next = append(s.Next, d.again()+" --all")
 		}

@@ -2,6 +2,7 @@ package round
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -42,9 +43,7 @@ type claimKey struct {
 // summation sums an audit, resource by resource.
 type summation struct {
 	adder
-	audit *Result
-	// wasted are the claimed dollars of waste that are not yet assigned to a charge.
-	wasted map[claimKey]money.Amount
+	divider
 	owners map[string]*OwnerTotal
 	Totals
 }
@@ -52,7 +51,7 @@ type summation struct {
 // Sum sums the charges and findings of an audit. It fails on overflow.
 func Sum(a *Result) (Totals, error) {
 	s := &summation{
-		audit: a, owners: map[string]*OwnerTotal{},
+		divider: divider{audit: a}, owners: map[string]*OwnerTotal{},
 		Totals: Totals{ByCategory: map[string]money.Amount{}, ByKind: map[inventory.Kind]int{}},
 	}
 	for _, c := range []string{
@@ -100,37 +99,22 @@ func (s *summation) resource(r *inventory.Resource) {
 
 // charge adds one charge to its category and to the run rates of the account and of its owner.
 func (s *summation) charge(r *inventory.Resource, c *ledger.Charge, owner *OwnerTotal) {
-	key := claimKey{r.Ref(), c.Category}
-	wasted := min(s.wasted[key], c.ListCost)
-	s.wasted[key] -= wasted
-	rest := c.ListCost - wasted
-	if c.Category == ledger.Committed {
-		// The covered usage already counts at its list price, so only the unused part is a cost.
-		s.add(&s.Committed, rest)
-		rest = 0
-	}
-	_, judged := s.audit.Duty(r)
+	part := s.divide(r, c)
 	for _, now := range []*RunRate{&s.Now, &owner.Now} {
-		s.add(&now.Running, wasted)
-		s.add(&now.Wasted, wasted)
-		s.add(&now.Running, rest)
-		switch {
-		case c.Category != ledger.Compute:
-			s.add(&now.Other, rest)
-		case judged:
-			s.add(&now.Used, rest)
-		default:
-			s.add(&now.Unmeasured, rest)
-		}
+		s.add(&now.Running, part.Running)
+		s.add(&now.Wasted, part.Wasted)
+		s.add(&now.Used, part.Used)
+		s.add(&now.Unmeasured, part.Unmeasured)
+		s.add(&now.Other, part.Other)
 	}
 	switch c.Category {
-	case ledger.Compute, ledger.Committed:
-		s.addToCategory(CategoryIdle, wasted)
-		if judged {
-			s.addToCategory(CategoryActive, rest)
-		} else {
-			s.addToCategory(CategoryUnknown, rest)
-		}
+	case ledger.Committed:
+		s.add(&s.Committed, c.ListCost-part.Wasted)
+		s.addToCategory(CategoryIdle, part.Wasted)
+	case ledger.Compute:
+		s.addToCategory(CategoryIdle, part.Wasted)
+		s.addToCategory(CategoryActive, part.Used)
+		s.addToCategory(CategoryUnknown, part.Unmeasured)
 	case ledger.Network:
 		s.addToCategory(CategoryNetwork, c.ListCost)
 	case ledger.Overhead:
@@ -138,6 +122,59 @@ func (s *summation) charge(r *inventory.Resource, c *ledger.Charge, owner *Owner
 	default:
 		s.addToCategory(CategoryStorage, c.ListCost)
 	}
+}
+
+// divider divides charges by use. Each claimed dollar of waste is taken once, from the first charge
+// that it fits, so charges are divided in the order of resources.
+type divider struct {
+	audit *Result
+	// wasted are the claimed dollars of waste that are not yet assigned to a charge.
+	wasted map[claimKey]money.Amount
+}
+
+// divide returns the run rate of one priced charge.
+func (d *divider) divide(r *inventory.Resource, c *ledger.Charge) RunRate {
+	key := claimKey{r.Ref(), c.Category}
+	wasted := min(d.wasted[key], c.ListCost)
+	d.wasted[key] -= wasted
+	rest := c.ListCost - wasted
+	if c.Category == ledger.Committed {
+		// The covered usage already counts at its list price, so only the unused part is a cost.
+		rest = 0
+	}
+	part := RunRate{Running: wasted + rest, Wasted: wasted}
+	_, judged := d.audit.Duty(r)
+	switch {
+	case c.Category != ledger.Compute:
+		part.Other = rest
+	case judged:
+		part.Used = rest
+	default:
+		part.Unmeasured = rest
+	}
+	return part
+}
+
+// Parts yields every charge of an audit with its part of [Totals.Now], in the order of resources. A
+// charge without a price has none.
+func Parts(a *Result) (iter.Seq2[*ledger.Charge, RunRate], error) {
+	var sums adder
+	claimed := claimedWaste(a, &sums)
+	return func(yield func(*ledger.Charge, RunRate) bool) {
+		d := &divider{audit: a, wasted: maps.Clone(claimed)}
+		for _, r := range a.Resources {
+			charges := a.Charges[r.Ref()]
+			for i := range charges {
+				part := RunRate{}
+				if charges[i].Unpriced == "" {
+					part = d.divide(r, &charges[i])
+				}
+				if !yield(&charges[i], part) {
+					return
+				}
+			}
+		}
+	}, sums.err
 }
 
 // addToCategory adds an amount to a category.

@@ -74,6 +74,8 @@ type Scan struct {
 	Prices   []PriceSource `json:"prices"`
 	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
+	// Kept divides the figures; only kept scans have it.
+	Kept *ScanKept `json:"kept,omitempty"`
 }
 
 // ScanNow divides the current cost, brought to a month. Used, wasted, unmeasured and other add up to

@@ -69,13 +69,14 @@ func NewScan(a *round.Result, o ScanOptions) Scan {
 	d.Totals.UnpricedResources = a.Totals.Unpriced
 	d.APICalls, d.Totals.APICallsCostUSD = calls(a.Calls)
 	d.sample(a)
+	d.Kept = newKept(a)
 	return d
 }
 
-// Public returns the document as it is printed: without the profile and the samples,
+// Public returns the document as it is printed: without the profile, the samples and the charges,
 // which only kept scans have.
 func (d Scan) Public() Scan {
-	d.Profile = ""
+	d.Profile, d.Kept = "", nil
 	d.Findings = slices.Clone(d.Findings)
 	for i := range d.Findings {
 		d.Findings[i].Samples = nil
@@ -456,7 +457,7 @@ func survey(a *round.Result) *meters {
 				computes = computes || c.Category == ledger.Compute
 				continue
 			}
-			m.source(c)
+			m.source(valid(c.Source), day(c.AsOf))
 			if c.Category == ledger.Compute {
 				idle := min(wasted[ref], c.ListCost)
 				wasted[ref] -= idle
@@ -492,18 +493,26 @@ func categoryOf(a *round.Result, r *inventory.Resource, c ledger.Category) strin
 	return round.CategoryStorage
 }
 
-func (m *meters) source(c ledger.Charge) {
-	name := cmp.Or(valid(c.Source), "not stated")
+// day is the date of a time; empty for none.
+func day(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.DateOnly)
+}
+
+// source counts a price by its source and date.
+func (m *meters) source(name, day string) {
+	name = cmp.Or(name, "not stated")
 	s := m.sources[name]
 	if s == nil {
 		s = &PriceSource{Source: name}
 		m.sources[name] = s
 	}
 	s.Charges++
-	if c.AsOf.IsZero() {
+	if day == "" {
 		return
 	}
-	day := c.AsOf.UTC().Format(time.DateOnly)
 	if s.From == "" || day < s.From {
 		s.From = day
 	}

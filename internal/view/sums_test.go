@@ -179,7 +179,9 @@ func TestScanAddsUp(t *testing.T) {
 				})
 			}
 		}
-		doc := printed(t, view.NewScan(w.Audit(), view.ScanOptions{}))
+		audit := view.NewScan(w.Audit(), view.ScanOptions{})
+		figuresAddUp(t, &audit)
+		doc := printed(t, audit)
 		categories := doc.at("categories")
 		cost := doc.sum("monthly_cost_usd")
 		same(t, "the categories", categories.sum("storage", "idle", "active", "egress",
@@ -203,6 +205,32 @@ func TestScanAddsUp(t *testing.T) {
 		same(t, "the findings' waste", column(findings, "monthly_waste_usd"), now.sum("wasted_usd"))
 		same(t, "the steps' waste", column(steps, "monthly_waste_usd"), totals.sum("findings_waste_usd"))
 	})
+}
+
+// figuresAddUp adds up the rows of every figure of an audit, and of every figure that its rows name.
+func figuresAddUp(t *rapid.T, audit *view.Scan) {
+	t.Helper()
+	list, err := view.NewWhy(audit, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for todo := list.Rows; len(todo) > 0; todo = todo[1:] {
+		row := todo[0]
+		if row.Figure == "" || seen[row.Figure] {
+			continue
+		}
+		seen[row.Figure] = true
+		why, err := view.NewWhy(audit, row.Figure)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc := printed(t, why)
+		if _, known := why.ValueUSD.Get(); known {
+			same(t, "the rows of "+row.Figure, column(doc.list("rows"), "amount_usd"), doc.sum("value_usd"))
+		}
+		todo = append(todo, why.Rows...)
+	}
 }
 
 // TestBudgetsAddUp adds up the printed statuses of budgets with any charges and holds.

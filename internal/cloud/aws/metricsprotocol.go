@@ -3,7 +3,9 @@ package aws
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
@@ -58,6 +60,10 @@ func (p *metricsProtocols) call(
 // unspoken reports whether an endpoint that does not know CBOR refused a call in it. CloudWatch marks
 // each of its answers with their protocol, refusals included.
 func unspoken(err error) bool {
+	var inXML *xmlError
+	if errors.As(err, &inXML) {
+		return true
+	}
 	var answer *smithyhttp.ResponseError
 	if !errors.As(err, &answer) || answer.Response == nil || answer.Response.Header.Get("Smithy-Protocol") != "" {
 		return false
@@ -91,5 +97,19 @@ func (p *metricsProtocols) DeserializeResponse(
 	ctx context.Context, schema *smithy.OperationSchema, types *smithy.TypeRegistry,
 	resp *smithyhttp.Response, out smithy.Deserializable,
 ) error {
-	return p.of(ctx).DeserializeResponse(ctx, schema, types, resp, out)
+	protocol := p.of(ctx)
+	if protocol == p.ClientProtocol && resp.StatusCode >= http.StatusInternalServerError &&
+		resp.Header.Get("Smithy-Protocol") == "" && strings.Contains(resp.Header.Get("Content-Type"), "xml") {
+		return &xmlError{resp.StatusCode}
+	}
+	return protocol.DeserializeResponse(ctx, schema, types, resp, out)
 }
+
+// xmlError is the failure of an endpoint that took a call in CBOR for a query without an action:
+// LocalStack answers so. The same call would fail again.
+type xmlError struct{ status int }
+
+func (e *xmlError) Error() string {
+	return fmt.Sprintf("HTTP %d in XML to a call in CBOR", e.status)
+}
+func (*xmlError) RetryableError() bool { return false }

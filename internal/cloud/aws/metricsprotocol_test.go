@@ -79,14 +79,17 @@ func TestProtocolOfMetrics(t *testing.T) {
 		// status and header, the protocol that it names, answer calls in CBOR.
 		status int
 		header string
+		kind   string // of the content
 		calls  string
 		fails  bool
 	}{
-		{"no such path", http.StatusNotFound, "", "cbor query query", false},
-		{"no such method", http.StatusMethodNotAllowed, "", "cbor query query", false},
-		{"not implemented", http.StatusNotImplemented, "", "cbor query query", false},
-		{"a refusal by CloudWatch", http.StatusNotFound, "rpc-v2-cbor", "cbor cbor", true},
-		{"too many calls", http.StatusTooManyRequests, "", "cbor cbor", true},
+		{"no such path", http.StatusNotFound, "", "", "cbor query query", false},
+		{"no such method", http.StatusMethodNotAllowed, "", "", "cbor query query", false},
+		{"not implemented", http.StatusNotImplemented, "", "", "cbor query query", false},
+		{"a failure in XML", http.StatusInternalServerError, "", "text/xml", "cbor query query", false},
+		{"another failure", http.StatusInternalServerError, "", "text/html", "cbor cbor", true},
+		{"a refusal by CloudWatch", http.StatusNotFound, "rpc-v2-cbor", "", "cbor cbor", true},
+		{"too many calls", http.StatusTooManyRequests, "", "", "cbor cbor", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var calls []string
@@ -101,6 +104,9 @@ func TestProtocolOfMetrics(t *testing.T) {
 				if tc.header != "" {
 					w.Header().Set("Smithy-Protocol", tc.header)
 					w.Header().Set("Content-Type", "application/cbor")
+				}
+				if tc.kind != "" {
+					w.Header().Set("Content-Type", tc.kind)
 				}
 				w.WriteHeader(tc.status)
 				if tc.header != "" { // {"__type": "ResourceNotFound"}

@@ -151,17 +151,27 @@ func (w *World) Audit() *round.Result {
 
 // lastMonth is a window in which what runs now ran all the time.
 func lastMonth(t round.Totals) *costs.Costs {
-	c := costs.Cost{
-		Wasted: t.Now.Wasted, Used: t.Now.Used, CannotJudge: t.Now.Unmeasured, Other: t.Now.Other,
-		Amount: t.Now.Running,
-	}
+	c := costOf(t.Now)
 	if t.Unpriced > 0 {
 		c.UnknownSeconds, c.UnboundedSeconds, c.AtMostReason = int64(money.Month/time.Second), int64(
 			money.Month/time.Second), "no price"
 	} else {
 		c.AtMost = new(money.Amount)
 	}
-	return &costs.Costs{Since: now.Add(-money.Month), Until: now, Total: c}
+	month := &costs.Costs{Since: now.Add(-money.Month), Until: now, Total: c}
+	for _, o := range t.ByOwner {
+		row := costOf(o.Now)
+		row.Key = []string{o.Team}
+		month.Rows = append(month.Rows, row)
+	}
+	return month
+}
+
+// costOf is the cost of a month at a run rate.
+func costOf(now round.RunRate) costs.Cost {
+	return costs.Cost{
+		Wasted: now.Wasted, Used: now.Used, CannotJudge: now.Unmeasured, Other: now.Other, Amount: now.Running,
+	}
 }
 
 // Window is 14 days of hourly points of one signal; value returns what was measured
