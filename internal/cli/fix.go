@@ -148,11 +148,11 @@ func (a *app) fix(ctx context.Context, ids []string, f fixFlags) error {
 		if i > 0 {
 			plain.Fprintln(a.Stdout)
 		}
-		flags := f.repeated()
+		enforce := "--enforce"
 		if clouds.Of(d.Finding.Resource.Cloud).Simulated {
-			flags = " --demo" + flags
+			enforce += " --demo"
 		}
-		if err := a.draw(report.FixSheet(d, a.Now(), flags+a.globals())); err != nil {
+		if err := a.draw(report.FixSheet(d, a.Now(), enforce, f.repeated()+a.globals())); err != nil {
 			return err
 		}
 	}

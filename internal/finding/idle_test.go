@@ -299,7 +299,7 @@ func TestTelemetryMissing(t *testing.T) {
 	f := newFixture(t)
 	f.is(f.running("i-1", "g6.2xlarge"), duty.Unknown)
 	got := only(t, f.evaluate(), "telemetry-missing")
-	if got.Cost.Cents() != "713.65" || got.Waste != 0 || !strings.Contains(got.Fix.Command, "--usage") {
+	if got.Cost.Cents() != "713.65" || got.Waste != 0 || !strings.Contains(got.Fix.Command, "doctor metrics") {
 		t.Errorf("cost %s, waste %s, command %q; want the cost apart from waste and the command that measures",
 			got.Cost,
 			got.Waste, got.Fix.Command)

@@ -81,12 +81,11 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 	d := &Draft{Stands: true, Finding: Finding{
 		Savings: Saving{Why: "unmeasured: no GPU telemetry"}, Cost: total, Confidence: High,
 		Fix: Fix{Change: change.Change{Verb: change.Measure}, Risk: None, Undo: UndoFull,
-			Command: "curfew scan --usage gpu.csv",
+			Command: "curfew doctor metrics" + cloudFlag(s.Cloud),
 			Note: "record with nvidia-smi or DCGM on the machine, or install the CloudWatch agent with its nvidia_gpu " +
 				"metrics; CPU and network say nothing about GPUs"},
 	}}
 	if x.account.Advice != nil {
-		d.Fix.Command = "curfew scan --cloud " + s.Cloud + " --usage gpu.csv"
 		d.Fix.Note = "record with nvidia-smi or DCGM on the machine; CPU and network say nothing about GPUs"
 	}
 	switch {
@@ -119,4 +118,15 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 func speaksForAll(w *usage.Window, n int) bool {
 	tracks := w.GPUTracks()
 	return len(tracks) > 0 && (len(tracks) >= n || (len(w.GPUs) == 0 && w.Aggregated))
+}
+
+// cloudFlag is the flag by which a command reads a cloud other than the default.
+func cloudFlag(cloud string) string {
+	switch cloud {
+	case "", "aws":
+		return ""
+	case "sim":
+		return " --demo"
+	}
+	return " --cloud " + cloud
 }

@@ -171,8 +171,9 @@ func unseen(spots []inventory.BlindSpot) []string {
 	return out
 }
 
-// FixSheet draws the preview of a fix. Globals are the flags that follow its commands.
-func FixSheet(f view.Fix, now time.Time, globals string) layout.Sheet {
+// FixSheet draws the preview of a fix. Enforce are the flags that carry it out, and globals those of
+// every command.
+func FixSheet(f view.Fix, now time.Time, enforce, globals string) layout.Sheet {
 	r, id := f.Finding.Resource, f.Finding.ID[:min(8, len(f.Finding.ID))]
 	s := layout.Sheet{
 		Verb: "fix " + id,
@@ -192,6 +193,9 @@ func FixSheet(f view.Fix, now time.Time, globals string) layout.Sheet {
 	name := r.ID
 	if r.Name != "" && r.Name != r.ID {
 		name = r.Name + " (" + r.ID + ")"
+	}
+	if x := firstRefusal(f); x != nil {
+		row("refused", x.Why)
 	}
 	row("finding", fmt.Sprintf("%s, step %d, confidence %s, scanned %s ago", f.Finding.Rule, f.Finding.Step,
 		f.Finding.Confidence, plain.Duration(now.Sub(f.ScannedAt).Round(time.Second))))
@@ -215,20 +219,33 @@ func FixSheet(f view.Fix, now time.Time, globals string) layout.Sheet {
 			"needed: a second person approves exactly this plan; --enforce asks at once, and the grace period "+
 				"runs meanwhile")
 	}
-	for _, x := range f.Refusals {
-		if x.Rule != view.ByHandRule {
-			row("refused", x.Rule+": "+x.Why)
-		}
-	}
 	if slices.ContainsFunc(f.Change.Commands, func(c string) bool { return !plain.Safe(c) }) {
 		row("by hand", "no command is shown: the resource's id or type holds control characters")
 	} else {
 		s.Commands = f.Change.Commands
 	}
-	if !slices.ContainsFunc(f.Refusals, func(x view.Refusal) bool { return x.Rule == view.ByHandRule }) {
-		s.Next = []string{"curfew fix " + id + " --enforce" + globals}
+	switch refusal := firstRefusal(f); {
+	case slices.ContainsFunc(f.Refusals, func(x view.Refusal) bool { return x.Rule == view.ByHandRule }):
+	case refusal == nil:
+		s.Next = []string{"curfew fix " + id + " " + enforce + globals}
+	default:
+		s.Title = "Refused, " + refusal.Rule + ": " + f.Finding.Fix.Action + " " + cmp.Or(r.Name, r.ID) +
+			fixSaves(f.Finding)
+		if refusal.Unblock != "" {
+			s.Next = []string{"curfew fix " + id + " " + refusal.Unblock + globals}
+		}
 	}
 	return s
+}
+
+// firstRefusal returns the rule that refuses a fix; nil if nothing does, or if a person carries it out.
+func firstRefusal(f view.Fix) *view.Refusal {
+	for i := range f.Refusals {
+		if f.Refusals[i].Rule != view.ByHandRule {
+			return &f.Refusals[i]
+		}
+	}
+	return nil
 }
 
 // fixSaves returns the monthly savings of a fix, to follow its name.

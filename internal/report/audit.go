@@ -65,7 +65,11 @@ func Table(w io.Writer, scan view.Scan, o Options) error {
 	d, s := newAudit(scan, o), Audit(scan, o)
 	if d.Resources.Count > 0 {
 		if o.Kept {
-			s.Next = append(s.Next, "curfew why now.wasted"+o.Globals)
+			figure := "now.running"
+			if d.Now != nil && d.Now.WastedUSD.Or(0) > 0 {
+				figure = "now.wasted"
+			}
+			s.Next = append(s.Next, "curfew why "+figure+o.Globals)
 		}
 		if !o.All && len(d.shown(o.top())) < len(d.shown(-1)) {
 			s.Next = append(s.Next, d.again()+" --all")
@@ -100,10 +104,12 @@ func Audit(scan view.Scan, o Options) layout.Sheet {
 		Verb:        "scan",
 		Title:       layout.Capital(headline(d)),
 		Scope:       d.scope(),
-		Next:        d.firstFix(o.top()),
 		Assumptions: d.Assumptions,
 		Coverage:    d.facts(),
 		Color:       o.Color,
+	}
+	if o.Kept { // fix finds nothing that was not kept
+		s.Next = d.firstFix(o.top())
 	}
 	if d.Resources.Count > 0 {
 		s.Figures = d.figures()

@@ -45,12 +45,28 @@ func DoctorState(d view.DoctorState) layout.Sheet {
 	return s
 }
 
+// judgedTitle divides the machines into those that are judged and those that are not, and names the
+// judged ones that lack a signal all the same.
+func judgedTitle(d view.Doctor) string {
+	partly := 0
+	for _, m := range d.Machines {
+		lacks := slices.ContainsFunc(m.Missing, func(x view.DoctorMissing) bool { return !x.Optional })
+		if lacks && m.State != "unknown" {
+			partly++
+		}
+	}
+	title := fmt.Sprintf("%s: %d judged, %d not", plain.Count(len(d.Machines), "running machine"), d.Judged,
+		len(d.Machines)-d.Judged)
+	if partly > 0 {
+		title += "; " + plain.Count(partly, "judged machine") + " without a signal"
+	}
+	return title
+}
+
 // Doctor shows what telemetry there is for each machine, and what is missing.
 func Doctor(d view.Doctor) layout.Sheet {
 	s := layout.Sheet{
-		Verb: "doctor metrics",
-		Title: fmt.Sprintf("%d of %s can be judged; %d lack telemetry", d.Judged,
-			plain.Count(len(d.Machines), "running machine"), d.Lacking),
+		Verb: "doctor metrics", Title: judgedTitle(d),
 	}
 	for _, x := range d.Sources {
 		note := ""

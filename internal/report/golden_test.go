@@ -33,6 +33,7 @@ func asYAML(w io.Writer, d view.Scan, _ Options) error { return view.WriteYAML(w
 func text(t *testing.T, r render, a *round.Result, o Options) string {
 	t.Helper()
 	var b bytes.Buffer
+	o.Kept = true
 	if err := r(&b, view.NewScan(a, view.ScanOptions{Version: "1.2.3"}), o); err != nil {
 		t.Fatal(err)
 	}

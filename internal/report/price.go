@@ -110,7 +110,7 @@ func PriceShow(d view.PriceShow, name string) layout.Sheet {
 	}
 	if s.Tables = []layout.Grid{t}; len(t.Rows) == 0 {
 		s.Tables, s.Coverage = nil, append(s.Coverage,
-			"the book has no price of it here; `curfew price update` fetches newer prices")
+			"the book has no price of it here; `curfew price update --from aws` fetches newer prices")
 	}
 	return s
 }

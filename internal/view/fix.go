@@ -77,6 +77,9 @@ type FixChange struct {
 type Refusal struct {
 	Rule string `json:"rule"`
 	Why  string `json:"why"`
+	// Unblock is the option of `curfew fix` with which nothing refuses the fix; absent if no option
+	// does.
+	Unblock string `json:"unblock,omitempty"`
 }
 
 // The rules of fixes that only people carry out: that of documents, and that of clouds.
@@ -182,7 +185,7 @@ func (d *Fix) After(out *round.Result, request string, missed []Line) {
 }
 
 func (d *Fix) refuse(rule, why string) {
-	d.Refusals = append(d.Refusals, Refusal{rule, why})
+	d.Refusals = append(d.Refusals, Refusal{Rule: rule, Why: why})
 	if d.State != FixChanged {
 		d.State = FixRefused
 	}

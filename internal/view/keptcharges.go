@@ -12,7 +12,7 @@ import (
 type ScanKept struct {
 	// Charges are the meters of the audit, in the order of its resources.
 	Charges []ScanCharge `json:"charges"`
-	// Claims are what findings claim of charges, in the order of findings.
+	// Claims are the claims of findings on charges, in the order of findings.
 	Claims []ScanClaim `json:"claims"`
 	// WindowTeams divide the window by team.
 	WindowTeams []ScanWindowTeam `json:"window_teams"`
@@ -30,7 +30,7 @@ type ScanCharge struct {
 	// Meter names it within the resource.
 	Meter    string          `json:"meter"`
 	Category ledger.Category `json:"category"`
-	// Quantity, Unit and UnitPrice are what was multiplied.
+	// Quantity, Unit and UnitPrice are the factors of the cost.
 	Quantity  string `json:"quantity,omitempty"`
 	Unit      string `json:"unit,omitempty"`
 	UnitPrice string `json:"unit_price,omitempty"`

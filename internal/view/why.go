@@ -313,7 +313,8 @@ func (d *Scan) savingFigures() []figure {
 					f := &d.Findings[i]
 					if v := value(f); f.Step == s.Step && v.Or(0) != 0 {
 						rows = append(rows, WhyRow{
-							Figure: "finding." + f.ID + "." + name, Label: f.Rule + " " + f.Resource.label(), AmountUSD: v,
+							Figure: "finding." + f.ID + "." + name, Label: f.Rule + " " + f.Resource.label(),
+							AmountUSD: v,
 						})
 					}
 				}

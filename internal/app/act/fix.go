@@ -53,10 +53,17 @@ func FixPreviews(ctx context.Context, req *runtime.Request, ids []string, o FixO
 	if err != nil {
 		return nil, err
 	}
+	k := known{cfg: cfg, inventories: kept, now: req.Now().UTC()}
+	if k.keeps, err = s.Actions().Keeps(ctx, k.now); err != nil {
+		return nil, err
+	}
+	if k.frozen, err = s.Actions().Frozen(ctx); err != nil {
+		return nil, err
+	}
 	docs := make([]view.Fix, 0, len(chosen))
 	for _, c := range chosen {
 		d := view.NewFix(c.Finding, c.Scanned, clouds.ByHand(c.Finding))
-		d.Refusals = foreseen(c.Finding, kept, cfg, o, req.Now().UTC())
+		d.Refusals = k.refusals(c.Finding, o)
 		docs = append(docs, d)
 	}
 	return docs, nil
@@ -221,33 +228,67 @@ func fixExit(out *round.Result, held *approvalRequests, missed []view.Line, requ
 	return nil
 }
 
-// foreseen are the refusals of a fix that the last scan already shows. What a machine does,
-// who keeps it, and what its provider answers is asked when the fix is carried out.
-func foreseen(f view.Finding, kept []view.Inventory, cfg config.Config, o FixOptions, now time.Time) []view.Refusal {
+// known is the part of the state that a preview can refuse a fix by. What a machine does and what
+// its provider answers is asked when the fix is carried out.
+type known struct {
+	cfg         config.Config
+	inventories []view.Inventory
+	keeps       []action.Keep
+	frozen      *action.Freeze
+	now         time.Time
+}
+
+// refusals returns the refusals of a fix that are known before it is carried out, with the option
+// that lifts them: an option with which nothing refuses the fix any more, saving disks before losing
+// them.
+func (k *known) refusals(f view.Finding, o FixOptions) []view.Refusal {
+	if k.frozen != nil && !clouds.Of(f.Resource.Cloud).Simulated {
+		return []view.Refusal{{
+			Rule: "frozen", Why: "all actions are frozen by " + k.frozen.By + ": " + k.frozen.Reason +
+				"; `curfew unfreeze` allows them",
+		}}
+	}
+	out := k.foreseen(f, o)
+	if len(out) == 0 || out[0].Rule == view.ByHandRule {
+		return out
+	}
+	for _, option := range []struct {
+		flag string
+		FixOptions
+	}{{"--save-disks", FixOptions{Save: true}}, {"--scratch-disks", FixOptions{Scratch: true}}} {
+		if len(k.foreseen(f, option.FixOptions)) == 0 {
+			out[0].Unblock = option.flag
+			break
+		}
+	}
+	return out
+}
+
+// foreseen returns the refusal of a fix by the rules of the ladder.
+func (k *known) foreseen(f view.Finding, o FixOptions) []view.Refusal {
 	do, carried := policy.FromChange(f.Fix.Change)
 	if !carried || !clouds.Of(f.Resource.Cloud).Fixable {
 		return []view.Refusal{{Rule: view.ByHandRule, Why: "only a person carries this fix out"}}
 	}
 	do.ScratchDisks, do.SaveDisks = do.ScratchDisks || o.Scratch, do.SaveDisks || o.Save
-	does := duty.Verdict{State: duty.Idle, Until: now, Expires: now.Add(time.Hour)}
+	does := duty.Verdict{State: duty.Idle, Until: k.now, Expires: k.now.Add(time.Hour)}
 	if kind := inventory.Kind(f.Resource.Kind); f.Confidence == finding.Low &&
 		(kind == inventory.KindEndpoint || kind == inventory.KindNotebook) {
 		does = duty.Verdict{Why: "the evidence is weak: " + f.Because}
 	}
-	for i := range kept {
-		at := slices.IndexFunc(kept[i].Resources, func(k view.KeptResource) bool {
-			return k.Ref == audit.RefOf(f.Resource)
-		})
+	for i := range k.inventories {
+		all := k.inventories[i].Resources
+		at := slices.IndexFunc(all, func(r view.KeptResource) bool { return r.Ref == audit.RefOf(f.Resource) })
 		if at < 0 {
 			continue
 		}
-		listed := kept[i].Resources[at].Priced(cfg.Tags)
+		listed := all[at].Priced(k.cfg.Tags)
 		if refusal := action.Refuse(action.Proposal{
 			Source: round.FindingSource(f.ID), Resource: listed.Resource, Do: do, Mode: policy.Enforce, Governed: true,
 			ByPerson:  true,
-			Condition: usage.True, ReadAt: now, Class: "finding", Grace: time.Minute,
+			Condition: usage.True, ReadAt: k.now, Class: "finding", Grace: time.Minute,
 			Duty: &does, Hourly: listed.Hourly},
-			action.Item{}, now, nil); refusal != nil {
+			action.Item{}, k.now, k.keeps); refusal != nil {
 			return []view.Refusal{{Rule: refusal.Rule, Why: refusal.Why}}
 		}
 	}

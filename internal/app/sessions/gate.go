@@ -90,7 +90,7 @@ func estimateAWS(ctx context.Context, a *Sessions, sp *spec.Spec) (*estimate.Est
 	case errors.Is(err, price.ErrUnpriced):
 		e, err = estimate.At(sp, estimate.Place{
 			Machine: cmp.Or(sp.Resources.InstanceType, sp.Resources.GPU, "a machine"), Region: regions[0],
-			Missing: "run `curfew price update`",
+			Missing: "run `curfew price update --from aws`",
 		})
 	case err == nil && sp.Resources.InstanceType == "":
 		err = e.Leeway(rateLeewayPercent)

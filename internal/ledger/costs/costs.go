@@ -309,13 +309,13 @@ func (c *Costs) explain() {
 		c.CoverageNotes = append(c.CoverageNotes, note)
 		if t.UnknownSeconds > t.UnboundedSeconds {
 			c.Changes = append(c.Changes,
-				"more frequent passes leave less time unknown: run `curfew scan` every hour, "+
-					"or `curfew enforce --once` from cron")
+				"more frequent passes leave less time unknown: `curfew serve` makes them, and so does "+
+					"`curfew scan` from cron")
 		}
 		if t.UnboundedSeconds > 0 {
 			c.Changes = append(c.Changes,
 				"a price for unpriced resources adds their time to the figures: `curfew scan` names it, "+
-					"`curfew price update` brings newer prices")
+					"`curfew price update --from aws` brings newer prices")
 		}
 	}
 	if c.Total.CannotJudge > 0 {
