@@ -197,7 +197,7 @@ func (h *host) commandStatus(st *state) *session.CommandStatus {
 	}
 	c := &session.CommandStatus{StartedAt: st.CommandAt.Truncate(time.Second), Step: h.step, Outcome: st.Outcome}
 	if from := st.Restored; from.Manifest != "" {
-		c.From = &from
+		c.Restored = &from
 	}
 	if h.step != nil {
 		c.StepAt = h.stepAt.UTC().Truncate(time.Second)
@@ -431,7 +431,8 @@ func copyArtifacts(ctx context.Context, options *Options, dir, to string) (copie
 			return err
 		}
 		if info.Size() > maxArtifact {
-			return fmt.Errorf("%s has %s, which is over %s", name, plain.Size(info.Size()), plain.Size(int64(maxArtifact)))
+			return fmt.Errorf("%s has %s, which is over %s", name, plain.Size(info.Size()),
+				plain.Size(int64(maxArtifact)))
 		}
 		data, err := root.ReadFile(name)
 		if err != nil {

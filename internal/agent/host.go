@@ -56,7 +56,7 @@ type host struct {
 	notice        *notice
 	unsavedReason string
 
-	// enteredAt is when a person last began a command in the session.
+	// enteredAt is the time of the last command that a person began in the session.
 	enteredAt time.Time
 	// events reads what a training declares: declared counts its saves and declaredAt is the time of the
 	// newest. step is its highest step, reported first at stepAt, and progressAt the time of any
@@ -101,7 +101,7 @@ type warning struct {
 // notice is an announced spot interruption.
 type notice struct {
 	at time.Time
-	// askedAt is when the processes were asked to save and stop.
+	// askedAt is the time of the request to save and stop.
 	askedAt time.Time
 	savedAt time.Time
 }

@@ -71,7 +71,7 @@ type ending struct {
 	Why     string    `json:"why"`
 	Since   time.Time `json:"since"`
 	Discard bool      `json:"discard"`
-	// AskedAt is when the processes were asked to save and end; zero: not yet. Nothing cancels the end
+	// AskedAt is the time of the request to save and end; zero: not yet. Nothing cancels the end
 	// of a session afterwards.
 	AskedAt time.Time `json:"asked_at,omitzero"`
 	// Killed reports that the processes were ended, Done that only the release of the machine is

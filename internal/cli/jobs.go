@@ -42,9 +42,9 @@ approval is missing: once it is given, the same command starts the job. See docs
 		Args: func(c *cobra.Command, args []string) error {
 			dash := c.ArgsLenAtDash()
 			switch {
-			case in.Body.Again != "" && len(args) == 0:
+			case in.Body.Rerun != "" && len(args) == 0:
 			case dash == 0 && len(args) > 0:
-			case dash < 0 && len(args) == 1 && in.Body.Again == "":
+			case dash < 0 && len(args) == 1 && in.Body.Rerun == "":
 			default:
 				return usageError("%s takes a job file, a command after --, or --again NAME", c.CommandPath())
 			}
@@ -112,7 +112,7 @@ func jobFailure(run view.Run, passthrough bool) error {
 	return f
 }
 
-// jobPoll is how often a job is looked at.
+// jobPoll is the time between looks at a job.
 const jobPoll = 300 * time.Millisecond
 
 // followJob prints what a job prints and what happens to it, until it is over.
@@ -151,7 +151,7 @@ func (a *app) followJob(ctx context.Context, run view.Run) (view.Run, error) {
 // background: each is done by whichever is first.
 type jobSteps struct {
 	job, session *pace
-	said         map[string]bool
+	errorsShown  map[string]bool
 }
 
 func newJobSteps() *jobSteps { return &jobSteps{newPace(), newPace(), map[string]bool{}} }
@@ -166,10 +166,10 @@ func (s *jobSteps) take(ctx context.Context, a *app, run view.Run) {
 	if err == nil {
 		err = s.keep(ctx, all, run.ID)
 	}
-	if err == nil || ctx.Err() != nil || s.said[err.Error()] {
+	if err == nil || ctx.Err() != nil || s.errorsShown[err.Error()] {
 		return
 	}
-	s.said[err.Error()] = true
+	s.errorsShown[err.Error()] = true
 	plain.Fprintf(a.Stderr, "curfew: %s; it is tried again\n", oneLine(err.Error()))
 }
 
@@ -238,7 +238,8 @@ be run again from that snapshot: ` + "`curfew run --again NAME`" + `.`,
 				}
 				if a.Now().Sub(began) > downFor {
 					return &failure{
-						exit: ExitPartial, code: "not_ended", err: fmt.Errorf("job %s did not end yet: %s", run.Name, run.Why),
+						exit: ExitPartial, code: "not_ended",
+						err:  fmt.Errorf("job %s did not end yet: %s", run.Name, run.Why),
 						hint: "`curfew cancel " + run.Name + " --discard` gives unsaved work up",
 					}
 				}

@@ -61,7 +61,7 @@ const (
 	maxBackoff      = 10 * time.Minute
 )
 
-// maxRendezvous is how often a job goes on after rendezvous time-outs in a row without progress.
+// maxRendezvous is the number of rendezvous time-outs in a row without progress that end a job.
 const maxRendezvous = 3
 
 // Decide returns the next step of a job. It is a pure function of the observation.
@@ -124,7 +124,7 @@ func (d *decider) admit() {
 	}
 }
 
-// Limits are what is left of a job's bounds.
+// Limits are the rest of a job's bounds.
 type Limits struct {
 	// Until is the end by max_runtime and deadline, named by Key. Dollars is what is left of the cost
 	// limit; 0 if it has none.
@@ -180,7 +180,7 @@ func (d *decider) startNext() {
 	}
 	n := len(j.Attempts) + 1
 	j.Attempts = append(j.Attempts, Attempt{
-		Session: attemptID(j.ID, n), Number: n, Epoch: j.FirstEpoch + int64(n) - 1, BeganAt: d.Now, From: j.Snapshot,
+		Session: attemptID(j.ID, n), Number: n, Epoch: j.FirstEpoch + int64(n) - 1, BeganAt: d.Now, Start: j.Snapshot,
 	})
 	j.State, j.Why = Launching, ""
 	from := "from the beginning"
@@ -249,11 +249,11 @@ func (d *decider) takeProgress(a *Attempt, s *session.Session) (changed bool) {
 	if !a.Pool.SamePlace(s.Pool) || !a.LaunchedAt.Equal(s.LaunchedAt) || !a.CommandAt.Equal(s.CommandAt) {
 		a.Pool, a.LaunchedAt, a.CommandAt, changed = s.Pool, s.LaunchedAt, s.CommandAt, true
 	}
-	if n := s.Restored; n.Manifest != "" && n.Manifest != a.From.Manifest {
-		a.From, changed = n, true
+	if n := s.Restored; n.Manifest != "" && n.Manifest != a.Start.Manifest {
+		a.Start, changed = n, true
 		d.creditSaved(a)
 	}
-	if n := s.Snapshot; n.Manifest != "" && n.Manifest != a.Saved.Manifest && n.Manifest != a.From.Manifest {
+	if n := s.Snapshot; n.Manifest != "" && n.Manifest != a.Saved.Manifest && n.Manifest != a.Start.Manifest {
 		a.Saved, changed = n, true
 	}
 	if a.Saved.Manifest != "" && a.Saved.Manifest != j.Snapshot.Manifest {
@@ -270,15 +270,15 @@ func (d *decider) takeProgress(a *Attempt, s *session.Session) (changed bool) {
 // confirmed it, and its machine was gone before the keeper heard of it.
 func (d *decider) creditSaved(a *Attempt) {
 	j := d.job()
-	if j.Snapshot.At.Before(a.From.At) {
-		j.Snapshot = a.From
+	if j.Snapshot.At.Before(a.Start.At) {
+		j.Snapshot = a.Start
 	}
 	if a.Number < 2 {
 		return
 	}
 	before := &j.Attempts[a.Number-2]
-	if before.Over() && before.Saved.At.Before(a.From.At) {
-		before.Saved = a.From
+	if before.Over() && before.Saved.At.Before(a.Start.At) {
+		before.Saved = a.Start
 		if err := before.divide(); err != nil {
 			before.Evidence += "; its cost cannot be divided: " + err.Error()
 		}
@@ -359,7 +359,7 @@ func classify(j *Job, sp *spec.Spec, s *session.Session) (session.Class, string)
 	return session.MachineLost, why
 }
 
-// limitText says which bound ended an attempt.
+// limitText returns the bound that ended an attempt.
 func limitText(j *Job, sp *spec.Spec, s *session.Session) string {
 	switch {
 	case s.LeaseUntil.Before(s.LeaseLimit):
@@ -406,7 +406,7 @@ func (d *decider) exhausted(a *Attempt) string {
 	return ""
 }
 
-// shortAttempt is how long an attempt without steps has to work to count as progress.
+// shortAttempt is the working time under which an attempt without steps is no progress.
 const shortAttempt = time.Minute
 
 // advanced reports whether an attempt brought the job forward.

@@ -72,8 +72,8 @@ type Job struct {
 	CanceledBy string
 	CanceledAt time.Time
 	Discard    bool
-	// Again is the job that this one repeats; empty if none.
-	Again                            string
+	// RerunOf is the job that this one repeats; empty if none.
+	RerunOf                          string
 	RequestedAt, AdmittedAt, EndedAt time.Time
 	// Version is the version of the record for conditional writes; 0 for a new one.
 	Version int64
@@ -85,20 +85,20 @@ type Attempt struct {
 	Session string
 	Number  int
 	Epoch   int64
-	// Pool is where it was launched.
+	// Pool is the place of its machines.
 	Pool session.Pool
-	// BeganAt is when it was decided, LaunchedAt when its machines were launched, CommandAt when the
-	// command started, StoppedAt when it ended, and EndedAt when the machines were gone.
+	// BeganAt is the time of its decision, LaunchedAt that of its launch, CommandAt the start of the
+	// command and StoppedAt its end, and EndedAt the end of the machines.
 	BeganAt, LaunchedAt, CommandAt, StoppedAt, EndedAt time.Time
-	// From is the snapshot that it started from, Saved the newest that it made.
-	From, Saved session.Snapshot
+	// Start is the snapshot that it started from, Saved the newest that it made.
+	Start, Saved session.Snapshot
 	// EndedBy is the class of its end, Evidence what the class rests on; ExitCode is that of the
 	// command.
 	EndedBy  session.Class
 	Evidence string
 	ExitCode *int
-	// Cost is what its machines cost, the sum of the parts; Unpriced that they have no price. Useful
-	// paid for work that is saved, Repeated for work that was lost, Waiting for start and end.
+	// Cost is the cost of its machines, the sum of the parts; Unpriced reports that they have no price.
+	// Useful paid for work that is saved, Repeated for work that was lost, Waiting for start and end.
 	Cost, Useful, Repeated, Waiting money.Amount
 	Unpriced                        bool
 	// Lost and Idle are the times that Repeated and Waiting paid for.
@@ -112,9 +112,9 @@ func (a *Attempt) progressed() bool {
 		return false
 	}
 	if a.Saved.Step == nil {
-		return a.From.Step == nil
+		return a.Start.Step == nil
 	}
-	return a.From.Step == nil || *a.Saved.Step > *a.From.Step
+	return a.Start.Step == nil || *a.Saved.Step > *a.Start.Step
 }
 
 // Over reports whether nothing of the attempt is left.

@@ -19,7 +19,7 @@ import (
 // Admission is the gate's decision about a job.
 type Admission struct {
 	session.Admission
-	// Reserved is what the gate reserved; 0 if there is no price. OnDemandRate is the hourly price of
+	// Reserved is the reserved amount; 0 if there is no price. OnDemandRate is the hourly price of
 	// the machines on demand; nil if unknown.
 	Reserved     money.Amount
 	OnDemandRate *money.Rate
@@ -160,7 +160,8 @@ func (k *Keeper) start(ctx context.Context, v Observation) error {
 		WorkPrefix: j.WorkPrefix, ControlPrefix: control, PreviousSnapshot: j.Snapshot, RequestedAt: now,
 	}
 	_, err = k.Sessions.Store.Put(ctx, s, []session.Event{{
-		At: now, Node: session.KeeperNode, Kind: "requested", Text: fmt.Sprintf("attempt %d of job %s", a.Number, j.Name),
+		At: now, Node: session.KeeperNode, Kind: "requested",
+		Text: fmt.Sprintf("attempt %d of job %s", a.Number, j.Name),
 	}}, action.Entry{
 		At: now, Account: j.Provider + "/" + j.Account, Actor: session.JobActor, What: action.EventSession,
 		Resource: "session/" + s.Name, Item: s.ID, Verb: string(s.State), Outcome: "attempt of job " + j.ID,

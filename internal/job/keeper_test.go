@@ -30,7 +30,7 @@ func TestInterruptedJobGoesOnFromItsNewestCheckpoint(t *testing.T) {
 	}
 	saved := int64(0)
 	for _, a := range j.Attempts {
-		if from := a.From.Step; from == nil && saved > 0 || from != nil && *from != saved {
+		if from := a.Start.Step; from == nil && saved > 0 || from != nil && *from != saved {
 			t.Errorf("attempt %d starts from %v, and %d was saved", a.Number, from, saved)
 		}
 		if a.Saved.Step != nil {
@@ -126,7 +126,7 @@ func TestKilledKeepersNeverLetTwoWrite(t *testing.T) {
 	}
 }
 
-// reconcile is what every keeper does once a minute.
+// reconcile compares machines and records once a minute, as every keeper does.
 func (w *world) reconcile() {
 	if w.now.Second() != 0 {
 		return

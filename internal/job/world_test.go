@@ -48,7 +48,7 @@ type world struct {
 	runs int
 }
 
-// savedWork is what the object store holds.
+// savedWork is the content of the object store.
 type savedWork struct {
 	epoch int64
 	step  int64
@@ -303,7 +303,7 @@ func manifest(epoch, seq int64) string {
 	return fmt.Sprintf("manifests/%08d-%08d-%d-0123456789abcdef", seq, epoch, epoch)
 }
 
-// status is what a machine's host said last.
+// status returns the last report of a machine's host.
 func (w *world) status(m *machine, s *session.Session) (session.Status, bool) {
 	if w.now.Before(m.LaunchedAt.Add(w.setup / 2)) {
 		return session.Status{}, false
@@ -315,8 +315,8 @@ func (w *world) status(m *machine, s *session.Session) (session.Status, bool) {
 	if m.saved > 0 {
 		step := m.saved
 		st.Snapshot = session.Snapshot{
-			Manifest: manifest(m.host.Epoch, m.saved), At: m.savedAt, Until: m.savedAt, Epoch: m.host.Epoch, Complete: true,
-			Step: &step,
+			Manifest: manifest(m.host.Epoch, m.saved), At: m.savedAt, Until: m.savedAt, Epoch: m.host.Epoch,
+			Complete: true, Step: &step,
 		}
 	}
 	if m.commandAt.IsZero() {
@@ -469,8 +469,8 @@ func (w *world) submit(text string) string {
 		w.t.Fatal(err)
 	}
 	w.jobs["j1"] = Job{
-		ID: "j1", Name: "j", RequestedBy: "ana", Spec: sp.Canonical(), Hash: sp.Hash(), Provider: "sim", State: Waiting,
-		FirstEpoch: 1, WorkPrefix: "sim://work", RequestedAt: w.now, Version: 1,
+		ID: "j1", Name: "j", RequestedBy: "ana", Spec: sp.Canonical(), Hash: sp.Hash(), Provider: "sim",
+		State: Waiting, FirstEpoch: 1, WorkPrefix: "sim://work", RequestedAt: w.now, Version: 1,
 	}
 	return "j1"
 }

@@ -24,7 +24,7 @@ type RunInput struct {
 		Content     string   `json:"content,omitempty" maxLength:"900000" doc:"The text of a job file (curfew.job/v1)."`
 		File        string   `json:"file,omitempty" maxLength:"400" doc:"What the text is called, for messages."`
 		Command     []string `json:"command,omitempty" maxItems:"1000" doc:"A command with its arguments, in place of a file."`
-		Again       string   `json:"again,omitempty" maxLength:"100" doc:"A job that is over and is run again: from its newest snapshot, or from the beginning if it succeeded." flag:"again" help:"run the job <name> again: from its newest snapshot, or from the beginning if it succeeded"`
+		Rerun       string   `json:"again,omitempty" maxLength:"100" doc:"A job that is over and is run again: from its newest snapshot, or from the beginning if it succeeded." flag:"again" help:"run the job <name> again: from its newest snapshot, or from the beginning if it succeeded"`
 		Name        string   `json:"name,omitempty" maxLength:"100" example:"resnet50" doc:"The name; without it that of the file, or of the script." flag:"name" help:"name of the job (default: that of the file, or of the script)"`
 		GPU         string   `json:"gpu,omitempty" maxLength:"80" doc:"An accelerator and how many, L4 or L4:2, or none." flag:"gpu" help:"accelerator and how many: L4, L4:2 or none"`
 		Type        string   `json:"type,omitempty" maxLength:"80" doc:"A machine type, such as g6.2xlarge." flag:"type" help:"machine type, such as g6.2xlarge"`
@@ -48,13 +48,13 @@ func (in RunInput) options() (jobs.RunOptions, error) {
 	b := in.Body
 	o := jobs.RunOptions{
 		File: b.File, Stdin: in.Stdin, Name: b.Name, Command: b.Command, GPU: b.GPU, Type: b.Type, CPUs: b.CPUs,
-		Nodes: b.Nodes, Spot: b.Spot, Regions: b.Regions, Cloud: b.Cloud, Again: b.Again, NoCode: b.NoCode,
+		Nodes: b.Nodes, Spot: b.Spot, Regions: b.Regions, Cloud: b.Cloud, Rerun: b.Rerun, NoCode: b.NoCode,
 	}
 	if b.Content != "" {
 		o.File, o.Stdin, o.StdinName = "-", strings.NewReader(b.Content), b.File
 	}
 	given := 0
-	for _, is := range []bool{o.File != "", len(o.Command) > 0, o.Again != ""} {
+	for _, is := range []bool{o.File != "", len(o.Command) > 0, o.Rerun != ""} {
 		if is {
 			given++
 		}
@@ -118,7 +118,7 @@ var RunJob = declare(Operation[RunInput, view.Runs]{
 		if _, err = in.options(); err != nil {
 			return err
 		}
-		if !in.Body.NoCode && in.Body.Again == "" {
+		if !in.Body.NoCode && in.Body.Rerun == "" {
 			return &runtime.Error{
 				Class: runtime.Usage, Code: "no_code", Err: errors.New("a service takes no code with a job"),
 				Hint: "give --no-code, and let setup or the image bring the code",
@@ -220,7 +220,8 @@ var CancelJob = declare(Operation[CancelInput, view.Runs]{
 	Do: func(ctx context.Context, c *Call, in CancelInput) (Reply[view.Runs], error) {
 		all, j, r, err := c.job(ctx, in.ID)
 		if err == nil && !c.runs(r) {
-			err = denied("not_yours", "the job "+plain.Line(r.Name)+" is another person's", "an operator may cancel it")
+			err = denied("not_yours", "the job "+plain.Line(r.Name)+" is another person's",
+				"an operator may cancel it")
 		}
 		if err != nil {
 			return Reply[view.Runs]{}, err

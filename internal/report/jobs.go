@@ -93,14 +93,18 @@ func Explain(doc view.Runs, now time.Time) layout.Sheet {
 	s := jobStatus(r, now)
 	s.Verb = "explain " + r.Name
 	g := layout.Grid{
-		Head:  []string{"attempt", "machine", "began", "ran", "from step", "saved", "useful", "repeated", "waiting", "cost", "ended"},
+		Head: []string{
+			"attempt", "machine", "began", "ran", "from step", "saved", "useful", "repeated", "waiting", "cost",
+			"ended",
+		},
 		Right: []bool{true, false, false, true, true, true, true, true, true, true, false}, States: []bool{10: true},
 	}
 	for _, a := range r.Job.Attempts {
 		g.Rows = append(g.Rows, []string{
 			strconv.Itoa(a.Number), cmp.Or(a.Pool, r.Provider), plain.When(a.BeganAt, now), ranOf(a, now),
-			stepNumber(a.FromStep), stepNumber(a.SavedStep), partOf(a, a.UsefulUSD.String()), partOf(a, a.RepeatedUSD.String()),
-			partOf(a, a.WaitingUSD.String()), partOf(a, a.CostUSD.String()), cmp.Or(a.EndedBy, "runs"),
+			stepNumber(a.FromStep), stepNumber(a.SavedStep), partOf(a, a.UsefulUSD.String()),
+			partOf(a, a.RepeatedUSD.String()), partOf(a, a.WaitingUSD.String()), partOf(a, a.CostUSD.String()),
+			cmp.Or(a.EndedBy, "runs"),
 		})
 		if a.Evidence != "" {
 			s.Because = append(s.Because, fmt.Sprintf("attempt %d: %s: %s", a.Number, a.EndedBy, a.Evidence))

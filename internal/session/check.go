@@ -103,7 +103,8 @@ func (st *Status) sanitize(s *Session, now time.Time) (rejected []string, ok boo
 		}
 	}
 	n := st.Snapshot
-	impossible := n.Bytes < 0 || n.Epoch < 0 || n.Epoch > s.Epoch || n.At.After(now.Add(clockLeeway)) || n.Until.After(now.Add(clockLeeway)) ||
+	impossible := n.Bytes < 0 || n.Epoch < 0 || n.Epoch > s.Epoch || n.At.After(now.Add(clockLeeway)) ||
+		n.Until.After(now.Add(clockLeeway)) ||
 		n.Manifest != "" && !snapshotKeyPattern.MatchString(n.Manifest) || !n.At.IsZero() &&
 		n.At.Before(time.Unix(0, 0))
 	drop("snapshot", impossible, func() { st.Snapshot = Snapshot{} })

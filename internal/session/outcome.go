@@ -9,7 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// Class says why the command of a job ended, or its machines.
+// Class is the reason for the end of a job's command, or of its machines.
 type Class string
 
 // The classes that a host reports.
@@ -36,16 +36,17 @@ const (
 
 // hostClasses are the classes that a host may report about its command.
 var hostClasses = []Class{
-	Succeeded, Stopped, Interrupted, OutOfMemory, GPUMemory, DiskFull, GPUFault, Rendezvous, Stalled, OwnError, NoArtifacts,
+	Succeeded, Stopped, Interrupted, OutOfMemory, GPUMemory, DiskFull, GPUFault, Rendezvous, Stalled, OwnError,
+	NoArtifacts,
 }
 
-// Outcome is how the command of a job ended on one node.
+// Outcome is the end of a job's command on one node.
 type Outcome struct {
 	Class Class `json:"class"`
 	// ExitCode is the command's own; nil if a signal ended it or none was left.
 	ExitCode *int   `json:"exit_code,omitempty"`
 	Signal   string `json:"signal,omitempty"`
-	// Evidence is what the class rests on, for people.
+	// Evidence supports the class, for people.
 	Evidence string    `json:"evidence,omitempty"`
 	At       time.Time `json:"at"`
 	Node     int       `json:"node"`
@@ -57,8 +58,8 @@ type CommandStatus struct {
 	// Step is the highest step that the command declared, StepAt when it was first reported.
 	Step   *int64    `json:"step,omitempty"`
 	StepAt time.Time `json:"step_at,omitzero"`
-	// From is the snapshot that was restored before; nil if there was none.
-	From *Snapshot `json:"from,omitempty"`
+	// Restored is the snapshot of the start; nil if there was none.
+	Restored *Snapshot `json:"restored,omitempty"`
 	// Outcome is nil while the command runs.
 	Outcome *Outcome `json:"outcome,omitempty"`
 }
@@ -68,7 +69,7 @@ func (c *CommandStatus) sanitize(node int, text func(*string, int), times func(s
 	times("command", &c.StartedAt)
 	times("command", &c.StepAt)
 	if c.Step != nil && *c.Step < 0 ||
-		c.From != nil && (!snapshotKeyPattern.MatchString(c.From.Manifest) || c.From.Step != nil && *c.From.Step < 0) {
+		c.Restored != nil && (!snapshotKeyPattern.MatchString(c.Restored.Manifest) || c.Restored.Step != nil && *c.Restored.Step < 0) {
 		return false
 	}
 	o := c.Outcome
@@ -125,8 +126,8 @@ func (d *decider) takeOutcome() (changed bool) {
 			step := *c.Step
 			s.Step, changed = &step, true
 		}
-		if c.From != nil && s.Restored.Manifest == "" && h.Node == 0 {
-			s.Restored, changed = *c.From, true
+		if c.Restored != nil && s.Restored.Manifest == "" && h.Node == 0 {
+			s.Restored, changed = *c.Restored, true
 		}
 		if at := c.StartedAt.UTC(); !at.IsZero() && (s.CommandAt.IsZero() || at.Before(s.CommandAt)) {
 			s.CommandAt, changed = at, true

@@ -250,6 +250,6 @@ type Snapshot struct {
 	Bytes    int64 `json:"bytes"`
 	// Step is the newest step that the work declared as saved in it; nil if unknown.
 	Step *int64 `json:"step,omitempty"`
-	// Until is when the work was as the snapshot has it: the time of the declaration, or that of At.
+	// Until is the time of the saved work: that of its declaration, else of the save.
 	Until time.Time `json:"until,omitzero"`
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// RunJob is the part of a run that only a job has.
+// RunJob holds the fields of a job.
 type RunJob struct {
-	// Command is what runs.
+	// Command is the shell command of the job.
 	Command string `json:"command"`
 	// Step is the highest step that the work declared; null: none.
 	Step *int64 `json:"step"`
 	// Attempts are the launches, the first one first.
 	Attempts []RunAttempt `json:"attempts"`
-	// NextAt is when the next attempt starts; null while one runs and after the end.
+	// NextAt is the start of the next attempt; null while one runs and after the end.
 	NextAt *time.Time `json:"next_at"`
 	// ExitCode is that of the command of the last attempt; null: a signal ended it, or it has not ended.
 	ExitCode *int `json:"exit_code"`
 	// LimitUSD is the most that it may cost; null: there is no price.
 	LimitUSD money.Dollars `json:"limit_usd"`
-	// MaxRuntime bounds the time of its machines, and Deadline is when it has to be done; null: no such
+	// MaxRuntime bounds the time of its machines, and Deadline that of its end; empty and null: no such
 	// bound.
 	MaxRuntime string     `json:"max_runtime"`
 	Deadline   *time.Time `json:"deadline"`
@@ -33,8 +33,8 @@ type RunJob struct {
 	UsefulUSD   money.Dollars `json:"useful_usd"`
 	RepeatedUSD money.Dollars `json:"repeated_usd"`
 	WaitingUSD  money.Dollars `json:"waiting_usd"`
-	// OnDemandUSD is what the same work would have cost on demand, without interruptions; null: it ran
-	// on demand, or its price is unknown.
+	// OnDemandUSD is the cost of the same work on demand, without interruptions; null: it ran on demand,
+	// or its price is unknown.
 	OnDemandUSD money.Dollars `json:"on_demand_usd"`
 	// Interruptions counts the attempts that were taken away, and InterruptionSeconds the time that they
 	// cost.
@@ -46,8 +46,7 @@ type RunJob struct {
 type RunAttempt struct {
 	Number int    `json:"number"`
 	Pool   string `json:"pool"`
-	// BeganAt is when it was decided; LaunchedAt, CommandAt and EndedAt are null where it has not come
-	// so far.
+	// BeganAt is the time of its decision; LaunchedAt, CommandAt and EndedAt are null before that.
 	BeganAt    time.Time  `json:"began_at"`
 	LaunchedAt *time.Time `json:"launched_at"`
 	CommandAt  *time.Time `json:"command_at"`
@@ -98,7 +97,8 @@ func NewJob(j job.Job, current *session.Session, now time.Time) Run {
 	total, priced := r.Job.addAttempts(j)
 	if current != nil {
 		r.Type, r.Region, r.ResourceIDs = current.Pool.Type, current.Region, current.MachineIDs()
-		r.LeaseUntil, r.Epoch, r.HourlyUSD, r.Image = current.LeaseUntil.UTC(), current.Epoch, current.Rate, current.Pool.Image
+		r.LeaseUntil, r.Epoch = current.LeaseUntil.UTC(), current.Epoch
+		r.HourlyUSD, r.Image = current.Rate, current.Pool.Image
 		cost, known, err := current.Cost(now)
 		priced = priced && known && err == nil
 		total += cost
@@ -128,8 +128,9 @@ func (r *RunJob) addAttempts(j job.Job) (total money.Amount, priced bool) {
 	for _, a := range j.Attempts {
 		doc := RunAttempt{
 			Number: a.Number, Pool: strings.TrimSpace(a.Pool.String()), BeganAt: a.BeganAt.UTC(),
-			LaunchedAt: optionalTime(a.LaunchedAt), CommandAt: optionalTime(a.CommandAt), EndedAt: optionalTime(a.EndedAt),
-			EndedBy: string(a.EndedBy), Evidence: a.Evidence, ExitCode: a.ExitCode, FromStep: a.From.Step,
+			LaunchedAt: optionalTime(a.LaunchedAt), CommandAt: optionalTime(a.CommandAt),
+			EndedAt: optionalTime(a.EndedAt), EndedBy: string(a.EndedBy), Evidence: a.Evidence,
+			ExitCode: a.ExitCode, FromStep: a.Start.Step,
 			SavedStep: a.Saved.Step, LostSeconds: int64(a.Lost / time.Second),
 		}
 		priced = priced && !a.Unpriced

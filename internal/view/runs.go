@@ -85,7 +85,7 @@ type Run struct {
 	Gate *RunGate `json:"gate,omitempty"`
 	// Hosts are the last reports of its machines; only `status` reads them.
 	Hosts []RunHost `json:"hosts,omitempty"`
-	// Job is what only a job has.
+	// Job holds the fields of a job; absent for a session.
 	Job *RunJob `json:"job,omitempty"`
 }
 

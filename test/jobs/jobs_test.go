@@ -338,7 +338,8 @@ func sum(counts map[string]int) (n int) {
 func (b *bench) processesOf(record string) map[string][]int {
 	all := b.processes()
 	out := map[string][]int{"keeper": all["keeper"]}
-	machines, _ := filepath.Glob(filepath.Join(b.dir, "data", "curfew", "sessions", "local", "machines", "m-*", "host.json"))
+	local := filepath.Join(b.dir, "data", "curfew", "sessions", "local")
+	machines, _ := filepath.Glob(filepath.Join(local, "machines", "m-*", "host.json")) // the pattern is valid
 	for _, host := range machines {
 		text, err := os.ReadFile(host)
 		if err != nil || !bytes.Contains(text, []byte(record)) {

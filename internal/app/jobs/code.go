@@ -92,7 +92,8 @@ func below(dir, state string) (string, error) {
 
 // gitFiles lists the files that git tracks, and those that it neither tracks nor ignores.
 func gitFiles(ctx context.Context, dir string) ([]string, error) {
-	c := exec.CommandContext(ctx, "git", "-C", dir, "ls-files", "-z", "--cached", "--others", "--exclude-standard", ".")
+	c := exec.CommandContext(ctx, "git", "-C", dir, "ls-files", "-z", "--cached", "--others",
+		"--exclude-standard", ".")
 	out, err := c.Output()
 	if err != nil {
 		return nil, err

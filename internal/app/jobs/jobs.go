@@ -54,8 +54,8 @@ type RunOptions struct {
 	Cloud                             string
 	MaxRuntime, Deadline, KeepOnError time.Duration
 	MaxCost                           money.Amount
-	// Again names a job that is over and is run again: from its newest snapshot unless it succeeded.
-	Again string
+	// Rerun names a job that is over and is run again: from its newest snapshot unless it succeeded.
+	Rerun string
 	// NoCode copies no code.
 	NoCode bool
 	// Authorize, if set, refuses what a service's caller may not do.
@@ -167,8 +167,8 @@ func (a *Jobs) requestedSpec(ctx context.Context, o RunOptions, who approval.Per
 	dir string, err error) {
 	j.Provider = cmp.Or(o.Cloud, a.Config.Sessions.Cloud)
 	switch {
-	case o.Again != "":
-		old, err := a.Newest(ctx, o.Again)
+	case o.Rerun != "":
+		old, err := a.Newest(ctx, o.Rerun)
 		if err != nil {
 			return nil, "", err
 		}
@@ -178,7 +178,7 @@ func (a *Jobs) requestedSpec(ctx context.Context, o RunOptions, who approval.Per
 		if sp, err = spec.Parse(old.Name, old.Spec); err != nil {
 			return nil, "", err
 		}
-		j.Again, j.Code, j.Provider = old.ID, old.Code, cmp.Or(o.Cloud, old.Provider)
+		j.RerunOf, j.Code, j.Provider = old.ID, old.Code, cmp.Or(o.Cloud, old.Provider)
 		if old.State != job.Succeeded && j.Provider == old.Provider {
 			j.WorkPrefix, j.Snapshot, j.Step = old.WorkPrefix, old.Snapshot, old.Step
 		}

@@ -52,7 +52,9 @@ func (a *Sessions) EstimateSession(ctx context.Context, sp *spec.Spec, cloud str
 		}
 	}
 	if len(pools) == 0 {
-		return nil, &runtime.Error{Code: "no_machine", Err: fmt.Errorf("there is no place for %s %s", sp.Kind, sp.Name)}
+		return nil, &runtime.Error{
+			Code: "no_machine", Err: fmt.Errorf("there is no place for %s %s", sp.Kind, sp.Name),
+		}
 	}
 	return estimate.At(sp, estimate.Place{
 		Machine: cmp.Or(pools[0].Type, "this machine"), Region: pools[0].Region, Hourly: pools[0].Rate,
@@ -196,7 +198,8 @@ type sessionHolds struct{ sessions *Sessions }
 
 // Close implements session.Holds.
 func (h sessionHolds) Close(ctx context.Context, s *session.Session, actual money.Amount, ran bool) error {
-	return h.sessions.closeHolds(ctx, heldRun{s.ID, s.HoldID, cmp.Or(s.EndedBy, s.RequestedBy), s.RequestedAt}, actual, ran)
+	run := heldRun{s.ID, s.HoldID, cmp.Or(s.EndedBy, s.RequestedBy), s.RequestedAt}
+	return h.sessions.closeHolds(ctx, run, actual, ran)
 }
 
 // heldRun is a session or job whose holds are closed.
@@ -264,7 +267,8 @@ func (b sessionLedger) Charge(ctx context.Context, s *session.Session, at time.T
 
 // measured returns what the agent of a session's first machine said of its activity, by node: from the
 // launch until it was ready it warms up, and from then on it is what its journal says.
-func (b sessionLedger) measured(ctx context.Context, s *session.Session, until time.Time) (map[int][]ledger.Span, error) {
+func (b sessionLedger) measured(ctx context.Context, s *session.Session, until time.Time) (map[int][]ledger.Span,
+	error) {
 	events, err := b.sessions.store.Sessions().Events(ctx, s.ID)
 	if err != nil {
 		return nil, err

@@ -21,8 +21,8 @@ type jobHolds struct{ sessions *Sessions }
 
 // Close implements job.Holds.
 func (h jobHolds) Close(ctx context.Context, j *job.Job, actual money.Amount, ran bool) error {
-	return h.sessions.closeHolds(ctx, heldRun{j.ID, j.HoldID, cmp.Or(j.CanceledBy, j.RequestedBy), j.RequestedAt}, actual,
-		ran)
+	run := heldRun{j.ID, j.HoldID, cmp.Or(j.CanceledBy, j.RequestedBy), j.RequestedAt}
+	return h.sessions.closeHolds(ctx, run, actual, ran)
 }
 
 // jobPasses are the passes of a keeper over jobs.

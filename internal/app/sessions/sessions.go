@@ -144,7 +144,8 @@ func OpenWithStore(ctx context.Context, req *runtime.Request, cfg config.Config,
 		Store: s.Sessions(), Launchers: launchers, Control: session.Documents{
 			Open: controlStore(launchers, documents),
 		},
-		UserLauncher: resourceActions{a}, NotifyOwner: a.warnOrphanOwner, NotifyLease: a.leaseNotifier(), Holds: sessionHolds{a},
+		UserLauncher: resourceActions{a}, NotifyOwner: a.warnOrphanOwner, NotifyLease: a.leaseNotifier(),
+		Holds:        sessionHolds{a},
 		Ledger:       sessionLedger{a},
 		Installation: installation, Now: now, Timeouts: timings, Log: log,
 		Reachable: func(s *session.Session) bool {
