@@ -69,7 +69,8 @@ func (c *CommandStatus) sanitize(node int, text func(*string, int), times func(s
 	times("command", &c.StartedAt)
 	times("command", &c.StepAt)
 	if c.Step != nil && *c.Step < 0 ||
-		c.Restored != nil && (!snapshotKeyPattern.MatchString(c.Restored.Manifest) || c.Restored.Step != nil && *c.Restored.Step < 0) {
+		c.Restored != nil && (!snapshotKeyPattern.MatchString(c.Restored.Manifest) ||
+			c.Restored.Step != nil && *c.Restored.Step < 0) {
 		return false
 	}
 	o := c.Outcome
