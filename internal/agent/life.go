@@ -218,7 +218,7 @@ func (h *host) advanceEnd(ctx context.Context) (bool, error) {
 		if over, err := h.stopProcesses(ctx); over || err != nil {
 			return over, err
 		}
-	case h.finalSave != nil && h.finalSave.err == nil && h.finalSave.snapshot.Complete:
+	case h.finalSave != nil && h.finalSave.err == nil && (h.finalSave.snapshot.Complete || h.writerKilled()):
 		return h.finishEnd(fmt.Sprintf("the last snapshot is confirmed: number %d", h.finalSave.number))
 	}
 	if within := time.Duration(h.options.Host.SaveLimit); h.now.Sub(e.Since) >= within &&
@@ -360,7 +360,7 @@ func (h *host) handleSaveResult(s *saveResult) error {
 	}
 	if s.final && h.ending != nil {
 		h.finalSave = s
-		if !s.snapshot.Complete && h.ending.Killed {
+		if !s.snapshot.Complete && h.ending.Killed && !h.writerKilled() {
 			h.saveAttempts, h.nextSaveAt = 1, h.now.Add(h.intervals.Retry)
 		}
 	}

@@ -226,7 +226,8 @@ func (s *saveRun) compare(m *Manifest, after []foundEntry, j judgment) (changed 
 	for i, f := range after {
 		e := f.Entry
 		old, same := before[f.Path]
-		same = same && old.Kind == e.Kind && old.Size == e.Size && old.Modified.Equal(e.Modified) && !old.Stale
+		same = same && old.Kind == e.Kind && old.Size == e.Size && old.Modified.Equal(e.Modified) && !old.Stale &&
+			old.Finished != ""
 		e.Finished = cmp.Or(j.finished[i], Quiescent)
 		if same && (old.Finished == Declared || old.Finished == Marked) {
 			e.Finished = old.Finished // as its declaration said, perhaps on another machine

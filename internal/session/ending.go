@@ -96,6 +96,7 @@ func (d *decider) unsavedWork() string {
 		switch {
 		case ok && h.Phase == HostEnding && h.UnsavedReason == "", s.ReadyAt.IsZero() &&
 			(!ok || h.Phase == HostFailed):
+		case ok && h.Phase == HostEnding && s.Job != "": // what a killed command left half-written is no work
 		case ok && h.UnsavedReason != "":
 			lost = append(lost, fmt.Sprintf("node %d: %s", m.Node, h.UnsavedReason))
 		default:
