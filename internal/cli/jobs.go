@@ -22,10 +22,11 @@ func (a *app) newRun() *cobra.Command {
 	var in ops.RunInput
 	var detach, passthrough bool
 	c := &cobra.Command{
-		Use:   "run FILE | run [flags] -- COMMAND",
+		Use:   "run FILE",
 		Short: "Run a job: a command that goes on after interruptions, within its budget",
-		Long: `Estimates the job, asks the gate, reserves budget, copies the code, and runs the command on a
-machine of its own until it ends. A job that is interrupted goes on from its newest complete
+		Long: `Runs the job of FILE, the command after --, or with --again an earlier job. Estimates it, asks
+the gate, reserves budget, copies the code, and runs the command on a machine of its own until it
+ends. A job that is interrupted goes on from its newest complete
 checkpoint. It never exceeds max_runtime, max_cost and deadline, and no machine is left.
 
 The command finds CURFEW_CHECKPOINT_DIR, the folder that is saved and restored, and

@@ -17,7 +17,9 @@ func TestJobsAreWrittenByVersion(t *testing.T) {
 		s := open(t, o)
 		now := time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC)
 		first := jobs.Job{ID: "j1", Name: "train", State: jobs.Waiting, RequestedAt: now, Spec: []byte("{}\n")}
-		made, err := s.Jobs().Put(t.Context(), first, []session.Event{{At: now, Node: session.KeeperNode, Kind: "requested"}})
+		made, err := s.Jobs().Put(t.Context(), first, []session.Event{
+			{At: now, Node: session.KeeperNode, Kind: "requested"},
+		})
 		if err != nil || made.Version != 1 {
 			t.Fatalf("%+v: %v", made, err)
 		}
