@@ -697,8 +697,8 @@ func TestAPreviewShowsRefusals(t *testing.T) {
 	if f := s.fixes(member, "--scratch-disks")[member]; len(f.Refusals) != 0 {
 		t.Errorf("with scratch disks: %+v", f.Refusals)
 	}
-	if out := s.curfew(ExitDone, "fix", member); !strings.Contains(out, "refused    unsaved-disk: ") ||
-		strings.Contains(out, "refused    by-hand") {
+	if out := s.curfew(ExitDone, "fix", member); !strings.Contains(out, "Refused, unsaved-disk: ") ||
+		strings.Contains(out, "Refused, by-hand") {
 		t.Errorf("the table says\n%s", out)
 	}
 }

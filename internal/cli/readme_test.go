@@ -33,7 +33,8 @@ func TestReadmeShowsRealOutput(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	code := Run(context.Background(), Process{
-		Args: []string{"scan", "--demo"}, DataDir: t.TempDir(), Stdout: &out, Stderr: &errs, Version: "test", Dir: t.TempDir(),
+		Args: []string{"scan", "--demo"}, DataDir: t.TempDir(),
+		Stdout: &out, Stderr: &errs, Version: "test", Dir: t.TempDir(),
 		Lookup: func(string) (string, bool) { return "", false },
 		Now:    func() time.Time { return time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC) },
 	})

@@ -36,9 +36,9 @@ func TestSuggestedCommandsRun(t *testing.T) {
 		commands []string
 	}{
 		{"nothing was done", nil, []string{
-			"scan --last", "why", "fix 9c6e", "budget", "costs", "bill show", "bill reconcile", "ls", "audit", "alerts",
-			"approvals", "confirm", "keep", "state", "doctor state", "plan rightsize --from scan", "gate report",
-			"costs units", "session adopt", "undo", "price watching", "policy check --against last",
+			"scan --last", "why", "fix 9c6e", "budget", "costs", "bill show", "bill reconcile", "ls", "audit",
+			"alerts", "approvals", "confirm", "keep", "state", "doctor state", "plan rightsize --from scan",
+			"gate report", "costs units", "session adopt", "undo", "price watching", "policy check --against last",
 		}},
 		{"simulated account", []string{"scan --demo"}, []string{
 			"scan --demo --all", "scan --last", "why", "why now.wasted", "doctor metrics --demo", "tag --demo",
@@ -47,7 +47,10 @@ func TestSuggestedCommandsRun(t *testing.T) {
 		}},
 		{"simulated books", nil, books},
 		{"simulated account, nothing kept", nil, []string{"scan --demo --no-save"}},
-		{"frozen", []string{"scan --demo", "freeze --reason incident"}, []string{"scan --last", "alerts", "doctor state"}},
+		{
+			"frozen", []string{"scan --demo", "freeze --reason incident"},
+			[]string{"scan --last", "alerts", "doctor state"},
+		},
 	} {
 		t.Run(state.name, func(t *testing.T) {
 			t.Parallel()
@@ -101,12 +104,14 @@ func TestRefusedFixNamesTheOptionThatLiftsIt(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	_, refused, _ := d.run("fix", "9c6e")
-	if !strings.Contains(refused, "Refused, unsaved-disk: stop llm-eval") || strings.Contains(refused, "--enforce --demo") ||
+	if !strings.Contains(refused, "Refused, unsaved-disk: stop llm-eval") ||
+		strings.Contains(refused, "--enforce --demo") ||
 		!strings.Contains(refused, "curfew fix 9c6e85af --scratch-disks") {
 		t.Errorf("the preview says\n%s", refused)
 	}
 	_, lifted, _ := d.run("fix", "9c6e85af", "--scratch-disks")
-	if strings.Contains(lifted, "Refused") || !strings.Contains(lifted, "curfew fix 9c6e85af --enforce --demo --scratch-disks") {
+	if strings.Contains(lifted, "Refused") ||
+		!strings.Contains(lifted, "curfew fix 9c6e85af --enforce --demo --scratch-disks") {
 		t.Errorf("with the option the preview says\n%s", lifted)
 	}
 	if code, _, stderr := d.run("keep", "llm-eval", "--for", "24h", "--reason", "deadline"); code != ExitDone {

@@ -22,7 +22,7 @@ explained itself.`,
   curfew why now.wasted
   curfew why team.vision.running
   curfew why 9c6e                  # what the fix of a finding saves
-  curfew why i-0f3a -o json        # what a machine costs: meters, prices, sources`,
+  curfew why now.used -o json      # every row; resource.ID.running has the meters of one`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch len(args) {

@@ -124,6 +124,9 @@ func Audit(scan view.Scan, o Options) layout.Sheet {
 	if len(d.Findings) > 0 {
 		s.Tables = append(s.Tables, d.findingsGrid())
 	}
+	if g := d.progressGrid(); len(g.Rows) > 0 {
+		s.Tables = append(s.Tables, g)
+	}
 	s.Gaps = d.gaps()
 	s.Tables = append(s.Tables, d.basis()...)
 	return s
@@ -204,7 +207,7 @@ func (d *audit) figures() []layout.Figure {
 			Note: "of which " + w.WastedUSD.String() + " was wasted",
 		})
 	}
-	return append(out, saves)
+	return append(append(out, d.runaways()...), saves)
 }
 
 // parts divide what runs now. Printed to the dollar they add up as they do in the document:

@@ -64,6 +64,9 @@ type Scan struct {
 	Findings         []Finding      `json:"findings"`
 	// CannotJudge is the unmeasured resources.
 	CannotJudge []Unjudged `json:"cannot_judge"`
+	// Progress is the progress of the work of busy machines that train, evaluate or experiment, the
+	// most dollars since the last progress first.
+	Progress []ScanProgress `json:"progress"`
 	// Unpriced are the unpriced resources.
 	Unpriced []Unpriced `json:"unpriced"`
 	// BlindSpots are the sources that could not be read, each with its effect.
@@ -320,6 +323,25 @@ type Unjudged struct {
 	Resource       Resource      `json:"resource"`
 	MonthlyCostUSD money.Dollars `json:"monthly_cost_usd"`
 	Why            string        `json:"why"`
+}
+
+// ScanProgress is the last progress of the work of a machine: a new highest step, or a
+// complete checkpoint.
+type ScanProgress struct {
+	Resource Resource `json:"resource"`
+	// Since is the time of the last progress, or of the start of the work where there was none.
+	Since time.Time `json:"since"`
+	// SpentUSD is the cost since then at the rate of the audit; null without a price.
+	SpentUSD money.Dollars `json:"spent_usd"`
+	// Reported reports whether the work ever reported steps or checkpoints.
+	Reported bool   `json:"reported"`
+	Because  string `json:"because"`
+}
+
+// Runaway reports whether the machine has been busy for half a day and $100 without progress, the
+// thresholds of the ready policy runaway.
+func (p *ScanProgress) Runaway(at time.Time) bool {
+	return at.Sub(p.Since) >= 12*time.Hour && p.SpentUSD.Or(0) >= 100*money.USD
 }
 
 // Unpriced are meters of one kind without a price, for one reason.

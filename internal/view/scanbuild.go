@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -42,6 +43,7 @@ func NewScan(a *round.Result, o ScanOptions) Scan {
 		Owners:      owners(a, m),
 		Findings:    make([]Finding, 0, len(a.Findings)),
 		CannotJudge: unjudged(m),
+		Progress:    progress(a),
 		Unpriced:    m.unpricedList(),
 		BlindSpots:  make([]inventory.BlindSpot, 0, len(a.BlindSpots)),
 		Billed:      billed(a.Billed),
@@ -542,6 +544,32 @@ func (m *meters) unpricedList() []Unpriced {
 		return cmp.Or(cmp.Compare(len(y.Resources), len(x.Resources)), cmp.Compare(x.Kind, y.Kind),
 			cmp.Compare(x.Type, y.Type),
 			cmp.Compare(x.Region, y.Region), cmp.Compare(x.Meter, y.Meter), cmp.Compare(x.Why, y.Why))
+	})
+	return out
+}
+
+// progress lists the busy machines whose work can make progress. Serving makes none.
+func progress(a *round.Result) []ScanProgress {
+	out := []ScanProgress{}
+	for _, f := range a.Facts {
+		since, known := f.LastProgress()
+		purposes := []inventory.Purpose{inventory.Training, inventory.Evaluation, inventory.Experimentation}
+		if !known || f.Duty == nil || !slices.Contains(purposes, f.Resource.Purpose) ||
+			f.Duty.State != duty.Busy && f.Duty.State != duty.Stalled {
+			continue
+		}
+		p := ScanProgress{
+			Resource: newResource(f.Resource), Since: since.UTC(), Reported: f.ReportsProgress(),
+			Because: valid(f.DescribeProgress()),
+		}
+		if spent, priced := f.SpentSinceProgress(); priced {
+			p.SpentUSD = money.Known(spent)
+		}
+		out = append(out, p)
+	}
+	slices.SortStableFunc(out, func(x, y ScanProgress) int {
+		return cmp.Or(cmp.Compare(y.SpentUSD.Or(0), x.SpentUSD.Or(0)), x.Since.Compare(y.Since),
+			cmp.Compare(x.Resource.ID, y.Resource.ID))
 	})
 	return out
 }

@@ -298,7 +298,8 @@ func (d *Scan) savingFigures() []figure {
 			for _, s := range d.Steps {
 				if s.MonthlySavingsUSD.Or(0) != 0 {
 					rows = append(rows, WhyRow{
-						Figure: "step." + strconv.Itoa(s.Step) + ".saves", Label: s.Name, AmountUSD: s.MonthlySavingsUSD,
+						Figure: "step." + strconv.Itoa(s.Step) + ".saves", Label: s.Name,
+						AmountUSD: s.MonthlySavingsUSD,
 					})
 				}
 			}

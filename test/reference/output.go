@@ -89,7 +89,7 @@ var outputs = []output{
 	{view.SettingsSetSchema, "curfew settings set -o json", []any{view.SettingsSet{}}},
 	{view.SettingsSchema, "curfew settings -o json", []any{view.Settings{}}},
 	{view.DoctorSchema, "curfew doctor metrics -o json", []any{view.Doctor{}}},
-	{view.WhySchema, "curfew why FIGURE -o json", []any{view.Why{}}},
+	{view.WhySchema, "curfew why now.wasted -o json", []any{view.Why{}}},
 	{view.AlertsSchema, "curfew alerts -o json", []any{view.Alerts{}}},
 	{view.DoctorStateSchema, "curfew doctor state -o json", []any{view.DoctorState{}}},
 	{view.RecordSchema, "curfew record --format json", []any{view.Record{}}},
