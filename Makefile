@@ -6,7 +6,9 @@ SHELL := /bin/bash
 
 BIN      := bin/curfew
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS  := -s -w -X main.version=$(VERSION)
+COMMIT   := $(shell git rev-parse HEAD 2>/dev/null)
+DATE     := $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
+LDFLAGS  := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 TOOL     := go tool -modfile=tools/go.mod
 # The binary, vet, the tests and the linter compile with the same flags, or each dependency is
 # compiled again for each of them.

@@ -11,8 +11,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/cli"
 )
 
-// version is set by the linker.
-var version = "devel"
+// version, and the commit and its date, are set by the linker.
+var (
+	version      = "devel"
+	commit, date string
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -22,6 +25,7 @@ func main() {
 		stop()
 	}()
 	p := cli.System(version)
+	p.Commit, p.Date = commit, date
 	p.Hangups = func() <-chan os.Signal {
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)

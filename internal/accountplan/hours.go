@@ -95,7 +95,14 @@ func Hours(
 	if len(leaves) > 0 {
 		query.By = append(query.By, ledger.ByResource)
 		query.Filter = append(query.Filter, ledger.Match{By: ledger.ByResource, Values: leaves.refs()})
-		if all, err = s.Sums(ctx, query); err != nil {
+		all, err = s.Sums(ctx, query)
+		if folded := (*ledger.FoldedError)(nil); errors.As(err, &folded) && folded.Until.Before(until) {
+			query.Since = folded.Until
+			all, err = s.Sums(ctx, query)
+			notes = append(notes, "hours before "+folded.Until.Format(time.DateOnly)+" are kept without the machine: "+
+				"those of machines with findings count there as hours that stay")
+		}
+		if err != nil {
 			return nil, nil, fmt.Errorf("read the hours of machines with findings: %w", err)
 		}
 		more, err := leave(hours, all, leaves, book)

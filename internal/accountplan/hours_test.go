@@ -184,3 +184,39 @@ func TestLeavingMachines(t *testing.T) {
 		}
 	}
 }
+
+// folded answers as a ledger whose single resources have hours from a time on.
+type folded struct {
+	stretches
+	until time.Time
+}
+
+func (f folded) Sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, error) {
+	if slices.Contains(q.By, ledger.ByResource) && q.Since.Before(f.until) {
+		return nil, &ledger.FoldedError{Until: f.until}
+	}
+	all, err := f.stretches.Sums(ctx, q)
+	return slices.DeleteFunc(all, func(s ledger.Sum) bool { return s.Period.Before(q.Since) }), err
+}
+
+// TestHoursOfFoldedLedger: older hours of a machine that leaves are kept without the machine, so they
+// count as hours that stay, and a note says so.
+func TestHoursOfFoldedLedger(t *testing.T) {
+	all := stretches{{"gone", "g5.xlarge", "busy", 0, 3600}, {"gone", "g5.xlarge", "busy", 1, 3600}}
+	leaves := Leaving{machine("gone"): {}}
+	for hours, want := range map[int][2]bool{0: {true, true}, 1: {false, true}} {
+		ledgerOf := folded{all, since.Add(time.Duration(hours) * time.Hour)}
+		use, notes, err := Hours(t.Context(), ledgerOf, since, since.Add(2*time.Hour), leaves, nil)
+		if err != nil || len(use) != 2 {
+			t.Fatalf("%d hours, %v", len(use), err)
+		}
+		for i, u := range use {
+			if (u.Leaving > 0) != want[i] {
+				t.Errorf("%d hours folded: hour %d has %d that leave", hours, i, u.Leaving)
+			}
+		}
+		if strings.Contains(strings.Join(notes, "\n"), "kept without the machine") != (hours > 0) {
+			t.Errorf("%d hours folded: notes %q", hours, notes)
+		}
+	}
+}

@@ -39,7 +39,7 @@ type backtestFlags struct {
 
 // addTrace adds the flags that say what is replayed and what a restart costs.
 func (f *backtestFlags) addTrace(fl *pflag.FlagSet) {
-	fl.StringVar(&f.trace, "trace", "", "recorded usage (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`")
+	fl.StringVar(&f.trace, "trace", "", "recorded usage (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`, or - for a pipe")
 	fl.StringVar(&f.columns, "map", "", "columns of the trace under other names: `resource=pod,time=t_s`")
 	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: seen in the file)")
 	fl.StringVar(&f.price, "price", "", "price of a resource in `dollars` an hour")

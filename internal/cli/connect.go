@@ -30,7 +30,9 @@ func (a *app) newConnect() *cobra.Command {
 		Use:   "connect NAME [-- COMMAND] | NAME --copy FROM TO",
 		Short: "Open a shell, run a command, forward a port, open an editor or copy files on a session's machine",
 		Long: `Opens a shell in the work folder of a session, or runs a command there. Its processes belong
-to the session and end with it. The exit code is 10 where the command fails.
+to the session and end with it. The exit code is the command's. A command that is one argument
+with spaces or shell characters runs in a shell, as with ssh: 'cd data; ls | wc -l'. Several
+arguments are passed as they are.
 
 At AWS the connection uses Systems Manager: the machine has no open port, and only its owner
 is admitted. The Session Manager plugin has to be installed; otherwise the install command is
@@ -43,6 +45,7 @@ Each SSH connection has a separate key. The key is in memory only, and the machi
 it as soon as the connection is made.`,
 		Example: `  curfew connect demo
   curfew connect demo -- python train.py
+  curfew connect demo -- 'cd data; ls | wc -l'
   curfew connect demo --node 1 -- hostname
   curfew connect demo --port 8888            # a port of the machine, on the same port here
   curfew connect demo --port 8888:9999       # on port 9999 here
@@ -141,7 +144,7 @@ func (a *app) connect(ctx context.Context, f connectFlags) error {
 	}
 	if err == nil && code != 0 {
 		err = &failure{
-			exit: ExitOwn, code: "command_failed", err: fmt.Errorf("the command ended with exit code %d", code),
+			exit: code, code: "command_failed", err: fmt.Errorf("the command ended with exit code %d", code),
 		}
 	}
 	return err

@@ -296,12 +296,16 @@ func (r *reached) commands() {
 			`pwd; echo "$GREETING $CURFEW_SESSION it's"; printf '\001\377'; exit 3`)
 		c.Env = append(c.Env, ssmplugin.VariableVersion+"="+version)
 		out, errs, code := r.done(c)
-		if want := r.work + "\nhello demo it's\n\x01\xff"; out != want || code != ExitOwn ||
+		if want := r.work + "\nhello demo it's\n\x01\xff"; out != want || code != 3 ||
 			!strings.Contains(errs, "ended with exit code 3") {
 			t.Errorf("plugin %s: exit %d, %q, %q", version, code, out, errs)
 		}
 		before = r.nothingOpen(before)
 	}
+	if out, errs, code := r.run("connect", "demo", "--", "cd /; pwd; (exit 4)"); out != "/\n" || code != 4 {
+		t.Errorf("a shell line: exit %d, %q, %q", code, out, errs)
+	}
+	before = r.nothingOpen(before)
 	if out, errs, code := r.run("connect", "demo", "--", "true"); out != "" || errs != "" || code != 0 {
 		t.Errorf("exit %d, %q, %q", code, out, errs)
 	}

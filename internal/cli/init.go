@@ -24,8 +24,9 @@ func (a *app) newInit(use string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   use,
 		Short: "Write a curfew.yaml and policies from five answers",
-		Long: `Asks five questions and writes curfew.yaml and a directory policies/ with the ready
-policies. A flag answers its question in advance. An empty answer takes the default in
+		Long: `Asks five questions and writes curfew.yaml and a directory policies/ with the four ready
+policies that the answers are for: idle machines, a longest runtime, machines without an
+owner, and work without progress. --all writes every ready policy. A flag answers its question in advance. An empty answer takes the default in
 brackets. Existing files are overwritten only with --force.`,
 		Example: `  curfew init
   curfew init --tags squad,created-by --govern lifetime=ephemeral --instance-store scratch --notify "#ml-cost" --observe yes`,
@@ -36,6 +37,7 @@ brackets. Existing files are overwritten only with --force.`,
 		c.Flags().StringVar(q.Answer, q.Flag, "", strings.TrimSuffix(q.Text, "?"))
 	}
 	a.outputs(c, tableJSON...)
+	c.Flags().BoolVar(&start.All, "all", false, "write every ready policy")
 	c.Flags().BoolVar(&force, "force", false, "overwrite files that exist")
 	return c
 }

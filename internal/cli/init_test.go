@@ -79,9 +79,8 @@ func TestInit(t *testing.T) {
 				t.Errorf("governance %+v, tags %+v", cfg.Governance, cfg.Tags)
 			}
 			files, err := filepath.Glob(filepath.Join(d.dir, "policies", "*.yaml"))
-			ready, _ := filepath.Glob(shipped + "/*.yaml")
-			if err != nil || len(files) != len(ready) {
-				t.Fatalf("%d files of policies, want %d", len(files), len(ready))
+			if err != nil || len(files) != 4 {
+				t.Fatalf("%d files of policies, want 4", len(files))
 			}
 			for _, f := range files {
 				src, err := os.ReadFile(f)
@@ -103,6 +102,12 @@ func TestInit(t *testing.T) {
 			if code, _, errs := d.answered(tc.answers); code != ExitUsage ||
 				!strings.Contains(errs, "exists; --force overwrites it") {
 				t.Errorf("again: exit %d, %s", code, errs)
+			}
+			code, _, errs = d.answered(tc.answers, "--all", "--force")
+			ready, _ := filepath.Glob(shipped + "/*.yaml")
+			if all, _ := filepath.Glob(filepath.Join(d.dir, "policies", "*.yaml")); code != ExitDone ||
+				len(all) != len(ready) {
+				t.Errorf("--all: exit %d, %d files, want %d: %s", code, len(all), len(ready), errs)
 			}
 			if code, out, errs := d.run("policy", "check"); code != ExitDone ||
 				strings.Contains(out, "no entry of governance") != (tc.governance == "none") {

@@ -104,7 +104,7 @@ func jobFailure(run view.Run, passthrough bool) error {
 		return nil
 	}
 	f := &failure{
-		exit: ExitOwn, code: "job_failed", err: fmt.Errorf("job %s %s: %s", run.Name, run.State, run.Why),
+		exit: ExitJob, code: "job_failed", err: fmt.Errorf("job %s %s: %s", run.Name, run.State, run.Why),
 		hint: "`curfew explain " + run.Name + "` shows its attempts",
 	}
 	if code := run.Job.ExitCode; passthrough && code != nil && *code != 0 {

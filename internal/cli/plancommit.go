@@ -60,7 +60,7 @@ and it is expected to save even if work leaves its machine type before the term 
 	fl.StringVar(&f.usage, "usage", "",
 		"CSV `file` of hourly use: time,key,quantity,on_demand_rate and optional idle_quantity")
 	fl.StringVar(&f.offers, "offers", "",
-		"CSV `file` of offers: key,kind,term_months,payment,hourly_rate,upfront,discount")
+		"CSV `file` of offers: key, kind, term_months, payment, hourly_rate, upfront, discount")
 	fl.StringVar(&f.existing, "existing", "", "CSV `file` of existing commitments with their expiry dates")
 	fl.BoolVar(&f.online, "online", false, "compare with an online policy, which sees only the past")
 	fl.Float64Var(&f.drop, "drop", 0, "one more drop in demand to evaluate, 0 to 1")

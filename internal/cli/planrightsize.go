@@ -34,6 +34,8 @@ the machine types that fit the measured memory and compute, with prices and draw
 		Example: `  curfew plan rightsize --from scan --regions us-east-1
   curfew plan rightsize --from ledger --since 30d
   curfew plan rightsize --usage examples/data/gpus.csv.gz
+  timeout 1h nvidia-smi --query-gpu=index,utilization.gpu,memory.used,memory.total --format=csv -l 5 > gpus.csv
+  curfew plan rightsize --usage gpus.csv --step 5s --resource box --type g5.12xlarge   # or --usage - from a pipe
   nvidia-smi --query-gpu=timestamp,index,utilization.gpu,memory.used,memory.total --format=csv -l 60 > g.csv
   curfew plan rightsize --usage g.csv --resource box --type g5.12xlarge -o html > rightsize.html`,
 		Args: noArgs,
@@ -57,7 +59,7 @@ the machine types that fit the measured memory and compute, with prices and draw
 	fl.StringVar(&f.from, "from", "",
 		"source instead of --usage: scan (measure the account) or ledger (machines that worked at the same time)")
 	ops.AddFlags(c.Flags(), &f.period, map[string]string{"since": "30d"})
-	fl.StringVar(&f.usage, "usage", "", "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`")
+	fl.StringVar(&f.usage, "usage", "", "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`, or - for a pipe")
 	fl.StringVar(&f.columns, "map", "", "names of the columns in the file: `resource=host,time=ts`")
 	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: from the file)")
 	fl.StringVar(&f.resource, "resource", "", "resource of the nvidia-smi output")
@@ -84,10 +86,14 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 		return err
 	}
 	a.req.CheckRegion(book, f.region)
-	if err := clouds.Prepare(ctx, a.req, a.path(f.usage), &t.Format); err != nil {
+	path, err := clouds.Regular(a.req, f.usage)
+	if err != nil {
 		return err
 	}
-	file, err := config.Open(a.path(f.usage))
+	if err := clouds.Prepare(ctx, a.req, path, &t.Format); err != nil {
+		return err
+	}
+	file, err := config.Open(path)
 	if err != nil {
 		return &failure{
 			exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", f.usage, runtime.Cause(err)),

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -161,15 +160,11 @@ func (a *app) advisorBand(f spotFlags, tr spot.Trace) (*spot.Band, error) {
 	if f.machine == "" {
 		return nil, usageError("curfew plan spot --advisor: give --type, the machine type of the trace")
 	}
-	advisor, err := runtime.ReadPlan(a.req, f.advisor, spot.ReadAdvisor)
+	advisor, err := a.req.Advisor(f.advisor)
 	if err != nil {
 		return nil, err
 	}
-	asOf := ""
-	if info, err := os.Stat(a.path(f.advisor)); err == nil {
-		asOf = info.ModTime().UTC().Format(time.DateOnly)
-	}
-	band, err := advisor.Band(f.machine, f.region, asOf, tr)
+	band, err := advisor.Band(f.machine, f.region, tr)
 	if err != nil {
 		return nil, usageError("curfew plan spot --advisor %s: %w", f.advisor, err)
 	}

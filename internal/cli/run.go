@@ -29,7 +29,7 @@ const (
 	ExitHeld        = 3   // needs approval, or waste over --fail-on
 	ExitDenied      = 4   // denied
 	ExitPartial     = 5   // some resources could not be read or acted on
-	ExitOwn         = 10  // the command that curfew ran has failed; its own code is in the output
+	ExitJob         = 10  // a job has failed; the exit code of its command is in the output
 	ExitInterrupted = 130 // interrupted
 )
 
@@ -64,6 +64,9 @@ type Process struct {
 	// Progress is true when Stderr is a terminal.
 	Progress bool
 	Version  string
+	// Commit and Date are of the source of the program, the date in RFC 3339; empty where the
+	// build did not set them.
+	Commit, Date string
 }
 
 // System returns the process as the operating system started it.

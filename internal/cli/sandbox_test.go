@@ -142,6 +142,7 @@ func TestSandbox(t *testing.T) {
 			[]string{
 				"endpoint-idle", "notebook-idle", "training-overrun", "training-stalled", "inference-overprovisioned",
 				"compute-away-from-data", "model-optimize",
+				"bucket-no-lifecycle", "checkpoint-stale", // training jobs name the data that they read
 			},
 		},
 		{"elasticloadbalancing", []string{"load-balancer-idle"}},

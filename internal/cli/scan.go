@@ -38,7 +38,7 @@ func (f *sourceFlags) add(fl *pflag.FlagSet) {
 // addUsage adds the flags that name recorded usage.
 func (f *sourceFlags) addUsage(fl *pflag.FlagSet) {
 	fl.StringArrayVar(&f.Usage, "usage", nil,
-		"recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`; repeatable")
+		"recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`, or - for a pipe; repeatable")
 	f.addMetrics(fl)
 	fl.StringVar(&f.Columns, "map", "", "columns of --usage under other names: `resource=host,time=ts`")
 	fl.StringVar(&f.Step, "step", "", "sampling step of --usage, such as 60s (default: seen in the file)")

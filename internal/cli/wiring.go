@@ -19,7 +19,7 @@ func newApp(p *Process) *app {
 		Process: p, req: runtime.NewProcess(runtime.Host{
 			Now: p.Now, Uptime: p.Uptime, FileTime: p.FileTime, Lookup: p.Lookup,
 			Dir: p.Dir, ConfigDir: p.ConfigDir, DataDir: p.DataDir, WitnessDir: p.WitnessDir,
-			Log: p.Stderr}).Request()}
+			Log: p.Stderr, Stdin: p.Stdin}).Request()}
 	a.req.Progress = a.newProgress
 	a.at = &ops.Place{Local: &ops.Call{Request: a.req, Owner: true}}
 	return a

@@ -70,6 +70,10 @@ type Spot struct {
 	InterruptionsPerHour float64 `yaml:"interruptions_per_hour"`
 	// Runs is a file of past runs to learn the rate from, as estimate --history reads it.
 	Runs string `yaml:"runs"`
+	// Advisor is a file with the published data of the Spot Instance Advisor
+	// (spot-advisor-data.json): findings and estimates show the band of interruptions of a machine
+	// type next to the rate that they calculate with, with the date of the file.
+	Advisor string `yaml:"advisor"`
 }
 
 // Unit is something that is made and counted.

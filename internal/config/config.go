@@ -98,6 +98,9 @@ type Config struct {
 	Tags inventory.TagMapping `yaml:"tags"`
 	// RequiredTags are the tags that each resource has to have (tag-missing); by default there are none.
 	RequiredTags []string `yaml:"required_tags"`
+	// ReadData are addresses of data that work reads (s3://bucket/prefix/): no lifecycle rule moves or
+	// expires it (bucket-no-lifecycle). Inputs of training jobs and the tag curfew:data count as well.
+	ReadData []string `yaml:"read_data"`
 	// AWS chooses the accounts and regions to read, and the call rates.
 	AWS AWS `yaml:"aws"`
 	// Metrics are servers with recorded usage (docs/metrics.md).

@@ -18,7 +18,13 @@ import (
 // Start is the answers from which `curfew init` writes a first configuration.
 type Start struct {
 	Tags, Govern, InstanceStore, Notify, Observe string
+	// All is to write every ready policy, not the ones of startPolicies alone.
+	All bool
 }
+
+// startPolicies are the files of the ready policies that the answers are for: what may be acted
+// on, what its disks hold, which tags name owners, and where messages go.
+var startPolicies = []string{"idle-ephemeral.yaml", "dead-mans-switch.yaml", "untagged.yaml", "runaway.yaml"}
 
 // Question is one of the questions of [Start.Questions].
 type Question struct {
@@ -49,8 +55,8 @@ func (b *Start) Questions() []Question {
 	}
 }
 
-// Files returns the texts of curfew.yaml and of the ready policies, by path. All of them are
-// valid.
+// Files returns the texts of curfew.yaml and of the ready policies that the answers are for, by
+// path. All of them are valid.
 func (b *Start) Files() (map[string]string, error) {
 	cfg, err := b.config()
 	if err != nil {
@@ -60,9 +66,11 @@ func (b *Start) Files() (map[string]string, error) {
 	if err := Decode(FileName, []byte(cfg), &check); err != nil {
 		return nil, fmt.Errorf("the answers make no valid configuration: %w", err)
 	}
-	names, err := fs.Glob(policies.Files, "*.yaml")
-	if err != nil {
-		return nil, fmt.Errorf("list the ready policies: %w", err)
+	names := startPolicies
+	if b.All {
+		if names, err = fs.Glob(policies.Files, "*.yaml"); err != nil {
+			return nil, fmt.Errorf("list the ready policies: %w", err)
+		}
 	}
 	for _, name := range names {
 		text, err := b.policies(name)
@@ -201,6 +209,8 @@ func (b *Start) policies(name string) (string, error) {
 	if scratch, _ := b.scratch(); !scratch {
 		text = strings.ReplaceAll(text, "disks: {instance_store: scratch, root: snapshot}", "disks: {root: snapshot}")
 	}
+	// Owners are those of the tags that were answered, which curfew.yaml maps.
+	text = strings.ReplaceAll(text, "!has(resource.tags.team) && !has(resource.tags.Team)", "!has(resource.team)")
 	text = policyNames.ReplaceAllString(text, "$0\n    mode: "+b.Mode())
 	if _, err := policy.Parse(name, []byte(text)); err != nil {
 		return "", fmt.Errorf("write the ready policies: %w", err)

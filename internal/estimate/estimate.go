@@ -139,6 +139,8 @@ type Defaults struct {
 	Disk    price.Item
 	// Interruptions is the rate of spot interruptions, updated by past runs.
 	Interruptions spot.Interruptions
+	// Advisor has the published bands of interruptions; nil without its data.
+	Advisor *spot.Advisor
 	// CheckpointEvery is the default checkpoint interval, Restart the time from an interruption
 	// until work continues.
 	CheckpointEvery, Restart time.Duration

@@ -127,6 +127,14 @@ func (c *chooser) assumed(o *outcome) []string {
 					"past runs as spot.runs",
 				plain.Number(c.interruptionRate.Low, 2), plain.Number(c.interruptionRate.High, 2))
 		}
+		if a := c.params.Defaults.Advisor; a != nil {
+			if band, err := a.Published(o.machine.Type, o.region); err == nil {
+				n.add("published for %s in %s: %s (%s); the rate above is of the time of one machine, launches included",
+					o.machine.Type, o.region, band, band.Source())
+			} else {
+				n.add("the Spot Instance Advisor's file says nothing of %s in %s", o.machine.Type, o.region)
+			}
+		}
 		if r.saveInterval > 0 {
 			n.add("work is saved every %s, which takes no time (assumed); an interruption loses the work since then",
 				plain.Duration(r.saveInterval))

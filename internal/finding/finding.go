@@ -154,6 +154,9 @@ type Account struct {
 	CommitmentsKnown bool
 	// Bill holds the billed costs; nil where no bill was supplied.
 	Bill *Bill
+	// ReadData are addresses of data that work reads (s3://bucket/prefix/), as the configuration
+	// declares them, besides those that machines and training jobs name.
+	ReadData []string
 	// TagsFor returns the tags that a resource is to get by rules of its owners, and the
 	// required ones that it lacks even then. Nil knows no values.
 	TagsFor func(r *inventory.Resource) (add map[string]string, left []string)

@@ -278,9 +278,10 @@ func inferenceFleet(x *Index, f *servers) *Draft {
 		d.Evidence = append(d.Evidence, usage.Fact("mig_layout", mig.layout, "MIG geometry"),
 			usage.Fact("mig_gpus", plain.Decimal(float64(mig.gpus), 0), "computed"),
 			usage.Fact("mig_machines", plain.Decimal(float64(mig.machines), 0), "computed"))
-		if month, unpriced := x.Cost(s, ledger.Compute); unpriced == "" {
+		// What the fleet gives up by its size, MIG does not save again.
+		if month, unpriced := x.Cost(s, ledger.Compute); unpriced == "" && mig.machines < needed {
 			d.Evidence = append(d.Evidence,
-				Priced("mig_saves_monthly_usd", x.amount(month.Mul(int64(n-mig.machines), 1)),
+				Priced("mig_saves_more_monthly_usd", x.amount(month.Mul(int64(needed-mig.machines), 1)),
 					"price book"))
 		}
 		d.Fix.Note = Sentence(d.Fix.Note, "where each process must stay apart, MIG instances "+mig.layout+

@@ -66,6 +66,8 @@ type Index struct {
 	launched map[scoped]bool
 	// buckets are the buckets by cloud and name, which is unique in a cloud.
 	buckets map[[2]string]int32
+	// readers are the known uses of their data, by cloud and name.
+	readers map[[2]string][]Reader
 	// byID are the resources by cloud and identifier, once a bill asks for them.
 	byID  map[scoped][]int32
 	cover coverage
@@ -98,7 +100,7 @@ func newIndex(a *Account, t Thresholds, required []string) *Index {
 		account: a, Now: a.Now, Thresholds: t, required: required, byKind: byKind(a.Rules),
 		subjects: make([]Subject, 0, len(a.Resources)), byRef: make(map[inventory.Ref]int32, len(a.Resources)),
 		chains: map[scoped][]int32{}, oldChains: map[scoped]bool{}, launched: map[scoped]bool{},
-		buckets: map[[2]string]int32{}, types: map[string]machine{},
+		buckets: map[[2]string]int32{}, readers: map[[2]string][]Reader{}, types: map[string]machine{},
 	}
 	for _, r := range inOrder(a.Resources) {
 		if ref := r.Ref(); len(x.subjects) == 0 || x.subjects[len(x.subjects)-1].ref != ref {
@@ -114,6 +116,7 @@ func newIndex(a *Account, t Thresholds, required []string) *Index {
 		x.byRef[s.ref] = s.at
 		x.relate(s)
 	}
+	x.declareReads(a.ReadData)
 	x.cover = newCoverage(x)
 	return x
 }
@@ -151,6 +154,9 @@ func (x *Index) relate(s *Subject) {
 		if d.ImageID != "" {
 			x.launched[everywhere(s.Resource, d.ImageID)] = true
 		}
+		x.reads(s, dataURIs(s.Tags[inventory.TagDataURI]))
+	case *inventory.TrainingJob:
+		x.reads(s, d.InputURIs)
 	case *inventory.Snapshot:
 		if d.InChain() {
 			k := scope(s.Resource, d.VolumeID)

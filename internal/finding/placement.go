@@ -22,9 +22,12 @@ func instanceAwayFromData(x *Index, s *Subject) *Draft {
 	if s.State != inventory.StateRunning || s.Tags[inventory.TagDataURI] == "" {
 		return nil
 	}
-	return x.awayFrom(s, strings.FieldsFunc(s.Tags[inventory.TagDataURI], func(c rune) bool {
-		return c == ',' || c == ' ' || c == ';'
-	}))
+	return x.awayFrom(s, dataURIs(s.Tags[inventory.TagDataURI]))
+}
+
+// dataURIs returns the addresses in the value of the tag curfew:data.
+func dataURIs(tag string) []string {
+	return strings.FieldsFunc(tag, func(c rune) bool { return c == ',' || c == ' ' || c == ';' })
 }
 
 // jobAwayFromData finds training jobs whose inputs lie in another region.

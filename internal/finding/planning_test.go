@@ -227,6 +227,26 @@ func TestTrainingOnDemand(t *testing.T) {
 		evidence(only(t, found, "training-on-demand"), "interruptions") != "1/h" {
 		t.Errorf("a rate that is stated is not the one that is used: %+v, %v", found, err)
 	}
+	advisor, err := spots.ReadAdvisor("advisor.json", strings.NewReader(`{"ranges":[{"index":1,"label":"5-10%","max":11}],
+"spot_advisor":{"us-east-1":{"Linux":{"g6.2xlarge":{"s":61,"r":1}}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	advisor.AsOf = "2026-11-20"
+	published, err := Evaluate(&f.Account, Thresholds{Advisor: &advisor}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range only(t, published, "training-on-demand").Evidence {
+		if e.Signal == "published_interruptions" && (e.Source != "Spot Instance Advisor, 2026-11-20" ||
+			!strings.HasPrefix(e.Value, "5-10% interrupted in a month")) {
+			t.Errorf("the published band is %+v", e)
+		}
+	}
+	if evidence(only(t, published, "training-on-demand"), "published_interruptions") ==
+		"no published_interruptions" {
+		t.Error("the published band is not shown")
+	}
 	if !strings.Contains(got.Fix.Note, "checkpoints") {
 		t.Errorf("note %q says nothing of checkpoints", got.Fix.Note)
 	}

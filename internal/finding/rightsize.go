@@ -208,7 +208,42 @@ func (x *Index) resize(s *Subject, a *rightsize.Sizing, because string, fits fun
 			d.Fix.Note = Sentence(d.Fix.Note, "changed through the launch template of Auto Scaling group "+group)
 		}
 	}
+	if x.cover.toSpot[s.at] {
+		return x.resizedOnSpot(d, s, c.Machine.Type)
+	}
 	d.ClaimShare(s, ledger.Compute, int64(now-c.Hourly), int64(now), SavingsOnly)
+	return d
+}
+
+// resizedOnSpot claims what another type saves on a machine that another finding moves to spot: the
+// difference of the spot prices. Restarts cost both types the same share of their time.
+func (x *Index) resizedOnSpot(d *Draft, s *Subject, to string) *Draft {
+	spot := func(machine string) (money.Amount, error) {
+		return x.hourly(func(b *price.Book) (price.Price, error) { return b.Spot(machine, s.Region) })
+	}
+	now, err := spot(s.Type)
+	if err != nil {
+		x.fail(err) // the finding that moves it has its price
+		return d
+	}
+	then, err := spot(to)
+	switch {
+	case errors.Is(err, price.ErrUnpriced):
+		d.Unknown = "it moves to spot first, and the spot price of " + to + " is not known"
+		d.ClaimShare(s, ledger.Compute, 1, 1, SavingsOnly)
+		return d
+	case err != nil:
+		x.fail(err)
+		return d
+	}
+	d.Evidence = append(d.Evidence, Priced("spot_usd_per_hour", now, "price book"),
+		Priced("spot_usd_per_hour_after", then, "price book"))
+	if then >= now {
+		d.Stands, d.Savings = true, Saving{Known: true}
+		d.Fix.Note = Sentence("saves nothing on top of spot: "+to+" costs "+then.Exact()+" an hour there", d.Fix.Note)
+		return d
+	}
+	d.ClaimShare(s, ledger.Compute, int64(now-then), int64(now), SavingsOnly)
 	return d
 }
 

@@ -101,7 +101,19 @@ func (x *Index) onSpot(d *Draft, s *Subject, list, price money.Amount) *Draft {
 		Priced("spot_usd_per_hour", price, "price book"),
 		usage.Fact("interruptions", rate.String(), rate.Source), usage.Fact("restart_overhead", overhead, "formula"),
 		usage.Fact("cost_on_spot", cost, "price book"))
+	if x.Thresholds.Advisor != nil {
+		d.Evidence = append(d.Evidence, published(x.Thresholds.Advisor, s))
+	}
 	d.ClaimShare(s, ledger.Compute, int64(list-now), int64(list), SavingsOnly)
 	x.cover.toSpot[s.at] = true
 	return d
+}
+
+// published returns the band of interruptions of the machine type of s as evidence.
+func published(a *spot.Advisor, s *Subject) usage.Evidence {
+	band, err := a.Published(s.Type, s.Region)
+	if err != nil {
+		return usage.Fact("published_interruptions", "none for "+Describe(s.Resource), band.Source())
+	}
+	return usage.Fact("published_interruptions", band.String(), band.Source())
 }

@@ -90,6 +90,8 @@ type Thresholds struct {
 	// Interruptions is how often a spot machine is taken away; the zero value is
 	// [spot.Unmeasured], the rate of estimates.
 	Interruptions spot.Interruptions `yaml:"-"`
+	// Advisor has the published bands of interruptions; nil without its data.
+	Advisor *spot.Advisor `yaml:"-"`
 	// RightsizeSaving is the least share of a machine's cost that makes a change of
 	// type worth its work: 0.1.
 	RightsizeSaving float64 `yaml:"rightsize_saving_share"`

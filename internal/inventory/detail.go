@@ -258,6 +258,9 @@ type Prefix struct {
 	OlderThan map[int]Stored
 	// ReadBytes maps the same ages to the bytes of that part read in 30 days; nil if not measured.
 	ReadBytes map[int]int64
+	// LastRead is the newest day on which objects over 30 days old were read, and ReadsSince the
+	// first day of which that is known; zero: no read is known, and reads were not measured.
+	LastRead, ReadsSince time.Time
 	// Newest and Oldest are modification times; zero without objects.
 	Newest, Oldest time.Time
 	// Class is the most frequent storage class.

@@ -10,6 +10,9 @@ import (
 // spans returns what is known of a resource's duty before at.
 func spans(s Seen, ref inventory.Ref, at time.Time) []Span { return layered(s.Spans[ref], at) }
 
+// Overlay returns spans before a time in order and without overlap: the first of two holds.
+func Overlay(spans []Span, at time.Time) []Span { return layered(spans, at) }
+
 // layered lays spans over one another, the first on top, and returns what can be seen
 // of them before at, in order, in whole seconds, without a break where the state goes on.
 func layered(all []Span, at time.Time) []Span {

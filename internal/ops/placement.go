@@ -71,6 +71,7 @@ var local = map[string]Placement{
 			"last": Anywhere, "no-save": Here, "print-iam-policy": Here, "partition": Here, "bill=imported": ByState,
 		}},
 	"doctor metrics": {At: Here, Why: "it asks metrics servers, and no state"},
+	"version":        {At: Here, Why: "it is about this program"},
 	"record":         {At: Here, Why: "it writes a trace here"},
 	"enforce": {At: ByState, Why: "a pass acts by the ladder of the state; a server makes its own passes",
 		Flags: map[string]Location{

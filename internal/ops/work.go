@@ -21,7 +21,7 @@ type WorkInput struct {
 		Regions []string `json:"regions,omitempty" maxItems:"50" example:"[\"us-east-1\"]" doc:"Regions to price where the text names none." flag:"regions" split:"comma" help:"regions to compare where the file names none (default: those of curfew.yaml)"`
 		Name    string   `json:"name,omitempty" maxLength:"400" example:"job.yaml" doc:"What the text is called, for messages."`
 		Nodes   string   `json:"nodes,omitempty" maxLength:"900000" doc:"The nodes of the cluster, for manifests that name no machine: the text of kubectl get nodes -o json." flag:"nodes" help:"nodes of the cluster, for manifests that name no machine, as JSON <file> of 'kubectl get nodes -o json'"`
-		History string   `json:"history,omitempty" maxLength:"900000" doc:"Past runs, to learn durations from: the text of a CSV file." flag:"history" help:"past runs, to learn durations from, as CSV <file>: name,finished,work,machine,machines,spot_time,interruptions,completed"`
+		History string   `json:"history,omitempty" maxLength:"900000" doc:"Past runs, to learn durations from: the text of a CSV file." flag:"history" help:"past runs, to learn durations from, as CSV <file>: name, finished, work, machine, machines, spot_time, interruptions, completed"`
 		Key     string   `json:"key,omitempty" maxLength:"200" example:"run-7" doc:"The key of the run; only the gate takes it."`
 		DryRun  bool     `json:"dry_run,omitempty" doc:"Decide, and reserve nothing; only the gate takes it."`
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
@@ -39,6 +40,7 @@ func Costs(c view.Costs) layout.Sheet {
 		s.Commands = []string{"curfew scan"}
 		return s
 	}
+	against(&s, c, span)
 	compute := t.Used + t.Wasted + t.CannotJudge
 	share := func(part money.Amount) string {
 		if compute <= 0 {
@@ -99,6 +101,54 @@ func Costs(c view.Costs) layout.Sheet {
 		s.Commands = []string{"curfew costs --by resource,duty --since " + plain.Date(c.Since), "curfew scan"}
 	}
 	return s
+}
+
+// shownChanges limits the changes in the title of costs.
+const shownChanges = 3
+
+// against puts the change from the period before, by the first dimension, into the title, and the dates
+// below the figures.
+func against(s *layout.Sheet, c view.Costs, span string) {
+	b := c.Comparison
+	switch {
+	case b == nil:
+		return
+	case b.Unknown != "":
+		s.Remarks = append(s.Remarks, fmt.Sprintf("Not compared with the period before, %s to %s: %s.",
+			plain.Date(b.Since), plain.Time(b.Until), b.Unknown))
+		return
+	}
+	s.Title = usd(c.Total.Amount) + " spent, "
+	switch change := *b.Change; {
+	case change.Dollars() == money.Amount(0).Dollars():
+		s.Title += "as much as in the period before"
+	default:
+		word := "more"
+		if change < 0 {
+			word, change = "less", -change
+		}
+		s.Title += usd(change)
+		if *b.Total > 0 {
+			s.Title += " (" + plain.Share(float64(change)/float64(*b.Total), 0) + ")"
+		}
+		s.Title += " " + word + " than in the period before"
+	}
+	var parts []string
+	for i, change := range b.Changes {
+		if i == shownChanges {
+			parts = append(parts, fmt.Sprintf("%d more", len(b.Changes)-i))
+			break
+		}
+		parts = append(parts, b.By.Label(change.Key)+" "+change.Change.Signed())
+	}
+	if len(parts) > 0 {
+		s.Title += ": " + strings.Join(parts, ", ")
+	}
+	dates := fmt.Sprintf("%s, compared with %s to %s", span, plain.Date(b.Since), plain.Time(b.Until))
+	if b.UnknownSeconds > 0 {
+		dates += ", of which " + plain.MeteredHours(b.UnknownSeconds) + " are not charged"
+	}
+	s.Remarks = append(s.Remarks, dates+".")
 }
 
 // costCells are the amounts of a row.

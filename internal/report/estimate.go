@@ -42,12 +42,18 @@ func Estimate(verb string, e *estimate.Estimate) layout.Sheet {
 	}
 	if len(e.Alternatives) > 0 {
 		g := layout.Grid{
-			Title: "alternatives", Head: []string{"machines", "capacity", "region", "p50", "p95", "an hour"},
-			Right: []bool{false, false, false, true, true, true},
+			Title: "machines compared", Head: []string{"", "machines", "capacity", "region", "p50", "p95", "an hour"},
+			Right: []bool{false, false, false, false, true, true, true},
+		}
+		if m := e.Machine; m != nil {
+			g.Rows = append(g.Rows, []string{
+				"chosen", fmt.Sprintf("%d × %s", m.Count, m.Type), string(m.Capacity), e.Region, e.P50.Dollars(),
+				e.P95.Dollars(), e.Hourly.Dollars(),
+			})
 		}
 		for _, alt := range e.Alternatives {
 			g.Rows = append(g.Rows, []string{
-				fmt.Sprintf("%d × %s", alt.Count, alt.Type), string(alt.Capacity), alt.Region, alt.P50.Dollars(),
+				"", fmt.Sprintf("%d × %s", alt.Count, alt.Type), string(alt.Capacity), alt.Region, alt.P50.Dollars(),
 				alt.P95.Dollars(), alt.Hourly.Dollars(),
 			})
 		}

@@ -36,6 +36,7 @@ func (e *Engine) judgeFindings(r *Result, now time.Time) error {
 		Charges: r.Charges, Prices: e.Prices, Rules: e.Audit.Rules, Unread: r.Unread,
 		CommitmentsKnown: r.CommitmentsKnown,
 		Advice:           r.Advice,
+		ReadData:         e.Audit.ReadData,
 	}
 	account.TagsFor = func(res *inventory.Resource) (map[string]string, []string) {
 		add, left, _ := e.Audit.Owners.MissingTags(res, e.Audit.Required, e.Audit.Tags)

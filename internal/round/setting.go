@@ -82,6 +82,8 @@ type Audit struct {
 	Required []string
 	Owners   policy.Owners
 	Tags     inventory.TagMapping
+	// ReadData are addresses of data that work reads, see [finding.Account].
+	ReadData []string
 	// Bill has the billed costs; nil without a bill.
 	Bill *Bill
 }

@@ -105,7 +105,13 @@ func (c charges) sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, err
 	if q.Accrued {
 		f.and("g.reconciled = 0")
 	}
-	for _, s := range segments(q.Granularity, q.Since.UTC(), q.Until.UTC()) {
+	all := segments(q.Granularity, q.Since.UTC(), q.Until.UTC())
+	if byResource {
+		if err := c.hoursFrom(ctx, all); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range all {
 		part, values := s.query(byResource)
 		parts, args = append(parts, part), append(args, values...)
 	}

@@ -171,6 +171,9 @@ func (t *tx) keep(ctx context.Context, r ledger.Round, observations []ledger.Obs
 	if err != nil {
 		return err
 	}
+	if err := t.recordableSince(ctx, a.ID, r); err != nil {
+		return err
+	}
 	added, err := t.addRound(ctx, a.ID, r)
 	if err != nil {
 		return err

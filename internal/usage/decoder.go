@@ -32,7 +32,8 @@ type decoder struct {
 	summary          Summary
 	steps            stepMeter
 
-	local localTimes
+	local   localTimes
+	untimed untimed
 	// rowError is the first error of the row; skipped means that the rest of the row is ignored.
 	rowError *FileError
 	skipped  bool
@@ -266,6 +267,9 @@ func (d *decoder) endRow(line int) error {
 		return fmt.Errorf("read recorded usage %s: %w", d.format.Name, context.Cause(d.ctx))
 	}
 	s, p := d.sample, d.previous
+	if d.layout.untimed && !d.skipped {
+		s.Time = d.untimed.next(s.GPU, &d.format)
+	}
 	if s.Time.IsZero() {
 		d.reject(true, line, 0, "the time is empty")
 	}
@@ -431,7 +435,7 @@ func (d *decoder) finish() Summary {
 	d.summary.Step = d.steps.median()
 	d.summary.Zoneless, d.summary.RepeatedHour = d.local.zoneless, d.local.repeated
 	if d.layout != nil {
-		d.summary.UnknownColumns = d.layout.unknown
+		d.summary.UnknownColumns, d.summary.Untimed = d.layout.unknown, d.layout.untimed
 	}
 	return d.summary
 }

@@ -132,6 +132,8 @@ type layout struct {
 	// hasDeviceColumns is set if columns describe how GPUs are divided, partsOnly if a signal is
 	// measured only on parts.
 	hasDeviceColumns, partsOnly bool
+	// untimed is set for output of nvidia-smi without timestamps.
+	untimed bool
 	// hasUnits is set if the values of nvidia-smi have units.
 	hasUnits bool
 	// decimalComma is set if a comma is the decimal sign, not the separator of fields.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"strings"
+	"time"
 )
 
 // smiFields are the known fields of nvidia-smi --query-gpu, by their own names, with the unit it
@@ -112,10 +113,39 @@ func newSMILayout(header []string, f Format) (*layout, *FileError) {
 	}
 	l.complete()
 	l.noteUnknown(header)
-	if _, ok := at["timestamp"]; !ok {
-		return nil, f.fail(1, 0, "the output of nvidia-smi has no timestamp: query it with the other fields")
+	if _, ok := at["timestamp"]; ok {
+		return l, nil
 	}
+	switch {
+	case f.Step <= 0:
+		return nil, f.fail(1, 0, "the output of nvidia-smi has no timestamp: query it with the other fields, "+
+			"or give the time between samples, such as --step 5s for -l 5")
+	case !l.gpu:
+		return nil, f.fail(1, 0, "the output of nvidia-smi has neither timestamp nor index: query one of them")
+	}
+	l.untimed = true
 	return l, nil
+}
+
+// untimed gives the rows of a file without times a time: a GPU that comes again begins the next
+// sample of all GPUs, one step later.
+type untimed struct {
+	samples int
+	seen    map[string]bool
+}
+
+// next returns the time of a row of a GPU.
+func (u *untimed) next(gpu string, f *Format) time.Time {
+	if u.seen == nil || u.seen[gpu] {
+		u.seen = map[string]bool{}
+		u.samples++
+	}
+	u.seen[gpu] = true
+	first := f.First
+	if first.IsZero() {
+		first = time.Unix(0, 0)
+	}
+	return first.UTC().Add(time.Duration(u.samples-1) * f.Step)
 }
 
 // unitScale returns the factor from a unit to the signal's.

@@ -85,6 +85,9 @@ type Format struct {
 	Resource string
 	// Step is the time covered by one sample; 0 is unknown. See [InferStep].
 	Step time.Duration
+	// First is the time of the first sample of output of nvidia-smi without timestamps, which needs
+	// a Step; zero is 1970.
+	First time.Time
 	// Epoch is the origin of times in plain seconds; zero is 1970.
 	Epoch time.Time
 	// Location is the time zone of times without one, as nvidia-smi writes them; nil is UTC for
@@ -112,6 +115,8 @@ type Summary struct {
 	// Zoneless counts times without a time zone, and RepeatedHour those of them in an hour that
 	// clocks went back over.
 	Zoneless, RepeatedHour int
+	// Untimed is true where the file has no times, which follow from its order and the step.
+	Untimed bool
 	// First and Last are the earliest and the latest time of a sample; zero without any.
 	First, Last time.Time
 	// Step is the median time between neighboring samples of one meter, from the first few thousand

@@ -108,17 +108,24 @@ func examples(where, help string) []command {
 	return all
 }
 
-// below returns the names of the commands below one, by its help text.
+// below returns the names of the commands below one, by its help text: those of all groups,
+// which are between the examples and the flags.
 func below(help string) []string {
-	_, rest, found := strings.Cut(help, "\nAvailable Commands:\n")
-	if !found {
-		return nil
-	}
-	text, _, _ := strings.Cut(rest, "\n\n")
 	var names []string
-	for line := range strings.Lines(text) {
-		if name := strings.Fields(line)[0]; name != "help" && name != "completion" {
-			names = append(names, name)
+	for block := range strings.SplitSeq(help, "\n\n") {
+		title, rows, found := strings.Cut(block, ":\n")
+		if !found || strings.Contains(title, "\n") ||
+			slices.Contains([]string{"Usage", "Examples", "Flags", "Global Flags"}, title) {
+			continue
+		}
+		for line := range strings.Lines(rows) {
+			name, indented := strings.CutPrefix(line, "  ")
+			if !indented || strings.HasPrefix(name, " ") { // the description goes on
+				continue
+			}
+			if name = strings.Fields(name)[0]; name != "help" && name != "completion" {
+				names = append(names, name)
+			}
 		}
 	}
 	return names
@@ -226,11 +233,11 @@ func TestCommandsAreFound(t *testing.T) {
 	if fmt.Sprint(all) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", all, want)
 	}
-	help := "Does it.\n\nUsage:\n  curfew\n\nExamples:\n  curfew a   # one\n  curfew b\n\nAvailable Commands:\n  audit " +
-		"  shows\n  help   Help\n\nFlags:\n"
+	help := "Does it.\n\nUsage:\n  curfew\n\nExamples:\n  curfew a   # one\n  curfew b\n\nSee:\n  audit " +
+		"  shows\n         more\n  help   Help\n\nStop:\n  fix    fixes\n\nFlags:\n      --x  y\n"
 	if got, want := fmt.Sprint(examples("h", help), below(help)), fmt.Sprint([]command{
 		{"h", "curfew a", "one", false}, {"h", "curfew b", "", false},
-	}, []string{"audit"}); got != want {
+	}, []string{"audit", "fix"}); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -113,7 +113,7 @@ const (
 // tags that were written, and an anchor.
 const (
 	yesterday = `
-curfew init --tags team,user --govern lifetime=ephemeral --instance-store scratch --notify "$CURFEW_HOOK_URL" --observe yes
+curfew init --tags team,user --govern lifetime=ephemeral --instance-store scratch --notify "$CURFEW_HOOK_URL" --observe yes --all
 mv world.yaml curfew.yaml
 AGO=48h curfew gate long.yaml -o json > hold.json
 `

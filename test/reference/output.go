@@ -58,6 +58,7 @@ var outputs = []output{
 	{view.FusesSchema, "curfew confirm -o json", []any{view.Fuses{}}},
 	{view.ConsentSchema, "curfew consent -o json", []any{view.Consent{}}},
 	{view.FreezeSchema, "curfew freeze and unfreeze -o json", []any{view.Freeze{}}},
+	{view.VersionSchema, "curfew version -o json", []any{view.Version{}}},
 	{view.StateSchema, "curfew state -o json", []any{view.State{}}},
 	{view.StateBackupSchema, "curfew state backup -o json", []any{view.StateBackup{}}},
 	{witness.StateSchema, "what a witness keeps of a state", []any{witness.Record{}}},

@@ -234,7 +234,7 @@ func (b *seeder) trainingJobs(ctx context.Context) error {
 			InputDataConfig: []smtypes.Channel{
 				{ChannelName: aws.String("train"), DataSource: &smtypes.DataSource{S3DataSource: &smtypes.S3DataSource{
 					S3DataType: smtypes.S3DataTypeS3Prefix,
-					S3Uri:      aws.String("s3://acme-vision-datasets/datasets/")}}}},
+					S3Uri:      aws.String("s3://acme-vision-labels/datasets/")}}}},
 			OutputDataConfig: &smtypes.OutputDataConfig{S3OutputPath: aws.String("s3://acme-vision-results/")},
 			ResourceConfig: &smtypes.ResourceConfig{
 				InstanceType: "ml.g4dn.xlarge", InstanceCount: aws.Int32(1), VolumeSizeInGB: aws.Int32(50),

@@ -152,9 +152,13 @@ func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, 
 	if cfg.Thresholds.Interruptions, err = req.Interruptions(cfg); err != nil {
 		return err
 	}
+	if cfg.Thresholds.Advisor, err = req.Advisor(cfg.Spot.Advisor); err != nil {
+		return err
+	}
 	setting.Audit = &round.Audit{
 		Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(f.Cloud), Required: cfg.RequiredTags, Owners: cfg.Owners,
-		Tags: cfg.Tags,
+		ReadData: cfg.ReadData,
+		Tags:     cfg.Tags,
 	}
 	setting.Requests = requests
 	setting.Ladder = func(account string) *action.Ladder {

@@ -92,9 +92,13 @@ func SetAudit(req *runtime.Request, cfg config.Config, setting *round.Setting, c
 	if cfg.Thresholds.Interruptions, err = req.Interruptions(cfg); err != nil {
 		return err
 	}
+	if cfg.Thresholds.Advisor, err = req.Advisor(cfg.Spot.Advisor); err != nil {
+		return err
+	}
 	setting.Audit = &round.Audit{
 		Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(cloud), Required: cfg.RequiredTags, Owners: cfg.Owners,
-		Tags: cfg.Tags, Bill: billed,
+		ReadData: cfg.ReadData,
+		Tags:     cfg.Tags, Bill: billed,
 	}
 	return nil
 }

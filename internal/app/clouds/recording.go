@@ -2,7 +2,9 @@ package clouds
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -46,7 +48,7 @@ func Prepare(ctx context.Context, req *runtime.Request, path string, format *usa
 	name := format.Name
 	format.OnSummary = func(s usage.Summary) { once.Do(func() { warnLeft(req, name, s) }) }
 	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
-		return nil // opening it again tells what is wrong
+		return nil // opening it again says what is wrong
 	}
 	file, err := config.Open(path)
 	if err != nil {
@@ -57,6 +59,11 @@ func Prepare(ctx context.Context, req *runtime.Request, path string, format *usa
 	}
 	defer file.Close()
 	first := usage.Preview(ctx, file, *format)
+	if first.Untimed {
+		if err := date(ctx, req, file, format); err != nil {
+			return err
+		}
+	}
 	if assumed && first.Zoneless > 0 {
 		plain.Fprintf(req.Log,
 			"curfew: note: %s: its times have no time zone and are read in that of this machine (%s); "+
@@ -65,6 +72,68 @@ func Prepare(ctx context.Context, req *runtime.Request, path string, format *usa
 	}
 	warnUnread(req, name, first.UnknownColumns)
 	return nil
+}
+
+// date sets the first time of a file without times: its last sample is as old as the file, and
+// the steps before it are counted.
+func date(ctx context.Context, req *runtime.Request, file *os.File, format *usage.Format) error {
+	st, err := file.Stat()
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", format.Name, runtime.Cause(err))
+	}
+	counted := *format
+	counted.OnSummary = nil
+	sum, err := usage.Read(ctx, file, counted, func(*usage.Sample) error { return nil })
+	if err != nil {
+		return CloudError(err)
+	}
+	last := st.ModTime().UTC().Truncate(time.Second)
+	format.First = last.Add(sum.First.Sub(sum.Last))
+	plain.Fprintf(req.Log, "curfew: note: %s: its samples have no times; they are taken %s apart, the last one at %s\n",
+		format.Name, plain.Duration(format.Step), plain.Time(last))
+	return nil
+}
+
+// maxPiped is the longest recorded usage that is read from a pipe, in bytes.
+const maxPiped = 1 << 30
+
+// Regular returns the path of a regular file with what a name holds: the standard input for "-",
+// or what a pipe gives until it is closed, is copied to a file that ends with the request.
+func Regular(req *runtime.Request, name string) (string, error) {
+	path := req.Path(name)
+	var in io.Reader = req.Process.Host.Stdin
+	if name != "-" {
+		st, err := os.Stat(path)
+		if err != nil || st.Mode().IsRegular() || st.IsDir() {
+			return path, nil
+		}
+		file, err := config.Open(path)
+		if err != nil {
+			return path, nil
+		}
+		defer file.Close() //nolint:errcheck // it was only read
+		in = file
+	}
+	if in == nil {
+		return "", runtime.Invalid("read recorded usage -: there is no standard input")
+	}
+	to, err := os.CreateTemp("", "curfew-usage-")
+	if err != nil {
+		return "", fmt.Errorf("keep the recorded usage of %s: %w", name, runtime.Cause(err))
+	}
+	req.OnClose(func() error { return os.Remove(to.Name()) })
+	n, err := io.Copy(to, io.LimitReader(in, maxPiped+1))
+	if err = errors.Join(err, to.Close()); err != nil {
+		return "", fmt.Errorf("read recorded usage %s: %w", name, err)
+	}
+	if n > maxPiped {
+		return "", runtime.Invalid("read recorded usage %s: it is over %s; write it to a file first", name,
+			plain.Size(int64(maxPiped)))
+	}
+	return to.Name(), nil
 }
 
 // warnUnread names the columns of a file that are not read.

@@ -118,7 +118,10 @@ func recordings(ctx context.Context, req *runtime.Request, f Source) ([]usage.So
 	}
 	var out []usage.Source
 	for _, name := range f.Usage {
-		path := req.Path(name)
+		path, err := Regular(req, name)
+		if err != nil {
+			return nil, err
+		}
 		if st, err := os.Stat(path); err != nil || st.IsDir() {
 			if err == nil {
 				err = errors.New("it is a directory")

@@ -28,7 +28,8 @@ import (
 type Options struct {
 	Name string
 	Node int
-	// Command is the command to run; empty opens a shell.
+	// Command is the command to run; empty opens a shell. A single word that only a shell
+	// understands is run by one.
 	Command []string
 	// Port is a machine's port to forward, Local the local port; 0 uses the same number.
 	Port, Local int
@@ -69,6 +70,7 @@ func Connect(ctx context.Context, a *sessions.Sessions, o Options) (int, error) 
 		}
 		o.UseMachine = func(ctx context.Context, m *Machine) error { return m.copyAndReport(ctx, *o.Copy) }
 	}
+	o.Command = shellCommand(o.Command)
 	own, isOwn := a.Keeper.Launchers[s.Provider].(clouds.OwnMachine)
 	switch {
 	case s.State != session.Ready:
@@ -90,6 +92,15 @@ func Connect(ctx context.Context, a *sessions.Sessions, o Options) (int, error) 
 		}
 	}
 	return connectLocal(ctx, a, own, &s, o)
+}
+
+// shellCommand returns argv, or the call of a shell where argv is one word with spaces or
+// characters that a shell interprets: 'cd data; ls' is a line for a shell, as with ssh.
+func shellCommand(argv []string) []string {
+	if len(argv) != 1 || !strings.ContainsAny(argv[0], " \t\n|&;<>()$`\\\"'*?[#~=%{}!") {
+		return argv
+	}
+	return []string{"/bin/sh", "-c", argv[0]}
 }
 
 // connectLocal connects to a local session.

@@ -63,6 +63,9 @@ func Estimate(ctx context.Context, req *runtime.Request, cfg config.Config, name
 	if cfg.Spot.InterruptionsPerHour > 0 {
 		p.Defaults.Interruptions = spot.Configured(cfg.Spot.InterruptionsPerHour)
 	}
+	if p.Defaults.Advisor, err = req.Advisor(cfg.Spot.Advisor); err != nil {
+		return nil, err
+	}
 	if runs := cmp.Or(f.History, cfg.Spot.Runs); runs != "" {
 		if p.History, err = runtime.Given(req, runs, f.HistoryText, estimate.ReadRuns); err != nil {
 			return nil, err

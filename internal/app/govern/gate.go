@@ -185,7 +185,7 @@ func (p *PullRequest) comment(ctx context.Context, key string, e *estimate.Estim
 	r *approval.Request) error {
 	say := github.Report{Key: key, Subject: e.Kind + " " + e.Name, Decision: string(d.Decision), Reasons: d.Reasons,
 		P50: &e.P50, P95: &e.P95, Hourly: &e.Hourly, Unknown: e.Unknown,
-		Assumptions: e.Assumptions, SpecHash: e.SpecHash}
+		Assumptions: e.Assumptions}
 	for _, l := range e.Lines {
 		say.Lines = append(say.Lines, github.Line{
 			What: l.What, Quantity: l.Quantity + " " + l.Unit,

@@ -107,10 +107,14 @@ func metersOf(r *inventory.Resource) []inventory.Meter {
 
 // OpenTrace opens the recorded usage of a replay and settles its step.
 func OpenTrace(ctx context.Context, req *runtime.Request, name string, format *usage.Format) (*os.File, error) {
-	if err := clouds.Prepare(ctx, req, req.Path(name), format); err != nil {
+	path, err := clouds.Regular(req, name)
+	if err != nil {
 		return nil, err
 	}
-	file, err := config.Open(req.Path(name))
+	if err := clouds.Prepare(ctx, req, path, format); err != nil {
+		return nil, err
+	}
+	file, err := config.Open(path)
 	if err != nil {
 		return nil, runtime.InvalidFile(fmt.Errorf("read trace %s: %w", name, runtime.Cause(err)))
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
@@ -81,6 +82,22 @@ func (req *Request) Priced() (config.Config, *price.Book, error) {
 	}
 	book, err := req.PriceBook(cfg)
 	return cfg, book, err
+}
+
+// Advisor reads the published data of the Spot Instance Advisor, dated by its file; nil for no
+// file.
+func (req *Request) Advisor(name string) (*spot.Advisor, error) {
+	if name == "" {
+		return nil, nil
+	}
+	advisor, err := ReadPlan(req, name, spot.ReadAdvisor)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(req.Path(name)); err == nil {
+		advisor.AsOf = info.ModTime().UTC().Format(time.DateOnly)
+	}
+	return &advisor, nil
 }
 
 // Interruptions is how often spot machines are taken away: as configured, or learned from

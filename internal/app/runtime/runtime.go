@@ -26,7 +26,9 @@ import (
 
 // Host is the interface of a process to its machine.
 type Host struct {
-	Now func() time.Time
+	// Stdin is the standard input of a command; nil has none.
+	Stdin io.Reader
+	Now   func() time.Time
 	// Uptime names the boot of the machine and returns the time since then, by a clock that
 	// only goes forward; an empty name where the system does not tell.
 	Uptime func() (boot string, up time.Duration)

@@ -139,6 +139,8 @@ type accountRounds struct {
 	begin func(context.Context) error
 	// ended, when set, is called after each round.
 	ended func(context.Context)
+	// foldAt is the time of the next look for something to fold.
+	foldAt time.Time
 	// said are the results of the newest round, which are told once.
 	said map[action.Line]bool
 }
@@ -171,6 +173,9 @@ func (a *accountRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	if err != nil {
 		return out, err
 	}
+	if err := a.fold(ctx, r); err != nil {
+		out.Missing = append(out.Missing, err.Error())
+	}
 	out.Next = earliest(r.NextAt(), a.engine.NextDue())
 	if a.pace == nil {
 		return out, nil
@@ -182,6 +187,32 @@ func (a *accountRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 		out.Next = time.Time{}
 	}
 	return out, nil
+}
+
+const (
+	// foldEvery is the time between two looks for something to fold once all is folded, and
+	// foldTransactions bounds the short transactions of one pass.
+	foldEvery        = time.Hour
+	foldTransactions = 20
+)
+
+// fold folds a part of the ledger of the accounts of a round, where it is time.
+func (a *accountRounds) fold(ctx context.Context, r *round.Result) error {
+	folder, ok := a.store.Ledger().(ledger.Folder)
+	if !ok || r.StartedAt.Before(a.foldAt) {
+		return nil
+	}
+	a.foldAt = r.StartedAt.Add(foldEvery)
+	for _, id := range r.Accounts {
+		f, err := folder.Fold(ctx, ledger.Account{Cloud: r.Cloud, ID: id}, r.StartedAt, foldTransactions)
+		if err != nil {
+			return err
+		}
+		if f.More {
+			a.foldAt = r.StartedAt
+		}
+	}
+	return nil
 }
 
 func earliest(a, b time.Time) time.Time {

@@ -87,6 +87,9 @@ func estimateAWS(ctx context.Context, a *Sessions, sp *spec.Spec) (*estimate.Est
 	if p.Defaults.Interruptions, err = a.Request.Interruptions(a.Config); err != nil {
 		return nil, err
 	}
+	if p.Defaults.Advisor, err = a.Request.Advisor(a.Config.Spot.Advisor); err != nil {
+		return nil, err
+	}
 	e, err := estimate.New(&where, book, p)
 	switch {
 	case errors.Is(err, price.ErrUnpriced):

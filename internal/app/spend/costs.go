@@ -67,6 +67,7 @@ func Costs(ctx context.Context, req *runtime.Request, f CostsQuery) (view.Costs,
 	if err != nil {
 		return view.Costs{}, err
 	}
+	q.Compare = true
 	_, s, err := req.State(ctx)
 	if err != nil {
 		return view.Costs{}, err

@@ -51,6 +51,9 @@ type analysis struct {
 	// were read in the last 30 days. An age group that an age divides counts as younger.
 	older map[int]inventory.Stored
 	read  map[int]int64
+	// since is the first day of the export, and lastRead the newest on which objects of the standard
+	// class above the least of ages were read; zero is never.
+	since, lastRead time.Time
 }
 
 // ageGroup is an age group of a class on a day.
@@ -118,6 +121,13 @@ func sumAnalysis[K comparable](groups map[K]ageGroup, newest time.Time) (*analys
 	told, all := false, false
 	for _, g := range groups {
 		recent := g.day.After(newest.AddDate(0, 0, -readDays))
+		if a.since.IsZero() || g.day.Before(a.since) {
+			a.since = g.day
+		}
+		if !g.all && g.class == standardClass && g.from >= slices.Min(ages) && g.retrieved > 0 &&
+			g.day.After(a.lastRead) {
+			a.lastRead = g.day
+		}
 		for _, age := range ages {
 			if !g.all && g.class == standardClass && g.from >= age && recent {
 				a.read[age] = saturated(a.read[age], g.retrieved)
@@ -319,7 +329,7 @@ func (l *listing) take(of string, a *analysis) {
 	by := "Storage Class Analysis of " + a.day.Format(time.DateOnly)
 	p := inventory.Prefix{
 		Name: of, Listing: inventory.Listing{Stored: a.total, Complete: true}, Standard: a.standard, Small: a.small,
-		OlderThan: a.older, ReadBytes: a.read, Class: standardClass,
+		OlderThan: a.older, ReadBytes: a.read, Class: standardClass, LastRead: a.lastRead, ReadsSince: a.since,
 	}
 	if of == "" {
 		l.whole, l.wholeBy = &p, by

@@ -42,7 +42,8 @@ func TestParsesStorageClassAnalysis(t *testing.T) {
 			30: {Bytes: mib(3372), Objects: 14}, 90: {Bytes: mib(3072), Objects: 7},
 			180: {Bytes: mib(2048), Objects: 2},
 		},
-		read: map[int]int64{30: mib(97), 90: mib(96), 180: 0}}
+		read:  map[int]int64{30: mib(97), 90: mib(96), 180: 0},
+		since: time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC), lastRead: time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)}
 	swapped := "\ufeffConfigId,Date" + strings.TrimPrefix(analysisHeader, "Date,ConfigId")
 	for line := range strings.Lines(analysisRows) {
 		f := strings.SplitN(line, ",", 3)

@@ -273,6 +273,8 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 		return nil
 	}
 	limits := limitsOf(b)
+	total, _ := standardBytes(b)
+	readers := bucketReaders(x, s, b, total)
 	var m moves
 	var names []string
 	newest := x.Now.Sub(x.Now)
@@ -291,6 +293,11 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 		if moving.Bytes <= 0 {
 			continue
 		}
+		if by := readBy(readers, p); by != "" {
+			m.keep(p, moving.Bytes, by)
+			continue
+		}
+		m.access(p, x.Now)
 		rule := leaveSmall(b, archiveRule(x.Thresholds, p.Name))
 		if why := limits.forbids(rule); why != "" {
 			m.left += moving.Bytes
@@ -305,7 +312,7 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 		names = append(names, p.Name)
 		m.rules = append(m.rules, rule)
 	}
-	if len(names) == 0 && len(m.why) == 0 {
+	if len(names) == 0 && m.left == 0 {
 		return nil
 	}
 	if len(names) == 0 {
@@ -333,6 +340,7 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 		d.Fix.Note = finding.Sentence(d.Fix.Note, strings.Join(m.why[:min(len(m.why), 3)], "; "))
 		monitored(x, d, s, b)
 	}
+	m.weigh(&d.Fix)
 	priceMoves(x, d, s, b, &m)
 	return d
 }

@@ -46,9 +46,12 @@ type moves struct {
 	// left is what no rule is proposed for, because it would override one, and why says which.
 	left int64
 	why  []string
-	// infrequentReads and archiveReads are bytes of it that are read in a month, and pay
-	// for that there.
-	infrequentReads, archiveReads int64
+	// kept is what stays in the standard class because it is read: the colder classes charge for
+	// reading.
+	kept int64
+	// unmeasured is true where it is not known whether what moves is read, and briefly where that is
+	// known of fewer than readWindow.
+	unmeasured, briefly bool
 }
 
 // bytes is what the proposal moves or expires.
@@ -100,23 +103,67 @@ func older(p *inventory.Prefix, age int) inventory.Stored {
 	return p.OlderThan[best]
 }
 
-// reads adds what is read of what goes to infrequent access and then to the archive.
-func (m *moves) reads(x *finding.Index, p *inventory.Prefix) {
-	archived := readOf(p, x.Thresholds.ArchiveDays)
-	m.archiveReads += archived
-	m.infrequentReads += max(0, readOf(p, x.Thresholds.InfrequentDays)-archived)
-}
+// readersOf are the kinds that name what they read: where they could not be listed, who reads data
+// is not known.
+var readersOf = []inventory.Kind{inventory.KindTrainingJob, inventory.KindInstance}
 
-// readOf is what is read in a month of what is older than an age under a prefix: exactly,
-// or where that age was not asked for of what is older than the one before, which is more.
-func readOf(p *inventory.Prefix, age int) int64 {
-	best := 0
-	for a := range p.ReadBytes {
-		if a <= age && a > best {
-			best = a
+// readWindow is the shortest record of reads by which data counts as unread: data that is read once
+// a quarter is in use.
+const readWindow = 92 * day
+
+// readBy returns what is known to read objects over 30 days old below a prefix; empty is nothing.
+func readBy(readers []finding.Reader, p *inventory.Prefix) string {
+	for _, r := range readers {
+		if r.Covers(p.Name) {
+			return r.By
 		}
 	}
-	return p.ReadBytes[best]
+	if !p.LastRead.IsZero() {
+		return "old objects were last read on " + p.LastRead.Format(time.DateOnly)
+	}
+	for _, bytes := range p.ReadBytes {
+		if bytes > 0 {
+			return "old objects were read in the last 30 days"
+		}
+	}
+	return ""
+}
+
+// keep counts what stays in the standard class because it is read.
+func (m *moves) keep(p *inventory.Prefix, bytes int64, by string) {
+	m.kept += bytes
+	name := p.Name
+	if name == "" {
+		name = "the bucket"
+	}
+	m.why = append(m.why, name+" stays in the standard class, which charges nothing for reading: "+by)
+}
+
+// access notes how well it is known that what moves is not read.
+func (m *moves) access(p *inventory.Prefix, now time.Time) {
+	switch {
+	case p.ReadsSince.IsZero():
+		m.unmeasured = true
+	case now.Sub(p.ReadsSince) < readWindow:
+		m.briefly = true
+	}
+}
+
+// weigh sets the risk of a fix by what is known of access, and says so.
+func (m *moves) weigh(fix *finding.Fix) {
+	switch {
+	case m.unmeasured:
+		fix.Note = finding.Sentence(fix.Note, "whether it is read is not measured; Storage Class Analysis measures it, "+
+			"and read_data in curfew.yaml names what is read")
+	case m.briefly:
+		fix.Note = finding.Sentence(fix.Note, "nothing of it was read, as far as is known, which is for less than a quarter")
+	default:
+		fix.Note = finding.Sentence(fix.Note, "nothing of it was read for a quarter")
+		return
+	}
+	if fix.Risk = finding.Medium; fix.Undo == finding.UndoNone {
+		fix.Risk = finding.High
+	}
 }
 
 func less(a, b inventory.Stored) inventory.Stored {
@@ -127,10 +174,18 @@ func less(a, b inventory.Stored) inventory.Stored {
 // to infrequent access and then to the archive, experiments expire, checkpoints are
 // another rule's matter, small objects stay. The rules that do so come with them: one for
 // the bucket where that is asked for, else one for each prefix.
+// What is known to be read stays.
 func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleRule, prefixes []inventory.Prefix,
-	whole bool) moves {
+	readers []finding.Reader, whole bool) moves {
 	limits := limitsOf(b)
 	var m moves
+	m.unmeasured = len(prefixes) == 0
+	if whole && len(readers) > 0 {
+		whole = false
+		if len(prefixes) == 0 {
+			m.why = append(m.why, "no rule is proposed for the whole bucket: "+readers[0].By)
+		}
+	}
 	if whole {
 		all := leaveSmall(b, colderRule(x.Thresholds, ""))
 		if why := limits.forbids(all); why != "" {
@@ -156,6 +211,11 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 		if kind == checkpointPrefix {
 			continue
 		}
+		if by := readBy(readers, p); by != "" {
+			m.keep(p, max(0, here.Bytes-p.CoveredByRules.Bytes-p.PossiblyCovered.Bytes), by)
+			continue
+		}
+		m.access(p, x.Now)
 		move := leaveSmall(b, colderRule(x.Thresholds, p.Name))
 		rule := move
 		if kind == experimentPrefix {
@@ -182,7 +242,6 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 			gone := older(p, x.Thresholds.ExpireDays)
 			m.expire.add(gone)
 			m.infrequent.add(less(older(p, x.Thresholds.InfrequentDays), gone))
-			m.infrequentReads += readOf(p, x.Thresholds.InfrequentDays)
 		default:
 			if !whole {
 				m.rules = append(m.rules, rule)
@@ -190,7 +249,6 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 			cold := older(p, x.Thresholds.ArchiveDays)
 			m.archive.add(cold)
 			m.infrequent.add(less(older(p, x.Thresholds.InfrequentDays), cold))
-			m.reads(x, p)
 		}
 		m.small.add(p.Small)
 	}
@@ -246,13 +304,14 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	if whole, analyzed := b.Ages.Get(); analyzed && !all && enabled == 0 && alike(b, prefixes) {
 		prefixes, known, all, by = []inventory.Prefix{whole}, true, true, b.AgesSource // one rule is for all of it
 	}
-	one := enabled == 0 && alike(b, prefixes)
-	m := propose(x, b, rules, prefixes, !known || one)
-	if one && by != b.AgesSource {
-		whole := b.Ages.Or(inventory.Prefix{})
-		m.reads(x, &whole)
-	}
-	if all && enabled > 0 && m.open+m.perhaps+m.left == 0 {
+	readers := bucketReaders(x, s, b, total)
+	one := enabled == 0 && alike(b, prefixes) && !slices.ContainsFunc(prefixes, func(p inventory.Prefix) bool {
+		return readBy(readers, &p) != ""
+	})
+	m := propose(x, b, rules, prefixes, readers, !known || one)
+	someRead := slices.ContainsFunc(readers, func(r finding.Reader) bool { return r.Prefix == "" })
+	if all && (enabled > 0 || m.kept > 0) && m.open+m.perhaps+m.left == 0 ||
+		someRead && len(m.rules) == 0 && m.left == 0 {
 		return nil
 	}
 	d := &finding.Draft{Finding: finding.Finding{
@@ -261,6 +320,9 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Evidence:   []usage.Evidence{finding.Fact(s, "lifecycle_rules", plain.Decimal(float64(enabled), 0))},
 		Fix:        finding.Fix{Change: putLifecycle(b, m.rules...), Risk: finding.Low, Undo: finding.UndoPartial},
 	}}
+	if m.kept > 0 {
+		d.Evidence = append(d.Evidence, finding.Fact(s, "kept_for_readers", plain.Size(m.kept)))
+	}
 	switch {
 	case sized && enabled == 0:
 		d.Because = plain.Size(total) + " in the standard class, no lifecycle rule"
@@ -299,6 +361,7 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		}
 		protect(d, s, b)
 	}
+	m.weigh(&d.Fix)
 	switch {
 	case !all:
 		return unseen(x, d, s, b, &m, total, enabled > 0 && !known)
@@ -317,6 +380,18 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	return d
 }
 
+// bucketReaders returns the known uses of the data of a bucket. An analysis of the whole bucket that
+// shows reads of old objects is one of some of it, and which is not known.
+func bucketReaders(x *finding.Index, s *finding.Subject, b *inventory.Bucket, size int64) []finding.Reader {
+	readers := x.Readers(s, size)
+	if whole, analyzed := b.Ages.Get(); analyzed {
+		if by := readBy(nil, &whole); by != "" {
+			readers = append(readers, finding.Reader{By: by + " (" + b.AgesSource + ")"})
+		}
+	}
+	return readers
+}
+
 // unseen prices a bucket of which not all objects were seen: at least what was seen to be
 // old, at most all that rules were not seen to move, archived.
 func unseen(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket, m *moves, total int64,
@@ -331,7 +406,7 @@ func unseen(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory
 		atLeast(x, d, s, b, m)
 	}
 	most := moves{expire: m.expire}
-	most.archive.Bytes = max(0, total-m.reached-m.expire.Bytes)
+	most.archive.Bytes = max(0, total-m.reached-m.kept-m.expire.Bytes)
 	if whole, analyzed := b.Ages.Get(); analyzed {
 		old := older(&whole, x.Thresholds.InfrequentDays).Bytes
 		// the listing is newer
@@ -382,8 +457,6 @@ func worth(x *finding.Index, s *finding.Subject, b *inventory.Bucket, m *moves) 
 	add(&keeps, "s3:STANDARD_IA", m.infrequent.Bytes, gib)
 	add(&keeps, "s3:GLACIER", m.archive.Bytes+m.archive.Objects*archiveIndexBytes, gib)
 	add(&keeps, "s3:STANDARD", m.archive.Objects*archiveNameBytes, gib)
-	add(&keeps, "s3:retrieval:STANDARD_IA", m.infrequentReads, gib)
-	add(&keeps, "s3:retrieval:GLACIER", m.archiveReads, gib)
 	add(&fees, "s3:transition:STANDARD_IA", m.infrequent.Objects, 1)
 	add(&fees, "s3:transition:GLACIER", m.archive.Objects, 1)
 	return max(0, saved-keeps), fees, err
@@ -424,11 +497,6 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 			}
 			d.Evidence = append(d.Evidence, finding.Fact(s, part.signal, v))
 		}
-	}
-	if reads := m.infrequentReads + m.archiveReads; reads > 0 {
-		d.Evidence = append(d.Evidence, finding.Fact(s, "read_in_30_days", plain.Size(reads)))
-		d.Fix.Note = finding.Sentence(d.Fix.Note,
-			plain.Size(reads)+" of it were read in 30 days, which the saving pays for")
 	}
 	if m.infrequent.Bytes > 0 {
 		colder(x, d, s, "STANDARD_IA", infrequentDays)

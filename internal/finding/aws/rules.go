@@ -92,10 +92,11 @@ func Rules() []finding.Rule {
 		{ID: "bucket-no-lifecycle", About: finding.About{
 			Finds:      "objects that stay in the standard class without end",
 			When:       "no enabled rule moves or expires them; ages by S3 Inventory, a listing, or Storage Class Analysis",
-			Saves:      "bytes by age × difference of classes − transitions − retrievals; else a lower and an upper bound",
+			Saves:      "bytes by age × difference of classes − transitions; what is known to be read stays; else a lower and an upper bound",
 			Confidence: "high with the age of all objects; medium with bounds; low where tags or dates narrow a rule",
 			Fix:        "put lifecycle; undo partial, none where it expires",
-		}, Step: finding.StepStorage, Kind: inventory.KindBucket, Judge: bucketNoLifecycle},
+		}, Step: finding.StepStorage, Kind: inventory.KindBucket, Needs: readersOf,
+			Judge: bucketNoLifecycle},
 		{ID: "bucket-multipart", About: finding.About{
 			Finds:      "uploads that were never completed",
 			When:       "begun over 7 days ago, and no rule aborts them (thresholds.multipart_days)",
@@ -116,7 +117,7 @@ func Rules() []finding.Rule {
 			Saves:      "difference of the classes − transitions",
 			Confidence: "high",
 			Fix:        "put lifecycle: archive; undo partial",
-		}, Step: finding.StepStorage, Kind: inventory.KindBucket, Judge: checkpointStale},
+		}, Step: finding.StepStorage, Kind: inventory.KindBucket, Needs: readersOf, Judge: checkpointStale},
 		{ID: "log-group-no-retention", About: finding.About{
 			Finds:      "a log group that keeps everything",
 			When:       "no retention; sure from 1 GiB (thresholds.log_group_gib)",

@@ -25,8 +25,8 @@ type Query struct {
 	Since, Until time.Time
 	Granularity  ledger.Granularity
 	Filter       ledger.Filter
-	// Days asks for [Costs.Days] too.
-	Days bool
+	// Days asks for [Costs.Days] too, Compare for [Costs.Comparison].
+	Days, Compare bool
 }
 
 // Costs is what was spent, at list price, as accrued and reconciled.
@@ -39,6 +39,8 @@ type Costs struct {
 	// Total.
 	Rows  []Cost `json:"rows"`
 	Total Cost   `json:"total"`
+	// Comparison is the change from the period before; nil: not requested, see [Query.Compare].
+	Comparison *PeriodChange `json:"against,omitempty"`
 	// Committed is what commitments cost in that time whatever ran. It is not part of
 	// Total, which holds the covered usage at its list price.
 	Committed money.Amount `json:"committed_usd"`
@@ -115,6 +117,11 @@ func Spent(ctx context.Context, s ledger.Store, q Query) (*Costs, error) {
 		c.Days = make(map[time.Time]bool, len(sums))
 		for _, sum := range sums {
 			c.Days[sum.Period.UTC().Truncate(day)] = true
+		}
+	}
+	if q.Compare {
+		if c.Comparison, err = compare(ctx, s, q); err != nil {
+			return nil, err
 		}
 	}
 	if err := c.limits(ctx, s, q.Filter); err != nil {

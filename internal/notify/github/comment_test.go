@@ -33,27 +33,26 @@ func report() Report {
 			{"vision | training", 3100 * money.USD, 3512*money.USD + 80*money.Cent, 5000 * money.USD},
 		},
 		Approval: "4f1c22aa90b1", Limit: 412*money.USD + 80*money.Cent,
-		Until:    time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC),
-		SpecHash: "sha256:9a3b",
+		Until: time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC),
 	}
 }
 
 const said = `<!-- curfew-gate 940c23d638101503 -->
-### curfew: ` + "`job resnet50`" + ` waits for an approval
-
-p50 **$231.00**, p95 **$412.80**, **$32.77** an hour
-
-- ` + "`p95 is $412.80, over the $100 that pass by themselves`" + `
+**curfew: ` + "`job resnet50`" + ` waits for an approval** at ` + "`827efc6d5689`" + `: it costs **$231.00** to **$412.80** (p50 to p95), $32.77 an hour; an approver approves this pull request, or runs ` + "`curfew approve 4f1c22aa90b1`" + `, by Sat 21 Nov 2026, 14:00 UTC.
 
 | budget | before | after | of |
 | --- | ---: | ---: | ---: |
 | ` + "`vision ¦ training`" + ` | $3,100.00 | $3,512.80 | $5,000.00 |
 
+<details><summary>reasons, 1 unknown, estimate, what to do</summary>
+
+Reasons:
+
+- ` + "`p95 is $412.80, over the $100 that pass by themselves`" + `
+
 Unknown, not counted:
 
 - ` + "`egress of s3://datasets/imagenet: its size is not known`" + `
-
-<details><summary>The estimate</summary>
 
 | what | quantity | unit price | p50 | p95 | source |
 | --- | ---: | ---: | ---: | ---: | --- |
@@ -64,11 +63,11 @@ Assumed:
 
 - ` + "`checkpoints every 10m`" + `
 
+The approver wrote none of this pull request, and is named in the configuration. After the approval this check is run again. It allows exactly this, once, for at most $412.80.
+
+File: ` + "`jobs/resnet50.yaml`" + `
+
 </details>
-
-To go on, an approver who wrote none of it approves this pull request at ` + "`827efc6d5689`, or runs `curfew approve 4f1c22aa90b1`" + `, by Sat 21 Nov 2026, 14:00 UTC; then this check is run again. That allows exactly this, once, for at most $412.80.
-
-<sub>` + "`jobs/resnet50.yaml` at `827efc6d5689`, hash `sha256:9a3b`" + `</sub>
 `
 
 func TestMarkdown(t *testing.T) {
@@ -76,10 +75,10 @@ func TestMarkdown(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, said)
 	}
 	for _, tt := range []struct{ decision, want string }{
-		{"allow", "### curfew: `job resnet50` is allowed\n"},
-		{"deny", "### curfew: `job resnet50` is denied\n"},
+		{"allow", "**curfew: `job resnet50` is allowed** at `827efc6d5689`: it costs"},
+		{"deny", "is denied** at `827efc6d5689`: it costs **$231.00** to **$412.80** (p50 to p95), $32.77 an hour; `p95 is $412.80, over the $100 that pass by themselves`.\n"},
 		{"deny", "Nothing starts."},
-		{"", "### curfew: `job resnet50` is undecided\n"},
+		{"", "**curfew: `job resnet50` is undecided**"},
 	} {
 		r := report()
 		r.Decision = tt.decision
@@ -89,7 +88,7 @@ func TestMarkdown(t *testing.T) {
 	}
 	r := report()
 	r.P50, r.P95 = nil, nil
-	if got := r.markdown(head); !strings.Contains(got, "p50 **not known**, p95 **not known**") {
+	if got := r.markdown(head); !strings.Contains(got, "the cost is **not known**") {
 		t.Errorf("an unknown estimate says\n%s", got)
 	}
 }

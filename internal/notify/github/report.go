@@ -35,8 +35,6 @@ type Report struct {
 	// Plan is the plan to approve, line by line, and WouldPass alternatives to a denied one that
 	// pass.
 	Plan, WouldPass []string
-	// SpecHash is the hash of what was judged.
-	SpecHash string
 }
 
 // Line is a line of the estimate, its figures written out.
@@ -71,48 +69,103 @@ func (r Report) marker() string {
 // headlines say the decisions.
 var headlines = map[string]string{"allow": "is allowed", "ask": "waits for an approval", "deny": "is denied"}
 
-// markdown lays the report out for a head commit.
+// markdown lays the report out for a head commit: the decision in a sentence, one table, and the
+// rest folded. The commit is the only hash: a review counts for it alone.
 func (r Report) markdown(head string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n### curfew: %s %s\n\n", r.marker(), cell(cmp.Or(r.Subject, r.Key)),
-		cmp.Or(headlines[r.Decision], "is undecided"))
-	fmt.Fprintf(&b, "p50 **%s**, p95 **%s**, **%s** an hour\n", dollars(r.P50), dollars(r.P95), dollars(r.Hourly))
-	list(&b, "", r.Reasons)
-	table(&b, "| budget | before | after | of |\n| --- | ---: | ---: | ---: |\n", r.Budgets, func(x Budget) []string {
-		return []string{cell(x.Name), x.Before.Exact(), x.After.Exact(), x.Amount.Exact()}
-	})
+	fmt.Fprintf(&b, "%s\n**curfew: %s %s** at %s: %s%s.\n", r.marker(), cell(cmp.Or(r.Subject, r.Key)),
+		cmp.Or(headlines[r.Decision], "is undecided"), cell(short(head)), r.cost(), r.call())
+	if len(r.Budgets) > 0 {
+		table(&b, "| budget | before | after | of |\n| --- | ---: | ---: | ---: |\n", r.Budgets,
+			func(x Budget) []string {
+				return []string{cell(x.Name), x.Before.Exact(), x.After.Exact(), x.Amount.Exact()}
+			})
+	} else {
+		r.lines(&b)
+	}
+	fmt.Fprintf(&b, "\n<details><summary>%s</summary>\n", strings.Join(r.folded(), ", "))
+	list(&b, "Reasons:", r.Reasons)
 	list(&b, "Unknown, not counted:", r.Unknown)
 	list(&b, "What is approved:", r.Plan)
 	list(&b, "What would pass:", r.WouldPass)
-	if len(r.Lines)+len(r.Assumptions) > 0 {
-		b.WriteString("\n<details><summary>The estimate</summary>\n")
-		table(&b, "| what | quantity | unit price | p50 | p95 | source |\n| --- | ---: | ---: | ---: | ---: | --- |\n",
-			r.Lines, func(l Line) []string {
-				return []string{
-					cell(l.What), cell(l.Quantity), cell(l.UnitPrice), l.P50.Exact(), l.P95.Exact(), cell(l.Source),
-				}
-			})
-		list(&b, "Assumed:", r.Assumptions)
-		b.WriteString("\n</details>\n")
+	if len(r.Budgets) > 0 {
+		r.lines(&b)
 	}
-	b.WriteString(r.next(head))
-	fmt.Fprintf(&b, "\n<sub>%s at %s, hash %s</sub>\n", cell(r.Key), cell(short(head)), cell(r.SpecHash))
+	list(&b, "Assumed:", r.Assumptions)
+	b.WriteString(r.next())
+	fmt.Fprintf(&b, "\nFile: %s\n\n</details>\n", cell(r.Key))
 	return b.String()
 }
 
-// next returns the next step.
-func (r Report) next(head string) string {
+// cost is the estimate in words.
+func (r Report) cost() string {
+	if r.P50 == nil || r.P95 == nil {
+		return "the cost is **not known**"
+	}
+	s := "it costs **" + r.P50.Exact() + "**"
+	if *r.P95 != *r.P50 {
+		s += " to **" + r.P95.Exact() + "** (p50 to p95)"
+	}
+	if r.Hourly != nil {
+		s += ", " + r.Hourly.Exact() + " an hour"
+	}
+	return s
+}
+
+// call ends the sentence: what an approver does, or the first reason.
+func (r Report) call() string {
+	if r.Decision != "ask" {
+		if len(r.Reasons) == 0 {
+			return ""
+		}
+		return "; " + code(r.Reasons[0], maxText)
+	}
+	s := "; an approver approves this pull request"
+	if r.Approval != "" {
+		s += ", or runs " + cell("curfew approve "+r.Approval)
+	}
+	if !r.Until.IsZero() {
+		s += ", by " + r.Until.UTC().Format("Mon 2 Jan 2006, 15:04 MST")
+	}
+	return s
+}
+
+// folded names what the fold holds.
+func (r Report) folded() []string {
+	var names []string
+	for _, part := range []struct {
+		name string
+		has  bool
+	}{
+		{"reasons", len(r.Reasons) > 0},
+		{fmt.Sprintf("%d unknown", len(r.Unknown)), len(r.Unknown) > 0},
+		{"what is approved", len(r.Plan) > 0},
+		{"what would pass", len(r.WouldPass) > 0},
+		{"estimate", len(r.Lines)+len(r.Assumptions) > 0},
+	} {
+		if part.has {
+			names = append(names, part.name)
+		}
+	}
+	return append(names, "what to do")
+}
+
+// lines writes the lines of the estimate.
+func (r Report) lines(b *strings.Builder) {
+	table(b, "| what | quantity | unit price | p50 | p95 | source |\n| --- | ---: | ---: | ---: | ---: | --- |\n",
+		r.Lines, func(l Line) []string {
+			return []string{
+				cell(l.What), cell(l.Quantity), cell(l.UnitPrice), l.P50.Exact(), l.P95.Exact(), cell(l.Source),
+			}
+		})
+}
+
+// next returns the next step in full.
+func (r Report) next() string {
 	switch r.Decision {
 	case "ask":
-		s := "\nTo go on, an approver who wrote none of it approves this pull request at " + cell(short(head))
-		if r.Approval != "" {
-			s += ", or runs " + cell("curfew approve "+r.Approval)
-		}
-		if !r.Until.IsZero() {
-			s += ", by " + r.Until.UTC().Format("Mon 2 Jan 2006, 15:04 MST")
-		}
-		return s + "; then this check is run again. That allows exactly this, once, for at most " + r.Limit.Exact() +
-			".\n"
+		return "\nThe approver wrote none of this pull request, and is named in the configuration. After the approval " +
+			"this check is run again. It allows exactly this, once, for at most " + r.Limit.Exact() + ".\n"
 	case "deny":
 		return "\nNothing starts. Make it smaller or cheaper, or have the limit changed that is named above; then push or " +
 			"run this check again.\n"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/plan"
@@ -18,6 +19,9 @@ var ErrNotInAdvisor = errors.New("not in the Spot Advisor")
 // the share of machines that were interrupted in the last month, and the saving over on-demand.
 // Source: https://spot-bid-advisor.s3.amazonaws.com/spot-advisor-data.json.
 type Advisor struct {
+	// AsOf is the date of the data, for people; empty where it is not known.
+	AsOf string
+
 	bands map[int]band
 	types map[string]map[string]advised // by region
 }
@@ -74,15 +78,15 @@ type Band struct {
 	RecordedHours   float64 `json:"recorded_hours"`
 }
 
-// Band returns the band of a type in a region next to the rate of a trace, or [ErrNotInAdvisor].
-func (a Advisor) Band(machineType, region, asOf string, tr Trace) (Band, error) {
+// Published returns the band of a type in a region, or [ErrNotInAdvisor].
+func (a Advisor) Published(machineType, region string) (Band, error) {
 	of, ok := a.types[region][machineType]
 	b, known := a.bands[of.Range]
 	if !ok || !known {
 		return Band{}, fmt.Errorf("spot interruptions of %s in %s: %w", machineType, region, ErrNotInAdvisor)
 	}
 	out := Band{
-		Type: machineType, Region: region, Label: strings.TrimSpace(b.Label), AsOf: asOf,
+		Type: machineType, Region: region, Label: strings.TrimSpace(b.Label), AsOf: a.AsOf,
 		SavingShare: float64(of.Saving) / 100,
 	}
 	perHour := func(percent int) float64 { return -math.Log1p(-float64(percent)/100) / 730 }
@@ -96,6 +100,32 @@ func (a Advisor) Band(machineType, region, asOf string, tr Trace) (Band, error) 
 	if b.Max < 100 {
 		high := perHour(b.Max)
 		out.High = &high
+	}
+	return out, nil
+}
+
+// String returns the band for people: "5-10% interrupted in a month, at most 0.00014/h".
+func (b Band) String() string {
+	s := b.Label + " interrupted in a month"
+	if b.High != nil {
+		return s + ", at most " + strconv.FormatFloat(*b.High, 'g', 2, 64) + "/h"
+	}
+	return s + ", at least " + strconv.FormatFloat(b.Low, 'g', 2, 64) + "/h"
+}
+
+// Source names the origin of the band with its date.
+func (b Band) Source() string {
+	if b.AsOf == "" {
+		return "Spot Instance Advisor, of an unknown date"
+	}
+	return "Spot Instance Advisor, " + b.AsOf
+}
+
+// Band returns the band of a type in a region next to the rate of a trace, or [ErrNotInAdvisor].
+func (a Advisor) Band(machineType, region string, tr Trace) (Band, error) {
+	out, err := a.Published(machineType, region)
+	if err != nil {
+		return out, err
 	}
 	ends, up := 0, 0
 	for _, z := range tr.Zones {

@@ -21,7 +21,8 @@ func TestAdvisorBandBesideTrace(t *testing.T) {
 	tr := Trace{Gap: 30 * time.Minute, Zones: []Zone{
 		{Up: []bool{true, true, false, true}}, {Up: []bool{true, false, true, false}},
 	}}
-	b, err := a.Band("g6.xlarge", "eu-west-1", "2026-11-20", tr)
+	a.AsOf = "2026-11-20"
+	b, err := a.Band("g6.xlarge", "eu-west-1", tr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,12 +35,12 @@ func TestAdvisorBandBesideTrace(t *testing.T) {
 	if b.RecordedHours != 2.5 || math.Abs(b.RecordedPerHour-3/2.5) > 1e-9 {
 		t.Errorf("recorded %v an hour of %v hours", b.RecordedPerHour, b.RecordedHours)
 	}
-	if b, err = a.Band("p5.48xlarge", "eu-west-1", "", tr); err != nil || b.High != nil ||
+	if b, err = a.Band("p5.48xlarge", "eu-west-1", tr); err != nil || b.High != nil ||
 		math.Abs(within(b.Low)-0.11) > 1e-9 {
 		t.Errorf("the open band: %+v, %v", b, err)
 	}
 	for _, of := range [][2]string{{"g6.2xlarge", "eu-west-1"}, {"g6.xlarge", "us-east-1"}} {
-		if _, err := a.Band(of[0], of[1], "", tr); !errors.Is(err, ErrNotInAdvisor) {
+		if _, err := a.Band(of[0], of[1], tr); !errors.Is(err, ErrNotInAdvisor) {
 			t.Errorf("%v: %v", of, err)
 		}
 	}

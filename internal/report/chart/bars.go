@@ -114,20 +114,31 @@ func (b Bars) SVG() string {
 	for _, m := range b.Marks {
 		values = append(values, m.At)
 	}
-	label, note = min(label, 220), min(note, 240)
-	var c canvas
-	y := b.key(&c)
-	s := newScale(&b.Axis, values, true, margin+label+10, width-margin-note-10).rounded()
+	return picture(b.Title, func(c *canvas) float64 {
+		return b.render(c, rows, values, min(label, 220), min(note, 240))
+	})
+}
+
+// render draws the rows, whose labels and notes are as wide as given, and returns the height.
+func (b *Bars) render(c *canvas, rows []Bar, values []float64, label, note float64) float64 {
+	from, to, height := margin+label+10, c.width-margin-note-10, barRow
+	if c.narrow() {
+		from, to, height = margin, c.width-margin-4, barRow+lineStep
+		note = min(note, 0.6*c.width)
+		label = c.width - 2*margin - note - 12
+	}
+	y := b.key(c)
+	s := newScale(&b.Axis, values, true, from, to).rounded()
 	y += c.marks(s, b.Marks, y)
-	bottom := y + barRow*float64(len(rows))
+	bottom := y + height*float64(len(rows))
 	axis := c.below(s, y, bottom)
 	for i, r := range rows {
-		b.row(&c, &r, s, y+barRow*float64(i)+(barRow-barHeight)/2, label, note)
+		b.row(c, &r, s, y+height*float64(i+1)-(barRow+barHeight)/2, label, note)
 	}
 	for _, m := range b.Marks {
 		c.line(s.at(m.At), y, s.at(m.At), bottom, Ink, 1.5, "5 3")
 	}
-	return c.done(b.Title, bottom+axis)
+	return bottom + axis
 }
 
 // key draws the legend and returns where it ends.
@@ -157,10 +168,16 @@ func (b *Bars) key(c *canvas) float64 {
 	})
 }
 
-// row draws one bar with what belongs to it.
+// row draws one bar with what belongs to it. On a narrow picture label and note stand above it.
 func (b *Bars) row(c *canvas, r *Bar, s scale, y, label, note float64) {
-	c.label(margin+label, y+barHeight-4, end, r.Label, label)
 	text := r.text(&b.Axis)
+	if c.narrow() {
+		c.label(margin, y-6, start, r.Label, label)
+		c.label(c.width-margin, y-6, end, text, note)
+	} else {
+		c.label(margin+label, y+barHeight-4, end, r.Label, label)
+		c.label(s.at(r.end())+8, y+barHeight-4, start, text, note)
+	}
 	said := r.Label + ": " + text
 	if len(r.Parts) == 0 {
 		if from, to := s.at(0), s.at(r.Value); finite(r.Value) {
@@ -196,7 +213,6 @@ func (b *Bars) row(c *canvas, r *Bar, s scale, y, label, note float64) {
 		c.line(s.at(r.Limit), y-4, s.at(r.Limit), y+barHeight+4, Ink, 3, "")
 		said += fmt.Sprintf(", %s %s", cmp.Or(b.Limit, "limit"), b.Axis.print(r.Limit))
 	}
-	c.label(s.at(r.end())+8, y+barHeight-4, start, text, note)
 	c.fact("%s", said)
 }
 
@@ -220,12 +236,12 @@ func (c *canvas) marks(s scale, marks []Mark, y float64) float64 {
 	lines := 0
 	for _, m := range marks {
 		x := s.at(m.At)
-		name := cut(plainMark(m, s.axis), width/2)
+		name := cut(plainMark(m, s.axis), c.width/2)
 		anchor, half := middle, textWidth(name)/2
 		switch {
 		case x-half < margin:
 			anchor = start
-		case x+half > width-margin:
+		case x+half > c.width-margin:
 			anchor = end
 		}
 		for line := 0; ; line++ {

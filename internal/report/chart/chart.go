@@ -16,8 +16,9 @@
 //     there are two.
 //   - No two texts overlap and none leaves the picture. Labels of ticks are thinned out,
 //     labels of marks move apart, long labels are cut with "…" (the full one is a tooltip).
-//   - The picture has a width of at least [MinWidth] and scrolls on a smaller screen, so
-//     that text is never under 11 pixels. The scroller takes the focus of the keyboard.
+//   - Each picture is drawn for wide and for narrow pages: under [MinWidth] pixels labels stand
+//     above what they name, so that nothing is cut off on a phone of 390 pixels. Text is never
+//     under 11 pixels; below [MinNarrow] the picture scrolls, and takes the focus of the keyboard.
 //   - The figures are in the alternative text (title and desc).
 //   - Colors come from one palette that people with deuteranopia can tell apart. They are
 //     CSS variables ([CSS]), with values for light and dark pages, and fall back to the
@@ -40,13 +41,16 @@ import (
 
 // Measures in units of the picture, which are pixels at its full width.
 const (
-	width    = 720.0
-	fontSize = 13.0
-	lineStep = 18.0
-	margin   = 6.0
-	// MinWidth is the width in pixels under which a picture scrolls: its text is 11.5
-	// pixels high there.
-	MinWidth = 640
+	fullWidth   = 720.0
+	narrowWidth = 320.0
+	fontSize    = 13.0
+	lineStep    = 18.0
+	margin      = 6.0
+	// MinWidth is the width in pixels under which a page shows the narrow form of a picture: the
+	// text of the wide one is 11.5 pixels high there. MinNarrow is the least width of the narrow
+	// form, at which its text is 11 pixels high.
+	MinWidth  = 640
+	MinNarrow = 272
 )
 
 // Color is a color of the palette.
@@ -93,7 +97,10 @@ func css() string {
 	return ":root {" + light.String() + " }\n@media (prefers-color-scheme: dark) { :root {" +
 		dark.String() + " } }\n" +
 		"@media print { :root {" + light.String() +
-		" } }\n.chart { overflow-x: auto; } .chart svg { display: block; }\n" +
+		" } }\n.chart { overflow-x: auto; container-type: inline-size; } .chart svg { display: block; }\n" +
+		".chart svg.chart-narrow { display: none; }\n" +
+		fmt.Sprintf("@container (max-width: %d.98px) { .chart svg.chart-wide { display: none; } "+
+			".chart svg.chart-narrow { display: block; } }\n", MinWidth-1) +
 		"@media print { .chart { overflow: visible; } .chart svg { min-width: 0 !important; } }\n"
 }
 
@@ -220,6 +227,7 @@ func place(x, y float64, anchor, s string) box {
 
 // canvas is a picture being drawn.
 type canvas struct {
+	width float64
 	b     strings.Builder
 	texts []box
 	facts []string
@@ -249,7 +257,7 @@ func (c *canvas) free(x, y float64, anchor, s string) bool {
 			return false
 		}
 	}
-	return at.left >= 0 && at.right <= width
+	return at.left >= 0 && at.right <= c.width
 }
 
 // label draws a text cut to a width, with the whole of it as a tooltip.
@@ -292,8 +300,8 @@ func (c *canvas) grid(x1, y1, x2, y2 float64) {
 func (c *canvas) legend(names []string, sample func(i int, x, y float64)) float64 {
 	x, line := margin, 0.0
 	for i, name := range names {
-		name = cut(plain.Line(name), width/2)
-		if w := 20 + textWidth(name); x > margin && x+w > width-margin {
+		name = cut(plain.Line(name), max(c.width/2, narrowWidth-2*margin-20))
+		if w := 20 + textWidth(name); x > margin && x+w > c.width-margin {
 			x, line = margin, line+1
 		}
 		at := margin + lineStep*line
@@ -304,33 +312,53 @@ func (c *canvas) legend(names []string, sample func(i int, x, y float64)) float6
 	return lineStep*(line+1) + 6
 }
 
-// done returns the picture of a height in its scroller.
-func (c *canvas) done(title string, height float64) string {
+// narrow reports whether labels stand above what they name, because there is no room before it.
+func (c *canvas) narrow() bool { return c.width == narrowWidth }
+
+// picture draws a chart in its wide and its narrow form. render draws one of them and returns its
+// height.
+func picture(title string, render func(c *canvas) float64) string {
 	title = plain.Line(title)
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(title + c.b.String()))
-	id := fmt.Sprintf("chart-%x", h.Sum64())
 	var b strings.Builder
 	fmt.Fprintf(&b, `<div class="chart" role="region" tabindex="0" aria-label="%s" style="overflow-x:auto">`,
 		html.EscapeString("Picture: "+title))
-	fmt.Fprintf(&b,
-		`<svg viewBox="0 0 %g %.0f" role="img" aria-labelledby="%s-title %s-desc" font-family="system-ui, sans-serif" font-size="%g" fill="currentColor" style="width:100%%;min-width:%dpx;max-width:1000px;height:auto">`,
-		width, math.Ceil(height), id, id, fontSize, MinWidth)
-	fmt.Fprintf(&b, `<title id="%s-title">%s</title><desc id="%s-desc">%s</desc>`, id, html.EscapeString(title), id,
+	for _, form := range []struct {
+		class        string
+		width, least float64
+	}{{"chart-wide", fullWidth, MinWidth}, {"chart-narrow", narrowWidth, MinNarrow}} {
+		c := canvas{width: form.width}
+		height := render(&c)
+		c.finish(&b, title, form.class, form.least, height)
+	}
+	b.WriteString("</div>\n")
+	return b.String()
+}
+
+// finish writes the picture of a height as SVG.
+func (c *canvas) finish(b *strings.Builder, title, class string, least, height float64) {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(title + c.b.String()))
+	id := fmt.Sprintf("chart-%x", h.Sum64())
+	fmt.Fprintf(b,
+		`<svg class="%s" viewBox="0 0 %g %.0f" role="img" aria-labelledby="%s-title %s-desc" `+
+			`font-family="system-ui, sans-serif" font-size="%g" fill="currentColor" `+
+			`style="width:100%%;min-width:%gpx;max-width:1000px;height:auto">`,
+		class, c.width, math.Ceil(height), id, id, fontSize, least)
+	fmt.Fprintf(b, `<title id="%s-title">%s</title><desc id="%s-desc">%s</desc>`, id, html.EscapeString(title), id,
 		html.EscapeString(strings.Join(c.facts, "; ")))
 	drawn := c.b.String()
 	if strings.Contains(drawn, Hatched.paint()) {
 		// Ids are unique in a page of several pictures.
 		drawn = strings.ReplaceAll(hatch+drawn, hatchID, id+"-hatched")
 	}
-	b.WriteString(drawn + "</svg></div>\n")
-	return b.String()
+	b.WriteString(drawn + "</svg>")
 }
 
 // nothing is the picture of no data: it says so.
 func nothing(title string) string {
-	var c canvas
-	c.fact("there is nothing to draw")
-	c.text(margin, 24, start, cmp.Or(plain.Line(cut(title, width-200)), "chart")+": nothing to draw")
-	return c.done(title, 40)
+	return picture(title, func(c *canvas) float64 {
+		c.fact("there is nothing to draw")
+		c.text(margin, 24, start, cmp.Or(plain.Line(cut(title, c.width-200)), "chart")+": nothing to draw")
+		return 40
+	})
 }

@@ -60,7 +60,11 @@ func (l Lanes) SVG() string {
 		values = append(values, m.At)
 	}
 	label = min(label, 220)
-	var c canvas
+	return picture(l.Title, func(c *canvas) float64 { return l.render(c, label, values) })
+}
+
+// render draws the chart and returns its height.
+func (l *Lanes) render(c *canvas, label float64, values []float64) float64 {
 	y := margin
 	if len(l.Kinds) > 0 {
 		var names []string
@@ -69,13 +73,22 @@ func (l Lanes) SVG() string {
 		}
 		y += c.legend(names, func(i int, x, y float64) { c.block(x, y, 14, 10, l.Kinds[i].Color, false, names[i]) })
 	}
-	s := newScale(&l.Axis, values, false, margin+label+10, width-18)
+	from, above := margin+label+10, 0.0
+	if c.narrow() {
+		from, above = margin, lineStep
+	}
+	s := newScale(&l.Axis, values, false, from, c.width-18)
 	y += c.marks(s, l.Marks, y)
-	bottom := y + laneRow*float64(len(l.Rows))
+	row := laneRow + above
+	bottom := y + row*float64(len(l.Rows))
 	below := c.below(s, y, bottom)
 	for i, r := range l.Rows {
-		top := y + laneRow*float64(i) + 4
-		c.label(margin+label, top+17, end, r.Label, label)
+		top := y + row*float64(i) + 4 + above
+		if c.narrow() {
+			c.label(margin, top-6, start, r.Label, c.width-2*margin)
+		} else {
+			c.label(margin+label, top+17, end, r.Label, label)
+		}
 		var said []string
 		for _, b := range r.Blocks {
 			if !finite(b.From) || !finite(b.To) || b.To <= b.From {
@@ -96,7 +109,7 @@ func (l Lanes) SVG() string {
 	for _, m := range l.Marks {
 		c.line(s.at(m.At), y, s.at(m.At), bottom, Ink, 1.5, "5 3")
 	}
-	return c.done(l.Title, bottom+below)
+	return bottom + below
 }
 
 // block draws a block light enough for text on it.

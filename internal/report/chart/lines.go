@@ -70,7 +70,11 @@ func (l Lines) SVG() string {
 	for _, m := range l.Moments {
 		xs = append(xs, m.At)
 	}
-	var c canvas
+	return picture(l.Title, func(c *canvas) float64 { return l.render(c, xs, ys) })
+}
+
+// render draws the chart for the values that its axes hold, and returns its height.
+func (l *Lines) render(c *canvas, xs, ys []float64) float64 {
 	y := margin
 	if names := l.names(); len(names) > 1 {
 		y += c.legend(names, func(i int, x, y float64) {
@@ -82,24 +86,24 @@ func (l Lines) SVG() string {
 		})
 	}
 	if l.Y.Label != "" {
-		c.label(margin, y+12, start, l.Y.Label, width-2*margin)
+		c.label(margin, y+12, start, l.Y.Label, c.width-2*margin)
 		y += lineStep + 4
 	}
 	vertical := newScale(&l.Y, ys, !l.Free, 0, 1).rounded()
 	left := vertical.room()
-	horizontal := newScale(&l.X, xs, false, left, width-24)
+	horizontal := newScale(&l.X, xs, false, left, c.width-24)
 	y += c.marks(horizontal, l.Moments, y) + 6
 	vertical.from, vertical.to = y+plotHeight, y
-	c.left(vertical, left, width-24)
+	c.left(vertical, left, c.width-24)
 	below := c.below(horizontal, y, y+plotHeight)
 	for _, m := range l.Moments {
 		c.line(horizontal.at(m.At), y, horizontal.at(m.At), y+plotHeight, Ink, 1.5, "5 3")
 	}
 	for i := range l.Series {
-		l.draw(&c, i, horizontal, vertical)
+		l.draw(c, i, horizontal, vertical)
 	}
-	l.limits(&c, vertical, left)
-	return c.done(l.Title, y+plotHeight+below)
+	l.limits(c, vertical, left)
+	return y + plotHeight + below
 }
 
 func (l *Lines) names() []string {
@@ -178,14 +182,14 @@ func (l *Lines) draw(c *canvas, i int, h, v scale) {
 func (l *Lines) limits(c *canvas, v scale, left float64) {
 	for _, m := range l.Limits {
 		y := v.at(m.At)
-		c.line(left, y, width-24, y, Ink, 1.5, "5 3")
-		name := cut(plainMark(m, &l.Y), width/2)
+		c.line(left, y, c.width-24, y, Ink, 1.5, "5 3")
+		name := cut(plainMark(m, &l.Y), c.width/2)
 		for _, off := range []float64{-5, 15, -23, 33, -41, 51, -59} {
-			if at := y + off; at > v.to+8 && at < v.from && c.free(width-28, at, end, name) {
+			if at := y + off; at > v.to+8 && at < v.from && c.free(c.width-28, at, end, name) {
 				fmt.Fprintf(&c.b,
 					`<rect x="%.1f" y="%.1f" width="%.1f" height="16" fill="var(--card, #fff)" fill-opacity=".75"/>`,
-					width-30-textWidth(name), at-12, textWidth(name)+4)
-				c.text(width-28, at, end, name)
+					c.width-30-textWidth(name), at-12, textWidth(name)+4)
+				c.text(c.width-28, at, end, name)
 				break
 			}
 		}
@@ -248,7 +252,12 @@ func (l Columns) SVG() string {
 	for _, m := range l.Limits {
 		values = append(values, m.At)
 	}
-	var c canvas
+	return picture(l.Title, func(c *canvas) float64 { return l.render(c, sums, values) })
+}
+
+// render draws the chart and returns its height. sums are those of the columns, values all that
+// the axis holds.
+func (l *Columns) render(c *canvas, sums, values []float64) float64 {
 	y := margin
 	if len(l.Parts) > 1 {
 		var names []string
@@ -258,14 +267,14 @@ func (l Columns) SVG() string {
 		y += c.legend(names, func(i int, x, y float64) { c.rect(x, y, 14, 10, l.Parts[i].Color, names[i]) })
 	}
 	if l.Y.Label != "" {
-		c.label(margin, y+12, start, l.Y.Label, width-2*margin)
+		c.label(margin, y+12, start, l.Y.Label, c.width-2*margin)
 		y += lineStep + 4
 	}
 	y += 6
 	v := newScale(&l.Y, values, true, y+plotHeight, y).rounded()
 	left := v.room()
-	c.left(v, left, width-margin)
-	step := (width - margin - left) / float64(len(l.Labels))
+	c.left(v, left, c.width-margin)
+	step := (c.width - margin - left) / float64(len(l.Labels))
 	w := max(min(step*0.8, 60), 1)
 	for i, name := range l.Labels {
 		x := left + step*(float64(i)+0.5)
@@ -284,19 +293,19 @@ func (l Columns) SVG() string {
 			c.fact("%s: %s", name, strings.Join(said, ", "))
 		}
 		anchor := middle
-		if half := textWidth(name) / 2; x+half > width-margin {
-			anchor, x = end, min(x+half, width-margin)
+		if half := textWidth(name) / 2; x+half > c.width-margin {
+			anchor, x = end, min(x+half, c.width-margin)
 		}
 		if c.free(x, y+plotHeight+16, anchor, name) {
 			c.text(x, y+plotHeight+16, anchor, name)
 		}
 	}
 	lines := Lines{Y: l.Y, Limits: l.Limits}
-	lines.limits(&c, v, left)
+	lines.limits(c, v, left)
 	below := 24.0
 	if l.X != "" {
-		c.label((left+width)/2, y+plotHeight+36, middle, l.X, width-left)
+		c.label((left+c.width)/2, y+plotHeight+36, middle, l.X, c.width-left)
 		below = 44
 	}
-	return c.done(l.Title, y+plotHeight+below)
+	return y + plotHeight + below
 }

@@ -133,8 +133,11 @@ func (c *canvas) below(s scale, top, y float64) float64 {
 		c.grid(x, top, x, y)
 		label := s.axis.print(v)
 		anchor := middle
-		if w := textWidth(label) / 2; x+w > width-margin {
+		switch w := textWidth(label) / 2; {
+		case x+w > c.width-margin:
 			anchor = end
+		case x-w < 0:
+			anchor = start
 		}
 		if c.free(x, y+16, anchor, label) {
 			c.text(x, y+16, anchor, label)
@@ -143,7 +146,7 @@ func (c *canvas) below(s scale, top, y float64) float64 {
 	if s.axis.Label == "" {
 		return 24
 	}
-	c.label((s.from+s.to)/2, y+36, middle, s.axis.Label, 0.9*min(s.from+s.to, 2*width-s.from-s.to))
+	c.label((s.from+s.to)/2, y+36, middle, s.axis.Label, 0.9*min(s.from+s.to, 2*c.width-s.from-s.to))
 	return 44
 }
 

@@ -78,7 +78,7 @@ func Run(t *testing.T, open func(t *testing.T) *Backend) {
 	t.Helper()
 	run(t, ofActions, open)
 	run(t, []group{
-		{"approvals", approvals}, {"bills", bills}, {"ledger", ledgers}, {"budgets", budgets}, {"gate", gates},
+		{"approvals", approvals}, {"bills", bills}, {"ledger", ledgers}, {"folds", folds}, {"budgets", budgets}, {"gate", gates},
 		{"snapshots", snapshots}, {"sessions", sessions}, {"processes", processes},
 	}, open)
 }

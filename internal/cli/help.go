@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/report/layout"
+)
+
+// The columns of help texts. Examples are commands, which are never broken.
+const (
+	helpWidth  = 80
+	helpIndent = 15 // columns before the description of a command
+)
+
+// commandGroups are the commands of the first help, by what people do, each group in the order
+// of work.
+var commandGroups = []struct {
+	title    string
+	commands []string
+}{
+	{"See what runs and what it costs", []string{
+		"scan", "why", "costs", "bill", "alerts", "doctor", "record",
+	}},
+	{"Stop waste", []string{
+		"fix", "tag", "policy", "backtest", "enforce", "keep", "consent", "confirm", "freeze", "unfreeze",
+	}},
+	{"Decide before work starts", []string{
+		"estimate", "gate", "budget", "approvals", "approve", "deny",
+	}},
+	{"Use GPUs", []string{
+		"up", "run", "ls", "status", "connect", "logs", "explain", "extend", "down", "cancel", "session", "ci",
+		"checkpoint",
+	}},
+	{"Plan and serve models", []string{"plan", "price", "gateway"}},
+	{"Set up and operate curfew", []string{
+		"init", "serve", "settings", "state", "audit", "login", "logout", "whoami", "token", "agent",
+		"completion", "version",
+	}},
+}
+
+// setHelp makes help and usage of root and of its commands those of this file.
+func setHelp(root *cobra.Command) {
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) { printHelp(c.OutOrStdout(), c) })
+	root.SetUsageFunc(func(c *cobra.Command) error {
+		printUsage(c.OutOrStderr(), c)
+		return nil
+	})
+}
+
+// printHelp writes the description of a command and its usage.
+func printHelp(w io.Writer, c *cobra.Command) {
+	about := c.Long
+	if about == "" {
+		about = c.Short
+	}
+	for i, paragraph := range strings.Split(strings.TrimSpace(about), "\n\n") {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintln(w, reflow(paragraph))
+	}
+	fmt.Fprintln(w)
+	printUsage(w, c)
+}
+
+// reflow breaks a paragraph at helpWidth. Lines that are indented stay as they are.
+func reflow(paragraph string) string {
+	var out []string
+	text := ""
+	flush := func() {
+		out = append(out, layout.Wrap(text, helpWidth)...)
+		text = ""
+	}
+	for _, line := range strings.Split(paragraph, "\n") {
+		if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t") {
+			flush()
+			out = append(out, line)
+			continue
+		}
+		text += " " + line
+	}
+	flush()
+	return strings.Join(out, "\n")
+}
+
+// printUsage writes the forms, examples, commands and flags of a command.
+func printUsage(w io.Writer, c *cobra.Command) {
+	fmt.Fprint(w, "Usage:")
+	if c.Runnable() {
+		printForm(w, c.UseLine())
+	}
+	if c.HasAvailableSubCommands() {
+		printForm(w, c.CommandPath()+" [command]")
+	}
+	fmt.Fprintln(w)
+	if c.HasExample() {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", strings.TrimRight(c.Example, "\n"))
+	}
+	switch {
+	case !c.HasAvailableSubCommands():
+	case c.HasParent():
+		printCommands(w, "Commands", available(c))
+	default:
+		for _, g := range commandGroups {
+			printCommands(w, g.title, available(c, g.commands...))
+		}
+	}
+	if c.HasAvailableLocalFlags() {
+		fmt.Fprintf(w, "\nFlags:\n%s\n", strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), " \n"))
+	}
+	if c.HasAvailableInheritedFlags() {
+		fmt.Fprintf(w, "\nGlobal Flags:\n%s\n",
+			strings.TrimRight(c.InheritedFlags().FlagUsagesWrapped(helpWidth), " \n"))
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "\nUse \"%s [command] --help\" for more information about a command.\n", c.CommandPath())
+	}
+}
+
+// printForm writes a form of a command, with more of it below.
+func printForm(w io.Writer, form string) {
+	for i, line := range layout.Wrap(form, helpWidth-4) {
+		fmt.Fprintf(w, "\n  %s%s", strings.Repeat("  ", min(i, 1)), line)
+	}
+}
+
+// printCommands writes the names and descriptions of commands.
+func printCommands(w io.Writer, title string, commands []*cobra.Command) {
+	width := 0
+	for _, c := range commands {
+		width = max(width, len(c.Name()))
+	}
+	fmt.Fprintf(w, "\n%s:\n", title)
+	for _, c := range commands {
+		for i, line := range layout.Wrap(c.Short, helpWidth-helpIndent) {
+			name := c.Name()
+			if i > 0 {
+				name = ""
+			}
+			fmt.Fprintf(w, "  %-*s  %s\n", max(width, helpIndent-4), name, line)
+		}
+	}
+}
+
+// available returns the commands that are shown, of all or of those named, in their order.
+func available(parent *cobra.Command, names ...string) []*cobra.Command {
+	var out []*cobra.Command
+	for _, c := range parent.Commands() {
+		if c.IsAvailableCommand() {
+			out = append(out, c)
+		}
+	}
+	if len(names) == 0 {
+		return out
+	}
+	out = slices.DeleteFunc(out, func(c *cobra.Command) bool { return !slices.Contains(names, c.Name()) })
+	slices.SortFunc(out, func(a, b *cobra.Command) int {
+		return cmp.Compare(slices.Index(names, a.Name()), slices.Index(names, b.Name()))
+	})
+	return out
+}
