@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suites=(actions schedules plans services cli docs checkpoints agents local api image python
-	kills provider clocks disks sessions calls runners unanswered helm templates terraform policies
+	kills provider clocks disks jobs sessions calls runners unanswered helm templates terraform policies
 	alerts drill pages)
 
 # slow runs tests of packages that CURFEW_SLOW makes longer, or of which it runs more.
@@ -30,6 +30,7 @@ run() {
 	drill) slow -timeout 40m -run '^TestDrill' ./test/service ;; # the commands of docs/on-call.md during each fault
 	clocks) slow -timeout 60m -run '^TestClocksJump' ./test/service ;;
 	disks) slow -timeout 60m -run '^TestTheDatabase|^TestTheFile|^TestTheDisk' ./test/service ;;
+	jobs) slow -timeout 40m -run '^TestKilledTraining' ./test/jobs ;; # a training, its machine, keeper and store killed at random
 	sessions) slow -timeout 60m -skip 'TestKilledAtEveryCall|TestKilledRunner' ./test/sessions ;;
 	calls) slow -timeout 120m -run TestKilledAtEveryCall ./test/sessions ;;
 	runners) slow -timeout 60m -run TestKilledRunner ./test/sessions ;;

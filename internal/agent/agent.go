@@ -29,6 +29,8 @@ type Cage interface {
 	Start(ctx context.Context, c *exec.Cmd) error
 	// Processes returns the current processes in the cage, without the agent.
 	Processes() ([]int, error)
+	// Killable returns the processes that Kill would end.
+	Killable() ([]int, error)
 	// Kill ends all processes in the cage and waits until none is left.
 	Kill(ctx context.Context) error
 }

@@ -57,7 +57,7 @@ type bootstrap struct {
 }
 
 func (b *bootstrap) steps() []bootstrapStep {
-	return []bootstrapStep{
+	all := []bootstrapStep{
 		{"driver", false, b.driverStep},
 		{"work", false, b.workStep},
 		{"nodes", true, b.nodesStep},
@@ -66,6 +66,10 @@ func (b *bootstrap) steps() []bootstrapStep {
 		{"jupyter", true, b.jupyterStep},
 		{"setup", false, b.setupStep},
 	}
+	if b.options.Host.Command != nil {
+		all = slices.Insert(all, len(all)-1, bootstrapStep{"code", false, b.codeStep})
+	}
+	return all
 }
 
 // run runs the steps that are not done.
@@ -144,7 +148,7 @@ func (b *bootstrap) runStep(ctx context.Context, st bootstrapStep) error {
 func (b *bootstrap) workStep(ctx context.Context) (string, error) {
 	interrupted := b.readState().Restoring
 	if !interrupted {
-		entries, err := os.ReadDir(b.workDir)
+		entries, err := os.ReadDir(b.saver.dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("read the work folder: %w", err)
 		}
@@ -160,8 +164,10 @@ func (b *bootstrap) workStep(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(b.workDir, 0o755); err != nil {
-		return "", fmt.Errorf("make the work folder: %w", err)
+	for _, dir := range []string{b.workDir, b.saver.dir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return "", fmt.Errorf("make the work folder: %w", err)
+		}
 	}
 	if message != "" {
 		b.addEvent("step", message)
@@ -169,7 +175,7 @@ func (b *bootstrap) workStep(ctx context.Context) (string, error) {
 	return "", b.updateState(func(s *state) {
 		s.Restoring = false
 		if snapshot.Manifest != "" {
-			s.Snapshot = snapshot
+			s.Snapshot, s.Restored = snapshot, snapshot
 		}
 	})
 }
@@ -226,6 +232,13 @@ func (b *bootstrap) nodeEnv() []string {
 		"CURFEW_SESSION=" + h.Name, "CURFEW_NODE=" + strconv.Itoa(h.Node),
 		"CURFEW_NODES=" + strconv.Itoa(max(1, h.Nodes)),
 		"CURFEW_HOSTFILE=" + b.folder.path("hostfile"), "CURFEW_WORK=" + b.workDir,
+		"CURFEW_RUN_DIR=" + b.runDir(), "CURFEW_CHECKPOINT_DIR=" + b.saver.dir,
+	}
+	if c := h.Command; c != nil {
+		env = append(env, "CURFEW_JOB="+c.Job, "CURFEW_ATTEMPT="+strconv.Itoa(c.Attempt))
+		if c.ArtifactsDir != "" {
+			env = append(env, "CURFEW_ARTIFACTS_DIR="+expandHome(c.ArtifactsDir, b.options.Home))
+		}
 	}
 	if len(h.Secrets) > 0 {
 		env = append(env, "CURFEW_SECRETS="+b.secretsFile())

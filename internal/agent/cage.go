@@ -96,9 +96,9 @@ func (t ProcessTree) markedProcesses(all []process) []int {
 	return list
 }
 
-// processesToKill returns the processes that Kill ends. On a whole machine, system services stay
+// Killable implements Cage. On a whole machine, system services stay
 // until shutdown: only processes with the marker, a terminal or a person's UID end.
-func (t ProcessTree) processesToKill() ([]int, error) {
+func (t ProcessTree) Killable() ([]int, error) {
 	all, err := allProcesses()
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ const killGrace = 5 * time.Second
 func (t ProcessTree) Kill(ctx context.Context) error {
 	signal := syscall.SIGTERM
 	for waited := time.Duration(0); ; waited += 50 * time.Millisecond {
-		list, err := t.processesToKill()
+		list, err := t.Killable()
 		if err != nil {
 			return err
 		}

@@ -68,6 +68,7 @@ type emptyCage struct{}
 
 func (emptyCage) Start(context.Context, *exec.Cmd) error { return nil }
 func (emptyCage) Processes() ([]int, error)              { return nil, nil }
+func (emptyCage) Killable() ([]int, error)               { return nil, nil }
 func (emptyCage) Kill(context.Context) error             { return nil }
 
 // losableStore is a control store that can become unreachable.
@@ -212,7 +213,7 @@ func TestRefreshesSecrets(t *testing.T) {
 		d, err := openStateFolder(filepath.Join(dir, "state"))
 		must(t, err)
 		defer d.close()
-		b := &bootstrap{options: o, folder: d, readState: func() state {
+		b := &bootstrap{saver: &saver{}, options: o, folder: d, readState: func() state {
 			return state{}
 		}, addEvent: func(string, string) {}}
 		must(t, b.readSecrets(t.Context()))

@@ -9,10 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/checkpoint"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -56,6 +56,24 @@ type host struct {
 	notice        *notice
 	unsavedReason string
 
+	// enteredAt is the time of the last command that a person began in the session.
+	enteredAt time.Time
+	// events reads what a training declares: declared counts its saves and declaredAt is the time of the
+	// newest. step is its highest step, reported first at stepAt, and progressAt the time of any
+	// progress.
+	events                         *checkpoint.EventReader
+	declared                       int
+	step                           *int64
+	declaredAt, stepAt, progressAt time.Time
+	// savedDeclared is the start of the newest snapshot, saveTook its duration.
+	savedDeclared time.Time
+	saveTook      time.Duration
+	// commandEnds and artifacts report the end of a job's command. stalled explains that it made no
+	// progress; empty while it does.
+	commandEnds chan commandEnd
+	artifacts   chan session.Outcome
+	stalled     string
+
 	saving       bool
 	saveResults  chan saveResult
 	lastSave     time.Time
@@ -82,7 +100,9 @@ type warning struct {
 
 // notice is an announced spot interruption.
 type notice struct {
-	at      time.Time
+	at time.Time
+	// askedAt is the time of the request to save and stop.
+	askedAt time.Time
 	savedAt time.Time
 }
 
@@ -129,8 +149,9 @@ func newHost(o Options) (*host, error) {
 	o.Control = timedStore{o.Control}
 	h := &host{
 		options: o, intervals: o.Intervals.withDefaults(time.Duration(o.Host.IdleTimeout)),
-		saveResults: make(chan saveResult, 1),
-		phase:       session.HostStarting, outbox: &statusOutbox{wake: make(chan struct{}, 1)},
+		saveResults: make(chan saveResult, 1), commandEnds: make(chan commandEnd, 1),
+		artifacts: make(chan session.Outcome, 1),
+		phase:     session.HostStarting, outbox: &statusOutbox{wake: make(chan struct{}, 1)},
 		stopBootstrap: func() {},
 	}
 	var err error
@@ -153,11 +174,14 @@ func newHost(o Options) (*host, error) {
 	h.now, _ = h.clock.read()
 	boot, up := o.Uptime()
 	h.processID = fmt.Sprintf("%.8s-%d", boot, up.Milliseconds())
-	dir := o.Host.WorkDir
-	if rest, home := strings.CutPrefix(dir, "~"); home {
-		dir = filepath.Join(o.Home, rest)
+	dir := expandHome(o.Host.WorkDir, o.Home)
+	h.events = &checkpoint.EventReader{RunDir: h.folder.path("run")}
+	h.work = &saver{
+		options: &h.options, dir: dir, workDir: dir, runDir: h.events.RunDir, quietTime: h.intervals.FileQuiet,
 	}
-	h.work = &saver{options: &h.options, dir: dir, quietTime: h.intervals.FileQuiet}
+	if c := o.Host.Command; c != nil {
+		h.work.dir = expandHome(c.CheckpointDir, o.Home)
+	}
 	h.bootstrap = &bootstrap{
 		options: &h.options, stepTimeout: h.intervals.StepTimeout, folder: h.folder, workDir: dir, saver: h.work,
 		readState: h.readState, updateState: h.updateState, addEvent: h.journal.add,
@@ -268,6 +292,9 @@ func (h *host) run(ctx context.Context) error {
 			ready <- h.bootstrap.run(booting)
 		})
 	}
+	if st.Ending != nil && st.Ready {
+		h.startCommand(ctx) // an earlier process started it; how it ends is evidence
+	}
 	beside.Go(func() { h.bootstrap.refreshSecrets(ctx) })
 	var gpus inventory.Fact[int]
 	if !hasGPUs(&h.options) {
@@ -275,6 +302,7 @@ func (h *host) run(ctx context.Context) error {
 	}
 	h.tracker = newActivityTracker(h.intervals.Sample, time.Duration(h.options.Host.IdleTimeout), gpus)
 	h.tracker.record = h.folder.appendSample
+	h.enteredAt = modifiedAt(h.folder.path(EnteredFile))
 	h.idleNotBefore, h.lastSave, h.activitySince = h.now, h.now, h.now
 	if h.options.Host.Nodes > 1 {
 		h.otherVerdicts = []duty.Verdict{{Why: "what the other nodes do is not known yet"}}
@@ -305,6 +333,14 @@ func (h *host) run(ctx context.Context) error {
 			}
 		case at := <-notices:
 			h.handleNotice(at)
+		case end := <-h.commandEnds:
+			if err := h.handleCommandEnd(ctx, end); err != nil {
+				return err
+			}
+		case o := <-h.artifacts:
+			if err := h.recordOutcome(o); err != nil {
+				return err
+			}
 		case h.otherVerdicts = <-others:
 		case s := <-h.saveResults:
 			if err := h.handleSaveResult(&s); err != nil {
@@ -317,13 +353,14 @@ func (h *host) run(ctx context.Context) error {
 
 // finishSetup handles the end of the setup.
 func (h *host) finishSetup(ctx context.Context, err error) error {
-	if ctx.Err() != nil || h.ending != nil && h.ending.Killed {
+	if ctx.Err() != nil || h.ending != nil && (h.ending.Killed || !h.ending.AskedAt.IsZero()) {
 		return nil //nolint:nilerr // ended, or a later process continues
 	}
 	if h.readState().Ready { // an earlier process completed the setup
 		if err != nil {
 			h.journal.add("step", "after a restart: "+err.Error())
 		}
+		h.startCommand(ctx)
 		return nil
 	}
 	h.idleNotBefore = h.now
@@ -336,7 +373,11 @@ func (h *host) finishSetup(ctx context.Context, err error) error {
 		h.phase, h.phaseReason = session.HostReady, ""
 	}
 	h.journal.add("ready", "the session is ready")
-	return h.updateState(func(s *state) { s.Ready = true })
+	if err := h.updateState(func(s *state) { s.Ready = true }); err != nil {
+		return err
+	}
+	h.startCommand(ctx)
+	return nil
 }
 
 // obeyOrder stores an order if it is newer than the known one.
@@ -502,7 +543,7 @@ func (h *host) currentStatus() session.Status {
 		Snapshot:      st.Snapshot,
 		UnsavedReason: h.unsavedReason,
 		Terminals:     len(h.lastMeasurement.terminals), Connections: h.lastMeasurement.connections,
-		Address: h.options.Address,
+		Address: h.options.Address, Command: h.commandStatus(&st),
 	}
 	if !s.EndsAt.IsZero() {
 		s.EndsAt = s.EndsAt.UTC().Truncate(time.Second)
@@ -625,7 +666,16 @@ func (h *host) nodeVerdict(ctx context.Context, node int) duty.Verdict {
 
 // keepFileTime returns the time of the file that postpones an end when touched.
 func (h *host) keepFileTime() time.Time {
-	i, err := os.Stat(filepath.Join(h.options.Home, ".curfew", "keep"))
+	return modifiedAt(filepath.Join(h.options.Home, ".curfew", "keep"))
+}
+
+// EnteredFile is the file in the state folder that is touched when a person begins a shell or a
+// command in the session, which may be too short to be measured.
+const EnteredFile = "entered"
+
+// modifiedAt returns the modification time of a file; zero if there is none.
+func modifiedAt(file string) time.Time {
+	i, err := os.Stat(file)
 	if err != nil {
 		return time.Time{}
 	}

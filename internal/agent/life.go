@@ -17,6 +17,7 @@ func (h *host) decide(ctx context.Context) (bool, error) {
 	h.updateActivity()
 	h.checkKeepFile()
 	defer func() { h.outbox.set(h.currentStatus()) }()
+	h.noteProgress()
 	if h.ending == nil {
 		h.endIfDue()
 	}
@@ -25,6 +26,7 @@ func (h *host) decide(ctx context.Context) (bool, error) {
 	}
 	h.saveBeforeNotice(ctx)
 	h.saveWhenDue(ctx)
+	h.warnBeforeLease()
 	if h.phase != session.HostStarting {
 		h.warnIfIdle()
 	}
@@ -81,6 +83,13 @@ func (h *host) restingSince() time.Time {
 
 // checkKeepFile treats a touch of the keep file as work.
 func (h *host) checkKeepFile() {
+	if entered := modifiedAt(h.folder.path(EnteredFile)); entered.After(h.enteredAt) {
+		h.enteredAt, h.idleNotBefore = entered, h.now
+		h.cancelWarning("someone ran a command in it")
+		if e := h.ending; e != nil && e.Cause == causeIdle && !e.Killed && e.AskedAt.IsZero() {
+			h.cancelEnd("someone ran a command in it")
+		}
+	}
 	at, known := h.keepFileTime(), h.readState().KeepFileTime
 	if at.IsZero() || at.Equal(known) {
 		return
@@ -94,7 +103,7 @@ func (h *host) checkKeepFile() {
 	}
 	h.idleNotBefore = h.now
 	h.cancelWarning("~/.curfew/keep was touched")
-	if h.ending != nil && h.ending.Cause == causeIdle && !h.ending.Killed {
+	if h.ending != nil && h.ending.Cause == causeIdle && !h.ending.Killed && h.ending.AskedAt.IsZero() {
 		h.cancelEnd("~/.curfew/keep was touched")
 	}
 }
@@ -109,6 +118,8 @@ func (h *host) endIfDue() {
 		h.beginEnd(ending{Cause: causeOrder, Why: e.Reason(), Discard: e.Discard})
 	case !h.now.Before(lease):
 		h.beginEnd(ending{Cause: causeLease, Why: "its lease ended at " + plain.Time(lease)})
+	default:
+		h.endAfterCommand()
 	}
 }
 
@@ -167,7 +178,7 @@ func (h *host) advanceEnd(ctx context.Context) (bool, error) {
 	if e.Done {
 		return true, nil
 	}
-	if !e.Killed {
+	if !e.Killed && e.AskedAt.IsZero() {
 		switch {
 		case e.Cause == causeOrder && st.Order.End == nil && !over:
 			h.cancelEnd("the order to end was withdrawn")
@@ -181,6 +192,13 @@ func (h *host) advanceEnd(ctx context.Context) (bool, error) {
 		}
 	}
 	saves := h.options.Host.Work != ""
+	// An idle session may still go on, so it is asked once its work is saved.
+	if !e.Discard && !e.Killed && !h.saving && (h.finalSave != nil && h.finalSave.err == nil ||
+		h.finalSave == nil && e.Cause != causeIdle) && h.now.Before(h.endDeadline(lease)) {
+		if stopped, err := h.stopGently(); !stopped || err != nil {
+			return false, err
+		}
+	}
 	switch {
 	case e.Discard:
 		return h.finishEnd("unsaved work is given up, as ordered")
@@ -200,7 +218,7 @@ func (h *host) advanceEnd(ctx context.Context) (bool, error) {
 		if over, err := h.stopProcesses(ctx); over || err != nil {
 			return over, err
 		}
-	case h.finalSave != nil && h.finalSave.err == nil && h.finalSave.snapshot.Complete:
+	case h.finalSave != nil && h.finalSave.err == nil && (h.finalSave.snapshot.Complete || h.writerKilled()):
 		return h.finishEnd(fmt.Sprintf("the last snapshot is confirmed: number %d", h.finalSave.number))
 	}
 	if within := time.Duration(h.options.Host.SaveLimit); h.now.Sub(e.Since) >= within &&
@@ -211,7 +229,8 @@ func (h *host) advanceEnd(ctx context.Context) (bool, error) {
 	}
 	if !h.now.Before(h.nextSaveAt) {
 		h.startSave(ctx, saveRequest{
-			final: true, processesEnded: e.Killed, timeout: time.Duration(h.options.Host.SaveLimit),
+			final: true, processesEnded: e.Killed || h.writerExited(), writerKilled: h.writerKilled(),
+			timeout: time.Duration(h.options.Host.SaveLimit),
 		})
 	}
 	return false, nil
@@ -335,16 +354,20 @@ func (h *host) handleSaveResult(s *saveResult) error {
 		return nil
 	}
 	h.unsavedReason, h.lastSave, h.saveAttempts, h.nextSaveAt = s.incomplete, s.startedAt, 0, time.Time{}
+	h.savedDeclared, h.saveTook = s.startedAt, h.now.Sub(s.startedAt)
 	if h.notice != nil {
 		h.notice.savedAt = h.now
 	}
 	if s.final && h.ending != nil {
 		h.finalSave = s
-		if !s.snapshot.Complete && h.ending.Killed {
+		if !s.snapshot.Complete && h.ending.Killed && !h.writerKilled() {
 			h.saveAttempts, h.nextSaveAt = 1, h.now.Add(h.intervals.Retry)
 		}
 	}
 	text := fmt.Sprintf("snapshot confirmed: number %d, %s", s.number, plain.Size(s.snapshot.Bytes))
+	if s.snapshot.Step != nil {
+		text += fmt.Sprintf(", step %d", *s.snapshot.Step)
+	}
 	if s.incomplete != "" {
 		text += "; " + s.incomplete
 	}
@@ -368,8 +391,7 @@ func (h *host) saveWhenDue(ctx context.Context) {
 		}
 		return
 	}
-	every := time.Duration(h.options.Host.SaveInterval)
-	due := every > 0 && h.now.Sub(h.lastSave) >= every
+	due := h.saveDue()
 	// Before the restore is done, the folder is not the work.
 	if !h.workRestored(&st) || h.saving || h.now.Before(h.nextSaveAt) || h.notice != nil {
 		return
@@ -377,6 +399,20 @@ func (h *host) saveWhenDue(ctx context.Context) {
 	if asked || due {
 		h.startSave(ctx, saveRequest{})
 	}
+}
+
+// saveCostFactor bounds the time spent on snapshots after declarations to 5 percent.
+const saveCostFactor = 20
+
+// saveDue reports whether the interval between snapshots is over. The snapshots of a job that
+// declares its checkpoints follow the declarations.
+func (h *host) saveDue() bool {
+	every := time.Duration(h.options.Host.SaveInterval)
+	since := h.now.Sub(h.lastSave)
+	if h.options.Host.Command != nil && !h.declaredAt.IsZero() {
+		return h.declaredAt.After(h.savedDeclared) && since >= max(every, saveCostFactor*h.saveTook)
+	}
+	return every > 0 && since >= every
 }
 
 // workRestored reports whether the work folder holds the work.
@@ -394,10 +430,11 @@ func (h *host) handleNotice(at time.Time) {
 	if h.notice != nil && h.notice.at.Equal(at) {
 		return
 	}
-	h.notice = &notice{at: at}
+	h.notice = &notice{at: at, askedAt: h.now}
 	said := "the provider takes this machine at " + plain.Time(at) + ": the work folder is saved now"
 	h.journal.add("notice", said)
 	warnTerminals(h.lastMeasurement.terminals, said)
+	h.askToStop("the provider takes the machine", at.Add(-noticeMargin))
 }
 
 // noticeMargin is the time before the announced end by which a save has to finish.
@@ -411,6 +448,9 @@ func (h *host) saveBeforeNotice(ctx context.Context) {
 	}
 	if h.options.Now().After(n.at.Add(5 * time.Minute)) {
 		h.notice = nil // the provider did not take the machine
+		if err := h.bootstrap.withdrawStop(); err != nil {
+			h.options.Log(err.Error())
+		}
 		h.phase, h.phaseReason = h.normalPhase()
 		h.journal.add("notice", "the machine was not taken")
 		return
@@ -419,11 +459,52 @@ func (h *host) saveBeforeNotice(ctx context.Context) {
 	deadline := n.at.Add(-noticeMargin)
 	st := h.readState()
 	left := deadline.Sub(h.options.Now())
+	if n.savedAt.IsZero() && !h.stopped(n.askedAt, min(time.Duration(h.options.Host.Grace), left/2)) {
+		return
+	}
 	if h.saving || !h.workRestored(&st) || left <= time.Second || h.now.Before(h.nextSaveAt) || !n.savedAt.IsZero() &&
 		h.now.Sub(n.savedAt) < 15*time.Second {
 		return
 	}
 	h.startSave(ctx, saveRequest{deadline: deadline, timeout: left})
+}
+
+// leaseWarnings are the times before the end of a lease at which people are warned, and the shares of
+// a short lease that they are at most.
+var leaseWarnings = []struct {
+	before time.Duration
+	share  time.Duration // divides the lease
+}{{15 * time.Minute, 4}, {2 * time.Minute, 10}}
+
+// warnBeforeLease warns people before the lease ends, once for each warning and lease.
+func (h *host) warnBeforeLease() {
+	st := h.readState()
+	if h.options.Host.Command != nil || !st.Ready || len(st.Steps) == 0 {
+		return // no one extends the lease of a job
+	}
+	lease, _ := h.leaseAndIdle(st.Order)
+	length := lease.Sub(st.Steps[0].StartedAt)
+	warned := 0
+	if st.WarnedLease.Equal(lease) {
+		warned = st.LeaseWarnings
+	}
+	due := 0
+	for i, w := range leaseWarnings {
+		if lease.Sub(h.now) <= min(w.before, length/w.share) {
+			due = i + 1
+		}
+	}
+	if due <= warned {
+		return
+	}
+	if err := h.updateState(func(s *state) { s.WarnedLease, s.LeaseWarnings = lease, due }); err != nil {
+		h.options.Log(err.Error())
+		return
+	}
+	said := fmt.Sprintf("the lease of this session ends in %s. To keep it: curfew extend %s --for 2h",
+		plain.Duration(lease.Sub(h.now).Round(time.Second)), h.options.Host.Name)
+	count := warnTerminals(h.lastMeasurement.terminals, said)
+	h.journal.add("warned", said+" ("+plain.Count(count, "terminal")+" notified)")
 }
 
 // warnIfIdle warns an idle session, and ends it after the grace period.

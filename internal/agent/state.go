@@ -36,11 +36,22 @@ type state struct {
 	Ending *ending `json:"ending,omitempty"`
 	// KeepFileTime is the last seen modification time of the keep file.
 	KeepFileTime time.Time `json:"kept,omitzero"`
+	// LeaseWarnings counts the warnings before the end of WarnedLease.
+	WarnedLease   time.Time `json:"warned_lease,omitzero"`
+	LeaseWarnings int       `json:"lease_warnings,omitempty"`
 	// Events is the number of the newest event file, Output the sent command output in bytes.
-	Events  int64        `json:"events"`
-	Output  int64        `json:"output"`
-	Setup   setupCommand `json:"setup"`
-	Jupyter processRef   `json:"jupyter"`
+	Events int64       `json:"events"`
+	Output int64       `json:"output"`
+	Setup  scriptState `json:"setup"`
+	// Command is the running command of a job, CommandAt its start and Outcome its end.
+	Command   scriptState      `json:"command,omitzero"`
+	CommandAt time.Time        `json:"command_at,omitzero"`
+	Outcome   *session.Outcome `json:"outcome,omitempty"`
+	// Restored is the snapshot that the work folder was restored from.
+	Restored session.Snapshot `json:"restored,omitzero"`
+	// Kills counts the processes that the kernel had killed for lack of memory when it started.
+	Kills   int64      `json:"kills,omitempty"`
+	Jupyter processRef `json:"jupyter"`
 	// Slots is the number of processes per node, Master the address of node 0, for distributed
 	// runs.
 	Slots  int    `json:"slots,omitempty"`
@@ -60,6 +71,9 @@ type ending struct {
 	Why     string    `json:"why"`
 	Since   time.Time `json:"since"`
 	Discard bool      `json:"discard"`
+	// AskedAt is the time of the request to save and end; zero: not yet. Nothing cancels the end
+	// of a session afterwards.
+	AskedAt time.Time `json:"asked_at,omitzero"`
 	// Killed reports that the processes were ended, Done that only the release of the machine is
 	// left.
 	Killed bool `json:"killed"`
@@ -73,16 +87,17 @@ const (
 	causeOrder cause = "order"
 	causeLease cause = "lease"
 	causeIdle  cause = "idle"
+	// causeCommand means that the command of a job ended, causeStall that it made no progress.
+	causeCommand cause = "command"
+	causeStall   cause = "stall"
 )
 
-// setupCommand is the running HostConfig.Setup command.
-type setupCommand struct {
+// scriptState is a running command of a user.
+type scriptState struct {
 	PID        int    `json:"pid,omitempty"`
 	StartTicks uint64 `json:"began,omitempty"`
 	// OutputRead is the number of output bytes already recorded.
 	OutputRead int64 `json:"read,omitempty"`
-	// exitedSilently reports that it ended without an exit status.
-	exitedSilently bool
 }
 
 // stateFolder is the state folder, locked by one process at a time.

@@ -24,6 +24,8 @@ type saveRequest struct {
 	final bool
 	// processesEnded reports that no process of the session can write any more.
 	processesEnded bool
+	// writerKilled reports that the command of a job was killed.
+	writerKilled bool
 	// deadline is when the machine is taken away; zero if never.
 	deadline time.Time
 	// timeout bounds the save; 0 means no limit.
@@ -48,12 +50,14 @@ type saveResult struct {
 
 // saver saves the work folder, one save at a time.
 type saver struct {
-	options   *Options
-	dir       string
-	quietTime time.Duration
-	store     checkpoint.Backend
-	attempt   *checkpoint.Attempt
-	saves     int
+	options *Options
+	// dir is the folder that is saved. workDir is the working folder of commands, which resolves what
+	// they declare in runDir.
+	dir, workDir, runDir string
+	quietTime            time.Duration
+	store                checkpoint.Backend
+	attempt              *checkpoint.Attempt
+	saves                int
 }
 
 // retention selects the snapshots to keep.
@@ -121,7 +125,13 @@ func (s *saver) saveSnapshot(ctx context.Context, w saveRequest, done *saveResul
 		}
 	}
 	o := checkpoint.SaveOptions{Quiet: s.quietTime, Wait: wait.For, Deadline: w.deadline}
-	o.Evidence.WriterExited = w.processesEnded
+	o.Evidence.WriterExited, o.Evidence.WriterKilled = w.processesEnded && !w.writerKilled, w.writerKilled
+	if events, err := checkpoint.ReadEvents(s.runDir); err == nil {
+		o.Evidence.Declared = events.DeclaredIn(s.dir, s.workDir)
+	}
+	if c := s.options.Host.Command; c != nil {
+		o.Evidence.DonePattern = c.Done
+	}
 	r, err := s.attempt.Save(ctx, s.dir, o)
 	if err != nil {
 		return err
@@ -137,7 +147,13 @@ func (s *saver) saveSnapshot(ctx context.Context, w saveRequest, done *saveResul
 		return fmt.Errorf("confirm the snapshot: HEAD of the run does not name it: %w", checkpoint.ErrFenced)
 	}
 	done.snapshot = session.Snapshot{Manifest: r.Snapshot.Manifest, At: r.Snapshot.At, Epoch: s.options.Host.Epoch,
-		Complete: r.Snapshot.State == checkpoint.Complete, Bytes: r.Snapshot.Bytes}
+		Complete: r.Snapshot.State == checkpoint.Complete, Bytes: r.Snapshot.Bytes, Step: r.Snapshot.Step}
+	done.snapshot.Until = w.startedAt.UTC()
+	for _, d := range o.Evidence.Declared {
+		if step := r.Snapshot.Step; step != nil && d.Step != nil && *d.Step == *step {
+			done.snapshot.Until = d.At.UTC()
+		}
+	}
 	done.number, done.incomplete = r.Snapshot.Seq, incompleteReason(&r.Manifest)
 	if s.saves++; s.saves%6 == 0 && !w.final && w.deadline.IsZero() && done.snapshot.Complete {
 		// Failing to delete old snapshots costs money, not work.
@@ -201,6 +217,18 @@ func fingerprint(dir string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
+// knownComplete returns the number of the newest snapshot of checkpoints that are known to be
+// complete, because the work declared or marked them; 0 if there is none.
+func knownComplete(list []checkpoint.Snapshot) int64 {
+	for _, n := range list {
+		known := n.Step != nil || n.Finished == checkpoint.Declared || n.Finished == checkpoint.Marked
+		if known && n.State != checkpoint.Unsettled {
+			return n.Seq
+		}
+	}
+	return 0
+}
+
 // restore restores the newest snapshot into the work folder and returns a message for the journal.
 // Existing files are someone's work and stay, unless a restore was interrupted.
 func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, string, error) {
@@ -226,7 +254,10 @@ func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, str
 		return none, "", nil
 	}
 	o := checkpoint.RestoreOptions{Replace: cutOff}
-	if !slices.ContainsFunc(list, func(n checkpoint.Snapshot) bool { return n.State != checkpoint.Unsettled }) {
+	if s.options.Host.Command != nil {
+		// The folder belongs to the job: an earlier attempt may have left unfinished files in it.
+		o.Replace, o.Seq = true, knownComplete(list)
+	} else if !slices.ContainsFunc(list, func(n checkpoint.Snapshot) bool { return n.State != checkpoint.Unsettled }) {
 		o.Seq = list[0].Seq // files that changed while being read are better than none
 	}
 	r, err := run.Restore(ctx, s.dir, o)
@@ -239,11 +270,14 @@ func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, str
 	n := r.Snapshot
 	said := fmt.Sprintf("restored snapshot %d of %s: %s, %s", n.Seq, plain.Time(n.At), plain.Count(n.Files, "file"),
 		plain.Size(n.Bytes))
+	if n.Step != nil {
+		said += fmt.Sprintf(", step %d", *n.Step)
+	}
 	for _, k := range r.Skipped {
 		said += fmt.Sprintf("; snapshot %d is newer and not restored: %s", k.Snapshot.Seq, k.Why)
 	}
 	return session.Snapshot{
 		Manifest: n.Manifest, At: n.At, Epoch: s.options.Host.Epoch, Complete: n.State == checkpoint.Complete,
-		Bytes: n.Bytes,
+		Bytes: n.Bytes, Step: n.Step,
 	}, said, nil
 }

@@ -291,12 +291,13 @@ var least = map[string][]string{
 		"get-bills", "get-reconciliation", "get-gate", "list-approvals", "get-approval",
 		"list-people", "whoami", "list-audit", "verify-audit", "stream-events", "list-backtests", "get-backtest",
 		"get-backtest-result", "list-bill-periods", "get-last-scan",
-		"list-sessions", "get-session", "get-session-log", "get-cost-shares", "get-state", "get-doctor-state",
+		"list-sessions", "get-session", "get-session-log", "list-jobs", "get-job", "get-job-log",
+		"get-cost-shares", "get-state", "get-doctor-state",
 		"get-gateways", "list-open-alerts", "get-why"},
 	"user": {
 		"create-backtest", "cancel-backtest", "keep-resource", "settle-hold", "release-hold",
 		"extend-hold", "estimate",
-		"gate", "up-session", "extend-session", "down-session", "divide-costs",
+		"gate", "up-session", "extend-session", "down-session", "run-job", "cancel-job", "divide-costs",
 	},
 	"approver": {"approve", "deny"},
 	"operator": {

@@ -38,49 +38,7 @@ type Events struct {
 }
 
 // ReadEvents reads the events in a run's folder. A missing file means no events.
-func ReadEvents(runDir string) (Events, error) {
-	f, err := os.Open(filepath.Join(runDir, EventsFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Events{}, nil
-	}
-	if err != nil {
-		return Events{}, fmt.Errorf("read declarations: %w", err)
-	}
-	defer f.Close()
-	e, err := parseEvents(f)
-	if err != nil {
-		return e, fmt.Errorf("read declarations in %s: %w", runDir, err)
-	}
-	return e, nil
-}
-
-// parseEvents parses lines. A line without newline is still being written and is ignored.
-func parseEvents(r io.Reader) (Events, error) {
-	var e Events
-	b := bufio.NewReaderSize(r, maxEventLine)
-	for {
-		line, err := b.ReadSlice('\n')
-		switch {
-		case err == io.EOF:
-			return e, nil
-		case errors.Is(err, bufio.ErrBufferFull):
-			for errors.Is(err, bufio.ErrBufferFull) {
-				_, err = b.ReadSlice('\n')
-			}
-			if err == io.EOF {
-				return e, nil
-			}
-			if err != nil {
-				return e, err
-			}
-			e.InvalidLines++
-			continue
-		case err != nil:
-			return e, err
-		}
-		e.add(line)
-	}
-}
+func ReadEvents(runDir string) (Events, error) { return (&EventReader{RunDir: runDir}).Read() }
 
 func (e *Events) add(line []byte) {
 	var event struct {
@@ -126,4 +84,77 @@ func (e Events) DeclaredIn(dir, workdir string) []Declaration {
 		in = append(in, Declaration{filepath.ToSlash(rel), s.Step, s.At})
 	}
 	return in
+}
+
+// EventReader reads the events of a run as they are appended. It is not safe for concurrent use.
+type EventReader struct {
+	// RunDir is the run's folder.
+	RunDir string
+	offset int64
+	events Events
+	// highest is the highest step.
+	highest *int64
+}
+
+// Read returns all events up to now. The declarations are shared with later calls.
+func (r *EventReader) Read() (Events, error) {
+	f, err := os.Open(filepath.Join(r.RunDir, EventsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r.events, nil
+	}
+	if err != nil {
+		return r.events, fmt.Errorf("read declarations: %w", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() < r.offset {
+		r.offset, r.events = 0, Events{} // the work replaced the file
+	}
+	if _, err := f.Seek(r.offset, io.SeekStart); err != nil {
+		return r.events, fmt.Errorf("read declarations: %w", err)
+	}
+	if err := r.parse(f); err != nil {
+		return r.events, fmt.Errorf("read declarations in %s: %w", r.RunDir, err)
+	}
+	return r.events, nil
+}
+
+// parse parses lines. A line without newline is still being written and is read again later.
+func (r *EventReader) parse(from io.Reader) error {
+	lines := bufio.NewReaderSize(from, maxEventLine)
+	for {
+		line, err := lines.ReadSlice('\n')
+		size, long := int64(len(line)), errors.Is(err, bufio.ErrBufferFull)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			line, err = lines.ReadSlice('\n')
+			size += int64(len(line))
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case long:
+			r.events.InvalidLines++
+		default:
+			r.events.add(line)
+			r.noteSteps()
+		}
+		r.offset += size
+	}
+}
+
+// HighestStep returns the highest step that the work ever declared; nil if none.
+func (r *EventReader) HighestStep() *int64 { return r.highest }
+
+// noteSteps keeps the highest step: a step of a checkpoint counts too.
+func (r *EventReader) noteSteps() {
+	note := func(s *int64) {
+		if s != nil && (r.highest == nil || *s > *r.highest) {
+			r.highest = s
+		}
+	}
+	note(r.events.Step)
+	if n := len(r.events.Saved); n > 0 {
+		note(r.events.Saved[n-1].Step)
+	}
 }

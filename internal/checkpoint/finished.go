@@ -18,6 +18,9 @@ type Evidence struct {
 	DonePattern string
 	// WriterExited reports that the writing process has ended.
 	WriterExited bool
+	// WriterKilled reports that the writing process was killed. Then a file that changed since the
+	// newest snapshot, and that nothing else proves finished, may be half-written.
+	WriterKilled bool
 }
 
 // checkpointUnit is a checkpoint inside the folder, which is finished, saved or left out as a

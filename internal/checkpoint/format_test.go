@@ -258,14 +258,17 @@ func FuzzEvents(f *testing.F) {
 	f.Add(append(bytes.Repeat([]byte("x"), maxEventLine+10), '\n'), 3)
 	f.Add(bytes.Repeat([]byte("x"), maxEventLine+10), maxEventLine+1)
 	f.Fuzz(func(t *testing.T, data []byte, cut int) {
-		all, err := parseEvents(bytes.NewReader(data))
+		var whole, cutOff EventReader
+		err := whole.parse(bytes.NewReader(data))
+		all := whole.events
 		if err != nil {
 			t.Fatal(err)
 		}
 		if cut < 0 || cut > len(data) {
 			return
 		}
-		some, err := parseEvents(bytes.NewReader(data[:cut]))
+		err = cutOff.parse(bytes.NewReader(data[:cut]))
+		some := cutOff.events
 		if err != nil {
 			t.Fatal(err)
 		}

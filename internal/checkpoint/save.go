@@ -222,9 +222,17 @@ func (s *saveRun) waitQuiet(ctx context.Context) error {
 func (s *saveRun) compare(m *Manifest, after []foundEntry, j judgment) (changed bool) {
 	m.Entries, m.LeftOut = nil, nil
 	there, created := map[string]bool{}, false
+	before := s.newestEntries()
 	for i, f := range after {
 		e := f.Entry
+		old, same := before[f.Path]
+		same = same && old.Kind == e.Kind && old.Size == e.Size && old.Modified.Equal(e.Modified) && !old.Stale &&
+			old.Finished != ""
 		e.Finished = cmp.Or(j.finished[i], Quiescent)
+		if same && (old.Finished == Declared || old.Finished == Marked) {
+			e.Finished = old.Finished // as its declaration said, perhaps on another machine
+		}
+		half := s.o.Evidence.WriterKilled && f.Kind == File && !same && j.finished[i] == ""
 		switch c := s.read[f.Path]; {
 		case f.skipReason != "":
 			m.LeftOut = append(m.LeftOut, LeftOut{f.Path, 0, f.skipReason})
@@ -243,6 +251,8 @@ func (s *saveRun) compare(m *Manifest, after []foundEntry, j judgment) (changed 
 			continue
 		case !c.complete || !c.seen.unchanged(f):
 			e.Finished, changed = "", true
+		case half:
+			e.Finished = ""
 		}
 		if e.Kind == Hardlink && !there[e.Target] {
 			continue // left out together with its first name
@@ -254,7 +264,7 @@ func (s *saveRun) compare(m *Manifest, after []foundEntry, j judgment) (changed 
 	if created && m.Finished != Declared && m.Finished != Marked {
 		m.State, m.Finished = Unsettled, ""
 	}
-	m.Step = newestStep(j.units, there)
+	m.Step = s.newestStep(j.units, m.Entries)
 	if s.declaredRemoved(after, j, there) {
 		m.State, m.Finished, changed = Unsettled, "", true
 	}
@@ -289,14 +299,52 @@ func (s *saveRun) declaredRemoved(after []foundEntry, j judgment, there map[stri
 	return false
 }
 
-// newestStep returns the highest declared step among saved paths.
-func newestStep(units []checkpointUnit, there map[string]bool) (newest *int64) {
+// newestEntries returns the entries of the newest snapshot by path.
+func (s *saveRun) newestEntries() map[string]Entry {
+	all := map[string]Entry{}
+	if s.a.newest != nil {
+		for _, e := range s.a.newest.Entries {
+			all[e.Path] = e
+		}
+	}
+	return all
+}
+
+// newestStep returns the highest declared step of the checkpoints that are saved as they were
+// declared: one that was written again since has no step. Where nothing is declared, the step of the
+// newest snapshot stays that of its unchanged files.
+func (s *saveRun) newestStep(units []checkpointUnit, entries []Entry) (newest *int64) {
 	for _, u := range units {
-		if u.step != nil && (there[u.path] || u.path == ".") && (newest == nil || *u.step > *newest) {
+		if u.step == nil || newest != nil && *u.step <= *newest {
+			continue
+		}
+		whole, files := true, false
+		for _, e := range entries {
+			if e.Kind == File && u.contains(e.Path) {
+				whole, files = whole && e.Finished == Declared, true
+			}
+		}
+		if whole && (files || u.path == "." || hasEntry(entries, u.path)) {
 			newest = u.step
 		}
 	}
-	return newest
+	if newest != nil || s.a.newest == nil || s.a.newest.Step == nil || len(s.o.Evidence.Declared) > 0 {
+		return newest
+	}
+	now := map[string]Entry{}
+	for _, e := range entries {
+		now[e.Path] = e
+	}
+	for _, old := range s.a.newest.Entries {
+		if e := now[old.Path]; old.Kind == File && old.Finished == Declared && e.Finished != Declared {
+			return nil
+		}
+	}
+	return s.a.newest.Step
+}
+
+func hasEntry(entries []Entry, path string) bool {
+	return slices.ContainsFunc(entries, func(e Entry) bool { return e.Path == path })
 }
 
 // fill assigns the entries their chunks once all parts are stored.

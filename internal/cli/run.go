@@ -29,6 +29,7 @@ const (
 	ExitHeld        = 3   // needs approval, or waste over --fail-on
 	ExitDenied      = 4   // denied
 	ExitPartial     = 5   // some resources could not be read or acted on
+	ExitJob         = 10  // a job has failed; the exit code of its command is in the output
 	ExitInterrupted = 130 // interrupted
 )
 

@@ -11,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	appruntime "github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/cloud/local"
+	"github.com/curfew-dev/curfew/internal/job"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -53,6 +55,12 @@ the session. See docs/sessions.md.`,
 func (a *app) up(ctx context.Context, in ops.UpInput, detach bool) error {
 	a.saidSince = a.Now().Add(-time.Second) // the clock of the state is a coarse one
 	run, err := ops.One(ops.Up.Call(ctx, a.at, in))
+	for isEnding(err) { // it starts again with what is saved now
+		if err := a.awaitEnd(ctx, in.Body.Name); err != nil {
+			return err
+		}
+		run, err = ops.One(ops.Up.Call(ctx, a.at, in))
+	}
 	if err != nil {
 		return a.refused(run, err)
 	}
@@ -84,13 +92,40 @@ func (a *app) up(ctx context.Context, in ops.UpInput, detach bool) error {
 	return nil
 }
 
+// isEnding reports whether a session was not started because the one before it is ending.
+func isEnding(err error) bool {
+	wired := (*appruntime.Error)(nil)
+	return errors.As(err, &wired) && wired.Code == "ending"
+}
+
+// awaitEnd waits until a session that is ending has ended.
+func (a *app) awaitEnd(ctx context.Context, name string) error {
+	run, err := a.session(ctx, name)
+	if err != nil {
+		return err
+	}
+	if !a.quiet {
+		plain.Fprintf(a.Stderr, "curfew: session %s is ending (%s): waiting for its end\n", run.Name, run.Why)
+	}
+	if err := a.ensureKeeper(ctx); err != nil {
+		return err
+	}
+	_, err = a.follow(ctx, run.ID, over)
+	return err
+}
+
 // settled reports whether a session is ready, or will not be any more.
 func settled(r view.Run) bool {
 	return r.State == string(session.Ready) || r.State == string(session.Ending) || over(r)
 }
 
 // over reports whether nothing of a session is left or will be.
-func over(r view.Run) bool { return session.State(r.State).IsFinal() }
+func over(r view.Run) bool {
+	if r.Job != nil {
+		return job.State(r.State).IsFinal()
+	}
+	return session.State(r.State).IsFinal()
+}
 
 // refused shows the session that the gate did not let pass, where it is one, and returns why.
 func (a *app) refused(run view.Run, why error) error {
@@ -206,7 +241,7 @@ func (a *app) newLs() *cobra.Command {
 	var in ops.SessionsInput
 	c := &cobra.Command{
 		Use:   "ls",
-		Short: "List sessions with their state, lease, saved work and cost",
+		Short: "List sessions and jobs with their state, saved work and cost",
 		Example: `  curfew ls
   curfew ls --all
   curfew ls -o json`,
@@ -214,6 +249,14 @@ func (a *app) newLs() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			doc, err := ops.ListSessions.Call(c.Context(), a.at, in)
 			if err != nil {
+				return err
+			}
+			jobs, err := ops.ListJobs.Call(c.Context(), a.at, ops.JobsInput{All: in.All})
+			if err != nil {
+				return err
+			}
+			doc.Runs = append(doc.Runs, jobs.Runs...)
+			if err := a.replaceKeeper(c.Context(), doc); err != nil {
 				return err
 			}
 			return a.show(doc, func() report.Sheet { return report.Runs(doc, a.Now()) })
@@ -228,10 +271,10 @@ func (a *app) newStatus() *cobra.Command {
 	var watch bool
 	c := &cobra.Command{
 		Use:   "status NAME",
-		Short: "Show a session with what its machines are doing",
+		Short: "Show a session or job with what its machines are doing",
 		Example: `  curfew status demo
   curfew status demo --watch`,
-		Args: oneArg("the name of one session"),
+		Args: oneArg("the name of one session or job"),
 		RunE: func(c *cobra.Command, args []string) error { return a.status(c.Context(), args[0], watch) },
 	}
 	c.Flags().BoolVar(&watch, "watch", false, "show it again every 2 seconds, until it has ended")
@@ -242,7 +285,7 @@ func (a *app) newStatus() *cobra.Command {
 // status shows a session, once or again and again.
 func (a *app) status(ctx context.Context, name string, watch bool) error {
 	for {
-		doc, err := ops.GetSession.Call(ctx, a.at, ops.SessionInput{ByID: ops.ByID{ID: name}, Hosts: true})
+		doc, err := a.runOrJob(ctx, name, true)
 		if err != nil {
 			return err
 		}
@@ -267,21 +310,25 @@ func (a *app) newLogs() *cobra.Command {
 	var follow bool
 	c := &cobra.Command{
 		Use:   "logs NAME",
-		Short: "Show what happened to a session, in order",
+		Short: "Show what happened to a session or job, in order, with what a job printed",
 		Example: `  curfew logs demo
   curfew logs demo -f`,
-		Args: oneArg("the name of one session"),
+		Args: oneArg("the name of one session or job"),
 		RunE: func(c *cobra.Command, args []string) error { return a.logs(c.Context(), args[0], follow) },
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "show new lines, until the session has ended")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "show new lines, until the session or job has ended")
 	a.outputs(c, tableJSON...)
 	return c
 }
 
 // logs shows the journal of a session.
 func (a *app) logs(ctx context.Context, name string, follow bool) error {
+	found, err := ops.One(a.runOrJob(ctx, name, false))
+	if err != nil {
+		return err
+	}
 	if !follow {
-		doc, err := a.sessionLog(ctx, name)
+		doc, err := a.logOf(ctx, found)
 		if err != nil {
 			return err
 		}
@@ -292,11 +339,11 @@ func (a *app) logs(ctx context.Context, name string, follow bool) error {
 	}
 	said := map[string]bool{}
 	for {
-		run, err := a.session(ctx, name)
+		run, err := a.reread(ctx, found)
 		if err != nil {
 			return err
 		}
-		doc, err := a.sessionLog(ctx, run.ID)
+		doc, err := a.logOf(ctx, run)
 		if err != nil {
 			return err
 		}

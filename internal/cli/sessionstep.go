@@ -18,6 +18,20 @@ type pace struct {
 
 func newPace() *pace { return &pace{version: -1} }
 
+// keep makes a pass if one is due, or the record has a new version.
+func (p *pace) keep(version int64, pass func() (time.Duration, error)) error {
+	if p.version == version && time.Now().Before(p.due) { //nolint:forbidigo // the pace of this process
+		return nil
+	}
+	p.version = version
+	after, err := pass()
+	if err != nil {
+		after = time.Second
+	}
+	p.due = time.Now().Add(after) //nolint:forbidigo // the pace of this process
+	return err
+}
+
 // remotePoll is how often a session at a service is looked at.
 const remotePoll = 500 * time.Millisecond
 
@@ -36,14 +50,7 @@ func (a *app) step(ctx context.Context, p *pace, id string) (time.Duration, erro
 	if err != nil {
 		return 0, err
 	}
-	if p.version != s.Version || !time.Now().Before(p.due) { //nolint:forbidigo // the pace of this process
-		p.version = s.Version
-		var after time.Duration
-		if after, err = all.Keeper.Keep(ctx, id); err != nil {
-			after = time.Second
-		}
-		p.due = time.Now().Add(after) //nolint:forbidigo // the pace of this process
-	}
+	err = p.keep(s.Version, func() (time.Duration, error) { return all.Keeper.Keep(ctx, id) })
 	return min(max(time.Until(p.due), 20*time.Millisecond), 250*time.Millisecond), err
 }
 
@@ -57,6 +64,16 @@ func (a *app) ensureKeeper(ctx context.Context) error {
 		return err
 	}
 	return all.EnsureKeeper(ctx)
+}
+
+// replaceKeeper starts a keeper where some of these runs are open and the one that kept them is gone.
+func (a *app) replaceKeeper(ctx context.Context, doc view.Runs) error {
+	for _, r := range doc.Runs {
+		if !over(r) {
+			return a.ensureKeeper(ctx)
+		}
+	}
+	return nil
 }
 
 // disconnect ends the connections of this machine to sessions that are over.

@@ -232,23 +232,28 @@ var GetSessionLog = declare(Operation[SessionLogInput, view.SessionLog]{
 		if err != nil {
 			return r, err
 		}
-		type keyed struct {
-			view.SessionEvent
-			key string
-		}
-		events := make([]keyed, len(keys))
-		for i, key := range keys {
-			events[i] = keyed{doc.Events[i], key}
-		}
-		events, r.Next, err = page(in.Paging, events, func(e keyed) string { return e.key })
-		doc.Events = []view.SessionEvent{}
-		for _, e := range events {
-			doc.Events = append(doc.Events, e.SessionEvent)
-		}
-		r.Doc = doc
-		return r, err
+		return logPage(in.Paging, doc, keys)
 	},
 })
+
+// logPage cuts the page of a journal that a caller asks for, by the keys of its events.
+func logPage(p Paging, doc view.SessionLog, keys []string) (r Reply[view.SessionLog], err error) {
+	type keyed struct {
+		view.SessionEvent
+		key string
+	}
+	events := make([]keyed, len(keys))
+	for i, key := range keys {
+		events[i] = keyed{doc.Events[i], key}
+	}
+	events, r.Next, err = page(p, events, func(e keyed) string { return e.key })
+	doc.Events = []view.SessionEvent{}
+	for _, e := range events {
+		doc.Events = append(doc.Events, e.SessionEvent)
+	}
+	r.Doc = doc
+	return r, err
+}
 
 // ExtendSessionInput extends the lease of a session.
 type ExtendSessionInput struct {

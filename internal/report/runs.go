@@ -13,33 +13,50 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Runs lists sessions.
+// Runs lists sessions and jobs.
 func Runs(doc view.Runs, now time.Time) layout.Sheet {
-	s := layout.Sheet{Verb: "ls", Title: "No sessions"}
+	s := layout.Sheet{Verb: "ls", Title: "No sessions and no jobs"}
 	if len(doc.Runs) == 0 {
-		s.Next = []string{"curfew up demo --gpu L4"}
+		s.Next = []string{"curfew up demo --gpu L4", "curfew run --gpu L4 -- python train.py"}
 		return s
 	}
 	g := layout.Grid{
 		Head:  []string{"name", "state", "machine", "an hour", "cost", "lease ends", "saved", "owner"},
 		Right: []bool{false, false, false, true, true, false, false, false}, States: []bool{1: true},
 	}
-	running := 0
+	sessions, jobs := 0, 0
 	var hourly money.Amount
 	for _, r := range doc.Runs {
 		if r.EndedAt == nil {
-			running++
+			if r.Job != nil {
+				jobs++
+			} else {
+				sessions++
+			}
 			hourly += hourOf(r).Or(0)
 		}
+		hour := dollarsOf(hourOf(r))
+		if r.HourlyUSD == nil && r.Job != nil {
+			hour = "-" // no machine runs
+		}
 		g.Rows = append(g.Rows, []string{
-			r.Name, r.State, machineOf(r), dollarsOf(hourOf(r)), dollarsOf(r.CostUSD),
+			r.Name, r.State, machineOf(r), hour, dollarsOf(r.CostUSD),
 			leaseOf(r, now), savedOf(r, now),
 			cmp.Or(r.Owner.User, r.Owner.Team, r.AskedBy),
 		})
 	}
-	s.Title = fmt.Sprintf("%s, %s an hour", plain.Count(running, "session"), hourly.Dollars())
-	if running == 0 {
-		s.Title = "No session runs"
+	var open []string
+	for _, n := range []struct {
+		count int
+		what  string
+	}{{sessions, "session"}, {jobs, "job"}} {
+		if n.count > 0 {
+			open = append(open, plain.Count(n.count, n.what))
+		}
+	}
+	s.Title = fmt.Sprintf("%s, %s an hour", strings.Join(open, " and "), hourly.Dollars())
+	if len(open) == 0 {
+		s.Title = "No session and no job runs"
 	}
 	s.Tables = []layout.Grid{g}
 	who := layout.Grid{Head: []string{"session", "node", "connection", "from", "since"}}
@@ -98,6 +115,9 @@ func leaseOf(r view.Run, now time.Time) string {
 	if r.EndedAt != nil {
 		return "ended " + plain.When(*r.EndedAt, now)
 	}
+	if r.LeaseUntil.IsZero() { // a job that waits
+		return "-"
+	}
 	return plain.When(r.LeaseUntil, now)
 }
 
@@ -114,6 +134,9 @@ func Status(doc view.Runs, now time.Time) layout.Sheet {
 		return Runs(doc, now)
 	}
 	r := doc.Runs[0]
+	if r.Job != nil {
+		return jobStatus(r, now)
+	}
 	s := layout.Sheet{Verb: "status " + r.Name, Title: r.Name + " is " + r.State}
 	if r.State == "failed" {
 		s.Title = r.Name + " never became ready"

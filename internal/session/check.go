@@ -104,9 +104,15 @@ func (st *Status) sanitize(s *Session, now time.Time) (rejected []string, ok boo
 	}
 	n := st.Snapshot
 	impossible := n.Bytes < 0 || n.Epoch < 0 || n.Epoch > s.Epoch || n.At.After(now.Add(clockLeeway)) ||
+		n.Until.After(now.Add(clockLeeway)) ||
 		n.Manifest != "" && !snapshotKeyPattern.MatchString(n.Manifest) || !n.At.IsZero() &&
 		n.At.Before(time.Unix(0, 0))
 	drop("snapshot", impossible, func() { st.Snapshot = Snapshot{} })
+	drop("snapshot step", n.Step != nil && *n.Step < 0, func() { st.Snapshot.Step = nil })
+	if c := st.Command; c != nil {
+		usable := c.sanitize(st.Node, text, func(name string, at *time.Time) { times(name, at, clockLeeway) })
+		drop("command", !usable, func() { st.Command = nil })
+	}
 	ok = slices.Contains(hostPhases, st.Phase)
 	drop("phase", !ok, func() { st.Phase = "" })
 	slices.Sort(rejected)

@@ -188,6 +188,7 @@ func (d *decider) wait(after time.Duration) {
 // beginEnding moves the session to Ending.
 func (d *decider) beginEnding(by, format string, a ...any) {
 	s := d.record()
+	d.takeOutcome() // before the machine and its documents go
 	setEnding(s, d.Now, by, fmt.Sprintf(format, a...))
 	d.addEvent("ending", "%s", s.Why)
 	d.writeRecord()
@@ -203,22 +204,28 @@ func (d *decider) decideRequested() {
 	age := d.Now.Sub(d.Session.RequestedAt)
 	switch {
 	case d.Session.ApprovalID != "" && age > d.timeouts.Approval:
-		d.beginEnding(keeperActor, "no one approved request %s within %s", d.Session.ApprovalID, d.timeouts.Approval)
+		d.beginEnding(KeeperActor, "no one approved request %s within %s", d.Session.ApprovalID, d.timeouts.Approval)
 	case d.HasGate:
 		d.decision.Step = StepAdmit
 	case d.Session.ApprovalID == "" && age > d.timeouts.Gate:
-		d.beginEnding(keeperActor, "it was given up before the gate decided")
+		d.beginEnding(KeeperActor, "it was given up before the gate decided")
 	default:
 		d.wait(30 * time.Second)
 	}
 }
 
-// keeperActor is the actor of steps that no person requested.
-const keeperActor = "keeper"
+// Actors of steps that no person requested: the keeper, a host, and the keeper of a job.
+const (
+	KeeperActor = "keeper"
+	HostActor   = "host"
+	JobActor    = "job"
+)
 
 func (d *decider) decideLaunching() {
 	s := &d.Session
 	switch state := s.LaunchStep.State(); {
+	case state == intent.Planned && s.Job != "" && !d.Now.Before(s.LeaseUntil):
+		d.beginEnding(KeeperActor, "its lease ended before a machine was launched")
 	case state == intent.Planned && s.LaunchStep.Key == "":
 		d.choosePool()
 	case state == intent.Confirmed && len(s.Machines) > 0:
@@ -227,11 +234,11 @@ func (d *decider) decideLaunching() {
 		d.addEvent("launched", "%d × %s", len(s.Machines), s.Pool)
 		d.writeRecord()
 	case state == intent.GivenUp, state == intent.Confirmed:
-		d.beginEnding(keeperActor, "its machines ended while they were launched")
+		d.beginEnding(KeeperActor, "its machines ended while they were launched")
 	case state == intent.Refused:
 		d.handleRefusedLaunch()
 	case d.Now.Sub(s.RequestedAt) > d.timeouts.Launch:
-		d.beginEnding(keeperActor, "the provider did not say within %s whether its machines were launched: %s",
+		d.beginEnding(KeeperActor, "the provider did not say within %s whether its machines were launched: %s",
 			d.timeouts.Launch,
 			cmp.Or(s.LaunchStep.Error, "no answer"))
 	default:
@@ -239,9 +246,9 @@ func (d *decider) decideLaunching() {
 	}
 }
 
-// Classes of refused launches, stored in the launch step.
+// ClassCapacity and the others are classes of refused launches, stored in the launch step.
 const (
-	classCapacity    = "capacity"
+	ClassCapacity    = "capacity"
 	classQuota       = "quota"
 	classUnsupported = "unsupported"
 	classMismatch    = "mismatch"
@@ -253,8 +260,8 @@ const (
 func (d *decider) handleRefusedLaunch() {
 	s := d.record()
 	why := s.LaunchStep.Error
-	if s.LaunchStep.Refused != classCapacity {
-		d.beginEnding(keeperActor, "%s: %s", s.Pool, why)
+	if s.LaunchStep.Refused != ClassCapacity {
+		d.beginEnding(KeeperActor, "%s: %s", s.Pool, why)
 		return
 	}
 	s.CapacityFailures = append(s.CapacityFailures, CapacityFailure{
@@ -269,7 +276,7 @@ func (d *decider) handleRefusedLaunch() {
 // ceiling.
 func (d *decider) choosePool() {
 	if len(d.Pools) == 0 {
-		d.beginEnding(keeperActor, "no place to launch it from is known")
+		d.beginEnding(KeeperActor, "no place to launch it from is known")
 		return
 	}
 	failed := func(p Pool) bool {
@@ -292,6 +299,7 @@ func (d *decider) choosePool() {
 		s := d.record()
 		s.LaunchAttempts++
 		s.Pool, s.LaunchStep = p, intent.Step{Name: "launch", Key: launchToken(s)}
+		s.boundLease(d.Now, max(1, d.Nodes))
 		d.addEvent("launching", "%s", p)
 		d.writeRecord()
 		return
@@ -309,11 +317,11 @@ func (d *decider) choosePool() {
 	}
 	switch {
 	case len(tried) > 0:
-		d.beginEnding(keeperActor, "no capacity in %s%s", strings.Join(tried, ", "), ceilingNote)
+		d.beginEnding(KeeperActor, "no capacity in %s%s", strings.Join(tried, ", "), ceilingNote)
 	case overCeiling == len(d.Pools):
-		d.beginEnding(keeperActor, "no place is as cheap as what the gate let pass%s", ceilingNote)
+		d.beginEnding(KeeperActor, "no place is as cheap as what the gate let pass%s", ceilingNote)
 	default:
-		d.beginEnding(keeperActor, "no capacity: %d pools had none for other sessions within %s%s",
+		d.beginEnding(KeeperActor, "no capacity: %d pools had none for other sessions within %s%s",
 			len(d.Pools)-overCeiling,
 			d.timeouts.PoolBackoff, ceilingNote)
 	}
@@ -322,10 +330,13 @@ func (d *decider) choosePool() {
 // overCeiling reports whether machines of a pool cost more than the gate allowed. An unpriced pool
 // does.
 func (d *decider) overCeiling(p Pool) bool {
+	all := poolRate(p, max(1, d.Nodes))
+	if d.Session.CostLimit > 0 && all == nil {
+		return true // its dollars could not be bounded
+	}
 	if d.Session.HourlyCeiling <= 0 {
 		return false
 	}
-	all := poolRate(p, max(1, d.Nodes))
 	if all == nil {
 		return true
 	}
@@ -351,11 +362,11 @@ func (d *decider) decideRunning() {
 		return
 	}
 	if s.State == Starting && d.Now.Sub(s.LaunchedAt) > d.timeouts.Start {
-		d.beginEnding(keeperActor, "it was not ready within %s", d.timeouts.Start)
+		d.beginEnding(KeeperActor, "it was not ready within %s", d.timeouts.Start)
 		return
 	}
 	if s.State == Ready && d.Now.After(s.LeaseUntil.Add(d.timeouts.Grace)) {
-		d.beginEnding(keeperActor, "its lease ended at %s", s.LeaseUntil.UTC().Format(time.RFC3339))
+		d.beginEnding(KeeperActor, "its lease ended at %s", s.LeaseUntil.UTC().Format(time.RFC3339))
 		return
 	}
 	if d.sendOrder() || d.chargeIfDue() || d.HostsRead && d.noteHosts() {
@@ -380,7 +391,7 @@ func (d *decider) decideUserLaunched() {
 	case s.State != Ready: // the adopting command completes the record
 	case d.MachinesListed && len(d.found()) < len(s.Machines):
 		if d.confirmMissing() {
-			d.beginEnding(keeperActor, "its machine was stopped, ended or given back")
+			d.beginEnding(KeeperActor, "its machine was stopped, ended or given back")
 		}
 		return
 	case d.MachinesListed && !s.MissingSince.IsZero():
@@ -410,11 +421,11 @@ func (d *decider) pollInterval() time.Duration {
 func (d *decider) endVanished(found []FoundMachine) {
 	for node, h := range d.Hosts {
 		if d.HostsRead && (h.Phase == HostEnding || h.Phase == HostSaving || h.Phase == HostWarned) {
-			d.beginEnding("host", "%s", cmp.Or(h.Why, fmt.Sprintf("node %d ended it", node)))
+			d.beginEnding(HostActor, "%s", cmp.Or(h.Why, fmt.Sprintf("node %d ended it", node)))
 			return
 		}
 	}
-	d.beginEnding(keeperActor, "%d of its %d machines are gone, and it did not end them",
+	d.beginEnding(KeeperActor, "%d of its %d machines are gone, and it did not end them",
 		len(d.Session.Machines)-len(found),
 		len(d.Session.Machines))
 }
@@ -430,14 +441,18 @@ func (d *decider) followHosts() bool {
 		}
 		switch h.Phase {
 		case HostFailed:
-			d.beginEnding("host", "the set-up of node %d failed: %s", node, cmp.Or(h.Why, "it does not say why"))
+			d.beginEnding(HostActor, "the set-up of node %d failed: %s", node, cmp.Or(h.Why, "it does not say why"))
 			return true
 		case HostEnding, HostSaving:
-			d.beginEnding("host", "%s", cmp.Or(h.Why, fmt.Sprintf("node %d ended it", node)))
+			d.beginEnding(HostActor, "%s", cmp.Or(h.Why, fmt.Sprintf("node %d ended it", node)))
 			return true
 		case HostReady, HostWarned:
 			ready++
 		}
+	}
+	if o := d.outcome(); s.Job != "" && o != nil && o.Class == Succeeded {
+		d.beginEnding(JobActor, "its command succeeded")
+		return true
 	}
 	if s.State == Starting && ready == len(s.Machines) {
 		n := d.record()
@@ -462,6 +477,7 @@ const (
 // rate-limited, because a host may report something new at every poll.
 func (d *decider) noteHosts() bool {
 	s, changed := d.record(), d.takeNewestSnapshot()
+	changed = d.takeOutcome() || changed
 	if now := d.liveConnections(); s.State != Ending && !slices.Equal(now, s.Connections) {
 		s.Connections, changed = now, true
 	}

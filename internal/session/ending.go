@@ -39,6 +39,7 @@ func (d *decider) decideEnding() {
 		}
 		n := d.record()
 		d.takeNewestSnapshot()
+		d.takeOutcome()
 		n.EndStep = intent.Step{Name: "end", Key: "end-" + s.ID}
 		if n.UnsavedWork = d.unsavedWork(); n.UnsavedWork != "" {
 			d.addEvent("lost", "%s", n.UnsavedWork)
@@ -95,6 +96,7 @@ func (d *decider) unsavedWork() string {
 		switch {
 		case ok && h.Phase == HostEnding && h.UnsavedReason == "", s.ReadyAt.IsZero() &&
 			(!ok || h.Phase == HostFailed):
+		case ok && h.Phase == HostEnding && s.Job != "": // what a killed command left half-written is no work
 		case ok && h.UnsavedReason != "":
 			lost = append(lost, fmt.Sprintf("node %d: %s", m.Node, h.UnsavedReason))
 		default:

@@ -57,6 +57,32 @@ type HostConfig struct {
 	// WholeMachine makes the end shut the machine down, disks included. If false, the session is a
 	// set of processes on a machine that stays, with its files.
 	WholeMachine bool `json:"machine,omitempty"`
+	// Command is the work of a job; nil for a session of people. Work then holds the snapshots of
+	// Command.CheckpointDir, and WorkDir is where the command runs.
+	Command *Command `json:"command,omitempty"`
+}
+
+// Command is the work of a job.
+type Command struct {
+	// Run is a shell command.
+	Run string `json:"run"`
+	// Job is the name of the job, Attempt the number of this attempt, from 1.
+	Job     string `json:"job"`
+	Attempt int    `json:"attempt"`
+	// Code is the URL of an archive that is unpacked to the work folder, ending in its SHA-256; empty
+	// leaves the folder empty.
+	Code string `json:"code,omitempty"`
+	// CheckpointDir is the folder that is saved, Done a pattern that marks finished checkpoints in it.
+	CheckpointDir string `json:"checkpoint_dir"`
+	Done          string `json:"done,omitempty"`
+	Keep          int    `json:"keep,omitempty"`
+	// ArtifactsDir is copied below Artifacts when the command succeeded; empty means that it leaves none.
+	ArtifactsDir string `json:"artifacts_dir,omitempty"`
+	Artifacts    string `json:"artifacts,omitempty"`
+	// StallLimit ends a command that makes no progress for so long; 0 never does.
+	StallLimit Duration `json:"stall,omitempty"`
+	// KeepOnFailure keeps the machine so long after a failure, within its lease.
+	KeepOnFailure Duration `json:"keep_on_failure,omitempty"`
 }
 
 // EndLimit returns how long after its lease the session ends even if work is unfinished.
@@ -156,6 +182,8 @@ type Status struct {
 	Address string `json:"address,omitempty"`
 	// Events is the number of the newest event file.
 	Events int64 `json:"events"`
+	// Command is the state of a job's command; nil before it started.
+	Command *CommandStatus `json:"command,omitempty"`
 }
 
 // Measurements are appended to SamplesFile in a host's state folder, one JSON [Measurement] a line;

@@ -69,6 +69,8 @@ type Keeper struct {
 	// NotifyOwner notifies the owner of orphans; an error means that no channel accepted the
 	// message. Nil disables notifications.
 	NotifyOwner func(ctx context.Context, s *Session) (accepted string, err error)
+	// NotifyLease notifies the owner of a session that its lease ends soon. Nil disables it.
+	NotifyLease func(ctx context.Context, s *Session) (accepted string, err error)
 	// Installation is the name that tags the machines.
 	Installation string
 	// Reachable reports whether this process can reach a session's provider: local machines are
@@ -140,6 +142,9 @@ const notifyRetry = 10 * time.Minute
 // notifyOwner notifies the owner of orphans once. It returns true if it wrote the record.
 func (k *Keeper) notifyOwner(ctx context.Context, s *Session) (wrote bool, err error) {
 	now := k.Now().UTC()
+	if k.NotifyLease != nil && s.leaseNoticeDue(now) {
+		return k.notifyLease(ctx, s, now)
+	}
 	if !s.Orphan || len(s.Machines) == 0 || k.NotifyOwner == nil || !s.OwnerNotifiedAt.IsZero() ||
 		now.Before(s.NotifyOwnerAt) {
 		return false, nil
@@ -151,6 +156,34 @@ func (k *Keeper) notifyOwner(ctx context.Context, s *Session) (wrote bool, err e
 		e.Kind, e.Text = "untold", "its owner was not notified: "+action.Redact(err.Error())
 	} else {
 		next.OwnerNotifiedAt = now
+	}
+	_, err = k.writeRecord(ctx, s, next, []Event{e})
+	return err == nil, err
+}
+
+// leaseNotice is the time before the end of a lease at which its owner is notified; of a short lease
+// it is a quarter.
+const leaseNotice = 15 * time.Minute
+
+// leaseNoticeDue reports whether the owner is to be notified that the lease ends soon.
+func (s *Session) leaseNoticeDue(now time.Time) bool {
+	before := min(leaseNotice, s.LeaseUntil.Sub(s.RequestedAt)/4)
+	return s.State == Ready && s.Job == "" && !s.UserLaunched && !s.LeaseNotified.Equal(s.LeaseUntil) &&
+		!now.Before(s.LeaseUntil.Add(-before)) && now.Before(s.LeaseUntil) && !now.Before(s.NotifyOwnerAt)
+}
+
+// leaseNotifyRetry is the time between attempts to notify an owner of the end of a lease.
+const leaseNotifyRetry = time.Minute
+
+// notifyLease notifies the owner once for each lease.
+func (k *Keeper) notifyLease(ctx context.Context, s *Session, now time.Time) (wrote bool, err error) {
+	next := *s
+	e := Event{At: now, Node: KeeperNode, Kind: "told"}
+	if e.Text, err = k.NotifyLease(ctx, s); err != nil {
+		next.NotifyOwnerAt = now.Add(leaseNotifyRetry)
+		e.Kind, e.Text = "untold", "its owner was not notified of the end of the lease: "+action.Redact(err.Error())
+	} else {
+		next.LeaseNotified = s.LeaseUntil
 	}
 	_, err = k.writeRecord(ctx, s, next, []Event{e})
 	return err == nil, err
@@ -314,7 +347,7 @@ func (k *Keeper) writeRecord(ctx context.Context, old *Session, s Session, event
 		What:     action.EventSession,
 		Resource: "session/" + s.Name, Item: s.ID, Verb: string(s.State), Because: s.Why}
 	if s.EndedBy == "" && old != nil {
-		e.Actor = keeperActor
+		e.Actor = KeeperActor
 	}
 	for _, event := range events {
 		e.Outcome = strings.TrimPrefix(e.Outcome+"; "+strings.TrimSpace(event.Kind+" "+event.Text), "; ")
@@ -355,7 +388,7 @@ func (k *Keeper) admit(ctx context.Context, s *Session) (waits bool, err error) 
 func refusalClass(err error) string {
 	switch {
 	case errors.Is(err, ErrCapacity):
-		return classCapacity
+		return ClassCapacity
 	case errors.Is(err, ErrQuota):
 		return classQuota
 	case errors.Is(err, ErrUnsupported):
@@ -541,6 +574,10 @@ func (k *Keeper) newLaunch(s *Session, key string) (Launch, error) {
 	if h.Nodes <= 1 {
 		h.NewestSnapshot = s.PreviousSnapshot.Manifest
 	}
+	if s.Job != "" {
+		h.IdleTimeout = 0
+		h.Command, h.SaveInterval = attemptCommand(s, sp), checkpointInterval(sp)
+	}
 	if w := sp.Work; w != nil {
 		h.WorkDir, h.SaveInterval = cmp.Or(w.Dir, h.WorkDir), cmp.Or(Duration(w.Every), h.SaveInterval)
 	}
@@ -558,9 +595,9 @@ func (k *Keeper) newLaunch(s *Session, key string) (Launch, error) {
 	}, nil
 }
 
-// firstLease returns the end of the initial lease.
+// firstLease returns the end of the initial lease. An attempt's lease is never extended.
 func firstLease(s *Session, sp *spec.Spec) time.Time {
-	if sp.Lease > 0 {
+	if sp.Lease > 0 && s.Job == "" {
 		return s.RequestedAt.Add(sp.Lease).UTC()
 	}
 	return s.LeaseUntil.UTC()
@@ -586,7 +623,7 @@ func (k *Keeper) machineTags(s *Session, sp *spec.Spec, key string) map[string]s
 		inventory.TagInstallation: k.Installation,
 		inventory.TagManaged:      "true", inventory.TagLifetime: string(inventory.Ephemeral),
 		inventory.TagLease: firstLease(s, sp).Format(time.RFC3339),
-		TagAllowedUser:     cmp.Or(s.AllowedUser, s.Owner.User, s.RequestedBy, keeperActor),
+		TagAllowedUser:     cmp.Or(s.AllowedUser, s.Owner.User, s.RequestedBy, KeeperActor),
 	}
 	if sp.Resources.Nodes > 1 { // the nodes are judged together
 		tags[inventory.TagGang] = s.ID
@@ -717,7 +754,7 @@ func (k *Keeper) cleanUp(ctx context.Context, s *Session, n Decision) (waits boo
 		}
 	}
 	actual, _, err := done.Cost(done.EndedAt)
-	if err == nil && k.Holds != nil {
+	if err == nil && k.Holds != nil && done.Job == "" { // a job's hold outlives its attempts
 		err = k.Holds.Close(ctx, &done, actual, len(done.Machines) > 0)
 	}
 	if err == nil {

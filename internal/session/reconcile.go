@@ -129,9 +129,9 @@ func orphanName(id string) string { return "stray-" + id[:min(40, len(id))] }
 // recordOrphan creates a record for machines or roles that have none.
 func (k *Keeper) recordOrphan(ctx context.Context, provider, id string, found []FoundMachine, now time.Time) error {
 	s := Session{
-		ID: id, Name: orphanName(id), RequestedBy: keeperActor, Provider: provider, State: Ending, Orphan: true,
+		ID: id, Name: orphanName(id), RequestedBy: KeeperActor, Provider: provider, State: Ending, Orphan: true,
 		RequestedAt: now,
-		EndingAt:    now, EndedBy: keeperActor,
+		EndingAt:    now, EndedBy: KeeperActor,
 		EndReason: "it was found without a record", Epoch: 1}
 	t := k.timeouts(&s)
 	s.EndNotBefore = now.Add(t.OrphanGrace)

@@ -117,6 +117,25 @@ type Session struct {
 	// writes caused by a host that reports something new at every poll.
 	NoteCount  int       `json:"Noted"`
 	NotesSince time.Time `json:"NotedAt"`
+	// LeaseNotified is the end of the lease of which the owner was notified.
+	LeaseNotified time.Time `json:",omitzero"`
+	// Job is the job that the session is an attempt of; empty for a person's session. The job's keeper
+	// records the session after the gate allowed the job, and settles the hold.
+	Job string `json:",omitempty"`
+	// Attempt is the number of the attempt, from 1, KeepOnFailure how long its machine is kept after a
+	// failure.
+	Attempt       int           `json:",omitempty"`
+	KeepOnFailure time.Duration `json:",omitempty"`
+	// An attempt's lease ends by LeaseLimit, and once the pool's rate has spent CostLimit (0: no limit).
+	LeaseLimit time.Time    `json:",omitzero"`
+	CostLimit  money.Amount `json:",omitempty"`
+	// Code is the archive of the job's code, Outcome how its command ended (nil: not yet), CommandAt
+	// when it began, Restored the snapshot that it began from and Step the highest step that it declared.
+	Code      string    `json:",omitempty"`
+	Outcome   *Outcome  `json:",omitempty"`
+	CommandAt time.Time `json:",omitzero"`
+	Restored  Snapshot  `json:",omitzero"`
+	Step      *int64    `json:",omitempty"`
 	// RunAs is the Unix user of the processes of a local session; empty means the launching user.
 	RunAs                                               string
 	RequestedAt, LaunchedAt, ReadyAt, EndingAt, EndedAt time.Time
@@ -229,4 +248,8 @@ type Snapshot struct {
 	// Complete reports whether it holds the whole work folder as of At.
 	Complete bool  `json:"complete"`
 	Bytes    int64 `json:"bytes"`
+	// Step is the newest step that the work declared as saved in it; nil if unknown.
+	Step *int64 `json:"step,omitempty"`
+	// Until is the time of the saved work: that of its declaration, else of the save.
+	Until time.Time `json:"until,omitzero"`
 }

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,7 +11,6 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/curfew-dev/curfew/internal/document"
-
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -215,7 +215,7 @@ func (d *reader) entries(s *Spec) []document.Key {
 			duration(document.Optional, "idle", "idle time after which the session ends", &s.Idle),
 			document.Optional("data", "what the work reads", func(n ast.Node) error { return d.data(n, s) }))...)
 	}
-	return append(common,
+	return append(append(common, d.environmentEntries(s)...),
 		text(document.Optional, "setup", "command that prepares a machine", &s.Setup),
 		text(document.Required, "run", "command that does the work", &s.Run),
 		duration(document.Optional, "duration", "how long the work takes without interruption", &s.Duration),
@@ -247,7 +247,18 @@ func (d *reader) entries(s *Spec) []document.Key {
 				}),
 				duration(document.Optional, "restart",
 					"time from an interruption until work continues, without lost work",
-					&c.Restart))
+					&c.Restart),
+				document.Optional("done", "pattern of the marker of a finished checkpoint, such as */DONE",
+					func(n ast.Node) error {
+						v, err := d.Text(n, "checkpoint.done")
+						if err == nil {
+							if _, bad := path.Match(v, "x"); bad != nil {
+								err = d.At(n, "checkpoint.done %q is not a pattern such as */DONE", v)
+							}
+						}
+						c.Done = v
+						return err
+					}))
 			return err
 		}),
 		document.Optional("data", "what the work reads", func(n ast.Node) error { return d.data(n, s) }),
@@ -262,6 +273,9 @@ func (d *reader) entries(s *Spec) []document.Key {
 				}))
 			return err
 		}),
+		document.Optional("workdir", "folder of the code, relative to the file; none is copied without it",
+			func(n ast.Node) error { return d.workdir(n, s) }),
+		duration(document.Optional, "stall", "time without progress after which the job is stopped", &s.Stall),
 		document.Optional("retries", "how often the job begins again", func(n ast.Node) error {
 			_, err := d.Mapping(n, "retries",
 				document.Optional("interruptions", "after machines that were taken away",
@@ -277,6 +291,29 @@ func (d *reader) entries(s *Spec) []document.Key {
 				}))
 			return err
 		}))
+}
+
+// codeHash is the SHA-256 of an archive of code.
+var codeHash = lazyregexp.New(`^[0-9a-f]{64}$`)
+
+// workdir reads the folder of a job's code: a folder, or a folder with the hash of its archive.
+func (d *reader) workdir(n ast.Node, s *Spec) error {
+	dir := func(n ast.Node) error {
+		v, err := d.Text(n, "workdir")
+		if err == nil && v == "" {
+			err = d.At(n, "workdir is a folder such as . or src")
+		}
+		s.Workdir = v
+		return err
+	}
+	return document.Forms(n, document.IfMapping(func(n ast.Node) error {
+		_, err := d.Mapping(n, "workdir",
+			document.Required("dir", "folder of the code", dir),
+			document.Optional("sha256", "hash of the archive of the folder", func(n ast.Node) error {
+				return d.matching(n, "workdir.sha256", &s.Code, codeHash, "it is the SHA-256 of an archive")
+			}))
+		return err
+	}), document.Otherwise(dir))
 }
 
 func (d *reader) resources(n ast.Node, r *Resources) error {
@@ -384,12 +421,12 @@ func (d *reader) store(n ast.Node, what string, out *string) error {
 	return err
 }
 
-// directory reads an absolute path.
+// directory reads an absolute path, or one below the home of the machine's user.
 func (d *reader) directory(n ast.Node, what string, out *string) error {
-	document.Note(n, document.Shape{Pattern: "^/"})
+	document.Note(n, document.Shape{Pattern: "^(~/|/)."})
 	v, err := d.Text(n, what)
-	if err == nil && !strings.HasPrefix(v, "/") {
-		err = d.At(n, "%s %q is not an absolute path such as /out", what, v)
+	if err == nil && (!strings.HasPrefix(strings.TrimPrefix(v, "~"), "/") || len(strings.TrimPrefix(v, "~")) < 2) {
+		err = d.At(n, "%s %q is not an absolute path such as /out, or one such as ~/out", what, v)
 	}
 	*out = v
 	return err

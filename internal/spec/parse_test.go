@@ -403,7 +403,13 @@ func TestRoundTrip(t *testing.T) {
 				s.Checkpoint = &Checkpoint{
 					"/ckpt", "s3://a/b", duration.Draw(t, "every"), rapid.IntRange(1, maxCount).Draw(t, "keep"),
 					rapid.Int64Range(0, 1<<50).Draw(t, "size"), duration.Draw(t, "restart"),
+					rapid.SampledFrom([]string{"", "*/DONE"}).Draw(t, "done"),
 				}
+				s.Workdir = rapid.SampledFrom([]string{"", ".", "src"}).Draw(t, "workdir")
+				if s.Workdir != "" && rapid.Bool().Draw(t, "packed") {
+					s.Code = strings.Repeat("0f", 32)
+				}
+				s.Stall = duration.Draw(t, "stall")
 			}
 			if rapid.Bool().Draw(t, "data") {
 				s.Data = []Dataset{{"s3://a", 0}, {"s3://b", rapid.Int64Range(0, 1<<50).Draw(t, "bytes")}}

@@ -13,7 +13,7 @@ import (
 
 // sessionEntries are the keys that only a session has.
 func (d *reader) sessionEntries(s *Spec) []document.Key {
-	return []document.Key{
+	return append(d.environmentEntries(s), []document.Key{
 		document.Optional("ports", "ports of the machine that connect may forward", func(n ast.Node) error {
 			return d.ports(n, &s.Ports)
 		}),
@@ -44,6 +44,12 @@ func (d *reader) sessionEntries(s *Spec) []document.Key {
 					}))
 				return err
 			}),
+	}...)
+}
+
+// environmentEntries are the keys for what the work finds on its machine.
+func (d *reader) environmentEntries(s *Spec) []document.Key {
+	return []document.Key{
 		document.Optional("env", "variables that are added to the environment", func(n ast.Node) error {
 			return d.variables(n, "env", s, &s.Env)
 		}),

@@ -5,6 +5,7 @@ package spec
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -79,6 +80,11 @@ type Spec struct {
 	Idle time.Duration
 	// Ports are those of the machine that connect may forward.
 	Ports []int
+	// Workdir is the folder of a job's code, relative to its file; Code is the SHA-256 of the archive
+	// that was made of it, and binds an approval to the code. Empty: none.
+	Workdir, Code string
+	// Stall ends a job that makes no progress for so long; 0: never.
+	Stall time.Duration
 	// Env is added to the environment. Secrets maps variables to where their values are
 	// read at run time: a parameter or a secret of the provider.
 	Env, Secrets map[string]string
@@ -129,6 +135,8 @@ type Checkpoint struct {
 	// Restart is the time from an interruption until work goes on, without what was
 	// lost; 0 not declared.
 	Restart time.Duration
+	// Done is a pattern of the marker of a finished checkpoint; empty: none.
+	Done string
 }
 
 // Work is a folder whose content is saved while a session runs and before it ends, and is
@@ -239,6 +247,13 @@ type canon struct {
 	Env        map[string]string `json:"env,omitempty"`
 	Secrets    map[string]string `json:"secrets,omitempty"`
 	Image      string            `json:"image,omitempty"`
+	Workdir    *canonWorkdir     `json:"workdir,omitempty"`
+	Stall      string            `json:"stall,omitempty"`
+}
+
+type canonWorkdir struct {
+	Dir    string `json:"dir"`
+	SHA256 string `json:"sha256,omitempty"`
 }
 
 type canonResources struct {
@@ -255,6 +270,7 @@ type canonCheckpoint struct {
 	Keep    int    `json:"keep"`
 	Size    string `json:"size,omitempty"`
 	Restart string `json:"restart,omitempty"`
+	Done    string `json:"done,omitempty"`
 }
 
 type canonData struct {
@@ -290,7 +306,8 @@ func (s *Spec) Canonical() []byte {
 		Resources: canonResources{
 			InstanceType: s.Resources.InstanceType, CPUs: s.Resources.CPUs, Nodes: s.Resources.Nodes,
 		},
-		Idle: durationText(s.Idle), Ports: s.Ports, Env: s.Env, Secrets: s.Secrets, Image: s.Image}
+		Stall: durationText(s.Stall),
+		Idle:  durationText(s.Idle), Ports: s.Ports, Env: s.Env, Secrets: s.Secrets, Image: s.Image}
 	if s.Kind == Session {
 		c.APIVersion = SessionVersion
 	} else {
@@ -311,6 +328,7 @@ func (s *Spec) Canonical() []byte {
 	if p := s.Checkpoint; p != nil {
 		c.Checkpoint = &canonCheckpoint{
 			p.Dir, p.To, durationText(p.Every), p.Keep, sizeText(p.SizeBytes), durationText(p.Restart),
+			p.Done,
 		}
 	}
 	for _, d := range s.Data {
@@ -318,6 +336,9 @@ func (s *Spec) Canonical() []byte {
 	}
 	if a := s.Artifacts; a != nil {
 		c.Artifacts = &canonArtifacts{a.Dir, a.To}
+	}
+	if s.Workdir != "" || s.Code != "" {
+		c.Workdir = &canonWorkdir{cmp.Or(s.Workdir, "."), s.Code}
 	}
 	if w := s.Work; w != nil {
 		c.Work = &canonWork{w.Dir, w.To, durationText(w.Every)}

@@ -26,7 +26,8 @@ type Run struct {
 	Name string `json:"name"`
 	// Kind is session or job.
 	Kind string `json:"kind"`
-	// State is requested, launching, starting, ready, ending, ended or failed.
+	// State is requested, launching, starting, ready, ending, ended or failed; that of a job is waiting,
+	// launching, starting, running, saving, succeeded, failed or canceled.
 	State string `json:"state"`
 	// Why is the reason for the state; empty where it needs none.
 	Why string `json:"why"`
@@ -84,6 +85,8 @@ type Run struct {
 	Gate *RunGate `json:"gate,omitempty"`
 	// Hosts are the last reports of its machines; only `status` reads them.
 	Hosts []RunHost `json:"hosts,omitempty"`
+	// Job holds the fields of a job; absent for a session.
+	Job *RunJob `json:"job,omitempty"`
 }
 
 // RunGate is a decision of the gate about a run.

@@ -123,5 +123,6 @@ func AgentDoor(ctx context.Context, req *runtime.Request, key string, environ []
 	return agent.ServeOneSSH(ctx, agent.OneSSHOptions{PublicKey: key, Environ: environ, Out: out})
 }
 
-// EnterScript begins in what the set-up left, in the work folder.
-const EnterScript = `. "$1" && shift && cd "$CURFEW_WORK" && exec "$@"`
+// EnterScript begins in what the set-up left, in the work folder. It says that a person did: a short
+// command is over before it is measured.
+const EnterScript = `: 2>/dev/null >"${1%/*}/` + agent.EnteredFile + `"; . "$1" && shift && cd "$CURFEW_WORK" && exec "$@"`

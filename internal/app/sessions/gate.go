@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -15,6 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/cloud/local"
+	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -45,11 +48,13 @@ func (a *Sessions) EstimateSession(ctx context.Context, sp *spec.Spec, cloud str
 	pools, err := l.Pools(ctx, sp)
 	if err != nil {
 		return nil, &runtime.Error{
-			Code: "no_machine", Err: fmt.Errorf("look for a place for session %s: %w", sp.Name, err),
+			Code: "no_machine", Err: fmt.Errorf("look for a place for %s %s: %w", sp.Kind, sp.Name, err),
 		}
 	}
 	if len(pools) == 0 {
-		return nil, &runtime.Error{Code: "no_machine", Err: fmt.Errorf("there is no place for session %s", sp.Name)}
+		return nil, &runtime.Error{
+			Code: "no_machine", Err: fmt.Errorf("there is no place for %s %s", sp.Kind, sp.Name),
+		}
 	}
 	return estimate.At(sp, estimate.Place{
 		Machine: cmp.Or(pools[0].Type, "this machine"), Region: pools[0].Region, Hourly: pools[0].Rate,
@@ -132,22 +137,31 @@ func (g *sessionGate) Admit(ctx context.Context, s *session.Session) (session.Ad
 	if err != nil {
 		return session.Admission{}, err
 	}
+	admission, d, err := a.Decide(ctx, e, g.person, s.ID)
+	if err == nil {
+		g.decision = &d
+	}
+	return admission, err
+}
+
+// Decide asks the gate about the estimate of a run and tells approvers of a new request.
+func (a *Sessions) Decide(ctx context.Context, e *estimate.Estimate, who approval.Person, key string) (
+	session.Admission, gate.Decision, error) {
 	params, err := spend.GateParams(ctx, a.Request, a.Config, a.Decider, a.store)
 	if err != nil {
-		return session.Admission{}, err
+		return session.Admission{}, gate.Decision{}, err
 	}
-	c := &gate.Counter{Ask: gate.NewAsk(e, g.person, s.ID), Params: params}
+	c := &gate.Counter{Ask: gate.NewAsk(e, who, key), Params: params}
 	d, err := c.Decide(ctx)
 	if err != nil {
-		return session.Admission{}, err
+		return session.Admission{}, d, err
 	}
 	if r, err := c.Waiting(ctx, d); err == nil && r != nil && r.AskedAt.Equal(params.Now) {
 		govern.TellApprovers(ctx, a.Request, a.Config, *r)
 	}
-	g.decision = &d
 	return session.Admission{
 		Verdict: d.Decision, HoldID: d.HoldID, ApprovalID: d.ApprovalID, Reasons: d.Reasons, HourlyLimit: e.Hourly,
-	}, nil
+	}, d, nil
 }
 
 // extendHold extends the hold of a session to a time; nil if it has none.
@@ -185,24 +199,36 @@ func (a *Sessions) extendHold(ctx context.Context, s session.Session, until time
 // sessionHolds implements session.Holds.
 type sessionHolds struct{ sessions *Sessions }
 
-// Close implements session.Holds. It finds holds by the run's key, because a process may crash
-// between the hold and the record that names it.
+// Close implements session.Holds.
 func (h sessionHolds) Close(ctx context.Context, s *session.Session, actual money.Amount, ran bool) error {
-	st := h.sessions.store.Budgets()
-	all, err := st.Holds(ctx, s.RequestedAt.Add(-time.Hour), h.sessions.now().Add(budget.MaxRun))
+	run := heldRun{s.ID, s.HoldID, cmp.Or(s.EndedBy, s.RequestedBy), s.RequestedAt}
+	return h.sessions.closeHolds(ctx, run, actual, ran)
+}
+
+// heldRun is a session or job whose holds are closed.
+type heldRun struct {
+	id, hold, by string
+	requestedAt  time.Time
+}
+
+// closeHolds closes the holds of a run. It finds them by the run's key, because a process may crash
+// between the hold and the record that names it.
+func (a *Sessions) closeHolds(ctx context.Context, run heldRun, actual money.Amount, ran bool) error {
+	st := a.store.Budgets()
+	all, err := st.Holds(ctx, run.requestedAt.Add(-time.Hour), a.now().Add(budget.MaxRun))
 	if err != nil {
 		return err
 	}
-	desk, by := budget.Desk{Store: st}, cmp.Or(s.EndedBy, s.RequestedBy)
+	desk := budget.Desk{Store: st}
 	for _, hold := range all {
-		if hold.Run != s.ID && (s.HoldID == "" || hold.ID != s.HoldID) || hold.State != budget.Live &&
+		if hold.Run != run.id && (run.hold == "" || hold.ID != run.hold) || hold.State != budget.Live &&
 			hold.State != budget.Pending {
 			continue
 		}
 		if ran && hold.State == budget.Live {
-			_, err = desk.Settle(ctx, hold.ID, actual, by, h.sessions.now())
+			_, err = desk.Settle(ctx, hold.ID, actual, run.by, a.now())
 		} else {
-			_, err = desk.Release(ctx, hold.ID, by, h.sessions.now())
+			_, err = desk.Release(ctx, hold.ID, run.by, a.now())
 		}
 		if err != nil && !errors.Is(err, budget.ErrConflict) {
 			return err
@@ -222,27 +248,88 @@ func (b sessionLedger) Charge(ctx context.Context, s *session.Session, at time.T
 		return nil
 	}
 	at = wholeSeconds(at)
+	measured, err := b.measured(ctx, s, at)
+	if err != nil {
+		return err
+	}
 	if s.ChargedUntil.IsZero() || ended {
-		if err := b.post(ctx, s, wholeSeconds(s.LaunchedAt), inventory.StateRunning); err != nil {
+		if err := b.post(ctx, s, wholeSeconds(s.LaunchedAt), inventory.StateRunning, nil); err != nil {
 			return err
 		}
 	}
 	if !ended {
-		return b.post(ctx, s, at, inventory.StateRunning)
+		return b.post(ctx, s, at, inventory.StateRunning, measured)
 	}
 	if before := at.Add(-time.Second); before.After(s.LaunchedAt) {
-		if err := b.post(ctx, s, before, inventory.StateRunning); err != nil {
+		if err := b.post(ctx, s, before, inventory.StateRunning, measured); err != nil {
 			return err
 		}
 	}
-	return b.post(ctx, s, at, inventory.StateDeleting)
+	return b.post(ctx, s, at, inventory.StateDeleting, measured)
+}
+
+// measured returns what the agent of a session's first machine said of its activity, by node: from the
+// launch until it was ready it warms up, and from then on it is what its journal says.
+func (b sessionLedger) measured(ctx context.Context, s *session.Session, until time.Time) (map[int][]ledger.Span,
+	error) {
+	events, err := b.sessions.store.Sessions().Events(ctx, s.ID)
+	if err != nil {
+		return nil, err
+	}
+	all := map[int][]ledger.Span{}
+	for _, m := range s.Machines {
+		var spans []ledger.Span
+		next := func(at time.Time, state duty.State) {
+			at = wholeSeconds(at)
+			if n := len(spans); n > 0 {
+				if spans[n-1].To = at; !at.After(spans[n-1].From) {
+					spans = spans[:n-1]
+				}
+			}
+			if at.Before(until) {
+				spans = append(spans, ledger.Span{From: at, To: until, State: state})
+			}
+		}
+		next(s.LaunchedAt, duty.Warming)
+		for _, e := range events {
+			if e.Node != m.Node || e.At.Before(s.LaunchedAt) {
+				continue
+			}
+			if state, ok := stateOfEvent(e.Event); ok {
+				next(e.At, state)
+			}
+		}
+		all[m.Node] = slices.DeleteFunc(spans, func(p ledger.Span) bool { return p.State == duty.Unknown })
+	}
+	return all, nil
+}
+
+// stateOfEvent returns the state that an event of an agent's journal begins.
+func stateOfEvent(e session.Event) (duty.State, bool) {
+	switch e.Kind {
+	case "ready":
+		return duty.Busy, true // until it is measured
+	case "idle", "busy":
+		word, _, _ := strings.Cut(e.Text, ":")
+		for _, state := range []duty.State{duty.Busy, duty.Idle, duty.Held, duty.Unknown} {
+			if word == state.String() {
+				return state, true
+			}
+		}
+	}
+	return duty.Unknown, false
 }
 
 // wholeSeconds truncates a time to seconds, the resolution of the ledger.
 func wholeSeconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
 // post records the state of a session's machines at a time in the ledger.
-func (b sessionLedger) post(ctx context.Context, s *session.Session, at time.Time, state inventory.State) error {
+func (b sessionLedger) post(ctx context.Context, s *session.Session, at time.Time, state inventory.State,
+	measured map[int][]ledger.Span) error {
+	purpose := inventory.Experimentation
+	if sp, err := spec.Parse(s.Name, s.Spec); err == nil && sp.Purpose != "" {
+		purpose = sp.Purpose
+	}
 	var seen []ledger.Observation
 	for _, m := range s.Machines {
 		o := ledger.Observation{
@@ -252,10 +339,11 @@ func (b sessionLedger) post(ctx context.Context, s *session.Session, at time.Tim
 				ID:   m.ID,
 			},
 			Attributes: ledger.Attributes{
-				Name: s.Name, Type: m.Pool.Type, Owner: s.Owner, Purpose: inventory.Experimentation,
+				Name: s.Name, Type: m.Pool.Type, Owner: s.Owner, Purpose: purpose,
 				Lifetime: inventory.Ephemeral, Hold: s.HoldID,
 			},
-			State: state, StateSince: wholeSeconds(m.LaunchedAt), CreatedAt: wholeSeconds(m.LaunchedAt)}
+			State: state, StateSince: wholeSeconds(m.LaunchedAt), CreatedAt: wholeSeconds(m.LaunchedAt),
+			Duty: measuredBefore(measured[m.Node], at)}
 		if state == inventory.StateRunning {
 			meter := ledger.Meter{
 				Name: "compute", Category: ledger.Compute, Source: "rates of curfew.yaml",
@@ -280,6 +368,24 @@ func (b sessionLedger) post(ctx context.Context, s *session.Session, at time.Tim
 		return fmt.Errorf("charge session %s: %w", s.Name, err)
 	}
 	return nil
+}
+
+// measuredBefore returns the parts of some spans before a time.
+func measuredBefore(spans []ledger.Span, at time.Time) (out []ledger.Span) {
+	for _, p := range spans {
+		if p.From.Before(at) {
+			p.To = minTime(p.To, at)
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func minTime(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // noLauncher returns the error for a provider without sessions.

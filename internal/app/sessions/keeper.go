@@ -150,6 +150,7 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 	defer passes.Wait()
 	reconcileCtx, stopReconcile := context.WithCancel(ctx) // a hanging provider must not delay the end
 	defer stopReconcile()
+	jobs := newJobPasses()
 	openCount := -1
 	emptySince := time.Now() //nolint:forbidigo // how long this process rests
 	for ctx.Err() == nil {
@@ -174,6 +175,9 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 		}
 		cancelRead()
 		kept := 0
+		if !held {
+			kept = jobs.start(ctx, a, now, &passes, log)
+		}
 		for _, s := range open {
 			// poll it, but do not keep this process running for it
 			pollOnly := s.UserLaunched && s.State != session.Ending

@@ -116,16 +116,19 @@ func (a *Sessions) Describe(ctx context.Context, s session.Session, d *gate.Deci
 		return run, nil
 	}
 	run.Gate = &view.RunGate{Decision: string(d.Decision), Reasons: append([]string{}, d.Reasons...)}
+	return run, Undecided("session "+s.Name, d)
+}
+
+// Undecided returns the error of a run that the gate did not allow; nil if it did.
+func Undecided(what string, d *gate.Decision) error {
 	why := strings.Join(d.Reasons, "; ")
 	switch d.Decision {
 	case gate.Allow:
-		return run, nil
+		return nil
 	case gate.Held:
-		return run, &runtime.Error{
-			Class: runtime.Held, Code: "needs_approval", Err: fmt.Errorf("session %s needs approval: %s", s.Name, why),
+		return &runtime.Error{
+			Class: runtime.Held, Code: "needs_approval", Err: fmt.Errorf("%s needs approval: %s", what, why),
 			Hint: fmt.Sprintf("an approver gives `curfew approve %s`; then give the same command again", d.ApprovalID)}
 	}
-	return run, &runtime.Error{
-		Class: runtime.Denied, Code: "denied", Err: fmt.Errorf("session %s is denied: %s", s.Name, why),
-	}
+	return &runtime.Error{Class: runtime.Denied, Code: "denied", Err: fmt.Errorf("%s is denied: %s", what, why)}
 }

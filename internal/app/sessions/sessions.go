@@ -23,6 +23,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/job"
 	"github.com/curfew-dev/curfew/internal/objectstore"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
@@ -81,8 +82,9 @@ type Sessions struct {
 	now func() time.Time
 	// aws launches sessions at AWS.
 	aws *awsSessions
-	// Keeper takes the missing steps of sessions.
+	// Keeper takes the missing steps of sessions, Jobs those of jobs.
 	Keeper *session.Keeper
+	Jobs   *job.Keeper
 	// heldBackReason explains why sessions are not kept; empty while they are.
 	heldBackReason string
 }
@@ -142,7 +144,8 @@ func OpenWithStore(ctx context.Context, req *runtime.Request, cfg config.Config,
 		Store: s.Sessions(), Launchers: launchers, Control: session.Documents{
 			Open: controlStore(launchers, documents),
 		},
-		UserLauncher: resourceActions{a}, NotifyOwner: a.warnOrphanOwner, Holds: sessionHolds{a},
+		UserLauncher: resourceActions{a}, NotifyOwner: a.warnOrphanOwner, NotifyLease: a.leaseNotifier(),
+		Holds:        sessionHolds{a},
 		Ledger:       sessionLedger{a},
 		Installation: installation, Now: now, Timeouts: timings, Log: log,
 		Reachable: func(s *session.Session) bool {
@@ -158,8 +161,21 @@ func OpenWithStore(ctx context.Context, req *runtime.Request, cfg config.Config,
 			}
 			return s.Provider != clouds.ProviderLocal || s.Account == host || s.Account == ""
 		}}
+	a.Jobs = &job.Keeper{
+		Store: s.Jobs(), Sessions: a.Keeper, Holds: jobHolds{a}, Log: log,
+		ControlPrefix: func(ctx context.Context, j *job.Job, sp *spec.Spec, id string) (string, error) {
+			control, _, err := a.StoragePrefixes(ctx, sp, j.Provider, id, j.RunAs)
+			return control, err
+		},
+	}
 	return a, nil
 }
+
+// Store returns the database.
+func (a *Sessions) Store() *store.Store { return a.store }
+
+// Now returns the time by the clock of the database.
+func (a *Sessions) Now() time.Time { return a.now() }
 
 // openTimeout bounds opening the clients of a cloud.
 const openTimeout = time.Minute
@@ -215,7 +231,9 @@ func (a *Sessions) List(ctx context.Context, all bool) (view.Runs, error) {
 	doc := view.Runs{Schema: view.RunsSchema, Runs: []view.Run{}}
 	list, err := a.store.Sessions().Sessions(ctx, session.Query{OpenOnly: !all})
 	for _, s := range list {
-		doc.Runs = append(doc.Runs, view.NewRun(s, a.now()))
+		if s.Job == "" { // attempts are shown with their job
+			doc.Runs = append(doc.Runs, view.NewRun(s, a.now()))
+		}
 	}
 	return doc, err
 }
@@ -227,7 +245,7 @@ func (a *Sessions) Newest(ctx context.Context, name string) (session.Session, er
 	if err != nil {
 		return session.Session{}, err
 	}
-	if newest := newestSession(list); newest != nil {
+	if newest := newestSession(withoutAttempts(list)); newest != nil {
 		return *newest, nil
 	}
 	s, err := a.store.Sessions().Session(ctx, name)
@@ -235,6 +253,11 @@ func (a *Sessions) Newest(ctx context.Context, name string) (session.Session, er
 		err = NoSession(name)
 	}
 	return s, err
+}
+
+// withoutAttempts leaves out the sessions that carry out jobs.
+func withoutAttempts(list []session.Session) []session.Session {
+	return slices.DeleteFunc(slices.Clone(list), func(s session.Session) bool { return s.Job != "" })
 }
 
 // newestSession returns the open session of a list, else the first; nil if the list is empty.
@@ -327,6 +350,10 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 	if err != nil {
 		return session.Session{}, nil, err
 	}
+	if err := a.checkNameFree(ctx, o.Name); err != nil {
+		return session.Session{}, nil, err
+	}
+	list = withoutAttempts(list)
 	i := slices.IndexFunc(list, func(s session.Session) bool { return !s.State.IsFinal() })
 	if err := authorizeCaller(a, o, list, nil); err != nil {
 		return session.Session{}, nil, err
@@ -561,7 +588,7 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 		s.Epoch = max(s.Epoch, b.Epoch+1)
 	}
 	var err error
-	if s.ControlPrefix, s.WorkPrefix, err = a.storagePrefixes(ctx, sp, cloud, s.ID, s.RunAs); err != nil {
+	if s.ControlPrefix, s.WorkPrefix, err = a.StoragePrefixes(ctx, sp, cloud, s.ID, s.RunAs); err != nil {
 		return s, err
 	}
 	switch again := !o.namesMachine() && len(before) > 0; {
@@ -605,8 +632,8 @@ func newestSnapshot(work string, before []session.Session) session.Snapshot {
 	return session.Snapshot{}
 }
 
-// storagePrefixes returns the prefixes of the documents and snapshots of a session.
-func (a *Sessions) storagePrefixes(ctx context.Context, sp *spec.Spec, cloud, id, runAs string) (control, work string,
+// StoragePrefixes returns the prefixes of the documents and snapshots of a session.
+func (a *Sessions) StoragePrefixes(ctx context.Context, sp *spec.Spec, cloud, id, runAs string) (control, work string,
 	err error) {
 	control, work = a.Config.Sessions.Control, a.Config.Sessions.Work
 	if own, ok := a.Keeper.Launchers[cloud].(clouds.OwnMachine); ok {
@@ -674,7 +701,7 @@ func (a *Sessions) Down(ctx context.Context, name string, discard bool) (session
 // OpenNames returns the names of the open sessions.
 func (a *Sessions) OpenNames(ctx context.Context) (names []string, err error) {
 	list, err := a.store.Sessions().Sessions(ctx, session.Query{OpenOnly: true})
-	for _, s := range list {
+	for _, s := range withoutAttempts(list) {
 		names = append(names, s.Name)
 	}
 	return names, err

@@ -225,6 +225,9 @@ func enter(gate int, path string, args []string) error {
 // CageVariable marks.
 func (c *Cage) Processes() ([]int, error) { return c.processesOf(c.file.Path) }
 
+// Killable returns the processes that Kill would end.
+func (c *Cage) Killable() ([]int, error) { return c.Processes() }
+
 // processesOf returns the processes of a group of the cage and those that CageVariable marks.
 func (c *Cage) processesOf(group string) ([]int, error) {
 	if c.file.Boot != bootID() {

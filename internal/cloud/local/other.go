@@ -30,6 +30,9 @@ func (c *Cage) Start(context.Context, *exec.Cmd) error { return errLinux }
 // Processes returns the processes of the cage.
 func (c *Cage) Processes() ([]int, error) { return nil, errLinux }
 
+// Killable returns the processes that Kill would end.
+func (c *Cage) Killable() ([]int, error) { return nil, errLinux }
+
 // Kill ends all processes of the cage.
 func (c *Cage) Kill(context.Context) error { return errLinux }
 

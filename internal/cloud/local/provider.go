@@ -385,6 +385,9 @@ func (p *Provider) recordLaunch(ctx context.Context, l session.Launch, own *User
 	if !pool.SamePlace(l.Pool) {
 		return nil, fmt.Errorf("launch from %s: this machine is %s: %w", l.Pool, pool, session.ErrUnsupported)
 	}
+	if err := p.hasRoom(of, l.Nodes-len(mine), all); err != nil {
+		return nil, err
+	}
 	found, err := Probe(ctx, p.options.Helper)
 	if err != nil {
 		return nil, err
@@ -461,6 +464,34 @@ func (p *Provider) recordLaunch(ctx context.Context, l session.Launch, own *User
 	mine = append(slices.Clone(mine), written...)
 	slices.SortFunc(mine, func(a, b *machine) int { return a.Node - b.Node })
 	return mine, nil
+}
+
+// hasRoom returns ErrCapacity if the CPUs and memory that the machines of sessions have do not leave
+// enough for some more: each pays for its share of this machine.
+func (p *Provider) hasRoom(of size, count int, all []*machine) error {
+	cpus, memory := p.capacity()
+	var used size
+	for _, m := range all {
+		s, err := m.readState()
+		if err != nil {
+			return err
+		}
+		if s.State != "" {
+			used.MilliCPUs += m.Size.MilliCPUs
+			used.MemoryMiB += m.Size.MemoryMiB
+		}
+	}
+	n := int64(count)
+	switch {
+	case used.MilliCPUs+n*of.MilliCPUs > cpus*1000:
+		return fmt.Errorf("%s: %d of its %s are taken by other sessions and jobs, and %d are asked for: %w", p.options.Name,
+			used.MilliCPUs/1000, plain.Count(cpus, "CPU"), n*of.MilliCPUs/1000, session.ErrCapacity)
+	case memory > 0 && used.MemoryMiB+n*of.MemoryMiB > memory:
+		return fmt.Errorf("%s: %s of its %s of memory are taken by other sessions and jobs, and %s are asked for: %w",
+			p.options.Name, plain.Size(used.MemoryMiB<<20), plain.Size(memory<<20), plain.Size(n*of.MemoryMiB<<20),
+			session.ErrCapacity)
+	}
+	return nil
 }
 
 // firstTime returns the first nonzero time.

@@ -360,7 +360,7 @@ func TestFullDiskBlocksLaunchOnly(t *testing.T) {
 	if err := os.WriteFile(fill, b, 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
-	l := launch(cpu(2))
+	l := launch(cpu(1))
 	if machines, err := w.p.Launch(t.Context(), l); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("launched on a full disk: %v, %v", machines, err)
 	}

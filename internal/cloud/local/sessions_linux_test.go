@@ -106,6 +106,29 @@ func TestPools(t *testing.T) {
 	}
 }
 
+// TestRefusesMoreThanTheMachineHas checks that the CPUs and the memory of this machine are given once:
+// sessions pay for their share, and all of them for no more than the machine.
+func TestRefusesMoreThanTheMachineHas(t *testing.T) {
+	w := newWorld(t, func(o *ProviderOptions) {
+		o.Machines = Machines{{Name: testName, VCPUs: 4, MemoryGiB: 64}}
+	})
+	first := launch(cpu(1))
+	w.start(first)
+	w.start(launch(cpu(2)))
+	for _, more := range []int{2, 4} {
+		if machines, err := w.p.Launch(t.Context(), launch(cpu(more))); !errors.Is(err, session.ErrCapacity) {
+			t.Errorf("%d more CPUs of the last one: %v, %v; want ErrCapacity", more, machines, err)
+		}
+	}
+	w.start(launch(cpu(1)))
+	if machines, err := w.p.Launch(t.Context(), launch(cpu(1))); !errors.Is(err, session.ErrCapacity) {
+		t.Errorf("a fifth CPU of four: %v, %v; want ErrCapacity", machines, err)
+	}
+	if _, err := w.p.Launch(t.Context(), first); err != nil {
+		t.Errorf("the launch of one that runs, given again: %v", err)
+	}
+}
+
 // TestSkipsUsedGPUs checks that GPUs in use by foreign processes are not given, and none twice.
 func TestSkipsUsedGPUs(t *testing.T) {
 	hardware := noHardware{
@@ -115,7 +138,10 @@ func TestSkipsUsedGPUs(t *testing.T) {
 			{ID: "GPU-c", Model: "L4", Device: &Device{195, 2}},
 		},
 	}
-	w := newWorld(t, func(o *ProviderOptions) { o.Hardware = hardware })
+	w := newWorld(t, func(o *ProviderOptions) {
+		o.Hardware = hardware
+		o.Machines = Machines{{Name: testName, GPU: "L4", GPUs: 3, VCPUs: 8, MemoryGiB: 64}}
+	})
 	var ids []string
 	for _, want := range []string{"GPU-a", "GPU-c"} {
 		l := launch(l4(1, 1), func(l *session.Launch) {
@@ -293,7 +319,7 @@ func TestChargesNothingTwice(t *testing.T) {
 	}
 	const whole = 2 * 248 * money.Cent // 4 × 0.50 + 8 × 0.02 + 64 × 0.005, twice
 	for i, l := range []session.Launch{
-		{}, launch(l4(1, 1)), launch(l4(2, 1)), launch(cpu(1)), launch(cpu(1)), launch(l4(1, 1)),
+		{}, launch(l4(1, 1)), launch(l4(2, 1)), launch(cpu(1)), launch(cpu(1)),
 	} {
 		if l.Token != "" {
 			w.start(l)

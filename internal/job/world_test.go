@@ -1,0 +1,521 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/spec"
+)
+
+// world is a provider with machines that really take time, an object store that only the newest
+// epoch may write, and a database, under a virtual clock. Keepers may be killed at any call.
+type world struct {
+	mu       sync.Mutex
+	t        testing.TB
+	rng      *rand.Rand
+	now      time.Time
+	jobs     map[string]Job
+	sessions map[string]session.Session
+	events   map[string][]session.LoggedEvent
+	machines map[string]*machine
+	orders   map[string]session.Order
+	// tokens maps launch tokens to machines.
+	tokens map[string][]string
+	// store is the work: the newest saved step, by whom, and every accepted write.
+	store     savedWork
+	crashRate float64
+	// up reports whether a pool has capacity; nil is always.
+	up func(p session.Pool, at time.Time) bool
+	// setup is the time until the command runs, stepTime that of a step, saveEvery the steps between
+	// snapshots, steps the whole work, saveTime the time of a last snapshot.
+	setup, stepTime, saveTime time.Duration
+	saveEvery, steps          int64
+	pools                     []session.Pool
+	// fail is the outcome with which the command ends at a step; nil succeeds at the last one.
+	fail func(attempt int, step int64) *session.Outcome
+	runs int
+}
+
+// savedWork is the content of the object store.
+type savedWork struct {
+	epoch int64
+	step  int64
+	saves int64
+	// writers counts the machines that wrote under each epoch.
+	writers map[int64]map[string]bool
+	refused int
+}
+
+// machine is a machine with an agent that needs no keeper.
+type machine struct {
+	session.FoundMachine
+	host        session.HostConfig
+	from        int64 // the step restored
+	step, saved int64
+	savedAt     time.Time
+	commandAt   time.Time
+	endingAt    time.Time
+	why         string
+	outcome     *session.Outcome
+	goneAt      time.Time // zero while it runs
+	hidden      bool      // the provider does not list it, and it runs
+	done        bool      // its host has ended
+}
+
+func newWorld(t testing.TB, seed uint64) *world {
+	rate := money.Rate(2 * money.USDPerUnit)
+	return &world{
+		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC),
+		jobs: map[string]Job{}, sessions: map[string]session.Session{}, events: map[string][]session.LoggedEvent{},
+		machines: map[string]*machine{}, orders: map[string]session.Order{}, tokens: map[string][]string{},
+		store: savedWork{writers: map[int64]map[string]bool{}},
+		setup: 2 * time.Minute, stepTime: time.Minute, saveTime: time.Minute, saveEvery: 10, steps: 60,
+		pools: []session.Pool{{Type: "g6.xlarge", Region: "us-east-1", Zone: "a", Rate: &rate}},
+	}
+}
+
+var errKilled = errors.New("killed")
+
+// call makes a call that may kill its process, before or after the effect.
+func (w *world) call(do func() error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.rng.Float64() < w.crashRate {
+		panic(errKilled)
+	}
+	err := do()
+	if w.rng.Float64() < w.crashRate {
+		panic(errKilled)
+	}
+	return err
+}
+
+// jobStore implements Store.
+type jobStore struct{ *world }
+
+func (m jobStore) Put(_ context.Context, j Job, events []session.Event, _ ...action.Entry) (Job, error) {
+	err := m.call(func() error {
+		old, there := m.jobs[j.ID]
+		if !there && j.Version != 0 || there && old.Version != j.Version {
+			return ErrConflict
+		}
+		j.Version++
+		j.Attempts = slices.Clone(j.Attempts)
+		m.jobs[j.ID] = j
+		for i, e := range events {
+			m.events[j.ID] = append(m.events[j.ID], session.LoggedEvent{Event: e, File: j.Version, Line: i})
+		}
+		return nil
+	})
+	return j, err
+}
+
+func (m jobStore) Job(_ context.Context, id string) (j Job, err error) {
+	err = m.call(func() error {
+		var ok bool
+		if j, ok = m.jobs[id]; !ok {
+			return ErrNotFound
+		}
+		j.Attempts = slices.Clone(j.Attempts)
+		return nil
+	})
+	return j, err
+}
+
+func (m jobStore) Jobs(context.Context, Query) (out []Job, err error) {
+	for _, j := range m.jobs {
+		out = append(out, j)
+	}
+	return out, nil
+}
+
+// sessionStore implements session.Store.
+type sessionStore struct{ *world }
+
+func (m sessionStore) Put(_ context.Context, s session.Session, events []session.Event, _ ...action.Entry) (
+	session.Session, error) {
+	err := m.call(func() error {
+		old, there := m.sessions[s.ID]
+		if !there && s.Version != 0 || there && old.Version != s.Version {
+			return session.ErrConflict
+		}
+		for _, o := range m.sessions {
+			if o.Name == s.Name && o.ID != s.ID && !o.State.IsFinal() && !s.State.IsFinal() {
+				if s.Version == 0 {
+					return session.ErrNameTaken
+				}
+				return session.ErrConflict
+			}
+		}
+		s.Version++
+		s.Machines, s.CapacityFailures = slices.Clone(s.Machines), slices.Clone(s.CapacityFailures)
+		m.sessions[s.ID] = s
+		for i, e := range events {
+			m.events[s.ID] = append(m.events[s.ID], session.LoggedEvent{Event: e, File: s.Version, Line: i})
+		}
+		return nil
+	})
+	return s, err
+}
+
+func (m sessionStore) Session(_ context.Context, id string) (s session.Session, err error) {
+	err = m.call(func() error {
+		var ok bool
+		if s, ok = m.sessions[id]; !ok {
+			return session.ErrNotFound
+		}
+		s.Machines, s.CapacityFailures = slices.Clone(s.Machines), slices.Clone(s.CapacityFailures)
+		return nil
+	})
+	return s, err
+}
+
+func (m sessionStore) Sessions(_ context.Context, q session.Query) (out []session.Session, err error) {
+	err = m.call(func() error {
+		for _, s := range m.sessions {
+			if (q.Name == "" || s.Name == q.Name) && (!q.OpenOnly || !s.State.IsFinal()) {
+				out = append(out, s)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (m sessionStore) AddEvents(context.Context, string, int, int64, []session.Event) error {
+	return nil
+}
+func (m sessionStore) Events(context.Context, string) ([]session.LoggedEvent, error) { return nil, nil }
+func (m sessionStore) NewestEventFile(context.Context, string, int) (int64, error)   { return 0, nil }
+func (m sessionStore) Installation(context.Context) (string, error)                  { return "us", nil }
+
+// launcher implements session.Launcher.
+type launcher struct{ *world }
+
+func (p launcher) Pools(_ context.Context, sp *spec.Spec) (out []session.Pool, err error) {
+	for _, pool := range p.pools {
+		if pool.Spot == (sp.Capacity == spec.Spot) || sp.Capacity == spec.Auto {
+			out = append(out, pool)
+		}
+	}
+	return out, nil
+}
+
+func (p launcher) Launch(_ context.Context, l session.Launch) (out []session.Machine, err error) {
+	err = p.call(func() error {
+		if ids, ok := p.tokens[l.Token]; ok {
+			for _, id := range ids {
+				out = append(out, p.machines[id].Machine)
+			}
+			return nil
+		}
+		if p.up != nil && !p.up(l.Pool, p.now) {
+			return fmt.Errorf("%s: %w", l.Pool, session.ErrCapacity)
+		}
+		id := fmt.Sprintf("i-%d", len(p.machines))
+		m := &machine{host: l.Host}
+		m.FoundMachine = session.FoundMachine{
+			Machine: session.Machine{ID: id, Pool: l.Pool, LaunchedAt: p.now}, Session: l.Session.ID, Token: l.Token,
+			LeaseUntil: l.Host.LeaseUntil,
+		}
+		p.machines[id], p.tokens[l.Token] = m, []string{id}
+		p.runs++
+		out = append(out, m.Machine)
+		return nil
+	})
+	if err != nil {
+		out = nil
+	}
+	return out, err
+}
+
+func (p launcher) Find(_ context.Context, _, id string) (out []session.FoundMachine, err error) {
+	err = p.call(func() error {
+		for _, m := range p.machines {
+			if m.goneAt.IsZero() && !m.hidden && (id == "" || m.Session == id) {
+				f := m.FoundMachine
+				f.State = inventory.StateRunning
+				out = append(out, f)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (p launcher) End(_ context.Context, _ string, ids []string) error {
+	return p.call(func() error {
+		for _, id := range ids {
+			if m := p.machines[id]; m != nil && m.goneAt.IsZero() && !m.hidden {
+				m.goneAt = p.now
+			}
+		}
+		return nil
+	})
+}
+
+func (p launcher) Leftovers(context.Context, string, string) ([]string, error) { return nil, nil }
+
+// control implements session.Control.
+type control struct{ *world }
+
+func (c control) Hosts(_ context.Context, s *session.Session, _ int) (map[int]session.Status, map[int]string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	hosts := map[int]session.Status{}
+	for _, m := range c.machines {
+		if m.Session == s.ID && !m.hidden {
+			if st, ok := c.status(m, s); ok {
+				hosts[0] = st
+			}
+		}
+	}
+	return hosts, nil, nil
+}
+
+func (c control) Order(_ context.Context, s *session.Session) (session.Order, string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.orders[s.ID], "", nil
+}
+
+func (c control) WriteOrder(_ context.Context, s *session.Session, o session.Order, _ string) error {
+	return c.call(func() error { c.orders[s.ID] = o; return nil })
+}
+
+func (c control) Events(context.Context, *session.Session, int, int64) ([]session.Event, error) {
+	return nil, nil
+}
+
+func manifest(epoch, seq int64) string {
+	return fmt.Sprintf("manifests/%08d-%08d-%d-0123456789abcdef", seq, epoch, epoch)
+}
+
+// status returns the last report of a machine's host.
+func (w *world) status(m *machine, s *session.Session) (session.Status, bool) {
+	if w.now.Before(m.LaunchedAt.Add(w.setup / 2)) {
+		return session.Status{}, false
+	}
+	st := session.Status{
+		Schema: session.StatusSchema, Session: m.Session, Epoch: m.host.Epoch, At: w.now, Phase: session.HostStarting,
+		OrderSerial: s.OrderSerial, Activity: "busy",
+	}
+	if m.saved > 0 {
+		step := m.saved
+		st.Snapshot = session.Snapshot{
+			Manifest: manifest(m.host.Epoch, m.saved), At: m.savedAt, Until: m.savedAt, Epoch: m.host.Epoch,
+			Complete: true, Step: &step,
+		}
+	}
+	if m.commandAt.IsZero() {
+		return st, true
+	}
+	st.Phase = session.HostReady
+	step := m.step
+	st.Command = &session.CommandStatus{StartedAt: m.commandAt, Step: &step, Outcome: m.outcome}
+	if !m.endingAt.IsZero() {
+		st.Phase, st.Why = session.HostSaving, m.why
+	}
+	if m.done {
+		st.Phase = session.HostEnding
+	}
+	return st, true
+}
+
+// tick lets machines work for a time: set up, restore, compute, save, and end by their lease or order.
+func (w *world) tick(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(d)
+	for _, m := range w.machines {
+		if !m.goneAt.IsZero() || m.done {
+			continue
+		}
+		w.work(m)
+	}
+}
+
+func (w *world) work(m *machine) {
+	if m.commandAt.IsZero() {
+		if w.now.Before(m.LaunchedAt.Add(w.setup)) {
+			return
+		}
+		m.commandAt = w.now
+		w.claim(m)
+		m.from = w.store.step
+		m.step = m.from
+	}
+	order := w.orders[m.Session]
+	// A hidden machine is cut off from the keeper, and still reaches the object store.
+	ordered := order.End != nil && order.Epoch == m.host.Epoch && !m.hidden
+	if m.endingAt.IsZero() && (ordered || !w.now.Before(m.host.LeaseUntil) || m.outcome != nil) {
+		m.endingAt = w.now
+		switch {
+		case m.outcome != nil:
+			m.why = "its command ended"
+		case ordered:
+			m.why = order.End.Why
+		default:
+			m.why = "its lease ended"
+		}
+		if m.outcome == nil {
+			m.outcome = &session.Outcome{Class: session.Stopped, Evidence: "it was asked to stop", At: w.now}
+		}
+	}
+	if !m.endingAt.IsZero() {
+		if !w.now.Before(m.endingAt.Add(w.saveTime)) {
+			if c := m.outcome.Class; c == session.Stopped || c == session.Succeeded {
+				w.save(m) // others leave the declared checkpoints as they are
+			}
+			m.done = true
+		}
+		return
+	}
+	for step := m.from + int64(w.now.Sub(m.commandAt)/w.stepTime); m.step < step && m.outcome == nil; {
+		m.step++
+		if m.step%w.saveEvery == 0 {
+			w.save(m)
+		}
+		if w.fail != nil {
+			m.outcome = w.fail(m.host.Command.Attempt, m.step)
+		}
+		if m.outcome == nil && m.step >= w.steps {
+			zero := 0
+			m.outcome = &session.Outcome{Class: session.Succeeded, ExitCode: &zero, Evidence: "exit code 0", At: w.now}
+		}
+	}
+}
+
+// claim makes a machine the only writer, unless a later one is.
+func (w *world) claim(m *machine) { w.store.epoch = max(w.store.epoch, m.host.Epoch) }
+
+// save writes the work of a machine. A machine of an earlier epoch is refused.
+func (w *world) save(m *machine) {
+	if m.host.Epoch < w.store.epoch {
+		w.store.refused++
+		return
+	}
+	if w.store.writers[m.host.Epoch] == nil {
+		w.store.writers[m.host.Epoch] = map[string]bool{}
+	}
+	w.store.writers[m.host.Epoch][m.ID] = true
+	w.store.step, m.saved, m.savedAt = m.step, m.step, w.now
+}
+
+// interrupt takes a machine away.
+func (w *world) interrupt() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range w.machines {
+		if m.goneAt.IsZero() && !m.hidden {
+			m.goneAt = w.now
+			return true
+		}
+	}
+	return false
+}
+
+// running returns the machines that cost money.
+func (w *world) running() (n int) {
+	for _, m := range w.machines {
+		if m.goneAt.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// allow is a gate that allows everything up to some dollars.
+type allow struct{ reserved money.Amount }
+
+func (g allow) Admit(context.Context, *Job) (Admission, error) {
+	return Admission{Admission: session.Admission{Verdict: gate.Allow, HoldID: "h"}, Reserved: g.reserved}, nil
+}
+
+// timeouts are those of the tests: short ones, as a virtual hour costs the same as a second.
+var timeouts = session.Timeouts{VisibilityDelay: 10 * time.Second, Grace: time.Minute, Save: 5 * time.Minute}
+
+func (w *world) keeper() *Keeper {
+	clock := func() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now }
+	log := slog.New(slog.DiscardHandler)
+	return &Keeper{
+		Store: jobStore{w}, Log: log, Gate: allow{100 * money.USD}, Sessions: &session.Keeper{
+			Store: sessionStore{w}, Launchers: map[string]session.Launcher{"sim": launcher{w}}, Control: control{w},
+			Installation: "us", Now: clock, Timeouts: map[string]session.Timeouts{"sim": timeouts}, Log: log,
+		},
+		ControlPrefix: func(_ context.Context, _ *Job, _ *spec.Spec, id string) (string, error) {
+			return "sim://control/" + id, nil
+		},
+	}
+}
+
+// submit records a job.
+func (w *world) submit(text string) string {
+	w.t.Helper()
+	sp, err := spec.Parse("job.yaml", []byte("apiVersion: curfew.job/v1\nname: j\nrun: train\n"+text))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.jobs["j1"] = Job{
+		ID: "j1", Name: "j", RequestedBy: "ana", Spec: sp.Canonical(), Hash: sp.Hash(), Provider: "sim",
+		State: Waiting, FirstEpoch: 1, WorkPrefix: "sim://work", RequestedAt: w.now, Version: 1,
+	}
+	return "j1"
+}
+
+// pass makes one pass of a keeper over a job and the sessions; it may be killed in it.
+func (w *world) pass(k *Keeper, id string) {
+	w.t.Helper()
+	defer func() {
+		if r := recover(); r != nil {
+			if r != errKilled { //nolint:errorlint // it is the value itself
+				panic(r)
+			}
+			w.mu.TryLock() // the killed process may have held it
+			w.mu.Unlock()
+		}
+	}()
+	ctx := context.Background()
+	if _, err := k.Keep(ctx, id); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, s := range w.sessions {
+		if s.State.IsFinal() {
+			continue
+		}
+		if _, err := k.Sessions.Keep(ctx, s.ID); err != nil && !errors.Is(err, session.ErrCapacity) {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// run keeps a job until it is over and nothing runs.
+func (w *world) run(id string, keepers int, each func()) Job {
+	w.t.Helper()
+	for range 20_000 {
+		for range keepers {
+			w.pass(w.keeper(), id)
+		}
+		if w.jobs[id].State.IsFinal() && w.running() == 0 {
+			return w.jobs[id]
+		}
+		if each != nil {
+			each()
+		}
+		w.tick(10 * time.Second)
+	}
+	w.t.Fatalf("the job is %s (%s) after %s", w.jobs[id].State, w.jobs[id].Why, w.now.Sub(w.jobs[id].RequestedAt))
+	return Job{}
+}

@@ -1,0 +1,148 @@
+package view
+
+import (
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/job"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/spec"
+)
+
+// RunJob holds the fields of a job.
+type RunJob struct {
+	// Command is the shell command of the job.
+	Command string `json:"command"`
+	// Step is the highest step that the work declared; null: none.
+	Step *int64 `json:"step"`
+	// Attempts are the launches, the first one first.
+	Attempts []RunAttempt `json:"attempts"`
+	// NextAt is the start of the next attempt; null while one runs and after the end.
+	NextAt *time.Time `json:"next_at"`
+	// ExitCode is that of the command of the last attempt; null: a signal ended it, or it has not ended.
+	ExitCode *int `json:"exit_code"`
+	// LimitUSD is the most that it may cost; null: there is no price.
+	LimitUSD money.Dollars `json:"limit_usd"`
+	// MaxRuntime bounds the time of its machines, and Deadline that of its end; empty and null: no such
+	// bound.
+	MaxRuntime string     `json:"max_runtime"`
+	Deadline   *time.Time `json:"deadline"`
+	// UsefulUSD, RepeatedUSD and WaitingUSD are the parts of the cost of the attempts that are over:
+	// work that was saved, work that was lost, and start and end.
+	UsefulUSD   money.Dollars `json:"useful_usd"`
+	RepeatedUSD money.Dollars `json:"repeated_usd"`
+	WaitingUSD  money.Dollars `json:"waiting_usd"`
+	// OnDemandUSD is the cost of the same work on demand, without interruptions; null: it ran on demand,
+	// or its price is unknown.
+	OnDemandUSD money.Dollars `json:"on_demand_usd"`
+	// Interruptions counts the attempts that were taken away, and InterruptionSeconds the time that they
+	// cost.
+	Interruptions       int   `json:"interruptions"`
+	InterruptionSeconds int64 `json:"interruption_seconds"`
+}
+
+// RunAttempt is one launch of a job.
+type RunAttempt struct {
+	Number int    `json:"number"`
+	Pool   string `json:"pool"`
+	// BeganAt is the time of its decision; LaunchedAt, CommandAt and EndedAt are null before that.
+	BeganAt    time.Time  `json:"began_at"`
+	LaunchedAt *time.Time `json:"launched_at"`
+	CommandAt  *time.Time `json:"command_at"`
+	EndedAt    *time.Time `json:"ended_at"`
+	// EndedBy is the class of its end, Evidence what the class rests on; empty while it runs.
+	EndedBy  string `json:"ended_by"`
+	Evidence string `json:"evidence"`
+	ExitCode *int   `json:"exit_code"`
+	// FromStep is the step that it started from, SavedStep that of its newest snapshot; null: none, or
+	// not known.
+	FromStep  *int64 `json:"from_step"`
+	SavedStep *int64 `json:"saved_step"`
+	// CostUSD is the sum of the parts; all are null where the machines are unpriced or still run.
+	CostUSD     money.Dollars `json:"cost_usd"`
+	UsefulUSD   money.Dollars `json:"useful_usd"`
+	RepeatedUSD money.Dollars `json:"repeated_usd"`
+	WaitingUSD  money.Dollars `json:"waiting_usd"`
+	LostSeconds int64         `json:"lost_seconds"`
+}
+
+// NewJob makes the document of a job at a time. Current is the session of its current attempt; nil if
+// there is none.
+func NewJob(j job.Job, current *session.Session, now time.Time) Run {
+	r := Run{
+		ID: j.ID, Name: j.Name, Kind: "job", State: string(j.State), Why: j.Why, Provider: j.Provider,
+		ResourceIDs: []string{}, Attempt: len(j.Attempts), Owner: j.Owner, AskedBy: j.RequestedBy, RunAs: j.RunAs,
+		HoldID: j.HoldID, ApprovalID: j.ApprovalID, RequestedAt: j.RequestedAt.UTC(), EndedAt: optionalTime(j.EndedAt),
+		Job: &RunJob{Step: j.Step, Attempts: []RunAttempt{}},
+	}
+	if n := j.Snapshot; n.Manifest != "" {
+		r.Checkpoint = &RunCheckpoint{Step: n.Step, At: n.At.UTC(), Manifest: n.Manifest}
+	}
+	if sp, err := spec.Parse(j.Name, j.Spec); err == nil {
+		r.Nodes, r.Job.Command = sp.Resources.Nodes, sp.Run
+		if sp.MaxRuntime > 0 {
+			r.Job.MaxRuntime = session.Duration(sp.MaxRuntime).String()
+		}
+		if sp.Deadline > 0 {
+			r.Job.Deadline = optionalTime(j.RequestedAt.Add(sp.Deadline))
+		}
+	}
+	if j.CostLimit > 0 {
+		r.Job.LimitUSD = money.Known(j.CostLimit)
+	}
+	if j.State == job.Waiting {
+		r.Job.NextAt = optionalTime(j.NotBefore)
+	}
+	total, priced := r.Job.addAttempts(j)
+	if current != nil {
+		r.Type, r.Region, r.ResourceIDs = current.Pool.Type, current.Region, current.MachineIDs()
+		r.LeaseUntil, r.Epoch = current.LeaseUntil.UTC(), current.Epoch
+		r.HourlyUSD, r.Image = current.Rate, current.Pool.Image
+		cost, known, err := current.Cost(now)
+		priced = priced && known && err == nil
+		total += cost
+	} else if n := len(j.Attempts); n > 0 {
+		r.Type, r.Region, r.Epoch = j.Attempts[n-1].Pool.Type, j.Attempts[n-1].Pool.Region, j.Attempts[n-1].Epoch
+	}
+	if n := len(j.Attempts); n > 0 {
+		r.LaunchedAt, r.Job.ExitCode = optionalTime(j.Attempts[0].LaunchedAt), j.Attempts[n-1].ExitCode
+	}
+	if priced {
+		r.CostUSD = money.Known(total)
+	} else {
+		r.Unpriced = "its machine has no price"
+	}
+	if all, ok := j.OnDemandCost(); ok {
+		r.Job.OnDemandUSD = money.Known(all)
+	}
+	count, cost := j.Interruptions()
+	r.Job.Interruptions, r.Job.InterruptionSeconds = count, int64(cost/time.Second)
+	return r
+}
+
+// addAttempts adds the attempts of a job, and returns the cost of those that are over.
+func (r *RunJob) addAttempts(j job.Job) (total money.Amount, priced bool) {
+	priced = true
+	var useful, repeated, waiting money.Amount
+	for _, a := range j.Attempts {
+		doc := RunAttempt{
+			Number: a.Number, Pool: strings.TrimSpace(a.Pool.String()), BeganAt: a.BeganAt.UTC(),
+			LaunchedAt: optionalTime(a.LaunchedAt), CommandAt: optionalTime(a.CommandAt),
+			EndedAt: optionalTime(a.EndedAt), EndedBy: string(a.EndedBy), Evidence: a.Evidence,
+			ExitCode: a.ExitCode, FromStep: a.Start.Step,
+			SavedStep: a.Saved.Step, LostSeconds: int64(a.Lost / time.Second),
+		}
+		priced = priced && !a.Unpriced
+		if a.Over() && !a.Unpriced {
+			doc.CostUSD, doc.UsefulUSD = money.Known(a.Cost), money.Known(a.Useful)
+			doc.RepeatedUSD, doc.WaitingUSD = money.Known(a.Repeated), money.Known(a.Waiting)
+			total, useful, repeated, waiting = total+a.Cost, useful+a.Useful, repeated+a.Repeated, waiting+a.Waiting
+		}
+		r.Attempts = append(r.Attempts, doc)
+	}
+	if priced {
+		r.UsefulUSD, r.RepeatedUSD, r.WaitingUSD = money.Known(useful), money.Known(repeated), money.Known(waiting)
+	}
+	return total, priced
+}
