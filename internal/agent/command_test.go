@@ -130,7 +130,7 @@ sleep 5; echo ha > "$at"; kill -KILL $$`)
 }
 
 // TestKilledWriterLeavesNoCompleteCheckpoint checks a command that declares nothing: what it wrote as it
-// was killed is saved, and is not complete.
+// was killed is saved, is not complete, and the next attempt begins without it.
 func TestKilledWriterLeavesNoCompleteCheckpoint(t *testing.T) {
 	t.Parallel()
 	w := commandWorld(t, `echo ha > "$CURFEW_CHECKPOINT_DIR/model"; sh -c 'kill -KILL $PPID'; kill -KILL $$`)
@@ -141,6 +141,12 @@ func TestKilledWriterLeavesNoCompleteCheckpoint(t *testing.T) {
 	w.awaitPhase(session.HostEnding)
 	if n := w.status(0).Snapshot; n.Manifest == "" || n.Complete {
 		t.Errorf("its last snapshot: %+v", n)
+	}
+	w.config.Host.Command.Run = `[ ! -e "$CURFEW_CHECKPOINT_DIR/model" ]`
+	w.useNewMachine(2)
+	w.start()
+	if o := w.outcome(); o.Class != session.Succeeded {
+		t.Errorf("the next attempt finds what was half written: %s: %s", o.Class, o.Evidence)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -229,6 +230,25 @@ func knownComplete(list []checkpoint.Snapshot) int64 {
 	return 0
 }
 
+// setAside moves what is in a folder to another next to it, named by the newest snapshot, which holds
+// the same.
+func setAside(dir string, seq int64) error {
+	found, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(found) == 0 {
+		return nil
+	}
+	if err == nil {
+		err = os.Rename(dir, fmt.Sprintf("%s.unfinished-%d", dir, seq))
+	}
+	if err == nil {
+		err = os.Mkdir(dir, 0o700)
+	}
+	if err != nil {
+		return fmt.Errorf("set unfinished checkpoints aside: %w", err)
+	}
+	return nil
+}
+
 // restore restores the newest snapshot into the work folder and returns a message for the journal.
 // Existing files are someone's work and stay, unless a restore was interrupted.
 func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, string, error) {
@@ -254,10 +274,19 @@ func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, str
 		return none, "", nil
 	}
 	o := checkpoint.RestoreOptions{Replace: cutOff}
-	if s.options.Host.Command != nil {
+	unsettled := !slices.ContainsFunc(list, func(n checkpoint.Snapshot) bool { return n.State != checkpoint.Unsettled })
+	switch {
+	case s.options.Host.Command != nil && unsettled:
+		// Half-written checkpoints are worse than none: a training may load them.
+		if err := setAside(s.dir, list[0].Seq); err != nil {
+			return none, "", err
+		}
+		return none, "no snapshot holds whole checkpoints, so nothing is restored and the command begins from the " +
+			"beginning: declare each save (curfew.save_done)", nil
+	case s.options.Host.Command != nil:
 		// The folder belongs to the job: an earlier attempt may have left unfinished files in it.
 		o.Replace, o.Seq = true, knownComplete(list)
-	} else if !slices.ContainsFunc(list, func(n checkpoint.Snapshot) bool { return n.State != checkpoint.Unsettled }) {
+	case unsettled:
 		o.Seq = list[0].Seq // files that changed while being read are better than none
 	}
 	r, err := run.Restore(ctx, s.dir, o)

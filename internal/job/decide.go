@@ -253,7 +253,9 @@ func (d *decider) takeProgress(a *Attempt, s *session.Session) (changed bool) {
 		a.Start, changed = n, true
 		d.creditSaved(a)
 	}
-	if n := s.Snapshot; n.Manifest != "" && n.Manifest != a.Saved.Manifest && n.Manifest != a.Start.Manifest {
+	// Of a snapshot that is not complete only one with a step is restored.
+	if n := s.Snapshot; n.Manifest != "" && (n.Complete || n.Step != nil) && n.Manifest != a.Saved.Manifest &&
+		n.Manifest != a.Start.Manifest {
 		a.Saved, changed = n, true
 	}
 	if a.Saved.Manifest != "" && a.Saved.Manifest != j.Snapshot.Manifest {
