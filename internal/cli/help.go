@@ -2,13 +2,13 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
@@ -61,11 +61,11 @@ func printHelp(w io.Writer, c *cobra.Command) {
 	}
 	for i, paragraph := range strings.Split(strings.TrimSpace(about), "\n\n") {
 		if i > 0 {
-			fmt.Fprintln(w)
+			plain.Fprintln(w)
 		}
-		fmt.Fprintln(w, reflow(paragraph))
+		plain.Fprintln(w, reflow(paragraph))
 	}
-	fmt.Fprintln(w)
+	plain.Fprintln(w)
 	printUsage(w, c)
 }
 
@@ -91,16 +91,16 @@ func reflow(paragraph string) string {
 
 // printUsage writes the forms, examples, commands and flags of a command.
 func printUsage(w io.Writer, c *cobra.Command) {
-	fmt.Fprint(w, "Usage:")
+	plain.Fprintf(w, "Usage:")
 	if c.Runnable() {
 		printForm(w, c.UseLine())
 	}
 	if c.HasAvailableSubCommands() {
 		printForm(w, c.CommandPath()+" [command]")
 	}
-	fmt.Fprintln(w)
+	plain.Fprintln(w)
 	if c.HasExample() {
-		fmt.Fprintf(w, "\nExamples:\n%s\n", strings.TrimRight(c.Example, "\n"))
+		plain.Fprintf(w, "\nExamples:\n%s\n", strings.TrimRight(c.Example, "\n"))
 	}
 	switch {
 	case !c.HasAvailableSubCommands():
@@ -112,21 +112,21 @@ func printUsage(w io.Writer, c *cobra.Command) {
 		}
 	}
 	if c.HasAvailableLocalFlags() {
-		fmt.Fprintf(w, "\nFlags:\n%s\n", strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), " \n"))
+		plain.Fprintf(w, "\nFlags:\n%s\n", strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), " \n"))
 	}
 	if c.HasAvailableInheritedFlags() {
-		fmt.Fprintf(w, "\nGlobal Flags:\n%s\n",
+		plain.Fprintf(w, "\nGlobal Flags:\n%s\n",
 			strings.TrimRight(c.InheritedFlags().FlagUsagesWrapped(helpWidth), " \n"))
 	}
 	if c.HasAvailableSubCommands() {
-		fmt.Fprintf(w, "\nUse \"%s [command] --help\" for more information about a command.\n", c.CommandPath())
+		plain.Fprintf(w, "\nUse \"%s [command] --help\" for more information about a command.\n", c.CommandPath())
 	}
 }
 
 // printForm writes a form of a command, with more of it below.
 func printForm(w io.Writer, form string) {
 	for i, line := range layout.Wrap(form, helpWidth-4) {
-		fmt.Fprintf(w, "\n  %s%s", strings.Repeat("  ", min(i, 1)), line)
+		plain.Fprintf(w, "\n  %s%s", strings.Repeat("  ", min(i, 1)), line)
 	}
 }
 
@@ -136,14 +136,14 @@ func printCommands(w io.Writer, title string, commands []*cobra.Command) {
 	for _, c := range commands {
 		width = max(width, len(c.Name()))
 	}
-	fmt.Fprintf(w, "\n%s:\n", title)
+	plain.Fprintf(w, "\n%s:\n", title)
 	for _, c := range commands {
 		for i, line := range layout.Wrap(c.Short, helpWidth-helpIndent) {
 			name := c.Name()
 			if i > 0 {
 				name = ""
 			}
-			fmt.Fprintf(w, "  %-*s  %s\n", max(width, helpIndent-4), name, line)
+			plain.Fprintf(w, "  %-*s  %s\n", max(width, helpIndent-4), name, line)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/app/sessions"
+	"github.com/curfew-dev/curfew/internal/client"
 	"github.com/curfew-dev/curfew/internal/job"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -303,8 +304,14 @@ func (a *app) runOrJob(ctx context.Context, name string, hosts bool) (view.Runs,
 
 // isMissing reports whether an error says that a session or job does not exist.
 func isMissing(err error) bool {
-	wired := (*runtime.Error)(nil)
-	return errors.As(err, &wired) && (wired.Code == "no_session" || wired.Code == "no_job")
+	here, answered, code := (*runtime.Error)(nil), (*client.Error)(nil), ""
+	switch {
+	case errors.As(err, &here):
+		code = here.Code
+	case errors.As(err, &answered):
+		code = answered.Code
+	}
+	return code == "no_session" || code == "no_job"
 }
 
 // reread returns the newest state of a session or job.

@@ -281,8 +281,8 @@ func TestAccountPlanAgreesWithAudit(t *testing.T) {
 		t.Errorf("the notes do not say why no commitment is planned: %s", notes)
 	}
 	code, out, errs := d.run("plan", "account", "--demo", "-o", "html")
-	if code != ExitDone || strings.Count(out, "<svg") != 1 || !strings.Contains(out, plan.AfterUSD.Dollars()) {
-		t.Errorf("exit %d: %s: not one picture with %s", code, errs, plan.AfterUSD.Dollars())
+	if code != ExitDone || strings.Count(out, "<svg") != 2 || !strings.Contains(out, plan.AfterUSD.Dollars()) {
+		t.Errorf("exit %d: %s: not one picture, wide and narrow, with %s", code, errs, plan.AfterUSD.Dollars())
 	}
 }
 

@@ -15,7 +15,8 @@ var suggestions = regexp.MustCompile("(?m)^\\s+(?:next\\s+)?(curfew [a-z][^`\n]*
 
 // accounts are suggested commands that read or change an account, which this test has not;
 // TestGoldenSandbox and the scripts of sessions run them.
-var accounts = []string{"curfew scan", "curfew serve", "curfew up demo --gpu L4"}
+var accounts = []string{"curfew scan", "curfew serve", "curfew up demo --gpu L4",
+	"curfew run --gpu L4 -- python train.py"}
 
 // template reports whether a person has to replace a word of a command: TEXT, PATH, FILE.
 var template = regexp.MustCompile(`\b[A-Z]{2,}\b|…|\.\.\.`)

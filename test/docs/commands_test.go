@@ -43,6 +43,10 @@ var asides = []aside{
 			"test/sessions, run " +
 			"them",
 	},
+	{
+		regexp.MustCompile(`^curfew (?:run|explain|cancel) `),
+		"starts or needs a job; the script job.txtar and TestFirstJob run them",
+	},
 	{regexp.MustCompile(`^curfew ci run `), "starts a session; the script ci.txtar runs it"},
 	{regexp.MustCompile(`^curfew token revoke`), "ids of tokens are random; the script token.txtar runs it"},
 	{regexp.MustCompile(`^curfew login .*--aws`), "needs STS and a service that it reaches; TestLoginByAWS runs it"},
@@ -422,11 +426,12 @@ var reads = regexp.MustCompile(
 var mention = regexp.MustCompile(`^curfew(?: [a-z]+)*(?: --[a-z-]+)*(?: -o json)?$`)
 
 // ofSession is a command about the session that the examples name.
-var ofSession = regexp.MustCompile(`^(curfew (?:up|connect|down|extend|status|logs)) demo\b`)
+var ofSession = regexp.MustCompile(`^(curfew (?:up|connect|down|extend|status|logs)) demo\b|` +
+	`^(curfew (?:explain|cancel)) train\b`)
 
 // mentioned holds that a command and its flags are there.
 func (r *runner) mentioned(t *testing.T, c command) {
-	words := strings.Fields(ofSession.ReplaceAllString(c.text, "$1"))
+	words := strings.Fields(ofSession.ReplaceAllString(c.text, "$1$2"))
 	n := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "-") })
 	if n < 0 {
 		n = len(words)

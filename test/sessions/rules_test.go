@@ -149,6 +149,7 @@ func TestAnotherAccount(t *testing.T) {
 		}
 	}
 	// A keeper with these credentials does nothing about it, and does not take it for gone.
+	s.clear() // commands that list sessions replace a keeper
 	keeper := s.start("session", "keep", "--data-dir", s.data())
 	select {
 	case <-keeper.done:

@@ -192,7 +192,7 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 	defer wg.Wait()
 	if o.History > 0 {
 		log.Info("keeping the books of the time before", "days", int(o.History/oneDay))
-		if err := simulation.KeepBooks(ctx, req, cfg, s, dir, start, o.History); err != nil {
+		if err := simulation.KeepBooks(ctx, req, cfg, s, dir, start, o.History); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
