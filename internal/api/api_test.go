@@ -259,6 +259,7 @@ func calls(t *testing.T, spec []byte) []struct{ method, path, id, body string } 
 		"divide-costs":   `{"content":"x"}`,
 		"up-session":     `{"name":"demo","cpus":1,"cloud":"local"}`,
 		"extend-session": `{"for":"1h"}`, "down-session": `{}`,
+		"run-job": `{"command":["true"],"cpus":1,"cloud":"local"}`, "cancel-job": `{}`,
 		"accept-state": `{"reason":"restored"}`, "settle-hold": `{}`, "extend-hold": `{"amount_usd":"5","for":"1h"}`,
 	}
 	var out []struct{ method, path, id, body string }
