@@ -63,7 +63,7 @@ func printHelp(w io.Writer, c *cobra.Command) {
 		if i > 0 {
 			plain.Fprintln(w)
 		}
-		plain.Fprintln(w, reflow(paragraph))
+		writeText(w, reflow(paragraph)+"\n")
 	}
 	plain.Fprintln(w)
 	printUsage(w, c)
@@ -100,7 +100,7 @@ func printUsage(w io.Writer, c *cobra.Command) {
 	}
 	plain.Fprintln(w)
 	if c.HasExample() {
-		plain.Fprintf(w, "\nExamples:\n%s\n", strings.TrimRight(c.Example, "\n"))
+		writeText(w, "\nExamples:\n"+strings.TrimRight(c.Example, "\n")+"\n")
 	}
 	switch {
 	case !c.HasAvailableSubCommands():
@@ -112,15 +112,19 @@ func printUsage(w io.Writer, c *cobra.Command) {
 		}
 	}
 	if c.HasAvailableLocalFlags() {
-		plain.Fprintf(w, "\nFlags:\n%s\n", strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), " \n"))
+		writeText(w, "\nFlags:\n"+strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), " \n")+"\n")
 	}
 	if c.HasAvailableInheritedFlags() {
-		plain.Fprintf(w, "\nGlobal Flags:\n%s\n",
-			strings.TrimRight(c.InheritedFlags().FlagUsagesWrapped(helpWidth), " \n"))
+		writeText(w, "\nGlobal Flags:\n"+strings.TrimRight(c.InheritedFlags().FlagUsagesWrapped(helpWidth), " \n")+"\n")
 	}
 	if c.HasAvailableSubCommands() {
 		plain.Fprintf(w, "\nUse \"%s [command] --help\" for more information about a command.\n", c.CommandPath())
 	}
+}
+
+// writeText writes lines of this program's own text as they are.
+func writeText(w io.Writer, text string) {
+	_, _ = io.WriteString(w, text) // as fmt.Fprint to a terminal, which has nobody to tell
 }
 
 // printForm writes a form of a command, with more of it below.

@@ -45,7 +45,11 @@ var asides = []aside{
 	},
 	{
 		regexp.MustCompile(`^curfew (?:run|explain|cancel) `),
-		"starts or needs a job; the script job.txtar and TestFirstJob run them",
+		"starts or needs a job; the script job.txtar and TestFirstJobRunsAsWritten run them",
+	},
+	{
+		regexp.MustCompile(`^kill -KILL \$\(curfew logs `),
+		"needs a job that runs; TestFirstJobRunsAsWritten gives it",
 	},
 	{regexp.MustCompile(`^curfew ci run `), "starts a session; the script ci.txtar runs it"},
 	{regexp.MustCompile(`^curfew token revoke`), "ids of tokens are random; the script token.txtar runs it"},
@@ -427,7 +431,7 @@ var mention = regexp.MustCompile(`^curfew(?: [a-z]+)*(?: --[a-z-]+)*(?: -o json)
 
 // ofSession is a command about the session that the examples name.
 var ofSession = regexp.MustCompile(`^(curfew (?:up|connect|down|extend|status|logs)) demo\b|` +
-	`^(curfew (?:explain|cancel)) train\b`)
+	`^(curfew (?:explain|cancel|status|logs)) (?:train|count)\b`)
 
 // mentioned holds that a command and its flags are there.
 func (r *runner) mentioned(t *testing.T, c command) {
