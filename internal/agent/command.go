@@ -126,7 +126,7 @@ func (h *host) startCommand(ctx context.Context) {
 // handleCommandEnd records how the command ended, and begins the end of the session.
 func (h *host) handleCommandEnd(ctx context.Context, end commandEnd) error {
 	if ctx.Err() != nil {
-		return nil // a later process continues
+		return nil //nolint:nilerr // a later process continues
 	}
 	o := h.classify(end)
 	if o.Class == session.Succeeded && h.options.Host.Command.ArtifactsDir != "" {

@@ -292,7 +292,7 @@ func (a *app) runOrJob(ctx context.Context, name string, hosts bool) (view.Runs,
 		doc.Runs[0].RequestedAt.After(jobs.Runs[0].RequestedAt)):
 		return doc, nil
 	case jobErr == nil:
-		return jobs, nil
+		return jobs, nil //nolint:nilerr // a job is all that has the name
 	case isMissing(err) && isMissing(jobErr):
 		return doc, &failure{
 			exit: ExitError, code: "no_session", err: fmt.Errorf("there is no session or job %q", name),

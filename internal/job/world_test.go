@@ -52,7 +52,6 @@ type world struct {
 type savedWork struct {
 	epoch int64
 	step  int64
-	saves int64
 	// writers counts the machines that wrote under each epoch.
 	writers map[int64]map[string]bool
 	refused int
@@ -75,7 +74,7 @@ type machine struct {
 }
 
 func newWorld(t testing.TB, seed uint64) *world {
-	rate := money.Rate(2 * money.USDPerUnit)
+	rate := 2 * money.USDPerUnit
 	return &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC),
 		jobs: map[string]Job{}, sessions: map[string]session.Session{}, events: map[string][]session.LoggedEvent{},

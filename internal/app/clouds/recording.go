@@ -104,7 +104,7 @@ const maxPiped = 1 << 30
 // or what a pipe gives until it is closed, is copied to a file that ends with the request.
 func Regular(req *runtime.Request, name string) (string, error) {
 	path := req.Path(name)
-	var in io.Reader = req.Process.Host.Stdin
+	in := req.Process.Host.Stdin
 	if name != "-" {
 		st, err := os.Stat(path)
 		if err != nil || st.Mode().IsRegular() || st.IsDir() {

@@ -216,10 +216,3 @@ func code(s string, n int) string {
 	}
 	return "`" + s + "`"
 }
-
-func dollars(a *money.Amount) string {
-	if a == nil {
-		return "not known"
-	}
-	return a.Exact()
-}

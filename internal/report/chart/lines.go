@@ -252,12 +252,11 @@ func (l Columns) SVG() string {
 	for _, m := range l.Limits {
 		values = append(values, m.At)
 	}
-	return picture(l.Title, func(c *canvas) float64 { return l.render(c, sums, values) })
+	return picture(l.Title, func(c *canvas) float64 { return l.render(c, values) })
 }
 
-// render draws the chart and returns its height. sums are those of the columns, values all that
-// the axis holds.
-func (l *Columns) render(c *canvas, sums, values []float64) float64 {
+// render draws the chart and returns its height; values are all that the axis holds.
+func (l *Columns) render(c *canvas, values []float64) float64 {
 	y := margin
 	if len(l.Parts) > 1 {
 		var names []string
