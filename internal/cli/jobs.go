@@ -290,9 +290,9 @@ func (a *app) runOrJob(ctx context.Context, name string, hosts bool) (view.Runs,
 	switch {
 	case err == nil && (jobErr != nil || !over(doc.Runs[0]) ||
 		doc.Runs[0].RequestedAt.After(jobs.Runs[0].RequestedAt)):
-		return doc, nil
+		return doc, nil //nolint:nilerr // no job has the name, or an older one
 	case jobErr == nil:
-		return jobs, nil //nolint:nilerr // a job is all that has the name
+		return jobs, nil
 	case isMissing(err) && isMissing(jobErr):
 		return doc, &failure{
 			exit: ExitError, code: "no_session", err: fmt.Errorf("there is no session or job %q", name),
