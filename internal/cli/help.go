@@ -124,7 +124,7 @@ func printUsage(w io.Writer, c *cobra.Command) {
 
 // writeText writes lines of this program's own text as they are.
 func writeText(w io.Writer, text string) {
-	_, _ = io.WriteString(w, text) // as fmt.Fprint to a terminal, which has nobody to tell
+	_, _ = io.WriteString(w, text) // a terminal that is gone reports nothing
 }
 
 // printForm writes a form of a command, with more of it below.
