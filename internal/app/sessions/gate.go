@@ -23,6 +23,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/spec"
@@ -58,8 +59,20 @@ func (a *Sessions) EstimateSession(ctx context.Context, sp *spec.Spec, cloud str
 	}
 	return estimate.At(sp, estimate.Place{
 		Machine: cmp.Or(pools[0].Type, "this machine"), Region: pools[0].Region, Hourly: pools[0].Rate,
-		Source: "rates of curfew.yaml", AsOf: a.now(),
+		Source: "rates of curfew.yaml", AsOf: a.now(), Missing: missingRates(sp, a.now()),
 	})
+}
+
+// missingRates returns the lines of curfew.yaml that price a machine of its owner, with figures to
+// replace.
+func missingRates(sp *spec.Spec, now time.Time) string {
+	gpu := ""
+	if sp.Resources.GPUs > 0 {
+		gpu = fmt.Sprintf(`gpu_hour: {%s: "0.60"}, `, sp.Resources.GPU)
+	}
+	return fmt.Sprintf(`add to curfew.yaml, with what an hour costs you: `+
+		`rates: {source: me, as_of: %s, %svcpu_hour: "0.04", memory_gib_hour: "0.005"}`,
+		plain.Date(now.UTC()), gpu)
 }
 
 // rateLeewayPercent is how much more than the cheapest machine a replacement without capacity
