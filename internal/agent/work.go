@@ -274,7 +274,8 @@ func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, str
 		return none, "", nil
 	}
 	o := checkpoint.RestoreOptions{Replace: cutOff}
-	unsettled := !slices.ContainsFunc(list, func(n checkpoint.Snapshot) bool { return n.State != checkpoint.Unsettled })
+	settled := func(n checkpoint.Snapshot) bool { return n.State != checkpoint.Unsettled }
+	unsettled := !slices.ContainsFunc(list, settled)
 	switch {
 	case s.options.Host.Command != nil && unsettled:
 		// Half-written checkpoints are worse than none: a training may load them.

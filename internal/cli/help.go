@@ -115,7 +115,8 @@ func printUsage(w io.Writer, c *cobra.Command) {
 		writeText(w, "\nFlags:\n"+strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), " \n")+"\n")
 	}
 	if c.HasAvailableInheritedFlags() {
-		writeText(w, "\nGlobal Flags:\n"+strings.TrimRight(c.InheritedFlags().FlagUsagesWrapped(helpWidth), " \n")+"\n")
+		flags := strings.TrimRight(c.InheritedFlags().FlagUsagesWrapped(helpWidth), " \n")
+		writeText(w, "\nGlobal Flags:\n"+flags+"\n")
 	}
 	if c.HasAvailableSubCommands() {
 		plain.Fprintf(w, "\nUse \"%s [command] --help\" for more information about a command.\n", c.CommandPath())
