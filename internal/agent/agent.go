@@ -118,6 +118,7 @@ type Intervals struct {
 	Notice      time.Duration // between reads of the spot notice: 5 s
 	FileQuiet   time.Duration // without changes until a file counts as finished: 2 s
 	StepTimeout time.Duration // for one step of the setup: 30 min
+	Command     time.Duration // between looks at the command of a job: 100 ms
 }
 
 // withDefaults returns the intervals with defaults for an idle time.
@@ -139,6 +140,7 @@ func (p Intervals) withDefaults(idle time.Duration) Intervals {
 	or(&p.Flush, 2*time.Second)
 	or(&p.Notice, 5*time.Second)
 	or(&p.FileQuiet, 2*time.Second)
+	or(&p.Command, 100*time.Millisecond)
 	or(&p.StepTimeout, 30*time.Minute)
 	return p
 }

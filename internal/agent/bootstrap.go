@@ -40,9 +40,11 @@ type bootstrapStep struct {
 type bootstrap struct {
 	options     *Options
 	stepTimeout time.Duration
-	folder      *stateFolder
-	workDir     string // the work folder
-	saver       *saver
+	// commandInterval is the time between looks at the command.
+	commandInterval time.Duration
+	folder          *stateFolder
+	workDir         string // the work folder
+	saver           *saver
 	// readState and updateState access the state, addEvent and printLine write to the journal, and
 	// peers returns the node addresses known to the keeper.
 	readState   func() state

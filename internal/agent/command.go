@@ -31,9 +31,6 @@ type commandEnd struct {
 	err  error
 }
 
-// commandPoll is the time between looks at the command.
-const commandPoll = 100 * time.Millisecond
-
 // commandScript returns the command of a job as a script.
 func (b *bootstrap) commandScript() *script {
 	return &script{
@@ -85,7 +82,7 @@ func (b *bootstrap) runCommand(ctx context.Context, now time.Time) commandEnd {
 			}
 			continue
 		}
-		if err := wait.For(ctx, commandPoll); err != nil {
+		if err := wait.For(ctx, b.commandInterval); err != nil {
 			return commandEnd{err: err}
 		}
 	}
@@ -132,6 +129,32 @@ func (h *host) handleCommandEnd(ctx context.Context, end commandEnd) error {
 	if o.Class == session.Succeeded && h.options.Host.Command.ArtifactsDir != "" {
 		h.keepArtifacts(ctx, o)
 		return nil
+	}
+	return h.recordOutcome(o)
+}
+
+// settleCommand records the outcome of a command whose processes are gone as its session ends. What
+// waits for it may not have noticed yet, or was part of an earlier process of the agent.
+func (h *host) settleCommand() error {
+	if !h.commandRuns() {
+		return nil
+	}
+	s := h.bootstrap.commandScript()
+	if s.alive() {
+		return nil
+	}
+	end := commandEnd{}
+	select {
+	case end = <-h.commandEnds:
+	default:
+		text, ended, err := s.exitStatus()
+		if n, invalid := strconv.Atoi(text); err == nil && ended && invalid == nil {
+			end.code = &n
+		}
+	}
+	o := h.classify(end)
+	if o.Class == session.Succeeded && h.options.Host.Command.ArtifactsDir != "" {
+		return nil // it succeeds once its artifacts are kept
 	}
 	return h.recordOutcome(o)
 }

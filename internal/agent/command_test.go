@@ -101,6 +101,19 @@ sleep 0.1; done; done`)
 	}
 }
 
+// TestEndWaitsForNoLookAtACommand checks a session that has ended its command, saved and is done
+// before the agent looks at the command again: the outcome is recorded all the same.
+func TestEndWaitsForNoLookAtACommand(t *testing.T) {
+	t.Parallel()
+	w := commandWorld(t, "while :; do sleep 0.1; done")
+	w.config.Paces.Command = time.Hour
+	w.config.Host.Command.StallLimit = session.Duration(time.Second)
+	w.start()
+	if o := w.outcome(); o.Class != session.Stalled {
+		t.Errorf("%s: %s", o.Class, o.Evidence)
+	}
+}
+
 // TestHalfWrittenCheckpointIsNotRestored checks a command that is killed while it writes over its
 // checkpoint in place: the next attempt has the one that was declared, with its step.
 func TestHalfWrittenCheckpointIsNotRestored(t *testing.T) {

@@ -183,7 +183,8 @@ func newHost(o Options) (*host, error) {
 		h.work.dir = expandHome(c.CheckpointDir, o.Home)
 	}
 	h.bootstrap = &bootstrap{
-		options: &h.options, stepTimeout: h.intervals.StepTimeout, folder: h.folder, workDir: dir, saver: h.work,
+		options: &h.options, stepTimeout: h.intervals.StepTimeout, commandInterval: h.intervals.Command,
+		folder: h.folder, workDir: dir, saver: h.work,
 		readState: h.readState, updateState: h.updateState, addEvent: h.journal.add,
 		printLine: h.journal.addOutput, peers: h.peerList,
 	}

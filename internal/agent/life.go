@@ -277,6 +277,9 @@ func (h *host) activeReason(since time.Time, idle time.Duration) string {
 
 // finishEnd completes the end of a session whose work is safe; nothing cancels it afterwards.
 func (h *host) finishEnd(how string) (bool, error) {
+	if err := h.settleCommand(); err != nil {
+		return false, err
+	}
 	h.ending.Done = true
 	h.journal.add("ended", h.ending.Why+"; "+how)
 	if err := h.persistEnd(); err != nil {
