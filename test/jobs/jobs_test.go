@@ -85,6 +85,11 @@ func (b *bench) end() {
 	for _, r := range doc.Runs {
 		_, _ = b.output("cancel", r.Name, "--discard") // the test has failed already
 	}
+	// A keeper ends once it has nothing to keep, and writes until then.
+	for left := b.processes()["keeper"]; len(left) > 0; left = b.processes()["keeper"] {
+		kill(left)
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 func (b *bench) write(name, text string) {
