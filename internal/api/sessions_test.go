@@ -371,8 +371,8 @@ func TestRefusesLocalSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer all.Close()
-	if _, d, err := all.Up(t.Context(), sessions.UpOptions{Name: "demo", CPUs: 1, Lease: time.Hour}); err != nil ||
-		d == nil || d.Decision != gate.Allow {
+	demo := sessions.UpOptions{Name: "demo", SpecOptions: sessions.SpecOptions{CPUs: 1}, Lease: time.Hour}
+	if _, d, err := all.Up(t.Context(), demo); err != nil || d == nil || d.Decision != gate.Allow {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	s.becomes(t, "demo", "ready")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/app/jobs"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/sessions"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/job"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -47,8 +48,11 @@ type RunInput struct {
 func (in RunInput) options() (jobs.RunOptions, error) {
 	b := in.Body
 	o := jobs.RunOptions{
-		File: b.File, Stdin: in.Stdin, Name: b.Name, Command: b.Command, GPU: b.GPU, Type: b.Type, CPUs: b.CPUs,
-		Nodes: b.Nodes, Spot: b.Spot, Regions: b.Regions, Cloud: b.Cloud, Rerun: b.Rerun, NoCode: b.NoCode,
+		SpecOptions: sessions.SpecOptions{
+			File: b.File, Stdin: in.Stdin, GPU: b.GPU, Type: b.Type, CPUs: b.CPUs, Nodes: b.Nodes, Spot: b.Spot,
+			Regions: b.Regions, Cloud: b.Cloud,
+		},
+		Name: b.Name, Command: b.Command, Rerun: b.Rerun, NoCode: b.NoCode,
 	}
 	if b.Content != "" {
 		o.File, o.Stdin, o.StdinName = "-", strings.NewReader(b.Content), b.File

@@ -42,18 +42,11 @@ type UpInput struct {
 func (in UpInput) options() (sessions.UpOptions, error) {
 	b := in.Body
 	o := sessions.UpOptions{
-		Name:    b.Name,
-		File:    b.File,
-		Stdin:   in.Stdin,
-		GPU:     b.GPU,
-		Type:    b.Type,
-		CPUs:    b.CPUs,
-		Nodes:   b.Nodes,
-		Spot:    b.Spot,
-		Regions: b.Regions,
-		Cloud:   b.Cloud,
-		DiskGiB: b.DiskGiB,
-		Image:   b.Image,
+		SpecOptions: sessions.SpecOptions{
+			File: b.File, Stdin: in.Stdin, GPU: b.GPU, Type: b.Type, CPUs: b.CPUs, Nodes: b.Nodes, Spot: b.Spot,
+			Regions: b.Regions, Cloud: b.Cloud,
+		},
+		Name: b.Name, DiskGiB: b.DiskGiB, Image: b.Image,
 	}
 	if b.Content != "" {
 		o.File, o.Stdin, o.StdinName = "-", strings.NewReader(b.Content), b.File

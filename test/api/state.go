@@ -336,8 +336,10 @@ func (s *service) keeps(ctx context.Context, req, as *runtime.Request) error {
 		before()
 	}
 	for _, name := range started {
-		if _, d, err := all.Up(ctx, sessions.UpOptions{Name: name, CPUs: 1, Lease: time.Hour, Idle: time.Hour}); err !=
-			nil || d.Decision != gate.Allow {
+		o := sessions.UpOptions{
+			Name: name, SpecOptions: sessions.SpecOptions{CPUs: 1}, Lease: time.Hour, Idle: time.Hour,
+		}
+		if _, d, err := all.Up(ctx, o); err != nil || d.Decision != gate.Allow {
 			return fmt.Errorf("start session %s: %+v, %w", name, d, err)
 		}
 	}

@@ -8,10 +8,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -38,20 +36,12 @@ const DefaultMaxRuntime = 24 * time.Hour
 
 // RunOptions request a job: by a file, by a command with its machine, or as an earlier job was.
 type RunOptions struct {
-	// File is a job file, StdinName its name in messages where it is "-".
-	File, StdinName string
-	Stdin           io.Reader
+	// SpecOptions name a job file, and its machine, whose GPU may be "none".
+	sessions.SpecOptions
 	// Name overrides that of the file.
 	Name string
 	// Command is the command after "--".
-	Command []string
-	// GPU is an accelerator with its count, or none; Type a machine type.
-	GPU, Type   string
-	CPUs, Nodes int
-	Spot        bool
-	Regions     []string
-	// Cloud is local or aws.
-	Cloud                             string
+	Command                           []string
 	MaxRuntime, Deadline, KeepOnError time.Duration
 	MaxCost                           money.Amount
 	// Rerun names a job that is over and is run again: from its newest snapshot unless it succeeded.
@@ -193,16 +183,8 @@ func (a *Jobs) requestedSpec(ctx context.Context, o RunOptions, who approval.Per
 		}
 		dir = a.Request.Dir
 	default:
-		src, err := a.Request.Read(o.File, o.Stdin, 1<<20)
-		if err != nil {
+		if sp, err = o.Read(a.Request, spec.Job, "`curfew up -f` starts it"); err != nil {
 			return nil, "", err
-		}
-		name := cmp.Or(o.StdinName, o.File)
-		if sp, err = spec.Parse(name, src); err != nil {
-			return nil, "", err
-		}
-		if sp.Kind != spec.Job {
-			return nil, "", runtime.Invalid("%s is a %s; `curfew up -f` starts it", name, sp.Kind)
 		}
 		base := a.Request.Dir
 		if o.File != "-" {
@@ -227,32 +209,18 @@ func (a *Jobs) requestedSpec(ctx context.Context, o RunOptions, who approval.Per
 // applyFlags lets flags override a specification.
 func applyFlags(sp *spec.Spec, o RunOptions, who approval.Person) error {
 	sp.Name = cmp.Or(o.Name, sp.Name)
-	if !spec.ValidName(sp.Name) || strings.HasPrefix(sp.Name, "stray-") {
-		return runtime.Invalid("%q is no name of a job: it has letters, digits, dots, dashes and underscores, 100 at "+
-			"most, and does not begin with stray-", sp.Name)
+	if err := sessions.CheckName(spec.Job, sp.Name); err != nil {
+		return err
 	}
-	if o.GPU != "" || o.Type != "" || o.CPUs > 0 {
-		r := spec.Resources{InstanceType: o.Type, CPUs: o.CPUs, Nodes: sp.Resources.Nodes}
-		if name, count, counted := strings.Cut(o.GPU, ":"); name != "" && name != "none" {
-			r.GPU, r.GPUs = name, 1
-			if counted {
-				n, err := strconv.Atoi(count)
-				if err != nil || n < 1 {
-					return runtime.Invalid(`--gpu %q: it is an accelerator and a number such as "L4:2", or none`, o.GPU)
-				}
-				r.GPUs = n
-			}
-		} else if r.InstanceType == "" {
-			r.CPUs = max(1, r.CPUs)
+	machine := o.SpecOptions
+	if machine.GPU == "none" {
+		machine.GPU = ""
+		if machine.Type == "" {
+			machine.CPUs = max(1, machine.CPUs)
 		}
-		sp.Resources = r
 	}
-	sp.Resources.Nodes = cmp.Or(o.Nodes, sp.Resources.Nodes)
-	if o.Spot {
-		sp.Capacity = spec.Spot
-	}
-	if len(o.Regions) > 0 {
-		sp.Regions = o.Regions
+	if err := machine.Apply(sp); err != nil {
+		return err
 	}
 	sp.MaxRuntime, sp.Deadline = cmp.Or(o.MaxRuntime, sp.MaxRuntime), cmp.Or(o.Deadline, sp.Deadline)
 	if sp.MaxRuntime == 0 && sp.Deadline == 0 {

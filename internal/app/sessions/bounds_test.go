@@ -50,11 +50,13 @@ func TestLoopsReturnOnCancel(t *testing.T) {
 		"keep":       func(ctx context.Context) { _ = all.keep(ctx, true, log, nil) },
 		"Status":     func(ctx context.Context) { _, _ = all.Status(ctx, "s1") },
 		"Log":        func(ctx context.Context) { _, _ = all.Log(ctx, "s1") },
-		"Up":         func(ctx context.Context) { _, _, _ = all.Up(ctx, UpOptions{Name: "x", CPUs: 1}) },
-		"Extend":     func(ctx context.Context) { _, _, _ = all.Extend(ctx, "s1", time.Hour) },
-		"Down":       func(ctx context.Context) { _, _ = all.Down(ctx, "none", false) },
-		"Tidy":       func(ctx context.Context) { _ = RemoveStaleEntries(ctx, all) },
-		"flockIn":    func(ctx context.Context) { _, _ = lockFile(ctx, locked) },
+		"Up": func(ctx context.Context) {
+			_, _, _ = all.Up(ctx, UpOptions{Name: "x", SpecOptions: SpecOptions{CPUs: 1}})
+		},
+		"Extend":  func(ctx context.Context) { _, _, _ = all.Extend(ctx, "s1", time.Hour) },
+		"Down":    func(ctx context.Context) { _, _ = all.Down(ctx, "none", false) },
+		"Tidy":    func(ctx context.Context) { _ = RemoveStaleEntries(ctx, all) },
+		"flockIn": func(ctx context.Context) { _, _ = lockFile(ctx, locked) },
 	} {
 		for _, meanwhile := range []bool{false, true} {
 			ctx, cancel := context.WithCancel(t.Context())

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -35,22 +34,11 @@ import (
 // UpOptions configure the request for a session. Zero fields are taken from the file or the
 // previous session of the name.
 type UpOptions struct {
-	Name, File string
-	// Stdin is read for the file "-".
-	Stdin io.Reader
-	// GPU is an accelerator with its count ("L4:2"), Type a machine type, CPUs a number of CPUs.
-	GPU, Type string
-	CPUs      int
-	Nodes     int
-	Spot      bool
-	Regions   []string
-	// Cloud is local or aws.
-	Cloud       string
+	SpecOptions
+	Name        string
 	Lease, Idle time.Duration
 	DiskGiB     int64
 	Image       string
-	// StdinName is the name of the file "-" in messages; empty means "-".
-	StdinName string
 	// Authorize, if set, refuses what a service's caller may not do. It gets the newest session of
 	// the name (nil if none) and the owner of the request (nil if the session is only shown).
 	Authorize func(before *view.Run, owner *inventory.Owner) error
@@ -469,9 +457,8 @@ func (a *Sessions) checkSameMachine(o UpOptions, s session.Session, who approval
 // requestedSpec returns the requested specification and its provider.
 func (a *Sessions) requestedSpec(o UpOptions, who approval.Person, before []session.Session) (*spec.Spec, string,
 	error) {
-	if !spec.ValidName(o.Name) || strings.HasPrefix(o.Name, "stray-") {
-		return nil, "", runtime.Invalid("%q is no name of a session: it has letters, digits, dots, dashes and "+
-			"underscores, 100 at most, and does not begin with stray-", o.Name)
+	if err := CheckName(spec.Session, o.Name); err != nil {
+		return nil, "", err
 	}
 	cloud := cmp.Or(o.Cloud, a.Config.Sessions.Cloud)
 	sp := &spec.Spec{
@@ -480,16 +467,9 @@ func (a *Sessions) requestedSpec(o UpOptions, who approval.Person, before []sess
 	}
 	switch {
 	case o.File != "":
-		src, err := a.Request.Read(o.File, o.Stdin, 1<<20)
-		if err != nil {
+		var err error
+		if sp, err = o.Read(a.Request, spec.Session, "`curfew up` starts sessions"); err != nil {
 			return nil, "", err
-		}
-		name := cmp.Or(o.StdinName, o.File)
-		if sp, err = spec.Parse(name, src); err != nil {
-			return nil, "", err
-		}
-		if sp.Kind != spec.Session {
-			return nil, "", runtime.Invalid("%s is a %s; `curfew up` starts sessions", name, sp.Kind)
 		}
 	case !o.namesMachine() && len(before) > 0:
 		var err error
@@ -509,27 +489,8 @@ func (a *Sessions) requestedSpec(o UpOptions, who approval.Person, before []sess
 		}
 	}
 	sp.Name = o.Name
-	if o.GPU != "" || o.Type != "" || o.CPUs > 0 {
-		name, count, _ := strings.Cut(o.GPU, ":")
-		n := 0
-		if o.GPU != "" {
-			if n = 1; count != "" {
-				if _, err := fmt.Sscanf(count, "%d", &n); err != nil {
-					return nil, "", runtime.Invalid(`--gpu %q: it is an accelerator and a number such as "L4:2"`,
-						o.GPU)
-				}
-			}
-		}
-		sp.Resources = spec.Resources{
-			GPU: name, GPUs: n, InstanceType: o.Type, CPUs: o.CPUs, Nodes: sp.Resources.Nodes,
-		}
-	}
-	sp.Resources.Nodes = cmp.Or(o.Nodes, sp.Resources.Nodes)
-	if o.Spot {
-		sp.Capacity = spec.Spot
-	}
-	if len(o.Regions) > 0 {
-		sp.Regions = o.Regions
+	if err := o.Apply(sp); err != nil {
+		return nil, "", err
 	}
 	sp.Lease, sp.Idle = cmp.Or(o.Lease, sp.Lease, a.Config.Sessions.Lease), cmp.Or(o.Idle, sp.Idle,
 		a.Config.Sessions.Idle)
