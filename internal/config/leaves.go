@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/document"
@@ -46,14 +47,14 @@ func (l leaf) isDuration() bool { return l.value.Type() == reflect.TypeFor[time.
 func (l leaf) inFileOnly() bool { return l.path == "people" || strings.HasPrefix(l.path, "approvals.") }
 
 // off are the keys whose default is zero, which leaves out what they are about.
-var off = func() map[string]bool {
+var off = sync.OnceValue(func() map[string]bool {
 	out := map[string]bool{}
 	c := Default()
 	for _, l := range leaves(&c) {
 		out[l.path] = l.value.IsZero()
 	}
 	return out
-}()
+})
 
 // check refuses numbers and durations that are not positive: a threshold of zero
 // would judge everything, and a window of zero would see nothing. Zero is right only
@@ -61,11 +62,11 @@ var off = func() map[string]bool {
 func (l leaf) check() error {
 	switch v := l.value; v.Kind() {
 	case reflect.Int, reflect.Int64:
-		if v.Int() < 0 || (v.Int() == 0 && !off[l.path]) {
+		if v.Int() < 0 || (v.Int() == 0 && !off()[l.path]) {
 			return errors.New("must be more than zero")
 		}
 	case reflect.Float64:
-		if !(v.Float() >= 0) || (v.Float() == 0 && !off[l.path]) {
+		if !(v.Float() >= 0) || (v.Float() == 0 && !off()[l.path]) {
 			return errors.New("must be more than zero")
 		}
 		if strings.HasSuffix(l.path, "_share") && v.Float() > 1 {

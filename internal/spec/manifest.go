@@ -197,7 +197,7 @@ func (w *workload) read() ([]*Spec, error) {
 	switch {
 	case w.kind == kind{"karpenter.sh", "NodePool"} && w.get(body, "replicas") != nil:
 		return nil, unreadf("its replicas keep machines running whatever runs on them")
-	case runsNothing[w.kind]:
+	case runsNothing()[w.kind]:
 		return nil, nil
 	case autoscalers[w.kind].target != nil:
 		return nil, nil // counted with what it scales

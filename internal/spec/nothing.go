@@ -3,6 +3,7 @@ package spec
 import (
 	_ "embed"
 	"strings"
+	"sync"
 )
 
 //go:embed nothing.txt
@@ -10,7 +11,7 @@ var nothingText string
 
 // runsNothing are the reviewed kinds of Kubernetes that run no pod and no machine by
 // themselves; see nothing.txt.
-var runsNothing = func() map[kind]bool {
+var runsNothing = sync.OnceValue(func() map[kind]bool {
 	out := map[kind]bool{}
 	for line := range strings.Lines(nothingText) {
 		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
@@ -25,4 +26,4 @@ var runsNothing = func() map[kind]bool {
 		}
 	}
 	return out
-}()
+})

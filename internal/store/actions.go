@@ -173,15 +173,15 @@ func (a actions) Items(ctx context.Context, account string, q action.ItemQuery) 
 		among(f, "resource_id", convert(q.Refs, func(r inventory.Ref) string { return r.ID }))
 	}
 	// The conditions of the parts are written as those of their indexes are.
-	query, args := items.query+f.where(), f.args
+	query, args := items().query+f.where(), f.args
 	all := q.Refs == nil && q.Sources == nil
 	if q.UnderWay && !all {
-		query, args = query+" UNION "+items.query+
+		query, args = query+" UNION "+items().query+
 			" WHERE account = ? AND phase IN ('acting', 'confirming')", append(args,
 			account)
 	}
 	if !q.UnconfirmedSince.IsZero() && !all {
-		query, args = query+" UNION "+items.query+
+		query, args = query+" UNION "+items().query+
 			" WHERE account = ? AND phase = 'warned' AND updated_at < ?", append(args,
 			account, at(q.UnconfirmedSince))
 	}
@@ -197,7 +197,7 @@ func (a actions) Items(ctx context.Context, account string, q action.ItemQuery) 
 // Item returns the item of an id, or the only one whose id begins so; ErrNotFound
 // where there is none, or more than one.
 func (a actions) Item(ctx context.Context, id string) (action.Item, error) {
-	row, err := prefixed(ctx, a.database, items, id, func(r itemRow) string { return r.ID }, action.ErrNotFound)
+	row, err := prefixed(ctx, a.database, items(), id, func(r itemRow) string { return r.ID }, action.ErrNotFound)
 	if err != nil {
 		return action.Item{}, fmt.Errorf("read item %q: %w", id, err)
 	}
@@ -240,7 +240,7 @@ func (t *tx) putItem(ctx context.Context, it action.Item) (action.Item, error) {
 	if err != nil {
 		return action.Item{}, err
 	}
-	if err := t.put(ctx, items, row, it.Version, action.ErrConflict); err != nil {
+	if err := t.put(ctx, items(), row, it.Version, action.ErrConflict); err != nil {
 		return action.Item{}, err
 	}
 	t.changed = true

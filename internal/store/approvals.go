@@ -80,7 +80,7 @@ func (t *tx) putRequest(ctx context.Context, r approval.Request, e approval.Even
 	if err := exact(r.ID, r.PlanHash, r.Plan); err != nil {
 		return approval.Request{}, err
 	}
-	if err := t.put(ctx, requests, row, r.Version, approval.ErrConflict); err != nil {
+	if err := t.put(ctx, requests(), row, r.Version, approval.ErrConflict); err != nil {
 		return approval.Request{}, err
 	}
 	return row.request(), t.record(requestEntry(r, e))
@@ -102,7 +102,7 @@ func requestEntry(r approval.Request, e approval.Event) action.Entry {
 // Request returns the request of an id, or the only one whose id begins so;
 // ErrNotFound where there is none, or more than one.
 func (a approvals) Request(ctx context.Context, id string) (approval.Request, error) {
-	row, err := prefixed(ctx, a.database, requests, id, func(r requestRow) string {
+	row, err := prefixed(ctx, a.database, requests(), id, func(r requestRow) string {
 		return r.ID
 	}, approval.ErrNotFound)
 	if err != nil {
@@ -113,7 +113,7 @@ func (a approvals) Request(ctx context.Context, id string) (approval.Request, er
 
 // Requests returns those of a plan hash, or all when it is empty, newest first.
 func (a approvals) Requests(ctx context.Context, planHash string) ([]approval.Request, error) {
-	query, args := requests.query, []any(nil)
+	query, args := requests().query, []any(nil)
 	if planHash != "" {
 		query, args = query+" WHERE plan_hash = ?", []any{planHash}
 	}

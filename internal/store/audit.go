@@ -89,7 +89,7 @@ func (t *tx) append(ctx context.Context) error {
 		if row.Hash, err = row.chain(head.Hash); err != nil {
 			return err
 		}
-		if err := t.insert(ctx, audit, row); err != nil {
+		if err := t.insert(ctx, audit(), row); err != nil {
 			return fmt.Errorf("record %q: %w", e.What, err)
 		}
 		head = headRow{row.ID, row.Hash}
@@ -185,7 +185,7 @@ const leastPage, pageSize = 64, 500
 // pages reads the entries in (after, last] that match, a page at a time.
 func (d *database) pages(ctx context.Context, after, last int64, where string, args []any,
 	visit func(entryRow) error) error {
-	query := audit.query + " WHERE id > ? AND id <= ?" + where + " ORDER BY id LIMIT ?"
+	query := audit().query + " WHERE id > ? AND id <= ?" + where + " ORDER BY id LIMIT ?"
 	for size := leastPage; ; size = min(2*size, pageSize) {
 		var rows []entryRow
 		if err := d.list(ctx, &rows, query, append(append([]any{after, last}, args...), size)...); err != nil {

@@ -114,7 +114,7 @@ func (b Backtests) Create(ctx context.Context, v Backtest, open, keep int, e act
 				ID: v.ID, CreatedBy: prose(v.CreatedBy), CreatedAt: at(v.CreatedAt),
 				Spec: v.Spec, State: BacktestQueued,
 			}
-			if err := t.insert(ctx, backtestTable, row); err != nil {
+			if err := t.insert(ctx, backtestTable(), row); err != nil {
 				return err
 			}
 			return t.record(e)
@@ -144,7 +144,7 @@ func (b Backtests) list(ctx context.Context, query string, args ...any) ([]Backt
 // Get returns a replay with its result; [ErrNoBacktest] where there is none.
 func (b Backtests) Get(ctx context.Context, id string) (Backtest, error) {
 	var row backtestRow
-	err := b.db.get(ctx, &row, backtestTable.query+" WHERE id = ?", id)
+	err := b.db.get(ctx, &row, backtestTable().query+" WHERE id = ?", id)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNoBacktest
 	}

@@ -148,7 +148,7 @@ func (b bills) Periods(ctx context.Context, from, to time.Time) ([]bill.Period, 
 	f := filter{dialect: &b.dialect}
 	f.span("start", from, to)
 	var rows []periodRow
-	if err := b.list(ctx, &rows, periods.query+f.where()+" ORDER BY start, account", f.args...); err != nil {
+	if err := b.list(ctx, &rows, periods().query+f.where()+" ORDER BY start, account", f.args...); err != nil {
 		return nil, fmt.Errorf("read the billing periods: %w", err)
 	}
 	return convert(rows, periodRow.period), nil
@@ -214,7 +214,7 @@ func (t *tx) replace(ctx context.Context, r bill.Replacement) error {
 	if r.Content == nil {
 		return nil
 	}
-	if err := t.insert(ctx, periods, periodOf(r.Period)); t.duplicate(err) {
+	if err := t.insert(ctx, periods(), periodOf(r.Period)); t.duplicate(err) {
 		return bill.ErrChanged // by an import that was not there a moment ago
 	} else if err != nil {
 		return err

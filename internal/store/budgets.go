@@ -182,7 +182,7 @@ func (t *tx) expect(ctx context.Context, row holdRow) error {
 
 // putHold writes the version of a hold that follows the one that was read, and records it.
 func (t *tx) putHold(ctx context.Context, row holdRow, read int64, e budget.Event) error {
-	if err := t.put(ctx, holdTable, row, read, budget.ErrConflict); err != nil {
+	if err := t.put(ctx, holdTable(), row, read, budget.ErrConflict); err != nil {
 		return err
 	}
 	t.changed = true
@@ -222,7 +222,7 @@ func (h holds) PutHold(ctx context.Context, hold budget.Hold, e budget.Event) (b
 // Hold returns the hold of an id, or the only one whose id begins so; ErrNotFound where
 // there is none, or more than one.
 func (h holds) Hold(ctx context.Context, id string) (budget.Hold, error) {
-	row, err := prefixed(ctx, h.database, holdTable, id, func(r holdRow) string { return r.ID }, budget.ErrNotFound)
+	row, err := prefixed(ctx, h.database, holdTable(), id, func(r holdRow) string { return r.ID }, budget.ErrNotFound)
 	if err != nil {
 		return budget.Hold{}, fmt.Errorf("read hold %q: %w", id, err)
 	}
@@ -240,7 +240,7 @@ func (h holds) Keyed(ctx context.Context, key string) (budget.Hold, error) {
 
 func keyed(ctx context.Context, on reader, key string) (holdRow, error) {
 	var row holdRow
-	err := on.get(ctx, &row, holdTable.query+" WHERE hold_key = ?", key)
+	err := on.get(ctx, &row, holdTable().query+" WHERE hold_key = ?", key)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = budget.ErrNotFound
 	}
@@ -258,7 +258,7 @@ func (h holds) Holds(ctx context.Context, from, to time.Time) ([]budget.Hold, er
 
 func overlapping(ctx context.Context, on reader, from, to time.Time) ([]holdRow, error) {
 	var rows []holdRow
-	err := on.list(ctx, &rows, holdTable.query+" WHERE expires_at > ? AND begins_at < ? ORDER BY id", from.UnixMicro(),
+	err := on.list(ctx, &rows, holdTable().query+" WHERE expires_at > ? AND begins_at < ? ORDER BY id", from.UnixMicro(),
 		ceil(to))
 	return rows, err
 }

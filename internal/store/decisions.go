@@ -73,7 +73,7 @@ func (d decisions) Decisions(ctx context.Context, from, to time.Time) ([]gate.Re
 	f := &filter{dialect: &d.dialect}
 	f.span("at", from, to)
 	var rows []decisionRow
-	if err := d.list(ctx, &rows, decisionTable.query+f.where()+" ORDER BY at, id", f.args...); err != nil {
+	if err := d.list(ctx, &rows, decisionTable().query+f.where()+" ORDER BY at, id", f.args...); err != nil {
 		return nil, fmt.Errorf("read the decisions of the gate: %w", err)
 	}
 	return convert(rows, func(r decisionRow) gate.Record {

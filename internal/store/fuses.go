@@ -40,7 +40,7 @@ func (r fuseRow) fuse() action.Fuse {
 // fuse returns the newest fuse of a source in an account; nil is none.
 func (t *tx) fuse(ctx context.Context, account, source string) (*action.Fuse, error) {
 	var rows []fuseRow
-	if err := t.list(ctx, &rows, fuses.query+" WHERE account = ? AND source = ?", account, source); err != nil ||
+	if err := t.list(ctx, &rows, fuses().query+" WHERE account = ? AND source = ?", account, source); err != nil ||
 		len(rows) == 0 {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (a actions) Confirm(ctx context.Context, f action.Fuse) error {
 }
 
 func (t *tx) putFuse(ctx context.Context, f action.Fuse) error {
-	_, err := t.named(ctx, fuses.insert+" ON CONFLICT (account, source) DO UPDATE SET at = excluded.at, due = "+
+	_, err := t.named(ctx, fuses().insert+" ON CONFLICT (account, source) DO UPDATE SET at = excluded.at, due = "+
 		"excluded.due, selected = excluded.selected,"+
 		" items = excluded.items, confirmed_at = excluded.confirmed_at, who = excluded.who, reason = excluded.reason, "+
 		"until = excluded.until", fuseOf(f))
@@ -105,7 +105,7 @@ func (t *tx) putFuse(ctx context.Context, f action.Fuse) error {
 // Fuses returns the newest fuse of each source in each account.
 func (a actions) Fuses(ctx context.Context) ([]action.Fuse, error) {
 	var rows []fuseRow
-	if err := a.list(ctx, &rows, fuses.query+" ORDER BY account, source"); err != nil {
+	if err := a.list(ctx, &rows, fuses().query+" ORDER BY account, source"); err != nil {
 		return nil, fmt.Errorf("read which fuses have blown: %w", err)
 	}
 	return convert(rows, fuseRow.fuse), nil

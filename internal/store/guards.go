@@ -118,7 +118,7 @@ func (a actions) SaveKept(ctx context.Context, it action.Item, k action.Keep, en
 // putKeep replaces a resource's keep, and records it.
 func (t *tx) putKeep(ctx context.Context, k action.Keep) error {
 	row := keepRow{refRow(k.Ref), at(k.Until), prose(k.Reason), k.By, at(k.At)}
-	if _, err := t.named(ctx, keeps.insert+" ON CONFLICT (cloud, cloud_account, region, kind, resource_id)"+
+	if _, err := t.named(ctx, keeps().insert+" ON CONFLICT (cloud, cloud_account, region, kind, resource_id)"+
 		" DO UPDATE SET until = excluded.until, reason = excluded.reason, who = excluded.who, at = excluded.at",
 		row); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (t *tx) putKeep(ctx context.Context, k action.Keep) error {
 // Keeps returns the keeps that end after a time, in the order of their resources.
 func (a actions) Keeps(ctx context.Context, t time.Time) ([]action.Keep, error) {
 	var rows []keepRow
-	query := keeps.query + " WHERE until > ? ORDER BY cloud, cloud_account, region, kind, resource_id"
+	query := keeps().query + " WHERE until > ? ORDER BY cloud, cloud_account, region, kind, resource_id"
 	if err := a.list(ctx, &rows, query, at(t)); err != nil {
 		return nil, fmt.Errorf("read the keeps: %w", err)
 	}

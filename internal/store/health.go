@@ -71,7 +71,7 @@ func (s *Store) Rounds(ctx context.Context) ([]AccountRound, error) {
 // Notified returns the items of policies that notify whose condition lasts, the oldest first.
 func (s *Store) Notified(ctx context.Context) ([]action.Item, error) {
 	var rows []itemRow
-	query := items.query + " WHERE is_open = 1 AND phase = 'warned' ORDER BY first_at, id"
+	query := items().query + " WHERE is_open = 1 AND phase = 'warned' ORDER BY first_at, id"
 	if err := s.db.list(ctx, &rows, query); err != nil {
 		return nil, fmt.Errorf("read what people were notified of: %w", err)
 	}
@@ -85,7 +85,7 @@ func (s *Store) Notified(ctx context.Context) ([]action.Item, error) {
 // their owner's consent are none of them.
 func (s *Store) Alarms(ctx context.Context, since time.Time, limit int) ([]action.Item, error) {
 	var rows []itemRow
-	query := items.query + " WHERE alarm <> '' AND (phase IN ('acting', 'confirming')" +
+	query := items().query + " WHERE alarm <> '' AND (phase IN ('acting', 'confirming')" +
 		" OR phase = 'observed' AND alarm LIKE ? OR phase = 'failed' AND updated_at >= ?)" +
 		" ORDER BY updated_at DESC, id LIMIT ?"
 	if err := s.db.list(ctx, &rows, query, action.NoWarning+"%", at(since), limit); err != nil {

@@ -52,7 +52,7 @@ func (d jobs) Put(ctx context.Context, j job.Job, events []session.Event, entrie
 	}
 	if err == nil {
 		err = d.transact(ctx, func(t *tx) error {
-			if err := t.put(ctx, jobTable, row, j.Version, job.ErrConflict); err != nil {
+			if err := t.put(ctx, jobTable(), row, j.Version, job.ErrConflict); err != nil {
 				return err
 			}
 			t.changed, t.later = true, true
@@ -64,7 +64,7 @@ func (d jobs) Put(ctx context.Context, j job.Job, events []session.Event, entrie
 	}
 	if errors.Is(err, job.ErrConflict) && j.Version == 0 {
 		var same jobRow
-		if again := d.get(ctx, &same, jobTable.query+" WHERE id = ?", j.ID); errors.Is(again, sql.ErrNoRows) {
+		if again := d.get(ctx, &same, jobTable().query+" WHERE id = ?", j.ID); errors.Is(again, sql.ErrNoRows) {
 			err = job.ErrNameTaken
 		}
 	}
@@ -77,7 +77,7 @@ func (d jobs) Put(ctx context.Context, j job.Job, events []session.Event, entrie
 // Job implements job.Store.
 func (d jobs) Job(ctx context.Context, id string) (job.Job, error) {
 	var row jobRow
-	err := d.get(ctx, &row, jobTable.query+" WHERE id = ?", id)
+	err := d.get(ctx, &row, jobTable().query+" WHERE id = ?", id)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = job.ErrNotFound
 	}
@@ -97,7 +97,7 @@ func (d jobs) Jobs(ctx context.Context, q job.Query) ([]job.Job, error) {
 		f.and("over = 0")
 	}
 	var rows []jobRow
-	if err := d.list(ctx, &rows, jobTable.query+f.where()+" ORDER BY COALESCE(requested_at, 0) DESC, id",
+	if err := d.list(ctx, &rows, jobTable().query+f.where()+" ORDER BY COALESCE(requested_at, 0) DESC, id",
 		f.args...); err != nil {
 		return nil, fmt.Errorf("read the jobs: %w", err)
 	}

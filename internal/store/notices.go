@@ -106,7 +106,7 @@ func (t *tx) putNotices(ctx context.Context, owed []action.Notice) error {
 	for _, n := range owed {
 		row, err := noticeOf(n)
 		if err == nil {
-			_, err = t.named(ctx, notices.insert, row)
+			_, err = t.named(ctx, notices().insert, row)
 		}
 		if err != nil {
 			return fmt.Errorf("notice %s: %w", n.ID, err)
@@ -125,7 +125,7 @@ func (a actions) ClaimNotice(ctx context.Context, account string, now, until tim
 
 func (a actions) claimNotice(ctx context.Context, account string, now, until time.Time) (*action.Notice, error) {
 	var rows []noticeRow
-	if err := a.list(ctx, &rows, notices.query+dueNotice, account, at(now)); err != nil || len(rows) == 0 {
+	if err := a.list(ctx, &rows, notices().query+dueNotice, account, at(now)); err != nil || len(rows) == 0 {
 		return nil, err // most rounds end here, without a transaction that writes
 	}
 	var claimed *action.Notice
@@ -135,7 +135,7 @@ func (a actions) claimNotice(ctx context.Context, account string, now, until tim
 		if err := t.get(ctx, &guards, freezeQuery); err != nil || !guards.QuarantinedAt.IsZero() {
 			return err
 		}
-		if err := t.list(ctx, &rows, notices.query+dueNotice+t.forUpdate, account, at(now)); err != nil ||
+		if err := t.list(ctx, &rows, notices().query+dueNotice+t.forUpdate, account, at(now)); err != nil ||
 			len(rows) == 0 {
 			return err
 		}
@@ -179,7 +179,7 @@ func (a actions) PutNotice(ctx context.Context, n action.Notice, entries ...acti
 // Owed returns the notices that no channel accepted yet.
 func (a actions) Owed(ctx context.Context) ([]action.Notice, error) {
 	var rows []noticeRow
-	if err := a.list(ctx, &rows, notices.query+" WHERE closed_at IS NULL ORDER BY created_at, id"); err != nil {
+	if err := a.list(ctx, &rows, notices().query+" WHERE closed_at IS NULL ORDER BY created_at, id"); err != nil {
 		return nil, fmt.Errorf("read the notices that are owed: %w", err)
 	}
 	return convert(rows, noticeRow.notice), nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -19,20 +20,23 @@ type table struct {
 	query, insert, update string
 }
 
-// describe makes the statements of a table whose columns are the db tags of a row.
-func describe(name string, row any) table {
-	columns := tags(reflect.TypeOf(row))
-	set := make([]string, len(columns))
-	for i, c := range columns {
-		set[i] = c + " = :" + c
-	}
-	return table{
-		query: "SELECT " + strings.Join(columns, ", ") + " FROM " + name,
-		insert: "INSERT INTO " + name + " (" + strings.Join(columns, ", ") + ") VALUES (:" +
-			strings.Join(columns, ", :") +
-			")",
-		update: "UPDATE " + name + " SET " + strings.Join(set, ", ") + " WHERE id = :id AND version + 1 = :version",
-	}
+// describe returns the statements of a table whose columns are the db tags of a row. They are made
+// at the first call, so that a command without a database does not wait for them at its start.
+func describe(name string, row any) func() table {
+	return sync.OnceValue(func() table {
+		columns := tags(reflect.TypeOf(row))
+		set := make([]string, len(columns))
+		for i, c := range columns {
+			set[i] = c + " = :" + c
+		}
+		return table{
+			query: "SELECT " + strings.Join(columns, ", ") + " FROM " + name,
+			insert: "INSERT INTO " + name + " (" + strings.Join(columns, ", ") + ") VALUES (:" +
+				strings.Join(columns, ", :") + ")",
+			update: "UPDATE " + name + " SET " + strings.Join(set, ", ") +
+				" WHERE id = :id AND version + 1 = :version",
+		}
+	})
 }
 
 func tags(row reflect.Type) []string {

@@ -67,7 +67,7 @@ func (d sessions) Put(ctx context.Context, s session.Session, events []session.E
 		}
 		row.Body.of = s
 		err = d.transact(ctx, func(t *tx) error {
-			if err := t.put(ctx, sessionTable, row, s.Version, session.ErrConflict); err != nil {
+			if err := t.put(ctx, sessionTable(), row, s.Version, session.ErrConflict); err != nil {
 				return err
 			}
 			t.changed, t.later = true, true
@@ -79,7 +79,7 @@ func (d sessions) Put(ctx context.Context, s session.Session, events []session.E
 	}
 	if errors.Is(err, session.ErrConflict) && s.Version == 0 {
 		var same sessionRow
-		if again := d.get(ctx, &same, sessionTable.query+" WHERE id = ?", s.ID); errors.Is(again, sql.ErrNoRows) {
+		if again := d.get(ctx, &same, sessionTable().query+" WHERE id = ?", s.ID); errors.Is(again, sql.ErrNoRows) {
 			err = session.ErrNameTaken
 		}
 	}
@@ -92,7 +92,7 @@ func (d sessions) Put(ctx context.Context, s session.Session, events []session.E
 // Session implements session.Store.
 func (d sessions) Session(ctx context.Context, id string) (session.Session, error) {
 	var row sessionRow
-	err := d.get(ctx, &row, sessionTable.query+" WHERE id = ?", id)
+	err := d.get(ctx, &row, sessionTable().query+" WHERE id = ?", id)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = session.ErrNotFound
 	}
@@ -112,7 +112,7 @@ func (d sessions) Sessions(ctx context.Context, q session.Query) ([]session.Sess
 		f.and("over = 0")
 	}
 	var rows []sessionRow
-	if err := d.list(ctx, &rows, sessionTable.query+f.where()+" ORDER BY COALESCE(requested_at, 0) DESC, id",
+	if err := d.list(ctx, &rows, sessionTable().query+f.where()+" ORDER BY COALESCE(requested_at, 0) DESC, id",
 		f.args...); err != nil {
 		return nil, fmt.Errorf("read the sessions: %w", err)
 	}

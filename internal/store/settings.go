@@ -81,7 +81,7 @@ func (t *tx) putSetting(ctx context.Context, v Setting, e action.Entry) error {
 	if newest != v.Version-1 {
 		return ErrSettingConflict
 	}
-	written, err := t.named(ctx, settingTable.insert+" ON CONFLICT (kind, version) DO NOTHING", row)
+	written, err := t.named(ctx, settingTable().insert+" ON CONFLICT (kind, version) DO NOTHING", row)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (s Settings) Newest(ctx context.Context, kind string) (v Setting, ok bool, 
 
 func (s Settings) list(ctx context.Context, kind, limit string) ([]Setting, error) {
 	var rows []settingRow
-	if err := s.db.list(ctx, &rows, settingTable.query+" WHERE kind = ? ORDER BY version DESC"+
+	if err := s.db.list(ctx, &rows, settingTable().query+" WHERE kind = ? ORDER BY version DESC"+
 		limit, kind); err != nil {
 		return nil, fmt.Errorf("read the settings %s: %w", kind, err)
 	}

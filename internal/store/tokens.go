@@ -80,7 +80,7 @@ func (c Callers) Create(ctx context.Context, v Token, e action.Entry) error {
 	}
 	if err == nil {
 		err = c.db.transact(ctx, func(t *tx) error {
-			if err := t.insert(ctx, tokenTable, row); err != nil {
+			if err := t.insert(ctx, tokenTable(), row); err != nil {
 				return err
 			}
 			return t.record(e)
@@ -92,7 +92,7 @@ func (c Callers) Create(ctx context.Context, v Token, e action.Entry) error {
 // Tokens returns all tokens, the newest first.
 func (c Callers) Tokens(ctx context.Context) ([]Token, error) {
 	var rows []tokenRow
-	if err := c.db.list(ctx, &rows, tokenTable.query+" ORDER BY created_at DESC, id"); err != nil {
+	if err := c.db.list(ctx, &rows, tokenTable().query+" ORDER BY created_at DESC, id"); err != nil {
 		return nil, fmt.Errorf("read the tokens: %w", err)
 	}
 	return convert(rows, tokenRow.token), nil
@@ -105,7 +105,7 @@ const usedWithin = time.Minute
 // none. It returns those that expired or were revoked too.
 func (c Callers) Token(ctx context.Context, hash string, now time.Time) (Token, error) {
 	var row tokenRow
-	err := c.db.get(ctx, &row, tokenTable.query+" WHERE hash = ?", hash)
+	err := c.db.get(ctx, &row, tokenTable().query+" WHERE hash = ?", hash)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Token{}, ErrNoToken
 	}
@@ -126,7 +126,7 @@ func (c Callers) Token(ctx context.Context, hash string, now time.Time) (Token, 
 // Valid returns the hashes of the tokens that count at a time.
 func (c Callers) Valid(ctx context.Context, now time.Time) ([]string, error) {
 	var rows []tokenRow
-	if err := c.db.list(ctx, &rows, tokenTable.query+" WHERE revoked_at IS NULL AND expires_at > ?",
+	if err := c.db.list(ctx, &rows, tokenTable().query+" WHERE revoked_at IS NULL AND expires_at > ?",
 		at(now)); err != nil {
 		return nil, fmt.Errorf("read the tokens that count: %w", err)
 	}
@@ -136,7 +136,7 @@ func (c Callers) Valid(ctx context.Context, now time.Time) ([]string, error) {
 // Revoke ends the token of an id, or the only one whose id begins so, and records it;
 // ErrNoToken where there is none. One that was revoked stays so.
 func (c Callers) Revoke(ctx context.Context, id string, now time.Time, entry func(Token) action.Entry) (Token, error) {
-	row, err := prefixed(ctx, c.db, tokenTable, id, func(r tokenRow) string { return r.ID }, ErrNoToken)
+	row, err := prefixed(ctx, c.db, tokenTable(), id, func(r tokenRow) string { return r.ID }, ErrNoToken)
 	if err != nil {
 		return Token{}, fmt.Errorf("revoke token %q: %w", id, err)
 	}
@@ -236,7 +236,7 @@ func (c Callers) UseProof(ctx context.Context, hash string, now, since time.Time
 // Items returns the actions of every account, open and done, the newest first: those that
 // began before the one with the id before, where that is given, at most limit.
 func (s *Store) Items(ctx context.Context, before string, limit int) ([]action.Item, error) {
-	query, args := items.query, []any{}
+	query, args := items().query, []any{}
 	if before != "" {
 		query += " WHERE (COALESCE(first_at, 0), id) < (SELECT COALESCE(first_at, 0), id FROM items WHERE id = ?)"
 		args = append(args, before)

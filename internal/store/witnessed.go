@@ -273,7 +273,7 @@ func (d *database) seen(ctx context.Context) (witness.Seen, *Quarantine, error) 
 		err = d.get(ctx, &freeze, freezeQuery)
 	}
 	if err == nil {
-		err = d.list(ctx, &kept, keeps.query+" ORDER BY cloud, cloud_account, region, kind, resource_id")
+		err = d.list(ctx, &kept, keeps().query+" ORDER BY cloud, cloud_account, region, kind, resource_id")
 	}
 	if err == nil {
 		err = d.list(ctx, &rounds, "SELECT account, round FROM accounts ORDER BY account")
@@ -340,7 +340,7 @@ func (d *database) quarantine(ctx context.Context, now time.Time, why string) er
 // takeBack takes every open item to its first step.
 func (t *tx) takeBack(ctx context.Context, now time.Time) error {
 	var open []itemRow
-	if err := t.list(ctx, &open, items.query+" WHERE is_open = 1 ORDER BY id"); err != nil {
+	if err := t.list(ctx, &open, items().query+" WHERE is_open = 1 ORDER BY id"); err != nil {
 		return err
 	}
 	for _, row := range open {
@@ -535,7 +535,7 @@ func (t *tx) recall(ctx context.Context, seen witness.Seen, row freezeRow, now t
 			continue
 		}
 		// A keep of the older state that holds longer stays.
-		changed, err := t.named(ctx, keeps.insert+" ON CONFLICT (cloud, cloud_account, region, kind, resource_id)"+
+		changed, err := t.named(ctx, keeps().insert+" ON CONFLICT (cloud, cloud_account, region, kind, resource_id)"+
 			" DO UPDATE SET until = excluded.until, reason = excluded.reason, who = excluded.who, at = excluded.at WHERE "+
 			"keeps.until < excluded.until",
 			keepRow{refRow(k.Ref), at(k.Until), prose(k.Reason), k.By, at(k.At)})

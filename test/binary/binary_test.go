@@ -29,12 +29,13 @@ const module = "github.com/curfew-dev/curfew/"
 // growthLimit is how much the binary may grow over what CHANGELOG.md says.
 const growthLimit = 0.05
 
-// Limits of the start: of the module's own initializers, and of `curfew --help` in all or over
-// a program that imports the same and does nothing.
+// Limits of the start: of the module's own initializers, and of `curfew --help`. On a machine that
+// is slow or loaded they may take instead a share of what the imported packages take there.
 const (
 	initializersLimit = time.Millisecond
+	initializersShare = 1.0 / 30 // of the initializers of other modules
 	helpLimit         = 30 * time.Millisecond
-	helpOverFloor     = 10 * time.Millisecond
+	helpOverFloor     = 1.25 // times a program that imports the same and does nothing
 )
 
 // startRuns is how often a start is measured; the shortest counts. Load only makes it longer.
@@ -233,7 +234,7 @@ func canRun(t *testing.T) {
 func TestInitializers(t *testing.T) {
 	canRun(t)
 	fastest := map[string]float64{}
-	total := math.Inf(1)
+	total, others := math.Inf(1), math.Inf(1)
 	for run := 0; run < startRuns && total > milliseconds(initializersLimit); run++ {
 		c := exec.CommandContext(t.Context(), binary, "--help")
 		c.Env = append(os.Environ(), "GODEBUG=inittrace=1")
@@ -242,15 +243,20 @@ func TestInitializers(t *testing.T) {
 			t.Fatal(err)
 		}
 		total = 0
+		var beside float64
 		for line := range strings.Lines(trace) {
 			// init github.com/… @5.1 ms, 0.023 ms clock, 4976 bytes, 37 allocs
 			f := strings.Fields(line)
-			if len(f) < 6 || f[0] != "init" || !strings.HasPrefix(f[1], module) {
+			if len(f) < 6 || f[0] != "init" {
 				continue
 			}
 			took, err := strconv.ParseFloat(f[4], 64)
 			if err != nil {
 				t.Fatalf("line of the trace %q: %v", line, err)
+			}
+			if !strings.HasPrefix(f[1], module) {
+				beside += took
+				continue
 			}
 			if before, measured := fastest[f[1]]; measured {
 				took = min(took, before)
@@ -258,18 +264,20 @@ func TestInitializers(t *testing.T) {
 			fastest[f[1]] = took
 			total += took
 		}
+		others = min(others, beside)
 	}
 	if len(fastest) == 0 {
 		t.Fatal("the trace has no initializer of this module")
 	}
-	t.Logf("%d packages initialize in %.2f ms", len(fastest), total)
-	if total > milliseconds(initializersLimit) {
+	t.Logf("%d packages initialize in %.2f ms, those of other modules in %.2f ms", len(fastest), total, others)
+	if total > max(milliseconds(initializersLimit), others*initializersShare) {
 		for name, took := range fastest {
 			if took > 0.02 {
 				t.Logf("%.3f ms: %s", took, name)
 			}
 		}
-		t.Errorf("the initializers of this module take %.2f ms, over %s", total, initializersLimit)
+		t.Errorf("the initializers of this module take %.2f ms, over %s and a thirtieth of the %.2f ms of others",
+			total, initializersLimit, others)
 	}
 }
 
@@ -297,8 +305,8 @@ func TestHelpStartsFast(t *testing.T) {
 	}
 	empty := fastestStart(t, floor, 0)
 	t.Logf("curfew --help takes %s, a program with the same imports %s", help, empty)
-	if help > empty+helpOverFloor {
-		t.Errorf("curfew --help takes %s, over %s and over %s more than a program with the same imports (%s)",
+	if float64(help) > float64(empty)*helpOverFloor {
+		t.Errorf("curfew --help takes %s, over %s and over %g times a program with the same imports (%s)",
 			help, helpLimit, helpOverFloor, empty)
 	}
 }

@@ -156,7 +156,7 @@ func (d documents) calls(t *testing.T) {
 		}
 		return true
 	}
-	for _, c := range aws.SessionCalls {
+	for _, c := range aws.SessionCalls() {
 		for _, a := range c.Asks {
 			r := d.request(a)
 			if !allowed(t, d.by(c.By), r) {
@@ -195,7 +195,7 @@ func (d documents) calls(t *testing.T) {
 func (d documents) changed(t *testing.T, caller aws.SessionCaller, call, resource string,
 	change func(*iam.Request)) iam.Request {
 	t.Helper()
-	for _, c := range aws.SessionCalls {
+	for _, c := range aws.SessionCalls() {
 		for _, a := range c.Asks {
 			if c.By == caller && a.Action == call && strings.Contains(a.Resource, resource) {
 				r := d.request(a)
@@ -573,7 +573,7 @@ func (d documents) runners(t *testing.T) {
 		t.Fatal("runners have no document")
 	}
 	asked := 0
-	for _, c := range aws.SessionCalls {
+	for _, c := range aws.SessionCalls() {
 		if c.By != aws.ByLauncher && c.By != aws.ByPerson {
 			continue
 		}

@@ -62,7 +62,7 @@ func TestChangesInTheSourceAreListed(t *testing.T) {
 	for _, m := range call.FindAllStringSubmatch(sources(t), -1) {
 		api := services[m[1]] + ":" + m[2]
 		called[api] = true
-		if !mutable[api] {
+		if !mutable()[api] {
 			t.Errorf("%s is called and not listed", api)
 		}
 	}
@@ -207,7 +207,7 @@ func answering(t *testing.T, answers map[string]string) (a *Actions, changes *[]
 		if key := name + " " + form.Get("Attribute"); answers[key] != "" {
 			name = key
 		}
-		if mutable["ec2:"+name] {
+		if mutable()["ec2:"+name] {
 			*changes = append(*changes, form)
 		}
 		switch text := answers[name]; {

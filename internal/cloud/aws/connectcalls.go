@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
@@ -22,18 +23,18 @@ var ConnectCalls = []Mutation{
 }
 
 // connectable finds them by "service:Name".
-var connectable = func() map[string]bool {
+var connectable = sync.OnceValue(func() map[string]bool {
 	m := make(map[string]bool, len(ConnectCalls))
 	for _, x := range ConnectCalls {
 		m[x.API()] = true
 	}
 	return m
-}()
+})
 
 // guardConnects is the middleware of a connector's calls.
 func guardConnects(service string, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewConnects", func(ctx context.Context, _ any) (func(time.Time), error) {
-		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !connectable[api] {
+		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !connectable()[api] {
 			return nil, &RefusedError{API: api, Acting: true}
 		}
 		return nil, nil

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -62,18 +63,18 @@ var LaunchCalls = []Mutation{
 }
 
 // launchable finds them by "service:Name".
-var launchable = func() map[string]bool {
+var launchable = sync.OnceValue(func() map[string]bool {
 	m := make(map[string]bool, len(LaunchCalls))
 	for _, x := range LaunchCalls {
 		m[x.API()] = true
 	}
 	return m
-}()
+})
 
 // guardLaunches is the middleware of a launcher's calls.
 func guardLaunches(service string, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewLaunches", func(ctx context.Context, _ any) (func(time.Time), error) {
-		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !launchable[api] {
+		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !launchable()[api] {
 			return nil, &RefusedError{API: api, Acting: true}
 		}
 		return nil, nil

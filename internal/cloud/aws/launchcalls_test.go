@@ -21,7 +21,7 @@ func TestOnlyLaunchersLaunch(t *testing.T) {
 		if !reads && index[c.API()] != nil {
 			t.Errorf("a client that reads may call %s", c.API())
 		}
-		if (c.Service == "iam" || c.Name == "RunInstances" || c.Name == "DeleteNetworkInterface") && mutable[c.API()] {
+		if (c.Service == "iam" || c.Name == "RunInstances" || c.Name == "DeleteNetworkInterface") && mutable()[c.API()] {
 			t.Errorf("a client that acts on accounts may call %s", c.API())
 		}
 		if !reads && !makes && (c.Harm != Destroys || !c.Tagged) {
@@ -34,7 +34,7 @@ func TestOnlyLaunchersLaunch(t *testing.T) {
 // terraform/backbone are asked about.
 func TestLaunchCallsMatchPolicy(t *testing.T) {
 	for _, c := range LaunchCalls {
-		if !slices.ContainsFunc(SessionCalls, func(s SessionCall) bool {
+		if !slices.ContainsFunc(SessionCalls(), func(s SessionCall) bool {
 			return s.By == ByLauncher && s.Service == c.Service && s.Name == c.Name
 		}) {
 			t.Errorf("%s is not among the calls of sessions", c.API())

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -167,13 +168,13 @@ var mutations = []Mutation{
 func (m Mutation) API() string { return m.Service + ":" + m.Name }
 
 // mutable finds mutations by "service:Name".
-var mutable = func() map[string]bool {
+var mutable = sync.OnceValue(func() map[string]bool {
 	m := make(map[string]bool, len(mutations))
 	for _, x := range mutations {
 		m[x.API()] = true
 	}
 	return m
-}()
+})
 
 // acting returns the clients that change what p reads.
 func (p *place) acting() *clients {
@@ -188,7 +189,7 @@ func (p *place) acting() *clients {
 func guardActions(service string, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewActions", func(ctx context.Context, input any) (func(time.Time), error) {
 		api := service + ":" + awsmiddleware.GetOperationName(ctx)
-		if !mutable[api] {
+		if !mutable()[api] {
 			return nil, &RefusedError{API: api, Acting: true}
 		}
 		if rehearsed(ctx, api, input) {

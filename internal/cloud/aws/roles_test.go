@@ -74,7 +74,7 @@ func RefusedByRoles(calls []string) ([]string, error) {
 // OnlyLaunches reports whether only a launcher or a connector makes a call: the roles that read and
 // act refuse it, and the backbone has documents of its own for it (terraform/backbone).
 func OnlyLaunches(name string) bool {
-	return (launchable[name] || connectable[name]) && index[name] == nil && !mutable[name]
+	return (launchable()[name] || connectable()[name]) && index[name] == nil && !mutable()[name]
 }
 
 func TestMemberRoles(t *testing.T) {

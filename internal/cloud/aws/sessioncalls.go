@@ -230,7 +230,7 @@ func askConnect(document string) SessionCall {
 // end machines, what people call to connect, and what the agents on machines call. A client
 // of sessions makes these and no others. TestRoles of test/terraform asks the documents of
 // terraform/backbone about each of them.
-var SessionCalls = func() []SessionCall {
+func SessionCalls() []SessionCall {
 	calls := []SessionCall{
 		{ByLauncher, "ec2", "RunInstances", askLaunch()},
 		askEnd("TerminateInstances", "instance"), askEnd("DeleteVolume", "volume"),
@@ -292,4 +292,4 @@ var SessionCalls = func() []SessionCall {
 	calls = append(calls, askRoles()...)
 	calls = append(calls, askObjects(ControlKey+"order.json", ControlKey+"status-0.json", WorkKey+"node-0/0001")...)
 	return append(calls, machineObjects()...)
-}()
+}

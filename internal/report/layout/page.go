@@ -3,12 +3,12 @@ package layout
 import (
 	_ "embed" // the style sheet
 	"html"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
 )
@@ -49,7 +49,7 @@ func percent(share float64) string {
 	return strconv.FormatFloat(100*share, 'f', 3, 64) + "%"
 }
 
-var units = regexp.MustCompile(`(\d) (%|[KMGTP]i?B|GPUs?|days?|hours?|h\b|m\b|s\b|ms\b|a month|an hour|a day)`)
+var units = lazyregexp.New(`(\d) (%|[KMGTP]i?B|GPUs?|days?|hours?|h\b|m\b|s\b|ms\b|a month|an hour|a day)`)
 
 // bound makes text fit for a page: one line, in which a figure and its unit stay
 // together.
@@ -61,7 +61,7 @@ func bound(s string) string {
 }
 
 // hyphened are dates and names, which a browser would break at a hyphen.
-var hyphened = regexp.MustCompile(`[\w.]+(?:-[\w.]+)+`)
+var hyphened = lazyregexp.New(`[\w.]+(?:-[\w.]+)+`)
 
 // unbroken is the HTML of a headline in which names and dates stay whole.
 func unbroken(s string) string {
@@ -110,7 +110,7 @@ func Capital(s string) string {
 	return string(unicode.ToUpper(first)) + s[n:]
 }
 
-var statistic = regexp.MustCompile(`^p\d`)
+var statistic = lazyregexp.New(`^p\d`)
 
 // StateClass is the class of a decision or a state on a page; "" where it has none.
 func StateClass(text string) string {
