@@ -12,9 +12,10 @@ func (a *app) newAlerts() *cobra.Command {
 		Use:   "alerts",
 		Short: "List what people were notified of and goes on, with the dollars so far",
 		Long: `Lists the conditions of policies that notify (` + "`do: notify`" + `) as long as they last, with the
-dollars that were spent when people were notified last, and the troubles that
-curfew doctor state lists. People are notified of a condition once, again each day and each
-time its dollars have doubled, and when it is over.`,
+dollars that were spent when people were notified last; budgets, spend, storage and
+accounts that people were notified of; and the troubles that curfew doctor state lists.
+People are notified of a condition once, again each day and each time its dollars
+have doubled, and when it is over.`,
 		Example: "  curfew alerts\n  curfew alerts -o json",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

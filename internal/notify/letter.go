@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/alert"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -77,7 +78,7 @@ func Compose(m action.Message) Letter {
 		l.add(RowWhen, l.When.Format("Mon 2 Jan 2006, 15:04 MST")+", at the earliest")
 	}
 	l.add(RowPlan, plan(m.Plan)...)
-	if r := m.Resource; r != nil {
+	if r := m.Resource; r != nil && r.Cloud != alert.Cloud {
 		l.add("Cost", cost(m.Hourly))
 		l.add("What", what(r))
 	}
@@ -98,6 +99,8 @@ func Compose(m action.Message) Letter {
 		l.Keep, l.KeepTag = "", ""
 	case m.Kind == "approval":
 		l.Ask, l.Keep, l.KeepTag = "To approve it:", "curfew approve "+plain.Line(m.Item), ""
+	case l.Keep != "" && m.Resource != nil && m.Resource.Cloud == alert.Cloud:
+		l.Ask = "Known already? Then silence it for a day:"
 	case l.Keep != "":
 		l.Ask = "Still needed? Then keep it:"
 	}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/alert"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/notify/notifytest"
@@ -211,5 +212,28 @@ func TestApprovalLetterHasPlan(t *testing.T) {
 		"To approve it:\n    curfew approve 4f1c2a\n"
 	if got := l.Text(); got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestAlertsNameNoMachine: an alert about a person has no place and no price of a machine.
+func TestAlertsNameNoMachine(t *testing.T) {
+	r := inventory.Resource{
+		Cloud: alert.Cloud, Account: alert.Account, Region: "global", Kind: alert.KindPerson, ID: "ana",
+		Owner: inventory.Owner{User: "ana", Team: "vision"},
+	}
+	text := Compose(action.Message{
+		Kind: "notice", To: "ana", Resource: &r, Verb: policy.Notify, Because: "person ana spent $470 in 24 hours",
+		Keep: "curfew keep " + r.Ref().String() + " --for 24h --reason TEXT",
+	}).Text()
+	want := `curfew: ana (vision/ana): person ana spent $470 in 24 hours
+
+Why   person ana spent $470 in 24 hours
+For   ana
+
+Known already? Then silence it for a day:
+    curfew keep curfew/installation/global/person/ana --for 24h --reason TEXT
+`
+	if text != want {
+		t.Errorf("got:\n%s\nwant:\n%s", text, want)
 	}
 }

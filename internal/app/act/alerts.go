@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/curfew-dev/curfew/internal/alert"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -32,7 +33,7 @@ func Alerts(ctx context.Context, req *runtime.Request) (view.Alerts, error) {
 			ID: it.ID, What: it.Source, Resource: it.Ref.String(), ResourceID: it.Ref.ID,
 			Because: it.Because, Since: it.FirstAt.UTC(),
 			NotifiedAt: it.WarnedAt.UTC(), Recipients: append([]string{}, it.Recipients...),
-			Next: "curfew keep " + it.Ref.String() + " --for 24h --reason TEXT",
+			Next: alert.Next(it.Ref),
 		}
 		if b := it.Briefing; b != nil {
 			a.Name, a.Type, a.Owner = b.Name, b.Type, b.Owner

@@ -77,6 +77,9 @@ func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions,
 	}
 	broken := err // what was done before it is shown all the same
 	err = show(pass, view.NewEnforce(pass, !o.Enforce))
+	if o.Enforce && o.Wire == nil && broken == nil {
+		broken = watchOnce(ctx, req, cfg, s)
+	}
 	fused := func(c round.PolicyCount) bool { return c.Fuse != nil }
 	switch {
 	case err != nil:

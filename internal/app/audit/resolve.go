@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/alert"
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
@@ -60,15 +61,22 @@ func Choose(ctx context.Context, cfg config.Config, s *store.Store, ids []string
 // Resolve finds the resource that a person means: a whole identity, or an id or name
 // that exactly one resource of the kept scans has. An identity needs no scan.
 func Resolve(ctx context.Context, req *runtime.Request, cfg config.Config, name string) (inventory.Ref, error) {
-	if parts := strings.SplitN(name, "/", 5); len(parts) == 5 && clouds.Of(parts[0]).Fixable {
-		if !inventory.Kind(parts[3]).Valid() || parts[1] == "" || parts[4] == "" {
+	if parts := strings.SplitN(name, "/", 5); len(parts) == 5 {
+		ref := inventory.Ref{
+			Cloud: parts[0], Account: parts[1], Region: parts[2], Kind: inventory.Kind(parts[3]), ID: parts[4],
+		}
+		switch {
+		case ref.Cloud == alert.Cloud && alert.IsSubject(ref):
+			return ref, nil
+		case ref.Cloud == alert.Cloud:
+			return inventory.Ref{}, runtime.Invalid("%q is not the subject of an alert; `curfew alerts` lists them", name)
+		case clouds.Of(ref.Cloud).Fixable && ref.Kind.Valid() && ref.Account != "" && ref.ID != "":
+			return ref, nil
+		case clouds.Of(ref.Cloud).Fixable:
 			return inventory.Ref{}, runtime.Invalid(
 				"%q is not the identity of a resource: %s/ACCOUNT/REGION/KIND/ID with a kind such as instance or volume", name,
-				parts[0])
+				ref.Cloud)
 		}
-		return inventory.Ref{
-			Cloud: parts[0], Account: parts[1], Region: parts[2], Kind: inventory.Kind(parts[3]), ID: parts[4],
-		}, nil
 	}
 	s, err := req.Open(ctx, cfg)
 	if err != nil {

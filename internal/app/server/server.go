@@ -300,6 +300,9 @@ func (v *server) sources(ctx context.Context, cfg config.Config, set *policy.Set
 			sources = append(sources, v.audited(cfg, a, made))
 		}
 	}
+	if v.o.Enforce {
+		sources = append(sources, v.watched(cfg, made))
+	}
 	v.accounts.Store(&all)
 	return sources, nil
 }

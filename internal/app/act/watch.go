@@ -1,0 +1,79 @@
+package act
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/alert"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/spend"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// AlertLadder returns the ladder that alerts climb: it notifies and can do nothing else.
+func AlertLadder(req *runtime.Request, cfg config.Config, s *store.Store) (*action.Ladder, error) {
+	cfg.Enforce.MirrorTag = false // there is no resource to be tagged
+	ladders, err := clouds.Ladders(req, cfg, s, noCloud{}, true)
+	if err != nil {
+		return nil, err
+	}
+	l := ladders(alert.LadderAccount)
+	l.KeepByHand = nil
+	l.Verify = func(context.Context, []action.Item) (map[string]action.Proposal, error) { return nil, nil }
+	l.Know = func(*inventory.Resource, policy.Do) (undo, know string) { return "none", "" }
+	return l, nil
+}
+
+// Watch finds the alerts that hold, and notifies people of those that are new, that have doubled or
+// lasted another day, and that are over.
+func Watch(ctx context.Context, cfg config.Config, s *store.Store, l *action.Ladder, now time.Time) (action.Report,
+	error) {
+	facts, err := spend.AlertFacts(ctx, cfg, s, now)
+	if err != nil {
+		return action.Report{}, fmt.Errorf("find alerts: %w", err)
+	}
+	found := alert.Find(facts)
+	return l.Round(ctx, action.Scope{
+		Proposals: found.Proposals, Sources: alert.Sources,
+		Unknown: func(source string, _ inventory.Ref) bool { return found.Unknown[source] != "" },
+	})
+}
+
+// watchOnce finds alerts once, at the time of the state.
+func watchOnce(ctx context.Context, req *runtime.Request, cfg config.Config, s *store.Store) error {
+	l, err := AlertLadder(req, cfg, s)
+	if err != nil {
+		return err
+	}
+	now, err := req.StateTime(ctx, s)
+	if err != nil {
+		return err
+	}
+	_, err = Watch(ctx, cfg, s, l, now)
+	return err
+}
+
+// noCloud carries out nothing.
+type noCloud struct{}
+
+var errNoCloud = &action.Refusal{Rule: "verb", Why: "an alert is about no resource of a provider"}
+
+func (noCloud) Plan(context.Context, *inventory.Resource, policy.Do) ([]action.Step, error) {
+	return nil, errNoCloud
+}
+
+func (noCloud) Do(context.Context, action.Task) (string, error) { return "", errNoCloud }
+
+func (noCloud) Look(context.Context, action.Task) (p action.Progress, receipt string, err error) {
+	return p, "", errNoCloud
+}
+
+func (noCloud) Undo(context.Context, action.Task) error { return errNoCloud }
+
+func (noCloud) Rehearse(context.Context, action.Task) (string, error) { return "", errNoCloud }

@@ -1,0 +1,52 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/act"
+	"github.com/curfew-dev/curfew/internal/app/scheduler"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// The source that finds alerts, and the time between two looks. The ledger has whole hours.
+const (
+	alertsSource = "alerts"
+	alertsEvery  = 15 * time.Minute
+)
+
+// watched returns the source that finds alerts in the state, whatever the accounts.
+func (v *server) watched(cfg config.Config, made string) scheduler.Source {
+	return scheduler.Source{
+		Name: alertsSource, Every: func() time.Duration { return alertsEvery }, Deadline: cfg.Serve.Deadline, Made: made,
+		// The accounts are read first, so that what they were charged is known.
+		First: func(context.Context) (time.Duration, error) { return cfg.Serve.Interval, nil },
+		Open: func(_ context.Context, lease store.Lease) (scheduler.Rounds, error) {
+			l, err := act.AlertLadder(v.req.Fresh(), cfg, v.store)
+			if err != nil {
+				return nil, err
+			}
+			l = under(func(string) *action.Ladder { return l }, v.store, lease, v.scheduler.Metrics)(l.Account)
+			return &alertRounds{v: v, cfg: cfg, ladder: l}, nil
+		}}
+}
+
+// alertRounds finds alerts, and keeps nothing between two rounds.
+type alertRounds struct {
+	v      *server
+	cfg    config.Config
+	ladder *action.Ladder
+}
+
+// Round implements scheduler.Rounds.
+func (a *alertRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
+	now, err := a.v.req.StateTime(ctx, a.v.store)
+	if err != nil {
+		return scheduler.Outcome{}, err
+	}
+	_, err = act.Watch(ctx, a.cfg, a.v.store, a.ladder, now)
+	a.v.mirrored(ctx)
+	return scheduler.Outcome{}, err // whom no channel reached is in `curfew doctor state`
+}
