@@ -68,7 +68,7 @@ func TestJumps(t *testing.T) {
 			}
 			return 10 * dollar
 		}), false},
-		{"one dear day lately makes none usual", 500 * dollar, days(62, func(ago int) money.Amount {
+		{"one expensive day lately makes none usual", 500 * dollar, days(62, func(ago int) money.Amount {
 			if ago == 5 {
 				return 480 * dollar
 			}
@@ -101,7 +101,9 @@ func TestStorageThatGrowsFaster(t *testing.T) {
 		{"faster", func(ago int) money.Amount {
 			return 100*dollar + money.Amount(max(0, 7-ago))*dollar - money.Amount(ago)*dollar/10
 		}, true},
-		{"faster, of little", func(ago int) money.Amount { return dollar + money.Amount(max(0, 7-ago))*dollar/10 }, false},
+		{"faster, of little", func(ago int) money.Amount {
+			return dollar + money.Amount(max(0, 7-ago))*dollar/10
+		}, false},
 		{"shrinks", func(ago int) money.Amount { return 100*dollar + money.Amount(ago)*dollar }, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -166,7 +168,8 @@ func TestUnknownIsNotOver(t *testing.T) {
 	} {
 		c := alert.Find(f)
 		if found(c) != "blind-account account aws/1" || c.Unknown[alert.SpendJump] == "" ||
-			c.Unknown[alert.BudgetBurn] == "" || c.Unknown[alert.StorageGrowth] == "" || c.Unknown[alert.BlindAccount] != "" {
+			c.Unknown[alert.BudgetBurn] == "" || c.Unknown[alert.StorageGrowth] == "" ||
+			c.Unknown[alert.BlindAccount] != "" {
 			t.Errorf("%s, unknown: %v", found(c), c.Unknown)
 		}
 	}

@@ -58,7 +58,9 @@ enforce and --enforce is given; it never acts on unknown facts. See docs/safety.
   curfew enforce --once --policy policies/
   curfew enforce --once --enforce --regions us-east-1,us-west-2`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.enforce(c.Context(), f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.enforceClouds(c.Context(), f, c.Flags().Changed("cloud") || f.demo || f.iam.print)
+		},
 	}
 	fl := c.Flags()
 	f.add(fl)
@@ -78,6 +80,35 @@ enforce and --enforce is given; it never acts on unknown facts. See docs/safety.
 	fl.StringArrayVar(&f.buckets, "bucket", nil,
 		"with --print-iam-policy: `name` of a bucket whose lifecycle and tags may be changed; repeatable")
 	return c
+}
+
+// enforceClouds makes a pass over the cloud that was chosen, else over each one of the configuration,
+// also where the one before failed.
+func (a *app) enforceClouds(ctx context.Context, f enforceFlags, chosen bool) error {
+	if chosen {
+		return a.enforce(ctx, f)
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	if len(cfg.Clouds) > 1 && a.format != "table" {
+		return usageError("curfew enforce -o %s: give --cloud %s: a document is of one cloud", a.format,
+			strings.Join(cfg.Clouds, ", or --cloud "))
+	}
+	for i, name := range cfg.Clouds {
+		f.Cloud = name
+		if i > 0 {
+			writeText(a.Stdout, "\n")
+		}
+		if failed := a.enforce(ctx, f); err == nil {
+			err = failed
+		}
+	}
+	if len(cfg.Clouds) == 0 {
+		return a.enforce(ctx, f)
+	}
+	return err
 }
 
 func (a *app) enforce(ctx context.Context, f enforceFlags) error {
@@ -148,7 +179,7 @@ func (f enforceFlags) options() (act.EnforceOptions, error) {
 // again is the command of the next pass.
 func (f enforceFlags) again() string {
 	words := []string{"curfew enforce --once"}
-	if f.Cloud == local.CloudName {
+	if f.Cloud == local.CloudName || f.Cloud == local.OnPremises {
 		words = append(words, "--cloud", f.Cloud)
 	}
 	for _, p := range f.policies {
@@ -185,7 +216,7 @@ func (f *enforceFlags) checkTrace() error {
 		if f.trace != "" || f.at != "" {
 			return usageError("--trace and --at are for --cloud %s", backtest.Cloud)
 		}
-		return f.check()
+		return f.checkAudit()
 	}
 	if f.trace == "" {
 		return usageError("--cloud %s: give the recorded usage, --trace FILE", backtest.Cloud)

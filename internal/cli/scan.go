@@ -56,7 +56,7 @@ func (f *sourceFlags) addAccount(fl *pflag.FlagSet) {
 // addRealAccount adds those of them that a command with simulated books has.
 func (f *sourceFlags) addRealAccount(fl *pflag.FlagSet) {
 	fl.StringVar(&f.Cloud, "cloud", "aws",
-		"what to read: aws, sim, local (sessions on this machine), or with scan onprem (machines in curfew.yaml)")
+		"what to read: aws, sim, local (sessions on this machine), or with scan and enforce onprem (machines in curfew.yaml)")
 	fl.StringSliceVar(&f.Regions, "regions", nil, "regions to read, or all (default: the configured region)")
 	fl.StringArrayVar(&f.AssumeRoles, "assume-role", nil,
 		"`ARN` of a role in another account to read as well; repeatable")

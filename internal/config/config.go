@@ -101,6 +101,9 @@ type Config struct {
 	// ReadData are addresses of data that work reads (s3://bucket/prefix/): no lifecycle rule moves or
 	// expires it (bucket-no-lifecycle). Inputs of training jobs and the tag curfew:data count as well.
 	ReadData []string `yaml:"read_data"`
+	// Clouds lists the clouds that `curfew serve` reads, and `curfew enforce` without --cloud: aws, local
+	// (sessions on this machine) and onprem (machines below); empty is aws.
+	Clouds []string `yaml:"clouds"`
 	// AWS chooses the accounts and regions to read, and the call rates.
 	AWS AWS `yaml:"aws"`
 	// Metrics are servers with recorded usage (docs/metrics.md).
@@ -320,6 +323,9 @@ func Decode(name string, src []byte, c *Config) error {
 	}
 	if key, err := c.AWS.Organization.check(); err != nil {
 		return placed(f, root, key, err)
+	}
+	if err := c.checkClouds(); err != nil {
+		return placed(f, root, "clouds", err)
 	}
 	if key, err := c.Sessions.check(); err != nil {
 		return placed(f, root, key, err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -114,6 +115,21 @@ func (c *Config) checkMachines(f *document.File, root ast.Node) error {
 	}
 	if key, err := c.Local.check(); err != nil {
 		return placed(f, root, key, err)
+	}
+	return nil
+}
+
+// checkClouds returns an error for a cloud that cannot be read.
+func (c *Config) checkClouds() error {
+	for i, name := range c.Clouds {
+		switch {
+		case name != "aws" && name != local.CloudName && name != local.OnPremises:
+			return fmt.Errorf("%q: it is aws, local or onprem", name)
+		case slices.Contains(c.Clouds[:i], name):
+			return fmt.Errorf("%s is there twice", name)
+		case name == local.OnPremises && len(c.Machines) == 0:
+			return errors.New("onprem: no machine is listed under machines")
+		}
 	}
 	return nil
 }

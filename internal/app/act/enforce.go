@@ -129,6 +129,8 @@ func EnforceSetting(ctx context.Context, req *runtime.Request, cfg config.Config
 		cloud = l.Actions(func(ctx context.Context, id, why string) error {
 			return sessions.Stop(ctx, req, cfg, s, id, why)
 		})
+	case *local.Fleet:
+		cloud = notifyOnly("curfew acts on no on-premises machine; policies there can notify")
 	default:
 		return round.Setting{}, runtime.Invalid("--cloud %s: nothing is carried out there", o.Cloud)
 	}

@@ -19,7 +19,7 @@ import (
 // AlertLadder returns the ladder that alerts climb: it notifies and can do nothing else.
 func AlertLadder(req *runtime.Request, cfg config.Config, s *store.Store) (*action.Ladder, error) {
 	cfg.Enforce.MirrorTag = false // there is no resource to be tagged
-	ladders, err := clouds.Ladders(req, cfg, s, noCloud{}, true)
+	ladders, err := clouds.Ladders(req, cfg, s, notifyOnly("an alert is about no resource of a provider"), true)
 	if err != nil {
 		return nil, err
 	}
@@ -59,21 +59,22 @@ func watchOnce(ctx context.Context, req *runtime.Request, cfg config.Config, s *
 	return err
 }
 
-// noCloud carries out nothing.
-type noCloud struct{}
+// notifyOnly is a cloud on which nothing is carried out, so that policies can only notify; its text
+// says why.
+type notifyOnly string
 
-var errNoCloud = &action.Refusal{Rule: "verb", Why: "an alert is about no resource of a provider"}
+func (n notifyOnly) refuse() error { return &action.Refusal{Rule: "verb", Why: string(n)} }
 
-func (noCloud) Plan(context.Context, *inventory.Resource, policy.Do) ([]action.Step, error) {
-	return nil, errNoCloud
+func (n notifyOnly) Plan(context.Context, *inventory.Resource, policy.Do) ([]action.Step, error) {
+	return nil, n.refuse()
 }
 
-func (noCloud) Do(context.Context, action.Task) (string, error) { return "", errNoCloud }
+func (n notifyOnly) Do(context.Context, action.Task) (string, error) { return "", n.refuse() }
 
-func (noCloud) Look(context.Context, action.Task) (p action.Progress, receipt string, err error) {
-	return p, "", errNoCloud
+func (n notifyOnly) Look(context.Context, action.Task) (p action.Progress, receipt string, err error) {
+	return p, "", n.refuse()
 }
 
-func (noCloud) Undo(context.Context, action.Task) error { return errNoCloud }
+func (n notifyOnly) Undo(context.Context, action.Task) error { return n.refuse() }
 
-func (noCloud) Rehearse(context.Context, action.Task) (string, error) { return "", errNoCloud }
+func (n notifyOnly) Rehearse(context.Context, action.Task) (string, error) { return "", n.refuse() }

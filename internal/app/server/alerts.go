@@ -20,7 +20,8 @@ const (
 // watched returns the source that finds alerts in the state, whatever the accounts.
 func (v *server) watched(cfg config.Config, made string) scheduler.Source {
 	return scheduler.Source{
-		Name: alertsSource, Every: func() time.Duration { return alertsEvery }, Deadline: cfg.Serve.Deadline, Made: made,
+		Name: alertsSource, Every: func() time.Duration { return alertsEvery }, Deadline: cfg.Serve.Deadline,
+		Made: made, Background: true,
 		// The accounts are read first, so that what they were charged is known.
 		First: func(context.Context) (time.Duration, error) { return cfg.Serve.Interval, nil },
 		Open: func(_ context.Context, lease store.Lease) (scheduler.Rounds, error) {

@@ -319,6 +319,20 @@ type account struct {
 // those of the organization.
 func accountsOf(cfg config.Config, f clouds.Source, org []clouds.AWSMember) []account {
 	var out []account
+	for _, name := range cfg.Clouds {
+		if name != clouds.ProviderAWS {
+			out = append(out, account{Source: clouds.Source{Cloud: name}, name: name})
+		}
+	}
+	if len(cfg.Clouds) > 0 && !slices.Contains(cfg.Clouds, clouds.ProviderAWS) {
+		return out
+	}
+	return append(out, awsAccountsOf(cfg, f, org)...)
+}
+
+// awsAccountsOf are those of them that are at AWS.
+func awsAccountsOf(cfg config.Config, f clouds.Source, org []clouds.AWSMember) []account {
+	var out []account
 	roles := f.AssumeRoles
 	if len(roles) == 0 {
 		for _, a := range cfg.AWS.Accounts {
