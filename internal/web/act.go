@@ -62,6 +62,8 @@ var actions = map[string]formAction{
 	"approve":  {ops.Approve.Info, fields("reason"), "Approved."},
 	"deny":     {ops.Deny.Info, fields("reason"), "Rejected."},
 	"extend":   {ops.ExtendSession.Info, fields("for"), "Extended."},
+	"quit":     {ops.CancelJob.Info, with(fields(), "discard"), "It ends once its work is saved."},
+	"again":    {ops.RunJob.Info, fields("again"), "It is asked for again."},
 	"end":      {ops.Down.Info, with(fields(), "discard"), "It ends once its work is saved."},
 	"token":    {ops.CreateToken.Info, tokenFields, ""},
 	"revoke":   {ops.RevokeToken.Info, fields(), "The token counts no more."},
