@@ -129,6 +129,9 @@ func jobPage(v *visit) (templ.Component, error) {
 	}
 	d := jobDoc{Run: r, sheet: report.Explain(view.Runs{Runs: []view.Run{r}}, v.now)}
 	d.sheet.Next, d.sheet.Commands = nil, nil
+	d.sheet.Figures = slices.DeleteFunc(d.sheet.Figures, func(f layout.Figure) bool {
+		return f.Label == "command" || f.Label == "machine" // the page shows them above
+	})
 	d.tail = true
 	d.readLog(v)
 	if d.ApprovalID != "" && v.may(ops.GetApproval.Info) {
@@ -173,6 +176,14 @@ func (d *jobDoc) readLog(v *visit) {
 	log, err := read(v, ops.GetJobLog, ops.SessionLogInput{ByID: ops.ByID{ID: d.ID}})
 	d.logErr, d.events = err, len(log.Events)
 	d.log = log.Events[max(0, len(log.Events)-most):]
+}
+
+// ofMachine names the machine of a job in a sentence.
+func (d *jobDoc) ofMachine() string {
+	if machine := plain.Line(strings.TrimSpace(d.Type + " " + d.Region)); machine != "" {
+		return ", on " + machine
+	}
+	return ""
 }
 
 // jobAddress returns the address of the page of a job.
