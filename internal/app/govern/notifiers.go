@@ -3,6 +3,7 @@ package govern
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/app/identity"
@@ -57,10 +58,14 @@ func TestNotifier(ctx context.Context, req *runtime.Request, id string) (view.No
 	}
 	switch {
 	case errors.Is(err, notify.ErrNoRecipient):
-		return doc, &runtime.Error{Code: "not_found", Err: err, Hint: "the section notify of curfew.yaml names addresses"}
+		return doc, &runtime.Error{
+			Code: "not_found", Err: err, Hint: "the section notify of curfew.yaml names addresses",
+		}
 	case err != nil:
-		return doc, &runtime.Error{Class: runtime.Failed, Code: "not_delivered", Err: err,
-			Hint: "docs/notifications.md describes each channel"}
+		return doc, &runtime.Error{
+			Class: runtime.Failed, Code: "not_delivered", Err: fmt.Errorf("send a test message to %s: %w", to, err),
+			Hint: "docs/notifications.md describes each channel",
+		}
 	}
 	doc.Notifier, doc.Outcome = view.Notifier{ID: to.String(), Channel: to.Channel}, to.String()+" accepted a test message."
 	return doc, nil
