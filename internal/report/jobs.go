@@ -44,7 +44,7 @@ func LastInterruption(r view.Run, now time.Time) string {
 	} else if r.EndedAt != nil {
 		after = "the command did not run again"
 	}
-	return fmt.Sprintf("The last interruption, of attempt %d %s, cost %s; %s", last.Attempt, plain.When(last.At, now),
+	return fmt.Sprintf("The last interruption (attempt %d, %s) cost %s; %s", last.Attempt, plain.When(last.At, now),
 		cost, after)
 }
 

@@ -132,6 +132,8 @@ func jobPage(v *visit) (templ.Component, error) {
 	d.sheet.Figures = slices.DeleteFunc(d.sheet.Figures, func(f layout.Figure) bool {
 		return f.Label == "command" || f.Label == "machine" // the page shows them above
 	})
+	last := report.LastInterruption(r, v.now)
+	d.sheet.Because = slices.DeleteFunc(d.sheet.Because, func(line string) bool { return line == last })
 	d.tail = true
 	d.readLog(v)
 	if d.ApprovalID != "" && v.may(ops.GetApproval.Info) {

@@ -238,7 +238,7 @@ const once = {
       assert.match(await page.textContent(".figures"), /of \$0\.05 at most/);
       // The page is not reloaded from here on.
       await page.evaluate(() => (window.kept = true));
-      await page.waitForSelector("text=/The last interruption, of attempt 1 .*, cost [1-9]\\d*s of work .*; \\d+s until the command ran again/", { timeout: 90000 });
+      await page.waitForSelector("text=/The last interruption \\(attempt 1, .*\\) cost [1-9]\\d*s of work .*; \\d+s until the command ran again/", { timeout: 90000 });
       await page.waitForSelector("#log:has-text('begins at step 6')", { timeout: 30000 });
       await page.waitForSelector("#log:has-text('step 11')", { timeout: 30000 });
       assert.ok(await page.evaluate(() => window.kept), "the log grew without a reload");
