@@ -263,7 +263,8 @@ func TestApprovalForLessBoundsTheRun(t *testing.T) {
 		a := job(656)
 		a.Bounded = true
 		first := decide(t, h, a, now)
-		if _, err := (approval.Desk{Store: h}).ApproveUpTo(t.Context(), first.ApprovalID, bo, 400*money.USD, "", now); err != nil {
+		desk := approval.Desk{Store: h}
+		if _, err := desk.ApproveUpTo(t.Context(), first.ApprovalID, bo, 400*money.USD, "", now); err != nil {
 			t.Fatal(err)
 		}
 		return h

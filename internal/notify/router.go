@@ -144,7 +144,8 @@ func (r *Router) Addresses() []Address {
 // Send delivers a message to one of [Router.Addresses].
 func (r *Router) Send(ctx context.Context, to Address, m action.Message) error {
 	if !slices.Contains(r.Addresses(), to) {
-		return fmt.Errorf("%w: the configuration does not name %s", ErrNoRecipient, plain.Cut(plain.Line(to.String()), maxName))
+		return fmt.Errorf("%w: the configuration does not name %s", ErrNoRecipient,
+			plain.Cut(plain.Line(to.String()), maxName))
 	}
 	m.To = to.String()
 	return r.deliver(ctx, stop{to, m.To}, m)

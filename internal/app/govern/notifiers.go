@@ -67,6 +67,7 @@ func TestNotifier(ctx context.Context, req *runtime.Request, id string) (view.No
 			Hint: "docs/notifications.md describes each channel",
 		}
 	}
-	doc.Notifier, doc.Outcome = view.Notifier{ID: to.String(), Channel: to.Channel}, to.String()+" accepted a test message."
+	doc.Notifier = view.Notifier{ID: to.String(), Channel: to.Channel}
+	doc.Outcome = to.String() + " accepted a test message."
 	return doc, nil
 }
