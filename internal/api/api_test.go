@@ -303,7 +303,7 @@ var least = map[string][]string{
 	"approver": {"approve", "deny"},
 	"operator": {
 		"fix-finding", "fix-findings", "undo-actions", "undo-action", "freeze", "unfreeze", "confirm-alert",
-		"accept-state",
+		"accept-state", "list-notifiers", "test-notifier",
 	},
 	"admin": {
 		"get-settings", "set-settings", "import-bill", "post-reconciliation", "list-tokens", "create-token",

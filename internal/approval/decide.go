@@ -160,6 +160,22 @@ func Nameable(name string) error {
 // has none of the roles, what is decided already, and what has expired.
 func (d Desk) Decide(ctx context.Context, id string, by Person, allow bool, reason string, now time.Time) (Request,
 	error) {
+	return d.decide(ctx, id, by, allow, 0, reason, now)
+}
+
+// ApproveUpTo approves a request as [Desk.Decide] does, for at most an amount that is no more than
+// was asked for. Only a job keeps to less than its estimate.
+func (d Desk) ApproveUpTo(ctx context.Context, id string, by Person, amount money.Amount, reason string,
+	now time.Time) (Request, error) {
+	if amount <= 0 {
+		return Request{}, refuse(RuleAmount, "an approval is for more than $0")
+	}
+	return d.decide(ctx, id, by, true, amount, reason, now)
+}
+
+// decide approves or denies a request. An amount of 0 is the one that was asked for.
+func (d Desk) decide(ctx context.Context, id string, by Person, allow bool, amount money.Amount, reason string,
+	now time.Time) (Request, error) {
 	r, err := d.Store.Request(ctx, id)
 	if err != nil {
 		return Request{}, err
@@ -180,12 +196,33 @@ func (d Desk) Decide(ctx context.Context, id string, by Person, allow bool, reas
 	case !May(by.Roles, r.Roles, r.Team):
 		return r, refuse(RuleRole, "%s has none of the roles that may decide %s: %s", by.Name, r.ID,
 			strings.Join(r.Roles, ", "))
+	case amount > r.Amount:
+		return r, refuse(RuleAmount, "request %s is for at most %s, which is less than %s", r.ID, r.Amount.Exact(),
+			amount.Exact())
+	case amount > 0 && amount < r.Amount && !r.Bounded():
+		return r, refuse(RuleAmount, "request %s is for a %s, and only a job keeps to less than %s", r.ID, r.Kind,
+			r.Amount.Exact())
 	}
 	r.State, r.DecidedBy, r.DecidedAt, r.Reason, r.Proof = Denied, by.Name, now.UTC(), reason, by.Proof
 	if allow {
 		r.State = Approved
+		if amount > 0 {
+			r.Amount = amount
+		}
 	}
 	return d.Store.PutRequest(ctx, r, Event{At: now, By: by.Name})
+}
+
+// Bounded reports whether the run of a request can keep to less than its estimate: a job ends, with
+// its work saved, before it costs more than was approved.
+func (r Request) Bounded() bool { return r.Kind == "job" }
+
+// AskedAmount is the amount that was asked for, also after less was approved.
+func (r Request) AskedAmount() money.Amount {
+	if p, ok := r.Shown(); ok && p.Most != nil {
+		return max(*p.Most, r.Amount)
+	}
+	return r.Amount
 }
 
 // Approved returns the approval of exactly the plan of that hash that can be used for an

@@ -21,6 +21,8 @@ type Plan struct {
 	Changes []Change `json:"changes,omitempty"`
 	// Costs are the costs that the plan adds or ends, with units.
 	Costs []Cost `json:"costs,omitempty"`
+	// Most is the amount that was asked for; an approval may be for less.
+	Most *money.Amount `json:"most_usd,omitempty"`
 	// Loses names the data that cannot be recovered; Undo is full, partial or none.
 	Loses string `json:"loses,omitempty"`
 	Undo  string `json:"undo,omitempty"`

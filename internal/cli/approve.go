@@ -18,8 +18,11 @@ func (a *app) newApprove() *cobra.Command {
 		Short: "Approve a request of another person",
 		Long: `Approves a request by its id or the beginning of it. An approval is for exactly that
 plan at no more than that amount, expires, and is used once. You cannot approve your own
-request; the approvers section of curfew.yaml lists the approvers.`,
-		Example: "  curfew approvals\n  curfew approve 4f1c",
+request; the approvers section of curfew.yaml lists the approvers.
+
+--up-to approves a job for less than it asks for: curfew run ends it, with its work saved,
+before it costs more.`,
+		Example: "  curfew approvals\n  curfew approve 4f1c\n  curfew approve 4f1c --up-to 400",
 	})
 }
 

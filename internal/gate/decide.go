@@ -108,6 +108,7 @@ func (d *decision) decide(ctx context.Context) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
+	d.bound(approved)
 	h := d.newHold(approved)
 	if own, err := d.Budgets.Store.Keyed(ctx, h.Key); err == nil {
 		h.ID = own.ID // ignore the hold that a crashed process left behind
@@ -129,6 +130,21 @@ func (d *decision) decide(ctx context.Context) (Decision, error) {
 		return d.ask(ctx, asks)
 	}
 	return d.admit(ctx, approved)
+}
+
+// bound lowers what a run that keeps to its limit may cost to what was approved.
+func (d *decision) bound(approved *approval.Request) {
+	if approved != nil && d.covers(*approved) && approved.Amount < d.P95 {
+		d.P50, d.P95 = min(d.P50, approved.Amount), approved.Amount
+	}
+}
+
+// covers reports whether an approval is for enough. For a run that keeps to its limit, less than was
+// asked for is enough, as long as the price is not over what was asked for.
+func (d *decision) covers(r approval.Request) bool {
+	state := r.At(d.Now)
+	return r.Amount >= d.P95 ||
+		d.Bounded && r.Amount > 0 && r.AskedAmount() >= d.P95 && (state == approval.Approved || state == approval.Used)
 }
 
 // judge returns the budget or quota that a hold exceeds, and the reasons for an approval.
@@ -218,7 +234,7 @@ func (d *decision) holdOfKey(ctx context.Context, key string) (h budget.Hold, fo
 
 // checkCovers returns an error if the live hold of the key is smaller than the ask.
 func (d *decision) checkCovers(h budget.Hold) error {
-	if h.Amount < d.P95 || h.Hourly < d.Hourly {
+	if h.Amount < d.P95 && !d.Bounded || h.Hourly < d.Hourly {
 		return fmt.Errorf("the key %q was admitted for %s, not %s (hold %s); release that hold or give another key",
 			d.Key,
 			h.Amount.Exact(), d.P95.Exact(), h.ID)
@@ -234,7 +250,7 @@ func (d *decision) finishedError(h budget.Hold) error {
 
 // previousDecision returns the decision of an existing hold.
 func (d *decision) previousDecision(h budget.Hold) Decision {
-	return Decision{Decision: Allow, HoldID: h.ID, ApprovalID: h.Approval, Budget: []Line{},
+	return Decision{Decision: Allow, HoldID: h.ID, ApprovalID: h.Approval, Reserved: h.Amount, Budget: []Line{},
 		Reasons: []string{
 			fmt.Sprintf("the run %q was admitted at %s and holds %s", d.Key, h.CreatedAt.Format(time.RFC3339),
 				h.Amount.Exact()),
@@ -252,10 +268,13 @@ func (d *decision) usableApproval(ctx context.Context) (*approval.Request, error
 	for i, r := range requests {
 		state := r.At(d.Now)
 		switch {
-		case r.Amount < d.P95 && (state == approval.Approved || state == approval.Pending):
+		case !d.covers(r) && (state == approval.Approved || state == approval.Pending):
 			why := fmt.Sprintf("request %s was for %s; it now costs up to %s and needs a new approval", r.ID,
 				r.Amount.Exact(),
 				d.P95.Exact())
+			if state == approval.Approved && !d.Bounded && r.Bounded() {
+				why += "; curfew run keeps a job to what was approved"
+			}
 			if err := d.voidRequest(ctx, r, why); err != nil {
 				return nil, err
 			}
@@ -263,7 +282,7 @@ func (d *decision) usableApproval(ctx context.Context) (*approval.Request, error
 		case state == approval.Denied && i == 0:
 			d.reasons = append(d.reasons,
 				strings.TrimSuffix(fmt.Sprintf("request %s was denied by %s: %s", r.ID, r.DecidedBy, r.Reason), ": "))
-		case found != nil || r.Amount < d.P95:
+		case found != nil || !d.covers(r):
 		case state == approval.Approved:
 			err := d.Desk.Proven(ctx, r)
 			var refusal *approval.Refusal
@@ -474,7 +493,7 @@ func (d *decision) reserve(ctx context.Context, approved *approval.Request, id *
 	}
 	d.reasons = slices.Concat(d.reasons, d.admissionReasons(approved), d.duplicateReasons())
 	out, err := d.record(ctx, h.ID, d.Now, Decision{
-		Decision: Allow, Reasons: d.reasons, ApprovalID: h.Approval, HoldID: h.ID,
+		Decision: Allow, Reasons: d.reasons, ApprovalID: h.Approval, HoldID: h.ID, Reserved: h.Amount,
 	})
 	if err != nil {
 		return Decision{}, err

@@ -40,6 +40,9 @@ type Ask struct {
 	Key string
 	// Costs are the lines of the estimate, for the approver.
 	Costs []approval.Cost
+	// Bounded reports that the run ends before it costs more than is reserved, so that an approval of
+	// less than P95 counts for it.
+	Bounded bool
 	// Alternatives are other machines for the same work, cheapest first.
 	Alternatives []Alternative
 }
@@ -112,6 +115,8 @@ type Decision struct {
 	HoldID string `json:"hold_id,omitempty"`
 	// WouldPass describes, after a denial, what would be allowed.
 	WouldPass []Way `json:"would_pass,omitempty"`
+	// Reserved is the amount of the hold; 0 if there is none.
+	Reserved money.Amount `json:"-"`
 	// Unused lists live holds for the same work under which nothing was charged.
 	Unused []string `json:"unused_holds,omitempty"`
 }

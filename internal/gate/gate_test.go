@@ -255,6 +255,52 @@ func TestApprovalCoversExactPlan(t *testing.T) {
 	}
 }
 
+// TestApprovalForLessBoundsTheRun admits a run that keeps to its limit for what was approved, less
+// than it asked for, and no other run.
+func TestApprovalForLessBoundsTheRun(t *testing.T) {
+	approved := func(t *testing.T) *memoryStores {
+		h := newMemoryStores(t, team)
+		a := job(656)
+		a.Bounded = true
+		first := decide(t, h, a, now)
+		desk := approval.Desk{Store: h}
+		if _, err := desk.ApproveUpTo(t.Context(), first.ApprovalID, bo, 400*money.USD, "", now); err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*Ask)
+		want   Verdict
+		says   string
+		held   money.Amount
+	}{
+		{"the same", func(*Ask) {}, Allow, "bo approved up to $400.00", 400 * money.USD},
+		{"cheaper than approved", func(a *Ask) { a.P50, a.P95 = 0, 300*money.USD }, Allow, "bo approved", 300 * money.USD},
+		{"over what was asked for", func(a *Ask) { a.P95++ }, Held, "was for $400.00; it now costs up to", 0},
+		{"an edited file", func(a *Ask) { a.SpecHash = "ed17" }, Held, "it needs approval", 0},
+		{"a run without a limit", func(a *Ask) { a.Bounded = false }, Held, "curfew run keeps a job to", 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h, a := approved(t), job(656)
+			a.Bounded, a.Key = true, "run-1"
+			tc.change(&a)
+			d := decide(t, h, a, now)
+			want(t, d, tc.want, tc.says)
+			if d.Reserved != tc.held {
+				t.Errorf("it reserves %s", d.Reserved.Exact())
+			}
+			if tc.want != Allow {
+				return
+			}
+			if again := decide(t, h, a, now); again.HoldID != d.HoldID || again.Reserved != tc.held {
+				t.Errorf("repeated: %+v", again)
+			}
+		})
+	}
+}
+
 // TestHigherPriceVoidsApproval checks that the approval stays void when the price falls again.
 func TestHigherPriceVoidsApproval(t *testing.T) {
 	h := newMemoryStores(t, team)

@@ -15,7 +15,7 @@ func (d *decision) plan(reasons []string) approval.Plan {
 	unit := approval.Request{Kind: d.Kind}.AmountUnit()
 	p := approval.Plan{
 		Schema: approval.PlanSchema, Because: strings.Join(reasons, "; "), Loses: "spending until it is stopped",
-		Undo:    "partial",
+		Undo: "partial", Most: &d.P95,
 		Changes: []approval.Change{{Resource: d.String(), Verb: "run", Calls: []approval.Call{}}},
 		Costs: []approval.Cost{
 			{What: "p50", Amount: &d.P50, Unit: unit}, {What: "p95", Amount: &d.P95, Unit: unit},

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -112,6 +113,42 @@ func (r *Router) Notify(ctx context.Context, recipient string, m action.Message)
 		return "", fmt.Errorf("notify %s: %w", recipient, refused)
 	}
 	return "", fmt.Errorf("notify %s of %s: %w", recipient, Named(m.Resource), refused)
+}
+
+// Addresses returns the addresses that the configuration names, of the channels that are open, in
+// order. Those that tags lead to are not among them.
+func (r *Router) Addresses() []Address {
+	lists := [][]string{r.config.Unowned}
+	for _, byName := range []map[string][]string{r.config.Names, r.config.Accounts} {
+		for _, list := range byName {
+			lists = append(lists, list)
+		}
+	}
+	var out []Address
+	for _, s := range slices.Concat(lists...) {
+		if a, err := ParseAddress(s); err == nil {
+			out = append(out, a)
+		}
+	}
+	if to := r.config.Slack.DefaultChannel; to != "" {
+		out = append(out, Address{SlackChannel, to})
+	}
+	if r.config.Webhook.Used() {
+		out = append(out, Address{Channel: WebhookChannel})
+	}
+	out = slices.DeleteFunc(out, func(a Address) bool { return r.channels[a.Channel] == nil })
+	slices.SortFunc(out, func(a, b Address) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(out)
+}
+
+// Send delivers a message to one of [Router.Addresses].
+func (r *Router) Send(ctx context.Context, to Address, m action.Message) error {
+	if !slices.Contains(r.Addresses(), to) {
+		return fmt.Errorf("%w: the configuration does not name %s", ErrNoRecipient,
+			plain.Cut(plain.Line(to.String()), maxName))
+	}
+	m.To = to.String()
+	return r.deliver(ctx, stop{to, m.To}, m)
 }
 
 // stop is one address on a recipient's route, and who is meant by it.

@@ -3,11 +3,13 @@ package ops
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/curfew-dev/curfew/internal/app/govern"
 	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -71,8 +73,22 @@ type ApproveInput struct {
 	ByID
 	Body struct {
 		Reason string `json:"reason,omitempty" maxLength:"1000" example:"demo on Thursday" doc:"Why, for the requester." flag:"reason" help:"why, for the requester"`
+		UpTo   string `json:"up_to,omitempty" maxLength:"40" example:"400" doc:"The most dollars that a job may cost, less than it asks for; without it what it asks for." flag:"up-to" help:"most <dollars> that a job may cost, less than it asks for"`
 	}
 	Proof
+}
+
+// upTo returns the amount; 0 if none is given.
+func (in ApproveInput) upTo() (money.Amount, error) {
+	text := strings.TrimSpace(in.Body.UpTo)
+	if text == "" {
+		return 0, nil
+	}
+	amount, err := money.ParseAmount(strings.ReplaceAll(strings.TrimPrefix(text, "$"), ",", ""))
+	if err != nil || amount <= 0 {
+		return 0, usage(fmt.Errorf("--up-to %q: it is an amount of dollars over 0, such as 400", text))
+	}
+	return amount, nil
 }
 
 // Approve approves a request.
@@ -81,8 +97,16 @@ var Approve = declare(Operation[ApproveInput, view.Decision]{
 		Summary: "Approve a request of another person", Schema: view.DecisionSchema,
 		Command: "approve", Why: "requests are in the state",
 		Flags: ownProof},
+	Send: func(_ context.Context, _ *Call, in *ApproveInput) error {
+		_, err := in.upTo()
+		return err
+	},
 	Do: func(ctx context.Context, c *Call, in ApproveInput) (Reply[view.Decision], error) {
-		return c.decide(ctx, in.ID, true, in.Body.Reason, in.Proof)
+		amount, err := in.upTo()
+		if err != nil {
+			return Reply[view.Decision]{}, err
+		}
+		return c.decide(ctx, in.ID, true, amount, in.Body.Reason, in.Proof)
 	},
 })
 
@@ -100,13 +124,13 @@ var Deny = declare(Operation[DenyInput, view.Decision]{
 		Command: "deny", Why: "requests are in the state",
 		Flags: ownProof},
 	Do: func(ctx context.Context, c *Call, in DenyInput) (Reply[view.Decision], error) {
-		return c.decide(ctx, in.ID, false, in.Body.Reason, in.Proof)
+		return c.decide(ctx, in.ID, false, 0, in.Body.Reason, in.Proof)
 	},
 })
 
 // decide decides a request. The desk checks the caller again, against the roles of the request.
-func (c *Call) decide(ctx context.Context, id string, allow bool, reason string, p Proof) (Reply[view.Decision],
-	error) {
+func (c *Call) decide(ctx context.Context, id string, allow bool, amount money.Amount, reason string, p Proof) (
+	Reply[view.Decision], error) {
 	if _, all := c.Teams(approval.RoleApprover); !all {
 		if _, err := c.request(ctx, id, approval.RoleApprover); err != nil {
 			return Reply[view.Decision]{}, err
@@ -115,7 +139,7 @@ func (c *Call) decide(ctx context.Context, id string, allow bool, reason string,
 	if p.Proof == "" {
 		p.Proof = "auto"
 	}
-	return reply(govern.Decide(ctx, c.Request, id, allow, reason, p.Proof))
+	return reply(govern.Decide(ctx, c.Request, id, allow, amount, reason, p.Proof))
 }
 
 // ListPeople lists the people of the configuration.
@@ -182,5 +206,26 @@ var RevokeToken = declare(Operation[ByID, view.OneToken]{
 		Command: "token revoke", Why: "tokens are in the state"},
 	Do: func(ctx context.Context, c *Call, in ByID) (Reply[view.OneToken], error) {
 		return reply(identity.RevokeToken(ctx, c.Request, in.ID))
+	},
+})
+
+// ListNotifiers lists the addresses that the configuration names for messages.
+var ListNotifiers = declare(Operation[Paging, view.Notifiers]{
+	Info: Info{ID: "list-notifiers", Method: get, Path: "notifiers", Role: approval.RoleOperator,
+		Summary: "List the addresses that the configuration names for messages", Schema: view.NotifiersSchema},
+	List: listOf(func(d *view.Notifiers) *[]view.Notifier {
+		return &d.Notifiers
+	}, func(n view.Notifier) string { return n.ID }),
+	Do: func(ctx context.Context, c *Call, _ Paging) (Reply[view.Notifiers], error) {
+		return reply(govern.Notifiers(ctx, c.Request))
+	},
+})
+
+// TestNotifier sends a test message.
+var TestNotifier = declare(Operation[ByID, view.NotifierTest]{
+	Info: Info{ID: "test-notifier", Method: post, Path: "notifiers/{id}/test", Role: approval.RoleOperator,
+		Summary: "Send a test message to an address that the configuration names", Schema: view.NotifierTestSchema},
+	Do: func(ctx context.Context, c *Call, in ByID) (Reply[view.NotifierTest], error) {
+		return reply(govern.TestNotifier(ctx, c.Request, in.ID))
 	},
 })

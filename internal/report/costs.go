@@ -106,6 +106,51 @@ func Costs(c view.Costs) layout.Sheet {
 // shownChanges limits the changes in the title of costs.
 const shownChanges = 3
 
+// changeText says what a period costs more or less than the one before, and where.
+func changeText(b *costs.PeriodChange) string {
+	text := ""
+	switch change := *b.Change; {
+	case change.Dollars() == money.Amount(0).Dollars():
+		text = "as much as in the period before"
+	default:
+		word := "more"
+		if change < 0 {
+			word, change = "less", -change
+		}
+		text = usd(change)
+		if *b.Total > 0 {
+			text += " (" + plain.Share(float64(change)/float64(*b.Total), 0) + ")"
+		}
+		text += " " + word + " than in the period before"
+	}
+	var parts []string
+	for i, change := range b.Changes {
+		if i == shownChanges {
+			parts = append(parts, fmt.Sprintf("%d more", len(b.Changes)-i))
+			break
+		}
+		parts = append(parts, b.By.Label(change.Key)+" "+change.Change.Signed())
+	}
+	if len(parts) > 0 {
+		text += ": " + strings.Join(parts, ", ")
+	}
+	return text
+}
+
+// LastWeek says what the last 7 days cost against the 7 before, or why that is not known.
+func LastWeek(c view.Costs) string {
+	switch {
+	case c.Costs == nil || !c.Recorded:
+		return "Nothing of the last 7 days is recorded yet, so that nothing is compared with last week"
+	case c.Comparison == nil:
+		return "Last 7 days: " + usd(c.Total.Amount) + " spent"
+	case c.Comparison.Unknown != "":
+		return fmt.Sprintf("Last 7 days: %s spent. Not compared with the 7 days before: %s", usd(c.Total.Amount),
+			c.Comparison.Unknown)
+	}
+	return "Last 7 days: " + usd(c.Total.Amount) + " spent, " + changeText(c.Comparison)
+}
+
 // against puts the change from the period before, by the first dimension, into the title, and the dates
 // below the figures.
 func against(s *layout.Sheet, c view.Costs, span string) {
@@ -118,32 +163,7 @@ func against(s *layout.Sheet, c view.Costs, span string) {
 			plain.Date(b.Since), plain.Time(b.Until), b.Unknown))
 		return
 	}
-	s.Title = usd(c.Total.Amount) + " spent, "
-	switch change := *b.Change; {
-	case change.Dollars() == money.Amount(0).Dollars():
-		s.Title += "as much as in the period before"
-	default:
-		word := "more"
-		if change < 0 {
-			word, change = "less", -change
-		}
-		s.Title += usd(change)
-		if *b.Total > 0 {
-			s.Title += " (" + plain.Share(float64(change)/float64(*b.Total), 0) + ")"
-		}
-		s.Title += " " + word + " than in the period before"
-	}
-	var parts []string
-	for i, change := range b.Changes {
-		if i == shownChanges {
-			parts = append(parts, fmt.Sprintf("%d more", len(b.Changes)-i))
-			break
-		}
-		parts = append(parts, b.By.Label(change.Key)+" "+change.Change.Signed())
-	}
-	if len(parts) > 0 {
-		s.Title += ": " + strings.Join(parts, ", ")
-	}
+	s.Title = usd(c.Total.Amount) + " spent, " + changeText(b)
 	dates := fmt.Sprintf("%s, compared with %s to %s", span, plain.Date(b.Since), plain.Time(b.Until))
 	if b.UnknownSeconds > 0 {
 		dates += ", of which " + plain.MeteredHours(b.UnknownSeconds) + " are not charged"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/job"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/chart"
 	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -25,6 +26,106 @@ func JobLine(r view.Run) string {
 	}
 	return fmt.Sprintf("%s. %s cost %s.", line, plain.Count(r.Job.Interruptions, "interruption"),
 		plain.Duration(time.Duration(r.Job.InterruptionSeconds)*time.Second))
+}
+
+// LastInterruption is the sentence about the newest interruption of a job; empty if there was none.
+func LastInterruption(r view.Run, now time.Time) string {
+	last := r.Job.LastInterruption
+	if last == nil {
+		return ""
+	}
+	cost := plain.Duration(time.Duration(last.LostSeconds)*time.Second) + " of work"
+	if last.RepeatedUSD.Known() {
+		cost += " (" + last.RepeatedUSD.String() + ")"
+	}
+	after := "the command does not run again yet"
+	if last.RestartSeconds != nil {
+		after = plain.Duration(time.Duration(*last.RestartSeconds)*time.Second) + " until the command ran again"
+	} else if r.EndedAt != nil {
+		after = "the command did not run again"
+	}
+	return fmt.Sprintf("The last interruption (attempt %d, %s) cost %s; %s", last.Attempt, plain.When(last.At, now),
+		cost, after)
+}
+
+// jobKinds are the meanings of the colors of a job's attempts.
+var jobKinds = []chart.Kind{
+	{Name: "useful", Color: chart.Blue}, {Name: "repeated", Color: chart.Orange},
+	{Name: "waiting", Color: chart.SoftBlue}, {Name: "not saved yet", Color: chart.Hatched},
+}
+
+// maxJobLanes bounds the attempts that a picture shows, the newest ones.
+const maxJobLanes = 12
+
+// JobTimeline draws the newest attempts of a job on one time axis; empty if there is none.
+func JobTimeline(r view.Run, now time.Time) layout.Picture {
+	attempts := r.Job.Attempts
+	p := layout.Picture{Title: "Attempts over time"}
+	if len(attempts) == 0 {
+		return p
+	}
+	p.Caption = "Useful is work that was saved, repeated work that was lost, waiting the start and end of machines."
+	if more := len(attempts) - maxJobLanes; more > 0 {
+		p.Caption += fmt.Sprintf(" The first %s are in the table.", plain.Count(more, "attempt"))
+		attempts = attempts[more:]
+	}
+	end := now
+	if r.EndedAt != nil {
+		end = *r.EndedAt
+	}
+	l := chart.Lanes{
+		Title: "Attempts over time", Kinds: jobKinds,
+		Axis: chart.Dates(attempts[0].BeganAt, latest(end, attempts[0].BeganAt)),
+	}
+	for _, a := range attempts {
+		l.Rows = append(l.Rows, chart.Lane{
+			Label: "attempt " + strconv.Itoa(a.Number), Blocks: attemptBlocks(a, r.Checkpoint, end),
+		})
+	}
+	p.SVG = l.SVG()
+	return p
+}
+
+// attemptBlocks divides the time of an attempt by what it paid for, as its cost is divided.
+func attemptBlocks(a view.RunAttempt, saved *view.RunCheckpoint, now time.Time) (out []chart.Block) {
+	add := func(from, to time.Time, kind chart.Kind) {
+		if to.After(from) {
+			out = append(out, chart.Block{
+				From: chart.Second(from), To: chart.Second(to), Label: kind.Name, Color: kind.Color,
+			})
+		}
+	}
+	useful, repeated, waiting, unsaved := jobKinds[0], jobKinds[1], jobKinds[2], jobKinds[3]
+	end := now
+	if a.EndedAt != nil {
+		end = *a.EndedAt
+	}
+	if a.LaunchedAt == nil {
+		return nil
+	}
+	if a.CommandAt == nil {
+		add(*a.LaunchedAt, end, waiting)
+		return out
+	}
+	add(*a.LaunchedAt, *a.CommandAt, waiting)
+	if a.EndedAt == nil {
+		until := *a.CommandAt
+		if saved != nil {
+			until = latest(until, saved.At)
+		}
+		add(*a.CommandAt, until, useful)
+		add(until, end, unsaved)
+		return out
+	}
+	stopped := end
+	if a.StoppedAt != nil {
+		stopped = *a.StoppedAt
+	}
+	kept := stopped.Add(-time.Duration(a.LostSeconds) * time.Second)
+	add(*a.CommandAt, kept, useful)
+	add(latest(*a.CommandAt, kept), stopped, repeated)
+	add(stopped, end, waiting)
+	return out
 }
 
 // jobStatus shows one job.
@@ -112,6 +213,12 @@ func Explain(doc view.Runs, now time.Time) layout.Sheet {
 	}
 	if len(g.Rows) > 0 {
 		s.Tables = []layout.Grid{g}
+	}
+	if line := LastInterruption(r, now); line != "" {
+		s.Because = append(s.Because, line)
+	}
+	if p := JobTimeline(r, now); p.SVG != "" {
+		s.Pictures = append(s.Pictures, p)
 	}
 	if r.Job.UsefulUSD.Known() && len(r.Job.Attempts) > 0 {
 		s.Figures = append(s.Figures,

@@ -46,6 +46,10 @@ type Request struct {
 	Subject   string         `json:"subject"`
 	State     string         `json:"state"`
 	AmountUSD money.Amount   `json:"amount_usd"`
+	// AskedUSD is the amount that was asked for; AmountUSD is less where less was approved. Bounded
+	// reports that the run keeps to less than it asks for.
+	AskedUSD money.Amount `json:"asked_usd"`
+	Bounded  bool         `json:"bounded"`
 	// PlanHash is the hash of the plan that an approval is bound to.
 	PlanHash string `json:"plan_hash"`
 	// Team is the team that it is for; absent where none is known.
@@ -111,8 +115,8 @@ func (p *Proof) String() string {
 func NewRequest(r approval.Request, approvers []string, now time.Time) Request {
 	v := Request{
 		ID: r.ID, Kind: r.Kind, AmountUnit: r.AmountUnit(), Subject: r.Subject, State: string(r.At(now)),
-		AmountUSD: r.Amount,
-		PlanHash:  r.PlanHash, Team: r.Team, Roles: r.Roles,
+		AmountUSD: r.Amount, AskedUSD: r.AskedAmount(), Bounded: r.Bounded(),
+		PlanHash: r.PlanHash, Team: r.Team, Roles: r.Roles,
 		Approvers: append([]string{}, approvers...), AskedBy: r.AskedBy,
 		AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
 		DecidedBy: r.DecidedBy, Proof: newProof(r.DecidedBy, r.Proof), AskedProof: newProof(r.AskedBy, r.AskedProof),

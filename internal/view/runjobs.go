@@ -40,16 +40,31 @@ type RunJob struct {
 	// cost.
 	Interruptions       int   `json:"interruptions"`
 	InterruptionSeconds int64 `json:"interruption_seconds"`
+	// LastInterruption is the newest interruption; null: there was none.
+	LastInterruption *RunInterruption `json:"last_interruption"`
+}
+
+// RunInterruption is one attempt of a job that was taken away, and what that cost.
+type RunInterruption struct {
+	Attempt int       `json:"attempt"`
+	At      time.Time `json:"at"`
+	// LostSeconds is the time of the work that was lost, RepeatedUSD its cost; null: no price.
+	LostSeconds int64         `json:"lost_seconds"`
+	RepeatedUSD money.Dollars `json:"repeated_usd"`
+	// RestartSeconds is the time until the command ran again; null: it has not.
+	RestartSeconds *int64 `json:"restart_seconds"`
 }
 
 // RunAttempt is one launch of a job.
 type RunAttempt struct {
 	Number int    `json:"number"`
 	Pool   string `json:"pool"`
-	// BeganAt is the time of its decision; LaunchedAt, CommandAt and EndedAt are null before that.
+	// BeganAt is the time of its decision; LaunchedAt, CommandAt, StoppedAt (of the command) and EndedAt
+	// are null before that.
 	BeganAt    time.Time  `json:"began_at"`
 	LaunchedAt *time.Time `json:"launched_at"`
 	CommandAt  *time.Time `json:"command_at"`
+	StoppedAt  *time.Time `json:"stopped_at"`
 	EndedAt    *time.Time `json:"ended_at"`
 	// EndedBy is the class of its end, Evidence what the class rests on; empty while it runs.
 	EndedBy  string `json:"ended_by"`
@@ -118,7 +133,28 @@ func NewJob(j job.Job, current *session.Session, now time.Time) Run {
 	}
 	count, cost := j.Interruptions()
 	r.Job.Interruptions, r.Job.InterruptionSeconds = count, int64(cost/time.Second)
+	r.Job.addLastInterruption(j)
 	return r
+}
+
+// addLastInterruption adds the newest interruption of a job.
+func (r *RunJob) addLastInterruption(j job.Job) {
+	last, ok := j.LastInterruption()
+	if !ok {
+		return
+	}
+	r.LastInterruption = &RunInterruption{
+		Attempt: last.Attempt, At: last.At.UTC(), LostSeconds: int64(last.Lost / time.Second),
+	}
+	for _, a := range r.Attempts {
+		if a.Number == last.Attempt {
+			r.LastInterruption.RepeatedUSD = a.RepeatedUSD
+		}
+	}
+	if last.Restarted {
+		restart := int64(last.Restart / time.Second)
+		r.LastInterruption.RestartSeconds = &restart
+	}
 }
 
 // addAttempts adds the attempts of a job, and returns the cost of those that are over.
@@ -129,7 +165,8 @@ func (r *RunJob) addAttempts(j job.Job) (total money.Amount, priced bool) {
 		doc := RunAttempt{
 			Number: a.Number, Pool: strings.TrimSpace(a.Pool.String()), BeganAt: a.BeganAt.UTC(),
 			LaunchedAt: optionalTime(a.LaunchedAt), CommandAt: optionalTime(a.CommandAt),
-			EndedAt: optionalTime(a.EndedAt), EndedBy: string(a.EndedBy), Evidence: a.Evidence,
+			StoppedAt: optionalTime(a.StoppedAt),
+			EndedAt:   optionalTime(a.EndedAt), EndedBy: string(a.EndedBy), Evidence: a.Evidence,
 			ExitCode: a.ExitCode, FromStep: a.Start.Step,
 			SavedStep: a.Saved.Step, LostSeconds: int64(a.Lost / time.Second),
 		}

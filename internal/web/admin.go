@@ -159,6 +159,9 @@ type settingsDoc struct {
 	people     []view.Person
 	tokens     []view.Token
 	mayTokens  bool
+	notifiers  []view.Notifier
+	notifyErr  error
+	mayNotify  bool
 	accountErr error
 }
 
@@ -187,6 +190,11 @@ func settingsPage(v *visit) (templ.Component, error) {
 		if people, err := read(v, ops.ListPeople, ops.Paging{}); err == nil {
 			d.people = people.People
 		}
+	}
+	if d.mayNotify = v.may(ops.ListNotifiers.Info); d.mayNotify {
+		var all view.Notifiers
+		all, d.notifyErr = read(v, ops.ListNotifiers, ops.Paging{})
+		d.notifiers = all.Notifiers
 	}
 	if d.mayTokens = v.may(ops.ListTokens.Info); d.mayTokens {
 		tokens, err := read(v, ops.ListTokens, ops.Paging{})

@@ -44,7 +44,7 @@ type link struct {
 func (f *frame) first() []link {
 	return []link{
 		{name: "Now", path: "/"}, {name: "Machines", path: "/machines"}, {name: "Mine", path: "/mine"},
-		{name: "Findings", path: "/findings"}, {name: "Costs", path: "/costs"},
+		{name: "Findings", path: "/findings"}, {name: "Jobs", path: "/jobs"}, {name: "Costs", path: "/costs"},
 		{name: "Budgets", path: "/budgets", count: f.pending}, {name: "Policies", path: "/policies"},
 	}
 }

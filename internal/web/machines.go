@@ -42,6 +42,10 @@ type machine struct {
 	dueAt time.Time
 	// why is the reason for a missing verdict.
 	why string
+	// progress is the last progress of its work; nil where its work makes none that is known.
+	progress *view.ScanProgress
+	// runaway is true where it works on without progress, by the thresholds of the audit.
+	runaway bool
 }
 
 // machinesDoc is the content of the page Machines.
@@ -115,13 +119,14 @@ func (q machineQuery) takes(m *machine) bool {
 
 // columns are the columns by which machines are sorted, by their names in addresses.
 var columns = map[string]func(a, b *machine) int{
-	"name":  func(a, b *machine) int { return cmp.Compare(resourceName(a.Observed), resourceName(b.Observed)) },
-	"owner": func(a, b *machine) int { return cmp.Compare(ownerName(a.Observed), ownerName(b.Observed)) },
-	"duty":  func(a, b *machine) int { return cmp.Compare(dutyOf(a.Observed), dutyOf(b.Observed)) },
-	"since": func(a, b *machine) int { return since(b).Compare(since(a)) },
-	"gpus":  func(a, b *machine) int { return cmp.Compare(gpus(a), gpus(b)) },
-	"hour":  func(a, b *machine) int { return cmp.Compare(a.Hourly.Or(-1), b.Hourly.Or(-1)) },
-	"group": func(*machine, *machine) int { return 0 },
+	"name":     func(a, b *machine) int { return cmp.Compare(resourceName(a.Observed), resourceName(b.Observed)) },
+	"owner":    func(a, b *machine) int { return cmp.Compare(ownerName(a.Observed), ownerName(b.Observed)) },
+	"duty":     func(a, b *machine) int { return cmp.Compare(dutyOf(a.Observed), dutyOf(b.Observed)) },
+	"since":    func(a, b *machine) int { return since(b).Compare(since(a)) },
+	"gpus":     func(a, b *machine) int { return cmp.Compare(gpus(a), gpus(b)) },
+	"progress": func(a, b *machine) int { return cmp.Compare(sinceProgress(a), sinceProgress(b)) },
+	"hour":     func(a, b *machine) int { return cmp.Compare(a.Hourly.Or(-1), b.Hourly.Or(-1)) },
+	"group":    func(*machine, *machine) int { return 0 },
 }
 
 func since(m *machine) time.Time {
@@ -136,6 +141,14 @@ func gpus(m *machine) int {
 		return -1
 	}
 	return *m.GPUs
+}
+
+// sinceProgress is the cost of a machine since the last progress of its work, for the order.
+func sinceProgress(m *machine) money.Amount {
+	if m.progress == nil {
+		return -2
+	}
+	return m.progress.SpentUSD.Or(-1)
 }
 
 func gpuText(r view.Observed) string {
@@ -218,11 +231,17 @@ type about struct {
 	acts   map[string]view.Action
 	sparks map[string]string
 	whys   map[string]string
+	// progress is of the audit.
+	progress map[string]*view.ScanProgress
+	auditAt  time.Time
 }
 
 // aboutMachines reads what other documents say of machines; what cannot be read is left out.
 func (v *visit) aboutMachines() about {
-	a := about{map[string]view.Keep{}, map[string]view.Action{}, map[string]string{}, map[string]string{}}
+	a := about{
+		map[string]view.Keep{}, map[string]view.Action{}, map[string]string{}, map[string]string{},
+		map[string]*view.ScanProgress{}, time.Time{},
+	}
 	if v.may(ops.ListKeeps.Info) {
 		if keeps, err := read(v, ops.ListKeeps, ops.Paging{}); err == nil {
 			for _, k := range keeps.Keeps {
@@ -246,6 +265,10 @@ func (v *visit) aboutMachines() about {
 					a.sparks[fullID(&f.Resource)] = report.Spark(f.Samples[0]).SVG
 				}
 			}
+			a.auditAt = scan.FinishedAt
+			for i := range scan.Progress {
+				a.progress[fullID(&scan.Progress[i].Resource)] = &scan.Progress[i]
+			}
 			for i := range scan.CannotJudge {
 				a.whys[fullID(&scan.CannotJudge[i].Resource)] = scan.CannotJudge[i].Why
 			}
@@ -255,7 +278,8 @@ func (v *visit) aboutMachines() about {
 }
 
 func (a about) machine(v *visit, r view.Observed) machine {
-	m := machine{Observed: r, spark: a.sparks[r.ID], why: a.whys[r.ID]}
+	m := machine{Observed: r, spark: a.sparks[r.ID], why: a.whys[r.ID], progress: a.progress[r.ID]}
+	m.runaway = m.progress != nil && m.progress.Runaway(a.auditAt)
 	if k, ok := a.keeps[r.ID]; ok && k.Until.After(v.now) {
 		m.keep = &k
 	}

@@ -20,6 +20,8 @@ type mineDoc struct {
 	own      bool
 	runs     []view.Run
 	runsErr  error
+	jobs     []view.Run
+	jobsErr  error
 	machines []machine
 	costs    *view.Costs
 	people   []string
@@ -37,6 +39,13 @@ func minePage(v *visit) (templ.Component, error) {
 	for _, r := range runs.Runs {
 		if isNamed(d.person, r.AskedBy, r.Owner.User) {
 			d.runs = append(d.runs, r)
+		}
+	}
+	jobs, err := read(v, ops.ListJobs, ops.JobsInput{})
+	d.jobsErr = err
+	for _, r := range jobs.Runs {
+		if isNamed(d.person, r.AskedBy, r.Owner.User) {
+			d.jobs = append(d.jobs, r)
 		}
 	}
 	fleet, err := read(v, ops.ListResources, ops.ListInput{})

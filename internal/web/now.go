@@ -32,6 +32,7 @@ type nowDoc struct {
 	scanErr  error
 	week     [2]view.Costs
 	weeks    bool
+	weekErr  error
 	counts   []count
 	next     []*view.Finding
 	actions  []view.Action
@@ -77,7 +78,7 @@ func nowPage(v *visit) (templ.Component, error) {
 		d.actions = acts.Actions
 	}
 	d.mayUndo = v.may(ops.UndoAction.Info)
-	d.weeks = v.weeks(&d.week)
+	d.weeks, d.weekErr = v.weeks(&d.week)
 	d.counts = v.counts(fleet, fleetErr, d.actions, d.actsErr)
 	d.actions = carriedOut(d.actions)
 	return nowContent(v, &d), nil
@@ -105,16 +106,20 @@ func carriedOut(all []view.Action) []view.Action {
 	return out
 }
 
-// weeks reads what the last week and the one before it came to, and reports whether both are known.
-func (v *visit) weeks(out *[2]view.Costs) bool {
+// weeks reads what the last week and the one before it came to, and reports whether both are known
+// and may be compared.
+func (v *visit) weeks(out *[2]view.Costs) (bool, error) {
 	var err error
 	for i, p := range []runtime.Period{{Since: "7d"}, {Since: "14d", Until: "7d"}} {
 		out[i], err = read(v, ops.GetCosts, spend.CostsQuery{Period: p, Granularity: "total"})
-		if err != nil || out[i].Costs == nil || !out[i].Recorded {
-			return false
+		if err != nil {
+			return false, err
+		}
+		if out[i].Costs == nil || !out[i].Recorded {
+			return false, nil
 		}
 	}
-	return true
+	return out[0].Comparison == nil || out[0].Comparison.Unknown == "", nil
 }
 
 // counts are the four counts of the page Now. Each is how many rows its page shows.

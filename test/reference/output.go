@@ -85,6 +85,8 @@ var outputs = []output{
 	{view.GateReportSchema, "curfew gate report -o json", []any{view.GateReport{}}},
 	{view.ApprovalsSchema, "curfew approvals -o json", []any{view.Approvals{}}},
 	{view.DecisionSchema, "curfew approve and deny -o json", []any{view.Decision{}}},
+	{view.NotifiersSchema, "/api/v1/notifiers", []any{view.Notifiers{}}},
+	{view.NotifierTestSchema, "/api/v1/notifiers/{id}/test", []any{view.NotifierTest{}}},
 	{approval.PlanSchema, "the plan of a request in curfew approvals -o json", []any{approval.Plan{}}},
 	{view.InitSchema, "curfew init -o json", []any{view.Init{}}},
 	{view.SettingsSetSchema, "curfew settings set -o json", []any{view.SettingsSet{}}},

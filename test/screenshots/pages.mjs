@@ -2,7 +2,7 @@
 // every page wide and narrow, light and dark: axe with forms open, sizes of letters, overlapping
 // texts, width, errors of scripts, requests to other hosts, and violations of the policy.
 //
-//   node pages.mjs [--seed N] [--out DIR]
+//   node pages.mjs [--seed N] [--out DIR] [--only STORY]
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -10,9 +10,10 @@ import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { chromium } from "playwright-core";
 import { overlappingText, smallText, tooWide } from "./checks.mjs";
+import { serveJobs } from "./jobs.mjs";
 import { serve, worst } from "./service.mjs";
 
-const { values } = parseArgs({ options: { seed: { type: "string" }, out: { type: "string" } } });
+const { values } = parseArgs({ options: { seed: { type: "string" }, out: { type: "string" }, only: { type: "string" } } });
 const root = resolve(import.meta.dirname, "../..");
 const out = resolve(values.out ?? join(root, "screenshots"));
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -27,12 +28,13 @@ const { base, api, until } = service;
 const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox", "--disable-gpu"] });
 
 // open makes a browser of its own, which is watched.
-async function open(options, token = service.token) {
+async function open(options, token = service.token, base = service.base) {
   const c = await browser.newContext({ ...options, permissions: ["clipboard-write", "clipboard-read"] });
   await c.addInitScript(() => {
     document.addEventListener("securitypolicyviolation", (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`));
   });
   const page = await c.newPage();
+  page.base = base;
   page.on("console", (m) => m.type() === "error" && !m.text().includes("429") && say(`console: ${m.text()}`));
   page.on("pageerror", (e) => say(`script error: ${e.message}`));
   page.on("request", (r) => r.url().startsWith(base) || r.url().startsWith("data:") || say(`asks ${r.url()}`));
@@ -48,7 +50,7 @@ async function open(options, token = service.token) {
 // go opens a page, again where the calls were too many.
 async function go(page, path) {
   for (;;) {
-    const r = await page.goto(base + path);
+    const r = await page.goto(page.base + path);
     if (r.status() !== 429) {
       if (r.status() !== 200) say(`${path} answers ${r.status()}`);
       return;
@@ -209,6 +211,68 @@ const once = {
     assert.match(await page.locator(".request", { hasText: "sdxl-finetune" }).textContent(), /You asked for it/);
   },
 
+  // Approve a run for less than it asks for, see what its last interruption cost while its log grows,
+  // cancel it; an edited command asks again.
+  async jobs() {
+    const own = await serveJobs(root);
+    try {
+      assert.equal(own.run().status, 3, "the gate asks");
+      const made = await own.api("tokens", { name: "viewer", roles: ["viewer"] });
+      const viewer = await open({}, made.doc.secret, own.base);
+      await go(viewer, "/jobs/train");
+      assert.equal(await viewer.locator("main form[action^='/do/']").count(), 0, "a viewer sees no button");
+      const lead = await open({ viewport: { width: 1440, height: 900 } }, own.token, own.base);
+      await go(lead, "/jobs");
+      assert.match(await lead.textContent("main tbody"), /train[^]*waiting[^]*it may cost up to \$0\.10, and over \$0\.01 it needs approval/);
+      await lead.click("tbody .machine-name");
+      await lead.click("a:has-text('at most $0.10')");
+      await lead.click(".request summary:has-text('Approve')");
+      await lead.fill(".request input[name=up_to]", "0.05");
+      await lead.click(".request button:has-text('Approve')");
+      await lead.waitForSelector("text=Approved.");
+      assert.match(await lead.textContent("main"), /\$0\.05 in all\s*of \$0\.10 asked for/);
+      const begun = own.run();
+      assert.equal(begun.status, 0, begun.stderr);
+      const page = await open({ viewport: { width: 1440, height: 900 } }, own.token, own.base);
+      await go(page, "/jobs/train");
+      assert.match(await page.textContent(".figures"), /of \$0\.05 at most/);
+      // The page is not reloaded from here on.
+      await page.evaluate(() => (window.kept = true));
+      await page.waitForSelector("text=/The last interruption \\(attempt 1, .*\\) cost [1-9]\\d*s of work .*; \\d+s until the command ran again/", { timeout: 90000 });
+      await page.waitForSelector("#log:has-text('begins at step 6')", { timeout: 30000 });
+      await page.waitForSelector("#log:has-text('step 11')", { timeout: 30000 });
+      assert.ok(await page.evaluate(() => window.kept), "the log grew without a reload");
+      for (const colorScheme of ["light", "dark"]) {
+        for (const width of [1440, 390]) {
+          const other = await open({ colorScheme, viewport: { width, height: 900 } }, own.token, own.base);
+          for (const path of ["/jobs", "/jobs/train", "/jobs/train/log", "/mine", "/settings"]) {
+            await go(other, path);
+            await other.screenshot({ path: join(out, `page-jobs${path.replaceAll("/", "-")}-${colorScheme}-${width}.png`), fullPage: true });
+            await check(other, path);
+            await other.evaluate(() => document.querySelectorAll("main details").forEach((d) => (d.open = true)));
+            await check(other, path + " with forms open");
+          }
+          await other.context().close();
+        }
+      }
+      await page.click("summary:has-text('Cancel')");
+      assert.match(await page.textContent("form[action='/do/quit']"), /Saves[^]*Undo/);
+      await page.click("form[action='/do/quit'] button[type=submit]");
+      await page.waitForSelector("h1:has-text('train was canceled')", { timeout: 60000 });
+      assert.equal((await own.api("jobs/train")).doc.runs[0].job.attempts.length, 2);
+      assert.equal(own.run("edited").status, 3, "an edited command asks again");
+      await go(lead, "/approvals");
+      assert.match(await lead.textContent(".request"), /at most \$0\.10/);
+      // No one listens at the address of the webhook, and the page says so.
+      await go(page, "/settings");
+      await page.click("button:has-text('Send a test')");
+      assert.match(await page.textContent("main"), /webhook/);
+      complaints.splice(0, complaints.length, ...complaints.filter((c) => !/^jobs: console: .*status of (424|500|502)/.test(c)));
+    } finally {
+      await own.end();
+    }
+  },
+
   // A freeze shows on every open page without a reload, and forms work without a script.
   async freeze() {
     const page = await open({ viewport: { width: 1440, height: 900 } });
@@ -243,8 +307,9 @@ const once = {
 
 try {
   mkdirSync(out, { recursive: true });
-  await until("an audit", async () => (await api("scans/last")).status === 200);
+  if (!values.only) await until("an audit", async () => (await api("scans/last")).status === 200);
   for (const [name, story] of Object.entries(once)) {
+    if (values.only && values.only !== name) continue;
     context = name;
     await story();
     process.stderr.write(`${name}\n`);
@@ -252,7 +317,7 @@ try {
   const { finding, machine } = worst((await api("scans/last")).doc);
   const paths = ["/", "/machines", machine, "/mine?of=dmitri", "/findings", "/findings/" + finding.id, "/plan", "/costs",
     "/budgets", "/approvals", "/policies", "/gateways", "/alerts", "/audit", "/settings", "/why", "/why/now.wasted"];
-  for (const colorScheme of ["light", "dark"]) {
+  for (const colorScheme of values.only ? [] : ["light", "dark"]) {
     for (const width of [1440, 390]) {
       const page = await open({ colorScheme, viewport: { width, height: 900 } });
       for (const path of paths) {

@@ -8,8 +8,7 @@ import { join } from "node:path";
 // serve starts a service in a folder of its own and waits for the link that it prints.
 export async function serve(root, ...options) {
   const dir = mkdtempSync(join(tmpdir(), "curfew-pages-"));
-  const args = ["serve", "--demo", "--listen", "127.0.0.1:0", "--data-dir", dir, ...options];
-  const child = spawn(join(root, "bin/curfew"), args, { cwd: dir, stdio: ["ignore", "pipe", "pipe"] });
+  const child = start(root, dir, dir, process.env, ["--demo", ...options]);
   let log = "";
   child.stderr.on("data", (text) => (log += text));
   const link = await new Promise((done, failed) => {
@@ -23,8 +22,33 @@ export async function serve(root, ...options) {
   });
   assert.match(link, /^http:\/\/127\.0\.0\.1:\d+\/auth\/once\?code=\S+$/, "the link is alone on its line");
   const token = readFileSync(join(dir, "owner-token"), "utf8").trim();
-  const base = new URL(link).origin;
+  return { link, ...handle(child, dir, new URL(link).origin, token, () => log) };
+}
 
+// serveIn starts a service of the configuration of a folder.
+export async function serveIn(root, dir, env) {
+  const data = join(dir, "data");
+  const child = start(root, dir, data, env, []);
+  let log = "";
+  const base = await new Promise((done, failed) => {
+    child.stderr.on("data", (text) => {
+      log += text;
+      const at = log.match(/msg=listening address=(\S+)/);
+      if (at) done("http://" + at[1]);
+    });
+    child.on("exit", () => failed(new Error(`the service ended: ${log}`)));
+  });
+  const token = readFileSync(join(data, "owner-token"), "utf8").trim();
+  return { data, ...handle(child, dir, base, token, () => log) };
+}
+
+function start(root, cwd, data, env, options) {
+  const args = ["serve", "--listen", "127.0.0.1:0", "--data-dir", data, ...options];
+  return spawn(join(root, "bin/curfew"), args, { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
+}
+
+// handle is what tests do with a service that runs.
+function handle(child, dir, base, token, log) {
   // api calls the API with a token, and waits where it answers that calls are too many.
   async function api(path, body, as = token) {
     for (;;) {
@@ -44,7 +68,7 @@ export async function serve(root, ...options) {
     for (;;) {
       const got = await is();
       if (got) return got;
-      assert.ok(Date.now() < end, `${what} within ${seconds}s; ${log}`);
+      assert.ok(Date.now() < end, `${what} within ${seconds}s; ${log()}`);
       await new Promise((done) => setTimeout(done, 200));
     }
   }
@@ -58,7 +82,7 @@ export async function serve(root, ...options) {
       });
       child.kill("SIGTERM");
     });
-  return { link, token, base, api, until, end };
+  return { token, base, api, until, end };
 }
 
 // worst is the finding with the most money of an audit, and the path of its machine.

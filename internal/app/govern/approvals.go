@@ -12,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/notify"
 	"github.com/curfew-dev/curfew/internal/notify/mail"
 	"github.com/curfew-dev/curfew/internal/notify/slack"
@@ -22,8 +23,10 @@ import (
 
 // Decide approves or denies a request, by its id or the beginning of it. Proof is how the
 // person proves who they are, as [identity.Approver] takes it.
-func Decide(ctx context.Context, req *runtime.Request, id string, allow bool, reason, proof string) (view.Decision,
-	error) {
+//
+// An amount, where one is given, is the most that the run may cost, less than was asked for.
+func Decide(ctx context.Context, req *runtime.Request, id string, allow bool, amount money.Amount, reason,
+	proof string) (view.Decision, error) {
 	var none view.Decision
 	cfg, _, s, err := req.InForce(ctx)
 	if err != nil {
@@ -43,7 +46,11 @@ func Decide(ctx context.Context, req *runtime.Request, id string, allow bool, re
 		return none, err
 	}
 	desk := approval.Desk{Store: s.Approvals(), Known: cfg.Known}
-	r, err = desk.Decide(ctx, r.ID, who, allow, action.Redact(reason), now)
+	if allow && amount > 0 {
+		r, err = desk.ApproveUpTo(ctx, r.ID, who, amount, action.Redact(reason), now)
+	} else {
+		r, err = desk.Decide(ctx, r.ID, who, allow, action.Redact(reason), now)
+	}
 	if err != nil {
 		return none, approvalFailure(id, err)
 	}

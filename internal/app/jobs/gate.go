@@ -41,6 +41,9 @@ func (g *jobGate) Admit(ctx context.Context, j *job.Job) (job.Admission, error) 
 	admission := job.Admission{Admission: decided}
 	if !e.Unpriced() {
 		admission.Reserved = e.P95
+		if d.Reserved > 0 { // an approver may have allowed less
+			admission.Reserved = min(e.P95, d.Reserved)
+		}
 	}
 	if sp.Capacity == spec.Spot || sp.Capacity == spec.Auto {
 		onDemand := sp.Clone()

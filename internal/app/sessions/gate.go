@@ -164,7 +164,9 @@ func (a *Sessions) Decide(ctx context.Context, e *estimate.Estimate, who approva
 	if err != nil {
 		return session.Admission{}, gate.Decision{}, err
 	}
-	c := &gate.Counter{Ask: gate.NewAsk(e, who, key), Params: params}
+	ask := gate.NewAsk(e, who, key)
+	ask.Bounded = approval.Request{Kind: e.Kind}.Bounded() // its keeper ends it in time
+	c := &gate.Counter{Ask: ask, Params: params}
 	d, err := c.Decide(ctx)
 	if err != nil {
 		return session.Admission{}, d, err

@@ -15,8 +15,19 @@
     }
   };
 
+  const ends = new WeakMap();
   const bind = (root) => {
     local(root);
+    // A log shows its newest line until someone scrolls up in it.
+    for (const log of root.querySelectorAll('.log')) {
+      if (!ends.has(log)) {
+        ends.set(log, true);
+        log.addEventListener('scroll', () => {
+          ends.set(log, log.scrollTop + log.clientHeight > log.scrollHeight - 40);
+        });
+      }
+      if (ends.get(log)) log.scrollTop = log.scrollHeight;
+    }
     for (const range of root.querySelectorAll('input[type=range][data-choices]')) {
       if (range.dataset.bound) continue;
       range.dataset.bound = 'yes';
@@ -58,6 +69,11 @@
   setInterval(() => {
     if (wanted || Date.now() - last > 15000) soon();
   }, 3000);
+  // What a job prints makes no event.
+  setInterval(() => {
+    if (document.hidden || !window.htmx) return;
+    for (const part of document.querySelectorAll('[data-poll]')) htmx.trigger(part, 'poll');
+  }, 2000);
   document.addEventListener('visibilitychange', () => {
     if (!document.hidden && Date.now() - last > 5000) soon();
   });

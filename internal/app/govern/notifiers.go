@@ -1,0 +1,73 @@
+package govern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/identity"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/notify"
+	"github.com/curfew-dev/curfew/internal/notify/mail"
+	"github.com/curfew-dev/curfew/internal/notify/slack"
+	"github.com/curfew-dev/curfew/internal/notify/webhook"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// router opens the channels of the configuration that is in force.
+func router(ctx context.Context, req *runtime.Request) (*notify.Router, string, error) {
+	cfg, _, s, err := req.InForce(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	defer s.Close()
+	who, err := identity.Whoami(ctx, req)
+	if err != nil {
+		return nil, "", err
+	}
+	r, err := notify.New(cfg.Reached(), req.Lookup, slack.Open, mail.Open, webhook.Open)
+	return r, who.Name, err
+}
+
+// Notifiers returns the addresses that the configuration names for messages.
+func Notifiers(ctx context.Context, req *runtime.Request) (view.Notifiers, error) {
+	doc := view.Notifiers{Schema: view.NotifiersSchema, Notifiers: []view.Notifier{}}
+	r, _, err := router(ctx, req)
+	if err != nil {
+		return doc, err
+	}
+	for _, a := range r.Addresses() {
+		doc.Notifiers = append(doc.Notifiers, view.Notifier{ID: a.String(), Channel: a.Channel})
+	}
+	return doc, nil
+}
+
+// TestNotifier sends a test message to an address that the configuration names.
+func TestNotifier(ctx context.Context, req *runtime.Request, id string) (view.NotifierTest, error) {
+	doc := view.NotifierTest{Schema: view.NotifierTestSchema}
+	r, who, err := router(ctx, req)
+	if err != nil {
+		return doc, err
+	}
+	to, err := notify.ParseAddress(id)
+	if err == nil {
+		err = r.Send(ctx, to, action.Message{
+			Kind: "notice", Because: "a test message that " + who + " asked for: messages arrive here",
+		})
+	}
+	switch {
+	case errors.Is(err, notify.ErrNoRecipient):
+		return doc, &runtime.Error{
+			Code: "not_found", Err: err, Hint: "the section notify of curfew.yaml names addresses",
+		}
+	case err != nil:
+		return doc, &runtime.Error{
+			Class: runtime.Failed, Code: "not_delivered", Err: fmt.Errorf("send a test message to %s: %w", to, err),
+			Hint: "docs/notifications.md describes each channel",
+		}
+	}
+	doc.Notifier = view.Notifier{ID: to.String(), Channel: to.Channel}
+	doc.Outcome = to.String() + " accepted a test message."
+	return doc, nil
+}
