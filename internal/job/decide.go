@@ -483,8 +483,8 @@ func (d *decider) backoff(a *Attempt) time.Duration {
 	switch {
 	case a.EndedBy == session.NoCapacity && d.Place == nil:
 		return capacityBackoff
-	case a.EndedBy == session.NoCapacity, a.EndedBy == Moved: // the place says when
-		return 0
+	case a.EndedBy == session.NoCapacity, a.EndedBy == Moved, d.Place != nil && a.Pool.Spot && interruption(a.EndedBy):
+		return 0 // the place is not tried again before the next look
 	}
 	row := 0
 	for _, b := range slices.Backward(d.Job.Attempts) {

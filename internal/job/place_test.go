@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -162,7 +163,9 @@ func (w *placedWorld) replay() (machines []spot.Machine) {
 		at := t0.Add(time.Duration(n) * w.gap)
 		if n > 0 { // the keeper has heard of all that happened before
 			w.tick(at.Add(-100 * time.Millisecond).Sub(w.now))
-			w.settle()
+			if w.unheard() {
+				w.settle()
+			}
 			w.tick(at.Sub(w.now))
 		}
 		if w.jobs[w.id].State.IsFinal() {
@@ -174,14 +177,20 @@ func (w *placedWorld) replay() (machines []spot.Machine) {
 			}
 		}
 		w.settle()
-		for _, s := range w.sessions { // settled ones only slow the replay
-			if s.State.IsFinal() && s.Job == "" {
-				delete(w.sessions, s.ID)
-			}
-		}
 		machines = append(machines, w.on())
 	}
 	return machines
+}
+
+// unheard reports whether a command began or ended, and the keeper has not heard of it.
+func (w *placedWorld) unheard() bool {
+	for _, m := range w.machines {
+		s := w.sessions[m.Session]
+		if m.goneAt.IsZero() && (!m.commandAt.IsZero() && s.CommandAt.IsZero() || m.outcome != nil) {
+			return true
+		}
+	}
+	return false
 }
 
 // cost returns what machines cost, gaps being paid whole.
@@ -228,27 +237,79 @@ func TestPlacedJobDecidesAsPlanSpot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	each(cases, func(c spot.Case) {
+		w := newPlacedWorld(t, tr, zonesOf(tr, c), p, c.Start, true)
+		got := w.replay()
+		if n := len(c.Machines); !slices.Equal(got[:min(n, len(got))], c.Machines) {
+			at := 0
+			for at < min(n, len(got)) && got[at] == c.Machines[at] {
+				at++
+			}
+			t.Errorf("%s from sample %d: gap %d of %d differs", c.Market, c.Start, at, n)
+			return
+		}
+		w.checkLive(t, got)
+	})
+	t.Logf("%d cases", len(cases))
+}
+
+// each calls a function with each case, several at once.
+func each(cases []spot.Case, do func(spot.Case)) {
 	var wait sync.WaitGroup
 	defer wait.Wait()
-	slots := make(chan struct{}, 2)
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for _, c := range cases {
-		zone := tr.Zones[slices.IndexFunc(tr.Zones, func(z spot.Zone) bool { return z.Name == c.Market })]
 		slots <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-slots }()
-			w := newPlacedWorld(t, tr, []spot.Zone{zone}, p, c.Start, true)
-			got := w.replay()
-			if n := len(c.Machines); !slices.Equal(got[:min(n, len(got))], c.Machines) {
-				at := 0
-				for at < min(n, len(got)) && got[at] == c.Machines[at] {
-					at++
-				}
-				t.Errorf("%s from sample %d: gap %d of %d differs", c.Market, c.Start, at, n)
-				return
-			}
-			w.checkLive(t, got)
+			do(c)
 		})
 	}
-	wait.Wait()
-	t.Logf("%d cases", len(cases))
+}
+
+func zonesOf(tr spot.Trace, c spot.Case) []spot.Zone {
+	i := slices.IndexFunc(tr.Zones, func(z spot.Zone) bool { return z.Name == c.Market })
+	return tr.Zones[i : i+1]
+}
+
+// TestPlacedJobSavesByTryingAlone replays the same availability through a keeper that knows only what
+// its own launches and interruptions tell. It saves more than the published strategy uniform progress
+// does with sight, and misses no deadline.
+func TestPlacedJobSavesByTryingAlone(t *testing.T) {
+	tr, p := campaign(t), campaignParams(t)
+	p.Every = 240 * time.Hour
+	if slowly() {
+		p.Every = 48 * time.Hour
+	}
+	cases, err := spot.Cases(tr, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := spot.Replay(tr, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := (p.Work + p.Restart).Hours() * float64(p.OnDemandPrice) / 1e9
+	var mu sync.Mutex
+	paid, tries, launches := 0.0, 0, 0
+	each(cases, func(c spot.Case) {
+		w := newPlacedWorld(t, tr, zonesOf(tr, c), p, c.Start, false)
+		got := w.replay()
+		w.checkLive(t, got)
+		mu.Lock()
+		defer mu.Unlock()
+		paid, tries, launches = paid+w.cost(got), tries+w.tries, launches+w.runs
+	})
+	saving := 1 - paid/float64(len(cases))/full
+	t.Logf("%d cases save %.2f %%, with %d launches and %d tries without a machine", len(cases), 100*saving, launches,
+		tries)
+	for _, x := range r.Results {
+		t.Logf("%s saves %.2f %% of the same cases", x.Name, 100*x.Saving)
+		if x.Name == spot.UniformProgress && saving <= x.Saving {
+			t.Errorf("the job saves %.2f %%, and %s %.2f %% with sight", 100*saving, x.Name, 100*x.Saving)
+		}
+	}
+	if slowly() && saving <= 0.39 {
+		t.Errorf("the job saves %.2f %%", 100*saving)
+	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/spec"
+	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // EstimateOptions are the inputs of an estimate in addition to its file. Regions are compared where
@@ -86,26 +87,32 @@ func Estimate(ctx context.Context, req *runtime.Request, cfg config.Config, name
 // bucketWindow is how far back the ledger is asked where buckets are.
 const bucketWindow = 60 * 24 * time.Hour
 
-// dataRegions returns the regions of buckets: those of the configuration, and of the
-// rest those that rounds saw, where there is a ledger.
+// dataRegions returns the regions of buckets, of the configuration and of the ledger where there is one.
 func dataRegions(ctx context.Context, req *runtime.Request, cfg config.Config) (map[string]string, error) {
+	if !req.Storage.Exists(cfg) {
+		return maps.Clone(cfg.Estimate.DataRegions), nil
+	}
+	s, err := req.Open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return DataRegions(ctx, s, cfg, req.Now())
+}
+
+// DataRegions returns the regions of buckets: those of the configuration, and of the rest those that
+// rounds saw.
+func DataRegions(ctx context.Context, s *store.Store, cfg config.Config, now time.Time) (map[string]string, error) {
 	regions := map[string]string{}
-	if req.Storage.Exists(cfg) {
-		s, err := req.Open(ctx, cfg)
-		if err != nil {
-			return nil, err
-		}
-		defer s.Close()
-		until := req.Now().UTC().Truncate(time.Hour).Add(time.Hour)
-		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{
-			By: []ledger.Dimension{ledger.ByResource, ledger.ByRegion}, Since: until.Add(-bucketWindow), Until: until,
-			Filter: ledger.Filter{{By: ledger.ByKind, Values: []string{string(inventory.KindBucket)}}}})
-		if err != nil {
-			return nil, fmt.Errorf("look where buckets are: %w", err)
-		}
-		for _, b := range sums {
-			regions[b.Key[0][strings.LastIndex(b.Key[0], "/")+1:]] = b.Key[1]
-		}
+	until := now.UTC().Truncate(time.Hour).Add(time.Hour)
+	sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{
+		By: []ledger.Dimension{ledger.ByResource, ledger.ByRegion}, Since: until.Add(-bucketWindow), Until: until,
+		Filter: ledger.Filter{{By: ledger.ByKind, Values: []string{string(inventory.KindBucket)}}}})
+	if err != nil {
+		return nil, fmt.Errorf("look where buckets are: %w", err)
+	}
+	for _, b := range sums {
+		regions[b.Key[0][strings.LastIndex(b.Key[0], "/")+1:]] = b.Key[1]
 	}
 	maps.Copy(regions, cfg.Estimate.DataRegions)
 	return regions, nil

@@ -150,7 +150,8 @@ func OpenWithStore(ctx context.Context, req *runtime.Request, cfg config.Config,
 			return s.Provider != clouds.ProviderLocal || s.Account == host || s.Account == ""
 		}}
 	a.Jobs = &job.Keeper{
-		Store: s.Jobs(), Sessions: a.Keeper, Holds: jobHolds{a}, Log: log,
+		Placer: a.newPlacer(launchers),
+		Store:  s.Jobs(), Sessions: a.Keeper, Holds: jobHolds{a}, Log: log,
 		ControlPrefix: func(ctx context.Context, j *job.Job, sp *spec.Spec, id string) (string, error) {
 			control, _, err := a.StoragePrefixes(ctx, sp, j.Provider, id, j.RunAs)
 			return control, err
