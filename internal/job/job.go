@@ -148,6 +148,9 @@ func (j *Job) open(n int) *Attempt {
 	return nil
 }
 
+// NextEpoch returns an epoch above those of all attempts.
+func (j *Job) NextEpoch() int64 { return j.FirstEpoch + j.launches() }
+
 // launches returns the number of attempts that ever began.
 func (j *Job) launches() int64 { return max(j.Launches, int64(len(j.Attempts))) }
 
@@ -171,6 +174,16 @@ func (j *Job) Runtime() (ran time.Duration) {
 		}
 	}
 	return ran
+}
+
+// Worked returns how long the command worked in the attempts that are over, without what was lost.
+func (j *Job) Worked() (worked time.Duration) {
+	for _, a := range j.Attempts {
+		if a.Over() && !a.CommandAt.IsZero() {
+			worked += max(0, a.StoppedAt.Sub(a.CommandAt)-a.Lost).Round(time.Second)
+		}
+	}
+	return worked
 }
 
 // Interruptions returns the attempts that were taken away, and the time that they cost: lost work,

@@ -361,11 +361,20 @@ func (k *placed) choose(p *Placer, v *Observation, seen []sighting, sample int, 
 		a.Places, a.Stay, a.Why = slices.Clone(k.plain), on != spot.Nothing, "it costs least"
 		return a
 	}
+	// A try costs nothing where it finds no machine, and is how capacity becomes known.
+	if p.Sight == nil && on < spot.InZone && k.live.MayTry(running) {
+		if k.chooseSpot(a, offers, spot.Nothing); len(a.Places) == 0 {
+			a.Why = ""
+		}
+		for z := range offers {
+			offers[z].Up = false
+		}
+	}
 	for range len(k.spots) + 1 {
 		m := k.live.Decide(offers, running)
 		switch {
 		case m == on && m != spot.Nothing:
-			a.Stay = true
+			a.Stay = len(a.Places) == 0
 			return a
 		case m == spot.Nothing:
 			if len(a.Places) == 0 {
@@ -396,7 +405,7 @@ func (k *placed) chooseSpot(a *Advice, offers []spot.Offer, on spot.Machine) {
 		return
 	}
 	for _, o := range a.Options {
-		if z := k.zone(o.Pool); offers[z].Up {
+		if z := k.zone(o.Pool); z >= 0 && offers[z].Up {
 			a.Places = append(a.Places, k.spots[z])
 		}
 	}
@@ -422,12 +431,7 @@ func (k *placed) running(v *Observation, sample int, now time.Time) (spot.Machin
 	if v.Spec.Deadline == 0 {
 		r.Samples = 0 // there is always as much time left
 	}
-	done := time.Duration(0)
-	for i := range j.Attempts {
-		if a := &j.Attempts[i]; a.Over() && !a.CommandAt.IsZero() {
-			done += max(0, a.StoppedAt.Sub(a.CommandAt)-a.Lost).Round(time.Second)
-		}
-	}
+	done := j.Worked()
 	if a := j.Current(); a != nil && !a.LaunchedAt.IsZero() {
 		r.On = spot.OnDemand
 		if z := k.zone(a.Pool); z >= 0 {

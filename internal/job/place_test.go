@@ -179,6 +179,10 @@ func (w *placedWorld) replay() (machines []spot.Machine) {
 		w.settle()
 		machines = append(machines, w.on())
 	}
+	if end := t0.Add(w.p.Deadline / w.gap * w.gap); !w.jobs[w.id].State.IsFinal() {
+		w.tick(end.Sub(w.now))
+		w.settle()
+	}
 	return machines
 }
 

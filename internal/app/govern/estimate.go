@@ -72,6 +72,17 @@ func Estimate(ctx context.Context, req *runtime.Request, cfg config.Config, name
 			return nil, err
 		}
 	}
+	if req.Storage.Exists(cfg) {
+		s, err := req.Open(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		own, err := PastRuns(ctx, s)
+		if err = errors.Join(err, s.Close()); err != nil {
+			return nil, err
+		}
+		p.History = append(p.History, own...)
+	}
 	src, err := req.Read(name, f.In, estimate.MaxPlan)
 	if err != nil {
 		return nil, err

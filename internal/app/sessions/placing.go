@@ -94,4 +94,3 @@ func (a *Sessions) transfer(ctx context.Context, sp *spec.Spec, region string) (
 	}
 	return total.Mul(int64(max(1, sp.Resources.Nodes)), 1)
 }
-

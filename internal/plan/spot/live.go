@@ -67,10 +67,19 @@ func (l *Live) Decide(sample []Offer, r Running) Machine {
 	restore := s.save()
 	defer restore()
 	s.observe(offers(sample))
-	return s.decide(&caseState{
+	return s.decide(s.caseOf(r))
+}
+
+// MayTry reports whether the deadline leaves time to start a spot machine, which may be taken away at
+// once.
+func (l *Live) MayTry(r Running) bool { s := l.planner; return s.safe(s.caseOf(r), inZone) }
+
+// caseOf returns a run as a case.
+func (s *planner) caseOf(r Running) *caseState {
+	return &caseState{
 		gaps: s.window - r.Samples, window: s.window, gap: s.gap, deadline: s.p.Deadline, work: r.Work, all: s.p.Work,
 		pending: r.Pending, restart: s.p.Restart, on: r.On,
-	})
+	}
 }
 
 // Hazard returns the expected interruptions per hour of a machine that starts in a zone, or runs there.
