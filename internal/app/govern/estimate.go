@@ -36,6 +36,8 @@ type EstimateOptions struct {
 	// In is the reader that the name "-" stands for, and Called its display name; empty is "-".
 	In     io.Reader
 	Called string
+	// Code makes the code in the workdir that a job of a file names part of its hash.
+	Code bool
 }
 
 // Estimate estimates the cost of the content of a file.
@@ -87,7 +89,18 @@ func Estimate(ctx context.Context, req *runtime.Request, cfg config.Config, name
 	if err != nil {
 		return nil, err
 	}
-	e, err := estimated(cmp.Or(f.Called, name), src, cfg.Estimate.Devices, book, p)
+	code := func(*spec.Spec) error { return nil }
+	if f.Code && name != "-" && !req.Storage.Serves() {
+		code = func(s *spec.Spec) error {
+			if s.Kind != spec.Job || s.Workdir == "" {
+				return nil
+			}
+			dir := filepath.Join(filepath.Dir(req.Path(name)), filepath.FromSlash(s.Workdir))
+			_, s.Code, err = PackCode(ctx, dir, req.Path(cfg.DataDir))
+			return err
+		}
+	}
+	e, err := estimated(cmp.Or(f.Called, name), src, cfg.Estimate.Devices, book, p, code)
 	var broken *document.Error
 	if errors.As(err, &broken) {
 		return nil, err
@@ -129,15 +142,20 @@ func DataRegions(ctx context.Context, s *store.Store, cfg config.Config, now tim
 	return regions, nil
 }
 
-// estimated estimates whatever a file holds.
-func estimated(name string, src []byte, devices spec.Devices, book *price.Book, p estimate.Params) (*estimate.Estimate,
-	error) {
+// estimated estimates whatever a file holds. Code fills in the hash of the code of a specification.
+func estimated(name string, src []byte, devices spec.Devices, book *price.Book, p estimate.Params,
+	code func(*spec.Spec) error) (*estimate.Estimate, error) {
 	if isTerraform(src) {
 		return estimate.FromTerraform(bytes.NewReader(src), name, book, p)
 	}
 	specs, err := spec.Read(name, src, devices)
 	if err != nil {
 		return nil, err
+	}
+	for _, s := range specs {
+		if err := code(s); err != nil {
+			return nil, err
+		}
 	}
 	return estimate.File(strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), specs, book, p)
 }

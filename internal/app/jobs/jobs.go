@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/govern"
 	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/app/sessions"
@@ -114,7 +115,7 @@ func (a *Jobs) Run(ctx context.Context, o RunOptions) (job.Job, *gate.Decision, 
 	}
 	archive := []byte(nil)
 	if dir != "" {
-		if archive, sp.Code, err = packCode(ctx, dir, a.Request.Path(a.Config.DataDir)); err != nil {
+		if archive, sp.Code, err = govern.PackCode(ctx, dir, a.Request.Path(a.Config.DataDir)); err != nil {
 			return job.Job{}, nil, err
 		}
 	}
