@@ -61,14 +61,16 @@ func (k *Keeper) now() time.Time { return k.Sessions.Now().UTC() }
 
 // Keep takes steps for a job until it has to wait, and returns the time until the next pass.
 func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err error) {
+	var sp *spec.Spec // that of a job never changes
 	for range maxStepsPerPass {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		v, err := k.observe(ctx, id)
+		v, err := k.observe(ctx, id, sp)
 		if err != nil {
 			return 0, err
 		}
+		sp = v.Spec
 		d := Decide(v)
 		if d.Step == StepWait {
 			return d.RetryAfter, nil
@@ -86,14 +88,17 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 	return 0, nil
 }
 
-func (k *Keeper) observe(ctx context.Context, id string) (Observation, error) {
+// observe gathers the input of Decide. The specification is read unless it is known.
+func (k *Keeper) observe(ctx context.Context, id string, sp *spec.Spec) (Observation, error) {
 	j, err := k.Store.Job(ctx, id)
 	if err != nil {
 		return Observation{}, err
 	}
-	v := Observation{Now: k.now(), Job: j, HasGate: k.Gate != nil}
-	if v.Spec, err = spec.Parse(j.Name, j.Spec); err != nil {
-		return v, err
+	v := Observation{Now: k.now(), Job: j, Spec: sp, HasGate: k.Gate != nil}
+	if sp == nil {
+		if v.Spec, err = spec.Parse(j.Name, j.Spec); err != nil {
+			return v, err
+		}
 	}
 	if v.Session, err = k.session(ctx, j.Current()); err != nil {
 		return v, err

@@ -235,7 +235,7 @@ func TestPlacedJobDecidesAsPlanSpot(t *testing.T) {
 	tr, p := campaign(t), campaignParams(t)
 	if !slowly() {
 		tr.Zones = tr.Zones[:2]
-		p.Every = 120 * time.Hour
+		p.Every = 300 * time.Hour
 	}
 	cases, err := spot.Cases(tr, p)
 	if err != nil {
@@ -281,9 +281,10 @@ func zonesOf(tr spot.Trace, c spot.Case) []spot.Zone {
 // does with sight, and misses no deadline.
 func TestPlacedJobSavesByTryingAlone(t *testing.T) {
 	tr, p := campaign(t), campaignParams(t)
-	p.Every = 240 * time.Hour
-	if slowly() {
-		p.Every = 48 * time.Hour
+	p.Every = 48 * time.Hour
+	if !slowly() {
+		tr.Zones = tr.Zones[:1]
+		p.Every = 300 * time.Hour
 	}
 	cases, err := spot.Cases(tr, p)
 	if err != nil {
@@ -316,4 +317,63 @@ func TestPlacedJobSavesByTryingAlone(t *testing.T) {
 	if slowly() && saving <= 0.39 {
 		t.Errorf("the job saves %.2f %%", 100*saving)
 	}
+}
+
+// TestMovedJobHasOneWriter moves a job between places that come and go, while keepers are killed at any
+// call: the attempt that takes over is launched beside the one that works, and writes only once that is
+// over. Nothing is left running, and the job pays for no more than its limit.
+func TestMovedJobHasOneWriter(t *testing.T) {
+	moves := 0
+	for seed := range 12 {
+		w := newWorld(t, uint64(seed))
+		w.crashRate, w.steps = 0.02, 240
+		rate := func(cents int64) *money.Rate { r := money.Rate(cents) * money.USDPerUnit / 100; return &r }
+		w.pools = []session.Pool{{Type: "g6.xlarge", Region: "us-east-1", Rate: rate(200)}}
+		for z := range 3 {
+			w.pools = append(w.pools, session.Pool{
+				Type: "g6.xlarge", Region: "us-east-1", Zone: fmt.Sprint(z), Spot: true, Rate: rate(60 + int64(z)),
+			})
+		}
+		w.up = func(p session.Pool, at time.Time) bool {
+			return !p.Spot || at.Unix()/3600%3 == 2 && at.Unix()/600%4 != int64(p.Zone[0]-'0')
+		}
+		id := w.submit("resources: {gpus: L4}\ncapacity: auto\nduration: 4h\ndeadline: 7h\nmax_cost: 20\n" +
+			"retries: {interruptions: 1000}\ncheckpoint: {dir: /ckpt, to: \"s3://b/c\", restart: 4m}\n")
+		placer := &Placer{Sessions: sessionStore{w}, Launchers: map[string]session.Launcher{"sim": launcher{w}}}
+		w.placer = placer
+		j := w.run(id, 1+seed%2, func() {
+			for _, m := range w.machines {
+				if m.goneAt.IsZero() && m.Pool.Spot && !w.up(m.Pool, w.now) {
+					m.goneAt = w.now
+				}
+			}
+			w.reconcile()
+		})
+		late := j.EndedAt.Sub(j.RequestedAt) > 7*time.Hour // of killed keepers
+		if j.State != Succeeded && !late || j.State == Succeeded && w.store.step < w.steps {
+			t.Errorf("seed %d: %s: %s; step %d of %d is saved", seed, j.State, j.Why, w.store.step, w.steps)
+		}
+		for epoch, by := range w.store.writers {
+			if len(by) > 1 {
+				t.Errorf("seed %d: epoch %d was written by %v", seed, epoch, by)
+			}
+		}
+		for _, a := range j.Attempts {
+			if a.EndedBy == Moved {
+				moves++
+			}
+			if !a.Over() {
+				t.Errorf("seed %d: attempt %d is not over", seed, a.Number)
+			}
+		}
+		for _, s := range w.sessions {
+			if !s.State.IsFinal() {
+				t.Errorf("seed %d: session %s is %s", seed, s.Name, s.State)
+			}
+		}
+	}
+	if moves == 0 {
+		t.Error("no job moved: the test does not reach what it is for")
+	}
+	t.Logf("%d moves", moves)
 }

@@ -48,6 +48,8 @@ type world struct {
 	runs int
 	// exact counts a step a second, exactly, and lets the end of a machine take no time.
 	exact bool
+	// placer chooses places; nil leaves that to the launch.
+	placer *Placer
 }
 
 // savedWork is the content of the object store.
@@ -392,7 +394,12 @@ func (w *world) workExactly(m *machine) {
 
 func (w *world) work(m *machine) {
 	if m.commandAt.IsZero() {
-		if w.now.Before(m.LaunchedAt.Add(w.setup)) {
+		o := w.orders[m.Session]
+		if o.End != nil && o.Epoch == m.host.Epoch {
+			m.done = true // nothing was set up
+			return
+		}
+		if w.now.Before(m.LaunchedAt.Add(w.setup)) || m.host.Command.Held && (o.Serial == 0 || o.Held) {
 			return
 		}
 		m.commandAt = w.now
@@ -494,7 +501,7 @@ func (w *world) keeper() *Keeper {
 	clock := func() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now }
 	log := slog.New(slog.DiscardHandler)
 	return &Keeper{
-		Store: jobStore{w}, Log: log, Gate: allow{100 * money.USD}, Sessions: &session.Keeper{
+		Placer: w.placer, Store: jobStore{w}, Log: log, Gate: allow{100 * money.USD}, Sessions: &session.Keeper{
 			Store: sessionStore{w}, Launchers: map[string]session.Launcher{"sim": launcher{w}}, Control: control{w},
 			Installation: "us", Now: clock, Timeouts: map[string]session.Timeouts{"sim": timeouts}, Log: log,
 		},
