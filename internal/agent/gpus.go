@@ -85,7 +85,9 @@ func (s SMI) Errors(ctx context.Context) (map[string]int64, error) {
 }
 
 // lostGPU are texts of nvidia-smi about a GPU that does not answer (Xid 79 and others).
-var lostGPU = []string{"GPU is lost", "fallen off the bus", "Unable to determine the device handle", "GPU requires reset"}
+var lostGPU = []string{
+	"GPU is lost", "fallen off the bus", "Unable to determine the device handle", "GPU requires reset",
+}
 
 // gpuErrors counts the memory errors of the session's GPUs; nil where they are not counted.
 func (b *bootstrap) gpuErrors(ctx context.Context) (map[string]int64, error) {

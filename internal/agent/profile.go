@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ProcessUse is what a process and its descendants use.
+// ProcessUse is the use of a machine by a process and its descendants.
 type ProcessUse struct {
 	// CPU is the CPU time so far, that of children that ended included.
 	CPU time.Duration

@@ -40,7 +40,7 @@ type ciFlags struct {
 	excludes  []string
 	artifacts []string
 	command   []string
-	// retries is how often the command starts again after its spot machine was taken away.
+	// retries is the number of starts after spot machines that were taken away.
 	retries int
 }
 
@@ -258,8 +258,8 @@ func (a *app) ciWork(ctx context.Context, all *sessions.Sessions, s session.Sess
 
 // takenAway reports whether a session lost its spot machine, for no reason of its own.
 func takenAway(s session.Session) bool {
-	return s.Pool.Spot && len(s.Machines) > 0 && (s.EndedBy == session.KeeperActor || s.EndedBy == session.HostActor) &&
-		s.EndingAt.Before(s.LeaseUntil)
+	byItself := s.EndedBy == session.KeeperActor || s.EndedBy == session.HostActor
+	return s.Pool.Spot && len(s.Machines) > 0 && byItself && s.EndingAt.Before(s.LeaseUntil)
 }
 
 // ciEnded returns the reason why a session ended, and its code; empty while it runs. A lost connection is the

@@ -38,7 +38,7 @@ type Observation struct {
 	// Session is the record of the current attempt and NextSession that of the next one; nil if it is
 	// not recorded.
 	Session, NextSession *session.Session
-	// Place is where it runs best; nil leaves that to the launch.
+	// Place is the choice of a place; nil leaves it to the launch.
 	Place *Advice
 	// HasGate reports that this process can call the gate.
 	HasGate bool
@@ -191,7 +191,8 @@ func (d *decider) startNext() {
 		d.waitForPlace()
 		return
 	}
-	if n := len(j.Attempts); n > 0 && j.Attempts[n-1].EndedBy == session.NoCapacity && j.Attempts[n-1].LaunchedAt.IsZero() {
+	if n := len(j.Attempts); n > 0 && j.Attempts[n-1].EndedBy == session.NoCapacity &&
+		j.Attempts[n-1].LaunchedAt.IsZero() {
 		j.Launches, j.Attempts = j.launches(), j.Attempts[:n-1] // it left nothing
 	}
 	a := d.begin(false)

@@ -63,7 +63,7 @@ type Job struct {
 	// Why explains the state to people.
 	Why      string
 	Attempts []Attempt
-	// Work is how long the work takes without interruption, as earlier runs of the name did; 0 is unknown.
+	// Work is the duration of earlier runs of the name without interruption; 0 is unknown.
 	Work time.Duration `json:",omitempty"`
 	// Launches counts the attempts that ever began, also those that found no machine and are not kept.
 	Launches int64 `json:",omitempty"`

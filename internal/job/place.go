@@ -40,11 +40,11 @@ type Option struct {
 	Hourly, Useful money.Amount
 	// Interruptions is the expected number per hour.
 	Interruptions float64
-	// Note says what is known of its capacity, and of its interruptions elsewhere.
+	// Note describes its capacity, and its published interruptions.
 	Note string
 }
 
-// Prior is what is known of a pool before it is used.
+// Prior is the knowledge of a pool before its first use.
 type Prior struct {
 	spot.Prior
 	// Note names its source for people.
@@ -54,10 +54,10 @@ type Prior struct {
 // DefaultLook is the time between two choices of a place.
 const DefaultLook = 5 * time.Minute
 
-// memory is how far back the capacity of places is remembered.
+// memory is the age at which news of capacity is forgotten.
 const memory = 30 * 24 * time.Hour
 
-// unboundedWork is how many times its work a job without deadline may take for its place to be chosen.
+// unboundedWork is the deadline, as a multiple of its work, by which a job without one is placed.
 const unboundedWork = 4
 
 // Placer chooses the places of jobs by the strategy of package spot. What it knows of capacity are the
@@ -471,7 +471,9 @@ func (k *placed) options(offers []spot.Offer, seen []sighting, on spot.Machine) 
 		out = append(out, o)
 	}
 	for i, pool := range k.plain {
-		o := Option{Pool: pool, Hourly: k.hourly(pool), Useful: money.Amount(k.plainCost(pool)), Note: "not interrupted"}
+		o := Option{
+			Pool: pool, Hourly: k.hourly(pool), Useful: money.Amount(k.plainCost(pool)), Note: "not interrupted",
+		}
 		if on == spot.OnDemand && i == 0 {
 			o.Note = "runs there"
 		}

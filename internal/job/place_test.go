@@ -62,7 +62,8 @@ type placedWorld struct {
 	tries int
 }
 
-func newPlacedWorld(t testing.TB, tr spot.Trace, zones []spot.Zone, p spot.Params, start int, sight bool) *placedWorld {
+func newPlacedWorld(t testing.TB, tr spot.Trace, zones []spot.Zone, p spot.Params, start int,
+	sight bool) *placedWorld {
 	w := &placedWorld{world: newWorld(t, 1), p: p, gap: tr.Gap, zones: zones, start: start}
 	w.exact, w.setup, w.steps = true, p.Restart, int64(p.Work/time.Second)
 	w.zero = w.now.Add(-time.Duration(start) * tr.Gap)
@@ -320,7 +321,7 @@ func TestPlacedJobSavesByTryingAlone(t *testing.T) {
 }
 
 // TestMovedJobHasOneWriter moves a job between places that come and go, while keepers are killed at any
-// call: the attempt that takes over is launched beside the one that works, and writes only once that is
+// call: the attempt that takes over is launched next to the one that works, and writes only once that is
 // over. Nothing is left running, and the job pays for no more than its limit.
 func TestMovedJobHasOneWriter(t *testing.T) {
 	moves := 0

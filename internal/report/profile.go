@@ -57,20 +57,22 @@ func Profile(p view.Profile) layout.Sheet {
 		for _, m := range r.Resources {
 			for _, reason := range m.Reasons {
 				if reason.Answer != "false" {
-					s.Because = append(s.Because, fmt.Sprintf("the GPU waits, %s (%s): %s", reason.Name, reason.Answer, reason.Why))
+					why := fmt.Sprintf("the GPU waits, %s (%s): %s", reason.Name, reason.Answer, reason.Why)
+					s.Because = append(s.Because, why)
 				}
 			}
 		}
 	}
 	if len(p.Fits) > 0 {
 		fits := layout.Grid{
-			Title: "Machines that fit, cheapest first", Head: []string{"type", "CPUs", "memory", "GPUs", "price", "as of"},
+			Title: "Machines that fit, cheapest first",
+			Head:  []string{"type", "CPUs", "memory", "GPUs", "price", "as of"},
 			Right: []bool{false, true, true, true, true, false},
 		}
 		for _, f := range p.Fits {
 			fits.Rows = append(fits.Rows, []string{
 				f.Type, strconv.Itoa(f.VCPUs), plain.Number(f.MemoryGiB, 1) + " GiB", strconv.Itoa(f.GPUs),
-				f.HourlyUSD.String(), plain.Date(f.AsOf),
+				perHour(f.HourlyUSD.Or(0)), plain.Date(f.AsOf),
 			})
 		}
 		s.Tables = append(s.Tables, fits)

@@ -10,7 +10,7 @@ import (
 // ProfileSchema is the schema of a profile.
 const ProfileSchema = "curfew.profile/v1"
 
-// Profile is what a command used.
+// Profile describes the use of a machine by a command.
 type Profile struct {
 	Schema string `json:"schema"`
 	// Command is the command; empty for a process that ran before.
@@ -21,7 +21,7 @@ type Profile struct {
 	BeganAt  time.Time `json:"began_at"`
 	Seconds  float64   `json:"seconds"`
 	Samples  int       `json:"samples"`
-	// CPUs are how many CPUs worked for it, MemoryGiB the memory of all its processes. Null: it ended
+	// CPUs is the number of CPUs that worked for it, MemoryGiB the memory of all its processes. Null: it ended
 	// before two samples.
 	CPUs      *ProfileRange `json:"cpus"`
 	MemoryGiB *ProfileRange `json:"memory_gib"`
@@ -30,7 +30,7 @@ type Profile struct {
 	MachineMemoryGiB *float64 `json:"machine_memory_gib"`
 	// GPUs are those of this machine, whoever uses them.
 	GPUs []ProfileGPU `json:"gpus"`
-	// GPUsUnknown says why GPUs were not measured; empty: they were, or there are none.
+	// GPUsUnknown is the reason for missing measurements of GPUs; empty: none are missing.
 	GPUsUnknown string `json:"gpus_unknown"`
 	// Rightsize is the judgment of the GPUs, with the causes of waiting; null without GPUs or --type.
 	Rightsize *rightsize.Report `json:"rightsize"`
@@ -47,7 +47,7 @@ type ProfileRange struct {
 	Peak float64 `json:"peak"`
 }
 
-// ProfileGPU is what one GPU did meanwhile. Null is unmeasured.
+// ProfileGPU describes the use of one GPU meanwhile. Null is unmeasured.
 type ProfileGPU struct {
 	GPU       string        `json:"gpu"`
 	Util      *ProfileRange `json:"util_percent"`

@@ -59,7 +59,7 @@ type RunOption struct {
 	// the restarts that interruptions imply, and the transfer of data at each start.
 	HourlyUSD money.Dollars `json:"hourly_usd"`
 	UsefulUSD money.Dollars `json:"useful_hour_usd"`
-	// InterruptionsPerHour is what is expected of the place.
+	// InterruptionsPerHour is the expected rate of the place.
 	InterruptionsPerHour float64 `json:"interruptions_per_hour"`
 	Note                 string  `json:"note"`
 }

@@ -43,7 +43,7 @@ type ProfileOptions struct {
 // profileHeadroom is kept free above what was measured, as a share of it.
 const profileHeadroom = 0.2
 
-// mostFits is how many machines that fit are listed.
+// mostFits is the largest number of listed machines.
 const mostFits = 5
 
 // profiler collects samples.
@@ -61,7 +61,7 @@ type profiler struct {
 	unreadable   int
 }
 
-// gpuSample is what one GPU did at a time.
+// gpuSample is a sample of one GPU.
 type gpuSample struct {
 	at  time.Time
 	gpu string
@@ -100,7 +100,9 @@ func (p *profiler) run(ctx context.Context) error {
 		c := exec.Command(p.options.Command[0], p.options.Command[1:]...)
 		c.Stdin, c.Stdout, c.Stderr = p.options.In, p.options.Out, p.options.Err
 		if err := c.Start(); err != nil {
-			return &runtime.Error{Class: runtime.Usage, Code: "not_started", Err: fmt.Errorf("start the command: %w", err)}
+			return &runtime.Error{
+				Class: runtime.Usage, Code: "not_started", Err: fmt.Errorf("start the command: %w", err),
+			}
 		}
 		p.doc.PID = c.Process.Pid
 		go func() { ended <- c.Wait() }()
@@ -257,7 +259,9 @@ func machineMemory() (float64, error) {
 
 // judge adds the verdict and the machines that fit.
 func (p *profiler) judge(ctx context.Context, book *price.Book) error {
-	computed := slices.ContainsFunc(p.doc.GPUs, func(g view.ProfileGPU) bool { return g.Util == nil || g.Util.Peak > 0 })
+	computed := slices.ContainsFunc(p.doc.GPUs, func(g view.ProfileGPU) bool {
+		return g.Util == nil || g.Util.Peak > 0
+	})
 	switch {
 	case p.doc.CPUs == nil:
 		p.doc.Notes = append(p.doc.Notes, "it ended before two samples: a shorter --every measures more")

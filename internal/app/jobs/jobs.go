@@ -343,7 +343,7 @@ func (a *Jobs) nextEpoch(ctx context.Context, name string) (int64, error) {
 	}
 	jobs, err := a.store.Jobs(ctx, job.Query{Name: name})
 	for _, j := range jobs {
-		epoch = max(epoch, j.NextEpoch()) // attempts that began beside another have other names
+		epoch = max(epoch, j.NextEpoch()) // attempts that began next to another have other names
 	}
 	return epoch, err
 }

@@ -19,7 +19,7 @@ const (
 	InZone   = inZone
 )
 
-// Offer is what a zone offers in a sample.
+// Offer is the capacity and price of a zone in a sample.
 type Offer struct {
 	// Up reports that a machine can be had, and one that runs goes on. What no one tried is as it was.
 	Up bool
@@ -31,16 +31,16 @@ type Offer struct {
 type Running struct {
 	// Samples is the number of samples since it began.
 	Samples int
-	// Work is what is left of the work, Pending what is left of the restart of its machine.
+	// Work is the rest of the work, Pending the rest of the restart of its machine.
 	Work, Pending time.Duration
 	On            Machine
 }
 
-// Prior is what is known of a zone before it is used.
+// Prior is the knowledge of a zone before its first use.
 type Prior struct {
 	// Interruptions is the expected ratio of its interruptions to those of all zones; 0 is 1.
 	Interruptions float64
-	// Start is what each start costs besides the machine, such as the transfer of its data.
+	// Start is the cost of each start in addition to the machine, such as the transfer of its data.
 	Start money.Amount
 }
 
