@@ -70,6 +70,9 @@ func (b *bootstrap) steps() []bootstrapStep {
 	}
 	if b.options.Host.Command != nil {
 		all = slices.Insert(all, len(all)-1, bootstrapStep{"code", false, b.codeStep})
+		if b.options.Host.Command.Held {
+			all = slices.Insert(all, 0, bootstrapStep{"turn", false, b.turnStep})
+		}
 	}
 	return all
 }
@@ -144,6 +147,18 @@ func (b *bootstrap) runStep(ctx context.Context, st bootstrapStep) error {
 		b.addEvent("step", st.name+": done")
 	}
 	return mark(func(n *session.SetupStep) { n.State, n.FinishedAt, n.Why = end, b.options.Now().UTC(), skipped })
+}
+
+// turnStep waits for the end of the attempt before, whose last snapshot is restored.
+func (b *bootstrap) turnStep(ctx context.Context) (string, error) {
+	for {
+		if o := b.readState().Order; o.Serial > 0 && !o.Held {
+			return "", nil
+		}
+		if err := wait.For(ctx, 100*time.Millisecond); err != nil {
+			return "", fmt.Errorf("wait for the end of the attempt before: %w", err)
+		}
+	}
 }
 
 // workStep restores the work folder.

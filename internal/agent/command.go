@@ -47,11 +47,15 @@ func (b *bootstrap) runCommand(ctx context.Context, now time.Time) commandEnd {
 		if err := errors.Join(os.MkdirAll(b.runDir(), 0o755), b.withdrawStop()); err != nil {
 			return commandEnd{err: err}
 		}
+		errorsBefore, err := b.gpuErrors(ctx)
+		if err != nil {
+			b.addEvent("gpu", "the memory errors of GPUs are unknown: "+err.Error())
+		}
 		if err := s.start(ctx); err != nil {
 			return commandEnd{err: err}
 		}
 		if err := b.updateState(func(st *state) {
-			st.CommandAt, st.Kills = now.UTC(), kernelKills()
+			st.CommandAt, st.Kills, st.GPUErrors = now.UTC(), kernelKills(), errorsBefore
 		}); err != nil {
 			return commandEnd{err: err}
 		}
@@ -268,7 +272,10 @@ func (h *host) classify(end commandEnd) session.Outcome {
 		if o.ExitCode != nil {
 			o.Class = session.OwnError
 		}
-		if class, line := classOfOutput(tail); class != "" {
+		if fault := h.gpuFault(st.GPUErrors); fault != "" {
+			o.Class = session.GPUFault
+			o.Evidence += "; " + fault
+		} else if class, line := classOfOutput(tail); class != "" {
 			o.Class = class
 			o.Evidence += "; its output: " + line
 		} else if full := fullDisk(h.work.dir, h.bootstrap.workDir); full != "" {

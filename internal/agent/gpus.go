@@ -6,11 +6,15 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -45,6 +49,80 @@ func (s SMI) Read(ctx context.Context) ([]GPU, error) {
 		return nil, err
 	}
 	return parseSMI(rows, users)
+}
+
+// GPUErrors is a reader of GPUs that counts their memory errors.
+type GPUErrors interface {
+	// Errors returns the uncorrected memory errors of each GPU since the driver was loaded, by index and
+	// UUID. GPUs without ECC are left out.
+	Errors(ctx context.Context) (map[string]int64, error)
+}
+
+// Errors implements GPUErrors.
+func (s SMI) Errors(ctx context.Context) (map[string]int64, error) {
+	command := s.Command
+	if command == "" {
+		path, err := exec.LookPath("nvidia-smi")
+		if err != nil {
+			return nil, ErrNoGPUs
+		}
+		command = path
+	}
+	rows, err := query(ctx, command, "--query-gpu=index,uuid,ecc.errors.uncorrected.volatile.total")
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int64{}
+	for _, r := range rows {
+		if len(r) < 3 {
+			continue
+		}
+		if n, err := strconv.ParseInt(r[2], 10, 64); err == nil { // [N/A] without ECC
+			counts[r[0]], counts[r[1]] = n, n
+		}
+	}
+	return counts, nil
+}
+
+// lostGPU are texts of nvidia-smi about a GPU that does not answer (Xid 79 and others).
+var lostGPU = []string{
+	"GPU is lost", "fallen off the bus", "Unable to determine the device handle", "GPU requires reset",
+}
+
+// gpuErrors counts the memory errors of the session's GPUs; nil where they are not counted.
+func (b *bootstrap) gpuErrors(ctx context.Context) (map[string]int64, error) {
+	reader, counts := b.options.GPUs.(GPUErrors)
+	if !counts || !hasGPUs(b.options) {
+		return nil, nil
+	}
+	ctx, stop := context.WithTimeout(ctx, gpuErrorsTimeout)
+	defer stop()
+	return reader.Errors(ctx)
+}
+
+// gpuErrorsTimeout bounds a look at the errors of GPUs: nvidia-smi may hang on a broken one.
+const gpuErrorsTimeout = 20 * time.Second
+
+// gpuFault describes the fault of a GPU since the command began; empty for none.
+func (h *host) gpuFault(before map[string]int64) string {
+	now, err := h.bootstrap.gpuErrors(context.Background())
+	if err != nil {
+		for _, text := range lostGPU {
+			if strings.Contains(err.Error(), text) {
+				return plain.Line(err.Error())
+			}
+		}
+		return ""
+	}
+	own := h.options.Host.GPUs
+	for _, gpu := range slices.Sorted(maps.Keys(now)) {
+		was, known := before[gpu]
+		if known && now[gpu] > was && (len(own) == 0 || slices.Contains(own, gpu)) {
+			return fmt.Sprintf("nvidia-smi counts %s of GPU %s since it began",
+				plain.Count(int(now[gpu]-was), "uncorrected memory error"), gpu)
+		}
+	}
+	return ""
 }
 
 // query runs nvidia-smi and parses its CSV output.

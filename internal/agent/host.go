@@ -226,7 +226,7 @@ func Bootstrap(ctx context.Context, o Options) error {
 	defer h.folder.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if o.Host.Nodes > 1 {
+	if o.Host.Nodes > 1 || o.Host.Command != nil && o.Host.Command.Held {
 		orders := make(chan orderResult)
 		go pollOrders(ctx, o.Control, &h.options.Host, h.intervals.Poll, orders)
 		go func() {

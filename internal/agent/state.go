@@ -50,8 +50,10 @@ type state struct {
 	// Restored is the snapshot that the work folder was restored from.
 	Restored session.Snapshot `json:"restored,omitzero"`
 	// Kills counts the processes that the kernel had killed for lack of memory when it started.
-	Kills   int64      `json:"kills,omitempty"`
-	Jupyter processRef `json:"jupyter"`
+	Kills int64 `json:"kills,omitempty"`
+	// GPUErrors are the uncorrected memory errors of each GPU when it started.
+	GPUErrors map[string]int64 `json:"gpu_errors,omitempty"`
+	Jupyter   processRef       `json:"jupyter"`
 	// Slots is the number of processes per node, Master the address of node 0, for distributed
 	// runs.
 	Slots  int    `json:"slots,omitempty"`

@@ -40,6 +40,8 @@ type ciFlags struct {
 	excludes  []string
 	artifacts []string
 	command   []string
+	// retries is the number of starts after spot machines that were taken away.
+	retries int
 }
 
 func (a *app) newCIRun() *cobra.Command {
@@ -58,10 +60,12 @@ the exit code is 3 then, and with --name the same command runs once the approval
 The session runs on this machine (--cloud local) or on a machine of its own at AWS (--cloud
 aws), which needs the Session Manager plugin here. There the command has the environment of the
 session, and not that of this process. Where the connection ends before the command returned its
-exit code, the exit code is 1. Artifacts that could not be copied make it 5, and the work folder
+exit code, the exit code is 1. A command whose spot machine was taken away starts again on another
+one, with an empty work folder and the same checkout, within --timeout. Artifacts that could not be copied make it 5, and the work folder
 is saved.`,
 		Example: `  curfew ci run --cloud local --gpu L4 --timeout 1h --artifacts results -- make train
   curfew ci run --cloud aws --gpu L4 --timeout 1h --artifacts results -- make train
+  curfew ci run --cloud aws --gpu L4 --spot --timeout 1h -- make train
   curfew ci run -f session.yaml --timeout 2h -- python train.py
   curfew ci run --cloud local --cpus 2 -- make test`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -82,6 +86,8 @@ is saved.`,
 	fl := c.Flags()
 	fl.StringVar(&f.Name, "name", "", "name of the session (default: one that no other run has)")
 	fl.StringVar(&f.GPU, "gpu", "", "accelerator and how many: L4 or L4:2")
+	fl.BoolVar(&f.Spot, "spot", false, "use spot capacity")
+	fl.IntVar(&f.retries, "retries", 3, "how often the command starts again after its spot machine was taken away")
 	fl.IntVar(&f.CPUs, "cpus", 0, "CPUs of a machine without a GPU")
 	fl.Var(ops.NewChoice("cloud", &f.Cloud, []string{clouds.ProviderLocal, clouds.ProviderAWS}), "cloud",
 		"where it runs: local or aws (default: sessions.cloud in curfew.yaml)")
@@ -108,7 +114,7 @@ const (
 )
 
 // ciRun runs a command on a session of its own, which ends whatever happens.
-func (a *app) ciRun(ctx context.Context, f ciFlags) (err error) {
+func (a *app) ciRun(ctx context.Context, f ciFlags) error {
 	for _, p := range f.artifacts {
 		if !filepath.IsLocal(filepath.FromSlash(p)) {
 			return usageError("--artifacts %q: it is a path in the work folder", p)
@@ -126,12 +132,33 @@ func (a *app) ciRun(ctx context.Context, f ciFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	named := f.Name != ""
-	if !named {
-		if f.Name, err = connect.NewOneShotName(); err != nil {
+	if f.retries < 0 {
+		return usageError("--retries %d: expected 0 or more", f.retries)
+	}
+	named, until := f.Name != "", a.Now().Add(f.Timeout)
+	for try := 1; ; try++ {
+		if !named {
+			if f.Name, err = connect.NewOneShotName(); err != nil {
+				return err
+			}
+		}
+		err := a.ciTry(ctx, all, f, dir, skip, named)
+		taken := (*failure)(nil)
+		if ctx.Err() != nil || !errors.As(err, &taken) || taken.code != "interrupted" || try > f.retries {
 			return err
 		}
+		if f.Timeout > 0 {
+			if f.Timeout = until.Sub(a.Now()); f.Timeout <= 0 {
+				return err
+			}
+		}
+		plain.Fprintf(a.Stderr, "curfew: %s; the command starts again (%d of %d)\n", oneLine(err.Error()), try, f.retries)
 	}
+}
+
+// ciTry runs the command once, on a session of its own, which ends whatever happens.
+func (a *app) ciTry(ctx context.Context, all *sessions.Sessions, f ciFlags, dir string, skip func(string) bool,
+	named bool) (err error) {
 	began := a.Now()
 	a.saidSince = began.Add(-time.Second) // the clock of the state is a coarse one
 	s, d, err := all.Up(ctx, f.UpOptions)
@@ -195,8 +222,12 @@ func (a *app) ciWork(ctx context.Context, all *sessions.Sessions, s session.Sess
 		return false, 0, err
 	}
 	if now.State != session.Ready {
+		code := "not_ready"
+		if takenAway(now) {
+			code = "interrupted"
+		}
 		return false, 0, &failure{
-			exit: ExitError, code: "not_ready",
+			exit: ExitError, code: code,
 			err: fmt.Errorf("session %s did not become ready: %s", s.Name, now.EndReason),
 		}
 	}
@@ -215,9 +246,9 @@ func (a *app) ciWork(ctx context.Context, all *sessions.Sessions, s session.Sess
 	case ctx.Err() != nil:
 		return ran, 0, errors.Join(ctx.Err(), err)
 	case err != nil || code != 0: // the command's own doing, or that of an end that came before it
-		if why := a.ciEnded(ctx, all, s, err != nil && s.Provider == clouds.ProviderAWS); why != "" {
+		if code, why := a.ciEnded(ctx, all, s, err != nil && s.Provider == clouds.ProviderAWS); why != "" {
 			return ran, 0, &failure{
-				exit: ExitError, code: "ended",
+				exit: ExitError, code: code,
 				err: fmt.Errorf("session %s ended before the command did: %s", s.Name, why),
 			}
 		}
@@ -225,9 +256,16 @@ func (a *app) ciWork(ctx context.Context, all *sessions.Sessions, s session.Sess
 	return ran, code, err
 }
 
-// ciEnded returns the reason why a session ended; empty while it runs. A lost connection is the
+// takenAway reports whether a session lost its spot machine, for no reason of its own.
+func takenAway(s session.Session) bool {
+	byItself := s.EndedBy == session.KeeperActor || s.EndedBy == session.HostActor
+	return s.Pool.Spot && len(s.Machines) > 0 && byItself && s.EndingAt.Before(s.LeaseUntil)
+}
+
+// ciEnded returns the reason why a session ended, and its code; empty while it runs. A lost connection is the
 // first sign of an end, so after one the session is read until its keeper would know.
-func (a *app) ciEnded(ctx context.Context, all *sessions.Sessions, s session.Session, lost bool) string {
+func (a *app) ciEnded(ctx context.Context, all *sessions.Sessions, s session.Session, lost bool) (code,
+	why string) {
 	within, stop := context.WithTimeout(ctx, ciNoticed)
 	defer stop()
 	for {
@@ -236,14 +274,17 @@ func (a *app) ciEnded(ctx context.Context, all *sessions.Sessions, s session.Ses
 			after = time.Second
 		}
 		if _, now, err := all.Run(ctx, s.ID); err == nil && now.State != session.Ready {
-			return first(now.EndReason, "it is "+string(now.State))
+			if code = "ended"; takenAway(now) {
+				code = "interrupted"
+			}
+			return code, first(now.EndReason, "it is "+string(now.State))
 		}
 		if !lost {
-			return ""
+			return "", ""
 		}
 		select {
 		case <-within.Done():
-			return ""
+			return "", ""
 		case <-time.After(min(after, time.Second)):
 		}
 	}

@@ -34,8 +34,8 @@ var commandGroups = []struct {
 		"estimate", "gate", "budget", "approvals", "approve", "deny",
 	}},
 	{"Use GPUs", []string{
-		"up", "run", "ls", "status", "connect", "logs", "explain", "extend", "down", "cancel", "session", "ci",
-		"checkpoint",
+		"up", "run", "ls", "status", "connect", "logs", "explain", "extend", "down", "cancel", "profile", "session",
+		"ci", "checkpoint",
 	}},
 	{"Plan and serve models", []string{"plan", "price", "gateway"}},
 	{"Set up and operate curfew", []string{

@@ -135,11 +135,8 @@ func (a *app) followJob(ctx context.Context, run view.Run) (view.Run, error) {
 		if over(run) {
 			return run, nil
 		}
-		if a.Now().Sub(checked) > 5*time.Second { // a keeper that ended is started again
-			checked = a.Now()
-			if err := a.ensureKeeper(ctx); err != nil {
-				return run, err
-			}
+		if err := a.reviveKeeper(ctx, &checked); err != nil {
+			return run, err
 		}
 		select {
 		case <-ctx.Done():

@@ -176,11 +176,8 @@ func (a *app) follow(ctx context.Context, id string, until func(view.Run) bool) 
 				plain.Fprintf(a.Stderr, "curfew: %s; it is tried again\n", line)
 			}
 		}
-		if a.Now().Sub(checked) > 5*time.Second { // one that ended is started again
-			checked = a.Now()
-			if err := a.ensureKeeper(ctx); err != nil {
-				return run, err
-			}
+		if err := a.reviveKeeper(ctx, &checked); err != nil {
+			return run, err
 		}
 		select {
 		case <-ctx.Done():

@@ -66,6 +66,18 @@ func (a *app) ensureKeeper(ctx context.Context) error {
 	return all.EnsureKeeper(ctx)
 }
 
+// keeperCheck is the time between looks at the keeper while a command follows a run.
+const keeperCheck = 5 * time.Second
+
+// reviveKeeper starts a keeper where the one before ended since the last look.
+func (a *app) reviveKeeper(ctx context.Context, checked *time.Time) error {
+	if a.Now().Sub(*checked) <= keeperCheck {
+		return nil
+	}
+	*checked = a.Now()
+	return a.ensureKeeper(ctx)
+}
+
 // replaceKeeper starts a keeper where some of these runs are open and the one that kept them is gone.
 func (a *app) replaceKeeper(ctx context.Context, doc view.Runs) error {
 	for _, r := range doc.Runs {

@@ -48,6 +48,7 @@ var commandLines = []string{
 	"policy init --tags team,user --govern lifetime=ephemeral --instance-store scratch --notify #ml --observe yes --force",
 	"price list", "price list --type g6*", "price show p4d.24xlarge", "price show H100", "price show s3:GLACIER",
 	"price watching", "price update catalog.csv --source site --provider AWS --dry-run",
+	"profile --every 20ms -- sleep 0.2",
 	"plan market --for bf16-tflops", "plan tco --saving 1200/month --effort 3w --rate 120/h --upkeep 2h/month",
 	"plan capacity --qps 500 --qps-per-gpu 200", "plan account --demo",
 	"plan rightsize --from scan --demo", "plan mig --gpu A100-80GB --workloads examples/data/workloads.csv",

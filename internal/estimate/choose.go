@@ -277,8 +277,8 @@ func (c *chooser) ordeal(count int) interruptedWork {
 	return o
 }
 
-// bucket returns the bucket of an S3 address; ok is false for any other address.
-func bucket(uri string) (name string, ok bool) {
+// Bucket returns the name of the S3 bucket of an address.
+func Bucket(uri string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(uri, "s3://")
 	name, _, _ = strings.Cut(rest, "/")
 	return name, ok && name != ""

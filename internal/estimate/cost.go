@@ -264,7 +264,7 @@ func (c *chooser) fixed(o *outcome, usual, worst scenario) error {
 			return err
 		}
 		// It is read back after each interruption. What is not known is said above.
-		if name, _ := bucket(p.To); size > 0 && c.params.DataRegions[name] != "" && worst.restarts > 0 {
+		if name, _ := Bucket(p.To); size > 0 && c.params.DataRegions[name] != "" && worst.restarts > 0 {
 			if err := c.transfer(o, transfer{
 				uri: spec.Shown(p.To), size: size, in: true, times50: int64(usual.restarts),
 				times95: int64(worst.restarts),
@@ -303,7 +303,7 @@ type transfer struct {
 // transfer adds the cost of moving data between regions. Within a region, and from outside of AWS
 // over HTTP, it is free.
 func (c *chooser) transfer(o *outcome, t transfer) error {
-	name, isS3 := bucket(t.uri)
+	name, isS3 := Bucket(t.uri)
 	there := c.params.DataRegions[name]
 	verb := "writing"
 	if t.in {
@@ -360,7 +360,7 @@ func (c *chooser) transfer(o *outcome, t transfer) error {
 // kept adds a month of storage of what stays in a bucket after the run.
 func (c *chooser) kept(o *outcome, uri, what string, size, copies int64) error {
 	uri = spec.Shown(uri)
-	name, isS3 := bucket(uri)
+	name, isS3 := Bucket(uri)
 	region := c.params.DataRegions[name]
 	if region == "" {
 		region = o.region

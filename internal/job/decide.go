@@ -23,8 +23,9 @@ const (
 	StepWait  Step = "wait"  // do nothing now
 	StepAdmit Step = "admit" // call the gate
 	StepWrite Step = "write" // write Decision.Job
-	StepStart Step = "start" // record the session of the current attempt
-	StepStop  Step = "stop"  // end the session of the current attempt
+	StepStart Step = "start" // record the session of Decision.Attempt
+	StepStop  Step = "stop"  // end the session of Decision.Attempt, for Decision.Why
+	StepBegin Step = "begin" // let the session of the current attempt set up
 	StepClose Step = "close" // settle the hold, then write Decision.Job
 )
 
@@ -34,16 +35,24 @@ type Observation struct {
 	Job Job
 	// Spec is the specification of the job.
 	Spec *spec.Spec
-	// Session is the record of the current attempt; nil if it is not recorded.
-	Session *session.Session
+	// Session is the record of the current attempt and NextSession that of the next one; nil if it is
+	// not recorded.
+	Session, NextSession *session.Session
+	// Place is the choice of a place; nil leaves it to the launch.
+	Place *Advice
 	// HasGate reports that this process can call the gate.
 	HasGate bool
 }
 
 // Decision is the next step of a job and the time to decide again if nothing happens.
 type Decision struct {
-	Step       Step
-	Job        Job
+	Step Step
+	Job  Job
+	// Attempt is that of StepStart and StepStop; StepStop saves unless Discard, for the reason Why, or
+	// because the job is canceled.
+	Attempt    *Attempt
+	Why        string
+	Discard    bool
 	Events     []session.Event
 	RetryAfter time.Duration
 }
@@ -178,22 +187,42 @@ func (d *decider) startNext() {
 		d.wait(j.NotBefore.Sub(d.Now))
 		return
 	}
-	n := len(j.Attempts) + 1
-	j.Attempts = append(j.Attempts, Attempt{
-		Session: attemptID(j.ID, n), Number: n, Epoch: j.FirstEpoch + int64(n) - 1, BeganAt: d.Now, Start: j.Snapshot,
-	})
+	if d.Place != nil && len(d.Place.Places) == 0 {
+		d.waitForPlace()
+		return
+	}
+	if n := len(j.Attempts); n > 0 && j.Attempts[n-1].EndedBy == session.NoCapacity &&
+		j.Attempts[n-1].LaunchedAt.IsZero() {
+		j.Launches, j.Attempts = j.launches(), j.Attempts[:n-1] // it left nothing
+	}
+	a := d.begin(false)
 	j.State, j.Why = Launching, ""
 	from := "from the beginning"
 	if j.Snapshot.Manifest != "" {
 		from = "from " + snapshotText(j.Snapshot)
 	}
-	d.event("attempt", "attempt %d starts %s", n, from)
+	d.event("attempt", "attempt %d starts %s", a.Number, from)
 	d.write()
 }
 
+// begin adds an attempt.
+func (d *decider) begin(held bool) *Attempt {
+	j := d.job()
+	j.Launches = j.launches() + 1
+	a := Attempt{
+		Session: attemptID(j.ID, j.Launches), Number: len(j.Attempts) + 1, Epoch: j.FirstEpoch + j.Launches - 1,
+		BeganAt: d.Now, Start: j.Snapshot, Held: held,
+	}
+	if d.Place != nil {
+		a.Places, j.Placed = d.Place.Places, d.Place
+	}
+	j.Attempts = append(j.Attempts, a)
+	return &j.Attempts[len(j.Attempts)-1]
+}
+
 // attemptID returns the id of the session of an attempt: the same for every keeper.
-func attemptID(job string, number int) string {
-	sum := sha256.Sum256([]byte("curfew.attempt/v1\x00" + job + "\x00" + strconv.Itoa(number)))
+func attemptID(job string, launch int64) string {
+	sum := sha256.Sum256([]byte("curfew.attempt/v1\x00" + job + "\x00" + strconv.FormatInt(launch, 10)))
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -206,26 +235,43 @@ func snapshotText(s session.Snapshot) string {
 
 // follow takes over what became of the current attempt.
 func (d *decider) follow() {
-	s := d.Session
+	s, a := d.Session, d.job().Current()
 	if s == nil {
-		d.decision.Step = StepStart // also of a canceled job: another keeper may be recording it
+		d.start(a) // also of a canceled job: another keeper may be recording it
 		return
 	}
-	a := d.job().Current()
 	changed := d.takeProgress(a, s)
 	if s.State.IsFinal() {
+		if n := d.job().Next(); n != nil && d.endsWith(s) {
+			d.dropNext(n)
+			return
+		}
 		d.endAttempt(a, s)
 		return
 	}
 	if !d.Job.CanceledAt.IsZero() && (s.State != session.Ending || d.Job.Discard && !s.Discard) {
-		d.decision.Step = StepStop
+		d.stop(a, "the job is canceled", d.Job.Discard)
+		return
+	}
+	if s.Held && !s.Begun && s.State != session.Ending {
+		d.decision.Step = StepBegin
 		return
 	}
 	if changed {
 		d.write()
 		return
 	}
+	if d.Job.CanceledAt.IsZero() && d.move(a, s) {
+		return
+	}
 	d.wait(pollInterval)
+}
+
+func (d *decider) start(a *Attempt) { d.decision.Step, d.decision.Attempt = StepStart, a }
+
+func (d *decider) stop(a *Attempt, why string, discard bool) {
+	d.decision.Step, d.decision.Attempt, d.decision.Why, d.decision.Discard = StepStop, a, why, discard
+	d.decision.RetryAfter = pollInterval
 }
 
 // takeProgress copies the progress of a session to the job. It returns true if the record changes.
@@ -275,10 +321,14 @@ func (d *decider) creditSaved(a *Attempt) {
 	if j.Snapshot.At.Before(a.Start.At) {
 		j.Snapshot = a.Start
 	}
-	if a.Number < 2 {
+	i := slices.IndexFunc(j.Attempts, func(b Attempt) bool { return b.Session == a.Session }) - 1
+	for i >= 0 && j.Attempts[i].CommandAt.IsZero() {
+		i--
+	}
+	if i < 0 {
 		return
 	}
-	before := &j.Attempts[a.Number-2]
+	before := &j.Attempts[i]
 	if before.Over() && before.Saved.At.Before(a.Start.At) {
 		before.Saved = a.Start
 		if err := before.divide(); err != nil {
@@ -289,16 +339,7 @@ func (d *decider) creditSaved(a *Attempt) {
 
 // endAttempt accounts for an attempt that is over, and decides what follows.
 func (d *decider) endAttempt(a *Attempt, s *session.Session) {
-	a.EndedBy, a.Evidence = classify(&d.Job, d.Spec, s)
-	if s.Outcome != nil {
-		a.ExitCode = s.Outcome.ExitCode
-	}
-	if err := a.account(s); err != nil {
-		a.Unpriced, a.Evidence = true, a.Evidence+"; its cost is unknown: "+err.Error()
-	}
-	if a.EndedAt.IsZero() {
-		a.EndedAt = d.Now
-	}
+	d.account(a, s)
 	d.event("attempt", "attempt %d ended: %s: %s", a.Number, a.EndedBy, a.Evidence)
 	j := d.job()
 	d.Job = *j // its limits count this attempt
@@ -327,11 +368,26 @@ func (d *decider) endAttempt(a *Attempt, s *session.Session) {
 	d.write()
 }
 
-// Ended and Refused are classes of attempts that their session does not know: someone ended it from
-// outside, or the provider refused the launch for good.
+// account records how an attempt ended, and what it cost.
+func (d *decider) account(a *Attempt, s *session.Session) {
+	a.EndedBy, a.Evidence = classify(&d.Job, d.Spec, s)
+	if s.Outcome != nil {
+		a.ExitCode = s.Outcome.ExitCode
+	}
+	if err := a.account(s); err != nil {
+		a.Unpriced, a.Evidence = true, a.Evidence+"; its cost is unknown: "+err.Error()
+	}
+	if a.EndedAt.IsZero() {
+		a.EndedAt = d.Now
+	}
+}
+
+// Ended, Refused and Moved are classes of attempts that their session does not know: someone ended it
+// from outside, the provider refused the launch for good, or the job goes on in another place.
 const (
 	Ended   session.Class = "ended"
 	Refused session.Class = "refused"
+	Moved   session.Class = "moved"
 )
 
 // classify returns the class of the end of an attempt, with its evidence.
@@ -349,10 +405,14 @@ func classify(j *Job, sp *spec.Spec, s *session.Session) (session.Class, string)
 		return Refused, why
 	case len(s.Machines) == 0 && (len(s.CapacityFailures) > 0 || s.LaunchStep.Key == ""):
 		return session.NoCapacity, why
+	case s.EndedBy == session.JobActor && s.ReadyAt.IsZero():
+		return Moved, why
 	case s.ReadyAt.IsZero() && s.EndedBy == session.HostActor:
 		return session.SetupFailed, why
 	case s.ReadyAt.IsZero():
 		return session.LostAtStart, why
+	case s.EndedBy == session.JobActor:
+		return Moved, why
 	case s.EndedBy != session.KeeperActor && s.EndedBy != session.HostActor:
 		return Ended, why
 	case s.Pool.Spot:
@@ -383,7 +443,7 @@ func (d *decider) exhausted(a *Attempt) string {
 	interruptions, errors, rendezvous := 0, 0, 0
 	for _, b := range d.Job.Attempts {
 		switch {
-		case b.EndedBy == session.NoCapacity:
+		case b.EndedBy == session.NoCapacity, b.EndedBy == Moved:
 		case interruption(b.EndedBy):
 			interruptions++
 			if rendezvous++; b.EndedBy != session.Rendezvous || advanced(&b) {
@@ -395,7 +455,7 @@ func (d *decider) exhausted(a *Attempt) string {
 	}
 	r := d.Spec.Retries
 	switch {
-	case a.EndedBy == session.NoCapacity:
+	case a.EndedBy == session.NoCapacity, a.EndedBy == Moved:
 		return ""
 	case interruption(a.EndedBy) && interruptions > r.Interruptions:
 		return fmt.Sprintf("%s, and retries.interruptions is %d", plain.Count(interruptions, "interruption"),
@@ -421,8 +481,11 @@ func advanced(a *Attempt) bool {
 
 // backoff returns the time until the next attempt: none after an attempt with progress.
 func (d *decider) backoff(a *Attempt) time.Duration {
-	if a.EndedBy == session.NoCapacity {
+	switch {
+	case a.EndedBy == session.NoCapacity && d.Place == nil:
 		return capacityBackoff
+	case a.EndedBy == session.NoCapacity, a.EndedBy == Moved, d.Place != nil && a.Pool.Spot && interruption(a.EndedBy):
+		return 0 // the place is not tried again before the next look
 	}
 	row := 0
 	for _, b := range slices.Backward(d.Job.Attempts) {

@@ -63,6 +63,12 @@ type Job struct {
 	// Why explains the state to people.
 	Why      string
 	Attempts []Attempt
+	// Work is the duration of earlier runs of the name without interruption; 0 is unknown.
+	Work time.Duration `json:",omitempty"`
+	// Launches counts the attempts that ever began, also those that found no machine and are not kept.
+	Launches int64 `json:",omitempty"`
+	// Placed is the last choice of a place.
+	Placed *Advice `json:",omitempty"`
 	// NotBefore is the earliest start of the next attempt.
 	NotBefore time.Time
 	// Snapshot is the newest confirmed snapshot, Step the highest declared step.
@@ -85,8 +91,11 @@ type Attempt struct {
 	Session string
 	Number  int
 	Epoch   int64
-	// Pool is the place of its machines.
-	Pool session.Pool
+	// Pool is the place of its machines, Places those that it may try; nil: all.
+	Pool   session.Pool
+	Places []session.Pool `json:",omitempty"`
+	// Held marks an attempt that begins before the one before it is over, and waits for its end.
+	Held bool `json:",omitempty"`
 	// BeganAt is the time of its decision, LaunchedAt that of its launch, CommandAt the start of the
 	// command and StoppedAt its end, and EndedAt the end of the machines.
 	BeganAt, LaunchedAt, CommandAt, StoppedAt, EndedAt time.Time
@@ -120,13 +129,30 @@ func (a *Attempt) progressed() bool {
 // Over reports whether nothing of the attempt is left.
 func (a *Attempt) Over() bool { return !a.EndedAt.IsZero() }
 
-// Current returns the attempt that is not over; nil if there is none.
-func (j *Job) Current() *Attempt {
-	if n := len(j.Attempts); n > 0 && !j.Attempts[n-1].Over() {
-		return &j.Attempts[n-1]
+// Current returns the attempt that works, the first that is not over; nil if there is none.
+func (j *Job) Current() *Attempt { return j.open(0) }
+
+// Next returns the attempt that waits for the end of the current one; nil if there is none.
+func (j *Job) Next() *Attempt { return j.open(1) }
+
+// open returns an attempt that is not over, by its place among those.
+func (j *Job) open(n int) *Attempt {
+	for i := range j.Attempts {
+		if a := &j.Attempts[i]; !a.Over() {
+			if n == 0 {
+				return a
+			}
+			n--
+		}
 	}
 	return nil
 }
+
+// NextEpoch returns an epoch above those of all attempts.
+func (j *Job) NextEpoch() int64 { return j.FirstEpoch + j.launches() }
+
+// launches returns the number of attempts that ever began.
+func (j *Job) launches() int64 { return max(j.Launches, int64(len(j.Attempts))) }
 
 // Spent returns the cost of the attempts that are over.
 func (j *Job) Spent() (money.Amount, error) {
@@ -148,6 +174,16 @@ func (j *Job) Runtime() (ran time.Duration) {
 		}
 	}
 	return ran
+}
+
+// Worked returns how long the command worked in the attempts that are over, without what was lost.
+func (j *Job) Worked() (worked time.Duration) {
+	for _, a := range j.Attempts {
+		if a.Over() && !a.CommandAt.IsZero() {
+			worked += max(0, a.StoppedAt.Sub(a.CommandAt)-a.Lost).Round(time.Second)
+		}
+	}
+	return worked
 }
 
 // Interruptions returns the attempts that were taken away, and the time that they cost: lost work,

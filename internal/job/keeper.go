@@ -47,6 +47,8 @@ type Keeper struct {
 	// Gate decides about new jobs; nil leaves that to another process.
 	Gate  Gate
 	Holds Holds
+	// Placer chooses places; nil leaves that to the launch.
+	Placer *Placer
 	// ControlPrefix returns the prefix of the documents of an attempt's session.
 	ControlPrefix func(ctx context.Context, j *Job, sp *spec.Spec, session string) (string, error)
 	Log           *slog.Logger
@@ -59,14 +61,16 @@ func (k *Keeper) now() time.Time { return k.Sessions.Now().UTC() }
 
 // Keep takes steps for a job until it has to wait, and returns the time until the next pass.
 func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err error) {
+	var sp *spec.Spec // that of a job never changes
 	for range maxStepsPerPass {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		v, err := k.observe(ctx, id)
+		v, err := k.observe(ctx, id, sp)
 		if err != nil {
 			return 0, err
 		}
+		sp = v.Spec
 		d := Decide(v)
 		if d.Step == StepWait {
 			return d.RetryAfter, nil
@@ -84,25 +88,42 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 	return 0, nil
 }
 
-func (k *Keeper) observe(ctx context.Context, id string) (Observation, error) {
+// observe gathers the input of Decide. The specification is read unless it is known.
+func (k *Keeper) observe(ctx context.Context, id string, sp *spec.Spec) (Observation, error) {
 	j, err := k.Store.Job(ctx, id)
 	if err != nil {
 		return Observation{}, err
 	}
-	v := Observation{Now: k.now(), Job: j, HasGate: k.Gate != nil}
-	if v.Spec, err = spec.Parse(j.Name, j.Spec); err != nil {
-		return v, err
-	}
-	if a := j.Current(); a != nil {
-		s, err := k.Sessions.Store.Session(ctx, a.Session)
-		switch {
-		case err == nil:
-			v.Session = &s
-		case !errors.Is(err, session.ErrNotFound):
+	v := Observation{Now: k.now(), Job: j, Spec: sp, HasGate: k.Gate != nil}
+	if sp == nil {
+		if v.Spec, err = spec.Parse(j.Name, j.Spec); err != nil {
 			return v, err
 		}
 	}
+	if v.Session, err = k.session(ctx, j.Current()); err != nil {
+		return v, err
+	}
+	if v.NextSession, err = k.session(ctx, j.Next()); err != nil {
+		return v, err
+	}
+	if k.Placer != nil && !j.AdmittedAt.IsZero() && !j.State.IsFinal() && j.CanceledAt.IsZero() {
+		if v.Place, err = k.Placer.Place(ctx, &v, v.Now); err != nil {
+			k.Log.WarnContext(ctx, "a place for a job could not be chosen", "job", j.Name, "error", err)
+		}
+	}
 	return v, nil
+}
+
+// session returns the session of an attempt; nil if it is not recorded.
+func (k *Keeper) session(ctx context.Context, a *Attempt) (*session.Session, error) {
+	if a == nil {
+		return nil, nil
+	}
+	s, err := k.Sessions.Store.Session(ctx, a.Session)
+	if errors.Is(err, session.ErrNotFound) {
+		return nil, nil
+	}
+	return &s, err
 }
 
 // execute takes one step. It returns true if the job has to wait.
@@ -113,7 +134,7 @@ func (k *Keeper) execute(ctx context.Context, v Observation, d Decision) (waits 
 	case StepWrite:
 		_, err = k.write(ctx, &v.Job, d.Job, d.Events)
 	case StepStart:
-		err = k.start(ctx, v)
+		err = k.start(ctx, v, d.Attempt)
 		if errors.Is(err, session.ErrNameTaken) {
 			next := v.Job
 			if next.Why = "a session of the name is not over"; next.Why == v.Job.Why {
@@ -123,8 +144,11 @@ func (k *Keeper) execute(ctx context.Context, v Observation, d Decision) (waits 
 			return true, err
 		}
 	case StepStop:
-		_, err = k.Sessions.Stop(ctx, v.Session.ID, v.Job.CanceledBy, "the job is canceled", v.Job.Discard)
+		by := cmp.Or(v.Job.CanceledBy, session.JobActor)
+		_, err = k.Sessions.Stop(ctx, d.Attempt.Session, by, d.Why, d.Discard)
 		return true, err
+	case StepBegin:
+		return false, k.Sessions.Begin(ctx, v.Session.ID)
 	case StepClose:
 		if k.Holds != nil {
 			actual, err := d.Job.Spent()
@@ -140,21 +164,33 @@ func (k *Keeper) execute(ctx context.Context, v Observation, d Decision) (waits 
 	return false, err
 }
 
-// start records the session of the current attempt. The gate allowed it with the job, so it begins
-// with its launch.
-func (k *Keeper) start(ctx context.Context, v Observation) error {
-	j, a := &v.Job, v.Job.Current()
+// start records the session of an attempt. The gate allowed it with the job, so it begins with its
+// launch.
+func (k *Keeper) start(ctx context.Context, v Observation, a *Attempt) error {
+	j := &v.Job
 	d := &decider{Observation: v, decision: Decision{Job: v.Job}}
 	l, _ := d.limits()
+	name := j.Name
+	if a.Held { // the session of the name is that of the attempt before
+		name = fmt.Sprintf("%s.%d", j.Name, j.launches())
+		if l.Dollars > 0 && v.Session != nil {
+			cost, _, err := v.Session.Cost(v.Now)
+			if err != nil {
+				return err
+			}
+			l.Dollars = max(1, l.Dollars-cost)
+		}
+	}
 	control, err := k.ControlPrefix(ctx, j, v.Spec, a.Session)
 	if err != nil {
 		return err
 	}
 	now := k.now()
 	s := session.Session{
-		ID: a.Session, Name: j.Name, RequestedBy: j.RequestedBy, Owner: j.Owner, Spec: j.Spec, Hash: j.Hash,
+		ID: a.Session, Name: name, RequestedBy: j.RequestedBy, Owner: j.Owner, Spec: j.Spec, Hash: j.Hash,
 		Provider: j.Provider, Account: j.Account, AllowedUser: j.AllowedUser, RunAs: j.RunAs,
 		Job: j.ID, Attempt: a.Number, KeepOnFailure: j.KeepOnFailure, Code: j.Code,
+		Places: a.Places, Held: a.Held,
 		Epoch: a.Epoch, State: session.Launching, HoldID: j.HoldID, HourlyCeiling: j.HourlyCeiling,
 		LeaseUntil: l.Until.UTC(), LeaseLimit: l.Until.UTC(), CostLimit: l.Dollars,
 		WorkPrefix: j.WorkPrefix, ControlPrefix: control, PreviousSnapshot: j.Snapshot, RequestedAt: now,

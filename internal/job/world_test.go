@@ -46,6 +46,10 @@ type world struct {
 	// fail is the outcome with which the command ends at a step; nil succeeds at the last one.
 	fail func(attempt int, step int64) *session.Outcome
 	runs int
+	// exact counts a step a second, exactly, and lets the end of a machine take no time.
+	exact bool
+	// placer chooses places; nil leaves that to the launch.
+	placer *Placer
 }
 
 // savedWork is the content of the object store.
@@ -64,6 +68,7 @@ type machine struct {
 	from        int64 // the step restored
 	step, saved int64
 	savedAt     time.Time
+	begunAt     time.Time
 	commandAt   time.Time
 	endingAt    time.Time
 	why         string
@@ -304,7 +309,7 @@ func manifest(epoch, seq int64) string {
 
 // status returns the last report of a machine's host.
 func (w *world) status(m *machine, s *session.Session) (session.Status, bool) {
-	if w.now.Before(m.LaunchedAt.Add(w.setup / 2)) {
+	if !w.exact && w.now.Before(m.LaunchedAt.Add(w.setup/2)) {
 		return session.Status{}, false
 	}
 	st := session.Status{
@@ -318,7 +323,11 @@ func (w *world) status(m *machine, s *session.Session) (session.Status, bool) {
 			Complete: true, Step: &step,
 		}
 	}
-	if m.commandAt.IsZero() {
+	switch {
+	case m.commandAt.IsZero() && m.done:
+		st.Phase = session.HostEnding
+		return st, true
+	case m.commandAt.IsZero():
 		return st, true
 	}
 	st.Phase = session.HostReady
@@ -342,13 +351,55 @@ func (w *world) tick(d time.Duration) {
 		if !m.goneAt.IsZero() || m.done {
 			continue
 		}
-		w.work(m)
+		if w.exact {
+			w.workExactly(m)
+		} else {
+			w.work(m)
+		}
 	}
+}
+
+// workExactly lets a machine work a step a second from the end of its setup.
+func (w *world) workExactly(m *machine) {
+	order := w.orders[m.Session]
+	if m.begunAt.IsZero() {
+		if c := m.host.Command; c.Held && (order.Serial == 0 || order.Held) {
+			return
+		}
+		if m.begunAt = m.LaunchedAt; m.host.Command.Held {
+			m.begunAt = w.now
+		}
+		m.begunAt = m.begunAt.Round(time.Second)
+	}
+	if at := m.begunAt.Add(w.setup); m.commandAt.IsZero() && !w.now.Before(at) {
+		m.commandAt = at
+		w.claim(m)
+		m.from, m.step = w.store.step, w.store.step
+	}
+	if !m.commandAt.IsZero() && m.outcome == nil {
+		m.step = min(m.from+int64(w.now.Sub(m.commandAt).Round(time.Second)/time.Second), w.steps)
+		w.save(m)
+		if m.step == w.steps {
+			zero, at := 0, m.commandAt.Add(time.Duration(w.steps-m.from)*time.Second)
+			m.outcome = &session.Outcome{Class: session.Succeeded, ExitCode: &zero, Evidence: "exit code 0", At: at}
+			m.endingAt, m.why = at, "its command ended"
+		}
+	}
+	if order.End != nil && order.Epoch == m.host.Epoch && m.outcome == nil {
+		m.outcome = &session.Outcome{Class: session.Stopped, Evidence: "it was asked to stop", At: w.now}
+		m.endingAt, m.why = w.now, order.End.Why
+	}
+	m.done = m.outcome != nil
 }
 
 func (w *world) work(m *machine) {
 	if m.commandAt.IsZero() {
-		if w.now.Before(m.LaunchedAt.Add(w.setup)) {
+		o := w.orders[m.Session]
+		if o.End != nil && o.Epoch == m.host.Epoch {
+			m.done = true // nothing was set up
+			return
+		}
+		if w.now.Before(m.LaunchedAt.Add(w.setup)) || m.host.Command.Held && (o.Serial == 0 || o.Held) {
 			return
 		}
 		m.commandAt = w.now
@@ -450,7 +501,7 @@ func (w *world) keeper() *Keeper {
 	clock := func() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now }
 	log := slog.New(slog.DiscardHandler)
 	return &Keeper{
-		Store: jobStore{w}, Log: log, Gate: allow{100 * money.USD}, Sessions: &session.Keeper{
+		Placer: w.placer, Store: jobStore{w}, Log: log, Gate: allow{100 * money.USD}, Sessions: &session.Keeper{
 			Store: sessionStore{w}, Launchers: map[string]session.Launcher{"sim": launcher{w}}, Control: control{w},
 			Installation: "us", Now: clock, Timeouts: map[string]session.Timeouts{"sim": timeouts}, Log: log,
 		},

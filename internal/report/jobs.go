@@ -220,6 +220,10 @@ func Explain(doc view.Runs, now time.Time) layout.Sheet {
 	if p := JobTimeline(r, now); p.SVG != "" {
 		s.Pictures = append(s.Pictures, p)
 	}
+	if p := r.Job.Placement; p != nil {
+		s.Tables = append(s.Tables, placesGrid(p))
+		s.Because = append(s.Because, fmt.Sprintf("place, chosen %s: %s", plain.When(p.At, now), p.Why))
+	}
 	if r.Job.UsefulUSD.Known() && len(r.Job.Attempts) > 0 {
 		s.Figures = append(s.Figures,
 			layout.Figure{Label: "useful", Value: r.Job.UsefulUSD.String(), Note: "saved work"},
@@ -256,4 +260,18 @@ func stepNumber(step *int64) string {
 		return "-"
 	}
 	return strconv.FormatInt(*step, 10)
+}
+
+// placesGrid shows the places of a choice with their figures.
+func placesGrid(p *view.RunPlacement) layout.Grid {
+	g := layout.Grid{
+		Head:  []string{"place", "an hour", "a useful hour", "interruptions/h", "because"},
+		Right: []bool{false, true, true, true, false},
+	}
+	for _, o := range p.Options {
+		g.Rows = append(g.Rows, []string{
+			o.Pool, o.HourlyUSD.String(), o.UsefulUSD.String(), plain.Number(o.InterruptionsPerHour, 3), o.Note,
+		})
+	}
+	return g
 }

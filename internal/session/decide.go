@@ -280,15 +280,16 @@ func (d *decider) choosePool() {
 		return
 	}
 	failed := func(p Pool) bool {
-		return slices.ContainsFunc(d.Session.CapacityFailures, func(t CapacityFailure) bool {
-			return t.Pool.SamePlace(p)
-		}) ||
-			slices.ContainsFunc(d.CapacityFailures, func(t CapacityFailure) bool {
-				return t.Pool.SamePlace(p) && d.Now.Before(t.Until)
-			})
+		return d.triedBefore(p) || slices.ContainsFunc(d.CapacityFailures, func(t CapacityFailure) bool {
+			return t.Pool.SamePlace(p) && d.Now.Before(t.Until)
+		})
+	}
+	pools := d.Pools
+	if d.Session.Places != nil { // whoever chose them knows what failed for other sessions
+		pools, failed = d.chosenPools(), d.triedBefore
 	}
 	overCeiling := 0
-	for _, p := range d.Pools {
+	for _, p := range pools {
 		if failed(p) {
 			continue
 		}
@@ -313,18 +314,33 @@ func (d *decider) choosePool() {
 		ceilingNote = fmt.Sprintf(
 			"; %d of %d pools cost more than the gate let pass (%s an hour): name a machine type to ask for one",
 			overCeiling,
-			len(d.Pools), d.Session.HourlyCeiling.Dollars())
+			len(pools), d.Session.HourlyCeiling.Dollars())
 	}
 	switch {
 	case len(tried) > 0:
 		d.beginEnding(KeeperActor, "no capacity in %s%s", strings.Join(tried, ", "), ceilingNote)
-	case overCeiling == len(d.Pools):
+	case overCeiling == len(pools):
 		d.beginEnding(KeeperActor, "no place is as cheap as what the gate let pass%s", ceilingNote)
 	default:
 		d.beginEnding(KeeperActor, "no capacity: %d pools had none for other sessions within %s%s",
-			len(d.Pools)-overCeiling,
+			len(pools)-overCeiling,
 			d.timeouts.PoolBackoff, ceilingNote)
 	}
+}
+
+// triedBefore reports whether the session found a pool without capacity.
+func (d *decider) triedBefore(p Pool) bool {
+	return slices.ContainsFunc(d.Session.CapacityFailures, func(t CapacityFailure) bool { return t.Pool.SamePlace(p) })
+}
+
+// chosenPools returns the pools of the session's places, in their order.
+func (d *decider) chosenPools() (out []Pool) {
+	for _, place := range d.Session.Places {
+		if i := slices.IndexFunc(d.Pools, place.SamePlace); i >= 0 {
+			out = append(out, d.Pools[i])
+		}
+	}
+	return out
 }
 
 // overCeiling reports whether machines of a pool cost more than the gate allowed. An unpriced pool
@@ -541,7 +557,7 @@ func (d *decider) desiredOrder() Order {
 	o := Order{
 		Schema: OrderSchema, Session: s.ID, Epoch: s.Epoch, Serial: s.OrderSerial, At: d.Now,
 		LeaseUntil:  s.LeaseUntil.UTC(),
-		IdleTimeout: Duration(s.IdleTimeout), SaveRequest: s.SaveRequest,
+		IdleTimeout: Duration(s.IdleTimeout), SaveRequest: s.SaveRequest, Held: s.Held && !s.Begun,
 	}
 	if s.State == Ending {
 		o.End = &End{Why: s.EndReason, By: s.EndedBy, At: s.EndingAt.UTC(), Discard: s.Discard}
@@ -591,7 +607,7 @@ func sameOrder(a, b Order) bool {
 		return false
 	}
 	return a.LeaseUntil.Equal(b.LeaseUntil) && a.IdleTimeout == b.IdleTimeout && a.SaveRequest == b.SaveRequest &&
-		slices.Equal(a.Peers, b.Peers)
+		a.Held == b.Held && slices.Equal(a.Peers, b.Peers)
 }
 
 // chargeIfDue requests a charge for running machines once per ChargeInterval.

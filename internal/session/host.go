@@ -81,6 +81,8 @@ type Command struct {
 	Artifacts    string `json:"artifacts,omitempty"`
 	// StallLimit ends a command that makes no progress for so long; 0 never does.
 	StallLimit Duration `json:"stall,omitempty"`
+	// Held makes the setup wait for an order that does not hold it: the attempt before still works.
+	Held bool `json:"held,omitempty"`
 	// KeepOnFailure keeps the machine so long after a failure, within its lease.
 	KeepOnFailure Duration `json:"keep_on_failure,omitempty"`
 }
@@ -106,6 +108,8 @@ type Order struct {
 	SaveRequest int64 `json:"save"`
 	// End requests saving and ending; nil lets the session continue.
 	End *End `json:"end,omitempty"`
+	// Held keeps a host that was launched so from its setup.
+	Held bool `json:"held,omitempty"`
 	// Peers are the addresses of all nodes in node order; empty until all are known.
 	Peers []string `json:"peers,omitempty"`
 }

@@ -279,6 +279,9 @@ func (k *Keeper) pools(ctx context.Context, l Launcher, v *Observation) error {
 	if err != nil && !errors.Is(err, ErrUnsupported) {
 		return fmt.Errorf("look for a place to launch it: %w", err)
 	}
+	if v.Session.Places != nil {
+		return nil // whoever chose them knows what failed for other sessions
+	}
 	all, err := k.Store.Sessions(ctx, Query{})
 	for _, s := range all {
 		if s.Provider == v.Session.Provider && s.Account == v.Session.Account {

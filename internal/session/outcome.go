@@ -193,6 +193,7 @@ func attemptCommand(s *Session, sp *spec.Spec) *Command {
 	c := &Command{
 		Run: sp.Run, Job: s.Name, Attempt: s.Attempt, Code: s.Code, CheckpointDir: DefaultCheckpointDir,
 		Keep: spec.DefaultKeep, StallLimit: Duration(sp.Stall), KeepOnFailure: Duration(s.KeepOnFailure),
+		Held: s.Held,
 	}
 	if p := sp.Checkpoint; p != nil {
 		c.CheckpointDir, c.Done, c.Keep = p.Dir, p.Done, p.Keep

@@ -244,3 +244,24 @@ func (k *Keeper) Extend(ctx context.Context, id, by string, until time.Time) (Se
 	}
 	return Session{}, ErrConflict
 }
+
+// Begin lets the hosts of a held session set up: the attempt before it is over.
+func (k *Keeper) Begin(ctx context.Context, id string) error {
+	for range maxStepsPerPass {
+		s, err := k.Store.Session(ctx, id)
+		if err != nil || !s.Held || s.Begun || s.State.IsFinal() {
+			return err
+		}
+		next := s
+		next.Begun = true
+		next.OrderSerial++
+		_, err = k.writeRecord(ctx, &s, next, []Event{
+			{At: k.Now().UTC(), Node: KeeperNode, Kind: "begun", Text: "the attempt before it is over"},
+		})
+		if errors.Is(err, ErrConflict) {
+			continue
+		}
+		return err
+	}
+	return ErrConflict
+}

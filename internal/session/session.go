@@ -129,6 +129,11 @@ type Session struct {
 	// An attempt's lease ends by LeaseLimit, and once the pool's rate has spent CostLimit (0: no limit).
 	LeaseLimit time.Time    `json:",omitzero"`
 	CostLimit  money.Amount `json:",omitempty"`
+	// Places are the places that may be tried, in this order; nil allows every pool. A Held session's
+	// hosts set nothing up before it is Begun: the attempt before it still works.
+	Places []Pool `json:",omitempty"`
+	Held   bool   `json:",omitempty"`
+	Begun  bool   `json:",omitempty"`
 	// Code is the archive of the job's code, Outcome how its command ended (nil: not yet), CommandAt
 	// when it began, Restored the snapshot that it began from and Step the highest step that it declared.
 	Code      string    `json:",omitempty"`

@@ -42,6 +42,8 @@ type RunJob struct {
 	InterruptionSeconds int64 `json:"interruption_seconds"`
 	// LastInterruption is the newest interruption; null: there was none.
 	LastInterruption *RunInterruption `json:"last_interruption"`
+	// Placement is the last choice of a place; null where there was nothing to choose.
+	Placement *RunPlacement `json:"placement"`
 }
 
 // RunInterruption is one attempt of a job that was taken away, and what that cost.
@@ -53,6 +55,41 @@ type RunInterruption struct {
 	RepeatedUSD money.Dollars `json:"repeated_usd"`
 	// RestartSeconds is the time until the command ran again; null: it has not.
 	RestartSeconds *int64 `json:"restart_seconds"`
+}
+
+// RunPlacement is a choice of places.
+type RunPlacement struct {
+	At  time.Time `json:"at"`
+	Why string    `json:"why"`
+	// Options are the places with the figures of that time, the cheapest useful hour first.
+	Options []RunOption `json:"options"`
+}
+
+// RunOption is a place where a job could run.
+type RunOption struct {
+	Pool string `json:"pool"`
+	// HourlyUSD is the price of an hour of all machines, UsefulUSD that of an hour of saved work: with
+	// the restarts that interruptions imply, and the transfer of data at each start.
+	HourlyUSD money.Dollars `json:"hourly_usd"`
+	UsefulUSD money.Dollars `json:"useful_hour_usd"`
+	// InterruptionsPerHour is the expected rate of the place.
+	InterruptionsPerHour float64 `json:"interruptions_per_hour"`
+	Note                 string  `json:"note"`
+}
+
+// newPlacement makes the document of a choice.
+func newPlacement(a *job.Advice) *RunPlacement {
+	if a == nil {
+		return nil
+	}
+	p := &RunPlacement{At: a.At.UTC(), Why: a.Why, Options: []RunOption{}}
+	for _, o := range a.Options {
+		p.Options = append(p.Options, RunOption{
+			Pool: o.Pool.String(), HourlyUSD: money.Known(o.Hourly), UsefulUSD: money.Known(o.Useful),
+			InterruptionsPerHour: o.Interruptions, Note: o.Note,
+		})
+	}
+	return p
 }
 
 // RunAttempt is one launch of a job.
@@ -89,7 +126,7 @@ func NewJob(j job.Job, current *session.Session, now time.Time) Run {
 		ID: j.ID, Name: j.Name, Kind: "job", State: string(j.State), Why: j.Why, Provider: j.Provider,
 		ResourceIDs: []string{}, Attempt: len(j.Attempts), Owner: j.Owner, AskedBy: j.RequestedBy, RunAs: j.RunAs,
 		HoldID: j.HoldID, ApprovalID: j.ApprovalID, RequestedAt: j.RequestedAt.UTC(), EndedAt: optionalTime(j.EndedAt),
-		Job: &RunJob{Step: j.Step, Attempts: []RunAttempt{}},
+		Job: &RunJob{Step: j.Step, Attempts: []RunAttempt{}, Placement: newPlacement(j.Placed)},
 	}
 	if n := j.Snapshot; n.Manifest != "" {
 		r.Checkpoint = &RunCheckpoint{Step: n.Step, At: n.At.UTC(), Manifest: n.Manifest}

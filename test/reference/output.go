@@ -71,6 +71,7 @@ var outputs = []output{
 	{view.BudgetSchema, "curfew budget -o json", []any{view.Budgets{}}},
 	{view.HoldsSchema, "curfew budget holds -o json", []any{view.Holds{}}},
 	{view.RunsSchema, "curfew ls -o json", []any{view.Runs{}}},
+	{view.ProfileSchema, "curfew profile -- CMD -o json", []any{view.Profile{}}},
 	{view.AdoptionSchema, "curfew session adopt -o json", []any{view.Adoption{}}},
 	{view.SessionLogSchema, "curfew logs NAME -o json", []any{view.SessionLog{}}},
 	{session.HostSchema, "what a machine of a session is told, for curfew agent host", []any{session.HostConfig{}}},

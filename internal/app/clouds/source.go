@@ -76,7 +76,7 @@ func CloudError(err error) error {
 	var file *usage.FileError
 	switch {
 	case unknownRegion(err):
-		f.Class, f.Code, f.Hint = runtime.Usage, "unknown_region", "give --regions us-east-1,… or set AWS_REGION"
+		f.Class, f.Code, f.Hint = runtime.Usage, "unknown_region", "give --regions us-east-1,… (--region us-east-1 of up and run) or set AWS_REGION"
 	case errors.As(err, &file):
 		f.Class, f.Code, f.Hint = runtime.Usage, "invalid_file",
 			"--map, --step, --resource and --tz say how to read a file (curfew scan --help)"

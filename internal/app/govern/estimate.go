@@ -23,6 +23,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/spec"
+	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // EstimateOptions are the inputs of an estimate in addition to its file. Regions are compared where
@@ -35,6 +36,8 @@ type EstimateOptions struct {
 	// In is the reader that the name "-" stands for, and Called its display name; empty is "-".
 	In     io.Reader
 	Called string
+	// Code makes the code in the workdir that a job of a file names part of its hash.
+	Code bool
 }
 
 // Estimate estimates the cost of the content of a file.
@@ -71,11 +74,33 @@ func Estimate(ctx context.Context, req *runtime.Request, cfg config.Config, name
 			return nil, err
 		}
 	}
+	if req.Storage.Exists(cfg) {
+		s, err := req.Open(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		own, err := PastRuns(ctx, s)
+		if err = errors.Join(err, s.Close()); err != nil {
+			return nil, err
+		}
+		p.History = append(p.History, own...)
+	}
 	src, err := req.Read(name, f.In, estimate.MaxPlan)
 	if err != nil {
 		return nil, err
 	}
-	e, err := estimated(cmp.Or(f.Called, name), src, cfg.Estimate.Devices, book, p)
+	code := func(*spec.Spec) error { return nil }
+	if f.Code && name != "-" && !req.Storage.Serves() {
+		code = func(s *spec.Spec) error {
+			if s.Kind != spec.Job || s.Workdir == "" {
+				return nil
+			}
+			dir := filepath.Join(filepath.Dir(req.Path(name)), filepath.FromSlash(s.Workdir))
+			_, s.Code, err = PackCode(ctx, dir, req.Path(cfg.DataDir))
+			return err
+		}
+	}
+	e, err := estimated(cmp.Or(f.Called, name), src, cfg.Estimate.Devices, book, p, code)
 	var broken *document.Error
 	if errors.As(err, &broken) {
 		return nil, err
@@ -86,40 +111,51 @@ func Estimate(ctx context.Context, req *runtime.Request, cfg config.Config, name
 // bucketWindow is how far back the ledger is asked where buckets are.
 const bucketWindow = 60 * 24 * time.Hour
 
-// dataRegions returns the regions of buckets: those of the configuration, and of the
-// rest those that rounds saw, where there is a ledger.
+// dataRegions returns the regions of buckets, of the configuration and of the ledger where there is one.
 func dataRegions(ctx context.Context, req *runtime.Request, cfg config.Config) (map[string]string, error) {
+	if !req.Storage.Exists(cfg) {
+		return maps.Clone(cfg.Estimate.DataRegions), nil
+	}
+	s, err := req.Open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return DataRegions(ctx, s, cfg, req.Now())
+}
+
+// DataRegions returns the regions of buckets: those of the configuration, and of the rest those that
+// rounds saw.
+func DataRegions(ctx context.Context, s *store.Store, cfg config.Config, now time.Time) (map[string]string, error) {
 	regions := map[string]string{}
-	if req.Storage.Exists(cfg) {
-		s, err := req.Open(ctx, cfg)
-		if err != nil {
-			return nil, err
-		}
-		defer s.Close()
-		until := req.Now().UTC().Truncate(time.Hour).Add(time.Hour)
-		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{
-			By: []ledger.Dimension{ledger.ByResource, ledger.ByRegion}, Since: until.Add(-bucketWindow), Until: until,
-			Filter: ledger.Filter{{By: ledger.ByKind, Values: []string{string(inventory.KindBucket)}}}})
-		if err != nil {
-			return nil, fmt.Errorf("look where buckets are: %w", err)
-		}
-		for _, b := range sums {
-			regions[b.Key[0][strings.LastIndex(b.Key[0], "/")+1:]] = b.Key[1]
-		}
+	until := now.UTC().Truncate(time.Hour).Add(time.Hour)
+	sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{
+		By: []ledger.Dimension{ledger.ByResource, ledger.ByRegion}, Since: until.Add(-bucketWindow), Until: until,
+		Filter: ledger.Filter{{By: ledger.ByKind, Values: []string{string(inventory.KindBucket)}}}})
+	if err != nil {
+		return nil, fmt.Errorf("look where buckets are: %w", err)
+	}
+	for _, b := range sums {
+		regions[b.Key[0][strings.LastIndex(b.Key[0], "/")+1:]] = b.Key[1]
 	}
 	maps.Copy(regions, cfg.Estimate.DataRegions)
 	return regions, nil
 }
 
-// estimated estimates whatever a file holds.
-func estimated(name string, src []byte, devices spec.Devices, book *price.Book, p estimate.Params) (*estimate.Estimate,
-	error) {
+// estimated estimates whatever a file holds. Code fills in the hash of the code of a specification.
+func estimated(name string, src []byte, devices spec.Devices, book *price.Book, p estimate.Params,
+	code func(*spec.Spec) error) (*estimate.Estimate, error) {
 	if isTerraform(src) {
 		return estimate.FromTerraform(bytes.NewReader(src), name, book, p)
 	}
 	specs, err := spec.Read(name, src, devices)
 	if err != nil {
 		return nil, err
+	}
+	for _, s := range specs {
+		if err := code(s); err != nil {
+			return nil, err
+		}
 	}
 	return estimate.File(strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), specs, book, p)
 }

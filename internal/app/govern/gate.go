@@ -48,6 +48,7 @@ func Gate(ctx context.Context, req *runtime.Request, name string, f GateOptions)
 	} else if who, err = identity.Asker(ctx, req, cfg, by); err != nil {
 		return fail(err)
 	}
+	f.Code = true // an approval is for this code alone
 	e, err := Estimate(ctx, req, cfg, name, f.EstimateOptions)
 	if err != nil {
 		return fail(err)

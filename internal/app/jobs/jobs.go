@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/govern"
 	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/app/sessions"
@@ -114,10 +115,11 @@ func (a *Jobs) Run(ctx context.Context, o RunOptions) (job.Job, *gate.Decision, 
 	}
 	archive := []byte(nil)
 	if dir != "" {
-		if archive, sp.Code, err = packCode(ctx, dir, a.Request.Path(a.Config.DataDir)); err != nil {
+		if archive, sp.Code, err = govern.PackCode(ctx, dir, a.Request.Path(a.Config.DataDir)); err != nil {
 			return job.Job{}, nil, err
 		}
 	}
+	j.Work = expectedWork(before)
 	j.Name, j.Owner, j.Spec, j.Hash = sp.Name, sp.Owner, sp.Canonical(), sp.Hash()
 	if open := slices.IndexFunc(before, func(b job.Job) bool { return !b.State.IsFinal() }); open >= 0 {
 		b := before[open]
@@ -131,6 +133,16 @@ func (a *Jobs) Run(ctx context.Context, o RunOptions) (job.Job, *gate.Decision, 
 		return j, nil, err
 	}
 	return a.admit(ctx, j, who)
+}
+
+// expectedWork returns how long the newest job of a name that succeeded worked; 0 if there is none.
+func expectedWork(newestFirst []job.Job) time.Duration {
+	for _, j := range newestFirst {
+		if j.State == job.Succeeded && j.RerunOf == "" {
+			return j.Worked()
+		}
+	}
+	return 0
 }
 
 // admit asks the gate about a job. A job that could not be asked about is withdrawn.
@@ -329,7 +341,11 @@ func (a *Jobs) nextEpoch(ctx context.Context, name string) (int64, error) {
 		}
 		epoch = max(epoch, s.Epoch+1)
 	}
-	return epoch, nil
+	jobs, err := a.store.Jobs(ctx, job.Query{Name: name})
+	for _, j := range jobs {
+		epoch = max(epoch, j.NextEpoch()) // attempts that began next to another have other names
+	}
+	return epoch, err
 }
 
 // Cancel ends a job; one that is over is returned unchanged.

@@ -103,6 +103,9 @@ func estimateAWS(ctx context.Context, a *Sessions, sp *spec.Spec) (*estimate.Est
 	if p.Defaults.Advisor, err = a.Request.Advisor(a.Config.Spot.Advisor); err != nil {
 		return nil, err
 	}
+	if p.History, err = govern.PastRuns(ctx, a.store); err != nil {
+		return nil, err
+	}
 	e, err := estimate.New(&where, book, p)
 	switch {
 	case errors.Is(err, price.ErrUnpriced):

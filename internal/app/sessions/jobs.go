@@ -109,16 +109,25 @@ func (a *Sessions) Identify(ctx context.Context, j *job.Job, who approval.Person
 	if err := checkLocalAllowed(a, j.Provider); err != nil {
 		return err
 	}
-	switch j.Provider {
-	case clouds.ProviderLocal:
-		j.Account = runtime.HostName()
-		j.RunAs, err = unixUser(ctx, a, j.Provider, who.Name)
-	case clouds.ProviderAWS:
-		if j.Account, j.AllowedUser, err = a.aws.account(ctx); err == nil {
-			j.AllowedUser = cmp.Or(a.Config.Sessions.Owner, j.AllowedUser)
-		}
-	default:
-		err = errors.New("jobs do not run at " + j.Provider)
+	if j.Provider != clouds.ProviderLocal && j.Provider != clouds.ProviderAWS {
+		return errors.New("jobs do not run at " + j.Provider)
 	}
+	j.Account, j.AllowedUser, j.RunAs, err = a.identify(ctx, j.Provider, who)
 	return err
+}
+
+// identify returns the account that a person's machines at a provider are in, who may connect to them,
+// and as whom they run.
+func (a *Sessions) identify(ctx context.Context, provider string, who approval.Person) (account, allowed, runAs string,
+	err error) {
+	switch provider {
+	case clouds.ProviderLocal:
+		account = runtime.HostName()
+		runAs, err = unixUser(ctx, a, provider, who.Name)
+	case clouds.ProviderAWS:
+		if account, allowed, err = a.aws.account(ctx); err == nil {
+			allowed = cmp.Or(a.Config.Sessions.Owner, allowed)
+		}
+	}
+	return account, allowed, runAs, err
 }

@@ -150,7 +150,8 @@ func OpenWithStore(ctx context.Context, req *runtime.Request, cfg config.Config,
 			return s.Provider != clouds.ProviderLocal || s.Account == host || s.Account == ""
 		}}
 	a.Jobs = &job.Keeper{
-		Store: s.Jobs(), Sessions: a.Keeper, Holds: jobHolds{a}, Log: log,
+		Placer: a.newPlacer(launchers),
+		Store:  s.Jobs(), Sessions: a.Keeper, Holds: jobHolds{a}, Log: log,
 		ControlPrefix: func(ctx context.Context, j *job.Job, sp *spec.Spec, id string) (string, error) {
 			control, _, err := a.StoragePrefixes(ctx, sp, j.Provider, id, j.RunAs)
 			return control, err
@@ -531,24 +532,13 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 		Hash:     sp.Hash(),
 		Provider: cloud, Epoch: 1, State: session.Requested,
 		LeaseUntil: now.Add(sp.Lease), IdleTimeout: sp.Idle, RequestedAt: now}
-	switch cloud {
-	case clouds.ProviderLocal:
-		s.Account = runtime.HostName()
-		var err error
-		if s.RunAs, err = unixUser(ctx, a, cloud, who.Name); err != nil {
-			return s, err
-		}
-	case clouds.ProviderAWS:
-		var err error
-		if s.Account, s.AllowedUser, err = a.aws.account(ctx); err != nil {
-			return s, err
-		}
-		s.AllowedUser = cmp.Or(a.Config.Sessions.Owner, s.AllowedUser)
+	var err error
+	if s.Account, s.AllowedUser, s.RunAs, err = a.identify(ctx, cloud, who); err != nil {
+		return s, err
 	}
 	for _, b := range before {
 		s.Epoch = max(s.Epoch, b.Epoch+1)
 	}
-	var err error
 	if s.ControlPrefix, s.WorkPrefix, err = a.StoragePrefixes(ctx, sp, cloud, s.ID, s.RunAs); err != nil {
 		return s, err
 	}

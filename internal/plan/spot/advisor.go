@@ -144,3 +144,17 @@ func (a Advisor) Band(machineType, region string, tr Trace) (Band, error) {
 	}
 	return out, nil
 }
+
+// middleBand is the middle of the band by which others are compared, "5-10%", in percent a month.
+const middleBand = 7.5
+
+// Relative returns the interruptions of the band as a ratio to those of the band "5-10%". Published
+// bands rank places; how often machines are really taken is learned from runs.
+func (b Band) Relative() float64 {
+	share := func(perHour float64) float64 { return -math.Expm1(-perHour*730) * 100 }
+	high := 30.0 // the open band
+	if b.High != nil {
+		high = share(*b.High)
+	}
+	return (share(b.Low) + high) / 2 / middleBand
+}

@@ -41,8 +41,11 @@ type planner struct {
 	zones    []marketHistory
 	// rates are the ratios of observed to expected ends of runs by zone.
 	rates []float64
-	beats beatDetector
-	t     int
+	// priors are the expected rates before any data, and starts the cost of a start besides the machine.
+	priors []float64
+	starts []money.Amount
+	beats  beatDetector
+	t      int
 
 	m     hazardModel
 	met   beatClock
@@ -61,16 +64,23 @@ type planner struct {
 func newPlanner(gap time.Duration, zones int, p Params) *planner {
 	s := &planner{
 		gap: gap, window: p.window(gap), p: p, ages: make([]int32, zones), zones: make([]marketHistory, zones),
-		rates: make([]float64, zones), plans: map[int]*policy{},
+		rates: make([]float64, zones), priors: make([]float64, zones), starts: make([]money.Amount, zones),
+		plans: map[int]*policy{},
 	}
 	for z := range s.rates {
-		s.rates[z] = 1
+		s.rates[z], s.priors[z] = 1, 1
 	}
 	return s
 }
 
-// observe adds a sample and relearns when due.
+// observe adds a sample, relearns when due, and plans.
 func (s *planner) observe(now []zoneOffer) {
+	s.learnFrom(now)
+	s.solve()
+}
+
+// learnFrom adds a sample and relearns when due.
+func (s *planner) learnFrom(now []zoneOffer) {
 	first := s.t == 0
 	up := false
 	for z, o := range now {
@@ -94,7 +104,6 @@ func (s *planner) observe(now []zoneOffer) {
 		s.learn()
 	}
 	s.price = s.known()
-	s.solve()
 	s.t++
 }
 
@@ -146,7 +155,7 @@ func (s *planner) learn() {
 	s.m, s.met = m, met
 	s.onBeat = c.beat
 	for z, h := range s.zones {
-		s.rates[z] = s.m.rate(h)
+		s.rates[z] = s.m.rate(h, s.priors[z])
 	}
 	for level, c := range s.plans {
 		s.table = c.best
@@ -183,10 +192,10 @@ func (s *planner) solve() {
 	s.plan = plan
 }
 
-// rate returns the ratio of a zone's observed to expected ends of runs.
-func (m *hazardModel) rate(h marketHistory) float64 {
+// rate returns the ratio of a zone's observed to expected ends of runs, from that before any data.
+func (m *hazardModel) rate(h marketHistory, before float64) float64 {
 	at, _ := h.place(m)
-	ended, due := scaleWeight, scaleWeight
+	ended, due := before*scaleWeight, scaleWeight
 	h.steps(at, func(_, k, b int, e float64) {
 		if k == 1 {
 			ended += e
@@ -209,7 +218,8 @@ func (s *planner) pick() machine {
 
 // cost returns the hourly cost in a zone with the restarts that its hazard implies.
 func (s *planner) cost(m machine) float64 {
-	return float64(s.now[m-inZone].price) * (1 + s.hazard(m)*s.p.Restart.Hours())
+	hazard := s.hazard(m)
+	return float64(s.now[m-inZone].price)*(1+hazard*s.p.Restart.Hours()) + s.startCost(int(m-inZone), hazard)
 }
 
 // hazard returns the expected ends per hour of spot in a zone.
@@ -221,6 +231,7 @@ func (s *planner) hazard(m machine) float64 {
 	return s.rates[z] * s.m.ends[1][s.m.bucket(int(s.ages[z])/int(s.m.step))] / (s.m.step * s.gap.Hours())
 }
 
+// decide returns the machine of a case.
 func (s *planner) decide(a *caseState) machine {
 	choice := a.on
 	if a.gaps == a.window || !s.noBeat {

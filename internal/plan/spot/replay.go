@@ -126,10 +126,41 @@ type caseRun struct {
 	caseState
 	paid   money.Amount
 	sample bool
+	// start is the sample at which it started, machines is its machine gap by gap.
+	start    int
+	machines []machine
 }
 
-// replay runs the cases of a market, all that overlap at once.
-func (m market) replay(p Params, s strategy) (strategyOutcome, error) {
+// Case is one case of a replay: where it ran, gap by gap.
+type Case struct {
+	// Market names its zone, or all of them; Start is its first sample.
+	Market   string
+	Start    int
+	Machines []Machine
+}
+
+// Cases returns the cases of the strategy curfew in a replay of a trace.
+func Cases(tr Trace, p Params) (out []Case, err error) {
+	if err := p.check(tr); err != nil {
+		return nil, err
+	}
+	markets, err := tr.markets(p)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range markets {
+		if _, err := m.replay(p, newPlanner(m.gap, len(m.zones), p), func(r *caseRun) {
+			out = append(out, Case{m.name, r.start, r.machines})
+		}); err != nil {
+			return nil, fmt.Errorf("plan spot: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// replay runs the cases of a market, all that overlap at once. Each, if set, is called with each case
+// that is over.
+func (m market) replay(p Params, s strategy, each func(*caseRun)) (strategyOutcome, error) {
 	var y strategyOutcome
 	window, stride := p.window(m.gap), p.stride(m.gap)
 	cases := (m.samples-window)/stride + 1
@@ -144,7 +175,7 @@ func (m market) replay(p Params, s strategy) (strategyOutcome, error) {
 					gaps: window, window: window, gap: m.gap, deadline: p.Deadline, work: p.Work,
 					all: p.Work, restart: p.Restart,
 				},
-				sample: t/stride == cases/2,
+				sample: t/stride == cases/2, start: t,
 			}
 			if r.sample {
 				y.first = t
@@ -156,9 +187,15 @@ func (m market) replay(p Params, s strategy) (strategyOutcome, error) {
 			if err := r.step(&y, now, s, p); err != nil {
 				return y, err
 			}
+			if each != nil {
+				r.machines = append(r.machines, r.on)
+			}
 			if r.work > 0 && r.gaps > 0 {
 				rest = append(rest, r)
 				continue
+			}
+			if each != nil {
+				each(r)
 			}
 			cost, err := r.paid.Mul(int64(m.gap), int64(time.Hour))
 			if err == nil {

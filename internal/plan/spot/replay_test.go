@@ -183,7 +183,7 @@ func TestMeetsDeadlineWithWorstPlan(t *testing.T) {
 		for _, mode := range []uint8{idle, modeSpot} {
 			y, err := markets[0].replay(p, &fixedPlanStrategy{
 				planner: newPlanner(tr.Gap, len(markets[0].zones), p), mode: mode,
-			})
+			}, nil)
 			if err != nil || y.misses > 0 {
 				t.Fatalf("mode %d: %d of %d cases miss the deadline, %v", mode, y.misses, y.cases, err)
 			}
@@ -217,7 +217,7 @@ func TestChoicesIgnoreFuture(t *testing.T) {
 					t.Fatal(err)
 				}
 				c := &recordingStrategy{strategy: s.make(markets[0], p)}
-				if _, err := markets[0].replay(p, c); err != nil {
+				if _, err := markets[0].replay(p, c, nil); err != nil {
 					t.Fatal(err)
 				}
 				made[i] = c.made[:min(cut, len(c.made))]

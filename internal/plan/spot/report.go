@@ -119,7 +119,7 @@ func Replay(tr Trace, p Params) (Report, error) {
 		tallies[i] = make([]strategyOutcome, len(strategies)+1)
 		for j, s := range strategies {
 			g.Go(func() (err error) {
-				tallies[i][j], err = m.replay(p, s.make(m, p))
+				tallies[i][j], err = m.replay(p, s.make(m, p), nil)
 				return err
 			})
 		}

@@ -1,4 +1,4 @@
-package jobs
+package govern
 
 import (
 	"bufio"
@@ -22,9 +22,9 @@ import (
 // ignoreFile names patterns of files that are not copied, one a line.
 const ignoreFile = ".curfewignore"
 
-// packCode returns the archive of the code in a folder and its hash. The state folder is left out: it
+// PackCode returns the archive of the code in a folder and its hash. The state folder is left out: it
 // is no code, and a process that reads the file of its own database loses its locks.
-func packCode(ctx context.Context, dir, state string) ([]byte, string, error) {
+func PackCode(ctx context.Context, dir, state string) ([]byte, string, error) {
 	names, err := codeFiles(ctx, dir, state)
 	if err != nil {
 		return nil, "", runtime.Invalid("read the code in %s: %w", dir, err)

@@ -1,0 +1,98 @@
+package job
+
+import (
+	"slices"
+
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/session"
+)
+
+// waitForPlace waits until a place is worth its price.
+func (d *decider) waitForPlace() {
+	j := d.job()
+	if why := d.Place.Why; j.Why != why || j.State != Waiting {
+		j.State, j.Why, j.Placed, j.NotBefore = Waiting, why, d.Place, d.Place.Next
+		d.event("waits", "%s; the next look is at %s", why, plain.Time(d.Place.Next))
+		d.write()
+		return
+	}
+	d.wait(d.Place.Next.Sub(d.Now))
+}
+
+// move brings a running attempt to a better place. The machines there are launched first, so that
+// trying for them costs nothing, and they wait for the last snapshot of this attempt. It returns false
+// if there is nothing to do.
+func (d *decider) move(a *Attempt, s *session.Session) bool {
+	if n := d.job().Next(); n != nil {
+		return d.followNext(a, s, n)
+	}
+	p := d.Place
+	if p == nil || p.Stay || s.State == session.Ending || a.LaunchedAt.IsZero() {
+		return false
+	}
+	if len(p.Places) == 0 {
+		d.stop(a, p.Why, false)
+		return true
+	}
+	n := d.begin(true)
+	d.event("attempt", "attempt %d tries %s: %s", n.Number, p.Places[0], p.Why)
+	d.write()
+	return true
+}
+
+// followNext follows the attempt that is to replace the current one.
+func (d *decider) followNext(a *Attempt, s *session.Session, n *Attempt) bool {
+	next := d.NextSession
+	switch {
+	case next == nil:
+		d.start(n)
+	case next.State.IsFinal():
+		d.removeNext(n, next)
+	case len(next.Machines) > 0 && s.State != session.Ending && next.State != session.Ending:
+		if !n.Pool.SamePlace(next.Pool) || !n.LaunchedAt.Equal(next.LaunchedAt) {
+			n.Pool, n.LaunchedAt = next.Pool, next.LaunchedAt
+			d.write()
+			return true
+		}
+		d.stop(a, "it moves to "+next.Pool.String(), false)
+	default:
+		return false
+	}
+	return true
+}
+
+// removeNext takes an attempt away that ended before it worked. What its machines cost stays.
+func (d *decider) removeNext(n *Attempt, next *session.Session) {
+	j := d.job()
+	d.account(n, next)
+	if n.Cost == 0 && !n.Unpriced {
+		d.event("attempt", "attempt %d found no machine: %s", n.Number, n.Evidence)
+		j.Launches, j.Attempts = j.launches(), j.Attempts[:len(j.Attempts)-1]
+	}
+	d.write()
+}
+
+// dropNext ends the attempt that is not needed any more, because the job ends.
+func (d *decider) dropNext(n *Attempt) {
+	next := d.NextSession
+	switch {
+	case next == nil:
+		d.start(n) // another keeper may be recording it
+	case next.State.IsFinal():
+		d.removeNext(n, next)
+	case next.State != session.Ending || !next.Discard:
+		d.stop(n, "the job is over", true)
+	default:
+		d.wait(pollInterval)
+	}
+}
+
+// endsWith reports whether the job ends with the session of the current attempt.
+func (d *decider) endsWith(s *session.Session) bool {
+	trial := *d
+	j := *d.job()
+	j.Attempts, trial.decision.Events = slices.Clone(j.Attempts), nil
+	trial.decision.Job = j
+	trial.endAttempt(trial.job().Current(), s)
+	return trial.decision.Step == StepClose
+}
