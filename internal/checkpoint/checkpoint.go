@@ -53,6 +53,17 @@ type Info struct {
 	Size int64
 	// Modified is by the clock of the store, never the local one.
 	Modified time.Time
+	// Changed is the last change of content or metadata, by the same clock; zero where the store
+	// knows no more than Modified.
+	Changed time.Time
+}
+
+// touched returns the latest time at which an object may have been changed.
+func (i Info) touched() time.Time {
+	if i.Changed.After(i.Modified) {
+		return i.Changed
+	}
+	return i.Modified
 }
 
 // Upload is an unfinished write: a multipart upload or a temporary file.

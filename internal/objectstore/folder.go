@@ -234,7 +234,7 @@ func (f *folder) List(ctx context.Context, prefix string, each func(checkpoint.I
 		if strings.HasPrefix(path.Base(key), unfinished) || key == lockName || !strings.HasPrefix(key, prefix) {
 			return nil
 		}
-		return each(checkpoint.Info{Key: key, Size: i.Size(), Modified: i.ModTime()})
+		return each(checkpoint.Info{Key: key, Size: i.Size(), Modified: i.ModTime(), Changed: changed(i)})
 	})
 }
 
