@@ -25,6 +25,8 @@ var (
 	ErrConflict = errors.New("another writer replaced the object")
 	// ErrTooLarge means that the object exceeds the reader's limit.
 	ErrTooLarge = errors.New("the object is larger than its limit")
+	// ErrFull means that the store has no space for the object, so that nothing was written.
+	ErrFull = errors.New("the store is full")
 )
 
 // Errors of a run.

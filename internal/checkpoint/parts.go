@@ -95,7 +95,10 @@ func (r Run) verifyDoubtful(ctx context.Context, parts []Part, workers int, dama
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		damaged[parts[i].Key] = err.Error()
+		damaged[parts[i].Key] = "it does not fit its checksums"
+		if errors.Is(err, ErrNotFound) {
+			damaged[parts[i].Key] = "missing"
+		}
 		return nil
 	})
 }
@@ -117,8 +120,8 @@ func (s *saveRun) dropDamaged(damaged map[string]string) {
 	}
 	slices.Sort(keys)
 	s.notes = append(s.notes, fmt.Sprintf(
-		"%s of earlier snapshots damaged or missing (%s: %s): this snapshot does not use them; "+
-			"curfew checkpoint verify names the snapshots that do", plain.Count(len(keys), "part"), keys[0], damaged[keys[0]]))
+		"damaged: %s of earlier snapshots (%s: %s); their content was stored again, and curfew checkpoint verify "+
+			"names the snapshots that need them", plain.Count(len(keys), "part"), keys[0], damaged[keys[0]]))
 }
 
 // isDamaged reports whether an entry of the newest snapshot needs a damaged part.
