@@ -77,6 +77,9 @@ func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions,
 	}
 	broken := err // what was done before it is shown all the same
 	err = show(pass, view.NewEnforce(pass, !o.Enforce))
+	if broken == nil {
+		broken = keepSmall(ctx, req, s, pass)
+	}
 	fused := func(c round.PolicyCount) bool { return c.Fuse != nil }
 	switch {
 	case err != nil:
@@ -91,6 +94,19 @@ func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions,
 		return &runtime.Error{Class: runtime.Partial}
 	}
 	return nil
+}
+
+// keepSmall folds the ledger and remembers the size of the state, as the service does: where only cron
+// runs passes nothing else would.
+func keepSmall(ctx context.Context, req *runtime.Request, s *store.Store, pass *round.Result) error {
+	if _, err := audit.FoldLedger(ctx, s, pass); err != nil {
+		return err
+	}
+	size, err := s.Size(ctx)
+	if err == nil {
+		openSizes(req).add(pass.StartedAt, size)
+	}
+	return err
 }
 
 // ObserveSetting wires what a pass reads and judges by.
