@@ -2,7 +2,7 @@ package checkpoint
 
 import "time"
 
-// clockMargin is how long before it was read a file must have changed last, so that a later change
+// clockMargin is the least time from the last change of a file to its reading: then a later change
 // has another time even where the file system's clock is coarse: FAT counts in steps of 2 seconds.
 const clockMargin = 3 * time.Second
 

@@ -58,7 +58,7 @@ func took(seconds float64, size int64) string {
 	return fmt.Sprintf("%s, %s/s", plain.Duration(d.Round(time.Second)), plain.Size(float64(size)/seconds))
 }
 
-// readNote says how much of the folder was read.
+// readNote returns the part of the folder that was read.
 func readNote(d view.CheckpointSave) string {
 	note := plain.Size(d.ReadBytes) + " read"
 	if d.UnreadFiles > 0 {

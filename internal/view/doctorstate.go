@@ -12,8 +12,8 @@ type DoctorState struct {
 	// Database is sqlite or postgres, Bytes what the state takes on disk.
 	Database string `json:"database"`
 	Bytes    int64  `json:"bytes"`
-	// GrowthPerDay is what it grew by a day since GrowthSince, in bytes; null before this machine has
-	// seen its size for a day.
+	// GrowthPerDay is its growth a day since GrowthSince, in bytes; null before this machine has seen
+	// its size for a day.
 	GrowthPerDay *int64    `json:"growth_bytes_per_day"`
 	GrowthSince  time.Time `json:"growth_since,omitzero"`
 	// OldestChargeAt is the time of the oldest row of the ledger; absent without any.
@@ -21,7 +21,7 @@ type DoctorState struct {
 	// Backup is the newest backup that `curfew state backup` wrote from this machine; null without
 	// any. Those of other programs are not known.
 	Backup *NewestBackup `json:"backup"`
-	// Restore says how the state is backed up and restored.
+	// Restore has the commands that back up and restore the state.
 	Restore string `json:"restore"`
 	// AuditEntries are the entries of the audit log, OldestAt and NewestAt the times of its
 	// first and last; absent without any.

@@ -162,11 +162,11 @@ type Reason struct {
 	// Answer is true, false, or unknown where the series do not tell.
 	Answer string `json:"answer"`
 	Why    string `json:"why"`
-	// Next is what to measure or try next; empty where the answer is no.
+	// Next is the next measurement or remedy; empty where the answer is no.
 	Next string `json:"next,omitempty"`
 }
 
-// nextSteps are what to do about each cause: to find out whether it holds, and where it holds.
+// nextSteps are the measurement that decides on each cause, and its remedy.
 var nextSteps = map[string][2]string{
 	"small-batches": {
 		"record sm_active and dram_active (dcgm-exporter: DCGM_FI_PROF_SM_ACTIVE, DCGM_FI_PROF_DRAM_ACTIVE)",
