@@ -50,7 +50,7 @@ type sampler struct {
 	writes              map[int]writeHistory
 }
 
-// writeHistory is when a process wrote since its start; startTicks identifies the process.
+// writeHistory has the newest writes of a process; startTicks identifies the process.
 type writeHistory struct {
 	startTicks uint64
 	at         []time.Duration // since boot

@@ -46,7 +46,8 @@ type CollectResult struct {
 const deleteBatch = 500
 
 // Collect drops snapshots beyond retention and deletes unneeded objects. It deletes nothing younger
-// than MinAge (unless the retention says Now), nothing of a later epoch, and nothing at all if a retained manifest cannot be read.
+// than MinAge unless the retention says Now, nothing of a later epoch, and nothing at all if a
+// retained manifest cannot be read.
 func (a *Attempt) Collect(ctx context.Context, keep Retention) (CollectResult, error) {
 	c, err := a.collect(ctx, keep)
 	if err != nil {

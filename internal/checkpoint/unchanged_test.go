@@ -66,7 +66,8 @@ func TestReadsOnlyFilesThatMayHaveChanged(t *testing.T) {
 			if again && tc.name == "of another manifest" {
 				continue
 			}
-			t.Run(tc.name+map[bool]string{true: " by the same process", false: " by the next process"}[again], func(t *testing.T) {
+			by := map[bool]string{true: " by the same process", false: " by the next process"}[again]
+			t.Run(tc.name+by, func(t *testing.T) {
 				dir, r := t.TempDir(), run(t, t.TempDir())
 				if tc.clock == nil {
 					tc.clock = later

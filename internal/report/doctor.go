@@ -31,7 +31,9 @@ func DoctorState(d view.DoctorState) layout.Sheet {
 	}
 	s.Figures = append(s.Figures, growth)
 	if !d.OldestChargeAt.IsZero() {
-		s.Figures = append(s.Figures, layout.Figure{Label: "oldest row", Value: plain.Time(d.OldestChargeAt), Note: "of the ledger"})
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "oldest row", Value: plain.Time(d.OldestChargeAt), Note: "of the ledger",
+		})
 	}
 	backup := layout.Figure{Label: "backup", Value: "unknown", Note: "none was made from this machine. " + d.Restore}
 	if b := d.Backup; b != nil {

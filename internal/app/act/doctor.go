@@ -33,7 +33,7 @@ var troubles = []string{
 	view.TroubleToken,
 }
 
-// restoreHow is how the state of a database is backed up and restored.
+// restoreHow has, for each database, the commands that back up and restore the state.
 var restoreHow = map[string]string{
 	"sqlite": "`curfew state backup FILE` writes a backup; to restore, stop the service and put the file as curfew.db " +
 		"into an empty data directory, then run `curfew audit --verify` on it",
