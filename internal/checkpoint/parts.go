@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // checkParts looks for damage in the parts that the save would use again, so that their content is
@@ -89,7 +87,8 @@ func (r Run) verifyDoubtful(ctx context.Context, parts []Part, workers int, dama
 		all[i] = i
 	}
 	var mu sync.Mutex
-	return r.eachPartResult(ctx, Manifest{Parts: parts}, all, workers, func(i int, _ []byte, _ *decoder, err error) error {
+	m := Manifest{Parts: parts}
+	return r.eachPartResult(ctx, m, all, workers, func(i int, _ []byte, _ *decoder, err error) error {
 		if !isBroken(err) {
 			return err
 		}
@@ -120,8 +119,8 @@ func (s *saveRun) dropDamaged(damaged map[string]string) {
 	}
 	slices.Sort(keys)
 	s.notes = append(s.notes, fmt.Sprintf(
-		"damaged: %s of earlier snapshots (%s: %s); their content was stored again, and curfew checkpoint verify "+
-			"names the snapshots that need them", plain.Count(len(keys), "part"), keys[0], damaged[keys[0]]))
+		"damaged: %d of the parts of earlier snapshots (%s: %s); their content was stored again, and curfew checkpoint verify "+
+			"names the snapshots that need them", len(keys), keys[0], damaged[keys[0]]))
 }
 
 // isDamaged reports whether an entry of the newest snapshot needs a damaged part.

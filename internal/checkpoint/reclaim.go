@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Reclaim claims the run and collects. Where the store is full, a claim has no space for HEAD: then
@@ -29,7 +27,8 @@ func (r Run) Reclaim(ctx context.Context, writer string, keep Retention) (*Attem
 	}
 	done, err := a.Collect(ctx, keep)
 	done.Dropped = append(done.Dropped, freed.Dropped...)
-	done.Deleted, done.Aborted, done.Bytes = done.Deleted+freed.Deleted, done.Aborted+freed.Aborted, done.Bytes+freed.Bytes
+	done.Deleted, done.Aborted = done.Deleted+freed.Deleted, done.Aborted+freed.Aborted
+	done.Bytes += freed.Bytes
 	return a, done, err
 }
 
@@ -70,8 +69,8 @@ func (r Run) claimFull(ctx context.Context, writer string, keep Retention) (*Att
 		return a, freed, err
 	}
 	return nil, freed, fmt.Errorf(
-		"%s and nothing else could be deleted: keep fewer snapshots, or free space elsewhere: %w",
-		plain.Count(freed.Deleted+freed.Aborted, "object"), ErrFull)
+		"%d objects are deleted, and nothing else could be: keep fewer snapshots, or free space elsewhere: %w",
+		freed.Deleted+freed.Aborted, ErrFull)
 }
 
 // victims lists what a collection would delete, first what no snapshot needs. Ages are at least

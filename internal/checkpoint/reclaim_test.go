@@ -86,7 +86,8 @@ func TestCollectsInFullStore(t *testing.T) {
 				}
 				young := keep
 				young.Now = false
-				if _, _, err := r.Reclaim(t.Context(), "worker", young); left == 0 && !errors.Is(err, checkpoint.ErrFull) {
+				if _, _, err := r.Reclaim(t.Context(), "worker", young); left == 0 &&
+					!errors.Is(err, checkpoint.ErrFull) {
 					t.Fatalf("what is young was deleted without being asked: %v", err)
 				}
 				_, got, err := r.Reclaim(t.Context(), "worker", keep)

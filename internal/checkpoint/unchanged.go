@@ -42,7 +42,8 @@ func (s *saveRun) readBefore(f foundEntry) bool {
 	if !ok || e.Kind != File || e.Size != f.Size || e.Stale || e.Finished == "" {
 		return false
 	}
-	c := &fileContent{seen: f, size: f.Size, complete: true, unread: true, chunks: make([]chunkLocation, len(e.Chunks))}
+	c := &fileContent{seen: f, size: f.Size, complete: true, unread: true}
+	c.chunks = make([]chunkLocation, len(e.Chunks))
 	for i, chunk := range e.Chunks {
 		sum, _ := chunk.sum()
 		if c.chunks[i], ok = s.a.index[sum]; !ok {

@@ -31,7 +31,9 @@ func TestReadsOnlyFilesThatMayHaveChanged(t *testing.T) {
 		{name: "full", o: func(o *checkpoint.SaveOptions) { o.Full = true }},
 		{name: "of another manifest", o: func(o *checkpoint.SaveOptions) { o.Known.Manifest += "x" }},
 		{name: "changed shortly before the last save", clock: func(r checkpoint.Run) checkpoint.Run { return r }},
-		{name: "another size", unread: 1, change: func(t *testing.T, dir string) { write(t, dir, "a", random(7, 200_001)) }},
+		{name: "another size", unread: 1, change: func(t *testing.T, dir string) {
+			write(t, dir, "a", random(7, 200_001))
+		}},
 		{name: "same size and time", unread: 1, change: func(t *testing.T, dir string) {
 			at := filepath.Join(dir, "a")
 			was, err := os.Stat(at)

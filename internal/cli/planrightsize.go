@@ -110,7 +110,9 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 		}
 	}
 	defer file.Close()
-	r, err := rightsize.FromUsage(ctx, file, t.Format, f.machine, book, rightsize.Params{Options: f.options, Region: f.region})
+	r, err := rightsize.FromUsage(ctx, file, t.Format, f.machine, book, rightsize.Params{
+		Options: f.options, Region: f.region,
+	})
 	if err != nil {
 		return clouds.CloudError(err)
 	}

@@ -105,7 +105,8 @@ func (j *judge) hostEvidence() []usage.Evidence {
 	var out []usage.Evidence
 	m := &j.window.Machine
 	if cpu := m.Stats(usage.CPUUtil); cpu != nil {
-		out = append(out, j.evidenceOf("cpu_util_max_pct", plain.Decimal(cpu.Max, 1), j.window.MeasuredCoverage(cpu), cpu))
+		out = append(out, j.evidenceOf("cpu_util_max_pct", plain.Decimal(cpu.Max, 1),
+			j.window.MeasuredCoverage(cpu), cpu))
 	} else {
 		out = append(out, j.evidenceOf("cpu_util_max_pct", notMeasured, 0, nil))
 	}

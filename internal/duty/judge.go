@@ -196,7 +196,8 @@ func (j *judge) judgeByHost(v Verdict, held []gpu) Verdict {
 // judgeHostOnly judges a machine without GPUs.
 func (j *judge) judgeHostOnly() Verdict {
 	cpu, net := j.window.Machine.Stats(usage.CPUUtil), j.window.Machine.Stats(usage.NetBytes)
-	v := Verdict{Evidence: j.hostEvidence(), Coverage: min(j.window.MeasuredCoverage(cpu), j.window.MeasuredCoverage(net))}
+	v := Verdict{Evidence: j.hostEvidence(), Coverage: min(
+		j.window.MeasuredCoverage(cpu), j.window.MeasuredCoverage(net))}
 	if cpu == nil && net == nil {
 		return v.asUnknown("neither CPU nor network was measured")
 	}

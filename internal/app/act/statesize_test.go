@@ -16,7 +16,8 @@ func TestDoctorStateTellsGrowthAndBackup(t *testing.T) {
 	began := apptest.Now
 	t.Cleanup(func() { apptest.Now = began })
 	doc, err := act.DoctorState(t.Context(), req)
-	if err != nil || doc.GrowthPerDay != nil || doc.Backup != nil || doc.Restore == "" || !doc.OldestChargeAt.IsZero() {
+	if err != nil || doc.GrowthPerDay != nil || doc.Backup != nil ||
+		doc.Restore == "" || !doc.OldestChargeAt.IsZero() {
 		t.Fatalf("a new state: %+v, %v", doc, err)
 	}
 	apptest.Now = began.Add(12 * time.Hour)

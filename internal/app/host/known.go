@@ -54,7 +54,8 @@ func (s *seen) known(dir string, rank int) *knownFiles {
 	}
 	data, err := os.ReadFile(k.file)
 	var rec knownRecord
-	if err == nil && json.Unmarshal(data, &rec) == nil && rec.Store == k.rec.Store && rec.Dir == dir && rec.Rank == rank {
+	if err == nil && json.Unmarshal(data, &rec) == nil && rec.Store == k.rec.Store &&
+		rec.Dir == dir && rec.Rank == rank {
 		k.rec = rec
 	}
 	return k

@@ -57,7 +57,8 @@ func TestNeverHeadsWithGPUThatLacksFeatures(t *testing.T) {
 				if len(c.Lacks) > 0 {
 					t.Errorf("%s: %s lacks %v, which the work does not use", from.Type, c.Machine.Type, c.Lacks)
 				}
-			case name == "bf16" && noBF16, name == "nvlink" && slowLinks, name == "fp8" && c.Accelerator.FP8TFLOPS == 0:
+			case name == "bf16" && noBF16, name == "nvlink" && slowLinks,
+				name == "fp8" && c.Accelerator.FP8TFLOPS == 0:
 				t.Errorf("%s, needs %s: %s is advised", from.Type, name, c.Machine.Type)
 			case name == "unknown" && len(c.Lacks) == 0 &&
 				(noBF16 && acc.Precision == "bf16" || slowLinks && acc.NVLink()):
@@ -91,9 +92,10 @@ func TestReasonsNameWhatToMeasure(t *testing.T) {
 			t.Errorf("%s: what comes next is not told", name)
 		}
 	}
-	m := measure(lightWork(1), price.Machine{Type: "x", AcceleratorMilli: 1000, VCPUs: 8}, price.Accelerator{}, Options{
-		MinCoverage: 0.9, Headroom: 0.2,
-	})
+	m := measure(lightWork(1), price.Machine{Type: "x", AcceleratorMilli: 1000, VCPUs: 8}, price.Accelerator{},
+		Options{
+			MinCoverage: 0.9, Headroom: 0.2,
+		})
 	got := m.reasons(Overprovisioned)
 	if len(got) != 5 {
 		t.Fatalf("%d causes: %+v", len(got), got)
