@@ -131,7 +131,7 @@ vuln: modules ## known vulnerabilities, where their database can be reached
 mutate: ## changes in MUTATE's packages that no test notices; MUTANTS of each, by SEED
 	go run ./test/mutate -n $(MUTANTS) -seed $(or $(SEED),1) $(foreach p,$(MUTATE),./internal/$(subst $(comma),$(comma)./internal/,$(p)))
 
-bench: build ## speed, memory and calls at realistic sizes; bills compared with DuckDB, checkpoints with `aws s3 sync` and rclone; the service over BENCHMACHINES
+bench: build ## speed, memory and calls at realistic sizes; bills compared with DuckDB, checkpoints with restic, `aws s3 sync` and rclone; the service over BENCHMACHINES
 	go test -run '^$$' -bench . -benchmem ./...
 	go run ./test/replaybench -rows $(BENCHROWS) ./bin/curfew
 	go run ./test/replaybench -rows $(BENCHROWS) -signals=false ./bin/curfew

@@ -21,10 +21,9 @@ import (
 // ErrUnmeasured is returned when no running machine with GPUs was measured.
 var ErrUnmeasured = errors.New("no running machine with GPUs was measured")
 
-// Rightsize right-sizes every running machine with GPUs of a scan. Coverage is the least
-// share of the window with samples, 0 to 1. It returns [ErrUnmeasured] where no machine was
-// measured.
-func Rightsize(r *round.Result, book *price.Book, coverage float64) (rightsize.Report, error) {
+// Rightsize right-sizes every running machine with GPUs of a scan. It returns [ErrUnmeasured] where
+// no machine was measured.
+func Rightsize(r *round.Result, book *price.Book, o rightsize.Options) (rightsize.Report, error) {
 	var machines []rightsize.Measured
 	for _, res := range r.Resources {
 		w := r.Windows[res.Ref()]
@@ -44,7 +43,7 @@ func Rightsize(r *round.Result, book *price.Book, coverage float64) (rightsize.R
 		return rightsize.Report{}, fmt.Errorf("right-size the account: %w", ErrUnmeasured)
 	}
 	return rightsize.FromWindows("the account", machines, book, rightsize.Params{
-		Options: rightsize.Options{MinCoverage: coverage},
+		Options: o,
 	})
 }
 

@@ -201,9 +201,11 @@ func (h *host) noteProgress() {
 	}
 	if n := len(events.Saved); n > h.declared {
 		h.declared, h.progressAt, h.declaredAt = n, h.now, h.now
+		h.noteWork("its training declared a checkpoint")
 	}
 	if highest := h.events.HighestStep(); highest != nil && (h.step == nil || *highest > *h.step) {
 		h.step, h.stepAt, h.progressAt = highest, h.now, h.now
+		h.noteWork("its training declared a new step")
 	}
 	if c == nil || c.StallLimit <= 0 || !h.commandRuns() || h.ending != nil ||
 		h.now.Sub(h.progressAt) < time.Duration(c.StallLimit) {

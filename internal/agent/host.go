@@ -426,6 +426,9 @@ func (h *host) addMeasurement(m *measurement) {
 	}
 	h.readClock()
 	_, up := h.options.Uptime()
+	if m.checkpoints {
+		h.noteWork("it writes checkpoints")
+	}
 	h.tracker.add(h.now.Add(m.end-up), m.end-m.start, m, len(h.options.Host.GPUs))
 	if h.warning != nil && !h.warning.accepted.IsZero() {
 		h.warning.measurements++

@@ -84,11 +84,8 @@ func (h *host) restingSince() time.Time {
 // checkKeepFile treats a touch of the keep file as work.
 func (h *host) checkKeepFile() {
 	if entered := modifiedAt(h.folder.path(EnteredFile)); entered.After(h.enteredAt) {
-		h.enteredAt, h.idleNotBefore = entered, h.now
-		h.cancelWarning("someone ran a command in it")
-		if e := h.ending; e != nil && e.Cause == causeIdle && !e.Killed && e.AskedAt.IsZero() {
-			h.cancelEnd("someone ran a command in it")
-		}
+		h.enteredAt = entered
+		h.noteWork("someone ran a command in it")
 	}
 	at, known := h.keepFileTime(), h.readState().KeepFileTime
 	if at.IsZero() || at.Equal(known) {
@@ -101,10 +98,16 @@ func (h *host) checkKeepFile() {
 	if h.warning == nil && h.ending == nil {
 		h.journal.add("extended", "~/.curfew/keep was touched")
 	}
+	h.noteWork("~/.curfew/keep was touched")
+}
+
+// noteWork restarts the idle time for a sign of work that the meters do not show, and withdraws what
+// was about to happen because of it.
+func (h *host) noteWork(why string) {
 	h.idleNotBefore = h.now
-	h.cancelWarning("~/.curfew/keep was touched")
-	if h.ending != nil && h.ending.Cause == causeIdle && !h.ending.Killed && h.ending.AskedAt.IsZero() {
-		h.cancelEnd("~/.curfew/keep was touched")
+	h.cancelWarning(why)
+	if e := h.ending; e != nil && e.Cause == causeIdle && !e.Killed && e.AskedAt.IsZero() {
+		h.cancelEnd(why)
 	}
 }
 

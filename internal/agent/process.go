@@ -27,8 +27,49 @@ type process struct {
 	startTicks uint64
 	// cpuTime includes children that ended.
 	cpuTime time.Duration
-	// diskBytes were read from and written to disks.
-	diskBytes uint64
+	// diskBytes were read from and written to disks, of which writtenBytes were written.
+	diskBytes, writtenBytes uint64
+	// waits is the time that its threads were runnable and waited for a CPU, and used one, by thread.
+	waits map[int]threadTime
+	// age is the time since its start; 0 if unknown.
+	age time.Duration
+}
+
+// threadTime is the scheduler's account of a thread.
+type threadTime struct{ run, wait time.Duration }
+
+// maxThreads is the most threads of a process whose waits are read.
+const maxThreads = 1024
+
+// readWaits reads /proc/PID/task/TID/schedstat. A kernel without it leaves the map empty.
+func readWaits(dir string) map[int]threadTime {
+	tasks, err := os.Open(dir + "/task")
+	if err != nil {
+		return nil
+	}
+	defer tasks.Close()
+	names, _ := tasks.Readdirnames(maxThreads) // what was read before an error counts
+	all := make(map[int]threadTime, len(names))
+	for _, name := range names {
+		data, err := os.ReadFile(dir + "/task/" + name + "/schedstat")
+		tid, numberErr := strconv.Atoi(name)
+		if t, ok := parseSchedstat(data); err == nil && numberErr == nil && ok {
+			all[tid] = t
+		}
+	}
+	return all
+}
+
+// parseSchedstat parses the nanoseconds that a thread ran, and those that it was runnable and
+// waited.
+func parseSchedstat(data []byte) (threadTime, bool) {
+	f := strings.Fields(string(data))
+	if len(f) < 2 {
+		return threadTime{}, false
+	}
+	run, err1 := strconv.ParseInt(f[0], 10, 64)
+	wait, err2 := strconv.ParseInt(f[1], 10, 64)
+	return threadTime{time.Duration(run), time.Duration(wait)}, err1 == nil && err2 == nil
 }
 
 // readProcess reads a process; fs.ErrNotExist means that it ended.
@@ -44,8 +85,10 @@ func readProcess(pid int) (process, error) {
 	}
 	p.pid = pid
 	if data, err := os.ReadFile(dir + "/io"); err == nil {
-		p.diskBytes = parseIO(data)
+		read, written := parseIO(data)
+		p.diskBytes, p.writtenBytes = read+written, written
 	}
+	p.waits = readWaits(dir)
 	return p, nil
 }
 
@@ -71,15 +114,18 @@ func parseStat(data []byte) (process, error) {
 }
 
 // parseIO parses /proc/PID/io.
-func parseIO(data []byte) (sum uint64) {
+func parseIO(data []byte) (read, written uint64) {
 	for line := range strings.Lines(string(data)) {
 		name, value, _ := strings.Cut(line, ": ")
-		if name == "read_bytes" || name == "write_bytes" {
-			n, _ := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
-			sum += n
+		n, _ := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+		switch name {
+		case "read_bytes":
+			read = n
+		case "write_bytes":
+			written = n
 		}
 	}
-	return sum
+	return read, written
 }
 
 // asNotExist maps the errors about a process that ended to fs.ErrNotExist.

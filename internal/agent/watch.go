@@ -24,6 +24,8 @@ type measurement struct {
 	// cpu is in percent (see sampler.cpuPercent); net and disk are bytes per second, negative if
 	// not measured.
 	cpu, net, disk float64
+	// checkpoints reports that a process keeps writing files, however little (see writeHistory).
+	checkpoints    bool
 	typedTerminals int // terminals with input during the measurement
 	gpus           []GPU
 	// noGPUs reports that the session has no GPUs, gpuErr why they could not be read.
@@ -45,6 +47,46 @@ type sampler struct {
 	lastAt              time.Duration // time of the last measurement; 0 before the first
 	connectionsSince    map[string]time.Time
 	gpusSeen            bool
+	writes              map[int]writeHistory
+}
+
+// writeHistory has the newest writes of a process; startTicks identifies the process.
+type writeHistory struct {
+	startTicks uint64
+	at         []time.Duration // since boot
+}
+
+const (
+	// checkpointBytes is the least that counts as a checkpoint: logs of idle programs write less.
+	checkpointBytes = 64 << 10
+	// checkpointWrites in checkpointWindow are work.
+	checkpointWrites = 4
+	checkpointWindow = 2 * time.Minute
+)
+
+// writesSteadily reports whether a process wrote checkpoints in several of its newest measurements.
+// A short write of a few files, as of an editor that saves, is no more than the disks' rate says.
+func (s *sampler) writesSteadily(now map[int]process, at time.Duration) (steadily bool) {
+	histories := map[int]writeHistory{}
+	for pid, p := range now {
+		h := s.writes[pid]
+		if h.startTicks != p.startTicks {
+			h = writeHistory{startTicks: p.startTicks}
+		}
+		old, ok := s.lastProcesses[pid]
+		if ok && old.startTicks == p.startTicks && p.writtenBytes >= old.writtenBytes+checkpointBytes {
+			h.at = append(h.at, at)
+		}
+		for len(h.at) > 0 && at-h.at[0] > checkpointWindow {
+			h.at = h.at[1:]
+		}
+		if len(h.at) > 0 {
+			histories[pid] = h
+		}
+		steadily = steadily || len(h.at) >= checkpointWrites
+	}
+	s.writes = histories
+	return steadily
 }
 
 // run measures periodically.
@@ -78,6 +120,7 @@ func (s *sampler) measure(ctx context.Context) (m measurement, ok bool) {
 	processes := map[int]process{}
 	for _, pid := range pids {
 		if p, err := readProcess(pid); err == nil {
+			p.age = now - time.Duration(p.startTicks)*(time.Second/clockTicks)
 			processes[pid] = p
 		}
 	}
@@ -85,6 +128,7 @@ func (s *sampler) measure(ctx context.Context) (m measurement, ok bool) {
 	elapsed := now - s.lastAt
 	m.cpu = s.cpuPercent(processes, elapsed)
 	m.disk = s.diskBytes(processes) / elapsed.Seconds()
+	m.checkpoints = s.writesSteadily(processes, now)
 	socks, err := connections()
 	m.net = s.networkBytes(processes, socks, err) / elapsed.Seconds()
 	m.terminals = terminals(processes)
@@ -102,7 +146,8 @@ func (s *sampler) measure(ctx context.Context) (m measurement, ok bool) {
 // cpuPercent returns the CPU use in percent: the share of one CPU used by the busiest process, or
 // of all CPUs by all processes, whichever is more. One busy thread thus counts as work on a machine
 // with 100 CPUs, while many idle threads, as in an open editor, do not. CPU time of ended children
-// counts for their parent.
+// counts for their parent. The time for which a starved thread waited for a CPU counts as used: on
+// a loaded machine a process with a low priority works as hard as it can.
 func (s *sampler) cpuPercent(now map[int]process, elapsed time.Duration) float64 {
 	ended := map[int]time.Duration{} // counted before and now part of the parent's time
 	for pid, p := range s.lastProcesses {
@@ -116,12 +161,38 @@ func (s *sampler) cpuPercent(now map[int]process, elapsed time.Duration) float64
 		if before, ok := s.lastProcesses[pid]; ok && before.startTicks == p.startTicks {
 			grown = p.cpuTime - before.cpuTime
 		}
-		grown = max(0, grown-ended[pid])
+		grown = max(0, grown-ended[pid]) + starved(p, s.lastProcesses[pid], elapsed)
 		sum += grown
 		most = max(most, grown)
 	}
 	share := func(d time.Duration) float64 { return 100 * d.Seconds() / elapsed.Seconds() }
 	return min(100, max(share(most), share(sum)/float64(runtime.NumCPU())))
+}
+
+// starvedShare is the share of the time for which a thread must be runnable for its waits to count.
+// A thread that wakes up often for little work waits each time as well, and is runnable for less.
+const starvedShare = 0.5
+
+// starved returns how long the starved threads of a process waited for a CPU since it was last
+// measured.
+func starved(now, before process, elapsed time.Duration) (waited time.Duration) {
+	if before.startTicks != now.startTicks {
+		before.waits = nil
+	}
+	if now.age > 0 {
+		elapsed = min(elapsed, now.age)
+	}
+	for tid, t := range now.waits {
+		old := before.waits[tid]
+		if t.run < old.run || t.wait < old.wait {
+			old = threadTime{} // another thread with the same number
+		}
+		run, wait := t.run-old.run, t.wait-old.wait
+		if (run + wait).Seconds() >= starvedShare*elapsed.Seconds() {
+			waited += min(wait, elapsed)
+		}
+	}
+	return waited
 }
 
 func (s *sampler) diskBytes(now map[int]process) (sum float64) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -328,7 +329,7 @@ func TestParseStat(t *testing.T) {
 		name: "a) b) (c", state: 'S', parent: 7, session: 40, tty: 34817, startTicks: 987654,
 		cpuTime: 2500 * time.Millisecond,
 	}
-	if err != nil || p != want {
+	if err != nil || !reflect.DeepEqual(p, want) {
 		t.Errorf("got %+v, %v, want %+v", p, err, want)
 	}
 }

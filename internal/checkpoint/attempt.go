@@ -19,6 +19,9 @@ type Attempt struct {
 	version string
 	// newest is the manifest of the newest snapshot, whose chunks are reused; nil before the first.
 	newest *Manifest
+	// newestKey is the key of newest, and known the files that it has as this machine read them.
+	newestKey string
+	known     FileStates
 	// index locates the reusable chunks: those of newest and those that this attempt stored.
 	index map[[32]byte]chunkLocation
 	parts []*storedPart
@@ -116,9 +119,11 @@ func (r Run) ClaimFor(ctx context.Context, writer string, generation int64) (*At
 func (a *Attempt) loadNewest(ctx context.Context, rank int) error {
 	a.index = map[[32]byte]chunkLocation{}
 	for _, s := range a.head.Snapshots[:min(1, len(a.head.Snapshots))] {
+		key := s.Manifest
 		m, err := a.run.snapshotManifest(ctx, s)
 		if err == nil && rank >= 0 && rank < len(m.Nodes) {
-			m, err = a.run.ReadManifest(ctx, m.Nodes[rank].Manifest)
+			key = m.Nodes[rank].Manifest
+			m, err = a.run.ReadManifest(ctx, key)
 		}
 		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotFound) {
 			a.Notes = append(a.Notes,
@@ -130,7 +135,7 @@ func (a *Attempt) loadNewest(ctx context.Context, rank int) error {
 			return err
 		}
 		if len(m.Nodes) == 0 {
-			a.setNewest(&m, m.storedParts())
+			a.setNewest(&m, key, m.storedParts())
 		}
 	}
 	return nil

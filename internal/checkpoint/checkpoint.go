@@ -25,6 +25,8 @@ var (
 	ErrConflict = errors.New("another writer replaced the object")
 	// ErrTooLarge means that the object exceeds the reader's limit.
 	ErrTooLarge = errors.New("the object is larger than its limit")
+	// ErrFull means that the store has no space for the object, so that nothing was written.
+	ErrFull = errors.New("the store is full")
 )
 
 // Errors of a run.
@@ -53,6 +55,17 @@ type Info struct {
 	Size int64
 	// Modified is by the clock of the store, never the local one.
 	Modified time.Time
+	// Changed is the last change of content or metadata, by the same clock; zero where the store
+	// knows no more than Modified.
+	Changed time.Time
+}
+
+// touched returns the latest time at which an object may have been changed.
+func (i Info) touched() time.Time {
+	if i.Changed.After(i.Modified) {
+		return i.Changed
+	}
+	return i.Modified
 }
 
 // Upload is an unfinished write: a multipart upload or a temporary file.

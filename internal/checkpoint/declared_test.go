@@ -42,7 +42,7 @@ func TestDeclaredFileRemovedDuringSave(t *testing.T) {
 		{"it is gone, and the next is declared", both, append(next[:3:3], whole20...), next, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := &saveRun{o: SaveOptions{Evidence: Evidence{Declared: tc.declared}}, before: tc.before}
+			s := &saveRun{o: SaveOptions{Evidence: Evidence{Declared: tc.declared}}, listed: tc.before}
 			there := map[string]bool{}
 			for _, f := range tc.after {
 				there[f.Path] = true

@@ -47,13 +47,8 @@ func groupOf(units []checkpointUnit, e Entry) string {
 }
 
 // planFinal orders the groups for the remaining time, newest first, without reading files.
-func planFinal(all []foundEntry, j judgment, newest *Manifest) []*saveGroup {
-	had := map[string]Entry{}
-	if newest != nil {
-		for _, e := range newest.Entries {
-			had[e.Path] = e
-		}
-	}
+func (s *saveRun) planFinal(all []foundEntry, j judgment) []*saveGroup {
+	had, newest := s.before, s.a.newest
 	by := map[string]*saveGroup{}
 	var list []*saveGroup
 	for i, f := range all {
@@ -73,10 +68,10 @@ func planFinal(all []foundEntry, j judgment, newest *Manifest) []*saveGroup {
 		}
 		if e, ok := had[f.Path]; !ok || e.Kind != f.Kind || e.Size != f.Size ||
 			e.Target != f.Target || f.Kind == File &&
-			!e.Modified.Equal(f.Modified) || e.Finished == "" {
+			!e.Modified.Equal(f.Modified) || e.Finished == "" || s.isDamaged(e) {
 			g.unchanged = false
 		}
-		if f.Kind == File {
+		if f.Kind == File && !s.readBefore(f) {
 			g.bytesToRead += f.Size
 		}
 	}
@@ -120,7 +115,7 @@ const minMeasuredBytes = 32 << 20
 // saveFinal reads groups, newest first, while time is left.
 func (s *saveRun) saveFinal(ctx context.Context, m Manifest, before []foundEntry) (Manifest, error) {
 	j := judgeFiles(before, s.o.Evidence)
-	s.groups = planFinal(before, j, s.a.newest)
+	s.groups = s.planFinal(before, j)
 	var rate int64
 	if s.a.newest != nil {
 		rate = s.a.newest.BytesPerSecond
@@ -146,7 +141,7 @@ func (s *saveRun) saveFinal(ctx context.Context, m Manifest, before []foundEntry
 			continue
 		}
 		for _, f := range g.files {
-			if f.Kind != File {
+			if f.Kind != File || s.read[f.Path] != nil {
 				continue
 			}
 			if err := s.readFile(ctx, f); errors.Is(err, context.DeadlineExceeded) {
@@ -213,12 +208,23 @@ func (s *saveRun) fillFromNewest(m *Manifest) error {
 			entries[e.Path] = e
 		}
 	}
-	had := map[*saveGroup]bool{}
+	had, lost := map[*saveGroup]bool{}, map[*saveGroup]bool{}
 	if s.a.newest != nil {
+		groupIn := func(e Entry) *saveGroup {
+			if g := of[e.Path]; g != nil {
+				return g
+			}
+			return by[groupOf(nil, e)]
+		}
 		for _, e := range s.a.newest.Entries {
-			g := of[e.Path]
-			if g == nil {
-				g = by[groupOf(nil, e)]
+			if g := groupIn(e); g != nil && s.isDamaged(e) {
+				lost[g] = true
+			}
+		}
+		for _, e := range s.a.newest.Entries {
+			g := groupIn(e)
+			if lost[g] && g.why != "" {
+				continue
 			}
 			if _, ok := entries[e.Path]; g == nil || g.why == "" && !g.unchanged || ok && e.Kind == Folder {
 				continue
@@ -239,6 +245,9 @@ func (s *saveRun) fillFromNewest(m *Manifest) error {
 		why := g.why
 		if had[g] {
 			why += "; it is as the snapshot before has it"
+		}
+		if lost[g] {
+			why += "; what the snapshot before has of it is damaged"
 		}
 		m.LeftOut = append(m.LeftOut, LeftOut{g.name, g.bytesToRead, why})
 	}

@@ -17,6 +17,17 @@ type Retention struct {
 	Keep int
 	// KeepFor keeps younger snapshots, by the clock of the store.
 	KeepFor time.Duration
+	// Now deletes also what is younger than MinAge. It may belong to a save under way, which then
+	// fails.
+	Now bool
+}
+
+// minAge returns the age from which unneeded objects are deleted.
+func (k Retention) minAge() time.Duration {
+	if k.Now {
+		return 0
+	}
+	return MinAge
 }
 
 // CollectResult is the result of a collection.
@@ -35,7 +46,8 @@ type CollectResult struct {
 const deleteBatch = 500
 
 // Collect drops snapshots beyond retention and deletes unneeded objects. It deletes nothing younger
-// than MinAge, nothing of a later epoch, and nothing at all if a retained manifest cannot be read.
+// than MinAge unless the retention says Now, nothing of a later epoch, and nothing at all if a
+// retained manifest cannot be read.
 func (a *Attempt) Collect(ctx context.Context, keep Retention) (CollectResult, error) {
 	c, err := a.collect(ctx, keep)
 	if err != nil {
@@ -75,7 +87,7 @@ func (a *Attempt) collect(ctx context.Context, keep Retention) (CollectResult, e
 		epoch := epochOf(i.Key)
 		switch {
 		case needed[i.Key], epoch == 0, epoch > a.head.Epoch: // foreign objects stay too
-		case now.Sub(i.Modified) < MinAge:
+		case now.Sub(i.Modified) < keep.minAge():
 			done.TooYoung++
 		default:
 			old = append(old, i)
@@ -101,17 +113,17 @@ func (a *Attempt) collect(ctx context.Context, keep Retention) (CollectResult, e
 			done.Bytes += o.Size
 		}
 	}
-	return done, a.abortUploads(ctx, now, &done)
+	return done, a.abortUploads(ctx, now, keep.minAge(), &done)
 }
 
 // abortUploads removes old unfinished writes.
-func (a *Attempt) abortUploads(ctx context.Context, now time.Time, done *CollectResult) error {
+func (a *Attempt) abortUploads(ctx context.Context, now time.Time, minAge time.Duration, done *CollectResult) error {
 	uploads, err := a.run.Store.Abandoned(ctx)
 	if err != nil {
 		return err
 	}
 	for _, u := range uploads {
-		if now.Sub(u.Begun) < MinAge {
+		if now.Sub(u.Begun) < minAge {
 			done.TooYoung++
 			continue
 		}

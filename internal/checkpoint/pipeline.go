@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -194,8 +193,7 @@ func (p *pipeline) storePart() {
 		defer func() { p.buffers <- buf }()
 		part.Size, part.SHA256, part.CRC32C = int64(len(buf)), hash(buf), crc(buf)
 		part.Key = partKey(p.a.head.Attempt, part.SHA256)
-		// The key contains the attempt and the content's hash, so an existing object is identical.
-		if err := p.a.run.Store.Create(p.ctx, part.Key, buf); err != nil && !errors.Is(err, ErrExists) {
+		if err := p.a.createPart(p.ctx, part.Part, buf); err != nil {
 			p.cancel(fmt.Errorf("store %s: %w", part.Key, err))
 			return
 		}
@@ -229,8 +227,8 @@ func (p *pipeline) finish() error {
 const minPartUse = 50
 
 // setNewest makes a manifest the newest and its chunks reusable.
-func (a *Attempt) setNewest(m *Manifest, parts []*storedPart) {
-	a.newest, a.parts, a.index = m, parts, map[[32]byte]chunkLocation{}
+func (a *Attempt) setNewest(m *Manifest, key string, parts []*storedPart) {
+	a.newest, a.newestKey, a.parts, a.index = m, key, parts, map[[32]byte]chunkLocation{}
 	used := make([]int64, len(parts))
 	seen := map[string]bool{}
 	for _, e := range m.Entries {
@@ -243,14 +241,17 @@ func (a *Attempt) setNewest(m *Manifest, parts []*storedPart) {
 	}
 	for _, e := range m.Entries {
 		for _, c := range e.Chunks {
-			var sum [32]byte
-			if n, err := hex.Decode(sum[:], []byte(c.SHA256)); err != nil || n != len(sum) ||
-				used[c.Part]*100 < parts[c.Part].Size*minPartUse {
-				continue
+			if sum, ok := c.sum(); ok && used[c.Part]*100 >= parts[c.Part].Size*minPartUse {
+				a.index[sum] = a.newestChunk(c)
 			}
-			a.index[sum] = a.newestChunk(c)
 		}
 	}
+}
+
+// sum returns the SHA-256 of the content in binary.
+func (c Chunk) sum() (sum [32]byte, ok bool) {
+	n, err := hex.Decode(sum[:], []byte(c.SHA256))
+	return sum, err == nil && n == len(sum)
 }
 
 // newestChunk returns the location of a chunk of the newest manifest.

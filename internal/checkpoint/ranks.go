@@ -55,8 +55,7 @@ func (a *Attempt) saveShare(ctx context.Context, dir string, o SaveOptions) (Res
 	if err != nil {
 		return Result{}, "", fmt.Errorf("save rank %d of %s: %w", o.Rank, dir, err)
 	}
-	a.setNewest(&m, s.parts)
-	return s.result(m), key, nil
+	return s.saved(m, key), key, nil
 }
 
 // Join makes one snapshot of the shares of all ranks. It returns ErrRanksMissing until each rank

@@ -26,6 +26,10 @@ type SaveOptions struct {
 	Deadline time.Time
 	// Full reuses nothing of the newest snapshot.
 	Full bool
+	// ReadAll reads also files with the size, inode and times that they had at the newest snapshot.
+	ReadAll bool
+	// Known are the files of the newest snapshot as an earlier process read them.
+	Known FileStates
 	// Rank and Ranks belong to one node of several: its manifest waits for [Attempt.Join].
 	Rank, Ranks int
 	// Progress receives the bytes read so far and in total.
@@ -43,6 +47,13 @@ type Result struct {
 	BytesRead, BytesStored int64
 	// Stale lists what is missing or taken from an earlier snapshot.
 	Stale []LeftOut
+	// Unread counts the files that were not read again, because they are as the snapshot before
+	// read them.
+	Unread int64
+	// Known are the files that a later save of the folder need not read again.
+	Known FileStates
+	// Notes are remarks for people: what was damaged in the store.
+	Notes []string
 }
 
 // saveRun is one save in progress.
@@ -60,9 +71,13 @@ type saveRun struct {
 	parts []*storedPart
 	// For a final save, groups are its groups and kept the paths taken from the newest snapshot.
 	groups []*saveGroup
-	// before is the listing before reading.
-	before []foundEntry
+	// listed is the listing before reading, before the entries of the newest snapshot by path.
+	listed []foundEntry
+	before map[string]Entry
 	kept   map[string]bool
+	notes  []string
+	// damaged are the parts of the newest snapshot that cannot be used, with the reason.
+	damaged map[string]string
 }
 
 // fileContent is the content read from a file.
@@ -72,6 +87,9 @@ type fileContent struct {
 	size   int64
 	// complete reports that the file was read to its end.
 	complete bool
+	// unread reports that the content is that of the newest snapshot; else at is when reading began.
+	unread bool
+	at     time.Time
 }
 
 // Save stores a folder as the next and newest snapshot of the run.
@@ -86,15 +104,25 @@ func (a *Attempt) Save(ctx context.Context, dir string, o SaveOptions) (Result, 
 		return Result{}, fmt.Errorf("save %s: %w", dir, err)
 	}
 	m.Seq = snapshot.Seq
-	a.setNewest(&m, s.parts)
-	got := s.result(m)
+	got := s.saved(m, snapshot.Manifest)
 	got.Snapshot = snapshot
 	return got, nil
 }
 
-// result summarizes a stored folder.
-func (s *saveRun) result(m Manifest) Result {
-	return Result{Manifest: m, BytesRead: s.pipe.read.Load(), BytesStored: s.pipe.sent.Load(), Stale: m.staleEntries()}
+// saved makes a stored folder the newest one, and summarizes it.
+func (s *saveRun) saved(m Manifest, key string) Result {
+	got := Result{
+		Manifest: m, BytesRead: s.pipe.read.Load(), BytesStored: s.pipe.sent.Load(), Stale: m.staleEntries(),
+		Known: FileStates{Manifest: key, Files: s.states(&m)}, Notes: s.notes,
+	}
+	for _, e := range m.Entries {
+		if c := s.read[e.Path]; e.Kind == File && c != nil && c.unread {
+			got.Unread++
+		}
+	}
+	s.a.setNewest(&m, key, s.parts)
+	s.a.known = got.Known
+	return got
 }
 
 // store stores the parts of a folder and returns the manifest without storing it.
@@ -104,14 +132,23 @@ func (a *Attempt) store(ctx context.Context, dir string, o SaveOptions) (*saveRu
 	if o.Full {
 		a.index = map[[32]byte]chunkLocation{}
 	}
-	s := &saveRun{a: a, dir: dir, o: o, started: a.run.Now(), read: map[string]*fileContent{}, kept: map[string]bool{}}
+	if o.Known.Manifest == a.newestKey && a.known.Manifest != a.newestKey {
+		a.known = o.Known
+	}
+	s := &saveRun{
+		a: a, dir: dir, o: o, started: a.run.Now(), read: map[string]*fileContent{}, kept: map[string]bool{},
+		before: a.newestEntries(),
+	}
 	work := ctx
 	if !o.Deadline.IsZero() {
 		var cancel context.CancelFunc
 		work, cancel = context.WithTimeout(ctx, s.storeWindow())
 		defer cancel()
 	}
-	var err error
+	err := s.checkParts(work)
+	if err != nil {
+		return nil, Manifest{}, err
+	}
 	if s.pipe, err = newPipeline(work, a, o.Workers, o.Uploads); err != nil {
 		return nil, Manifest{}, err
 	}
@@ -147,7 +184,7 @@ func (s *saveRun) readUntilStable(ctx context.Context) (Manifest, error) {
 	if err != nil {
 		return m, err
 	}
-	s.before = before
+	s.listed = before
 	if !s.o.Deadline.IsZero() {
 		return s.saveFinal(ctx, m, before)
 	}
@@ -156,7 +193,7 @@ func (s *saveRun) readUntilStable(ctx context.Context) (Manifest, error) {
 		if err := s.readChanged(ctx, before, j); err != nil {
 			return m, err
 		}
-		if slices.Contains(j.finished, "") {
+		if s.isUnproved(before, j) {
 			if err := s.waitQuiet(ctx); err != nil {
 				return m, err
 			}
@@ -169,7 +206,7 @@ func (s *saveRun) readUntilStable(ctx context.Context) (Manifest, error) {
 		if changed := s.compare(&m, after, j); !changed || round == maxReadRounds {
 			return m, nil
 		}
-		before, s.before = after, after
+		before, s.listed = after, after
 	}
 }
 
@@ -179,7 +216,7 @@ func (s *saveRun) readChanged(ctx context.Context, all []foundEntry, j judgment)
 	s.total = s.pipe.read.Load()
 	for i, f := range all {
 		if c := s.read[f.Path]; f.Kind != File || f.skipReason != "" || j.inProgress[i] || c != nil && c.complete &&
-			c.seen.unchanged(f) {
+			c.seen.unchanged(f) || s.readBefore(f) {
 			continue
 		}
 		todo = append(todo, f)
@@ -195,7 +232,7 @@ func (s *saveRun) readChanged(ctx context.Context, all []foundEntry, j judgment)
 
 // readFile reads one file into the pipeline; a file removed meanwhile is skipped.
 func (s *saveRun) readFile(ctx context.Context, f foundEntry) error {
-	c := &fileContent{seen: f}
+	c := &fileContent{seen: f, at: s.a.run.Now()}
 	s.read[f.Path] = c
 	err := s.pipe.readFile(ctx, path.Join(s.dir, f.Path), f.Size, c, func() {
 		if s.o.Progress != nil {
@@ -207,6 +244,17 @@ func (s *saveRun) readFile(ctx context.Context, f foundEntry) error {
 		return nil
 	}
 	return err
+}
+
+// isUnproved reports whether a file that was read has to stay unchanged for some time to count as
+// finished. One that is as the snapshot before read it has done so.
+func (s *saveRun) isUnproved(all []foundEntry, j judgment) bool {
+	for i, f := range all {
+		if c := s.read[f.Path]; j.finished[i] == "" && (c == nil || !c.unread) {
+			return true
+		}
+	}
+	return false
 }
 
 // waitQuiet waits for SaveOptions.Quiet.
@@ -222,7 +270,7 @@ func (s *saveRun) waitQuiet(ctx context.Context) error {
 func (s *saveRun) compare(m *Manifest, after []foundEntry, j judgment) (changed bool) {
 	m.Entries, m.LeftOut = nil, nil
 	there, created := map[string]bool{}, false
-	before := s.newestEntries()
+	before := s.before
 	for i, f := range after {
 		e := f.Entry
 		old, same := before[f.Path]
@@ -291,7 +339,7 @@ func (s *saveRun) declaredRemoved(after []foundEntry, j judgment, there map[stri
 			return true
 		}
 	}
-	for _, f := range s.before {
+	for _, f := range s.listed {
 		if u, ok := declared(f.Path); ok && u.path != "." && !there[f.Path] && f.skipReason == "" {
 			return true
 		}
@@ -300,10 +348,10 @@ func (s *saveRun) declaredRemoved(after []foundEntry, j judgment, there map[stri
 }
 
 // newestEntries returns the entries of the newest snapshot by path.
-func (s *saveRun) newestEntries() map[string]Entry {
+func (a *Attempt) newestEntries() map[string]Entry {
 	all := map[string]Entry{}
-	if s.a.newest != nil {
-		for _, e := range s.a.newest.Entries {
+	if a.newest != nil {
+		for _, e := range a.newest.Entries {
 			all[e.Path] = e
 		}
 	}
@@ -378,8 +426,12 @@ func (s *saveRun) fill(m *Manifest) {
 	}
 	m.At = s.a.run.Now().UTC()
 	m.NewBytes = s.pipe.sent.Load()
+	read := s.pipe.read.Load()
 	if took := m.At.Sub(m.StartedAt).Seconds(); took > 0 {
-		m.BytesPerSecond = int64(float64(s.pipe.read.Load()) / took)
+		m.BytesPerSecond = int64(float64(read) / took)
+	}
+	if s.a.newest != nil && s.a.newest.BytesPerSecond > 0 && read < minMeasuredBytes {
+		m.BytesPerSecond = s.a.newest.BytesPerSecond // a final save would expect to be as slow
 	}
 }
 

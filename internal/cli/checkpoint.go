@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"path"
 	"strconv"
 
@@ -96,7 +97,8 @@ func (a *app) newCheckpointSave() *cobra.Command {
 		Short: "Save a folder as the next snapshot of a run",
 		Long: `Saves a folder as the next snapshot of the run at URL: what changed is stored first, then
 the manifest that names it, then HEAD. The snapshot before stays until the new one is
-complete. The command claims the run: an earlier process that saves it can no longer write.
+complete. A file with the size, inode and times that it had at the last save from this
+machine is not read again (--read-all does). The command claims the run: an earlier process that saves it can no longer write.
 
 A checkpoint counts as finished when the training declared it (CURFEW_RUN_DIR), it was
 renamed into place, --done finds its marker, or --exited says that the process ended. Else
@@ -175,6 +177,8 @@ There is one snapshot of all ranks, or none if one does not come within --wait.`
 		"how long files have to stay unchanged where nothing else says that they are finished")
 	fl.StringVar(&deadline, "deadline", "", "time that a final save has, such as `90s`")
 	fl.BoolVar(&o.Full, "full", false, "store everything again, also what the snapshot before has")
+	fl.BoolVar(&o.ReadAll, "read-all", false,
+		"read also files with the size, inode and times that they had at the last save")
 	fl.IntVar(&o.Rank, "rank", 0, "which of several nodes this is; rank 0 claims the run and collects by --keep")
 	fl.IntVar(&o.Ranks, "ranks", 0, "`number` of nodes that save one snapshot together")
 	fl.StringVar(&patience, "wait", "10m", "how long a rank waits for the others")
@@ -300,16 +304,23 @@ was seen here before; the output names it and the newest snapshot that can still
 }
 
 func (a *app) newCheckpointGC() *cobra.Command {
+	const now = "--now deletes objects younger than 24h: a save or a restore of this run that is under way may need " +
+		"them and then fails."
 	var f storeFlags
 	var keep retentionFlags
+	var immediate, yes bool
 	c := &cobra.Command{
 		Use:   "gc URL",
 		Short: "Drop old snapshots of a run and delete what none needs",
 		Long: `Claims the run, drops snapshots beyond --keep and --keep-for, and deletes objects that no
 snapshot needs, if they are older than 24h by the store's clock. Uploads that no one ended
 are aborted. A process that saves the run at the same time can write no more: collect with
-curfew checkpoint save --keep there instead.`,
+curfew checkpoint save --keep there instead.
+
+--now deletes younger objects too, which frees a full disk. A save or a restore that is under
+way may need them and then fails: end it first. The command asks before it starts.`,
 		Example: `  curfew checkpoint gc file://$HOME/runs/resnet50 --keep 3
+  curfew checkpoint gc file://$HOME/runs/resnet50 --keep 1 --now
   curfew checkpoint gc s3://bucket/runs/resnet50 --keep 3 --keep-for 7d`,
 		Args: oneArg("the URL of a run"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -317,8 +328,19 @@ curfew checkpoint save --keep there instead.`,
 			if err != nil {
 				return err
 			}
+			r.Now = immediate
+			if yes && !r.Now {
+				return usageError("--yes is for --now, which asks before it deletes objects younger than 24h")
+			}
 			if err := f.apply(args[0]); err != nil {
 				return err
+			}
+			if r.Now {
+				if err := a.askFirst(yes, now+" Delete them?", &failure{
+					exit: ExitUsage, code: "no_consent", err: errors.New(now), hint: "end it first, and give --yes",
+				}); err != nil {
+					return err
+				}
 			}
 			doc, err := apphost.CheckpointGC(c.Context(), a.req, f.CheckpointStore, r)
 			return shown(a, report.CheckpointGC)(doc, err)
@@ -326,6 +348,8 @@ curfew checkpoint save --keep there instead.`,
 	}
 	f.add(c)
 	keep.add(c, 3, "0 drops none")
+	c.Flags().BoolVar(&immediate, "now", false, "delete also objects younger than 24h, which frees a full disk")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask before --now deletes")
 	a.outputs(c, tableJSON...)
 	return c
 }

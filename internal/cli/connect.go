@@ -169,19 +169,23 @@ func (a *app) untilHangup(ctx context.Context) (context.Context, context.CancelF
 
 // consent asks the person whether a line may be added to a file.
 func (a *app) consent(line, file string, yes bool) error {
-	if yes {
-		return nil
-	}
-	no := &failure{
+	return a.askFirst(yes, fmt.Sprintf(
+		"%s needs this line at its beginning, once; nothing else of it changes:\n\n  %s\n\nAdd it?", file, line), &failure{
 		exit: ExitUsage, code: "no_consent",
 		err:  fmt.Errorf("%s needs the line %q before its first Host", plain.Line(file), line),
 		hint: "add it, or give --yes",
+	})
+}
+
+// askFirst asks the person a question, and returns the failure unless the answer is yes.
+func (a *app) askFirst(yes bool, question string, no *failure) error {
+	if yes {
+		return nil
 	}
 	if a.Secret == nil { // no one is asked where there is no terminal
 		return no
 	}
-	plain.Fprintf(a.Stderr,
-		"%s needs this line at its beginning, once; nothing else of it changes:\n\n  %s\n\nAdd it? [y/N] ", file, line)
+	plain.Fprintf(a.Stderr, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(a.Stdin).ReadString('\n')
 	if err != nil && answer == "" {
 		return errors.Join(no, err)

@@ -18,9 +18,10 @@ import (
 
 // rightsizeFlags are the flags of plan rightsize.
 type rightsizeFlags struct {
-	source                                                    sourceFlags
-	period                                                    runtime.Period // of --from ledger
-	usage, from, columns, step, resource, tz, machine, region string
+	source                                                           sourceFlags
+	options                                                          rightsize.Options
+	period                                                           runtime.Period // of --from ledger
+	usage, from, columns, step, resource, tz, machine, region, needs string
 }
 
 func (a *app) newPlanRightsize() *cobra.Command {
@@ -40,10 +41,17 @@ the machine types that fit the measured memory and compute, with prices and draw
   curfew plan rightsize --usage g.csv --resource box --type g5.12xlarge -o html > rightsize.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			var err error
+			if f.needs != "" {
+				if f.options.Needs, err = rightsize.ParseFeatures(f.needs); err != nil {
+					return usageError("--needs: %v", err)
+				}
+				f.options.NeedsKnown = true
+			}
 			if f.from == "" {
 				return a.planRightsize(c.Context(), f)
 			}
-			if err := fromAccount("rightsize", f.from, f.usage != ""); err != nil {
+			if err = fromAccount("rightsize", f.from, f.usage != ""); err != nil {
 				return err
 			}
 			if f.from == "ledger" {
@@ -67,6 +75,8 @@ the machine types that fit the measured memory and compute, with prices and draw
 		"time `zone` of times without one, such as Europe/Berlin or +09:00 (default: that of this machine)")
 	fl.StringVar(&f.machine, "type", "", "current machine `type` (default: from the file)")
 	fl.StringVar(&f.region, "region", "", "region of the machines (default us-east-1)")
+	fl.StringVar(&f.needs, "needs", "",
+		"`features` that the work uses: bf16, fp8, nvlink, or none (default: all that its GPU has may be in use)")
 	a.outputs(c, reports...)
 	return c
 }
@@ -100,7 +110,9 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 		}
 	}
 	defer file.Close()
-	r, err := rightsize.FromUsage(ctx, file, t.Format, f.machine, book, rightsize.Params{Region: f.region})
+	r, err := rightsize.FromUsage(ctx, file, t.Format, f.machine, book, rightsize.Params{
+		Options: f.options, Region: f.region,
+	})
 	if err != nil {
 		return clouds.CloudError(err)
 	}
@@ -113,7 +125,8 @@ func (a *app) rightsizeScan(ctx context.Context, f rightsizeFlags) error {
 	if err != nil {
 		return err
 	}
-	out, err := accountplan.Rightsize(r, book, cfg.Thresholds.Coverage)
+	f.options.MinCoverage = cfg.Thresholds.Coverage
+	out, err := accountplan.Rightsize(r, book, f.options)
 	switch {
 	case errors.Is(err, accountplan.ErrUnmeasured):
 		return &failure{

@@ -63,7 +63,7 @@ func (j *judge) poolTracks(tracks []*usage.Track, s usage.Signal) (*usage.Stats,
 	coverage := 1.0
 	for i, t := range tracks {
 		meters[i] = t.Stats(s)
-		coverage = min(coverage, j.window.Coverage(meters[i]))
+		coverage = min(coverage, j.window.MeasuredCoverage(meters[i]))
 	}
 	return usage.Pool(meters...), coverage
 }
@@ -75,7 +75,7 @@ func (j *judge) memoryEvidence(seen []gpu) []usage.Evidence {
 	var st *usage.Stats
 	coverage, shares, any := 1.0, true, false
 	for _, g := range seen {
-		coverage = min(coverage, j.window.Coverage(g.memory.used))
+		coverage = min(coverage, j.window.MeasuredCoverage(g.memory.used))
 		if g.memory.used == nil {
 			continue
 		}
@@ -105,21 +105,22 @@ func (j *judge) hostEvidence() []usage.Evidence {
 	var out []usage.Evidence
 	m := &j.window.Machine
 	if cpu := m.Stats(usage.CPUUtil); cpu != nil {
-		out = append(out, j.evidenceOf("cpu_util_max_pct", plain.Decimal(cpu.Max, 1), j.window.Coverage(cpu), cpu))
+		out = append(out, j.evidenceOf("cpu_util_max_pct", plain.Decimal(cpu.Max, 1),
+			j.window.MeasuredCoverage(cpu), cpu))
 	} else {
 		out = append(out, j.evidenceOf("cpu_util_max_pct", notMeasured, 0, nil))
 	}
 	if net := m.Stats(usage.NetBytes); net != nil {
 		out = append(out, j.evidenceOf("net_mb_per_day", plain.Decimal(j.networkPerDay(), 1),
-			j.window.Coverage(net), net))
+			j.window.MeasuredCoverage(net), net))
 	} else {
 		out = append(out, j.evidenceOf("net_mb_per_day", notMeasured, 0, nil))
 	}
 	if s := m.Stats(usage.Sessions); s != nil {
-		out = append(out, j.evidenceOf("sessions_max", plain.Decimal(s.Max, 0), j.window.Coverage(s), s))
+		out = append(out, j.evidenceOf("sessions_max", plain.Decimal(s.Max, 0), j.window.MeasuredCoverage(s), s))
 	}
 	if k := m.Stats(usage.Kernels); k != nil {
-		out = append(out, j.evidenceOf("kernels_max", plain.Decimal(k.Max, 0), j.window.Coverage(k), k))
+		out = append(out, j.evidenceOf("kernels_max", plain.Decimal(k.Max, 0), j.window.MeasuredCoverage(k), k))
 	}
 	return append(out, j.q.progressEvidence()...)
 }

@@ -60,7 +60,7 @@ func (j *judge) tracks() (list []*usage.Track, gpus int) {
 
 // isKnown reports whether the samples of a signal cover the window and are fresh.
 func (j *judge) isKnown(st *usage.Stats) bool {
-	return j.window.Fresh(st, j.now) && j.window.Coverage(st) >= j.thresholds.MinCoverage
+	return j.window.Fresh(st, j.now) && j.window.MeasuredCoverage(st) >= j.thresholds.MinCoverage
 }
 
 // activeRecently reports whether a signal was active within Thresholds.Recent of its newest sample.
@@ -90,7 +90,7 @@ func (j *judge) gpu(t *usage.Track) gpu {
 		fresh = fresh || j.window.Fresh(st, j.now)
 		works = works || j.isActive(st)
 	}
-	g.Coverage = j.window.Coverage(meter)
+	g.Coverage = j.window.MeasuredCoverage(meter)
 	measured, parts := j.partitions(t)
 	wrong := j.contradiction(t, works)
 	switch {
@@ -217,10 +217,10 @@ func (j *judge) judgeRestingGPU(t *usage.Track, g gpu) gpu {
 		case largest >= j.thresholds.HeldMemory:
 			return g.withState(Held, "up to %s%% of memory was held, %s", plain.Number(largest, 0), still)
 		case j.isKnown(g.memory.used):
-			g.Coverage = min(g.Coverage, j.window.Coverage(g.memory.used))
+			g.Coverage = min(g.Coverage, j.window.MeasuredCoverage(g.memory.used))
 			return g.withState(Idle, "%s", still)
 		}
-		g.Coverage = min(g.Coverage, j.window.Coverage(g.memory.used))
+		g.Coverage = min(g.Coverage, j.window.MeasuredCoverage(g.memory.used))
 		return g.withState(Unknown, "samples of its memory cover %s%% of the window", plain.Number(100*g.Coverage, 0))
 	}
 	if j.isKnown(processes) && processes.Max == 0 {

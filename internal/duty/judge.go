@@ -15,6 +15,7 @@ type judge struct {
 	now        time.Time
 	thresholds Thresholds
 	q          *evaluation // evaluates the newest samples
+	hostOnly   bool        // the machine has no GPUs
 }
 
 // Judge judges a machine over the window. gpus is its number of GPUs: 0 for none, negative for
@@ -45,6 +46,7 @@ func Judge(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
 	j := &judge{window: w, now: now, thresholds: t.orDefault(), q: &q}
 	v := Verdict{}
 	if gpus == 0 && len(w.GPUs) == 0 && !w.Machine.MeasuresCompute() {
+		j.hostOnly = true
 		v = j.judgeHostOnly()
 	} else {
 		v = j.judgeGPUs(gpus)
@@ -57,14 +59,17 @@ func Judge(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
 	return v
 }
 
-// length returns the window's length.
-func (j *judge) length() time.Duration { return j.window.To.Sub(j.window.From) }
+// length returns how long the machine could be measured within the window: since its launch, and
+// since the first sample of its GPUs or, without GPUs, of its host.
+func (j *judge) length() time.Duration {
+	return max(0, j.window.To.Sub(j.window.MeasuredFrom(!j.hostOnly)))
+}
 
 // tooShort reports whether the window is too short to call anything idle or held.
 func (j *judge) tooShort() bool { return j.length() < j.thresholds.MinWindow }
 
 func (j *judge) tooShortText() string {
-	return fmt.Sprintf("the window of %s is shorter than %s", plain.Duration(j.length()),
+	return fmt.Sprintf("it could be measured for %s, which is shorter than %s", plain.Duration(j.length()),
 		plain.Duration(j.thresholds.MinWindow))
 }
 
@@ -172,16 +177,16 @@ func (j *judge) judgeByHost(v Verdict, held []gpu) Verdict {
 			resting, plain.Number(peak, 1))
 	case cpu != nil && !j.isKnown(cpu):
 		return v.asUnknown("%s, but samples of its CPUs are old or cover %s%% of the window", resting,
-			plain.Number(100*j.window.Coverage(cpu), 0))
+			plain.Number(100*j.window.MeasuredCoverage(cpu), 0))
 	case net != nil && !j.isKnown(net):
 		return v.asUnknown("%s, but samples of its network are old or cover %s%% of the window", resting,
-			plain.Number(100*j.window.Coverage(net), 0))
+			plain.Number(100*j.window.MeasuredCoverage(net), 0))
 	case len(held) > 0:
 		return v.asHeld("%s", j.heldWhy(held))
 	}
 	for _, st := range []*usage.Stats{cpu, net} {
 		if st != nil {
-			v.Coverage = min(v.Coverage, j.window.Coverage(st))
+			v.Coverage = min(v.Coverage, j.window.MeasuredCoverage(st))
 		}
 	}
 	v.State, v.Why = Idle, "0% compute and nothing held for "+plain.Duration(v.Duration)
@@ -191,7 +196,8 @@ func (j *judge) judgeByHost(v Verdict, held []gpu) Verdict {
 // judgeHostOnly judges a machine without GPUs.
 func (j *judge) judgeHostOnly() Verdict {
 	cpu, net := j.window.Machine.Stats(usage.CPUUtil), j.window.Machine.Stats(usage.NetBytes)
-	v := Verdict{Evidence: j.hostEvidence(), Coverage: min(j.window.Coverage(cpu), j.window.Coverage(net))}
+	v := Verdict{Evidence: j.hostEvidence(), Coverage: min(
+		j.window.MeasuredCoverage(cpu), j.window.MeasuredCoverage(net))}
 	if cpu == nil && net == nil {
 		return v.asUnknown("neither CPU nor network was measured")
 	}
@@ -201,17 +207,17 @@ func (j *judge) judgeHostOnly() Verdict {
 	traffic := j.networkPerDay()
 	switch {
 	case cpu != nil && cpu.Max >= j.thresholds.IdleCPU && (j.isKnown(cpu) || j.activeRecently(cpu)):
-		v.Coverage = j.window.Coverage(cpu)
+		v.Coverage = j.window.MeasuredCoverage(cpu)
 		return v.asBusy("CPU reaches %s%%", plain.Number(cpu.Max, 1))
 	case traffic >= j.thresholds.IdleNetwork && j.isKnown(net):
-		v.Coverage = j.window.Coverage(net)
+		v.Coverage = j.window.MeasuredCoverage(net)
 		return v.asBusy("%s MB a day cross its network", plain.Number(traffic, 1))
 	case !j.isKnown(cpu):
 		return v.asUnknown("samples of its CPU are old or cover %s%% of the window",
-			plain.Number(100*j.window.Coverage(cpu), 0))
+			plain.Number(100*j.window.MeasuredCoverage(cpu), 0))
 	case !j.isKnown(net):
 		return v.asUnknown("samples of its network are old or cover %s%% of the window",
-			plain.Number(100*j.window.Coverage(net), 0))
+			plain.Number(100*j.window.MeasuredCoverage(net), 0))
 	case j.tooShort():
 		return v.asUnknown("%s", j.tooShortText())
 	}

@@ -288,8 +288,32 @@ func TestJudge(t *testing.T) {
 		},
 		{
 			name: "agent installed yesterday, idle since",
-			m:    days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h < 312, 0) }), gpus: 1,
-			want: Unknown,
+			m: days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h < 312, 0) }).
+				series("0", usage.MemUsed, func(h int) float64 { return missing(h < 312, 0) }).
+				series("0", usage.MemTotal, func(h int) float64 { return missing(h < 312, 80*gib) }),
+			gpus: 1, want: Idle, why: "0% compute and nothing held for 1d",
+		},
+		{
+			name: "agent installed five hours ago, idle since",
+			m:    days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h < 331, 0) }), gpus: 1,
+			want: Unknown, why: "it could be measured for 5h, which is shorter than 1d",
+		},
+		{
+			name: "agent installed yesterday, with gaps since",
+			m:    days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h < 300 || h%3 == 1, 0) }),
+			gpus: 1, want: Unknown, why: "samples cover 67% of the window",
+		},
+		{
+			name: "metrics of one of two GPUs begin later",
+			m: days(14).gpu("0", 0, 0).flat("1", usage.MemUsed, 0).
+				series("1", usage.GPUUtil, func(h int) float64 { return missing(h < 312, 0) }),
+			gpus: 2, want: Unknown, why: "samples cover 7% of the window",
+		},
+		{
+			name: "young machine without GPUs, idle since",
+			m: days(14).series("", usage.CPUUtil, func(h int) float64 { return missing(h < 300, 1) }).
+				series("", usage.NetBytes, func(h int) float64 { return missing(h < 300, 0) }),
+			gpus: 0, want: Idle, why: "for 1d 12h",
 		},
 		{
 			name: "window under a day", m: hours(23).gpus(1, 0, 0).host(1, 1), gpus: 1, want: Unknown,

@@ -70,6 +70,14 @@ func (f *folder) make() (*os.Root, error) {
 	return dir, nil
 }
 
+// full marks the error of a disk without space, or of a user without quota.
+func full(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: %w", checkpoint.ErrFull, err)
+	}
+	return err
+}
+
 // explained adds the remedy to an error about a folder that cannot be trusted.
 func explained(err error) error {
 	var e *trust.Error
@@ -234,7 +242,7 @@ func (f *folder) List(ctx context.Context, prefix string, each func(checkpoint.I
 		if strings.HasPrefix(path.Base(key), unfinished) || key == lockName || !strings.HasPrefix(key, prefix) {
 			return nil
 		}
-		return each(checkpoint.Info{Key: key, Size: i.Size(), Modified: i.ModTime()})
+		return each(checkpoint.Info{Key: key, Size: i.Size(), Modified: i.ModTime(), Changed: changed(i)})
 	})
 }
 
@@ -307,7 +315,8 @@ func visit(ctx context.Context, in *os.Root, d fs.DirEntry, key, prefix string,
 }
 
 // Create implements checkpoint.Writer.
-func (f *folder) Create(ctx context.Context, key string, data []byte) error {
+func (f *folder) Create(ctx context.Context, key string, data []byte) (err error) {
+	defer func() { err = full(err) }()
 	dir, err := f.make()
 	if err != nil {
 		return err
@@ -335,7 +344,8 @@ func (f *folder) Create(ctx context.Context, key string, data []byte) error {
 }
 
 // Replace implements checkpoint.Writer.
-func (f *folder) Replace(ctx context.Context, key string, data []byte, on string) (string, error) {
+func (f *folder) Replace(ctx context.Context, key string, data []byte, on string) (now string, err error) {
+	defer func() { err = full(err) }()
 	dir, err := f.make()
 	if err != nil {
 		return "", err
@@ -359,7 +369,6 @@ func (f *folder) Replace(ctx context.Context, key string, data []byte, on string
 	if err := flock(ctx, lock); err != nil {
 		return "", fmt.Errorf("lock %s: %w", f.root, err)
 	}
-	now := ""
 	switch old, err := readIn(dir, key, 1<<62); {
 	case err == nil:
 		now = version(old)

@@ -256,6 +256,9 @@ func (b *bucket) put(ctx context.Context, key string, data []byte, condition fun
 		return b.api.PutObject(ctx, in,
 			s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware), b.in)
 	})
+	if answered(err, http.StatusInsufficientStorage) { // servers on disks of their own
+		return "", fmt.Errorf("%w: %w", checkpoint.ErrFull, err)
+	}
 	if err != nil {
 		return "", err
 	}

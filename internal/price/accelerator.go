@@ -32,6 +32,17 @@ type Accelerator struct {
 	AsOf        time.Time `json:"-"`
 }
 
+// NVLink reports whether machines with several of these devices join them by NVLink, as NVIDIA's data
+// sheets of the SXM and NVL forms say; clouds sell the others on PCIe alone.
+func (a Accelerator) NVLink() bool {
+	model, _, _ := strings.Cut(a.Name, "-")
+	switch model {
+	case "V100", "A100", "H100", "GH200", "H200", "B200", "B300":
+		return true
+	}
+	return false
+}
+
 // accelerators by other names: the catalogs', the drivers' and the vendors'.
 // "V100", "A100" and "H100" without memory are the smaller variant, as in the
 // catalogs that sell both.

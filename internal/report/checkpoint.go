@@ -58,6 +58,15 @@ func took(seconds float64, size int64) string {
 	return fmt.Sprintf("%s, %s/s", plain.Duration(d.Round(time.Second)), plain.Size(float64(size)/seconds))
 }
 
+// readNote returns the part of the folder that was read.
+func readNote(d view.CheckpointSave) string {
+	note := plain.Size(d.ReadBytes) + " read"
+	if d.UnreadFiles > 0 {
+		note += ", " + plain.Count(d.UnreadFiles, "file") + " unchanged and not read"
+	}
+	return note
+}
+
 // CheckpointSave shows what a save did.
 func CheckpointSave(d view.CheckpointSave, globals string) layout.Sheet {
 	s := layout.Sheet{
@@ -74,7 +83,7 @@ func CheckpointSave(d view.CheckpointSave, globals string) layout.Sheet {
 	s.Figures = []layout.Figure{
 		{Label: "state", Value: snapshotState(d.Snapshot)},
 		{Label: "newest step", Value: stepOf(d.Snapshot)},
-		{Label: "sent", Value: plain.Size(d.SentBytes), Note: plain.Size(d.ReadBytes) + " read"},
+		{Label: "sent", Value: plain.Size(d.SentBytes), Note: readNote(d)},
 		{Label: "time", Value: took(d.Seconds, d.ReadBytes)},
 		{Label: "writer", Value: d.Attempt},
 	}

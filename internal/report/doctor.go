@@ -24,6 +24,26 @@ func DoctorState(d view.DoctorState) layout.Sheet {
 	s.Figures = append(s.Figures, layout.Figure{
 		Label: "state", Value: d.Database, Note: plain.Size(d.Bytes) + ", " + held,
 	})
+	growth := layout.Figure{Label: "growth", Value: "unknown", Note: "its size is known for less than a day here"}
+	if g := d.GrowthPerDay; g != nil {
+		growth.Value = plain.Size(max(*g, 0)) + " a day"
+		growth.Note = "since " + plain.Time(d.GrowthSince)
+	}
+	s.Figures = append(s.Figures, growth)
+	if !d.OldestChargeAt.IsZero() {
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "oldest row", Value: plain.Time(d.OldestChargeAt), Note: "of the ledger",
+		})
+	}
+	backup := layout.Figure{Label: "backup", Value: "unknown", Note: "none was made from this machine. " + d.Restore}
+	if b := d.Backup; b != nil {
+		backup.Value = plain.Duration(d.At.Sub(b.At).Round(time.Minute)) + " ago"
+		backup.Note = b.File + ", " + plain.Size(b.Bytes) + ". " + d.Restore
+		if b.Missing {
+			backup.Note = b.File + ", which is no longer there. " + d.Restore
+		}
+	}
+	s.Figures = append(s.Figures, backup)
 	for _, r := range d.Rounds {
 		s.Figures = append(s.Figures, layout.Figure{
 			Label: "newest pass", Value: r.Account,

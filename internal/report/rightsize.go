@@ -74,7 +74,34 @@ func Rightsize(r rightsize.Report) layout.Sheet {
 	if len(r.Resources) > 0 {
 		s.Tables = append(s.Tables, rightsizeMachines(r))
 	}
+	s.Tables = append(s.Tables, slowGPUs(r)...)
 	return s
+}
+
+// slowGPUs is the table of causes of low utilization of the machine with the largest saving that has
+// any.
+func slowGPUs(r rightsize.Report) []layout.Grid {
+	for _, m := range bySaving(r.Resources) {
+		if len(m.Reasons) == 0 {
+			continue
+		}
+		g := layout.Grid{
+			Title: "Why the GPUs of " + m.Name + " are slow", Head: []string{"cause", "holds", "evidence"},
+		}
+		for _, x := range m.Reasons {
+			holds := map[string]string{usage.True.String(): "yes", usage.False.String(): "no"}[x.Answer]
+			g.Rows = append(g.Rows, []string{
+				strings.ReplaceAll(x.Name, "-", " "), cmp.Or(holds, "unknown"), x.Why,
+			})
+			next := ""
+			if x.Next != "" {
+				next = "next: " + x.Next
+			}
+			g.Notes = append(g.Notes, next)
+		}
+		return []layout.Grid{g}
+	}
+	return nil
 }
 
 // rightsizeTitle is the decision with its dollars.
@@ -88,23 +115,28 @@ func rightsizeTitle(r rightsize.Report) string {
 	switch {
 	case r.SavingUSD.Known() && moves == 1 && len(r.Resources) == 1:
 		m := r.Resources[0]
-		return fmt.Sprintf("Move %s from %s to %s: saves %s a month", m.Name, m.Type,
-			m.Fits[0].Type, r.SavingUSD.String())
+		to, _ := m.Advised()
+		return fmt.Sprintf("Move %s from %s to %s: saves %s a month", m.Name, m.Type, to.Type, r.SavingUSD.String())
 	case r.SavingUSD.Known() && moves > 0:
 		return fmt.Sprintf("Move %s to smaller types: saves %s a month",
 			plain.Count(moves, "machine"), r.SavingUSD.String())
 	case r.Judged == 0:
 		return fmt.Sprintf("No verdict: %s", r.Why)
 	}
+	if _, ok := r.Advised(); !ok && len(r.Fits) > 0 {
+		return fmt.Sprintf("Keep the current types: the cheaper ones lack %s, which the work may use",
+			strings.Join(r.Fits[0].Lacks, " and "))
+	}
 	return fmt.Sprintf("Keep the current types: no fitting type with a known price is cheaper (%s)", r.Why)
 }
 
 // moveSaving is the monthly saving of the cheapest type that fits a machine; 0 where there is none.
 func moveSaving(m rightsize.Resource) money.Amount {
-	if len(m.Fits) == 0 {
+	to, ok := m.Advised()
+	if !ok {
 		return 0
 	}
-	return m.Fits[0].SavingUSD.Or(0)
+	return to.SavingUSD.Or(0)
 }
 
 // bySaving returns the machines, the largest saving first.
@@ -136,7 +168,8 @@ func rightsizeMachines(r rightsize.Report) layout.Grid {
 	for _, m := range bySaving(r.Resources)[:min(len(r.Resources), shownOffers)] {
 		to, saving, why := "–", "–", []string{}
 		if v := moveSaving(m); v > 0 {
-			to, saving = m.Fits[0].Type, v.Dollars()
+			fit, _ := m.Advised()
+			to, saving = fit.Type, v.Dollars()
 		}
 		for _, reason := range m.Reasons {
 			if reason.Answer == usage.True.String() {

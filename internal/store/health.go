@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -19,6 +20,8 @@ type Size struct {
 	Entries  int64
 	// OldestAt and NewestAt are the times of the first and last entry of the audit log.
 	OldestAt, NewestAt time.Time
+	// OldestChargeAt is the time of the oldest observation of the ledger; zero without any.
+	OldestChargeAt time.Time
 }
 
 // Size returns what the state takes.
@@ -39,7 +42,16 @@ func (s *Store) Size(ctx context.Context) (Size, error) {
 	err := s.db.get(ctx, &ends, "SELECT (SELECT entry FROM audit_head WHERE id = 1) AS entries,"+
 		" (SELECT at FROM audit ORDER BY id LIMIT 1) AS oldest, (SELECT at FROM audit ORDER BY id DESC LIMIT 1) AS newest")
 	out.Entries, out.OldestAt, out.NewestAt = ends.Entries, ends.Oldest.Time, ends.Newest.Time
-	return out, attempted(err, "read the ends of the audit log")
+	if err != nil {
+		return out, attempted(err, "read the ends of the audit log")
+	}
+	var oldest sql.NullInt64
+	err = s.db.get(ctx, &oldest, "SELECT MIN(oldest) FROM (SELECT (SELECT MIN(at) FROM ledger_observations"+
+		" WHERE account = a.id) AS oldest FROM ledger_accounts a) AS ends")
+	if oldest.Valid {
+		out.OldestChargeAt = time.UnixMicro(oldest.Int64).UTC()
+	}
+	return out, attempted(err, "read the oldest row of the ledger")
 }
 
 // AccountRound is the newest round of an account.

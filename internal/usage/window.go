@@ -120,6 +120,8 @@ type Stats struct {
 	// Active counts points at or above the floor, or the rises of a counter.
 	Active int
 
+	// perGPU reports that the signal is one of GPUs.
+	perGPU bool
 	// step and source of the window that measured the signal
 	step        time.Duration
 	source      string
@@ -149,6 +151,7 @@ func (w *Window) Add(gpu string, s Signal, p Point) bool {
 	if st == nil {
 		st = &Stats{
 			Min: p.Mean, Max: p.Max, First: p.Time, Last: p.Time, step: w.Step, source: w.Source, lastMean: p.Mean,
+			perGPU: s.PerGPU(),
 		}
 		t.stats[s] = st
 	}
@@ -241,6 +244,40 @@ func (w *Window) Coverage(st *Stats) float64 {
 		return 0
 	}
 	return float64(st.coverage.total) / float64(w.To.Sub(w.From))
+}
+
+// MeasuredFrom returns the time from which on a signal could be measured: that of the first sample of
+// any signal of its kind, of the GPUs or of the host, as the metrics of one agent begin together. It
+// is the end of the window where there is none.
+func (w *Window) MeasuredFrom(perGPU bool) time.Time {
+	from := w.To
+	for s := range numSignals {
+		if s.PerGPU() != perGPU {
+			continue
+		}
+		if st := w.Machine.stats[s]; st != nil && st.First.Before(from) {
+			from = st.First
+		}
+		for _, t := range w.GPUs {
+			if st := t.stats[s]; st != nil && st.First.Before(from) {
+				from = st.First
+			}
+		}
+	}
+	return from
+}
+
+// MeasuredCoverage is [Window.Coverage] over the time since the signal could be measured. A machine
+// that is younger than the window, or whose metrics began within it, is judged over that time.
+func (w *Window) MeasuredCoverage(st *Stats) float64 {
+	if st == nil {
+		return 0
+	}
+	length := w.To.Sub(w.MeasuredFrom(st.perGPU))
+	if length <= 0 {
+		return 0
+	}
+	return float64(st.coverage.total) / float64(length)
 }
 
 // Covered returns how much time of the window the points of a signal cover.

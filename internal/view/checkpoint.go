@@ -24,9 +24,11 @@ type CheckpointSave struct {
 	Attempt  string              `json:"attempt"`
 	Snapshot checkpoint.Snapshot `json:"snapshot"`
 	// ReadBytes were read, SentBytes stored; the rest is in the store already.
-	ReadBytes int64   `json:"read_bytes"`
-	SentBytes int64   `json:"sent_bytes"`
-	Seconds   float64 `json:"seconds"`
+	ReadBytes int64 `json:"read_bytes"`
+	SentBytes int64 `json:"sent_bytes"`
+	// UnreadFiles were not read again: their size, inode and times are those of the last save.
+	UnreadFiles int64   `json:"unread_files"`
+	Seconds     float64 `json:"seconds"`
 	// LeftOut are the files that the snapshot lacks or has in another state than the folder.
 	LeftOut []checkpoint.LeftOut `json:"left_out"`
 	// Unsettled are files that changed while they were read.

@@ -12,6 +12,17 @@ type DoctorState struct {
 	// Database is sqlite or postgres, Bytes what the state takes on disk.
 	Database string `json:"database"`
 	Bytes    int64  `json:"bytes"`
+	// GrowthPerDay is its growth a day since GrowthSince, in bytes; null before this machine has seen
+	// its size for a day.
+	GrowthPerDay *int64    `json:"growth_bytes_per_day"`
+	GrowthSince  time.Time `json:"growth_since,omitzero"`
+	// OldestChargeAt is the time of the oldest row of the ledger; absent without any.
+	OldestChargeAt time.Time `json:"oldest_charge_at,omitzero"`
+	// Backup is the newest backup that `curfew state backup` wrote from this machine; null without
+	// any. Those of other programs are not known.
+	Backup *NewestBackup `json:"backup"`
+	// Restore has the commands that back up and restore the state.
+	Restore string `json:"restore"`
 	// AuditEntries are the entries of the audit log, OldestAt and NewestAt the times of its
 	// first and last; absent without any.
 	AuditEntries int64     `json:"audit_entries"`
@@ -21,6 +32,15 @@ type DoctorState struct {
 	Rounds []AccountRound `json:"rounds"`
 	// Troubles are in the order in which to look at them.
 	Troubles []Trouble `json:"troubles"`
+}
+
+// NewestBackup is a backup of the state.
+type NewestBackup struct {
+	At    time.Time `json:"at"`
+	File  string    `json:"file"`
+	Bytes int64     `json:"bytes"`
+	// Missing is true where the file is no longer there.
+	Missing bool `json:"missing"`
 }
 
 // AccountRound is the newest round of an account.

@@ -1,11 +1,12 @@
-// Command checkpointbench saves and restores a folder with curfew, `aws s3 sync` and rclone
+// Command checkpointbench saves and restores a folder with curfew, restic, `aws s3 sync` and rclone
 // against one real S3 server, as the folder changes by nothing, by 5% and as a whole:
 //
 //	go run ./test/checkpointbench -size 10737418240 ./bin/curfew
 //
 // For each it prints seconds, bytes that went over the wire and peak memory. It fails where
-// curfew takes over 1.15 times as long as `aws s3 sync` for a folder that is new, or sends
-// over a tenth of its bytes for one of which 5% changed.
+// curfew takes over 1.15 times as long as `aws s3 sync` for a folder that is new, or as restic for
+// one that did not change, or sends over a tenth of the bytes of `aws s3 sync` for one of which 5%
+// changed.
 package main
 
 import (
@@ -139,10 +140,19 @@ func bench(ctx context.Context, out io.Writer, curfew, temp string, size int64, 
 		"RCLONE_CONFIG_S_ENDPOINT=http://"+l.Addr().String(), "RCLONE_CONFIG_S_REGION=us-east-1",
 		"RCLONE_CONFIG_S_ACCESS_KEY_ID="+versitygw.AccessKey, "RCLONE_CONFIG_S_SECRET_ACCESS_KEY="+versitygw.SecretKey)
 	tools := available(curfew)
+	env = append(env, "RESTIC_PASSWORD=bench",
+		"RESTIC_REPOSITORY=s3:http://"+l.Addr().String()+"/"+versitygw.Bucket+"/restic",
+		"RESTIC_CACHE_DIR="+filepath.Join(work, "restic-cache"))
+	if slices.ContainsFunc(tools, func(t tool) bool { return t.name == restic }) {
+		if _, err := w.run(ctx, env, []string{restic, "--quiet", "init"}); err != nil {
+			return fmt.Errorf("%s init: %w", restic, err)
+		}
+	}
 	dir := filepath.Join(work, "folder")
 	if err := fill(dir, size, files, 1); err != nil {
 		return err
 	}
+	time.Sleep(4 * time.Second) // a file that changed just before it was read is read once more
 	fmt.Fprintf(out, "%s in %d files, changes of %s, against versitygw on loopback\n\n", plain.Size(size), files,
 		plain.Size(int64(length)))
 	fmt.Fprintf(out, "%-22s %-14s %9s %12s %12s %12s\n", "folder", "tool", "seconds", "sent",
@@ -166,7 +176,7 @@ func bench(ctx context.Context, out io.Writer, curfew, temp string, size int64, 
 		change func() error
 	}{
 		{"new", func() error { return nil }},
-		{"0% changed", func() error { return nil }},
+		{unchanged, func() error { return nil }},
 		{"5% changed", func() error { return change(dir, 0.05, length, false) }},
 		{"5% inserted", func() error { return change(dir, 0.05, length, true) }},
 		{"100% changed", func() error { return fill(dir, size, files, 2) }},
@@ -194,9 +204,33 @@ func bench(ctx context.Context, out io.Writer, curfew, temp string, size int64, 
 	return judge(out, all)
 }
 
+const (
+	restic    = "restic"
+	unchanged = "0% changed"
+)
+
 // judge holds the figures against what is promised.
 func judge(out io.Writer, all map[string]map[string]figure) error {
-	const yardstick = "aws s3 sync"
+	return errors.Join(judgeUnchanged(out, all[unchanged]), judgeAgainst(out, all, "aws s3 sync"))
+}
+
+// judgeUnchanged compares the saves of an unchanged folder.
+func judgeUnchanged(out io.Writer, by map[string]figure) error {
+	other, ok := by[restic]
+	if !ok {
+		fmt.Fprintf(out, "\n%s is not installed: nothing to compare an unchanged folder with\n", restic)
+		return nil
+	}
+	ratio := by["curfew"].seconds / other.seconds
+	fmt.Fprintf(out, "\n%s: %.2f times the seconds of %s", unchanged, ratio, restic)
+	if ratio > 1.15 {
+		return fmt.Errorf("%s takes %.2f times as long as %s, over 1.15", unchanged, ratio, restic)
+	}
+	return nil
+}
+
+// judgeAgainst compares what changed, and what is new.
+func judgeAgainst(out io.Writer, all map[string]map[string]figure, yardstick string) error {
 	if _, ok := all["new"][yardstick]; !ok {
 		fmt.Fprintf(out, "\n%s is not installed: nothing to compare with\n", yardstick)
 		return nil
@@ -243,6 +277,13 @@ func available(curfew string) []tool {
 				return []string{"aws", "s3", "sync", "--only-show-errors", "--delete", dir, at}
 			},
 			func(dir string) []string { return []string{"aws", "s3", "sync", "--only-show-errors", at, dir} }})
+	}
+	if _, err := exec.LookPath(restic); err == nil {
+		tools = append(tools, tool{restic,
+			func(dir string) []string {
+				return []string{"sh", "-c", `cd "$1" && restic --quiet backup .`, "sh", dir}
+			},
+			func(dir string) []string { return []string{restic, "--quiet", "restore", "latest", "--target", dir} }})
 	}
 	if _, err := exec.LookPath("rclone"); err == nil {
 		at := "s:" + versitygw.Bucket + "/rclone"

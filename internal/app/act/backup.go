@@ -47,5 +47,10 @@ func BackupState(ctx context.Context, req *runtime.Request, path string) (view.S
 			Class: runtime.Usage, Code: "file_exists", Err: err, Hint: "a backup replaces no file: give another name",
 		}
 	}
+	if err == nil {
+		sizes := openSizes(req)
+		sizes.Backup = &doc
+		sizes.save()
+	}
 	return doc, err
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -32,6 +33,14 @@ var troubles = []string{
 	view.TroubleToken,
 }
 
+// restoreHow has, for each database, the commands that back up and restore the state.
+var restoreHow = map[string]string{
+	"sqlite": "`curfew state backup FILE` writes a backup; to restore, stop the service and put the file as curfew.db " +
+		"into an empty data directory, then run `curfew audit --verify` on it",
+	"postgres": "pg_dump --format=custom writes a backup; to restore, stop the service, fill an empty database with " +
+		"pg_restore, then run `curfew audit --verify` on it",
+}
+
 // DoctorState lists what is wrong with the state, and with the service where one answers.
 func DoctorState(ctx context.Context, req *runtime.Request) (view.DoctorState, error) {
 	_, s, err := req.State(ctx)
@@ -51,7 +60,16 @@ func DoctorState(ctx context.Context, req *runtime.Request) (view.DoctorState, e
 		Schema: view.DoctorStateSchema, At: now.UTC(), Database: size.Database, Bytes: size.Bytes,
 		AuditEntries: size.Entries,
 		OldestAt:     size.OldestAt, NewestAt: size.NewestAt, Rounds: []view.AccountRound{},
-		Troubles: []view.Trouble{},
+		Troubles: []view.Trouble{}, OldestChargeAt: size.OldestChargeAt, Restore: restoreHow[size.Database],
+	}
+	sizes := openSizes(req)
+	sizes.add(now, size)
+	doc.GrowthPerDay, doc.GrowthSince = sizes.growth(now, size.Bytes)
+	if b := sizes.Backup; b != nil {
+		doc.Backup = &view.NewestBackup{At: b.At, File: b.File, Bytes: b.Bytes}
+		if _, err := os.Stat(b.File); err != nil {
+			doc.Backup.Missing = true
+		}
 	}
 	rounds, err := s.Rounds(ctx)
 	if err != nil {

@@ -80,6 +80,9 @@ func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions,
 	if o.Enforce && o.Wire == nil && broken == nil {
 		broken = watchOnce(ctx, req, cfg, s)
 	}
+	if broken == nil {
+		broken = keepSmall(ctx, req, s, pass)
+	}
 	fused := func(c round.PolicyCount) bool { return c.Fuse != nil }
 	switch {
 	case err != nil:
@@ -94,6 +97,19 @@ func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions,
 		return &runtime.Error{Class: runtime.Partial}
 	}
 	return nil
+}
+
+// keepSmall folds the ledger and remembers the size of the state, as the service does: where only cron
+// runs passes nothing else would.
+func keepSmall(ctx context.Context, req *runtime.Request, s *store.Store, pass *round.Result) error {
+	if _, err := audit.FoldLedger(ctx, s, pass); err != nil {
+		return err
+	}
+	size, err := s.Size(ctx)
+	if err == nil {
+		openSizes(req).add(pass.StartedAt, size)
+	}
+	return err
 }
 
 // ObserveSetting wires what a pass reads and judges by.

@@ -72,6 +72,10 @@ func checkpointError(err error) error {
 			checkpoint.ErrNotEmpty, runtime.Failed, "not_empty",
 			"restore to another folder, or replace this one with --replace",
 		},
+		{
+			checkpoint.ErrFull, runtime.Failed, "full",
+			"free space: `curfew checkpoint gc URL --keep 1 --now` deletes what no kept snapshot of a run needs",
+		},
 		{checkpoint.ErrNoTime, runtime.Partial, "no_time", "the snapshot before stays the newest"},
 		{
 			checkpoint.ErrRanksMissing, runtime.Failed, "ranks_missing",
@@ -141,6 +145,8 @@ func CheckpointSave(ctx context.Context, req *runtime.Request, dir string, to Ch
 		}
 	}
 	o.Wait = wait.For
+	known := seen.known(dir, o.Rank)
+	o.Known = known.rec.Files
 	var finish func()
 	o.Progress, finish = bytesBar(req, "saving "+doc.Dir)
 	got, a, err := saveOnce(ctx, run, dir, o)
@@ -152,10 +158,12 @@ func CheckpointSave(ctx context.Context, req *runtime.Request, dir string, to Ch
 		notes = append(notes, a.Notes...)
 		seen.probed = true
 	}
+	known.save(got.Known, req.Now())
+	notes = append(notes, got.Notes...)
 	notes = append(notes, seen.saved(checkpoint.NewestMark([]checkpoint.Snapshot{got.Snapshot}))...)
 	doc.Attempt, doc.Snapshot, doc.ReadBytes, doc.SentBytes = got.Manifest.Attempt, got.Snapshot, got.BytesRead,
 		got.BytesStored
-	doc.Seconds = req.Now().Sub(started).Seconds()
+	doc.UnreadFiles, doc.Seconds = got.Unread, req.Now().Sub(started).Seconds()
 	doc.LeftOut, doc.Notes, doc.Unsettled = append([]checkpoint.LeftOut{}, got.Manifest.LeftOut...), view.Lines(
 		notes), []string{}
 	for _, e := range got.Manifest.Entries {
@@ -287,15 +295,11 @@ func CheckpointGC(ctx context.Context, req *runtime.Request, at CheckpointStore,
 		return doc, checkpointError(err) // a claim would make a run of a wrong URL
 	}
 	seen := openSeen(req, &run)
-	a, err := run.Claim(ctx, writer())
+	a, got, err := run.Reclaim(ctx, writer(), keep)
 	if err != nil {
 		return doc, checkpointError(err)
 	}
 	seen.probed = true
-	got, err := a.Collect(ctx, keep)
-	if err != nil {
-		return doc, checkpointError(err)
-	}
 	notes := append(a.Notes, seen.read(checkpoint.NewestMark(a.Head().Snapshots))...)
 	doc.CheckpointCollected, doc.Kept, doc.Notes = view.NewCheckpointCollected(got), len(
 		a.Head().Snapshots), view.Lines(

@@ -32,6 +32,8 @@ type seen struct {
 	// probed is true if the store was probed, or needed no probe, by now.
 	probed bool
 	now    time.Time
+	// volume is the configured volume of the data directory.
+	volume string
 	// err is why the record is not known; damaged says that there is one.
 	err     error
 	damaged bool
@@ -54,7 +56,8 @@ func openSeen(req *runtime.Request, run *checkpoint.Run) *seen {
 	}
 	if err == nil {
 		s.file = filepath.Join(cfg.DataDir, seenDir, fmt.Sprintf("%x.json", sha256.Sum256([]byte(s.rec.Store))))
-		err = trust.Path(s.file, filepath.Clean(cfg.DataVolume))
+		s.volume = filepath.Clean(cfg.DataVolume)
+		err = trust.Path(s.file, s.volume)
 	}
 	if err != nil {
 		s.file, s.err = "", fmt.Errorf("which snapshot was seen before is not known: %w", err)

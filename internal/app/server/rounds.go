@@ -189,30 +189,20 @@ func (a *accountRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	return out, nil
 }
 
-const (
-	// foldEvery is the time between two looks for something to fold once all is folded, and
-	// foldTransactions bounds the short transactions of one pass.
-	foldEvery        = time.Hour
-	foldTransactions = 20
-)
+// foldEvery is the time between two looks for something to fold once all is folded.
+const foldEvery = time.Hour
 
 // fold folds a part of the ledger of the accounts of a round, where it is time.
 func (a *accountRounds) fold(ctx context.Context, r *round.Result) error {
-	folder, ok := a.store.Ledger().(ledger.Folder)
-	if !ok || r.StartedAt.Before(a.foldAt) {
+	if r.StartedAt.Before(a.foldAt) {
 		return nil
 	}
 	a.foldAt = r.StartedAt.Add(foldEvery)
-	for _, id := range r.Accounts {
-		f, err := folder.Fold(ctx, ledger.Account{Cloud: r.Cloud, ID: id}, r.StartedAt, foldTransactions)
-		if err != nil {
-			return err
-		}
-		if f.More {
-			a.foldAt = r.StartedAt
-		}
+	more, err := audit.FoldLedger(ctx, a.store, r)
+	if more {
+		a.foldAt = r.StartedAt
 	}
-	return nil
+	return err
 }
 
 func earliest(a, b time.Time) time.Time {

@@ -139,6 +139,11 @@ func (s *Sizing) consider(o offer) (Candidate, bool) {
 	if !s.m.fits(&c, s.Accelerator, s.options) {
 		return Candidate{}, false
 	}
+	needed, possible := s.m.lacks(&c, s.Accelerator, s.options)
+	if len(needed) > 0 {
+		return Candidate{}, false
+	}
+	c.Lacks = possible
 	if own, priced := s.Hourly.Get(); priced {
 		monthly, _ := (own - c.Hourly).Monthly() // less than the own price's, which Size checks
 		c.Saving = inventory.Known(monthly)
@@ -243,8 +248,8 @@ func (m *measured) against(c *Candidate, from price.Accelerator) {
 	if to.AcceleratorMilli < 1000 {
 		add("fractional GPU: needs a vGPU driver")
 	}
-	if from.Precision == "bf16" && c.Accelerator.Precision != "bf16" {
-		add("%s has no bfloat16", c.Accelerator.Name)
+	for _, f := range c.Lacks {
+		add("%s has no %s, which the work may use", c.Accelerator.Name, f)
 	}
 	if from.FP8TFLOPS > 0 && c.Accelerator.FP8TFLOPS == 0 {
 		add("%s has no FP8", c.Accelerator.Name)

@@ -303,7 +303,10 @@ func (c Candidate) fit(memoryKnown bool) Fit {
 		MemoryGiB:    float64(c.Machine.AcceleratorMemoryMiB) * mib / gib,
 		ComputeShare: c.ComputeShare, HourlyUSD: c.Hourly,
 		Source: c.Price.Source, AsOf: c.Price.AsOf.Format(time.DateOnly),
-		Against: slices.Concat([]string{}, c.Against)}
+		Lacks: []string{}, Against: slices.Concat([]string{}, c.Against)}
+	for _, x := range c.Lacks {
+		f.Lacks = append(f.Lacks, string(x))
+	}
 	if memoryKnown {
 		f.MemoryShare = &c.MemoryShare
 	}
@@ -334,7 +337,7 @@ func (t *total) report(name string) (Report, error) {
 	r.Figures = a.figures(t.p.Most)
 	saving, known := money.Amount(0), false
 	for _, s := range t.judged {
-		if len(s.advice.Candidates) > 0 {
+		if len(s.advice.Candidates) > 0 && len(s.advice.Candidates[0].Lacks) == 0 {
 			if v, ok := s.advice.Candidates[0].Saving.Get(); ok {
 				known = true
 				if saving, err = saving.Add(v); err != nil {
@@ -421,6 +424,11 @@ func shared(of []sized) ([]Candidate, error) {
 					c.Against = append(slices.Clip(c.Against), note)
 				}
 			}
+			for _, f := range x.Lacks {
+				if !slices.Contains(c.Lacks, f) {
+					c.Lacks = append(slices.Clip(c.Lacks), f)
+				}
+			}
 			more, ok := x.Saving.Get()
 			known = known && ok
 			var err error
@@ -437,6 +445,9 @@ func shared(of []sized) ([]Candidate, error) {
 		}
 		out = append(out, c)
 	}
+	slices.SortStableFunc(out, func(x, y Candidate) int {
+		return cmp.Compare(min(len(x.Lacks), 1), min(len(y.Lacks), 1))
+	})
 	return out, nil
 }
 
@@ -499,6 +510,11 @@ func (t *total) changes(r *Report) []string {
 	}
 	if slices.ContainsFunc(t.judged, func(s sized) bool { return !s.advice.MemoryKnown }) {
 		out = append(out, "with GPU memory in the file, smaller accelerators may fit")
+	}
+	if slices.ContainsFunc(t.judged, func(s sized) bool {
+		return slices.ContainsFunc(s.advice.Candidates, func(c Candidate) bool { return len(c.Lacks) > 0 })
+	}) {
+		out = append(out, "where the work uses no bfloat16 or NVLink, `--needs none` advises the types without them too")
 	}
 	if len(r.Fits) > 0 && r.MemoryPeakGiB != nil && r.Fits[0].MemoryShare != nil {
 		held := r.Fits[0].MemoryGiB / (1 + cmp.Or(max(t.p.Headroom, 0), defaultHeadroom))

@@ -105,7 +105,7 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 		} else {
 			meters = append(meters, meter)
 		}
-		c := w.Coverage(meter)
+		c := w.MeasuredCoverage(meter)
 		if i == 0 || c < m.coverage {
 			m.coverage = c
 		}
@@ -178,7 +178,7 @@ func (m *measured) fullest(used *usage.Stats) {
 	}
 }
 
-func (m *measured) known(st *usage.Stats) bool { return m.w.Coverage(st) >= m.minCoverage }
+func (m *measured) known(st *usage.Stats) bool { return m.w.MeasuredCoverage(st) >= m.minCoverage }
 
 // onTensors reports whether tensor activity stands for compute: it and the traffic of
 // device memory were measured on every GPU, and each that ran anything used its

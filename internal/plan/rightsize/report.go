@@ -139,8 +139,19 @@ type Fit struct {
 	Source    string        `json:"source"`
 	// AsOf is the date from which the price holds.
 	AsOf string `json:"as_of"`
+	// Lacks are features that the work may use and that it does not have: bf16, nvlink. It is listed
+	// after all others, and no advice.
+	Lacks []string `json:"lacks"`
 	// Against are reasons against it.
 	Against []string `json:"against"`
+}
+
+// Advised returns the type to move to: the cheapest that fits and lacks nothing.
+func (f *Figures) Advised() (Fit, bool) {
+	if len(f.Fits) == 0 || len(f.Fits[0].Lacks) > 0 {
+		return Fit{}, false
+	}
+	return f.Fits[0], true
 }
 
 // Reason is one usual cause of low utilization.
@@ -151,8 +162,41 @@ type Reason struct {
 	// Answer is true, false, or unknown where the series do not tell.
 	Answer string `json:"answer"`
 	Why    string `json:"why"`
+	// Next is the next measurement or remedy; empty where the answer is no.
+	Next string `json:"next,omitempty"`
+}
+
+// nextSteps are the measurement that decides on each cause, and its remedy.
+var nextSteps = map[string][2]string{
+	"small-batches": {
+		"record sm_active and dram_active (dcgm-exporter: DCGM_FI_PROF_SM_ACTIVE, DCGM_FI_PROF_DRAM_ACTIVE)",
+		"raise the batch size until device memory or latency limits it, or fuse small kernels (CUDA graphs)",
+	},
+	"cpu-bound-input": {
+		"record the utilization of each core (mpstat -P ALL 5): one full core of many does not show in their mean",
+		"add loader processes, decode on the GPU, or prepare the data before the run",
+	},
+	"memory-bandwidth": {
+		"record dram_active (dcgm-exporter: DCGM_FI_PROF_DRAM_ACTIVE)",
+		"a type with more memory bandwidth helps, and more compute does not; smaller data types halve the traffic",
+	},
+	"transfers": {
+		"measure the bus (nvidia-smi dmon -s t, or DCGM_FI_PROF_PCIE_TX_BYTES and RX_BYTES)",
+		"keep data on the machine, pin host memory, and overlap copies with compute",
+	},
+	"concurrency-limit": {
+		"record the requests in each step, and how many are in flight at the server",
+		"raise the server's limit of concurrent requests, or batch them",
+	},
 }
 
 func reason(name string, a usage.Tristate, why string) Reason {
-	return Reason{Name: name, Answer: a.String(), Why: why}
+	r := Reason{Name: name, Answer: a.String(), Why: why}
+	switch a {
+	case usage.Unknown:
+		r.Next = nextSteps[name][0]
+	case usage.True:
+		r.Next = nextSteps[name][1]
+	}
+	return r
 }

@@ -4,6 +4,7 @@
 package rightsize
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -60,6 +61,11 @@ type Options struct {
 	// Tensor lets tensor activity stand for compute where multiprocessor activity was
 	// not measured.
 	Tensor bool
+	// Needs are the features that the work is known to use, and NeedsKnown that it uses no others. A
+	// machine without one of them does not fit. Unless they are known, the work may use what its
+	// accelerator has: a machine without bfloat16 or NVLink is listed after all others.
+	Needs      []Feature
+	NeedsKnown bool
 	// Clouds looks at the machines of other clouds too, at their lowest price in any
 	// region.
 	Clouds bool
@@ -96,7 +102,7 @@ type Advice struct {
 	Hourly   inventory.Fact[money.Amount]
 	Unpriced string
 	// Candidates are the machines that fit and, where the own price is known, cost
-	// less: cheapest first.
+	// less: cheapest first, and last those that lack a feature that the work may use.
 	Candidates []Candidate
 	// Warnings name the unmeasured assumptions of the advice.
 	Warnings []string
@@ -123,6 +129,9 @@ type Candidate struct {
 	// ComputeShare is the share of its throughput, 0 and up, that the measured 95th
 	// percentile would take.
 	ComputeShare float64
+	// Lacks are the features that the work may use and that it does not have: it is no advice before
+	// that is known.
+	Lacks []Feature
 	// Against are reasons against it.
 	Against []string
 }
@@ -136,10 +145,10 @@ type Sizing struct {
 	offers  []offer
 }
 
-// First returns the cheapest candidate for which fits is true; nil takes any.
+// First returns the cheapest candidate that lacks nothing and for which fits is true; nil takes any.
 func (s *Sizing) First(fits func(Candidate) bool) (Candidate, bool) {
 	for c := range s.candidates {
-		if fits == nil || fits(c) {
+		if len(c.Lacks) == 0 && (fits == nil || fits(c)) {
 			return c, true
 		}
 	}
@@ -167,6 +176,9 @@ func (f *Offers) advise(w *usage.Window, from price.Machine, region string, o Op
 		return Advice{}, nil, err
 	}
 	s.Candidates = slices.Collect(s.candidates)
+	slices.SortStableFunc(s.Candidates, func(x, y Candidate) int {
+		return cmp.Compare(min(len(x.Lacks), 1), min(len(y.Lacks), 1))
+	})
 	return s.Advice, s.m, nil
 }
 

@@ -228,7 +228,7 @@ func TestCandidates(t *testing.T) {
 				if err != nil || c.Hourly != hourly || hourly >= own || !known || saving != want || saving <= 0 {
 					t.Errorf("%s at %s an hour saves %s a month on %s: %v", c.Machine.Type, c.Hourly, saving, own, err)
 				}
-				if i > 0 && c.Hourly < got.Candidates[i-1].Hourly {
+				if i > 0 && c.Hourly < got.Candidates[i-1].Hourly && len(c.Lacks) <= len(got.Candidates[i-1].Lacks) {
 					t.Errorf("%s comes after a more expensive type", c.Machine.Type)
 				}
 				if c.Accelerator.Vendor != "NVIDIA" || c.Machine.Arch != m.Arch || c.Machine.Type == m.Type {
@@ -347,7 +347,7 @@ func TestSharedOffersEqualFullSearch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := fullSearch(t, &s, from, where, book)
+		want, whole := fullSearch(t, &s, from, where, book)
 		var got []string
 		for c := range s.candidates {
 			got = append(got, fmt.Sprint(c))
@@ -359,14 +359,15 @@ func TestSharedOffersEqualFullSearch(t *testing.T) {
 		skip := rapid.IntRange(0, 3).Draw(t, "skip")
 		left := skip
 		first, ok := s.First(func(Candidate) bool { left--; return left < 0 })
-		if ok != (skip < len(want)) || ok && fmt.Sprint(first) != want[skip] {
-			t.Fatalf("first after %d: %v, %v of %d", skip, first, ok, len(want))
+		if ok != (skip < len(whole)) || ok && fmt.Sprint(first) != whole[skip] {
+			t.Fatalf("first after %d: %v, %v of %d", skip, first, ok, len(whole))
 		}
 	})
 }
 
-// fullSearch prices and judges every machine of the book, then sorts those that fit.
-func fullSearch(t *rapid.T, s *Sizing, from price.Machine, where string, book *price.Book) []string {
+// fullSearch prices and judges every machine of the book, then sorts those that fit, and those of
+// them that lack nothing.
+func fullSearch(t *rapid.T, s *Sizing, from price.Machine, where string, book *price.Book) (list, whole []string) {
 	var all []Candidate
 	own, priced := s.Hourly.Get()
 	for _, to := range book.Machines() {
@@ -390,6 +391,7 @@ func fullSearch(t *rapid.T, s *Sizing, from price.Machine, where string, book *p
 			}
 			c.Saving = inventory.Known(monthly)
 		}
+		_, c.Lacks = s.m.lacks(&c, s.Accelerator, s.options)
 		s.m.against(&c, s.Accelerator)
 		all = append(all, c)
 	}
@@ -397,9 +399,11 @@ func fullSearch(t *rapid.T, s *Sizing, from price.Machine, where string, book *p
 		return cmp.Or(cmp.Compare(x.Hourly, y.Hourly), cmp.Compare(len(x.Against), len(y.Against)),
 			cmp.Compare(x.Machine.Type, y.Machine.Type))
 	})
-	var out []string
 	for _, c := range all {
-		out = append(out, fmt.Sprint(c))
+		list = append(list, fmt.Sprint(c))
+		if len(c.Lacks) == 0 {
+			whole = append(whole, fmt.Sprint(c))
+		}
 	}
-	return out
+	return list, whole
 }

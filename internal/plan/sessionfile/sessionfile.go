@@ -255,7 +255,8 @@ func (w *writer) resources(m Machine, size *rightsize.Resource) string {
 	var best *rightsize.Fit
 	for i := range size.Fits {
 		f := &size.Fits[i]
-		if f.Cloud == "aws" && (m.Region == "" || f.Region == m.Region) && f.SavingUSD.Known() {
+		if f.Cloud == "aws" && (m.Region == "" || f.Region == m.Region) && f.SavingUSD.Known() &&
+			len(f.Lacks) == 0 {
 			best = f
 			break // they are the cheapest first
 		}
