@@ -38,7 +38,10 @@ type unbatched struct {
 }
 
 // waiter is a request that waits for a server.
-type waiter struct{ got chan string }
+type waiter struct {
+	model string
+	got   chan string
+}
 
 var errNoneFree = errors.New("every upstream has as many requests as it may")
 
@@ -80,8 +83,8 @@ func (b *balancer) free() string {
 	return best
 }
 
-// take returns a server for a request, and waits for one.
-func (b *balancer) take(ctx context.Context) (string, error) {
+// take returns a server for a request of a model, and waits for one.
+func (b *balancer) take(ctx context.Context, model string) (string, error) {
 	b.mu.Lock()
 	if len(b.waiting) == 0 {
 		if name := b.free(); name != "" {
@@ -98,7 +101,7 @@ func (b *balancer) take(ctx context.Context) (string, error) {
 		b.mu.Unlock()
 		return "", batch.ErrNoServer
 	}
-	me := &waiter{got: make(chan string, 1)}
+	me := &waiter{model, make(chan string, 1)}
 	b.waiting = append(b.waiting, me)
 	b.mu.Unlock()
 	select {
@@ -169,6 +172,15 @@ func (b *balancer) waits() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.waiting)
+}
+
+// countWaiting adds the requests that wait, by model.
+func (b *balancer) countWaiting(pool string, to map[modelKey]int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range b.waiting {
+		to[modelKey{pool, w.model}]++
+	}
 }
 
 // watch begins to read the servers' metrics.
@@ -260,14 +272,14 @@ func (b *balancer) adjust(server string, load *stats.Load) {
 }
 
 // server takes a server for a request that is not batched. It answers the caller where none is free.
-func (p *pool) server(w http.ResponseWriter, r *http.Request, deadline time.Time) (string, bool) {
+func (p *pool) server(w http.ResponseWriter, r *http.Request, model string, deadline time.Time) (string, bool) {
 	ctx := r.Context()
 	if !deadline.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, deadline, &batch.LateError{InQueue: true})
 		defer cancel()
 	}
-	name, err := p.plain.take(ctx)
+	name, err := p.plain.take(ctx, model)
 	var late *batch.LateError
 	switch {
 	case err == nil:

@@ -88,6 +88,12 @@ func (g *Gateway) describePool(p *pool, c poolCost, now time.Time) stats.Pool {
 		Name: p.name, MaxBatch: p.config.MaxBatch, ServerHours: c.allocated.Hours(), UtilizationStatus: "unknown",
 	}
 	out.QueuedRequests, out.QueuedRows, out.QueuedBytes = p.queue.Queued()
+	out.WaitingRequests = out.QueuedRequests + p.plain.waits()
+	for k, n := range g.meter.runs() {
+		if k.pool == p.name {
+			out.RunningRequests += n
+		}
+	}
 	for _, s := range p.queue.Servers() {
 		out.Upstreams = append(out.Upstreams, stats.Upstream{
 			URL: s.Name, Healthy: s.Healthy, Draining: s.Draining, Slots: s.Slots,
@@ -200,12 +206,22 @@ func perUnit(total money.Dollars, units int64) money.Dollars {
 // describeModels shows each model with its costs, which are the sums of its owners.
 func (g *Gateway) describeModels(s *state, costs map[string]poolCost, owners []stats.Owner) []stats.Model {
 	out := []stats.Model{}
+	waiting, running := s.waiting(), g.meter.runs()
 	g.counts.mu.Lock()
+	now := g.counts.second(time.Now())
 	for k, m := range g.counts.models {
 		one := stats.Model{
 			Pool: k.pool, Model: k.model, Requests: m.requests, Answered: m.answered, Failed: m.failed,
 			Batches: m.batches, BatchedRows: m.rows, LatencyMS: m.latencyPercentiles(), Fits: []stats.Fit{},
 			ConcurrencyFits: []stats.Fit{},
+			Demand: stats.Demand{
+				WaitingRequests: waiting[k], RunningRequests: running[k], LastArrivalAt: m.recent.last.UTC(),
+			},
+		}
+		if requests, rows, window := m.recent.mean(now); window > 0 {
+			requests, rows = round(requests, 6), round(rows, 6)
+			one.Demand.ArrivalsPerSecond, one.Demand.RowsPerSecond = &requests, &rows
+			one.Demand.WindowSeconds = window
 		}
 		if m.batches > 0 {
 			mean := float64(m.rows) / float64(m.batches)
@@ -234,6 +250,18 @@ func (g *Gateway) describeModels(s *state, costs map[string]poolCost, owners []s
 	slices.SortFunc(out, func(a, b stats.Model) int {
 		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model))
 	})
+	return out
+}
+
+// waiting counts the requests that wait for a server.
+func (s *state) waiting() map[modelKey]int {
+	out := map[modelKey]int{}
+	for _, p := range s.pools {
+		for model, n := range p.queue.QueuedBy(func(it *batch.Item) string { return it.Payload.(*call).model }) {
+			out[modelKey{p.name, model}] += n
+		}
+		p.plain.countWaiting(p.name, out)
+	}
 	return out
 }
 

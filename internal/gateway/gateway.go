@@ -101,7 +101,8 @@ type pool struct {
 // New returns a gateway that serves a valid configuration.
 func New(c Config, o Options) (*Gateway, error) {
 	ctx, stop := context.WithCancel(context.Background())
-	g := &Gateway{o: o, meter: newMeter(), counts: newCounters(), started: time.Now(), stop: stop}
+	g := &Gateway{o: o, meter: newMeter(), started: time.Now(), stop: stop}
+	g.counts = newCounters(g.started)
 	g.registry = prometheus.NewRegistry()
 	g.registry.MustRegister(collector{g})
 	if err := g.Configure(c); err != nil {

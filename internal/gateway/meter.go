@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -55,6 +56,7 @@ type meter struct {
 	removed  []machine // the totals of servers that are gone, for each pool and price
 	usage    map[account]*usage
 	windows  map[string]*windows // by pool
+	running  map[modelKey]int    // requests that servers work on
 }
 
 // maxAccounts bounds the owners and models that are told apart; further ones are counted as
@@ -65,7 +67,10 @@ const (
 )
 
 func newMeter() *meter {
-	return &meter{machines: map[string]*machine{}, usage: map[account]*usage{}, windows: map[string]*windows{}}
+	return &meter{
+		machines: map[string]*machine{}, usage: map[account]*usage{}, windows: map[string]*windows{},
+		running: map[modelKey]int{},
+	}
 }
 
 // add starts the meter of a server.
@@ -144,6 +149,9 @@ func (m *meter) begin(url string, parts []part, now time.Time) *work {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for _, p := range parts {
+		m.running[modelKey{p.account.pool, p.account.model}]++
+	}
 	if x := m.machines[url]; x != nil {
 		m.advance(x, now)
 		x.active[w] = struct{}{}
@@ -156,6 +164,12 @@ func (m *meter) begin(url string, parts []part, now time.Time) *work {
 func (m *meter) end(url string, w *work, answered bool, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for _, p := range w.parts {
+		k := modelKey{p.account.pool, p.account.model}
+		if m.running[k]--; m.running[k] <= 0 {
+			delete(m.running, k)
+		}
+	}
 	x := m.machines[url]
 	if x == nil {
 		return
@@ -267,6 +281,13 @@ func (m *meter) pools(now time.Time) (map[string]poolCost, error) {
 		}
 	}
 	return out, nil
+}
+
+// runs returns the requests that servers work on.
+func (m *meter) runs() map[modelKey]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.running)
 }
 
 // accounts returns a copy of all usage.

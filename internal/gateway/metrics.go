@@ -32,9 +32,13 @@ var (
 	latencyDesc = desc("latency_seconds", "Latency of recent answers.", "pool", "model", "quantile")
 	refusedDesc = desc("refused_total", "Requests that no model server answered.", "reason")
 	queuedDesc  = desc("queued_rows", "Rows in the queue.", "pool")
-	utilDesc    = desc("utilization", "Share of server time in use over 5 minutes.", "pool")
-	healthDesc  = desc("upstream_healthy", "1 where the model server is healthy.", "pool", "upstream")
-	fitDesc     = desc("batch_seconds", "Fitted time of a batch: by row, and fixed.", "pool",
+	waitingDesc = desc("waiting_requests", "Requests that wait for a server.", "pool", "model")
+	runningDesc = desc("running_requests", "Requests that servers work on.", "pool", "model")
+	arrivalDesc = desc("arrivals_per_second", "Requests a second, refused ones included, over the last 60 s.",
+		"pool", "model")
+	utilDesc   = desc("utilization", "Share of server time in use over 5 minutes.", "pool")
+	healthDesc = desc("upstream_healthy", "1 where the model server is healthy.", "pool", "upstream")
+	fitDesc    = desc("batch_seconds", "Fitted time of a batch: by row, and fixed.", "pool",
 		"model", "upstream", "part")
 )
 
@@ -42,7 +46,7 @@ var (
 func (collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		requestsDesc, batchesDesc, rowsDesc, predictDesc, tokensDesc, usedDesc, allocatedDesc, perDesc, latencyDesc,
-		refusedDesc, queuedDesc, utilDesc, healthDesc, fitDesc,
+		refusedDesc, queuedDesc, waitingDesc, runningDesc, arrivalDesc, utilDesc, healthDesc, fitDesc,
 	} {
 		to <- d
 	}
@@ -111,6 +115,11 @@ func (collector) pool(to chan<- prometheus.Metric, p stats.Pool) {
 func (collector) model(to chan<- prometheus.Metric, m stats.Model) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(waitingDesc, float64(m.Demand.WaitingRequests), m.Pool, m.Model)
+	gauge(runningDesc, float64(m.Demand.RunningRequests), m.Pool, m.Model)
+	if m.Demand.ArrivalsPerSecond != nil {
+		gauge(arrivalDesc, *m.Demand.ArrivalsPerSecond, m.Pool, m.Model)
 	}
 	if l := m.LatencyMS; l != nil {
 		gauge(latencyDesc, l.P50/1000, m.Pool, m.Model, "0.5")

@@ -74,7 +74,7 @@ func (g *Gateway) serveOpenAI(w http.ResponseWriter, r *http.Request, s *state, 
 	}
 	g.counts.arrive(c.pool.name, c.Model, 1, c.at)
 	c.pool.plain.watch()
-	if c.server, ok = c.pool.server(w, r, item.Deadline); !ok {
+	if c.server, ok = c.pool.server(w, r, c.Model, item.Deadline); !ok {
 		return
 	}
 	defer c.pool.plain.release(c.server)

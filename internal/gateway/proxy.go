@@ -49,7 +49,7 @@ func (g *Gateway) proxy(s *state, server string, change func(*http.Response) err
 
 // forward sends a request on as it is.
 func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, s *state, p *pool) {
-	server, ok := p.server(w, r, time.Time{})
+	server, ok := p.server(w, r, "", time.Time{})
 	if !ok {
 		return
 	}
@@ -59,7 +59,7 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, s *state, p *p
 
 // sendAlone sends an inference request that shares no batch, with its deadline.
 func (g *Gateway) sendAlone(w http.ResponseWriter, r *http.Request, s *state, c *call, body []byte, item *batch.Item) {
-	server, ok := c.pool.server(w, r, item.Deadline)
+	server, ok := c.pool.server(w, r, c.model, item.Deadline)
 	if !ok {
 		return
 	}

@@ -45,6 +45,10 @@ type Pool struct {
 	QueuedRequests int   `json:"queued_requests"`
 	QueuedRows     int   `json:"queued_rows"`
 	QueuedBytes    int64 `json:"queued_bytes"`
+	// WaitingRequests wait for a server, in the queue of batches or alone; RunningRequests are sent
+	// to servers and not yet answered.
+	WaitingRequests int `json:"waiting_requests"`
+	RunningRequests int `json:"running_requests"`
 	// Utilization is the share of server time in use over the last 5 minutes; null before.
 	Utilization *float64 `json:"utilization"`
 	// UtilizationStatus compares it with 60% to 80%: below, within, above; unknown where null.
@@ -93,6 +97,8 @@ type Model struct {
 	Requests int64 `json:"requests"`
 	Answered int64 `json:"answered"`
 	Failed   int64 `json:"failed"`
+	// Demand is the recent demand for the model.
+	Demand Demand `json:"demand"`
 	// Batches and BatchedRows were sent in batches.
 	Batches     int64 `json:"batches"`
 	BatchedRows int64 `json:"batched_rows"`
@@ -117,6 +123,20 @@ type Model struct {
 	ConcurrencyFits []Fit `json:"concurrency_fits"`
 	// Shadow is what batching would give; null unless the gateway is a shadow.
 	Shadow *Shadow `json:"shadow"`
+}
+
+// Demand is the recent demand for a model, as a scaler reads it. Refused requests count as arrived.
+type Demand struct {
+	// WaitingRequests and RunningRequests wait for a server, and are sent to one, now.
+	WaitingRequests int `json:"waiting_requests"`
+	RunningRequests int `json:"running_requests"`
+	// ArrivalsPerSecond and RowsPerSecond are means over WindowSeconds, at most the last 60 s; null in
+	// the first seconds of the gateway.
+	ArrivalsPerSecond *float64 `json:"arrivals_per_second"`
+	RowsPerSecond     *float64 `json:"rows_per_second"`
+	WindowSeconds     int      `json:"window_seconds"`
+	// LastArrivalAt is the time of the newest request.
+	LastArrivalAt time.Time `json:"last_arrival_at"`
 }
 
 // Percentiles are of a distribution.
