@@ -87,7 +87,7 @@ ledger shows which fleets had more machines than worked at the same time.`,
 	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests per second that one replica serves")
 	fl.StringVar(&f.headroom, "headroom", "",
 		"free share of the capacity: `20%` (default: 60% to 80% utilization, unless --p99 or --replicas is given)")
-	fl.StringVar(&f.profile, "profile", "", 
+	fl.StringVar(&f.profile, "profile", "",
 		"time of a batch of n: `a=1ms,b=10ms` is a·n + b; with running=1-48, of a request while n run")
 	fl.IntVar(&f.maxBatch, "max-batch", 0, "maximum batch size (default: an idle replica takes the whole queue)")
 	fl.StringVar(&f.p99, "p99", "", "p99 latency objective: `50ms`")

@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -242,7 +241,7 @@ func (g *Gateway) describeModels(s *state, costs map[string]poolCost, owners []s
 		for _, p := range s.pools {
 			if p.name == one.Pool {
 				one.Fits = describeFits(one.Model, p.queue.Fits())
-				one.ConcurrencyFits = describeFits(one.Model, p.plain.lawsOf(one.Model))
+				one.ConcurrencyFits = describeLaws(p.plain.lawsOf(one.Model))
 			}
 		}
 		g.chargeModel(one, costs[one.Pool], owners)
@@ -370,121 +369,6 @@ func (c poolCost) split(x window) *stats.Split {
 	a, _ := out.AllocatedUSD.Get()
 	out.IdleUSD = money.Known(a - u)
 	return out
-}
-
-// describeFits returns the lines of a model by server.
-func describeFits(model string, fits []batch.ModelFit) []stats.Fit {
-	out := []stats.Fit{}
-	for _, f := range fits {
-		if f.Model == model {
-			out = append(out, describeFit(f))
-		}
-	}
-	slices.SortFunc(out, func(a, b stats.Fit) int { return strings.Compare(a.Upstream, b.Upstream) })
-	return out
-}
-
-func describeFit(f batch.ModelFit) stats.Fit {
-	out := stats.Fit{Upstream: f.Server, Sizes: len(f.Sizes), LevelChanges: f.Changes}
-	for _, s := range f.Sizes {
-		out.Batches += s.Batches
-	}
-	if len(f.Sizes) > 0 {
-		out.MinRows, out.MaxRows = f.Sizes[0].Rows, f.Sizes[len(f.Sizes)-1].Rows
-	}
-	if f.Changes > 0 {
-		at := f.ChangedAt.UTC()
-		out.ChangedAt = &at
-	}
-	if f.Fitted && f.Line.Sizes > 1 {
-		a, b := round(f.Line.PerRow*1000, 6), round(f.Line.Base*1000, 6)
-		e, p90 := round(f.Line.Error, 4), round(f.Line.ErrorP90, 4)
-		out.AMS, out.BMS, out.Error, out.ErrorP90 = &a, &b, &e, &p90
-	}
-	return out
-}
-
-func round(v float64, digits int) float64 {
-	scale := math.Pow10(digits)
-	return math.Round(v*scale) / scale
-}
-
-// What a profile needs: so many batches in each of so many ranges of sizes. Two sizes make any line
-// fit.
-const (
-	leastBatches = 5
-	leastRanges  = 3
-)
-
-// Profile returns the measured batch time of a model. It returns an error that names the batch
-// sizes of which too little was measured.
-func (g *Gateway) Profile(model string) (stats.Profile, error) {
-	s := g.state.Load()
-	if model == "" {
-		known := g.batchedModels()
-		if len(known) != 1 {
-			return stats.Profile{}, fmt.Errorf("name a model: %d models were batched%s", len(known), listed(known))
-		}
-		model = known[0]
-	}
-	name, _, _ := strings.Cut(model, "@")
-	p := s.pool(name)
-	if p == nil {
-		return stats.Profile{}, fmt.Errorf("no pool serves model %q", name)
-	}
-	var missing []string
-	measured := 0
-	for _, r := range p.queue.Ranges(model) {
-		if r.Batches >= leastBatches {
-			measured++
-			continue
-		}
-		text := strconv.Itoa(r.Low)
-		if r.High > r.Low {
-			text += "-" + strconv.Itoa(r.High)
-		}
-		missing = append(missing, text)
-	}
-	if measured < leastRanges && len(missing) > 0 {
-		return stats.Profile{}, fmt.Errorf(
-			"model %q: too few batch sizes were measured; fewer than %d batches had %s "+
-				"rows: send more requests at once", model, leastBatches, strings.Join(missing, ", "))
-	}
-	var best *stats.Fit
-	for _, f := range p.queue.Fits() {
-		if f.Model == model && f.Fitted && f.Line.Sizes > 1 && (best == nil || f.Line.Batches > best.Batches) {
-			one := describeFit(f)
-			best = &one
-		}
-	}
-	if best == nil {
-		return stats.Profile{}, fmt.Errorf("model %q: no line fits the measured batches yet", model)
-	}
-	millis := func(v float64) string {
-		return time.Duration(math.Round(v * float64(time.Millisecond))).String()
-	}
-	return stats.Profile{
-		Schema: stats.ProfileSchema, Pool: p.name, Model: model, MaxBatch: p.config.MaxBatch, Fit: *best,
-		Profile: "a=" + millis(*best.AMS) + ",b=" + millis(*best.BMS),
-	}, nil
-}
-
-// batchedModels returns the models of which batches were measured.
-func (g *Gateway) batchedModels() []string {
-	seen := map[string]bool{}
-	for _, p := range g.state.Load().pools {
-		for _, f := range p.queue.Fits() {
-			seen[f.Model] = true
-		}
-	}
-	return sortedKeys(seen)
-}
-
-func listed(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(names[:min(len(names), 10)], ", ") + ")"
 }
 
 func (g *Gateway) serveStats(w http.ResponseWriter) {

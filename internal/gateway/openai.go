@@ -26,8 +26,8 @@ type completion struct {
 	server string
 	work   *work
 	at     time.Time
-	// running is how many requests the server had when this one began.
-	running int
+	// begun is the server as this request began there.
+	begun begun
 }
 
 func (c *completion) account() account { return account{c.pool.name, c.Model, c.caller.owner} }
@@ -78,7 +78,6 @@ func (g *Gateway) serveOpenAI(w http.ResponseWriter, r *http.Request, s *state, 
 		return
 	}
 	defer c.pool.plain.release(c.server)
-	c.running = c.pool.plain.count(c.server)
 	if parsed.Stream && !s.config.Shadow {
 		body = parsed.WithUsage()
 	}
@@ -90,6 +89,7 @@ func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, s *state, c *
 	r = r.Clone(r.Context())
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	start := time.Now()
+	c.begun = c.pool.plain.begin(c.server, start)
 	c.work = g.meter.begin(c.server, []part{{c.account(), 1, c.caller.limit}}, start)
 	tap := &usageTap{events: protocol.Events{Remove: c.Stream && !c.WantsUsage && !s.config.Shadow}}
 	answered := false
@@ -101,7 +101,7 @@ func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, s *state, c *
 		c.caller.limit.charge(now, 0, usage.Input+usage.Output)
 		if answered && tap.complete {
 			g.counts.answered(c.pool.name, c.Model, now.Sub(c.at))
-			c.pool.plain.measure(c.server, c.Model, c.running, now.Sub(start), now)
+			c.pool.plain.measure(c.server, c.Model, c.begun, now)
 		} else {
 			g.counts.failed(c.pool.name, c.Model)
 		}

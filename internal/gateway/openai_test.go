@@ -109,10 +109,11 @@ func TestStreamsEqualDirectOnes(t *testing.T) {
 				return false
 			}
 		}
-		return len(g.meter.accounts()) == 4
+		m := readStats(t, s.URL).Models[0]
+		return len(g.meter.accounts()) == 4 && len(m.ConcurrencyFits) == 1 && m.ConcurrencyFits[0].Batches == 4
 	})
 	m := readStats(t, s.URL).Models[0]
-	if len(m.ConcurrencyFits) != 1 || m.ConcurrencyFits[0].Batches != 4 || m.ConcurrencyFits[0].MaxRows != 1 {
+	if len(m.ConcurrencyFits) != 1 || m.ConcurrencyFits[0].Batches != 4 || m.ConcurrencyFits[0].Levels[0].High != 1 {
 		t.Errorf("%+v", m.ConcurrencyFits)
 	}
 	if !m.PerMillionTokens.AllocatedUSD.Known() || m.InputTokens != 20 || m.OutputTokens != 80 {

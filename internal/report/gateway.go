@@ -35,7 +35,7 @@ func Gateway(d stats.Stats) layout.Sheet {
 			Note: "used " + p.UsedUSD.String() + ", idle " + p.IdleUSD.String(),
 		})
 	}
-	s.Tables = append(s.Tables, gatewayModels(d), gatewayFits(d), gatewayOwners(d),
+	s.Tables = append(s.Tables, gatewayModels(d), gatewayFits(d), gatewayLevels(d), gatewayOwners(d),
 		gatewayServers(d), gatewayCounts(d))
 	for i := len(s.Tables) - 1; i >= 0; i-- {
 		if len(s.Tables[i].Rows) == 0 {
@@ -116,6 +116,31 @@ func gatewayFits(d stats.Stats) layout.Grid {
 			g.Rows = append(g.Rows, []string{
 				m.Model, f.Upstream, a, b, fmt.Sprintf("%d-%d", f.MinRows, f.MaxRows), strconv.Itoa(f.Batches), e,
 			})
+		}
+	}
+	return g
+}
+
+// gatewayLevels shows completions by the requests that run.
+func gatewayLevels(d stats.Stats) layout.Grid {
+	g := layout.Grid{
+		Title: "Completions by running requests",
+		Head:  []string{"model", "upstream", "running", "completions", "mean ms", "requests/s", "law"},
+		Right: []bool{false, false, true, true, true, true, false},
+	}
+	for _, m := range d.Models {
+		for _, f := range m.ConcurrencyFits {
+			law := "–"
+			if f.AMS != nil {
+				law = fmt.Sprintf("%s ms × running + %s ms (%s error)", plain.Number(*f.AMS, 2), plain.Number(*f.BMS, 1),
+					plain.Share(*f.Error, 1))
+			}
+			for _, l := range f.Levels {
+				g.Rows = append(g.Rows, []string{
+					m.Model, f.Upstream, plain.Number(l.Running, 1), strconv.Itoa(l.Requests), plain.Number(l.LatencyMS, 1),
+					plain.Number(l.RequestsPerSecond, 1), law,
+				})
+			}
 		}
 	}
 	return g

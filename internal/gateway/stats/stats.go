@@ -118,8 +118,8 @@ type Model struct {
 	// Fits are the batch times on each server.
 	Fits []Fit `json:"fits"`
 	// ConcurrencyFits are the times of completions by the requests c that run on the server, which
-	// batches continuously by itself: a·c + b. Rows are running requests there, and c / (a·c + b) is
-	// the throughput.
+	// batches continuously by itself: a·c + b. Rows and batches are running requests and completions
+	// there, and c / (a·c + b) is the throughput.
 	ConcurrencyFits []Fit `json:"concurrency_fits"`
 	// Shadow is what batching would give; null unless the gateway is a shadow.
 	Shadow *Shadow `json:"shadow"`
@@ -182,10 +182,25 @@ type Fit struct {
 	// Batches is how many recent batches of how many Sizes were fitted.
 	Batches int `json:"batches"`
 	Sizes   int `json:"sizes"`
+	// Levels are the measured ranges of running requests; absent for batches.
+	Levels []Level `json:"levels,omitempty"`
 	// LevelChanges is how often the server became faster or slower by more than 25%; the
 	// measurements before the last change, at ChangedAt, are dropped.
 	LevelChanges int        `json:"level_changes"`
 	ChangedAt    *time.Time `json:"changed_at"`
+}
+
+// Level is what was measured of a range of running requests.
+type Level struct {
+	// Low to High is the range, Requests how many recent completions were in it.
+	Low      int `json:"low"`
+	High     int `json:"high"`
+	Requests int `json:"requests"`
+	// Running is the mean of running requests over the time of these completions, LatencyMS their mean
+	// time, and RequestsPerSecond what the server answers so: running requests by their time.
+	Running           float64 `json:"running"`
+	LatencyMS         float64 `json:"latency_ms"`
+	RequestsPerSecond float64 `json:"requests_per_second"`
 }
 
 // Owner is what one owner used of one model.
@@ -250,10 +265,12 @@ type Profile struct {
 	Schema string `json:"schema"`
 	Pool   string `json:"pool"`
 	Model  string `json:"model"`
-	// Profile is the line: a=1.2ms,b=10ms.
-	Profile  string `json:"profile"`
-	MaxBatch int    `json:"max_batch"`
-	Fit      Fit    `json:"fit"`
+	// Profile is the line: a=1.2ms,b=10ms for batches, and a=48ms,b=1.74s,running=1-48 for a server
+	// that batches continuously.
+	Profile string `json:"profile"`
+	// MaxBatch is the most rows of a batch; 0 for a server that batches continuously.
+	MaxBatch int `json:"max_batch"`
+	Fit      Fit `json:"fit"`
 }
 
 // NewKey is an API key with the hash that a configuration holds.
