@@ -177,8 +177,10 @@ func (g *Gateway) describeOwners(costs map[string]poolCost) ([]stats.Owner, erro
 				one.Reason = ""
 				one.UsedUSD, one.AllocatedUSD = money.Known(used[i]), money.Known(allocated[i])
 				one.IdleUSD = money.Known(allocated[i] - used[i])
-				one.PerPredictionUSD = perUnit(one.AllocatedUSD, u.predictions)
+				one.PerPredictionUSD = perUnit(one.AllocatedUSD, 1, u.predictions)
 			}
+			one.PerMillionInputTokens, one.PerMillionOutputTokens = tokenCosts(one.UsedUSD, one.AllocatedUSD,
+				u.inputTokens, u.outputTokens, u.tokenTime, one.Reason)
 			out = append(out, one)
 		}
 	}
@@ -189,23 +191,10 @@ func (g *Gateway) describeOwners(costs map[string]poolCost) ([]stats.Owner, erro
 	return out, nil
 }
 
-// perUnit divides an amount by units; unknown without any.
-func perUnit(total money.Dollars, units int64) money.Dollars {
-	amount, ok := total.Get()
-	if !ok || units <= 0 {
-		return money.Dollars{}
-	}
-	each, err := amount.Mul(1, units)
-	if err != nil {
-		return money.Dollars{}
-	}
-	return money.Known(each)
-}
-
 // describeModels shows each model with its costs, which are the sums of its owners.
 func (g *Gateway) describeModels(s *state, costs map[string]poolCost, owners []stats.Owner) []stats.Model {
 	out := []stats.Model{}
-	waiting, running := s.waiting(), g.meter.runs()
+	waiting, running, accounts := s.waiting(), g.meter.runs(), g.meter.accounts()
 	g.counts.mu.Lock()
 	now := g.counts.second(time.Now())
 	for k, m := range g.counts.models {
@@ -244,7 +233,7 @@ func (g *Gateway) describeModels(s *state, costs map[string]poolCost, owners []s
 				one.ConcurrencyFits = describeLaws(p.plain.lawsOf(one.Model))
 			}
 		}
-		g.chargeModel(one, costs[one.Pool], owners)
+		g.chargeModel(one, costs[one.Pool], owners, accounts)
 	}
 	slices.SortFunc(out, func(a, b stats.Model) int {
 		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model))
@@ -265,8 +254,9 @@ func (s *state) waiting() map[modelKey]int {
 }
 
 // chargeModel adds the unit costs of a model.
-func (g *Gateway) chargeModel(m *stats.Model, c poolCost, owners []stats.Owner) {
+func (g *Gateway) chargeModel(m *stats.Model, c poolCost, owners []stats.Owner, accounts map[account]usage) {
 	used, allocated := money.Known(0), money.Known(0)
+	var times tokenTime
 	reason := c.noPrice
 	for _, o := range owners {
 		if o.Pool != m.Pool || o.Model != m.Model {
@@ -275,6 +265,7 @@ func (g *Gateway) chargeModel(m *stats.Model, c poolCost, owners []stats.Owner) 
 		m.Predictions += o.Predictions
 		m.InputTokens += o.InputTokens
 		m.OutputTokens += o.OutputTokens
+		times.add(accounts[account{o.Pool, o.Model, o.Owner}].tokenTime)
 		u, known := o.UsedUSD.Get()
 		a, _ := o.AllocatedUSD.Get()
 		if !known {
@@ -283,94 +274,28 @@ func (g *Gateway) chargeModel(m *stats.Model, c poolCost, owners []stats.Owner) 
 		}
 		used, allocated = used.Plus(u), allocated.Plus(a)
 	}
-	unit := func(units int64, none string) stats.UnitCost {
-		switch {
-		case reason != "":
-			return stats.UnitCost{Reason: reason}
-		case units == 0:
-			return stats.UnitCost{Reason: none}
-		}
-		out := stats.UnitCost{UsedUSD: perUnit(used, units), AllocatedUSD: perUnit(allocated, units)}
-		u, _ := out.UsedUSD.Get()
-		a, _ := out.AllocatedUSD.Get()
-		out.IdleUSD = money.Known(a - u)
-		return out
-	}
-	m.PerPrediction = unit(m.Predictions, "no prediction was made")
-	if reason == "" && m.Predictions > 0 {
-		m.PerPrediction.P50, m.PerPrediction.P95 = g.meter.unitPercentiles(m.Pool, c)
-	}
-	m.PerMillionTokens = unit(m.InputTokens+m.OutputTokens, "no tokens were counted")
-	for _, d := range []*money.Dollars{
-		&m.PerMillionTokens.UsedUSD, &m.PerMillionTokens.AllocatedUSD, &m.PerMillionTokens.IdleUSD,
+	m.PerPrediction = unitCost(used, allocated, 1, m.Predictions, reason, "no prediction was made")
+	m.PerMillionTokens = unitCost(used, allocated, million, m.InputTokens+m.OutputTokens, reason, noTokens)
+	m.PerMillionInputTokens, m.PerMillionOutputTokens = tokenCosts(used, allocated, m.InputTokens, m.OutputTokens,
+		times, reason)
+	for _, u := range []struct {
+		to    *stats.UnitCost
+		units unitsOf
+	}{
+		{&m.PerPrediction, func(w window) units { return units{1, w.predictions, 1, 1} }},
+		{&m.PerMillionTokens, func(w window) units { return units{million, w.inputTokens + w.outputTokens, 1, 1} }},
+		{&m.PerMillionInputTokens, func(w window) units {
+			return units{million, w.inputTokens, w.input, w.input + w.output}
+		}},
+		{&m.PerMillionOutputTokens, func(w window) units {
+			return units{million, w.outputTokens, w.output, w.input + w.output}
+		}},
 	} {
-		*d = money.Dollars{}
-	}
-	if tokens := m.InputTokens + m.OutputTokens; m.PerMillionTokens.Reason == "" {
-		m.PerMillionTokens.UsedUSD, m.PerMillionTokens.AllocatedUSD = perMillion(used,
-			tokens), perMillion(allocated, tokens)
-		u, _ := m.PerMillionTokens.UsedUSD.Get()
-		a, _ := m.PerMillionTokens.AllocatedUSD.Get()
-		m.PerMillionTokens.IdleUSD = money.Known(a - u)
-	}
-}
-
-func perMillion(total money.Dollars, units int64) money.Dollars {
-	amount, ok := total.Get()
-	if !ok {
-		return money.Dollars{}
-	}
-	each, err := amount.Mul(1_000_000, units)
-	if err != nil {
-		return money.Dollars{}
-	}
-	return money.Known(each)
-}
-
-// unitPercentiles returns the cost of a prediction at p50 and p95 of the predictions, each with
-// the cost of the minute in which it was made.
-func (m *meter) unitPercentiles(pool string, c poolCost) (p50, p95 *stats.Split) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	w := m.windows[pool]
-	if w == nil || c.allocated <= 0 {
-		return nil, nil
-	}
-	all := slices.DeleteFunc(w.since(0), func(x window) bool { return x.predictions == 0 })
-	each := func(x window) float64 { return float64(x.allocated) / float64(x.predictions) }
-	slices.SortFunc(all, func(a, b window) int { return cmp.Compare(each(a), each(b)) })
-	var total int64
-	for _, x := range all {
-		total += x.predictions
-	}
-	at := func(share float64) *stats.Split {
-		seen := int64(0)
-		for _, x := range all {
-			if seen += x.predictions; float64(seen) >= share*float64(total) {
-				return c.split(x)
-			}
+		if u.to.Reason == "" {
+			u.to.P50, u.to.P95 = g.meter.unitPercentiles(m.Pool, c, u.units)
 		}
-		return nil
 	}
-	return at(0.5), at(0.95)
 }
-
-// split prices one prediction of a minute by the mean price of the pool.
-func (c poolCost) split(x window) *stats.Split {
-	price := func(d time.Duration) money.Dollars {
-		usd, err := c.allocatedUSD.Mul(int64(d)/x.predictions, int64(c.allocated))
-		if err != nil {
-			return money.Dollars{}
-		}
-		return money.Known(usd)
-	}
-	out := &stats.Split{UsedUSD: price(x.used), AllocatedUSD: price(x.allocated)}
-	u, _ := out.UsedUSD.Get()
-	a, _ := out.AllocatedUSD.Get()
-	out.IdleUSD = money.Known(a - u)
-	return out
-}
-
 func (g *Gateway) serveStats(w http.ResponseWriter) {
 	s, err := g.Stats()
 	if err != nil {

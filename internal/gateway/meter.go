@@ -18,7 +18,18 @@ type usage struct {
 	unknownTokens int64
 	// used is the time of servers that worked for the owner's requests.
 	used time.Duration
+	tokenTime
 }
+
+// tokenTime divides used time between the tokens that are read and those that are written: up to the
+// first token of an answer, and from then on. Requests that do not show their first token are in
+// neither.
+type tokenTime struct{ input, output time.Duration }
+
+func (t *tokenTime) add(o tokenTime) { t.input, t.output = t.input+o.input, t.output+o.output }
+
+// known reports whether an answer has shown its first token.
+func (t tokenTime) known() bool { return t.input+t.output > 0 }
 
 // account names who uses what.
 type account struct{ pool, model, owner string }
@@ -28,6 +39,9 @@ type work struct {
 	parts []part
 	rows  int64
 	used  time.Duration
+	// first is the used time up to the first token of the answer, where firstSeen.
+	first     time.Duration
+	firstSeen bool
 }
 
 // part is one owner's share of a batch.
@@ -159,6 +173,16 @@ func (m *meter) begin(url string, parts []part, now time.Time) *work {
 	return w
 }
 
+// firstToken notes that the answer to a request begins.
+func (m *meter) firstToken(url string, w *work, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if x := m.machines[url]; x != nil && !w.firstSeen {
+		m.advance(x, now)
+		w.first, w.firstSeen = w.used, true
+	}
+}
+
 // end charges the time of a batch to the owners of its rows. Predictions count where the batch was
 // answered.
 func (m *meter) end(url string, w *work, answered bool, now time.Time) {
@@ -216,8 +240,8 @@ func (m *meter) of(a account) *usage {
 	return u
 }
 
-// tokens counts the tokens of a request; unknown where it did not tell.
-func (m *meter) tokens(a account, input, output int64, known bool) {
+// tokens counts the tokens of a request that has ended; unknown where it did not tell.
+func (m *meter) tokens(a account, w *work, input, output int64, known bool, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	u := m.of(a)
@@ -227,6 +251,20 @@ func (m *meter) tokens(a account, input, output int64, known bool) {
 	}
 	u.inputTokens += input
 	u.outputTokens += output
+	var t tokenTime
+	switch {
+	case output == 0 && input > 0:
+		t.input = w.used // nothing was written
+	case w.firstSeen:
+		t = tokenTime{w.first, w.used - w.first}
+	}
+	u.tokenTime.add(t)
+	if win := m.windows[a.pool]; win != nil {
+		one := win.at(now)
+		one.inputTokens += input
+		one.outputTokens += output
+		one.tokenTime.add(t)
+	}
 }
 
 // cost returns the price of a time at an hourly price, rounded once.
@@ -306,6 +344,9 @@ type window struct {
 	minute          int64
 	allocated, used time.Duration
 	predictions     int64
+
+	inputTokens, outputTokens int64
+	tokenTime
 }
 
 // windows are the minutes of the last day.

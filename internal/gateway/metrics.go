@@ -29,6 +29,9 @@ var (
 	allocatedDesc = desc("allocated_dollars_total", "Dollars of all server time; absent without a price.", "pool")
 	perDesc       = desc("prediction_dollars", "Dollars of one prediction since the start; absent without a price.",
 		"pool", "model", "part")
+	tokenCostDesc = desc("million_tokens_dollars",
+		"Dollars of a million tokens since the start; absent without a price, or where input and output cannot be told apart.",
+		"pool", "model", "direction", "part")
 	latencyDesc = desc("latency_seconds", "Latency of recent answers.", "pool", "model", "quantile")
 	refusedDesc = desc("refused_total", "Requests that no model server answered.", "reason")
 	queuedDesc  = desc("queued_rows", "Rows in the queue.", "pool")
@@ -45,7 +48,7 @@ var (
 // Describe implements prometheus.Collector.
 func (collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		requestsDesc, batchesDesc, rowsDesc, predictDesc, tokensDesc, usedDesc, allocatedDesc, perDesc, latencyDesc,
+		requestsDesc, batchesDesc, rowsDesc, predictDesc, tokensDesc, usedDesc, allocatedDesc, perDesc, tokenCostDesc, latencyDesc,
 		refusedDesc, queuedDesc, waitingDesc, runningDesc, arrivalDesc, utilDesc, healthDesc, fitDesc,
 	} {
 		to <- d
@@ -80,6 +83,13 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 		dollars(perDesc, prometheus.GaugeValue, m.PerPrediction.UsedUSD, m.Pool, m.Model, "used")
 		dollars(perDesc, prometheus.GaugeValue, m.PerPrediction.IdleUSD, m.Pool, m.Model, "idle")
 		dollars(perDesc, prometheus.GaugeValue, m.PerPrediction.AllocatedUSD, m.Pool, m.Model, "allocated")
+		for direction, u := range map[string]stats.UnitCost{
+			"input": m.PerMillionInputTokens, "output": m.PerMillionOutputTokens,
+		} {
+			dollars(tokenCostDesc, prometheus.GaugeValue, u.UsedUSD, m.Pool, m.Model, direction, "used")
+			dollars(tokenCostDesc, prometheus.GaugeValue, u.IdleUSD, m.Pool, m.Model, direction, "idle")
+			dollars(tokenCostDesc, prometheus.GaugeValue, u.AllocatedUSD, m.Pool, m.Model, direction, "allocated")
+		}
 		c.model(to, m)
 	}
 	for _, o := range s.Owners {

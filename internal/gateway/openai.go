@@ -91,13 +91,13 @@ func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, s *state, c *
 	start := time.Now()
 	c.begun = c.pool.plain.begin(c.server, start)
 	c.work = g.meter.begin(c.server, []part{{c.account(), 1, c.caller.limit}}, start)
-	tap := &usageTap{events: protocol.Events{Remove: c.Stream && !c.WantsUsage && !s.config.Shadow}}
+	tap := &usageTap{first: func() { g.meter.firstToken(c.server, c.work, time.Now()) }, events: protocol.Events{Remove: c.Stream && !c.WantsUsage && !s.config.Shadow}}
 	answered := false
 	defer func() {
 		now := time.Now()
 		g.meter.end(c.server, c.work, answered && tap.complete, now)
 		usage, told := tap.usage()
-		g.meter.tokens(c.account(), usage.Input, usage.Output, told || !answered)
+		g.meter.tokens(c.account(), c.work, usage.Input, usage.Output, told || !answered, now)
 		c.caller.limit.charge(now, 0, usage.Input+usage.Output)
 		if answered && tap.complete {
 			g.counts.answered(c.pool.name, c.Model, now.Sub(c.at))
@@ -125,6 +125,7 @@ const maxUsage = 16 << 20
 // usageTap reads the usage out of an answer that passes.
 type usageTap struct {
 	from     io.ReadCloser
+	first    func() // the stream's first bytes have come; nil after that
 	stream   bool
 	events   protocol.Events
 	whole    []byte
@@ -140,6 +141,10 @@ func (t *usageTap) Read(p []byte) (int, error) {
 		n, err := t.from.Read(t.piece[:])
 		switch {
 		case t.stream:
+			if t.first != nil && n > 0 {
+				t.first()
+				t.first = nil
+			}
 			t.pending = t.events.Next(t.piece[:n])
 		default:
 			t.pending = t.piece[:n]

@@ -115,6 +115,10 @@ type Model struct {
 	OutputTokens int64 `json:"output_tokens"`
 	// PerMillionTokens is the cost of a million input and output tokens.
 	PerMillionTokens UnitCost `json:"per_million_tokens"`
+	// PerMillionInputTokens and PerMillionOutputTokens divide that cost by the server time up to the
+	// first token of streams, and from then on. Both together are the cost of all tokens.
+	PerMillionInputTokens  UnitCost `json:"per_million_input_tokens"`
+	PerMillionOutputTokens UnitCost `json:"per_million_output_tokens"`
 	// Fits are the batch times on each server.
 	Fits []Fit `json:"fits"`
 	// ConcurrencyFits are the times of completions by the requests c that run on the server, which
@@ -221,6 +225,10 @@ type Owner struct {
 	IdleUSD          money.Dollars `json:"idle_usd"`
 	AllocatedUSD     money.Dollars `json:"allocated_usd"`
 	PerPredictionUSD money.Dollars `json:"per_prediction_usd"`
+	// PerMillionInputTokens and PerMillionOutputTokens are the costs of the owner's tokens, without
+	// percentiles.
+	PerMillionInputTokens  UnitCost `json:"per_million_input_tokens"`
+	PerMillionOutputTokens UnitCost `json:"per_million_output_tokens"`
 	// Reason is why dollars are null; empty where they are known.
 	Reason string `json:"reason"`
 }
