@@ -127,7 +127,7 @@ func (m *meter) utilization(pool string, now time.Time) (float64, bool) {
 		return 0, false
 	}
 	var allocated, used time.Duration
-	for _, one := range w.since(now.Unix()/60 - utilizationWindow + 1) {
+	for _, one := range w.since(m.minute(now) - utilizationWindow + 1) {
 		allocated, used = allocated+one.allocated, used+one.used
 	}
 	if allocated <= 0 {

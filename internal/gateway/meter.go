@@ -71,6 +71,8 @@ type meter struct {
 	usage    map[account]*usage
 	windows  map[string]*windows // by pool
 	running  map[modelKey]int    // requests that servers work on
+	// started is when minutes begin: those of the monotonic clock, which no wall clock moves.
+	started time.Time
 }
 
 // maxAccounts bounds the owners and models that are told apart; further ones are counted as
@@ -83,7 +85,7 @@ const (
 func newMeter() *meter {
 	return &meter{
 		machines: map[string]*machine{}, usage: map[account]*usage{}, windows: map[string]*windows{},
-		running: map[modelKey]int{},
+		running: map[modelKey]int{}, started: time.Now(),
 	}
 }
 
@@ -141,12 +143,13 @@ func (m *meter) advance(x *machine, now time.Time) {
 		w = &windows{}
 		m.windows[x.pool] = w
 	}
-	w.at(now).allocated += d
+	win := w.at(m.minute(now))
+	win.allocated += d
 	if len(x.active) == 0 {
 		return
 	}
 	x.busy += d
-	w.at(now).used += d
+	win.used += d
 	left, n := d, time.Duration(len(x.active))
 	for one := range x.active {
 		share := left / n
@@ -213,7 +216,7 @@ func (m *meter) end(url string, w *work, answered bool, now time.Time) {
 		if answered {
 			u.predictions += p.rows
 			if win := m.windows[x.pool]; win != nil {
-				win.at(now).predictions += p.rows
+				win.at(m.minute(now)).predictions += p.rows
 			}
 		}
 		if x.hourly > 0 && p.limit != nil {
@@ -260,7 +263,7 @@ func (m *meter) tokens(a account, w *work, input, output int64, known bool, now 
 	}
 	u.tokenTime.add(t)
 	if win := m.windows[a.pool]; win != nil {
-		one := win.at(now)
+		one := win.at(m.minute(now))
 		one.inputTokens += input
 		one.outputTokens += output
 		one.tokenTime.add(t)
@@ -352,9 +355,11 @@ type window struct {
 // windows are the minutes of the last day.
 type windows struct{ ring [1440]window }
 
-// at returns the window of a time.
-func (w *windows) at(now time.Time) *window {
-	minute := now.Unix() / 60
+// minute returns a time as minutes of the gateway's clock.
+func (m *meter) minute(now time.Time) int64 { return int64(max(0, now.Sub(m.started)) / time.Minute) }
+
+// at returns the window of a minute.
+func (w *windows) at(minute int64) *window {
 	one := &w.ring[int(minute%int64(len(w.ring)))]
 	if one.minute != minute {
 		*one = window{minute: minute}
