@@ -231,7 +231,7 @@ func TestBatchedAnswersEqualDirectOnes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 9))
 	type sent struct{ path, body string }
 	var all []sent
-	for i := range 2000 {
+	for i := range 10_000 {
 		body := row(fmt.Sprint("r", i), r.NormFloat64(), r.Float64()*1e-9)
 		path := "/v2/models/sum/infer"
 		if i%3 == 0 {

@@ -203,7 +203,7 @@ func TestGRPCBatchesEqualDirectAnswers(t *testing.T) {
 		for client := range 32 {
 			r := rand.New(rand.NewPCG(uint64(client), 5))
 			wg.Go(func() {
-				for i := range 30 {
+				for i := range 160 {
 					a, b, c := r.NormFloat64(), r.NormFloat64()*1e-7, math.Trunc(r.NormFloat64()*1e6)
 					id := fmt.Sprintf("%d-%d", client, i)
 					out := &inference.ModelInferResponse{}
@@ -220,7 +220,7 @@ func TestGRPCBatchesEqualDirectAnswers(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if d := readStats(t, s.URL).Models[0]; d.MeanBatch == nil || *d.MeanBatch <= 2 || d.Predictions != 1920 {
+		if d := readStats(t, s.URL).Models[0]; d.MeanBatch == nil || *d.MeanBatch <= 2 || d.Predictions != 10_240 {
 			t.Errorf("%s: %+v", kind, d)
 		}
 	}
