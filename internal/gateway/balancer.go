@@ -38,10 +38,10 @@ type unbatched struct {
 	laws  map[string]*fit.Concurrency // time by running requests, for each model
 
 	// area is the running requests by time up to at, in request-seconds: those of this gateway, and
-	// others that the server's metrics showed.
-	area   float64
-	at     time.Time
-	others int
+	// foreign ones that the server's metrics showed.
+	area    float64
+	at      time.Time
+	foreign int
 	// queued counts the readings of the metrics in which requests waited in the server.
 	queued int
 }
@@ -52,7 +52,7 @@ func (s *unbatched) advance(now time.Time) {
 		return // another request has moved it further
 	}
 	if !s.at.IsZero() {
-		s.area += float64(s.running+s.others) * now.Sub(s.at).Seconds()
+		s.area += float64(s.running+s.foreign) * now.Sub(s.at).Seconds()
 	}
 	s.at = now
 }
@@ -236,7 +236,7 @@ func (b *balancer) begin(server string, now time.Time) begun {
 	defer b.mu.Unlock()
 	s := b.servers[server]
 	s.advance(now)
-	return begun{at: now, running: s.running + s.others, area: s.area, queued: s.queued}
+	return begun{at: now, running: s.running + s.foreign, area: s.area, queued: s.queued}
 }
 
 // measure takes the time of a completion. One during which requests waited in the server is no
@@ -325,13 +325,13 @@ func (b *balancer) adjust(server string, load *stats.Load) {
 		return
 	}
 	s.advance(time.Now())
-	s.others = 0
+	s.foreign = 0
 	if s.load = load; load == nil {
 		s.limit = b.limit
 		return
 	}
 	if load.Running != nil {
-		s.others = max(0, int(*load.Running)-s.running)
+		s.foreign = max(0, int(*load.Running)-s.running)
 	}
 	if load.Waiting != nil && *load.Waiting > 0 {
 		s.queued++

@@ -105,7 +105,8 @@ type counters struct {
 
 func newCounters(started time.Time) *counters {
 	return &counters{
-		started: started, models: map[modelKey]*modelCount{}, refusal: map[string]int64{}, passing: map[stats.Passed]int64{},
+		started: started, models: map[modelKey]*modelCount{},
+		refusal: map[string]int64{}, passing: map[stats.Passed]int64{},
 	}
 }
 

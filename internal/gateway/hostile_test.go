@@ -163,6 +163,6 @@ func TestSlowSendersHoldNoMemory(t *testing.T) {
 		t.Errorf("%d bytes are reserved for 100 bytes", n)
 	}
 	if a := post(t, s.URL+"/v2/models/sum/infer", row("ok", 1, 2)); a.status != 200 {
-		t.Errorf("beside slow senders: %+v", a)
+		t.Errorf("next to slow senders: %+v", a)
 	}
 }

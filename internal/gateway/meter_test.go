@@ -117,8 +117,8 @@ func TestTokensAreChargedApart(t *testing.T) {
 			t.Errorf("without requests: %+v", u)
 		}
 		request("ana", false)
-		if d := describe(); d.PerMillionInputTokens.Reason != noFirstToken || d.PerMillionOutputTokens.Reason != noFirstToken ||
-			d.PerMillionInputTokens.UsedUSD.Known() || d.PerMillionTokens.Reason != "" {
+		if d := describe(); d.PerMillionInputTokens.Reason != noFirstToken ||
+			d.PerMillionOutputTokens.Reason != noFirstToken || d.PerMillionInputTokens.UsedUSD.Known() || d.PerMillionTokens.Reason != "" {
 			t.Errorf("without a stream: %+v", d)
 		}
 		for i := range 60 {
@@ -128,10 +128,10 @@ func TestTokensAreChargedApart(t *testing.T) {
 		in, out := d.PerMillionInputTokens, d.PerMillionOutputTokens
 		// A request uses $1 for 1,000 tokens of input and $3 for 500 of output; as much time is idle.
 		for name, got := range map[string][2]money.Dollars{
-			"input used": {in.UsedUSD, money.Known(1000 * money.USD)}, "input idle": {in.IdleUSD, money.Known(1000 * money.USD)},
-			"output used": {out.UsedUSD, money.Known(6000 * money.USD)}, "output in all": {
-				out.AllocatedUSD, money.Known(12_000 * money.USD),
-			},
+			"input used":    {in.UsedUSD, money.Known(1000 * money.USD)},
+			"input idle":    {in.IdleUSD, money.Known(1000 * money.USD)},
+			"output used":   {out.UsedUSD, money.Known(6000 * money.USD)},
+			"output in all": {out.AllocatedUSD, money.Known(12_000 * money.USD)},
 		} {
 			a, _ := got[0].Get()
 			b, _ := got[1].Get()

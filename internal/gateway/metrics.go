@@ -30,7 +30,7 @@ var (
 	perDesc       = desc("prediction_dollars", "Dollars of one prediction since the start; absent without a price.",
 		"pool", "model", "part")
 	tokenCostDesc = desc("million_tokens_dollars",
-		"Dollars of a million tokens since the start; absent without a price, or where input and output cannot be told apart.",
+		"Dollars of a million tokens since the start; absent without a price or a stream that shows its first token.",
 		"pool", "model", "direction", "part")
 	latencyDesc = desc("latency_seconds", "Latency of recent answers.", "pool", "model", "quantile")
 	refusedDesc = desc("refused_total", "Requests that no model server answered.", "reason")
@@ -48,7 +48,8 @@ var (
 // Describe implements prometheus.Collector.
 func (collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		requestsDesc, batchesDesc, rowsDesc, predictDesc, tokensDesc, usedDesc, allocatedDesc, perDesc, tokenCostDesc, latencyDesc,
+		requestsDesc, batchesDesc, rowsDesc, predictDesc, tokensDesc, usedDesc, allocatedDesc,
+		perDesc, tokenCostDesc, latencyDesc,
 		refusedDesc, queuedDesc, waitingDesc, runningDesc, arrivalDesc, utilDesc, healthDesc, fitDesc,
 	} {
 		to <- d

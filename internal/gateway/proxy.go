@@ -39,7 +39,8 @@ func (g *Gateway) proxy(s *state, server string, change func(*http.Response) err
 				return // the caller has gone
 			}
 			status, message := http.StatusBadGateway, "send to "+server+": "+err.Error()
-			if errors.Is(err, context.DeadlineExceeded) || errors.Is(context.Cause(r.Context()), context.DeadlineExceeded) {
+			if errors.Is(err, context.DeadlineExceeded) ||
+				errors.Is(context.Cause(r.Context()), context.DeadlineExceeded) {
 				status, message = http.StatusGatewayTimeout, "the upstream did not answer in time"
 			}
 			refuse(w, status, 0, message)

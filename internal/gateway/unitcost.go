@@ -74,11 +74,11 @@ func tokenCosts(used, allocated money.Dollars, input, output int64, t tokenTime,
 		}
 		return unitCost(share(used), share(allocated), million, tokens, "", none)
 	}
-	return cost(t.input, input, "no input tokens were counted"), cost(t.output, output, "no output tokens were counted")
+	in = cost(t.input, input, "no input tokens were counted")
+	return in, cost(t.output, output, "no output tokens were counted")
 }
 
-// units is what was made in one minute: a cost is told per so many, and the minute's cost is theirs by
-// the share part of whole.
+// units are the units of one minute. Their cost is part of whole of the minute's, told per so many.
 type units struct {
 	per, made   int64
 	part, whole time.Duration

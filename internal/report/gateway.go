@@ -134,13 +134,13 @@ func gatewayLevels(d stats.Stats) layout.Grid {
 		for _, f := range m.ConcurrencyFits {
 			law := "–"
 			if f.AMS != nil {
-				law = fmt.Sprintf("%s ms × running + %s ms (%s error)", plain.Number(*f.AMS, 2), plain.Number(*f.BMS, 1),
-					plain.Share(*f.Error, 1))
+				law = fmt.Sprintf("%s ms × running + %s ms (%s error)",
+					plain.Number(*f.AMS, 2), plain.Number(*f.BMS, 1), plain.Share(*f.Error, 1))
 			}
 			for _, l := range f.Levels {
 				g.Rows = append(g.Rows, []string{
-					m.Model, f.Upstream, plain.Number(l.Running, 1), strconv.Itoa(l.Requests), plain.Number(l.LatencyMS, 1),
-					plain.Number(l.RequestsPerSecond, 1), law,
+					m.Model, f.Upstream, plain.Number(l.Running, 1), strconv.Itoa(l.Requests),
+					plain.Number(l.LatencyMS, 1), plain.Number(l.RequestsPerSecond, 1), law,
 				})
 			}
 		}
@@ -174,7 +174,8 @@ func gatewayTokens(d stats.Stats) layout.Grid {
 	g := layout.Grid{
 		Title: "Tokens",
 		Head: []string{
-			"model", "owner", "input", "output", "$/M input", "of it idle", "$/M output", "of it idle", "without a cost",
+			"model", "owner", "input", "output", "$/M input", "of it idle", "$/M output", "of it idle",
+			"without a cost",
 		},
 		Right: []bool{false, false, true, true, true, true, true, true, false},
 	}

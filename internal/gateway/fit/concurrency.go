@@ -41,16 +41,15 @@ type shared struct {
 // Bounds of what a [Concurrency] remembers.
 const (
 	maxGroups = 1024
-	// changeWindow is how many requests in a row must take more or less than the line says, on average
-	// by levelShare and by 5 standard errors, before the level of the server is taken as changed. The
-	// line must rest on as many: one of few long requests is no level.
+	// changeWindow is the length of a run of requests that take more or less than the line says, on
+	// average by levelShare and by 5 standard errors, after which the level of the server counts as
+	// changed. The line must rest on as many.
 	changeWindow = 256
-	// edgeRequests is how many requests had fewer running than a line's Min, or more than its Max.
+	// edgeRequests is the number of requests below a line's Min, and above its Max.
 	edgeRequests = 4
 )
 
-// Level is what was measured of a range of running requests: the requests over whose own time so many
-// ran on average.
+// Level has the requests during which a range of requests ran on average.
 type Level struct {
 	Range
 	// Running is their mean of running requests, weighted by time, and Time their mean time. Where the

@@ -194,7 +194,7 @@ type Fit struct {
 	ChangedAt    *time.Time `json:"changed_at"`
 }
 
-// Level is what was measured of a range of running requests.
+// Level has the completions during which a range of requests ran.
 type Level struct {
 	// Low to High is the range, Requests how many recent completions were in it.
 	Low      int `json:"low"`

@@ -62,8 +62,7 @@ type Params struct {
 
 	// Profile is how long a batch takes; zero where QPSPerGPU says what is served.
 	Profile Profile
-	// Law is how long a request takes where a replica runs several at once; zero where Profile or
-	// QPSPerGPU says what is served.
+	// Law is the time of a request on replicas that run several at once; zero with Profile or QPSPerGPU.
 	Law Law
 	// MaxBatch is the most items of one batch; 0 is no limit: an idle replica takes the
 	// whole queue.

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Law is how long a request takes on a server that batches continuously (vLLM, SGLang, Text
-// Generation Inference, llama.cpp): while c requests run, PerItem·c + Base. So c / (PerItem·c + Base)
+// Law is the time of a request on a server that batches continuously (vLLM, SGLang, Text Generation
+// Inference, llama.cpp): PerItem·c + Base while c requests run. So c / (PerItem·c + Base)
 // requests are answered a second, at most 1 / PerItem.
 type Law struct {
 	Profile
-	// Min and Max are the fewest and the most running requests that were measured, 1 and up. A
+	// Min and Max bound the running requests that were measured, 1 and up. A
 	// request takes as long below Min as at Min, and above Max requests wait: nothing is extrapolated.
 	Min, Max int
 }

@@ -64,7 +64,8 @@ func birthDeath(l Law, rate float64) float64 {
 
 func TestSharingAgainstBirthDeathChain(t *testing.T) {
 	for _, l := range []Law{
-		sweep, {sweep.Profile, 4, 16}, {Profile{Base: time.Second}, 1, 8}, {Profile{PerItem: 20 * time.Millisecond}, 1, 4},
+		sweep, {sweep.Profile, 4, 16}, {Profile{Base: time.Second}, 1, 8},
+		{Profile{PerItem: 20 * time.Millisecond}, 1, 4},
 	} {
 		for _, load := range []float64{0.2, 0.5, 0.8} {
 			rate := load * l.Throughput(l.Max)
