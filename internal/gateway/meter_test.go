@@ -118,7 +118,8 @@ func TestTokensAreChargedApart(t *testing.T) {
 		}
 		request("ana", false)
 		if d := describe(); d.PerMillionInputTokens.Reason != noFirstToken ||
-			d.PerMillionOutputTokens.Reason != noFirstToken || d.PerMillionInputTokens.UsedUSD.Known() || d.PerMillionTokens.Reason != "" {
+			d.PerMillionOutputTokens.Reason != noFirstToken || d.PerMillionInputTokens.UsedUSD.Known() ||
+			d.PerMillionTokens.Reason != "" {
 			t.Errorf("without a stream: %+v", d)
 		}
 		for i := range 60 {
