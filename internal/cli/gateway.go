@@ -399,8 +399,9 @@ func (a *app) newGatewayProfile() *cobra.Command {
 		Use:   "profile",
 		Short: "Print the measured batch time of a model for curfew plan capacity",
 		Long: `Prints the batch time that a running gateway measured, in the form of plan capacity --profile.
+For a server that batches continuously it is the time of a request by the requests that run.
 With --arrivals it prints the recent requests instead, in the form of plan capacity --arrivals.
-Batch sizes that were not measured are an error: the line is never extrapolated.`,
+Too few batch sizes, or numbers of running requests, are an error: the line is never extrapolated.`,
 		Example: `  curfew gateway profile --model resnet50
   curfew gateway profile --model resnet50 --arrivals > arrivals.csv`,
 		Args: noArgs,
@@ -426,7 +427,7 @@ Batch sizes that were not measured are an error: the line is never extrapolated.
 				return fmt.Errorf("read the answer of %s: it is not a gateway of this version (%s)",
 					f.base, stats.ProfileSchema)
 			}
-			if doc.Fit.MaxRows < doc.MaxBatch {
+			if doc.MaxBatch > 0 && doc.Fit.MaxRows < doc.MaxBatch {
 				plain.Fprintf(a.Stderr, "measured for batches of %d to %d rows: plan with --max-batch %d\n",
 					doc.Fit.MinRows, doc.Fit.MaxRows, doc.Fit.MaxRows)
 			}
@@ -434,7 +435,7 @@ Batch sizes that were not measured are an error: the line is never extrapolated.
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&model, "model", "", "`name` of the model (default: the only one that was batched)")
+	c.Flags().StringVar(&model, "model", "", "`name` of the model (default: the only one that was measured)")
 	c.Flags().BoolVar(&arrivals, "arrivals", false, "print the recent requests as CSV")
 	a.outputs(c, tableJSON...)
 	return c

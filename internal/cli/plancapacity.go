@@ -35,7 +35,9 @@ func (a *app) newPlanCapacity() *cobra.Command {
 		Short: "Plan the replicas for a request rate, with latency and cost",
 		Long: `Computes replicas, latency and cost from a request rate and the rate of one replica, or
 the time of a batch of n (a·n + b). One replica is computed as a batch-service queue;
-several replicas are simulated. --arrivals replays recorded requests instead of Poisson
+several replicas are simulated. With running=1-48 in --profile, a·n + b is the time of a
+request while n requests run, on a server that batches continuously, as curfew gateway
+profile measures it; at most as many run as were measured. --arrivals replays recorded requests instead of Poisson
 arrivals. Without --headroom, --p99 and --replicas it aims for 60% to 80% utilization. A
 plan over 85% of capacity says so, and how many replicas have room for a rise. --from scan
 plans the machines of each serving fleet of the account, also by recorded usage. --from
@@ -44,6 +46,7 @@ ledger shows which fleets had more machines than worked at the same time.`,
   curfew plan capacity --from ledger --since 30d
   curfew plan capacity --qps 500 --qps-per-gpu 200 --headroom 20%
   curfew plan capacity --qps 500 --profile a=1ms,b=10ms --p99 50ms --price 1.006
+  curfew plan capacity --qps 25 --profile a=48ms,b=1.74s,running=1-48 --price 0.69
   curfew plan capacity --arrivals examples/data/requests.csv.gz --profile a=2ms,b=30ms --max-batch 16 --p99 200ms -o html > capacity.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -84,7 +87,8 @@ ledger shows which fleets had more machines than worked at the same time.`,
 	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests per second that one replica serves")
 	fl.StringVar(&f.headroom, "headroom", "",
 		"free share of the capacity: `20%` (default: 60% to 80% utilization, unless --p99 or --replicas is given)")
-	fl.StringVar(&f.profile, "profile", "", "time of a batch of n: `a=1ms,b=10ms` is a·n + b")
+	fl.StringVar(&f.profile, "profile", "",
+		"time of a batch of n: `a=1ms,b=10ms` is a·n + b; with running=1-48, of a request while n run")
 	fl.IntVar(&f.maxBatch, "max-batch", 0, "maximum batch size (default: an idle replica takes the whole queue)")
 	fl.StringVar(&f.p99, "p99", "", "p99 latency objective: `50ms`")
 	fl.IntVar(&f.replicas, "replicas", 0, "number of replicas (default: the fewest that meet the objective)")
@@ -106,7 +110,13 @@ func (a *app) planCapacity(f capacityFlags) error {
 	case f.p99 == "" && f.replicas == 0:
 		p.Band = true
 	}
-	if f.profile != "" {
+	switch {
+	case f.profile == "":
+	case capacity.IsLaw(f.profile):
+		if p.Law, err = capacity.ParseLaw(f.profile); err != nil {
+			return usageError("--profile: %w", err)
+		}
+	default:
 		if p.Profile, err = capacity.ParseProfile(f.profile); err != nil {
 			return usageError("--profile: %w", err)
 		}

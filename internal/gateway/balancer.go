@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -34,11 +35,47 @@ type unbatched struct {
 	// limit is what the server's own metrics allow, at most that of the configuration.
 	limit int
 	load  *stats.Load
-	laws  map[string]*fit.Estimator // time by running requests, for each model
+	laws  map[string]*fit.Concurrency // time by running requests, for each model
+
+	// area is the running requests by time up to at, in request-seconds: those of this gateway, and
+	// foreign ones that the server's metrics showed.
+	area    float64
+	at      time.Time
+	foreign int
+	// queued counts the readings of the metrics in which requests waited in the server.
+	queued int
+}
+
+// advance moves the area of running requests to a time.
+func (s *unbatched) advance(now time.Time) {
+	if !now.After(s.at) {
+		return // another request has moved it further
+	}
+	if !s.at.IsZero() {
+		s.area += float64(s.running+s.foreign) * now.Sub(s.at).Seconds()
+	}
+	s.at = now
+}
+
+// change adds to the running requests.
+func (s *unbatched) change(by int, now time.Time) {
+	s.advance(now)
+	s.running += by
+}
+
+// begun is a server as a request begins there.
+type begun struct {
+	at      time.Time
+	running int
+	area    float64
+	queued  int
 }
 
 // waiter is a request that waits for a server.
-type waiter struct{ got chan string }
+type waiter struct {
+	model string
+	got   chan string
+}
 
 var errNoneFree = errors.New("every upstream has as many requests as it may")
 
@@ -51,7 +88,7 @@ func (b *balancer) set(servers []string, limit int, healthy func(string) bool) {
 	b.order, b.limit, b.healthy = servers, limit, healthy
 	for _, name := range servers {
 		if b.servers[name] == nil {
-			b.servers[name] = &unbatched{limit: limit, laws: map[string]*fit.Estimator{}}
+			b.servers[name] = &unbatched{limit: limit, laws: map[string]*fit.Concurrency{}}
 		}
 		b.servers[name].limit = limit
 	}
@@ -80,12 +117,12 @@ func (b *balancer) free() string {
 	return best
 }
 
-// take returns a server for a request, and waits for one.
-func (b *balancer) take(ctx context.Context) (string, error) {
+// take returns a server for a request of a model, and waits for one.
+func (b *balancer) take(ctx context.Context, model string) (string, error) {
 	b.mu.Lock()
 	if len(b.waiting) == 0 {
 		if name := b.free(); name != "" {
-			b.servers[name].running++
+			b.servers[name].change(1, time.Now())
 			b.mu.Unlock()
 			return name, nil
 		}
@@ -98,7 +135,7 @@ func (b *balancer) take(ctx context.Context) (string, error) {
 		b.mu.Unlock()
 		return "", batch.ErrNoServer
 	}
-	me := &waiter{got: make(chan string, 1)}
+	me := &waiter{model, make(chan string, 1)}
 	b.waiting = append(b.waiting, me)
 	b.mu.Unlock()
 	select {
@@ -114,7 +151,7 @@ func (b *balancer) take(ctx context.Context) (string, error) {
 	if i := slices.Index(b.waiting, me); i >= 0 {
 		b.waiting = slices.Delete(b.waiting, i, i+1)
 	} else if name := <-me.got; name != "" { // it came at the same time
-		b.servers[name].running--
+		b.servers[name].change(-1, time.Now())
 		b.hand()
 	}
 	return "", context.Cause(ctx)
@@ -127,7 +164,7 @@ func (b *balancer) hand() {
 		if name == "" {
 			break
 		}
-		b.servers[name].running++
+		b.servers[name].change(1, time.Now())
 		b.waiting[0].got <- name
 		b.waiting = b.waiting[1:]
 	}
@@ -149,7 +186,7 @@ func (b *balancer) wake() {
 func (b *balancer) release(server string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.servers[server].running--
+	b.servers[server].change(-1, time.Now())
 	b.forget()
 	b.hand()
 }
@@ -171,6 +208,15 @@ func (b *balancer) waits() int {
 	return len(b.waiting)
 }
 
+// countWaiting adds the requests that wait, by model.
+func (b *balancer) countWaiting(pool string, to map[modelKey]int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range b.waiting {
+		to[modelKey{pool, w.model}]++
+	}
+}
+
 // watch begins to read the servers' metrics.
 func (b *balancer) watch() {
 	b.mu.Lock()
@@ -184,38 +230,73 @@ func (b *balancer) watched() bool {
 	return b.openAI
 }
 
-// measure takes the time of a completion that began with so many running.
-func (b *balancer) measure(server, model string, running int, took time.Duration, at time.Time) {
+// begin notes a server as a request begins there that has been given it.
+func (b *balancer) begin(server string, now time.Time) begun {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.servers[server]
-	if s == nil {
+	s.advance(now)
+	return begun{at: now, running: s.running + s.foreign, area: s.area, queued: s.queued}
+}
+
+// measure takes the time of a completion. One during which requests waited in the server is no
+// measurement: its time is not that of the running requests alone.
+func (b *balancer) measure(server, model string, from begun, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.servers[server]
+	if s == nil || s.queued != from.queued || !now.After(from.at) {
 		return
 	}
+	s.advance(now)
 	if s.laws[model] == nil {
 		if len(s.laws) >= maxModels {
 			clear(s.laws)
 		}
-		s.laws[model] = &fit.Estimator{}
+		s.laws[model] = &fit.Concurrency{}
 	}
-	s.laws[model].Add(running, took, at)
+	took := now.Sub(from.at)
+	running := max(1, (s.area-from.area)/took.Seconds()) // the request itself ran all the time
+	s.laws[model].Add(from.running, running, took, now)
 }
 
-// lawsOf returns the measured concurrency laws of a model: the time of a request by the requests
-// that run, a + b·c, as a fit of rows.
-func (b *balancer) lawsOf(model string) []batch.ModelFit {
+// law is the measured concurrency law of a model on one server.
+type law struct {
+	server    string
+	line      fit.Line
+	fitted    bool
+	levels    []fit.Level
+	changes   int
+	changedAt time.Time
+}
+
+// lawsOf returns the measured concurrency laws of a model by server.
+func (b *balancer) lawsOf(model string) []law {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var out []batch.ModelFit
-	for name, s := range b.servers {
-		if e := s.laws[model]; e != nil {
-			f := batch.ModelFit{Server: name, Model: model, Sizes: e.Sizes()}
-			f.Line, f.Fitted = e.Line()
-			f.Changes, f.ChangedAt = e.Changes()
-			out = append(out, f)
+	var out []law
+	for _, name := range slices.Sorted(maps.Keys(b.servers)) {
+		if e := b.servers[name].laws[model]; e != nil {
+			one := law{server: name, levels: e.Levels(b.limit)}
+			one.line, one.fitted = e.Line()
+			one.changes, one.changedAt = e.Changes()
+			out = append(out, one)
 		}
 	}
 	return out
+}
+
+// models returns the models of which completions were measured.
+func (b *balancer) models() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	seen := map[string]bool{}
+	for _, s := range b.servers {
+		for model := range s.laws {
+			seen[model] = true
+		}
+	}
+	return sortedKeys(seen)
 }
 
 // load returns what the metrics of a server showed last; nil where it has none.
@@ -243,9 +324,17 @@ func (b *balancer) adjust(server string, load *stats.Load) {
 	if s == nil {
 		return
 	}
+	s.advance(time.Now())
+	s.foreign = 0
 	if s.load = load; load == nil {
 		s.limit = b.limit
 		return
+	}
+	if load.Running != nil {
+		s.foreign = max(0, int(*load.Running)-s.running)
+	}
+	if load.Waiting != nil && *load.Waiting > 0 {
+		s.queued++
 	}
 	full := load.Waiting != nil && *load.Waiting > 0 || load.CacheUse != nil && *load.CacheUse >= highCacheUse
 	switch {
@@ -260,14 +349,14 @@ func (b *balancer) adjust(server string, load *stats.Load) {
 }
 
 // server takes a server for a request that is not batched. It answers the caller where none is free.
-func (p *pool) server(w http.ResponseWriter, r *http.Request, deadline time.Time) (string, bool) {
+func (p *pool) server(w http.ResponseWriter, r *http.Request, model string, deadline time.Time) (string, bool) {
 	ctx := r.Context()
 	if !deadline.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, deadline, &batch.LateError{InQueue: true})
 		defer cancel()
 	}
-	name, err := p.plain.take(ctx)
+	name, err := p.plain.take(ctx, model)
 	var late *batch.LateError
 	switch {
 	case err == nil:

@@ -63,7 +63,8 @@ type Pool struct {
 	Slots int `yaml:"slots"`
 	// Concurrency is how many requests that are not batched one server gets at once; 0 is 256.
 	Concurrency int `yaml:"concurrency"`
-	// Timeout bounds one exchange with a server; 0 is 60s.
+	// Timeout bounds one exchange with a server, 0 is 60s; of completions it bounds the time without
+	// a byte of the answer, and 0 is 10m.
 	Timeout time.Duration `yaml:"timeout"`
 	// Aging is how much waiting one level of priority is worth; 0 is 100ms.
 	Aging time.Duration `yaml:"aging"`

@@ -26,6 +26,7 @@ type modelCount struct {
 	batches, rows              int64
 	latencies                  ring[time.Duration]
 	arrivals                   ring[arrival]
+	recent                     arrivalRate
 	shadow                     shadowCount
 }
 
@@ -55,17 +56,57 @@ func (r *ring[T]) ordered() []T {
 	return append(slices.Clone(r.values[r.next:]), r.values[:r.next]...)
 }
 
+// Bounds of the time over which arrivals are averaged, in seconds.
+const (
+	maxRateWindow = 60
+	minRateWindow = 5
+)
+
+// arrivalRate counts the arrivals of the last minute by second. Seconds are those of the gateway's
+// monotonic clock, so that a wall clock that jumps moves no arrival.
+type arrivalRate struct {
+	seconds [maxRateWindow + 1]struct{ second, requests, rows int64 }
+	last    time.Time
+}
+
+func (r *arrivalRate) add(second int64, rows int, at time.Time) {
+	one := &r.seconds[second%int64(len(r.seconds))]
+	if one.second != second {
+		one.second, one.requests, one.rows = second, 0, 0
+	}
+	one.requests++
+	one.rows += int64(rows)
+	r.last = at
+}
+
+// mean returns requests and rows a second over the whole seconds before now; window is 0 where they
+// are too few.
+func (r *arrivalRate) mean(now int64) (requests, rows float64, window int) {
+	length := min(now, maxRateWindow)
+	if length < minRateWindow {
+		return 0, 0, 0
+	}
+	for _, one := range r.seconds {
+		if one.second < now && one.second >= now-length {
+			requests, rows = requests+float64(one.requests), rows+float64(one.rows)
+		}
+	}
+	return requests / float64(length), rows / float64(length), int(length)
+}
+
 // counters count what happens to requests.
 type counters struct {
 	mu      sync.Mutex
+	started time.Time
 	models  map[modelKey]*modelCount
 	refusal map[string]int64
 	passing map[stats.Passed]int64
 }
 
-func newCounters() *counters {
+func newCounters(started time.Time) *counters {
 	return &counters{
-		models: map[modelKey]*modelCount{}, refusal: map[string]int64{}, passing: map[stats.Passed]int64{},
+		started: started, models: map[modelKey]*modelCount{},
+		refusal: map[string]int64{}, passing: map[stats.Passed]int64{},
 	}
 }
 
@@ -91,8 +132,12 @@ func (c *counters) arrive(pool, model string, rows int, at time.Time) {
 	defer c.mu.Unlock()
 	m := c.of(pool, model)
 	m.requests++
+	m.recent.add(c.second(at), rows, at)
 	m.arrivals.add(arrival{at, int32(min(rows, 1_000_000))}, maxArrivals)
 }
+
+// second returns a time as seconds of the gateway's clock.
+func (c *counters) second(at time.Time) int64 { return int64(max(0, at.Sub(c.started)) / time.Second) }
 
 func (c *counters) answered(pool, model string, took time.Duration) {
 	c.mu.Lock()

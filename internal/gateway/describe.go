@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -88,6 +87,12 @@ func (g *Gateway) describePool(p *pool, c poolCost, now time.Time) stats.Pool {
 		Name: p.name, MaxBatch: p.config.MaxBatch, ServerHours: c.allocated.Hours(), UtilizationStatus: "unknown",
 	}
 	out.QueuedRequests, out.QueuedRows, out.QueuedBytes = p.queue.Queued()
+	out.WaitingRequests = out.QueuedRequests + p.plain.waits()
+	for k, n := range g.meter.runs() {
+		if k.pool == p.name {
+			out.RunningRequests += n
+		}
+	}
 	for _, s := range p.queue.Servers() {
 		out.Upstreams = append(out.Upstreams, stats.Upstream{
 			URL: s.Name, Healthy: s.Healthy, Draining: s.Draining, Slots: s.Slots,
@@ -122,7 +127,7 @@ func (m *meter) utilization(pool string, now time.Time) (float64, bool) {
 		return 0, false
 	}
 	var allocated, used time.Duration
-	for _, one := range w.since(now.Unix()/60 - utilizationWindow + 1) {
+	for _, one := range w.since(m.minute(now) - utilizationWindow + 1) {
 		allocated, used = allocated+one.allocated, used+one.used
 	}
 	if allocated <= 0 {
@@ -172,8 +177,10 @@ func (g *Gateway) describeOwners(costs map[string]poolCost) ([]stats.Owner, erro
 				one.Reason = ""
 				one.UsedUSD, one.AllocatedUSD = money.Known(used[i]), money.Known(allocated[i])
 				one.IdleUSD = money.Known(allocated[i] - used[i])
-				one.PerPredictionUSD = perUnit(one.AllocatedUSD, u.predictions)
+				one.PerPredictionUSD = perUnit(one.AllocatedUSD, 1, u.predictions)
 			}
+			one.PerMillionInputTokens, one.PerMillionOutputTokens = tokenCosts(one.UsedUSD, one.AllocatedUSD,
+				u.inputTokens, u.outputTokens, u.tokenTime, one.Reason)
 			out = append(out, one)
 		}
 	}
@@ -184,28 +191,25 @@ func (g *Gateway) describeOwners(costs map[string]poolCost) ([]stats.Owner, erro
 	return out, nil
 }
 
-// perUnit divides an amount by units; unknown without any.
-func perUnit(total money.Dollars, units int64) money.Dollars {
-	amount, ok := total.Get()
-	if !ok || units <= 0 {
-		return money.Dollars{}
-	}
-	each, err := amount.Mul(1, units)
-	if err != nil {
-		return money.Dollars{}
-	}
-	return money.Known(each)
-}
-
 // describeModels shows each model with its costs, which are the sums of its owners.
 func (g *Gateway) describeModels(s *state, costs map[string]poolCost, owners []stats.Owner) []stats.Model {
 	out := []stats.Model{}
+	waiting, running, accounts := s.waiting(), g.meter.runs(), g.meter.accounts()
 	g.counts.mu.Lock()
+	now := g.counts.second(time.Now())
 	for k, m := range g.counts.models {
 		one := stats.Model{
 			Pool: k.pool, Model: k.model, Requests: m.requests, Answered: m.answered, Failed: m.failed,
 			Batches: m.batches, BatchedRows: m.rows, LatencyMS: m.latencyPercentiles(), Fits: []stats.Fit{},
 			ConcurrencyFits: []stats.Fit{},
+			Demand: stats.Demand{
+				WaitingRequests: waiting[k], RunningRequests: running[k], LastArrivalAt: m.recent.last.UTC(),
+			},
+		}
+		if requests, rows, window := m.recent.mean(now); window > 0 {
+			requests, rows = round(requests, 6), round(rows, 6)
+			one.Demand.ArrivalsPerSecond, one.Demand.RowsPerSecond = &requests, &rows
+			one.Demand.WindowSeconds = window
 		}
 		if m.batches > 0 {
 			mean := float64(m.rows) / float64(m.batches)
@@ -226,10 +230,10 @@ func (g *Gateway) describeModels(s *state, costs map[string]poolCost, owners []s
 		for _, p := range s.pools {
 			if p.name == one.Pool {
 				one.Fits = describeFits(one.Model, p.queue.Fits())
-				one.ConcurrencyFits = describeFits(one.Model, p.plain.lawsOf(one.Model))
+				one.ConcurrencyFits = describeLaws(p.plain.lawsOf(one.Model))
 			}
 		}
-		g.chargeModel(one, costs[one.Pool], owners)
+		g.chargeModel(one, costs[one.Pool], owners, accounts)
 	}
 	slices.SortFunc(out, func(a, b stats.Model) int {
 		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model))
@@ -237,9 +241,22 @@ func (g *Gateway) describeModels(s *state, costs map[string]poolCost, owners []s
 	return out
 }
 
+// waiting counts the requests that wait for a server.
+func (s *state) waiting() map[modelKey]int {
+	out := map[modelKey]int{}
+	for _, p := range s.pools {
+		for model, n := range p.queue.QueuedBy(func(it *batch.Item) string { return it.Payload.(*call).model }) {
+			out[modelKey{p.name, model}] += n
+		}
+		p.plain.countWaiting(p.name, out)
+	}
+	return out
+}
+
 // chargeModel adds the unit costs of a model.
-func (g *Gateway) chargeModel(m *stats.Model, c poolCost, owners []stats.Owner) {
+func (g *Gateway) chargeModel(m *stats.Model, c poolCost, owners []stats.Owner, accounts map[account]usage) {
 	used, allocated := money.Known(0), money.Known(0)
+	var times tokenTime
 	reason := c.noPrice
 	for _, o := range owners {
 		if o.Pool != m.Pool || o.Model != m.Model {
@@ -248,6 +265,7 @@ func (g *Gateway) chargeModel(m *stats.Model, c poolCost, owners []stats.Owner) 
 		m.Predictions += o.Predictions
 		m.InputTokens += o.InputTokens
 		m.OutputTokens += o.OutputTokens
+		times.add(accounts[account{o.Pool, o.Model, o.Owner}].tokenTime)
 		u, known := o.UsedUSD.Get()
 		a, _ := o.AllocatedUSD.Get()
 		if !known {
@@ -256,209 +274,28 @@ func (g *Gateway) chargeModel(m *stats.Model, c poolCost, owners []stats.Owner) 
 		}
 		used, allocated = used.Plus(u), allocated.Plus(a)
 	}
-	unit := func(units int64, none string) stats.UnitCost {
-		switch {
-		case reason != "":
-			return stats.UnitCost{Reason: reason}
-		case units == 0:
-			return stats.UnitCost{Reason: none}
-		}
-		out := stats.UnitCost{UsedUSD: perUnit(used, units), AllocatedUSD: perUnit(allocated, units)}
-		u, _ := out.UsedUSD.Get()
-		a, _ := out.AllocatedUSD.Get()
-		out.IdleUSD = money.Known(a - u)
-		return out
-	}
-	m.PerPrediction = unit(m.Predictions, "no prediction was made")
-	if reason == "" && m.Predictions > 0 {
-		m.PerPrediction.P50, m.PerPrediction.P95 = g.meter.unitPercentiles(m.Pool, c)
-	}
-	m.PerMillionTokens = unit(m.InputTokens+m.OutputTokens, "no tokens were counted")
-	for _, d := range []*money.Dollars{
-		&m.PerMillionTokens.UsedUSD, &m.PerMillionTokens.AllocatedUSD, &m.PerMillionTokens.IdleUSD,
+	m.PerPrediction = unitCost(used, allocated, 1, m.Predictions, reason, "no prediction was made")
+	m.PerMillionTokens = unitCost(used, allocated, million, m.InputTokens+m.OutputTokens, reason, noTokens)
+	m.PerMillionInputTokens, m.PerMillionOutputTokens = tokenCosts(used, allocated, m.InputTokens, m.OutputTokens,
+		times, reason)
+	for _, u := range []struct {
+		to    *stats.UnitCost
+		units unitsOf
+	}{
+		{&m.PerPrediction, func(w window) units { return units{1, w.predictions, 1, 1} }},
+		{&m.PerMillionTokens, func(w window) units { return units{million, w.inputTokens + w.outputTokens, 1, 1} }},
+		{&m.PerMillionInputTokens, func(w window) units {
+			return units{million, w.inputTokens, w.input, w.input + w.output}
+		}},
+		{&m.PerMillionOutputTokens, func(w window) units {
+			return units{million, w.outputTokens, w.output, w.input + w.output}
+		}},
 	} {
-		*d = money.Dollars{}
-	}
-	if tokens := m.InputTokens + m.OutputTokens; m.PerMillionTokens.Reason == "" {
-		m.PerMillionTokens.UsedUSD, m.PerMillionTokens.AllocatedUSD = perMillion(used,
-			tokens), perMillion(allocated, tokens)
-		u, _ := m.PerMillionTokens.UsedUSD.Get()
-		a, _ := m.PerMillionTokens.AllocatedUSD.Get()
-		m.PerMillionTokens.IdleUSD = money.Known(a - u)
-	}
-}
-
-func perMillion(total money.Dollars, units int64) money.Dollars {
-	amount, ok := total.Get()
-	if !ok {
-		return money.Dollars{}
-	}
-	each, err := amount.Mul(1_000_000, units)
-	if err != nil {
-		return money.Dollars{}
-	}
-	return money.Known(each)
-}
-
-// unitPercentiles returns the cost of a prediction at p50 and p95 of the predictions, each with
-// the cost of the minute in which it was made.
-func (m *meter) unitPercentiles(pool string, c poolCost) (p50, p95 *stats.Split) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	w := m.windows[pool]
-	if w == nil || c.allocated <= 0 {
-		return nil, nil
-	}
-	all := slices.DeleteFunc(w.since(0), func(x window) bool { return x.predictions == 0 })
-	each := func(x window) float64 { return float64(x.allocated) / float64(x.predictions) }
-	slices.SortFunc(all, func(a, b window) int { return cmp.Compare(each(a), each(b)) })
-	var total int64
-	for _, x := range all {
-		total += x.predictions
-	}
-	at := func(share float64) *stats.Split {
-		seen := int64(0)
-		for _, x := range all {
-			if seen += x.predictions; float64(seen) >= share*float64(total) {
-				return c.split(x)
-			}
-		}
-		return nil
-	}
-	return at(0.5), at(0.95)
-}
-
-// split prices one prediction of a minute by the mean price of the pool.
-func (c poolCost) split(x window) *stats.Split {
-	price := func(d time.Duration) money.Dollars {
-		usd, err := c.allocatedUSD.Mul(int64(d)/x.predictions, int64(c.allocated))
-		if err != nil {
-			return money.Dollars{}
-		}
-		return money.Known(usd)
-	}
-	out := &stats.Split{UsedUSD: price(x.used), AllocatedUSD: price(x.allocated)}
-	u, _ := out.UsedUSD.Get()
-	a, _ := out.AllocatedUSD.Get()
-	out.IdleUSD = money.Known(a - u)
-	return out
-}
-
-// describeFits returns the lines of a model by server.
-func describeFits(model string, fits []batch.ModelFit) []stats.Fit {
-	out := []stats.Fit{}
-	for _, f := range fits {
-		if f.Model == model {
-			out = append(out, describeFit(f))
+		if u.to.Reason == "" {
+			u.to.P50, u.to.P95 = g.meter.unitPercentiles(m.Pool, c, u.units)
 		}
 	}
-	slices.SortFunc(out, func(a, b stats.Fit) int { return strings.Compare(a.Upstream, b.Upstream) })
-	return out
 }
-
-func describeFit(f batch.ModelFit) stats.Fit {
-	out := stats.Fit{Upstream: f.Server, Sizes: len(f.Sizes), LevelChanges: f.Changes}
-	for _, s := range f.Sizes {
-		out.Batches += s.Batches
-	}
-	if len(f.Sizes) > 0 {
-		out.MinRows, out.MaxRows = f.Sizes[0].Rows, f.Sizes[len(f.Sizes)-1].Rows
-	}
-	if f.Changes > 0 {
-		at := f.ChangedAt.UTC()
-		out.ChangedAt = &at
-	}
-	if f.Fitted && f.Line.Sizes > 1 {
-		a, b := round(f.Line.PerRow*1000, 6), round(f.Line.Base*1000, 6)
-		e, p90 := round(f.Line.Error, 4), round(f.Line.ErrorP90, 4)
-		out.AMS, out.BMS, out.Error, out.ErrorP90 = &a, &b, &e, &p90
-	}
-	return out
-}
-
-func round(v float64, digits int) float64 {
-	scale := math.Pow10(digits)
-	return math.Round(v*scale) / scale
-}
-
-// What a profile needs: so many batches in each of so many ranges of sizes. Two sizes make any line
-// fit.
-const (
-	leastBatches = 5
-	leastRanges  = 3
-)
-
-// Profile returns the measured batch time of a model. It returns an error that names the batch
-// sizes of which too little was measured.
-func (g *Gateway) Profile(model string) (stats.Profile, error) {
-	s := g.state.Load()
-	if model == "" {
-		known := g.batchedModels()
-		if len(known) != 1 {
-			return stats.Profile{}, fmt.Errorf("name a model: %d models were batched%s", len(known), listed(known))
-		}
-		model = known[0]
-	}
-	name, _, _ := strings.Cut(model, "@")
-	p := s.pool(name)
-	if p == nil {
-		return stats.Profile{}, fmt.Errorf("no pool serves model %q", name)
-	}
-	var missing []string
-	measured := 0
-	for _, r := range p.queue.Ranges(model) {
-		if r.Batches >= leastBatches {
-			measured++
-			continue
-		}
-		text := strconv.Itoa(r.Low)
-		if r.High > r.Low {
-			text += "-" + strconv.Itoa(r.High)
-		}
-		missing = append(missing, text)
-	}
-	if measured < leastRanges && len(missing) > 0 {
-		return stats.Profile{}, fmt.Errorf(
-			"model %q: too few batch sizes were measured; fewer than %d batches had %s "+
-				"rows: send more requests at once", model, leastBatches, strings.Join(missing, ", "))
-	}
-	var best *stats.Fit
-	for _, f := range p.queue.Fits() {
-		if f.Model == model && f.Fitted && f.Line.Sizes > 1 && (best == nil || f.Line.Batches > best.Batches) {
-			one := describeFit(f)
-			best = &one
-		}
-	}
-	if best == nil {
-		return stats.Profile{}, fmt.Errorf("model %q: no line fits the measured batches yet", model)
-	}
-	millis := func(v float64) string {
-		return time.Duration(math.Round(v * float64(time.Millisecond))).String()
-	}
-	return stats.Profile{
-		Schema: stats.ProfileSchema, Pool: p.name, Model: model, MaxBatch: p.config.MaxBatch, Fit: *best,
-		Profile: "a=" + millis(*best.AMS) + ",b=" + millis(*best.BMS),
-	}, nil
-}
-
-// batchedModels returns the models of which batches were measured.
-func (g *Gateway) batchedModels() []string {
-	seen := map[string]bool{}
-	for _, p := range g.state.Load().pools {
-		for _, f := range p.queue.Fits() {
-			seen[f.Model] = true
-		}
-	}
-	return sortedKeys(seen)
-}
-
-func listed(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(names[:min(len(names), 10)], ", ") + ")"
-}
-
 func (g *Gateway) serveStats(w http.ResponseWriter) {
 	s, err := g.Stats()
 	if err != nil {

@@ -28,6 +28,10 @@ const (
 	batchNever  = "never"
 )
 
+// defaultSilence is longer than the timeout of a batch: a completion that is no stream shows nothing
+// until all its tokens are written.
+const defaultSilence = 10 * time.Minute
+
 // Price is what one server of a pool costs an hour; 0 with the reason where it is not known.
 type Price struct {
 	Hourly  money.Amount
@@ -94,6 +98,8 @@ type pool struct {
 	plain   *balancer
 	gateway *Gateway
 	grpc    bool // the servers speak gRPC
+	// silence bounds the time in which a completion shows nothing.
+	silence time.Duration
 	// unbatchable are the models whose answers could not be divided, with the reason.
 	unbatchable sync.Map
 }
@@ -101,7 +107,8 @@ type pool struct {
 // New returns a gateway that serves a valid configuration.
 func New(c Config, o Options) (*Gateway, error) {
 	ctx, stop := context.WithCancel(context.Background())
-	g := &Gateway{o: o, meter: newMeter(), counts: newCounters(), started: time.Now(), stop: stop}
+	g := &Gateway{o: o, meter: newMeter(), started: time.Now(), stop: stop}
+	g.counts = newCounters(g.started)
 	g.registry = prometheus.NewRegistry()
 	g.registry.MustRegister(collector{g})
 	if err := g.Configure(c); err != nil {
@@ -168,6 +175,8 @@ func (g *Gateway) configurePool(pc Pool, c Config, before *state, now time.Time)
 	setDefault(&p.config.MaxBatch, defaultMaxBatch)
 	setDefault(&p.config.Slots, 1)
 	setDefault(&p.config.Concurrency, defaultConcurrency)
+	p.silence = p.config.Timeout
+	setDefault(&p.silence, defaultSilence)
 	setDefault(&p.config.Timeout, time.Minute)
 	setDefault(&p.config.Aging, 100*time.Millisecond)
 	setDefault(&p.config.HealthPath, "/v2/health/ready")

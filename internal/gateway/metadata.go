@@ -185,8 +185,9 @@ func isError(body []byte) bool {
 		return false
 	}
 	var doc struct {
-		Error                           json.RawMessage `json:"error"`
-		Outputs, Predictions, ModelName json.RawMessage
+		Error                               json.RawMessage `json:"error"`
+		Outputs, Predictions, Choices, Data json.RawMessage
 	}
-	return json.Unmarshal(body, &doc) == nil && doc.Error != nil && doc.Outputs == nil && doc.Predictions == nil
+	return json.Unmarshal(body, &doc) == nil && doc.Error != nil && string(doc.Error) != "null" &&
+		doc.Outputs == nil && doc.Predictions == nil && doc.Choices == nil && doc.Data == nil
 }

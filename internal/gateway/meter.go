@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,7 +18,18 @@ type usage struct {
 	unknownTokens int64
 	// used is the time of servers that worked for the owner's requests.
 	used time.Duration
+	tokenTime
 }
+
+// tokenTime divides used time between the tokens that are read and those that are written: up to the
+// first token of an answer, and from then on. Requests that do not show their first token are in
+// neither.
+type tokenTime struct{ input, output time.Duration }
+
+func (t *tokenTime) add(o tokenTime) { t.input, t.output = t.input+o.input, t.output+o.output }
+
+// known reports whether an answer has shown its first token.
+func (t tokenTime) known() bool { return t.input+t.output > 0 }
 
 // account names who uses what.
 type account struct{ pool, model, owner string }
@@ -27,6 +39,9 @@ type work struct {
 	parts []part
 	rows  int64
 	used  time.Duration
+	// first is the used time up to the first token of the answer, where firstSeen.
+	first     time.Duration
+	firstSeen bool
 }
 
 // part is one owner's share of a batch.
@@ -55,6 +70,9 @@ type meter struct {
 	removed  []machine // the totals of servers that are gone, for each pool and price
 	usage    map[account]*usage
 	windows  map[string]*windows // by pool
+	running  map[modelKey]int    // requests that servers work on
+	// started is when minutes begin: those of the monotonic clock, which no wall clock moves.
+	started time.Time
 }
 
 // maxAccounts bounds the owners and models that are told apart; further ones are counted as
@@ -65,7 +83,10 @@ const (
 )
 
 func newMeter() *meter {
-	return &meter{machines: map[string]*machine{}, usage: map[account]*usage{}, windows: map[string]*windows{}}
+	return &meter{
+		machines: map[string]*machine{}, usage: map[account]*usage{}, windows: map[string]*windows{},
+		running: map[modelKey]int{}, started: time.Now(),
+	}
 }
 
 // add starts the meter of a server.
@@ -122,12 +143,13 @@ func (m *meter) advance(x *machine, now time.Time) {
 		w = &windows{}
 		m.windows[x.pool] = w
 	}
-	w.at(now).allocated += d
+	win := w.at(m.minute(now))
+	win.allocated += d
 	if len(x.active) == 0 {
 		return
 	}
 	x.busy += d
-	w.at(now).used += d
+	win.used += d
 	left, n := d, time.Duration(len(x.active))
 	for one := range x.active {
 		share := left / n
@@ -144,6 +166,9 @@ func (m *meter) begin(url string, parts []part, now time.Time) *work {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for _, p := range parts {
+		m.running[modelKey{p.account.pool, p.account.model}]++
+	}
 	if x := m.machines[url]; x != nil {
 		m.advance(x, now)
 		x.active[w] = struct{}{}
@@ -151,11 +176,27 @@ func (m *meter) begin(url string, parts []part, now time.Time) *work {
 	return w
 }
 
+// firstToken notes that the answer to a request begins.
+func (m *meter) firstToken(url string, w *work, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if x := m.machines[url]; x != nil && !w.firstSeen {
+		m.advance(x, now)
+		w.first, w.firstSeen = w.used, true
+	}
+}
+
 // end charges the time of a batch to the owners of its rows. Predictions count where the batch was
 // answered.
 func (m *meter) end(url string, w *work, answered bool, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for _, p := range w.parts {
+		k := modelKey{p.account.pool, p.account.model}
+		if m.running[k]--; m.running[k] <= 0 {
+			delete(m.running, k)
+		}
+	}
 	x := m.machines[url]
 	if x == nil {
 		return
@@ -175,7 +216,7 @@ func (m *meter) end(url string, w *work, answered bool, now time.Time) {
 		if answered {
 			u.predictions += p.rows
 			if win := m.windows[x.pool]; win != nil {
-				win.at(now).predictions += p.rows
+				win.at(m.minute(now)).predictions += p.rows
 			}
 		}
 		if x.hourly > 0 && p.limit != nil {
@@ -202,8 +243,8 @@ func (m *meter) of(a account) *usage {
 	return u
 }
 
-// tokens counts the tokens of a request; unknown where it did not tell.
-func (m *meter) tokens(a account, input, output int64, known bool) {
+// tokens counts the tokens of a request that has ended; unknown where it did not tell.
+func (m *meter) tokens(a account, w *work, input, output int64, known bool, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	u := m.of(a)
@@ -213,6 +254,20 @@ func (m *meter) tokens(a account, input, output int64, known bool) {
 	}
 	u.inputTokens += input
 	u.outputTokens += output
+	var t tokenTime
+	switch {
+	case output == 0 && input > 0:
+		t.input = w.used // nothing was written
+	case w.firstSeen:
+		t = tokenTime{w.first, w.used - w.first}
+	}
+	u.tokenTime.add(t)
+	if win := m.windows[a.pool]; win != nil {
+		one := win.at(m.minute(now))
+		one.inputTokens += input
+		one.outputTokens += output
+		one.tokenTime.add(t)
+	}
 }
 
 // cost returns the price of a time at an hourly price, rounded once.
@@ -269,6 +324,13 @@ func (m *meter) pools(now time.Time) (map[string]poolCost, error) {
 	return out, nil
 }
 
+// runs returns the requests that servers work on.
+func (m *meter) runs() map[modelKey]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.running)
+}
+
 // accounts returns a copy of all usage.
 func (m *meter) accounts() map[account]usage {
 	m.mu.Lock()
@@ -285,14 +347,19 @@ type window struct {
 	minute          int64
 	allocated, used time.Duration
 	predictions     int64
+
+	inputTokens, outputTokens int64
+	tokenTime
 }
 
 // windows are the minutes of the last day.
 type windows struct{ ring [1440]window }
 
-// at returns the window of a time.
-func (w *windows) at(now time.Time) *window {
-	minute := now.Unix() / 60
+// minute returns a time as minutes of the gateway's clock.
+func (m *meter) minute(now time.Time) int64 { return int64(max(0, now.Sub(m.started)) / time.Minute) }
+
+// at returns the window of a minute.
+func (w *windows) at(minute int64) *window {
 	one := &w.ring[int(minute%int64(len(w.ring)))]
 	if one.minute != minute {
 		*one = window{minute: minute}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/gateway/stats"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -69,6 +70,88 @@ func TestUnitCostsAddUp(t *testing.T) {
 		}
 		if used != costs["p"].usedUSD || used >= sum {
 			t.Errorf("used %s of %s", used, costs["p"].usedUSD)
+		}
+	})
+}
+
+// TestTokensAreChargedApart: the time up to the first token is that of the input, the rest that of the
+// output, and both together cost what the servers cost.
+func TestTokensAreChargedApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const price = 3600 * money.USD // a dollar a second
+		m := newMeter()
+		start := time.Now()
+		m.add("http://a", "p", price, "", start)
+		g := &Gateway{meter: m}
+		describe := func() stats.Model {
+			costs, err := m.pools(time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			owners, err := g.describeOwners(costs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			one := stats.Model{Pool: "p", Model: "m"}
+			g.chargeModel(&one, costs["p"], owners, m.accounts())
+			for _, o := range owners {
+				if one.PerMillionInputTokens.Reason == "" && o.PerMillionInputTokens.Reason != "" {
+					t.Errorf("%s has no cost of input: %s", o.Owner, o.PerMillionInputTokens.Reason)
+				}
+			}
+			return one
+		}
+		request := func(owner string, stream bool) {
+			a := account{"p", "m", owner}
+			w := m.begin("http://a", []part{{account: a, rows: 1}}, time.Now())
+			time.Sleep(time.Second)
+			if stream {
+				m.firstToken("http://a", w, time.Now())
+			}
+			time.Sleep(3 * time.Second)
+			m.end("http://a", w, true, time.Now())
+			m.tokens(a, w, 1000, 500, true, time.Now())
+			time.Sleep(4 * time.Second)
+		}
+		if u := describe().PerMillionInputTokens; u.Reason != noTokens {
+			t.Errorf("without requests: %+v", u)
+		}
+		request("ana", false)
+		if d := describe(); d.PerMillionInputTokens.Reason != noFirstToken ||
+			d.PerMillionOutputTokens.Reason != noFirstToken || d.PerMillionInputTokens.UsedUSD.Known() ||
+			d.PerMillionTokens.Reason != "" {
+			t.Errorf("without a stream: %+v", d)
+		}
+		for i := range 60 {
+			request([]string{"ana", "ben"}[i%2], true)
+		}
+		d := describe()
+		in, out := d.PerMillionInputTokens, d.PerMillionOutputTokens
+		// A request uses $1 for 1,000 tokens of input and $3 for 500 of output; as much time is idle.
+		for name, got := range map[string][2]money.Dollars{
+			"input used":    {in.UsedUSD, money.Known(1000 * money.USD)},
+			"input idle":    {in.IdleUSD, money.Known(1000 * money.USD)},
+			"output used":   {out.UsedUSD, money.Known(6000 * money.USD)},
+			"output in all": {out.AllocatedUSD, money.Known(12_000 * money.USD)},
+		} {
+			a, _ := got[0].Get()
+			b, _ := got[1].Get()
+			if abs(a-b) > 1000 {
+				t.Errorf("%s: %s, want %s", name, a, b)
+			}
+		}
+		a, _ := in.AllocatedUSD.Get()
+		b, _ := out.AllocatedUSD.Get()
+		both, _ := a.Mul(d.InputTokens, million)
+		rest, _ := b.Mul(d.OutputTokens, million)
+		want, _ := price.Mul(int64(time.Since(start)), int64(time.Hour))
+		if abs(both+rest-want) > money.Cent {
+			t.Errorf("input and output cost %s, the servers %s", both+rest, want)
+		}
+		for name, p := range map[string]*stats.Split{"p50": in.P50, "p95": in.P95, "output p50": out.P50} {
+			if p == nil || !p.AllocatedUSD.Known() {
+				t.Errorf("%s: %+v", name, p)
+			}
 		}
 	})
 }

@@ -29,20 +29,28 @@ var (
 	allocatedDesc = desc("allocated_dollars_total", "Dollars of all server time; absent without a price.", "pool")
 	perDesc       = desc("prediction_dollars", "Dollars of one prediction since the start; absent without a price.",
 		"pool", "model", "part")
+	tokenCostDesc = desc("million_tokens_dollars",
+		"Dollars of a million tokens since the start; absent without a price or a stream that shows its first token.",
+		"pool", "model", "direction", "part")
 	latencyDesc = desc("latency_seconds", "Latency of recent answers.", "pool", "model", "quantile")
 	refusedDesc = desc("refused_total", "Requests that no model server answered.", "reason")
 	queuedDesc  = desc("queued_rows", "Rows in the queue.", "pool")
-	utilDesc    = desc("utilization", "Share of server time in use over 5 minutes.", "pool")
-	healthDesc  = desc("upstream_healthy", "1 where the model server is healthy.", "pool", "upstream")
-	fitDesc     = desc("batch_seconds", "Fitted time of a batch: by row, and fixed.", "pool",
+	waitingDesc = desc("waiting_requests", "Requests that wait for a server.", "pool", "model")
+	runningDesc = desc("running_requests", "Requests that servers work on.", "pool", "model")
+	arrivalDesc = desc("arrivals_per_second", "Requests a second, refused ones included, over the last 60 s.",
+		"pool", "model")
+	utilDesc   = desc("utilization", "Share of server time in use over 5 minutes.", "pool")
+	healthDesc = desc("upstream_healthy", "1 where the model server is healthy.", "pool", "upstream")
+	fitDesc    = desc("batch_seconds", "Fitted time of a batch: by row, and fixed.", "pool",
 		"model", "upstream", "part")
 )
 
 // Describe implements prometheus.Collector.
 func (collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		requestsDesc, batchesDesc, rowsDesc, predictDesc, tokensDesc, usedDesc, allocatedDesc, perDesc, latencyDesc,
-		refusedDesc, queuedDesc, utilDesc, healthDesc, fitDesc,
+		requestsDesc, batchesDesc, rowsDesc, predictDesc, tokensDesc, usedDesc, allocatedDesc,
+		perDesc, tokenCostDesc, latencyDesc,
+		refusedDesc, queuedDesc, waitingDesc, runningDesc, arrivalDesc, utilDesc, healthDesc, fitDesc,
 	} {
 		to <- d
 	}
@@ -76,6 +84,13 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 		dollars(perDesc, prometheus.GaugeValue, m.PerPrediction.UsedUSD, m.Pool, m.Model, "used")
 		dollars(perDesc, prometheus.GaugeValue, m.PerPrediction.IdleUSD, m.Pool, m.Model, "idle")
 		dollars(perDesc, prometheus.GaugeValue, m.PerPrediction.AllocatedUSD, m.Pool, m.Model, "allocated")
+		for direction, u := range map[string]stats.UnitCost{
+			"input": m.PerMillionInputTokens, "output": m.PerMillionOutputTokens,
+		} {
+			dollars(tokenCostDesc, prometheus.GaugeValue, u.UsedUSD, m.Pool, m.Model, direction, "used")
+			dollars(tokenCostDesc, prometheus.GaugeValue, u.IdleUSD, m.Pool, m.Model, direction, "idle")
+			dollars(tokenCostDesc, prometheus.GaugeValue, u.AllocatedUSD, m.Pool, m.Model, direction, "allocated")
+		}
 		c.model(to, m)
 	}
 	for _, o := range s.Owners {
@@ -111,6 +126,11 @@ func (collector) pool(to chan<- prometheus.Metric, p stats.Pool) {
 func (collector) model(to chan<- prometheus.Metric, m stats.Model) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(waitingDesc, float64(m.Demand.WaitingRequests), m.Pool, m.Model)
+	gauge(runningDesc, float64(m.Demand.RunningRequests), m.Pool, m.Model)
+	if m.Demand.ArrivalsPerSecond != nil {
+		gauge(arrivalDesc, *m.Demand.ArrivalsPerSecond, m.Pool, m.Model)
 	}
 	if l := m.LatencyMS; l != nil {
 		gauge(latencyDesc, l.P50/1000, m.Pool, m.Model, "0.5")

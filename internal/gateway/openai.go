@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,8 +28,8 @@ type completion struct {
 	server string
 	work   *work
 	at     time.Time
-	// running is how many requests the server had when this one began.
-	running int
+	// begun is the server as this request began there.
+	begun begun
 }
 
 func (c *completion) account() account { return account{c.pool.name, c.Model, c.caller.owner} }
@@ -74,43 +76,61 @@ func (g *Gateway) serveOpenAI(w http.ResponseWriter, r *http.Request, s *state, 
 	}
 	g.counts.arrive(c.pool.name, c.Model, 1, c.at)
 	c.pool.plain.watch()
-	if c.server, ok = c.pool.server(w, r, item.Deadline); !ok {
+	if c.server, ok = c.pool.server(w, r, c.Model, item.Deadline); !ok {
 		return
 	}
 	defer c.pool.plain.release(c.server)
-	c.running = c.pool.plain.count(c.server)
 	if parsed.Stream && !s.config.Shadow {
 		body = parsed.WithUsage()
 	}
-	g.complete(w, r, s, c, body)
+	g.complete(w, r, s, c, body, item.Deadline)
 }
 
 // complete exchanges a completion with its server.
-func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, s *state, c *completion, body []byte) {
-	r = r.Clone(r.Context())
+func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, s *state, c *completion, body []byte,
+	deadline time.Time) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	silent := time.AfterFunc(c.pool.silence, func() { cancel(context.DeadlineExceeded) })
+	defer silent.Stop()
+	if !deadline.IsZero() {
+		late := time.AfterFunc(time.Until(deadline), func() { cancel(context.DeadlineExceeded) })
+		defer late.Stop()
+	}
+	r = r.Clone(ctx)
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	start := time.Now()
+	c.begun = c.pool.plain.begin(c.server, start)
 	c.work = g.meter.begin(c.server, []part{{c.account(), 1, c.caller.limit}}, start)
-	tap := &usageTap{events: protocol.Events{Remove: c.Stream && !c.WantsUsage && !s.config.Shadow}}
+	tap := &usageTap{
+		read:   func() { silent.Reset(c.pool.silence) },
+		first:  func() { g.meter.firstToken(c.server, c.work, time.Now()) },
+		events: protocol.Events{Remove: c.Stream && !c.WantsUsage && !s.config.Shadow},
+	}
 	answered := false
 	defer func() {
 		now := time.Now()
-		g.meter.end(c.server, c.work, answered && tap.complete, now)
+		g.meter.end(c.server, c.work, answered && tap.ended(), now)
 		usage, told := tap.usage()
-		g.meter.tokens(c.account(), usage.Input, usage.Output, told || !answered)
+		g.meter.tokens(c.account(), c.work, usage.Input, usage.Output, told || !answered, now)
 		c.caller.limit.charge(now, 0, usage.Input+usage.Output)
-		if answered && tap.complete {
+		if answered && tap.ended() {
 			g.counts.answered(c.pool.name, c.Model, now.Sub(c.at))
-			c.pool.plain.measure(c.server, c.Model, c.running, now.Sub(start), now)
+			c.pool.plain.measure(c.server, c.Model, c.begun, now)
 		} else {
 			g.counts.failed(c.pool.name, c.Model)
 		}
 	}()
 	change := func(resp *http.Response) error {
+		tap.stream = strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+		if resp.StatusCode < 300 {
+			if err := refuseError(resp, tap.stream); err != nil {
+				return err
+			}
+		}
 		answered = resp.StatusCode < 300
 		tap.from = resp.Body
-		tap.stream = strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
-		if tap.stream && tap.events.Remove {
+		if tap.stream = tap.stream && answered; tap.stream && tap.events.Remove {
 			resp.Header.Del("Content-Length") // an event is taken out
 		}
 		resp.Body = tap
@@ -119,12 +139,48 @@ func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, s *state, c *
 	g.proxy(s, c.server, change).ServeHTTP(w, r)
 }
 
+// refuseError turns a success whose only content is an error into a failure. It reads a whole answer up
+// to maxUsage, so that one that is cut off is a failure too, and of a stream the first event.
+func refuseError(resp *http.Response, stream bool) error {
+	body := resp.Body
+	var start []byte
+	var err error
+	if stream {
+		start, err = protocol.FirstEvent(body)
+	} else {
+		start, err = io.ReadAll(io.LimitReader(body, maxUsage))
+	}
+	if err != nil {
+		_ = body.Close() // the answer is broken
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(start), body), body}
+	content := start
+	if stream {
+		content = protocol.EventData(start)
+	}
+	if len(start) == maxUsage || !isError(content) {
+		return nil
+	}
+	_ = body.Close() // its error is known
+	resp.StatusCode, resp.Status, resp.Body = http.StatusBadGateway, "", io.NopCloser(bytes.NewReader(content))
+	resp.Header.Set("Content-Type", "application/json")
+	resp.Header.Set("Content-Length", strconv.Itoa(len(content)))
+	resp.ContentLength = int64(len(content))
+	return nil
+}
+
 // maxUsage bounds an answer whose usage is read.
 const maxUsage = 16 << 20
 
 // usageTap reads the usage out of an answer that passes.
 type usageTap struct {
 	from     io.ReadCloser
+	read     func() // a part of the answer has come
+	first    func() // the stream's first bytes have come; nil after that
 	stream   bool
 	events   protocol.Events
 	whole    []byte
@@ -138,8 +194,13 @@ type usageTap struct {
 func (t *usageTap) Read(p []byte) (int, error) {
 	for len(t.pending) == 0 {
 		n, err := t.from.Read(t.piece[:])
+		t.read()
 		switch {
 		case t.stream:
+			if t.first != nil && n > 0 {
+				t.first()
+				t.first = nil
+			}
 			t.pending = t.events.Next(t.piece[:n])
 		default:
 			t.pending = t.piece[:n]
@@ -163,6 +224,9 @@ func (t *usageTap) Read(p []byte) (int, error) {
 	t.pending = t.pending[n:]
 	return n, nil
 }
+
+// ended reports whether the answer came to its end without an error.
+func (t *usageTap) ended() bool { return t.complete && !t.events.Failed }
 
 // Close implements io.Closer.
 func (t *usageTap) Close() error { return t.from.Close() }

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/gateway/stats"
 )
 
 // llm is a stand-in of an OpenAI-compatible server: it streams its words, with usage where the
@@ -106,10 +109,11 @@ func TestStreamsEqualDirectOnes(t *testing.T) {
 				return false
 			}
 		}
-		return len(g.meter.accounts()) == 4
+		m := readStats(t, s.URL).Models[0]
+		return len(g.meter.accounts()) == 4 && len(m.ConcurrencyFits) == 1 && m.ConcurrencyFits[0].Batches == 4
 	})
 	m := readStats(t, s.URL).Models[0]
-	if len(m.ConcurrencyFits) != 1 || m.ConcurrencyFits[0].Batches != 4 || m.ConcurrencyFits[0].MaxRows != 1 {
+	if len(m.ConcurrencyFits) != 1 || m.ConcurrencyFits[0].Batches != 4 || m.ConcurrencyFits[0].Levels[0].High != 1 {
 		t.Errorf("%+v", m.ConcurrencyFits)
 	}
 	if !m.PerMillionTokens.AllocatedUSD.Known() || m.InputTokens != 20 || m.OutputTokens != 80 {
@@ -183,6 +187,67 @@ func TestConcurrencyFollowsTheServersQueue(t *testing.T) {
 	wg.Wait()
 	if l.most.Load() != 4 {
 		t.Errorf("%d requests ran at once", l.most.Load())
+	}
+}
+
+// TestDemandCountsWaitingAndRunning: a scaler reads requests that wait and run, and their rate.
+func TestDemandCountsWaitingAndRunning(t *testing.T) {
+	l := newLLM(t)
+	hold := make(chan struct{})
+	l.hold.Store(&hold)
+	c := onePool(l.URL)
+	c.Pools[0].Concurrency = 3
+	g, s := startGateway(t, c)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			post(t, s.URL+"/v1/completions", `{"model":"m","prompt":"x"}`)
+		})
+	}
+	demand := func() (stats.Pool, stats.Model) {
+		d, err := g.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(d.Models) == 0 {
+			return d.Pools[0], stats.Model{}
+		}
+		return d.Pools[0], d.Models[0]
+	}
+	waitFor(t, "3 to run and 5 to wait", func() bool {
+		p, m := demand()
+		return m.Demand.RunningRequests == 3 && m.Demand.WaitingRequests == 5 &&
+			p.RunningRequests == 3 && p.WaitingRequests == 5
+	})
+	close(hold)
+	wg.Wait()
+	waitFor(t, "none to run", func() bool {
+		p, m := demand()
+		return m.Demand.RunningRequests+m.Demand.WaitingRequests+p.RunningRequests+p.WaitingRequests == 0
+	})
+	if _, m := demand(); m.Requests != 8 || m.Demand.LastArrivalAt.IsZero() {
+		t.Errorf("demand %+v of %d requests", m.Demand, m.Requests)
+	}
+}
+
+// TestArrivalRateOfTheLastMinute: the rate is a mean over whole seconds, and unknown at first.
+func TestArrivalRateOfTheLastMinute(t *testing.T) {
+	r := &arrivalRate{}
+	for second := range int64(200) {
+		if second == 4 {
+			if _, _, window := r.mean(second); window != 0 {
+				t.Errorf("a rate over %d s after 4 s", window)
+			}
+		}
+		for range 1 + second/100 { // 1 a second, from 100 s on 2
+			r.add(second, 3, time.Now())
+		}
+	}
+	for now, want := range map[int64]float64{200: 2, 230: 1, 300: 0} {
+		requests, rows, window := r.mean(now)
+		if requests != want || rows != 3*want || window != 60 {
+			t.Errorf("after %d s: %v requests, %v rows over %d s, want %v", now, requests, rows, window, want)
+		}
 	}
 }
 

@@ -39,7 +39,8 @@ func (g *Gateway) proxy(s *state, server string, change func(*http.Response) err
 				return // the caller has gone
 			}
 			status, message := http.StatusBadGateway, "send to "+server+": "+err.Error()
-			if errors.Is(err, context.DeadlineExceeded) {
+			if errors.Is(err, context.DeadlineExceeded) ||
+				errors.Is(context.Cause(r.Context()), context.DeadlineExceeded) {
 				status, message = http.StatusGatewayTimeout, "the upstream did not answer in time"
 			}
 			refuse(w, status, 0, message)
@@ -49,7 +50,7 @@ func (g *Gateway) proxy(s *state, server string, change func(*http.Response) err
 
 // forward sends a request on as it is.
 func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, s *state, p *pool) {
-	server, ok := p.server(w, r, time.Time{})
+	server, ok := p.server(w, r, "", time.Time{})
 	if !ok {
 		return
 	}
@@ -59,7 +60,7 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, s *state, p *p
 
 // sendAlone sends an inference request that shares no batch, with its deadline.
 func (g *Gateway) sendAlone(w http.ResponseWriter, r *http.Request, s *state, c *call, body []byte, item *batch.Item) {
-	server, ok := c.pool.server(w, r, item.Deadline)
+	server, ok := c.pool.server(w, r, c.model, item.Deadline)
 	if !ok {
 		return
 	}

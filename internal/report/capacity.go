@@ -48,6 +48,7 @@ func Capacity(r capacity.Report) layout.Sheet {
 	figure("p99 latency", r.P99LatencyMS, " ms", note)
 	figure("Mean latency", r.MeanLatencyMS, " ms", "")
 	figure("Mean batch size", r.MeanBatch, "", "")
+	figure("Mean running requests per replica", r.MeanRunning, "", "")
 	figure("Longest wait for a batch", r.MaxWaitMS, " ms", "with which the objective is still met")
 	if len(r.Curve) > 0 {
 		g := layout.Grid{

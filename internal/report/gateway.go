@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -35,7 +36,8 @@ func Gateway(d stats.Stats) layout.Sheet {
 			Note: "used " + p.UsedUSD.String() + ", idle " + p.IdleUSD.String(),
 		})
 	}
-	s.Tables = append(s.Tables, gatewayModels(d), gatewayFits(d), gatewayOwners(d),
+	s.Tables = append(s.Tables, gatewayModels(d), gatewayFits(d), gatewayLevels(d), gatewayOwners(d),
+		gatewayTokens(d),
 		gatewayServers(d), gatewayCounts(d))
 	for i := len(s.Tables) - 1; i >= 0; i-- {
 		if len(s.Tables[i].Rows) == 0 {
@@ -121,6 +123,31 @@ func gatewayFits(d stats.Stats) layout.Grid {
 	return g
 }
 
+// gatewayLevels shows completions by the requests that run.
+func gatewayLevels(d stats.Stats) layout.Grid {
+	g := layout.Grid{
+		Title: "Completions by running requests",
+		Head:  []string{"model", "upstream", "running", "completions", "mean ms", "requests/s", "law"},
+		Right: []bool{false, false, true, true, true, true, false},
+	}
+	for _, m := range d.Models {
+		for _, f := range m.ConcurrencyFits {
+			law := "–"
+			if f.AMS != nil {
+				law = fmt.Sprintf("%s ms × running + %s ms (%s error)",
+					plain.Number(*f.AMS, 2), plain.Number(*f.BMS, 1), plain.Share(*f.Error, 1))
+			}
+			for _, l := range f.Levels {
+				g.Rows = append(g.Rows, []string{
+					m.Model, f.Upstream, plain.Number(l.Running, 1), strconv.Itoa(l.Requests),
+					plain.Number(l.LatencyMS, 1), plain.Number(l.RequestsPerSecond, 1), law,
+				})
+			}
+		}
+	}
+	return g
+}
+
 func gatewayOwners(d stats.Stats) layout.Grid {
 	g := layout.Grid{
 		Title: "Owners", Head: []string{
@@ -138,6 +165,37 @@ func gatewayOwners(d stats.Stats) layout.Grid {
 			money.Thousands(o.InputTokens + o.OutputTokens), orNone(o.UsedUSD),
 			orNone(o.IdleUSD), orNone(o.AllocatedUSD),
 		})
+	}
+	return g
+}
+
+// gatewayTokens shows what tokens cost, by model and owner.
+func gatewayTokens(d stats.Stats) layout.Grid {
+	g := layout.Grid{
+		Title: "Tokens",
+		Head: []string{
+			"model", "owner", "input", "output", "$/M input", "of it idle", "$/M output", "of it idle",
+			"without a cost",
+		},
+		Right: []bool{false, false, true, true, true, true, true, true, false},
+	}
+	row := func(model, owner string, input, output int64, in, out stats.UnitCost) {
+		if input+output == 0 {
+			return
+		}
+		g.Rows = append(g.Rows, []string{
+			model, owner, money.Thousands(input), money.Thousands(output), orNone(in.AllocatedUSD), orNone(in.IdleUSD),
+			orNone(out.AllocatedUSD), orNone(out.IdleUSD), cmp.Or(in.Reason, out.Reason),
+		})
+	}
+	for _, m := range d.Models {
+		row(m.Model, "all", m.InputTokens, m.OutputTokens, m.PerMillionInputTokens, m.PerMillionOutputTokens)
+		for _, o := range d.Owners {
+			if o.Pool == m.Pool && o.Model == m.Model {
+				row(m.Model, cmp.Or(o.Owner, "unallocated"), o.InputTokens, o.OutputTokens, o.PerMillionInputTokens,
+					o.PerMillionOutputTokens)
+			}
+		}
 	}
 	return g
 }

@@ -203,6 +203,17 @@ func (p *Pool) Servers() []ServerStatus {
 	return out
 }
 
+// QueuedBy counts the items in the queue by a name.
+func (p *Pool) QueuedBy(name func(*Item) string) map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[string]int{}
+	for _, q := range p.order {
+		out[name(q.items[0])] += len(q.items) // all of one model
+	}
+	return out
+}
+
 // Queued returns the items and the rows in the queue, and their memory.
 func (p *Pool) Queued() (items, rows int, bytes int64) {
 	p.mu.Lock()

@@ -171,7 +171,12 @@ func (e *Estimator) refit() {
 		return
 	}
 	l.Min, l.Max = sizes[0].Rows, sizes[len(sizes)-1].Rows
-	l.PerRow, l.Base = leastSquares(sizes)
+	points := make([]weighted, len(sizes))
+	for i, s := range sizes {
+		y := s.Median.Seconds()
+		points[i] = weighted{float64(s.Rows), y, float64(s.Batches) / (y * y)}
+	}
+	l.PerRow, l.Base = leastSquares(points)
 	var errs []float64
 	for n, r := range e.sizes {
 		want := l.PerRow*float64(n) + l.Base
@@ -184,16 +189,18 @@ func (e *Estimator) refit() {
 	e.line = l
 }
 
+// weighted is a measured time y, in seconds, of x rows.
+type weighted struct{ x, y, weight float64 }
+
 // leastSquares fits the line. Neither part is negative: a batch that is larger takes no less, and
 // one of 0 rows takes no negative time.
-func leastSquares(sizes []Size) (perRow, base float64) {
+func leastSquares(points []weighted) (perRow, base float64) {
 	var w, wx, wy, wxx, wxy float64
-	for _, s := range sizes {
-		x, y := float64(s.Rows), s.Median.Seconds()
-		weight := float64(s.Batches) / (y * y)
-		w, wx, wy, wxx, wxy = w+weight, wx+weight*x, wy+weight*y, wxx+weight*x*x, wxy+weight*x*y
+	for _, p := range points {
+		x, y := p.x, p.y
+		w, wx, wy, wxx, wxy = w+p.weight, wx+p.weight*x, wy+p.weight*y, wxx+p.weight*x*x, wxy+p.weight*x*y
 	}
-	if d := w*wxx - wx*wx; d > 0 {
+	if d := w*wxx - wx*wx; d > 1e-12*w*wxx {
 		perRow = (w*wxy - wx*wy) / d
 	}
 	switch base = (wy - perRow*wx) / w; {

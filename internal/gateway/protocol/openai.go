@@ -3,6 +3,8 @@ package protocol
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 )
 
 // Completion is a request to an OpenAI-compatible path.
@@ -99,6 +101,8 @@ type Events struct {
 	// Usage is what the stream told, once Told is true.
 	Usage Usage
 	Told  bool
+	// Failed is true once an event was an error: its stream is no answer.
+	Failed bool
 
 	pending []byte
 	long    bool
@@ -140,17 +144,47 @@ func eventEnd(b []byte) int {
 	return end
 }
 
+// FirstEvent reads a stream up to the end of its first event, or of what it has.
+func FirstEvent(r io.Reader) ([]byte, error) {
+	var out []byte
+	piece := make([]byte, 4<<10)
+	for eventEnd(out) == 0 && len(out) <= maxEvent {
+		n, err := r.Read(piece)
+		out = append(out, piece[:n]...)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// EventData returns the data of the first of some events, which has one line of it; nil otherwise.
+func EventData(events []byte) []byte {
+	if n := eventEnd(events); n > 0 {
+		events = events[:n]
+	}
+	if data, ok := bytes.CutPrefix(events, []byte("data:")); ok {
+		return bytes.TrimSpace(data)
+	}
+	return nil
+}
+
 // event returns one event as the caller gets it.
 func (e *Events) event(event []byte) []byte {
-	if !bytes.Contains(event, []byte(`"usage"`)) {
+	if !bytes.Contains(event, []byte(`"usage"`)) && !bytes.Contains(event, []byte(`"error"`)) {
 		return event
 	}
-	data, ok := bytes.CutPrefix(event, []byte("data:"))
-	if !ok {
+	data := EventData(event)
+	if data == nil {
 		return event
 	}
-	data = bytes.TrimSpace(data)
 	all, _, err := members(data)
+	if err == nil && all["choices"] == nil && all["error"] != nil && string(all["error"]) != "null" {
+		e.Failed = true
+	}
 	if err != nil || all["usage"] == nil {
 		return event
 	}

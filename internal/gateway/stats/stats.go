@@ -45,6 +45,10 @@ type Pool struct {
 	QueuedRequests int   `json:"queued_requests"`
 	QueuedRows     int   `json:"queued_rows"`
 	QueuedBytes    int64 `json:"queued_bytes"`
+	// WaitingRequests wait for a server, in the queue of batches or alone; RunningRequests are sent
+	// to servers and not yet answered.
+	WaitingRequests int `json:"waiting_requests"`
+	RunningRequests int `json:"running_requests"`
 	// Utilization is the share of server time in use over the last 5 minutes; null before.
 	Utilization *float64 `json:"utilization"`
 	// UtilizationStatus compares it with 60% to 80%: below, within, above; unknown where null.
@@ -93,6 +97,8 @@ type Model struct {
 	Requests int64 `json:"requests"`
 	Answered int64 `json:"answered"`
 	Failed   int64 `json:"failed"`
+	// Demand is the recent demand for the model.
+	Demand Demand `json:"demand"`
 	// Batches and BatchedRows were sent in batches.
 	Batches     int64 `json:"batches"`
 	BatchedRows int64 `json:"batched_rows"`
@@ -109,14 +115,32 @@ type Model struct {
 	OutputTokens int64 `json:"output_tokens"`
 	// PerMillionTokens is the cost of a million input and output tokens.
 	PerMillionTokens UnitCost `json:"per_million_tokens"`
+	// PerMillionInputTokens and PerMillionOutputTokens divide that cost by the server time up to the
+	// first token of streams, and from then on. Both together are the cost of all tokens.
+	PerMillionInputTokens  UnitCost `json:"per_million_input_tokens"`
+	PerMillionOutputTokens UnitCost `json:"per_million_output_tokens"`
 	// Fits are the batch times on each server.
 	Fits []Fit `json:"fits"`
 	// ConcurrencyFits are the times of completions by the requests c that run on the server, which
-	// batches continuously by itself: a·c + b. Rows are running requests there, and c / (a·c + b) is
-	// the throughput.
+	// batches continuously by itself: a·c + b. Rows and batches are running requests and completions
+	// there, and c / (a·c + b) is the throughput.
 	ConcurrencyFits []Fit `json:"concurrency_fits"`
 	// Shadow is what batching would give; null unless the gateway is a shadow.
 	Shadow *Shadow `json:"shadow"`
+}
+
+// Demand is the recent demand for a model, as a scaler reads it. Refused requests count as arrived.
+type Demand struct {
+	// WaitingRequests and RunningRequests wait for a server, and are sent to one, now.
+	WaitingRequests int `json:"waiting_requests"`
+	RunningRequests int `json:"running_requests"`
+	// ArrivalsPerSecond and RowsPerSecond are means over WindowSeconds, at most the last 60 s; null in
+	// the first seconds of the gateway.
+	ArrivalsPerSecond *float64 `json:"arrivals_per_second"`
+	RowsPerSecond     *float64 `json:"rows_per_second"`
+	WindowSeconds     int      `json:"window_seconds"`
+	// LastArrivalAt is the time of the newest request.
+	LastArrivalAt time.Time `json:"last_arrival_at"`
 }
 
 // Percentiles are of a distribution.
@@ -162,10 +186,25 @@ type Fit struct {
 	// Batches is how many recent batches of how many Sizes were fitted.
 	Batches int `json:"batches"`
 	Sizes   int `json:"sizes"`
+	// Levels are the measured ranges of running requests; absent for batches.
+	Levels []Level `json:"levels,omitempty"`
 	// LevelChanges is how often the server became faster or slower by more than 25%; the
 	// measurements before the last change, at ChangedAt, are dropped.
 	LevelChanges int        `json:"level_changes"`
 	ChangedAt    *time.Time `json:"changed_at"`
+}
+
+// Level has the completions during which a range of requests ran.
+type Level struct {
+	// Low to High is the range, Requests how many recent completions were in it.
+	Low      int `json:"low"`
+	High     int `json:"high"`
+	Requests int `json:"requests"`
+	// Running is the mean of running requests over the time of these completions, LatencyMS their mean
+	// time, and RequestsPerSecond what the server answers so: running requests by their time.
+	Running           float64 `json:"running"`
+	LatencyMS         float64 `json:"latency_ms"`
+	RequestsPerSecond float64 `json:"requests_per_second"`
 }
 
 // Owner is what one owner used of one model.
@@ -186,6 +225,10 @@ type Owner struct {
 	IdleUSD          money.Dollars `json:"idle_usd"`
 	AllocatedUSD     money.Dollars `json:"allocated_usd"`
 	PerPredictionUSD money.Dollars `json:"per_prediction_usd"`
+	// PerMillionInputTokens and PerMillionOutputTokens are the costs of the owner's tokens, without
+	// percentiles.
+	PerMillionInputTokens  UnitCost `json:"per_million_input_tokens"`
+	PerMillionOutputTokens UnitCost `json:"per_million_output_tokens"`
 	// Reason is why dollars are null; empty where they are known.
 	Reason string `json:"reason"`
 }
@@ -230,10 +273,12 @@ type Profile struct {
 	Schema string `json:"schema"`
 	Pool   string `json:"pool"`
 	Model  string `json:"model"`
-	// Profile is the line: a=1.2ms,b=10ms.
-	Profile  string `json:"profile"`
-	MaxBatch int    `json:"max_batch"`
-	Fit      Fit    `json:"fit"`
+	// Profile is the line: a=1.2ms,b=10ms for batches, and a=48ms,b=1.74s,running=1-48 for a server
+	// that batches continuously.
+	Profile string `json:"profile"`
+	// MaxBatch is the most rows of a batch; 0 for a server that batches continuously.
+	MaxBatch int `json:"max_batch"`
+	Fit      Fit `json:"fit"`
 }
 
 // NewKey is an API key with the hash that a configuration holds.

@@ -62,6 +62,8 @@ type Params struct {
 
 	// Profile is how long a batch takes; zero where QPSPerGPU says what is served.
 	Profile Profile
+	// Law is the time of a request on replicas that run several at once; zero with Profile or QPSPerGPU.
+	Law Law
 	// MaxBatch is the most items of one batch; 0 is no limit: an idle replica takes the
 	// whole queue.
 	MaxBatch int
@@ -108,10 +110,13 @@ func Plan(p Params) (Report, error) {
 	return r, nil
 }
 
+// shared reports whether a replica runs several requests at once.
+func (p Params) shared() bool { return p.Law != Law{} }
+
 // check refuses parameters that mean nothing.
 func (p Params) check() error {
 	outside := func(v, low, high float64) bool { return !(v >= low && v <= high) }
-	byRate, byProfile := p.QPSPerGPU != 0, p.Profile != Profile{}
+	byRate, byProfile, byLaw := p.QPSPerGPU != 0, p.Profile != Profile{}, p.Law != Law{}
 	switch {
 	case p.Arrivals != nil && len(p.Arrivals.Times) < 2:
 		return errors.New("a replay needs two arrivals or more")
@@ -126,7 +131,13 @@ func (p Params) check() error {
 		return fmt.Errorf("target utilization %v: expected a share over 0 and at most 1", p.Target)
 	case (p.Target > 0 || p.Band) && (p.Headroom > 0 || p.P99 > 0 || p.Replicas > 0) || p.Target > 0 && p.Band:
 		return errors.New("give one of target utilization, headroom, latency objective and number of replicas")
-	case byRate == byProfile:
+	case byLaw && (byRate || byProfile):
+		return errors.New("give one of the requests/s of one GPU, the batch profile and the profile of running requests")
+	case byLaw && p.MaxBatch != 0:
+		return errors.New("a maximum batch size needs a batch profile: running=… bounds the running requests")
+	case byLaw && p.Law.check() != nil:
+		return p.Law.check()
+	case !byLaw && byRate == byProfile:
 		return errors.New("give either the requests/s of one GPU or the batch profile, not both")
 	case byRate && outside(p.QPSPerGPU, minQPS, maxQPS):
 		return fmt.Errorf("%v requests/s on one GPU: expected %v to %v", p.QPSPerGPU, minQPS, maxQPS)
@@ -149,6 +160,9 @@ func (p Params) check() error {
 	if !slices.IsSorted(p.Arrivals.Times) || len(p.Arrivals.Sizes) > 0 &&
 		(len(p.Arrivals.Sizes) != len(p.Arrivals.Times) || slices.Min(p.Arrivals.Sizes) < 1) {
 		return errors.New("arrivals must be sorted by time, and either all or none have a size of 1 or more")
+	}
+	if byLaw && len(p.Arrivals.Sizes) > 0 && slices.Max(p.Arrivals.Sizes) > 1 {
+		return errors.New("a profile of running requests counts requests: the arrivals have some of several items")
 	}
 	if p.MaxBatch > 0 {
 		for i, n := range p.Arrivals.Sizes {
@@ -244,12 +258,17 @@ func (r *Report) queue(p Params) error {
 	}
 	f := s.figures(n, p.QPS, 0)
 	r.Method, r.Replicas, r.Load = f.method, n, s.load(n, p.QPS)
-	r.MeanBatch, r.MeanLatencyMS, r.P99LatencyMS = &f.meanBatch, known(millis(f.mean)), known(millis(f.p99))
+	r.MeanLatencyMS, r.P99LatencyMS = known(millis(f.mean)), known(millis(f.p99))
+	if p.shared() {
+		r.MeanRunning = &f.running
+	} else {
+		r.MeanBatch = &f.meanBatch
+	}
 	r.Utilization, r.P99ErrorMS, r.Requests = f.utilization, millis(f.p99Error), f.requests
 	if p.P99 > 0 {
 		met := f.p99 <= p.P99.Seconds()+tick
 		r.ObjectiveMS, r.Met = known(millis(p.P99.Seconds())), &met
-		if met {
+		if met && !p.shared() {
 			r.MaxWaitMS = known(millis(s.longestWait(n)))
 		}
 	}

@@ -47,9 +47,20 @@ func (r *Report) title() string {
 func (r *Report) assumed(p Params) []string {
 	var out []string
 	note := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }
-	if r.Method == ByFormula {
+	switch {
+	case r.Method == ByFormula:
 		note("one replica serves %s requests/s, whatever the arrival pattern", plain.Number(p.QPSPerGPU, 2))
-	} else {
+	case p.shared():
+		l := p.Law
+		note("a request takes %s × c + %s while c requests run on its replica, measured for %d to %d; so a replica "+
+			"serves at most %s requests/s", l.PerItem, l.Base, l.Min, l.Max, plain.Number(l.Throughput(l.Max), 2))
+		if l.Min > 1 {
+			note("fewer than %d running requests were not measured: they take as long as %d", l.Min, l.Min)
+		}
+		note("a request goes to the replica that runs the fewest, and waits in one first-in, first-out queue while "+
+			"each runs %d; no request is rejected", l.Max)
+		note("the work of requests (their tokens) is exponentially distributed around the measured mean")
+	default:
 		note("a batch of n items takes %s × n + %s on every replica", p.Profile.PerItem, p.Profile.Base)
 		takes := "the whole queue as one batch"
 		if p.MaxBatch > 0 {
@@ -100,6 +111,9 @@ func (r *Report) covered(p Params) []string {
 	case ByChain:
 		note("the figures are computed from a batch-service queue, without random sampling")
 	case BySimulation:
+		if p.shared() {
+			note("utilization is the share of the highest throughput: a busy GPU alone says nothing")
+		}
 		note("%s requests simulated with a fixed seed: p99 latency ± %s ms (95%% confidence)",
 			money.Thousands(int64(r.Requests)), plain.Number(r.P99ErrorMS, 2))
 		if r.P99ErrorMS > 0.1**r.P99LatencyMS {

@@ -72,7 +72,7 @@ func TestChainAgainstFormula(t *testing.T) {
 
 // Two ways to the same figures: the chain, and a simulation that knows nothing of it.
 func TestChainAgainstSimulation(t *testing.T) {
-	unit := poisson()
+	unit := poisson(drawn)
 	out := make([]float64, len(unit))
 	for _, tc := range []struct {
 		name    string
@@ -302,7 +302,7 @@ func BenchmarkSolve(b *testing.B) {
 }
 
 func BenchmarkReplay(b *testing.B) {
-	unit := poisson()
+	unit := poisson(drawn)
 	out := make([]float64, len(unit))
 	for _, replicas := range []int{1, 40, 4000} {
 		b.Run(strconv.Itoa(replicas), func(b *testing.B) {

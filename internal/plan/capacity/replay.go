@@ -10,6 +10,7 @@ import (
 type figures struct {
 	method      Method
 	meanBatch   float64
+	running     float64 // requests that a replica runs, on average
 	mean, p99   float64
 	p99Error    float64
 	utilization float64
@@ -111,16 +112,16 @@ const (
 	seed   = 20231116
 )
 
-// poisson draws arrivals at one a second.
-func poisson() []float64 {
+// poisson draws n arrivals at one a second.
+func poisson(n int) []float64 {
 	random := rand.New(rand.NewPCG(seed, seed))
-	unit, t := make([]float64, drawn), 0.0
+	unit, t := make([]float64, n), 0.0
 	for i := range unit {
 		t += random.ExpFloat64()
 		unit[i] = t
 	}
 	for i := range unit {
-		unit[i] *= drawn / t // the rate is exact, so that draws differ in bursts alone
+		unit[i] *= float64(n) / t // the rate is exact, so that draws differ in bursts alone
 	}
 	return unit
 }

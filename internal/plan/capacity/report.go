@@ -35,6 +35,8 @@ type Report struct {
 	Replicas int `json:"replicas"`
 	// MeanBatch is items a batch, over the batches.
 	MeanBatch *float64 `json:"mean_batch"`
+	// MeanRunning is the requests that one replica runs at once, with a profile of running requests.
+	MeanRunning *float64 `json:"mean_running,omitempty"`
 	// MeanLatencyMS and P99LatencyMS are from arrival to the end of service.
 	MeanLatencyMS *float64 `json:"mean_latency_ms"`
 	P99LatencyMS  *float64 `json:"p99_latency_ms"`

@@ -64,6 +64,9 @@ func (r *Report) scale(s *sizing, n int) {
 	r.Scaling.Concurrency, r.Scaling.KnativeTarget = known(concurrency), known(concurrency/knativeShare)
 	if s.p.P99 > 0 {
 		batch := s.p.Profile.PerItem.Seconds()*f.meanBatch + s.p.Profile.Base.Seconds()
+		if s.p.shared() {
+			batch = s.p.Law.Time(int(f.running + 0.5))
+		}
 		r.Scaling.QueueWaitMS = known(millis(max(0, s.p.P99.Seconds()-batch)))
 	}
 }

@@ -21,7 +21,10 @@ type sizing struct {
 func newSizing(p Params) (*sizing, error) {
 	s := &sizing{p: p, size: 1}
 	if p.Arrivals == nil {
-		s.unit = poisson()
+		s.unit = poisson(drawn)
+		if p.shared() {
+			s.unit = poisson(sharedDraws)
+		}
 	} else {
 		s.unit = make([]float64, len(p.Arrivals.Times))
 		rate := p.Arrivals.Rate()
@@ -31,7 +34,13 @@ func newSizing(p Params) (*sizing, error) {
 		s.take(p.Arrivals.Sizes)
 	}
 	s.out = make([]float64, len(s.unit))
-	if shortest := p.Profile.Batch(1); p.P99 > 0 && shortest > p.P99.Seconds()+tick {
+	if p.shared() {
+		if quickest := p.Law.quickest(); p.P99 > 0 && quickest > p.P99.Seconds()+tick {
+			return nil, fmt.Errorf("%w: requests that run alone have a p99 latency of %s ms, as their work differs, "+
+				"and the p99 objective is %s ms", ErrObjective, plain.Number(quickest*1000, 3),
+				plain.Number(p.P99.Seconds()*1000, 3))
+		}
+	} else if shortest := p.Profile.Batch(1); p.P99 > 0 && shortest > p.P99.Seconds()+tick {
 		return nil, fmt.Errorf("%w: a batch of one takes %s ms, and the p99 objective is %s ms", ErrObjective,
 			plain.Number(shortest*1000, 3), plain.Number(p.P99.Seconds()*1000, 3))
 	}
@@ -57,6 +66,9 @@ func (s *sizing) take(sizes []int) {
 // load returns the rate as a share of the highest that n replicas can serve. The
 // largest batches serve most: MaxBatch / (a MaxBatch + b) each, or 1 / a without limit.
 func (s *sizing) load(n int, qps float64) float64 {
+	if s.p.shared() {
+		return qps / (float64(n) * s.p.Law.Throughput(s.p.Law.Max))
+	}
 	item := s.p.Profile.PerItem.Seconds()
 	if b := s.p.MaxBatch; b > 0 {
 		item = s.p.Profile.Batch(b) / float64(b)
@@ -75,6 +87,9 @@ func (s *sizing) planned() float64 { return s.p.QPS / (1 - s.p.Headroom) }
 // figures returns what n replicas make of the rate. They must be able to serve it
 // unless arrivals are replayed.
 func (s *sizing) figures(n int, qps, wait float64) figures {
+	if s.p.shared() {
+		return s.share(n, qps)
+	}
 	if s.p.Arrivals == nil && s.sizes == nil && n == 1 && wait == 0 {
 		if f, ok := solve(s.p.Profile, s.p.MaxBatch, qps); ok {
 			return f
@@ -94,6 +109,20 @@ func (s *sizing) figures(n int, qps, wait float64) figures {
 	return f
 }
 
+// share returns what n replicas make of the rate that run several requests at once.
+func (s *sizing) share(n int, qps float64) figures {
+	warm := 0
+	if s.p.Arrivals == nil {
+		warm = sharedWarm
+	}
+	f := shared(s.p.Law, s.unit, qps, n, warm, s.out)
+	if f.method = ByReplay; s.p.Arrivals == nil {
+		f.method, f.p99Error = BySimulation, spread(s.out[warm:])
+	}
+	f.p99 = quantile(s.out[warm:], 0.99)
+	return f
+}
+
 // meets reports whether n replicas keep the objective at the planned rate, or the
 // utilization to aim for.
 func (s *sizing) meets(n int) bool {
@@ -103,7 +132,12 @@ func (s *sizing) meets(n int) bool {
 	return s.figures(n, s.planned(), 0).p99 <= s.p.P99.Seconds()+tick
 }
 
-func (s *sizing) utilization(n int) float64 { return s.figures(n, s.p.QPS, 0).utilization }
+func (s *sizing) utilization(n int) float64 {
+	if s.p.shared() {
+		return min(1, s.load(n, s.p.QPS)) // known without a simulation
+	}
+	return s.figures(n, s.p.QPS, 0).utilization
+}
 
 // fewest returns the fewest replicas that keep the objective at the planned rate or the
 // utilization to aim for, or that can serve it where there is neither.
