@@ -83,8 +83,9 @@ func (p Params) check() error {
 // Result is what a scaler did.
 type Result struct {
 	Name string
-	// ReplicaHours are paid hours, cold starts and draining included.
+	// ReplicaHours are paid hours, cold starts and draining included. Paid is the same as a time.
 	ReplicaHours float64
+	Paid         time.Duration
 	// Late are requests whose latency exceeded the objective, times their work where that is
 	// over 1. LateShare is of all requests.
 	Late      int
@@ -299,6 +300,7 @@ func (v *replay) answered(q request) {
 func (v *replay) result() Result {
 	out := v.out
 	out.ReplicaHours, out.Requests = v.paid/3600, len(v.latencies)
+	out.Paid = time.Duration(v.paid * float64(time.Second))
 	out.LateShare = float64(out.Late) / float64(len(v.latencies))
 	out.MeanReplicas = v.paid / v.now
 	slices.Sort(v.latencies)

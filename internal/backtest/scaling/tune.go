@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
 )
 
@@ -21,6 +22,12 @@ type Tuned struct {
 	Result                Result
 }
 
+// Setting describes the setting.
+func (t Tuned) Setting() string {
+	return fmt.Sprintf("target %v, stabilization %s, window %s", t.Target, plain.ExactDuration(t.Stabilization),
+		plain.ExactDuration(t.Window))
+}
+
 // Tune replays every combination of targets, stabilizations and windows, in that order.
 func Tune(p Params) ([]Tuned, error) {
 	var out []Tuned
@@ -32,8 +39,9 @@ func Tune(p Params) ([]Tuned, error) {
 				if err != nil {
 					return nil, err
 				}
-				r.Name = fmt.Sprintf("target %v, stabilization %s, window %s", target, stabilization, window)
-				out = append(out, Tuned{Target: target, Stabilization: stabilization, Window: window, Result: r})
+				tuned := Tuned{Target: target, Stabilization: stabilization, Window: window, Result: r}
+				tuned.Result.Name = tuned.Setting()
+				out = append(out, tuned)
 			}
 		}
 	}
@@ -58,9 +66,8 @@ func Peers(p Params) []Scaler {
 	return []Scaler{NewKeda(p), NewKnative(p), NewTargetTracking(p)}
 }
 
-// StartFor returns the replicas that the mean load of the arrivals needs at the target: the size at
-// the beginning of every replay.
-func StartFor(p Params) int {
+// MeanLoad returns the mean load of the arrivals in replicas at full rate.
+func MeanLoad(p Params) float64 {
 	work := float64(len(p.Arrivals))
 	if p.Work != nil {
 		work = 0
@@ -68,11 +75,19 @@ func StartFor(p Params) int {
 			work += w
 		}
 	}
-	last := p.Arrivals[len(p.Arrivals)-1]
+	if last := p.Arrivals[len(p.Arrivals)-1]; last > 0 {
+		return work / last / p.Config.Server.Rate()
+	}
+	return work / p.Config.Server.Rate()
+}
+
+// StartFor returns the replicas that the mean load of the arrivals needs at the target: the size at
+// the beginning of every replay.
+func StartFor(p Params) int {
 	target := p.Config.Target
 	if target == 0 {
 		target = capacity.DefaultTarget
 	}
-	n := int(work/last/p.Config.Server.Rate()/target + 1 - 1e-9)
-	return min(max(n, 1, p.Config.Min), max(1, p.Config.Max))
+	n := min(capacity.Replicas(MeanLoad(p), target), float64(p.Config.Max))
+	return max(int(n), p.Config.Min)
 }
