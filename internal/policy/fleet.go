@@ -25,6 +25,9 @@ var fleetKinds = map[string]inventory.Kind{
 // fleetID matches ids of fleets.
 var fleetID = lazyregexp.New(`^(asg|endpoint)/[^/[:cntrl:]]{1,255}$`)
 
+// IsFleetID reports whether a text is the id of a fleet.
+func IsFleetID(id string) bool { return fleetID.MatchString(id) }
+
 // IsFleet reports whether the policy keeps a serving fleet at the size that its demand needs.
 func (p *Policy) IsFleet() bool { return p.Do.Fleet != "" }
 
