@@ -107,7 +107,8 @@ var checks = []struct {
 	}},
 	{rule: "unsupported", ofFleets: true, find: func(p *Policy, _ Governance) string {
 		if p.IsFleet() {
-			return "no service sets the size of a fleet in this version; curfew backtest --arrivals replays it"
+			return "no service sets the size of a fleet in this version; curfew serve tells it to KEDA and Prometheus, " +
+				"and curfew backtest --arrivals replays it"
 		}
 		if !slices.Contains(unsupportedVerbs, p.Do.Verb) {
 			return ""

@@ -71,7 +71,7 @@ func (p *Policy) explainFleet(f *Facts) Outcome {
 	answer := p.fleetAnswer(f.Resource)
 	why := "it is another resource"
 	if answer == usage.Unknown {
-		why = "its demand is not read by rounds in this version; curfew backtest --arrivals replays the policy"
+		why = "rounds do not act on fleets; curfew serve tells other autoscalers its size (curfew_fleet_replicas)"
 	}
 	return Outcome{Answer: answer, Parts: []Part{{Name: "fleet", Text: p.Do.Fleet, Answer: answer, Why: why}}}
 }
