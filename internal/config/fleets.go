@@ -30,8 +30,8 @@ type Fleet struct {
 	// AddTime is the time from the start of a replica until it serves, until it has been measured;
 	// 0 is 5m.
 	AddTime time.Duration `yaml:"add_time"`
-	// Stabilization is how long fewer replicas must have been enough; 0 is the time to add one, and
-	// at least 5m.
+	// Stabilization is the time throughout which fewer replicas have to be enough; 0 is the time to
+	// add one, and at least 5m.
 	Stabilization time.Duration `yaml:"stabilization"`
 	// Demand are the sources of demand, which are added: each is for other replicas.
 	Demand []FleetDemand `yaml:"demand" form:"required"`

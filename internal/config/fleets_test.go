@@ -22,7 +22,8 @@ func TestReadsFleets(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := c.Fleets[0].Decided()
-	if err != nil || got.Server.Law != fleet.Concurrency || got.Server.Limit != 48 || got.Server.Objective != 4*time.Second {
+	if err != nil || got.Server.Law != fleet.Concurrency || got.Server.Limit != 48 ||
+		got.Server.Objective != 4*time.Second {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }

@@ -87,7 +87,8 @@ func (d *reader) readFleet(n ast.Node, do *Do) (err error) {
 
 // readTarget reads a utilization.
 func (d *reader) readTarget(n ast.Node, do *Do) error {
-	document.Note(n, document.Shape{Type: document.Decimal, Over: true, Default: plain.Number(capacity.DefaultTarget, 1)})
+	usual := plain.Number(capacity.DefaultTarget, 1)
+	document.Note(n, document.Shape{Type: document.Decimal, Over: true, Default: usual})
 	v, err := strconv.ParseFloat(document.Scalar(n), 64)
 	if err != nil || !(v > 0 && v <= 1) {
 		return d.At(n, "target is a utilization over 0 and up to 1, such as 0.7")

@@ -58,7 +58,10 @@ func fleetHeadline(f *view.ReplayedFleet, own view.FleetResult) string {
 func fleetFigures(own view.FleetResult) []layout.Figure {
 	out := []layout.Figure{
 		{Label: "Replica-hours", Value: plain.Number(own.ReplicaHours, 2)},
-		{Label: "Late answers", Value: plain.Count(own.LateAnswers, "request"), Note: plain.Share(own.LateShare, 2) + " of all"},
+		{
+			Label: "Late answers", Value: plain.Count(own.LateAnswers, "request"),
+			Note: plain.Share(own.LateShare, 2) + " of all",
+		},
 		{Label: "p99 latency", Value: plain.Number(own.P99LatencyMS, 0) + " ms"},
 		{Label: "Cold starts", Value: plain.Number(float64(own.ColdStarts), 0)},
 	}

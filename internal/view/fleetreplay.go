@@ -14,7 +14,7 @@ type FleetReplay struct {
 	WorkReplicas float64 `json:"work_replicas"`
 	// Fleets are the policies, in the order of the files.
 	Fleets []ReplayedFleet `json:"fleets"`
-	// Assumptions are what the arrivals do not say.
+	// Assumptions are sentences about the replay that the arrivals do not settle.
 	Assumptions []string `json:"assumptions"`
 }
 
@@ -30,7 +30,7 @@ type ReplayedFleet struct {
 	Results []FleetResult `json:"results"`
 }
 
-// FleetResult is what one scaler did.
+// FleetResult is the outcome of one scaler.
 type FleetResult struct {
 	// Name is the policy, "tuned", "keda", "knative", "target-tracking" or "fixed-N".
 	Name string `json:"name"`

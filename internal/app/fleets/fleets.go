@@ -28,12 +28,11 @@ type Status struct {
 	Bounds     fleet.Bounds
 	// Decision is the newest one; its time is zero before the first.
 	Decision fleet.Decision
-	// Told is the size that other autoscalers are told. It is false in Known until the replicas were
+	// Target is the size that other autoscalers are told. It is false in Known until the replicas were
 	// seen once.
-	Told  int
-	Known bool
-	// Replicas are those that serve or start, as they were seen; unknown where ReplicasKnown is
-	// false.
+	Target int
+	Known  bool
+	// Replicas serve or start, by their metrics; unknown where ReplicasKnown is false.
 	Replicas      int
 	ReplicasKnown bool
 }
@@ -198,18 +197,18 @@ func (w *Watcher) look(ctx context.Context, id string, now time.Time) {
 			w.log.Warn("the size of a fleet is unknown", "fleet", id, "why", reading.Demand.Why)
 			return
 		}
-		one.status.Told = replicas
+		one.status.Target = replicas
 	}
-	reading.Actual = one.status.Told // others were told so, and follow in their time
+	reading.Actual = one.status.Target // others were told so, and follow in their time
 	before := one.status
 	var d fleet.Decision
 	one.state, d = fleet.Decide(one.config, one.state, reading)
-	one.status.Decision, one.status.Told, one.status.Known = d, d.Wanted, true
+	one.status.Decision, one.status.Target, one.status.Known = d, d.Wanted, true
 	if w.Decided != nil {
 		w.Decided(id, one.config, reading, d)
 	}
-	if d.Wanted != before.Told || d.Known != before.Decision.Known || before.Decision.At.IsZero() {
-		w.log.Info("fleet", "fleet", id, "policy", one.status.Policy, "wanted", d.Wanted, "from", before.Told,
+	if d.Wanted != before.Target || d.Known != before.Decision.Known || before.Decision.At.IsZero() {
+		w.log.Info("fleet", "fleet", id, "policy", one.status.Policy, "wanted", d.Wanted, "from", before.Target,
 			"rule", d.Rule, "why", d.Why)
 	}
 }
@@ -255,7 +254,7 @@ func (w *Watcher) Sizes() []scheduler.FleetReplicas {
 		add("min", s.Bounds.Min)
 		add("max", s.Bounds.Max)
 		if s.Known {
-			add("wanted", s.Told)
+			add("wanted", s.Target)
 		}
 		if s.ReplicasKnown {
 			add("actual", s.Replicas)

@@ -29,7 +29,8 @@ func (s *stub) Read(context.Context, time.Time) serving.Reading { return s.readi
 func (s *stub) says(at time.Time, inFlight, rate float64, ready, starting int) {
 	s.reading = serving.Reading{
 		Sample: fleet.Sample{
-			Source: "vllm", At: at, Step: 15 * time.Second, InFlight: inventory.Known(inFlight), Rate: inventory.Known(rate),
+			Source: "vllm", At: at, Step: 15 * time.Second,
+			InFlight: inventory.Known(inFlight), Rate: inventory.Known(rate),
 		},
 		Ready: ready, Starting: starting, Replicas: true,
 	}
@@ -102,14 +103,14 @@ func TestSilenceKeepsWhatWasTold(t *testing.T) {
 	w := watching(fleetConfig(), source)
 	source.says(start, 150, 30, 2, 0)
 	w.Look(t.Context(), start)
-	told := w.All()[0].Told
+	told := w.All()[0].Target
 	if told <= 2 {
 		t.Fatalf("does not grow: %+v", w.All()[0])
 	}
 	for i := 1; i < 100; i++ { // 25 minutes; replicas still start, and metrics are gone
 		source.reading = serving.Reading{Sample: fleet.Sample{Source: "vllm", Problem: "connection refused"}}
 		w.Look(t.Context(), start.Add(time.Duration(i)*15*time.Second))
-		if s := w.All()[0]; s.Told != told || s.Decision.Known || s.Decision.Rule != "unknown" || s.ReplicasKnown {
+		if s := w.All()[0]; s.Target != told || s.Decision.Known || s.Decision.Rule != "unknown" || s.ReplicasKnown {
 			t.Fatalf("after %d looks: %+v", i, s)
 		}
 	}
@@ -165,7 +166,7 @@ func TestChangedBoundsKeepTheMemory(t *testing.T) {
 		at := start.Add(time.Duration(i) * 15 * time.Second)
 		source.says(at, 300, 60, 9, 0)
 		w.Look(t.Context(), at)
-		sizes = append(sizes, w.All()[0].Told)
+		sizes = append(sizes, w.All()[0].Target)
 	}
 	if sizes[0] != 9 || sizes[1] != 4 || sizes[2] != 4 {
 		t.Errorf("sizes %v, want 9 and then, confirmed, 4", sizes)

@@ -65,7 +65,7 @@ func (w *Watcher) ScalerHandler() http.Handler {
 	}
 	unary("IsActive", func(body []byte) (proto.Message, error) {
 		s, err := w.referred(body)
-		return &keda.IsActiveResponse{Result: s.Told > 0}, err
+		return &keda.IsActiveResponse{Result: s.Target > 0}, err
 	})
 	unary("GetMetricSpec", func(body []byte) (proto.Message, error) {
 		var ref keda.ScaledObjectRef
@@ -84,7 +84,7 @@ func (w *Watcher) ScalerHandler() http.Handler {
 		}
 		s, err := w.known(req.GetScaledObjectRef())
 		return &keda.GetMetricsResponse{MetricValues: []*keda.MetricValue{{
-			MetricName: scalerMetric, MetricValue: int64(s.Told), MetricValueFloat: float64(s.Told),
+			MetricName: scalerMetric, MetricValue: int64(s.Target), MetricValueFloat: float64(s.Target),
 		}}}, err
 	})
 	mux.HandleFunc("POST "+scalerService+"StreamIsActive", w.streamIsActive)
@@ -114,7 +114,7 @@ func (w *Watcher) streamIsActive(rw http.ResponseWriter, r *http.Request) {
 		if s, err = w.named(&ref); err != nil {
 			break
 		}
-		if active := s.Told > 0; s.Known && (!told || active != last) {
+		if active := s.Target > 0; s.Known && (!told || active != last) {
 			told, last = true, active
 			if err = writeMessage(rw, &keda.IsActiveResponse{Result: active}); err == nil {
 				err = flush.Flush()

@@ -61,12 +61,13 @@ func TestAnswersKEDA(t *testing.T) {
 	if got := call("IsActive", object("asg/embed"), &active); got != codes.Unavailable {
 		t.Errorf("unseen: %s", got)
 	}
-	if got := call("GetMetrics", &keda.GetMetricsRequest{ScaledObjectRef: object("asg/embed")}, &metrics); got != codes.Unavailable {
+	asked := &keda.GetMetricsRequest{ScaledObjectRef: object("asg/embed"), MetricName: "replicas"}
+	if got := call("GetMetrics", asked, &metrics); got != codes.Unavailable {
 		t.Errorf("unseen: %s", got)
 	}
 	source.says(start, 150, 30, 2, 0)
 	w.Look(ctx, start)
-	want := int64(w.All()[0].Told)
+	want := int64(w.All()[0].Target)
 	if got := call("IsActive", object("asg/embed"), &active); got != codes.OK || !active.GetResult() {
 		t.Errorf("%s, %v", got, active.GetResult())
 	}
@@ -75,8 +76,9 @@ func TestAnswersKEDA(t *testing.T) {
 		spec.GetMetricSpecs()[0].GetTargetSizeFloat() != 1 {
 		t.Errorf("%s, %v", got, spec.GetMetricSpecs())
 	}
-	got := call("GetMetrics", &keda.GetMetricsRequest{ScaledObjectRef: object("asg/embed"), MetricName: "replicas"}, &metrics)
-	if got != codes.OK || len(metrics.GetMetricValues()) != 1 || metrics.GetMetricValues()[0].GetMetricValue() != want ||
+	got := call("GetMetrics", asked, &metrics)
+	if got != codes.OK || len(metrics.GetMetricValues()) != 1 ||
+		metrics.GetMetricValues()[0].GetMetricValue() != want ||
 		metrics.GetMetricValues()[0].GetMetricValueFloat() != float64(want) {
 		t.Errorf("%s, %v, want %d", got, metrics.GetMetricValues(), want)
 	}
@@ -85,8 +87,9 @@ func TestAnswersKEDA(t *testing.T) {
 		call string
 		want codes.Code
 	}{
-		"no fleet": {"", "IsActive", codes.InvalidArgument}, "another fleet": {"asg/other", "IsActive", codes.NotFound},
-		"another call": {"asg/embed", "StreamMetricSpec", codes.Unimplemented},
+		"no fleet":      {"", "IsActive", codes.InvalidArgument},
+		"another fleet": {"asg/other", "IsActive", codes.NotFound},
+		"another call":  {"asg/embed", "StreamMetricSpec", codes.Unimplemented},
 	} {
 		if got := call(c.call, object(c.id), &active); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -152,7 +155,8 @@ func TestRefusesBrokenCalls(t *testing.T) {
 	protocols.SetUnencryptedHTTP2(true)
 	client := &http.Client{Transport: &http.Transport{Protocols: protocols}}
 	for name, body := range map[string][]byte{
-		"nothing": nil, "half a length": {0, 0}, "compressed": {1, 0, 0, 0, 0}, "too large": {0, 0xff, 0xff, 0xff, 0xff},
+		"nothing": nil, "half a length": {0, 0}, "compressed": {1, 0, 0, 0, 0},
+		"too large": {0, 0xff, 0xff, 0xff, 0xff},
 		"too short": {0, 0, 0, 0, 9, 1}, "no message": {0, 0, 0, 0, 1, 0xff},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+scalerService+"IsActive",

@@ -119,7 +119,7 @@ func (o FleetOptions) params() (scaling.Params, money.Dollars, error) {
 	return p, price, nil
 }
 
-// assumptions says what the arrivals leave open.
+// assumptions returns the sentences about the replay that the arrivals do not settle.
 func (o FleetOptions) assumptions(r *scaling.Recording) []string {
 	out := []string{
 		fmt.Sprintf("A replica serves %s after it was started.", plain.ExactDuration(mustDuration(o.ColdStart))),

@@ -21,8 +21,8 @@ func TestReadsArrivals(t *testing.T) {
 			[]float64{30 / 45.0, 60 / 45.0}},
 		{"times and work", "time,work\n2026-01-05T08:00:00Z,2\n2026-01-05T08:00:01Z,0.5\n", nil, []float64{0, 1},
 			[]float64{2, 0.5}},
-		{"other names", "arrived,context\n1,10\n2,10\n", map[string]string{"seconds": "arrived", "input_tokens": "context"},
-			[]float64{0, 1}, []float64{1, 1}},
+		{"other names", "arrived,context\n1,10\n2,10\n",
+			map[string]string{"seconds": "arrived", "input_tokens": "context"}, []float64{0, 1}, []float64{1, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, err := ReadArrivals(c.columns)("a.csv", strings.NewReader(c.text))

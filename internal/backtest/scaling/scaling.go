@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan/fleet"
 )
 
-// Observation is what a scaler sees: averages since the one before it, and the fleet now.
+// Observation is the input of a scaler: averages since the one before it, and the fleet now.
 type Observation struct {
 	At time.Time
 	// InFlight is requests in service and waiting, Rate requests a second, both averaged over the
@@ -23,7 +23,7 @@ type Observation struct {
 	InFlight, Rate float64
 	// InFlightNow is requests in service and waiting at this moment.
 	InFlightNow float64
-	// Ready replicas serve, Actual are all that are paid but those that drain.
+	// Ready replicas serve. Actual counts the replicas that are paid and do not drain.
 	Ready, Actual int
 }
 
@@ -80,7 +80,7 @@ func (p Params) check() error {
 	return p.Config.Check()
 }
 
-// Result is what a scaler did.
+// Result is the outcome of one scaler.
 type Result struct {
 	Name string
 	// ReplicaHours are paid hours, cold starts and draining included. Paid is the same as a time.
@@ -335,7 +335,8 @@ func (c *curfew) Wakes() bool { return c.p.Config.Zero }
 
 func (c *curfew) Size(o Observation) int {
 	r := fleet.Reading{At: o.At, Ready: o.Ready, Actual: o.Actual, Demand: fleet.Sum(o.At, []fleet.Sample{{
-		Source: "arrivals", At: o.At, Step: c.Interval(), InFlight: inventory.Known(o.InFlight), Rate: inventory.Known(o.Rate),
+		Source: "arrivals", At: o.At, Step: c.Interval(),
+		InFlight: inventory.Known(o.InFlight), Rate: inventory.Known(o.Rate),
 	}})}
 	var d fleet.Decision
 	c.state, d = fleet.Decide(c.p.Config, c.state, r)

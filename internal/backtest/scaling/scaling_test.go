@@ -65,7 +65,8 @@ func TestFewerHoursOnRecordedArrivals(t *testing.T) {
 					continue
 				}
 				if !found || ours.Result.ReplicaHours >= most {
-					t.Errorf("%s has %.2f hours, curfew %.2f", theirs.Name, theirs.ReplicaHours, ours.Result.ReplicaHours)
+					t.Errorf("%s has %.2f hours, curfew %.2f", theirs.Name, theirs.ReplicaHours,
+						ours.Result.ReplicaHours)
 				}
 			}
 		})
@@ -268,7 +269,8 @@ func TestKedaHoldsForItsStabilization(t *testing.T) {
 		t.Fatalf("size %d, want 5", size)
 	}
 	for i := 1; i <= 21; i++ {
-		size = k.Size(Observation{At: at.Add(time.Duration(i) * 15 * time.Second), InFlightNow: 1, Ready: size, Actual: size})
+		later := at.Add(time.Duration(i) * 15 * time.Second)
+		size = k.Size(Observation{At: later, InFlightNow: 1, Ready: size, Actual: size})
 		if want := map[bool]int{true: 5, false: 1}[i <= 20]; size != want {
 			t.Fatalf("after %d × 15s: size %d, want %d", i, size, want)
 		}
@@ -279,7 +281,8 @@ func TestTargetTrackingNeedsThreeMinutes(t *testing.T) {
 	p := Params{Config: fleet.Config{Bounds: fleet.Bounds{Min: 1, Max: 9}, Server: mistral(4 * time.Second)}}
 	s := NewTargetTracking(p)
 	for i, want := range []int{1, 1, 3} {
-		if got := s.Size(Observation{At: epoch.Add(time.Duration(i+1) * time.Minute), InFlight: 80, Ready: 1, Actual: 1}); got != want {
+		at := epoch.Add(time.Duration(i+1) * time.Minute)
+		if got := s.Size(Observation{At: at, InFlight: 80, Ready: 1, Actual: 1}); got != want {
 			t.Errorf("minute %d: size %d, want %d", i+1, got, want)
 		}
 	}
@@ -296,7 +299,8 @@ func TestKnativePanics(t *testing.T) {
 		t.Fatalf("size %d, want 1", size)
 	}
 	for i := range 3 {
-		size = k.Size(Observation{At: epoch.Add(time.Duration(30+i) * 2 * time.Second), InFlight: 200, Ready: 1, Actual: 1})
+		at := epoch.Add(time.Duration(30+i) * 2 * time.Second)
+		size = k.Size(Observation{At: at, InFlight: 200, Ready: 1, Actual: 1})
 	}
 	if size < 4 {
 		t.Errorf("a burst: size %d, want the panic to see it", size)

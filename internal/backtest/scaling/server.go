@@ -35,14 +35,13 @@ func (h *byDone) Pop() any {
 // replica is one machine of the replayed fleet.
 type replica struct {
 	law fleet.Server
-	// started is when it was asked for, readyAt when it begins to serve, in seconds.
+	// started and readyAt are times in seconds: of the launch, and of the first request served.
 	started, readyAt float64
 	draining         bool
 	requests         byDone
-	// work is what each of its requests has been given so far, in requests of mean size; at is the
-	// time up to which it was counted.
+	// work is the work done for each of its requests, in requests of mean size, up to the time at.
 	work, at float64
-	// batchEnd is when the batch in service ends.
+	// batchEnd is the end of the batch in service, in seconds.
 	batchEnd float64
 }
 

@@ -15,7 +15,8 @@ func TestReadsFromPrometheus(t *testing.T) {
 	series := func(name, instance string, at func(step int) float64) prometheus.Series {
 		s := prometheus.Series{Name: name, Labels: `job="embed",instance="` + instance + `"`}
 		for i := range 41 {
-			s.Points = append(s.Points, prometheus.Point{At: end.Add(time.Duration(i-40) * 15 * time.Second), V: at(i)})
+			when := end.Add(time.Duration(i-40) * 15 * time.Second)
+			s.Points = append(s.Points, prometheus.Point{At: when, V: at(i)})
 		}
 		return s
 	}
@@ -28,7 +29,8 @@ func TestReadsFromPrometheus(t *testing.T) {
 			"vllm:request_success_total": rises(7.5), "vllm:gpu_cache_usage_perc": is(0.6),
 			"sglang:num_running_reqs": is(8), "sglang:num_queue_reqs": is(2), "sglang:num_requests_total": rises(7.5),
 			"sglang:token_usage": is(0.6), "tgi_queue_size": is(2), "tgi_batch_current_size": is(8),
-			"tgi_request_count": rises(7.5), "llamacpp:requests_processing": is(8), "llamacpp:requests_deferred": is(2),
+			"tgi_request_count": rises(7.5), "llamacpp:requests_processing": is(8),
+			"llamacpp:requests_deferred":    is(2),
 			"llamacpp:kv_cache_usage_ratio": is(0.6), "nv_inference_request_success": rises(7.5),
 			"nv_inference_request_duration_us": rises(15 * 10 * 1e6), "request_predict_seconds_count": rises(7.5),
 			"request_predict_seconds_sum": rises(15 * 10),

@@ -76,7 +76,8 @@ func TestReadsFleet(t *testing.T) {
 	if s.Problem != "" || got.Ready != 3 || got.Starting != 0 || !got.Replicas {
 		t.Fatalf("got %+v", got)
 	}
-	if s.InFlight.Or(-1) != 47 || s.Rate.Or(-1) != 12.5 || s.CacheUse.Or(-1) != 0.4 || !s.At.Equal(now.Add(-10*time.Second)) {
+	if s.InFlight.Or(-1) != 47 || s.Rate.Or(-1) != 12.5 || s.CacheUse.Or(-1) != 0.4 ||
+		!s.At.Equal(now.Add(-10*time.Second)) {
 		t.Errorf("got %+v", s)
 	}
 	if d := fleet.Sum(now, []fleet.Sample{s}); !d.Known {
@@ -87,8 +88,11 @@ func TestReadsFleet(t *testing.T) {
 // TestIncompleteMetricsAreUnknown holds that nothing that is missing reads as no demand.
 func TestIncompleteMetricsAreUnknown(t *testing.T) {
 	for name, change := range map[string]func(map[string]string){
-		"no target":            func(a map[string]string) { clear(a) },
-		"a silent replica":     func(a map[string]string) { a["count((max_over_time(up"] = "1"; a[`count(up{job="embed"} == 1)`] = "2" },
+		"no target": func(a map[string]string) { clear(a) },
+		"a silent replica": func(a map[string]string) {
+			a["count((max_over_time(up"] = "1"
+			a[`count(up{job="embed"} == 1)`] = "2"
+		},
 		"a replica without it": func(a map[string]string) { a["count(count by (instance) (vllm:num_requests_running"] = "2" },
 		"no queue":             func(a map[string]string) { delete(a, "sum(vllm:num_requests_waiting") },
 		"a failed query":       func(a map[string]string) { a["sum(vllm:num_requests_waiting"] = "down" },
@@ -123,14 +127,16 @@ func TestReadsEveryKind(t *testing.T) {
 	for _, kind := range Kinds() {
 		n := servers[kind]
 		answers := map[string]string{
-			`count(up{job="embed"})`: "2", `count(up{job="embed"} == 1)`: "2", "count(count by (instance) (" + n.anchor: "2",
-			"min(timestamp(": fmt.Sprint(now.Unix()),
+			`count(up{job="embed"})`: "2", `count(up{job="embed"} == 1)`: "2",
+			"count(count by (instance) (" + n.anchor: "2",
+			"min(timestamp(":                         fmt.Sprint(now.Unix()),
 		}
 		for _, e := range n.inFlight {
 			answers[fmt.Sprintf(e, `{job="embed"}`)] = "3"
 		}
 		want := float64(3 * len(n.inFlight))
-		if got := read(t, kind, answers); got.Sample.Problem != "" || got.Sample.InFlight.Or(-1) != want || got.Ready != 2 {
+		got := read(t, kind, answers)
+		if got.Sample.Problem != "" || got.Sample.InFlight.Or(-1) != want || got.Ready != 2 {
 			t.Errorf("%s: %+v", kind, got)
 		}
 	}

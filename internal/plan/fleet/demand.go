@@ -15,7 +15,7 @@ const staleSteps = 3
 // maxRate bounds requests a second, and in flight, that a source may report.
 const maxRate = 1e9
 
-// Sample is what one source of demand last reported: a gateway, a Prometheus server, a replica.
+// Sample is the newest report of one source of demand: a gateway, a Prometheus server, a replica.
 type Sample struct {
 	Source string
 	// At is the time of the sample; zero where the source is silent.
@@ -28,11 +28,11 @@ type Sample struct {
 	Rate inventory.Fact[float64]
 	// CacheUse is the share of the KV cache in use, 0 to 1.
 	CacheUse inventory.Fact[float64]
-	// Problem says why the source is silent; empty where it is not.
+	// Problem is the reason for the silence of the source; empty where it answers.
 	Problem string
 }
 
-// Demand is what callers ask of a fleet. Its zero value is unknown.
+// Demand is the load that callers put on a fleet. Its zero value is unknown.
 type Demand struct {
 	Known    bool
 	InFlight inventory.Fact[float64]

@@ -29,13 +29,13 @@ const (
 	// learnedRises is the quantile of the rises seen while a replica was added that the headroom
 	// covers.
 	learnedRises = 0.9
-	// lookBack is how far back rises are learned from.
+	// lookBack is the span of the past from which rises are learned.
 	lookBack = time.Hour
 	// relearned is the time between two times that rises are learned.
 	relearned = 5 * time.Minute
 	// MaxReplicas bounds the sizes of fleets.
 	MaxReplicas = 10_000
-	// keptAdds is how many measured times to add a replica are kept.
+	// keptAdds bounds the measured times to add a replica that are kept.
 	keptAdds = 20
 )
 
@@ -73,8 +73,8 @@ type Config struct {
 	Interval time.Duration
 	// Window is the time over which demand is averaged; 0 is DefaultWindow.
 	Window time.Duration
-	// Stabilization is how long fewer replicas must have been enough before the fleet shrinks; 0
-	// is the time to add a replica, and at least DefaultStabilization. A replica that is kept as
+	// Stabilization is the time throughout which fewer replicas have to be enough before the fleet
+	// shrinks; 0 is the time to add a replica, and at least DefaultStabilization. A replica that is kept as
 	// long as its return would take costs at most twice the optimum (Karlin and others, 1988).
 	Stabilization time.Duration
 	// AddTime is the time from a decision until a new replica serves, where it has not been
@@ -118,7 +118,7 @@ func (c Config) withDefaults() Config {
 type Reading struct {
 	At     time.Time
 	Demand Demand
-	// Ready replicas serve. Actual are all that are wanted of the provider, those that start
+	// Ready replicas serve. Actual is the size that the provider is asked for, replicas that start
 	// included.
 	Ready, Actual int
 	// Stuck replicas were started and did not become healthy in time; they count in Actual.
@@ -154,8 +154,8 @@ type State struct {
 	// AddTimes are measured times from a decision to grow until the replicas served.
 	AddTimes []time.Duration `json:"add_times,omitempty"`
 	Growing  *growth         `json:"growing,omitempty"`
-	// Rise is how far the averaged load rose while a replica could have been added, at the
-	// quantile learnedRises of the past; it was learned at LearnedAt.
+	// Rise is the rise of the averaged load while a replica could have been added, at the quantile
+	// learnedRises of the past; it was learned at LearnedAt.
 	Rise      float64   `json:"rise,omitempty"`
 	LearnedAt time.Time `json:"learned_at,omitzero"`
 }

@@ -96,7 +96,9 @@ func TestSizesByBruteForce(t *testing.T) {
 // TestEqualsCapacityPlan holds the size by rate against plan capacity.
 func TestEqualsCapacityPlan(t *testing.T) {
 	c := config()
-	c.Server = Server{Law: Batch, Limit: 1, Objective: time.Second, Profile: capacity.Profile{Base: 5 * time.Millisecond}}
+	c.Server = Server{
+		Law: Batch, Limit: 1, Objective: time.Second, Profile: capacity.Profile{Base: 5 * time.Millisecond},
+	}
 	c.Max = 50
 	for _, qps := range []float64{1, 139, 140, 141, 400, 500, 999, 5000} {
 		plan, err := capacity.Plan(capacity.Params{QPS: qps, QPSPerGPU: 200, Target: 0.7})
@@ -132,7 +134,8 @@ func TestStaysWithinBounds(t *testing.T) {
 			}
 			r := Reading{At: now, Actual: actual, Ready: rapid.IntRange(0, actual).Draw(t, "ready")}
 			if rapid.IntRange(0, 4).Draw(t, "known") > 0 {
-				r.Demand = inFlight(rapid.Float64Range(0, 500).Draw(t, "in flight"), rapid.Float64Range(0, 200).Draw(t, "rate"))
+				r.Demand = inFlight(rapid.Float64Range(0, 500).Draw(t, "in flight"),
+					rapid.Float64Range(0, 200).Draw(t, "rate"))
 			}
 			var d Decision
 			s, d = Decide(c, s, r)
@@ -162,7 +165,8 @@ func steps(c Config, s State, from time.Time, actual, n int, d Demand) (State, [
 	var all []Decision
 	for i := range n {
 		var out Decision
-		s, out = Decide(c, s, Reading{At: from.Add(time.Duration(i) * 15 * time.Second), Ready: actual, Actual: actual, Demand: d})
+		at := from.Add(time.Duration(i) * 15 * time.Second)
+		s, out = Decide(c, s, Reading{At: at, Ready: actual, Actual: actual, Demand: d})
 		actual = out.Wanted
 		sizes, all = append(sizes, actual), append(all, out)
 	}
@@ -237,7 +241,8 @@ func TestOwnerLowersTheMaximum(t *testing.T) {
 	if sizes[0] != 8 || sizes[1] != 3 {
 		t.Errorf("sizes %v, want 8 and, confirmed, 3", sizes)
 	}
-	if _, d := Decide(c, s, Reading{At: at.Add(time.Minute), Ready: 3, Actual: 3, Demand: inFlight(1000, 60)}); d.Wanted != 3 {
+	r := Reading{At: at.Add(time.Minute), Ready: 3, Actual: 3, Demand: inFlight(1000, 60)}
+	if _, d := Decide(c, s, r); d.Wanted != 3 {
 		t.Errorf("grows over the new maximum: %+v", d)
 	}
 }
@@ -266,7 +271,8 @@ func TestRefusedGrowthIsNotMeasured(t *testing.T) {
 	busy := inFlight(80, 14)
 	var s State
 	for i := range 20 { // the provider has no capacity
-		s, _ = Decide(c, s, Reading{At: start.Add(time.Duration(i) * 15 * time.Second), Ready: 2, Actual: 2, Demand: busy})
+		at := start.Add(time.Duration(i) * 15 * time.Second)
+		s, _ = Decide(c, s, Reading{At: at, Ready: 2, Actual: 2, Demand: busy})
 	}
 	for i := 20; i < 25; i++ {
 		r := Reading{At: start.Add(time.Duration(i) * 15 * time.Second), Ready: 2, Actual: 3, Demand: busy}
@@ -287,7 +293,8 @@ func TestStuckReplicasAreReplacedWithinTheMaximum(t *testing.T) {
 		t.Errorf("got %+v", d)
 	}
 	c.Max = 4
-	if _, d = Decide(c, State{}, Reading{At: start, Ready: 2, Actual: 4, Stuck: 2, Demand: inFlight(80, 14)}); d.Wanted != 4 {
+	r := Reading{At: start, Ready: 2, Actual: 4, Stuck: 2, Demand: inFlight(80, 14)}
+	if _, d = Decide(c, State{}, r); d.Wanted != 4 {
 		t.Errorf("over the maximum: %+v", d)
 	}
 }
@@ -295,14 +302,18 @@ func TestStuckReplicasAreReplacedWithinTheMaximum(t *testing.T) {
 func TestFullCacheGrows(t *testing.T) {
 	d := inFlight(4, 1)
 	d.CacheUse = inventory.Known(0.95)
-	if _, got := Decide(config(), State{}, Reading{At: start, Ready: 2, Actual: 2, Demand: d}); got.Wanted != 3 || got.Rule != "cache" {
+	_, got := Decide(config(), State{}, Reading{At: start, Ready: 2, Actual: 2, Demand: d})
+	if got.Wanted != 3 || got.Rule != "cache" {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestSumsSources(t *testing.T) {
 	sample := func(name string, n float64) Sample {
-		return Sample{Source: name, At: start, Step: 15 * time.Second, InFlight: inventory.Known(n), Rate: inventory.Known(n / 2)}
+		return Sample{
+			Source: name, At: start, Step: 15 * time.Second,
+			InFlight: inventory.Known(n), Rate: inventory.Known(n / 2),
+		}
 	}
 	d := Sum(start, []Sample{sample("gateway", 3), sample("prometheus", 4)})
 	if got := d.InFlight.Or(-1); !d.Known || got != 7 {
@@ -316,7 +327,7 @@ func TestSumsSources(t *testing.T) {
 		"negative":        func(s *Sample) { s.InFlight = inventory.Known(-1.0) },
 		"not a number":    func(s *Sample) { s.Rate = inventory.Known(math.NaN()) },
 		"infinite":        func(s *Sample) { s.InFlight = inventory.Known(math.Inf(1)) },
-		"empty":           func(s *Sample) { s.InFlight, s.Rate = inventory.Fact[float64]{}, inventory.Fact[float64]{} },
+		"empty":           func(s *Sample) { s.InFlight = inventory.Fact[float64]{}; s.Rate = s.InFlight },
 		"without step":    func(s *Sample) { s.Step = 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
