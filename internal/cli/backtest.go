@@ -35,6 +35,7 @@ type backtestFlags struct {
 	decisions   string
 	asSessions  bool
 	idle        string
+	fleet       replay.FleetOptions
 }
 
 // addTrace adds the flags that say what is replayed and what a restart costs.
@@ -64,13 +65,24 @@ unknown time and ends an idle period. A restart is charged where work comes back
 released resource.
 
 --as-sessions shows the cost of the machines as sessions: each ends after --idle without
-work, and is started again when its work comes back.`,
+work, and is started again when its work comes back.
+
+--arrivals replays recorded requests of a serving fleet through policies with do: scale and
+fleet: paid replica hours, late answers and cold starts, next to KEDA, Knative and AWS
+target tracking with their defaults and to the smallest fixed fleet that is as punctual.`,
 		Example: `  curfew backtest --trace examples/data/gpus.csv.gz --restart-cost 5m
   curfew backtest --trace examples/data/gpus.csv.gz --as-sessions --idle 30m
   curfew backtest --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml -o html > replay.html
-  curfew backtest --trace examples/data/gpus.csv.gz --step 5m --price 3.06 -o json`,
+  curfew backtest --trace examples/data/gpus.csv.gz --step 5m --price 3.06 -o json
+  curfew backtest --arrivals examples/data/requests.csv.gz --policy examples/fleets/embed.yaml --profile a=40ms,b=60ms --max-batch 8 --late-after 1s`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := f.checkFleetFlags(c.Flags().Changed); err != nil {
+				return err
+			}
+			if f.fleet.Arrivals != "" {
+				return a.backtestFleets(f)
+			}
 			if c.Flags().Changed("idle") && !f.asSessions {
 				return usageError("--idle needs --as-sessions: give that as well")
 			}
@@ -79,6 +91,7 @@ work, and is started again when its work comes back.`,
 	}
 	fl := c.Flags()
 	f.addTrace(fl)
+	f.addFleet(fl)
 	fl.StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory to replay; repeatable")
 	fl.BoolVar(&f.asSessions, "as-sessions", false, "show what the machines would have cost as sessions")
 	fl.StringVar(&f.idle, "idle", "30m", "idle time after which a session ends, with --as-sessions")
@@ -109,6 +122,11 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	if len(f.policies) > 0 {
 		if set, err = govern.ReadPolicies(a.req, f.policies); err != nil {
 			return err
+		}
+		for _, p := range set.Policies {
+			if p.IsFleet() {
+				return usageError("policy %s scales fleet %s by its requests: replay it with --arrivals", p.Name, p.Do.Fleet)
+			}
 		}
 	}
 	if f.asSessions {

@@ -26,7 +26,8 @@ import (
 // serveFlags are the flags of serve.
 type serveFlags struct {
 	enforceFlags
-	listen, logFormat, lease string
+	listen, scalerListen string
+	logFormat, lease     string
 	// Of the simulated account.
 	speed, length, truth, history string
 	observe                       bool
@@ -70,6 +71,8 @@ mode is enforce, and governance of the resource. See docs/serve.md.`,
 	fl.BoolVar(&f.enforce, "enforce", false, "warn and act; without it nothing is sent and nothing changes")
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
 	fl.StringVar(&f.listen, "listen", defaultListen, "`address` of the HTTP server")
+	fl.StringVar(&f.scalerListen, "scaler-listen", "",
+		"`address` of the external scaler for KEDA, such as :8788 (default: none)")
 	fl.Var(ops.NewChoice("log-format", &f.logFormat, []string{"text", "json"}), "log-format",
 		"form of the log: text or json")
 	f.iam.add(fl, "by which the service assumes the configured roles and lists the organization")
@@ -111,7 +114,8 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	o := server.ServeOptions{
-		EnforceOptions: enforce, Listen: f.listen, JSON: f.logFormat == "json", Version: a.Version, Out: a.Stdout,
+		EnforceOptions: enforce, Listen: f.listen, ScalerListen: f.scalerListen, JSON: f.logFormat == "json",
+		Version: a.Version, Out: a.Stdout,
 		Hangup: a.hangups(), Mount: a.mount(ctx, f.demo),
 	}
 	if f.lease != "" {
@@ -120,6 +124,9 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		}
 	}
 	if f.demo {
+		if f.scalerListen != "" {
+			return usageError("--scaler-listen is not for --demo: the simulated account has no serving fleet")
+		}
 		return a.serveDemo(ctx, f, o)
 	}
 	if f.observe || f.length != "" || f.truth != "" || f.history != "" {

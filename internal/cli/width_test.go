@@ -38,6 +38,8 @@ var commandLines = []string{
 	"policy explain llm-playground --demo --policy examples/policies",
 	"policy test examples/policies/tests", "policy tune --trace examples/data/gpus.csv.gz",
 	"backtest --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml",
+	"backtest --arrivals examples/data/requests.csv.gz --policy examples/fleets/embed.yaml --profile a=40ms,b=60ms " +
+		"--max-batch 8 --late-after 1s",
 	"costs", "costs --by resource,duty", "costs units --counts gpu-hours --by team",
 	"costs shares examples/data/shares.csv", "budget", "budget holds",
 	"bill show", "bill reconcile", "bill import examples/data/focus-2026-10.csv --dry-run",

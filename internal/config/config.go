@@ -108,6 +108,8 @@ type Config struct {
 	AWS AWS `yaml:"aws"`
 	// Metrics are servers with recorded usage (docs/metrics.md).
 	Metrics Metrics `yaml:"metrics"`
+	// Fleets are serving fleets whose size is decided by their demand (docs/policies.md).
+	Fleets []Fleet `yaml:"fleets"`
 	// Machines are on-premises machines (docs/configuration.md).
 	Machines local.Machines `yaml:"machines"`
 	// Rates are the costs of on-premises machines.
@@ -331,6 +333,9 @@ func Decode(name string, src []byte, c *Config) error {
 		return placed(f, root, key, err)
 	}
 	if err := c.checkMetrics(f, root); err != nil {
+		return err
+	}
+	if err := c.checkFleets(f, root); err != nil {
 		return err
 	}
 	if err := c.checkPeople(f, root); err != nil {

@@ -12,7 +12,7 @@ import (
 
 // fleet is machines as an account has them: most of them busy, some idle, some of other
 // kinds, some of them unmeasured.
-func fleet(now time.Time, n int) []*Facts {
+func machines(now time.Time, n int) []*Facts {
 	var out []*Facts
 	for i := range n {
 		r := &inventory.Resource{
@@ -66,7 +66,7 @@ policies:
 // wanted.
 func BenchmarkEvaluate(b *testing.B) {
 	now := time.Date(2026, 1, 7, 12, 0, 0, 0, time.UTC)
-	machines := fleet(now, 1000)
+	machines := machines(now, 1000)
 	for _, tc := range []struct{ name, when string }{
 		{"contract", ""},
 		{"age", `resource.age > duration("12h")`},

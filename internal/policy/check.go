@@ -31,6 +31,9 @@ func Check(set *Set, g Governance) []Caution {
 	var out []Caution
 	for _, p := range set.Policies {
 		for _, check := range checks {
+			if p.IsFleet() && !check.ofFleets {
+				continue
+			}
 			if message := check.find(p, g); message != "" {
 				out = append(out, Caution{
 					Policy: p.Name, File: p.File, Line: p.Line, Rule: check.rule, Message: message,
@@ -45,20 +48,22 @@ func Check(set *Set, g Governance) []Caution {
 var checks = []struct {
 	rule string
 	find func(*Policy, Governance) string
+	// ofFleets is true for checks of policies that name a fleet as well.
+	ofFleets bool
 }{
-	{"everything", func(p *Policy, _ Governance) string {
+	{rule: "everything", find: func(p *Policy, _ Governance) string {
 		if !p.Select.isEmpty() {
 			return ""
 		}
 		return "it has no select, so it looks at every resource of every kind"
 	}},
-	{"inference", func(p *Policy, _ Governance) string {
+	{rule: "inference", find: func(p *Policy, _ Governance) string {
 		return p.destructiveMatchText("resource.purpose", string(inventory.Inference))
 	}},
-	{"production", func(p *Policy, _ Governance) string {
+	{rule: "production", find: func(p *Policy, _ Governance) string {
 		return p.destructiveMatchText("resource.environment", inventory.Production)
 	}},
-	{"untagged", func(p *Policy, _ Governance) string {
+	{rule: "untagged", find: func(p *Policy, _ Governance) string {
 		if !p.Do.Verb.IsDestructive() ||
 			p.canMatch("resource.environment", inventory.Production) || !p.canMatchUntagged() {
 			return ""
@@ -66,19 +71,19 @@ var checks = []struct {
 		return fmt.Sprintf("%s can match resources whose tags name no environment, and these may be production; "+
 			"where: !resource.production leaves them out", p.Do.Verb)
 	}},
-	{"persistent", func(p *Policy, _ Governance) string {
+	{rule: "persistent", find: func(p *Policy, _ Governance) string {
 		if !p.Do.Verb.IsDestructive() || !p.canMatch("resource.lifetime", string(inventory.Persistent)) {
 			return ""
 		}
 		return "it is not restricted to lifetime: ephemeral; persistent resources are never acted on by a policy"
 	}},
-	{"no-duration", func(p *Policy, _ Governance) string {
+	{rule: "no-duration", find: func(p *Policy, _ Governance) string {
 		if !slices.Contains(endingVerbs, p.Do.Verb) || p.Do.EvenIfBusy || p.Do.EvenIfUnknown || p.Horizon() > 0 {
 			return ""
 		}
 		return "it does not ask how long it has lasted (duty.lasting), so that a moment without work suffices"
 	}},
-	{"busy", func(p *Policy, _ Governance) string {
+	{rule: "busy", find: func(p *Policy, _ Governance) string {
 		switch {
 		case p.Do.EvenIfBusy:
 			return "even_if_busy: it ends work that is not saved"
@@ -87,7 +92,7 @@ var checks = []struct {
 		}
 		return ""
 	}},
-	{"disks", func(p *Policy, _ Governance) string {
+	{rule: "disks", ofFleets: true, find: func(p *Policy, _ Governance) string {
 		var scratch []string
 		if p.Do.LosesInstanceStore() {
 			scratch = append(scratch, "instance-store disks")
@@ -100,14 +105,18 @@ var checks = []struct {
 		}
 		return "it declares scratch: what is on " + strings.Join(scratch, " and ") + " is lost"
 	}},
-	{"unsupported", func(p *Policy, _ Governance) string {
+	{rule: "unsupported", ofFleets: true, find: func(p *Policy, _ Governance) string {
+		if p.IsFleet() {
+			return "no service sets the size of a fleet in this version; curfew serve tells it to KEDA and Prometheus, " +
+				"and curfew backtest --arrivals replays it"
+		}
 		if !slices.Contains(unsupportedVerbs, p.Do.Verb) {
 			return ""
 		}
 		return fmt.Sprintf("no cloud carries out %s in this version", p.Do.Verb)
 	}},
-	{"refused", func(p *Policy, _ Governance) string { return p.refusalReason() }},
-	{"limits", func(p *Policy, _ Governance) string {
+	{rule: "refused", find: func(p *Policy, _ Governance) string { return p.refusalReason() }},
+	{rule: "limits", find: func(p *Policy, _ Governance) string {
 		if p.Mode != Enforce || p.Limits.PerHour > 0 && p.Limits.Share > 0 && p.Limits.DollarsPerHour > 0 {
 			return ""
 		}
@@ -116,7 +125,7 @@ var checks = []struct {
 			"it enforces without limits of its own; where it has none %d an hour, %.0f%% and %s an hour apply",
 			d.PerHour, 100*d.Share, d.DollarsPerHour.Dollars())
 	}},
-	{"ungoverned", func(p *Policy, g Governance) string {
+	{rule: "ungoverned", find: func(p *Policy, g Governance) string {
 		compute := len(p.Select.Kind) == 0 || slices.ContainsFunc(p.Select.Kind, func(k string) bool {
 			return runsByItself(inventory.Kind(k))
 		})

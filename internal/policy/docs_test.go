@@ -66,7 +66,7 @@ func TestManualExamplesAreValid(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if read != 3 {
-		t.Errorf("%d files in the manual, want 3", read)
+	if read != 4 {
+		t.Errorf("%d files in the manual, want 4", read)
 	}
 }

@@ -21,6 +21,10 @@ func TestEqualComparesEveryField(t *testing.T) {
 			f.SetBool(true)
 		case int:
 			f.SetInt(1)
+		case string:
+			f.SetString("asg/a")
+		case float64:
+			f.SetFloat(0.5)
 		case map[string]string:
 			f.Set(reflect.ValueOf(map[string]string{"a": "b"}))
 		case []string:

@@ -21,6 +21,9 @@ func (p *Policy) Evaluate(f *Facts) Outcome {
 	if f.Stale || f.Resource == nil {
 		return Outcome{}
 	}
+	if p.IsFleet() {
+		return Outcome{Answer: p.fleetAnswer(f.Resource)}
+	}
 	e := evaluation{facts: f, resource: f.Resource, schedule: p.compiled}
 	out := Outcome{Answer: p.Select.match(f.Resource)}
 	if out.Answer == usage.False {
@@ -40,6 +43,9 @@ func (p *Policy) Evaluate(f *Facts) Outcome {
 func (p *Policy) Selects(f *Facts) usage.Tristate {
 	if f.Stale || f.Resource == nil {
 		return usage.Unknown
+	}
+	if p.IsFleet() {
+		return usage.FromBool(p.fleetAnswer(f.Resource) != usage.False)
 	}
 	answer, _ := p.evalWhere(&evaluation{facts: f, resource: f.Resource, schedule: p.compiled})
 	return usage.And(p.Select.match(f.Resource), answer)
@@ -294,6 +300,11 @@ func (p *Policy) Horizon() time.Duration {
 func (s *Set) Kinds() map[inventory.Kind]bool {
 	out := map[inventory.Kind]bool{}
 	for _, p := range s.Policies {
+		if p.IsFleet() {
+			kind, _ := p.Do.FleetResource()
+			out[kind] = true
+			continue
+		}
 		if len(p.Select.Kind) == 0 {
 			return nil
 		}

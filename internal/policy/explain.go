@@ -26,6 +26,9 @@ func (p *Policy) Explain(f *Facts) Outcome {
 			Parts: []Part{{Name: "select", Text: p.Select.describe(), Why: "the inventory is too old to act on"}},
 		}
 	}
+	if p.IsFleet() {
+		return p.explainFleet(f)
+	}
 	e := evaluation{facts: f, resource: f.Resource, schedule: p.compiled}
 	out := Outcome{Answer: usage.True, Next: p.Evaluate(f).Next}
 	for _, part := range []func(*evaluation) (Part, bool){

@@ -93,6 +93,16 @@ func (d *Do) write(b *strings.Builder) {
 	if d.Verb == PutRetention {
 		fmt.Fprintf(b, "        retention_days: %d\n", d.RetentionDays)
 	}
+	if d.Fleet != "" {
+		fmt.Fprintf(b, "        fleet: %s\n        min: %d\n        max: %d\n", scalarText(d.Fleet), d.Min, d.Max)
+		if d.Zero {
+			b.WriteString("        zero: true\n")
+		}
+		if d.Target > 0 {
+			fmt.Fprintf(b, "        target: %s\n", strconv.FormatFloat(d.Target, 'f', -1, 64))
+		}
+		return
+	}
 	if d.Verb == Scale && d.To != ThroughGroup {
 		fmt.Fprintf(b, "        to: %d\n", d.To)
 	}

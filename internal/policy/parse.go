@@ -18,6 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/plan/fleet"
 )
 
 // Parse parses a file of policies; name is used in errors. Every error is a *document.Error with
@@ -168,6 +169,12 @@ func (d *reader) policy(n ast.Node) (*Policy, error) {
 		_, whenErr := d.condition(when, p.When, true)
 		return nil, document.Join(err, whereErr, whenErr)
 	}
+	if p.IsFleet() {
+		if err := p.checkFleet(given); err != nil {
+			return nil, d.At(given["then"], "%s", err)
+		}
+		return p, nil
+	}
 	if p.Where == "" && p.When == "" && p.Schedule == nil {
 		return nil, d.At(given["name"], "policy %q has no condition: give it where, when or schedule", p.Name)
 	}
@@ -192,7 +199,7 @@ func (p *Policy) checkScale() error {
 	switch {
 	case !machines && !sized:
 		return errors.New(
-			"do: scale needs select: {kind: …}: autoscaling-group or endpoint with to, or instance without it")
+			"do: scale needs fleet, or select: {kind: …}: autoscaling-group or endpoint with to, or instance without it")
 	case machines && p.Do.To != ThroughGroup:
 		return errors.New("do: scale of machines has no to: each ends through its group, which becomes one smaller")
 	case sized && p.Do.To == ThroughGroup:
@@ -332,7 +339,7 @@ func (d *reader) then(n ast.Node, p *Policy) error {
 	switch {
 	case p.Do.Verb == "":
 		return d.At(n, "then needs a do: what to do")
-	case p.Do.Verb.IsDestructive() && !grace:
+	case p.Do.Verb.IsDestructive() && !grace && !p.IsFleet():
 		return d.At(n, "do: %s takes something away, so it needs a warning with an explicit grace before it, as in - "+
 			"warn: {grace: 30m}", p.Do.Verb)
 	}
@@ -389,6 +396,11 @@ var options = []struct {
 	{"tags", []string{string(Tag)}, true},
 	{"retention_days", []string{string(PutRetention)}, true},
 	{"to", []string{string(Scale)}, false},
+	{"fleet", []string{string(Scale)}, false},
+	{"min", []string{string(Scale)}, false},
+	{"max", []string{string(Scale)}, false},
+	{"zero", []string{string(Scale)}, false},
+	{"target", []string{string(Scale)}, false},
 }
 
 // Verbs returns all verbs of actions, from the least to the most harmful.
@@ -442,12 +454,29 @@ func (d *reader) do(n ast.Node, do *Do) error {
 			do.To, err = d.Count(n, "to", 0, math.MaxInt32)
 			return err
 		}),
+		document.Optional("fleet", "serving fleet to keep at the size that its demand needs: asg/NAME or endpoint/NAME",
+			func(n ast.Node) error { return d.readFleet(n, do) }),
+		document.Optional("min", "least replicas of the fleet", func(n ast.Node) (err error) {
+			do.Min, err = d.Count(n, "min", 0, fleet.MaxReplicas)
+			return err
+		}),
+		document.Optional("max", "most replicas of the fleet", func(n ast.Node) (err error) {
+			do.Max, err = d.Count(n, "max", 1, fleet.MaxReplicas)
+			return err
+		}),
+		document.Optional("zero", "let the fleet have no replica without requests; min is 0 then",
+			func(n ast.Node) (err error) { do.Zero, err = d.Flag(n, "zero"); return err }),
+		document.Optional("target", "utilization of the replicas to aim for, over 0 to 1",
+			func(n ast.Node) error { return d.readTarget(n, do) }),
 	)
 	if err != nil {
 		return err
 	}
 	if do.Verb == Scale && given["to"] == nil {
 		do.To = ThroughGroup
+	}
+	if err := d.fleetKeys(n, given); err != nil {
+		return err
 	}
 	for _, old := range []string{"scratch_disks", "save_disks"} {
 		if key := given[old]; key != nil && given["disks"] != nil {

@@ -190,7 +190,7 @@ func TestParseErrorPositions(t *testing.T) {
 		{
 			"a size of anything",
 			head + "  - name: a\n    when: 'true'\n    then: [{warn: {grace: 1h}}, {do: scale, to: 2}]\n", 5, 5,
-			"do: scale needs select",
+			"do: scale needs fleet, or select",
 		},
 		{
 			"a group without a size",

@@ -131,6 +131,13 @@ type Do struct {
 	Tags map[string]string
 	// RetentionDays is for put-retention; To is the size for scale, at least 0, or ThroughGroup.
 	RetentionDays, To int
+	// Fleet is the serving fleet that scale keeps between Min and Max by its demand, such as
+	// "asg/embed"; empty: scale makes resources smaller, to To. Zero allows a Min of 0. Target is
+	// the utilization to aim for, over 0 to 1; 0 is the default of the planner.
+	Fleet    string
+	Min, Max int
+	Zero     bool
+	Target   float64
 	// Change is the fix priced by a finding; zero for policies.
 	Change change.Change
 	// Members are the machines to end instead of setting a size; To is ThroughGroup then. Policies
@@ -144,6 +151,7 @@ func (d *Do) Equal(o *Do) bool {
 		d.ScratchDisks == o.ScratchDisks && d.SaveDisks == o.SaveDisks &&
 		d.ScratchInstanceStore == o.ScratchInstanceStore &&
 		d.ScratchRoot == o.ScratchRoot && d.RetentionDays == o.RetentionDays && d.To == o.To &&
+		d.Fleet == o.Fleet && d.Min == o.Min && d.Max == o.Max && d.Zero == o.Zero && d.Target == o.Target &&
 		maps.Equal(d.Tags, o.Tags) && slices.Equal(d.Members, o.Members) && d.Change.Equal(o.Change)
 }
 

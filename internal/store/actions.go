@@ -114,6 +114,11 @@ type actionDoc struct {
 	Tags          map[string]string `json:"tags,omitempty"`
 	RetentionDays int               `json:"retention_days,omitempty"`
 	To            int               `json:"to,omitempty"`
+	Fleet         string            `json:"fleet,omitempty"`
+	Min           int               `json:"min,omitempty"`
+	Max           int               `json:"max,omitempty"`
+	Zero          bool              `json:"zero,omitempty"`
+	Target        float64           `json:"target,omitempty"`
 	Change        change.Change     `json:"change,omitzero"`
 	Members       []string          `json:"members,omitempty"`
 }

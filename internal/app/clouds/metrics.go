@@ -77,6 +77,12 @@ func metricsOptions(req *runtime.Request, s config.MetricsSource) (prom.Options,
 	return o, err
 }
 
+// MetricsAccess settles the address and the credentials of a configured server.
+func MetricsAccess(req *runtime.Request, s config.MetricsSource) (prom.Access, error) {
+	o, err := metricsOptions(req, s)
+	return o.Access, err
+}
+
 // clientTLS returns the authorities and the certificate that are configured; nil for none.
 func clientTLS(req *runtime.Request, s config.MetricsSource) (*tls.Config, error) {
 	if s.CAFile == "" && s.CertFile == "" {

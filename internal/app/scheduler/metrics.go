@@ -33,6 +33,8 @@ type Metrics struct {
 	losses   prometheus.Counter
 	reloads  *prometheus.CounterVec
 	valid    prometheus.Gauge
+	// replicas are the sizes of serving fleets.
+	replicas *prometheus.GaugeVec
 	// Of the newest round.
 	resources, verdicts, running, wasted, missing *prometheus.GaugeVec
 
@@ -73,6 +75,8 @@ func newMetrics(s *Scheduler) *Metrics {
 			Namespace: "curfew", Name: "config_valid",
 			Help: "1 while the newest configuration is in force, 0 while an earlier one is kept.",
 		}),
+		replicas: gauge("fleet_replicas", "Replicas of a serving fleet: wanted by its demand, actual as they were seen, "+
+			"min and max of its policy; absent where unknown.", "fleet", "kind"),
 		resources: gauge("resources", "Resources in the newest pass.", "source"),
 		verdicts:  gauge("verdicts", "Machines by duty, in the newest pass.", "source", "state"),
 		running:   gauge("running_dollars_per_hour", "Hourly cost of the machines, in the newest pass.", "source"),
@@ -117,7 +121,7 @@ func newMetrics(s *Scheduler) *Metrics {
 func (m *Metrics) own() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.rounds, m.duration, m.calls, m.costs, m.actions, m.failures, m.told, m.errors, m.losses, m.reloads, m.valid,
-		m.resources, m.verdicts, m.running, m.wasted, m.missing, m,
+		m.replicas, m.resources, m.verdicts, m.running, m.wasted, m.missing, m,
 	}
 }
 
@@ -230,6 +234,20 @@ func (m *Metrics) Told(accepted bool) {
 		result = notified
 	}
 	m.told.WithLabelValues(result).Inc()
+}
+
+// FleetReplicas is a size of a serving fleet; Kind is wanted, actual, min or max.
+type FleetReplicas struct {
+	Fleet, Kind string
+	Replicas    int
+}
+
+// Fleets replaces the sizes of all serving fleets.
+func (m *Metrics) Fleets(sizes []FleetReplicas) {
+	m.replicas.Reset()
+	for _, s := range sizes {
+		m.replicas.WithLabelValues(s.Fleet, s.Kind).Set(float64(s.Replicas))
+	}
 }
 
 func (m *Metrics) reloaded(err error) {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/app/act"
 	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/fleets"
 	"github.com/curfew-dev/curfew/internal/app/govern"
 	"github.com/curfew-dev/curfew/internal/app/replay"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
@@ -40,6 +41,8 @@ type ServeOptions struct {
 	act.EnforceOptions
 	// Listen is the address of its HTTP server.
 	Listen string
+	// ScalerListen is the address of the external scaler for KEDA; empty serves none.
+	ScalerListen string
 	// LeaseTTL is for how long a source is taken; 0 is the usual time.
 	LeaseTTL time.Duration
 	// Hangup, when set, asks to read the configuration again.
@@ -79,6 +82,7 @@ type server struct {
 	log       *slog.Logger
 	scheduler *scheduler.Scheduler
 	pace      *pace
+	fleets    *fleets.Watcher
 	// certificate is the TLS certificate of the server; nil without TLS.
 	certificate *certificate
 
@@ -125,6 +129,7 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 	serving.InUse = &atomic.Pointer[config.Config]{}
 	v := &server{req: serving.Request(), o: o, store: s, log: log}
 	v.pace = &pace{log: log, per: map[string]asks{}}
+	v.fleets = fleets.NewWatcher(log)
 	if err := v.pace.remember(ctx, s); err != nil {
 		return err
 	}
@@ -156,6 +161,13 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 		return err
 	}
 	defer end()
+	if o.ScalerListen != "" {
+		ending, err := v.listenScaler(ctx, o.ScalerListen)
+		if err != nil {
+			return err
+		}
+		defer ending()
+	}
 	mode := "observing: nothing is warned of or acted on without --enforce"
 	if o.Enforce {
 		mode = "enforcing: what policies in mode enforce propose is carried out"
@@ -170,6 +182,7 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 			Store: s, Sources: v.recorded, Holder: v.scheduler.Holder, TTL: o.LeaseTTL, Log: log,
 		})
 	})
+	wg.Go(func() { v.fleets.Run(watching, v.req.Now, func() { v.scheduler.Metrics.Fleets(v.fleets.Sizes()) }) })
 	wg.Go(func() { sessions.KeepServed(watching, v.req, log, v.kept.Load) })
 	err = v.scheduler.Run(ctx)
 	stop()
@@ -253,6 +266,10 @@ func (v *server) load(ctx context.Context) ([]scheduler.Source, error) {
 	if v.set != nil && (cfg.DatabaseURL != v.cfg.DatabaseURL || cfg.DataDir != v.cfg.DataDir) {
 		return nil, runtime.Invalid("the state is another one: start again to change data_dir or database_url")
 	}
+	followed, err := fleets.Configure(req, cfg, set)
+	if err != nil {
+		return nil, err
+	}
 	v.listed(ctx, cfg)
 	sources, err := v.sources(ctx, cfg, set, fmt.Sprint(v.generation+1))
 	if err != nil {
@@ -264,6 +281,7 @@ func (v *server) load(ctx context.Context) ([]scheduler.Source, error) {
 	v.cfg, v.set, v.files, v.generation = cfg, set, files, v.generation+1
 	v.kept.Store(&runtime.GovernedConfig{Config: cfg, Decider: by})
 	v.req.InUse.Store(&read)
+	v.fleets.Set(followed)
 	return sources, v.pace.configure(cfg)
 }
 

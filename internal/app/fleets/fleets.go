@@ -1,0 +1,282 @@
+// Package fleets decides the sizes of serving fleets while the service runs, and tells them to other
+// autoscalers. It changes nothing itself.
+package fleets
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/scheduler"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/metrics/serving"
+	"github.com/curfew-dev/curfew/internal/plan/fleet"
+	"github.com/curfew-dev/curfew/internal/policy"
+)
+
+// readTimeout bounds one reading of a fleet, which is less than the time between two.
+const readTimeout = 10 * time.Second
+
+// Status is a fleet as it was decided last.
+type Status struct {
+	ID, Policy string
+	Bounds     fleet.Bounds
+	// Decision is the newest one; its time is zero before the first.
+	Decision fleet.Decision
+	// Target is the size that other autoscalers are told. It is false in Known until the replicas were
+	// seen once.
+	Target int
+	Known  bool
+	// Replicas serve or start, by their metrics; unknown where ReplicasKnown is false.
+	Replicas      int
+	ReplicasKnown bool
+}
+
+// reader reads one source of demand.
+type reader interface {
+	Read(ctx context.Context, now time.Time) serving.Reading
+}
+
+// watched is one fleet with its memory.
+type watched struct {
+	config  fleet.Config
+	readers []reader
+	state   fleet.State
+	status  Status
+}
+
+// Watcher decides about the fleets of a configuration.
+type Watcher struct {
+	log *slog.Logger
+	// Decided, when set, is called with each decision and what it was made of.
+	Decided func(id string, c fleet.Config, r fleet.Reading, d fleet.Decision)
+
+	mu      sync.Mutex
+	fleets  map[string]*watched
+	changed chan struct{}
+}
+
+// NewWatcher returns a watcher of no fleets.
+func NewWatcher(log *slog.Logger) *Watcher {
+	return &Watcher{log: log, fleets: map[string]*watched{}, changed: make(chan struct{})}
+}
+
+// Configured are the fleets of a configuration and its policies.
+type Configured map[string]*watched
+
+// Configure makes the fleets that both the configuration and a policy name. A fleet that two
+// policies name is an error: a fleet has one owner of its bounds.
+func Configure(req *runtime.Request, cfg config.Config, set *policy.Set) (Configured, error) {
+	out := Configured{}
+	for _, p := range set.Policies {
+		if !p.IsFleet() {
+			continue
+		}
+		if other := out[p.Do.Fleet]; other != nil {
+			return nil, runtime.Invalid("policies %s and %s both scale fleet %s: keep one", other.status.Policy, p.Name,
+				p.Do.Fleet)
+		}
+		w, err := newWatched(req, cfg, p)
+		if err != nil {
+			return nil, runtime.Invalid("fleets: %s: %w", p.Do.Fleet, err)
+		}
+		out[p.Do.Fleet] = w
+	}
+	return out, nil
+}
+
+// newWatched makes one fleet; one that the configuration does not have has no source of demand.
+func newWatched(req *runtime.Request, cfg config.Config, p *policy.Policy) (*watched, error) {
+	w := &watched{status: Status{ID: p.Do.Fleet, Policy: p.Name, Bounds: p.Do.FleetBounds()}}
+	i := slices.IndexFunc(cfg.Fleets, func(f config.Fleet) bool { return f.ID == p.Do.Fleet })
+	if i < 0 {
+		return w, nil
+	}
+	one := cfg.Fleets[i]
+	var err error
+	if w.config, err = one.Decided(); err != nil {
+		return nil, err
+	}
+	w.config.Bounds, w.config.Target = w.status.Bounds, p.Do.Target
+	if w.config.Zero {
+		// Metrics of model servers end with the last of them: nothing would say that callers wait.
+		w.config.Bounds = fleet.Bounds{Min: 1, Max: w.config.Max}
+	}
+	for _, d := range one.Demand {
+		access, err := clouds.MetricsAccess(req, cfg.Metrics.Source(d.URL))
+		if err != nil {
+			return nil, err
+		}
+		step := d.Step
+		if step == 0 {
+			step = fleet.DefaultInterval
+		}
+		r, err := serving.New(serving.Options{Access: access, Server: d.Server, Select: d.Select, Step: step})
+		if err != nil {
+			return nil, err
+		}
+		w.readers = append(w.readers, r)
+	}
+	return w, w.config.Check()
+}
+
+// Set puts fleets in force. Those that were there keep their memory.
+func (w *Watcher) Set(c Configured) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, one := range c {
+		switch old := w.fleets[id]; {
+		case old != nil:
+			one.state = old.state
+			status := old.status
+			status.Policy, status.Bounds = one.status.Policy, one.status.Bounds
+			one.status = status
+		case len(one.readers) == 0:
+			w.log.Warn("the demand for a fleet is unknown: fleets in curfew.yaml does not have it", "fleet", id)
+		case one.status.Bounds.Zero:
+			w.log.Warn("a fleet keeps one replica: its metrics end with the last one", "fleet", id)
+		}
+	}
+	w.fleets = c
+}
+
+// Run decides until the context ends, and calls looked after each look.
+func (w *Watcher) Run(ctx context.Context, now func() time.Time, looked func()) {
+	tick := time.NewTicker(fleet.DefaultInterval)
+	defer tick.Stop()
+	for {
+		w.Look(ctx, now())
+		looked()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Look reads every fleet and decides once.
+func (w *Watcher) Look(ctx context.Context, now time.Time) {
+	w.mu.Lock()
+	ids := slices.Sorted(maps.Keys(w.fleets))
+	w.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, id := range ids {
+		wg.Go(func() { w.look(ctx, id, now) })
+	}
+	wg.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+func (w *Watcher) look(ctx context.Context, id string, now time.Time) {
+	w.mu.Lock()
+	one := w.fleets[id]
+	w.mu.Unlock()
+	if one == nil || len(one.readers) == 0 {
+		return
+	}
+	bounded, stop := context.WithTimeout(ctx, readTimeout)
+	defer stop()
+	reading, replicas, seen := one.read(bounded, now)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fleets[id] != one {
+		return // another configuration is in force
+	}
+	one.status.Replicas, one.status.ReplicasKnown = replicas, seen
+	if !one.status.Known {
+		if !seen {
+			w.log.Warn("the size of a fleet is unknown", "fleet", id, "why", reading.Demand.Why)
+			return
+		}
+		one.status.Target = replicas
+	}
+	reading.Actual = one.status.Target // others were told so, and follow in their time
+	before := one.status
+	var d fleet.Decision
+	one.state, d = fleet.Decide(one.config, one.state, reading)
+	one.status.Decision, one.status.Target, one.status.Known = d, d.Wanted, true
+	if w.Decided != nil {
+		w.Decided(id, one.config, reading, d)
+	}
+	if d.Wanted != before.Target || d.Known != before.Decision.Known || before.Decision.At.IsZero() {
+		w.log.Info("fleet", "fleet", id, "policy", one.status.Policy, "wanted", d.Wanted, "from", before.Target,
+			"rule", d.Rule, "why", d.Why)
+	}
+}
+
+// read asks all sources. Seen is false where the number of replicas is unknown.
+func (one *watched) read(ctx context.Context, now time.Time) (r fleet.Reading, replicas int, seen bool) {
+	r.At, seen = now, true
+	readings := make([]serving.Reading, len(one.readers))
+	var wg sync.WaitGroup
+	for i, source := range one.readers {
+		wg.Go(func() { readings[i] = source.Read(ctx, now) })
+	}
+	wg.Wait()
+	var samples []fleet.Sample
+	for _, got := range readings {
+		samples = append(samples, got.Sample)
+		seen = seen && got.Replicas
+		r.Ready += got.Ready
+		replicas += got.Ready + got.Starting
+	}
+	r.Demand = fleet.Sum(now, samples)
+	return r, replicas, seen
+}
+
+// All returns the fleets, ordered by id.
+func (w *Watcher) All() []Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []Status
+	for _, id := range slices.Sorted(maps.Keys(w.fleets)) {
+		out = append(out, w.fleets[id].status)
+	}
+	return out
+}
+
+// Sizes returns the sizes of the fleets for metrics. Those that are unknown are left out.
+func (w *Watcher) Sizes() []scheduler.FleetReplicas {
+	var out []scheduler.FleetReplicas
+	for _, s := range w.All() {
+		add := func(kind string, n int) {
+			out = append(out, scheduler.FleetReplicas{Fleet: s.ID, Kind: kind, Replicas: n})
+		}
+		add("min", s.Bounds.Min)
+		add("max", s.Bounds.Max)
+		if s.Known {
+			add("wanted", s.Target)
+		}
+		if s.ReplicasKnown {
+			add("actual", s.Replicas)
+		}
+	}
+	return out
+}
+
+// One returns a fleet, and false where there is none of the id.
+func (w *Watcher) One(id string) (Status, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	one := w.fleets[id]
+	if one == nil {
+		return Status{}, false
+	}
+	return one.status, true
+}
+
+// Changed returns a channel that is closed after the next look.
+func (w *Watcher) Changed() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changed
+}

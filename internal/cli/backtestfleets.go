@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/curfew-dev/curfew/internal/app/govern"
+	"github.com/curfew-dev/curfew/internal/app/replay"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
+)
+
+// addFleet adds the flags of a replay of recorded arrivals.
+func (f *backtestFlags) addFleet(fl *pflag.FlagSet) {
+	fl.StringVar(&f.fleet.Arrivals, "arrivals", "",
+		"recorded requests (CSV) `file` to replay policies of serving fleets on, in place of --trace")
+	fl.StringVar(&f.fleet.Profile, "profile", "", "with --arrivals: time of n requests on a replica, `a=48ms,b=1.74s` is a·n + b")
+	fl.StringVar(&f.fleet.ProfileTokens, "profile-tokens", "",
+		"with --arrivals: tokens `in,out` of the requests of the profile (default: the mean of the file)")
+	fl.IntVar(&f.fleet.MaxBatch, "max-batch", 0, "with --arrivals: most requests of a batch")
+	fl.IntVar(&f.fleet.MaxRunning, "max-running", 0,
+		"with --arrivals: most requests side by side, of a server that batches continuously")
+	fl.StringVar(&f.fleet.LateAfter, "late-after", "", "with --arrivals: `latency` after which an answer is late: 4s")
+	fl.StringVar(&f.fleet.ColdStart, "cold-start", "3m", "with --arrivals: `time` from the start of a replica until it serves")
+	fl.BoolVar(&f.fleet.Tune, "tune", false, "with --arrivals: find the setting with the fewest hours, in hindsight")
+}
+
+// ofFleets are the flags that only a replay of arrivals has, ofTraces those that it has not.
+var (
+	ofFleets = []string{"profile", "profile-tokens", "max-batch", "max-running", "late-after", "cold-start", "tune"}
+	ofTraces = []string{
+		"trace", "step", "restart-cost", "idle-below", "resource", "tz", "as-sessions", "idle", "caps", "every",
+		"decisions", "baselines",
+	}
+)
+
+// checkFleetFlags refuses flags of one kind of replay with the other.
+func (f *backtestFlags) checkFleetFlags(changed func(string) bool) error {
+	refused, with := ofFleets, "needs --arrivals"
+	if f.fleet.Arrivals != "" {
+		refused, with = ofTraces, "does not go with --arrivals"
+	}
+	for _, flag := range refused {
+		if changed(flag) {
+			return usageError("curfew backtest: --%s %s", flag, with)
+		}
+	}
+	if f.fleet.Arrivals != "" && len(f.policies) == 0 {
+		return usageError("curfew backtest: --arrivals needs --policy: a file with do: scale and fleet")
+	}
+	return nil
+}
+
+// backtestFleets replays policies of serving fleets on recorded arrivals.
+func (a *app) backtestFleets(f backtestFlags) error {
+	set, err := govern.ReadPolicies(a.req, f.policies)
+	if err != nil {
+		return err
+	}
+	f.fleet.Columns, f.fleet.Price = f.columns, f.price
+	doc, err := replay.Fleets(a.req, f.fleet, set)
+	if err != nil {
+		return err
+	}
+	next := []string{"curfew policy check"}
+	for _, p := range f.policies {
+		next[0] += " " + plain.Shell(p)
+	}
+	return a.show(doc, func() report.Sheet { return report.FleetReplay(doc, next) })
+}

@@ -1,0 +1,103 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/plan/capacity"
+	"github.com/curfew-dev/curfew/internal/plan/fleet"
+	"github.com/curfew-dev/curfew/internal/policy"
+)
+
+// Fleet is a serving fleet: what one replica can do, and where its demand is read. Its bounds are in
+// a policy.
+type Fleet struct {
+	// ID is the fleet as policies name it: asg/embed, endpoint/embed.
+	ID string `yaml:"id" form:"required"`
+	// Profile is the time of n requests on one replica: a=48ms,b=1.74s is a·n + b.
+	Profile string `yaml:"profile" form:"required"`
+	// MaxBatch is the most requests of one batch. A fleet has max_batch or max_running.
+	MaxBatch int `yaml:"max_batch"`
+	// MaxRunning is the most requests side by side, of a server that batches continuously.
+	MaxRunning int `yaml:"max_running"`
+	// LateAfter is the latency that an answer should keep.
+	LateAfter time.Duration `yaml:"late_after" form:"required"`
+	// AddTime is the time from the start of a replica until it serves, until it has been measured;
+	// 0 is 5m.
+	AddTime time.Duration `yaml:"add_time"`
+	// Stabilization is the time throughout which fewer replicas have to be enough; 0 is the time to
+	// add one, and at least 5m.
+	Stabilization time.Duration `yaml:"stabilization"`
+	// Demand are the sources of demand, which are added: each is for other replicas.
+	Demand []FleetDemand `yaml:"demand" form:"required"`
+}
+
+// FleetDemand is a server that speaks Prometheus's HTTP API and has the metrics of model servers.
+type FleetDemand struct {
+	// URL is its address without /api/v1. Credentials are those of the same url in metrics.sources.
+	URL string `yaml:"url" form:"required"`
+	// Server is the kind of model server: kserve, llama.cpp, sglang, tgi, triton, vllm.
+	Server string `yaml:"server" form:"required"`
+	// Select are matchers of the labels of the replicas: job="embed".
+	Select string `yaml:"select" form:"required"`
+	// Step is the time between two scrapes; 0 is 15s.
+	Step time.Duration `yaml:"step"`
+}
+
+// Decided returns the fleet as decisions need it, without its bounds and its target.
+func (f Fleet) Decided() (fleet.Config, error) {
+	profile, err := capacity.ParseProfile(f.Profile)
+	if err != nil {
+		return fleet.Config{}, err
+	}
+	c := fleet.Config{
+		Server:  fleet.Server{Law: fleet.Batch, Profile: profile, Limit: f.MaxBatch, Objective: f.LateAfter},
+		AddTime: f.AddTime, Stabilization: f.Stabilization,
+	}
+	if f.MaxRunning > 0 {
+		c.Server.Law, c.Server.Limit = fleet.Concurrency, f.MaxRunning
+	}
+	return c, c.Server.Check()
+}
+
+// check returns an error for a fleet that cannot be decided about.
+func (f Fleet) check() error {
+	switch {
+	case !policy.IsFleetID(f.ID):
+		return fmt.Errorf("id %q is not the id of a fleet, such as asg/NAME or endpoint/NAME", f.ID)
+	case f.MaxBatch < 0 || f.MaxRunning < 0 || (f.MaxBatch > 0) == (f.MaxRunning > 0):
+		return errors.New("give max_batch or max_running, and not both")
+	case f.AddTime < 0 || f.Stabilization < 0:
+		return errors.New("add_time and stabilization must not be negative")
+	case len(f.Demand) == 0:
+		return errors.New("a fleet needs a source of demand")
+	}
+	for _, d := range f.Demand {
+		if d.URL == "" || d.Server == "" || strings.TrimSpace(d.Select) == "" || d.Step < 0 {
+			return errors.New("a source of demand needs url, server and select, and a step that is not negative")
+		}
+	}
+	_, err := f.Decided()
+	return err
+}
+
+// checkFleets checks the fleets; each id once.
+func (c *Config) checkFleets(f *document.File, root ast.Node) error {
+	seen := map[string]bool{}
+	for i, one := range c.Fleets {
+		err := one.check()
+		if err == nil && seen[one.ID] {
+			err = fmt.Errorf("%s is there already", one.ID)
+		}
+		if err != nil {
+			return placed(f, root, fmt.Sprintf("fleets[%d]", i), err)
+		}
+		seen[one.ID] = true
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+// Package serving reads the demand for a fleet of model servers from a server that speaks
+// Prometheus's HTTP API: requests in flight, their rate, the use of the KV cache, and which replicas
+// serve.
+package serving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/metrics/httpapi"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/plan/fleet"
+)
+
+// names are the metrics of a model server; older names follow newer ones.
+type names struct {
+	// anchor is a metric that each replica exports all the time.
+	anchor string
+	// inFlight are expressions whose sum is the requests in service and waiting. %s is a selection
+	// of labels.
+	inFlight []string
+	// rate is the requests a second; empty where the server does not count them.
+	rate string
+	// cache is the used share of the KV cache; empty where there is none.
+	cache string
+}
+
+// servers are the model servers by kind. vLLM:
+// https://docs.vllm.ai/en/latest/usage/metrics.html; SGLang:
+// https://docs.sglang.ai/references/production_metrics.html; TGI:
+// https://huggingface.co/docs/text-generation-inference/reference/metrics; Triton:
+// https://docs.nvidia.com/deeplearning/triton-inference-server (metrics); llama.cpp:
+// tools/server/README.md; KServe: https://kserve.github.io/website (Prometheus metrics).
+// Triton and KServe count no running requests: seconds of work that ended a second are as many by
+// Little's law.
+var servers = map[string]names{
+	"vllm": {
+		anchor:   "vllm:num_requests_running",
+		inFlight: []string{"sum(vllm:num_requests_running%s)", "sum(vllm:num_requests_waiting%s)"},
+		rate:     "sum(rate(vllm:request_success_total%s[1m]))",
+		cache:    `max({__name__=~"vllm:kv_cache_usage_perc|vllm:gpu_cache_usage_perc"%s})`,
+	},
+	"sglang": {
+		anchor:   "sglang:num_running_reqs",
+		inFlight: []string{"sum(sglang:num_running_reqs%s)", "sum(sglang:num_queue_reqs%s)"},
+		rate:     "sum(rate(sglang:num_requests_total%s[1m]))",
+		cache:    "max(sglang:token_usage%s)",
+	},
+	"tgi": {
+		anchor:   "tgi_queue_size",
+		inFlight: []string{"sum(tgi_batch_current_size%s)", "sum(tgi_queue_size%s)"},
+		rate:     "sum(rate(tgi_request_count%s[1m]))",
+	},
+	"llama.cpp": {
+		anchor:   "llamacpp:requests_processing",
+		inFlight: []string{"sum(llamacpp:requests_processing%s)", "sum(llamacpp:requests_deferred%s)"},
+		cache:    "max(llamacpp:kv_cache_usage_ratio%s)",
+	},
+	"triton": {
+		anchor:   "nv_inference_request_success",
+		inFlight: []string{"sum(rate(nv_inference_request_duration_us%s[1m])) / 1e6"},
+		rate:     "sum(rate(nv_inference_request_success%s[1m]))",
+	},
+	"kserve": {
+		anchor:   "request_predict_seconds_count",
+		inFlight: []string{"sum(rate(request_predict_seconds_sum%s[1m]))"},
+		rate:     "sum(rate(request_predict_seconds_count%s[1m]))",
+	},
+}
+
+// Kinds returns the kinds of model servers that are read.
+func Kinds() []string { return slices.Sorted(maps.Keys(servers)) }
+
+// Options locate the metrics of one fleet.
+type Options struct {
+	Access httpapi.Access
+	// Server is one of Kinds.
+	Server string
+	// Select are matchers of the labels of the targets: job="embed". It must not be empty: a fleet
+	// is not every server that there is.
+	Select string
+	// Step is the time between two scrapes.
+	Step time.Duration
+}
+
+// Bounds of one answer: a single number.
+const (
+	maxAnswer = 1 << 20
+	maxSeries = 10
+)
+
+// Reader reads the demand for one fleet.
+type Reader struct {
+	api     *httpapi.Client
+	names   names
+	options Options
+}
+
+// New returns a reader. It makes no call.
+func New(o Options) (*Reader, error) {
+	n, known := servers[o.Server]
+	switch {
+	case !known:
+		return nil, fmt.Errorf("server %q is not known; it is one of %s", o.Server, strings.Join(Kinds(), ", "))
+	case strings.TrimSpace(o.Select) == "" || strings.ContainsAny(o.Select, "{}"):
+		return nil, fmt.Errorf(`select %q: write matchers of labels, such as job="embed"`, o.Select)
+	case o.Step <= 0:
+		return nil, errors.New("the step must be over 0")
+	}
+	api, err := httpapi.New(o.Access, httpapi.Limits{Bytes: maxAnswer, Series: maxSeries})
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{api: api, names: n, options: o}, nil
+}
+
+// Reading is the demand for a fleet and its replicas at a moment.
+type Reading struct {
+	Sample fleet.Sample
+	// Ready replicas export metrics. Starting ones are targets that never answered.
+	Ready, Starting int
+	// Replicas is false where their number is unknown.
+	Replicas bool
+}
+
+// Read reads the fleet at a time. What goes wrong is the problem of the sample, which makes demand
+// unknown: a target that answered within an hour and is silent now, a replica without the metric, a
+// failed query.
+func (r *Reader) Read(ctx context.Context, now time.Time) Reading {
+	out := Reading{Sample: fleet.Sample{Source: r.options.Server + " at " + r.api.Host(), Step: r.options.Step}}
+	if err := r.read(ctx, now, &out); err != nil {
+		out.Sample.Problem = err.Error()
+	}
+	return out
+}
+
+func (r *Reader) read(ctx context.Context, now time.Time, out *Reading) error {
+	braces, bare := "{"+r.options.Select+"}", ", "+r.options.Select
+	targets, err := r.number(ctx, now, "count(up"+braces+")")
+	if err != nil {
+		return err
+	}
+	up, err := r.number(ctx, now, "count(up"+braces+" == 1)")
+	if err != nil {
+		return err
+	}
+	lost, err := r.number(ctx, now, "count((max_over_time(up"+braces+"[1h]) == 1) and (up"+braces+" == 0))")
+	if err != nil {
+		return err
+	}
+	ready, err := r.number(ctx, now, "count(count by (instance) ("+r.names.anchor+braces+"))")
+	switch {
+	case err != nil:
+		return err
+	case !targets.Known():
+		return fmt.Errorf("no target has the labels %s", r.options.Select)
+	}
+	out.Replicas = true
+	out.Ready, out.Starting = int(ready.Or(0)), int(targets.Or(0)-up.Or(0)-lost.Or(0))
+	switch {
+	case lost.Or(0) > 0:
+		return fmt.Errorf("%s of %s answered before and is silent", plain.Number(lost.Or(0), 0),
+			plain.Count(int(targets.Or(0)), "replica"))
+	case up.Or(0) > ready.Or(0):
+		return fmt.Errorf("%s of %s export no %s", plain.Number(up.Or(0)-ready.Or(0), 0),
+			plain.Count(int(up.Or(0)), "replica"), r.names.anchor)
+	case ready.Or(0) == 0:
+		// No replica serves and none is silent: the servers have no requests. Callers may wait
+		// elsewhere, so that the rate is not known.
+		out.Sample.At, out.Sample.InFlight = now, inventory.Known(0.0)
+		return nil
+	}
+	oldest, err := r.required(ctx, now, "min(timestamp("+r.names.anchor+braces+"))")
+	if err != nil {
+		return err
+	}
+	out.Sample.At = time.UnixMilli(int64(oldest * 1000)).UTC()
+	inFlight := 0.0
+	for _, expression := range r.names.inFlight {
+		v, err := r.required(ctx, now, fmt.Sprintf(expression, braces))
+		if err != nil {
+			return err
+		}
+		inFlight += v
+	}
+	out.Sample.InFlight = inventory.Known(inFlight)
+	if r.names.rate != "" {
+		// A counter that was never increased has no series yet, or one sample: its rate is unknown.
+		if out.Sample.Rate, err = r.number(ctx, now, fmt.Sprintf(r.names.rate, braces)); err != nil {
+			return err
+		}
+	}
+	if r.names.cache != "" {
+		labels := braces
+		if strings.Contains(r.names.cache, "__name__") {
+			labels = bare
+		}
+		out.Sample.CacheUse, err = r.number(ctx, now, fmt.Sprintf(r.names.cache, labels))
+	}
+	return err
+}
+
+// required reads a number that has to be there.
+func (r *Reader) required(ctx context.Context, now time.Time, expression string) (float64, error) {
+	v, err := r.number(ctx, now, expression)
+	if err != nil {
+		return 0, err
+	}
+	n, known := v.Get()
+	if !known {
+		return 0, fmt.Errorf("no answer to %s", expression)
+	}
+	return n, nil
+}
+
+// number asks for one number; it is unknown where there is no series. An answer that may be partial
+// is an error.
+func (r *Reader) number(ctx context.Context, now time.Time, expression string) (inventory.Fact[float64], error) {
+	var out inventory.Fact[float64]
+	result, err := r.api.Instant(ctx, httpapi.Query{Expression: expression, At: now, NonFinite: true},
+		func(s httpapi.Series) error {
+			if len(s.Points) != 1 || s.Histogram || out.Known() {
+				return errors.New("the answer is not one number")
+			}
+			if v := s.Points[0].V; math.IsNaN(v) || math.IsInf(v, 0) {
+				return fmt.Errorf("the answer is %v", v)
+			}
+			out = inventory.Known(s.Points[0].V)
+			return nil
+		})
+	switch {
+	case err != nil:
+		return inventory.Fact[float64]{}, fmt.Errorf("ask %s: %w", expression, err)
+	case len(result.Warnings) > 0:
+		return inventory.Fact[float64]{}, fmt.Errorf("ask %s: %s", expression, result.Warnings[0])
+	}
+	return out, nil
+}
