@@ -56,19 +56,19 @@ func IsSubject(ref inventory.Ref) bool {
 	return false
 }
 
-// Facts are what conditions are found in.
+// Facts are the inputs of Find.
 type Facts struct {
 	Now time.Time
-	// Through is the end of the ledger; zero if it is empty.
-	Through time.Time
-	Budgets []Burn
+	// LedgerEnd is the end time of the newest charge in the ledger; zero if it is empty.
+	LedgerEnd time.Time
+	Budgets   []Burn
 	// Spenders are people, projects and teams with their spend, and Storage the teams with the cost
 	// of what they store.
 	Spenders, Storage []Series
 	Reach             []Reach
 }
 
-// Conditions are what holds.
+// Conditions are the results of Find.
 type Conditions struct {
 	// Proposals notify the people concerned.
 	Proposals []action.Proposal
@@ -96,15 +96,15 @@ func Find(f Facts) Conditions {
 
 func (f Facts) stale() string {
 	switch {
-	case f.Through.IsZero():
+	case f.LedgerEnd.IsZero():
 		return "the ledger is empty"
-	case f.Now.Sub(f.Through) > staleAfter:
-		return "the ledger ends at " + f.Through.UTC().Format(time.RFC3339)
+	case f.Now.Sub(f.LedgerEnd) > staleAfter:
+		return "the ledger ends at " + f.LedgerEnd.UTC().Format(time.RFC3339)
 	}
 	return ""
 }
 
-// subject is what an alert is about.
+// subject is the person, group, budget or account of an alert.
 type subject struct {
 	kind  inventory.Kind
 	id    string

@@ -79,7 +79,7 @@ func TestJumps(t *testing.T) {
 			s := alert.Series{
 				Kind: alert.KindPerson, Name: "ana", Owner: inventory.Owner{User: "ana"}, Last: tc.last, Days: tc.days,
 			}
-			got := alert.Find(alert.Facts{Now: through, Through: through, Spenders: []alert.Series{s}})
+			got := alert.Find(alert.Facts{Now: through, LedgerEnd: through, Spenders: []alert.Series{s}})
 			if want := map[bool]string{true: "spend-jump person ana"}[tc.want]; found(got) != want {
 				t.Errorf("%q, want %q", found(got), want)
 			}
@@ -87,7 +87,7 @@ func TestJumps(t *testing.T) {
 	}
 }
 
-// TestStorageThatGrowsFaster tells growth that speeds up from growth that goes on.
+// TestStorageThatGrowsFaster: growth alone is usual, and only growth that speeds up counts.
 func TestStorageThatGrowsFaster(t *testing.T) {
 	grown := func(of func(ago int) money.Amount) alert.Series {
 		return alert.Series{Kind: alert.KindStorage, Last: of(0), Days: days(40, of)}
@@ -107,7 +107,7 @@ func TestStorageThatGrowsFaster(t *testing.T) {
 		{"shrinks", func(ago int) money.Amount { return 100*dollar + money.Amount(ago)*dollar }, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := alert.Find(alert.Facts{Now: through, Through: through, Storage: []alert.Series{grown(tc.of)}})
+			got := alert.Find(alert.Facts{Now: through, LedgerEnd: through, Storage: []alert.Series{grown(tc.of)}})
 			if want := map[bool]string{true: "storage-growth storage unallocated"}[tc.want]; found(got) != want {
 				t.Errorf("%q, want %q", found(got), want)
 			}
@@ -142,7 +142,7 @@ func TestBudgetsThatDoNotLast(t *testing.T) {
 			},
 			Hour: tc.hour * dollar, Day: tc.day * dollar, Week: tc.week * dollar,
 		}
-		got := alert.Find(alert.Facts{Now: through, Through: through, Budgets: []alert.Burn{b}}).Proposals
+		got := alert.Find(alert.Facts{Now: through, LedgerEnd: through, Budgets: []alert.Burn{b}}).Proposals
 		switch {
 		case tc.want == "" && len(got) > 0:
 			t.Errorf("%+v: %s", tc, got[0].Because)
@@ -164,7 +164,7 @@ func TestUnknownIsNotOver(t *testing.T) {
 	}
 	for _, f := range []alert.Facts{
 		{Now: through, Spenders: spent, Reach: reach},
-		{Now: through, Through: through.Add(-4 * time.Hour), Spenders: spent, Reach: reach},
+		{Now: through, LedgerEnd: through.Add(-4 * time.Hour), Spenders: spent, Reach: reach},
 	} {
 		c := alert.Find(f)
 		if found(c) != "blind-account account aws/1" || c.Unknown[alert.SpendJump] == "" ||
@@ -177,7 +177,7 @@ func TestUnknownIsNotOver(t *testing.T) {
 
 // TestProposalsClimbTheLadder: a proposal about a subject that no provider has is refused by no rule.
 func TestProposalsClimbTheLadder(t *testing.T) {
-	c := alert.Find(alert.Facts{Now: through, Through: through, Spenders: []alert.Series{
+	c := alert.Find(alert.Facts{Now: through, LedgerEnd: through, Spenders: []alert.Series{
 		{Kind: alert.KindTeam, Name: "vision", Last: 900 * dollar, Days: days(40, flat(0))},
 	}})
 	if len(c.Proposals) != 1 {

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Series is what a person, project or team was charged.
+// Series are the charges of a person, project or team by day.
 type Series struct {
 	// Kind is KindPerson, KindProject or KindTeam; KindStorage in Facts.Storage.
 	Kind  inventory.Kind
@@ -43,7 +43,7 @@ const SpendDays = lastMonths + 2
 // usual one.
 func (f Facts) jumps() (out []action.Proposal) {
 	for _, s := range f.Spenders {
-		usual, known := s.usual(f.Through)
+		usual, known := s.usual(f.LedgerEnd)
 		if !known || s.Last <= jumpTimes*usual || s.Last < usual+jumpLeast {
 			continue
 		}

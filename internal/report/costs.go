@@ -106,7 +106,7 @@ func Costs(c view.Costs) layout.Sheet {
 // shownChanges limits the changes in the title of costs.
 const shownChanges = 3
 
-// changeText says what a period costs more or less than the one before, and where.
+// changeText returns the difference of a period to the one before, and its largest parts.
 func changeText(b *costs.PeriodChange) string {
 	text := ""
 	switch change := *b.Change; {
@@ -137,7 +137,7 @@ func changeText(b *costs.PeriodChange) string {
 	return text
 }
 
-// LastWeek says what the last 7 days cost against the 7 before, or why that is not known.
+// LastWeek returns the difference of the last 7 days to the 7 before, or why it is not known.
 func LastWeek(c view.Costs) string {
 	switch {
 	case c.Costs == nil || !c.Recorded:

@@ -62,7 +62,7 @@ type KeptProgress struct {
 	Step float64 `json:"step,omitempty"`
 	// Checkpoints is the newest value of the counter of complete checkpoints.
 	Checkpoints float64 `json:"checkpoints,omitempty"`
-	// Reported says whether the work ever reported steps or checkpoints.
+	// Reported is set if the work ever reported steps or checkpoints.
 	Reported bool `json:"reported"`
 }
 

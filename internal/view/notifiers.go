@@ -24,6 +24,6 @@ type Notifier struct {
 type NotifierTest struct {
 	Schema string `json:"schema"`
 	Notifier
-	// Outcome says that it was accepted.
+	// Outcome is the result in one sentence.
 	Outcome string `json:"outcome"`
 }

@@ -69,7 +69,7 @@ func jobsPage(v *visit) (templ.Component, error) {
 		return cmp.Or(jobRank(a)-jobRank(b), b.RequestedAt.Compare(a.RequestedAt))
 	})
 	d.page = pageAt(d.query.page, len(d.rows))
-	d.rows = d.rows[d.page.from:d.page.to]
+	d.rows = d.rows[d.page.first:d.page.end]
 	return jobsContent(v, &d), nil
 }
 
@@ -99,8 +99,8 @@ func jobStates() []string {
 	}
 }
 
-// pageOf is a part of the rows of a list.
-type pageOf struct{ from, to, total, number int }
+// pageOf is a part of the rows in a list.
+type pageOf struct{ first, end, total, number int }
 
 func pageAt(number, total int) pageOf {
 	number = min(max(number, 0), maxPage)
@@ -227,7 +227,7 @@ func partsOf(r view.Run) (parts [3]string, ok bool) {
 	return [3]string{j.UsefulUSD.String(), j.RepeatedUSD.String(), j.WaitingUSD.String()}, true
 }
 
-// savedText says how far the work of a job is saved.
+// savedText returns how far the work of a job is saved.
 func (v *visit) savedText(r view.Run) string {
 	if r.Checkpoint == nil {
 		return "nothing is saved yet"

@@ -25,15 +25,15 @@ func AlertFacts(ctx context.Context, cfg config.Config, s *store.Store, now time
 	if err != nil {
 		return f, fmt.Errorf("read where the ledger ends: %w", err)
 	}
-	f.Through = newest.Through
+	f.LedgerEnd = newest.Through
 	began, err := readReach(ctx, s, &f)
-	if err != nil || f.Through.IsZero() {
+	if err != nil || f.LedgerEnd.IsZero() {
 		return f, err
 	}
 	if f.Budgets, err = burns(ctx, cfg, s, f); err != nil {
 		return f, err
 	}
-	if f.Spenders, f.Storage, err = spenders(ctx, s, f.Through, began); err != nil {
+	if f.Spenders, f.Storage, err = spenders(ctx, s, f.LedgerEnd, began); err != nil {
 		return f, fmt.Errorf("read who spends what: %w", err)
 	}
 	return f, nil
@@ -82,7 +82,7 @@ func burns(ctx context.Context, cfg config.Config, s *store.Store, f alert.Facts
 		for back, spent := range map[time.Duration]*money.Amount{
 			time.Hour: &burn.Hour, oneDay: &burn.Day, 7 * oneDay: &burn.Week,
 		} {
-			lately, err := s.Budgets().Spent(ctx, b.Budget.Match, f.Through.Add(-back), f.Through)
+			lately, err := s.Budgets().Spent(ctx, b.Budget.Match, f.LedgerEnd.Add(-back), f.LedgerEnd)
 			if err != nil {
 				return nil, fmt.Errorf("read what budget %s spent lately: %w", b.Budget.ID, err)
 			}
