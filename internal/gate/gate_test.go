@@ -277,7 +277,10 @@ func TestApprovalForLessBoundsTheRun(t *testing.T) {
 		held   money.Amount
 	}{
 		{"the same", func(*Ask) {}, Allow, "bo approved up to $400.00", 400 * money.USD},
-		{"cheaper than approved", func(a *Ask) { a.P50, a.P95 = 0, 300*money.USD }, Allow, "bo approved", 300 * money.USD},
+		{
+			"cheaper than approved", func(a *Ask) { a.P50, a.P95 = 0, 300*money.USD }, Allow, "bo approved",
+			300 * money.USD,
+		},
 		{"over what was asked for", func(a *Ask) { a.P95++ }, Held, "was for $400.00; it now costs up to", 0},
 		{"an edited file", func(a *Ask) { a.SpecHash = "ed17" }, Held, "it needs approval", 0},
 		{"a run without a limit", func(a *Ask) { a.Bounded = false }, Held, "curfew run keeps a job to", 0},

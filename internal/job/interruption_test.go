@@ -12,7 +12,10 @@ func TestLastInterruptionEndsWhenTheCommandRunsAgain(t *testing.T) {
 	at := time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)
 	j := Job{Attempts: []Attempt{
 		{Number: 1, EndedAt: at.Add(-time.Hour), EndedBy: session.Interrupted, Lost: time.Minute},
-		{Number: 2, CommandAt: at.Add(-30 * time.Minute), EndedAt: at, EndedBy: session.Interrupted, Lost: 4 * time.Minute},
+		{
+			Number: 2, CommandAt: at.Add(-30 * time.Minute), EndedAt: at, EndedBy: session.Interrupted,
+			Lost: 4 * time.Minute,
+		},
 	}}
 	got, ok := j.LastInterruption()
 	if want := (Interruption{Attempt: 2, At: at, Lost: 4 * time.Minute}); !ok || got != want {

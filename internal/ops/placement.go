@@ -113,6 +113,7 @@ var local = map[string]Placement{
 	"checkpoint gc":      {At: Here, Why: usersBuckets},
 	"gateway":            {At: Here, Why: "it serves at this machine"},
 	"gateway key":        {At: Here, Why: "it makes a key, and asks no state"},
+	"profile":            {At: Here, Why: "it measures a command on this machine"},
 	"gateway profile":    {At: Here, Why: "it asks a gateway at its address"},
 	"gateway stats":      {At: Here, Why: "it asks a gateway at its address"},
 	"plan":               {At: Here, Why: printsHelp},

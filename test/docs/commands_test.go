@@ -51,6 +51,14 @@ var asides = []aside{
 		regexp.MustCompile(`^kill -KILL \$\(curfew logs `),
 		"needs a job that runs; TestFirstJobRunsAsWritten gives it",
 	},
+	{
+		regexp.MustCompile(`^curfew profile `),
+		"measures a command that runs for a while; TestNoLineExceedsTerminalWidth measures a process",
+	},
+	{
+		regexp.MustCompile(`^curfew approve 4f1c --up-to 400`),
+		"needs a request for a job; TestApproverAllowsLess of internal/approval approves one for less",
+	},
 	{regexp.MustCompile(`^curfew ci run `), "starts a session; the script ci.txtar runs it"},
 	{regexp.MustCompile(`^curfew token revoke`), "ids of tokens are random; the script token.txtar runs it"},
 	{regexp.MustCompile(`^curfew login .*--aws`), "needs STS and a service that it reaches; TestLoginByAWS runs it"},
@@ -108,6 +116,9 @@ var examplesOf = []stands{
 	{regexp.MustCompile(`^(curfew settings set --prices)`), "curfew settings set shared.yaml --reason first; $1"},
 	{regexp.MustCompile(`(curfew backtest .*)trace.parquet`), "${1}examples/data/gpus.csv.gz"},
 	{regexp.MustCompile(`(curfew keep \S+) -o json$`), "$1 --for 1h --reason TEXT -o json"},
+	{regexp.MustCompile(`^(curfew gate) FILE$`), "$1 job.yaml"},
+	// No one answers its question.
+	{regexp.MustCompile(`(curfew checkpoint gc .* --now)$`), "$1 --yes"},
 	{regexp.MustCompile(`(curfew estimate) --history FILE`), "$1 job.yaml --history runs.csv"},
 	{regexp.MustCompile(`(curfew costs units --counts) FILE`), "$1 tokens.csv --unit token"},
 	{regexp.MustCompile(`(curfew costs shares) FILE`), "$1 shares.csv"},

@@ -25,7 +25,7 @@ var hourly = map[string]string{
 	"g5.12xlarge/us-east-1":      "5.672",
 	"g6.4xlarge/us-east-1":       "1.3232",
 	"g6e.xlarge/us-east-1":       "1.861",
-	"g4dn.2xlarge/us-east-1":     "0.752",
+	"g6f.4xlarge/us-east-1":      "0.95",
 	"p3.2xlarge/us-east-1":       "3.06",
 	"g6e.2xlarge/us-east-1":      "2.24208",
 	"c5.xlarge/us-east-1":        "0.17",

@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/test/wire"
@@ -67,8 +66,6 @@ var (
 )
 
 func (b *seeder) buckets(ctx context.Context) error {
-	// Objects are put side by side and draw random ids in any order: a machine that came after them
-	// would have another id in each account.
 	if _, err := b.launch(ctx, machine{
 		name: "events-reader", kind: "m5.xlarge", region: east, owner: emil, age: days(40), disk: 50,
 		lifetime: persistent, purpose: inventory.Inference, tags: []string{
@@ -189,16 +186,15 @@ func (b *seeder) bucket(ctx context.Context, x bucket) error {
 	return nil
 }
 
-// fill puts a bucket's objects, empty ones that the answers make as large and as
-// old as they should be, twice where the bucket keeps versions.
+// fill puts a bucket's objects, empty ones that the answers make as large and as old as they should
+// be, twice where the bucket keeps versions. They are put one after another: side by side they draw
+// random ids in any order, and with them everything that is made later.
 func (b *seeder) fill(ctx context.Context, api *s3.Client, x bucket) error {
 	copies := 1
 	if x.versioned {
 		copies = 2
 	}
 	var bytes, count float64
-	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(8)
 	for _, o := range x.objects {
 		bytes += float64(o.bytes) * float64(o.count*copies)
 		count += float64(o.count * copies)
@@ -207,28 +203,22 @@ func (b *seeder) fill(ctx context.Context, api *s3.Client, x bucket) error {
 			made := b.ago(o.age + time.Duration(i)*time.Minute)
 			b.Wire.Patch(wire.Patch{Service: "s3", Operation: "ListObjectsV2", IDField: "Key", ID: key,
 				Set: map[string]any{"Size": o.bytes, "LastModified": made}})
-			work.Go(func() error {
-				for n := range copies {
-					out, err := api.PutObject(ctx, &s3.PutObjectInput{
-						Bucket: &x.name, Key: &key, Body: strings.NewReader(""),
-					})
-					if err != nil {
-						return fmt.Errorf("put %s: %w", key, err)
-					}
-					if out.VersionId != nil {
-						b.Wire.Patch(wire.Patch{
-							Service: "s3", Operation: "ListObjectVersions", IDField: "VersionId", ID: *out.VersionId,
-							Set: map[string]any{
-								"Size": o.bytes, "LastModified": made.Add(time.Duration(n) * time.Hour),
-							}})
-					}
+			for n := range copies {
+				out, err := api.PutObject(ctx, &s3.PutObjectInput{
+					Bucket: &x.name, Key: &key, Body: strings.NewReader(""),
+				})
+				if err != nil {
+					return fmt.Errorf("put %s: %w", key, err)
 				}
-				return nil
-			})
+				if out.VersionId != nil {
+					b.Wire.Patch(wire.Patch{
+						Service: "s3", Operation: "ListObjectVersions", IDField: "VersionId", ID: *out.VersionId,
+						Set: map[string]any{
+							"Size": o.bytes, "LastModified": made.Add(time.Duration(n) * time.Hour),
+						}})
+				}
+			}
 		}
-	}
-	if err := work.Wait(); err != nil {
-		return err
 	}
 	daily := func(name, class string, v float64) {
 		var data []wire.Datum

@@ -113,7 +113,7 @@ func (b *seeder) fleet() []machine {
 		{name: "detector-eval", kind: "g6e.xlarge", region: east, owner: ana, age: old, disk: 100, lifetime: ephemeral,
 			purpose: inventory.Evaluation, gpu: "NVIDIA L40S", memory: memL40S, agent: perGPU,
 			does: busy(10, 1, 12, 8_000), rule: "gpu-underutilized",
-			want: Planted{SavingsUSD: instead("g6e.xlarge", "g4dn.2xlarge", east)}, not: idleRules},
+			want: Planted{SavingsUSD: instead("g6e.xlarge", "g6f.4xlarge", east)}, not: idleRules},
 		{
 			name: "tokenizer-ablation", kind: "g5.12xlarge", region: east, owner: bo, age: old,
 			disk: 200, lifetime: ephemeral,

@@ -83,7 +83,7 @@ func (a *account) vision() []machine {
 			name: "pose-lifter", machineType: "g5.xlarge", region: east, owner: chloe.as("training"), age: days(22),
 			image: "ml-train-v41",
 			model: train(70, 0.2), telemetry: hosted,
-			planted: honest("computes well and uses 5 of 23 GB: a card with less memory would do", "gpu-memory-over"),
+			planted: honest("computes well and uses 5 of 23 GB: cards with less memory lack bfloat16"),
 		},
 		{
 			name: "defect-train-01", machineType: "g5.12xlarge", region: east, owner: run(ben), age: days(2.4),

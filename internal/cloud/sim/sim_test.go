@@ -152,13 +152,15 @@ func TestTruth(t *testing.T) {
 	if len(truth) != len(o.Resources) {
 		t.Errorf("%d resources are known, %d observed", len(truth), len(o.Resources))
 	}
+	// Nothing is planted for gpu-memory-over: no card that the work could move to has less memory, the
+	// same compute and bfloat16.
 	for _, rule := range strings.Fields(`tag-missing telemetry-missing
 		gpu-instance-idle gpu-held instance-idle instance-overdue instance-stopped endpoint-idle notebook-idle load-balancer-idle
 		nat-gateway-idle address-unused training-overrun training-stalled always-on
 		volume-unattached volume-gp2 snapshot-old image-unused bucket-no-lifecycle bucket-multipart bucket-noncurrent
 		checkpoint-stale log-group-no-retention repository-no-lifecycle repository-untagged
 		compute-away-from-data training-on-demand
-		gpu-underutilized gpu-count-over gpu-memory-over inference-overprovisioned autoscaling-sticky
+		gpu-underutilized gpu-count-over inference-overprovisioned autoscaling-sticky
 		model-optimize generation-old commitment-unused reservation-unused`) {
 		if found[rule] == 0 {
 			t.Errorf("nothing is planted for %s", rule)
