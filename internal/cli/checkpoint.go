@@ -305,7 +305,7 @@ was seen here before; the output names it and the newest snapshot that can still
 
 func (a *app) newCheckpointGC() *cobra.Command {
 	const now = "--now deletes objects younger than 24h: a save or a restore of this run that is under way may need " +
-		"them and then fails."
+		"them and then fails"
 	var f storeFlags
 	var keep retentionFlags
 	var immediate, yes bool
@@ -336,7 +336,7 @@ way may need them and then fails: end it first. The command asks before it start
 				return err
 			}
 			if r.Now {
-				if err := a.askFirst(yes, now+" Delete them?", &failure{
+				if err := a.askFirst(yes, now+". Delete them?", &failure{
 					exit: ExitUsage, code: "no_consent", err: errors.New(now), hint: "end it first, and give --yes",
 				}); err != nil {
 					return err

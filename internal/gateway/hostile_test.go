@@ -31,6 +31,7 @@ func raw(t *testing.T, address, request string) []string {
 			return out
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
 		out = append(out, resp.Status[:3])
 		if resp.Close {
 			return out

@@ -126,7 +126,7 @@ func (w *placedWorld) versions() (sum int64) {
 	for _, s := range w.sessions {
 		sum += s.Version
 	}
-	return sum + w.jobs[w.id].Version + int64(w.orderSerials())
+	return sum + w.jobs[w.id].Version + w.orderSerials()
 }
 
 func (w *placedWorld) orderSerials() (sum int64) {

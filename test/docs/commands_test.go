@@ -52,10 +52,6 @@ var asides = []aside{
 		"needs a job that runs; TestFirstJobRunsAsWritten gives it",
 	},
 	{
-		regexp.MustCompile(`^curfew profile `),
-		"measures a command that runs for a while; TestNoLineExceedsTerminalWidth measures a process",
-	},
-	{
 		regexp.MustCompile(`^curfew approve 4f1c --up-to 400`),
 		"needs a request for a job; TestApproverAllowsLess of internal/approval approves one for less",
 	},
@@ -117,6 +113,9 @@ var examplesOf = []stands{
 	{regexp.MustCompile(`(curfew backtest .*)trace.parquet`), "${1}examples/data/gpus.csv.gz"},
 	{regexp.MustCompile(`(curfew keep \S+) -o json$`), "$1 --for 1h --reason TEXT -o json"},
 	{regexp.MustCompile(`^(curfew gate) FILE$`), "$1 job.yaml"},
+	{regexp.MustCompile(`^(curfew profile) (?:.* )?-- python train\.py$`), "$1 --every 20ms -- sleep 0.5"},
+	{regexp.MustCompile(`^(curfew profile) -- CMD -o json$`), "$1 --every 20ms -o json -- sleep 0.5"},
+	{regexp.MustCompile(`^(curfew profile) --pid 4242 --for 1m`), "$1 --pid $$$$ --for 1s"},
 	// No one answers its question.
 	{regexp.MustCompile(`(curfew checkpoint gc .* --now)$`), "$1 --yes"},
 	{regexp.MustCompile(`(curfew estimate) --history FILE`), "$1 job.yaml --history runs.csv"},

@@ -97,7 +97,8 @@ func Profile(ctx context.Context, req *runtime.Request, o ProfileOptions) (view.
 func (p *profiler) run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	if len(p.options.Command) > 0 {
-		c := exec.Command(p.options.Command[0], p.options.Command[1:]...)
+		// The terminal interrupts the command, which ends in its own way.
+		c := exec.CommandContext(context.WithoutCancel(ctx), p.options.Command[0], p.options.Command[1:]...)
 		c.Stdin, c.Stdout, c.Stderr = p.options.In, p.options.Out, p.options.Err
 		if err := c.Start(); err != nil {
 			return &runtime.Error{

@@ -165,7 +165,7 @@ func (k *Knative) Size(o Observation) int {
 		if k.idleSince.IsZero() {
 			k.idleSince = o.At
 		}
-		if size = min(size, 1); o.At.Sub(k.idleSince) < grace && o.Actual > 0 {
+		if o.At.Sub(k.idleSince) < grace && o.Actual > 0 {
 			size = 1
 		} else {
 			size = 0
