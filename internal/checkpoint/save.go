@@ -87,9 +87,10 @@ type fileContent struct {
 	size   int64
 	// complete reports that the file was read to its end.
 	complete bool
-	// unread reports that the content is that of the newest snapshot; else at is when reading began.
+	// unread is set if the newest snapshot has the content, so that nothing was read.
 	unread bool
-	at     time.Time
+	// at is the time at which reading began.
+	at time.Time
 }
 
 // Save stores a folder as the next and newest snapshot of the run.

@@ -16,7 +16,7 @@ type Profile struct {
 	// Command is the command; empty for a process that ran before.
 	Command []string `json:"command"`
 	PID     int      `json:"pid"`
-	// ExitCode is that of the command; null: a signal ended it, or it was not ended.
+	// ExitCode is the exit code of the command; null: a signal ended it, or it was not ended.
 	ExitCode *int      `json:"exit_code"`
 	BeganAt  time.Time `json:"began_at"`
 	Seconds  float64   `json:"seconds"`

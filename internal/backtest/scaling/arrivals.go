@@ -33,8 +33,7 @@ type Recording struct {
 	Times []float64
 	// Work is the work of each; nil where all are alike.
 	Work []float64
-	// ByTokens is true where Work was read from tokens; then 1 is the mean of the file, and
-	// MeanTokens is that mean in tokens out.
+	// ByTokens is set if Work was read from tokens: 1 is the mean of the file, MeanTokens tokens out.
 	ByTokens   bool
 	MeanTokens float64
 }
