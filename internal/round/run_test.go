@@ -65,6 +65,7 @@ type tape struct {
 	gpu      string
 	values   map[usage.Signal]float64
 	hours    int
+	every    int // one sample every so many hours, 0 for each hour
 }
 
 func (tape) Name() string { return "tape.csv" }
@@ -74,7 +75,7 @@ func (r tape) Collect(_ context.Context, resolve func(string, time.Duration) usa
 	if w == nil {
 		return usage.Summary{}, nil
 	}
-	for h := range r.hours {
+	for h := 0; h < r.hours; h += max(1, r.every) {
 		for s, v := range r.values {
 			w.Add(r.gpu, s, usage.Point{Time: now.Add(-time.Duration(r.hours-h) * time.Hour), Mean: v, Max: v})
 		}
@@ -223,10 +224,17 @@ func TestRecordedUsageDecides(t *testing.T) {
 				},
 			}},
 		{
-			name: "half of the window is no finding, and wasted all the same",
-			rule: "telemetry-missing i-1", waste: "356.82",
+			name: "measured for the second half of the window",
+			rule: "gpu-instance-idle i-1", waste: "356.82",
 			tape: tape{
 				resource: "i-1", gpu: "0", hours: 7 * 24,
+				values: map[usage.Signal]float64{usage.GPUUtil: 0, usage.MemUsed: 1 << 20, usage.MemTotal: gpuMemory},
+			}},
+		{
+			name: "measured every sixth hour, of which three are known",
+			rule: "telemetry-missing i-1", waste: "356.82",
+			tape: tape{every: 6,
+				resource: "i-1", gpu: "0", hours: 14 * 24,
 				values: map[usage.Signal]float64{usage.GPUUtil: 0, usage.MemUsed: 1 << 20, usage.MemTotal: gpuMemory},
 			}},
 	} {
