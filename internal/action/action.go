@@ -119,7 +119,7 @@ type Item struct {
 	// Briefing is the content of the notices about the action's outcome; nil before its first
 	// intent.
 	Briefing *Briefing
-	// Alarm is what a person has to know: repeated failures, a refusal at act time.
+	// Alarm asks for a person's attention: repeated failures, or a refusal at act time.
 	Alarm string
 	// UpdatedAt, Boot and Uptime are the clocks at which a round last confirmed the item. A warned
 	// item that was not confirmed in time restarts its grace period.
@@ -382,7 +382,7 @@ type Message struct {
 	// Keep is the command that exempts the resource, and KeepTag the provider's command that writes
 	// the tag for it; may be empty.
 	Keep, KeepTag string
-	// Undo is full, partial or none; Know is what to consider before.
+	// Undo is full, partial or none; Know holds the consequences to consider first.
 	Undo, Know string
 	Evidence   []usage.Evidence
 	// Plan are the lines of the plan to approve; only for approvals.

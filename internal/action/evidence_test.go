@@ -13,8 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// meter is what the agent of a machine measures: utilization of its one GPU, minute
-// by minute, up to a time.
+// meter simulates the agent of a machine with one GPU: its utilization minute by minute, up to a
+// time.
 type meter struct {
 	busy  bool
 	until time.Time // zero is to the end
@@ -22,7 +22,7 @@ type meter struct {
 	gaps int
 }
 
-// verdict is what the samples of the last span say.
+// verdict judges the samples of the last span.
 func (m meter) verdict(now time.Time, span time.Duration) duty.Verdict {
 	k := duty.NewTracker(duty.Thresholds{}, usage.Activity{}, span)
 	sink := k.Open(usage.SourceInfo{Step: time.Minute, Source: "agent"})

@@ -131,8 +131,8 @@ func (p mortalPeople) Notify(ctx context.Context, to string, m action.Message) (
 // tagged are the tags that the story of tags writes.
 var tagged = map[string]string{"team": "vision"}
 
-// stories are what is done in each: the calls, the least boundaries that they have, and
-// what stands in the audit log in this order.
+// stories lists, for each verb, the calls, the least number of boundaries, and the entries of the
+// audit log in order.
 var stories = map[policy.Verb]struct {
 	do         policy.Do
 	steps      []string

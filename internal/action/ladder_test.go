@@ -542,8 +542,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestPreviewChangesNothing: without enforce nothing is sent, kept or called, and
-// what is shown is what would be done.
+// TestPreviewChangesNothing: without enforce nothing is sent, kept or called, and the preview
+// equals the later action.
 func TestPreviewChangesNothing(t *testing.T) {
 	w := newWorld()
 	w.idle("i-new", "i-protected")

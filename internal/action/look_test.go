@@ -19,8 +19,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// part is what one pass looks at: the policies of its file, and the machines whose
-// names begin with one of its letters.
+// part is the scope of one pass: the policies of its file, and the machines whose names begin with
+// one of its letters.
 type part struct {
 	sources []string
 	letters string
@@ -32,8 +32,8 @@ type part struct {
 
 func (p part) covers(id string) bool { return strings.ContainsAny(id[:1], p.letters) }
 
-// look is what a pass over a part of the world wants of it. The policies differ in
-// nothing but their names.
+// look returns the scope of a pass over a part of the world. The policies differ only in their
+// names.
 func (w *world) look(p part) action.Scope {
 	out := action.Scope{Sources: p.sources, Selected: map[string]int{}}
 	if p.byName {
@@ -176,7 +176,7 @@ func TestConcurrentPassesAreIndependent(t *testing.T) {
 	}
 }
 
-// said is what a report says without the names of its items.
+// said returns the lines of a report without the names of its items.
 func said(r action.Report) []string {
 	var out []string
 	for _, l := range r.Lines {

@@ -170,7 +170,7 @@ func (w *watched) audited(t action.Task, item string, fail func(string)) {
 	}
 }
 
-// story is what is known of a resource, for a failure.
+// story describes the history of a resource for a failure message.
 func (w *watched) story(id string) string {
 	var out strings.Builder
 	for _, e := range w.entries(id) {

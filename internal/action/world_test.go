@@ -25,7 +25,7 @@ type world struct {
 	people *actiontest.People
 	clock  *actiontest.Clock
 	ladder *action.Ladder
-	// wants is what the policy says, except its condition; when replaces that.
+	// wants is the proposal of the policy, except its condition, which when replaces.
 	wants action.Proposal
 	when  func(r actiontest.Resource, now time.Time) usage.Tristate
 	// judged replaces what the cloud says of a machine's duty.

@@ -91,7 +91,7 @@ policies:
       - do: stop
 `
 
-// TestBacktests: what the service replays is what the command line replays.
+// TestBacktests: the service replays as the command line does.
 func TestBacktests(t *testing.T) {
 	yaml, dir := traced(t)
 	s := start(t, yaml, true, nil)
@@ -280,7 +280,7 @@ func TestBacktestsSurviveARestart(t *testing.T) {
 	}
 }
 
-// TestBills: by the API a bill is what it is by the command line, from where it may be read.
+// TestBills: the API and the command line return the same bill, and only files that may be read.
 func TestBills(t *testing.T) {
 	yaml, dir := traced(t)
 	s := start(t, yaml, true, nil)

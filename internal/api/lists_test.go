@@ -46,9 +46,9 @@ func items(t *testing.T, body string) []item {
 	return out
 }
 
-// TestFilteredLists: resources and findings by every filter, in pages of any size, for who may
-// see all and for who may see one team, are what the plain filter takes of the whole list.
-// Who may not see something cannot begin a page after it either.
+// TestFilteredLists: resources and findings by every filter, in pages of any size, equal a plain
+// filter over the whole list, for a caller who may see all and for one who may see one team. A
+// resource that a caller may not see is no cursor for that caller either.
 func TestFilteredLists(t *testing.T) {
 	yaml := settings + "serve: {skip_audits: true}\n"
 	s := start(t, yaml, true, nil)

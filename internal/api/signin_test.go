@@ -31,7 +31,8 @@ type issuer struct {
 	t      *testing.T
 	signer jose.Signer
 	key    *rsa.PrivateKey
-	// next are the claims of the next token; asked is what the browser was sent with.
+	// next are the claims of the next token; asked is the query that the browser was redirected
+	// with.
 	next  map[string]any
 	asked url.Values
 

@@ -40,8 +40,8 @@ type Change struct {
 	Commands []string `json:"commands,omitempty"`
 }
 
-// Call is one call to the provider. Document is sent, Before is what it replaces; both as
-// the provider has them.
+// Call is one call to the provider. Document is sent and replaces Before; both have the provider's
+// form.
 type Call struct {
 	Name     string `json:"name"`
 	Document string `json:"document,omitempty"`

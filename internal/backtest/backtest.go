@@ -39,8 +39,8 @@ type Params struct {
 	// RestartCost is the time of the resource that is lost when work comes back to a
 	// resource that was released. 0 is a restart that costs nothing.
 	RestartCost time.Duration
-	// Price is what a resource costs an hour; nil takes what its meters cost by the
-	// setting's prices, if Account says what those are.
+	// Price is the hourly cost of a resource; nil prices its meters by the setting, if Account
+	// describes them.
 	Price *money.Amount
 	// Baselines adds the baselines to the results.
 	Baselines bool
@@ -53,8 +53,8 @@ type Params struct {
 	// Account says what the trace's columns mean; its Format and Only are those above and
 	// below. Without tags the default mapping holds.
 	Account AccountParams
-	// Setting is what the engine goes by in addition to the trace: prices, governance, the
-	// look-back. Without prices the embedded book holds.
+	// Setting configures the engine in addition to the trace: prices, governance, the look-back.
+	// Without prices the embedded book holds.
 	Setting round.Setting
 	// Budgets are those that conditions may ask about. They begin with nothing spent, and
 	// the rounds of a replay are charged to them in memory.

@@ -38,7 +38,7 @@ func (r Report) result(t testing.TB, name string) Result {
 	return r.Results[i]
 }
 
-// figures are what a rule did, in minutes.
+// figures are the results of a rule, in minutes.
 type figures struct {
 	released, net      float64
 	restarts, cutShort int64

@@ -132,7 +132,7 @@ func BenchmarkDecide(b *testing.B) {
 	b.ReportMetric(float64(samples)*float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
 }
 
-// BenchmarkTrack is what a sample costs in memory once it is read.
+// BenchmarkTrack measures the memory of a sample once it is read.
 func BenchmarkTrack(b *testing.B) {
 	data, rows := benchTrace(false)
 	var before, after runtime.MemStats

@@ -119,8 +119,8 @@ func TestAReplayThatCannotChargeEnds(t *testing.T) {
 	}
 }
 
-// TestEntriesAreTheDollars: without gaps, what a replay posts is what its report says the
-// machines cost, less the time in which they were released.
+// TestEntriesAreTheDollars: without gaps, a replay posts the cost of the machines in its report,
+// less the time in which they were released.
 func TestEntriesAreTheDollars(t *testing.T) {
 	var all money.Amount
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/backtest/learn"
 )
 
-// outcome is what one rule did with a trace.
+// outcome is the result of one rule on a trace.
 type outcome struct {
 	learn.Tally               // of all resources
 	by          []learn.Tally // by resource

@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Heard is what became known of one meter.
+// Heard are samples of one meter that became known.
 type Heard = round.FeedSamples
 
 // Feed hands over what becomes known of some resources of an account, in order, and
@@ -26,7 +26,7 @@ type Feed struct {
 	now       int64
 }
 
-// listener is what a feed knows of a resource.
+// listener holds the state of a feed for one resource.
 type listener struct {
 	index int
 	*traced

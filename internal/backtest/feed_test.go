@@ -344,9 +344,9 @@ func TestAccountKeepsEverything(t *testing.T) {
 	})
 }
 
-// TestFeedEqualsNaive holds that what a feed hands over, with what late rows change and
-// releases hide, is what was known by then; that it says when more becomes known; and
-// that a release lasts as long as it does row by row.
+// TestFeedEqualsNaive holds that a feed delivers exactly the samples known by then, with late rows
+// applied and releases hidden; that it returns the time when more becomes known; and that a release
+// lasts as long as it does row by row.
 func TestFeedEqualsNaive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := traces().Draw(t, "trace")

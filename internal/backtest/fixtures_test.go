@@ -78,7 +78,7 @@ func TestDutyFixturesReplayed(t *testing.T) {
 				if pol.Name == "p" || f.Blurred {
 					continue
 				}
-				// What a look at the trace finds is what the fixture says.
+				// A round over the trace finds the expected verdict of the fixture.
 				r, err := round.New(lookAt(t, h.account, pol, f.At, nil, p).Setting).Round(context.Background())
 				if err != nil {
 					t.Fatal(err)

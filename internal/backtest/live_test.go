@@ -21,7 +21,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// liveMachine is what a trace says of one machine.
+// liveMachine is one machine of a trace.
 type liveMachine struct {
 	name, tags, typ, gpus string
 	samples               []liveSample // in order of time

@@ -28,7 +28,7 @@ type trace struct {
 	resources []learn.Resource
 	tracks    []*track
 	place     []int
-	// hourly are what those resources cost an hour; nil is not known.
+	// hourly are the hourly costs of those resources; nil is not known.
 	hourly []*money.Amount
 }
 
@@ -125,7 +125,7 @@ func instant(us int64) time.Time { return time.UnixMicro(us).UTC() }
 // never is a time that does not come.
 const never = math.MaxInt64
 
-// source is what the samples of a trace name as their source.
+// source is the source name of the samples of a trace.
 const source = "recorded"
 
 // Read reads a trace as an account, by the parameters of a replay.

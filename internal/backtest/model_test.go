@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// testingTB is what a test, a benchmark and a property have in common.
+// testingTB is the common part of a test, a benchmark and a property.
 type testingTB interface {
 	Helper()
 	Fatal(args ...any)

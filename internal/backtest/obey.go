@@ -59,7 +59,7 @@ func CompareDecisions(a, b Decision) int {
 	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Policy, b.Policy))
 }
 
-// Notices are what a policy that only tells people would have told.
+// Notices counts the notices of a policy that only notifies people.
 type Notices struct {
 	// Times counts them, one each time that its condition began to hold, of how many
 	// Resources, and Hours is for how long it held, all of them together.
@@ -85,11 +85,11 @@ type obeyed struct {
 	whyNot  map[reason]*idled
 	busy    bool // it released time that the baselines call busy
 	acted   bool // it did at least once what it says, be it only to tell people
-	// notices is what it told people, and of which resources, where it does nothing else.
+	// notices are its notices and their resources, if it only notifies.
 	notices  Notices
 	told     map[int]bool
 	heldTrue int64
-	// decisions are what was decided, where anybody wants to know.
+	// decisions are its decisions, if the caller asked for them.
 	decisions []Decision
 }
 
@@ -181,7 +181,7 @@ func (r *returning) ReturnsAt(i int) (time.Time, bool) {
 
 type refusal struct{ resource, policy string }
 
-// telling is what the policy said last of a resource.
+// telling is the last notice of the policy about a resource.
 type telling struct {
 	at      int64
 	end     int64 // of what is known of the resource

@@ -42,7 +42,7 @@ func policies(t testingTB, texts ...string) *policy.Set {
 	return parsed(t, "apiVersion: curfew.policy/v1\npolicies:\n"+strings.Join(texts, ""))
 }
 
-// numbers are what a rule did, without its name and what only policies have.
+// numbers returns the figures of a rule without its name and the fields that only policies have.
 func numbers(r Result) Result {
 	r.Name, r.WaitSeconds, r.ReleasedByState, r.VerdictUnknownHours, r.WhyNot = "", nil, nil, nil, nil
 	return r
@@ -99,8 +99,8 @@ func launchedBefore(trace string) string {
 	return head + ",launched\n" + strings.ReplaceAll(rows, "\n", ",1969-12-31T23:00:00Z\n")
 }
 
-// switched is what a dead man's switch does to a pattern, by a walk in seconds. Age goes
-// on through a release, so that the switch ends a machine again once it is back.
+// switched returns the tally of a dead man's switch on a pattern, by a walk in seconds. Age
+// continues through a release, so that the switch ends a machine again once it is back.
 func switched(pattern string, after, grace int64) learn.Tally {
 	pattern = strings.TrimRight(pattern, " ")
 	var want learn.Tally

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Owned is what one rule would have done with the resources of one team and user.
+// Owned is the result of one rule for the resources of one team and user.
 type Owned struct {
 	// Rule is the name of the result that this is a part of.
 	Rule string `json:"rule"`

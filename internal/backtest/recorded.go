@@ -49,11 +49,11 @@ type AccountParams struct {
 	Governed bool
 }
 
-// traced is what is recorded of a resource of a trace.
+// traced is the record of one resource of a trace.
 type traced struct {
 	name   string
 	series []*series // by GPU
-	// stated is what the trace says of the resource, by when it became known.
+	// stated are the statements of the trace about the resource, by the time they became known.
 	stated []stated
 	// known is when its first sample became known, grew when each GPU's did.
 	known int64
@@ -63,7 +63,7 @@ type traced struct {
 	*intake
 }
 
-// intake is what is kept of a resource while its rows are read.
+// intake accumulates a resource while its rows are read.
 type intake struct {
 	newest int // the series of the last row
 	// descs are the descriptions that its rows give; the first is none.
@@ -72,7 +72,7 @@ type intake struct {
 	numbers map[*usage.Description]uint32
 }
 
-// stated is what a trace says of a resource from a time on; nil is nothing.
+// stated holds the properties of a resource from a time on; nil is unknown.
 type stated struct {
 	known int64
 	*usage.Description

@@ -18,19 +18,18 @@ import (
 type Report struct {
 	Trace   Trace    `json:"trace"`
 	Results []Result `json:"results"`
-	// Waits is what fixed waits of ever greater length would have done, for pictures
-	// and as evidence for a threshold; with the baselines only.
+	// Waits are the results of fixed waits of increasing length, for pictures and as evidence for a
+	// threshold; with the baselines only.
 	Waits []Wait `json:"waits,omitempty"`
-	// Learned is what the rule learned had made of the trace by its end.
+	// Learned are the weights of the learned rule at the end of the trace.
 	Learned []learn.Weight `json:"learned,omitempty"`
-	// ByOwner is what policies and what learns would have done for each team and
-	// user, where the trace names them, rule by rule, the largest saving first.
+	// ByOwner are the results of policies and of the learned rule for each team and user, if the
+	// trace names them, rule by rule, the largest saving first.
 	ByOwner []Owned `json:"by_owner,omitempty"`
 	// Timeline is when the rule of the headline would have released of what; where
 	// [Params.Draw] asks for it.
 	Timeline *Timeline `json:"timeline,omitempty"`
-	// Notes are what to know of the figures of policies: what they rest on, and which
-	// resources are unmeasured.
+	// Notes qualify the figures of policies: their basis, and the unmeasured resources.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -87,7 +86,7 @@ func (r *Report) Rules() int {
 // Priced says whether there are dollars.
 func (r Report) Priced() bool { return r.Trace.Unpriced == 0 }
 
-// Wait is what one fixed wait would have done.
+// Wait is the result of one fixed wait.
 type Wait struct {
 	WaitSeconds   float64 `json:"wait_seconds"`
 	Restarts      int64   `json:"restarts"`
@@ -96,15 +95,15 @@ type Wait struct {
 	NetSavedShare float64 `json:"net_saved_share"`
 }
 
-// Trace is what was replayed.
+// Trace describes the replayed trace.
 type Trace struct {
 	Name      string    `json:"name"`
 	Resources int       `json:"resources"`
 	Samples   int64     `json:"samples"`
 	First     time.Time `json:"first"`
 	Last      time.Time `json:"last"`
-	// StepSeconds and RestartCostSeconds are what the replay assumed;
-	// MedianStepSeconds is the step found in the trace, 0 when there is none.
+	// StepSeconds and RestartCostSeconds are the settings of the replay; MedianStepSeconds is the
+	// step found in the trace, 0 if there is none.
 	StepSeconds        float64 `json:"step_seconds"`
 	MedianStepSeconds  float64 `json:"median_step_seconds"`
 	RestartCostSeconds float64 `json:"restart_cost_seconds"`
@@ -118,8 +117,8 @@ type Trace struct {
 	Unpriced int `json:"unpriced"`
 }
 
-// Result is what one rule would have done. Hours are hours of a resource. Samples
-// of a resource count a step each, missing ones are unknown and in no share.
+// Result is the result of one rule. Hours are hours of a resource. Samples of a resource count a
+// step each, missing ones are unknown and in no share.
 type Result struct {
 	Name          string  `json:"name"`
 	ResourceHours float64 `json:"resource_hours"`
@@ -151,7 +150,7 @@ type Result struct {
 	WhyNot              []WhyNot           `json:"why_not,omitempty"`
 	// Notices are those of a policy that only tells people; null for all else.
 	Notices *Notices `json:"notices,omitempty"`
-	// AsSessions is what the resources would have been as sessions; null for other rules.
+	// AsSessions are the resources as sessions; null for other rules.
 	AsSessions *Sessions `json:"as_sessions,omitempty"`
 	// WaitSeconds is the wait of a rule that has only one.
 	WaitSeconds *float64 `json:"wait_seconds,omitempty"`

@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// said is what a replay said of a resource at a time.
+// said is the verdict of a replay on a resource at a time.
 type said struct {
 	answer usage.Tristate
 	state  duty.State

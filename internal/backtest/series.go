@@ -10,12 +10,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// series is what was sampled of one GPU of a resource, or of the resource as a whole:
-// rows in the order in which they became known, then of their times. Equal rows one step
-// apart cost a byte or two together, a row whose utilization alone changed two or three,
-// any other what changed in it. Every block can be read on its own.
+// series holds the samples of one GPU of a resource, or of the resource as a whole: rows in the
+// order in which they became known, then of their times. Equal rows one step apart take a byte or
+// two together, a row whose utilization alone changed two or three, any other row its differences.
+// Every block can be read on its own.
 //
-// Times and spans are microseconds; a value is kept to the bit.
+// Times and spans are microseconds; values keep every bit.
 type series struct {
 	gpu    string
 	blocks []block
@@ -112,7 +112,7 @@ func codeOf(v, before float64) (code uint64, ok bool) {
 	return rawValue, false
 }
 
-// base is what a difference is counted from.
+// base returns the value that a difference is relative to.
 func base(before, scale float64) int64 {
 	if n := math.Round(before * scale); math.Abs(n) < 1<<52 {
 		return int64(n)

@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// Sessions is what machines that no one ended would have been as sessions: each ends after a
-// time at rest and is started again when its work comes back.
+// Sessions is the result of running the machines that no one ended as sessions: each ends after a
+// time at rest and starts again when its work comes back.
 type Sessions struct {
 	// IdleSeconds is the time at rest after which a session ends.
 	IdleSeconds float64 `json:"idle_seconds"`

@@ -12,8 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// statement is what rows state of a resource, field by field: the newest row that
-// states anything counts, and of rows of one time the larger value.
+// statement merges the properties that rows state of a resource, field by field: the newest row
+// that states anything counts, and of rows of one time the larger value.
 type statement struct {
 	usage.Description
 	at [11]int64 // of each field
@@ -146,9 +146,9 @@ func (r *traced) describedAt(known int64) *usage.Description {
 // undescribed is a resource of which nothing is stated.
 var undescribed usage.Description
 
-// Assumed is what a trace does not say of a resource, and what is taken for it. That
-// nothing else manages it, that nothing protects it from being ended and that it has no
-// disks of its own is assumed of every one, for no column says so.
+// Assumed lists the properties of a resource that a trace does not state, with the values assumed.
+// Of every resource it is assumed that nothing else manages it, that nothing protects it from being
+// ended and that it has no disks of its own, for no column says so.
 type Assumed struct {
 	// Governed says that policies may act on it because nothing denies that.
 	Governed bool
@@ -211,7 +211,7 @@ func (a *Account) tagged(r *traced, d *usage.Description) *inventory.Resource {
 		State: inventory.StateRunning,
 		Tags:  d.Tags, CreatedAt: d.Launched, Incarnation: incarnation,
 	}
-	// A keep-until that cannot be read keeps without end, which is what the error says.
+	// A keep-until that cannot be read keeps without end, as the error says.
 	_ = a.params.Tags.Apply(out)
 	o := &out.Owner
 	o.Team, o.Project, o.User = cmp.Or(d.Team, o.Team), cmp.Or(d.Project, o.Project), cmp.Or(d.User, o.User)

@@ -39,7 +39,7 @@ func (t *track) idlePeriods(step int64, each func(dated)) {
 // counted is how many samples there are, and how many of them idle.
 type counted struct{ samples, idle int64 }
 
-// totals is what a trace holds before anything is released.
+// totals sums a trace before anything is released.
 type totals struct {
 	counted
 	by      []counted // by resource
@@ -109,7 +109,7 @@ func (s *totals) shares() []share {
 	return out
 }
 
-// each is what a rule does with every share of the resources.
+// each applies a rule to every share of the resources.
 func (s *totals) each(does func(learn.Periods) learn.Tally) []share {
 	out := s.shares()
 	for i := range out {
@@ -159,9 +159,8 @@ func (t *trace) totals() totals {
 	return sum
 }
 
-// deadman is what a release a fixed time after the first sample does, busy or
-// not: until the next busy sample, from which the time runs again. Time that was
-// not sampled is not counted as released.
+// deadman adds the release a fixed time after the first sample, busy or not: until the next busy
+// sample, from which the time runs again. Time that was not sampled is not counted as released.
 func (t *track) deadman(after, step, restart int64, sum *learn.Tally) {
 	ends := t.first + after
 	for c := t.cursor(step); c.advance(); {

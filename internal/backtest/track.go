@@ -8,9 +8,8 @@ import (
 // Times and spans inside the replay are microseconds: a year of a million machines
 // still adds up in 64 bits.
 
-// track is what was sampled of one meter, in order of time, as runs of equal
-// samples. A run costs one or two bytes, so that a trace of a hundred million
-// samples fits into memory.
+// track holds the samples of one meter, in order of time, as runs of equal samples. A run takes one
+// or two bytes, so that a trace of a hundred million samples fits into memory.
 type track struct {
 	runs []byte // sealed runs, as [cursor] reads them
 	// first is the time of the first sample, next where the open run's next sample

@@ -18,16 +18,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// TuneReport is what was learned from a trace, and what it would have saved.
+// TuneReport holds the waits learned from a trace and their savings.
 type TuneReport struct {
 	Trace Trace `json:"trace"`
-	// Fleet is what was learned of all resources together, Classes of each class, the
-	// one with most resources first.
+	// Fleet is the wait of all resources together, Classes those of each class, the one with most
+	// resources first.
 	Fleet   Tuned   `json:"fleet"`
 	Classes []Tuned `json:"classes"`
-	// Tested is what the waits would have saved on idle periods that they were not
-	// learned from; BreakEven is what always waiting for one restart cost would have,
-	// and Oracle what knowing the future would have.
+	// Tested are the savings of the waits on idle periods that they were not learned from,
+	// BreakEven those of always waiting for one restart cost, and Oracle those of knowing the
+	// future.
 	Tested           Tested `json:"tested"`
 	BreakEven        Tested `json:"break_even"`
 	PerfectForesight Tested `json:"oracle"`
@@ -53,12 +53,11 @@ type Tuned struct {
 	// little of both.
 	WaitSeconds float64 `json:"wait_seconds"`
 	Basis       string  `json:"basis"`
-	// Tested is what the class would have saved, walking forward through the trace.
+	// Tested are the savings of the class, walking forward through the trace.
 	Tested Tested `json:"tested"`
 }
 
-// Tested is what waits would have done with idle periods that they were not learned
-// from.
+// Tested is the result of waits on idle periods that they were not learned from.
 type Tested struct {
 	ReleasedHours float64 `json:"released_hours"`
 	Restarts      int64   `json:"restarts"`
@@ -74,7 +73,7 @@ type classHistory struct {
 	learn.History
 	resources int
 	samples   int64
-	// hourly is what each costs an hour; nil where that is not known, or differs.
+	// hourly is the hourly cost of each; nil if it is not known, or differs.
 	hourly *money.Amount
 }
 

@@ -84,7 +84,7 @@ const cached = 1 << 16
 // symbol stands for a text; 0 is the empty one.
 type symbol uint32
 
-// period is what is known of a billing period, except its rows.
+// period is a billing period without its rows.
 type period struct {
 	id       uint32
 	key      PeriodKey

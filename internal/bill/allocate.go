@@ -85,14 +85,13 @@ type Allocation struct {
 	Parties []Party `json:"parties"`
 	// Unattributed are costs without an owner and without a rule.
 	Unattributed money.Amount `json:"unattributed_usd"`
-	// Shared is what became of each rule's costs, in the order of the rules.
+	// Shared are the shared costs of each rule, in the order of the rules.
 	Shared []Shared `json:"shared"`
 	// Unknown counts rows that the bill gives no cost on this basis; they are in no sum.
 	Unknown int64 `json:"unknown_rows"`
 }
 
-// Party is what one team or project is charged: directly by its tags, and of what is
-// shared.
+// Party is the charge of one team or project: directly by its tags, and by shared costs.
 type Party struct {
 	Name   string       `json:"name"`
 	Direct money.Amount `json:"direct_usd"`
@@ -101,7 +100,7 @@ type Party struct {
 	Total money.Amount `json:"total_usd"`
 }
 
-// Shared is what one rule shares.
+// Shared are the costs that one rule shares.
 type Shared struct {
 	Rule   string       `json:"rule"`
 	Amount money.Amount `json:"amount_usd"`

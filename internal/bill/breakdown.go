@@ -13,8 +13,8 @@ import (
 // Basis is which of the costs a figure is made of.
 type Basis string
 
-// The bases. Billed is what is paid; Effective spreads what was paid for commitments
-// over the usage they cover.
+// The bases. Billed is the amount paid; Effective spreads payments for commitments over the usage
+// they cover.
 const (
 	OnBilled    Basis = "billed"
 	OnEffective Basis = "effective"
@@ -28,7 +28,7 @@ func (r *Row) cost(b Basis) (money.Amount, bool) {
 	return r.Cost.Billed, true
 }
 
-// Part is what one category comes to.
+// Part is the cost of one category.
 type Part struct {
 	Category Category     `json:"category"`
 	Billed   money.Amount `json:"billed_usd"`
@@ -78,7 +78,7 @@ const (
 	Unmeasured Category = "unmeasured"
 )
 
-// Slice is what one of the five categories of an ML bill comes to, or what is in none.
+// Slice is the cost of one of the five categories of an ML bill, or of the rest.
 type Slice struct {
 	Category Category `json:"category"`
 	// Billed is null where nothing measured says it, and Share with it.
@@ -216,7 +216,7 @@ func EgressFlows(rows iter.Seq[Row]) ([]Flow, error) {
 	return out, nil
 }
 
-// Commitment is what became of one commitment in the rows.
+// Commitment is the use of one commitment according to the rows.
 type Commitment struct {
 	ID string `json:"id"`
 	// Purchased is its billed cost, Used and Unused the effective cost of the

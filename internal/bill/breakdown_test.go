@@ -130,7 +130,7 @@ func byTeam(rows iter.Seq[Row]) iter.Seq2[string, Row] {
 	}
 }
 
-// paid is what a party is charged.
+// paid returns the charge of a party.
 func paid(name string, direct, shared money.Amount) Party {
 	return Party{Name: name, Direct: direct, Shared: shared, Total: direct + shared}
 }

@@ -19,7 +19,7 @@ const (
 	Other    Category = "other"
 )
 
-// Transfer is what moved data between where and where; empty for charges that move none.
+// Transfer names the two ends of a data transfer; empty for charges without one.
 type Transfer string
 
 // The kinds of transfer.
@@ -34,7 +34,7 @@ const (
 	OtherTransfer Transfer = "other-transfer" // the bill does not say whereto
 )
 
-// class is what a line is, apart from what it cost.
+// class holds the properties of a line apart from its cost.
 type class struct {
 	category Category
 	transfer Transfer

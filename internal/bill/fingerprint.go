@@ -70,7 +70,7 @@ func (f *Fingerprints) Merge(o *Fingerprints) {
 	f.lines += o.lines
 }
 
-// Repetition is what two files hold both.
+// Repetition is the overlap of two files.
 type Repetition struct {
 	// One and Other are the places of the files.
 	One, Other int

@@ -1,11 +1,10 @@
-// Package bill is what a provider's bill says, in the words of the FinOps Open Cost
-// and Usage Specification (FOCUS 1.0 to 1.3, https://focus.finops.org): lines, their
-// exact sums by resource and day, the periods that are replaced as a whole, and what
-// can be concluded from them.
+// Package bill holds a provider's bill in the words of the FinOps Open Cost and Usage Specification
+// (FOCUS 1.0 to 1.3, https://focus.finops.org): lines, their exact sums by resource and day, the
+// periods that are replaced as a whole, and the conclusions from them.
 //
-// Costs of lines are exact decimals. They become integers of nano-dollars once, when a
-// period's rows are settled, by largest remainder, so that the rows of a period add up
-// to the bill's own total. A cost that a bill leaves out is unknown, never zero.
+// Costs of lines are exact decimals. They become integers of nano-dollars once, when a period's
+// rows are settled, by largest remainder, so that the rows of a period add up to the bill's own
+// total. A cost that a bill leaves out is unknown, never zero.
 package bill
 
 import "time"

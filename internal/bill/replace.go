@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Change is what importing a bill does to one period.
+// Change is the effect of importing a bill on one period.
 type Change string
 
 // The changes.
@@ -23,14 +23,14 @@ type Planned struct {
 	Change Change
 }
 
-// Plan says what has to be replaced so that the store holds b and nothing older of the
-// same periods. Stored is what [Store.Periods] returns; periods that b does not cover
-// may be among it and stay. A period that is there already, to the last digit, is not
-// replaced. One that came from the same source and is no longer in b, although b covers
-// its time, is removed. At is kept with what is imported.
+// Plan returns the replacements after which the store holds b and nothing older of the same
+// periods. Stored is the result of [Store.Periods]; periods that b does not cover may be among it
+// and stay. A period that is there already, to the last digit, is not replaced. One that came from
+// the same source and is no longer in b, although b covers its time, is removed. At is kept with
+// the imported periods.
 //
-// A renamed file without billing accounts is known by its digest. A period that
-// overlaps one of the same account from another source is a *CountedTwice.
+// A renamed file without billing accounts is known by its digest. A period that overlaps one of the
+// same account from another source is a *CountedTwice.
 func Plan(b *Bill, stored []Period, at time.Time) ([]Replacement, []Planned, error) {
 	kept := make(map[PeriodKey]*Period, len(stored))
 	for i := range stored {

@@ -8,9 +8,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Row is what one resource cost on one day of a period, under one service, category
-// and commitment: the sum of the lines that agree in all of it. What a line leaves out
-// is empty. Rows of a period differ in something besides their sums.
+// Row is one resource on one day of a period, under one service, category and commitment: the sum
+// of the lines that agree in all of it. Fields that a line leaves out are empty. Rows of a period
+// differ in something besides their sums.
 type Row struct {
 	// Account is the billing account, and Start the start of the billing period; they
 	// are those of the period.
@@ -63,7 +63,7 @@ type PeriodKey struct {
 	Start   time.Time
 }
 
-// Period is what is kept of a billing period, except its rows.
+// Period is a billing period as it is kept, without its rows.
 type Period struct {
 	PeriodKey
 	// End is the zero time where the bill does not say.

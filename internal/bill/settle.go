@@ -29,7 +29,7 @@ type Bill struct {
 	Starts []time.Time
 	// Lines of the bill.
 	Lines int64
-	// Schema is what it is written in: "FOCUS 1.0", "CUR 2.0".
+	// Schema is the schema of the file: "FOCUS 1.0", "CUR 2.0".
 	Schema string
 	// Missing columns, by their FOCUS names.
 	Missing []string

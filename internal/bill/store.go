@@ -81,8 +81,8 @@ const (
 	ByCostCenters Dimension = "cost-center"
 )
 
-// Value returns the row's value in a dimension; a day and a start as RFC 3339 dates
-// ("2024-09-01"). Empty is what the bill does not say.
+// Value returns the row's value in a dimension; a day and a start as RFC 3339 dates ("2024-09-01").
+// A value that the bill does not state is empty.
 func (r *Row) Value(d Dimension) string {
 	switch d {
 	case ByStart:

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Summary is what a bill holds, with all digits.
-// A cost that the bill leaves out everywhere is null.
+// Summary sums a bill, with all digits. A cost that the bill leaves out everywhere is null.
 type Summary struct {
 	Source         string          `json:"source"`
 	Written        string          `json:"written_in"`
@@ -33,8 +32,8 @@ type SummaryPeriod struct {
 	Accounts       []SummaryAccount `json:"accounts"`
 }
 
-// SummaryAccount is what one billing account has in a period, and what importing did
-// to what was kept of it.
+// SummaryAccount is one billing account in a period, and the effect of importing on its stored
+// rows.
 type SummaryAccount struct {
 	Account    string `json:"account"`
 	Rows       int64  `json:"rows"`

@@ -9,13 +9,13 @@ import (
 type table struct {
 	chunks []*[chunk]sums
 	rows   int32
-	// rests are what of a row's sums does not fit them.
+	// rests are the parts of a row's sums that do not fit them.
 	rests map[int32]*[sumCount]Decimal
 }
 
 const chunk = 1 << 12
 
-// sums are what a row adds up, in units of 10^-27 in 128 bits.
+// sums are the sums of a row, in units of 10^-27 in 128 bits.
 type sums struct {
 	parts [sumCount]struct {
 		hi int64

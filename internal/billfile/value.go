@@ -123,8 +123,8 @@ type floats struct {
 	}
 }
 
-// decimal returns the shortest decimal that stands for a number, of 32 or 64 bits,
-// which is what was written where a decimal was stored so.
+// decimal returns the shortest decimal that stands for a number of 32 or 64 bits: the decimal that
+// was written, if one was stored so.
 func (k *floats) decimal(f float64, size int) (bill.Decimal, error) {
 	bits := math.Float64bits(f) ^ uint64(size)
 	slot := &k.of[bits*0x9E3779B97F4A7C15>>(64-11)]

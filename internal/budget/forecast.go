@@ -55,7 +55,7 @@ type Forecast struct {
 	Days int `json:"days"`
 	// Weekdays reports that weekdays were distinguished.
 	Weekdays bool `json:"weekdays"`
-	// MonthlyUSD is what is charged once a month and falls due before the end of the window.
+	// MonthlyUSD are the charges of once a month that fall due before the end of the window.
 	MonthlyUSD money.Amount `json:"monthly_charges_usd,omitempty"`
 }
 

@@ -462,7 +462,7 @@ func TestAdoptRefuses(t *testing.T) {
 		t.Errorf("records were written:\n%s", out)
 	}
 
-	// What cannot be read is not adopted, and neither is what has no lease at all.
+	// Machines that cannot be read are not adopted, and neither are those without a lease.
 	end := l.sandbox.Wire.Inject(wire.Fault{Service: "ec2", Operation: "DescribeInstances", Kind: wire.AccessDenied})
 	l.curfew(ExitError, "session", "adopt", l.account.Ref("gang-1").String(), "--enforce")
 	end()

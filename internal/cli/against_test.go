@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// TestPolicyCheckAgainstLastScan: what policies would find in the last scan is what the account holds.
+// TestPolicyCheckAgainstLastScan: policies find the resources of the last scan.
 func TestPolicyCheckAgainstLastScan(t *testing.T) {
 	d := newDesktop(t)
 	d.write("curfew.yaml", "governance: [{lifetime: ephemeral}]\n")

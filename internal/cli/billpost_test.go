@@ -42,9 +42,9 @@ func billTotals(t *testing.T, text, cost string, key func(row map[string]string)
 	return out
 }
 
-// TestPostedBillEqualsItsRows imports a month, posts it, restates it, posts it again and
-// posts it on the other basis. Each time `bill show --by X` and `costs --by X` agree for every
-// X, and both are what the rows of the file add up to.
+// TestPostedBillEqualsItsRows imports a month, posts it, restates it, posts it again and posts it
+// on the other basis. Each time `bill show --by X` and `costs --by X` agree for every X, and both
+// equal the sum of the file's rows.
 func TestPostedBillEqualsItsRows(t *testing.T) {
 	const head = "BilledCost,EffectiveCost,ListCost,BillingAccountId,SubAccountId,BillingCurrency,BillingPeriodStart,BillingPeriodEnd,ChargePeriodStart," +
 		"ChargeCategory,ChargeClass,ServiceCategory,ServiceName,ProviderName,ResourceId,RegionId,PricingCategory,Tags\n"

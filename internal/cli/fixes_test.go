@@ -232,7 +232,7 @@ func (s *seededFixes) approve(got map[string]view.Fix) {
 // kindOfFix is one kind of fix that is carried out, and what the provider says itself.
 type kindOfFix struct {
 	rule, name string
-	// shows reports whether the provider's own answer is what the change says.
+	// shows reports whether the provider's own answer has the change.
 	shows func(s *seededFixes, f *view.Fix) bool
 	// document returns the provider's present document in place of the change's.
 	document func(s *seededFixes, id string) string
@@ -414,8 +414,8 @@ var kindsOfFixes = []kindOfFix{
 	{rule: "endpoint-idle", name: "old-detector", shows: endpointGone, stays: true},
 }
 
-// TestFixesDoWhatTheySay takes each kind of fix through audit, preview, approval by another
-// person, act and undo: what the provider answers itself is what the preview showed.
+// TestFixesDoWhatTheySay takes each kind of fix through audit, preview, approval by another person,
+// act and undo: the provider's own answer equals the preview.
 func TestFixesDoWhatTheySay(t *testing.T) {
 	s := newSeededFixes(t)
 	s.endpoint("old-embedder", 3)

@@ -67,7 +67,7 @@ func (o *office) token(name string, roles ...string) view.NewToken {
 	return doc
 }
 
-// give gives a command; stdin is what it reads.
+// give runs a command that reads stdin.
 func (o *office) give(stdin string, args ...string) gave {
 	o.t.Helper()
 	o.env["stdin"] = stdin

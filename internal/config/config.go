@@ -71,7 +71,7 @@ type Config struct {
 	Enforce Enforce `yaml:"enforce"`
 	// Serve is how curfew serve runs.
 	Serve Serve `yaml:"serve"`
-	// Gateway is what curfew gateway serves (docs/gateway.md).
+	// Gateway configures curfew gateway (docs/gateway.md).
 	Gateway gateway.Config `yaml:"gateway"`
 	// Sessions is how sessions are started (docs/sessions.md).
 	Sessions Sessions `yaml:"sessions"`

@@ -35,7 +35,7 @@ type Local struct {
 // LocalLimits bound what a session on this machine uses.
 type LocalLimits struct {
 	// Memory is the most memory of a session ("64GiB"), or a share of this machine's ("50%"); empty
-	// is what a session of the service is charged for, and 90% for others.
+	// is the memory that a session of the service is charged for, and 90% for others.
 	Memory string `yaml:"memory"`
 	// Processes is the most processes and threads of a session; 0 is 4096.
 	Processes int64 `yaml:"processes"`

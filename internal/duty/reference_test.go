@@ -193,7 +193,7 @@ func (j *naiveJudge) warming(v Verdict) Verdict {
 	return v
 }
 
-// moment is what the newest samples of one GPU say.
+// naiveMoment holds the newest samples of one GPU.
 type naiveMoment struct {
 	naiveGPU
 	// stretch is for how long it has rested, or computed when it is busy; expires is

@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// delivery is what is handed over at once: one sample, or several equal ones.
+// delivery is one batch of samples: one sample, or several equal ones.
 type delivery struct {
 	meterKey
 	o     usage.SourceInfo

@@ -57,7 +57,7 @@ func TestRejectsLateSamples(t *testing.T) {
 	}
 }
 
-// TestRunEqualsItsSamples: a run is what as many samples are, at every time within it.
+// TestRunEqualsItsSamples: a run equals as many single samples, at every time within it.
 func TestRunEqualsItsSamples(t *testing.T) {
 	run, single := NewTracker(Thresholds{}, usage.Activity{}, time.Hour), NewTracker(Thresholds{}, usage.Activity{},
 		time.Hour)

@@ -213,7 +213,7 @@ func (m *meter) volume(what string, at attributes, usual, most int64) {
 	iops, iopsState := at.number("iops")
 	throughput, _ := at.number("throughput")
 	switch kind {
-	case "gp3": // where the plan does not say, it is what costs nothing
+	case "gp3": // without a value in the plan, the included performance
 		m.each(what+": IOPS over 3,000", price.ItemGP3IOPS, iops-aws.GP3FreeIOPS, usual, most)
 		m.each(what+": throughput over 125 MiB/s", price.ItemGP3Throughput, throughput-aws.GP3FreeMiBps, usual, most)
 	case "io1", "io2":

@@ -126,8 +126,8 @@ type planner struct {
 	// reservations are those before and after the plan, subnets the zones of subnets by their ids.
 	reservations [2][]*reservation
 	subnets      map[string]string
-	// blocks is true if machines of a capacity block were met, reserved that some run in
-	// reservations of the plan; fallen is what updates save, in a month at the worst.
+	// blocks is true if machines of a capacity block were met, reserved if some run in reservations
+	// of the plan; fallen are the monthly savings of updates, at least.
 	blocks   bool
 	credits  bool // an update costs more than today
 	reserved bool
@@ -534,7 +534,7 @@ func (c *planner) credit(is, was *meter) error {
 	return nil
 }
 
-// own counts the tags of a resource: owner and purpose are what all share that costs.
+// own counts the tags of a resource: all that costs shares owner and purpose.
 func (c *planner) own(at attributes) {
 	r := &inventory.Resource{Tags: map[string]string{}}
 	for _, tag := range at.block("tag") { // of a group

@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// transferAdvice is what to do about each kind of transfer.
+// transferAdvice is the advice for each kind of transfer.
 var transferAdvice = map[bill.Transfer]struct{ rule, because, note string }{
 	bill.CrossRegion: {
 		"egress-cross-region", "is sent to another region",
@@ -48,7 +48,7 @@ func (x *Index) billed(b *Bill) {
 	x.commitmentsBilled(b, hours)
 }
 
-// monthly is what an amount of some hours is in a month.
+// monthly scales an amount of some hours to a month.
 func (x *Index) monthly(v money.Amount, hours int64) money.Amount {
 	out, err := v.Mul(money.HoursPerMonth, hours)
 	if err != nil && x.err == nil {
@@ -57,7 +57,7 @@ func (x *Index) monthly(v money.Amount, hours int64) money.Amount {
 	return out
 }
 
-// moved is what one resource sends in one way.
+// moved is the traffic of one resource in one direction.
 type moved struct {
 	flows  []bill.Flow
 	billed money.Amount

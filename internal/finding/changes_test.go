@@ -93,8 +93,8 @@ func (f *fixture) charged() *Account {
 	return &f.Account
 }
 
-// TestWhatIsPutIsWhatIsPriced draws buckets and applies the document of their finding to
-// their objects as S3 would: what moves and what expires is what the finding counts.
+// TestWhatIsPutIsWhatIsPriced draws buckets and applies the document of their finding to their
+// objects as S3 would: the finding counts the objects that move and those that expire.
 func TestWhatIsPutIsWhatIsPriced(t *testing.T) {
 	tb := t
 	ages := []int{10, 45, 120, 300} // days, one heap of objects of each under every prefix

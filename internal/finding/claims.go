@@ -25,7 +25,7 @@ type Draft struct {
 	Stands bool
 	// first is said before the fix, whoever carries it out.
 	first string
-	// gross is what it claims before others took from it.
+	// gross is its claim before others took from it.
 	gross money.Amount
 }
 
@@ -201,7 +201,7 @@ func (x *Index) settle() error {
 	return x.plansStayUsed(savings.left)
 }
 
-// gross is what a draft claims before others took from it.
+// gross returns the claim of a draft before others took from it.
 func (x *Index) gross(d *Draft) (money.Amount, error) {
 	var waste, savings money.Amount
 	for i := range d.claims {

@@ -24,7 +24,7 @@ const (
 // fleet is the machines that a set of reserved instances can cover.
 type fleet struct{ cloud, account, region, machineType, platform string }
 
-// reserved is what is reserved of a fleet and what runs of it.
+// reserved counts the reserved and the running machines of a fleet.
 type reserved struct {
 	regional       int64
 	zonal, running map[string]int64 // by zone
@@ -49,7 +49,7 @@ func (f *reserved) regionalUnused() int64 {
 	return max(0, rest)
 }
 
-// coverage is what commitments do to the savings of machines.
+// coverage is the effect of commitments on the savings of machines.
 type coverage struct {
 	fleets map[fleet]*reserved
 	// families are the reserved types of size-flexible regional reservations:
@@ -301,8 +301,7 @@ func (p *plan) covers(s *Subject) bool {
 	return p.CommitmentType == inventory.ComputeSavingsPlan
 }
 
-// least is what a dollar of on-demand usage costs at least under the plan, in
-// percent.
+// least returns the minimum cost under the plan of a dollar of on-demand usage, in percent.
 func (p *plan) least() int64 {
 	if p.CommitmentType == inventory.MachineLearningPlan {
 		return leastUnderSageMakerPlan

@@ -311,7 +311,7 @@ func TestSavingsPlans(t *testing.T) {
 	})
 }
 
-// spotSaving is what one machine saves a month on spot where no plan is in the way.
+// spotSaving returns the monthly saving of one machine on spot without a plan.
 func spotSaving(t *testing.T, machineType string) string {
 	t.Helper()
 	f := newFixture(t)
@@ -319,8 +319,8 @@ func spotSaving(t *testing.T, machineType string) string {
 	return only(t, f.evaluate(), "training-on-demand").Savings.Amount.Cents()
 }
 
-// successorSaving is what the newer type saves a month where no plan is in the way,
-// or at most where its host is smaller.
+// successorSaving returns the monthly saving of the newer type without a plan, or its upper bound
+// if its host is smaller.
 func successorSaving(t *testing.T, machineType string) string {
 	t.Helper()
 	f := newFixture(t)

@@ -72,9 +72,9 @@ type Saving struct {
 	Why     string
 }
 
-// Fix is what to do about a finding.
+// Fix is the remedy of a finding.
 type Fix struct {
-	// Change is what is done, exactly as it was priced.
+	// Change is the change, exactly as it was priced.
 	Change change.Change
 	// Command does it.
 	Command string
@@ -90,17 +90,17 @@ type Finding struct {
 	Rule     string
 	Step     Step
 	Resource *inventory.Resource
-	// Waste is what the resource (and what hangs on it) costs a month for nothing:
-	// idle, held, stalled or unused. Zero for findings that only save.
+	// Waste is the monthly cost of the resource, and of all that it holds, that buys nothing: idle,
+	// held, stalled or unused. Zero for findings that only save.
 	Waste money.Amount
 	// WasteUnknown says that nothing measured the use of the resource: Waste is zero
 	// because it is unknown, and Savings.UpperBound is the most that it can be.
 	WasteUnknown bool
-	// Savings is what the fix saves a month, net of commitments, of what keeps
-	// costing, and of what findings before it already save.
+	// Savings is the monthly saving of the fix, net of commitments, of costs that remain, and of
+	// the savings of findings before it.
 	Savings Saving
-	// Cost is what the resource costs a month where neither waste nor savings
-	// state it (unmeasured resources).
+	// Cost is the monthly cost of the resource if neither waste nor savings state it (unmeasured
+	// resources).
 	Cost       money.Amount
 	Confidence Level
 	// Because is the reason in one line for people.
@@ -119,8 +119,7 @@ type Claim struct {
 	Resource inventory.Ref
 	Meter    string
 	Category ledger.Category
-	// Waste and Savings are what is counted here, after what findings before it
-	// took.
+	// Waste and Savings are the amounts counted here, after findings before it took theirs.
 	Waste, Savings money.Amount
 }
 
@@ -130,8 +129,7 @@ func ID(rule string, r inventory.Ref) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Account is what the rules see: one audit's resources, what was measured and
-// judged of them, and what they cost.
+// Account is the input of the rules: one audit's resources, their measurements, verdicts and costs.
 type Account struct {
 	Now       time.Time
 	Resources []*inventory.Resource
@@ -146,8 +144,7 @@ type Account struct {
 	// Unread are the kinds that could not be listed at all, by account and region
 	// ("123456789012/us-east-1/image"); a rule that needs them answers unknown.
 	Unread map[string]bool
-	// Advice is what people are told where nothing carries fixes out; nil is that something
-	// does.
+	// Advice is shown if nothing carries fixes out; nil if something does.
 	Advice *Advice
 	// CommitmentsKnown is false when commitments could not be read; then savings
 	// on committed kinds are not known.
@@ -170,7 +167,7 @@ type Advice struct {
 	End, Spare, Tag string
 }
 
-// Bill is what the rules see of a provider's bill.
+// Bill is the input of the rules from a provider's bill.
 type Bill struct {
 	// Cloud is whose bill it is. From and To bound the days that it covers.
 	Cloud    string

@@ -28,7 +28,7 @@ const (
 	servingRoom = 0.2
 )
 
-// fleetKey is what machines have in common that serve together.
+// fleetKey identifies machines that serve together.
 type fleetKey struct {
 	cloud, account, region, machine, market string
 	owner                                   inventory.Owner
@@ -309,7 +309,7 @@ func (f *servers) group() string {
 	return name
 }
 
-// evidence is what was measured of a fleet.
+// evidence returns the measurements of a fleet.
 func (f *servers) evidence(s *Subject) []usage.Evidence {
 	w := s.Window
 	out := []usage.Evidence{

@@ -173,8 +173,8 @@ func TestSaturatedServing(t *testing.T) {
 	}
 }
 
-// TestFleetsAgreeWithFindings: what the planner of serving fleets needs at the usual target is
-// what the finding says of the fleet, and a fleet that it leaves alone has no finding.
+// TestFleetsAgreeWithFindings: the planner of serving fleets and the finding name the same size at
+// the usual target, and a fleet that the planner leaves alone has no finding.
 func TestFleetsAgreeWithFindings(t *testing.T) {
 	found := 0
 	rapid.Check(t, func(rt *rapid.T) {

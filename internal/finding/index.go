@@ -18,7 +18,7 @@ import (
 // Subject is a resource with all that is known of it, found once.
 type Subject struct {
 	*inventory.Resource
-	// Charges are its meters; Window is what was measured, nil where nothing was.
+	// Charges are its meters; Window holds its measurements, nil if there are none.
 	Charges []ledger.Charge
 	Window  *usage.Window
 	// Duty is its verdict over the window; it means nothing unless it was Judged.
@@ -80,7 +80,7 @@ type Index struct {
 	sized sizing
 	// forSale are the machines with accelerators that are for sale; see offers.
 	forSale *rightsize.Offers
-	// families is what runs and is reserved of each family; see familyUses.
+	// families are the running and reserved machines of each family; see familyUses.
 	families map[[3]string]map[string]*familyUse
 	// fleets are the machines that serve together; see fleetOf.
 	fleets map[fleetKey]*servers
@@ -88,7 +88,7 @@ type Index struct {
 	err    error
 }
 
-// machine is what the book knows of a type.
+// machine is the entry of the book for a type.
 type machine struct {
 	price.Machine
 	known bool
@@ -249,8 +249,8 @@ func (x *Index) Managed(service, machineType, region string) (price.Price, error
 	return x.account.Prices.Managed(service, machineType, region)
 }
 
-// Cost is what the priced meters of a category cost a month, and why the rest has
-// no price, if any has none. An empty category is all of them.
+// Cost returns the monthly cost of the priced meters of a category, and why the rest has no price,
+// if any has none. An empty category is all of them.
 func (x *Index) Cost(s *Subject, c ledger.Category) (total money.Amount, unpriced string) {
 	for i := range s.Charges {
 		switch ch := &s.Charges[i]; {

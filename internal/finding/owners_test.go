@@ -95,9 +95,9 @@ func (r *ownersRule) seen() inventory.LifecycleRule {
 	return out
 }
 
-// fate is what lifecycle rules do with an object: the class that it has and whether it is gone at
-// an age in days. Of several rules the shortest expiration counts and the cheapest class (Amazon
-// S3 User Guide, "Examples of S3 Lifecycle configurations").
+// fate is the effect of lifecycle rules on an object: its class, and whether it is gone, by age in
+// days. Of several rules the shortest expiration counts and the cheapest class (Amazon S3 User
+// Guide, "Examples of S3 Lifecycle configurations").
 type fate struct{ current, replaced, upload []string }
 
 var colder = []string{

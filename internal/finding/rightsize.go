@@ -247,7 +247,7 @@ func (x *Index) resizedOnSpot(d *Draft, s *Subject, to string) *Draft {
 	return d
 }
 
-// resized is what is said of a candidate.
+// resized describes a candidate.
 func (x *Index) resized(s *Subject, a *rightsize.Sizing, c rightsize.Candidate, because string) *Draft {
 	d := &Draft{Finding: Finding{
 		Confidence: High,

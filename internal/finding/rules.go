@@ -23,7 +23,7 @@ type Rule struct {
 	Judge func(x *Index, s *Subject) *Draft
 }
 
-// About is what a rule finds, for people.
+// About describes the subject of a rule for people.
 type About struct {
 	// Finds names the resources, and When is the formula and its threshold with the source.
 	Finds, When string

@@ -74,8 +74,8 @@ func (x *Index) reservedUnused(s *Subject, c *inventory.Commitment) *Draft {
 	return d
 }
 
-// familyUse is what an account reserved of a family for any size, and what runs of
-// it that no zonal reservation covers, in units.
+// familyUse counts, in units, the reservations of a family for any size and the running machines
+// that no zonal reservation covers.
 type familyUse struct {
 	reserved, running int64
 	// unsized says that some of it has a size without known units.

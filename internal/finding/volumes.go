@@ -85,10 +85,10 @@ func (x *Index) leaveToManager(d *Draft, s *Subject, v *inventory.Volume) {
 	d.ClaimShare(s, "", 1, 1, SavingsOnly)
 }
 
-// keepSnapshot claims a volume that is deleted after a snapshot of it: all that it costs
-// is waste, and what is saved is that less the snapshot. A snapshot holds the blocks that
-// were written, at most the volume's size, which is what is counted. Where the snapshot may
-// cost more than the volume, or has no price, the saving is not known.
+// keepSnapshot claims a volume that is deleted after a snapshot of it: its whole cost is waste, and
+// the saving is that less the snapshot. A snapshot holds the written blocks and is counted with the
+// volume's size as its upper bound. If the snapshot may cost more than the volume, or has no price,
+// the saving is not known.
 func (x *Index) keepSnapshot(d *Draft, v *Subject) {
 	vol, ok := v.Detail.(*inventory.Volume)
 	total, unpriced := x.Cost(v, "")

@@ -50,20 +50,20 @@ type Step struct {
 	Name string `json:"name"`
 	// Key is the idempotency key; it is written before the call.
 	Key string `json:"key"`
-	// Params is what the call is made with, and Undo what takes it back (a former
-	// document byte for byte), both in the adapter's own form.
+	// Params are the parameters of the call, and Undo those of its reversal (a former document byte
+	// for byte), both in the adapter's own form.
 	Params   string    `json:"params,omitempty"`
 	Undo     string    `json:"undo,omitempty"`
 	IntentAt time.Time `json:"intent_at,omitzero"`
 	// RepeatedAt is when it was last written that the call is made again: an earlier one
 	// may have been carried out.
 	RepeatedAt time.Time `json:"repeated_at,omitzero"`
-	// Receipt is what the provider answered ("snap-0abc").
+	// Receipt identifies the result at the provider ("snap-0abc").
 	Receipt     string    `json:"receipt,omitempty"`
 	AcceptedAt  time.Time `json:"accepted_at,omitzero"`
 	ConfirmedAt time.Time `json:"confirmed_at,omitzero"`
-	// Attempts counts the calls that are known to have been made, and Error is what the
-	// last one failed with.
+	// Attempts counts the calls that are known to have been made; Error is the error of the last
+	// one.
 	Attempts int    `json:"attempts,omitempty"`
 	Error    string `json:"error,omitempty"`
 	// Refused is the class of the provider's refusal, and RefusedAt when it was sure that
@@ -123,7 +123,7 @@ const (
 	Impossible Progress = "impossible"  // it can never complete: a snapshot in error
 )
 
-// Event is what a step is kept for.
+// Event is the reason to keep a step.
 type Event string
 
 // The events.
@@ -142,7 +142,7 @@ const (
 // of its own that says so; a pass ends with it, and the next one reads what is there.
 var ErrConflict = errors.New("another process changed it meanwhile")
 
-// Subject is what a step is done to: a resource, a launch.
+// Subject is the object of a step: a resource, a launch.
 type Subject interface {
 	// Keep writes the step for what happened, on the condition that the subject is of the
 	// version that was read. Whatever else of the subject changes with it (machines
@@ -157,7 +157,7 @@ type Subject interface {
 	Look(ctx context.Context, s Step) (p Progress, receipt string, err error)
 }
 
-// Outcome is what a pass over a step came to.
+// Outcome is the result of a pass over a step.
 type Outcome string
 
 // The outcomes. Due is only Resume's.

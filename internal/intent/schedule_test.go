@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/intent/intenttest"
 )
 
-// died is what ends a process in these tests.
+// died ends a process in these tests.
 type died struct{}
 
 // TestSchedules: whatever two processes, their ends at any boundary, clocks, faults and late

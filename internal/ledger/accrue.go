@@ -366,7 +366,7 @@ func compareLines(x, y *Line) int {
 // unusedMeter is the meter of a reservation's free capacity.
 const unusedMeter = "unused"
 
-// rate is what of a meter makes its price.
+// rate identifies the price of a meter.
 type rate struct {
 	monthly  money.Amount
 	unpriced string

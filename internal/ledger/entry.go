@@ -12,7 +12,7 @@ type Kind string
 
 // The kinds of entries.
 const (
-	// Accrual is what observations say of an hour that had no entry before.
+	// Accrual is the charge of observations for an hour without an entry.
 	Accrual Kind = "accrual"
 	// Correction is the difference that later observations make to what an hour's
 	// entries came to; its amount and seconds may be negative.
@@ -60,7 +60,7 @@ const (
 	Unpriced Gap = "no price"
 )
 
-// Line is what an entry is about, except its hour. Lines can be compared: entries of one
+// Line identifies the subject of an entry, except its hour. Lines can be compared: entries of one
 // hour and line add up.
 type Line struct {
 	Ref inventory.Ref
@@ -86,14 +86,14 @@ type Line struct {
 	Why string
 }
 
-// Sums are what entries add up to.
+// Sums are sums of entries.
 type Sums struct {
 	// Seconds are those that are charged, or in a gap those that are not known.
 	Seconds int64
-	// Amount is what was charged at list price; 0 in a gap.
+	// Amount is the charge at list price; 0 in a gap.
 	Amount money.Amount
-	// AtMost is what a gap would cost at most. Unbounded are the seconds of a gap
-	// whose cost has no bound, because a price is missing.
+	// AtMost is the upper bound of the cost of a gap. Unbounded are the seconds of a gap whose cost
+	// has no bound, because a price is missing.
 	AtMost    money.Amount
 	Unbounded int64
 }

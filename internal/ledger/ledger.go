@@ -25,8 +25,8 @@ const (
 	Committed = inventory.CategoryCommitted
 )
 
-// Charge is what one meter of a resource costs in a month of 730 hours, running
-// as it does now, at list price.
+// Charge is the cost of one meter of a resource in a month of 730 hours at its current state, at
+// list price.
 type Charge struct {
 	Resource *inventory.Resource
 	// Meter names it within the resource: "compute", "storage", "iops", "hours".

@@ -21,7 +21,7 @@ type Memory struct {
 	sums     map[time.Time]map[Line]Sums
 }
 
-// memory is what is kept of one account.
+// memory is the part of one account.
 type memory struct {
 	version int64
 	newest  Round
@@ -30,8 +30,8 @@ type memory struct {
 	recent  map[inventory.Ref]*recent
 }
 
-// recent is what is kept of one resource: its observations from the hour of its last but
-// one on, the one before them, and the entries of those hours.
+// recent holds one resource: its observations from the hour of its last but one on, the one before
+// them, and the entries of those hours.
 type recent struct {
 	observations []Observation
 	posted       []Entry

@@ -32,7 +32,7 @@ type Round struct {
 	Account Account
 	// At is the end of the time the round speaks of, in whole seconds UTC.
 	At time.Time
-	// Source is what ran it: "scan", "enforce".
+	// Source is the command that ran it: "scan", "enforce".
 	Source string
 	// Complete are the parts that were listed whole, so that what the round did not
 	// see there was not there.
@@ -44,9 +44,9 @@ type Meter struct {
 	// Name is that of [Charge.Meter].
 	Name     string
 	Category Category
-	// Monthly is what the meter costs in a month of 730 hours: the list price, exact
-	// to the nano-dollar for every price that is stated by the hour or the month.
-	// It is meaningless when Unpriced is set.
+	// Monthly is the cost of the meter in a month of 730 hours: the list price, exact to the
+	// nano-dollar for every price that is stated by the hour or the month. It is meaningless when
+	// Unpriced is set.
 	Monthly money.Amount
 	// AtMost is the most that a month can cost where the price moves; 0 is not known.
 	AtMost money.Amount
@@ -57,8 +57,8 @@ type Meter struct {
 	AsOf   time.Time
 	// Unpriced is the reason why there is no price; empty when there is one.
 	Unpriced string
-	// MinimumSeconds is what is billed at least of each run: 60 for machines billed by
-	// the second. 0 is no minimum.
+	// MinimumSeconds is the minimum billed time of each run: 60 for machines billed by the second.
+	// 0 is no minimum.
 	MinimumSeconds int64
 }
 
@@ -80,13 +80,13 @@ type Observation struct {
 	// last launched.
 	StateSince, CreatedAt time.Time
 	Meters                []Meter
-	// Duty is what was measured of the time before At, in order, without overlap, and
-	// with no span that begins after At. Time in no span is unknown.
+	// Duty are the measured spans of the time before At, in order, without overlap, and with no
+	// span that begins after At. Time in no span is unknown.
 	Duty []Span
 }
 
-// Attributes are what charges of a resource are attributed by. Empty fields are not
-// known and are shown as such.
+// Attributes are the dimensions of the charges of a resource. Empty fields are not known and are
+// shown as such.
 type Attributes struct {
 	Name, Type string
 	Market     inventory.Market
@@ -106,7 +106,7 @@ func (a Attributes) compare(b Attributes) int {
 		cmp.Compare(a.Hold, b.Hold))
 }
 
-// Seen is what a round holds when it is recorded.
+// Seen is the input of [Observe]: one round over one account.
 type Seen struct {
 	Account Account
 	At      time.Time
@@ -124,9 +124,8 @@ type Seen struct {
 	Spans map[inventory.Ref][]Span
 }
 
-// Observe returns what a round is recorded as. Resources that have no meter and never
-// had one in the round's eyes are observed too, because that they stopped is what ends
-// their charges.
+// Observe returns a round and its observations. Resources that have no meter and never had one in
+// the round's eyes are observed too, because the observation that they stopped ends their charges.
 func Observe(s Seen) (Round, []Observation) {
 	r := Round{Account: s.Account, At: clean(s.At), Source: s.Source}
 	for _, region := range slices.Compact(slices.Sorted(slices.Values(s.Regions))) {

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 )
 
-// Dimension is what costs are shown by; its values are those of `costs --by`.
+// Dimension is a dimension of costs; its values are those of `costs --by`.
 type Dimension string
 
 // The dimensions.

@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// life is what really became of a resource: intervals, each from a time on.
+// life is the true course of a resource: intervals, each from a time on.
 type life struct {
 	ref        inventory.Ref
 	dated      bool // its provider says since when it is as it is

@@ -105,7 +105,7 @@ type Touch struct {
 	To time.Time
 }
 
-// History is what is known of a resource around some hours [from, to).
+// History holds the observations and entries of a resource around some hours [from, to).
 type History struct {
 	Ref inventory.Ref
 	// Observations are those with At in [from, to), and the nearest one on each side,
@@ -135,7 +135,7 @@ type SumQuery struct {
 	Accrued bool
 }
 
-// Sum is what the entries of a period with the same values come to.
+// Sum is the sum of the entries of a period with equal values.
 type Sum struct {
 	// Period is the start of the period; Since where the granularity is Whole.
 	Period time.Time
@@ -147,8 +147,7 @@ type Sum struct {
 	Unknown Sums
 }
 
-// ResourceDay is what a resource's entries of a day come to that agree in all by which costs
-// are shown.
+// ResourceDay is the sum of a resource's entries of a day that agree in all dimensions of costs.
 type ResourceDay struct {
 	Ref        inventory.Ref
 	Day        time.Time
@@ -157,8 +156,7 @@ type ResourceDay struct {
 	Service    string
 	Pricing    Pricing
 	Attributes Attributes
-	// Accrued is what accruals and corrections come to, Reconciled what reconciliations
-	// have added.
+	// Accrued is the sum of accruals and corrections, Reconciled that of reconciliations.
 	Accrued, Reconciled money.Amount
 	// Unknown sums up the gaps other than those without a price, UnpricedSeconds those
 	// without.

@@ -27,8 +27,7 @@ type stretch struct {
 	unseen bool
 	// extra are the seconds billed beyond to, for a run shorter than the minimum.
 	extra int64
-	// duty is what was measured over the time, and unused when nothing used what has no
-	// duty.
+	// duty are the measured spans, and unused those in which nothing used a meter without a duty.
 	duty, unused []Span
 }
 

@@ -10,11 +10,10 @@ import (
 
 var errWindow = errors.New("a window ends at the time of the round, and begins before it")
 
-// Window charges for the time from since to a round, by what the round alone saw, one Seen
-// for each account, and adds the charges up by the values of dimensions. It is what [Post]
-// comes to where the accounts were listed whole at since and at the round and nothing was
-// posted in between: what the provider does not date back is not known. It takes the place
-// of kept books.
+// Window charges for the time from since to a round, by the observations of the round alone, one
+// Seen for each account, and adds the charges up by the values of dimensions. It equals [Post] if
+// the accounts were listed whole at since and at the round and nothing was posted in between:
+// changes that the provider does not date are not known. It takes the place of a kept ledger.
 func Window(seen []Seen, since time.Time, by []Dimension) ([]Sum, error) {
 	if len(seen) == 0 {
 		return nil, nil

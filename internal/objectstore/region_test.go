@@ -22,7 +22,7 @@ func TestBucketElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	var refused atomic.Int32
-	// The host that was asked is signed, and so is what the server has to see.
+	// The signature covers the host that was asked, and the server has to see that host.
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host }}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(bucketRegion, "us-east-1")

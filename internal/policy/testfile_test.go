@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// twoPolicies are what the cases below are run against.
+// twoPolicies are the policies of the cases below.
 const twoPolicies = `apiVersion: curfew.policy/v1
 policies:
   - name: idle

@@ -43,8 +43,7 @@ func TestQuarantine(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		rows []Entry
-		// accepted and refused are what the entry is called, and for a refusal a part
-		// of the reason.
+		// accepted and refused are the names of the entry, and for a refusal a part of the reason.
 		accepted []string
 		refused  [][2]string
 	}{

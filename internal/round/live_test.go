@@ -23,8 +23,7 @@ type fleet struct {
 	busy     map[string]bool
 	// worked says when machines worked besides.
 	worked func(id string, at time.Time) bool
-	// unread are the regions that cannot be read; again is what happens before
-	// machines are read again.
+	// unread are the regions that cannot be read; again runs before machines are read again.
 	unread map[string]bool
 	again  func()
 	step   time.Duration

@@ -72,8 +72,8 @@ func leased(ago time.Duration) map[string]string {
 	return map[string]string{"curfew:lifetime": "ephemeral", "curfew:lease-until": now.Add(-ago).Format(time.RFC3339)}
 }
 
-// activity is what the GPUs of a machine do, in percent and as a share of memory, and
-// whether its steps are counted, and stand still.
+// activity is the load of the GPUs of a machine, in percent and as a share of memory, and whether
+// its steps are counted, and stand still.
 type activity struct {
 	util, memory                  float64
 	stands                        bool

@@ -124,8 +124,8 @@ func TestWasteOfIdleMachines(t *testing.T) {
 	})
 }
 
-// TestCostsMatchAudit: what an audit says of its window is what the ledger
-// says of that time, where the account was listed at its start.
+// TestCostsMatchAudit: an audit and the ledger agree on the audit's window if the account was
+// listed at its start.
 func TestCostsMatchAudit(t *testing.T) {
 	o := Observation{CommitmentsKnown: true}
 	table := timetable{hours: map[string][]float64{}}

@@ -252,9 +252,9 @@ func (t *tx) putItem(ctx context.Context, it action.Item) (action.Item, error) {
 	return row.item(), nil
 }
 
-// Admit writes the intents of what the caps allow of a batch. What the caps count is what
-// the source was admitted in the account in the hour up to the batch's time, and later
-// where another process's clock is ahead.
+// Admit writes the intents of a batch that the caps allow. The caps count the admissions of the
+// source in the account in the hour up to the batch's time, and later ones if another process's
+// clock is ahead.
 func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.AdmissionResult, error) {
 	if err := b.Validate(); err != nil {
 		return nil, fmt.Errorf("admit actions of %s: %w", b.Source, err)

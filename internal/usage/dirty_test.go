@@ -12,7 +12,7 @@ import (
 	"unicode/utf16"
 )
 
-// smiLog is what nvidia-smi writes in a loop: a row of one GPU every 20 seconds, each as row
+// smiLog returns the output of nvidia-smi in a loop: a row of one GPU every 20 seconds, each as row
 // gives it, with the number of the row.
 func smiLog(rows int, row func(i int) string) string {
 	var b strings.Builder

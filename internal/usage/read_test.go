@@ -43,7 +43,7 @@ func sampleText(s *Sample) string {
 	return b.String()
 }
 
-// descriptionText is what a description states, in braces.
+// descriptionText returns the fields of a description in braces.
 func descriptionText(d *Description) string {
 	var parts []string
 	v := reflect.ValueOf(*d)

@@ -15,7 +15,7 @@ type Gateways struct {
 type Gateway struct {
 	Name string `json:"name"`
 	URL  string `json:"url"`
-	// Stats is what it said; null where it did not answer, with the reason.
+	// Stats is its answer; null if it did not answer, with the reason.
 	Stats  *stats.Stats `json:"stats"`
 	Reason string       `json:"reason"`
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // TestGeneratedClients makes a client in Python and one in TypeScript from the OpenAPI document,
-// and reads with each all that the API has: what a client parsed is what was answered.
+// and reads with each all that the API has: the parsed document equals the answer.
 func TestGeneratedClients(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("it installs generators of clients; make test-slow runs it")

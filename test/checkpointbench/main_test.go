@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/test/versitygw"
 )
 
-// TestBench: every step runs and is measured, and what is restored is what was saved.
+// TestBench: every step runs and is measured, and the restored folder equals the saved one.
 func TestBench(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("links the program: make test-slow")

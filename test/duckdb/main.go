@@ -41,9 +41,9 @@ func main() {
 	}
 }
 
-// readers by their names, in the order in which they run. DuckDB is asked twice: for
-// exact decimals, which is what curfew gives, and for binary numbers, which is what the
-// file holds and the least that it can do.
+// readers by their names, in the order in which they run. DuckDB is asked twice: for exact
+// decimals, as curfew gives them, and for binary numbers, as the file holds them, which is the
+// least that it can do.
 var readers = []struct {
 	name string
 	read func(ctx context.Context, file string, threads int) (Sums, error)

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestExamplesAreGenerated: the files that the documents name are what the generator
-// writes.
+// TestExamplesAreGenerated: the files that the documents name equal the output of the generator.
 func TestExamplesAreGenerated(t *testing.T) {
 	dir := t.TempDir()
 	if err := write(dir); err != nil {

@@ -136,7 +136,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// load is what clients that send one request after the other have seen.
+// load counts the answers to clients that send one request after the other.
 type load struct {
 	url                    string
 	next                   atomic.Int64

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// result is what one load showed.
+// result is the result of one load.
 type result struct {
 	sent, ok  int
 	seconds   float64

@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// bench is what runs.
+// bench runs the peers as processes.
 type bench struct {
 	dir      string
 	children []*exec.Cmd
@@ -123,8 +123,8 @@ func run() error {
 		return err
 	}
 	ours := freeAddress()
-	if err := b.start(ours, flag.Arg(0), "gateway", "--upstream", direct, "--listen", ours, "--max-batch", strconv.Itoa(*maxBatch),
-		"--price", "3.60", "--config", os.DevNull); err != nil {
+	if err := b.start(ours, flag.Arg(0), "gateway", "--upstream", direct, "--listen", ours,
+		"--max-batch", strconv.Itoa(*maxBatch), "--price", "3.60", "--config", os.DevNull); err != nil {
 		return err
 	}
 	proxy := freeAddress()
@@ -229,7 +229,7 @@ func each(workers, n int, f func(int) error) error {
 // rounds is how often each load is repeated, all peers in turn: the machine's own changes hit all.
 const rounds = 3
 
-// peer is what a load is sent to, with what it showed in each round.
+// peer is a target of the load with its results of each round.
 type peer struct {
 	name, url string
 	one, many []result

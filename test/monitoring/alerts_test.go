@@ -131,7 +131,7 @@ var lanes = map[string][]fault{
 	}, {
 		name: "a backup is put back", alerts: []alert{{"CurfewStateNotTrusted", nil}},
 		inject: func(s *stand) error {
-			// What came after the backup is what its witness knows and the backup does not.
+			// The witness knows of this act, and the backup does not.
 			_, err := s.second.command("keep", s.cloud.first(other), "--for", "1h", "--reason", "the test")
 			s.second.kill()
 			return errors.Join(err, s.backUp(true), s.second.start())

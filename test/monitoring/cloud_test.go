@@ -48,7 +48,7 @@ type cloud struct {
 	machines []machine
 }
 
-// machine is one of an account; load is what its GPU does, in percent.
+// machine is one of an account; load is the utilization of its GPU, in percent.
 type machine struct {
 	id, account string
 	load        float64

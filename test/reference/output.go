@@ -35,7 +35,8 @@ import (
 
 // output is a document that curfew prints or sends.
 type output struct {
-	// schema is its version, by is what prints it, and forms are the types that it can have.
+	// schema is its version, by the command that prints it, and forms are the types that it can
+	// have.
 	schema, by string
 	forms      []any
 }

@@ -74,7 +74,7 @@ func (s *stand) before(g *gauge, service string) string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	// The host that was asked is signed, and so is what the service has to see.
+	// The signature covers the host that was asked, and the service has to see that host.
 	p := &proxy{
 		g, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host }},
 	}
@@ -184,8 +184,8 @@ func (s *stand) open(name string) bool {
 // within is how long it may take after a fault until the provider and the records agree.
 const within = time.Minute
 
-// life starts a session, waits until its machines are there, ends it, and waits until nothing
-// is left. Whatever goes wrong on the way is what the proxies do.
+// life starts a session, waits until its machines are there, ends it, and waits until nothing is
+// left. The proxies inject the faults.
 func (s *stand) life(name string, nodes int, controllers int) {
 	s.t.Helper()
 	up := []string{"up", name, "--type", machineType, "--nodes", fmt.Sprint(nodes), "--lease", "1h"}

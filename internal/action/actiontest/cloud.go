@@ -35,7 +35,7 @@ type Resource struct {
 	Hourly             money.Amount
 	// LocalGB is the size of its instance-store disk; 0 is none.
 	LocalGB int64
-	// Duty is what it does, as measured at the time SampledAt.
+	// Duty is the duty measured at SampledAt.
 	Duty      duty.State
 	SampledAt time.Time
 }
@@ -49,8 +49,7 @@ type Call struct {
 	At      time.Time
 }
 
-// Fault is what goes wrong once: with the next call of a step, or with the next
-// "plan" or "look".
+// Fault fails once: at the next call of a step, or at the next "plan" or "look".
 type Fault struct {
 	Step string
 	// Message is the error; Carried says that the call has its effect all the same.
@@ -59,7 +58,7 @@ type Fault struct {
 	Carried bool
 }
 
-// effect is what a call set off.
+// effect is the change that a call started.
 type effect struct {
 	Resource, Step, Receipt string
 	// Looks is how often it is seen under way before it is complete.
@@ -194,8 +193,7 @@ func (r Resource) Inventory() *inventory.Resource {
 	return out
 }
 
-// Verdict is what the resource does, with what it rests on; nil where it does not
-// run.
+// Verdict returns the duty of the resource with its evidence; nil if it does not run.
 func (r Resource) Verdict() *duty.Verdict {
 	if r.State != inventory.StateRunning {
 		return nil

@@ -40,7 +40,7 @@ type storeState struct {
 	Notices  []action.Notice
 }
 
-// admitted is what the caps count.
+// admitted records an admission, which the caps count.
 type admitted struct {
 	Account, Source string
 	At              time.Time

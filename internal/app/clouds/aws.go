@@ -179,9 +179,9 @@ func OpenAccount(ctx context.Context, req *runtime.Request, f Source, cfg config
 	return nil, err
 }
 
-// awsImages are AWS's own images by the architecture of the machine: with NVIDIA's driver where
-// it has a GPU, which is what most sessions are for, else Amazon Linux. They are public
-// parameters, which hold the newest one (docs/sessions.md).
+// awsImages are AWS's own images by the architecture of the machine: with NVIDIA's driver if it has
+// a GPU, as most sessions need one, else Amazon Linux. They are public parameters, which hold the
+// newest one (docs/sessions.md).
 var awsImages = struct{ gpu, plain map[string]string }{
 	gpu: map[string]string{
 		"x86_64": "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",

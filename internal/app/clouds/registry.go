@@ -51,8 +51,7 @@ func Names() []string {
 	return names
 }
 
-// Of returns the cloud of a name. An unknown one is read as AWS, which is what no name
-// stands for, and is not fixable.
+// Of returns the cloud of a name. No name is AWS; an unknown one is read as AWS and is not fixable.
 func Of(name string) Cloud {
 	all := kinds()
 	if i := slices.IndexFunc(all, func(k Cloud) bool { return k.Name == name }); i >= 0 {

@@ -152,7 +152,7 @@ func PutSettings(ctx context.Context, req *runtime.Request, t SettingsText, reas
 		if err != nil {
 			return doc, err
 		}
-		if kind == runtime.SettingsKind { // what was judged by is what it follows
+		if kind == runtime.SettingsKind { // settings follow the version that was validated
 			last.Version = held.Version
 		}
 		v := store.Setting{Kind: kind, Version: last.Version + 1, At: now, Who: who.Name, Reason: reason, Body: body}

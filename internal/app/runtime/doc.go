@@ -1,4 +1,3 @@
-// Package runtime is what every operation stands on: a process and its host, one request of
-// it, who makes the request, where the state is, and the configuration, settings and prices
-// that are in force.
+// Package runtime is the base of every operation: a process and its host, one request of it, its
+// caller, the location of the state, and the configuration, settings and prices in force.
 package runtime

@@ -316,8 +316,8 @@ func (process *Process) Path(p string) string {
 	return p
 }
 
-// Read returns a YAML file as a whole, or a JSON file of at most jsonLimit bytes; the name
-// "-" is what in holds.
+// Read returns a YAML file as a whole, or a JSON file of at most jsonLimit bytes; the name "-"
+// reads in.
 func (process *Process) Read(name string, in io.Reader, jsonLimit int64) ([]byte, error) {
 	if name != "-" {
 		file, err := config.Open(process.Path(name))

@@ -87,7 +87,7 @@ type server struct {
 	certificate *certificate
 
 	mu sync.Mutex // of Out
-	// cfg and set are in force; files are what they were read from.
+	// cfg and set are in force; files are the files that they were read from.
 	cfg   config.Config
 	set   *policy.Set
 	files string

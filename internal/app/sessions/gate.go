@@ -286,8 +286,8 @@ func (b sessionLedger) Charge(ctx context.Context, s *session.Session, at time.T
 	return b.post(ctx, s, at, inventory.StateDeleting, measured)
 }
 
-// measured returns what the agent of a session's first machine said of its activity, by node: from the
-// launch until it was ready it warms up, and from then on it is what its journal says.
+// measured returns the duty spans of a session's first machine by node. From the launch until it
+// was ready it warms up; later spans come from the journal of its agent.
 func (b sessionLedger) measured(ctx context.Context, s *session.Session, until time.Time) (map[int][]ledger.Span,
 	error) {
 	events, err := b.sessions.store.Sessions().Events(ctx, s.ID)

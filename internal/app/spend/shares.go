@@ -17,8 +17,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Shares divides what was charged for machines among the workloads of a file; text is what it
-// holds where it is not on this machine.
+// Shares divides the charges of machines among the workloads of a file; text holds its contents if
+// it is not on this machine.
 func Shares(ctx context.Context, req *runtime.Request, name, text string, period runtime.Period) (view.Shares, error) {
 	var none view.Shares
 	since, until, err := period.Bounds(req.Now())

@@ -34,7 +34,7 @@ type Decider interface {
 	Decide(s Sample) time.Duration
 }
 
-// Sample is what a decider sees of a resource at one time.
+// Sample is a resource at one time as a decider sees it.
 type Sample struct {
 	// Resource is its number in the [Fleet].
 	Resource int
@@ -55,8 +55,8 @@ type Named struct {
 	New func(Fleet) Decider
 }
 
-// Fleet is what a decider knows before the first sample. Resources are numbered in
-// the order of their names.
+// Fleet describes the resources to a decider before the first sample. Resources are numbered in the
+// order of their names.
 type Fleet struct {
 	Step        time.Duration
 	RestartCost time.Duration
@@ -66,12 +66,12 @@ type Fleet struct {
 // Resource is one resource of a trace.
 type Resource struct {
 	Name string
-	// Description is what the trace says of it; nil where it says nothing.
+	// Description comes from the trace; nil if it has none.
 	Description *usage.Description
 }
 
-// Class is what a resource has in common with others that behave alike. Type and Team
-// are empty where the trace does not say.
+// Class groups resources that behave alike. Type and Team are empty if the trace does not name
+// them.
 type Class struct {
 	Kind    inventory.Kind
 	Type    string

@@ -97,7 +97,7 @@ var (
 	hazardMemory = [...]float64{20, 200}
 )
 
-// history is what is known of one resource.
+// history is the record of one resource.
 type history struct {
 	class          int
 	samples, idles float64
@@ -112,7 +112,7 @@ type history struct {
 // that is not over yet, and not used before it is.
 type class struct {
 	seen, fresh counts
-	// byAge is what the length of the stretch alone says.
+	// byAge is the weight of the length of the stretch alone.
 	byAge [ages]weight
 }
 
@@ -365,8 +365,8 @@ func (l *Learned) Weights() []Weight {
 	return out
 }
 
-// Weight is what the learner made of one feature: over 0 speaks for keeping an idle
-// resource, under 0 for releasing it.
+// Weight is the learned weight of one feature: over 0 speaks for keeping an idle resource, under 0
+// for releasing it.
 type Weight struct {
 	Feature string  `json:"feature"`
 	Weight  float64 `json:"weight"`

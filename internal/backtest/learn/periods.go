@@ -44,7 +44,7 @@ type Period struct {
 // Periods counts idle periods by what they have in common.
 type Periods map[Period]int64
 
-// Fixed is what a fixed wait before each release does.
+// Fixed returns the tally of a fixed wait before each release.
 func (s Periods) Fixed(wait, step, restart int64) Tally {
 	var sum Tally
 	for p, n := range s {
@@ -55,8 +55,8 @@ func (s Periods) Fixed(wait, step, restart int64) Tally {
 	return sum
 }
 
-// PerfectForesight is what knowing the trace beforehand does: a period is released whole
-// where it is longer than a restart costs, or no restart follows.
+// PerfectForesight returns the tally of a rule that knows the trace beforehand: it releases a whole
+// period if that is longer than a restart costs, or if no restart follows.
 func (s Periods) PerfectForesight(step, restart int64) Tally {
 	var sum Tally
 	for p, n := range s {

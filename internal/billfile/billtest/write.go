@@ -95,7 +95,7 @@ func Spread(path string, rows []Row, n int) (bill.Decimal, error) {
 	})
 }
 
-// write writes n rows, which are what a turn makes of the given ones, turn after turn.
+// write writes n rows: of makes them from the given ones, turn after turn.
 func write(path string, rows []Row, n int, of func(r Row, turn int) Row) (sum bill.Decimal, err error) {
 	if len(rows) == 0 {
 		return sum, errors.New("write a bill: there are no rows to repeat")

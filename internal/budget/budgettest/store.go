@@ -24,17 +24,16 @@ type Charge struct {
 	Purpose inventory.Purpose
 	Hold    string
 	Amount  money.Amount
-	// Unpriced is true if Amount is what it comes to at most, Unbounded for how long not
-	// even that is known.
+	// Unpriced is true if Amount is an upper bound, Unbounded the time for which not even that is
+	// known.
 	Unpriced  bool
 	Unbounded time.Duration
 }
 
 // Store is a budget.Store in memory. Its zero value is empty.
 type Store struct {
-	// Fault is called before every read ("read") and before and after every write with its
-	// name; an error of it is what the call returns, and a write that it comes after is
-	// done all the same. Nil is none.
+	// Fault is called before every read ("read") and before and after every write with its name.
+	// The call returns its error; a write that it follows is done all the same. Nil injects none.
 	Fault func(point string) error
 
 	mu      sync.Mutex

@@ -157,7 +157,7 @@ func TestActionsRespectForeignChanges(t *testing.T) {
 		name    string
 		subject cloudtest.Subject
 		do      policy.Do
-		// change is what another caller does.
+		// change is the act of another caller.
 		change func(t *testing.T, ref inventory.Ref)
 	}{
 		{"lifecycle", cloudtest.Bucket, policy.Do{Verb: policy.PutLifecycle}, func(_ *testing.T, ref inventory.Ref) {

@@ -196,7 +196,7 @@ var planTypes = map[plantypes.SavingsPlanType]inventory.CommitmentType{
 	plantypes.SavingsPlanTypeSagemaker:   inventory.MachineLearningPlan,
 }
 
-// savingsPlan maps a plan. Its commitment is what it costs an hour, however it is paid.
+// savingsPlan maps a plan. Its commitment is its hourly cost, however it is paid.
 func (p *place) savingsPlan(s plantypes.SavingsPlan, kind inventory.CommitmentType,
 	region string) *inventory.Resource {
 	r := p.resource(inventory.KindCommitment, awssdk.ToString(s.SavingsPlanId))

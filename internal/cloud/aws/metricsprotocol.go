@@ -16,10 +16,10 @@ import (
 	"github.com/aws/smithy-go/transport/http/protocol/awsquery"
 )
 
-// metricsProtocol makes a client of CloudWatch speak the protocol that its endpoint does: AWS's is
-// CBOR, which the SDK begins with, and the Query protocol is what other implementations of the API
-// have. A call in CBOR that is answered by something else is made again as a query, and once a
-// query was answered all calls are.
+// metricsProtocol makes a client of CloudWatch speak the protocol of its endpoint: the SDK begins
+// with AWS's CBOR, and other implementations of the API have the Query protocol. A call in CBOR
+// that gets another kind of answer is made again as a query, and after one successful query all
+// calls are queries.
 func metricsProtocol(o *cloudwatch.Options) {
 	both := &metricsProtocols{ClientProtocol: o.Protocol, query: awsquery.New(schemas.GraniteServiceVersion20100801)}
 	o.Protocol = both

@@ -71,7 +71,7 @@ func (p *place) notebooks(ctx context.Context) {
 		r.State = notebookStates[n.NotebookInstanceStatus]
 		d := &inventory.Notebook{LastModified: utc(n.LastModifiedTime)}
 		if r.State == inventory.StateStopped {
-			r.StateSince = d.LastModified // stopping it is what modified it last, or something later did
+			r.StateSince = d.LastModified // the stop modified it last, or something later did
 		}
 		out, err := sagemakerClient(p.reading).DescribeNotebookInstance(ctx, &sagemaker.DescribeNotebookInstanceInput{
 			NotebookInstanceName: n.NotebookInstanceName,

@@ -273,7 +273,7 @@ func spoken(s *subject, word string) bool {
 	})
 }
 
-// owners: what is derived from tags is what the mapping derives.
+// owners: the owners of resources follow the mapping of their tags.
 func owners(tb testing.TB, s *subject) {
 	for _, r := range s.first.Resources {
 		want := inventory.Resource{ID: r.ID, Tags: r.Tags}

@@ -122,7 +122,7 @@ func TestEndKilledAtEveryStep(t *testing.T) {
 	if _, err := fmt.Sscanf(said[strings.Index(said, "steps:"):], "steps: %d", &steps); err != nil {
 		t.Fatal(err)
 	}
-	for at := 7; at <= steps; at++ { // the launch is what comes before
+	for at := 7; at <= steps; at++ { // the steps before are those of the launch
 		l := launch(cpu(1), func(l *session.Launch) { l.Host.Setup = "sleep 1000" })
 		_, said, err := w.launchInChild(childOrder{Launch: l, KillAt: at, End: true})
 		if err == nil || !strings.Contains(said, "killed after") {

@@ -13,8 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// operation is a step that was carried out. The account at a moment is what was laid out, with
-// the operations of the time before done to it, in their order.
+// operation is a step that was carried out. The account at a moment is its layout with the
+// operations of the time before applied in their order.
 type operation struct {
 	action.Task
 	at time.Time

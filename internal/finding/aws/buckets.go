@@ -18,7 +18,7 @@ const standard = "STANDARD"
 // standardMeter is the meter of the standard storage class.
 const standardMeter = "storage:" + standard
 
-// standardBytes is what a bucket holds in the standard class, when known.
+// standardBytes returns the size of a bucket's standard class, if known.
 func standardBytes(b *inventory.Bucket) (int64, bool) {
 	sizes, known := b.Sizes.Get()
 	return sizes[standard], known
@@ -39,8 +39,8 @@ func empty(b *inventory.Bucket) bool {
 	return true
 }
 
-// standardSaved is what a bucket's standard storage costs less a month when bytes
-// of it are gone; its price falls with size, so the last bytes are the cheapest.
+// standardSaved returns how much less a bucket's standard storage costs a month without some of its
+// bytes; its price falls with size, so the last bytes are the cheapest.
 func standardSaved(x *finding.Index, s *finding.Subject, b *inventory.Bucket, bytes int64) (money.Amount, error) {
 	total, known := standardBytes(b)
 	p, err := x.Rate(price.Item("s3:"+standard), s.Region)
@@ -208,7 +208,7 @@ func locked(d *finding.Draft, s *finding.Subject, b *inventory.Bucket) {
 	}
 }
 
-// prefixKind is what a prefix looks like by its name.
+// prefixKind is the kind of data that the name of a prefix suggests.
 type prefixKind int
 
 const (

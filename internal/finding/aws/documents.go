@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// smallStay is the setting by which objects under 128 KiB do not move, which is what is
-	// priced (Amazon S3 User Guide, "Transitioning objects using Amazon S3 Lifecycle").
+	// smallStay is the setting by which objects under 128 KiB do not move, as the prices assume
+	// (Amazon S3 User Guide, "Transitioning objects using Amazon S3 Lifecycle").
 	smallStay = "all_storage_classes_128K"
 	// smallObject is the size under which they stay.
 	smallObject = 128 << 10

@@ -22,9 +22,8 @@ const (
 	gp2ToGP3Caveat = "done while it is in use; a volume can be changed again after 6 hours"
 )
 
-// gp2Performance is what a gp2 volume sustains beyond what gp3 gives for nothing.
-// Under 334 GiB gp2 goes past 128 MiB/s only on burst credits, which gp3's own 125
-// MiB/s stand for.
+// gp2Performance returns the performance of a gp2 volume beyond gp3's included one. Under 334 GiB
+// gp2 exceeds 128 MiB/s only on burst credits, for which gp3's own 125 MiB/s stand in.
 func gp2Performance(gib int64) (iops, mibps int64) {
 	iops = max(0, min(max(gp2IOPSPerGiB*gib, gp2LeastIOPS), gp2MostIOPS)-aws.GP3FreeIOPS)
 	if gib >= gp2FullGiB {
@@ -85,7 +84,7 @@ func gp3Arguments(iops, mibps int64) change.Arguments {
 	return a
 }
 
-// gp3Cost is what a gp3 volume costs a month.
+// gp3Cost returns the monthly cost of a gp3 volume.
 func gp3Cost(x *finding.Index, gib, iops, mibps int64, region string) (money.Amount, error) {
 	var total money.Amount
 	for _, part := range []struct {

@@ -76,7 +76,7 @@ type Subject struct {
 	ID       string
 	Journal  *Journal
 	Provider *Provider
-	// Record is what this process read, or wrote last.
+	// Record is the record that this process read or wrote last.
 	Record Record
 	// Boundary, where set, is told of every boundary of a call to the outside.
 	Boundary func()

@@ -41,7 +41,7 @@ func Between[T any](m *Mortal, call func() (T, error)) (T, error) {
 	return call()
 }
 
-// Story is what a process does that is killed at any of its boundaries.
+// Story is the work of a process that is killed at any of its boundaries.
 type Story struct {
 	Name string
 	// Prepare makes the world of the story in an empty directory.
@@ -55,7 +55,7 @@ type Story struct {
 	Boundaries int
 }
 
-// Main is what TestMain of a package with stories exits with: it runs its tests, or, in a
+// Main returns the exit code for TestMain of a package with stories: it runs its tests, or, in a
 // process that [Story.KilledAnywhere] started, tells a story.
 func Main(m *testing.M, stories ...Story) int {
 	name, dir := os.Getenv(killStory), os.Getenv(killDir)

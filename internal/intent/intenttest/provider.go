@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/intent"
 )
 
-// Fault is what goes wrong once.
+// Fault fails once.
 type Fault struct {
 	// On is the call of a step by its name, or "look".
 	On string
@@ -38,7 +38,7 @@ func Class(err error) string {
 	return ""
 }
 
-// Effect is what a call set off.
+// Effect is the change that a call started.
 type Effect struct {
 	Subject, Key, Name, Params, Receipt string
 	// ShowsAt is when it begins to show, Slow how often it then is seen under way.

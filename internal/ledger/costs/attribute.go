@@ -53,7 +53,7 @@ func observedOn(days []ledger.ResourceDay) *Attribution {
 	for _, d := range days {
 		observed := d.Accrued != 0 || d.Unknown.Seconds != 0 || d.UnpricedSeconds != 0
 		if !observed || d.Category == ledger.Committed {
-			continue // a bill made it, or it is what a commitment costs whatever runs
+			continue // from a bill, or the cost of a commitment whatever runs
 		}
 		k := keyOf(d.Ref.Cloud, d.Ref.Account, d.Ref.ID, d.Day)
 		a.observed[k] = append(a.observed[k], d)
@@ -162,7 +162,7 @@ func (a *Attribution) shares(b *BilledDay) []share {
 	}
 	weight := func(d ledger.ResourceDay) int64 { return int64(d.Accrued) }
 	same, others := partsOf(b, observed, weight)
-	if len(same) == 0 { // without prices, time is what divides it
+	if len(same) == 0 { // without prices the charge is divided by time
 		weight = func(d ledger.ResourceDay) int64 { return d.UnpricedSeconds }
 		same, others = partsOf(b, observed, weight)
 	}

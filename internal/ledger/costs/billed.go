@@ -137,8 +137,8 @@ func (c Comparison) LateUsage(ctx context.Context, since, until time.Time) ([]st
 	return notes, nil
 }
 
-// billedPart is what one account has on the bill of one period: only that can be held
-// against the ledger. What no bill is about has no drift.
+// billedPart is one account on the bill of one period: only that part can be compared with the
+// ledger. Charges that no bill covers have no drift.
 type billedPart struct {
 	account  ledger.Account
 	from, to time.Time

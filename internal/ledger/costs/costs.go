@@ -29,7 +29,7 @@ type Query struct {
 	Days, Compare bool
 }
 
-// Costs is what was spent, at list price, as accrued and reconciled.
+// Costs are the costs of a time, at list price, as accrued and reconciled.
 type Costs struct {
 	Since       time.Time          `json:"since"`
 	Until       time.Time          `json:"until"`
@@ -41,8 +41,8 @@ type Costs struct {
 	Total Cost   `json:"total"`
 	// Comparison is the change from the period before; nil: not requested, see [Query.Compare].
 	Comparison *PeriodChange `json:"against,omitempty"`
-	// Committed is what commitments cost in that time whatever ran. It is not part of
-	// Total, which holds the covered usage at its list price.
+	// Committed is the cost of commitments in that time whatever ran. It is not part of Total,
+	// which holds the covered usage at its list price.
 	Committed money.Amount `json:"committed_usd"`
 	// Recorded says whether anything of the time was: amounts of zero are unknown where it
 	// is false.
@@ -56,16 +56,16 @@ type Costs struct {
 	Changes       []string `json:"changes"`
 }
 
-// Cost is what a period and its key values come to. Used, Wasted, CannotJudge and Other
-// add up to Amount.
+// Cost is the cost of a period and its key values. Used, Wasted, CannotJudge and Other add up to
+// Amount.
 type Cost struct {
 	Period time.Time `json:"period"`
 	// Key holds a value for each dimension; empty is not known.
 	Key []string `json:"key"`
-	// Used is compute that was busy, starved or warming; Wasted is compute that was idle,
-	// held or stalled, and what nothing used: reserved capacity, volumes and addresses that
-	// are unattached. CannotJudge is compute that was not measured; Other is what
-	// has no duty: storage, network, overhead that is not known to be unused.
+	// Used is compute that was busy, starved or warming; Wasted is compute that was idle, held or
+	// stalled, and reserved capacity, volumes and addresses that nothing used. CannotJudge is
+	// compute that was not measured; Other has no duty: storage, network, overhead that is not
+	// known to be unused.
 	Used money.Amount `json:"used_usd"`
 	// Starved and Warming are the parts of Used that waited for data, and that booted or
 	// loaded.
@@ -130,8 +130,8 @@ func Spent(ctx context.Context, s ledger.Store, q Query) (*Costs, error) {
 	return c, nil
 }
 
-// Window is what the time from since to a round came to, by what the round alone saw, one
-// Seen for each account, see [ledger.Window]. It is nil where nothing was seen.
+// Window returns the costs from since to a round, by the observations of that round alone, one Seen
+// for each account, see [ledger.Window]. It is nil if nothing was seen.
 func Window(seen []ledger.Seen, since time.Time, by []ledger.Dimension) (*Costs, error) {
 	if len(seen) == 0 {
 		return nil, nil
@@ -242,8 +242,7 @@ func fold(q Query, by []ledger.Dimension, sums []ledger.Sum) (*Costs, error) {
 	return c, nil
 }
 
-// add adds a sum of one duty. Compute without a duty is what a bill charges and no round
-// saw.
+// add adds a sum of one duty. Compute without a duty comes from a bill, and no round saw it.
 func (t *tally) add(s ledger.Sum, state string, category ledger.Category) error {
 	place := &t.used
 	var part *money.Amount

@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// MachineHour is what a machine was charged for an hour.
+// MachineHour is the charge of a machine for an hour.
 type MachineHour struct {
 	// Resource is the machine's identifier, Ref all of it, Type what kind of machine it is.
 	Resource string
@@ -261,7 +261,7 @@ func ratio(a, b, c int64) int64 {
 	return int64(q)
 }
 
-// Groups are what tenants can be shown by.
+// Groups are the groups of tenants that can be shown.
 var Groups = []string{"pod", "controller", "namespace", "team", "project", "user"}
 
 // Group returns the name under which a tenant is shown by one of [Groups]. Empty is not

@@ -14,8 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// BilledDay is what a bill says of one resource and day that agrees in all else below.
-// Amounts are exact to the nano-dollar, rounded once.
+// BilledDay is the bill of one resource and day, by all fields below that agree. Amounts are exact
+// to the nano-dollar, rounded once.
 type BilledDay struct {
 	Cloud, Account, Region string
 	// Resource is the bill's ResourceId: an identifier or an ARN; empty where the bill

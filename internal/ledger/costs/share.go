@@ -25,7 +25,7 @@ type Share struct {
 	Used, UsedOf int64
 }
 
-// Allocated is what a share costs. Used, Idle and CannotJudge add up to Amount.
+// Allocated is the cost of a share. Used, Idle and CannotJudge add up to Amount.
 type Allocated struct {
 	WorkloadCost
 	// The rest is there where the shares were measured, see [Tenancy].

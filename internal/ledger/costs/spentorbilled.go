@@ -50,7 +50,7 @@ func SpentOrBilled(ctx context.Context, s ledger.Store, bills bill.Store, q Quer
 	return b.costs(ctx, s, bills, q, recorded)
 }
 
-// billed is what imported bills say of a time.
+// billed are the amounts of imported bills for a time.
 type billed struct {
 	basis  bill.Basis
 	starts []time.Time        // of billing periods

@@ -19,9 +19,9 @@ const million = 1_000_000
 // Tenant is who holds GPUs: a pod of Kubernetes, or a job of Slurm.
 type Tenant struct {
 	Namespace, Pod, Job string
-	// Controller is what made the pod: "Job/train". Empty: not known.
+	// Controller is the creator of the pod: "Job/train". Empty: not known.
 	Controller string
-	// Owner is what the labels of the pod say, by the tag mapping.
+	// Owner is derived from the labels of the pod by the tag mapping.
 	Owner inventory.Owner
 }
 
@@ -38,7 +38,7 @@ func (t Tenant) Name() string {
 	return ""
 }
 
-// Occupancy is what was seen of a machine in a slot of time.
+// Occupancy is the observed use of a machine in a slot of time.
 type Occupancy struct {
 	// Machine is the machine's identifier in the ledger.
 	Machine string
@@ -76,12 +76,12 @@ type Held struct {
 	// Utilization is that of the GPU while the tenant held it, 0 to a million; negative is not
 	// known.
 	Utilization int64
-	// Own is what the tenant's own processes used of the physical GPU, 0 to a million;
-	// negative: that is not measured.
+	// Own is the use of the physical GPU by the tenant's own processes, 0 to a million; negative:
+	// not measured.
 	Own int64
 }
 
-// Requested is what a tenant asked for on a machine in a slot.
+// Requested is the request of a tenant on a machine in a slot.
 type Requested struct {
 	Tenant Tenant
 	// Parts are those of GPUs, see [WholeGPU]; 0: a share that is not known.
@@ -95,7 +95,7 @@ type Tenancy struct {
 	// GPUs are how many GPUs a machine has. A machine that is not there has as many as were
 	// seen at once.
 	GPUs map[string]int
-	// hours are what was seen of a machine in an hour.
+	// hours are the observations of a machine by hour.
 	hours map[machineHour]*occupied
 	seen  map[string]int
 }
@@ -105,7 +105,7 @@ type machineHour struct {
 	hour    int64 // seconds since 1970
 }
 
-// occupied is what was seen of a machine in an hour, in parts of a GPU times seconds.
+// occupied is the observed use of a machine in an hour, in parts of a GPU times seconds.
 type occupied struct {
 	tenants map[Tenant]*tenure
 	// known is time of GPUs whose tenants are known, none among them.
@@ -118,12 +118,12 @@ type occupied struct {
 	over bool
 }
 
-// tenure is what a tenant had of a machine in an hour, in parts of a GPU times seconds.
+// tenure is the part of a tenant in a machine in an hour, in parts of a GPU times seconds.
 type tenure struct {
-	// requested is what it had by its request, as far as there was so much. measured is the
-	// part of it of which the use is known, used is what was used of that.
+	// requested is the tenant's part by its request, as far as there was so much; measured is the
+	// part of it with a known use, and used the part in use.
 	requested, measured, used int64
-	// byUse is what it used, beyond its request as well.
+	// byUse is the tenant's whole use, beyond its request as well.
 	byUse int64
 	// split says that a part of the use is a part of its GPU's, by request.
 	split bool
@@ -180,7 +180,7 @@ func (t *Tenancy) count(machine string) int {
 	return t.seen[machine]
 }
 
-// asked is what a tenant asked for on a machine, and on how many of its GPUs it was seen.
+// asked is the request of a tenant on a machine, and the number of its GPUs with the tenant.
 type asked struct {
 	Requested
 	gpus int64

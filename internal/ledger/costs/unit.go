@@ -121,7 +121,7 @@ const (
 
 // Unit says what is counted.
 type Unit struct {
-	// Name is what one is: "prediction", "token", "training run", "GPU-hour".
+	// Name is the name of one unit: "prediction", "token", "training run", "GPU-hour".
 	Name string
 	// Per is how many a unit cost is for: 1, or 1,000,000 tokens. 0 is 1.
 	Per int64
@@ -129,7 +129,7 @@ type Unit struct {
 	Target *money.Rate
 }
 
-// UnitCost is what Per units of one key and period cost on one basis.
+// UnitCost is the cost of Per units of one key and period on one basis.
 type UnitCost struct {
 	Period time.Time  `json:"period"`
 	Key    []string   `json:"key"`
@@ -150,7 +150,7 @@ type UnitCost struct {
 	OverTarget bool `json:"over_target"`
 }
 
-// UnitCosts is what units cost over time.
+// UnitCosts are unit costs over time.
 type UnitCosts struct {
 	Unit   string      `json:"unit"`
 	Per    int64       `json:"per"`
@@ -294,7 +294,7 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 	return out, nil
 }
 
-// madeIn is what counts are added up by.
+// madeIn is the key of a sum of counts.
 type madeIn struct {
 	period time.Time
 	key    string

@@ -73,9 +73,8 @@ func drawnSeen(t *rapid.T, at time.Time) ledger.Seen {
 	return s
 }
 
-// TestAWindowIsWhatTheBooksSay: what one round says of a window is what is posted where
-// the account was listed at its start and at its end, and what adding up second by second
-// within every hour gives.
+// TestAWindowIsWhatTheBooksSay: the window of one round equals the posted entries if the account
+// was listed at its start and at its end, and equals adding up second by second within every hour.
 func TestAWindowIsWhatTheBooksSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := start.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "hours")) * time.Hour)

@@ -41,10 +41,9 @@ type Posted struct {
 // maxBody is how many characters GitHub takes in a comment.
 const maxBody = 65_536
 
-// Ask posts a request as a comment of its own, once, and says whether the comment still is
-// what was posted. It never edits one: a reviewer approves the text that they saw. It is
-// an error where a comment cannot hold the whole plan. ErrMoved where the pull request has
-// a newer head.
+// Ask posts a request as a comment of its own, once, and reports in the result whether the comment
+// is unchanged. It never edits one: a reviewer approves the text that they saw. It is an error if a
+// comment cannot hold the whole plan. ErrMoved if the pull request has a newer head.
 func (c *Client) Ask(ctx context.Context, r Request) (Posted, error) {
 	const what = "ask for an approval on"
 	body := r.markdown()

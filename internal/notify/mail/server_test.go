@@ -131,8 +131,8 @@ func (s *server) said(command string) int {
 func (s *server) converse(conn net.Conn) {
 	in := textproto.NewReader(bufio.NewReader(conn))
 	_, secured := conn.(*tls.Conn)
-	// say answers, and says whether the conversation goes on; special is what the
-	// script says instead.
+	// say answers, and returns whether the conversation continues; special is the script's own
+	// answer.
 	say := func(format string, args ...any) bool {
 		_, err := fmt.Fprintf(conn, format+"\r\n", args...)
 		return err == nil

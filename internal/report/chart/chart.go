@@ -165,7 +165,7 @@ func USD(v float64) string {
 // Percent prints a share of 0 to 1 on axes and bars: "42%".
 func Percent(share float64) string { return plain.Percent(100*share, 1) }
 
-// finite reports whether a value can be drawn. NaN and infinities are what is not known.
+// finite reports whether a value can be drawn. NaN and infinities stand for unknown values.
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // textWidth is at least how wide a text is drawn in any common sans-serif font.

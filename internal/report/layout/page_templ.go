@@ -655,7 +655,7 @@ func Stack(of string, parts []Part) templ.Component {
 	})
 }
 
-// gap is what the figures leave out, with the single cases to be expanded.
+// gap lists what the figures leave out, with the single cases to be expanded.
 func gap(g Gap) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1228,8 +1228,8 @@ func cell(g *Grid, column int, text string) templ.Component {
 	})
 }
 
-// below is what stands under a row: its explanation, with the detail to be expanded, its
-// note and its command.
+// below draws the lines under a row: its explanation, with the detail to be expanded, its note and
+// its command.
 func below(g *Grid, row int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1371,7 +1371,7 @@ func below(g *Grid, row int) templ.Component {
 	})
 }
 
-// Detailed is what a reader sees who opens a row.
+// Detailed draws the detail of an opened row.
 func Detailed(d *Detail) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

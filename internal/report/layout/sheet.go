@@ -24,7 +24,7 @@ type Sheet struct {
 	Figures []Figure
 	// Remarks are sentences about the figures, which stand under them.
 	Remarks []string
-	// Because is why the answer is what it is.
+	// Because lists the reasons of the answer.
 	Because []string
 	// Next are the commands to go on with, which stand under the headline.
 	Next []string

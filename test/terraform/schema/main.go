@@ -25,7 +25,7 @@ const (
 	attributesOut = "internal/estimate/testdata/schema.txt"
 )
 
-// resources and data are what terraform/ uses, as folders of the package.
+// resources and data are those of terraform/, as folders of the package.
 var (
 	resources = []string{
 		"cloudwatch-log-group", "default-security-group", "ecr-lifecycle-policy", "ecr-repository", "eip",
