@@ -38,6 +38,8 @@ type enforceFlags struct {
 	trace, at, decisions string
 	// seed varies the simulated account.
 	seed uint64
+	// alerted is true once one of the passes has looked for alerts.
+	alerted *bool
 }
 
 func (a *app) newEnforce() *cobra.Command {
@@ -59,7 +61,9 @@ enforce and --enforce is given; it never acts on unknown facts. See docs/safety.
   curfew enforce --once --enforce --regions us-east-1,us-west-2`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.enforceClouds(c.Context(), f, c.Flags().Changed("cloud") || f.demo || f.iam.print)
+			named := c.Flags().Changed("cloud") || f.demo || f.iam.print
+			f.alerted = new(bool)
+			return a.eachCloud(&f.sourceFlags, "curfew enforce", named, func() error { return a.enforce(c.Context(), f) })
 		},
 	}
 	fl := c.Flags()
@@ -80,35 +84,6 @@ enforce and --enforce is given; it never acts on unknown facts. See docs/safety.
 	fl.StringArrayVar(&f.buckets, "bucket", nil,
 		"with --print-iam-policy: `name` of a bucket whose lifecycle and tags may be changed; repeatable")
 	return c
-}
-
-// enforceClouds makes a pass over the cloud that was chosen, else over each one of the configuration,
-// also where the one before failed.
-func (a *app) enforceClouds(ctx context.Context, f enforceFlags, chosen bool) error {
-	if chosen {
-		return a.enforce(ctx, f)
-	}
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	if len(cfg.Clouds) > 1 && a.format != "table" {
-		return usageError("curfew enforce -o %s: give --cloud %s: a document is of one cloud", a.format,
-			strings.Join(cfg.Clouds, ", or --cloud "))
-	}
-	for i, name := range cfg.Clouds {
-		f.Cloud = name
-		if i > 0 {
-			writeText(a.Stdout, "\n")
-		}
-		if failed := a.enforce(ctx, f); err == nil {
-			err = failed
-		}
-	}
-	if len(cfg.Clouds) == 0 {
-		return a.enforce(ctx, f)
-	}
-	return err
 }
 
 func (a *app) enforce(ctx context.Context, f enforceFlags) error {
@@ -166,7 +141,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 
 // options are the flags as the operation takes them.
 func (f enforceFlags) options() (act.EnforceOptions, error) {
-	o := act.EnforceOptions{Source: f.Source, Policies: f.policies, Enforce: f.enforce}
+	o := act.EnforceOptions{Source: f.Source, Policies: f.policies, Enforce: f.enforce, Alerted: f.alerted}
 	if f.window != "" {
 		var err error
 		if o.Window, err = config.ParseDuration(f.window); err != nil || o.Window <= 0 {

@@ -23,8 +23,8 @@ func (a *app) newInit(use string) *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:   use,
-		Short: "Write a curfew.yaml and policies from five answers",
-		Long: `Asks five questions and writes curfew.yaml and a directory policies/ with the four ready
+		Short: "Write a curfew.yaml and policies from six answers",
+		Long: `Asks six questions and writes curfew.yaml and a directory policies/ with the four ready
 policies that the answers are for: idle machines, a longest runtime, machines without an
 owner, and work without progress. --all writes every ready policy. A flag answers its question in advance. An empty answer takes the default in
 brackets. Existing files are overwritten only with --force.`,

@@ -29,7 +29,7 @@ func (d *desktop) answered(answers string, args ...string) (int, string, string)
 	return code, out.String(), errs.String()
 }
 
-// TestInit: five answers make a configuration and policies that are valid and say what was
+// TestInit: answers make a configuration and policies that are valid and say what was
 // answered; what is there already is not overwritten.
 func TestInit(t *testing.T) {
 	for _, tc := range []struct {
@@ -49,6 +49,9 @@ func TestInit(t *testing.T) {
 		{"no recipient", "\n\n\n", ExitUsage, "", false, ""},
 		{"a strange recipient", "\n\n\nbob\n\n", ExitUsage, "", false, ""},
 		{"a strange disk", "\n\nmaybe\n#a\n\n", ExitUsage, "", false, ""},
+		{"a lab", "\n\n\n#a\n\nlocal, onprem\n", ExitDone, "", false, policy.Observe},
+		{"a strange cloud", "\n\n\n#a\n\nazure\n", ExitUsage, "", false, ""},
+		{"machines without a list", "\n\n\n#a\n\nonprem\n", ExitUsage, "", false, ""},
 		{"a strange choice", "\nall\n\n#a\n\n", ExitUsage, "", false, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -68,6 +71,13 @@ func TestInit(t *testing.T) {
 			}
 			if err != nil {
 				t.Fatal(err)
+			}
+			want := "aws"
+			if strings.Contains(tc.answers, "local") {
+				want = "local"
+			}
+			if len(cfg.Clouds) != 1 || cfg.Clouds[0] != want {
+				t.Errorf("clouds %v, want %s", cfg.Clouds, want)
 			}
 			switch {
 			case tc.governance == "none" && len(cfg.Governance) == 0:

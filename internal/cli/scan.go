@@ -56,7 +56,8 @@ func (f *sourceFlags) addAccount(fl *pflag.FlagSet) {
 // addRealAccount adds those of them that a command with simulated books has.
 func (f *sourceFlags) addRealAccount(fl *pflag.FlagSet) {
 	fl.StringVar(&f.Cloud, "cloud", "aws",
-		"what to read: aws, sim, local (sessions on this machine), or with scan and enforce onprem (machines in curfew.yaml)")
+		"what to read: aws, sim, local (sessions on this machine), or with scan and enforce onprem (machines in "+
+			"curfew.yaml); scan and enforce read the clouds of curfew.yaml without it")
 	fl.StringSliceVar(&f.Regions, "regions", nil, "regions to read, or all (default: the configured region)")
 	fl.StringArrayVar(&f.AssumeRoles, "assume-role", nil,
 		"`ARN` of a role in another account to read as well; repeatable")
@@ -116,7 +117,8 @@ exclude the part that commitments cover and charges that continue after a fix.`,
 			if f.last {
 				return a.lastScan(c.Context(), f, c.Flags())
 			}
-			return a.scan(c.Context(), f)
+			named := c.Flags().Changed("cloud") || f.demo || f.iam.print
+			return a.eachCloud(&f.sourceFlags, "curfew scan", named, func() error { return a.scan(c.Context(), f) })
 		},
 	}
 	fl := c.Flags()

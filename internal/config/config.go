@@ -101,7 +101,7 @@ type Config struct {
 	// ReadData are addresses of data that work reads (s3://bucket/prefix/): no lifecycle rule moves or
 	// expires it (bucket-no-lifecycle). Inputs of training jobs and the tag curfew:data count as well.
 	ReadData []string `yaml:"read_data"`
-	// Clouds lists the clouds that `curfew serve` reads, and `curfew enforce` without --cloud: aws, local
+	// Clouds lists the clouds that `curfew serve` reads, and `scan` and `enforce` without --cloud: aws, local
 	// (sessions on this machine) and onprem (machines below); empty is aws.
 	Clouds []string `yaml:"clouds"`
 	// AWS chooses the accounts and regions to read, and the call rates.

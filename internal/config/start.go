@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/examples/policies"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
@@ -17,7 +18,7 @@ import (
 
 // Start is the answers from which `curfew init` writes a first configuration.
 type Start struct {
-	Tags, Govern, InstanceStore, Notify, Observe string
+	Tags, Govern, InstanceStore, Notify, Observe, Clouds string
 	// All is to write every ready policy, not the ones of startPolicies alone.
 	All bool
 }
@@ -52,6 +53,11 @@ func (b *Start) Questions() []Question {
 			"Where do warnings go (#channel of Slack, ADDRESS SMTP-HOST:PORT, or https://webhook)?", "",
 		},
 		{&b.Observe, "observe", "Observe first, and act on nothing (yes or no)?", "yes"},
+		{
+			&b.Clouds, "clouds",
+			"Which clouds does it read (aws, local for sessions on this machine, onprem for machines that you list)?",
+			"aws",
+		},
 	}
 }
 
@@ -105,6 +111,11 @@ func (b *Start) config() (string, error) {
 	var out strings.Builder
 	out.WriteString(document.SchemaLine("config.v1.json") +
 		"# Written by curfew init. docs/reference/configuration.md lists every key.\npolicies: [policies]\n")
+	read, err := b.clouds()
+	if err != nil {
+		return "", err
+	}
+	out.WriteString(read)
 	team, owner, _ := strings.Cut(b.Tags, ",")
 	d := inventory.DefaultTagMapping()
 	out.WriteString("\n# Which tags say whose a resource is; the first that has a value wins.\ntags:\n  team: " +
@@ -125,6 +136,38 @@ func (b *Start) config() (string, error) {
 	}
 	out.WriteString("\n# How people are reached: docs/notifications.md.\nnotify:\n" + told)
 	return out.String(), nil
+}
+
+// onPremises shows how machines are listed: one that does not exist would be a false cost.
+const onPremises = `
+# The machines that you own. List them, and add onprem to clouds: docs/lab.md.
+# machines:
+#   - {name: gpu-1, gpu: H100-80GB, gpus: 8, vcpus: 224, memory_gib: 2048, tags: {team: vision}}
+# rates:
+#   gpu_hour: {H100-80GB: 2.10}
+#   source: finance, four years of depreciation and power
+#   as_of: 2026-01-01
+`
+
+// clouds is the list of the clouds that are read.
+func (b *Start) clouds() (string, error) {
+	var names []string
+	listed := ""
+	for name := range strings.SplitSeq(b.Clouds, ",") {
+		switch name = strings.ToLower(strings.TrimSpace(name)); {
+		case slices.Contains(names, name):
+		case name == "aws" || name == local.CloudName:
+			names = append(names, name)
+		case name == local.OnPremises:
+			listed = onPremises
+		default:
+			return "", fmt.Errorf("--clouds %q: it is aws, local, onprem, or several of them: local,onprem", b.Clouds)
+		}
+	}
+	if len(names) == 0 {
+		return "", fmt.Errorf("--clouds %q: add local or aws; onprem follows once its machines are listed", b.Clouds)
+	}
+	return "\n# The clouds that scan, enforce and serve read.\nclouds: [" + strings.Join(names, ", ") + "]\n" + listed, nil
 }
 
 // tagKeys puts a key before those that are usual.
