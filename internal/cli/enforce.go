@@ -63,7 +63,9 @@ enforce and --enforce is given; it never acts on unknown facts. See docs/safety.
 		RunE: func(c *cobra.Command, _ []string) error {
 			named := c.Flags().Changed("cloud") || f.demo || f.iam.print
 			f.alerted = new(bool)
-			return a.eachCloud(&f.sourceFlags, "curfew enforce", named, func() error { return a.enforce(c.Context(), f) })
+			return a.eachCloud(&f.sourceFlags, "curfew enforce", named, func() error {
+				return a.enforce(c.Context(), f)
+			})
 		},
 	}
 	fl := c.Flags()
