@@ -215,13 +215,19 @@ const once = {
   // cancel it; an edited command asks again.
   async jobs() {
     const own = await serveJobs(root);
+    const contexts = [];
+    const enter = async (options, token) => {
+      const entered = await open(options, token, own.base);
+      contexts.push(entered.context());
+      return entered;
+    };
     try {
       assert.equal(own.run().status, 3, "the gate asks");
       const made = await own.api("tokens", { name: "viewer", roles: ["viewer"] });
-      const viewer = await open({}, made.doc.secret, own.base);
+      const viewer = await enter({}, made.doc.secret);
       await go(viewer, "/jobs/train");
       assert.equal(await viewer.locator("main form[action^='/do/']").count(), 0, "a viewer sees no button");
-      const lead = await open({ viewport: { width: 1440, height: 900 } }, own.token, own.base);
+      const lead = await enter({ viewport: { width: 1440, height: 900 } }, own.token);
       await go(lead, "/jobs");
       assert.match(await lead.textContent("main tbody"), /train[^]*waiting[^]*it may cost up to \$0\.10, and over \$0\.01 it needs approval/);
       await lead.click("tbody .machine-name");
@@ -233,7 +239,7 @@ const once = {
       assert.match(await lead.textContent("main"), /\$0\.05 in all\s*of \$0\.10 asked for/);
       const begun = own.run();
       assert.equal(begun.status, 0, begun.stderr);
-      const page = await open({ viewport: { width: 1440, height: 900 } }, own.token, own.base);
+      const page = await enter({ viewport: { width: 1440, height: 900 } }, own.token);
       await go(page, "/jobs/train");
       assert.match(await page.textContent(".figures"), /of \$0\.05 at most/);
       // The page is not reloaded from here on.
@@ -269,6 +275,8 @@ const once = {
       assert.match(await page.textContent("main"), /webhook/);
       complaints.splice(0, complaints.length, ...complaints.filter((c) => !/^jobs: console: .*status of (424|500|502)/.test(c)));
     } finally {
+      // A page that is open goes on asking for its log when the service has ended.
+      for (const context of contexts) await context.close();
       await own.end();
     }
   },
@@ -315,7 +323,7 @@ try {
     process.stderr.write(`${name}\n`);
   }
   const { finding, machine } = worst((await api("scans/last")).doc);
-  const paths = ["/", "/machines", machine, "/mine?of=dmitri", "/findings", "/findings/" + finding.id, "/plan", "/costs",
+  const paths = ["/", "/machines", machine, "/mine?of=dmitri", "/findings", "/findings/" + finding.id, "/jobs", "/plan", "/costs",
     "/budgets", "/approvals", "/policies", "/gateways", "/alerts", "/audit", "/settings", "/why", "/why/now.wasted"];
   for (const colorScheme of values.only ? [] : ["light", "dark"]) {
     for (const width of [1440, 390]) {
