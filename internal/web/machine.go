@@ -41,7 +41,7 @@ func machinePage(v *visit) (templ.Component, error) {
 		return nil, err
 	}
 	r := fleet.Resources[0]
-	d := machineDoc{machine: v.aboutMachines().machine(v, r)}
+	d := machineDoc{machine: v.aboutMachines().machine(r)}
 	one := []machine{d.machine}
 	v.addCosts(one)
 	d.cost = one[0].cost

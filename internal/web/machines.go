@@ -13,7 +13,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/app/spend"
 	"github.com/curfew-dev/curfew/internal/duty"
-	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/ops"
@@ -98,25 +97,6 @@ func (q machineQuery) address(change func(*machineQuery)) templ.SafeURL {
 	return templ.SafeURL("/machines?" + out.Encode())
 }
 
-// takes reports whether a machine is among those that are asked for.
-func (q machineQuery) takes(m *machine) bool {
-	state := cmp.Or(q.state, string(inventory.StateRunning))
-	switch {
-	case !isMachine(m.Observed), state != "any" && m.State != state:
-		return false
-	case q.team != "" && teamParameter(m.Owner.Team) != q.team, q.region != "" && m.Region != q.region:
-		return false
-	case q.duty == unmeasured && m.why == "", q.duty != "" && q.duty != unmeasured && dutyOf(m.Observed) != q.duty:
-		return false
-	case q.stops != "" && m.act == nil:
-		return false
-	}
-	text := strings.ToLower(strings.TrimSpace(q.text))
-	return text == "" || slices.ContainsFunc([]string{
-		m.ID, m.Name, m.Type, m.Owner.Team, m.Owner.User, m.Owner.Project, m.Purpose,
-	}, func(s string) bool { return strings.Contains(strings.ToLower(s), text) })
-}
-
 // columns are the columns by which machines are sorted, by their names in addresses.
 var columns = map[string]func(a, b *machine) int{
 	"name":     func(a, b *machine) int { return cmp.Compare(resourceName(a.Observed), resourceName(b.Observed)) },
@@ -173,51 +153,19 @@ func (q machineQuery) groupOf(m *machine) string {
 	return ""
 }
 
-// order sorts the machines as asked, within their groups.
-func (q machineQuery) order(rows []machine) {
-	name, down := strings.CutPrefix(q.sort, "-")
-	by := columns[name]
-	if by == nil {
-		by = columns["hour"]
-	}
-	slices.SortStableFunc(rows, func(a, b machine) int {
-		c := by(&a, &b)
-		if down {
-			c = -c
-		}
-		return cmp.Or(cmp.Compare(q.groupOf(&a), q.groupOf(&b)), c, cmp.Compare(a.ID, b.ID))
-	})
-}
-
 // machinesPage lists the machines as they were seen last.
 func machinesPage(v *visit) (templ.Component, error) {
-	fleet, err := read(v, ops.ListResources, ops.ListInput{})
+	fleet, err := v.fleet()
 	if err != nil {
 		return nil, err
 	}
-	d := machinesDoc{query: machineQueryOf(v.r.URL)}
-	about := v.aboutMachines()
-	for _, r := range fleet.Resources {
-		if !isMachine(r) {
-			continue
-		}
-		m := about.machine(v, r)
-		d.all++
-		d.teams, d.regions = append(d.teams, teamParameter(r.Owner.Team)), append(d.regions, r.Region)
-		if d.query.takes(&m) {
-			d.rows = append(d.rows, m)
-		}
+	d := machinesDoc{
+		query: machineQueryOf(v.r.URL), all: len(fleet.machines), teams: fleet.teams, regions: fleet.regions,
 	}
-	d.teams, d.regions = distinct(d.teams), distinct(d.regions)
-	d.query.order(d.rows)
-	total := len(d.rows)
-	from := min(d.query.page*rowsShown, total)
-	shown := d.rows[from:min(from+rowsShown, total)]
-	d.more = from+len(shown) < total
-	v.addCosts(shown)
-	all := d.rows
-	d.rows = shown
-	return machinesContent(v, &d, len(all), from), nil
+	rows, from, total := fleet.page(d.query)
+	d.rows, d.more = rows, from+len(rows) < total
+	v.addCosts(d.rows)
+	return machinesContent(v, &d, total, from), nil
 }
 
 func distinct(all []string) []string {
@@ -236,8 +184,17 @@ type about struct {
 	auditAt  time.Time
 }
 
-// aboutMachines reads what other documents say of machines; what cannot be read is left out.
+// aboutMachines returns the facts of other documents about machines, without those of documents that
+// cannot be read.
 func (v *visit) aboutMachines() about {
+	doc, err := v.pages.docs.get("about machines "+v.roles(), "", func() (any, error) { return v.readAbout(), nil })
+	if a, ok := doc.(about); ok && err == nil {
+		return a
+	}
+	return about{}
+}
+
+func (v *visit) readAbout() about {
 	a := about{
 		map[string]view.Keep{}, map[string]view.Action{}, map[string]string{}, map[string]string{},
 		map[string]*view.ScanProgress{}, time.Time{},
@@ -245,7 +202,9 @@ func (v *visit) aboutMachines() about {
 	if v.may(ops.ListKeeps.Info) {
 		if keeps, err := read(v, ops.ListKeeps, ops.Paging{}); err == nil {
 			for _, k := range keeps.Keeps {
-				a.keeps[k.Resource] = k
+				if k.Until.After(v.now) {
+					a.keeps[k.Resource] = k
+				}
 			}
 		}
 	}
@@ -277,10 +236,10 @@ func (v *visit) aboutMachines() about {
 	return a
 }
 
-func (a about) machine(v *visit, r view.Observed) machine {
+func (a about) machine(r view.Observed) machine {
 	m := machine{Observed: r, spark: a.sparks[r.ID], why: a.whys[r.ID], progress: a.progress[r.ID]}
 	m.runaway = m.progress != nil && m.progress.Runaway(a.auditAt)
-	if k, ok := a.keeps[r.ID]; ok && k.Until.After(v.now) {
+	if k, ok := a.keeps[r.ID]; ok {
 		m.keep = &k
 	}
 	if act, ok := a.acts[r.ID]; ok {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,8 +54,7 @@ func TestMachineAddressSelectsAndSorts(t *testing.T) {
 			t.Fatal(err)
 		}
 		q := machineQueryOf(u)
-		rows := slices.DeleteFunc(slices.Clone(all), func(m machine) bool { return !q.takes(&m) })
-		q.order(rows)
+		rows, _, _ := newFleet(all).page(q)
 		got := ""
 		for _, m := range rows {
 			got += m.Resource
@@ -113,33 +111,33 @@ func TestDocumentsAreReadOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				if got, err := d.get("k", slow); got != int64(1) || err != nil {
+				if got, err := d.get("k", "", slow); got != int64(1) || err != nil {
 					t.Error(got, err)
 				}
 			})
 		}
 		wg.Wait()
 		time.Sleep(2 * documentsFor)
-		if got, _ := d.get("k", slow); got != int64(1) {
+		if got, _ := d.get("k", "", slow); got != int64(1) {
 			t.Errorf("a slow read keeps a page waiting: %v", got)
 		}
 		synctest.Wait()
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
-		if got, _ := d.get("k", slow); got != int64(2) {
+		if got, _ := d.get("k", "", slow); got != int64(2) {
 			t.Errorf("the document was not renewed: %v", got)
 		}
 		d.forget()
-		if got, _ := d.get("k", slow); got != int64(3) {
+		if got, _ := d.get("k", "", slow); got != int64(3) {
 			t.Errorf("after a change: %v", got)
 		}
 		time.Sleep(2 * staleFor)
-		if got, _ := d.get("k", slow); got != int64(4) {
+		if got, _ := d.get("k", "", slow); got != int64(4) {
 			t.Errorf("after a long time: %v", got)
 		}
 		failing := errors.New("no")
 		for range 2 { // an error is not kept
-			_, err := d.get("e", func() (any, error) { reads.Add(1); return nil, failing })
+			_, err := d.get("e", "", func() (any, error) { reads.Add(1); return nil, failing })
 			if !errors.Is(err, failing) {
 				t.Error(err)
 			}
@@ -148,6 +146,58 @@ func TestDocumentsAreReadOnce(t *testing.T) {
 			t.Errorf("%d reads", reads.Load())
 		}
 	})
+}
+
+// TestUnchangedObservationsAreNotReadAgain keeps an answer for a minute, or until the accounts were
+// read again.
+func TestUnchangedObservationsAreNotReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := documents{now: time.Now}
+		reads := 0
+		read := func(version string) any {
+			got, _ := d.get("k", version, func() (any, error) { reads++; return reads, nil })
+			return got
+		}
+		read("monday")
+		time.Sleep(unchangedFor - time.Second)
+		if got := read("monday"); got != 1 {
+			t.Errorf("unchanged observations were read %v times", got)
+		}
+		if got := read("tuesday"); got != 2 {
+			t.Errorf("newer observations: the answer is the read number %v", got)
+		}
+		time.Sleep(2 * documentsFor)
+		if got := read(""); got != 3 {
+			t.Errorf("of an unknown version: the answer is the read number %v", got)
+		}
+		time.Sleep(unchangedFor)
+		if got := read("tuesday"); got != 4 {
+			t.Errorf("after a minute: the answer is the read number %v", got)
+		}
+	})
+}
+
+// BenchmarkPageOfFleet draws pages and filters of 20,000 machines.
+func BenchmarkPageOfFleet(b *testing.B) {
+	machines := make([]machine, 20_000)
+	for i := range machines {
+		team, duty := []string{"vision", "speech", ""}[i%3], []string{"idle", "busy"}[i%2]
+		machines[i] = machineOf(fmt.Sprintf("i-%05d", i), team, duty, "running", i%97)
+	}
+	f := newFleet(machines)
+	for _, query := range []string{"", "team=vision&sort=name", "q=i-19", "sort=-since&page=7", "duty=idle&group=team"} {
+		u, err := url.Parse("/machines?" + query)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(query, func(b *testing.B) {
+			for b.Loop() {
+				if rows, _, _ := f.page(machineQueryOf(u)); len(rows) == 0 {
+					b.Fatal("an empty page")
+				}
+			}
+		})
+	}
 }
 
 // TestNextMondayIsAhead offers a Monday that has not begun.

@@ -61,7 +61,7 @@ func minePage(v *visit) (templ.Component, error) {
 			d.people = append(d.people, r.Owner.User)
 		}
 		if isNamed(d.person, r.Owner.User) {
-			d.machines = append(d.machines, about.machine(v, r))
+			d.machines = append(d.machines, about.machine(r))
 		}
 	}
 	d.people = distinct(d.people)

@@ -15,7 +15,8 @@ import (
 )
 
 // documents keeps the answers of operations for a moment, so that many open pages do not read the
-// same document at the same time. An answer to one caller is never given to another.
+// same document at the same time. An answer is given to its caller alone, or to callers of the same
+// roles where nothing else decides about it.
 type documents struct {
 	now func() time.Time
 
@@ -33,6 +34,8 @@ type document struct {
 	took time.Duration
 	doc  any
 	err  error
+	// version is that of the observations that the answer is from; empty is unknown.
+	version string
 	// renewed is true while a newer answer is read.
 	renewed bool
 }
@@ -45,12 +48,17 @@ const (
 	// newer one is read.
 	slowRead = 50 * time.Millisecond
 	staleFor = 15 * time.Second
+	// unchangedFor is how long an answer counts whose observations have not changed.
+	unchangedFor = time.Minute
+	// readShare bounds the share of time in which a slow document is read again, as one in so many.
+	readShare = 10
 	// readTimeout bounds the reading of one.
 	readTimeout = 30 * time.Second
 )
 
-// get returns the answer under a key, which one of those who ask for it at a time reads.
-func (d *documents) get(key string, read func() (any, error)) (any, error) {
+// get returns the answer under a key, which one of those who ask for it at a time reads. version is
+// that of the observations it is read from; empty is unknown.
+func (d *documents) get(key, version string, read func() (any, error)) (any, error) {
 	d.mu.Lock()
 	if d.of == nil || len(d.of) >= maxDocuments {
 		d.of = map[string]*document{}
@@ -58,11 +66,11 @@ func (d *documents) get(key string, read func() (any, error)) (any, error) {
 	one := d.of[key]
 	if one != nil && one.isReady() {
 		switch age := d.now().Sub(one.at); {
-		case age < documentsFor:
+		case age < documentsFor, version != "" && one.version == version && age < unchangedFor:
 		case one.took >= slowRead && age < staleFor:
-			if !one.renewed {
+			if !one.renewed && age >= min(readShare*one.took, staleFor/2) {
 				one.renewed = true
-				go d.read(key, &document{ready: make(chan struct{})}, d.changes, read)
+				go d.read(key, &document{ready: make(chan struct{}), version: version}, d.changes, read)
 			}
 		default:
 			one = nil
@@ -73,7 +81,7 @@ func (d *documents) get(key string, read func() (any, error)) (any, error) {
 		<-one.ready
 		return one.doc, one.err
 	}
-	one = &document{ready: make(chan struct{})}
+	one = &document{ready: make(chan struct{}), version: version}
 	d.of[key] = one
 	changes := d.changes
 	d.mu.Unlock()
@@ -122,8 +130,14 @@ func (d *documents) forget() {
 // read returns the document of an operation, as far as the visitor may see it.
 func read[I, D any](v *visit, o *ops.Operation[I, D], in I) (D, error) {
 	c := *v.Call
-	key := fmt.Sprintf("%s %+v %s %t %v", o.ID, in, c.Who.Name, c.Owner, c.Roles)
-	doc, err := v.pages.docs.get(key, func() (any, error) {
+	caller, version := v.roles(), ""
+	if byRoles[o.ID] {
+		version = v.observations()
+	} else {
+		caller = c.Who.Name + " " + caller
+	}
+	key := fmt.Sprintf("%s %+v %s", o.ID, in, caller)
+	doc, err := v.pages.docs.get(key, version, func() (any, error) {
 		// Others wait for the answer, who are there when the first has left.
 		ctx, end := context.WithTimeout(context.WithoutCancel(v.context()), readTimeout)
 		defer end()
@@ -140,6 +154,30 @@ func read[I, D any](v *visit, o *ops.Operation[I, D], in I) (D, error) {
 		return d, fmt.Errorf("read %s: it answered with another document", o.ID)
 	}
 	return d, nil
+}
+
+// byRoles are the operations whose answers depend on the roles of the caller and not on the name. Of
+// a large fleet each takes megabytes.
+var byRoles = map[string]bool{ops.ListResources.ID: true, ops.GetLastScan.ID: true}
+
+// roles identifies the roles of the visitor in the keys of kept documents.
+func (v *visit) roles() string { return fmt.Sprintf("%t %q", v.Call.Owner, v.Call.Roles) }
+
+// observations returns the version of the observations: when each account was last read. It is empty
+// for a visitor who may not know.
+func (v *visit) observations() string {
+	if !v.may(ops.ListAccounts.Info) {
+		return ""
+	}
+	doc, err := read(v, ops.ListAccounts, ops.Paging{})
+	if err != nil {
+		return ""
+	}
+	version := ""
+	for _, a := range doc.Accounts {
+		version += a.ID + a.SeenAt.Format(time.RFC3339Nano)
+	}
+	return version
 }
 
 // may reports whether the visitor may call an operation in some team.
