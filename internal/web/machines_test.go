@@ -185,7 +185,9 @@ func BenchmarkPageOfFleet(b *testing.B) {
 		machines[i] = machineOf(fmt.Sprintf("i-%05d", i), team, duty, "running", i%97)
 	}
 	f := newFleet(machines)
-	for _, query := range []string{"", "team=vision&sort=name", "q=i-19", "sort=-since&page=7", "duty=idle&group=team"} {
+	for _, query := range []string{
+		"", "team=vision&sort=name", "q=i-19", "sort=-since&page=7", "duty=idle&group=team",
+	} {
 		u, err := url.Parse("/machines?" + query)
 		if err != nil {
 			b.Fatal(err)

@@ -48,7 +48,7 @@ const (
 	// newer one is read.
 	slowRead = 50 * time.Millisecond
 	staleFor = 15 * time.Second
-	// unchangedFor is how long an answer counts whose observations have not changed.
+	// unchangedFor is the lifetime of an answer from unchanged observations.
 	unchangedFor = time.Minute
 	// readShare bounds the share of time in which a slow document is read again, as one in so many.
 	readShare = 10
