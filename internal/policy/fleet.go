@@ -29,7 +29,10 @@ var fleetID = lazyregexp.New(`^(asg|endpoint)/[^/[:cntrl:]]{1,255}$`)
 func IsFleetID(id string) bool { return fleetID.MatchString(id) }
 
 // IsFleet reports whether the policy keeps a serving fleet at the size that its demand needs.
-func (p *Policy) IsFleet() bool { return p.Do.Fleet != "" }
+func (p *Policy) IsFleet() bool { return p.Do.IsFleet() }
+
+// IsFleet reports whether the action sets the size of a serving fleet by its demand.
+func (d *Do) IsFleet() bool { return d.Fleet != "" }
 
 // FleetResource returns the kind and the id of the resource that is the fleet.
 func (d *Do) FleetResource() (inventory.Kind, string) {
