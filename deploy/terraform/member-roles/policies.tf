@@ -279,6 +279,7 @@ locals {
         Sid    = "CurfewAct"
         Effect = "Allow"
         Action = [
+          "autoscaling:SetDesiredCapacity",
           "autoscaling:TerminateInstanceInAutoScalingGroup",
           "autoscaling:UpdateAutoScalingGroup",
           "ec2:DeleteVolume",
@@ -309,6 +310,7 @@ locals {
         Sid    = "CurfewActGoverned${i + 1}"
         Effect = "Allow"
         Action = [
+          "autoscaling:SetDesiredCapacity",
           "autoscaling:TerminateInstanceInAutoScalingGroup",
           "autoscaling:UpdateAutoScalingGroup",
           "ec2:DeleteVolume",
@@ -337,6 +339,7 @@ locals {
         Sid    = "CurfewNeverPersistent"
         Effect = "Deny"
         Action = [
+          "autoscaling:SetDesiredCapacity",
           "autoscaling:TerminateInstanceInAutoScalingGroup",
           "autoscaling:UpdateAutoScalingGroup",
           "ec2:DeleteVolume",
