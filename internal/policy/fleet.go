@@ -74,7 +74,8 @@ func (p *Policy) explainFleet(f *Facts) Outcome {
 	answer := p.fleetAnswer(f.Resource)
 	why := "it is another resource"
 	if answer == usage.Unknown {
-		why = "rounds do not act on fleets; curfew serve tells other autoscalers its size (curfew_fleet_replicas)"
+		why = "its size follows the demand for it, not rounds: curfew serve --enforce sets it, and tells it as " +
+			"curfew_fleet_replicas; curfew audit --actor 'policy " + p.Name + "' lists the changes"
 	}
 	return Outcome{Answer: answer, Parts: []Part{{Name: "fleet", Text: p.Do.Fleet, Answer: answer, Why: why}}}
 }
