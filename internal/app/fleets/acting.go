@@ -29,7 +29,7 @@ const (
 	maxDecisionAge = 2 * fleet.DefaultInterval
 )
 
-// Provider is where the size of a fleet is set.
+// Provider is the resource of a fleet in its cloud.
 type Provider struct {
 	Ref   inventory.Ref
 	Cloud Cloud
@@ -56,14 +56,15 @@ type Growth struct {
 	Fleet  action.Fleet
 	// Machine is the type of the new machines.
 	Machine Machine
-	To      int
-	// Hourly is what the new machines cost together.
+	// Size is the number of machines after it.
+	Size int
+	// Hourly is the cost of the new machines together.
 	Hourly money.Amount
 	At     time.Time
 }
 
 // Machines returns the number of new machines.
-func (g Growth) Machines() int { return g.To - g.Fleet.Desired }
+func (g Growth) Machines() int { return g.Size - g.Fleet.Desired }
 
 // Acting carries decisions out.
 type Acting struct {
@@ -159,8 +160,8 @@ func (w *Watcher) Act(ctx context.Context, a Acting) ([]action.Line, error) {
 
 // resize is one decision to carry out.
 type resize struct {
-	w        *Watcher
-	one      *watched
+	watcher  *Watcher
+	fleet    *watched
 	provider *Provider
 	at       action.Fleet
 	decision fleet.Decision
@@ -175,7 +176,7 @@ func (w *Watcher) act(ctx context.Context, a Acting, id string) ([]action.Line, 
 		w.mu.Unlock()
 		return nil, nil
 	}
-	z := &resize{w: w, one: one, provider: one.provider, at: one.seen, decision: one.status.Decision}
+	z := &resize{watcher: w, fleet: one, provider: one.provider, at: one.seen, decision: one.status.Decision}
 	idle := one.idle
 	w.mu.Unlock()
 	ladder, err := a.Ladder(z.provider)
@@ -218,7 +219,7 @@ func (w *Watcher) act(ctx context.Context, a Acting, id string) ([]action.Line, 
 func (z *resize) finish(ctx context.Context, report action.Report, release func(context.Context) error) error {
 	why, called := "", false
 	for _, l := range report.Lines {
-		if l.Resource != z.provider.Ref || l.Source != z.one.policy.Name {
+		if l.Resource != z.provider.Ref || l.Source != z.fleet.policy.Name {
 			continue
 		}
 		switch l.Result {
@@ -230,9 +231,9 @@ func (z *resize) finish(ctx context.Context, report action.Report, release func(
 			why = l.Why
 		}
 	}
-	z.w.mu.Lock()
-	z.w.blocked(z.one, why)
-	z.w.mu.Unlock()
+	z.watcher.mu.Lock()
+	z.watcher.blocked(z.fleet, why)
+	z.watcher.mu.Unlock()
 	if called {
 		return nil
 	}
@@ -241,14 +242,14 @@ func (z *resize) finish(ctx context.Context, report action.Report, release func(
 
 // refuse records in the audit log why a decision is not carried out, where that is news.
 func (z *resize) refuse(ctx context.Context, l *action.Ladder, to int, why string) error {
-	z.w.mu.Lock()
-	news := z.w.blocked(z.one, why)
-	z.w.mu.Unlock()
+	z.watcher.mu.Lock()
+	news := z.watcher.blocked(z.fleet, why)
+	z.watcher.mu.Unlock()
 	if !news {
 		return nil
 	}
 	return l.Store.Record(ctx, action.Entry{
-		At: l.Clock().Wall, Account: l.Account, Actor: "policy " + z.one.policy.Name, What: action.EventRefused,
+		At: l.Clock().Wall, Account: l.Account, Actor: "policy " + z.fleet.policy.Name, What: action.EventRefused,
 		Resource: z.provider.Ref.String(), Verb: string(policy.Scale), Because: action.Redact(z.decision.Why),
 		Outcome: action.Redact(fmt.Sprintf("from %d to %d: %s", z.at.Desired, to, why)),
 	})
@@ -264,7 +265,7 @@ func (z *resize) propose(ctx context.Context, a Acting, l *action.Ladder, idle [
 	if d.Wanted == z.at.Desired || d.Actual != z.at.Desired || age < -time.Minute || age > maxDecisionAge {
 		return nil, none, nil
 	}
-	z.do = z.one.policy.Do
+	z.do = z.fleet.policy.Do
 	z.do.To = d.Wanted
 	machine := z.provider.Machine(z.at.Resource.Type, z.provider.Ref.Region)
 	hourly, priced := machine.Hourly.Get()
@@ -275,8 +276,8 @@ func (z *resize) propose(ctx context.Context, a Acting, l *action.Ladder, idle [
 	}
 	if d.Wanted < z.at.Desired {
 		if z.do.Members = drained(z.at, idle, z.at.Desired-d.Wanted); z.do.Members == nil {
-			return nil, none, z.refuse(ctx, l, d.Wanted, "no machine is drained: each may have requests in flight, and no "+
-				"load balancer would wait for them")
+			return nil, none, z.refuse(ctx, l, d.Wanted, "no machine is drained: each may have requests in flight, "+
+				"and no load balancer would wait for them")
 		}
 		z.do.To = z.at.Desired - len(z.do.Members)
 	}
@@ -311,7 +312,7 @@ func (z *resize) admit(ctx context.Context, a Acting, l *action.Ladder, p action
 		return nil, none, z.refuse(ctx, l, z.do.To, "ask the provider: "+err.Error())
 	}
 	g := Growth{
-		Policy: z.one.policy.Name, Fleet: z.at, Machine: machine, To: z.do.To, At: z.decision.At,
+		Policy: z.fleet.policy.Name, Fleet: z.at, Machine: machine, Size: z.do.To, At: z.decision.At,
 	}
 	if g.Hourly, err = machine.Hourly.Or(0).Mul(int64(g.Machines()), 1); err != nil {
 		return nil, none, err
@@ -330,8 +331,8 @@ func (z *resize) admit(ctx context.Context, a Acting, l *action.Ladder, p action
 func (z *resize) proposal(at action.Fleet, do policy.Do, read time.Time) action.Proposal {
 	d := z.decision
 	return action.Proposal{
-		Source: z.one.policy.Name, Resource: at.Resource, Do: do, Mode: z.one.policy.Mode,
-		Limits: z.one.policy.Limits, Condition: usage.True, Class: classDemand, ReadAt: read,
+		Source: z.fleet.policy.Name, Resource: at.Resource, Do: do, Mode: z.fleet.policy.Mode,
+		Limits: z.fleet.policy.Limits, Condition: usage.True, Class: classDemand, ReadAt: read,
 		Because: fmt.Sprintf("from %d to %d by %s: %s", at.Desired, do.To, d.Rule, d.Why),
 		Evidence: []usage.Evidence{
 			usage.Fact("load", plain.Number(d.Load, 2), "replicas at full rate"),
@@ -346,7 +347,7 @@ func (z *resize) proposal(at action.Fleet, do policy.Do, read time.Time) action.
 func (z *resize) verify(ctx context.Context, items []action.Item) (map[string]action.Proposal, error) {
 	out := map[string]action.Proposal{}
 	for _, it := range items {
-		if it.Ref != z.provider.Ref || it.Source != z.one.policy.Name {
+		if it.Ref != z.provider.Ref || it.Source != z.fleet.policy.Name {
 			continue
 		}
 		at, err := z.provider.Cloud.Fleet(ctx, z.provider.Ref)
@@ -354,13 +355,13 @@ func (z *resize) verify(ctx context.Context, items []action.Item) (map[string]ac
 			return nil, err
 		}
 		now := z.clock().Wall
-		reading, _, _, idle := z.one.read(ctx, now)
-		reading.Actual, reading.Stuck = at.Desired, z.one.stuck(at, now)
+		reading, _, _, idle := z.fleet.read(ctx, now)
+		reading.Actual, reading.Stuck = at.Desired, z.fleet.stuck(at, now)
 		reading.Ready = min(reading.Ready, reading.Actual)
-		z.w.mu.Lock()
-		inForce := z.w.fleets[z.one.status.ID] == z.one
-		holds := inForce && fleet.Holds(z.one.within(at), z.one.state, reading, it.Do.To)
-		z.w.mu.Unlock()
+		z.watcher.mu.Lock()
+		inForce := z.watcher.fleets[z.fleet.status.ID] == z.fleet
+		holds := inForce && fleet.Holds(z.fleet.within(at), z.fleet.state, reading, it.Do.To)
+		z.watcher.mu.Unlock()
 		if !holds || at.Desired == it.Do.To || at.Desired > it.Do.To && !areDrained(at, idle, it.Do) {
 			continue
 		}
@@ -404,7 +405,10 @@ func areDrained(at action.Fleet, idle []string, do policy.Do) bool {
 	}
 	for _, id := range do.Members {
 		i := slices.IndexFunc(at.Replicas, func(r action.Replica) bool { return r.ID == id })
-		if i < 0 || !at.Replicas[i].Serving || at.Replicas[i].Protected || !at.Drains && !isIdle(at.Replicas[i], idle) {
+		if i < 0 {
+			return false
+		}
+		if r := at.Replicas[i]; !r.Serving || r.Protected || !at.Drains && !isIdle(r, idle) {
 			return false
 		}
 	}

@@ -29,8 +29,8 @@ type group struct {
 	launched      int
 	drains        bool
 	lifetime      inventory.Lifetime
-	// fault is what the next call meets: "throttled" without an effect, "lost" answers after it,
-	// "killed" before and "killed-after" behind it, "refused" by the provider.
+	// fault meets the next call: "throttled" without an effect, a "lost" answer after it, "killed" before
+	// and "killed-after" behind it, "refused" by the provider.
 	fault string
 	// noCapacity launches no machine.
 	noCapacity bool
@@ -61,9 +61,11 @@ func (g *group) fill() {
 
 func (g *group) resource() *inventory.Resource {
 	return &inventory.Resource{
-		ID: groupRef.ID, Kind: groupRef.Kind, Cloud: groupRef.Cloud, Account: groupRef.Account, Region: groupRef.Region,
-		Type: "g5.xlarge", State: inventory.StateAvailable, CreatedAt: start.Add(-time.Hour), Tags: map[string]string{},
-		Lifetime: g.lifetime, Detail: &inventory.AutoScalingGroup{Desired: int64(g.desired), Instances: g.members},
+		ID: groupRef.ID, Kind: groupRef.Kind, Cloud: groupRef.Cloud, Account: groupRef.Account,
+		Region: groupRef.Region,
+		Type:   "g5.xlarge", State: inventory.StateAvailable, CreatedAt: start.Add(-time.Hour),
+		Tags: map[string]string{}, Lifetime: g.lifetime,
+		Detail: &inventory.AutoScalingGroup{Desired: int64(g.desired), Instances: g.members},
 	}
 }
 
@@ -216,12 +218,18 @@ func (p *acted) step(t testing.TB) (died bool) {
 // says sets the demand now, and the hosts without requests.
 func (p *acted) says(inFlight, rate float64, idle ...string) {
 	p.source.says(p.clock.Wall, inFlight, rate, len(p.group.members), 0)
-	p.source.reading.Idle = idle
+	p.source.reading.Idle = map[string]bool{}
+	for _, host := range idle {
+		p.source.reading.Idle[host] = true
+	}
 }
 
 func (p *acted) audit(t testing.TB) (out []action.Entry) {
 	t.Helper()
-	err := p.store.Entries(t.Context(), action.Query{}, func(e action.Entry) error { out = append(out, e); return nil })
+	err := p.store.Entries(t.Context(), action.Query{}, func(e action.Entry) error {
+		out = append(out, e)
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,7 +399,9 @@ func TestObservingPolicyDoesNotAct(t *testing.T) {
 func TestUnpricedMachinesAreNotStarted(t *testing.T) {
 	p := newActed(fleetConfig(), 2)
 	p.Find = func(context.Context, *policy.Do) (*Provider, error) {
-		return &Provider{Ref: groupRef, Cloud: p.group, Machine: func(string, string) Machine { return Machine{} }}, nil
+		return &Provider{
+			Ref: groupRef, Cloud: p.group, Machine: func(string, string) Machine { return Machine{} },
+		}, nil
 	}
 	p.says(150, 30)
 	p.step(t)
@@ -442,7 +452,8 @@ func TestFaultsKeepTheBounds(t *testing.T) {
 					p.set(c)
 				}
 			}
-			g.fault = []string{"", "", "", "", "throttled", "lost", "killed", "killed-after", "refused"}[random.IntN(9)]
+			faults := []string{"", "", "", "", "throttled", "lost", "killed", "killed-after", "refused"}
+			g.fault = faults[random.IntN(len(faults))]
 			g.noCapacity = random.IntN(4) == 0
 			g.fill()
 			known = random.IntN(30) > 0

@@ -53,8 +53,8 @@ type watched struct {
 	policy  *policy.Policy
 	state   fleet.State
 	status  Status
-	// provider is where its size is set, once it was found; seen is the fleet there and idle are the
-	// hosts without requests, at the newest decision.
+	// provider is nil until the fleet was found; seen is the fleet there and idle the hosts without
+	// requests, at the newest decision.
 	provider *Provider
 	seen     action.Fleet
 	idle     []string
@@ -120,6 +120,10 @@ func newWatched(req *runtime.Request, cfg config.Config, p *policy.Policy) (*wat
 		w.config.Bounds = fleet.Bounds{Min: 1, Max: w.config.Max}
 	}
 	for _, d := range one.Demand {
+		if d.Server == gatewayKind {
+			w.readers = append(w.readers, newGatewayReader(req, cfg, d))
+			continue
+		}
 		access, err := clouds.MetricsAccess(req, cfg.Metrics.Source(d.URL))
 		if err != nil {
 			return nil, err
@@ -253,14 +257,23 @@ func (one *watched) read(ctx context.Context, now time.Time) (r fleet.Reading, r
 	}
 	wg.Wait()
 	var samples []fleet.Sample
+	quietHosts := map[string]bool{} // to all sources that know the host
 	for _, got := range readings {
 		samples = append(samples, got.Sample)
 		seen = seen && got.Replicas
 		r.Ready += got.Ready
 		replicas += got.Ready + got.Starting
-		idle = append(idle, got.Idle...)
+		for host, quiet := range got.Idle {
+			others, known := quietHosts[host]
+			quietHosts[host] = quiet && (others || !known)
+		}
 	}
 	r.Demand = fleet.Sum(now, samples)
+	for host, quiet := range quietHosts {
+		if quiet && host != "" {
+			idle = append(idle, host)
+		}
+	}
 	return r, replicas, seen, idle
 }
 

@@ -121,7 +121,8 @@ func TestFleetRefusals(t *testing.T) {
 		{"under the group's own minimum", "at-minimum", 0, 2, nil},
 		{"over the group's own maximum", "at-maximum", 7, 0, nil},
 		{"the size that it has", "nothing-to-do", 2, 0, nil},
-		{"a scaling policy", "other-writer", 3, 0, func(t *testing.T, api *autoscaling.Client, name *string, _ []string) {
+		{"a scaling policy", "other-writer", 3, 0, func(t *testing.T, api *autoscaling.Client, name *string,
+			_ []string) {
 			_, err := api.PutScalingPolicy(t.Context(), &autoscaling.PutScalingPolicyInput{
 				AutoScalingGroupName: name, PolicyName: awssdk.String("by-cpu"),
 				AdjustmentType: awssdk.String("ChangeInCapacity"), ScalingAdjustment: awssdk.Int32(1),
@@ -130,8 +131,8 @@ func TestFleetRefusals(t *testing.T) {
 		}},
 		{"a schedule", "other-writer", 1, 1, func(t *testing.T, api *autoscaling.Client, name *string, _ []string) {
 			_, err := api.PutScheduledUpdateGroupAction(t.Context(), &autoscaling.PutScheduledUpdateGroupActionInput{
-				AutoScalingGroupName: name, ScheduledActionName: awssdk.String("at-night"), DesiredCapacity: awssdk.Int32(1),
-				StartTime: awssdk.Time(time.Now().Add(24 * time.Hour)),
+				AutoScalingGroupName: name, ScheduledActionName: awssdk.String("at-night"),
+				DesiredCapacity: awssdk.Int32(1), StartTime: awssdk.Time(time.Now().Add(24 * time.Hour)),
 			})
 			m.must(err)
 		}},

@@ -129,9 +129,8 @@ type Reading struct {
 	Ready, Starting int
 	// Replicas is false where their number is unknown.
 	Replicas bool
-	// Idle are the hosts of replicas without a request in service or waiting. One whose requests are
-	// unknown is not among them.
-	Idle []string
+	// Idle has the known hosts; true is for those whose replicas have no request in service or waiting.
+	Idle map[string]bool
 }
 
 // Read reads the fleet at a time. What goes wrong is the problem of the sample, which makes demand
@@ -214,8 +213,8 @@ func (r *Reader) read(ctx context.Context, now time.Time, out *Reading) error {
 	return err
 }
 
-// idle returns the hosts of the replicas that report no request in flight.
-func (r *Reader) idle(ctx context.Context, now time.Time, braces string) ([]string, error) {
+// idle returns of each host whether its replicas report no request in flight.
+func (r *Reader) idle(ctx context.Context, now time.Time, braces string) (map[string]bool, error) {
 	var sums []string
 	for _, expression := range r.names.inFlight {
 		each := strings.Replace(fmt.Sprintf(expression, braces), "sum(", "sum by (instance) (", 1)
@@ -225,7 +224,7 @@ func (r *Reader) idle(ctx context.Context, now time.Time, braces string) ([]stri
 	idle := map[string]bool{} // a host may run several replicas
 	result, err := r.api.Instant(ctx, httpapi.Query{Expression: expression, At: now, NonFinite: true},
 		func(s httpapi.Series) error {
-			host := hostOf(s.Labels["instance"])
+			host := HostOf(s.Labels["instance"])
 			others, seen := idle[host]
 			idle[host] = len(s.Points) == 1 && !s.Histogram && s.Points[0].V == 0 && (others || !seen)
 			return nil
@@ -236,12 +235,11 @@ func (r *Reader) idle(ctx context.Context, now time.Time, braces string) ([]stri
 	case len(result.Warnings) > 0:
 		return nil, fmt.Errorf("ask %s: %s", expression, result.Warnings[0])
 	}
-	maps.DeleteFunc(idle, func(host string, is bool) bool { return !is || host == "" })
-	return slices.Sorted(maps.Keys(idle)), nil
+	return idle, nil
 }
 
-// hostOf returns the host of an address of a target, which may have a port.
-func hostOf(instance string) string {
+// HostOf returns the host of an address of a target, which may have a port.
+func HostOf(instance string) string {
 	if host, _, err := net.SplitHostPort(instance); err == nil {
 		return host
 	}
