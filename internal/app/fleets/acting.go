@@ -177,7 +177,7 @@ func (w *Watcher) act(ctx context.Context, a Acting, id string) ([]action.Line, 
 		return nil, nil
 	}
 	z := &resize{watcher: w, fleet: one, provider: one.provider, at: one.seen, decision: one.status.Decision}
-	idle := one.idle
+	idle, done := one.idle, one.carriedOut.Equal(z.decision.At)
 	w.mu.Unlock()
 	ladder, err := a.Ladder(z.provider)
 	if err != nil {
@@ -198,7 +198,7 @@ func (w *Watcher) act(ctx context.Context, a Acting, id string) ([]action.Line, 
 	underWay := slices.ContainsFunc(open, func(it action.Item) bool {
 		return it.Phase == action.Acting || it.Phase == action.Confirming
 	})
-	if !underWay {
+	if !underWay && !done {
 		var p *action.Proposal
 		if p, release, err = z.propose(ctx, a, ladder, idle); err != nil {
 			return nil, err
@@ -233,6 +233,9 @@ func (z *resize) finish(ctx context.Context, report action.Report, release func(
 	}
 	z.watcher.mu.Lock()
 	z.watcher.blocked(z.fleet, why)
+	if called {
+		z.fleet.carriedOut = z.decision.At
+	}
 	z.watcher.mu.Unlock()
 	if called {
 		return nil

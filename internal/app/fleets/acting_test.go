@@ -194,6 +194,13 @@ func (p *acted) step(t testing.TB) (died bool) {
 		}
 	}()
 	p.Look(t.Context(), p.clock.Wall)
+	p.act(t)
+	return false
+}
+
+// act carries out the newest decision.
+func (p *acted) act(t testing.TB) {
+	t.Helper()
 	_, err := p.Act(t.Context(), Acting{
 		Ladder: func(*Provider) (*action.Ladder, error) {
 			return &action.Ladder{
@@ -212,7 +219,6 @@ func (p *acted) step(t testing.TB) (died bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return false
 }
 
 // says sets the demand now, and the hosts without requests.
@@ -518,5 +524,18 @@ func TestNoCapacityIsAskedForOnce(t *testing.T) {
 	}
 	if p.group.calls != 1 || len(p.group.members) != 2 || p.group.desired > fleetConfig().Max {
 		t.Errorf("%d calls, wants %d", p.group.calls, p.group.desired)
+	}
+}
+
+// TestCarriesADecisionOutOnce acts several times between two readings.
+func TestCarriesADecisionOutOnce(t *testing.T) {
+	p := newActed(fleetConfig(), 2)
+	busyThenQuiet(t, p)
+	entries := len(p.audit(t))
+	for range 3 {
+		p.act(t)
+	}
+	if p.group.calls != 1 || p.held != 1 || len(p.audit(t)) != entries {
+		t.Errorf("%d calls, %d reservations, %d entries after %d", p.group.calls, p.held, len(p.audit(t)), entries)
 	}
 }

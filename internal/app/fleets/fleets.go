@@ -58,6 +58,8 @@ type watched struct {
 	provider *Provider
 	seen     action.Fleet
 	idle     []string
+	// carriedOut is the time of the newest decision that was carried out.
+	carriedOut time.Time
 }
 
 // Watcher decides about the fleets of a configuration.
@@ -148,7 +150,8 @@ func (w *Watcher) Set(c Configured) {
 	for id, one := range c {
 		switch old := w.fleets[id]; {
 		case old != nil:
-			one.state, one.provider, one.seen, one.idle = old.state, old.provider, old.seen, old.idle
+			one.state, one.provider, one.carriedOut = old.state, old.provider, old.carriedOut
+			one.seen, one.idle = old.seen, old.idle
 			status := old.status
 			status.Policy, status.Bounds = one.status.Policy, one.status.Bounds
 			one.status = status

@@ -19,7 +19,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/plan/fleet"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -29,6 +28,8 @@ import (
 const (
 	// fleetsSource is the source that sets the sizes of fleets: one process does.
 	fleetsSource = "fleets"
+	// resizeEvery is the longest time from a decision until it is carried out.
+	resizeEvery = 5 * time.Second
 	// findAgain is the time after which a fleet that was not found is looked for again.
 	findAgain = 5 * time.Minute
 	// growthHold is how long budgets reserve machines that a fleet grows by; by then they are charged.
@@ -38,7 +39,7 @@ const (
 // resized returns the source that carries out what the policies of fleets decide.
 func (v *server) resized(cfg config.Config, made string) scheduler.Source {
 	return scheduler.Source{
-		Name: fleetsSource, Every: func() time.Duration { return fleet.DefaultInterval }, Deadline: cfg.Serve.Deadline,
+		Name: fleetsSource, Every: func() time.Duration { return resizeEvery }, Deadline: cfg.Serve.Deadline,
 		Made: made,
 		Open: func(_ context.Context, lease store.Lease) (scheduler.Rounds, error) {
 			return &fleetRounds{v: v, cfg: cfg, lease: lease}, nil
