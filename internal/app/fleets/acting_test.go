@@ -37,6 +37,8 @@ type group struct {
 	// before is called before each change of the size.
 	before func(to int, ends []string)
 	calls  int
+	// read, when set, is called before each reading.
+	read func()
 }
 
 type killed struct{}
@@ -70,6 +72,9 @@ func (g *group) resource() *inventory.Resource {
 }
 
 func (g *group) Fleet(context.Context, inventory.Ref) (action.Fleet, error) {
+	if g.read != nil {
+		g.read()
+	}
 	f := action.Fleet{Resource: g.resource(), Desired: g.desired, Max: g.most, Drains: g.drains}
 	for _, id := range g.members {
 		f.Replicas = append(f.Replicas, action.Replica{ID: id, Hosts: []string{id}, Serving: true})
@@ -354,6 +359,53 @@ func TestRequestRacesTheEnd(t *testing.T) {
 	}
 	if p.group.calls != 0 || p.All()[0].Decision.Wanted != 1 {
 		t.Errorf("%d calls; %+v", p.group.calls, p.All()[0])
+	}
+}
+
+// TestChangesBeforeTheCall changes demand or bounds between each decision and its verification.
+func TestChangesBeforeTheCall(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		size   int
+		demand float64
+		steps  int
+		change func(p *acted)
+	}{
+		{"demand returns", 3, 1, 30, func(p *acted) { p.says(150, 30) }},
+		{"demand falls silent", 3, 1, 30, func(p *acted) { p.source.reading.Sample = fleet.Sample{Source: "vllm"} }},
+		{"demand ends", 2, 150, 1, func(p *acted) { p.says(1, 0.2) }},
+		{"the owner raises the minimum", 3, 1, 30, func(p *acted) {
+			c := fleetConfig()
+			c.Min = 3
+			p.set(c)
+		}},
+		{"the owner lowers the maximum", 2, 150, 1, func(p *acted) {
+			c := fleetConfig()
+			c.Max = 2
+			p.set(c)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := newActed(fleetConfig(), tc.size)
+			p.group.drains = true
+			verified := false
+			for range tc.steps {
+				p.says(tc.demand, tc.demand/5)
+				p.set(fleetConfig())
+				reads := 0
+				p.group.read = func() {
+					if reads++; reads == 2 { // the first one was for the decision
+						verified = true
+						tc.change(p)
+					}
+				}
+				p.step(t)
+				p.clock.Advance(15 * time.Second)
+			}
+			if !verified || p.group.calls != 0 {
+				t.Errorf("%d calls: %+v", p.group.calls, p.All()[0])
+			}
+		})
 	}
 }
 
