@@ -97,7 +97,8 @@ func TestFittedSettingOnUnseenRequests(t *testing.T) {
 		t.Fatal("no setting has as few late answers as the default")
 	}
 	fitted := second
-	fitted.Config.Target, fitted.Config.Stabilization, fitted.Config.Window = best.Target, best.Stabilization, best.Window
+	fitted.Config.Target, fitted.Config.Stabilization = best.Target, best.Stabilization
+	fitted.Config.Window = best.Window
 	got, err := Run(fitted, New(fitted))
 	if err != nil {
 		t.Fatal(err)
