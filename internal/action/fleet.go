@@ -14,7 +14,8 @@ type Fleet struct {
 	Resource *inventory.Resource
 	// Desired is the size that the provider is asked for; Min and Max are the provider's own bounds.
 	Desired, Min, Max int
-	Replicas          []Replica
+	// Replicas is empty where the manager alone chooses which machines end.
+	Replicas []Replica
 	// Drains is set if the manager takes a machine out of its load balancer and waits for requests in
 	// flight before it ends it.
 	Drains bool

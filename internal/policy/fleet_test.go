@@ -95,8 +95,8 @@ func TestFleetProposesNothing(t *testing.T) {
 	}
 }
 
-func TestCheckNamesFleetsWithoutAService(t *testing.T) {
-	set, err := Parse("p.yaml", []byte(fleetHead+"    then: [{do: scale, fleet: endpoint/chat, min: 1, max: 12}]\n"))
+func TestCheckNamesEndpointsThatKeepAMachine(t *testing.T) {
+	set, err := Parse("p.yaml", []byte(fleetHead+"    then: [{do: scale, fleet: endpoint/chat, zero: true, max: 12}]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -203,6 +203,7 @@ locals {
         Sid    = "CurfewReadToAct"
         Effect = "Allow"
         Action = [
+          "application-autoscaling:DescribeScalableTargets",
           "cloudtrail:LookupEvents",
           "ec2:DescribeInstanceAttribute",
           "ec2:DescribeInstanceTypes",

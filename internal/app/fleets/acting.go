@@ -277,7 +277,7 @@ func (z *resize) propose(ctx context.Context, a Acting, l *action.Ladder, idle [
 			"neither budgets nor limits could hold: run `curfew price update --from aws`", z.at.Resource.Type,
 			z.provider.Ref.Region))
 	}
-	if d.Wanted < z.at.Desired {
+	if d.Wanted < z.at.Desired && !chooses(z.at) {
 		if z.do.Members = drained(z.at, idle, z.at.Desired-d.Wanted); z.do.Members == nil {
 			return nil, none, z.refuse(ctx, l, d.Wanted, "no machine is drained: each may have requests in flight, "+
 				"and no load balancer would wait for them")
@@ -289,7 +289,7 @@ func (z *resize) propose(ctx context.Context, a Acting, l *action.Ladder, idle [
 		p.Hourly = inventory.Known(money.Amount(0)) // nothing of what runs ends
 		return z.admit(ctx, a, l, p, machine)
 	}
-	sum, err := hourly.Mul(int64(len(z.do.Members)), 1)
+	sum, err := hourly.Mul(int64(z.at.Desired-z.do.To), 1)
 	if err != nil {
 		return nil, none, err
 	}
@@ -370,7 +370,7 @@ func (z *resize) verify(ctx context.Context, items []action.Item) (map[string]ac
 		}
 		p := z.proposal(at, it.Do, now)
 		hourly, priced := z.provider.Machine(at.Resource.Type, z.provider.Ref.Region).Hourly.Get()
-		sum, err := hourly.Mul(int64(len(it.Do.Members)), 1)
+		sum, err := hourly.Mul(int64(max(0, at.Desired-it.Do.To)), 1)
 		if err != nil || !priced {
 			continue
 		}
@@ -403,6 +403,9 @@ func drained(at action.Fleet, idle []string, n int) []string {
 
 // areDrained reports whether the machines of an action may still end.
 func areDrained(at action.Fleet, idle []string, do policy.Do) bool {
+	if chooses(at) {
+		return len(do.Members) == 0
+	}
 	if at.Desired-do.To != len(do.Members) {
 		return false
 	}
@@ -417,6 +420,9 @@ func areDrained(at action.Fleet, idle []string, do policy.Do) bool {
 	}
 	return true
 }
+
+// chooses reports whether the manager of a fleet chooses which machines end, and drains them.
+func chooses(at action.Fleet) bool { return at.Drains && len(at.Replicas) == 0 }
 
 // isIdle reports whether metrics name a machine among those without requests.
 func isIdle(r action.Replica, idle []string) bool {

@@ -28,6 +28,8 @@ type group struct {
 	members       []string
 	launched      int
 	drains        bool
+	// chooses is set if the manager alone chooses which machines end.
+	chooses bool
 	lifetime      inventory.Lifetime
 	// fault meets the next call: "throttled" without an effect, a "lost" answer after it, "killed" before
 	// and "killed-after" behind it, "refused" by the provider.
@@ -76,6 +78,9 @@ func (g *group) Fleet(context.Context, inventory.Ref) (action.Fleet, error) {
 		g.read()
 	}
 	f := action.Fleet{Resource: g.resource(), Desired: g.desired, Max: g.most, Drains: g.drains}
+	if g.chooses {
+		return f, nil
+	}
 	for _, id := range g.members {
 		f.Replicas = append(f.Replicas, action.Replica{ID: id, Hosts: []string{id}, Serving: true})
 	}
@@ -121,6 +126,7 @@ func (g *group) Do(_ context.Context, t action.Task) (string, error) {
 		g.calls++
 		g.before(s.To, nil)
 		g.desired = s.To
+		g.members = g.members[:min(len(g.members), g.desired)]
 	}
 	g.fill()
 	switch fault {
@@ -344,6 +350,20 @@ func TestEndsDrainedMachinesOnly(t *testing.T) {
 	p.step(t)
 	if !slices.Equal(ended, []string{"i-0003", "i-0005"}) || p.group.desired != 4 {
 		t.Errorf("ended %v, size %d", ended, p.group.desired)
+	}
+}
+
+// TestManagerChoosesMachines shrinks a fleet whose manager drains the machines that it chooses.
+func TestManagerChoosesMachines(t *testing.T) {
+	p := newActed(fleetConfig(), 4)
+	p.group.drains, p.group.chooses = true, true
+	for range 30 {
+		p.says(1, 0.2)
+		p.step(t)
+		p.clock.Advance(15 * time.Second)
+	}
+	if p.group.desired != 1 || p.group.calls != 1 {
+		t.Errorf("size %d after %d calls: %+v", p.group.desired, p.group.calls, p.All()[0])
 	}
 }
 

@@ -122,9 +122,6 @@ func (f *fleetFinder) find(ctx context.Context, d *policy.Do) (*fleets.Provider,
 
 func (v *server) findFleet(ctx context.Context, d *policy.Do) (*fleets.Provider, error) {
 	kind, id := d.FleetResource()
-	if kind != inventory.KindAutoScalingGroup {
-		return nil, fmt.Errorf("the size of a fleet of kind %s is not set by curfew; others can ask for it", kind)
-	}
 	req := v.req.Fresh()
 	cfg, err := req.Config()
 	if err != nil {
@@ -154,7 +151,7 @@ func (v *server) findFleet(ctx context.Context, d *policy.Do) (*fleets.Provider,
 			case found != nil && found.Ref != r.Ref():
 				return nil, fmt.Errorf("both %s and %s are fleet %s: give one another name", found.Ref, r.Ref(), d.Fleet)
 			default:
-				found = &fleets.Provider{Ref: r.Ref(), Cloud: cloud, Machine: machinePrices(book)}
+				found = &fleets.Provider{Ref: r.Ref(), Cloud: cloud, Machine: machinePrices(book, kind)}
 			}
 		}
 	}
@@ -165,10 +162,14 @@ func (v *server) findFleet(ctx context.Context, d *policy.Do) (*fleets.Provider,
 }
 
 // machinePrices returns what a machine of a type costs on demand, and its size.
-func machinePrices(book *price.Book) func(machineType, region string) fleets.Machine {
+func machinePrices(book *price.Book, kind inventory.Kind) func(machineType, region string) fleets.Machine {
 	return func(machineType, region string) fleets.Machine {
-		m := fleets.Machine{Size: book.Size(machineType)}
-		if p, err := book.OnDemand(machineType, region); err == nil {
+		p, err := book.OnDemand(machineType, region)
+		if kind == inventory.KindEndpoint {
+			p, err = book.Managed("sagemaker", machineType, region)
+		}
+		m := fleets.Machine{Size: book.Size(strings.TrimPrefix(machineType, "ml."))}
+		if err == nil {
 			if hourly, err := p.Hourly(); err == nil {
 				m.Hourly = inventory.Known(hourly)
 			}

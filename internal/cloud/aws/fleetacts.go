@@ -18,16 +18,24 @@ import (
 
 var _ action.FleetCloud = (*Actions)(nil)
 
-// Fleet implements [action.FleetCloud] for Auto Scaling groups. Where a machine cannot be read, its
-// addresses are unknown, so that nothing shows that it is drained.
+// Fleet implements [action.FleetCloud] for Auto Scaling groups and SageMaker endpoints.
 func (a *Actions) Fleet(ctx context.Context, ref inventory.Ref) (action.Fleet, error) {
-	if ref.Kind != inventory.KindAutoScalingGroup {
-		return action.Fleet{}, refusal("no-such-verb", "the size of a fleet of kind %s is not set", ref.Kind)
-	}
 	s, err := a.site(ctx, ref)
 	if err != nil {
 		return action.Fleet{}, err
 	}
+	switch ref.Kind {
+	case inventory.KindAutoScalingGroup:
+		return s.groupFleet(ctx, ref)
+	case inventory.KindEndpoint:
+		return s.endpointFleet(ctx, ref)
+	}
+	return action.Fleet{}, refusal("no-such-verb", "the size of a fleet of kind %s is not set", ref.Kind)
+}
+
+// groupFleet reads an Auto Scaling group. Where a machine cannot be read, its addresses are unknown, so
+// that nothing shows that it is drained.
+func (s *site) groupFleet(ctx context.Context, ref inventory.Ref) (action.Fleet, error) {
 	g, err := s.groupNow(ctx, ref.ID)
 	if err != nil {
 		return action.Fleet{}, fmt.Errorf("read fleet %s: %w", ref.ID, err)
@@ -212,4 +220,10 @@ func (s *site) growFleet(ctx context.Context, g types.AutoScalingGroup, t action
 		AutoScalingGroupName: &want.Group, DesiredCapacity: &want.Desired, HonorCooldown: awssdk.Bool(false),
 	})
 	return failed(fmt.Sprintf("ask group %s for %d machines", want.Group, want.Desired), err)
+}
+
+// demandDecides refuses to take the size of a fleet back.
+func demandDecides(name string) error {
+	return refusal("irrevocable", "the next readings of demand set the size of fleet %s: change min or max of its "+
+		"policy, or freeze", name)
 }

@@ -359,8 +359,7 @@ func restoreGroup(ctx context.Context, s *site, t action.Task) error {
 	to := was
 	switch {
 	case t.Do.IsFleet():
-		return refusal("irrevocable", "the next readings of demand set the size of fleet %s: change min or max of its "+
-			"policy, or freeze", want.Group)
+		return demandDecides(want.Group)
 	case now == was:
 		return nil
 	case len(want.End) > 0:
