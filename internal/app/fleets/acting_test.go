@@ -29,8 +29,8 @@ type group struct {
 	launched      int
 	drains        bool
 	// chooses is set if the manager alone chooses which machines end.
-	chooses bool
-	lifetime      inventory.Lifetime
+	chooses  bool
+	lifetime inventory.Lifetime
 	// fault meets the next call: "throttled" without an effect, a "lost" answer after it, "killed" before
 	// and "killed-after" behind it, "refused" by the provider.
 	fault string

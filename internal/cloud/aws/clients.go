@@ -43,8 +43,8 @@ type clients struct {
 	// config returns the configuration of a service's client, with what guards its calls.
 	config func(service string) awssdk.Config
 
-	appscaling, autoscaling, classic, cloudwatch, costs, dynamodb, ec2, ecr, efs, eks, elasticache, elb, fsx, iam, logs,
-	metadata, opensearch, rds, redshift, s3, sagemaker, savingsplans, secrets, ssm, sts, trail slot
+	appscaling, autoscaling, classic, cloudwatch, costs, dynamodb, ec2, ecr, efs, eks, elasticache, elb, fsx, iam,
+	logs, metadata, opensearch, rds, redshift, s3, sagemaker, savingsplans, secrets, ssm, sts, trail slot
 }
 
 // slot holds a client as a pointer whose type the linker does not see. What describes a type at
