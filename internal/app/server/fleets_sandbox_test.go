@@ -15,6 +15,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/govern"
+	"github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/test/sandbox"
 )
 
 // vllmServer answers as a Prometheus server that scrapes replicas of vLLM with some requests in flight.
@@ -53,12 +56,11 @@ func vllmServer(t *testing.T, hosts func() []string, inFlight *atomic.Int64) str
 	return s.URL
 }
 
-// TestFleetFollowsDemand lets the service grow an Auto Scaling group, and end a drained machine of it.
-func TestFleetFollowsDemand(t *testing.T) {
-	b := box(t)
-	api := autoscaling.NewFromConfig(b.Config("us-east-1"))
-	name := awssdk.String("embed")
-	must := func(err error) {
+// embedGroup makes the Auto Scaling group embed with two machines.
+func embedGroup(t *testing.T, b *sandbox.Sandbox) (api *autoscaling.Client, name *string, must func(error)) {
+	t.Helper()
+	api, name = autoscaling.NewFromConfig(b.Config("us-east-1")), awssdk.String("embed")
+	must = func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -74,6 +76,13 @@ func TestFleetFollowsDemand(t *testing.T) {
 		DesiredCapacity: awssdk.Int32(2), AvailabilityZones: []string{"us-east-1a"},
 	})
 	must(err)
+	return api, name, must
+}
+
+// TestFleetFollowsDemand lets the service grow an Auto Scaling group, and end a drained machine of it.
+func TestFleetFollowsDemand(t *testing.T) {
+	b := box(t)
+	api, name, must := embedGroup(t, b)
 	members := func() (ids []string) {
 		out, err := api.DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
 			AutoScalingGroupNames: []string{*name},
@@ -124,4 +133,56 @@ fleets:
 		return len(got) >= 2 && strings.Contains(got[0], "from 2 to 4") && strings.Contains(got[1], "from 4 to 3"),
 			strings.Join(got, "\n")
 	})
+}
+
+// TestFleetStaysWithinBudgets lets the gate deny machines that a budget has no room for.
+func TestFleetStaysWithinBudgets(t *testing.T) {
+	b := box(t)
+	api, name, must := embedGroup(t, b)
+	var inFlight atomic.Int64
+	inFlight.Store(150)
+	dir := t.TempDir()
+	must(os.Chmod(dir, 0o700))
+	policies := filepath.Join(dir, "fleet.yaml")
+	must(os.WriteFile(policies, []byte(`apiVersion: curfew.policy/v1
+policies:
+  - {name: embed-fleet, mode: enforce, then: [{do: scale, fleet: asg/embed, min: 1, max: 4}]}
+`), 0o600))
+	hosts := func() []string { return []string{"10.0.0.1", "10.0.0.2"} }
+	r := serveAs(t, b, fmt.Sprintf(`aws: {requests_per_second: 10000}
+serve: {interval: 1h, skip_audits: true}
+policies: [%s]
+budgets: [{id: inference, purpose: any, amount: 0.10}]
+fleets:
+  - id: asg/embed
+    profile: a=48ms,b=1.74s
+    max_running: 48
+    late_after: 4s
+    demand: [{url: %q, server: vllm, select: 'job="embed"'}]
+`, policies, vllmServer(t, hosts, &inFlight)), true)
+	r.until("the growth is refused by the budget", func() (bool, string) {
+		got := r.outcomes(action.EventRefused)
+		return len(got) == 1 && strings.Contains(got[0], "from 2 to 4: budget: ") && strings.Contains(got[0], "inference"),
+			strings.Join(got, "\n")
+	})
+	out, err := api.DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
+		AutoScalingGroupNames: []string{*name},
+	})
+	must(err)
+	if n := *out.AutoScalingGroups[0].DesiredCapacity; n != 2 {
+		t.Errorf("the size is %d", n)
+	}
+}
+
+// outcomes are the outcomes of events of the audit log.
+func (r *running) outcomes(what string) []string {
+	r.t.Helper()
+	var out []string
+	if err := govern.Entries(r.t.Context(), r.req.Fresh(), action.Query{What: what}, func(e view.AuditEntry) error {
+		out = append(out, e.Outcome)
+		return nil
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+	return out
 }
