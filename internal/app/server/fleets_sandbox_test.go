@@ -162,8 +162,8 @@ fleets:
 `, policies, vllmServer(t, hosts, &inFlight)), true)
 	r.until("the growth is refused by the budget", func() (bool, string) {
 		got := r.outcomes(action.EventRefused)
-		return len(got) == 1 && strings.Contains(got[0], "from 2 to 4: budget: ") && strings.Contains(got[0], "inference"),
-			strings.Join(got, "\n")
+		all := strings.Join(got, "\n")
+		return len(got) == 1 && strings.Contains(all, "from 2 to 4: budget: ") && strings.Contains(all, "inference"), all
 	})
 	out, err := api.DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
 		AutoScalingGroupNames: []string{*name},

@@ -83,9 +83,9 @@ func TestEndpointFleetRefusals(t *testing.T) {
 	m.must(err)
 	_, err = planned(t, a, f, resizesEndpoint(ref, 4))
 	if !errors.As(err, &refused) || refused.Rule != "other-writer" {
-		t.Errorf("planned beside Application Auto Scaling: %v", err)
+		t.Errorf("planned next to Application Auto Scaling: %v", err)
 	}
 	if _, err := a.Do(t.Context(), task); !errors.As(err, &refused) || refused.Rule != "other-writer" {
-		t.Errorf("called beside Application Auto Scaling: %v", err)
+		t.Errorf("called next to Application Auto Scaling: %v", err)
 	}
 }
