@@ -163,7 +163,8 @@ fleets:
 	r.until("the growth is refused by the budget", func() (bool, string) {
 		got := r.outcomes(action.EventRefused)
 		all := strings.Join(got, "\n")
-		return len(got) == 1 && strings.Contains(all, "from 2 to 4: budget: ") && strings.Contains(all, "inference"), all
+		refused := strings.Contains(all, "from 2 to 4: budget: ") && strings.Contains(all, "inference")
+		return len(got) == 1 && refused, all
 	})
 	out, err := api.DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
 		AutoScalingGroupNames: []string{*name},
