@@ -199,7 +199,8 @@ func (it Item) Reset() Item {
 	return it
 }
 
-// needsNoWarning reports whether the item's action needs no warning because it destroys nothing.
+// needsNoWarning reports whether the item's action needs no warning because it destroys nothing, or
+// resizes a fleet by its demand.
 func (it Item) needsNoWarning() bool {
-	return !it.Do.Verb.IsDestructive() && it.Do.Verb != policy.Notify
+	return it.Do.IsFleet() || !it.Do.Verb.IsDestructive() && it.Do.Verb != policy.Notify
 }

@@ -12,9 +12,13 @@ import (
 
 // NeedsApproval reports whether a proposal needs the approval of a second person: every change of a
 // resource that is not explicitly ephemeral, and every deletion, including rules that let data
-// expire. Writing tags does not.
+// expire. Writing tags and resizing a fleet between its owner's bounds do not.
 func NeedsApproval(p Proposal) bool {
 	switch p.Do.Verb {
+	case policy.Scale:
+		if p.resizesFleet() {
+			return false
+		}
 	case policy.Notify, policy.Tag:
 		return false
 	case policy.Delete, policy.PutLifecycle, policy.PutRetention:

@@ -80,6 +80,7 @@ const overdueAfter = time.Hour
 // admissionUnit is admitted as a whole: one machine, or the machines of one run.
 type admissionUnit struct {
 	members []int         // indices in the batch
+	fleet   bool          // a fleet is resized, whose owner's bounds cap how far
 	first   inventory.Ref // first of their resources
 	hourly  money.Amount
 	due     time.Time // due since; zero is now
@@ -123,6 +124,7 @@ func (b Batch) over(j admissionUnit, actions int, hourly money.Amount) *Deferral
 	share := int(math.Ceil(l.Share*float64(b.Selected) - 1e-9))
 	within := strconv.Itoa(n) + " actions within an hour"
 	switch {
+	case j.fleet:
 	case n > 1 && n > l.PerHour:
 		return &Deferral{Cap: "count", Limit: strconv.Itoa(l.PerHour) + " an hour", Requested: within}
 	case n > 1 && n > share:
@@ -173,6 +175,7 @@ func (b Batch) jobs() []admissionUnit {
 		}
 		j := &out[k]
 		j.members = append(j.members, i)
+		j.fleet = j.fleet || a.Item.Do.IsFleet()
 		if sum, err := j.hourly.Add(a.Hourly); err == nil {
 			j.hourly = sum
 		} else {

@@ -504,3 +504,27 @@ func TestDeferStaysWithinCaps(t *testing.T) {
 		}
 	}
 }
+
+// TestFleetsAreCappedByDollars: the bounds of a fleet take the place of the caps by count and share; the
+// dollars of the machines that end are capped.
+func TestFleetsAreCappedByDollars(t *testing.T) {
+	resize := policy.Do{Verb: policy.Scale, Fleet: "asg/embed", Min: 1, Max: 9, To: 3}
+	for _, tc := range []struct {
+		name    string
+		do      policy.Do
+		hourly  money.Amount
+		earlier int
+		want    string
+	}{
+		{"many changes within an hour", resize, 0, 200, ""},
+		{"dollars", resize, 150 * money.USD, 200, "dollars"},
+		{"another action", policy.Do{Verb: policy.Scale, To: 3}, 0, 200, "count"},
+	} {
+		adm := action.Admission{Item: action.Item{Do: tc.do}, Hourly: tc.hourly}
+		b := action.Batch{Selected: 1, Admissions: []action.Admission{adm}}
+		got := b.Defer(tc.earlier, 100*money.USD)[0]
+		if tc.want == "" && got != nil || tc.want != "" && (got == nil || got.Cap != tc.want) {
+			t.Errorf("%s: deferred by %v, want %q", tc.name, got, tc.want)
+		}
+	}
+}

@@ -72,6 +72,9 @@ func (c *itemStep) Keep(ctx context.Context, st Step, what intent.Event) error {
 	case intent.EventConfirmed:
 		if it.Phase = Confirming; it.Step == len(it.Steps)-1 {
 			it.Phase, it.Alarm, owed = Done, "", noticeActed
+			if it.Do.IsFleet() {
+				owed = "" // sizes that follow demand change all day
+			}
 		}
 		entries = append(entries, c.entry(it, c.proposal, EventConfirmed, st.Name+" "+st.Receipt))
 	case intent.EventGivenUp:

@@ -45,6 +45,7 @@ var rules = []rule{
 	{"unknown", unknown},
 	{"stale", stale},
 	{"verb", unknownVerb},
+	{"bounds", outOfBounds},
 	{"identity", identityChanged},
 	{"kept", kept},
 	{"persistent", persistent},
@@ -160,7 +161,7 @@ func (c *ruleInput) mayEnd(ref inventory.Ref) bool {
 
 func persistent(c *ruleInput) string {
 	switch {
-	case c.ByPerson || c.Do.Verb == policy.Notify || c.Resource.Lifetime == inventory.Ephemeral:
+	case c.ByPerson || c.Do.Verb == policy.Notify || c.Resource.Lifetime == inventory.Ephemeral || c.resizesFleet():
 		return ""
 	case c.Resource.Lifetime == inventory.Persistent:
 		return "it is persistent, and no policy acts on persistent resources"
@@ -188,7 +189,8 @@ func selfGoverned(c *ruleInput) string {
 }
 
 func ungoverned(c *ruleInput) string {
-	if c.ByPerson || c.Governed || !c.Do.Verb.IsDestructive() || !c.Resource.Kind.Traits().Compute {
+	if c.ByPerson || c.Governed || c.resizesFleet() || !c.Do.Verb.IsDestructive() ||
+		!c.Resource.Kind.Traits().Compute {
 		return ""
 	}
 	return "policies do not govern it: it was not made by curfew, has no " + inventory.TagManaged +
@@ -217,7 +219,7 @@ func protected(c *ruleInput) string {
 }
 
 func noGrace(c *ruleInput) string {
-	if c.Do.Verb.IsDestructive() && (c.Grace < 0 || (c.Grace == 0 && !c.assume.NoGrace)) {
+	if c.Do.Verb.IsDestructive() && !c.resizesFleet() && (c.Grace < 0 || (c.Grace == 0 && !c.assume.NoGrace)) {
 		return "its owner gets no time to object: the action has no grace"
 	}
 	return ""
@@ -226,7 +228,7 @@ func noGrace(c *ruleInput) string {
 // busy protects work. Only measured rest counts as rest.
 func busy(c *ruleInput) string {
 	if !c.Do.Verb.IsDestructive() || !c.Resource.Kind.Traits().Compute || c.Resource.State == inventory.StateStopped ||
-		c.Do.EvenIfBusy {
+		c.Do.EvenIfBusy || c.resizesFleet() {
 		return ""
 	}
 	if at, ok := c.Checkpoint.Get(); ok && !at.After(c.now) && c.now.Sub(at) <= maxCheckpointAge {

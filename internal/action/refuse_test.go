@@ -44,6 +44,14 @@ func smaller(p *Proposal, it *Item, members []string) {
 	*it, _ = Advance(Item{Account: "aws/1"}, p, Round{Number: 1, Now: at})
 }
 
+// resized makes of a proposal one that sets the size of a persistent fleet of 2 to 9 machines.
+func resized(p *Proposal, it *Item, to int) {
+	smaller(p, it, nil)
+	p.Resource.Lifetime, p.Governed, p.Grace, p.Duty = inventory.Persistent, false, 0, nil
+	p.Do, p.Class = policy.Do{Verb: policy.Scale, Fleet: "asg/g", Min: 2, Max: 9, To: to}, ""
+	*it, _ = Advance(Item{Account: "aws/1"}, p, Round{Number: 1, Now: at})
+}
+
 // forbidden are cases that one rule alone forbids.
 var forbidden = []struct {
 	rule, name string
@@ -111,6 +119,20 @@ var forbidden = []struct {
 	{"persistent", "a policy that tags what is persistent", func(p *Proposal, it *Item, _ *[]Keep) {
 		p.Resource.Lifetime = inventory.Persistent
 		p.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{"team": "x"}}
+	}},
+	{"bounds", "fewer machines than the minimum", func(p *Proposal, it *Item, _ *[]Keep) { resized(p, it, 1) }},
+	{"bounds", "more machines than the maximum", func(p *Proposal, it *Item, _ *[]Keep) { resized(p, it, 10) }},
+	{"bounds", "another group than the fleet", func(p *Proposal, it *Item, _ *[]Keep) {
+		resized(p, it, 4)
+		p.Do.Fleet, it.Do.Fleet = "asg/other", "asg/other"
+	}},
+	{"kept", "a keep of a fleet", func(p *Proposal, it *Item, keeps *[]Keep) {
+		resized(p, it, 4)
+		*keeps = append(*keeps, Keep{Ref: p.Resource.Ref(), Until: at.Add(time.Second), By: "ana", Reason: "demo"})
+	}},
+	{"unknown", "a fleet of unknown demand", func(p *Proposal, it *Item, _ *[]Keep) {
+		resized(p, it, 4)
+		p.Condition = usage.Unknown
 	}},
 	{"deletion", "a policy that lets objects expire", func(p *Proposal, it *Item, _ *[]Keep) {
 		p.Resource.Kind, it.Ref.Kind, p.Do.Verb = inventory.KindBucket, inventory.KindBucket, policy.PutLifecycle
@@ -330,6 +352,9 @@ func TestRulesAllow(t *testing.T) {
 			p.Resource.Kind, p.Resource.Detail, p.Duty, p.Class, p.Governed = inventory.KindVolume, nil, nil, "age",
 				false
 			p.Do.Verb = policy.Delete
+		}},
+		{"a fleet that is persistent and not governed, between its bounds", func(p *Proposal, _ *[]Keep) {
+			resized(p, &Item{}, 4)
 		}},
 		{"a protected machine that is stopped", func(p *Proposal, _ *[]Keep) {
 			p.Do.Verb, p.Resource.Detail = policy.Stop, &inventory.Instance{

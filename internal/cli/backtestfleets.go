@@ -21,7 +21,7 @@ func (f *backtestFlags) addFleet(fl *pflag.FlagSet) {
 		"with --arrivals: most requests side by side, of a server that batches continuously")
 	fl.StringVar(&f.fleet.LateAfter, "late-after", "", "with --arrivals: `latency` after which an answer is late: 4s")
 	fl.StringVar(&f.fleet.ColdStart, "cold-start", "3m", "with --arrivals: `time` from the start of a replica until it serves")
-	fl.BoolVar(&f.fleet.Tune, "tune", false, "with --arrivals: find the setting with the fewest hours, in hindsight")
+	fl.BoolVar(&f.fleet.Tune, "tune", false, "with --arrivals: fit the setting with the fewest hours on the first half, and judge all by the second")
 }
 
 // ofFleets are the flags that only a replay of arrivals has, ofTraces those that it has not.

@@ -41,9 +41,10 @@ type Fleet struct {
 type FleetDemand struct {
 	// URL is its address without /api/v1. Credentials are those of the same url in metrics.sources.
 	URL string `yaml:"url" form:"required"`
-	// Server is the kind of model server: kserve, llama.cpp, sglang, tgi, triton, vllm.
+	// Server is the kind of model server: kserve, llama.cpp, sglang, tgi, triton, vllm; or gateway, for a
+	// gateway of curfew, whose key is that of the same url in serve.gateways.
 	Server string `yaml:"server" form:"required"`
-	// Select are matchers of the labels of the replicas: job="embed".
+	// Select are matchers of the labels of the replicas: job="embed"; of a gateway the name of its pool.
 	Select string `yaml:"select" form:"required"`
 	// Step is the time between two scrapes; 0 is 15s.
 	Step time.Duration `yaml:"step"`

@@ -106,9 +106,8 @@ var checks = []struct {
 		return "it declares scratch: what is on " + strings.Join(scratch, " and ") + " is lost"
 	}},
 	{rule: "unsupported", ofFleets: true, find: func(p *Policy, _ Governance) string {
-		if p.IsFleet() {
-			return "no service sets the size of a fleet in this version; curfew serve tells it to KEDA and Prometheus, " +
-				"and curfew backtest --arrivals replays it"
+		if kind, _ := p.Do.FleetResource(); kind == inventory.KindEndpoint && p.Do.Zero {
+			return "an endpoint with machines of its own keeps one: without requests its size is 1"
 		}
 		if !slices.Contains(unsupportedVerbs, p.Do.Verb) {
 			return ""

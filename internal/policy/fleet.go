@@ -29,7 +29,10 @@ var fleetID = lazyregexp.New(`^(asg|endpoint)/[^/[:cntrl:]]{1,255}$`)
 func IsFleetID(id string) bool { return fleetID.MatchString(id) }
 
 // IsFleet reports whether the policy keeps a serving fleet at the size that its demand needs.
-func (p *Policy) IsFleet() bool { return p.Do.Fleet != "" }
+func (p *Policy) IsFleet() bool { return p.Do.IsFleet() }
+
+// IsFleet reports whether the action sets the size of a serving fleet by its demand.
+func (d *Do) IsFleet() bool { return d.Fleet != "" }
 
 // FleetResource returns the kind and the id of the resource that is the fleet.
 func (d *Do) FleetResource() (inventory.Kind, string) {
@@ -71,7 +74,8 @@ func (p *Policy) explainFleet(f *Facts) Outcome {
 	answer := p.fleetAnswer(f.Resource)
 	why := "it is another resource"
 	if answer == usage.Unknown {
-		why = "rounds do not act on fleets; curfew serve tells other autoscalers its size (curfew_fleet_replicas)"
+		why = "its size follows the demand for it, not rounds: curfew serve --enforce sets it, and tells it as " +
+			"curfew_fleet_replicas; curfew audit --actor 'policy " + p.Name + "' lists the changes"
 	}
 	return Outcome{Answer: answer, Parts: []Part{{Name: "fleet", Text: p.Do.Fleet, Answer: answer, Why: why}}}
 }

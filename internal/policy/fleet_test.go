@@ -87,11 +87,20 @@ func TestFleetProposesNothing(t *testing.T) {
 			t.Errorf("%s %s is explained as %+v", c.r.Kind, c.r.ID, out)
 		}
 	}
-	cautions := Check(set, nil)
-	if len(cautions) != 1 || cautions[0].Rule != "unsupported" {
+	if cautions := Check(set, nil); len(cautions) != 0 {
 		t.Errorf("cautions %+v", cautions)
 	}
 	if kinds := set.Kinds(); len(kinds) != 1 || !kinds[inventory.KindAutoScalingGroup] {
 		t.Errorf("kinds %v", kinds)
+	}
+}
+
+func TestCheckNamesEndpointsThatKeepAMachine(t *testing.T) {
+	set, err := Parse("p.yaml", []byte(fleetHead+"    then: [{do: scale, fleet: endpoint/chat, zero: true, max: 12}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cautions := Check(set, nil); len(cautions) != 1 || cautions[0].Rule != "unsupported" {
+		t.Errorf("cautions %+v", cautions)
 	}
 }

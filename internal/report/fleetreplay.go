@@ -86,7 +86,7 @@ func fleetGrid(f *view.ReplayedFleet) layout.Grid {
 		}
 		name := r.Name
 		if r.Setting != "" {
-			name = "tuned in hindsight"
+			name = "tuned on the first half"
 		}
 		g.Rows = append(g.Rows, []string{
 			name, plain.Number(r.ReplicaHours, 2), cost, plain.Number(float64(r.LateAnswers), 0),

@@ -203,6 +203,7 @@ locals {
         Sid    = "CurfewReadToAct"
         Effect = "Allow"
         Action = [
+          "application-autoscaling:DescribeScalableTargets",
           "cloudtrail:LookupEvents",
           "ec2:DescribeInstanceAttribute",
           "ec2:DescribeInstanceTypes",
@@ -279,6 +280,7 @@ locals {
         Sid    = "CurfewAct"
         Effect = "Allow"
         Action = [
+          "autoscaling:SetDesiredCapacity",
           "autoscaling:TerminateInstanceInAutoScalingGroup",
           "autoscaling:UpdateAutoScalingGroup",
           "ec2:DeleteVolume",
@@ -309,6 +311,7 @@ locals {
         Sid    = "CurfewActGoverned${i + 1}"
         Effect = "Allow"
         Action = [
+          "autoscaling:SetDesiredCapacity",
           "autoscaling:TerminateInstanceInAutoScalingGroup",
           "autoscaling:UpdateAutoScalingGroup",
           "ec2:DeleteVolume",
@@ -337,6 +340,7 @@ locals {
         Sid    = "CurfewNeverPersistent"
         Effect = "Deny"
         Action = [
+          "autoscaling:SetDesiredCapacity",
           "autoscaling:TerminateInstanceInAutoScalingGroup",
           "autoscaling:UpdateAutoScalingGroup",
           "ec2:DeleteVolume",

@@ -1,5 +1,5 @@
-// Package fleets decides the sizes of serving fleets while the service runs, and tells them to other
-// autoscalers. It changes nothing itself.
+// Package fleets decides the sizes of serving fleets while the service runs, tells them to other
+// autoscalers, and carries those of enforcing policies out on the safety ladder.
 package fleets
 
 import (
@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/app/scheduler"
@@ -32,9 +33,12 @@ type Status struct {
 	// seen once.
 	Target int
 	Known  bool
-	// Replicas serve or start, by their metrics; unknown where ReplicasKnown is false.
+	// Replicas serve or start, by their metrics, or are the size at the provider of a fleet that is
+	// acted on; unknown where ReplicasKnown is false.
 	Replicas      int
 	ReplicasKnown bool
+	// Blocked is why the newest decision was not carried out; empty where it was, or nothing is to do.
+	Blocked string
 }
 
 // reader reads one source of demand.
@@ -46,13 +50,23 @@ type reader interface {
 type watched struct {
 	config  fleet.Config
 	readers []reader
+	policy  *policy.Policy
 	state   fleet.State
 	status  Status
+	// provider is nil until the fleet was found; seen is the fleet there and idle the hosts without
+	// requests, at the newest decision.
+	provider *Provider
+	seen     action.Fleet
+	idle     []string
+	// carriedOut is the time of the newest decision that was carried out.
+	carriedOut time.Time
 }
 
 // Watcher decides about the fleets of a configuration.
 type Watcher struct {
 	log *slog.Logger
+	// Find, when set, finds where the size of a fleet is set, so that enforcing policies set it.
+	Find func(ctx context.Context, d *policy.Do) (*Provider, error)
 	// Decided, when set, is called with each decision and what it was made of.
 	Decided func(id string, c fleet.Config, r fleet.Reading, d fleet.Decision)
 
@@ -92,7 +106,7 @@ func Configure(req *runtime.Request, cfg config.Config, set *policy.Set) (Config
 
 // newWatched makes one fleet; one that the configuration does not have has no source of demand.
 func newWatched(req *runtime.Request, cfg config.Config, p *policy.Policy) (*watched, error) {
-	w := &watched{status: Status{ID: p.Do.Fleet, Policy: p.Name, Bounds: p.Do.FleetBounds()}}
+	w := &watched{policy: p, status: Status{ID: p.Do.Fleet, Policy: p.Name, Bounds: p.Do.FleetBounds()}}
 	i := slices.IndexFunc(cfg.Fleets, func(f config.Fleet) bool { return f.ID == p.Do.Fleet })
 	if i < 0 {
 		return w, nil
@@ -108,6 +122,10 @@ func newWatched(req *runtime.Request, cfg config.Config, p *policy.Policy) (*wat
 		w.config.Bounds = fleet.Bounds{Min: 1, Max: w.config.Max}
 	}
 	for _, d := range one.Demand {
+		if d.Server == gatewayKind {
+			w.readers = append(w.readers, newGatewayReader(req, cfg, d))
+			continue
+		}
 		access, err := clouds.MetricsAccess(req, cfg.Metrics.Source(d.URL))
 		if err != nil {
 			return nil, err
@@ -132,7 +150,8 @@ func (w *Watcher) Set(c Configured) {
 	for id, one := range c {
 		switch old := w.fleets[id]; {
 		case old != nil:
-			one.state = old.state
+			one.state, one.provider, one.carriedOut = old.state, old.provider, old.carriedOut
+			one.seen, one.idle = old.seen, old.idle
 			status := old.status
 			status.Policy, status.Bounds = one.status.Policy, one.status.Bounds
 			one.status = status
@@ -183,13 +202,24 @@ func (w *Watcher) look(ctx context.Context, id string, now time.Time) {
 	if one == nil || len(one.readers) == 0 {
 		return
 	}
+	provider, at, err := w.provided(ctx, one)
 	bounded, stop := context.WithTimeout(ctx, readTimeout)
 	defer stop()
-	reading, replicas, seen := one.read(bounded, now)
+	reading, replicas, seen, idle := one.read(bounded, now)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.fleets[id] != one {
 		return // another configuration is in force
+	}
+	one.provider = provider
+	switch {
+	case err != nil:
+		one.status.ReplicasKnown, one.status.Known = false, false
+		w.blocked(one, "its size at the provider is unknown: "+err.Error())
+		return
+	case provider != nil:
+		w.decideAt(one, reading, at, idle)
+		return
 	}
 	one.status.Replicas, one.status.ReplicasKnown = replicas, seen
 	if !one.status.Known {
@@ -200,12 +230,17 @@ func (w *Watcher) look(ctx context.Context, id string, now time.Time) {
 		one.status.Target = replicas
 	}
 	reading.Actual = one.status.Target // others were told so, and follow in their time
-	before := one.status
+	w.decide(one, one.config, reading)
+}
+
+// decide takes the decision of a reading, and logs it where it is another one.
+func (w *Watcher) decide(one *watched, c fleet.Config, reading fleet.Reading) {
+	before, id := one.status, one.status.ID
 	var d fleet.Decision
-	one.state, d = fleet.Decide(one.config, one.state, reading)
+	one.state, d = fleet.Decide(c, one.state, reading)
 	one.status.Decision, one.status.Target, one.status.Known = d, d.Wanted, true
 	if w.Decided != nil {
-		w.Decided(id, one.config, reading, d)
+		w.Decided(id, c, reading, d)
 	}
 	if d.Wanted != before.Target || d.Known != before.Decision.Known || before.Decision.At.IsZero() {
 		w.log.Info("fleet", "fleet", id, "policy", one.status.Policy, "wanted", d.Wanted, "from", before.Target,
@@ -213,8 +248,10 @@ func (w *Watcher) look(ctx context.Context, id string, now time.Time) {
 	}
 }
 
-// read asks all sources. Seen is false where the number of replicas is unknown.
-func (one *watched) read(ctx context.Context, now time.Time) (r fleet.Reading, replicas int, seen bool) {
+// read asks all sources. Seen is false where the number of replicas is unknown; idle are the hosts
+// without requests.
+func (one *watched) read(ctx context.Context, now time.Time) (r fleet.Reading, replicas int, seen bool,
+	idle []string) {
 	r.At, seen = now, true
 	readings := make([]serving.Reading, len(one.readers))
 	var wg sync.WaitGroup
@@ -223,14 +260,24 @@ func (one *watched) read(ctx context.Context, now time.Time) (r fleet.Reading, r
 	}
 	wg.Wait()
 	var samples []fleet.Sample
+	quietHosts := map[string]bool{} // to all sources that know the host
 	for _, got := range readings {
 		samples = append(samples, got.Sample)
 		seen = seen && got.Replicas
 		r.Ready += got.Ready
 		replicas += got.Ready + got.Starting
+		for host, quiet := range got.Idle {
+			others, known := quietHosts[host]
+			quietHosts[host] = quiet && (others || !known)
+		}
 	}
 	r.Demand = fleet.Sum(now, samples)
-	return r, replicas, seen
+	for host, quiet := range quietHosts {
+		if quiet && host != "" {
+			idle = append(idle, host)
+		}
+	}
+	return r, replicas, seen, idle
 }
 
 // All returns the fleets, ordered by id.

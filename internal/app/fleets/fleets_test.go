@@ -21,9 +21,19 @@ import (
 var start = time.Unix(0, 0).UTC()
 
 // stub is a source of demand that says what a test sets.
-type stub struct{ reading serving.Reading }
+type stub struct {
+	reading serving.Reading
+	// then is called after each reading.
+	then func()
+}
 
-func (s *stub) Read(context.Context, time.Time) serving.Reading { return s.reading }
+func (s *stub) Read(context.Context, time.Time) serving.Reading {
+	out := s.reading
+	if s.then != nil {
+		s.then()
+	}
+	return out
+}
 
 // says sets requests in flight, their rate and the replicas, as of a time.
 func (s *stub) says(at time.Time, inFlight, rate float64, ready, starting int) {

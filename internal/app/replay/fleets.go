@@ -21,7 +21,8 @@ type FleetOptions struct {
 	Arrivals, Columns, Profile, ProfileTokens, LateAfter, ColdStart, Price string
 	// MaxBatch is the most requests of a batch, MaxRunning the most side by side; one is over 0.
 	MaxBatch, MaxRunning int
-	// Tune tries other targets, stabilizations and windows.
+	// Tune fits target, stabilization and window on the first half of the arrivals, and judges all
+	// scalers by the second half.
 	Tune bool
 }
 
@@ -53,6 +54,15 @@ func Fleets(req *runtime.Request, o FleetOptions, set *policy.Set) (view.FleetRe
 		p.Work = recorded.RelativeTo(tokens)
 	}
 	doc.Requests, doc.Seconds = len(p.Arrivals), p.Arrivals[len(p.Arrivals)-1]
+	if o.Tune {
+		first, second, ok := scaling.Halves(p)
+		if !ok {
+			return doc, runtime.Invalid("--tune: %d requests are too few to fit a setting on half of them", len(p.Arrivals))
+		}
+		doc.Assumptions = append(doc.Assumptions, fmt.Sprintf("The tuned setting was fitted on the first %s; every result "+
+			"is of the %s after them.", plain.Count(len(first.Arrivals), "request"),
+			plain.Count(len(second.Arrivals), "request")))
+	}
 	for _, one := range set.Policies {
 		if !one.IsFleet() {
 			doc.Assumptions = append(doc.Assumptions, "Policy "+one.Name+" names no fleet and is left out.")
@@ -161,6 +171,10 @@ func replayFleet(p scaling.Params, price money.Dollars, one *policy.Policy, tune
 	if out.Target == 0 {
 		out.Target = capacity.DefaultTarget
 	}
+	fit := p
+	if tune {
+		fit, p, _ = scaling.Halves(p)
+	}
 	p.Start = scaling.StartFor(p)
 	add := func(r scaling.Result, name, setting string) error {
 		cost, err := costOf(r, price)
@@ -179,12 +193,18 @@ func replayFleet(p scaling.Params, price money.Dollars, one *policy.Policy, tune
 		return out, err
 	}
 	if tune {
-		tried, err := scaling.Tune(p)
+		best, found, err := fitted(fit)
 		if err != nil {
 			return out, err
 		}
-		if best, found := scaling.Fewest(tried, own.Late); found {
-			if err := add(best.Result, "tuned", best.Setting()); err != nil {
+		if found {
+			t := p
+			t.Config.Target, t.Config.Stabilization, t.Config.Window = best.Target, best.Stabilization, best.Window
+			r, err := scaling.Run(t, scaling.New(t))
+			if err != nil {
+				return out, err
+			}
+			if err := add(r, "tuned", best.Setting()); err != nil {
 				return out, err
 			}
 		}
@@ -203,6 +223,22 @@ func replayFleet(p scaling.Params, price money.Dollars, one *policy.Policy, tune
 		return out, err
 	}
 	return out, add(fixed, fixed.Name, "")
+}
+
+// fitted returns the setting with the fewest replica hours at no more late answers than the setting of
+// the policy has on the same arrivals.
+func fitted(p scaling.Params) (scaling.Tuned, bool, error) {
+	p.Start = scaling.StartFor(p)
+	own, err := scaling.Run(p, scaling.New(p))
+	if err != nil {
+		return scaling.Tuned{}, false, err
+	}
+	tried, err := scaling.Tune(p)
+	if err != nil {
+		return scaling.Tuned{}, false, err
+	}
+	best, found := scaling.Fewest(tried, own.Late)
+	return best, found, nil
 }
 
 // fewestFixed returns the smallest fleet that does not scale with no more late answers.

@@ -130,6 +130,9 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 	v := &server{req: serving.Request(), o: o, store: s, log: log}
 	v.pace = &pace{log: log, per: map[string]asks{}}
 	v.fleets = fleets.NewWatcher(log)
+	if o.Enforce {
+		v.fleets.Find = (&fleetFinder{v: v, missed: map[string]missedFleet{}}).find
+	}
 	if err := v.pace.remember(ctx, s); err != nil {
 		return err
 	}
@@ -320,6 +323,9 @@ func (v *server) sources(ctx context.Context, cfg config.Config, set *policy.Set
 	}
 	if v.o.Enforce {
 		sources = append(sources, v.watched(cfg, made))
+		if enforcesFleets(set) {
+			sources = append(sources, v.resized(cfg, made))
+		}
 	}
 	v.accounts.Store(&all)
 	return sources, nil

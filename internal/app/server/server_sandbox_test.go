@@ -91,6 +91,12 @@ func box(t *testing.T) *sandbox.Sandbox {
 // serve serves a sandbox until the test ends.
 func serve(t *testing.T, b *sandbox.Sandbox, yaml string) *running {
 	t.Helper()
+	return serveAs(t, b, yaml, false)
+}
+
+// serveAs serves a sandbox, and acts on it where it enforces, until the test ends.
+func serveAs(t *testing.T, b *sandbox.Sandbox, yaml string, enforce bool) *running {
+	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "curfew.yaml")
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
@@ -108,7 +114,7 @@ func serve(t *testing.T, b *sandbox.Sandbox, yaml string) *running {
 	mounted, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- Serve(ctx, req, ServeOptions{
-			EnforceOptions: act.EnforceOptions{Source: clouds.Source{Cloud: "aws"}},
+			EnforceOptions: act.EnforceOptions{Source: clouds.Source{Cloud: "aws"}, Enforce: enforce},
 			Listen:         "127.0.0.1:0", Out: io.Discard,
 			Mount: func(req *runtime.Request, s *store.Store, _ config.Config, _ *slog.Logger) (Mounted, error) {
 				r.state, r.req = s, req

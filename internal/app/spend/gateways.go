@@ -36,7 +36,7 @@ func Gateways(ctx context.Context, req *runtime.Request) (view.Gateways, error) 
 	for i, g := range cfg.Serve.Gateways {
 		all.Go(func() {
 			one := view.Gateway{Name: g.Name, URL: g.URL}
-			told, err := askGateway(ctx, req, g)
+			told, err := AskGateway(ctx, req, g)
 			if one.Stats = told; err != nil {
 				one.Reason = err.Error()
 			}
@@ -47,8 +47,8 @@ func Gateways(ctx context.Context, req *runtime.Request) (view.Gateways, error) 
 	return doc, nil
 }
 
-// askGateway reads the statistics of a gateway.
-func askGateway(ctx context.Context, req *runtime.Request, g config.ServedGateway) (*stats.Stats, error) {
+// AskGateway reads the statistics of a gateway.
+func AskGateway(ctx context.Context, req *runtime.Request, g config.ServedGateway) (*stats.Stats, error) {
 	o := httpclient.Options{Attempts: 1, AttemptTimeout: gatewayTimeout}
 	if g.CAFile != "" {
 		pem, err := os.ReadFile(req.Path(g.CAFile))

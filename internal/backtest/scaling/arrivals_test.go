@@ -3,6 +3,7 @@ package scaling
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,4 +85,17 @@ func FuzzReadArrivals(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestHalvesAreApart holds that a setting fitted on the first half has seen nothing of the second.
+func TestHalvesAreApart(t *testing.T) {
+	p := Params{Arrivals: []float64{0, 1, 2, 10, 12, 15}, Work: []float64{1, 2, 3, 4, 5, 6}}
+	first, second, ok := Halves(p)
+	if !ok || !slices.Equal(first.Arrivals, []float64{0, 1, 2}) || !slices.Equal(first.Work, []float64{1, 2, 3}) ||
+		!slices.Equal(second.Arrivals, []float64{0, 2, 5}) || !slices.Equal(second.Work, []float64{4, 5, 6}) {
+		t.Errorf("got %+v and %+v", first, second)
+	}
+	if _, _, ok := Halves(Params{Arrivals: []float64{0, 1, 2}}); ok {
+		t.Error("three requests are divided")
+	}
 }

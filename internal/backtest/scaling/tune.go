@@ -61,6 +61,25 @@ func Fewest(tried []Tuned, late int) (Tuned, bool) {
 	return best, found
 }
 
+// Halves divides the arrivals at the middle of their number, so that a setting fitted on the first half
+// is judged by the second. The second begins at its own first arrival. It returns false for fewer than
+// two arrivals in a half.
+func Halves(p Params) (first, second Params, ok bool) {
+	n := len(p.Arrivals) / 2
+	if n < 2 {
+		return p, p, false
+	}
+	first, second = p, p
+	first.Arrivals, second.Arrivals = p.Arrivals[:n], make([]float64, len(p.Arrivals)-n)
+	for i, at := range p.Arrivals[n:] {
+		second.Arrivals[i] = at - p.Arrivals[n]
+	}
+	if p.Work != nil {
+		first.Work, second.Work = p.Work[:n], p.Work[n:]
+	}
+	return first, second, true
+}
+
 // Peers returns the other autoscalers with their defaults.
 func Peers(p Params) []Scaler {
 	return []Scaler{NewKeda(p), NewKnative(p), NewTargetTracking(p)}

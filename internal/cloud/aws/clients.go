@@ -6,6 +6,7 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	"github.com/aws/aws-sdk-go-v2/service/applicationautoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/cloudtrail"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
@@ -42,8 +43,8 @@ type clients struct {
 	// config returns the configuration of a service's client, with what guards its calls.
 	config func(service string) awssdk.Config
 
-	autoscaling, classic, cloudwatch, costs, dynamodb, ec2, ecr, efs, eks, elasticache, elb, fsx, iam, logs,
-	metadata, opensearch, rds, redshift, s3, sagemaker, savingsplans, secrets, ssm, sts, trail slot
+	appscaling, autoscaling, classic, cloudwatch, costs, dynamodb, ec2, ecr, efs, eks, elasticache, elb, fsx, iam,
+	logs, metadata, opensearch, rds, redshift, s3, sagemaker, savingsplans, secrets, ssm, sts, trail slot
 }
 
 // slot holds a client as a pointer whose type the linker does not see. What describes a type at
@@ -57,6 +58,12 @@ type slot struct {
 func (s *slot) get(create func() unsafe.Pointer) unsafe.Pointer {
 	s.once.Do(func() { s.client = create() })
 	return s.client
+}
+
+func appscalingClient(c *clients) *applicationautoscaling.Client {
+	return (*applicationautoscaling.Client)(c.appscaling.get(func() unsafe.Pointer {
+		return unsafe.Pointer(applicationautoscaling.NewFromConfig(c.config("application-autoscaling")))
+	}))
 }
 
 func autoscalingClient(c *clients) *autoscaling.Client {

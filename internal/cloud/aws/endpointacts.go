@@ -71,6 +71,9 @@ func planEndpointScale(ctx context.Context, s *site, r *inventory.Resource, do p
 	if err := serves(r.ID, out.EndpointStatus); err != nil {
 		return nil, err
 	}
+	if do.IsFleet() {
+		return s.planEndpointFleet(ctx, r.ID, now, wanted, do)
+	}
 	switch part := do.Change.Arguments.Part; {
 	case part != "" && part != now.Variant:
 		return nil, refusal("changed", "endpoint %s has variant %s in the place of %s", r.ID, now.Variant, part)
@@ -113,6 +116,11 @@ func scaleEndpoint(ctx context.Context, s *site, t action.Task) (string, error) 
 			"endpoint %s has %d machines in variant %s: another size than when this was planned",
 			t.Ref.ID, now.Count, now.Variant)
 	}
+	if t.Do.IsFleet() {
+		if err := s.soleEndpointWriter(ctx, t.Ref.ID); err != nil {
+			return "", err
+		}
+	}
 	return "", s.replicate(ctx, t.Ref.ID, want)
 }
 
@@ -148,7 +156,10 @@ func lookEndpointScale(ctx context.Context, s *site, t action.Task) (action.Prog
 // restoreEndpoint gives an endpoint as many machines as it had.
 func restoreEndpoint(ctx context.Context, s *site, t action.Task) error {
 	out, now, want, was, _, err := s.replicating(ctx, t)
-	if err != nil || now == was {
+	switch {
+	case err == nil && t.Do.IsFleet():
+		return demandDecides(t.Ref.ID)
+	case err != nil || now == was:
 		return err
 	}
 	if err := serves(t.Ref.ID, out.EndpointStatus); err != nil {

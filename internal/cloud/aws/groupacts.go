@@ -60,6 +60,9 @@ func planGroup(ctx context.Context, s *site, r *inventory.Resource, do policy.Do
 	if err := same(r.Ref(), r.CreatedAt, utc(g.CreatedTime)); err != nil {
 		return nil, err
 	}
+	if do.IsFleet() {
+		return s.planFleet(ctx, g, do)
+	}
 	return s.planSize(ctx, g, do)
 }
 
@@ -99,8 +102,7 @@ func (s *site) planSize(ctx context.Context, g types.AutoScalingGroup, do policy
 	case awssdk.ToString(g.Status) != "":
 		return nil, refusal("gone", "group %s is being deleted", name)
 	case !countsMachines(g):
-		return nil, refusal("unknown",
-			"the number of machines in the size of group %s is unknown: it counts by weights or by what they have", name)
+		return nil, uncounted(name)
 	case want.Desired >= now.Desired:
 		return nil, refusal("nothing-to-do",
 			"group %s wants %d machines already; this only makes groups smaller", name,
@@ -240,12 +242,25 @@ func left(g types.AutoScalingGroup, want groupParams) []string {
 	return ids
 }
 
+// isMember reports whether a machine is one of a group, in service or not.
+func isMember(g types.AutoScalingGroup, id string) bool {
+	return slices.ContainsFunc(g.Instances, func(i types.Instance) bool { return awssdk.ToString(i.InstanceId) == id })
+}
+
 func scaleGroup(ctx context.Context, s *site, t action.Task) (string, error) {
 	g, want, was, err := s.sizing(ctx, t)
 	if err != nil {
 		return "", err
 	}
 	now, ends := groupSizeOf(g), left(g, want)
+	switch {
+	case t.Do.IsFleet() && len(want.End) == 0:
+		return "", s.growFleet(ctx, g, t, want, was)
+	case t.Do.IsFleet() && len(ends) > 0:
+		if err := s.soleWriter(ctx, g, want); err != nil {
+			return "", err
+		}
+	}
 	if len(want.End) == 0 {
 		switch now {
 		case want.groupSize:
@@ -304,6 +319,10 @@ func lookGroup(ctx context.Context, s *site, t action.Task) (action.Progress, st
 	}
 	if len(want.End) == 0 {
 		switch {
+		case t.Do.IsFleet() && groupSizeOf(g).Desired == want.Desired:
+			return action.Complete, "", nil // when its machines serve is for the next readings
+		case t.Do.IsFleet():
+			return action.NotDone, "", nil
 		case groupSizeOf(g).Desired > want.Desired:
 			return action.NotDone, "", nil
 		case len(g.Instances) > int(want.Desired):
@@ -320,6 +339,7 @@ func lookGroup(ctx context.Context, s *site, t action.Task) (action.Progress, st
 		case errors.Is(err, inventory.ErrNotFound):
 		case err != nil:
 			return action.NotDone, "", err
+		case g.WarmPoolConfiguration != nil && !isMember(g, id): // it was put back into the warm pool
 		case stateOf(i) != ec2types.InstanceStateNameTerminated:
 			return action.InProgress, string(stateOf(i)), nil
 		}
@@ -338,6 +358,8 @@ func restoreGroup(ctx context.Context, s *site, t action.Task) error {
 	now := groupSizeOf(g)
 	to := was
 	switch {
+	case t.Do.IsFleet():
+		return demandDecides(want.Group)
 	case now == was:
 		return nil
 	case len(want.End) > 0:

@@ -127,6 +127,10 @@ var mutations = []Mutation{
 		Tagged: true,
 	},
 	{
+		Service: "autoscaling", Name: "SetDesiredCapacity", Actions: []string{"SetDesiredCapacity"}, Harm: Halts,
+		Tagged: true,
+	},
+	{
 		Service: "autoscaling", Name: "TerminateInstanceInAutoScalingGroup",
 		Actions: []string{"TerminateInstanceInAutoScalingGroup"}, Harm: Destroys, Tagged: true,
 	},

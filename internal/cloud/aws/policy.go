@@ -180,6 +180,11 @@ var operations = []Operation{
 		Scan: true, Effect: unknownLaunchers,
 	},
 	{
+		Service: "application-autoscaling", Name: "DescribeScalableTargets",
+		Actions: []string{"DescribeScalableTargets"}, Act: true, Item: "endpoint",
+		Effect: "whether something else sets the size of endpoints is not known there: they are not resized",
+	},
+	{
 		Service: "autoscaling", Name: "DescribePolicies", Actions: []string{"DescribePolicies"}, Scan: true,
 		Effect: "whether Auto Scaling groups scale down by themselves is not known there",
 	},

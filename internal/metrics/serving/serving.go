@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -90,10 +91,10 @@ type Options struct {
 	Step time.Duration
 }
 
-// Bounds of one answer: a single number.
+// Bounds of one answer: a number, or one for each replica.
 const (
 	maxAnswer = 1 << 20
-	maxSeries = 10
+	maxSeries = fleet.MaxReplicas
 )
 
 // Reader reads the demand for one fleet.
@@ -128,6 +129,8 @@ type Reading struct {
 	Ready, Starting int
 	// Replicas is false where their number is unknown.
 	Replicas bool
+	// Idle has the known hosts; true is for those whose replicas have no request in service or waiting.
+	Idle map[string]bool
 }
 
 // Read reads the fleet at a time. What goes wrong is the problem of the sample, which makes demand
@@ -191,6 +194,9 @@ func (r *Reader) read(ctx context.Context, now time.Time, out *Reading) error {
 		inFlight += v
 	}
 	out.Sample.InFlight = inventory.Known(inFlight)
+	if out.Idle, err = r.idle(ctx, now, braces); err != nil {
+		return err
+	}
 	if r.names.rate != "" {
 		// A counter that was never increased has no series yet, or one sample: its rate is unknown.
 		if out.Sample.Rate, err = r.number(ctx, now, fmt.Sprintf(r.names.rate, braces)); err != nil {
@@ -205,6 +211,39 @@ func (r *Reader) read(ctx context.Context, now time.Time, out *Reading) error {
 		out.Sample.CacheUse, err = r.number(ctx, now, fmt.Sprintf(r.names.cache, labels))
 	}
 	return err
+}
+
+// idle returns of each host whether its replicas report no request in flight.
+func (r *Reader) idle(ctx context.Context, now time.Time, braces string) (map[string]bool, error) {
+	var sums []string
+	for _, expression := range r.names.inFlight {
+		each := strings.Replace(fmt.Sprintf(expression, braces), "sum(", "sum by (instance) (", 1)
+		sums = append(sums, each)
+	}
+	expression := strings.Join(sums, " + ")
+	idle := map[string]bool{} // a host may run several replicas
+	result, err := r.api.Instant(ctx, httpapi.Query{Expression: expression, At: now, NonFinite: true},
+		func(s httpapi.Series) error {
+			host := HostOf(s.Labels["instance"])
+			others, seen := idle[host]
+			idle[host] = len(s.Points) == 1 && !s.Histogram && s.Points[0].V == 0 && (others || !seen)
+			return nil
+		})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("ask %s: %w", expression, err)
+	case len(result.Warnings) > 0:
+		return nil, fmt.Errorf("ask %s: %s", expression, result.Warnings[0])
+	}
+	return idle, nil
+}
+
+// HostOf returns the host of an address of a target, which may have a port.
+func HostOf(instance string) string {
+	if host, _, err := net.SplitHostPort(instance); err == nil {
+		return host
+	}
+	return instance
 }
 
 // required reads a number that has to be there.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -153,5 +154,34 @@ func TestRefusesOptions(t *testing.T) {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
+	}
+}
+
+// TestIdleReplicas reads which hosts have no request; one of two replicas at work keeps its host busy.
+func TestIdleReplicas(t *testing.T) {
+	var asked string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		asked = r.Form.Get("query")
+		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[
+			{"metric":{"instance":"10.0.0.1:8000"},"value":[1,"0"]},{"metric":{"instance":"10.0.0.2:8000"},"value":[1,"3"]},
+			{"metric":{"instance":"10.0.0.3:8000"},"value":[1,"0"]},{"metric":{"instance":"10.0.0.3:8001"},"value":[1,"2"]},
+			{"metric":{"instance":"10.0.0.4:8000"},"value":[1,"NaN"]}]}}`)
+	}))
+	t.Cleanup(s.Close)
+	r, err := New(Options{
+		Access: httpapi.Access{URL: s.URL}, Server: "vllm", Select: `job="embed"`, Step: 15 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.idle(t.Context(), now, `{job="embed"}`)
+	want := map[string]bool{"10.0.0.1": true, "10.0.0.2": false, "10.0.0.3": false, "10.0.0.4": false}
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("got %v, %v; want %v", got, err, want)
+	}
+	if asked != `sum by (instance) (vllm:num_requests_running{job="embed"}) + `+
+		`sum by (instance) (vllm:num_requests_waiting{job="embed"})` {
+		t.Errorf("asked %s", asked)
 	}
 }

@@ -234,10 +234,7 @@ func (s State) decideKnown(c Config, r Reading, d Decision) (State, Decision) {
 		return s.noteGrowth(r, d), d
 	}
 	s.Low++
-	stabilization := c.Stabilization
-	if stabilization == 0 {
-		stabilization = max(s.addTime(c), DefaultStabilization)
-	}
+	stabilization := s.stabilization(c)
 	held, covered := s.mostNeeded(r.At, stabilization)
 	held = min(max(held, c.Min), c.Max) // bounds that their owner changed hold for the past too
 	switch {
@@ -250,6 +247,37 @@ func (s State) decideKnown(c Config, r Reading, d Decision) (State, Decision) {
 		d.Wanted = held
 	}
 	return s.noteGrowth(r, d), d
+}
+
+// stabilization returns the time throughout which fewer replicas have to be enough.
+func (s State) stabilization(c Config) time.Duration {
+	if c.Stabilization > 0 {
+		return c.Stabilization
+	}
+	return max(s.addTime(c), DefaultStabilization)
+}
+
+// Holds reports whether a size that Decide wanted, which led to the state, is right at a later reading
+// too: it is between the bounds, and demand still asks for more replicas than there are, or has asked
+// for no more than the size throughout the stabilization.
+func Holds(c Config, s State, r Reading, size int) bool {
+	c = c.withDefaults()
+	s = s.advance(c, r)
+	for n := len(s.Points); n > 0 && !s.Points[n-1].At.Before(r.At); n-- {
+		s.Points = s.Points[:n-1]
+	}
+	switch {
+	case size < c.Min || size > c.Max:
+		return false
+	case !r.Demand.Known:
+		return size > r.Actual && size == c.Min
+	}
+	p, _ := c.measure(&s, r)
+	if size > r.Actual {
+		return p.Need > r.Actual
+	}
+	held, covered := s.mostNeeded(r.At, s.stabilization(c))
+	return covered && p.Need <= size && held <= size
 }
 
 // advance drops what a gap or age has made useless, and measures the time to add replicas.
