@@ -217,7 +217,7 @@ func (a actions) Save(ctx context.Context, it action.Item, entries ...action.Ent
 	})
 }
 
-// save writes an item with its entries, and what else belongs to the same transaction.
+// save writes an item, its entries and the other rows of the same transaction.
 func (a actions) save(ctx context.Context, it action.Item, entries []action.Entry, also func(*tx) error) (action.Item,
 	error) {
 	var saved action.Item
@@ -287,7 +287,7 @@ func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.AdmissionR
 	return admitted, nil
 }
 
-// admit admits of a batch what the caps allow while nothing is frozen and no other batch
+// admit admits the part of a batch that the caps allow while nothing is frozen and no other batch
 // is on its way.
 func (t *tx) admit(ctx context.Context, b action.Batch) ([]action.AdmissionResult, error) {
 	var hour []money.Amount

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// ErrTampered is returned when the audit log is not what was recorded.
+// ErrTampered is returned if the audit log was changed after it was recorded.
 var ErrTampered = errors.New("the audit log was changed")
 
 // entryRow is an entry of the audit log. The hash of each covers its columns and the
@@ -65,9 +65,9 @@ func (t *tx) record(entries ...action.Entry) error {
 	return nil
 }
 
-// append writes what was recorded. Entries are numbered from 1, without a gap, in the
-// order of the transactions, because the end of the log stays locked. It is the last lock
-// that a transaction takes, so that transactions do not wait for one another in a circle.
+// append writes the recorded entries. They are numbered from 1, without a gap, in the order of the
+// transactions, because the end of the log stays locked. It is the last lock that a transaction
+// takes, so that transactions do not wait for one another in a circle.
 func (t *tx) append(ctx context.Context) error {
 	if len(t.entries) == 0 && t.changed {
 		return t.exec(ctx, "UPDATE audit_head SET generation = generation + 1 WHERE id = 1")
@@ -130,9 +130,8 @@ func (a actions) Record(ctx context.Context, entries ...action.Entry) error {
 	return attempted(err, "write the audit log")
 }
 
-// Entries hands out what a query matches and was recorded before the call, oldest
-// first; with a limit, the newest so many of it. It holds no connection while visit
-// runs.
+// Entries visits the entries that match a query and were recorded before the call, oldest first;
+// with a limit, only the newest ones. It holds no connection while visit runs.
 func (a actions) Entries(ctx context.Context, q action.Query, visit func(action.Entry) error) error {
 	var head headRow
 	if err := a.get(ctx, &head, headQuery); err != nil {

@@ -38,7 +38,7 @@ type Backtest struct {
 	Attempts, Fence int64
 	// Progress is how much of it is done, in percent.
 	Progress int64
-	// Note is why it ended without a result, or what was seen on the way.
+	// Note is the reason for an end without a result, or a remark on the way.
 	Note               string
 	StartedAt, EndedAt time.Time
 	// Result is the document of a replay that is done.
@@ -87,8 +87,8 @@ type Backtests struct{ db *database }
 // Backtests returns the replays that callers asked for.
 func (s *Store) Backtests() Backtests { return Backtests{s.db} }
 
-// Create keeps a new replay, with what is recorded of it, unless open ones are already that
-// many: then it returns [ErrTooManyBacktests]. Of those that ended, the newest keep remain.
+// Create keeps a new replay and its entry, unless open replays have reached their number: then it
+// returns [ErrTooManyBacktests]. Of those that ended, the newest keep remain.
 func (b Backtests) Create(ctx context.Context, v Backtest, open, keep int, e action.Entry) error {
 	err := exact(v.ID, v.Spec)
 	if err == nil && (v.ID == "" || v.CreatedAt.IsZero()) {

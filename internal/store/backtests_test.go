@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// TestService: what the service keeps of backtests and audits behaves alike on both databases.
+// TestService: backtests and audits of the service behave alike on both databases.
 func TestService(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
@@ -116,7 +116,7 @@ func backtests(t *testing.T, s *store.Store) {
 	if _, err := b.Get(ctx, "b9"); !errors.Is(err, store.ErrNoBacktest) {
 		t.Errorf("an unknown one: %v", err)
 	}
-	// Of those that ended two remain, and what is open stays.
+	// Of the ended ones two remain, and open ones stay.
 	ok("a new one", create(5))
 	all, err := b.List(ctx)
 	var ids []string

@@ -113,8 +113,8 @@ func BenchmarkItems(b *testing.B) {
 	}
 }
 
-// BenchmarkItemsOfOne reads the open items of one machine of a fleet, and what is
-// under way: nothing, after all else was put back.
+// BenchmarkItemsOfOne reads the open items of one machine of a fleet and its pending calls: none,
+// after all other items were put back.
 func BenchmarkItemsOfOne(b *testing.B) {
 	s, items := stocked(b)
 	for _, it := range items {

@@ -95,7 +95,7 @@ var pastBooks = func() books {
 	}
 }()
 
-// booksOf returns what an old database holds, by the schema in its file's name.
+// booksOf returns the contents of an old database, by the schema in its file's name.
 func booksOf(t *testing.T, file string) books {
 	t.Helper()
 	var schema int

@@ -189,7 +189,7 @@ func (t *tx) putHold(ctx context.Context, row holdRow, read int64, e budget.Even
 	return t.recordHold(row, e)
 }
 
-// recordHold records what was done with a hold.
+// recordHold records an event of a hold.
 func (t *tx) recordHold(row holdRow, e budget.Event) error {
 	if e.Verb == "" {
 		return nil
@@ -263,8 +263,8 @@ func overlapping(ctx context.Context, on reader, from, to time.Time) ([]holdRow,
 	return rows, err
 }
 
-// ceil returns the microseconds since 1970 of the first time that can be kept and is
-// not before t. Times are kept rounded down, so what is before t is kept before this.
+// ceil returns the microseconds since 1970 of the first storable time that is not before t. Times
+// are stored rounded down, so every time before t is stored before this.
 func ceil(t time.Time) int64 {
 	return t.Add(time.Microsecond - time.Nanosecond).UnixMicro()
 }
@@ -301,8 +301,8 @@ func (h holds) Spent(ctx context.Context, m budget.Match, from, to time.Time) (b
 	return spend, nil
 }
 
-// spentIn reads what was spent in [from, to): by day in UTC where the stretch begins
-// with one, and else by hour.
+// spentIn reads the spending in [from, to): by day in UTC if the stretch begins with one, else by
+// hour.
 func spentIn(ctx context.Context, on reader, from, to time.Time) (spending, error) {
 	if !from.Before(to) {
 		return spending{}, nil
@@ -346,7 +346,7 @@ func spentIn(ctx context.Context, on reader, from, to time.Time) (spending, erro
 	return out, nil
 }
 
-// by adds up what a match covers.
+// by sums the spending that a match covers.
 func (s spending) by(m budget.Match) (budget.Spend, error) {
 	if s.days == 0 {
 		return budget.Spend{}, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// clockSlack is by how much a host's clock may differ from what its uptime says before the
-// store takes it for wrong: clocks are slewed, and readings are not taken at once.
+// clockSlack is the tolerated difference between a host's clock and its uptime: clocks are slewed,
+// and readings are not taken at once.
 const clockSlack = time.Minute
 
 // Now returns the time of the state, which only goes forward. PostgreSQL has a clock of its

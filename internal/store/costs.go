@@ -28,7 +28,7 @@ func segments(g ledger.Granularity, since, until time.Time) []segment {
 			out = append(out, segment{g, from, to, period})
 		}
 	}
-	// cut adds the longest sums of a grain that fit, and what is before and after them.
+	// cut adds the longest sums of a grain that fit, and the rest before and after them.
 	cut := func(g grain, from, to time.Time, period *time.Time, rest func(from, to time.Time, period *time.Time)) {
 		first, last := g.next(from), g.start(to)
 		if first.After(last) { // all within one

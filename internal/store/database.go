@@ -64,9 +64,9 @@ func (d *database) close() error {
 // patience is for how long a transaction is tried again while others are in the way.
 const patience = 30 * time.Second
 
-// transact carries out do in a transaction that writes, again where others were in
-// the way, so do must not change anything outside the database before it succeeds. Within
-// another transaction do is a part of that one, and what a failed do wrote is taken back.
+// transact runs do in a writing transaction, again after a conflict with others, so do must not
+// change anything outside the database before it succeeds. Within another transaction do is a part
+// of that one, and the writes of a failed do are rolled back.
 func (d *database) transact(ctx context.Context, do func(*tx) error) error {
 	if d.outer != nil {
 		return d.outer.nested(ctx, do)
@@ -137,7 +137,7 @@ const answerIn = 30 * time.Second
 
 // SilentError is returned when a database does not answer in time.
 type SilentError struct {
-	// Waiting is for what: "commit".
+	// Waiting names the operation: "commit".
 	Waiting string
 	cause   error
 }
@@ -147,11 +147,10 @@ func (e *SilentError) Error() string {
 	return fmt.Sprintf("%s: the database has not answered within %s", e.Waiting, answerIn)
 }
 
-// Unwrap returns what became of the statement.
+// Unwrap returns the error of the statement.
 func (e *SilentError) Unwrap() error { return e.cause }
 
-// timed does what ends with a context that end cancels, and ends it when it takes too
-// long.
+// timed runs do, which ends with a context that end cancels, and cancels it if it takes too long.
 func timed(ctx context.Context, end context.CancelFunc, what string, do func() error) error {
 	alive := ctx.Err() == nil
 	timer := time.AfterFunc(answerIn, end)
@@ -174,7 +173,7 @@ func answered(ctx context.Context, statement string, do func(context.Context) er
 	return damaged(err)
 }
 
-// damaged names an error by which a file is not what was written.
+// damaged names the error of a damaged file.
 func damaged(err error) error {
 	if isDamaged(err) && !errors.Is(err, ErrDamaged) {
 		return fmt.Errorf("%w (%w)", ErrDamaged, err)
@@ -197,8 +196,8 @@ type tx struct {
 	changed, later bool
 }
 
-// nested carries out do as a part of the transaction, by a savepoint: where do fails, what it wrote is taken
-// back, and the rest of the transaction can still be committed.
+// nested runs do within the transaction, by a savepoint: if do fails, its writes are rolled back
+// and the rest of the transaction can still be committed.
 func (t *tx) nested(ctx context.Context, do func(*tx) error) error {
 	if err := t.exec(ctx, "SAVEPOINT nested"); err != nil {
 		return err
@@ -353,7 +352,7 @@ func prefixed[Row any](ctx context.Context, d *database, from table, id string, 
 	return rows[0], nil
 }
 
-// attempted returns an error with what was attempted before it; nil stays nil.
+// attempted prefixes an error with the attempted operation; nil stays nil.
 func attempted(err error, format string, args ...any) error {
 	if err == nil {
 		return nil

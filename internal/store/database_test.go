@@ -147,8 +147,8 @@ func TestInstantsKeepOrder(t *testing.T) {
 	})
 }
 
-// TestSilentDatabases: each statement, and the end of a transaction, has a deadline, and
-// says for what was waited.
+// TestSilentDatabases: each statement, and the end of a transaction, has a deadline, and its error
+// names the operation.
 func TestSilentDatabases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }

@@ -26,7 +26,7 @@ import (
 // log and among the decisions of the gate.
 type decision struct {
 	name string
-	// prepare makes what is decided about; nil needs nothing. The id is of this try.
+	// prepare makes the subject of the decision; nil needs none. The id is of this try.
 	prepare func(ctx context.Context, s *store.Store, id string) error
 	decide  func(ctx context.Context, s *store.Store, id string) error
 	// entries are how many there are after each transaction of the decision, in order. The

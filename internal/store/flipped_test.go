@@ -108,7 +108,7 @@ func (f *idleFleet) prepare(t *testing.T, frozen bool) *store.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	for i := range 400 { // what a state of some weeks holds
+	for i := range 400 { // a state of some weeks
 		e := action.Entry{
 			At: noon, Account: actiontest.Account, Actor: "policy idle", What: action.EventObserved,
 			Resource: fmt.Sprintf("old-%d", i), Because: strings.Repeat("idle ", 20),

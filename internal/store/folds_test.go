@@ -92,8 +92,8 @@ func TestFoldingBoundsGrowth(t *testing.T) {
 	}
 }
 
-// TestKilledWhileFolding kills the process that folds at boundaries between two statements. Sums stay,
-// and the next process ends what it began.
+// TestKilledWhileFolding kills the folding process at boundaries between two statements. Sums stay,
+// and the next process completes the fold.
 func TestKilledWhileFolding(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {

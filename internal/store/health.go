@@ -13,8 +13,8 @@ import (
 
 // Size is the size of a state, and the range of its audit log.
 type Size struct {
-	// Database is sqlite or postgres, Bytes what it takes on disk with its indexes and, of a
-	// file, its log of writes.
+	// Database is sqlite or postgres, Bytes its size on disk with its indexes and, for a file, its
+	// write-ahead log.
 	Database string
 	Bytes    int64
 	Entries  int64
@@ -24,7 +24,7 @@ type Size struct {
 	OldestChargeAt time.Time
 }
 
-// Size returns what the state takes.
+// Size returns the size of the state.
 func (s *Store) Size(ctx context.Context) (Size, error) {
 	out := Size{Database: "postgres"}
 	query := "SELECT pg_database_size(current_database())"

@@ -69,8 +69,8 @@ func (c charges) touched(ctx context.Context, r ledger.Round) ([]ledger.Touch, e
 	return c.touches(ctx, a.ID, r.At.UnixMicro(), pending, document[[]int64]{slices.Compact(ids)})
 }
 
-// touches are the times around a round over which it can change what resources cost, while
-// others are pending.
+// touches returns the times around a round over which it can change the costs of resources while
+// other rounds are pending.
 func (c charges) touches(ctx context.Context, account, round int64, pending []int64, resources document[[]int64]) (
 	[]ledger.Touch, error) {
 	others := ""
@@ -162,7 +162,7 @@ func (c charges) stretches(ctx context.Context, account int64, round time.Time) 
 	return out, nil
 }
 
-// Histories returns what is known of resources over [from, to).
+// Histories returns the histories of resources over [from, to).
 func (c charges) Histories(ctx context.Context, a ledger.Account, refs []inventory.Ref, from,
 	to time.Time) ([]ledger.History, int64, error) {
 	histories, version, err := c.histories(ctx, a, refs, from, to)

@@ -30,8 +30,7 @@ type bulk struct {
 	written int64
 }
 
-// bulk begins to write rows with the given columns; tail says what becomes of those
-// that are there.
+// bulk begins to write rows with the given columns; tail resolves conflicts with existing rows.
 func (t *tx) bulk(table string, columns []string, tail string) *bulk {
 	return &bulk{
 		tx: t, head: "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES ", tail: tail,

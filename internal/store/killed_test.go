@@ -20,8 +20,8 @@ func (d decision) isAgain(err error) bool {
 		slices.ContainsFunc(d.again, func(want error) bool { return errors.Is(err, want) })
 }
 
-// contents are the rows of each table of a database, but for the audit log, the time of the
-// state and what migrations wrote.
+// contents are the rows of each table of a database, except the audit log, the time of the state
+// and the rows of migrations.
 func contents(tb testing.TB, db *sql.DB, o store.Options) map[string][]string {
 	tb.Helper()
 	ignored := []string{"audit", "audit_head", "clocks", "goose_db_version", "sqlite_sequence"}

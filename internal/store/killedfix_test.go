@@ -154,7 +154,7 @@ func TestKilledFixKeepsItsApproval(t *testing.T) {
 					continue
 				}
 				m.Arm(n)
-				_, err = f.round(ctx, s) // a report may say in place of the error what could not be read
+				_, err = f.round(ctx, s) // a report may name the unread part in place of the error
 				if !m.Dead() {
 					t.Fatalf("boundary %d of %d was not reached: %v", n, boundaries, err)
 				}

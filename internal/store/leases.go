@@ -14,8 +14,8 @@ import (
 // clock of the state.
 type Lease struct {
 	Name, Holder string
-	// Fence rises with each taking. It tells what was decided under this lease from what
-	// was decided under an earlier one.
+	// Fence rises with each taking and separates decisions under this lease from those under an
+	// earlier one.
 	Fence int64
 	Until time.Time
 }
@@ -23,7 +23,7 @@ type Lease struct {
 // ErrLeaseLost is returned when another process holds a lease by now, or that it has expired.
 var ErrLeaseLost = errors.New("the lease is lost to another process, or was not renewed in time")
 
-// Leases divide what there is to do between processes.
+// Leases divide work between processes.
 type Leases struct{ db *database }
 
 // Leases returns the leases of a state.
@@ -206,9 +206,9 @@ func (l Leases) Holds(ctx context.Context, lease Lease) error {
 	return attempted(err, "look at the lease of %s", lease.Name)
 }
 
-// Under returns what the ladder keeps, for a process that acts under a lease: every write
-// that begins a round, moves an item or admits a call is refused with ErrLeaseLost once
-// another process has taken the lease.
+// Under returns the [action.Store] for a process that acts under a lease: every write that begins a
+// round, moves an item or admits a call is refused with ErrLeaseLost once another process has taken
+// the lease.
 func (s *Store) Under(lease Lease) action.Store { return actions{s.db, &lease} }
 
 // guard refuses a transaction of a process whose lease another has taken. The lease stays

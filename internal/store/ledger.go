@@ -132,7 +132,7 @@ type spanDoc struct {
 func spanOf(s ledger.Span) spanDoc  { return spanDoc{utc(s.From), utc(s.To), s.State} }
 func (s spanDoc) span() ledger.Span { return ledger.Span(s) }
 
-// factsOf returns what is kept of an observation but for its time, resource and duty.
+// factsOf returns the stored facts of an observation, without its time, resource and duty.
 func factsOf(o ledger.Observation) (factsRow, error) {
 	text, err := json.Marshal(factsDoc{
 		Name: prose(o.Name), Type: prose(o.Type), Market: o.Market, Team: prose(o.Owner.Team),
@@ -156,7 +156,7 @@ func (f factsDoc) observe(o *ledger.Observation) {
 		f.Meters, meterDoc.meter)
 }
 
-// Record keeps what is new of a round and its observations.
+// Record keeps the new parts of a round and its observations.
 func (c charges) Record(ctx context.Context, r ledger.Round, observations []ledger.Observation) error {
 	err := recordable(r, observations)
 	if err == nil {
@@ -165,7 +165,7 @@ func (c charges) Record(ctx context.Context, r ledger.Round, observations []ledg
 	return attempted(err, "record the round of %s at %s", r.Account, r.At.Format(time.RFC3339))
 }
 
-// keep writes what is new of a round and its observations.
+// keep writes the new parts of a round and its observations.
 func (t *tx) keep(ctx context.Context, r ledger.Round, observations []ledger.Observation) error {
 	a, err := t.lockAccount(ctx, r.Account)
 	if err != nil {

@@ -18,7 +18,7 @@ var january = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 // benchPayer is the account that pays in the benchmarks.
 var benchPayer = ledger.Account{Cloud: "aws", ID: "123456789012"}
 
-// fleetHour returns what a fleet costs in an hour: half of each machine's is used.
+// fleetHour returns the entries of a fleet for an hour: half of each machine's is used.
 func fleetHour(hour time.Time) []ledger.Entry {
 	var out []ledger.Entry
 	for i := range fleet {
@@ -168,7 +168,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkPost records a round of a fleet each hour and posts what follows from it.
+// BenchmarkPost records a round of a fleet each hour and posts its entries.
 func BenchmarkPost(b *testing.B) {
 	for _, d := range databases {
 		b.Run(d.name, func(b *testing.B) {

@@ -205,7 +205,7 @@ func backend(tb testing.TB, o store.Options) *storetest.Backend {
 	return b
 }
 
-// stores returns what a state keeps.
+// stores returns the stores of a state.
 func stores(s *store.Store) *storetest.Backend {
 	return &storetest.Backend{
 		Actions: s.Actions(), Approvals: s.Approvals(), Bills: s.Bills(), Ledger: s.Ledger(), Budgets: s.Budgets(),

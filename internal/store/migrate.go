@@ -18,8 +18,8 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// migrator returns what migrates a database. A caller that migrates holds the
-// database's lock for it.
+// migrator returns a migrator for a database. A caller that migrates holds the database's lock for
+// it.
 func migrator(name goose.Dialect, db *sql.DB) (*goose.Provider, error) {
 	dir := "migrations/sqlite"
 	if name == goose.DialectPostgres {

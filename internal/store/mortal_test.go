@@ -154,7 +154,7 @@ func (c *mortalConn) Close() (err error) {
 func (c *mortalConn) boundary() error {
 	err := c.m.boundary()
 	if err != nil {
-		_ = c.Close() // what was not committed is gone
+		_ = c.Close() // uncommitted writes are gone
 	}
 	return err
 }

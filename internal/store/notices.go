@@ -95,7 +95,7 @@ func (r noticeRow) notice() action.Notice {
 	}
 }
 
-// SaveOwing writes an item with its entries, and what people are owed about it.
+// SaveOwing writes an item with its entries and the notices that it owes people.
 func (a actions) SaveOwing(ctx context.Context, it action.Item, owed []action.Notice, entries ...action.Entry) (
 	action.Item, error) {
 	return a.save(ctx, it, entries, func(t *tx) error { return t.putNotices(ctx, owed) })
@@ -147,8 +147,8 @@ func (a actions) claimNotice(ctx context.Context, account string, now, until tim
 	return claimed, err
 }
 
-// PutNotice writes what a delivery came to, with its entries, and forgets what was closed long
-// ago.
+// PutNotice writes the result of a delivery with its entries, and deletes notices that were closed
+// long ago.
 func (a actions) PutNotice(ctx context.Context, n action.Notice, entries ...action.Entry) error {
 	row, err := noticeOf(n)
 	if err != nil {

@@ -69,9 +69,9 @@ func (s *Store) Transact(ctx context.Context, do func(*Store) error) error {
 // Lend returns the same state for a caller whose Close ends nothing.
 func (s *Store) Lend() *Store { return &Store{s.db, true} }
 
-// Open opens the state, makes it where there is none, and migrates it to what this
-// version knows. Processes that open it at the same time wait for one another. An
-// error is one line and never holds the URL's password.
+// Open opens the state, creates it if there is none, and migrates it to the schema of this version.
+// Processes that open it at the same time wait for one another. An error is one line and never
+// holds the URL's password.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	var db *database
 	var err error
@@ -107,7 +107,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Actions returns what the ladder keeps.
+// Actions returns the store of the ladder.
 func (s *Store) Actions() action.Store { return actions{s.db, nil} }
 
 // Approvals returns the requests for approval.
@@ -116,16 +116,16 @@ func (s *Store) Approvals() approval.Store { return approvals{s.db} }
 // Bills returns the imported billing periods.
 func (s *Store) Bills() bill.Store { return bills{s.db} }
 
-// Ledger returns what was observed and what it cost.
+// Ledger returns the store of observations and their costs.
 func (s *Store) Ledger() ledger.Store { return charges{s.db} }
 
-// Budgets returns the holds, and what the ledger says was spent.
+// Budgets returns the store of holds and of the spending by the ledger.
 func (s *Store) Budgets() budget.Store { return holds{s.db} }
 
-// Gate returns the decisions about what may start.
+// Gate returns the store of decisions about launches.
 func (s *Store) Gate() gate.Store { return decisions{s.db} }
 
-// advice says in one line what to do about an error.
+// advice is an error with its remedy in one line.
 type advice struct {
 	text  string
 	cause error

@@ -78,7 +78,7 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-// TestOpenRefuses holds each error of opening to one line that says what to do.
+// TestOpenRefuses: each error of opening is one line with its remedy.
 func TestOpenRefuses(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -202,7 +202,7 @@ func TestWritesSurvivePowerCuts(t *testing.T) {
 	}
 }
 
-// TestTemporaryStateDoesNotSync: what a demonstration writes is gone with it anyway.
+// TestTemporaryStateDoesNotSync: the writes of a demonstration are lost with it anyway.
 func TestTemporaryStateDoesNotSync(t *testing.T) {
 	at := store.Options{Dir: t.TempDir(), Temporary: true}
 	if got := store.Pragma(t, open(t, at), "synchronous"); got != "0" {

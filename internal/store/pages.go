@@ -19,8 +19,8 @@ import (
 const (
 	// pagesVFS is the name under which SQLite knows files whose pages carry checksums.
 	pagesVFS = "curfew"
-	// diskPage is that of every database of curfew, and sumSize what the end of each page holds
-	// of a checksum.
+	// diskPage is the page size of every database of curfew, and sumSize the size of the checksum
+	// at the end of each page.
 	diskPage, sumSize = 4096, 8
 	// headerSize is that of the header of the file, in which reservedAt says how many bytes at the
 	// end of each page are not SQLite's, and diskPageAt how large pages are.
@@ -338,14 +338,14 @@ func isSealed(path string) (sealedFile, empty bool, err error) {
 	return sealed(header), false, nil
 }
 
-// rawSQLite is a connection for what database/sql has no words for.
+// rawSQLite is a connection for operations that database/sql does not have.
 type rawSQLite struct {
 	tls *libc.TLS
 	db  uintptr
 }
 
-// openRaw opens a database, whose pages are checked or not, and reserves the room for checksums
-// in what it makes.
+// openRaw opens a database, with or without checks of its pages, and reserves the room for
+// checksums in a new one.
 func openRaw(path string, check bool) (*rawSQLite, error) {
 	if err := registerPages(); err != nil {
 		return nil, err

@@ -42,8 +42,8 @@ const (
 	outOfRange           = "22003"
 )
 
-// Statements see what was committed when each began, so that one behind a lock sees
-// what the holder of the lock wrote; a server's other default would not do.
+// Each statement sees the transactions committed before it began, so that a statement behind a lock
+// sees the writes of its holder; the default of a server may differ.
 var postgresDialect = dialect{
 	begin:     &sql.TxOptions{Isolation: sql.LevelReadCommitted},
 	forUpdate: " FOR UPDATE",
@@ -92,8 +92,8 @@ func openPostgres(ctx context.Context, at string) (*database, error) {
 	return &database{dialect: postgresDialect, write: db, read: db, name: postgresName(c)}, nil
 }
 
-// postgresName names a database by what tells it from others: without user and password, which
-// differ from process to process.
+// postgresName identifies a database without user and password, which differ from process to
+// process.
 func postgresName(c *pgx.ConnConfig) string {
 	u := url.URL{Scheme: "postgres", Host: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), Path: "/" + c.Database}
 	query := url.Values{}

@@ -74,7 +74,7 @@ func (i instant) Value() (driver.Value, error) {
 	return i.UnixMicro(), nil
 }
 
-// Scan takes what was read.
+// Scan implements sql.Scanner.
 func (i *instant) Scan(from any) error {
 	switch v := from.(type) {
 	case nil:
@@ -96,7 +96,7 @@ func (d document[T]) Value() (driver.Value, error) {
 	return string(text), err
 }
 
-// Scan takes what was read.
+// Scan implements sql.Scanner.
 func (d *document[T]) Scan(from any) error {
 	switch v := from.(type) {
 	case string:

@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// sessions are those of the state, with what was written down of them.
+// sessions are the sessions of the state with their events.
 type sessions struct{ *database }
 
 // Sessions returns the sessions of a state.

@@ -9,7 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// Setting is one version of what binds every process of a state.
+// Setting is one version of the settings of every process of a state.
 type Setting struct {
 	// Kind names the setting; versions of a kind count from 1.
 	Kind    string
@@ -42,7 +42,7 @@ func (r settingRow) setting() Setting {
 // Settings are the settings of a state.
 type Settings struct{ db *database }
 
-// Settings returns what admins set for every process.
+// Settings returns the settings of admins for every process.
 func (s *Store) Settings() Settings { return Settings{s.db} }
 
 // SettingChange is a new version with its entry in the audit log.

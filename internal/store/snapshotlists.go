@@ -36,8 +36,8 @@ func (f *filter) account(q snapshot.Query) {
 	}
 }
 
-// keepable reports whether anything may be kept of which a query asks for these texts: what no
-// database takes byte for byte is none.
+// keepable reports whether rows with the texts of a query can exist: a text that no database takes
+// byte for byte is in none.
 func keepable(q snapshot.Query, texts ...string) bool {
 	return exact(append(texts, q.Cloud, q.Account, q.Region, string(q.Kind))...) == nil
 }
@@ -73,8 +73,8 @@ func (f *filter) limited(n int) string {
 	return " LIMIT ?"
 }
 
-// Resources returns what a query selects. Accounts are read one after another, so that a
-// page reads its own rows along an index, whatever comes before and after it.
+// Resources returns the resources that a query selects. Accounts are read one after another, so
+// that a page reads its own rows along an index, whatever comes before and after it.
 func (s snapshots) Resources(ctx context.Context, q snapshot.Query) ([]snapshot.Resource, error) {
 	out, err := s.resources(ctx, q)
 	if err != nil {
@@ -131,7 +131,7 @@ func (s snapshots) resources(ctx context.Context, q snapshot.Query) ([]snapshot.
 	return out, nil
 }
 
-// named adds the conditions of a query for some resources by what they are called.
+// named adds the conditions of a query for resources by id or name.
 func (f *filter) named(q snapshot.Query) {
 	if q.Ref != (inventory.Ref{}) {
 		f.and("region = ? AND kind = ? AND resource_id = ?", q.Ref.Region, q.Ref.Kind, q.Ref.ID)
@@ -159,7 +159,7 @@ func (s snapshots) having(ctx context.Context, q snapshot.Query, accounts []numb
 	return slices.DeleteFunc(accounts, func(a numbered) bool { return !slices.Contains(found, a.Number) }), nil
 }
 
-// resourcesOf adds to out what a filter takes of an account, in order, at most so many.
+// resourcesOf appends the resources of an account that a filter selects, in order, up to a limit.
 func (s snapshots) resourcesOf(ctx context.Context, a numbered, f *filter, limit int, out []snapshot.Resource) (
 	[]snapshot.Resource, error) {
 	var rows []struct {
@@ -197,7 +197,7 @@ func (s snapshots) resourcesOf(ctx context.Context, a numbered, f *filter, limit
 	return out, nil
 }
 
-// Findings returns what a query selects.
+// Findings returns the findings that a query selects.
 func (s snapshots) Findings(ctx context.Context, q snapshot.Query) ([]snapshot.Finding, error) {
 	if !keepable(q, q.ID, q.AfterFinding) {
 		return nil, nil

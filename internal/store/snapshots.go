@@ -15,7 +15,7 @@ import (
 // snapshots stores observations of resources.
 type snapshots struct{ *database }
 
-// Snapshots returns what was observed last.
+// Snapshots returns the store of the newest observations.
 func (s *Store) Snapshots() snapshot.Store { return snapshots{s.db} }
 
 // Keep writes looks and the audit that they come from.
@@ -92,8 +92,8 @@ func (t *tx) look(ctx context.Context, l snapshot.Observation) error {
 	l.Resources = slices.DeleteFunc(slices.Clone(l.Resources), func(r snapshot.Resource) bool {
 		return before[snapshot.PartOf(r.Ref)].After(l.At)
 	})
-	// An audit takes minutes, in which passes look at the same resources: what it found is
-	// late only where a later audit judged them.
+	// An audit takes minutes, in which passes look at the same resources: its findings are late
+	// only for resources that a later audit judged.
 	l.Findings = slices.DeleteFunc(slices.Clone(l.Findings), func(f snapshot.Finding) bool {
 		return judged[snapshot.PartOf(f.Ref)].After(l.At)
 	})

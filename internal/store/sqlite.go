@@ -290,7 +290,7 @@ func sqliteCode(err error) int {
 	return sqliteResult(err) & 0xff
 }
 
-// sqliteResult returns SQLite's result code with what it says beyond the primary one.
+// sqliteResult returns SQLite's extended result code.
 func sqliteResult(err error) int {
 	var e interface{ Code() int }
 	if !errors.As(err, &e) {
@@ -299,11 +299,10 @@ func sqliteResult(err error) int {
 	return e.Code()
 }
 
-// ErrDamaged is returned when the state is not what was written: a page has another checksum, or is no
-// page of it.
+// ErrDamaged is returned if a page of the file has another checksum, or does not belong to it.
 var ErrDamaged = errors.New("the state is damaged: restore a copy of it and run `curfew state`")
 
-// isDamaged reports whether SQLite found that the file is not what was written.
+// isDamaged reports whether SQLite found the file damaged.
 func isDamaged(err error) bool {
 	code := sqliteResult(err)
 	return code == sqlite3.SQLITE_IOERR_DATA || code&0xff == sqlite3.SQLITE_CORRUPT ||

@@ -60,11 +60,11 @@ func (r tokenRow) token() Token {
 		CreatedAt: r.CreatedAt.Time, ExpiresAt: r.ExpiresAt.Time, UsedAt: r.UsedAt.Time, RevokedAt: r.RevokedAt.Time}
 }
 
-// Callers are those who call the service: their tokens, what they were answered, and the
-// proofs that they used.
+// Callers holds the callers of the service: their tokens, their answers, and the proofs that they
+// used.
 type Callers struct{ db *database }
 
-// Callers returns what the state knows of those who call the service.
+// Callers returns the callers of the service.
 func (s *Store) Callers() Callers { return Callers{s.db} }
 
 // Create keeps a new token, and records it.
@@ -160,7 +160,7 @@ func (c Callers) Revoke(ctx context.Context, id string, now time.Time, entry fun
 
 // Answer is the response to a call with an idempotency key.
 type Answer struct {
-	// Request is the hash of what was called with which body.
+	// Request is the hash of the call and its body.
 	Request string
 	At      time.Time
 	// Status is that of HTTP; 0 while the call is carried out.

@@ -65,6 +65,5 @@ func (t *turns) give() {
 
 type hurryKey struct{}
 
-// inHurry marks what must not wait for others: leases are lost where they are not renewed in
-// time.
+// inHurry marks writes that must not wait for others: a lease is lost if it is not renewed in time.
 func inHurry(ctx context.Context) context.Context { return context.WithValue(ctx, hurryKey{}, true) }

@@ -37,8 +37,8 @@ type Quarantine struct {
 	NewestAt   time.Time
 }
 
-// watch compares a state with its witness, and mirrors to the witness what is committed. Nil
-// does nothing.
+// watch compares a state with its witness, and mirrors committed changes to the witness. Nil does
+// nothing.
 type watch struct {
 	*witness.Witness
 	state string
@@ -107,7 +107,7 @@ func (w *watch) committed(ctx context.Context, d *database, later bool) {
 	w.mirror(ctx, d)
 }
 
-// flush mirrors what waits for it.
+// flush mirrors the pending changes.
 func (w *watch) flush(ctx context.Context, d *database) {
 	if w == nil {
 		return
@@ -157,8 +157,8 @@ func (w *watch) sync(ctx context.Context, d *database, account string, acts bool
 	w.mu.Lock()
 	w.behind = false
 	w.mu.Unlock()
-	// The record is read first: what it holds was committed by then, so a healthy state, read
-	// after it, is never behind it.
+	// The record is read first: its contents were committed by then, so a healthy state, read after
+	// it, is never behind it.
 	known, err := w.Record(ctx, w.state)
 	if err != nil {
 		return err
@@ -258,7 +258,7 @@ type markRow struct {
 
 const markQuery = "SELECT identity, epoch, generation, entry, hash FROM audit_head WHERE id = 1"
 
-// seen reads what is mirrored, as it was committed at one moment, and whether it is in quarantine.
+// seen reads the mirrored rows as committed at one moment, and the quarantine if there is one.
 func (d *database) seen(ctx context.Context) (witness.Seen, *Quarantine, error) {
 	var mark markRow
 	var freeze freezeRow
@@ -406,8 +406,8 @@ func (s *Store) Standing(ctx context.Context) (Standing, error) {
 	return out, nil
 }
 
-// newest returns what the witness keeps of the state, or what it keeps of the same state in another
-// place where it went further there; nil where it keeps nothing.
+// newest returns the record of the state, or that of the same state in another place if it is newer
+// there; nil if there is none.
 func (w *watch) newest(ctx context.Context, d *database, identity string) (known *witness.Record, err error) {
 	records, err := w.records(ctx, d)
 	for _, r := range records {
@@ -428,8 +428,8 @@ func (s *Store) Compare(ctx context.Context, account string) error {
 	return s.HeldBack(ctx)
 }
 
-// Check is [Store.Compare] for who acts only on what the state itself holds: the witness does not
-// learn of a state by it.
+// Check is [Store.Compare] for readers of the state alone: the witness does not learn of a state by
+// it.
 func (s *Store) Check(ctx context.Context) error {
 	if w := s.db.watch; w != nil {
 		if err := w.sync(ctx, s.db, "", false); err != nil {
@@ -458,7 +458,7 @@ func (s *Store) HeldBack(ctx context.Context) error {
 // ErrQuarantined is returned when the state is older than its witness; it is an [action.ErrFrozen].
 var ErrQuarantined = fmt.Errorf("%w: the state is in quarantine", action.ErrFrozen)
 
-// Flush mirrors to the witness what was committed and waits for that.
+// Flush mirrors the committed changes to the witness and waits for that.
 func (s *Store) Flush(ctx context.Context) { s.db.watch.flush(ctx, s.db) }
 
 // Accept ends the quarantine of a state: it takes the place of the newer one that the witness

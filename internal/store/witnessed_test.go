@@ -64,7 +64,7 @@ func (w *watched) copy(from, to string) {
 	}
 }
 
-// round begins a round of the account, and returns what freezes it.
+// round begins a round of the account, and returns its freeze.
 func (w *watched) round(s *store.Store) *action.Freeze {
 	w.Helper()
 	if _, _, err := s.Actions().BeginRound(w.Context(), watchedAccount, action.Clock{Wall: wall}); err != nil {

@@ -33,7 +33,7 @@ type Actions struct {
 
 var _ action.Cloud = (*Actions)(nil)
 
-// Actions returns what acts on the accounts that c reads. It makes no call.
+// Actions returns the [Actions] for the accounts of c. It makes no call.
 func (c *Cloud) Actions() *Actions {
 	return &Actions{cloud: c, limits: c.limits(), sites: map[string]*site{}}
 }
@@ -92,7 +92,7 @@ type handler struct {
 	lost string
 }
 
-// what names a verb on a kind, or a step on a kind.
+// what is the key of a verb, or of a step, on a kind.
 type what struct {
 	kind inventory.Kind
 	name string
@@ -234,8 +234,8 @@ func (a *Actions) Look(ctx context.Context, t action.Task) (action.Progress, str
 	return d.look(ctx, s, t)
 }
 
-// Undo implements [action.Cloud]. What cannot be taken back is a *action.Refusal that
-// says what a person can do instead.
+// Undo implements [action.Cloud]. An action that cannot be undone is a *action.Refusal with the
+// steps that a person can take instead.
 func (a *Actions) Undo(ctx context.Context, t action.Task) error {
 	s, d, err := a.handler(ctx, t)
 	if err != nil {
@@ -289,9 +289,9 @@ var missing = map[string]bool{
 	"NoSuchBucket": true,
 }
 
-// failed returns the error of a call that reads or changes one resource: a refusal where
-// the service refused, inventory.ErrNotFound where the resource is not there,
-// ErrNoCapacity where there is no machine to have, else what [wrapped] makes of it.
+// failed returns the error of a call that reads or changes one resource: a refusal if the service
+// refused, inventory.ErrNotFound if the resource does not exist, ErrNoCapacity if there is no
+// machine to have, else the result of [wrapped].
 func failed(attempt string, err error) error {
 	if err == nil {
 		return nil

@@ -27,7 +27,7 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// actingCloud returns what reads and acts on the scratch account.
+// actingCloud returns a cloud that reads and acts on the scratch account.
 func actingCloud(t testing.TB) *aws.Cloud {
 	t.Helper()
 	environOf(t, scratch)
@@ -144,8 +144,8 @@ func TestUndoRestoresLifecycleByteForByte(t *testing.T) {
 	}
 }
 
-// TestActionsRespectForeignChanges changes what steps were planned on, before
-// they are made and before they are taken back.
+// TestActionsRespectForeignChanges changes the planned resources of steps before the steps are made
+// and before they are undone.
 func TestActionsRespectForeignChanges(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
@@ -229,7 +229,7 @@ func TestActionsRespectForeignChanges(t *testing.T) {
 	}
 }
 
-// TestActionsOnSpotMachines knows what a spot request does with a machine that ends.
+// TestActionsOnSpotMachines: an action on a spot machine depends on the kind and state of its request.
 func TestActionsOnSpotMachines(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
@@ -291,8 +291,8 @@ func TestActionsOnSpotMachines(t *testing.T) {
 	}
 }
 
-// TestActionsRefuseUnansweredChecks denies one question after the other: what is not
-// known is not acted on.
+// TestActionsRefuseUnansweredChecks denies one call after the other: an unknown answer means no
+// action.
 func TestActionsRefuseUnansweredChecks(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
@@ -331,7 +331,8 @@ func TestActionsRefuseUnansweredChecks(t *testing.T) {
 	}
 }
 
-// TestRecheckDistinguishesFailureFromAbsence denies each list: what cannot be listed is unread.
+// TestRecheckDistinguishesFailureFromAbsence denies each list: resources that cannot be listed are
+// unread.
 func TestRecheckDistinguishesFailureFromAbsence(t *testing.T) {
 	c := actingCloud(t)
 	m := &maker{TB: t}

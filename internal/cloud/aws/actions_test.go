@@ -191,8 +191,8 @@ func one(verb policy.Verb, step string) action.Task {
 		Step: action.Step{Name: step, Key: "k", Params: "{}"}}
 }
 
-// answering serves EC2 by one answer for each action, and returns what acts on it and the
-// forms of the calls that changed something.
+// answering serves EC2 by one answer for each action, and returns its actions and the forms of the
+// calls that changed something.
 func answering(t *testing.T, answers map[string]string) (a *Actions, changes *[]url.Values) {
 	t.Helper()
 	changes = &[]url.Values{}
@@ -429,7 +429,7 @@ func TestLocalDisks(t *testing.T) {
 	}
 }
 
-// TestSnapshotsOnlyDeletedDisks looks at what is asked of EC2.
+// TestSnapshotsOnlyDeletedDisks checks the requests to EC2.
 func TestSnapshotsOnlyDeletedDisks(t *testing.T) {
 	disk := func(device, volume string, ends bool) string {
 		return fmt.Sprintf(

@@ -120,7 +120,8 @@ func TestUncoveredServicesAreNamed(t *testing.T) {
 	billed := map[string]string{
 		machinesService: "", "Amazon Kinesis": "curfew does not read it", "Tax": "curfew does not read it",
 		"Amazon Redshift": "nothing of it was found", "Amazon DynamoDB": "it could not be read",
-		// A search cluster is no database of RDS, and what is listed with RDS is billed by others.
+		// A search cluster is no database of RDS, and some services that RDS lists are billed by
+		// others.
 		databaseService: "nothing of it was found", searchService: "", documentService: "",
 		// An EFS file system says nothing of FSx, and a machine without an address nothing of VPC.
 		"Amazon Elastic File System": "", "Amazon FSx": "nothing of it was found",

@@ -24,7 +24,7 @@ var (
 	ErrRefused = errors.New("the Session Manager plugin could not connect")
 )
 
-// pluginRefused begins what the plugin prints, with exit code 0, when it cannot connect.
+// pluginRefused begins the output of the plugin, with exit code 0, when it cannot connect.
 const pluginRefused = "Cannot perform start session"
 
 // Attachment is how the plugin is run.
@@ -33,8 +33,8 @@ type Attachment struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Environ  []string
-	// Terminal is true if In is the terminal of the person: what is typed there, Ctrl-C too, is
-	// the connection's. Otherwise no signal of the terminal reaches the plugin.
+	// Terminal is true if In is the terminal of the person: the connection gets all input, Ctrl-C
+	// too. Otherwise no signal of the terminal reaches the plugin.
 	Terminal bool
 	// Started is called once the plugin runs; it may be nil.
 	Started func()
@@ -45,8 +45,8 @@ type Attachment struct {
 // pluginPatience is how long a plugin that is told to end may take.
 const pluginPatience = 5 * time.Second
 
-// Attach runs the plugin over a connection until it ends or ctx does; then it is ctx's error.
-// The plugin's exit code says nothing: what it prints, and what AWS shows, do.
+// Attach runs the plugin over a connection until it ends or ctx does; then it is ctx's error. The
+// plugin's exit code says nothing: its output and AWS's state do.
 func (c *Connector) Attach(ctx context.Context, p Plugin, o *Opened, a Attachment) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -118,7 +118,7 @@ func (c *Connector) watch(ctx context.Context, o *Opened, every time.Duration, s
 	stop(ErrStreamDead)
 }
 
-// lastLines passes what is written on and keeps the last of it.
+// lastLines passes output on and keeps its last lines.
 type lastLines struct {
 	to io.Writer
 

@@ -90,8 +90,8 @@ func countsMachines(g types.AutoScalingGroup) bool {
 	return true
 }
 
-// scalingPolicies counts what changes each group's size, by demand or by schedule, and
-// says whether all of it could be read.
+// scalingPolicies counts the policies and schedules of each group's size. readable is false if some
+// could not be read.
 func (p *place) scalingPolicies(ctx context.Context) (perGroup map[string]int, readable bool) {
 	perGroup = map[string]int{}
 	byDemand := pages(ctx, func(token *string) (*string, error) {

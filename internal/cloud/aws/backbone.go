@@ -119,8 +119,7 @@ func ReadBackbone(values map[string]string) (*Backbone, error) {
 	return &b, nil
 }
 
-// Backbone reads the backbone of a region. It is an error that says what to do where there is
-// none.
+// Backbone reads the backbone of a region. Without one, the error names the remedy.
 func (l *Launcher) Backbone(ctx context.Context, region string) (*Backbone, error) {
 	l.mu.Lock()
 	b, ok := l.backbones[region]

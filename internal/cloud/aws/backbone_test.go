@@ -43,8 +43,8 @@ func TestReadBackbone(t *testing.T) {
 	}
 }
 
-// TestBackboneContract holds the parameters that are read against those that the module
-// writes and the document lists; test/terraform does it with what Terraform makes of the module.
+// TestBackboneContract: the parameters that are read equal those that the module writes and the
+// document lists; test/terraform applies the module with Terraform.
 func TestBackboneContract(t *testing.T) {
 	read := func(file, pattern string) map[string]string {
 		t.Helper()

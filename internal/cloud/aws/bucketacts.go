@@ -124,8 +124,7 @@ func captured(into *[]byte) func(*middleware.Stack) error {
 	}
 }
 
-// sending puts these bytes into the place of what the SDK would write, before it adds
-// checksum and signature.
+// sending replaces the body of the SDK by these bytes before checksum and signature are added.
 func sending(body []byte) func(*middleware.Stack) error {
 	send := func(ctx context.Context, in middleware.SerializeInput, next middleware.SerializeHandler) (
 		middleware.SerializeOutput, middleware.Metadata, error,
@@ -164,7 +163,7 @@ func (s *site) putLifecycle(ctx context.Context, name string, l bucketLifecycle)
 	return failed("put the lifecycle of bucket "+name, err)
 }
 
-// bucketTask reads what a task puts, and the lifecycle of its bucket as it is now.
+// bucketTask reads the change of a task, and the lifecycle of its bucket as it is now.
 func (s *site) bucketTask(ctx context.Context, t action.Task) (put change.Change, now bucketLifecycle, err error) {
 	if put, err = decoded[change.Change](t, t.Step.Params); err != nil {
 		return put, now, err
@@ -201,7 +200,7 @@ func putBucketLifecycle(ctx context.Context, s *site, t action.Task) (string, er
 	return "", s.putLifecycle(ctx, t.Ref.ID, bucketLifecycle{[]byte(put.Document), put.Arguments.MinimumSize})
 }
 
-// lookBucketLifecycle compares what S3 returns with what was put as documents.
+// lookBucketLifecycle compares S3's lifecycle with the one that was put, as documents.
 func lookBucketLifecycle(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
 	put, now, err := s.bucketTask(ctx, t)
 	if err != nil || !now.has(put) {

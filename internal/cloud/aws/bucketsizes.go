@@ -73,8 +73,8 @@ func (s *bucketSize) total() int64 {
 	return n
 }
 
-// bucketSizes reads what CloudWatch says the buckets hold. A bucket that it does not
-// know is absent: it is empty, new, or its metrics could not be read.
+// bucketSizes returns the sizes of buckets by CloudWatch. A bucket without metrics is absent: it is
+// empty, new, or its metrics could not be read.
 func (p *place) bucketSizes(ctx context.Context, buckets []string) map[string]*bucketSize {
 	wanted := map[string][]string{} // storage types by bucket
 	for _, b := range buckets {

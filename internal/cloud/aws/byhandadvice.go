@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// byPerson returns the commands of what only a person carries out, with those that take it
-// back; none where no command does it.
+// byPerson returns the commands for changes that only a person carries out, with those that undo
+// them; none if no command does it.
 func (h *hand) byPerson() []string {
 	switch h.Kind {
 	case inventory.KindInstance:

@@ -22,8 +22,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// BindingHeader carries what a presigned identity is for. It is signed, so that the same
-// call proves nothing about anything else.
+// BindingHeader carries the purpose of a presigned identity. It is signed, so that the same call
+// proves nothing about anything else.
 const BindingHeader = "X-Curfew-Binding"
 
 // Bounds of proofs.

@@ -34,7 +34,7 @@ func (e *RefusedError) Error() string {
 	return e.API + " is not among the calls that read an account; it was not made"
 }
 
-// tally counts calls and what the provider charges for.
+// tally counts calls and charged units.
 type tally struct {
 	mu    sync.Mutex
 	calls map[*Operation]*round.Calls
@@ -83,10 +83,9 @@ func units(input any) int {
 	return 1
 }
 
-// guard returns what the calls of every client that reads pass through: an operation
-// that is not known to only read is refused before anything is sent. Each attempt waits
-// for its turn under the limit and is counted: a retry is a request that the provider sees
-// and charges too.
+// guard returns the middleware of every reading client: an operation that is not known to only read
+// is refused before anything is sent. Each attempt waits for its turn under the limit and is
+// counted: a retry is a request that the provider sees and charges too.
 func guard(service string, t *tally, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewReadOnly", func(ctx context.Context, input any) (func(time.Time), error) {
 		api := service + ":" + awsmiddleware.GetOperationName(ctx)
@@ -99,7 +98,7 @@ func guard(service string, t *tally, limit limit) func(*middleware.Stack) error 
 	})
 }
 
-// attemptsKey finds in a call's context what is told of each attempt.
+// attemptsKey is the context key of the observer of attempts.
 type attemptsKey struct{}
 
 // guarded returns what lets a call pass only where check does, and makes each of its

@@ -40,7 +40,7 @@ import (
 // ties the client's type to every interface that the struct around it reaches, and the linker
 // then keeps all methods of the client (2,437 of EC2) once anything looks a method up by name.
 type clients struct {
-	// config returns the configuration of a service's client, with what guards its calls.
+	// config returns the configuration of a service's client, with its guard.
 	config func(service string) awssdk.Config
 
 	appscaling, autoscaling, classic, cloudwatch, costs, dynamodb, ec2, ecr, efs, eks, elasticache, elb, fsx, iam,

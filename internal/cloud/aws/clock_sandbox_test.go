@@ -21,7 +21,7 @@ func (d dating) Do(r *http.Request) (*http.Response, error) {
 	return out, err
 }
 
-// TestReadsProviderClock: what was read tells the time by which it was answered.
+// TestReadsProviderClock: an observation has the time of the provider's answers.
 func TestReadsProviderClock(t *testing.T) {
 	actingCloud(t)
 	t.Setenv("AWS_CA_BUNDLE", "")

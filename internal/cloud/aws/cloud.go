@@ -30,8 +30,8 @@ import (
 // cloudName is the name of this cloud in identities.
 const cloudName = "aws"
 
-// Options configure what is read, and how. The zero Options read the configured region of the
-// account that the configured credentials belong to.
+// Options select the accounts and regions to read, and how. The zero Options read the configured
+// region of the account that the configured credentials belong to.
 type Options struct {
 	// Regions to read; empty: the configured region. The one name "all" stands for
 	// every region that each account has enabled.
@@ -57,12 +57,10 @@ type Options struct {
 	ListPages int
 	// Tags maps tags to owners; the zero mapping means the default one.
 	Tags inventory.TagMapping
-	// Size returns what is known of a machine type, such as price.Book.Size, for types that
-	// EC2 does not describe: those of managed services, and all where it may not be asked.
-	// Nil knows none.
+	// Size returns the size of a machine type, such as price.Book.Size, for types that EC2 does not
+	// describe: those of managed services, and all if EC2 may not be asked. Nil knows none.
 	Size func(machineType string) inventory.Size
-	// Bills keeps what Cost Explorer said, so that it is asked once a day; nil asks in
-	// each scan.
+	// Bills keeps Cost Explorer's answers, so that it is asked once a day; nil asks in each scan.
 	Bills BillKeeper
 	// HTTP is the client that carries the calls; nil means the SDK's.
 	HTTP awssdk.HTTPClient
@@ -117,7 +115,7 @@ func New(ctx context.Context, o Options) (*Cloud, error) {
 		config.WithSharedConfigProfile(o.Profile),
 		config.WithRetryer(newRetryer),
 		config.WithAppID("curfew"),
-		config.WithLogger(logging.Nop{}), // what goes wrong is returned
+		config.WithLogger(logging.Nop{}), // errors are returned
 		func(l *config.LoadOptions) error {
 			if o.HTTP != nil {
 				l.HTTPClient = o.HTTP
@@ -151,7 +149,7 @@ func New(ctx context.Context, o Options) (*Cloud, error) {
 	return c, nil
 }
 
-// newRetryer retries what the SDK retries.
+// newRetryer returns the SDK's retryer with the module's settings.
 func newRetryer() awssdk.Retryer {
 	return retryer{retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts = maxAttempts

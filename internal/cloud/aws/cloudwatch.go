@@ -71,14 +71,14 @@ type batch struct {
 	series   []series
 }
 
-// perCall is how many statistics fit a call so that the answer fits one page, at most
-// what a call takes.
+// perCall returns the number of statistics of a call whose answer fits one page, at most
+// CloudWatch's maximum.
 func (b *batch) perCall() int {
 	periods := int((b.to.Sub(b.from) + b.period - 1) / b.period)
 	return min(maxQueries, max(1, maxDatapoints/max(1, periods)))
 }
 
-// calls divides the series into what goes into one call each.
+// calls divides the series among calls.
 func (b *batch) calls() [][]series {
 	limit := b.perCall()
 	var out [][]series
@@ -94,7 +94,7 @@ func (b *batch) calls() [][]series {
 	return out
 }
 
-// measured is the outcome of reading batches: what could not be read, and why.
+// measured is the outcome of reading batches: the unread parts with their reasons.
 type measured struct {
 	mu     sync.Mutex
 	err    error

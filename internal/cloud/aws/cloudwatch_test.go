@@ -15,8 +15,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestCallsContainEverySeries divides any series into calls: none is lost or cut in two, all
-// stay in order, and no call is over what CloudWatch takes unless one series alone is.
+// TestCallsContainEverySeries divides any series into calls: none is lost or cut in two, all stay
+// in order, and no call exceeds CloudWatch's limits unless one series alone does.
 func TestCallsContainEverySeries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := batch{to: now, period: time.Hour}
@@ -75,7 +75,7 @@ func hours(values ...float64) []point {
 // fortnight is two weeks.
 var fortnight = usage.Interval{From: now.Add(-14 * 24 * time.Hour), To: now}
 
-// testMeters returns meters of a made-up place, a machine and what is read of it.
+// testMeters returns meters of a fictitious place with a machine and its subject.
 func testMeters() (*meters, *inventory.Resource, *subject) {
 	p := &place{scan: &scan{cloud: &Cloud{}}, region: "us-east-1", account: &account{id: "1"}}
 	m := p.meters(fortnight)

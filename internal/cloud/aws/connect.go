@@ -36,7 +36,7 @@ type Connector struct {
 	clients clientCache[string]
 }
 
-// Connector returns what connects to machines. It makes no call.
+// Connector returns a [Connector] for the machines of c. It makes no call.
 func (c *Cloud) Connector() *Connector {
 	return &Connector{cloud: c, limits: c.limits()}
 }

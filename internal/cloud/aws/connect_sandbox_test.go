@@ -28,7 +28,7 @@ import (
 // patience is how long these tests wait, on a machine that does much else.
 const patience = 2 * time.Minute
 
-// connecting starts a machine with tags and returns what connects to it.
+// connecting starts a machine with tags and returns a connector to it.
 func connecting(t *testing.T, version string, tags map[string]string) (c *aws.Connector, machine, log string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -240,8 +240,8 @@ func TestForwardedPort(t *testing.T) {
 	}
 }
 
-// TestReadsOwnerAndLeftoverConnections: whose a machine is, and what of a connection is left after
-// its process was killed.
+// TestReadsOwnerAndLeftoverConnections reads the owner of a machine, and the connections left by a
+// killed process.
 func TestReadsOwnerAndLeftoverConnections(t *testing.T) {
 	c, machine, _ := connecting(t, ssmplugin.New, map[string]string{
 		inventory.TagSession: "s1", aws.TagPerson: "AIDAANA",

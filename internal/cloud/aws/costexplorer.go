@@ -35,18 +35,18 @@ type accountBill struct {
 	planned, reserved bool
 }
 
-// Cost Explorer's name of what machines cost, and its record types of what commitments
-// cover of it.
+// Cost Explorer's name for the cost of machines, and its record types for usage that commitments
+// cover.
 const (
 	machinesService = "Amazon Elastic Compute Cloud - Compute"
 	plannedRecord   = "SavingsPlanCoveredUsage"
 	reservedRecord  = "DiscountedUsage"
 )
 
-// BillKeeper keeps what Cost Explorer said of an account. Each request costs a cent, and
-// the bill until yesterday changes little within a day.
+// BillKeeper keeps Cost Explorer's answers about an account. Each request costs a cent, and the
+// bill until yesterday changes little within a day.
 type BillKeeper interface {
-	// Bill returns what was kept of an account last; nil is nothing.
+	// Bill returns the last kept answer about an account; nil if there is none.
 	Bill(account string) []byte
 	KeepBill(account string, doc []byte) error
 }
@@ -60,7 +60,7 @@ type keptBill struct {
 	Reserved bool                `json:"reserved"`
 }
 
-// keptBill returns what was kept of the account for the same days.
+// keptBill returns the kept bill of the account for the same days.
 func (p *place) keptBill(start, end time.Time) (accountBill, bool) {
 	keeper := p.scan.cloud.options.Bills
 	if keeper == nil {
@@ -100,8 +100,8 @@ func (p *place) keep(b accountBill) {
 	}
 }
 
-// billedCosts asks Cost Explorer what the account itself was billed, linked accounts
-// left out, so that several accounts add up. It asks once a day where answers are kept.
+// billedCosts asks Cost Explorer for the bill of the account itself, linked accounts left out, so
+// that several accounts add up. It asks once a day if answers are kept.
 func (p *place) billedCosts(ctx context.Context) {
 	end := p.now().Truncate(24 * time.Hour)
 	bill := accountBill{
@@ -205,8 +205,8 @@ func (s *scan) sharedCommitments() {
 	}
 }
 
-// total adds up what accounts were billed; nil when nothing of it is known. Each service is
-// rounded once, so that the total is the sum of its parts.
+// total adds up the bills of accounts; nil if none is known. Each service is rounded once, so that
+// the total is the sum of its parts.
 func (s *scan) total(accounts int) (*round.Billed, error) {
 	if len(s.billed) == 0 {
 		return nil, nil

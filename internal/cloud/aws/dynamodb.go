@@ -47,8 +47,7 @@ func (p *place) tables(ctx context.Context) {
 	})
 }
 
-// fillTable reads what capacity is provisioned, that of the indexes with it. A table on
-// demand has none.
+// fillTable reads the provisioned capacity, with that of the indexes. A table on demand has none.
 func fillTable(d *inventory.Table, t *types.TableDescription) {
 	d.OnDemand = t.BillingModeSummary != nil && t.BillingModeSummary.BillingMode == types.BillingModePayPerRequest
 	if d.OnDemand {

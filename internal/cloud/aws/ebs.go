@@ -55,7 +55,7 @@ func (p *place) volume(v types.Volume) *inventory.Resource {
 	}
 	switch v.VolumeType {
 	case types.VolumeTypeGp3, types.VolumeTypeIo1, types.VolumeTypeIo2:
-		d.IOPS = int64(awssdk.ToInt32(v.Iops)) // for gp2 it is only what its size gives
+		d.IOPS = int64(awssdk.ToInt32(v.Iops)) // for gp2 it follows from the size
 	}
 	for _, a := range v.Attachments {
 		if id := awssdk.ToString(a.InstanceId); id != "" && a.State != types.VolumeAttachmentStateDetached {

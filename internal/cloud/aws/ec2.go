@@ -222,9 +222,9 @@ var platforms = map[string]string{
 	"windows with sql server":  "windows-sql",
 }
 
-// platformOf returns the platform of a machine. EC2 always gives details; an implementation of its
-// API may leave them out, and then what is not Windows by its other attribute is taken for Linux,
-// which is assumed.
+// platformOf returns the platform of a machine. EC2 always gives details; other implementations of
+// its API may leave them out, and then a machine that is not Windows by its other attribute is
+// assumed to be Linux.
 func platformOf(i types.Instance) (name string, assumed bool) {
 	switch details := awssdk.ToString(i.PlatformDetails); {
 	case details != "":

@@ -79,8 +79,8 @@ type targets struct {
 	unknown      bool // the health of a group could not be read
 }
 
-// targets reads what is behind each load balancer, by its ARN, and says whether the
-// target groups could be listed.
+// targets reads the targets of each load balancer, by its ARN, and reports whether the target groups
+// could be listed.
 func (p *place) targets(ctx context.Context) (map[string]*targets, bool) {
 	var groups []types.TargetGroup
 	err := pages(ctx, func(token *string) (*string, error) {
@@ -163,7 +163,7 @@ func (p *place) balancerTags(ctx context.Context, arns []string) map[string]map[
 	return tags
 }
 
-// lastOf returns what follows the last separator.
+// lastOf returns the part after the last separator.
 func lastOf(s, separator string) string {
 	return s[strings.LastIndex(s, separator)+len(separator):]
 }

@@ -130,8 +130,8 @@ func canceled(ctx context.Context) bool { return ctx.Err() != nil }
 // maxReason is how long the provider's words may get in a blind spot.
 const maxReason = 200
 
-// reason says in one line why a call failed: the code and what the service said of
-// it, or how the connection failed.
+// reason returns the reason of a failed call in one line: the code with the service's message, or
+// the failure of the connection.
 func reason(err error) (code, detail string) {
 	var api smithy.APIError
 	var dns *net.DNSError
@@ -193,8 +193,8 @@ func oneLine(s string) string {
 	return s + "…"
 }
 
-// wrapped returns what was attempted, the kind of failure, and the provider's words
-// in one line.
+// wrapped returns an error with the attempt, the kind of failure, and the provider's words in one
+// line.
 func wrapped(attempt string, err error) error {
 	code, detail := reason(err)
 	if detail != "" {

@@ -101,7 +101,7 @@ func BenchmarkRecheckOfAFleet(b *testing.B) {
 	}
 }
 
-// tallied counts what is opened and handed over.
+// tallied counts opened sinks and delivered samples.
 type tallied map[inventory.Ref]int
 
 func (t tallied) open(r *inventory.Resource, _ usage.SourceInfo) usage.Sink {

@@ -129,7 +129,7 @@ const opening = 1024
 func speaks(service, operation string, asked *smithyhttp.Request, body *bufio.Reader) bool {
 	text, err := body.Peek(opening)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return true // the SDK says what went wrong
+		return true // the SDK reports the failure
 	}
 	kind := ""
 	if asked != nil {
@@ -175,13 +175,13 @@ func root(text string) string {
 }
 
 // unclear is the error for an answer that lacks the resource requested by name: its state is
-// unknown. The service has a word of its own for what is not there.
+// unknown, because the service has another answer for resources that do not exist.
 func unclear(attempt string) error {
 	return fmt.Errorf("%s: %w: the answer does not hold it, and does not say that it is gone", attempt,
 		inventory.ErrUnavailable)
 }
 
-// twice asks again for what is not there: only what is missing twice is gone.
+// twice asks again for a missing resource: only one that is missing twice is gone.
 func twice[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	v, err := ask()
 	if !errors.Is(err, inventory.ErrNotFound) {

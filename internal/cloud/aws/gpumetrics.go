@@ -47,7 +47,7 @@ var insightsMeters = map[string]usage.Signal{
 	"node_neuroncore_utilization": usage.GPUUtil,
 }
 
-// signalOf returns the signal that a metric is of, and what makes its unit of the metric's.
+// signalOf returns the signal of a metric, and the factor from the metric's unit to the signal's.
 func signalOf(name string) (signal usage.Signal, scale float64, ok bool) {
 	if signal, ok := insightsMeters[name]; ok {
 		return signal, 1, true
@@ -94,7 +94,7 @@ const maxSources = 8
 // name is a set that names the machine only.
 type gpuSources map[string][]metric
 
-// size returns what is known of a machine type.
+// size returns the size of a machine type.
 func (c *Cloud) size(machine string) inventory.Size {
 	if c.options.Size == nil {
 		return inventory.Size{}
@@ -116,9 +116,9 @@ func (c *Cloud) gpuMemory(machine string) (bytes float64, known bool) {
 // cores returns how many virtual CPUs a machine type has, 0 when unknown.
 func (c *Cloud) cores(machine string) int { return int(c.size(machine).MilliCPUs.Or(0) / 1000) }
 
-// gpus adds the series of the GPUs of machines. Where the metrics can be listed, only
-// those that exist are read, each GPU on its own; where they cannot, what the agent
-// publishes for the machine as a whole is tried.
+// gpus adds the series of the GPUs of machines. If the metrics can be listed, only existing ones
+// are read, each GPU on its own; if not, the metrics of the agent for the machine as a whole are
+// tried.
 func (m *meters) gpus(ctx context.Context, machines []*subject) {
 	byID := make(map[string]*inventory.Resource, len(machines))
 	for _, s := range machines {

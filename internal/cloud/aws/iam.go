@@ -66,8 +66,8 @@ func bucketARNs(partition string, names []string) []string {
 const (
 	tagIs   = "aws:ResourceTag/"
 	tagKeys = "aws:TagKeys"
-	// createAction is the call that makes what is tagged; only ec2:CreateTags knows it, and only
-	// then (EC2 User Guide, "Grant permission to tag EC2 resources during creation").
+	// createAction is the call that creates the tagged resource; only ec2:CreateTags knows it, and
+	// only then (EC2 User Guide, "Grant permission to tag EC2 resources during creation").
 	createAction = "ec2:CreateAction"
 	// ignoringCase is how curfew compares the values of its own tags as well.
 	ignoringCase = "StringEqualsIgnoreCase"
@@ -77,16 +77,16 @@ const (
 type Grants struct {
 	// Partition is the account's partition: "aws", "aws-cn" or "aws-us-gov".
 	Partition string
-	// Governed are tags besides curfew:managed=true: what has all tags of an element may be ended.
-	// The value "*" is any.
+	// Governed are tags besides curfew:managed=true: a resource with all tags of an element may be
+	// ended. The value "*" is any.
 	Governed []map[string]string
 	// Buckets are the names of buckets whose lifecycle and tags may be changed. IAM knows no tags
 	// of most buckets, and never which of them PutBucketTagging writes.
 	Buckets []string
 }
 
-// deciding are the tags by which IAM decides what may be ended, or who may connect. The acting role
-// can write none of them, nor those of [Grants.Governed], on what is there already.
+// deciding are the tags by which IAM decides which resources may be ended, or who may connect. The
+// acting role can write none of them, nor those of [Grants.Governed], on existing resources.
 var deciding = []string{
 	inventory.TagInstallation, inventory.TagLifetime, inventory.TagManaged, TagPerson, inventory.TagSession,
 }

@@ -46,9 +46,9 @@ type LaunchOptions struct {
 	DiskGiB int64
 }
 
-// Launcher starts and ends the machines of sessions in the account of the credentials. It
-// makes the calls in [LaunchCalls] and no others. It is safe for concurrent use, and
-// remembers nothing but what a backbone is.
+// Launcher starts and ends the machines of sessions in the account of the credentials. It makes the
+// calls in [LaunchCalls] and no others. It is safe for concurrent use, and keeps no state except
+// the backbones.
 type Launcher struct {
 	cloud   *Cloud
 	options LaunchOptions
@@ -62,13 +62,13 @@ type Launcher struct {
 
 var _ session.Launcher = (*Launcher)(nil)
 
-// Launcher returns what starts sessions. It makes no call.
+// Launcher returns a [Launcher] of sessions. It makes no call.
 func (c *Cloud) Launcher(o LaunchOptions) *Launcher {
 	return &Launcher{cloud: c, options: o, limits: c.limits(), backbones: map[string]*Backbone{}}
 }
 
-// launchClasses are the classes of what EC2 answers to a launch (API Reference, "Error codes
-// for the Amazon EC2 API").
+// launchClasses are the classes of EC2's errors at a launch (API Reference, "Error codes for the
+// Amazon EC2 API").
 var launchClasses = map[string]error{
 	"InsufficientInstanceCapacity": session.ErrCapacity, "InsufficientCapacity": session.ErrCapacity,
 	"InsufficientHostCapacity": session.ErrCapacity,

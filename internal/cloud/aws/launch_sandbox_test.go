@@ -38,8 +38,8 @@ var launchImage string
 // zones are those of the backbone.
 var zones = []string{launchRegion + "a", launchRegion + "b"}
 
-// backbone makes what sessions share, as terraform/backbone does, and returns its security
-// group.
+// backbone creates the shared resources of sessions, as terraform/backbone does, and returns its
+// security group.
 func backbone(tb testing.TB) string {
 	tb.Helper()
 	api := ec2.NewFromConfig(scratch.Config(launchRegion))
@@ -252,7 +252,7 @@ func launchOf(id string, p session.Pool, nodes int) session.Launch {
 		}}
 }
 
-// end removes what a test launched.
+// end removes the machines of a test.
 func end(t *testing.T, l *aws.Launcher, id string) {
 	t.Helper()
 	found, err := l.Find(t.Context(), "launches", id)
@@ -342,7 +342,7 @@ func TestImageIsPinned(t *testing.T) {
 	}
 }
 
-// TestMachinesOfSessions: what EC2 is asked for, and holds of it.
+// TestMachinesOfSessions checks the requests to EC2 and the resulting machines.
 func TestMachinesOfSessions(t *testing.T) {
 	group := backbone(t)
 	l := newLauncher(t, nil)
@@ -492,7 +492,7 @@ func told(t *testing.T, api *ec2.Client, machines []session.Machine, host sessio
 	}
 }
 
-// TestUserDataIsBounded: what EC2 would not take is refused before it is asked.
+// TestUserDataIsBounded: user data that is too large for EC2 is refused before the call.
 func TestUserDataIsBounded(t *testing.T) {
 	backbone(t)
 	want := launchOf("long", session.Pool{
@@ -508,7 +508,7 @@ func TestUserDataIsBounded(t *testing.T) {
 	}
 }
 
-// TestNoBackbone: without one nothing is launched, and what to do is said.
+// TestNoBackbone: without a backbone nothing is launched, and the error names the remedy.
 func TestNoBackbone(t *testing.T) {
 	l := newLauncher(t, func(o *aws.LaunchOptions) { o.Regions = []string{"sa-east-1"} })
 	if _, err := l.Pools(t.Context(), oneMachine("g6.xlarge")); err == nil ||

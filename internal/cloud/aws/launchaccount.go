@@ -52,7 +52,7 @@ func (l *Launcher) Account(ctx context.Context) (account, userID string, err err
 	return known.account, known.userID, nil
 }
 
-// accountOf is the account of the configured credentials, in what is said about them.
+// accountOf is the placeholder for the account of the configured credentials in messages.
 var accountOf account
 
 // known is the account that was named last; empty before anyone asked.
@@ -73,8 +73,8 @@ func (l *Launcher) regions() ([]string, error) {
 	return nil, errors.New("sessions need regions by name: set sessions.regions in curfew.yaml")
 }
 
-// Regions are the regions with a backbone in which a specification may run, the preferred
-// first. It is an error that says what to do where there is none.
+// Regions returns the regions with a backbone in which a specification may run, the preferred
+// first. Without one, the error names the remedy.
 func (l *Launcher) Regions(ctx context.Context, s *spec.Spec) ([]string, error) {
 	all, err := l.regions()
 	if err != nil {

@@ -81,8 +81,8 @@ func guardLaunches(service string, limit limit) func(*middleware.Stack) error {
 	})
 }
 
-// decided retries what the SDK retries, but for answers that a pool has no machine: those
-// are for whoever chooses the pool.
+// decided is the SDK's retryer, except for answers that a pool has no machine: the caller chooses
+// another pool.
 type decided struct{ awssdk.Retryer }
 
 // IsErrorRetryable reports whether the answer says nothing of the pool and may be another one.

@@ -90,9 +90,9 @@ trap - EXIT
 exec "$run" "$CURFEW_HOST" "$agent" "$HOME" "$AWS_REGION"
 `
 
-// userData is the script that a machine runs when it starts: it writes what the host is told,
-// with the number of its node, and starts the agent. All nodes get the same; each asks the
-// metadata service which one it is. It holds no secret.
+// userData returns the script that a machine runs when it starts: it writes the configuration of
+// the host with the number of its node, and starts the agent. All nodes get the same script; each
+// asks the metadata service for its number. It holds no secret.
 func (l *Launcher) userData(want session.Launch) (string, error) {
 	h := want.Host
 	h.WholeMachine = true

@@ -19,7 +19,7 @@ func tagFilter(key, value string) types.Filter {
 	return types.Filter{Name: awssdk.String("tag:" + key), Values: []string{value}}
 }
 
-// of are the filters for what belongs to a session of an installation; of all: "".
+// of returns the filters for the resources of a session of an installation; of all sessions: "".
 func of(installation, id string) []types.Filter {
 	out := []types.Filter{tagFilter(inventory.TagInstallation, installation)}
 	if id != "" {

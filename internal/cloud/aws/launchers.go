@@ -22,7 +22,7 @@ const (
 )
 
 // latestAndDefault are the versions of launch templates that can be read of all templates at once.
-// "$Default" is also what starts where no version is named (EC2 API reference,
+// "$Default" is also used if no version is named (EC2 API reference,
 // "DescribeLaunchTemplateVersions", "LaunchTemplateSpecification").
 var latestAndDefault = []string{"$Latest", "$Default"}
 
@@ -40,10 +40,10 @@ const publicParameters = "resolve:ssm:/aws/service/"
 // templateVersion is a version of a launch template, which references name by id or by name.
 type templateVersion struct{ template, version string }
 
-// launchersScan collects what starts machines in a region, and from what.
+// launchersScan collects the launchers of machines in a region, by image and snapshot.
 type launchersScan struct {
 	*place
-	// by names what starts machines from an image or a snapshot, by its id.
+	// by holds the names of the launchers of an image or a snapshot, by its id.
 	by map[string][]string
 	// read are the versions of templates that were read, wanted those that groups and fleets name.
 	read   map[templateVersion]bool
@@ -52,10 +52,10 @@ type launchersScan struct {
 	complete bool
 }
 
-// readLaunchers reads what starts machines without anybody naming an image: launch templates in
-// their latest and default version and in those that Auto Scaling groups and fleets name, launch
-// configurations, fleets and spot fleets. EC2 lets an image of theirs be deregistered, and then
-// none of them starts a machine any more.
+// readLaunchers reads the resources that start machines by themselves: launch templates in their
+// latest and default version and in those that Auto Scaling groups and fleets name, launch
+// configurations, fleets and spot fleets. EC2 lets their images be deregistered, and then none of
+// them starts a machine any more.
 func (p *place) readLaunchers(ctx context.Context) {
 	s := &launchersScan{place: p, by: map[string][]string{}, read: map[templateVersion]bool{}, complete: true}
 	s.templates(ctx, &ec2.DescribeLaunchTemplateVersionsInput{Versions: latestAndDefault})
@@ -75,7 +75,7 @@ func (s *launchersScan) failed(ctx context.Context, api string, err error) {
 	s.place.failed(ctx, api, err)
 }
 
-// add notes what starts machines from an image or with a disk of a snapshot.
+// add notes a launcher of an image or of a disk from a snapshot.
 func (s *launchersScan) add(id *string, name string) {
 	if k := awssdk.ToString(id); k != "" && !slices.Contains(s.by[k], name) {
 		s.by[k] = append(s.by[k], name)
@@ -105,7 +105,7 @@ func (s *launchersScan) templates(ctx context.Context, in *ec2.DescribeLaunchTem
 	}
 }
 
-// template notes what a version of a launch template starts machines from. A template that names
+// template notes the image and snapshots of a version of a launch template. A template that names
 // its image by a parameter is read once more by itself, because only then EC2 resolves it.
 func (s *launchersScan) template(v types.LaunchTemplateVersion, all bool) {
 	id, number := awssdk.ToString(v.LaunchTemplateId), fmt.Sprint(awssdk.ToInt64(v.VersionNumber))

@@ -119,7 +119,7 @@ func TestAgentIsChecked(t *testing.T) {
 			if !tc.runs {
 				return
 			}
-			// Started again, it runs what is there, and asks no one.
+			// Started again, it runs the installed program without a call.
 			if err := errors.Join(os.Remove(filepath.Join(root, "started")), os.Remove(filepath.Join(bin, "curl")),
 				os.Remove(filepath.Join(bin, "aws"))); err != nil {
 				t.Fatal(err)
@@ -275,7 +275,7 @@ func TestAddressesAndRequestsGo(t *testing.T) {
 		})
 	}
 	l := newLauncher(t, nil)
-	for end := time.Now().Add(time.Minute); ; { // what was cancelled may take a while
+	for end := time.Now().Add(time.Minute); ; { // a canceled resource may take a while
 		left, err := l.Leftovers(t.Context(), "launches", "rest-gone")
 		if err != nil {
 			t.Fatal(err)

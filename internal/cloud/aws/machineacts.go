@@ -110,7 +110,7 @@ func isRoot(i types.Instance, m types.InstanceBlockDeviceMapping) bool {
 	return name != "" && awssdk.ToString(m.DeviceName) == name
 }
 
-// unmanaged refuses what a manager would replace, or misses when it is gone.
+// unmanaged refuses a machine that a manager would replace, or would miss.
 func unmanaged(noun, id string, operator *types.OperatorResponse, tags []types.Tag) error {
 	if m := managerOf(operator, tags); m != (inventory.Manager{}) {
 		return refusal("group-member", "%s %s belongs to %s: only its manager changes it", noun, id, m)
@@ -152,7 +152,7 @@ func (p *place) mayEnd(ctx context.Context, i types.Instance, do policy.Do) erro
 		(i.HibernationOptions == nil || !awssdk.ToBool(i.HibernationOptions.Configured)) {
 		return refusal("not-enabled", "machine %s was not launched with hibernation", id)
 	}
-	// what was there was lost when it stopped
+	// its data was lost when it stopped
 	if do.LosesInstanceStore() || stateOf(i) == types.InstanceStateNameStopped {
 		return nil
 	}
@@ -323,8 +323,8 @@ func lookStopped(ctx context.Context, s *site, t action.Task) (action.Progress, 
 	return action.NotDone, "", nil
 }
 
-// lookTerminated believes what EC2 says: that a machine is terminated, or, an hour
-// later, twice that it knows of none.
+// lookTerminated confirms a termination if EC2 reports it, or if EC2, an hour later, twice knows no
+// such machine.
 func lookTerminated(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
 	i, err := twice(ctx, func() (types.Instance, error) { return s.meant(ctx, t) })
 	switch {
@@ -342,8 +342,8 @@ func lookTerminated(ctx context.Context, s *site, t action.Task) (action.Progres
 	return action.NotDone, "", nil
 }
 
-// startMachine starts what was stopped. Where there is no machine to have, it stays
-// stopped and the error is inventory.ErrNoCapacity.
+// startMachine starts a stopped machine. Without capacity it stays stopped, and the error is
+// inventory.ErrNoCapacity.
 func startMachine(ctx context.Context, s *site, t action.Task) error {
 	i, err := s.machine(ctx, t.Ref.ID)
 	if err != nil {

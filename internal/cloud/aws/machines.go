@@ -16,8 +16,8 @@ import (
 // typesPage is how many machine types are asked for at once: the largest page.
 const typesPage = 100
 
-// describeTypes fills in the size of machines from EC2's description of their types.
-// Where that cannot be read, the options say what is known.
+// describeTypes fills in the size of machines from EC2's description of their types, or from the
+// options if that cannot be read.
 func (p *place) describeTypes(ctx context.Context, machines []*inventory.Resource) {
 	var names []string
 	for _, r := range machines {
@@ -224,8 +224,8 @@ func backupOf(tags map[string]string) inventory.Manager {
 	return inventory.Manager{}
 }
 
-// managerOf returns what manages a machine or a disk: a service that says so, or the
-// first manager whose tag it has.
+// managerOf returns the manager of a machine or a disk: a service that says so, or the first
+// manager whose tag it has.
 func managerOf(operator *types.OperatorResponse, tags []types.Tag) inventory.Manager {
 	if operator != nil && awssdk.ToBool(operator.Managed) {
 		return inventory.Manager{Kind: inventory.ManagerService, Name: awssdk.ToString(operator.Principal)}

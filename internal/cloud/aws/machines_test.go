@@ -88,7 +88,7 @@ func TestSizeOfMachineTypes(t *testing.T) {
 	}
 }
 
-// TestDescribesAHundredTypesACall: what EC2 leaves out, or refuses to say, the options say.
+// TestDescribesAHundredTypesACall: types that EC2 leaves out, or refuses, come from the options.
 func TestDescribesAHundredTypesACall(t *testing.T) {
 	var calls []int
 	denied := false

@@ -96,7 +96,7 @@ func measurable(r *inventory.Resource) bool {
 	return false
 }
 
-// measure reads what was measured of a place's resources.
+// measure reads the usage of a place's resources.
 func (p *place) measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
 	open func(*inventory.Resource, usage.SourceInfo) usage.Sink) {
 	m := p.meters(iv)
@@ -166,8 +166,8 @@ func stepOf(window time.Duration) time.Duration {
 	return step
 }
 
-// periodOf is the time that one point stands for within an interval: what is wanted, in
-// whole minutes, or what its length calls for, and never less than CloudWatch keeps.
+// periodOf returns the time of one point within an interval: as asked, in whole minutes, or by its
+// length, and never less than CloudWatch keeps.
 func periodOf(iv usage.Interval) time.Duration {
 	length := iv.To.Sub(iv.From)
 	if iv.Step <= 0 {
@@ -183,8 +183,8 @@ func periodOf(iv usage.Interval) time.Duration {
 	return (iv.Step + kept - 1) / kept * kept
 }
 
-// slowest is the longest pause between two points of a metric that is reported regularly:
-// EC2's basic monitoring. What comes less often is read as what it is, with gaps.
+// slowest is the longest pause between two points of a metric that is reported regularly: EC2's
+// basic monitoring. Rarer points are read with their gaps.
 const slowest = 5 * time.Minute
 
 // cadence is the time between the points of a series that was asked for in finer steps than
@@ -211,14 +211,14 @@ func batchOf(to time.Time, span, period time.Duration) batch {
 	return batch{from: to.Add(-span).Truncate(period), to: to, period: period}
 }
 
-// meters collects what is to be read of a place.
+// meters collects the series to read of a place.
 type meters struct {
 	place                  *place
 	usual, daily, reserved batch
 	subjects               []*subject
 }
 
-// meters begins to collect what is to be read within an interval.
+// meters begins to collect the series of an interval.
 func (p *place) meters(iv usage.Interval) *meters {
 	return &meters{
 		place: p, usual: batchOf(iv.To, iv.To.Sub(iv.From), periodOf(iv)), daily: batchOf(iv.To, natSpan, natStep),
@@ -267,9 +267,8 @@ func (m *meters) subject(r *inventory.Resource, b *batch, since time.Time) *subj
 	return s
 }
 
-// batches returns what is to be asked for. A resource's series are adjacent, so that
-// few of its points wait for the others: only when all series of a resource were answered
-// are its sinks opened.
+// batches returns the requests. A resource's series are adjacent, so that few of its points wait
+// for the others: its sinks are opened once all its series were answered.
 func (m *meters) batches(open func(*inventory.Resource, usage.SourceInfo) usage.Sink) []batch {
 	for _, s := range m.subjects {
 		if len(s.series) == 0 {
@@ -289,7 +288,7 @@ func (m *meters) batches(open func(*inventory.Resource, usage.SourceInfo) usage.
 	return []batch{m.usual, m.daily, m.reserved}
 }
 
-// hold keeps what was read of a series.
+// hold keeps the points of a series.
 func (s *subject) hold(x measurement, data [][]point) {
 	at := moments(data)
 	r := run{gpu: x.gpu, signal: x.signal, step: cadence(s.batch.period, at)}
@@ -301,7 +300,7 @@ func (s *subject) hold(x measurement, data [][]point) {
 	s.held = append(s.held, r)
 }
 
-// handOver opens a subject's sinks and gives them what is held, one subject at a time.
+// handOver opens a subject's sinks and delivers its points, one subject at a time.
 func (s *scan) handOver(x *subject, open func(*inventory.Resource, usage.SourceInfo) usage.Sink) {
 	s.handing.Lock()
 	defer s.handing.Unlock()
@@ -361,9 +360,8 @@ func (s *subject) gauge(gpu string, signal usage.Signal, scale float64, stat str
 	s.series = append(s.series, x)
 }
 
-// counter adds a series of amounts in each step, added up over several metrics. Where
-// only some of them have a step, what they have proves activity when it is more than
-// nothing, and nothing else.
+// counter adds a series of amounts in each step, summed over several metrics. If only some of them
+// have a step, a positive sum proves activity, and no sum proves rest.
 func (s *subject) counter(signal usage.Signal, metrics ...metric) {
 	s.counterOf(signal, len(metrics), metrics...)
 }
@@ -422,8 +420,8 @@ var balancerMetrics = map[string]struct{ namespace, name, dimension string }{
 	classicType:   {"AWS/ELB", "RequestCount", "LoadBalancerName"},
 }
 
-// answeredMetrics count what an application load balancer answers by itself, without a
-// target; its requests do not (Application Load Balancer guide, "CloudWatch metrics").
+// answeredMetrics count the requests that an application load balancer answers by itself, without a
+// target; its request metrics do not (Application Load Balancer guide, "CloudWatch metrics").
 var answeredMetrics = []string{"HTTP_Redirect_Count", "HTTP_Fixed_Response_Count"}
 
 func (m *meters) loadBalancer(r *inventory.Resource, d *inventory.LoadBalancer) {
@@ -496,7 +494,7 @@ const maxHosts = 64
 
 func (m *meters) trainingJob(r *inventory.Resource, d *inventory.TrainingJob) {
 	if r.Type == "" {
-		return // of several types, or of one that could not be read: what idles cannot be told
+		return // of several types, or of one that could not be read: the idle type is not known
 	}
 	since := r.CreatedAt
 	if d.StartedAt.After(since) {

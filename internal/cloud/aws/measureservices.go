@@ -60,8 +60,8 @@ func (m *meters) database(r *inventory.Resource) {
 	}
 }
 
-// table reads what a table and its indexes consume, which is published only where there is
-// something, and that capacity is provisioned, which is published always.
+// table reads the consumption of a table and its indexes, which is published only if there is some,
+// and their provisioned capacity, which is published always.
 func (m *meters) table(r *inventory.Resource, d *inventory.Table) {
 	s := m.subject(r, &m.usual, r.CreatedAt)
 	if s == nil {

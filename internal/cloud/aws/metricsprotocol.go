@@ -24,7 +24,7 @@ func metricsProtocol(o *cloudwatch.Options) {
 	both := &metricsProtocols{ClientProtocol: o.Protocol, query: awsquery.New(schemas.GraniteServiceVersion20100801)}
 	o.Protocol = both
 	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
-		// Last, so that a call that is made again is one call for what stands before.
+		// Last, so that a repeated call is one call for the middleware before.
 		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("CurfewProtocol", both.call), middleware.After)
 	})
 }

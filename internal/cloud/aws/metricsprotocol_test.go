@@ -25,8 +25,8 @@ func metricsOf(endpoint string) *cloudwatch.Client {
 	return cloudwatch.NewFromConfig(cfg, aws.MetricsProtocol)
 }
 
-// TestReadsMetricsWithoutCBOR reads what was put as a query into another
-// implementation of AWS's API, which knows no CBOR.
+// TestReadsMetricsWithoutCBOR writes metrics by a query into another implementation of AWS's API,
+// which has no CBOR, and reads them.
 func TestReadsMetricsWithoutCBOR(t *testing.T) {
 	at := time.Now().UTC().Truncate(time.Hour).Add(-2 * time.Hour)
 	form := url.Values{

@@ -14,8 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// TestReadsBucketInItsRegion finds a bucket in another region, lists it page by page and
-// reads an object; what is refused or cut short is an error.
+// TestReadsBucketInItsRegion finds a bucket in another region, lists it page by page and reads an
+// object; a refused or truncated answer is an error.
 func TestReadsBucketInItsRegion(t *testing.T) {
 	endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Header.Get("Authorization"), "/eu-west-1/s3/") {

@@ -197,7 +197,7 @@ var lists = []list{
 	{"reserved instances", (*place).reservedInstances, []inventory.Kind{inventory.KindCommitment}},
 }
 
-// inventoryParts lists what is to be listed.
+// inventoryParts returns the parts to list.
 func (s *scan) inventoryParts(accounts []*account) []part {
 	var parts []part
 	for _, p := range s.places {
@@ -239,8 +239,8 @@ func (s *scan) asked(kinds ...inventory.Kind) bool {
 	return s.query.Kinds == nil || slices.ContainsFunc(kinds, func(k inventory.Kind) bool { return s.query.Kinds[k] })
 }
 
-// link fills in what only all lists together say: what needs a snapshot or an image, how large
-// the disks of machines are, and what metrics call things by.
+// link fills in facts that need all lists: the users of snapshots and images, the sizes of the
+// disks of machines, and the names in metrics.
 func (s *scan) link() {
 	for _, p := range s.places {
 		p.name(s.resources)
@@ -279,7 +279,7 @@ func (s *scan) link() {
 	}
 }
 
-// name notes on a place's resources what metrics call them by.
+// name notes on a place's resources their names in metrics.
 func (p *place) name(resources []*inventory.Resource) {
 	hosts := make(map[string][]string, len(p.hosts))
 	shared := map[string]bool{}
@@ -447,7 +447,7 @@ func (p *place) missed(ctx context.Context, api, name string, err error) {
 		name)
 }
 
-// partly notes what is not known of one resource; the same of several is told together.
+// partly notes an unknown fact of one resource; the same fact of several is one note.
 func (p *place) partly(k partialKey, item, name string) {
 	s := p.scan
 	s.mu.Lock()

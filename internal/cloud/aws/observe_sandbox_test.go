@@ -84,7 +84,7 @@ func TestObservesAllResourcesAndOwners(t *testing.T) {
 	}
 }
 
-// find returns what was planted for a rule, as it was seen.
+// find returns the planted resource of a rule, as it was observed.
 func find(t *testing.T, o *round.Observation, rule string) (*inventory.Resource, *usage.Window) {
 	t.Helper()
 	want := ref(truth.Find(rule)[0].Resource)
@@ -207,7 +207,7 @@ func countsWhatWasMade(t *testing.T, o *round.Observation) {
 	}
 }
 
-// without leaves the resources of some kinds, and what hangs on a source, out.
+// without leaves out the resources of some kinds, and facts that depend on a source.
 func without(o *round.Observation, kinds ...inventory.Kind) map[string]*inventory.Resource {
 	out := map[string]*inventory.Resource{}
 	for _, r := range o.Resources {

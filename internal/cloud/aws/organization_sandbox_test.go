@@ -17,8 +17,8 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestOrganization: all active accounts are listed, page by page, those that come and go are
-// followed, and what cannot be listed is an error and never an empty organization.
+// TestOrganization: all active accounts are listed, page by page, added and removed ones are
+// followed, and a failed list is an error and never an empty organization.
 func TestOrganization(t *testing.T) {
 	box, err := sandbox.Start(t.Context(), sandbox.Options{})
 	if err != nil {

@@ -39,7 +39,7 @@ func TestRolesOfMembers(t *testing.T) {
 	}
 }
 
-// TestCentralPolicy: it allows what the service calls from its own account, and nothing else.
+// TestCentralPolicy: it allows the calls of the service from its own account, and nothing else.
 func TestCentralPolicy(t *testing.T) {
 	type said struct {
 		Sid              string

@@ -77,7 +77,7 @@ func (p *place) configured(guard func(*middleware.Stack) error) awssdk.Config {
 // S3 seldom answer to a host for each bucket.
 func pathStyle(o *s3.Options) { o.UsePathStyle = o.BaseEndpoint != nil }
 
-// wants reports whether a resource is among what is read.
+// wants reports whether a resource is to be read.
 func (p *place) wants(kind inventory.Kind, id string) bool {
 	only := p.scan.only
 	return only == nil ||
@@ -87,7 +87,7 @@ func (p *place) wants(kind inventory.Kind, id string) bool {
 // String returns the region, with the account when there are several.
 func (p *place) String() string { return p.in(p.region) }
 
-// in adds the account to what is said of regions, when there are several accounts.
+// in adds the account to the name of a region, if there are several accounts.
 func (p *place) in(regions string) string {
 	if p.scan.many {
 		return regions + " in " + p.account.id

@@ -77,8 +77,8 @@ func TestReadsOutputInPieces(t *testing.T) {
 	}
 }
 
-// TestTypedLineShowsNoMark: what a terminal echoes of the line that is typed first is not taken
-// for what it prints.
+// TestTypedLineShowsNoMark: the terminal's echo of the first typed line is not taken for its
+// output.
 func TestTypedLineShowsNoMark(t *testing.T) {
 	r := newTyped("curfew-0a", nil)
 	if line := r.begin(); strings.Contains(line, "curfew-0a-begin") || strings.Contains(line, "curfew-0a-end") ||

@@ -74,8 +74,8 @@ func TestAddressesThatCostNothing(t *testing.T) {
 	}
 }
 
-// TestTiersHaveThePriceOfTheirClass: what S3 has moved to a colder tier by itself does
-// not cost what the frequent tier does.
+// TestTiersHaveThePriceOfTheirClass: objects that S3 moved to a colder tier by itself have that
+// tier's price.
 func TestTiersHaveThePriceOfTheirClass(t *testing.T) {
 	readings := map[string]point{}
 	for i, storage := range []string{
@@ -439,8 +439,8 @@ func TestCommitmentsOfAnotherAccount(t *testing.T) {
 	}
 }
 
-// TestNamesThatMetricsUse are noted on what is listed: a host's name that two machines have
-// is neither's, and what is of another region is not touched.
+// TestNamesThatMetricsUse: names in metrics are noted on listed resources; a host name of two
+// machines is neither's, and resources of another region are not touched.
 func TestNamesThatMetricsUse(t *testing.T) {
 	s := &scan{}
 	p := &place{scan: s, region: "us-east-1", account: &account{id: "1"}, hosts: map[string]string{},

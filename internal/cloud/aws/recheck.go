@@ -20,7 +20,7 @@ const filterValues = 200
 // unreached is why nothing is known of an account.
 const unreached = "neither the credentials nor a role reach the account"
 
-// relist reads what the resources that are named are, of accounts that are known.
+// relist reads the named resources of known accounts again.
 func (s *scan) relist(ctx context.Context, accounts []*account, refs []inventory.Ref) error {
 	s.only = make(map[inventory.Ref]bool, len(refs))
 	s.commitments = false // not all of them are read
@@ -58,7 +58,7 @@ func (s *scan) relist(ctx context.Context, accounts []*account, refs []inventory
 	return nil
 }
 
-// partsOf lists what has to be listed to see resources of these kinds.
+// partsOf returns the parts to list for resources of these kinds.
 func (s *scan) partsOf(kinds map[*place][]inventory.Kind) []part {
 	var parts []part
 	for p, wanted := range kinds {
@@ -88,9 +88,8 @@ func (s *scan) partsOf(kinds map[*place][]inventory.Kind) []part {
 	return parts
 }
 
-// instancesAgain reads the machines that are wanted, with what protects them. They are
-// asked for by a filter, which leaves out what is gone; asked for by name, one machine
-// that is gone would fail the call for all.
+// instancesAgain reads the wanted machines with their protection. A filter selects them and leaves
+// out those that are gone; asked for by name, one machine that is gone would fail the call for all.
 func (p *place) instancesAgain(ctx context.Context) {
 	var hosts []string
 	var found []*inventory.Resource

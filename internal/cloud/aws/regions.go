@@ -70,7 +70,7 @@ func Partition(regions []string) (string, error) {
 	return cmp.Or(name, partitions[0].name), nil
 }
 
-// checkName refuses what cannot be a region's name.
+// checkName refuses a text that cannot be a region's name.
 func checkName(region string) error {
 	if partitionOf(region) == nil {
 		why := "no region has such a name"

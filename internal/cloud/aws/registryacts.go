@@ -54,7 +54,7 @@ func (p *place) registryNow(ctx context.Context, name string) (repo types.Reposi
 	return repo, awssdk.ToString(now.LifecyclePolicyText), nil
 }
 
-// registry reads the policy of a task's repository and what the task puts.
+// registry reads the policy of a task's repository and the change of the task.
 func (s *site) registry(ctx context.Context, t action.Task) (now string, put change.Change, err error) {
 	if put, err = decoded[change.Change](t, t.Step.Params); err != nil {
 		return "", put, err

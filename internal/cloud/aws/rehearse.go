@@ -28,7 +28,7 @@ func rehearsed(ctx context.Context, api string, input any) bool {
 	return ok
 }
 
-// arguments prints what a call is made with, without what is not set.
+// arguments prints the set parameters of a call.
 func arguments(input any) string {
 	text, err := json.Marshal(input)
 	var all any

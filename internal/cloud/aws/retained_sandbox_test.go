@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// listed returns what the scratch account has of some kinds, by its id, with the blind spots.
+// listed returns the resources of some kinds in the scratch account, by id, with the blind spots.
 func listed(t *testing.T, kinds ...inventory.Kind) (map[string]*inventory.Resource, []inventory.BlindSpot) {
 	t.Helper()
 	c, err := aws.New(t.Context(), aws.Options{Regions: []string{"us-east-1"}, RequestsPerSecond: 10_000, Size: size})

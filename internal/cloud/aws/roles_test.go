@@ -161,8 +161,9 @@ func TestMemberRoles(t *testing.T) {
 	}
 }
 
-// checkTagging: any tag may be written but those by which IAM decides, and those only on what the
-// same call makes. EC2 would take a call without keys as one that removes all tags.
+// checkTagging: any tag may be written except those by which IAM decides, which may be written only
+// on resources that the same call creates. EC2 would take a call without keys as one that removes
+// all tags.
 func checkTagging(t *testing.T, check func(string, *iam.Policy, iam.Request, bool), action string, p *iam.Policy,
 	persistent map[string]string) {
 	t.Helper()

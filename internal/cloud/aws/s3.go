@@ -336,8 +336,8 @@ func (s *versionSum) add(v types.ObjectVersion, now time.Time, retentionDays int
 	}
 }
 
-// noncurrent adds up what replaced and deleted versions hold, up to the bound; nil when
-// they cannot be read. A default retention counts from when a version was made.
+// noncurrent sums the sizes of replaced and deleted versions, up to the bound; nil if they cannot
+// be read. A default retention counts from when a version was made.
 func (p *place) noncurrent(ctx context.Context, bucket string, retentionDays int) *versionSum {
 	sum := &versionSum{classes: map[string]int64{}}
 	in := &s3.ListObjectVersionsInput{Bucket: &bucket, MaxKeys: awssdk.Int32(objectsPage)}

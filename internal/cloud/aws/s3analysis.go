@@ -114,7 +114,7 @@ func readAnalysis(r io.Reader, id string) (*analysis, error) {
 	return sumAnalysis(groups, newest)
 }
 
-// sumAnalysis adds up the groups of the newest day, and what was read before it.
+// sumAnalysis adds up the groups of the newest day, and the reads before it.
 func sumAnalysis[K comparable](groups map[K]ageGroup, newest time.Time) (*analysis, error) {
 	a := &analysis{day: newest, older: map[int]inventory.Stored{}, read: map[int]int64{}}
 	aged := inventory.Stored{}
@@ -214,8 +214,8 @@ func analysisRow(row []string, column map[string]int) (g ageGroup, id string, er
 	return g, id, nil
 }
 
-// analyzed takes the ages of what a listing did not reach from the exports of Storage Class
-// Analysis, where a bucket has them: of the whole bucket, and of top-level prefixes.
+// analyzed takes the ages of objects that a listing did not reach from the exports of Storage Class
+// Analysis, if a bucket has them: of the whole bucket, and of top-level prefixes.
 func (p *place) analyzed(ctx context.Context, bucket string, l *listing) {
 	in := &s3.ListBucketAnalyticsConfigurationsInput{Bucket: &bucket}
 	reads := 0
@@ -227,7 +227,7 @@ func (p *place) analyzed(ctx context.Context, bucket string, l *listing) {
 		}
 		for _, c := range out.AnalyticsConfigurationList {
 			of, ok := analyzedPrefix(c)
-			// what was seen itself counts
+			// the listing itself takes precedence
 			if f := l.byPrefix[of]; !ok || of != "" &&
 				(f == nil || f.Complete || l.ruled(of)) || reads >= maxAnalyses {
 				continue
@@ -313,7 +313,7 @@ func (p *place) export(ctx context.Context, bucket string, c types.AnalyticsConf
 	return a, nil
 }
 
-// ruled reports whether a lifecycle rule may move some of what is under a prefix.
+// ruled reports whether a lifecycle rule may move some objects under a prefix.
 func (l *listing) ruled(prefix string) bool {
 	for i := range l.rules {
 		if at := l.rules[i].prefix; strings.HasPrefix(prefix, at) || strings.HasPrefix(at, prefix) {

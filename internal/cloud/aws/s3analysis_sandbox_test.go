@@ -113,7 +113,7 @@ func TestReadsAgesFromStorageClassAnalysis(t *testing.T) {
 		t.Errorf("the whole bucket: %+v by %q, %v", w, b.AgesSource, blind)
 	}
 	analyze("raw", "raw/", yesterday)
-	analyze("deep", "raw/deep/", yesterday) // is part of what a listing keeps apart
+	analyze("deep", "raw/deep/", yesterday) // within a prefix that a listing separates
 	if b, _ := list(); !raw(b).Complete || raw(b).OlderThan[90].Bytes != 3*gib || !raw(b).Newest.IsZero() ||
 		!strings.HasSuffix(b.ListedBy, ", "+by) {
 		t.Errorf("a prefix: %+v by %q", raw(b), b.ListedBy)

@@ -30,8 +30,8 @@ const analysisRows = `11-19-2026,all,,STANDARD,000-014,10,5,100,20,3,0.2,,
 
 func mib(n float64) int64 { return int64(n * (1 << 20)) }
 
-// TestParsesStorageClassAnalysis: the newest day counts, reads of 30 days are added up, and what
-// no age group has is small. A header is not needed, and may have another order.
+// TestParsesStorageClassAnalysis: the newest day counts, reads of 30 days are added up, and objects
+// in no age group are small. A header is not needed, and may have another order.
 func TestParsesStorageClassAnalysis(t *testing.T) {
 	want := &analysis{day: time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC),
 		total: inventory.Stored{
@@ -77,8 +77,8 @@ func TestParsesStorageClassAnalysis(t *testing.T) {
 	}
 }
 
-// FuzzAnalysis: reading an export ends, and what it tells is consistent: nothing is
-// negative, and what is older is part of what is younger.
+// FuzzAnalysis: reading an export ends, and its result is consistent: nothing is negative, and
+// older objects are part of younger ages.
 func FuzzAnalysis(f *testing.F) {
 	f.Add(analysisHeader + analysisRows)
 	f.Add(analysisRows)

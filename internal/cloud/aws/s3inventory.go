@@ -17,8 +17,7 @@ import (
 const (
 	// inventoryAge is how old the newest inventory may be: one that is made weekly.
 	inventoryAge = 8 * day
-	// inventoryBytes bounds what is read of one inventory, compressed: about ten million
-	// objects.
+	// inventoryBytes bounds the compressed bytes read of one inventory: about ten million objects.
 	inventoryBytes = 512 << 20
 	// manifestBytes bounds a manifest.
 	manifestBytes = 8 << 20
@@ -37,7 +36,7 @@ type manifest struct {
 	} `json:"files"`
 }
 
-// errNoInventory is returned when an inventory does not tell what is asked.
+// errNoInventory is returned if an inventory lacks a needed column.
 var errNoInventory = errors.New("it lacks size, date or class of some objects")
 
 // errNotRecent is returned when there is no inventory of the last days: it is paused, or the first

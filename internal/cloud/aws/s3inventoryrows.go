@@ -123,7 +123,7 @@ func parquetRows(r io.Reader, _ string, add func([]types.Object) string) (err er
 		}
 	}()
 	in, size := bytes.NewReader(data), int64(len(data))
-	// The library allocates what the footer claims to take.
+	// The library allocates the size that the footer claims.
 	if tail := 8; len(data) < tail || int64(binary.LittleEndian.Uint32(data[len(data)-tail:])) > size {
 		return errors.New("an inventory's file is not valid Parquet: it may be cut short")
 	}

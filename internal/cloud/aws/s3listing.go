@@ -27,7 +27,7 @@ const (
 	maxPrefixes = 200
 )
 
-// ages are the days for which a listing says what is older.
+// ages are the days by which a listing counts older objects.
 var ages = []int{30, 90, 180}
 
 // listing is the result of a bounded listing of a bucket.
@@ -53,8 +53,8 @@ type prefix struct {
 	after   string           // the last key seen; the listing goes on behind it
 }
 
-// largeFactor is how many times the bound of calls the listing of a bucket has that holds
-// largeBucket or more: what can be saved there is worth the calls.
+// largeFactor multiplies the bound of calls for the listing of a bucket of largeBucket or more: its
+// possible saving is worth the calls.
 const (
 	largeFactor = 20
 	largeBucket = 1 << 40
@@ -264,7 +264,7 @@ func (l *listing) open() []*prefix {
 	return out
 }
 
-// prefixes returns what was seen, by name.
+// prefixes returns the listed prefixes, by name.
 func (l *listing) prefixes() []inventory.Prefix {
 	out := make([]inventory.Prefix, 0, len(l.byPrefix))
 	for _, name := range slices.Sorted(maps.Keys(l.byPrefix)) {

@@ -16,9 +16,9 @@ import (
 // yearDays is how many days a year of a retention has.
 const yearDays = 365
 
-// protection reads what keeps a bucket's versions from being deleted: Object Lock and replication.
-// Both take versioning (Amazon S3 User Guide, "Locking objects with Object Lock", "Requirements for
-// replication"), so a bucket that never had it has neither.
+// protection reads the protection of a bucket's versions from deletion: Object Lock and
+// replication. Both need versioning (Amazon S3 User Guide, "Locking objects with Object Lock",
+// "Requirements for replication"), so a bucket that never had it has neither.
 func (p *place) protection(ctx context.Context, name string, d *inventory.Bucket) {
 	if versioned, known := d.Versioned.Get(); known && !versioned {
 		d.ObjectLock = inventory.Known(inventory.ObjectLock{})

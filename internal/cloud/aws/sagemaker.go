@@ -202,8 +202,8 @@ var endpointStates = map[types.EndpointStatus]inventory.State{
 	types.EndpointStatusUpdateRollbackFailed: inventory.StateRunning,
 }
 
-// endpoint reads the machines behind an endpoint: how many from the endpoint itself,
-// of what type from its configuration.
+// endpoint reads the machines behind an endpoint: their number from the endpoint itself, their type
+// from its configuration.
 func (p *place) endpoint(ctx context.Context, e types.EndpointSummary) *inventory.Endpoint {
 	d := &inventory.Endpoint{}
 	name := awssdk.ToString(e.EndpointName)

@@ -86,9 +86,9 @@ func iamTags(tags map[string]string) []types.Tag {
 // machineTrust lets EC2 alone hand the role to a machine.
 const machineTrust = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"Service":"ec2.amazonaws.com"}}]}`
 
-// makeRole makes the role of a session's machines, with the machine policy both as what it may
-// and as its boundary, and returns the ARN of its instance profile. Each call may be repeated:
-// what is there already is checked and used. [session.ErrNoRole] where IAM refuses it.
+// makeRole creates the role of a session's machines, with the machine policy both as its
+// permissions and as its boundary, and returns the ARN of its instance profile. Each call may be
+// repeated: an existing role is checked and used. [session.ErrNoRole] if IAM refuses it.
 func (l *Launcher) makeRole(ctx context.Context, want session.Launch, b *Backbone) (profile string, err error) {
 	tags, err := roleTags(want)
 	if err != nil {
@@ -223,7 +223,7 @@ const (
 )
 
 // unseenProfile reports whether EC2 refused a launch because it does not see the instance profile
-// yet, or not its role: IAM shows what is new to other services some seconds later (IAM User
+// yet, or not its role: IAM shows new resources to other services some seconds later (IAM User
 // Guide, "Changes that I make are not always immediately visible").
 func unseenProfile(err error) bool {
 	if !is(err, "InvalidParameterValue") {
@@ -432,8 +432,8 @@ const (
 	ofName         = "${aws:PrincipalTag/" + session.TagName + "}"
 )
 
-// MachinePolicy returns the statements of the machine policy: what the role of a session may,
-// and its boundary. A prefix ends with a slash, so that the session "demo" is not "demo2".
+// MachinePolicy returns the statements of the machine policy: the permissions of the role of a
+// session, and its boundary. A prefix ends with a slash, so that the session "demo" is not "demo2".
 func MachinePolicy(n MachineNames) []Statement {
 	control := n.Sessions + "/sessions/control/" + ofSession + "/"
 	work := n.Sessions + "/sessions/work/" + ofInstallation + "/" + ofName + "/"

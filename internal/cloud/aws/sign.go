@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 )
 
-// Signer returns what signs requests to Amazon Managed Prometheus with the credentials of a
-// profile. The credentials are looked up at the first request.
+// Signer returns a function that signs requests to Amazon Managed Prometheus with the credentials
+// of a profile. The credentials are looked up at the first request.
 func Signer(profile, region string, now func() time.Time) func(ctx context.Context, r *http.Request,
 	bodySHA256 string) error {
 	signer := v4.NewSigner()

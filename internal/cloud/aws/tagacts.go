@@ -77,8 +77,8 @@ func planTags(ctx context.Context, s *site, r *inventory.Resource, do policy.Do)
 	}, nil
 }
 
-// tagged reads a resource with its tags; without them it is a refusal, because what is
-// not known cannot be restored.
+// tagged reads a resource with its tags; without them it is a refusal, because unknown tags cannot
+// be restored.
 func (s *site) tagged(ctx context.Context, ref inventory.Ref) (*inventory.Resource, error) {
 	if ref.Kind == inventory.KindBucket {
 		return s.taggedBucket(ctx, ref.ID)
@@ -118,7 +118,7 @@ func (p *place) taggedBucket(ctx context.Context, name string) (*inventory.Resou
 	return r, nil
 }
 
-// tagTask reads a task's resource and what its tags are to be.
+// tagTask reads a task's resource and its wanted tags.
 func (s *site) tagTask(ctx context.Context, t action.Task) (now map[string]string, put tagParams, former formerTags,
 	err error) {
 	if put, err = decoded[tagParams](t, t.Step.Params); err != nil {

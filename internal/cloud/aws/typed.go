@@ -18,7 +18,7 @@ import (
 // ErrNoAnswer is a connection on which the machine's shell did not answer in time.
 var ErrNoAnswer = errors.New("the shell of the machine did not answer")
 
-// Bounds of what is typed. A terminal takes lines of at most 4,095 bytes.
+// Bounds of typed input. A terminal takes lines of at most 4,095 bytes.
 const (
 	typedLine   = 1024
 	beginWithin = 90 * time.Second
@@ -74,7 +74,7 @@ func (c *Connector) Type(ctx context.Context, p Plugin, o *Opened, a Attachment,
 	}
 	cause := context.Cause(typing)
 	stop(nil)
-	<-typed //nolint:errcheck // what could not be typed shows in the result
+	<-typed //nolint:errcheck // an error of typing shows in the result
 	code, done := t.result()
 	switch {
 	case done:
@@ -89,7 +89,7 @@ func (c *Connector) Type(ctx context.Context, p Plugin, o *Opened, a Attachment,
 	return 0, err
 }
 
-// typed reads what a terminal shows: noise, the line that begins, the output of the script, the
+// typed parses the output of a terminal: noise, the line that begins, the output of the script, the
 // word that ends it.
 type typed struct {
 	word  string
@@ -182,7 +182,7 @@ func (t *typed) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// noise leaves out what comes before the script.
+// noise leaves out the output before the script.
 func (t *typed) noise() {
 	mark := []byte(t.word + "-begin")
 	at := bytes.Index(t.buffer, mark)
@@ -199,7 +199,7 @@ func (t *typed) noise() {
 	close(t.begun)
 }
 
-// output passes on what is not the word that ends it: at once, so that a line is seen when it is
+// output passes on everything but the word that ends it: at once, so that a line is seen when it is
 // written.
 func (t *typed) output() {
 	mark := []byte(t.word + "-end:")

@@ -106,7 +106,7 @@ func everyDay(i, j int, op *aws.Operation) bool {
 }
 
 // TestReportsEveryUnansweredCall lets each call of an audit fail, in every way in which a call
-// yields no answer, and compares what is missing with what is named. make test-slow
+// yields no answer, and compares the missing facts with the named ones. make test-slow
 // SUITE=unanswered tries all of them.
 func TestReportsEveryUnansweredCall(t *testing.T) {
 	all := os.Getenv("CURFEW_SLOW") != ""

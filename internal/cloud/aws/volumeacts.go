@@ -16,8 +16,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// actionTag marks what an action made with the action's key. EC2 takes no idempotency
-// token for snapshots; by the tag one is found again.
+// actionTag marks the resources of an action with the action's key. EC2 takes no idempotency token
+// for snapshots; the tag finds them again.
 const actionTag = "curfew:action"
 
 // sourceTag names the resource that a snapshot was made of.

@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestWatchingCountsCallsOfAPass holds what a pass is said to cost against the calls of a scan of
-// such machines.
+// TestWatchingCountsCallsOfAPass: the stated cost of a pass equals the calls of a scan of such
+// machines.
 func TestWatchingCountsCallsOfAPass(t *testing.T) {
 	f := wire.Fleet{Machines: 100, GPUs: 8, Type: "p4d.24xlarge", Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	o, _ := readFleet(t, f, aws.Options{Size: func(string) inventory.Size {
@@ -50,8 +50,8 @@ func (k *kept) KeepBill(account string, doc []byte) error {
 	return k.err
 }
 
-// TestQueriesCostExplorerOnceADay: a second scan of the day shows the same and asks nothing;
-// the next day asks again; what cannot be read back, or kept, is asked again.
+// TestQueriesCostExplorerOnceADay: a second scan of the day shows the same and asks nothing; the
+// next day asks again; an answer that cannot be read back, or kept, is asked for again.
 func TestQueriesCostExplorerOnceADay(t *testing.T) {
 	morning := time.Date(2026, 11, 21, 1, 0, 0, 0, time.UTC)
 	k := &kept{docs: map[string][]byte{}}

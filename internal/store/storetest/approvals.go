@@ -184,8 +184,8 @@ var approvals = []test{
 	}},
 }
 
-// admissions admits actions that need an approval: what a cap defers uses none up, and what
-// has lost its approval is not written.
+// admissions admits actions that need an approval: an action that a cap defers uses none, and an
+// action that lost its approval is not written.
 func admissions(t *testing.T, b *Backend) {
 	asked := func(id string) *action.Approval {
 		r := request(id)

@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// lines reads what a query matches.
+// lines reads the entries that match a query.
 func lines(t *testing.T, b *Backend, q action.Query) []action.Entry {
 	t.Helper()
 	var out []action.Entry

@@ -347,8 +347,8 @@ func importForever(ctx context.Context, s bill.Store, out io.Writer) error {
 	}
 }
 
-// killedImport kills an import in the middle: what is kept is one statement, whole, and
-// not older than the last that was told.
+// killedImport kills an import in the middle: the stored statement is whole, and not older than the
+// last confirmed one.
 func killedImport(t *testing.T, b *Backend) {
 	p := spawn(t, b, Job{Do: "import"})
 	p.begin(t)

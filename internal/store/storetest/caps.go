@@ -155,7 +155,7 @@ var caps = []test{
 	}},
 }
 
-// limits admits batches one after another and says what must come of the last.
+// limits admits batches one after another and checks the result of the last.
 func limits(t *testing.T, b *Backend) {
 	type ask struct {
 		n      int           // machines

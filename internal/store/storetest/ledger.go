@@ -55,8 +55,8 @@ func everything(by ...ledger.Dimension) ledger.SumQuery {
 	return ledger.SumQuery{By: by, Since: noon.AddDate(-1, 0, 0), Until: noon.AddDate(1, 0, 0)}
 }
 
-// sight returns a round at a time and what it saw: some of eight resources of two
-// regions and kinds, not all of which were listed whole.
+// sight returns a round at a time with its observations: some of eight resources of two regions and
+// kinds, not all of which were listed whole.
 func sight(random *rand.Rand, at time.Time) (ledger.Round, []ledger.Observation) {
 	r := ledger.Round{Account: payer, At: at, Source: "scan"}
 	var all []ledger.Observation
@@ -97,7 +97,7 @@ func sight(random *rand.Rand, at time.Time) (ledger.Round, []ledger.Observation)
 	return r, all
 }
 
-// sights returns rounds of two days with what they saw, the same each time.
+// sights returns rounds of two days with their observations, the same each time.
 func sights() (rounds []ledger.Round, observations [][]ledger.Observation) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 14 {

@@ -13,8 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/snapshot"
 )
 
-// Some values of what lists are filtered by; texts that differ in case are put in order by
-// their bytes.
+// Some values for the filters of lists; texts that differ in case are ordered by their bytes.
 var (
 	listAccounts = []string{"1", "10", "2", "9"}
 	listRegions  = []string{"us-east-1", "US-east-1", "eu-west-1"}
@@ -32,7 +31,7 @@ func maybe[T any](r *rand.Rand, from []T) (v T) {
 	return v
 }
 
-// scopeOf draws a scope, and inScope says by the plain meaning of its words what it selects.
+// scopeOf draws a scope, and inScope evaluates it by the plain meaning of its words.
 func scopeOf(r *rand.Rand) snapshot.Query {
 	q := snapshot.Query{
 		Account: maybe(r, listAccounts), Region: maybe(r, listRegions), Kind: maybe(r, listKinds), TeamMapping: "m",

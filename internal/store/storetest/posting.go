@@ -94,7 +94,7 @@ var partsInOrder = cmp.Transformer("parts", func(parts []ledger.Part) map[ledger
 	return out
 })
 
-// nonzero leaves out what came to nothing: corrections that took all of it back.
+// nonzero leaves out sums of zero: corrections that reversed all of it.
 func nonzero(sums []ledger.Sum) []ledger.Sum {
 	return slices.DeleteFunc(sums, func(s ledger.Sum) bool {
 		return s.Sums == ledger.Sums{} && s.Unknown == ledger.Sums{}

@@ -26,8 +26,7 @@ type Job struct {
 // capOfProcesses is how many actions the processes may be admitted together.
 const capOfProcesses = 9
 
-// Work carries out a job, begins when a line comes in, and writes what it did, a line
-// each, after it was committed.
+// Work runs a job, begins when a line comes in, and writes a line for each committed step.
 func Work(ctx context.Context, b *Backend, job Job, in io.Reader, out io.Writer) error {
 	fmt.Fprintln(out, "ready")
 	if _, err := bufio.NewReader(in).ReadString('\n'); err != nil {
@@ -182,8 +181,8 @@ var processes = []test{
 	{"killed in the middle of an import leave the old period or the new one", killedImport},
 }
 
-// killed kills writers at any time, while another goes on, and checks that what they
-// had been told is there, whole, and that the survivors were not held up.
+// killed kills writers at any time, while another continues, and checks that every confirmed write
+// is there, whole, and that the survivors were not held up.
 func killed(t *testing.T, b *Backend) {
 	told := map[string]int64{}
 	read := func(p *process, n int) {
@@ -244,8 +243,8 @@ func killed(t *testing.T, b *Backend) {
 	must(after.Actions.Admit(t.Context(), batch("after")))(t)
 }
 
-// note takes down what a writer was told. A line is one write to a pipe, so that none
-// is ever cut off.
+// note records a confirmation of a writer. A line is one write to a pipe, so that none is ever cut
+// off.
 func note(t *testing.T, told map[string]int64, line string) {
 	t.Helper()
 	var id string

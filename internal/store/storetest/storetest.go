@@ -51,7 +51,7 @@ type test struct {
 	run  func(t *testing.T, b *Backend)
 }
 
-// outliving is a test of what outlives a process.
+// outliving is a test of state that outlives a process.
 func outliving(run func(t *testing.T, b *Backend)) func(t *testing.T, b *Backend) {
 	return func(t *testing.T, b *Backend) {
 		if b.inMemory {
@@ -83,9 +83,9 @@ func Run(t *testing.T, open func(t *testing.T) *Backend) {
 	}, open)
 }
 
-// RunInMemory holds an action.Store that one process has for itself, and that ends with
-// it, against what the suite asks of one. Connections at the same time are goroutines;
-// tests of what outlives a process are skipped and say so.
+// RunInMemory tests an action.Store that belongs to one process and ends with it against the suite.
+// Connections at the same time are goroutines; tests of state that outlives a process are skipped
+// and say so.
 func RunInMemory(t *testing.T, open func(t *testing.T) action.Store) {
 	t.Helper()
 	run(t, ofActions, func(t *testing.T) *Backend {
