@@ -213,9 +213,9 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptIdle holds that an adopted machine ends after its idle time, by the policy that is
-// shipped for it and in the steps of the ladder: measured, warned, looked at again, stopped,
-// confirmed, and taken back. What works, and what was not measured, goes on.
+// TestAdoptIdle: an adopted machine ends after its idle time, by the shipped policy and in the
+// steps of the ladder: measured, warned, verified again, stopped, confirmed, and undone. A machine
+// that works, or was not measured, continues.
 func TestAdoptIdle(t *testing.T) {
 	l := newLadder(t)
 	l.who = "ana"
@@ -301,7 +301,8 @@ func TestAdoptIdle(t *testing.T) {
 	}
 }
 
-// TestUndoneAdoptionEndsSession holds that what undo gives back is a session no more and is left alone.
+// TestUndoneAdoptionEndsSession: an undone adoption is no session any more, and the machine is left
+// alone.
 func TestUndoneAdoptionEndsSession(t *testing.T) {
 	l := newLadder(t)
 	l.who = "ana"
@@ -328,7 +329,7 @@ func TestUndoneAdoptionEndsSession(t *testing.T) {
 	}
 }
 
-// TestAdoptDown holds that down stops the machine, and what keeps it from that.
+// TestAdoptDown: down stops the machine, unless one of several reasons prevents it.
 func TestAdoptDown(t *testing.T) {
 	l := newLadder(t)
 	l.who = "ana"

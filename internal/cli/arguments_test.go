@@ -31,7 +31,7 @@ func mostOperands(use string) (n int, repeated bool) {
 			strings.TrimLeft(word, "[("),
 			"-",
 		) {
-			break // flags, and what follows them
+			break // flags and their values
 		}
 		if word != "|" && word != "[flags]" {
 			n++

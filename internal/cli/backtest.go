@@ -38,7 +38,7 @@ type backtestFlags struct {
 	fleet       replay.FleetOptions
 }
 
-// addTrace adds the flags that say what is replayed and what a restart costs.
+// addTrace adds the flags of the trace and of the cost of a restart.
 func (f *backtestFlags) addTrace(fl *pflag.FlagSet) {
 	fl.StringVar(&f.trace, "trace", "", "recorded usage (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`, or - for a pipe")
 	fl.StringVar(&f.columns, "map", "", "columns of the trace under other names: `resource=pod,time=t_s`")

@@ -44,8 +44,8 @@ func lastPart(key string) string {
 	return strings.ToLower(key[strings.LastIndexAny(key, "/:")+1:])
 }
 
-// differ returns what two divisions of a bill disagree on by more than the rounding of its
-// lines to nano-dollars. Keys that cost nothing are in neither.
+// differ returns the differences between two divisions of a bill beyond the rounding of its lines
+// to nano-dollars. Keys that cost nothing are in neither.
 func differ(t *testing.T, got, want map[string]string, key func(string) string, lines int) (out []string) {
 	t.Helper()
 	sums := map[string]money.Amount{}
@@ -115,8 +115,8 @@ func (d *desktop) document(into any, args ...string) {
 	}
 }
 
-// randomFOCUS writes a month of FOCUS with what exporters write: costs of twelve digits,
-// corrections, commitments, taxes, credits, and tags in the three spellings.
+// randomFOCUS writes a month of FOCUS as exporters do: costs of twelve digits, corrections,
+// commitments, taxes, credits, and tags in the three spellings.
 func randomFOCUS(t *testing.T, seed uint64, path string) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))

@@ -56,9 +56,9 @@ func amount(t *testing.T, text string) money.Amount {
 	return v
 }
 
-// TestPassesFillLedger lets scans and passes of the policies run on a real AWS API
-// for an hour, and finds in the ledger what the account cost in that time: the same in
-// every division, nothing before the first round, and nothing twice.
+// TestPassesFillLedger lets scans and passes of the policies run on a real AWS API for an hour, and
+// finds the cost of the account in the ledger: the same in every division, nothing before the first
+// round, and nothing twice.
 func TestPassesFillLedger(t *testing.T) {
 	l := newLadder(t)
 	l.pass(40 * time.Minute)
@@ -110,8 +110,8 @@ func TestPassesFillLedger(t *testing.T) {
 		"<svg") {
 		t.Error("the page has no picture")
 	}
-	// Nothing is known of ten hours without a round, except of what the provider says
-	// that it ran throughout.
+	// Ten hours without a round are unknown, except for machines that ran throughout according to
+	// the provider.
 	l.pass(10 * time.Hour)
 	scan()
 	after := l.costs()
@@ -183,8 +183,8 @@ func (l *ladderTest) ended(id string) {
 }
 
 // TestCostsMatchManualSums lets a machine be launched, stopped, started and terminated and a disk
-// grow on a real AWS API, with rounds that see only a part of the account in between, and
-// finds what one computes by hand.
+// grow on a real AWS API, with rounds that see only a part of the account in between, and compares
+// the costs with a computation by hand.
 func TestCostsMatchManualSums(t *testing.T) {
 	s, err := sandbox.Start(t.Context(), sandbox.Options{})
 	if err != nil {
@@ -277,8 +277,8 @@ func TestCostsMatchManualSums(t *testing.T) {
 	}
 }
 
-// TestUnitsByHour: rows and pictures of hours tell them apart, and a picture adds up what
-// several keys cost.
+// TestUnitsByHour: rows and pictures of hours are separate, and a picture sums the costs of several
+// keys.
 func TestUnitsByHour(t *testing.T) {
 	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	row := func(hour int, key string, dollars money.Amount) costs.UnitCost {

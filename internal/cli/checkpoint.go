@@ -188,7 +188,7 @@ There is one snapshot of all ranks, or none if one does not come within --wait.`
 	return c
 }
 
-// twoArgs wants two arguments and says what they are.
+// twoArgs requires two arguments and describes them.
 func twoArgs(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != 2 {

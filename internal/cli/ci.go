@@ -104,8 +104,8 @@ is saved.`,
 }
 
 const (
-	// ciDrain is how long the end of a one-shot session is waited for after an interrupt;
-	// what keeps sessions goes on with it after that.
+	// ciDrain bounds the wait for the end of a one-shot session after an interrupt; its keeper
+	// continues after that.
 	ciDrain = time.Minute
 	// ciCopy is how long the copy of artifacts may take at least, and is left of the lease after it.
 	ciCopy = 5 * time.Minute
@@ -321,9 +321,8 @@ func (a *app) ciKeep(ctx context.Context, all *sessions.Sessions, s session.Sess
 	}
 }
 
-// ciDown ends the session and waits until it is gone: also after an interrupt, and not for
-// long then, because what keeps sessions goes on with it. Work that is not given up is saved and
-// confirmed first.
+// ciDown ends the session and waits until it is gone. After an interrupt it does not wait for long,
+// because the keeper continues. Unless it is discarded, work is saved and confirmed first.
 func (a *app) ciDown(ctx context.Context, all *sessions.Sessions, s session.Session, discard bool) error {
 	wait := downFor
 	if ctx.Err() != nil {

@@ -83,7 +83,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// TestSlowScripts runs the command lines of testdata/slow, which wait for what takes its time.
+// TestSlowScripts runs the command lines of testdata/slow, which wait for slow operations.
 func TestSlowScripts(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("it waits until a session is idle; make test-slow runs it")
@@ -115,7 +115,7 @@ func TestSessionsOnPostgres(t *testing.T) {
 		}})
 }
 
-// standIn serves an AWS account with nothing in it and with what goes wrong there.
+// standIn serves an empty AWS account with faults.
 func standIn(e *testscript.Env, faults ...wire.Fault) (string, error) {
 	s := wire.New(wire.Options{})
 	if err := s.Listen(0); err != nil {
@@ -132,9 +132,9 @@ func standIn(e *testscript.Env, faults ...wire.Fault) (string, error) {
 	return s.URL(), nil
 }
 
-// inProcess gives a command line to curfew in this process, with the environment of the script, and
-// returns its exit code. It saves the start of a process; what a script signals, pipes to or
-// leaves in the background is started with exec.
+// inProcess runs a command line of curfew in this process, with the environment of the script, and
+// returns its exit code. It saves the start of a process; scripts that signal, pipe to or detach a
+// command start it with exec.
 func inProcess(ts *testscript.TestScript, args []string) int {
 	lookup := func(name string) (string, bool) { v := ts.Getenv(name); return v, v != "" }
 	return Run(context.Background(), Process{
@@ -214,7 +214,7 @@ func request(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("nothing about %s waits: %+v", args[0], doc.Requests)
 }
 
-// hold sets $HOLD to what the gate just held: hold NAME, after gate -o json.
+// hold sets $HOLD to the hold of the gate's last decision: hold NAME, after gate -o json.
 func hold(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: hold NAME")

@@ -150,7 +150,8 @@ func (a *app) connect(ctx context.Context, f connectFlags) error {
 	return err
 }
 
-// untilHangup ends with the terminal too, so that what was opened is closed.
+// untilHangup returns a context that ends with the terminal too, so that open connections are
+// closed.
 func (a *app) untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(ctx)
 	if a.Hangups == nil {

@@ -204,7 +204,7 @@ func (r *reached) command(args ...string) *exec.Cmd {
 	return c
 }
 
-// run runs curfew and returns what it printed and its exit code.
+// run runs curfew and returns its output and exit code.
 func (r *reached) run(args ...string) (out, errs string, code int) {
 	r.t.Helper()
 	return r.done(r.command(args...))
@@ -267,7 +267,7 @@ func TestConnectAtAWS(t *testing.T) {
 	t.Run("file", r.with((*reached).file))
 }
 
-// TestConnectBySSH does what needs many connections by a real ssh and sshd.
+// TestConnectBySSH tests many connections with a real ssh and sshd.
 func TestConnectBySSH(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("it makes many connections; make test-slow runs it")
@@ -320,7 +320,7 @@ func (r *reached) commands() {
 	r.nothingOpen(before)
 }
 
-// shell: what is typed reaches the shell of the machine.
+// shell: typed input reaches the shell of the machine.
 func (r *reached) shell() {
 	before, _ := r.open()
 	c := r.command("connect", "demo")
@@ -478,7 +478,7 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// killed: what a process that was killed left open is ended by the next one.
+// killed: the next process closes the connections that a killed one left open.
 func (r *reached) killed() {
 	before, _ := r.open()
 	c := r.command("connect", "demo", "--", "sleep", "1000")
@@ -629,9 +629,9 @@ func bytesOf(random *rand.Rand, n int) []byte {
 	return b
 }
 
-// editors: the entry that an editor connects by works with a real ssh and sshd, for several
-// connections at once; keys are nowhere on a disk; what the person's files had stays; and the
-// entry ends with the session.
+// editors: the entry for editors works with a real ssh and sshd, for several connections at once;
+// keys are nowhere on a disk; the person's files keep their contents; and the entry ends with the
+// session.
 func (r *reached) editors() {
 	r.needsSSH()
 	before, _ := r.open()

@@ -17,9 +17,9 @@ import (
 // shipped is where the ready policies are.
 const shipped = "../../examples/policies"
 
-// TestDemoDay: with the shipped policies, within a simulated day, next to nothing is left
-// of what idle machines cost that may end, and nothing that worked was acted on. What
-// worked is asked of the simulation, not of the document.
+// TestDemoDay: with the shipped policies, within a simulated day, next to nothing remains of the
+// cost of idle machines that may end, and no working machine was acted on. The simulation says
+// which machines worked, not the document.
 func TestDemoDay(t *testing.T) {
 	for _, tc := range []struct {
 		seed uint64

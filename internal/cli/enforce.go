@@ -174,8 +174,8 @@ func (f enforceFlags) again() string {
 	return strings.Join(words, " ") + reaching(f.sourceFlags)
 }
 
-// recorded wires a pass over a trace: what is known at a time is the account, and what it
-// releases is away for those that come after it.
+// recorded wires a pass over a trace: the facts known at a time are the account, and machines that
+// it releases are absent for later passes.
 func (a *app) recorded(ctx context.Context, cfg config.Config, s *store.Store, f enforceFlags, set *policy.Set) (
 	round.Setting, error) {
 	setting, present, err := a.present(ctx, cfg, f.sourceFlags, looking{trace: f.trace, at: f.at, pass: true}, set)

@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestExampleAccount carries examples/account/README.md out: every figure of its table is that of a
-// planner on the files of examples/account, in order, each step on what the one before left.
+// TestExampleAccount runs examples/account/README.md: every figure of its table comes from a
+// planner on the files of examples/account, in order, each step on the rest of the one before.
 func TestExampleAccount(t *testing.T) {
 	d := newDesktop(t)
 	examples, err := filepath.Abs("../../examples")
@@ -75,7 +75,7 @@ func TestExampleAccount(t *testing.T) {
 	plan(&rightsize, "plan rightsize --usage examples/account/evaluation.csv.gz")
 	evaluation := monthly("5.672", 6)
 	evaluated := evaluation - amount(t, rightsize.Saving)
-	// Commitments: what runs on demand after that, and the development machines.
+	// Commitments: the machines that still run on demand, and the development machines.
 	var commit struct {
 		OnDemand string `json:"on_demand_cost_usd"`
 		Yearly   string `json:"yearly_saving_usd"`

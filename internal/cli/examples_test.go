@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestEstimatesExampleJobs: what the documentation points at can be estimated, and passes
-// the gate of its own configuration.
+// TestEstimatesExampleJobs: the examples of the documentation can be estimated, and pass the gate
+// of their own configuration.
 func TestEstimatesExampleJobs(t *testing.T) {
 	files, err := filepath.Glob("../../examples/jobs/*.yaml")
 	if err != nil || len(files) < 3 {

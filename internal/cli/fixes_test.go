@@ -155,7 +155,7 @@ func (s *seededFixes) record() {
 	s.write("notebook.csv", b.String())
 }
 
-// sources are the flags of what is read.
+// sources returns the flags of the sources to read.
 func (s *seededFixes) sources() []string {
 	if s.measured == "" {
 		return []string{s.regions}
@@ -197,7 +197,7 @@ func (s *seededFixes) scan() view.Scan {
 	return doc
 }
 
-// fixes runs fix over findings and returns what became of each.
+// fixes runs fix over findings and returns the result of each.
 func (s *seededFixes) fixes(args ...string) map[string]view.Fix {
 	s.t.Helper()
 	_, out, errs := s.curfewAny(append(append([]string{"fix", "-o", "json"}, args...), s.sources()[1:]...)...)
@@ -215,7 +215,7 @@ func (s *seededFixes) fixes(args ...string) map[string]view.Fix {
 	return got
 }
 
-// approve lets another person approve what is asked for.
+// approve lets another person approve the requested fixes.
 func (s *seededFixes) approve(got map[string]view.Fix) {
 	s.t.Helper()
 	s.asBo()
@@ -229,14 +229,14 @@ func (s *seededFixes) approve(got map[string]view.Fix) {
 	}
 }
 
-// kindOfFix is one kind of fix that is carried out, and what the provider says itself.
+// kindOfFix is one kind of fix with the provider's own answers.
 type kindOfFix struct {
 	rule, name string
 	// shows reports whether the provider's own answer has the change.
 	shows func(s *seededFixes, f *view.Fix) bool
 	// document returns the provider's present document in place of the change's.
 	document func(s *seededFixes, id string) string
-	// undone reports whether the provider shows again what there was.
+	// undone reports whether the provider shows the former state again.
 	undone func(s *seededFixes, f *view.Fix) bool
 	// stays is true if undo has nothing to take back; quiet that no warning is sent.
 	stays, quiet bool
@@ -593,8 +593,8 @@ func (s *seededFixes) lookup(doc view.Scan, rule, name string) string {
 	return doc.Findings[i].ID
 }
 
-// TestFixesMeetChange lets others change what a fix was made from: before the first run,
-// after the approval, in price, and by a second fix of the same bucket.
+// TestFixesMeetChange lets others change the basis of a fix: before the first run, after the
+// approval, in price, and by a second fix of the same bucket.
 func TestFixesMeetChange(t *testing.T) {
 	s := newSeededFixes(t)
 	const shared, early, late = "acme-ranking-models", "acme-vision-datasets", "acme-language-checkpoints"
@@ -664,8 +664,8 @@ func TestFixesMeetChange(t *testing.T) {
 	}
 }
 
-// TestAPreviewShowsRefusals: what the last scan already shows to be in the way is shown in
-// the preview, by the rules that refuse the fix itself.
+// TestAPreviewShowsRefusals: a preview shows the obstacles that the last scan saw, by the rules
+// that refuse the fix itself.
 func TestAPreviewShowsRefusals(t *testing.T) {
 	s := newSeededFixes(t)
 	for _, r := range s.truth.Find("instance-idle") {

@@ -72,7 +72,7 @@ func anyOf(formats []string) string {
 	return strings.Join(formats[:last], ", ") + " or " + formats[last]
 }
 
-// say prints what a command did: its document as JSON, or a message.
+// say prints the result of a command: its document as JSON, or a message.
 func (a *app) say(doc any, format string, args ...any) error {
 	if a.format == "json" {
 		return a.printJSON(doc)

@@ -59,7 +59,7 @@ func (d *desktop) clock() time.Time {
 	return d.now
 }
 
-// run gives a command and returns its exit code and what it said.
+// run runs a command and returns its exit code and output.
 func (d *desktop) run(args ...string) (int, string, string) {
 	var out, errs bytes.Buffer
 	code := Run(context.Background(), Process{
@@ -395,8 +395,8 @@ func TestRequestedChangesDeny(t *testing.T) {
 	d.gate(ExitDone, "job.yaml", "--github")
 }
 
-// TestVoteErrorsHavePositions: what is wrong in a file of votes is named with its line, and an
-// id that YAML takes for a number is an id.
+// TestVoteErrorsHavePositions: mistakes in a file of votes are named with their line, and an id
+// that YAML takes for a number is an id.
 func TestVoteErrorsHavePositions(t *testing.T) {
 	d := newDesktop(t)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
@@ -477,8 +477,8 @@ func TestDenialWinsOverApproval(t *testing.T) {
 	}
 }
 
-// TestSignedURLsAreRedacted: what lets anybody read a job's data is neither shown nor kept,
-// wherever the job is told of.
+// TestSignedURLsAreRedacted: a signed URL of a job's data is neither shown nor kept, wherever the
+// job appears.
 func TestSignedURLsAreRedacted(t *testing.T) {
 	const signature = "5ignatureofsomebody"
 	d := newDesktop(t)

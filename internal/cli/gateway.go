@@ -86,7 +86,7 @@ TLS and API keys. docs/gateway.md has the details.`,
 	return c
 }
 
-// gatewayConfig returns the section of the configuration with what flags say.
+// gatewayConfig returns the section of the configuration with the values of flags.
 func (a *app) gatewayConfig(listen bool, f gatewayFlags) (gateway.Config, error) {
 	cfg, err := a.config()
 	if err != nil {
@@ -181,11 +181,11 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 	return nil
 }
 
-// keyUsageFile holds what API keys used of their budgets, in the data directory.
+// keyUsageFile holds the use of their budgets by API keys, in the data directory.
 const keyUsageFile = "gateway-keys.json"
 
-// keyUsage reads what keys used before, and returns what stores it. Keys without a budget need no
-// data directory.
+// keyUsage reads the former use of keys, and returns a function that stores it. Keys without a
+// budget need no data directory.
 func (a *app) keyUsage(c gateway.Config) (map[string]gateway.KeyUsage,
 	func(map[string]gateway.KeyUsage) error, error) {
 	cfg, err := a.config()
@@ -249,7 +249,7 @@ func (a *app) reloadGateway(g *gateway.Gateway, listen bool, f gatewayFlags, log
 	log.Info("configuration reloaded", "pools", len(c.Pools))
 }
 
-// poolPrice returns what prices the servers of a pool.
+// poolPrice returns a function that prices the servers of a pool.
 func (a *app) poolPrice(log *slog.Logger) func(gateway.Pool) gateway.Price {
 	return func(p gateway.Pool) gateway.Price {
 		if p.Price != "" {

@@ -29,15 +29,15 @@ import (
 // goldenNow is the time of a golden script until it says another: a Saturday morning.
 const goldenNow = "2026-11-21T09:00:00Z"
 
-// TestGolden pins what the commands print. A script of testdata/golden runs commands in
-// this process under a clock that stands still, and compares the whole output with a
-// file in the script; -update writes these files again.
+// TestGolden pins the output of commands. A script of testdata/golden runs commands in this process
+// under a clock that stands still, and compares the whole output with a file in the script; -update
+// writes these files again.
 func TestGolden(t *testing.T) {
 	golden(t, "testdata/golden/*.txtar", func(*testscript.Env) error { return nil }, nil)
 }
 
-// golden runs golden scripts. The files of examples are next to each; more prepares what
-// else a script needs, and cmds are further commands.
+// golden runs golden scripts. The files of examples are next to each; more prepares further files,
+// and cmds are further commands.
 func golden(t *testing.T, pattern string, more func(*testscript.Env) error,
 	cmds map[string]func(*testscript.TestScript, bool, []string)) {
 	t.Helper()
@@ -88,9 +88,9 @@ func sharedFile(path string) string {
 // sharedData is where recorded files are: next to the repository.
 var sharedData, _ = filepath.Abs("../../../shared/data")
 
-// run gives a command line at the time of the script: run ARG…. Standard output, then
-// what went to standard error, then an exit code that is not 0 become the output to
-// compare. What is random or of this machine is written as a word.
+// run runs a command line at the time of the script: run ARG…. Standard output, then standard
+// error, then an exit code other than 0 become the output to compare. Random and machine-dependent
+// parts are replaced by a word.
 func run(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("the exit code is a part of the output: run ARG…")
@@ -158,9 +158,8 @@ func at(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("NOW", now)
 }
 
-// outline shortens the last output. Of a JSON document it is a line for each section, and
-// for each long item of a section what tells it apart and a digest of the whole; of other
-// text only its length and a digest.
+// outline shortens the last output. A JSON document becomes a line for each section, and for each
+// long item of a section its key and a digest of the whole; other text its length and a digest.
 func outline(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: outline")
@@ -233,8 +232,8 @@ func eachRule(ts *testscript.TestScript, neg bool, args []string) {
 // maxDecisions is how many decisions are shown.
 const maxDecisions = 16
 
-// decisions shows what each policy of a replay decides and when, of which the command
-// prints only the sums: decisions TRACE POLICIES….
+// decisions shows each decision of the policies of a replay with its time; the command prints only
+// the sums: decisions TRACE POLICIES….
 func decisions(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: decisions TRACE POLICIES…")

@@ -86,8 +86,8 @@ func TestGoldenSandbox(t *testing.T) {
 	}, nil)
 }
 
-// TestGoldenLadder pins passes of policies that act over an AWS account: what each pass
-// says of each machine, in its own words.
+// TestGoldenLadder pins the lines that passes of acting policies print for each machine of an AWS
+// account.
 func TestGoldenLadder(t *testing.T) {
 	g := newGoldenAccount(t)
 	account, err := g.SeedLadder(t.Context(), "us-east-1")

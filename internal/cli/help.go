@@ -18,8 +18,8 @@ const (
 	helpIndent = 15 // columns before the description of a command
 )
 
-// commandGroups are the commands of the first help, by what people do, each group in the order
-// of work.
+// commandGroups are the commands of the first help, grouped by task, each group in the order of
+// work.
 var commandGroups = []struct {
 	title    string
 	commands []string

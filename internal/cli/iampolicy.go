@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// policyFlags are the flags by which a command prints an IAM policy in place of what it does.
+// policyFlags are the flags by which a command prints an IAM policy instead of running.
 type policyFlags struct {
 	print     bool
 	partition string
@@ -58,7 +58,7 @@ func (f *policyFlags) in(flagged, configured []string) (string, error) {
 // rules"), which has no wildcard.
 var bucketName = lazyregexp.New(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 
-// checkBuckets refuses what is not the name of one bucket.
+// checkBuckets refuses a text that is not the name of one bucket.
 func checkBuckets(names []string, print bool) error {
 	if len(names) > 0 && !print {
 		return usageError("--bucket is for --print-iam-policy")

@@ -29,8 +29,8 @@ func (d *desktop) answered(answers string, args ...string) (int, string, string)
 	return code, out.String(), errs.String()
 }
 
-// TestInit: answers make a configuration and policies that are valid and say what was
-// answered; what is there already is not overwritten.
+// TestInit: answers make a valid configuration and policies that say the same; existing files are
+// not overwritten.
 func TestInit(t *testing.T) {
 	for _, tc := range []struct {
 		name, answers string
@@ -127,9 +127,8 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestShippedPoliciesOnTheSandbox: what init writes, without an edit, stops the idle
-// machines of a real AWS API and no other, and the owner's consent lets one machine go
-// whose disk would be lost.
+// TestShippedPoliciesOnTheSandbox: the files of init, without an edit, stop the idle machines of a
+// real AWS API and no other, and the owner's consent lets one machine end whose disk would be lost.
 func TestShippedPoliciesOnTheSandbox(t *testing.T) {
 	l := newLadder(t)
 	var posts atomic.Int64

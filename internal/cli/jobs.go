@@ -117,7 +117,7 @@ func jobFailure(run view.Run, passthrough bool) error {
 // jobPoll is the time between looks at a job.
 const jobPoll = 300 * time.Millisecond
 
-// followJob prints what a job prints and what happens to it, until it is over.
+// followJob prints the output and the events of a job until it is over.
 func (a *app) followJob(ctx context.Context, run view.Run) (view.Run, error) {
 	said, checked, steps := map[string]bool{}, a.Now(), newJobSteps()
 	for {

@@ -142,7 +142,7 @@ func (l *ladderTest) messages() int {
 	return len(l.told)
 }
 
-// curfew runs a command line and returns what it printed.
+// curfew runs a command line and returns its output.
 func (l *ladderTest) curfew(want int, args ...string) string {
 	l.t.Helper()
 	got, out, errs := l.curfewAny(args...)
@@ -417,7 +417,7 @@ func TestRefusedWarningStartsNoGrace(t *testing.T) {
 	}
 }
 
-// scanJSONOf audits the account and keeps what was found.
+// scanJSONOf audits the account and keeps the findings.
 func scanJSONOf(t *testing.T, l *ladderTest) view.Scan {
 	t.Helper()
 	_, out, errs := l.curfewAny("scan", "-o", "json", "--regions", "us-east-1")

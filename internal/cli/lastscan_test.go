@@ -47,7 +47,7 @@ func TestScanLastShowsStoredScan(t *testing.T) {
 	}
 }
 
-// TestRefusesDamagedFinding: what could not be acted on safely is an error.
+// TestRefusesDamagedFinding: a finding that cannot be acted on safely is an error.
 func TestRefusesDamagedFinding(t *testing.T) {
 	d := newDesktop(t)
 	if code, _, errs := d.run("scan", "--demo"); code != ExitPartial && code != ExitDone {

@@ -166,7 +166,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestExpiredTokenExplainsLogin: it is refused in one line that says what to do.
+// TestExpiredTokenExplainsLogin: an expired token is refused in one line with the remedy.
 func TestExpiredTokenExplainsLogin(t *testing.T) {
 	o := newOffice(t, nil)
 	o.now = time.Date(2026, 7, 20, 9, 0, 0, 0, time.UTC)
@@ -270,7 +270,7 @@ func TestLostAnswerIsUnknown(t *testing.T) {
 	if got.code != ExitDone || sent.Load() != 3 || events("freeze") != 1 {
 		t.Errorf("exit %d, sent %d times, %d in the log: %s", got.code, sent.Load(), events("freeze"), got.errs)
 	}
-	// What never comes is given up in one line that says what may have been done.
+	// A missing answer is given up in one line that names the acts that may have happened.
 	sent.Store(0)
 	lost.Store(100)
 	got = o.give("", "unfreeze", "--reason", "over")

@@ -55,7 +55,7 @@ func wrongCommand(root *cobra.Command, text string) string {
 	for i, word := range words {
 		m := flagWord.FindStringSubmatch(word)
 		switch {
-		case word == "--": // what follows is another program's
+		case word == "--": // the rest belongs to another program
 			return ""
 		// another command of the same sentence
 		case word == "curfew" && i+1 < len(words) && child(root, words[i+1]) != nil:

@@ -12,9 +12,9 @@ import (
 	"github.com/curfew-dev/curfew/test/prometheus"
 )
 
-// TestMetricsSource audits machines by a real Prometheus alone: the metrics of a machine
-// that rests, of one that works, of one whose signals cannot all be true, and of none; the
-// doctor says what each lacks, and a recording of them replays to the same.
+// TestMetricsSource audits machines by a real Prometheus alone: the metrics of a machine at rest,
+// of one at work, of one whose signals contradict each other, and of none; the doctor names the
+// missing metrics of each, and a recording of them replays to the same.
 func TestMetricsSource(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Minute)
 	l := &ladderTest{t: t, dir: t.TempDir(), now: now}

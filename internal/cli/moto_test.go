@@ -13,8 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/test/sandbox"
 )
 
-// TestScanAgainstOtherAWSImplementation audits plain moto, without what stands in front of it in the
-// other tests: what it answers is read and priced, and what it lacks is named.
+// TestScanAgainstOtherAWSImplementation audits plain moto, without the proxy of the other tests:
+// its answers are read and priced, and missing calls are named.
 func TestScanAgainstOtherAWSImplementation(t *testing.T) {
 	s, err := sandbox.Start(t.Context(), sandbox.Options{})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestReadsUntimedSMIFromPipe: what nvidia-smi writes without timestamps is read from a pipe and
-// from a file, each by the time between its samples, and nothing of it is left behind.
+// TestReadsUntimedSMIFromPipe: output of nvidia-smi without timestamps is read from a pipe and from
+// a file, each by the time between its samples, and no temporary file remains.
 func TestReadsUntimedSMIFromPipe(t *testing.T) {
 	d := newDesktop(t)
 	temp := t.TempDir()

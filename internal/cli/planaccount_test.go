@@ -244,8 +244,8 @@ func TestPlanCommitExcludesFindings(t *testing.T) {
 	}
 }
 
-// TestAccountPlanAgreesWithAudit: the plan begins with the bill of the audit, saves what its findings
-// save together, and shows the same as a page.
+// TestAccountPlanAgreesWithAudit: the plan begins with the bill of the audit, saves the sum of its
+// findings, and shows the same as a page.
 func TestAccountPlanAgreesWithAudit(t *testing.T) {
 	d := newDesktop(t)
 	d.now = time.Date(2026, 11, 3, 9, 0, 0, 0, time.UTC)
@@ -366,9 +366,8 @@ func (d *desktop) fleetByRecordedUsage() {
 	}
 }
 
-// TestPlansFromTheLedger: how many machines are too many comes from the hours in which they
-// worked at once, without a file. Unmeasured machines count as working, and what has no
-// price is left out.
+// TestPlansFromTheLedger: surplus machines are counted from the hours in which they worked at once,
+// without a file. Unmeasured machines count as working, and unpriced ones are left out.
 func TestPlansFromTheLedger(t *testing.T) {
 	d := newDesktop(t)
 	s, err := store.Open(t.Context(), store.Options{Dir: filepath.Join(d.dir, "data")})

@@ -170,8 +170,8 @@ func (a *app) bounds(p runtime.Period) (since, until time.Time, err error) {
 	return since, until, err
 }
 
-// leavingMachines are the machines that the findings of kept scans take out of what is committed
-// to, with a note on them.
+// leavingMachines returns the machines that the findings of kept scans remove from the commitment,
+// with a note on them.
 func leavingMachines(ctx context.Context, s *store.Store) (accountplan.Leaving, string, error) {
 	fixes, at, err := audit.Fixes(ctx, s)
 	switch {

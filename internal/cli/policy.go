@@ -212,7 +212,7 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, l lookin
 	return text(a, doc, report.PolicyExplainText, func() report.Sheet { return report.PolicyExplain(doc) })
 }
 
-// observingAt wires what is explained: the account now, or a trace at a time.
+// observingAt wires the account to explain: as it is now, or a trace at a time.
 func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set,
 	l looking) (round.Setting, error) {
 	if l.trace == "" {

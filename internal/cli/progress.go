@@ -13,9 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// progress shows how far a command is: a bar where it counts what it does, and after two
-// seconds without one a line that says for how long it works. It draws on a terminal alone,
-// and nothing once the output has begun.
+// progress shows the progress of a command: a bar if it counts, else after two seconds a line with
+// the elapsed time. It draws only on a terminal, and nothing once the output has begun.
 type progress struct {
 	mu   sync.Mutex
 	to   io.Writer

@@ -168,8 +168,8 @@ func TestApproverNeedsProof(t *testing.T) {
 	}
 	asBo()
 	l.curfew(ExitDone, "approve", asked.Requests[0].ID)
-	// Who approved carries out what another asked for: two people stood behind it, but not
-	// behind this process.
+	// An approver carries out another person's request: two people agreed to it, but this process
+	// is not theirs.
 	if _, out, errs := l.curfewAny("fix", l.finding, "--enforce"); !there() ||
 		!strings.Contains(out+errs, "both are bo") {
 		t.Errorf("bo carries out what bo approved: there %v\n%s%s", there(), out, errs)

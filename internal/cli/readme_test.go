@@ -18,8 +18,8 @@ const (
 	pictureEnds   = "\n```\n"
 )
 
-// TestReadmeShowsRealOutput holds the README's picture against what the demo
-// prints; -update draws it again.
+// TestReadmeShowsRealOutput compares the README's picture with the output of the demo; -update
+// draws it again.
 func TestReadmeShowsRealOutput(t *testing.T) {
 	const path = "../../README.md"
 	readme, err := os.ReadFile(path)

@@ -250,7 +250,7 @@ func TestTheSameWhereverTheStateIs(t *testing.T) {
 	unchanged()
 }
 
-// same compares what a command came to in two places, but for ids that every run draws.
+// same compares the results of a command in two places, except for ids that every run draws.
 func same(t *testing.T, line string, here, there gave) {
 	t.Helper()
 	// The user is known by name here, and by the owner token at the server.
@@ -264,8 +264,8 @@ func same(t *testing.T, line string, here, there gave) {
 	}
 }
 
-// forms are the forms of output that are compared of a line: of what is a whole document
-// those for people, of mistakes those for programs, and all of them where there is time.
+// forms are the output forms to compare for a line: forms for people of whole documents, forms for
+// programs of mistakes, and all of them if there is time.
 func forms(t *testing.T, line string, whole bool) []string {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		return map[bool][]string{true: {"wide"}, false: {"json"}}[whole]
@@ -323,9 +323,9 @@ func TestEveryCommandHasAPlacement(t *testing.T) {
 	}
 }
 
-// TestRefusesStateCommandsAtServer: with a server configured, what needs the state of this machine
-// says so in one line, exits with 2, asks the server nothing and makes no state; --data-dir
-// takes one.
+// TestRefusesStateCommandsAtServer: with a server configured, a command that needs the state of
+// this machine says so in one line, exits with 2, asks the server nothing and makes no state;
+// --data-dir takes one.
 func TestRefusesStateCommandsAtServer(t *testing.T) {
 	d := newDesktop(t)
 	asked := 0
@@ -350,7 +350,7 @@ func TestRefusesStateCommandsAtServer(t *testing.T) {
 			t.Errorf("curfew %s: exit %d, %s", line, got.code, got.errs)
 		}
 	}
-	// Books are not kept for what is no dimension; TestSandboxBooks keeps them.
+	// The sandbox keeps no ledger for this; TestSandboxBooks does.
 	for _, line := range []string{
 		"price list --type g6.2xlarge", "costs --demo --by nonsense", "policy check ../examples",
 		"plan tco --saving 1200/month --effort 3w --rate 120/h --upkeep 2h/month", "scan --print-iam-policy",
@@ -371,8 +371,8 @@ func TestRefusesStateCommandsAtServer(t *testing.T) {
 	}
 }
 
-// TestSetAtAServer: bills, shared settings and prices come to the same where they are sent to a
-// server; what cannot be sent is said in one line.
+// TestSetAtAServer: bills, shared settings and prices have the same result when they are sent to a
+// server; a refused one is named in one line.
 func TestSetAtAServer(t *testing.T) {
 	d := newDesktop(t)
 	d.write("curfew.yaml", "")
@@ -402,7 +402,7 @@ func TestSetAtAServer(t *testing.T) {
 	there := func(args ...string) gave {
 		return d.giveAt(none, 0, map[string]string{"CURFEW_IDENTITY": "cy", "CURFEW_SERVER": srv.URL}, args...)
 	}
-	// An import is called by the file here, and by what was sent there.
+	// An import is named by the file here, and by the upload there.
 	source := regexp.MustCompile(`(upload/|/[A-Za-z0-9/._-]+/)focus-2026-10\.csv(\.gz)?`)
 	for _, line := range []string{
 		"bill import focus-2026-10.csv --dry-run", "bill import focus-2026-10.csv",

@@ -29,14 +29,14 @@ type app struct {
 	progress *progress
 	// said are the events of sessions that were told.
 	said map[string]bool
-	// saidSince is when the command began: what is older was said by an earlier one.
+	// saidSince is the start of the command: older messages belong to an earlier one.
 	saidSince time.Time
 	// raw are the outputs of the process for a program that it runs: not a byte is changed.
 	raw streams
 }
 
-// streams are the outputs of a process. A program gets a terminal itself; what goes elsewhere is
-// copied, so that what the program leaves running does not hold it. file is the output itself.
+// streams are the outputs of a process. A program gets a terminal itself; other outputs are copied,
+// so that a program's descendants do not hold them open. file is the output itself.
 type streams struct{ out, err, file io.Writer }
 
 // Commands returns the tree of all commands with their flags, for documentation.
@@ -184,7 +184,7 @@ func noArgs(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneArg wants one argument and says what it is.
+// oneArg requires one argument and describes it.
 func oneArg(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != 1 {

@@ -48,8 +48,8 @@ type Process struct {
 	FileTime func(dir string) (time.Time, error)
 	// Hangups begins to take requests to read the configuration again; nil takes none.
 	Hangups func() <-chan os.Signal
-	// Yield leaves what is typed at the terminal, Ctrl-C too, to a program that was started and
-	// has the terminal; nil does nothing.
+	// Yield leaves terminal input, Ctrl-C too, to a started program that has the terminal; nil does
+	// nothing.
 	Yield func()
 	// Secret asks for a line that is not shown; nil where Stdin is no terminal.
 	Secret func() (string, error)
@@ -124,7 +124,7 @@ func witnessDir(lookup func(string) (string, bool), uid int) string {
 	return filepath.Join(home, ".local", "state", "curfew", "witness")
 }
 
-// failure is an error with the exit code it ends in and what to do about it.
+// failure is an error with its exit code and remedy.
 type failure struct {
 	exit int
 	// code is the error's stable name in JSON: "no_credentials".
@@ -155,7 +155,7 @@ func Run(ctx context.Context, p Process) int {
 		raw.err = f
 	}
 	p.Stdout, p.Stderr = out, log
-	defer func() { _ = errors.Join(out.Close(), log.Close()) }() // what was cut off within a character
+	defer func() { _ = errors.Join(out.Close(), log.Close()) }() // writes a character that was cut off
 	a := newApp(&p)
 	a.progress, a.raw = far, raw
 	root := a.root()

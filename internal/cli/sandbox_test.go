@@ -46,7 +46,7 @@ func scanJSON(t *testing.T, want int, args ...string) view.Scan {
 	return doc
 }
 
-// head returns what follows a word, for messages.
+// head returns the text after a word, for messages.
 func head(s, word string) string {
 	if at := strings.Index(s, word); at >= 0 {
 		s = s[at:]
@@ -128,8 +128,8 @@ func TestSandbox(t *testing.T) {
 		checkPlanted(t, both, truth.Other)
 	})
 
-	// Every service in turn is denied: what it alone decides is missing, the rest
-	// is unchanged, and the blind spot names it.
+	// Every service in turn is denied: the facts that it alone decides are missing, the rest is
+	// unchanged, and the blind spot names it.
 	for _, tc := range []struct {
 		service string
 		// loses are the rules that need the service; other findings must not move.

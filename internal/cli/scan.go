@@ -240,8 +240,8 @@ func (a *app) lastScan(ctx context.Context, f scanFlags, set *pflag.FlagSet) err
 	return scanExit(len(doc.BlindSpots) > 0, limit, doc.MonthlyWasteUSD.Or(0))
 }
 
-// again is the command that shows this audit in another form: from what was kept, or with
-// the same flags where nothing was.
+// again returns the command that shows this audit in another form: from the kept audit, or with the
+// same flags if none was kept.
 func (a *app) again(f scanFlags) string {
 	words := []string{"curfew scan"}
 	switch {

@@ -19,7 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// validates holds what a command printed as JSON against the published schemas.
+// validates checks the JSON of a command against the published schemas.
 func validates(t testing.TB, args []string, out string) {
 	t.Helper()
 	at := slices.Index(args, "-o")

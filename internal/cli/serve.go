@@ -136,8 +136,8 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	return server.Serve(ctx, a.req, o)
 }
 
-// mount returns what serves the API in addition to what the service says of itself, until the
-// context ends.
+// mount returns a function that serves the API beside the service's own endpoints until the context
+// ends.
 func (a *app) mount(ctx context.Context, demo bool) func(*runtime.Request, *store.Store, config.Config,
 	*slog.Logger) (server.Mounted, error) {
 	return func(req *runtime.Request, s *store.Store, cfg config.Config, log *slog.Logger) (server.Mounted, error) {

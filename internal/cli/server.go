@@ -134,8 +134,8 @@ func unreachedHint(e *client.Unreached) string {
 	return "look whether `curfew serve` runs there; --data-dir DIR takes a state of this machine instead"
 }
 
-// serverFailure is the exit code and the hint of what a server answered, or did not; nil for
-// another error.
+// serverFailure returns the exit code and the hint for the answer of a server, or for its absence;
+// nil for another error.
 func serverFailure(err error) *failure {
 	var said *client.Error
 	var silent *client.Unreached

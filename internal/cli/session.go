@@ -55,7 +55,7 @@ the session. See docs/sessions.md.`,
 func (a *app) up(ctx context.Context, in ops.UpInput, detach bool) error {
 	a.saidSince = a.Now().Add(-time.Second) // the clock of the state is a coarse one
 	run, err := ops.One(ops.Up.Call(ctx, a.at, in))
-	for isEnding(err) { // it starts again with what is saved now
+	for isEnding(err) { // it starts again from the newest save
 		if err := a.awaitEnd(ctx, in.Body.Name); err != nil {
 			return err
 		}
@@ -144,8 +144,8 @@ func (a *app) showRun(r view.Run) error {
 	return a.show(doc, func() report.Sheet { return report.Status(doc, a.Now()) })
 }
 
-// follow does what is missing of a session, and says what happens, until it is so far. It
-// returns the session then.
+// follow advances a session and prints its events until a condition holds. It returns the session
+// then.
 func (a *app) follow(ctx context.Context, id string, until func(view.Run) bool) (view.Run, error) {
 	if a.said == nil {
 		a.said = map[string]bool{}

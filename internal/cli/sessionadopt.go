@@ -87,7 +87,7 @@ refused. See docs/pets-to-sessions.md.`,
 	return c
 }
 
-// adopt adopts a machine, or shows what that would change.
+// adopt adopts a machine, or previews the adoption.
 func (a *app) adopt(ctx context.Context, name string, o sessions.AdoptOptions) error {
 	doc, err := sessions.Adopt(ctx, a.req, name, o)
 	if err != nil {

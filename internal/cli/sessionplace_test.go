@@ -85,7 +85,7 @@ func TestSessionsOfOtherUsersAtAServer(t *testing.T) {
 		stop()
 		wg.Wait()
 	})
-	statuses := map[string]string{} // while it runs: what machines say differs with the time
+	statuses := map[string]string{} // while it runs: the messages of machines differ with the time
 	both := map[string]func(...string) gave{"here": here, "at the server": there}
 	for name, give := range both { // each step is said as it happens
 		if up := give("up", "demo", "-f", "demo.yaml"); up.code != ExitDone ||

@@ -35,9 +35,9 @@ func (p *pace) keep(version int64, pass func() (time.Duration, error)) error {
 // remotePoll is how often a session at a service is looked at.
 const remotePoll = 500 * time.Millisecond
 
-// step does what is missing of a session as far as possible now, where this machine keeps
-// sessions, and returns when to look again. The keeper in the background works on the session as
-// well; each step is done by whichever is first.
+// step advances a session as far as possible now, if this machine keeps sessions, and returns when
+// to look again. The keeper in the background works on the session as well; each step is done by
+// whichever is first.
 func (a *app) step(ctx context.Context, p *pace, id string) (time.Duration, error) {
 	if a.at.Service != nil {
 		return remotePoll, nil
@@ -100,7 +100,7 @@ func (a *app) disconnect(ctx context.Context) error {
 	return connect.Disconnect(ctx, all)
 }
 
-// session returns one session, without what its machines said.
+// session returns one session without the messages of its machines.
 func (a *app) session(ctx context.Context, name string) (view.Run, error) {
 	return ops.One(ops.GetSession.Call(ctx, a.at, ops.SessionInput{ByID: ops.ByID{ID: name}}))
 }

@@ -134,8 +134,8 @@ budgets:
 	}
 }
 
-// TestSharedSettingsBindEveryCommand: what acts refuses a weaker configuration too, and roles
-// are shown as they are shared, whatever the local configuration says of them.
+// TestSharedSettingsBindEveryCommand: acting commands refuse a weaker configuration too, and roles
+// are shown as shared, whatever the local configuration says of them.
 func TestSharedSettingsBindEveryCommand(t *testing.T) {
 	d := newDesktop(t)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))

@@ -21,8 +21,9 @@ var accounts = []string{"curfew scan", "curfew serve", "curfew up demo --gpu L4"
 // template reports whether a person has to replace a word of a command: TEXT, PATH, FILE.
 var template = regexp.MustCompile(`\b[A-Z]{2,}\b|…|\.\.\.`)
 
-// TestSuggestedCommandsRun gives commands in several states, and each command that an output
-// suggests, and what that suggests in turn: no one is misused or names what is not there.
+// TestSuggestedCommandsRun runs commands in several states, each command that an output suggests,
+// and the suggestions of those in turn: none is a usage error or names something that does not
+// exist.
 func TestSuggestedCommandsRun(t *testing.T) {
 	var books []string
 	if os.Getenv("CURFEW_SLOW") != "" { // each of them simulates 32 days

@@ -74,7 +74,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 	if err != nil {
 		return err
 	}
-	setting.Sources = nil // what anything does is no matter
+	setting.Sources = nil // tagging needs no usage
 	if len(f.kinds) > 0 {
 		setting.Query.Kinds = map[inventory.Kind]bool{}
 	}
@@ -124,7 +124,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 	if out == nil {
 		return runtime.StateError(clouds.CloudError(err))
 	}
-	broken := err // what was done before it is shown all the same
+	broken := err // earlier results are shown all the same
 	doc := view.NewTags(out, !f.enforce)
 	if err := a.show(doc, func() report.Sheet {
 		return report.TagSheet(doc, a.binding(), reaching(f.sourceFlags)+a.globals(), f.again(names)+a.globals())
@@ -145,7 +145,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 	return tagExit(out)
 }
 
-// tagExit is the exit code: what was refused before what could not be read or written.
+// tagExit returns the exit code: refusals come before failed reads and writes.
 func tagExit(out *round.Result) error {
 	partial := out.IsPartial()
 	for _, l := range out.Lines() {

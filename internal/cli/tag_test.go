@@ -48,7 +48,7 @@ func (l *ladderTest) untag(name string, keys ...string) {
 	}
 }
 
-// tagRun runs curfew tag and returns what it says of each machine by its name.
+// tagRun runs curfew tag and returns its line for each machine, by name.
 func (l *ladderTest) tagRun(want int, args ...string) map[string]view.Tagged {
 	l.t.Helper()
 	var doc struct {
@@ -164,7 +164,7 @@ required_tags: [team, project, cost-center, auditor]
 	}
 }
 
-// TestTagRulesCannotWriteProtectionTags: no rule writes what decides over policies.
+// TestTagRulesCannotWriteProtectionTags: no rule writes a tag that decides over policies.
 func TestTagRulesCannotWriteProtectionTags(t *testing.T) {
 	l := &ladderTest{t: t, dir: t.TempDir()}
 	for _, key := range []string{inventory.TagManaged, inventory.TagKeepUntil, inventory.TagLifetime} {

@@ -95,13 +95,13 @@ func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, l l
 	return s, present, err
 }
 
-// traceKey names what is kept of a trace.
+// traceKey returns the cache key of a trace.
 func traceKey(path string) string {
 	sum := sha256.Sum256([]byte(path))
 	return filepath.Base(path) + "-" + hex.EncodeToString(sum[:6])
 }
 
-// readKept reads what earlier processes kept of a trace: nothing, if none did.
+// readKept reads the cache of a trace that earlier processes wrote: nothing, if none did.
 func readKept(path string, to any) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestDocumentsWatchingCost holds the table of docs/costs.md against what the command says.
+// TestDocumentsWatchingCost compares the table of docs/costs.md with the output of the command.
 func TestDocumentsWatchingCost(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/costs.md")
 	if err != nil {

@@ -156,7 +156,7 @@ func TestEveryCommandPrintsJSON(t *testing.T) {
 	})
 }
 
-// commandDesk is a desktop with what the lines need: kept scans, simulated books, a job.
+// commandDesk is a desktop with the state that the lines need: kept scans, simulated books, a job.
 type commandDesk struct {
 	*desktop
 	fill    *strings.Replacer
@@ -256,7 +256,7 @@ func (d *commandDesk) give(line string, width int, more ...string) (code int, ou
 	return code, stdout.String(), stderr.String()
 }
 
-// filled is a line with what it names made: a hold, a request, a token.
+// filled returns a line with the objects that it names: a hold, a request, a token.
 func (d *commandDesk) filled(line string) string {
 	d.t.Helper()
 	if verb, flags, ok := strings.Cut(line, "HOLD"); ok {
@@ -282,9 +282,9 @@ func (d *commandDesk) next() string {
 	return fmt.Sprint(d.started)
 }
 
-// TestNoLineExceedsTerminalWidth: what commands print fits into 60, 80 and 120 columns,
-// but for commands on lines of their own, which are never cut; and with -o json it is one
-// document with its schema.
+// TestNoLineExceedsTerminalWidth: the output of commands fits into 60, 80 and 120 columns, except
+// for commands on lines of their own, which are never cut; and with -o json it is one document with
+// its schema.
 func TestNoLineExceedsTerminalWidth(t *testing.T) {
 	widths := []int{60} // where the most has to be cut
 	if os.Getenv("CURFEW_SLOW") != "" {

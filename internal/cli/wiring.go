@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// newApp returns what the commands of a process share.
+// newApp returns the shared state of the commands of a process.
 func newApp(p *Process) *app {
 	a := &app{
 		Process: p, req: runtime.NewProcess(runtime.Host{
