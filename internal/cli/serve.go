@@ -136,7 +136,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	return server.Serve(ctx, a.req, o)
 }
 
-// mount returns a function that serves the API beside the service's own endpoints until the context
+// mount returns a function that serves the API next to the service's own endpoints until the context
 // ends.
 func (a *app) mount(ctx context.Context, demo bool) func(*runtime.Request, *store.Store, config.Config,
 	*slog.Logger) (server.Mounted, error) {
