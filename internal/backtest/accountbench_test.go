@@ -52,8 +52,8 @@ func recordedRows(kind string) []byte {
 	return b
 }
 
-// BenchmarkAccount reads a trace as an account and hears all of it, group by group, and
-// tells what a row of it costs in memory.
+// BenchmarkAccount reads a trace as an account, feeds all of it, group by group, and reports the
+// memory of a row.
 func BenchmarkAccount(b *testing.B) {
 	for _, kind := range []string{"mostly at rest", "never at rest", "eight signals"} {
 		b.Run(kind, func(b *testing.B) {

@@ -29,8 +29,8 @@ func (Everybody) Notify(context.Context, string, action.Message) (string, error)
 	return "recorded", nil
 }
 
-// cloud carries out actions on the resources of a trace: what ends one releases it, which
-// the provider confirms at once.
+// cloud carries out actions on the resources of a trace: a verb that ends a resource releases it,
+// which the provider confirms at once.
 type cloud struct {
 	account *Account
 	// release lets a resource go; stalled says that it computed without progress.
@@ -43,7 +43,7 @@ func newCloud(a *Account, release func(resource int, stalled bool, do policy.Ver
 	return &cloud{account: a, release: release, states: map[int]duty.State{}, done: map[string]bool{}}
 }
 
-// know notes what a resource does, which decides when a release of it ends.
+// know notes the duty of a resource, which decides when a release of it ends.
 func (c *cloud) know(f *policy.Facts) {
 	if i, ok := c.account.Index(f.Resource.ID); ok && f.Duty != nil {
 		c.states[i] = f.Duty.State
@@ -88,7 +88,7 @@ func (c *cloud) Rehearse(ctx context.Context, t action.Task) (string, error) {
 	return "", c.Undo(ctx, t)
 }
 
-// ends says whether a verb ends what a resource costs while it runs.
+// ends reports whether a verb ends the cost of a running resource.
 func ends(v policy.Verb) bool {
 	switch v {
 	case policy.Stop, policy.Hibernate, policy.Terminate, policy.Delete, policy.Release, policy.Suspend, policy.Scale:

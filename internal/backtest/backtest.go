@@ -28,7 +28,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Params says how a trace is read and what a restart costs.
+// Params configure the reading of a trace and the cost of a restart.
 type Params struct {
 	// Format says how to read the trace. Its Step is the time one sample stands for
 	// and must be known (see [usage.InferStep]).
@@ -47,11 +47,11 @@ type Params struct {
 	// Policies are replayed each for itself, as if it were enforced, before all else; nil
 	// is none. What the trace does not say of a resource is assumed ([Account.Resource]).
 	Policies *policy.Set
-	// AsSessions says that Policies hold the SessionRule of that time at rest, whose result
-	// tells what the resources would have been as sessions; 0: no.
+	// AsSessions is the time at rest of the SessionRule that Policies hold, whose result shows the
+	// resources as sessions; 0: none.
 	AsSessions time.Duration
-	// Account says what the trace's columns mean; its Format and Only are those above and
-	// below. Without tags the default mapping holds.
+	// Account maps the trace's columns; its Format and Only are those above and below. Without tags
+	// the default mapping holds.
 	Account AccountParams
 	// Setting configures the engine in addition to the trace: prices, governance, the look-back.
 	// Without prices the embedded book holds.
@@ -63,14 +63,14 @@ type Params struct {
 	// starts, of which MaxRoundGap is the longest pause that is vouched for; 0 wakes at
 	// every sample and every computed deadline.
 	Every, MaxRoundGap time.Duration
-	// Caps applies the limits of policies: how many at once, what share of those
-	// selected, how many dollars an hour.
+	// Caps applies the limits of policies: at once, as a share of those selected, and in dollars an
+	// hour.
 	Caps bool
 	// Thresholds are the lines between the states of duty; the zero value is the
 	// defaults.
 	Thresholds duty.Thresholds
-	// Decided, where it is not nil, is told what policies decide: policy by policy, in
-	// the order of time.
+	// Decided receives the decisions of policies, policy by policy, in the order of time; nil
+	// receives none.
 	Decided func(Decision)
 	// Deciders are replayed after one another, before the baselines.
 	Deciders []learn.Named
@@ -111,7 +111,7 @@ func Run(ctx context.Context, source io.Reader, p Params) (Report, error) {
 	return r, nil
 }
 
-// complete fills in what is not set.
+// complete fills in the defaults.
 func (p Params) complete() (Params, error) {
 	if p.Setting.Prices == nil {
 		book, err := price.Embedded()

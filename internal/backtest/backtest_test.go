@@ -304,7 +304,7 @@ func TestRunErrors(t *testing.T) {
 	}
 }
 
-// TestDeciders replays what decides alongside the baselines.
+// TestDeciders replays deciders alongside the baselines.
 func TestDeciders(t *testing.T) {
 	p := params(2 * time.Minute)
 	var fleet learn.Fleet

@@ -163,9 +163,9 @@ func TestEntriesAreTheDollars(t *testing.T) {
 	}
 }
 
-// TestAReplayPostsAsProcessesDo: over the same samples at the same cadence, a replay posts
-// what processes post that cron starts, whose ledger outlives them, and policies on
-// budgets decide the same.
+// TestAReplayPostsAsProcessesDo: over the same samples at the same cadence, a replay posts the same
+// entries as processes that cron starts, whose ledger outlives them, and policies on budgets decide
+// the same.
 func TestAReplayPostsAsProcessesDo(t *testing.T) {
 	set := parsed(t, livePolicies+budgetPolicies)
 	acted, charged := 0, 0
@@ -241,7 +241,7 @@ func standing(set budget.Set, on budget.Reading) func(context.Context, time.Time
 	}
 }
 
-// naive adds up what was spent entry by entry.
+// naive sums spending entry by entry.
 type naive struct{ *ledgertest.Store }
 
 func (n naive) Holds(context.Context, time.Time, time.Time) ([]budget.Hold, error) { return nil, nil }

@@ -15,9 +15,9 @@ import (
 // Heard are samples of one meter that became known.
 type Heard = round.FeedSamples
 
-// Feed hands over what becomes known of some resources of an account, in order, and
-// hides what a released resource did not do. It serves one goroutine at a time; feeds
-// do not influence one another.
+// Feed delivers the samples of some resources of an account, in the order in which they become
+// known, and hides the samples of released resources. It serves one goroutine at a time; feeds do
+// not influence one another.
 type Feed struct {
 	a *Account
 	// listeners are in the order of their resources.
@@ -31,7 +31,7 @@ type listener struct {
 	index int
 	*traced
 	series []listening
-	// from is the end of the newest release; what was sampled before stays hidden.
+	// from is the end of the newest release; earlier samples stay hidden.
 	from int64
 	next int64 // when more becomes known
 	// told is the resource as it was when the trace had said that much of it.
@@ -46,8 +46,8 @@ type listening struct {
 	given  int64 // rows of the present run
 	newest int64 // time of a row
 	ended  bool
-	// was is the run before the present one, and again what of it has to be handed over
-	// once more, where runs are handed over ahead of time.
+	// was is the previous run, and again the part of it to deliver once more, if runs are delivered
+	// ahead of time.
 	was, again level
 }
 
@@ -125,7 +125,7 @@ func (p *player) level() level {
 	return s
 }
 
-// skip leaves out what is before a time.
+// skip leaves out samples before a time.
 func (s *level) skip(from, step int64) {
 	if s.count > 0 && s.at < from {
 		n := min(s.count, (from-s.at+step-1)/step)
@@ -243,7 +243,7 @@ func (a *Account) points(resource int, from, to, known int64, ahead bool, visit 
 			if p.at < from {
 				first = min(p.count, (from-p.at+a.step-1)/a.step)
 			}
-			// of what begins after a release nothing is ahead
+			// no sample after a release is ahead
 			if heard := (known-p.lag-p.at)/a.step + 1; !ahead || heard <= first {
 				end = min(end, heard)
 			}

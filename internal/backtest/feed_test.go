@@ -93,7 +93,7 @@ func (f facts) carriers() map[usage.Signal]string {
 	return out
 }
 
-// measured returns what was known of a resource at a time, of times in [from, to).
+// measured returns the samples of a resource known at a time, of times in [from, to).
 func (f facts) measured(resource string, from, to, known int64) []measurement {
 	f = f.of(resource)
 	carriers := f.carriers()
@@ -301,7 +301,7 @@ func traces() *rapid.Generator[facts] {
 	})
 }
 
-// collected expands what was heard.
+// collected expands delivered samples.
 func collected(h Heard) []measurement {
 	var out []measurement
 	for i := range h.Count {
@@ -310,8 +310,7 @@ func collected(h Heard) []measurement {
 	return out
 }
 
-// TestAccountKeepsEverything holds that an account gives back what was measured, as it
-// was known at any time.
+// TestAccountKeepsEverything: an account returns every sample, as it was known at any time.
 func TestAccountKeepsEverything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := traces().Draw(t, "trace")

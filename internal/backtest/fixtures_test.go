@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// dutyFixture is a machine and what it does at a time, as package duty records it.
+// dutyFixture is a machine with its usage at a time, as package duty records it.
 type dutyFixture struct {
 	Name       string
 	At         time.Time

@@ -117,7 +117,7 @@ policies:
     then: [{warn: {grace: 2m}}, {do: stop, even_if_busy: true}]
 `
 
-// budgetPolicies are conditions on what was charged.
+// budgetPolicies are conditions on charges.
 const budgetPolicies = `  - name: within-budget
     when: budget.used_share < 0.4 && duty.lasting >= duration("3m")
     then: [{warn: {grace: 2m}}, {do: stop}]
@@ -288,9 +288,8 @@ func liveParams(t *rapid.T, pol *policy.Policy) Params {
 	return p
 }
 
-// processes makes a round at every multiple of a cadence, each by a process of its own
-// that knows nothing but the store, what was released before and when rounds were made, and
-// returns what they decided.
+// processes makes a round at every multiple of a cadence, each by a process of its own that knows
+// only the store, earlier releases and the times of rounds, and returns their decisions.
 func processes(t testingTB, trace string, pol *policy.Policy, p Params, assume action.Assumptions) []Decision {
 	t.Helper()
 	account, err := Read(context.Background(), strings.NewReader(trace), p)
@@ -336,7 +335,7 @@ type look struct {
 	round.Setting
 }
 
-// lookAt prepares a look that knows what was released before, and enforces a policy.
+// lookAt prepares a round that knows earlier releases, and enforces a policy.
 func lookAt(t testingTB, account *Account, pol *policy.Policy, now time.Time, operations []Operation, p Params) *look {
 	t.Helper()
 	p, err := p.complete()
@@ -431,8 +430,8 @@ func TestOfMachinesDueAlikeAReplayStopsTheOneThatProcessesStop(t *testing.T) {
 	}
 }
 
-// sameAsProcesses replays a trace at a cadence, runs a process at each of its multiples,
-// and returns what both decide.
+// sameAsProcesses replays a trace at a cadence, runs a process at each of its multiples, and
+// returns the decisions of both.
 func sameAsProcesses(t testingTB, trace string, p Params) []Decision {
 	t.Helper()
 	var got []Decision

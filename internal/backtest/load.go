@@ -85,8 +85,8 @@ func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
 	return t, nil
 }
 
-// hourly returns what a resource costs an hour by what the trace states of it; nil where
-// that is not known, or changes.
+// hourly returns the hourly cost of a resource by its description in the trace; nil if that is not
+// known, or changes.
 func (a *Account) hourly(i int, prices *price.Book) *money.Amount {
 	said := a.resources[i].stated
 	if len(said) == 0 {

@@ -84,7 +84,7 @@ type obeyed struct {
 	unknown int64                // time in which the verdict was unknown
 	whyNot  map[reason]*idled
 	busy    bool // it released time that the baselines call busy
-	acted   bool // it did at least once what it says, be it only to tell people
+	acted   bool // it acted at least once, be it only to notify people
 	// notices are its notices and their resources, if it only notifies.
 	notices  Notices
 	told     map[int]bool
@@ -115,7 +115,7 @@ func (t *trace) obey(ctx context.Context, pol *policy.Policy, p Params, collect 
 	enforced.Mode = policy.Enforce
 	groups := t.account.Groups()
 	p.Setting = t.account.charging(p.Setting, []*policy.Policy{pol}, p.Budgets)
-	if p.Caps || p.Setting.Books != nil { // what happens to one resource matters to the others
+	if p.Caps || p.Setting.Books != nil { // actions on one resource affect the others
 		groups = [][]int{nil}
 	}
 	var mu sync.Mutex
@@ -163,10 +163,10 @@ type acting struct {
 	released []released
 	refused  map[refusal]string // the rule of the newest refusal
 	warned   map[refusal]bool   // that people were told
-	back     map[int]time.Time  // when what was released is back
+	back     map[int]time.Time  // the return times of released resources
 }
 
-// returning is a feed that tells when what was released is back.
+// returning is a feed with the return times of released resources.
 type returning struct {
 	*Feed
 	back map[int]time.Time
@@ -184,13 +184,13 @@ type refusal struct{ resource, policy string }
 // telling is the last notice of the policy about a resource.
 type telling struct {
 	at      int64
-	end     int64 // of what is known of the resource
+	end     int64 // of the resource's known time
 	unknown bool  // its verdict is
 	holds   bool  // the condition does
 	// why is where the time is counted in which nothing is done, nil where the policy acts,
 	// and refused where it is refused, or deferred.
 	why, refused *idled
-	// whys are why by what was said, for what is said again.
+	// whys are reasons by statement, for repeated statements.
 	whys map[saying]*idled
 }
 
@@ -263,7 +263,7 @@ func (a *acting) run(ctx context.Context) error {
 	return err
 }
 
-// into adds what came of it to an outcome.
+// into adds the result to an outcome.
 func (a *acting) into(out *outcome) {
 	slices.SortStableFunc(a.released, func(x, y released) int {
 		return cmp.Or(cmp.Compare(x.resource, y.resource), cmp.Compare(x.at, y.at))
@@ -316,7 +316,7 @@ func (c *cursor) works(from, to int64) bool {
 	}
 }
 
-// lines takes what the ladder did in a round.
+// lines takes the lines of the ladder in a round.
 func (a *acting) lines(now time.Time, lines []action.Line) {
 	for _, d := range Decisions(now, lines) {
 		i, _ := a.account.Index(d.Resource)
@@ -349,7 +349,7 @@ func (a *acting) lines(now time.Time, lines []action.Line) {
 	}
 }
 
-// tell hears what the policy says of a resource.
+// tell takes the answer of the policy about a resource.
 func (a *acting) tell(t round.PolicyAnswer, why func() string) {
 	told := a.said[t.Resource]
 	if told == nil {

@@ -78,8 +78,8 @@ var fixedPairs = map[string]string{
 	"p59-1": "fixed-60m",
 }
 
-// TestPolicyIsTheFixedWait holds that a policy on lasting rest, with or without a
-// grace, does in every number what the fixed wait of that length does.
+// TestPolicyIsTheFixedWait: a policy on lasting rest, with or without a grace, equals the fixed
+// wait of that length in every number.
 func TestPolicyIsTheFixedWait(t *testing.T) {
 	set := policies(t, fixedPolicies...)
 	rapid.Check(t, func(t *rapid.T) {
@@ -133,8 +133,8 @@ func switched(pattern string, after, grace int64) learn.Tally {
 	return want
 }
 
-// TestPolicyIsTheDeadMansSwitch holds that a policy on age that ends work as well does
-// what a walk through every second does.
+// TestPolicyIsTheDeadMansSwitch: a policy on age that ends work as well equals a walk through every
+// second.
 func TestPolicyIsTheDeadMansSwitch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		// Not at a whole minute, where it is a matter of taste whether a sample of that
@@ -327,8 +327,7 @@ func TestGangsAreJudgedTogether(t *testing.T) {
 	}
 }
 
-// TestWhatTheTraceSays holds that a description decides, and that what it does not say
-// is unknown, which never acts.
+// TestWhatTheTraceSays: a description decides, and a missing property is unknown, which never acts.
 func TestWhatTheTraceSays(t *testing.T) {
 	const policyText = `  - name: p
     select: {kind: instance, lifetime: ephemeral, purpose: experimentation}
@@ -378,7 +377,7 @@ func TestWhatTheTraceSays(t *testing.T) {
 	}
 }
 
-// TestVerbs holds that only what ends a resource releases its time.
+// TestVerbs: only verbs that end a resource release its time.
 func TestVerbs(t *testing.T) {
 	for do, released := range map[string]float64{
 		"{do: stop}": 3, "{do: terminate}": 3, "{do: hibernate}": 3, "{do: suspend}": 3,
@@ -395,7 +394,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// TestCaps holds that limits bind only with Caps, and then defer what is over them.
+// TestCaps: limits bind only with Caps, and then defer the excess.
 func TestCaps(t *testing.T) {
 	limited := func(limits string) *policy.Set {
 		return policies(t,

@@ -39,8 +39,8 @@ func ownerOf(r learn.Resource) owner {
 	return owner{r.Description.Team, r.Description.User}
 }
 
-// byOwner divides what a rule did among the owners, the largest saving first. It
-// returns nil where the trace names none.
+// byOwner divides the result of a rule among the owners, the largest saving first. It returns nil
+// if the trace names none.
 func (t *trace) byOwner(rule string, sum totals, got outcome) ([]Owned, error) {
 	type owned struct {
 		parts     []share
@@ -82,8 +82,8 @@ func (t *trace) byOwner(rule string, sum totals, got outcome) ([]Owned, error) {
 	return out, nil
 }
 
-// dollars returns what the hours of some shares cost, and what the net saving is
-// worth; unknown where a price is not known.
+// dollars returns the cost of the hours of some shares, and the net saving; unknown if a price is
+// not known.
 func (t *trace) dollars(parts []share) (cost, saved money.Dollars, err error) {
 	var paid, net money.Amount
 	for i := range parts {

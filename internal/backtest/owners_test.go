@@ -150,8 +150,8 @@ func roughly(got, want string) bool {
 	return true
 }
 
-// TestTimelineIsWhole holds that spans are in order, do not overlap, stay within
-// bounds, and add up to what was sampled and released as well as their size allows.
+// TestTimelineIsWhole: spans are in order, do not overlap, stay within bounds, and add up to the
+// sampled and released time as well as their size allows.
 func TestTimelineIsWhole(t *testing.T) {
 	set := policies(t, rested("p", 90*time.Second, 0), aged("a", 7*time.Minute, 0, true))
 	rapid.Check(t, func(t *rapid.T) {

@@ -20,8 +20,8 @@ type Operation struct {
 	Verb     policy.Verb `json:"verb"`
 }
 
-// Present is a trace as a process sees it that looks at one time: what is known by then,
-// and what was released before. It is a round.Lister and a usage.Source.
+// Present is a trace as a process sees it at one time: the samples known by then, without those of
+// earlier releases. It is a round.Lister and a usage.Source.
 type Present struct {
 	account    *Account
 	now        func() time.Time
@@ -41,7 +41,7 @@ func (a *Account) Present(now func() time.Time, operations []Operation, save fun
 // Cloud carries out actions on the trace.
 func (p *Present) Cloud() action.Cloud { return p.cloud }
 
-// Know notes what resources do (see [round.Setting.AddFacts]).
+// Know notes the duties of resources (see [round.Setting.AddFacts]).
 func (p *Present) Know(f *policy.Facts) { p.cloud.know(f) }
 
 func (p *Present) release(i int, stalled bool, do policy.Verb) error {

@@ -35,16 +35,15 @@ type AccountParams struct {
 	Format usage.Format
 	// Only leaves out resources for which it answers false; nil takes all.
 	Only func(resource string) bool
-	// Tags says what the tags of resources mean.
+	// Tags maps the tags of resources.
 	Tags inventory.TagMapping
-	// Size says what a machine type has, and whether the type is known; nil knows none.
+	// Size returns the size of a machine type; false if the type is not known. Nil knows none.
 	Size func(machineType string) (inventory.Size, bool)
-	// Meters says what a resource is charged by, nil that its price is not known; nil
-	// knows none.
+	// Meters returns the meters of a resource; nil if its price is not known. Nil knows none.
 	Meters func(*inventory.Resource) []inventory.Meter
 	// Activity says which values are work.
 	Activity usage.Activity
-	// Governed says that the configuration states what policies may act on. Otherwise
+	// Governed is true if the configuration lists the resources that policies may act on. Otherwise
 	// they may act on every resource whose tags do not deny it.
 	Governed bool
 }
@@ -238,7 +237,7 @@ func (r *traced) settle() {
 	}
 }
 
-// Summary says what the trace holds.
+// Summary returns the summary of the trace.
 func (a *Account) Summary() usage.Summary { return a.summary }
 
 // Len returns the number of resources. They are numbered in the order of their names.

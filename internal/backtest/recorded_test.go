@@ -76,8 +76,8 @@ func TestAccountIgnoresOrder(t *testing.T) {
 	})
 }
 
-// TestAccountSeesThePastOnly holds that what is known after a time changes nothing that
-// was known by then, and nothing of a release but when it ends after that time.
+// TestAccountSeesThePastOnly: samples that become known after a time change no fact known by then,
+// and of a release only its end if it is after that time.
 func TestAccountSeesThePastOnly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := traces().Draw(t, "trace")
@@ -93,7 +93,7 @@ func TestAccountSeesThePastOnly(t *testing.T) {
 			at := instant(cut - rapid.Int64Range(0, 20).Draw(t, "before")*minute)
 			short, long := a.Released(i, at, false), whole.Released(j, at, false)
 			if slices.ContainsFunc(f, func(r fact) bool { return r.known != r.at }) {
-				continue // what happened may become known later
+				continue // the past may become known later
 			}
 			// Up to half a step a sample may yet come that is not missing.
 			before := min(short.End.UnixMicro(), cut)
@@ -105,14 +105,14 @@ func TestAccountSeesThePastOnly(t *testing.T) {
 	})
 }
 
-// TestStated follows what a trace says of a resource, as it becomes known.
+// TestStated follows the description of a resource in a trace, as it becomes known.
 func TestStated(t *testing.T) {
 	a := accountOf(t, "resource,gpu,time,gpu_util,type,gpus,team,environment,launched,tags,received",
 		"a,0,0,0,,,,,,,", // nothing is said yet
 		"a,0,60,0,p4d.24xlarge,,vision,Dev,30,,",
 		"a,0,120,0,p4d.24xlarge,4,vision,Dev,30,,",
 		"a,0,180,0,p4d.24xlarge,4,robots,Dev,170,team=x;curfew:managed=false;project=p,",
-		"a,0,150,0,,,speech,,,,300", // late, and older than what is known
+		"a,0,150,0,,,speech,,,,300", // late, and older than the known one
 		"a,0,240,0,,,,,,,",
 		"b,,0,0,,,,,,,", "b,1,60,0,,,,,,,", "b,2,120,0,,,,,,,", "b,2:1,180,0,,,,,,,",
 		"c,0,0,0,,2,b,,,,", "c,1,0,0,,2,a,,,,", "c,0,60,0,,,a,,,,",
@@ -284,8 +284,7 @@ func TestReleased(t *testing.T) {
 	}
 }
 
-// TestRunsAhead hands over equal samples together, and after a release what is left of
-// them.
+// TestRunsAhead delivers equal samples together, and after a release the rest of them.
 func TestRunsAhead(t *testing.T) {
 	lines := []string{"resource,time,gpu_util"}
 	for i := range 100 {
@@ -318,7 +317,7 @@ func TestRunsAhead(t *testing.T) {
 	}
 }
 
-// TestSourceAt measures what a process at a time knows.
+// TestSourceAt measures with the knowledge of a process at a time.
 func TestSourceAt(t *testing.T) {
 	a := accountOf(t, "resource,gpu,time,gpu_util,cpu_util,received", "a,0,0,0,1,", "a,0,60,7,1,", "a,0,120,8,1,200",
 		"a,0,180,9,1,", "a,0,240,9,1,", "b,0,0,5,,")

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Released is how a release of a resource goes on, by what was sampled of it.
+// Released is the course of a release of a resource, by its samples.
 type Released struct {
 	// End is when the resource is back, a microsecond after the release at the earliest.
 	End time.Time
@@ -220,7 +220,7 @@ func (f *followed) sampled(s *series, in runs, end int64) time.Duration {
 		if l.has&slots == 0 {
 			continue
 		}
-		if before > 0 { // of the newest row, what is left of its step
+		if before > 0 { // of the newest row, the rest of its step
 			covered = max(0, l.at+before*f.step-f.at)
 		}
 		covered += (l.until(end-1, f.step) - before) * f.step

@@ -26,8 +26,7 @@ type Report struct {
 	// ByOwner are the results of policies and of the learned rule for each team and user, if the
 	// trace names them, rule by rule, the largest saving first.
 	ByOwner []Owned `json:"by_owner,omitempty"`
-	// Timeline is when the rule of the headline would have released of what; where
-	// [Params.Draw] asks for it.
+	// Timeline shows the releases of the headline's rule, if [Params.Draw] asks for it.
 	Timeline *Timeline `json:"timeline,omitempty"`
 	// Notes qualify the figures of policies: their basis, and the unmeasured resources.
 	Notes []string `json:"notes,omitempty"`
@@ -56,8 +55,8 @@ func (r *Report) Named(name string) *Result {
 	return nil
 }
 
-// Headline returns the result that a report is about: the policy or decider that saves
-// most, else what learns. It is nil where nothing was replayed.
+// Headline returns the result that a report is about: the policy or decider that saves most, else
+// the learned rule. It is nil if nothing was replayed.
 func (r *Report) Headline() *Result {
 	if len(r.Results) == 0 {
 		return nil
@@ -250,7 +249,7 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 	return w.Report, w.add(PerfectForesight, nil, sum.each(oracle))
 }
 
-// describe says what is replayed.
+// describe describes the trace.
 func (t *trace) describe(p Params, sum totals) Trace {
 	d := Trace{
 		Name: p.Format.Name, Resources: len(t.resources), Samples: sum.samples,
@@ -287,7 +286,7 @@ func (w *writer) draws() bool {
 	return w.p.Draw > 0 && (w.Timeline == nil || !w.Baseline(len(w.Results)-1))
 }
 
-// rule adds what a rule did that was replayed resource by resource.
+// rule adds the result of a rule that was replayed resource by resource.
 func (w *writer) rule(name string, got outcome, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -307,7 +306,7 @@ func (w *writer) rule(name string, got outcome, err error) error {
 	return nil
 }
 
-// add adds a result: what a rule did in each part of the resources.
+// add adds a result: that of a rule in each part of the resources.
 func (w *writer) add(name string, wait *int64, got []share) error {
 	res, err := w.trace.result(name, w.sum, got, w.oracle)
 	if err != nil {
@@ -321,8 +320,8 @@ func (w *writer) add(name string, wait *int64, got []share) error {
 	return nil
 }
 
-// waits returns what fixed waits do, each an eighth longer than the one before but
-// at least a step, up to the longest idle period.
+// waits returns the results of fixed waits, each an eighth longer than the one before but at least
+// a step, up to the longest idle period.
 func (t *trace) waits(sum totals) []Wait {
 	var longest int64
 	for s := range sum.Periods {
@@ -379,7 +378,7 @@ func (r *Result) obey(got outcome) {
 	}
 }
 
-// budgetNote says what conditions about budgets rest on.
+// budgetNote describes the basis of conditions about budgets.
 func (t *trace) budgetNote(p Params) string {
 	switch unpriced := t.account.unpriced(p.Setting.Prices); {
 	case len(p.Budgets.Budgets()) == 0:

@@ -38,7 +38,7 @@ type chronicle struct {
 	decisions  []Decision
 }
 
-// chronicleOf replays one policy and keeps what it says.
+// chronicleOf replays one policy and keeps its answers.
 func chronicleOf(t testingTB, trace string, p Params) *chronicle {
 	t.Helper()
 	p, err := p.complete()
@@ -81,9 +81,9 @@ func chronicleOf(t testingTB, trace string, p Params) *chronicle {
 	return h
 }
 
-// said returns what held of a resource at a time: with what was done at that very time,
-// or before it. Known is false before anything was said, and for what was released while
-// it was not measured, of which nothing is said until it is.
+// said returns the answer about a resource at a time: with the actions of that very time, or before
+// them. Known is false before the first answer, and for a resource that was released while it was
+// not measured, until it is.
 func (h *chronicle) said(resource int, at time.Time, done bool) (out said, known bool) {
 	for _, s := range h.of[resource] {
 		if s.at.After(at) || s.away && !done && s.at.Equal(at) {
@@ -97,7 +97,7 @@ func (h *chronicle) said(resource int, at time.Time, done bool) (out said, known
 	return out, known
 }
 
-// agree holds what a replay said at a time against what a process sees that looks then.
+// agree compares the answer of a replay at a time with that of a process that looks then.
 func (h *chronicle) agree(t testingTB, trace string, at time.Time, done bool, p Params) {
 	t.Helper()
 	var operations []Operation
@@ -137,7 +137,7 @@ func (h *chronicle) agree(t testingTB, trace string, at time.Time, done bool, p 
 	}
 }
 
-// everyAnswer holds what a replay that wakes at every sample said against looks at every
+// everyAnswer compares the answers of a replay that wakes at every sample with rounds at every
 // decision, one second before it, and at other times.
 func everyAnswer(t testingTB, trace string, p Params, others ...time.Time) *chronicle {
 	t.Helper()
@@ -154,8 +154,8 @@ func everyAnswer(t testingTB, trace string, p Params, others ...time.Time) *chro
 	return h
 }
 
-// TestEveryAnswerIsThatOfALook replays random fleets at every sample and every computed
-// time: whenever a process looks, it finds what the replay said last.
+// TestEveryAnswerIsThatOfALook replays random fleets at every sample and every computed time:
+// whenever a process looks, it finds the last answer of the replay.
 func TestEveryAnswerIsThatOfALook(t *testing.T) {
 	set := parsed(t, livePolicies)
 	decisions := 0
@@ -201,7 +201,7 @@ func TestOrderOfRowsDecidesNothing(t *testing.T) {
 	})
 }
 
-// decided replays policies and returns what they decide.
+// decided replays policies and returns their decisions.
 func decided(t testingTB, trace string, set *policy.Set) []Decision {
 	t.Helper()
 	p := params(5 * time.Minute)

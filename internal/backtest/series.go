@@ -223,7 +223,7 @@ func (s *series) write(at, lag, step int64, has, desc uint32, values []float64) 
 	l.at, l.lag, l.has, l.desc = at, lag, has, desc
 }
 
-// before says whether what became known at a, of time ta, stands before another row.
+// before reports whether a row known at a, of time ta, precedes one known at b, of time tb.
 func before(a, ta, b, tb int64) bool { return a < b || a == b && ta < tb }
 
 // token writes a row as it differs from the last one. All says to write every value.
@@ -476,7 +476,7 @@ func (s *series) arrange(step int64, join func(a, b uint32) uint32, rows []loose
 	s.last = state{}
 }
 
-// with returns a row with what another one of the same time says.
+// with merges a row with another one of the same time.
 func (r loose) with(o loose, join func(a, b uint32) uint32) loose {
 	r.values = slices.Clone(r.values)
 	for left := o.has; left != 0; left &= left - 1 {

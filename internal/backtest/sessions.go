@@ -41,7 +41,7 @@ policies:
 `, sessionRule(idle), idle))
 }
 
-// sessions says what a result is as sessions.
+// sessions adds the result as sessions.
 func (r *Result) sessions(idle time.Duration, machines int) error {
 	s := Sessions{
 		IdleSeconds: idle.Seconds(), Launches: int64(machines) + r.Restarts,

@@ -32,7 +32,7 @@ func minutely(header string, minutes int, resources []string, row func(resource 
 // each is the same row every minute.
 func each(row string) func(string, int) string { return func(string, int) string { return row } }
 
-// waits is a policy that ends what has been in a state for a time.
+// waits is a policy that ends resources which have been in a state for a time.
 func waits(state string, lasting, grace time.Duration) string {
 	return fmt.Sprintf(`  - name: p
     when: duty.state == %q && duty.lasting >= duration("%s")
@@ -186,8 +186,8 @@ func TestProcessesAndReplaysAgree(t *testing.T) {
 	}
 }
 
-// TestAssumptionsAreOfReplaysAlone holds that a live account refuses what a recorded one is
-// assumed to allow.
+// TestAssumptionsAreOfReplaysAlone: a live account refuses actions that a recorded one is assumed
+// to allow.
 func TestAssumptionsAreOfReplaysAlone(t *testing.T) {
 	trace := minutely("gpu_util", 30, []string{"m0"}, each("0"))
 	price := 2 * money.USD

@@ -19,7 +19,7 @@ type statement struct {
 	at [11]int64 // of each field
 }
 
-// hear takes what a row of a time states.
+// hear takes the statements of a row of a time.
 func (s *statement) hear(at int64, d *usage.Description) {
 	if d == nil {
 		return
@@ -91,7 +91,7 @@ func (r *traced) join(a, b uint32) uint32 {
 	return uint32(len(r.descs) - 1)
 }
 
-// statements returns what the trace says of the resource as it becomes known.
+// statements returns the descriptions of the resource in the trace as they become known.
 func (r *traced) statements(step int64) []stated {
 	if len(r.descs) == 1 {
 		return nil
@@ -134,7 +134,7 @@ func (r *traced) statements(step int64) []stated {
 	return out
 }
 
-// describedAt returns what is known of the resource at a time.
+// describedAt returns the description of the resource known at a time.
 func (r *traced) describedAt(known int64) *usage.Description {
 	i := sort.Search(len(r.stated), func(i int) bool { return r.stated[i].known > known })
 	if i == 0 {
@@ -167,13 +167,13 @@ type Assumed struct {
 	Kind, Lifetime, Purpose bool
 }
 
-// Assumptions counts resources by what is assumed of them.
+// Assumptions counts resources by assumed property.
 type Assumptions struct {
 	Resources                                                     int
 	Governed, Tags, Launched, GPUs, Size, Kind, Lifetime, Purpose int
 }
 
-// assumed returns what the trace does not say of a resource up to a time.
+// assumed returns the properties that the trace does not state of a resource up to a time.
 func (a *Account) assumed(i int, known int64) Assumed {
 	r := a.resources[i]
 	d := r.describedAt(known)
@@ -187,7 +187,7 @@ func (a *Account) assumed(i int, known int64) Assumed {
 	}
 }
 
-// Assumptions counts over all resources what the whole trace does not say of them.
+// Assumptions counts over all resources the properties that the whole trace does not state.
 func (a *Account) Assumptions() Assumptions {
 	c := Assumptions{Resources: len(a.resources)}
 	for i := range a.resources {
@@ -204,7 +204,7 @@ func (a *Account) Assumptions() Assumptions {
 	return c
 }
 
-// tagged returns a resource with what its tags and columns state. Columns win.
+// tagged returns a resource by its tags and columns. Columns win.
 func (a *Account) tagged(r *traced, d *usage.Description) *inventory.Resource {
 	out := &inventory.Resource{
 		ID: r.name, Name: r.name, Cloud: Cloud, Kind: cmp.Or(d.Kind, inventory.KindInstance), Type: d.Type,
@@ -233,8 +233,8 @@ func (a *Account) assumesGoverned(r *inventory.Resource) bool {
 	return !a.params.Governed && !stated && !r.Managed
 }
 
-// size returns what a resource has as far as is known at a time, and whether the GPUs
-// seen are taken for all it has.
+// size returns the size of a resource as known at a time, and reports whether the seen GPUs are
+// taken for all of them.
 func (a *Account) size(r *traced, known int64, d *usage.Description) (size inventory.Size, assumed bool) {
 	if d.Type != "" && a.params.Size != nil {
 		if of, ok := a.params.Size(d.Type); ok {

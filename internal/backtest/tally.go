@@ -81,7 +81,7 @@ func (s *totals) divide(hourly []*money.Amount) {
 	}
 }
 
-// share is a part of the resources, of one price an hour, and what a rule did with it.
+// share is a part of the resources, of one price an hour, with the result of a rule.
 type share struct {
 	hourly *money.Amount
 	counted
@@ -118,7 +118,7 @@ func (s *totals) each(does func(learn.Periods) learn.Tally) []share {
 	return out
 }
 
-// split adds up by share what a rule did with each resource.
+// split sums the results of a rule with each resource by share.
 func (s *totals) split(by []learn.Tally) []share {
 	out := s.shares()
 	for i := range by {

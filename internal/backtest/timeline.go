@@ -16,7 +16,7 @@ type Timeline struct {
 	From              time.Time `json:"from"`
 	To                time.Time `json:"to"`
 	ResolutionSeconds float64   `json:"resolution_seconds"`
-	// Resources are in the order of what was saved, the most first.
+	// Resources are in the order of their savings, the most first.
 	Resources []Drawn `json:"resources"`
 	// More is how many resources are not drawn.
 	More int `json:"more"`
@@ -42,7 +42,7 @@ type Span struct {
 	To    time.Time `json:"to"`
 }
 
-// The states of a picture. What is released is drawn over what it was.
+// The states of a picture. Released time is drawn over its former state.
 const (
 	drawnBusy = iota
 	drawnIdle
@@ -116,7 +116,7 @@ func (p *painter) paint(state int, a, b int64) {
 	}
 }
 
-// track paints what was sampled, and as unknown what was missing in between.
+// track paints samples, and the gaps between them as unknown.
 func (p *painter) track(t *track, step int64) {
 	at := t.first
 	for c := t.cursor(step); c.advance(); {

@@ -43,7 +43,7 @@ func appendOffset(b []byte, us int64) []byte {
 	return binary.AppendUvarint(b, uint64(n<<1^n>>63)<<2|uint64(unit))
 }
 
-// readOffset reads what appendOffset wrote and how many bytes it took.
+// readOffset reads an offset of appendOffset and its length.
 func readOffset(b []byte) (us int64, bytes int) {
 	u, bytes := binary.Uvarint(b)
 	z := u >> 2

@@ -184,7 +184,7 @@ func (t *trace) tune(p Params) (*policy.Set, TuneReport, error) {
 	if r.PerfectForesight, err = t.tested(oracle); err != nil {
 		return nil, TuneReport{}, err
 	}
-	// Read back, because only what was read can be asked.
+	// Read back, because only parsed policies can be evaluated.
 	learned, err := policy.Parse("learned policies", set.YAML())
 	return learned, r, err
 }
@@ -216,7 +216,7 @@ func (u *tuner) tuned(c *classHistory, got []share) (Tuned, error) {
 	return out, err
 }
 
-// share is the class with what a rule did with it.
+// share is the class with the result of a rule.
 func (l *classHistory) share(did learn.Tally) share {
 	return share{hourly: l.hourly, counted: counted{samples: l.samples}, Tally: did}
 }
@@ -243,7 +243,7 @@ func (u *tuner) narrower(c learn.Class) string {
 	return ""
 }
 
-// policy writes what was learned as a policy that observes.
+// policy writes a learned wait as a policy that observes.
 func (t Tuned) policy(c learn.Class) *policy.Policy {
 	name := []string{"tuned", string(c.Kind), string(c.Purpose)}
 	sel := policy.Select{

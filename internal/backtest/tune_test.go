@@ -71,7 +71,7 @@ func TestTune(t *testing.T) {
 
 func dots(n int) string { return strings.Repeat(".", n) }
 
-// TestTuneFallsBack holds what decides where there is little history.
+// TestTuneFallsBack tests the basis of waits with little history.
 func TestTuneFallsBack(t *testing.T) {
 	many := strings.Repeat("#"+dots(9), 40)
 	tests := []struct {
@@ -126,8 +126,8 @@ func TestTunedPoliciesDoWhatWasLearned(t *testing.T) {
 	})
 }
 
-// TestTuneIsTestedOnTheFuture holds that what a part of the trace is tested with was
-// learned before it: whatever comes after the first half changes nothing of it.
+// TestTuneIsTestedOnTheFuture: the waits tested on a part of the trace were learned before it: no
+// sample after the first half changes them.
 func TestTuneIsTestedOnTheFuture(t *testing.T) {
 	p := params(6 * time.Minute)
 	test := func(second []string) float64 {

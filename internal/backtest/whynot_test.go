@@ -76,8 +76,8 @@ func (a *Account) index(name string) int {
 	return i
 }
 
-// TestWhyNotAddsUp holds the hours of reasons, of unknown verdicts and of releases to what
-// looks find every few seconds.
+// TestWhyNotAddsUp compares the hours of reasons, of unknown verdicts and of releases with rounds
+// every few seconds.
 func TestWhyNotAddsUp(t *testing.T) {
 	set := parsed(t, livePolicies)
 	rapid.Check(t, func(t *rapid.T) {
@@ -122,7 +122,7 @@ func TestWhyNotAddsUp(t *testing.T) {
 	})
 }
 
-// TestWhyNot spells out what a policy did not do, and why.
+// TestWhyNot lists the omissions of a policy with their reasons.
 func TestWhyNot(t *testing.T) {
 	const minutes = 60
 	trace := minutely("lifetime,type,gpu,gpu_util,environment", minutes, []string{
@@ -185,8 +185,8 @@ func TestActedThoughNothingWasReleased(t *testing.T) {
 	}
 }
 
-// TestOfForesightWhy: a share of what perfect foresight saves is stated only where both call
-// the same time idle.
+// TestOfForesightWhy: a share of the savings of perfect foresight is stated only if both call the
+// same time idle.
 func TestOfForesightWhy(t *testing.T) {
 	p := params(0)
 	p.Policies = policies(t, rested("p", 5*time.Minute, 0))

@@ -7,7 +7,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// AlertsSchema names the document of what people have been notified of and goes on.
+// AlertsSchema names the document of open alerts.
 const AlertsSchema = "curfew.alerts/v1"
 
 // Alerts are the conditions that people are notified of while they last, and the troubles of

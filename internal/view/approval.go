@@ -93,7 +93,7 @@ func (r Request) AtMost() string {
 	return r.AmountUSD.Exact()
 }
 
-// Proof is a proof of identity without what was signed.
+// Proof is a proof of identity without the signed text.
 type Proof struct {
 	Kind    string `json:"kind"`
 	Subject string `json:"subject"`

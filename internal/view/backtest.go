@@ -23,5 +23,5 @@ type Tune struct {
 	backtest.TuneReport
 }
 
-// NewTune returns the document of what was learned.
+// NewTune returns the document of learned waits.
 func NewTune(r backtest.TuneReport) Tune { return Tune{TuneSchema, r} }

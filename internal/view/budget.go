@@ -54,8 +54,8 @@ type Budget struct {
 	PerHour *money.Amount `json:"per_hour_usd"`
 	// State is ok, warn, gate or over.
 	State budget.State `json:"state"`
-	// NothingPosted is true if no charge of the period was posted, so that what was spent is not
-	// known to be nothing.
+	// NothingPosted is true if no charge of the period was posted, so that its spending is unknown
+	// and not zero.
 	NothingPosted bool `json:"nothing_posted,omitempty"`
 	// Forecast is the spend at the end of the period; null with a reason.
 	Forecast *budget.Forecast `json:"forecast"`
@@ -120,7 +120,7 @@ func optionalTime(t time.Time) *time.Time {
 	return &t
 }
 
-// note adds what the figures of a status leave out, and what changes them.
+// note adds remarks on the omissions of a status, and on changes of its figures.
 func (r *Budgets) note(s budget.Status) {
 	cover := func(format string, args ...any) {
 		r.CoverageNotes = append(r.CoverageNotes, s.Budget.ID+": "+fmt.Sprintf(format, args...))

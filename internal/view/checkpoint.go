@@ -6,7 +6,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/checkpoint"
 )
 
-// The schemas of what the checkpoint commands print. The format of what they store is
+// The schemas of the documents of the checkpoint commands. The format of stored snapshots is
 // checkpoint.Schema.
 const (
 	CheckpointSaveSchema    = "curfew.checkpoint-save/v1"
@@ -34,7 +34,7 @@ type CheckpointSave struct {
 	// Unsettled are files that changed while they were read.
 	Unsettled []string `json:"unsettled"`
 	Notes     []string `json:"notes"`
-	// Collected is set where the save collected what retention drops.
+	// Collected is set if the save collected snapshots beyond the retention.
 	Collected *CheckpointCollected `json:"collected"`
 }
 

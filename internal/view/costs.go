@@ -74,8 +74,7 @@ type Bill struct {
 	bill.Summary
 }
 
-// NewBill makes the document of a bill and, where planned is not nil, of what importing it
-// does.
+// NewBill makes the document of a bill and, if planned is not nil, of the effect of importing it.
 func NewBill(b *bill.Bill, planned []bill.Planned) Bill {
 	return Bill{BillSchema, bill.Summarize(b, planned)}
 }
@@ -86,7 +85,7 @@ type BillShow struct {
 	Since      time.Time   `json:"since"`
 	Until      time.Time   `json:"until"`
 	Categories []bill.Part `json:"categories"`
-	// ByDuty are the categories by what machines were doing.
+	// ByDuty are the categories by the duty of machines.
 	ByDuty []bill.Slice `json:"categories_by_duty"`
 	// Allocation divides the bill among those who pay.
 	Allocation *bill.Allocation `json:"allocation"`

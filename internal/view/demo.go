@@ -35,8 +35,8 @@ type Demo struct {
 	index map[string]int // of machines, by resource
 }
 
-// DemoPass is a pass of a demonstration: what it decided, the fuses that blew and were
-// confirmed, and how many messages were sent.
+// DemoPass is a pass of a demonstration: its decisions, the fuses that blew and were confirmed, and
+// the number of messages sent.
 type DemoPass struct {
 	At time.Time
 	Enforce
@@ -56,7 +56,7 @@ type DemoCosts struct {
 	UnknownHours float64 `json:"unknown_hours"`
 }
 
-// DemoMachine is one machine: what it truly did, its costs, and the actions on it.
+// DemoMachine is one machine: its true work, its costs, and the actions on it.
 type DemoMachine struct {
 	Resource string `json:"resource"`
 	Name     string `json:"name"`

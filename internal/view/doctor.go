@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// DoctorSchema names the document of what telemetry there is.
+// DoctorSchema names the document of available telemetry.
 const DoctorSchema = "curfew.doctor/v1"
 
 // Doctor lists the telemetry of each machine and the signals that are missing to judge it.
@@ -165,7 +165,7 @@ func (t Telemetry) machine(r *inventory.Resource) DoctorMachine {
 	return m
 }
 
-// signal sums up what was measured of a signal.
+// signal summarizes the samples of a signal.
 func (t Telemetry) signal(w *usage.Window, s usage.Signal) (DoctorSignal, bool) {
 	x := DoctorSignal{Signal: s.String(), Coverage: 1}
 	tracks := []*usage.Track{&w.Machine}

@@ -2,14 +2,14 @@ package view
 
 import "time"
 
-// DoctorStateSchema names the document of what is wrong with a state and the service on it.
+// DoctorStateSchema names the document of the problems of a state and the service on it.
 const DoctorStateSchema = "curfew.doctor-state/v1"
 
-// DoctorState lists what is wrong with a state and the service that uses it, and what to do.
+// DoctorState lists the problems of a state and the service that uses it, with their remedies.
 type DoctorState struct {
 	Schema string    `json:"schema"`
 	At     time.Time `json:"at"`
-	// Database is sqlite or postgres, Bytes what the state takes on disk.
+	// Database is sqlite or postgres, Bytes the size of the state on disk.
 	Database string `json:"database"`
 	Bytes    int64  `json:"bytes"`
 	// GrowthPerDay is its growth a day since GrowthSince, in bytes; null before this machine has seen

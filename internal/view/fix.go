@@ -266,7 +266,7 @@ type UndoLine struct {
 	KeptUntil *time.Time `json:"kept_until,omitempty"`
 }
 
-// UndoStep is a call with what was there before it, as the provider returned it.
+// UndoStep is a call with the state before it, as the provider returned it.
 type UndoStep struct {
 	Name string `json:"name"`
 	// Params are the arguments of the undo.

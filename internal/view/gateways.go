@@ -5,7 +5,7 @@ import "github.com/curfew-dev/curfew/internal/gateway/stats"
 // GatewaysSchema names the document of the gateways that a configuration registers.
 const GatewaysSchema = "curfew.gateways/v1"
 
-// Gateways are the registered gateways with what each said of itself.
+// Gateways are the registered gateways with their answers.
 type Gateways struct {
 	Schema   string    `json:"schema"`
 	Gateways []Gateway `json:"gateways"`

@@ -48,7 +48,7 @@ type KeptResource struct {
 	Volume   *KeptVolume   `json:"volume,omitempty"`
 	// LastActivity is when it was last used.
 	LastActivity *time.Time `json:"last_activity,omitempty"`
-	// Progress is the progress of its work; absent of what rests or is no machine.
+	// Progress is the progress of its work; absent for machines at rest and other resources.
 	Progress *KeptProgress `json:"progress,omitempty"`
 }
 
@@ -114,7 +114,7 @@ func fact[T any](v *T) inventory.Fact[T] {
 	return inventory.Known(*v)
 }
 
-// NewKeptResource returns a resource as it is kept, with what it costs an hour.
+// NewKeptResource returns a resource as it is kept, with its hourly cost.
 func NewKeptResource(r *inventory.Resource, hourly inventory.Fact[money.Amount]) KeptResource {
 	k := KeptResource{
 		Ref: r.Ref(), Name: r.Name, Zone: r.Zone, Type: r.Type, State: r.State, CreatedAt: r.CreatedAt,

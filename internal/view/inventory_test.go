@@ -34,7 +34,7 @@ func TestKeptPrice(t *testing.T) {
 	}
 }
 
-// TestKeptPriceOfEarlierVersions reads what versions kept that knew one of the names.
+// TestKeptPriceOfEarlierVersions reads documents of versions that knew one of the names.
 func TestKeptPriceOfEarlierVersions(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"hourly_nano_usd":"3.06"}`:                     `"3.06"`,

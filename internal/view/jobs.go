@@ -2,7 +2,7 @@ package view
 
 import "time"
 
-// The schemas of what the service keeps of replays and imports.
+// The schemas of the documents that the service keeps of replays and imports.
 const (
 	BacktestsSchema   = "curfew.backtests/v1"
 	BillPeriodsSchema = "curfew.bill.periods/v1"
@@ -29,7 +29,7 @@ type BacktestJob struct {
 	// Attempts counts how often it was begun: once more for each process that ended while it
 	// ran.
 	Attempts int64 `json:"attempts"`
-	// Note is why it ended without a result, or what happened on the way.
+	// Note is the reason for an end without a result, or a remark on the way.
 	Note string        `json:"note"`
 	Of   BacktestAsked `json:"of"`
 }
@@ -44,7 +44,7 @@ type BacktestAsked struct {
 	Since string `json:"since"`
 	Until string `json:"until"`
 	// Columns are those of the trace under other names, as --map takes them, Step its sampling
-	// step, Resource what nvidia-smi's output is about.
+	// step, Resource the resource of nvidia-smi's output.
 	Columns  string `json:"map"`
 	Step     string `json:"step"`
 	Resource string `json:"resource"`

@@ -6,7 +6,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// The schemas of what people tell the ladder.
+// The schemas of people's instructions to the ladder.
 const (
 	KeepSchema    = "curfew.keep/v1"
 	KeepsSchema   = "curfew.keeps/v1"

@@ -8,7 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// Schemas of what is said of policies.
+// Schemas of documents about policies.
 const (
 	PolicyCheckSchema   = "curfew.policycheck/v1"
 	PolicyTestSchema    = "curfew.policytest/v1"
@@ -48,7 +48,7 @@ type PolicyTest struct {
 	Failed int `json:"failed"`
 }
 
-// PolicyCase is the outcome of one case. Failures say what was wanted and what came.
+// PolicyCase is the outcome of one case. Failures state the wanted and the actual result.
 type PolicyCase struct {
 	File string `json:"file"`
 	Line int    `json:"line"`

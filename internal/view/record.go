@@ -23,7 +23,7 @@ type Record struct {
 	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
 }
 
-// Add adds what could not be read, once.
+// Add adds unread parts, each once.
 func (d *Record) Add(spots []inventory.BlindSpot) {
 	if d.BlindSpots == nil {
 		d.BlindSpots = []inventory.BlindSpot{}

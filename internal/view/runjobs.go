@@ -46,7 +46,7 @@ type RunJob struct {
 	Placement *RunPlacement `json:"placement"`
 }
 
-// RunInterruption is one attempt of a job that was taken away, and what that cost.
+// RunInterruption is one interrupted attempt of a job, and its cost.
 type RunInterruption struct {
 	Attempt int       `json:"attempt"`
 	At      time.Time `json:"at"`
@@ -103,7 +103,7 @@ type RunAttempt struct {
 	CommandAt  *time.Time `json:"command_at"`
 	StoppedAt  *time.Time `json:"stopped_at"`
 	EndedAt    *time.Time `json:"ended_at"`
-	// EndedBy is the class of its end, Evidence what the class rests on; empty while it runs.
+	// EndedBy is the class of its end, Evidence the evidence for the class; empty while it runs.
 	EndedBy  string `json:"ended_by"`
 	Evidence string `json:"evidence"`
 	ExitCode *int   `json:"exit_code"`

@@ -75,8 +75,8 @@ type Run struct {
 	Lost      string     `json:"lost,omitempty"`
 	// Wrong names impossible values that the machines wrote; they were ignored.
 	Wrong string `json:"wrong,omitempty"`
-	// Notes are remarks on its machines, such as what is advisory there; only a session
-	// that is ready has them, and lists do not.
+	// Notes are remarks on its machines, such as advisory limits; only a session that is ready has
+	// them, and lists do not.
 	Notes []string `json:"notes,omitempty"`
 	// Connections are those of people to its machines, as its keeper last heard; absent where there
 	// are none.
@@ -176,7 +176,7 @@ func NewRun(s session.Session, now time.Time) Run {
 	return r
 }
 
-// NewRunHost makes the document of what a host said.
+// NewRunHost makes the document of a host's status.
 func NewRunHost(h session.Status) RunHost {
 	connections := make([]RunConnection, 0, len(h.Connections))
 	for _, c := range h.Connections {

@@ -18,7 +18,7 @@ var pictured = []usage.Signal{
 	usage.NetBytes, usage.DiskOps,
 }
 
-// Bounds of what is kept for pictures.
+// Bounds of the samples that are kept for pictures.
 const (
 	// SampledFindings is how many of the largest findings have samples.
 	SampledFindings = 10
@@ -26,7 +26,7 @@ const (
 	maxSamples = 3
 )
 
-// sample adds to the largest findings what was measured of their resources.
+// sample adds the samples of their resources to the largest findings.
 func (d *Scan) sample(a *round.Result) {
 	resources := make(map[string]*inventory.Resource, len(a.Findings))
 	for i := range a.Findings {

@@ -36,15 +36,15 @@ type Scan struct {
 	Profile   string    `json:"profile,omitempty"`
 	Resources Resources `json:"resources"`
 	// MonthlyCostUSD is the current monthly cost of everything priced. Null when nothing has a
-	// price; the note says why, or what is left out.
+	// price; the note gives the reason, or the omissions.
 	MonthlyCostUSD money.Dollars `json:"monthly_cost_usd"`
 	// MonthlyCostNote qualifies the cost.
 	MonthlyCostNote string `json:"monthly_cost_note,omitempty"`
-	// Now divides MonthlyCostUSD by what it is spent on; absent from audits of older versions.
+	// Now divides MonthlyCostUSD by use; absent from audits of older versions.
 	Now *ScanNow `json:"now,omitempty"`
-	// MonthlyWasteUSD is the charges of hours in which machines were idle, held or
-	// stalled, and of unused resources, over the window, brought to a month. Null when
-	// no time of the window has a price; the note says why, or what is left out.
+	// MonthlyWasteUSD is the charges of hours in which machines were idle, held or stalled, and of
+	// unused resources, over the window, brought to a month. Null when no time of the window has a
+	// price; the note gives the reason, or the omissions.
 	MonthlyWasteUSD money.Dollars `json:"monthly_waste_usd"`
 	// MonthlyWasteNote qualifies the waste.
 	MonthlyWasteNote string `json:"monthly_waste_note,omitempty"`
@@ -114,9 +114,8 @@ type ScanWindow struct {
 	// OtherUSD is storage, network and overhead that is not known to be unused.
 	OtherUSD money.Dollars `json:"other_usd"`
 	TotalUSD money.Dollars `json:"total_usd"`
-	// UnknownSeconds is time, over all meters, in which it is not known what ran or at
-	// what price. It is in no amount, and costs at most UnknownAtMostUSD: null with a
-	// reason where a price is missing.
+	// UnknownSeconds is time, over all meters, of unknown state or price. It is in no amount, and
+	// costs at most UnknownAtMostUSD: null with a reason if a price is missing.
 	UnknownSeconds   int64         `json:"unknown_seconds"`
 	UnknownAtMostUSD money.Dollars `json:"unknown_at_most_usd"`
 	// UnknownReason is why the most of unknown costs is not known.
@@ -138,7 +137,7 @@ func (w *ScanWindow) Gap() string {
 	return plain.MeteredHours(w.UnknownSeconds) + " of the last " + w.Span() + " not charged: " + most
 }
 
-// Resources counts what was seen.
+// Resources counts observed resources.
 type Resources struct {
 	Count int `json:"count"`
 	// ByKind are how many there are of each kind.
@@ -281,7 +280,7 @@ type Finding struct {
 
 // Samples is one signal of a resource over the window of an audit.
 type Samples struct {
-	// Signal is the name of what was measured.
+	// Signal is the name of the signal.
 	Signal string `json:"signal"`
 	// From is the time of the first sample.
 	From time.Time `json:"from"`
@@ -299,7 +298,7 @@ type Samples struct {
 // Evidence is one thing that was seen. Window and coverage are absent for facts
 // that are not sampled.
 type Evidence struct {
-	// Signal is the name of what was measured.
+	// Signal is the name of the signal.
 	Signal   string `json:"signal"`
 	Value    string `json:"value"`
 	Window   string `json:"window,omitempty"`   // "14d"
@@ -359,7 +358,7 @@ type Unpriced struct {
 // APICall counts this audit's own calls of one API.
 type APICall struct {
 	API string `json:"api"`
-	// Count is the calls, Units what the provider charges for in them.
+	// Count is the number of calls, Units the number of units that the provider charges for.
 	Count   int           `json:"count"`
 	Units   int           `json:"units"`
 	CostUSD money.Dollars `json:"cost_usd"`
@@ -411,7 +410,7 @@ var billedNames = []string{
 	round.CategoryOverhead, round.CategoryUnknown, round.CategoryOther,
 }
 
-// ShownCategories returns the names of the categories, and what they add up to.
+// ShownCategories returns the names of the categories, and their sum.
 func (d *Scan) ShownCategories() ([]string, money.Dollars) {
 	if d.MonthlyBilledUSD != nil {
 		return billedNames, *d.MonthlyBilledUSD

@@ -40,8 +40,8 @@ type Sample struct {
 	Resource int
 	Time     time.Time
 	Idle     bool
-	// Gap says that samples before this one are missing: what was idle before is
-	// no longer known to have lasted.
+	// Gap is true if samples before this one are missing: earlier idleness is no longer known to
+	// have lasted.
 	Gap bool
 	// Lasting is how long the resource has been idle without a gap until now; 0 at
 	// the first idle sample.

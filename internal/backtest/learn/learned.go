@@ -83,8 +83,8 @@ const (
 	fastest = 0.25
 	// prior is how firmly the break-even rule is held to before there is evidence.
 	prior = 0.25
-	// priorSamples is how many samples of the resource itself weigh as much as what
-	// is known of its class, and priorClass the same of a class and the fleet.
+	// priorSamples is the number of the resource's own samples that weigh as much as its class, and
+	// priorClass the same for a class and the fleet.
 	priorSamples = 5
 	priorClass   = 50
 	// remembered is how many samples of a idle period can wait for their outcome.
@@ -108,8 +108,8 @@ type history struct {
 	waiting        [remembered][features]float32
 }
 
-// class counts what resources of one class did; the fresh counts are of the step
-// that is not over yet, and not used before it is.
+// class counts the outcomes of resources of one class; the fresh counts are of the current step,
+// and not used before it is over.
 type class struct {
 	seen, fresh counts
 	// byAge is the weight of the length of the stretch alone.
@@ -199,7 +199,7 @@ func (l *Learned) Decide(s Sample) time.Duration {
 		return Never
 	}
 	if l.restart <= l.step {
-		return 0 // what is released before work can come back repays the restart
+		return 0 // a release before work can come back repays the restart
 	}
 	var x [features]float32
 	l.describe(h, &x)
@@ -212,8 +212,7 @@ func (l *Learned) Decide(s Sample) time.Duration {
 	return 0
 }
 
-// acquaint starts a history from what is known of its class, and of the fleet where
-// the class is new.
+// acquaint starts a history from its class, or from the fleet if the class is new.
 func (l *Learned) acquaint(h *history) {
 	c, f := &l.classes[h.class].seen, &l.fleet.seen
 	busy := (f.busy + 0.5) / (f.samples + 1)
@@ -282,8 +281,7 @@ func (l *Learned) settle(h *history, busy bool) {
 	}
 }
 
-// learn adds the gradient of one outcome: whether holding was right, and what it
-// was worth in restarts.
+// learn adds the gradient of one outcome: whether holding was right, and its worth in restarts.
 func (l *Learned) learn(h *history, age int, hold bool, worth float64) {
 	x := &h.waiting[(age-1)/l.stride%remembered]
 	surprise := -1 / (1 + math.Exp(-l.odds(h, age, x)))
@@ -299,7 +297,7 @@ func (l *Learned) learn(h *history, age int, hold bool, worth float64) {
 	l.fleet.byAge[a].gradient += surprise
 }
 
-// describe fills in what the regression sees.
+// describe fills in the features of the regression.
 func (l *Learned) describe(h *history, x *[features]float32) {
 	x[always] = 1
 	for i, s := range h.shares {
@@ -356,7 +354,7 @@ func logarithm(n int) float32 {
 	return float32(math.Log(float64(n)))
 }
 
-// Weights returns what was learned, feature by feature, without what is of one class.
+// Weights returns the learned weights, feature by feature, without those of single classes.
 func (l *Learned) Weights() []Weight {
 	out := make([]Weight, 0, features)
 	for i, w := range l.weights {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Tally adds up what one rule did. Released is microseconds.
+// Tally sums the results of one rule. Released is microseconds.
 type Tally struct {
 	Released int64
 	Restarts int64
@@ -41,7 +41,7 @@ type Period struct {
 	Busy bool
 }
 
-// Periods counts idle periods by what they have in common.
+// Periods counts equal idle periods.
 type Periods map[Period]int64
 
 // Fixed returns the tally of a fixed wait before each release.

@@ -71,8 +71,8 @@ type Waits struct {
 // BreakEven is the wait of one restart cost.
 func (w Waits) BreakEven() int64 { return max(w.Step, w.Restart) }
 
-// Wait returns how long to wait with resources of a class by what was known when a
-// fold began, and whose history says so.
+// Wait returns the wait for resources of a class by the history known when a fold began, and the
+// basis of it.
 func (w Waits) Wait(class *History, fold int) (wait int64, basis Basis) {
 	for _, h := range []struct {
 		*History
@@ -91,8 +91,8 @@ func (w Waits) Wait(class *History, fold int) (wait int64, basis Basis) {
 	return w.BreakEven(), BreakEven
 }
 
-// Test walks forward through the trace: the periods that begin in a fold are released by
-// what was learned from those that were over before it.
+// Test walks forward through the trace: the periods that begin in a fold are released by the waits
+// learned from periods that were over before it.
 func (w Waits) Test(class *History) Tally {
 	var sum Tally
 	for fold, begun := range class.begun {
