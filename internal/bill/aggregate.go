@@ -77,8 +77,7 @@ func takesEffectTwice(l *Line) bool {
 		!l.Unknown.Has(EffectiveCost) && l.EffectiveCost.Sign() != 0
 }
 
-// cached bounds what is remembered of texts that are in no row, so that memory stays
-// with the rows.
+// cached bounds the cache of texts that are in no row, so that memory stays with the rows.
 const cached = 1 << 16
 
 // symbol stands for a text; 0 is the empty one.
@@ -335,7 +334,7 @@ func floorDay(seconds int64) int64 {
 	return day
 }
 
-// Merge adds what o holds to a. o is of no use afterwards.
+// Merge adds o to a. o must not be used afterwards.
 func (a *Aggregate) Merge(o *Aggregate) error {
 	if len(a.byID) == 0 {
 		*a, *o = *o, *a // nothing to add to: the rows need no second place

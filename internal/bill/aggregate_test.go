@@ -267,8 +267,8 @@ func TestOwnersFromTags(t *testing.T) {
 	}
 }
 
-// TestTextsAreFitToKeep holds that what no database keeps is replaced, and that rows
-// which then agree are one.
+// TestTextsAreFitToKeep: texts that no database keeps are replaced, and rows which then agree are
+// one.
 func TestTextsAreFitToKeep(t *testing.T) {
 	a, b := line("i-\x00", "1", 0), line("i-\xff", "2", 0)
 	a.BillingAccountID, b.BillingAccountID = "\x00", "\xff"
@@ -479,7 +479,7 @@ func TestClassification(t *testing.T) {
 	}
 }
 
-// TestMeters holds what names of meters say of machines and of reserved capacity.
+// TestMeters derives machines and reserved capacity from names of meters.
 func TestMeters(t *testing.T) {
 	for _, tc := range []struct {
 		line              Line
@@ -570,7 +570,7 @@ func BenchmarkAggregate(b *testing.B) {
 	}
 }
 
-// TestNotesSayWhatIsLacking, and nothing of what is not.
+// TestNotesSayWhatIsLacking: notes name missing columns, and no others.
 func TestNotesSayWhatIsLacking(t *testing.T) {
 	whole := line("i-1", "1", 0)
 	whole.BillingCurrency = "USD"

@@ -19,7 +19,7 @@ type Method string
 const (
 	// Even gives every party the same.
 	Even Method = "even"
-	// Proportional gives each in proportion to what it is charged directly.
+	// Proportional gives each in proportion to its direct charges.
 	Proportional Method = "proportional"
 )
 
@@ -51,7 +51,7 @@ func (s *SharedRule) matches(r *Row, party string) bool {
 		(len(s.Categories) == 0 || slices.Contains(s.Categories, r.Category)) && (!s.Untagged || party == "")
 }
 
-// Validate says what is wrong with a rule.
+// Validate returns the first mistake of a rule.
 func (s *SharedRule) Validate() error {
 	switch {
 	case s.Name == "":

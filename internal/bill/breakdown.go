@@ -70,8 +70,8 @@ func Categories(rows iter.Seq[Row]) ([]Part, error) {
 	return parts, nil
 }
 
-// The categories of compute by what it did. Unmeasured compute is in neither of the other
-// two: machines without measurements, and fees that name no machine.
+// The categories of compute by duty. Unmeasured compute is in neither of the other two: machines
+// without measurements, and fees that name no machine.
 const (
 	Idle       Category = "idle"
 	Active     Category = "active"
@@ -162,7 +162,7 @@ func ByDuty(rows iter.Seq2[Category, Row]) ([]Slice, error) {
 	return out, nil
 }
 
-// Flow is data that one resource sent, and what that was billed.
+// Flow is data that one resource sent, and its billed cost.
 type Flow struct {
 	Transfer   Transfer     `json:"transfer"`
 	Account    string       `json:"account"`
@@ -219,8 +219,8 @@ func EgressFlows(rows iter.Seq[Row]) ([]Flow, error) {
 // Commitment is the use of one commitment according to the rows.
 type Commitment struct {
 	ID string `json:"id"`
-	// Purchased is its billed cost, Used and Unused the effective cost of the
-	// usage that it covered and of what it left uncovered.
+	// Purchased is its billed cost, Used and Unused the effective cost of the covered usage and of
+	// the uncovered rest.
 	Purchased money.Amount `json:"purchased_usd"`
 	Used      money.Amount `json:"used_usd"`
 	Unused    money.Amount `json:"unused_usd"`
@@ -237,7 +237,7 @@ type OnDemand struct {
 
 // Commitments is the use of commitments in a bill.
 type Commitments struct {
-	// Commitments by what they left unused, most first.
+	// Commitments are in the order of their unused cost, most first.
 	Commitments []Commitment `json:"commitments"`
 	// OnDemand compute, most first.
 	OnDemand []OnDemand `json:"on_demand"`
@@ -247,8 +247,8 @@ type Commitments struct {
 	Missed money.Amount `json:"missed_at_most_usd"`
 }
 
-// CommitmentUse says what commitments covered, what they left unused, and what was
-// bought on demand in addition.
+// CommitmentUse returns the covered usage of commitments, their unused part, and the compute bought
+// on demand in addition.
 func CommitmentUse(rows iter.Seq[Row]) (Commitments, error) {
 	byID := map[string]*Commitment{}
 	demand := map[OnDemand]money.Amount{}

@@ -203,8 +203,7 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
-// TestAllocationAddsUp holds that whatever the rules, parties and what is unattributed
-// add up to the bill.
+// TestAllocationAddsUp: whatever the rules, parties and the unattributed rest add up to the bill.
 func TestAllocationAddsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := NewAggregate(Options{Source: "test", Mapping: inventory.DefaultTagMapping()})
@@ -281,8 +280,8 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-// TestTheFiveCategoriesByDuty holds that compute is divided by what its machine did on that
-// day, that all of it is somewhere, and that what was not measured is no zero.
+// TestTheFiveCategoriesByDuty: compute is divided by the duty of its machine on that day, all of it
+// is in some category, and unmeasured compute is not zero.
 func TestTheFiveCategoriesByDuty(t *testing.T) {
 	type placed struct {
 		in  Category

@@ -143,7 +143,8 @@ var meters = []struct {
 	{[]string{"data transfer"}, OtherTransfer},
 }
 
-// transferOf says what a line moved, and to which region where the bill says so.
+// transferOf returns the kind of transfer of a line, and its destination region if the bill states
+// it.
 func transferOf(l *Line, text string) (Transfer, string) {
 	for _, m := range meters {
 		if !containsAll(text, m.all) {
@@ -202,13 +203,13 @@ func categoryOf(l *Line, text string) Category {
 		"cloudtrail", "awsconfig", "aws config") || has("defender for"):
 		return Overhead
 	case offers("cloudwatch", "monitor", "logging", "log analytics"):
-		// What is kept is storage; what is ingested and watched is overhead.
+		// Kept logs are storage; ingestion and monitoring are overhead.
 		if has("log storage", "timedstorage", "data retention") {
 			return Storage
 		}
 		return Overhead
 	case offers("sagemaker") && has("monitor", "featurestore:readrequest", "featurestore:writerequest"):
-		return Overhead // watching of models, and requests: not what computes
+		return Overhead // monitoring of models, and requests: not compute
 	case has("timedstorage", "ebs:", "volumeusage", "featurestore:storage", "snapshot", "data stored",
 		"provisioned storage", "data storage", "managed disk") ||
 		offers("container registry", "amazonecr", "artifact registry"):

@@ -126,8 +126,8 @@ func TestAmountRoundsHalfToEven(t *testing.T) {
 	})
 }
 
-// TestRoundingAddsUp holds that parts add up to the sum rounded once, and that none is a
-// nano-dollar or more away from what it was.
+// TestRoundingAddsUp: parts add up to the sum rounded once, and each is less than a nano-dollar
+// from its exact value.
 func TestRoundingAddsUp(t *testing.T) {
 	small := rapid.Custom(func(t *rapid.T) string {
 		return rapid.StringMatching(`-?[0-9]{1,3}\.[0-9]{8,33}`).Draw(t, "number")
@@ -162,7 +162,8 @@ func TestRoundingAddsUp(t *testing.T) {
 	})
 }
 
-// TestRoundingGivesTheLargestRemainders what is left over, of equal ones the first.
+// TestRoundingGivesTheLargestRemainders: the rest goes to the largest remainders, of equal ones to
+// the first.
 func TestRoundingGivesTheLargestRemainders(t *testing.T) {
 	for _, tc := range []struct {
 		parts string // nano-dollars
@@ -192,7 +193,7 @@ func TestRoundingGivesTheLargestRemainders(t *testing.T) {
 	}
 }
 
-// TestATotalThatDoesNotFitIsAnError, even where only what is left over makes it so.
+// TestATotalThatDoesNotFitIsAnError, even if only the remainders make it so.
 func TestATotalThatDoesNotFitIsAnError(t *testing.T) {
 	var parts []Decimal
 	for _, text := range []string{"9223372036854775807e-9", "0.5e-9", "0.5e-9"} {

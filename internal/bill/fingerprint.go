@@ -79,8 +79,8 @@ type Repetition struct {
 	Same, Restated int64
 }
 
-// Repetitions returns what files hold that others hold too, in the order of their places. Pairs
-// that apart excludes are left out.
+// Repetitions returns the overlaps of files, in the order of their places. Pairs that apart
+// excludes are left out.
 func Repetitions(files []*Fingerprints, apart func(one, other int) bool) []Repetition {
 	const several = -1
 	first := map[uint64]int{} // groups without their costs, by the file or as of several

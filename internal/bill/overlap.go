@@ -14,7 +14,7 @@ type CountedTwice struct {
 	Period, Other Period
 }
 
-// Error says which periods overlap, and what to do.
+// Error names the overlapping periods and the remedy.
 func (e *CountedTwice) Error() string {
 	account, advice := "account "+e.Period.Account, "export both with the same start of the period"
 	if e.Period.unnamed() {

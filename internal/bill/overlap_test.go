@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// imported is a bill of one line, and what is kept of it.
+// imported returns a bill of one line, and its stored period.
 func imported(t testing.TB, source, account string, start, end time.Time, cost string) (*Bill, []Period) {
 	t.Helper()
 	l := line("i-1", cost, 0)

@@ -17,7 +17,7 @@ const (
 	Removed   Change = "removed"
 )
 
-// Planned is a period with what becomes of it.
+// Planned is a period with its change.
 type Planned struct {
 	PeriodKey
 	Change Change

@@ -47,8 +47,8 @@ type Row struct {
 	Lines int64
 }
 
-// Unused says that by the bill itself nothing used what was paid for: reserved capacity, or a
-// part of a commitment.
+// Unused reports whether the bill itself says that nothing used the paid capacity: reserved
+// capacity, or a part of a commitment.
 func (r *Row) Unused() bool { return r.Status == Unused || r.CapacityStatus == Unused }
 
 // Cost is the four costs of FOCUS in nano-dollars. Negative amounts are credits.

@@ -33,7 +33,7 @@ type Bill struct {
 	Schema string
 	// Missing columns, by their FOCUS names.
 	Missing []string
-	// Notes say what was passed over or taken for granted, a sentence each.
+	// Notes name skipped and assumed parts, a sentence each.
 	Notes []string
 }
 
@@ -255,7 +255,7 @@ func round(parts []Decimal) ([]money.Amount, money.Amount, error) {
 	return amounts, total, nil
 }
 
-// Rows yields the period's rows by day, resource and the rest of what tells them apart.
+// Rows yields the period's rows by day, resource and their other keys.
 func (s *Settled) Rows() iter.Seq[Row] {
 	return func(yield func(Row) bool) {
 		for i := range s.rows {
@@ -281,7 +281,7 @@ func (s *Settled) row(r *settledRow) Row {
 		Cost: r.cost, Bytes: r.bytes, Lines: r.lines}
 }
 
-// notes says what adding up the lines brought to light.
+// notes returns the remarks of the aggregation.
 func (a *Aggregate) notes(b *Bill) []string {
 	var notes []string
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ErrChanged says that a period is not, or no longer, what a replacement was made for:
-// another import came between. Nothing was replaced; read the periods and try again.
+// ErrChanged is returned if a period changed since the replacement was planned: another import came
+// between. Nothing was replaced; read the periods and try again.
 var ErrChanged = errors.New("the billing period was changed by another import meanwhile")
 
 // Store keeps imported periods. Every method is safe for use by many processes at once.

@@ -78,7 +78,7 @@ func Dollars(decimal string) string {
 	return whole + "." + fraction + strings.Repeat("0", max(0, 2-len(fraction)))
 }
 
-// Summarize returns what a bill holds and, where planned is not nil, what importing it did.
+// Summarize returns the summary of a bill and, if planned is not nil, the effect of its import.
 func Summarize(b *Bill, planned []Planned) Summary {
 	changes := make(map[PeriodKey]Change, len(planned))
 	d := Summary{Source: b.Source, Written: b.Schema, Periods: []SummaryPeriod{},

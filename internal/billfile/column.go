@@ -71,7 +71,7 @@ func (p *parquetColumn) indexed(page parquet.Page) bool {
 	return true
 }
 
-// entry returns what an entry of the dictionary means.
+// entry returns the cell of an entry of the dictionary.
 func (p *parquetColumn) entry(i int32) (*cell, error) {
 	if i < 0 || int(i) >= len(p.entries) {
 		return nil, fmt.Errorf("entry %d of a dictionary of %d is asked for", i, len(p.entries))

@@ -165,7 +165,7 @@ func curLines(r *record, emit func(*bill.Line) error) error {
 		"DistributorDiscount":
 		l.ChargeCategory = bill.Credit
 	case "Refund":
-		// Of a fee it takes back what takes effect with the usage, as the fee does.
+		// A credit on a fee takes effect with the usage, as the fee does.
 		if arn := cmp.Or(r.text(curPlan), r.text(curReservation)); arn != "" {
 			bought(l, arn)
 			l.ChargeClass = bill.Correction

@@ -26,7 +26,7 @@ func curRow(kind, product, usage, unblended, list string, rest ...string) string
 	return strings.Join(fields, ",") + "\n"
 }
 
-// TestLineItemTypes holds each line item type of CUR 2.0 against what it means in FOCUS.
+// TestLineItemTypes maps each line item type of CUR 2.0 to FOCUS.
 func TestLineItemTypes(t *testing.T) {
 	sp, ri := "arn:sp", "arn:ri"
 	for _, tc := range []struct {

@@ -31,8 +31,8 @@ type run struct {
 	listed   manifest
 }
 
-// month is a folder YYYYMMDD-YYYYMMDD with its runs, by their folders below it. The empty
-// folder holds what is in the month's folder itself.
+// month is a folder YYYYMMDD-YYYYMMDD with its runs, by their folders below it. The empty folder
+// holds the files of the month's folder itself.
 type month struct {
 	name string
 	runs map[string]*run

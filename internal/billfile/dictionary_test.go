@@ -64,8 +64,8 @@ func indexed(rows []plainRow) []indexedRow {
 	return out
 }
 
-// TestDictionariesSayTheSame holds what is read by the places of values in dictionaries
-// against the same rows read value by value.
+// TestDictionariesSayTheSame compares rows read by the places of values in dictionaries with the
+// same rows read value by value.
 func TestDictionariesSayTheSame(t *testing.T) {
 	for _, resources := range []int{40, maxEntries + 1} {
 		rows := manyRows(resources)

@@ -13,8 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/billfile/billtest"
 )
 
-// readWhole holds what is true of every file: it is read whole, its rows adding up to its
-// totals, or refused with an error that names it.
+// readWhole checks the invariant of every file: it is read whole, its rows adding up to its totals,
+// or refused with an error that names it.
 func readWhole(t *testing.T, name string, text []byte) {
 	r := &reading{export: &Export{Source: name}, all: bill.NewAggregate(bill.Options{Source: name, MaxRows: 10_000})}
 	s := &sink{reading: r, ctx: context.Background(), into: r.all, part: part{name: name}}

@@ -8,7 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/bill"
 )
 
-// schema is a way to write a bill: which columns mean something, and what a row says.
+// schema is a format of bills: its columns, and the lines of a row.
 type schema struct {
 	name string
 	// columns by field; the first name is the usual one.
@@ -17,7 +17,7 @@ type schema struct {
 	known func(has func(string) bool) bool
 	// version of the schema, by the names of a header.
 	version func(has func(string) bool) string
-	// lines passes on what a row says.
+	// lines emits the lines of a row.
 	lines func(r *record, emit func(*bill.Line) error) error
 }
 
@@ -60,7 +60,7 @@ type layout struct {
 	tagKeys []string
 }
 
-// kind returns what the values of a field are.
+// kind returns the kind of the values of a field.
 func (l *layout) kind(field int) kind {
 	if field < len(l.schema.columns) {
 		return l.schema.columns[field].kind

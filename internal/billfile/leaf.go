@@ -17,7 +17,7 @@ type leaf struct {
 	page   parquet.Page
 	reader parquet.ValueReader
 	buffer []parquet.Value
-	values []parquet.Value // what is left of buffer
+	values []parquet.Value // the rest of buffer
 
 	// Of a page that is read by the places of its values in a dictionary:
 	left    int     // rows

@@ -53,10 +53,9 @@ type Options struct {
 	TempDir string
 }
 
-// Export is a bill that was found: its files, and what is left aside.
+// Export is a bill that was found: its files, and those left aside.
 type Export struct {
-	// Source is the path without what does not matter; imports of the same source replace
-	// one another.
+	// Source is the normalized path; imports of the same source replace one another.
 	Source string
 	// Files that will be read, by their full names.
 	Files []string
@@ -240,7 +239,7 @@ func (f folder) list(ctx context.Context) ([]part, error) {
 			return ctx.Err()
 		}
 		at := filepath.Join(f.dir, filepath.FromSlash(name))
-		info, err := root.Stat(name) // what a link leads to
+		info, err := root.Stat(name) // the target of a link
 		switch {
 		case err != nil && d.Type()&fs.ModeSymlink != 0:
 			f.aside(at)

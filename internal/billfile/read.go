@@ -31,7 +31,7 @@ type reading struct {
 	version string  // the newest
 	missing []string
 	notes   []string
-	same    map[string]string // files by the digest of what they hold
+	same    map[string]string // files by the digest of their contents
 	sizes   map[int64]int     // how many files have a size
 	first   int               // the place of the earliest file with an error
 	err     error
@@ -49,7 +49,7 @@ type job struct {
 	done func()
 }
 
-// run reads all parts, several at a time, and merges what they came to.
+// run reads all parts, several at a time, and merges their aggregates.
 func (r *reading) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -121,7 +121,7 @@ func (r *reading) fail(at int, err error) {
 	r.first, r.err = at, err
 }
 
-// offer opens a file and hands out what is to be done with it.
+// offer opens a file and sends its jobs.
 func (r *reading) offer(ctx context.Context, at int, p part, jobs chan<- job) error {
 	in, err := r.export.store.open(ctx, p.name)
 	if err != nil {
@@ -175,7 +175,7 @@ func (r *reading) offer(ctx context.Context, at int, p part, jobs chan<- job) er
 	return nil
 }
 
-// once notes what a file holds, and refuses another file that holds the same.
+// once notes the contents of a file, and refuses another file with the same.
 func (r *reading) once(name string, digest hash.Hash) error {
 	key := string(digest.Sum(nil))
 	r.mu.Lock()
@@ -223,10 +223,10 @@ func (r *reading) local(in io.ReadCloser, buffered io.Reader, p part) (io.Reader
 	return temp, size, drop, nil
 }
 
-// closed closes what was only read: an error tells nothing that reading did not.
+// closed closes a file that was only read: a failed close loses nothing.
 func closed(c io.Closer) { _ = c.Close() }
 
-// use notes what the columns of a file are.
+// use notes the columns of a file.
 func (r *reading) use(p part, l *layout) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -247,14 +247,14 @@ func (r *reading) use(p part, l *layout) error {
 	return nil
 }
 
-// note keeps what was passed over in a file.
+// note keeps the skipped parts of a file.
 func (r *reading) note(of *record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.notes = slices.AppendSeq(r.notes, maps.Keys(of.notes))
 }
 
-// describe adds to a bill what its files were like.
+// describe adds the properties of its files to a bill.
 func (r *reading) describe(b *bill.Bill) {
 	b.Schema = r.version
 	slices.Sort(r.missing)
@@ -327,7 +327,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// inflated reads what gzip unpacks to.
+// inflated reads the decompressed bytes of a gzip file.
 type inflated struct {
 	counted
 	packed *counted

@@ -403,8 +403,8 @@ func TestDataExport(t *testing.T) {
 	}
 }
 
-// TestShrunkenExport holds that what an export no longer has is removed, and what it
-// never covered stays.
+// TestShrunkenExport: periods that an export no longer has are removed, and those that it never
+// covered stay.
 func TestShrunkenExport(t *testing.T) {
 	files := export()
 	options := Options{Bucket: func(context.Context, string) (Bucket, error) { return memory(files), nil }}
@@ -454,7 +454,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestColumnsAreNamed holds that what is missing and what is renamed is told.
+// TestColumnsAreNamed: missing and renamed columns are named.
 func TestColumnsAreNamed(t *testing.T) {
 	text := "billedcost,BillingPeriodStart,ChargePeriodStart,ServiceProviderName,HostProviderName\n1,2024-09-01,2024-09-01,AWS,AWS\n"
 	b := read(t, filepath.Join(put(t, map[string]string{"b.csv": text}), "b.csv"), Options{})

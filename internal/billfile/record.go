@@ -12,8 +12,8 @@ import (
 // cell is one value of a row, as the file holds it.
 type cell struct {
 	form form
-	// kept is true if the text may be kept, and that the cell comes again: what the text
-	// is read as may be put in its place.
+	// kept is true if the text may be kept, because the cell comes again: the parsed value may
+	// replace it.
 	kept bool
 	// text is valid until the next row is read.
 	text string
@@ -71,7 +71,7 @@ func newRecord(l *layout) *record {
 	return r
 }
 
-// name returns what the file calls a field.
+// name returns the file's name of a field.
 func (r *record) name(field int) string {
 	if c := r.layout.column[field]; c >= 0 {
 		return strings.TrimSpace(r.layout.header[c])
@@ -224,7 +224,7 @@ func (r *record) time(field int) time.Time {
 	return time.Time{}
 }
 
-// time keeps what the cell's text is read as, if the cell comes again.
+// time keeps the parsed time of the cell, if the cell comes again.
 func (c *cell) time(t time.Time) time.Time {
 	if c.kept {
 		c.form, c.at = isTime, t

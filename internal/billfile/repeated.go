@@ -42,7 +42,7 @@ func (s *sink) printsOf(file int) *bill.Fingerprints {
 	return s.printed[file]
 }
 
-// mergePrints adds what one sink read of each file.
+// mergePrints adds the fingerprints of one sink for each file.
 func (r *reading) mergePrints(of map[int]*bill.Fingerprints) {
 	for file, f := range of {
 		if r.prints[file] == nil {

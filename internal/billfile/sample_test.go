@@ -126,8 +126,7 @@ func TestImportingTwiceChangesNothing(t *testing.T) {
 	}
 }
 
-// TestCommitmentExamples holds the worked rows of the specification against what it
-// says of them.
+// TestCommitmentExamples compares the worked rows of the specification with its text.
 func TestCommitmentExamples(t *testing.T) {
 	for _, tc := range []struct {
 		file                    string

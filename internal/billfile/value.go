@@ -17,12 +17,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// borrowed returns bytes as a text that is valid as long as they do not change: cells
-// are read before the next row is, and what is kept of them is copied.
+// borrowed returns bytes as a text that is valid as long as they do not change: cells are read
+// before the next row is, and kept parts are copied.
 func borrowed(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// valueReader returns how values of a type are read as what a column needs; nil where
-// they cannot be.
+// valueReader returns the reader of values of a type for a kind of column; nil if there is none.
 func valueReader(t parquet.Type, k kind, known *floats) func(*cell, parquet.Value) error {
 	logical := usage.LogicalValue(t.LogicalType())
 	if t.Kind() == parquet.ByteArray {
@@ -113,8 +112,8 @@ func short(b []byte) (int64, bool) {
 
 var errNotFinite = errors.New("it is not a finite number")
 
-// floats remembers what binary numbers stand for: the costs of a row are often the same
-// number, and many rows cost the same.
+// floats caches the decimals of binary numbers: the costs of a row are often the same number, and
+// many rows cost the same.
 type floats struct {
 	of [1 << 11]struct {
 		bits   uint64

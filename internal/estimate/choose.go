@@ -31,7 +31,7 @@ type chooser struct {
 	interruptionRate spot.Interruptions
 }
 
-// candidate is a machine type in a region, with what is known of its prices.
+// candidate is a machine type in a region, with its known prices.
 type candidate struct {
 	machine        price.Machine
 	count          int
@@ -61,7 +61,7 @@ func newEstimate(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 		hash: hash, nodes: nodes, assumedRuntime: assumed, spec: s, book: book, params: p, runs: pastRuns(s, p),
 	}
 	if limit, _ := s.Cap(); s.Digest != "" && limit == 0 && s.Duration == 0 && s.MaxCost == 0 && len(c.runs) == 0 {
-		given := *s // what nothing ends, and the gate asks about
+		given := *s // nothing ends it, and the gate asks about it
 		given.Duration = money.Month
 		c.spec = &given
 		s = c.spec
@@ -200,8 +200,8 @@ func Types(s *spec.Spec, book *price.Book) ([]price.Machine, error) {
 	return out, err
 }
 
-// usual is the architecture of machines that are chosen by their CPUs alone: what people
-// install is built for it.
+// usual is the architecture of machines that are chosen by their CPUs alone: most packages are
+// built for it.
 const usual = "x86_64"
 
 // withCPUs are the types without an accelerator that have exactly as many CPUs, or else the

@@ -11,7 +11,7 @@ import (
 // a group gets and in what version. A plan does not show all of that. The gate's machines,
 // GPUs and dollars are those of a naive count, or it asks.
 
-// offer is a type of machines with what it costs in a month, in cents, and its GPUs.
+// offer is a type of machines with its monthly cost, in cents, and its GPUs.
 type offer struct {
 	kind        string
 	demand      int64
@@ -221,7 +221,7 @@ func (n *naive) add(u drawnUse) {
 		return
 	}
 	cost := func(c drawnContent, running, disks int64) int64 {
-		if !c.shared { // dedicated machines have no price, and what has none is not credited
+		if !c.shared { // dedicated machines have no price, and unpriced machines get no credit
 			running = 0
 		}
 		return c.cents()*running + diskCents*disks

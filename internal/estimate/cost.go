@@ -118,7 +118,7 @@ func (c *chooser) price(o *outcome) error {
 	return err
 }
 
-// afford shortens a scenario to what max_cost pays for.
+// afford shortens a scenario to the time that max_cost pays for.
 func (c *chooser) afford(o *outcome, disk price.Price, x *scenario) error {
 	most := c.longest(*x, func(x scenario) (money.Amount, error) { return c.total(o, disk, x) })
 	if most <= 0 {
@@ -357,7 +357,7 @@ func (c *chooser) transfer(o *outcome, t transfer) error {
 	return o.add(fmt.Sprintf("%s %s from %s to %s", verb, t.uri, from, to), p, n50, n95, gib)
 }
 
-// kept adds a month of storage of what stays in a bucket after the run.
+// kept adds a month of storage of the data that stays in a bucket after the run.
 func (c *chooser) kept(o *outcome, uri, what string, size, copies int64) error {
 	uri = spec.Shown(uri)
 	name, isS3 := Bucket(uri)

@@ -63,7 +63,7 @@ type work struct {
 // work returns the duration of the work on a number of machines of a type.
 func (c *chooser) work(machine string, count int) (work, error) {
 	limit, _ := c.spec.Cap()
-	end := limit // what ends it
+	end := limit // the limit that ends it
 	if end == 0 && c.spec.MaxCost > 0 {
 		end = noLimit // or all that max_cost pays for
 	}

@@ -46,7 +46,7 @@ type Estimate struct {
 	// Duration is the expected runtime; nil for a Terraform plan.
 	Duration *Duration `json:"duration,omitempty"`
 	Lines    []Line    `json:"lines"`
-	// Terraform holds what only a Terraform plan has.
+	// Terraform holds the parts that only a Terraform plan has.
 	Terraform     *Terraform `json:"terraform,omitempty"`
 	Assumptions   []string   `json:"assumptions"`
 	CoverageNotes []string   `json:"coverage_notes"`

@@ -113,7 +113,7 @@ func TestGoldenJob(t *testing.T) {
 	golden(t, "testdata/resnet50.json", e)
 }
 
-// TestChargedAmounts holds what is charged against sums by hand.
+// TestChargedAmounts compares charges with sums by hand.
 func TestChargedAmounts(t *testing.T) {
 	// One p4d.24xlarge with 100 GiB: 100 × 0.073/730 = 0.01 an hour of disk.
 	for _, tc := range []struct {
@@ -347,8 +347,8 @@ func TestPodsShareMachines(t *testing.T) {
 	}
 }
 
-// TestUnknownQuantities holds that what has a price and no quantity is listed, with the
-// price, and is not taken for nothing.
+// TestUnknownQuantities: a priced meter without a quantity is listed, with the price, and not taken
+// for zero.
 func TestUnknownQuantities(t *testing.T) {
 	e, err := New(parse(t, p4d+"max_runtime: 1h\ndata: [s3://far/x, s3://lost/x, gs://other/x, "+
 		"https://x.org/y]\ncheckpoint: {dir: /c, to: s3://near/x}\nartifacts: {dir: /o, to: s3://far/o}\n"),
@@ -423,7 +423,7 @@ func TestLearnsSpotInterruptions(t *testing.T) {
 	if !(calm < usual && usual < rough) {
 		t.Errorf("%d restarts after calm runs, %d without, %d after rough ones", calm, usual, rough)
 	}
-	if usual < 25 || usual > 60 { // 0.33 an hour over 100 h and what is lost
+	if usual < 25 || usual > 60 { // 0.33 an hour over 100 h and the lost work
 		t.Errorf("%d restarts in 100 h", usual)
 	}
 }

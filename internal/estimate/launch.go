@@ -181,7 +181,7 @@ func lendsAddress(at attributes) bool {
 	return at.flag(key) || slices.ContainsFunc(at.block("network_interfaces"), inTemplate)
 }
 
-// requirements notes that a template names machines by what they need to have.
+// requirements notes that a template selects machines by requirements.
 func (m *meter) requirements(at attributes) bool {
 	if len(at.block("instance_requirements")) == 0 && at.unknown["instance_requirements"] != true {
 		return false
@@ -399,7 +399,7 @@ func (m *meter) pools(of []pool, n size, market string) {
 // is decided when they do.
 func (m *meter) nodes() {
 	const (
-		usualType = "t3.medium" // what EKS starts where nothing is said
+		usualType = "t3.medium" // EKS's default
 		usualDisk = 20          // GiB, likewise
 	)
 	var scaling attributes

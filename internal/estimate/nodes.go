@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// Labels of nodes that say what they are
+// Labels of nodes about their machine
 // (https://kubernetes.io/docs/reference/labels-annotations-taints).
 const (
 	labelType   = "node.kubernetes.io/instance-type"

@@ -9,7 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// TestOpenCosts: what may be large and is not known is told from what is only untidy.
+// TestOpenCosts: unknown costs that may be large are separate from small omissions.
 func TestOpenCosts(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 )
 
-// reserved adds what a capacity reservation costs, used or not: its machines on demand.
+// reserved adds the cost of a capacity reservation, used or not: its machines on demand.
 func (m *meter) reserved() {
 	kind, state := m.at.text("instance_type")
 	n, countState := m.at.number("instance_count")

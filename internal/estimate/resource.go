@@ -13,16 +13,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/price/aws"
 )
 
-// meters are the types of resources that are priced, each with what reads it. The names
-// and defaults of attributes are those of the providers' documentation
-// (hashicorp/aws, google and azurerm).
+// meters are the types of resources that are priced, each with its reader. The names and defaults
+// of attributes are those of the providers' documentation (hashicorp/aws, google and azurerm).
 var meters map[string]func(*meter)
 
 func init() {
 	meters = map[string]func(*meter){
 		"aws_instance":                         (*meter).instance,
 		"aws_spot_instance_request":            (*meter).instance,
-		launchTemplate:                         func(*meter) {}, // what it starts is in its groups
+		launchTemplate:                         func(*meter) {}, // its machines are in its groups
 		"aws_autoscaling_group":                (*meter).group,
 		"aws_eks_node_group":                   (*meter).nodes,
 		"aws_ec2_capacity_reservation":         (*meter).reserved,
@@ -43,11 +42,11 @@ func init() {
 	}
 }
 
-// meter reads what one resource costs in a month.
+// meter reads the monthly cost of one resource.
 type meter struct {
 	*planner
 	change *tfjson.ResourceChange
-	// readsCurrent is true if it reads what is there today, not what the plan makes of it.
+	// readsCurrent is true if it reads the current state, not the planned one.
 	readsCurrent bool
 	// isTrial is true if the lines are compared with others, so that nothing is used up.
 	isTrial bool
@@ -207,7 +206,7 @@ func (m *meter) volume(what string, at attributes, usual, most int64) {
 		m.open("the size or type of its %s is not known before it is there", what)
 		return
 	case kind == "":
-		kind = "gp2" // what EBS makes where nothing is said
+		kind = "gp2" // EBS's default
 	}
 	m.each(what+" ("+kind+")", price.Item("ebs:"+kind), size, usual, most)
 	iops, iopsState := at.number("iops")
@@ -329,7 +328,7 @@ func (m *meter) notebook() {
 	m.rate("notebook volume", price.ItemSageMakerStorage, size)
 }
 
-// database adds a database of RDS with its storage. A standby costs what its primary does.
+// database adds a database of RDS with its storage. A standby costs as much as its primary.
 func (m *meter) database() {
 	class, state := m.at.text("instance_class")
 	engine, engineState := m.at.text("engine")
@@ -352,9 +351,9 @@ func (m *meter) database() {
 	switch {
 	case kind != "":
 	case iops > 0:
-		kind = "io1" // what RDS makes with IOPS
+		kind = "io1" // RDS's default with IOPS
 	default:
-		kind = "gp2" // what RDS makes without IOPS
+		kind = "gp2" // RDS's default without IOPS
 	}
 	most, mostState := m.at.number("max_allocated_storage")
 	if mostState == unknownValue {

@@ -124,8 +124,8 @@ func TestUnsavedSpotWorkCostsMore(t *testing.T) {
 	}
 }
 
-// TestLearnsInterruptions: past runs of the name come first, then all past runs; what
-// is stated stays.
+// TestLearnsInterruptions: past runs of the name come first, then all past runs; a stated rate
+// stays.
 func TestLearnsInterruptions(t *testing.T) {
 	run := func(name string, hours time.Duration, taken int) Run {
 		return Run{

@@ -63,8 +63,8 @@ var stackTypes = map[string]stackType{
 	},
 }
 
-// stack adds what the template of a CloudFormation stack creates, where the plan has the
-// template. A condition of a resource counts as true.
+// stack adds the resources in the template of a CloudFormation stack, if the plan has the template.
+// A condition of a resource counts as true.
 func (m *meter) stack() {
 	body, state := m.at.text("template_body")
 	switch {
@@ -145,8 +145,8 @@ func (p properties) of(v any, renamed map[string]string) attributes {
 	return attributes{out, open}
 }
 
-// resolve returns a value with the names of Terraform, and what of it is not known: a
-// block of properties is a list of one, as Terraform has it.
+// resolve returns a value with the names of Terraform, and its unknown parts: a block of properties
+// is a list of one, as Terraform has it.
 func (p properties) resolve(v any, renamed map[string]string) (value, unknown any) {
 	switch v := v.(type) {
 	case map[string]any:

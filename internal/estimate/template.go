@@ -208,7 +208,7 @@ func contentKey(at attributes) string {
 	}
 	text, err := json.Marshal([]any{keep(at.values), keep(at.unknown)})
 	if err != nil {
-		panic(err) // what JSON was decoded to always encodes
+		panic(err) // decoded JSON always encodes
 	}
 	return string(text)
 }

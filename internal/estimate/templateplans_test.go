@@ -151,8 +151,8 @@ func TestReservationsCoverMachines(t *testing.T) {
 	}
 }
 
-// TestUpdatesAreChargedForTheirDifference covers updates of machines, of an unpriced resource,
-// and what the gate does not ask about.
+// TestUpdatesAreChargedForTheirDifference covers updates of machines, of an unpriced resource, and
+// updates that the gate does not ask about.
 func TestUpdatesAreChargedForTheirDifference(t *testing.T) {
 	disk := []any{object{"volume_size": 50, "volume_type": "gp3"}}
 	small, large := object{
@@ -287,8 +287,8 @@ func TestUpdatesAreChargedForTheirDifference(t *testing.T) {
 	}
 }
 
-// TestPlansThatAreNotWholeAsk: what a plan defers, starts by an action or could not finish is
-// not in its changes.
+// TestPlansThatAreNotWholeAsk: resources that a plan defers, starts by an action or could not
+// finish are not in its changes.
 func TestPlansThatAreNotWholeAsk(t *testing.T) {
 	for name, tc := range map[string]struct {
 		keys string
@@ -335,8 +335,8 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// TestHashCoversTemplatesThatAreNotKnown: an approval of machines without a price is of what
-// their launch templates ask for.
+// TestHashCoversTemplatesThatAreNotKnown: an approval of machines without a price covers the
+// request of their launch templates.
 func TestHashCoversTemplatesThatAreNotKnown(t *testing.T) {
 	seen := map[string]bool{}
 	for _, least := range []int{1, 8} {

@@ -36,8 +36,8 @@ type Terraform struct {
 	Saved   money.Amount `json:"saved_monthly_usd"`
 	// NotPriced are the resources that the estimate passes over, by their types.
 	NotPriced []NotPriced `json:"not_priced"`
-	// Actions counts the resources by what the plan does with them: create, update,
-	// replace, delete, forget, no-op.
+	// Actions counts the resources by planned action: create, update, replace, delete, forget,
+	// no-op.
 	Actions map[string]int `json:"actions"`
 }
 
@@ -233,7 +233,7 @@ func starts(action string) bool {
 	return action == actionCreate || action == actionUpdate || action == actionReplace
 }
 
-// ask notes what is not known and makes the gate ask.
+// ask notes an unknown fact and makes the gate ask.
 func (c *planner) ask(format string, a ...any) {
 	c.open = append(c.open, fmt.Sprintf(format, a...))
 	c.e.Unknown = append(c.e.Unknown, c.open[len(c.open)-1])
@@ -290,7 +290,7 @@ func given(v any) bool {
 	return v != nil && v != "" && v != false && (!isList || len(list) > 0)
 }
 
-// notPricedError names what has no price.
+// notPricedError names the unpriced resources.
 func notPricedError(name string, what []string) error {
 	const most = 3
 	more := ""
@@ -392,7 +392,7 @@ func (c *planner) add(change *tfjson.ResourceChange, action string) error {
 		}
 	}
 	if action != actionDelete {
-		is = c.meter(change, action == actionForget) // what is forgotten is left alone, and goes on to cost
+		is = c.meter(change, action == actionForget) // a forgotten resource is left alone, and still costs
 		if err := is.read(); err != nil {
 			return err
 		}
@@ -427,8 +427,8 @@ func (c *planner) add(change *tfjson.ResourceChange, action string) error {
 	return nil
 }
 
-// today notes what is not known of the cost before the plan. It raises nothing, so that the
-// gate does not ask about it.
+// today notes an unknown cost before the plan. It raises nothing, so that the gate does not ask
+// about it.
 func (c *planner) today(was *meter) {
 	if was == nil {
 		return

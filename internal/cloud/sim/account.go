@@ -12,7 +12,7 @@ import (
 // day is 24 hours; ages in the account are counted in days.
 const day = 24 * time.Hour
 
-// entry is one resource with what makes it move.
+// entry is one resource with its behavior.
 type entry struct {
 	resource  *inventory.Resource
 	key       key
@@ -174,13 +174,13 @@ func zone(region, name string) string {
 	return region + string("abc"[newKey(0, name)%3])
 }
 
-// presence identifies what exists.
+// presence identifies an existing resource.
 type presence struct {
 	kind inventory.Kind
 	id   string
 }
 
-// prune removes references to what is not there.
+// prune removes references to missing resources.
 func (e *entry) prune(now time.Time, there map[presence]bool) {
 	keep := func(kind inventory.Kind, ids []string) []string {
 		return slices.DeleteFunc(ids, func(id string) bool { return !there[presence{kind, id}] })

@@ -14,9 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// Actions carries out steps on the simulated account: what is done with them shows in
-// every later observation of the same [Cloud]. It refuses what a provider would refuse,
-// takes its time as one does, and is safe for concurrent use.
+// Actions carries out steps on the simulated account: their effects show in every later observation
+// of the same [Cloud]. It refuses and delays as a provider does, and is safe for concurrent use.
 type Actions struct {
 	cloud *Cloud
 	clock func() time.Time
@@ -24,9 +23,8 @@ type Actions struct {
 
 var _ action.Cloud = (*Actions)(nil)
 
-// Actions returns what acts on the account. The clock says when a step is carried out
-// and how far it is at a read; nil is the time that the account was laid out
-// for, at which nothing that takes time ever ends.
+// Actions returns the [Actions] of the account. The clock dates a step and its progress at a read;
+// nil is the time of the account's layout, at which no operation that takes time ever ends.
 func (c *Cloud) Actions(clock func() time.Time) *Actions {
 	if clock == nil {
 		clock = func() time.Time { return c.options.Now }
@@ -395,7 +393,7 @@ func (a *Actions) Look(ctx context.Context, t action.Task) (action.Progress, str
 	return action.NotDone, "", nil
 }
 
-// shows reports whether a resource has what a step sets.
+// shows reports whether a resource has the effect of a step.
 func shows(r *inventory.Resource, t action.Task) bool {
 	switch d := r.Detail.(type) {
 	case *inventory.LogGroup:
@@ -431,7 +429,7 @@ func (a *Actions) Rehearse(ctx context.Context, t action.Task) (string, error) {
 	return a.undo(ctx, t, false)
 }
 
-// undo takes a step back, or only says what that would be.
+// undo undoes a step, or only describes the undo.
 func (a *Actions) undo(ctx context.Context, t action.Task, really bool) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err

@@ -224,7 +224,7 @@ func TestRecheckOfAnotherAccountFails(t *testing.T) {
 	}
 }
 
-// TestChangedMeanwhile changes what a step was planned on.
+// TestChangedMeanwhile changes the basis of a planned step.
 func TestChangedMeanwhile(t *testing.T) {
 	c := New(Options{Seed: 7, Now: laidOut})
 	a := c.Actions(nil)

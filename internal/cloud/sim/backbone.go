@@ -4,8 +4,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// backbone adds what everything else rests on: file systems, databases, secrets.
-// All of it is honest.
+// backbone adds the base of everything else: file systems, databases, secrets. None of it is
+// wasted.
 func (a *account) backbone() {
 	a.fileSystem("home", east, "efs", &inventory.FileSystem{
 		Sizes: inventory.Known(map[string]int64{"STANDARD": 1400 * gib, "IA": 6 * tib})})

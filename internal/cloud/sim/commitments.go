@@ -37,9 +37,9 @@ func (a *account) reservations() {
 	}
 }
 
-// commitments adds what was promised for a term. The savings plan is small against
-// what would still run without the waste, so that it is used whatever is stopped;
-// the reserved machines are of types that nothing wasted is of.
+// commitments adds the commitments. The savings plan is small against the machines that would still
+// run without the waste, so that it is used whatever is stopped; no wasted machine has a type of
+// the reserved machines.
 func (a *account) commitments() {
 	for _, x := range []struct {
 		name, machineType string

@@ -111,7 +111,7 @@ func (a *account) backups() {
 	old("llm-eval-suite", east, 300, 133, dmitri)
 	old("ctr-holdout", ireland, 650, 288, hana)
 	for i := range 5 {
-		// A chain of one volume: the oldest holds its blocks, the others what changed.
+		// A chain of one volume: the oldest holds its blocks, the others the changes.
 		volumeID := "vol-0" + newKey(a.seed, "gone/feed-features").hex(17)
 		a.snapshot("feed-features-"+strconv.Itoa(i+1), east, volumeID, 1500, 300-30*float64(i), goran,
 			waste("a chain of monthly copies of a disk that is gone", "snapshot-old"))

@@ -12,7 +12,7 @@ func hours(n float64) time.Duration { return time.Duration(n * float64(time.Hour
 // days is a duration of that many days.
 func days(n float64) time.Duration { return hours(24 * n) }
 
-// The people of the three teams and what they work on.
+// The people of the three teams and their projects.
 var (
 	ana    = who("vision/segmentation/ana")
 	ben    = who("vision/defect-detection/ben")

@@ -48,6 +48,5 @@ var machineTypes = map[string]hardware{
 	"trn1.2xlarge": neuron.times(1), "inf2.xlarge": neuron.times(1),
 }
 
-// hardwareOf returns what a machine type's GPUs are; the zero hardware for a type
-// without accelerators.
+// hardwareOf returns the GPUs of a machine type; the zero hardware for a type without accelerators.
 func hardwareOf(machineType string) hardware { return machineTypes[machineType] }

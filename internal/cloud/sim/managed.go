@@ -7,8 +7,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// managed adds what the machine-learning service runs: notebooks, endpoints and
-// training jobs.
+// managed adds the resources of the machine-learning service: notebooks, endpoints and training
+// jobs.
 func (a *account) managed() {
 	a.notebooks()
 	a.endpoints()

@@ -17,7 +17,7 @@ type meter struct {
 	signal usage.Signal
 }
 
-// points takes what is handed over.
+// points collects delivered points.
 type points map[meter]map[time.Time]usage.Point
 
 type taker func(gpu string, s usage.Signal, p usage.Point)
@@ -44,8 +44,8 @@ func measured(t *testing.T, c *Cloud, o *round.Observation, iv usage.Interval) (
 	return out, opened
 }
 
-// TestStepsAgree: half a day by the minute tells what it tells by the hour, because an hour
-// is looked at every five minutes.
+// TestStepsAgree: half a day by the minute equals the same by the hour, because an hour is sampled
+// every five minutes.
 func TestStepsAgree(t *testing.T) {
 	c := at(1, now)
 	o, err := c.List(t.Context(), round.Query{Now: now})
@@ -102,8 +102,8 @@ func TestStepsAgree(t *testing.T) {
 
 func off(a, b float64) bool { return math.Abs(a-b) > 1e-9*max(1, math.Abs(b)) }
 
-// TestEveryStep: points lie on whole steps, one after the other, whatever the step is, and a
-// day counts what its hours do.
+// TestEveryStep: points lie on whole steps, one after the other, whatever the step is, and the
+// count of a day is that of its hours.
 func TestEveryStep(t *testing.T) {
 	c := at(1, now)
 	o, err := c.List(t.Context(), round.Query{Now: now})

@@ -43,8 +43,8 @@ type moment struct {
 	unix int64
 }
 
-// behavior writes what a machine does at a moment into a zeroed state, whose
-// GPUs are already as many as the machine has. It is a pure function.
+// behavior writes the state of a machine at a moment into a zeroed state, whose GPUs are already as
+// many as the machine has. It is a pure function.
 type behavior func(m moment, s *State)
 
 // Streams of randomness, so that the quantities of one machine vary apart.
@@ -146,7 +146,7 @@ func trainQuietly(util, memory float64) behavior {
 	}
 }
 
-// sparing lets only the first n GPUs do what b does; the others stay empty.
+// sparing applies b to the first n GPUs only; the others stay empty.
 func sparing(n int, b behavior) behavior {
 	return func(m moment, s *State) {
 		b(m, s)

@@ -36,13 +36,13 @@ const (
 	stepScale        = "scale"
 )
 
-// How long the provider takes with what is not done at once.
+// The durations of the provider's slow operations.
 const (
 	ending = time.Minute
 	saving = 3 * time.Minute
 )
 
-// actionTag marks a snapshot with the key of what made it.
+// actionTag marks a snapshot with the key of its action.
 const actionTag = "curfew:action"
 
 // world is the account at a moment.
@@ -65,7 +65,7 @@ func (w *world) remove(gone ...*entry) {
 	w.entries = slices.DeleteFunc(w.entries, func(e *entry) bool { return slices.Contains(gone, e) })
 }
 
-// enact does to the account what was done to it by now.
+// enact applies the operations of the time until now to the account.
 func (w *world) enact(operations []operation) {
 	for _, d := range operations {
 		if d.at.After(w.now) {
@@ -92,7 +92,7 @@ func (w *world) apply(d operation, e *entry, undone bool) {
 	case undone:
 	case d.Step.Name == stepStop && r.Kind == inventory.KindTrainingJob:
 		if r.State = inventory.StateStopping; over {
-			w.remove(e) // what is over is not listed
+			w.remove(e) // ended resources are not listed
 		}
 	case d.Step.Name == stepStop:
 		if r.State, r.StateSince = inventory.StateStopping, d.at; over {
@@ -154,7 +154,7 @@ func unsaved(r *inventory.Resource, do policy.Do) []string {
 	return ids
 }
 
-// snapshot adds what a snapshot operation made: one of each volume.
+// snapshot adds the snapshots of an operation: one of each volume.
 func (w *world) snapshot(d operation, of *entry) {
 	state := inventory.StatePending
 	if !w.now.Before(d.at.Add(saving)) {
@@ -216,7 +216,7 @@ type (
 	}
 )
 
-// parse reads parameters; what is none of this package's is their zero value.
+// parse reads parameters; those of other packages are their zero value.
 func parse[T any](text string) T {
 	var v T
 	if json.Unmarshal([]byte(text), &v) != nil {

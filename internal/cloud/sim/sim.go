@@ -144,8 +144,8 @@ func (c *Cloud) List(ctx context.Context, q round.Query) (*round.Observation, er
 	return obs, ctx.Err()
 }
 
-// at returns what exists at a time, in the state it then has, with what was done to it
-// and with references to nothing else. The caller holds the lock.
+// at returns the existing resources at a time, in their state at that time, with the operations
+// applied and without dangling references. The caller holds the lock.
 func (c *Cloud) at(now time.Time) *world {
 	w := &world{now: now}
 	for _, e := range layout(c.options.Seed, c.options.Now).entries {
@@ -171,11 +171,11 @@ func (c *Cloud) at(now time.Time) *world {
 		e.prune(now, there)
 		resources[i] = e.resource
 	}
-	aws.Attach(resources) // it sells what AWS does
+	aws.Attach(resources) // it has AWS's offers
 	return w
 }
 
-// blind leaves out what cannot be listed, and records it.
+// blind leaves out resources that cannot be listed, and records them.
 func (c *Cloud) blind(obs *round.Observation, entries *[]*entry) {
 	for _, b := range c.options.BlindSpots {
 		for _, region := range obs.Regions {
@@ -206,9 +206,8 @@ func (c *Cloud) blind(obs *round.Observation, entries *[]*entry) {
 	}
 }
 
-// At returns what a resource with a behavior does at a time, and whether it has
-// one and is running then. It depends on nothing but the account's options, the
-// resource and the time.
+// At returns the state of a resource with a behavior at a time; false if it has none, or does not
+// run then. It depends only on the account's options, the resource and the time.
 func (c *Cloud) At(ref inventory.Ref, at time.Time) (State, bool) {
 	for _, e := range layout(c.options.Seed, c.options.Now).entries {
 		if e.resource.Ref() == ref {

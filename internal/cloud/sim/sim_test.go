@@ -90,8 +90,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestShape holds the account against what it is meant to be: a company of three
-// teams with some sixty accelerated machines in three regions.
+// TestShape checks the account's outline: a company of three teams with some sixty accelerated
+// machines in three regions.
 func TestShape(t *testing.T) {
 	o := observe(t, at(1, now), round.Query{Now: now})
 	teams, regions, accelerated := map[string]int{}, map[string]int{}, 0
@@ -172,8 +172,7 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// TestPlantedTags: what is to be found untagged lacks a required tag, and nothing
-// else does.
+// TestPlantedTags: resources planted as untagged lack a required tag, and no others do.
 func TestPlantedTags(t *testing.T) {
 	c := at(1, now)
 	o := observe(t, c, round.Query{Now: now})
@@ -313,8 +312,8 @@ func TestPlantedUsage(t *testing.T) {
 	})
 }
 
-// TestBehaviorIsPure: a machine's state at a time does not depend on what was
-// asked before, nor on when the observation is made.
+// TestBehaviorIsPure: a machine's state at a time depends neither on earlier reads nor on the time
+// of the observation.
 func TestBehaviorIsPure(t *testing.T) {
 	c := at(3, now)
 	var refs []inventory.Ref
@@ -407,7 +406,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// TestEarlier: what was created or stopped later is seen as it was.
+// TestEarlier: resources that were created or stopped later are seen as they were.
 func TestEarlier(t *testing.T) {
 	c := at(1, now)
 	before := now.AddDate(0, 0, -20)
@@ -436,8 +435,8 @@ func TestEarlier(t *testing.T) {
 	}
 }
 
-// TestHardware holds the table of machines against the price book: the number of
-// accelerators is the book's, the memory within what the driver keeps for itself.
+// TestHardware compares the table of machines with the price book: the number of accelerators is
+// the book's, the memory less the driver's share.
 func TestHardware(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {

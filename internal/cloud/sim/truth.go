@@ -25,9 +25,8 @@ type Planted struct {
 	Note string
 }
 
-// Truth returns what is known of every resource, in the order of their identities,
-// for the account as it was laid out: observed at Options.Now over the default
-// window.
+// Truth returns the planted truth of every resource, in the order of their identities, for the
+// account as laid out: observed at Options.Now over the default window.
 func (c *Cloud) Truth() []Planted {
 	entries := layout(c.options.Seed, c.options.Now).entries
 	out := make([]Planted, 0, len(entries))

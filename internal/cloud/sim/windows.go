@@ -14,10 +14,10 @@ import (
 type telemetry int
 
 const (
-	// bare: what every provider measures from outside, CPU and network.
+	// bare: CPU and network, which every provider measures from outside.
 	bare telemetry = iota
-	// hosted adds what the metrics agent reads on the host: each GPU's utilization,
-	// memory and power, and the host's memory.
+	// hosted adds the metrics of the agent on the host: each GPU's utilization, memory and power,
+	// and the host's memory.
 	hosted
 	// profiled adds DCGM's profiling fields and the processes that hold a GPU.
 	profiled
@@ -204,7 +204,7 @@ type roller struct {
 	gpus  []gpuMeans
 }
 
-// counted adds up what was counted in the hours of a step; of a shorter one it is its part.
+// counted sums the counts in the hours of a step; a shorter one has its part.
 func (r *roller) counted(at time.Time) {
 	var hours mean
 	for hour := at.Truncate(step); hour.Before(at.Add(r.step)); hour = hour.Add(step) {
