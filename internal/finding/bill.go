@@ -64,7 +64,7 @@ type moved struct {
 	bytes  int64
 }
 
-// transfers finds what moving data costs, by resource and way.
+// transfers finds the costs of data transfer, by resource and direction.
 func (x *Index) transfers(b *Bill, hours int64) {
 	type key struct {
 		ref  inventory.Ref
@@ -192,8 +192,8 @@ func (x *Index) billedResource(cloud, account, region, resource, service string)
 	return &Subject{Resource: r, ref: r.Ref(), at: -1}
 }
 
-// commitmentsBilled finds what was paid for commitments that nothing used, and compute
-// bought on demand that a plan could say more about.
+// commitmentsBilled finds the cost of unused commitments, and compute bought on demand that a plan
+// may cover.
 func (x *Index) commitmentsBilled(b *Bill, hours int64) {
 	found := map[inventory.Ref]bool{}
 	for _, d := range x.drafts {

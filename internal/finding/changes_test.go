@@ -224,8 +224,8 @@ func TestScheduleSavesTheHoursThatItStops(t *testing.T) {
 	})
 }
 
-// TestTagMissingCarriesTheTags: what the rules of owners give is written, what they do not
-// give is a person's, and without rules all is.
+// TestTagMissingCarriesTheTags: tags that the rules of owners give are written, the others are a
+// person's to decide, and without rules all are.
 func TestTagMissingCarriesTheTags(t *testing.T) {
 	for _, tc := range []struct {
 		name string

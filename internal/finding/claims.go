@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Draft is a finding before its dollars are settled: a rule says which meters it
-// is about and how much of each, and [Index.settle] says what is left of them.
+// Draft is a finding before its dollars are settled: a rule claims shares of meters, and
+// [Index.settle] determines the rest of them.
 type Draft struct {
 	Finding
 	claims []claim
@@ -32,15 +32,15 @@ type Draft struct {
 // claim is the part of a meter that a draft counts.
 type claim struct {
 	subject, charge int32
-	// num/den is the share of what is left of the meter's cost; with a den of 0,
-	// num is an amount, which is taken as far as it is left.
+	// num/den is the share of the rest of the meter's cost; with a den of 0, num is an amount,
+	// which is taken as far as the rest goes.
 	num, den       int64
 	waste, savings bool
 	// replaced says that the fix takes the meter's place at this cost: it is no saving,
 	// and nothing else can save it.
 	replaced bool
-	// instead says that the change takes the place of others: what they already
-	// take counts toward its share of the whole cost.
+	// instead is true if the change takes the place of others: their claims count toward its share
+	// of the whole cost.
 	instead bool
 }
 
@@ -65,8 +65,8 @@ func (d *Draft) ClaimShare(s *Subject, c ledger.Category, num, den int64, as int
 	}
 }
 
-// ClaimReplaced claims num/den of every meter of s as what the fix costs in its place. It
-// is neither waste nor a saving, and nothing else can save it.
+// ClaimReplaced claims num/den of every meter of s as the cost of the fix in its place. It is
+// neither waste nor a saving, and nothing else can save it.
 func (d *Draft) ClaimReplaced(s *Subject, num, den int64) {
 	for i := range s.Charges {
 		d.claims = append(d.claims, claim{
@@ -106,7 +106,7 @@ func (d *Draft) wastes() bool {
 	return slices.ContainsFunc(d.claims, func(c claim) bool { return c.waste })
 }
 
-// from returns how much of what is left of a cost a claim takes.
+// from returns the amount that a claim takes from the rest of a cost.
 func (c *claim) from(cost, left money.Amount) (money.Amount, error) {
 	switch {
 	case left <= 0:
@@ -139,7 +139,7 @@ func newUnclaimed(x *Index) unclaimed {
 	return p
 }
 
-// take takes what d claims of one meter.
+// take takes the claim of d on one meter.
 func (p *unclaimed) take(x *Index, d *Draft, c *claim) (money.Amount, error) {
 	s := &x.subjects[c.subject]
 	at := s.meters + c.charge
@@ -159,8 +159,8 @@ func (p *unclaimed) take(x *Index, d *Draft, c *claim) (money.Amount, error) {
 	return got, nil
 }
 
-// order is the order in which the steps count dollars: what stops waste first,
-// what needs a decision about models or placement last.
+// order is the order in which the steps count dollars: fixes that stop waste first, decisions about
+// models or placement last.
 var order = [...]int{
 	StepMeasure: 9, StepIdle: 1, StepStorage: 2, StepSpot: 3, StepRightsize: 4, StepCommit: 5, StepEgress: 6,
 	StepModel: 7,

@@ -57,8 +57,8 @@ type coverage struct {
 	families map[[4]string][]string
 	// opaque are types with reserved instances of a platform that is not known.
 	opaque map[[3]string]bool
-	// owners are the accounts that reserved a type, by cloud, region, type and
-	// platform: an organization shares what its accounts do not use themselves.
+	// owners are the accounts that reserved a type, by cloud, region, type and platform: an
+	// organization shares the reservations that its accounts do not use themselves.
 	owners map[[4]string][]string
 	// running counts on-demand machines by cloud, region, type and platform, and by
 	// account, where something is reserved.
@@ -165,9 +165,9 @@ func (c *coverage) reserve(s *Subject, d *inventory.Commitment) {
 	}
 }
 
-// elsewhere is how many machines like a fleet's run in other accounts without a
-// reserved instance of their own: an organization's accounts share what they
-// reserve, so that those of the fleet may cover them.
+// elsewhere returns the number of machines like a fleet's that run in other accounts without a
+// reserved instance of their own: an organization's accounts share reservations, so that those of
+// the fleet may cover them.
 func (c *coverage) elsewhere(own fleet) (n int64) {
 	for account, running := range c.running[[4]string{own.cloud, own.region, own.machineType, own.platform}] {
 		if account == own.account {
@@ -359,7 +359,7 @@ func (x *Index) covering(plans []*plan, s *Subject) *plan {
 	return nil
 }
 
-// staysUsed says whether what is left running proves that the plan stays used.
+// staysUsed reports whether the remaining usage proves that the plan stays used.
 func (x *Index) staysUsed(p *plan, left []money.Amount) (bool, error) {
 	if !p.known {
 		return false, nil

@@ -124,7 +124,7 @@ func TestReservedInstances(t *testing.T) {
 				})
 				f.priced()
 				d.Platform = "rhel"
-				f.Resources[1].Account = "444455556666" // whose reservation is not shared with what it does not fit
+				f.Resources[1].Account = "444455556666" // it shares only reservations that fit
 				f.Resources[0].Account = f.Resources[1].Account
 				f.is(f.Resources[1], duty.Busy)
 			},

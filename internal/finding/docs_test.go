@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestEveryRuleIsDescribed asks every rule for what it finds, and holds the keys that it
-// names against the thresholds.
+// TestEveryRuleIsDescribed: every rule has a description, and the keys that it names are
+// thresholds.
 func TestEveryRuleIsDescribed(t *testing.T) {
 	keys := map[string]bool{}
 	for i := range reflect.TypeFor[Thresholds]().NumField() {

@@ -23,7 +23,7 @@ type Step int
 
 // The steps.
 const (
-	StepMeasure   Step = 0 // what cannot be measured or attributed yet
+	StepMeasure   Step = 0 // resources that cannot be measured or attributed yet
 	StepIdle      Step = 1
 	StepStorage   Step = 2
 	StepEgress    Step = 3
@@ -80,7 +80,7 @@ type Fix struct {
 	Command string
 	Risk    Level
 	Undo    Undo
-	// Note says what to know before: what keeps costing, what cannot be undone.
+	// Note lists consequences: costs that remain, and steps that cannot be undone.
 	Note string
 }
 
@@ -159,11 +159,10 @@ type Account struct {
 	TagsFor func(r *inventory.Resource) (add map[string]string, left []string)
 }
 
-// Advice takes the place of fixes in a cloud that curfew only reads: people carry out what
-// is found.
+// Advice takes the place of fixes in a cloud that curfew only reads: people carry it out.
 type Advice struct {
-	// End is how a resource is given up, Spare what to do with the part of one that is not
-	// used, Tag how it gets its tags.
+	// End is the way to give up a resource, Spare the advice for its unused part, Tag the way to
+	// tag it.
 	End, Spare, Tag string
 }
 
@@ -172,7 +171,7 @@ type Bill struct {
 	// Cloud is whose bill it is. From and To bound the days that it covers.
 	Cloud    string
 	From, To time.Time
-	// Flows are its transfers, Commitments what became of those.
+	// Flows are its transfers, Commitments the use of its commitments.
 	Flows       []bill.Flow
 	Commitments bill.Commitments
 	// Source names it for people.

@@ -87,8 +87,7 @@ func (f *fixture) window(r *inventory.Resource, length time.Duration) *usage.Win
 	return w
 }
 
-// series adds a point for every step of a window; value says what it is, and
-// negative values are gaps.
+// series adds a point for every step of a window; value returns it, and negative values are gaps.
 func series(w *usage.Window, gpu string, s usage.Signal, value func(at time.Time) float64) {
 	for at := w.From; at.Before(w.To); at = at.Add(w.Step) {
 		if v := value(at); v >= 0 {
@@ -99,7 +98,7 @@ func series(w *usage.Window, gpu string, s usage.Signal, value func(at time.Time
 
 func always(v float64) func(time.Time) float64 { return func(time.Time) float64 { return v } }
 
-// priced fixes what the resources cost as they are, whatever changes later.
+// priced fixes the costs of the resources as they are, whatever changes later.
 func (f *fixture) priced() {
 	aws.Attach(f.Resources)
 	f.Charges = ledger.RunRates(f.Resources, f.Prices)
@@ -135,7 +134,7 @@ func (f *fixture) evaluate(required ...string) []Finding {
 	return found
 }
 
-// checkShape holds what every finding must have.
+// checkShape checks the invariants of every finding.
 func checkShape(t testing.TB, f Finding) {
 	t.Helper()
 	if len(f.Evidence) == 0 || f.Because == "" || f.Fix.Change.Verb == "" || f.Fix.Command == "" || f.Fix.Risk == "" ||
@@ -199,7 +198,7 @@ func show(found []Finding) []string {
 	return out
 }
 
-// scenario is one named case of what an account holds and what is found.
+// scenario is one named account with its expected findings.
 type scenario struct {
 	name  string
 	build func(f *fixture)

@@ -56,8 +56,8 @@ type member struct {
 	load float64
 }
 
-// fleetOf returns the fleet of a serving machine; nil where it serves nothing, or where
-// what a member does was not measured.
+// fleetOf returns the fleet of a serving machine; nil if it serves nothing, or if a member was not
+// measured.
 func (x *Index) fleetOf(s *Subject) *servers {
 	if x.fleets == nil {
 		x.fleets = map[fleetKey]*servers{}
@@ -176,7 +176,7 @@ func Fleets(a *Account, t Thresholds) ([]Fleet, error) {
 	return out, x.err
 }
 
-// spokesman is the member at which what is said of the fleet stands.
+// spokesman returns the member that carries the findings of the fleet.
 func (f *servers) spokesman() *Subject {
 	return slices.MinFunc(f.members, func(a, b *member) int { return inventory.CompareRefs(a.ref, b.ref) }).Subject
 }
@@ -202,8 +202,8 @@ func (f *servers) planned(target float64) int {
 	return f.needed(target)
 }
 
-// needed is how many machines carry the load at the target, with all of its memory where
-// that was measured: what runs on machines that go has to fit on those that stay.
+// needed returns the number of machines that carry the load at the target, with all of its memory
+// if that was measured: the work of removed machines has to fit on the others.
 func (f *servers) needed(target float64) int {
 	n := max(f.least, atLeast(f.load/target/float64(f.gpus)))
 	if f.memory {

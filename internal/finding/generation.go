@@ -14,12 +14,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// bandwidthKept is the share of the memory bandwidth that a newer machine must
-// offer: what is bound by memory must not become slower. A tenth less is within
-// the difference between stated and reached bandwidth.
+// bandwidthKept is the share of the memory bandwidth that a newer machine must offer: work that is
+// bound by memory must not become slower. A tenth less is within the difference between stated and
+// reached bandwidth.
 const bandwidthKept = 0.9
 
-// device is a machine with what its accelerators do together.
+// device is a machine with the combined figures of its accelerators.
 type device struct {
 	price.Machine
 	accelerator       price.Accelerator
@@ -118,8 +118,7 @@ func (x *Index) devices() []device {
 	return x.accelerated
 }
 
-// onDemandPrice is a machine type's price an hour; what the book does not hold is
-// price.ErrUnpriced.
+// onDemandPrice returns a machine type's hourly price; price.ErrUnpriced if the book lacks it.
 func (x *Index) onDemandPrice(machineType, region string) (money.Amount, error) {
 	hourly, err := x.hourly(func(b *price.Book) (price.Price, error) { return b.OnDemand(machineType, region) })
 	if err != nil && !errors.Is(err, price.ErrUnpriced) {

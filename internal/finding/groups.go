@@ -62,8 +62,8 @@ func autoscalingSticky(x *Index, s *Subject) *Draft {
 	if w := s.Window; w != nil {
 		if st := w.Machine.Stats(usage.Capacity); x.Covered(w, st) {
 			d.Evidence = append(d.Evidence, Sampled("capacity_min", plain.Decimal(st.Min, 0), w, st))
-			// A group that was small within the window did scale: what it wants now may
-			// be today's demand.
+			// A group that was small within the window did scale: its desired size now may be
+			// today's demand.
 			if st.Min < float64(g.Desired) {
 				d.Confidence = Medium
 			}

@@ -89,9 +89,8 @@ func (x *Index) endInstance(s *Subject) *Draft {
 	return d
 }
 
-// ending is the least harmful fix that ends a machine's compute: members of a
-// group through the group, what may be destroyed by terminating, all else by
-// stopping.
+// ending returns the least harmful fix that ends a machine's compute: members of a group through
+// the group, ephemeral machines by terminating, all others by stopping.
 func (x *Index) ending(s *Subject) Fix {
 	d, _ := s.Detail.(*inventory.Instance)
 	if d == nil {
@@ -139,7 +138,7 @@ func groupOf(s *Subject) string {
 	return s.Manager.Name
 }
 
-// restart says of a machine that is stopped what may keep it from starting again.
+// restart returns the obstacles to starting a stopped machine again.
 func restart(s *Subject) string {
 	if s.Size.Accelerated() {
 		return "a stopped GPU machine may not start again for lack of capacity"
@@ -147,8 +146,8 @@ func restart(s *Subject) string {
 	return ""
 }
 
-// losesLocalDisks says of a fix that stops a machine that what its local disks hold
-// is gone with it, which no undo brings back.
+// losesLocalDisks notes on a fix that stops a machine that the data on its local disks is lost,
+// which no undo brings back.
 func losesLocalDisks(f *Fix, size inventory.Size) {
 	gb := size.InstanceStorageGB.Or(0)
 	if gb <= 0 {

@@ -147,7 +147,7 @@ func inOrder(all []*inventory.Resource) []*inventory.Resource {
 	return sorted
 }
 
-// relate enters what s says about others.
+// relate enters the relations of s to others.
 func (x *Index) relate(s *Subject) {
 	switch d := s.Detail.(type) {
 	case *inventory.Instance:
@@ -181,8 +181,8 @@ func (x *Index) read(r *inventory.Resource, k inventory.Kind) bool {
 	return len(x.account.Unread) == 0 || !x.account.Unread[r.Account+"/"+r.Region+"/"+string(k)]
 }
 
-// readEverywhere says whether a kind could be listed in a region in every account,
-// for what accounts share.
+// readEverywhere reports whether a kind could be listed in a region in every account, for resources
+// that accounts share.
 func (x *Index) readEverywhere(region string, k inventory.Kind) bool {
 	for unread := range x.account.Unread {
 		if x.account.Unread[unread] && strings.HasSuffix(unread, "/"+region+"/"+string(k)) {
@@ -192,7 +192,7 @@ func (x *Index) readEverywhere(region string, k inventory.Kind) bool {
 	return true
 }
 
-// machine returns what the book knows of a type.
+// machine returns the entry of the book for a type.
 func (x *Index) machine(t string) (price.Machine, bool) {
 	m, ok := x.types[t]
 	if !ok {
@@ -204,8 +204,8 @@ func (x *Index) machine(t string) (price.Machine, bool) {
 	return m.Machine, m.known
 }
 
-// machineOf returns a machine as the planners take it: what the book knows of its type, or
-// what it is known to have.
+// machineOf returns a machine for the planners: the entry of the book for its type, or its known
+// size.
 func (x *Index) machineOf(s *Subject) (price.Machine, bool) {
 	if m, ok := x.machine(s.Type); ok {
 		return m, true

@@ -74,8 +74,8 @@ func (x *Index) servedLately(w *usage.Window) bool {
 	return st != nil && st.Active > 0 && x.Now.Sub(st.LastActive) < x.Thresholds.LoadBalancerWindow
 }
 
-// requestsPerDay returns how many requests a balancer serves a day, what proves
-// that they were measured, and whether they were.
+// requestsPerDay returns a balancer's requests a day and their samples; false if they were not
+// measured.
 func (x *Index) requestsPerDay(w *usage.Window) (float64, *usage.Stats, bool) {
 	if !Spans(w, x.Thresholds.LoadBalancerWindow) {
 		return 0, nil, false

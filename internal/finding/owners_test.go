@@ -25,7 +25,7 @@ type ownersRule struct {
 	newer                   int
 }
 
-// object is a kind of object: what filters select by.
+// object is a kind of object: the properties that filters select by.
 type object struct {
 	key, tag string
 	size     int64

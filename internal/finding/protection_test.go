@@ -103,7 +103,8 @@ func TestProtectedVersions(t *testing.T) {
 	})
 }
 
-// TestReportsProtection: a finding says what keeps versions, and what of that was not read.
+// TestReportsProtection: a finding names the protection of versions, and the parts of it that were
+// not read.
 func TestReportsProtection(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
@@ -150,8 +151,8 @@ func TestReportsProtection(t *testing.T) {
 	}
 }
 
-// TestReplacedVersionsAreUpperBound: what expires in a versioned bucket goes on costing, so it is
-// not what is saved at least where rules that tags narrow may act too.
+// TestReplacedVersionsAreUpperBound: expired objects of a versioned bucket still cost, so they are
+// no least saving if rules narrowed by tags may act too.
 func TestReplacedVersionsAreUpperBound(t *testing.T) {
 	for _, versions := range []bool{false, true} {
 		f := newFixture(t)
@@ -171,8 +172,8 @@ func TestReplacedVersionsAreUpperBound(t *testing.T) {
 	}
 }
 
-// TestProposedRulesRespectProtection draws what protects a bucket: no rule is put that S3 refuses,
-// that deletes copies or nothing for its retention, or that moves objects which stay.
+// TestProposedRulesRespectProtection draws the protection of a bucket: no rule is proposed that S3
+// refuses, that deletes copies or nothing for its retention, or that moves objects which stay.
 func TestProposedRulesRespectProtection(t *testing.T) {
 	tb, put := t, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -286,7 +287,7 @@ func TestSmallObjectsStay(t *testing.T) {
 }
 
 // TestInstantClassesStay: no rule takes objects to the archive that their owner keeps in a class
-// that answers at once; what Intelligent-Tiering costs for monitoring them is said.
+// that answers at once; the cost of Intelligent-Tiering for monitoring them is noted.
 func TestInstantClassesStay(t *testing.T) {
 	tiered := inventory.Stored{Bytes: tib, Objects: 40_000}
 	for _, tc := range []struct {

@@ -7,9 +7,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// rank puts findings in the order in which people should read them: by the dollars
-// a month that are known to be saved or wasted, then by what could be saved at
-// most, then by what cannot be judged; equal ones by step and identity.
+// rank orders findings for people: by the known dollars a month, then by the upper bound, then
+// those that cannot be judged; equal ones by step and identity.
 func rank(drafts []*Draft) []Finding {
 	slices.SortFunc(drafts, func(a, b *Draft) int {
 		return cmp.Or(

@@ -8,8 +8,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// Rule is one rule: what it is called, which resources it looks at, and what it
-// says of one of them. A rule that looks at several kinds is listed once for each.
+// Rule is one rule: its name, its kind of resources, and its finding about one of them. A rule for
+// several kinds is listed once for each.
 type Rule struct {
 	ID string
 	// About is for people. Of a rule that is listed for several kinds, the first has it.
@@ -27,8 +27,8 @@ type Rule struct {
 type About struct {
 	// Finds names the resources, and When is the formula and its threshold with the source.
 	Finds, When string
-	// Saves is the formula of the savings, Confidence what the finding can have, and Fix
-	// what is done and how far it can be undone.
+	// Saves is the formula of the savings, Confidence the range of confidence, and Fix the fix and
+	// its undo.
 	Saves, Confidence, Fix string
 }
 
@@ -381,7 +381,7 @@ func (x *Index) apply(r *Rule, s *Subject) {
 	x.add(r.ID, r.Step, s, d)
 }
 
-// advise makes of a fix what people can do.
+// advise turns a fix into advice for people.
 func (d *Draft) advise(a *Advice) {
 	note := a.End
 	switch d.Fix.Change.Verb {

@@ -125,7 +125,7 @@ func TestWithoutPrices(t *testing.T) {
 	}
 }
 
-// TestRanking: known dollars first, then bounds, then what cannot be judged.
+// TestRanking: known dollars first, then bounds, then findings that cannot be judged.
 func TestRanking(t *testing.T) {
 	f := newFixture(t)
 	f.is(f.running("i-small", "m5.large"), duty.Idle)

@@ -59,7 +59,7 @@ func (x *Index) claimSnapshot(d *Draft, s *Subject, whole bool) {
 	default:
 		bound, ok := x.snapshotBound(s, snap)
 		if !ok {
-			d.ClaimShare(s, "", 1, 1, WasteAndSavings) // and so says what has no price
+			d.ClaimShare(s, "", 1, 1, WasteAndSavings) // which also names an unpriced meter
 			return
 		}
 		d.Unknown = "an incremental snapshot: what it holds beyond the others of " +

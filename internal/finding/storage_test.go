@@ -372,7 +372,7 @@ func TestBucketLifecycle(t *testing.T) {
 	})
 }
 
-// TestPartialLifecycles holds that a rule hides only what it moves or expires itself.
+// TestPartialLifecycles: a rule hides only the objects that it moves or expires itself.
 func TestPartialLifecycles(t *testing.T) {
 	half := int64(bigSize / 2)
 	bucket := func(rules []inventory.LifecycleRule, prefixes ...inventory.Prefix) func(f *fixture) {

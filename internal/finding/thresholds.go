@@ -53,8 +53,8 @@ type Thresholds struct {
 	DatabaseCPU float64 `yaml:"database_cpu_pct"`
 	// TableIdle is how long nothing of a table's provisioned capacity is used: 14 days.
 	TableIdle time.Duration `yaml:"table_idle"`
-	// TableUsed is the peak of what a table consumes, in percent of what is provisioned,
-	// under which it is provisioned far over its use: 20.
+	// TableUsed is the peak consumption of a table, in percent of its provisioned capacity, under
+	// which it is overprovisioned: 20.
 	TableUsed float64 `yaml:"table_used_pct"`
 	// AlwaysOn is the share of the hours of a week under which a machine that is
 	// always on should have a schedule: half. A machine that works 8 of 24 hours does.

@@ -12,9 +12,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// commitmentUnused finds commitments that pay for more than what runs: reserved
-// instances beyond the machines they can cover, and savings plans larger than all
-// usage they can apply to at its list price.
+// commitmentUnused finds commitments beyond the running machines: reserved instances without a
+// machine they can cover, and savings plans larger than all usage they can apply to at its list
+// price.
 func commitmentUnused(x *Index, s *Subject) *Draft {
 	c, ok := s.Detail.(*inventory.Commitment)
 	if !ok || !active(s, c, x.Now) {
@@ -26,8 +26,8 @@ func commitmentUnused(x *Index, s *Subject) *Draft {
 	return x.planUnused(s, c)
 }
 
-// reservedUnused counts what runs against what is reserved. Reservations of a
-// family that cover any size are counted in normalized units.
+// reservedUnused compares running with reserved machines. Reservations of a family that cover any
+// size are counted in normalized units.
 func (x *Index) reservedUnused(s *Subject, c *inventory.Commitment) *Draft {
 	if c.Count <= 0 || c.Platform == "" || !x.readEverywhere(s.Region, inventory.KindInstance) {
 		return nil
@@ -232,8 +232,8 @@ func reservationUnused(x *Index, s *Subject) *Draft {
 			Note: "paid up front until it ends: run work in it",
 		}
 	}
-	// The charge is that of what is unused now; what of it was unused all week is
-	// wasted, and what no peak needed can be given back.
+	// The charge is that of the part unused now; the part unused all week is wasted, and the part
+	// that no peak needed can be given back.
 	const parts = 1000
 	now := c.Available * parts
 	d.ClaimShare(s, "", int64(math.Round(min(unused, float64(c.Available))*parts)), now, WasteOnly)

@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Unused is the duty of what is paid for and that nothing uses: capacity that is reserved
-// and that no machine runs in, unattached volumes and addresses.
+// Unused is the duty of paid capacity that nothing uses: reserved capacity without a running
+// machine, unattached volumes and addresses.
 const Unused = "unused"
 
 // monthSeconds is the time that a monthly rate is for.
@@ -138,7 +138,7 @@ func (a *accrual) meter(s stretch, from, to time.Time, m Meter, seen time.Time) 
 	a.add(s, last, to, m, PriceUnseen, most, bounded)
 }
 
-// add adds [from, to) hour by hour, each with what its duty was.
+// add adds [from, to) hour by hour, each with its duty.
 func (a *accrual) add(s stretch, from, to time.Time, m Meter, gap Gap, most money.Amount, bounded bool) {
 	from, to = latest(from, a.from), earliest(to, a.to)
 	for from.Before(to) {
@@ -198,7 +198,7 @@ func (s *stretch) state(m Meter, gap Gap, at, limit time.Time) (string, time.Tim
 	return spans[i].State.String(), earliest(limit, spans[i].To)
 }
 
-// line returns what the entries of a meter in a stretch are about, but for their duty.
+// line returns the line of the entries of a meter in a stretch, without their duty.
 func (s *stretch) line(m Meter, gap Gap) Line {
 	l := Line{
 		Ref: s.who().Ref, Attributes: s.who().Attributes, Meter: m.Name, Category: m.Category, ChargeCategory: Usage,
@@ -315,7 +315,7 @@ func (c *cell) priced(hours int, yield func(e Entry, hours int) error) error {
 	return nil
 }
 
-// amounts returns what each part of a cell costs: the whole is rounded once.
+// amounts returns the cost of each part of a cell: the whole is rounded once.
 func (c *cell) amounts() ([]money.Amount, error) {
 	var whole int64
 	weights := make([]int64, len(c.parts))
@@ -344,8 +344,7 @@ func sortEntries(e []Entry) {
 	})
 }
 
-// compareLines orders lines of one resource: by what mostly differs, and by all the rest
-// where it does not.
+// compareLines orders lines of one resource, by the fields that mostly differ first.
 func compareLines(x, y *Line) int {
 	if different := cmp.Or(cmp.Compare(x.Meter, y.Meter), cmp.Compare(x.Gap, y.Gap),
 		cmp.Compare(x.Duty, y.Duty)); different != 0 || *x == *y {

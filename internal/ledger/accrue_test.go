@@ -615,7 +615,7 @@ func TestAccrue(t *testing.T) {
 	}
 }
 
-// hourly repeats what every one of n hours from noon on shows.
+// hourly repeats the entry of every one of n hours from noon on.
 func hourly(n int, s string) []string {
 	out := make([]string, n)
 	for i := range out {

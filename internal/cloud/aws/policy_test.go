@@ -65,7 +65,8 @@ func TestOperationsOnlyRead(t *testing.T) {
 // failure it explains, against the table.
 func TestCallsInTheSourceAreListed(t *testing.T) {
 	services := map[string]string{
-		"appscaling": "application-autoscaling", "autoscaling": "autoscaling", "classic": "elasticloadbalancing", "cloudwatch": "cloudwatch", "costs": "ce",
+		"appscaling": "application-autoscaling", "autoscaling": "autoscaling",
+		"classic": "elasticloadbalancing", "cloudwatch": "cloudwatch", "costs": "ce",
 		"dynamodb": "dynamodb", "eks": "eks", "elasticache": "elasticache", "redshift": "redshift",
 		"ec2": "ec2", "ecr": "ecr", "efs": "elasticfilesystem", "elb": "elasticloadbalancing",
 		"fsx": "fsx", "logs": "logs",

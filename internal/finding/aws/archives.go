@@ -10,9 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// logGroupNoRetention finds log groups without a retention. How much of
-// it is older than the retention is not published, so what a retention saves is
-// not known beyond its bound, the whole storage.
+// logGroupNoRetention finds log groups without a retention. The share older than the retention is
+// not published, so the saving is only bounded, by the whole storage.
 func logGroupNoRetention(x *finding.Index, s *finding.Subject) *finding.Draft {
 	g, ok := s.Detail.(*inventory.LogGroup)
 	if !ok {
@@ -51,8 +50,8 @@ func logGroupNoRetention(x *finding.Index, s *finding.Subject) *finding.Draft {
 	return d
 }
 
-// registryPrice bounds what images cost a month, by their own sizes; layers that
-// stay in use by others go on costing.
+// registryPrice bounds the monthly cost of images, by their own sizes; layers that other images use
+// still cost.
 func registryPrice(x *finding.Index, s *finding.Subject, bytes int64) (money.Amount, error) {
 	p, err := x.Rate(price.ItemECR, s.Region)
 	if err != nil {

@@ -191,8 +191,8 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 	return d
 }
 
-// locked adds what Object Lock still keeps of the replaced versions by the bucket's default
-// retention, and the delete markers that stay when the versions behind them are gone.
+// locked adds the replaced versions that Object Lock still keeps by the bucket's default retention,
+// and the delete markers that stay when the versions behind them are gone.
 func locked(d *finding.Draft, s *finding.Subject, b *inventory.Bucket) {
 	if b.Locked.Objects > 0 {
 		d.Evidence = append(d.Evidence, finding.Fact(s, "locked_bytes", plain.Decimal(float64(b.Locked.Bytes), 0)))

@@ -49,7 +49,7 @@ func putLifecycle(b *inventory.Bucket, rules ...change.Rule) change.Change {
 	return c
 }
 
-// ruleOf names a rule by what it does and for which prefix.
+// ruleOf names a rule by its effect and prefix.
 func ruleOf(does, prefix string) change.Rule {
 	r := change.Rule{ID: change.RulePrefix + does, Prefix: prefix}
 	if prefix != "" {
@@ -82,8 +82,8 @@ func archiveRule(t finding.Thresholds, prefix string) change.Rule {
 	return r
 }
 
-// alike says whether one rule for the whole bucket does what one for each prefix would:
-// all of it is data in the standard class.
+// alike reports whether one rule for the whole bucket has the effect of one for each prefix: all of
+// it is data in the standard class.
 func alike(b *inventory.Bucket, prefixes []inventory.Prefix) bool {
 	for i := range prefixes {
 		if kindOf(prefixes[i].Name) != dataPrefix || standardOf(b, &prefixes[i]).Bytes == 0 {

@@ -32,8 +32,8 @@ func gp2Performance(gib int64) (iops, mibps int64) {
 	return iops, mibps
 }
 
-// volumeGP2 finds gp2 volumes that cost less as gp3 at the same performance, what
-// must be bought for that counted.
+// volumeGP2 finds gp2 volumes that cost less as gp3 at the same performance, including the
+// performance to buy for that.
 func volumeGP2(x *finding.Index, s *finding.Subject) *finding.Draft {
 	v, ok := s.Detail.(*inventory.Volume)
 	if !ok || s.Type != "gp2" || v.SizeGiB <= 0 {
@@ -72,7 +72,7 @@ func volumeGP2(x *finding.Index, s *finding.Subject) *finding.Draft {
 	return d
 }
 
-// gp3Arguments asks for gp3 with what is bought beyond what it gives for nothing.
+// gp3Arguments returns the change to gp3 with the performance beyond the included one.
 func gp3Arguments(iops, mibps int64) change.Arguments {
 	a := change.Arguments{Type: "gp3"}
 	if iops > 0 {

@@ -35,26 +35,27 @@ func (s *stored) add(o inventory.Stored) {
 	s.Objects += o.Objects
 }
 
-// moves is what a bucket's proposal does with what is in the standard class now.
+// moves is the effect of a bucket's proposal on the objects in the standard class now.
 type moves struct {
 	infrequent, archive, expire, small stored
-	// rules do that: they are what is put.
+	// rules are the proposed rules that have this effect.
 	rules []change.Rule
-	// open is what no rule moves out of the standard class, perhaps what only rules
-	// may move that tags or dates narrow, reached what rules move.
+	// open are the bytes that no rule moves out of the standard class, perhaps those that only
+	// rules narrowed by tags or dates may move, reached those that rules move.
 	open, perhaps, reached int64
-	// left is what no rule is proposed for, because it would override one, and why says which.
+	// left are the bytes for which no rule is proposed, because it would override the one that why
+	// names.
 	left int64
 	why  []string
-	// kept is what stays in the standard class because it is read: the colder classes charge for
-	// reading.
+	// kept are the bytes that stay in the standard class because they are read: the colder classes
+	// charge for reading.
 	kept int64
-	// unmeasured is true where it is not known whether what moves is read, and briefly where that is
-	// known of fewer than readWindow.
+	// unmeasured is true if it is not known whether the moved objects are read, and briefly if that
+	// is known of fewer days than readWindow.
 	unmeasured, briefly bool
 }
 
-// bytes is what the proposal moves or expires.
+// bytes returns the bytes that the proposal moves or expires.
 func (m *moves) bytes() int64 { return m.infrequent.Bytes + m.archive.Bytes + m.expire.Bytes }
 
 // standardOf is the part of a prefix in the standard class.
@@ -91,8 +92,8 @@ func covered(rules []inventory.LifecycleRule, prefix string) bool {
 	})
 }
 
-// older returns what is older than an age under a prefix: exactly, or where that
-// age was not asked for what is older than the next one, which is less.
+// older returns the objects older than an age under a prefix: exactly, or, if that age was not
+// asked for, those older than the next one, which are fewer.
 func older(p *inventory.Prefix, age int) inventory.Stored {
 	best, found := 0, false
 	for a := range p.OlderThan {
@@ -103,15 +104,16 @@ func older(p *inventory.Prefix, age int) inventory.Stored {
 	return p.OlderThan[best]
 }
 
-// readersOf are the kinds that name what they read: where they could not be listed, who reads data
-// is not known.
+// readersOf are the kinds that name the data they read: if they could not be listed, the readers of
+// data are not known.
 var readersOf = []inventory.Kind{inventory.KindTrainingJob, inventory.KindInstance}
 
 // readWindow is the shortest record of reads by which data counts as unread: data that is read once
 // a quarter is in use.
 const readWindow = 92 * day
 
-// readBy returns what is known to read objects over 30 days old below a prefix; empty is nothing.
+// readBy returns the known reader of objects over 30 days old below a prefix; empty if there is
+// none.
 func readBy(readers []finding.Reader, p *inventory.Prefix) string {
 	for _, r := range readers {
 		if r.Covers(p.Name) {
@@ -129,7 +131,7 @@ func readBy(readers []finding.Reader, p *inventory.Prefix) string {
 	return ""
 }
 
-// keep counts what stays in the standard class because it is read.
+// keep counts bytes that stay in the standard class because they are read.
 func (m *moves) keep(p *inventory.Prefix, bytes int64, by string) {
 	m.kept += bytes
 	name := p.Name
@@ -139,7 +141,7 @@ func (m *moves) keep(p *inventory.Prefix, bytes int64, by string) {
 	m.why = append(m.why, name+" stays in the standard class, which charges nothing for reading: "+by)
 }
 
-// access notes how well it is known that what moves is not read.
+// access notes how well it is known that the moved objects are not read.
 func (m *moves) access(p *inventory.Prefix, now time.Time) {
 	switch {
 	case p.ReadsSince.IsZero():
@@ -149,7 +151,7 @@ func (m *moves) access(p *inventory.Prefix, now time.Time) {
 	}
 }
 
-// weigh sets the risk of a fix by what is known of access, and says so.
+// weigh sets the risk of a fix by the knowledge of access, with a note on it.
 func (m *moves) weigh(fix *finding.Fix) {
 	switch {
 	case m.unmeasured:
@@ -255,8 +257,8 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 	return m
 }
 
-// listed says whether the listing of a bucket saw all of it: no prefix stopped at
-// its bound, and together they hold what the bucket's size says.
+// listed reports whether the listing of a bucket saw all of it: no prefix stopped at its bound, and
+// together they hold the bucket's size.
 func listed(x *finding.Index, b *inventory.Bucket, prefixes []inventory.Prefix) bool {
 	total := int64(0)
 	if old, known := b.Noncurrent.Get(); known && old.Complete {
@@ -392,8 +394,8 @@ func bucketReaders(x *finding.Index, s *finding.Subject, b *inventory.Bucket, si
 	return readers
 }
 
-// unseen prices a bucket of which not all objects were seen: at least what was seen to be
-// old, at most all that rules were not seen to move, archived.
+// unseen prices a bucket of which not all objects were listed: at least the objects listed as old,
+// at most all that no listed rule moves, archived.
 func unseen(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket, m *moves, total int64,
 	blind bool) *finding.Draft {
 	d.Confidence = finding.Medium
@@ -420,12 +422,12 @@ func unseen(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory
 	return d
 }
 
-// expiresVersions says whether what moves expire may go on costing as replaced versions.
+// expiresVersions reports whether expired objects may still cost as replaced versions.
 func expiresVersions(b *inventory.Bucket, m *moves) bool {
 	return m.expire.Bytes > 0 && b.Versioned.Or(true)
 }
 
-// atLeast adds what moves save at least to a draft whose saving is only bounded.
+// atLeast adds the least saving of the moves to a draft whose saving is only bounded.
 func atLeast(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket, m *moves) {
 	if monthly, _, err := worth(x, s, b, m); err == nil && monthly > 0 {
 		d.Least = monthly
@@ -433,7 +435,7 @@ func atLeast(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventor
 	}
 }
 
-// worth is what moves save a month at today's sizes, and what they cost once.
+// worth returns the monthly saving of the moves at today's sizes, and their cost once.
 func worth(x *finding.Index, s *finding.Subject, b *inventory.Bucket, m *moves) (monthly, fees money.Amount,
 	err error) {
 	saved, err := standardSaved(x, s, b, m.bytes())
@@ -462,8 +464,8 @@ func worth(x *finding.Index, s *finding.Subject, b *inventory.Bucket, m *moves) 
 	return max(0, saved-keeps), fees, err
 }
 
-// priceMoves adds to a draft what its moves save a month and cost once, as evidence,
-// note and claim.
+// priceMoves adds the monthly saving and the cost of the moves to a draft, as evidence, note and
+// claim.
 func priceMoves(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket, m *moves) {
 	monthly, fees, err := worth(x, s, b, m)
 	if err != nil {
@@ -480,8 +482,8 @@ func priceMoves(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inven
 	}
 }
 
-// explain says what a proposal moves, what that costs once, and what to know of
-// the colder classes.
+// explain describes the moves of a proposal, their cost once, and the conditions of the colder
+// classes.
 func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, monthly, fees money.Amount) {
 	for _, part := range []struct {
 		signal string
@@ -526,7 +528,7 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 	}
 }
 
-// colder notes the least time a class bills and what reading from it costs.
+// colder notes the least billed time of a class and its price for reading.
 func colder(x *finding.Index, d *finding.Draft, s *finding.Subject, class string, least int) {
 	d.Evidence = append(d.Evidence, finding.Fact(s, "least_days_"+class, plain.Decimal(float64(least), 0)))
 	note := class + " bills at least " + plain.Count(least, "day")

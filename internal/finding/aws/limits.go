@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// bucketLimits are the limits of lifecycle rules in a bucket: the rules of its owner, and what S3
-// refuses or keeps. They are read once for all that is proposed for it.
+// bucketLimits are the limits of lifecycle rules in a bucket: the rules of its owner, and those of
+// S3. They are read once for all proposals.
 type bucketLimits struct {
 	bucket *inventory.Bucket
 	// lifecycle is nil where it was not read, and nothing is put then.
@@ -58,8 +58,8 @@ func (l bucketLimits) forbids(r change.Rule) string {
 	return ""
 }
 
-// refuse turns a draft whose rule is not proposed into one that says why. Where a rule of the
-// owner decides, it still bounds what there is to save; where S3 refuses or keeps, nothing is saved.
+// refuse turns a draft whose rule is not proposed into one with the reason. If a rule of the owner
+// decides, it still bounds the saving; if S3 refuses or keeps, nothing is saved.
 func (l bucketLimits) refuse(d *finding.Draft, r change.Rule, why string) (final bool) {
 	d.Fix.Change, d.Fix.Note = putLifecycle(l.bucket), notProposed(r.Prefix, why)
 	if l.overriddenBy(r) != "" && !l.bucket.MFADelete.Or(false) {
@@ -155,7 +155,7 @@ func keepsVersions(b *inventory.Bucket) string {
 	return "Object Lock is on: versions with a retention or legal hold stay, and which those are is not read"
 }
 
-// protect adds to a draft that deletes objects what keeps them or copies of them.
+// protect adds the protection of objects and their copies to a draft that deletes them.
 func protect(d *finding.Draft, s *finding.Subject, b *inventory.Bucket) {
 	if !b.Versioned.Or(true) {
 		return

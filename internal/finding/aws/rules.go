@@ -1,6 +1,5 @@
-// Package aws holds the rules that only AWS has: what its volumes of an older type, its
-// storage classes, registries, logs, gateways and managed machines for learning cost more
-// than they have to.
+// Package aws holds the rules that only AWS has: the avoidable cost of its volumes of an older
+// type, its storage classes, registries, logs, gateways and managed machines for learning.
 package aws
 
 import (
@@ -17,8 +16,8 @@ const (
 	gib = 1 << 30
 )
 
-// Rules are the rules for an account of AWS, or of a cloud that sells what AWS does, in the
-// order of the steps.
+// Rules returns the rules for an account of AWS, or of a cloud with AWS's offers, in the order of
+// the steps.
 func Rules() []finding.Rule {
 	return []finding.Rule{
 		{ID: "training-overrun", About: finding.About{

@@ -15,7 +15,7 @@ func TestPrefixKinds(t *testing.T) {
 	}
 }
 
-// TestGP2Performance holds what a gp2 volume gives against what gp3 gives for nothing.
+// TestGP2Performance compares the performance of gp2 volumes with the included one of gp3.
 func TestGP2Performance(t *testing.T) {
 	for _, tc := range []struct{ gib, iops, mibps int64 }{
 		{1, 0, 0}, {333, 0, 0}, {334, 0, 125}, {1000, 0, 125}, {1001, 3, 125},

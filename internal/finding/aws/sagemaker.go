@@ -102,8 +102,8 @@ func uninvoked(x *finding.Index, s *finding.Subject, d *finding.Draft) bool {
 	return true
 }
 
-// unmeasured makes of a draft one whose evidence is a date alone: what it wastes and
-// saves is unknown, at most all that it costs.
+// unmeasured bounds a draft whose evidence is a date alone: its waste and saving are unknown, at
+// most its whole cost.
 func unmeasured(d *finding.Draft) {
 	d.Confidence, d.WasteUnknown = finding.Low, true
 	d.Unknown = "nothing measured its use"

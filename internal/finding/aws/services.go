@@ -20,8 +20,7 @@ func advised(risk finding.Level, note string) finding.Fix {
 	return finding.Fix{Change: change.Change{Verb: change.Advise}, Risk: risk, Undo: finding.UndoPartial, Note: note}
 }
 
-// claimCompute claims what the machines of a managed service cost; its storage goes on
-// costing.
+// claimCompute claims the cost of the machines of a managed service; its storage still costs.
 func claimCompute(d *finding.Draft, s *finding.Subject) {
 	for i := range s.Charges {
 		c := &s.Charges[i]
@@ -96,8 +95,8 @@ var halves = map[string]string{
 	"xlarge": "large",
 }
 
-// databaseOversized finds databases whose CPU never passed half of what the next smaller
-// size is sized for. Their memory is not measured, so the saving is a bound.
+// databaseOversized finds databases whose CPU never passed half the capacity of the next smaller
+// size. Their memory is not measured, so the saving is a bound.
 func databaseOversized(x *finding.Index, s *finding.Subject) *finding.Draft {
 	db, ok := s.Detail.(*inventory.Database)
 	w := s.Window

@@ -20,7 +20,7 @@ type PeriodChange struct {
 	Until time.Time `json:"until"`
 	// Unknown is why the periods are not compared; the amounts are null then.
 	Unknown string `json:"unknown,omitempty"`
-	// Total is the cost of the period before, and Change what was added to it since.
+	// Total is the cost of the period before, and Change the increase since.
 	Total  *money.Amount `json:"total_usd"`
 	Change *money.Amount `json:"change_usd"`
 	// UnknownSeconds is time of the period before that is not charged, see [Cost].

@@ -27,8 +27,8 @@ type Attribution struct {
 	observed map[billKey][]ledger.ResourceDay
 }
 
-// NewAttribution reads what was observed over [since, until) of the accounts of some rows of
-// a bill. It says whether there is any row.
+// NewAttribution reads the observations over [since, until) of the accounts of some rows of a bill.
+// It is false if there is no row.
 func NewAttribution(ctx context.Context, s ledger.Store, rows iter.Seq[bill.Row], since, until time.Time,
 ) (*Attribution, bool, error) {
 	accounts, found := map[ledger.Account]bool{}, false
@@ -47,7 +47,7 @@ func NewAttribution(ctx context.Context, s ledger.Store, rows iter.Seq[bill.Row]
 	return observedOn(days), found, nil
 }
 
-// observedOn is the attribution by what days say of resources.
+// observedOn returns the attribution by the observed days of resources.
 func observedOn(days []ledger.ResourceDay) *Attribution {
 	a := &Attribution{observed: map[billKey][]ledger.ResourceDay{}}
 	for _, d := range days {
@@ -90,8 +90,8 @@ func (a *Attribution) Rows(rows iter.Seq[bill.Row], err *error) iter.Seq2[ledger
 	}
 }
 
-// CategoryOf returns a charge's category among the five of an ML bill, by what its line's
-// machine was doing.
+// CategoryOf returns a charge's category among the five of an ML bill, by the duty of its line's
+// machine.
 func CategoryOf(line *ledger.Line, r *bill.Row) bill.Category {
 	switch state := duty.State(line.Duty); {
 	case r.Category != bill.Compute:
@@ -146,7 +146,7 @@ func split(amount money.Amount, shares []share) ([]money.Amount, error) {
 }
 
 // shares returns the lines that a charge belongs to, at least one, with positive weights. The
-// machine's duties divide it in proportion to what they accrued.
+// machine's duties divide it in proportion to their accruals.
 func (a *Attribution) shares(b *BilledDay) []share {
 	base := ledger.Line{
 		Ref:        inventory.Ref{Cloud: b.Cloud, Account: b.Account, Region: b.Region, ID: b.Resource},

@@ -161,7 +161,7 @@ func TestPostedBillAgreesInEveryDimension(t *testing.T) {
 	})
 }
 
-// spentBy returns what the ledger has by one dimension, without what comes to nothing.
+// spentBy returns the costs of the ledger by one dimension, without zeros.
 func spentBy(t *rapid.T, s ledger.Store, d ledger.Dimension, end time.Time) map[string]money.Amount {
 	q := costs.Query{Since: start, Until: end}
 	if d != "" {

@@ -55,8 +55,8 @@ func (c Comparison) Reconcile(ctx context.Context, since, until time.Time, basis
 	return r, posted, err
 }
 
-// LateUsage says what bills of other months hold of the days of [since, until), and what the
-// bills that begin then hold of days outside their own period.
+// LateUsage returns notes on bills of other months with charges of the days of [since, until), and
+// on bills that begin then with charges of days outside their own period.
 func (c Comparison) LateUsage(ctx context.Context, since, until time.Time) ([]string, error) {
 	periods, err := c.Bills.Periods(ctx, time.Time{}, time.Time{})
 	if err != nil {
@@ -253,8 +253,8 @@ func (c Comparison) withdrawn(ctx context.Context, parts []billedPart, since, un
 	return out, nil
 }
 
-// reconcile compares the ledger with parts of bills, and with post adds the differences to
-// the ledger as corrections. It returns what differed before, and how many it added.
+// reconcile compares the ledger with parts of bills, and with post adds the differences to the
+// ledger as corrections. It returns the differences before, and the number of corrections.
 func (c Comparison) reconcile(ctx context.Context, parts []billedPart, gone []withdrawal, basis Basis, post bool,
 ) (*Reconciliation, int, error) {
 	var accrued []ledger.ResourceDay

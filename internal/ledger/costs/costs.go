@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Query asks what was spent.
+// Query selects costs.
 type Query struct {
 	// By are the dimensions to show costs by; none gives totals alone.
 	By []ledger.Dimension
@@ -75,9 +75,8 @@ type Cost struct {
 	CannotJudge money.Amount `json:"cannot_judge_usd"`
 	Other       money.Amount `json:"other_usd"`
 	Amount      money.Amount `json:"total_usd"`
-	// UnknownSeconds is time, over all meters, in which it is not known what ran or at
-	// what price. It is not in Amount; it costs at most AtMost, which is null with a
-	// reason where a price is missing.
+	// UnknownSeconds is time, over all meters, of unknown state or price. It is not in Amount; it
+	// costs at most AtMost, which is null with a reason if a price is missing.
 	UnknownSeconds   int64         `json:"unknown_seconds"`
 	AtMost           *money.Amount `json:"unknown_at_most_usd"`
 	AtMostReason     string        `json:"unknown_at_most_reason,omitempty"`
@@ -178,7 +177,7 @@ func withFolded(by []ledger.Dimension) []ledger.Dimension {
 	return out
 }
 
-// commitmentsOnly says whether a query asks for nothing but what commitments cost.
+// commitmentsOnly reports whether a query selects only the cost of commitments.
 func (q *Query) commitmentsOnly() bool {
 	return slices.ContainsFunc(q.Filter, func(m ledger.Match) bool {
 		return m.By == ledger.ByCategory && len(m.Values) == 1 && m.Values[0] == string(ledger.Committed)
@@ -297,7 +296,7 @@ func (t *tally) cost() Cost {
 	return c
 }
 
-// explain says what the figures rest on.
+// explain adds the basis of the figures.
 func (c *Costs) explain() {
 	c.Assumptions = []string{
 		"list prices as they were when each resource was seen; a discount shows only after `curfew bill reconcile`",

@@ -16,7 +16,7 @@ import (
 
 // MachineHour is the charge of a machine for an hour.
 type MachineHour struct {
-	// Resource is the machine's identifier, Ref all of it, Type what kind of machine it is.
+	// Resource is the machine's identifier, Ref its whole identity, Type its machine type.
 	Resource string
 	Ref      string
 	Type     string
@@ -26,8 +26,8 @@ type MachineHour struct {
 	Seconds int64
 }
 
-// MachineHours returns what resources were charged for each hour, in order of time. What a
-// reconciliation added to a day is divided among the hours of the day by what they cost.
+// MachineHours returns the charges of resources for each hour, in order of time. The correction of
+// a day by a reconciliation is divided among the hours of the day by their costs.
 func MachineHours(ctx context.Context, s ledger.Store, since, until time.Time) ([]MachineHour, error) {
 	by := []ledger.Dimension{ledger.ByResource, ledger.ByCategory, ledger.ByType}
 	sums, err := s.Sums(ctx, ledger.SumQuery{By: by, Since: since, Until: until, Granularity: ledger.Hourly})
@@ -38,7 +38,7 @@ func MachineHours(ctx context.Context, s ledger.Store, since, until time.Time) (
 	for _, x := range sums {
 		category := ledger.Category(x.Key[1])
 		if category == ledger.Committed {
-			continue // what they cover is charged at its list price
+			continue // the covered usage is charged at its list price
 		}
 		id := x.Key[0][strings.LastIndex(x.Key[0], "/")+1:]
 		k := machineHour{id, x.Period.Unix()}
@@ -68,8 +68,8 @@ func MachineHours(ctx context.Context, s ledger.Store, since, until time.Time) (
 	return out, nil
 }
 
-// spread takes what reconciliations brought out of the first hour of each day, where the
-// ledger has it, and divides it among the hours of the day.
+// spread takes the corrections of reconciliations out of the first hour of each day, if the ledger
+// has it, and divides them among the hours of the day.
 func spread(ctx context.Context, s ledger.Store, since, until time.Time, hours map[machineHour]*MachineHour) error {
 	accounts, err := s.Accounts(ctx)
 	if err != nil {

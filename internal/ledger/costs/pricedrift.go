@@ -11,7 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// driftDays is how far back bills are compared with the ledger to see what is paid.
+// driftDays is the number of days over which bills are compared with the ledger to find the paid
+// prices.
 const driftDays = 14
 
 // paidApart are reasons why a bill differs that say something about the price; where

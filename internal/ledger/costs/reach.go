@@ -22,7 +22,7 @@ func (r reached) with(p ledger.Reach) reached {
 	return reached{r.first, latest(r.last, p.Last)}
 }
 
-// maxReachNotes is how many notes say what is not recorded; maxKindNames how many kinds
+// maxReachNotes is the number of notes on unrecorded time; maxKindNames the number of kinds that
 // one of them names.
 const maxReachNotes, maxKindNames = 8, 3
 
@@ -56,8 +56,8 @@ func (c *Costs) limits(ctx context.Context, s ledger.Store, f ledger.Filter) err
 	return nil
 }
 
-// unrecorded returns what is not recorded of an account: of all of it, else of some of
-// its regions, else of some of its kinds.
+// unrecorded returns the unrecorded parts of an account: all of it, else some of its regions, else
+// some of its kinds.
 func (c *Costs) unrecorded(account string, parts []ledger.Reach) []string {
 	var all reached
 	regions, kinds := map[string]reached{}, map[string]reached{}
@@ -121,7 +121,7 @@ func (c *Costs) unrecorded(account string, parts []ledger.Reach) []string {
 	return notes
 }
 
-// stale says whether the time that was asked for goes on after what is recorded.
+// stale reports whether the requested time continues after the recorded one.
 func (c *Costs) stale(r reached) bool { return c.Until.Sub(r.last) > ledger.MaxGap }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }

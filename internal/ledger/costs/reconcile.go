@@ -35,7 +35,7 @@ type BilledDay struct {
 	Billed, Effective, List money.Amount
 	// CommitmentStatus is FOCUS's CommitmentDiscountStatus: "Used", "Unused" or empty.
 	CommitmentStatus string
-	// Unused says that by the bill nothing used what was paid for.
+	// Unused is true if the bill says that nothing used the paid capacity.
 	Unused   bool
 	Currency string
 }
@@ -43,8 +43,8 @@ type BilledDay struct {
 // Basis is which cost of the bill the ledger is held against.
 type Basis string
 
-// The bases. The zero value is BilledCost: what the invoice adds up to. EffectiveCost
-// spreads what commitments cost over what they cover.
+// The bases. The zero value is BilledCost: the total of the invoice. EffectiveCost spreads the cost
+// of commitments over the usage they cover.
 const (
 	BilledCost    Basis = ""
 	EffectiveCost Basis = "effective"
@@ -58,7 +58,7 @@ const (
 	NotBilledYet  Reason = "not billed yet"      // the day is after the newest of the bill
 	NotBilled     Reason = "not in the bill"     // accrued, and the bill has nothing of it
 	NotObserved   Reason = "not observed"        // billed, and no round saw it
-	NoResource    Reason = "no resource named"   // the bill does not say what it is for
+	NoResource    Reason = "no resource named"   // the bill does not name its subject
 	CreditOrFund  Reason = "credit"              // FOCUS Credit
 	Taxes         Reason = "tax"                 // FOCUS Tax
 	Purchased     Reason = "purchase"            // FOCUS Purchase: commitments, subscriptions
