@@ -1,5 +1,5 @@
-// Package client speaks to a service of curfew over its HTTP API. It carries documents and
-// decides nothing: which call a command is, is the caller's to say.
+// Package client calls the HTTP API of a curfew service. It transports documents; the caller
+// decides which operation to call.
 package client
 
 import (
@@ -23,41 +23,41 @@ import (
 
 // Bounds of calls.
 const (
-	// DefaultTimeout is how long a call may take, its repetitions included.
+	// DefaultTimeout bounds a call, including its retries.
 	DefaultTimeout = time.Minute
-	// maxAnswer bounds an answer in bytes.
+	// maxAnswer bounds a response body in bytes.
 	maxAnswer = 512 << 20
-	// PageSize is how many items of a collection are asked for at a time.
+	// PageSize is the number of items requested per page of a collection.
 	PageSize = 1000
-	// ClockHeader is the header in which the service says the time that its answer is of.
+	// ClockHeader is the response header with the time of the service's state.
 	ClockHeader = "Curfew-Time"
 )
 
 // Options configure a client.
 type Options struct {
-	// URL is the service: a scheme and a host.
+	// URL is the URL of the service; only its scheme and host are used.
 	URL *url.URL
-	// Token is the bearer token; empty sends none. It is part of no error.
+	// Token is the bearer token; empty sends none. No error contains it.
 	Token string
-	// Owner is true if Token is an owner token. It goes only to a service on this machine that has
-	// proven on the same connection that it knows the token.
+	// Owner marks Token as an owner token. It is sent only to a service on a loopback address that
+	// has proven on the same connection that it knows the token.
 	Owner bool
-	// Roots are the authorities whose certificates count, as PEM; empty is the system's.
+	// Roots are the trusted certificate authorities in PEM; empty uses those of the system.
 	Roots []byte
-	// Timeout is how long a call may take, its repetitions included; 0 is DefaultTimeout.
+	// Timeout bounds a call, including its retries; 0 is DefaultTimeout.
 	Timeout time.Duration
-	// Version is that of the program.
+	// Version is the program's version, sent in the User-Agent header.
 	Version string
 }
 
-// Client makes calls. It is safe for concurrent use.
+// Client calls a service. It is safe for concurrent use.
 type Client struct {
 	o    Options
 	base string
 	http *httpclient.Client
 }
 
-// New returns a client of a service. It makes no call.
+// New returns a client of the service at o.URL. It makes no call.
 func New(o Options) (*Client, error) {
 	if o.URL == nil || o.URL.Host == "" {
 		return nil, errors.New("reach a service: it has no URL")
@@ -92,13 +92,13 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Server is the URL of the service: scheme and host.
+// Server returns the scheme and host of the service.
 func (c *Client) Server() string { return c.base }
 
-// Close ends idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.Close() }
 
-// Path is the path of an item: its parts, each escaped, below /api/v1.
+// Path joins escaped parts below /api/v1.
 func Path(parts ...string) string {
 	var b strings.Builder
 	b.WriteString("/api/v1")
@@ -108,16 +108,16 @@ func Path(parts ...string) string {
 	return b.String()
 }
 
-// Meta holds the metadata of an answer.
+// Meta is the metadata of a response.
 type Meta struct {
-	// Next is the cursor of the next page; empty for the last.
+	// Next is the cursor of the next page; empty on the last page.
 	Next string
-	// At is the time of the service's state; zero where the answer has none.
+	// At is the time of the service's state; zero if the response has none.
 	At time.Time
 }
 
-// Get reads a document of a schema. The service is asked again where it cannot be reached or
-// has no time, within the timeout.
+// Get reads a document of the given schema. It retries within the timeout if the service cannot be
+// reached or is temporarily unavailable.
 func Get[T any](ctx context.Context, c *Client, schema, path string, q url.Values) (T, Meta, error) {
 	var doc T
 	if len(q) > 0 {
@@ -127,8 +127,8 @@ func Get[T any](ctx context.Context, c *Client, schema, path string, q url.Value
 	return doc, meta, err
 }
 
-// Pages reads every page of a collection: each gets the document of one page. The Meta is that
-// of the first.
+// Pages reads every page of a collection and calls each with its document. It returns the Meta of
+// the first page.
 func Pages[T any](ctx context.Context, c *Client, schema, path string, q url.Values, each func(T) error) (Meta,
 	error) {
 	asked := url.Values{}
@@ -155,30 +155,30 @@ func Pages[T any](ctx context.Context, c *Client, schema, path string, q url.Val
 	}
 }
 
-// Post carries something out and returns its document. It is sent under an idempotency key,
-// so where the answer is lost it is sent again, and done once.
+// Post calls an operation under an idempotency key and returns its document. If the response is
+// lost, the call is retried and takes effect once.
 func Post[T any](ctx context.Context, c *Client, schema, path string, body any) (T, error) {
 	var doc T
 	_, err := c.call(ctx, request{method: http.MethodPost, path: path, body: body, key: newKey()}, schema, &doc)
 	return doc, err
 }
 
-// PostOnce is [Post] of what is answered with a secret, which the service does not keep: where
-// the answer is lost it is not sent again.
+// PostOnce is [Post] for operations that return a secret, which the service does not store. A call
+// whose response is lost is not retried.
 func PostOnce[T any](ctx context.Context, c *Client, schema, path string, body any) (T, error) {
 	var doc T
 	_, err := c.call(ctx, request{method: http.MethodPost, path: path, body: body}, schema, &doc)
 	return doc, err
 }
 
-// SignIn sends a proof of identity by AWS and returns what the service answers.
+// SignIn exchanges a proof of an AWS identity for the service's response.
 func SignIn[T any](ctx context.Context, c *Client, proof any) (T, error) {
 	var doc T
 	_, err := c.call(ctx, request{method: http.MethodPost, path: "/auth/aws", body: proof}, "", &doc)
 	return doc, err
 }
 
-// EndSession revokes the token of the client.
+// EndSession revokes the client's token.
 func (c *Client) EndSession(ctx context.Context) error {
 	_, err := c.call(ctx, request{method: http.MethodPost, path: "/auth/logout", session: true}, "", nil)
 	return err
@@ -186,19 +186,19 @@ func (c *Client) EndSession(ctx context.Context) error {
 
 func newKey() string {
 	raw := make([]byte, 16)
-	_, _ = rand.Read(raw) // it never fails
+	_, _ = rand.Read(raw) // crypto/rand never fails
 	return hex.EncodeToString(raw)
 }
 
-// request is one call, however often it is sent.
+// request is one call, including its retries.
 type request struct {
 	method, path, key string
 	body              any
-	// session sends the token as browsers do.
+	// session sends the token in the session cookie, as a browser does.
 	session bool
 }
 
-// call sends a request until it is answered, and decodes the document.
+// call sends a request within the client's timeout and decodes the response into doc.
 func (c *Client) call(ctx context.Context, r request, schema string, doc any) (Meta, error) {
 	var body []byte
 	if r.body != nil {
@@ -210,7 +210,7 @@ func (c *Client) call(ctx context.Context, r request, schema string, doc any) (M
 	within, stop := context.WithTimeout(ctx, c.o.Timeout)
 	defer stop()
 	a, err := c.send(within, r, body)
-	if ctx.Err() != nil { // the person ended it
+	if ctx.Err() != nil { // canceled by the caller
 		return Meta{}, ctx.Err()
 	}
 	if err != nil {
@@ -219,14 +219,14 @@ func (c *Client) call(ctx context.Context, r request, schema string, doc any) (M
 	return c.read(a, schema, doc)
 }
 
-// answer is an answer as it came.
+// answer is a response with its whole body.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// send makes one call, as often as it takes.
+// send makes one call, including its retries.
 func (c *Client) send(ctx context.Context, r request, body []byte) (answer, error) {
 	var in io.Reader
 	if body != nil {
@@ -261,7 +261,7 @@ func (c *Client) send(ctx context.Context, r request, body []byte) (answer, erro
 	return answer{resp.StatusCode, resp.Header, text}, err
 }
 
-// read decodes what was answered.
+// read decodes a response into doc, or returns its error.
 func (c *Client) read(a answer, schema string, doc any) (Meta, error) {
 	kind, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
 	if a.status >= http.StatusMultipleChoices {
@@ -292,7 +292,7 @@ func (c *Client) read(a answer, schema string, doc any) (Meta, error) {
 	return m, nil
 }
 
-// hidden is a text without the token.
+// hidden returns text with the token redacted.
 func (c *Client) hidden(text string) string {
 	if c.o.Token == "" {
 		return text

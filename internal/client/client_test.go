@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// doc is a document of the tests.
+// doc is the document of the tests.
 type doc struct {
 	Schema string `json:"schema"`
 	Items  []int  `json:"items"`
@@ -25,7 +25,7 @@ type doc struct {
 
 const schema = "curfew.test/v1"
 
-// answering serves what answers, one a call and the last without end, and keeps the calls.
+// answering is a server that records calls and gives its answers in order; the last one repeats.
 type answering struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -72,14 +72,15 @@ func problem(status int, text string) http.HandlerFunc {
 	}
 }
 
-// lost ends the connection in place of an answer.
+// lost closes the connection instead of answering.
 func lost(w http.ResponseWriter, _ *http.Request) {
 	if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		_ = c.Close()
 	}
 }
 
-// TestPagesAreFollowed until the last, by the cursors of the service.
+// TestPagesAreFollowed checks that Pages follows the cursors to the last page and repeats the
+// query.
 func TestPagesAreFollowed(t *testing.T) {
 	a, c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		next := map[string]string{"": "b", "b": "c"}[r.URL.Query().Get("cursor")]
@@ -106,7 +107,7 @@ func TestPagesAreFollowed(t *testing.T) {
 	}
 }
 
-// TestAPageThatNeverEnds is an error, and no endless loop.
+// TestAPageThatNeverEnds checks that a cursor that repeats is an error instead of an endless loop.
 func TestAPageThatNeverEnds(t *testing.T) {
 	_, c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Next-Cursor", "same")
@@ -118,7 +119,7 @@ func TestAPageThatNeverEnds(t *testing.T) {
 	}
 }
 
-// TestRepetitions: what is sent again, how often, and under which key.
+// TestRepetitions checks which calls are retried, how often, and under which idempotency key.
 func TestRepetitions(t *testing.T) {
 	post := func(c *Client) error {
 		_, err := Post[doc](context.Background(), c, schema, Path("freezes"), map[string]string{"reason": "x"})
@@ -190,7 +191,7 @@ func TestRepetitions(t *testing.T) {
 	}
 }
 
-// TestADeadline ends a call that is not answered.
+// TestADeadline checks that a call without a response times out and that a canceled one ends.
 func TestADeadline(t *testing.T) {
 	release := make(chan struct{})
 	_, c := serve(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -213,7 +214,7 @@ func TestADeadline(t *testing.T) {
 	}
 }
 
-// TestProblems: what the command line makes of a problem, of this version and of others.
+// TestProblems checks the errors made of problem documents, including incomplete ones.
 func TestProblems(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status int
@@ -255,7 +256,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestAnotherSchema: a document of another version is not read.
+// TestAnotherSchema checks that a document of another schema version is refused.
 func TestAnotherSchema(t *testing.T) {
 	_, c := serve(t, document(1))
 	if _, _, err := Get[doc](t.Context(), c, "curfew.test/v2", Path("keeps"), nil); err == nil ||
@@ -264,7 +265,7 @@ func TestAnotherSchema(t *testing.T) {
 	}
 }
 
-// TestPathsAreEscaped: an identity with slashes is one part of a path.
+// TestPathsAreEscaped checks that an identity with slashes stays one path segment.
 func TestPathsAreEscaped(t *testing.T) {
 	a, c := serve(t, document(1))
 	if _, err := Post[doc](t.Context(), c, schema, Path("resources", "aws/1/us-east-1/instance/i-0f3a?x=1#y", "keep"),
@@ -277,7 +278,7 @@ func TestPathsAreEscaped(t *testing.T) {
 	}
 }
 
-// TestLogins: each service has a file of its own, which the user alone can read.
+// TestLogins checks that each service has its own file, readable by the user only.
 func TestLogins(t *testing.T) {
 	l := Logins{Dir: filepath.Join(t.TempDir(), "servers")}
 	servers := []string{

@@ -18,30 +18,30 @@ import (
 // Error is the problem document of a failed call (RFC 9457), with the exit code and hint for the
 // command line.
 type Error struct {
-	// Status is that of HTTP.
+	// Status is the HTTP status.
 	Status int
 	// Exit is the exit code of the command line.
 	Exit int
-	// Code is the stable name of the error, Detail what is wrong, Hint what to do.
+	// Code is the stable name of the error, Detail its description, Hint the suggested next step.
 	Code, Detail, Hint string
-	// Shown is true if Document says all there is to say.
+	// Shown reports that Document alone describes the failure.
 	Shown bool
-	// Document is the partial result; nil where nothing was done.
+	// Document is the partial result; nil if there is none.
 	Document json.RawMessage
 }
 
-// CursorGone is the code of a page that begins after an item which is not there any more.
+// CursorGone is the error code for a page whose cursor refers to an item that no longer exists.
 const CursorGone = "cursor_gone"
 
 // Error implements error.
 func (e *Error) Error() string { return e.Detail }
 
-// Unreached is that a service was not reached, or did not answer in time.
+// Unreached is returned if a service cannot be reached or does not answer in time.
 type Unreached struct {
-	// Server is its URL.
+	// Server is the scheme and host of the service.
 	Server string
-	// Why is the rest of the sentence; Certificate says that it is about the service's
-	// certificate, and Sent that the call may have been carried out.
+	// Why is the cause. Certificate reports that the service's certificate was refused, and Sent
+	// that the call may have been carried out.
 	Why               string
 	Certificate, Sent bool
 }
@@ -55,13 +55,14 @@ func (e *Unreached) Error() string {
 	return text
 }
 
-// exits are the exit codes of answers that name none.
+// exits maps HTTP statuses to exit codes for problem documents without a valid one; others exit
+// with 1.
 var exits = map[int]int{
 	http.StatusUnauthorized: 4, http.StatusForbidden: 4, http.StatusConflict: 3, http.StatusBadRequest: 2,
 	http.StatusRequestEntityTooLarge: 2,
 	http.StatusUnprocessableEntity:   2}
 
-// problem is the error of an answer.
+// problem returns the error of a response with status 300 or higher.
 func (c *Client) problem(a answer, kind string) error {
 	var p struct {
 		Code, Detail, Hint string
@@ -91,7 +92,7 @@ func (c *Client) problem(a answer, kind string) error {
 	}
 }
 
-// noService is the error of an answer that no service of curfew gives.
+// noService returns the error for a response that does not come from a curfew service.
 func (c *Client) noService(a answer, kind string) error {
 	if kind == "" {
 		kind = "nothing that can be read"
@@ -104,17 +105,16 @@ func (c *Client) noService(a answer, kind string) error {
 const (
 	firstWait = 200 * time.Millisecond
 	maxWait   = 10 * time.Second
-	// lostTries is how often a call is sent that is not answered.
+	// lostTries bounds the attempts of a call that gets no response, or 502, 503 or 504.
 	lostTries = 4
-	// maxAttempts bounds the attempts of a call that the service puts off; its time runs out
+	// maxAttempts bounds the attempts of a call that the service defers; the timeout ends it
 	// earlier.
 	maxAttempts = 1000
-	// maxProblem bounds how much of a problem document decides about another attempt.
+	// maxProblem bounds the part of a problem document, in bytes, that retry reads.
 	maxProblem = 64 << 10
 )
 
-// retry adds what the service's own answers mean: which of them say that nothing was carried
-// out, and which that nothing will be.
+// retry adjusts the decision to the service's error codes and its Retry-After header.
 func retry(a httpclient.Attempt, d httpclient.Decision) httpclient.Decision {
 	if a.Err != nil {
 		var unproven *Unproven
@@ -123,12 +123,12 @@ func retry(a httpclient.Attempt, d httpclient.Decision) httpclient.Decision {
 	}
 	var p struct{ Code string }
 	switch a.Response.StatusCode {
-	case http.StatusTooManyRequests: // it was not carried out
+	case http.StatusTooManyRequests: // the call had no effect
 		d.Again = true
 	case http.StatusConflict:
 		d.Again = json.Unmarshal(a.Peek(maxProblem), &p) == nil && p.Code == "in_progress"
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		_ = json.Unmarshal(a.Peek(maxProblem), &p) // a proxy's own text has no code
+		_ = json.Unmarshal(a.Peek(maxProblem), &p) // a proxy's error page has no code
 		d.Again = p.Code != "no_state" && httpclient.Idempotent(a.Request) && a.Number < lostTries
 	}
 	if s, err := strconv.Atoi(a.Response.Header.Get("Retry-After")); err == nil && s >= 0 {
@@ -156,7 +156,7 @@ func certificate(err error) string {
 	return ""
 }
 
-// unreached says in one line why there is no answer.
+// unreached converts a transport error to the error of the call.
 func (c *Client) unreached(r request, err error) error {
 	var unproven *Unproven
 	if errors.As(err, &unproven) {

@@ -17,37 +17,37 @@ import (
 )
 
 const (
-	// OwnerProofPath is where a service proves that it knows its owner token.
+	// OwnerProofPath is the path at which a service proves that it knows its owner token.
 	OwnerProofPath = "/auth/owner"
-	// OwnerLinkPath is where a service gives its owner a sign-in link for a browser.
+	// OwnerLinkPath is the path at which a service issues a browser sign-in link to its owner.
 	OwnerLinkPath = "/auth/link"
-	// proofTimeout bounds the proof on a new connection, maxProof its answer.
+	// proofTimeout bounds the proof on a new connection, maxProof its size in bytes.
 	proofTimeout = 10 * time.Second
 	maxProof     = 4 << 10
 )
 
-// OwnerProof is the answer of a service that knows its owner token.
+// OwnerProof is a service's response to an owner token challenge.
 type OwnerProof struct {
 	Proof string `json:"proof"`
 }
 
-// OwnerLink is a sign-in link: its path, and in how many seconds it expires.
+// OwnerLink is a sign-in link: its path, and its lifetime in seconds.
 type OwnerLink struct {
 	Path      string `json:"path"`
 	ExpiresIn int    `json:"expires_in"`
 }
 
-// ProofOfOwner proves that a service knows an owner token: HMAC-SHA256 over a nonce of the client
-// and the address and port of the connection. The proof of another address differs, so that a
-// program that listens elsewhere cannot pass it on.
+// ProofOfOwner returns the proof that a service knows an owner token: an HMAC-SHA256 over the
+// client's nonce and the address and port of the connection. The address prevents a program that
+// listens elsewhere from relaying the proof.
 func ProofOfOwner(token, nonce, address string) string {
 	mac := hmac.New(sha256.New, []byte(token))
 	fmt.Fprintf(mac, "curfew.owner-proof/v1\n%s\n%s", nonce, address)
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// Unproven is that what listens at the address of a service does not know the owner token, so that
-// the token was not sent to it.
+// Unproven is returned if the program at a service's address does not prove that it knows the owner
+// token. The token was not sent to it.
 type Unproven struct{ Server string }
 
 // Error implements error.
@@ -55,8 +55,8 @@ func (e *Unproven) Error() string {
 	return "what listens at " + e.Server + " did not prove that it is a service of this user: nothing was sent to it"
 }
 
-// prove asks the other end of a new connection to prove that it knows the owner token, before
-// anything else is sent on it.
+// prove requires the server to prove on a new connection that it knows the owner token, before any
+// other request is sent on it.
 func (c *Client) prove(ctx context.Context, conn net.Conn) error {
 	at, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok || !at.IP.IsLoopback() {
@@ -90,13 +90,13 @@ func (c *Client) prove(ctx context.Context, conn net.Conn) error {
 	if !hmac.Equal([]byte(said.Proof), []byte(ProofOfOwner(c.o.Token, nonce, at.String()))) {
 		return &Unproven{c.base}
 	}
-	if !stop() { // the call has ended meanwhile
+	if !stop() { // the call ended during the proof
 		return context.Cause(ctx)
 	}
 	return nil
 }
 
-// Link asks for a sign-in link for a browser.
+// Link requests a browser sign-in link.
 func (c *Client) Link(ctx context.Context) (OwnerLink, error) {
 	var doc OwnerLink
 	_, err := c.call(ctx, request{method: http.MethodPost, path: OwnerLinkPath}, "", &doc)

@@ -21,11 +21,11 @@ import (
 
 const ownerToken = "curfew_owner_" + "ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12"
 
-// prover answers challenges as a service with an owner token does, and calls of those who have it.
+// prover is a server that proves its owner token and accepts calls that carry it.
 type prover struct {
 	*httptest.Server
 	token string
-	// calls counts those that were answered.
+	// calls counts the accepted calls.
 	calls atomic.Int64
 }
 
@@ -68,7 +68,8 @@ func ask(t *testing.T, at string, roots []byte) error {
 	return err
 }
 
-// TestOwnerTokenGoesToItsService: over HTTP and over TLS, and by a name of this machine.
+// TestOwnerTokenGoesToItsService checks that the token is sent over HTTP, over TLS and to the host
+// name localhost.
 func TestOwnerTokenGoesToItsService(t *testing.T) {
 	plain := newProver(t, ownerToken, httptest.NewServer)
 	secure := newProver(t, ownerToken, httptest.NewTLSServer)
@@ -84,8 +85,8 @@ func TestOwnerTokenGoesToItsService(t *testing.T) {
 	}
 }
 
-// TestOwnerTokenIsNotSentToImpostors: what another user may start at the port gets the challenge
-// and nothing more, whatever it answers, also when it passes the challenge on to the service.
+// TestOwnerTokenIsNotSentToImpostors checks that a program of another user on the port receives
+// only the challenge, whatever it answers, even if it relays the challenge to the service.
 func TestOwnerTokenIsNotSentToImpostors(t *testing.T) {
 	real := newProver(t, ownerToken, httptest.NewServer)
 	relay := func(w http.ResponseWriter, r *http.Request) {
@@ -153,8 +154,8 @@ func TestOwnerTokenIsNotSentToImpostors(t *testing.T) {
 	}
 }
 
-// TestOwnerTokenIsNotSentToSilentListener: a call ends with its time where the other end says
-// nothing, and sends nothing more.
+// TestOwnerTokenIsNotSentToSilentListener checks that a canceled call to a listener that never
+// answers ends and sends nothing after the challenge.
 func TestOwnerTokenIsNotSentToSilentListener(t *testing.T) {
 	var config net.ListenConfig
 	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -193,7 +194,7 @@ func TestOwnerTokenIsNotSentToSilentListener(t *testing.T) {
 	}
 }
 
-// pemOf is the certificate of a server.
+// pemOf returns a server's certificate in PEM.
 func pemOf(s *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }

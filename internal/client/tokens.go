@@ -13,31 +13,31 @@ import (
 	"github.com/curfew-dev/curfew/internal/durable"
 )
 
-// Login is a token as it is kept for one service.
+// Login is the stored token of one service.
 type Login struct {
-	// Server is the URL of the service.
+	// Server is the scheme and host of the service.
 	Server string `json:"server"`
 	// Token is the secret.
 	Token string `json:"token"`
-	// Name is the person or program that it speaks for.
+	// Name is the person or program that the token authenticates.
 	Name string `json:"name"`
-	// Session is true if signing in made the token, so that signing out ends it.
+	// Session reports that signing in created the token, so that signing out revokes it.
 	Session bool `json:"session,omitempty"`
-	// ExpiresAt is when it ends; nil where that is not known.
+	// ExpiresAt is the expiry of the token; nil if unknown.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
-// Logins keeps tokens, one file for each service, which only the user can read.
+// Logins stores tokens, one file per service, readable by the user only.
 type Logins struct {
 	// Dir is the directory of the files.
 	Dir string
 }
 
-// ErrNoLogin is that no token is kept for a service.
+// ErrNoLogin is returned if no token is stored for a service.
 var ErrNoLogin = errors.New("no token is kept for it")
 
-// file is the file of a service: its scheme and host, in characters that every file system
-// has. Two services never share one.
+// file returns the file of a service, named by its scheme and host in characters that every file
+// system allows. No two services share a file.
 func (l Logins) file(server string) string {
 	scheme, host, _ := strings.Cut(server, "://")
 	var name strings.Builder
@@ -54,8 +54,8 @@ func (l Logins) file(server string) string {
 	return filepath.Join(l.Dir, scheme+"_"+name.String()+".json")
 }
 
-// Load returns the token that is kept for a service, or ErrNoLogin. A file that others can
-// read is an error: the token is not a secret any more.
+// Load returns the stored token of a service, or ErrNoLogin. A file that other users can read is an
+// error, because its token is no longer secret.
 func (l Logins) Load(server string) (Login, error) {
 	var out Login
 	if l.Dir == "" {
@@ -84,7 +84,7 @@ func (l Logins) Load(server string) (Login, error) {
 	return out, nil
 }
 
-// Save keeps a token in place of the one before.
+// Save stores a token and replaces the previous one of its service.
 func (l Logins) Save(v Login) (err error) {
 	defer func() {
 		if err != nil {
@@ -104,7 +104,7 @@ func (l Logins) Save(v Login) (err error) {
 	return durable.ReplaceBytes(l.file(v.Server), 0o600, append(text, '\n'))
 }
 
-// Remove forgets the token of a service; one that is not kept is forgotten already.
+// Remove deletes the stored token of a service. It succeeds if there is none.
 func (l Logins) Remove(server string) error {
 	if l.Dir == "" {
 		return nil
