@@ -63,7 +63,7 @@ type DoctorMachine struct {
 	// coverage of the signals that decided, 0 to 1.
 	State string `json:"state"`
 	Why   string `json:"why"`
-	// LastingSeconds is how long the state has lasted without a missing sample, at most the audit's
+	// LastingSeconds is the length of the state without a missing sample, at most the audit's
 	// window; 0 for busy, warming and unknown.
 	LastingSeconds float64    `json:"lasting_seconds"`
 	Coverage       float64    `json:"coverage"`
