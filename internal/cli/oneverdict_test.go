@@ -12,8 +12,9 @@ import (
 )
 
 // TestPlansBeginWithTheVerdictOfTheAudit compares scan with plan rightsize, doctor metrics and
-// policy explain at several times of the simulated account: a machine that an idle or held finding ends, or that is unmeasured, has no
-// right size and is not moved, and no finding resizes a machine that is not busy.
+// policy explain at several times of the simulated account: a machine that an idle or held
+// finding ends, or that is unmeasured, has no right size and is not moved, and no finding
+// resizes a machine that is not busy.
 func TestPlansBeginWithTheVerdictOfTheAudit(t *testing.T) {
 	rests := map[string]string{"gpu-instance-idle": "idle", "gpu-held": "held"}
 	for _, at := range []string{"2026-11-21T09:00:00Z", "2026-11-25T22:40:00Z", "2026-12-02T13:20:00Z"} {
