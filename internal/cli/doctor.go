@@ -46,9 +46,9 @@ func (a *app) newDoctorMetrics() *cobra.Command {
 		Use:   "metrics",
 		Short: "Show the telemetry of each machine, and the missing signals",
 		Long: `Reads the running machines of an account and their metrics, from all sources in order of
-precedence, and shows for each machine the signals that were found, the age of the newest
-sample, the coverage, and what is missing, each with the line that fixes it. Series that fit
-no machine, or two, are listed.`,
+precedence, and shows for each machine its state as scan judges it and its duty now, the
+signals that were found, the age of the newest sample, the coverage, and what is missing, each
+with the line that fixes it. Series that fit no machine, or two, are listed.`,
 		Example: `  curfew doctor metrics --metrics-source http://prometheus:9090
   curfew doctor metrics --cloud onprem --metrics-source http://prometheus:9090
   curfew doctor metrics --demo -o json`,
@@ -69,7 +69,8 @@ no machine, or two, are listed.`,
 		},
 	}
 	f.add(c.Flags())
-	c.Flags().StringVar(&window, "window", "1h", "how far back is looked")
+	c.Flags().StringVar(&window, "window", "1h",
+		"how far back signals are looked for; states are judged over scan.window")
 	a.outputs(c, reports...)
 	return c
 }

@@ -73,9 +73,9 @@ func TestDoctorReportsSparseSamples(t *testing.T) {
 				t.Errorf("%s: signals differ: %+v", tc.name, m.Signals)
 			}
 		}
-		if m.State != tc.state || age != tc.age || math.Abs(coverage-tc.coverage) > 0.001 {
+		if m.Now.State != tc.state || age != tc.age || math.Abs(coverage-tc.coverage) > 0.001 {
 			t.Errorf("%s is %s (%s), its newest sample is %v s old and covers %v; want %s, %v, %v",
-				tc.name, m.State, m.Why,
+				tc.name, m.Now.State, m.Now.Why,
 				age, coverage, tc.state, tc.age, tc.coverage)
 		}
 		lacks := ""

@@ -79,7 +79,7 @@ policies:
 	}
 	states := map[string]string{}
 	for _, m := range doctor.Machines {
-		states[m.ID] = m.State
+		states[m.ID] = m.Now.State
 		lacks := ""
 		for _, x := range m.Missing {
 			if lacks += x.What + "; "; x.Fix == "" {

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"cmp"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,9 +11,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TestPlansBeginWithTheVerdictOfTheAudit compares scan with plan rightsize at several times of the
-// simulated account: a machine that an idle or held finding ends, or that is unmeasured, has no
-// right size and is not moved, and no finding resizes a machine that is not busy.
+// TestPlansBeginWithTheVerdictOfTheAudit compares scan with plan rightsize, doctor metrics and
+// policy explain at several times of the simulated account: a machine that an idle or held
+// finding ends, or that is unmeasured, has no right size and is not moved, and no finding
+// resizes a machine that is not busy.
 func TestPlansBeginWithTheVerdictOfTheAudit(t *testing.T) {
 	rests := map[string]string{"gpu-instance-idle": "idle", "gpu-held": "held"}
 	for _, at := range []string{"2026-11-21T09:00:00Z", "2026-11-25T22:40:00Z", "2026-12-02T13:20:00Z"} {
@@ -61,6 +64,85 @@ func TestPlansBeginWithTheVerdictOfTheAudit(t *testing.T) {
 			if checked < 5 {
 				t.Errorf("%d machines at rest were compared", checked)
 			}
+			doctor := d.doctorAgrees(scan, verdict)
+			d.explainAgrees(scan, doctor)
 		})
+	}
+}
+
+// doctorAgrees compares the states of doctor with an audit and with the verdicts of a plan, by name.
+func (d *desktop) doctorAgrees(scan view.Scan, planned map[string]string) map[string]view.DoctorMachine {
+	d.t.Helper()
+	var doc view.Doctor
+	d.document(&doc, "doctor", "metrics", "--demo")
+	machines, compared, differ := map[string]view.DoctorMachine{}, 0, 0
+	for _, m := range doc.Machines {
+		name := cmp.Or(m.Name, m.ID)
+		machines[name] = m
+		if m.State != m.Now.State {
+			differ++
+		}
+		rests := m.State == "idle" || m.State == "held" || m.State == "stalled" || m.State == "unknown"
+		switch v := planned[name]; {
+		case v == "":
+		case rests && v != m.State:
+			d.t.Errorf("%s: doctor says %s, plan rightsize %s", name, m.State, v)
+		case !rests && (v == "idle" || v == "held" || v == "stalled"):
+			d.t.Errorf("%s: doctor says %s, plan rightsize %s", name, m.State, v)
+		}
+	}
+	if differ == 0 {
+		d.t.Error("no machine does now what it did not do before, so that nothing was compared")
+	}
+	for _, f := range scan.Findings {
+		m, known := machines[cmp.Or(f.Resource.Name, f.Resource.ID)]
+		if want := map[string]string{
+			"gpu-instance-idle": "idle", "gpu-held": "held",
+		}[f.Rule]; known && want != "" {
+			if compared++; m.State != want || m.Why != f.Because || !slices.Equal(m.Evidence, f.Evidence) {
+				d.t.Errorf("%s: scan finds %s (%s, %v), doctor says %s (%s, %v)", m.Name, f.Rule, f.Because, f.Evidence,
+					m.State, m.Why, m.Evidence)
+			}
+		}
+	}
+	for _, u := range scan.CannotJudge {
+		m, known := machines[cmp.Or(u.Resource.Name, u.Resource.ID)]
+		if known && (m.State != "unknown" || m.Why != u.Why) {
+			d.t.Errorf("%s is unmeasured for scan (%s), doctor says %s (%s)", m.Name, u.Why, m.State, m.Why)
+		}
+	}
+	if compared < 5 {
+		d.t.Errorf("%d findings were compared with doctor", compared)
+	}
+	return machines
+}
+
+// explainAgrees compares the verdict of policy explain on some machines with doctor.
+func (d *desktop) explainAgrees(scan view.Scan, doctor map[string]view.DoctorMachine) {
+	d.t.Helper()
+	var names []string
+	for _, f := range scan.Findings {
+		if m, ok := doctor[f.Resource.Name]; ok && m.State != m.Now.State && len(names) < 2 {
+			names = append(names, f.Resource.Name)
+		}
+	}
+	for _, u := range scan.CannotJudge[:min(1, len(scan.CannotJudge))] {
+		names = append(names, u.Resource.Name)
+	}
+	if len(names) < 2 {
+		d.t.Errorf("only %v are compared with policy explain", names)
+	}
+	policies, err := filepath.Abs(shipped)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, name := range names {
+		var doc view.PolicyExplain
+		d.document(&doc, "policy", "explain", name, "--demo", "--policy", policies)
+		m := doctor[name]
+		if doc.Audit == nil || doc.Audit.State != m.State || doc.Audit.Why != m.Why ||
+			doc.Audit.LastingSeconds != m.LastingSeconds {
+			d.t.Errorf("%s: policy explain says %+v, doctor %s (%s)", name, doc.Audit, m.State, m.Why)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -209,6 +210,16 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, l lookin
 		return usageError("%q is the name of %d resources: give the id", name, len(match))
 	}
 	doc := view.NewPolicyExplain(set, match[0])
+	if ref := match[0].Resource.Ref(); l.trace == "" && doc.Duty != nil {
+		verdicts, _, err := clouds.AuditVerdicts(ctx, setting, pass, cfg.Scan.Window,
+			func(r *inventory.Resource) bool { return r.Ref() == ref })
+		if err != nil {
+			return err
+		}
+		if v, judged := verdicts[ref]; judged {
+			doc.SetAudit(v, cfg.Scan.Window)
+		}
+	}
 	return text(a, doc, report.PolicyExplainText, func() report.Sheet { return report.PolicyExplain(doc) })
 }
 

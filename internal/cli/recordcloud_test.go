@@ -30,7 +30,9 @@ func TestRecordFromCloudWatch(t *testing.T) {
 policies:
   - {name: idle, select: {kind: instance}, when: 'duty.state in ["idle", "held"] && duty.lasting >= duration("30m")', then: [{warn: {grace: 15m}}, {do: terminate}]}
 `)
-	for id, want := range map[string]string{idle: "duty: idle", busy: "duty: busy", unmeasured: "duty: unknown"} {
+	for id, want := range map[string]string{
+		idle: "duty now: idle", busy: "duty now: busy", unmeasured: "duty now: unknown",
+	} {
 		if text := l.curfew(ExitDone, "policy", "explain", id, "--trace", "trace.csv.gz",
 			"--policy", "idle.yaml", "--at",
 			at); !strings.Contains(text, want) {

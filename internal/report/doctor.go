@@ -99,13 +99,16 @@ func Doctor(d view.Doctor) layout.Sheet {
 		}
 		s.Figures = append(s.Figures, layout.Figure{Label: "source", Value: x.Name, Note: note})
 	}
+	s.Figures = append(s.Figures, layout.Figure{
+		Label: "state", Value: "over " + string(d.AuditWindow), Note: "as scan judges; now is by the newest samples",
+	})
 	found := layout.Grid{
 		Title: "found in " + string(d.Window), Head: []string{
-			"machine", "type", "GPUs", "state", "signals", "newest", "coverage",
+			"machine", "type", "GPUs", "state", "now", "signals", "newest", "coverage",
 		},
-		Right: []bool{
-			false, false, true, false, false, true, true,
-		}, States: []bool{false, false, false, true, false, false, false}, Priority: []int{5, 2, 6, 6, 1, 6, 6}}
+		Right:    []bool{false, false, true, false, false, false, true, true},
+		States:   []bool{false, false, false, true, true, false, false, false},
+		Priority: []int{5, 2, 6, 6, 6, 1, 6, 6}}
 	missing := layout.Grid{
 		Title: "missing", Head: []string{"what", "machines", "effect", "which"}, Right: []bool{false, true},
 		Priority: []int{3, 4, 2, 1},
@@ -117,17 +120,19 @@ func Doctor(d view.Doctor) layout.Sheet {
 		for _, x := range m.Signals {
 			names, age, coverage = append(names, x.Signal), max(age, x.AgeSeconds), min(coverage, x.Coverage)
 		}
-		row := []string{title(m), m.Type, "?", m.State, strings.Join(names, ", "), "none", ""}
+		row := []string{title(m), m.Type, "?", m.State, m.Now.State, strings.Join(names, ", "), "none", ""}
 		if m.GPUs != nil {
 			row[2] = fmt.Sprint(*m.GPUs)
 		}
 		if len(names) > 0 {
-			row[5], row[6] = plain.Duration(time.Duration(age)*time.Second), plain.Share(coverage, 0)
+			row[6], row[7] = plain.Duration(time.Duration(age)*time.Second), plain.Share(coverage, 0)
 		}
 		found.Rows = append(found.Rows, row)
 		why := ""
 		if m.State == "unknown" {
 			why = m.Why
+		} else if m.Now.State == "unknown" {
+			why = "now: " + m.Now.Why
 		}
 		if held := heldBy(m.HeldBy); held != "" {
 			why = strings.TrimPrefix(why+"; lent to "+held, "; ")

@@ -141,7 +141,12 @@ func PolicyTestText(w io.Writer, doc view.PolicyTest, o Options) error {
 func PolicyExplain(doc view.PolicyExplain) layout.Sheet {
 	s := layout.Sheet{Verb: "policy explain", Title: explainTitle(doc)}
 	if d := doc.Duty; d != nil {
-		s.Figures = []layout.Figure{{Label: "duty", Value: dutyText(d), Note: d.Why}}
+		s.Figures = []layout.Figure{{Label: "duty now", Value: dutyText(d), Note: d.Why}}
+	}
+	if d := doc.Audit; d != nil {
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "over " + string(doc.AuditWindow), Value: dutyText(d), Note: d.Why,
+		})
 	}
 	policies := slices.Clone(doc.Policies)
 	order := []string{"true", "unknown", "false"}
@@ -174,9 +179,14 @@ func PolicyExplainText(w io.Writer, doc view.PolicyExplain, o Options) error {
 	fmt.Fprintf(w, "%s\n",
 		layout.Hanging(strings.Join(slices.DeleteFunc([]string{doc.Kind, doc.Type, doc.Name, doc.Region},
 			func(s string) bool { return s == "" }), "  "), width, 0, 2))
-	if d := doc.Duty; d != nil {
-		duty := layout.Hanging("duty: "+dutyText(d)+": "+d.Why, width, 2, 4)
-		fmt.Fprintf(w, "  %s\n", strings.Replace(duty, "duty: "+d.State, "duty: "+state(d.State, 0), 1))
+	for _, line := range []struct {
+		label string
+		duty  *view.ExplainedDuty
+	}{{"duty now: ", doc.Duty}, {"over " + string(doc.AuditWindow) + ", as scan judges: ", doc.Audit}} {
+		if d := line.duty; d != nil {
+			text := layout.Hanging(line.label+dutyText(d)+": "+d.Why, width, 2, 4)
+			fmt.Fprintf(w, "  %s\n", strings.Replace(text, line.label+d.State, line.label+state(d.State, 0), 1))
+		}
 	}
 	fmt.Fprintf(w, "  %s\n", layout.Hanging(explainTitle(doc), width, 2, 4))
 	for _, e := range doc.Policies {

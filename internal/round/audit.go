@@ -14,23 +14,7 @@ import (
 
 // judgeFindings evaluates the rules over the window of the audit, and sums the findings.
 func (e *Engine) judgeFindings(r *Result, now time.Time) error {
-	r.Verdicts = map[inventory.Ref]duty.Verdict{}
-	for _, res := range r.Resources {
-		if !res.Kind.Traits().Measured || res.State != inventory.StateRunning {
-			continue
-		}
-		w := r.Windows[res.Ref()]
-		machine := duty.MachineOf(res)
-		if w != nil && w.GPUMemory == 0 {
-			w.GPUMemory = machine.GPUMemory
-		}
-		if w != nil {
-			w.Launched, w.GPUPower = machine.Launched, machine.GPUPower
-		}
-		v := duty.Judge(w, machine.GPUs.Or(-1), now, e.Duty)
-		explainUnread(&v, r.Unmeasured[res.Ref()])
-		r.Verdicts[res.Ref()] = v
-	}
+	r.JudgeWindows(e.Duty)
 	account := &finding.Account{
 		Now: now, Resources: r.Resources, Windows: r.Windows, Verdicts: r.Verdicts, Unmeasured: r.Unmeasured,
 		Charges: r.Charges, Prices: e.Prices, Rules: e.Audit.Rules, Unread: r.Unread,
@@ -56,6 +40,28 @@ func (e *Engine) judgeFindings(r *Result, now time.Time) error {
 		r.Billing, err = billing(e.Audit.Bill, r.Totals)
 	}
 	return err
+}
+
+// JudgeWindows sets the verdicts of the running resources over their windows, which the round needs
+// Query.Window for.
+func (r *Result) JudgeWindows(t duty.Thresholds) {
+	r.Verdicts = map[inventory.Ref]duty.Verdict{}
+	for _, res := range r.Resources {
+		if !res.Kind.Traits().Measured || res.State != inventory.StateRunning {
+			continue
+		}
+		w := r.Windows[res.Ref()]
+		machine := duty.MachineOf(res)
+		if w != nil && w.GPUMemory == 0 {
+			w.GPUMemory = machine.GPUMemory
+		}
+		if w != nil {
+			w.Launched, w.GPUPower = machine.Launched, machine.GPUPower
+		}
+		v := duty.Judge(w, machine.GPUs.Or(-1), r.StartedAt, t)
+		explainUnread(&v, r.Unmeasured[res.Ref()])
+		r.Verdicts[res.Ref()] = v
+	}
 }
 
 // addRequests proposes the requested fixes of findings that still hold.

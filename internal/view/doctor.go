@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -21,6 +22,8 @@ type Doctor struct {
 	Schema string    `json:"schema"`
 	At     time.Time `json:"at"`
 	Window Duration  `json:"window"`
+	// AuditWindow is the time over which the machines are judged, as in an audit.
+	AuditWindow Duration `json:"audit_window"`
 	// Sources were read, in order of precedence.
 	Sources  []DoctorSource  `json:"sources"`
 	Machines []DoctorMachine `json:"machines"`
@@ -56,9 +59,17 @@ type DoctorMachine struct {
 	Region string `json:"region,omitempty"`
 	// GPUs is how many it has; null is not known.
 	GPUs *int `json:"gpus"`
-	// State is the current duty as far as it is known, Why the reason.
-	State   string          `json:"state"`
-	Why     string          `json:"why"`
+	// State is the verdict of an audit over its window, Why the reason and Coverage the lowest
+	// coverage of the signals that decided, 0 to 1.
+	State string `json:"state"`
+	Why   string `json:"why"`
+	// LastingSeconds is the length of the state without a missing sample, at most the audit's
+	// window; 0 for busy, warming and unknown.
+	LastingSeconds float64    `json:"lasting_seconds"`
+	Coverage       float64    `json:"coverage"`
+	Evidence       []Evidence `json:"evidence"`
+	// Now is the duty by the newest samples, which policies act on and which may differ from State.
+	Now     ExplainedDuty   `json:"now"`
 	Signals []DoctorSignal  `json:"signals"`
 	Missing []DoctorMissing `json:"missing"`
 	// HeldBy are the workloads that the GPUs are lent to, by the labels of their series.
@@ -107,9 +118,10 @@ type Telemetry struct {
 	Thresholds duty.Thresholds
 	Resources  []*inventory.Resource
 	Windows    map[inventory.Ref]*usage.Window
-	// Verdicts are the duties of the machines at At.
-	Verdicts map[inventory.Ref]duty.Verdict
-	Sources  []DoctorSource
+	// Verdicts are those of an audit over AuditWindow, Duties those of the newest samples.
+	AuditWindow      time.Duration
+	Verdicts, Duties map[inventory.Ref]duty.Verdict
+	Sources          []DoctorSource
 	// Holders are the workloads that the GPUs of each machine are lent to.
 	Holders map[inventory.Ref][]DoctorHolder
 	// Disputes are contradicting statements about the owners.
@@ -120,7 +132,8 @@ type Telemetry struct {
 // NewDoctor reports the telemetry of the running machines.
 func NewDoctor(t Telemetry) Doctor {
 	d := Doctor{
-		Schema: DoctorSchema, At: t.At, Window: Duration(plain.Duration(t.Window)), Sources: t.Sources,
+		Schema: DoctorSchema, At: t.At, Window: Duration(plain.Duration(t.Window)),
+		AuditWindow: Duration(plain.Duration(t.AuditWindow)), Sources: t.Sources,
 		Machines: []DoctorMachine{}, BlindSpots: append([]inventory.BlindSpot{}, t.BlindSpots...),
 	}
 	for _, r := range t.Resources {
@@ -140,9 +153,13 @@ func NewDoctor(t Telemetry) Doctor {
 	return d
 }
 
+// unmeasuredWhy is the reason of a verdict on a machine without samples.
+const unmeasuredWhy = "nothing was measured"
+
 func (t Telemetry) machine(r *inventory.Resource) DoctorMachine {
 	m := DoctorMachine{
-		ID: r.ID, Name: r.Name, Type: r.Type, Region: r.Region, Signals: []DoctorSignal{}, Missing: []DoctorMissing{},
+		ID: r.ID, Name: r.Name, Type: r.Type, Region: r.Region, Evidence: []Evidence{},
+		Signals: []DoctorSignal{}, Missing: []DoctorMissing{},
 		HeldBy: append([]DoctorHolder{}, t.Holders[r.Ref()]...),
 		Owner:  r.Owner, Disputes: append([]inventory.Dispute{}, t.Disputes[r.Ref()]...)}
 	gpus := r.Size.GPUs.Or(-1)
@@ -151,9 +168,13 @@ func (t Telemetry) machine(r *inventory.Resource) DoctorMachine {
 	}
 	w := t.Windows[r.Ref()]
 	v := t.Verdicts[r.Ref()]
-	if m.State, m.Why = v.State.String(), v.Why; m.Why == "" {
-		m.Why = "nothing was measured"
+	m.State, m.LastingSeconds, m.Coverage = v.State.String(), v.Duration.Seconds(), v.Coverage
+	m.Why = cmp.Or(v.Why, unmeasuredWhy)
+	for _, e := range v.Evidence {
+		m.Evidence = append(m.Evidence, newEvidence(e))
 	}
+	now := t.Duties[r.Ref()]
+	m.Now = ExplainedDuty{now.State.String(), now.Duration.Seconds(), cmp.Or(now.Why, unmeasuredWhy)}
 	if w != nil {
 		for s := range usage.Signal(usage.SignalCount) {
 			if x, ok := t.signal(w, s); ok {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 )
@@ -81,9 +83,14 @@ type PolicyExplain struct {
 	Type     string `json:"type,omitempty"`
 	Name     string `json:"name"`
 	Region   string `json:"region,omitempty"`
-	// Duty is the verdict on the resource; absent where none is made.
-	Duty     *ExplainedDuty    `json:"duty,omitempty"`
-	Policies []ExplainedPolicy `json:"policies"`
+	// Duty is the duty of the resource by its newest samples, which policies act on; absent where
+	// none is known.
+	Duty *ExplainedDuty `json:"duty,omitempty"`
+	// Audit is the verdict of an audit over AuditWindow, which may differ from Duty; absent of what
+	// audits do not judge, and of a trace.
+	Audit       *ExplainedDuty    `json:"audit,omitempty"`
+	AuditWindow Duration          `json:"audit_window,omitempty"`
+	Policies    []ExplainedPolicy `json:"policies"`
 }
 
 // ExplainedDuty is the duty of a resource, its duration and its evidence.
@@ -118,6 +125,12 @@ type ExplainedPart struct {
 	// Answer is true, false or unknown.
 	Answer string `json:"answer"`
 	Why    string `json:"why"`
+}
+
+// SetAudit adds the verdict of an audit over a window.
+func (doc *PolicyExplain) SetAudit(v duty.Verdict, window time.Duration) {
+	doc.Audit = &ExplainedDuty{v.State.String(), v.Duration.Seconds(), cmp.Or(v.Why, unmeasuredWhy)}
+	doc.AuditWindow = Duration(plain.Duration(window))
 }
 
 // NewPolicyExplain asks every policy about a resource.

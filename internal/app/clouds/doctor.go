@@ -51,11 +51,16 @@ func DoctorMetrics(ctx context.Context, req *runtime.Request, f Source, window t
 	if err != nil {
 		return view.Doctor{}, CloudError(err)
 	}
-	verdicts := map[inventory.Ref]duty.Verdict{}
+	duties := map[inventory.Ref]duty.Verdict{}
 	for _, f := range r.Facts {
 		if f.Duty != nil {
-			verdicts[f.Resource.Ref()] = *f.Duty
+			duties[f.Resource.Ref()] = *f.Duty
 		}
+	}
+	verdicts, spots, err := AuditVerdicts(ctx, setting, r, cfg.Scan.Window,
+		func(m *inventory.Resource) bool { return m.State == inventory.StateRunning })
+	if err != nil {
+		return view.Doctor{}, err
 	}
 	holders := map[inventory.Ref][]view.DoctorHolder{}
 	for _, s := range setting.Sources {
@@ -70,8 +75,8 @@ func DoctorMetrics(ctx context.Context, req *runtime.Request, f Source, window t
 		}
 	}
 	return view.NewDoctor(view.Telemetry{
-		At: r.StartedAt, Holders: holders, Disputes: disputes, Window: window, Verdicts: verdicts,
-		Thresholds: setting.Duty,
-		Resources:  r.Resources, Windows: r.Windows,
-		Sources: usageSummary(setting.Sources), BlindSpots: r.BlindSpots}), nil
+		At: r.StartedAt, Holders: holders, Disputes: disputes, Window: window,
+		AuditWindow: cfg.Scan.Window, Verdicts: verdicts, Duties: duties, Thresholds: setting.Duty,
+		Resources: r.Resources, Windows: r.Windows,
+		Sources: usageSummary(setting.Sources), BlindSpots: append(r.BlindSpots, spots...)}), nil
 }
