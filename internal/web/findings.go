@@ -113,14 +113,11 @@ func findingPage(v *visit) (templ.Component, error) {
 	return findingContent(v, &d), nil
 }
 
-// carried reports whether a fix changes something that curfew can do.
-func carried(f *view.Finding) bool {
-	switch f.Fix.Change.Verb {
-	case "", change.Notify, change.Advise, change.Measure, change.Reroute, change.Use, change.UseCommitment,
-		change.Plan, change.Move, change.Schedule, change.UseSpot:
-		return false
-	}
-	return true
+// carried reports whether curfew carries the fix out, by the preview of it.
+func (d *findingDoc) carried() bool {
+	return d.fix != nil && !slices.ContainsFunc(d.fix.Refusals, func(r view.Refusal) bool {
+		return r.Rule == view.ByHandRule
+	})
 }
 
 // changeText is a change as it would be sent.

@@ -864,7 +864,7 @@ func fixPreview(v *visit, d *findingDoc) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if carried(&d.Finding) && v.mayIn(ops.FixFinding.Info, d.Resource.Owner.Team) {
+		if d.carried() && v.mayIn(ops.FixFinding.Info, d.Resource.Owner.Team) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 73, "<details class=\"open-form\"><summary>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1041,7 +1041,7 @@ func fixPreview(v *visit, d *findingDoc) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if !carried(&d.Finding) {
+		if !d.carried() {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 90, "<p class=\"fine\">Only people carry this out: curfew shows what to do and changes nothing.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -3,6 +3,7 @@ package web_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"html"
 	"net/http"
@@ -12,8 +13,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
@@ -365,5 +368,50 @@ func TestScriptIsAsPublished(t *testing.T) {
 	const want = "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130"
 	if got := fmt.Sprintf("%x", sha256.Sum256(text)); got != want {
 		t.Errorf("htmx 4.0.1 has the hash %s, want %s", got, want)
+	}
+}
+
+// TestFixShrinksAtNextAudit fixes a bucket from its page: the owner is warned, a second person approves,
+// the provider confirms, and the audit after it finds less.
+func TestFixShrinksAtNextAudit(t *testing.T) {
+	var found *view.Finding
+	for i := range demo.scan.Findings {
+		if f := &demo.scan.Findings[i]; f.Rule == "bucket-no-lifecycle" && f.MonthlySavingsUSD.Or(0) > 0 {
+			found = f
+			break
+		}
+	}
+	if found == nil {
+		t.Fatal("the simulated account has no bucket without a lifecycle")
+	}
+	b := signedIn(t, demo.token)
+	path := "/findings/" + found.ID
+	deadline := time.Now().Add(4 * time.Minute)
+	for confirmed := false; !confirmed; {
+		form := b.get(path).form()
+		form.Set("id", found.ID)
+		form.Set("grace", "15m")
+		form.Set("back", path)
+		form.Set("key", fmt.Sprint("fix ", time.Now().UnixNano()))
+		got := b.post("/do/fix", form)
+		confirmed = strings.Contains(strings.ToLower(got.text), "confirmed")
+		if time.Now().After(deadline) {
+			t.Fatalf("the fix was not confirmed: %s", got.text)
+		}
+	}
+	for {
+		_, text := demo.api("GET", "/api/v1/scans/last", "")
+		var doc view.Scan
+		if err := json.Unmarshal([]byte(text), &doc); err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(doc.Findings, func(f view.Finding) bool { return f.ID == found.ID })
+		if at < 0 || doc.Findings[at].MonthlySavingsUSD.Or(0) < found.MonthlySavingsUSD.Or(0)/2 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the audit of %s still finds %+v", doc.FinishedAt, doc.Findings[at])
+		}
+		time.Sleep(100 * time.Millisecond) // between two looks, which the deadline bounds
 	}
 }

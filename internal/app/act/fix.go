@@ -13,12 +13,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/app/sessions"
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/usage"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -85,6 +87,9 @@ func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, 
 	if err != nil {
 		return err
 	}
+	if req.Simulated != nil {
+		f.Cloud = sim.CloudName
+	}
 	var requests []round.Request
 	simulated := clouds.Of(f.Cloud).Simulated
 	for _, s := range chosen {
@@ -110,32 +115,10 @@ func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, 
 			}
 		}
 	}
-	if simulated {
+	if simulated && req.Simulated == nil {
 		return fixSimulated(ctx, req, cfg, chosen, requests, show)
 	}
-	var refs []inventory.Ref
-	for _, s := range chosen {
-		refs = append(refs, audit.RefOf(s.Resource))
-	}
-	if err := audit.RestoreAccess(ctx, cfg, s, &f.Source, refs); err != nil {
-		return err
-	}
-	if cfg, _, err = req.Governed(ctx, cfg, s); err != nil {
-		return err
-	}
-	now, err := req.StateClock(ctx, s)
-	if err != nil {
-		return err
-	}
-	setting, err := clouds.Setting(ctx, req, cfg, f.Source)
-	if err != nil {
-		return err
-	}
-	cloud, ok := setting.Lister.(*clouds.AWS)
-	if !ok {
-		return runtime.Invalid("--cloud %s: fixes are carried out on real accounts", f.Cloud)
-	}
-	ladders, err := clouds.Ladders(req, cfg, s, sessions.AWSActions(req, cfg, s, cloud), true)
+	now, setting, err := fixSetting(ctx, req, &cfg, s, f, chosen)
 	if err != nil {
 		return err
 	}
@@ -161,6 +144,7 @@ func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, 
 		Tags:     cfg.Tags,
 	}
 	setting.Requests = requests
+	ladders := setting.Ladder
 	setting.Ladder = func(account string) *action.Ladder {
 		l := ladders(account)
 		l.Approve, l.Ask = held.approve, held.early
@@ -184,6 +168,48 @@ func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, 
 		return runtime.StateError(clouds.CloudError(runtime.CutShort(broken, out.Lines())))
 	}
 	return fixExit(out, held, missed, len(requests))
+}
+
+// fixSetting returns the clock and the setting of a pass that carries fixes out, with the ladder of its
+// account. It adds to the configuration what governs the account.
+func fixSetting(ctx context.Context, req *runtime.Request, cfg *config.Config, s *store.Store, f FixOptions,
+	chosen []audit.Kept) (now func() time.Time, setting round.Setting, err error) {
+	if req.Simulated != nil {
+		setting, err = req.Simulated.Setting(*cfg)
+		if err != nil {
+			return nil, setting, err
+		}
+		who, err := req.Person(*cfg)
+		ladders := setting.Ladder
+		setting.Ladder = func(account string) *action.Ladder {
+			l := ladders(account)
+			l.Actor = who
+			return l
+		}
+		return req.Now, setting, err
+	}
+	refs := make([]inventory.Ref, 0, len(chosen))
+	for _, c := range chosen {
+		refs = append(refs, audit.RefOf(c.Resource))
+	}
+	if err := audit.RestoreAccess(ctx, *cfg, s, &f.Source, refs); err != nil {
+		return nil, setting, err
+	}
+	if *cfg, _, err = req.Governed(ctx, *cfg, s); err != nil {
+		return nil, setting, err
+	}
+	if now, err = req.StateClock(ctx, s); err != nil {
+		return nil, setting, err
+	}
+	if setting, err = clouds.Setting(ctx, req, *cfg, f.Source); err != nil {
+		return nil, setting, err
+	}
+	cloud, ok := setting.Lister.(*clouds.AWS)
+	if !ok {
+		return nil, setting, runtime.Invalid("--cloud %s: fixes are carried out on real accounts", f.Cloud)
+	}
+	setting.Ladder, err = clouds.Ladders(req, *cfg, s, sessions.AWSActions(req, *cfg, s, cloud), true)
+	return now, setting, err
 }
 
 // fixExit is the exit code of a fix: what could not be done before what waits.

@@ -93,8 +93,10 @@ func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Sour
 	if longest := cmp.Or(cfg.Enforce.KeepMax, action.DefaultKeepMax); keep > longest {
 		return runtime.Invalid("--keep %s: at most %s is allowed at a time (enforce.keep_max)", keep, longest)
 	}
-	acts := req.Simulated
-	if acts == nil {
+	var acts action.Cloud
+	if req.Simulated != nil {
+		acts = req.Simulated.Actions
+	} else {
 		if err := audit.RestoreAccess(ctx, cfg, s, &f, refs); err != nil {
 			return err
 		}

@@ -62,12 +62,20 @@ type Process struct {
 	InUse *atomic.Pointer[config.Config]
 	// Series remembers which series metrics servers have.
 	Series *prom.Series
-	// Simulated acts on the account that a demonstration serves; nil: accounts are real.
-	Simulated action.Cloud
+	// Simulated is the account that a demonstration serves; nil: accounts are real.
+	Simulated *SimulatedAccount
 	// Storage opens the state for a request.
 	Storage Storage
 	// Troubles lists what is wrong with the service that this process is; nil: it is none.
 	Troubles func() []view.Trouble
+}
+
+// SimulatedAccount is a simulated account that is served.
+type SimulatedAccount struct {
+	// Actions acts on the account.
+	Actions action.Cloud
+	// Setting returns the setting of a round of the account, with its ladder and without policies.
+	Setting func(cfg config.Config) (round.Setting, error)
 }
 
 // NewProcess returns a process of a host whose requests open the configured state themselves.

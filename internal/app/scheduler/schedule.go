@@ -83,8 +83,23 @@ func (s *Scheduler) rest(ctx context.Context, h *holding, wait time.Duration) {
 		case <-resting.Done():
 		}
 	}()
+	for ; wait > dueInterval && h.source.Due != nil; wait -= dueInterval {
+		if err := s.Sleep(resting, dueInterval); err != nil {
+			return
+		}
+		due, err := h.source.Due(resting)
+		if err != nil && resting.Err() == nil {
+			s.Log.Warn("whether a pass is due is not known", "source", h.source.Name, "error", err)
+		}
+		if due {
+			return
+		}
+	}
 	_ = s.Sleep(resting, wait)
 }
+
+// dueInterval is the time between two questions whether a round is due before its time.
+const dueInterval = time.Minute
 
 // beginFor is how long a first round keeps others from beginning.
 const beginFor = 5 * time.Second

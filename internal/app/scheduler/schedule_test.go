@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,6 +197,33 @@ func TestDeniedAccountsAreNamed(t *testing.T) {
 		s.Problem(ProblemOrganization, nil)
 		if r := s.Ready(); !r.Ready || len(r.Problems) != 0 {
 			t.Errorf("they are: %+v", r)
+		}
+		end()
+	})
+}
+
+// TestDueSourceIsReadBeforeItsTime begins the next round of a source within a minute or two after it
+// became due, and only then.
+func TestDueSourceIsReadBeforeItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk()
+		src := d.source("audit")
+		src.Every = func() time.Duration { return 6 * time.Hour }
+		var due atomic.Bool
+		src.Due = func(context.Context) (bool, error) { return due.Swap(false), nil }
+		_, end := begin(t, newTable(), "a", src)
+		time.Sleep(time.Hour)
+		if n := len(d.made("audit")); n != 1 {
+			t.Errorf("%d rounds in the first hour, want 1", n)
+		}
+		due.Store(true)
+		time.Sleep(2 * time.Minute)
+		if n := len(d.made("audit")); n != 2 {
+			t.Errorf("%d rounds after it became due, want 2", n)
+		}
+		time.Sleep(time.Hour)
+		if n := len(d.made("audit")); n != 2 {
+			t.Errorf("%d rounds an hour later, want 2", n)
 		}
 		end()
 	})

@@ -38,6 +38,9 @@ type Source struct {
 	// makes one of them at a time, they are never late, and one under way ends at once when the
 	// service does.
 	Background bool
+	// Due reports whether the next round is due before its time. It is asked about once a minute;
+	// nil is never.
+	Due func(ctx context.Context) (bool, error)
 	// Open returns what makes the rounds, which knows nothing yet. What it writes is
 	// conditional on the lease.
 	Open func(ctx context.Context, lease store.Lease) (Rounds, error)

@@ -3,8 +3,11 @@ package server
 import (
 	"context"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/app/audit"
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/scheduler"
@@ -24,6 +27,7 @@ const auditPrefix = "audit "
 func (v *server) audited(cfg config.Config, a account, made string) scheduler.Source {
 	name := auditPrefix + a.name
 	every := func() time.Duration { return v.pace.auditEvery() }
+	accounts := &atomic.Pointer[[]string]{}
 	return scheduler.Source{
 		Name: name, Every: every, Deadline: max(cfg.Serve.Deadline, cfg.Serve.AuditInterval/2),
 		Made: made, Background: true,
@@ -36,9 +40,31 @@ func (v *server) audited(cfg config.Config, a account, made string) scheduler.So
 			}
 			return max(soon, last.Add(scheduler.Jitter(every()*9/10, every())).Sub(v.req.Now())), nil
 		},
+		Due: func(ctx context.Context) (bool, error) { return v.auditDue(ctx, name, accounts.Load()) },
 		Open: func(context.Context, store.Lease) (scheduler.Rounds, error) {
-			return &auditRounds{v: v, cfg: cfg, source: a.Source, name: name}, nil
+			return &auditRounds{v: v, cfg: cfg, source: a.Source, name: name, accounts: accounts}, nil
 		}}
+}
+
+// leastAuditInterval is the least time between two audits of an account.
+const leastAuditInterval = 15 * time.Minute
+
+// auditDue reports whether fixes were confirmed in the accounts of an audit since it began, so that its
+// findings are outdated. Audits that CloudWatch's charges made less frequent are not made earlier.
+func (v *server) auditDue(ctx context.Context, name string, accounts *[]string) (bool, error) {
+	if accounts == nil || v.pace.auditsSlowed() {
+		return false, nil
+	}
+	last, err := v.store.Audited(ctx, name)
+	if err != nil || v.req.Now().Sub(last) < leastAuditInterval {
+		return false, err
+	}
+	for _, account := range *accounts {
+		if fixed, err := fixedSince(ctx, v.store, account, last); fixed || err != nil {
+			return fixed, err
+		}
+	}
+	return false, nil
 }
 
 // auditRounds audits an account, each time from the beginning.
@@ -47,6 +73,8 @@ type auditRounds struct {
 	cfg    config.Config
 	source clouds.Source
 	name   string
+	// accounts are those of the newest audit, such as aws/123456789012.
+	accounts *atomic.Pointer[[]string]
 }
 
 // Round implements scheduler.Rounds.
@@ -60,22 +88,51 @@ func (a *auditRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	if err := audit.SetAudit(req, a.cfg, &setting, a.source.Cloud, nil); err != nil {
 		return scheduler.Outcome{}, err
 	}
-	return auditOnce(ctx, a.v.store, setting, view.ScanOptions{Version: a.v.o.Version, Profile: a.source.Profile},
-		a.cfg.Tags, a.name)
+	out, result, err := auditOnce(ctx, a.v.store, setting,
+		view.ScanOptions{Version: a.v.o.Version, Profile: a.source.Profile}, a.cfg.Tags, a.name)
+	if err == nil {
+		accounts := make([]string, 0, len(result.Accounts))
+		for _, id := range result.Accounts {
+			accounts = append(accounts, a.source.Cloud+"/"+id)
+		}
+		a.accounts.Store(&accounts)
+	}
+	return out, err
 }
 
 // auditOnce audits an account and keeps what was found, of which the audit log tells.
 func auditOnce(ctx context.Context, s *store.Store, setting round.Setting, o view.ScanOptions,
-	tags inventory.TagMapping, name string) (scheduler.Outcome, error) {
+	tags inventory.TagMapping, name string) (scheduler.Outcome, *round.Result, error) {
 	result, err := round.New(setting).Round(ctx)
 	if err != nil {
-		return scheduler.Outcome{}, clouds.CloudError(err)
+		return scheduler.Outcome{}, nil, clouds.CloudError(err)
 	}
 	out := scheduler.Outcome{Resources: len(result.Resources), Calls: result.Calls, Missing: missingOf(result)}
 	if err := audit.SaveScan(ctx, s, result, view.NewScan(result, o), tags, true); err != nil {
-		return out, err
+		return out, result, err
 	}
-	return out, s.PutAudited(ctx, name, result.StartedAt)
+	return out, result, s.PutAudited(ctx, name, result.StartedAt)
+}
+
+// fixedSince reports whether the fix of a finding was confirmed since a time, in an account such as
+// aws/123456789012; an empty one is any.
+func fixedSince(ctx context.Context, s *store.Store, account string, since time.Time) (bool, error) {
+	var items []string
+	err := s.Actions().Entries(ctx, action.Query{What: action.EventConfirmed, Account: account, Since: since},
+		func(e action.Entry) error {
+			items = append(items, e.Item)
+			return nil
+		})
+	for _, id := range items {
+		it, err := s.Actions().Item(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		if strings.HasPrefix(it.Source, round.FindingSource("")) {
+			return true, nil
+		}
+	}
+	return false, err
 }
 
 // missingOf lists the parts of a round that could not be read or recorded.

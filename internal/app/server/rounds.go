@@ -466,6 +466,13 @@ func (p *pace) auditEvery() time.Duration {
 	return max(p.audits, p.auditsPaced)
 }
 
+// auditsSlowed reports whether audits are less frequent than configured.
+func (p *pace) auditsSlowed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.auditsPaced > p.audits
+}
+
 // every is the time between two rounds.
 func (p *pace) every() time.Duration {
 	p.mu.Lock()

@@ -124,7 +124,14 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 	defer end()
 	simulated := *req.Process
 	simulated.Storage, simulated.Now = runtime.LentStorage{State: s.Store}, s.Clock.Now
-	simulated.Simulated = s.Cloud.Actions(s.Clock.Now)
+	simulated.Simulated = &runtime.SimulatedAccount{
+		Actions: s.Cloud.Actions(s.Clock.Now),
+		Setting: func(cfg config.Config) (round.Setting, error) {
+			setting, err := simulation.Setting(req, cfg, s)
+			setting.Ladder = func(account string) *action.Ladder { return s.Ladder(account, people) }
+			return setting, err
+		},
+	}
 	simulated.Uptime = func() (string, time.Duration) {
 		c := s.Clock.Read()
 		return c.Boot, c.Uptime
@@ -282,6 +289,9 @@ func (d *demoRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	if err != nil {
 		return out, err
 	}
+	if err := simulation.ApproveFixes(ctx, d.sim); err != nil {
+		return out, err
+	}
 	if now := d.sim.Clock.Now(); now.Sub(d.requests) >= oneDay {
 		d.requests = now
 		if err := simulation.AskToStart(ctx, d.process); err != nil {
@@ -291,10 +301,15 @@ func (d *demoRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	return out, d.audit(ctx)
 }
 
-// audit audits the simulated account as often as a service audits others.
+// audit audits the simulated account as often as a service audits others, and after fixes.
 func (d *demoRounds) audit(ctx context.Context) error {
-	if d.cfg.Serve.SkipAudits || d.sim.Clock.Now().Sub(d.audited) < d.cfg.Serve.AuditInterval {
+	if d.cfg.Serve.SkipAudits {
 		return nil
+	}
+	if d.sim.Clock.Now().Sub(d.audited) < d.cfg.Serve.AuditInterval {
+		if fixed, err := fixedSince(ctx, d.sim.Store, "", d.audited); err != nil || !fixed {
+			return err
+		}
 	}
 	d.audited = d.sim.Clock.Now()
 	setting, err := simulation.Setting(d.req, d.cfg, d.sim)
@@ -304,7 +319,7 @@ func (d *demoRounds) audit(ctx context.Context) error {
 	if err := audit.SetAudit(d.req, d.cfg, &setting, sim.CloudName, nil); err != nil {
 		return err
 	}
-	_, err = auditOnce(ctx, d.store, setting, view.ScanOptions{Version: d.version}, d.cfg.Tags, auditPrefix+"sim")
+	_, _, err = auditOnce(ctx, d.store, setting, view.ScanOptions{Version: d.version}, d.cfg.Tags, auditPrefix+"sim")
 	return err
 }
 

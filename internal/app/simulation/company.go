@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/app/govern"
+	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/budget"
@@ -103,6 +104,32 @@ func AskToStart(ctx context.Context, process *runtime.Process) error {
 		}
 		if err != nil {
 			return fmt.Errorf("ask for the work of %s: %w", w.by, err)
+		}
+	}
+	return nil
+}
+
+// approvalDelay is the time after which the simulated company approves a fix.
+const approvalDelay = time.Hour
+
+// ApproveFixes approves the fixes that wait for a second person, as an approver of the simulated company
+// does. Requests to start work wait for the people who look at the demonstration.
+func ApproveFixes(ctx context.Context, s *World) error {
+	now := s.Clock.Now()
+	all, err := s.Store.Approvals().Requests(ctx, "")
+	if err != nil {
+		return fmt.Errorf("approve fixes: %w", err)
+	}
+	desk := approval.Desk{Store: s.Store.Approvals()}
+	for _, r := range all {
+		if r.Kind != identity.FixKind || r.State != approval.Pending || now.Sub(r.AskedAt) < approvalDelay {
+			continue
+		}
+		second := approval.Person{
+			Name: "a simulated approver", Roles: r.Roles, Proof: approval.Proof{Kind: approval.SelfDeclared},
+		}
+		if _, err := desk.Decide(ctx, r.ID, second, true, "the change is the one of the finding", now); err != nil {
+			return fmt.Errorf("approve fix %s: %w", r.ID, err)
 		}
 	}
 	return nil

@@ -229,3 +229,24 @@ type counter struct {
 
 func (c *counter) Helper()               {}
 func (c *counter) Errorf(string, ...any) { c.n++ }
+
+// TestShortTimeAxesHaveTicks labels the times of a picture of seconds, minutes and hours.
+func TestShortTimeAxesHaveTicks(t *testing.T) {
+	begin := time.Date(2026, 11, 27, 22, 36, 25, 0, time.UTC)
+	for _, c := range []struct {
+		length time.Duration
+		first  string
+	}{
+		{20 * time.Second, "22:36:25"}, {80 * time.Second, "22:36:30"}, {5 * time.Minute, "22:37"},
+		{20 * time.Minute, "22:40"}, {80 * time.Minute, "22:45"}, {5 * time.Hour, "23:00"},
+	} {
+		a := chart.Dates(begin, begin.Add(c.length))
+		if n := len(a.Ticks); n < 2 || n > 7 {
+			t.Errorf("%s has %d ticks", c.length, n)
+			continue
+		}
+		if got := a.Format(a.Ticks[0]); got != c.first {
+			t.Errorf("%s begins at %s, want %s", c.length, got, c.first)
+		}
+	}
+}

@@ -178,8 +178,8 @@ func Dates(from, to time.Time) Axis {
 	length := to.Sub(from)
 	step := 365 * day
 	for _, s := range []time.Duration{
-		15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 2 * day, 7 * day, 14 * day,
-		30 * day, 90 * day,
+		5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour,
+		3 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 2 * day, 7 * day, 14 * day, 30 * day, 90 * day,
 	} {
 		if length <= 6*s {
 			step = s
@@ -189,8 +189,11 @@ func Dates(from, to time.Time) Axis {
 	layout := time.DateOnly
 	if step < day {
 		layout = "15:04"
-		if length > day {
+		switch {
+		case length > day:
 			layout = "01-02 15:04"
+		case step < time.Minute:
+			layout = time.TimeOnly
 		}
 	}
 	a := Axis{Label: "time (UTC)", Format: func(v float64) string {

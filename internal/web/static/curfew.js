@@ -11,7 +11,8 @@
       if (t.dataset.local || Number.isNaN(at.getTime()) || !t.textContent.includes('UTC')) continue;
       t.dataset.local = 'yes';
       t.title = t.textContent;
-      t.textContent = at.toLocaleString(undefined, {month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit'});
+      const second = t.closest('.log') ? {second: '2-digit'} : {};
+      t.textContent = at.toLocaleString(undefined, {month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', ...second});
     }
   };
 
