@@ -93,6 +93,8 @@ type placed struct {
 	observed int
 	// known is the state of each place at the end of the last observed sample.
 	known []bool
+	// faults are the recent GPU faults in its places, unless they spare none.
+	faults []session.PoolFault
 	// advice is the last one, for a sample and a state of the job.
 	advice *Advice
 	sample int
@@ -147,6 +149,7 @@ func (p *Placer) Place(ctx context.Context, v *Observation, now time.Time) (*Adv
 		return nil, err
 	}
 	seen := k.sightings(all, j)
+	k.avoid(session.GPUFaults(all, j.Provider, j.Account, now))
 	p.observe(k, seen, sample)
 	k.advice, k.sample, k.state = k.choose(p, v, seen, sample, now), sample, state
 	return k.advice, nil
@@ -296,6 +299,25 @@ func (k *placed) sightings(all []session.Session, j *Job) (out []sighting) {
 	return out
 }
 
+// avoid takes note of GPU faults, unless no place is left without one.
+func (k *placed) avoid(faults []session.PoolFault) {
+	k.faults = faults
+	for _, p := range slices.Concat(k.spots, k.plain) {
+		if k.fault(p) == nil {
+			return
+		}
+	}
+	k.faults = nil
+}
+
+// fault returns the newest GPU fault that keeps a job from a pool; nil if there is none.
+func (k *placed) fault(p session.Pool) *session.PoolFault {
+	if i := slices.IndexFunc(k.faults, func(f session.PoolFault) bool { return f.Concerns(p) }); i >= 0 {
+		return &k.faults[i]
+	}
+	return nil
+}
+
 // observe lets the strategy learn from the samples before one.
 func (p *Placer) observe(k *placed, seen []sighting, sample int) {
 	if k.advice == nil {
@@ -345,6 +367,12 @@ func (k *placed) choose(p *Placer, v *Observation, seen []sighting, sample int, 
 	a := &Advice{At: now, Next: k.began.Add(time.Duration(sample+1) * k.look)}
 	offers := k.offersOf(p, seen, sample, false)
 	on, running := k.running(v, sample, now)
+	for z, pool := range k.spots {
+		if on != spot.InZone+spot.Machine(z) && k.fault(pool) != nil {
+			offers[z].Up = false
+		}
+	}
+	ondemand := session.SoundFirst(k.plain, k.faults)
 	a.Options = k.options(offers, seen, on)
 	begun := k.began.Add(time.Duration(sample) * k.look)
 	switch {
@@ -358,7 +386,7 @@ func (k *placed) choose(p *Placer, v *Observation, seen []sighting, sample int, 
 		k.chooseSpot(a, offers, on)
 		return a
 	case len(k.spots) == 0:
-		a.Places, a.Stay, a.Why = slices.Clone(k.plain), on != spot.Nothing, "it costs least"
+		a.Places, a.Stay, a.Why = ondemand, on != spot.Nothing, "it costs least"
 		return a
 	}
 	// A try costs nothing where it finds no machine, and is how capacity becomes known.
@@ -383,7 +411,7 @@ func (k *placed) choose(p *Placer, v *Observation, seen []sighting, sample int, 
 			return a
 		case m == spot.OnDemand:
 			if len(a.Places) == 0 || on == spot.Nothing {
-				a.Places = append(a.Places, k.plain...)
+				a.Places = append(a.Places, ondemand...)
 				a.Why = cmp.Or(a.Why, k.whyOnDemand(running))
 			}
 			return a
@@ -480,6 +508,9 @@ func (k *placed) options(offers []spot.Offer, seen []sighting, on spot.Machine) 
 		out = append(out, o)
 	}
 	for i := range out {
+		if f := k.fault(out[i].Pool); f != nil {
+			out[i].Note += "; avoided after the GPU fault at " + plain.Time(f.At)
+		}
 		if note := k.priors[place(out[i].Pool)].Note; note != "" {
 			out[i].Note += "; " + note
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -377,4 +378,66 @@ func TestMovedJobHasOneWriter(t *testing.T) {
 		t.Error("no job moved: the test does not reach what it is for")
 	}
 	t.Logf("%d moves", moves)
+}
+
+// TestPlaceOfFaultyGPUIsAvoided lets a GPU fail at the cheapest place: the next attempt goes elsewhere,
+// with and without a placer, on spot and on demand, unless there is no other place.
+func TestPlaceOfFaultyGPUIsAvoided(t *testing.T) {
+	rate := func(cents int64) *money.Rate { r := money.Rate(cents) * money.USDPerUnit / 100; return &r }
+	pool := func(zone string, onSpot bool, cents int64) session.Pool {
+		return session.Pool{Type: "g6.xlarge", Region: "us-east-1", Zone: zone, Spot: onSpot, Rate: rate(cents)}
+	}
+	for _, c := range []struct {
+		name, capacity, deadline string
+		pools                    []session.Pool
+		placed                   bool
+		want                     []string
+	}{
+		{"launch", "on-demand", "20h", []session.Pool{pool("a", false, 100), pool("b", false, 200)}, false,
+			[]string{"a", "b"}},
+		{"spot", "spot", "20h", []session.Pool{pool("a", true, 30), pool("b", true, 40)}, true, []string{"a", "b"}},
+		{"no time to wait", "auto", "90m",
+			[]session.Pool{pool("a", true, 30), pool("a", false, 100), pool("b", false, 110)}, true,
+			[]string{"a", "b"}},
+		{"only place", "spot", "20h", []session.Pool{pool("a", true, 30)}, true, []string{"a", "a"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 3)
+			w.pools = c.pools
+			w.fail = func(attempt int, step int64) *session.Outcome {
+				if attempt > 1 || step < 5 {
+					return nil
+				}
+				return &session.Outcome{Class: session.GPUFault, Evidence: "NVRM: Xid 79", At: w.now}
+			}
+			if c.placed {
+				w.placer = &Placer{
+					Sessions: sessionStore{w}, Launchers: map[string]session.Launcher{"sim": launcher{w}},
+				}
+			}
+			id := w.submit("resources: {gpus: L4}\ncapacity: " + c.capacity + "\nduration: 1h\ndeadline: " + c.deadline +
+				"\ncheckpoint: {dir: /ckpt, to: \"s3://b/c\"}\n")
+			noted := false
+			j := w.run(id, 1, func() {
+				if p := w.jobs[id].Placed; p != nil {
+					noted = noted || slices.ContainsFunc(p.Options, func(o Option) bool {
+						return strings.Contains(o.Note, "avoided after the GPU fault")
+					})
+				}
+			})
+			var zones []string
+			for _, a := range j.Attempts {
+				if !a.LaunchedAt.IsZero() {
+					zones = append(zones, a.Pool.Zone)
+				}
+			}
+			if j.State != Succeeded || len(zones) < 2 || !slices.Equal(zones[:2], c.want) ||
+				j.Attempts[0].EndedBy != session.GPUFault {
+				t.Errorf("%s (%s) in %q, want it in %q", j.State, j.Why, zones, c.want)
+			}
+			if want := c.placed && c.want[0] != c.want[1]; noted != want {
+				t.Errorf("the fault is among the figures: %t, want %t", noted, want)
+			}
+		})
+	}
 }

@@ -283,6 +283,7 @@ func (k *Keeper) pools(ctx context.Context, l Launcher, v *Observation) error {
 		return nil // whoever chose them knows what failed for other sessions
 	}
 	all, err := k.Store.Sessions(ctx, Query{})
+	v.Pools = SoundFirst(v.Pools, GPUFaults(all, v.Session.Provider, v.Session.Account, v.Now))
 	for _, s := range all {
 		if s.Provider == v.Session.Provider && s.Account == v.Session.Account {
 			v.CapacityFailures = append(v.CapacityFailures, s.CapacityFailures...)
