@@ -182,25 +182,27 @@ func TestBillTotalsEqualTheRows(t *testing.T) {
 		name   string
 		path   func(t *testing.T) string
 		period period
+		// daily is the number of deliveries without CURFEW_SLOW.
+		daily int
 	}
 	file := func(path string) func(*testing.T) string { return func(*testing.T) string { return path } }
 	shared := func(name string) func(*testing.T) string {
 		return func(t *testing.T) string { return data.Path(t, "focus-1.0/"+name) }
 	}
 	bills := []delivered{
-		{"FOCUS sample", shared("focus_sample.csv.gz"), period{"--since", "2024-09-01", "--until", "2024-10-01"}},
-		{"CUR 2.0", file("testdata/bills/cur.csv"), october},
-		{"legacy CUR", file("testdata/bills/legacycur.csv"), october},
-		{"Azure", file("testdata/bills/azure.csv"), october},
-		{"Google Cloud", file("testdata/bills/gcp.csv"), october},
-		{"example", file("../../examples/data/focus-2026-10.csv"), october},
+		{"FOCUS sample", shared("focus_sample.csv.gz"), period{"--since", "2024-09-01", "--until", "2024-10-01"}, 2},
+		{"CUR 2.0", file("testdata/bills/cur.csv"), october, 2},
+		{"legacy CUR", file("testdata/bills/legacycur.csv"), october, 1},
+		{"Azure", file("testdata/bills/azure.csv"), october, 1},
+		{"Google Cloud", file("testdata/bills/gcp.csv"), october, 1},
+		{"example", file("../../examples/data/focus-2026-10.csv"), october, 0},
 		{"random FOCUS", func(t *testing.T) string {
 			path := filepath.Join(t.TempDir(), "focus.csv")
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			randomFOCUS(t, seed, path)
 			return path
-		}, october},
+		}, october, 2},
 	}
 	for name, p := range map[string]period{
 		"commitment_discount_purchase_scenario_1":                                              year,
@@ -211,13 +213,16 @@ func TestBillTotalsEqualTheRows(t *testing.T) {
 		"one_hundred_percent_utilization_without_commitment_discount_flexibility":              january,
 		"zero_percent_utilization_without_commitment_discount_flexibility":                     january,
 	} {
-		bills = append(bills, delivered{name, shared("commitment-examples/" + name + ".csv"), p})
-	}
-	deliveries := []string{"delivered", "restated", "delivered again"}
-	if os.Getenv("CURFEW_SLOW") == "" {
-		deliveries = deliveries[:2]
+		bills = append(bills, delivered{name, shared("commitment-examples/" + name + ".csv"), p, 0})
 	}
 	for _, b := range bills {
+		deliveries := []string{"delivered", "restated", "delivered again"}
+		if os.Getenv("CURFEW_SLOW") == "" {
+			deliveries = deliveries[:b.daily]
+		}
+		if len(deliveries) == 0 {
+			continue
+		}
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			path := b.path(t)
