@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/report/layout"
+	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -129,7 +130,7 @@ func changeText(c change.Change) string {
 	return string(text)
 }
 
-// outcome describes the result of a pass for a fix.
+// outcome describes the result of a pass for a fix, without actions of policies that it carried on.
 func outcome(doc []byte) string {
 	var d view.Fixes
 	if json.Unmarshal(doc, &d) != nil {
@@ -137,6 +138,9 @@ func outcome(doc []byte) string {
 	}
 	var said []string
 	for _, l := range d.Lines {
+		if !strings.HasPrefix(l.Policy, round.FindingSource("")) {
+			continue
+		}
 		said = append(said, layout.Joined(": ", l.Result, l.Why))
 	}
 	if len(d.ApprovalsAsked) > 0 {

@@ -394,7 +394,9 @@ func TestFixShrinksAtNextAudit(t *testing.T) {
 		form.Set("back", path)
 		form.Set("key", fmt.Sprint("fix ", time.Now().UnixNano()))
 		got := b.post("/do/fix", form)
-		confirmed = strings.Contains(strings.ToLower(got.text), "confirmed")
+		_, said, _ := strings.Cut(got.text, `class="said"`)
+		said, _, _ = strings.Cut(said, "</p>")
+		confirmed = strings.Contains(strings.ToLower(said), "confirmed: ")
 		if time.Now().After(deadline) {
 			t.Fatalf("the fix was not confirmed: %s", got.text)
 		}
