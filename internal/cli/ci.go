@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/connect"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/app/sessions"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/ops"
@@ -61,8 +63,8 @@ The session runs on this machine (--cloud local) or on a machine of its own at A
 aws), which needs the Session Manager plugin here. There the command has the environment of the
 session, and not that of this process. Where the connection ends before the command returned its
 exit code, the exit code is 1. A command whose spot machine was taken away starts again on another
-one, with an empty work folder and the same checkout, within --timeout. Artifacts that could not be copied make it 5, and the work folder
-is saved.`,
+one, with an empty work folder and the same checkout, within --timeout. Artifacts that could not
+be copied make it 5, and the work folder is saved.`,
 		Example: `  curfew ci run --cloud local --gpu L4 --timeout 1h --artifacts results -- make train
   curfew ci run --cloud aws --gpu L4 --timeout 1h --artifacts results -- make train
   curfew ci run --cloud aws --gpu L4 --spot --timeout 1h -- make train
@@ -109,8 +111,11 @@ const (
 	ciDrain = time.Minute
 	// ciCopy is how long the copy of artifacts may take at least, and is left of the lease after it.
 	ciCopy = 5 * time.Minute
-	// ciNoticed is how long it may take until a session shows as ended whose connection was lost.
+	// ciNoticed is how long it may take until a session shows as ended whose connection was lost, and
+	// ciGone how long where its spot machine was launched just now and does not run any more: listings
+	// of machines lag behind, so its keeper believes them late.
 	ciNoticed = 12 * time.Second
+	ciGone    = 3 * time.Minute
 )
 
 // ciRun runs a command on a session of its own, which ends whatever happens.
@@ -266,7 +271,11 @@ func takenAway(s session.Session) bool {
 // first sign of an end, so after one the session is read until its keeper would know.
 func (a *app) ciEnded(ctx context.Context, all *sessions.Sessions, s session.Session, lost bool) (code,
 	why string) {
-	within, stop := context.WithTimeout(ctx, ciNoticed)
+	limit := ciNoticed
+	if lost && a.ciStopped(ctx, all, s) {
+		limit = ciGone
+	}
+	within, stop := context.WithTimeout(ctx, limit)
 	defer stop()
 	for {
 		after, err := a.step(within, newPace(), s.ID)
@@ -288,6 +297,20 @@ func (a *app) ciEnded(ctx context.Context, all *sessions.Sessions, s session.Ses
 		case <-time.After(min(after, time.Second)):
 		}
 	}
+}
+
+// ciStopped reports whether the spot machine of a session does not run any more.
+func (a *app) ciStopped(ctx context.Context, all *sessions.Sessions, s session.Session) bool {
+	_, now, err := all.Run(ctx, s.ID)
+	if err != nil || !now.Pool.Spot || now.State != session.Ready {
+		return false
+	}
+	within, stop := context.WithTimeout(ctx, ciNoticed)
+	defer stop()
+	err = connect.UseFirstMachine(within, all, s.ID, os.Environ(), io.Discard,
+		func(context.Context, *connect.Machine) error { return nil })
+	refused := (*runtime.Error)(nil)
+	return errors.As(err, &refused) && refused.Code == "not_running"
 }
 
 // ciKeep copies the artifacts, and says whether all was copied that the command left.

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
 	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/ssmplugin"
 )
@@ -141,6 +143,7 @@ func TestPipelineOnAWS(t *testing.T) {
 	var all sync.WaitGroup // they wait for most of their time
 	for name, run := range map[string]func(*testing.T, *runner, string){
 		"passes": passes, "fails": fails, "cut": cutOff, "ended": endedByOther, "interrupted": interrupted,
+		"taken": takenAway, "given-up": givenUp,
 	} {
 		all.Go(func() {
 			t.Run(name, func(t *testing.T) {
@@ -257,6 +260,53 @@ func interrupted(t *testing.T, r *runner, name string) {
 	}
 	r.eventually("its session has ended", func() bool { return r.run(name).EndedAt != nil })
 	r.ended(t, p, name, 130)
+}
+
+// onSpot starts a run on a spot machine whose command counts its starts, outside of its machine, and only
+// ends at the second one.
+func onSpot(t *testing.T, r *runner, name string, flags ...string) (p *process, dir string) {
+	t.Helper()
+	r.write("spot.yaml", "apiVersion: curfew.session/v1\nname: job\nresources: {instance_type: "+machineType+
+		"}\ncapacity: spot\nlease: 1h\nidle: 5s\n")
+	starts := filepath.Join(t.TempDir(), "starts")
+	p, dir = r.ci(t, name, `echo start >>'`+starts+`'; ls; test "$(wc -l <'`+starts+`')" -ge 2 || { echo old >began; sleep 600; }
+mkdir out; cp src/in.txt out`, append([]string{"-f", "spot.yaml", "--artifacts", "out"}, flags...)...)
+	r.eventually("the command runs", func() bool { return r.there(name, "began") != "" })
+	return p, dir
+}
+
+// take takes the machine of a session away, as EC2 does with spot machines.
+func (r *runner) take(t *testing.T, name string) (id string) {
+	t.Helper()
+	id = r.run(name).ResourceIDs[0]
+	if _, err := r.api.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{id}}); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// takenAway: the command of a spot machine that EC2 takes starts again on another one, with the checkout
+// alone.
+func takenAway(t *testing.T, r *runner, name string) {
+	p, dir := onSpot(t, r, name, "--retries", "2")
+	first := r.take(t, name)
+	r.ended(t, p, name, 0, "are gone, and it did not end them; the command starts again (1 of 2)")
+	if got, want := p.out.String(), "src\nsrc\n"; got != want {
+		t.Errorf("the two machines held %q, want %q", got, want)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "out", "in.txt")); err != nil || string(text) != "hello from the checkout\n" {
+		t.Errorf("the artifact is %q, %v", text, err)
+	}
+	if run := r.run(name); slices.Contains(run.ResourceIDs, first) {
+		t.Errorf("it ran on machine %s again", first)
+	}
+}
+
+// givenUp: without a retry the run fails, and says why.
+func givenUp(t *testing.T, r *runner, name string) {
+	p, _ := onSpot(t, r, name, "--retries", "0")
+	r.take(t, name)
+	r.ended(t, p, name, 1, "session "+name+" ended before the command did: 1 of its 1 machines are gone")
 }
 
 // TestKilledRunner kills every process of a runner, its keeper too, at several stages: the machine
