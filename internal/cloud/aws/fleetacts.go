@@ -204,8 +204,7 @@ func (s *site) writers(ctx context.Context, group string) ([]string, error) {
 
 // growFleet asks the group for more machines. Its minimum, which its owner may have changed meanwhile,
 // is not written.
-func (s *site) growFleet(ctx context.Context, g types.AutoScalingGroup, t action.Task, want groupParams,
-	was groupSize) error {
+func (s *site) growFleet(ctx context.Context, g types.AutoScalingGroup, want groupParams, was groupSize) error {
 	switch now := groupSizeOf(g); {
 	case now.Desired == want.Desired:
 		return nil

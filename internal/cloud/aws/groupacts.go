@@ -255,7 +255,7 @@ func scaleGroup(ctx context.Context, s *site, t action.Task) (string, error) {
 	now, ends := groupSizeOf(g), left(g, want)
 	switch {
 	case t.Do.IsFleet() && len(want.End) == 0:
-		return "", s.growFleet(ctx, g, t, want, was)
+		return "", s.growFleet(ctx, g, want, was)
 	case t.Do.IsFleet() && len(ends) > 0:
 		if err := s.soleWriter(ctx, g, want); err != nil {
 			return "", err
