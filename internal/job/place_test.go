@@ -415,7 +415,8 @@ func TestPlaceOfFaultyGPUIsAvoided(t *testing.T) {
 					Sessions: sessionStore{w}, Launchers: map[string]session.Launcher{"sim": launcher{w}},
 				}
 			}
-			id := w.submit("resources: {gpus: L4}\ncapacity: " + c.capacity + "\nduration: 1h\ndeadline: " + c.deadline +
+			id := w.submit("resources: {gpus: L4}\ncapacity: " + c.capacity + "\nduration: 1h\n" +
+				"deadline: " + c.deadline +
 				"\ncheckpoint: {dir: /ckpt, to: \"s3://b/c\"}\n")
 			noted := false
 			j := w.run(id, 1, func() {

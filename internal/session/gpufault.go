@@ -19,7 +19,8 @@ type PoolFault struct {
 func GPUFaults(all []Session, provider, account string, now time.Time) (out []PoolFault) {
 	for _, s := range all {
 		o := s.Outcome
-		if s.Provider == provider && s.Account == account && o != nil && o.Class == GPUFault && now.Sub(o.At) < faultRest {
+		if s.Provider == provider && s.Account == account && o != nil && o.Class == GPUFault &&
+			now.Sub(o.At) < faultRest {
 			out = append(out, PoolFault{s.Pool, o.At})
 		}
 	}

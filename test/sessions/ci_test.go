@@ -279,7 +279,8 @@ mkdir out; cp src/in.txt out`, append([]string{"-f", "spot.yaml", "--artifacts",
 func (r *runner) take(t *testing.T, name string) (id string) {
 	t.Helper()
 	id = r.run(name).ResourceIDs[0]
-	if _, err := r.api.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{id}}); err != nil {
+	in := &ec2.TerminateInstancesInput{InstanceIds: []string{id}}
+	if _, err := r.api.TerminateInstances(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
 	return id
