@@ -295,7 +295,8 @@ func takenAway(t *testing.T, r *runner, name string) {
 	if got, want := p.out.String(), "src\nsrc\n"; got != want {
 		t.Errorf("the two machines held %q, want %q", got, want)
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "out", "in.txt")); err != nil || string(text) != "hello from the checkout\n" {
+	text, err := os.ReadFile(filepath.Join(dir, "out", "in.txt"))
+	if err != nil || string(text) != "hello from the checkout\n" {
 		t.Errorf("the artifact is %q, %v", text, err)
 	}
 	if run := r.run(name); slices.Contains(run.ResourceIDs, first) {
