@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/audit"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/app/spend"
 	"github.com/curfew-dev/curfew/internal/approval"
@@ -231,7 +232,11 @@ var GetCosts = declare(Operation[spend.CostsQuery, view.Costs]{
 		if err != nil {
 			return Reply[view.Costs]{}, err
 		}
-		return reply(spend.Costs(ctx, c.Request, q))
+		doc, err := spend.Costs(ctx, c.Request, q)
+		if err == nil {
+			err = audit.AddCostProgress(ctx, c.Request, &doc)
+		}
+		return reply(doc, err)
 	},
 })
 

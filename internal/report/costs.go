@@ -3,10 +3,12 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -75,6 +77,14 @@ func Costs(c view.Costs) layout.Sheet {
 	for _, name := range []string{"total", "used", "wasted", "unmeasured", "other", "unknown"} {
 		column(name, true)
 	}
+	progress := map[string]*view.SeenProgress{}
+	for i := range c.Progress {
+		progress[c.Progress[i].Resource] = &c.Progress[i].SeenProgress
+	}
+	resource := slices.Index(c.By, ledger.ByResource)
+	if len(progress) > 0 {
+		column(progressHead, true)
+	}
 	for i, r := range c.Rows {
 		if i == maxRows {
 			g.Title = fmt.Sprintf("the first %d of %d rows; -o csv has all", maxRows, len(c.Rows))
@@ -87,12 +97,17 @@ func Costs(c view.Costs) layout.Sheet {
 		for i, k := range r.Key {
 			row = append(row, c.By[i].Label(k))
 		}
-		g.Rows = append(g.Rows, append(row, costCells(r)...))
+		row = append(row, costCells(r)...)
+		if len(progress) > 0 {
+			row = append(row, sinceProgress(progress[r.Key[resource]]))
+		}
+		g.Rows = append(g.Rows, row)
 	}
-	if columns := len(g.Head) - len(costCells(t)); len(c.Rows) > 1 && columns > 0 {
-		row := make([]string, columns)
+	if keys := slices.Index(g.Head, "total"); len(c.Rows) > 1 && keys > 0 {
+		row := make([]string, keys, len(g.Head))
 		row[0] = "total"
-		g.Rows = append(g.Rows, append(row, costCells(t)...))
+		row = append(row, costCells(t)...)
+		g.Rows = append(g.Rows, row[:len(g.Head)])
 	}
 	if len(g.Rows) > 0 {
 		s.Tables = append(s.Tables, g)

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +25,10 @@ func Runs(doc view.Runs, now time.Time) layout.Sheet {
 		Head:  []string{"name", "state", "machine", "an hour", "cost", "lease ends", "saved", "owner"},
 		Right: []bool{false, false, false, true, true, false, false, false}, States: []bool{1: true},
 	}
+	progress := slices.ContainsFunc(doc.Runs, func(r view.Run) bool { return r.Progress != nil })
+	if progress {
+		g.Head, g.Right = slices.Insert(g.Head, 5, progressHead), slices.Insert(g.Right, 5, true)
+	}
 	sessions, jobs := 0, 0
 	var hourly money.Amount
 	for _, r := range doc.Runs {
@@ -39,11 +44,15 @@ func Runs(doc view.Runs, now time.Time) layout.Sheet {
 		if r.HourlyUSD == nil && r.Job != nil {
 			hour = "-" // no machine runs
 		}
-		g.Rows = append(g.Rows, []string{
+		row := []string{
 			r.Name, r.State, machineOf(r), hour, dollarsOf(r.CostUSD),
 			leaseOf(r, now), savedOf(r, now),
 			cmp.Or(r.Owner.User, r.Owner.Team, r.AskedBy),
-		})
+		}
+		if progress {
+			row = slices.Insert(row, 5, sinceProgress(r.Progress))
+		}
+		g.Rows = append(g.Rows, row)
 	}
 	var open []string
 	for _, n := range []struct {
@@ -79,6 +88,18 @@ func Runs(doc view.Runs, now time.Time) layout.Sheet {
 		}
 	}
 	return s
+}
+
+// progressHead heads the column of [sinceProgress].
+const progressHead = "since progress"
+
+// sinceProgress returns the money and the time since the last progress as of the newest audit, empty where
+// the machine was not at work.
+func sinceProgress(p *view.SeenProgress) string {
+	if p == nil {
+		return ""
+	}
+	return dollarsOf(p.SpentUSD) + " in " + plain.Duration(p.At.Sub(p.Since))
 }
 
 func machineOf(r view.Run) string {

@@ -14,6 +14,15 @@ const CostsSchema = "curfew.costs/v1"
 type Costs struct {
 	Schema string `json:"schema"`
 	*costs.Costs
+	// Progress is the last progress of the machines at work, where rows are of resources.
+	Progress []CostsProgress `json:"progress,omitempty"`
+}
+
+// CostsProgress is the last progress of the work of a machine.
+type CostsProgress struct {
+	// Resource is the value of the dimension resource.
+	Resource string `json:"resource"`
+	SeenProgress
 }
 
 // NewCosts makes the document of costs.

@@ -52,6 +52,8 @@ type Run struct {
 	Idle string `json:"idle"`
 	// Checkpoint is the newest confirmed snapshot of its work; null: there is none.
 	Checkpoint *RunCheckpoint `json:"checkpoint"`
+	// Progress is the last progress of its work as of the newest audit; absent where no audit saw it work.
+	Progress *SeenProgress `json:"progress,omitempty"`
 	// HourlyUSD is the cost per hour, CostUSD the cost so far; null where the machines are
 	// unpriced.
 	HourlyUSD *money.Rate   `json:"hourly_usd"`

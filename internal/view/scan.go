@@ -324,17 +324,11 @@ type Unjudged struct {
 	Why            string        `json:"why"`
 }
 
-// ScanProgress is the last progress of the work of a machine: a new highest step, or a
-// complete checkpoint.
+// ScanProgress is the last progress of the work of a machine.
 type ScanProgress struct {
 	Resource Resource `json:"resource"`
-	// Since is the time of the last progress, or of the start of the work where there was none.
-	Since time.Time `json:"since"`
-	// SpentUSD is the cost since then at the rate of the audit; null without a price.
-	SpentUSD money.Dollars `json:"spent_usd"`
-	// Reported reports whether the work ever reported steps or checkpoints.
-	Reported bool   `json:"reported"`
-	Because  string `json:"because"`
+	Progress
+	Because string `json:"because"`
 }
 
 // Runaway reports whether the machine has been busy for half a day and $100 without progress, the

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -552,20 +551,12 @@ func (m *meters) unpricedList() []Unpriced {
 func progress(a *round.Result) []ScanProgress {
 	out := []ScanProgress{}
 	for _, f := range a.Facts {
-		since, known := f.LastProgress()
-		purposes := []inventory.Purpose{inventory.Training, inventory.Evaluation, inventory.Experimentation}
-		if !known || f.Duty == nil || !slices.Contains(purposes, f.Resource.Purpose) ||
-			f.Duty.State != duty.Busy && f.Duty.State != duty.Stalled {
+		if f.Duty == nil {
 			continue
 		}
-		p := ScanProgress{
-			Resource: newResource(f.Resource), Since: since.UTC(), Reported: f.ReportsProgress(),
-			Because: valid(f.DescribeProgress()),
+		if p, ok := newProgress(f, f.Duty.State.String()); ok {
+			out = append(out, ScanProgress{newResource(f.Resource), p, valid(f.DescribeProgress())})
 		}
-		if spent, priced := f.SpentSinceProgress(); priced {
-			p.SpentUSD = money.Known(spent)
-		}
-		out = append(out, p)
 	}
 	slices.SortStableFunc(out, func(x, y ScanProgress) int {
 		return cmp.Or(cmp.Compare(y.SpentUSD.Or(0), x.SpentUSD.Or(0)), x.Since.Compare(y.Since),

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/audit"
 	"github.com/curfew-dev/curfew/internal/app/govern"
 	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
@@ -391,7 +392,8 @@ func (a *Jobs) describe(ctx context.Context, j job.Job) (view.Run, error) {
 			return view.Run{}, err
 		}
 	}
-	return view.NewJob(j, current, a.Now()), nil
+	r := view.NewJob(j, current, a.Now())
+	return r, audit.AddRunProgress(ctx, a.Store(), a.Sessions.Config.Tags, &r)
 }
 
 // Describe returns the document of a requested job with the gate's decision, nil if there was none.

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/app/audit"
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
@@ -219,12 +220,20 @@ func Stop(ctx context.Context, req *runtime.Request, cfg config.Config, s *store
 func (a *Sessions) List(ctx context.Context, all bool) (view.Runs, error) {
 	doc := view.Runs{Schema: view.RunsSchema, Runs: []view.Run{}}
 	list, err := a.store.Sessions().Sessions(ctx, session.Query{OpenOnly: !all})
-	for _, s := range list {
-		if s.Job == "" { // attempts are shown with their job
-			doc.Runs = append(doc.Runs, view.NewRun(s, a.now()))
-		}
+	if err != nil {
+		return doc, err
 	}
-	return doc, err
+	for _, s := range list {
+		if s.Job != "" {
+			continue // attempts are shown with their job
+		}
+		r := view.NewRun(s, a.now())
+		if err := audit.AddRunProgress(ctx, a.store, a.Config.Tags, &r); err != nil {
+			return doc, err
+		}
+		doc.Runs = append(doc.Runs, r)
+	}
+	return doc, nil
 }
 
 // Newest returns the open session of a name, else its newest, else the session with that id, else
@@ -296,8 +305,9 @@ func (a *Sessions) Status(ctx context.Context, name string) (view.Runs, error) {
 			}
 		}
 	}
+	err = audit.AddRunProgress(ctx, a.store, a.Config.Tags, &r)
 	doc.Runs = append(doc.Runs, r)
-	return doc, nil
+	return doc, err
 }
 
 // Log returns the events of a session.
