@@ -24,6 +24,9 @@ const (
 	maxCheckpointAge = time.Hour
 )
 
+// RuleBusy is the [Line.Rule] of an action that would end work.
+const RuleBusy = "busy"
+
 // rule is a reason to refuse actions, with the name used by Refusals and the documentation.
 type rule struct {
 	name string
@@ -55,7 +58,7 @@ var rules = []rule{
 	{"group-member", groupMember},
 	{"protected", protected},
 	{"no-grace", noGrace},
-	{"busy", busy},
+	{RuleBusy, busy},
 	{ruleUnsavedDisk, unsavedDiskRefusal},
 	{"gang", gangIncomplete},
 	{"unpriced", unpriced},

@@ -1,6 +1,6 @@
-// Package alert finds what costs money and concerns no single machine: budgets that will not last,
-// people, projects and teams that spend far more than usual, storage that grows ever faster, and
-// accounts that are no longer read. Each condition becomes a proposal to notify, so that the ladder
+// Package alert finds what costs money and is for a person to decide: budgets that will not last,
+// people, projects and teams that spend far more than usual, storage that grows ever faster, accounts
+// that are no longer read, and machines that policies would end if they were not at work. Each condition becomes a proposal to notify, so that the ladder
 // of package action tells people once, again each day and each time the dollars have doubled, and
 // when it is over.
 package alert
@@ -32,10 +32,11 @@ const (
 	SpendJump     = "spend-jump"
 	StorageGrowth = "storage-growth"
 	BlindAccount  = "blind-account"
+	RefusedAsBusy = "refused-as-busy"
 )
 
 // Sources are all of them.
-var Sources = []string{BudgetBurn, SpendJump, StorageGrowth, BlindAccount}
+var Sources = []string{BudgetBurn, SpendJump, StorageGrowth, BlindAccount, RefusedAsBusy}
 
 // The kinds of subjects.
 const (
@@ -45,12 +46,13 @@ const (
 	KindTeam    inventory.Kind = "team"
 	KindStorage inventory.Kind = "storage"
 	KindAccount inventory.Kind = "account"
+	KindMachine inventory.Kind = "machine"
 )
 
 // IsSubject reports whether alerts can be about a resource.
 func IsSubject(ref inventory.Ref) bool {
 	switch ref.Kind {
-	case KindBudget, KindPerson, KindProject, KindTeam, KindStorage, KindAccount:
+	case KindBudget, KindPerson, KindProject, KindTeam, KindStorage, KindAccount, KindMachine:
 		return ref.Cloud == Cloud && ref.Account == Account && ref.Region == region && ref.ID != ""
 	}
 	return false
@@ -66,6 +68,10 @@ type Facts struct {
 	// of what they store.
 	Spenders, Storage []Series
 	Reach             []Reach
+	// Refused are the machines that were at work when policies would have ended them, by the newest round
+	// of each account. Judged are the accounts whose newest round is recent and knows all.
+	Refused []Refused
+	Judged  []string
 }
 
 // Conditions are the results of Find.
@@ -74,6 +80,12 @@ type Conditions struct {
 	Proposals []action.Proposal
 	// Unknown holds the sources of which nothing can be told now, with the reason.
 	Unknown map[string]string
+	facts   Facts
+}
+
+// IsUnknown reports whether it is unknown if a condition of a source holds for a subject.
+func (c Conditions) IsUnknown(source string, subject inventory.Ref) bool {
+	return c.Unknown[source] != "" || source == RefusedAsBusy && c.facts.unjudged(subject)
 }
 
 // staleAfter is the age of the ledger's end from which on spend is unknown.
@@ -82,7 +94,7 @@ const staleAfter = 3 * time.Hour
 // Find returns the conditions that hold. What depends on the ledger is unknown while the ledger is
 // empty or ends more than three hours ago.
 func Find(f Facts) Conditions {
-	c := Conditions{Unknown: map[string]string{}}
+	c := Conditions{Unknown: map[string]string{}, facts: f}
 	if why := f.stale(); why != "" {
 		c.Unknown[BudgetBurn], c.Unknown[SpendJump], c.Unknown[StorageGrowth] = why, why, why
 	} else {
@@ -91,6 +103,7 @@ func Find(f Facts) Conditions {
 		c.Proposals = append(c.Proposals, f.growing()...)
 	}
 	c.Proposals = append(c.Proposals, f.blind()...)
+	c.Proposals = append(c.Proposals, f.refusedAsBusy()...)
 	return c
 }
 
@@ -106,9 +119,11 @@ func (f Facts) stale() string {
 
 // subject is the person, group, budget or account of an alert.
 type subject struct {
-	kind  inventory.Kind
-	id    string
-	owner inventory.Owner
+	kind inventory.Kind
+	id   string
+	// machine is the machine of the alert; nil for others.
+	machine *inventory.Resource
+	owner   inventory.Owner
 	// notify is a recipient: owner or team.
 	notify string
 	hourly inventory.Fact[money.Amount]
@@ -118,12 +133,15 @@ type subject struct {
 // again once it has doubled.
 func (f Facts) propose(source string, s subject, spent inventory.Fact[money.Amount],
 	why string) action.Proposal {
+	about := &inventory.Resource{
+		Cloud: Cloud, Account: Account, Region: region, Kind: s.kind, ID: s.id, Name: s.id,
+		Tags: map[string]string{}, Owner: s.owner,
+	}
+	if s.machine != nil {
+		about.Name, about.Type = s.machine.Name, s.machine.Type
+	}
 	return action.Proposal{
-		Source: source,
-		Resource: &inventory.Resource{
-			Cloud: Cloud, Account: Account, Region: region, Kind: s.kind, ID: s.id, Name: s.id,
-			Tags: map[string]string{}, Owner: s.owner,
-		},
+		Source: source, Resource: about,
 		Do: policy.Do{Verb: policy.Notify}, Mode: policy.Enforce, Notify: []string{s.notify},
 		Hourly: s.hourly, Spent: spent, Condition: usage.True, Because: why, Class: policy.ClassBudget,
 		ReadAt: f.Now,
@@ -145,6 +163,8 @@ func Next(ref inventory.Ref) string {
 		return "curfew costs --since 40d --by team,kind"
 	case KindAccount:
 		return "curfew doctor state"
+	case KindMachine:
+		return explain(ref.ID)
 	}
 	return fmt.Sprintf("curfew keep %s --for 24h --reason TEXT", ref)
 }

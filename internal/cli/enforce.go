@@ -38,8 +38,8 @@ type enforceFlags struct {
 	trace, at, decisions string
 	// seed varies the simulated account.
 	seed uint64
-	// alerted is true once one of the passes has looked for alerts.
-	alerted *bool
+	// refusals are those of the passes over each cloud.
+	refusals *act.Refusals
 }
 
 func (a *app) newEnforce() *cobra.Command {
@@ -62,10 +62,14 @@ enforce and --enforce is given; it never acts on unknown facts. See docs/safety.
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			named := c.Flags().Changed("cloud") || f.demo || f.iam.print
-			f.alerted = new(bool)
-			return a.eachCloud(&f.sourceFlags, "curfew enforce", named, func() error {
+			f.refusals = &act.Refusals{}
+			err := a.eachCloud(&f.sourceFlags, "curfew enforce", named, func() error {
 				return a.enforce(c.Context(), f)
 			})
+			if broken := act.LookForAlerts(c.Context(), a.req, f.refusals); err == nil {
+				err = broken
+			}
+			return err
 		},
 	}
 	fl := c.Flags()
@@ -143,7 +147,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 
 // options are the flags as the operation takes them.
 func (f enforceFlags) options() (act.EnforceOptions, error) {
-	o := act.EnforceOptions{Source: f.Source, Policies: f.policies, Enforce: f.enforce, Alerted: f.alerted}
+	o := act.EnforceOptions{Source: f.Source, Policies: f.policies, Enforce: f.enforce, Refusals: f.refusals}
 	if f.window != "" {
 		var err error
 		if o.Window, err = config.ParseDuration(f.window); err != nil || o.Window <= 0 {

@@ -54,6 +54,9 @@ func resourceOf(a *view.Alert) string {
 	if a.Resource == "" {
 		return layout.None
 	}
+	if a.Name == a.ResourceID {
+		return layout.Joined(" ", a.Type, a.Name)
+	}
 	return layout.Joined(" ", a.Type, a.Name, a.ResourceID)
 }
 

@@ -30,9 +30,8 @@ type EnforceOptions struct {
 	Window time.Duration
 	// Enforce lets passes warn and act. Without it nothing is sent and nothing changes.
 	Enforce bool
-	// Alerted is shared by passes over several clouds, because alerts are of all of them: the first pass
-	// that comes so far looks for alerts and sets it. Nil is a pass of its own.
-	Alerted *bool
+	// Refusals takes in the passes that were carried out, for [LookForAlerts] after the last one.
+	Refusals *Refusals
 	// Wire, when set, takes the place of [EnforceSetting]: a recorded account has wiring
 	// of its own.
 	Wire func(ctx context.Context, cfg config.Config, s *store.Store, o EnforceOptions,
@@ -80,10 +79,8 @@ func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions,
 	}
 	broken := err // what was done before it is shown all the same
 	err = show(pass, view.NewEnforce(pass, !o.Enforce))
-	if o.Enforce && o.Wire == nil && broken == nil && (o.Alerted == nil || !*o.Alerted) {
-		if broken = watchOnce(ctx, req, cfg, s); broken == nil && o.Alerted != nil {
-			*o.Alerted = true
-		}
+	if o.Enforce && o.Wire == nil && broken == nil && o.Refusals != nil {
+		o.Refusals.Add(pass)
 	}
 	if broken == nil {
 		broken = keepSmall(ctx, req, s, pass)

@@ -31,32 +31,48 @@ func AlertLadder(req *runtime.Request, cfg config.Config, s *store.Store) (*acti
 }
 
 // Watch finds the alerts that hold, and notifies people of those that are new, that have doubled or
-// lasted another day, and that are over.
-func Watch(ctx context.Context, cfg config.Config, s *store.Store, l *action.Ladder, now time.Time) (action.Report,
-	error) {
+// lasted another day, and that are over. Rounds are the newest ones of accounts.
+func Watch(ctx context.Context, cfg config.Config, s *store.Store, l *action.Ladder, rounds *Refusals,
+	now time.Time) (action.Report, error) {
 	facts, err := spend.AlertFacts(ctx, cfg, s, now)
 	if err != nil {
+		return action.Report{}, fmt.Errorf("find alerts: %w", err)
+	}
+	if facts.Refused, facts.Judged, err = rounds.facts(ctx, s, now); err != nil {
 		return action.Report{}, fmt.Errorf("find alerts: %w", err)
 	}
 	found := alert.Find(facts)
 	return l.Round(ctx, action.Scope{
 		Proposals: found.Proposals, Sources: alert.Sources,
-		Unknown: func(source string, _ inventory.Ref) bool { return found.Unknown[source] != "" },
+		Unknown: found.IsUnknown,
 	})
 }
 
-// watchOnce finds alerts once, at the time of the state.
-func watchOnce(ctx context.Context, req *runtime.Request, cfg config.Config, s *store.Store) error {
+// LookForAlerts finds alerts once, after passes, at the time of the state. It does nothing without a pass.
+func LookForAlerts(ctx context.Context, req *runtime.Request, passes *Refusals) error {
+	if passes.none() {
+		return nil
+	}
+	cfg, s, err := req.State(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if cfg, _, err = req.Governed(ctx, cfg, s); err != nil {
+		return err
+	}
 	l, err := AlertLadder(req, cfg, s)
 	if err != nil {
 		return err
 	}
 	now, err := req.StateTime(ctx, s)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = Watch(ctx, cfg, s, l, passes, now)
 	}
-	_, err = Watch(ctx, cfg, s, l, now)
-	return err
+	if err != nil {
+		return runtime.StateError(clouds.CloudError(err))
+	}
+	return nil
 }
 
 // notifyOnly is a cloud on which nothing is carried out, so that policies can only notify; its text

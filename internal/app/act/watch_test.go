@@ -91,7 +91,7 @@ func TestAlertsAreToldAndResolved(t *testing.T) {
 	watch := func(want ...string) {
 		t.Helper()
 		people = nil
-		if _, err := act.Watch(t.Context(), cfg, s, l, now); err != nil {
+		if _, err := act.Watch(t.Context(), cfg, s, l, &act.Refusals{}, now); err != nil {
 			t.Fatal(err)
 		}
 		if len(people) != len(want) {

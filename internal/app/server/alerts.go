@@ -47,7 +47,7 @@ func (a *alertRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	if err != nil {
 		return scheduler.Outcome{}, err
 	}
-	_, err = act.Watch(ctx, a.cfg, a.v.store, a.ladder, now)
+	_, err = act.Watch(ctx, a.cfg, a.v.store, a.ladder, &a.v.refusals, now)
 	a.v.mirrored(ctx)
 	return scheduler.Outcome{}, err // whom no channel reached is in `curfew doctor state`
 }

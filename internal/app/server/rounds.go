@@ -57,7 +57,7 @@ func (v *server) open(ctx context.Context, cfg config.Config, f clouds.Source, s
 	}
 	return &accountRounds{
 		engine: round.New(setting), store: v.store, profile: f.Profile, tags: cfg.Tags, pace: v.pace, begin: begin,
-		ended: v.mirrored,
+		ended: v.mirrored, refusals: &v.refusals,
 	}, nil
 }
 
@@ -139,6 +139,8 @@ type accountRounds struct {
 	begin func(context.Context) error
 	// ended, when set, is called after each round.
 	ended func(context.Context)
+	// refusals take in each round; nil where no one is alerted.
+	refusals *act.Refusals
 	// foldAt is the time of the next look for something to fold.
 	foldAt time.Time
 	// said are the results of the newest round, which are told once.
@@ -158,6 +160,9 @@ func (a *accountRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	}
 	if r == nil {
 		return scheduler.Outcome{}, clouds.CloudError(err)
+	}
+	if a.refusals != nil {
+		a.refusals.Add(r)
 	}
 	out, err2 := a.outcome(r)
 	if err != nil {

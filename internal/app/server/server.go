@@ -83,6 +83,7 @@ type server struct {
 	scheduler *scheduler.Scheduler
 	pace      *pace
 	fleets    *fleets.Watcher
+	refusals  act.Refusals
 	// certificate is the TLS certificate of the server; nil without TLS.
 	certificate *certificate
 
