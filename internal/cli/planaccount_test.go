@@ -335,7 +335,7 @@ func TestPlansFromAScan(t *testing.T) {
 		"plan rightsize --from bill":                    "expected scan or ledger",
 		"plan commit --from scan":                       "--from ledger",
 		"plan rightsize --from ledger --usage x.csv":    "not both",
-		"plan rightsize --from scan --usage x.csv":      "not both",
+		"plan rightsize --from scan --usage x.csv":      "x.csv",
 		"plan capacity --from scan --qps 5":             "not both",
 		"plan capacity --qps 5 --usage x.csv":           "--from scan",
 		"plan capacity --from scan --demo --headroom 2": "--headroom",

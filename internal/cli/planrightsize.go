@@ -31,7 +31,8 @@ func (a *app) newPlanRightsize() *cobra.Command {
 		Short: "Find the smallest machine type for the measured GPU use",
 		Long: `Reads recorded usage and reports how well GPUs are used, likely causes of low use, and
 the machine types that fit the measured memory and compute, with prices and drawbacks.
---from ledger has no samples: it reports how many machines worked at the same time.`,
+--from scan right-sizes the machines of an account, also by recorded usage. --from ledger
+has no samples: it reports how many machines worked at the same time.`,
 		Example: `  curfew plan rightsize --from scan --regions us-east-1
   curfew plan rightsize --from ledger --since 30d
   curfew plan rightsize --usage examples/data/gpus.csv.gz
@@ -51,8 +52,12 @@ the machine types that fit the measured memory and compute, with prices and draw
 			if f.from == "" {
 				return a.planRightsize(c.Context(), f)
 			}
-			if err = fromAccount("rightsize", f.from, f.usage != ""); err != nil {
+			if err = fromAccount("rightsize", f.from, f.from == "ledger" && f.usage != ""); err != nil {
 				return err
+			}
+			if f.usage != "" {
+				f.source.Usage, f.source.Columns, f.source.Step = []string{f.usage}, f.columns, f.step
+				f.source.Resource, f.source.TZ = f.resource, f.tz
 			}
 			if f.from == "ledger" {
 				return a.planLedger(c.Context(), "rightsize", rightsize.Schema, f.period, "", 1)
@@ -65,7 +70,8 @@ the machine types that fit the measured memory and compute, with prices and draw
 	f.source.addMetrics(fl)
 	fl.StringVar(&f.source.Profile, "profile", "", "AWS profile")
 	fl.StringVar(&f.from, "from", "",
-		"source instead of --usage: scan (measure the account) or ledger (machines that worked at the same time)")
+		"machines: scan (those of the account, measured there or by --usage) or ledger (those that worked at the "+
+			"same time)")
 	ops.AddFlags(c.Flags(), &f.period, map[string]string{"since": "30d"})
 	fl.StringVar(&f.usage, "usage", "", "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`, or - for a pipe")
 	fl.StringVar(&f.columns, "map", "", "names of the columns in the file: `resource=host,time=ts`")

@@ -161,7 +161,7 @@ every policy: true, false or unknown, part by part, with the deciding fact.`,
 		"charge budgets for the trace at every multiple of a `duration` (default: as enforce did in this state)")
 	a.outputs(c, reports...)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := f.check(); err != nil {
+		if err := f.checkAudit(); err != nil {
 			return err
 		}
 		return a.explain(c.Context(), args[0], f, l)
