@@ -52,9 +52,9 @@ func cpuUnderutilized(x *Index, s *Subject) *Draft {
 	d.Fix.Undo, d.Fix.Note = UndoFull, Sentence("it is stopped for the change", d.Fix.Note)
 	d.Evidence = append(d.Evidence, Fact(s, "fits", c.Machine.Type),
 		usage.Fact("usd_per_hour_after", c.Hourly.String(), c.Price.Source))
-	if len(c.Against) > 0 {
+	if len(c.Drawbacks) > 0 {
 		d.Confidence = Medium
-		d.Fix.Note = Sentence(d.Fix.Note, "against it: "+strings.Join(c.Against, ", "))
+		d.Fix.Note = Sentence(d.Fix.Note, "against it: "+strings.Join(c.Drawbacks, ", "))
 	}
 	if portable && graviton.Hourly < c.Hourly {
 		d.Fix.Note = Sentence(d.Fix.Note, "option: "+graviton.Machine.Type+" (Graviton) costs "+graviton.Hourly.Exact()+

@@ -51,8 +51,8 @@ type CPUCandidate struct {
 	Hourly  money.Amount
 	// Baseline is the share of its CPUs that a burstable machine sustains, 0 for others.
 	Baseline float64
-	// Against are reasons against it.
-	Against []string
+	// Drawbacks are reasons against it.
+	Drawbacks []string
 }
 
 // baselines are the shares of each vCPU that burstable machines sustain, by size; families of the
@@ -190,14 +190,14 @@ func (s *CPUSizing) consider(o offer) (CPUCandidate, bool) {
 		return c, false
 	case burstable:
 		c.Baseline = share
-		c.Against = append(c.Against, "burstable: it sustains "+plain.Share(share, 0)+" of its CPUs")
+		c.Drawbacks = append(c.Drawbacks, "burstable: it sustains "+plain.Share(share, 0)+" of its CPUs")
 	}
 	if s.m.hostCPUPeak > float64(to.VCPUs) {
-		c.Against = append(c.Against, fmt.Sprintf("peak CPU use of %s vCPUs exceeds its %d",
+		c.Drawbacks = append(c.Drawbacks, fmt.Sprintf("peak CPU use of %s vCPUs exceeds its %d",
 			plain.Number(s.m.hostCPUPeak, 0), to.VCPUs))
 	}
 	if to.NetworkMbps > 0 && from.NetworkMbps > to.NetworkMbps && !s.m.networkKnown {
-		c.Against = append(c.Against, fmt.Sprintf("network %s Gbit/s instead of %s; use of it is unmeasured",
+		c.Drawbacks = append(c.Drawbacks, fmt.Sprintf("network %s Gbit/s instead of %s; use of it is unmeasured",
 			plain.Number(float64(to.NetworkMbps)/1e3, 1), plain.Number(float64(from.NetworkMbps)/1e3, 1)))
 	}
 	return c, true
