@@ -118,8 +118,8 @@ const (
 	hindcasts, hindcastDraws = 20, 100
 	// minHindcasts is the fewest from which the range is widened.
 	minHindcasts = 4
-	// hindcastErrors is how many times the usual error of the medians of hindcasts the range reaches
-	// from its median: Student's t at the 95th percentile for five independent ones.
+	// hindcastErrors is the reach of the range from its median, in usual errors of the medians of
+	// hindcasts: Student's t at the 95th percentile for five independent ones.
 	hindcastErrors = 2.0
 	// maxErrorFactor bounds the factor of it.
 	maxErrorFactor = 8.0
