@@ -295,8 +295,8 @@ func (w *ways) commit(s *Step, r *commit.Report) error {
 		return fmt.Errorf("scale a saving to a month: %w", err)
 	}
 	if left := max(0, w.compute); total > left {
-		w.account.CoverageNotes = append(w.account.CoverageNotes, "the hours of the ledger would save "+total.Dollars()+
-			" by commitments, more than compute costs after the other steps: the plan counts what it costs")
+		w.account.CoverageNotes = append(w.account.CoverageNotes, "the hours of the ledger would save "+
+			total.Dollars()+" by commitments, more than compute costs after the other steps: the plan counts what it costs")
 		total = left
 	}
 	var weights []int64

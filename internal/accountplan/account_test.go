@@ -96,7 +96,8 @@ func TestAccountPlanEqualsHours(t *testing.T) {
 			in.Resources = append(in.Resources, r)
 			in.Findings = append(in.Findings, m.findings(r)...)
 			for h, idle := range m.idle {
-				worked = append(worked, stretch{r.ID, r.Type, map[bool]string{true: "idle", false: "busy"}[idle], h, 3600})
+				state := map[bool]string{true: "idle", false: "busy"}[idle]
+				worked = append(worked, stretch{r.ID, r.Type, state, h, 3600})
 			}
 		}
 		total(&in, machines)

@@ -57,8 +57,8 @@ func cpuUnderutilized(x *Index, s *Subject) *Draft {
 		d.Fix.Note = Sentence(d.Fix.Note, "against it: "+strings.Join(c.Drawbacks, ", "))
 	}
 	if portable && graviton.Hourly < c.Hourly {
-		d.Fix.Note = Sentence(d.Fix.Note, "option: "+graviton.Machine.Type+" (Graviton) costs "+graviton.Hourly.Exact()+
-			" an hour in place of "+c.Hourly.Exact()+"; the work: "+gravitonWork)
+		d.Fix.Note = Sentence(d.Fix.Note, "option: "+graviton.Machine.Type+" (Graviton) costs "+
+			graviton.Hourly.Exact()+" an hour in place of "+c.Hourly.Exact()+"; the work: "+gravitonWork)
 	}
 	losesLocalDisks(&d.Fix, s.Size)
 	if !priced {

@@ -38,7 +38,8 @@ func TestCPUMachinesAreRightsized(t *testing.T) {
 		"well used":   {func(f *fixture) { f.host(f.running("i-1", "m6i.4xlarge"), 80, 20) }, "", nil},
 		"right sized": {func(f *fixture) { f.host(f.running("i-1", "t4g.nano"), 4, 20) }, "", nil},
 		"at rest": {
-			func(f *fixture) { f.is(f.host(f.running("i-1", "m6i.4xlarge"), 0.5, 20), duty.Idle) }, "instance-idle", nil,
+			func(f *fixture) { f.is(f.host(f.running("i-1", "m6i.4xlarge"), 0.5, 20), duty.Idle) }, "instance-idle",
+			nil,
 		},
 		"unknown": {
 			func(f *fixture) { f.is(f.host(f.running("i-1", "m6i.4xlarge"), 20, 20), duty.Unknown) }, "", nil,
