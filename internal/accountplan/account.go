@@ -9,6 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -76,7 +77,8 @@ type Item struct {
 	PerhapsUSD money.Amount  `json:"perhaps_monthly_usd"`
 	Risk       string        `json:"risk"`
 	PersonDays float64       `json:"person_days"`
-	Command    string        `json:"command"`
+	// Command shows and carries out the change; empty for a finding that is not kept.
+	Command string `json:"command"`
 }
 
 // Party is the amounts of a team.
@@ -101,8 +103,12 @@ type AccountInput struct {
 	Findings  []finding.Finding
 	// Totals are those of the audit: what runs now, by team.
 	Totals round.Totals
-	// Commitments is the plan on the hours that the findings leave, nil without hours.
-	Commitments *commit.Report
+	// Kept reports that the findings are stored, so that curfew fix knows their ids.
+	Kept bool
+	// Commitments is the plan on the hours that the findings leave, nil without hours, and
+	// CommitCommand the command that shows it.
+	Commitments   *commit.Report
+	CommitCommand string
 	// Notes are what the hours leave out.
 	Notes []string
 }
@@ -118,6 +124,18 @@ var stepOrder = []struct {
 	{"spot", []finding.Step{finding.StepSpot}},
 	{"right-size and share", []finding.Step{finding.StepRightsize, finding.StepModel}},
 	{"commitments", []finding.Step{finding.StepCommit}},
+}
+
+// computeCategories are the categories of an audit that hold compute and unused commitments.
+var computeCategories = []string{round.CategoryIdle, round.CategoryActive, round.CategoryUnknown}
+
+// stepOf returns the step of a finding. Machines of an old generation are resized before commitments
+// to what remains are bought.
+func stepOf(f *finding.Finding) finding.Step {
+	if f.Step == finding.StepCommit && f.Fix.Change.Verb == change.ChangeType {
+		return finding.StepRightsize
+	}
+	return f.Step
 }
 
 // daysOf is the work of one change in person-days: our assumptions, as far as no tracker says more.
@@ -147,7 +165,10 @@ func NewAccount(in AccountInput) (Account, error) {
 				"spot or a move",
 		}}
 	w := ways{account: &a, before: map[string]money.Amount{}, saved: map[string]money.Amount{},
-		owner: map[inventory.Ref]string{}}
+		owner: map[inventory.Ref]string{}, kept: in.Kept, commitCommand: in.CommitCommand}
+	for _, category := range computeCategories {
+		w.compute += in.Totals.ByCategory[category]
+	}
 	for _, r := range in.Resources {
 		w.owner[r.Ref()] = r.Owner.Team
 	}
@@ -158,7 +179,7 @@ func NewAccount(in AccountInput) (Account, error) {
 	for i, order := range stepOrder {
 		s := Step{Number: i + 1, Name: order.name, Items: []Item{}, Risk: string(finding.None)}
 		for _, f := range in.Findings {
-			if !slices.Contains(order.steps, f.Step) {
+			if !slices.Contains(order.steps, stepOf(&f)) {
 				continue
 			}
 			if err := w.find(&s, &f); err != nil {
@@ -193,6 +214,9 @@ type ways struct {
 	before, saved map[string]money.Amount // by team
 	owner         map[inventory.Ref]string
 	risks         map[string]*Risk
+	compute       money.Amount // that the findings so far leave
+	kept          bool
+	commitCommand string
 }
 
 // find adds a finding to a step.
@@ -200,7 +224,10 @@ func (w *ways) find(s *Step, f *finding.Finding) error {
 	it := Item{
 		Finding: f.ID, Rule: f.Rule, Resource: cmp.Or(f.Resource.Name, f.Resource.ID), Type: f.Resource.Type,
 		Region: f.Resource.Region, Team: f.Resource.Owner.Team, Because: f.Because, Risk: string(f.Fix.Risk),
-		PersonDays: daysOf(f.Fix.Change.Verb), Command: "curfew fix " + f.ID,
+		PersonDays: daysOf(f.Fix.Change.Verb),
+	}
+	if w.kept {
+		it.Command = "curfew fix " + f.ID
 	}
 	switch {
 	case f.Savings.Known && f.Savings.Amount > 0:
@@ -210,6 +237,9 @@ func (w *ways) find(s *Step, f *finding.Finding) error {
 			part := min(c.Savings, left)
 			w.saved[w.owner[c.Resource]] += part
 			left -= part
+			if c.Category == ledger.Compute || c.Category == ledger.Committed {
+				w.compute -= part
+			}
 		}
 		w.saved[it.Team] += left
 	case f.Savings.Bounded && f.Savings.UpperBound > 0:
@@ -256,20 +286,28 @@ func riskier(a, b string) string {
 	return a
 }
 
-// commit adds the advised commitments, at most what is left of the bill. Together they save what
-// the replay of the remaining hours says, which is divided among them by what each covers.
+// commit adds the advised commitments, at most what is left of compute: hours of machines that run
+// no more save nothing of the bill of now. Together they save what the replay of the remaining hours
+// says, which is divided among them by what each covers.
 func (w *ways) commit(s *Step, r *commit.Report) error {
 	total, err := r.YearlyUSD.Mul(1, 12)
 	if err != nil {
 		return fmt.Errorf("scale a saving to a month: %w", err)
 	}
-	total = min(total, w.account.AfterUSD-s.SavingUSD)
+	if left := max(0, w.compute); total > left {
+		w.account.CoverageNotes = append(w.account.CoverageNotes, "the hours of the ledger would save "+
+			total.Dollars()+" by commitments, more than compute costs after the other steps: the plan counts what it costs")
+		total = left
+	}
 	var weights []int64
 	var advised []commit.Commitment
 	for _, c := range r.Commitments {
 		if c.Advised && c.YearlyUSD > 0 {
 			advised, weights = append(advised, c), append(weights, int64(c.YearlyUSD))
 		}
+	}
+	if len(advised) == 0 && len(r.Commitments) > 0 {
+		w.account.CoverageNotes = append(w.account.CoverageNotes, "no commitment is advised: "+r.Commitments[0].Why)
 	}
 	if len(advised) == 0 || total <= 0 {
 		return nil
@@ -286,7 +324,7 @@ func (w *ways) commit(s *Step, r *commit.Report) error {
 		if err := w.add(s, Item{
 			Rule: "commitment", Resource: c.Key, Because: fmt.Sprintf("%s for %d months", amount, c.TermMonths),
 			SavingUSD: money.Known(parts[i]), Risk: string(finding.Medium), PersonDays: daysOf(change.UseCommitment),
-			Command: "curfew plan commit --from ledger",
+			Command: w.commitCommand,
 		}); err != nil {
 			return err
 		}

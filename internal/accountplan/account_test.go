@@ -1,7 +1,10 @@
 package accountplan
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,131 +13,224 @@ import (
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
+	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// hourly is a machine of the brute-force evaluation: cents an hour, and the shares of them that are
-// left after spot and after a smaller type, in percent; 0 is no such change.
+// hourly is a machine of the brute-force evaluation: mills an hour, the share of them that is left
+// after spot in percent, and mills of the smaller type; 0 is no such change.
 type hourly struct {
-	cents, spot, smaller int64
+	mills, spot, smaller int64
 	ends                 bool
+	idle                 [accountHours]bool
 }
 
-// after is what an hour of the machine costs after the first steps: nothing where it ends, else the
-// spot share of what it costs, and of that the share of the smaller type. Hundredths of a cent.
-func (m hourly) after(step int) int64 {
-	left := m.cents * 10_000
+// mill is a tenth of a cent: prices of the book are whole ones.
+const mill = money.Cent / 10
+
+// accountHours is the length of the ledger of a brute-force evaluation, in hours.
+const accountHours = 240
+
+// after is what an hour of the machine costs after the first steps: nothing where it ends, else its
+// type's price, and of that the spot share. Hundredths of a mill.
+func (m *hourly) after(step int) int64 {
 	if m.ends && step >= 1 {
 		return 0
 	}
-	if m.spot > 0 && step >= 4 {
-		left = left * m.spot / 100
-	}
+	left := m.mills
 	if m.smaller > 0 && step >= 5 {
-		left = left * m.smaller / 100
+		left = m.smaller
 	}
-	return left / 100
+	if m.spot > 0 && step >= 4 {
+		return left * m.spot
+	}
+	return left * 100
 }
 
-// TestAccountPlanEqualsHours evaluates small accounts hour by hour, with every number of reserved
-// machines for what remains on demand, and compares each step of the plan with it.
+// committable returns the type that the machine has on demand after the steps, "" for none.
+func (m *hourly) committable() string {
+	switch {
+	case m.ends || m.spot > 0:
+		return ""
+	case m.smaller > 0:
+		return "g5.xlarge"
+	}
+	return "g5.12xlarge"
+}
+
+// TestAccountPlanEqualsHours evaluates small accounts hour by hour: what each machine costs after
+// each step, and every number of reserved machines of each type in the hours in which the machines
+// that are left worked. Each step of the plan equals it.
 func TestAccountPlanEqualsHours(t *testing.T) {
-	const hours = 1460
-	start := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	book, err := price.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mills := map[string]int64{} // an hour, by type, as the ledger of the test and the book charge it
+	for _, machineType := range []string{"g5.12xlarge", "g5.xlarge"} {
+		p, err := book.OnDemand(machineType, "us-east-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		hour, err := p.Hourly()
+		if err != nil {
+			t.Fatal(err)
+		}
+		mills[machineType] = int64(hour / mill)
+	}
 	rapid.Check(t, func(rt *rapid.T) {
-		var in AccountInput
+		in := AccountInput{Kept: true, CommitCommand: "curfew plan commit --from ledger"}
 		var machines []hourly
-		var use []commit.Usage
+		var worked stretches
 		reserved := int64(rapid.IntRange(30, 95).Draw(rt, "reserved")) // percent of on demand
-		cents := int64(rapid.IntRange(50, 900).Draw(rt, "cents"))
-		staying := 0
 		for i := range rapid.IntRange(1, 5).Draw(rt, "machines") {
-			m := hourly{cents: cents, ends: rapid.IntRange(0, 3).Draw(rt, "ends") == 0}
-			if !m.ends && rapid.Bool().Draw(rt, "to spot") {
-				m.spot = int64(rapid.IntRange(10, 90).Draw(rt, "spot"))
-			}
-			if !m.ends && rapid.IntRange(0, 2).Draw(rt, "smaller") == 0 {
-				m.smaller = int64(rapid.IntRange(10, 90).Draw(rt, "share"))
-			}
-			if !m.ends && m.spot == 0 && m.smaller == 0 {
-				staying++
-			}
+			m := drawMachine(rt, mills)
 			machines = append(machines, m)
 			r := &inventory.Resource{
-				Cloud: "aws", Kind: inventory.KindInstance, ID: fmt.Sprint("i-", i),
-				Region: "us-east-1", Type: "g5.xlarge",
-				Owner: inventory.Owner{Team: fmt.Sprint("team-", i%2)},
+				Cloud: "aws", Account: "1", Kind: inventory.KindInstance, ID: fmt.Sprint("i-", i),
+				Region: "us-east-1", Type: "g5.12xlarge", Owner: inventory.Owner{Team: fmt.Sprint("team-", i%2)},
 			}
 			in.Resources = append(in.Resources, r)
 			in.Findings = append(in.Findings, m.findings(r)...)
-		}
-		for h := range hours {
-			use = append(use, commit.Usage{
-				Hour: start.Add(time.Duration(h) * time.Hour), Key: "g5.xlarge/us-east-1",
-				Quantity: commit.Quantity(len(machines)) * commit.Machine,
-				Leaving:  commit.Quantity(len(machines)-staying) * commit.Machine,
-				OnDemand: money.Amount(cents) * money.Cent,
-			})
-		}
-		for team := range 2 {
-			var cost money.Amount
-			for i, m := range machines {
-				if i%2 == team {
-					cost += month(m.after(0))
-				}
+			for h, idle := range m.idle {
+				state := map[bool]string{true: "idle", false: "busy"}[idle]
+				worked = append(worked, stretch{r.ID, r.Type, state, h, 3600})
 			}
-			in.Totals.Now.Running += cost
-			in.Totals.ByOwner = append(in.Totals.ByOwner, round.OwnerTotal{
-				Team: fmt.Sprint("team-", team), Now: round.RunRate{Running: cost},
-			})
 		}
-		plan, err := commit.Plan(use, []commit.Offer{{
-			Key: "g5.xlarge/us-east-1", Kind: commit.Reserved, TermMonths: 12, Payment: commit.NoUpfront,
-			Hourly: money.Amount(cents*reserved) * money.Cent / 100,
-		}}, nil, commit.Options{})
-		if err != nil {
-			rt.Fatal(err)
-		}
-		in.Commitments = &plan
+		total(&in, machines)
+		in.Commitments = planHours(rt, worked, in.Findings, book, mills, reserved)
 		a, err := NewAccount(in)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		// The machines that stay run in every hour: the best number of reserved ones is tried out.
-		best := int64(1 << 62)
-		for n := range staying + 1 {
-			best = min(best, int64(n)*cents*reserved+int64(staying-n)*cents*100)
+		saved := money.Amount(0)
+		for machineType, cost := range mills {
+			saved += bestReserved(machines, machineType, cost, reserved)
 		}
 		want := money.Amount(0)
 		for step := 1; step <= len(a.Steps); step++ {
 			sum := int64(0)
-			for _, m := range machines {
-				sum += m.after(step)
+			for i := range machines {
+				sum += machines[i].after(step)
 			}
 			if want = month(sum); step == 6 {
-				want -= month(int64(staying)*cents*100 - best)
+				want -= saved
 			}
-			if diff := a.Steps[step-1].AfterUSD - want; max(diff, -diff) > 10*money.Cent {
-				rt.Fatalf("after step %d: %s, hour by hour %s\n%+v", step, a.Steps[step-1].AfterUSD, want, machines)
+			if diff := a.Steps[step-1].AfterUSD - want; max(diff, -diff) > money.Cent*10 {
+				rt.Fatalf("after step %d: %s, hour by hour %s: %q", step, a.Steps[step-1].AfterUSD, want, a.CoverageNotes)
 			}
 		}
 		checkSums(rt, a)
 	})
 }
 
-// month is 730 hours of hundredths of a cent.
-func month(hundredths int64) money.Amount { return money.Amount(hundredths) * money.Cent / 100 * 730 }
+// drawMachine draws a machine that works for a part of each day that a commitment is advised for, and
+// what an audit finds.
+func drawMachine(t *rapid.T, mills map[string]int64) hourly {
+	m := hourly{mills: mills["g5.12xlarge"], ends: rapid.IntRange(0, 3).Draw(t, "ends") == 0}
+	if !m.ends && rapid.IntRange(0, 2).Draw(t, "to spot") == 0 {
+		m.spot = int64(rapid.IntRange(10, 90).Draw(t, "spot"))
+	}
+	if !m.ends && rapid.IntRange(0, 2).Draw(t, "smaller") == 0 {
+		m.smaller = mills["g5.xlarge"]
+	}
+	worked := rapid.IntRange(16, 24).Draw(t, "hours a day")
+	for h := range m.idle {
+		m.idle[h] = h%24 >= worked
+	}
+	return m
+}
+
+// total sets what runs now, by team and category.
+func total(in *AccountInput, machines []hourly) {
+	for team := range 2 {
+		var cost money.Amount
+		for i := range machines {
+			if i%2 == team {
+				cost += month(machines[i].after(0))
+			}
+		}
+		in.Totals.Now.Running += cost
+		in.Totals.ByOwner = append(in.Totals.ByOwner, round.OwnerTotal{
+			Team: fmt.Sprint("team-", team), Now: round.RunRate{Running: cost},
+		})
+	}
+	in.Totals.ByCategory = map[string]money.Amount{round.CategoryActive: in.Totals.Now.Running}
+}
+
+// planHours plans commitments on the hours that the ledger has of the machines without what the
+// findings change.
+func planHours(t *rapid.T, worked stretches, found []finding.Finding, book *price.Book, mills map[string]int64,
+	reserved int64) *commit.Report {
+	until := since.Add(accountHours * time.Hour)
+	use, _, err := Hours(t.Context(), priced{worked, mills}, since, until, NewLeaving(FixesOf(found)), book)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var offers []commit.Offer
+	for _, machineType := range slices.Sorted(maps.Keys(mills)) {
+		offers = append(offers, commit.Offer{
+			Key: machineType + "/us-east-1", Kind: commit.Reserved, TermMonths: 12, Payment: commit.NoUpfront,
+			Hourly: money.Amount(mills[machineType]*reserved) * mill / 100, OneSize: true,
+		})
+	}
+	plan, err := commit.Plan(use, offers, nil, commit.Options{MinHours: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &plan
+}
+
+// priced is a ledger whose machines cost mills an hour.
+type priced struct {
+	stretches
+	mills map[string]int64
+}
+
+func (p priced) Sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, error) {
+	all, err := p.stretches.Sums(ctx, q)
+	for i, s := range all {
+		all[i].Sums.Amount = money.Amount(p.mills[s.Key[0]]*s.Sums.Seconds) * mill / 3600
+	}
+	return all, err
+}
+
+// bestReserved tries every number of reserved machines of a type in the hours in which machines that
+// stay on demand worked, and returns the most that one saves in a month.
+func bestReserved(machines []hourly, machineType string, mills, reserved int64) money.Amount {
+	best := int64(0)
+	for n := 1; n <= len(machines); n++ {
+		saves := int64(0)
+		for h := range accountHours {
+			working := 0
+			for i := range machines {
+				if machines[i].committable() == machineType && !machines[i].idle[h] {
+					working++
+				}
+			}
+			saves += int64(min(n, working))*mills*100 - int64(n)*mills*reserved
+		}
+		best = max(best, saves)
+	}
+	return money.Amount(best) * mill / 100 * 730 / accountHours
+}
+
+// month is 730 hours of hundredths of a mill.
+func month(hundredths int64) money.Amount { return money.Amount(hundredths) * mill / 100 * 730 }
 
 // findings are what an audit finds at a machine, with claims on what the findings before left.
-func (m hourly) findings(r *inventory.Resource) []finding.Finding {
+func (m *hourly) findings(r *inventory.Resource) []finding.Finding {
 	make := func(step finding.Step, verb change.Verb, risk finding.Level, saving money.Amount) finding.Finding {
 		return finding.Finding{
 			ID: fmt.Sprint(r.ID, step), Rule: string(verb), Step: step, Resource: r,
 			Savings: finding.Saving{Known: true, Amount: saving},
-			Fix:     finding.Fix{Change: change.Change{Verb: verb}, Risk: risk},
-			Claims:  []finding.Claim{{Resource: r.Ref(), Savings: saving}},
+			Fix: finding.Fix{Change: change.Change{Verb: verb, Arguments: change.Arguments{
+				Type: map[change.Verb]string{change.ChangeType: "g5.xlarge"}[verb],
+			}}, Risk: risk},
+			Claims: []finding.Claim{{Resource: r.Ref(), Category: ledger.Compute, Savings: saving}},
 		}
 	}
 	var out []finding.Finding

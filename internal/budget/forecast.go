@@ -37,10 +37,10 @@ var ErrNoForecast = errors.New("no forecast")
 // A bootstrap simulates a thousand futures. A third of them resample the past days, so that few days
 // give a wide range, and draw the remaining days from the resampled ones of the same weekday if there
 // are four weeks of them: spend that returns to its mean. The others, from three weeks on, begin
-// at the level of the last week, change it from week to week by ratios between past weeks, and
-// divide each week by the days of a past one: spend that drifts. Charges of once a month (support,
-// reserved fees, tax) are taken off the past and fall due on their day. The range is widened by what
-// it would have missed in the past. Low, Median and High are the
+// at the level of the last week, keep the growth of a run of past weeks, vary it by ratios between
+// past weeks, and divide each week by the days of a past one: spend that drifts and grows. Charges of
+// once a month (support, reserved fees, tax) are taken off the past and fall due on their day. The
+// range is widened by what it would have missed in the past, on each side. Low, Median and High are the
 // 5th, 50th and 95th percentiles: the range is meant to hold nine of ten outcomes. Days are UTC.
 // Source: Efron & Tibshirani, An Introduction to the Bootstrap, 1993, chapters 6 and 8. Equal
 // histories give equal forecasts.
@@ -79,14 +79,15 @@ func forecast(used money.Amount, past []money.Amount, through, to time.Time) (Fo
 		return Forecast{}, fmt.Errorf("forecast: %w", err)
 	}
 	spans := daysOf(through, to)
-	margin := hindcast(past, len(spans))
+	missed := hindcast(past, len(spans))
 	past = past[max(0, len(past)-historyDays):]
 	low, median, high, err := simulate(used, past, spans, bootstrapDraws)
 	if err != nil {
 		return Forecast{}, fmt.Errorf("%w: %w", ErrNoForecast, err)
 	}
+	low, high = missed.widen(low, median-used, high, used)
 	return Forecast{
-		Low: max(used, low-margin), Median: median, High: high + margin, Days: len(past),
+		Low: max(used, low), Median: median, High: high, Days: len(past),
 		Weekdays: len(past) >= weekdayHistoryDays, MonthlyUSD: due,
 	}, nil
 }
@@ -117,24 +118,51 @@ const (
 	hindcasts, hindcastDraws = 20, 100
 	// minHindcasts is the fewest from which the range is widened.
 	minHindcasts = 4
+	// hindcastErrors is the reach of the range from its median, in usual errors of the medians of
+	// hindcasts: Student's t at the 95th percentile for five independent ones.
+	hindcastErrors = 2.0
+	// maxErrorFactor bounds the factor of it.
+	maxErrorFactor = 8.0
 )
 
+// misses are the results of forecasts of days that are past. The zero value widens nothing.
+type misses struct {
+	// below and above are the most dollars by which one was outside of its range.
+	below, above money.Amount
+	// factor is the ratio between outcome and median, over 1, that the range has to reach; 0 is unknown.
+	factor float64
+}
+
+// widen returns the ends of a range with the misses of the past. Ahead is the median without what is
+// used already.
+func (m misses) widen(low, ahead, high, used money.Amount) (money.Amount, money.Amount) {
+	low, high = low-m.below, high+m.above
+	if m.factor > 1 {
+		low = min(low, used+money.Amount(float64(ahead)/m.factor))
+		if top := float64(ahead) * m.factor; top < math.MaxInt64/4 {
+			high = max(high, used+money.Amount(top))
+		}
+	}
+	return low, high
+}
+
 // hindcast forecasts as many days from earlier days of the past, and returns by how much the range
-// has to be wider on both sides to hold all of their outcomes, in the dollars of today's level; 0
-// where it holds them or the past is too short. Overlapping hindcasts are few independent ones, so
-// that holding nine of ten of them holds fewer later. Source: Romano, Patterson & Candès,
-// Conformalized Quantile Regression, 2019.
-func hindcast(past []money.Amount, days int) money.Amount {
+// has to be wider on each side to hold all of their outcomes, in the dollars of today's level, and the
+// usual error of their medians: overlapping hindcasts are few independent ones, so that holding all of
+// them holds fewer than nine of ten later. It returns nothing where the past is too short. Source:
+// Romano, Patterson & Candès, Conformalized Quantile Regression, 2019.
+func hindcast(past []money.Amount, days int) misses {
 	spans := make([]time.Duration, days)
 	for i := range spans {
 		spans[i] = day
 	}
 	first, last := weekdayHistoryDays, len(past)-days
 	step := max(1, (last-first)/hindcasts)
-	var misses []float64 // shares of the level
+	var under, over []float64 // shares of the level
+	squares := 0.0            // of the logarithms of outcome by median
 	for at := last; at >= first; at -= step {
 		before := past[max(0, at-historyDays):at]
-		low, _, high, err := simulate(0, before, spans, hindcastDraws)
+		low, median, high, err := simulate(0, before, spans, hindcastDraws)
 		level := levelOf(before)
 		if err != nil || level <= 0 {
 			continue
@@ -143,17 +171,22 @@ func hindcast(past []money.Amount, days int) money.Amount {
 		for _, v := range past[at : at+days] {
 			truth += float64(v)
 		}
-		misses = append(misses, max(float64(low)-truth, truth-float64(high))/level)
+		under, over = append(under, (float64(low)-truth)/level), append(over, (truth-float64(high))/level)
+		if truth > 0 && median > 0 {
+			squares += math.Pow(math.Log(truth/float64(median)), 2)
+		}
 	}
-	if len(misses) < minHindcasts {
+	if len(under) < minHindcasts {
+		return misses{}
+	}
+	margin := func(missed []float64) money.Amount {
+		if m := slices.Max(missed) * levelOf(past); m > 0 && m < math.MaxInt64/4 {
+			return money.Amount(m)
+		}
 		return 0
 	}
-	slices.Sort(misses)
-	miss := misses[len(misses)-1]
-	if margin := miss * levelOf(past); margin > 0 && margin < math.MaxInt64/4 {
-		return money.Amount(margin)
-	}
-	return 0
+	usual := math.Sqrt(squares / float64(len(under)))
+	return misses{margin(under), margin(over), min(maxErrorFactor, math.Exp(hindcastErrors*usual))}
 }
 
 // levelOf is the spend of the last week of some days.

@@ -58,7 +58,9 @@ const (
 	maxDrift = 8.0
 )
 
-// weekModel carries the level of the last week on by the changes between past weeks.
+// weekModel carries the level of the last week on by the growth of past weeks. Each future takes the
+// mean growth of one run of weeks and keeps it, because growth persists: drawn week by week it averages
+// away.
 type weekModel struct {
 	last   float64     // dollars of the last week in nano-dollars
 	shapes [][]float64 // shares of the days of past weeks
@@ -105,16 +107,28 @@ func (m *weekModel) draw(random *rand.Rand, n int) []money.Amount {
 	for i := range again {
 		again[i] = m.ratios[random.IntN(len(m.ratios))]
 	}
+	first := random.IntN(len(m.ratios))
+	run := m.ratios[first:][:1+random.IntN(len(m.ratios)-first)]
+	growth := math.Exp(meanLog(run) - meanLog(m.ratios))
 	level := m.last
 	var shape []float64
 	for d := range out {
 		if d%7 == 0 {
-			level = min(maxDrift*m.last, max(m.last/maxDrift, level*again[random.IntN(len(again))]))
+			level = min(maxDrift*m.last, max(m.last/maxDrift, level*growth*again[random.IntN(len(again))]))
 			shape = m.shapes[random.IntN(len(m.shapes))]
 		}
 		out[d] = money.Amount(min(math.Round(level*shape[d%7]), math.MaxInt64/4))
 	}
 	return out
+}
+
+// meanLog returns the mean of the logarithms of ratios.
+func meanLog(ratios []float64) float64 {
+	sum := 0.0
+	for _, r := range ratios {
+		sum += math.Log(r)
+	}
+	return sum / float64(len(ratios))
 }
 
 const (

@@ -69,6 +69,9 @@ func TestForecastHoldsReplayedTruth(t *testing.T) {
 			}
 			return v
 		}, 0},
+		{"growth that begins and ends", 1.3, func(r *rand.Rand, level float64, at time.Time) float64 {
+			return level * growing(at) * (0.9 + 0.2*r.Float64())
+		}, 0.02},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(3, 9))
@@ -84,6 +87,16 @@ func TestForecastHoldsReplayedTruth(t *testing.T) {
 			}
 		})
 	}
+}
+
+// growing is the level of a team whose projects double its use within a month each.
+func growing(at time.Time) float64 {
+	level := 1.0
+	for _, begin := range []int{40, 130, 220, 330, 420} {
+		day := float64(at.Sub(time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC))/(24*time.Hour)) - float64(begin)
+		level *= math.Pow(2, min(1, max(0, day/30)))
+	}
+	return level
 }
 
 // TestForecastFindsMonthlyCharges: a support fee on the first of the month is due again, and a day of
@@ -122,7 +135,7 @@ func TestForecastFindsMonthlyCharges(t *testing.T) {
 }
 
 // TestForecastHoldsRecordedUse replays the GPU-hours of each day of a recorded cluster, which grows
-// twentyfold over the record, at a dollar each.
+// twentyfold over the record, at a dollar each. The models were chosen on generated series, without it.
 func TestForecastHoldsRecordedUse(t *testing.T) {
 	file, err := os.Open(data.Path(t, "alibaba-openb-2023/pods.csv.gz"))
 	if err != nil {
@@ -170,7 +183,7 @@ func TestForecastHoldsRecordedUse(t *testing.T) {
 		dollars = append(dollars, money.Amount(v*float64(money.USD)))
 	}
 	held, all, width := replayed(t, dollars, time.Date(2023, 3, 1, 0, 0, 0, 0, time.UTC), 2)
-	if held*10 < all*8 {
+	if held*10 < all*9 || width > 2 {
 		t.Errorf("the range holds %d of %d, %.2f wide", held, all, width)
 	}
 	t.Logf("the range holds %d of %d, %.2f wide", held, all, width)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,10 +16,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ops"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // fromAccount checks --from of planners that read an account.
@@ -34,12 +37,6 @@ func fromAccount(command, from string, file bool) error {
 
 // scanned reads and judges the machines of an account as scan does, and keeps nothing.
 func (a *app) scanned(ctx context.Context, f sourceFlags) (*round.Result, config.Config, *price.Book, error) {
-	return a.audited(ctx, f, map[inventory.Kind]bool{inventory.KindInstance: true})
-}
-
-// audited reads and judges resources of some kinds, nil for all, and keeps nothing.
-func (a *app) audited(ctx context.Context, f sourceFlags, kinds map[inventory.Kind]bool) (*round.Result, config.Config,
-	*price.Book, error) {
 	cfg, err := a.config()
 	if err == nil {
 		err = f.checkAudit()
@@ -56,7 +53,8 @@ func (a *app) audited(ctx context.Context, f sourceFlags, kinds map[inventory.Ki
 	if err := audit.SetAudit(a.req, cfg, &setting, f.Cloud, nil); err != nil {
 		return nil, cfg, nil, err
 	}
-	setting.Source, setting.Query.Progress, setting.Query.Kinds = "plan", bar.Report, kinds
+	setting.Source, setting.Query.Progress = "plan", bar.Report
+	setting.Query.Kinds = map[inventory.Kind]bool{inventory.KindInstance: true}
 	r, err := round.New(setting).Round(ctx)
 	if err != nil {
 		return nil, cfg, nil, clouds.CloudError(err)
@@ -99,8 +97,10 @@ func (a *app) planLedger(ctx context.Context, verb, schema string, period runtim
 type accountFlags struct {
 	source   sourceFlags
 	period   runtime.Period
+	bill     string
 	offers   string
 	existing string
+	noSave   bool
 }
 
 func (a *app) newPlanAccount() *cobra.Command {
@@ -113,10 +113,12 @@ storage, egress, spot, right-sizing and sharing, and commitments for what remain
 step saves on what the ones before left, so that the savings add up. Commitments are
 planned on the hours of the ledger without those of machines that the steps before end,
 move to spot or replace. Shows the bill before and after by step, team and risk, the work
-in person-days, and the command of each change. Nothing is changed or kept.`,
+in person-days, and the command of each change. Nothing is changed. The audit is kept as
+that of curfew scan, so that the commands find its findings; --no-save keeps nothing.`,
 		Example: `  curfew plan account --demo
   curfew plan account --regions us-east-1,us-west-2 --since 90d
-  curfew plan account --offers examples/data/offers.csv -o html > plan.html`,
+  curfew plan account --bill focus-2026-11.csv.gz --offers examples/data/offers.csv
+  curfew plan account -o html > plan.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.planAccount(c.Context(), f) },
 	}
@@ -125,6 +127,8 @@ in person-days, and the command of each change. Nothing is changed or kept.`,
 	ops.AddFlags(fl, &f.period, map[string]string{"since": "90d"})
 	fl.StringVar(&f.offers, "offers", "", "CSV `file` of offers of commitments (default: the price book's)")
 	fl.StringVar(&f.existing, "existing", "", "CSV `file` of existing commitments with their expiry dates")
+	fl.StringVar(&f.bill, "bill", "", billUse)
+	fl.BoolVar(&f.noSave, "no-save", false, saveUse)
 	a.outputs(c, reports...)
 	return c
 }
@@ -133,14 +137,20 @@ func (a *app) planAccount(ctx context.Context, f accountFlags) error {
 	if err := f.source.checkAudit(); err != nil {
 		return err
 	}
-	r, cfg, book, err := a.audited(ctx, f.source, nil)
+	cfg, book, err := a.req.Priced()
 	if err != nil {
 		return err
 	}
-	in := accountplan.AccountInput{
-		At: r.FinishedAt, Cloud: f.source.Cloud, Resources: r.Resources, Findings: r.Findings,
-		Totals: r.Totals,
+	in := accountplan.AccountInput{Cloud: f.source.Cloud, CommitCommand: f.commitCommand()}
+	o := audit.ScanOptions{Source: f.source.Source, Bill: f.bill, NoSave: f.noSave, Version: a.Version}
+	r, err := audit.Scan(ctx, a.req, cfg, o, func(_ view.Scan, kept bool) error {
+		in.Kept = kept
+		return nil
+	})
+	if err != nil {
+		return err
 	}
+	in.At, in.Resources, in.Findings, in.Totals = r.FinishedAt, r.Resources, r.Findings, r.Totals
 	for _, b := range r.BlindSpots {
 		in.Notes = append(in.Notes, "not visible: "+b.What+": "+b.Why+"; "+b.Effect)
 	}
@@ -152,6 +162,19 @@ func (a *app) planAccount(ctx context.Context, f accountFlags) error {
 		return err
 	}
 	return a.show(doc, func() report.Sheet { return report.Account(doc) })
+}
+
+// commitCommand is the command that shows the plan of the last step.
+func (f *accountFlags) commitCommand() string {
+	words := []string{"curfew plan commit --from ledger"}
+	for _, w := range []struct{ name, value string }{
+		{"since", f.period.Since}, {"until", f.period.Until}, {"offers", f.offers}, {"existing", f.existing},
+	} {
+		if w.value != "" {
+			words = append(words, "--"+w.name, plain.Shell(w.value))
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // accountCommitments plans commitments on the hours of the ledger that the findings leave; nil, with

@@ -259,7 +259,7 @@ func TestAccountPlanAgreesWithAudit(t *testing.T) {
 	for _, c := range []struct {
 		args string
 		doc  any
-	}{{"scan --demo --no-save --all -o json", &scan}, {"plan account --demo -o json", &plan}} {
+	}{{"scan --demo --no-save --all -o json", &scan}, {"plan account --demo --no-save -o json", &plan}} {
 		code, out, errs := d.run(strings.Fields(c.args)...)
 		if code != ExitDone && code != ExitPartial {
 			t.Fatalf("%s: exit %d: %s", c.args, code, errs)
@@ -283,6 +283,36 @@ func TestAccountPlanAgreesWithAudit(t *testing.T) {
 	code, out, errs := d.run("plan", "account", "--demo", "-o", "html")
 	if code != ExitDone || strings.Count(out, "<svg") != 2 || !strings.Contains(out, plan.AfterUSD.Dollars()) {
 		t.Errorf("exit %d: %s: not one picture, wide and narrow, with %s", code, errs, plan.AfterUSD.Dollars())
+	}
+}
+
+// TestCommandsOfAccountPlanRun: the plan keeps its audit, so that the command of each change finds its
+// finding; a plan that keeps nothing has no commands.
+func TestCommandsOfAccountPlanRun(t *testing.T) {
+	d := newDesktop(t)
+	for _, kept := range []bool{false, true} {
+		args := []string{"plan", "account", "--demo", "-o", "json"}
+		if !kept {
+			args = append(args, "--no-save")
+		}
+		code, out, errs := d.run(args...)
+		var plan accountplan.Account
+		if err := json.Unmarshal([]byte(out), &plan); code != ExitDone || err != nil {
+			t.Fatalf("exit %d: %s %v", code, errs, err)
+		}
+		for _, step := range plan.Steps {
+			for i, it := range step.Items {
+				if (it.Command != "") != kept {
+					t.Errorf("%s of %s has the command %q; kept: %v", it.Rule, it.Resource, it.Command, kept)
+				}
+				if !kept || i > 0 {
+					continue
+				}
+				if code, _, errs := d.run(strings.Fields(it.Command)[1:]...); code == ExitUsage || code == ExitError {
+					t.Errorf("%s: exit %d: %s", it.Command, code, errs)
+				}
+			}
+		}
 	}
 }
 

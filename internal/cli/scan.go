@@ -93,6 +93,13 @@ type scanFlags struct {
 	last   bool
 }
 
+// The help of flags that every command which audits has.
+const (
+	billUse = "bill to read with the account: FOCUS or CUR 2.0 in a file, a folder or " +
+		"s3://bucket/prefix, or imported (the bills in the state)"
+	saveUse = "store neither the findings nor, in the ledger, the observations"
+)
+
 func (a *app) newScan() *cobra.Command {
 	var f scanFlags
 	c := &cobra.Command{
@@ -124,14 +131,13 @@ exclude the part that commitments cover and charges that continue after a fix.`,
 	fl := c.Flags()
 	f.add(fl)
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default 14d)")
-	fl.StringVar(&f.bill, "bill", "", "bill to read with the account: FOCUS or CUR 2.0 in a file, a folder or "+
-		"s3://bucket/prefix, or imported (the bills in the state)")
+	fl.StringVar(&f.bill, "bill", "", billUse)
 	fl.StringVar(&f.failOn, "fail-on", "", "exit with 3 when waste is over this many `dollars` a month")
 	a.outputs(c, scanOutputs...)
 	fl.BoolVar(&f.all, "all", false, "every finding, not only the largest")
 	fl.StringVar(&f.min, "min", "1",
 		"fold findings about fewer `dollars` a month, and missing tags, into a line with their count; 0 shows each")
-	fl.BoolVar(&f.noSave, "no-save", false, "store neither the findings nor, in the ledger, the observations")
+	fl.BoolVar(&f.noSave, "no-save", false, saveUse)
 	fl.BoolVar(&f.last, "last", false, "show the audit that the last scan kept, with its age; the account is not read")
 	f.iam.add(fl, "with the permissions that scan uses")
 	return c

@@ -29,7 +29,7 @@ func TestRulesOfTheContract(t *testing.T) {
 			"checkpoint-stale log-group-no-retention repository-no-lifecycle repository-untagged",
 		StepEgress: "compute-away-from-data",
 		StepSpot:   "training-on-demand",
-		StepRightsize: "gpu-underutilized gpu-count-over gpu-memory-over inference-overprovisioned " +
+		StepRightsize: "cpu-underutilized gpu-underutilized gpu-count-over gpu-memory-over inference-overprovisioned " +
 			"inference-saturated " +
 			"autoscaling-sticky database-oversized table-overprovisioned",
 		StepModel:  "model-optimize",

@@ -118,8 +118,8 @@ var local = map[string]Placement{
 	"gateway stats":      {At: Here, Why: "it asks a gateway at its address"},
 	"plan":               {At: Here, Why: printsHelp},
 	"plan account": {
-		At: ByState, Why: "it reads the account with the user's own credentials, and the ledger of the state",
-		Flags: map[string]Location{"demo": Here},
+		At: ByState, Why: "it reads the account with the user's own credentials, and the ledger of the state, and keeps the audit",
+		Flags: map[string]Location{"demo": Here, "bill=imported": ByState},
 	},
 	"plan rightsize": {At: Here, Why: "it plans by files, or reads the account with the user's own credentials",
 		Flags: map[string]Location{"from=ledger": ByState}},

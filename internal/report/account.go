@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/curfew-dev/curfew/internal/accountplan"
@@ -76,6 +77,14 @@ func Account(r accountplan.Account) layout.Sheet {
 	}
 	s.Tables = append(s.Tables, steps)
 	if len(changes.Rows) > 0 {
+		if commands := len(changes.Head) - 1; !slices.ContainsFunc(changes.Rows, func(row []string) bool {
+			return row[commands] != ""
+		}) {
+			changes.Head = changes.Head[:commands]
+			for i := range changes.Rows {
+				changes.Rows[i] = changes.Rows[i][:commands]
+			}
+		}
 		s.Tables = append(s.Tables, changes)
 	}
 	s.Tables = append(s.Tables, accountTeams(r), accountRisks(r))

@@ -86,8 +86,23 @@ func judgedTitle(d view.Doctor) string {
 // Doctor shows what telemetry there is for each machine, and what is missing.
 func Doctor(d view.Doctor) layout.Sheet {
 	s := layout.Sheet{
-		Verb: "doctor metrics", Title: judgedTitle(d),
+		Verb: "doctor metrics", Title: judgedTitle(d), Figures: sourceFigures(d),
+		Tables: []layout.Grid{measuredMachines(d)},
 	}
+	for _, g := range []layout.Grid{missingSignals(d), unmatchedNames(d)} {
+		if len(g.Rows) > 0 {
+			s.Tables = append(s.Tables, g)
+		}
+	}
+	for _, b := range d.BlindSpots {
+		s.Coverage = append(s.Coverage, "not visible: "+b.What+": "+b.Why+"; "+b.Effect)
+	}
+	return s
+}
+
+// sourceFigures lists the sources of metrics, and the windows of the two states.
+func sourceFigures(d view.Doctor) []layout.Figure {
+	var out []layout.Figure
 	for _, x := range d.Sources {
 		note := ""
 		if x.Queries > 0 {
@@ -97,24 +112,22 @@ func Doctor(d view.Doctor) layout.Sheet {
 			note = strings.TrimPrefix(note+"; "+plain.Count(x.Impossible, "reading")+" that cannot be true left out",
 				"; ")
 		}
-		s.Figures = append(s.Figures, layout.Figure{Label: "source", Value: x.Name, Note: note})
+		out = append(out, layout.Figure{Label: "source", Value: x.Name, Note: note})
 	}
-	s.Figures = append(s.Figures, layout.Figure{
+	return append(out, layout.Figure{
 		Label: "state", Value: "over " + string(d.AuditWindow), Note: "as scan judges; now is by the newest samples",
 	})
-	found := layout.Grid{
+}
+
+// measuredMachines lists each machine with its states and the signals that were found.
+func measuredMachines(d view.Doctor) layout.Grid {
+	g := layout.Grid{
 		Title: "found in " + string(d.Window), Head: []string{
 			"machine", "type", "GPUs", "state", "now", "signals", "newest", "coverage",
 		},
 		Right:    []bool{false, false, true, false, false, false, true, true},
 		States:   []bool{false, false, false, true, true, false, false, false},
 		Priority: []int{5, 2, 6, 6, 6, 1, 6, 6}}
-	missing := layout.Grid{
-		Title: "missing", Head: []string{"what", "machines", "effect", "which"}, Right: []bool{false, true},
-		Priority: []int{3, 4, 2, 1},
-	}
-	lacking := map[view.DoctorMissing][]string{} // in the order of the first machine
-	var order []view.DoctorMissing
 	for _, m := range d.Machines {
 		names, age, coverage := []string{}, 0.0, 1.0
 		for _, x := range m.Signals {
@@ -127,24 +140,42 @@ func Doctor(d view.Doctor) layout.Sheet {
 		if len(names) > 0 {
 			row[6], row[7] = plain.Duration(time.Duration(age)*time.Second), plain.Share(coverage, 0)
 		}
-		found.Rows = append(found.Rows, row)
-		why := ""
-		if m.State == "unknown" {
-			why = m.Why
-		} else if m.Now.State == "unknown" {
-			why = "now: " + m.Now.Why
+		g.Rows, g.Notes = append(g.Rows, row), append(g.Notes, doubts(m))
+	}
+	return g
+}
+
+// doubts returns the reasons for unknown states of a machine, who its GPUs are lent to, and the fields
+// in which its tags and labels differ.
+func doubts(m view.DoctorMachine) string {
+	why := ""
+	if m.State == "unknown" {
+		why = m.Why
+	} else if m.Now.State == "unknown" {
+		why = "now: " + m.Now.Why
+	}
+	if held := heldBy(m.HeldBy); held != "" {
+		why = strings.TrimPrefix(why+"; lent to "+held, "; ")
+	}
+	for _, x := range m.Disputes {
+		tag := "tags do not say its " + x.Field
+		if x.Tag != "" {
+			tag = "its tags say " + x.Field + " " + x.Tag
 		}
-		if held := heldBy(m.HeldBy); held != "" {
-			why = strings.TrimPrefix(why+"; lent to "+held, "; ")
-		}
-		for _, x := range m.Disputes {
-			tag := "tags do not say its " + x.Field
-			if x.Tag != "" {
-				tag = "its tags say " + x.Field + " " + x.Tag
-			}
-			why = strings.TrimPrefix(why+"; "+tag+", labels say "+strings.Join(x.Claims, " and "), "; ")
-		}
-		found.Notes = append(found.Notes, why)
+		why = strings.TrimPrefix(why+"; "+tag+", labels say "+strings.Join(x.Claims, " and "), "; ")
+	}
+	return why
+}
+
+// missingSignals lists each missing signal once, with its machines, in the order of the first one.
+func missingSignals(d view.Doctor) layout.Grid {
+	g := layout.Grid{
+		Title: "missing", Head: []string{"what", "machines", "effect", "which"}, Right: []bool{false, true},
+		Priority: []int{3, 4, 2, 1},
+	}
+	lacking := map[view.DoctorMissing][]string{}
+	var order []view.DoctorMissing
+	for _, m := range d.Machines {
 		for _, x := range m.Missing {
 			if len(lacking[x]) == 0 {
 				order = append(order, x)
@@ -158,36 +189,30 @@ func Doctor(d view.Doctor) layout.Sheet {
 		if more := len(lacking[x]) - most; more > 0 {
 			which += " and " + plain.Count(more, "other")
 		}
-		missing.Rows = append(missing.Rows, []string{x.What, fmt.Sprint(len(lacking[x])), x.Effect, which})
-		missing.Notes = append(missing.Notes, x.Fix)
+		g.Rows = append(g.Rows, []string{x.What, fmt.Sprint(len(lacking[x])), x.Effect, which})
+		g.Notes = append(g.Notes, x.Fix)
 	}
-	s.Tables = []layout.Grid{found}
-	if len(missing.Rows) > 0 {
-		s.Tables = append(s.Tables, missing)
-	}
-	unmatched := layout.Grid{
+	return g
+}
+
+// unmatchedNames lists the names in labels that belong to no machine, or to several.
+func unmatchedNames(d view.Doctor) layout.Grid {
+	g := layout.Grid{
 		Title: "not matched", Head: []string{"source", "names in labels", "because"}, Priority: []int{2, 3, 1},
 	}
 	for _, x := range d.Sources {
 		for _, name := range x.Unmatched {
-			unmatched.Rows = append(unmatched.Rows, []string{
-				x.Name, name, "no running machine has one of these names",
-			})
+			g.Rows = append(g.Rows, []string{x.Name, name, "no running machine has one of these names"})
 		}
 		for _, name := range x.Ambiguous {
-			unmatched.Rows = append(unmatched.Rows, []string{x.Name, name, "two machines fit"})
+			g.Rows = append(g.Rows, []string{x.Name, name, "two machines fit"})
 		}
 	}
-	if len(unmatched.Rows) > 0 {
-		unmatched.Commands = make([]string, len(unmatched.Rows))
-		unmatched.Commands[len(unmatched.Rows)-
-			1] = "metrics.sources in curfew.yaml: machines: [{label: node, pattern: '(.*)', name: '$1'}]"
-		s.Tables = append(s.Tables, unmatched)
+	if n := len(g.Rows); n > 0 {
+		g.Commands = make([]string, n)
+		g.Commands[n-1] = "metrics.sources in curfew.yaml: machines: [{label: node, pattern: '(.*)', name: '$1'}]"
 	}
-	for _, b := range d.BlindSpots {
-		s.Coverage = append(s.Coverage, "not visible: "+b.What+": "+b.Why+"; "+b.Effect)
-	}
-	return s
+	return g
 }
 
 // heldBy lists whom GPUs are lent to, each once.

@@ -30,6 +30,8 @@ type offer struct {
 type offerKey struct {
 	cloud, arch, region string
 	clouds              bool
+	// hosts selects the machines without accelerators instead, of every architecture.
+	hosts bool
 }
 
 // Offers are the machines with accelerators of a price book. Each region is priced once, by

@@ -220,7 +220,8 @@ func (f *Offers) Size(w *usage.Window, from price.Machine, region string, o Opti
 		return s, nil
 	}
 	var err error
-	if s.offers, err = f.list(offerKey{from.Cloud, from.Arch, region, o.Clouds}); err != nil {
+	k := offerKey{cloud: from.Cloud, arch: from.Arch, region: region, clouds: o.Clouds}
+	if s.offers, err = f.list(k); err != nil {
 		return Sizing{}, fmt.Errorf("right-size %s: %w", from.Type, err)
 	}
 	return s, nil
