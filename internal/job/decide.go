@@ -25,6 +25,7 @@ const (
 	StepWrite Step = "write" // write Decision.Job
 	StepStart Step = "start" // record the session of Decision.Attempt
 	StepStop  Step = "stop"  // end the session of Decision.Attempt, for Decision.Why
+	StepPlace Step = "place" // give the session of Decision.Attempt other places
 	StepBegin Step = "begin" // let the session of the current attempt set up
 	StepClose Step = "close" // settle the hold, then write Decision.Job
 )
@@ -48,7 +49,7 @@ type Observation struct {
 type Decision struct {
 	Step Step
 	Job  Job
-	// Attempt is that of StepStart and StepStop; StepStop saves unless Discard, for the reason Why, or
+	// Attempt is that of StepStart, StepPlace and StepStop; StepStop saves unless Discard, for the reason Why, or
 	// because the job is canceled.
 	Attempt    *Attempt
 	Why        string
@@ -214,7 +215,7 @@ func (d *decider) begin(held bool) *Attempt {
 		BeganAt: d.Now, Start: j.Snapshot, Held: held,
 	}
 	if d.Place != nil {
-		a.Places, j.Placed = d.Place.Places, d.Place
+		a.Places, a.Tried, a.TryAgainAt, j.Placed = d.Place.Places, d.Place.Places, d.Place.Next, d.Place
 	}
 	j.Attempts = append(j.Attempts, a)
 	return &j.Attempts[len(j.Attempts)-1]
@@ -257,8 +258,15 @@ func (d *decider) follow() {
 		d.decision.Step = StepBegin
 		return
 	}
+	if s.Unplaced && d.followUnplaced(a, s) {
+		return
+	}
 	if changed {
 		d.write()
+		return
+	}
+	if s.Unplaced && d.Place != nil {
+		d.wait(d.Place.Next.Sub(d.Now))
 		return
 	}
 	if d.Job.CanceledAt.IsZero() && d.move(a, s) {
@@ -278,12 +286,20 @@ func (d *decider) stop(a *Attempt, why string, discard bool) {
 func (d *decider) takeProgress(a *Attempt, s *session.Session) (changed bool) {
 	j := d.job()
 	state, why := Launching, s.Why
-	switch s.State {
-	case session.Starting:
+	switch {
+	case s.Unplaced:
+		state = Waiting
+		if d.Place != nil && len(d.Place.Places) == 0 {
+			why = d.Place.Why
+		}
+		if why != j.Why {
+			j.Placed = d.Place
+		}
+	case s.State == session.Starting:
 		state = Starting
-	case session.Ready:
+	case s.State == session.Ready:
 		state = Running
-	case session.Ending, session.Ended, session.Failed:
+	case s.State == session.Ending, s.State.IsFinal():
 		state = Saving
 	}
 	if state != j.State || why != j.Why {

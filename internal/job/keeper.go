@@ -52,6 +52,9 @@ type Keeper struct {
 	// ControlPrefix returns the prefix of the documents of an attempt's session.
 	ControlPrefix func(ctx context.Context, j *Job, sp *spec.Spec, session string) (string, error)
 	Log           *slog.Logger
+
+	// specs are the specifications of open jobs.
+	specs spec.Cache
 }
 
 // maxStepsPerPass bounds the steps of one pass over a job.
@@ -61,18 +64,19 @@ func (k *Keeper) now() time.Time { return k.Sessions.Now().UTC() }
 
 // Keep takes steps for a job until it has to wait, and returns the time until the next pass.
 func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err error) {
-	var sp *spec.Spec // that of a job never changes
 	for range maxStepsPerPass {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		v, err := k.observe(ctx, id, sp)
+		v, err := k.observe(ctx, id)
 		if err != nil {
 			return 0, err
 		}
-		sp = v.Spec
 		d := Decide(v)
 		if d.Step == StepWait {
+			if v.Job.State.IsFinal() {
+				k.specs.Forget(id)
+			}
 			return d.RetryAfter, nil
 		}
 		waits, err := k.execute(ctx, v, d)
@@ -88,17 +92,15 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 	return 0, nil
 }
 
-// observe gathers the input of Decide. The specification is read unless it is known.
-func (k *Keeper) observe(ctx context.Context, id string, sp *spec.Spec) (Observation, error) {
+// observe gathers the input of Decide.
+func (k *Keeper) observe(ctx context.Context, id string) (Observation, error) {
 	j, err := k.Store.Job(ctx, id)
 	if err != nil {
 		return Observation{}, err
 	}
-	v := Observation{Now: k.now(), Job: j, Spec: sp, HasGate: k.Gate != nil}
-	if sp == nil {
-		if v.Spec, err = spec.Parse(j.Name, j.Spec); err != nil {
-			return v, err
-		}
+	v := Observation{Now: k.now(), Job: j, HasGate: k.Gate != nil}
+	if v.Spec, err = k.specs.Parse(j.ID, j.Name, j.Spec); err != nil {
+		return v, err
 	}
 	if v.Session, err = k.session(ctx, j.Current()); err != nil {
 		return v, err
@@ -147,6 +149,15 @@ func (k *Keeper) execute(ctx context.Context, v Observation, d Decision) (waits 
 		by := cmp.Or(v.Job.CanceledBy, session.JobActor)
 		_, err = k.Sessions.Stop(ctx, d.Attempt.Session, by, d.Why, d.Discard)
 		return true, err
+	case StepPlace:
+		l, err := attemptLimits(v, d.Attempt)
+		if err != nil {
+			return false, err
+		}
+		return false, k.Sessions.Place(ctx, d.Attempt.Session, session.Placing{
+			Number: d.Attempt.Placings, Places: d.Attempt.Places, LeaseLimit: l.Until.UTC(), CostLimit: l.Dollars,
+			Snapshot: v.Job.Snapshot,
+		})
 	case StepBegin:
 		return false, k.Sessions.Begin(ctx, v.Session.ID)
 	case StepClose:
@@ -168,18 +179,13 @@ func (k *Keeper) execute(ctx context.Context, v Observation, d Decision) (waits 
 // launch.
 func (k *Keeper) start(ctx context.Context, v Observation, a *Attempt) error {
 	j := &v.Job
-	d := &decider{Observation: v, decision: Decision{Job: v.Job}}
-	l, _ := d.limits()
+	l, err := attemptLimits(v, a)
+	if err != nil {
+		return err
+	}
 	name := j.Name
 	if a.Held { // the session of the name is that of the attempt before
 		name = fmt.Sprintf("%s.%d", j.Name, j.launches())
-		if l.Dollars > 0 && v.Session != nil {
-			cost, _, err := v.Session.Cost(v.Now)
-			if err != nil {
-				return err
-			}
-			l.Dollars = max(1, l.Dollars-cost)
-		}
 	}
 	control, err := k.ControlPrefix(ctx, j, v.Spec, a.Session)
 	if err != nil {
@@ -190,7 +196,7 @@ func (k *Keeper) start(ctx context.Context, v Observation, a *Attempt) error {
 		ID: a.Session, Name: name, RequestedBy: j.RequestedBy, Owner: j.Owner, Spec: j.Spec, Hash: j.Hash,
 		Provider: j.Provider, Account: j.Account, AllowedUser: j.AllowedUser, RunAs: j.RunAs,
 		Job: j.ID, Attempt: a.Number, KeepOnFailure: j.KeepOnFailure, Code: j.Code,
-		Places: a.Places, Held: a.Held,
+		Places: a.Places, Placings: a.Placings, Held: a.Held,
 		Epoch: a.Epoch, State: session.Launching, HoldID: j.HoldID, HourlyCeiling: j.HourlyCeiling,
 		LeaseUntil: l.Until.UTC(), LeaseLimit: l.Until.UTC(), CostLimit: l.Dollars,
 		WorkPrefix: j.WorkPrefix, ControlPrefix: control, PreviousSnapshot: j.Snapshot, RequestedAt: now,
@@ -203,6 +209,21 @@ func (k *Keeper) start(ctx context.Context, v Observation, a *Attempt) error {
 		Resource: "session/" + s.Name, Item: s.ID, Verb: string(s.State), Outcome: "attempt of job " + j.ID,
 	})
 	return err
+}
+
+// attemptLimits returns what is left of the bounds of a job for an attempt. The dollars of the attempt
+// that it is to replace are not left.
+func attemptLimits(v Observation, a *Attempt) (Limits, error) {
+	d := &decider{Observation: v, decision: Decision{Job: v.Job}}
+	l, _ := d.limits()
+	if a.Held && l.Dollars > 0 && v.Session != nil {
+		cost, _, err := v.Session.Cost(v.Now)
+		if err != nil {
+			return l, err
+		}
+		l.Dollars = max(1, l.Dollars-cost)
+	}
+	return l, nil
 }
 
 // write writes a record and its audit entry.
@@ -235,7 +256,7 @@ func (k *Keeper) admit(ctx context.Context, j *Job) (waits bool, err error) {
 	case gate.Allow:
 		next.HoldID, next.Why, next.HourlyCeiling, next.AdmittedAt = a.HoldID, "", a.HourlyLimit, now
 		next.CostLimit, next.OnDemandRate = a.Reserved, a.OnDemandRate
-		sp, err := spec.Parse(j.Name, j.Spec)
+		sp, err := k.specs.Parse(j.ID, j.Name, j.Spec)
 		if err != nil {
 			return false, err
 		}

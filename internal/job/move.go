@@ -19,6 +19,43 @@ func (d *decider) waitForPlace() {
 	d.wait(d.Place.Next.Sub(d.Now))
 }
 
+// followUnplaced gives the current attempt other places, or ends it once the job has no bounds left. It
+// returns false if there is nothing to do.
+func (d *decider) followUnplaced(a *Attempt, s *session.Session) bool {
+	if _, spent := d.limits(); spent != "" {
+		d.stop(a, spent, false)
+		return true
+	}
+	return d.place(a, s)
+}
+
+// place gives an attempt without a machine other places. It returns false if there are none, or they
+// were tried since the last look.
+func (d *decider) place(a *Attempt, s *session.Session) bool {
+	if a.Placings > s.Placings {
+		d.decision.Step, d.decision.Attempt = StepPlace, a
+		return true
+	}
+	p, j := d.Place, d.job()
+	if p == nil {
+		return false
+	}
+	if !d.Now.Before(a.TryAgainAt) {
+		a.Tried = nil
+	}
+	places := slices.DeleteFunc(slices.Clone(p.Places), func(n session.Pool) bool {
+		return slices.ContainsFunc(a.Tried, n.SamePlace)
+	})
+	if len(places) == 0 {
+		return false
+	}
+	a.Placings, a.Places, a.Tried = a.Placings+1, places, slices.Concat(a.Tried, places)
+	a.TryAgainAt, a.Start, j.Placed = p.Next, j.Snapshot, p
+	d.event("attempt", "attempt %d tries %s: %s", a.Number, places[0], p.Why)
+	d.write()
+	return true
+}
+
 // move brings a running attempt to a better place. The machines there are launched first, so that
 // trying for them costs nothing, and they wait for the last snapshot of this attempt. It returns false
 // if there is nothing to do.
@@ -48,6 +85,15 @@ func (d *decider) followNext(a *Attempt, s *session.Session, n *Attempt) bool {
 		d.start(n)
 	case next.State.IsFinal():
 		d.removeNext(n, next)
+	case next.Unplaced:
+		p := d.Place
+		if p == nil || p.Stay || s.State == session.Ending {
+			return false
+		}
+		if len(p.Places) > 0 {
+			return d.place(n, next)
+		}
+		d.stop(a, p.Why, false)
 	case len(next.Machines) > 0 && s.State != session.Ending && next.State != session.Ending:
 		if !n.Pool.SamePlace(next.Pool) || !n.LaunchedAt.Equal(next.LaunchedAt) {
 			n.Pool, n.LaunchedAt = next.Pool, next.LaunchedAt

@@ -283,7 +283,6 @@ func zonesOf(tr spot.Trace, c spot.Case) []spot.Zone {
 // does with sight, and misses no deadline.
 func TestPlacedJobSavesByTryingAlone(t *testing.T) {
 	tr, p := campaign(t), campaignParams(t)
-	p.Every = 48 * time.Hour
 	if !slowly() {
 		tr.Zones = tr.Zones[:1]
 		p.Every = 300 * time.Hour

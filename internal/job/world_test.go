@@ -189,7 +189,8 @@ func (m sessionStore) Session(_ context.Context, id string) (s session.Session, 
 func (m sessionStore) Sessions(_ context.Context, q session.Query) (out []session.Session, err error) {
 	err = m.call(func() error {
 		for _, s := range m.sessions {
-			if (q.Name == "" || s.Name == q.Name) && (!q.OpenOnly || !s.State.IsFinal()) {
+			if (q.Name == "" || s.Name == q.Name) && (!q.OpenOnly || !s.State.IsFinal()) &&
+				(!s.State.IsFinal() || !s.RequestedAt.Before(q.Since)) {
 				out = append(out, s)
 			}
 		}

@@ -80,6 +80,9 @@ type Keeper struct {
 	// Timeouts holds the timeouts by provider.
 	Timeouts map[string]Timeouts
 	Log      *slog.Logger
+
+	// specs are the specifications of open sessions.
+	specs spec.Cache
 }
 
 // maxStepsPerPass bounds the steps of one pass over a session.
@@ -97,6 +100,7 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 			return 0, err
 		}
 		if s.State.IsFinal() || k.launcher(&s) == nil || k.Reachable != nil && !k.Reachable(&s) {
+			k.specs.Forget(s.ID)
 			return time.Hour, nil
 		}
 		if wrote, err := k.notifyOwner(ctx, &s); wrote || err != nil {
@@ -268,9 +272,13 @@ func highestNode(found []FoundMachine) int {
 	return node
 }
 
+// failureMemory is the age of closed sessions whose capacity failures and GPU faults are not read any
+// more. A pool is avoided for less, counted from the end of a session.
+const failureMemory = 8 * 24 * time.Hour
+
 // pools reads the pools that can launch the session and the recent capacity failures.
 func (k *Keeper) pools(ctx context.Context, l Launcher, v *Observation) error {
-	sp, err := spec.Parse(v.Session.Name, v.Session.Spec)
+	sp, err := k.specs.Parse(v.Session.ID, v.Session.Name, v.Session.Spec)
 	if err != nil {
 		return err
 	}
@@ -282,7 +290,7 @@ func (k *Keeper) pools(ctx context.Context, l Launcher, v *Observation) error {
 	if v.Session.Places != nil {
 		return nil // whoever chose them knows what failed for other sessions
 	}
-	all, err := k.Store.Sessions(ctx, Query{})
+	all, err := k.Store.Sessions(ctx, Query{Since: v.Now.Add(-failureMemory)})
 	v.Pools = SoundFirst(v.Pools, GPUFaults(all, v.Session.Provider, v.Session.Account, v.Now))
 	for _, s := range all {
 		if s.Provider == v.Session.Provider && s.Account == v.Session.Account {
@@ -522,7 +530,7 @@ func (l *launchIntent) Look(ctx context.Context, step intent.Step) (intent.Progr
 		}
 		machines = append(machines, f.Machine)
 	}
-	sp, err := spec.Parse(l.session.Name, l.session.Spec)
+	sp, err := l.keeper.specs.Parse(l.session.ID, l.session.Name, l.session.Spec)
 	if err != nil {
 		return "", "", err
 	}
@@ -559,7 +567,7 @@ func poolRate(p Pool, n int) *money.Rate {
 
 // newLaunch builds the call that launches a session's machines.
 func (k *Keeper) newLaunch(s *Session, key string) (Launch, error) {
-	sp, err := spec.Parse(s.Name, s.Spec)
+	sp, err := k.specs.Parse(s.ID, s.Name, s.Spec)
 	if err != nil {
 		return Launch{}, err
 	}

@@ -134,6 +134,11 @@ type Session struct {
 	Places []Pool `json:",omitempty"`
 	Held   bool   `json:",omitempty"`
 	Begun  bool   `json:",omitempty"`
+	// An Unplaced attempt found no machine in its Places, and waits until the keeper of its job chooses
+	// others: Placings counts these choices, and PlacedAt is the time of the last one.
+	Unplaced bool      `json:",omitempty"`
+	Placings int       `json:",omitempty"`
+	PlacedAt time.Time `json:",omitzero"`
 	// Code is the archive of the job's code, Outcome how its command ended (nil: not yet), CommandAt
 	// when it began, Restored the snapshot that it began from and Step the highest step that it declared.
 	Code      string    `json:",omitempty"`
@@ -182,6 +187,8 @@ type CapacityFailure struct {
 	Why   string
 	At    time.Time
 	Until time.Time
+	// Past marks a failure from before the places of an attempt were last chosen.
+	Past bool `json:",omitempty"`
 }
 
 // Pool is one way to launch a machine: a type in one zone, on demand or spot.
