@@ -441,3 +441,101 @@ func TestPlaceOfFaultyGPUIsAvoided(t *testing.T) {
 		})
 	}
 }
+
+// TestWaitingJobTriesAgainAtEachLook checks a job without capacity: it has one attempt in one session,
+// and tries each place once between two looks, also places that cost more than its gate allowed.
+func TestWaitingJobTriesAgainAtEachLook(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		ceiling money.Amount
+		tries   int
+	}{
+		{"no machines", 0, 2 * 12 * 3},
+		{"one place over the ceiling", 61 * money.Cent, 12 * 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			rate := func(cents int64) *money.Rate { r := money.Rate(cents) * money.USDPerUnit / 100; return &r }
+			w.pools = nil
+			for z := range 2 {
+				w.pools = append(w.pools, session.Pool{
+					Type: "g6.xlarge", Region: "us-east-1", Zone: fmt.Sprint(z), Spot: true,
+					Rate: rate(60 + 10*int64(z)),
+				})
+			}
+			opens, tries := w.now.Add(3*time.Hour), 0
+			w.up = func(_ session.Pool, at time.Time) bool {
+				if at.Before(opens) {
+					tries++
+				}
+				return !at.Before(opens)
+			}
+			id := w.submit("resources: {gpus: L4}\ncapacity: spot\nduration: 1h\n" +
+				"checkpoint: {dir: /ckpt, to: \"s3://b/c\", restart: 4m}\n")
+			j := w.jobs[id]
+			j.AdmittedAt, j.HoldID, j.HourlyCeiling = w.now, "h", c.ceiling
+			w.jobs[id] = j
+			w.placer = &Placer{Sessions: sessionStore{w}, Launchers: map[string]session.Launcher{"sim": launcher{w}}}
+			waited := false
+			j = w.run(id, 1, func() {
+				if j := w.jobs[id]; j.State == Waiting {
+					waited = true
+					if j.Why == "" {
+						t.Error("it does not say why it waits")
+					}
+				}
+			})
+			if j.State != Succeeded || !waited || len(j.Attempts) != 1 || len(w.sessions) != 1 {
+				t.Errorf("%s (%s) after %d attempts in %d sessions, waited %t", j.State, j.Why, len(j.Attempts),
+					len(w.sessions), waited)
+			}
+			if tries < c.tries*9/10 || tries > c.tries*11/10 {
+				t.Errorf("%d tries in 3 hours, want about %d", tries, c.tries)
+			}
+			if s := w.sessions[j.Attempts[0].Session]; len(s.CapacityFailures) > 4 || s.Version > int64(tries)*6+100 {
+				t.Errorf("its session keeps %d failures after %d writes", len(s.CapacityFailures), s.Version)
+			}
+		})
+	}
+}
+
+// TestWaitingJobEndsByItsBounds checks that a job without capacity ends at its deadline and by Cancel,
+// and that waiting uses up neither max_runtime nor dollars.
+func TestWaitingJobEndsByItsBounds(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		opens      time.Duration
+		cancel     bool
+		state      State
+		why        string
+	}{
+		{"deadline", "deadline: 5h\n", 100 * time.Hour, false, Failed, "its deadline was 2026-11-01 14:00 UTC"},
+		{"cancel", "", 100 * time.Hour, true, Canceled, "by ana"},
+		{"max_runtime and max_cost", "max_runtime: 2h\nmax_cost: 2\n", 9 * time.Hour, false, Succeeded, "exit code 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			rate := 60 * money.USDPerUnit / 100
+			w.pools = []session.Pool{{Type: "g6.xlarge", Region: "us-east-1", Zone: "a", Spot: true, Rate: &rate}}
+			opens := w.now.Add(c.opens)
+			w.up = func(_ session.Pool, at time.Time) bool { return !at.Before(opens) }
+			id := w.submit("resources: {gpus: L4}\ncapacity: spot\nduration: 1h\n" + c.text)
+			w.placer = &Placer{Sessions: sessionStore{w}, Launchers: map[string]session.Launcher{"sim": launcher{w}}}
+			j := w.run(id, 1, func() {
+				if c.cancel && w.now.Sub(w.jobs[id].RequestedAt) == time.Hour {
+					if _, err := w.keeper().Cancel(t.Context(), id, "ana", false); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+			if j.State != c.state || !strings.Contains(j.Why, c.why) {
+				t.Errorf("%s: %s, want %s: %s", j.State, j.Why, c.state, c.why)
+			}
+			for _, s := range w.sessions {
+				if !s.State.IsFinal() {
+					t.Errorf("session %s is %s", s.Name, s.State)
+				}
+			}
+		})
+	}
+}
