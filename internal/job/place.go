@@ -92,8 +92,10 @@ type placed struct {
 	// time before the job.
 	began    time.Time
 	observed int
-	// known is the state of each place at the end of the last observed sample.
-	known []bool
+	// known is the state of each spot place at the end of the last observed sample, and untried the number
+	// of samples before it since the place was last tried without success.
+	known   []bool
+	untried []int
 	// faults are the recent GPU faults in its places, unless they spare none.
 	faults []session.PoolFault
 	// advice is the last one, for a sample and a state of the job.
@@ -209,7 +211,7 @@ func (p *Placer) prepare(ctx context.Context, j *Job, sp *spec.Spec, pools []ses
 		k.params.OnDemandPrice = money.Amount(k.plainCost(k.plain[0]))
 	}
 	k.live = spot.NewLive(k.look, priors, k.params)
-	k.known = make([]bool, len(k.spots))
+	k.known, k.untried = make([]bool, len(k.spots)), make([]int, len(k.spots))
 	for z := range k.known {
 		k.known[z] = true // until it is tried
 	}
@@ -337,15 +339,18 @@ func (k *placed) offersOf(p *Placer, seen []sighting, n int, over bool) []spot.O
 	if p.Sight != nil {
 		return offers
 	}
-	end := at.Add(k.look)
+	end, tried := at.Add(k.look), make([]bool, len(offers))
 	for _, s := range seen {
 		if !s.at.Before(at) && s.at.Before(end) {
-			offers[s.zone].Up = s.up
+			offers[s.zone].Up, tried[s.zone] = s.up, true
 		}
 	}
 	if over {
 		for z := range offers {
 			k.known[z] = offers[z].Up
+			if k.untried[z]++; tried[z] || offers[z].Up {
+				k.untried[z] = 0
+			}
 		}
 	}
 	return offers
@@ -378,14 +383,8 @@ func (k *placed) choose(p *Placer, v *Observation, seen []sighting, sample int, 
 		a.Places, a.Stay, a.Why = ondemand, on != spot.Nothing, "it costs least"
 		return a
 	}
-	// A try costs nothing where it finds no machine, and is how capacity becomes known.
-	if p.Sight == nil && on < spot.InZone && k.live.MayTry(running) {
-		if k.chooseSpot(a, offers, spot.Nothing); len(a.Places) == 0 {
-			a.Why = ""
-		}
-		for z := range offers {
-			offers[z].Up = false
-		}
+	if p.Sight == nil && on < spot.InZone {
+		k.tryInTurn(a, offers, running)
 	}
 	for range len(k.spots) + 1 {
 		m := k.live.Decide(offers, running)
@@ -413,6 +412,23 @@ func (k *placed) choose(p *Placer, v *Observation, seen []sighting, sample int, 
 		}
 	}
 	return a
+}
+
+// tryInTurn adds the spot places that are worth a try: it costs nothing where it finds no machine, and is
+// how capacity becomes known. What follows is decided as if none was found.
+func (k *placed) tryInTurn(a *Advice, offers []spot.Offer, r spot.Running) {
+	for range offers {
+		m := k.live.DecideUnseen(offers, k.untried, r)
+		if m < spot.InZone {
+			break
+		}
+		z := int(m - spot.InZone)
+		a.Places, offers[z].Up = append(a.Places, k.spots[z]), false
+		a.Why = "its work costs least there"
+	}
+	for z := range offers {
+		offers[z].Up = false
+	}
 }
 
 // chooseSpot orders the places of a job that takes spot machines alone.
