@@ -18,17 +18,18 @@ type capacityNews struct {
 	up                bool
 }
 
-// newsOverlap is the age of a closed session whose record may appear after younger ones were read.
+// newsOverlap bounds how much later than its request time the record of a closed session appears.
 const newsOverlap = time.Hour
 
-// news collects what the records of sessions tell of capacity. Each record is read until its session is
+// news collects the capacity news in the records of sessions. A record is read until its session is
 // over, and not again.
 type news struct {
 	closed []capacityNews
 	// faulty are the closed sessions with a GPU fault.
 	faulty []session.Session
-	// since is the request time from which closed sessions are read. Finished holds the request times
-	// of those that were, open the ids of the sessions that were open.
+	// since is the request time from which closed sessions are read, zero for the first time: a session
+	// may run for months. finished holds the request times of the closed sessions that were read, open the
+	// ids of the sessions that were open.
 	since    time.Time
 	finished map[string]time.Time
 	open     map[string]bool
@@ -38,7 +39,7 @@ type news struct {
 func (n *news) read(ctx context.Context, store session.Store, now time.Time) (all []capacityNews,
 	sessions []session.Session, err error) {
 	if n.finished == nil {
-		n.finished, n.since = map[string]time.Time{}, now.Add(-memory)
+		n.finished = map[string]time.Time{}
 	}
 	list, err := store.Sessions(ctx, session.Query{Since: n.since})
 	if err != nil {
@@ -92,7 +93,7 @@ func (n *news) forget(now time.Time) {
 	n.faulty = slices.DeleteFunc(n.faulty, func(s session.Session) bool { return now.Sub(s.Outcome.At) > memory })
 }
 
-// appendNews appends what the record of a session tells.
+// appendNews appends the capacity news in the record of a session.
 func appendNews(out []capacityNews, s *session.Session) []capacityNews {
 	add := func(at time.Time, p session.Pool, up bool) {
 		if !at.IsZero() {

@@ -2,6 +2,7 @@ package job
 
 import (
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -199,18 +200,29 @@ func (w *placedWorld) unheard() bool {
 	return false
 }
 
-// cost returns what machines cost, gaps being paid whole.
-func (w *placedWorld) cost(machines []spot.Machine) (dollars float64) {
+// amount returns what machines cost, gaps being paid whole.
+func (w *placedWorld) amount(machines []spot.Machine) money.Amount {
+	onDemand, onSpot := int64(0), int64(0)
 	for _, m := range machines {
 		switch {
 		case m == spot.OnDemand:
-			dollars += float64(w.p.OnDemandPrice) / 1e9 * w.gap.Hours()
+			onDemand++
 		case m >= spot.InZone:
-			dollars += float64(w.p.SpotPrice) / 1e9 * w.gap.Hours()
+			onSpot++
 		}
 	}
-	return dollars
+	seconds := int64(w.gap / time.Second)
+	a, err := w.p.OnDemandPrice.Mul(onDemand*seconds, 3600)
+	b, errSpot := w.p.SpotPrice.Mul(onSpot*seconds, 3600)
+	sum, errSum := a.Add(b)
+	if err := errors.Join(err, errSpot, errSum); err != nil {
+		w.t.Fatal(err)
+	}
+	return sum
 }
+
+// cost returns what machines cost in dollars.
+func (w *placedWorld) cost(machines []spot.Machine) float64 { return float64(w.amount(machines)) / 1e9 }
 
 // checkLive compares the dollars that the job knows of with its machines: it pays seconds.
 func (w *placedWorld) checkLive(t *testing.T, machines []spot.Machine) {
@@ -220,8 +232,9 @@ func (w *placedWorld) checkLive(t *testing.T, machines []spot.Machine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, most := float64(spent)/1e9, w.cost(machines); got > most || got < most-0.3 {
-		t.Errorf("the job counts $%.2f, its machines cost $%.2f", got, most)
+	most := w.amount(machines) + money.Amount(len(j.Attempts)) // each attempt rounds once
+	if spent > most || spent < most-30*money.Cent {
+		t.Errorf("the job counts %s, its machines cost %s", spent.Exact(), most.Exact())
 	}
 	if j.State != Succeeded || w.now.Sub(j.RequestedAt) > w.p.Deadline {
 		t.Errorf("%s (%s) after %s", j.State, j.Why, w.now.Sub(j.RequestedAt))
@@ -502,16 +515,29 @@ func TestWaitingJobTriesAgainAtEachLook(t *testing.T) {
 // TestWaitingJobEndsByItsBounds checks that a job without capacity ends at its deadline and by Cancel,
 // and that waiting uses up neither max_runtime nor dollars.
 func TestWaitingJobEndsByItsBounds(t *testing.T) {
+	cancel := func(w *world, id string) error {
+		_, err := w.keeper().Cancel(t.Context(), id, "ana", false)
+		return err
+	}
+	end := func(w *world, id string) error { // its session alone: the job goes on with another
+		j := w.jobs[id]
+		s, err := w.keeper().Sessions.Stop(t.Context(), j.Current().Session, "bob", "asked", false)
+		if s.Unplaced {
+			t.Errorf("session %s is %s, and waits for places", s.Name, s.State)
+		}
+		return err
+	}
 	for _, c := range []struct {
 		name, text string
 		opens      time.Duration
-		cancel     bool
+		do         func(w *world, id string) error
 		state      State
 		why        string
 	}{
-		{"deadline", "deadline: 5h\n", 100 * time.Hour, false, Failed, "its deadline was 2026-11-01 14:00 UTC"},
-		{"cancel", "", 100 * time.Hour, true, Canceled, "by ana"},
-		{"max_runtime and max_cost", "max_runtime: 2h\nmax_cost: 2\n", 9 * time.Hour, false, Succeeded, "exit code 0"},
+		{"deadline", "deadline: 5h\n", 100 * time.Hour, nil, Failed, "its deadline was 2026-11-01 14:00 UTC"},
+		{"cancel", "", 100 * time.Hour, cancel, Canceled, "by ana"},
+		{"end of the session", "", 9 * time.Hour, end, Succeeded, "exit code 0"},
+		{"max_runtime and max_cost", "max_runtime: 2h\nmax_cost: 2\n", 9 * time.Hour, nil, Succeeded, "exit code 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, 2)
@@ -522,8 +548,8 @@ func TestWaitingJobEndsByItsBounds(t *testing.T) {
 			id := w.submit("resources: {gpus: L4}\ncapacity: spot\nduration: 1h\n" + c.text)
 			w.placer = &Placer{Sessions: sessionStore{w}, Launchers: map[string]session.Launcher{"sim": launcher{w}}}
 			j := w.run(id, 1, func() {
-				if c.cancel && w.now.Sub(w.jobs[id].RequestedAt) == time.Hour {
-					if _, err := w.keeper().Cancel(t.Context(), id, "ana", false); err != nil {
+				if c.do != nil && w.now.Sub(w.jobs[id].RequestedAt) == time.Hour {
+					if err := c.do(w, id); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -197,6 +197,7 @@ func (d *decider) beginEnding(by, format string, a ...any) {
 // setEnding moves a session to Ending.
 func setEnding(s *Session, now time.Time, by, why string) {
 	s.State, s.EndingAt, s.EndedBy, s.EndReason, s.Why = Ending, now, by, why, why
+	s.Unplaced = false
 	s.OrderSerial++
 }
 

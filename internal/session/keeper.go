@@ -272,10 +272,6 @@ func highestNode(found []FoundMachine) int {
 	return node
 }
 
-// failureMemory is the age of closed sessions whose capacity failures and GPU faults are not read any
-// more. A pool is avoided for less, counted from the end of a session.
-const failureMemory = 8 * 24 * time.Hour
-
 // pools reads the pools that can launch the session and the recent capacity failures.
 func (k *Keeper) pools(ctx context.Context, l Launcher, v *Observation) error {
 	sp, err := k.specs.Parse(v.Session.ID, v.Session.Name, v.Session.Spec)
@@ -290,7 +286,7 @@ func (k *Keeper) pools(ctx context.Context, l Launcher, v *Observation) error {
 	if v.Session.Places != nil {
 		return nil // whoever chose them knows what failed for other sessions
 	}
-	all, err := k.Store.Sessions(ctx, Query{Since: v.Now.Add(-failureMemory)})
+	all, err := k.Store.Sessions(ctx, Query{})
 	v.Pools = SoundFirst(v.Pools, GPUFaults(all, v.Session.Provider, v.Session.Account, v.Now))
 	for _, s := range all {
 		if s.Provider == v.Session.Provider && s.Account == v.Session.Account {
