@@ -27,6 +27,7 @@ const (
 	StepStop  Step = "stop"  // end the session of Decision.Attempt, for Decision.Why
 	StepPlace Step = "place" // give the session of Decision.Attempt other places
 	StepBegin Step = "begin" // let the session of the current attempt set up
+	StepRaise Step = "raise" // give the session of the current attempt the dollars that are left
 	StepClose Step = "close" // settle the hold, then write Decision.Job
 )
 
@@ -43,6 +44,8 @@ type Observation struct {
 	Place *Advice
 	// HasGate reports that this process can call the gate.
 	HasGate bool
+	// HoldLimit bounds the time that an attempt waits for the end of the one before it.
+	HoldLimit time.Duration
 }
 
 // Decision is the next step of a job and the time to decide again if nothing happens.
@@ -143,17 +146,17 @@ type Limits struct {
 	Dollars money.Amount
 }
 
-// limits returns what is left for the next attempt. Spent explains which bound is used up; empty
-// while none is.
-func (d *decider) limits() (l Limits, spent string) {
+// limits returns what is left for an attempt whose machines run since a time. Spent explains which bound
+// is used up; empty while none is.
+func (d *decider) limits(since time.Time) (l Limits, spent string) {
 	j, sp := &d.Job, d.Spec
-	l.Until, l.Key = d.Now.Add(365*24*time.Hour), ""
+	l.Until, l.Key = since.Add(365*24*time.Hour), ""
 	if sp.MaxRuntime > 0 {
 		left := sp.MaxRuntime - j.Runtime()
 		if left <= 0 {
 			return l, "max_runtime " + plain.Duration(sp.MaxRuntime) + " is used up"
 		}
-		l.Until, l.Key = d.Now.Add(left), "max_runtime"
+		l.Until, l.Key = since.Add(left), "max_runtime"
 	}
 	if sp.Deadline > 0 {
 		by := j.RequestedAt.Add(sp.Deadline)
@@ -180,7 +183,7 @@ func (d *decider) limits() (l Limits, spent string) {
 // startNext decides the next attempt, or the end of a job that has no bounds left.
 func (d *decider) startNext() {
 	j := d.job()
-	if _, spent := d.limits(); spent != "" {
+	if _, spent := d.limits(d.Now); spent != "" {
 		d.finish(Failed, "%s", spent)
 		return
 	}
@@ -216,6 +219,7 @@ func (d *decider) begin(held bool) *Attempt {
 	}
 	if d.Place != nil {
 		a.Places, a.Tried, a.TryAgainAt, j.Placed = d.Place.Places, d.Place.Places, d.Place.Next, d.Place
+		a.Reserved = d.reserve()
 	}
 	j.Attempts = append(j.Attempts, a)
 	return &j.Attempts[len(j.Attempts)-1]
@@ -269,7 +273,7 @@ func (d *decider) follow() {
 		d.wait(d.Place.Next.Sub(d.Now))
 		return
 	}
-	if d.Job.CanceledAt.IsZero() && d.move(a, s) {
+	if d.Job.CanceledAt.IsZero() && (d.move(a, s) || d.raise(a, s)) {
 		return
 	}
 	d.wait(pollInterval)
@@ -415,6 +419,8 @@ func classify(j *Job, sp *spec.Spec, s *session.Session) (session.Class, string)
 	switch {
 	case !j.CanceledAt.IsZero():
 		return session.Stopped, "canceled by " + j.CanceledBy
+	case s.Held && !s.Begun && len(s.Machines) > 0:
+		return Moved, "it did not begin: " + why
 	case !s.EndingAt.IsZero() && !s.EndingAt.Before(s.LeaseUntil):
 		return session.LimitReached, limitText(j, sp, s)
 	case len(s.Machines) == 0 && s.LaunchStep.Refused != "" && s.LaunchStep.Refused != session.ClassCapacity:
@@ -453,7 +459,7 @@ func (d *decider) exhausted(a *Attempt) string {
 	if a.EndedBy == session.LimitReached || a.EndedBy == Refused {
 		return string(a.EndedBy)
 	}
-	if _, spent := d.limits(); spent != "" {
+	if _, spent := d.limits(d.Now); spent != "" {
 		return spent
 	}
 	interruptions, errors, rendezvous := 0, 0, 0

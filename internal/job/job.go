@@ -99,6 +99,9 @@ type Attempt struct {
 	Placings   int            `json:",omitempty"`
 	Tried      []session.Pool `json:",omitempty"`
 	TryAgainAt time.Time      `json:",omitzero"`
+	// Reserved are the dollars that its session may not spend: those of the attempt that may be launched
+	// next to it.
+	Reserved money.Amount `json:",omitempty"`
 	// Held marks an attempt that begins before the one before it is over, and waits for its end.
 	Held bool `json:",omitempty"`
 	// BeganAt is the time of its decision, LaunchedAt that of its launch, CommandAt the start of the

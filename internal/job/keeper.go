@@ -98,7 +98,8 @@ func (k *Keeper) observe(ctx context.Context, id string) (Observation, error) {
 	if err != nil {
 		return Observation{}, err
 	}
-	v := Observation{Now: k.now(), Job: j, HasGate: k.Gate != nil}
+	t := k.Sessions.Timeouts[j.Provider].WithDefaults()
+	v := Observation{Now: k.now(), Job: j, HasGate: k.Gate != nil, HoldLimit: t.Launch + t.End}
 	if v.Spec, err = k.specs.Parse(j.ID, j.Name, j.Spec); err != nil {
 		return v, err
 	}
@@ -150,16 +151,16 @@ func (k *Keeper) execute(ctx context.Context, v Observation, d Decision) (waits 
 		_, err = k.Sessions.Stop(ctx, d.Attempt.Session, by, d.Why, d.Discard)
 		return true, err
 	case StepPlace:
-		l, err := attemptLimits(v, d.Attempt)
-		if err != nil {
-			return false, err
-		}
 		return false, k.Sessions.Place(ctx, d.Attempt.Session, session.Placing{
-			Number: d.Attempt.Placings, Places: d.Attempt.Places, LeaseLimit: l.Until.UTC(), CostLimit: l.Dollars,
+			Number: d.Attempt.Placings, Places: d.Attempt.Places, Bounds: attemptBounds(&v, d.Attempt),
 			Snapshot: v.Job.Snapshot,
 		})
 	case StepBegin:
-		return false, k.Sessions.Begin(ctx, v.Session.ID)
+		return false, k.Sessions.Begin(ctx, v.Session.ID, attemptBounds(&v, v.Job.Current()))
+	case StepRaise:
+		b := attemptBounds(&v, v.Job.Current())
+		b.LeaseLimit = v.Session.LeaseLimit
+		return false, k.Sessions.Raise(ctx, v.Session.ID, b)
 	case StepClose:
 		if k.Holds != nil {
 			actual, err := d.Job.Spent()
@@ -179,10 +180,7 @@ func (k *Keeper) execute(ctx context.Context, v Observation, d Decision) (waits 
 // launch.
 func (k *Keeper) start(ctx context.Context, v Observation, a *Attempt) error {
 	j := &v.Job
-	l, err := attemptLimits(v, a)
-	if err != nil {
-		return err
-	}
+	b := attemptBounds(&v, a)
 	name := j.Name
 	if a.Held { // the session of the name is that of the attempt before
 		name = fmt.Sprintf("%s.%d", j.Name, j.launches())
@@ -198,7 +196,7 @@ func (k *Keeper) start(ctx context.Context, v Observation, a *Attempt) error {
 		Job: j.ID, Attempt: a.Number, KeepOnFailure: j.KeepOnFailure, Code: j.Code,
 		Places: a.Places, Placings: a.Placings, Held: a.Held,
 		Epoch: a.Epoch, State: session.Launching, HoldID: j.HoldID, HourlyCeiling: j.HourlyCeiling,
-		LeaseUntil: l.Until.UTC(), LeaseLimit: l.Until.UTC(), CostLimit: l.Dollars,
+		LeaseUntil: b.LeaseLimit, LeaseLimit: b.LeaseLimit, CostLimit: b.CostLimit,
 		WorkPrefix: j.WorkPrefix, ControlPrefix: control, PreviousSnapshot: j.Snapshot, RequestedAt: now,
 	}
 	_, err = k.Sessions.Store.Put(ctx, s, []session.Event{{
@@ -211,19 +209,30 @@ func (k *Keeper) start(ctx context.Context, v Observation, a *Attempt) error {
 	return err
 }
 
-// attemptLimits returns what is left of the bounds of a job for an attempt. The dollars of the attempt
-// that it is to replace are not left.
-func attemptLimits(v Observation, a *Attempt) (Limits, error) {
-	d := &decider{Observation: v, decision: Decision{Job: v.Job}}
-	l, _ := d.limits()
-	if a.Held && l.Dollars > 0 && v.Session != nil {
-		cost, _, err := v.Session.Cost(v.Now)
-		if err != nil {
-			return l, err
-		}
-		l.Dollars = max(1, l.Dollars-cost)
+// attemptBounds returns the bounds of an attempt: what is left of those of its job. An attempt that waits
+// for the end of the current one may use what that one has reserved for it, for a short time.
+func attemptBounds(v *Observation, a *Attempt) session.Bounds {
+	d := &decider{Observation: *v, decision: Decision{Job: v.Job}}
+	since := v.Now
+	if !a.LaunchedAt.IsZero() {
+		since = a.LaunchedAt
 	}
-	return l, nil
+	l, _ := d.limits(since)
+	b := session.Bounds{LeaseLimit: l.Until.UTC(), CostLimit: l.Dollars}
+	if b.CostLimit > 0 {
+		b.CostLimit = max(1, l.Dollars-a.Reserved)
+	}
+	current := v.Job.Current()
+	if current == nil || current.Session == a.Session {
+		return b
+	}
+	if held := v.Now.Add(v.HoldLimit).UTC(); held.Before(b.LeaseLimit) {
+		b.LeaseLimit = held
+	}
+	if b.CostLimit > 0 {
+		b.CostLimit = max(1, current.Reserved)
+	}
+	return b
 }
 
 // write writes a record and its audit entry.

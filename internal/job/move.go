@@ -1,10 +1,14 @@
 package job
 
 import (
+	"cmp"
 	"slices"
+	"time"
 
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/spec"
 )
 
 // waitForPlace waits until a place is worth its price.
@@ -22,7 +26,7 @@ func (d *decider) waitForPlace() {
 // followUnplaced gives the current attempt other places, or ends it once the job has no bounds left. It
 // returns false if there is nothing to do.
 func (d *decider) followUnplaced(a *Attempt, s *session.Session) bool {
-	if _, spent := d.limits(); spent != "" {
+	if _, spent := d.limits(d.Now); spent != "" {
 		d.stop(a, spent, false)
 		return true
 	}
@@ -71,9 +75,64 @@ func (d *decider) move(a *Attempt, s *session.Session) bool {
 		d.stop(a, p.Why, false)
 		return true
 	}
+	if d.Job.CostLimit > 0 && a.Reserved == 0 { // two machines at once could cost more than the limit
+		if p.Places[0].Spot {
+			return false
+		}
+		d.stop(a, "it moves to "+p.Places[0].String(), false)
+		return true
+	}
 	n := d.begin(true)
 	d.event("attempt", "attempt %d tries %s: %s", n.Number, p.Places[0], p.Why)
 	d.write()
+	return true
+}
+
+// reserve returns the dollars that a move may need: those of the dearest place while an attempt waits for
+// the end of the one before it. It returns 0 where little more than that is left.
+func (d *decider) reserve() money.Amount {
+	j := d.job()
+	if j.CostLimit <= 0 || d.Spec.Capacity != spec.Auto {
+		return 0
+	}
+	hourly := money.Amount(0)
+	for _, o := range j.Placed.Options {
+		if j.HourlyCeiling <= 0 || o.Hourly <= j.HourlyCeiling {
+			hourly = max(hourly, o.Hourly)
+		}
+	}
+	dollars, err := hourly.Mul(int64(d.HoldLimit/time.Second), 3600)
+	l, spent := d.limits(d.Now)
+	left := l.Dollars
+	if a := j.Current(); a != nil && d.Session != nil && a.Session == d.Session.ID {
+		cost, _, costErr := d.Session.Cost(d.Now)
+		left, err = left-cost, cmp.Or(err, costErr)
+	}
+	if err != nil || spent != "" || left/reserveShare < dollars {
+		return 0
+	}
+	return dollars
+}
+
+// reserveShare is the least multiple of the reserve that is left for it to be kept.
+const reserveShare = 4
+
+// raise gives a running attempt the reserved dollars at last, after which the job does not move any more.
+// It returns false if there is nothing to do.
+func (d *decider) raise(a *Attempt, s *session.Session) bool {
+	l, spent := d.limits(d.Now)
+	if s.State != session.Ready || spent != "" || s.CostLimit <= 0 {
+		return false
+	}
+	switch {
+	case a.Reserved > 0 && s.LeaseUntil.Before(s.LeaseLimit) && s.LeaseUntil.Sub(d.Now) < d.HoldLimit:
+		a.Reserved = 0
+		d.write()
+	case a.Reserved == 0 && s.CostLimit < l.Dollars:
+		d.decision.Step = StepRaise
+	default:
+		return false
+	}
 	return true
 }
 

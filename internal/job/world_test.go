@@ -396,7 +396,7 @@ func (w *world) workExactly(m *machine) {
 func (w *world) work(m *machine) {
 	if m.commandAt.IsZero() {
 		o := w.orders[m.Session]
-		if o.End != nil && o.Epoch == m.host.Epoch {
+		if o.End != nil && o.Epoch == m.host.Epoch || !w.now.Before(w.leaseOf(m)) {
 			m.done = true // nothing was set up
 			return
 		}
@@ -411,7 +411,7 @@ func (w *world) work(m *machine) {
 	order := w.orders[m.Session]
 	// A hidden machine is cut off from the keeper, and still reaches the object store.
 	ordered := order.End != nil && order.Epoch == m.host.Epoch && !m.hidden
-	if m.endingAt.IsZero() && (ordered || !w.now.Before(m.host.LeaseUntil) || m.outcome != nil) {
+	if m.endingAt.IsZero() && (ordered || !w.now.Before(w.leaseOf(m)) || m.outcome != nil) {
 		m.endingAt = w.now
 		switch {
 		case m.outcome != nil:
@@ -447,6 +447,14 @@ func (w *world) work(m *machine) {
 			m.outcome = &session.Outcome{Class: session.Succeeded, ExitCode: &zero, Evidence: "exit code 0", At: w.now}
 		}
 	}
+}
+
+// leaseOf returns the end of the lease that a machine knows of.
+func (w *world) leaseOf(m *machine) time.Time {
+	if o := w.orders[m.Session]; o.Serial > 0 && !m.hidden {
+		return o.LeaseUntil
+	}
+	return m.host.LeaseUntil
 }
 
 // claim makes a machine the only writer, unless a later one is.

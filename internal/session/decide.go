@@ -296,7 +296,7 @@ func (d *decider) decideRunning() {
 		d.beginEnding(KeeperActor, "it was not ready within %s", d.timeouts.Start)
 		return
 	}
-	if s.State == Ready && d.Now.After(s.LeaseUntil.Add(d.timeouts.Grace)) {
+	if (s.State == Ready || s.Held) && d.Now.After(s.LeaseUntil.Add(d.timeouts.Grace)) {
 		d.beginEnding(KeeperActor, "its lease ended at %s", s.LeaseUntil.UTC().Format(time.RFC3339))
 		return
 	}

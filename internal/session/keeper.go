@@ -603,12 +603,12 @@ func (k *Keeper) newLaunch(s *Session, key string) (Launch, error) {
 	}, nil
 }
 
-// firstLease returns the end of the initial lease. An attempt's lease is never extended.
+// firstLease returns the end of the initial lease.
 func firstLease(s *Session, sp *spec.Spec) time.Time {
 	if sp.Lease > 0 && s.Job == "" {
 		return s.RequestedAt.Add(sp.Lease).UTC()
 	}
-	return s.LeaseUntil.UTC()
+	return cmp.Or(s.FirstLease, s.LeaseUntil).UTC()
 }
 
 // Defaults of sessions whose specification is silent.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,10 +18,44 @@ type Placing struct {
 	// Number numbers the choices of an attempt, from 1 for the second one.
 	Number int
 	Places []Pool
-	// LeaseLimit and CostLimit are those of its session from now on, Snapshot the newest of its job.
+	Bounds
+	// Snapshot is the newest of the job.
+	Snapshot Snapshot
+}
+
+// Bounds are the LeaseLimit and the CostLimit of an attempt.
+type Bounds struct {
 	LeaseLimit time.Time
 	CostLimit  money.Amount
-	Snapshot   Snapshot
+}
+
+// Raise gives a running attempt higher bounds.
+func (k *Keeper) Raise(ctx context.Context, id string, b Bounds) error {
+	for range maxStepsPerPass {
+		s, err := k.Store.Session(ctx, id)
+		if err != nil || s.State != Starting && s.State != Ready ||
+			!b.LeaseLimit.After(s.LeaseLimit) && b.CostLimit <= s.CostLimit {
+			return err
+		}
+		next := s
+		next.raise(b, k.Now().UTC())
+		_, err = k.writeRecord(ctx, &s, next, []Event{{
+			At: k.Now().UTC(), Node: KeeperNode, Kind: "extended",
+			Text: "until " + next.LeaseUntil.Format(time.RFC3339) + ": nothing else is launched for its job",
+		}})
+		if errors.Is(err, ErrConflict) {
+			continue
+		}
+		return err
+	}
+	return ErrConflict
+}
+
+// raise sets the bounds of an attempt, whose dollars count from its launch.
+func (s *Session) raise(b Bounds, now time.Time) {
+	s.LeaseLimit, s.CostLimit = b.LeaseLimit.UTC(), b.CostLimit
+	s.boundLease(cmp.Or(s.LaunchedAt, now), max(1, len(s.Machines)))
+	s.OrderSerial++
 }
 
 // Place lets an attempt whose places have no machine try others. A choice that was made before changes
@@ -88,6 +123,9 @@ func (d *decider) choosePool() {
 		s.LaunchAttempts++
 		s.Pool, s.LaunchStep = p, intent.Step{Name: "launch", Key: launchToken(s)}
 		s.boundLease(d.Now, max(1, d.Nodes))
+		if s.Job != "" {
+			s.FirstLease = s.LeaseUntil
+		}
 		d.addEvent("launching", "%s", p)
 		d.writeRecord()
 		return

@@ -127,8 +127,9 @@ type Session struct {
 	Attempt       int           `json:",omitempty"`
 	KeepOnFailure time.Duration `json:",omitempty"`
 	// An attempt's lease ends by LeaseLimit, and once the pool's rate has spent CostLimit (0: no limit).
-	LeaseLimit time.Time    `json:",omitzero"`
-	CostLimit  money.Amount `json:",omitempty"`
+	// FirstLease is the end of its lease at its launch, which later bounds may be after.
+	LeaseLimit, FirstLease time.Time    `json:",omitzero"`
+	CostLimit              money.Amount `json:",omitempty"`
 	// Places are the places that may be tried, in this order; nil allows every pool. A Held session's
 	// hosts set nothing up before it is Begun: the attempt before it still works.
 	Places []Pool `json:",omitempty"`
