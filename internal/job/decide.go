@@ -195,6 +195,9 @@ func (d *decider) startNext() {
 		d.waitForPlace()
 		return
 	}
+	if d.Place != nil && d.waitAfterFault() {
+		return
+	}
 	if n := len(j.Attempts); n > 0 && j.Attempts[n-1].EndedBy == session.NoCapacity &&
 		j.Attempts[n-1].LaunchedAt.IsZero() {
 		j.Launches, j.Attempts = j.launches(), j.Attempts[:n-1] // it left nothing
@@ -509,15 +512,20 @@ func (d *decider) backoff(a *Attempt) time.Duration {
 	case a.EndedBy == session.NoCapacity, a.EndedBy == Moved, d.Place != nil && a.Pool.Spot && interruption(a.EndedBy):
 		return 0 // the place is not tried again before the next look
 	}
-	row := 0
+	row := d.withoutProgress()
+	if row == 0 || row == 1 && interruption(a.EndedBy) {
+		return 0
+	}
+	return min(maxBackoff, firstBackoff<<min(row-1, 10))
+}
+
+// withoutProgress counts the last attempts in a row without progress.
+func (d *decider) withoutProgress() (row int) {
 	for _, b := range slices.Backward(d.Job.Attempts) {
 		if advanced(&b) {
 			break
 		}
 		row++
 	}
-	if row == 0 || row == 1 && interruption(a.EndedBy) {
-		return 0
-	}
-	return min(maxBackoff, firstBackoff<<min(row-1, 10))
+	return row
 }

@@ -2,6 +2,7 @@ package job
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -21,6 +22,29 @@ func (d *decider) waitForPlace() {
 		return
 	}
 	d.wait(d.Place.Next.Sub(d.Now))
+}
+
+// waitAfterFault waits where the only place left is that of the GPU that failed last: the provider may hand
+// out the same machine. It returns false if there is nothing to wait for.
+func (d *decider) waitAfterFault() bool {
+	j := d.job()
+	if len(j.Attempts) == 0 {
+		return false
+	}
+	last := j.Attempts[len(j.Attempts)-1]
+	fault := session.PoolFault{Pool: last.Pool, At: last.EndedAt}
+	if last.EndedBy != session.GPUFault || !fault.Concerns(d.Place.Places[0]) {
+		return false
+	}
+	until := last.EndedAt.Add(min(maxBackoff, capacityBackoff<<min(max(0, d.withoutProgress()-1), 10)))
+	if !d.Now.Before(until) {
+		return false
+	}
+	j.NotBefore = until
+	j.Why = fmt.Sprintf("a GPU failed in %s, and there is no other place; the next attempt starts at %s", last.Pool,
+		plain.Time(until))
+	d.write()
+	return true
 }
 
 // followUnplaced gives the current attempt other places, or ends it once the job has no bounds left. It

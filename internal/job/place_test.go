@@ -404,14 +404,15 @@ func TestPlaceOfFaultyGPUIsAvoided(t *testing.T) {
 		pools                    []session.Pool
 		placed                   bool
 		want                     []string
+		waits                    time.Duration // below 0: as long as it likes
 	}{
 		{"launch", "on-demand", "20h", []session.Pool{pool("a", false, 100), pool("b", false, 200)}, false,
-			[]string{"a", "b"}},
-		{"spot", "spot", "20h", []session.Pool{pool("a", true, 30), pool("b", true, 40)}, true, []string{"a", "b"}},
+			[]string{"a", "b"}, 0},
+		{"spot", "spot", "20h", []session.Pool{pool("a", true, 30), pool("b", true, 40)}, true, []string{"a", "b"}, 0},
 		{"no time to wait", "auto", "90m",
 			[]session.Pool{pool("a", true, 30), pool("a", false, 100), pool("b", false, 110)}, true,
-			[]string{"a", "b"}},
-		{"only place", "spot", "20h", []session.Pool{pool("a", true, 30)}, true, []string{"a", "a"}},
+			[]string{"a", "b"}, -1}, // by its deadline
+		{"only place", "spot", "20h", []session.Pool{pool("a", true, 30)}, true, []string{"a", "a"}, time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, 3)
@@ -447,6 +448,10 @@ func TestPlaceOfFaultyGPUIsAvoided(t *testing.T) {
 			if j.State != Succeeded || len(zones) < 2 || !slices.Equal(zones[:2], c.want) ||
 				j.Attempts[0].EndedBy != session.GPUFault {
 				t.Errorf("%s (%s) in %q, want it in %q", j.State, j.Why, zones, c.want)
+			}
+			waited := j.Attempts[1].BeganAt.Sub(j.Attempts[0].EndedAt)
+			if c.waits >= 0 && (waited < c.waits || waited > c.waits+20*time.Second) {
+				t.Errorf("it waited %s, want about %s", waited, c.waits)
 			}
 			if want := c.placed && c.want[0] != c.want[1]; noted != want {
 				t.Errorf("the fault is among the figures: %t, want %t", noted, want)
