@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,9 +53,6 @@ type Keeper struct {
 	// ControlPrefix returns the prefix of the documents of an attempt's session.
 	ControlPrefix func(ctx context.Context, j *Job, sp *spec.Spec, session string) (string, error)
 	Log           *slog.Logger
-
-	// specs are the specifications of open jobs.
-	specs spec.Cache
 }
 
 // maxStepsPerPass bounds the steps of one pass over a job.
@@ -75,7 +73,7 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 		d := Decide(v)
 		if d.Step == StepWait {
 			if v.Job.State.IsFinal() {
-				k.specs.Forget(id)
+				k.Sessions.Specs.Forget(id)
 			}
 			return d.RetryAfter, nil
 		}
@@ -100,7 +98,7 @@ func (k *Keeper) observe(ctx context.Context, id string) (Observation, error) {
 	}
 	t := k.Sessions.Timeouts[j.Provider].WithDefaults()
 	v := Observation{Now: k.now(), Job: j, HasGate: k.Gate != nil, HoldLimit: t.Launch + t.End}
-	if v.Spec, err = k.specs.Parse(j.ID, j.Name, j.Spec); err != nil {
+	if v.Spec, err = k.Sessions.Specs.Parse(j.ID, j.Name, j.Spec); err != nil {
 		return v, err
 	}
 	if v.Session, err = k.session(ctx, j.Current()); err != nil {
@@ -235,6 +233,44 @@ func attemptBounds(v *Observation, a *Attempt) session.Bounds {
 	return b
 }
 
+// Account corrects the cost of an attempt that is over, if its machines were seen again and are gone now.
+func (k *Keeper) Account(ctx context.Context, s *session.Session) error {
+	for range maxStepsPerPass {
+		j, err := k.Store.Job(ctx, s.Job)
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		j.Attempts = slices.Clone(j.Attempts)
+		i := slices.IndexFunc(j.Attempts, func(a Attempt) bool { return a.Session == s.ID })
+		if i < 0 || !j.Attempts[i].Over() || j.Attempts[i].EndedAt.Equal(s.EndedAt) {
+			return nil
+		}
+		a, old := &j.Attempts[i], j
+		stopped, before := a.StoppedAt, a.Cost
+		if err := a.account(s); err != nil {
+			return err
+		}
+		if !stopped.IsZero() { // what it did since was not saved
+			a.StoppedAt = stopped
+			if err := a.divide(); err != nil {
+				return err
+			}
+		}
+		_, err = k.write(ctx, &old, j, []session.Event{{
+			At: k.now(), Node: session.KeeperNode, Kind: "alarm", Text: fmt.Sprintf(
+				"the machines of attempt %d were seen again after its end: it cost %s instead of %s", a.Number,
+				a.Cost.Dollars(), before.Dollars()),
+		}})
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+	return ErrConflict
+}
+
 // write writes a record and its audit entry.
 func (k *Keeper) write(ctx context.Context, old *Job, j Job, events []session.Event) (Job, error) {
 	e := action.Entry{
@@ -265,7 +301,7 @@ func (k *Keeper) admit(ctx context.Context, j *Job) (waits bool, err error) {
 	case gate.Allow:
 		next.HoldID, next.Why, next.HourlyCeiling, next.AdmittedAt = a.HoldID, "", a.HourlyLimit, now
 		next.CostLimit, next.OnDemandRate = a.Reserved, a.OnDemandRate
-		sp, err := k.specs.Parse(j.ID, j.Name, j.Spec)
+		sp, err := k.Sessions.Specs.Parse(j.ID, j.Name, j.Spec)
 		if err != nil {
 			return false, err
 		}
