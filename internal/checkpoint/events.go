@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -25,6 +26,8 @@ type Declaration struct {
 	Path string
 	Step *int64
 	At   time.Time
+	// Precise reports that At has a fraction of a second.
+	Precise bool
 }
 
 // Events are the declarations of a training.
@@ -45,15 +48,19 @@ func (e *Events) add(line []byte) {
 		Event string
 		Path  string
 		Step  *int64
-		At    time.Time
+		At    string
 	}
-	switch err := json.Unmarshal(line, &event); {
-	case err != nil, event.At.IsZero():
+	err := json.Unmarshal(line, &event)
+	at, invalid := time.Parse(time.RFC3339, event.At)
+	switch {
+	case err != nil, invalid != nil, at.IsZero():
 		e.InvalidLines++
 	case event.Event == "step" && event.Step != nil:
 		e.Step = event.Step
 	case event.Event == "saved" && event.Path != "":
-		e.Saved = append(e.Saved, Declaration{Path: event.Path, Step: event.Step, At: event.At})
+		e.Saved = append(e.Saved, Declaration{
+			Path: event.Path, Step: event.Step, At: at, Precise: strings.Contains(event.At, "."),
+		})
 	default:
 		e.InvalidLines++
 	}
@@ -81,7 +88,8 @@ func (e Events) DeclaredIn(dir, workdir string) []Declaration {
 		if err != nil || !filepath.IsLocal(rel) {
 			continue
 		}
-		in = append(in, Declaration{filepath.ToSlash(rel), s.Step, s.At})
+		s.Path = filepath.ToSlash(rel)
+		in = append(in, s)
 	}
 	return in
 }

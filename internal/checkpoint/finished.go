@@ -37,9 +37,17 @@ func (u checkpointUnit) contains(p string) bool {
 	return u.path == "." || p == u.path || strings.HasPrefix(p, u.path+"/")
 }
 
-// declarationSlack is how much later than its declaration a file may be dated, because file systems
-// have coarse clocks.
-const declarationSlack = time.Second
+// fineSlack is how much later than a declaration to the millisecond its files may be dated: a tick of the
+// kernel's clock. More would take the start of the next save for the declared one.
+const fineSlack = 10 * time.Millisecond
+
+// slack returns how much later than its declaration a file may be dated, because clocks are coarse.
+func (d Declaration) slack() time.Duration {
+	if d.Precise {
+		return fineSlack
+	}
+	return time.Second
+}
 
 // judgment assesses each name of the folder.
 type judgment struct {
@@ -66,7 +74,7 @@ func judgeFiles(all []foundEntry, ev Evidence) judgment {
 		}
 	}
 	for p, s := range last {
-		j.units = append(j.units, checkpointUnit{p, Declared, s.At.Add(declarationSlack), s.Step})
+		j.units = append(j.units, checkpointUnit{p, Declared, s.At.Add(s.slack()), s.Step})
 	}
 	if ev.DonePattern != "" {
 		for _, f := range all {
@@ -135,7 +143,7 @@ var digits = lazyregexp.New(`[0-9]+`)
 // findUnfinished finds what is being written next to finished checkpoints: names of the same form
 // ("step-#", or a temporary name with that prefix) in the same folder, with content at least as new
 // as their newest file. The declaration time is no criterion, because the next checkpoint may begin
-// within declarationSlack.
+// within the slack of the declaration.
 func (j *judgment) findUnfinished(all []foundEntry) {
 	type family struct{ in, form string }
 	since := map[family]time.Time{}

@@ -53,6 +53,12 @@ func saved(p string, at int) Declaration {
 	return Declaration{Path: p, At: clock.Add(time.Duration(at) * time.Second)}
 }
 
+func precise(p string, at int) Declaration {
+	d := saved(p, at)
+	d.Precise = true
+	return d
+}
+
 func TestJudgesFinishedFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		folder   []string
@@ -71,6 +77,15 @@ func TestJudgesFinishedFiles(t *testing.T) {
 		"written to after it was declared": {
 			[]string{"ckpt/12/w 5", "ckpt/12/v 9"}, Evidence{Declared: []Declaration{saved("ckpt/12", 7)}},
 			map[string]Finished{"ckpt/12/w": Declared, "ckpt/12/v": ""}},
+		"written to within the second of its declaration": {
+			[]string{"w 5.9"}, Evidence{Declared: []Declaration{saved("w", 5)}}, map[string]Finished{"w": Declared},
+		},
+		"declared to the millisecond": {
+			[]string{"w 5.005"}, Evidence{Declared: []Declaration{precise("w", 5)}}, map[string]Finished{"w": Declared},
+		},
+		"written to within the second of its declaration to the millisecond": {
+			[]string{"w 5.1"}, Evidence{Declared: []Declaration{precise("w", 5)}}, map[string]Finished{"w": ""},
+		},
 		"declared again": {
 			[]string{"last/w 9"}, Evidence{Declared: []Declaration{saved("last", 5), saved("last", 10)}},
 			map[string]Finished{"last/w": Declared},
@@ -177,7 +192,8 @@ not JSON
 	}
 	twelve := int64(12)
 	want := []Declaration{
-		{"ckpt/12", &twelve, clock.Add(5 * time.Second)}, {"ckpt/13", nil, clock.Add(6500 * time.Millisecond)},
+		{Path: "ckpt/12", Step: &twelve, At: clock.Add(5 * time.Second)},
+		{Path: "ckpt/13", At: clock.Add(6500 * time.Millisecond), Precise: true},
 	}
 	if diff := cmp.Diff(want, e.DeclaredIn(work, work)); diff != "" {
 		t.Errorf("want -, got +\n%s", diff)

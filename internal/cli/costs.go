@@ -20,6 +20,7 @@ adds to it. Unknown time is shown and not charged.`,
   curfew costs                                          # this month by team
   curfew costs --by purpose,duty --since 7d --granularity day
   curfew costs --by resource --where team=vision --where duty=idle
+  curfew costs --by session                             # machines by session and job
   curfew costs --by team -o html > costs.html
   curfew costs units                                    # what a million tokens costs`,
 		Args: noSuchVerb,

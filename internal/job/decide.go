@@ -25,7 +25,9 @@ const (
 	StepWrite Step = "write" // write Decision.Job
 	StepStart Step = "start" // record the session of Decision.Attempt
 	StepStop  Step = "stop"  // end the session of Decision.Attempt, for Decision.Why
+	StepPlace Step = "place" // give the session of Decision.Attempt other places
 	StepBegin Step = "begin" // let the session of the current attempt set up
+	StepRaise Step = "raise" // give the session of the current attempt the dollars that are left
 	StepClose Step = "close" // settle the hold, then write Decision.Job
 )
 
@@ -42,13 +44,15 @@ type Observation struct {
 	Place *Advice
 	// HasGate reports that this process can call the gate.
 	HasGate bool
+	// HoldLimit bounds the time that an attempt waits for the end of the one before it.
+	HoldLimit time.Duration
 }
 
 // Decision is the next step of a job and the time to decide again if nothing happens.
 type Decision struct {
 	Step Step
 	Job  Job
-	// Attempt is that of StepStart and StepStop; StepStop saves unless Discard, for the reason Why, or
+	// Attempt is that of StepStart, StepPlace and StepStop; StepStop saves unless Discard, for the reason Why, or
 	// because the job is canceled.
 	Attempt    *Attempt
 	Why        string
@@ -142,17 +146,17 @@ type Limits struct {
 	Dollars money.Amount
 }
 
-// limits returns what is left for the next attempt. Spent explains which bound is used up; empty
-// while none is.
-func (d *decider) limits() (l Limits, spent string) {
+// limits returns what is left for an attempt whose machines run since a time. Spent explains which bound
+// is used up; empty while none is.
+func (d *decider) limits(since time.Time) (l Limits, spent string) {
 	j, sp := &d.Job, d.Spec
-	l.Until, l.Key = d.Now.Add(365*24*time.Hour), ""
+	l.Until, l.Key = since.Add(365*24*time.Hour), ""
 	if sp.MaxRuntime > 0 {
 		left := sp.MaxRuntime - j.Runtime()
 		if left <= 0 {
 			return l, "max_runtime " + plain.Duration(sp.MaxRuntime) + " is used up"
 		}
-		l.Until, l.Key = d.Now.Add(left), "max_runtime"
+		l.Until, l.Key = since.Add(left), "max_runtime"
 	}
 	if sp.Deadline > 0 {
 		by := j.RequestedAt.Add(sp.Deadline)
@@ -179,7 +183,7 @@ func (d *decider) limits() (l Limits, spent string) {
 // startNext decides the next attempt, or the end of a job that has no bounds left.
 func (d *decider) startNext() {
 	j := d.job()
-	if _, spent := d.limits(); spent != "" {
+	if _, spent := d.limits(d.Now); spent != "" {
 		d.finish(Failed, "%s", spent)
 		return
 	}
@@ -189,6 +193,9 @@ func (d *decider) startNext() {
 	}
 	if d.Place != nil && len(d.Place.Places) == 0 {
 		d.waitForPlace()
+		return
+	}
+	if d.Place != nil && d.waitAfterFault() {
 		return
 	}
 	if n := len(j.Attempts); n > 0 && j.Attempts[n-1].EndedBy == session.NoCapacity &&
@@ -214,7 +221,8 @@ func (d *decider) begin(held bool) *Attempt {
 		BeganAt: d.Now, Start: j.Snapshot, Held: held,
 	}
 	if d.Place != nil {
-		a.Places, j.Placed = d.Place.Places, d.Place
+		a.Places, a.Tried, a.TryAgainAt, j.Placed = d.Place.Places, d.Place.Places, d.Place.Next, d.Place
+		a.Reserved = d.reserve()
 	}
 	j.Attempts = append(j.Attempts, a)
 	return &j.Attempts[len(j.Attempts)-1]
@@ -257,11 +265,18 @@ func (d *decider) follow() {
 		d.decision.Step = StepBegin
 		return
 	}
+	if s.Unplaced && d.followUnplaced(a, s) {
+		return
+	}
 	if changed {
 		d.write()
 		return
 	}
-	if d.Job.CanceledAt.IsZero() && d.move(a, s) {
+	if s.Unplaced && d.Place != nil {
+		d.wait(d.Place.Next.Sub(d.Now))
+		return
+	}
+	if d.Job.CanceledAt.IsZero() && (d.move(a, s) || d.raise(a, s)) {
 		return
 	}
 	d.wait(pollInterval)
@@ -278,12 +293,20 @@ func (d *decider) stop(a *Attempt, why string, discard bool) {
 func (d *decider) takeProgress(a *Attempt, s *session.Session) (changed bool) {
 	j := d.job()
 	state, why := Launching, s.Why
-	switch s.State {
-	case session.Starting:
+	switch {
+	case s.Unplaced:
+		state = Waiting
+		if d.Place != nil && len(d.Place.Places) == 0 {
+			why = d.Place.Why
+		}
+		if why != j.Why {
+			j.Placed = d.Place
+		}
+	case s.State == session.Starting:
 		state = Starting
-	case session.Ready:
+	case s.State == session.Ready:
 		state = Running
-	case session.Ending, session.Ended, session.Failed:
+	case s.State == session.Ending, s.State.IsFinal():
 		state = Saving
 	}
 	if state != j.State || why != j.Why {
@@ -399,6 +422,8 @@ func classify(j *Job, sp *spec.Spec, s *session.Session) (session.Class, string)
 	switch {
 	case !j.CanceledAt.IsZero():
 		return session.Stopped, "canceled by " + j.CanceledBy
+	case s.Held && !s.Begun && len(s.Machines) > 0:
+		return Moved, "it did not begin: " + why
 	case !s.EndingAt.IsZero() && !s.EndingAt.Before(s.LeaseUntil):
 		return session.LimitReached, limitText(j, sp, s)
 	case len(s.Machines) == 0 && s.LaunchStep.Refused != "" && s.LaunchStep.Refused != session.ClassCapacity:
@@ -437,7 +462,7 @@ func (d *decider) exhausted(a *Attempt) string {
 	if a.EndedBy == session.LimitReached || a.EndedBy == Refused {
 		return string(a.EndedBy)
 	}
-	if _, spent := d.limits(); spent != "" {
+	if _, spent := d.limits(d.Now); spent != "" {
 		return spent
 	}
 	interruptions, errors, rendezvous := 0, 0, 0
@@ -487,15 +512,20 @@ func (d *decider) backoff(a *Attempt) time.Duration {
 	case a.EndedBy == session.NoCapacity, a.EndedBy == Moved, d.Place != nil && a.Pool.Spot && interruption(a.EndedBy):
 		return 0 // the place is not tried again before the next look
 	}
-	row := 0
+	row := d.withoutProgress()
+	if row == 0 || row == 1 && interruption(a.EndedBy) {
+		return 0
+	}
+	return min(maxBackoff, firstBackoff<<min(row-1, 10))
+}
+
+// withoutProgress counts the last attempts in a row without progress.
+func (d *decider) withoutProgress() (row int) {
 	for _, b := range slices.Backward(d.Job.Attempts) {
 		if advanced(&b) {
 			break
 		}
 		row++
 	}
-	if row == 0 || row == 1 && interruption(a.EndedBy) {
-		return 0
-	}
-	return min(maxBackoff, firstBackoff<<min(row-1, 10))
+	return row
 }

@@ -94,6 +94,14 @@ type Attempt struct {
 	// Pool is the place of its machines, Places those that it may try; nil: all.
 	Pool   session.Pool
 	Places []session.Pool `json:",omitempty"`
+	// Placings counts the choices of Places after the first. Of Tried, the places since the last look at
+	// their prices, none is tried again before TryAgainAt.
+	Placings   int            `json:",omitempty"`
+	Tried      []session.Pool `json:",omitempty"`
+	TryAgainAt time.Time      `json:",omitzero"`
+	// Reserved are the dollars that its session may not spend: those of the attempt that may be launched
+	// next to it.
+	Reserved money.Amount `json:",omitempty"`
 	// Held marks an attempt that begins before the one before it is over, and waits for its end.
 	Held bool `json:",omitempty"`
 	// BeganAt is the time of its decision, LaunchedAt that of its launch, CommandAt the start of the

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,18 +62,19 @@ func (k *Keeper) now() time.Time { return k.Sessions.Now().UTC() }
 
 // Keep takes steps for a job until it has to wait, and returns the time until the next pass.
 func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err error) {
-	var sp *spec.Spec // that of a job never changes
 	for range maxStepsPerPass {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		v, err := k.observe(ctx, id, sp)
+		v, err := k.observe(ctx, id)
 		if err != nil {
 			return 0, err
 		}
-		sp = v.Spec
 		d := Decide(v)
 		if d.Step == StepWait {
+			if v.Job.State.IsFinal() {
+				k.Sessions.Specs.Forget(id)
+			}
 			return d.RetryAfter, nil
 		}
 		waits, err := k.execute(ctx, v, d)
@@ -88,17 +90,16 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 	return 0, nil
 }
 
-// observe gathers the input of Decide. The specification is read unless it is known.
-func (k *Keeper) observe(ctx context.Context, id string, sp *spec.Spec) (Observation, error) {
+// observe gathers the input of Decide.
+func (k *Keeper) observe(ctx context.Context, id string) (Observation, error) {
 	j, err := k.Store.Job(ctx, id)
 	if err != nil {
 		return Observation{}, err
 	}
-	v := Observation{Now: k.now(), Job: j, Spec: sp, HasGate: k.Gate != nil}
-	if sp == nil {
-		if v.Spec, err = spec.Parse(j.Name, j.Spec); err != nil {
-			return v, err
-		}
+	t := k.Sessions.Timeouts[j.Provider].WithDefaults()
+	v := Observation{Now: k.now(), Job: j, HasGate: k.Gate != nil, HoldLimit: t.Launch + t.End}
+	if v.Spec, err = k.Sessions.Specs.Parse(j.ID, j.Name, j.Spec); err != nil {
+		return v, err
 	}
 	if v.Session, err = k.session(ctx, j.Current()); err != nil {
 		return v, err
@@ -147,8 +148,17 @@ func (k *Keeper) execute(ctx context.Context, v Observation, d Decision) (waits 
 		by := cmp.Or(v.Job.CanceledBy, session.JobActor)
 		_, err = k.Sessions.Stop(ctx, d.Attempt.Session, by, d.Why, d.Discard)
 		return true, err
+	case StepPlace:
+		return false, k.Sessions.Place(ctx, d.Attempt.Session, session.Placing{
+			Number: d.Attempt.Placings, Places: d.Attempt.Places, Bounds: attemptBounds(&v, d.Attempt),
+			Snapshot: v.Job.Snapshot,
+		})
 	case StepBegin:
-		return false, k.Sessions.Begin(ctx, v.Session.ID)
+		return false, k.Sessions.Begin(ctx, v.Session.ID, attemptBounds(&v, v.Job.Current()))
+	case StepRaise:
+		b := attemptBounds(&v, v.Job.Current())
+		b.LeaseLimit = v.Session.LeaseLimit
+		return false, k.Sessions.Raise(ctx, v.Session.ID, b)
 	case StepClose:
 		if k.Holds != nil {
 			actual, err := d.Job.Spent()
@@ -168,18 +178,10 @@ func (k *Keeper) execute(ctx context.Context, v Observation, d Decision) (waits 
 // launch.
 func (k *Keeper) start(ctx context.Context, v Observation, a *Attempt) error {
 	j := &v.Job
-	d := &decider{Observation: v, decision: Decision{Job: v.Job}}
-	l, _ := d.limits()
+	b := attemptBounds(&v, a)
 	name := j.Name
 	if a.Held { // the session of the name is that of the attempt before
 		name = fmt.Sprintf("%s.%d", j.Name, j.launches())
-		if l.Dollars > 0 && v.Session != nil {
-			cost, _, err := v.Session.Cost(v.Now)
-			if err != nil {
-				return err
-			}
-			l.Dollars = max(1, l.Dollars-cost)
-		}
 	}
 	control, err := k.ControlPrefix(ctx, j, v.Spec, a.Session)
 	if err != nil {
@@ -190,9 +192,9 @@ func (k *Keeper) start(ctx context.Context, v Observation, a *Attempt) error {
 		ID: a.Session, Name: name, RequestedBy: j.RequestedBy, Owner: j.Owner, Spec: j.Spec, Hash: j.Hash,
 		Provider: j.Provider, Account: j.Account, AllowedUser: j.AllowedUser, RunAs: j.RunAs,
 		Job: j.ID, Attempt: a.Number, KeepOnFailure: j.KeepOnFailure, Code: j.Code,
-		Places: a.Places, Held: a.Held,
+		Places: a.Places, Placings: a.Placings, Held: a.Held,
 		Epoch: a.Epoch, State: session.Launching, HoldID: j.HoldID, HourlyCeiling: j.HourlyCeiling,
-		LeaseUntil: l.Until.UTC(), LeaseLimit: l.Until.UTC(), CostLimit: l.Dollars,
+		LeaseUntil: b.LeaseLimit, LeaseLimit: b.LeaseLimit, CostLimit: b.CostLimit,
 		WorkPrefix: j.WorkPrefix, ControlPrefix: control, PreviousSnapshot: j.Snapshot, RequestedAt: now,
 	}
 	_, err = k.Sessions.Store.Put(ctx, s, []session.Event{{
@@ -203,6 +205,70 @@ func (k *Keeper) start(ctx context.Context, v Observation, a *Attempt) error {
 		Resource: "session/" + s.Name, Item: s.ID, Verb: string(s.State), Outcome: "attempt of job " + j.ID,
 	})
 	return err
+}
+
+// attemptBounds returns the bounds of an attempt: what is left of those of its job. An attempt that waits
+// for the end of the current one may use what that one has reserved for it, for a short time.
+func attemptBounds(v *Observation, a *Attempt) session.Bounds {
+	d := &decider{Observation: *v, decision: Decision{Job: v.Job}}
+	since := v.Now
+	if !a.LaunchedAt.IsZero() {
+		since = a.LaunchedAt
+	}
+	l, _ := d.limits(since)
+	b := session.Bounds{LeaseLimit: l.Until.UTC(), CostLimit: l.Dollars}
+	if b.CostLimit > 0 {
+		b.CostLimit = max(1, l.Dollars-a.Reserved)
+	}
+	current := v.Job.Current()
+	if current == nil || current.Session == a.Session {
+		return b
+	}
+	if held := v.Now.Add(v.HoldLimit).UTC(); held.Before(b.LeaseLimit) {
+		b.LeaseLimit = held
+	}
+	if b.CostLimit > 0 {
+		b.CostLimit = max(1, current.Reserved)
+	}
+	return b
+}
+
+// Account corrects the cost of an attempt that is over, if its machines were seen again and are gone now.
+func (k *Keeper) Account(ctx context.Context, s *session.Session) error {
+	for range maxStepsPerPass {
+		j, err := k.Store.Job(ctx, s.Job)
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		j.Attempts = slices.Clone(j.Attempts)
+		i := slices.IndexFunc(j.Attempts, func(a Attempt) bool { return a.Session == s.ID })
+		if i < 0 || !j.Attempts[i].Over() || j.Attempts[i].EndedAt.Equal(s.EndedAt) {
+			return nil
+		}
+		a, old := &j.Attempts[i], j
+		stopped, before := a.StoppedAt, a.Cost
+		if err := a.account(s); err != nil {
+			return err
+		}
+		if !stopped.IsZero() { // what it did since was not saved
+			a.StoppedAt = stopped
+			if err := a.divide(); err != nil {
+				return err
+			}
+		}
+		_, err = k.write(ctx, &old, j, []session.Event{{
+			At: k.now(), Node: session.KeeperNode, Kind: "alarm", Text: fmt.Sprintf(
+				"the machines of attempt %d were seen again after its end: it cost %s instead of %s", a.Number,
+				a.Cost.Dollars(), before.Dollars()),
+		}})
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+	return ErrConflict
 }
 
 // write writes a record and its audit entry.
@@ -235,7 +301,7 @@ func (k *Keeper) admit(ctx context.Context, j *Job) (waits bool, err error) {
 	case gate.Allow:
 		next.HoldID, next.Why, next.HourlyCeiling, next.AdmittedAt = a.HoldID, "", a.HourlyLimit, now
 		next.CostLimit, next.OnDemandRate = a.Reserved, a.OnDemandRate
-		sp, err := spec.Parse(j.Name, j.Spec)
+		sp, err := k.Sessions.Specs.Parse(j.ID, j.Name, j.Spec)
 		if err != nil {
 			return false, err
 		}

@@ -278,3 +278,69 @@ func TestJobWaitsForCapacity(t *testing.T) {
 		}
 	}
 }
+
+// TestZombieWithKeepersKilledAtEveryChange lets a machine vanish from the provider's list, work on, and be
+// listed again after its successor started, while one or two keepers are killed before and after each call
+// that changes something. The zombie writes nothing, no attempt has two machines, nothing is left running,
+// and the job's dollars are those of all its machines.
+func TestZombieWithKeepersKilledAtEveryChange(t *testing.T) {
+	changes := zombie(t, 1, 0, false)
+	if changes < 30 {
+		t.Fatalf("%d calls change something: the test does not reach what it is for", changes)
+	}
+	step := 1
+	if testing.Short() {
+		step = 5
+	}
+	for keepers := 1; keepers <= 2; keepers++ {
+		for n := 1; n <= changes; n += step {
+			zombie(t, keepers, n, false)
+			zombie(t, keepers, n, true)
+		}
+	}
+}
+
+// zombie runs a job whose first machine comes back, with keepers of which one is killed at a change, and
+// returns the number of changes.
+func zombie(t *testing.T, keepers, killAt int, killAfter bool) int {
+	t.Helper()
+	w := newWorld(t, 1)
+	w.killAt, w.killAfter, w.steps, w.saveTime = killAt, killAfter, 30, 10*time.Second
+	vanishes, returns := w.now.Add(15*time.Minute), w.now.Add(25*time.Minute)
+	var z *machine
+	j := w.run(w.submit(gpu), keepers, func() {
+		switch {
+		case z == nil && !w.now.Before(vanishes):
+			z = w.machines["i-0"]
+			z.hidden = true
+		case z != nil && z.hidden && !w.now.Before(returns):
+			if len(w.machines) < 2 {
+				t.Errorf("change %d: no successor started", killAt)
+			}
+			z.hidden = false
+		}
+		if w.now.Second() == 0 {
+			w.recover(func() error { return w.keeper().Sessions.Reconcile(context.Background(), "sim") })
+		}
+	})
+	if j.State != Succeeded || w.store.step < w.steps || w.store.refused == 0 {
+		t.Errorf("change %d: %s: %s; step %d of %d is saved, %d writes were refused", killAt, j.State, j.Why,
+			w.store.step, w.steps, w.store.refused)
+	}
+	sessions := map[string]int{}
+	for _, m := range w.machines {
+		sessions[m.Session]++
+	}
+	for id, n := range sessions {
+		if s := w.sessions[id]; n > 1 || !s.State.IsFinal() {
+			t.Errorf("change %d: session %s has %d machines, and is %s", killAt, s.Name, n, s.State)
+		}
+	}
+	for epoch, by := range w.store.writers {
+		if len(by) > 1 {
+			t.Errorf("change %d: epoch %d was written by %v", killAt, epoch, by)
+		}
+	}
+	checkMoney(t, w, w.jobs["j1"])
+	return w.changes
+}

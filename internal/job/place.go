@@ -75,6 +75,7 @@ type Placer struct {
 
 	mu     sync.Mutex
 	placed map[string]*placed
+	news   news
 }
 
 // placed is the strategy of one job, and what it has seen.
@@ -91,17 +92,19 @@ type placed struct {
 	// time before the job.
 	began    time.Time
 	observed int
-	// known is the state of each place at the end of the last observed sample.
-	known []bool
+	// known is the state of each spot place at the end of the last observed sample, and untried the number
+	// of samples before it since the place was last tried without success.
+	known   []bool
+	untried []int
 	// faults are the recent GPU faults in its places, unless they spare none.
 	faults []session.PoolFault
 	// advice is the last one, for a sample and a state of the job.
 	advice *Advice
 	sample int
-	state  string
+	state  runState
 }
 
-// sighting is news of the capacity of a place.
+// sighting is one observation of the capacity of a place.
 type sighting struct {
 	at   time.Time
 	zone int
@@ -118,7 +121,7 @@ func (p *Placer) Place(ctx context.Context, v *Observation, now time.Time) (*Adv
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k := p.placed[j.ID]
-	state, sample := runState(v), 0
+	state, sample := stateOf(v), 0
 	if k != nil {
 		sample = k.sampleAt(now)
 		if k.advice != nil && k.sample == sample && k.state == state {
@@ -144,25 +147,39 @@ func (p *Placer) Place(ctx context.Context, v *Observation, now time.Time) (*Adv
 		}
 		sample = k.sampleAt(now)
 	}
-	all, err := p.Sessions.Sessions(ctx, session.Query{})
+	news, sessions, err := p.news.read(ctx, p.Sessions, now)
 	if err != nil {
 		return nil, err
 	}
-	seen := k.sightings(all, j)
-	k.avoid(session.GPUFaults(all, j.Provider, j.Account, now))
+	seen := k.sightings(news, j)
+	k.avoid(session.GPUFaults(sessions, j.Provider, j.Account, now))
 	p.observe(k, seen, sample)
 	k.advice, k.sample, k.state = k.choose(p, v, seen, sample, now), sample, state
 	return k.advice, nil
 }
 
-// runState tells the states of a job apart between which another place may be best.
-func runState(v *Observation) string {
-	launched := false
-	a := v.Job.Current()
+// runState is a state of a job, in each of which another place may be best.
+type runState struct {
+	launches               int64
+	attempts, placings     int
+	current, next          bool
+	launched               bool
+	unplaced, nextUnplaced bool
+}
+
+func stateOf(v *Observation) runState {
+	j := &v.Job
+	a, n := j.Current(), j.Next()
+	s := runState{launches: j.launches(), attempts: len(j.Attempts), current: a != nil, next: n != nil}
 	if a != nil {
-		launched = !a.LaunchedAt.IsZero()
+		s.launched, s.placings = !a.LaunchedAt.IsZero(), a.Placings
+		s.unplaced = v.Session != nil && v.Session.Unplaced
 	}
-	return fmt.Sprint(v.Job.launches(), len(v.Job.Attempts), a != nil, launched, v.Job.Next() != nil)
+	if n != nil {
+		s.placings += n.Placings
+		s.nextUnplaced = v.NextSession != nil && v.NextSession.Unplaced
+	}
+	return s
 }
 
 // prepare returns the strategy of a job over its pools; nil if there is nothing to choose.
@@ -194,7 +211,7 @@ func (p *Placer) prepare(ctx context.Context, j *Job, sp *spec.Spec, pools []ses
 		k.params.OnDemandPrice = money.Amount(k.plainCost(k.plain[0]))
 	}
 	k.live = spot.NewLive(k.look, priors, k.params)
-	k.known = make([]bool, len(k.spots))
+	k.known, k.untried = make([]bool, len(k.spots)), make([]int, len(k.spots))
 	for z := range k.known {
 		k.known[z] = true // until it is tried
 	}
@@ -273,32 +290,6 @@ func (k *placed) sampleAt(t time.Time) int {
 
 func (k *placed) zone(p session.Pool) int { return slices.IndexFunc(k.spots, p.SamePlace) }
 
-// sightings returns what the records of sessions tell of the places, in the order of time.
-func (k *placed) sightings(all []session.Session, j *Job) (out []sighting) {
-	add := func(at time.Time, p session.Pool, up bool) {
-		if z := k.zone(p); z >= 0 && !at.IsZero() && k.began.Sub(at) < memory {
-			out = append(out, sighting{at, z, up})
-		}
-	}
-	for _, s := range all {
-		if s.Provider != j.Provider || s.Account != j.Account {
-			continue
-		}
-		for _, f := range s.CapacityFailures {
-			add(f.At, f.Pool, false)
-		}
-		if len(s.Machines) == 0 || !s.Pool.Spot {
-			continue
-		}
-		add(s.LaunchedAt, s.Pool, true)
-		if s.EndedBy == session.KeeperActor && !s.MissingSince.IsZero() { // they went by themselves
-			add(cmp.Or(s.EndingAt, s.MissingSince), s.Pool, false)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b sighting) int { return a.at.Compare(b.at) })
-	return out
-}
-
 // avoid takes note of GPU faults, unless no place is left without one.
 func (k *placed) avoid(faults []session.PoolFault) {
 	k.faults = faults
@@ -348,15 +339,18 @@ func (k *placed) offersOf(p *Placer, seen []sighting, n int, over bool) []spot.O
 	if p.Sight != nil {
 		return offers
 	}
-	end := at.Add(k.look)
+	end, tried := at.Add(k.look), make([]bool, len(offers))
 	for _, s := range seen {
 		if !s.at.Before(at) && s.at.Before(end) {
-			offers[s.zone].Up = s.up
+			offers[s.zone].Up, tried[s.zone] = s.up, true
 		}
 	}
 	if over {
 		for z := range offers {
 			k.known[z] = offers[z].Up
+			if k.untried[z]++; tried[z] || offers[z].Up {
+				k.untried[z] = 0
+			}
 		}
 	}
 	return offers
@@ -389,14 +383,8 @@ func (k *placed) choose(p *Placer, v *Observation, seen []sighting, sample int, 
 		a.Places, a.Stay, a.Why = ondemand, on != spot.Nothing, "it costs least"
 		return a
 	}
-	// A try costs nothing where it finds no machine, and is how capacity becomes known.
-	if p.Sight == nil && on < spot.InZone && k.live.MayTry(running) {
-		if k.chooseSpot(a, offers, spot.Nothing); len(a.Places) == 0 {
-			a.Why = ""
-		}
-		for z := range offers {
-			offers[z].Up = false
-		}
+	if p.Sight == nil && on < spot.InZone {
+		k.tryInTurn(a, offers, running)
 	}
 	for range len(k.spots) + 1 {
 		m := k.live.Decide(offers, running)
@@ -424,6 +412,23 @@ func (k *placed) choose(p *Placer, v *Observation, seen []sighting, sample int, 
 		}
 	}
 	return a
+}
+
+// tryInTurn adds the spot places that are worth a try: it costs nothing where it finds no machine, and is
+// how capacity becomes known. What follows is decided as if none was found.
+func (k *placed) tryInTurn(a *Advice, offers []spot.Offer, r spot.Running) {
+	for range offers {
+		m := k.live.DecideUnseen(offers, k.untried, r)
+		if m < spot.InZone {
+			break
+		}
+		z := int(m - spot.InZone)
+		a.Places, offers[z].Up = append(a.Places, k.spots[z]), false
+		a.Why = "its work costs least there"
+	}
+	for z := range offers {
+		offers[z].Up = false
+	}
 }
 
 // chooseSpot orders the places of a job that takes spot machines alone.

@@ -2,6 +2,7 @@ package job
 
 import (
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -199,18 +200,29 @@ func (w *placedWorld) unheard() bool {
 	return false
 }
 
-// cost returns what machines cost, gaps being paid whole.
-func (w *placedWorld) cost(machines []spot.Machine) (dollars float64) {
+// amount returns what machines cost, gaps being paid whole.
+func (w *placedWorld) amount(machines []spot.Machine) money.Amount {
+	onDemand, onSpot := int64(0), int64(0)
 	for _, m := range machines {
 		switch {
 		case m == spot.OnDemand:
-			dollars += float64(w.p.OnDemandPrice) / 1e9 * w.gap.Hours()
+			onDemand++
 		case m >= spot.InZone:
-			dollars += float64(w.p.SpotPrice) / 1e9 * w.gap.Hours()
+			onSpot++
 		}
 	}
-	return dollars
+	seconds := int64(w.gap / time.Second)
+	a, err := w.p.OnDemandPrice.Mul(onDemand*seconds, 3600)
+	b, errSpot := w.p.SpotPrice.Mul(onSpot*seconds, 3600)
+	sum, errSum := a.Add(b)
+	if err := errors.Join(err, errSpot, errSum); err != nil {
+		w.t.Fatal(err)
+	}
+	return sum
 }
+
+// cost returns what machines cost in dollars.
+func (w *placedWorld) cost(machines []spot.Machine) float64 { return float64(w.amount(machines)) / 1e9 }
 
 // checkLive compares the dollars that the job knows of with its machines: it pays seconds.
 func (w *placedWorld) checkLive(t *testing.T, machines []spot.Machine) {
@@ -220,8 +232,9 @@ func (w *placedWorld) checkLive(t *testing.T, machines []spot.Machine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, most := float64(spent)/1e9, w.cost(machines); got > most || got < most-0.3 {
-		t.Errorf("the job counts $%.2f, its machines cost $%.2f", got, most)
+	most := w.amount(machines) + money.Amount(len(j.Attempts)) // each attempt rounds once
+	if spent > most || spent < most-30*money.Cent {
+		t.Errorf("the job counts %s, its machines cost %s", spent.Exact(), most.Exact())
 	}
 	if j.State != Succeeded || w.now.Sub(j.RequestedAt) > w.p.Deadline {
 		t.Errorf("%s (%s) after %s", j.State, j.Why, w.now.Sub(j.RequestedAt))
@@ -283,7 +296,6 @@ func zonesOf(tr spot.Trace, c spot.Case) []spot.Zone {
 // does with sight, and misses no deadline.
 func TestPlacedJobSavesByTryingAlone(t *testing.T) {
 	tr, p := campaign(t), campaignParams(t)
-	p.Every = 48 * time.Hour
 	if !slowly() {
 		tr.Zones = tr.Zones[:1]
 		p.Every = 300 * time.Hour
@@ -392,14 +404,15 @@ func TestPlaceOfFaultyGPUIsAvoided(t *testing.T) {
 		pools                    []session.Pool
 		placed                   bool
 		want                     []string
+		waits                    time.Duration // below 0: as long as it likes
 	}{
 		{"launch", "on-demand", "20h", []session.Pool{pool("a", false, 100), pool("b", false, 200)}, false,
-			[]string{"a", "b"}},
-		{"spot", "spot", "20h", []session.Pool{pool("a", true, 30), pool("b", true, 40)}, true, []string{"a", "b"}},
+			[]string{"a", "b"}, 0},
+		{"spot", "spot", "20h", []session.Pool{pool("a", true, 30), pool("b", true, 40)}, true, []string{"a", "b"}, 0},
 		{"no time to wait", "auto", "90m",
 			[]session.Pool{pool("a", true, 30), pool("a", false, 100), pool("b", false, 110)}, true,
-			[]string{"a", "b"}},
-		{"only place", "spot", "20h", []session.Pool{pool("a", true, 30)}, true, []string{"a", "a"}},
+			[]string{"a", "b"}, -1}, // by its deadline
+		{"only place", "spot", "20h", []session.Pool{pool("a", true, 30)}, true, []string{"a", "a"}, time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, 3)
@@ -436,8 +449,123 @@ func TestPlaceOfFaultyGPUIsAvoided(t *testing.T) {
 				j.Attempts[0].EndedBy != session.GPUFault {
 				t.Errorf("%s (%s) in %q, want it in %q", j.State, j.Why, zones, c.want)
 			}
+			waited := j.Attempts[1].BeganAt.Sub(j.Attempts[0].EndedAt)
+			if c.waits >= 0 && (waited < c.waits || waited > c.waits+20*time.Second) {
+				t.Errorf("it waited %s, want about %s", waited, c.waits)
+			}
 			if want := c.placed && c.want[0] != c.want[1]; noted != want {
 				t.Errorf("the fault is among the figures: %t, want %t", noted, want)
+			}
+		})
+	}
+}
+
+// TestWaitingJobTriesAgainAtEachLook checks a job without capacity: it has one attempt in one session,
+// and tries each place once between two looks, also places that cost more than its gate allowed.
+func TestWaitingJobTriesAgainAtEachLook(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		ceiling money.Amount
+		tries   int
+	}{
+		{"no machines", 0, 2 * 12 * 3},
+		{"one place over the ceiling", 61 * money.Cent, 12 * 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			rate := func(cents int64) *money.Rate { r := money.Rate(cents) * money.USDPerUnit / 100; return &r }
+			w.pools = nil
+			for z := range 2 {
+				w.pools = append(w.pools, session.Pool{
+					Type: "g6.xlarge", Region: "us-east-1", Zone: fmt.Sprint(z), Spot: true,
+					Rate: rate(60 + 10*int64(z)),
+				})
+			}
+			opens, tries := w.now.Add(3*time.Hour), 0
+			w.up = func(_ session.Pool, at time.Time) bool {
+				if at.Before(opens) {
+					tries++
+				}
+				return !at.Before(opens)
+			}
+			id := w.submit("resources: {gpus: L4}\ncapacity: spot\nduration: 1h\n" +
+				"checkpoint: {dir: /ckpt, to: \"s3://b/c\", restart: 4m}\n")
+			j := w.jobs[id]
+			j.AdmittedAt, j.HoldID, j.HourlyCeiling = w.now, "h", c.ceiling
+			w.jobs[id] = j
+			w.placer = &Placer{Sessions: sessionStore{w}, Launchers: map[string]session.Launcher{"sim": launcher{w}}}
+			waited := false
+			j = w.run(id, 1, func() {
+				if j := w.jobs[id]; j.State == Waiting {
+					waited = true
+					if j.Why == "" {
+						t.Error("it does not say why it waits")
+					}
+				}
+			})
+			if j.State != Succeeded || !waited || len(j.Attempts) != 1 || len(w.sessions) != 1 {
+				t.Errorf("%s (%s) after %d attempts in %d sessions, waited %t", j.State, j.Why, len(j.Attempts),
+					len(w.sessions), waited)
+			}
+			if tries < c.tries*9/10 || tries > c.tries*11/10 {
+				t.Errorf("%d tries in 3 hours, want about %d", tries, c.tries)
+			}
+			if s := w.sessions[j.Attempts[0].Session]; len(s.CapacityFailures) > 4 || s.Version > int64(tries)*6+100 {
+				t.Errorf("its session keeps %d failures after %d writes", len(s.CapacityFailures), s.Version)
+			}
+		})
+	}
+}
+
+// TestWaitingJobEndsByItsBounds checks that a job without capacity ends at its deadline and by Cancel,
+// and that waiting uses up neither max_runtime nor dollars.
+func TestWaitingJobEndsByItsBounds(t *testing.T) {
+	cancel := func(w *world, id string) error {
+		_, err := w.keeper().Cancel(t.Context(), id, "ana", false)
+		return err
+	}
+	end := func(w *world, id string) error { // its session alone: the job goes on with another
+		j := w.jobs[id]
+		s, err := w.keeper().Sessions.Stop(t.Context(), j.Current().Session, "bob", "asked", false)
+		if s.Unplaced {
+			t.Errorf("session %s is %s, and waits for places", s.Name, s.State)
+		}
+		return err
+	}
+	for _, c := range []struct {
+		name, text string
+		opens      time.Duration
+		do         func(w *world, id string) error
+		state      State
+		why        string
+	}{
+		{"deadline", "deadline: 5h\n", 100 * time.Hour, nil, Failed, "its deadline was 2026-11-01 14:00 UTC"},
+		{"cancel", "", 100 * time.Hour, cancel, Canceled, "by ana"},
+		{"end of the session", "", 9 * time.Hour, end, Succeeded, "exit code 0"},
+		{"max_runtime and max_cost", "max_runtime: 2h\nmax_cost: 2\n", 9 * time.Hour, nil, Succeeded, "exit code 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			rate := 60 * money.USDPerUnit / 100
+			w.pools = []session.Pool{{Type: "g6.xlarge", Region: "us-east-1", Zone: "a", Spot: true, Rate: &rate}}
+			opens := w.now.Add(c.opens)
+			w.up = func(_ session.Pool, at time.Time) bool { return !at.Before(opens) }
+			id := w.submit("resources: {gpus: L4}\ncapacity: spot\nduration: 1h\n" + c.text)
+			w.placer = &Placer{Sessions: sessionStore{w}, Launchers: map[string]session.Launcher{"sim": launcher{w}}}
+			j := w.run(id, 1, func() {
+				if c.do != nil && w.now.Sub(w.jobs[id].RequestedAt) == time.Hour {
+					if err := c.do(w, id); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+			if j.State != c.state || !strings.Contains(j.Why, c.why) {
+				t.Errorf("%s: %s, want %s: %s", j.State, j.Why, c.state, c.why)
+			}
+			for _, s := range w.sessions {
+				if !s.State.IsFinal() {
+					t.Errorf("session %s is %s", s.Name, s.State)
+				}
 			}
 		})
 	}

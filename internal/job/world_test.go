@@ -36,6 +36,9 @@ type world struct {
 	// store is the work: the newest saved step, by whom, and every accepted write.
 	store     savedWork
 	crashRate float64
+	// Before or after the change killAt its process is killed; changes counts them.
+	killAt, changes int
+	killAfter       bool
 	// up reports whether a pool has capacity; nil is always.
 	up func(p session.Pool, at time.Time) bool
 	// setup is the time until the command runs, stepTime that of a step, saveEvery the steps between
@@ -50,6 +53,7 @@ type world struct {
 	exact bool
 	// placer chooses places; nil leaves that to the launch.
 	placer *Placer
+	specs  *spec.Cache
 }
 
 // savedWork is the content of the object store.
@@ -81,7 +85,7 @@ type machine struct {
 func newWorld(t testing.TB, seed uint64) *world {
 	rate := 2 * money.USDPerUnit
 	return &world{
-		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC),
+		t: t, specs: &spec.Cache{}, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC),
 		jobs: map[string]Job{}, sessions: map[string]session.Session{}, events: map[string][]session.LoggedEvent{},
 		machines: map[string]*machine{}, orders: map[string]session.Order{}, tokens: map[string][]string{},
 		store: savedWork{writers: map[int64]map[string]bool{}},
@@ -106,11 +110,27 @@ func (w *world) call(do func() error) error {
 	return err
 }
 
+// change makes a call that changes something.
+func (w *world) change(do func() error) error {
+	return w.call(func() error {
+		w.changes++
+		killed := w.changes == w.killAt
+		if killed && !w.killAfter {
+			panic(errKilled)
+		}
+		err := do()
+		if killed {
+			panic(errKilled)
+		}
+		return err
+	})
+}
+
 // jobStore implements Store.
 type jobStore struct{ *world }
 
 func (m jobStore) Put(_ context.Context, j Job, events []session.Event, _ ...action.Entry) (Job, error) {
-	err := m.call(func() error {
+	err := m.change(func() error {
 		old, there := m.jobs[j.ID]
 		if !there && j.Version != 0 || there && old.Version != j.Version {
 			return ErrConflict
@@ -150,7 +170,7 @@ type sessionStore struct{ *world }
 
 func (m sessionStore) Put(_ context.Context, s session.Session, events []session.Event, _ ...action.Entry) (
 	session.Session, error) {
-	err := m.call(func() error {
+	err := m.change(func() error {
 		old, there := m.sessions[s.ID]
 		if !there && s.Version != 0 || there && old.Version != s.Version {
 			return session.ErrConflict
@@ -189,7 +209,8 @@ func (m sessionStore) Session(_ context.Context, id string) (s session.Session, 
 func (m sessionStore) Sessions(_ context.Context, q session.Query) (out []session.Session, err error) {
 	err = m.call(func() error {
 		for _, s := range m.sessions {
-			if (q.Name == "" || s.Name == q.Name) && (!q.OpenOnly || !s.State.IsFinal()) {
+			if (q.Name == "" || s.Name == q.Name) && (!q.OpenOnly || !s.State.IsFinal()) &&
+				(!s.State.IsFinal() || !s.RequestedAt.Before(q.Since)) {
 				out = append(out, s)
 			}
 		}
@@ -218,7 +239,7 @@ func (p launcher) Pools(_ context.Context, sp *spec.Spec) (out []session.Pool, e
 }
 
 func (p launcher) Launch(_ context.Context, l session.Launch) (out []session.Machine, err error) {
-	err = p.call(func() error {
+	err = p.change(func() error {
 		if ids, ok := p.tokens[l.Token]; ok {
 			for _, id := range ids {
 				out = append(out, p.machines[id].Machine)
@@ -260,7 +281,7 @@ func (p launcher) Find(_ context.Context, _, id string) (out []session.FoundMach
 }
 
 func (p launcher) End(_ context.Context, _ string, ids []string) error {
-	return p.call(func() error {
+	return p.change(func() error {
 		for _, id := range ids {
 			if m := p.machines[id]; m != nil && m.goneAt.IsZero() && !m.hidden {
 				m.goneAt = p.now
@@ -296,7 +317,7 @@ func (c control) Order(_ context.Context, s *session.Session) (session.Order, st
 }
 
 func (c control) WriteOrder(_ context.Context, s *session.Session, o session.Order, _ string) error {
-	return c.call(func() error { c.orders[s.ID] = o; return nil })
+	return c.change(func() error { c.orders[s.ID] = o; return nil })
 }
 
 func (c control) Events(context.Context, *session.Session, int, int64) ([]session.Event, error) {
@@ -395,7 +416,7 @@ func (w *world) workExactly(m *machine) {
 func (w *world) work(m *machine) {
 	if m.commandAt.IsZero() {
 		o := w.orders[m.Session]
-		if o.End != nil && o.Epoch == m.host.Epoch {
+		if o.End != nil && o.Epoch == m.host.Epoch || !w.now.Before(w.leaseOf(m)) {
 			m.done = true // nothing was set up
 			return
 		}
@@ -410,7 +431,7 @@ func (w *world) work(m *machine) {
 	order := w.orders[m.Session]
 	// A hidden machine is cut off from the keeper, and still reaches the object store.
 	ordered := order.End != nil && order.Epoch == m.host.Epoch && !m.hidden
-	if m.endingAt.IsZero() && (ordered || !w.now.Before(m.host.LeaseUntil) || m.outcome != nil) {
+	if m.endingAt.IsZero() && (ordered || !w.now.Before(w.leaseOf(m)) || m.outcome != nil) {
 		m.endingAt = w.now
 		switch {
 		case m.outcome != nil:
@@ -446,6 +467,14 @@ func (w *world) work(m *machine) {
 			m.outcome = &session.Outcome{Class: session.Succeeded, ExitCode: &zero, Evidence: "exit code 0", At: w.now}
 		}
 	}
+}
+
+// leaseOf returns the end of the lease that a machine knows of.
+func (w *world) leaseOf(m *machine) time.Time {
+	if o := w.orders[m.Session]; o.Serial > 0 && !m.hidden {
+		return o.LeaseUntil
+	}
+	return m.host.LeaseUntil
 }
 
 // claim makes a machine the only writer, unless a later one is.
@@ -500,15 +529,18 @@ var timeouts = session.Timeouts{VisibilityDelay: 10 * time.Second, Grace: time.M
 func (w *world) keeper() *Keeper {
 	clock := func() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now }
 	log := slog.New(slog.DiscardHandler)
-	return &Keeper{
+	k := &Keeper{
 		Placer: w.placer, Store: jobStore{w}, Log: log, Gate: allow{100 * money.USD}, Sessions: &session.Keeper{
 			Store: sessionStore{w}, Launchers: map[string]session.Launcher{"sim": launcher{w}}, Control: control{w},
 			Installation: "us", Now: clock, Timeouts: map[string]session.Timeouts{"sim": timeouts}, Log: log,
+			Specs: w.specs,
 		},
 		ControlPrefix: func(_ context.Context, _ *Job, _ *spec.Spec, id string) (string, error) {
 			return "sim://control/" + id, nil
 		},
 	}
+	k.Sessions.AccountAttempt = k.Account
+	return k
 }
 
 // submit records a job.
@@ -528,6 +560,26 @@ func (w *world) submit(text string) string {
 // pass makes one pass of a keeper over a job and the sessions; it may be killed in it.
 func (w *world) pass(k *Keeper, id string) {
 	w.t.Helper()
+	w.recover(func() error {
+		ctx := context.Background()
+		if _, err := k.Keep(ctx, id); err != nil {
+			return err
+		}
+		for _, s := range w.sessions {
+			if s.State.IsFinal() {
+				continue
+			}
+			if _, err := k.Sessions.Keep(ctx, s.ID); err != nil && !errors.Is(err, session.ErrCapacity) {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// recover does something as a process that may be killed.
+func (w *world) recover(do func() error) {
+	w.t.Helper()
 	defer func() {
 		if r := recover(); r != nil {
 			if r != errKilled { //nolint:errorlint // it is the value itself
@@ -537,17 +589,8 @@ func (w *world) pass(k *Keeper, id string) {
 			w.mu.Unlock()
 		}
 	}()
-	ctx := context.Background()
-	if _, err := k.Keep(ctx, id); err != nil {
+	if err := do(); err != nil {
 		w.t.Fatal(err)
-	}
-	for _, s := range w.sessions {
-		if s.State.IsFinal() {
-			continue
-		}
-		if _, err := k.Sessions.Keep(ctx, s.ID); err != nil && !errors.Is(err, session.ErrCapacity) {
-			w.t.Fatal(err)
-		}
 	}
 }
 

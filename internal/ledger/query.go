@@ -31,6 +31,9 @@ const (
 	ByPricing     Dimension = "pricing"
 	ByLifetime    Dimension = "lifetime"
 	ByService     Dimension = "service"
+	// BySession is the session or job to which a machine belonged. Stores do not know it, and it is not among
+	// Dimensions: it follows from the resource and the records of sessions.
+	BySession Dimension = "session"
 )
 
 // Dimensions are all of them, in the order in which help lists them.
@@ -136,9 +139,9 @@ func ParseDimensions(s string) ([]Dimension, error) {
 	for name := range strings.SplitSeq(s, ",") {
 		d := Dimension(strings.TrimSpace(name))
 		switch {
-		case !slices.Contains(Dimensions, d):
+		case !slices.Contains(Dimensions, d) && d != BySession:
 			return nil, fmt.Errorf("read %q as what costs are shown by: %w%s", name, errDimension,
-				didYouMean(string(d), Dimensions))
+				didYouMean(string(d), append(slices.Clone(Dimensions), BySession)))
 		case slices.Contains(out, d):
 			return nil, fmt.Errorf("read %q as what costs are shown by: %s is there twice", s, d)
 		}
@@ -148,7 +151,7 @@ func ParseDimensions(s string) ([]Dimension, error) {
 }
 
 var errDimension = errors.New("there are team, project, user, environment, cost-center, purpose, resource, kind, " +
-	"type, region, account, category, duty, pricing, lifetime and service")
+	"type, region, account, category, duty, pricing, lifetime, service and session")
 
 // didYouMean suggests the name that was probably meant.
 func didYouMean[N ~string](given string, all []N) string {

@@ -197,6 +197,7 @@ func (d *decider) beginEnding(by, format string, a ...any) {
 // setEnding moves a session to Ending.
 func setEnding(s *Session, now time.Time, by, why string) {
 	s.State, s.EndingAt, s.EndedBy, s.EndReason, s.Why = Ending, now, by, why, why
+	s.Unplaced = false
 	s.OrderSerial++
 }
 
@@ -224,6 +225,8 @@ const (
 func (d *decider) decideLaunching() {
 	s := &d.Session
 	switch state := s.LaunchStep.State(); {
+	case s.Unplaced:
+		d.wait(time.Minute) // nothing runs, and the job's keeper chooses other places
 	case state == intent.Planned && s.Job != "" && !d.Now.Before(s.LeaseUntil):
 		d.beginEnding(KeeperActor, "its lease ended before a machine was launched")
 	case state == intent.Planned && s.LaunchStep.Key == "":
@@ -237,7 +240,7 @@ func (d *decider) decideLaunching() {
 		d.beginEnding(KeeperActor, "its machines ended while they were launched")
 	case state == intent.Refused:
 		d.handleRefusedLaunch()
-	case d.Now.Sub(s.RequestedAt) > d.timeouts.Launch:
+	case d.Now.Sub(cmp.Or(s.PlacedAt, s.RequestedAt)) > d.timeouts.Launch:
 		d.beginEnding(KeeperActor, "the provider did not say within %s whether its machines were launched: %s",
 			d.timeouts.Launch,
 			cmp.Or(s.LaunchStep.Error, "no answer"))
@@ -272,94 +275,6 @@ func (d *decider) handleRefusedLaunch() {
 	d.writeRecord()
 }
 
-// choosePool starts a launch in the best pool that has not failed lately and costs no more than the
-// ceiling.
-func (d *decider) choosePool() {
-	if len(d.Pools) == 0 {
-		d.beginEnding(KeeperActor, "no place to launch it from is known")
-		return
-	}
-	failed := func(p Pool) bool {
-		return d.triedBefore(p) || slices.ContainsFunc(d.CapacityFailures, func(t CapacityFailure) bool {
-			return t.Pool.SamePlace(p) && d.Now.Before(t.Until)
-		})
-	}
-	pools := d.Pools
-	if d.Session.Places != nil { // whoever chose them knows what failed for other sessions
-		pools, failed = d.chosenPools(), d.triedBefore
-	}
-	overCeiling := 0
-	for _, p := range pools {
-		if failed(p) {
-			continue
-		}
-		if d.overCeiling(p) {
-			overCeiling++
-			continue
-		}
-		s := d.record()
-		s.LaunchAttempts++
-		s.Pool, s.LaunchStep = p, intent.Step{Name: "launch", Key: launchToken(s)}
-		s.boundLease(d.Now, max(1, d.Nodes))
-		d.addEvent("launching", "%s", p)
-		d.writeRecord()
-		return
-	}
-	var tried []string
-	for _, t := range d.Session.CapacityFailures {
-		tried = append(tried, t.Pool.String())
-	}
-	ceilingNote := ""
-	if overCeiling > 0 {
-		ceilingNote = fmt.Sprintf(
-			"; %d of %d pools cost more than the gate let pass (%s an hour): name a machine type to ask for one",
-			overCeiling,
-			len(pools), d.Session.HourlyCeiling.Dollars())
-	}
-	switch {
-	case len(tried) > 0:
-		d.beginEnding(KeeperActor, "no capacity in %s%s", strings.Join(tried, ", "), ceilingNote)
-	case overCeiling == len(pools):
-		d.beginEnding(KeeperActor, "no place is as cheap as what the gate let pass%s", ceilingNote)
-	default:
-		d.beginEnding(KeeperActor, "no capacity: %d pools had none for other sessions within %s%s",
-			len(pools)-overCeiling,
-			d.timeouts.PoolBackoff, ceilingNote)
-	}
-}
-
-// triedBefore reports whether the session found a pool without capacity.
-func (d *decider) triedBefore(p Pool) bool {
-	return slices.ContainsFunc(d.Session.CapacityFailures, func(t CapacityFailure) bool { return t.Pool.SamePlace(p) })
-}
-
-// chosenPools returns the pools of the session's places, in their order.
-func (d *decider) chosenPools() (out []Pool) {
-	for _, place := range d.Session.Places {
-		if i := slices.IndexFunc(d.Pools, place.SamePlace); i >= 0 {
-			out = append(out, d.Pools[i])
-		}
-	}
-	return out
-}
-
-// overCeiling reports whether machines of a pool cost more than the gate allowed. An unpriced pool
-// does.
-func (d *decider) overCeiling(p Pool) bool {
-	all := poolRate(p, max(1, d.Nodes))
-	if d.Session.CostLimit > 0 && all == nil {
-		return true // its dollars could not be bounded
-	}
-	if d.Session.HourlyCeiling <= 0 {
-		return false
-	}
-	if all == nil {
-		return true
-	}
-	hourly, err := all.Times(1)
-	return err != nil || hourly > d.Session.HourlyCeiling
-}
-
 func (d *decider) decideRunning() {
 	s := &d.Session
 	found := d.found()
@@ -381,7 +296,7 @@ func (d *decider) decideRunning() {
 		d.beginEnding(KeeperActor, "it was not ready within %s", d.timeouts.Start)
 		return
 	}
-	if s.State == Ready && d.Now.After(s.LeaseUntil.Add(d.timeouts.Grace)) {
+	if (s.State == Ready || s.Held) && d.Now.After(s.LeaseUntil.Add(d.timeouts.Grace)) {
 		d.beginEnding(KeeperActor, "its lease ended at %s", s.LeaseUntil.UTC().Format(time.RFC3339))
 		return
 	}

@@ -71,6 +71,9 @@ type Keeper struct {
 	NotifyOwner func(ctx context.Context, s *Session) (accepted string, err error)
 	// NotifyLease notifies the owner of a session that its lease ends soon. Nil disables it.
 	NotifyLease func(ctx context.Context, s *Session) (accepted string, err error)
+	// AccountAttempt records the cost of an attempt whose machines are gone, also those that were seen again
+	// after its end. Nil leaves it to another process.
+	AccountAttempt func(ctx context.Context, s *Session) error
 	// Installation is the name that tags the machines.
 	Installation string
 	// Reachable reports whether this process can reach a session's provider: local machines are
@@ -80,6 +83,8 @@ type Keeper struct {
 	// Timeouts holds the timeouts by provider.
 	Timeouts map[string]Timeouts
 	Log      *slog.Logger
+	// Specs are the specifications of open sessions and jobs; nil parses them at each use.
+	Specs *spec.Cache
 }
 
 // maxStepsPerPass bounds the steps of one pass over a session.
@@ -97,6 +102,7 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 			return 0, err
 		}
 		if s.State.IsFinal() || k.launcher(&s) == nil || k.Reachable != nil && !k.Reachable(&s) {
+			k.Specs.Forget(s.ID)
 			return time.Hour, nil
 		}
 		if wrote, err := k.notifyOwner(ctx, &s); wrote || err != nil {
@@ -270,7 +276,7 @@ func highestNode(found []FoundMachine) int {
 
 // pools reads the pools that can launch the session and the recent capacity failures.
 func (k *Keeper) pools(ctx context.Context, l Launcher, v *Observation) error {
-	sp, err := spec.Parse(v.Session.Name, v.Session.Spec)
+	sp, err := k.Specs.Parse(v.Session.ID, v.Session.Name, v.Session.Spec)
 	if err != nil {
 		return err
 	}
@@ -522,7 +528,7 @@ func (l *launchIntent) Look(ctx context.Context, step intent.Step) (intent.Progr
 		}
 		machines = append(machines, f.Machine)
 	}
-	sp, err := spec.Parse(l.session.Name, l.session.Spec)
+	sp, err := l.keeper.Specs.Parse(l.session.ID, l.session.Name, l.session.Spec)
 	if err != nil {
 		return "", "", err
 	}
@@ -559,7 +565,7 @@ func poolRate(p Pool, n int) *money.Rate {
 
 // newLaunch builds the call that launches a session's machines.
 func (k *Keeper) newLaunch(s *Session, key string) (Launch, error) {
-	sp, err := spec.Parse(s.Name, s.Spec)
+	sp, err := k.Specs.Parse(s.ID, s.Name, s.Spec)
 	if err != nil {
 		return Launch{}, err
 	}
@@ -599,12 +605,12 @@ func (k *Keeper) newLaunch(s *Session, key string) (Launch, error) {
 	}, nil
 }
 
-// firstLease returns the end of the initial lease. An attempt's lease is never extended.
+// firstLease returns the end of the initial lease.
 func firstLease(s *Session, sp *spec.Spec) time.Time {
 	if sp.Lease > 0 && s.Job == "" {
 		return s.RequestedAt.Add(sp.Lease).UTC()
 	}
-	return s.LeaseUntil.UTC()
+	return cmp.Or(s.FirstLease, s.LeaseUntil).UTC()
 }
 
 // Defaults of sessions whose specification is silent.
@@ -754,6 +760,11 @@ func (k *Keeper) cleanUp(ctx context.Context, s *Session, n Decision) (waits boo
 	done := n.Session
 	if len(done.Machines) > 0 && k.Ledger != nil {
 		if err := k.Ledger.Charge(ctx, &done, done.EndedAt, true); err != nil {
+			return false, err
+		}
+	}
+	if done.Job != "" && k.AccountAttempt != nil {
+		if err := k.AccountAttempt(ctx, &done); err != nil {
 			return false, err
 		}
 	}

@@ -245,8 +245,9 @@ func (k *Keeper) Extend(ctx context.Context, id, by string, until time.Time) (Se
 	return Session{}, ErrConflict
 }
 
-// Begin lets the hosts of a held session set up: the attempt before it is over.
-func (k *Keeper) Begin(ctx context.Context, id string) error {
+// Begin lets the hosts of a held session set up, with the bounds that are left: the attempt before it is
+// over.
+func (k *Keeper) Begin(ctx context.Context, id string, b Bounds) error {
 	for range maxStepsPerPass {
 		s, err := k.Store.Session(ctx, id)
 		if err != nil || !s.Held || s.Begun || s.State.IsFinal() {
@@ -254,7 +255,7 @@ func (k *Keeper) Begin(ctx context.Context, id string) error {
 		}
 		next := s
 		next.Begun = true
-		next.OrderSerial++
+		next.raise(b, k.Now().UTC())
 		_, err = k.writeRecord(ctx, &s, next, []Event{
 			{At: k.Now().UTC(), Node: KeeperNode, Kind: "begun", Text: "the attempt before it is over"},
 		})

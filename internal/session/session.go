@@ -127,13 +127,19 @@ type Session struct {
 	Attempt       int           `json:",omitempty"`
 	KeepOnFailure time.Duration `json:",omitempty"`
 	// An attempt's lease ends by LeaseLimit, and once the pool's rate has spent CostLimit (0: no limit).
-	LeaseLimit time.Time    `json:",omitzero"`
-	CostLimit  money.Amount `json:",omitempty"`
+	// FirstLease is the end of its lease at its launch, which later bounds may be after.
+	LeaseLimit, FirstLease time.Time    `json:",omitzero"`
+	CostLimit              money.Amount `json:",omitempty"`
 	// Places are the places that may be tried, in this order; nil allows every pool. A Held session's
 	// hosts set nothing up before it is Begun: the attempt before it still works.
 	Places []Pool `json:",omitempty"`
 	Held   bool   `json:",omitempty"`
 	Begun  bool   `json:",omitempty"`
+	// An Unplaced attempt found no machine in its Places, and waits until the keeper of its job chooses
+	// others: Placings counts these choices, and PlacedAt is the time of the last one.
+	Unplaced bool      `json:",omitempty"`
+	Placings int       `json:",omitempty"`
+	PlacedAt time.Time `json:",omitzero"`
 	// Code is the archive of the job's code, Outcome how its command ended (nil: not yet), CommandAt
 	// when it began, Restored the snapshot that it began from and Step the highest step that it declared.
 	Code      string    `json:",omitempty"`
@@ -182,6 +188,8 @@ type CapacityFailure struct {
 	Why   string
 	At    time.Time
 	Until time.Time
+	// Past marks a failure from before the places of an attempt were last chosen.
+	Past bool `json:",omitempty"`
 }
 
 // Pool is one way to launch a machine: a type in one zone, on demand or spot.

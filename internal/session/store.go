@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
 )
@@ -23,6 +24,8 @@ type Query struct {
 	Name string
 	// OpenOnly leaves out final sessions.
 	OpenOnly bool
+	// Since leaves out final sessions that were requested before; zero leaves out none.
+	Since time.Time
 }
 
 // KeeperNode is the node number of the keeper's own events.

@@ -111,6 +111,9 @@ func (d sessions) Sessions(ctx context.Context, q session.Query) ([]session.Sess
 	if q.OpenOnly {
 		f.and("over = 0")
 	}
+	if !q.Since.IsZero() {
+		f.and("(over = 0 OR requested_at >= ?)", at(q.Since))
+	}
 	var rows []sessionRow
 	if err := d.list(ctx, &rows, sessionTable().query+f.where()+" ORDER BY COALESCE(requested_at, 0) DESC, id",
 		f.args...); err != nil {

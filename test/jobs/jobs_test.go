@@ -386,6 +386,35 @@ func checkStarts(t *testing.T, b *bench, r view.Run, to, record string) {
 			t.Errorf("start %d, process %d, is at step %d, and %d was the newest complete one", i, s.pid, s.step, newest)
 		}
 	}
+	if t.Failed() {
+		t.Log(describeHistory(all, snapshots))
+	}
+}
+
+// describeHistory lists starts and snapshots in the order of time.
+func describeHistory(all []start, snapshots []checkpoint.Snapshot) string {
+	type line struct {
+		at   time.Time
+		text string
+	}
+	var lines []line
+	for i, s := range all {
+		lines = append(lines, line{s.at, fmt.Sprintf("start %d: process %d at step %d", i, s.pid, s.step)})
+	}
+	for _, n := range snapshots {
+		step := "no step"
+		if n.Step != nil {
+			step = fmt.Sprintf("step %d", *n.Step)
+		}
+		lines = append(lines, line{n.At, fmt.Sprintf("snapshot %d of epoch %d: %s, %s, %s", n.Seq, n.Epoch, step, n.State,
+			n.Finished)})
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return a.at.Compare(b.at) })
+	var out strings.Builder
+	for _, l := range lines {
+		fmt.Fprintf(&out, "%s %s\n", l.at.UTC().Format("15:04:05.000000"), l.text)
+	}
+	return out.String()
 }
 
 // run returns the snapshots of a job.

@@ -136,7 +136,7 @@ func OpenWithStore(ctx context.Context, req *runtime.Request, cfg config.Config,
 		UserLauncher: resourceActions{a}, NotifyOwner: a.warnOrphanOwner, NotifyLease: a.leaseNotifier(),
 		Holds:        sessionHolds{a},
 		Ledger:       sessionLedger{a},
-		Installation: installation, Now: now, Timeouts: timings, Log: log,
+		Installation: installation, Now: now, Timeouts: timings, Log: log, Specs: &spec.Cache{},
 		Reachable: func(s *session.Session) bool {
 			if s.UserLaunched {
 				return true // by the credentials that Place names
@@ -158,6 +158,7 @@ func OpenWithStore(ctx context.Context, req *runtime.Request, cfg config.Config,
 			return control, err
 		},
 	}
+	a.Keeper.AccountAttempt = a.Jobs.Account
 	return a, nil
 }
 

@@ -2,6 +2,7 @@ package spend
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // CostsQuery selects charges of the ledger, as flags and parameters name them.
 type CostsQuery struct {
 	runtime.Period
-	By          string   `query:"by" maxLength:"200" doc:"Dimensions, separated by commas." flag:"by" help:"dimensions, separated by commas: team, project, user, environment, cost-center, purpose, resource, kind, type, region, account, category, duty, pricing, lifetime, service"`
+	By          string   `query:"by" maxLength:"200" doc:"Dimensions, separated by commas." flag:"by" help:"dimensions, separated by commas: team, project, user, environment, cost-center, purpose, resource, kind, type, region, account, category, duty, pricing, lifetime, service, session (or job)"`
 	Granularity string   `query:"granularity" enum:"hour,day,month,total" default:"total" flag:"granularity" help:"hour, day, month or total"`
 	Where       []string `query:"where,explode" maxItems:"20" doc:"DIMENSION=VALUE, such as team=vision." flag:"where" help:"only charges with a value: team=vision; repeatable; an empty value selects unallocated costs"`
 }
@@ -23,7 +24,7 @@ type CostsQuery struct {
 // DimensionNames lists what costs can be divided by.
 func DimensionNames() string {
 	names := make([]string, 0, len(ledger.Dimensions))
-	for _, d := range ledger.Dimensions {
+	for _, d := range append(slices.Clone(ledger.Dimensions), ledger.BySession) {
 		names = append(names, string(d))
 	}
 	return strings.Join(names, ", ")
@@ -73,6 +74,12 @@ func Costs(ctx context.Context, req *runtime.Request, f CostsQuery) (view.Costs,
 		return view.Costs{}, err
 	}
 	defer s.Close()
-	c, err := costs.Spent(ctx, s.Ledger(), q)
+	books := s.Ledger()
+	if bySession(ledger.SumQuery{By: q.By, Filter: q.Filter}) {
+		if books, err = withSessions(ctx, s); err != nil {
+			return view.Costs{}, err
+		}
+	}
+	c, err := costs.Spent(ctx, books, q)
 	return view.NewCosts(c), err
 }

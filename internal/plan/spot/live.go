@@ -62,17 +62,23 @@ func NewLive(gap time.Duration, zones []Prior, p Params) *Live {
 func (l *Live) Observe(sample []Offer) { l.planner.learnFrom(offers(sample)) }
 
 // Decide returns the machine for the current sample, which is not added: more may become known of it.
-func (l *Live) Decide(sample []Offer, r Running) Machine {
+func (l *Live) Decide(sample []Offer, r Running) Machine { return l.DecideUnseen(sample, nil, r) }
+
+// DecideUnseen returns the machine for the current sample if the zones that come up with it were up for
+// some samples already, unseen because no one tried them since. A machine of a zone that just came up is
+// often taken soon, so that a try every few samples finds better ones than a try in each.
+func (l *Live) DecideUnseen(sample []Offer, unseen []int, r Running) Machine {
 	s := l.planner
 	restore := s.save()
 	defer restore()
 	s.observe(offers(sample))
+	for z, n := range unseen {
+		if sample[z].Up && s.ages[z] == 0 {
+			s.ages[z] = int32(n)
+		}
+	}
 	return s.decide(s.caseOf(r))
 }
-
-// MayTry reports whether the deadline leaves time to start a spot machine, which may be taken away at
-// once.
-func (l *Live) MayTry(r Running) bool { s := l.planner; return s.safe(s.caseOf(r), inZone) }
 
 // caseOf returns a run as a case.
 func (s *planner) caseOf(r Running) *caseState {

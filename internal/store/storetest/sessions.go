@@ -77,6 +77,16 @@ var sessions = []test{
 		if got != "acb" {
 			t.Errorf("the sessions come as %s, want acb", got)
 		}
+		old := must(b.Sessions.Session(t.Context(), "b"))(t)
+		old.State = session.Ended
+		must(b.Sessions.Put(t.Context(), old, nil))(t)
+		got = ""
+		for _, s := range must(b.Sessions.Sessions(t.Context(), session.Query{Since: noon.Add(2 * time.Hour)}))(t) {
+			got += s.ID
+		}
+		if got != "ac" { // c is open
+			t.Errorf("the open ones and those since 14:00 are %s, want ac", got)
+		}
 	}},
 	{"one of many writers goes on, with its events and its entry", sessionWriters},
 	{"of many of one name one is made", func(t *testing.T, b *Backend) {
