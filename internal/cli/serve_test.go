@@ -138,6 +138,29 @@ func TestServeDemoEndsIdleMachines(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &doc); err != nil || code != ExitDone || len(doc.Findings) == 0 {
 		t.Errorf("exit %d, %d findings, %v: %s", code, len(doc.Findings), err, errs)
 	}
+	// People of the company have started jobs; some run, and some wait with a reason.
+	code, out, errs = s.run("audit", "--data-dir", filepath.Join(s.dir, "data", "demo"), "-o", "jsonl")
+	if code != ExitDone {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	running, waiting := map[string]bool{}, map[string]string{}
+	for line := range strings.Lines(out) {
+		var e struct{ Resource, Verb, Because string }
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case e.Verb == "running", e.Verb == "ready":
+			running[e.Resource] = true
+		case e.Verb == "waiting" && e.Because != "":
+			waiting[e.Resource] = e.Because
+		}
+	}
+	if !running["job/reward-model"] || !running["session/workbench"] ||
+		!strings.Contains(waiting["job/llm-sft"], "needs approval") ||
+		!strings.Contains(waiting["job/embedding-sweep"], "no spot machine") {
+		t.Errorf("running: %v; waiting: %v", running, waiting)
+	}
 }
 
 // TestServePrintsItsPolicy: that of the roles that are configured, and of the organization.

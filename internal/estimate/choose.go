@@ -200,6 +200,15 @@ func Types(s *spec.Spec, book *price.Book) ([]price.Machine, error) {
 	return out, err
 }
 
+// TypeNames are the names of [Types].
+func TypeNames(s *spec.Spec, book *price.Book) (names []string, err error) {
+	machines, err := Types(s, book)
+	for _, m := range machines {
+		names = append(names, m.Type)
+	}
+	return names, err
+}
+
 // usual is the architecture of machines that are chosen by their CPUs alone: most packages are
 // built for it.
 const usual = "x86_64"

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // AWS is the cloud whose prices the look-ups without a cloud return.
@@ -125,6 +126,20 @@ func (b *Book) OnDemand(machineType, region string) (Price, error) {
 // of the region on its date. It wraps ErrUnpriced where the book has none.
 func (b *Book) Spot(machineType, region string) (Price, error) {
 	return b.Price(AWS, Compute, machineType, region, Spot)
+}
+
+// MachineRate returns the price of a machine of AWS, as a spot machine or on demand; nil where the
+// book has none.
+func (b *Book) MachineRate(machineType, region string, spot bool) *money.Rate {
+	look := b.OnDemand
+	if spot {
+		look = b.Spot
+	}
+	p, err := look(machineType, region)
+	if err != nil {
+		return nil
+	}
+	return &p.Rate
 }
 
 // Managed returns the price of an hour of a managed service's machine on AWS:

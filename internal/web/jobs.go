@@ -218,13 +218,25 @@ func ownerOf(r view.Run) string {
 // isOver reports whether a job or session has ended.
 func isOver(r view.Run) bool { return r.EndedAt != nil }
 
-// partsOf are the parts of a job's cost; ok is false where they are not known.
+// partsOf are the parts of the cost of the attempts that are over; ok is false where none is known.
 func partsOf(r view.Run) (parts [3]string, ok bool) {
 	j := r.Job
-	if j == nil || !j.UsefulUSD.Known() || len(j.Attempts) == 0 {
+	over := j != nil && slices.ContainsFunc(j.Attempts, func(a view.RunAttempt) bool { return a.UsefulUSD.Known() })
+	if !over || !j.UsefulUSD.Known() {
 		return parts, false
 	}
 	return [3]string{j.UsefulUSD.String(), j.RepeatedUSD.String(), j.WaitingUSD.String()}, true
+}
+
+// jobTables are the headings of the tables of a job: its attempts, and the places of the last choice.
+var jobTables = []string{"Attempts", "Places"}
+
+// limitOf returns the most that a job may cost; a dash before the gate has allowed it.
+func limitOf(r view.Run) string {
+	if r.HoldID == "" && !r.Job.LimitUSD.Known() {
+		return "–"
+	}
+	return r.Job.LimitUSD.String()
 }
 
 // savedText returns how far the work of a job is saved.

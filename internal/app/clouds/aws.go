@@ -13,7 +13,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/spec"
@@ -214,25 +213,8 @@ func OpenAWSMachines(ctx context.Context, req *runtime.Request, cfg config.Confi
 	return cloud.Launcher(aws.LaunchOptions{
 		Regions: regions, Watched: watched, DiskGiB: estimate.DefaultDefaults().DiskGiB,
 		Agent: aws.Agent{URL: cfg.Sessions.Agent.URL, SHA256: cfg.Sessions.Agent.SHA256},
-		Types: func(s *spec.Spec) ([]string, error) {
-			machines, err := estimate.Types(s, book)
-			var names []string
-			for _, m := range machines {
-				names = append(names, m.Type)
-			}
-			return names, err
-		},
-		Rate: func(machineType, region string, spot bool) *money.Rate {
-			look := book.OnDemand
-			if spot {
-				look = book.Spot
-			}
-			p, err := look(machineType, region)
-			if err != nil {
-				return nil // it has no price
-			}
-			return &p.Rate
-		},
+		Types: func(s *spec.Spec) ([]string, error) { return estimate.TypeNames(s, book) },
+		Rate:  book.MachineRate,
 		Image: func(s *spec.Spec, machineType string) string {
 			m, _ := book.Machine(machineType)
 			images := awsImages.plain

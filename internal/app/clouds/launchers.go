@@ -19,13 +19,17 @@ import (
 func Launchers(_ context.Context, req *runtime.Request, cfg config.Config) (map[string]session.Launcher,
 	map[string]session.Timeouts, error) {
 	timings := map[string]session.Timeouts{
-		ProviderAWS: {Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit},
+		ProviderAWS:       {Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit},
+		ProviderSimulated: {Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit},
 		// This machine shows at once what it launched, and keeps the files of what ended unsaved.
 		ProviderLocal: {
 			Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit, VisibilityDelay: time.Millisecond,
 			LookupInterval: 100 * time.Millisecond,
 			TerminateRetry: 30 * time.Second, PollInterval: 100 * time.Millisecond, ChargeInterval: time.Minute,
 			KeepsFiles: true},
+	}
+	if req.Simulated != nil {
+		return map[string]session.Launcher{ProviderSimulated: req.Simulated.Launcher}, timings, nil
 	}
 	own, dir, err := thisMachine(req, cfg)
 	if own == nil {

@@ -111,4 +111,6 @@ func openFleet(_ context.Context, req *runtime.Request, _ Source, cfg config.Con
 const (
 	ProviderLocal = "local"
 	ProviderAWS   = "aws"
+	// ProviderSimulated is the simulated account that a process serves.
+	ProviderSimulated = sim.CloudName
 )

@@ -20,6 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/metrics/prom"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/trust"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -76,6 +77,8 @@ type SimulatedAccount struct {
 	Actions action.Cloud
 	// Setting returns the setting of a round of the account, with its ladder and without policies.
 	Setting func(cfg config.Config) (round.Setting, error)
+	// Launcher launches the machines of sessions and jobs in the account.
+	Launcher session.Launcher
 }
 
 // NewProcess returns a process of a host whose requests open the configured state themselves.

@@ -125,7 +125,8 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 	simulated := *req.Process
 	simulated.Storage, simulated.Now = runtime.LentStorage{State: s.Store}, s.Clock.Now
 	simulated.Simulated = &runtime.SimulatedAccount{
-		Actions: s.Cloud.Actions(s.Clock.Now),
+		Actions:  s.Cloud.Actions(s.Clock.Now),
+		Launcher: simulatedLauncher(s.Cloud, s.Clock.Now, setting.Prices),
 		Setting: func(cfg config.Config) (round.Setting, error) {
 			setting, err := simulation.Setting(req, cfg, s)
 			setting.Ladder = func(account string) *action.Ladder { return s.Ladder(account, people) }
@@ -145,7 +146,10 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 	if err != nil {
 		return err
 	}
+	simulatedSessions(&inUse)
 	simulated.InUse.Store(&inUse)
+	runs := &simulatedJobs{process: &simulated}
+	defer func() { err = errors.Join(err, runs.close()) }()
 	v := &server{req: simulated.Request(), o: o.ServeOptions, log: log}
 	v.scheduler = scheduler.New(scheduler.Options{
 		Now: s.Clock.Now, Log: log, Frozen: s.Store.Actions().Frozen, Done: v.done,
@@ -168,7 +172,7 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 				return &demoRounds{
 					accountRounds: accountRounds{
 						engine: round.New(setting), store: s.Store, tags: cfg.Tags,
-					}, sim: s, req: req, process: &simulated,
+					}, sim: s, req: req, process: &simulated, runs: runs,
 					cfg: cfg, version: o.Version,
 				}, nil
 			}}})
@@ -268,6 +272,7 @@ type demoRounds struct {
 	version string
 	// process is that of the service.
 	process *runtime.Process
+	runs    *simulatedJobs
 	// audited is the time of the last audit. Time stands still while an audit goes on.
 	audited time.Time
 	// requests is the time of the last requests to start work.
@@ -294,9 +299,12 @@ func (d *demoRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	}
 	if now := d.sim.Clock.Now(); now.Sub(d.requests) >= oneDay {
 		d.requests = now
-		if err := simulation.AskToStart(ctx, d.process); err != nil {
+		if err := errors.Join(simulation.AskToStart(ctx, d.process), d.runs.start(ctx)); err != nil {
 			return out, err
 		}
+	}
+	if err := d.runs.keep(ctx); err != nil {
+		return out, err
 	}
 	return out, d.audit(ctx)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/cloud/local"
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/gate"
@@ -39,12 +40,27 @@ func sessionEntry(a *Sessions, s session.Session, actor, outcome string) action.
 
 // EstimateSession estimates the cost of a session at a provider.
 func (a *Sessions) EstimateSession(ctx context.Context, sp *spec.Spec, cloud string) (*estimate.Estimate, error) {
-	if cloud == clouds.ProviderAWS {
-		return estimateAWS(ctx, a, sp)
+	if cloud == clouds.ProviderAWS && a.Keeper.Launchers[cloud] != nil {
+		machines, err := a.aws.machines()
+		if err != nil {
+			return nil, err
+		}
+		regions, err := machines.Regions(ctx, sp)
+		if err != nil {
+			return nil, noBackboneError(sp, err)
+		}
+		return estimateByBook(ctx, a, sp, regions)
 	}
 	l := a.Keeper.Launchers[cloud]
 	if l == nil {
 		return nil, noLauncher(cloud)
+	}
+	if cloud == clouds.ProviderSimulated { // it has the prices of AWS
+		regions := sp.Regions
+		if len(regions) == 0 {
+			regions = sim.Regions()
+		}
+		return estimateByBook(ctx, a, sp, regions)
 	}
 	pools, err := l.Pools(ctx, sp)
 	if err != nil {
@@ -79,20 +95,12 @@ func missingRates(sp *spec.Spec, now time.Time) string {
 // problems may cost.
 const rateLeewayPercent = 50
 
-// estimateAWS estimates the cost of a session in its allowed regions. An unknown price is stated in
-// the estimate and makes the gate ask.
-func estimateAWS(ctx context.Context, a *Sessions, sp *spec.Spec) (*estimate.Estimate, error) {
+// estimateByBook estimates the cost of a session in regions by the price book. An unknown price is
+// stated in the estimate and makes the gate ask.
+func estimateByBook(ctx context.Context, a *Sessions, sp *spec.Spec, regions []string) (*estimate.Estimate, error) {
 	book, err := a.Request.PriceBook(a.Config)
 	if err != nil {
 		return nil, err
-	}
-	machines, err := a.aws.machines()
-	if err != nil {
-		return nil, err
-	}
-	regions, err := machines.Regions(ctx, sp)
-	if err != nil {
-		return nil, noBackboneError(sp, err)
 	}
 	where := *sp
 	where.Regions = regions

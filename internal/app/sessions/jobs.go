@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/job"
 	"github.com/curfew-dev/curfew/internal/money"
 )
@@ -101,6 +103,9 @@ func (a *Sessions) checkNameFree(ctx context.Context, name string) error {
 	return err
 }
 
+// jobProviders are the providers at which jobs run.
+var jobProviders = []string{clouds.ProviderLocal, clouds.ProviderAWS, clouds.ProviderSimulated}
+
 // Identify fills in the account, and the users, of a job at a provider.
 func (a *Sessions) Identify(ctx context.Context, j *job.Job, who approval.Person) (err error) {
 	if a.Keeper.Launchers[j.Provider] == nil {
@@ -109,7 +114,7 @@ func (a *Sessions) Identify(ctx context.Context, j *job.Job, who approval.Person
 	if err := checkLocalAllowed(a, j.Provider); err != nil {
 		return err
 	}
-	if j.Provider != clouds.ProviderLocal && j.Provider != clouds.ProviderAWS {
+	if !slices.Contains(jobProviders, j.Provider) {
 		return errors.New("jobs do not run at " + j.Provider)
 	}
 	j.Account, j.AllowedUser, j.RunAs, err = a.identify(ctx, j.Provider, who)
@@ -124,6 +129,8 @@ func (a *Sessions) identify(ctx context.Context, provider string, who approval.P
 	case clouds.ProviderLocal:
 		account = runtime.HostName()
 		runAs, err = unixUser(ctx, a, provider, who.Name)
+	case clouds.ProviderSimulated:
+		account = sim.Account
 	case clouds.ProviderAWS:
 		if account, allowed, err = a.aws.account(ctx); err == nil {
 			allowed = cmp.Or(a.Config.Sessions.Owner, allowed)

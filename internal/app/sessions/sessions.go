@@ -128,7 +128,9 @@ func OpenWithStore(ctx context.Context, req *runtime.Request, cfg config.Config,
 	if launchers == nil {
 		launchers = map[string]session.Launcher{}
 	}
-	launchers[clouds.ProviderAWS] = a.aws
+	if req.Simulated == nil { // a demonstration costs nothing
+		launchers[clouds.ProviderAWS] = a.aws
+	}
 	a.Keeper = &session.Keeper{
 		Store: s.Sessions(), Launchers: launchers, Control: session.Documents{
 			Open: controlStore(launchers, documents),
@@ -175,10 +177,12 @@ const openTimeout = time.Minute
 // as untrusted input.
 func controlStore(launchers map[string]session.Launcher, open func(ctx context.Context, at string) (checkpoint.Backend,
 	error)) func(context.Context, *session.Session) (session.ControlStore, error) {
-	own, here := launchers[clouds.ProviderLocal].(clouds.OwnMachine)
 	return func(ctx context.Context, s *session.Session) (session.ControlStore, error) {
-		if here {
-			if store, ok := own.Provider.Control(s); ok {
+		own, ok := launchers[s.Provider].(interface {
+			Control(s *session.Session) (session.ControlStore, bool)
+		})
+		if ok {
+			if store, ok := own.Control(s); ok {
 				return store, nil
 			}
 		}
@@ -625,6 +629,9 @@ func (a *Sessions) StoragePrefixes(ctx context.Context, sp *spec.Spec, cloud, id
 	}
 	if cloud == clouds.ProviderAWS {
 		return awsPrefixes(ctx, a, sp, id, control, work)
+	}
+	if cloud == clouds.ProviderSimulated {
+		control, work = "sim://control", "sim://work"
 	}
 	if control == "" || work == "" {
 		return "", "", &runtime.Error{

@@ -69,6 +69,7 @@ type Cloud struct {
 
 	mu         sync.Mutex
 	operations []operation // in their order
+	launched   []*launched
 }
 
 var (
@@ -161,6 +162,7 @@ func (c *Cloud) at(now time.Time) *world {
 		}
 		w.entries = append(w.entries, e)
 	}
+	w.entries = append(w.entries, c.launchedEntries(now)...)
 	w.enact(c.operations)
 	there := map[presence]bool{}
 	for _, e := range w.entries {
