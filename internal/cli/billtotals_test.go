@@ -190,11 +190,11 @@ func TestBillTotalsEqualTheRows(t *testing.T) {
 		return func(t *testing.T) string { return data.Path(t, "focus-1.0/"+name) }
 	}
 	bills := []delivered{
-		{"FOCUS sample", shared("focus_sample.csv.gz"), period{"--since", "2024-09-01", "--until", "2024-10-01"}, 2},
-		{"CUR 2.0", file("testdata/bills/cur.csv"), october, 2},
-		{"legacy CUR", file("testdata/bills/legacycur.csv"), october, 1},
-		{"Azure", file("testdata/bills/azure.csv"), october, 1},
-		{"Google Cloud", file("testdata/bills/gcp.csv"), october, 1},
+		{"FOCUS sample", shared("focus_sample.csv.gz"), period{"--since", "2024-09-01", "--until", "2024-10-01"}, 1},
+		{"CUR 2.0", file("testdata/bills/cur.csv"), october, 1},
+		{"legacy CUR", file("testdata/bills/legacycur.csv"), october, 0},
+		{"Azure", file("testdata/bills/azure.csv"), october, 0},
+		{"Google Cloud", file("testdata/bills/gcp.csv"), october, 0},
 		{"example", file("../../examples/data/focus-2026-10.csv"), october, 0},
 		{"random FOCUS", func(t *testing.T) string {
 			path := filepath.Join(t.TempDir(), "focus.csv")
