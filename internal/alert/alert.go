@@ -152,7 +152,7 @@ func (f Facts) propose(source string, s subject, spent inventory.Fact[money.Amou
 func Next(ref inventory.Ref) string {
 	switch ref.Kind {
 	case KindBudget:
-		return "curfew budget status"
+		return "curfew budget"
 	case KindPerson:
 		return "curfew costs --since 8d --by user,resource"
 	case KindProject:

@@ -216,7 +216,7 @@ func (s Standing) Committed() (money.Amount, error) {
 }
 
 func (r Reservation) standing(l Line, others []Hold, s lineSpend) (Standing, error) {
-	held, unobserved, err := l.held(others, s, r.Now)
+	held, unobserved, err := sumReserved(l.reserved(others, s, r.Now))
 	asked, _ := l.remaining(r.Hold, s, r.Now)
 	return Standing{
 		Line: l, Used: s.window.Used, Unknown: s.window.Unknown, Unbounded: s.window.Unbounded, Held: held,
@@ -289,19 +289,27 @@ func (l Line) remaining(h Hold, s lineSpend, now time.Time) (left money.Amount, 
 	return max(0, min(h.amountIn(amount, l.Window), amount-before)-charged), h.isUnobserved(now, observed)
 }
 
-// held returns what holds reserve of a line's window beyond their own charges, and the part of
-// unobserved runs.
-func (l Line) held(holds []Hold, s lineSpend, now time.Time) (total, unobserved money.Amount, err error) {
+// reserved returns what each hold reserves of the line beyond its charges.
+func (l Line) reserved(holds []Hold, s lineSpend, now time.Time) (out []Reserved) {
 	for _, h := range holds {
 		if !l.Covers(h.Owner, h.Purpose) {
 			continue
 		}
-		left, missed := l.remaining(h, s, now)
-		if total, err = total.Add(left); err != nil {
+		if left, missed := l.remaining(h, s, now); left != 0 || missed {
+			out = append(out, Reserved{h, left, missed})
+		}
+	}
+	return out
+}
+
+// sumReserved returns the sum of what holds reserve, and the part that is unobserved.
+func sumReserved(all []Reserved) (total, unobserved money.Amount, err error) {
+	for _, r := range all {
+		if total, err = total.Add(r.Amount); err != nil {
 			return 0, 0, err
 		}
-		if missed {
-			unobserved += left // at most the total, which fits
+		if r.Unobserved {
+			unobserved += r.Amount // at most the total, which fits
 		}
 	}
 	return total, unobserved, nil

@@ -23,6 +23,18 @@ type Status struct {
 	NoForecast string
 	// Through is the end of the ledger; zero if it is empty.
 	Through time.Time
+	// Daily is Used by 24 hours from the window's beginning, and Reserved is Held by hold, without those
+	// that have nothing left. Both sum up exactly.
+	Daily    []money.Amount
+	Reserved []Reserved
+}
+
+// Reserved is the amount that a hold reserves beyond its own charges.
+type Reserved struct {
+	Hold   Hold
+	Amount money.Amount
+	// Unobserved reports that its run is over and was not seen by the ledger.
+	Unobserved bool
 }
 
 // Balance is the money of a budget in a window. Used, Held and Left, plus Unknown if it counts, add
@@ -101,7 +113,9 @@ func (s *Status) addSpend(ctx context.Context, on Reading, now time.Time) error 
 		return err
 	}
 	s.Used, s.Unknown, s.Unbounded, s.Through = spent.Used, spent.Unknown, spent.Unbounded, spent.Through
-	if s.Held, s.Unobserved, err = line.held(holds, lineSpend{spent, lately, earlier}, now); err != nil {
+	s.Daily = spent.Daily
+	s.Reserved = line.reserved(holds, lineSpend{spent, lately, earlier}, now)
+	if s.Held, s.Unobserved, err = sumReserved(s.Reserved); err != nil {
 		return err
 	}
 	measured, held, err := line.hourlyRate(holds, lately, now)

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -83,5 +85,67 @@ func TestWhyNamesUnknownFigures(t *testing.T) {
 		if code != ExitError || !strings.Contains(stderr, c.says) || slices.Contains([]byte(stderr), 0x1b) {
 			t.Errorf("%q: %d, %q", c.id, code, stderr)
 		}
+	}
+}
+
+// TestBudgetFiguresAddUp compares the figures of a budget with their explanations, whose rows sum up to them.
+func TestBudgetFiguresAddUp(t *testing.T) {
+	d := newDesktop(t)
+	d.now = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	d.write("curfew.yaml", strings.Replace(gateConfig, "amount: 1000", "amount: 100000", 1)+`rates:
+  gpu_hour: {H100-80GB: 2.10}
+  vcpu_hour: 0.01
+  memory_gib_hour: 0.0025
+  source: finance
+  as_of: 2026-01-01
+machines:
+  - {name: a, gpu: H100-80GB, gpus: 2, vcpus: 64, memory_gib: 512, tags: {team: vision, purpose: training}}
+  - {name: b, gpu: H100-80GB, gpus: 2, vcpus: 64, memory_gib: 512, tags: {team: ranking, purpose: training}}
+`)
+	for range 20 {
+		var scan view.Scan
+		d.document(&scan, "scan", "--cloud", "onprem")
+		d.now = d.now.Add(time.Hour)
+	}
+	for _, name := range []string{"first", "second"} {
+		d.write("train.yaml", fmt.Sprintf(gateJob, name, "4h"))
+		if code, out, errs := d.run("gate", "train.yaml"); code != ExitDone {
+			t.Fatalf("exit %d: %s%s", code, out, errs)
+		}
+	}
+	var status view.Budgets
+	d.document(&status, "budget")
+	b := status.Budgets[0]
+	for figure, want := range map[string]money.Amount{"spent": b.Used, "reserved": b.Held, "remaining": b.Left} {
+		var why view.Why
+		d.document(&why, "why", "budget.vision."+figure)
+		total := money.Amount(0)
+		for _, r := range why.Rows {
+			total += r.AmountUSD.Or(0)
+		}
+		if got, known := why.ValueUSD.Get(); !known || got != want || total != want || want == 0 || len(why.Rows) < 2 {
+			t.Errorf("%s is %s, its explanation %s, the sum of its %d rows %s", figure, want, why.ValueUSD, len(why.Rows), total)
+		}
+		code, out, errs := d.run("why", "budget.vision."+figure)
+		if code != ExitDone || !strings.Contains(out, "adds up from") {
+			t.Errorf("exit %d: %s%s", code, out, errs)
+		}
+		if figure == "spent" {
+			d.sumsUp(why.Command, want)
+		}
+	}
+	if code, _, errs := d.run("why", "budget.vision.spend"); code == ExitDone || !strings.Contains(errs, "budget.vision.spent") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+// sumsUp runs a suggested command that shows charges, and compares their sum.
+func (d *desktop) sumsUp(command string, want money.Amount) {
+	d.t.Helper()
+	args := strings.Fields(command)
+	var doc view.Costs
+	d.document(&doc, args[1:]...)
+	if doc.Total.Amount != want {
+		d.t.Errorf("%s shows %s, want %s", command, doc.Total.Amount, want)
 	}
 }

@@ -3,10 +3,12 @@ package ops
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/curfew-dev/curfew/internal/app/act"
 	"github.com/curfew-dev/curfew/internal/app/audit"
 	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/spend"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -224,16 +226,25 @@ type WhyInput struct {
 	Cloud  string `query:"cloud" maxLength:"20" doc:"Of the audit of this cloud: aws, sim, onprem."`
 }
 
-// GetWhy explains a figure of the newest kept audit.
+// GetWhy explains a figure of the newest kept audit, or of a budget.
 var GetWhy = declare(Operation[WhyInput, view.Why]{
 	Info: Info{ID: "get-why", Method: get, Path: "why", Role: approval.RoleViewer,
-		Summary: "Explain a figure of the newest audit: its terms, prices and omissions", Schema: view.WhySchema,
+		Summary: "Explain a figure of the newest audit or of a budget: its terms, prices and omissions", Schema: view.WhySchema,
 		Command: "why", Why: "it reads the newest kept audit"},
 	Do: func(ctx context.Context, c *Call, in WhyInput) (Reply[view.Why], error) {
 		cfg, err := c.Request.Config()
 		if err != nil {
 			return Reply[view.Why]{}, err
 		}
-		return reply(audit.Why(ctx, c.Request, cfg, in.Cloud, in.Figure))
+		if strings.HasPrefix(in.Figure, view.BudgetFigure) {
+			return reply(spend.WhyBudget(ctx, c.Request, in.Figure))
+		}
+		doc, err := audit.Why(ctx, c.Request, cfg, in.Cloud, in.Figure)
+		if err != nil || in.Figure != "" {
+			return reply(doc, err)
+		}
+		budgets, err := spend.BudgetFigures(ctx, c.Request)
+		doc.Rows = append(doc.Rows, budgets...)
+		return reply(doc, err)
 	},
 })

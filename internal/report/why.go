@@ -16,9 +16,12 @@ const whyRows = 20
 
 // Why shows what a figure of an audit is made of, or the list of figures.
 func Why(d view.Why) layout.Sheet {
-	s := layout.Sheet{Verb: "why", Scope: []string{d.Cloud, plain.Time(d.At)}}
+	s := layout.Sheet{Verb: "why", Scope: []string{plain.Time(d.At)}}
+	if d.Cloud != "" {
+		s.Scope = slices.Insert(s.Scope, 0, d.Cloud)
+	}
 	if d.Figure == "" {
-		s.Title = plain.Count(len(d.Rows), "figure") + " of the last audit, and each finding and resource"
+		s.Title = plain.Count(len(d.Rows), "figure") + " of the last audit and of budgets, and each finding and resource"
 		g := layout.Grid{
 			Title: "figures", Head: []string{"amount", "figure", "what"}, Right: []bool{true},
 			Code: []bool{false, true},

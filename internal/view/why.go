@@ -16,12 +16,13 @@ import (
 // WhySchema names the shape of a [Why]. Fields are only added to it.
 const WhySchema = "curfew.why/v1"
 
-// Why explains one figure of the newest kept audit: what it is a sum of, at which prices, and what
-// is left out. An empty id lists the figures.
+// Why explains one figure of the newest kept audit, or of a budget: its terms, their prices, and what is
+// left out. An empty id lists the figures.
 type Why struct {
 	Schema string `json:"schema"`
-	Cloud  string `json:"cloud"`
-	// At is the end of the audit.
+	// Cloud is that of the audit; empty for budgets.
+	Cloud string `json:"cloud"`
+	// At is the end of the audit, or the time of the status of a budget.
 	At time.Time `json:"at"`
 	// Figure is the id of the figure; absent from the list of figures.
 	Figure string `json:"figure,omitempty"`
@@ -73,12 +74,12 @@ type figure struct {
 	excluded []string
 }
 
-// ErrNoFigure is the error of [NewWhy] for an id that the audit does not have.
+// ErrNoFigure is the error of [NewWhy] and [NewBudgetWhy] for the id of no figure.
 type ErrNoFigure struct{ Figure, Meant string }
 
 // Error implements error.
 func (e *ErrNoFigure) Error() string {
-	return fmt.Sprintf("the audit has no figure %q%s", e.Figure, e.Meant)
+	return fmt.Sprintf("there is no figure %q%s", e.Figure, e.Meant)
 }
 
 // NewWhy explains a figure of a kept audit by its id, or lists the figures if the id is empty. The id

@@ -36,40 +36,52 @@ func desk(cfg config.Config, s *store.Store) (budget.Desk, error) {
 
 // Budgets is the status of each budget that is in force.
 func Budgets(ctx context.Context, req *runtime.Request) (view.Budgets, error) {
-	var none view.Budgets
+	all, now, err := budgetsInForce(ctx, req)
+	if err != nil {
+		return view.Budgets{}, err
+	}
+	return view.NewBudgets(all, now), nil
+}
+
+// budgetsInForce returns the status of each budget that is in force at the time of the state.
+func budgetsInForce(ctx context.Context, req *runtime.Request) (all []budget.Status, now time.Time, err error) {
 	cfg, _, s, err := req.InForce(ctx)
 	if err != nil {
-		return none, err
+		return nil, now, err
 	}
 	defer s.Close()
 	if len(cfg.Budgets) == 0 {
-		return none, NoBudgets()
+		return nil, now, NoBudgets()
 	}
-	now, err := req.StateTime(ctx, s)
-	if err != nil {
-		return none, err
+	if now, err = req.StateTime(ctx, s); err != nil {
+		return nil, now, err
 	}
-	return budgets(ctx, cfg, s, now)
+	all, err = statuses(ctx, cfg, s, now)
+	return all, now, err
 }
+
+// noBudgets is the code of [NoBudgets].
+const noBudgets = "no_budgets"
 
 // NoBudgets is that no budget is in force.
 func NoBudgets() error {
 	return &runtime.Error{
-		Class: runtime.Usage, Code: "no_budgets", Err: errors.New("no budget is given"),
+		Class: runtime.Usage, Code: noBudgets, Err: errors.New("no budget is given"),
 		Hint: "add budgets to curfew.yaml; docs/budgets.md has examples",
 	}
 }
 
-func budgets(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (view.Budgets, error) {
+// statuses reads where the budgets of a configuration stand.
+func statuses(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) ([]budget.Status, error) {
 	d, err := desk(cfg, s)
 	if err != nil {
-		return view.Budgets{}, err
+		return nil, err
 	}
 	all, err := d.Statuses(ctx, now)
 	if err != nil {
-		return view.Budgets{}, fmt.Errorf("read where the budgets stand: %w", err)
+		return nil, fmt.Errorf("read where the budgets stand: %w", err)
 	}
-	return view.NewBudgets(all, now), nil
+	return all, nil
 }
 
 // Holds are the reservations of a period, and the time of the state.
