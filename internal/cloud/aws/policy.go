@@ -249,6 +249,10 @@ var operations = []Operation{
 		Charge: chargeS3Get,
 	},
 	{
+		Service: "s3", Name: "GetBucketLogging", Actions: []string{"GetBucketLogging"}, Scan: true, Item: "bucket",
+		Effect: "their access log is not looked for: reads that it records are not known", Charge: chargeS3Get,
+	},
+	{
 		Service: "s3", Name: "ListObjectVersions", Actions: []string{"ListBucketVersions"}, Scan: true, Item: "bucket",
 		Effect: "what replaced and deleted versions hold is not known", Charge: chargeS3List,
 	},
