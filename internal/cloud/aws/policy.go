@@ -124,6 +124,10 @@ var operations = []Operation{
 		Service: "ec2", Name: "DescribeSpotPriceHistory", Actions: []string{"DescribeSpotPriceHistory"},
 		Effect: "spot prices are not updated",
 	},
+	{
+		Service: "ec2", Name: "GetSpotPlacementScores", Actions: []string{"GetSpotPlacementScores"},
+		Effect: "the placement scores of plan spot are not known",
+	},
 
 	{
 		Service: "ec2", Name: "DescribeInstanceAttribute", Actions: []string{"DescribeInstanceAttribute"}, Act: true,

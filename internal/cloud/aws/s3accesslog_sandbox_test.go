@@ -31,7 +31,9 @@ func TestReadsAccessLogs(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Second)
 	bucket, logs := awssdk.String("logged-test"), awssdk.String("logged-test-logs")
 	must(api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: logs}))
-	must(api.PutBucketAcl(t.Context(), &s3.PutBucketAclInput{Bucket: logs, ACL: s3types.BucketCannedACL("log-delivery-write")}))
+	must(api.PutBucketAcl(t.Context(), &s3.PutBucketAclInput{
+		Bucket: logs, ACL: s3types.BucketCannedACL("log-delivery-write"),
+	}))
 	must(api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: bucket}))
 	put := func(bucket *string, key, text string) {
 		t.Helper()

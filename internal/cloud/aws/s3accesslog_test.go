@@ -23,11 +23,17 @@ func TestAccessLogNamesReadPrefixes(t *testing.T) {
 		text string
 		want map[string]time.Time
 	}{
-		"a read": {record("data", at, "REST.GET.OBJECT", "imagenet/a.tar", "200"), map[string]time.Time{"imagenet/": read}},
+		"a read": {
+			record("data", at, "REST.GET.OBJECT", "imagenet/a.tar", "200"),
+			map[string]time.Time{"imagenet/": read},
+		},
 		"a range, of a key that is encoded twice": {
 			record("data", at, "REST.GET.OBJECT", "raw%2520files/a", "206"), map[string]time.Time{"raw files/": read},
 		},
-		"a copy": {record("data", at, "REST.COPY.OBJECT_GET", "raw%20files/a", "200"), map[string]time.Time{"raw files/": read}},
+		"a copy": {
+			record("data", at, "REST.COPY.OBJECT_GET", "raw%20files/a", "200"),
+			map[string]time.Time{"raw files/": read},
+		},
 		"the newest of two": {
 			record("data", at, "REST.GET.OBJECT", "imagenet/a", "200") +
 				record("data", "05/Nov/2026:23:59:59 +0000", "REST.GET.OBJECT", "imagenet/b", "200"),
@@ -38,7 +44,9 @@ func TestAccessLogNamesReadPrefixes(t *testing.T) {
 		"a refusal":        {record("data", at, "REST.GET.OBJECT", "imagenet/a", "403"), nil},
 		"another bucket":   {record("other", at, "REST.GET.OBJECT", "imagenet/a", "200"), nil},
 		"a time of no use": {record("data", "yesterday", "REST.GET.OBJECT", "imagenet/a", "200"), nil},
-		"half a record":    {strings.SplitAfter(record("data", at, "REST.GET.OBJECT", "imagenet/a", "200"), "OBJECT")[0], nil},
+		"half a record": {
+			strings.SplitAfter(record("data", at, "REST.GET.OBJECT", "imagenet/a", "200"), "OBJECT")[0], nil,
+		},
 		"an unknown prefix": {
 			record("data", at, "REST.GET.OBJECT", "elsewhere/a", "200"), nil,
 		},
