@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/ops"
@@ -80,7 +82,8 @@ type spotFlags struct {
 	spotTraceFlags
 	work, deadline, restart, every, spotPrice, onDemandPrice string
 	acrossZones                                              bool
-	advisor, machine, region                                 string
+	advisor, machine, region, profile                        string
+	scores                                                   bool
 }
 
 func (a *app) newPlanSpot() *cobra.Command {
@@ -95,7 +98,7 @@ bound of the saving.`,
 		Example: `  curfew plan spot --trace examples/data/spot.csv --gap 5m --work 48h --deadline 1.5x --spot-price 0.918 --on-demand-price 3.06
   curfew plan spot --trace examples/data/spot.csv --gap 5m --work 12h --deadline 18h --restart 5m --spot-price 3.67 --on-demand-price 12.24 --across-zones`,
 		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error { return a.planSpot(f) },
+		RunE: func(c *cobra.Command, _ []string) error { return a.planSpot(c.Context(), f) },
 	}
 	f.add(c)
 	a.outputs(c, reports...)
@@ -108,13 +111,16 @@ bound of the saving.`,
 	fl.StringVar(&f.onDemandPrice, "on-demand-price", "", "on-demand price in `dollars` an hour")
 	fl.StringVar(&f.advisor, "advisor", "",
 		"`file` with the published data of the Spot Instance Advisor (spot-advisor-data.json), for the band of --type")
-	fl.StringVar(&f.machine, "type", "", "machine `type` of the trace, for --advisor")
-	fl.StringVar(&f.region, "region", "us-east-1", "region of the trace, for --advisor")
+	fl.StringVar(&f.machine, "type", "", "machine `type` of the trace, for --advisor and --scores")
+	fl.StringVar(&f.region, "region", "us-east-1", "region of the trace, for --advisor and --scores")
+	fl.BoolVar(&f.scores, "scores", false,
+		"read the spot placement scores of --type from AWS: the likelihood of a launch now, by zone")
+	fl.StringVar(&f.profile, "profile", "", "AWS profile, for --scores")
 	fl.BoolVar(&f.acrossZones, "across-zones", false, "allow moves between all zones of the trace")
 	return c
 }
 
-func (a *app) planSpot(f spotFlags) error {
+func (a *app) planSpot(ctx context.Context, f spotFlags) error {
 	tr, err := f.read(a, "plan spot")
 	if err != nil {
 		return err
@@ -139,6 +145,9 @@ func (a *app) planSpot(f spotFlags) error {
 			return err
 		}
 	}
+	if f.scores && f.machine == "" {
+		return usageError("curfew plan spot --scores: give --type, the machine type of the trace")
+	}
 	var band *spot.Band
 	if f.advisor != "" {
 		if band, err = a.advisorBand(f, tr); err != nil {
@@ -152,6 +161,15 @@ func (a *app) planSpot(f spotFlags) error {
 		return runtime.PlanError(err)
 	}
 	r.Advisor = band
+	if f.scores {
+		if r.Placements, err = a.placements(ctx, f); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			r.CoverageNotes = append(r.CoverageNotes, "placement scores are not visible: "+err.Error()+
+				" (they take the permission ec2:GetSpotPlacementScores)")
+		}
+	}
 	return a.show(r, func() report.Sheet { return report.Spot(r) })
 }
 
@@ -169,6 +187,28 @@ func (a *app) advisorBand(f spotFlags, tr spot.Trace) (*spot.Band, error) {
 		return nil, usageError("curfew plan spot --advisor %s: %w", f.advisor, err)
 	}
 	return &band, nil
+}
+
+// placements reads the placement scores of the machine type of a trace.
+func (a *app) placements(ctx context.Context, f spotFlags) (*spot.Placements, error) {
+	cfg, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	cloud, err := clouds.OpenAWS(ctx, cfg, f.profile, []string{f.region})
+	if err != nil {
+		return nil, err
+	}
+	all, err := cloud.PlacementScores(ctx, f.machine, int(f.nodes), f.region)
+	if err != nil {
+		return nil, err
+	}
+	scores := make([]spot.Placement, len(all))
+	for i, s := range all {
+		scores[i] = spot.Placement{ZoneID: s.ZoneID, Score: s.Score}
+	}
+	p := spot.NewPlacements(f.machine, f.region, f.nodes, a.Now(), scores)
+	return &p, nil
 }
 
 // checkpointFlags are the flags of plan checkpoint.

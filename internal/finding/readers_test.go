@@ -57,6 +57,8 @@ func TestReadDataStaysWithoutRetrievalFees(t *testing.T) {
 	}
 	quarterly := two()
 	quarterly[0].LastRead, quarterly[0].ReadsSince = ago(80*day), ago(200*day)
+	logged := two()
+	logged[0].LoggedRead = ago(3 * day)
 	for _, tc := range []struct {
 		name  string
 		build func(f *fixture)
@@ -72,6 +74,7 @@ func TestReadDataStaysWithoutRetrievalFees(t *testing.T) {
 		{"the input of a training job", build(two(), job("s3://data/imagenet/")), "logs/", "bert reads it"},
 		{"the tag of a machine", build(two(), tag("s3://data/imagenet/")), "logs/", "i-1 reads it"},
 		{"read once a quarter", build(quarterly), "logs/", "last read on 2026-09-02"},
+		{"read by the access log", build(logged), "logs/", "the access log shows a read on 2026-11-18"},
 		{"a terabyte on the bill", build(two(), sent(1<<40)), "none", ""},
 		{"a look on the bill", build(two(), sent(1<<30)), "whole", ""},
 	} {

@@ -185,8 +185,9 @@ var rules = []Rule{
 	}, Step: StepRightsize, Kind: inventory.KindInstance, Judge: gpuUnderutilized},
 	{ID: "cpu-underutilized", About: About{
 		Finds: "a busy machine without GPUs that a cheaper type can replace",
-		When: "p95 CPU under 60% over 7 days; p95 CPU and peak memory + 20% fit a cheaper type that is not older; a " +
-			"burstable type only if its credits last for the peaks (AWS EC2 User Guide, baselines)",
+		When: "p95 CPU under 60% over 7 days; p95 CPU (the peak where p95 is under 5%) and peak memory + 20% fit a " +
+			"cheaper type that is not older; a burstable type only if its credits last for the peaks (AWS EC2 User " +
+			"Guide, baselines)",
 		Saves:      "price − price of the cheapest type that fits (thresholds.rightsize_saving_share)",
 		Confidence: "high; medium where the type is burstable or a signal was not measured; low on Graviton alone",
 		Fix:        "change type, with Graviton as an option; undo full, partial with instance-store disks",

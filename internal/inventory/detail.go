@@ -261,6 +261,9 @@ type Prefix struct {
 	// LastRead is the newest day on which objects over 30 days old were read, and ReadsSince the
 	// first day of which that is known; zero: no read is known, and reads were not measured.
 	LastRead, ReadsSince time.Time
+	// LoggedRead is the newest read of any of its objects in the sampled access log of the bucket;
+	// zero: none is known.
+	LoggedRead time.Time
 	// Newest and Oldest are modification times; zero without objects.
 	Newest, Oldest time.Time
 	// Class is the most frequent storage class.

@@ -21,6 +21,22 @@ var strategyNames = map[string]string{
 
 func strategyName(name string) string { return cmp.Or(strategyNames[name], name) }
 
+// placementFigure shows the placement scores of a machine type by zone.
+func placementFigure(p *spot.Placements) layout.Figure {
+	f := layout.Figure{Label: "Placement score", Value: "none", Note: "AWS has no score"}
+	zones := make([]string, len(p.Scores))
+	for i, z := range p.Scores {
+		zones[i] = fmt.Sprintf("%s %d", z.ZoneID, z.Score)
+	}
+	if len(zones) > 0 {
+		f.Value = fmt.Sprintf("%d of 10", p.Scores[0].Score)
+		f.Note = strings.Join(zones, ", ")
+	}
+	f.Note += fmt.Sprintf(": %s of %s in %s at %s; AWS rates a request for one type low", plain.Count(p.Machines, "machine"),
+		p.Type, p.Region, plain.Time(p.At))
+	return f
+}
+
 // Spot shows what each strategy saves.
 func Spot(r spot.Report) layout.Sheet {
 	s := layout.Sheet{
@@ -47,6 +63,9 @@ func Spot(r spot.Report) layout.Sheet {
 			Note: fmt.Sprintf("%s in %s, %s: %s/h to %s; the trace records %s/h", b.Type, b.Region, b.AsOf,
 				plain.Number(b.Low, 5), high, plain.Number(b.RecordedPerHour, 5)),
 		})
+	}
+	if p := r.Placements; p != nil {
+		s.Figures = append(s.Figures, placementFigure(p))
 	}
 	best := "unknown"
 	for _, x := range sortedStrategies(r.Results) {

@@ -1,14 +1,20 @@
 package store_test
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/curfew-dev/curfew/internal/accountplan"
+	"github.com/curfew-dev/curfew/internal/change"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/ledgertest"
+	"github.com/curfew-dev/curfew/internal/plan/commit"
+	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
@@ -87,6 +93,59 @@ func TestFoldingBoundsGrowth(t *testing.T) {
 			}
 			if _, err := raw(t, at).Exec("DELETE FROM ledger_entries"); err == nil {
 				t.Error("a ledger that was folded lets charges be deleted")
+			}
+		})
+	}
+}
+
+// TestFoldedLedgerPlansTheSameCommitments: the hours of machines, and the plan on them, are those of the
+// ledger before it was folded into hours, also where a finding ends a machine.
+func TestFoldedLedgerPlansTheSameCommitments(t *testing.T) {
+	book, err := price.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			s := open(t, empty(t, d.open(t)))
+			const days, machines = 5, 3
+			end := postDays(t, s.Ledger(), january, days, machines)
+			leaves := accountplan.NewLeaving([]accountplan.Fix{{
+				Resource: inventory.Ref{
+					Cloud: benchPayer.Cloud, Account: benchPayer.ID, Region: "us-east-1",
+					Kind: inventory.KindInstance, ID: "i-00000000",
+				},
+				Type: "g6.2xlarge", Change: change.Change{Verb: change.Stop},
+			}})
+			plan := func() string {
+				t.Helper()
+				use, notes, err := accountplan.Hours(t.Context(), s.Ledger(), january, end, leaves, book)
+				if err != nil || len(notes) > 0 || len(use) < 24*(days-1) {
+					t.Fatalf("%d hours, notes %q, %v", len(use), notes, err)
+				}
+				r, err := commit.Plan(use, []commit.Offer{{
+					Key: commit.PriceKey("g6.2xlarge", "us-east-1"), Kind: commit.Reserved, TermMonths: 12,
+					Payment: commit.NoUpfront, Hourly: use[0].OnDemand * 3 / 5,
+				}}, nil, commit.Options{MinHours: -1})
+				if err != nil || len(r.Commitments) == 0 || r.LeavingUSD == 0 {
+					t.Fatalf("nothing is planned: %+v, %v", r, err)
+				}
+				text, err := json.MarshalIndent(r, "", " ")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(text)
+			}
+			before := plan()
+			for more := true; more; {
+				f, err := s.Ledger().(ledger.Folder).Fold(t.Context(), benchPayer, end.Add(ledger.HoursAfter), 2)
+				if err != nil {
+					t.Fatal(err)
+				}
+				more = f.More
+			}
+			if diff := cmp.Diff(before, plan()); diff != "" {
+				t.Errorf("folded into hours (-before +after):\n%s", diff)
 			}
 		})
 	}

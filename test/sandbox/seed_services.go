@@ -223,7 +223,9 @@ func (b *seeder) prices() {
 			}
 		}
 	}
-	for _, kind := range []string{"g5.xlarge", "g6.xlarge", "p4d.24xlarge"} {
+	for i, kind := range []string{"g5.xlarge", "g6.xlarge", "p4d.24xlarge"} {
+		b.Wire.State.SetPlacementScores(kind, wire.PlacementScore{Region: east, ZoneID: "use1-az1", Score: 9 - 3*i},
+			wire.PlacementScore{Region: east, ZoneID: "use1-az4", Score: 7 - 3*i})
 		b.Wire.State.AddProducts(wire.Machine(kind, east, hourly[kind+"/"+east]))
 	}
 }

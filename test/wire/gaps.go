@@ -19,6 +19,7 @@ func (s *State) answers() map[string]Answer {
 		"ec2:DescribeCapacityReservations":  s.capacityReservations,
 		"ec2:DescribeReservedInstances":     s.reservedInstances,
 		"ec2:DescribeSpotPriceHistory":      s.spotPriceHistory,
+		"ec2:GetSpotPlacementScores":        s.placementScores,
 		"savingsplans:DescribeSavingsPlans": s.savingsPlans,
 		"sagemaker:ListApps":                s.apps,
 		"sagemaker:DescribeApp":             s.app,
@@ -215,6 +216,22 @@ func (s *State) spotPriceHistory(_ context.Context, c *Call) (*Reply, error) {
 			T("spotPrice", p.Price), T("timestamp", stamp(p.Time)), T("availabilityZone", p.Zone)))
 	}
 	return set(c, "spotPriceHistorySet", all, 1000)
+}
+
+func (s *State) placementScores(_ context.Context, c *Call) (*Reply, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	regions := list(c, "RegionName")
+	var all []*Node
+	for _, machineType := range list(c, "InstanceType") {
+		for _, p := range s.scores[machineType] {
+			if len(regions) == 0 || slices.Contains(regions, p.Region) {
+				all = append(all, E("item", T("region", p.Region), T("availabilityZoneId", p.ZoneID),
+					T("score", strconv.Itoa(p.Score))))
+			}
+		}
+	}
+	return set(c, "spotPlacementScoreSet", all, 1000)
 }
 
 // Savings plans belong to the account and are read in us-east-1.

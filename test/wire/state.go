@@ -13,6 +13,8 @@ type State struct {
 	// products are the Price List's documents, as JSON; spots are spot prices.
 	products []Product
 	spots    []SpotPrice
+	// scores are spot placement scores by machine type.
+	scores map[string][]PlacementScore
 	costs    map[string][]ServiceCost
 	// lifecycles are the documents of buckets, by account and bucket.
 	lifecycles map[string]lifecycle
@@ -150,6 +152,22 @@ func (s *State) AddSpotPrices(p ...SpotPrice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spots = append(s.spots, p...)
+}
+
+// PlacementScore is the spot placement score of a zone.
+type PlacementScore struct {
+	Region, ZoneID string
+	Score          int
+}
+
+// SetPlacementScores sets the spot placement scores of a machine type.
+func (s *State) SetPlacementScores(machineType string, scores ...PlacementScore) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.scores == nil {
+		s.scores = map[string][]PlacementScore{}
+	}
+	s.scores[machineType] = scores
 }
 
 // Bill sets what Cost Explorer says that an account cost.

@@ -101,11 +101,14 @@ func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions,
 	return nil
 }
 
-// keepSmall folds the ledger and remembers the size of the state, as the service does: where only cron
-// runs passes nothing else would.
+// keepSmall folds all of the ledger that can be folded, in short transactions, and remembers the size of
+// the state: where only cron runs passes nothing else would, and the next pass may be a day away.
 func keepSmall(ctx context.Context, req *runtime.Request, s *store.Store, pass *round.Result) error {
-	if _, err := audit.FoldLedger(ctx, s, pass); err != nil {
-		return err
+	for more := true; more; {
+		var err error
+		if more, err = audit.FoldLedger(ctx, s, pass); err != nil {
+			return err
+		}
 	}
 	size, err := s.Size(ctx)
 	if err == nil {

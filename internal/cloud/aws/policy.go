@@ -124,6 +124,10 @@ var operations = []Operation{
 		Service: "ec2", Name: "DescribeSpotPriceHistory", Actions: []string{"DescribeSpotPriceHistory"},
 		Effect: "spot prices are not updated",
 	},
+	{
+		Service: "ec2", Name: "GetSpotPlacementScores", Actions: []string{"GetSpotPlacementScores"},
+		Effect: "the placement scores of plan spot are not known",
+	},
 
 	{
 		Service: "ec2", Name: "DescribeInstanceAttribute", Actions: []string{"DescribeInstanceAttribute"}, Act: true,
@@ -247,6 +251,10 @@ var operations = []Operation{
 		Scan: true, Item: "bucket",
 		Effect: "their Storage Class Analysis is not looked for: ages of objects are known from listings",
 		Charge: chargeS3Get,
+	},
+	{
+		Service: "s3", Name: "GetBucketLogging", Actions: []string{"GetBucketLogging"}, Scan: true, Item: "bucket",
+		Effect: "their access log is not looked for: reads that it records are not known", Charge: chargeS3Get,
 	},
 	{
 		Service: "s3", Name: "ListObjectVersions", Actions: []string{"ListBucketVersions"}, Scan: true, Item: "bucket",

@@ -112,3 +112,41 @@ func fetchError(ctx context.Context, attempt string, err error) error {
 	}
 	return wrapped(attempt, err)
 }
+
+// PlacementScore is the likelihood, 1 to 10, that AWS gives a request for spot machines in a zone.
+type PlacementScore struct {
+	Region string
+	// ZoneID names the zone for every account alike ("use1-az1"): names of zones differ by account.
+	ZoneID string
+	Score  int
+}
+
+// PlacementScores reads the scores of a request for machines of a type, by zone of a region. A score is
+// of the moment, and launches nothing.
+func (c *Cloud) PlacementScores(ctx context.Context, machineType string, machines int, region string) (
+	[]PlacementScore, error) {
+	if err := checkName(region); err != nil {
+		return nil, err
+	}
+	client := ec2.NewFromConfig(c.configured("ec2", region))
+	in := &ec2.GetSpotPlacementScoresInput{
+		InstanceTypes: []string{machineType}, TargetCapacity: awssdk.Int32(int32(min(machines, 1<<20))),
+		RegionNames: []string{region}, SingleAvailabilityZone: awssdk.Bool(true),
+	}
+	var out []PlacementScore
+	err := pages(ctx, func(token *string) (*string, error) {
+		in.NextToken = token
+		page, err := client.GetSpotPlacementScores(ctx, in)
+		if err != nil {
+			return nil, fetchError(ctx, "read the spot placement scores of "+machineType+" in "+region, err)
+		}
+		for _, s := range page.SpotPlacementScores {
+			out = append(out, PlacementScore{
+				Region: awssdk.ToString(s.Region), ZoneID: awssdk.ToString(s.AvailabilityZoneId),
+				Score: int(awssdk.ToInt32(s.Score)),
+			})
+		}
+		return page.NextToken, nil
+	})
+	return out, err
+}

@@ -149,6 +149,7 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 		}
 	}
 	if listed {
+		p.accessed(ctx, name, listing)
 		d.Prefixes, d.ListedBy = inventory.Known(listing.prefixes()), listing.seenBy+listing.analyzedBy
 		if listing.whole != nil {
 			d.Ages, d.AgesSource = inventory.Known(*listing.whole), listing.wholeBy

@@ -386,6 +386,13 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 // shows reads of old objects is one of some of it, and which is not known.
 func bucketReaders(x *finding.Index, s *finding.Subject, b *inventory.Bucket, size int64) []finding.Reader {
 	readers := x.Readers(s, size)
+	for _, p := range b.Prefixes.Or(nil) {
+		if !p.LoggedRead.IsZero() {
+			readers = append(readers, finding.Reader{
+				Prefix: p.Name, By: "the access log shows a read on " + p.LoggedRead.Format(time.DateOnly),
+			})
+		}
+	}
 	if whole, analyzed := b.Ages.Get(); analyzed {
 		if by := readBy(nil, &whole); by != "" {
 			readers = append(readers, finding.Reader{By: by + " (" + b.AgesSource + ")"})

@@ -19,6 +19,10 @@ import (
 // without accelerators is larger than its work: with the usual headroom, three quarters of it do.
 const UnderutilizedCPUBelow = UnderutilizedBelow
 
+// restingCPU is the 95th percentile, in percent, of a machine that mostly rests: the percentile does not
+// see a batch in under 5% of the hours, so that the peak stands for the work.
+const restingCPU = 5
+
 // ARM is the architecture of Graviton machines.
 const ARM = "arm64"
 
@@ -29,7 +33,8 @@ type CPUSizing struct {
 	// UtilMean, UtilP95 and UtilMax are CPU utilization in percent of all CPUs, Coverage the share of
 	// the window that was measured.
 	UtilMean, UtilP95, UtilMax, Coverage float64
-	// VCPUs is the demand at the 95th percentile with headroom.
+	// VCPUs is the demand at the 95th percentile, or of a machine that mostly rests at the peak, with
+	// headroom.
 	VCPUs float64
 	// MemoryKnown reports whether memory was measured; MemoryGiB is its peak with headroom then, else
 	// the memory of the machine.
@@ -95,6 +100,9 @@ func (f *Offers) SizeCPU(w *usage.Window, from price.Machine, region string, o O
 	s.UtilMean, _ = st.Mean()
 	s.UtilP95, _ = st.Quantile(usage.CPUUtil, 0.95)
 	s.UtilMax, s.VCPUs = st.Max, s.m.hostCPU
+	if s.UtilP95 < restingCPU {
+		s.VCPUs = max(1, s.m.hostCPUPeak*(1+o.Headroom))
+	}
 	s.MemoryKnown, s.MemoryGiB = s.m.hostMemory > 0, cmp.Or(s.m.hostMemory, float64(from.MemoryMiB))/1024
 	if share, ok := Baseline(from.Type); ok && s.UtilP95 > 100*share {
 		s.Why = "it may have run out of credits: its samples do not show what it needs"

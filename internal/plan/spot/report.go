@@ -25,6 +25,8 @@ type Report struct {
 	Zones []ZoneReport `json:"zones"`
 	// Advisor is the published interruption band of the machine type; null where it is not read.
 	Advisor *Band `json:"advisor,omitempty"`
+	// Placements are the placement scores of the machine type; null where they are not read.
+	Placements *Placements `json:"placement_scores,omitempty"`
 	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
 	// CoverageNotes are the gaps of the data.
