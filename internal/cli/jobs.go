@@ -297,6 +297,9 @@ func (a *app) newExplain() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := a.replaceKeeper(c.Context(), doc); err != nil {
+				return err
+			}
 			return a.show(doc, func() report.Sheet { return report.Explain(doc, a.Now()) })
 		},
 	}

@@ -338,9 +338,12 @@ func (a *app) logs(ctx context.Context, name string, follow bool) error {
 	if a.format != "table" {
 		return usageError("logs --follow prints lines: leave -o out")
 	}
-	said := map[string]bool{}
+	said, checked := map[string]bool{}, time.Time{}
 	for {
 		run, err := a.reread(ctx, found)
+		if err == nil && !over(run) { // nothing would happen to follow
+			err = a.reviveKeeper(ctx, &checked)
+		}
 		if err != nil {
 			return err
 		}
