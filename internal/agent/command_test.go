@@ -86,6 +86,31 @@ func TestClassifiesTheEndOfACommand(t *testing.T) {
 	}
 }
 
+// TestFailedCommandKeepsItsMachine checks --keep-on-failure: the machine of a command that failed stays for
+// its time, its status says why, and it ends then. A success keeps no machine.
+func TestFailedCommandKeepsItsMachine(t *testing.T) {
+	t.Parallel()
+	w := commandWorld(t, "exit 3")
+	const keep = 3 * time.Second
+	w.config.Host.Command.KeepOnFailure = session.Duration(keep)
+	m := w.start()
+	o := w.outcome()
+	await(t, "the machine is kept", func() bool {
+		s := w.status(0)
+		return s.Phase == session.HostReady && strings.Contains(s.Why, "the machine is kept until ")
+	})
+	w.awaitPhase(session.HostEnding)
+	must(t, m.wait())
+	if kept := time.Since(o.At); kept < keep-time.Second {
+		t.Errorf("the machine was kept for %s, want %s", kept, keep)
+	}
+	w = commandWorld(t, "true")
+	w.config.Host.Command.KeepOnFailure = session.Duration(time.Hour)
+	w.start()
+	w.outcome()
+	w.awaitPhase(session.HostEnding)
+}
+
 // TestStallEndsACommand checks that only new highest steps are progress: a command that declares the
 // same steps again is stopped.
 func TestStallEndsACommand(t *testing.T) {

@@ -241,7 +241,7 @@ func Bootstrap(ctx context.Context, o Options) error {
 		}()
 	}
 	err = h.bootstrap.run(ctx)
-	return errors.Join(err, h.journal.flush(ctx))
+	return errors.Join(err, h.journal.flushAll(ctx))
 }
 
 // Run runs the session on this machine. It returns nil once the session has ended and the machine
@@ -509,7 +509,11 @@ func (h *host) flushOnce(ctx context.Context, t *statusWriter, always bool) {
 	due := always || dirty || s.At.Sub(b.writtenAt) >= h.intervals.Status
 	b.dirty = false
 	b.mu.Unlock()
-	err := h.journal.flush(limited)
+	flush := h.journal.flush
+	if always {
+		flush = h.journal.flushAll
+	}
+	err := flush(limited)
 	if s.Schema != "" && due {
 		s.Events, _ = h.journal.counters()
 		err = errors.Join(err, t.write(limited, s))

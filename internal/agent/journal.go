@@ -24,7 +24,7 @@ import (
 const (
 	maxFileBytes   = 64 << 10 // size at which an event file is closed
 	maxSpoolFiles  = 1000     // unsent files
-	maxOutputBytes = 1 << 20  // sent output of commands in total
+	maxOutputBytes = 1 << 20  // output of commands that is sent as events; the rest is sent in parts
 	maxLineBytes   = 4 << 10  // one line of output
 )
 
@@ -43,6 +43,7 @@ type journal struct {
 	dropped    int
 	outputSize int64
 	newestSent int64 // number of the newest file in the store
+	parts      outputParts
 }
 
 // openJournal continues after an earlier process; newest is the newest sent file that the state
@@ -50,6 +51,7 @@ type journal struct {
 func openJournal(dir string, store Store, node int, now func() time.Time, log func(string), newest,
 	output int64) (*journal, error) {
 	j := &journal{dir: dir, store: store, node: node, now: now, log: log, outputSize: output}
+	j.parts = outputParts{dir: dir, now: now}
 	files, err := j.spooledFiles()
 	if err != nil {
 		return nil, err
@@ -96,23 +98,21 @@ func (j *journal) add(kind, text string) {
 	j.log(kind + ": " + text)
 }
 
-// addOutput records a line of command output, up to maxOutputBytes in total.
+// addOutput records a line of command output: as an event up to maxOutputBytes in total, then in parts.
 func (j *journal) addOutput(line string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.outputSize += int64(len(line)) + 1
+	if j.outputSize > maxOutputBytes {
+		if err := j.parts.add(line); err != nil {
+			j.log("write output: " + err.Error())
+		}
+		return
+	}
 	if len(line) > maxLineBytes {
 		line = strings.ToValidUTF8(line[:maxLineBytes], "") + " …"
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	before := j.outputSize
-	j.outputSize += int64(len(line)) + 1
-	switch {
-	case j.outputSize <= maxOutputBytes:
-		j.write("output", line)
-	case before <= maxOutputBytes:
-		j.write("output",
-			fmt.Sprintf("more than %d KiB were printed: the rest is in the state folder of the agent alone",
-				maxOutputBytes>>10))
-	}
+	j.write("output", line)
 }
 
 func (j *journal) write(kind, text string) {
@@ -150,8 +150,11 @@ func (j *journal) counters() (events, output int64) {
 	return j.newestSent, j.outputSize
 }
 
-// flush sends all events in order.
+// flush sends all parts of output, and all events in order.
 func (j *journal) flush(ctx context.Context) error {
+	if err := j.sendParts(ctx); err != nil {
+		return err
+	}
 	j.mu.Lock()
 	if j.size > 0 {
 		j.current, j.size = j.current+1, 0

@@ -124,8 +124,8 @@ func (s *script) sendOutput(ended bool) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	whole := bytes.LastIndexByte(data, '\n') + 1
-	if ended || len(data) == maxOutputBytes {
+	full, whole := len(data) == maxOutputBytes, bytes.LastIndexByte(data, '\n')+1
+	if ended && !full || full && whole == 0 {
 		whole = len(data)
 	}
 	if whole == 0 {
@@ -134,7 +134,7 @@ func (s *script) sendOutput(ended bool) (more bool, err error) {
 	for line := range strings.Lines(string(data[:whole])) {
 		s.bootstrap.printLine(strings.TrimRight(line, "\r\n"))
 	}
-	return len(data) == maxOutputBytes, s.bootstrap.updateState(func(st *state) {
+	return full, s.bootstrap.updateState(func(st *state) {
 		s.of(st).OutputRead = read + int64(whole)
 	})
 }

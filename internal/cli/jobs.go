@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -131,7 +132,9 @@ func (a *app) followJob(ctx context.Context, run view.Run) (view.Run, error) {
 		if err != nil {
 			return run, err
 		}
-		a.printJobLog(log, said)
+		if err := a.printJobLog(ctx, run, log, said); err != nil {
+			return run, err
+		}
 		if over(run) {
 			return run, nil
 		}
@@ -190,7 +193,7 @@ func (s *jobSteps) keep(ctx context.Context, all *sessions.Sessions, id string) 
 }
 
 // printJobLog prints the new events of a job: its output as it is, and the rest as progress.
-func (a *app) printJobLog(log view.SessionLog, said map[string]bool) {
+func (a *app) printJobLog(ctx context.Context, run view.Run, log view.SessionLog, said map[string]bool) error {
 	counts := map[string]int{}
 	for _, e := range log.Events {
 		line := report.SessionLine(e)
@@ -203,10 +206,35 @@ func (a *app) printJobLog(log view.SessionLog, said map[string]bool) {
 		switch {
 		case e.Kind == "output" && a.format == "table":
 			plain.Fprintln(a.Stdout, plain.Line(e.Text))
+		case e.Kind == session.OutputPart && a.format == "table":
+			if err := a.printPart(ctx, run, e, said, func(line string) string { return line }); err != nil {
+				return err
+			}
+		case e.Kind == session.OutputPart:
 		case !a.quiet && e.Kind != "skipped" && e.Kind != "state" && e.Kind != "output":
 			plain.Fprintf(a.Stderr, "%s\n", line)
 		}
 	}
+	return nil
+}
+
+// printPart prints the lines of a part of output that was not printed.
+func (a *app) printPart(ctx context.Context, run view.Run, e view.SessionEvent, said map[string]bool,
+	format func(line string) string) error {
+	if said[e.Text] {
+		return nil // its event was sent twice
+	}
+	part, err := a.logPart(ctx, run, e.Text)
+	if err != nil {
+		return err
+	}
+	said[e.Text] = true
+	for _, o := range part.Events {
+		for line := range strings.Lines(o.Text) {
+			plain.Fprintln(a.Stdout, format(plain.Line(strings.TrimSuffix(line, "\n"))))
+		}
+	}
+	return nil
 }
 
 func (a *app) newCancel() *cobra.Command {
@@ -269,6 +297,9 @@ func (a *app) newExplain() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := a.replaceKeeper(c.Context(), doc); err != nil {
+				return err
+			}
 			return a.show(doc, func() report.Sheet { return report.Explain(doc, a.Now()) })
 		},
 	}
@@ -321,8 +352,14 @@ func (a *app) reread(ctx context.Context, run view.Run) (view.Run, error) {
 
 // logOf returns the events of a session or job.
 func (a *app) logOf(ctx context.Context, run view.Run) (view.SessionLog, error) {
+	return a.logPart(ctx, run, "")
+}
+
+// logPart returns a part of the output of a session or job, or the events for an empty name.
+func (a *app) logPart(ctx context.Context, run view.Run, name string) (view.SessionLog, error) {
+	in := ops.SessionLogInput{ByID: ops.ByID{ID: run.ID}, Part: name}
 	if run.Job != nil {
-		return ops.GetJobLog.Call(ctx, a.at, ops.SessionLogInput{ByID: ops.ByID{ID: run.ID}})
+		return ops.GetJobLog.Call(ctx, a.at, in)
 	}
-	return a.sessionLog(ctx, run.ID)
+	return ops.GetSessionLog.Call(ctx, a.at, in)
 }

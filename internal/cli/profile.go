@@ -15,8 +15,9 @@ func (a *app) newProfile() *cobra.Command {
 		Use:   "profile -- CMD",
 		Short: "Measure what a command uses, and find the smallest machine that fits",
 		Long: `Runs the command after --, samples its CPUs and memory, and this machine's GPUs by nvidia-smi,
-and prints median, 95th percentile and peak, with the machines that fit and their prices. With --type
-it judges the GPUs as ` + "`curfew plan rightsize`" + ` does, and says why they wait.
+and prints median, 95th percentile and peak, with the machines that fit and their prices. Where the
+GPUs wait it says what the command did meanwhile: it filled a CPU core or all of them, or waited for
+a disk. With --type it judges the GPUs as ` + "`curfew plan rightsize`" + ` does.
 
 The exit code is that of the command. The report is on standard error; with -o json it is on standard
 output, and the output of the command is on standard error. --pid measures a process that runs.`,

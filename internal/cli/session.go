@@ -329,14 +329,21 @@ func (a *app) logs(ctx context.Context, name string, follow bool) error {
 		if err != nil {
 			return err
 		}
-		return a.show(doc, func() report.Sheet { return report.SessionLog(doc) })
+		err = a.show(doc, func() report.Sheet { return report.SessionLog(doc) })
+		if a.format == "table" && err == nil {
+			err = a.printParts(ctx, found, doc)
+		}
+		return err
 	}
 	if a.format != "table" {
 		return usageError("logs --follow prints lines: leave -o out")
 	}
-	said := map[string]bool{}
+	said, checked := map[string]bool{}, time.Time{}
 	for {
 		run, err := a.reread(ctx, found)
+		if err == nil && !over(run) { // nothing would happen to follow
+			err = a.reviveKeeper(ctx, &checked)
+		}
 		if err != nil {
 			return err
 		}
@@ -346,9 +353,19 @@ func (a *app) logs(ctx context.Context, name string, follow bool) error {
 		}
 		for _, e := range doc.Events {
 			line := report.SessionLine(e)
-			if key := e.At.String() + line; !said[key] {
-				said[key] = true
+			key := e.At.String() + line
+			if said[key] {
+				continue
+			}
+			said[key] = true
+			if e.Kind != session.OutputPart {
 				plain.Fprintln(a.Stdout, line)
+				continue
+			}
+			if err := a.printPart(ctx, run, e, said, func(line string) string {
+				return report.SessionLine(view.SessionEvent{At: e.At, Node: e.Node, Kind: "output", Text: line})
+			}); err != nil {
+				return err
 			}
 		}
 		if over(run) {
@@ -360,6 +377,20 @@ func (a *app) logs(ctx context.Context, name string, follow bool) error {
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
+}
+
+// printParts prints the output that is not in the events of a log.
+func (a *app) printParts(ctx context.Context, run view.Run, log view.SessionLog) error {
+	said := map[string]bool{}
+	for _, e := range log.Events {
+		if e.Kind != session.OutputPart {
+			continue
+		}
+		if err := a.printPart(ctx, run, e, said, func(line string) string { return line }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *app) newSessionExtend() *cobra.Command {

@@ -344,3 +344,78 @@ func zombie(t *testing.T, keepers, killAt int, killAfter bool) int {
 	checkMoney(t, w, w.jobs["j1"])
 	return w.changes
 }
+
+// TestAbsentKeeperRestartsNothing lets all keepers be away for hours while a job works: it works on, and
+// what became of it is seen later. Its one attempt and its one machine stay.
+func TestAbsentKeeperRestartsNothing(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		away  time.Duration
+		steps int64
+	}{
+		{"it still works", 4 * time.Hour, 600},
+		{"it succeeded meanwhile", 4 * time.Hour, 120},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 6)
+			w.steps = c.steps
+			left := false
+			j := w.run(w.submit(gpu), 1, func() {
+				if !left && w.now.Sub(w.jobs["j1"].RequestedAt) > time.Hour {
+					left = true
+					for began := w.now; w.now.Sub(began) < c.away; {
+						w.tick(10 * time.Second)
+					}
+				}
+			})
+			if j.State != Succeeded || len(j.Attempts) != 1 || len(w.machines) != 1 || w.store.step != c.steps {
+				t.Errorf("%s (%s) after %d attempts on %d machines; step %d of %d is saved", j.State, j.Why,
+					len(j.Attempts), len(w.machines), w.store.step, c.steps)
+			}
+		})
+	}
+}
+
+// TestCanceledJobLeavesNothingToPay cancels a job in each of its states, with keepers that are killed: its
+// machines are gone, no machine is launched afterwards, and its dollars are theirs.
+func TestCanceledJobLeavesNothingToPay(t *testing.T) {
+	states := map[State]bool{}
+	for seed := range 40 {
+		w := newWorld(t, uint64(seed))
+		w.crashRate, w.steps = 0.02, 100_000
+		id := w.submit(gpu + "retries: {interruptions: 1000}\n")
+		after, opens := time.Duration(w.rng.IntN(1200))*time.Second, w.now.Add(5*time.Minute)
+		w.up = func(_ session.Pool, at time.Time) bool { return !at.Before(opens) }
+		canceled := false
+		j := w.run(id, 1+seed%2, func() {
+			if w.rng.Float64() < 0.01 {
+				w.interrupt()
+			}
+			if j := w.jobs[id]; !canceled && w.now.Sub(j.RequestedAt) >= after {
+				w.recover(func() error {
+					_, err := w.keeper().Cancel(t.Context(), id, "ana", seed%3 == 0)
+					return err
+				})
+				if canceled = !w.jobs[id].CanceledAt.IsZero(); canceled {
+					states[j.State] = true
+				}
+			}
+		})
+		if j.State != Canceled {
+			t.Errorf("seed %d: %s: %s", seed, j.State, j.Why)
+		}
+		checkMoney(t, w, j)
+		before := len(w.machines)
+		for range 100 {
+			w.pass(w.keeper(), id)
+			w.tick(time.Minute)
+			w.reconcile()
+		}
+		if len(w.machines) != before || w.running() > 0 {
+			t.Errorf("seed %d: %d machines were launched after its end, %d run", seed, len(w.machines)-before, w.running())
+		}
+	}
+	if len(states) < 3 {
+		t.Errorf("it was canceled while %v", states)
+	}
+}

@@ -249,15 +249,17 @@ func (p launcher) Launch(_ context.Context, l session.Launch) (out []session.Mac
 		if p.up != nil && !p.up(l.Pool, p.now) {
 			return fmt.Errorf("%s: %w", l.Pool, session.ErrCapacity)
 		}
-		id := fmt.Sprintf("i-%d", len(p.machines))
-		m := &machine{host: l.Host}
-		m.FoundMachine = session.FoundMachine{
-			Machine: session.Machine{ID: id, Pool: l.Pool, LaunchedAt: p.now}, Session: l.Session.ID, Token: l.Token,
-			LeaseUntil: l.Host.LeaseUntil,
+		for node := range max(1, l.Nodes) {
+			id := fmt.Sprintf("i-%d", len(p.machines))
+			m := &machine{host: l.Host}
+			m.FoundMachine = session.FoundMachine{
+				Machine: session.Machine{ID: id, Node: node, Pool: l.Pool, LaunchedAt: p.now}, Session: l.Session.ID,
+				Token: l.Token, LeaseUntil: l.Host.LeaseUntil,
+			}
+			p.machines[id], p.tokens[l.Token] = m, append(p.tokens[l.Token], id)
+			out = append(out, m.Machine)
 		}
-		p.machines[id], p.tokens[l.Token] = m, []string{id}
 		p.runs++
-		out = append(out, m.Machine)
 		return nil
 	})
 	if err != nil {
@@ -303,7 +305,8 @@ func (c control) Hosts(_ context.Context, s *session.Session, _ int) (map[int]se
 	for _, m := range c.machines {
 		if m.Session == s.ID && !m.hidden {
 			if st, ok := c.status(m, s); ok {
-				hosts[0] = st
+				st.Node = m.Node
+				hosts[m.Node] = st
 			}
 		}
 	}
@@ -447,16 +450,19 @@ func (w *world) work(m *machine) {
 	}
 	if !m.endingAt.IsZero() {
 		if !w.now.Before(m.endingAt.Add(w.saveTime)) {
-			if c := m.outcome.Class; c == session.Stopped || c == session.Succeeded {
+			if c := m.outcome.Class; (c == session.Stopped || c == session.Succeeded) && m.Node == 0 {
 				w.save(m) // others leave the declared checkpoints as they are
 			}
 			m.done = true
 		}
 		return
 	}
+	if w.alone(m) {
+		return // the collective operations of its group wait
+	}
 	for step := m.from + int64(w.now.Sub(m.commandAt)/w.stepTime); m.step < step && m.outcome == nil; {
 		m.step++
-		if m.step%w.saveEvery == 0 {
+		if m.step%w.saveEvery == 0 && m.Node == 0 { // one snapshot of all ranks
 			w.save(m)
 		}
 		if w.fail != nil {
@@ -467,6 +473,16 @@ func (w *world) work(m *machine) {
 			m.outcome = &session.Outcome{Class: session.Succeeded, ExitCode: &zero, Evidence: "exit code 0", At: w.now}
 		}
 	}
+}
+
+// alone reports whether a machine of the group of one is gone.
+func (w *world) alone(m *machine) bool {
+	for _, id := range w.tokens[m.Token] {
+		if !w.machines[id].goneAt.IsZero() {
+			return true
+		}
+	}
+	return false
 }
 
 // leaseOf returns the end of the lease that a machine knows of.

@@ -200,6 +200,10 @@ var GetJobLog = declare(Operation[SessionLogInput, view.SessionLog]{
 		if err != nil {
 			return r, err
 		}
+		if in.Part != "" {
+			r.Doc, err = all.Output(ctx, j, in.Part)
+			return r, err
+		}
 		doc, keys, err := all.Journal(ctx, j)
 		if err != nil {
 			return r, err

@@ -235,7 +235,7 @@ func TestHelpListsWhatExists(t *testing.T) {
 	fs := pflag.NewFlagSet("costs", pflag.ContinueOnError)
 	GetCosts.AddFlags(fs, &spend.CostsQuery{})
 	var names []string
-	for _, d := range ledger.Dimensions {
+	for _, d := range append(slices.Clone(ledger.Dimensions), ledger.BySession) {
 		names = append(names, string(d))
 	}
 	if help, want := fs.Lookup("by").Usage, strings.Join(names, ", "); !strings.HasSuffix(help, ": "+want) {

@@ -204,10 +204,11 @@ var GetSession = declare(Operation[SessionInput, view.Runs]{
 	},
 })
 
-// SessionLogInput is a page of one session's events.
+// SessionLogInput is a page of one session's events, or a part of its output.
 type SessionLogInput struct {
 	ByID
 	Paging
+	Part string `query:"part" maxLength:"200" doc:"A part of the output, by the text of its event of the kind output-part: the document has its lines in one event."`
 }
 
 // GetSessionLog shows the events of one session.
@@ -219,6 +220,10 @@ var GetSessionLog = declare(Operation[SessionLogInput, view.SessionLog]{
 	Do: func(ctx context.Context, c *Call, in SessionLogInput) (r Reply[view.SessionLog], err error) {
 		all, run, err := c.session(ctx, in.ID)
 		if err != nil {
+			return r, err
+		}
+		if in.Part != "" {
+			r.Doc, err = all.Output(ctx, []string{run.ID}, in.Part)
 			return r, err
 		}
 		doc, keys, err := all.Journal(ctx, run.ID)

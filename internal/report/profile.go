@@ -52,6 +52,12 @@ func Profile(p view.Profile) layout.Sheet {
 	if p.GPUsUnknown != "" {
 		s.Coverage = append(s.Coverage, "GPUs: "+p.GPUsUnknown)
 	}
+	if w := p.Waits; w != nil {
+		for _, c := range w.Causes {
+			s.Because = append(s.Because, fmt.Sprintf("the GPUs wait in %s of the samples, in %s of these because %s",
+				plain.Share(w.Share, 0), plain.Share(c.Share, 0), c.Why))
+		}
+	}
 	if r := p.Rightsize; r != nil {
 		s.Because = append(s.Because, verdictName(r.Verdict)+": "+r.Why)
 		for _, m := range r.Resources {

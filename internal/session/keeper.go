@@ -74,6 +74,9 @@ type Keeper struct {
 	// AccountAttempt records the cost of an attempt whose machines are gone, also those that were seen again
 	// after its end. Nil leaves it to another process.
 	AccountAttempt func(ctx context.Context, s *Session) error
+	// KeepOutput keeps a part of the output of a command where the end of its machines does not remove it.
+	// Nil leaves it where its host wrote it.
+	KeepOutput func(ctx context.Context, s *Session, node int, n int64) error
 	// Installation is the name that tags the machines.
 	Installation string
 	// Reachable reports whether this process can reach a session's provider: local machines are
@@ -308,7 +311,11 @@ func (k *Keeper) collectEvents(ctx context.Context, s *Session, hosts map[int]St
 		for file := kept + 1; file <= min(h.Events, kept+eventFilesPerPass); file++ {
 			events, err := k.Control.Events(ctx, s, node, file)
 			if err == nil {
-				err = k.Store.AddEvents(ctx, s.ID, node, file, sanitizeEvents(s, node, events, k.Now().UTC()))
+				events = sanitizeEvents(s, node, events, k.Now().UTC())
+				err = k.keepOutput(ctx, s, node, events)
+			}
+			if err == nil {
+				err = k.Store.AddEvents(ctx, s.ID, node, file, events)
 			}
 			if err = cmp.Or(err, ctx.Err()); err != nil {
 				return err

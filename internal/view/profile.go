@@ -32,6 +32,9 @@ type Profile struct {
 	GPUs []ProfileGPU `json:"gpus"`
 	// GPUsUnknown is the reason for missing measurements of GPUs; empty: none are missing.
 	GPUsUnknown string `json:"gpus_unknown"`
+	// Waits explains the samples in which the GPUs hardly computed; null: they are unmeasured, or there were
+	// none.
+	Waits *ProfileWaits `json:"gpu_waits"`
 	// Rightsize is the judgment of the GPUs, with the causes of waiting; null without GPUs or --type.
 	Rightsize *rightsize.Report `json:"rightsize"`
 	// Fits are the smallest machines that fit, the cheapest first, in Region.
@@ -53,6 +56,22 @@ type ProfileGPU struct {
 	Util      *ProfileRange `json:"util_percent"`
 	MemoryGiB *ProfileRange `json:"memory_gib"`
 	PowerW    *ProfileRange `json:"power_w"`
+}
+
+// ProfileWaits describes the samples in which no GPU computed for half of the time.
+type ProfileWaits struct {
+	// Share is their share of all samples, 0 to 1.
+	Share float64 `json:"share"`
+	// Causes are what the command did in them, the most frequent first; their shares are of these samples.
+	Causes []ProfileWait `json:"causes"`
+}
+
+// ProfileWait is what a command did while GPUs waited.
+type ProfileWait struct {
+	// Cause is cpus, cpu-core, storage or unknown.
+	Cause string  `json:"cause"`
+	Share float64 `json:"share"`
+	Why   string  `json:"why"`
 }
 
 // ProfileFit is a machine that fits.

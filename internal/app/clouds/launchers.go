@@ -96,3 +96,12 @@ func (o OwnMachine) Leftovers(ctx context.Context, installation, id string) ([]s
 	}
 	return left, nil
 }
+
+// OutputFile returns the file in which a part of the output of a local session is kept; false for others,
+// whose documents stay.
+func (o OwnMachine) OutputFile(s *session.Session, node int, n int64) (string, bool) {
+	if s.Provider != ProviderLocal || s.ID == "" || s.ID != filepath.Base(s.ID) {
+		return "", false
+	}
+	return filepath.Join(filepath.Dir(o.control), "output", s.ID, fmt.Sprintf("%d-%d.log.gz", node, n)), true
+}

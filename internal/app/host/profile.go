@@ -56,7 +56,9 @@ type profiler struct {
 	doc          view.Profile
 	cpus, memory []float64
 	last         agent.ProcessUse
+	lastThreads  agent.Threads
 	lastAt       time.Time
+	waits        waitCounts
 	gpuSamples   []gpuSample
 	unreadable   int
 }
@@ -178,10 +180,12 @@ func (p *profiler) sample(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !p.lastAt.IsZero() && at.After(p.lastAt) && u.CPU >= p.last.CPU {
-		p.cpus = append(p.cpus, (u.CPU-p.last.CPU).Seconds()/at.Sub(p.lastAt).Seconds())
+	since, first, threads := at.Sub(p.lastAt), p.lastAt.IsZero(), agent.ThreadsOf(u.PIDs)
+	if !first && since > 0 && u.CPU >= p.last.CPU {
+		p.cpus = append(p.cpus, (u.CPU-p.last.CPU).Seconds()/since.Seconds())
 	}
-	p.last, p.lastAt = u, at
+	core, cores := threads.Busiest(p.lastThreads, since)
+	p.last, p.lastThreads, p.lastAt = u, threads, at
 	p.memory = append(p.memory, float64(u.Memory)/(1<<30))
 	p.doc.Samples++
 	if p.gpus == nil {
@@ -197,6 +201,9 @@ func (p *profiler) sample(ctx context.Context) error {
 	}
 	for _, g := range list {
 		p.gpuSamples = append(p.gpuSamples, gpuSample{at, cmp.Or(g.Index, g.UUID), g})
+	}
+	if !first && len(list) > 0 && len(threads.CPU) > 0 {
+		p.waits.add(list, cores/float64(p.doc.MachineCPUs), core, threads.DiskWaits)
 	}
 	return nil
 }
@@ -240,6 +247,7 @@ func (p *profiler) summarize() {
 			GPU: name, Util: of(usage.GPUUtil, 1), MemoryGiB: of(usage.MemUsed, 1<<30), PowerW: of(usage.Power, 1),
 		})
 	}
+	p.doc.Waits = p.waits.document()
 	if p.unreadable > 0 && len(names) > 0 {
 		p.doc.GPUsUnknown = fmt.Sprintf("%d samples are missing: %s", p.unreadable, p.doc.GPUsUnknown)
 	}

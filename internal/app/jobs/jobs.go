@@ -421,6 +421,7 @@ func (a *Jobs) Journal(ctx context.Context, j job.Job) (doc view.SessionLog, key
 			return doc, nil, err
 		}
 		for _, e := range events {
+			sessions.NameOutput(id, &e.Event)
 			lines = append(lines, line{e, fmt.Sprintf("%s/%d/%d/%d", id, e.Node, e.File, e.Line)})
 		}
 	}
@@ -431,6 +432,11 @@ func (a *Jobs) Journal(ctx context.Context, j job.Job) (doc view.SessionLog, key
 		keys = append(keys, l.key)
 	}
 	return view.NewSessionLog(session.Session{ID: j.ID, Name: j.Name}, events), keys, nil
+}
+
+// Output returns a part of the output of a job, by its name in the journal, as one event.
+func (a *Jobs) Output(ctx context.Context, j job.Job, name string) (view.SessionLog, error) {
+	return a.Sessions.Output(ctx, sessionsOf(j), name)
 }
 
 // sessionsOf returns the ids of the sessions of a job's attempts.

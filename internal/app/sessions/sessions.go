@@ -71,6 +71,8 @@ type Sessions struct {
 	now func() time.Time
 	// aws launches sessions at AWS.
 	aws *awsSessions
+	// documents are those that hosts write.
+	documents session.Documents
 	// Keeper takes the missing steps of sessions, Jobs those of jobs.
 	Keeper *session.Keeper
 	Jobs   *job.Keeper
@@ -131,10 +133,9 @@ func OpenWithStore(ctx context.Context, req *runtime.Request, cfg config.Config,
 	if req.Simulated == nil { // a demonstration costs nothing
 		launchers[clouds.ProviderAWS] = a.aws
 	}
+	a.documents = session.Documents{Open: controlStore(launchers, documents)}
 	a.Keeper = &session.Keeper{
-		Store: s.Sessions(), Launchers: launchers, Control: session.Documents{
-			Open: controlStore(launchers, documents),
-		},
+		Store: s.Sessions(), Launchers: launchers, Control: a.documents,
 		UserLauncher: resourceActions{a}, NotifyOwner: a.warnOrphanOwner, NotifyLease: a.leaseNotifier(),
 		Holds:        sessionHolds{a},
 		Ledger:       sessionLedger{a},
@@ -160,7 +161,7 @@ func OpenWithStore(ctx context.Context, req *runtime.Request, cfg config.Config,
 			return control, err
 		},
 	}
-	a.Keeper.AccountAttempt = a.Jobs.Account
+	a.Keeper.AccountAttempt, a.Keeper.KeepOutput = a.Jobs.Account, a.keepOutput
 	return a, nil
 }
 
@@ -328,8 +329,9 @@ func (a *Sessions) Journal(ctx context.Context, name string) (doc view.SessionLo
 		return doc, nil, err
 	}
 	events, err := a.store.Sessions().Events(ctx, s.ID)
-	for _, e := range events {
+	for i, e := range events {
 		keys = append(keys, fmt.Sprintf("%d/%d/%d", e.Node, e.File, e.Line))
+		NameOutput(s.ID, &events[i].Event)
 	}
 	return view.NewSessionLog(s, events), keys, err
 }

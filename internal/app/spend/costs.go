@@ -16,7 +16,7 @@ import (
 // CostsQuery selects charges of the ledger, as flags and parameters name them.
 type CostsQuery struct {
 	runtime.Period
-	By          string   `query:"by" maxLength:"200" doc:"Dimensions, separated by commas." flag:"by" help:"dimensions, separated by commas: team, project, user, environment, cost-center, purpose, resource, kind, type, region, account, category, duty, pricing, lifetime, service, session (or job)"`
+	By          string   `query:"by" maxLength:"200" doc:"Dimensions, separated by commas." flag:"by" help:"dimensions, separated by commas: team, project, user, environment, cost-center, purpose, resource, kind, type, region, account, category, duty, pricing, lifetime, service, session"`
 	Granularity string   `query:"granularity" enum:"hour,day,month,total" default:"total" flag:"granularity" help:"hour, day, month or total"`
 	Where       []string `query:"where,explode" maxItems:"20" doc:"DIMENSION=VALUE, such as team=vision." flag:"where" help:"only charges with a value: team=vision; repeatable; an empty value selects unallocated costs"`
 }
