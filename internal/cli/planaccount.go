@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -137,76 +136,31 @@ func (a *app) planAccount(ctx context.Context, f accountFlags) error {
 	if err != nil {
 		return err
 	}
-	in := accountplan.AccountInput{
-		At: r.FinishedAt, Cloud: f.source.Cloud, Resources: r.Resources, Findings: r.Findings,
-		Totals: r.Totals,
+	in := audit.PlanInput{Result: r, Cloud: f.source.Cloud, Book: book}
+	if !clouds.Of(f.source.Cloud).Simulated && a.req.Storage.Exists(cfg) {
+		if f.offers != "" {
+			if in.Offers, err = runtime.ReadPlan(a.req, f.offers, commit.ReadOffers); err != nil {
+				return err
+			}
+		}
+		if f.existing != "" {
+			if in.Existing, err = runtime.ReadPlan(a.req, f.existing, commit.ReadExisting); err != nil {
+				return err
+			}
+		}
+		if in.Since, in.Until, err = a.bounds(f.period); err != nil {
+			return err
+		}
+		s, err := a.open(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		in.Ledger = s.Ledger()
 	}
-	for _, b := range r.BlindSpots {
-		in.Notes = append(in.Notes, "not visible: "+b.What+": "+b.Why+"; "+b.Effect)
-	}
-	if in.Commitments, err = a.accountCommitments(ctx, f, cfg, book, r, &in.Notes); err != nil {
-		return err
-	}
-	doc, err := accountplan.NewAccount(in)
+	doc, err := audit.PlanAccount(ctx, in)
 	if err != nil {
 		return err
 	}
 	return a.show(doc, func() report.Sheet { return report.Account(doc) })
-}
-
-// accountCommitments plans commitments on the hours of the ledger that the findings leave; nil, with
-// a note, where no hours are kept.
-func (a *app) accountCommitments(ctx context.Context, f accountFlags, cfg config.Config, book *price.Book,
-	r *round.Result, notes *[]string) (*commit.Report, error) {
-	if clouds.Of(f.source.Cloud).Simulated || !a.req.Storage.Exists(cfg) {
-		*notes = append(*notes, "no ledger is kept: commitments need the hours of regular scans and are not planned")
-		return nil, nil
-	}
-	var existing []commit.Existing
-	var offers []commit.Offer
-	var err error
-	if f.offers != "" {
-		if offers, err = runtime.ReadPlan(a.req, f.offers, commit.ReadOffers); err != nil {
-			return nil, err
-		}
-	}
-	if f.existing != "" {
-		if existing, err = runtime.ReadPlan(a.req, f.existing, commit.ReadExisting); err != nil {
-			return nil, err
-		}
-	}
-	h, err := a.openHistory(ctx, cfg, f.period)
-	if err != nil {
-		return nil, err
-	}
-	defer h.Close()
-	h.leaves = accountplan.NewLeaving(accountplan.FixesOf(r.Findings))
-	use, more, err := accountplan.Hours(ctx, h.Ledger(), h.since, h.until, h.leaves, book)
-	if err != nil {
-		return nil, err
-	}
-	*notes = append(*notes, more...)
-	if len(use) == 0 {
-		*notes = append(*notes,
-			fmt.Sprintf("the ledger has no on-demand machine hour from %s to %s: commitments are not "+
-				"planned", h.since.Format(time.DateOnly), h.until.Format(time.DateOnly)))
-		return nil, nil
-	}
-	if f.offers == "" {
-		offers, more, err = commit.BookOffers(book, use)
-		if errors.Is(err, commit.ErrNoOffers) {
-			*notes = append(*notes, err.Error()+": give --offers FILE")
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		*notes = append(*notes, more...)
-	}
-	plan, err := commit.Plan(use, offers, existing, commit.Options{Leave: commit.LeavingByAge(book, a.Now())})
-	if err != nil {
-		return nil, runtime.PlanError(err)
-	}
-	*notes = append(*notes, "machines that leave before commitments are planned: "+h.leaves.String())
-	return &plan, nil
 }

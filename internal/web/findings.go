@@ -154,13 +154,13 @@ func outcome(doc []byte) string {
 	return capital(plain.Line(cmp.Or(strings.Join(distinct(said), "; "), "nothing changed"))) + "."
 }
 
-// planPage shows what the plan of the account comes to, where an operation plans it.
+// planPage shows the plan of the account by the newest audit.
 func planPage(v *visit) (templ.Component, error) {
-	scan, err := v.scan()
+	doc, err := read(v, ops.GetAccountPlan, ops.AccountPlanInput{})
 	if err != nil {
 		return nil, err
 	}
-	return planContent(v, report.Audit(*scan, report.Options{})), nil
+	return planContent(doc, report.Account(doc)), nil
 }
 
 // riskClass is the color of a risk.
