@@ -30,7 +30,7 @@ const accountItems = 5
 func Account(r accountplan.Account) layout.Sheet {
 	s := layout.Sheet{
 		Verb: "plan account", Picture: accountPicture(r),
-		Caption: "A month of what runs now, and what each step leaves of it: the light part is saved by the step.",
+		Caption: "A month of what runs now, and what each step leaves of it: the green part is saved by the step.",
 		Figures: []layout.Figure{
 			{Label: "Today", Value: r.BeforeUSD.Dollars(), Note: "a month of what runs now"},
 			{Label: "After all steps", Value: r.AfterUSD.Dollars()},
@@ -121,7 +121,7 @@ func accountPicture(r accountplan.Account) string {
 		Axis: chart.Axis{Label: "dollars a month", Format: func(v float64) string {
 			return money.Amount(v * float64(money.USD)).Dollars()
 		}},
-		Parts: []string{"stays", "saved by the step"}, Colors: []chart.Color{chart.Blue, chart.SoftBlue},
+		Parts: []string{"stays", "saved by the step"}, Colors: []chart.Color{chart.Blue, chart.Green},
 		Rows: []chart.Bar{{
 			Label: "today", Parts: []float64{usd(r.BeforeUSD), 0}, Note: r.BeforeUSD.Dollars(),
 		}},

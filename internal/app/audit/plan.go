@@ -19,7 +19,7 @@ import (
 // planSpan is the time of the ledger by whose hours a kept plan plans commitments.
 const planSpan = 90 * 24 * time.Hour
 
-// PlanInput is what a plan of an account is made of.
+// PlanInput is the input of PlanAccount: an audit, and the hours of the ledger.
 type PlanInput struct {
 	Result *round.Result
 	Cloud  string
