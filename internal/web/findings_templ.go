@@ -994,7 +994,7 @@ func fixPreview(v *visit, d *findingDoc) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 85, " <p class=\"fine\">The owner is warned first. After the grace period the resource is read and judged again before anything happens. Send this again then, or let the policy do it.</p><button type=\"submit\" class=\"danger\">Warn, then ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 85, " <p class=\"fine\">The owner is warned first. After the grace period the resource is read and judged again before anything happens. The service does that by itself, once any approval is given.</p><button type=\"submit\" class=\"danger\">Warn, then ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -57,7 +57,7 @@ func (v *server) open(ctx context.Context, cfg config.Config, f clouds.Source, s
 	}
 	return &accountRounds{
 		engine: round.New(setting), store: v.store, profile: f.Profile, tags: cfg.Tags, pace: v.pace, begin: begin,
-		ended: v.mirrored,
+		ended: v.mirrored, carrier: &act.Carrier{Process: v.req.Process, Store: v.store, Log: v.log},
 	}, nil
 }
 
@@ -139,6 +139,8 @@ type accountRounds struct {
 	begin func(context.Context) error
 	// ended, when set, is called after each round.
 	ended func(context.Context)
+	// carrier carries fixes on; nil leaves them to whoever asked.
+	carrier *act.Carrier
 	// foldAt is the time of the next look for something to fold.
 	foldAt time.Time
 	// said are the results of the newest round, which are told once.
@@ -175,6 +177,13 @@ func (a *accountRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	}
 	if err := a.fold(ctx, r); err != nil {
 		out.Missing = append(out.Missing, err.Error())
+	}
+	if a.carrier != nil {
+		for _, account := range r.Accounts {
+			if err := a.carrier.Carry(ctx, r.Cloud+"/"+account, r.StartedAt); err != nil {
+				out.Missing = append(out.Missing, err.Error())
+			}
+		}
 	}
 	out.Next = earliest(r.NextAt(), a.engine.NextDue())
 	if a.pace == nil {
