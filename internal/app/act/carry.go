@@ -12,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/intent"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -25,7 +26,7 @@ type Carrier struct {
 	Process *runtime.Process
 	Store   *store.Store
 	Log     *slog.Logger
-	// tried are the times of the last attempts by item.
+	// tried are the times of the last attempts by step.
 	tried map[string]time.Time
 }
 
@@ -56,7 +57,7 @@ func (c *Carrier) Carry(ctx context.Context, account string, now time.Time) erro
 		if c.tried == nil {
 			c.tried = map[string]time.Time{}
 		}
-		c.tried[it.ID] = now
+		c.tried[stepKey(it)] = now
 		req := c.Process.Request()
 		req.Caller = runtime.ServedCaller(who)
 		id := strings.TrimPrefix(it.Source, round.FindingSource(""))
@@ -70,11 +71,25 @@ func (c *Carrier) Carry(ctx context.Context, account string, now time.Time) erro
 	return ctx.Err()
 }
 
-// isDue reports whether an item is the fix of a person whose grace period is over.
+// stepKey identifies the step of an item that is next.
+func stepKey(it action.Item) string { return fmt.Sprint(it.ID, "/", it.Phase, "/", it.Step) }
+
+// isDue reports whether an item is the fix of a person whose next call is due: its grace period is over,
+// or the call before is confirmed. Passes of policies confirm calls, and make none of a fix.
 func (c *Carrier) isDue(it action.Item, now time.Time) bool {
-	due := it.DueAt()
-	return strings.HasPrefix(it.Source, round.FindingSource("")) && it.Phase == action.Warned && !due.IsZero() &&
-		!now.Before(due) && (c.tried[it.ID].IsZero() || now.Sub(c.tried[it.ID]) >= carryRetry)
+	if last, tried := c.tried[stepKey(it)]; tried && now.Sub(last) < carryRetry ||
+		!strings.HasPrefix(it.Source, round.FindingSource("")) {
+		return false
+	}
+	switch it.Phase {
+	case action.Warned:
+		due := it.DueAt()
+		return !due.IsZero() && !now.Before(due)
+	case action.Acting, action.Confirming:
+		return it.Step < len(it.Steps) && it.Steps[it.Step].State() == intent.Confirmed ||
+			now.Sub(it.UpdatedAt) >= carryRetry
+	}
+	return false
 }
 
 // requester returns the person who asked for a fix: by its newest request for an approval, else by the

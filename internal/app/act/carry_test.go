@@ -16,6 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -176,6 +177,28 @@ func TestFixWaitsForItsApproval(t *testing.T) {
 	f.carry(time.Minute)
 	if n, _ := f.calls(it); n != 1 {
 		t.Errorf("%d calls after the approval, want 1", n)
+	}
+	// Passes of policies confirm its calls; the second one is made once the first is confirmed.
+	for range 6 {
+		f.pass()
+		f.carry(5 * time.Minute)
+	}
+	now, err := f.world.Store.Actions().Item(t.Context(), it.ID)
+	if err != nil || now.Phase != action.Done {
+		t.Errorf("the fix is %s, %v", now.Phase, err)
+	}
+	if n, _ := f.calls(it); n != 2 {
+		t.Errorf("%d calls in all, want a snapshot and the deletion", n)
+	}
+}
+
+// pass makes a pass without policies.
+func (f *fixWorld) pass() {
+	f.t.Helper()
+	setting := f.setting()
+	setting.Query.Kinds = map[inventory.Kind]bool{inventory.KindInstance: true}
+	if _, err := round.New(setting).Round(f.t.Context()); err != nil {
+		f.t.Fatal(err)
 	}
 }
 

@@ -79,7 +79,9 @@ func planCommitments(ctx context.Context, in PlanInput, notes *[]string) (*commi
 		}
 		*notes = append(*notes, more...)
 	}
-	plan, err := commit.Plan(use, offers, in.Existing, commit.Options{Leave: commit.LeavingByAge(in.Book, in.Result.FinishedAt)})
+	plan, err := commit.Plan(use, offers, in.Existing, commit.Options{
+		Leave: commit.LeavingByAge(in.Book, in.Result.FinishedAt),
+	})
 	if err != nil {
 		return nil, runtime.PlanError(err)
 	}
@@ -93,7 +95,8 @@ func AddPlan(ctx context.Context, s *store.Store, r *round.Result, book *price.B
 		return nil
 	}
 	plan, err := PlanAccount(ctx, PlanInput{
-		Result: r, Cloud: doc.Cloud, Book: book, Ledger: s.Ledger(), Since: r.StartedAt.Add(-planSpan), Until: r.StartedAt,
+		Result: r, Cloud: doc.Cloud, Book: book, Ledger: s.Ledger(),
+		Since: r.StartedAt.Add(-planSpan), Until: r.StartedAt,
 	})
 	if err != nil {
 		return fmt.Errorf("plan the account: %w", err)
