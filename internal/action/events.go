@@ -36,6 +36,7 @@ const (
 	EventSettings    = "settings"     // shared settings or prices were set
 	EventClock       = "clock"        // the time of the state was set
 	EventToken       = "token"        // a token of the service was created or revoked
+	EventTestMessage = "test-message" // a person sent a test message to a notifier
 	EventCall        = "call"         // a person or program called the service to change something
 	// the state is older than its witness: nothing acts by it until an operator accepts it
 	EventQuarantine = "quarantine"

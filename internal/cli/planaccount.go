@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -141,23 +140,37 @@ func (a *app) planAccount(ctx context.Context, f accountFlags) error {
 	if err != nil {
 		return err
 	}
-	in := accountplan.AccountInput{Cloud: f.source.Cloud, CommitCommand: f.commitCommand()}
+	in := audit.PlanInput{Cloud: f.source.Cloud, Book: book, CommitCommand: f.commitCommand()}
 	o := audit.ScanOptions{Source: f.source.Source, Bill: f.bill, NoSave: f.noSave, Version: a.Version}
-	r, err := audit.Scan(ctx, a.req, cfg, o, func(_ view.Scan, kept bool) error {
+	in.Result, err = audit.Scan(ctx, a.req, cfg, o, func(_ view.Scan, kept bool) error {
 		in.Kept = kept
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	in.At, in.Resources, in.Findings, in.Totals = r.FinishedAt, r.Resources, r.Findings, r.Totals
-	for _, b := range r.BlindSpots {
-		in.Notes = append(in.Notes, "not visible: "+b.What+": "+b.Why+"; "+b.Effect)
+	if !clouds.Of(f.source.Cloud).Simulated && a.req.Storage.Exists(cfg) {
+		if f.offers != "" {
+			if in.Offers, err = runtime.ReadPlan(a.req, f.offers, commit.ReadOffers); err != nil {
+				return err
+			}
+		}
+		if f.existing != "" {
+			if in.Existing, err = runtime.ReadPlan(a.req, f.existing, commit.ReadExisting); err != nil {
+				return err
+			}
+		}
+		if in.Since, in.Until, err = a.bounds(f.period); err != nil {
+			return err
+		}
+		s, err := a.open(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		in.Ledger = s.Ledger()
 	}
-	if in.Commitments, err = a.accountCommitments(ctx, f, cfg, book, r, &in.Notes); err != nil {
-		return err
-	}
-	doc, err := accountplan.NewAccount(in)
+	doc, err := audit.PlanAccount(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -175,61 +188,4 @@ func (f *accountFlags) commitCommand() string {
 		}
 	}
 	return strings.Join(words, " ")
-}
-
-// accountCommitments plans commitments on the hours of the ledger that the findings leave; nil, with
-// a note, where no hours are kept.
-func (a *app) accountCommitments(ctx context.Context, f accountFlags, cfg config.Config, book *price.Book,
-	r *round.Result, notes *[]string) (*commit.Report, error) {
-	if clouds.Of(f.source.Cloud).Simulated || !a.req.Storage.Exists(cfg) {
-		*notes = append(*notes, "no ledger is kept: commitments need the hours of regular scans and are not planned")
-		return nil, nil
-	}
-	var existing []commit.Existing
-	var offers []commit.Offer
-	var err error
-	if f.offers != "" {
-		if offers, err = runtime.ReadPlan(a.req, f.offers, commit.ReadOffers); err != nil {
-			return nil, err
-		}
-	}
-	if f.existing != "" {
-		if existing, err = runtime.ReadPlan(a.req, f.existing, commit.ReadExisting); err != nil {
-			return nil, err
-		}
-	}
-	h, err := a.openHistory(ctx, cfg, f.period)
-	if err != nil {
-		return nil, err
-	}
-	defer h.Close()
-	h.leaves = accountplan.NewLeaving(accountplan.FixesOf(r.Findings))
-	use, more, err := accountplan.Hours(ctx, h.Ledger(), h.since, h.until, h.leaves, book)
-	if err != nil {
-		return nil, err
-	}
-	*notes = append(*notes, more...)
-	if len(use) == 0 {
-		*notes = append(*notes,
-			fmt.Sprintf("the ledger has no on-demand machine hour from %s to %s: commitments are not "+
-				"planned", h.since.Format(time.DateOnly), h.until.Format(time.DateOnly)))
-		return nil, nil
-	}
-	if f.offers == "" {
-		offers, more, err = commit.BookOffers(book, use)
-		if errors.Is(err, commit.ErrNoOffers) {
-			*notes = append(*notes, err.Error()+": give --offers FILE")
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		*notes = append(*notes, more...)
-	}
-	plan, err := commit.Plan(use, offers, existing, commit.Options{Leave: commit.LeavingByAge(book, a.Now())})
-	if err != nil {
-		return nil, runtime.PlanError(err)
-	}
-	*notes = append(*notes, "machines that leave before commitments are planned: "+h.leaves.String())
-	return &plan, nil
 }

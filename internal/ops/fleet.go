@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/app/act"
 	"github.com/curfew-dev/curfew/internal/app/audit"
 	"github.com/curfew-dev/curfew/internal/app/clouds"
@@ -217,6 +218,29 @@ var GetLastScan = declare(Operation[LastScanInput, view.Scan]{
 			doc = doc.Public()
 		}
 		return doc
+	},
+})
+
+// AccountPlanInput selects the newest audit.
+type AccountPlanInput struct {
+	Cloud string `query:"cloud" maxLength:"20" doc:"Of the audit of this cloud: aws, sim, onprem."`
+}
+
+// GetAccountPlan shows the plan of the account by the newest kept audit.
+var GetAccountPlan = declare(Operation[AccountPlanInput, accountplan.Account]{
+	Info: Info{ID: "get-account-plan", Method: get, Path: "plans/account", Role: approval.RoleViewer,
+		Summary: "Show the plan of the account by the newest kept audit: all changes in order, and the bill after each",
+		Schema:  accountplan.AccountSchema},
+	Do: func(ctx context.Context, c *Call, in AccountPlanInput) (Reply[accountplan.Account], error) {
+		cfg, err := c.Request.Config()
+		if err != nil {
+			return Reply[accountplan.Account]{}, err
+		}
+		scan, err := audit.LastScan(ctx, c.Request, cfg, in.Cloud)
+		if err != nil {
+			return Reply[accountplan.Account]{}, err
+		}
+		return reply(audit.KeptPlan(scan))
 	},
 })
 

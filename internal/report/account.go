@@ -13,6 +13,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
+// AccountChanges is the title of the table of changes.
+const AccountChanges = "Changes"
+
+// ItemSaves returns what a change of a plan saves a month.
+func ItemSaves(it accountplan.Item) string {
+	if v, ok := it.SavingUSD.Get(); ok {
+		return v.Dollars()
+	}
+	return "up to " + it.PerhapsUSD.Dollars()
+}
+
 // accountItems is how many changes of a step the table lists.
 const accountItems = 5
 
@@ -20,7 +31,7 @@ const accountItems = 5
 func Account(r accountplan.Account) layout.Sheet {
 	s := layout.Sheet{
 		Verb: "plan account", Picture: accountPicture(r),
-		Caption: "A month of what runs now, and what each step leaves of it: the light part is saved by the step.",
+		Caption: "A month of what runs now, and what each step leaves of it: the green part is saved by the step.",
 		Figures: []layout.Figure{
 			{Label: "Today", Value: r.BeforeUSD.Dollars(), Note: "a month of what runs now"},
 			{Label: "After all steps", Value: r.AfterUSD.Dollars()},
@@ -47,7 +58,8 @@ func Account(r accountplan.Account) layout.Sheet {
 		Right: []bool{false, true, true, true, true, false},
 	}
 	changes := layout.Grid{
-		Title: "Changes", Head: []string{"saves a month", "step", "change", "resource", "team", "risk", "command"},
+		Title: AccountChanges,
+		Head:  []string{"saves a month", "step", "change", "resource", "team", "risk", "command"},
 		Right: []bool{true}, Priority: []int{1, 0, 1, 1},
 	}
 	for _, step := range r.Steps {
@@ -61,16 +73,12 @@ func Account(r accountplan.Account) layout.Sheet {
 		})
 		steps.Notes = append(steps.Notes, note)
 		for i, it := range step.Items[:min(len(step.Items), accountItems)] {
-			saving := "up to " + it.PerhapsUSD.Dollars()
-			if v, ok := it.SavingUSD.Get(); ok {
-				saving = v.Dollars()
-			}
 			note = it.Because
 			if more := len(step.Items) - accountItems; more > 0 && i == accountItems-1 {
 				note += fmt.Sprintf("; %d more changes in this step (-o json has all)", more)
 			}
 			changes.Rows = append(changes.Rows, []string{
-				saving, strconv.Itoa(step.Number), it.Rule, it.Resource, it.Team, it.Risk, it.Command,
+				ItemSaves(it), strconv.Itoa(step.Number), it.Rule, it.Resource, it.Team, it.Risk, it.Command,
 			})
 			changes.Notes = append(changes.Notes, note)
 		}
@@ -122,7 +130,7 @@ func accountPicture(r accountplan.Account) string {
 		Axis: chart.Axis{Label: "dollars a month", Format: func(v float64) string {
 			return money.Amount(v * float64(money.USD)).Dollars()
 		}},
-		Parts: []string{"stays", "saved by the step"}, Colors: []chart.Color{chart.Blue, chart.SoftBlue},
+		Parts: []string{"stays", "saved by the step"}, Colors: []chart.Color{chart.Blue, chart.Green},
 		Rows: []chart.Bar{{
 			Label: "today", Parts: []float64{usd(r.BeforeUSD), 0}, Note: r.BeforeUSD.Dollars(),
 		}},

@@ -126,6 +126,9 @@ func KindsToRead(requests []Request, rules []finding.Rule) map[inventory.Kind]bo
 	kinds := map[inventory.Kind]bool{}
 	for _, q := range requests {
 		kinds[q.Resource.Kind] = true
+		if q.Resource.Kind == inventory.KindInstance { // its disks decide between a stop and an end
+			kinds[inventory.KindVolume] = true
+		}
 		for _, k := range finding.Needs(q.Rule, rules) {
 			kinds[k] = true
 		}

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
@@ -16,6 +17,8 @@ type ScanKept struct {
 	Claims []ScanClaim `json:"claims"`
 	// WindowTeams divide the window by team.
 	WindowTeams []ScanWindowTeam `json:"window_teams"`
+	// Plan is the plan of the account by the audit; absent where none was made.
+	Plan *accountplan.Account `json:"plan,omitempty"`
 }
 
 // ScanCharge is one meter of a resource at the rate of the audit, in dollars a month. Used, wasted,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/a-h/templ"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -28,6 +29,7 @@ type findingsDoc struct {
 	rows       []*view.Finding
 	all        int
 	keeps      map[string]view.Keep
+	fixes      map[string]view.Action
 	teams      []string
 	more       int
 }
@@ -41,6 +43,7 @@ func findingsPage(v *visit) (templ.Component, error) {
 	q := v.r.URL.Query()
 	d := findingsDoc{
 		scan: scan, step: -1, team: q.Get("team"), text: q.Get("q"), keeps: v.aboutMachines().keeps,
+		fixes: v.fixes(),
 	}
 	if n, err := strconv.Atoi(q.Get("step")); err == nil {
 		d.step = n
@@ -82,16 +85,50 @@ type findingDoc struct {
 	fix    *view.Fix
 	fixErr error
 	keep   *view.Keep
+	// act is the newest action of the fix; nil before it was asked for.
+	act *view.Action
 }
+
+// fixes returns the newest action of each finding whose fix was asked for, by its id.
+func (v *visit) fixes() map[string]view.Action {
+	out := map[string]view.Action{}
+	if !v.may(ops.ListActions.Info) {
+		return out
+	}
+	acts, err := read(v, ops.ListActions, ops.Paging{Limit: 200})
+	if err != nil {
+		return out // the pages show the findings all the same
+	}
+	for _, a := range slices.Backward(acts.Actions) {
+		if id, ok := strings.CutPrefix(a.Source, round.FindingSource("")); ok {
+			out[id] = a
+		}
+	}
+	return out
+}
+
+// phases are the phases of actions as people read them.
+var phases = map[string]string{string(action.Confirming): "acted", string(action.Done): "confirmed"}
+
+func phaseText(a view.Action) string { return cmp.Or(phases[a.Phase], a.Phase) }
+
+// isOpen reports whether the ladder may still act.
+func isOpen(a *view.Action) bool { return a != nil && action.Phase(a.Phase).IsOpen() }
 
 // findingPage shows one finding: the evidence, the exact change, what blocks it, its risk and undo.
 func findingPage(v *visit) (templ.Component, error) {
 	id := v.r.PathValue("id")
 	doc, err := read(v, ops.GetFinding, ops.ByID{ID: id})
 	if err != nil {
+		if a, ok := v.fixes()[id]; ok && a.Phase == string(action.Done) {
+			return fixedContent(a), nil
+		}
 		return nil, err
 	}
 	d := findingDoc{DatedFinding: doc.Findings[0]}
+	if a, ok := v.fixes()[d.ID]; ok {
+		d.act = &a
+	}
 	if v.may(ops.GetLastScan.Info) {
 		if scan, err := v.scan(); err == nil {
 			for i := range scan.Findings {
@@ -154,13 +191,13 @@ func outcome(doc []byte) string {
 	return capital(plain.Line(cmp.Or(strings.Join(distinct(said), "; "), "nothing changed"))) + "."
 }
 
-// planPage shows what the plan of the account comes to, where an operation plans it.
+// planPage shows the plan of the account by the newest audit.
 func planPage(v *visit) (templ.Component, error) {
-	scan, err := v.scan()
+	doc, err := read(v, ops.GetAccountPlan, ops.AccountPlanInput{})
 	if err != nil {
 		return nil, err
 	}
-	return planContent(v, report.Audit(*scan, report.Options{})), nil
+	return planContent(doc, report.Account(doc)), nil
 }
 
 // riskClass is the color of a risk.

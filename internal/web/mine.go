@@ -3,6 +3,7 @@ package web
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/a-h/templ"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ops"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -97,4 +99,13 @@ func isNamed(who string, names ...string) bool {
 func (v *visit) runs(r view.Run) bool {
 	own := r.AskedBy == v.Call.Who.Name || r.Owner.User == v.Call.Who.Name
 	return v.Call.Sees(approval.RoleOperator, r.Owner.Team) || own && v.mayIn(ops.Down.Info, r.Owner.Team)
+}
+
+// idleText returns the idle time after which a session ends.
+func idleText(r view.Run) string {
+	d, err := time.ParseDuration(r.Idle)
+	if err != nil || d <= 0 {
+		return ""
+	}
+	return "for " + plain.Duration(d)
 }

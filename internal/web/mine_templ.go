@@ -309,7 +309,7 @@ func runCard(v *visit, r view.Run) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = fact("Idle", r.Idle).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = fact("Ends when idle", idleText(r)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

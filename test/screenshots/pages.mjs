@@ -195,6 +195,53 @@ const once = {
     await watched.waitForSelector(".lines .state:has-text('withdrawn')", { timeout: 60000 });
   },
 
+  // Fix a finding to its end: warned, approved by another person, acted, confirmed, and gone from the
+  // next audit, on pages that are not loaded again; a second request acts no second time.
+  async fix() {
+    await until("an audit", async () => (await api("scans/last")).status === 200);
+    const scan = (await api("scans/last")).doc;
+    const finding = scan.findings.find((f) => f.rule === "volume-unattached" && f.monthly_savings_usd !== null);
+    const before = Number(scan.totals.monthly_savings_usd);
+    const list = await open({ viewport: { width: 1440, height: 900 } });
+    await go(list, "/findings?q=" + finding.id);
+    await list.evaluate(() => (window.kept = true));
+    const page = await open({ viewport: { width: 1440, height: 900 } });
+    await go(page, "/findings/" + finding.id);
+    assert.match(await page.textContent("main"), /Lost|Approval/);
+    await page.locator(".open-form summary").first().click();
+    await page.selectOption("select[name=grace]", "15m");
+    if (await page.locator("input[name=named]").count()) await page.fill("input[name=named]", await page.inputValue("input[name=name]"));
+    // The form is sent twice, as an impatient person sends it.
+    const form = await page.evaluate(() => Object.fromEntries(new FormData(document.querySelector("form[action='/do/fix']"))));
+    const headers = { Origin: base };
+    for (let i = 0; i < 2; i++) assert.ok((await page.request.post(base + "/do/fix", { form, headers })).ok());
+    await list.waitForSelector("tbody .state:has-text('warned')", { timeout: 60000 });
+    const request = await until("a request", async () => (await api("approvals")).doc.requests.find((r) => r.kind === "fix" && r.subject.endsWith(finding.resource.id)));
+    // Who asked does not decide; an approver of the company does within the hour.
+    const own = await open({ viewport: { width: 1440, height: 900 } });
+    await go(own, "/approvals");
+    assert.match(await own.locator("#request-" + request.id).textContent(), /You asked for it/);
+    const states = await list.evaluate(async () => {
+      const seen = [];
+      const end = Date.now() + 180000;
+      for (;;) {
+        const state = document.querySelector("tbody .sub .state")?.textContent ?? "gone";
+        if (seen.at(-1) !== state) seen.push(state);
+        if (state === "gone" || Date.now() > end) return seen;
+        await new Promise((done) => setTimeout(done, 100));
+      }
+    });
+    assert.equal(states.at(-1), "gone", "the finding goes away: " + states);
+    assert.ok(states.includes("acted") || states.includes("confirmed") || states.includes("acting"), "the row says so: " + states);
+    assert.ok(await list.evaluate(() => window.kept), "the row changed without a reload");
+    await page.goto(base + "/findings/" + finding.id);
+    assert.match(await page.textContent("main"), /confirmed/);
+    const after = (await api("scans/last")).doc;
+    assert.ok(Number(after.totals.monthly_savings_usd) < before, "the next audit finds less");
+    const intents = (await api("audit?item=" + (await api("actions")).doc.actions.find((a) => a.source === "finding:" + finding.id).id)).doc.entries?.filter((e) => e.what === "intent");
+    if (intents) assert.equal(new Set(intents.map((e) => e.verb + e.outcome)).size, intents.length, "each call was made once");
+  },
+
   // Approve a run for at most its amount; an edited file asks again, and the open page shows it.
   async approvals() {
     const page = await open({ viewport: { width: 1440, height: 900 } });

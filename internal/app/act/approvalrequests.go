@@ -190,7 +190,7 @@ func (h *approvalRequests) ask(ctx context.Context, it action.Item, p action.Pro
 		return approval.Request{}, fmt.Errorf("write the plan: %w", err)
 	}
 	r, err := h.desk.Ask(ctx, approval.Request{
-		Kind: identity.FixKind, Subject: string(it.Do.Verb) + " " + it.Ref.String(), PlanHash: hash,
+		Kind: identity.FixKind, Subject: fixSubject(it), PlanHash: hash,
 		Plan: string(plan), Amount: amount, Team: govern.TeamOf(p), AskedBy: who.Name, AskedProof: who.Proof}, now)
 	if err == nil {
 		h.byFinding[strings.TrimPrefix(it.Source, round.FindingSource(""))] = r.ID

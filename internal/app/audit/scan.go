@@ -72,6 +72,9 @@ func Scan(ctx context.Context, req *runtime.Request, cfg config.Config, f ScanOp
 	if keeps {
 		s, err := state.opened(ctx)
 		if err == nil {
+			err = AddPlan(ctx, s, audit, setting.Prices, &doc)
+		}
+		if err == nil {
 			err = SaveScan(ctx, s, audit, doc, cfg.Tags, false)
 		}
 		if err != nil {

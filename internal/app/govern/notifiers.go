@@ -55,6 +55,9 @@ func TestNotifier(ctx context.Context, req *runtime.Request, id string) (view.No
 		err = r.Send(ctx, to, action.Message{
 			Kind: "notice", Because: "a test message that " + who + " asked for: messages arrive here",
 		})
+		if recorded := recordTest(ctx, req, who, to, err); recorded != nil {
+			return doc, recorded
+		}
 	}
 	switch {
 	case errors.Is(err, notify.ErrNoRecipient):
@@ -70,4 +73,28 @@ func TestNotifier(ctx context.Context, req *runtime.Request, id string) (view.No
 	doc.Notifier = view.Notifier{ID: to.String(), Channel: to.Channel}
 	doc.Outcome = to.String() + " accepted a test message."
 	return doc, nil
+}
+
+// recordTest writes the result of a test message to the audit log. An address that the configuration
+// does not name was sent nothing.
+func recordTest(ctx context.Context, req *runtime.Request, who string, to notify.Address, sent error) error {
+	if errors.Is(sent, notify.ErrNoRecipient) {
+		return nil
+	}
+	_, _, s, err := req.InForce(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	now, err := req.StateClock(ctx, s)
+	if err != nil {
+		return err
+	}
+	outcome := "accepted"
+	if sent != nil {
+		outcome = "not delivered: " + action.Redact(sent.Error())
+	}
+	return s.Actions().Record(ctx, action.Entry{
+		At: now().UTC(), Actor: who, What: action.EventTestMessage, Resource: "notifier/" + to.String(), Outcome: outcome,
+	})
 }

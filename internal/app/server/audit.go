@@ -108,7 +108,11 @@ func auditOnce(ctx context.Context, s *store.Store, setting round.Setting, o vie
 		return scheduler.Outcome{}, nil, clouds.CloudError(err)
 	}
 	out := scheduler.Outcome{Resources: len(result.Resources), Calls: result.Calls, Missing: missingOf(result)}
-	if err := audit.SaveScan(ctx, s, result, view.NewScan(result, o), tags, true); err != nil {
+	doc := view.NewScan(result, o)
+	if err := audit.AddPlan(ctx, s, result, setting.Prices, &doc); err != nil {
+		out.Missing = append(out.Missing, err.Error())
+	}
+	if err := audit.SaveScan(ctx, s, result, doc, tags, true); err != nil {
 		return out, result, err
 	}
 	return out, result, s.PutAudited(ctx, name, result.StartedAt)

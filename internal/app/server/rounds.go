@@ -58,6 +58,7 @@ func (v *server) open(ctx context.Context, cfg config.Config, f clouds.Source, s
 	return &accountRounds{
 		engine: round.New(setting), store: v.store, profile: f.Profile, tags: cfg.Tags, pace: v.pace, begin: begin,
 		ended: v.mirrored, refusals: &v.refusals,
+		carrier: &act.Carrier{Process: v.req.Process, Store: v.store, Log: v.log},
 	}, nil
 }
 
@@ -141,6 +142,8 @@ type accountRounds struct {
 	ended func(context.Context)
 	// refusals take in each round; nil where no one is alerted.
 	refusals *act.Refusals
+	// carrier carries fixes on; nil leaves them to whoever asked.
+	carrier *act.Carrier
 	// foldAt is the time of the next look for something to fold.
 	foldAt time.Time
 	// said are the results of the newest round, which are told once.
@@ -180,6 +183,13 @@ func (a *accountRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	}
 	if err := a.fold(ctx, r); err != nil {
 		out.Missing = append(out.Missing, err.Error())
+	}
+	if a.carrier != nil {
+		for _, account := range r.Accounts {
+			if err := a.carrier.Carry(ctx, r.Cloud+"/"+account, r.StartedAt); err != nil {
+				out.Missing = append(out.Missing, err.Error())
+			}
+		}
 	}
 	out.Next = earliest(r.NextAt(), a.engine.NextDue())
 	if a.pace == nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/act"
 	"github.com/curfew-dev/curfew/internal/app/audit"
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/govern"
@@ -172,6 +173,7 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 				return &demoRounds{
 					accountRounds: accountRounds{
 						engine: round.New(setting), store: s.Store, tags: cfg.Tags,
+						carrier: &act.Carrier{Process: &simulated, Store: s.Store, Log: log},
 					}, sim: s, req: req, process: &simulated, runs: runs,
 					cfg: cfg, version: o.Version,
 				}, nil

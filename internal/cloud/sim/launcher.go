@@ -53,13 +53,15 @@ type launched struct {
 	host                 session.HostConfig
 	tags                 map[string]string
 	work                 time.Duration
-	// from is the snapshot that the host restores.
-	from session.Snapshot
-	// takenAt is when the provider takes a spot machine; zero is never. endedAt is when it was ended.
+	// start is the snapshot that the host restores.
+	start session.Snapshot
+	// takenAt is the time at which the provider takes a spot machine, endedAt that of its end; zero is
+	// never.
 	takenAt, endedAt time.Time
 	// memoryFault is the step at which the command runs out of GPU memory; 0 is none.
 	memoryFault int64
-	// order is the newest order, received at orderedAt; begunAt is when a held host was let go on.
+	// order is the newest order, orderedAt the time of the first one that ends the work, and begunAt that
+	// of the first one that does not hold the host.
 	order              session.Order
 	version            int
 	orderedAt, begunAt time.Time
@@ -71,8 +73,8 @@ func (m *launched) goneBy(t time.Time) bool {
 }
 
 const (
-	// capacityWindow is the length of the times in which a spot pool has capacity or none, of which
-	// shareOfCapacity have it.
+	// capacityWindow is the length of the windows with and without capacity of a spot pool, and
+	// shareOfCapacity the share of those with it.
 	capacityWindow  = 90 * time.Minute
 	shareOfCapacity = 0.66
 	streamCapacity  = 1 << 20
@@ -90,7 +92,7 @@ func (l *Launcher) hasCapacity(p session.Pool, at time.Time) bool {
 	return k.uniform(streamCapacity, at.Unix()/int64(capacityWindow/time.Second)) < shareOfCapacity
 }
 
-// takenAt returns when a spot machine is taken away: within the first window without capacity.
+// takenAt returns the time at which a spot machine is taken: within the first window without capacity.
 func (l *Launcher) takenAt(p session.Pool, from time.Time, k key) time.Time {
 	if !p.Spot {
 		return time.Time{}
@@ -171,7 +173,7 @@ func (l *Launcher) Launch(ctx context.Context, want session.Launch) (out []sessi
 		k := newKey(l.cloud.options.Seed, "launched/"+want.Token+"/"+strconv.Itoa(node))
 		m := &launched{
 			installation: want.Tags[inventory.TagInstallation], launch: launch, key: k, host: want.Host,
-			tags: want.Tags, work: want.Spec.Duration, from: want.Session.PreviousSnapshot,
+			tags: want.Tags, work: want.Spec.Duration, start: want.Session.PreviousSnapshot,
 			memoryFault: l.options.MemoryFaults[want.Spec.Name],
 		}
 		m.host.Node = node
@@ -254,7 +256,7 @@ func (c *Cloud) launchedEntries(now time.Time) (out []*entry) {
 	return out
 }
 
-// behavior is what a machine does after its setup.
+// behavior returns the work of a machine after its setup.
 func (m *launched) behavior() behavior {
 	if m.host.Command != nil {
 		return train(91, 0.71)

@@ -91,9 +91,11 @@ func (w *launchWorld) launch(t *testing.T, s *spec.Spec, p session.Pool) (sessio
 		ID: "s1", Name: s.Name, Provider: CloudName, Epoch: 1, LeaseUntil: w.now.Add(20 * time.Hour),
 	}
 	got, err := w.launcher.Launch(t.Context(), session.Launch{
-		Token: "t1", Session: run, Spec: s, Pool: p, Nodes: 1, Tags: map[string]string{inventory.TagInstallation: "us"},
+		Token: "t1", Session: run, Spec: s, Pool: p, Nodes: 1,
+		Tags: map[string]string{inventory.TagInstallation: "us"},
 		Host: session.HostConfig{
-			Session: run.ID, Name: run.Name, Epoch: 1, LeaseUntil: run.LeaseUntil, Command: &session.Command{Run: "train"},
+			Session: run.ID, Name: run.Name, Epoch: 1, LeaseUntil: run.LeaseUntil,
+			Command: &session.Command{Run: "train"},
 		},
 	})
 	if err != nil || len(got) != 1 {

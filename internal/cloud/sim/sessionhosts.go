@@ -20,7 +20,7 @@ const (
 	// stepTime is the length of one step of a command, which saves every saveSteps.
 	stepTime  = 30 * time.Second
 	saveSteps = 40
-	// attendedTime is how long a person works with a session.
+	// attendedTime is the working time of a person in a session.
 	attendedTime = 9 * time.Hour
 	// journalTime is the time that one file of events covers, and printSteps the steps between lines.
 	journalTime = 10 * time.Minute
@@ -152,10 +152,10 @@ func (m *launched) readyAt() (time.Time, bool) {
 
 // restored returns the step that the work goes on from.
 func (m *launched) restored() int64 {
-	if m.from.Step == nil {
+	if m.start.Step == nil {
 		return 0
 	}
-	return *m.from.Step
+	return *m.start.Step
 }
 
 // total returns the steps of a command.
@@ -219,7 +219,8 @@ func (m *launched) snapshot(at time.Time) session.Snapshot {
 	last, over := m.end(at)
 	if over {
 		saves := last.class == session.Stopped || last.class == session.Succeeded || m.host.Command == nil
-		if saved := last.at.Add(closingTime); saves && !at.Before(saved) && (m.order.End == nil || !m.order.End.Discard) {
+		saves = saves && (m.order.End == nil || !m.order.End.Discard)
+		if saved := last.at.Add(closingTime); saves && !at.Before(saved) {
 			return m.savedAt(m.step(at), saved)
 		}
 		at = last.at
@@ -284,9 +285,9 @@ func (m *launched) command(now, ready time.Time) *session.CommandStatus {
 	}
 	step := m.step(now)
 	c := &session.CommandStatus{StartedAt: ready, Step: &step, StepAt: now}
-	if m.from.Manifest != "" {
-		from := m.from
-		c.Restored = &from
+	if m.start.Manifest != "" {
+		start := m.start
+		c.Restored = &start
 	}
 	if last, over := m.end(now); over {
 		code := last.code
@@ -328,8 +329,8 @@ func (m *launched) events(file int64) (out []session.Event) {
 	if !begun || !ready.Before(to) {
 		return m.orQuiet(out, from)
 	}
-	if m.from.Manifest != "" {
-		add(ready, "step", "restored %s", m.from.Manifest)
+	if m.start.Manifest != "" {
+		add(ready, "step", "restored %s", m.start.Manifest)
 	}
 	add(ready, "ready", "after %s", setupTime)
 	last, over := m.end(to)

@@ -1,0 +1,121 @@
+package act
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/identity"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/intent"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// carryRetry is the time after which a fix that could not be carried on is tried again.
+const carryRetry = 15 * time.Minute
+
+// Carrier carries the fixes of people on once their grace periods are over. It is for one loop.
+type Carrier struct {
+	Process *runtime.Process
+	Store   *store.Store
+	Log     *slog.Logger
+	// tried are the times of the last attempts by step.
+	tried map[string]time.Time
+}
+
+// Carry takes the due fixes of an account such as aws/123456789012 one step up the ladder, each in the
+// name of its requester: the resource is read and judged again, as if the request were sent again. A
+// fix that waits for an approval is left, and so is one that was rejected.
+func (c *Carrier) Carry(ctx context.Context, account string, now time.Time) error {
+	items, err := c.Store.Actions().Items(ctx, account, action.ItemQuery{})
+	if err != nil {
+		return fmt.Errorf("carry fixes on: %w", err)
+	}
+	items = slices.DeleteFunc(items, func(it action.Item) bool { return !c.isDue(it, now) })
+	if len(items) == 0 {
+		return nil
+	}
+	requests, err := c.Store.Approvals().Requests(ctx, "")
+	if err != nil {
+		return fmt.Errorf("carry fixes on: %w", err)
+	}
+	for _, it := range items {
+		who, ready, err := c.requester(ctx, it, requests, now)
+		if err != nil {
+			return err
+		}
+		if !ready {
+			continue
+		}
+		if c.tried == nil {
+			c.tried = map[string]time.Time{}
+		}
+		c.tried[stepKey(it)] = now
+		req := c.Process.Request()
+		req.Caller = runtime.ServedCaller(who)
+		id := strings.TrimPrefix(it.Source, round.FindingSource(""))
+		err = Fix(ctx, req, []string{id}, FixOptions{
+			Scratch: it.Do.ScratchDisks, Save: it.Do.SaveDisks, Grace: it.Grace,
+		}, func(view.Fixes) error { return nil })
+		if err != nil && ctx.Err() == nil {
+			c.Log.WarnContext(ctx, "a fix was not carried on", "finding", id, "resource", it.Ref.String(), "error", err)
+		}
+	}
+	return ctx.Err()
+}
+
+// stepKey identifies the step of an item that is next.
+func stepKey(it action.Item) string { return fmt.Sprint(it.ID, "/", it.Phase, "/", it.Step) }
+
+// isDue reports whether an item is the fix of a person whose next call is due: its grace period is over,
+// or the call before is confirmed. Passes of policies confirm calls, and make none of a fix.
+func (c *Carrier) isDue(it action.Item, now time.Time) bool {
+	if last, tried := c.tried[stepKey(it)]; tried && now.Sub(last) < carryRetry ||
+		!strings.HasPrefix(it.Source, round.FindingSource("")) {
+		return false
+	}
+	switch it.Phase {
+	case action.Warned:
+		due := it.DueAt()
+		return !due.IsZero() && !now.Before(due)
+	case action.Acting, action.Confirming:
+		return it.Step < len(it.Steps) && it.Steps[it.Step].State() == intent.Confirmed ||
+			now.Sub(it.UpdatedAt) >= carryRetry
+	}
+	return false
+}
+
+// requester returns the person who asked for a fix: by its newest request for an approval, else by the
+// audit log. Ready is false while an approver has to decide, and after a rejection.
+func (c *Carrier) requester(ctx context.Context, it action.Item, requests []approval.Request, now time.Time) (
+	who approval.Person, ready bool, err error) {
+	var newest *approval.Request
+	subject := fixSubject(it)
+	for i, r := range requests {
+		if r.Kind == identity.FixKind && r.Subject == subject && !r.AskedAt.Before(it.FirstAt) &&
+			(newest == nil || r.AskedAt.After(newest.AskedAt)) {
+			newest = &requests[i]
+		}
+	}
+	if newest != nil {
+		state := newest.At(now)
+		return approval.Person{Name: newest.AskedBy, Proof: newest.AskedProof},
+			state == approval.Approved || state == approval.Used, nil
+	}
+	err = c.Store.Actions().Entries(ctx, action.Query{Item: it.ID, What: action.EventWarned},
+		func(e action.Entry) error {
+			who.Name = e.Actor
+			return nil
+		})
+	return who, who.Name != "", err
+}
+
+// fixSubject is the subject of a request to approve an item.
+func fixSubject(it action.Item) string { return string(it.Do.Verb) + " " + it.Ref.String() }
