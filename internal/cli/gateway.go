@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -130,8 +131,12 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 	if err != nil {
 		return err
 	}
+	starts, keepStarts, err := a.coldStarts(c)
+	if err != nil {
+		return err
+	}
 	g, err := gateway.New(c, gateway.Options{
-		KeyUsage: usage, Keep: keep,
+		KeyUsage: usage, Keep: keep, ColdStarts: starts, KeepColdStarts: keepStarts, Run: a.runWake,
 		Price: a.poolPrice(log), Transport: httpclient.NewTransport(), GRPC: httpclient.NewHTTP2Transport(), Log: log,
 		Version: a.Version,
 	})
@@ -181,6 +186,19 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 	return nil
 }
 
+// runWake runs the command that wakes a pool. What it starts may go on writing to the log of the gateway.
+func (a *app) runWake(ctx context.Context, pool string, command []string) error {
+	c := exec.CommandContext(ctx, command[0], command[1:]...)
+	c.Env = append(os.Environ(), "CURFEW_POOL="+pool)
+	if log, ok := a.Stderr.(*os.File); ok {
+		c.Stdout, c.Stderr = log, log
+	}
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("run %s: %w", command[0], err)
+	}
+	return nil
+}
+
 // keyUsageFile holds the use of their budgets by API keys, in the data directory.
 const keyUsageFile = "gateway-keys.json"
 
@@ -199,19 +217,38 @@ func (a *app) keyUsage(c gateway.Config) (map[string]gateway.KeyUsage,
 		return nil, nil, usageError(
 			"budgets of keys are kept in a data directory: give --data-dir DIR")
 	}
-	path := filepath.Join(cfg.DataDir, keyUsageFile)
-	var usage map[string]gateway.KeyUsage
+	return keptDocument[map[string]gateway.KeyUsage](cfg.DataDir, keyUsageFile, "what API keys used")
+}
+
+// coldStartsFile holds the measured cold starts of pools, in the data directory.
+const coldStartsFile = "gateway-cold-starts.json"
+
+// coldStarts reads the cold starts that were measured before, and returns a function that stores them.
+// Without a data directory they are measured anew after each start.
+func (a *app) coldStarts(c gateway.Config) (map[string][]time.Duration,
+	func(map[string][]time.Duration) error, error) {
+	cfg, err := a.config()
+	sleeps := slices.ContainsFunc(c.Pools, func(p gateway.Pool) bool { return p.Sleep.Hold > 0 })
+	if err != nil || !sleeps || cfg.DataDir == "" {
+		return nil, nil, err
+	}
+	return keptDocument[map[string][]time.Duration](cfg.DataDir, coldStartsFile, "measured cold starts")
+}
+
+// keptDocument reads a JSON document of the data directory, and returns a function that replaces it.
+func keptDocument[T any](dir, name, what string) (doc T, keep func(T) error, err error) {
+	path := filepath.Join(dir, name)
 	b, err := os.ReadFile(path)
 	if err == nil {
-		err = json.Unmarshal(b, &usage)
+		err = json.Unmarshal(b, &doc)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("read what API keys used: %s: %w; remove the file to begin at zero", path, err)
+		return doc, nil, fmt.Errorf("read %s: %s: %w; remove the file to begin anew", what, path, err)
 	}
-	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("make the data directory: %w", err)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return doc, nil, fmt.Errorf("make the data directory: %w", err)
 	}
-	return usage, func(now map[string]gateway.KeyUsage) error {
+	return doc, func(now T) error {
 		b, err := json.Marshal(now)
 		if err != nil {
 			return err
