@@ -72,6 +72,10 @@ func (g *Gateway) proxy(s *state, server string, change func(*http.Response) err
 func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, s *state, p *pool) {
 	if r.Method == http.MethodPost {
 		p.asked(time.Now())
+		if p.config.Sleep.Hold > 0 {
+			g.forwardHeld(w, r, s, p)
+			return
+		}
 	}
 	server, ok := p.server(w, r, "", 0, time.Time{})
 	if !ok {
@@ -79,6 +83,26 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, s *state, p *p
 	}
 	defer p.plain.release(server)
 	g.proxy(s, server, nil, nil).ServeHTTP(w, r)
+}
+
+// forwardHeld reads a request, so that it can wait for a server of a pool that sleeps, and sends it on.
+func (g *Gateway) forwardHeld(w http.ResponseWriter, r *http.Request, s *state, p *pool) {
+	body, release, ok := g.readBody(w, r, s)
+	if !ok {
+		return
+	}
+	defer release()
+	for unreached := true; unreached; {
+		server, ok := p.server(w, r, "", int64(len(body)), time.Time{})
+		if !ok {
+			return
+		}
+		unreached = false
+		next := r.Clone(r.Context())
+		next.Body, next.ContentLength, next.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+		g.proxy(s, server, nil, p.unreached(server, &unreached)).ServeHTTP(w, next)
+		p.plain.release(server)
+	}
 }
 
 // sendAlone sends an inference request that shares no batch, with its deadline.
