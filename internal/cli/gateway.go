@@ -25,8 +25,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/fleets"
+	"github.com/curfew-dev/curfew/internal/app/govern"
 	"github.com/curfew-dev/curfew/internal/app/server"
 	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/gateway"
@@ -35,12 +38,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
 // gatewayFlags are the flags of gateway. They make one pool in place of those of the configuration.
 type gatewayFlags struct {
 	listen, logFormat string
+	scalerListen      string
 	shadow            bool
 	pool              gateway.Pool
 }
@@ -80,6 +85,8 @@ TLS and API keys. docs/gateway.md has the details.`,
 	fl.StringVar(&f.pool.Price, "price", "", "price of one server in `dollars` an hour")
 	fl.StringVar(&f.pool.InstanceType, "instance-type", "", "machine `type` of a server, priced by the price book")
 	fl.StringVar(&f.pool.Region, "region", "us-east-1", "region of that price")
+	fl.StringVar(&f.scalerListen, "scaler-listen", "",
+		"`address` at which KEDA asks for the sizes of fleets, whose demand this gateway may be")
 	fl.BoolVar(&f.shadow, "shadow", false, "forward every request untouched and report what batching would give")
 	fl.Var(ops.NewChoice("log-format", &f.logFormat, []string{"text", "json"}), "log-format",
 		"form of the log: text or json")
@@ -135,7 +142,13 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 	if err != nil {
 		return err
 	}
+	scaler, err := a.serveFleets(ctx, f.scalerListen, log)
+	if err != nil {
+		return err
+	}
+	defer scaler.end()
 	g, err := gateway.New(c, gateway.Options{
+		Metrics: scaler.metrics,
 		KeyUsage: usage, Keep: keep, ColdStarts: starts, KeepColdStarts: keepStarts, Run: a.runWake,
 		Price: a.poolPrice(log), Transport: httpclient.NewTransport(), GRPC: httpclient.NewHTTP2Transport(), Log: log,
 		Version: a.Version,
@@ -169,7 +182,7 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 	for hangups := a.hangups(); ; {
 		select {
 		case <-hangups:
-			a.reloadGateway(g, listen, f, log)
+			a.reloadGateway(g, listen, f, log, scaler.reload)
 			continue
 		case err := <-failed:
 			return fmt.Errorf("serve callers: %w", err)
@@ -183,6 +196,63 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 	if err := errors.Join(g.Close(end), srv.Shutdown(end)); err != nil {
 		return fmt.Errorf("stop: requests were still open after %s: %w", c.DrainTimeout, errors.Join(err, srv.Close()))
 	}
+	return nil
+}
+
+// fleetScaler tells the sizes of fleets to KEDA and Prometheus.
+type fleetScaler struct {
+	metrics prometheus.Collector
+	reload  func() error
+	end     func()
+}
+
+// serveFleets decides the sizes of the fleets of the configuration and tells them; without an address it
+// does nothing.
+func (a *app) serveFleets(ctx context.Context, address string, log *slog.Logger) (fleetScaler, error) {
+	if address == "" {
+		return fleetScaler{reload: func() error { return nil }, end: func() {}}, nil
+	}
+	w := fleets.NewWatcher(log)
+	if err := a.setFleets(w); err != nil {
+		return fleetScaler{}, err
+	}
+	closed, err := w.ListenScaler(ctx, address)
+	if err != nil {
+		return fleetScaler{}, err
+	}
+	watching, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.Run(watching, a.req.Now, func() {})
+	}()
+	return fleetScaler{
+		metrics: w.Collector(), reload: func() error { return a.setFleets(w) },
+		end: func() { stop(); closed(); <-done },
+	}, nil
+}
+
+// setFleets gives a watcher the fleets that the configuration and its policies name.
+func (a *app) setFleets(w *fleets.Watcher) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	set := &policy.Set{}
+	if len(cfg.Policies) > 0 {
+		if set, err = govern.Policies(a.req, cfg, nil); err != nil {
+			return err
+		}
+	}
+	configured, err := fleets.Configure(a.req, cfg, set)
+	switch {
+	case err != nil:
+		return err
+	case len(configured) == 0:
+		return usageError("--scaler-listen: no policy scales a fleet: name a policy with do: scale and fleet under " +
+			"policies in curfew.yaml, and the fleet under fleets")
+	}
+	w.Set(configured)
 	return nil
 }
 
@@ -274,8 +344,12 @@ func gatewayLog(to io.Writer, format string) *slog.Logger {
 }
 
 // reloadGateway takes the configuration as it is now. One with mistakes changes nothing.
-func (a *app) reloadGateway(g *gateway.Gateway, listen bool, f gatewayFlags, log *slog.Logger) {
+func (a *app) reloadGateway(g *gateway.Gateway, listen bool, f gatewayFlags, log *slog.Logger,
+	fleetsOf func() error) {
 	c, err := a.gatewayConfig(listen, f)
+	if err == nil {
+		err = fleetsOf()
+	}
 	if err == nil {
 		err = g.Configure(c)
 	}

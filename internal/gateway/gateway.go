@@ -56,6 +56,8 @@ type Options struct {
 	// them after each new one. nil keeps nothing.
 	ColdStarts     map[string][]time.Duration
 	KeepColdStarts func(map[string][]time.Duration) error
+	// Metrics, when set, are served beside those of the gateway.
+	Metrics prometheus.Collector
 	// Run runs the command that wakes a pool, which may leave processes behind.
 	Run func(ctx context.Context, pool string, command []string) error
 }
@@ -125,6 +127,9 @@ func New(c Config, o Options) (*Gateway, error) {
 	g.counts = newCounters(g.started)
 	g.registry = prometheus.NewRegistry()
 	g.registry.MustRegister(collector{g})
+	if o.Metrics != nil {
+		g.registry.MustRegister(o.Metrics)
+	}
 	if err := g.Configure(c); err != nil {
 		stop()
 		return nil, err
