@@ -279,9 +279,7 @@ func (z *resize) propose(ctx context.Context, a Acting, l *action.Ladder, idle [
 	machine := z.provider.Machine(z.at.Resource.Type, z.provider.Ref.Region)
 	hourly, priced := machine.Hourly.Get()
 	if !priced {
-		return nil, none, z.refuse(ctx, l, d.Wanted, fmt.Sprintf("machines of type %q in %s have no price, so that "+
-			"neither budgets nor limits could hold: run `curfew price update --from aws`", z.at.Resource.Type,
-			z.provider.Ref.Region))
+		return nil, none, z.refuse(ctx, l, d.Wanted, z.noPrice())
 	}
 	if d.Wanted < z.at.Desired {
 		why, err := z.chooseMembers(ctx, idle)
@@ -300,6 +298,16 @@ func (z *resize) propose(ctx context.Context, a Acting, l *action.Ladder, idle [
 	}
 	p.Hourly = inventory.Known(sum)
 	return &p, none, nil
+}
+
+// noPrice explains that machines of the fleet have no price.
+func (z *resize) noPrice() string {
+	if z.at.Resource.Type == "" {
+		return "the type of its machines is unknown, and so is their price, so that neither budgets nor limits could " +
+			"hold: let it start one type of machine"
+	}
+	return fmt.Sprintf("machines of type %q in %s have no price, so that neither budgets nor limits could hold: run "+
+		"`curfew price update --from aws`", z.at.Resource.Type, z.provider.Ref.Region)
 }
 
 // chooseMembers names the machines that end, without requests in flight, or says why there are none.
