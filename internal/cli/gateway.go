@@ -148,7 +148,7 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 	}
 	defer scaler.end()
 	g, err := gateway.New(c, gateway.Options{
-		Metrics: scaler.metrics,
+		Metrics:  scaler.metrics,
 		KeyUsage: usage, Keep: keep, ColdStarts: starts, KeepColdStarts: keepStarts, Run: a.runWake,
 		Price: a.poolPrice(log), Transport: httpclient.NewTransport(), GRPC: httpclient.NewHTTP2Transport(), Log: log,
 		Version: a.Version,
@@ -294,7 +294,7 @@ func (a *app) keyUsage(c gateway.Config) (map[string]gateway.KeyUsage,
 const coldStartsFile = "gateway-cold-starts.json"
 
 // coldStarts reads the cold starts that were measured before, and returns a function that stores them.
-// Without a data directory they are measured anew after each start.
+// Without a data directory they are measured again after each start.
 func (a *app) coldStarts(c gateway.Config) (map[string][]time.Duration,
 	func(map[string][]time.Duration) error, error) {
 	cfg, err := a.config()
@@ -313,7 +313,7 @@ func keptDocument[T any](dir, name, what string) (doc T, keep func(T) error, err
 		err = json.Unmarshal(b, &doc)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return doc, nil, fmt.Errorf("read %s: %s: %w; remove the file to begin anew", what, path, err)
+		return doc, nil, fmt.Errorf("read %s: %s: %w; remove the file to begin again", what, path, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return doc, nil, fmt.Errorf("make the data directory: %w", err)

@@ -39,7 +39,7 @@ func TestRejectsFleets(t *testing.T) {
 		"no demand":          {`demand: [{url: "http://127.0.0.1:9090", server: vllm, select: 'job="embed"'}]`, "demand: []"},
 		"an unknown key":     {"late_after", "latency"},
 		"another's size":     {"    late_after", "    scale: {command: [a], price: 1}\n    late_after"},
-		"nobody's size":      {"asg/embed", "custom/embed"},
+		"no size":            {"asg/embed", "custom/embed"},
 		"two ways":           {"asg/embed\n", "custom/embed\n    scale: {command: [a], url: \"http://a\", price: 1}\n"},
 		"no price":           {"asg/embed\n", "custom/embed\n    scale: {command: [a]}\n"},
 		"an empty command":   {"asg/embed\n", "custom/embed\n    scale: {command: [\"\"], price: 1}\n"},

@@ -56,7 +56,7 @@ type Options struct {
 	// them after each new one. nil keeps nothing.
 	ColdStarts     map[string][]time.Duration
 	KeepColdStarts func(map[string][]time.Duration) error
-	// Metrics, when set, are served beside those of the gateway.
+	// Metrics, when set, are served with those of the gateway.
 	Metrics prometheus.Collector
 	// Run runs the command that wakes a pool, which may leave processes behind.
 	Run func(ctx context.Context, pool string, command []string) error

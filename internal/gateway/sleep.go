@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Sleep lets the servers of a pool end, or unload their models, while nobody asks. Requests are held
+// Sleep lets the servers of a pool end, or unload their models, while no one asks. Requests are held
 // until a server answers again.
 type Sleep struct {
 	// Hold is the longest time that a request is held; a shorter deadline of its own counts. 0: the pool
@@ -29,7 +29,7 @@ type Sleep struct {
 	WakeCommand []string `yaml:"wake_command"`
 	// WakeURL gets a POST for each sleep, in place of a command.
 	WakeURL string `yaml:"wake_url"`
-	// Unload is the kind of servers whose models are unloaded while nobody asks, on machines that stay:
+	// Unload is the kind of servers whose models are unloaded while no one asks, on machines that stay:
 	// llama.cpp (router mode), ollama or triton (model control mode explicit).
 	Unload string `yaml:"unload"`
 	// UnloadAfter is the time without a request after which models are unloaded; 0 is 15m.
@@ -41,7 +41,7 @@ const (
 	maxHoldMiB         = 64 << 10
 	maxHold            = 24 * time.Hour
 	defaultUnloadAfter = 15 * time.Minute
-	// defaultColdStart is what callers are told to wait until a cold start was measured.
+	// defaultColdStart is the Retry-After until a cold start was measured.
 	defaultColdStart = 30 * time.Second
 	// keptColdStarts bounds the measured cold starts of a pool.
 	keptColdStarts = 50
@@ -110,12 +110,12 @@ type waking struct {
 	since time.Time
 	// cold is set if no server answered at the start, or models were loaded: the time is a cold start.
 	cold bool
-	// asked is set once a command or call has been accepted.
-	asked     bool
-	retryAt   time.Time
-	retry     time.Duration
-	abandoned time.Time // since when no request has been held; zero while one is
-	done      chan struct{}
+	// isAccepted is set once a command or call has been accepted.
+	isAccepted bool
+	retryAt    time.Time
+	retry      time.Duration
+	abandoned  time.Time // since when no request has been held; zero while one is
+	done       chan struct{}
 }
 
 func newSleeper(starts []time.Duration, now time.Time) *sleeper {
@@ -297,7 +297,7 @@ func (g *Gateway) wake(name string, s *sleeper, w *waking) {
 // failed is repeated while no server answers.
 func (p *pool) askToWake(ctx context.Context, w *waking, now time.Time) {
 	c := p.config.Sleep
-	if w.asked || now.Before(w.retryAt) || len(c.WakeCommand) == 0 && c.WakeURL == "" || p.anyAnswers() {
+	if w.isAccepted || now.Before(w.retryAt) || len(c.WakeCommand) == 0 && c.WakeURL == "" || p.anyAnswers() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
@@ -309,7 +309,7 @@ func (p *pool) askToWake(ctx context.Context, w *waking, now time.Time) {
 		err = p.gateway.o.Run(ctx, p.name, c.WakeCommand)
 	}
 	if err == nil {
-		w.asked = true
+		w.isAccepted = true
 		return
 	}
 	w.retry = min(max(2*w.retry, firstWakeRetry), maxWakeRetry)

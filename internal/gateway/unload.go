@@ -191,7 +191,7 @@ func (p *pool) loadModels(ctx context.Context, server string) bool {
 	return true
 }
 
-// unloadIdle unloads the models of a pool that nobody has asked for long enough. Servers are paused
+// unloadIdle unloads the models of a pool that no one has asked for long enough. Servers are paused
 // first, so that none loses a request.
 func (p *pool) unloadIdle(ctx context.Context, now time.Time) {
 	c := p.config.Sleep

@@ -209,7 +209,7 @@ func (z *zeroFleet) sendsNothing() bool {
 // and no server ends with a request in flight.
 func TestFleetGoesToZeroAndBack(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
-		t.Skip("it waits until nobody asks; make test-slow runs it")
+		t.Skip("it waits until no one asks; make test-slow runs it")
 	}
 	z := startZeroFleet(t)
 	l := &load{url: "http://" + z.gateway.address + "/v1/models/double:predict"}

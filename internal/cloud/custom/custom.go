@@ -169,9 +169,9 @@ func (f *Fleet) Fleet(ctx context.Context, ref inventory.Ref) (action.Fleet, err
 
 // change are the parameters of a step.
 type change struct {
-	From int      `json:"from"`
-	To   int      `json:"to"`
-	End  []string `json:"end,omitempty"`
+	FormerSize int      `json:"from"`
+	Size       int      `json:"to"`
+	End        []string `json:"end,omitempty"`
 }
 
 func refusal(rule, format string, args ...any) error {
@@ -187,25 +187,25 @@ func (f *Fleet) Plan(ctx context.Context, r *inventory.Resource, do policy.Do) (
 	if err != nil {
 		return nil, err
 	}
-	want := change{From: *s.Replicas, To: do.To, End: do.Members}
+	want := change{FormerSize: *s.Replicas, Size: do.To, End: do.Members}
 	switch {
 	case s.OtherWriter != "":
 		return nil, refusal("other-writer", "%s sets the size of fleet %s as well: remove it, so that one does",
 			s.OtherWriter, f.o.Name)
-	case want.To == want.From:
-		return nil, refusal("nothing-to-do", "fleet %s wants %d replicas already", f.o.Name, want.From)
-	case want.To < 0 || want.To > fleet.MaxReplicas:
-		return nil, refusal("bounds", "fleet %s cannot have %d replicas", f.o.Name, want.To)
-	case len(want.End) > 0 && len(want.End) != want.From-want.To,
-		want.To < want.From && len(want.End) == 0 && len(s.Servers) > 0 && !f.o.Drains:
+	case want.Size == want.FormerSize:
+		return nil, refusal("nothing-to-do", "fleet %s wants %d replicas already", f.o.Name, want.FormerSize)
+	case want.Size < 0 || want.Size > fleet.MaxReplicas:
+		return nil, refusal("bounds", "fleet %s cannot have %d replicas", f.o.Name, want.Size)
+	case len(want.End) > 0 && len(want.End) != want.FormerSize-want.Size,
+		want.Size < want.FormerSize && len(want.End) == 0 && len(s.Servers) > 0 && !f.o.Drains:
 		return nil, refusal("not-drained", "of the %d replicas that would end, %d are drained",
-			max(0, want.From-want.To), len(want.End))
+			max(0, want.FormerSize-want.Size), len(want.End))
 	}
 	params, err := json.Marshal(want)
 	if err != nil {
 		return nil, err
 	}
-	undo, err := json.Marshal(change{From: want.To, To: want.From})
+	undo, err := json.Marshal(change{FormerSize: want.Size, Size: want.FormerSize})
 	return []action.Step{{Name: stepSet, Params: string(params), Undo: string(undo)}}, err
 }
 
@@ -223,7 +223,7 @@ func (c change) done(s Size) bool {
 			return false
 		}
 	}
-	return *s.Replicas == c.To
+	return *s.Replicas == c.Size
 }
 
 // Do implements [action.Cloud]. A size that something else has set meanwhile is left as it is.
@@ -240,7 +240,7 @@ func (f *Fleet) Do(ctx context.Context, t action.Task) (string, error) {
 		return "", nil
 	case s.OtherWriter != "":
 		return "", refusal("other-writer", "%s sets the size of fleet %s as well", s.OtherWriter, f.o.Name)
-	case *s.Replicas != c.From && *s.Replicas != c.To:
+	case *s.Replicas != c.FormerSize && *s.Replicas != c.Size:
 		return "", refusal("changed", "fleet %s wants %d replicas now: another size than when this was planned",
 			f.o.Name, *s.Replicas)
 	}
@@ -248,9 +248,9 @@ func (f *Fleet) Do(ctx context.Context, t action.Task) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := append([]string{strconv.Itoa(c.To)}, c.End...)
+	args := append([]string{strconv.Itoa(c.Size)}, c.End...)
 	if _, err = f.call(ctx, "set", http.MethodPut, body, args...); err != nil {
-		err = fmt.Errorf("set the size of fleet %s to %d: %w", f.o.Name, c.To, err)
+		err = fmt.Errorf("set the size of fleet %s to %d: %w", f.o.Name, c.Size, err)
 	}
 	return "", err
 }
@@ -267,7 +267,7 @@ func (f *Fleet) Look(ctx context.Context, t action.Task) (action.Progress, strin
 		return action.NotDone, "", err
 	case c.done(s):
 		return action.Complete, "", nil
-	case *s.Replicas == c.To:
+	case *s.Replicas == c.Size:
 		return action.InProgress, "", nil // its servers are ending
 	}
 	return action.NotDone, "", nil

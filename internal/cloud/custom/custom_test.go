@@ -57,8 +57,8 @@ func webhook(t *testing.T) (url string, log func() string, set func(answer strin
 			var c change
 			b, _ := io.ReadAll(r.Body)
 			_ = json.Unmarshal(b, &c)
-			asked += strings.TrimSpace(fmt.Sprint(c.To, " ", strings.Join(c.End, " "))) + "\n"
-			answer = fmt.Sprintf(`{"replicas": %d}`, c.To)
+			asked += strings.TrimSpace(fmt.Sprint(c.Size, " ", strings.Join(c.End, " "))) + "\n"
+			answer = fmt.Sprintf(`{"replicas": %d}`, c.Size)
 		}
 		_, _ = io.WriteString(w, answer)
 	}))
@@ -130,7 +130,7 @@ func TestSetsTheSize(t *testing.T) {
 		}
 		set(`{"replicas": 2, "other_writer": "hpa embed"}`)
 		if _, refused := act(t, f, do(3)); refused != "other-writer" {
-			t.Errorf("beside another writer: %q", refused)
+			t.Errorf("next to another writer: %q", refused)
 		}
 	})
 }

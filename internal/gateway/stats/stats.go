@@ -62,7 +62,7 @@ type Pool struct {
 	IdleUSD      money.Dollars `json:"idle_usd"`
 	// USDReason is why dollars are null; empty where they are known.
 	USDReason string `json:"usd_reason"`
-	// Sleep is how the pool sleeps and wakes; null where it does not.
+	// Sleep is the sleep of the pool; null for one that never sleeps.
 	Sleep *Sleep `json:"sleep"`
 }
 
@@ -82,7 +82,7 @@ type Sleep struct {
 	// HeldRequests and HeldBytes wait for a server to wake.
 	HeldRequests int   `json:"held_requests"`
 	HeldBytes    int64 `json:"held_bytes"`
-	// Wakes is how often the pool was woken.
+	// Wakes counts the sleeps that ended or end by a request.
 	Wakes int64 `json:"wakes"`
 	// ColdStartP50 and ColdStartP95 are seconds from the first held request until a server answered, over
 	// ColdStarts measured ones; null without one.
@@ -96,11 +96,11 @@ type DrainRequest struct {
 	Pool string `json:"pool"`
 	// Hosts are names or addresses of servers, with or without their port; none is the whole pool.
 	Hosts []string `json:"hosts"`
-	// Seconds is how long; 0 gives them requests again.
+	// Seconds is the duration of the drain; 0 ends it.
 	Seconds int `json:"seconds"`
 }
 
-// Drained is what servers still have that get no new requests.
+// Drained holds the open requests of servers that get no new ones.
 type Drained struct {
 	Schema string `json:"schema"`
 	Pool   string `json:"pool"`
