@@ -288,7 +288,8 @@ const maxFleetEntries = 1000
 
 // explainFleet shows what was done to the size of a fleet.
 func (a *app) explainFleet(ctx context.Context, id string) error {
-	log, err := ops.ListAudit.Call(ctx, a.at, ops.AuditInput{Resource: view.FleetResource(id), Newest: maxFleetEntries})
+	in := ops.AuditInput{Resource: view.FleetResource(id), Newest: maxFleetEntries}
+	log, err := ops.ListAudit.Call(ctx, a.at, in)
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,8 @@ func (g *Gateway) forwardHeld(w http.ResponseWriter, r *http.Request, s *state, 
 		}
 		unreached = false
 		next := r.Clone(r.Context())
-		next.Body, next.ContentLength, next.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+		next.Body, next.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		next.TransferEncoding = nil
 		g.proxy(s, server, nil, p.unreached(server, &unreached)).ServeHTTP(w, next)
 		p.plain.release(server)
 	}

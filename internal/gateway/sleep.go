@@ -193,7 +193,8 @@ func (p *pool) awake(ctx context.Context, model string, size int64, deadline tim
 	case <-timer.C:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return &asleepError{"no server answered in " + time.Since(now).Round(time.Second).String(), s.retryAfter(time.Now())}
+		waited := time.Since(now).Round(time.Second)
+		return &asleepError{"no server answered in " + waited.String(), s.retryAfter(time.Now())}
 	}
 }
 

@@ -20,11 +20,11 @@ func FleetHistory(doc view.FleetHistory) layout.Sheet {
 		States: []bool{false, false, true, false},
 	}
 	for _, c := range slices.Backward(doc.Changes) {
-		g.Rows = append(g.Rows, []string{plain.Time(c.At), c.Actor, c.What, c.Outcome})
+		g.Rows = append(g.Rows, []string{plain.Time(c.At), c.Actor, c.Event, c.Outcome})
 		g.Notes = append(g.Notes, c.Because)
 	}
 	last := doc.Changes[len(doc.Changes)-1]
-	s.Title = doc.Fleet + ": " + cmp.Or(last.Because, last.Outcome, last.What)
+	s.Title = doc.Fleet + ": " + cmp.Or(last.Because, last.Outcome, last.Event)
 	s.Tables = append(s.Tables, g)
 	return s
 }

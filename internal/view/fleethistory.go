@@ -22,9 +22,9 @@ type FleetHistory struct {
 // FleetChange is one step of a change of size, or a refusal.
 type FleetChange struct {
 	At time.Time `json:"at"`
-	// Actor is the policy or the person, and What the step: intent, outcome, confirmed, refused and so on.
+	// Actor is the policy or the person, and Event the step: intent, outcome, confirmed, refused and so on.
 	Actor string `json:"actor"`
-	What  string `json:"what"`
+	Event string `json:"what"`
 	// Because is the demand that decided, and Outcome the answer of the provider or the reason of a refusal.
 	Because string `json:"because"`
 	Outcome string `json:"outcome"`
@@ -42,7 +42,7 @@ func NewFleetHistory(id string, entries []AuditEntry) FleetHistory {
 			continue
 		}
 		c := FleetChange{
-			At: e.At, Actor: e.Actor, What: e.What, Because: e.Because, Outcome: e.Outcome, Evidence: e.Evidence,
+			At: e.At, Actor: e.Actor, Event: e.What, Because: e.Because, Outcome: e.Outcome, Evidence: e.Evidence,
 			Resource: e.Resource,
 		}
 		if c.Evidence == nil {

@@ -157,7 +157,8 @@ func TestLeavesSizesThatChanged(t *testing.T) {
 func TestRejectsAnswers(t *testing.T) {
 	fleets(t, func(t *testing.T, f *Fleet, _ func() string, set func(string)) {
 		for _, answer := range []string{
-			"", "two", "{}", `{"replicas": -1}`, `{"replicas": 1000000}`, `{"replicas": 2, "size": 3}`, `{"replicas": 2} 3`,
+			"", "two", "{}", `{"replicas": -1}`, `{"replicas": 1000000}`, `{"replicas": 2, "size": 3}`,
+			`{"replicas": 2} 3`,
 			`{"replicas": 1, "servers": [{"hosts": ["a"]}]}`, `{"replicas": 1, "servers": [{"id": "--force"}]}`,
 			`{"replicas": 2, "servers": [{"id": "a"}, {"id": "a"}]}`, `{"replicas": 2.5}`,
 			`{"replicas": 2, "servers": "` + strings.Repeat("x", maxAnswer) + `"}`,
@@ -193,7 +194,8 @@ func TestTellsWhyACommandFailed(t *testing.T) {
 		t.Errorf("looked up: %v %v", progress, err)
 	}
 	missing := New(Options{Name: "embed", Command: []string{"/nonexistent/scale"}})
-	if _, err := missing.Fleet(t.Context(), missing.Ref()); err == nil || !strings.Contains(err.Error(), "no such file") {
+	_, err = missing.Fleet(t.Context(), missing.Ref())
+	if err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("%v", err)
 	}
 }
