@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 suites=(actions schedules plans services cli docs checkpoints agents local api image python
 	kills provider clocks disks jobs sessions calls runners unanswered helm templates terraform policies
-	alerts drill pages contributing)
+	alerts drill pages contributing gateway)
 
 # slow runs tests of packages that CURFEW_SLOW makes longer, or of which it runs more.
 slow() { CURFEW_SLOW=1 go run ./test/gotest -- -count=1 "$@"; }
@@ -37,6 +37,7 @@ run() {
 	unanswered) slow -timeout 60m -run TestReportsEveryUnansweredCall ./internal/cloud/aws ;; # every call of an audit, in every way
 	contributing) slow -timeout 30m -run TestTemplatesWork ./test/contributing ;; # a tree for each thing to add
 	helm) (cd test/helm && go test -count=1 .) ;;
+	gateway) slow -timeout 20m -run TestFleetGoesToZeroAndBack ./test/gateway ;; # 5 minutes
 	templates) ./test/cfn-lint.sh ;;
 	pages) make --no-print-directory build && ./test/screenshots/run.sh pages ;; # the stories of docs/pages.md in a browser
 	terraform) make terraform ;;

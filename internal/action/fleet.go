@@ -46,8 +46,8 @@ func outOfBounds(c *ruleInput) string {
 	if !c.Do.IsFleet() {
 		return ""
 	}
-	switch kind, id := c.Do.FleetResource(); {
-	case c.Do.Verb != policy.Scale || c.Resource.Kind != kind || c.Resource.ID != id:
+	switch {
+	case c.Do.Verb != policy.Scale || !c.Do.MatchesFleet(c.Resource):
 		return "it is not the fleet that the policy names, " + c.Do.Fleet
 	case c.Do.To < c.Do.Min:
 		return fmt.Sprintf("%d machines are fewer than %d, the minimum of its owner", c.Do.To, c.Do.Min)

@@ -19,13 +19,17 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/fleets"
+	"github.com/curfew-dev/curfew/internal/app/govern"
 	"github.com/curfew-dev/curfew/internal/app/server"
 	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/gateway"
@@ -34,12 +38,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
 // gatewayFlags are the flags of gateway. They make one pool in place of those of the configuration.
 type gatewayFlags struct {
 	listen, logFormat string
+	scalerListen      string
 	shadow            bool
 	pool              gateway.Pool
 }
@@ -79,6 +85,8 @@ TLS and API keys. docs/gateway.md has the details.`,
 	fl.StringVar(&f.pool.Price, "price", "", "price of one server in `dollars` an hour")
 	fl.StringVar(&f.pool.InstanceType, "instance-type", "", "machine `type` of a server, priced by the price book")
 	fl.StringVar(&f.pool.Region, "region", "us-east-1", "region of that price")
+	fl.StringVar(&f.scalerListen, "scaler-listen", "",
+		"`address` at which KEDA asks for the sizes of fleets, whose demand this gateway may be")
 	fl.BoolVar(&f.shadow, "shadow", false, "forward every request untouched and report what batching would give")
 	fl.Var(ops.NewChoice("log-format", &f.logFormat, []string{"text", "json"}), "log-format",
 		"form of the log: text or json")
@@ -130,8 +138,18 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 	if err != nil {
 		return err
 	}
+	starts, keepStarts, err := a.coldStarts(c)
+	if err != nil {
+		return err
+	}
+	scaler, err := a.serveFleets(ctx, f.scalerListen, log)
+	if err != nil {
+		return err
+	}
+	defer scaler.end()
 	g, err := gateway.New(c, gateway.Options{
-		KeyUsage: usage, Keep: keep,
+		Metrics:  scaler.metrics,
+		KeyUsage: usage, Keep: keep, ColdStarts: starts, KeepColdStarts: keepStarts, Run: a.runWake,
 		Price: a.poolPrice(log), Transport: httpclient.NewTransport(), GRPC: httpclient.NewHTTP2Transport(), Log: log,
 		Version: a.Version,
 	})
@@ -164,7 +182,7 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 	for hangups := a.hangups(); ; {
 		select {
 		case <-hangups:
-			a.reloadGateway(g, listen, f, log)
+			a.reloadGateway(g, listen, f, log, scaler.reload)
 			continue
 		case err := <-failed:
 			return fmt.Errorf("serve callers: %w", err)
@@ -177,6 +195,76 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 	defer cancel()
 	if err := errors.Join(g.Close(end), srv.Shutdown(end)); err != nil {
 		return fmt.Errorf("stop: requests were still open after %s: %w", c.DrainTimeout, errors.Join(err, srv.Close()))
+	}
+	return nil
+}
+
+// fleetScaler tells the sizes of fleets to KEDA and Prometheus.
+type fleetScaler struct {
+	metrics prometheus.Collector
+	reload  func() error
+	end     func()
+}
+
+// serveFleets decides the sizes of the fleets of the configuration and tells them; without an address it
+// does nothing.
+func (a *app) serveFleets(ctx context.Context, address string, log *slog.Logger) (fleetScaler, error) {
+	if address == "" {
+		return fleetScaler{reload: func() error { return nil }, end: func() {}}, nil
+	}
+	w := fleets.NewWatcher(log)
+	if err := a.setFleets(w); err != nil {
+		return fleetScaler{}, err
+	}
+	closed, err := w.ListenScaler(ctx, address)
+	if err != nil {
+		return fleetScaler{}, err
+	}
+	watching, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.Run(watching, a.req.Now, func() {})
+	}()
+	return fleetScaler{
+		metrics: w.Collector(), reload: func() error { return a.setFleets(w) },
+		end: func() { stop(); closed(); <-done },
+	}, nil
+}
+
+// setFleets gives a watcher the fleets that the configuration and its policies name.
+func (a *app) setFleets(w *fleets.Watcher) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	set := &policy.Set{}
+	if len(cfg.Policies) > 0 {
+		if set, err = govern.Policies(a.req, cfg, nil); err != nil {
+			return err
+		}
+	}
+	configured, err := fleets.Configure(a.req, cfg, set)
+	switch {
+	case err != nil:
+		return err
+	case len(configured) == 0:
+		return usageError("--scaler-listen: no policy scales a fleet: name a policy with do: scale and fleet under " +
+			"policies in curfew.yaml, and the fleet under fleets")
+	}
+	w.Set(configured)
+	return nil
+}
+
+// runWake runs the command that wakes a pool. What it starts may go on writing to the log of the gateway.
+func (a *app) runWake(ctx context.Context, pool string, command []string) error {
+	c := exec.CommandContext(ctx, command[0], command[1:]...)
+	c.Env = append(os.Environ(), "CURFEW_POOL="+pool)
+	if log, ok := a.Stderr.(*os.File); ok {
+		c.Stdout, c.Stderr = log, log
+	}
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("run %s: %w", command[0], err)
 	}
 	return nil
 }
@@ -199,19 +287,38 @@ func (a *app) keyUsage(c gateway.Config) (map[string]gateway.KeyUsage,
 		return nil, nil, usageError(
 			"budgets of keys are kept in a data directory: give --data-dir DIR")
 	}
-	path := filepath.Join(cfg.DataDir, keyUsageFile)
-	var usage map[string]gateway.KeyUsage
+	return keptDocument[map[string]gateway.KeyUsage](cfg.DataDir, keyUsageFile, "what API keys used")
+}
+
+// coldStartsFile holds the measured cold starts of pools, in the data directory.
+const coldStartsFile = "gateway-cold-starts.json"
+
+// coldStarts reads the cold starts that were measured before, and returns a function that stores them.
+// Without a data directory they are measured again after each start.
+func (a *app) coldStarts(c gateway.Config) (map[string][]time.Duration,
+	func(map[string][]time.Duration) error, error) {
+	cfg, err := a.config()
+	sleeps := slices.ContainsFunc(c.Pools, func(p gateway.Pool) bool { return p.Sleep.Hold > 0 })
+	if err != nil || !sleeps || cfg.DataDir == "" {
+		return nil, nil, err
+	}
+	return keptDocument[map[string][]time.Duration](cfg.DataDir, coldStartsFile, "measured cold starts")
+}
+
+// keptDocument reads a JSON document of the data directory, and returns a function that replaces it.
+func keptDocument[T any](dir, name, what string) (doc T, keep func(T) error, err error) {
+	path := filepath.Join(dir, name)
 	b, err := os.ReadFile(path)
 	if err == nil {
-		err = json.Unmarshal(b, &usage)
+		err = json.Unmarshal(b, &doc)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("read what API keys used: %s: %w; remove the file to begin at zero", path, err)
+		return doc, nil, fmt.Errorf("read %s: %s: %w; remove the file to begin again", what, path, err)
 	}
-	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("make the data directory: %w", err)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return doc, nil, fmt.Errorf("make the data directory: %w", err)
 	}
-	return usage, func(now map[string]gateway.KeyUsage) error {
+	return doc, func(now T) error {
 		b, err := json.Marshal(now)
 		if err != nil {
 			return err
@@ -237,8 +344,12 @@ func gatewayLog(to io.Writer, format string) *slog.Logger {
 }
 
 // reloadGateway takes the configuration as it is now. One with mistakes changes nothing.
-func (a *app) reloadGateway(g *gateway.Gateway, listen bool, f gatewayFlags, log *slog.Logger) {
+func (a *app) reloadGateway(g *gateway.Gateway, listen bool, f gatewayFlags, log *slog.Logger,
+	fleetsOf func() error) {
 	c, err := a.gatewayConfig(listen, f)
+	if err == nil {
+		err = fleetsOf()
+	}
 	if err == nil {
 		err = g.Configure(c)
 	}

@@ -266,3 +266,63 @@ func TestGatewayRefusesUnsafeOrWrongSettings(t *testing.T) {
 		t.Errorf("no gateway: %d %s", code, out)
 	}
 }
+
+// TestGatewayTellsFleetSizes asks a gateway for the size of the fleet behind it, as Prometheus does.
+func TestGatewayTellsFleetSizes(t *testing.T) {
+	model, dir := instances(t), t.TempDir()
+	listen := "127.0.0.1:" + freePort(t)
+	for name, text := range map[string]string{
+		"policy.yaml": `apiVersion: curfew.policy/v1
+policies:
+  - name: embed-fleet
+    mode: observe
+    then: [{do: scale, fleet: asg/embed, min: 0, max: 4, zero: true}]
+`,
+		"curfew.yaml": fmt.Sprintf(`gateway:
+  listen: %[1]s
+  pools: [{name: embed, upstreams: [%[2]q], sleep: {hold: 1m}}]
+policies: [policy.yaml]
+fleets:
+  - id: asg/embed
+    profile: a=200us,b=2ms
+    max_batch: 8
+    late_after: 100ms
+    demand: [{url: "http://%[1]s", server: gateway, select: embed}]
+`, listen, model.URL),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	url, end := runGateway(t, dir, nil, nil, "--config", filepath.Join(dir, "curfew.yaml"), "--scaler-listen",
+		"127.0.0.1:0")
+	var body string
+	for until := time.Now().Add(2 * time.Minute); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		resp, err := http.Get(url + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if body = string(b); err != nil || strings.Contains(body, `kind="wanted"`) {
+			break
+		}
+	}
+	for _, want := range []string{
+		`curfew_fleet_replicas{fleet="asg/embed",kind="actual"} 1`, `curfew_fleet_replicas{fleet="asg/embed",kind="max"} 4`,
+		`curfew_fleet_replicas{fleet="asg/embed",kind="min"} 0`, `curfew_fleet_replicas{fleet="asg/embed",kind="wanted"} 1`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the metrics have no %s: %s", want, body)
+		}
+	}
+	if code := end(); code != ExitDone {
+		t.Errorf("it ends with %d", code)
+	}
+	out := &syncBuffer{}
+	p := gatewayProcess(t.TempDir(), nil, out, "gateway", "--upstream", model.URL, "--listen", "127.0.0.1:0",
+		"--scaler-listen", "127.0.0.1:0")
+	if code := Run(t.Context(), p); code != ExitUsage || !strings.Contains(out.String(), "no policy scales a fleet") {
+		t.Errorf("without a fleet: %d %s", code, out)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/job"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -288,11 +289,17 @@ be run again from that snapshot: ` + "`curfew run --again NAME`" + `.`,
 func (a *app) newExplain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain NAME",
-		Short: "Show why a job waits, where it is, and what each attempt cost",
+		Short: "Show why a job waits, where it is, and what each attempt cost; or why a fleet has its size",
+		Long: `Shows why a job waits, where it is, and what each attempt cost. For the id of a serving fleet it shows
+from the audit log what was done to its size and why, and what was refused.`,
 		Example: `  curfew explain train
-  curfew explain train -o json`,
-		Args: oneArg("the name of one job"),
+  curfew explain train -o json
+  curfew explain asg/embed`,
+		Args: oneArg("the name of one job, or the id of one fleet"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if policy.IsFleetID(args[0]) {
+				return a.explainFleet(c.Context(), args[0])
+			}
 			doc, err := ops.GetJob.Call(c.Context(), a.at, ops.JobInput{ByID: ops.ByID{ID: args[0]}})
 			if err != nil {
 				return err
@@ -305,6 +312,20 @@ func (a *app) newExplain() *cobra.Command {
 	}
 	a.outputs(c, tableJSON...)
 	return c
+}
+
+// maxFleetEntries bounds the newest entries of the audit log in the explanation of a fleet.
+const maxFleetEntries = 1000
+
+// explainFleet shows what was done to the size of a fleet.
+func (a *app) explainFleet(ctx context.Context, id string) error {
+	in := ops.AuditInput{Resource: view.FleetResource(id), Newest: maxFleetEntries}
+	log, err := ops.ListAudit.Call(ctx, a.at, in)
+	if err != nil {
+		return err
+	}
+	doc := view.NewFleetHistory(id, log.Entries)
+	return a.show(doc, func() report.Sheet { return report.FleetHistory(doc) })
 }
 
 // runOrJob returns the session or job of a name: one that is not over first, and a job before a

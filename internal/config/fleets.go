@@ -3,12 +3,14 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
 	"github.com/curfew-dev/curfew/internal/plan/fleet"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -35,6 +37,67 @@ type Fleet struct {
 	Stabilization time.Duration `yaml:"stabilization"`
 	// Demand are the sources of demand, which are added: each is for other replicas.
 	Demand []FleetDemand `yaml:"demand" form:"required"`
+	// Scale sets the size of a fleet custom/NAME.
+	Scale FleetScale `yaml:"scale"`
+}
+
+// FleetScale is the command or webhook of its owner that sets the size of a fleet custom/NAME.
+type FleetScale struct {
+	// Command is run with the argument size, and prints {"replicas": 2}; or with set N, and the servers that
+	// end. It runs as the user of the service.
+	Command []string `yaml:"command"`
+	// URL, in place of a command, is asked by GET and set by PUT.
+	URL string `yaml:"url"`
+	// KeyEnv is the environment variable that holds a bearer token for it.
+	KeyEnv string `yaml:"key_env"`
+	// Price is what one replica costs, in dollars an hour.
+	Price string `yaml:"price"`
+	// Drains declares that replicas which it chooses end after their requests in flight.
+	Drains bool `yaml:"drains"`
+	// Timeout bounds one command or call; 0 is 1m.
+	Timeout time.Duration `yaml:"timeout"`
+	// Tags are those of the fleet, from which its owner is read.
+	Tags map[string]string `yaml:"tags"`
+}
+
+// IsZero reports whether nothing is given.
+func (s FleetScale) IsZero() bool {
+	return len(s.Command) == 0 && s.URL == "" && s.KeyEnv == "" && s.Price == "" && !s.Drains && s.Timeout == 0 &&
+		len(s.Tags) == 0
+}
+
+// Hourly returns the price of one replica.
+func (s FleetScale) Hourly() (money.Amount, error) {
+	v, err := money.ParseAmount(strings.TrimPrefix(s.Price, "$"))
+	if err != nil || v <= 0 {
+		return 0, fmt.Errorf("scale.price %q: expected dollars an hour, such as 1.006", s.Price)
+	}
+	return v, nil
+}
+
+// check returns an error for a fleet whose size cannot be set.
+func (s FleetScale) check(id string) error {
+	custom := strings.HasPrefix(id, "custom/")
+	switch {
+	case !custom && !s.IsZero():
+		return fmt.Errorf("scale is for fleets custom/NAME: the size of %s is set at its provider", id)
+	case !custom:
+		return nil
+	case (len(s.Command) > 0) == (s.URL != ""):
+		return errors.New("a fleet custom/NAME needs scale.command or scale.url, and not both")
+	case len(s.Command) > 0 && s.Command[0] == "":
+		return errors.New("scale.command is empty: name the program first")
+	case s.URL == "" && s.KeyEnv != "":
+		return errors.New("scale.key_env needs scale.url")
+	case s.Timeout < 0:
+		return errors.New("scale.timeout must not be negative")
+	}
+	if u, err := url.Parse(s.URL); s.URL != "" && (err != nil || u.Host == "" || u.Scheme != "http" &&
+		u.Scheme != "https") {
+		return fmt.Errorf("scale.url %q: expected a URL of http or https", s.URL)
+	}
+	_, err := s.Hourly()
+	return err
 }
 
 // FleetDemand is a server that speaks Prometheus's HTTP API and has the metrics of model servers.
@@ -70,7 +133,7 @@ func (f Fleet) Decided() (fleet.Config, error) {
 func (f Fleet) check() error {
 	switch {
 	case !policy.IsFleetID(f.ID):
-		return fmt.Errorf("id %q is not the id of a fleet, such as asg/NAME or endpoint/NAME", f.ID)
+		return fmt.Errorf("id %q is not the id of a fleet, such as asg/NAME, endpoint/NAME or custom/NAME", f.ID)
 	case f.MaxBatch < 0 || f.MaxRunning < 0 || (f.MaxBatch > 0) == (f.MaxRunning > 0):
 		return errors.New("give max_batch or max_running, and not both")
 	case f.AddTime < 0 || f.Stabilization < 0:
@@ -82,6 +145,9 @@ func (f Fleet) check() error {
 		if d.URL == "" || d.Server == "" || strings.TrimSpace(d.Select) == "" || d.Step < 0 {
 			return errors.New("a source of demand needs url, server and select, and a step that is not negative")
 		}
+	}
+	if err := f.Scale.check(f.ID); err != nil {
+		return err
 	}
 	_, err := f.Decided()
 	return err

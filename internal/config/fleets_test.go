@@ -38,6 +38,13 @@ func TestRejectsFleets(t *testing.T) {
 		"no selection":       {`'job="embed"'`, "''"},
 		"no demand":          {`demand: [{url: "http://127.0.0.1:9090", server: vllm, select: 'job="embed"'}]`, "demand: []"},
 		"an unknown key":     {"late_after", "latency"},
+		"another's size":     {"    late_after", "    scale: {command: [a], price: 1}\n    late_after"},
+		"no size":            {"asg/embed", "custom/embed"},
+		"two ways":           {"asg/embed\n", "custom/embed\n    scale: {command: [a], url: \"http://a\", price: 1}\n"},
+		"no price":           {"asg/embed\n", "custom/embed\n    scale: {command: [a]}\n"},
+		"an empty command":   {"asg/embed\n", "custom/embed\n    scale: {command: [\"\"], price: 1}\n"},
+		"no URL":             {"asg/embed\n", "custom/embed\n    scale: {url: embed, price: 1}\n"},
+		"a key for no URL":   {"asg/embed\n", "custom/embed\n    scale: {command: [a], key_env: K, price: 1}\n"},
 	} {
 		c := Default()
 		if err := Decode("curfew.yaml", []byte(strings.Replace(oneFleet, change[0], change[1], 1)), &c); err == nil {
@@ -45,6 +52,11 @@ func TestRejectsFleets(t *testing.T) {
 		}
 	}
 	c := Default()
+	custom := strings.Replace(oneFleet, "asg/embed\n", "custom/embed\n    scale: {command: [a], price: \"1.5\"}\n", 1)
+	if err := Decode("curfew.yaml", []byte(custom), &c); err != nil {
+		t.Errorf("a command: %v", err)
+	}
+	c = Default()
 	twice := oneFleet + strings.TrimPrefix(oneFleet, "fleets:\n")
 	if err := Decode("curfew.yaml", []byte(twice), &c); err == nil || !strings.Contains(err.Error(), "there already") {
 		t.Errorf("a repeated fleet: %v", err)

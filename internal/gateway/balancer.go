@@ -348,8 +348,10 @@ func (b *balancer) adjust(server string, load *stats.Load) {
 	b.hand()
 }
 
-// server takes a server for a request that is not batched. It answers the caller where none is free.
-func (p *pool) server(w http.ResponseWriter, r *http.Request, model string, deadline time.Time) (string, bool) {
+// server takes a server for a request of a size that is not batched, which is held while the pool
+// sleeps. It answers the caller where none is free.
+func (p *pool) server(w http.ResponseWriter, r *http.Request, model string, size int64,
+	deadline time.Time) (string, bool) {
 	ctx := r.Context()
 	if !deadline.IsZero() {
 		var cancel context.CancelFunc
@@ -357,13 +359,26 @@ func (p *pool) server(w http.ResponseWriter, r *http.Request, model string, dead
 		defer cancel()
 	}
 	name, err := p.plain.take(ctx, model)
+	for errors.Is(err, batch.ErrNoServer) && p.config.Sleep.Hold > 0 && r.Method == http.MethodPost {
+		if err := p.awake(r.Context(), model, size, deadline); err != nil {
+			p.gateway.refuseAsleep(w, err)
+			return "", false
+		}
+		name, err = p.plain.take(ctx, model)
+	}
 	var late *batch.LateError
 	switch {
 	case err == nil:
 		return name, true
 	case errors.Is(err, batch.ErrNoServer):
 		p.gateway.counts.refused("no upstream")
-		refuse(w, http.StatusServiceUnavailable, time.Second, err.Error())
+		retry := time.Second
+		if p.config.Sleep.Hold > 0 {
+			p.sleeper.mu.Lock()
+			retry = p.sleeper.retryAfter(time.Now())
+			p.sleeper.mu.Unlock()
+		}
+		refuse(w, http.StatusServiceUnavailable, retry, err.Error())
 	case errors.Is(err, errNoneFree):
 		p.gateway.counts.refused("concurrency")
 		refuse(w, http.StatusTooManyRequests, time.Second, err.Error())

@@ -77,6 +77,8 @@ type Pool struct {
 	// InstanceType and Region price a server by the price book where Price is empty.
 	InstanceType string `yaml:"instance_type"`
 	Region       string `yaml:"region"`
+	// Sleep holds requests while all servers are gone or without their models.
+	Sleep Sleep `yaml:"sleep"`
 }
 
 // Key is an API key of a caller.
@@ -211,7 +213,7 @@ func (p Pool) validate(at string) error {
 			return field(at+".price", "%q: expected dollars an hour, such as 1.006", p.Price)
 		}
 	}
-	return nil
+	return p.Sleep.validate(at, p.Models)
 }
 
 func (c Config) validateKeys() error {

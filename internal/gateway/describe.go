@@ -87,19 +87,17 @@ func (g *Gateway) describePool(p *pool, c poolCost, now time.Time) stats.Pool {
 		Name: p.name, MaxBatch: p.config.MaxBatch, ServerHours: c.allocated.Hours(), UtilizationStatus: "unknown",
 	}
 	out.QueuedRequests, out.QueuedRows, out.QueuedBytes = p.queue.Queued()
+	out.Sleep = p.describeSleep()
 	out.WaitingRequests = out.QueuedRequests + p.plain.waits()
+	if out.Sleep != nil {
+		out.WaitingRequests += out.Sleep.HeldRequests
+	}
 	for k, n := range g.meter.runs() {
 		if k.pool == p.name {
 			out.RunningRequests += n
 		}
 	}
-	for _, s := range p.queue.Servers() {
-		out.Upstreams = append(out.Upstreams, stats.Upstream{
-			URL: s.Name, Healthy: s.Healthy, Draining: s.Draining, Slots: s.Slots,
-			Running: s.Running + p.plain.count(s.Name),
-			Server:  p.plain.load(s.Name),
-		})
-	}
+	out.Upstreams = p.upstreams()
 	if share, ok := g.meter.utilization(p.name, now); ok {
 		out.Utilization = &share
 		switch {
@@ -114,6 +112,44 @@ func (g *Gateway) describePool(p *pool, c poolCost, now time.Time) stats.Pool {
 	if out.USDReason = c.noPrice; out.USDReason == "" {
 		out.AllocatedUSD, out.UsedUSD = money.Known(c.allocatedUSD), money.Known(c.usedUSD)
 		out.IdleUSD = money.Known(c.allocatedUSD - c.usedUSD)
+	}
+	return out
+}
+
+// upstreams describes the servers of a pool.
+func (p *pool) upstreams() (out []stats.Upstream) {
+	for _, s := range p.queue.Servers() {
+		out = append(out, stats.Upstream{
+			URL: s.Name, Healthy: s.Healthy, Draining: s.Draining, Slots: s.Slots,
+			Running: s.Running + p.plain.count(s.Name),
+			Server:  p.plain.load(s.Name),
+		})
+	}
+	return out
+}
+
+// describeSleep describes the sleep of a pool; nil where it does not sleep.
+func (p *pool) describeSleep() *stats.Sleep {
+	if p.config.Sleep.Hold == 0 {
+		return nil
+	}
+	usable, healthy := p.usable(), p.anyAnswers()
+	s := p.sleeper
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := &stats.Sleep{
+		State: stats.Asleep, HeldRequests: s.count, HeldBytes: s.bytes, Wakes: s.wakes, ColdStarts: len(s.starts),
+	}
+	switch {
+	case usable:
+		out.State = stats.Awake
+	case s.waking != nil:
+		out.State = stats.Waking
+	case healthy && len(s.drained) > 0:
+		out.State = stats.Draining
+	}
+	if p50, p95, known := s.coldStarts(); known {
+		out.ColdStartP50, out.ColdStartP95 = new(p50.Seconds()), new(p95.Seconds())
 	}
 	return out
 }
@@ -249,6 +285,11 @@ func (s *state) waiting() map[modelKey]int {
 			out[modelKey{p.name, model}] += n
 		}
 		p.plain.countWaiting(p.name, out)
+		p.sleeper.mu.Lock()
+		for k, n := range p.sleeper.held {
+			out[k] += n
+		}
+		p.sleeper.mu.Unlock()
 	}
 	return out
 }

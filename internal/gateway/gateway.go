@@ -52,6 +52,14 @@ type Options struct {
 	// Keep stores it while the gateway runs; nil keeps nothing.
 	KeyUsage map[string]KeyUsage
 	Keep     func(map[string]KeyUsage) error
+	// ColdStarts are the cold starts that were measured before, by pool; KeepColdStarts stores all of
+	// them after each new one. nil keeps nothing.
+	ColdStarts     map[string][]time.Duration
+	KeepColdStarts func(map[string][]time.Duration) error
+	// Metrics, when set, are served with those of the gateway.
+	Metrics prometheus.Collector
+	// Run runs the command that wakes a pool, which may leave processes behind.
+	Run func(ctx context.Context, pool string, command []string) error
 }
 
 // KeyUsage is what a key used of its budget in a period.
@@ -75,9 +83,13 @@ type Gateway struct {
 	draining atomic.Bool
 	open     sync.WaitGroup
 	registry *prometheus.Registry
+	ctx      context.Context // of watch and of wakes
 	stop     context.CancelFunc
+	closing  chan struct{} // closed as Close begins
 	probing  sync.WaitGroup
 	kept     map[string]KeyUsage // what was stored last; of watch and Close
+	// keptStarts are the cold starts that were stored last; of watch and Close.
+	keptStarts map[string][]time.Duration
 }
 
 // state is what a configuration makes.
@@ -98,6 +110,8 @@ type pool struct {
 	plain   *balancer
 	gateway *Gateway
 	grpc    bool // the servers speak gRPC
+	sleeper *sleeper
+	price   Price
 	// silence bounds the time in which a completion shows nothing.
 	silence time.Duration
 	// unbatchable are the models whose answers could not be divided, with the reason.
@@ -107,14 +121,20 @@ type pool struct {
 // New returns a gateway that serves a valid configuration.
 func New(c Config, o Options) (*Gateway, error) {
 	ctx, stop := context.WithCancel(context.Background())
-	g := &Gateway{o: o, meter: newMeter(), started: time.Now(), stop: stop}
+	g := &Gateway{
+		o: o, meter: newMeter(), started: time.Now(), ctx: ctx, stop: stop, closing: make(chan struct{}),
+	}
 	g.counts = newCounters(g.started)
 	g.registry = prometheus.NewRegistry()
 	g.registry.MustRegister(collector{g})
+	if o.Metrics != nil {
+		g.registry.MustRegister(o.Metrics)
+	}
 	if err := g.Configure(c); err != nil {
 		stop()
 		return nil, err
 	}
+	g.keptStarts = g.coldStarts()
 	g.probing.Go(func() { g.watch(ctx) })
 	return g, nil
 }
@@ -180,14 +200,14 @@ func (g *Gateway) configurePool(pc Pool, c Config, before *state, now time.Time)
 	setDefault(&p.config.Timeout, time.Minute)
 	setDefault(&p.config.Aging, 100*time.Millisecond)
 	setDefault(&p.config.HealthPath, "/v2/health/ready")
-	price := g.o.Price(pc)
+	p.price = g.o.Price(pc)
 	names := make([]string, len(pc.Upstreams))
 	for i, text := range pc.Upstreams {
 		u, _ := parseUpstream(text) // Validate has read it
 		names[i] = u.String()
 		p.urls[names[i]] = u
 		p.grpc = isGRPC(u.Scheme)
-		g.meter.add(names[i], p.name, price.Hourly, price.Unknown, now)
+		g.meter.add(names[i], p.name, p.price.Hourly, p.price.Unknown, now)
 	}
 	options := batch.Options{
 		MaxRows: p.config.MaxBatch, MaxBytes: int64(c.QueueMiB) << 20, Aging: p.config.Aging,
@@ -197,12 +217,14 @@ func (g *Gateway) configurePool(pc Pool, c Config, before *state, now time.Time)
 	i := slices.IndexFunc(before.pools, func(old *pool) bool { return old.name == p.name })
 	if i < 0 {
 		p.queue, p.models, p.plain = batch.New(options), newMetadata(), newBalancer()
+		p.sleeper = newSleeper(g.o.ColdStarts[p.name], now)
 	} else {
 		old := before.pools[i]
-		p.queue, p.models, p.plain = old.queue, old.models, old.plain
+		p.queue, p.models, p.plain, p.sleeper = old.queue, old.models, old.plain, old.sleeper
 		p.queue.Configure(options)
 	}
 	p.queue.SetServers(names, p.config.Slots)
+	p.configureUnload(names, i < 0)
 	p.plain.set(names, p.config.Concurrency, p.isHealthy)
 	return p
 }
@@ -233,10 +255,12 @@ func (g *Gateway) Close(ctx context.Context) error {
 	g.draining.Store(true)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	close(g.closing)
 	defer func() {
 		g.stop()
 		g.probing.Wait()
 		g.keepUsage()
+		g.keepColdStarts()
 	}()
 	for _, p := range g.state.Load().pools {
 		if err := p.queue.Close(ctx); err != nil {
@@ -314,6 +338,8 @@ func (g *Gateway) serveOwn(w http.ResponseWriter, r *http.Request, c caller) boo
 		g.serveStats(w)
 	case "/curfew/profile":
 		g.serveProfile(w, r)
+	case "/curfew/drain":
+		g.serveDrain(w, r)
 	case "/curfew/arrivals":
 		g.serveArrivals(w, r)
 	default:
@@ -322,10 +348,10 @@ func (g *Gateway) serveOwn(w http.ResponseWriter, r *http.Request, c caller) boo
 	return true
 }
 
-// ready tells whether each pool has a healthy server.
+// ready tells whether each pool has a healthy server, or holds requests until it has one.
 func (g *Gateway) ready(w http.ResponseWriter, s *state) {
 	for _, p := range s.pools {
-		if !slices.ContainsFunc(p.queue.Servers(), func(x batch.ServerStatus) bool {
+		if p.config.Sleep.Hold == 0 && !slices.ContainsFunc(p.queue.Servers(), func(x batch.ServerStatus) bool {
 			return x.Healthy && !x.Draining
 		}) {
 			refuse(w, http.StatusServiceUnavailable, time.Second, "pool "+p.name+" has no healthy upstream")

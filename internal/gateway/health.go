@@ -32,8 +32,15 @@ func (g *Gateway) watch(ctx context.Context) {
 			}
 		}
 		all.Wait()
-		g.meter.tick(time.Now())
+		now := time.Now()
+		for _, p := range g.state.Load().pools {
+			p.endDrains(now)
+			p.noteUse(now)
+			p.unloadIdle(ctx, now)
+		}
+		g.meter.tick(now)
 		g.keepUsage()
+		g.keepColdStarts()
 	}
 }
 
@@ -59,7 +66,11 @@ func (p *pool) setHealthy(server string, healthy bool) {
 	for _, s := range p.queue.Servers() {
 		if s.Name == server && s.Healthy != healthy {
 			p.gateway.o.Log.Info("upstream health changed", "pool", p.name, "upstream", server, "healthy", healthy)
+			p.countServer(server, healthy)
 		}
+	}
+	if !healthy {
+		p.ended(server)
 	}
 	p.queue.SetHealthy(server, healthy)
 }
@@ -86,6 +97,18 @@ func (p *pool) healthy(ctx context.Context, server string) bool {
 	}
 	_ = resp.Body.Close() // the status is all
 	return resp.StatusCode < 500
+}
+
+// countServer starts or ends the meter of a server: one of a pool that sleeps costs nothing while it
+// does not answer.
+func (p *pool) countServer(server string, runs bool) {
+	switch {
+	case p.config.Sleep.Hold == 0:
+	case runs:
+		p.gateway.meter.add(server, p.name, p.price.Hourly, p.price.Unknown, time.Now())
+	default:
+		p.gateway.meter.remove(server, time.Now())
+	}
 }
 
 // busy reports whether a server works on a request of this gateway.

@@ -204,11 +204,17 @@ func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, s *state, c *ca
 			refuse(w, http.StatusBadRequest, 0, err.Error())
 			return
 		}
-		if reason = c.parsed.Reason; reason == "" {
-			reason = c.pool.provenReason(r.Context(), c)
-		}
+		reason = c.parsed.Reason
 	}
 	g.counts.arrive(c.pool.name, c.model, c.rows(), c.at)
+	c.pool.asked(c.at)
+	if err := c.pool.awake(r.Context(), c.model, item.Bytes, item.Deadline); err != nil {
+		g.refuseAsleep(w, err)
+		return
+	}
+	if c.parsed != nil && reason == "" {
+		reason = c.pool.provenReason(r.Context(), c)
+	}
 	if s.config.Shadow {
 		g.shadow(w, r, s, c, body, reason)
 		return
@@ -234,13 +240,21 @@ func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, s *state, c *ca
 	item.Model, item.Rows = c.model+versionSuffix(c.version), c.parsed.Rows
 	item.Key = batchKey(c)
 	answer, err := c.pool.queue.Do(r.Context(), item)
-	for errors.Is(err, batch.ErrClosed) && !g.draining.Load() {
-		// A reload removed the pool after this request had found it.
+	for {
+		closed := errors.Is(err, batch.ErrClosed) && !g.draining.Load()
+		if !closed && !c.pool.unsent(err) {
+			break
+		}
+		// A reload removed the pool after this request had found it, or its last server went to sleep.
 		if c.pool = g.state.Load().pool(c.model); c.pool == nil {
 			refuse(w, http.StatusNotFound, 0, fmt.Sprintf("no pool serves model %q", c.model))
 			return
 		}
-		answer, err = c.pool.queue.Do(r.Context(), item)
+		if err := c.pool.awake(r.Context(), c.model, item.Bytes, item.Deadline); err != nil {
+			g.refuseAsleep(w, err)
+			return
+		}
+		answer, err = c.pool.queue.Do(r.Context(), item.Again())
 	}
 	if err != nil {
 		g.fail(w, r, c, err)
@@ -248,6 +262,12 @@ func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, s *state, c *ca
 	}
 	g.counts.answered(c.pool.name, c.model, time.Since(c.at))
 	c.write(w, answer.([]byte))
+}
+
+// unsent reports whether a pool that sleeps had no server for a request, no byte of which was sent.
+func (p *pool) unsent(err error) bool {
+	var unsent *batch.NotSentError
+	return p.config.Sleep.Hold > 0 && (errors.Is(err, batch.ErrNoServer) || errors.As(err, &unsent))
 }
 
 // write answers the caller.

@@ -76,19 +76,22 @@ func (g *Gateway) serveOpenAI(w http.ResponseWriter, r *http.Request, s *state, 
 	}
 	g.counts.arrive(c.pool.name, c.Model, 1, c.at)
 	c.pool.plain.watch()
-	if c.server, ok = c.pool.server(w, r, c.Model, item.Deadline); !ok {
-		return
-	}
-	defer c.pool.plain.release(c.server)
+	c.pool.asked(c.at)
 	if parsed.Stream && !s.config.Shadow {
 		body = parsed.WithUsage()
 	}
-	g.complete(w, r, s, c, body, item.Deadline)
+	for sent := false; !sent; {
+		if c.server, ok = c.pool.server(w, r, c.Model, int64(len(body)), item.Deadline); !ok {
+			return
+		}
+		sent = g.complete(w, r, s, c, body, item.Deadline)
+		c.pool.plain.release(c.server)
+	}
 }
 
-// complete exchanges a completion with its server.
+// complete exchanges a completion with its server. It returns false where no byte of it was sent.
 func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, s *state, c *completion, body []byte,
-	deadline time.Time) {
+	deadline time.Time) (sent bool) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	silent := time.AfterFunc(c.pool.silence, func() { cancel(context.DeadlineExceeded) })
@@ -107,10 +110,14 @@ func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, s *state, c *
 		first:  func() { g.meter.firstToken(c.server, c.work, time.Now()) },
 		events: protocol.Events{Remove: c.Stream && !c.WantsUsage && !s.config.Shadow},
 	}
-	answered := false
+	answered, unreached := false, false
 	defer func() {
 		now := time.Now()
+		sent = !unreached
 		g.meter.end(c.server, c.work, answered && tap.ended(), now)
+		if unreached {
+			return
+		}
 		usage, told := tap.usage()
 		g.meter.tokens(c.account(), c.work, usage.Input, usage.Output, told || !answered, now)
 		c.caller.limit.charge(now, 0, usage.Input+usage.Output)
@@ -136,7 +143,8 @@ func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, s *state, c *
 		resp.Body = tap
 		return nil
 	}
-	g.proxy(s, c.server, change).ServeHTTP(w, r)
+	g.proxy(s, c.server, change, c.pool.unreached(c.server, &unreached)).ServeHTTP(w, r)
+	return true
 }
 
 // refuseError turns a success whose only content is an error into a failure. It reads a whole answer up

@@ -11,6 +11,7 @@ import (
 const (
 	TagLifetime  = "curfew:lifetime"    // ephemeral or persistent
 	TagManaged   = "curfew:managed"     // true: policies may act on it
+	TagScale     = "curfew:scale"       // true: the acting role may set its size, persistent or not
 	TagKeepUntil = "curfew:keep-until"  // RFC 3339 time or a date: exempt until then
 	TagPurpose   = "curfew:purpose"     // one of the purposes
 	TagDataURI   = "curfew:data"        // s3://bucket/prefix the machine works on

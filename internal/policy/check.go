@@ -106,7 +106,7 @@ var checks = []struct {
 		return "it declares scratch: what is on " + strings.Join(scratch, " and ") + " is lost"
 	}},
 	{rule: "unsupported", ofFleets: true, find: func(p *Policy, _ Governance) string {
-		if kind, _ := p.Do.FleetResource(); kind == inventory.KindEndpoint && p.Do.Zero {
+		if kind, _ := p.Do.FleetResource(); kind == inventory.KindEndpoint && p.Do.Zero && !p.Do.IsCustomFleet() {
 			return "an endpoint with machines of its own keeps one: without requests its size is 1"
 		}
 		if !slices.Contains(unsupportedVerbs, p.Do.Verb) {

@@ -19,11 +19,15 @@ import (
 
 // fleetKinds are the prefixes of the ids of fleets.
 var fleetKinds = map[string]inventory.Kind{
-	"asg": inventory.KindAutoScalingGroup, "endpoint": inventory.KindEndpoint,
+	"asg": inventory.KindAutoScalingGroup, "endpoint": inventory.KindEndpoint, customKind: inventory.KindEndpoint,
 }
 
+// customKind is the prefix of fleets whose size a command or webhook of their owner sets, and the cloud of
+// their resources.
+const customKind = "custom"
+
 // fleetID matches ids of fleets.
-var fleetID = lazyregexp.New(`^(asg|endpoint)/[^/[:cntrl:]]{1,255}$`)
+var fleetID = lazyregexp.New(`^(asg|endpoint|custom)/[^/[:cntrl:]]{1,255}$`)
 
 // IsFleetID reports whether a text is the id of a fleet.
 func IsFleetID(id string) bool { return fleetID.MatchString(id) }
@@ -38,6 +42,15 @@ func (d *Do) IsFleet() bool { return d.Fleet != "" }
 func (d *Do) FleetResource() (inventory.Kind, string) {
 	kind, id, _ := strings.Cut(d.Fleet, "/")
 	return fleetKinds[kind], id
+}
+
+// IsCustomFleet reports whether a command or webhook of the owner sets the size.
+func (d *Do) IsCustomFleet() bool { return strings.HasPrefix(d.Fleet, customKind+"/") }
+
+// MatchesFleet reports whether a resource is the fleet.
+func (d *Do) MatchesFleet(r *inventory.Resource) bool {
+	kind, id := d.FleetResource()
+	return r.Kind == kind && r.ID == id && (r.Cloud == customKind) == d.IsCustomFleet()
 }
 
 // FleetBounds returns the sizes that the owner of the fleet allows.
@@ -63,7 +76,7 @@ func (p *Policy) checkFleet(given map[string]ast.Node) error {
 // fleetAnswer returns false for resources other than the fleet, and unknown for the fleet: its
 // demand is no fact of the inventory, so that no round acts on it.
 func (p *Policy) fleetAnswer(r *inventory.Resource) usage.Tristate {
-	if kind, id := p.Do.FleetResource(); r.Kind != kind || r.ID != id {
+	if !p.Do.MatchesFleet(r) {
 		return usage.False
 	}
 	return usage.Unknown
@@ -84,7 +97,7 @@ func (p *Policy) explainFleet(f *Facts) Outcome {
 func (d *reader) readFleet(n ast.Node, do *Do) (err error) {
 	document.Note(n, document.Shape{Pattern: fleetID.String()})
 	if do.Fleet, err = d.Text(n, "fleet"); err == nil && !fleetID.MatchString(do.Fleet) {
-		err = d.At(n, "fleet %q is not the id of a fleet, such as asg/NAME or endpoint/NAME", do.Fleet)
+		err = d.At(n, "fleet %q is not the id of a fleet, such as asg/NAME, endpoint/NAME or custom/NAME", do.Fleet)
 	}
 	return err
 }

@@ -454,7 +454,7 @@ func (d *reader) do(n ast.Node, do *Do) error {
 			do.To, err = d.Count(n, "to", 0, math.MaxInt32)
 			return err
 		}),
-		document.Optional("fleet", "serving fleet to keep at the size that its demand needs: asg/NAME or endpoint/NAME",
+		document.Optional("fleet", "serving fleet to keep at the size that its demand needs: asg/NAME, endpoint/NAME or custom/NAME",
 			func(n ast.Node) error { return d.readFleet(n, do) }),
 		document.Optional("min", "least replicas of the fleet", func(n ast.Node) (err error) {
 			do.Min, err = d.Count(n, "min", 0, fleet.MaxReplicas)

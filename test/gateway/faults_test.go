@@ -24,7 +24,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/cli"
 )
 
-// roleVariable names what a process started from the test binary is: curfew or model.
+// roleVariable names what a process started from the test binary is: curfew, model or scaler.
 const roleVariable = "CURFEW_GATEWAY_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -43,6 +43,12 @@ func TestMain(m *testing.M) {
 	case "model":
 		fmt.Fprintln(os.Stderr, serveModel(os.Args[1], os.Args[2]))
 		os.Exit(1)
+	case "scaler":
+		if err := scale(os.Args[1], os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
@@ -54,10 +60,22 @@ func serveModel(address, file string) error {
 	if err != nil {
 		return err
 	}
+	var open atomic.Int64
+	ends := make(chan os.Signal, 1)
+	signal.Notify(ends, syscall.SIGTERM)
+	go func() {
+		<-ends
+		if n := open.Load(); n > 0 {
+			_, _ = fmt.Fprintf(log, "\"ended with %d requests in flight\"\n", n)
+		}
+		os.Exit(0)
+	}()
 	return http.ListenAndServe(address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			return // the health of the server
 		}
+		open.Add(1)
+		defer open.Add(-1)
 		var in struct{ Instances [][]int }
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)

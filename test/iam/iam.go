@@ -193,6 +193,8 @@ func (r Request) holds(operator, key string, operands []string) (bool, error) {
 	switch name {
 	case "StringEqualsIgnoreCase":
 		return any(func(value, operand string) bool { return strings.EqualFold(value, plain.Replace(operand)) }), nil
+	case "StringNotEqualsIgnoreCase": // also where the key is absent
+		return !any(func(value, operand string) bool { return strings.EqualFold(value, plain.Replace(operand)) }), nil
 	case "StringEquals", "Bool":
 		return any(func(value, operand string) bool { return value == plain.Replace(operand) }), nil
 	case "StringLike", "ArnLike", "ArnEquals": // the last two are the same to AWS

@@ -53,6 +53,7 @@ var outputs = []output{
 	{view.TuneSchema, "curfew policy tune -o json", []any{view.Tune{}}},
 	{view.BacktestSchema, "curfew backtest -o json", []any{view.Backtest{}}},
 	{view.FleetReplaySchema, "curfew backtest --arrivals -o json", []any{view.FleetReplay{}}},
+	{view.FleetHistorySchema, "curfew explain FLEET -o json", []any{view.FleetHistory{}}},
 	{view.EnforceSchema, "curfew enforce -o json", []any{view.Enforce{}}},
 	{view.DemoSchema, "curfew enforce --demo -o json", []any{view.Demo{}}},
 	{view.KeepSchema, "curfew keep RESOURCE -o json", []any{view.Keep{}}},

@@ -339,11 +339,24 @@ locals {
       }
       ], [
       {
-        Sid    = "CurfewNeverPersistent"
-        Effect = "Deny"
+        Sid    = "CurfewScale"
+        Effect = "Allow"
         Action = [
           "autoscaling:SetDesiredCapacity",
           "autoscaling:TerminateInstanceInAutoScalingGroup",
+          "sagemaker:UpdateEndpointWeightsAndCapacities",
+        ]
+        Resource = "*"
+        Condition = {
+          "StringEqualsIgnoreCase" = {
+            "aws:ResourceTag/curfew:scale" = "true"
+          }
+        }
+      },
+      {
+        Sid    = "CurfewNeverPersistent"
+        Effect = "Deny"
+        Action = [
           "autoscaling:UpdateAutoScalingGroup",
           "ec2:DeleteVolume",
           "ec2:ReleaseAddress",
@@ -355,12 +368,29 @@ locals {
           "sagemaker:DeleteNotebookInstance",
           "sagemaker:StopNotebookInstance",
           "sagemaker:StopTrainingJob",
+        ]
+        Resource = "*"
+        Condition = {
+          "StringEqualsIgnoreCase" = {
+            "aws:ResourceTag/curfew:lifetime" = "persistent"
+          }
+        }
+      },
+      {
+        Sid    = "CurfewNeverScalePersistent"
+        Effect = "Deny"
+        Action = [
+          "autoscaling:SetDesiredCapacity",
+          "autoscaling:TerminateInstanceInAutoScalingGroup",
           "sagemaker:UpdateEndpointWeightsAndCapacities",
         ]
         Resource = "*"
         Condition = {
           "StringEqualsIgnoreCase" = {
             "aws:ResourceTag/curfew:lifetime" = "persistent"
+          }
+          "StringNotEqualsIgnoreCase" = {
+            "aws:ResourceTag/curfew:scale" = "true"
           }
         }
       },
@@ -394,7 +424,7 @@ locals {
         Resource = "*"
         Condition = {
           "ForAnyValue:StringEqualsIgnoreCase" = {
-            "aws:TagKeys" = distinct(concat(["curfew:installation", "curfew:lifetime", "curfew:managed", "curfew:owner", "curfew:session"], flatten([for tags in var.governed_tags : keys(tags)])))
+            "aws:TagKeys" = distinct(concat(["curfew:installation", "curfew:lifetime", "curfew:managed", "curfew:owner", "curfew:scale", "curfew:session"], flatten([for tags in var.governed_tags : keys(tags)])))
           }
           "Null" = {
             "ec2:CreateAction" = "true"

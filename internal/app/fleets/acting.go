@@ -179,6 +179,11 @@ func (w *Watcher) act(ctx context.Context, a Acting, id string) ([]action.Line, 
 	z := &resize{watcher: w, fleet: one, provider: one.provider, at: one.seen, decision: one.status.Decision}
 	idle, done := one.idle, one.carriedOut.Equal(z.decision.At)
 	w.mu.Unlock()
+	if z.decision.Wanted >= z.at.Desired {
+		if err := one.resume(ctx); err != nil {
+			w.log.Warn("machines get requests again later", "fleet", id, "why", err)
+		}
+	}
 	ladder, err := a.Ladder(z.provider)
 	if err != nil {
 		return nil, err
@@ -238,6 +243,7 @@ func (z *resize) finish(ctx context.Context, report action.Report, release func(
 	}
 	z.watcher.mu.Unlock()
 	if called {
+		z.fleet.draining, z.fleet.drainsAll = nil, false // what was drained ends
 		return nil
 	}
 	return release(context.WithoutCancel(ctx))
@@ -273,16 +279,13 @@ func (z *resize) propose(ctx context.Context, a Acting, l *action.Ladder, idle [
 	machine := z.provider.Machine(z.at.Resource.Type, z.provider.Ref.Region)
 	hourly, priced := machine.Hourly.Get()
 	if !priced {
-		return nil, none, z.refuse(ctx, l, d.Wanted, fmt.Sprintf("machines of type %q in %s have no price, so that "+
-			"neither budgets nor limits could hold: run `curfew price update --from aws`", z.at.Resource.Type,
-			z.provider.Ref.Region))
+		return nil, none, z.refuse(ctx, l, d.Wanted, z.noPrice())
 	}
-	if d.Wanted < z.at.Desired && !chooses(z.at) {
-		if z.do.Members = drained(z.at, idle, z.at.Desired-d.Wanted); z.do.Members == nil {
-			return nil, none, z.refuse(ctx, l, d.Wanted, "no machine is drained: each may have requests in flight, "+
-				"and no load balancer would wait for them")
+	if d.Wanted < z.at.Desired {
+		why, err := z.chooseMembers(ctx, idle)
+		if err != nil || why != "" {
+			return nil, none, errors.Join(err, z.refuse(ctx, l, d.Wanted, why))
 		}
-		z.do.To = z.at.Desired - len(z.do.Members)
 	}
 	p := z.proposal(z.at, z.do, d.At)
 	if d.Wanted > z.at.Desired {
@@ -295,6 +298,38 @@ func (z *resize) propose(ctx context.Context, a Acting, l *action.Ladder, idle [
 	}
 	p.Hourly = inventory.Known(sum)
 	return &p, none, nil
+}
+
+// noPrice explains that machines of the fleet have no price.
+func (z *resize) noPrice() string {
+	if z.at.Resource.Type == "" {
+		return "the type of its machines is unknown, and so is their price, so that neither budgets nor limits could " +
+			"hold: let it start one type of machine"
+	}
+	return fmt.Sprintf("machines of type %q in %s have no price, so that neither budgets nor limits could hold: run "+
+		"`curfew price update --from aws`", z.at.Resource.Type, z.provider.Ref.Region)
+}
+
+// chooseMembers names the machines that end, without requests in flight, or says why there are none.
+func (z *resize) chooseMembers(ctx context.Context, idle []string) (why string, err error) {
+	switch {
+	case chooses(z.at):
+		return "", nil
+	case z.fleet.empties(z.at, z.do.To):
+		quiet, err := z.allDrained(ctx, drainLease)
+		if err == nil && !quiet {
+			why = "its requests in flight end first"
+		}
+		return why, err
+	}
+	if z.do.Members, err = z.drainFor(ctx, z.at.Desired-z.do.To, idle); err != nil {
+		return "", err
+	}
+	if len(z.do.Members) == 0 {
+		return "no machine is drained: each may have requests in flight, and no load balancer would wait for them", nil
+	}
+	z.do.To = z.at.Desired - len(z.do.Members)
+	return "", nil
 }
 
 // admit asks the provider and then the budgets whether the fleet may grow.
@@ -357,6 +392,12 @@ func (z *resize) verify(ctx context.Context, items []action.Item) (map[string]ac
 		if err != nil {
 			return nil, err
 		}
+		if at.Desired > it.Do.To && !chooses(at) {
+			if quiet, err := z.stillDrained(ctx, at, it.Do.To, it.Do.Members); err != nil || !quiet {
+				z.watcher.log.Info("machines are not drained", "fleet", z.fleet.status.ID, "error", err)
+				continue
+			}
+		}
 		now := z.clock().Wall
 		reading, _, _, idle := z.fleet.read(ctx, now)
 		reading.Actual, reading.Stuck = at.Desired, z.fleet.stuck(at, now)
@@ -365,7 +406,8 @@ func (z *resize) verify(ctx context.Context, items []action.Item) (map[string]ac
 		inForce := z.watcher.fleets[z.fleet.status.ID] == z.fleet
 		holds := inForce && fleet.Holds(z.fleet.within(at), z.fleet.state, reading, it.Do.To)
 		z.watcher.mu.Unlock()
-		if !holds || at.Desired == it.Do.To || at.Desired > it.Do.To && !areDrained(at, idle, it.Do) {
+		drained := z.fleet.empties(at, it.Do.To) || areDrained(at, idle, it.Do)
+		if !holds || at.Desired == it.Do.To || at.Desired > it.Do.To && !drained {
 			continue
 		}
 		p := z.proposal(at, it.Do, now)

@@ -58,6 +58,9 @@ type watched struct {
 	provider *Provider
 	seen     action.Fleet
 	idle     []string
+	// draining are the hosts that gateways keep new requests from, all where drainsAll is set; of act.
+	draining  []string
+	drainsAll bool
 	// carriedOut is the time of the newest decision that was carried out.
 	carriedOut time.Time
 }
@@ -117,7 +120,8 @@ func newWatched(req *runtime.Request, cfg config.Config, p *policy.Policy) (*wat
 		return nil, err
 	}
 	w.config.Bounds, w.config.Target = w.status.Bounds, p.Do.Target
-	if w.config.Zero {
+	metrics := func(d config.FleetDemand) bool { return d.Server != gatewayKind }
+	if w.config.Zero && slices.ContainsFunc(one.Demand, metrics) {
 		// Metrics of model servers end with the last of them: nothing would say that callers wait.
 		w.config.Bounds = fleet.Bounds{Min: 1, Max: w.config.Max}
 	}
@@ -143,6 +147,9 @@ func newWatched(req *runtime.Request, cfg config.Config, p *policy.Policy) (*wat
 	return w, w.config.Check()
 }
 
+// keepsOne reports whether a fleet that may go to zero cannot, for lack of a gateway that counts callers.
+func (one *watched) keepsOne() bool { return one.status.Bounds.Zero && !one.config.Zero }
+
 // Set puts fleets in force. Those that were there keep their memory.
 func (w *Watcher) Set(c Configured) {
 	w.mu.Lock()
@@ -150,14 +157,18 @@ func (w *Watcher) Set(c Configured) {
 	for id, one := range c {
 		switch old := w.fleets[id]; {
 		case old != nil:
-			one.state, one.provider, one.carriedOut = old.state, old.provider, old.carriedOut
-			one.seen, one.idle = old.seen, old.idle
+			one.state, one.carriedOut = old.state, old.carriedOut
+			one.seen, one.idle, one.provider = old.seen, old.idle, old.provider
+			if one.policy != nil && one.policy.Do.IsCustomFleet() {
+				one.provider = nil // it is in the configuration, which may have changed
+			}
+			one.draining, one.drainsAll = old.draining, old.drainsAll
 			status := old.status
 			status.Policy, status.Bounds = one.status.Policy, one.status.Bounds
 			one.status = status
 		case len(one.readers) == 0:
 			w.log.Warn("the demand for a fleet is unknown: fleets in curfew.yaml does not have it", "fleet", id)
-		case one.status.Bounds.Zero:
+		case one.keepsOne():
 			w.log.Warn("a fleet keeps one replica: its metrics end with the last one", "fleet", id)
 		}
 	}
@@ -166,10 +177,16 @@ func (w *Watcher) Set(c Configured) {
 
 // Run decides until the context ends, and calls looked after each look.
 func (w *Watcher) Run(ctx context.Context, now func() time.Time, looked func()) {
-	tick := time.NewTicker(fleet.DefaultInterval)
+	tick := time.NewTicker(asleepInterval)
 	defer tick.Stop()
+	var next time.Time
 	for {
-		w.Look(ctx, now())
+		if begun := time.Now(); begun.Before(next) {
+			w.lookAt(ctx, now(), (*watched).hurries)
+		} else {
+			next = begun.Add(fleet.DefaultInterval)
+			w.Look(ctx, now())
+		}
 		looked()
 		select {
 		case <-ctx.Done():
@@ -181,9 +198,22 @@ func (w *Watcher) Run(ctx context.Context, now func() time.Time, looked func()) 
 
 // Look reads every fleet and decides once.
 func (w *Watcher) Look(ctx context.Context, now time.Time) {
+	w.lookAt(ctx, now, func(*watched) bool { return true })
+}
+
+// lookAt reads those fleets that are due, and decides once.
+func (w *Watcher) lookAt(ctx context.Context, now time.Time, due func(*watched) bool) {
 	w.mu.Lock()
-	ids := slices.Sorted(maps.Keys(w.fleets))
+	var ids []string
+	for id, one := range w.fleets {
+		if due(one) {
+			ids = append(ids, id)
+		}
+	}
 	w.mu.Unlock()
+	if len(ids) == 0 {
+		return
+	}
 	var wg sync.WaitGroup
 	for _, id := range ids {
 		wg.Go(func() { w.look(ctx, id, now) })
@@ -261,16 +291,21 @@ func (one *watched) read(ctx context.Context, now time.Time) (r fleet.Reading, r
 	wg.Wait()
 	var samples []fleet.Sample
 	quietHosts := map[string]bool{} // to all sources that know the host
+	servers := map[string]bool{}    // of gateways, of which several may know one
 	for _, got := range readings {
 		samples = append(samples, got.Sample)
 		seen = seen && got.Replicas
 		r.Ready += got.Ready
 		replicas += got.Ready + got.Starting
+		for _, server := range got.Servers {
+			servers[server] = true
+		}
 		for host, quiet := range got.Idle {
 			others, known := quietHosts[host]
 			quietHosts[host] = quiet && (others || !known)
 		}
 	}
+	r.Ready, replicas = r.Ready+len(servers), replicas+len(servers)
 	r.Demand = fleet.Sum(now, samples)
 	for host, quiet := range quietHosts {
 		if quiet && host != "" {

@@ -25,6 +25,7 @@ type gatewayReader struct {
 	name, pool string
 	step       time.Duration
 	ask        func(ctx context.Context) (*stats.Stats, error)
+	drain      func(ctx context.Context, in stats.DrainRequest) (*stats.Drained, error)
 }
 
 // newGatewayReader returns the reader of a source; a gateway in serve.gateways is asked with its key.
@@ -41,7 +42,27 @@ func newGatewayReader(req *runtime.Request, cfg config.Config, d config.FleetDem
 		r.step = fleet.DefaultInterval
 	}
 	r.ask = func(ctx context.Context) (*stats.Stats, error) { return spend.AskGateway(ctx, req.Fresh(), g) }
+	r.drain = func(ctx context.Context, in stats.DrainRequest) (*stats.Drained, error) {
+		return spend.DrainGateway(ctx, req.Fresh(), g, in)
+	}
 	return r
+}
+
+// Drain implements drainer.
+func (g *gatewayReader) Drain(ctx context.Context, hosts []string, lasts time.Duration) (open int, err error) {
+	in := stats.DrainRequest{Pool: g.pool, Hosts: hosts, Seconds: int(lasts / time.Second)}
+	out, err := g.drain(ctx, in)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", g.name, err)
+	}
+	open = out.Waiting
+	for _, u := range out.Upstreams {
+		open += u.Running
+		if !quiet(u) {
+			open++ // it says so itself
+		}
+	}
+	return open, nil
 }
 
 // Read implements reader. A gateway counts the requests that wait in it as well, so that it knows of
@@ -78,14 +99,17 @@ func (g *gatewayReader) Read(ctx context.Context, now time.Time) serving.Reading
 	}
 	out.Idle = map[string]bool{}
 	for _, u := range pool.Upstreams {
-		host := u.URL
+		hosts := []string{u.URL}
 		if parsed, err := url.Parse(u.URL); err == nil && parsed.Hostname() != "" {
-			host = parsed.Hostname()
+			hosts = []string{parsed.Hostname(), parsed.Host}
 		}
-		others, known := out.Idle[host]
-		out.Idle[host] = quiet(u) && (others || !known)
+		slices.Sort(hosts)
+		for _, host := range slices.Compact(hosts) {
+			others, known := out.Idle[host]
+			out.Idle[host] = quiet(u) && (others || !known)
+		}
 		if u.Healthy && !u.Draining {
-			out.Ready++
+			out.Servers = append(out.Servers, u.URL)
 		}
 	}
 	return out

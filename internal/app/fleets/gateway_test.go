@@ -38,11 +38,13 @@ func TestReadsGateway(t *testing.T) {
 	r := &gatewayReader{name: "gateway", pool: "embed", step: 15 * time.Second,
 		ask: func(context.Context) (*stats.Stats, error) { return doc, nil }}
 	got := r.Read(t.Context(), start)
-	if got.Sample.InFlight.Or(-1) != 12 || got.Sample.Rate.Or(-1) != 3.5 || got.Ready != 4 || !got.Replicas {
+	if got.Sample.InFlight.Or(-1) != 12 || got.Sample.Rate.Or(-1) != 3.5 || len(got.Servers) != 4 || !got.Replicas {
 		t.Errorf("got %+v", got)
 	}
 	want := map[string]bool{
 		"10.0.0.1": false, "10.0.0.2": true, "10.0.0.3": false, "10.0.0.4": false, "10.0.0.5": true,
+		"10.0.0.1:8000": false, "10.0.0.2:8000": true, "10.0.0.3:8000": false, "10.0.0.4:8000": true,
+		"10.0.0.4:8001": false, "10.0.0.5:8000": true,
 	}
 	if !maps.Equal(got.Idle, want) {
 		t.Errorf("idle hosts %v, want %v", got.Idle, want)
@@ -58,6 +60,20 @@ func TestReadsGateway(t *testing.T) {
 	r.ask = func(context.Context) (*stats.Stats, error) { return nil, errors.New("connection refused") }
 	if d := fleet.Sum(start, []fleet.Sample{r.Read(t.Context(), start).Sample}); d.Known {
 		t.Errorf("a silent gateway: %+v", d)
+	}
+}
+
+// TestCountsServersOfTwoGatewaysOnce holds that a server behind several gateways is one replica, whose
+// requests add up.
+func TestCountsServersOfTwoGatewaysOnce(t *testing.T) {
+	ask := func(context.Context) (*stats.Stats, error) { return told(), nil }
+	one := &watched{readers: []reader{
+		&gatewayReader{name: "a", pool: "embed", step: 15 * time.Second, ask: ask},
+		&gatewayReader{name: "b", pool: "embed", step: 15 * time.Second, ask: ask},
+	}}
+	r, replicas, seen, _ := one.read(t.Context(), start)
+	if r.Ready != 4 || replicas != 4 || !seen || r.Demand.InFlight.Or(-1) != 24 {
+		t.Errorf("%+v, %d replicas, seen %t", r, replicas, seen)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/curfew-dev/curfew/internal/app/fleets/keda"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 )
 
 // The external scaler of KEDA (https://keda.sh/docs/latest/concepts/external-scalers/).
@@ -241,4 +243,28 @@ func (w *Watcher) ScalerServer(ctx context.Context) *http.Server {
 	}
 	s.Protocols.SetUnencryptedHTTP2(true)
 	return s
+}
+
+// ListenScaler serves the external scaler for KEDA until the returned function is called.
+func (w *Watcher) ListenScaler(ctx context.Context, address string) (end func(), err error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, runtime.Invalid("--scaler-listen %s: %w", address, err)
+	}
+	streams, stop := context.WithCancel(ctx)
+	s := w.ScalerServer(streams)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			w.log.Error("the external scaler is no longer served", "error", err)
+		}
+	}()
+	w.log.Info("listening for KEDA", "address", l.Addr().String())
+	return func() {
+		stop()
+		_ = s.Close() // streams have ended, and other calls are short
+		<-done
+	}, nil
 }

@@ -75,8 +75,7 @@ func newMetrics(s *Scheduler) *Metrics {
 			Namespace: "curfew", Name: "config_valid",
 			Help: "1 while the newest configuration is in force, 0 while an earlier one is kept.",
 		}),
-		replicas: gauge("fleet_replicas", "Replicas of a serving fleet: wanted by its demand, actual as they were seen, "+
-			"min and max of its policy; absent where unknown.", "fleet", "kind"),
+		replicas:  gauge("fleet_replicas", FleetReplicasHelp, "fleet", "kind"),
 		resources: gauge("resources", "Resources in the newest pass.", "source"),
 		verdicts:  gauge("verdicts", "Machines by duty, in the newest pass.", "source", "state"),
 		running:   gauge("running_dollars_per_hour", "Hourly cost of the machines, in the newest pass.", "source"),
@@ -235,6 +234,10 @@ func (m *Metrics) Told(accepted bool) {
 	}
 	m.told.WithLabelValues(result).Inc()
 }
+
+// FleetReplicasHelp explains the metric fleet_replicas.
+const FleetReplicasHelp = "Replicas of a serving fleet: wanted by its demand, actual as they were seen, " +
+	"min and max of its policy; absent where unknown."
 
 // FleetReplicas is a size of a serving fleet; Kind is wanted, actual, min or max.
 type FleetReplicas struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,8 +16,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/scheduler"
 	"github.com/curfew-dev/curfew/internal/app/sessions"
 	"github.com/curfew-dev/curfew/internal/app/spend"
+	"github.com/curfew-dev/curfew/internal/cloud/custom"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/httpclient"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -30,6 +33,8 @@ const (
 	fleetsSource = "fleets"
 	// resizeEvery is the longest time from a decision until it is carried out.
 	resizeEvery = 5 * time.Second
+	// wakeEvery is that time while a fleet has no replica.
+	wakeEvery = time.Second
 	// findAgain is the time after which a fleet that was not found is looked for again.
 	findAgain = 5 * time.Minute
 	// growthHold is how long budgets reserve machines that a fleet grows by; by then they are charged.
@@ -39,8 +44,13 @@ const (
 // resized returns the source that carries out what the policies of fleets decide.
 func (v *server) resized(cfg config.Config, made string) scheduler.Source {
 	return scheduler.Source{
-		Name: fleetsSource, Every: func() time.Duration { return resizeEvery }, Deadline: cfg.Serve.Deadline,
-		Made: made,
+		Name: fleetsSource, Deadline: cfg.Serve.Deadline, Made: made,
+		Every: func() time.Duration {
+			if v.fleets.Hurries() {
+				return wakeEvery
+			}
+			return resizeEvery
+		},
 		Open: func(_ context.Context, lease store.Lease) (scheduler.Rounds, error) {
 			return &fleetRounds{v: v, cfg: cfg, lease: lease}, nil
 		},
@@ -105,6 +115,9 @@ type missedFleet struct {
 
 // find returns where the fleet of an action is, in the one account and region that has it.
 func (f *fleetFinder) find(ctx context.Context, d *policy.Do) (*fleets.Provider, error) {
+	if d.IsCustomFleet() {
+		return f.v.findFleet(ctx, d) // in the configuration, which may have changed
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.v.req.Now()
@@ -126,6 +139,9 @@ func (v *server) findFleet(ctx context.Context, d *policy.Do) (*fleets.Provider,
 	cfg, err := req.Config()
 	if err != nil {
 		return nil, err
+	}
+	if d.IsCustomFleet() {
+		return v.customFleet(cfg, d)
 	}
 	book, err := req.PriceBook(cfg)
 	if err != nil {
@@ -159,6 +175,35 @@ func (v *server) findFleet(ctx context.Context, d *policy.Do) (*fleets.Provider,
 		return nil, fmt.Errorf("no account that curfew reads has fleet %s: %w", d.Fleet, inventory.ErrNotFound)
 	}
 	return found, nil
+}
+
+// customFleet returns the fleet whose size a command or webhook of the configuration sets.
+func (v *server) customFleet(cfg config.Config, d *policy.Do) (*fleets.Provider, error) {
+	i := slices.IndexFunc(cfg.Fleets, func(f config.Fleet) bool { return f.ID == d.Fleet })
+	if i < 0 {
+		return nil, fmt.Errorf("fleets in curfew.yaml has no %s: %w", d.Fleet, inventory.ErrNotFound)
+	}
+	scale := cfg.Fleets[i].Scale
+	hourly, err := scale.Hourly()
+	if err != nil {
+		return nil, err
+	}
+	_, name := d.FleetResource()
+	o := custom.Options{
+		Name: name, Command: scale.Command, URL: scale.URL, Drains: scale.Drains, Timeout: scale.Timeout,
+		Tags: scale.Tags, Mapping: cfg.Tags,
+		Client: httpclient.New(httpclient.Options{Attempts: 1, AttemptTimeout: scale.Timeout}),
+	}
+	o.Output, _ = v.req.Log.(*os.File)
+	if scale.KeyEnv != "" {
+		if o.Key, _ = v.req.Lookup(scale.KeyEnv); o.Key == "" {
+			return nil, fmt.Errorf("the environment has no %s, which key_env of fleet %s names", scale.KeyEnv, d.Fleet)
+		}
+	}
+	f := custom.New(o)
+	return &fleets.Provider{Ref: f.Ref(), Cloud: f, Machine: func(string, string) fleets.Machine {
+		return fleets.Machine{Hourly: inventory.Known(hourly)}
+	}}, nil
 }
 
 // machinePrices returns what a machine of a type costs on demand, and its size.

@@ -166,7 +166,7 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 	}
 	defer end()
 	if o.ScalerListen != "" {
-		ending, err := v.listenScaler(ctx, o.ScalerListen)
+		ending, err := v.fleets.ListenScaler(ctx, o.ScalerListen)
 		if err != nil {
 			return err
 		}

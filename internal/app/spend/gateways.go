@@ -1,6 +1,7 @@
 package spend
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -49,6 +50,38 @@ func Gateways(ctx context.Context, req *runtime.Request) (view.Gateways, error) 
 
 // AskGateway reads the statistics of a gateway.
 func AskGateway(ctx context.Context, req *runtime.Request, g config.ServedGateway) (*stats.Stats, error) {
+	body, err := callGateway(ctx, req, g, http.MethodGet, "/curfew/stats", nil)
+	if err != nil {
+		return nil, err
+	}
+	doc := &stats.Stats{}
+	if err := json.Unmarshal(body, doc); err != nil || doc.Schema != stats.Schema {
+		return nil, errors.New("the answer is not " + stats.Schema)
+	}
+	return doc, nil
+}
+
+// DrainGateway keeps new requests from servers of a gateway, or gives them requests again.
+func DrainGateway(ctx context.Context, req *runtime.Request, g config.ServedGateway,
+	in stats.DrainRequest) (*stats.Drained, error) {
+	content, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	body, err := callGateway(ctx, req, g, http.MethodPost, "/curfew/drain", content)
+	if err != nil {
+		return nil, err
+	}
+	doc := &stats.Drained{}
+	if err := json.Unmarshal(body, doc); err != nil || doc.Schema != stats.DrainedSchema {
+		return nil, errors.New("the answer is not " + stats.DrainedSchema)
+	}
+	return doc, nil
+}
+
+// callGateway asks a gateway and returns the body of its answer.
+func callGateway(ctx context.Context, req *runtime.Request, g config.ServedGateway, method, path string,
+	content []byte) ([]byte, error) {
 	o := httpclient.Options{Attempts: 1, AttemptTimeout: gatewayTimeout}
 	if g.CAFile != "" {
 		pem, err := os.ReadFile(req.Path(g.CAFile))
@@ -60,8 +93,7 @@ func AskGateway(ctx context.Context, req *runtime.Request, g config.ServedGatewa
 			return nil, fmt.Errorf("read ca_file %s: it holds no certificate in PEM", g.CAFile)
 		}
 	}
-	call, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		strings.TrimRight(g.URL, "/")+"/curfew/stats", http.NoBody)
+	call, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(g.URL, "/")+path, bytes.NewReader(content))
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +118,5 @@ func AskGateway(ctx context.Context, req *runtime.Request, g config.ServedGatewa
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("the gateway answered %s: %.200s", resp.Status, body)
 	}
-	doc := &stats.Stats{}
-	if err := json.Unmarshal(body, doc); err != nil || doc.Schema != stats.Schema {
-		return nil, errors.New("the answer is not " + stats.Schema)
-	}
-	return doc, nil
+	return body, nil
 }

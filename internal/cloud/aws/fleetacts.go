@@ -66,6 +66,11 @@ func (s *site) groupFleet(ctx context.Context, ref inventory.Ref) (action.Fleet,
 			Serving: i.LifecycleState == types.LifecycleStateInService && awssdk.ToString(i.HealthStatus) == "Healthy",
 		})
 	}
+	if r.Type == "" { // no machine shows it
+		if r.Type, err = s.launchType(ctx, g); err != nil {
+			return action.Fleet{}, err
+		}
+	}
 	return out, s.replicaHosts(ctx, d.Instances, out.Replicas)
 }
 

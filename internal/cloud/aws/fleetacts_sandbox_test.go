@@ -9,6 +9,9 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
@@ -54,6 +57,57 @@ func mustFleet(t *testing.T, a *aws.Actions, ref inventory.Ref) action.Fleet {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// TestTypeOfAnEmptyFleet reads the type of machines that a group without one would start.
+func TestTypeOfAnEmptyFleet(t *testing.T) {
+	a := actingCloud(t).Actions()
+	m := &maker{TB: t}
+	config := scratch.Config(elsewhere)
+	api := autoscaling.NewFromConfig(config)
+	name := m.name()
+	template, err := ec2.NewFromConfig(config).CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{
+		LaunchTemplateName: &name,
+		LaunchTemplateData: &ec2types.RequestLaunchTemplateData{
+			InstanceType: "g5.xlarge", ImageId: awssdk.String("ami-0000000000000base"),
+		},
+	})
+	m.must(err)
+	spec := &astypes.LaunchTemplateSpecification{LaunchTemplateId: template.LaunchTemplate.LaunchTemplateId}
+	launch := func(types ...string) *astypes.MixedInstancesPolicy {
+		p := &astypes.MixedInstancesPolicy{
+			LaunchTemplate: &astypes.LaunchTemplate{LaunchTemplateSpecification: spec},
+		}
+		for _, one := range types {
+			p.LaunchTemplate.Overrides = append(p.LaunchTemplate.Overrides, astypes.LaunchTemplateOverrides{
+				InstanceType: awssdk.String(one),
+			})
+		}
+		return p
+	}
+	configured := m.group(1)
+	_, err = api.UpdateAutoScalingGroup(t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: &configured.ID, MinSize: awssdk.Int32(0), DesiredCapacity: awssdk.Int32(0),
+	})
+	m.must(err)
+	if f := mustFleet(t, a, configured); f.Desired != 0 || f.Resource.Type != "c5.xlarge" {
+		t.Errorf("by its launch configuration: %d of %q", f.Desired, f.Resource.Type)
+	}
+	for want, in := range map[string]*autoscaling.CreateAutoScalingGroupInput{
+		"g5.xlarge": {LaunchTemplate: spec},
+		"g6.xlarge": {MixedInstancesPolicy: launch("g6.xlarge", "g6.xlarge")},
+		"":          {MixedInstancesPolicy: launch("g6.xlarge", "g5.xlarge")},
+	} {
+		group := m.name()
+		in.AutoScalingGroupName, in.MinSize, in.MaxSize = &group, awssdk.Int32(0), awssdk.Int32(3)
+		in.DesiredCapacity, in.AvailabilityZones = awssdk.Int32(0), []string{elsewhere + "a"}
+		_, err := api.CreateAutoScalingGroup(t.Context(), in)
+		m.must(err)
+		ref := m.ref(inventory.KindAutoScalingGroup, &group)
+		if f := mustFleet(t, a, ref); f.Resource.Type != want || f.Desired != 0 {
+			t.Errorf("got %d of %q, want %q", f.Desired, f.Resource.Type, want)
+		}
+	}
 }
 
 func TestFleetGrowsAndShrinks(t *testing.T) {

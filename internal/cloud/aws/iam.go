@@ -88,7 +88,14 @@ type Grants struct {
 // deciding are the tags by which IAM decides which resources may be ended, or who may connect. The
 // acting role can write none of them, nor those of [Grants.Governed], on existing resources.
 var deciding = []string{
-	inventory.TagInstallation, inventory.TagLifetime, inventory.TagManaged, TagPerson, inventory.TagSession,
+	inventory.TagInstallation, inventory.TagLifetime, inventory.TagManaged, TagPerson, inventory.TagScale,
+	inventory.TagSession,
+}
+
+// resizes are the actions that set the size of a serving fleet.
+var resizes = []string{
+	"autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup",
+	"sagemaker:UpdateEndpointWeightsAndCapacities",
 }
 
 // keys are the deciding tags, with those that g adds.
@@ -107,7 +114,8 @@ func (g Grants) keys() []string {
 // ActionPolicyJSON returns the IAM policy that acting needs, with the reading of
 // [PolicyJSON], as indented JSON with a newline at its end. What ends work, takes resources away
 // or takes an action back is allowed where curfew:managed=true is on a resource, and where all tags
-// of an element of g.Governed are; ending is denied where curfew:lifetime=persistent is. Writing
+// of an element of g.Governed are; ending is denied where curfew:lifetime=persistent is. The size of a
+// fleet may be set where curfew:scale=true is, by which its owner consents whatever its lifetime. Writing
 // those tags is denied, except on a snapshot that the same call makes: otherwise one would only
 // have to write them first. EC2 takes DeleteTags without keys as all tags (API reference,
 // DeleteTags), so that a call without keys is not allowed.
@@ -127,6 +135,7 @@ func ActionPolicyJSON(g Grants) []byte {
 	describes := of(func(m Mutation) bool { return m.Harm == Describes && m.Tagged })
 	governed := of(func(m Mutation) bool { return m.Harm >= Restores && m.Tagged })
 	ends := of(func(m Mutation) bool { return m.Harm >= Halts && m.Tagged })
+	others := slices.DeleteFunc(slices.Clone(ends), func(a string) bool { return slices.Contains(resizes, a) })
 	statements := append(scanStatements(g.Partition),
 		statement{
 			Sid: "CurfewReadToAct", Effect: "Allow", Action: reads(func(o Operation) bool {
@@ -158,9 +167,18 @@ func ActionPolicyJSON(g Grants) []byte {
 		})
 	}
 	return policyJSON(append(statements,
-		statement{Sid: "CurfewNeverPersistent", Effect: "Deny", Action: ends, Resource: "*",
+		statement{
+			Sid: "CurfewScale", Effect: "Allow", Action: resizes, Resource: "*",
+			Condition: carries(map[string]string{inventory.TagScale: "true"}),
+		},
+		statement{Sid: "CurfewNeverPersistent", Effect: "Deny", Action: others, Resource: "*",
 			Condition: map[string]map[string]any{
 				ignoringCase: {tagIs + inventory.TagLifetime: string(inventory.Persistent)},
+			}},
+		statement{Sid: "CurfewNeverScalePersistent", Effect: "Deny", Action: resizes, Resource: "*",
+			Condition: map[string]map[string]any{
+				ignoringCase:                {tagIs + inventory.TagLifetime: string(inventory.Persistent)},
+				"StringNotEqualsIgnoreCase": {tagIs + inventory.TagScale: "true"},
 			}},
 		statement{
 			Sid: "CurfewNeverRetag", Effect: "Deny", Action: describes, Resource: "*",

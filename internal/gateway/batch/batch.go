@@ -37,6 +37,14 @@ type Item struct {
 	done    chan Result
 }
 
+// Again returns an item that asks for the same once more.
+func (it *Item) Again() *Item {
+	return &Item{
+		Model: it.Model, Key: it.Key, Rows: it.Rows, Bytes: it.Bytes, Priority: it.Priority, Deadline: it.Deadline,
+		Payload: it.Payload,
+	}
+}
+
 // Waited returns how long the item was in the queue until a time.
 func (it *Item) Waited(until time.Time) time.Duration { return until.Sub(it.arrived) }
 
@@ -120,7 +128,8 @@ type server struct {
 	name     string
 	slots    int
 	healthy  bool
-	draining bool
+	draining bool // it was left out, and goes once it has no batch
+	paused   bool
 	running  map[*running]struct{}
 	fits     map[string]*fit.Estimator // by model
 }
@@ -162,8 +171,9 @@ type running struct {
 
 // ServerStatus is one server as it is now.
 type ServerStatus struct {
-	Name              string
-	Slots, Running    int
+	Name           string
+	Slots, Running int
+	// Draining is set for a server that takes no new batches: it was left out, or is paused.
 	Healthy, Draining bool
 }
 

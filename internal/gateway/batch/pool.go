@@ -81,9 +81,22 @@ func (p *Pool) SetHealthy(name string, healthy bool) {
 	p.dispatch()
 }
 
-func (p *Pool) anyHealthy() bool {
-	return slices.ContainsFunc(p.servers, func(s *server) bool { return s.healthy && !s.draining })
+// SetPaused sets whether a server takes no new batches; it finishes those that it has.
+func (p *Pool) SetPaused(name string, paused bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.servers {
+		if s.name == name {
+			s.paused = paused
+		}
+	}
+	p.dispatch()
 }
+
+// isUsable reports whether a server takes new batches.
+func (s *server) isUsable() bool { return s.healthy && !s.draining && !s.paused }
+
+func (p *Pool) anyUsable() bool { return slices.ContainsFunc(p.servers, (*server).isUsable) }
 
 // failQueued answers all queued items with an error.
 func (p *Pool) failQueued(err error) {
@@ -124,7 +137,7 @@ func (p *Pool) admit(it *Item) error {
 	switch {
 	case p.closed:
 		return ErrClosed
-	case !p.anyHealthy():
+	case !p.anyUsable():
 		return ErrNoServer
 	case it.Rows > p.o.MaxRows:
 		return ErrTooManyRows
@@ -163,7 +176,7 @@ func (p *Pool) leave(it *Item) {
 
 // dispatch gives batches to free slots. The caller holds the lock.
 func (p *Pool) dispatch() {
-	if !p.anyHealthy() {
+	if !p.anyUsable() {
 		p.failQueued(ErrNoServer)
 	}
 	for {
@@ -200,7 +213,7 @@ func (p *Pool) wakeAfter(d time.Duration) {
 func (p *Pool) freeServer() *server {
 	var best *server
 	for _, s := range p.servers {
-		if s.healthy && !s.draining && len(s.running) < s.slots &&
+		if s.isUsable() && len(s.running) < s.slots &&
 			(best == nil || len(s.running) < len(best.running)) {
 			best = s
 		}
@@ -301,7 +314,7 @@ func (r *running) answer(o Options, answer any, err error) {
 // requeue puts the items of a batch back where they were, for those whose callers still wait. It
 // reports whether a server is left for them. The caller holds the lock.
 func (p *Pool) requeue(r *running, alone bool) bool {
-	if !p.anyHealthy() {
+	if !p.anyUsable() {
 		return false
 	}
 	for _, it := range r.items {

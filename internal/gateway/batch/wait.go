@@ -198,7 +198,7 @@ func (p *Pool) Servers() []ServerStatus {
 	defer p.mu.Unlock()
 	out := make([]ServerStatus, len(p.servers))
 	for i, s := range p.servers {
-		out[i] = ServerStatus{s.name, s.slots, len(s.running), s.healthy, s.draining}
+		out[i] = ServerStatus{s.name, s.slots, len(s.running), s.healthy, s.draining || s.paused}
 	}
 	return out
 }

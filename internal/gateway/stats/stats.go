@@ -12,6 +12,7 @@ const (
 	Schema        = "curfew.gateway/v1"
 	ProfileSchema = "curfew.gateway-profile/v1"
 	KeySchema     = "curfew.gateway-key/v1"
+	DrainedSchema = "curfew.gateway-drained/v1"
 )
 
 // Stats is what a gateway did since it started.
@@ -61,6 +62,53 @@ type Pool struct {
 	IdleUSD      money.Dollars `json:"idle_usd"`
 	// USDReason is why dollars are null; empty where they are known.
 	USDReason string `json:"usd_reason"`
+	// Sleep is the sleep of the pool; null for one that never sleeps.
+	Sleep *Sleep `json:"sleep"`
+}
+
+// The states of a pool that sleeps.
+const (
+	Awake    = "awake"
+	Draining = "draining"
+	Asleep   = "asleep"
+	Waking   = "waking"
+)
+
+// Sleep is the sleep of a pool.
+type Sleep struct {
+	// State is awake while a server takes requests, draining while those that answer take no new ones,
+	// waking while requests wait for one, and asleep.
+	State string `json:"state"`
+	// HeldRequests and HeldBytes wait for a server to wake.
+	HeldRequests int   `json:"held_requests"`
+	HeldBytes    int64 `json:"held_bytes"`
+	// Wakes counts the sleeps that ended or end by a request.
+	Wakes int64 `json:"wakes"`
+	// ColdStartP50 and ColdStartP95 are seconds from the first held request until a server answered, over
+	// ColdStarts measured ones; null without one.
+	ColdStartP50 *float64 `json:"cold_start_p50_seconds"`
+	ColdStartP95 *float64 `json:"cold_start_p95_seconds"`
+	ColdStarts   int      `json:"cold_starts"`
+}
+
+// DrainRequest asks that servers get no new requests.
+type DrainRequest struct {
+	Pool string `json:"pool"`
+	// Hosts are names or addresses of servers, with or without their port; none is the whole pool.
+	Hosts []string `json:"hosts"`
+	// Seconds is the duration of the drain; 0 ends it.
+	Seconds int `json:"seconds"`
+}
+
+// Drained holds the open requests of servers that get no new ones.
+type Drained struct {
+	Schema string `json:"schema"`
+	Pool   string `json:"pool"`
+	// Upstreams are the servers of the hosts, and Running their requests together.
+	Upstreams []Upstream `json:"upstreams"`
+	Running   int        `json:"running_requests"`
+	// Waiting requests of the pool have no server.
+	Waiting int `json:"waiting_requests"`
 }
 
 // Upstream is one model server.

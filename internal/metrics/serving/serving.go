@@ -127,6 +127,8 @@ type Reading struct {
 	Sample fleet.Sample
 	// Ready replicas export metrics. Starting ones are targets that never answered.
 	Ready, Starting int
+	// Servers are the addresses of further ready replicas, which other sources may know too.
+	Servers []string
 	// Replicas is false where their number is unknown.
 	Replicas bool
 	// Idle has the known hosts; true is for those whose replicas have no request in service or waiting.

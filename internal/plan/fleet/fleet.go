@@ -222,6 +222,9 @@ func (s State) decideUnknown(c Config, r Reading, d Decision) (State, Decision) 
 
 func (s State) decideKnown(c Config, r Reading, d Decision) (State, Decision) {
 	d.Why = fmt.Sprintf("%.2f replicas of work at a target of %.0f%%", d.Load, 100*c.Target)
+	if r.Actual == 0 && d.Need > c.Min {
+		d.Why = "requests ask for a fleet without a replica; " + d.Why
+	}
 	if d.Need >= r.Actual {
 		s.Low = 0
 		switch {
