@@ -136,7 +136,8 @@ func (s *service) begin(out *lines, tokenFile string, ended <-chan struct{}) err
 		"/", "/machines", "/machines?duty=idle&group=team&sort=name", "/mine", "/mine?of=dmitri", "/findings",
 		"/findings/" + f.ID, fmt.Sprintf("/machines/%s/%s/%s/%s/%s", f.Resource.Cloud, f.Resource.Account,
 			f.Resource.Region, f.Resource.Kind, f.Resource.ID), "/plan", "/costs", "/costs?by=service&since=7d",
-		"/jobs", "/budgets", "/approvals", "/policies", "/gateways", "/alerts", "/audit", "/settings",
+		"/jobs", "/jobs?ended=yes", "/jobs/llm-sft", "/jobs/reward-model", "/jobs/reward-model/log",
+		"/budgets", "/approvals", "/policies", "/gateways", "/alerts", "/audit", "/settings",
 		"/why", "/why/now.running", "/why/" + f.ID,
 	}
 	return nil

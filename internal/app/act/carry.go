@@ -65,7 +65,8 @@ func (c *Carrier) Carry(ctx context.Context, account string, now time.Time) erro
 			Scratch: it.Do.ScratchDisks, Save: it.Do.SaveDisks, Grace: it.Grace,
 		}, func(view.Fixes) error { return nil })
 		if err != nil && ctx.Err() == nil {
-			c.Log.WarnContext(ctx, "a fix was not carried on", "finding", id, "resource", it.Ref.String(), "error", err)
+			c.Log.WarnContext(ctx, "a fix was not carried on", "finding", id, "resource", it.Ref.String(),
+				"error", err)
 		}
 	}
 	return ctx.Err()

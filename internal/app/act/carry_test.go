@@ -206,7 +206,8 @@ func TestFixWithdrawnByAKeepIsNotCarriedOn(t *testing.T) {
 	f := newFixWorld(t)
 	it := f.fix("gpu-instance-idle")
 	if err := f.world.Store.Actions().PutKeep(t.Context(), action.Keep{
-		Ref: it.Ref, Until: f.world.Clock.Now().Add(24 * time.Hour), Reason: "demo", By: "ana", At: f.world.Clock.Now(),
+		Ref: it.Ref, Until: f.world.Clock.Now().Add(24 * time.Hour), Reason: "demo", By: "ana",
+		At: f.world.Clock.Now(),
 	}); err != nil {
 		t.Fatal(err)
 	}

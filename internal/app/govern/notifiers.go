@@ -95,6 +95,7 @@ func recordTest(ctx context.Context, req *runtime.Request, who string, to notify
 		outcome = "not delivered: " + action.Redact(sent.Error())
 	}
 	return s.Actions().Record(ctx, action.Entry{
-		At: now().UTC(), Actor: who, What: action.EventTestMessage, Resource: "notifier/" + to.String(), Outcome: outcome,
+		At: now().UTC(), Actor: who, What: action.EventTestMessage, Resource: "notifier/" + to.String(),
+		Outcome: outcome,
 	})
 }

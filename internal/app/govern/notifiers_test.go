@@ -13,9 +13,12 @@ import (
 
 func TestTestMessagesAreInTheAuditLog(t *testing.T) {
 	answer := http.StatusOK
-	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(answer) }))
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(answer)
+	}))
 	defer hook.Close()
-	req := apptest.Request(t, "notify: {webhook: {url: "+hook.URL+"/hook, secret_env: HOOK}, names: {oncall: [webhook]}}\n")
+	req := apptest.Request(t,
+		"notify: {webhook: {url: "+hook.URL+"/hook, secret_env: HOOK}, names: {oncall: [webhook]}}\n")
 	env := req.Lookup
 	req.Process.Lookup = func(name string) (string, bool) {
 		if name == "HOOK" {
