@@ -15,7 +15,9 @@ func TestPlacementScoresAreShownByZone(t *testing.T) {
 		value, note string
 	}{
 		{
-			[]spot.Placement{{ZoneID: "use1-az1", Score: 3}, {ZoneID: "use1-az4", Score: 8}, {ZoneID: "use1-az2", Score: 8}},
+			[]spot.Placement{
+				{ZoneID: "use1-az1", Score: 3}, {ZoneID: "use1-az4", Score: 8}, {ZoneID: "use1-az2", Score: 8},
+			},
 			"8 of 10", "use1-az2 8, use1-az4 8, use1-az1 3: 2 machines of g5.xlarge in us-east-1 at " +
 				"2026-11-28 09:00 UTC; AWS rates a request for one type low",
 		},

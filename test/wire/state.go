@@ -15,7 +15,7 @@ type State struct {
 	spots    []SpotPrice
 	// scores are spot placement scores by machine type.
 	scores map[string][]PlacementScore
-	costs    map[string][]ServiceCost
+	costs  map[string][]ServiceCost
 	// lifecycles are the documents of buckets, by account and bucket.
 	lifecycles map[string]lifecycle
 	// analytics are the configurations of Storage Class Analysis, by account and bucket

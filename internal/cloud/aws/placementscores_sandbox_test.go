@@ -14,7 +14,8 @@ import (
 // names the call.
 func TestReadsPlacementScores(t *testing.T) {
 	environOf(t, scratch)
-	scratch.Wire.State.SetPlacementScores("g5.xlarge", wire.PlacementScore{Region: "us-east-1", ZoneID: "use1-az1", Score: 3},
+	scratch.Wire.State.SetPlacementScores("g5.xlarge",
+		wire.PlacementScore{Region: "us-east-1", ZoneID: "use1-az1", Score: 3},
 		wire.PlacementScore{Region: "us-east-1", ZoneID: "use1-az2", Score: 8},
 		wire.PlacementScore{Region: "us-west-2", ZoneID: "usw2-az1", Score: 9})
 	c, err := aws.New(t.Context(), aws.Options{Regions: []string{"us-east-1"}, RequestsPerSecond: 10_000, Size: size})
