@@ -81,7 +81,8 @@ func TestJudgesFinishedFiles(t *testing.T) {
 			[]string{"w 5.9"}, Evidence{Declared: []Declaration{saved("w", 5)}}, map[string]Finished{"w": Declared},
 		},
 		"declared to the millisecond": {
-			[]string{"w 5.005"}, Evidence{Declared: []Declaration{precise("w", 5)}}, map[string]Finished{"w": Declared},
+			[]string{"w 5.005"}, Evidence{Declared: []Declaration{precise("w", 5)}},
+			map[string]Finished{"w": Declared},
 		},
 		"written to within the second of its declaration to the millisecond": {
 			[]string{"w 5.1"}, Evidence{Declared: []Declaration{precise("w", 5)}}, map[string]Finished{"w": ""},

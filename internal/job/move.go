@@ -112,7 +112,7 @@ func (d *decider) move(a *Attempt, s *session.Session) bool {
 	return true
 }
 
-// reserve returns the dollars that a move may need: those of the dearest place while an attempt waits for
+// reserve returns the dollars that a move may need: those of the most expensive place while an attempt waits for
 // the end of the one before it. It returns 0 where little more than that is left.
 func (d *decider) reserve() money.Amount {
 	j := d.job()

@@ -85,7 +85,8 @@ type machine struct {
 func newWorld(t testing.TB, seed uint64) *world {
 	rate := 2 * money.USDPerUnit
 	return &world{
-		t: t, specs: &spec.Cache{}, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC),
+		t: t, specs: &spec.Cache{}, rng: rand.New(rand.NewPCG(seed, 7)),
+		now:  time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC),
 		jobs: map[string]Job{}, sessions: map[string]session.Session{}, events: map[string][]session.LoggedEvent{},
 		machines: map[string]*machine{}, orders: map[string]session.Order{}, tokens: map[string][]string{},
 		store: savedWork{writers: map[int64]map[string]bool{}},

@@ -62,11 +62,11 @@ type ProfileGPU struct {
 type ProfileWaits struct {
 	// Share is their share of all samples, 0 to 1.
 	Share float64 `json:"share"`
-	// Causes are what the command did in them, the most frequent first; their shares are of these samples.
+	// Causes are the most frequent first; their shares are of these samples.
 	Causes []ProfileWait `json:"causes"`
 }
 
-// ProfileWait is what a command did while GPUs waited.
+// ProfileWait is one cause of waiting.
 type ProfileWait struct {
 	// Cause is cpus, cpu-core, storage or unknown.
 	Cause string  `json:"cause"`

@@ -206,7 +206,7 @@ type SessionEvent struct {
 	// Node is the machine that wrote it; null is the keeper.
 	Node *int   `json:"node"`
 	Kind string `json:"kind"`
-	// Text of the kind output-part is the name of a part of the output, which the log of that part has.
+	// Text names a part of the output where Kind is output-part: the log with that part has its lines.
 	Text string `json:"text"`
 }
 

@@ -406,8 +406,8 @@ func describeHistory(all []start, snapshots []checkpoint.Snapshot) string {
 		if n.Step != nil {
 			step = fmt.Sprintf("step %d", *n.Step)
 		}
-		lines = append(lines, line{n.At, fmt.Sprintf("snapshot %d of epoch %d: %s, %s, %s", n.Seq, n.Epoch, step, n.State,
-			n.Finished)})
+		text := fmt.Sprintf("snapshot %d of epoch %d: %s, %s, %s", n.Seq, n.Epoch, step, n.State, n.Finished)
+		lines = append(lines, line{n.At, text})
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return a.at.Compare(b.at) })
 	var out strings.Builder

@@ -127,3 +127,27 @@ func TestWrongModelsAreNamed(t *testing.T) {
 		t.Errorf("a model that holds: %v", errs)
 	}
 }
+
+// TestComplaintsNameTheirTests holds the table of complaints in docs/jobs.md against the tests that it names.
+func TestComplaintsNameTheirTests(t *testing.T) {
+	text, err := os.ReadFile(root + "/docs/jobs.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(text), "\n| complaint | here | test |\n|---|---|---|\n")
+	rows := strings.Split(strings.TrimSpace(table), "\n")
+	if !found || len(rows) < 10 {
+		t.Fatalf("the table has %d rows", len(rows))
+	}
+	for _, row := range rows {
+		tests := testName.FindAllStringSubmatch(row, -1)
+		if len(tests) == 0 {
+			t.Errorf("no test is named in %s", row)
+		}
+		for _, m := range tests {
+			if !exists(filepath.Join(root, m[1]), m[2]) {
+				t.Errorf("%s has no %s", m[1], m[2])
+			}
+		}
+	}
+}

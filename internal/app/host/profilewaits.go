@@ -15,7 +15,7 @@ const (
 	fullCPU     = 0.9
 )
 
-// waitCauses are what a command does while GPUs wait, by name.
+// waitCauses are the explanations of the causes of waiting, by name.
 var waitCauses = map[string]string{
 	"cpus":     "all CPUs are full: a machine with more CPUs for each GPU, or less work on the CPUs",
 	"cpu-core": "one thread fills a CPU core: it prepares input or runs other code; more loader workers share that work",

@@ -71,7 +71,7 @@ type Sessions struct {
 	now func() time.Time
 	// aws launches sessions at AWS.
 	aws *awsSessions
-	// documents are those that hosts write.
+	// documents are the documents of hosts.
 	documents session.Documents
 	// Keeper takes the missing steps of sessions, Jobs those of jobs.
 	Keeper *session.Keeper
