@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// randomFleet is a list of machines of one's own with recorded usage.
+// randomFleet is a list of machines on premises with recorded usage.
 type randomFleet struct {
 	names []string
 	// steady are the machines that do the same all along, by the category of their cost.

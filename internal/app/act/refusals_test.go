@@ -17,7 +17,7 @@ import (
 )
 
 // refusal is what a round knows of one machine that a policy would stop.
-type refusal struct {
+// refusal is a machine in a round of the test that a policy would stop.
 	id    string
 	duty  duty.State
 	rule  string

@@ -26,7 +26,7 @@ func AddRunProgress(ctx context.Context, s *store.Store, tags inventory.TagMappi
 		}
 		machines = append(machines, seen...)
 	}
-	// A machine that is launched again under its id begins its work anew.
+	// A machine that is launched again under its id starts other work.
 	machines = slices.DeleteFunc(machines, func(m view.SeenResource) bool {
 		return r.LaunchedAt != nil && m.At.Before(*r.LaunchedAt)
 	})
