@@ -1,8 +1,8 @@
 // Package alert finds what costs money and is for a person to decide: budgets that will not last,
 // people, projects and teams that spend far more than usual, storage that grows ever faster, accounts
-// that are no longer read, and machines that policies would end if they were not at work. Each condition becomes a proposal to notify, so that the ladder
-// of package action tells people once, again each day and each time the dollars have doubled, and
-// when it is over.
+// that are no longer read, and machines that policies would end if they were not at work. Each condition
+// becomes a proposal to notify, so that the ladder of package action tells people once, again each day
+// and each time the dollars have doubled, and when it is over.
 package alert
 
 import (

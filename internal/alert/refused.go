@@ -63,7 +63,9 @@ func (r *Refused) spent(now time.Time) inventory.Fact[money.Amount] {
 
 // unjudged reports whether a machine belongs to an account of which no recent round knows all.
 func (f Facts) unjudged(machine inventory.Ref) bool {
-	return !slices.ContainsFunc(f.Judged, func(account string) bool { return strings.HasPrefix(machine.ID, account+"/") })
+	return !slices.ContainsFunc(f.Judged, func(account string) bool {
+		return strings.HasPrefix(machine.ID, account+"/")
+	})
 }
 
 // explain is the command that shows what each policy answers about a machine, given as

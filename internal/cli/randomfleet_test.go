@@ -230,7 +230,9 @@ func (d *desktop) agreeWithCosts(f *randomFleet, machines map[string]view.Doctor
 		if r.Amount == 0 || want == "" {
 			continue
 		}
-		category := map[string]string{"busy": "used", "idle": "wasted", "held": "wasted", "unknown": "unmeasured"}[m.State]
+		category := map[string]string{
+			"busy": "used", "idle": "wasted", "held": "wasted", "unknown": "unmeasured",
+		}[m.State]
 		amount := map[string]money.Amount{"used": r.Used, "wasted": r.Wasted, "unmeasured": r.CannotJudge}[category]
 		if compared++; category != want || amount != r.Amount {
 			d.t.Errorf("%s is %s (%s), and costs divide its %s into %s used, %s wasted, %s unmeasured", name, m.State, m.Why,

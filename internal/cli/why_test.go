@@ -134,7 +134,8 @@ machines:
 			d.sumsUp(why.Command, want)
 		}
 	}
-	if code, _, errs := d.run("why", "budget.vision.spend"); code == ExitDone || !strings.Contains(errs, "budget.vision.spent") {
+	code, _, errs := d.run("why", "budget.vision.spend")
+	if code == ExitDone || !strings.Contains(errs, "budget.vision.spent") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }

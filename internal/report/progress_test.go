@@ -18,7 +18,9 @@ func TestTablesShowMoneySinceProgress(t *testing.T) {
 	p := view.SeenProgress{At: now, Progress: view.Progress{
 		Since: now.Add(-72 * time.Hour), SpentUSD: money.Known(1581 * money.USD),
 	}}
-	runs := view.Runs{Runs: []view.Run{{Name: "pretrain", State: "running", Progress: &p}, {Name: "rest", State: "ready"}}}
+	runs := view.Runs{Runs: []view.Run{
+		{Name: "pretrain", State: "running", Progress: &p}, {Name: "rest", State: "ready"},
+	}}
 	spent := view.Costs{
 		Costs: &costs.Costs{
 			By: []ledger.Dimension{ledger.ByResource}, Granularity: "total", Recorded: true,

@@ -13,7 +13,7 @@ func TestLastProgressOfMachinesThatWorkTogether(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	machine := func(purpose string, hourly money.Amount, ago time.Duration) view.SeenResource {
 		k := view.KeptResource{
-			Ref:       inventory.Ref{Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"},
+			Ref:       inventory.Ref{Cloud: "aws", Account: "1", Kind: inventory.KindInstance, ID: "i-1"},
 			CreatedAt: at.Add(-48 * time.Hour), Tags: map[string]string{inventory.TagPurpose: purpose},
 			Progress: &view.KeptProgress{From: at.Add(-24 * time.Hour)}, HourlyUSD: &hourly,
 		}
@@ -45,14 +45,20 @@ func TestLastProgressOfMachinesThatWorkTogether(t *testing.T) {
 			since: 4 * time.Hour, spent: money.Known(28 * money.USD), reported: true,
 		},
 		"one without a price": {
-			machines: []view.SeenResource{machine("training", 2*money.USD, time.Hour), machine("training", 0, time.Hour)},
+			machines: []view.SeenResource{
+				machine("training", 2*money.USD, time.Hour), machine("training", 0, time.Hour),
+			},
 			since:    time.Hour, reported: true,
 		},
 		"the first without a price": {
-			machines: []view.SeenResource{machine("training", 0, time.Hour), machine("training", 2*money.USD, time.Hour)},
+			machines: []view.SeenResource{
+				machine("training", 0, time.Hour), machine("training", 2*money.USD, time.Hour),
+			},
 			since:    time.Hour, reported: true,
 		},
-		"serving makes none": {machines: []view.SeenResource{machine("inference", 2*money.USD, time.Hour)}, unknown: true},
+		"serving makes none": {
+			machines: []view.SeenResource{machine("inference", 2*money.USD, time.Hour)}, unknown: true,
+		},
 		"no machine":         {unknown: true},
 	} {
 		p, known := view.LastProgress(tags, c.machines...)

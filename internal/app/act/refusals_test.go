@@ -16,8 +16,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// refusal is what a round knows of one machine that a policy would stop.
 // refusal is a machine in a round of the test that a policy would stop.
+type refusal struct {
 	id    string
 	duty  duty.State
 	rule  string
@@ -32,8 +32,8 @@ func roundOf(at time.Time, all ...refusal) *round.Result {
 	report := action.Report{At: at}
 	for _, x := range all {
 		machine := &inventory.Resource{
-			Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: x.id, Name: "train-" + x.id,
-			Owner: inventory.Owner{User: "ana", Team: "vision"},
+			Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance,
+			ID: x.id, Name: "train-" + x.id, Owner: inventory.Owner{User: "ana", Team: "vision"},
 		}
 		r.Facts = append(r.Facts, &policy.Facts{
 			Now: at, Resource: machine, Hourly: inventory.Known(10 * money.USD),

@@ -56,7 +56,8 @@ func TestRunsAndCostsShowTheProgressOfTheAudit(t *testing.T) {
 
 func sameProgress(t *testing.T, ref string, got *view.SeenProgress, want view.ScanProgress, at time.Time) {
 	t.Helper()
-	if !got.Since.Equal(want.Since) || got.SpentUSD != want.SpentUSD || got.Reported != want.Reported || !got.At.Equal(at) {
+	if !got.Since.Equal(want.Since) || got.SpentUSD != want.SpentUSD || got.Reported != want.Reported ||
+		!got.At.Equal(at) {
 		t.Errorf("%s: progress %+v, the audit of %s has %+v", ref, *got, at, want.Progress)
 	}
 }
