@@ -156,20 +156,9 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 	if err != nil {
 		return usageError("curfew gateway: %w", err)
 	}
-	at, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
+	at, scheme, err := a.gatewayListener(ctx, c)
 	if err != nil {
-		return fmt.Errorf("listen at %s: %w", c.Listen, err)
-	}
-	scheme := "http"
-	if c.TLS.CertFile != "" {
-		load := server.Certificate(a.req.Path(c.TLS.CertFile), a.req.Path(c.TLS.KeyFile))
-		if _, err := load(nil); err != nil {
-			return usageError("read gateway.tls: %w", err)
-		}
-		scheme = "https"
-		at = tls.NewListener(at, &tls.Config{
-			MinVersion: tls.VersionTLS12, GetCertificate: load, NextProtos: []string{"h2", "http/1.1"},
-		})
+		return err
 	}
 	srv := &http.Server{
 		Handler: g.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
@@ -197,6 +186,23 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 		return fmt.Errorf("stop: requests were still open after %s: %w", c.DrainTimeout, errors.Join(err, srv.Close()))
 	}
 	return nil
+}
+
+// gatewayListener listens for callers, with TLS where that is configured.
+func (a *app) gatewayListener(ctx context.Context, c gateway.Config) (at net.Listener, scheme string, err error) {
+	if at, err = (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen); err != nil {
+		return nil, "", fmt.Errorf("listen at %s: %w", c.Listen, err)
+	}
+	if c.TLS.CertFile == "" {
+		return at, "http", nil
+	}
+	load := server.Certificate(a.req.Path(c.TLS.CertFile), a.req.Path(c.TLS.KeyFile))
+	if _, err := load(nil); err != nil {
+		return nil, "", errors.Join(usageError("read gateway.tls: %w", err), at.Close())
+	}
+	return tls.NewListener(at, &tls.Config{
+		MinVersion: tls.VersionTLS12, GetCertificate: load, NextProtos: []string{"h2", "http/1.1"},
+	}), "https", nil
 }
 
 // fleetScaler tells the sizes of fleets to KEDA and Prometheus.

@@ -239,6 +239,11 @@ func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, s *state, c *ca
 	}
 	item.Model, item.Rows = c.model+versionSuffix(c.version), c.parsed.Rows
 	item.Key = batchKey(c)
+	g.answerInBatch(w, r, c, item)
+}
+
+// answerInBatch answers a request that may share a batch.
+func (g *Gateway) answerInBatch(w http.ResponseWriter, r *http.Request, c *call, item *batch.Item) {
 	answer, err := c.pool.queue.Do(r.Context(), item)
 	for {
 		closed := errors.Is(err, batch.ErrClosed) && !g.draining.Load()

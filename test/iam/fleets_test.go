@@ -31,7 +31,8 @@ func TestSizesPersistentFleetsByConsentAlone(t *testing.T) {
 		{"ec2:TerminateInstances", map[string]string{"curfew:scale": "true"}, false},
 		{
 			"sagemaker:DeleteEndpoint",
-			map[string]string{"curfew:lifetime": "persistent", "curfew:scale": "true", "curfew:managed": "true"}, false,
+			map[string]string{"curfew:lifetime": "persistent", "curfew:scale": "true", "curfew:managed": "true"},
+			false,
 		},
 		{"autoscaling:SetDesiredCapacity", map[string]string{"curfew:managed": "true"}, true},
 	} {

@@ -181,13 +181,15 @@ func (w *Watcher) Run(ctx context.Context, now func() time.Time, looked func()) 
 	defer tick.Stop()
 	var next time.Time
 	for {
-		if begun := time.Now(); begun.Before(next) {
-			w.lookAt(ctx, now(), (*watched).hurries)
-		} else {
+		switch begun := time.Now(); {
+		case !begun.Before(next):
 			next = begun.Add(fleet.DefaultInterval)
 			w.Look(ctx, now())
+			looked()
+		case w.Hurries():
+			w.lookAt(ctx, now(), (*watched).hurries)
+			looked()
 		}
-		looked()
 		select {
 		case <-ctx.Done():
 			return
@@ -211,9 +213,6 @@ func (w *Watcher) lookAt(ctx context.Context, now time.Time, due func(*watched) 
 		}
 	}
 	w.mu.Unlock()
-	if len(ids) == 0 {
-		return
-	}
 	var wg sync.WaitGroup
 	for _, id := range ids {
 		wg.Go(func() { w.look(ctx, id, now) })

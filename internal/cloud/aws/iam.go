@@ -166,25 +166,32 @@ func ActionPolicyJSON(g Grants) []byte {
 			Sid: sid, Effect: "Allow", Action: governed, Resource: "*", Condition: carries(tags),
 		})
 	}
+	scale, neverScale := scaleStatements()
 	return policyJSON(append(statements,
-		statement{
-			Sid: "CurfewScale", Effect: "Allow", Action: resizes, Resource: "*",
-			Condition: carries(map[string]string{inventory.TagScale: "true"}),
-		},
+		scale,
 		statement{Sid: "CurfewNeverPersistent", Effect: "Deny", Action: others, Resource: "*",
 			Condition: map[string]map[string]any{
 				ignoringCase: {tagIs + inventory.TagLifetime: string(inventory.Persistent)},
 			}},
-		statement{Sid: "CurfewNeverScalePersistent", Effect: "Deny", Action: resizes, Resource: "*",
-			Condition: map[string]map[string]any{
-				ignoringCase:                {tagIs + inventory.TagLifetime: string(inventory.Persistent)},
-				"StringNotEqualsIgnoreCase": {tagIs + inventory.TagScale: "true"},
-			}},
+		neverScale,
 		statement{
 			Sid: "CurfewNeverRetag", Effect: "Deny", Action: describes, Resource: "*",
 			Condition: map[string]map[string]any{
 				"ForAnyValue:" + ignoringCase: {tagKeys: g.keys()}, "Null": {createAction: "true"}}},
 	)...)
+}
+
+// scaleStatements allow to set the size of fleets by consent, and deny it for persistent ones without.
+func scaleStatements() (allow, deny statement) {
+	return statement{
+			Sid: "CurfewScale", Effect: "Allow", Action: resizes, Resource: "*",
+			Condition: carries(map[string]string{inventory.TagScale: "true"}),
+		},
+		statement{Sid: "CurfewNeverScalePersistent", Effect: "Deny", Action: resizes, Resource: "*",
+			Condition: map[string]map[string]any{
+				ignoringCase:                {tagIs + inventory.TagLifetime: string(inventory.Persistent)},
+				"StringNotEqualsIgnoreCase": {tagIs + inventory.TagScale: "true"},
+			}}
 }
 
 // carries is the condition that a resource has all these tags.
