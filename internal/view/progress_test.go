@@ -48,18 +48,18 @@ func TestLastProgressOfMachinesThatWorkTogether(t *testing.T) {
 			machines: []view.SeenResource{
 				machine("training", 2*money.USD, time.Hour), machine("training", 0, time.Hour),
 			},
-			since:    time.Hour, reported: true,
+			since: time.Hour, reported: true,
 		},
 		"the first without a price": {
 			machines: []view.SeenResource{
 				machine("training", 0, time.Hour), machine("training", 2*money.USD, time.Hour),
 			},
-			since:    time.Hour, reported: true,
+			since: time.Hour, reported: true,
 		},
 		"serving makes none": {
 			machines: []view.SeenResource{machine("inference", 2*money.USD, time.Hour)}, unknown: true,
 		},
-		"no machine":         {unknown: true},
+		"no machine": {unknown: true},
 	} {
 		p, known := view.LastProgress(tags, c.machines...)
 		if known == c.unknown {

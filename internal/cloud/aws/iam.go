@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
@@ -175,7 +176,7 @@ func ActionPolicyJSON(g Grants) []byte {
 			}},
 		neverScale,
 		statement{
-			Sid: "CurfewNeverRetag", Effect: "Deny", Action: describes, Resource: "*",
+			Sid: "CurfewNeverRetag", Effect: "Deny", Action: taggings(describes), Resource: "*",
 			Condition: map[string]map[string]any{
 				"ForAnyValue:" + ignoringCase: {tagKeys: g.keys()}, "Null": {createAction: "true"}}},
 	)...)
@@ -192,6 +193,17 @@ func scaleStatements() (allow, deny statement) {
 				ignoringCase:                {tagIs + inventory.TagLifetime: string(inventory.Persistent)},
 				"StringNotEqualsIgnoreCase": {tagIs + inventory.TagScale: "true"},
 			}}
+}
+
+// taggings returns a pattern for each service with a tagging action. A denial may be wide, because calls
+// without tag keys are not concerned, and the patterns keep the policy within IAM's quota.
+func taggings(actions []string) []string {
+	var out []string
+	for _, a := range actions {
+		service, _, _ := strings.Cut(a, ":")
+		out = append(out, service+":*Tag*")
+	}
+	return slices.Compact(out)
 }
 
 // carries is the condition that a resource has all these tags.
