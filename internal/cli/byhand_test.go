@@ -16,6 +16,7 @@ import (
 var withoutCommands = map[string]string{
 	"commitment-unused": "it is paid until it ends: work is placed under it",
 	"model-optimize":    "the model itself has to change",
+	"cpu-underutilized": "a smaller type is carried out; on Graviton its owner builds and tries another machine",
 }
 
 // TestCarriesOutEveryFix walks all findings of the sandbox and of the simulated
