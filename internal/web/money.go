@@ -146,7 +146,12 @@ type budgetsDoc struct {
 	sheet layout.Sheet
 	holds *layout.Sheet
 	none  bool
+	// explained are the budgets whose figures the visitor may have explained.
+	explained []string
 }
+
+// budgetFigures are the figures of each budget that are explained.
+var budgetFigures = []string{"spent", "reserved", "remaining"}
 
 // budgetsPage shows where budgets stand.
 func budgetsPage(v *visit) (templ.Component, error) {
@@ -155,6 +160,11 @@ func budgetsPage(v *visit) (templ.Component, error) {
 		return nil, err
 	}
 	d := budgetsDoc{sheet: report.Budgets(doc), none: len(doc.Budgets) == 0}
+	if v.may(ops.GetWhy.Info) {
+		for _, b := range doc.Budgets {
+			d.explained = append(d.explained, b.ID)
+		}
+	}
 	if v.may(ops.ListHolds.Info) {
 		if holds, err := read(v, ops.ListHolds, ops.HoldsInput{}); err == nil && len(holds.Holds) > 0 {
 			sheet := report.Holds(holds, v.now)

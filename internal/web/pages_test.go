@@ -116,6 +116,21 @@ func TestFirstViewIsSmall(t *testing.T) {
 	}
 }
 
+// TestBudgetsExplainTheirFigures follows each link from a budget to what its figure is made of.
+func TestBudgetsExplainTheirFigures(t *testing.T) {
+	b := signedIn(t, demo.token)
+	links := regexp.MustCompile(`href="(/why/budget\.[^"]+)"`).FindAllStringSubmatch(b.get("/budgets").text, -1)
+	if len(links) < 3 {
+		t.Fatalf("%d figures of budgets are linked", len(links))
+	}
+	for _, link := range links {
+		p := b.get(html.UnescapeString(link[1]))
+		if p.status != http.StatusOK || !strings.Contains(p.text, "budget") || !strings.Contains(p.text, "As of") {
+			t.Errorf("%s: %d, %.300s", link[1], p.status, p.text)
+		}
+	}
+}
+
 // TestFormNeedsItsToken changes nothing for a form that this session did not get.
 func TestFormNeedsItsToken(t *testing.T) {
 	b, other := signedIn(t, demo.token), signedIn(t, tokenOf(t, "other-operator", "operator"))

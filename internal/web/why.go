@@ -12,8 +12,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// whyPage explains a figure of the newest audit, or lists the figures.
+// whyPage explains a figure of the newest audit or of a budget, or lists the figures of the audit.
 func whyPage(v *visit) (templ.Component, error) {
+	if figure := v.r.PathValue("figure"); strings.HasPrefix(figure, view.BudgetFigure) {
+		doc, err := read(v, ops.GetWhy, ops.WhyInput{Figure: figure})
+		if err != nil {
+			return nil, err
+		}
+		return whyContent(doc), nil
+	}
 	if !v.may(ops.GetLastScan.Info) {
 		return nil, v.Call.Forbidden(ops.GetLastScan.Info)
 	}
@@ -45,4 +52,12 @@ func whyAddress(figure string) templ.SafeURL {
 		parts[i] = url.PathEscape(p)
 	}
 	return templ.SafeURL("/why/" + strings.Join(parts, "/"))
+}
+
+// asOf introduces the time of an explanation.
+func asOf(d view.Why) string {
+	if d.Cloud == "" {
+		return "As of"
+	}
+	return "Audit of"
 }
