@@ -72,7 +72,8 @@ func NewBudgets(all []budget.Status, at time.Time) Budgets {
 			"spent is what the ledger has charged; reserved is what approved work has not charged yet",
 			"spend of a child budget counts against its parent too, once",
 			"a run that crosses the end of a period counts in both periods, in each with the most that it can spend there",
-			"the forecast resamples the days of the last eight weeks; its range covers 80% of the outcomes",
+			"the forecast draws a thousand futures from the last eight weeks; its range is meant to hold " +
+				"nine of ten outcomes",
 		},
 		CoverageNotes: []string{}, Changes: []string{}}
 	var blank []string
