@@ -250,15 +250,23 @@ type WhyInput struct {
 	Cloud  string `query:"cloud" maxLength:"20" doc:"Of the audit of this cloud: aws, sim, onprem."`
 }
 
-// GetWhy explains a figure of the newest kept audit, or of a budget.
+// GetWhy explains a figure of the newest kept audit, of a budget or of a job.
 var GetWhy = declare(Operation[WhyInput, view.Why]{
 	Info: Info{ID: "get-why", Method: get, Path: "why", Role: approval.RoleViewer,
-		Summary: "Explain a figure of the newest audit or of a budget: its terms, prices and omissions", Schema: view.WhySchema,
+		Summary: "Explain a figure of the newest audit, of a budget or of a job: its terms, prices and omissions", Schema: view.WhySchema,
 		Command: "why", Why: "it reads the newest kept audit"},
 	Do: func(ctx context.Context, c *Call, in WhyInput) (Reply[view.Why], error) {
 		cfg, err := c.Request.Config()
 		if err != nil {
 			return Reply[view.Why]{}, err
+		}
+		if name, figure, ok := view.CutJobFigure(in.Figure); ok {
+			_, _, r, err := c.job(ctx, name)
+			if err != nil {
+				return Reply[view.Why]{}, err
+			}
+			doc, err := view.NewJobWhy(r, figure, c.Request.Now())
+			return reply(doc, inputError("not_found", err))
 		}
 		if strings.HasPrefix(in.Figure, view.BudgetFigure) {
 			return reply(spend.WhyBudget(ctx, c.Request, in.Figure))

@@ -116,16 +116,27 @@ func TestFirstViewIsSmall(t *testing.T) {
 	}
 }
 
-// TestBudgetsExplainTheirFigures follows each link from a budget to what its figure is made of.
-func TestBudgetsExplainTheirFigures(t *testing.T) {
+// TestFiguresOfBudgetsAndJobsAreExplained follows each link from a budget and a job to the terms of a figure.
+func TestFiguresOfBudgetsAndJobsAreExplained(t *testing.T) {
 	b := signedIn(t, demo.token)
-	links := regexp.MustCompile(`href="(/why/budget\.[^"]+)"`).FindAllStringSubmatch(b.get("/budgets").text, -1)
+	why := regexp.MustCompile(`href="(/why/[^"]+)"`)
+	links := why.FindAllStringSubmatch(b.get("/budgets").text, -1)
 	if len(links) < 3 {
 		t.Fatalf("%d figures of budgets are linked", len(links))
 	}
+	jobs := regexp.MustCompile(`href="(/jobs/[^"/]+)"`)
+	budgets := len(links)
+	for began := time.Now(); len(links) == budgets; time.Sleep(time.Second) { // until a job of the account ran
+		if time.Since(began) > 3*time.Minute {
+			t.Fatal("no figure of a job is linked")
+		}
+		for _, job := range jobs.FindAllStringSubmatch(b.get("/jobs?all=yes").text, -1) {
+			links = append(links, why.FindAllStringSubmatch(b.get(html.UnescapeString(job[1])).text, -1)...)
+		}
+	}
 	for _, link := range links {
 		p := b.get(html.UnescapeString(link[1]))
-		if p.status != http.StatusOK || !strings.Contains(p.text, "budget") || !strings.Contains(p.text, "As of") {
+		if p.status != http.StatusOK || !strings.Contains(p.text, "As of") {
 			t.Errorf("%s: %d, %.300s", link[1], p.status, p.text)
 		}
 	}

@@ -12,9 +12,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// whyPage explains a figure of the newest audit or of a budget, or lists the figures of the audit.
+// whyPage explains a figure of the newest audit, of a budget or of a job, or lists the figures of the audit.
 func whyPage(v *visit) (templ.Component, error) {
-	if figure := v.r.PathValue("figure"); strings.HasPrefix(figure, view.BudgetFigure) {
+	if figure := v.r.PathValue("figure"); strings.HasPrefix(figure, view.BudgetFigure) ||
+		strings.HasPrefix(figure, view.JobFigure) {
 		doc, err := read(v, ops.GetWhy, ops.WhyInput{Figure: figure})
 		if err != nil {
 			return nil, err
