@@ -40,7 +40,7 @@ func TestJobFiguresAddUp(t *testing.T) {
 		}
 	}
 	var unknown *view.ErrNoFigure
-	if _, err := view.NewJobWhy(job, "usefull", at); !errors.As(err, &unknown) || unknown.Meant == "" {
+	if _, err := view.NewJobWhy(job, "usefu", at); !errors.As(err, &unknown) || unknown.Meant == "" {
 		t.Errorf("got %v, want the figure that is meant", err)
 	}
 	if _, _, ok := view.CutJobFigure("budget.vision.spent"); ok {

@@ -179,11 +179,10 @@ func (w *Watcher) Set(c Configured) {
 func (w *Watcher) Run(ctx context.Context, now func() time.Time, looked func()) {
 	tick := time.NewTicker(asleepInterval)
 	defer tick.Stop()
-	var next time.Time
-	for {
-		switch begun := time.Now(); {
-		case !begun.Before(next):
-			next = begun.Add(fleet.DefaultInterval)
+	const ticks = int(fleet.DefaultInterval / asleepInterval) // between two looks at every fleet
+	for i := 0; ; i++ {
+		switch {
+		case i%ticks == 0:
 			w.Look(ctx, now())
 			looked()
 		case w.Hurries():
