@@ -78,10 +78,10 @@ func Costs(c view.Costs) layout.Sheet {
 		column(name, true)
 	}
 	progress := map[string]*view.SeenProgress{}
-	for i := range c.Progress {
+	resource := slices.Index(c.By, ledger.ByResource)
+	for i := 0; resource >= 0 && i < len(c.Progress); i++ {
 		progress[c.Progress[i].Resource] = &c.Progress[i].SeenProgress
 	}
-	resource := slices.Index(c.By, ledger.ByResource)
 	if len(progress) > 0 {
 		column(progressHead, true)
 	}
