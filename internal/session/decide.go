@@ -356,9 +356,12 @@ func (d *decider) endVanished(found []FoundMachine) {
 			return
 		}
 	}
-	d.beginEnding(KeeperActor, "%d of its %d machines are gone, and it did not end them",
-		len(d.Session.Machines)-len(found),
-		len(d.Session.Machines))
+	if len(d.Session.Machines) == 1 {
+		d.beginEnding(KeeperActor, "its machine is gone, and curfew did not end it")
+		return
+	}
+	d.beginEnding(KeeperActor, "%d of its %d machines are gone, and curfew did not end them",
+		len(d.Session.Machines)-len(found), len(d.Session.Machines))
 }
 
 // followHosts applies the phases that hosts report. It returns true if the record changes.

@@ -291,7 +291,7 @@ func (r *runner) take(t *testing.T, name string) (id string) {
 func takenAway(t *testing.T, r *runner, name string) {
 	p, dir := onSpot(t, r, name, "--retries", "2")
 	first := r.take(t, name)
-	r.ended(t, p, name, 0, "are gone, and it did not end them; the command starts again (1 of 2)")
+	r.ended(t, p, name, 0, "is gone, and curfew did not end it; the command starts again (1 of 2)")
 	if got, want := p.out.String(), "src\nsrc\n"; got != want {
 		t.Errorf("the two machines held %q, want %q", got, want)
 	}
@@ -308,7 +308,7 @@ func takenAway(t *testing.T, r *runner, name string) {
 func givenUp(t *testing.T, r *runner, name string) {
 	p, _ := onSpot(t, r, name, "--retries", "0")
 	r.take(t, name)
-	r.ended(t, p, name, 1, "session "+name+" ended before the command did: 1 of its 1 machines are gone")
+	r.ended(t, p, name, 1, "session "+name+" ended before the command did: its machine is gone")
 }
 
 // TestKilledRunner kills every process of a runner, its keeper too, at several stages: the machine
