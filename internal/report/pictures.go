@@ -22,9 +22,10 @@ import (
 func (d *audit) pictures() []layout.Picture {
 	var out []layout.Picture
 	if n := d.Now; n != nil && n.RunningUSD.Or(0) > 0 {
+		p := d.parts() // which add up as they are printed
 		out = append(out, layout.Picture{Title: "What runs now", SVG: nowPicture(n), Caption: fmt.Sprintf(
 			"Of %s a month, %s is used, %s is wasted, %s was not measured, and %s is storage, network and services.",
-			n.RunningUSD, n.UsedUSD, n.WastedUSD, n.UnmeasuredUSD, n.OtherUSD,
+			n.RunningUSD, p[0].Value, p[1].Value, p[2].Value, p[3].Value,
 		)})
 	}
 	if len(d.Steps) > 0 {
