@@ -44,7 +44,7 @@ var asides = []aside{
 			"them",
 	},
 	{
-		regexp.MustCompile(`^curfew (?:run|explain|cancel) `),
+		regexp.MustCompile(`^curfew (?:(?:run|explain|cancel) |why job\.)`),
 		"starts or needs a job; the script job.txtar and TestFirstJobRunsAsWritten run them",
 	},
 	{
