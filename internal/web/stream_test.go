@@ -32,7 +32,7 @@ func TestPagesShareOneStream(t *testing.T) {
 				events++
 			}
 		}
-		if events < 2 || told[0] != "closed" || !slices.Contains(told, "open") {
+		if events < 2 || told[0] != "connecting" || !slices.Contains(told, "open") {
 			t.Errorf("page %d is told %q", i, told)
 		}
 	}

@@ -88,6 +88,7 @@
     const worker = new SharedWorker(document.body.dataset.worker, 'curfew events');
     worker.port.onmessage = (e) => {
       if (e.data === 'event') soon();
+      if (e.data === 'connecting') say('Connecting');
       if (e.data === 'open') say('Live');
       if (e.data === 'closed') say('Connection lost; trying again');
     };

@@ -3,7 +3,7 @@
 'use strict';
 const ports = new Set();
 let last = '';
-let state = 'closed';
+let state = 'connecting';
 const tell = (what) => {
   if (what !== 'event') state = what;
   for (const port of ports) port.postMessage(what);
@@ -50,7 +50,7 @@ const run = async () => {
 
 self.onconnect = (e) => {
   const port = e.ports[0];
-  const first = ports.size === 0 && state === 'closed' && last === '';
+  const first = ports.size === 0 && state === 'connecting';
   ports.add(port);
   port.postMessage(state);
   if (first) run();
