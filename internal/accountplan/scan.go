@@ -18,21 +18,25 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// ErrUnmeasured is returned when no running machine with GPUs was measured.
-var ErrUnmeasured = errors.New("no running machine with GPUs was measured")
+// ErrUnmeasured is returned when no running machine was measured.
+var ErrUnmeasured = errors.New("no running machine was measured")
 
-// Rightsize right-sizes every running machine with GPUs of a scan. It returns [ErrUnmeasured] where
-// no machine was measured.
-func Rightsize(r *round.Result, book *price.Book, o rightsize.Options) (rightsize.Report, error) {
+// Rightsize right-sizes every running machine of a scan: with GPUs by these, others by their CPUs, where a move
+// saves at least a share of the price. It returns [ErrUnmeasured] where no machine was measured.
+func Rightsize(r *round.Result, book *price.Book, o rightsize.Options, leastSaving float64) (
+	rightsize.Report, error) {
 	var machines []rightsize.Measured
 	for _, res := range r.Resources {
 		w := r.Windows[res.Ref()]
-		if res.Kind != inventory.KindInstance || res.State != inventory.StateRunning || w == nil ||
-			!res.Size.Accelerated() {
+		if res.Kind != inventory.KindInstance || res.State != inventory.StateRunning || w == nil {
 			continue
 		}
 		m := rightsize.Measured{
 			Name: cmp.Or(res.Name, res.ID), Type: res.Type, Region: res.Region, Purpose: res.Purpose, Window: w,
+			Host: !res.Size.Accelerated(),
+		}
+		if d, ok := res.Detail.(*inventory.Instance); ok {
+			m.Spot = d.Market == inventory.Spot
 		}
 		if v, judged := r.Duty(res); !judged || v.State != duty.Busy { // as the findings of right-sizing
 			m.Rest, m.RestWhy = v.State.String(), v.Why
@@ -43,7 +47,7 @@ func Rightsize(r *round.Result, book *price.Book, o rightsize.Options) (rightsiz
 		return rightsize.Report{}, fmt.Errorf("right-size the account: %w", ErrUnmeasured)
 	}
 	return rightsize.FromWindows("the account", machines, book, rightsize.Params{
-		Options: o,
+		Options: o, LeastSaving: leastSaving,
 	})
 }
 
