@@ -64,7 +64,7 @@ var commandLines = []string{
 	"checkpoint verify STORE --nice 0",
 	"checkpoint restore STORE restored --replace --nice 0", "checkpoint gc STORE --keep 2 --nice 0",
 	"token create dashboard --role viewer", "token list", "token revoke TOKEN",
-	"ls", "ls --all", "state", "gateway list", "version",
+	"ls", "ls --all", "state", "gateway list", "fleets", "version",
 	"settings clock --reason sleep", "as root: settings set shared.yaml --reason test",
 }
 
