@@ -64,7 +64,8 @@ func (x *Index) follow(f followedFleet) *FleetPolicy {
 	}
 	target := x.Thresholds.InferenceTarget / 100
 	p := &FleetPolicy{Text: fmt.Sprintf("{name: follow-%s, then: [{do: scale, fleet: %s, min: %d, max: %d, target: %s}]}",
-		strings.NewReplacer("/", "-", ".", "-", "_", "-").Replace(f.id), f.id, f.least, f.most, plain.Decimal(target, 2))}
+		strings.NewReplacer("/", "-", ".", "-", "_", "-").Replace(f.id),
+		f.id, f.least, f.most, plain.Decimal(target, 2))}
 	if p.Why = f.unmeasured; p.Why != "" {
 		return p
 	}

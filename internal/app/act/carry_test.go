@@ -236,8 +236,11 @@ func TestFixOfAFormerOperatorIsNotCarriedOn(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFixWorld(t)
 			it := f.fix("gpu-instance-idle")
-			i := slices.IndexFunc(f.scan.Findings, func(x view.Finding) bool { return round.FindingSource(x.ID) == it.Source })
-			now, entry := f.world.Clock.Now(), action.Entry{At: f.world.Clock.Now(), Actor: "ana", What: action.EventToken}
+			i := slices.IndexFunc(f.scan.Findings, func(x view.Finding) bool {
+				return round.FindingSource(x.ID) == it.Source
+			})
+			now := f.world.Clock.Now()
+			entry := action.Entry{At: now, Actor: "ana", What: action.EventToken}
 			if err := f.world.Store.Callers().Create(t.Context(), store.Token{
 				ID: "0123456789ab", Hash: strings.Repeat("0", 64), Name: "bo", CreatedBy: "ana", CreatedAt: now,
 				ExpiresAt: now.Add(24 * time.Hour),

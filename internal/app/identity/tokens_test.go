@@ -77,7 +77,8 @@ func TestSessionEndsWithItsPerson(t *testing.T) {
 			t.Errorf("%s has the roles %q now, known %t, want %q", tokens[i].Name, roles, known, want)
 		}
 	}
-	if roles, known := identity.RolesNow(req, cfg, tokens, "ci", apptest.Now.Add(time.Hour)); !known || len(roles) > 0 {
+	roles, known := identity.RolesNow(req, cfg, tokens, "ci", apptest.Now.Add(time.Hour))
+	if !known || len(roles) > 0 {
 		t.Errorf("an expired token has the roles %q, known %t", roles, known)
 	}
 	if _, known := identity.RolesNow(req, cfg, tokens, "root", apptest.Now); known {

@@ -191,8 +191,8 @@ func (t *total) hostNotes(r *Report) {
 	}
 	r.Assumptions = append(r.Assumptions,
 		"machines without GPUs: CPUs at their 95th percentile, or at their peak where it is under "+
-			plain.Percent(restingCPU, 0)+"; from "+plain.Percent(UnderutilizedCPUBelow, 0)+" on they are well used; burstable "+
-			"types only where their credits last, and without spending on more")
+			plain.Percent(restingCPU, 0)+"; from "+plain.Percent(UnderutilizedCPUBelow, 0)+" on they are well used; "+
+			"burstable types only where their credits last, and without spending on more")
 	note := fmt.Sprintf("%s without GPUs: %d not judged", plain.Count(len(t.hosts), "machine"), unknown)
 	if resting > 0 {
 		note += fmt.Sprintf(", %d at rest, which `curfew scan` finds", resting)
