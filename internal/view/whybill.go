@@ -57,8 +57,9 @@ func BillFigures(periods []bill.Period) (out []WhyRow) {
 		for _, c := range billCosts {
 			if c.missing(&p) == 0 {
 				out = append(out, WhyRow{
-					Figure: BillFigure + BillPeriodID(p.PeriodKey) + "." + c.name,
-					Label:  c.name + " cost of " + p.Account + " in " + plain.Month(p.Start), AmountUSD: money.Known(c.of(&p.Total)),
+					Figure:    BillFigure + BillPeriodID(p.PeriodKey) + "." + c.name,
+					Label:     c.name + " cost of " + p.Account + " in " + plain.Month(p.Start),
+					AmountUSD: money.Known(c.of(&p.Total)),
 				})
 			}
 		}
@@ -203,7 +204,9 @@ func (f *billFigure) row(r *bill.Row) (string, WhyRow) {
 		}
 	}
 	label := plain.Date(r.Day)
-	for _, part := range []string{r.ChargeCategory, r.PricingCategory, string(r.Category), r.Type, r.Region, r.ToRegion} {
+	for _, part := range []string{
+		r.ChargeCategory, r.PricingCategory, string(r.Category), r.Type, r.Region, r.ToRegion,
+	} {
 		if part != "" {
 			label += " · " + part
 		}

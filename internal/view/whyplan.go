@@ -31,7 +31,8 @@ func (d *Scan) planFigures() []figure {
 		},
 		{
 			id: id + ".saves", label: "saved a month by the plan", value: money.Known(p.SavingUSD), basis: basis,
-			rows: func() []WhyRow { return stepRows(p.Steps, 1) }, command: command, excluded: planBounded(p.PerhapsUSD),
+			rows: func() []WhyRow { return stepRows(p.Steps, 1) }, command: command,
+			excluded: planBounded(p.PerhapsUSD),
 		},
 		{
 			id: id + ".after", label: "a month after the plan", value: money.Known(p.AfterUSD), basis: basis,

@@ -123,7 +123,7 @@ func costsPage(v *visit) (templ.Component, error) {
 	return costsContent(v, &d), nil
 }
 
-// explainedPeriods is how many imported periods the page links to their explanations.
+// explainedPeriods is the number of imported periods that the page links to their explanations.
 const explainedPeriods = 6
 
 // explainBill adds the newest imported billing periods whose costs the visitor may have explained.

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// whyPage explains a figure of the newest audit, of a budget, of a job or of a bill, or lists the figures of the audit.
+// whyPage explains a figure of the newest audit, a budget, a job or a bill, or lists the figures of the audit.
 func whyPage(v *visit) (templ.Component, error) {
 	figure := cmp.Or(v.r.PathValue("figure"), v.r.URL.Query().Get("figure"))
 	if strings.HasPrefix(figure, view.BudgetFigure) ||

@@ -81,7 +81,8 @@ func DoctorMetrics(ctx context.Context, req *runtime.Request, f Source, window t
 	}
 	return view.NewDoctor(view.Telemetry{
 		At: r.StartedAt, Holders: holders, Disputes: disputes, Window: window,
-		AuditWindow: cfg.Scan.Window, Verdicts: audited.Verdicts, Found: found, Duties: duties, Thresholds: setting.Duty,
-		Resources: r.Resources, Windows: r.Windows,
+		AuditWindow: cfg.Scan.Window, Verdicts: audited.Verdicts, Found: found, Duties: duties,
+		Thresholds: setting.Duty,
+		Resources:  r.Resources, Windows: r.Windows,
 		Sources: usageSummary(setting.Sources), BlindSpots: append(r.BlindSpots, spots...)}), nil
 }
