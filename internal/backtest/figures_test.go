@@ -89,10 +89,12 @@ func TestNoticesOfRunawayWorkHaveDollars(t *testing.T) {
 	}
 	const step, hours = 5 * time.Minute, 96
 	var trace strings.Builder
-	trace.WriteString("resource,time,gpu,gpu_util,step\n")
+	trace.WriteString("resource,time,gpu,gpu_util,step,events\n")
 	for m := range hours * 12 {
 		at := time.Unix(1_760_000_000, 0).Add(time.Duration(m) * step).Unix()
-		fmt.Fprintf(&trace, "loop,%d,0,95,%d\ngood,%d,0,95,%d\nmute,%d,0,95,\n", at, m%21, at, m, at)
+		fmt.Fprintf(&trace, "loop,%d,0,95,%d,\ngood,%d,0,95,%d,\n", at, m%21, at, m)
+		fmt.Fprintf(&trace, "mute,%d,0,95,,\n", at)
+		fmt.Fprintf(&trace, "parts,%d,0,95,,%d\n", at, m/72) // an evaluation that declares a part each 6 hours
 	}
 	for name, price := range map[string]money.Amount{
 		"$12 an hour": 12 * money.USD, "$22 an hour": 22 * money.USD, "unpriced": 0,

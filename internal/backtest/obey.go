@@ -114,7 +114,9 @@ type idled struct {
 }
 
 func newObeyed() *obeyed {
-	return &obeyed{byState: map[duty.State]int64{}, whyNot: map[reason]*idled{}, told: map[int]bool{}, held: map[int]heldTime{}}
+	return &obeyed{
+		byState: map[duty.State]int64{}, whyNot: map[reason]*idled{}, told: map[int]bool{}, held: map[int]heldTime{},
+	}
 }
 
 // obey replays one policy: the engine that acts live, on the account that the trace is.
@@ -376,7 +378,8 @@ func (a *acting) tell(t round.PolicyAnswer, why func() string) {
 			return
 		}
 		told = &telling{
-			resource: t.Resource, at: t.At.UnixMicro(), end: a.tracks[a.place[t.Resource]].last + a.step, whys: map[saying]*idled{},
+			resource: t.Resource, at: t.At.UnixMicro(),
+			end: a.tracks[a.place[t.Resource]].last + a.step, whys: map[saying]*idled{},
 		}
 		a.said[t.Resource] = told
 	}
