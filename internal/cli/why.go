@@ -25,7 +25,7 @@ explained itself.`,
   curfew why budget.vision.spent   # by day; .reserved, .remaining and .forecast as well
   curfew why job.train.repeated    # by attempt; .cost, .useful and .waiting as well
   curfew why plan.saves            # by step; plan.step.1.saves by change, plan.team.vision as well
-  curfew why bill.123456789012/2026-10-01.billed   # by service; .effective as well
+  curfew why bill.999988887777/2026-10-01.billed   # by service; .effective as well
   curfew why 9c6e                  # what the fix of a finding saves
   curfew why now.used -o json      # every row; resource.ID.running has the meters of one`,
 		Args: cobra.ArbitraryArgs,
