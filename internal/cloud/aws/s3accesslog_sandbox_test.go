@@ -25,7 +25,8 @@ func TestReadsAccessLogs(t *testing.T) {
 	b.put(bucket, "imagenet/a.tar", []byte("x"))
 	b.put(bucket, "raw/a", []byte("x"))
 	b.must(b.PutBucketLogging(t.Context(), &s3.PutBucketLoggingInput{
-		Bucket: awssdk.String(bucket), BucketLoggingStatus: &s3types.BucketLoggingStatus{LoggingEnabled: &s3types.LoggingEnabled{
+		Bucket: awssdk.String(bucket),
+		BucketLoggingStatus: &s3types.BucketLoggingStatus{LoggingEnabled: &s3types.LoggingEnabled{
 			TargetBucket: awssdk.String(logs), TargetPrefix: awssdk.String("access/"),
 		}},
 	}))

@@ -76,7 +76,8 @@ func TestReadsAgesFromStorageClassAnalysis(t *testing.T) {
 	by := "Storage Class Analysis of " + yesterday.Format(time.DateOnly)
 	analyze("all", "", yesterday)
 	whole, blind := list()
-	if w := whole.Ages.Or(inventory.Prefix{}); len(blind) > 0 || whole.AgesSource != by || w.Standard.Bytes != 4097<<20 ||
+	if w := whole.Ages.Or(inventory.Prefix{}); len(blind) > 0 || whole.AgesSource != by ||
+		w.Standard.Bytes != 4097<<20 ||
 		w.OlderThan[30].Bytes != 3*gib || w.OlderThan[180].Objects != 3 || w.Small.Bytes != 1<<20 ||
 		w.ReadBytes[90] != gib ||
 		raw(whole).Complete {
