@@ -2,6 +2,8 @@ package backtest
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
@@ -70,5 +73,71 @@ func TestNoticesAreCountedOnce(t *testing.T) {
 		"r000 warn", "r000 warn", "r000 withdraw", "r000 withdraw", "r001 warn",
 	}; !slices.Equal(decided, want) {
 		t.Errorf("decided %v, want %v", decided, want)
+	}
+}
+
+// TestNoticesOfRunawayWorkHaveDollars replays the shipped policy about work without progress: a loop of steps costs
+// from its highest step to its end, work that never reports from its beginning, and work that advances nothing.
+func TestNoticesOfRunawayWorkHaveDollars(t *testing.T) {
+	text, err := os.ReadFile("../../examples/policies/runaway.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := policy.Parse("runaway.yaml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const step, hours = 5 * time.Minute, 96
+	var trace strings.Builder
+	trace.WriteString("resource,time,gpu,gpu_util,step,events\n")
+	for m := range hours * 12 {
+		at := time.Unix(1_760_000_000, 0).Add(time.Duration(m) * step).Unix()
+		fmt.Fprintf(&trace, "loop,%d,0,95,%d,\ngood,%d,0,95,%d,\n", at, m%21, at, m)
+		fmt.Fprintf(&trace, "mute,%d,0,95,,\n", at)
+		fmt.Fprintf(&trace, "parts,%d,0,95,,%d\n", at, m/72) // an evaluation that declares a part each 6 hours
+	}
+	for name, price := range map[string]money.Amount{
+		"$12 an hour": 12 * money.USD, "$22 an hour": 22 * money.USD, "unpriced": 0,
+	} {
+		p := params(step)
+		p.Format.Step = step
+		p.Baselines, p.Policies, p.Price = false, set, nil
+		if price > 0 {
+			p.Price = &price
+		}
+		r, err := Run(context.Background(), strings.NewReader(trace.String()), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Format.Step = time.Minute // between the samples the condition is unknown, and holds again
+		if gaps, err := Run(context.Background(), strings.NewReader(trace.String()), p); err != nil {
+			t.Fatal(err)
+		} else if got := gaps.Results[0].Notices.UnprogressedUSD.Or(0); got > 2*hours*price {
+			t.Errorf("%s: with gaps, %s without progress, and the machines cost %s", name, got.Dollars(),
+				(2 * hours * price).Dollars())
+		}
+		for i, least := range []float64{12, 24} { // of the policy about the owner, and of that about the team
+			n := r.Results[i].Notices
+			if price == 0 {
+				if n.Times != 0 || n.UnprogressedUSD.Known() && n.UnprogressedUSD.Or(0) != 0 {
+					t.Errorf("%s: %+v, although $100 are never reached for sure", name, n)
+				}
+				continue
+			}
+			if n.Times != 2 || n.Resources != 2 {
+				t.Fatalf("%s: %+v, want one notice of the loop and one of the work that never reports", name, n)
+			}
+			// The loop reaches its highest step after 100 minutes and goes on for 94 h 20 m, the other for 96 h.
+			const spent = 190*3600 + 20*60 // seconds
+			want, err := price.Mul(spent, 3600)
+			if err != nil || n.UnprogressedUSD != money.Known(want) {
+				t.Errorf("%s: without progress %s, want %s", name, n.UnprogressedUSD, want.Dollars())
+			}
+			before := want - n.CostUSD.Or(0) // spent before people were notified
+			if lowest := money.Amount(2 * least * float64(price)); before < lowest ||
+				before > lowest+money.Amount(2*float64(price)) {
+				t.Errorf("%s: people were notified after %s, want about %s", name, before.Dollars(), lowest.Dollars())
+			}
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -66,6 +67,11 @@ type Notices struct {
 	Times     int64   `json:"times"`
 	Resources int     `json:"resources"`
 	Hours     float64 `json:"hours"`
+	// CostUSD is the price of Hours: what would have been left to save when people were notified. UnprogressedUSD
+	// is the price of the time from the last progress of the work to the end of the condition; null for a policy
+	// that does not ask for progress. Both are null where a resource has no price.
+	CostUSD         money.Dollars `json:"cost_usd"`
+	UnprogressedUSD money.Dollars `json:"without_progress_usd"`
 }
 
 // WhyNot is a reason why a policy did nothing, and for how long.
@@ -86,12 +92,18 @@ type obeyed struct {
 	busy    bool // it released time that the baselines call busy
 	acted   bool // it acted at least once, be it only to notify people
 	// notices are its notices and their resources, if it only notifies.
-	notices  Notices
-	told     map[int]bool
-	heldTrue int64
+	notices Notices
+	told    map[int]bool
+	// held is the time in which the condition held of each resource, and before that from its last progress
+	// until then.
+	held map[int]heldTime
 	// decisions are its decisions, if the caller asked for them.
 	decisions []Decision
 }
+
+// heldTime is the time in which a condition held, and the time before it since the last progress of the work, in
+// microseconds.
+type heldTime struct{ length, before int64 }
 
 type reason struct{ answer, text string }
 
@@ -102,7 +114,9 @@ type idled struct {
 }
 
 func newObeyed() *obeyed {
-	return &obeyed{byState: map[duty.State]int64{}, whyNot: map[reason]*idled{}, told: map[int]bool{}}
+	return &obeyed{
+		byState: map[duty.State]int64{}, whyNot: map[reason]*idled{}, told: map[int]bool{}, held: map[int]heldTime{},
+	}
 }
 
 // obey replays one policy: the engine that acts live, on the account that the trace is.
@@ -183,10 +197,13 @@ type refusal struct{ resource, policy string }
 
 // telling is the last notice of the policy about a resource.
 type telling struct {
-	at      int64
-	end     int64 // of the resource's known time
-	unknown bool  // its verdict is
-	holds   bool  // the condition does
+	resource int
+	// heldUntil is the end of the last time in which the condition held, which is not counted again.
+	heldUntil int64
+	at        int64
+	end       int64 // of the resource's known time
+	unknown   bool  // its verdict is
+	holds     bool  // the condition does
 	// why is where the time is counted in which nothing is done, nil where the policy acts,
 	// and refused where it is refused, or deferred.
 	why, refused *idled
@@ -286,7 +303,11 @@ func (a *acting) into(out *outcome) {
 	}
 	out.unknown += a.unknown
 	out.acted = out.acted || a.acted
-	out.notices.Times, out.heldTrue = out.notices.Times+a.notices.Times, out.heldTrue+a.heldTrue
+	out.notices.Times += a.notices.Times
+	for i, h := range a.held {
+		sum := out.held[i]
+		out.held[i] = heldTime{sum.length + h.length, sum.before + h.before}
+	}
 	maps.Copy(out.told, a.told)
 	for key, w := range a.whyNot {
 		sum := out.whyNot[key]
@@ -357,11 +378,17 @@ func (a *acting) tell(t round.PolicyAnswer, why func() string) {
 			return
 		}
 		told = &telling{
-			at: t.At.UnixMicro(), end: a.tracks[a.place[t.Resource]].last + a.step, whys: map[saying]*idled{},
+			resource: t.Resource, at: t.At.UnixMicro(),
+			end: a.tracks[a.place[t.Resource]].last + a.step, whys: map[saying]*idled{},
 		}
 		a.said[t.Resource] = told
 	}
 	a.spend(told, t.At.UnixMicro())
+	if t.Answer == usage.True && !told.holds && !t.Progress.IsZero() {
+		h := a.held[t.Resource]
+		h.before += max(0, t.At.UnixMicro()-max(t.Progress.UnixMicro(), told.heldUntil))
+		a.held[t.Resource] = h
+	}
 	told.unknown, told.refused, told.holds = t.State == duty.Unknown, nil, t.Answer == usage.True
 	switch {
 	case t.Answer == usage.True:
@@ -405,7 +432,9 @@ func (a *acting) spend(told *telling, now int64) {
 		a.unknown += length
 	}
 	if told.holds {
-		a.heldTrue += length
+		h := a.held[told.resource]
+		h.length += length
+		a.held[told.resource], told.heldUntil = h, told.at
 	}
 	switch {
 	case told.refused != nil:

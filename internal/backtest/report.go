@@ -182,7 +182,9 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 			r := &w.Results[len(w.Results)-1]
 			r.obey(got)
 			if pol.Do.Verb == policy.Notify {
-				r.Notices = &Notices{Times: got.notices.Times, Resources: len(got.told), Hours: hours(got.heldTrue)}
+				if r.Notices, err = t.noticesOf(pol, got); err != nil {
+					return Report{}, fmt.Errorf("%s: %w", pol.Name, err)
+				}
 			}
 			if p.AsSessions > 0 && pol.Name == sessionRule(p.AsSessions) {
 				if err := r.sessions(p.AsSessions, len(t.resources)); err != nil {
@@ -363,6 +365,38 @@ func (t *trace) result(name string, sum totals, parts []share, oracle learn.Tall
 	var err error
 	r.CostUSD, r.SavedUSD, err = t.dollars(parts)
 	return r, err
+}
+
+// noticesOf returns the notices of a policy that only notifies people, with their dollars.
+func (t *trace) noticesOf(p *policy.Policy, got outcome) (*Notices, error) {
+	n := &Notices{Times: got.notices.Times, Resources: len(got.told)}
+	cost, unprogressed, priced := money.Amount(0), money.Amount(0), true
+	length := int64(0)
+	for i, h := range got.held {
+		length += h.length
+		hourly := t.hourly[t.place[i]]
+		if hourly == nil {
+			priced = false
+			continue
+		}
+		for sum, part := range map[*money.Amount]int64{&cost: h.length, &unprogressed: h.length + h.before} {
+			amount, err := hourly.Mul(part, micros(time.Hour))
+			if err == nil {
+				*sum, err = sum.Add(amount)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	n.Hours = hours(length)
+	if priced {
+		n.CostUSD = money.Known(cost)
+		if p.AsksProgress() {
+			n.UnprogressedUSD = money.Known(unprogressed)
+		}
+	}
+	return n, nil
 }
 
 // obey completes the result of a policy.

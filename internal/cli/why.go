@@ -13,8 +13,9 @@ func (a *app) newWhy() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "why [FIGURE]",
 		Short: "Explain a figure of the last audit: the rows that add up to it, prices, omissions",
-		Long: `Explains a figure of the newest kept audit, of a budget or of a job: whether it is a rate or a sum over
-time, the rows that add up to it, the prices with their sources and dates, and what is left out.
+		Long: `Explains a figure of the newest kept audit or its plan, of a budget, of a job or of an imported bill:
+whether it is a rate or a sum over time, the rows that add up to it, the prices with their sources and
+dates, and what is left out.
 FIGURE is the id of a figure (` + "`now.wasted`" + `), the beginning of a finding's id, or the id of
 a resource. Without FIGURE the figures are listed. Each row has the id by which it is
 explained itself.`,
@@ -23,6 +24,8 @@ explained itself.`,
   curfew why team.vision.running
   curfew why budget.vision.spent   # by day; .reserved, .remaining and .forecast as well
   curfew why job.train.repeated    # by attempt; .cost, .useful and .waiting as well
+  curfew why plan.saves            # by step; plan.step.1.saves by change, plan.team.vision as well
+  curfew why bill.999988887777/2026-10-01.billed   # by service; .effective as well
   curfew why 9c6e                  # what the fix of a finding saves
   curfew why now.used -o json      # every row; resource.ID.running has the meters of one`,
 		Args: cobra.ArbitraryArgs,

@@ -2,11 +2,14 @@ package cli
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -25,6 +28,17 @@ func TestEveryFigureAddsUp(t *testing.T) {
 	d.document(&list, "why", "--demo")
 	if len(list.Rows) < 30 {
 		t.Fatalf("%d figures are listed", len(list.Rows))
+	}
+	var plan accountplan.Account
+	d.document(&plan, "plan", "account", "--demo")
+	shown["plan.before"], shown["plan.saves"] = money.Known(plan.BeforeUSD), money.Known(plan.SavingUSD)
+	shown["plan.after"], shown["plan.perhaps"] = money.Known(plan.AfterUSD), money.Known(plan.PerhapsUSD)
+	for _, s := range plan.Steps {
+		shown[fmt.Sprintf("plan.step.%d.saves", s.Number)] = money.Known(s.SavingUSD)
+		shown[fmt.Sprintf("plan.step.%d.after", s.Number)] = money.Known(s.AfterUSD)
+	}
+	for _, p := range plan.Teams {
+		shown["plan.team."+p.Team] = money.Known(p.AfterUSD)
 	}
 	todo := []string{scan.Findings[0].ID[:8], scan.Findings[0].Resource.ID}
 	for _, r := range list.Rows {
@@ -65,6 +79,65 @@ func TestEveryFigureAddsUp(t *testing.T) {
 	}
 	if metered < 30 {
 		t.Errorf("%d meters with a price were reached", metered)
+	}
+	for id := range shown {
+		if !seen[id] {
+			t.Errorf("%s is not listed", id)
+		}
+	}
+}
+
+// TestBillFiguresAddUp follows the figures of an imported bill by service and resource down to the day: each comes
+// to the sum of its rows, and the period to what the import said.
+func TestBillFiguresAddUp(t *testing.T) {
+	d := newDesktop(t)
+	text, err := os.ReadFile(filepath.FromSlash("../../examples/data/focus-2026-10.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.write("bill.csv", string(text))
+	if code, _, errs := d.run("bill", "import", "bill.csv"); code != ExitDone {
+		t.Fatalf("import: %d, %s", code, errs)
+	}
+	var list view.Why
+	if code, out, errs := d.run("why", "bill.nothing"); code != ExitError || !strings.Contains(errs, "no figure") {
+		t.Errorf("an unknown figure: %d, %q, %q", code, out, errs)
+	}
+	var scan view.Scan
+	d.document(&scan, "scan", "--demo")
+	d.document(&list, "why", "--demo")
+	var todo []string
+	total := map[string]money.Dollars{}
+	for _, r := range list.Rows {
+		if strings.HasPrefix(r.Figure, view.BillFigure) {
+			todo, total[r.Figure] = append(todo, r.Figure), r.AmountUSD
+		}
+	}
+	if len(todo) == 0 {
+		t.Fatalf("no figure of the bill is listed: %+v", list.Rows)
+	}
+	days := 0
+	for n := 0; n < len(todo) && n < 150; n++ {
+		var why view.Why
+		d.document(&why, "why", todo[n])
+		if want := total[todo[n]]; want != why.ValueUSD {
+			t.Errorf("%s is %s, and %s where it is a row", todo[n], why.ValueUSD, want)
+		}
+		sum := money.Known(0)
+		for _, r := range why.Rows {
+			sum = sum.Plus(r.AmountUSD.Or(0))
+			if r.Figure == "" {
+				days++
+			} else {
+				todo, total[r.Figure] = append(todo, r.Figure), r.AmountUSD
+			}
+		}
+		if sum != why.ValueUSD || len(why.Rows) == 0 {
+			t.Errorf("%s: %d rows come to %s, the figure is %s", todo[n], len(why.Rows), sum, why.ValueUSD)
+		}
+	}
+	if days == 0 {
+		t.Error("no figure was followed to its days")
 	}
 }
 

@@ -7,16 +7,16 @@ import (
 )
 
 // Progress is the record of the progress of a machine's work: a training step higher than any
-// before, or another complete checkpoint. Steps that begin again and stay below the highest are a
-// loop, and no progress, until the machine has rested: what works after that is another run.
+// before, another complete checkpoint, or another declared event. Steps that begin again and stay
+// below the highest are a loop, and no progress, until the machine has rested: what works after that is another run.
 type Progress struct {
 	// From is since when the machine is known to have worked without a rest; zero while it rests.
 	From time.Time
 	// Since is when the work last made progress; zero is never.
 	Since time.Time
-	// Step is the highest step, and Checkpoints the newest value of the counter of complete
-	// checkpoints; 0 where none was measured.
-	Step, Checkpoints float64
+	// Step is the highest step, Checkpoints the newest value of the counter of complete checkpoints, and
+	// Events that of declared events; 0 where none was measured.
+	Step, Checkpoints, Events float64
 	// Reported says that a counter of progress was measured at all.
 	Reported bool
 }
@@ -36,13 +36,17 @@ func (p *Progress) add(s usage.Signal, at time.Time, value float64) {
 		if p.Checkpoints = value; value > 0 {
 			p.Since = at
 		}
+	case s == usage.Events && value != p.Events:
+		if p.Events = value; value > 0 {
+			p.Since = at
+		}
 	}
 }
 
 // Or returns the record with the progress of another machine of its run: one reports for all.
 func (p Progress) Or(o Progress) Progress {
 	if o.Since.After(p.Since) {
-		p.Since, p.Step, p.Checkpoints = o.Since, o.Step, o.Checkpoints
+		p.Since, p.Step, p.Checkpoints, p.Events = o.Since, o.Step, o.Checkpoints, o.Events
 	}
 	p.Reported = p.Reported || o.Reported
 	return p

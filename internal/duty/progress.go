@@ -7,8 +7,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// missedCheckpoints is the number of usual intervals without a checkpoint after which checkpoints
-// count as stopped. Our own choice.
+// missedCheckpoints is the number of usual intervals without a checkpoint, or a declared event, after which
+// they count as stopped. Our own choice.
 const missedCheckpoints = 3
 
 // standstill is computation without progress.
@@ -42,21 +42,21 @@ func (w *workPeriod) add(q *evaluation, t *track) {
 // or none is measured.
 //
 // A pause resets it, because the counters may belong to finished work. Steps stand still after
-// [Thresholds.StalledAfter]; checkpoints only after three times their interval as well, so a run
-// that has not saved twice is never stalled by them.
+// [Thresholds.StalledAfter]; checkpoints and declared events only after three times their interval as
+// well, so a run that has not saved twice is never stalled by them.
 func (q *evaluation) standstill(work workPeriod) (s standstill, ok bool) {
 	stands := true
 	for _, c := range [...]struct {
 		signal usage.Signal
 		what   string
-	}{{usage.Step, "step"}, {usage.Checkpoints, "checkpoint"}} {
+	}{{usage.Step, "step"}, {usage.Checkpoints, "checkpoint"}, {usage.Events, "declared event"}} {
 		r := q.read(&q.k.machine, c.signal)
 		if r.meter == nil {
 			continue
 		}
 		first, rises, rose := r.progress(q.horizon)
 		patience := int64(q.k.thresholds.StalledAfter)
-		if c.signal == usage.Checkpoints {
+		if c.signal != usage.Step {
 			if rises < 2 {
 				continue
 			}
@@ -86,7 +86,7 @@ func (q *evaluation) progressEvidence() []usage.Evidence {
 	for _, c := range []struct {
 		signal usage.Signal
 		name   string
-	}{{usage.Step, "training_step"}, {usage.Checkpoints, "checkpoints"}} {
+	}{{usage.Step, "training_step"}, {usage.Checkpoints, "checkpoints"}, {usage.Events, "declared_events"}} {
 		if r := q.read(&q.k.machine, c.signal); r.meter != nil {
 			_, _, rose := r.progress(q.horizon)
 			still := q.unbroken(r).startingAt(rose)

@@ -246,7 +246,7 @@ func (t *track) hasSamples(now, horizon int64) bool {
 }
 
 // lastTracked is the last signal that verdicts use.
-const lastTracked = usage.Checkpoints
+const lastTracked = usage.Events
 
 // isTracked reports whether verdicts use a signal.
 func isTracked(s usage.Signal) bool { return s <= lastTracked }

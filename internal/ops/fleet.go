@@ -246,14 +246,15 @@ var GetAccountPlan = declare(Operation[AccountPlanInput, accountplan.Account]{
 
 // WhyInput names a figure of the newest kept audit.
 type WhyInput struct {
-	Figure string `query:"figure" maxLength:"300" doc:"The id of the figure, or a finding or resource; empty lists the figures."`
+	Figure string `query:"figure" maxLength:"2000" doc:"The id of the figure, or a finding or resource; empty lists the figures."`
 	Cloud  string `query:"cloud" maxLength:"20" doc:"Of the audit of this cloud: aws, sim, onprem."`
 }
 
-// GetWhy explains a figure of the newest kept audit, of a budget or of a job.
+// GetWhy explains a figure of the newest kept audit and its plan, of a budget, of a job or of a bill.
 var GetWhy = declare(Operation[WhyInput, view.Why]{
 	Info: Info{ID: "get-why", Method: get, Path: "why", Role: approval.RoleViewer,
-		Summary: "Explain a figure of the newest audit, of a budget or of a job: its terms, prices and omissions", Schema: view.WhySchema,
+		Summary: "Explain a figure of the newest audit, its plan, a budget, a job or a bill: its terms, prices and omissions",
+		Schema:  view.WhySchema,
 		Command: "why", Why: "it reads the newest kept audit"},
 	Do: func(ctx context.Context, c *Call, in WhyInput) (Reply[view.Why], error) {
 		cfg, err := c.Request.Config()
@@ -271,12 +272,19 @@ var GetWhy = declare(Operation[WhyInput, view.Why]{
 		if strings.HasPrefix(in.Figure, view.BudgetFigure) {
 			return reply(spend.WhyBudget(ctx, c.Request, in.Figure))
 		}
+		if strings.HasPrefix(in.Figure, view.BillFigure) {
+			return reply(spend.WhyBill(ctx, c.Request, in.Figure))
+		}
 		doc, err := audit.Why(ctx, c.Request, cfg, in.Cloud, in.Figure)
 		if err != nil || in.Figure != "" {
 			return reply(doc, err)
 		}
 		budgets, err := spend.BudgetFigures(ctx, c.Request)
-		doc.Rows = append(doc.Rows, budgets...)
+		if err != nil {
+			return reply(doc, err)
+		}
+		bills, err := spend.BillFigures(ctx, c.Request)
+		doc.Rows = append(append(doc.Rows, budgets...), bills...)
 		return reply(doc, err)
 	},
 })

@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
 	"github.com/curfew-dev/curfew/internal/report/layout"
@@ -163,16 +164,22 @@ func backtestFigures(r, foresight *backtest.Result) []layout.Figure {
 // headline.
 func noticesGrid(doc *view.Backtest) (g layout.Grid, headline string) {
 	g = layout.Grid{
-		Title: "Notices that would have been sent", Head: []string{"policy", "notices", "resources", "condition held"},
-		Right: []bool{false, true, true, true},
+		Title: "Notices that would have been sent", Head: []string{
+			"policy", "notices", "resources", "condition held", "cost then", "cost since progress",
+		},
+		Right: []bool{false, true, true, true, true, true},
 	}
-	times := int64(0)
+	times, spent := int64(0), money.Known(0)
 	for _, r := range doc.Results[:doc.Rules()] {
 		if n := r.Notices; n != nil {
 			times += n.Times
 			g.Rows = append(g.Rows, []string{
 				r.Name, plain.Number(float64(n.Times), 0), plain.Number(float64(n.Resources), 0), hoursShort(n.Hours),
+				noticeCost(n.CostUSD), noticeCost(n.UnprogressedUSD),
 			})
+			if n.UnprogressedUSD.Or(0) > spent.Or(0) {
+				spent = n.UnprogressedUSD
+			}
 		}
 	}
 	if n := len(g.Rows); n > 0 && n == doc.Rules() {
@@ -182,8 +189,19 @@ func noticesGrid(doc *view.Backtest) (g layout.Grid, headline string) {
 		}
 		headline = fmt.Sprintf("%s would have sent %s in %s", name, plain.Count(times, "notice"),
 			hoursText(doc.Results[0].ResourceHours))
+		if spent.Or(0) > 0 {
+			headline += ", about work that cost " + spent.String() + " without progress"
+		}
 	}
 	return g, headline
+}
+
+// noticeCost is a cell with the dollars of notices.
+func noticeCost(v money.Dollars) string {
+	if !v.Known() {
+		return layout.None
+	}
+	return v.String()
 }
 
 // rulesGrid lists the simulated actions of every rule.

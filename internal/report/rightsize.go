@@ -231,7 +231,7 @@ func rightsizeHosts(hosts []rightsize.Host) layout.Grid {
 		}
 		if h.Advised != nil {
 			to, saving = h.Advised.Type, h.Advised.SavingUSD.String()
-			note = strings.Join(h.Advised.Against, "; ")
+			note = strings.Join(h.Advised.Drawbacks, "; ")
 		}
 		if h.Graviton != nil {
 			option := fmt.Sprintf("option: %s (Graviton) at %s, once its work is built for arm64", h.Graviton.Type,

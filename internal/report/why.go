@@ -21,7 +21,7 @@ func Why(d view.Why) layout.Sheet {
 		s.Scope = slices.Insert(s.Scope, 0, d.Cloud)
 	}
 	if d.Figure == "" {
-		s.Title = plain.Count(len(d.Rows), "figure") + " of the last audit and of budgets, and each finding and resource"
+		s.Title = plain.Count(len(d.Rows), "figure") + " of the last audit, budgets and bills, and each finding and resource"
 		g := layout.Grid{
 			Title: "figures", Head: []string{"amount", "figure", "what"}, Right: []bool{true},
 			Code: []bool{false, true},

@@ -78,6 +78,8 @@ type PolicyAnswer struct {
 	Answer usage.Tristate
 	// State is the state of the resource's verdict.
 	State duty.State
+	// Progress is the time of the last progress of the work; zero is unknown.
+	Progress time.Time
 	// Repeated is set if the policy gave the same answer in this state before, for the same reason.
 	Repeated bool
 }
@@ -440,8 +442,10 @@ func (r *replay) reportAnswers(s *subject) {
 		}
 		a.reported, a.reportedAnswer, a.reportedState = true, a.Tristate, state
 		r.answerSubject, r.answerPolicy = s, i
+		progress, _ := s.facts.LastProgress()
 		r.OnAnswer(PolicyAnswer{
-			At: r.now, Resource: s.number, Policy: i, Answer: a.Tristate, State: state, Repeated: s.foreseenUntil != 0,
+			At: r.now, Resource: s.number, Policy: i, Answer: a.Tristate, State: state, Progress: progress,
+			Repeated: s.foreseenUntil != 0,
 		}, r.whyVisitor)
 	}
 }

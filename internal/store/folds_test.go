@@ -3,6 +3,8 @@ package store_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -99,7 +101,8 @@ func TestFoldingBoundsGrowth(t *testing.T) {
 }
 
 // TestFoldedLedgerPlansTheSameCommitments: the hours of machines, and the plan on them, are those of the
-// ledger before it was folded into hours, also where a finding ends a machine.
+// ledger before it was folded. Only hours of a machine that a finding ends are not known of days: a note names
+// the time before which they count as hours that stay, and the plan is the one of that.
 func TestFoldedLedgerPlansTheSameCommitments(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {
@@ -117,37 +120,92 @@ func TestFoldedLedgerPlansTheSameCommitments(t *testing.T) {
 				},
 				Type: "g6.2xlarge", Change: change.Change{Verb: change.Stop},
 			}})
-			plan := func() string {
+			hours := func(leaves accountplan.Leaving) ([]commit.Usage, []string) {
 				t.Helper()
 				use, notes, err := accountplan.Hours(t.Context(), s.Ledger(), january, end, leaves, book)
-				if err != nil || len(notes) > 0 || len(use) < 24*(days-1) {
+				if err != nil || len(use) < 24*(days-1) {
 					t.Fatalf("%d hours, notes %q, %v", len(use), notes, err)
 				}
-				r, err := commit.Plan(use, []commit.Offer{{
-					Key: commit.PriceKey("g6.2xlarge", "us-east-1"), Kind: commit.Reserved, TermMonths: 12,
-					Payment: commit.NoUpfront, Hourly: use[0].OnDemand * 3 / 5,
-				}}, nil, commit.Options{MinHours: -1})
-				if err != nil || len(r.Commitments) == 0 || r.LeavingUSD == 0 {
-					t.Fatalf("nothing is planned: %+v, %v", r, err)
-				}
-				text, err := json.MarshalIndent(r, "", " ")
-				if err != nil {
-					t.Fatal(err)
-				}
-				return string(text)
+				return use, notes
 			}
-			before := plan()
-			for more := true; more; {
-				f, err := s.Ledger().(ledger.Folder).Fold(t.Context(), benchPayer, end.Add(ledger.HoursAfter), 2)
-				if err != nil {
-					t.Fatal(err)
-				}
-				more = f.More
+			use, notes := hours(leaves)
+			before, all := planOn(t, use), planOn(t, staying(use))
+			if len(notes) > 0 || before == all {
+				t.Fatalf("notes %q, and the plan without the machine that leaves is %s", notes, all)
 			}
-			if diff := cmp.Diff(before, plan()); diff != "" {
-				t.Errorf("folded into hours (-before +after):\n%s", diff)
+			foldAll(t, s.Ledger(), end.Add(ledger.HoursAfter))
+			folded, notes := hours(leaves)
+			if diff := cmp.Diff(before, planOn(t, folded)); diff != "" || len(notes) > 0 {
+				t.Errorf("folded into hours, notes %q (-before +after):\n%s", notes, diff)
+			}
+			foldAll(t, s.Ledger(), end.Add(ledger.DaysAfter))
+			stay, _ := hours(nil)
+			if diff := cmp.Diff(all, planOn(t, stay)); diff != "" {
+				t.Errorf("folded into days, without findings (-before +after):\n%s", diff)
+			}
+			folded, notes = hours(leaves)
+			var until time.Time
+			for _, note := range notes {
+				var day string
+				if _, err := fmt.Sscanf(note, "hours before %s are kept without the machine", &day); err == nil {
+					if until, err = time.Parse(time.DateOnly, day); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if !until.After(january) || !until.Before(end) {
+				t.Fatalf("notes %q name no time within the ledger", notes)
+			}
+			for i := range use { // what the note says, of the hours before
+				if use[i].Hour.Before(until) {
+					use[i].Leaving = 0
+				}
+			}
+			if diff := cmp.Diff(use, folded); diff != "" {
+				t.Errorf("folded into days, with what the note says (-before +after):\n%s", diff)
+			}
+			if diff := cmp.Diff(planOn(t, use), planOn(t, folded)); diff != "" {
+				t.Errorf("planned on days, with what the note says (-before +after):\n%s", diff)
 			}
 		})
+	}
+}
+
+// staying returns hours in which no machine leaves.
+func staying(use []commit.Usage) []commit.Usage {
+	use = slices.Clone(use)
+	for i := range use {
+		use[i].Leaving = 0
+	}
+	return use
+}
+
+// planOn plans one kind of reservation on hours.
+func planOn(t *testing.T, use []commit.Usage) string {
+	t.Helper()
+	r, err := commit.Plan(use, []commit.Offer{{
+		Key: commit.PriceKey("g6.2xlarge", "us-east-1"), Kind: commit.Reserved, TermMonths: 12,
+		Payment: commit.NoUpfront, Hourly: use[0].OnDemand * 3 / 5,
+	}}, nil, commit.Options{MinHours: -1})
+	if err != nil || len(r.Commitments) == 0 {
+		t.Fatalf("nothing is planned: %+v, %v", r, err)
+	}
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// foldAll folds a ledger as far as it may be at a time.
+func foldAll(t *testing.T, s ledger.Store, now time.Time) {
+	t.Helper()
+	for more := true; more; {
+		f, err := s.(ledger.Folder).Fold(t.Context(), benchPayer, now, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		more = f.More
 	}
 }
 

@@ -52,6 +52,9 @@ const (
 	// Checkpoints is the number of completed checkpoints, or the time of the newest
 	// one in seconds: a counter.
 	Checkpoints
+	// Events is the number of events that the work declared as progress, such as finished parts of an
+	// evaluation: a counter.
+	Events
 	// HostMemUsed is the host's memory in use, in percent, 0 to 100.
 	HostMemUsed
 	// DiskOps is the number of operations on a volume within the sample's step.
@@ -108,6 +111,7 @@ var signals = [numSignals]struct{ name, unit, doc string }{
 	Checkpoints: {
 		"checkpoints", "counter", "completed checkpoints, or the time of the newest in seconds; only a rise counts",
 	},
+	Events:      {"events", "counter", "events that the work declares as progress; only a rise counts"},
 	Requests:    {"requests", "requests in a step", "requests or invocations served"},
 	Healthy:     {"healthy_targets", "count", "healthy targets of a load balancer"},
 	Capacity:    {"capacity", "count", "machines that a group wants or a reservation uses"},
@@ -162,7 +166,7 @@ const XIDFellOffBus = 79
 
 // Counter reports whether only a rise of the signal has a meaning: it counts completed work, and
 // restarts from a smaller number.
-func (s Signal) Counter() bool { return s == Step || s == Checkpoints }
+func (s Signal) Counter() bool { return s == Step || s == Checkpoints || s == Events }
 
 // FrozenAfter returns the number of equal values in a row that proves a frozen exporter; 0 if the
 // signal may repeat indefinitely. Power and temperature of a live GPU eventually differ in their

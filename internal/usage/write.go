@@ -134,6 +134,7 @@ type parquetRow struct {
 	Kernels        *float64 `parquet:"kernels"`
 	Step           *float64 `parquet:"step"`
 	Checkpoints    *float64 `parquet:"checkpoints"`
+	Events         *float64 `parquet:"events"`
 	HostMemUsed    *float64 `parquet:"host_mem_used"`
 	DiskOps        *float64 `parquet:"disk_ops"`
 	Requests       *float64 `parquet:"requests"`
@@ -169,7 +170,8 @@ func (r *parquetRow) signals() [numSignals]**float64 {
 		CPUUtil:     &r.CPUUtil, NetBytes: &r.NetBytes, DiskBytes: &r.DiskBytes, Sessions: &r.Sessions,
 		Processes: &r.Processes,
 		Kernels:   &r.Kernels,
-		Step:      &r.Step, Checkpoints: &r.Checkpoints, HostMemUsed: &r.HostMemUsed, DiskOps: &r.DiskOps,
+		Step:      &r.Step, Checkpoints: &r.Checkpoints, Events: &r.Events, HostMemUsed: &r.HostMemUsed,
+		DiskOps:  &r.DiskOps,
 		Requests: &r.Requests,
 		Healthy:  &r.HealthyTargets, Capacity: &r.Capacity, SMOccupancy: &r.SMOccupancy,
 		SlowdownTemperature: &r.Slowdown,

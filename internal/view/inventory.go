@@ -62,7 +62,9 @@ type KeptProgress struct {
 	Step float64 `json:"step,omitempty"`
 	// Checkpoints is the newest value of the counter of complete checkpoints.
 	Checkpoints float64 `json:"checkpoints,omitempty"`
-	// Reported is set if the work ever reported steps or checkpoints.
+	// Events is the newest value of the counter of declared events.
+	Events float64 `json:"events,omitempty"`
+	// Reported is set if the work ever reported steps, checkpoints or events.
 	Reported bool `json:"reported"`
 }
 

@@ -16,13 +16,13 @@ import (
 // WhySchema names the shape of a [Why]. Fields are only added to it.
 const WhySchema = "curfew.why/v1"
 
-// Why explains one figure of the newest kept audit, of a budget or of a job: its terms, their prices, and what is
-// left out. An empty id lists the figures.
+// Why explains one figure of the newest kept audit, of a budget, of a job or of a bill: its terms, their prices, and
+// what is left out. An empty id lists the figures.
 type Why struct {
 	Schema string `json:"schema"`
-	// Cloud is that of the audit; empty for budgets and jobs.
+	// Cloud is that of the audit; empty for budgets, jobs and bills.
 	Cloud string `json:"cloud"`
-	// At is the end of the audit, or the time of the answer for a budget or a job.
+	// At is the end of the audit, else the time of the answer.
 	At time.Time `json:"at"`
 	// Figure is the id of the figure; absent from the list of figures.
 	Figure string `json:"figure,omitempty"`
@@ -169,6 +169,7 @@ func (d *Scan) figures() []figure {
 	for i := range d.Findings {
 		out = append(out, d.findingFigures(&d.Findings[i])...)
 	}
+	out = append(out, d.planFigures()...)
 	return append(out, d.resourceFigures()...)
 }
 

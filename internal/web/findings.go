@@ -10,6 +10,7 @@ import (
 
 	"github.com/a-h/templ"
 
+	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/ops"
@@ -198,6 +199,23 @@ func planPage(v *visit) (templ.Component, error) {
 		return nil, err
 	}
 	return planContent(doc, report.Account(doc)), nil
+}
+
+// planFigures are the figures of a plan that are explained, besides those of its steps.
+func planFigures(d accountplan.Account) []string {
+	out := []string{"before", "saves", "after"}
+	if d.PerhapsUSD > 0 {
+		out = append(out, "perhaps")
+	}
+	for _, r := range d.Risks {
+		out = append(out, "risk."+r.Risk)
+	}
+	for _, t := range d.Teams {
+		if t.Team != "" {
+			out = append(out, "team."+t.Team)
+		}
+	}
+	return out
 }
 
 // riskClass is the color of a risk.

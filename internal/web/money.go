@@ -31,8 +31,10 @@ type costsDoc struct {
 	unitsErr   error
 	bill       *layout.Sheet
 	billErr    error
-	mayUnits   bool
-	mayBill    bool
+	// billFigures are the figures of imported bills that are explained, without their prefix.
+	billFigures []string
+	mayUnits    bool
+	mayBill     bool
 }
 
 // costsQuery is the state of the page Costs, which its address has.
@@ -116,8 +118,28 @@ func costsPage(v *visit) (templ.Component, error) {
 			sheet.Tables = sheet.Tables[:min(len(sheet.Tables), 1)] // the rest is curfew bill reconcile
 			d.bill = &sheet
 		}
+		v.explainBill(&d)
 	}
 	return costsContent(v, &d), nil
+}
+
+// explainedPeriods is the number of imported periods that the page links to their explanations.
+const explainedPeriods = 6
+
+// explainBill adds the newest imported billing periods whose costs the visitor may have explained.
+func (v *visit) explainBill(d *costsDoc) {
+	if !v.may(ops.GetWhy.Info) || !v.may(ops.ListBillPeriods.Info) {
+		return
+	}
+	periods, err := read(v, ops.ListBillPeriods, ops.Paging{})
+	if err != nil {
+		return
+	}
+	for _, p := range slices.Backward(periods.Periods) {
+		if len(d.billFigures) < explainedPeriods {
+			d.billFigures = append(d.billFigures, p.ID+".billed")
+		}
+	}
 }
 
 // before is the period before one, as long as it; for this month it is the last one.

@@ -320,6 +320,13 @@ func TestEveryFigureIsExplained(t *testing.T) {
 	if len(links) < 5 {
 		t.Fatalf("%d figures are explained", len(links))
 	}
+	for page, prefix := range map[string]string{"/plan": "/why/plan.", "/costs": "/why/bill."} {
+		found := regexp.MustCompile(`href="(`+prefix+`[^"]+)"[^>]*>`).FindAllStringSubmatch(b.get(page).text, -1)
+		if len(found) == 0 {
+			t.Errorf("%s explains no figure", page)
+		}
+		links = append(links, found...)
+	}
 	for _, m := range links {
 		got := b.get(html.UnescapeString(m[1]))
 		if got.status != 200 || !strings.Contains(got.text, "Left out") && !strings.Contains(got.text, "<tbody>") {

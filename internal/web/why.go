@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"errors"
 	"net/url"
 	"strings"
@@ -12,10 +13,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// whyPage explains a figure of the newest audit, of a budget or of a job, or lists the figures of the audit.
+// whyPage explains a figure of the newest audit, a budget, a job or a bill, or lists the figures of the audit.
 func whyPage(v *visit) (templ.Component, error) {
-	if figure := v.r.PathValue("figure"); strings.HasPrefix(figure, view.BudgetFigure) ||
-		strings.HasPrefix(figure, view.JobFigure) {
+	figure := cmp.Or(v.r.PathValue("figure"), v.r.URL.Query().Get("figure"))
+	if strings.HasPrefix(figure, view.BudgetFigure) ||
+		strings.HasPrefix(figure, view.JobFigure) || strings.HasPrefix(figure, view.BillFigure) {
 		doc, err := read(v, ops.GetWhy, ops.WhyInput{Figure: figure})
 		if err != nil {
 			return nil, err
@@ -35,7 +37,7 @@ func whyPage(v *visit) (templ.Component, error) {
 			Hint: "the next audit keeps them",
 		}
 	}
-	doc, err := view.NewWhy(scan, v.r.PathValue("figure"))
+	doc, err := view.NewWhy(scan, figure)
 	var unknown *view.ErrNoFigure
 	if errors.As(err, &unknown) {
 		err = &runtime.Error{Code: "not_found", Err: err, Hint: "/why lists the figures"}
@@ -46,8 +48,12 @@ func whyPage(v *visit) (templ.Component, error) {
 	return whyContent(doc), nil
 }
 
-// whyAddress returns the address of the explanation of a figure.
+// whyAddress returns the address of the explanation of a figure. A path cannot hold the empty part of an id such
+// as that of a resource that begins with a slash.
 func whyAddress(figure string) templ.SafeURL {
+	if strings.Contains(figure, "//") {
+		return templ.SafeURL("/why?figure=" + url.QueryEscape(figure))
+	}
 	parts := strings.Split(figure, "/")
 	for i, p := range parts {
 		parts[i] = url.PathEscape(p)

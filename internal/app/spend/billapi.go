@@ -115,7 +115,7 @@ func BillPeriods(ctx context.Context, req *runtime.Request) (view.BillPeriods, e
 	}
 	for _, p := range all {
 		one := view.BillPeriod{
-			ID: p.Account + "/" + p.Start.UTC().Format(time.DateOnly), Account: p.Account, Start: p.Start.UTC(),
+			ID: view.BillPeriodID(p.PeriodKey), Account: p.Account, Start: p.Start.UTC(),
 			Source: p.Source, ImportedAt: p.ImportedAt.UTC(),
 			Lines: p.Lines, Rows: p.Rows, BilledCost: bill.Dollars(p.Exact.Billed)}
 		if !p.End.IsZero() {

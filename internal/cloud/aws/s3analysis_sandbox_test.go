@@ -12,9 +12,7 @@ import (
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
@@ -22,31 +20,22 @@ import (
 // newest export tells the ages of the whole bucket, and of a prefix. An old export is not
 // used, and one that may not be read is a blind spot.
 func TestReadsAgesFromStorageClassAnalysis(t *testing.T) {
-	environOf(t, scratch)
-	const region = "us-east-1"
-	api := s3.NewFromConfig(scratch.Config(region), func(o *s3.Options) { o.UsePathStyle = true })
-	must := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	now := time.Now().UTC().Truncate(time.Second)
-	bucket, exports := awssdk.String("analysis-test"), awssdk.String("analysis-test-exports")
-	must(api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: exports}))
-	must(api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: bucket}))
+	b := newBuckets(t)
+	const bucket, exports = "analysis-test", "analysis-test-exports"
+	b.create(exports)
+	b.create(bucket)
 	var puts errgroup.Group
 	puts.SetLimit(16)
 	for i := range 1100 { // one page ends within raw/
 		key := fmt.Sprintf("%s/%04d", map[bool]string{true: "data", false: "raw"}[i < 500], i)
 		puts.Go(func() error {
-			_, err := api.PutObject(t.Context(), &s3.PutObjectInput{
-				Bucket: bucket, Key: &key, Body: strings.NewReader("x"),
+			_, err := b.PutObject(t.Context(), &s3.PutObjectInput{
+				Bucket: awssdk.String(bucket), Key: &key, Body: strings.NewReader("x"),
 			})
 			return err
 		})
 	}
-	must(nil, puts.Wait())
+	b.must(nil, puts.Wait())
 	analyze := func(id, prefix string, day time.Time) {
 		t.Helper()
 		c := &s3types.AnalyticsConfiguration{
@@ -55,43 +44,24 @@ func TestReadsAgesFromStorageClassAnalysis(t *testing.T) {
 					OutputSchemaVersion: s3types.StorageClassAnalysisSchemaVersionV1,
 					Destination: &s3types.AnalyticsExportDestination{
 						S3BucketDestination: &s3types.AnalyticsS3BucketDestination{
-							Bucket: awssdk.String("arn:aws:s3:::" + *exports),
+							Bucket: awssdk.String("arn:aws:s3:::" + exports),
 							Format: s3types.AnalyticsS3ExportFileFormatCsv,
 							Prefix: awssdk.String("of/")}}}}}
 		if prefix != "" {
 			c.Filter = &s3types.AnalyticsFilterMemberPrefix{Value: prefix}
 		}
-		must(api.PutBucketAnalyticsConfiguration(t.Context(), &s3.PutBucketAnalyticsConfigurationInput{
-			Bucket: bucket, Id: &id, AnalyticsConfiguration: c,
+		b.must(b.PutBucketAnalyticsConfiguration(t.Context(), &s3.PutBucketAnalyticsConfigurationInput{
+			Bucket: awssdk.String(bucket), Id: &id, AnalyticsConfiguration: c,
 		}))
 		text := fmt.Sprintf(
 			"%[1]s,%[2]s,%[3]s,STANDARD,000-014,1,,1024,0\n%[1]s,%[2]s,%[3]s,STANDARD,180-364,3,,3072,1024\n%[1]s,%[2]s,%[3]s,STANDARD,ALL,5,,4097,1024\n", day.Format("01-02-2006"), id, prefix)
-		must(api.PutObject(t.Context(), &s3.PutObjectInput{
-			Bucket: exports, Key: awssdk.String("of/" + *bucket + "/" + id + ".csv"), Body: strings.NewReader(text),
-		}))
+		b.put(exports, "of/"+bucket+"/"+id+".csv", []byte(text))
 	}
-	c, err := aws.New(t.Context(), aws.Options{
-		Regions: []string{region}, RequestsPerSecond: 10_000, Size: size, ListPages: 1,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	seen := b.lister("Storage Class Analysis", 1)
 	list := func() (*inventory.Bucket, []string) {
 		t.Helper()
-		o, err := c.List(t.Context(), round.Query{
-			Now: now, Kinds: map[inventory.Kind]bool{inventory.KindBucket: true},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var blind []string
-		for _, b := range o.BlindSpots {
-			if strings.Contains(b.Why, "Storage Class Analysis") {
-				blind = append(blind, b.Why)
-			}
-		}
-		at := slices.IndexFunc(o.Resources, func(r *inventory.Resource) bool { return r.ID == *bucket })
-		return o.Resources[at].Detail.(*inventory.Bucket), blind
+		all, blind := seen()
+		return all[bucket], reasons(blind)
 	}
 	raw := func(b *inventory.Bucket) inventory.Prefix {
 		prefixes := b.Prefixes.Or(nil)
@@ -102,15 +72,16 @@ func TestReadsAgesFromStorageClassAnalysis(t *testing.T) {
 		t.Fatalf("without an analysis: %+v, %v", b, blind)
 	}
 	const gib = 1 << 30
-	yesterday := now.AddDate(0, 0, -1)
+	yesterday := b.now.AddDate(0, 0, -1)
 	by := "Storage Class Analysis of " + yesterday.Format(time.DateOnly)
 	analyze("all", "", yesterday)
-	b, blind := list()
-	if w := b.Ages.Or(inventory.Prefix{}); len(blind) > 0 || b.AgesSource != by || w.Standard.Bytes != 4097<<20 ||
+	whole, blind := list()
+	if w := whole.Ages.Or(inventory.Prefix{}); len(blind) > 0 || whole.AgesSource != by ||
+		w.Standard.Bytes != 4097<<20 ||
 		w.OlderThan[30].Bytes != 3*gib || w.OlderThan[180].Objects != 3 || w.Small.Bytes != 1<<20 ||
 		w.ReadBytes[90] != gib ||
-		raw(b).Complete {
-		t.Errorf("the whole bucket: %+v by %q, %v", w, b.AgesSource, blind)
+		raw(whole).Complete {
+		t.Errorf("the whole bucket: %+v by %q, %v", w, whole.AgesSource, blind)
 	}
 	analyze("raw", "raw/", yesterday)
 	analyze("deep", "raw/deep/", yesterday) // within a prefix that a listing separates
@@ -123,14 +94,14 @@ func TestReadsAgesFromStorageClassAnalysis(t *testing.T) {
 		Filter:     &s3types.LifecycleRuleFilter{Prefix: awssdk.String("raw/new/")},
 		Expiration: &s3types.LifecycleExpiration{Days: awssdk.Int32(9)},
 	}
-	must(api.PutBucketLifecycleConfiguration(t.Context(), &s3.PutBucketLifecycleConfigurationInput{
-		Bucket:                 bucket,
+	b.must(b.PutBucketLifecycleConfiguration(t.Context(), &s3.PutBucketLifecycleConfigurationInput{
+		Bucket:                 awssdk.String(bucket),
 		LifecycleConfiguration: &s3types.BucketLifecycleConfiguration{Rules: []s3types.LifecycleRule{rule}},
 	}))
 	if b, _ := list(); raw(b).Complete {
 		t.Errorf("what a rule moves of it is not in an analysis: %+v", raw(b))
 	}
-	analyze("all", "", now.AddDate(0, 0, -20))
+	analyze("all", "", b.now.AddDate(0, 0, -20))
 	if b, blind := list(); b.Ages.Known() || len(blind) > 0 {
 		t.Errorf("an old export counts: %+v, %v", b.Ages, blind)
 	}

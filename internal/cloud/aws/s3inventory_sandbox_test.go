@@ -16,9 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
@@ -27,24 +25,9 @@ import (
 // column leaves the bucket to be listed, and so does one in ORC or one that may not be read;
 // a blind spot says so.
 func TestReadsAgesFromS3Inventory(t *testing.T) {
-	environOf(t, scratch)
-	const region = "us-east-1"
-	api := s3.NewFromConfig(scratch.Config(region), func(o *s3.Options) { o.UsePathStyle = true })
-	must := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	name := func(s string) *string { return awssdk.String("inventory-test-" + s) }
-	put := func(bucket, key string, body []byte) {
-		t.Helper()
-		must(api.PutObject(t.Context(), &s3.PutObjectInput{
-			Bucket: name(bucket), Key: &key, Body: bytes.NewReader(body),
-		}))
-	}
-	now := time.Now().UTC().Truncate(time.Second)
-	must(api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: name("lists")}))
+	b := newBuckets(t)
+	name := func(s string) string { return "inventory-test-" + s }
+	b.create(name("lists"))
 	rules := &s3types.BucketLifecycleConfiguration{Rules: []s3types.LifecycleRule{
 		{
 			ID: awssdk.String("raw"), Status: s3types.ExpirationStatusEnabled, Filter: &s3types.LifecycleRuleFilter{
@@ -86,83 +69,64 @@ func TestReadsAgesFromS3Inventory(t *testing.T) {
 			{"other", true, 1, 1, "STANDARD"},
 		} {
 			rows = append(rows, row{
-				*name(bucket), o.key, &o.latest, awssdk.Bool(false), int64(o.gib) << 30,
-				now.AddDate(0, 0, -o.days), o.class,
+				name(bucket), o.key, &o.latest, awssdk.Bool(false), int64(o.gib) << 30,
+				b.now.AddDate(0, 0, -o.days), o.class,
 			})
 		}
 		return rows
 	}
 	inventoryOf := func(bucket, schema string, at time.Time, format s3types.InventoryFormat) {
 		t.Helper()
-		must(api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: name(bucket)}))
-		put(bucket, "data/one", []byte("x"))
-		must(api.PutBucketLifecycleConfiguration(t.Context(), &s3.PutBucketLifecycleConfigurationInput{
-			Bucket: name(bucket), LifecycleConfiguration: rules,
+		b.create(name(bucket))
+		b.put(name(bucket), "data/one", []byte("x"))
+		b.must(b.PutBucketLifecycleConfiguration(t.Context(), &s3.PutBucketLifecycleConfigurationInput{
+			Bucket: awssdk.String(name(bucket)), LifecycleConfiguration: rules,
 		}))
-		must(api.PutBucketInventoryConfiguration(t.Context(), &s3.PutBucketInventoryConfigurationInput{
-			Bucket: name(bucket), Id: awssdk.String("weekly"),
+		b.must(b.PutBucketInventoryConfiguration(t.Context(), &s3.PutBucketInventoryConfigurationInput{
+			Bucket: awssdk.String(name(bucket)), Id: awssdk.String("weekly"),
 			InventoryConfiguration: &s3types.InventoryConfiguration{
 				Id: awssdk.String("weekly"), IsEnabled: awssdk.Bool(true),
 				IncludedObjectVersions: s3types.InventoryIncludedObjectVersionsAll,
 				Schedule:               &s3types.InventorySchedule{Frequency: s3types.InventoryFrequencyWeekly},
 				Destination: &s3types.InventoryDestination{S3BucketDestination: &s3types.InventoryS3BucketDestination{
-					Bucket: awssdk.String("arn:aws:s3:::" + *name("lists")), Format: format,
+					Bucket: awssdk.String("arn:aws:s3:::" + name("lists")), Format: format,
 					Prefix: awssdk.String("of")}}}}))
 		var packed bytes.Buffer
 		file, extension := "Parquet", "parquet"
 		switch format {
 		case s3types.InventoryFormatParquet:
-			must(nil, parquet.Write(&packed, objects(bucket), parquet.Compression(&parquet.Snappy),
+			b.must(nil, parquet.Write(&packed, objects(bucket), parquet.Compression(&parquet.Snappy),
 				parquet.MaxRowsPerRowGroup(4)))
 		default:
 			file, extension = string(format), "csv.gz"
 			z := gzip.NewWriter(&packed)
 			for _, o := range objects(bucket) {
-				must(fmt.Fprintf(z, "%q,%q,%q,\"%t\",\"%t\",\"%d\",%q,%q\n", o.Bucket,
+				b.must(fmt.Fprintf(z, "%q,%q,%q,\"%t\",\"%t\",\"%d\",%q,%q\n", o.Bucket,
 					url.QueryEscape(o.Key), "", *o.IsLatest,
 					*o.IsDeleteMarker, o.Size,
 					o.Modified.Format(time.RFC3339), o.StorageClass))
 			}
-			must(nil, z.Close())
+			b.must(nil, z.Close())
 		}
-		root := "of/" + *name(bucket) + "/weekly/"
+		root := "of/" + name(bucket) + "/weekly/"
 		data := root + "data/d794c570-95bb-4271-9128-26023c8b4900." + extension
-		put("lists", data, packed.Bytes())
-		put("lists", root+at.Format("2006-01-02T15-04Z")+"/manifest.json", fmt.Appendf(nil,
+		b.put(name("lists"), data, packed.Bytes())
+		b.put(name("lists"), root+at.Format("2006-01-02T15-04Z")+"/manifest.json", fmt.Appendf(nil,
 			`{"sourceBucket":%q,"destinationBucket":"x","version":"2016-11-30","fileFormat":%q,"fileSchema":%q,"files":[{"key":%q,"size":%d}]}`,
-			*name(bucket), file, schema, data, packed.Len()))
+			name(bucket), file, schema, data, packed.Len()))
 	}
-	recent := now.AddDate(0, 0, -2)
+	recent := b.now.AddDate(0, 0, -2)
 	inventoryOf("fresh", schema, recent, s3types.InventoryFormatCsv)
 	inventoryOf("columns", "message s3.inventory { required binary key (UTF8); }", recent,
 		s3types.InventoryFormatParquet)
-	inventoryOf("old", schema, now.AddDate(0, 0, -20), s3types.InventoryFormatCsv)
+	inventoryOf("old", schema, b.now.AddDate(0, 0, -20), s3types.InventoryFormatCsv)
 	inventoryOf("thin", "Bucket, Key", recent, s3types.InventoryFormatCsv)
 	inventoryOf("orc", "struct<key:string>", recent, s3types.InventoryFormatOrc)
 
-	c, err := aws.New(t.Context(), aws.Options{Regions: []string{region}, RequestsPerSecond: 10_000, Size: size})
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := func() (map[string]*inventory.Bucket, []inventory.BlindSpot) {
-		t.Helper()
-		o, err := c.List(t.Context(), round.Query{
-			Now: now, Kinds: map[inventory.Kind]bool{inventory.KindBucket: true},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen := map[string]*inventory.Bucket{}
-		for _, r := range o.Resources {
-			seen[r.ID] = r.Detail.(*inventory.Bucket)
-		}
-		return seen, slices.DeleteFunc(o.BlindSpots, func(b inventory.BlindSpot) bool {
-			return !strings.Contains(b.Why, "S3 Inventory")
-		})
-	}
+	list := b.lister("S3 Inventory", 0)
 	seen, blind := list()
 	for _, bucket := range []string{"old", "thin", "orc"} {
-		if b := seen[*name(bucket)]; b == nil || !strings.HasPrefix(b.ListedBy, "listing of 1 call") {
+		if b := seen[name(bucket)]; b == nil || !strings.HasPrefix(b.ListedBy, "listing of 1 call") {
 			t.Errorf("%s: %+v; want it listed", bucket, b)
 		}
 	}
@@ -189,7 +153,7 @@ func TestReadsAgesFromS3Inventory(t *testing.T) {
 	}
 	gib := func(n int64) inventory.Stored { return inventory.Stored{Bytes: n << 30, Objects: 1} }
 	for _, bucket := range []string{"fresh", "columns"} {
-		b := seen[*name(bucket)]
+		b := seen[name(bucket)]
 		if want := "S3 Inventory of " + recent.Format(time.DateOnly); b == nil || b.ListedBy != want {
 			t.Errorf("%s: %+v; want it seen by %s", bucket, b, want)
 			continue
@@ -209,7 +173,7 @@ func TestReadsAgesFromS3Inventory(t *testing.T) {
 	// Without the permission the buckets are listed, and that is said.
 	defer scratch.Wire.Inject(wire.Fault{Service: "s3", Operation: "GetObject", Kind: wire.AccessDenied})()
 	seen, blind = list()
-	if b := seen[*name("columns")]; b == nil || !strings.HasPrefix(b.ListedBy, "listing of 1 call") {
+	if b := seen[name("columns")]; b == nil || !strings.HasPrefix(b.ListedBy, "listing of 1 call") {
 		t.Errorf("%+v; want it listed", b)
 	}
 	if !slices.ContainsFunc(blind, func(b inventory.BlindSpot) bool {

@@ -26,8 +26,8 @@ type Host struct {
 	CPUUtilMax  *float64 `json:"cpu_util_max"`
 	// Coverage is the share of the time that samples cover, 0 to 1.
 	Coverage float64 `json:"coverage"`
-	// VCPUsNeeded and MemoryGiBNeeded are what it needs, headroom included; null where unknown. Where
-	// memory was not measured it needs what it has.
+	// VCPUsNeeded and MemoryGiBNeeded are its demand with headroom; null where unknown. Unmeasured memory
+	// counts as all that the machine has.
 	VCPUsNeeded     *float64 `json:"vcpus_needed"`
 	MemoryGiBNeeded *float64 `json:"memory_gib_needed"`
 	MemoryMeasured  bool     `json:"memory_measured"`
@@ -50,8 +50,8 @@ type HostFit struct {
 	Source    string        `json:"source"`
 	// AsOf is the date from which the price holds.
 	AsOf string `json:"as_of"`
-	// Against are reasons against it.
-	Against []string `json:"against"`
+	// Drawbacks are reasons against it.
+	Drawbacks []string `json:"drawbacks"`
 }
 
 // verdict returns the verdict on a machine that was sized.
@@ -122,7 +122,7 @@ func (h *Host) size(s *CPUSizing, least float64) error {
 		f := &HostFit{
 			Type: c.Machine.Type, VCPUs: c.Machine.VCPUs, MemoryGiB: float64(c.Machine.MemoryMiB) / 1024,
 			HourlyUSD: c.Hourly, Source: c.Price.Source, AsOf: c.Price.AsOf.Format(time.DateOnly),
-			Against: append([]string{}, c.Drawbacks...),
+			Drawbacks: append([]string{}, c.Drawbacks...),
 		}
 		if priced {
 			month, err := (own - c.Hourly).Mul(money.HoursPerMonth, 1)
@@ -151,7 +151,7 @@ func (h *Host) atSpotPrice() {
 	for _, f := range []*HostFit{h.Advised, h.Graviton} {
 		if f != nil {
 			f.SavingUSD = money.Dollars{}
-			f.Against = append(f.Against, "it runs at the spot price, which is not compared")
+			f.Drawbacks = append(f.Drawbacks, "it runs at the spot price, which is not compared")
 		}
 	}
 }
