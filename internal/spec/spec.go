@@ -85,6 +85,8 @@ type Spec struct {
 	Workdir, Code string
 	// Stall ends a job that makes no progress for so long; 0: never.
 	Stall time.Duration
+	// ReplaceOne replaces a lost node of a job and restarts the others; otherwise all are launched again.
+	ReplaceOne bool
 	// Env is added to the environment. Secrets maps variables to where their values are
 	// read at run time: a parameter or a secret of the provider.
 	Env, Secrets map[string]string
@@ -249,6 +251,11 @@ type canon struct {
 	Image      string            `json:"image,omitempty"`
 	Workdir    *canonWorkdir     `json:"workdir,omitempty"`
 	Stall      string            `json:"stall,omitempty"`
+	Nodes      *canonNodes       `json:"nodes,omitempty"`
+}
+
+type canonNodes struct {
+	Replace string `json:"replace"`
 }
 
 type canonWorkdir struct {
@@ -312,6 +319,9 @@ func (s *Spec) Canonical() []byte {
 		c.APIVersion = SessionVersion
 	} else {
 		c.Retries = &canonRetries{s.Retries.Interruptions, s.Retries.Errors}
+	}
+	if s.ReplaceOne {
+		c.Nodes = &canonNodes{replaceOne}
 	}
 	if s.Owner != (inventory.Owner{}) {
 		c.Owner = &s.Owner
