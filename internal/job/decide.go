@@ -217,7 +217,8 @@ func (d *decider) begin(held bool) *Attempt {
 	j := d.job()
 	j.Launches = j.launches() + 1
 	a := Attempt{
-		Session: attemptID(j.ID, j.Launches), Number: len(j.Attempts) + 1, Epoch: j.FirstEpoch + j.Launches - 1,
+		Session: attemptID(j.ID, j.Launches), Number: len(j.Attempts) + 1,
+		Epoch:   j.FirstEpoch + (j.Launches-1)*max(1, j.EpochSpan),
 		BeganAt: d.Now, Start: j.Snapshot, Held: held,
 	}
 	if d.Place != nil {
@@ -317,6 +318,13 @@ func (d *decider) takeProgress(a *Attempt, s *session.Session) (changed bool) {
 	}
 	if !a.Pool.SamePlace(s.Pool) || !a.LaunchedAt.Equal(s.LaunchedAt) || !a.CommandAt.Equal(s.CommandAt) {
 		a.Pool, a.LaunchedAt, a.CommandAt, changed = s.Pool, s.LaunchedAt, s.CommandAt, true
+	}
+	if n := s.CommonStep; n != nil && (j.CommonStep == nil || *n != *j.CommonStep) {
+		j.CommonStep, changed = n, true
+	}
+	if len(s.Restarts) != len(a.Restarts) || len(s.Restarts) > 0 &&
+		!s.Restarts[len(s.Restarts)-1].CommandAt.Equal(a.Restarts[len(a.Restarts)-1].CommandAt) {
+		a.Restarts, changed = s.Restarts, true
 	}
 	if n := s.Restored; n.Manifest != "" && n.Manifest != a.Start.Manifest {
 		a.Start, changed = n, true
@@ -467,6 +475,11 @@ func (d *decider) exhausted(a *Attempt) string {
 	}
 	interruptions, errors, rendezvous := 0, 0, 0
 	for _, b := range d.Job.Attempts {
+		for _, r := range b.Restarts {
+			if !r.CommandAt.IsZero() { // otherwise the attempt ended with it
+				interruptions++
+			}
+		}
 		switch {
 		case b.EndedBy == session.NoCapacity, b.EndedBy == Moved:
 		case interruption(b.EndedBy):

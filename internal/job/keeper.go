@@ -151,7 +151,7 @@ func (k *Keeper) execute(ctx context.Context, v Observation, d Decision) (waits 
 	case StepPlace:
 		return false, k.Sessions.Place(ctx, d.Attempt.Session, session.Placing{
 			Number: d.Attempt.Placings, Places: d.Attempt.Places, Bounds: attemptBounds(&v, d.Attempt),
-			Snapshot: v.Job.Snapshot,
+			Snapshot: v.Job.Snapshot, RestoreStep: v.Job.restoreStep(d.Attempt),
 		})
 	case StepBegin:
 		return false, k.Sessions.Begin(ctx, v.Session.ID, attemptBounds(&v, v.Job.Current()))
@@ -196,6 +196,7 @@ func (k *Keeper) start(ctx context.Context, v Observation, a *Attempt) error {
 		Epoch: a.Epoch, State: session.Launching, HoldID: j.HoldID, HourlyCeiling: j.HourlyCeiling,
 		LeaseUntil: b.LeaseLimit, LeaseLimit: b.LeaseLimit, CostLimit: b.CostLimit,
 		WorkPrefix: j.WorkPrefix, ControlPrefix: control, PreviousSnapshot: j.Snapshot, RequestedAt: now,
+		MaxReplacements: j.replacements(v.Spec), RestoreStep: j.restoreStep(a),
 	}
 	_, err = k.Sessions.Store.Put(ctx, s, []session.Event{{
 		At: now, Node: session.KeeperNode, Kind: "requested",

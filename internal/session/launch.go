@@ -31,7 +31,9 @@ type Launch struct {
 	Session Session
 	Spec    *spec.Spec
 	Pool    Pool
-	Nodes   int
+	// Nodes is the number of machines, FirstNode the node of the first: above 0 it takes the place of a
+	// machine that was lost.
+	Nodes, FirstNode int
 	// Tags are set on every created resource: owner, lease, session, hold, managed, intent and
 	// installation.
 	Tags map[string]string

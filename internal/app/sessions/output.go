@@ -58,7 +58,7 @@ func (a *Sessions) Output(ctx context.Context, ids []string, name string) (doc v
 		return doc, fmt.Errorf("read part %s of the output of %s: %w", name, s.Name, err)
 	}
 	return view.NewSessionLog(s, []session.LoggedEvent{{Event: session.Event{
-		At: a.now(), Node: node, Kind: "output", Text: strings.ToValidUTF8(string(data), "\uFFFD"),
+		At: a.now(), Node: s.NodeOf(node), Kind: "output", Text: strings.ToValidUTF8(string(data), "\uFFFD"),
 	}}}), nil
 }
 
