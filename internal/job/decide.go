@@ -140,9 +140,10 @@ func (d *decider) admit() {
 // Limits are the rest of a job's bounds.
 type Limits struct {
 	// Until is the end by max_runtime and deadline, named by Key. Dollars is what is left of the cost
-	// limit; 0 if it has none.
+	// limit; 0 if it has none. Runtime is the end by max_runtime alone; zero if there is none.
 	Until   time.Time
 	Key     string
+	Runtime time.Time
 	Dollars money.Amount
 }
 
@@ -156,7 +157,7 @@ func (d *decider) limits(since time.Time) (l Limits, spent string) {
 		if left <= 0 {
 			return l, "max_runtime " + plain.Duration(sp.MaxRuntime) + " is used up"
 		}
-		l.Until, l.Key = since.Add(left), "max_runtime"
+		l.Until, l.Key, l.Runtime = since.Add(left), "max_runtime", since.Add(left)
 	}
 	if sp.Deadline > 0 {
 		by := j.RequestedAt.Add(sp.Deadline)
@@ -223,7 +224,7 @@ func (d *decider) begin(held bool) *Attempt {
 	}
 	if d.Place != nil {
 		a.Places, a.Tried, a.TryAgainAt, j.Placed = d.Place.Places, d.Place.Places, d.Place.Next, d.Place
-		a.Reserved = d.reserve()
+		a.Reserved, a.ReservedTime = d.reserve(), d.reserveTime()
 	}
 	j.Attempts = append(j.Attempts, a)
 	return &j.Attempts[len(j.Attempts)-1]

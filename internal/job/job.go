@@ -109,6 +109,10 @@ type Attempt struct {
 	// Reserved are the dollars that its session may not spend: those of the attempt that may be launched
 	// next to it.
 	Reserved money.Amount `json:",omitempty"`
+	// ReservedTime is the machine time that it leaves for the attempt next to it, and Raised marks one that got
+	// it at last.
+	ReservedTime time.Duration `json:",omitempty"`
+	Raised       bool          `json:",omitempty"`
 	// Held marks an attempt that begins before the one before it is over, and waits for its end.
 	Held bool `json:",omitempty"`
 	// BeganAt is the time of its decision, LaunchedAt that of its launch, CommandAt the start of the

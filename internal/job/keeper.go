@@ -157,7 +157,9 @@ func (k *Keeper) execute(ctx context.Context, v Observation, d Decision) (waits 
 		return false, k.Sessions.Begin(ctx, v.Session.ID, attemptBounds(&v, v.Job.Current()))
 	case StepRaise:
 		b := attemptBounds(&v, v.Job.Current())
-		b.LeaseLimit = v.Session.LeaseLimit
+		if !v.Job.Current().Raised || b.LeaseLimit.Before(v.Session.LeaseLimit) {
+			b.LeaseLimit = v.Session.LeaseLimit
+		}
 		return false, k.Sessions.Raise(ctx, v.Session.ID, b)
 	case StepClose:
 		if k.Holds != nil {
@@ -218,6 +220,9 @@ func attemptBounds(v *Observation, a *Attempt) session.Bounds {
 	}
 	l, _ := d.limits(since)
 	b := session.Bounds{LeaseLimit: l.Until.UTC(), CostLimit: l.Dollars}
+	if by := l.Runtime.Add(-a.ReservedTime).UTC(); !l.Runtime.IsZero() && by.Before(b.LeaseLimit) {
+		b.LeaseLimit = by
+	}
 	if b.CostLimit > 0 {
 		b.CostLimit = max(1, l.Dollars-a.Reserved)
 	}

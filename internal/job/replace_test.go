@@ -111,12 +111,12 @@ func TestReplacementNeverExceedsTheDollars(t *testing.T) {
 	j := w.run(id, 1, func() {
 		if !taken && w.now.Sub(w.jobs[id].RequestedAt) > 12*time.Minute && w.take(2) {
 			taken = true
-			dear := 40 * money.USDPerUnit
-			w.pools[0].Rate = &dear
+			expensive := 40 * money.USDPerUnit
+			w.pools[0].Rate = &expensive
 		}
 	})
 	spent, err := j.Spent()
-	end := 3 * 40 * money.USD / 20 // three dear machines for the three minutes of their end
+	end := 3 * 40 * money.USD / 20 // three expensive machines for the three minutes of their end
 	if err != nil || !taken || len(j.Attempts[0].Restarts) != 1 || spent > 8*money.USD+end {
 		t.Errorf("%s (%s): %d machines cost %s: %v", j.State, j.Why, len(w.machines), spent.Dollars(), err)
 	}
@@ -187,9 +187,13 @@ func TestReplacementWithKeepersKilledAtEveryChange(t *testing.T) {
 				canceled = canceled || !j.CanceledAt.IsZero()
 				finished := j.CanceledAt.IsZero()
 				name := fmt.Sprintf("killed at change %d (after it: %t) %s", kill, after, end)
-				if finished && (j.State != Succeeded || len(w.machines) != 4 || len(j.Attempts) != 1 || len(s.Former) != 1) ||
-					!finished && (j.State != Canceled || len(w.machines) > 4) || s.Replacement != nil {
-					t.Fatalf("%s: %s (%s), %d machines, %d attempts", name, j.State, j.Why, len(w.machines), len(j.Attempts))
+				want, machines := Succeeded, len(w.machines) == 4 && len(s.Former) == 1
+				if !finished {
+					want, machines = Canceled, len(w.machines) <= 4
+				}
+				if j.State != want || !machines || len(j.Attempts) != 1 || s.Replacement != nil {
+					t.Fatalf("%s: %s (%s), %d machines, %d attempts", name, j.State, j.Why, len(w.machines),
+						len(j.Attempts))
 				}
 				checkStarts(t, w)
 				checkMoney(t, w, j)
@@ -231,7 +235,7 @@ func TestReplacingNodesOutlastsSharingOneFate(t *testing.T) {
 		}
 		free := func(at time.Time) (out []string) {
 			for _, s := range running(at) {
-				if !slices.ContainsFunc(slices.Collect(maps.Values(taken)), func(n string) bool { return n == s.name }) {
+				if !slices.Contains(slices.Collect(maps.Values(taken)), s.name) {
 					out = append(out, s.name)
 				}
 			}

@@ -89,7 +89,8 @@ const replacementTime = 10 * time.Minute
 // replaceLost begins the replacement of a lost machine. It returns false if the session ends instead.
 func (d *decider) replaceLost(missing []Machine) bool {
 	s := d.record()
-	if len(missing) != 1 || s.Replacement != nil || len(s.Machines) < 2 || s.State != Ready || len(s.Restarts) >= s.MaxReplacements || !d.HostsRead ||
+	if len(missing) != 1 || s.Replacement != nil || len(s.Machines) < 2 || s.State != Ready ||
+		len(s.Restarts) >= s.MaxReplacements || !d.HostsRead ||
 		!d.Now.Before(s.LeaseUntil) {
 		return false
 	}
@@ -472,7 +473,8 @@ func (k *Keeper) endStrays(ctx context.Context, s *Session, v Observation, n Dec
 		}
 	}
 	made, err := k.writeRecord(ctx, s, n.Session, []Event{{
-		At: k.Now().UTC(), Node: KeeperNode, Kind: "ending", Text: "machines that were replaced: " + strings.Join(ids, ", "),
+		At: k.Now().UTC(), Node: KeeperNode, Kind: "ending",
+		Text: "machines that were replaced: " + strings.Join(ids, ", "),
 	}})
 	if err != nil || len(ids) == 0 {
 		return err
