@@ -199,18 +199,27 @@ func (d *decider) startNext() {
 	if d.Place != nil && d.waitAfterFault() {
 		return
 	}
+	again := false
 	if n := len(j.Attempts); n > 0 && j.Attempts[n-1].EndedBy == session.NoCapacity &&
 		j.Attempts[n-1].LaunchedAt.IsZero() {
 		j.Launches, j.Attempts = j.launches(), j.Attempts[:n-1] // it left nothing
+		again = true
 	}
 	a := d.begin(false)
 	j.State, j.Why = Launching, ""
+	if a.Again = again; !again {
+		d.tellStart(a)
+	}
+	d.write()
+}
+
+// tellStart tells from where an attempt starts.
+func (d *decider) tellStart(a *Attempt) {
 	from := "from the beginning"
-	if j.Snapshot.Manifest != "" {
-		from = "from " + snapshotText(j.Snapshot)
+	if s := d.job().Snapshot; s.Manifest != "" {
+		from = "from " + snapshotText(s)
 	}
 	d.event("attempt", "attempt %d starts %s", a.Number, from)
-	d.write()
 }
 
 // begin adds an attempt.
@@ -312,10 +321,14 @@ func (d *decider) takeProgress(a *Attempt, s *session.Session) (changed bool) {
 		state = Saving
 	}
 	if state != j.State || why != j.Why {
-		if state != j.State {
+		if state != j.State && !(a.Again && s.LaunchedAt.IsZero()) && !triesAgain(s, state, j.State) {
 			d.event("state", "%s", state)
 		}
 		j.State, j.Why, changed = state, why, true
+	}
+	if a.Again && !s.LaunchedAt.IsZero() {
+		a.Again, changed = false, true
+		d.tellStart(a)
 	}
 	if !a.Pool.SamePlace(s.Pool) || !a.LaunchedAt.Equal(s.LaunchedAt) || !a.CommandAt.Equal(s.CommandAt) {
 		a.Pool, a.LaunchedAt, a.CommandAt, changed = s.Pool, s.LaunchedAt, s.CommandAt, true
@@ -346,6 +359,12 @@ func (d *decider) takeProgress(a *Attempt, s *session.Session) (changed bool) {
 	return changed
 }
 
+// triesAgain reports whether a job that waits for capacity tries places that it tried before, or waits again.
+func triesAgain(s *session.Session, to, from State) bool {
+	return s.Placings > 0 && s.LaunchedAt.IsZero() &&
+		(to == Launching && from == Waiting || to == Waiting && from == Launching)
+}
+
 // creditSaved credits the attempt before one with the snapshot that this one started from: the host
 // confirmed it, and its machine was gone before the keeper heard of it.
 func (d *decider) creditSaved(a *Attempt) {
@@ -372,7 +391,9 @@ func (d *decider) creditSaved(a *Attempt) {
 // endAttempt accounts for an attempt that is over, and decides what follows.
 func (d *decider) endAttempt(a *Attempt, s *session.Session) {
 	d.account(a, s)
-	d.event("attempt", "attempt %d ended: %s: %s", a.Number, a.EndedBy, a.Evidence)
+	if !a.Again || a.EndedBy != session.NoCapacity {
+		d.event("attempt", "attempt %d ended: %s: %s", a.Number, a.EndedBy, a.Evidence)
+	}
 	j := d.job()
 	d.Job = *j // its limits count this attempt
 	switch {

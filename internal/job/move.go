@@ -79,7 +79,9 @@ func (d *decider) place(a *Attempt, s *session.Session) bool {
 	}
 	a.Placings, a.Places, a.Tried = a.Placings+1, places, slices.Concat(a.Tried, places)
 	a.TryAgainAt, a.Start, j.Placed = p.Next, j.Snapshot, p
-	d.event("attempt", "attempt %d tries %s: %s", a.Number, places[0], p.Why)
+	if i := slices.IndexFunc(places, func(n session.Pool) bool { return !s.FoundWithout(n) }); i >= 0 {
+		d.event("attempt", "attempt %d tries %s: %s", a.Number, places[i], p.Why)
+	}
 	d.write()
 	return true
 }

@@ -273,10 +273,12 @@ func (d *decider) handleRefusedLaunch() {
 		d.beginEnding(KeeperActor, "%s: %s", s.Pool, why)
 		return
 	}
+	if !s.FoundWithout(s.Pool) { // a job that waits for days tries it again and again
+		d.addEvent("no-capacity", "%s: %s", s.Pool, why)
+	}
 	s.CapacityFailures = append(s.CapacityFailures, CapacityFailure{
 		Pool: s.Pool, Why: why, At: d.Now, Until: d.Now.Add(d.timeouts.PoolBackoff),
 	})
-	d.addEvent("no-capacity", "%s: %s", s.Pool, why)
 	s.Pool, s.LaunchStep, s.Machines, s.LaunchedAt = Pool{}, intent.Step{}, nil, time.Time{}
 	d.writeRecord()
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/intent"
-	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/spec"
 )
@@ -492,7 +491,8 @@ func (l *launchIntent) Keep(ctx context.Context, step intent.Step, what intent.E
 	}
 	next.Region = cmp.Or(next.Pool.Region, next.Region)
 	var events []Event
-	if step.Error != "" && step.Error != l.session.LaunchStep.Error {
+	told := step.Refused == ClassCapacity && next.FoundWithout(next.Pool)
+	if step.Error != "" && step.Error != l.session.LaunchStep.Error && !told {
 		events = append(events, Event{
 			At: l.keeper.Now().UTC(), Node: KeeperNode, Kind: "launch-" + string(what), Text: step.Error,
 		})
@@ -644,41 +644,6 @@ const (
 	DefaultSaveInterval = 10 * time.Minute
 	DefaultIdleTimeout  = 30 * time.Minute
 )
-
-// TagName holds the session name; provider permissions match TagAllowedUser to let a user connect.
-const (
-	TagName        = "curfew:session-name"
-	TagAllowedUser = "curfew:owner"
-)
-
-// machineTags returns the tags for all resources of a session.
-func (k *Keeper) machineTags(s *Session, sp *spec.Spec, key string) map[string]string {
-	tags := map[string]string{
-		"Name": s.Name, inventory.TagSession: s.ID, TagName: s.Name, inventory.TagIntent: key,
-		inventory.TagInstallation: k.Installation,
-		inventory.TagManaged:      "true", inventory.TagLifetime: string(inventory.Ephemeral),
-		inventory.TagLease: firstLease(s, sp).Format(time.RFC3339),
-		TagAllowedUser:     cmp.Or(s.AllowedUser, s.Owner.User, s.RequestedBy, KeeperActor),
-	}
-	if sp.Resources.Nodes > 1 { // the nodes are judged together
-		tags[inventory.TagGang] = s.ID
-	}
-	if s.WorkPrefix != "" { // the work is saved before any end
-		tags[inventory.TagDisks] = inventory.DisksScratch
-	}
-	for key, v := range map[string]string{
-		inventory.TagHold: s.HoldID, "curfew:team": s.Owner.Team, "curfew:project": s.Owner.Project,
-		"curfew:user":        cmp.Or(s.Owner.User, s.RequestedBy),
-		"curfew:environment": s.Owner.Environment, "curfew:cost-center": s.Owner.CostCenter} {
-		if v != "" {
-			tags[key] = v
-		}
-	}
-	if sp.Purpose != "" {
-		tags[inventory.TagPurpose] = string(sp.Purpose)
-	}
-	return tags
-}
 
 // advanceRelease advances the release of a session's machines by one step.
 func (k *Keeper) advanceRelease(ctx context.Context, s *Session, v Observation) (waits bool, err error) {

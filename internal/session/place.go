@@ -131,7 +131,9 @@ func (d *decider) choosePool() {
 		if s.Job != "" {
 			s.FirstLease = s.LeaseUntil
 		}
-		d.addEvent("launching", "%s", p)
+		if !s.FoundWithout(p) {
+			d.addEvent("launching", "%s", p)
+		}
 		d.writeRecord()
 		return
 	}
@@ -179,6 +181,11 @@ func (d *decider) triedBefore(p Pool) bool {
 	return slices.ContainsFunc(d.Session.CapacityFailures, func(t CapacityFailure) bool {
 		return !t.Past && t.Pool.SamePlace(p)
 	})
+}
+
+// FoundWithout reports whether the session found a place without capacity before.
+func (s *Session) FoundWithout(p Pool) bool {
+	return slices.ContainsFunc(s.CapacityFailures, func(t CapacityFailure) bool { return t.Pool.SamePlace(p) })
 }
 
 // chosenPools returns the pools of the session's places, in their order.
