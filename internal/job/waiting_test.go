@@ -27,7 +27,9 @@ func TestJobThatWaitsForCapacityTellsEachPlaceOnce(t *testing.T) {
 			w.up = func(_ session.Pool, at time.Time) bool { return at.Sub(began) > 24*time.Hour }
 			id := w.submit("resources: {gpus: L4}\ncapacity: spot\nmax_runtime: 100h\n")
 			if placed {
-				w.placer = &Placer{Sessions: sessionStore{w}, Launchers: map[string]session.Launcher{"sim": launcher{w}}}
+				w.placer = &Placer{
+					Sessions: sessionStore{w}, Launchers: map[string]session.Launcher{"sim": launcher{w}},
+				}
 			}
 			j := w.run(id, 1, nil)
 			if j.State != Succeeded {
