@@ -207,14 +207,14 @@ func (d *decider) startNext() {
 	}
 	a := d.begin(false)
 	j.State, j.Why = Launching, ""
-	if a.Again = again; !again {
-		d.tellStart(a)
+	if a.IsRetry = again; !again {
+		d.announceStart(a)
 	}
 	d.write()
 }
 
-// tellStart tells from where an attempt starts.
-func (d *decider) tellStart(a *Attempt) {
+// announceStart adds the event of the start of an attempt.
+func (d *decider) announceStart(a *Attempt) {
 	from := "from the beginning"
 	if s := d.job().Snapshot; s.Manifest != "" {
 		from = "from " + snapshotText(s)
@@ -321,14 +321,14 @@ func (d *decider) takeProgress(a *Attempt, s *session.Session) (changed bool) {
 		state = Saving
 	}
 	if state != j.State || why != j.Why {
-		if state != j.State && !(a.Again && s.LaunchedAt.IsZero()) && !triesAgain(s, state, j.State) {
+		if state != j.State && !(a.IsRetry && s.LaunchedAt.IsZero()) && !triesAgain(s, state, j.State) {
 			d.event("state", "%s", state)
 		}
 		j.State, j.Why, changed = state, why, true
 	}
-	if a.Again && !s.LaunchedAt.IsZero() {
-		a.Again, changed = false, true
-		d.tellStart(a)
+	if a.IsRetry && !s.LaunchedAt.IsZero() {
+		a.IsRetry, changed = false, true
+		d.announceStart(a)
 	}
 	if !a.Pool.SamePlace(s.Pool) || !a.LaunchedAt.Equal(s.LaunchedAt) || !a.CommandAt.Equal(s.CommandAt) {
 		a.Pool, a.LaunchedAt, a.CommandAt, changed = s.Pool, s.LaunchedAt, s.CommandAt, true
@@ -391,7 +391,7 @@ func (d *decider) creditSaved(a *Attempt) {
 // endAttempt accounts for an attempt that is over, and decides what follows.
 func (d *decider) endAttempt(a *Attempt, s *session.Session) {
 	d.account(a, s)
-	if !a.Again || a.EndedBy != session.NoCapacity {
+	if !a.IsRetry || a.EndedBy != session.NoCapacity {
 		d.event("attempt", "attempt %d ended: %s: %s", a.Number, a.EndedBy, a.Evidence)
 	}
 	j := d.job()

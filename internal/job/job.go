@@ -113,8 +113,8 @@ type Attempt struct {
 	// it at last.
 	ReservedTime time.Duration `json:",omitempty"`
 	Raised       bool          `json:",omitempty"`
-	// Again marks one that follows an attempt without a machine: its start is told once it has one.
-	Again bool `json:",omitempty"`
+	// IsRetry marks one that follows an attempt without a machine: its start is announced once it has one.
+	IsRetry bool `json:",omitempty"`
 	// Held marks an attempt that begins before the one before it is over, and waits for its end.
 	Held bool `json:",omitempty"`
 	// BeganAt is the time of its decision, LaunchedAt that of its launch, CommandAt the start of the
