@@ -128,7 +128,7 @@ func (d *decider) takeOutcome() (changed bool) {
 			step := *c.Step
 			s.Step, changed = &step, true
 		}
-		if c.Restored != nil && s.Restored.Manifest == "" && h.Node == 0 {
+		if c.Restored != nil && s.Restored.Manifest == "" && h.Node == 0 && h.Round == 0 {
 			s.Restored, changed = *c.Restored, true
 		}
 		if at := c.StartedAt.UTC(); !at.IsZero() && (s.CommandAt.IsZero() || at.Before(s.CommandAt)) {

@@ -132,6 +132,9 @@ checkpoint: {dir: ~/ckpt, to: "file://%s"}
 	if r.State != "succeeded" || len(r.Job.Attempts) != 1 || len(r.Job.Attempts[0].Restarts) != 2 {
 		t.Fatalf("%s: %+v", r.State, r.Job)
 	}
+	if from := r.Job.Attempts[0].FromStep; from != nil {
+		t.Errorf("the attempt begins from step %d: the steps of its restarts are not its own", *from)
+	}
 	checkGroupDollars(t, r)
 	out, err := b.output("logs", "group")
 	if n := strings.Count(string(out), "goes on from step"); err != nil || n != 6 {
