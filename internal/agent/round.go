@@ -63,7 +63,7 @@ func (h *host) beginRound(ctx context.Context) error {
 		return fmt.Errorf("remove what the ended command declared: %w", err)
 	}
 	s := h.bootstrap.commandScript()
-	if _, err := s.sendOutput(true); err != nil {
+	if err := s.sendOutput(true); err != nil {
 		h.options.Log("read the last output: " + err.Error())
 	}
 	if err := os.Remove(s.exitFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -294,7 +294,7 @@ var least = map[string][]string{
 		"get-backtest-result", "list-bill-periods", "get-last-scan",
 		"list-sessions", "get-session", "get-session-log", "list-jobs", "get-job", "get-job-log",
 		"get-cost-shares", "get-state", "get-doctor-state",
-		"get-gateways", "list-open-alerts", "get-why", "get-account-plan"},
+		"get-gateways", "list-fleets", "get-fleet-history", "list-open-alerts", "get-why", "get-account-plan"},
 	"user": {
 		"create-backtest", "cancel-backtest", "keep-resource", "settle-hold", "release-hold",
 		"extend-hold", "estimate",

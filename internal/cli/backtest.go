@@ -77,7 +77,7 @@ target tracking with their defaults and to the smallest fixed fleet that is as p
   curfew backtest --arrivals examples/data/requests.csv.gz --policy examples/fleets/embed.yaml --profile a=40ms,b=60ms --max-batch 8 --late-after 1s`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := f.checkFleetFlags(c.Flags().Changed); err != nil {
+			if err := f.checkFleetFlags("backtest", c.Flags().Changed); err != nil {
 				return err
 			}
 			if f.fleet.Arrivals != "" {
@@ -92,7 +92,8 @@ target tracking with their defaults and to the smallest fixed fleet that is as p
 	fl := c.Flags()
 	f.addTrace(fl)
 	f.addFleet(fl)
-	fl.StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory to replay; repeatable")
+	fl.BoolVar(&f.fleet.Tune, "tune", false, "with --arrivals: fit the setting with the fewest hours on the first half, and judge all by the second")
+	f.addPolicies(fl)
 	fl.BoolVar(&f.asSessions, "as-sessions", false, "show what the machines would have cost as sessions")
 	fl.StringVar(&f.idle, "idle", "30m", "idle time after which a session ends, with --as-sessions")
 	fl.BoolVar(&f.caps, "caps", false, "apply the limits of the policies")

@@ -21,7 +21,11 @@ func (f *backtestFlags) addFleet(fl *pflag.FlagSet) {
 		"with --arrivals: most requests side by side, of a server that batches continuously")
 	fl.StringVar(&f.fleet.LateAfter, "late-after", "", "with --arrivals: `latency` after which an answer is late: 4s")
 	fl.StringVar(&f.fleet.ColdStart, "cold-start", "3m", "with --arrivals: `time` from the start of a replica until it serves")
-	fl.BoolVar(&f.fleet.Tune, "tune", false, "with --arrivals: fit the setting with the fewest hours on the first half, and judge all by the second")
+}
+
+// addPolicies adds the flag of the policies to replay.
+func (f *backtestFlags) addPolicies(fl *pflag.FlagSet) {
+	fl.StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory to replay; repeatable")
 }
 
 // ofFleets are the flags that only a replay of arrivals has, ofTraces those that it has not.
@@ -34,18 +38,18 @@ var (
 )
 
 // checkFleetFlags refuses flags of one kind of replay with the other.
-func (f *backtestFlags) checkFleetFlags(changed func(string) bool) error {
+func (f *backtestFlags) checkFleetFlags(verb string, changed func(string) bool) error {
 	refused, with := ofFleets, "needs --arrivals"
 	if f.fleet.Arrivals != "" {
 		refused, with = ofTraces, "does not go with --arrivals"
 	}
 	for _, flag := range refused {
 		if changed(flag) {
-			return usageError("curfew backtest: --%s %s", flag, with)
+			return usageError("curfew %s: --%s %s", verb, flag, with)
 		}
 	}
 	if f.fleet.Arrivals != "" && len(f.policies) == 0 {
-		return usageError("curfew backtest: --arrivals needs --policy: a file with do: scale and fleet")
+		return usageError("curfew %s: --arrivals needs --policy: a file with do: scale and fleet", verb)
 	}
 	return nil
 }
@@ -66,4 +70,31 @@ func (a *app) backtestFleets(f backtestFlags) error {
 		next[0] += " " + plain.Shell(p)
 	}
 	return a.show(doc, func() report.Sheet { return report.FleetReplay(doc, next) })
+}
+
+// tuneFleets fits policies of serving fleets on recorded arrivals, and writes those.
+func (a *app) tuneFleets(f backtestFlags, write string) error {
+	set, err := govern.ReadPolicies(a.req, f.policies)
+	if err != nil {
+		return err
+	}
+	f.fleet.Columns, f.fleet.Price, f.fleet.Tune = f.columns, f.price, true
+	doc, err := replay.Fleets(a.req, f.fleet, set)
+	if err != nil {
+		return err
+	}
+	text := replay.Tuned(set, doc).YAML()
+	if err := a.writePolicies(write, text); err != nil {
+		return err
+	}
+	var next []string
+	if write != "" {
+		next = []string{"curfew policy check " + plain.Shell(write)}
+	}
+	err = a.show(doc, func() report.Sheet { return report.TunedFleets(doc, next) })
+	if err != nil || a.format != "table" || write != "" {
+		return err
+	}
+	plain.Fprintln(a.Stdout)
+	return report.YAML(a.Stdout, a.Width, string(text))
 }

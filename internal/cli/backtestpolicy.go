@@ -24,15 +24,32 @@ func (a *app) newPolicyTune() *cobra.Command {
 		Long: `Learns from a trace how long to wait before idle resources are released, for each
 class of them (kind, type, purpose, team). The rule is a ski-rental decision from the past
 only. It shows the learned waits, how much history they have, and their savings when tested
-on later data, and writes policies in the mode observe.`,
+on later data, and writes policies in the mode observe.
+
+--arrivals fits policies with do: scale and fleet on the first half of recorded requests:
+the target, and the stabilization and window of the fleet in curfew.yaml, with the fewest
+replica hours at no more late answers. The second half judges them, and a setting that
+pays less there too is written.`,
 		Example: `  curfew policy tune --trace examples/data/gpus.csv.gz --restart-cost 5m --write tuned.yaml
-  curfew policy tune --trace examples/data/gpus.csv.gz --step 5m -o json`,
+  curfew policy tune --trace examples/data/gpus.csv.gz --step 5m -o json
+  curfew policy tune --arrivals examples/data/requests.csv.gz --policy examples/fleets/embed.yaml --profile a=40ms,b=60ms --max-batch 8 --late-after 1s`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := f.checkFleetFlags("policy tune", c.Flags().Changed); err != nil {
+				return err
+			}
+			if f.fleet.Arrivals != "" {
+				return a.tuneFleets(f, write)
+			}
+			if len(f.policies) > 0 {
+				return usageError("curfew policy tune: --policy needs --arrivals")
+			}
 			return a.tune(c.Context(), f, write)
 		},
 	}
 	f.addTrace(c.Flags())
+	f.addFleet(c.Flags())
+	f.addPolicies(c.Flags())
 	c.Flags().StringVar(&write, "write", "", "`file` to write the policies to (default: after the table)")
 	a.outputs(c, reports...)
 	return c
@@ -53,14 +70,8 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 		return replay.TraceError(f.trace, err)
 	}
 	text := set.YAML()
-	if write != "" {
-		path := a.path(write)
-		if _, err := os.Lstat(path); err == nil {
-			return usageError("--write %s: the file exists; policies that people reviewed are not overwritten", write)
-		}
-		if err := os.WriteFile(path, text, 0o644); err != nil {
-			return fmt.Errorf("write %s: %w", write, runtime.Cause(err))
-		}
+	if err := a.writePolicies(write, text); err != nil {
+		return err
 	}
 	doc := view.NewTune(learned)
 	err = a.show(doc, func() report.Sheet { return report.Tune(doc, f.tuned(write)) })
@@ -69,6 +80,21 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 	}
 	plain.Fprintln(a.Stdout)
 	return report.YAML(a.Stdout, a.Width, string(text))
+}
+
+// writePolicies writes policies to a new file; an empty name is none.
+func (a *app) writePolicies(file string, text []byte) error {
+	if file == "" {
+		return nil
+	}
+	path := a.path(file)
+	if _, err := os.Lstat(path); err == nil {
+		return usageError("--write %s: the file exists; policies that people reviewed are not overwritten", file)
+	}
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", file, runtime.Cause(err))
+	}
+	return nil
 }
 
 // tuned are the commands after waits were learned: write the policies, and replay them.

@@ -37,7 +37,7 @@ var commandGroups = []struct {
 		"up", "run", "ls", "status", "connect", "logs", "explain", "extend", "down", "cancel", "profile", "session",
 		"ci", "checkpoint",
 	}},
-	{"Plan and serve models", []string{"plan", "price", "gateway"}},
+	{"Plan and serve models", []string{"plan", "price", "gateway", "fleets"}},
 	{"Set up and operate curfew", []string{
 		"init", "serve", "settings", "state", "audit", "login", "logout", "whoami", "token", "agent",
 		"completion", "version",

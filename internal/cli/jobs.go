@@ -314,18 +314,9 @@ from the audit log what was done to its size and why, and what was refused.`,
 	return c
 }
 
-// maxFleetEntries bounds the newest entries of the audit log in the explanation of a fleet.
-const maxFleetEntries = 1000
-
 // explainFleet shows what was done to the size of a fleet.
 func (a *app) explainFleet(ctx context.Context, id string) error {
-	in := ops.AuditInput{Resource: view.FleetResource(id), Newest: maxFleetEntries}
-	log, err := ops.ListAudit.Call(ctx, a.at, in)
-	if err != nil {
-		return err
-	}
-	doc := view.NewFleetHistory(id, log.Entries)
-	return a.show(doc, func() report.Sheet { return report.FleetHistory(doc) })
+	return shown(a, report.FleetHistory)(ops.GetFleetHistory.Call(ctx, a.at, ops.ByID{ID: id}))
 }
 
 // runOrJob returns the session or job of a name: one that is not over first, and a job before a

@@ -117,7 +117,7 @@ wasted ones, and shows how to stop what is not used.`,
 		a.newUp(), a.newLs(), a.newStatus(), a.newLogs(), a.newSessionExtend(), a.newDown(),
 		a.newConnect(), a.newSession(),
 		a.newCI(), a.newCage(), a.newAgent(),
-		a.newCheckpoint(), a.newGateway(), a.newPlan(), a.newPrice(), a.newVersion())
+		a.newCheckpoint(), a.newGateway(), a.newFleets(), a.newPlan(), a.newPrice(), a.newVersion())
 	setHelp(root)
 	// cobra's own --version needs text/template for its words, and that keeps methods in the binary.
 	root.Flags().BoolVarP(&version, "version", "v", false, "version for curfew")

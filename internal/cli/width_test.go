@@ -37,6 +37,8 @@ var commandLines = []string{
 	"policy check examples/policies", "policy check examples/policies --against last",
 	"policy explain llm-playground --demo --policy examples/policies",
 	"policy test examples/policies/tests", "policy tune --trace examples/data/gpus.csv.gz",
+	"policy tune --arrivals examples/data/requests.csv.gz --policy examples/fleets/embed.yaml --profile a=40ms,b=60ms " +
+		"--max-batch 8 --late-after 1s",
 	"backtest --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml",
 	"backtest --arrivals examples/data/requests.csv.gz --policy examples/fleets/embed.yaml --profile a=40ms,b=60ms " +
 		"--max-batch 8 --late-after 1s",
@@ -64,7 +66,7 @@ var commandLines = []string{
 	"checkpoint verify STORE --nice 0",
 	"checkpoint restore STORE restored --replace --nice 0", "checkpoint gc STORE --keep 2 --nice 0",
 	"token create dashboard --role viewer", "token list", "token revoke TOKEN",
-	"ls", "ls --all", "state", "gateway list", "version",
+	"ls", "ls --all", "state", "gateway list", "fleets", "version",
 	"settings clock --reason sleep", "as root: settings set shared.yaml --reason test",
 }
 

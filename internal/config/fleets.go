@@ -35,6 +35,8 @@ type Fleet struct {
 	// Stabilization is the time throughout which fewer replicas have to be enough; 0 is the time to
 	// add one, and at least 5m.
 	Stabilization time.Duration `yaml:"stabilization"`
+	// Window is the time over which demand is averaged; 0 is 1m.
+	Window time.Duration `yaml:"window"`
 	// Demand are the sources of demand, which are added: each is for other replicas.
 	Demand []FleetDemand `yaml:"demand" form:"required"`
 	// Scale sets the size of a fleet custom/NAME.
@@ -121,7 +123,7 @@ func (f Fleet) Decided() (fleet.Config, error) {
 	}
 	c := fleet.Config{
 		Server:  fleet.Server{Law: fleet.Batch, Profile: profile, Limit: f.MaxBatch, Objective: f.LateAfter},
-		AddTime: f.AddTime, Stabilization: f.Stabilization,
+		AddTime: f.AddTime, Stabilization: f.Stabilization, Window: f.Window,
 	}
 	if f.MaxRunning > 0 {
 		c.Server.Law, c.Server.Limit = fleet.Concurrency, f.MaxRunning
@@ -136,8 +138,8 @@ func (f Fleet) check() error {
 		return fmt.Errorf("id %q is not the id of a fleet, such as asg/NAME, endpoint/NAME or custom/NAME", f.ID)
 	case f.MaxBatch < 0 || f.MaxRunning < 0 || (f.MaxBatch > 0) == (f.MaxRunning > 0):
 		return errors.New("give max_batch or max_running, and not both")
-	case f.AddTime < 0 || f.Stabilization < 0:
-		return errors.New("add_time and stabilization must not be negative")
+	case f.AddTime < 0 || f.Stabilization < 0 || f.Window < 0:
+		return errors.New("add_time, stabilization and window must not be negative")
 	case len(f.Demand) == 0:
 		return errors.New("a fleet needs a source of demand")
 	}

@@ -82,6 +82,8 @@ type Fix struct {
 	Undo    Undo
 	// Note lists consequences: costs that remain, and steps that cannot be undone.
 	Note string
+	// Policy would have kept the fleet at the size of its load; nil where no policy does.
+	Policy *FleetPolicy
 }
 
 // Finding is evidence of waste, or of a cheaper way, at one resource.

@@ -296,6 +296,11 @@ func inferenceFleet(x *Index, f *servers) *Draft {
 		d.ClaimShare(m.Subject, ledger.Compute, 1, 1, SavingsOnly)
 	}
 	a.Group = f.group()
+	if group, ok := x.near(s.Resource, inventory.KindAutoScalingGroup, a.Group); ok {
+		if g, ok := group.Detail.(*inventory.AutoScalingGroup); ok {
+			d.Fix.Policy = x.followGroup(group, g)
+		}
+	}
 	return d
 }
 

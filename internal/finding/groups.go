@@ -74,6 +74,7 @@ func autoscalingSticky(x *Index, s *Subject) *Draft {
 		d.Evidence = append(d.Evidence,
 			usage.Fact("members_not_judged", plain.Decimal(float64(unknown), 0), "metrics"))
 	}
+	d.Fix.Policy = x.followGroup(s, g)
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Medium)
 	d.Fix.Note = Sentence(note, d.Fix.Note)

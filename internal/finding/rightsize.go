@@ -348,6 +348,7 @@ func (x *Index) fewerReplicas(s *Subject, v inventory.Variant, needed int64, loa
 			Undo:   UndoFull, Note: "let it scale by its load; latency rises as utilization does",
 		},
 	}}
+	d.Fix.Policy = x.followEndpoint(s, v, st)
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Medium)
 	d.Fix.Note = Sentence(note, d.Fix.Note)

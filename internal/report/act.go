@@ -211,6 +211,9 @@ func FixSheet(f view.Fix, now time.Time, enforce, globals string) layout.Sheet {
 	}
 	row("writes", tags...)
 	row("know", f.Loses)
+	if p := f.Finding.Fix.Policy; p != nil {
+		row("policy", p.Policy, PolicySaving(p))
+	}
 	if r.Lifetime != string(inventory.Ephemeral) {
 		row("lifetime", r.Lifetime+": it is treated as persistent, so no policy may act on it")
 	}

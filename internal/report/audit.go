@@ -423,6 +423,7 @@ func detail(f *view.Finding) *layout.Detail {
 		{Name: "Fix", Text: f.Fix.Action, Command: f.Fix.Command},
 		{Name: "Risk", Text: fmt.Sprintf("%s; undo %s; confidence %s", f.Fix.Risk, f.Fix.Undo, f.Confidence)},
 		{Name: "Know before", Text: f.Fix.Note},
+		policyTerm(f.Fix.Policy),
 		{Name: "Money", Text: costs + ", wastes " + monthly(f.MonthlyWasteUSD) + ", saves " + saves},
 		{Name: "Counted", Text: counted(f.Overlaps)},
 		{Name: "Resource", Text: fmt.Sprintf("%s %s, account %s, %s; lifetime %s, purpose %s",
@@ -435,6 +436,29 @@ func detail(f *view.Finding) *layout.Detail {
 		}
 	}
 	return out
+}
+
+// policyTerm shows the policy that would have kept a fleet at the size of its load; empty without one.
+func policyTerm(p *view.FindingPolicy) layout.Term {
+	if p == nil {
+		return layout.Term{}
+	}
+	return layout.Term{Name: "Policy", Text: "follows demand; " + PolicySaving(p), Command: p.Policy}
+}
+
+// PolicySaving describes what a policy would have saved on the recorded load.
+func PolicySaving(p *view.FindingPolicy) string {
+	if p.MeanReplicas == nil {
+		return "its saving is unknown: " + p.Reason
+	}
+	text := fmt.Sprintf("replayed over %s, a mean size of %s", p.Window, plain.Number(*p.MeanReplicas, 1))
+	if *p.ShortShare > 0 {
+		text += ", too few for " + plain.Share(*p.ShortShare, 1) + " of the time"
+	}
+	if !p.MonthlySavingsUSD.Known() {
+		return text + "; its saving is unknown: " + p.Reason
+	}
+	return text + ", which saves at least " + monthly(p.MonthlySavingsUSD)
 }
 
 // counted names the finding that already counts the dollars of this one; empty if none does.

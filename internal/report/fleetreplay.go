@@ -34,6 +34,36 @@ func FleetReplay(doc view.FleetReplay, next []string) layout.Sheet {
 	return s
 }
 
+// TunedFleets shows policies of serving fleets that were fitted on recorded arrivals.
+func TunedFleets(doc view.FleetReplay, next []string) layout.Sheet {
+	s := FleetReplay(doc, next)
+	s.Verb = "policy tune"
+	for i := range doc.Fleets {
+		f := &doc.Fleets[i]
+		text := fmt.Sprintf("Keep %s: no setting had as few late answers with fewer replica hours", f.Policy)
+		if f.Tuned != nil {
+			text = fmt.Sprintf("Keep %s: the fitted setting (%s) does not pay less on the second half without more late "+
+				"answers", f.Policy, tunedText(f.Tuned))
+		}
+		if f.Tuned != nil && f.Tuned.Better {
+			text = fmt.Sprintf("Change %s: %s in curfew.yaml", f.Policy, tunedText(f.Tuned))
+		}
+		if i == 0 {
+			s.Title = text
+			continue
+		}
+		s.Because = append(s.Because, text)
+	}
+	return s
+}
+
+// tunedText describes a fitted setting.
+func tunedText(t *view.TunedFleet) string {
+	of := func(s float64) string { return plain.ExactDuration(time.Duration(s * float64(time.Second))) }
+	return fmt.Sprintf("target %s, with stabilization %s and window %s", plain.Decimal(t.Target, 2),
+		of(t.StabilizationSeconds), of(t.WindowSeconds))
+}
+
 // fleetHeadline compares a policy with the cheapest other scaler that has no more late answers.
 func fleetHeadline(f *view.ReplayedFleet, own view.FleetResult) string {
 	title := fmt.Sprintf("%s would have paid %s replica-hours with %s late", f.Policy,

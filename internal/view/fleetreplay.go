@@ -26,8 +26,21 @@ type ReplayedFleet struct {
 	Min    int     `json:"min"`
 	Max    int     `json:"max"`
 	Target float64 `json:"target"`
+	// Tuned is the setting that was fitted on the first half of the arrivals; null where none was, or none
+	// has as few late answers as the policy.
+	Tuned *TunedFleet `json:"tuned"`
 	// Results are the policy, and the others to compare it with.
 	Results []FleetResult `json:"results"`
+}
+
+// TunedFleet is a fitted setting of a fleet.
+type TunedFleet struct {
+	// Target is that of the policy. Stabilization and Window, in seconds, are those of the fleet in curfew.yaml.
+	Target               float64 `json:"target"`
+	StabilizationSeconds float64 `json:"stabilization_seconds"`
+	WindowSeconds        float64 `json:"window_seconds"`
+	// Better is whether it pays fewer replica hours on the second half at no more late answers.
+	Better bool `json:"better"`
 }
 
 // FleetResult is the outcome of one scaler.

@@ -315,6 +315,22 @@ type FindingFix struct {
 	// Undo is how far it can be undone: full, partial or none.
 	Undo finding.Undo `json:"undo"`
 	Note string       `json:"note,omitempty"`
+	// Policy would have kept the fleet at the size of its load.
+	Policy *FindingPolicy `json:"policy,omitempty"`
+}
+
+// FindingPolicy is a policy that follows the demand for a serving fleet, and its outcome on the recorded load.
+type FindingPolicy struct {
+	// Policy is an item of the policies of a file.
+	Policy string `json:"policy"`
+	// MonthlySavingsUSD is what it would have saved over the window; null for the reason.
+	MonthlySavingsUSD money.Dollars `json:"monthly_savings_usd"`
+	Reason            string        `json:"reason"`
+	// MeanReplicas ran on average, and ShortShare is the share of the window in which the load exceeded
+	// them; null where the load is unknown.
+	MeanReplicas *float64 `json:"mean_replicas"`
+	ShortShare   *float64 `json:"short_share"`
+	Window       string   `json:"window"`
 }
 
 // Unjudged is a running machine whose duty is not known.

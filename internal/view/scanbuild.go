@@ -221,6 +221,22 @@ func (d *Scan) categories(a *round.Result, m *meters) {
 	}
 }
 
+func newFindingPolicy(p *finding.FleetPolicy) *FindingPolicy {
+	if p == nil {
+		return nil
+	}
+	out := &FindingPolicy{Policy: valid(p.Text), Reason: valid(p.Why), Window: plain.Duration(p.Window)}
+	if p.Why != "" {
+		return out
+	}
+	out.MeanReplicas, out.ShortShare = new(p.MeanReplicas), new(p.ShortShare)
+	out.MonthlySavingsUSD = known(p.Savings, p.Priced)
+	if !p.Priced {
+		out.Reason = "its machines have no price"
+	}
+	return out
+}
+
 // newFinding renders one finding.
 func newFinding(f *finding.Finding, charges map[inventory.Ref][]ledger.Charge) Finding {
 	out := Finding{
@@ -230,7 +246,7 @@ func newFinding(f *finding.Finding, charges map[inventory.Ref][]ledger.Charge) F
 		Fix: FindingFix{
 			Action: valid(f.Fix.Change.Action()), Change: f.Fix.Change,
 			Command: valid(f.Fix.Command), Risk: f.Fix.Risk,
-			Undo: f.Fix.Undo, Note: valid(f.Fix.Note)},
+			Undo: f.Fix.Undo, Note: valid(f.Fix.Note), Policy: newFindingPolicy(f.Fix.Policy)},
 	}
 	if f.Resource != nil {
 		out.Resource = newResource(f.Resource)

@@ -58,6 +58,7 @@ func (f *frame) second() []link {
 // sections are the beginnings of paths that belong to an item of the navigation with another path.
 var sections = map[string]string{
 	"/plan": "/findings", "/why": "/findings", "/approvals": "/budgets", "/gateways": "/costs",
+	"/fleets": "/machines",
 }
 
 // here reports whether a page is of an item of the navigation.

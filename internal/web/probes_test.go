@@ -107,6 +107,10 @@ func TestTextFromOutsideStaysText(t *testing.T) {
 		"job log":   jobLogContent(v, tainted[jobDoc]()),
 		"machines":  machinesContent(v, tainted[machinesDoc](), 1, 0),
 		"machine":   machineContent(v, tainted[machineDoc]()),
+		"fleets": fleetsContent(&fleetsDoc{
+			doc: *tainted[view.ServingFleets](), sheet: report.ServingFleets(*tainted[view.ServingFleets]()),
+		}),
+		"fleet":     fleetContent(tainted[fleetDoc]()),
 		"mine":      mineContent(v, tainted[mineDoc]()),
 		"costs":     costsContent(v, tainted[costsDoc]()),
 		"budgets":   budgetsContent(v, tainted[budgetsDoc]()),

@@ -45,12 +45,15 @@ func TestPagesAndReportsDrawTheSameDocument(t *testing.T) {
 		now: time.Now(), r: httptest.NewRequest("GET", "/", nil), Visit: api.Visit{Call: &ops.Call{Owner: true}},
 	}
 	budgets, costs := report.Budgets(*tainted[view.Budgets]()), report.Costs(*tainted[view.Costs]())
+	allFleets := *tainted[view.ServingFleets]()
+	fleets := report.ServingFleets(allFleets)
 	for name, tc := range map[string]struct {
 		sheet layout.Sheet
 		page  templ.Component
 	}{
 		"budgets": {budgets, budgetsContent(v, &budgetsDoc{sheet: budgets})},
 		"costs":   {costs, costsContent(v, &costsDoc{sheet: costs})},
+		"fleets":  {fleets, fleetsContent(&fleetsDoc{doc: allFleets, sheet: fleets})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asReport, asPage strings.Builder

@@ -146,6 +146,8 @@ var pages = []struct {
 	{"/policies", policiesPage},
 	{"/policies/backtests/{id}", backtestPage},
 	{"/gateways", gatewaysPage},
+	{"/fleets", fleetsPage},
+	{"/fleets/{id...}", fleetPage},
 	{"/alerts", alertsPage},
 	{"/audit", auditPage},
 	{"/settings", settingsPage},

@@ -137,7 +137,7 @@ func (s *service) begin(out *lines, tokenFile string, ended <-chan struct{}) err
 		"/findings/" + f.ID, fmt.Sprintf("/machines/%s/%s/%s/%s/%s", f.Resource.Cloud, f.Resource.Account,
 			f.Resource.Region, f.Resource.Kind, f.Resource.ID), "/plan", "/costs", "/costs?by=service&since=7d",
 		"/jobs", "/jobs?ended=yes", "/jobs/llm-sft", "/jobs/reward-model", "/jobs/reward-model/log",
-		"/budgets", "/approvals", "/policies", "/gateways", "/alerts", "/audit", "/settings",
+		"/budgets", "/approvals", "/policies", "/gateways", "/fleets", "/alerts", "/audit", "/settings",
 		"/why", "/why/now.running", "/why/" + f.ID,
 	}
 	return nil

@@ -142,6 +142,7 @@ var outputs = []output{
 	},
 	{stats.Schema, "curfew gateway stats -o json", []any{stats.Stats{}}},
 	{view.GatewaysSchema, "curfew gateway list -o json", []any{view.Gateways{}}},
+	{view.ServingFleetsSchema, "curfew fleets -o json", []any{view.ServingFleets{}}},
 	{stats.ProfileSchema, "curfew gateway profile -o json", []any{stats.Profile{}}},
 	{stats.KeySchema, "curfew gateway key -o json", []any{stats.NewKey{}}},
 	{stats.DrainedSchema, "POST /curfew/drain of a gateway", []any{stats.Drained{}}},

@@ -378,7 +378,7 @@ try {
   }
   const { finding, machine } = worst((await api("scans/last")).doc);
   const paths = ["/", "/machines", machine, "/mine?of=dmitri", "/findings", "/findings/" + finding.id, "/jobs", "/plan", "/costs",
-    "/budgets", "/approvals", "/policies", "/gateways", "/alerts", "/audit", "/settings", "/why", "/why/now.wasted"];
+    "/budgets", "/approvals", "/policies", "/gateways", "/fleets", "/alerts", "/audit", "/settings", "/why", "/why/now.wasted"];
   for (const colorScheme of values.only ? [] : ["light", "dark"]) {
     for (const width of [1440, 390]) {
       const page = await open({ colorScheme, viewport: { width, height: 900 } });

@@ -104,6 +104,11 @@ func (w *Watcher) decideAt(one *watched, r fleet.Reading, at action.Fleet, idle 
 	r.Ready = min(r.Ready, r.Actual)
 	one.seen, one.idle = at, idle
 	one.status.Replicas, one.status.ReplicasKnown = at.Desired, true
+	z := resize{fleet: one, provider: one.provider, at: at}
+	one.status.Hourly, one.status.Unpriced = one.provider.Machine(at.Resource.Type, one.provider.Ref.Region).Hourly, ""
+	if _, priced := one.status.Hourly.Get(); !priced {
+		one.status.Unpriced = z.noPrice()
+	}
 	w.decide(one, one.within(at), r)
 	if d := one.status.Decision; d.Wanted == d.Actual {
 		w.blocked(one, "")

@@ -15,7 +15,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/app/scheduler"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/metrics/serving"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plan/fleet"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
@@ -26,9 +28,18 @@ const readTimeout = 10 * time.Second
 // Status is a fleet as it was decided last.
 type Status struct {
 	ID, Policy string
+	Mode       policy.Mode
 	Bounds     fleet.Bounds
-	// Decision is the newest one; its time is zero before the first.
+	// Decision is the newest one; its time is zero before the first. Demand is what it was made of.
 	Decision fleet.Decision
+	Demand   fleet.Demand
+	// ShrinksAfter is the time from which the fleet may become smaller; zero where unknown.
+	ShrinksAfter time.Time
+	// AddTime is the time to add a replica, the 95th percentile of those measured; 0 before the first.
+	AddTime time.Duration
+	// Hourly is the price of a replica, for which Unpriced is the reason where it is unknown.
+	Hourly   inventory.Fact[money.Amount]
+	Unpriced string
 	// Target is the size that other autoscalers are told. It is false in Known until the replicas were
 	// seen once.
 	Target int
@@ -109,7 +120,10 @@ func Configure(req *runtime.Request, cfg config.Config, set *policy.Set) (Config
 
 // newWatched makes one fleet; one that the configuration does not have has no source of demand.
 func newWatched(req *runtime.Request, cfg config.Config, p *policy.Policy) (*watched, error) {
-	w := &watched{policy: p, status: Status{ID: p.Do.Fleet, Policy: p.Name, Bounds: p.Do.FleetBounds()}}
+	w := &watched{policy: p, status: Status{
+		ID: p.Do.Fleet, Policy: p.Name, Mode: p.Mode, Bounds: p.Do.FleetBounds(),
+		Unpriced: "curfew does not set its size, so that the type of its machines is unknown",
+	}}
 	i := slices.IndexFunc(cfg.Fleets, func(f config.Fleet) bool { return f.ID == p.Do.Fleet })
 	if i < 0 {
 		return w, nil
@@ -164,7 +178,7 @@ func (w *Watcher) Set(c Configured) {
 			}
 			one.draining, one.drainsAll = old.draining, old.drainsAll
 			status := old.status
-			status.Policy, status.Bounds = one.status.Policy, one.status.Bounds
+			status.Policy, status.Mode, status.Bounds = one.status.Policy, one.status.Mode, one.status.Bounds
 			one.status = status
 		case len(one.readers) == 0:
 			w.log.Warn("the demand for a fleet is unknown: fleets in curfew.yaml does not have it", "fleet", id)
@@ -267,6 +281,8 @@ func (w *Watcher) decide(one *watched, c fleet.Config, reading fleet.Reading) {
 	var d fleet.Decision
 	one.state, d = fleet.Decide(c, one.state, reading)
 	one.status.Decision, one.status.Target, one.status.Known = d, d.Wanted, true
+	one.status.Demand, one.status.ShrinksAfter = reading.Demand, fleet.ShrinksAfter(c, one.state, reading.Actual)
+	one.status.AddTime, _ = one.state.AddTime()
 	if w.Decided != nil {
 		w.Decided(id, c, reading, d)
 	}

@@ -82,6 +82,25 @@ func Fleets(req *runtime.Request, o FleetOptions, set *policy.Set) (view.FleetRe
 	return doc, nil
 }
 
+// Tuned returns the policies of fleets with their tuned targets, where these pay less on requests that they
+// were not fitted on.
+func Tuned(set *policy.Set, doc view.FleetReplay) *policy.Set {
+	out := &policy.Set{}
+	for _, p := range set.Policies {
+		for _, f := range doc.Fleets {
+			if f.Policy != p.Name || f.Fleet != p.Do.Fleet {
+				continue
+			}
+			one := *p
+			if f.Tuned != nil && f.Tuned.Better {
+				one.Do.Target = f.Tuned.Target
+			}
+			out.Policies = append(out.Policies, &one)
+		}
+	}
+	return out
+}
+
 // params reads the options of a replica.
 func (o FleetOptions) params() (scaling.Params, money.Dollars, error) {
 	var p scaling.Params
@@ -206,6 +225,10 @@ func replayFleet(p scaling.Params, price money.Dollars, one *policy.Policy, tune
 			}
 			if err := add(r, "tuned", best.Setting()); err != nil {
 				return out, err
+			}
+			out.Tuned = &view.TunedFleet{
+				Target: best.Target, StabilizationSeconds: best.Stabilization.Seconds(),
+				WindowSeconds: best.Window.Seconds(), Better: r.Late <= own.Late && r.ReplicaHours < own.ReplicaHours,
 			}
 		}
 	}

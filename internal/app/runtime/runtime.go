@@ -69,6 +69,8 @@ type Process struct {
 	Storage Storage
 	// Troubles lists what is wrong with the service that this process is; nil: it is none.
 	Troubles func() []view.Trouble
+	// Fleets returns the serving fleets that this process decides about; nil: it is no service.
+	Fleets func() view.ServingFleets
 }
 
 // SimulatedAccount is a simulated account that is served.

@@ -148,6 +148,7 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 		Frozen: s.Actions().Frozen, Facts: v.facts, Certificate: v.certificateExpires, Done: v.done})
 	v.certificate = newCertificate(req, cfg)
 	v.req.Troubles = v.troubles
+	v.req.Fleets = func() view.ServingFleets { return v.fleets.Document(v.req.Now()) }
 	sources, err := v.load(ctx)
 	if err != nil {
 		return err

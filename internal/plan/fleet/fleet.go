@@ -260,6 +260,21 @@ func (s State) stabilization(c Config) time.Duration {
 	return max(s.addTime(c), DefaultStabilization)
 }
 
+// ShrinksAfter returns the time after which a fleet of a size may become smaller, if its demand asks for
+// fewer replicas until then. It is zero before the first known reading.
+func ShrinksAfter(c Config, s State, size int) time.Time {
+	if len(s.Points) == 0 {
+		return time.Time{}
+	}
+	since := s.Points[0].At
+	for _, p := range s.Points {
+		if min(max(p.Need, c.Min), c.Max) >= size {
+			since = p.At
+		}
+	}
+	return since.Add(s.stabilization(c.withDefaults()))
+}
+
 // Holds reports whether a size that Decide wanted, which led to the state, is right at a later reading
 // too: it is between the bounds, and demand still asks for more replicas than there are, or has asked
 // for no more than the size throughout the stabilization.
