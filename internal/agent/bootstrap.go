@@ -191,6 +191,7 @@ func (b *bootstrap) workStep(ctx context.Context) (string, error) {
 	}
 	return "", b.updateState(func(s *state) {
 		s.Restoring = false
+		s.SavedSteps, s.Left = b.saver.restoredSteps, b.saver.left
 		if snapshot.Manifest != "" {
 			s.Snapshot, s.Restored = snapshot, snapshot
 		}

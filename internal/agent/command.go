@@ -117,7 +117,7 @@ func (h *host) startCommand(ctx context.Context) {
 	}
 	h.progressAt, h.commandWatched = h.now, true
 	begin := h.options.Now()
-	go func() { h.commandEnds <- h.bootstrap.runCommand(ctx, begin) }()
+	h.background.Go(func() { h.commandEnds <- h.bootstrap.runCommand(ctx, begin) })
 }
 
 // handleCommandEnd records how the command ended, and begins the end of the session.
@@ -185,6 +185,12 @@ func (h *host) endAfterCommand() {
 		return
 	}
 	if o.Class == session.Succeeded && h.options.Host.Nodes > 1 {
+		return
+	}
+	if over := o.At.Add(time.Duration(c.PeerWait)); o.Class.FollowsFromLoss() && h.options.Host.Nodes > 1 &&
+		h.now.Before(over) {
+		h.phaseReason = "the command ended (" + o.Text() + "); until " + plain.Time(over) +
+			" it is seen whether another node was lost"
 		return
 	}
 	failed := o.Class != session.Succeeded && o.Class != session.Stopped && o.Class != session.Interrupted

@@ -74,8 +74,8 @@ func (b timedStore) Replace(ctx context.Context, key string, data []byte, versio
 	})
 }
 
-// statusKey returns the key of a node's status.
-func statusKey(node int) string { return fmt.Sprintf("status-%d.json", node) }
+// statusKey returns the key of the status of the host with a number.
+func statusKey(number int) string { return fmt.Sprintf("status-%d.json", number) }
 
 // eventsKey returns the key of a node's event file.
 func eventsKey(node int, number int64) string {
@@ -138,7 +138,7 @@ type orderResult struct {
 // statusWriter writes the statuses of a node one after the other.
 type statusWriter struct {
 	store       Store
-	node        int
+	number      int
 	version     string
 	lastWritten []byte
 }
@@ -150,7 +150,7 @@ func (t *statusWriter) write(ctx context.Context, s session.Status) error {
 		return err
 	}
 	data = append(data, '\n')
-	key := statusKey(t.node)
+	key := statusKey(t.number)
 	for range 3 {
 		t.version, err = t.store.Replace(ctx, key, data, t.version)
 		if err == nil {

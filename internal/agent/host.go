@@ -35,6 +35,8 @@ type host struct {
 	mu    sync.Mutex
 	state state
 	peers []string
+	// background are the saves and the watch over the command, which write the state.
+	background sync.WaitGroup
 
 	// now is the time of the current decision, by the monotonic clock.
 	now             time.Time
@@ -166,7 +168,7 @@ func newHost(o Options) (*host, error) {
 		return nil, err
 	}
 	h.state = *st
-	if h.journal, err = openJournal(h.folder.path("events"), o.Control, o.Host.Node, o.Now, o.Log, st.Events,
+	if h.journal, err = openJournal(h.folder.path("events"), o.Control, o.Host.HostNumber(), o.Now, o.Log, st.Events,
 		st.Output); err != nil {
 		h.folder.close()
 		return nil, err
@@ -249,15 +251,26 @@ func Bootstrap(ctx context.Context, o Options) error {
 // Run runs the session on this machine. It returns nil once the session has ended and the machine
 // is released, or when the context ends, in which case a later process continues.
 func Run(ctx context.Context, o Options) error {
-	h, err := newHost(o)
-	if err != nil {
-		return err
+	for again := false; ; again = true {
+		h, err := newHost(o)
+		if err != nil {
+			return err
+		}
+		if h.readState().Steps != nil && !again {
+			h.journal.add("resumed", "the agent was started again: "+h.processID)
+		}
+		err = h.beginRound(ctx)
+		if err == nil {
+			err = h.run(ctx)
+		}
+		if errors.Is(err, errNewRound) {
+			h.background.Wait()
+		}
+		h.folder.close()
+		if !errors.Is(err, errNewRound) {
+			return err
+		}
 	}
-	defer h.folder.close()
-	if h.readState().Steps != nil {
-		h.journal.add("resumed", "the agent was started again: "+h.processID)
-	}
-	return h.run(ctx)
 }
 
 func (h *host) run(ctx context.Context) error {
@@ -327,6 +340,9 @@ func (h *host) run(ctx context.Context) error {
 			return nil
 		case got := <-orders:
 			h.obeyOrder(got)
+			if h.roundIsOver() {
+				return errNewRound
+			}
 		case m := <-looks:
 			h.addMeasurement(&m)
 		case err := <-ready:
@@ -487,7 +503,7 @@ func signed(d time.Duration) string {
 
 // writeStatuses writes statuses and events until the context ends.
 func (h *host) writeStatuses(ctx context.Context) {
-	t := &statusWriter{store: h.options.Control, node: h.options.Host.Node}
+	t := &statusWriter{store: h.options.Control, number: h.options.Host.HostNumber()}
 	timer := time.NewTicker(min(h.intervals.Flush, h.intervals.Status))
 	defer timer.Stop()
 	for {
@@ -553,7 +569,10 @@ func (h *host) currentStatus() session.Status {
 		Snapshot:      st.Snapshot,
 		UnsavedReason: h.unsavedReason,
 		Terminals:     len(h.lastMeasurement.terminals), Connections: h.lastMeasurement.connections,
-		Address: h.options.Address, Command: h.commandStatus(&st),
+		Address: h.options.Address, Command: h.commandStatus(&st), Round: st.Round, SavedSteps: st.SavedSteps,
+	}
+	if h.notice != nil {
+		s.NoticeAt = h.notice.at.UTC()
 	}
 	if !s.EndsAt.IsZero() {
 		s.EndsAt = s.EndsAt.UTC().Truncate(time.Second)
@@ -592,7 +611,7 @@ func (h *host) endsAt() time.Time {
 func (h *host) finish() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	h.bootstrap.removeSecrets()
-	t := &statusWriter{store: h.options.Control, node: h.options.Host.Node}
+	t := &statusWriter{store: h.options.Control, number: h.options.Host.HostNumber()}
 	h.outbox.set(h.currentStatus())
 	h.flushOnce(ctx, t, true)
 	cancel()
@@ -649,7 +668,7 @@ const statusMaxAge = 90 * time.Second
 
 func (h *host) nodeVerdict(ctx context.Context, node int) duty.Verdict {
 	unknown := duty.Verdict{Why: fmt.Sprintf("node %d does not report its activity", node)}
-	o, err := h.options.Control.Get(ctx, statusKey(node), maxOrder)
+	o, err := h.options.Control.Get(ctx, statusKey(h.numberOf(node)), maxOrder)
 	if err != nil {
 		return unknown
 	}

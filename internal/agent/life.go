@@ -119,6 +119,8 @@ func (h *host) endIfDue() {
 	case st.Order.End != nil:
 		e := st.Order.End
 		h.beginEnd(ending{Cause: causeOrder, Why: e.Reason(), Discard: e.Discard})
+	case h.replaced(&st):
+		h.beginEnd(ending{Cause: causeReplaced, Why: "another machine took its place", Discard: true})
 	case !h.now.Before(lease):
 		h.beginEnd(ending{Cause: causeLease, Why: "its lease ended at " + plain.Time(lease)})
 	default:
@@ -340,7 +342,7 @@ func (h *host) startSave(ctx context.Context, w saveRequest) {
 	}
 	h.saving = true
 	w.startedAt, w.orderSave = h.now, h.readState().Order.SaveRequest
-	go func() { h.saveResults <- h.work.save(ctx, w) }()
+	h.background.Go(func() { h.saveResults <- h.work.save(ctx, w) })
 }
 
 // handleSaveResult records the result of a save.
@@ -381,6 +383,7 @@ func (h *host) handleSaveResult(s *saveResult) error {
 	return h.updateState(func(st *state) {
 		st.Snapshot, st.SavedFingerprint, st.AnsweredSave = s.snapshot, s.fingerprint, max(
 			st.AnsweredSave, s.orderSave)
+		st.SavedSteps = s.steps
 	})
 }
 

@@ -20,9 +20,15 @@ type state struct {
 	Epoch   int64         `json:"epoch"`
 	Anchor  clockAnchor   `json:"anchor"`
 	Order   session.Order `json:"order"`
+	// Round is the round of the command (see session.Order).
+	Round int64 `json:"round,omitempty"`
 	// AnsweredSave is the highest Order.SaveRequest that was carried out.
 	AnsweredSave int64            `json:"saved"`
 	Snapshot     session.Snapshot `json:"snapshot"`
+	// SavedSteps are the declared steps of the snapshots that are kept.
+	SavedSteps []int64 `json:"saved_steps,omitempty"`
+	// Left are the snapshots that the last restore left behind.
+	Left snapshotRange `json:"left,omitzero"`
 	// SavedFingerprint is the fingerprint of the work folder at Snapshot.
 	SavedFingerprint string `json:"seen,omitempty"`
 	// Ready reports that the setup is done, FailReason why it failed.
@@ -92,6 +98,8 @@ const (
 	// causeCommand means that the command of a job ended, causeStall that it made no progress.
 	causeCommand cause = "command"
 	causeStall   cause = "stall"
+	// causeReplaced means that another machine was launched for the node.
+	causeReplaced cause = "replaced"
 )
 
 // scriptState is a running command of a user.
@@ -133,7 +141,7 @@ func (d *stateFolder) path(name string) string { return filepath.Join(d.dir, nam
 
 // load reads the state of a session, empty for a new one.
 func (d *stateFolder) load(h *session.HostConfig) (*state, error) {
-	s := &state{Session: h.Session, Epoch: h.Epoch}
+	s := &state{Session: h.Session, Epoch: h.Epoch, Round: h.Round}
 	data, err := os.ReadFile(d.path("state.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil

@@ -42,6 +42,8 @@ type saveResult struct {
 	saveRequest
 	snapshot session.Snapshot
 	number   int64 // sequence number of the snapshot
+	// steps are the declared steps of the snapshots that are kept.
+	steps []int64
 	// fingerprint identifies the content of the saved folder; empty if the folder changed during the save.
 	fingerprint string
 	// incomplete describes what the snapshot lacks; empty if nothing.
@@ -58,7 +60,15 @@ type saver struct {
 	quietTime            time.Duration
 	store                checkpoint.Backend
 	attempt              *checkpoint.Attempt
-	saves                int
+	// round is added to the epoch of the session, so that machines of earlier rounds write nothing. restoreStep
+	// is the step that is restored; nil takes the newest.
+	round       int64
+	restoreStep *int64
+	// left are the snapshots that the last restore left behind: what follows is another work than theirs.
+	left snapshotRange
+	// restoredSteps are the declared steps of the snapshots that the last restore found.
+	restoredSteps []int64
+	saves         int
 }
 
 // retention selects the snapshots to keep.
@@ -82,6 +92,9 @@ func (s *saver) openRun(ctx context.Context) (checkpoint.Run, error) {
 	}
 	return run, nil
 }
+
+// epoch returns the number that fences the snapshots of earlier starts and rounds.
+func (s *saver) epoch() int64 { return s.options.Host.Epoch + s.round }
 
 // workURL returns the URL of a node's snapshots.
 func workURL(h *session.HostConfig) string {
@@ -119,9 +132,8 @@ func (s *saver) saveSnapshot(ctx context.Context, w saveRequest, done *saveResul
 		return err
 	}
 	if s.attempt == nil {
-		writer := fmt.Sprintf("session %s, start %d, node %d", s.options.Host.Name, s.options.Host.Epoch,
-			s.options.Host.Node)
-		if s.attempt, err = run.ClaimFor(ctx, writer, s.options.Host.Epoch); err != nil {
+		writer := fmt.Sprintf("session %s, start %d, node %d", s.options.Host.Name, s.epoch(), s.options.Host.Node)
+		if s.attempt, err = run.ClaimFor(ctx, writer, s.epoch()); err != nil {
 			return err
 		}
 	}
@@ -147,7 +159,7 @@ func (s *saver) saveSnapshot(ctx context.Context, w saveRequest, done *saveResul
 	}) {
 		return fmt.Errorf("confirm the snapshot: HEAD of the run does not name it: %w", checkpoint.ErrFenced)
 	}
-	done.snapshot = session.Snapshot{Manifest: r.Snapshot.Manifest, At: r.Snapshot.At, Epoch: s.options.Host.Epoch,
+	done.snapshot = session.Snapshot{Manifest: r.Snapshot.Manifest, At: r.Snapshot.At, Epoch: s.epoch(),
 		Complete: r.Snapshot.State == checkpoint.Complete, Bytes: r.Snapshot.Bytes, Step: r.Snapshot.Step}
 	done.snapshot.Until = w.startedAt.UTC()
 	for _, d := range o.Evidence.Declared {
@@ -155,6 +167,7 @@ func (s *saver) saveSnapshot(ctx context.Context, w saveRequest, done *saveResul
 			done.snapshot.Until = d.At.UTC()
 		}
 	}
+	done.steps = s.savedSteps(head.Snapshots)
 	done.number, done.incomplete = r.Snapshot.Seq, incompleteReason(&r.Manifest)
 	if s.saves++; s.saves%6 == 0 && !w.final && w.deadline.IsZero() && done.snapshot.Complete {
 		// Failing to delete old snapshots costs money, not work.
@@ -230,6 +243,36 @@ func knownComplete(list []checkpoint.Snapshot) int64 {
 	return 0
 }
 
+// seqOfStep returns the number of the newest snapshot of a step; 0 if there is none.
+func seqOfStep(list []checkpoint.Snapshot, step int64) int64 {
+	for _, n := range list {
+		if n.Step != nil && *n.Step == step && n.State != checkpoint.Unsettled {
+			return n.Seq
+		}
+	}
+	return 0
+}
+
+// snapshotRange are the snapshots with numbers over After, up to Last.
+type snapshotRange struct {
+	After int64 `json:"after,omitempty"`
+	Last  int64 `json:"last,omitempty"`
+}
+
+// savedSteps returns the declared steps of snapshots of this work, the newest ones.
+func (s *saver) savedSteps(list []checkpoint.Snapshot) (steps []int64) {
+	for _, n := range list {
+		if left := s.left; n.Seq > left.After && n.Seq <= left.Last {
+			continue
+		}
+		if n.Step != nil && n.State != checkpoint.Unsettled && !slices.Contains(steps, *n.Step) &&
+			len(steps) < session.MaxSavedSteps {
+			steps = append(steps, *n.Step)
+		}
+	}
+	return steps
+}
+
 // setAside moves what is in a folder to another next to it, named by the newest snapshot, which holds
 // the same.
 func setAside(dir string, seq int64) error {
@@ -264,6 +307,7 @@ func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, str
 	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 		return none, "", fmt.Errorf("read the snapshots: %w", err)
 	}
+	defer func() { s.restoredSteps = s.savedSteps(list) }()
 	if err := run.CheckRolledBack(list); err != nil {
 		return none, "", fmt.Errorf(
 			"%w: find out who changed %s; a session of another name begins without this work, "+
@@ -277,6 +321,15 @@ func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, str
 	settled := func(n checkpoint.Snapshot) bool { return n.State != checkpoint.Unsettled }
 	unsettled := !slices.ContainsFunc(list, settled)
 	switch {
+	case s.options.Host.Command != nil && s.restoreStep != nil:
+		// The other nodes go on from this step too.
+		o.Replace, o.Seq = true, seqOfStep(list, *s.restoreStep)
+		if o.Seq == 0 && s.round == 0 {
+			o.Seq = knownComplete(list)
+		}
+		if o.Seq == 0 {
+			return none, "", fmt.Errorf("no snapshot of step %d is kept, from which the other nodes go on", *s.restoreStep)
+		}
 	case s.options.Host.Command != nil && unsettled:
 		// Half-written checkpoints are worse than none: a training may load them.
 		if err := setAside(s.dir, list[0].Seq); err != nil {
@@ -298,6 +351,7 @@ func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, str
 		return none, "", err
 	}
 	n := r.Snapshot
+	s.left = snapshotRange{n.Seq, list[0].Seq}
 	said := fmt.Sprintf("restored snapshot %d of %s: %s, %s", n.Seq, plain.Time(n.At), plain.Count(n.Files, "file"),
 		plain.Size(n.Bytes))
 	if n.Step != nil {
@@ -307,7 +361,7 @@ func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, str
 		said += fmt.Sprintf("; snapshot %d is newer and not restored: %s", k.Snapshot.Seq, k.Why)
 	}
 	return session.Snapshot{
-		Manifest: n.Manifest, At: n.At, Epoch: s.options.Host.Epoch, Complete: n.State == checkpoint.Complete,
+		Manifest: n.Manifest, At: n.At, Epoch: s.epoch(), Complete: n.State == checkpoint.Complete,
 		Bytes: n.Bytes, Step: n.Step,
 	}, said, nil
 }

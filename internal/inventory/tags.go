@@ -25,6 +25,7 @@ const (
 	// Tags of launched resources.
 	TagSession      = "curfew:session"      // the id of its session
 	TagIntent       = "curfew:intent"       // the token of its launch
+	TagNode         = "curfew:node"         // the node whose lost machine it replaces
 	TagInstallation = "curfew:installation" // the curfew installation that launched it; others ignore it
 
 	// TagAdopted marks a machine that a person started and put under a lease, instead of the tags

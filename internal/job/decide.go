@@ -140,9 +140,10 @@ func (d *decider) admit() {
 // Limits are the rest of a job's bounds.
 type Limits struct {
 	// Until is the end by max_runtime and deadline, named by Key. Dollars is what is left of the cost
-	// limit; 0 if it has none.
+	// limit; 0 if it has none. Runtime is the end by max_runtime alone; zero if there is none.
 	Until   time.Time
 	Key     string
+	Runtime time.Time
 	Dollars money.Amount
 }
 
@@ -156,7 +157,7 @@ func (d *decider) limits(since time.Time) (l Limits, spent string) {
 		if left <= 0 {
 			return l, "max_runtime " + plain.Duration(sp.MaxRuntime) + " is used up"
 		}
-		l.Until, l.Key = since.Add(left), "max_runtime"
+		l.Until, l.Key, l.Runtime = since.Add(left), "max_runtime", since.Add(left)
 	}
 	if sp.Deadline > 0 {
 		by := j.RequestedAt.Add(sp.Deadline)
@@ -198,18 +199,27 @@ func (d *decider) startNext() {
 	if d.Place != nil && d.waitAfterFault() {
 		return
 	}
+	again := false
 	if n := len(j.Attempts); n > 0 && j.Attempts[n-1].EndedBy == session.NoCapacity &&
 		j.Attempts[n-1].LaunchedAt.IsZero() {
 		j.Launches, j.Attempts = j.launches(), j.Attempts[:n-1] // it left nothing
+		again = true
 	}
 	a := d.begin(false)
 	j.State, j.Why = Launching, ""
+	if a.IsRetry = again; !again {
+		d.announceStart(a)
+	}
+	d.write()
+}
+
+// announceStart adds the event of the start of an attempt.
+func (d *decider) announceStart(a *Attempt) {
 	from := "from the beginning"
-	if j.Snapshot.Manifest != "" {
-		from = "from " + snapshotText(j.Snapshot)
+	if s := d.job().Snapshot; s.Manifest != "" {
+		from = "from " + snapshotText(s)
 	}
 	d.event("attempt", "attempt %d starts %s", a.Number, from)
-	d.write()
 }
 
 // begin adds an attempt.
@@ -217,12 +227,13 @@ func (d *decider) begin(held bool) *Attempt {
 	j := d.job()
 	j.Launches = j.launches() + 1
 	a := Attempt{
-		Session: attemptID(j.ID, j.Launches), Number: len(j.Attempts) + 1, Epoch: j.FirstEpoch + j.Launches - 1,
+		Session: attemptID(j.ID, j.Launches), Number: len(j.Attempts) + 1,
+		Epoch:   j.FirstEpoch + (j.Launches-1)*max(1, j.EpochSpan),
 		BeganAt: d.Now, Start: j.Snapshot, Held: held,
 	}
 	if d.Place != nil {
 		a.Places, a.Tried, a.TryAgainAt, j.Placed = d.Place.Places, d.Place.Places, d.Place.Next, d.Place
-		a.Reserved = d.reserve()
+		a.Reserved, a.ReservedTime = d.reserve(), d.reserveTime()
 	}
 	j.Attempts = append(j.Attempts, a)
 	return &j.Attempts[len(j.Attempts)-1]
@@ -310,13 +321,24 @@ func (d *decider) takeProgress(a *Attempt, s *session.Session) (changed bool) {
 		state = Saving
 	}
 	if state != j.State || why != j.Why {
-		if state != j.State {
+		if state != j.State && !(a.IsRetry && s.LaunchedAt.IsZero()) && !triesAgain(s, state, j.State) {
 			d.event("state", "%s", state)
 		}
 		j.State, j.Why, changed = state, why, true
 	}
+	if a.IsRetry && !s.LaunchedAt.IsZero() {
+		a.IsRetry, changed = false, true
+		d.announceStart(a)
+	}
 	if !a.Pool.SamePlace(s.Pool) || !a.LaunchedAt.Equal(s.LaunchedAt) || !a.CommandAt.Equal(s.CommandAt) {
 		a.Pool, a.LaunchedAt, a.CommandAt, changed = s.Pool, s.LaunchedAt, s.CommandAt, true
+	}
+	if n := s.CommonStep; n != nil && (j.CommonStep == nil || *n != *j.CommonStep) {
+		j.CommonStep, changed = n, true
+	}
+	if len(s.Restarts) != len(a.Restarts) || len(s.Restarts) > 0 &&
+		!s.Restarts[len(s.Restarts)-1].CommandAt.Equal(a.Restarts[len(a.Restarts)-1].CommandAt) {
+		a.Restarts, changed = s.Restarts, true
 	}
 	if n := s.Restored; n.Manifest != "" && n.Manifest != a.Start.Manifest {
 		a.Start, changed = n, true
@@ -335,6 +357,12 @@ func (d *decider) takeProgress(a *Attempt, s *session.Session) (changed bool) {
 		j.Step, changed = &step, true
 	}
 	return changed
+}
+
+// triesAgain reports whether a job that waits for capacity tries places that it tried before, or waits again.
+func triesAgain(s *session.Session, to, from State) bool {
+	return s.Placings > 0 && s.LaunchedAt.IsZero() &&
+		(to == Launching && from == Waiting || to == Waiting && from == Launching)
 }
 
 // creditSaved credits the attempt before one with the snapshot that this one started from: the host
@@ -363,7 +391,9 @@ func (d *decider) creditSaved(a *Attempt) {
 // endAttempt accounts for an attempt that is over, and decides what follows.
 func (d *decider) endAttempt(a *Attempt, s *session.Session) {
 	d.account(a, s)
-	d.event("attempt", "attempt %d ended: %s: %s", a.Number, a.EndedBy, a.Evidence)
+	if !a.IsRetry || a.EndedBy != session.NoCapacity {
+		d.event("attempt", "attempt %d ended: %s: %s", a.Number, a.EndedBy, a.Evidence)
+	}
 	j := d.job()
 	d.Job = *j // its limits count this attempt
 	switch {
@@ -467,6 +497,11 @@ func (d *decider) exhausted(a *Attempt) string {
 	}
 	interruptions, errors, rendezvous := 0, 0, 0
 	for _, b := range d.Job.Attempts {
+		for _, r := range b.Restarts {
+			if !r.CommandAt.IsZero() { // otherwise the attempt ended with it
+				interruptions++
+			}
+		}
 		switch {
 		case b.EndedBy == session.NoCapacity, b.EndedBy == Moved:
 		case interruption(b.EndedBy):

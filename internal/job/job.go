@@ -11,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/spec"
 )
 
 // State is the phase of a job's life.
@@ -49,6 +50,8 @@ type Job struct {
 	// attempt has the next one.
 	WorkPrefix string
 	FirstEpoch int64
+	// EpochSpan is the distance between the epochs of attempts; 0 is 1.
+	EpochSpan int64 `json:",omitempty"`
 	// KeepOnFailure keeps the machine of a failed attempt so long.
 	KeepOnFailure time.Duration
 	// HoldID is the budget reservation, ApprovalID the pending or used approval request. HourlyCeiling
@@ -74,6 +77,8 @@ type Job struct {
 	// Snapshot is the newest confirmed snapshot, Step the highest declared step.
 	Snapshot session.Snapshot
 	Step     *int64
+	// CommonStep is the highest step of which every node of the last attempt kept a snapshot.
+	CommonStep *int64 `json:",omitempty"`
 	// CanceledBy requested the end of the job at CanceledAt, Discard without saving.
 	CanceledBy string
 	CanceledAt time.Time
@@ -96,12 +101,20 @@ type Attempt struct {
 	Places []session.Pool `json:",omitempty"`
 	// Placings counts the choices of Places after the first. Of Tried, the places since the last look at
 	// their prices, none is tried again before TryAgainAt.
-	Placings   int            `json:",omitempty"`
-	Tried      []session.Pool `json:",omitempty"`
-	TryAgainAt time.Time      `json:",omitzero"`
+	Placings int            `json:",omitempty"`
+	Tried    []session.Pool `json:",omitempty"`
+	// Restarts are the restarts of its nodes after the loss of one, which was replaced.
+	Restarts   []session.Restart `json:",omitempty"`
+	TryAgainAt time.Time         `json:",omitzero"`
 	// Reserved are the dollars that its session may not spend: those of the attempt that may be launched
 	// next to it.
 	Reserved money.Amount `json:",omitempty"`
+	// ReservedTime is the machine time that it leaves for the attempt next to it, and Raised marks one that got
+	// it at last.
+	ReservedTime time.Duration `json:",omitempty"`
+	Raised       bool          `json:",omitempty"`
+	// IsRetry marks one that follows an attempt without a machine: its start is announced once it has one.
+	IsRetry bool `json:",omitempty"`
 	// Held marks an attempt that begins before the one before it is over, and waits for its end.
 	Held bool `json:",omitempty"`
 	// BeganAt is the time of its decision, LaunchedAt that of its launch, CommandAt the start of the
@@ -157,7 +170,10 @@ func (j *Job) open(n int) *Attempt {
 }
 
 // NextEpoch returns an epoch above those of all attempts.
-func (j *Job) NextEpoch() int64 { return j.FirstEpoch + j.launches() }
+func (j *Job) NextEpoch() int64 { return j.FirstEpoch + j.launches()*max(1, j.EpochSpan) }
+
+// RoundSpan is the number of epochs of an attempt whose nodes are replaced: each restart takes the next one.
+const RoundSpan = 1 << 14
 
 // launches returns the number of attempts that ever began.
 func (j *Job) launches() int64 { return max(j.Launches, int64(len(j.Attempts))) }
@@ -198,16 +214,40 @@ func (j *Job) Worked() (worked time.Duration) {
 // and the time from each until the command ran again.
 func (j *Job) Interruptions() (count int, cost time.Duration) {
 	for i, a := range j.Attempts {
+		for _, r := range a.Restarts {
+			if cost += a.lostBefore(r); !r.CommandAt.IsZero() { // otherwise the attempt ended with it
+				count++
+				cost += a.restarted(r)
+			}
+		}
 		if !a.Over() || !interruption(a.EndedBy) {
 			continue
 		}
 		count++
-		cost += a.Lost
+		cost += a.lostLast()
 		if i+1 < len(j.Attempts) && !j.Attempts[i+1].CommandAt.IsZero() && !a.CommandAt.IsZero() {
 			cost += max(0, j.Attempts[i+1].CommandAt.Sub(a.EndedAt))
 		}
 	}
 	return count, cost
+}
+
+// replacements returns the number of nodes that the next attempt may replace: each counts as an interruption.
+func (j *Job) replacements(sp *spec.Spec) int {
+	if !sp.ReplaceOne || sp.Resources.Nodes < 2 || j.EpochSpan < RoundSpan {
+		return 0
+	}
+	count, _ := j.Interruptions()
+	return max(0, sp.Retries.Interruptions-count)
+}
+
+// restoreStep returns the step that all nodes of an attempt begin from; nil lets each take its newest snapshot,
+// as those of an attempt do that is launched before the last snapshot of the one before it.
+func (j *Job) restoreStep(a *Attempt) *int64 {
+	if a.Held {
+		return nil
+	}
+	return j.CommonStep
 }
 
 // OnDemandCost returns what the work of the attempts would have cost on demand, without what was
@@ -239,6 +279,7 @@ func interruption(c session.Class) bool {
 
 // account fills in the times and the cost of an attempt that is over.
 func (a *Attempt) account(s *session.Session) error {
+	a.Restarts = s.Restarts
 	a.EndedAt, a.LaunchedAt, a.CommandAt = s.EndedAt, s.LaunchedAt, s.CommandAt
 	if a.EndedAt.IsZero() {
 		a.EndedAt = s.EndingAt
@@ -267,12 +308,12 @@ func (a *Attempt) divide() (err error) {
 	a.Lost = 0
 	if !a.CommandAt.IsZero() {
 		worked = min(max(0, a.StoppedAt.Sub(a.CommandAt)), ran)
-		if a.EndedBy != session.Succeeded {
-			a.Lost = worked
-			if saved := a.Saved.Until; a.progressed() && saved.After(a.CommandAt) {
-				a.Lost = min(max(0, a.StoppedAt.Sub(saved)), worked)
-			}
+		a.Lost = a.lostLast()
+		for _, r := range a.Restarts {
+			worked = max(0, worked-a.restarted(r))
+			a.Lost += a.lostBefore(r)
 		}
+		a.Lost = min(a.Lost, worked)
 	}
 	a.Idle = ran - worked
 	if a.Repeated, err = share(a.Cost, a.Lost, ran); err != nil {
@@ -287,6 +328,47 @@ func (a *Attempt) divide() (err error) {
 		a.Useful = 0
 	}
 	return nil
+}
+
+// lostLast returns the work at the end of an attempt that was not saved.
+func (a *Attempt) lostLast() time.Duration {
+	if a.EndedBy == session.Succeeded || a.CommandAt.IsZero() {
+		return 0
+	}
+	from := a.CommandAt
+	for _, r := range a.Restarts {
+		if r.CommandAt.IsZero() { // it ended before all nodes ran again
+			return 0
+		}
+		from = r.CommandAt
+	}
+	if saved := a.Saved.Until; a.progressed() && saved.After(from) {
+		from = saved
+	}
+	return max(0, a.StoppedAt.Sub(from))
+}
+
+// lostBefore returns the work before a restart that was not saved.
+func (a *Attempt) lostBefore(r session.Restart) time.Duration {
+	from := a.CommandAt
+	for _, before := range a.Restarts {
+		if before.At.Before(r.At) && before.CommandAt.After(from) {
+			from = before.CommandAt
+		}
+	}
+	if r.Until.After(from) {
+		from = r.Until
+	}
+	return max(0, r.At.Sub(from))
+}
+
+// restarted returns the time of a restart, from the loss of the node until the command runs again.
+func (a *Attempt) restarted(r session.Restart) time.Duration {
+	to := r.CommandAt
+	if to.IsZero() {
+		to = a.StoppedAt
+	}
+	return max(0, to.Sub(r.At))
 }
 
 // share returns the part of a cost that some of its time paid for.

@@ -151,13 +151,15 @@ func (k *Keeper) execute(ctx context.Context, v Observation, d Decision) (waits 
 	case StepPlace:
 		return false, k.Sessions.Place(ctx, d.Attempt.Session, session.Placing{
 			Number: d.Attempt.Placings, Places: d.Attempt.Places, Bounds: attemptBounds(&v, d.Attempt),
-			Snapshot: v.Job.Snapshot,
+			Snapshot: v.Job.Snapshot, RestoreStep: v.Job.restoreStep(d.Attempt),
 		})
 	case StepBegin:
 		return false, k.Sessions.Begin(ctx, v.Session.ID, attemptBounds(&v, v.Job.Current()))
 	case StepRaise:
 		b := attemptBounds(&v, v.Job.Current())
-		b.LeaseLimit = v.Session.LeaseLimit
+		if !v.Job.Current().Raised || b.LeaseLimit.Before(v.Session.LeaseLimit) {
+			b.LeaseLimit = v.Session.LeaseLimit
+		}
 		return false, k.Sessions.Raise(ctx, v.Session.ID, b)
 	case StepClose:
 		if k.Holds != nil {
@@ -196,6 +198,7 @@ func (k *Keeper) start(ctx context.Context, v Observation, a *Attempt) error {
 		Epoch: a.Epoch, State: session.Launching, HoldID: j.HoldID, HourlyCeiling: j.HourlyCeiling,
 		LeaseUntil: b.LeaseLimit, LeaseLimit: b.LeaseLimit, CostLimit: b.CostLimit,
 		WorkPrefix: j.WorkPrefix, ControlPrefix: control, PreviousSnapshot: j.Snapshot, RequestedAt: now,
+		MaxReplacements: j.replacements(v.Spec), RestoreStep: j.restoreStep(a),
 	}
 	_, err = k.Sessions.Store.Put(ctx, s, []session.Event{{
 		At: now, Node: session.KeeperNode, Kind: "requested",
@@ -217,6 +220,9 @@ func attemptBounds(v *Observation, a *Attempt) session.Bounds {
 	}
 	l, _ := d.limits(since)
 	b := session.Bounds{LeaseLimit: l.Until.UTC(), CostLimit: l.Dollars}
+	if by := l.Runtime.Add(-a.ReservedTime).UTC(); !l.Runtime.IsZero() && by.Before(b.LeaseLimit) {
+		b.LeaseLimit = by
+	}
 	if b.CostLimit > 0 {
 		b.CostLimit = max(1, l.Dollars-a.Reserved)
 	}

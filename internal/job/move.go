@@ -79,7 +79,9 @@ func (d *decider) place(a *Attempt, s *session.Session) bool {
 	}
 	a.Placings, a.Places, a.Tried = a.Placings+1, places, slices.Concat(a.Tried, places)
 	a.TryAgainAt, a.Start, j.Placed = p.Next, j.Snapshot, p
-	d.event("attempt", "attempt %d tries %s: %s", a.Number, places[0], p.Why)
+	if i := slices.IndexFunc(places, func(n session.Pool) bool { return !s.FoundWithout(n) }); i >= 0 {
+		d.event("attempt", "attempt %d tries %s: %s", a.Number, places[i], p.Why)
+	}
 	d.write()
 	return true
 }
@@ -99,7 +101,8 @@ func (d *decider) move(a *Attempt, s *session.Session) bool {
 		d.stop(a, p.Why, false)
 		return true
 	}
-	if d.Job.CostLimit > 0 && a.Reserved == 0 { // two machines at once could cost more than the limit
+	if d.Job.CostLimit > 0 && a.Reserved == 0 || d.Spec.MaxRuntime > 0 && a.ReservedTime == 0 {
+		// Two machines at once could cost more than the limit, or run for longer.
 		if p.Places[0].Spot {
 			return false
 		}
@@ -141,18 +144,39 @@ func (d *decider) reserve() money.Amount {
 // reserveShare is the least multiple of the reserve that is left for it to be kept.
 const reserveShare = 4
 
-// raise gives a running attempt the reserved dollars at last, after which the job does not move any more.
-// It returns false if there is nothing to do.
+// reserveTime returns the machine time that a move may need: that of a machine which waits for the end of the
+// current one. It returns 0 where max_runtime leaves little more than that.
+func (d *decider) reserveTime() time.Duration {
+	if d.Spec.MaxRuntime <= 0 || d.Spec.Capacity != spec.Auto {
+		return 0
+	}
+	left := d.Spec.MaxRuntime - d.job().Runtime()
+	if a := d.job().Current(); a != nil && !a.LaunchedAt.IsZero() {
+		left -= d.Now.Sub(a.LaunchedAt)
+	}
+	if left/reserveShare < d.HoldLimit {
+		return 0
+	}
+	return d.HoldLimit
+}
+
+// raise gives a running attempt the reserved dollars and the reserved time at last, after which the job does not
+// move any more. It returns false if there is nothing to do.
 func (d *decider) raise(a *Attempt, s *session.Session) bool {
 	l, spent := d.limits(d.Now)
-	if s.State != session.Ready || spent != "" || s.CostLimit <= 0 {
+	if s.State != session.Ready || spent != "" {
 		return false
 	}
+	soon := s.LeaseUntil.Sub(d.Now) < d.HoldLimit
 	switch {
-	case a.Reserved > 0 && s.LeaseUntil.Before(s.LeaseLimit) && s.LeaseUntil.Sub(d.Now) < d.HoldLimit:
+	case a.Reserved > 0 && s.LeaseUntil.Before(s.LeaseLimit) && soon:
 		a.Reserved = 0
 		d.write()
-	case a.Reserved == 0 && s.CostLimit < l.Dollars:
+	case a.ReservedTime > 0 && !s.LeaseUntil.Before(s.LeaseLimit) && soon:
+		a.ReservedTime, a.Raised = 0, true
+		d.write()
+	case a.Reserved == 0 && s.CostLimit > 0 && s.CostLimit < l.Dollars,
+		a.Raised && attemptBounds(&d.Observation, a).LeaseLimit.After(s.LeaseLimit):
 		d.decision.Step = StepRaise
 	default:
 		return false

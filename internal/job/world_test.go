@@ -54,6 +54,17 @@ type world struct {
 	// placer chooses places; nil leaves that to the launch.
 	placer *Placer
 	specs  *spec.Cache
+	// starts are the starts of commands. With peerErrors a command fails soon after a node of its group is gone.
+	starts     []start
+	peerErrors bool
+}
+
+// start is the start of a command on one node from a step, when another step was the newest saved one.
+type start struct {
+	session     string
+	round       int64
+	node        int
+	from, saved int64
 }
 
 // savedWork is the content of the object store.
@@ -80,7 +91,12 @@ type machine struct {
 	goneAt      time.Time // zero while it runs
 	hidden      bool      // the provider does not list it, and it runs
 	done        bool      // its host has ended
+	round       int64     // of its command
+	aloneAt     time.Time // since when a node of its group is gone
 }
+
+// epoch returns the number that fences the writes of a machine.
+func (m *machine) epoch() int64 { return m.host.Epoch + m.round }
 
 func newWorld(t testing.TB, seed uint64) *world {
 	rate := 2 * money.USDPerUnit
@@ -250,9 +266,10 @@ func (p launcher) Launch(_ context.Context, l session.Launch) (out []session.Mac
 		if p.up != nil && !p.up(l.Pool, p.now) {
 			return fmt.Errorf("%s: %w", l.Pool, session.ErrCapacity)
 		}
-		for node := range max(1, l.Nodes) {
+		for node := l.FirstNode; node < l.FirstNode+max(1, l.Nodes); node++ {
 			id := fmt.Sprintf("i-%d", len(p.machines))
-			m := &machine{host: l.Host}
+			m := &machine{host: l.Host, round: l.Host.Round}
+			m.host.Node = node
 			m.FoundMachine = session.FoundMachine{
 				Machine: session.Machine{ID: id, Node: node, Pool: l.Pool, LaunchedAt: p.now}, Session: l.Session.ID,
 				Token: l.Token, LeaseUntil: l.Host.LeaseUntil,
@@ -304,7 +321,7 @@ func (c control) Hosts(_ context.Context, s *session.Session, _ int) (map[int]se
 	defer c.mu.Unlock()
 	hosts := map[int]session.Status{}
 	for _, m := range c.machines {
-		if m.Session == s.ID && !m.hidden {
+		if m.Session == s.ID && !m.hidden && m.host.HostNumber() == s.HostNumber(m.Node) {
 			if st, ok := c.status(m, s); ok {
 				st.Node = m.Node
 				hosts[m.Node] = st
@@ -339,14 +356,15 @@ func (w *world) status(m *machine, s *session.Session) (session.Status, bool) {
 	}
 	st := session.Status{
 		Schema: session.StatusSchema, Session: m.Session, Epoch: m.host.Epoch, At: w.now, Phase: session.HostStarting,
-		OrderSerial: s.OrderSerial, Activity: "busy",
+		OrderSerial: s.OrderSerial, Activity: "busy", Round: m.round,
 	}
 	if m.saved > 0 {
 		step := m.saved
 		st.Snapshot = session.Snapshot{
-			Manifest: manifest(m.host.Epoch, m.saved), At: m.savedAt, Until: m.savedAt, Epoch: m.host.Epoch,
+			Manifest: manifest(m.epoch(), m.saved), At: m.savedAt, Until: m.savedAt, Epoch: m.epoch(),
 			Complete: true, Step: &step,
 		}
+		st.SavedSteps = []int64{step}
 	}
 	switch {
 	case m.commandAt.IsZero() && m.done:
@@ -418,11 +436,25 @@ func (w *world) workExactly(m *machine) {
 }
 
 func (w *world) work(m *machine) {
+	if o := w.orders[m.Session]; !m.hidden && o.End == nil && m.endingAt.IsZero() {
+		if len(o.MachineRounds) > m.Node && o.MachineRounds[m.Node] > m.host.Round {
+			m.done = true // another machine took its place
+			return
+		}
+		if o.Round > m.round {
+			m.round, m.commandAt, m.outcome, m.aloneAt, m.step = o.Round, time.Time{}, nil, time.Time{}, 0
+			m.host.RestoreStep = o.RestoreStep
+		}
+	}
 	if m.commandAt.IsZero() {
 		o := w.orders[m.Session]
 		if o.End != nil && o.Epoch == m.host.Epoch || !w.now.Before(w.leaseOf(m)) {
 			m.done = true // nothing was set up
 			return
+		}
+		isUp := func(o *machine) bool { return !w.now.Before(o.LaunchedAt.Add(w.setup)) }
+		if m.round > 0 && !w.isComplete(m, isUp) {
+			return // the addresses of all nodes are not known
 		}
 		if w.now.Before(m.LaunchedAt.Add(w.setup)) || m.host.Command.Held && (o.Serial == 0 || o.Held) {
 			return
@@ -430,12 +462,16 @@ func (w *world) work(m *machine) {
 		m.commandAt = w.now
 		w.claim(m)
 		m.from = w.store.step
+		if s := m.host.RestoreStep; s != nil {
+			m.from = *s
+		}
+		w.starts = append(w.starts, start{m.Session, m.round, m.Node, m.from, w.store.step})
 		m.step = m.from
 	}
 	order := w.orders[m.Session]
 	// A hidden machine is cut off from the keeper, and still reaches the object store.
 	ordered := order.End != nil && order.Epoch == m.host.Epoch && !m.hidden
-	if m.endingAt.IsZero() && (ordered || !w.now.Before(w.leaseOf(m)) || m.outcome != nil) {
+	if m.endingAt.IsZero() && (ordered || !w.now.Before(w.leaseOf(m)) || w.ends(m)) {
 		m.endingAt = w.now
 		switch {
 		case m.outcome != nil:
@@ -458,8 +494,21 @@ func (w *world) work(m *machine) {
 		}
 		return
 	}
-	if w.alone(m) {
+	if !w.isComplete(m, func(o *machine) bool { return !o.commandAt.IsZero() }) {
+		if m.aloneAt.IsZero() {
+			m.aloneAt = w.now
+		}
+		if one := 1; w.peerErrors && m.outcome == nil && w.now.Sub(m.aloneAt) >= 20*time.Second {
+			m.outcome = &session.Outcome{
+				Class: session.OwnError, ExitCode: &one, Evidence: "connection closed by peer", At: w.now,
+				Node: m.Node,
+			}
+		}
 		return // the collective operations of its group wait
+	}
+	m.aloneAt = time.Time{}
+	if m.outcome != nil {
+		return
 	}
 	for step := m.from + int64(w.now.Sub(m.commandAt)/w.stepTime); m.step < step && m.outcome == nil; {
 		m.step++
@@ -476,14 +525,22 @@ func (w *world) work(m *machine) {
 	}
 }
 
-// alone reports whether a machine of the group of one is gone.
-func (w *world) alone(m *machine) bool {
-	for _, id := range w.tokens[m.Token] {
-		if !w.machines[id].goneAt.IsZero() {
-			return true
+// ends reports whether the command of a machine ended, and is not kept because of its group.
+func (w *world) ends(m *machine) bool {
+	o := m.outcome
+	return o != nil && (!o.Class.FollowsFromLoss() || m.host.Nodes < 2 ||
+		!w.now.Before(o.At.Add(time.Duration(m.host.Command.PeerWait))))
+}
+
+// isComplete reports whether each node of the group of a machine has one that runs in its round.
+func (w *world) isComplete(m *machine, is func(*machine) bool) bool {
+	nodes := map[int]bool{}
+	for _, o := range w.machines {
+		if o.Session == m.Session && o.goneAt.IsZero() && o.round == m.round && !o.hidden && is(o) {
+			nodes[o.Node] = true
 		}
 	}
-	return false
+	return len(nodes) >= m.host.Nodes || m.hidden
 }
 
 // leaseOf returns the end of the lease that a machine knows of.
@@ -495,18 +552,18 @@ func (w *world) leaseOf(m *machine) time.Time {
 }
 
 // claim makes a machine the only writer, unless a later one is.
-func (w *world) claim(m *machine) { w.store.epoch = max(w.store.epoch, m.host.Epoch) }
+func (w *world) claim(m *machine) { w.store.epoch = max(w.store.epoch, m.epoch()) }
 
 // save writes the work of a machine. A machine of an earlier epoch is refused.
 func (w *world) save(m *machine) {
-	if m.host.Epoch < w.store.epoch {
+	if m.epoch() < w.store.epoch {
 		w.store.refused++
 		return
 	}
-	if w.store.writers[m.host.Epoch] == nil {
-		w.store.writers[m.host.Epoch] = map[string]bool{}
+	if w.store.writers[m.epoch()] == nil {
+		w.store.writers[m.epoch()] = map[string]bool{}
 	}
-	w.store.writers[m.host.Epoch][m.ID] = true
+	w.store.writers[m.epoch()][m.ID] = true
 	w.store.step, m.saved, m.savedAt = m.step, m.step, w.now
 }
 
@@ -567,9 +624,13 @@ func (w *world) submit(text string) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	span := int64(0)
+	if sp.ReplaceOne {
+		span = RoundSpan
+	}
 	w.jobs["j1"] = Job{
 		ID: "j1", Name: "j", RequestedBy: "ana", Spec: sp.Canonical(), Hash: sp.Hash(), Provider: "sim",
-		State: Waiting, FirstEpoch: 1, WorkPrefix: "sim://work", RequestedAt: w.now, Version: 1,
+		State: Waiting, FirstEpoch: 1, EpochSpan: span, WorkPrefix: "sim://work", RequestedAt: w.now, Version: 1,
 	}
 	return "j1"
 }

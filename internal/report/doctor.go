@@ -35,6 +35,14 @@ func DoctorState(d view.DoctorState) layout.Sheet {
 			Label: "oldest row", Value: plain.Time(d.OldestChargeAt), Note: "of the ledger",
 		})
 	}
+	if n := d.OutputSessions; n == nil {
+		s.Figures = append(s.Figures, layout.Figure{Label: "kept output", Value: "unknown", Note: "it cannot be read"})
+	} else if *n > 0 && d.OutputBytes != nil {
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "kept output", Value: plain.Size(*d.OutputBytes),
+			Note: "of " + plain.Count(*n, "session") + " on this machine, for 90 days after each end",
+		})
+	}
 	backup := layout.Figure{Label: "backup", Value: "unknown", Note: "none was made from this machine. " + d.Restore}
 	if b := d.Backup; b != nil {
 		backup.Value = plain.Duration(d.At.Sub(b.At).Round(time.Minute)) + " ago"

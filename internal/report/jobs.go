@@ -214,6 +214,7 @@ func Explain(doc view.Runs, now time.Time) layout.Sheet {
 	if len(g.Rows) > 0 {
 		s.Tables = []layout.Grid{g}
 	}
+	s.Because = append(s.Because, replacedNodes(r, now)...)
 	if line := LastInterruption(r, now); line != "" {
 		s.Because = append(s.Because, line)
 	}
@@ -231,6 +232,24 @@ func Explain(doc view.Runs, now time.Time) layout.Sheet {
 			layout.Figure{Label: "waiting", Value: r.Job.WaitingUSD.String(), Note: "start and end of machines"})
 	}
 	return s
+}
+
+// replacedNodes explains the restarts of attempts whose nodes were replaced.
+func replacedNodes(r view.Run, now time.Time) (lines []string) {
+	for _, a := range r.Job.Attempts {
+		for _, one := range a.Restarts {
+			text := fmt.Sprintf("attempt %d: node %d (%s) was lost %s; all nodes went on from step %s", a.Number, one.Node,
+				one.ResourceID, plain.When(one.LostAt, now), stepNumber(one.FromStep))
+			if one.CommandAt != nil {
+				text += " after " + plain.Duration(one.CommandAt.Sub(one.LostAt).Round(time.Second))
+			} else if a.EndedAt != nil {
+				text = fmt.Sprintf("attempt %d: node %d (%s) was lost %s, and was not replaced", a.Number, one.Node,
+					one.ResourceID, plain.When(one.LostAt, now))
+			}
+			lines = append(lines, text)
+		}
+	}
+	return lines
 }
 
 // partOf is a part of an attempt's cost; "-" while it runs.

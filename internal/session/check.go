@@ -68,6 +68,11 @@ func (st *Status) sanitize(s *Session, now time.Time) (rejected []string, ok boo
 	times("lease_until", &st.LeaseUntil, planLeeway)
 	times("since", &st.ActivitySince, clockLeeway)
 	times("ends_at", &st.EndsAt, planLeeway)
+	times("notice_at", &st.NoticeAt, planLeeway)
+	drop("saved_steps", len(st.SavedSteps) > MaxSavedSteps || slices.ContainsFunc(st.SavedSteps, func(n int64) bool {
+		return n < 0
+	}), func() { st.SavedSteps = nil })
+	drop("round", st.Round < 0 || st.Round > s.Round(), func() { st.Round = 0 })
 	drop("boot", len(st.Boot) > 128 || !utf8.ValidString(st.Boot), func() { st.Boot = "" })
 	drop("serial", st.OrderSerial < 0 || st.OrderSerial > s.OrderSerial, func() { st.OrderSerial = 0 })
 	drop("saved", st.AnsweredSave < 0 || st.AnsweredSave > s.SaveRequest, func() { st.AnsweredSave = 0 })
@@ -103,7 +108,7 @@ func (st *Status) sanitize(s *Session, now time.Time) (rejected []string, ok boo
 		}
 	}
 	n := st.Snapshot
-	impossible := n.Bytes < 0 || n.Epoch < 0 || n.Epoch > s.Epoch || n.At.After(now.Add(clockLeeway)) ||
+	impossible := n.Bytes < 0 || n.Epoch < 0 || n.Epoch > s.Epoch+s.Round() || n.At.After(now.Add(clockLeeway)) ||
 		n.Until.After(now.Add(clockLeeway)) ||
 		n.Manifest != "" && !snapshotKeyPattern.MatchString(n.Manifest) || !n.At.IsZero() &&
 		n.At.Before(time.Unix(0, 0))

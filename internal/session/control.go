@@ -26,8 +26,8 @@ type Control interface {
 	// WriteOrder replaces the order of a version. ErrConflict means that another keeper wrote
 	// first.
 	WriteOrder(ctx context.Context, s *Session, o Order, version string) error
-	// Events returns the events in one file of a node; none if the file does not exist.
-	Events(ctx context.Context, s *Session, node int, file int64) ([]Event, error)
+	// Events returns the events in one file of the host with a number; none if the file does not exist.
+	Events(ctx context.Context, s *Session, number int, file int64) ([]Event, error)
 }
 
 // Limits of host documents, in bytes and values: a compromised host must not fill the keeper's
@@ -86,7 +86,7 @@ func (d Documents) Hosts(ctx context.Context, s *Session, nodes int) (hosts map[
 	hosts, unreadable = map[int]Status{}, map[int]string{}
 	for node := range nodes {
 		var st Status
-		_, err := readDocument(ctx, store, "status-"+strconv.Itoa(node)+".json", maxStatus, &st)
+		_, err := readDocument(ctx, store, "status-"+strconv.Itoa(s.HostNumber(node))+".json", maxStatus, &st)
 		switch {
 		case errors.Is(err, checkpoint.ErrNotFound):
 		case errors.Is(err, ErrUnreadable):
@@ -146,19 +146,19 @@ func (d Documents) WriteOrder(ctx context.Context, s *Session, o Order, version 
 
 // Events implements Control. An unreadable file or line becomes an event of its own, so that it
 // does not hide the events after it.
-func (d Documents) Events(ctx context.Context, s *Session, node int, file int64) ([]Event, error) {
+func (d Documents) Events(ctx context.Context, s *Session, number int, file int64) ([]Event, error) {
 	store, err := d.Open(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	o, err := store.Get(ctx, "events-"+strconv.Itoa(node)+"/"+strconv.FormatInt(file, 10)+".jsonl", maxEvents)
+	o, err := store.Get(ctx, "events-"+strconv.Itoa(number)+"/"+strconv.FormatInt(file, 10)+".jsonl", maxEvents)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
 		return nil, nil
 	case errors.Is(err, checkpoint.ErrTooLarge), errors.Is(err, ErrUnreadable):
-		return []Event{{Node: node, Kind: eventUnreadable, Text: "a file of events cannot be read"}}, nil
+		return []Event{{Node: number, Kind: eventUnreadable, Text: "a file of events cannot be read"}}, nil
 	case err != nil:
-		return nil, fmt.Errorf("read the events of node %d of %s: %w", node, s.Name, err)
+		return nil, fmt.Errorf("read the events of host %d of %s: %w", number, s.Name, err)
 	}
 	var out []Event
 	for line := range bytes.Lines(o.Data) {
@@ -173,7 +173,7 @@ func (d Documents) Events(ctx context.Context, s *Session, node int, file int64)
 		if err != nil {
 			e = Event{Kind: eventUnreadable, Text: strings.ToValidUTF8(err.Error(), "?")}
 		}
-		e.Node = node
+		e.Node = number
 		out = append(out, e)
 	}
 	return out, nil

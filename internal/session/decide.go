@@ -98,9 +98,10 @@ type Observation struct {
 	OrderFailed bool
 	// Order is the current order document.
 	Order Order
-	// Pools are the pools that can launch Nodes machines, best first, read only while launching.
+	// Pools are the pools that can launch Nodes machines, best first, read only while launching (PoolsRead).
 	// CapacityFailures are the recent launch failures of all sessions.
 	Pools            []Pool
+	PoolsRead        bool
 	Nodes            int
 	CapacityFailures []CapacityFailure
 	// HasGate reports that this process can call the gate.
@@ -114,14 +115,16 @@ type Step string
 
 // The steps. After each step the session is observed again.
 const (
-	StepWait        Step = "wait"   // do nothing now
-	StepAdmit       Step = "admit"  // call the gate
-	StepWriteRecord Step = "change" // write Decision.Session
-	StepLaunch      Step = "launch" // advance the launch
-	StepSendOrder   Step = "order"  // write Decision.Order
-	StepRelease     Step = "end"    // advance the release of the machines
-	StepCleanUp     Step = "clean"  // delete leftovers, charge, settle the hold, then write Decision.Session
-	StepCharge      Step = "charge" // charge the ledger, then write Decision.Session
+	StepWait        Step = "wait"    // do nothing now
+	StepAdmit       Step = "admit"   // call the gate
+	StepWriteRecord Step = "change"  // write Decision.Session
+	StepLaunch      Step = "launch"  // advance the launch
+	StepSendOrder   Step = "order"   // write Decision.Order
+	StepReplace     Step = "replace" // advance the launch of a replacement
+	StepEndStrays   Step = "strays"  // end machines that the session no longer has, then write Decision.Session
+	StepRelease     Step = "end"     // advance the release of the machines
+	StepCleanUp     Step = "clean"   // delete leftovers, charge, settle the hold, then write Decision.Session
+	StepCharge      Step = "charge"  // charge the ledger, then write Decision.Session
 )
 
 // Decision is the next step of a session and the time to decide again if nothing happens.
@@ -165,6 +168,8 @@ type decider struct {
 	Observation
 	timeouts Timeouts
 	decision Decision
+	// ending reports that the decision is to end the session.
+	ending bool
 }
 
 // record returns the record to write.
@@ -188,6 +193,7 @@ func (d *decider) wait(after time.Duration) {
 // beginEnding moves the session to Ending.
 func (d *decider) beginEnding(by, format string, a ...any) {
 	s := d.record()
+	d.ending = true
 	d.takeOutcome() // before the machine and its documents go
 	setEnding(s, d.Now, by, fmt.Sprintf(format, a...))
 	d.addEvent("ending", "%s", s.Why)
@@ -267,26 +273,31 @@ func (d *decider) handleRefusedLaunch() {
 		d.beginEnding(KeeperActor, "%s: %s", s.Pool, why)
 		return
 	}
+	if !s.FoundWithout(s.Pool) { // a job that waits for days tries it again and again
+		d.addEvent("no-capacity", "%s: %s", s.Pool, why)
+	}
 	s.CapacityFailures = append(s.CapacityFailures, CapacityFailure{
 		Pool: s.Pool, Why: why, At: d.Now, Until: d.Now.Add(d.timeouts.PoolBackoff),
 	})
-	d.addEvent("no-capacity", "%s: %s", s.Pool, why)
 	s.Pool, s.LaunchStep, s.Machines, s.LaunchedAt = Pool{}, intent.Step{}, nil, time.Time{}
 	d.writeRecord()
 }
 
 func (d *decider) decideRunning() {
 	s := &d.Session
-	found := d.found()
+	missing := d.missing()
 	switch {
-	case d.MachinesListed && len(found) < len(s.Machines) && d.Now.Sub(s.LaunchedAt) >= d.timeouts.VisibilityDelay:
-		if d.confirmMissing() {
-			d.endVanished(found)
+	case d.MachinesListed && len(missing) > 0:
+		if d.confirmMissing() && !d.replaceLost(missing) {
+			d.endVanished(missing)
 		}
 		return
-	case d.MachinesListed && !s.MissingSince.IsZero() && len(found) >= len(s.Machines):
+	case d.MachinesListed && !s.MissingSince.IsZero() && d.allFound():
 		d.record().MissingSince = time.Time{}
 		d.writeRecord()
+		return
+	}
+	if d.followReplacement() || d.countFormer() || d.endStrays() {
 		return
 	}
 	if d.HostsRead && d.followHosts() {
@@ -348,20 +359,46 @@ func (d *decider) pollInterval() time.Duration {
 	return 5 * d.timeouts.PollInterval
 }
 
+// missing returns the machines of the record that are not listed any more, and could be.
+func (d *decider) missing() (out []Machine) {
+	for _, m := range d.Session.Machines {
+		since := cmp.Or(m.LaunchedAt, d.Session.LaunchedAt)
+		if m.Round == 0 {
+			since = d.Session.LaunchedAt
+		}
+		if m.EndedAt.IsZero() && !d.lists(m.ID) && d.Now.Sub(since) >= d.timeouts.VisibilityDelay {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// lists reports whether the provider lists a machine.
+func (d *decider) lists(id string) bool {
+	return slices.ContainsFunc(d.found(), func(f FoundMachine) bool { return f.ID == id })
+}
+
+// allFound reports whether the provider lists every machine of the record that is not known as lost.
+func (d *decider) allFound() bool {
+	return !slices.ContainsFunc(d.Session.Machines, func(m Machine) bool {
+		return m.EndedAt.IsZero() && !d.lists(m.ID)
+	})
+}
+
 // endVanished ends a session whose machines are gone without the keeper's doing.
-func (d *decider) endVanished(found []FoundMachine) {
+func (d *decider) endVanished(missing []Machine) {
 	for node, h := range d.Hosts {
 		if d.HostsRead && (h.Phase == HostEnding || h.Phase == HostSaving || h.Phase == HostWarned) {
 			d.beginEnding(HostActor, "%s", cmp.Or(h.Why, fmt.Sprintf("node %d ended it", node)))
 			return
 		}
 	}
-	if len(d.Session.Machines) == 1 {
+	if d.record().NodeLost = len(d.Session.Machines) > 1; !d.record().NodeLost {
 		d.beginEnding(KeeperActor, "its machine is gone, and curfew did not end it")
 		return
 	}
 	d.beginEnding(KeeperActor, "%d of its %d machines are gone, and curfew did not end them",
-		len(d.Session.Machines)-len(found), len(d.Session.Machines))
+		len(missing), len(d.Session.Machines))
 }
 
 // followHosts applies the phases that hosts report. It returns true if the record changes.
@@ -378,6 +415,9 @@ func (d *decider) followHosts() bool {
 			d.beginEnding(HostActor, "the set-up of node %d failed: %s", node, cmp.Or(h.Why, "it does not say why"))
 			return true
 		case HostEnding, HostSaving:
+			if !h.NoticeAt.IsZero() && len(s.Restarts) < s.MaxReplacements && s.State == Ready {
+				continue // it is replaced once it is gone
+			}
 			d.beginEnding(HostActor, "%s", cmp.Or(h.Why, fmt.Sprintf("node %d ended it", node)))
 			return true
 		case HostReady, HostWarned:
@@ -412,6 +452,8 @@ const (
 func (d *decider) noteHosts() bool {
 	s, changed := d.record(), d.takeNewestSnapshot()
 	changed = d.takeOutcome() || changed
+	changed = d.takeRestart() || changed
+	changed = d.takeCommonStep() || changed
 	if now := d.liveConnections(); s.State != Ending && !slices.Equal(now, s.Connections) {
 		s.Connections, changed = now, true
 	}
@@ -476,6 +518,10 @@ func (d *decider) desiredOrder() Order {
 		Schema: OrderSchema, Session: s.ID, Epoch: s.Epoch, Serial: s.OrderSerial, At: d.Now,
 		LeaseUntil:  s.LeaseUntil.UTC(),
 		IdleTimeout: Duration(s.IdleTimeout), SaveRequest: s.SaveRequest, Held: s.Held && !s.Begun,
+		Round: s.Round(), MachineRounds: s.machineRounds(),
+	}
+	if n := len(s.Restarts); n > 0 {
+		o.RestoreStep = s.Restarts[n-1].Step
 	}
 	if s.State == Ending {
 		o.End = &End{Why: s.EndReason, By: s.EndedBy, At: s.EndingAt.UTC(), Discard: s.Discard}
@@ -503,7 +549,8 @@ func (d *decider) sendOrder() bool {
 		current.Serial >= desired.Serial {
 		return false
 	}
-	if len(desired.Peers) == 0 && current.Session == desired.Session && current.Epoch == desired.Epoch {
+	if len(desired.Peers) == 0 && current.Session == desired.Session && current.Epoch == desired.Epoch &&
+		current.Round == desired.Round {
 		desired.Peers = current.Peers
 		if sameOrder(current, desired) && current.Serial >= desired.Serial {
 			return false
@@ -525,7 +572,7 @@ func sameOrder(a, b Order) bool {
 		return false
 	}
 	return a.LeaseUntil.Equal(b.LeaseUntil) && a.IdleTimeout == b.IdleTimeout && a.SaveRequest == b.SaveRequest &&
-		a.Held == b.Held && slices.Equal(a.Peers, b.Peers)
+		a.Held == b.Held && a.Round == b.Round && slices.Equal(a.Peers, b.Peers)
 }
 
 // chargeIfDue requests a charge for running machines once per ChargeInterval.

@@ -20,6 +20,9 @@ func (d *decider) decideEnding() {
 		d.decision.Step, d.decision.RetryAfter = StepLaunch, d.timeouts.PollInterval
 		return
 	}
+	if s.Replacement != nil && d.followReplacement() || d.countFormer() {
+		return
+	}
 	if len(s.Machines) == 0 && len(d.FoundMachines) == 0 && (launch == intent.Refused || launch == intent.Planned) &&
 		!s.Orphan {
 		d.cleanUp()
@@ -235,6 +238,7 @@ func (d *decider) cleanUp() {
 	for i := range s.Machines {
 		s.Machines[i].State = inventory.StateDeleting
 	}
+	s.markGone(s.EndedAt)
 	d.addEvent("ended", "%s", s.Why)
 	d.decision.Step = StepCleanUp
 }

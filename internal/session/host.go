@@ -57,6 +57,10 @@ type HostConfig struct {
 	// WholeMachine makes the end shut the machine down, disks included. If false, the session is a
 	// set of processes on a machine that stays, with its files.
 	WholeMachine bool `json:"machine,omitempty"`
+	// Round is the round that the machine is launched for: 0 with the session, and above that in the place of
+	// a lost machine of Node. RestoreStep is the step that its node goes on from; nil takes the newest.
+	Round       int64  `json:"round,omitempty"`
+	RestoreStep *int64 `json:"restore_step,omitempty"`
 	// Command is the work of a job; nil for a session of people. Work then holds the snapshots of
 	// Command.CheckpointDir, and WorkDir is where the command runs.
 	Command *Command `json:"command,omitempty"`
@@ -85,7 +89,13 @@ type Command struct {
 	Held bool `json:"held,omitempty"`
 	// KeepOnFailure keeps the machine so long after a failure, within its lease.
 	KeepOnFailure Duration `json:"keep_on_failure,omitempty"`
+	// PeerWait is the time that a command of one of several nodes which failed without a cause of its own is
+	// kept, because the loss of another node may have made it fail.
+	PeerWait Duration `json:"peer_wait,omitempty"`
 }
+
+// HostNumber returns the number under which the host writes its documents (see [Session.HostNumber]).
+func (h *HostConfig) HostNumber() int { return hostNumber(h.Node, h.Nodes, h.Round) }
 
 // EndLimit returns how long after its lease the session ends even if work is unfinished.
 func (h *HostConfig) EndLimit() Duration {
@@ -112,6 +122,12 @@ type Order struct {
 	Held bool `json:"held,omitempty"`
 	// Peers are the addresses of all nodes in node order; empty until all are known.
 	Peers []string `json:"peers,omitempty"`
+	// Round numbers the restarts of all nodes: a host of a lower one ends the command, restores RestoreStep
+	// (nil: the newest snapshot) and runs it again. MachineRounds are the rounds that the machines of the
+	// nodes were launched for: a host that was launched for a lower one was replaced, and ends.
+	Round         int64   `json:"round,omitempty"`
+	RestoreStep   *int64  `json:"restore_step,omitempty"`
+	MachineRounds []int64 `json:"machine_rounds,omitempty"`
 }
 
 // End is the request to end a session.
@@ -188,7 +204,16 @@ type Status struct {
 	Events int64 `json:"events"`
 	// Command is the state of a job's command; nil before it started.
 	Command *CommandStatus `json:"command,omitempty"`
+	// Round is the round of its command. NoticeAt is the time at which the provider takes the machine; zero
+	// while none is announced.
+	Round    int64     `json:"round,omitempty"`
+	NoticeAt time.Time `json:"notice_at,omitzero"`
+	// SavedSteps are the declared steps of the snapshots that are kept, the newest ones.
+	SavedSteps []int64 `json:"saved_steps,omitempty"`
 }
+
+// MaxSavedSteps is the most steps that a host reports.
+const MaxSavedSteps = 64
 
 // Measurements are appended to SamplesFile in a host's state folder, one JSON [Measurement] a line;
 // PreviousSamplesFile is the full file before it. They let an outside collector judge the machine.

@@ -16,7 +16,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/intent"
-	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/spec"
 )
@@ -223,6 +222,11 @@ func (k *Keeper) observe(ctx context.Context, s *Session) (Observation, error) {
 		return v, k.pools(ctx, l, &v)
 	}
 	var err error
+	if r := s.Replacement; r != nil && r.Step.Key == "" && s.State != Ending {
+		if err := k.pools(ctx, l, &v); err != nil {
+			k.Log.WarnContext(ctx, "the places of a session could not be read", "session", s.Name, "error", err)
+		}
+	}
 	if v.FoundMachines, err = l.Find(ctx, k.Installation, s.ID); err != nil {
 		k.Log.WarnContext(ctx, "the machines of a session could not be listed", "session", s.Name, "error", err)
 	} else {
@@ -266,6 +270,11 @@ func (k *Keeper) Hosts(ctx context.Context, s *Session, nodes int) (hosts map[in
 		return nil, nil, err
 	}
 	wrong = sanitizeHosts(s, hosts, broken, k.Now().UTC())
+	for _, m := range s.Machines {
+		if !m.EndedAt.IsZero() {
+			delete(hosts, m.Node) // the last status of a lost machine says nothing about now
+		}
+	}
 	return hosts, wrong, nil
 }
 
@@ -288,6 +297,7 @@ func (k *Keeper) pools(ctx context.Context, l Launcher, v *Observation) error {
 	if err != nil && !errors.Is(err, ErrUnsupported) {
 		return fmt.Errorf("look for a place to launch it: %w", err)
 	}
+	v.PoolsRead = true
 	if v.Session.Places != nil {
 		return nil // whoever chose them knows what failed for other sessions
 	}
@@ -304,18 +314,19 @@ func (k *Keeper) pools(ctx context.Context, l Launcher, v *Observation) error {
 // collectEvents stores new event files of the hosts, a limited number of each host per pass.
 func (k *Keeper) collectEvents(ctx context.Context, s *Session, hosts map[int]Status) error {
 	for node, h := range hosts {
-		kept, err := k.Store.NewestEventFile(ctx, s.ID, node)
+		number := s.HostNumber(node)
+		kept, err := k.Store.NewestEventFile(ctx, s.ID, number)
 		if err != nil {
 			return err
 		}
 		for file := kept + 1; file <= min(h.Events, kept+eventFilesPerPass); file++ {
-			events, err := k.Control.Events(ctx, s, node, file)
+			events, err := k.Control.Events(ctx, s, number, file)
 			if err == nil {
-				events = sanitizeEvents(s, node, events, k.Now().UTC())
-				err = k.keepOutput(ctx, s, node, events)
+				events = sanitizeEvents(s, number, events, k.Now().UTC())
+				err = k.keepOutput(ctx, s, number, events)
 			}
 			if err == nil {
-				err = k.Store.AddEvents(ctx, s.ID, node, file, events)
+				err = k.Store.AddEvents(ctx, s.ID, number, file, events)
 			}
 			if err = cmp.Or(err, ctx.Err()); err != nil {
 				return err
@@ -335,6 +346,10 @@ func (k *Keeper) execute(ctx context.Context, s *Session, v Observation, n Decis
 		return false, err
 	case StepLaunch:
 		return k.advanceLaunch(ctx, s)
+	case StepReplace:
+		return k.advanceReplacement(ctx, s)
+	case StepEndStrays:
+		return false, k.endStrays(ctx, s, v, n)
 	case StepSendOrder:
 		_, version, err := k.Control.Order(ctx, s)
 		if err == nil {
@@ -419,11 +434,11 @@ func refusalClass(err error) string {
 }
 
 // launchToken returns the idempotency token of a launch, unique per attempted pool.
-func launchToken(s *Session) string {
+func launchToken(s *Session, more ...any) string {
 	// only strings and numbers, which always encode
-	text, _ := json.Marshal([]any{
+	text, _ := json.Marshal(append([]any{
 		"curfew.launch/v1", s.ID, s.Epoch, s.LaunchAttempts, s.Pool.Type, s.Pool.Region, s.Pool.Zone, s.Pool.Spot,
-	})
+	}, more...))
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
@@ -476,7 +491,8 @@ func (l *launchIntent) Keep(ctx context.Context, step intent.Step, what intent.E
 	}
 	next.Region = cmp.Or(next.Pool.Region, next.Region)
 	var events []Event
-	if step.Error != "" && step.Error != l.session.LaunchStep.Error {
+	told := step.Refused == ClassCapacity && next.FoundWithout(next.Pool)
+	if step.Error != "" && step.Error != l.session.LaunchStep.Error && !told {
 		events = append(events, Event{
 			At: l.keeper.Now().UTC(), Node: KeeperNode, Kind: "launch-" + string(what), Text: step.Error,
 		})
@@ -590,6 +606,8 @@ func (k *Keeper) newLaunch(s *Session, key string) (Launch, error) {
 		Setup: sp.Setup, Env: sp.Env, Secrets: sp.Secrets, Ports: sp.Ports}
 	if h.Nodes <= 1 {
 		h.NewestSnapshot = s.PreviousSnapshot.Manifest
+	} else {
+		h.RestoreStep = s.RestoreStep
 	}
 	if s.Job != "" {
 		h.IdleTimeout = 0
@@ -626,41 +644,6 @@ const (
 	DefaultSaveInterval = 10 * time.Minute
 	DefaultIdleTimeout  = 30 * time.Minute
 )
-
-// TagName holds the session name; provider permissions match TagAllowedUser to let a user connect.
-const (
-	TagName        = "curfew:session-name"
-	TagAllowedUser = "curfew:owner"
-)
-
-// machineTags returns the tags for all resources of a session.
-func (k *Keeper) machineTags(s *Session, sp *spec.Spec, key string) map[string]string {
-	tags := map[string]string{
-		"Name": s.Name, inventory.TagSession: s.ID, TagName: s.Name, inventory.TagIntent: key,
-		inventory.TagInstallation: k.Installation,
-		inventory.TagManaged:      "true", inventory.TagLifetime: string(inventory.Ephemeral),
-		inventory.TagLease: firstLease(s, sp).Format(time.RFC3339),
-		TagAllowedUser:     cmp.Or(s.AllowedUser, s.Owner.User, s.RequestedBy, KeeperActor),
-	}
-	if sp.Resources.Nodes > 1 { // the nodes are judged together
-		tags[inventory.TagGang] = s.ID
-	}
-	if s.WorkPrefix != "" { // the work is saved before any end
-		tags[inventory.TagDisks] = inventory.DisksScratch
-	}
-	for key, v := range map[string]string{
-		inventory.TagHold: s.HoldID, "curfew:team": s.Owner.Team, "curfew:project": s.Owner.Project,
-		"curfew:user":        cmp.Or(s.Owner.User, s.RequestedBy),
-		"curfew:environment": s.Owner.Environment, "curfew:cost-center": s.Owner.CostCenter} {
-		if v != "" {
-			tags[key] = v
-		}
-	}
-	if sp.Purpose != "" {
-		tags[inventory.TagPurpose] = string(sp.Purpose)
-	}
-	return tags
-}
 
 // advanceRelease advances the release of a session's machines by one step.
 func (k *Keeper) advanceRelease(ctx context.Context, s *Session, v Observation) (waits bool, err error) {

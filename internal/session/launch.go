@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -31,7 +32,9 @@ type Launch struct {
 	Session Session
 	Spec    *spec.Spec
 	Pool    Pool
-	Nodes   int
+	// Nodes is the number of machines, FirstNode the node of the first: above 0 it takes the place of a
+	// machine that was lost.
+	Nodes, FirstNode int
 	// Tags are set on every created resource: owner, lease, session, hold, managed, intent and
 	// installation.
 	Tags map[string]string
@@ -93,4 +96,39 @@ type FoundMachine struct {
 	LaunchPending bool
 	// Owner is read from the machine's tags.
 	Owner inventory.Owner
+}
+
+// TagName holds the session name; provider permissions match TagAllowedUser to let a user connect.
+const (
+	TagName        = "curfew:session-name"
+	TagAllowedUser = "curfew:owner"
+)
+
+// machineTags returns the tags for all resources of a session.
+func (k *Keeper) machineTags(s *Session, sp *spec.Spec, key string) map[string]string {
+	tags := map[string]string{
+		"Name": s.Name, inventory.TagSession: s.ID, TagName: s.Name, inventory.TagIntent: key,
+		inventory.TagInstallation: k.Installation,
+		inventory.TagManaged:      "true", inventory.TagLifetime: string(inventory.Ephemeral),
+		inventory.TagLease: firstLease(s, sp).Format(time.RFC3339),
+		TagAllowedUser:     cmp.Or(s.AllowedUser, s.Owner.User, s.RequestedBy, KeeperActor),
+	}
+	if sp.Resources.Nodes > 1 { // the nodes are judged together
+		tags[inventory.TagGang] = s.ID
+	}
+	if s.WorkPrefix != "" { // the work is saved before any end
+		tags[inventory.TagDisks] = inventory.DisksScratch
+	}
+	for key, v := range map[string]string{
+		inventory.TagHold: s.HoldID, "curfew:team": s.Owner.Team, "curfew:project": s.Owner.Project,
+		"curfew:user":        cmp.Or(s.Owner.User, s.RequestedBy),
+		"curfew:environment": s.Owner.Environment, "curfew:cost-center": s.Owner.CostCenter} {
+		if v != "" {
+			tags[key] = v
+		}
+	}
+	if sp.Purpose != "" {
+		tags[inventory.TagPurpose] = string(sp.Purpose)
+	}
+	return tags
 }

@@ -92,7 +92,8 @@ func (d *decider) outcome() *Outcome {
 	var last, failed *Outcome
 	for node := range nodes {
 		h, ok := d.Hosts[node]
-		if !d.HostsRead || !ok || h.Command == nil || h.Epoch != d.Session.Epoch || h.Command.Outcome == nil {
+		if !d.HostsRead || !ok || h.Command == nil || h.Epoch != d.Session.Epoch || h.Command.Outcome == nil ||
+			h.Round != d.Session.Round() {
 			continue
 		}
 		o := h.Command.Outcome
@@ -120,21 +121,21 @@ func (d *decider) takeOutcome() (changed bool) {
 	}
 	for _, h := range d.Hosts {
 		c := h.Command
-		if c == nil || h.Epoch != s.Epoch {
+		if c == nil || h.Epoch != s.Epoch || h.Round != s.Round() {
 			continue
 		}
 		if c.Step != nil && (s.Step == nil || *c.Step > *s.Step) {
 			step := *c.Step
 			s.Step, changed = &step, true
 		}
-		if c.Restored != nil && s.Restored.Manifest == "" && h.Node == 0 {
+		if c.Restored != nil && s.Restored.Manifest == "" && h.Node == 0 && h.Round == 0 {
 			s.Restored, changed = *c.Restored, true
 		}
 		if at := c.StartedAt.UTC(); !at.IsZero() && (s.CommandAt.IsZero() || at.Before(s.CommandAt)) {
 			s.CommandAt, changed = at, true
 		}
 	}
-	if o := d.outcome(); o != nil && s.Outcome == nil {
+	if o := d.outcome(); o != nil && s.Outcome == nil && !d.followsFromLoss(o) {
 		done := *o
 		done.At = done.At.UTC()
 		s.Outcome, changed = &done, true
@@ -142,6 +143,21 @@ func (d *decider) takeOutcome() (changed bool) {
 	}
 	return changed
 }
+
+// FollowsFromLoss reports whether the loss of another node may be the cause of an outcome: a command without
+// its peers fails by a time-out, a signal or an error of its own.
+func (c Class) FollowsFromLoss() bool { return c == OwnError || c == Interrupted || c == Rendezvous }
+
+// followsFromLoss reports whether an outcome of one of several nodes does not count, or does not count yet:
+// hosts keep such a command until it is known whether another node was lost.
+func (d *decider) followsFromLoss(o *Outcome) bool {
+	s := d.record()
+	return len(s.Machines) > 1 && o.Class.FollowsFromLoss() && (s.NodeLost || s.State == Ready && !d.ending)
+}
+
+// PeerWait is the time that the command of one of several nodes which failed is kept until it is known
+// whether another node was lost: EC2 lists a machine that it takes for about a minute.
+const PeerWait = 3 * time.Minute
 
 // Text returns the outcome for people.
 func (o Outcome) Text() string {
@@ -194,6 +210,9 @@ func attemptCommand(s *Session, sp *spec.Spec) *Command {
 		Run: sp.Run, Job: s.Name, Attempt: s.Attempt, Code: s.Code, CheckpointDir: DefaultCheckpointDir,
 		Keep: spec.DefaultKeep, StallLimit: Duration(sp.Stall), KeepOnFailure: Duration(s.KeepOnFailure),
 		Held: s.Held,
+	}
+	if sp.Resources.Nodes > 1 {
+		c.PeerWait = Duration(PeerWait)
 	}
 	if p := sp.Checkpoint; p != nil {
 		c.CheckpointDir, c.Done, c.Keep = p.Dir, p.Done, p.Keep

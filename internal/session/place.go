@@ -19,8 +19,9 @@ type Placing struct {
 	Number int
 	Places []Pool
 	Bounds
-	// Snapshot is the newest of the job.
-	Snapshot Snapshot
+	// Snapshot is the newest of the job, RestoreStep the step of which all its nodes keep one.
+	Snapshot    Snapshot
+	RestoreStep *int64
 }
 
 // Bounds are the LeaseLimit and the CostLimit of an attempt.
@@ -54,7 +55,11 @@ func (k *Keeper) Raise(ctx context.Context, id string, b Bounds) error {
 // raise sets the bounds of an attempt, whose dollars count from its launch.
 func (s *Session) raise(b Bounds, now time.Time) {
 	s.LeaseLimit, s.CostLimit = b.LeaseLimit.UTC(), b.CostLimit
-	s.boundLease(cmp.Or(s.LaunchedAt, now), max(1, len(s.Machines)))
+	if len(s.Restarts) == 0 {
+		s.boundLease(cmp.Or(s.LaunchedAt, now), max(1, len(s.Machines)))
+	} else if end := s.paidUntil(now); end.After(s.LeaseUntil) {
+		s.LeaseUntil = end
+	}
 	s.OrderSerial++
 }
 
@@ -69,7 +74,7 @@ func (k *Keeper) Place(ctx context.Context, id string, p Placing) error {
 		next := s
 		next.Placings, next.Places, next.PlacedAt, next.Unplaced = p.Number, p.Places, k.Now().UTC(), false
 		next.LeaseLimit, next.LeaseUntil, next.CostLimit = p.LeaseLimit, p.LeaseLimit, p.CostLimit
-		next.PreviousSnapshot, next.Why = p.Snapshot, ""
+		next.PreviousSnapshot, next.RestoreStep, next.Why = p.Snapshot, p.RestoreStep, ""
 		next.CapacityFailures = pastFailures(s.CapacityFailures)
 		_, err = k.writeRecord(ctx, &s, next, nil)
 		if errors.Is(err, ErrConflict) {
@@ -126,7 +131,9 @@ func (d *decider) choosePool() {
 		if s.Job != "" {
 			s.FirstLease = s.LeaseUntil
 		}
-		d.addEvent("launching", "%s", p)
+		if !s.FoundWithout(p) {
+			d.addEvent("launching", "%s", p)
+		}
 		d.writeRecord()
 		return
 	}
@@ -174,6 +181,11 @@ func (d *decider) triedBefore(p Pool) bool {
 	return slices.ContainsFunc(d.Session.CapacityFailures, func(t CapacityFailure) bool {
 		return !t.Past && t.Pool.SamePlace(p)
 	})
+}
+
+// FoundWithout reports whether the session found a place without capacity before.
+func (s *Session) FoundWithout(p Pool) bool {
+	return slices.ContainsFunc(s.CapacityFailures, func(t CapacityFailure) bool { return t.Pool.SamePlace(p) })
 }
 
 // chosenPools returns the pools of the session's places, in their order.

@@ -114,6 +114,9 @@ func (k *Keeper) reconcileMachines(ctx context.Context, provider, id string, fou
 	next.Why = next.EndReason
 	next.Discard = true // its work was saved or discarded before it was over
 	next.Machines = mergeMachines(s.Machines, found)
+	next.Former = slices.DeleteFunc(slices.Clone(s.Former), func(m Machine) bool {
+		return slices.ContainsFunc(next.Machines, func(n Machine) bool { return n.ID == m.ID })
+	})
 	events := []Event{{At: now, Node: KeeperNode, Kind: "alarm", Text: next.Why}}
 	_, err = k.writeRecord(ctx, &s, next, events)
 	if errors.Is(err, ErrConflict) { // an open session may have taken the name

@@ -5,6 +5,7 @@ package session
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/intent"
@@ -147,6 +148,21 @@ type Session struct {
 	CommandAt time.Time `json:",omitzero"`
 	Restored  Snapshot  `json:",omitzero"`
 	Step      *int64    `json:",omitempty"`
+	// MaxReplacements is the number of lost machines that may be replaced while the others stay; 0 ends the
+	// session with the first one. Replacement is the one under way, Former are the replaced machines.
+	MaxReplacements int          `json:",omitempty"`
+	Replacement     *Replacement `json:",omitempty"`
+	Former          []Machine    `json:",omitempty"`
+	// Restarts are the restarts of all nodes after the loss of one; their number is the session's round.
+	Restarts []Restart `json:",omitempty"`
+	// CommonStep is the highest step of which every node keeps a snapshot, RestoreStep the one that the nodes
+	// begin from (nil: each from its newest).
+	CommonStep, RestoreStep *int64 `json:",omitempty"`
+	// NodeLost reports that the session ends because a machine was lost: the failures of the others that
+	// follow from it are none of the command's own. StraysEndedAt is the time at which machines that are no
+	// longer part of it were last ended.
+	NodeLost      bool      `json:",omitempty"`
+	StraysEndedAt time.Time `json:",omitzero"`
 	// RunAs is the Unix user of the processes of a local session; empty means the launching user.
 	RunAs                                               string
 	RequestedAt, LaunchedAt, ReadyAt, EndingAt, EndedAt time.Time
@@ -180,6 +196,10 @@ type Machine struct {
 	// State is the provider's state, in the terms of package inventory.
 	State      inventory.State
 	LaunchedAt time.Time
+	// Round is the round that it was launched for: 0 with the session, and above that as a replacement.
+	// EndedAt is the time since which it was not listed; zero while it runs.
+	Round   int64     `json:",omitempty"`
+	EndedAt time.Time `json:",omitzero"`
 }
 
 // CapacityFailure records a pool without capacity, which no session tries again before Until.
@@ -227,9 +247,13 @@ func (s *Session) Cost(now time.Time) (money.Amount, bool, error) {
 		now = s.EndedAt
 	}
 	var total money.Amount
-	for _, m := range s.Machines {
+	for _, m := range s.EveryMachine() {
 		if m.Pool.Rate == nil {
 			return 0, false, nil
+		}
+		now := now
+		if !m.EndedAt.IsZero() && m.EndedAt.Before(now) {
+			now = m.EndedAt
 		}
 		ran := now.Truncate(time.Second).Sub(m.LaunchedAt.Truncate(time.Second))
 		cost, err := m.Pool.Rate.For(max(0, int64(ran/time.Second)), 3600)
@@ -242,6 +266,9 @@ func (s *Session) Cost(now time.Time) (money.Amount, bool, error) {
 	}
 	return total, true, nil
 }
+
+// EveryMachine returns the machines that the session has and had.
+func (s *Session) EveryMachine() []Machine { return slices.Concat(s.Machines, s.Former) }
 
 // MachineIDs returns the ids of the machines in node order.
 func (s *Session) MachineIDs() []string {

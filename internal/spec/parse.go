@@ -276,6 +276,19 @@ func (d *reader) entries(s *Spec) []document.Key {
 		document.Optional("workdir", "folder of the code, relative to the file; none is copied without it",
 			func(n ast.Node) error { return d.workdir(n, s) }),
 		duration(document.Optional, "stall", "time without progress after which the job is stopped", &s.Stall),
+		document.Optional("nodes", "what becomes of the nodes of a job that loses one", func(n ast.Node) error {
+			_, err := d.Mapping(n, "nodes", document.Optional("replace",
+				"one replaces the lost node in the place of the others and restarts them from the same snapshot; "+
+					"all launches every node again",
+				func(n ast.Node) error {
+					document.Note(n, document.Shape{Default: replaceAll})
+					what := replaceAll
+					err := document.Choice(d.File, n, "nodes.replace", []string{replaceAll, replaceOne}, &what)
+					s.ReplaceOne = what == replaceOne
+					return err
+				}))
+			return err
+		}),
 		document.Optional("retries", "how often the job begins again", func(n ast.Node) error {
 			_, err := d.Mapping(n, "retries",
 				document.Optional("interruptions", "after machines that were taken away",
@@ -292,6 +305,12 @@ func (d *reader) entries(s *Spec) []document.Key {
 			return err
 		}))
 }
+
+// What nodes.replace may be.
+const (
+	replaceAll = "all"
+	replaceOne = "one"
+)
 
 // codeHash is the SHA-256 of an archive of code.
 var codeHash = lazyregexp.New(`^[0-9a-f]{64}$`)

@@ -196,6 +196,10 @@ func TestMistakes(t *testing.T) {
 			`size "1Gi" is not a size such as 200GiB or 1.5TB`,
 		},
 		{"retries", edit("errors: 1", "errors: -1"), "retries.errors is a whole number from 0 to 10000"},
+		{
+			"replace", edit("deadline: 24h", "nodes: {replace: two}"),
+			`nodes.replace "two" does not exist; it is all or one`,
+		},
 		{"an alias", "a: &x 1\nb: *x\n", "f.yaml:1:4: an anchor or an alias"},
 		{"a job with a lease", resnet50 + "lease: 4h\n", `a job has no key "lease"`},
 		{
@@ -280,6 +284,7 @@ func TestHash(t *testing.T) {
 		"retries": {"interruptions: 20", "interruptions: 21"},
 		"errors":  {"errors: 1", "errors: 2"}, "duration": {"deadline: 24h", "deadline: 24h\nduration: 6h"},
 		"disk":    {"deadline: 24h", "deadline: 24h\ndisk: 200GiB"},
+		"replace": {"deadline: 24h", "deadline: 24h\nnodes: {replace: one}"},
 		"restart": {"keep: 3", "keep: 3, restart: 5m"}, "size": {"keep: 3", "keep: 3, size: 5GiB"},
 	} {
 		src := strings.Replace(resnet50, edit[0], edit[1], 1)
@@ -329,6 +334,9 @@ func TestHashCoversEveryField(t *testing.T) {
 			old := v.String()
 			v.SetString(old + "session"[:7-len(old)%2])
 			defer v.SetString(old)
+		case reflect.Bool:
+			v.SetBool(!v.Bool())
+			defer v.SetBool(!v.Bool())
 		default:
 			old := v.Int()
 			v.SetInt(old + int64(time.Second))
@@ -418,6 +426,7 @@ func TestRoundTrip(t *testing.T) {
 				}
 				s.Stall = duration.Draw(t, "stall")
 			}
+			s.ReplaceOne = rapid.Bool().Draw(t, "replace")
 			if rapid.Bool().Draw(t, "data") {
 				s.Data = []Dataset{{"s3://a", 0}, {"s3://b", rapid.Int64Range(0, 1<<50).Draw(t, "bytes")}}
 				s.Artifacts = &Artifacts{"/out", "s3://c/d"}

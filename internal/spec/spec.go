@@ -82,6 +82,8 @@ type Spec struct {
 	Workdir, Code string
 	// Stall ends a job that makes no progress for this time; 0 for never.
 	Stall time.Duration
+	// ReplaceOne replaces a lost node of a job and restarts the others; otherwise all are launched again.
+	ReplaceOne bool
 	// Env is added to the environment. Secrets maps variables to the provider's parameter or secret
 	// that is read at run time.
 	Env, Secrets map[string]string
@@ -244,6 +246,11 @@ type canon struct {
 	Image      string            `json:"image,omitempty"`
 	Workdir    *canonWorkdir     `json:"workdir,omitempty"`
 	Stall      string            `json:"stall,omitempty"`
+	Nodes      *canonNodes       `json:"nodes,omitempty"`
+}
+
+type canonNodes struct {
+	Replace string `json:"replace"`
 }
 
 type canonWorkdir struct {
@@ -307,6 +314,9 @@ func (s *Spec) Canonical() []byte {
 		c.APIVersion = SessionVersion
 	} else {
 		c.Retries = &canonRetries{s.Retries.Interruptions, s.Retries.Errors}
+	}
+	if s.ReplaceOne {
+		c.Nodes = &canonNodes{replaceOne}
 	}
 	if s.Owner != (inventory.Owner{}) {
 		c.Owner = &s.Owner

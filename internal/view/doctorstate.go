@@ -16,6 +16,10 @@ type DoctorState struct {
 	// its size for a day.
 	GrowthPerDay *int64    `json:"growth_bytes_per_day"`
 	GrowthSince  time.Time `json:"growth_since,omitzero"`
+	// OutputBytes is the size of the output of local sessions and jobs that this machine keeps, next to the
+	// state, and OutputSessions the number of their sessions; null: it cannot be read.
+	OutputBytes    *int64 `json:"output_bytes"`
+	OutputSessions *int   `json:"output_sessions"`
 	// OldestChargeAt is the time of the oldest row of the ledger; absent without any.
 	OldestChargeAt time.Time `json:"oldest_charge_at,omitzero"`
 	// Backup is the newest backup that `curfew state backup` wrote from this machine; null without

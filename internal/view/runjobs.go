@@ -117,6 +117,20 @@ type RunAttempt struct {
 	RepeatedUSD money.Dollars `json:"repeated_usd"`
 	WaitingUSD  money.Dollars `json:"waiting_usd"`
 	LostSeconds int64         `json:"lost_seconds"`
+	// Restarts are the restarts of its nodes after the loss of one, which was replaced.
+	Restarts []RunRestart `json:"restarts"`
+}
+
+// RunRestart is a restart of all nodes of an attempt, because the machine of one was lost.
+type RunRestart struct {
+	Node       int    `json:"node"`
+	ResourceID string `json:"resource_id"`
+	// LostAt is the time since which the machine is missing, CommandAt that at which the command runs again;
+	// null: it does not.
+	LostAt    time.Time  `json:"lost_at"`
+	CommandAt *time.Time `json:"command_at"`
+	// FromStep is the step that all nodes went on from; null: not known.
+	FromStep *int64 `json:"from_step"`
 }
 
 // NewJob makes the document of a job at a time. Current is the session of its current attempt; nil if
@@ -206,6 +220,13 @@ func (r *RunJob) addAttempts(j job.Job) (total money.Amount, priced bool) {
 			EndedAt:   optionalTime(a.EndedAt), EndedBy: string(a.EndedBy), Evidence: a.Evidence,
 			ExitCode: a.ExitCode, FromStep: a.Start.Step,
 			SavedStep: a.Saved.Step, LostSeconds: int64(a.Lost / time.Second),
+			Restarts: []RunRestart{},
+		}
+		for _, r := range a.Restarts {
+			doc.Restarts = append(doc.Restarts, RunRestart{
+				Node: r.Node, ResourceID: r.Machine, LostAt: r.At.UTC(), CommandAt: optionalTime(r.CommandAt),
+				FromStep: r.Step,
+			})
 		}
 		priced = priced && !a.Unpriced
 		if a.Over() && !a.Unpriced {

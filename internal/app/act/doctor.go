@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -61,6 +62,11 @@ func DoctorState(ctx context.Context, req *runtime.Request) (view.DoctorState, e
 		AuditEntries: size.Entries,
 		OldestAt:     size.OldestAt, NewestAt: size.NewestAt, Rounds: []view.AccountRound{},
 		Troubles: []view.Trouble{}, OldestChargeAt: size.OldestChargeAt, Restore: restoreHow[size.Database],
+	}
+	if cfg, err := req.Config(); err == nil {
+		if bytes, sessions, err := clouds.KeptOutput(req, cfg); err == nil {
+			doc.OutputBytes, doc.OutputSessions = &bytes, &sessions
+		}
 	}
 	sizes := openSizes(req)
 	sizes.add(now, size)

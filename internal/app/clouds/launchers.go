@@ -103,5 +103,5 @@ func (o OwnMachine) OutputFile(s *session.Session, node int, n int64) (string, b
 	if s.Provider != ProviderLocal || s.ID == "" || s.ID != filepath.Base(s.ID) {
 		return "", false
 	}
-	return filepath.Join(filepath.Dir(o.control), "output", s.ID, fmt.Sprintf("%d-%d.log.gz", node, n)), true
+	return filepath.Join(o.OutputDir(), s.ID, fmt.Sprintf("%d-%d.log.gz", node, n)), true
 }

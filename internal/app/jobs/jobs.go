@@ -310,6 +310,9 @@ func (a *Jobs) record(ctx context.Context, j job.Job, sp *spec.Spec, who approva
 	if j.FirstEpoch, err = a.nextEpoch(ctx, j.Name); err != nil {
 		return j, err
 	}
+	if sp.ReplaceOne {
+		j.EpochSpan = job.RoundSpan
+	}
 	made, err := a.store.Put(ctx, j, []session.Event{{
 		At: j.RequestedAt, Node: session.KeeperNode, Kind: "requested", Text: "by " + who.Name,
 	}}, action.Entry{
@@ -340,7 +343,7 @@ func (a *Jobs) nextEpoch(ctx context.Context, name string) (int64, error) {
 				Hint: "`--name` gives the job another name",
 			}
 		}
-		epoch = max(epoch, s.Epoch+1)
+		epoch = max(epoch, s.Epoch+s.Round()+1)
 	}
 	jobs, err := a.store.Jobs(ctx, job.Query{Name: name})
 	for _, j := range jobs {
@@ -415,6 +418,10 @@ func (a *Jobs) Journal(ctx context.Context, j job.Job) (doc view.SessionLog, key
 		key   string
 	}
 	var lines []line
+	nodes := 1
+	if sp, err := spec.Parse(j.Name, j.Spec); err == nil {
+		nodes = max(1, sp.Resources.Nodes)
+	}
 	for _, id := range append([]string{j.ID}, sessionsOf(j)...) {
 		events, err := a.Store().Sessions().Events(ctx, id)
 		if err != nil {
@@ -422,7 +429,11 @@ func (a *Jobs) Journal(ctx context.Context, j job.Job) (doc view.SessionLog, key
 		}
 		for _, e := range events {
 			sessions.NameOutput(id, &e.Event)
-			lines = append(lines, line{e, fmt.Sprintf("%s/%d/%d/%d", id, e.Node, e.File, e.Line)})
+			key := fmt.Sprintf("%s/%d/%d/%d", id, e.Node, e.File, e.Line)
+			if e.Node >= nodes { // a machine that replaced a lost one
+				e.Node %= nodes
+			}
+			lines = append(lines, line{e, key})
 		}
 	}
 	slices.SortStableFunc(lines, func(x, y line) int { return x.event.At.Compare(y.event.At) })

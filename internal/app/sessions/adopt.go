@@ -442,7 +442,7 @@ func (x *adoption) writeRecord(ctx context.Context, file *sessionfile.File) (ses
 	}
 	s.Machines = []session.Machine{{ID: x.machine.ID, Pool: s.Pool, State: x.machine.State, LaunchedAt: x.now}}
 	for _, b := range before {
-		s.Epoch = max(s.Epoch, b.Epoch+1)
+		s.Epoch = max(s.Epoch, b.Epoch+b.Round()+1)
 	}
 	made, err := a.store.Sessions().Put(ctx, s, []session.Event{
 		{At: x.now, Node: session.KeeperNode, Kind: "requested", Text: "by " + x.actor + ": " + x.ref.String()},

@@ -278,6 +278,11 @@ func (b sessionLedger) Charge(ctx context.Context, s *session.Session, at time.T
 	if err != nil {
 		return err
 	}
+	for _, m := range s.Former {
+		if err := b.chargeFormer(ctx, s, m, at); err != nil {
+			return err
+		}
+	}
 	if s.ChargedUntil.IsZero() || ended {
 		if err := b.post(ctx, s, wholeSeconds(s.LaunchedAt), inventory.StateRunning, nil); err != nil {
 			return err
@@ -292,6 +297,27 @@ func (b sessionLedger) Charge(ctx context.Context, s *session.Session, at time.T
 		}
 	}
 	return b.post(ctx, s, at, inventory.StateDeleting, measured)
+}
+
+// chargeFormer charges for a machine that was replaced, from its launch to its end.
+func (b sessionLedger) chargeFormer(ctx context.Context, s *session.Session, m session.Machine, at time.Time) error {
+	until, of := at, *s
+	of.Machines = []session.Machine{m}
+	if !m.EndedAt.IsZero() && m.EndedAt.Before(at) {
+		until = wholeSeconds(m.EndedAt)
+	}
+	if err := b.post(ctx, &of, wholeSeconds(m.LaunchedAt), inventory.StateRunning, nil); err != nil {
+		return err
+	}
+	if before := until.Add(-time.Second); before.After(m.LaunchedAt) {
+		if err := b.post(ctx, &of, before, inventory.StateRunning, nil); err != nil {
+			return err
+		}
+	}
+	if m.EndedAt.IsZero() {
+		return nil
+	}
+	return b.post(ctx, &of, until, inventory.StateDeleting, nil)
 }
 
 // measured returns the duty spans of a session's first machine by node. From the launch until it
@@ -316,9 +342,13 @@ func (b sessionLedger) measured(ctx context.Context, s *session.Session, until t
 				spans = append(spans, ledger.Span{From: at, To: until, State: state})
 			}
 		}
-		next(s.LaunchedAt, duty.Warming)
+		began := s.LaunchedAt
+		if m.Round > 0 {
+			began = m.LaunchedAt
+		}
+		next(began, duty.Warming)
 		for _, e := range events {
-			if e.Node != m.Node || e.At.Before(s.LaunchedAt) {
+			if e.Node != s.HostNumber(m.Node) || e.At.Before(began) {
 				continue
 			}
 			if state, ok := stateOfEvent(e.Event); ok {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/session"
@@ -237,6 +238,12 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 				defer stop()
 				if err := keeper.Reconcile(passCtx, provider); err != nil && reconcileCtx.Err() == nil {
 					log.WarnContext(ctx, "machines and records could not be compared", "error", err)
+				}
+				if own, ok := keeper.Launchers[provider].(clouds.OwnMachine); ok {
+					err := a.removeOldOutput(passCtx, own.OutputDir(), keeper.Now())
+					if err != nil && reconcileCtx.Err() == nil {
+						log.WarnContext(ctx, "old output could not be removed", "error", err)
+					}
 				}
 				mu.Lock()
 				defer mu.Unlock()

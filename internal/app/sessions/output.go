@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/checkpoint"
 	"github.com/curfew-dev/curfew/internal/durable"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -48,6 +49,10 @@ func (a *Sessions) Output(ctx context.Context, ids []string, name string) (doc v
 	}
 	packed, err := a.packedOutput(ctx, &s, node, n)
 	if errors.Is(err, checkpoint.ErrNotFound) {
+		if outputExpired(&s, a.now()) {
+			missing.Err = fmt.Errorf("part %s of its output was removed %s after its end", name,
+				plain.Duration(OutputRetention))
+		}
 		return doc, missing
 	}
 	if err != nil {
@@ -58,7 +63,7 @@ func (a *Sessions) Output(ctx context.Context, ids []string, name string) (doc v
 		return doc, fmt.Errorf("read part %s of the output of %s: %w", name, s.Name, err)
 	}
 	return view.NewSessionLog(s, []session.LoggedEvent{{Event: session.Event{
-		At: a.now(), Node: node, Kind: "output", Text: strings.ToValidUTF8(string(data), "\uFFFD"),
+		At: a.now(), Node: s.NodeOf(node), Kind: "output", Text: strings.ToValidUTF8(string(data), "\uFFFD"),
 	}}}), nil
 }
 

@@ -554,7 +554,7 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 		return s, err
 	}
 	for _, b := range before {
-		s.Epoch = max(s.Epoch, b.Epoch+1)
+		s.Epoch = max(s.Epoch, b.Epoch+b.Round()+1)
 	}
 	if s.ControlPrefix, s.WorkPrefix, err = a.StoragePrefixes(ctx, sp, cloud, s.ID, s.RunAs); err != nil {
 		return s, err

@@ -36,7 +36,7 @@ func withSessions(ctx context.Context, s *store.Store) (ledger.Store, error) {
 	}
 	b := sessionBooks{s.Ledger(), map[string]string{}}
 	for _, one := range sessions {
-		for _, m := range one.Machines {
+		for _, m := range one.EveryMachine() {
 			b.names[one.Provider+"/"+m.ID] = cmp.Or(jobNames[one.Job], one.Name)
 		}
 	}

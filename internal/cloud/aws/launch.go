@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -245,6 +246,9 @@ func (l *Launcher) Launch(ctx context.Context, want session.Launch) ([]session.M
 		machines[i] = sessionMachine(x)
 		machines[i].Pool.Image, machines[i].Pool.Rate, machines[i].Pool.Region = want.Pool.Image, want.Pool.Rate,
 			want.Pool.Region
+		if want.Host.Round > 0 {
+			machines[i].Node = want.FirstNode
+		}
 	}
 	slices.SortFunc(machines, func(a, b session.Machine) int { return a.Node - b.Node })
 	if len(machines) != want.Nodes {
@@ -253,7 +257,8 @@ func (l *Launcher) Launch(ctx context.Context, want session.Launch) ([]session.M
 	return machines, nil
 }
 
-// sessionMachine maps a machine of a session. Its place is that within its launch.
+// sessionMachine maps a machine of a session. Its node is its place in the launch, or that of its tag if it
+// replaces a lost machine.
 func sessionMachine(i types.Instance) session.Machine {
 	m := session.Machine{
 		ID: awssdk.ToString(i.InstanceId), Node: int(awssdk.ToInt32(i.AmiLaunchIndex)), LaunchedAt: utc(i.LaunchTime),
@@ -262,6 +267,9 @@ func sessionMachine(i types.Instance) session.Machine {
 			Type: string(i.InstanceType), Spot: i.InstanceLifecycle == types.InstanceLifecycleTypeSpot,
 			Image: awssdk.ToString(i.ImageId),
 		}}
+	if node, err := strconv.Atoi(ec2Tags(i.Tags)[inventory.TagNode]); err == nil && node >= 0 {
+		m.Node = node
+	}
 	if i.Placement != nil {
 		m.Pool.Zone = awssdk.ToString(i.Placement.AvailabilityZone)
 	}

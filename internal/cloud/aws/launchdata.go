@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,7 +66,7 @@ trap 'shutdown -h now' EXIT
 imds() { curl -sf --retry 10 --retry-connrefused --max-time 5 "$@"; }
 at="${CURFEW_METADATA:-http://169.254.169.254}"
 token=$(imds -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' "$at/latest/api/token")
-node=$(imds -H "X-aws-ec2-metadata-token: $token" "$at/latest/meta-data/ami-launch-index")
+node=%[5]s
 mkdir -p "$(dirname "$CURFEW_HOST")"
 { printf '{"node":%%s,' "$node"; echo %[2]s | base64 -d; } > "$CURFEW_HOST"
 %[3]srun="$(dirname "$CURFEW_HOST")/run"
@@ -90,9 +91,12 @@ trap - EXIT
 exec "$run" "$CURFEW_HOST" "$agent" "$HOME" "$AWS_REGION"
 `
 
+// launchIndex asks the metadata service for the place of a machine in its launch.
+const launchIndex = `$(imds -H "X-aws-ec2-metadata-token: $token" "$at/latest/meta-data/ami-launch-index")`
+
 // userData returns the script that a machine runs when it starts: it writes the configuration of
-// the host with the number of its node, and starts the agent. All nodes get the same script; each
-// asks the metadata service for its number. It holds no secret.
+// the host with the number of its node, and starts the agent. All nodes of a launch get the same script; each
+// asks the metadata service for its number, and a machine that replaces another one gets it. It holds no secret.
 func (l *Launcher) userData(want session.Launch) (string, error) {
 	h := want.Host
 	h.WholeMachine = true
@@ -108,10 +112,14 @@ func (l *Launcher) userData(want session.Launch) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("write the host configuration: %w", err)
 	}
+	node := launchIndex
+	if want.FirstNode > 0 || h.Round > 0 {
+		node = strconv.Itoa(want.FirstNode)
+	}
 	over := h.LeaseUntil.Add(time.Duration(h.Grace) + time.Duration(h.SaveLimit))
 	var b bytes.Buffer
 	fmt.Fprintf(&b, script, want.Pool.Region, base64.StdEncoding.EncodeToString(bytes.TrimPrefix(told, []byte("{"))),
-		l.options.Agent.lines(), over.Unix())
+		l.options.Agent.lines(), over.Unix(), node)
 	if b.Len() > maxUserData {
 		return "", fmt.Errorf(
 			"the host configuration takes %d bytes of user data, and EC2 takes %d: shorten setup, env "+

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -87,6 +88,7 @@ var launcherChecks = []struct {
 	{"an answer lost after success is found by the token", (*launches).lost},
 	{"a call that failed is repeated", (*launches).broken},
 	{"machines that show late are found by the token", (*launches).late},
+	{"one machine takes the place of a lost node", (*launches).replaced},
 	{"what is found is of one installation and session", (*launches).found},
 	{"an end is for the session's own machines", (*launches).foreign},
 	{"some machines of a session end", (*launches).some},
@@ -407,6 +409,44 @@ func (l *launches) mismatch() {
 		}
 		l.checkStable(launch.Session.ID, 1)
 		l.checkSame("still", ids(l.start(launch)), ids(first))
+	}
+}
+
+// replaced ends one machine of a session and launches another one for its node, next to the others that stay.
+func (l *launches) replaced() {
+	if l.nodes() < 2 {
+		l.t.Skip("there is room for one machine")
+	}
+	launch := l.launch(2)
+	for _, lost := range []int{1, 0} {
+		launch := launch
+		if lost == 0 {
+			launch = l.launch(2)
+		}
+		first := l.start(launch)
+		l.waitForMachines(launch.Session.ID, 2)
+		if err := l.Launcher.End(l.ctx, launch.Session.ID, []string{first[lost].ID}); err != nil {
+			l.t.Fatal(err)
+		}
+		l.eventually("one machine is left", func() bool { return len(l.liveMachines(l.Launcher, launch.Session.ID)) == 1 })
+		one := launch
+		one.Token, one.Nodes, one.FirstNode, one.Host.Round = launch.Token+"-1", 1, lost, 1
+		one.Tags = maps.Clone(launch.Tags)
+		one.Tags[inventory.TagIntent], one.Tags[inventory.TagNode] = one.Token, strconv.Itoa(lost)
+		second := l.start(one)
+		if len(second) != 1 || second[0].Node != lost || second[0].ID == first[lost].ID {
+			l.t.Fatalf("node %d is %+v, after %+v", lost, second, first)
+		}
+		l.checkSame("again", ids(l.start(one)), ids(second))
+		for _, f := range l.waitForMachines(launch.Session.ID, 2) {
+			if want := map[string]int{first[1-lost].ID: 1 - lost, second[0].ID: lost}; f.Node != want[f.ID] {
+				l.t.Errorf("%s is found as node %d, want %d", f.ID, f.Node, want[f.ID])
+			}
+		}
+		if err := l.Launcher.End(l.ctx, launch.Session.ID, []string{first[1-lost].ID, second[0].ID}); err != nil {
+			l.t.Fatal(err)
+		}
+		l.eventually("nothing is left", func() bool { return len(l.liveMachines(l.Launcher, launch.Session.ID)) == 0 })
 	}
 }
 

@@ -239,7 +239,7 @@ func (v *machines) launch(l session.Launch, now time.Time) ([]session.Machine, e
 	}
 	v.Stock[i].Free -= l.Nodes
 	var ids []string
-	for node := range l.Nodes {
+	for node := l.FirstNode; node < l.FirstNode+l.Nodes; node++ {
 		x := made{
 			Session: l.Session.ID, Token: l.Token, Installation: l.Tags[inventory.TagInstallation],
 			LeaseUntil: l.Session.LeaseUntil,
@@ -259,7 +259,7 @@ func (v *machines) launch(l session.Launch, now time.Time) ([]session.Machine, e
 
 // parameters returns the parameters that launches with the same token must share.
 func parameters(l session.Launch) string {
-	text, err := json.Marshal([]any{l.Session.ID, l.Pool.Type, l.Pool.Spot, l.Nodes, l.Tags, l.Host})
+	text, err := json.Marshal([]any{l.Session.ID, l.Pool.Type, l.Pool.Spot, l.FirstNode, l.Nodes, l.Tags, l.Host})
 	if err != nil {
 		panic(err)
 	}

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"strconv"
@@ -23,7 +24,7 @@ func (m *machine) lastStatus(ctx context.Context) (session.Status, bool) {
 		at = tree{base: m.UserDir, rel: filepath.Join(m.Session, controlName)}
 	}
 	var s session.Status
-	there, err := at.readJSON(ctx, "status-"+strconv.Itoa(m.Node)+".json", maxStatus, &s)
+	there, err := at.readJSON(ctx, "status-"+strconv.Itoa(cmp.Or(m.HostNumber, m.Node))+".json", maxStatus, &s)
 	return s, err == nil && there && s.Session == m.Session && s.Node == m.Node
 }
 

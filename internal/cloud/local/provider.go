@@ -284,10 +284,14 @@ func requestHash(l session.Launch) (string, error) {
 	h.LeaseUntil, h.SaveInterval, h.IdleTimeout, h.Grace, h.SaveLimit, h.EndTimeout, h.Node, h.GPUs = time.Time{}, 0,
 		0,
 		0, 0, 0, 0, nil
-	b, err := json.Marshal(map[string]any{
+	request := map[string]any{
 		"session": l.Session.ID, "nodes": l.Nodes, "type": l.Pool.Type, "zone": l.Pool.Zone, "spec": l.Spec.Hash(),
 		"host": h,
-	})
+	}
+	if l.FirstNode > 0 {
+		request["first"] = l.FirstNode
+	}
+	b, err := json.Marshal(request)
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:]), err
 }
@@ -307,7 +311,7 @@ func (p *Provider) Launch(ctx context.Context, l session.Launch) ([]session.Mach
 	case l.Token == "" || l.Session.ID == "" || installation == "":
 		return nil, errors.New("launch on this machine: it needs a token, a session and the tag " +
 			inventory.TagInstallation)
-	case l.Nodes < 1 || l.Spec == nil:
+	case l.Nodes < 1 || l.FirstNode < 0 || l.Spec == nil:
 		return nil, fmt.Errorf("launch %d machines: at least 1, with what they are for", l.Nodes)
 	case len(p.options.Agent) == 0:
 		return nil, errors.New("launch on this machine: no agent is configured")
@@ -325,7 +329,7 @@ func (p *Provider) Launch(ctx context.Context, l session.Launch) ([]session.Mach
 		return nil, err
 	}
 	defer unlock()
-	if old, err := p.endedMachines(installation, l.Token, hash); err != nil || old != nil {
+	if old, err := p.endedMachines(installation, l.Token, l.FirstNode, hash); err != nil || old != nil {
 		return old, err
 	}
 	all, err := p.machines()
@@ -362,10 +366,10 @@ func (p *Provider) Launch(ctx context.Context, l session.Launch) ([]session.Mach
 	return out, nil
 }
 
-// endedMachines returns the machines of a token that are gone.
-func (p *Provider) endedMachines(installation, token, hash string) ([]session.Machine, error) {
+// endedMachines returns the machines of a token that are gone, by the first node of its launch.
+func (p *Provider) endedMachines(installation, token string, first int, hash string) ([]session.Machine, error) {
 	var old tokenRecord
-	there, err := readJSON(filepath.Join(p.endedDir(), machineID(installation, token, 0)), &old)
+	there, err := readJSON(filepath.Join(p.endedDir(), machineID(installation, token, first)), &old)
 	if err != nil || !there {
 		return nil, err
 	}
@@ -428,7 +432,7 @@ func (p *Provider) recordLaunch(ctx context.Context, l session.Launch, own *User
 		}
 	}()
 	now := p.options.Now().UTC()
-	for node := range l.Nodes {
+	for node := l.FirstNode; node < l.FirstNode+l.Nodes; node++ {
 		if have[node] {
 			continue
 		}
@@ -547,6 +551,9 @@ func (p *Provider) writeMachine(ctx context.Context, m *machine, h session.HostC
 		h.Control = "file://" + m.path("control")
 	}
 	m.Control = h.Control
+	if h.Round > 0 {
+		m.HostNumber = h.HostNumber()
+	}
 	if m.User != nil {
 		if err := p.writeUserFiles(ctx, m, h); err != nil {
 			return err

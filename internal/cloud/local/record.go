@@ -64,6 +64,8 @@ type record struct {
 	UserDir string `json:"own,omitempty"`
 	// Control is the prefix of the documents between keeper and agent.
 	Control string `json:"control"`
+	// HostNumber is the number of the agent's documents if it is not Node.
+	HostNumber int `json:"host_number,omitempty"`
 }
 
 // size is a share of this machine.

@@ -65,6 +65,9 @@ type launched struct {
 	order              session.Order
 	version            int
 	orderedAt, begunAt time.Time
+	// round is the round of the command, restartedAt the time of its begin; zero for the first one.
+	round       int64
+	restartedAt time.Time
 }
 
 // goneBy reports whether nothing is left of a machine at a time.
@@ -146,7 +149,7 @@ func (l *Launcher) Launch(ctx context.Context, want session.Launch) (out []sessi
 		return nil, err
 	}
 	now := l.options.Clock().UTC()
-	text, err := json.Marshal([]any{want.Host, want.Nodes, want.Pool})
+	text, err := json.Marshal([]any{want.Host, want.FirstNode, want.Nodes, want.Pool})
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +172,7 @@ func (l *Launcher) Launch(ctx context.Context, want session.Launch) (out []sessi
 	if !l.hasCapacity(want.Pool, now) {
 		return nil, fmt.Errorf("%s: %w", want.Pool, session.ErrCapacity)
 	}
-	for node := range want.Nodes {
+	for node := want.FirstNode; node < want.FirstNode+want.Nodes; node++ {
 		k := newKey(l.cloud.options.Seed, "launched/"+want.Token+"/"+strconv.Itoa(node))
 		m := &launched{
 			installation: want.Tags[inventory.TagInstallation], launch: launch, key: k, host: want.Host,
@@ -177,6 +180,9 @@ func (l *Launcher) Launch(ctx context.Context, want session.Launch) (out []sessi
 			memoryFault: l.options.MemoryFaults[want.Spec.Name],
 		}
 		m.host.Node = node
+		if m.round = m.host.Round; m.host.RestoreStep != nil {
+			m.start = m.savedAt(*m.host.RestoreStep, now)
+		}
 		m.FoundMachine = session.FoundMachine{
 			Machine: session.Machine{
 				ID: "i-0" + k.hex(16), Node: node, Pool: want.Pool, State: inventory.StateRunning, LaunchedAt: now,

@@ -39,10 +39,10 @@ type hostDocuments struct {
 	session  string
 }
 
-// machine returns the machine of a node; nil before its launch. The caller holds the lock.
-func (d hostDocuments) machine(node int) *launched {
+// machine returns the machine of the host with a number; nil before its launch. The caller holds the lock.
+func (d hostDocuments) machine(number int) *launched {
 	for _, m := range d.launcher.cloud.launched {
-		if m.Session == d.session && m.Node == node {
+		if m.Session == d.session && m.host.HostNumber() == number {
 			return m
 		}
 	}
@@ -124,10 +124,21 @@ func (d hostDocuments) Replace(ctx context.Context, key string, data []byte, ver
 		if !o.Held && m.begunAt.IsZero() {
 			m.begunAt = now
 		}
+		if o.Round > m.round {
+			m.restart(o, now)
+		}
 		m.order = o
 		m.version++
 	}
 	return strconv.Itoa(first.version), ctx.Err()
+}
+
+// restart begins the command of a later round from the snapshot that an order names.
+func (m *launched) restart(o session.Order, now time.Time) {
+	if m.start = m.snapshot(now); o.RestoreStep != nil {
+		m.start = m.savedAt(*o.RestoreStep, now)
+	}
+	m.round, m.restartedAt = o.Round, now
 }
 
 // leaseUntil returns the lease that a host applies.
@@ -146,6 +157,9 @@ func (m *launched) readyAt() (time.Time, bool) {
 			return time.Time{}, false
 		}
 		begun = m.begunAt
+	}
+	if !m.restartedAt.IsZero() {
+		begun = m.restartedAt
 	}
 	return begun.Add(setupTime), true
 }
@@ -260,7 +274,7 @@ func (m *launched) status(now time.Time) session.Status {
 		Schema: session.StatusSchema, Session: m.Session, Node: m.Node, Epoch: m.host.Epoch, At: now,
 		OrderSerial: m.order.Serial, AnsweredSave: m.order.SaveRequest, Phase: session.HostStarting,
 		LeaseUntil: m.leaseUntil(), Activity: "busy", ActivitySince: m.LaunchedAt, Snapshot: m.snapshot(now),
-		Events: m.files(now), Address: m.key.hex(8) + ".internal.example", EndsAt: m.leaseUntil(),
+		Round: m.round, Events: m.files(now), Address: m.key.hex(8) + ".internal.example", EndsAt: m.leaseUntil(),
 	}
 	ready, begun := m.readyAt()
 	if begun && !now.Before(ready) {
@@ -269,6 +283,9 @@ func (m *launched) status(now time.Time) session.Status {
 			st.Activity, st.ActivitySince = "idle", attended
 		}
 		st.Command = m.command(now, ready)
+		if st.Snapshot.Step != nil {
+			st.SavedSteps = []int64{*st.Snapshot.Step}
+		}
 	}
 	if last, over := m.end(now); over {
 		if st.Phase, st.Why = session.HostSaving, last.why; !now.Before(last.at.Add(closingTime)) {
