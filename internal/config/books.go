@@ -114,7 +114,7 @@ type Counts struct {
 	TokenEnv string `yaml:"token_env"`
 	// Gateway is the name of a gateway under serve.gateways, which counts by itself.
 	Gateway string `yaml:"gateway"`
-	// Of is what the gateway counts: predictions, input_tokens or output_tokens.
+	// Of chooses among the counts of the gateway: predictions, input_tokens or output_tokens.
 	Of string `yaml:"of"`
 	// Model limits it to one model; empty is all.
 	Model string `yaml:"model"`

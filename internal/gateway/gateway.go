@@ -57,8 +57,8 @@ type Options struct {
 	// them after each new one. nil keeps nothing.
 	ColdStarts     map[string][]time.Duration
 	KeepColdStarts func(map[string][]time.Duration) error
-	// Units are what was made by hour before; KeepUnits stores all of them while the gateway runs. nil keeps
-	// nothing.
+	// Units has the units of each hour before the start; KeepUnits stores all of them while the gateway runs.
+	// nil keeps nothing.
 	Units     *stats.Units
 	KeepUnits func(stats.Units) error
 	// Metrics, when set, are served with those of the gateway.
@@ -267,7 +267,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 		g.probing.Wait()
 		g.keepUsage()
 		g.keepColdStarts()
-		g.keepMade(time.Now(), 0)
+		g.keepUnits(time.Now(), 0)
 	}()
 	for _, p := range g.state.Load().pools {
 		if err := p.queue.Close(ctx); err != nil {
@@ -301,8 +301,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-		// net/http has dropped a Content-Length beside the chunks. What a proxy took for the rest of such a
-		// body must not be read as the next request (RFC 9112, 6.1).
+		// net/http has dropped a Content-Length that came with the chunks. The bytes that a proxy took for the
+		// rest of such a body must not be read as the next request (RFC 9112, 6.1).
 		w.Header().Set("Connection", "close")
 	}
 	if g.draining.Load() {

@@ -41,7 +41,7 @@ func (g *Gateway) watch(ctx context.Context) {
 		g.meter.tick(now)
 		g.keepUsage()
 		g.keepColdStarts()
-		g.keepMade(now, keepMadeInterval)
+		g.keepUnits(now, keepUnitsInterval)
 	}
 }
 

@@ -68,7 +68,7 @@ func AskGateway(ctx context.Context, req *runtime.Request, g config.ServedGatewa
 	return doc, nil
 }
 
-// gatewayUnits reads what a gateway made by hour.
+// gatewayUnits reads the units of each hour from a gateway.
 func gatewayUnits(ctx context.Context, req *runtime.Request, g config.ServedGateway,
 	since, until time.Time) (*stats.Units, error) {
 	query := url.Values{
@@ -85,7 +85,7 @@ func gatewayUnits(ctx context.Context, req *runtime.Request, g config.ServedGate
 	return doc, nil
 }
 
-// countAtGateway counts by what a gateway made. Time before it counted ends the count: a unit cost over
+// countAtGateway counts by the units of a gateway. Time before it counted ends the count: a unit cost over
 // half of the counts would be twice what it is.
 func countAtGateway(req *runtime.Request, u config.Unit, c counted) (counted, error) {
 	cfg, err := req.Config()
@@ -103,8 +103,8 @@ func countAtGateway(req *runtime.Request, u config.Unit, c counted) (counted, er
 		}
 		if q.Since.Before(made.CountedFrom) {
 			return nil, &runtime.Error{
-				Code: "not_counted", Err: fmt.Errorf("count %s: gateway %s has counted since %s", u.Name, u.Counts.Gateway,
-					made.CountedFrom.UTC().Format(time.RFC3339)),
+				Code: "not_counted", Err: fmt.Errorf("count %s: gateway %s has counted since %s", u.Name,
+					u.Counts.Gateway, made.CountedFrom.UTC().Format(time.RFC3339)),
 				Hint: "narrow --since and --until to the time in which it was counted"}
 		}
 		return unitsByHour(made, u.Counts, q)
@@ -131,7 +131,8 @@ func unitsByHour(made *stats.Units, by config.Counts, q costs.Query) ([]costs.Co
 		}
 		keys[key] = true
 		n := map[string]int64{
-			config.Predictions: one.Predictions, config.InputTokens: one.InputTokens, config.OutputTokens: one.OutputTokens,
+			config.Predictions: one.Predictions, config.InputTokens: one.InputTokens,
+			config.OutputTokens: one.OutputTokens,
 		}[by.Of]
 		at := costs.Count{Time: one.Hour.UTC(), Key: key}
 		if n < 0 || n > math.MaxInt64/1000-sums[at] {

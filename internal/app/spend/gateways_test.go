@@ -65,15 +65,16 @@ func TestGatewaysAreAsked(t *testing.T) {
 	}
 }
 
-// TestCountsAtAGateway counts units by what a gateway made, of one model and by team, and refuses a time
-// before it counted. The hour in which nothing was made counts as well.
+// TestCountsAtAGateway counts units at a gateway, of one model and by team, and refuses a time
+// before it counted. An hour without units counts as well.
 func TestCountsAtAGateway(t *testing.T) {
 	hour := time.Date(2026, 11, 2, 5, 0, 0, 0, time.UTC)
-	made := stats.Units{Schema: stats.UnitsSchema, CountedFrom: hour, At: hour.Add(150 * time.Minute), Hours: []stats.HourUnits{
+	made := stats.Units{Schema: stats.UnitsSchema, CountedFrom: hour, At: hour.Add(150 * time.Minute)}
+	made.Hours = []stats.HourUnits{
 		{Hour: hour, Model: "m", Owner: "search", Predictions: 7, OutputTokens: 100},
 		{Hour: hour, Model: "other", Owner: "search", Predictions: 1000},
 		{Hour: hour.Add(time.Hour), Model: "m", Predictions: 5, InputTokens: 3},
-	}}
+	}
 	asked := ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = r.URL.String()

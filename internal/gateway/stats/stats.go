@@ -317,8 +317,8 @@ type Units struct {
 	Hours []HourUnits `json:"hours"`
 }
 
-// HourUnits are what one owner made with one model in one hour in UTC. Tokens are those that servers
-// told.
+// HourUnits has the predictions and tokens of one owner and model in one hour in UTC, as far as servers
+// told tokens.
 type HourUnits struct {
 	Hour         time.Time `json:"hour"`
 	Pool         string    `json:"pool"`

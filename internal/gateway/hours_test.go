@@ -64,16 +64,16 @@ func TestUnitsAreCountedByHour(t *testing.T) {
 // TestForgottenHoursAreNotCounted: an hour that had to be dropped is no hour without predictions.
 func TestForgottenHoursAreNotCounted(t *testing.T) {
 	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-	m := newMade(nil, start)
-	for i := range maxMade + 1 {
+	m := newHours(nil, start)
+	for i := range maxHourUnits + 1 {
 		m.of(account{"p", "m", "o"}, start.Add(time.Duration(i)*time.Hour)).Predictions++
 	}
-	if want := start.Add(time.Hour); !m.from.Equal(want) || len(m.hours) != maxMade {
-		t.Errorf("%d hours are counted from %s, want %d from %s", len(m.hours), m.from, maxMade, want)
+	if want := start.Add(time.Hour); !m.first.Equal(want) || len(m.units) != maxHourUnits {
+		t.Errorf("%d hours are counted from %s, want %d from %s", len(m.units), m.first, maxHourUnits, want)
 	}
 }
 
-// TestUnitsAreServedAndKept asks a gateway for what it made, and another one after its end.
+// TestUnitsAreServedAndKept asks a gateway for its units, and another one after its end.
 func TestUnitsAreServedAndKept(t *testing.T) {
 	m := newModel(t)
 	var mu sync.Mutex

@@ -10,38 +10,38 @@ import (
 	"github.com/curfew-dev/curfew/internal/gateway/stats"
 )
 
-// maxMade bounds the hours, models and owners of which units are kept; the oldest hour goes first.
-const maxMade = 50_000
+// maxHourUnits bounds the hours, models and owners of which units are kept; the oldest hour goes first.
+const maxHourUnits = 50_000
 
-// keepMadeInterval is the time between two writes of what was made.
-const keepMadeInterval = time.Minute
+// keepUnitsInterval is the time between two writes of the units of each hour.
+const keepUnitsInterval = time.Minute
 
-// made counts what was made in each hour of the wall clock, which the ledger's dollars are divided by. The
-// meter's lock guards it.
-type made struct {
-	// from is the first hour that was counted from its start.
-	from  time.Time
-	hours map[madeKey]*stats.HourUnits
+// hours count the units of each hour of the wall clock, which divide the dollars of the ledger. The meter's
+// lock guards them.
+type hours struct {
+	// first is the first hour that was counted from its start.
+	first time.Time
+	units map[hourKey]*stats.HourUnits
 	// changed is set by each count, and keptAt is the time of the last write.
 	changed bool
 	keptAt  time.Time
 }
 
-type madeKey struct {
+type hourKey struct {
 	hour time.Time
 	account
 }
 
-// newMade goes on with what was counted before.
-func newMade(before *stats.Units, now time.Time) made {
-	m := made{hours: map[madeKey]*stats.HourUnits{}, keptAt: now}
+// newHours goes on with what was counted before.
+func newHours(before *stats.Units, now time.Time) hours {
+	m := hours{units: map[hourKey]*stats.HourUnits{}, keptAt: now}
 	if before == nil {
-		m.from = hourOf(now.Add(time.Hour - 1))
+		m.first = hourOf(now.Add(time.Hour - 1))
 		return m
 	}
-	m.from = before.CountedFrom
+	m.first = before.CountedFrom
 	for _, one := range before.Hours {
-		m.hours[madeKey{one.Hour, account{one.Pool, one.Model, one.Owner}}] = &one
+		m.units[hourKey{one.Hour, account{one.Pool, one.Model, one.Owner}}] = &one
 	}
 	return m
 }
@@ -49,43 +49,44 @@ func newMade(before *stats.Units, now time.Time) made {
 func hourOf(at time.Time) time.Time { return at.UTC().Truncate(time.Hour) }
 
 // of returns the counts of an account in the hour of a time.
-func (m *made) of(a account, now time.Time) *stats.HourUnits {
+func (m *hours) of(a account, now time.Time) *stats.HourUnits {
 	m.changed = true
-	k := madeKey{hourOf(now), a}
-	one := m.hours[k]
+	k := hourKey{hourOf(now), a}
+	one := m.units[k]
 	if one == nil {
-		if len(m.hours) >= maxMade {
+		if len(m.units) >= maxHourUnits {
 			m.forgetOldest()
 		}
 		one = &stats.HourUnits{Hour: k.hour, Pool: a.pool, Model: a.model, Owner: a.owner}
-		m.hours[k] = one
+		m.units[k] = one
 	}
 	return one
 }
 
-func (m *made) forgetOldest() {
+func (m *hours) forgetOldest() {
 	var oldest time.Time
-	for k := range m.hours {
+	for k := range m.units {
 		if oldest.IsZero() || k.hour.Before(oldest) {
 			oldest = k.hour
 		}
 	}
-	for k := range m.hours {
+	for k := range m.units {
 		if k.hour.Equal(oldest) {
-			delete(m.hours, k)
+			delete(m.units, k)
 		}
 	}
-	if next := oldest.Add(time.Hour); next.After(m.from) {
-		m.from = next
+	if next := oldest.Add(time.Hour); next.After(m.first) {
+		m.first = next
 	}
 }
 
-// units returns what was made in the hours from one time to another; zero times are no bounds.
+// units returns the units of the hours from one time to another; zero times are no bounds.
 func (m *meter) units(since, until, now time.Time) stats.Units {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := stats.Units{Schema: stats.UnitsSchema, CountedFrom: m.made.from, At: now.UTC(), Hours: []stats.HourUnits{}}
-	for _, one := range m.made.hours {
+	out := stats.Units{Schema: stats.UnitsSchema, CountedFrom: m.hourly.first, At: now.UTC()}
+	out.Hours = []stats.HourUnits{}
+	for _, one := range m.hourly.units {
 		if !one.Hour.Before(since) && (until.IsZero() || one.Hour.Before(until)) {
 			out.Hours = append(out.Hours, *one)
 		}
@@ -97,15 +98,15 @@ func (m *meter) units(since, until, now time.Time) stats.Units {
 	return out
 }
 
-// keepMade stores what was made, where that changed and the last time was long enough ago.
-func (g *Gateway) keepMade(now time.Time, every time.Duration) {
+// keepUnits stores the units of each hour, where that changed and the last time was long enough ago.
+func (g *Gateway) keepUnits(now time.Time, every time.Duration) {
 	if g.o.KeepUnits == nil {
 		return
 	}
 	g.meter.mu.Lock()
-	due := g.meter.made.changed && now.Sub(g.meter.made.keptAt) >= every
+	due := g.meter.hourly.changed && now.Sub(g.meter.hourly.keptAt) >= every
 	if due {
-		g.meter.made.changed, g.meter.made.keptAt = false, now
+		g.meter.hourly.changed, g.meter.hourly.keptAt = false, now
 	}
 	g.meter.mu.Unlock()
 	if !due {
@@ -114,12 +115,12 @@ func (g *Gateway) keepMade(now time.Time, every time.Duration) {
 	if err := g.o.KeepUnits(g.meter.units(time.Time{}, time.Time{}, now)); err != nil {
 		g.o.Log.Error("the units of each hour are not kept", "error", err.Error())
 		g.meter.mu.Lock()
-		g.meter.made.changed = true
+		g.meter.hourly.changed = true
 		g.meter.mu.Unlock()
 	}
 }
 
-// serveUnits answers with what was made by hour.
+// serveUnits answers with the units of each hour.
 func (g *Gateway) serveUnits(w http.ResponseWriter, r *http.Request) {
 	var bounds [2]time.Time
 	for i, name := range []string{"since", "until"} {
