@@ -142,6 +142,10 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 	if err != nil {
 		return err
 	}
+	units, keepUnits, err := a.gatewayUnits(c, len(f.pool.Upstreams) == 0)
+	if err != nil {
+		return err
+	}
 	scaler, err := a.serveFleets(ctx, f.scalerListen, log)
 	if err != nil {
 		return err
@@ -150,6 +154,7 @@ func (a *app) gateway(ctx context.Context, listen bool, f gatewayFlags) error {
 	g, err := gateway.New(c, gateway.Options{
 		Metrics:  scaler.metrics,
 		KeyUsage: usage, Keep: keep, ColdStarts: starts, KeepColdStarts: keepStarts, Run: a.runWake,
+		Units: units, KeepUnits: keepUnits,
 		Price: a.poolPrice(log), Transport: httpclient.NewTransport(), GRPC: httpclient.NewHTTP2Transport(), Log: log,
 		Version: a.Version,
 	})
@@ -309,6 +314,21 @@ func (a *app) coldStarts(c gateway.Config) (map[string][]time.Duration,
 		return nil, nil, err
 	}
 	return keptDocument[map[string][]time.Duration](cfg.DataDir, coldStartsFile, "measured cold starts")
+}
+
+// gatewayUnits reads the units that a gateway of the configuration counted before, and returns a function
+// that stores them. Gateways that share a data directory differ by where they listen.
+func (a *app) gatewayUnits(c gateway.Config, configured bool) (*stats.Units, func(stats.Units) error, error) {
+	cfg, err := a.config()
+	if err != nil || !configured || cfg.DataDir == "" {
+		return nil, nil, err
+	}
+	name := "gateway-units-" + strings.NewReplacer(":", "-", "[", "", "]", "").Replace(c.Listen) + ".json"
+	doc, keep, err := keptDocument[stats.Units](cfg.DataDir, name, "the units of each hour")
+	if err != nil || doc.Schema == "" {
+		return nil, keep, err
+	}
+	return &doc, keep, nil
 }
 
 // keptDocument reads a JSON document of the data directory, and returns a function that replaces it.

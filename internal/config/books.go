@@ -94,8 +94,15 @@ type Unit struct {
 // used.
 const GPUHours = "gpu-hours"
 
-// Counts is where the counts of a unit come from: a file, or a server that speaks
-// Prometheus's HTTP API.
+// The values of Counts.Of.
+const (
+	Predictions  = "predictions"
+	InputTokens  = "input_tokens"
+	OutputTokens = "output_tokens"
+)
+
+// Counts is where the counts of a unit come from: a file, a server that speaks
+// Prometheus's HTTP API, or a gateway.
 type Counts struct {
 	// File is a CSV file of counts, or gpu-hours for the used GPU hours of the ledger.
 	File string `yaml:"file"`
@@ -105,6 +112,23 @@ type Counts struct {
 	Query string `yaml:"query"`
 	// TokenEnv is the environment variable that holds the server's bearer token.
 	TokenEnv string `yaml:"token_env"`
+	// Gateway is the name of a gateway under serve.gateways, which counts by itself.
+	Gateway string `yaml:"gateway"`
+	// Of chooses among the counts of the gateway: predictions, input_tokens or output_tokens.
+	Of string `yaml:"of"`
+	// Model limits it to one model; empty is all.
+	Model string `yaml:"model"`
+}
+
+// sources returns how many places the counts come from.
+func (c Counts) sources() int {
+	n := 0
+	for _, from := range []string{c.File, c.URL, c.Gateway} {
+		if from != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // check returns an error for an invalid unit.
@@ -114,10 +138,14 @@ func (u Unit) check() error {
 		return errors.New("a unit needs a name")
 	case u.Per < 0:
 		return errors.New("per must be more than zero")
-	case (u.Counts.File == "") == (u.Counts.URL == ""):
-		return errors.New("counts come from a file or from the url of a server")
+	case u.Counts.sources() != 1:
+		return errors.New("counts come from a file, from the url of a server, or from a gateway")
 	case u.Counts.URL != "" && u.Counts.Query == "":
 		return errors.New("counts of a server need a query")
+	case u.Counts.Gateway != "" && !slices.Contains([]string{Predictions, InputTokens, OutputTokens}, u.Counts.Of):
+		return fmt.Errorf("counts of a gateway are of predictions, input_tokens or output_tokens, not %q", u.Counts.Of)
+	case u.Counts.Gateway == "" && (u.Counts.Of != "" || u.Counts.Model != ""):
+		return errors.New("of and model choose among the counts of a gateway: name it")
 	}
 	if u.Target != "" {
 		if v, err := money.ParseRate(strings.TrimPrefix(u.Target, "$")); err != nil || v <= 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/curfew-dev/curfew/internal/gateway/batch"
+	"github.com/curfew-dev/curfew/internal/gateway/stats"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -56,6 +57,10 @@ type Options struct {
 	// them after each new one. nil keeps nothing.
 	ColdStarts     map[string][]time.Duration
 	KeepColdStarts func(map[string][]time.Duration) error
+	// Units has the units of each hour before the start; KeepUnits stores all of them while the gateway runs.
+	// nil keeps nothing.
+	Units     *stats.Units
+	KeepUnits func(stats.Units) error
 	// Metrics, when set, are served with those of the gateway.
 	Metrics prometheus.Collector
 	// Run runs the command that wakes a pool, which may leave processes behind.
@@ -121,8 +126,9 @@ type pool struct {
 // New returns a gateway that serves a valid configuration.
 func New(c Config, o Options) (*Gateway, error) {
 	ctx, stop := context.WithCancel(context.Background())
+	now := time.Now()
 	g := &Gateway{
-		o: o, meter: newMeter(), started: time.Now(), ctx: ctx, stop: stop, closing: make(chan struct{}),
+		o: o, meter: newMeter(o.Units, now), started: now, ctx: ctx, stop: stop, closing: make(chan struct{}),
 	}
 	g.counts = newCounters(g.started)
 	g.registry = prometheus.NewRegistry()
@@ -261,6 +267,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 		g.probing.Wait()
 		g.keepUsage()
 		g.keepColdStarts()
+		g.keepUnits(time.Now(), 0)
 	}()
 	for _, p := range g.state.Load().pools {
 		if err := p.queue.Close(ctx); err != nil {
@@ -294,8 +301,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-		// net/http has dropped a Content-Length beside the chunks. What a proxy took for the rest of such a
-		// body must not be read as the next request (RFC 9112, 6.1).
+		// net/http has dropped a Content-Length that came with the chunks. The bytes that a proxy took for the
+		// rest of such a body must not be read as the next request (RFC 9112, 6.1).
 		w.Header().Set("Connection", "close")
 	}
 	if g.draining.Load() {
@@ -343,6 +350,8 @@ func (g *Gateway) serveOwn(w http.ResponseWriter, r *http.Request, c caller) boo
 		g.serveStats(w)
 	case "/curfew/profile":
 		g.serveProfile(w, r)
+	case "/curfew/units":
+		g.serveUnits(w, r)
 	case "/curfew/drain":
 		g.serveDrain(w, r)
 	case "/curfew/arrivals":

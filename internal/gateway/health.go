@@ -41,6 +41,7 @@ func (g *Gateway) watch(ctx context.Context) {
 		g.meter.tick(now)
 		g.keepUsage()
 		g.keepColdStarts()
+		g.keepUnits(now, keepUnitsInterval)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/gateway/stats"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -71,6 +72,7 @@ type meter struct {
 	usage    map[account]*usage
 	windows  map[string]*windows // by pool
 	running  map[modelKey]int    // requests that servers work on
+	hourly   hours
 	// started is when minutes begin: those of the monotonic clock, which no wall clock moves.
 	started time.Time
 }
@@ -82,10 +84,10 @@ const (
 	otherAccount = "(other)"
 )
 
-func newMeter() *meter {
+func newMeter(before *stats.Units, now time.Time) *meter {
 	return &meter{
 		machines: map[string]*machine{}, usage: map[account]*usage{}, windows: map[string]*windows{},
-		running: map[modelKey]int{}, started: time.Now(),
+		running: map[modelKey]int{}, hourly: newHours(before, now), started: now,
 	}
 }
 
@@ -215,6 +217,7 @@ func (m *meter) end(url string, w *work, answered bool, now time.Time) {
 		u.requests++
 		if answered {
 			u.predictions += p.rows
+			m.hourly.of(p.account, now).Predictions += p.rows
 			if win := m.windows[x.pool]; win != nil {
 				win.at(m.minute(now)).predictions += p.rows
 			}
@@ -254,6 +257,8 @@ func (m *meter) tokens(a account, w *work, input, output int64, known bool, now 
 	}
 	u.inputTokens += input
 	u.outputTokens += output
+	one := m.hourly.of(a, now)
+	one.InputTokens, one.OutputTokens = one.InputTokens+input, one.OutputTokens+output
 	var t tokenTime
 	switch {
 	case output == 0 && input > 0:

@@ -23,7 +23,7 @@ func hashOf(key string) string {
 func TestUnitCostsAddUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const price = 4_096_000_001 * money.NanoUSD
-		m := newMeter()
+		m := newMeter(nil, time.Now())
 		start := time.Now()
 		m.add("http://a", "p", price, "", start)
 		m.add("http://b", "p", price, "", start)
@@ -79,7 +79,7 @@ func TestUnitCostsAddUp(t *testing.T) {
 func TestTokensAreChargedApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const price = 3600 * money.USD // a dollar a second
-		m := newMeter()
+		m := newMeter(nil, time.Now())
 		start := time.Now()
 		m.add("http://a", "p", price, "", start)
 		g := &Gateway{meter: m}
@@ -188,7 +188,7 @@ func TestBudgetOfAKey(t *testing.T) {
 
 // TestUnknownPriceIsNeverZero: a pool without a price has no dollars, but a reason.
 func TestUnknownPriceIsNeverZero(t *testing.T) {
-	m := newMeter()
+	m := newMeter(nil, time.Now())
 	now := time.Now()
 	m.add("http://a", "p", 0, "no price is set", now)
 	w := m.begin("http://a", []part{{account: account{"p", "m", "o"}, rows: 3}}, now)

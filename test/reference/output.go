@@ -145,6 +145,7 @@ var outputs = []output{
 	{view.ServingFleetsSchema, "curfew fleets -o json", []any{view.ServingFleets{}}},
 	{stats.ProfileSchema, "curfew gateway profile -o json", []any{stats.Profile{}}},
 	{stats.KeySchema, "curfew gateway key -o json", []any{stats.NewKey{}}},
+	{stats.UnitsSchema, "GET /curfew/units of a gateway", []any{stats.Units{}}},
 	{stats.DrainedSchema, "POST /curfew/drain of a gateway", []any{stats.Drained{}}},
 	{spot.Schema, "curfew plan spot -o json", []any{spot.Report{}}},
 	{spot.CheckpointSchema, "curfew plan checkpoint -o json", []any{spot.CheckpointReport{}}},

@@ -156,6 +156,8 @@ func countedUnit(req *runtime.Request, u config.Unit, f CostsQuery) (counted, er
 			return runtime.ReadPlan(req, u.Counts.File, costs.ReadCounts)
 		}
 		return c, nil
+	case u.Counts.Gateway != "":
+		return countAtGateway(req, u, c)
 	}
 	client, err := metrics.New(metrics.Options{URL: u.Counts.URL, Token: req.Env(u.Counts.TokenEnv)})
 	if err != nil {

@@ -13,6 +13,7 @@ const (
 	ProfileSchema = "curfew.gateway-profile/v1"
 	KeySchema     = "curfew.gateway-key/v1"
 	DrainedSchema = "curfew.gateway-drained/v1"
+	UnitsSchema   = "curfew.gateway-units/v1"
 )
 
 // Stats is what a gateway did since it started.
@@ -304,6 +305,28 @@ type Key struct {
 	UsedTokens   int64         `json:"used_tokens"`
 	BudgetTokens *int64        `json:"budget_tokens"`
 	Exceeded     bool          `json:"exceeded"`
+}
+
+// Units are the predictions and tokens of a gateway by hour, across its restarts.
+type Units struct {
+	Schema string `json:"schema"`
+	// CountedFrom is the first hour that was counted from its start; At is the time of the answer.
+	CountedFrom time.Time `json:"counted_from"`
+	At          time.Time `json:"at"`
+	// Hours are in order; one without units is absent.
+	Hours []HourUnits `json:"hours"`
+}
+
+// HourUnits has the predictions and tokens of one owner and model in one hour in UTC, as far as servers
+// told tokens.
+type HourUnits struct {
+	Hour         time.Time `json:"hour"`
+	Pool         string    `json:"pool"`
+	Model        string    `json:"model"`
+	Owner        string    `json:"owner"`
+	Predictions  int64     `json:"predictions"`
+	InputTokens  int64     `json:"input_tokens"`
+	OutputTokens int64     `json:"output_tokens"`
 }
 
 // Shadow is what batching would give a model whose requests are forwarded untouched.
