@@ -30,7 +30,8 @@ func servingGroup(f *fixture, n int, load func(at time.Time) float64) {
 		g.Instances = append(g.Instances, r.ID)
 	}
 	f.add(inventory.Resource{
-		ID: "embed", Kind: inventory.KindAutoScalingGroup, State: inventory.StateAvailable, CreatedAt: ago(60 * day), Detail: g,
+		ID: "embed", Kind: inventory.KindAutoScalingGroup, State: inventory.StateAvailable,
+		CreatedAt: ago(60 * day), Detail: g,
 	})
 }
 
