@@ -30,7 +30,7 @@ func (x *Index) JudgedIdle(s *Subject) bool {
 	return s.Window == nil || Spans(s.Window, x.Thresholds.MinAge)
 }
 
-// serverIdle finds machines with a model server that nobody asks. Where no counter of requests covers the
+// serverIdle finds machines with a model server without callers. Where no counter of requests covers the
 // window, and where a GPU computed without requests, nothing is known of it.
 func serverIdle(x *Index, s *Subject) *Draft {
 	requests := x.unasked(s)

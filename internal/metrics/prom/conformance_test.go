@@ -339,7 +339,7 @@ func TestRequestsOfModelServers(t *testing.T) {
 				t.Errorf("the server that was asked: at most %v in %d hours", most[first], hours[first])
 			}
 			if most[second] != 0 || hours[second] < days*24-2 {
-				t.Errorf("the server that nobody asked: at most %v in %d hours", most[second], hours[second])
+				t.Errorf("the server that no one asked: at most %v in %d hours", most[second], hours[second])
 			}
 			if hours[third] != 0 {
 				t.Errorf("a gauge of 0 counts as %d hours without requests", hours[third])
