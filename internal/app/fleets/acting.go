@@ -38,7 +38,7 @@ type Provider struct {
 	Machine func(machineType, region string) Machine
 }
 
-// machine returns the machine of a fleet; of several types the dearest, so that budgets and limits hold
+// machine returns the machine of a fleet; of several types the most expensive, so that budgets and limits hold
 // whichever starts. Its price is unknown where that of one type is.
 func (p *Provider) machine(at action.Fleet) Machine {
 	if len(at.Types) == 0 {

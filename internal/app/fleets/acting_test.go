@@ -488,8 +488,8 @@ func TestUnpricedMachinesAreNotStarted(t *testing.T) {
 	}
 }
 
-// TestMixedFleetHasThePriceOfItsDearestMachine prices a group without a machine that chooses among types.
-func TestMixedFleetHasThePriceOfItsDearestMachine(t *testing.T) {
+// TestMixedFleetHasItsHighestPrice prices a group without a machine that chooses among types.
+func TestMixedFleetHasItsHighestPrice(t *testing.T) {
 	prices := map[string]money.Amount{"g5.xlarge": money.USD, "g6.xlarge": 3 * money.USD}
 	p := &Provider{Machine: func(name, _ string) Machine {
 		hourly, priced := prices[name]
@@ -500,7 +500,7 @@ func TestMixedFleetHasThePriceOfItsDearestMachine(t *testing.T) {
 	}}
 	at := action.Fleet{Resource: &inventory.Resource{}, Types: []string{"g5.xlarge", "g6.xlarge"}}
 	if got := p.machine(at).Hourly.Or(0); got != 3*money.USD {
-		t.Errorf("got %s, want the dearest", got)
+		t.Errorf("got %s, want the highest", got)
 	}
 	at.Types = append(at.Types, "x9.unknown")
 	if hourly, priced := p.machine(at).Hourly.Get(); priced {

@@ -66,7 +66,8 @@ func TestProviderMeasuresDemand(t *testing.T) {
 		t.Errorf("before it was found: %+v", s)
 	}
 	m.served = fleet.Served{Ready: 2, Starting: 1, Sample: fleet.Sample{
-		Source: "CloudWatch", At: start, Step: time.Minute, Rate: inventory.Known(30.0), InFlight: inventory.Known(150.0),
+		Source: "CloudWatch", At: start, Step: time.Minute,
+		Rate: inventory.Known(30.0), InFlight: inventory.Known(150.0),
 	}}
 	s := look(start.Add(15 * time.Second))
 	if !s.Known || s.Replicas != 3 || s.Target <= 3 || s.Demand.InFlight.Or(0) != 150 {

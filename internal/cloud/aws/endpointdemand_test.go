@@ -33,7 +33,10 @@ func TestDemandOfMinutes(t *testing.T) {
 		{"the newest requests are still to come", minutes(1, 2), minutes(60, -1), minutes(1e6, -1), minutes(), "", 0, 1, 1},
 		{"quiet after requests", minutes(1, 2, 3), minutes(60, -1, -1), minutes(1e6, -1, -1), minutes(), "", 2, 0, 0},
 		{"silent machines", minutes(), minutes(), minutes(), minutes(), "reported nothing", 0, -1, -1},
-		{"machines that were silent a minute ago", minutes(1, -1, 3), minutes(), minutes(), minutes(), "less than two", 0, -1, -1},
+		{
+			"machines that were silent a minute ago", minutes(1, -1, 3), minutes(), minutes(), minutes(),
+			"less than two", 0, -1, -1,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var s fleet.Sample
