@@ -30,7 +30,10 @@ func TestDemandOfMinutes(t *testing.T) {
 		{"asked", minutes(1, 2), minutes(-1, 120), minutes(-1, 1.5e6), minutes(-1, 0.5e6), "", 1, 2, 4},
 		{"asked, without latencies", minutes(1, 2), minutes(-1, 120), minutes(), minutes(), "", 1, 2, -1},
 		{"two minutes without a request", minutes(1, 2), minutes(), minutes(), minutes(), "", 1, 0, 0},
-		{"the newest requests are still to come", minutes(1, 2), minutes(60, -1), minutes(1e6, -1), minutes(), "", 0, 1, 1},
+		{
+			"the newest requests are still to come", minutes(1, 2), minutes(60, -1), minutes(1e6, -1), minutes(),
+			"", 0, 1, 1,
+		},
 		{"quiet after requests", minutes(1, 2, 3), minutes(60, -1, -1), minutes(1e6, -1, -1), minutes(), "", 2, 0, 0},
 		{"silent machines", minutes(), minutes(), minutes(), minutes(), "reported nothing", 0, -1, -1},
 		{
